@@ -5,9 +5,9 @@
 import config from "./deno.json" with { type: "json" };
 import { createProxy, type Proxy } from "./proxy/app.ts";
 import { type ProxyConfig, readProxyConfig } from "./proxy/config.ts";
+import { MemoryGuard } from "./proxy/relay/memory_guard.ts";
 import { proxyHealth, proxyReady } from "./proxy/meta/handlers.ts";
 import { PROXY_DOCUMENT } from "./proxy/routes.ts";
-import { FROM_FORMAT_1 } from "./proxy/schema/format_1.ts";
 import { bootstrapOpen } from "./registry/accounts/store.ts";
 import { createRegistry, type Registry } from "./registry/app.ts";
 import { readRegistryConfig, type RegistryConfig } from "./registry/config.ts";
@@ -25,12 +25,13 @@ import { apiDocsOf } from "./shared/server/http/api_docs.ts";
 import { Entry, type Served } from "./shared/server/http/entry.ts";
 import { addressText, isLoopbackHost, refusedAddress } from "./shared/server/http/listen_address.ts";
 import { openStore, type Store } from "./shared/server/store/open_store.ts";
-import { jsonLog, type Log } from "./shared/server/log.ts";
-import { Metrics } from "./shared/server/metrics/metrics.ts";
-import { describeProcess } from "./shared/server/metrics/process_metrics.ts";
-import { exportTelemetry } from "./shared/server/metrics/telemetry.ts";
+import { jsonLog, LimitedLog, type Log } from "./shared/server/log.ts";
+import { memoryBytes } from "./shared/server/machine.ts";
+import { LogQueue } from "./shared/server/log_queue.ts";
+import { describeProcess, exportTelemetry, Metrics } from "./shared/server/metrics/metrics.ts";
 import {
   acceptedOrigins,
+  isNetworkStore,
   readServerConfig,
   type ServerConfig,
   validateServerConfig,
@@ -39,7 +40,10 @@ import { confirmCommits } from "./shared/server/confirmed_commits.ts";
 import { TimerWheel } from "./shared/server/timer_wheel.ts";
 import { type MetricsListener, serveMetrics } from "./shared/server/http/metrics_listener.ts";
 import { type Answer, json } from "./shared/server/http/route.ts";
-import { ConversionNeeded, convertStore, readWithFormatCheck } from "./shared/server/store/store_format.ts";
+import { readWithFormatCheck } from "./shared/server/store/store_format.ts";
+
+/** With less, connections would be cut before their last answer; with more, the notes of others have less time. */
+const CLOSE_MS = 700;
 
 /** The services that the OpenAPI document describes, for each value of `SVC_SERVICE`. */
 const DOCUMENTED = {
@@ -48,7 +52,6 @@ const DOCUMENTED = {
   proxy: [PROXY_DOCUMENT],
 } as const;
 
-/** A running server. */
 export interface RunningServer {
   /** The address it listens on, for example `http://127.0.0.1:8787`. */
   address: string;
@@ -58,6 +61,14 @@ export interface RunningServer {
   bootstrapOpen(): Promise<boolean>;
   /** Drains and stops within 5 s (D-70). */
   stop(): Promise<void>;
+}
+
+/** What a process has whose only work is the server. */
+interface OwnProcess {
+  /** The lines of its log on their way out. */
+  lines: LogQueue;
+  /** The store is no longer the file at its path. What is written from now on is lost, so the process must end. */
+  onStoreReplaced(): void;
 }
 
 /** The configuration from the environment. */
@@ -74,17 +85,18 @@ export { silentLog } from "./shared/server/log.ts";
 const DEFAULT_REGISTRY_URL = "http://127.0.0.1:8787";
 
 /**
- * Deno Deploy sets this variable so that `Deno.openKv` does not open a store in memory for a missing database (D-219).
- * With `error` Deno rejects every store that is not remote. With `warn` it opens one in memory, also for a file path.
+ * Deno Deploy sets this variable so that `Deno.openKv` does not open a store in memory for a missing database. With
+ * `error` Deno rejects every store that is not remote. With `warn` it opens one in memory, also for a file path.
  */
 const REMOTE_ONLY = "DENO_KV_REQUIRES_DISTRIBUTED_DATABASE";
 
 /** @throws {StartRefused} with every problem of the configuration */
 function readConfiguration(environ: Environ): Configuration {
   const reader = new ConfigReader(environ);
-  const server = readServerConfig(reader, environ("DENO_DEPLOYMENT_ID") !== undefined);
-  const database = server.kvUrl ?? environ("DENO_KV_DEFAULT_PATH") ?? "";
-  if (environ(REMOTE_ONLY) === "warn" && server.kvUrl !== ":memory:" && !/^https?:/.test(database)) {
+  const isOnDeploy = environ("DENO_DEPLOYMENT_ID") !== undefined;
+  const server = readServerConfig(reader, { isOnDeploy });
+  const database = server.kvUrl ?? environ("DENO_KV_DEFAULT_PATH") ?? null;
+  if (environ(REMOTE_ONLY) === "warn" && !isOnDeploy && server.kvUrl !== ":memory:" && !isNetworkStore(database)) {
     reader.problem(
       REMOTE_ONLY,
       "with warn Deno keeps this store in memory only; attach a database, or set it to error",
@@ -96,7 +108,10 @@ function readConfiguration(environ: Environ): Configuration {
   validateServerConfig(reader, server, {
     signingKeysGiven: registry.signingKeys !== null,
     serviceCredentialGiven: proxy.serviceCredential !== null,
-  }, Deno.version.deno);
+    denoVersion: Deno.version.deno,
+    isOnDeploy,
+    database,
+  });
   return reader.finish({ server, registry, proxy });
 }
 
@@ -106,12 +121,13 @@ async function compose(
   store: Store,
   port: number,
   { log, metrics }: { log: Log; metrics: Metrics },
-): Promise<{ registry: Registry | null; proxy: Proxy | null }> {
+): Promise<{ registry: Registry | null; proxy: Proxy | null; guard: MemoryGuard | null }> {
   const { environment, service, trustedProxies, accessLog } = server;
   const own = `http://127.0.0.1:${port}`;
   const place = { registryUrl: server.registryUrl ?? own, proxyUrl: server.proxyUrl ?? own };
   const deps = {
     kv: store.kv,
+    place: store.place,
     maxChecks: store.maxChecks,
     commitsInFlight: store.commitsInFlight,
     reliedMs: store.reliedMs,
@@ -126,7 +142,7 @@ async function compose(
     trustedProxies,
     documents: apiDocsOf(DOCUMENTED[service], config.version),
   };
-  if (service === "proxy") await readWithFormatCheck(store.kv, []);
+  if (service === "proxy") await readWithFormatCheck(store, []);
   const registry = service === "proxy" ? null : await createRegistry(
     { ...deps, origins: acceptedOrigins(environment, place.registryUrl, port) },
     { ...registryConfig, ...place },
@@ -142,46 +158,64 @@ async function compose(
       }
       : { send: (request) => fetch(request) },
     upgrade: (request) => Deno.upgradeWebSocket(request, { idleTimeout: 45 }),
+    diskSpace: store.diskSpace,
+    storeBytes: store.bytes,
+    residentBytes: () => Deno.memoryUsage().rss,
   }, { ...proxyConfig, ...place });
+  const guard = proxy ? guardMemory(proxy, proxyConfig, log) : null;
   if (registry && proxy) registry.deps.signing.onChanged = () => proxy.deps.keys.forget();
-  await proxy?.start(store.isExclusive);
+  await proxy?.start({ isSole: store.isExclusive });
   // In one process the revocation list is available at once, so the proxy is ready when the server listens.
   if (registry) await proxy?.deps.crl.refresh();
-  return { registry, proxy };
+  return { registry, proxy, guard };
 }
 
-/** Builds the services; first converts a store of the format before (D-261). */
-async function composeConverted(...args: Parameters<typeof compose>): ReturnType<typeof compose> {
-  try {
-    return await compose(...args);
-  } catch (error) {
-    if (!(error instanceof ConversionNeeded)) throw error;
-    const [, store, , { log }] = args;
-    log("info", "store_conversion");
-    await convertStore(store, systemClock, newId(), FROM_FORMAT_1);
-    return await compose(...args);
-  }
+/** Share of the memory above which sockets must show that they are honest. The rest is for what arrives meanwhile. */
+const GUARDED_SHARE = 0.7;
+
+function guardMemory(
+  { deps: { owners, connectedAgents } }: Proxy,
+  { memoryGuardBytes }: ProxyConfig,
+  log: Log,
+): MemoryGuard {
+  const heldBytes = () => Deno.memoryUsage().rss;
+  const guard = new MemoryGuard(
+    { clock: systemClock, log, owners, connectedAgents, heldBytes },
+    memoryGuardBytes ?? (memoryBytes() ?? Infinity) * GUARDED_SHARE,
+  );
+  guard.start();
+  return guard;
 }
 
 /**
  * Starts the services that the environment selects.
  *
+ * @param own what a process has that does nothing else
  * @throws {StartRefused} with every problem of the configuration; when the address cannot be used, another process uses
- * the store, or a newer version wrote it
+ * the store, or the store has another format
  */
-export async function startServer(environ: Environ, log: Log): Promise<RunningServer> {
+export async function startServer(environ: Environ, log: Log, own: OwnProcess | null = null): Promise<RunningServer> {
   const configuration = readConfiguration(environ);
-  const { host, port: wanted, kvUrl, metricsListen } = configuration.server;
+  const { host, port: wanted, kvUrl, metricsListen, service, registryUrl } = configuration.server;
+  if (service === "proxy" && registryUrl !== null) requireRegistry(registryUrl);
   const store = await openStore(kvUrl, clock);
   if (!store.isExclusive) confirmCommits(store.kv, newId());
   const metrics = newMetrics(configuration);
+  const stopped = new AbortController();
+  if (own) {
+    metrics.read("log_lines_dropped_total", () => own.lines.dropped);
+    void watchStore(store, own.onStoreReplaced, stopped.signal);
+  }
+  metrics.read("store_bytes", store.bytes);
+  metrics.read("store_free_bytes", () => store.diskSpace()?.freeBytes ?? null);
   const entry = new Entry({ clock, newId, log, metrics });
+  metrics.beforeRead(async () => metrics.set("ready", await entry.isReady() ? 1 : 0));
   const http = listen(host, wanted, entry, store);
   const { port } = http.addr;
   let scraped: MetricsListener | null = null;
   try {
-    if (metricsListen) scraped = serveMetrics(metricsListen, { metrics, log, isReady: () => entry.isReady() });
-    const { registry, proxy } = await composeConverted(configuration, store, port, { log, metrics });
+    if (metricsListen) scraped = serveMetrics(metricsListen, { clock, metrics, log, isReady: () => entry.isReady() });
+    const { registry, proxy, guard } = await compose(configuration, store, port, { log, metrics });
     entry.open(servedBy(registry, proxy));
     if (!isLoopbackHost(host)) {
       log("warn", "plain_http", {
@@ -195,16 +229,41 @@ export async function startServer(environ: Environ, log: Log): Promise<RunningSe
       metricsAddress: scraped?.address ?? null,
       bootstrapOpen: async () => registry !== null && await bootstrapOpen(store.kv),
       async stop() {
+        stopped.abort();
+        guard?.stop();
         await stop(entry, http, registry, proxy, store);
         await scraped?.stop();
       },
     };
   } catch (error) {
+    stopped.abort();
     await scraped?.stop();
     await http.shutdown();
     store.close();
     throw error;
   }
+}
+
+/** With more, a process whose file was replaced accepts messages for longer; with less, the disk is asked for nothing. */
+const STORE_LOOK_MS = 2_000;
+
+/** Looks every 2 s whether the store is still the file at its path. Calls `onReplaced` once if it is not. */
+async function watchStore(store: Store, onReplaced: () => void, stopped: AbortSignal): Promise<void> {
+  do {
+    await sleep(systemClock, STORE_LOOK_MS, stopped);
+    if (stopped.aborted) return;
+  } while (!(await store.isReplaced()));
+  onReplaced();
+}
+
+/** @throws {StartRefused} when this process may not call the registry: it would start, and refuse every agent */
+function requireRegistry(registryUrl: string): void {
+  const { hostname, port, protocol } = new URL(registryUrl);
+  const host = `${hostname}:${port || (protocol === "https:" ? 443 : 80)}`;
+  if (Deno.permissions.querySync({ name: "net", host }).state === "granted") return;
+  throw new StartRefused(
+    `REGISTRY_URL: this process may not connect to ${host}. Use svc serve or deno task start, or add --allow-net=${host}`,
+  );
 }
 
 function newMetrics({ server }: Configuration): Metrics {
@@ -257,8 +316,9 @@ function listen(host: string, port: number, entry: Entry, store: Store): Deno.Ht
 }
 
 /**
- * Refuses new requests, waits up to 3.5 s for acks in flight, closes sockets with 1001 and ends within 5 s (D-70). With other
- * instances it first serves requests for a second while it is not ready (D-267).
+ * Refuses new requests, waits up to 3.5 s for acks in flight, closes sockets with 1001 and ends within 5 s (D-70).
+ * With other instances it first serves requests for a second while it is not ready, because load balancers learn that
+ * late, and closes its sockets in parts (D-392).
  */
 async function stop(
   entry: Entry,
@@ -270,38 +330,76 @@ async function stop(
   const began = systemClock.now();
   const left = () => LIMITS.shutdownMs - (systemClock.now() - began);
   entry.leave();
-  if (!store.isExclusive) await sleep(systemClock, LIMITS.stopNoticeMs);
+  if (!store.isExclusive) {
+    void proxy?.leave();
+    await sleep(systemClock, LIMITS.stopNoticeMs);
+  }
   entry.drain();
   while (entry.underWay > 0 && systemClock.now() - began < LIMITS.drainMs) await sleep(systemClock, 20);
   registry?.stop();
-  await proxy?.stop(left() - LIMITS.closeMs);
-  proxy?.deps.hub.closeAll();
+  await proxy?.stop(left() - CLOSE_MS);
+  proxy?.closeSockets();
   await settledWithin(systemClock, http.shutdown(), left() - 500);
   store.close();
 }
 
 /**
  * Starts the server as the work of this process: it survives what no code handles, starts no program, and logs to
- * standard error (D-161).
+ * standard error.
  *
  * @throws {StartRefused} as `startServer`
  */
 export async function runServer(environ: Environ): Promise<RunningServer> {
-  const log = jsonLog(systemClock, "svc", (line) => console.error(line));
+  const lines = new LogQueue(
+    (bytes) => Deno.stderr.write(bytes),
+    (dropped) => log("warn", "log_lines_dropped", { lines: dropped }),
+  );
+  const all = jsonLog(systemClock, "svc", logsToConsole(environ) ? console.error : (line) => lines.add(line));
+  const limited = new LimitedLog(all, systemClock), { log } = limited;
   // A rejection that no code handles must not end the process and the requests of other callers.
   globalThis.addEventListener("unhandledrejection", (event) => {
     event.preventDefault();
     log("error", "unhandled_rejection", { cause: event.reason });
   });
-  // Without a listener, SIGXFSZ (file size limit) ends the process. The store reports the same failure (D-220).
+  // Without a listener, SIGXFSZ (file size limit) ends the process. The store reports the same failure.
   if (Deno.build.os !== "windows") Deno.addSignalListener("SIGXFSZ", () => {});
   await startNoPrograms();
-  return await startServer(environ, log);
+  const written = async () => {
+    limited.endSecond();
+    await lines.written(systemClock, LOG_END_MS);
+  };
+  const onStoreReplaced = async () => {
+    log("error", "store_replaced", {
+      message:
+        "another file is at the path of the store, or none; this process ends, because it would write to a lost file",
+    });
+    await written();
+    Deno.exit(1);
+  };
+  try {
+    const server = await startServer(environ, log, { lines, onStoreReplaced });
+    return { ...server, stop: () => server.stop().finally(written) };
+  } catch (error) {
+    await written();
+    throw error;
+  }
 }
 
-/** Gives up the right to start programs and to read facts of the system; neither is needed to serve (D-161). */
+/** With more, a log that is not read delays the end of the process; with less, a slow reader misses the last lines. */
+const LOG_END_MS = 250;
+
+/**
+ * Returns true when the lines go through Deno's console, which waits for the reader of standard error. OpenTelemetry and
+ * Deno Deploy get the log from there, and Deploy always reads it.
+ */
+function logsToConsole(environ: Environ): boolean {
+  return environ("OTEL_DENO") === "true" || environ("DENO_DEPLOYMENT_ID") !== undefined;
+}
+
+/** Gives up the right to start programs and to know the user: neither is needed to serve, and hostile input could use them. */
 export async function startNoPrograms(): Promise<void> {
-  for (const name of ["run", "sys"] as const) await Deno.permissions.revoke({ name });
+  await Deno.permissions.revoke({ name: "run" });
+  await Deno.permissions.revoke({ name: "sys", kind: "uid" });
 }
 
 /** Runs until a signal. With `--dev` it makes a bootstrap secret if none is set, and prints the next step. */
@@ -332,7 +430,7 @@ async function main(args: readonly string[]): Promise<void> {
   if (isDev) await sayWhatIsNext(server, environ("BOOTSTRAP_SECRET") === devSecret ? devSecret : null);
 }
 
-/** Returns a secret that a shell accepts unquoted. A leading dash would make it an option (D-238). */
+/** Returns a secret that a shell accepts unquoted. A leading dash would make it an option. */
 function newDevSecret(): string {
   for (;;) {
     const secret = toBase64Url(systemRandom.bytes(24));

@@ -3,20 +3,21 @@
  * either service.
  */
 import { parseArgs } from "@std/cli/parse-args";
-import { STORED_IN_FORMAT_1 } from "./proxy/schema/format_1.ts";
 import { STORED as PROXY_STORED } from "./proxy/schema/retention.ts";
 import { STORED as REGISTRY_STORED } from "./registry/schema/retention.ts";
-import { RevocationCounts } from "./registry/revocation/counts.ts";
+import { KEYS as REGISTRY_KEYS } from "./registry/schema/kv_keys.ts";
+import type { AgentRecord, RevocationRecord } from "./registry/schema/records.ts";
 import { recoverAdmin } from "./registry/accounts/recovery.ts";
+import { BoundedMap } from "./shared/bounded_map.ts";
 import { systemClock } from "./shared/clock.ts";
+import { parseDid } from "./shared/protocol/did.ts";
 import { ulidSource } from "./shared/protocol/ids.ts";
 import { systemRandom } from "./shared/random.ts";
 import { ConfigReader, processEnviron, StartRefused } from "./shared/server/config_reader.ts";
 import { openStore, type Store, StoreRefused } from "./shared/server/store/open_store.ts";
 import { readServerConfig } from "./shared/server/server_config.ts";
-import { sizesOf } from "./shared/server/store/store_sizes.ts";
 import { readWithFormatCheck } from "./shared/server/store/store_format.ts";
-import { exportLines, importLines, type StoredTables, TransferError } from "./shared/server/store/transfer.ts";
+import { exportLines, importLines, sizesOf, type StoredTables, TransferError } from "./shared/server/store/transfer.ts";
 
 const USAGE =
   `deno task store inspect              number and size of the records of each kind; humans with most revocations
@@ -52,16 +53,52 @@ async function refuseMissing(kvUrl: string | null): Promise<void> {
 /**
  * Opens the store.
  *
- * @throws {StoreRefused} when another process uses the store, or a newer version wrote it
+ * @throws {StoreRefused} when another process uses the store, or the store has another format
  */
 async function openReadable(kvUrl: string | null): Promise<Store> {
   const store = await openStore(kvUrl);
   try {
-    await readWithFormatCheck(store.kv, []);
+    await readWithFormatCheck(store, []);
     return store;
   } catch (error) {
     store.close();
     throw error;
+  }
+}
+
+/** Number of cached owners. The cache saves a read for each further revocation of an agent. */
+const OWNERS_REMEMBERED = 10_000;
+const UNKNOWN = "unknown";
+
+/** Counts the revocations of each human while the store is read record by record (D-210). */
+class RevocationCounts {
+  readonly #counts = new Map<string, number>();
+  readonly #owners = new BoundedMap<string, string>(OWNERS_REMEMBERED);
+
+  constructor(private readonly kv: Deno.Kv) {}
+
+  /** Counts a record if it is a revocation. */
+  async count({ key, value }: Deno.KvEntry<unknown>): Promise<void> {
+    const [service, kind] = REGISTRY_KEYS.revocations();
+    if (key[0] !== service || key[1] !== kind) return;
+    const owner = await this.#ownerOf((value as RevocationRecord).agentDid);
+    this.#counts.set(owner, (this.#counts.get(owner) ?? 0) + 1);
+  }
+
+  /** Returns the humans with the most revocations, largest number first. */
+  top(most: number): { ownerDid: string; revocations: number }[] {
+    return [...this.#counts].sort(([, a], [, b]) => b - a).slice(0, most)
+      .map(([ownerDid, revocations]) => ({ ownerDid, revocations }));
+  }
+
+  async #ownerOf(agentDid: string): Promise<string> {
+    const known = this.#owners.get(agentDid);
+    if (known !== undefined) return known;
+    const id = parseDid(agentDid)?.id;
+    const agent = id === undefined ? null : (await this.kv.get<AgentRecord>(REGISTRY_KEYS.agent(id))).value;
+    const owner = agent?.ownerDid ?? UNKNOWN;
+    this.#owners.set(agentDid, owner);
+    return owner;
   }
 }
 
@@ -70,7 +107,7 @@ async function recover(kvUrl: string | null, { json }: Options): Promise<void> {
   const store = await openReadable(kvUrl);
   try {
     const newId = ulidSource(systemClock.now, systemRandom.bytes);
-    const recovered = await recoverAdmin({ kv: store.kv, clock: systemClock, random: systemRandom, newId });
+    const recovered = await recoverAdmin({ ...store, clock: systemClock, random: systemRandom, newId });
     if (!recovered) {
       throw new WorkFailed(
         "There is no admin to recover: this store was never bootstrapped. Start the server and bootstrap it.",
@@ -90,7 +127,6 @@ async function recover(kvUrl: string | null, { json }: Options): Promise<void> {
 }
 
 const TABLES: StoredTables = { registry: REGISTRY_STORED, proxy: PROXY_STORED };
-const FORMER_TABLES: StoredTables = { registry: REGISTRY_STORED, proxy: STORED_IN_FORMAT_1 };
 
 /** Options of the command line. */
 interface Options {
@@ -152,7 +188,7 @@ async function exportStore(kvUrl: string | null, { out }: Options): Promise<void
 }
 
 /**
- * Creates a file that only its owner can read, because an export holds the signing key (D-241).
+ * Creates a file that only its owner can read, because an export holds the signing key.
  *
  * @throws {StoreRefused} when the file exists or cannot be created
  */
@@ -171,7 +207,7 @@ async function importStore(kvUrl: string | null, { json }: Options): Promise<voi
   const store = await openReadable(kvUrl);
   try {
     const lines = linesOf(Deno.stdin.readable);
-    const records = await importLines(store.kv, { tables: TABLES, former: FORMER_TABLES }, lines, systemClock.now());
+    const records = await importLines(store.kv, TABLES, lines, systemClock.now());
     if (json) console.log(JSON.stringify({ records }));
     else console.error(`${records} records imported`);
   } catch (error) {
@@ -219,7 +255,7 @@ export async function runStore(args: readonly string[]): Promise<number> {
     return 2;
   }
   const reader = new ConfigReader(processEnviron);
-  const { kvUrl } = readServerConfig(reader, false);
+  const { kvUrl } = readServerConfig(reader, { isOnDeploy: false });
   reader.finish({});
   await command(textOption(store) ?? kvUrl, { json: json === true, out: textOption(out) });
   return 0;

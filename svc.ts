@@ -1,6 +1,6 @@
 /**
- * The program `svc` with everything in it: the command, and the server and the work on its store, which it loads when they
- * are asked for (D-160). Only a file at the top level knows both sides.
+ * The program `svc` with everything in it: the command, and the server and the work on its store, which it loads when
+ * they are asked for, so that a command never parses the server. Only a file at the top level knows both sides.
  */
 import { CliError } from "./cli/errors.ts";
 import { main } from "./cli/main.ts";

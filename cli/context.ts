@@ -1,6 +1,6 @@
 /**
  * The dependencies that every command receives: network, clock, entropy, terminal, environment. Tests pass other ones.
- * Imports types only (D-195); system.ts builds the real ones.
+ * Imports types only; system.ts builds the real ones.
  */
 import type { Interrupt } from "./terminal/interrupt.ts";
 import type { Keyboard } from "./terminal/keyboard.ts";
@@ -23,6 +23,7 @@ export const ENVIRONMENT = [
   "SVC_PROXY_WS_URL",
   "SVC_RUNTIME_BASE_URL",
   "SVC_HOOK_PATH",
+  "SVC_NOTIFY",
   "SVC_HOOK_TOKEN",
   "OPENCLAW_BASE_URL",
   "OPENCLAW_CONFIG_PATH",
@@ -37,6 +38,9 @@ export const ENVIRONMENT = [
   "PATH",
   "CODEX_HOME",
   "NO_COLOR",
+  "TERM",
+  "DISPLAY",
+  "WAYLAND_DISPLAY",
   "HTTP_PROXY",
   "HTTPS_PROXY",
   "ALL_PROXY",
@@ -46,6 +50,8 @@ export const ENVIRONMENT = [
   "NO_PROXY",
   "no_proxy",
   "SVC_CA",
+  "CLAUDE_CODE_MESSAGING_SOCKET",
+  "CLAUDE_CODE_MESSAGING_TOKEN",
 ] as const;
 export type EnvironmentName = (typeof ENVIRONMENT)[number];
 
@@ -66,6 +72,12 @@ export interface System {
   authority?: Authority;
   /** Returns true when a server accepts connections at the URL. Absent where there is no network. */
   reach?: (url: string) => Promise<boolean>;
+  /** Returns true when a process of another user listens at an address of this machine (D-397). Absent as `reach` is. */
+  isOfOtherUser?: (url: string) => Promise<boolean>;
+  /** Shows a file in the browser of this person; returns false where there is none. Absent where no program may start. */
+  openFile?: (path: string) => Promise<boolean>;
+  /** Writes a text to a local socket and closes it. Absent where there is none. */
+  writeSocket?: (path: string, text: string) => Promise<void>;
   clock: Clock;
   random: Random;
   terminal: Terminal;
@@ -74,8 +86,8 @@ export interface System {
   stdinIsTerminal: boolean;
   /** The keyboard; absent or `null` unless standard input and output are terminals. */
   keyboard?: Keyboard | null;
-  /** Asks the user and returns true for the answer `y`; `null` when there is no terminal. */
-  confirm: ((question: string) => Promise<boolean>) | null;
+  /** Asks the user; true for `y`, and for Enter when `isYes`. `null` when there is no terminal. */
+  confirm: ((question: string, isYes?: boolean) => Promise<boolean>) | null;
   /** Ctrl-C. A command that must finish its work takes it over; any other command ends at once. */
   interrupt: Interrupt;
   /** Returns the value of a variable; `undefined` when it is unset or empty. */
@@ -99,8 +111,8 @@ export interface Context extends System {
 }
 
 /**
- * Returns a value of `NO_PROXY` that keeps requests to this machine away from any proxy (D-224): they carry secrets in
- * clear. `*` means every address; the platform alone would match it with names only.
+ * Returns a value of `NO_PROXY` that keeps requests to this machine away from any proxy: they carry secrets in clear.
+ * `*` means every address; the platform alone would match it with names only.
  */
 export function withLoopback(given: string | undefined): string {
   const list = (given ?? "").split(",").map((entry) => entry.trim()).filter((entry) => entry !== "");

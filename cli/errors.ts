@@ -1,11 +1,12 @@
 /**
- * Errors of the CLI: its own codes, and code, cause, fix and exit code of any error (D-84). output.ts prints them. The
- * errors of the services are in shared/client/errors.ts.
+ * Errors of the CLI: its own codes, and code, cause, fix and exit code of any error, because scripts act on the code
+ * and people on the fix. output.ts prints them. The errors of the services are in shared/client/errors.ts.
  */
-import { ApiError, UnreachableError } from "../shared/client/errors.ts";
+import { ApiError, LocalDown, UnreachableError } from "../shared/client/errors.ts";
 import { ERRORS, isErrorCode } from "../shared/protocol/errors.ts";
+import { CONNECTOR_CODES, LOCAL_ERRORS, type LocalCode } from "./local_errors.ts";
 
-/** Exit codes (D-84). `interrupted` is the shell's number for a program that SIGINT ended. */
+/** Exit codes. `interrupted` is the shell's number for a program that SIGINT ended. */
 export const EXIT = {
   done: 0,
   failed: 1,
@@ -13,7 +14,9 @@ export const EXIT = {
   unauthorised: 3,
   notFound: 4,
   unreachable: 5,
-  /** The message was accepted, and no reply came in time (D-120). */
+  /**
+   * The message was accepted, and no reply came in time. A code of its own, because sending it again would ask twice.
+   */
   noReply: 6,
   interrupted: 130,
 } as const;
@@ -30,6 +33,11 @@ interface CliErrorRow {
 export const CLI_ERRORS = Object.freeze(
   {
     CLI_USAGE: { exit: EXIT.usage, when: "the command line is invalid", fix: "Run the command with --help." },
+    CLI_PLATFORM_CHANGE: {
+      exit: EXIT.usage,
+      when: "unread messages would go to a runtime, and no person agreed",
+      fix: "Read them with svc inbox, or add --yes to hand them over.",
+    },
     CLI_INSECURE_URL: {
       exit: EXIT.usage,
       when: "the address is plain http to another machine",
@@ -79,6 +87,16 @@ export const CLI_ERRORS = Object.freeze(
       exit: EXIT.notFound,
       when: "no agent with this name exists on this machine",
       fix: "Run svc agent list to see your agents, or svc agent create to create one.",
+    },
+    CLI_AMBIGUOUS: {
+      exit: EXIT.usage,
+      when: "several have the name that was given",
+      fix: "Give the ID or the DID of the one that you mean.",
+    },
+    CLI_NAME_UNKNOWN: {
+      exit: EXIT.notFound,
+      when: "no person or agent of the registry has the name that was given",
+      fix: "Run svc admin people list or svc admin agents list to see the names.",
     },
     CLI_CODE_UNKNOWN: {
       exit: EXIT.notFound,
@@ -168,7 +186,6 @@ export class CliError extends Error {
   }
 }
 
-/** An error as the CLI prints it. */
 export interface Described {
   code: string;
   cause: string;
@@ -197,6 +214,7 @@ const CLI_FIXES: Readonly<Record<string, string>> = {
   PROXY_PAIR_TICKET_NOT_FOUND: `Copy the whole ticket again. ${NEW_TICKET}`,
   PROXY_PAIR_TICKET_EXPIRED: NEW_TICKET,
   PROXY_PAIR_TICKET_ALREADY_CONFIRMED: `A ticket works once. ${NEW_TICKET}`,
+  PROXY_HOOK_REQUEST_ID_REUSED: "Give another --request-id, or none: svc then makes a new one for each message.",
   AGENT_AUTH_REFRESH_REVOKED: "Run svc agent reissue <name> to start a new session.",
   AGENT_AUTH_REFRESH_EXPIRED:
     "Run svc agent auth revoke <name>, then svc agent reissue <name>, to start a new session.",
@@ -218,10 +236,13 @@ export function describe(error: unknown): Described {
   }
   if (error instanceof ApiError) {
     const { code, status, requestId, retryAfter } = error;
-    const known = code !== null && isErrorCode(code) ? ERRORS[code].fix : "";
-    const usual = error.fix ?? CLI_FIXES[code ?? ""] ?? known;
+    const usual = error.fix ?? fixOf(code ?? "");
     const fix = retryAfter === null ? usual : `Wait ${retryAfter} s, then run the command again.`;
     return { code: code ?? `HTTP_${status}`, cause: error.message, fix, exit: exitOf(status, code), requestId };
+  }
+  if (error instanceof LocalDown) {
+    const fix = `svc connector start ${error.agentName}`;
+    return { code: "CLI_CONNECTOR_DOWN", cause: error.message, fix, exit: EXIT.unreachable, requestId: null };
   }
   if (error instanceof UnreachableError) {
     const { exit, fix } = CLI_ERRORS[error.code];
@@ -232,7 +253,12 @@ export function describe(error: unknown): Described {
   return { code: "CLI_UNEXPECTED", cause, fix, exit, requestId: null };
 }
 
-/** Returns the exit code for an HTTP status and its code. */
+/** The fix of a code of the connector or of a service; empty for any other. */
+function fixOf(code: string): string {
+  if (CONNECTOR_CODES.includes(code)) return LOCAL_ERRORS[code as LocalCode].fix;
+  return CLI_FIXES[code] ?? (isErrorCode(code) ? ERRORS[code].fix : "");
+}
+
 export function exitOf(status: number, code: string | null = null): number {
   // The connector answers, but the service behind it does not.
   if (code === "CONNECTOR_PROXY_UNREACHABLE") return EXIT.unreachable;

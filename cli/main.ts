@@ -3,11 +3,9 @@
  * process.
  */
 import { resolve } from "node:path";
-import project from "../deno.json" with { type: "json" };
-import { ClockCheck } from "./client/clock_check.ts";
-import type { Command } from "./command_line/command.ts";
+import type { Command, RawInput } from "./command_line/command.ts";
 import { COMMANDS, GROUPS } from "./commands/table.ts";
-import type { Context, System } from "./context.ts";
+import type { Context, EnvironmentName, System } from "./context.ts";
 import { defaultConfigDir } from "./files/config_dir.ts";
 import type { Programs } from "./programs.ts";
 import { realSystem } from "./system.ts";
@@ -16,8 +14,11 @@ import { ApiError, UnreachableError } from "../shared/client/errors.ts";
 import { help } from "./command_line/help.ts";
 import { Output } from "./terminal/output.ts";
 import { parse, wantsJson } from "./command_line/parse.ts";
-import { resolveSecrets } from "./command_line/secret_input.ts";
-import { withAuthority } from "./client/tls.ts";
+import type { Clock } from "../shared/clock.ts";
+import { LIMITS } from "../shared/protocol/limits.ts";
+import { toIso } from "../shared/protocol/time.ts";
+
+import project from "../deno.json" with { type: "json" };
 
 /** Runs one command line. Returns the exit code. */
 export async function run(argv: readonly string[], world: System): Promise<number> {
@@ -55,7 +56,7 @@ export async function run(argv: readonly string[], world: System): Promise<numbe
   } catch (error) {
     const described = withClock(describe(error), error, clockCheck);
     out.error(described);
-    // For a hook of Claude Code this exit code means to wake the model, at the end of every turn (D-132).
+    // For a hook of Claude Code this exit code means to wake the model, at the end of every turn.
     return argv[0] === "hook" && described.exit === EXIT.usage ? EXIT.failed : described.exit;
   } finally {
     out.finish();
@@ -90,4 +91,135 @@ export async function main(programs: Programs | null): Promise<never> {
   Deno.exit(await run(Deno.args, world));
 }
 
+/**
+ * Compares the clock of this machine with the `Date` header of the services' responses: a wrong clock makes signed requests
+ * fail with errors that do not name the cause.
+ */
+class ClockCheck {
+  #seen: { service: number; here: number } | null = null;
+
+  constructor(private readonly clock: Clock) {}
+
+  /** Stores the time in the `Date` header of a service's response. */
+  see(headers: Headers): void {
+    const service = Date.parse(headers.get("Date") ?? "");
+    if (!Number.isNaN(service)) this.#seen = { service, here: this.clock.now() };
+  }
+
+  /** The offset of the clock as text; `null` when it is within the allowed skew, or no response had a `Date`. */
+  complaint(): string | null {
+    if (this.#seen === null) return null;
+    const { service, here } = this.#seen;
+    const seconds = Math.round(Math.abs(here - service) / 1000);
+    if (seconds <= LIMITS.timestampSkewSeconds) return null;
+    const offset = `${Math.floor(seconds / 60)} min ${seconds % 60} s ${here > service ? "ahead" : "behind"}`;
+    return `This machine's clock is ${offset}: it shows ${toIso(here)}, the service's ${toIso(service)}. ` +
+      "Correct it; until then signed requests are refused";
+  }
+}
+
+const MAX_BYTES = 1024 * 1024;
+const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/;
+
+/**
+ * Returns the system with the authorities of a file trusted in addition.
+ *
+ * @param option value of `--ca` (default `SVC_CA`)
+ * @throws {CliError} `CLI_USAGE` when the file holds no certificate
+ */
+async function withAuthority(world: System, option: string | undefined): Promise<System> {
+  const file = option ?? world.env("SVC_CA");
+  if (file === undefined) return world;
+  const what = option === undefined ? "SVC_CA" : "--ca";
+  const path = resolve(file);
+  const pem = await readStart(path, what);
+  if (!CERTIFICATE.test(pem)) throw new CliError("CLI_USAGE", `${what}: ${path} holds no certificate in PEM form`);
+  try {
+    return { ...world, authority: { path, pem }, fetch: world.trusting?.(pem) ?? world.fetch };
+  } catch (cause) {
+    throw new CliError("CLI_USAGE", `${what}: a certificate in ${path} cannot be read`, { cause });
+  }
+}
+
+async function readStart(path: string, what: string): Promise<string> {
+  try {
+    using file = await Deno.open(path);
+    const bytes = new Uint8Array(MAX_BYTES + 1);
+    let length = 0;
+    for (let n: number | null = 0; n !== null && length < bytes.length; length += n ?? 0) {
+      n = await file.read(bytes.subarray(length));
+    }
+    if (length <= MAX_BYTES) return new TextDecoder().decode(bytes.subarray(0, length));
+  } catch (cause) {
+    throw new CliError("CLI_USAGE", `${what}: ${path} cannot be read`, { cause });
+  }
+  throw new CliError("CLI_USAGE", `${what}: ${path} is larger than 1 MiB`);
+}
+
 if (import.meta.main) await main(null);
+
+/** Far above every secret. */
+const MAX_SECRET_BYTES = 64 * 1024;
+
+interface WantedSecret {
+  /** The name in messages: `--api-key`, `<code>`. */
+  what: string;
+  given: string | undefined;
+  env: EnvironmentName | undefined;
+  required: boolean;
+  take(value: string): void;
+}
+
+/**
+ * Fills in the secrets that are not on the command line: from standard input for `-`, or from the environment, because
+ * other processes can read the arguments of a command.
+ *
+ * @throws {CliError} `CLI_USAGE` when a required secret is missing, or two would come from standard input
+ */
+export async function resolveSecrets(world: Pick<System, "stdin" | "env">, command: Command, input: RawInput) {
+  let stdinIsFor: string | null = null;
+  for (const { what, given, env, required, take } of wantedSecrets(command, input)) {
+    if (given === "-") {
+      if (stdinIsFor !== null) {
+        throw new CliError("CLI_USAGE", `Standard input can be ${stdinIsFor} or ${what}, not both`);
+      }
+      stdinIsFor = what;
+      const value = new TextDecoder().decode(await world.stdin(MAX_SECRET_BYTES)).trim();
+      if (value === "") throw new CliError("CLI_USAGE", `Standard input is empty; expected ${what}`);
+      take(value);
+    } else if (given === undefined) {
+      const value = env === undefined ? undefined : world.env(env);
+      if (value !== undefined) take(value);
+      else if (required) {
+        const how = env === undefined ? "" : `, set ${env},`;
+        throw new CliError("CLI_USAGE", `${what} is missing: give it${how} or give - and pipe it to standard input`);
+      }
+    }
+  }
+}
+
+function wantedSecrets(command: Command, { args, options }: RawInput): WantedSecret[] {
+  const wanted: WantedSecret[] = [];
+  for (const [name, { secret, optional }] of Object.entries(command.args)) {
+    if (!secret) continue;
+    const take = (value: string) => void (args[name] = value);
+    wanted.push({ what: `<${name}>`, given: single(args[name]), env: secret.env, required: !optional, take });
+  }
+  for (const [name, { secret, env, required }] of Object.entries(command.options)) {
+    if (!secret) continue;
+    const take = (value: string) => void (options[name] = value);
+    wanted.push({
+      what: `--${name}`,
+      given: single(options[name]),
+      env,
+      required: required === true,
+      take,
+    });
+  }
+  return wanted;
+}
+
+/** A secret is never repeated. */
+function single(given: RawInput["options"][string]): string | undefined {
+  return typeof given === "string" ? given : undefined;
+}

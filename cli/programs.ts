@@ -1,6 +1,6 @@
 /**
- * The server and the work on its store, which the command also starts (D-160). Types only: `svc.ts` at the top level fills
- * them in, because `cli/` imports neither. The CLI without them answers `CLI_NO_SERVER`.
+ * The server and the work on its store, which the command also starts. Types only: `svc.ts` at the top level fills them
+ * in, because `cli/` imports neither. The CLI without them answers `CLI_NO_SERVER`.
  */
 
 /** How to start a server. */

@@ -1,4 +1,5 @@
 /** The real system of a command: network, clock, entropy, terminal. The only file of the CLI that reads the environment. */
+import { isOfOtherUser } from "../shared/client/port_owner.ts";
 import { isLoopback } from "../shared/client/service_url.ts";
 import type { Programs } from "./programs.ts";
 import { type EnvironmentName, type System, withLoopback } from "./context.ts";
@@ -18,6 +19,9 @@ export function realSystem(version: string, programs: Programs | null = null): S
     trusting: (pem) => sentOnce([pem]),
     // With an HTTP proxy, a direct connection does not show whether requests reach the service.
     reach: async (url) => isProxied && !isLoopback(new URL(url).origin) || await reachable(url),
+    isOfOtherUser: (url) => isOfOtherUser({ os: Deno.build.os, uid: Deno.uid(), read, run, reach: reachable }, url),
+    openFile: (path) => openFile(path, env("DISPLAY") ?? env("WAYLAND_DISPLAY")),
+    writeSocket,
     clock: systemClock,
     random: systemRandom,
     terminal: systemTerminal(),
@@ -35,6 +39,8 @@ export function realSystem(version: string, programs: Programs | null = null): S
   };
 }
 
+/** Milliseconds for a program that only looks; one that hangs must not stop a hand-over. */
+const RUN_MS = 2_000;
 const PROXIES = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"] as const;
 
 /**
@@ -61,13 +67,14 @@ function systemTerminal(): Terminal {
     stderr: (text) => void write(Deno.stderr, text),
     stdoutIsTerminal: Deno.stdout.isTerminal(),
     stderrIsTerminal: Deno.stderr.isTerminal(),
-    columns,
+    columns: () => sizeOf("columns"),
+    rows: () => sizeOf("rows"),
   };
 }
 
-function columns(): number | null {
+function sizeOf(side: "columns" | "rows"): number | null {
   try {
-    return Deno.consoleSize().columns || null;
+    return Deno.consoleSize()[side] || null;
   } catch {
     return null;
   }
@@ -97,11 +104,47 @@ async function readStandardInput(maxBytes: number): Promise<Uint8Array<ArrayBuff
   return new Uint8Array(await new Blob(chunks).arrayBuffer());
 }
 
-async function confirmOnTerminal(question: string): Promise<boolean> {
-  write(Deno.stderr, `${question} [y/N] `);
+async function confirmOnTerminal(question: string, isYes = false): Promise<boolean> {
+  write(Deno.stderr, `${question} ${isYes ? "[Y/n]" : "[y/N]"} `);
   const buffer = new Uint8Array(64);
   const length = await Deno.stdin.read(buffer) ?? 0;
-  return /^y(es)?$/i.test(new TextDecoder().decode(buffer.subarray(0, length)).trim());
+  const answer = new TextDecoder().decode(buffer.subarray(0, length)).trim();
+  return /^y(es)?$/i.test(answer) || isYes && length > 0 && answer === "";
+}
+
+function read(path: string): Promise<string | null> {
+  return Deno.readTextFile(path).catch(() => null);
+}
+
+/** What a program prints; `null` when it cannot run, or takes longer than `RUN_MS`. */
+async function run(command: string, args: string[]): Promise<string | null> {
+  const late = new AbortController();
+  const cancel = systemClock.after(RUN_MS, () => late.abort());
+  try {
+    const options = { args, stdin: "null", stdout: "piped", stderr: "null", signal: late.signal } as const;
+    const { stdout } = await new Deno.Command(command, options).output();
+    return late.signal.aborted ? null : new TextDecoder().decode(stdout);
+  } catch {
+    return null;
+  } finally {
+    cancel();
+  }
+}
+
+/** Programs that show a file in the browser, by system. */
+const OPENERS: Partial<Record<typeof Deno.build.os, string>> = { darwin: "open", windows: "explorer.exe" };
+
+async function openFile(path: string, display: string | undefined): Promise<boolean> {
+  const opener = OPENERS[Deno.build.os] ?? (display === undefined ? null : "xdg-open");
+  // explorer.exe ends with 1 after a success, so only a program that could not run counts as a failure.
+  return opener !== null && await run(opener, [path]) !== null;
+}
+
+async function writeSocket(path: string, text: string): Promise<void> {
+  using connection = await Deno.connect({ transport: "unix", path });
+  const bytes = new TextEncoder().encode(text);
+  for (let at = 0; at < bytes.length;) at += await connection.write(bytes.subarray(at));
+  connection.closeWrite();
 }
 
 async function reachable(url: string): Promise<boolean> {

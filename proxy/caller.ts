@@ -1,5 +1,6 @@
-/** The caller of an admitted request (D-196). */
-import type { Update, Write } from "../shared/server/store/group_commit.ts";
+/** The caller of an admitted request. */
+import type { Update } from "../shared/server/store/group_commit.ts";
+import type { Beginning } from "./message/sender.ts";
 import type { PairRecord, Presence } from "./schema/records.ts";
 
 /** A cached record, or the pending read of one. */
@@ -17,26 +18,17 @@ export interface AdmittedAgent {
   /** When the request was signed, unix seconds, and when its checks began, milliseconds since the Unix epoch. */
   signedAt: number;
   admittedAt: number;
+  /** The origin of the proxy that the request was signed for. */
+  origin: string;
   /** Records of a message to an agent, read during admission; otherwise `null`. */
   prefetched: { pair: Prefetched<PairRecord>; presence: Prefetched<Presence> } | null;
   admission: Admission;
-}
-
-/** The beginning of a delivery, as parts of the claim of its request (D-261). */
-export interface Beginning<R> {
-  /** Checks the delivery record, if there is one. It is applied before `place`. */
-  check: Update<R>;
-  /**
-   * Returns the packed begun deliveries of the sender with this one, and what is written beside them, or refuses. `begun`
-   * is what the record of the sender has now.
-   */
-  place(begun: Uint8Array): { begun: Uint8Array; also: readonly Write[] } | { refuse: R };
-  /** The claim was not committed. */
-  cancel(): void;
+  /** Lets the next connect of the owner begin. Idempotent; does nothing for other requests. */
+  endTurn(): void;
 }
 
 /**
- * Commits what a request uses up (D-198). Both methods commit the nonce and the rate-limit count with the first call, on
+ * Commits what a request uses up. Both methods commit the nonce and the rate-limit count with the first call, on
  * condition that trust and session are unchanged.
  *
  * @throws {ServiceError} on the first commit: `PROXY_AUTH_REPLAY`, `PROXY_AUTH_FORBIDDEN`, `PROXY_AGENT_ACCESS_INVALID`,

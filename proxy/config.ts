@@ -4,6 +4,15 @@ import { LIMITS } from "../shared/protocol/limits.ts";
 import { type ConfigReader, oneOf, wholeNumber } from "../shared/server/config_reader.ts";
 import type { ServiceAddresses } from "../shared/server/server_config.ts";
 
+/** More than a process handles in a minute, so a larger value would be no limit. */
+const REQUESTS_MAX = 1_000_000;
+/** A revoked session lives that much longer, so a larger cache would break the promise of a quick revocation. */
+const ACCESS_CACHE_MAX_MS = 5_000;
+/** With less, a sender that polls each hour would miss receipts. */
+const RECEIPT_KEPT_SECONDS_MIN = 3_600;
+/** With more, receipts would outlive what else is known of their messages, and fill the store. */
+const RECEIPT_KEPT_SECONDS_MAX = 2_592_000;
+
 /** Configuration of the proxy. Names with `Ms` are milliseconds. */
 export interface ProxyConfig extends ServiceAddresses {
   /** Credential for the registry; `null` when the registry runs in the same process. */
@@ -11,6 +20,8 @@ export interface ProxyConfig extends ServiceAddresses {
   injectIdentity: boolean;
   agentRequests: number;
   agentWindowMs: number;
+  /** Requests of all agents of an owner in a minute. */
+  ownerRequests: number;
   crlRefreshIntervalMs: number;
   crlMaxAgeMs: number;
   registryKeysTtlMs: number;
@@ -19,10 +30,19 @@ export interface ProxyConfig extends ServiceAddresses {
   accessCacheMs: number;
   mailboxTtlSeconds: number;
   receiptKeptMs: number;
+  /** Bytes of queued messages to all agents of an owner, and again of those from them. */
+  mailboxOwnerBytes: number;
+  /** Bytes of the store's disk that queued messages leave free; `null` for the smaller of 1 GiB and a tenth of it. */
+  storeReserveBytes: number | null;
+  /** Bytes of memory above which sockets must show that they are honest; `null` for 70 % of what there is. */
+  memoryGuardBytes: number | null;
   sessionRevalidateMs: number;
   /** Most pairs of one agent. */
   pairQuota: number;
 }
+
+/** Most bytes of a variable: a petabyte. */
+const MAX_BYTES = 2 ** 50;
 
 /** Names of the variables, for the permission to read them. */
 export const PROXY_VARIABLES = [
@@ -31,6 +51,7 @@ export const PROXY_VARIABLES = [
   "INJECT_IDENTITY_INTO_MESSAGE",
   "AGENT_RATE_LIMIT_REQUESTS_PER_MINUTE",
   "AGENT_RATE_LIMIT_WINDOW_MS",
+  "OWNER_RATE_LIMIT_REQUESTS_PER_MINUTE",
   "CRL_REFRESH_INTERVAL_MS",
   "CRL_MAX_AGE_MS",
   "REGISTRY_KEYS_TTL_MS",
@@ -41,6 +62,9 @@ export const PROXY_VARIABLES = [
   "RECEIPT_RETENTION_SECONDS",
   "SESSION_REVALIDATE_INTERVAL_MS",
   "QUOTA_PAIRS",
+  "QUOTA_MAILBOX_BYTES",
+  "STORE_RESERVE_BYTES",
+  "MEMORY_GUARD",
 ] as const;
 
 /** Returns the proxy's configuration. The reader collects all problems. */
@@ -52,23 +76,31 @@ export function readProxyConfig(reader: ConfigReader, place: ServiceAddresses): 
     injectIdentity: reader.read("INJECT_IDENTITY_INTO_MESSAGE", oneOf("true", "false"), "true") === "true",
     agentRequests: reader.read(
       "AGENT_RATE_LIMIT_REQUESTS_PER_MINUTE",
-      wholeNumber(1, LIMITS.agentRequestsMax),
+      wholeNumber(1, REQUESTS_MAX),
       LIMITS.agentRequests,
     ),
     agentWindowMs: reader.read("AGENT_RATE_LIMIT_WINDOW_MS", ms, LIMITS.agentWindowMs),
+    ownerRequests: reader.read(
+      "OWNER_RATE_LIMIT_REQUESTS_PER_MINUTE",
+      wholeNumber(1, REQUESTS_MAX),
+      LIMITS.ownerRequests,
+    ),
     crlRefreshIntervalMs: reader.read("CRL_REFRESH_INTERVAL_MS", ms, LIMITS.crlRefreshIntervalMs),
     crlMaxAgeMs: reader.read("CRL_MAX_AGE_MS", ms, LIMITS.crlMaxAgeMs),
     registryKeysTtlMs: reader.read("REGISTRY_KEYS_TTL_MS", ms, LIMITS.keysTtlMs),
     ackTimeoutMs: reader.read("RELAY_ACK_TIMEOUT_MS", ms, LIMITS.ackTimeoutMs),
     heartbeatIntervalMs: reader.read("RELAY_HEARTBEAT_INTERVAL_MS", ms, LIMITS.heartbeatIntervalMs),
-    accessCacheMs: reader.read("AGENT_ACCESS_CACHE_MS", wholeNumber(0, LIMITS.accessCacheMaxMs), 0),
+    accessCacheMs: reader.read("AGENT_ACCESS_CACHE_MS", wholeNumber(0, ACCESS_CACHE_MAX_MS), 0),
     mailboxTtlSeconds: reader.read("RELAY_MAILBOX_TTL_SECONDS", wholeNumber(1, 604_800), LIMITS.mailboxTtlSeconds),
     receiptKeptMs: 1000 * reader.read(
       "RECEIPT_RETENTION_SECONDS",
-      wholeNumber(LIMITS.receiptKeptSecondsMin, LIMITS.receiptKeptSecondsMax),
+      wholeNumber(RECEIPT_KEPT_SECONDS_MIN, RECEIPT_KEPT_SECONDS_MAX),
       LIMITS.receiptKeptSeconds,
     ),
     sessionRevalidateMs: reader.read("SESSION_REVALIDATE_INTERVAL_MS", ms, LIMITS.sessionRevalidateMs),
+    mailboxOwnerBytes: reader.read("QUOTA_MAILBOX_BYTES", wholeNumber(1_048_576, MAX_BYTES), 268_435_456),
+    storeReserveBytes: reader.read<number | null>("STORE_RESERVE_BYTES", wholeNumber(0, MAX_BYTES), null),
+    memoryGuardBytes: reader.read<number | null>("MEMORY_GUARD", wholeNumber(67_108_864, MAX_BYTES), null),
     pairQuota: reader.read("QUOTA_PAIRS", wholeNumber(1, 1_000_000), LIMITS.pairsPerAgent),
   };
 }

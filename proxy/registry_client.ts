@@ -12,6 +12,11 @@ import { readBody, refuseByLength } from "../shared/server/http/body.ts";
 import { BoundedMap } from "../shared/bounded_map.ts";
 import type { ProxyConfig } from "./config.ts";
 
+/** With more, a message whose sender must be checked takes longer than its own client waits. */
+const CALL_MS = 5_000;
+/** Only the revocation list is long: with more, a wrong address could fill the memory. */
+const SHORT_ANSWER_BYTES_MAX = 1_048_576;
+
 /** The registry returned no usable response. */
 export class RegistryUnavailable extends Error {
   override name = "RegistryUnavailable";
@@ -28,7 +33,10 @@ export interface RegistryAnswer {
 /** Sends a request: `fetch`, or the `fetch` of the registry app in this process. */
 export type Send = (request: Request) => Promise<Response>;
 
-/** Length in bytes from which a response is not parsed in one step (D-104, D-210). */
+/**
+ * Length in bytes from which a response is not parsed in one step, because parsing 10,000 entries at once delays
+ * every other request by 200 ms.
+ */
 export const LONG_ANSWER = 100_000;
 
 const LIST_START = utf8Bytes('{"crl":"'), LIST_END = utf8Bytes('"}');
@@ -100,7 +108,8 @@ export class RegistryClient {
   }
 
   /**
-   * Returns the status of an agent and its session, and whether the human owns the agent (D-48).
+   * Returns the status of an agent and its session, and whether the human owns the agent, in one answer, because
+   * pairing and revalidation need all three of one moment.
    *
    * @throws {RegistryUnavailable}
    */
@@ -147,7 +156,7 @@ export class RegistryClient {
     });
     let cancel = () => {};
     const late = new Promise<never>((_, reject) => {
-      cancel = this.#clock.after(LIMITS.registryTimeoutMs, () => {
+      cancel = this.#clock.after(CALL_MS, () => {
         reject(new RegistryUnavailable("The registry did not answer in time"));
         abort.abort();
       });
@@ -165,7 +174,7 @@ export class RegistryClient {
   }
 
   async #read(request: Request, isLong: boolean, onHead: () => void): Promise<RegistryAnswer> {
-    const maxBytes = isLong ? LIMITS.registryAnswerBytes : LIMITS.registryShortAnswerBytes;
+    const maxBytes = isLong ? LIMITS.registryAnswerBytes : SHORT_ANSWER_BYTES_MAX;
     const response = await this.#send(request);
     onHead();
     const { status, headers } = response;

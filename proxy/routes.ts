@@ -1,4 +1,4 @@
-/** The route table of the proxy (R-136 to R-142, D-60 to D-78), one complete row per route. */
+/** The route table of the proxy: one complete row per route. */
 import * as z from "zod";
 import { AgentDid } from "../shared/protocol/api/fields.ts";
 import * as metaApi from "../shared/protocol/api/meta.ts";
@@ -9,12 +9,14 @@ import * as relayApi from "../shared/protocol/api/relay.ts";
 import type { RouteHeader } from "../shared/openapi.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
 import { HEADERS } from "../shared/protocol/proof.ts";
-import { apiDocsRoutes } from "../shared/server/http/api_docs.ts";
+import { openApiRoute } from "../shared/server/http/api_docs.ts";
 import { type DocumentPart, operationsOf } from "../shared/server/http/openapi.ts";
+import { pageRoutes } from "../shared/server/http/pages.ts";
 import { probeRoutes } from "../shared/server/http/probes.ts";
 import { type Authenticators, type Route, routeFor, type RouteLimit } from "../shared/server/http/route.ts";
 import { type Admin, ADMIN_TOKEN } from "./admin/authenticator.ts";
 import * as admin from "./admin/handlers.ts";
+import { overview } from "./admin/overview.ts";
 import { admission } from "./admission/admit.ts";
 import type { AdmittedAgent } from "./caller.ts";
 import type { ProxyDeps } from "./deps.ts";
@@ -25,7 +27,6 @@ import { postMessage } from "./relay/deliver.ts";
 import { withInFlightBudget } from "./relay/in_flight_budget.ts";
 import * as trust from "./trust/handlers.ts";
 
-/** Authenticators of the proxy and the callers that they return. */
 export interface ProxyCallers {
   none: null;
   message: AdmittedAgent;
@@ -98,7 +99,6 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
     auth: "none",
     limit: null,
     response: { status: 200, body: metaApi.ProxyHealth, mayBeUnready: true },
-    errors: [],
     handler: meta.health,
   }),
   ...probeRoutes<ProxyDeps>(meta.proxyReady),
@@ -137,7 +137,11 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
     auth: "connect",
     limit: null,
     headers: UPGRADE_HEADERS,
-    bounds: [`${LIMITS.socketsPerAgent} sockets per agent`, `${LIMITS.framesPerSecond} frames per second and socket`],
+    bounds: [
+      `${LIMITS.socketsPerAgent} sockets per agent`,
+      `${LIMITS.framesPerSecond} frames per second and socket`,
+      "200 per owner",
+    ],
     response: { status: 101 },
     errors: ["PROXY_RELAY_UPGRADE_REQUIRED", "PROXY_RELAY_UNAVAILABLE", "PROXY_RELAY_AUTH_CONTEXT_MISSING"],
     handler: relayConnect,
@@ -163,8 +167,19 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
     query: receiptsApi.ReceiptQuery,
     invalid: "PROXY_RELAY_RECEIPT_INVALID_QUERY",
     response: { status: 200, body: receiptsApi.ReceiptList },
-    errors: [],
     handler: receipts.queryReceipts,
+  }),
+  route({
+    method: "POST",
+    path: "/v1/relay/deliveries",
+    summary: "Outcomes of messages that the caller has sent",
+    auth: "receipt",
+    limit: null,
+    body: receiptsApi.DeliveriesBody,
+    invalid: "PROXY_RELAY_RECEIPT_INVALID",
+    response: { status: 200, body: receiptsApi.DeliveriesAnswer },
+    errors: [],
+    handler: receipts.queryDeliveries,
   }),
   route({
     method: "POST",
@@ -242,6 +257,16 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
   // Admins, by admin token
   route({
     method: "GET",
+    path: "/v1/admin/relay/overview",
+    summary: "Connected agents and queued messages, with memory and disk of the instance that answers",
+    auth: "admin_token",
+    limit: perAdmin,
+    response: { status: 200, body: relayAdminApi.RelayOverview },
+    errors: [],
+    handler: overview,
+  }),
+  route({
+    method: "GET",
     path: "/v1/admin/relay/connections",
     summary: "Which agents are connected, and when each was connected last",
     auth: "admin_token",
@@ -249,7 +274,6 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
     query: relayAdminApi.ConnectionQuery,
     invalid: "PROXY_ADMIN_INVALID_QUERY",
     response: { status: 200, body: relayAdminApi.ConnectionList },
-    errors: [],
     handler: admin.connections,
   }),
   route({
@@ -261,7 +285,6 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
     query: relayAdminApi.QueueQuery,
     invalid: "PROXY_ADMIN_INVALID_QUERY",
     response: { status: 200, body: relayAdminApi.QueueList },
-    errors: [],
     handler: admin.queues,
   }),
   route({
@@ -273,7 +296,6 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
     query: relayAdminApi.DeliveryQuery,
     invalid: "PROXY_ADMIN_INVALID_QUERY",
     response: { status: 200, body: relayAdminApi.DeliveryList },
-    errors: [],
     handler: admin.deliveries,
   }),
   route({
@@ -285,10 +307,10 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
     query: relayAdminApi.RefusalQuery,
     invalid: "PROXY_ADMIN_INVALID_QUERY",
     response: { status: 200, body: relayAdminApi.RefusalList },
-    errors: [],
     handler: admin.refusals,
   }),
-  ...apiDocsRoutes<ProxyDeps>(),
+  openApiRoute<ProxyDeps>(),
+  ...pageRoutes<ProxyDeps>(meta.proxyReady),
 ];
 
 /** The proxy's part of the API documents. */

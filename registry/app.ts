@@ -11,12 +11,15 @@ import { Changes } from "../shared/server/store/changes.ts";
 import { BatchedReads } from "../shared/server/store/batched_reads.ts";
 import { RateLimiter } from "../shared/server/rate_limit.ts";
 import type { Route } from "../shared/server/http/route.ts";
+import { StoreCount } from "../shared/server/store/store_count.ts";
 import { StoreProbe } from "../shared/server/store/store_probe.ts";
 import { readWithFormatCheck } from "../shared/server/store/store_format.ts";
+import { Looks } from "./admin_tokens/looks.ts";
 import { AUTHENTICATORS, type RegistryCallers } from "./auth.ts";
 import type { RegistryConfig } from "./config.ts";
 import type { RegistryDeps } from "./deps.ts";
 import { KEYS } from "./schema/kv_keys.ts";
+import { countRegistry } from "./people/store.ts";
 import { Suspensions } from "./people/suspensions.ts";
 import { CrlPublisher } from "./revocation/crl.ts";
 import { REGISTRY_ROUTES } from "./routes.ts";
@@ -38,13 +41,19 @@ export interface Registry extends App {
  * read. Suspensions that a stopped registry left are resumed in the background.
  *
  * @throws {ConfigError} when the store belongs to another issuer
- * @throws {StoreRefused} when a newer version wrote it
+ * @throws {StoreRefused} when the store has another format
  */
-export async function createRegistry(externals: ServiceDeps, config: RegistryConfig): Promise<Registry> {
+export async function createRegistry(
+  externals: ServiceDeps & { crlBytes?: number | undefined },
+  config: RegistryConfig,
+): Promise<Registry> {
   const { kv, maxChecks, clock, random, newId, metrics } = externals;
   const authority = authorityOf(config.registryUrl);
   if (authority === null) throw new ConfigError(["REGISTRY_URL: its host cannot be part of a DID"]);
-  const [issuer, stored] = await readWithFormatCheck<[string, SigningKeySet]>(kv, [KEYS.issuer(), KEYS.signingKeys()]);
+  const [issuer, stored] = await readWithFormatCheck<[string, SigningKeySet]>(externals, [
+    KEYS.issuer(),
+    KEYS.signingKeys(),
+  ]);
   await fixIssuer(kv, issuer.value, config.registryUrl);
   const reads = new BatchedReads(kv);
   const signing = await Signing.open({ ...externals, reads }, config.signingKeys, stored.value);
@@ -55,6 +64,8 @@ export async function createRegistry(externals: ServiceDeps, config: RegistryCon
     inFlight: externals.commitsInFlight,
   });
   const changes = new Changes({ kv, reads, clock, random, maxChecks, metrics });
+  const counts = new StoreCount(clock, () => countRegistry({ kv, clock, metrics }));
+  metrics.beforeRead(() => counts.current());
   const deps: RegistryDeps = {
     ...externals,
     config,
@@ -62,10 +73,16 @@ export async function createRegistry(externals: ServiceDeps, config: RegistryCon
     signing,
     commits,
     changes,
+    counts,
+    looks: new Looks(clock),
     suspensions: new Suspensions({ ...externals, authority, reads, changes }),
     reads,
     probe: new StoreProbe({ kv, clock, commits }, KEYS.probe()),
-    crl: new CrlPublisher({ kv, reads, clock, newId, signing, log: externals.log }, config.registryUrl),
+    crl: new CrlPublisher(
+      { kv, reads, clock, newId, signing, log: externals.log },
+      config.registryUrl,
+      externals.crlBytes,
+    ),
     nonces: new Nonces(clock),
     limiter: new RateLimiter(kv, commits, clock, KEYS.window),
     random,
@@ -83,7 +100,7 @@ export async function createRegistry(externals: ServiceDeps, config: RegistryCon
 /** Returns the route table with the configured limit of the API-key routes. */
 function routesWith(requests: number): Route<RegistryDeps>[] {
   return REGISTRY_ROUTES.map((row) =>
-    row.limit?.per === "api-key" ? { ...row, limit: { ...row.limit, requests } } : row
+    row.limit?.per === "person" ? { ...row, limit: { ...row.limit, requests } } : row
   );
 }
 

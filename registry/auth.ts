@@ -19,7 +19,7 @@ import { LIMITS } from "../shared/protocol/limits.ts";
 import { HEADERS, isNonce } from "../shared/protocol/proof.ts";
 import { digest, equalDigests, readPublicKey } from "../shared/server/crypto.ts";
 import type { Authenticator, Authenticators, RequestContext } from "../shared/server/http/route.ts";
-import { authorizationToken, holdsProof, requestTimestamp } from "../shared/server/http/signed_request.ts";
+import { authorizationToken, provenOrigin, requestTimestamp } from "../shared/server/http/signed_request.ts";
 import { type Nonces, nonceUpdate } from "../shared/server/nonces.ts";
 import type { BatchedReads } from "../shared/server/store/batched_reads.ts";
 import type { GroupCommit } from "../shared/server/store/group_commit.ts";
@@ -125,7 +125,10 @@ function apiKey(adminCode?: "ADMIN_REQUIRED" | "INVITE_CREATE_FORBIDDEN" | "INTE
   };
 }
 
-/** Admits any caller. A service that proves the scope is exempt from the limit per IP (D-45, D-46). */
+/**
+ * Admits any caller. A service that proves the scope is exempt from the limit per IP, because one proxy asks for each
+ * message and would serve two a second.
+ */
 function optionalService(scope: ServiceScope): Authenticator<AuthDeps, ServiceCaller | null> {
   return {
     stage: "before_limit",
@@ -138,7 +141,9 @@ function optionalService(scope: ServiceScope): Authenticator<AuthDeps, ServiceCa
 }
 
 /**
- * Returns the calling service, or `null` when the request names none. Calls within the process need no credential (D-47).
+ * Returns the calling service, or `null` when the request names none. Calls within the process need no credential.
+ * The headers are not `Authorization`, so that the key of a person and the secret of a service cannot be taken for
+ * each other.
  *
  * @throws {ServiceError} `INTERNAL_SERVICE_UNAUTHORIZED`, `INTERNAL_SERVICE_FORBIDDEN`
  */
@@ -179,7 +184,7 @@ async function proveAgent(deps: AuthDeps, exchange: RequestContext): Promise<Pro
   if (timestamp === "skew") throw refuse(`X-Svc-Timestamp is more than ${LIMITS.timestampSkewSeconds} s off`);
   const nonce = headers.get(HEADERS.nonce) ?? "";
   if (!isNonce(nonce)) throw refuse("The nonce is missing or malformed");
-  if (!holdsProof(exchange, readPublicKey(claims.cnf.jwk.x), digest(token), deps.origins)) {
+  if (provenOrigin(exchange, readPublicKey(claims.cnf.jwk.x), digest(token), deps.origins) === null) {
     throw refuse(`The proof does not verify for the origin ${deps.origins[0]}`);
   }
   const reservation = deps.nonces.reserve(claims.sub, nonce, timestamp);

@@ -2,7 +2,6 @@
 import type { ApiKeyRecord, HumanRecord } from "./schema/records.ts";
 import type { ServiceScope } from "../shared/protocol/api/services.ts";
 
-/** A human with an API key. */
 export interface ApiKeyCaller {
   human: HumanRecord;
   key: ApiKeyRecord;

@@ -8,6 +8,11 @@ import { LIMITS } from "../shared/protocol/limits.ts";
 import { type ConfigReader, type Parse, wholeNumber } from "../shared/server/config_reader.ts";
 import type { ServiceAddresses } from "../shared/server/server_config.ts";
 
+/** More than a registry can hold for one human, so a larger value would be no limit. */
+const COUNT_MAX = 1_000_000;
+/** A shorter secret can be guessed, and the one who guesses it becomes the first admin. */
+const BOOTSTRAP_SECRET_LENGTH_MIN = 24;
+
 /** A signing key of the configuration. */
 export interface ConfiguredKey {
   kid: string | null;
@@ -68,7 +73,7 @@ const YEAR_SECONDS = 31_536_000;
 /** Reads the registry's variables. Problems are collected in `reader`. */
 export function readRegistryConfig(reader: ConfigReader, place: ServiceAddresses): RegistryConfig {
   const seconds = wholeNumber(1, YEAR_SECONDS);
-  const count = wholeNumber(1, LIMITS.quotaMax);
+  const count = wholeNumber(1, COUNT_MAX);
   return {
     ...place,
     bootstrapSecret: reader.read<string | null>("BOOTSTRAP_SECRET", bootstrapSecret(place.environment), null),
@@ -89,11 +94,11 @@ export function readRegistryConfig(reader: ConfigReader, place: ServiceAddresses
   };
 }
 
-/** In production a minimum length keeps the secret from being guessed within the failure limit (D-241). */
+/** In production a minimum length keeps the secret from being guessed within the failure limit. */
 function bootstrapSecret(environment: RegistryConfig["environment"]): Parse<string> {
   return (text) => {
-    if (environment === "production" && text.length < LIMITS.bootstrapSecretLength) {
-      throw new TypeError(`must have at least ${LIMITS.bootstrapSecretLength} characters in production`);
+    if (environment === "production" && text.length < BOOTSTRAP_SECRET_LENGTH_MIN) {
+      throw new TypeError(`must have at least ${BOOTSTRAP_SECRET_LENGTH_MIN} characters in production`);
     }
     return text;
   };

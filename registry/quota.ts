@@ -1,25 +1,35 @@
 /**
- * Quotas of one human (D-210): the rules of the counts, and the first count for records of an older version. The quota
- * record is part of the commit that it counts: a quota holds under races, and its cost does not depend on the number of
- * agents.
+ * Quotas of one human (D-210): the rules of the counts. The quota record is part of the commit that it counts: a
+ * quota holds under races, and its cost does not depend on the number of agents.
  */
 import type { Quotas } from "./config.ts";
 import { KEYS } from "./schema/kv_keys.ts";
-import type { AgentRecord, ApiKeyRecord, Expiring, QuotaRecord, RevocationRecord } from "./schema/records.ts";
-import { type Clock, DAY_MS, yieldToEventLoop } from "../shared/clock.ts";
+import type { Expiring, QuotaRecord } from "./schema/records.ts";
+import { DAY_MS, yieldToEventLoop } from "../shared/clock.ts";
 import { ServiceError } from "../shared/protocol/errors.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
 import { decide, type WindowRecord } from "../shared/server/rate_limit.ts";
-import type { BatchedReads } from "../shared/server/store/batched_reads.ts";
+import type { Draft } from "../shared/server/store/changes.ts";
+
+/** With more, too little room is left for the revocations of humans that have few entries. */
+const CRL_REFUSE_PERCENT = 80;
+/** With less, ordinary humans are refused when the list is full because of a few. */
+const CRL_REFUSE_ENTRIES = 100;
 
 const HOUR_MS = 3_600_000;
 /** The end of an invite without an expiry. */
 const NEVER = Number.MAX_SAFE_INTEGER;
 
-/** Returns the counts of a new human. */
 export function newQuota(counts: Partial<QuotaRecord> = {}): QuotaRecord {
-  const none = { registrations: [], reissues: [], challenges: [], revocations: [], invites: [] };
+  const none = { registrations: [], reissues: [], keyCreations: [], challenges: [], revocations: [], invites: [] };
   return { agents: 0, apiKeys: 0, ...none, ...counts };
+}
+
+/** Reads the counts of a human, which are written with the human. */
+export async function quotaOf(draft: Draft, humanId: string): Promise<Deno.KvEntry<QuotaRecord>> {
+  const entry = await draft.get<QuotaRecord>(KEYS.quota(humanId));
+  if (entry.value === null) throw new Error(`The store has no counts of the human ${humanId}`);
+  return entry;
 }
 
 /** Returns the number of entries that have not ended. */
@@ -28,7 +38,10 @@ export function liveCount(list: Expiring, now: number): number {
 }
 
 /** Returns the list with one more entry, which counts until `until`, rounded up to a multiple of `grainMs`. */
-function withOne(list: Expiring, until: number, grainMs: number, now: number): Expiring {
+function withOne(
+  list: Expiring,
+  { until, grainMs, now }: { until: number; grainMs: number; now: number },
+): Expiring {
   const end = until === NEVER ? NEVER : Math.ceil(until / grainMs) * grainMs;
   const live = list.filter(([other]) => other > now);
   const same = live.find(([other]) => other === end)?.[1] ?? 0;
@@ -50,7 +63,7 @@ function refuseOver(used: number, quota: number, what: string): void {
 
 /** @throws {ServiceError} `RATE_LIMIT_EXCEEDED` with `Retry-After` */
 function counted(record: WindowRecord, quota: number, now: number, what: string): WindowRecord {
-  const rule = { name: "quota", requests: quota, windowMs: LIMITS.quotaWindowMs };
+  const rule = { name: "quota", requests: quota, windowMs: DAY_MS };
   const { allowed, resetMs, record: next } = decide(rule, record, now);
   if (allowed) return next();
   throw tooMany(`The quota of ${quota} ${what} in 24 h is used up`, resetMs);
@@ -69,7 +82,7 @@ function tooMany(message: string, retryMs: number): ServiceError {
 function refuseByRevocations({ revocations }: QuotaRecord, quotas: Quotas, crlFill: number, now: number): void {
   const live = liveCount(revocations, now);
   refuseOver(live, quotas.revocations, "live revocation entries");
-  if (crlFill * 100 >= LIMITS.crlRefusePercent && live > LIMITS.crlRefuseEntries) {
+  if (crlFill * 100 >= CRL_REFUSE_PERCENT && live > CRL_REFUSE_ENTRIES) {
     throw tooMany("The revocation list is nearly full, and this account has many entries on it", HOUR_MS);
   }
 }
@@ -112,7 +125,7 @@ export function countDeletion(quota: QuotaRecord): QuotaRecord {
 
 /** @param keptUntilMs when the entry leaves the list, milliseconds since the Unix epoch; never refuses */
 export function countRevocation(quota: QuotaRecord, keptUntilMs: number, now: number): QuotaRecord {
-  return { ...quota, revocations: withOne(quota.revocations, keptUntilMs, DAY_MS, now) };
+  return { ...quota, revocations: withOne(quota.revocations, { until: keptUntilMs, grainMs: DAY_MS, now }) };
 }
 
 /** @throws {ServiceError} `QUOTA_EXCEEDED` */
@@ -120,14 +133,14 @@ export function countChallenge(quota: QuotaRecord, expiresAt: number, quotas: Qu
   refuseOver(liveCount(quota.challenges, now), quotas.challenges, "open challenges");
   // At most 60 distinct ends bound the size of the record for any lifetime.
   const grainMs = Math.max(1000, Math.ceil((expiresAt - now) / 60));
-  return { ...quota, challenges: withOne(quota.challenges, expiresAt, grainMs, now) };
+  return { ...quota, challenges: withOne(quota.challenges, { until: expiresAt, grainMs, now }) };
 }
 
 /** @throws {ServiceError} `QUOTA_EXCEEDED`, `RATE_LIMIT_EXCEEDED` */
 export function countApiKey(quota: QuotaRecord, quotas: Quotas, now: number): QuotaRecord {
   refuseOver(quota.apiKeys, quotas.apiKeys, "active API keys");
   // A revoked key keeps its records for 90 days, so creations are limited as well.
-  const keyCreations = counted(quota.keyCreations ?? [], LIMITS.keyCreationsPerDay, now, "new API keys");
+  const keyCreations = counted(quota.keyCreations, LIMITS.keyCreationsPerDay, now, "new API keys");
   return { ...quota, apiKeys: quota.apiKeys + 1, keyCreations };
 }
 
@@ -139,7 +152,7 @@ export function countApiKeyRevoked(quota: QuotaRecord): QuotaRecord {
 /** @throws {ServiceError} `QUOTA_EXCEEDED` */
 export function countInvite(quota: QuotaRecord, expiresAt: number | null, now: number): QuotaRecord {
   refuseOver(liveCount(quota.invites, now), LIMITS.openInvites, "open invites");
-  return { ...quota, invites: withOne(quota.invites, expiresAt ?? NEVER, HOUR_MS, now) };
+  return { ...quota, invites: withOne(quota.invites, { until: expiresAt ?? NEVER, grainMs: HOUR_MS, now }) };
 }
 
 /** Counts an invite that was redeemed or deleted. Never refuses. */
@@ -147,47 +160,10 @@ export function countInviteClosed(quota: QuotaRecord, expiresAt: number | null):
   return { ...quota, invites: withoutOne(quota.invites, expiresAt ?? NEVER) };
 }
 
-/**
- * Stores the counts of a human whose records a version without quotas wrote. Idempotent. No change of this version
- * commits before the counts exist, so concurrent calls compute the same counts. Open invites and challenges of the older
- * version are not counted.
- */
-export async function ensureQuota(
-  deps: { kv: Deno.Kv; reads: BatchedReads; clock: Clock },
-  humanId: string,
-): Promise<void> {
-  const { kv, reads } = deps;
-  const key = KEYS.quota(humanId);
-  if ((await kv.get(key)).value !== null) return;
-  const agentDids = new Set<string>();
-  const counts = { agents: 0, apiKeys: 0 };
-  for await (const { key: [, , , id] } of kv.list({ prefix: KEYS.agentsOf(humanId) })) {
-    const agent = (await reads.get<AgentRecord>(KEYS.agent(String(id)))).value;
-    if (!agent) continue;
-    agentDids.add(agent.did);
-    if (agent.status === "active") counts.agents++;
-  }
-  for await (const { value: digest } of kv.list<string>({ prefix: KEYS.apiKeysOf(humanId) })) {
-    if ((await reads.get<ApiKeyRecord>(KEYS.apiKey(digest))).value?.status === "active") counts.apiKeys++;
-  }
-  let quota = newQuota(counts);
-  if (agentDids.size > 0) {
-    const now = deps.clock.now();
-    let read = 0;
-    for await (const { value } of kv.list<RevocationRecord>({ prefix: KEYS.revocations() }, { batchSize: 500 })) {
-      if (++read % 500 === 0) await yieldToEventLoop();
-      const isLive = value.keptUntil * 1000 > now;
-      if (isLive && agentDids.has(value.agentDid)) quota = countRevocation(quota, value.keptUntil * 1000, now);
-    }
-  }
-  await kv.atomic().check({ key, versionstamp: null }).set(key, quota).commit();
-}
-
 /** Returns the humans with the most live revocation entries, largest number first. Reads every quota record. */
 export async function mostRevocations(
   kv: Deno.Kv,
-  now: number,
-  count: number,
+  { now, limit }: { now: number; limit: number },
 ): Promise<{ humanId: string; entries: number }[]> {
   let most: { humanId: string; entries: number }[] = [];
   let read = 0;
@@ -196,7 +172,7 @@ export async function mostRevocations(
     const entries = liveCount(value.revocations, now);
     if (entries === 0) continue;
     most.push({ humanId: String(key.at(-1)), entries });
-    most = most.sort((a, b) => b.entries - a.entries).slice(0, count);
+    most = most.sort((a, b) => b.entries - a.entries).slice(0, limit);
   }
   return most;
 }

@@ -1,11 +1,12 @@
 /**
- * The route table of the registry (docs/conformance.md#registry-routes, D-30 to D-53): one complete row per route.
+ * The route table of the registry: one complete row per route.
  */
+import { HEADERS } from "../shared/protocol/proof.ts";
 import * as accountsApi from "../shared/protocol/api/accounts.ts";
 import * as adminApi from "../shared/protocol/api/admin.ts";
 import * as agentsApi from "../shared/protocol/api/agents.ts";
 import * as auditApi from "../shared/protocol/api/audit.ts";
-import { PageQuery } from "../shared/protocol/api/fields.ts";
+import { AdminPageQuery, PageQuery } from "../shared/protocol/api/fields.ts";
 import * as invitesApi from "../shared/protocol/api/invites.ts";
 import * as metaApi from "../shared/protocol/api/meta.ts";
 import { AdminTokenAnswer } from "../shared/protocol/api/relay_admin.ts";
@@ -13,8 +14,9 @@ import * as servicesApi from "../shared/protocol/api/services.ts";
 import * as sessionsApi from "../shared/protocol/api/sessions.ts";
 import { KeyDocument } from "../shared/protocol/signed/key_document.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
-import { apiDocsRoutes } from "../shared/server/http/api_docs.ts";
+import { openApiRoute } from "../shared/server/http/api_docs.ts";
 import { type DocumentPart, operationsOf } from "../shared/server/http/openapi.ts";
+import { pageRoute, pageRoutes } from "../shared/server/http/pages.ts";
 import { probeRoutes } from "../shared/server/http/probes.ts";
 import { type Route, routeFor, type RouteLimit } from "../shared/server/http/route.ts";
 import * as accounts from "./accounts/handlers.ts";
@@ -34,9 +36,12 @@ import * as sessions from "./sessions/handlers.ts";
 
 const route = routeFor<RegistryDeps, RegistryCallers>();
 const windowMs = LIMITS.limitWindowMs;
-/** Counts per human, not per key (D-210). `app.ts` sets the configured number. */
-const perHuman: RouteLimit = { name: "api-key", requests: LIMITS.apiKeyRequests, windowMs, per: "api-key" };
+/** Counts per person, because more keys would otherwise give more requests. `app.ts` sets the configured number. */
+const perHuman: RouteLimit = { name: "api-key", requests: LIMITS.apiKeyRequests, windowMs, per: "person" };
 const perIp = (name: string, requests: number): RouteLimit => ({ name, requests, windowMs, per: "ip" });
+const byPerson = { auth: "api_key", limit: perHuman } as const;
+const byAdmin = { auth: "admin", limit: perHuman } as const;
+const ofAgent = { params: agentsApi.AgentPath, invalidPath: "AGENT_REVOKE_INVALID_PATH" } as const;
 
 export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
   // No authentication
@@ -47,7 +52,6 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
     auth: "none",
     limit: null,
     response: { status: 200, body: metaApi.RegistryHealth, mayBeUnready: true },
-    errors: [],
     handler: meta.health,
   }),
   ...probeRoutes<RegistryDeps>(meta.registryReady),
@@ -58,7 +62,6 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
     auth: "none",
     limit: null,
     response: { status: 200, body: KeyDocument, isCacheable: true },
-    errors: [],
     handler: meta.keys,
   }),
   route({
@@ -90,7 +93,6 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
     auth: "none",
     limit: null,
     response: { status: 200, body: metaApi.Metadata },
-    errors: [],
     handler: meta.metadata,
   }),
   route({
@@ -115,7 +117,12 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
     body: sessionsApi.RefreshBody,
     invalid: "AGENT_AUTH_REFRESH_INVALID",
     response: { status: 200, body: sessionsApi.RefreshAnswer },
-    errors: ["AGENT_AUTH_REFRESH_REVOKED", "AGENT_AUTH_REFRESH_EXPIRED", "AGENT_AUTH_REFRESH_CONFLICT"],
+    errors: [
+      "AGENT_AUTH_REFRESH_REVOKED",
+      "AGENT_AUTH_REFRESH_EXPIRED",
+      "AGENT_AUTH_REFRESH_CONFLICT",
+      "ACCOUNT_SUSPENDED",
+    ],
     handler: sessions.refresh,
   }),
   route({
@@ -124,6 +131,12 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
     summary: "Check an access token of an agent",
     auth: "validate_service",
     limit: perIp("validate", LIMITS.validateRequests),
+    headers: [{
+      name: HEADERS.access,
+      required: true,
+      schema: sessionsApi.AccessHeader,
+      what: "the access token to check",
+    }],
     body: sessionsApi.ValidateBody,
     invalid: "AGENT_AUTH_VALIDATE_INVALID",
     response: { status: 204 },
@@ -135,18 +148,15 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
     method: "GET",
     path: "/v1/me",
     summary: "The caller's account",
-    auth: "api_key",
-    limit: perHuman,
+    ...byPerson,
     response: { status: 200, body: accountsApi.AccountProfile },
-    errors: [],
     handler: accounts.me,
   }),
   route({
     method: "POST",
     path: "/v1/me/api-keys",
     summary: "Create an API key",
-    auth: "api_key",
-    limit: perHuman,
+    ...byPerson,
     body: accountsApi.CreateApiKeyBody,
     emptyBody: true,
     invalid: "API_KEY_CREATE_INVALID",
@@ -158,20 +168,17 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
     method: "GET",
     path: "/v1/me/api-keys",
     summary: "The caller's API keys, without their tokens",
-    auth: "api_key",
-    limit: perHuman,
+    ...byPerson,
     query: PageQuery,
     invalid: "LIST_INVALID_QUERY",
     response: { status: 200, body: accountsApi.ApiKeyList },
-    errors: [],
     handler: credentials.listApiKeys,
   }),
   route({
     method: "DELETE",
     path: "/v1/me/api-keys/:id",
     summary: "Revoke one API key",
-    auth: "api_key",
-    limit: perHuman,
+    ...byPerson,
     params: accountsApi.ApiKeyPath,
     invalidPath: "API_KEY_REVOKE_INVALID_PATH",
     response: { status: 204 },
@@ -182,20 +189,17 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
     method: "GET",
     path: "/v1/agents",
     summary: "The caller's agents, newest first",
-    auth: "api_key",
-    limit: perHuman,
+    ...byPerson,
     query: agentsApi.AgentListQuery,
     invalid: "AGENT_LIST_INVALID_QUERY",
     response: { status: 200, body: agentsApi.AgentList },
-    errors: [],
     handler: agents.listAgents,
   }),
   route({
     method: "POST",
     path: "/v1/agents/challenge",
     summary: "Create a challenge for the registration of an agent",
-    auth: "api_key",
-    limit: perHuman,
+    ...byPerson,
     body: agentsApi.ChallengeBody,
     invalid: "AGENT_REGISTRATION_CHALLENGE_INVALID",
     response: { status: 201, body: agentsApi.Challenge },
@@ -206,8 +210,7 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
     method: "POST",
     path: "/v1/agents",
     summary: "Register an agent: identity token and session",
-    auth: "api_key",
-    limit: perHuman,
+    ...byPerson,
     body: agentsApi.RegisterBody,
     invalid: "AGENT_REGISTRATION_INVALID",
     response: { status: 201, body: agentsApi.RegisterAnswer },
@@ -225,10 +228,8 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
     method: "GET",
     path: "/v1/agents/:id",
     summary: "One of the caller's agents",
-    auth: "api_key",
-    limit: perHuman,
-    params: agentsApi.AgentPath,
-    invalidPath: "AGENT_REVOKE_INVALID_PATH",
+    ...byPerson,
+    ...ofAgent,
     response: { status: 200, body: agentsApi.AgentAnswer },
     errors: ["AGENT_NOT_FOUND"],
     handler: agents.getAgent,
@@ -237,10 +238,8 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
     method: "POST",
     path: "/v1/agents/:id/reissue",
     summary: "Issue a new identity token and revoke the previous one",
-    auth: "api_key",
-    limit: perHuman,
-    params: agentsApi.AgentPath,
-    invalidPath: "AGENT_REVOKE_INVALID_PATH",
+    ...byPerson,
+    ...ofAgent,
     response: { status: 200, body: agentsApi.ReissueAnswer },
     errors: ["AGENT_NOT_FOUND", "AGENT_REISSUE_INVALID_STATE", "QUOTA_EXCEEDED"],
     handler: agents.reissueAgent,
@@ -249,10 +248,8 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
     method: "DELETE",
     path: "/v1/agents/:id/auth/revoke",
     summary: "Revoke an agent's session; its identity token stays valid",
-    auth: "api_key",
-    limit: perHuman,
-    params: agentsApi.AgentPath,
-    invalidPath: "AGENT_REVOKE_INVALID_PATH",
+    ...byPerson,
+    ...ofAgent,
     response: { status: 204 },
     errors: ["AGENT_NOT_FOUND"],
     handler: agents.revokeAgentAuth,
@@ -261,10 +258,8 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
     method: "DELETE",
     path: "/v1/agents/:id",
     summary: "Revoke an agent permanently",
-    auth: "api_key",
-    limit: perHuman,
-    params: agentsApi.AgentPath,
-    invalidPath: "AGENT_REVOKE_INVALID_PATH",
+    ...byPerson,
+    ...ofAgent,
     response: { status: 204 },
     errors: ["AGENT_NOT_FOUND", "AGENT_REVOKE_INVALID_STATE"],
     handler: agents.deleteAgent,
@@ -301,24 +296,20 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
     method: "GET",
     path: "/v1/invites",
     summary: "All invites, without their codes",
-    auth: "admin",
-    limit: perHuman,
-    query: PageQuery,
+    ...byAdmin,
+    query: AdminPageQuery,
     invalid: "LIST_INVALID_QUERY",
     response: { status: 200, body: invitesApi.InviteList },
-    errors: [],
     handler: invites.listInvites,
   }),
   route({
     method: "DELETE",
     path: "/v1/invites/:id",
     summary: "Delete an invite",
-    auth: "admin",
-    limit: perHuman,
+    ...byAdmin,
     params: invitesApi.InvitePath,
     invalidPath: "INVITE_NOT_FOUND",
     response: { status: 204 },
-    errors: [],
     handler: invites.deleteInvite,
   }),
   route({
@@ -339,10 +330,9 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
     summary: "All internal services, without their secrets",
     auth: "service_admin",
     limit: perHuman,
-    query: PageQuery,
+    query: AdminPageQuery,
     invalid: "LIST_INVALID_QUERY",
     response: { status: 200, body: servicesApi.ServiceList },
-    errors: [],
     handler: services.listServices,
   }),
   route({
@@ -354,7 +344,6 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
     params: servicesApi.ServicePath,
     invalidPath: "INTERNAL_SERVICE_NOT_FOUND",
     response: { status: 200, body: servicesApi.IssuedServiceAnswer },
-    errors: [],
     handler: services.rotateService,
   }),
   route({
@@ -366,15 +355,13 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
     params: servicesApi.ServicePath,
     invalidPath: "INTERNAL_SERVICE_NOT_FOUND",
     response: { status: 204 },
-    errors: [],
     handler: services.deleteService,
   }),
   route({
     method: "POST",
     path: "/v1/admin/keys/rotate",
     summary: "Create a new signing key; the response says when it begins to sign",
-    auth: "admin",
-    limit: perHuman,
+    ...byAdmin,
     response: { status: 200, body: metaApi.RotateKeysAnswer },
     errors: ["SIGNING_KEYS_CONFIGURED", "SIGNING_KEYS_TOO_MANY"],
     handler: meta.rotateKeys,
@@ -383,54 +370,53 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
     method: "POST",
     path: "/v1/admin/tokens",
     summary: "A token with which an admin reads the relay state of the proxy for five minutes",
-    auth: "admin",
-    limit: perHuman,
+    ...byAdmin,
     response: { status: 201, body: AdminTokenAnswer },
-    errors: [],
     handler: issueAdminToken,
   }),
   route({
     method: "GET",
     path: "/v1/admin/audit",
     summary: "Audit events with filters, newest or oldest first",
-    auth: "admin",
-    limit: perHuman,
+    ...byAdmin,
     query: auditApi.AuditQuery,
     invalid: "AUDIT_INVALID_QUERY",
     response: { status: 200, body: auditApi.AuditList },
-    errors: [],
     handler: listAudit,
+  }),
+  route({
+    method: "GET",
+    path: "/v1/admin/counts",
+    summary: "How many people and agents there are, counted at most once in 10 s",
+    ...byAdmin,
+    response: { status: 200, body: adminApi.AdminCounts },
+    handler: people.counts,
   }),
   route({
     method: "GET",
     path: "/v1/admin/people",
     summary: "All people, newest first",
-    auth: "admin",
-    limit: perHuman,
+    ...byAdmin,
     query: adminApi.PeopleQuery,
     invalid: "ADMIN_INVALID_QUERY",
     response: { status: 200, body: adminApi.PeopleList },
-    errors: [],
     handler: people.listPeople,
   }),
   route({
     method: "GET",
     path: "/v1/admin/people/:id",
     summary: "A person, with its API keys and the number of its agents",
-    auth: "admin",
-    limit: perHuman,
+    ...byAdmin,
     params: adminApi.PersonPath,
     invalidPath: "PERSON_NOT_FOUND",
     response: { status: 200, body: adminApi.PersonAnswer },
-    errors: [],
     handler: people.getPerson,
   }),
   route({
     method: "POST",
     path: "/v1/admin/people/:id/suspend",
     summary: "Refuse a person's API keys and end the sessions of its agents, until it is restored",
-    auth: "admin",
-    limit: perHuman,
+    ...byAdmin,
     params: adminApi.PersonPath,
     invalidPath: "PERSON_NOT_FOUND",
     body: adminApi.SuspensionBody,
@@ -444,37 +430,31 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
     method: "POST",
     path: "/v1/admin/people/:id/restore",
     summary: "End a suspension; the sessions that it ended are active again",
-    auth: "admin",
-    limit: perHuman,
+    ...byAdmin,
     params: adminApi.PersonPath,
     invalidPath: "PERSON_NOT_FOUND",
     body: adminApi.SuspensionBody,
     emptyBody: true,
     invalid: "ADMIN_INVALID_BODY",
     response: { status: 200, body: adminApi.SuspensionAnswer },
-    errors: [],
     handler: people.restorePerson,
   }),
   route({
     method: "GET",
     path: "/v1/admin/agents",
     summary: "All agents with the status of their sessions, newest first",
-    auth: "admin",
-    limit: perHuman,
+    ...byAdmin,
     query: adminApi.AdminAgentQuery,
     invalid: "ADMIN_INVALID_QUERY",
     response: { status: 200, body: adminApi.AdminAgentList },
-    errors: [],
     handler: people.listAgents,
   }),
   route({
     method: "GET",
     path: "/v1/admin/agents/:id",
     summary: "Any agent, with its session",
-    auth: "admin",
-    limit: perHuman,
-    params: agentsApi.AgentPath,
-    invalidPath: "AGENT_REVOKE_INVALID_PATH",
+    ...byAdmin,
+    ...ofAgent,
     response: { status: 200, body: adminApi.AdminAgentAnswer },
     errors: ["AGENT_NOT_FOUND"],
     handler: people.getAgent,
@@ -483,10 +463,8 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
     method: "DELETE",
     path: "/v1/admin/agents/:id",
     summary: "Revoke any agent permanently",
-    auth: "admin",
-    limit: perHuman,
-    params: agentsApi.AgentPath,
-    invalidPath: "AGENT_REVOKE_INVALID_PATH",
+    ...byAdmin,
+    ...ofAgent,
     response: { status: 204 },
     errors: ["AGENT_NOT_FOUND", "AGENT_REVOKE_INVALID_STATE"],
     handler: people.deleteAgent,
@@ -495,10 +473,8 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
     method: "DELETE",
     path: "/v1/admin/agents/:id/auth/revoke",
     summary: "Revoke the session of any agent; its identity token stays valid",
-    auth: "admin",
-    limit: perHuman,
-    params: agentsApi.AgentPath,
-    invalidPath: "AGENT_REVOKE_INVALID_PATH",
+    ...byAdmin,
+    ...ofAgent,
     response: { status: 204 },
     errors: ["AGENT_NOT_FOUND"],
     handler: people.revokeAgentAuth,
@@ -513,21 +489,12 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
     body: servicesApi.OwnershipBody,
     invalid: "AGENT_OWNERSHIP_INVALID",
     response: { status: 200, body: servicesApi.Ownership },
-    errors: [],
     handler: services.agentOwnership,
   }),
-  // People
-  route({
-    method: "GET",
-    path: "/join",
-    summary: "How to use a join link",
-    auth: "none",
-    limit: null,
-    response: { status: 200, contentType: "text/html" },
-    errors: [],
-    handler: joinPage,
-  }),
-  ...apiDocsRoutes<RegistryDeps>(),
+  // Documents and pages
+  openApiRoute<RegistryDeps>(),
+  ...pageRoutes<RegistryDeps>(meta.registryReady),
+  pageRoute<RegistryDeps>("/join", "How to use a join link", joinPage),
 ];
 
 /** The registry's part of the OpenAPI document. */

@@ -1,6 +1,7 @@
 /**
- * The registry's signing keys (D-22, D-53), in the store or in the configuration. Each use reads the store, so that a
- * rotation by another instance takes effect at once. Seeds never leave this file.
+ * The registry's signing keys, in the store or in the configuration. A stolen or old key is replaced without a
+ * restart; each use reads the store, so that a rotation by another instance takes effect at once. Seeds never leave
+ * this file.
  */
 import { calculateJwkThumbprint } from "jose";
 import type { ConfiguredKey } from "./config.ts";
@@ -16,11 +17,13 @@ import { LIMITS } from "../shared/protocol/limits.ts";
 import type { Random } from "../shared/random.ts";
 import { ConfigError } from "../shared/server/config_reader.ts";
 import type { BatchedReads } from "../shared/server/store/batched_reads.ts";
+import type { Draft } from "../shared/server/store/changes.ts";
 
-/** A rotation to commit, and its response. */
+/** With less, a proxy sees tokens of a key that it may not look up yet, and refuses them. */
+const KEY_LEAD_SECONDS = 60;
+
 export interface Rotation {
-  check: Deno.AtomicCheck;
-  set: SigningKeySet;
+  /** The new key. */
   kid: string;
   /** The key that signs until `signsFrom`. */
   retiredKid: string;
@@ -49,8 +52,9 @@ export class Signing {
   #versionstamp: string | null = null;
   #verifying: { document: string; keys: VerificationKeys } | null = null;
   /**
-   * Called when the stored keys have changed, before the first signature of a new key is sent. A process that also runs
-   * the proxy sets it; a new key then signs at once. Without it a new key is published 60 s before it signs (D-249).
+   * Called when the stored keys have changed, before the first signature of a new key is sent. A process that also
+   * runs the proxy sets it; a new key then signs at once. Without it a new key is published 60 s before it signs,
+   * because proxies that do not know it yet would refuse its tokens.
    */
   onChanged: (() => void) | null = null;
 
@@ -131,26 +135,26 @@ export class Signing {
   }
 
   /**
-   * Prepares a rotation: a new key, and the retirement of the old key when the new one signs. The caller commits it with
-   * `check`.
+   * Adds a rotation to a change: a new key, and the retirement of the old key when the new one signs.
    *
    * @throws {ServiceError} `SIGNING_KEYS_CONFIGURED`, `SIGNING_KEYS_TOO_MANY`
    */
-  async rotation(): Promise<Rotation> {
+  async rotate(draft: Draft): Promise<Rotation> {
     if (this.#configured) throw new ServiceError("SIGNING_KEYS_CONFIGURED");
-    const entry = await this.#kv.get<SigningKeySet>(KEYS.signingKeys());
+    const entry = await draft.get<SigningKeySet>(KEYS.signingKeys());
     const now = this.#clock.now();
     const { keys } = settledSet(entry.value ?? { keys: [] }, now);
     if (keys.length >= LIMITS.signingKeys) throw new ServiceError("SIGNING_KEYS_TOO_MANY");
-    const signsFrom = this.onChanged ? now : now + LIMITS.signingKeyLeadSeconds * 1000;
+    const signsFrom = this.onChanged ? now : now + KEY_LEAD_SECONDS * 1000;
     const fresh: StoredKey = { ...await this.#newKey(), ...(signsFrom > now ? { signsFrom } : {}) };
     const active = keys.filter(({ status }) => status === "active");
     const others = keys.filter(({ status }) => status !== "active");
     const retiredKid = active.at(-1)?.kid ?? "";
-    const set = signsFrom > now
+    const set: SigningKeySet = signsFrom > now
       ? { keys: [...active, fresh, ...others] }
       : { keys: [fresh, ...active.map((key) => retire(key, now)), ...others] };
-    return { check: entry, set, kid: fresh.kid, retiredKid, signsFrom };
+    draft.set(entry.key, set);
+    return { kid: fresh.kid, retiredKid, signsFrom };
   }
 
   async #load(): Promise<SigningKeySet> {

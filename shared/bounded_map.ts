@@ -1,19 +1,16 @@
 /**
- * A map with a bound (D-241): when it is full, a new key removes the oldest one. It never clears all entries, so one
- * client cannot make it forget every other.
+ * A map with a bound: when it is full, a new key removes the oldest one. It never clears all entries, so one client
+ * cannot make it forget every other.
  */
 export class BoundedMap<K, V> extends Map<K, V> {
-  readonly #max: number;
-
   /** @param max most entries, at least 1 */
-  constructor(max: number) {
+  constructor(private readonly max: number) {
     super();
-    this.#max = max;
   }
 
   /** Sets a key and moves it to the end: the key that was set least recently is the first to be removed. */
   override set(key: K, value: V): this {
-    if (!this.delete(key) && this.size >= this.#max) {
+    if (!this.delete(key) && this.size >= this.max) {
       const oldest = this.keys().next();
       if (!oldest.done) this.delete(oldest.value);
     }

@@ -1,10 +1,10 @@
 /**
- * OpenAPI 3.1 from rows of routes (D-52, D-118): one operation per row, with every code that it can send. Contains only
- * what the rows and the form contain. Used by the services and by the connector's local API.
+ * OpenAPI 3.1 from rows of routes (D-52): one operation per row, with every code that it can send. Contains only what
+ * the rows and the form contain. Used by the services and by the connector's local API.
  */
 import * as z from "zod";
 
-/** A request header that a route reads (D-234). */
+/** A request header that a route reads. */
 export interface RouteHeader {
   name: string;
   required: boolean;
@@ -61,9 +61,7 @@ export interface DocumentForm<Code extends string, Credential extends string> {
   securitySchemes: Readonly<Record<string, Json>>;
   /** For each credential: its security requirements, and the headers beside those of the schemes. */
   credentials: Readonly<Record<Credential, { security: readonly Json[]; headers: readonly RouteHeader[] }>>;
-  /** Request headers of every operation. */
   requestHeaders: readonly RouteHeader[];
-  /** Response headers of every operation. */
   responseHeaders: readonly string[];
   /** Response headers of errors, by status. */
   errorHeaders: Readonly<Record<number, readonly string[]>>;
@@ -207,7 +205,6 @@ function jsonContent(schema: Json): Json {
   return { "application/json": { schema } };
 }
 
-/** Returns the JSON schema of a schema. */
 export function schemaOf(schema: z.ZodType, io: "input" | "output"): Json {
   const { $schema: _, ...rest } = z.toJSONSchema(schema, { io, unrepresentable: "any" });
   return rest;

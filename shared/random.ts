@@ -3,7 +3,6 @@ import type { Bytes } from "./protocol/base64url.ts";
 
 /** A source of random bytes. */
 export interface Random {
-  /** Returns `n` random bytes. */
   bytes(n: number): Bytes;
 }
 

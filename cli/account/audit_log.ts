@@ -1,6 +1,7 @@
 /**
- * Reads the audit log for `svc admin audit` (D-174): the newest events, all events as JSON lines, and new events as they
- * come. Entries of two instances are not in the order of their commits, so following reads the last 30 s again.
+ * Reads the audit log for `svc admin audit`: the newest events, all events as JSON lines, and new events as they come.
+ * Entries of two instances are not in the order of their commits, so following reads the last 30 s again. An export
+ * ends with its count, so that a cut one is recognised.
  */
 import type { AuditEntry } from "../../shared/protocol/api/audit.ts";
 import { ApiError, UnreachableError } from "../../shared/client/errors.ts";
@@ -22,14 +23,19 @@ export interface AuditFilter {
 
 const EVERYTHING: AuditFilter = { event: undefined, actor: undefined, since: undefined };
 
-/** Returns the newest events that fit, newest first, at most `count`. */
+/** Returns true for an event of a list: unless events are chosen, a look at the relay is none, because it changes nothing. */
+function isListed({ event }: AuditEntry, filter: AuditFilter): boolean {
+  return filter.event !== undefined || event !== "admin.token_issued";
+}
+
+/** Returns the newest events of a list that fit, newest first, at most `count`. */
 export async function newestEvents(admin: AdminClient, filter: AuditFilter, count: number): Promise<AuditEntry[]> {
   const events: AuditEntry[] = [];
   let cursor: string | undefined;
   while (true) {
     const limit = Math.min(PAGE, count - events.length);
     const page = await admin.audit({ ...filter, limit: String(limit), cursor });
-    events.push(...page.events.slice(0, limit));
+    events.push(...page.events.slice(0, limit).filter((entry) => isListed(entry, filter)));
     const { nextCursor } = page.pagination;
     if (nextCursor === null || nextCursor === cursor || events.length >= count) return events;
     cursor = nextCursor;
@@ -50,7 +56,7 @@ async function* oldestFirst(admin: AdminClient, filter: AuditFilter): AsyncGener
 
 /** Prints all events that exist when it begins as JSON lines, then their number. */
 export async function exportAudit(ctx: Context, admin: AdminClient, filter: AuditFilter): Promise<void> {
-  const [newest] = await newestEvents(admin, EVERYTHING, 1);
+  const { events: [newest] } = await admin.audit({ limit: "1" });
   let count = 0;
   ctx.out.doing("Exporting the audit log");
   for await (const events of oldestFirst(admin, filter)) {
@@ -72,7 +78,7 @@ export async function followAudit(
 ): Promise<void> {
   const follower = new Follower(ctx, filter);
   // Without a filter: the position must not depend on how rare the events are.
-  for (const { at } of await newestEvents(admin, EVERYTHING, 1)) follower.reach(at);
+  for (const { at } of (await admin.audit({ limit: "1" })).events) follower.reach(at);
   // What the overlap holds already is not new. Events that come during these requests are.
   for await (const events of oldestFirst(admin, follower.query)) for (const entry of events) follower.mark(entry);
   for (const entry of (await newestEvents(admin, filter, count)).reverse()) {
@@ -103,17 +109,12 @@ function pauseAfter(error: unknown): number {
 
 /** Prints each event once. */
 class Follower {
-  readonly #ctx: Context;
-  readonly #filter: AuditFilter;
   /** IDs that were seen, with their times. */
   readonly #seen = new Map<string, number>();
   /** Time of the newest event. */
   #newest = -Infinity;
 
-  constructor(ctx: Context, filter: AuditFilter) {
-    this.#ctx = ctx;
-    this.#filter = filter;
-  }
+  constructor(private readonly ctx: Context, private readonly filter: AuditFilter) {}
 
   /** All events of the last 30 s before the newest one; `show` filters them. */
   get query(): AuditFilter {
@@ -147,17 +148,18 @@ class Follower {
     for (const [id, at] of this.#seen) if (at < this.#newest - OVERLAP_MS) this.#seen.delete(id);
   }
 
-  #fits({ event, actor, at }: AuditEntry): boolean {
-    const { event: wanted, since } = this.#filter;
-    return (wanted === undefined || event === wanted || (wanted.endsWith(".") && event.startsWith(wanted))) &&
-      (this.#filter.actor === undefined || actor === this.#filter.actor) &&
+  #fits(entry: AuditEntry): boolean {
+    const { event, actor, at } = entry, { event: wanted, since } = this.filter;
+    return isListed(entry, this.filter) &&
+      (wanted === undefined || event === wanted || (wanted.endsWith(".") && event.startsWith(wanted))) &&
+      (this.filter.actor === undefined || actor === this.filter.actor) &&
       (since === undefined || (parseIso(at) ?? 0) >= (parseIso(since) ?? 0));
   }
 
   /** Prints an event. Returns false when the reader of the output has ended. */
   print(entry: AuditEntry): boolean {
     const { at, event, actor, subject, requestId, detail } = entry;
-    if (this.#ctx.out.json) return this.#ctx.out.jsonLine(JSON.stringify(entry));
-    return this.#ctx.out.peerLines([[at, event, actor, subject, requestId, detail ?? ""].join("  ").trimEnd()]);
+    if (this.ctx.out.json) return this.ctx.out.jsonLine(JSON.stringify(entry));
+    return this.ctx.out.peerLines([[at, event, actor, subject, requestId, detail ?? ""].join("  ").trimEnd()]);
   }
 }

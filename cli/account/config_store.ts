@@ -1,5 +1,5 @@
 /**
- * Reads and writes `config.json`, which has exactly four keys. Precedence (D-80): option, environment, file, default. An
+ * Reads and writes `config.json`, which has exactly four keys. Precedence: option, environment, file, default. An
  * invalid file is reported and never overwritten.
  */
 import { join } from "node:path";
@@ -113,7 +113,7 @@ export async function updateConfig(ctx: Context, change: Config): Promise<void> 
   });
 }
 
-/** Returns the effective values (D-80). */
+/** Returns the effective values. */
 export function effectiveConfig(ctx: Pick<Context, "configDir" | "env">, flags: Config = {}): Config {
   const config: Config = { registryUrl: DEFAULT_REGISTRY_URL };
   const file = readConfig(ctx) ?? {};

@@ -1,12 +1,11 @@
 /**
- * The join link of an invite (D-168): `https://<registry origin>/join#<invite code>`. The code is in the fragment, which
- * no client sends to a server. An error about a link never repeats it.
+ * The join link of an invite: `https://<registry origin>/join#<invite code>`. The code is in the fragment, which no
+ * client sends to a server. An error about a link never repeats it.
  */
 import { isLoopback, parseServiceUrl } from "../../shared/client/service_url.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { CliError } from "../errors.ts";
 
-/** What a join link names. */
 export interface JoinLink {
   /** Origin of the registry. */
   registryUrl: string;

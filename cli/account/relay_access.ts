@@ -7,7 +7,7 @@ import { secureServiceUrl } from "../client/service_url.ts";
 import type { Context } from "../context.ts";
 import { AdminTokenAnswer } from "../../shared/protocol/api/relay_admin.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
-import { callService } from "../../shared/client/service_call.ts";
+import { callService } from "../link/service_call.ts";
 import { connectAsPerson, type ConnectionOptions } from "./registry_access.ts";
 
 /**

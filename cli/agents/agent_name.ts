@@ -1,4 +1,7 @@
-/** Checks agent names from user input before a path is built from them (D-245). */
+/**
+ * Checks agent names from user input before a path is built from them, because a name such as `../x` would leave the
+ * folder of agents.
+ */
 import { isAgentDid } from "../../shared/protocol/did.ts";
 import { isUlid } from "../../shared/protocol/ids.ts";
 import { isAgentName } from "../../shared/protocol/names.ts";

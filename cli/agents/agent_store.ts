@@ -1,6 +1,6 @@
 /**
- * The agents on this machine (D-81): `agents/<name>/` holds key, tokens and identity; `agents/.<name>.pending/` holds an
- * agent during its creation. Checks each file that it reads. Makes no network request.
+ * The agents on this machine: `agents/<name>/` holds key, tokens and identity; `agents/.<name>.pending/` holds an agent
+ * during its creation. Checks each file that it reads. Makes no network request.
  */
 import { join } from "node:path";
 import type * as z from "zod";
@@ -26,7 +26,7 @@ import { requireAgentName } from "./agent_name.ts";
 import { PrivateFolder } from "../files/private_folder.ts";
 import { didYouMean } from "../command_line/did_you_mean.ts";
 
-/** The lock of an agent, inside its own folder (D-245). */
+/** The lock of an agent, inside its own folder. */
 const LOCK_FILE = "agent.lock";
 
 /** The folder of an agent: `agents/<name>/`, or the pending one. */
@@ -91,11 +91,9 @@ export interface PendingFolder {
 }
 
 export class AgentStore {
-  readonly #ctx: Context;
   readonly #folder: string;
 
-  constructor(ctx: Context) {
-    this.#ctx = ctx;
+  constructor(private readonly ctx: Context) {
     this.#folder = join(ctx.configDir, "agents");
   }
 
@@ -104,10 +102,10 @@ export class AgentStore {
     const path = this.#pathOf(name);
     const kind = await kindOf(path);
     if (kind === "none") throw await this.#unknown(name);
-    const owners = await ensureConfigDir(this.#ctx);
+    const owners = await ensureConfigDir(this.ctx);
     await checkDirectory(this.#folder, owners);
     await checkDirectory(path, owners);
-    return new AgentFolder(this.#ctx, path, name);
+    return new AgentFolder(this.ctx, path, name);
   }
 
   /** @throws {CliError} `CLI_AGENT_EXISTS` when a file or folder has the agent's name */
@@ -126,19 +124,19 @@ export class AgentStore {
     } catch (error) {
       throw new CliError("CLI_SAVE_FAILED", `${final} could not be created: ${reason(error)}`, { cause: error });
     }
-    return new AgentFolder(this.#ctx, final, name);
+    return new AgentFolder(this.ctx, final, name);
   }
 
   /** Deletes the folder of an agent, complete or pending. */
   async discard({ path, name }: AgentFolder, held: HeldLock): Promise<void> {
-    const doomed = join(this.#folder, `.${requireAgentName(name)}.deleted`);
+    const deleted = join(this.#folder, `.${requireAgentName(name)}.deleted`);
     this.#letGo(held);
     try {
       // One rename, so that a killed process leaves no partial agent. The next deletion removes what remains.
-      await Deno.remove(doomed, { recursive: true }).catch(() => {});
-      await Deno.rename(path, doomed);
+      await Deno.remove(deleted, { recursive: true }).catch(() => {});
+      await Deno.rename(path, deleted);
       await syncDirectory(this.#folder);
-      await Deno.remove(doomed, { recursive: true });
+      await Deno.remove(deleted, { recursive: true });
     } catch (error) {
       throw new CliError("CLI_SAVE_FAILED", `${path} could not be removed: ${reason(error)}`, { cause: error });
     }
@@ -167,7 +165,7 @@ export class AgentStore {
       return path;
     };
     return await this.#locked(name, place, async (path, held) => {
-      const folder = new AgentFolder(this.#ctx, path, name);
+      const folder = new AgentFolder(this.ctx, path, name);
       const files = await Array.fromAsync(Deno.readDir(path), (entry) => entry.name);
       const isNew = files.every((file) => file === LOCK_FILE);
       try {
@@ -188,15 +186,15 @@ export class AgentStore {
   ): Promise<T> {
     let path = "";
     const lockPath = async () => join(path = await place(), LOCK_FILE);
-    return await withLock(this.#ctx, lockPath, async (held) => {
-      await removeLeftovers(path, this.#ctx.clock.now());
+    return await withLock(this.ctx, lockPath, async (held) => {
+      await removeLeftovers(path, this.ctx.clock.now());
       return await work(path, held);
-    }, () => this.#ctx.out.doing(`Waiting for another svc process that uses ${name}`));
+    }, () => this.ctx.out.doing(`Waiting for another svc process that uses ${name}`));
   }
 
   /** Windows cannot rename a folder that contains an open file. */
   #letGo(held: HeldLock): void {
-    if (this.#ctx.os === "windows") held.release();
+    if (this.ctx.os === "windows") held.release();
   }
 
   /** Returns the names of the local agents, complete and pending. */
@@ -230,7 +228,7 @@ export class AgentStore {
   }
 
   async #ensure(): Promise<Owners> {
-    const owners = await ensureConfigDir(this.#ctx);
+    const owners = await ensureConfigDir(this.ctx);
     await ensureDirectory(this.#folder, owners);
     return owners;
   }

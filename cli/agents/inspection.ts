@@ -1,6 +1,6 @@
 /**
- * Collects the facts about an agent on this machine (D-82): its files, the verification of its identity token, and its
- * status at the registry. Writes only the saved copy of the registry's keys.
+ * Collects the facts about an agent on this machine: its files, the verification of its identity token, and its status
+ * at the registry. Writes only the saved copy of the registry's keys.
  */
 import { type AitClaims, parseAit } from "../../shared/protocol/signed/ait.ts";
 import { parseDid } from "../../shared/protocol/did.ts";
@@ -39,7 +39,7 @@ export interface AgentFacts {
   problem: string | null;
 }
 
-/** Marker files of requests whose answer may have been lost (D-83, D-40). */
+/** Marker files of requests whose answer may have been lost (D-83). */
 const PENDING = ["refresh.pending", "reissue.pending"];
 
 /** Returns the facts about an agent. `error` says why its token is invalid or could not be verified. */
@@ -117,7 +117,10 @@ async function statusOf(registry: RegistryClient, did: string): Promise<string> 
   }
 }
 
-/** Returns the state of the session whose tokens are on this machine (D-239). */
+/**
+ * Returns the state of the session whose tokens are on this machine. An expired access token is not the end of a
+ * session.
+ */
 async function sessionOf(
   registry: RegistryClient,
   folder: AgentFolder,

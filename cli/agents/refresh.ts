@@ -1,9 +1,9 @@
 /**
  * Refreshes the tokens of an agent's session in its folder (D-83), one process at a time. The steps of a refresh are in
- * shared/client/session_refresh.ts.
+ * cli/link/session_refresh.ts.
  */
 import type { AgentAuth } from "../../shared/protocol/api/sessions.ts";
-import { issuerOf, REFRESH_MARKER, type RefreshFiles, refreshSession } from "../../shared/client/session_refresh.ts";
+import { issuerOf, REFRESH_MARKER, type RefreshFiles, refreshSession } from "../link/session_refresh.ts";
 import { AGENT_FILES } from "../../shared/client/agent_files.ts";
 import type { AgentFolder, AgentStore } from "./agent_store.ts";
 import type { Context } from "../context.ts";
@@ -48,13 +48,11 @@ export async function refreshAgent(
   });
 }
 
-/** The files of a refresh in an agent's folder. */
 function filesOf(folder: AgentFolder): RefreshFiles {
   return {
     readMarker: () => marker(folder),
     writeMarker: (digest) => folder.write(REFRESH_MARKER, digest),
     removeMarker: () => folder.remove(REFRESH_MARKER),
-    auth: () => folder.auth(),
     async save(auth) {
       try {
         await folder.writeJson(AGENT_FILES.auth, auth);

@@ -1,10 +1,10 @@
 /**
- * Creates an agent (D-82). Key and intent are on disk before the first request; all files are written in a pending
- * folder, which one rename completes. After any interruption the same command resumes: the name never stays blocked, and
- * a registered identity is never lost.
+ * Creates an agent. Key and intent are on disk before the first request; all files are written in a pending folder,
+ * which one rename completes. After any interruption the same command resumes: the name never stays blocked, and a
+ * registered identity is never lost.
  */
-import { decodeTime } from "ulid";
 import * as z from "zod";
+import { decodeTime } from "ulid";
 import type { Agent } from "../../shared/protocol/api/agents.ts";
 import type { AgentAuth } from "../../shared/protocol/api/sessions.ts";
 import { type KeyPair, keyPairFromSeed } from "../../shared/protocol/ed25519.ts";
@@ -15,10 +15,11 @@ import { type AgentFolder, AgentStore } from "./agent_store.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 import { ApiError, UnreachableError, wasRefused } from "../../shared/client/errors.ts";
-import { verifyIssuedToken } from "./issued_token.ts";
 import type { RegistryClient, WantedAgent } from "../client/registry_client.ts";
+import { unixSeconds } from "../../shared/protocol/time.ts";
+import { type TrustedKeys, trustedKeys } from "../verify/trusted_keys.ts";
+import { evaluateToken } from "../verify/evaluate.ts";
 
-/** The result of `createAgent`. */
 export interface CreatedAgent {
   identity: Identity;
   path: string;
@@ -243,4 +244,45 @@ async function findByKey(
 /** Returns true when nothing was registered. A replayed challenge may have been used by this key, so it does not count. */
 function isRefusal(error: unknown): error is ApiError {
   return wasRefused(error) && error.code !== "AGENT_REGISTRATION_CHALLENGE_REPLAYED";
+}
+
+/**
+ * Checks signature, issuer, times, subject and key of the token.
+ *
+ * @param publicKey the agent's own key, base64url
+ * @throws {CliError} `CLI_TOKEN_REFUSED` when the token is invalid
+ * @throws {UnreachableError} when the registry's keys cannot be fetched, so that the token cannot be checked
+ */
+async function verifyIssuedToken(
+  ctx: Context,
+  registry: RegistryClient,
+  ait: string,
+  agent: Pick<Agent, "did" | "ownerDid">,
+  publicKey: string,
+): Promise<void> {
+  const trusted = await keysOf(ctx, registry);
+  const nowSeconds = unixSeconds(ctx.clock.now());
+  const { checks, claims } = await evaluateToken(ait, { trusted, crl: "just issued", nowSeconds });
+  const failed = checks.find(({ result }) => result === "failed");
+  const problem = failed
+    ? `${failed.name}: ${failed.detail}`
+    : claims?.sub !== agent.did || claims.ownerDid !== agent.ownerDid
+    ? "it is for another agent or owner"
+    : claims.cnf.jwk.x !== publicKey
+    ? "it is for another key"
+    : null;
+  if (problem === null) return;
+  throw new CliError("CLI_TOKEN_REFUSED", `The issued identity token does not verify: ${problem}`, {
+    fix: "Check this machine's clock and the registry's address, then run the command again. Nothing was saved.",
+  });
+}
+
+async function keysOf(ctx: Context, registry: RegistryClient): Promise<TrustedKeys> {
+  try {
+    return await trustedKeys(ctx, registry);
+  } catch (cause) {
+    // This error does not reject the registration. That has succeeded, and the next run resumes it.
+    if (cause instanceof ApiError) throw new UnreachableError(`No keys to verify with: ${cause.message}`, { cause });
+    throw cause;
+  }
 }

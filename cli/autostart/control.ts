@@ -1,13 +1,11 @@
 /**
- * Installs and removes an autostart service, and builds the command that shows its log (D-91). Install and removal are
- * idempotent. The caller checks whether the connector in the service answers.
+ * Installs and removes an autostart service, and builds the command that shows its log. A unit holds no secret,
+ * because other programs of the machine can read it. Install and removal are idempotent. The caller checks whether
+ * the connector in the service answers.
  */
-import { dirname } from "node:path";
+import { dirname, join } from "node:path";
 import { CliError } from "../errors.ts";
 import { reason } from "../files/private_files.ts";
-import { label, plistPath, plistText } from "./launchd.ts";
-import type { Host, Ran, ServiceAgent, ServiceSpec, ServiceSystem } from "./autostart.ts";
-import { isProgram, unitName, unitPath, unitText } from "./systemd.ts";
 
 /** An installed service. */
 export interface Installed {
@@ -41,6 +39,18 @@ export async function installService(host: Host, system: ServiceSystem, spec: Se
     if (!wasThere) await uninstallService(host, system, spec.agentName);
     throw error;
   }
+}
+
+/** The file of an installed service that starts with these words of a command; `null` without one. */
+export async function serviceFile(
+  host: Host,
+  system: ServiceSystem,
+  agentName: ServiceAgent,
+  word: string,
+): Promise<string | null> {
+  const path = system === "systemd" ? unitPath(host, agentName) : plistPath(host, agentName);
+  const text = await Deno.readTextFile(path).catch(() => "");
+  return text.includes(system === "systemd" ? quoted(word) : escaped(word)) ? path : null;
 }
 
 /** Stops and removes a service. @returns true when there was one */
@@ -138,4 +148,139 @@ async function remove(path: string): Promise<void> {
 
 function exists(path: string): Promise<boolean> {
   return Deno.lstat(path).then(() => true, () => false);
+}
+
+export function unitName(agentName: ServiceAgent): string {
+  return agentName === null ? "svc-connector.service" : `svc-connector-${agentName}.service`;
+}
+
+export function unitPath({ configHome }: Pick<Host, "configHome">, agentName: ServiceAgent): string {
+  return join(configHome, "systemd", "user", unitName(agentName));
+}
+
+/** The text of the unit. Exit codes that a restart would not change (usage error, not authorised, not found) end it. */
+export function unitText({ agentName, command }: ServiceSpec): string {
+  return [
+    "# Written by svc connector service install; svc connector service uninstall removes it.",
+    "[Unit]",
+    `Description=svc connector of ${specifiersEscaped(agentName ?? "all agents")}`,
+    "StartLimitIntervalSec=0",
+    "",
+    "[Service]",
+    "Type=exec",
+    // Deno would look for its own updates over the network.
+    "Environment=DENO_NO_UPDATE_CHECK=1",
+    // The colon turns off variables in the command line, so that a $ stays a $.
+    `ExecStart=:${command.map(quoted).join(" ")}`,
+    "Restart=always",
+    "RestartSec=5",
+    "RestartPreventExitStatus=2 3 4",
+    "TimeoutStopSec=10",
+    "UMask=0077",
+    "NoNewPrivileges=yes",
+    "",
+    "[Install]",
+    "WantedBy=default.target",
+    "",
+  ].join("\n");
+}
+
+/** Whether systemd can run a program at this path. Some characters cannot be quoted. */
+export function isProgram(path: string): boolean {
+  // deno-lint-ignore no-control-regex
+  return path.startsWith("/") && !/["'\\*?[\u0000-\u001f\u007f]/.test(path);
+}
+
+/** Any text, quoted as one word of a command line. */
+export function quoted(word: string): string {
+  const escaped = word
+    .replaceAll("\\", "\\\\")
+    .replaceAll('"', '\\"')
+    // deno-lint-ignore no-control-regex
+    .replace(/[\u0000-\u001f\u007f]/g, (character) => `\\x${character.charCodeAt(0).toString(16).padStart(2, "0")}`);
+  return `"${specifiersEscaped(escaped)}"`;
+}
+
+/** Escapes specifiers such as `%n`, the name of the unit. */
+function specifiersEscaped(text: string): string {
+  return text.replaceAll("%", "%%");
+}
+
+export function label(agentName: ServiceAgent): string {
+  return agentName === null ? "com.svc.connector" : `com.svc.connector.${agentName}`;
+}
+
+export function plistPath({ home }: Pick<Host, "home">, agentName: ServiceAgent): string {
+  return join(home, "Library", "LaunchAgents", `${label(agentName)}.plist`);
+}
+
+export function plistText({ agentName, command, logPath }: ServiceSpec): string {
+  return [
+    '<?xml version="1.0" encoding="UTF-8"?>',
+    '<!DOCTYPE plist PUBLIC "-//Apple//DTD PLIST 1.0//EN" "http://www.apple.com/DTDs/PropertyList-1.0.dtd">',
+    '<plist version="1.0">',
+    "<dict>",
+    `  <key>Label</key><string>${escaped(label(agentName))}</string>`,
+    "  <key>ProgramArguments</key>",
+    "  <array>",
+    ...command.map((word) => `    <string>${escaped(word)}</string>`),
+    "  </array>",
+    // Deno would look for its own updates over the network.
+    "  <key>EnvironmentVariables</key>",
+    "  <dict><key>DENO_NO_UPDATE_CHECK</key><string>1</string></dict>",
+    "  <key>RunAtLoad</key><true/>",
+    "  <key>KeepAlive</key><true/>",
+    "  <key>ThrottleInterval</key><integer>10</integer>",
+    "  <key>ProcessType</key><string>Background</string>",
+    // Decimal of 077.
+    "  <key>Umask</key><integer>63</integer>",
+    `  <key>StandardOutPath</key><string>${escaped(logPath)}</string>`,
+    `  <key>StandardErrorPath</key><string>${escaped(logPath)}</string>`,
+    "</dict>",
+    "</plist>",
+    "",
+  ].join("\n");
+}
+
+/** Text of an XML element; characters that XML cannot contain are removed. */
+export function escaped(text: string): string {
+  return text
+    .replaceAll("&", "&amp;")
+    .replaceAll("<", "&lt;")
+    .replaceAll(">", "&gt;")
+    .replaceAll('"', "&quot;")
+    .replaceAll("'", "&apos;")
+    // deno-lint-ignore no-control-regex
+    .replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f]/g, "");
+}
+
+export const SERVICE_SYSTEMS = ["launchd", "systemd"] as const;
+export type ServiceSystem = (typeof SERVICE_SYSTEMS)[number];
+
+/** The agent of a service; `null`: all agents of this machine. */
+export type ServiceAgent = string | null;
+
+/** The command of a service. Contains no secret, because other users can read it. */
+export interface ServiceSpec {
+  agentName: ServiceAgent;
+  /** Program and arguments. */
+  command: readonly string[];
+  /** File for the output of the program under launchd. */
+  logPath: string;
+}
+
+/** The result of a program. */
+export interface Ran {
+  code: number;
+  stdout: string;
+  stderr: string;
+}
+
+/** The machine, injected. */
+export interface Host {
+  home: string;
+  configHome: string;
+  uid: number | null;
+  /** Runs a program; `null` when it is not installed. */
+  run(program: string, args: readonly string[]): Promise<Ran | null>;
 }

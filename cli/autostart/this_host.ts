@@ -1,10 +1,9 @@
 /** This machine as a host of services, and the command that starts this program again. */
 import { fileURLToPath } from "node:url";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
-import type { Host } from "./autostart.ts";
-import { CONNECTOR_PERMISSIONS } from "./permissions.ts";
+import type { Host } from "./control.ts";
 
 export function thisHost(ctx: Context): Host {
   const home = ctx.env("HOME");
@@ -28,13 +27,16 @@ export function thisHost(ctx: Context): Host {
 }
 
 /**
- * Program and first arguments of the command that starts this `svc` in a service: the compiled binary, or Deno with the
- * permissions of a connector (D-241) and the file of this process.
+ * Program and first words of the command that starts this `svc` again in a service, a host or a hook: the compiled binary,
+ * or Deno with the file of this process. The permissions are a set of the deno.json beside that file, never a
+ * list: what is written outlives the release, and with an old list the next release fails at the first variable that the
+ * list lacks.
  */
-export function ownCommand(): string[] {
+export function ownCommand(set: "connector" | "svc" = "connector"): string[] {
   if (Deno.build.standalone) return [Deno.execPath()];
   const main = fileURLToPath(Deno.mainModule);
-  // The npm package is a bundle without a project; the source needs its deno.json.
-  const alone = main.endsWith(".js") ? ["--no-config", "--no-lock", "--no-remote", "--no-npm"] : [];
-  return [Deno.execPath(), "run", "--quiet", ...alone, ...CONNECTOR_PERMISSIONS, main];
+  // The bundle of the npm package has all its code; the source loads libraries.
+  const alone = main.endsWith(".js") ? ["--no-remote", "--no-npm"] : [];
+  const config = join(dirname(main), "deno.json");
+  return [Deno.execPath(), "run", "--quiet", "--no-prompt", ...alone, "--config", config, `-P=${set}`, main];
 }

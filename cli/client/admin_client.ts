@@ -1,15 +1,19 @@
-/** Client of the registry's admin routes (D-169 to D-174): one method per route. Retries nothing and stores nothing. */
+/** Client of the registry's admin routes (D-170 to D-172): one method per route. Retries nothing and stores nothing. */
 import type * as z from "zod";
 import * as admin from "../../shared/protocol/api/admin.ts";
 import * as audit from "../../shared/protocol/api/audit.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
-import { type Answer, callService, type HttpDeps } from "../../shared/client/service_call.ts";
+import { type Answer, callService, type HttpDeps } from "../link/service_call.ts";
 
 /** Parameters of a list; those that are absent are not sent. */
 export type Query = Readonly<Record<string, string | undefined>>;
 
 export class AdminClient {
   constructor(readonly deps: HttpDeps, readonly registryUrl: string, readonly apiKey: string) {}
+
+  counts(): Promise<admin.AdminCounts> {
+    return this.#call("GET", "/v1/admin/counts", admin.AdminCounts);
+  }
 
   people(query: Query): Promise<admin.PeopleList> {
     return this.#call("GET", `/v1/admin/people${searchOf(query)}`, admin.PeopleList);

@@ -1,4 +1,4 @@
-/** Client of the registry: one method per route. Follows no redirect, retries nothing and stores nothing. */
+/** Calls of the registry. To register takes two requests; lists are read page by page. */
 import type * as z from "zod";
 import * as accounts from "../../shared/protocol/api/accounts.ts";
 import * as agents from "../../shared/protocol/api/agents.ts";
@@ -11,9 +11,9 @@ import { type KeyPair, sign } from "../../shared/protocol/ed25519.ts";
 import { KeyDocument } from "../../shared/protocol/signed/key_document.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
 import { registrationMessage } from "../../shared/protocol/registration.ts";
-import { type Answer, callService, type HttpDeps } from "../../shared/client/service_call.ts";
-import { postRefresh } from "../../shared/client/session_refresh.ts";
-import type { AgentIdentity } from "../../shared/client/signed_headers.ts";
+import { type Answer, callService, type HttpDeps } from "../link/service_call.ts";
+import { postRefresh } from "../link/session_refresh.ts";
+import type { AgentIdentity } from "../link/signed_headers.ts";
 
 /** Properties of a new agent. The registry chooses `framework` and `ttlDays` when they are absent. */
 export interface WantedAgent {
@@ -157,7 +157,6 @@ export class RegistryClient {
     return this.#call("POST", SERVICES, apiKey, services.IssuedServiceAnswer, { name, scopes });
   }
 
-  /** All internal services, from every page. */
   async services(apiKey: string): Promise<Pick<services.ServiceList, "internalServices">> {
     const pages = await allPages((query) => this.#call("GET", `${SERVICES}${query}`, apiKey, services.ServiceList));
     return { internalServices: pages.flatMap((page) => page.internalServices) };

@@ -1,14 +1,18 @@
-/** Client of the proxy's admin routes (D-173): one method per route. Retries nothing and stores nothing. */
+/** Client of the proxy's admin routes: one method per route. Retries nothing and stores nothing. */
 import type * as z from "zod";
 import * as relay from "../../shared/protocol/api/relay_admin.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
-import { type Answer, callService, type HttpDeps } from "../../shared/client/service_call.ts";
+import { type Answer, callService, type HttpDeps } from "../link/service_call.ts";
 
 /** Parameters of a list; those that are absent are not sent. */
 type Query = Readonly<Record<string, string | undefined>>;
 
 export class RelayAdminClient {
   constructor(readonly deps: HttpDeps, readonly proxyUrl: string, readonly token: string) {}
+
+  overview(): Promise<relay.RelayOverview> {
+    return this.#get("overview", {}, relay.RelayOverview);
+  }
 
   connections(query: Query): Promise<relay.ConnectionList> {
     return this.#get("connections", query, relay.ConnectionList);

@@ -64,7 +64,7 @@ export interface Input<A extends Args = Args, O extends Options = Options> {
 export interface CommandSpec<A extends Args, O extends Options> {
   /** `["agent", "create"]` */
   path: readonly string[];
-  /** Imperative, without a full stop, at most 80 characters (D-190). */
+  /** Imperative, without a full stop, at most 80 characters, because a list of commands shows it on one line. */
   summary: string;
   /** Additional lines of help. */
   details?: readonly string[];
@@ -124,7 +124,7 @@ export const PERSON_OPTIONS = {
   "api-key": { value: "key", summary: "API key", env: "SVC_API_KEY", secret: true },
 } as const satisfies Options;
 
-/** The agent of a command about messages (D-120); `chosenAgent` reads it. */
+/** The agent of a command about messages; `chosenAgent` reads it. */
 export const AGENT_OPTION = {
   agent: {
     value: "name",

@@ -23,6 +23,9 @@ interface Place {
 const ALIASES = `awk '/^  "/ { split($0, part, "\\""); alias = part[2] } /^    "gone": true/ { alias = "" }` +
   ` /^  [}]/ && alias ~ /^[A-Za-z0-9._-]+$/ { print alias }'`;
 
+/** The beginning of each script, by which svc knows its own. */
+export const COMPLETION_START = "# Completion of svc, made by: svc completions";
+
 /** Returns the script for a shell. */
 export function completionScript(
   shell: "bash" | "zsh" | "fish",
@@ -87,7 +90,7 @@ function bashScript(places: Place[]): string {
       ? `      else ${bashWords(argument)}; fi ;;`
       : `      elif ((arguments == 0)); then ${bashWords(argument)}; fi ;;`)
   );
-  return `# Completion of svc, made by: svc completions
+  return `${COMPLETION_START}
 _svc_folder() {
   local config="\${SVC_CONFIG_DIR:-\${XDG_CONFIG_HOME:-$HOME/.config}/svc}"
   if [[ $OSTYPE == darwin* && -z "\${SVC_CONFIG_DIR:-}\${XDG_CONFIG_HOME:-}" ]]; then
@@ -163,7 +166,7 @@ function fishScript(places: Place[]): string {
     ];
   });
   const known = places.filter(({ path }) => path !== "").map(({ path }) => quoted(path));
-  return `# Completion of svc, made by: svc completions fish
+  return `${COMPLETION_START} fish
 function __svc_folder
     set -l config ~/.config/svc
     test (uname) = Darwin; and set config ~/Library/Application\\ Support/svc

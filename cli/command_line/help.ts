@@ -1,11 +1,22 @@
 /**
  * Help texts and docs/cli.md, generated from the command table.
  */
-import { type Command, type Example, GLOBAL_OPTIONS, type Groups, type OptionSpec, usageOf } from "./command.ts";
+import {
+  AGENT_OPTION,
+  type Command,
+  type Example,
+  GLOBAL_OPTIONS,
+  type Groups,
+  type OptionSpec,
+  PERSON_OPTIONS,
+  usageOf,
+} from "./command.ts";
 
 const EXIT_CODES =
   "0 success, 1 failure, 2 usage error, 3 not authorised, 4 not found, 5 service unreachable, 6 no reply, 130 interrupted";
 const INTRODUCTION = "Command-line tool for svc: agent identities, and message relay between agents.";
+/** Options that so many commands take that docs/cli.md explains them once. */
+const SHARED_OPTIONS: Readonly<Record<string, OptionSpec>> = { ...PERSON_OPTIONS, ...AGENT_OPTION };
 /** Commands whose examples appear under "First steps", in this order. */
 const FIRST_STEPS = ["join", "agent create", "connector start", "send"];
 const STANDARD_INPUT = "Pass - as a secret to read it from standard input.";
@@ -116,7 +127,7 @@ function columns(rows: readonly (readonly [string, string])[]): string[] {
   return rows.map(([left, right]) => `  ${left.padEnd(width)}  ${right}`);
 }
 
-/** Returns docs/cli.md: every command with its arguments, options and examples. */
+/** Returns docs/cli.md: every command with its arguments, options and examples. What many commands take is explained once. */
 export function renderCliDoc(commands: readonly Command[], groups: Groups): string {
   const lines = [
     "# The command `svc`",
@@ -127,24 +138,33 @@ export function renderCliDoc(commands: readonly Command[], groups: Groups): stri
     "",
     ...bullets(optionRows(GLOBAL_OPTIONS)),
     "",
+    "Many commands have some of these, and name them after *Also*, with what an earlier command of their section explains:",
+    "",
+    ...bullets(optionRows(SHARED_OPTIONS)),
+    "",
     `Exit codes: ${EXIT_CODES}.`,
     `${STANDARD_INPUT} With \`--json\`, an error is \`{"error":{"code","message"}}\` on standard error.`,
     "",
   ];
   for (const [group, members] of byGroup(commands)) {
     lines.push(`## ${group}`, "");
-    if (groups[group]) lines.push(groups[group], "");
-    for (const command of members) lines.push(...commandDoc(command));
+    if (groups[group] && members.length > 1) lines.push(groups[group], "");
+    const explained = new Set(optionRows(SHARED_OPTIONS).map(String));
+    for (const command of members) lines.push(...commandDoc(command, explained));
   }
   return `${lines.join("\n").trimEnd()}\n`;
 }
 
-function commandDoc(command: Command): string[] {
+/** The section of a command; what it explains is added to `explained`. */
+function commandDoc(command: Command, explained: Set<string>): string[] {
   const { args, options, details = [], examples, summary } = command;
-  const rows = [
+  const all = [
     ...Object.entries(args).map(([name, arg]): [string, string] => [`<${name}>`, arg.summary]),
     ...optionRows(options),
   ];
+  const rows = all.filter((row) => !explained.has(String(row)));
+  const shared = all.filter((row) => explained.has(String(row))).map(([usage]) => `\`${usage.split(" ", 1)[0]}\``);
+  for (const row of rows) explained.add(String(row));
   return [
     `### \`${usageOf(command)}\``,
     "",
@@ -152,7 +172,11 @@ function commandDoc(command: Command): string[] {
     "",
     ...(details.length > 0 ? [...details, ""] : []),
     ...(rows.length > 0 ? [...bullets(rows), ""] : []),
-    ...examples.flatMap(({ run, purpose }) => ["```sh", `${run}    # ${purpose}`, "```", ""]),
+    ...(shared.length > 0 ? [`Also ${shared.join(", ")}.`, ""] : []),
+    "```sh",
+    ...examples.map(({ run, purpose }) => `${run}    # ${purpose}`),
+    "```",
+    "",
   ];
 }
 

@@ -1,6 +1,6 @@
 /**
  * Parses a command line into a command and its input. Rejects unknown words and suggests the nearest known one. Reads
- * neither the environment nor standard input; secret_input.ts resolves secrets.
+ * neither the environment nor standard input; main.ts resolves secrets.
  */
 import { parseArgs } from "@std/cli";
 import { type Command, GLOBAL_OPTIONS, type OptionSpec, type RawInput, usageOf } from "./command.ts";
@@ -108,7 +108,7 @@ function readFlags(argv: readonly string[], options: Record<string, OptionSpec>)
   return { flags, words: parsed._.map(String), unknown };
 }
 
-/** Returns the option's name for `parseArgs`, which would read `no-x` as the opposite of `x` (D-228). */
+/** Returns the option's name for `parseArgs`, which would read `no-x` as the opposite of `x`. */
 function plainName(name: string): string {
   return name.startsWith("no-") ? `+${name}` : name;
 }

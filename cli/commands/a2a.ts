@@ -1,4 +1,4 @@
-/** `svc a2a …`: addresses of this machine at which an A2A client reaches one peer each (D-135). */
+/** `svc a2a …`: gives an A2A client on this machine one address for each peer (D-135). */
 import { AGENT_OPTION, command, REGISTRY_OPTIONS } from "../command_line/command.ts";
 import { CliError } from "../errors.ts";
 import { fields, table } from "../terminal/output.ts";
@@ -37,7 +37,13 @@ export const A2A_COMMANDS = [
       ]);
       const peer = await peerOf(ctx, { store, folder, client }, args.peer, options["allow-insecure"]);
       const isFor = program !== undefined;
-      const added = await setup.addPeer(ctx, { store, folder }, peer, isFor, options["platform-state-dir"] ?? null);
+      const added = await setup.addPeer(
+        ctx,
+        { store, folder, client },
+        peer,
+        isFor,
+        options["platform-state-dir"] ?? null,
+      );
       const { url, card, token, changed, target } = added;
       ctx.out.result({ agent: folder.name, peer: peer.alias, agentDid: peer.did, url, card, token, changed, target }, [
         ctx.out.bold(`A2A clients on this machine reach ${peer.alias} at ${url}`),

@@ -6,6 +6,7 @@ import { command, PERSON_OPTIONS, REGISTRY_OPTIONS } from "../command_line/comma
 import { parseCount } from "../command_line/numbers.ts";
 import { connect, connectAsPerson } from "../account/registry_access.ts";
 import { CliError, EXIT } from "../errors.ts";
+import { IN_A_CODING_AGENT } from "../hosts/host_ids.ts";
 import { fields, table } from "../terminal/output.ts";
 
 /** Maximum pages of one listing: 10,000 agents. */
@@ -59,6 +60,7 @@ export const AGENT_COMMANDS = [
       const here = options["allow-insecure"] ? ["--allow-insecure"] : [];
       ctx.out.next(["connector", "start", name, ...here], { when: "with an agent runtime" });
       ctx.out.next(["connector", "start", name, "--inbox", ...here], { when: "to read its messages with svc inbox" });
+      ctx.out.next(["mcp", "install", name, "--for", "claude-code"], { when: IN_A_CODING_AGENT });
       ctx.out.next(["agent", "inspect", name, ...here], { when: "to check it" });
     },
   }),
@@ -153,7 +155,7 @@ export const AGENT_COMMANDS = [
       const { registry, apiKey } = await connectAsPerson(ctx, options);
       const [{ findAgent }, { deleteAgent }] = await Promise.all([
         import("../agents/agent_reference.ts"),
-        import("../agents/deletion.ts"),
+        import("../agents/lifecycle.ts"),
       ]);
       const found = await findAgent(ctx, agent);
       if (!options.yes && !ctx.out.json && ctx.confirm !== null) {

@@ -19,7 +19,7 @@ export const AGENT_TOKEN_COMMANDS = [
     async run(ctx, { args: { name }, options }) {
       const [{ AgentStore }, { reissueAgent }] = await Promise.all([
         import("../agents/agent_store.ts"),
-        import("../agents/reissue.ts"),
+        import("../agents/lifecycle.ts"),
       ]);
       const owner = await connectAsPerson(ctx, options);
       ctx.out.doing(`Reissuing the token of ${name}`);

@@ -1,4 +1,5 @@
-/** `svc dead-letters …`: the messages that a connector gave up on (D-121). They need a running connector. */
+/** `svc dead-letters …`: the messages that a connector gave up on. They need a running connector. */
+import { toIso } from "../../shared/protocol/time.ts";
 import { AGENT_OPTION, command } from "../command_line/command.ts";
 import { parseCount } from "../command_line/numbers.ts";
 import type { Context } from "../context.ts";
@@ -29,8 +30,19 @@ export const DEAD_LETTER_COMMANDS = [
     async run(ctx, { options }) {
       const limit = parseCount(options.limit ?? "100", "--limit", MAX_LISTED);
       const { folder, client } = await runningConnector(ctx, options.agent);
-      const { deadLettersOf } = await import("../connector/local_api/dead_letters.ts");
-      const deadLetters = await deadLettersOf(client, folder, limit);
+      const [{ call, get }, { DeadLetters }, { shownAliases }] = await Promise.all([
+        import("../../shared/client/local_client.ts"),
+        import("../connector/local_api/dead_letter_handlers.ts"),
+        import("../connector/peers.ts"),
+      ]);
+      const listed = await call(client, DeadLetters, get(`/v1/dead-letter?limit=${limit}`));
+      const aliases = shownAliases(folder);
+      const deadLetters = listed.deadLetters.map(({ receivedAt, endedAt, ...rest }) => ({
+        ...rest,
+        alias: aliases.get(rest.fromAgentDid) ?? null,
+        receivedAt: toIso(receivedAt),
+        endedAt: toIso(endedAt),
+      }));
       const rows = deadLetters.map((
         { id, alias, fromAgentDid, endedAt, attempts, problem },
       ) => [String(id), alias ?? fromAgentDid, endedAt, String(attempts), problem]);
@@ -80,8 +92,14 @@ async function change(
   if (words.length > MAX_IDS) throw new CliError("CLI_USAGE", `Give at most ${MAX_IDS} IDs, or --all`);
   const ids = [...new Set(words.map((word) => parseCount(word, "<id>", Number.MAX_SAFE_INTEGER)))];
   const { folder, client } = await runningConnector(ctx, options.agent);
-  const { changeDeadLetters } = await import("../connector/local_api/dead_letters.ts");
-  const count = await changeDeadLetters(client, what, options.all ? null : ids);
+  const [{ call, post }, { Purged, Replayed }] = await Promise.all([
+    import("../../shared/client/local_client.ts"),
+    import("../connector/local_api/dead_letter_handlers.ts"),
+  ]);
+  const request = post(`/v1/dead-letter/${what}`, options.all ? { all: true } : { ids });
+  const count = what === "replay"
+    ? (await call(client, Replayed, request)).replayed
+    : (await call(client, Purged, request)).purged;
   const { member, text } = DONE[what];
   const messages = `${count} ${count === 1 ? "message is" : "messages are"} ${text}.`;
   const missing = options.all ? 0 : ids.length - count;

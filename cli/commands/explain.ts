@@ -1,13 +1,43 @@
 /** `svc explain`: explains error codes of the CLI, the connector and the services. */
+import { ACK_REASONS, type AckReason } from "../../shared/protocol/ack_reasons.ts";
 import { type ErrorCode, ERRORS, isErrorCode } from "../../shared/protocol/errors.ts";
-import { LIBRARY_ERRORS, type LibraryCode } from "../../shared/client/library/library_errors.ts";
 import { command } from "../command_line/command.ts";
-import { CONNECTOR_CODES, LOCAL_ERRORS, type LocalCode } from "../connector/local_api/local_errors.ts";
+import { CONNECTOR_CODES, LOCAL_ERRORS, type LocalCode } from "../local_errors.ts";
 import { CLI_ERRORS, CliError, type CliErrorCode, exitOf } from "../errors.ts";
 import { fields } from "../terminal/output.ts";
 import { didYouMean } from "../command_line/did_you_mean.ts";
 
-const CODES = [...Object.keys(ERRORS), ...Object.keys(CLI_ERRORS), ...CONNECTOR_CODES, ...Object.keys(LIBRARY_ERRORS)];
+interface LibraryErrorRow {
+  when: string;
+  fix: string;
+}
+
+/** The codes of the client library itself. Its other codes are those of services and command. */
+export const LIBRARY_ERRORS = Object.freeze(
+  {
+    NO_REPLY: {
+      when: "No reply to a question came in time, or the question was not processed",
+      fix: "Ask again with a longer timeoutMs, or handle a late reply in onMessage.",
+    },
+    REPLY_ERROR: {
+      when: "A question was answered with an error: its recipient has no answer",
+      fix: "The member reply of the error is the message, with the code of the recipient in reply.error.",
+    },
+    CONNECTOR_DOWN: {
+      when: "The agent's connector does not run, or does not answer",
+      fix: "Run svc connector start <name>.",
+    },
+  } satisfies Record<string, LibraryErrorRow>,
+);
+export type LibraryCode = keyof typeof LIBRARY_ERRORS;
+
+const CODES = [
+  ...Object.keys(ERRORS),
+  ...Object.keys(CLI_ERRORS),
+  ...CONNECTOR_CODES,
+  ...Object.keys(LIBRARY_ERRORS),
+  ...Object.keys(ACK_REASONS),
+];
 
 export const EXPLAIN_COMMANDS = [
   command({
@@ -20,7 +50,8 @@ export const EXPLAIN_COMMANDS = [
       purpose: "Explain why a request was rejected and how to fix it",
     }],
     run(ctx, { args }) {
-      const code = args.code.toUpperCase().replaceAll("-", "_");
+      const word = args.code.replaceAll("-", "_"), reason = word.toLowerCase();
+      const code = Object.hasOwn(ACK_REASONS, reason) ? reason : word.toUpperCase();
       const facts = explain(code);
       if (facts === null) {
         throw new CliError("CLI_CODE_UNKNOWN", `There is no error code ${args.code}.${didYouMean(code, CODES)}`);
@@ -62,6 +93,9 @@ function explain(code: string): Explanation | null {
   if (Object.hasOwn(LIBRARY_ERRORS, code)) {
     const { when, fix } = LIBRARY_ERRORS[code as LibraryCode];
     return { code, when, fix, from: "the client library", exit: [] };
+  }
+  if (Object.hasOwn(ACK_REASONS, code)) {
+    return { code, ...ACK_REASONS[code as AckReason], from: "the connector of the recipient", exit: [] };
   }
   if (!isErrorCode(code)) return null;
   const { when, fix, status } = ERRORS[code];

@@ -1,11 +1,12 @@
-/** `svc hook claude-code` (D-132): the hook that wakes Claude Code when a message arrives. */
+/** `svc hook claude-code`: the hook that wakes Claude Code when a message arrives. */
 import { command } from "../command_line/command.ts";
 import { parseCount } from "../command_line/numbers.ts";
-import { CONNECTOR_LIMITS } from "../connector/limits.ts";
 import { EXIT } from "../errors.ts";
 import { onStop } from "../terminal/interrupt.ts";
 
-const { hookWaitMaxSeconds: MAX_WAIT } = CONNECTOR_LIMITS;
+/** Default and longest wait, in seconds: Claude Code ends a hook after an hour. */
+const MAX_WAIT = 3_500;
+
 /** The exit code with which a hook of Claude Code wakes the model; standard error is the text for it. */
 const WAKE = 2;
 
@@ -14,7 +15,7 @@ export const HOOK_COMMANDS = [
     path: ["hook", "claude-code"],
     summary: "Wait for a message, as a hook of Claude Code that wakes its model",
     details: [
-      "svc mcp install --for claude-code --wake adds it to the hooks. Exits with 2 and one line on standard error when an",
+      "svc mcp install --for claude-code --wake auto adds it to the hooks. Exits with 2 and one line on standard error when an",
       "unread message arrives, else with 0 and no output. It marks nothing read, and runs no connector.",
     ],
     args: {
@@ -25,6 +26,9 @@ export const HOOK_COMMANDS = [
       },
     },
     options: {
+      "unless-inbox": {
+        summary: "Do nothing in a session with an inbox, through which svc mcp --wake-model wakes the model",
+      },
       timeout: { value: "seconds", summary: `Longest wait, 1 to ${MAX_WAIT} (default ${MAX_WAIT})` },
     },
     examples: [{
@@ -35,6 +39,9 @@ export const HOOK_COMMANDS = [
       const stopped = Promise.withResolvers<void>();
       const forget = onStop(ctx, () => stopped.resolve());
       try {
+        const isLeft = options["unless-inbox"] && ctx.os !== "windows" &&
+          ctx.env("CLAUDE_CODE_MESSAGING_SOCKET") !== undefined;
+        if (isLeft) return EXIT.done;
         const { waitForMessages } = await import("../messages/wake_up.ts");
         const seconds = parseCount(options.timeout ?? `${MAX_WAIT}`, "--timeout", MAX_WAIT);
         const line = await Promise.race([waitForMessages(ctx, args.agent, seconds), stopped.promise]);

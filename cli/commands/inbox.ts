@@ -1,8 +1,8 @@
-/** `svc inbox` and `svc sent` (D-120): the messages that an agent has received, and those that it has sent. */
+/** `svc inbox` and `svc sent`: the messages that an agent has received, and those that it has sent. */
 import { AGENT_OPTION, command, REGISTRY_OPTIONS } from "../command_line/command.ts";
 import { parseCount } from "../command_line/numbers.ts";
 import { CONNECTOR_LIMITS } from "../connector/limits.ts";
-import { CliError } from "../errors.ts";
+import { CliError, EXIT } from "../errors.ts";
 import { onStop } from "../terminal/interrupt.ts";
 
 const { pageMessages: LISTED, pageMessagesMax: MAX_LISTED } = CONNECTOR_LIMITS;
@@ -13,10 +13,10 @@ const INSECURE = { "allow-insecure": REGISTRY_OPTIONS["allow-insecure"] } as con
 export const INBOX_COMMANDS = [
   command({
     path: ["inbox"],
-    summary: "List the unread messages of an agent, oldest first",
+    summary: "Print the unread messages, oldest first; --take marks them read",
     details: [
-      `Changes nothing without --take. Without a running connector it runs one for ${QUEUED_S} s, which receives queued messages.`,
-      "The messages of an agent with another runtime than inbox go to that runtime.",
+      `If no connector runs, svc runs one for ${QUEUED_S} s first, so messages that wait at the proxy arrive and are stored here.`,
+      "The messages of an agent with a runtime go to that runtime.",
     ],
     args: {},
     options: {
@@ -37,7 +37,7 @@ export const INBOX_COMMANDS = [
     async run(ctx, { options }) {
       const { read, follow, take } = options;
       if (read && (follow || take)) throw new CliError("CLI_USAGE", "--read lists messages that are read already");
-      const { listInbox } = await import("../messages/inbox.ts");
+      const { listInbox } = await import("../messages/list_inbox.ts");
       await listInbox(ctx, {
         ...options,
         limit: parseCount(options.limit ?? `${LISTED}`, "--limit", MAX_LISTED),
@@ -49,12 +49,15 @@ export const INBOX_COMMANDS = [
   command({
     path: ["sent"],
     summary: "List the messages that an agent has sent, or show one with its receipts and reply",
-    details: ["A message that was sent without a connector is not in the list; give its ID and --to."],
+    details: [
+      "A message that was sent without a connector is not in the list; give its ID and --to.",
+    ],
     args: { requestId: { summary: "Request ID, from svc send or svc sent", optional: true } },
     options: {
       ...AGENT_OPTION,
       to: { value: "peer", summary: "Only messages to this peer, an alias or a DID", complete: "peers" },
       limit: LIMIT,
+      cancel: { summary: "End this message if it waits in the connector" },
       ...INSECURE,
     },
     examples: [
@@ -63,10 +66,14 @@ export const INBOX_COMMANDS = [
     ],
     async run(ctx, { args: { requestId }, options }) {
       const limit = parseCount(options.limit ?? `${LISTED}`, "--limit", MAX_LISTED);
-      const { listSent, showSent } = await import("../messages/sent.ts");
+      const { cancelSent, listSent, showSent } = await import("../messages/sent.ts");
       const query = { agent: options.agent, to: options.to, allowInsecure: options["allow-insecure"] };
-      if (requestId === undefined) await listSent(ctx, { ...query, limit });
-      else await showSent(ctx, { ...query, requestId });
+      if (requestId === undefined) {
+        if (options.cancel) throw new CliError("CLI_USAGE", "--cancel needs the request ID of a message");
+        await listSent(ctx, { ...query, limit });
+      } else if (options.cancel) {
+        return await cancelSent(ctx, { ...query, requestId }) ? EXIT.done : EXIT.failed;
+      } else await showSent(ctx, { ...query, requestId });
     },
   }),
 ];

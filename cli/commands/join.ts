@@ -1,4 +1,4 @@
-/** `svc join`: turns a join link into an account, and on request into an agent (D-168). */
+/** `svc join`: turns a join link into an account, and on request into an agent. */
 import { parseDisplayName } from "../../shared/protocol/names.ts";
 import { parseServiceUrl } from "../../shared/client/service_url.ts";
 import { configPath, effectiveConfig, readConfig } from "../account/config_store.ts";
@@ -10,6 +10,7 @@ import { secureServiceUrl } from "../client/service_url.ts";
 import { command, REGISTRY_OPTIONS } from "../command_line/command.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
+import { IN_A_CODING_AGENT } from "../hosts/host_ids.ts";
 import { fields } from "../terminal/output.ts";
 
 export const JOIN_COMMANDS = [
@@ -68,8 +69,12 @@ export const JOIN_COMMANDS = [
         ]);
       }
       const here = isInsecureAllowed ? ["--allow-insecure"] : [];
-      if (options.agent === undefined) ctx.out.next(["agent", "create", "my-agent", ...here]);
-      else ctx.out.next(["connector", "start", options.agent, "--inbox", ...here]);
+      if (options.agent === undefined) {
+        ctx.out.next(["agent", "create", "my-agent", ...here]);
+        return;
+      }
+      ctx.out.next(["connector", "start", options.agent, "--inbox", ...here]);
+      ctx.out.next(["mcp", "install", options.agent, "--for", "claude-code"], { when: IN_A_CODING_AGENT });
     },
   }),
 ];

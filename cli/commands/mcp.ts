@@ -1,4 +1,4 @@
-/** `svc mcp` (D-127): the agent as tools for a program that runs a model. */
+/** `svc mcp`: the agent as tools for a program that runs a model. */
 import { command, REGISTRY_OPTIONS } from "../command_line/command.ts";
 import { CONNECTOR_LIMITS } from "../connector/limits.ts";
 import { CliError } from "../errors.ts";
@@ -14,9 +14,12 @@ export const MCP_COMMANDS = [
     ],
     args: { agent: { summary: "Agent name; optional if there is only one agent", optional: true, complete: "agents" } },
     options: {
-      "read-only": { summary: "No tool sends, pairs or marks a message read" },
-      peers: { value: "names", summary: "The only peers that the tools know: aliases or DIDs, separated by commas" },
+      "read-only": { summary: "Offer only tools that change nothing: none sends, pairs or marks a message read" },
+      peers: { value: "names", summary: "Show the model only these peers: aliases or DIDs, separated by commas" },
       channel: { summary: "Announce new messages to Claude Code as a channel (preview)" },
+      "wake-model": {
+        summary: "Wake the model when a message arrives: through the inbox of Claude Code, the queue of Codex",
+      },
       "allow-insecure": REGISTRY_OPTIONS["allow-insecure"],
     },
     examples: [
@@ -30,6 +33,7 @@ export const MCP_COMMANDS = [
         isReadOnly: options["read-only"],
         only: options.peers === undefined ? null : peerNames(options.peers),
         isChannel: options.channel,
+        isWaking: options["wake-model"],
         allowInsecure: options["allow-insecure"],
         onStop: (stop) => onStop(ctx, stop),
       });

@@ -1,9 +1,9 @@
-/** `svc mcp install` (D-131): gives the tools of `svc mcp` to the program that runs a model. */
+/** `svc mcp install`: gives the tools of `svc mcp` to the program that runs a model. */
 import { resolve } from "node:path";
 import { command } from "../command_line/command.ts";
 import { didYouMean } from "../command_line/did_you_mean.ts";
 import { CliError } from "../errors.ts";
-import { HOST_IDS, SCOPES } from "../hosts/host_ids.ts";
+import { HOST_IDS, SCOPES, WAKES } from "../hosts/host_ids.ts";
 import { fields } from "../terminal/output.ts";
 
 export const MCP_INSTALL_COMMANDS = [
@@ -24,24 +24,32 @@ export const MCP_INSTALL_COMMANDS = [
     options: {
       for: { value: "host", summary: `One of ${HOST_IDS.join(", ")}`, required: true, complete: HOST_IDS },
       scope: { value: "scope", summary: "user: every project; project: this folder (default user)", complete: SCOPES },
-      name: { value: "key-name", summary: "Name of the entry (default: svc-<agent>)" },
-      wake: { summary: "Claude Code only: wake the model when a message arrives" },
+      name: { value: "key-name", summary: "Name of the entry in the host's file (default: svc-<agent>)" },
+      wake: {
+        value: "way",
+        summary: "Wake the model when a message arrives: auto, inbox (Claude Code, Codex) or hook (Claude Code)",
+        complete: WAKES,
+      },
       "read-only": { summary: "Only tools that change nothing: no sending, no pairing" },
       peers: { value: "aliases", summary: "Only these peers, separated by commas" },
       print: { summary: "Show the file and the entry, and write nothing" },
       undo: { summary: "Remove the entry, if it is the one that svc wrote" },
     },
     examples: [
-      { run: "svc mcp install --for claude-code --wake", purpose: "Use the only agent of this machine in Claude Code" },
+      {
+        run: "svc mcp install --for claude-code --wake auto",
+        purpose: "Use the only agent of this machine in Claude Code",
+      },
       { run: "svc mcp install alpha --for cursor --peers beta", purpose: "Let Cursor talk with beta only" },
       { run: "svc mcp install alpha --for codex --undo", purpose: "Remove the entry from Codex" },
     ],
     async run(ctx, { args, options }) {
       const host = oneOf(HOST_IDS, options.for, "host");
       const scope = oneOf(SCOPES, options.scope ?? "user", "scope");
+      const wake = options.wake === undefined ? undefined : oneOf(WAKES, options.wake, "way of --wake");
       if (options.print && options.undo) throw new CliError("CLI_USAGE", "--print and --undo exclude each other");
       const [{ chosenAgent }, { ownCommand }, hosts] = await Promise.all([
-        import("../agents/agent_choice.ts"),
+        import("../agents/agent_reference.ts"),
         import("../autostart/this_host.ts"),
         import("../hosts/install.ts"),
       ]);
@@ -51,10 +59,11 @@ export const MCP_INSTALL_COMMANDS = [
         host,
         scope,
         name: options.name,
-        wake: options.wake,
+        wake,
         readOnly: options["read-only"],
         peers: options.peers,
-        own: scope === "project" ? ["svc"] : ownCommand(),
+        // The queue of Codex is a program, which a connector may not start.
+        own: scope === "project" ? ["svc"] : ownCommand(host === "codex" && wake !== undefined ? "svc" : "connector"),
         project: resolve(ctx.cwd ?? "."),
       };
       const { installEntry, planEntry, removeInstalled } = hosts;

@@ -1,4 +1,4 @@
-/** `svc peers`: the agents that an agent is paired with (D-121). */
+/** `svc peers`: the agents that an agent is paired with. */
 import { AGENT_OPTION, command, REGISTRY_OPTIONS } from "../command_line/command.ts";
 import { table } from "../terminal/output.ts";
 import { connectorOf } from "./connector/connector.ts";
@@ -17,7 +17,7 @@ export const PEERS_COMMANDS = [
       const { readPeers } = await import("../connector/peers.ts");
       const peers = client === null
         ? await directPeers(ctx, { store, folder }, options["allow-insecure"])
-        : await connectorPeers(client, folder.name, () => readPeers(folder));
+        : await connectorPeers(client, () => readPeers(folder));
       const rows = peers.map((
         { alias, agentName, humanName, pairedAt, agentDid },
       ) => [alias, agentName, humanName, pairedAt, agentDid]);

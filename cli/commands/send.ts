@@ -1,10 +1,11 @@
-/** `svc send` and `svc reply` (D-120): send a message, and print the reply. */
+/** `svc send` and `svc reply`: send a message, and print the reply. */
 import { AGENT_OPTION, command, REGISTRY_OPTIONS } from "../command_line/command.ts";
 import { parseCount } from "../command_line/numbers.ts";
-import { CONNECTOR_LIMITS } from "../connector/limits.ts";
 import { CliError } from "../errors.ts";
 
-const { replyWaitSeconds: TIMEOUT, replyWaitMaxSeconds: MAX_TIMEOUT } = CONNECTOR_LIMITS;
+/** Default and longest wait for a reply, in seconds. */
+const TIMEOUT = 60, MAX_TIMEOUT = 3_600;
+
 const TEXT = {
   summary: "The text; - reads standard input, which is also read without a text in a pipe",
   optional: true,
@@ -25,7 +26,8 @@ export const SEND_COMMANDS = [
     summary: "Send a message to a peer, and with --wait print the reply",
     details: [
       "The reply goes to standard output, the state of the message to standard error. A peer that is offline gets the",
-      "message when it connects. Exits with 1 if the peer did not accept it, and with 6 if no reply came in time.",
+      "message when it connects; while the server cannot be reached, a connector that runs keeps it and sends it later. Exits with 1 if the peer did not accept it or could not answer, and with 6 if no reply came",
+      "in time.",
     ],
     args: { peer: { summary: "Alias or DID of the peer, from svc peers", complete: "peers" }, text: TEXT },
     options: {

@@ -1,4 +1,4 @@
-/** `svc serve`, `svc demo`, `svc store …` and `svc health`: the server, its store and its readiness (D-160 to D-162). */
+/** `svc serve`, `svc demo`, `svc store …` and `svc health`: the server, its store and its readiness. */
 import { command } from "../command_line/command.ts";
 import type { Context } from "../context.ts";
 import { CliError, EXIT } from "../errors.ts";
@@ -56,13 +56,13 @@ export const SERVER_COMMANDS = [
     ],
     async run(ctx, { options }) {
       const programs = programsOf(ctx);
-      const { servePlan } = await import("../server/serve_plan.ts");
+      const { servePlan } = await import("./serve_plan.ts");
       const plan = servePlan(ctx, options, await programs.environment());
       const server = await programs.serve({ variables: plan.variables, purpose: "service" });
       const stopped = Promise.withResolvers<void>();
       onStop(ctx, () => stopped.resolve());
       try {
-        const { announce } = await import("../server/announcement.ts");
+        const { announce } = await import("./serve_plan.ts");
         const { address, metricsAddress = null } = server;
         announce(ctx, { ...plan, address, metricsAddress, isOpen: await server.bootstrapOpen() });
         await stopped.promise;
@@ -143,7 +143,7 @@ export const SERVER_COMMANDS = [
     options: { url: { value: "origin", summary: `Address of the server (default ${LOCAL_SERVER})` } },
     examples: [{ run: "svc health", purpose: "The health check of a container" }],
     async run(ctx, { options }) {
-      const { readiness } = await import("../server/readiness.ts");
+      const { readiness } = await import("./serve_plan.ts");
       const { url, ready } = await readiness(ctx, options.url ?? LOCAL_SERVER);
       ctx.out.result({ url, ready }, ready ? `${url} is ready.` : `${url} is NOT ready.`);
       return ready ? EXIT.done : EXIT.failed;
@@ -159,7 +159,7 @@ async function workOnStore(
   more: string[] = [],
 ): Promise<number> {
   const programs = programsOf(ctx);
-  const { defaultStore } = await import("../server/default_store.ts");
+  const { defaultStore } = await import("./serve_plan.ts");
   const path = store ?? (await programs.environment())("KV_URL") ?? defaultStore(ctx);
   // An export is JSON lines in any case.
   const json = ctx.out.json && name !== "export" ? ["--json"] : [];

@@ -1,4 +1,4 @@
-/** `svc whoami`, and `svc status`: registry, proxy, person and agents at a glance (D-121, D-175). */
+/** `svc whoami`, and `svc status`: registry, proxy, person and agents at a glance. */
 import { connectAsPerson } from "../account/registry_access.ts";
 import { AGENT_OPTION, command, PERSON_OPTIONS } from "../command_line/command.ts";
 import { EXIT } from "../errors.ts";

@@ -31,13 +31,14 @@ import { PROVIDER_SETUP_COMMANDS } from "./provider/provider_setup.ts";
 import { SEND_COMMANDS } from "./send.ts";
 import { SERVER_COMMANDS } from "./server.ts";
 import { STATUS_COMMANDS } from "./status.ts";
+import { UNINSTALL_COMMANDS } from "./uninstall.ts";
 import { VERIFY_COMMANDS } from "./verify.ts";
 
 /** One sentence for each group of commands. */
 export const GROUPS: Groups = {
   serve: "Run the server: registry and proxy.",
   demo: "See two agents exchange a message on this machine.",
-  store: "Work on the store of a server that is stopped.",
+  store: "Inspect, repair, export or import a store. Stop its server first.",
   health: "Ask a server whether it is ready.",
   admin: "Administration: bootstrap, overview, people, agents, relay, services, keys, audit log.",
   "admin people": "The people of a registry: list, show, suspend, restore.",
@@ -68,6 +69,7 @@ export const GROUPS: Groups = {
   provider: "Configure, check and test an agent's runtime.",
   verify: "Verify identity tokens and signed requests.",
   explain: "Explain error codes.",
+  uninstall: "Remove what svc wrote outside of its own folder.",
   completions: "Shell completion.",
 };
 
@@ -101,5 +103,6 @@ export const COMMANDS: readonly Command[] = [
   ...PROVIDER_COMMANDS,
   ...VERIFY_COMMANDS,
   ...EXPLAIN_COMMANDS,
+  ...UNINSTALL_COMMANDS,
   ...completionCommands(() => COMMANDS, GROUPS),
 ];

@@ -13,30 +13,54 @@ import type { Context } from "../context.ts";
 import { PLATFORMS } from "../platforms/table.ts";
 import { Connector } from "./connector.ts";
 import { lockConnector } from "./connector_lock.ts";
-import { Database } from "./delivery/database.ts";
-import { Runtime } from "./delivery/runtime.ts";
-import { parseReplies, RUNTIME_FILE, runtimeSettings, runtimeTarget, withTarget } from "./delivery/runtime_file.ts";
+import { ConnectorStore } from "./store/store.ts";
+import { Runtime } from "./runtime/runtime.ts";
+import { parseReplies, RUNTIME_FILE, runtimeSettings, runtimeTarget, withTarget } from "./runtime/runtime_file.ts";
+import { confirmChange, rememberInbox } from "./runtime/platform_change.ts";
 import { type EmitEvent, withAlias } from "./events.ts";
-import { openFileCredentials } from "./link/credentials.ts";
-import { explainEnd } from "./link/final_refusal.ts";
-import { proxyAddress } from "./link/proxy_address.ts";
+import { openFileCredentials } from "./file_credentials.ts";
+import { proxyAddress } from "./proxy_address.ts";
 import { describeError } from "../../shared/client/refusals.ts";
-import { ServiceClock } from "../../shared/client/service_clock.ts";
-import { openLink } from "../../shared/client/link.ts";
-import { announce, makeToken, openPort, removeDiscoveryFiles, withdraw } from "./local_api/discovery_file.ts";
+import { ServiceClock } from "../link/service_clock.ts";
+import { issuerOf } from "../link/session_refresh.ts";
+import type { RegistryTrust } from "./registry_trust.ts";
+import { registryTrust } from "./trust_source.ts";
+import { openLink } from "../link/link.ts";
+import {
+  announce,
+  firstPort,
+  makeToken,
+  openPort,
+  removeDiscoveryFiles,
+  withdraw,
+} from "./local_api/discovery_file.ts";
 import { CONNECTOR_LIMITS } from "./limits.ts";
 import { readA2aPeers } from "./local_api/a2a_peers.ts";
+import type { LocalCalls } from "../../shared/client/local_client.ts";
+import { PAGE_FILE } from "../../shared/client/agent_files.ts";
 import { localApi } from "./local_api/local_api.ts";
+import type { LocalPages } from "./pages/local_pages.ts";
 import { aliasesOf, readPeers, shownAliases, writePeers } from "./peers.ts";
 import { parsePort, type StartOptions } from "./start_options.ts";
+import { parseDid } from "../../shared/protocol/did.ts";
+import type { Identity } from "../../shared/client/agent_files.ts";
+import { ApiError } from "../../shared/client/errors.ts";
+import type { RegistryClient } from "../client/registry_client.ts";
+
+/** Ports at which runtimes listen unless they are told otherwise. */
+const RUNTIME_PORTS = Object.values(PLATFORMS).flatMap((platform) =>
+  platform.delivery === "push" ? [Number(new URL(platform.defaults.baseUrl).port)] : []
+);
 
 /** What a connector reports to its caller. */
 export interface ConnectorHooks {
-  tell: EmitEvent;
+  emit: EmitEvent;
+  /** Keys and lists by registry, which the connectors of one process share. */
+  trusts?: Map<string, RegistryTrust>;
   /** Called with the ticket of a pairing that the local API started, and with the time when it expires. */
   onTicket?: (ticket: string, until: string) => void;
-  /** Called with the alias of a peer that has confirmed a ticket of this agent. */
-  onPaired?: (alias: string) => void;
+  /** Called when the agent reads its messages because no platform was ever chosen, at the first start only. */
+  onDefault?: () => Promise<void>;
 }
 
 /** A connector that runs in this process. */
@@ -46,6 +70,8 @@ export interface RunningConnector {
   /** Address and token of its local API. */
   url: string;
   token: string;
+  /** Answers a request to the local API, as its listener does. */
+  respond(request: Request): Promise<Response>;
   /** Resolves when everything is released: with `null` after `stop()`, else with the error. Never rejects. */
   ended: Promise<unknown>;
   /** Stops it. Resolves when everything is released. */
@@ -67,7 +93,7 @@ export async function startAgentConnector(
   const store = new AgentStore(ctx);
   const folder = await store.open(name);
   let aliases = shownAliases(folder);
-  const tell: EmitEvent = (event, fields) => hooks.tell(event, withAlias(fields, aliases));
+  const emit: EmitEvent = (event, fields) => hooks.emit(event, withAlias(fields, aliases));
   const identity = folder.identity();
   const proxy = proxyAddress(ctx, options["proxy-ws-url"], options["allow-insecure"]);
   const settings = runtimeSettings(folder);
@@ -77,11 +103,14 @@ export async function startAgentConnector(
   opened.use(await lockConnector(folder, ctx.pid));
   // From an ended connector. Another program may have its port by now, and must not get a token or a message.
   await removeDiscoveryFiles(folder);
-  if (options.save) {
+  await confirmChange(ctx, folder, target, options.save === true || options.yes === true);
+  if (options.save || options.inbox) {
     await folder.writeJson(RUNTIME_FILE, withTarget(settings?.file ?? null, target, parseReplies(options.replies)));
+  } else if (target === null && settings === null && await rememberInbox(folder)) {
+    await hooks.onDefault?.();
   }
-  const database = opened.use(Database.open(join(folder.path, "connector.db")));
-  const serviceClock = new ServiceClock(ctx.clock);
+  const refuseOffset = (offsetMs: number) => emit("clock_offset_refused", { offsetMs });
+  const serviceClock = new ServiceClock(ctx.clock, refuseOffset);
   const onResponse = (headers: Headers) => {
     ctx.onResponse?.(headers);
     serviceClock.see(headers.get("Date"));
@@ -90,10 +119,16 @@ export async function startAgentConnector(
     const wanted = { "allow-insecure": options["allow-insecure"] };
     return (await connect({ ...ctx, clock: serviceClock, onResponse }, wanted, registryUrl)).registry;
   };
-  const session = await openFileCredentials({ ctx, clock: serviceClock, store, name, tell, registryOf });
+  const session = await openFileCredentials({ ctx, clock: serviceClock, store, name, emit, registryOf });
+  const trust = hooks.trusts?.get(identity.registryUrl) ?? registryTrust(ctx, {
+    issuer: issuerOf(folder.ait()) ?? identity.registryUrl,
+    registryUrl: identity.registryUrl,
+    allowInsecure: options["allow-insecure"],
+  });
+  hooks.trusts?.set(identity.registryUrl, trust);
   const newId = ulidSource(ctx.clock.now, ctx.random.bytes);
-  const { fetch, clock, reach } = ctx;
-  const runtime = target && new Runtime({ fetch, clock, reach }, PLATFORMS[target.platform], target);
+  const { fetch, clock, reach, isOfOtherUser } = ctx;
+  const runtime = target && new Runtime({ fetch, clock, reach, isOfOtherUser }, PLATFORMS[target.platform], target);
   const connector = new Connector({
     clock: ctx.clock,
     serviceClock,
@@ -101,8 +136,9 @@ export async function startAgentConnector(
     fetch: ctx.fetch,
     onResponse: ctx.onResponse,
     session,
-    database,
-    tell,
+    openStore: (options) => opened.use(ConnectorStore.open(join(folder.path, "connector.db"), options)),
+    emit,
+    trust,
     open: (agent, events) => {
       const { random, authority } = ctx;
       return openLink({ clock: serviceClock, random, newId, authority }, proxy, agent, events);
@@ -115,10 +151,6 @@ export async function startAgentConnector(
         aliases = aliasesOf(peers);
       },
     },
-    onPaired: (did) => {
-      const alias = aliases.get(did);
-      if (alias !== undefined) hooks.onPaired?.(alias);
-    },
   }, {
     agent: { name, did: identity.did },
     profile: { agentName: identity.name, humanName: effectiveConfig(ctx).humanName ?? "someone" },
@@ -127,40 +159,81 @@ export async function startAgentConnector(
     pid: ctx.pid,
   });
   const token = makeToken(ctx.random);
-  let response: ReturnType<typeof localApi> | null = null;
-  const early = () => Promise.resolve(new Response(null, { status: 503 }));
-  const { listener, movedFrom } = await openPort(store, folder, wantedPort, (request) => (response ?? early)(request));
+  let respond: ReturnType<typeof localApi> = () => Promise.resolve(new Response(null, { status: 503 }));
+  const choice = { first: firstPort(ctx), reserved: RUNTIME_PORTS };
+  const { listener, movedFrom } = await openPort(store, folder, wantedPort, (request) => respond(request), choice);
   // Calls that waited get their answers; a request that takes longer must not delay the end.
   opened.defer(() => settledWithin(ctx.clock, listener.close(), CONNECTOR_LIMITS.closeMs));
   const { port } = listener;
-  response = localApi({
+  // Another program has the port that a browser knows, so there is no page (D-119).
+  const hasPage = movedFrom === null;
+  const openPage = async () => await (await pages()).open();
+  const api = localApi({
     connector,
     token,
     port,
     a2aPeers: () => readA2aPeers(folder),
     ...(hooks.onTicket === undefined ? {} : { onTicket: hooks.onTicket }),
+    ...(hasPage ? { openPage } : {}),
   });
   const url = `http://127.0.0.1:${port}`;
+  // Loaded with the first page, because most connectors show none.
+  let loading: Promise<LocalPages> | null = null;
+  const pages = () =>
+    loading ??= import("./pages/local_pages.ts").then(({ LocalPages }) =>
+      new LocalPages({
+        connector,
+        calls: ownCalls(name, api, url, token),
+        port,
+        onCodeOver: () => void removePageFile(folder),
+      })
+    );
+  respond = async (request) => {
+    const isPage = hasPage && !API_PATHS.some((start) => new URL(request.url).pathname.startsWith(start));
+    return isPage && await (await pages()).answer(request) || await api(request);
+  };
+  opened.defer(() => removePageFile(folder));
   connector.api = { url, movedFrom };
   opened.defer(() => withdraw(folder, token));
   const startedAt = toIso(ctx.clock.now());
   await announce(folder, { url, port, token, pid: ctx.pid, agentDid: identity.did, startedAt });
   const { platform, url: runtimeUrl } = connector.status().runtime;
   const replies = target?.replies ?? false;
-  tell("started", { agent: name, api: url, proxy: proxy.dialUrl, runtime: runtimeUrl, platform, replies });
-  if (movedFrom !== null) tell("port_moved", { from: movedFrom, to: port });
+  emit("started", { agent: name, api: url, proxy: proxy.dialUrl, runtime: runtimeUrl, platform, replies });
+  if (movedFrom !== null) emit("port_moved", { from: movedFrom, to: port });
   session.onEnd = (error) => connector.fail(error);
   session.watch();
   const ended = untilEnd(connector, opened.move(), async (error) => {
     const why = error && await explainEnd(error, identity, () => registryOf(identity.registryUrl));
-    tell("stopped", why === null ? {} : { why: describeError(why) });
+    emit("stopped", why === null ? {} : { why: describeError(why) });
     return why;
   });
   const stop = async () => {
     void connector.stop();
     await ended;
   };
-  return { connector, folder, url, token, ended, stop };
+  return { connector, folder, url, token, respond, ended, stop };
+}
+
+/** Beginnings of the paths of the local API; another path may be a page. */
+const API_PATHS = ["/v1/", "/a2a/", "/openapi.json"];
+
+/** Calls the local API of this process without a socket. */
+function ownCalls(agentName: string, api: ReturnType<typeof localApi>, url: string, token: string): LocalCalls {
+  return {
+    agentName,
+    async send({ method, target, body }) {
+      const headers = { Host: new URL(url).host, Authorization: `Bearer ${token}`, "Content-Type": "application/json" };
+      const response = await api(new Request(url + target, { method, headers, body: body ?? null }));
+      return { status: response.status, headers: response.headers, text: await response.text() };
+    },
+  };
+}
+
+/** The file that opens the page holds a code, so it goes when that is used, over, or useless. */
+async function removePageFile(folder: AgentFolder): Promise<void> {
+  // A file that cannot be removed holds a code that opens nothing.
+  await folder.remove(PAGE_FILE).catch(() => {});
 }
 
 /** Runs the connector and releases what belongs to it. Returns `null` after a stop, else the error. */
@@ -175,4 +248,28 @@ async function untilEnd(
   } catch (error) {
     return error;
   }
+}
+
+const REVOKED: ReadonlySet<string | null> = new Set(["PROXY_AUTH_REVOKED", "AGENT_AUTH_REFRESH_REVOKED"]);
+
+/**
+ * The error to show: for a deleted agent one that says so, else the same error. The services refuse a deleted agent and
+ * a reissued token with the same code, and the owner can repair only the second.
+ */
+async function explainEnd(
+  error: unknown,
+  { did, name }: Identity,
+  registry: () => Promise<Pick<RegistryClient, "resolve">>,
+): Promise<unknown> {
+  if (!(error instanceof ApiError) || !REVOKED.has(error.code)) return error;
+  try {
+    const { status } = await (await registry()).resolve(parseDid(did)?.id ?? "");
+    if (status === "active") return error;
+  } catch {
+    // The registry does not answer, so the reason stays unknown.
+    return error;
+  }
+  const deleted = new ApiError(error.status, error.code, `The agent ${name} was deleted`, error.requestId);
+  deleted.fix = "Create a new one with svc agent create <name>, and pair it again.";
+  return deleted;
 }

@@ -2,53 +2,42 @@
  * Access to an agent's connector (D-119): a command uses the connector that runs, or runs one itself until it ends. The
  * connector lock decides, so no token and no message goes to a port whose connector has ended.
  */
-import { sleep } from "../../shared/clock.ts";
+import { settledWithin, sleep } from "../../shared/clock.ts";
+import type { ConnectorFile } from "../../shared/client/agent_files.ts";
+import { LocalDown } from "../../shared/client/errors.ts";
 import type { HttpResponse } from "../../shared/client/http.ts";
+import { type LocalCalls, LocalClient, type LocalRequest } from "../../shared/client/local_client.ts";
 import type { AgentFolder } from "../agents/agent_store.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
-import { type RunningConnector, startAgentConnector } from "./agent_connector.ts";
+import type { RunningConnector } from "./agent_connector.ts";
 import { ConnectorLockedError, isConnectorLocked, lockHolder } from "./connector_lock.ts";
 import { CONNECTOR_LIMITS } from "./limits.ts";
-import { bodyOf, ConnectorClient, ConnectorEndedError } from "./local_api/client.ts";
 import { readConnectorFile } from "./local_api/discovery_file.ts";
 import type { StartOptions } from "./start_options.ts";
+import { statusOf } from "./status.ts";
 
-/** Attempts at one call, each with a connector that runs at that time. */
+/** How long a command waits for a connector that holds the lock, and how often it looks: a start takes seconds. */
+const ATTACH_MS = 20_000, ATTACH_RETRY_MS = 250;
+
+/** Attempts at one request, each with a connector that runs at that time. */
 const MAX_ATTEMPTS = 3;
+/** How long a request waits for a connector that is kept: programs that run a model give a call not much more. */
+const READY_MS = 10_000;
+/** Between two looks for a connector that is kept: for as long the agent is not reachable after its end. */
+const LOOK_EVERY_MS = 5_000;
+/** The same after one could not start, because mostly a person has to change something first. */
+const RETRY_MS = 30_000;
 
 /**
- * An agent's connector, in this process or in another one. Disposing it stops a connector that it runs; a call that needs
- * a new one fails afterwards.
+ * An agent's connector, in this process or in another one. A request that finds none gets access again, and is repeated if
+ * nothing was sent or if it is repeatable. Disposing it stops a connector that it runs; a request that needs a new one fails
+ * afterwards.
  */
-export interface Access extends AsyncDisposable {
-  readonly agentName: string;
+export interface Access extends LocalCalls, AsyncDisposable {
   /** True while this process runs the connector. */
   readonly isHost: boolean;
-  /**
-   * Calls a route of the local API and returns the body of the response. When the connector has ended, it gets access again
-   * and repeats the call if nothing was sent, or if the call is repeatable.
-   *
-   * @param isRepeatable whether the call may be sent twice (default: a GET may)
-   * @throws {import("../../shared/client/errors.ts").ApiError} with the code of the connector, or of the proxy behind it
-   * @throws {CliError} `CLI_CONNECTOR_DOWN`; the error of a connector that ended in this process
-   */
-  call(method: Method, target: string, body?: unknown, withinMs?: number, isRepeatable?: boolean): Promise<unknown>;
-  /**
-   * The same with JSON text in, and with the response unchanged, also an error of the connector or of the proxy.
-   *
-   * @throws {CliError} as `call`
-   */
-  send(
-    method: Method,
-    target: string,
-    body?: string,
-    withinMs?: number,
-    isRepeatable?: boolean,
-  ): Promise<HttpResponse>;
 }
-
-type Method = "GET" | "POST";
 
 /**
  * Gets access to the connector of an agent.
@@ -62,102 +51,176 @@ export async function access(
   folder: AgentFolder,
   options: Partial<StartOptions> = {},
 ): Promise<Access> {
-  const attached = new Attached(ctx, folder, { "allow-insecure": false, isHosted: true, ...options });
-  await attached.client();
+  const attached = new Attached(ctx, folder, options, { keeps: false });
+  await attached.connected();
   return attached;
+}
+
+/**
+ * Access that finds or runs a connector while it lives, also without a request, so that the agent stays reachable. A request
+ * fails with `CLI_CONNECTOR_DOWN` when no connector is there within 10 s.
+ */
+export function keptAccess(ctx: Context, folder: AgentFolder, options: Partial<StartOptions> = {}): Access {
+  const attached = new Attached(ctx, folder, options, { keeps: true });
+  void attached.watch();
+  return attached;
+}
+
+/**
+ * The client of the connector that runs, in whichever process; `null` when none does.
+ *
+ * @param url where to call it, in place of the address in its file
+ */
+export async function connectorOf(ctx: Context, folder: AgentFolder, url?: string): Promise<LocalClient | null> {
+  const find = async () => {
+    const file = await runningFile(folder);
+    return file === null || url === undefined ? file : { ...file, url };
+  };
+  return await find() === null ? null : clientOf(ctx, folder, find);
+}
+
+function clientOf(ctx: Context, folder: AgentFolder, find = () => runningFile(folder)): LocalClient {
+  // Looked up once for each connector: the lock shows at each request that it, which has the port, still runs.
+  let owner: { token: string; isOther: Promise<boolean> } | null = null;
+  const isOfOtherUser = async ({ token, url }: ConnectorFile) => {
+    if (owner?.token !== token) owner = { token, isOther: ctx.isOfOtherUser?.(url) ?? Promise.resolve(false) };
+    return await owner.isOther;
+  };
+  return new LocalClient(folder.name, { fetch: ctx.fetch, clock: ctx.clock, find, isOfOtherUser });
+}
+
+/** The discovery file of the connector that holds the lock; `null` without one. */
+async function runningFile(folder: AgentFolder): Promise<ConnectorFile | null> {
+  if (!await isConnectorLocked(folder)) return null;
+  const file = readConnectorFile(folder);
+  // A file of an earlier connector stays until the new one has the lock and removes it.
+  return String(file?.pid) === lockHolder(folder) ? file : null;
 }
 
 class Attached implements Access {
   readonly agentName: string;
-  #client: Promise<ConnectorClient> | null = null;
+  readonly options: StartOptions;
+  readonly keeps: boolean;
+  readonly #ended = new AbortController();
+  #client: Promise<LocalClient> | null = null;
   #host: RunningConnector | null = null;
   /** Why the connector in this process has ended by itself. */
   #failure: unknown = null;
-  #isDisposed = false;
 
-  constructor(readonly ctx: Context, readonly folder: AgentFolder, readonly options: StartOptions) {
+  constructor(
+    readonly ctx: Context,
+    readonly folder: AgentFolder,
+    options: Partial<StartOptions>,
+    { keeps }: { keeps: boolean },
+  ) {
     this.agentName = folder.name;
+    this.options = { "allow-insecure": false, ...options };
+    this.keeps = keeps;
   }
 
   get isHost(): boolean {
     return this.#host !== null;
   }
 
-  async call(method: Method, target: string, body?: unknown, withinMs?: number, isRepeatable?: boolean) {
-    const text = body === undefined ? undefined : JSON.stringify(body);
-    return bodyOf(this.agentName, await this.send(method, target, text, withinMs, isRepeatable));
-  }
-
-  async send(
-    method: Method,
-    target: string,
-    body?: string,
-    withinMs?: number,
-    isRepeatable = method === "GET",
-  ): Promise<HttpResponse> {
+  async send(request: LocalRequest): Promise<HttpResponse> {
+    const { method, repeatable = method === "GET" } = request;
     for (let attempts = 1;; attempts++) {
-      const client = this.client();
+      const client = this.connected();
       try {
-        return await (await client).send(method, target, body, withinMs);
+        return await (await this.#ready(client)).send(request);
       } catch (error) {
+        if (!(error instanceof LocalDown)) throw error;
         this.#forget(client);
-        const isSafe = isRepeatable || error instanceof ConnectorEndedError;
-        if (!isSafe || attempts === MAX_ATTEMPTS || !isDown(error)) throw error;
+        if (error.wasSent && !repeatable || attempts === MAX_ATTEMPTS) throw error;
       }
     }
   }
 
-  /** The client of the present connector. Calls at the same time wait for one attempt to find or start it. */
-  client(): Promise<ConnectorClient> {
+  /** Keeps a connector running until the access is disposed. */
+  async watch(): Promise<void> {
+    const { signal } = this.#ended;
+    while (!signal.aborted) {
+      const isThere = await this.#look().then(() => true, () => false);
+      await sleep(this.ctx.clock, isThere ? LOOK_EVERY_MS : RETRY_MS, signal);
+    }
+  }
+
+  async #look(): Promise<void> {
+    await this.connected();
+    if (!this.isHost) await statusOf(this);
+  }
+
+  /** The client of the present connector. Requests at the same time wait for one attempt to find or start it. */
+  connected(): Promise<LocalClient> {
     if (this.#client !== null) return this.#client;
     const client = this.#client = this.#connect();
     client.catch(() => this.#forget(client));
     return client;
   }
 
-  #forget(client: Promise<ConnectorClient>): void {
-    if (this.#client === client) this.#client = null;
-  }
-
-  async #connect(): Promise<ConnectorClient> {
-    const { ctx, folder } = this;
-    const end = ctx.clock.now() + CONNECTOR_LIMITS.attachMs;
-    while (true) {
-      // Also for a call that was in progress then: a connector that it starts would outlive the command.
-      if (this.#isDisposed) throw over(this.agentName);
-      if (this.#failure !== null) throw this.#failure;
-      const client = await isConnectorLocked(folder) ? await this.#answering() : await this.#start();
-      if (client !== null) return client;
-      if (ctx.clock.now() >= end) throw silent(folder);
-      await sleep(ctx.clock, CONNECTOR_LIMITS.attachRetryMs);
+  async #ready(client: Promise<LocalClient>): Promise<LocalClient> {
+    if (!this.keeps) return await client;
+    const { promise, reject } = Promise.withResolvers<never>();
+    const cancel = this.ctx.clock.after(READY_MS, () => {
+      const fix = "Call the tool again in some seconds.";
+      reject(new CliError("CLI_CONNECTOR_DOWN", `The connector of ${this.agentName} is not ready yet`, { fix }));
+    });
+    try {
+      return await Promise.race([client, promise]);
+    } finally {
+      cancel();
     }
   }
 
+  #forget(client: Promise<LocalClient>): void {
+    if (this.#client === client) this.#client = null;
+  }
+
+  async #connect(): Promise<LocalClient> {
+    const { ctx, folder } = this;
+    const end = ctx.clock.now() + ATTACH_MS;
+    while (true) {
+      // Also for a request that was in progress then: a connector that it starts would outlive the command.
+      if (this.#ended.signal.aborted) throw over(this.agentName);
+      this.#throwFailure();
+      const client = await isConnectorLocked(folder) ? await this.#answering() : await this.#start();
+      if (client !== null) return client;
+      if (ctx.clock.now() >= end) throw silent(folder);
+      await sleep(ctx.clock, ATTACH_RETRY_MS);
+    }
+  }
+
+  /** A connector that failed here would fail again, unless a person has changed something before the next look. */
+  #throwFailure(): void {
+    const failure = this.#failure;
+    if (this.keeps) this.#failure = null;
+    if (failure !== null) throw failure;
+  }
+
   /** The client of a connector that runs and answers; `null` when there is none. */
-  async #answering(): Promise<ConnectorClient | null> {
-    // A file of an earlier connector stays until the new one has the lock and removes it.
-    const isOfHolder = String(readConnectorFile(this.folder)?.pid) === lockHolder(this.folder);
-    const client = isOfHolder ? await ConnectorClient.of(this.ctx, this.folder) : null;
-    const status = await client?.status().catch((error) => {
-      if (error instanceof CliError) return undefined;
+  async #answering(): Promise<LocalClient | null> {
+    const client = clientOf(this.ctx, this.folder);
+    return await statusOf(client).then(() => client, (error) => {
+      if (error instanceof LocalDown) return null;
       throw error;
     });
-    if (status === undefined) return null;
-    // A connector of the previous release has no routes for messages.
-    if (status.loopGuards === undefined) throw earlierVersion(this.agentName, status.pid);
-    return client;
   }
 
   /** Starts the connector in this process; `null` when another process was faster. */
-  async #start(): Promise<ConnectorClient | null> {
+  async #start(): Promise<LocalClient | null> {
     try {
-      const host = await startAgentConnector(this.ctx, this.folder.name, this.options, { tell: () => {} });
+      // A command beside a connector that runs needs none of its modules.
+      const { startAgentConnector } = await import("./agent_connector.ts");
+      const host = await startAgentConnector(this.ctx, this.folder.name, this.options, { emit: () => {} });
       this.#host = host;
       void host.ended.then((why) => {
         this.#host = null;
         this.#failure = why;
       });
-      return await ConnectorClient.of(this.ctx, this.folder);
+      const { folder, ctx: { clock } } = this;
+      const file = readConnectorFile(folder);
+      const find = () => Promise.resolve(this.#host === host && !host.connector.isOver ? file : null);
+      return new LocalClient(folder.name, { fetch: fetchFrom(host), clock, find });
     } catch (error) {
       if (error instanceof ConnectorLockedError) return null;
       throw error;
@@ -165,11 +228,33 @@ class Attached implements Access {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    this.#isDisposed = true;
+    this.#ended.abort();
+    const stopped = this.#stop();
+    const { drainMs, closeMs } = CONNECTOR_LIMITS;
+    // A program that a host stops must end in time, also while its connector is starting.
+    if (this.keeps) await settledWithin(this.ctx.clock, stopped, drainMs + 2 * closeMs);
+    else await stopped;
+  }
+
+  async #stop(): Promise<void> {
     // A connector that is starting must not outlive the command.
     await this.#client?.catch(() => {});
     await this.#host?.stop();
   }
+}
+
+/**
+ * Requests to the connector of this process, without a socket: nothing has to be found out about the port first, and an
+ * answer through the tools takes a millisecond less (D-412).
+ */
+function fetchFrom({ respond }: RunningConnector): typeof fetch {
+  return async (input, init) => {
+    const request = new Request(input, init);
+    // A `Request` does not keep the header Host, which the local API checks.
+    const headers = new Headers({ ...init?.headers as Record<string, string>, host: new URL(request.url).host });
+    Object.defineProperty(request, "headers", { value: headers });
+    return await respond(request);
+  };
 }
 
 function over(agentName: string): CliError {
@@ -182,14 +267,4 @@ function silent(folder: AgentFolder): CliError {
   return new CliError("CLI_CONNECTOR_DOWN", `The connector of ${folder.name} runs, but does not answer`, {
     fix: `Stop process ${lockHolder(folder)}, then run svc connector start ${folder.name}.`,
   });
-}
-
-function earlierVersion(agentName: string, pid: number): CliError {
-  return new CliError("CLI_CONNECTOR_DOWN", `The connector of ${agentName} is one of an earlier svc`, {
-    fix: `Stop process ${pid}, then run svc connector start ${agentName}.`,
-  });
-}
-
-function isDown(error: unknown): boolean {
-  return error instanceof CliError && error.code === "CLI_CONNECTOR_DOWN";
 }

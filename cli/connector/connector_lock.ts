@@ -35,14 +35,21 @@ export async function lockConnector(folder: AgentFolder, pid: number): Promise<D
   } catch (error) {
     throw new CliError("CLI_SAVE_FAILED", `${path} could not be written: ${reason(error)}`, { cause: error });
   }
+  // A file that stays open keeps its lock, so a failure below would leave an agent that no connector of this process runs.
+  using owned = new DisposableStack();
+  owned.use(file);
   for (let tries = 1; !await file.tryLock(true); tries++) {
-    if (tries < MAX_TRIES && !await isHeld(file)) continue;
-    file.close();
-    throw new ConnectorLockedError(folder.name, lockHolder(folder) ?? "unknown");
+    if (tries >= MAX_TRIES || await isHeld(file)) {
+      throw new ConnectorLockedError(folder.name, lockHolder(folder) ?? "unknown");
+    }
   }
-  await file.truncate(0);
-  await file.write(utf8Bytes(`${pid}\n`));
-  return { [Symbol.dispose]: () => file.close() };
+  try {
+    await file.truncate(0);
+    await file.write(utf8Bytes(`${pid}\n`));
+  } catch (error) {
+    throw new CliError("CLI_SAVE_FAILED", `${path} could not be written: ${reason(error)}`, { cause: error });
+  }
+  return owned.move();
 }
 
 /**

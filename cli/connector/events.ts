@@ -2,7 +2,7 @@
  * Events of a running connector: names and plain values, never a secret or the content of a message. The console view
  * prints them as sentences on a terminal and as JSON lines in a pipe.
  */
-import type { EventFields } from "../../shared/client/link_events.ts";
+import type { EventFields } from "../link/link_events.ts";
 
 /** All events, with the text for a terminal. */
 export const EVENTS = {
@@ -23,6 +23,12 @@ export const EVENTS = {
   reloaded: "The agent's files have changed; they were read again",
   received: "Message received",
   repeated: "Message received again; it is already stored",
+  proof_refused: "Message refused: it is not what a peer signed",
+  peer_key_changed: "The registry has signed another key for a peer; its messages are refused",
+  contact_listed: "A new contact: an agent that did not prove a ticket of yours",
+  memory_lost: "The store is new; older messages are refused, because one of them may have been handed over before",
+  registry_unavailable: "Messages wait at the proxy, because their senders cannot be checked now",
+  clock_offset_refused: "The service's time is more than a day off; it is not used",
   inbox_full: "Message refused: the inbox is full",
   store_failed: "The store could not be written",
   handed_over: "Message handed over",
@@ -39,7 +45,10 @@ export const EVENTS = {
   not_taken: "Message sent, but the recipient's connector did not accept it",
   not_sent: "Message not sent: the proxy refused it",
   reply_too_large: "The runtime's answer is too large; no reply is sent",
+  reply_invalid: "The runtime's answer is not a payload that peers can read; no reply is sent",
   reply_lost: "The runtime's answer broke off; no reply is sent",
+  kept: "Message kept; it is sent again",
+  kept_ended: "A kept message was not sent",
   reply_failed: "A reply could not be sent; it is kept",
   reply_refused: "A reply was rejected permanently",
   loop_guard: "Message not sent: the loop guard stopped it",
@@ -54,7 +63,7 @@ export type EventName = keyof typeof EVENTS;
 /** Reports an event. */
 export type EmitEvent = (event: EventName, fields?: EventFields) => void;
 
-/** Adds the alias of the peer that an event is about, as `peer` (D-122). */
+/** Adds the alias of the peer that an event is about, as `peer`. */
 export function withAlias(
   fields: EventFields | undefined,
   aliases: ReadonlyMap<string, string>,

@@ -1,14 +1,24 @@
 /**
- * Runs the connectors of several agents in one process (D-123). Each agent has its own resources, and a failure ends the
+ * Runs the connectors of several agents in one process. Each agent has its own resources, and a failure ends the
  * connector of that agent only. Decides when an agent is started again; agent_connector.ts starts it.
  */
 import { type Clock, sleep } from "../../shared/clock.ts";
-import type { EventFields } from "../../shared/client/link_events.ts";
+import type { EventFields } from "../link/link_events.ts";
 import type { RunningConnector } from "./agent_connector.ts";
 import { ConnectorLockedError } from "./connector_lock.ts";
 import type { EventName } from "./events.ts";
-import { CONNECTOR_LIMITS as LIMIT } from "./limits.ts";
 import { describeError, isPermanent } from "../../shared/client/refusals.ts";
+
+/** Between two searches for new agents, and for changed files of failed ones. */
+const LOOK_MS = 10_000;
+/** Before a connector is started again that another process runs. */
+const BUSY_MS = 30_000;
+/** Before a failed connector is started again; doubles. One that has run for the longest wait begins with the shortest. */
+const RESTART_FIRST_MS = 5_000, RESTART_MAX_MS = 5 * 60_000;
+/** After a permanent failure, unless the agent's files change before: a retry only repeats the refusal. */
+const PERMANENT_MS = 10 * 60_000;
+/** Concurrent starts: hundreds at the same moment would refresh their sessions at the same moment. */
+const STARTS_AT_ONCE = 10;
 
 /** The part of a connector that its fleet uses. */
 export type FleetMember = Pick<RunningConnector, "ended" | "stop">;
@@ -21,7 +31,7 @@ export interface FleetDeps<M extends FleetMember> {
   /** A text that changes when the agent's identity files change. Never rejects. */
   filesOf(name: string): Promise<string>;
   /** Reports an event of an agent, or of the whole fleet (`null`). */
-  tell(name: string | null, event: EventName, fields?: EventFields): void;
+  emit(name: string | null, event: EventName, fields?: EventFields): void;
   /** End with the first failure when every agent has failed. Otherwise the fleet waits for new agents. */
   endsWithAgents: boolean;
 }
@@ -39,16 +49,13 @@ interface Agent<M> {
 }
 
 export class Fleet<M extends FleetMember> {
-  readonly #deps: FleetDeps<M>;
   readonly #agents = new Map<string, Agent<M>>();
   readonly #stop = new AbortController();
   readonly #end = Promise.withResolvers<unknown>();
-  readonly #starts = new Slots(LIMIT.agentsStartingAtOnce);
+  readonly #starts = new Slots(STARTS_AT_ONCE);
   #firstFailure: { error: unknown } | null = null;
 
-  constructor(deps: FleetDeps<M>) {
-    this.#deps = deps;
-  }
+  constructor(private readonly deps: FleetDeps<M>) {}
 
   /** Runs the agents. Resolves with `null` after `stop()`, or with the first failure when every agent has failed. */
   async run(): Promise<unknown> {
@@ -74,14 +81,14 @@ export class Fleet<M extends FleetMember> {
 
   /** Starts new agents and stops removed ones. */
   async #follow(): Promise<void> {
-    const { clock, names, tell } = this.#deps;
+    const { clock, names, emit } = this.deps;
     while (!this.#stop.signal.aborted) {
       try {
         this.#update(new Set(await names()));
       } catch (error) {
-        tell(null, "defect", { why: describeError(error) });
+        emit(null, "defect", { why: describeError(error) });
       }
-      await sleep(clock, LIMIT.agentLookMs, this.#stop.signal);
+      await sleep(clock, LOOK_MS, this.#stop.signal);
     }
   }
 
@@ -102,7 +109,7 @@ export class Fleet<M extends FleetMember> {
 
   /** Runs the connector of an agent, and starts it again after a failure, until it is stopped. */
   async #keepRunning(agent: Agent<M>): Promise<void> {
-    const { clock, filesOf } = this.#deps;
+    const { clock, filesOf } = this.deps;
     const { signal } = agent.stop;
     while (!signal.aborted) {
       const files = await filesOf(agent.name);
@@ -111,13 +118,13 @@ export class Fleet<M extends FleetMember> {
       if (signal.aborted) return;
       if (error instanceof ConnectorLockedError) {
         this.#becomeBusy(agent, error);
-        await sleep(clock, LIMIT.agentBusyMs, signal);
+        await sleep(clock, BUSY_MS, signal);
         continue;
       }
-      const hasSettled = clock.now() - began >= LIMIT.agentRestartMaxMs;
+      const hasSettled = clock.now() - began >= RESTART_MAX_MS;
       agent.failures = hasSettled ? 1 : agent.failures + 1;
       const isFinal = isPermanent(error);
-      const wait = isFinal ? LIMIT.agentPermanentMs : restartWait(agent.failures);
+      const wait = isFinal ? PERMANENT_MS : restartWait(agent.failures);
       this.#fail(agent, error, wait);
       if (isFinal) await this.#untilFilesChange(agent, files, wait);
       else await sleep(clock, wait, signal);
@@ -130,7 +137,7 @@ export class Fleet<M extends FleetMember> {
     const stop = () => void agent.connector?.stop();
     if (agent.state === "failed") agent.state = "starting";
     try {
-      agent.connector = await this.#starts.run(() => signal.aborted ? null : this.#deps.start(agent.name));
+      agent.connector = await this.#starts.run(() => signal.aborted ? null : this.deps.start(agent.name));
       if (agent.connector === null) return null;
       agent.state = "running";
       signal.addEventListener("abort", stop);
@@ -145,23 +152,23 @@ export class Fleet<M extends FleetMember> {
   }
 
   #becomeBusy(agent: Agent<M>, { pid }: ConnectorLockedError): void {
-    if (agent.state !== "busy") this.#deps.tell(agent.name, "busy", { pid });
+    if (agent.state !== "busy") this.deps.emit(agent.name, "busy", { pid });
     agent.state = "busy";
   }
 
   #fail(agent: Agent<M>, error: unknown, nextInMs: number): void {
     agent.state = "failed";
     this.#firstFailure ??= { error };
-    this.#deps.tell(agent.name, "agent_stopped", { why: describeError(error), nextInMs });
+    this.deps.emit(agent.name, "agent_stopped", { why: describeError(error), nextInMs });
     const allFailed = [...this.#agents.values()].every(({ state }) => state === "failed");
-    if (this.#deps.endsWithAgents && allFailed) this.#end.resolve(this.#firstFailure.error);
+    if (this.deps.endsWithAgents && allFailed) this.#end.resolve(this.#firstFailure.error);
   }
 
   /** Waits until a start may have another result than the one with these files. */
   async #untilFilesChange({ name, stop: { signal } }: Agent<M>, files: string, atMostMs: number): Promise<void> {
-    const { clock, filesOf } = this.#deps;
+    const { clock, filesOf } = this.deps;
     const end = clock.now() + atMostMs;
-    do await sleep(clock, LIMIT.agentLookMs, signal); while (
+    do await sleep(clock, LOOK_MS, signal); while (
       !signal.aborted && clock.now() < end && await filesOf(name) === files
     );
   }
@@ -169,7 +176,7 @@ export class Fleet<M extends FleetMember> {
 
 /** Milliseconds before an agent is started again, after `failures` failures in a row. */
 function restartWait(failures: number): number {
-  return Math.min(LIMIT.agentRestartMaxMs, LIMIT.agentRestartFirstMs * 2 ** (failures - 1));
+  return Math.min(RESTART_MAX_MS, RESTART_FIRST_MS * 2 ** (failures - 1));
 }
 
 /** Runs a bounded number of tasks at the same time. */

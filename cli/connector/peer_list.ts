@@ -1,12 +1,13 @@
-/** The agent's peers with their aliases for commands: from the running connector, else from the proxy (D-121). */
+/** The agent's peers with their aliases for commands: from the running connector, else from the proxy. */
 import type { AgentFolder, AgentStore } from "../agents/agent_store.ts";
 import { apiErrorOf } from "../../shared/client/http.ts";
 import type { Context } from "../context.ts";
-import { directProxy } from "./link/direct_proxy.ts";
-import { pageOf, type Peer, readAllPeers } from "../../shared/client/peer_pages.ts";
-import type { ProxyCaller } from "../../shared/client/proxy_caller.ts";
-import { type ConnectorClient, connectorDown, peerUnknown } from "./local_api/client.ts";
-import { aliasesOf, findPeer, mergePeers, type Peers, readPeers, writePeers } from "./peers.ts";
+import { directProxy } from "./direct_proxy.ts";
+import { call, get, type LocalCalls } from "../../shared/client/local_client.ts";
+import { PairPeers } from "../../shared/client/local_shapes.ts";
+import { type Peer, readAllPeers } from "../link/peer_pages.ts";
+import type { ProxyCaller } from "../link/proxy_caller.ts";
+import { aliasesOf, findPeer, mergePeers, type Peers, peerUnknown, readPeers } from "./peers.ts";
 
 /** A peer in `svc peers`. */
 export interface ListedPeer {
@@ -19,17 +20,12 @@ export interface ListedPeer {
 }
 
 /** The peers that a running connector reports. It writes `peers.json` itself. */
-export async function connectorPeers(
-  client: Pick<ConnectorClient, "call">,
-  agentName: string,
-  known: () => Peers,
-): Promise<ListedPeer[]> {
-  const list = pageOf(await client.call("GET", "/v1/pair/peers"));
-  if (list === null) throw connectorDown(agentName, "answered with something that is not a list of peers");
+export async function connectorPeers(connector: LocalCalls, known: () => Peers): Promise<ListedPeer[]> {
+  const list = await call(connector, PairPeers, get("/v1/pair/peers"));
   return listed(mergePeers(known(), list), list.peers);
 }
 
-/** The peers that the proxy reports to the agent; saves their aliases. @throws {import("../errors.ts").ApiError} */
+/** The peers that the proxy reports to the agent. @throws {import("../errors.ts").ApiError} */
 export async function directPeers(
   ctx: Context,
   agent: { store: AgentStore; folder: AgentFolder },
@@ -42,8 +38,8 @@ export async function directPeers(
 }
 
 /**
- * Reads the peers from the proxy and saves their aliases, as a connector does after a pairing: an alias that a person has
- * seen stays with its peer.
+ * Reads the peers from the proxy. Saves nothing: only the connector writes `peers.json`, because two writers could lose the key
+ * of a peer.
  *
  * @throws {import("../errors.ts").ApiError} when the proxy refuses
  */
@@ -53,16 +49,13 @@ export async function updatePeers(
 ): Promise<{ known: Peers; peers: readonly Peer[] }> {
   const read = await readAllPeers(proxy);
   if ("refused" in read) throw apiErrorOf(read.refused);
-  const before = readPeers(folder);
-  const known = mergePeers(before, read);
-  if (JSON.stringify(known) !== JSON.stringify(before)) await writePeers(folder, known);
-  return { known, peers: read.peers };
+  return { known: mergePeers(readPeers(folder), read), peers: read.peers };
 }
 
 /** Finds a peer by alias or DID: in `peers.json`, else as `svc peers` does. @throws {ApiError} `CONNECTOR_PEER_UNKNOWN` */
 export async function peerOf(
   ctx: Context,
-  { client, ...agent }: { store: AgentStore; folder: AgentFolder; client: ConnectorClient | null },
+  { client, ...agent }: { store: AgentStore; folder: AgentFolder; client: LocalCalls | null },
   named: string,
   allowInsecure: boolean,
 ): Promise<{ alias: string; did: string }> {
@@ -73,7 +66,7 @@ export async function peerOf(
   if (did !== null && alias !== undefined && !known[alias]?.gone) return { alias, did };
   const peers = client === null
     ? await directPeers(ctx, agent, allowInsecure)
-    : await connectorPeers(client, folder.name, () => readPeers(folder));
+    : await connectorPeers(client, () => readPeers(folder));
   const found = peers.find((peer) => peer.alias === named || peer.agentDid === named);
   if (found === undefined) throw peerUnknown(named);
   return { alias: found.alias, did: found.agentDid };

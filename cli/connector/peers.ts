@@ -1,14 +1,18 @@
 /**
- * The agent's peers by alias (D-93), in `peers.json`, from the proxy's list. An alias stays with its DID permanently: after
- * the end of a pair it never leads to another agent (D-121).
+ * The agent's peers by alias, in `peers.json`, from the proxy's list. An alias stays with its DID permanently: after
+ * the end of a pair it never leads to another agent, because a person who types it would write to a stranger.
  */
 import * as z from "zod";
 import { PEERS_FILE, PEERS_FILE_BYTES } from "../../shared/client/agent_files.ts";
+import { ApiError } from "../../shared/client/errors.ts";
 import { isAgentDid } from "../../shared/protocol/did.ts";
+import { isPublicKey } from "../../shared/protocol/ed25519.ts";
 import type { AgentFolder } from "../agents/agent_store.ts";
 import { CliError } from "../errors.ts";
-import { CONNECTOR_LIMITS } from "./limits.ts";
-import type { Peer } from "../../shared/client/peer_pages.ts";
+import type { Peer } from "../link/peer_pages.ts";
+
+/** The newest ended pairs whose aliases are kept: with 10,000 peers beside them the file stays readable at each command. */
+const ENDED_PAIRS = 5_000;
 
 const PeersFile = z.record(
   z.string(),
@@ -20,16 +24,25 @@ const PeersFile = z.record(
     gone: z.literal(true).optional(),
     /** Position among the pairs that have ended; the newest has the largest. */
     endOrder: z.int().positive().optional(),
+    /** The peer's public key, once it is known; it is never replaced by what a server says (D-145). */
+    key: z.string().refine(isPublicKey).optional(),
+    /** Whether a ticket proved the key, or registry and proxy named it with the first message. */
+    how: z.enum(["ticket", "contact"]).optional(),
+    /** When the key became known. */
+    since: z.string().optional(),
+    /** This agent has ended the pair. Only a ticket begins it again: a relay must not bring a removed peer back. */
+    removed: z.literal(true).optional(),
   }),
 );
 /** Alias → peer. */
 export type Peers = z.infer<typeof PeersFile>;
 
 /** Words that a reader could take for something else than a peer; they get the prefix `peer-`. */
-const RESERVED: ReadonlySet<string> = new Set(["user", "system", "assistant", "human", "admin", "svc"]);
+const RESERVED: ReadonlySet<string> = new Set(["user", "system", "assistant", "human", "admin", "svc"].map(folded));
 
-function isReserved(alias: string): boolean {
-  return RESERVED.has(alias.toLowerCase());
+/** What a reader sees of an alias: capitals, l, I and 1, and O and 0 look alike, so a peer could pass for another one. */
+function folded(alias: string): string {
+  return alias.toLowerCase().replaceAll(/[il]/g, "1").replaceAll("o", "0");
 }
 
 /** DID → alias, also of pairs that have ended. */
@@ -52,14 +65,14 @@ export function shownAliases(folder: AgentFolder): Map<string, string> {
  * ended last are kept.
  */
 export function mergePeers(known: Peers, { peers }: { peers: readonly Peer[] }): Peers {
-  const kept = Object.fromEntries(Object.entries(known).filter(([alias]) => !isReserved(alias)));
-  const aliasOf = aliasesOf(kept);
+  const aliasOf = aliasesOf(known);
   const present = new Set(peers.map(({ agentDid }) => agentDid));
-  const merged = endedPairs(Object.entries(kept).filter(([, { did }]) => !present.has(did)));
-  const taken = new Set(merged.map(([alias]) => alias));
+  const merged = endedPairs(Object.entries(known).filter(([, { did }]) => !present.has(did)));
+  const taken = new Set(merged.map(([alias]) => folded(alias)));
   const add = (alias: string, { agentDid: did, profile }: Peer) => {
-    taken.add(alias);
-    merged.push([alias, { did, ...profile }]);
+    taken.add(folded(alias));
+    const { gone: _gone, endOrder: _endOrder, ...kept } = known[alias] ?? {};
+    merged.push([alias, { ...kept, did, ...profile }]);
   };
   const oldest = [...peers].sort((a, b) => a.pairedAt < b.pairedAt ? -1 : 1);
   for (const peer of oldest) {
@@ -67,34 +80,88 @@ export function mergePeers(known: Peers, { peers }: { peers: readonly Peer[] }):
     if (alias !== undefined) add(alias, peer);
   }
   const numbers = new Map<string, number>();
+  // The names of contacts begin alike, because a relay could list an agent of its own under the name that a person expects.
   for (const peer of oldest) {
-    if (!aliasOf.has(peer.agentDid)) add(freeAlias(peer.profile.agentName, taken, numbers), peer);
+    if (!aliasOf.has(peer.agentDid)) add(freeAlias(peer.profile.agentName, taken, numbers, CONTACT), peer);
   }
   return Object.fromEntries(merged.sort(([a], [b]) => a < b ? -1 : 1));
 }
 
-/** Marks pairs as ended, in the order of their ends, and keeps the newest. */
-function endedPairs(pairs: readonly [string, Peers[string]][]): [string, Peers[string]][] {
-  // An entry of an earlier version has no position: it is the oldest.
-  const orderOf = ({ gone, endOrder = 0 }: Peers[string]) => gone ? endOrder : null;
-  const next = pairs.reduce((last, [, peer]) => Math.max(last, orderOf(peer) ?? 0), 0) + 1;
-  return [...pairs].sort(([, a], [, b]) => (orderOf(b) ?? next) - (orderOf(a) ?? next))
-    .slice(0, CONNECTOR_LIMITS.endedPairs)
-    .map(([alias, peer]) => [alias, { ...peer, gone: true, endOrder: orderOf(peer) ?? next }]);
+/** What the alias of a peer begins with that did not prove a ticket. */
+export const CONTACT = "contact-";
+
+/**
+ * The peers with one whose ticket proved its key. A key that a ticket proved before stays; a contact's is replaced, and its alias
+ * becomes that of a peer.
+ */
+export function pinTicket(
+  peers: Peers,
+  { did, agentName, humanName }: Pick<Peers[string], "did" | "agentName" | "humanName">,
+  key: string,
+  since: string,
+): Peers {
+  const known = aliasesOf(peers).get(did);
+  const { [known ?? ""]: before, ...others } = peers;
+  if (before?.how === "ticket" && before.key !== key) return peers;
+  const taken = new Set(Object.keys(others).map(folded));
+  const alias = known !== undefined && !known.startsWith(CONTACT) ? known : freeAlias(agentName, taken, new Map());
+  const pinned = {
+    did,
+    agentName,
+    humanName,
+    key,
+    how: "ticket",
+    since: before?.how === "ticket" ? before.since : since,
+  };
+  return Object.fromEntries([...Object.entries(others), [alias, pinned]].sort(([a], [b]) => a < b ? -1 : 1)) as Peers;
+}
+
+/** The peers with one that this agent has removed. */
+export function removePeer(peers: Peers, did: string): Peers {
+  return Object.fromEntries(
+    Object.entries(peers).map((
+      [alias, peer],
+    ) => [alias, peer.did === did ? { ...peer, removed: true as const } : peer]),
+  );
+}
+
+/** The peers with the key of a contact, from its first proven message. */
+export function pinContact(peers: Peers, did: string, key: string, since: string): Peers {
+  return Object.fromEntries(
+    Object.entries(peers).map((
+      [alias, peer],
+    ) => [alias, peer.did === did && peer.key === undefined ? { ...peer, key, how: "contact", since } : peer]),
+  );
 }
 
 /**
- * The agent's name as one word, with a number appended when another peer has the word.
- *
- * @param numbers the number to try next for each word, so that many peers with one name stay linear
+ * Marks pairs as ended, in the order of their ends, and keeps the newest. What a ticket proved and what this agent removed always
+ * stays: a relay could else make it forgotten with pairs that it invents.
  */
-function freeAlias(agentName: string, taken: ReadonlySet<string>, numbers: Map<string, number>): string {
+function endedPairs(pairs: readonly [string, Peers[string]][]): [string, Peers[string]][] {
+  const next = pairs.reduce((last, [, { endOrder = 0 }]) => Math.max(last, endOrder), 0) + 1;
+  return pairs.map(([alias, peer]) =>
+    [alias, { ...peer, gone: true as const, endOrder: peer.endOrder ?? next }] as const
+  )
+    .sort(([, a], [, b]) => b.endOrder - a.endOrder)
+    .filter(([, { how, removed }], i) => i < ENDED_PAIRS || how === "ticket" || removed)
+    .map(([alias, peer]) => [alias, peer]);
+}
+
+/**
+ * The agent's name as one word, with a number appended when another peer has the word, or one that looks like it.
+ *
+ * @param taken the folded aliases of the others
+ * @param prefix of a contact
+ * @param numbers the number to try next for each folded word, so that many peers with one name stay linear
+ */
+function freeAlias(agentName: string, taken: ReadonlySet<string>, numbers: Map<string, number>, prefix = ""): string {
   const name = /[A-Za-z0-9](?:.*[A-Za-z0-9])?/.exec(agentName.replace(/[^A-Za-z0-9._-]+/g, "-"))?.[0] ?? "peer";
-  const word = isReserved(name) ? `peer-${name}` : name;
-  for (let n = numbers.get(word) ?? 1;; n++) {
+  const word = prefix === "" && RESERVED.has(folded(name)) ? `peer-${name}` : prefix + name;
+  for (let n = numbers.get(folded(word)) ?? 1;; n++) {
     const alias = n === 1 ? word : `${word}-${n}`;
-    if (taken.has(alias)) continue;
-    numbers.set(word, n + 1);
+    if (taken.has(folded(alias))) continue;
+    numbers.set(folded(word), n + 1);
     return alias;
   }
 }
@@ -108,29 +175,38 @@ export function readPeers(folder: AgentFolder): Peers {
   } catch {
     throw new CliError(
       "CLI_FILE_INVALID",
-      `${folder.path}/${PEERS_FILE} is damaged; remove it and the connector writes it again`,
+      `${folder.path}/${PEERS_FILE} is damaged`,
+      { fix: "Restore it from a copy. It has the keys of the peers: without it each of them must be paired again." },
     );
   }
 }
 
-/** Writes the peers, with the size bound of the reader (D-241). @throws {CliError} `CLI_SAVE_FAILED` */
+/**
+ * Writes the peers, with the size bound of the reader, because a file that is too large to be read would stop the
+ * connector. @throws {CliError} `CLI_SAVE_FAILED`
+ */
 export async function writePeers(folder: AgentFolder, peers: Peers): Promise<void> {
   await folder.writeJson(PEERS_FILE, peers, PEERS_FILE_BYTES);
 }
 
 /** The peers whose pair has not ended. */
 export function presentPeers(peers: Peers): Peers {
-  return Object.fromEntries(Object.entries(peers).filter(([, { gone }]) => !gone));
+  return Object.fromEntries(Object.entries(peers).filter(([, { gone, removed }]) => !gone && !removed));
 }
 
 /** The DID of a peer, from a DID or an alias; `null` when no peer has the alias, or not any longer. */
 export function findPeer(peers: Peers, to: string): string | null {
   const did = findPeerEver(peers, to);
-  return did !== to && peers[to]?.gone ? null : did;
+  return did !== to && (peers[to]?.gone || peers[to]?.removed) ? null : did;
 }
 
 /** The same, also for an alias whose pair has ended: its messages can still be read. */
 export function findPeerEver(peers: Peers, to: string): string | null {
   if (isAgentDid(to)) return to;
   return Object.hasOwn(peers, to) ? peers[to]?.did ?? null : null;
+}
+
+/** The error for a peer that is not there, as a connector answers it. */
+export function peerUnknown(peer: string, message = `No peer has the alias "${peer}"`): ApiError {
+  return new ApiError(404, "CONNECTOR_PEER_UNKNOWN", message, null);
 }

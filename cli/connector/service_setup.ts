@@ -1,6 +1,7 @@
 /**
- * `svc connector service …`: the connector of one agent, or of all, as an autostart service (D-91, D-123). The service starts with the options and
- * environment values of the install command. Secrets go into `runtime.json`, which only its owner can read.
+ * `svc connector service …`: the connector of one agent, or of all, as an autostart service. The service starts with
+ * the options and environment values of the install command. Secrets go into `runtime.json`, which only its owner can
+ * read.
  */
 import { join } from "node:path";
 import { sleep } from "../../shared/clock.ts";
@@ -8,21 +9,28 @@ import { type AgentFolder, AgentStore } from "../agents/agent_store.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 import type { PushPlatformId } from "../platforms/platform.ts";
-import { chooseSystem, type Installed, installService, logCommand, uninstallService } from "../autostart/control.ts";
-import type { Host, ServiceAgent } from "../autostart/autostart.ts";
+import {
+  chooseSystem,
+  type Host,
+  type Installed,
+  installService,
+  logCommand,
+  type ServiceAgent,
+  uninstallService,
+} from "../autostart/control.ts";
 import { ensureConfigDir } from "../files/config_dir.ts";
-import { ConnectorClient } from "./local_api/client.ts";
+import { connectorOf } from "./attach.ts";
 import { readConnectorFile } from "./local_api/discovery_file.ts";
-import { proxyAddress } from "./link/proxy_address.ts";
-import { emptyRuntimeFile, RUNTIME_FILE, runtimeSettings, runtimeTarget } from "./delivery/runtime_file.ts";
+import { proxyAddress } from "./proxy_address.ts";
+import { emptyRuntimeFile, RUNTIME_FILE, runtimeSettings, runtimeTarget } from "./runtime/runtime_file.ts";
+import { confirmChange } from "./runtime/platform_change.ts";
 import { refuseOptionsOfOne, type StartOptions } from "./start_options.ts";
-import type { Status } from "./status.ts";
+import { type Status, statusOf } from "./status.ts";
 
 /** Time for the connector in the service to answer. */
 const UP_MS = 20_000;
 const LOOK_EVERY_MS = 250;
 
-/** Variables with the address or the token of a runtime. */
 const RUNTIME_VARIABLES = ["SVC_RUNTIME_BASE_URL", "OPENCLAW_BASE_URL", "SVC_HOOK_PATH", "SVC_HOOK_TOKEN"] as const;
 
 export interface ServiceResult extends Installed {
@@ -49,6 +57,7 @@ export async function installConnector(
   proxyAddress(ctx, options["proxy-ws-url"], options["allow-insecure"]);
   const settings = runtimeSettings(folder);
   const target = runtimeTarget(ctx, settings?.file ?? null, identity.framework, options, settings?.source);
+  await confirmChange(ctx, folder, target, options.yes === true);
   const token = options["hook-token"];
   if (token !== undefined && target !== null) {
     const file = settings?.file ?? emptyRuntimeFile(target.platform);
@@ -67,7 +76,7 @@ export async function installConnector(
   return { ...installed, status };
 }
 
-/** Installs one service for all agents of this machine (D-123). */
+/** Installs one service for all agents of this machine. */
 export async function installFleet(
   ctx: Context,
   host: Host,
@@ -141,12 +150,14 @@ function commonArguments(ctx: Context, options: StartOptions): string[] {
 /** The options of one agent's service. */
 function runtimeArguments(ctx: Context, options: StartOptions, platform: PushPlatformId): string[] {
   const openClawUrl = platform === "openclaw" ? ctx.env("OPENCLAW_BASE_URL") : undefined;
-  return valued([
+  const words = valued([
     ["runtime-base-url", options["runtime-base-url"] ?? ctx.env("SVC_RUNTIME_BASE_URL")],
     ["openclaw-base-url", options["openclaw-base-url"] ?? openClawUrl],
     ["hook-path", options["hook-path"] ?? ctx.env("SVC_HOOK_PATH")],
     ["replies", options.replies],
   ]);
+  // The person was asked by the command that installs; the service cannot ask when it restarts.
+  return words.length === 0 ? words : [...words, "--yes"];
 }
 
 function valued(given: readonly [name: string, value: string | undefined][]): string[] {
@@ -166,8 +177,9 @@ async function newStatus(
 ): Promise<Status | null> {
   let status: Status | null = null;
   while (ctx.clock.now() < end && (status === null || status.connection.state === "connecting")) {
-    const client = await ConnectorClient.of(ctx, folder);
-    if (client !== null && client.file.token !== before) status = await client.status().catch(() => null);
+    const client = await connectorOf(ctx, folder);
+    const isNew = client !== null && readConnectorFile(folder)?.token !== before;
+    if (isNew) status = await statusOf(client).catch(() => null);
     if (status === null || status.connection.state === "connecting") await sleep(ctx.clock, LOOK_EVERY_MS);
   }
   return status;

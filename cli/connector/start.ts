@@ -1,85 +1,184 @@
 /**
- * `svc connector start`: runs the connector of an agent and shows it on the terminal, until it ends or a signal stops
- * it. agent_connector.ts starts the connector itself.
+ * `svc connector start`: runs the connectors of one or more agents and shows them on the terminal, until they end or a
+ * signal stops them. agent_connector.ts starts a connector, fleet.ts several.
  */
-import type { HttpResponse } from "../../shared/client/http.ts";
+import { join } from "node:path";
+import { AGENT_FILES } from "../../shared/client/agent_files.ts";
+import { call, post } from "../../shared/client/local_client.ts";
+import { PageCode } from "../../shared/client/local_shapes.ts";
+import { ulidSource } from "../../shared/protocol/ids.ts";
+import { effectiveConfig } from "../account/config_store.ts";
+import { AgentStore } from "../agents/agent_store.ts";
 import type { Context } from "../context.ts";
 import { CliError, EXIT } from "../errors.ts";
 import type { Keyboard } from "../terminal/keyboard.ts";
 import { type RunningConnector, startAgentConnector } from "./agent_connector.ts";
-import { ConsoleKeys, type ConsoleKeysDeps } from "./console_keys.ts";
-import { type ConsoleView, viewOf } from "./console_view.ts";
+import { connectorOf } from "./attach.ts";
+import { viewOf } from "./talk/view.ts";
 import { reportDefects } from "./defects.ts";
 import type { EmitEvent } from "./events.ts";
-import { ConnectorClient } from "./local_api/client.ts";
-import { pairingHint, ticketLines } from "./local_api/pairing_hint.ts";
+import { Fleet } from "./fleet.ts";
+import { openPage } from "../files/open_page.ts";
 import { presentPeers, readPeers } from "./peers.ts";
-import { checkSave, givesRuntime, type StartOptions } from "./start_options.ts";
-import { statusLine } from "./status.ts";
-
-const SAVE_HINT = "          To keep these runtime settings for later starts: add --save.";
-
-const REPLIES_HINT =
-  "          The runtime's answers go back to the peers that asked. To keep them here: --replies off.";
+import { proxyAddress } from "./proxy_address.ts";
+import type { RegistryTrust } from "./registry_trust.ts";
+import { checkSave, givesRuntime, refuseOptionsOfOne, type StartOptions } from "./start_options.ts";
+import { Notifier, parseNotify } from "./talk/notifier.ts";
+import { Talk } from "./talk/talk.ts";
 
 /** What the command that starts a connector provides. */
 export interface StartDeps {
-  /** Registers a function that stops the connector. Returns a function that removes it. */
-  onStop(stop: () => void): () => void;
-  /** The messages in a response of `GET /v1/inbox` as lines. */
-  messageLines(response: HttpResponse): string[][];
+  /**
+   * Registers a function that stops the connector. Returns a function that removes it.
+   *
+   * @param discard called for Ctrl-C first; true when there was something to discard
+   */
+  onStop(stop: () => void, discard: () => boolean): () => void;
 }
 
-/** Runs the connector of an agent until it is stopped or fails. Returns the exit code. */
-export async function startConnector(
+/**
+ * Runs the connectors of these agents, or of every agent on this machine. Returns the exit code.
+ *
+ * @throws {CliError} `CLI_USAGE` for an option of one agent, `CLI_AGENT_UNKNOWN`
+ * @throws the first failure when all named agents have failed
+ */
+export async function startConnectors(
   ctx: Context,
-  name: string,
+  wanted: readonly string[] | "all",
   options: StartOptions,
-  { onStop, messageLines }: StartDeps,
+  { onStop }: StartDeps,
 ): Promise<number> {
+  const [only, second] = wanted === "all" ? [] : wanted;
+  const isOne = only !== undefined && second === undefined;
   checkSave(options);
-  const keyboard = await usableKeyboard(ctx, options.keys === true);
-  let running: RunningConnector | null = null;
-  let release = () => {};
+  const store = new AgentStore(ctx);
+  if (!isOne) {
+    refuseOptionsOfOne(ctx, options);
+    // Mistakes in the command line or the configuration end the command; later failures end one agent.
+    for (const name of wanted === "all" ? [] : wanted) await store.open(name);
+    proxyAddress(ctx, options["proxy-ws-url"], options["allow-insecure"]);
+  }
+  const isDumb = ctx.env("TERM") === "dumb";
+  const keyboard = isDumb ? null : await usableKeyboard(ctx, options.keys === true);
   const view = viewOf({
     clock: ctx.clock,
     terminal: ctx.terminal,
     json: ctx.out.json,
-    line: () => running === null || running.connector.isOver ? null : statusLine(running.connector.status()),
+    colour: ctx.env("NO_COLOR") === undefined && !isDumb,
+    isDumb,
+    live: (columns) => {
+      const live = talk.live(columns);
+      if (live !== null) notifier.title(talk.title());
+      return live;
+    },
   });
-  const tell: EmitEvent = (event, fields) => view.event(event, fields);
-  const nextLines = (peer: string) => [
-    `          To send it a message: ${ctx.out.commandLine(["send", peer, "Hello", "--agent", name])}`,
-  ];
-  const onTicket = (ticket: string, until: string) => void ticketLines(ticket, until).then((lines) => view.show(lines));
-  let isStopped = false;
-  const forget = onStop(() => {
-    isStopped = true;
-    void running?.stop();
+  const notifier = new Notifier(
+    ctx.clock,
+    (sequence) => isDumb || view.signal(sequence),
+    parseNotify(options.notify),
+    ctx.env("TERM") ?? "",
+  );
+  let stop = () => {};
+  const talk = new Talk({
+    clock: ctx.clock,
+    view,
+    newId: ulidSource(() => ctx.clock.now(), (count) => ctx.random.bytes(count)),
+    arrived: (agent, unread) => notifier.arrived(agent, unread),
+    stop: () => stop(),
   });
-  const endReports = reportDefects(tell);
-  try {
-    running = await startAgentConnector(ctx, name, options, {
-      tell,
-      onTicket,
-      onPaired: (alias) => view.show(nextLines(alias)),
+  let release = () => {};
+  const started = async (running: RunningConnector) => {
+    if (!ctx.terminal.stdoutIsTerminal || ctx.out.json) return;
+    const calls = await connectorOf(ctx, running.folder);
+    if (calls === null) return;
+    const { connector, folder } = running;
+    talk.add({
+      name: folder.name,
+      humanName: effectiveConfig(ctx).humanName ?? "someone",
+      calls,
+      peers: () => presentPeers(readPeers(folder)),
+      status: () => connector.isOver ? null : connector.status(),
+      openPage: async () => await openPage(ctx, folder, await call(calls, PageCode, post("/v1/page-codes", {}))),
     });
+    void running.ended.then(() => talk.remove(folder.name));
+  };
+  const trusts = new Map<string, RegistryTrust>();
+  const start = async (name: string, emit: EmitEvent) => {
+    const running = await startAgentConnector(ctx, name, options, {
+      emit: (event, fields) => {
+        if (event === "paired") talk.paired();
+        emit(event, fields);
+      },
+      trusts,
+      onTicket: (ticket, until) => talk.showTicket(name, ticket, until),
+      onDefault: async () => view.show(await runtimeHint(ctx)),
+    });
+    await started(running);
+    return running;
+  };
+  const fleet = new Fleet<RunningConnector>({
+    clock: ctx.clock,
+    names: async () => wanted === "all" ? (await store.names()).agents : wanted,
+    start: (agent) => start(agent, (event, fields) => view.event(event, { agent, ...fields })),
+    filesOf: (agent) => identityFiles(store, agent),
+    emit: (agent, event, fields) => view.event(event, agent === null ? fields : { agent, ...fields }),
+    endsWithAgents: wanted !== "all",
+  });
+  let running: RunningConnector | null = null;
+  let isStopped = false;
+  stop = isOne
+    ? () => {
+      isStopped = true;
+      void running?.stop();
+    }
+    : () => fleet.stop();
+  const forget = onStop(stop, () => talk.discard());
+  const endReports = reportDefects((event, fields) => view.event(event, fields));
+  try {
+    if (keyboard !== null) release = keyboard.open((bytes) => talk.receive(bytes), stop);
+    if (!isOne) return await untilFailure(() => fleet.run());
+    running = await start(only, (event, fields) => view.event(event, fields));
     if (isStopped) void running.stop();
-    const hints = [
-      ...running.connector.status().runtime.replies ? [REPLIES_HINT] : [],
-      ...givesRuntime(options) && !options.save ? [SAVE_HINT] : [],
-    ];
-    view.show([...pairingHint(running.folder, keyboard !== null), ...hints]);
-    if (keyboard !== null) release = await useKeys(ctx, running, { view, keyboard, messageLines, nextLines });
-    const why = await running.ended;
-    if (why !== null) throw why;
-    return EXIT.done;
+    view.show(hintsOf(running, options));
+    const { ended } = running;
+    return await untilFailure(() => ended);
   } finally {
     release();
+    talk.close();
     forget();
     endReports();
+    notifier.close();
     view.stop();
   }
+}
+
+async function untilFailure(run: () => Promise<unknown>): Promise<number> {
+  const failure = await run();
+  if (failure !== null) throw failure;
+  return EXIT.done;
+}
+
+function hintsOf({ connector }: RunningConnector, options: StartOptions): string[] {
+  return [
+    ...connector.status().runtime.replies
+      ? ["The runtime's answers go back to the peers that asked. To keep them here: --replies off."]
+      : [],
+    ...givesRuntime(options) && !options.save && !options.inbox
+      ? ["To keep these runtime settings for later starts: add --save."]
+      : [],
+  ];
+}
+
+/** Names a runtime that `svc install` would choose, so that a person who wants it learns how. */
+async function runtimeHint(ctx: Context): Promise<string[]> {
+  const [{ detectAll, likeliest }, { thisMachine }] = await Promise.all([
+    import("../platforms/table.ts"),
+    import("../platforms/local_machine.ts"),
+  ]);
+  const found = likeliest(await detectAll(thisMachine(ctx)));
+  if (found === null) return [];
+  const command = ctx.out.commandLine(["install", "--for", found.platform]);
+  return [`${found.name} is installed here. To hand it the messages: ${command}`];
 }
 
 /**
@@ -95,32 +194,12 @@ async function usableKeyboard({ keyboard = null, out }: Context, isWanted: boole
   return await keyboard.isInForeground() ?? isWanted ? keyboard : null;
 }
 
-interface KeysDeps extends Pick<StartDeps, "messageLines">, Pick<ConsoleKeysDeps, "nextLines"> {
-  view: ConsoleView;
-  keyboard: Keyboard;
-}
-
-/** Handles keys until the connector ends. Returns a function that restores the terminal. */
-async function useKeys(
-  ctx: Context,
-  { connector, folder, stop }: RunningConnector,
-  { view, keyboard, messageLines, nextLines }: KeysDeps,
-): Promise<() => void> {
-  const client = await ConnectorClient.of(ctx, folder);
-  if (client === null) return () => {};
-  const keys = new ConsoleKeys({
-    clock: ctx.clock,
-    show: (lines) => view.show(lines),
-    call: (method, target, body) => client.call(method, target, body),
-    peers: () => presentPeers(readPeers(folder)),
-    unread: async (limit) => messageLines(await client.send("GET", `/v1/inbox?unread=true&limit=${limit}`)),
-    nextLines,
-    proxyOrigin: connector.options.proxy.origin,
-    stop: () => void stop(),
-  });
-  const restore = keyboard.open((bytes) => keys.receive(bytes), () => void stop());
-  return () => {
-    restore();
-    keys.close();
-  };
+/** A text that changes when a file of the agent's identity changes. */
+async function identityFiles(store: AgentStore, name: string): Promise<string> {
+  const { path } = await store.open(name).catch(() => ({ path: null }));
+  if (path === null) return "";
+  const stats = await Promise.all(
+    Object.values(AGENT_FILES).map((file) => Deno.lstat(join(path, file)).catch(() => null)),
+  );
+  return stats.map((stat) => stat && `${stat.ino} ${stat.size} ${stat.mtime?.getTime()}`).join(", ");
 }

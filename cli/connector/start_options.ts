@@ -1,24 +1,28 @@
 /** The options of `connector start` and `connector service install`, and which of them belong to one agent. */
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
-import type { TargetOptions } from "./delivery/runtime_file.ts";
+import type { TargetOptions } from "./runtime/runtime_file.ts";
 
 export interface StartOptions extends TargetOptions {
   "proxy-ws-url"?: string | undefined;
   port?: string | undefined;
   /** Save the options of the runtime for later starts. */
   save?: boolean;
-  /** Use keys also where the system does not say whether this process is in the foreground (D-122). */
+  /** Hand unread messages to a runtime without a question. */
+  yes?: boolean;
+  /** How to tell a person of messages, one of `NOTIFY`. */
+  notify?: string | undefined;
+  /**
+   * Use keys also where the system does not say whether this process is in the foreground; in the background they
+   * would take what a person types for another program.
+   */
   keys?: boolean;
 }
 
-/** Options for the address and the token of a runtime. */
 const RUNTIME_OPTIONS = ["runtime-base-url", "openclaw-base-url", "hook-path", "hook-token"] as const;
 
 /** Options that belong to the connector of one agent. */
-const OPTIONS_OF_ONE = [...RUNTIME_OPTIONS, "inbox", "replies", "port", "save", "keys"] as const satisfies readonly (
-  keyof StartOptions
-)[];
+const OPTIONS_OF_ONE = [...RUNTIME_OPTIONS, "port"] as const satisfies readonly (keyof StartOptions)[];
 
 /** Returns true when an option chooses the platform, or the address or the token of the runtime. */
 export function givesRuntime(options: StartOptions): boolean {
@@ -35,13 +39,16 @@ export function checkSave(options: StartOptions): void {
   );
 }
 
-/** Refuses the options of one agent where there are several (D-123). @throws {CliError} `CLI_USAGE` */
+/**
+ * Refuses the options of one agent where there are several, because one runtime would get the messages of all.
+ * @throws {CliError} `CLI_USAGE`
+ */
 export function refuseOptionsOfOne({ env }: Pick<Context, "env">, options: StartOptions): void {
   for (const name of OPTIONS_OF_ONE) {
     const value = options[name];
     // A value of the environment is for every agent; the parser gives that of the token as the option.
     const isOfAll = name === "hook-token" && value === env("SVC_HOOK_TOKEN");
-    if (value === undefined || value === false || isOfAll) continue;
+    if (value === undefined || isOfAll) continue;
     throw new CliError("CLI_USAGE", `--${name} is for the connector of one agent, not for several`);
   }
 }

@@ -1,8 +1,8 @@
 /**
- * Status of a connector: the response of `GET /v1/status`, the lines of `connector status`, and the live line of a
- * terminal.
+ * Status of a connector: the response of `GET /v1/status`, and the lines of `connector status`.
  */
 import * as z from "zod";
+import { call, get, type LocalCalls, STATUS_MS } from "../../shared/client/local_client.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { Field } from "../terminal/output.ts";
 import { PLATFORM_IDS, RUNTIME_SOURCES, type RuntimeSource } from "../platforms/platform.ts";
@@ -30,16 +30,18 @@ export const Status = z.object({
   inbox: z.object({ waiting: z.number(), oldestAt: When.nullable(), bytes: z.number() }),
   deadLetters: z.number(),
   receiptsWaiting: z.number(),
-  /** Messages that the loop guard has refused since the start; absent in the response of a connector before D-113. */
-  loopGuards: z.number().optional(),
+  /** Messages that the loop guard has refused since the start. */
+  loopGuards: z.number(),
+  /** Messages that were refused since the start because their proof, their sender or their payload was. */
+  refused: z.number(),
   runtime: z.object({
     platform: z.enum(PLATFORM_IDS),
     /** `null` on the platform `inbox`, where the agent reads its messages. */
     url: z.string().nullable(),
-    /** Where the address comes from; absent in the response of a connector before D-229. */
-    source: z.enum(RUNTIME_SOURCES).optional(),
-    /** Whether its answers go back to the senders (D-114); absent in the response of a connector before D-114. */
-    replies: z.boolean().optional(),
+    /** Where the address comes from; `null` on the platform `inbox`. */
+    source: z.enum(RUNTIME_SOURCES).nullable(),
+    /** Whether its answers go back to the senders. */
+    replies: z.boolean(),
     /** Whether the runtime answers; `null`: not checked yet. */
     reachable: z.boolean().nullable(),
     checkedAt: When.nullable(),
@@ -48,17 +50,21 @@ export const Status = z.object({
   }),
   session: z.object({ accessExpiresAt: When, identityExpiresAt: When }),
   clockOffsetMs: z.number(),
-  /** Absent in the response of a connector before D-231. */
+  /** `null` before the local API listens. */
   api: z.object({
     url: z.string(),
     /** The agent's own port, when another program has it. */
     movedFrom: z.number().nullable(),
-  }).optional(),
+  }).nullable(),
 });
 /** Status of a connector; times are ISO 8601. */
 export type Status = z.infer<typeof Status>;
 
-/** The lines of `connector status`. */
+/** Asks a connector for its status. @throws as `call` */
+export function statusOf(connector: LocalCalls): Promise<Status> {
+  return call(connector, Status, { ...get("/v1/status"), timeoutMs: STATUS_MS });
+}
+
 export function statusFields(status: Status): Field[] {
   const { connection, inbox, runtime, session } = status;
   const now = Date.parse(status.now);
@@ -75,7 +81,7 @@ export function statusFields(status: Status): Field[] {
     ["heartbeat", heartbeat(status, now)],
     ["runtime", runtimeLine(status)],
     ["answers", runtime.replies ? "go back to the peers" : undefined],
-    ["runtime from", runtime.source && RUNTIME_FROM[runtime.source]],
+    ["runtime from", runtime.source === null ? undefined : RUNTIME_FROM[runtime.source]],
     ["runtime problem", runtime.problem ?? undefined],
     [
       "inbox",
@@ -89,7 +95,7 @@ export function statusFields(status: Status): Field[] {
     ["access until", left(session.accessExpiresAt)],
     ["identity until", left(session.identityExpiresAt)],
     ["clock", status.clockOffsetMs === 0 ? undefined : `off by ${Math.round(status.clockOffsetMs / 1000)} s`],
-    ["local API", status.api && apiIs(status.api)],
+    ["local API", status.api === null ? undefined : apiIs(status.api)],
     ["running since", `${ago(status.startedAt)}, pid ${status.pid}`],
   ];
 }
@@ -109,10 +115,10 @@ function apiIs({ url, movedFrom }: NonNullable<Status["api"]>): string {
 
 /** States of a runtime, in words. */
 const RUNTIME_IS = {
-  unknown: { long: "not checked yet", short: "?" },
-  up: { long: "reachable", short: "up" },
-  refuses: { long: "reachable, but does NOT accept messages", short: "REFUSES" },
-  down: { long: "NOT REACHABLE", short: "DOWN" },
+  unknown: "not checked yet",
+  up: "reachable",
+  refuses: "reachable, but does NOT accept messages",
+  down: "NOT REACHABLE",
 } as const;
 
 function runtimeIs({ runtime: { reachable, problem } }: Status): keyof typeof RUNTIME_IS {
@@ -125,7 +131,7 @@ function runtimeLine(status: Status): string {
   const { platform, url } = status.runtime;
   return url === null
     ? `${platform}: the agent reads its messages`
-    : `${platform} at ${url}: ${RUNTIME_IS[runtimeIs(status)].long}`;
+    : `${platform} at ${url}: ${RUNTIME_IS[runtimeIs(status)]}`;
 }
 
 function heartbeat(status: Status, now: number): string {
@@ -134,41 +140,6 @@ function heartbeat(status: Status, now: number): string {
   return `${heartbeatMs} ms, ${formatDuration(now - Date.parse(heartbeatAt))} ago${
     isQuiet(status) ? "; the next is OVERDUE" : ""
   }`;
-}
-
-/** The status in one line. */
-export function statusLine(status: Status): string {
-  const { agent, connection, inbox, deadLetters, receiptsWaiting, session } = status;
-  const now = Date.parse(status.now);
-  const left = Date.parse(session.accessExpiresAt) - now;
-  const { nextTryAt } = connection;
-  const parts = [
-    `${agent.name}: ${connection.state} ${formatDuration(now - Date.parse(connection.since))}`,
-    nextTryAt === null ? null : `next try in ${formatDuration(Date.parse(nextTryAt) - now)}`,
-    isQuiet(status) ? "HEARTBEAT OVERDUE" : connection.heartbeatMs === null ? null : `${connection.heartbeatMs} ms`,
-    status.runtime.url === null ? null : `runtime ${RUNTIME_IS[runtimeIs(status)].short}`,
-    status.runtime.url === null ? `unread ${inbox.waiting}` : `inbox ${inbox.waiting}`,
-    `dead letters ${deadLetters}`,
-    `token ${left > 0 ? formatDuration(left) : "OVER"}`,
-    receiptsWaiting > 0 ? `receipts ${receiptsWaiting}` : null,
-    connection.state === "connected" ? null : connection.problem,
-  ];
-  return parts.filter((part) => part !== null).join(" · ");
-}
-
-/** The status of several agents in one line. */
-export function fleetLine(agents: number, running: readonly Status[]): string {
-  const count = (found: readonly Status[], what: string) => found.length === 0 ? null : `${found.length} ${what}`;
-  const connected = running.filter(({ connection }) => connection.state === "connected");
-  const parts = [
-    `${agents} agents`,
-    `${connected.length} connected`,
-    agents === running.length ? null : `${agents - running.length} not running`,
-    count(running.filter(({ runtime }) => runtime.reachable === false), "with the runtime DOWN"),
-    count(running.filter(({ deadLetters }) => deadLetters > 0), "with dead letters"),
-    `inbox ${running.reduce((sum, { inbox }) => sum + inbox.waiting, 0)}`,
-  ];
-  return parts.filter((part) => part !== null).join(" · ");
 }
 
 /** Connected, but a heartbeat is overdue. A dead link is detected within 60 s. */

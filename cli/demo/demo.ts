@@ -1,9 +1,9 @@
 /**
- * `svc demo` (D-162): two people, two agents, a pairing, a message, a receipt, a question with its answer, and a
- * revocation on one machine, step by step. It starts a server with a store in memory on a free loopback port, calls it
- * over real HTTP and real WebSockets, stops it, and removes the files of the agents.
+ * `svc demo`: two people, two agents, a pairing, a message, a receipt, a question with its answer, and a revocation on
+ * one machine, step by step. It starts a server with a store in memory on a free loopback port, calls it over real HTTP
+ * and real WebSockets, stops it, and removes the files of the agents.
  */
-import { PairConfirmAnswer, PairStartAnswer } from "../../shared/protocol/api/pairing.ts";
+import { PairConfirmAnswer, PairStartAnswer, PairStatusAnswer } from "../../shared/protocol/api/pairing.ts";
 import { ReceiptAnswer, ReceiptList } from "../../shared/protocol/api/receipts.ts";
 import { HookAnswer } from "../../shared/protocol/api/relay.ts";
 import { toBase64Url } from "../../shared/protocol/base64url.ts";
@@ -13,16 +13,17 @@ import { maskSecret } from "../../shared/protocol/secrets.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { sleep } from "../../shared/clock.ts";
 import { ApiError } from "../../shared/client/errors.ts";
-import { openLink } from "../../shared/client/link.ts";
-import { messageRequest } from "../../shared/client/message_request.ts";
-import type { ProxyRequest } from "../../shared/client/proxy_caller.ts";
+import { openLink } from "../link/link.ts";
+import { messageRequest } from "../link/message_request.ts";
+import type { ProxyRequest } from "../link/proxy_caller.ts";
 import { RegistryClient } from "../client/registry_client.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 import type { Programs, RunningProgram } from "../programs.ts";
-import { aboutAgent, callAs, newDemoAgent } from "./demo_agent.ts";
-import { makeDemoFolder, removeDemoFolder } from "./demo_folder.ts";
+import { aboutAgent, callAs, keyProof, newDemoAgent, pinPeer, sideOf } from "./demo_agent.ts";
 import { Story } from "./story.ts";
+import { resolve } from "node:path";
+import { reason } from "../files/private_files.ts";
 
 /** Longest wait until the proxy knows of a revocation, milliseconds; the session ends at once. */
 const REVOCATION_MS = 2_000;
@@ -110,25 +111,32 @@ async function runSteps(ctx: Context, story: Story, { bootstrapSecret, url, fold
     shows: aboutAgent,
   });
 
+  // Travels in the ticket from person to person, and to no server.
+  const pairSecret = toBase64Url(ctx.random.bytes(16));
   const started = await story.step("alpha starts a pairing", {
     proves: "no agent can send to another one before both sides agree",
-    run: () =>
-      callAs(
-        alpha,
-        url,
-        PairStartAnswer,
-        post("/pair/start", { initiatorProfile: { agentName: "alpha", humanName: "Ada" } }),
-      ),
+    run: async () => {
+      const initiatorKey = await keyProof(alpha, "initiator", pairSecret);
+      const { profile: initiatorProfile } = sideOf(alpha, "initiator");
+      return await callAs(alpha, url, PairStartAnswer, post("/pair/start", { initiatorProfile, initiatorKey }));
+    },
     shows: (answer) => [`ticket   ${answer.ticket.slice(0, 13)}…, until ${answer.expiresAt}`],
   });
   await story.step("beta confirms the ticket: the two agents trust each other now", {
-    proves: "the ticket works once, and either side can end the pair",
-    run: () => {
-      const responderProfile = { agentName: "beta", humanName: "Bob" };
-      return callAs(beta, url, PairConfirmAnswer, post("/pair/confirm", { ticket: started.ticket, responderProfile }));
+    proves: "the ticket works once; with its second secret both prove their keys, so no server chooses them",
+    run: async () => {
+      const { ticket } = started;
+      const responderKey = await keyProof(beta, "responder", pairSecret);
+      const { profile: responderProfile } = sideOf(beta, "responder");
+      const confirm = post("/pair/confirm", { ticket, responderProfile, responderKey });
+      const answer = await callAs(beta, url, PairConfirmAnswer, confirm);
+      const status = await callAs(alpha, url, PairStatusAnswer, post("/pair/status", { ticket }));
+      await pinPeer(beta, pairSecret, sideOf(alpha, "initiator"), answer.initiatorKey);
+      await pinPeer(alpha, pairSecret, sideOf(beta, "responder"), status.responderKey);
+      return answer;
     },
     shows: ({ initiatorProfile: from, responderProfile: to }) => [
-      `pair     ${from.agentName} of ${from.humanName} ↔ ${to.agentName} of ${to.humanName}`,
+      `pair     ${from.agentName} of ${from.humanName} ↔ ${to.agentName} of ${to.humanName}, keys proven to each other`,
     ],
   });
 
@@ -227,7 +235,7 @@ function post(target: string, body: unknown): ProxyRequest {
 
 /**
  * Returns the refusal of a call by a revoked agent. The check of its session, or of its pair, which is removed with the
- * agent, may refuse it before the proxy has the new revocation list (D-235).
+ * agent, may refuse it before the proxy has the new revocation list.
  *
  * @throws {Error} when the call succeeds, or fails in another way
  */
@@ -240,5 +248,35 @@ async function refusalOf(ctx: Context, call: () => Promise<unknown>): Promise<Ap
     if (error.status !== 401 && error.code !== "PROXY_AUTH_FORBIDDEN") throw error;
     if (ctx.clock.now() > until) throw error;
     await sleep(ctx.clock, RETRY_MS);
+  }
+}
+
+const PREFIX = "svc-demo-";
+
+/**
+ * Creates the folder.
+ *
+ * @param parent the folder that holds it, created if it is absent; default: that of the system for temporary files
+ * @throws {CliError} `CLI_SAVE_FAILED`
+ */
+function makeDemoFolder(parent: string | undefined): string {
+  try {
+    if (parent !== undefined) Deno.mkdirSync(parent, { recursive: true, mode: 0o700 });
+    return resolve(Deno.makeTempDirSync({ prefix: PREFIX, ...parent === undefined ? {} : { dir: parent } }));
+  } catch (error) {
+    const where = parent ?? "the system's folder for temporary files";
+    throw new CliError("CLI_SAVE_FAILED", `No folder could be created in ${where}: ${reason(error)}`, {
+      fix: "Name a folder that you may write to with --temp-dir.",
+      cause: error,
+    });
+  }
+}
+
+/** Removes the folder. A failure is a warning: the result of the demo counts. */
+async function removeDemoFolder({ out }: Pick<Context, "out">, path: string): Promise<void> {
+  try {
+    await Deno.remove(path, { recursive: true });
+  } catch (error) {
+    out.warn(`${path} could not be removed: ${reason(error)}`);
   }
 }

@@ -1,21 +1,25 @@
 /** The two agents of the demo: created with files as `svc agent create` does, and called as their commands are. */
 import type * as z from "zod";
 import { join } from "node:path";
+import type { PairKey } from "../../shared/protocol/api/pairing.ts";
 import type { AgentAuth } from "../../shared/protocol/api/sessions.ts";
 import { parseDid } from "../../shared/protocol/did.ts";
+import { type PairSide, provePairKey, provesPairKey } from "../../shared/protocol/pair_key.ts";
+import { toIso } from "../../shared/protocol/time.ts";
+import { pinTicket, writePeers } from "../connector/peers.ts";
+import { CliError } from "../errors.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
 import { maskSecret } from "../../shared/protocol/secrets.ts";
 import type { Identity } from "../../shared/client/agent_files.ts";
-import type { ProxyRequest } from "../../shared/client/proxy_caller.ts";
-import { type Answer, callService } from "../../shared/client/service_call.ts";
-import { type AgentIdentity, signedHeaders } from "../../shared/client/signed_headers.ts";
+import type { ProxyRequest } from "../link/proxy_caller.ts";
+import { type Answer, callService } from "../link/service_call.ts";
+import { type AgentIdentity, signedHeaders } from "../link/signed_headers.ts";
 import { updateConfig } from "../account/config_store.ts";
 import { type AgentFolder, AgentStore } from "../agents/agent_store.ts";
 import { createAgent } from "../agents/registration.ts";
 import { RegistryClient } from "../client/registry_client.ts";
 import type { Context } from "../context.ts";
 
-/** A person of the demo. */
 export interface DemoPerson {
   name: string;
   apiKey: string;
@@ -26,6 +30,8 @@ export interface DemoAgent {
   /** The context of its owner's commands. */
   ctx: Context;
   folder: AgentFolder;
+  /** Name of its owner. */
+  humanName: string;
   file: Identity;
   auth: AgentAuth;
   /** ULID of the agent's record. */
@@ -47,7 +53,7 @@ export async function newDemoAgent(
   const file = folder.identity(), auth = folder.auth();
   const { privateKey } = await folder.keys();
   const identity = { did: file.did, ait: folder.ait(), privateKey, accessToken: auth.accessToken };
-  return { ctx, folder, file, auth, id: parseDid(file.did)?.id ?? "", identity };
+  return { ctx, folder, humanName, file, auth, id: parseDid(file.did)?.id ?? "", identity };
 }
 
 /** A context with a configuration of its own, and without the environment of this user. */
@@ -95,4 +101,28 @@ export async function callAs<S extends z.ZodType>(
     ...(body === undefined ? {} : { body }),
     response,
   });
+}
+
+/** How an agent of the demo introduces itself while it pairs. */
+export function sideOf({ file, humanName }: DemoAgent, role: PairSide["role"]): PairSide {
+  return { role, did: file.did, profile: { agentName: file.name, humanName } };
+}
+
+/** Proves the agent's key with the pair secret of a ticket, as its connector does. */
+export async function keyProof(agent: DemoAgent, role: PairSide["role"], secret: string): Promise<PairKey> {
+  return await provePairKey(secret, sideOf(agent, role), (await agent.folder.keys()).publicKey);
+}
+
+/** Keeps the key of a peer that has proven it, as a connector does. @throws {CliError} when it has not */
+export async function pinPeer(
+  { ctx, folder }: DemoAgent,
+  secret: string,
+  side: PairSide,
+  key?: PairKey,
+): Promise<void> {
+  if (key === undefined || !await provesPairKey(secret, side, key)) {
+    throw new CliError("CLI_UNEXPECTED", "The peer did not prove its key");
+  }
+  const { did, profile } = side;
+  await writePeers(folder, pinTicket({}, { did, ...profile }, key.publicKey, toIso(ctx.clock.now())));
 }

@@ -15,28 +15,23 @@ export interface Step<T> {
 }
 
 export class Story {
-  readonly #ctx: Context;
-  readonly #interrupted: Promise<never>;
   readonly #done: { step: string; proves: string; ms: number }[] = [];
   /** The work of the newest step. */
   #work: Promise<unknown> = Promise.resolve();
 
   /** @param interrupted rejects on Ctrl-C */
-  constructor(ctx: Context, interrupted: Promise<never>) {
-    this.#ctx = ctx;
-    this.#interrupted = interrupted;
-  }
+  constructor(private readonly ctx: Context, private readonly interrupted: Promise<never>) {}
 
   /** Runs a step. @throws the error of its work, or of the interruption */
   async step<T>(title: string, { proves, run, shows }: Step<T>): Promise<T> {
-    const { clock, out } = this.#ctx;
+    const { clock, out } = this.ctx;
     const began = clock.now();
     let result: T;
     try {
       const work = run();
       this.#work = work;
       // The interruption first: also a step that is over at once ends with it.
-      result = await Promise.race([this.#interrupted, work]);
+      result = await Promise.race([this.interrupted, work]);
     } catch (error) {
       out.note("");
       out.note(`${out.red("✘")} ${title}`);
@@ -56,12 +51,12 @@ export class Story {
 
   /** Waits until the work of an interrupted step is over, so that it writes no file afterwards. */
   async settle(): Promise<void> {
-    await settledWithin(this.#ctx.clock, this.#work, SETTLE_MS);
+    await settledWithin(this.ctx.clock, this.#work, SETTLE_MS);
   }
 
   end(ms: number, code: string): void {
     const seconds = (ms / 1000).toFixed(1);
     const last = `Done in ${seconds} s. The message of the revoked agent was refused with ${code}.`;
-    this.#ctx.out.result({ steps: this.#done, seconds: Number(seconds), refusal: code }, ["", last]);
+    this.ctx.out.result({ steps: this.#done, seconds: Number(seconds), refusal: code }, ["", last]);
   }
 }

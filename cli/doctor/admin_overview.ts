@@ -1,12 +1,18 @@
-/** The facts of `svc admin overview` (D-175): both services, and the relay as the proxy reports it. Changes nothing. */
-import type { Refusal } from "../../shared/protocol/api/relay_admin.ts";
+/** `svc admin overview`: its facts, from both services, and its lines. Changes nothing. */
+import type { AdminCounts } from "../../shared/protocol/api/admin.ts";
+import type { Refusal, RefusalGroup, RelayOverview } from "../../shared/protocol/api/relay_admin.ts";
+import { ApiError } from "../../shared/client/errors.ts";
 import { describeError } from "../../shared/client/refusals.ts";
+import { parseDid } from "../../shared/protocol/did.ts";
+import { parseIso } from "../../shared/protocol/time.ts";
+import type { AdminClient } from "../client/admin_client.ts";
 import type { RelayAdminClient } from "../client/relay_admin_client.ts";
 import type { Context } from "../context.ts";
-import { healthOf, type ServiceOverview } from "./overview.ts";
-import { fields } from "../terminal/output.ts";
-import { connect, type ConnectionOptions } from "../account/registry_access.ts";
+import { cutToColumns } from "../terminal/text_width.ts";
+import { agoText, durationText } from "../terminal/times.ts";
+import { connect, connectAsAdmin, type ConnectionOptions } from "../account/registry_access.ts";
 import { connectToRelay } from "../account/relay_access.ts";
+import { healthOf, type ServiceOverview } from "./overview.ts";
 
 /** A number that was counted up to a bound. */
 interface Count {
@@ -15,89 +21,162 @@ interface Count {
   isComplete: boolean;
 }
 
+/** How often an agent was refused; the names are `null` for an agent that is not known. */
+export interface RefusedAgent extends RefusalGroup {
+  agentName: string | null;
+  ownerName: string | null;
+}
+
+/** Facts of the relay, as the proxy reports them. */
+export interface RelayFacts {
+  online: Count;
+  /** Recipients with queued messages. */
+  queues: Count;
+  queuedMessages: number;
+  refusals: Refusal[];
+  refusalsSince: string;
+  overview: RelayOverview;
+  refused: { since: string; byAgent: RefusedAgent[]; others: number };
+}
+
 export interface AdminOverview {
   registry: ServiceOverview & { version: string; environment: string };
   proxy: ServiceOverview;
+  counts: AdminCounts;
   /** `null` when the proxy did not report it. */
-  relay: {
-    online: Count;
-    /** Recipients with queued messages. */
-    queues: Count;
-    queuedMessages: number;
-    refusals: Refusal[];
-    refusalsSince: string;
-  } | null;
+  relay: RelayFacts | null;
 }
 
-/** Most pages of a list that are counted. */
-const MAX_PAGES = 10;
-const PAGE = "100";
 const REFUSALS = "20";
+/** With more, an overview does not fit a terminal, and each agent costs a request for its name. */
+const REFUSED_SHOWN = 10;
 
 /** @throws {CliError} and {ApiError} of the registry; a proxy that does not answer is only a warning */
 export async function adminOverview(ctx: Context, options: ConnectionOptions): Promise<AdminOverview> {
   const { registry, registryUrl, config } = await connect(ctx, options);
   const { version, environment, proxyUrl: named } = await registry.metadata();
   // An API key that is not an admin's is refused here.
-  const relay = await connectToRelay(ctx, options);
-  const [ofRegistry, ofProxy, told] = await Promise.all([
+  const [admin, relay] = [await connectAsAdmin(ctx, options), await connectToRelay(ctx, options)];
+  const [counts, ofRegistry, ofProxy, told] = await Promise.all([
+    admin.counts(),
     healthOf(ctx, registryUrl),
     healthOf(ctx, config.proxyUrl ?? named),
-    relayOf(relay).catch((error) => {
+    relayFacts(relay, admin).catch((error) => {
       ctx.out.warn(`The proxy did not report on its relay: ${describeError(error)}`);
       return null;
     }),
   ]);
-  return { registry: { ...ofRegistry, version, environment }, proxy: ofProxy, relay: told };
+  return { registry: { ...ofRegistry, version, environment }, proxy: ofProxy, counts, relay: told };
 }
 
-/** Returns the overview as lines, without the refusals. */
-export function overviewLines({ registry, proxy, relay }: AdminOverview): string[] {
-  const service = ({ url, problem }: ServiceOverview) => problem === null ? url : `${url}: NOT HEALTHY, it ${problem}`;
-  const counted = ({ count, isComplete }: Count) => isComplete ? `${count}` : `at least ${count}`;
-  return fields([
-    ["registry", service(registry)],
-    ["proxy", service(proxy)],
-    ["version", registry.version],
-    ["environment", registry.environment],
-    ["agents online", relay === null ? "unknown" : counted(relay.online)],
-    [
-      "queued messages",
-      relay === null ? "unknown" : `${relay.queuedMessages} for ${counted(relay.queues)} recipients`,
-    ],
-    ["refusals kept since", relay === null ? "unknown" : relay.refusalsSince],
+async function relayFacts(relay: RelayAdminClient, admin: AdminClient): Promise<RelayFacts> {
+  const [overview, { refusals, since, groups }] = await Promise.all([
+    relay.overview(),
+    relay.refusals({ limit: REFUSALS, group: "agent" }),
   ]);
-}
-
-async function relayOf(relay: RelayAdminClient): Promise<NonNullable<AdminOverview["relay"]>> {
-  const [connections, queues, { refusals, since }] = await Promise.all([
-    firstPages((cursor) => relay.connections({ online: "true", limit: PAGE, cursor })),
-    firstPages((cursor) => relay.queues({ limit: PAGE, cursor })),
-    relay.refusals({ limit: REFUSALS }),
-  ]);
-  const waiting = queues.pages.flatMap((page) => page.queues);
+  const shown = groups?.byAgent.slice(0, REFUSED_SHOWN) ?? [];
+  const hidden = groups?.byAgent.slice(REFUSED_SHOWN) ?? [];
   return {
-    online: {
-      count: connections.pages.reduce((sum, page) => sum + page.connections.length, 0),
-      isComplete: connections.isComplete,
-    },
-    queues: { count: waiting.length, isComplete: queues.isComplete },
-    queuedMessages: waiting.reduce((sum, { messages }) => sum + messages, 0),
+    online: { count: overview.agents.online, isComplete: true },
+    queues: { count: overview.queues.recipients, isComplete: true },
+    queuedMessages: overview.queues.messages,
     refusals,
     refusalsSince: since,
+    overview,
+    refused: {
+      since: groups?.since ?? since,
+      byAgent: await Promise.all(shown.map((group) => named(admin, group))),
+      others: hidden.reduce((sum, { count }) => sum + count, groups?.others ?? 0),
+    },
   };
 }
 
-async function firstPages<P extends { pagination: { nextCursor: string | null } }>(
-  read: (cursor: string | undefined) => Promise<P>,
-): Promise<{ pages: P[]; isComplete: boolean }> {
-  const pages: P[] = [];
-  let cursor: string | undefined;
-  while (pages.length < MAX_PAGES) {
-    const page = await read(cursor);
-    pages.push(page);
-    if (page.pagination.nextCursor === null) return { pages, isComplete: true };
-    cursor = page.pagination.nextCursor;
+async function named(admin: AdminClient, group: RefusalGroup): Promise<RefusedAgent> {
+  const id = parseDid(group.agentDid ?? "")?.id;
+  if (id === undefined) return { ...group, agentName: null, ownerName: null };
+  try {
+    const { agent, ownerName } = await admin.agent(id);
+    return { ...group, agentName: agent.name, ownerName };
+  } catch (error) {
+    // An agent of another registry, or one whose record has ended.
+    if (error instanceof ApiError && error.status === 404) return { ...group, agentName: null, ownerName: null };
+    throw error;
   }
-  return { pages, isComplete: false };
+}
+
+/**
+ * Returns the overview as lines of at most 80 columns.
+ *
+ * @param now milliseconds since the Unix epoch
+ */
+export function overviewLines({ registry, proxy, counts, relay }: AdminOverview, now: number): string[] {
+  const { people, agents, expiring7d, complete } = counts;
+  const problems = [["registry", registry.problem], ["proxy", proxy.problem]] as const;
+  const down = problems.flatMap(([name, problem]) => problem === null ? [] : [`NOT HEALTHY: the ${name} ${problem}`]);
+  const since = (iso: string) => durationText(now - (parseIso(iso) ?? now));
+  const up = relay === null ? [] : [`up ${since(relay.overview.startedAt)}`];
+  const lines = [
+    [hostOf(registry.url), ...down.length === 0 ? ["ready"] : down, `version ${registry.version}`, ...up].join(" · "),
+    numberLine("People", people.active + people.suspended, [[people.suspended, "suspended"]]),
+    numberLine("Agents", agents.active + agents.revoked, [
+      ...relay === null
+        ? [[agents.active, "active"] as const]
+        : [[relay.online.count, "online"], [relay.overview.agents.offlineOver1d, "offline for over a day"]] as const,
+      [agents.revoked, "revoked"],
+    ]),
+    `${numberLine("Tokens", expiring7d, [])}   identity tokens end within 7 days`,
+    ...complete ? [] : ["There are more: only 100,000 people and agents are counted."],
+  ];
+  return relay === null ? lines : [...lines, ...relayLines(relay, since), ...refusedLines(relay, now)];
+}
+
+function numberLine(label: string, count: number, parts: readonly (readonly [count: number, what: string])[]): string {
+  const text = parts.filter(([count]) => count > 0).map(([count, what]) => `${count} ${what}`).join(", ");
+  return `${label.padEnd(8)}${String(count).padStart(6)}${text === "" ? "" : `   ${text}`}`;
+}
+
+function relayLines({ overview, queuedMessages, queues }: RelayFacts, since: (iso: string) => string): string[] {
+  const { queues: { oldestAt }, store, memoryBytes } = overview;
+  const whose = `${plural(queuedMessages, "message")} for ${queues.count} ${plural(queues.count, "agent")}`;
+  const oldest = oldestAt === null ? "" : `   ${whose}, the oldest since ${since(oldestAt)}`;
+  const disk = store === null ? [] : [`Store      ${sizeText(store.bytes)}, ${sizeText(store.freeBytes)} free`];
+  return [
+    `${numberLine("Waiting", queuedMessages, [])}${oldest}`,
+    [...disk, `Memory  ${sizeText(memoryBytes)}`].join("      "),
+  ];
+}
+
+const plural = (count: number, noun: string): string => count === 1 ? noun : `${noun}s`;
+
+function refusedLines({ refused, overview }: RelayFacts, now: number): string[] {
+  if (refused.byAgent.length === 0) return [];
+  const row = (what: string, count: string, who: string, last: string) =>
+    `${cutToColumns(what, 39).padEnd(39)} ${count.padStart(6)}  ${cutToColumns(who, 20).padEnd(20)}  ${last}`.trimEnd();
+  const rows = refused.byAgent.map(({ code, check, agentDid, agentName, ownerName, count, lastAt }) => {
+    const short = agentDid === null ? "–" : `…${agentDid.slice(-6)}`;
+    const who = agentName === null ? short : `${agentName} of ${ownerName}`;
+    return row(code + limitText(check, overview), String(count), who, agoText(now - (parseIso(lastAt) ?? now)));
+  });
+  const others = refused.others === 0 ? [] : [row("others", String(refused.others), "", "")];
+  const from = new Date(parseIso(refused.since) ?? 0).toTimeString().slice(0, 5);
+  return ["", row(`Refused since ${from}`, "COUNT", "AGENT", "LAST"), ...rows, ...others];
+}
+
+/** Returns what the window of an agent allows, for a refusal by it (check 9). */
+function limitText(check: number | null, { agentLimit: { requests, windowMs } }: RelayOverview): string {
+  if (check !== 9) return "";
+  return windowMs === 60_000 ? ` (${requests} a minute)` : ` (${requests} in ${durationText(windowMs)})`;
+}
+
+function hostOf(url: string | null): string {
+  return url === null ? "" : new URL(url).host;
+}
+
+const SIZES = [["TB", 1e12], ["GB", 1e9], ["MB", 1e6], ["KB", 1e3]] as const;
+
+function sizeText(bytes: number): string {
+  for (const [unit, size] of SIZES) {
+    if (bytes >= size) return `${(bytes / size).toFixed(bytes < 10 * size ? 1 : 0)} ${unit}`;
+  }
+  return `${bytes} B`;
 }

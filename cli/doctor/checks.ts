@@ -1,12 +1,11 @@
 /** The checks of `provider doctor`: one result per check, with its fix. Changes nothing. */
-import * as z from "zod";
 import type { AgentFolder } from "../agents/agent_store.ts";
-import type { ConnectorClient } from "../connector/local_api/client.ts";
+import type { LocalCalls } from "../../shared/client/local_client.ts";
 import { findPeer, readPeers } from "../connector/peers.ts";
 import { describeError } from "../../shared/client/refusals.ts";
-import type { Runtime } from "../connector/delivery/runtime.ts";
-import type { RuntimeFile } from "../connector/delivery/runtime_file.ts";
-import { formatDuration, type Status } from "../connector/status.ts";
+import { OF_OTHER_USER, type Runtime } from "../connector/runtime/runtime.ts";
+import type { RuntimeFile } from "../connector/runtime/runtime_file.ts";
+import { formatDuration, type Status, statusOf } from "../connector/status.ts";
 import type { Machine } from "../platforms/machine.ts";
 import type { Platform, RuntimeTarget } from "../platforms/platform.ts";
 import { PLATFORMS } from "../platforms/table.ts";
@@ -36,7 +35,9 @@ export interface DoctorDeps {
   platform: Platform;
   /** Returns the runtime at another address. */
   runtimeAt(target: RuntimeTarget): Runtime;
-  client: ConnectorClient | null;
+  client: LocalCalls | null;
+  /** Address of its local API; `null` without one. */
+  clientUrl: string | null;
   now: number;
 }
 
@@ -57,10 +58,10 @@ export const BLOCKING_CHECKS: ReadonlySet<string> = new Set([
 const RUNNING = "the running connector";
 const FILES = "the agent's files";
 
-/** Runs every check, also after one fails. Queries a running connector first (D-229). */
+/** Runs every check, also after one fails. Queries a running connector first. */
 export async function runChecks(deps: DoctorDeps, options: DoctorOptions): Promise<DoctorCheck[]> {
   const { folder, client } = deps;
-  const response = options.skipConnector || client === null ? null : await client.status().catch(describeError);
+  const response = options.skipConnector || client === null ? null : await statusOf(client).catch(describeError);
   const status = typeof response === "string" ? null : response;
   const runtime = status === null ? deps.runtime : runtimeOf(status, deps);
   // The hook checks apply only to the settings that the connector uses.
@@ -71,7 +72,7 @@ export async function runChecks(deps: DoctorDeps, options: DoctorOptions): Promi
     ...runtime === null ? [] : [await reachableCheck(runtime)],
     ...runtime === null || !isOfFile ? [] : await hookChecks(runtime, deps),
   ];
-  if (!options.skipConnector && folder !== null) checks.push(...connectorChecks(folder, client, response));
+  if (!options.skipConnector && folder !== null) checks.push(...connectorChecks(folder, deps.clientUrl, response));
   if (options.peer !== undefined && folder !== null) checks.push(peerCheck(folder, options.peer));
   return checks;
 }
@@ -112,18 +113,18 @@ function platformCheck({ file, folder, source, runtime, platform: { name } }: Do
   return check("platform", !lacksToken, lacksToken ? `${seen}, without a token` : seen, source, fix);
 }
 
-/** Source of an address in the status; absent in the status of an older connector. */
-const Sourced = z.object({ source: z.string() });
-
 function livePlatformCheck(runtime: Runtime | null, status: Status): DoctorCheck {
-  const given = Sourced.safeParse(status.runtime).data?.source;
-  const source = given === undefined ? RUNNING : `${RUNNING}, which has it from ${given}`;
+  const given = status.runtime.source;
+  const source = given === null ? RUNNING : `${RUNNING}, which has it from ${given}`;
   const seen = runtime === null ? PLATFORMS.inbox.name : `${runtime.platform.name} at ${runtime.url}`;
   return check("platform", true, seen, source, "");
 }
 
 /** The runtime that a connector uses; that of the settings when the status has no valid URL. */
-function runtimeOf({ runtime: { platform, url } }: Status, { runtime: known, runtimeAt }: DoctorDeps): Runtime | null {
+export function runtimeOf(
+  { runtime: { platform, url } }: Status,
+  { runtime: known, runtimeAt }: Pick<DoctorDeps, "runtime" | "runtimeAt">,
+): Runtime | null {
   if (platform === "inbox") return null;
   if (url === null || !URL.canParse(url)) return known;
   const { origin, pathname } = new URL(url);
@@ -133,7 +134,10 @@ function runtimeOf({ runtime: { platform, url } }: Status, { runtime: known, run
 
 async function reachableCheck(runtime: Runtime): Promise<DoctorCheck> {
   const { reachable, problem } = await runtime.probe();
-  const fix = `Start ${runtime.platform.name}, or set its address: svc install --for ${runtime.platform.id}`;
+  const own = `set its address: svc install --for ${runtime.platform.id}`;
+  const fix = problem === OF_OTHER_USER
+    ? `Messages wait, and go nowhere. Give ${runtime.platform.name} a port that no other user has, and ${own}`
+    : `Start ${runtime.platform.name}, or ${own}`;
   const seen = reachable ? `answers at ${runtime.target.baseUrl}` : problem ?? "silent";
   return check("runtime", reachable, seen, "a request from here", fix);
 }
@@ -158,12 +162,12 @@ async function hookChecks(
 /** @param response the connector's status, or the error as text */
 function connectorChecks(
   folder: AgentFolder,
-  client: ConnectorClient | null,
+  clientUrl: string | null,
   response: Status | string | null,
 ): DoctorCheck[] {
   const start = `svc connector start ${folder.name}`;
-  if (client === null || response === null) return [check("connector", false, "none runs", FILES, start)];
-  if (typeof response === "string") return [check("connector", false, response, `a request to ${client.url}`, start)];
+  if (response === null) return [check("connector", false, "none runs", FILES, start)];
+  if (typeof response === "string") return [check("connector", false, response, `a request to ${clientUrl}`, start)];
   const { api, connection, deadLetters, clockOffsetMs, inbox, runtime } = response;
   const since = formatDuration(Date.parse(response.now) - Date.parse(connection.since));
   const seconds = Math.round(clockOffsetMs / 1000);
@@ -171,7 +175,7 @@ function connectorChecks(
   const inboxFix = isPull ? `svc inbox --agent ${folder.name} --take reads them` : "See the check of the runtime";
   return [
     check("connector", true, `runs as process ${response.pid}`, RUNNING, ""),
-    ...api === undefined ? [] : [portCheck(api)],
+    ...api === null ? [] : [portCheck(api)],
     check(
       "proxy",
       connection.state === "connected",
@@ -198,7 +202,7 @@ function connectorChecks(
   ];
 }
 
-/** Whether the local API has the agent's own port, which other programs know (D-118). */
+/** Whether the local API has the agent's own port, which other programs know. */
 function portCheck({ url, movedFrom }: NonNullable<Status["api"]>): DoctorCheck {
   const seen = movedFrom === null ? url : `${url}, because another program has port ${movedFrom}`;
   const fix = "Stop that program, or choose another port with svc connector start --port; then start the connector";

@@ -1,11 +1,11 @@
-/** The facts of `svc status` (D-121): services, person and agents of this machine. Changes nothing. */
+/** The facts of `svc status`: services, person and agents of this machine. Changes nothing. */
 import { effectiveConfig } from "../account/config_store.ts";
 import { connect, type ConnectionOptions } from "../account/registry_access.ts";
 import { type AgentFolder, AgentStore } from "../agents/agent_store.ts";
 import { exchange, ExchangeError } from "../../shared/client/http.ts";
-import { ConnectorClient } from "../connector/local_api/client.ts";
+import { connectorOf } from "../connector/attach.ts";
 import { describeError } from "../../shared/client/refusals.ts";
-import { isConnectorHealthy } from "../connector/status.ts";
+import { isConnectorHealthy, statusOf } from "../connector/status.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 
@@ -110,9 +110,9 @@ async function agentOf(ctx: Context, store: AgentStore, name: string): Promise<A
     return { ...stopped, problem: error.message };
   }
   try {
-    const client = await ConnectorClient.of(ctx, folder);
+    const client = await connectorOf(ctx, folder);
     if (client === null) return { ...stopped, did, problem: null };
-    const status = await client.status();
+    const status = await statusOf(client);
     const { connection, inbox, deadLetters, runtime } = status;
     return {
       name,

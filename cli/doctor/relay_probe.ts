@@ -2,7 +2,7 @@
 import { type Clock, sleep } from "../../shared/clock.ts";
 import { ReceiptList } from "../../shared/protocol/api/receipts.ts";
 import { HookAnswer } from "../../shared/protocol/api/relay.ts";
-import type { ConnectorClient } from "../connector/local_api/client.ts";
+import { call, get, type LocalCalls, post } from "../../shared/client/local_client.ts";
 
 const WAIT_MS = 30_000;
 const LOOK_EVERY_MS = 500;
@@ -26,21 +26,16 @@ export interface ProbeResult {
 }
 
 /** Sends the message and waits for its receipt. @throws the refusal of the connector or the proxy */
-export async function sendProbe(clock: Clock, client: ConnectorClient, probe: RelayProbe): Promise<ProbeResult> {
+export async function sendProbe(clock: Clock, connector: LocalCalls, probe: RelayProbe): Promise<ProbeResult> {
   const { peer, message, requestId, sessionId } = probe;
   const began = clock.now();
-  const sent = HookAnswer.parse(
-    await client.call("POST", "/v1/outbound", {
-      to: peer,
-      payload: { message },
-      requestId,
-      ...(sessionId === undefined ? {} : { conversationId: sessionId }),
-    }),
-  );
+  const conversation = sessionId === undefined ? {} : { conversationId: sessionId };
+  const body = { to: peer, payload: { message }, requestId, ...conversation };
+  const sent = await call(connector, HookAnswer, post("/v1/outbound", body));
   const sentInMs = clock.now() - began;
   const query = new URLSearchParams({ to: peer, requestId });
   while (sent.delivered && clock.now() - began < WAIT_MS) {
-    const { receipts } = ReceiptList.parse(await client.call("GET", `/v1/receipts?${query}`));
+    const { receipts } = await call(connector, ReceiptList, get(`/v1/receipts?${query}`));
     const status = receipts.at(-1)?.status;
     if (status) return { requestId, delivered: true, reason: null, status, sentInMs, receiptInMs: clock.now() - began };
     await sleep(clock, LOOK_EVERY_MS);

@@ -4,7 +4,7 @@ import type { System } from "../context.ts";
 import { CliError } from "../errors.ts";
 import { close as takeRights, isOpen, type Owners, reason } from "./private_files.ts";
 
-/** Returns `{config_dir}` when no option names one (D-80). @throws {CliError} `CLI_NO_CONFIG_DIR` */
+/** Returns `{config_dir}` when no option names one. @throws {CliError} `CLI_NO_CONFIG_DIR` */
 export function defaultConfigDir({ env, os }: Pick<System, "env" | "os">): string {
   const given = env("SVC_CONFIG_DIR");
   if (given !== undefined) return given;

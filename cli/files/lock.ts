@@ -1,7 +1,7 @@
 /**
- * An advisory lock that one process holds at a time. The lock file contains the pid of its holder and stays. The system
- * releases the lock when the holder ends for any reason. A file that is not such a lock is rejected, never changed
- * (D-245).
+ * An advisory lock that one process holds at a time. The lock file contains the pid of its holder and stays. The
+ * system releases the lock when the holder ends for any reason. A file that is not such a lock is rejected, never
+ * changed, because it may be the data of another program.
  */
 import { type Clock, sleep } from "../../shared/clock.ts";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
@@ -23,7 +23,6 @@ export interface LockDeps {
   pid: number;
 }
 
-/** A held lock. */
 export interface HeldLock {
   /** Releases it before the work ends. Idempotent. */
   release(): void;

@@ -1,5 +1,5 @@
 /**
- * Reads and writes files with secrets (D-81). They are private from the first byte, written completely or not at all, and
+ * Reads and writes files with secrets. They are private from the first byte, written completely or not at all, and
  * never reached through a link.
  */
 import { dirname, join } from "node:path";
@@ -210,5 +210,6 @@ function isForbidden(error: unknown): boolean {
 export function reason(error: unknown): string {
   if (isForbidden(error)) return "svc has no permission for this path";
   const text = error instanceof Error ? error.message : String(error);
+  if (text.includes("No space left on device")) return "the disk is full";
   return text.replace(/^[A-Z]+: /, "").replace(/ \(os error \d+\).*$/s, "").replace(/, \w+ '.*'$/s, "");
 }

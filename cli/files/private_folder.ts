@@ -1,4 +1,4 @@
-/** A folder of private files (D-81). Each file is checked when read and replaced atomically when written. */
+/** A folder of private files. Each file is checked when read and replaced atomically when written. */
 import { join } from "node:path";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import type { Context } from "../context.ts";

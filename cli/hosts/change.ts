@@ -1,17 +1,21 @@
 /**
- * Puts an entry of svc into a configuration file, or takes it out (D-131). An entry that svc did not write is never changed.
- * The caller holds the lock of these files; other programs are noticed because the file is read again before it is
- * replaced.
+ * Puts an entry of svc into a configuration file, or takes it out. An entry that svc did not write is never changed,
+ * because the person may have made it for another purpose. The caller holds the lock of these files; other programs are
+ * noticed because the file is read again before it is replaced.
  */
 import { dirname } from "node:path";
-import { CONNECTOR_LIMITS } from "../connector/limits.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 import { kindOf, removeLeftovers } from "../files/private_files.ts";
-import { readHostFile, replaceHostFile } from "./host_file.ts";
+import { type HostFile, readHostFile, refuseReadOnly, replaceHostFile } from "./host_file.ts";
 import { NotEditableError, type Place, type TextEditor } from "./place.ts";
 import type { Record, Records } from "./records.ts";
 import { isSame } from "./same_value.ts";
+
+/** With less, a host that writes its file at the same time makes the command fail; with more, two programs race on. */
+const REPLACE_TRIES = 3;
+
+const BYTE_ORDER_MARK = "\ufeff";
 
 /** An entry and the file in which it belongs. */
 export interface Target {
@@ -19,6 +23,8 @@ export interface Target {
   host: string;
   hostName: string;
   path: string;
+  /** The folder of the project that the file belongs to; `null` for a file of the user. */
+  project: string | null;
   editor: TextEditor;
   /** Names of the objects around the entry; the last one is that of the entry, or of the array with it. */
   place: readonly string[];
@@ -39,8 +45,13 @@ interface Found {
 
 /** Checks that the entry can be added. @throws {CliError} `CLI_FILE_INVALID`, `CLI_FILE_UNSAFE` */
 export async function checkEntry(ctx: Context, records: Records, target: Target): Promise<void> {
-  const file = await readHostFile(ctx, target.path, target.hostName);
-  withEntry(target, file.path, file.text ?? "", records.find(file.path, target.place));
+  const file = await read(ctx, target);
+  const { text } = withEntry(target, file.path, file.text ?? "", records.find(file.path, target.place));
+  if (text !== null) refuseReadOnly(file);
+}
+
+async function read(ctx: Context, { path, hostName, project }: Target): Promise<HostFile> {
+  return await readHostFile(ctx, path, hostName, project);
 }
 
 /**
@@ -50,8 +61,8 @@ export async function checkEntry(ctx: Context, records: Records, target: Target)
  * @throws {CliError} `CLI_FILE_INVALID`, `CLI_FILE_UNSAFE`, `CLI_SAVE_FAILED`; `CLI_BUSY` when the file changes all the time
  */
 export async function addEntry(ctx: Context, records: Records, target: Target): Promise<boolean> {
-  for (let tries = 1; tries <= CONNECTOR_LIMITS.hostFileTries; tries++) {
-    const file = await readHostFile(ctx, target.path, target.hostName);
+  for (let tries = 1; tries <= REPLACE_TRIES; tries++) {
+    const file = await read(ctx, target);
     if (tries === 1) await removeLeftovers(dirname(file.path), ctx.clock.now());
     const known = records.find(file.path, target.place);
     const { text, found } = withEntry(target, file.path, file.text ?? "", known);
@@ -86,8 +97,8 @@ export async function addEntry(ctx: Context, records: Records, target: Target): 
  */
 export async function removeEntry(ctx: Context, records: Records, target: Target): Promise<boolean> {
   if (await kindOf(dirname(target.path)) === "none") return false;
-  for (let tries = 1; tries <= CONNECTOR_LIMITS.hostFileTries; tries++) {
-    const file = await readHostFile(ctx, target.path, target.hostName);
+  for (let tries = 1; tries <= REPLACE_TRIES; tries++) {
+    const file = await read(ctx, target);
     if (tries === 1) await removeLeftovers(dirname(file.path), ctx.clock.now());
     const record = records.find(file.path, target.place);
     const isWritten = (entry: unknown) => [target.value, ...record?.written ?? []].some((one) => isSame(one, entry));
@@ -96,8 +107,9 @@ export async function removeEntry(ctx: Context, records: Records, target: Target
       const { place, entry } = find(target, before, isWritten);
       if (entry === undefined) return before;
       if (!isWritten(entry)) throw changedSince(file.path, target);
-      return target.editor.withoutEntry(before, place, record?.made ?? 0);
+      return original(records, record, target, before) ?? target.editor.withoutEntry(before, place, record?.made ?? 0);
     });
+    if (text !== before) refuseReadOnly(file);
     const isEmpty = record?.isNew === true && ["", "{}"].includes(text.trim());
     const isDone = text === before || await replaceHostFile(ctx, file, isEmpty ? null : text, target.newMode);
     if (!isDone) continue;
@@ -105,6 +117,24 @@ export async function removeEntry(ctx: Context, records: Records, target: Target
     return text !== before;
   }
   throw busy(target);
+}
+
+/**
+ * The text before svc changed the file, from its copy; `null` when another program has changed the file since. A removal
+ * alone cannot know whether the text had a line end at its end, or was empty.
+ */
+function original(records: Records, record: Record | null, target: Target, present: string): string | null {
+  // Private files are read without it.
+  const mark = present.startsWith(BYTE_ORDER_MARK) ? BYTE_ORDER_MARK : "";
+  for (const name of record?.copies ?? []) {
+    const text = records.copyOf(name);
+    const copy = mark + text;
+    if (text === null || find(target, copy, target.isOwn).entry !== undefined) continue;
+    const place = placeOf(target, target.isOwn);
+    const isIt = record?.written.some((value) => target.editor.withEntry(copy, place, value as object) === present);
+    if (isIt) return copy;
+  }
+  return null;
 }
 
 /** The text with the entry; `null` when it has it already. @throws {CliError} `CLI_FILE_INVALID` */
@@ -123,9 +153,13 @@ function withEntry(target: Target, path: string, before: string, record: Record 
   });
 }
 
-function find({ editor, place: path, isInArray }: Target, text: string, isEntry: (entry: unknown) => boolean): Found {
-  const place: Place = isInArray ? { path, isEntry } : { path };
-  return { place, ...editor.find(text, place) };
+function find(target: Target, text: string, isEntry: (entry: unknown) => boolean): Found {
+  const place = placeOf(target, isEntry);
+  return { place, ...target.editor.find(text, place) };
+}
+
+function placeOf({ place: path, isInArray }: Target, isEntry: (entry: unknown) => boolean): Place {
+  return isInArray ? { path, isEntry } : { path };
 }
 
 /** @throws {CliError} `CLI_FILE_INVALID` with the text to paste */

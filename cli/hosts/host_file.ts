@@ -1,8 +1,9 @@
 /**
- * A configuration file of a host (D-131): read with its bounds, and replaced only while it has the text that was read. A
- * link is followed to a file of the user. Makes no decision about the content.
+ * A configuration file of a host: read with its bounds, and replaced only while it has the text that was read. A link
+ * of the user is followed to a file of the user; one of a project is not, because the author of the repository could
+ * point it at the user's own files. Makes no decision about the content.
  */
-import { basename, dirname, join } from "node:path";
+import { basename, dirname, join, sep } from "node:path";
 import { CONNECTOR_LIMITS } from "../connector/limits.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
@@ -18,6 +19,7 @@ export interface HostFile {
   mode: number | null;
 }
 
+const OWNER_MAY_WRITE = 0o200;
 const OTHERS_MAY_WRITE = 0o002;
 const GROUP_MAY_WRITE = 0o020;
 
@@ -25,10 +27,16 @@ const GROUP_MAY_WRITE = 0o020;
  * Reads a configuration file, which may not exist.
  *
  * @param host display name of the host
+ * @param project folder that the file must be in, without a link as its last part; `null` for a file of the user
  * @throws {CliError} `CLI_FILE_UNSAFE`, `CLI_FILE_INVALID`
  */
-export async function readHostFile(ctx: Context, path: string, host: string): Promise<HostFile> {
-  const real = await behindLinks(path, host);
+export async function readHostFile(
+  ctx: Context,
+  path: string,
+  host: string,
+  project: string | null = null,
+): Promise<HostFile> {
+  const real = await behindLinks(path, host, project);
   for (const folder of new Set([dirname(path), dirname(real)])) await checkFolder(ctx, folder);
   let stat: Deno.FileInfo;
   try {
@@ -76,6 +84,18 @@ export async function replaceHostFile(
   return await writePrivate(ctx.random, path, text, before === null ? modeOfNew : mode, isUnchanged);
 }
 
+/**
+ * Refuses a file that its user may not write: it would be replaced, since that needs only the right to write the folder.
+ *
+ * @throws {CliError} `CLI_FILE_UNSAFE`
+ */
+export function refuseReadOnly({ path, mode }: HostFile): void {
+  if (mode === null || (mode & OWNER_MAY_WRITE) !== 0) return;
+  throw new CliError("CLI_FILE_UNSAFE", `${path} is read-only, so it stays as it is`, {
+    fix: "Make it writable with chmod u+w and run the command again, or add by hand what --print shows.",
+  });
+}
+
 /** The text of a file; `null` when it does not exist, `undefined` when it is too long, not UTF-8 or not readable. */
 function textOf(path: string): string | null | undefined {
   try {
@@ -86,8 +106,8 @@ function textOf(path: string): string | null | undefined {
   }
 }
 
-/** @throws {CliError} `CLI_FILE_INVALID` without the folder, `CLI_FILE_UNSAFE` for a link to nothing */
-async function behindLinks(path: string, host: string): Promise<string> {
+/** @throws {CliError} `CLI_FILE_INVALID` without the folder, `CLI_FILE_UNSAFE` for a link to nothing or out of a project */
+async function behindLinks(path: string, host: string, project: string | null): Promise<string> {
   let folder: string;
   try {
     folder = await Deno.realPath(dirname(path));
@@ -99,12 +119,23 @@ async function behindLinks(path: string, host: string): Promise<string> {
   }
   const place = join(folder, basename(path));
   const isLink = await Deno.lstat(place).then((stat) => stat.isSymlink, () => false);
+  if (project !== null) {
+    const inside = await Deno.realPath(project);
+    if (isLink) throw outOfProject(`${path} is a link`);
+    if (folder !== inside && !folder.startsWith(inside + sep)) throw outOfProject(`${path} is outside the project`);
+  }
   if (!isLink) return place;
   try {
     return await Deno.realPath(place);
   } catch (error) {
     throw new CliError("CLI_FILE_UNSAFE", `${path} is a link to a file that cannot be read: ${reason(error)}`);
   }
+}
+
+function outOfProject(what: string): CliError {
+  return new CliError("CLI_FILE_UNSAFE", `${what}, and links of a project are not followed`, {
+    fix: "Replace the link with a plain file or folder, or use --scope user.",
+  });
 }
 
 /** @throws {CliError} `CLI_FILE_UNSAFE` when another user can replace files in the folder */

@@ -1,10 +1,10 @@
 /**
- * `svc mcp install` (D-131): the entry that starts `svc mcp` for an agent in the file of a host, the hook that wakes the host
- * up (D-132), and their removal.
+ * `svc mcp install`: the entry that starts `svc mcp` for an agent in the file of a host, the hook that wakes the host
+ * up, and their removal.
  */
-import { delimiter, dirname, join } from "node:path";
+import { basename, delimiter, dirname, join } from "node:path";
 import type { AgentFolder } from "../agents/agent_store.ts";
-import { emptyRuntimeFile, RUNTIME_FILE, runtimeSettings, runtimeTarget } from "../connector/delivery/runtime_file.ts";
+import { emptyRuntimeFile, RUNTIME_FILE, runtimeSettings, runtimeTarget } from "../connector/runtime/runtime_file.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 import { defaultConfigDir } from "../files/config_dir.ts";
@@ -13,10 +13,11 @@ import { reason } from "../files/private_files.ts";
 import type { PlatformId } from "../platforms/platform.ts";
 import { thisMachine } from "../platforms/local_machine.ts";
 import { addEntry, checkEntry, fragmentOf, removeEntry, type Target } from "./change.ts";
-import type { HostId, Scope } from "./host_ids.ts";
+import type { HostId, Scope, Wake } from "./host_ids.ts";
 import { JSON_TEXT } from "./json_text.ts";
 import {
   entryName,
+  hasInbox,
   isOwnHook,
   isOwnTool,
   type OwnCommand,
@@ -26,6 +27,7 @@ import {
   wakeHook,
 } from "./own_entry.ts";
 import { Records } from "./records.ts";
+import { isSame } from "./same_value.ts";
 import { claudeHooksPath, type HostRow, HOSTS, type Whereabouts } from "./table.ts";
 import { TOML_TEXT } from "./toml_text.ts";
 
@@ -33,14 +35,11 @@ const LOCK_FILE = "hosts.lock";
 /** In a project, the file belongs to all who work on it. */
 const NEW_MODE: Readonly<Record<Scope, number>> = { user: 0o600, project: 0o644 };
 
-/** What to install. */
 export interface InstallWish extends ToolSwitches {
   host: HostId;
   scope: Scope;
   /** Name of the entry; `undefined`: that of the agent. */
   name: string | undefined;
-  /** Add the hook that wakes Claude Code. */
-  wake: boolean;
   /** Program and first words of this svc. */
   own: readonly string[];
   /** The folder of the project. */
@@ -117,12 +116,42 @@ export async function installEntry(ctx: Context, folder: AgentFolder, wish: Inst
  * @throws {CliError} `CLI_FILE_INVALID` when it is not what svc wrote, `CLI_FILE_UNSAFE`, `CLI_SAVE_FAILED`, `CLI_BUSY`
  */
 export async function removeInstalled(ctx: Context, folder: AgentFolder, wish: InstallWish): Promise<InstallResult> {
-  const plan = await planOf(ctx, folder, { ...wish, wake: wish.host === "claude-code" });
+  const wake = wish.host === "claude-code" ? "auto" : undefined;
+  const plan = await planOf(ctx, folder, { ...wish, wake });
   const records = new Records(ctx, folder);
   return await locked(ctx, async () => {
     const entry = await removeEntry(ctx, records, plan.target);
     const hook = plan.hook !== null && await removeEntry(ctx, records, plan.hook);
     return resultOf(plan, { entry, hook, messages: messagesOf(ctx, folder) });
+  });
+}
+
+/** An entry that svc wrote for an agent, by its record. */
+export interface RecordedEntry {
+  path: string;
+  /** Names of the objects around it, and its own. */
+  place: string;
+  /** Removes it, as `removeInstalled` does. Returns false when it is gone already. */
+  remove(): Promise<boolean>;
+}
+
+/** The entries that svc wrote for an agent into any file of a host. @throws {CliError} `CLI_FILE_INVALID` */
+export function recordedEntries(ctx: Context, folder: AgentFolder): RecordedEntry[] {
+  const records = new Records(ctx, folder);
+  return records.all().map(({ path, place, written }) => {
+    const target: Target = {
+      host: "host",
+      hostName: basename(path),
+      path,
+      project: null,
+      editor: path.endsWith(".toml") ? TOML_TEXT : JSON_TEXT,
+      place,
+      isInArray: isSame(place, WAKE_PATH),
+      value: (written.at(-1) ?? {}) as Target["value"],
+      isOwn: (entry) => written.some((one) => isSame(one, entry)),
+      newMode: NEW_MODE.user,
+    };
+    return { path, place: place.join("."), remove: () => locked(ctx, () => removeEntry(ctx, records, target)) };
   });
 }
 
@@ -138,35 +167,46 @@ export async function isOnPath(ctx: Context): Promise<boolean> {
 async function planOf(ctx: Context, folder: AgentFolder, wish: InstallWish): Promise<Plan> {
   const { host, scope } = wish;
   const row = HOSTS[host];
-  if (wish.wake && host !== "claude-code") {
-    throw new CliError("CLI_USAGE", `--wake is a hook of Claude Code, and ${row.name} has none`);
-  }
+  const { wake } = wish;
+  if (wake !== undefined && !row.wakes.includes(wake)) throw noWake(row, wake);
   const where = whereabouts(ctx, folder, wish.project);
   const path = await row.path(scope, where);
   if (path === null) throw new CliError("CLI_USAGE", `${row.name} has no file of the scope ${scope} here`);
   const name = entryName(folder.name, wish.name);
   const command: OwnCommand = { own: wish.own, agent: folder.name, here: hereWords(ctx) };
   const tool = toolCommand(command, wish);
-  const common = { host, hostName: row.name, newMode: NEW_MODE[scope] };
+  const project = scope === "project" ? wish.project : null;
+  const common = { host, hostName: row.name, project, newMode: NEW_MODE[scope] };
   const target: Target = {
     ...common,
     path,
     editor: row.format === "json" ? JSON_TEXT : TOML_TEXT,
     place: [...row.around, name],
     isInArray: false,
-    value: row.entry(tool.command, tool.args),
+    value: { ...row.entry(tool.command, tool.args), ...hasInbox(wake) ? row.inboxEntry : {} },
     isOwn: (entry) => isOwnTool(command, entry),
   };
-  const hook: Target | null = !wish.wake ? null : {
+  const hook: Target | null = wake !== "auto" && wake !== "hook" || host !== "claude-code" ? null : {
     ...common,
     path: claudeHooksPath(scope, where),
     editor: JSON_TEXT,
     place: WAKE_PATH,
     isInArray: true,
-    value: wakeHook(command),
+    value: wakeHook(command, wake),
     isOwn: (entry) => isOwnHook(command, entry),
   };
   return { row, name, tool, target, hook };
+}
+
+/** @returns the error for a host whose model cannot be woken in this way, with what a person does instead */
+function noWake({ name, wakes }: HostRow, wake: Wake): CliError {
+  const [known] = wakes;
+  if (known !== undefined) {
+    return new CliError("CLI_USAGE", `${name} has no way --wake ${wake}`, { fix: `Use --wake ${known}.` });
+  }
+  return new CliError("CLI_USAGE", `${name} documents no way to wake its model`, {
+    fix: "Leave --wake out, and let the model call wait_for_message when it expects a message.",
+  });
 }
 
 function resultOf(
@@ -241,6 +281,6 @@ async function chooseInbox(ctx: Context, folder: AgentFolder): Promise<Messages>
 /** Where the messages go: without `runtime.json`, the framework may be a runtime that gets them today. */
 function messagesOf(ctx: Context, folder: AgentFolder): Messages {
   const file = runtimeSettings(folder)?.file ?? null;
-  const target = runtimeTarget(ctx, file, folder.identity().framework, { isHosted: true, "allow-insecure": true });
+  const target = runtimeTarget(ctx, file, folder.identity().framework, { "allow-insecure": true });
   return { platform: target?.platform ?? "inbox", isNew: false };
 }

@@ -1,5 +1,5 @@
 /**
- * Writes and removes an entry in a JSON text (D-131). Comments, trailing commas, indentation and line ends of the rest stay.
+ * Writes and removes an entry in a JSON text. Comments, trailing commas, indentation and line ends of the rest stay.
  * Each result is read again: old and new text must have the same tokens except those of the entry.
  */
 import {

@@ -1,6 +1,7 @@
 /**
- * Finds an entry in a JSON text with comments and trailing commas: positions only, so that an edit leaves the rest of the
- * text as it is. Of two members with one name the last one counts, as in every parser. The parser comes from npm (D-136).
+ * Finds an entry in a JSON text with comments and trailing commas: positions only, so that an edit leaves the rest of
+ * the text as it is. Of two members with one name the last one counts, as in every parser. The parser comes from npm
+ * and loads only for this, because a command that does not edit files should not pay for it.
  */
 import { createScanner, parse, visit } from "jsonc-parser";
 import { CONNECTOR_LIMITS } from "../connector/limits.ts";
@@ -117,7 +118,6 @@ export function viewJson(text: string, { path, isEntry }: Place): JsonView {
   return { containers, depth, entry: containers.length === depth ? containers.at(-1)?.wanted?.item ?? null : null };
 }
 
-/** The value of an item. */
 export function valueAt(text: string, { value, end }: Item): unknown {
   return parse(text.slice(value, end), [], { allowTrailingComma: true });
 }

@@ -1,9 +1,14 @@
-/** The entry of an agent in the files of hosts (D-131, D-132): its name, its command, and how it is recognised. Pure. */
-import { CONNECTOR_LIMITS } from "../connector/limits.ts";
+/** The entry of an agent in the files of hosts: its name, its command, and how it is recognised. Pure. */
 import { CliError } from "../errors.ts";
 import { shellWord } from "../terminal/output.ts";
+import type { Wake } from "./host_ids.ts";
 import type { Place } from "./place.ts";
 import { isSame } from "./same_value.ts";
+
+/** Hosts put the name in front of that of each tool, whose length they limit: with more, they refuse the tools. */
+const ENTRY_NAME_LENGTH_MAX = 32;
+/** Longer than the longest wait of the hook: with less, Claude Code ends it, and no message wakes the model. */
+const HOOK_TIMEOUT_MS = 3_600_000;
 
 /** What the entry's command is made of. */
 export interface OwnCommand {
@@ -19,13 +24,15 @@ export interface ToolSwitches {
   readOnly: boolean;
   /** Aliases or DIDs, separated by commas. */
   peers: string | undefined;
+  /** How the model is woken; `undefined`: not at all. */
+  wake: Wake | undefined;
 }
 
 const NAME = /^[A-Za-z0-9_-]+$/;
 
 /** Returns the name of an entry. @throws {CliError} `CLI_USAGE` for a `--name` that no host accepts */
 export function entryName(agent: string, given: string | undefined): string {
-  const max = CONNECTOR_LIMITS.hostEntryName;
+  const max = ENTRY_NAME_LENGTH_MAX;
   if (given === undefined) return `svc-${agent.replaceAll(".", "_")}`.slice(0, max);
   if (given.length <= max && NAME.test(given)) return given;
   throw new CliError("CLI_USAGE", `--name must be 1 to ${max} of A-Z, a-z, 0-9, "-" and "_", not "${given}"`);
@@ -33,14 +40,25 @@ export function entryName(agent: string, given: string | undefined): string {
 
 /** Program and arguments of the entry. */
 export function toolCommand({ own: [command = "", ...first], agent, here }: OwnCommand, wanted: ToolSwitches) {
-  const peers = wanted.peers === undefined ? [] : ["--peers", wanted.peers];
-  return { command, args: [...first, "mcp", agent, ...here, ...wanted.readOnly ? ["--read-only"] : [], ...peers] };
+  const { readOnly, peers, wake } = wanted;
+  const switches = [
+    ...readOnly ? ["--read-only"] : [],
+    ...peers === undefined ? [] : ["--peers", peers],
+    ...hasInbox(wake) ? ["--wake-model"] : [],
+  ];
+  return { command, args: [...first, "mcp", agent, ...here, ...switches] };
 }
 
-/** The group of hooks that wakes Claude Code. */
-export function wakeHook({ own, agent, here }: OwnCommand): Record<string, unknown> {
-  const command = [...own, "hook", "claude-code", agent, ...here].map(shellWord).join(" ");
-  const timeout = CONNECTOR_LIMITS.hookTimeoutMs / 1000;
+/** Whether the entry's own program wakes the model through the inbox of its host. */
+export function hasInbox(wake: Wake | undefined): boolean {
+  return wake === "auto" || wake === "inbox";
+}
+
+/** The group of hooks that wakes Claude Code. With `auto` it leaves a session that has an inbox to the entry. */
+export function wakeHook({ own, agent, here }: OwnCommand, wake: Wake): Record<string, unknown> {
+  const unless = wake === "auto" ? ["--unless-inbox"] : [];
+  const command = [...own, "hook", "claude-code", agent, ...here, ...unless].map(shellWord).join(" ");
+  const timeout = HOOK_TIMEOUT_MS / 1000;
   return { hooks: [{ type: "command", command, asyncRewake: true, timeout }] };
 }
 
@@ -48,8 +66,8 @@ export function wakeHook({ own, agent, here }: OwnCommand): Record<string, unkno
 export const WAKE_PATH: Place["path"] = ["hooks", "Stop"];
 
 /**
- * Returns true for an entry that an svc made for the same agent in the same configuration directory, also one with another
- * program or other switches.
+ * Whether an entry is ours: it runs `svc mcp` or `svc hook` for this agent in this configuration directory, regardless of its
+ * path and options. Otherwise an update would add a second one.
  */
 export function isOwnTool({ agent, here }: OwnCommand, entry: unknown): boolean {
   const args = memberOf(entry, "args");

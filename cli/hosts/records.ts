@@ -1,6 +1,6 @@
 /**
- * What svc has written into files of hosts for an agent, and copies of the text before (D-131). A record is saved before
- * the file changes, so that `--undo` works after a kill at any moment.
+ * What svc has written into files of hosts for an agent, and copies of the text before. A record is saved before the
+ * file changes, so that `--undo` works after a kill at any moment.
  */
 import { join } from "node:path";
 import * as z from "zod";
@@ -10,6 +10,11 @@ import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 import { ensureConfigDir } from "../files/config_dir.ts";
 import { ensureDirectory, isDirectory, writePrivate } from "../files/private_files.ts";
+
+/** The first and the newest: with more, secrets of the host's file stay in old copies. */
+const COPIES_MAX = 2;
+/** With more, a damaged record costs memory before it is refused. */
+const RECORD_BYTES_MAX = 1024 ** 2;
 
 const RECORD_FILE = "hosts.json";
 const COPIES = "backups";
@@ -35,7 +40,7 @@ export class Records {
 
   /** @throws {CliError} `CLI_FILE_INVALID` */
   find(path: string, place: readonly string[]): Record | null {
-    return this.#all().find((one) => isAt(one, path, place)) ?? null;
+    return this.all().find((one) => isAt(one, path, place)) ?? null;
   }
 
   /** Saves a record, in place of an earlier one. @throws {CliError} `CLI_SAVE_FAILED` */
@@ -55,9 +60,17 @@ export class Records {
     await writePrivate(this.ctx.random, join(this.folder.path, COPIES, name), text);
   }
 
-  /** Saves the record of a change that is complete, and removes all but the newest copies. */
+  /** A copy; `null` when a killed process has not written it. */
+  copyOf(name: string): string | null {
+    return this.folder.read(join(COPIES, name), CONNECTOR_LIMITS.hostFileBytes);
+  }
+
+  /** Saves the record of a change that is complete, and removes all copies but the first and the newest. */
   async finish(record: Record): Promise<void> {
-    await this.save({ ...record, copies: record.copies.slice(-CONNECTOR_LIMITS.hostFileCopies) });
+    const [first, ...later] = record.copies;
+    // The first one is the text that `--undo` restores.
+    const copies = first === undefined ? [] : [first, ...later.slice(1 - COPIES_MAX)];
+    await this.save({ ...record, copies });
     await this.#removeUnknownCopies();
   }
 
@@ -71,7 +84,7 @@ export class Records {
 
   /** Removes the copies that no record names, also incomplete ones of a killed process. */
   async #removeUnknownCopies(): Promise<void> {
-    const known = new Set(this.#all().flatMap(({ copies }) => copies));
+    const known = new Set(this.all().flatMap(({ copies }) => copies));
     const folder = join(this.folder.path, COPIES);
     if (!isDirectory(folder)) return;
     for (const { name } of await Array.fromAsync(Deno.readDir(folder))) {
@@ -80,11 +93,12 @@ export class Records {
   }
 
   #others({ path, place }: Record): Record[] {
-    return this.#all().filter((one) => !isAt(one, path, place));
+    return this.all().filter((one) => !isAt(one, path, place));
   }
 
-  #all(): Record[] {
-    const text = this.folder.read(RECORD_FILE, CONNECTOR_LIMITS.hostRecordBytes);
+  /** All records. @throws {CliError} `CLI_FILE_INVALID` */
+  all(): Record[] {
+    const text = this.folder.read(RECORD_FILE, RECORD_BYTES_MAX);
     if (text === null) return [];
     try {
       return z.array(Record).parse(JSON.parse(text));
@@ -96,7 +110,7 @@ export class Records {
   }
 
   async #write(records: readonly Record[]): Promise<void> {
-    await this.folder.writeJson(RECORD_FILE, [...records], CONNECTOR_LIMITS.hostRecordBytes);
+    await this.folder.writeJson(RECORD_FILE, [...records], RECORD_BYTES_MAX);
   }
 }
 

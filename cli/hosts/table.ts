@@ -1,10 +1,14 @@
-/** The hosts of `svc mcp install` (D-131): programs that start `svc mcp` and give its tools to a model. One row each. */
+/** The hosts of `svc mcp install`: programs that start `svc mcp` and give its tools to a model. One row each. */
 import { isAbsolute, join } from "node:path";
-import { CONNECTOR_LIMITS } from "../connector/limits.ts";
 import type { System } from "../context.ts";
 import type { Machine } from "../platforms/machine.ts";
 import { openClawConfigPath } from "../platforms/openclaw.ts";
-import type { HostId, Scope } from "./host_ids.ts";
+import type { HostId, Scope, Wake } from "./host_ids.ts";
+
+/** Longer than the longest wait of a tool (45 s without progress): with less, the host ends a call that still waits. */
+const TOOL_MS = 60_000;
+/** With less, a slow disk makes the host give up the start; with more, a broken entry holds up the host. */
+const START_MS = 20_000;
 
 /** Where files of hosts are. */
 export interface Whereabouts extends Pick<System, "os" | "env"> {
@@ -26,11 +30,12 @@ export interface HostRow {
   /** Path of the file; `null` when the host has none of this scope. */
   path(scope: Scope, where: Whereabouts): string | null | Promise<string | null>;
   entry(command: string, args: readonly string[]): Record<string, unknown>;
+  /** Ways to wake its model, and members of an entry that uses its inbox. */
+  wakes: readonly Wake[];
+  inboxEntry?: Record<string, unknown>;
   /** What a person does then. */
   then: string;
 }
-
-const [TOOL_MS, START_MS] = [CONNECTOR_LIMITS.hostToolTimeoutMs, CONNECTOR_LIMITS.hostStartTimeoutMs];
 
 /** A file below the home directory, or below the project. */
 const inHomeOr = (user: string, project: string) => (scope: Scope, where: Whereabouts): string =>
@@ -43,6 +48,7 @@ export const HOSTS: Readonly<Record<HostId, HostRow>> = Object.freeze({
     around: ["mcpServers"],
     path: inHomeOr(".claude.json", ".mcp.json"),
     entry: (command, args) => ({ type: "stdio", command, args }),
+    wakes: ["auto", "inbox", "hook"],
     then:
       "Restart Claude Code. It rewrites ~/.claude.json while it runs: if the entry is lost, close it and run this again.",
   },
@@ -61,6 +67,9 @@ export const HOSTS: Readonly<Record<HostId, HostRow>> = Object.freeze({
       startup_timeout_sec: START_MS / 1000,
       tool_timeout_sec: TOOL_MS / 1000,
     }),
+    wakes: ["auto", "inbox"],
+    // Codex gives its servers no variable of its own that is not named, and its queue is in this folder.
+    inboxEntry: { env_vars: ["CODEX_HOME"] },
     then: "Restart Codex; it reads the file of a project only when it trusts the project.",
   },
   cursor: {
@@ -69,6 +78,7 @@ export const HOSTS: Readonly<Record<HostId, HostRow>> = Object.freeze({
     around: ["mcpServers"],
     path: inHomeOr(".cursor/mcp.json", ".cursor/mcp.json"),
     entry: (command, args) => ({ command, args }),
+    wakes: [],
     then: "Restart Cursor.",
   },
   gemini: {
@@ -77,6 +87,7 @@ export const HOSTS: Readonly<Record<HostId, HostRow>> = Object.freeze({
     around: ["mcpServers"],
     path: inHomeOr(".gemini/settings.json", ".gemini/settings.json"),
     entry: (command, args) => ({ command, args, timeout: TOOL_MS }),
+    wakes: [],
     then: "Restart Gemini CLI; it starts servers only in folders that it trusts.",
   },
   vscode: {
@@ -89,6 +100,7 @@ export const HOSTS: Readonly<Record<HostId, HostRow>> = Object.freeze({
       return settings && join(settings, "Code", "User", "mcp.json");
     },
     entry: (command, args) => ({ type: "stdio", command, args }),
+    wakes: [],
     then: "Start the server in VS Code with the command MCP: List Servers.",
   },
   openclaw: {
@@ -98,11 +110,12 @@ export const HOSTS: Readonly<Record<HostId, HostRow>> = Object.freeze({
     path: (scope, { machine, stateDir }) => scope === "user" ? openClawConfigPath(machine, stateDir) : null,
     // A member `timeout` makes OpenClaw 2026.9.6 refuse the whole file.
     entry: (command, args) => ({ command, args, requestTimeoutMs: TOOL_MS }),
+    wakes: [],
     then: "Start a new session of OpenClaw.",
   },
 });
 
-/** Path of the file with the hooks of Claude Code (D-132). */
+/** Path of the file with the hooks of Claude Code. */
 export const claudeHooksPath = inHomeOr(".claude/settings.json", ".claude/settings.json");
 
 /** The folder with the settings of desktop programs; `null` on Windows without `APPDATA`. */

@@ -1,6 +1,6 @@
 /**
- * Writes and removes a table in a TOML text (D-131): it is appended, or replaced where exactly the present one stands, so
- * that the rest of the text stays as it is. Each result is parsed (D-136): everything else must have the same value as before.
+ * Writes and removes a table in a TOML text: it is appended, or replaced where exactly the present one stands, so that
+ * the rest of the text stays as it is. Each result is parsed: everything else must have the same value as before.
  */
 import { parse } from "smol-toml";
 import { CONNECTOR_LIMITS } from "../connector/limits.ts";

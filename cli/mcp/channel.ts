@@ -1,13 +1,25 @@
 /**
- * Notifications for Claude's channel preview (D-133): a line for each new message, without any text of it. Marks nothing
- * read.
+ * Notifications for Claude's channel preview: a line for each new message, without any text of it, because a peer could
+ * otherwise put text before a model that did not ask. Marks nothing read.
  */
 import { type Clock, sleep } from "../../shared/clock.ts";
 import { CONNECTOR_LIMITS } from "../connector/limits.ts";
 import { announcement } from "../messages/announcement.ts";
 import type { Received } from "../messages/received.ts";
-import { MCP_LIMITS as LIMIT } from "./limits.ts";
-import type { McpAgent } from "./mcp_agent.ts";
+import { CALL_SECONDS, type McpAgent } from "./mcp_agent.ts";
+
+/** With less, a connector that is away is asked again and again; with more, messages are announced later. */
+export const WATCH_MS = 5_000;
+/** With more, a full inbox makes one count read for seconds. */
+export const COUNTED_PAGES_MAX = 10;
+/** With less, a host drops what it gets before it has begun to listen. */
+const CHANNEL_DELAY_MS = 2_000;
+/** With more, a burst wakes the model once for each of its messages. */
+const MESSAGES_EACH_MAX = 5;
+/** With more, a peer that writes all the time keeps the model, and its costs, running. */
+export const NOTICES_MAX = 30;
+/** With more, an agent that had a burst is silent for longer. */
+export const NOTICES_WINDOW_MS = 10 * 60_000;
 
 /** The experimental capability of a server with a channel. */
 export const CHANNEL_CAPABILITY = "claude/channel";
@@ -26,11 +38,11 @@ export async function announce(
 ): Promise<void> {
   const { clock } = mcp.options;
   const gate = new Gate(clock);
-  await sleep(clock, LIMIT.channelDelayMs, signal);
+  await sleep(clock, CHANNEL_DELAY_MS, signal);
   let after = 0;
   for (let isFirst = true; !signal.aborted; isFirst = false) {
-    const found = await newMessages(mcp, after, isFirst ? 0 : LIMIT.callSeconds, signal);
-    const isMany = isFirst || found.length > LIMIT.channelMessages;
+    const found = await newMessages(mcp, after, isFirst ? 0 : CALL_SECONDS, signal);
+    const isMany = isFirst || found.length > MESSAGES_EACH_MAX;
     for (const messages of isMany && found.length > 0 ? [found] : found.map((one) => [one])) {
       await gate.pass(signal);
       if (signal.aborted) return;
@@ -42,18 +54,23 @@ export async function announce(
 }
 
 /** All unread messages behind an ID, waiting for the first one; none while there is no connector. */
-async function newMessages(mcp: McpAgent, after: number, wait: number, signal: AbortSignal): Promise<Received[]> {
+export async function newMessages(
+  mcp: McpAgent,
+  after: number,
+  wait: number,
+  signal: AbortSignal,
+): Promise<Received[]> {
   const found: Received[] = [];
   const limit = CONNECTOR_LIMITS.pageMessagesMax;
   try {
-    for (let pages = 0, more = true; more && pages < LIMIT.countedPages; pages++) {
+    for (let pages = 0, more = true; more && pages < COUNTED_PAGES_MAX; pages++) {
       const last = found.at(-1)?.message.id ?? after;
       const page = await mcp.page({ unread: true, after: last, limit, wait: pages === 0 ? wait : 0 });
       found.push(...page.messages);
       more = page.more;
     }
   } catch {
-    await sleep(mcp.options.clock, LIMIT.watchMs, signal);
+    await sleep(mcp.options.clock, WATCH_MS, signal);
   }
   return found;
 }
@@ -65,21 +82,18 @@ function noticeOf(agent: string, messages: readonly Received[]): ChannelNotice {
 
 /** Bounds the notifications in a window. */
 class Gate {
-  readonly #clock: Clock;
   #passed: number[] = [];
 
-  constructor(clock: Clock) {
-    this.#clock = clock;
-  }
+  constructor(private readonly clock: Clock) {}
 
   async pass(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
-      const now = this.#clock.now();
-      this.#passed = this.#passed.filter((at) => Math.abs(now - at) < LIMIT.channelWindowMs);
+      const now = this.clock.now();
+      this.#passed = this.#passed.filter((at) => Math.abs(now - at) < NOTICES_WINDOW_MS);
       const [oldest = now] = this.#passed;
-      if (this.#passed.length < LIMIT.channelNotices) break;
-      await sleep(this.#clock, oldest + LIMIT.channelWindowMs - now, signal);
+      if (this.#passed.length < NOTICES_MAX) break;
+      await sleep(this.clock, oldest + NOTICES_WINDOW_MS - now, signal);
     }
-    this.#passed.push(this.#clock.now());
+    this.#passed.push(this.clock.now());
   }
 }

@@ -1,16 +1,16 @@
 /** Tools that look and change nothing: the agent itself, its peers, and what happened to a sent message (D-128). */
 import * as z from "zod";
-import { OutboundResult, SENT_STATES } from "../../shared/client/local_shapes.ts";
+import { COUNTED_PAGES_MAX } from "./channel.ts";
+import { sentMessage } from "../../shared/client/local_client.ts";
+import { SENT_STATES } from "../../shared/client/local_shapes.ts";
 import { CONNECTOR_LIMITS } from "../connector/limits.ts";
-import { bodyOf, checkedBody } from "../connector/local_api/client.ts";
 import { connectorPeers } from "../connector/peer_list.ts";
-import { Status } from "../connector/status.ts";
-import { MCP_LIMITS as LIMIT } from "./limits.ts";
+import { statusOf } from "../connector/status.ts";
 import { fitting, ModelPeer, modelPeer } from "./model_message.ts";
-import { Peer, RequestId } from "./arguments.ts";
+import { never, Peer, RequestId, tool, type ToolRow } from "./tool.ts";
 import type { McpAgent } from "./mcp_agent.ts";
-import { never, tool, type ToolRow } from "./tool.ts";
-import { localError, shownText } from "./tool_result.ts";
+import { pairByHand } from "./texts.ts";
+import { localError, PROBLEM_CHARACTERS_MAX, shownText } from "./tool_result.ts";
 
 const Text = z.string();
 
@@ -35,8 +35,7 @@ export const WHOAMI: ToolRow = tool({
   absent: never,
   async run(mcp) {
     const { identity, connector } = mcp.options;
-    const body = await connector.call("GET", "/v1/status", undefined, CONNECTOR_LIMITS.statusTimeoutMs);
-    const { connection, inbox, proxy, runtime } = checkedBody(connector.agentName, Status, body);
+    const { connection, inbox, proxy, runtime } = await statusOf(connector);
     const problem = connection.problem ?? runtime.problem;
     return {
       agentDid: identity.did,
@@ -48,7 +47,7 @@ export const WHOAMI: ToolRow = tool({
       connection: connection.state,
       since: connection.since,
       unread: mcp.options.only === null ? inbox.waiting : await unreadOf(mcp),
-      problem: problem === null ? null : shownText(problem, LIMIT.problemCharacters),
+      problem: problem === null ? null : shownText(problem, PROBLEM_CHARACTERS_MAX),
     };
   },
 });
@@ -58,7 +57,7 @@ async function unreadOf(mcp: McpAgent): Promise<number> {
   // The messages go to the runtime, which this server does not limit.
   if (mcp.options.isPush) return 0;
   let count = 0;
-  for (let pages = 0, after = 0; pages < LIMIT.countedPages; pages++) {
+  for (let pages = 0, after = 0; pages < COUNTED_PAGES_MAX; pages++) {
     const { messages, more } = await mcp.page({ unread: true, after, limit: CONNECTOR_LIMITS.pageMessagesMax });
     count += messages.length;
     after = messages.at(-1)?.message.id ?? after;
@@ -71,18 +70,31 @@ export const LIST_PEERS: ToolRow = tool({
   name: "list_peers",
   description: "The agents that you can send messages to. `alias` or `agentDid` is the `to` of send_message.",
   input: z.strictObject({}),
-  output: z.object({ peers: z.array(ModelPeer), more: z.boolean().describe("More peers than fit into a result") }),
+  output: z.object({
+    peers: z.array(ModelPeer),
+    more: z.boolean().describe("More peers than fit into a result"),
+    next: Text.describe("What to do now"),
+  }),
   isLookup: true,
   hasPeerText: true,
   absent: never,
   async run(mcp) {
     const { connector, peers } = mcp.options;
-    const all = await connectorPeers(connector, connector.agentName, peers);
+    const all = await connectorPeers(connector, peers);
     const allowed = all.filter(({ agentDid }) => mcp.allows(agentDid));
     const shown = fitting(allowed.map(modelPeer));
-    return { peers: shown, more: shown.length < allowed.length };
+    return { peers: shown, more: shown.length < allowed.length, next: nextAfter(mcp, allowed.length, all.length) };
   },
 });
+
+function nextAfter({ options: { isReadOnly, only, pairingCommand } }: McpAgent, allowed: number, all: number): string {
+  if (allowed > 0) return isReadOnly ? "This server only reads: read_inbox." : "send_message writes to one of them.";
+  if (all > 0) return "This server may not see any of the agent's peers: its --peers names others.";
+  if (!isReadOnly && only === null) {
+    return "No peer yet. pair_start makes a ticket for another person, pair_confirm takes the one that your user was given.";
+  }
+  return `No peer yet. ${pairByHand(pairingCommand("start", {}))} It prints a ticket for the other person.`;
+}
 
 export const DELIVERY_STATUS: ToolRow = tool({
   name: "delivery_status",
@@ -92,7 +104,7 @@ export const DELIVERY_STATUS: ToolRow = tool({
     requestId: Text,
     to: Text,
     state: z.enum(SENT_STATES),
-    stateAt: Text.nullable(),
+    stateAt: Text,
     problem: Text.nullable(),
     replies: z.array(z.int()),
   }),
@@ -101,17 +113,16 @@ export const DELIVERY_STATUS: ToolRow = tool({
   absent: never,
   async run(mcp, { request_id, to }) {
     const { connector } = mcp.options;
-    const query = new URLSearchParams({ wait: "0", ...to === undefined ? {} : { to: mcp.peer(to) } });
-    const response = await connector.send("GET", `/v1/outbound/${encodeURIComponent(request_id)}?${query}`);
-    const sent = checkedBody(connector.agentName, OutboundResult, bodyOf(connector.agentName, response));
+    const recipient = to === undefined ? undefined : mcp.peer(to);
+    const { result: sent } = await sentMessage(connector, { requestId: request_id, to: recipient });
     if (!mcp.allows(sent.to)) throw localError("CONNECTOR_MESSAGE_UNKNOWN");
     return {
       requestId: sent.requestId,
       to: mcp.nameOf(sent.to),
       state: sent.state,
-      stateAt: sent.stateAt ?? null,
-      problem: sent.problem === null ? null : shownText(sent.problem, LIMIT.problemCharacters),
-      replies: sent.replies ?? (sent.reply === null ? [] : [sent.reply.id]),
+      stateAt: sent.stateAt,
+      problem: sent.problem === null ? null : shownText(sent.problem, PROBLEM_CHARACTERS_MAX),
+      replies: sent.replies,
     };
   },
 });

@@ -1,29 +1,36 @@
 /**
- * What the tools of one MCP server share (D-128): the agent, its connector, which peers it may see, and which messages it
- * has taken. A message is taken before it is returned, so of two servers one gets it (D-117).
+ * What the tools of one MCP server share (D-128): the agent, its connector, which peers it may see, and which messages
+ * its answers hold. A message is leased before it is returned, so of two servers one gets it (D-395).
  */
 import { type Clock, sleep } from "../../shared/clock.ts";
 import type { Identity } from "../../shared/client/agent_files.ts";
-import { InboxReadResult, LocalMessage } from "../../shared/client/local_shapes.ts";
+import { callForText, get, type LocalCalls } from "../../shared/client/local_client.ts";
+import { LocalMessage } from "../../shared/client/local_shapes.ts";
 import { ulidSource } from "../../shared/protocol/ids.ts";
 import type { Random } from "../../shared/random.ts";
 import { CONNECTOR_LIMITS } from "../connector/limits.ts";
-import { bodyOf, checkedBody } from "../connector/local_api/client.ts";
 import { CliError } from "../errors.ts";
 import { aliasesOf, findPeerEver, type Peers } from "../connector/peers.ts";
-import { parsePage, type Received, type ReceivedPage } from "../messages/received.ts";
-import { Approvals } from "./approvals.ts";
-import type { LocalConnector } from "./kept_connector.ts";
-import { MCP_LIMITS as LIMIT } from "./limits.ts";
+import { readPage, type Received, type ReceivedPage } from "../messages/received.ts";
+import { type AnsweredCall, Answers } from "./answers.ts";
 import { fitting, type ModelMessage, modelMessage, shownAlias } from "./model_message.ts";
 import { localError, ToolError } from "./tool_result.ts";
+import { createHmac, timingSafeEqual } from "node:crypto";
+import { toBase64Url, utf8Bytes } from "../../shared/protocol/base64url.ts";
+
+/** With more, a tool whose call was cancelled takes messages that its model does not see. */
+export const CALL_SECONDS = 5;
+/** With more, the result would be cut at its characters anyway. */
+export const READ_MESSAGES_MAX = 20;
 
 /** What the tools need. */
 export interface McpAgentOptions {
   identity: Pick<Identity, "name" | "did" | "ownerDid" | "registryUrl">;
-  connector: LocalConnector;
+  connector: LocalCalls;
   /** The peers by alias. */
   peers(): Peers;
+  /** The command with which a person pairs without this program; `null` while no connector runs. */
+  pairingCommand(action: "start" | "confirm", body: Record<string, unknown>): string | null;
   clock: Clock;
   random: Random;
   /** Whether the messages of the agent go to its runtime, so that no tool can read them. */
@@ -34,7 +41,7 @@ export interface McpAgentOptions {
 }
 
 /** Which messages of the inbox. */
-export interface Wanted {
+export interface PageQuery {
   unread: boolean;
   from?: string | undefined;
   conversation?: string | undefined;
@@ -48,6 +55,9 @@ export interface Wanted {
 export class McpAgent {
   readonly approvals: Approvals;
   readonly newId: () => string;
+  readonly answers: Answers;
+  /** The thread of Codex that has called a tool; `null` for another program, and before the first call. */
+  codexThread: string | null = null;
   /** The highest ID that a read-only server has shown by waiting. */
   #shown = 0;
 
@@ -55,6 +65,7 @@ export class McpAgent {
     const { clock, random } = options;
     this.approvals = new Approvals(options);
     this.newId = ulidSource(() => clock.now(), (count) => random.bytes(count));
+    this.answers = new Answers(options.connector, this.newId);
   }
 
   /** The only peers of this server; `null`: all. A peer that is not known yet is not among them. */
@@ -99,7 +110,7 @@ export class McpAgent {
 
   /** A page of the inbox; empty when none of the allowed peers is known. */
   async page(
-    { unread, from, conversation, after = 0, newest = false, limit, wait = 0 }: Wanted,
+    { unread, from, conversation, after = 0, newest = false, limit, wait = 0 }: PageQuery,
   ): Promise<ReceivedPage> {
     const { connector, clock } = this.options;
     const senders = from === undefined ? this.allowed() : [this.peer(from)];
@@ -108,41 +119,27 @@ export class McpAgent {
       return { messages: [], more: false };
     }
     const query = new URLSearchParams({ unread: `${unread}`, after: `${after}`, limit: `${limit}`, wait: `${wait}` });
-    // A connector of an earlier version does not know it.
-    if (newest) query.set("newest", "true");
+    query.set("newest", `${newest}`);
     if (senders !== null) query.set("from", senders.join(","));
     if (conversation !== undefined) query.set("conversation", conversation);
-    const withinMs = CONNECTOR_LIMITS.callTimeoutMs + wait * 1000;
-    return parsePage(connector.agentName, await connector.send("GET", `/v1/inbox?${query}`, undefined, withinMs));
+    return await readPage(connector, query);
   }
 
   /** One message. @throws {import("../../shared/client/errors.ts").ApiError} `CONNECTOR_MESSAGE_UNKNOWN` */
   async message(id: number): Promise<Received> {
     const { connector } = this.options;
-    const response = await connector.send("GET", `/v1/inbox/${id}`);
-    const message = checkedBody(connector.agentName, LocalMessage, bodyOf(connector.agentName, response));
+    const { body: message, json } = await callForText(connector, LocalMessage, get(`/v1/inbox/${id}`));
     if (!this.allows(message.from.agentDid)) throw localError("CONNECTOR_MESSAGE_UNKNOWN");
-    return { message, json: response.text };
-  }
-
-  /** Marks messages read. Returns the IDs that this server has taken. */
-  async take(ids: readonly number[]): Promise<number[]> {
-    if (ids.length === 0) return [];
-    const { connector } = this.options;
-    const within = CONNECTOR_LIMITS.callTimeoutMs;
-    const body = await connector.call("POST", "/v1/inbox/read", { ids }, within, true);
-    return checkedBody(connector.agentName, InboxReadResult, body).read;
+    return { message, json };
   }
 
   /**
-   * The unread messages that fit into a result, taken unless the server is read-only. Of messages that another server
-   * takes at the same time none is returned.
-   *
-   * @param signal aborted when the caller has gone; then nothing is taken
+   * The unread messages that fit into a result, held by its answer unless the server is read-only. Of messages that another
+   * server takes at the same time none is returned.
    */
   async unread(
-    wanted: Omit<Wanted, "unread">,
-    signal: AbortSignal,
+    wanted: Omit<PageQuery, "unread">,
+    { signal, answer }: AnsweredCall,
   ): Promise<{ messages: ModelMessage[]; more: boolean }> {
     const { isReadOnly } = this.options;
     const page = await this.page({ ...wanted, unread: true });
@@ -150,22 +147,23 @@ export class McpAgent {
     const messages = fitting(page.messages.map((received) => modelMessage(received)));
     const more = page.more || messages.length < page.messages.length;
     if (isReadOnly) return { messages, more };
-    const taken = await this.take(messages.map(({ id }) => id));
-    return { messages: messages.filter(({ id }) => taken.includes(id)), more };
+    const held = await answer.hold(messages.map(({ id }) => id));
+    return { messages: messages.filter(({ id }) => held.includes(id)), more };
   }
 
   /** The first unread messages, waiting for one. A read-only server shows each once. */
   async next(
-    wanted: Pick<Wanted, "from" | "conversation">,
+    wanted: Pick<PageQuery, "from" | "conversation">,
     seconds: number,
-    signal: AbortSignal,
+    call: AnsweredCall,
   ): Promise<ModelMessage[]> {
+    const { signal } = call;
     const { clock, isReadOnly } = this.options;
     const end = clock.now() + seconds * 1000;
     for (let left = seconds; left > 0 && !signal.aborted; left = Math.ceil((end - clock.now()) / 1000)) {
-      const wait = Math.min(left, LIMIT.callSeconds);
+      const wait = Math.min(left, CALL_SECONDS);
       const after = isReadOnly ? this.#shown : 0;
-      const { messages } = await this.unread({ ...wanted, after, limit: LIMIT.readMessages, wait }, signal);
+      const { messages } = await this.unread({ ...wanted, after, limit: READ_MESSAGES_MAX, wait }, call);
       if (messages.length > 0) {
         this.#shown = Math.max(this.#shown, ...messages.map(({ id }) => id));
         return messages;
@@ -173,5 +171,62 @@ export class McpAgent {
       await sleep(clock, CONNECTOR_LIMITS.waitPauseMs, signal);
     }
     return [];
+  }
+}
+
+/** With more, a model could ask until the person says yes out of fatigue. */
+export const QUESTIONS_MAX = 3;
+/** With less, such questions begin again too soon. */
+export const QUESTIONS_WINDOW_MS = 10 * 60_000;
+/** With more, an answer could concern a question that the person no longer sees. */
+export const APPROVAL_MS = 5 * 60_000;
+
+const KEY_BYTES = 32;
+const NONCE_BYTES = 16;
+
+/**
+ * Approvals of a person (D-130). Each question has a state that belongs to one tool and its arguments, counts once and for a
+ * few minutes, and cannot be made outside of this process.
+ */
+export class Approvals {
+  readonly #clock: Clock;
+  readonly #random: Random;
+  readonly #key: Uint8Array;
+  /** Open questions: nonce → when it expires. At most `QUESTIONS_MAX` of them in a window. */
+  readonly #open = new Map<string, number>();
+  /** Times of the questions in the window. */
+  #asked: number[] = [];
+
+  constructor({ clock, random }: { clock: Clock; random: Random }) {
+    this.#clock = clock;
+    this.#random = random;
+    this.#key = random.bytes(KEY_BYTES);
+  }
+
+  /** The state of a new question; `null` when too many were asked. */
+  ask(tool: string, args: unknown): string | null {
+    const now = this.#clock.now();
+    this.#asked = this.#asked.filter((at) => Math.abs(now - at) < QUESTIONS_WINDOW_MS);
+    for (const [nonce, until] of this.#open) if (until <= now) this.#open.delete(nonce);
+    if (this.#asked.length >= QUESTIONS_MAX) return null;
+    this.#asked.push(now);
+    const nonce = toBase64Url(this.#random.bytes(NONCE_BYTES));
+    this.#open.set(nonce, now + APPROVAL_MS);
+    return this.#state(tool, args, nonce);
+  }
+
+  /** Ends a question. Returns true when the state is that of an open question about this tool and these arguments. */
+  take(state: string, tool: string, args: unknown): boolean {
+    const [nonce = ""] = state.split(".", 1);
+    const until = this.#open.get(nonce);
+    const expected = utf8Bytes(this.#state(tool, args, nonce)), given = utf8Bytes(state);
+    if (expected.length !== given.length || !timingSafeEqual(expected, given)) return false;
+    this.#open.delete(nonce);
+    return until !== undefined && this.#clock.now() < until;
+  }
+
+  #state(tool: string, args: unknown, nonce: string): string {
+    const mac = createHmac("sha256", this.#key).update(JSON.stringify([tool, args, nonce])).digest();
+    return `${nonce}.${toBase64Url(new Uint8Array(mac))}`;
   }
 }

@@ -1,28 +1,37 @@
 /** Tools for messages: send one, read the inbox, wait (D-128). Texts of peers are data, which no tool acts on (D-129). */
 import * as z from "zod";
-import { ApiError, wasRefused } from "../../shared/client/errors.ts";
+import { LONG_WAIT_SECONDS, WAIT_DEFAULT_SECONDS, WAIT_SECONDS } from "./progress.ts";
+import { ApiError, LocalDown, wasRefused } from "../../shared/client/errors.ts";
+import { sendAndWait, type SendResult } from "../../shared/client/local_client.ts";
 import { SENT_STATES, type SentState } from "../../shared/client/local_shapes.ts";
 import { CliError, describe } from "../errors.ts";
-import { sendAndWait } from "../messages/outbound_call.ts";
-import { memberOf, type SendResult } from "../messages/received.ts";
-import { Conversation, MessageId, Peer, RequestId } from "./arguments.ts";
-import { MCP_LIMITS as LIMIT } from "./limits.ts";
+import { memberOf } from "../messages/received.ts";
+import { Conversation, MessageId, Peer, RequestId, tool, type ToolCall, type ToolRow } from "./tool.ts";
 import { fitting, ModelMessage, modelMessage } from "./model_message.ts";
-import type { McpAgent } from "./mcp_agent.ts";
-import { tool, type ToolRow } from "./tool.ts";
-import { failureText, localError, shownText, ToolError } from "./tool_result.ts";
+import { CALL_SECONDS, type McpAgent, READ_MESSAGES_MAX } from "./mcp_agent.ts";
+import { failureText, localError, PROBLEM_CHARACTERS_MAX, shownText, ToolError } from "./tool_result.ts";
+
+/** With more, the JSON of a text could pass the largest payload, which its sender would learn late. */
+const TEXT_CHARACTERS_MAX = 100_000;
+/** With more, one call fills the context of a model that asked for no number. */
+const READ_MESSAGES_DEFAULT = 10;
+/** With more, a model waits while other MCP servers take every message; with less, it sees none that are there. */
+const READ_TRIES = 5;
 
 const Text = z.string();
-const Wait = z.int().min(0).max(LIMIT.waitSeconds);
+/** What a model reads about waits. */
+const LONG_WAITS = `Over ${WAIT_SECONDS} only if your program shows progress and waits as long; else it ends earlier`;
+const Wait = z.int().min(0).max(LONG_WAIT_SECONDS).describe(`${LONG_WAITS}, without an answer`);
 
 export const SEND_MESSAGE: ToolRow = tool({
   name: "send_message",
   description:
-    "Send a text to a peer; one that is offline gets it later. With wait_seconds the reply is in the result. Set " +
-    "reply_to to answer a message of the inbox. The same request_id is the same message: use it to try again.",
+    "Send a text, data or both to a peer; one that is offline gets it later. With wait_seconds the reply is in the " +
+    "result. Set reply_to to answer a message of the inbox. The same request_id is the same message: use it to try again.",
   input: z.strictObject({
     to: Peer,
-    text: z.string().min(1).max(LIMIT.textCharacters),
+    text: z.string().min(1).max(TEXT_CHARACTERS_MAX).optional(),
+    data: z.record(z.string(), z.unknown()).optional().describe("Members of the message beside its text, for programs"),
     conversation: Conversation.optional(),
     reply_to: MessageId.optional(),
     wait_seconds: Wait.default(0),
@@ -38,56 +47,72 @@ export const SEND_MESSAGE: ToolRow = tool({
   }),
   isLookup: false,
   hasPeerText: true,
+  errorOf: ({ reply }) => reply?.error ?? null,
   absent: ({ options }) => options.isReadOnly,
-  async run(mcp, args, { signal }) {
+  async run(mcp, args, call) {
     const { clock, connector } = mcp.options;
+    const payload = payloadOf(args);
     const to = mcp.peer(args.to);
     // A message of a peer that this server may not see is not answered either.
     if (args.reply_to !== undefined && mcp.allowed() !== null) await mcp.message(args.reply_to);
     const requestId = args.request_id ?? mcp.newId();
-    const sent = await sendAndWait(clock, connector.agentName, connector, {
+    const sent = await sendAndWait(connector, clock, {
       members: {
         to,
         requestId,
         prefer: "respond-async",
+        keep: true,
         origin: "model",
         ...args.conversation === undefined ? {} : { conversationId: args.conversation },
         ...args.reply_to === undefined ? {} : { replyTo: args.reply_to },
       },
-      payload: JSON.stringify({ message: args.text }),
-      waitSeconds: args.wait_seconds,
-      callSeconds: LIMIT.callSeconds,
-      signal,
+      payload,
+      waitSeconds: Math.min(args.wait_seconds, call.maxWaitSeconds),
+      callSeconds: CALL_SECONDS,
+      signal: call.signal,
     }).catch((error) => {
       throw withRepeat(error, requestId);
     });
     const { state, problem } = sent.result;
-    const { reply, next } = await replyOf(mcp, sent, signal);
+    const { reply, next } = await replyOf(sent, call);
     return {
       requestId,
       to: mcp.nameOf(sent.result.to),
       state,
-      problem: problem === null ? null : shownText(problem, LIMIT.problemCharacters),
+      problem: problem === null ? null : shownText(problem, PROBLEM_CHARACTERS_MAX),
       reply,
       next: next ?? nextAfter(mcp, state, requestId),
     };
   },
 });
 
-/** The reply, taken by this server; else what to do. */
+/** The reply, held by this answer; else what to do. */
 async function replyOf(
-  mcp: McpAgent,
   { result: { reply }, json }: SendResult,
-  signal: AbortSignal,
+  { signal, answer }: ToolCall,
 ): Promise<{ reply: ModelMessage | null; next: string | null }> {
   if (reply === null || signal.aborted) return { reply: null, next: null };
-  const [taken] = await mcp.take([reply.id]);
-  if (taken === undefined) {
+  const [held] = await answer.hold([reply.id]);
+  if (held === undefined) {
     const next = `The reply is message ${reply.id}, which has been read already: read_inbox with id shows it.`;
     return { reply: null, next };
   }
   const message = modelMessage({ message: reply, json: memberOf(json, "reply") });
-  return { reply: message, next: "The peer has answered. Go on; write again only if you need more." };
+  const next = message.error === null
+    ? "The peer has answered. Go on; write again only if you need more."
+    : "The peer could not answer: reply.error has its reason. Ask again only if that can change.";
+  return { reply: message, next };
+}
+
+/** The payload of a message as JSON text. @throws {ApiError} `CONNECTOR_INVALID_BODY` */
+function payloadOf({ text, data }: { text?: string | undefined; data?: Record<string, unknown> | undefined }): string {
+  if (text === undefined && data === undefined) {
+    throw localError("CONNECTOR_INVALID_BODY", "Invalid arguments: text is missing", "Give text, data or both.");
+  }
+  if (text !== undefined && data !== undefined && Object.hasOwn(data, "message")) {
+    throw localError("CONNECTOR_INVALID_BODY", "Invalid arguments: data has a message", "Give it as text only.");
+  }
+  return JSON.stringify(text === undefined ? data : { message: text, ...data });
 }
 
 function nextAfter({ options: { isPush } }: McpAgent, state: SentState, requestId: string): string {
@@ -95,6 +120,8 @@ function nextAfter({ options: { isPush } }: McpAgent, state: SentState, requestI
     case "refused":
     case "dead_lettered":
       return "The peer did not get it: problem has the reason. Do not send it again without a change.";
+    case "kept":
+      return "The server does not take it now: it is kept and sent later. Do not send it again.";
     case "unknown":
     case "sending":
       return `It is not known whether it arrived: send the same text with request_id ${requestId} to make sure.`;
@@ -107,8 +134,11 @@ function nextAfter({ options: { isPush } }: McpAgent, state: SentState, requestI
 
 /** Adds how to send the same message again, unless it was certainly not sent. */
 function withRepeat(error: unknown, requestId: string): unknown {
+  // The proxy has another message with that ID, so a repetition of this one would be refused each time.
+  const isReused = error instanceof ApiError && error.code === "PROXY_HOOK_REQUEST_ID_REUSED";
   const isLoopGuard = error instanceof ApiError && error.status === 429;
-  if (wasRefused(error) || isLoopGuard || !(error instanceof ApiError || error instanceof CliError)) return error;
+  const isKnown = error instanceof ApiError || error instanceof CliError || error instanceof LocalDown;
+  if (wasRefused(error) || isLoopGuard || isReused || !isKnown) return error;
   const { code, cause } = describe(error);
   const fix = `Send the same text with request_id ${requestId} again: the message is delivered once`;
   return new ToolError(failureText(code, [cause], fix));
@@ -123,7 +153,7 @@ export const READ_INBOX: ToolRow = tool({
     unread_only: z.boolean().default(true),
     from: Peer.optional(),
     conversation: Conversation.optional(),
-    limit: z.int().min(1).max(LIMIT.readMessages).default(LIMIT.readDefaultMessages),
+    limit: z.int().min(1).max(READ_MESSAGES_MAX).default(READ_MESSAGES_DEFAULT),
     id: MessageId.optional(),
     offset: z.int().min(0).max(Number.MAX_SAFE_INTEGER).optional().describe("Needs id; in a cut text, where to go on"),
   }),
@@ -131,11 +161,11 @@ export const READ_INBOX: ToolRow = tool({
   isLookup: false,
   hasPeerText: true,
   absent: ({ options }) => options.isPush,
-  async run(mcp, { unread_only, from, conversation, limit, id, offset }, { signal }) {
+  async run(mcp, { unread_only, from, conversation, limit, id, offset }, call) {
     if (offset !== undefined && id === undefined) {
       throw localError("CONNECTOR_INVALID_BODY", "Invalid arguments: offset needs id", "Give the id of the message.");
     }
-    if (id !== undefined) return { messages: await oneMessage(mcp, id, offset ?? 0), more: false };
+    if (id !== undefined) return { messages: await oneMessage(mcp, id, offset ?? 0, call), more: false };
     if (!unread_only) {
       const page = await mcp.page({ unread: false, newest: true, from, conversation, limit });
       const newest = fitting(page.messages.map((received) => modelMessage(received)).reverse()).reverse();
@@ -143,19 +173,18 @@ export const READ_INBOX: ToolRow = tool({
     }
     const { isReadOnly } = mcp.options;
     for (let tries = 1;; tries++) {
-      const read = await mcp.unread({ from, conversation, limit, newest: isReadOnly }, signal);
+      const read = await mcp.unread({ from, conversation, limit, newest: isReadOnly }, call);
       // Another server has taken the whole page.
-      if (read.messages.length > 0 || !read.more || tries === LIMIT.readTries) return read;
+      if (read.messages.length > 0 || !read.more || tries === READ_TRIES) return read;
     }
   },
 });
 
-/** A message by its ID. An unread one is taken first, and not returned when another server takes it. */
-async function oneMessage(mcp: McpAgent, id: number, offset: number): Promise<ModelMessage[]> {
+/** A message by its ID. An unread one is held first, and not returned when another server has it. */
+async function oneMessage(mcp: McpAgent, id: number, offset: number, { answer }: ToolCall): Promise<ModelMessage[]> {
   const received = await mcp.message(id);
-  const isTaken = received.message.readAt !== null || mcp.options.isReadOnly ||
-    (await mcp.take([id])).includes(id);
-  return isTaken ? [modelMessage(received, offset)] : [];
+  const isFree = received.message.readAt !== null || mcp.options.isReadOnly || (await answer.hold([id])).includes(id);
+  return isFree ? [modelMessage(received, offset)] : [];
 }
 
 export const WAIT_FOR_MESSAGE: ToolRow = tool({
@@ -164,7 +193,7 @@ export const WAIT_FOR_MESSAGE: ToolRow = tool({
   input: z.strictObject({
     from: Peer.optional(),
     conversation: Conversation.optional(),
-    timeout_seconds: z.int().min(1).max(LIMIT.waitSeconds).default(LIMIT.waitDefaultSeconds),
+    timeout_seconds: z.int().min(1).max(LONG_WAIT_SECONDS).default(WAIT_DEFAULT_SECONDS).describe(LONG_WAITS),
   }),
   output: z.object({
     messages: z.array(ModelMessage),
@@ -174,8 +203,8 @@ export const WAIT_FOR_MESSAGE: ToolRow = tool({
   isLookup: false,
   hasPeerText: true,
   absent: ({ options }) => options.isPush,
-  async run(mcp, { from, conversation, timeout_seconds }, { signal }) {
-    const messages = await mcp.next({ from, conversation }, timeout_seconds, signal);
+  async run(mcp, { from, conversation, timeout_seconds }, call) {
+    const messages = await mcp.next({ from, conversation }, Math.min(timeout_seconds, call.maxWaitSeconds), call);
     const timedOut = messages.length === 0;
     const next = timedOut
       ? "No message came. Go on with your task, or call wait_for_message again."

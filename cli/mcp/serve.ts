@@ -1,20 +1,27 @@
 /**
- * `svc mcp` (D-127): an MCP server for one agent on standard input and output. It answers before it has a connector, and
- * loads the MCP library after the console writes to standard error.
+ * `svc mcp`: an MCP server for one agent on standard input and output. It answers before it has a connector, because
+ * clients give up early, and loads the MCP library after the console writes to standard error.
  */
 import { settledWithin } from "../../shared/clock.ts";
-import { chosenAgent } from "../agents/agent_choice.ts";
+import { chosenAgent } from "../agents/agent_reference.ts";
 import type { AgentFolder } from "../agents/agent_store.ts";
-import { access } from "../connector/attach.ts";
-import { runtimeSettings, runtimeTarget } from "../connector/delivery/runtime_file.ts";
-import { ConnectorClient } from "../connector/local_api/client.ts";
+import { thisHost } from "../autostart/this_host.ts";
+import { connectorOf, keptAccess } from "../connector/attach.ts";
+import { runtimeSettings, runtimeTarget } from "../connector/runtime/runtime_file.ts";
+import { readConnectorFile } from "../connector/local_api/discovery_file.ts";
+import { pairingCommand } from "../connector/local_api/pairing_hint.ts";
 import { findPeerEver, readPeers } from "../connector/peers.ts";
+import { statusOf } from "../connector/status.ts";
 import type { Context } from "../context.ts";
 import { describe } from "../errors.ts";
 import { Output } from "../terminal/output.ts";
-import { KeptConnector } from "./kept_connector.ts";
-import { MCP_LIMITS as LIMIT } from "./limits.ts";
 import { McpAgent } from "./mcp_agent.ts";
+
+/** With more, a host that measures the start gives up; with less, a busy connector is not asked. */
+const PLATFORM_MS = 500;
+
+/** Time for the program that puts a message into the queue of Codex. */
+const PROGRAM_MS = 10_000;
 
 /** The command line of `svc mcp`. */
 export interface McpWanted {
@@ -23,6 +30,8 @@ export interface McpWanted {
   /** Aliases or DIDs of the only peers; `null`: all. */
   only: readonly string[] | null;
   isChannel: boolean;
+  /** Wake the model of the program that runs the server. */
+  isWaking: boolean;
   allowInsecure: boolean;
   /** Registers a function that ends the server. Returns a function that removes it. */
   onStop(stop: () => void): () => void;
@@ -38,11 +47,15 @@ export async function serveMcp(given: Context, wanted: McpWanted): Promise<void>
   const options = { "allow-insecure": wanted.allowInsecure };
   const isPush = await isPushPlatform(ctx, folder, options);
   if (isPush && wanted.isChannel) ctx.out.warn("The messages of this agent go to its runtime: --channel has no effect");
-  await using connector = new KeptConnector(ctx.clock, name, () => access(ctx, folder, options));
+  await using connector = keptAccess(ctx, folder, options);
   const mcp = new McpAgent({
     identity: { ...folder.identity(), name },
     connector,
     peers: () => readPeers(folder),
+    pairingCommand: (action, body) => {
+      const url = readConnectorFile(folder)?.url;
+      return url === undefined ? null : pairingCommand(folder, url, action, body);
+    },
     clock: ctx.clock,
     random: ctx.random,
     isPush,
@@ -51,7 +64,18 @@ export async function serveMcp(given: Context, wanted: McpWanted): Promise<void>
   });
   const stopped = new AbortController();
   const forget = wanted.onStop(() => stopped.abort());
-  void connector.watch();
+  if (wanted.isWaking && !isPush) {
+    const { claudeInbox, codexQueue, wakeModel } = await import("./wake.ts");
+    const inbox = claudeInbox(ctx);
+    const run = async (program: string, args: string[]) => {
+      const host = thisHost(ctx);
+      let code: number | null = null;
+      await settledWithin(ctx.clock, host.run(program, args).then((ran) => code = ran?.code ?? null), PROGRAM_MS);
+      return code;
+    };
+    const wayOf = () => inbox ?? (mcp.codexThread === null ? null : codexQueue(mcp.codexThread, run));
+    void wakeModel(mcp, wayOf, stopped.signal);
+  }
   const { serveMcpAgent } = await import("./stdio_server.ts");
   await serveMcpAgent(mcp, {
     version: ctx.version,
@@ -59,6 +83,7 @@ export async function serveMcp(given: Context, wanted: McpWanted): Promise<void>
     report: (error) => ctx.out.note(error.message),
     signal: stopped.signal,
   });
+  stopped.abort();
   forget();
 }
 
@@ -98,13 +123,12 @@ async function isPushPlatform(
 ): Promise<boolean> {
   const settings = runtimeSettings(folder);
   const { framework } = folder.identity();
-  const hosted = { ...options, isHosted: true };
-  let isPush = runtimeTarget(ctx, settings?.file ?? null, framework, hosted, settings?.source) !== null;
+  let isPush = runtimeTarget(ctx, settings?.file ?? null, framework, options, settings?.source) !== null;
   const running = async () => {
-    const status = await (await ConnectorClient.of(ctx, folder))?.status();
-    if (status !== undefined) isPush = status.runtime.platform !== "inbox";
+    const client = await connectorOf(ctx, folder);
+    if (client !== null) isPush = (await statusOf(client)).runtime.platform !== "inbox";
   };
   const asked = running().catch((error) => ctx.out.warn(describe(error).cause));
-  await settledWithin(ctx.clock, asked, LIMIT.platformMs);
+  await settledWithin(ctx.clock, asked, PLATFORM_MS);
   return isPush;
 }

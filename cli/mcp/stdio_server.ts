@@ -1,15 +1,41 @@
-/** Serves an agent over standard input and output (D-127). Standard output carries lines of the protocol only. */
+/** Serves an agent over standard input and output. Standard output carries lines of the protocol only. */
+import process from "node:process";
+import type * as z from "zod";
 import type { Readable, Writable } from "node:stream";
+import {
+  acceptedContent,
+  CLIENT_CAPABILITIES_META_KEY,
+  type ClientCapabilities,
+  isInputRequiredResult,
+  type JSONRPCMessage,
+  McpServer,
+  type ServerContext,
+  type StandardSchemaWithJSON,
+} from "@modelcontextprotocol/server";
 import { serveStdio, StdioServerTransport } from "@modelcontextprotocol/server/stdio";
+import { settledWithin } from "../../shared/clock.ts";
+import type { Answers } from "./answers.ts";
 import { announce, CHANNEL_CAPABILITY } from "./channel.ts";
-import { MCP_LIMITS as LIMIT } from "./limits.ts";
-import { mcpServer } from "./server.ts";
-import type { McpAgent } from "./mcp_agent.ts";
+import { APPROVAL_MS, type McpAgent } from "./mcp_agent.ts";
+import { DELIVERY_STATUS, LIST_PEERS, WHOAMI } from "./lookup_tools.ts";
+import { READ_INBOX, SEND_MESSAGE, WAIT_FOR_MESSAGE } from "./message_tools.ts";
+import { Confirmation, PAIR_CONFIRM, PAIR_START, QUESTION } from "./pair_tools.ts";
+import { longestWait, reportProgress } from "./progress.ts";
+import { INSTRUCTIONS } from "./texts.ts";
+import type { Person, ToolRow } from "./tool.ts";
+import { codexThread } from "./wake.ts";
+import { checkedArguments, toolFailure, toolResult } from "./tool_result.ts";
+
+/** With more, a client that never ends its line fills the memory; with less, a long text is refused. */
+export const REQUEST_BYTES_MAX = 1024 ** 2;
+
+/** Milliseconds for marking and giving back messages at the end; a host kills a server that takes 2 s. */
+const SETTLED_MS = 1_000;
 
 /** How an agent is served. */
 export interface Serving {
   version: string;
-  /** Announces messages as a channel, on revisions up to 2025-11-25 only (D-133). */
+  /** Announces messages as a channel, on revisions up to 2025-11-25 only. */
   isChannel: boolean;
   /** Called with an error of the connection. */
   report(error: Error): void;
@@ -22,7 +48,7 @@ export interface Serving {
 /** Serves until the MCP client closes its end, or `signal` aborts. */
 export async function serveMcpAgent(mcp: McpAgent, serving: Serving): Promise<void> {
   const { signal, streams, report, version } = serving;
-  const transport = new Transport(streams?.input, streams?.output, { maxBufferSize: LIMIT.requestBytes });
+  const transport = new Transport(mcp.answers, streams ?? { input: process.stdin, output: process.stdout });
   const close = serving.isChannel
     ? await serveChannel(mcp, transport, serving)
     : serveStdio(() => mcpServer(mcp, { version }), { transport, onerror: report }).close;
@@ -30,6 +56,7 @@ export async function serveMcpAgent(mcp: McpAgent, serving: Serving): Promise<vo
   signal.addEventListener("abort", stop);
   if (signal.aborted) stop();
   await transport.closed;
+  await settledWithin(mcp.options.clock, mcp.answers.settled(), SETTLED_MS);
   signal.removeEventListener("abort", stop);
 }
 
@@ -50,12 +77,108 @@ async function serveChannel(mcp: McpAgent, transport: Transport, { version, repo
 }
 
 class Transport extends StdioServerTransport {
+  readonly #output: Writable;
   readonly #closed = Promise.withResolvers<void>();
   /** Resolves at the end of the connection. */
   readonly closed = this.#closed.promise;
+
+  constructor(private readonly answers: Answers, { input, output }: { input: Readable; output: Writable }) {
+    super(input, output, { maxBufferSize: REQUEST_BYTES_MAX });
+    this.#output = output;
+  }
+
+  override async send(message: JSONRPCMessage): Promise<void> {
+    await this.answers.write(message, async () => {
+      await super.send(message);
+      await written(this.#output);
+    });
+  }
 
   override async close(): Promise<void> {
     await super.close();
     this.#closed.resolve();
   }
+}
+
+/** Resolves when the system has everything that was written to a stream. `write` itself may only have queued it. */
+function written(output: Writable): Promise<void> {
+  return new Promise((resolve, reject) => {
+    output.write("", (error) => error ? reject(error) : resolve());
+  });
+}
+
+/** All tools, in their order. */
+export const TOOLS: readonly ToolRow[] = [
+  WHOAMI,
+  LIST_PEERS,
+  SEND_MESSAGE,
+  READ_INBOX,
+  WAIT_FOR_MESSAGE,
+  DELIVERY_STATUS,
+  PAIR_START,
+  PAIR_CONFIRM,
+];
+
+/** What a server says about itself beside its tools. */
+export interface ServerAbout {
+  version: string;
+  /** Experimental capabilities. */
+  experimental?: Record<string, Record<string, never>>;
+}
+
+/** Returns a server that is not connected yet. */
+export function mcpServer(mcp: McpAgent, { version, experimental }: ServerAbout): McpServer {
+  const server = new McpServer({ name: "svc", version }, {
+    capabilities: { tools: { listChanged: false }, ...experimental === undefined ? {} : { experimental } },
+    instructions: INSTRUCTIONS,
+    inputRequired: { maxRounds: 1, roundTimeoutMs: APPROVAL_MS },
+  });
+  for (const row of TOOLS.filter(({ absent }) => !absent(mcp))) register(server, mcp, row);
+  return server;
+}
+
+function register(server: McpServer, mcp: McpAgent, row: ToolRow): void {
+  const { name, description, input, output, isLookup, hasPeerText } = row;
+  const hints = isLookup ? { readOnlyHint: true, idempotentHint: true } : { openWorldHint: true };
+  server.registerTool(name, {
+    description,
+    inputSchema: shownSchema(input),
+    outputSchema: output,
+    annotations: { ...hints, destructiveHint: false },
+  }, async (given, context) => {
+    mcp.codexThread = codexThread(context.mcpReq._meta) ?? mcp.codexThread;
+    using _progress = reportProgress(mcp.options.clock, context.mcpReq);
+    try {
+      const { mcpReq } = context;
+      const { id, signal } = mcpReq;
+      const call = {
+        signal,
+        maxWaitSeconds: longestWait(mcpReq),
+        person: personOf(server, context),
+        answer: mcp.answers.begin(id, signal),
+      };
+      const result = await row.run(mcp, checkedArguments(input, given), call);
+      return isInputRequiredResult(result) ? result : toolResult(result, hasPeerText, row.errorOf?.(result) ?? null);
+    } catch (error) {
+      return toolFailure(error);
+    }
+  });
+}
+
+/** The schema as `tools/list` shows it. The library would answer invalid arguments with a text of its own. */
+function shownSchema(schema: z.ZodObject): StandardSchemaWithJSON {
+  const standard = schema["~standard"];
+  return { "~standard": { ...standard, validate: (value: unknown) => ({ value }) } };
+}
+
+/** The person behind the MCP client, in both kinds of protocol revisions. */
+function personOf(server: McpServer, { mcpReq }: ServerContext): Person {
+  const envelope: Record<string, unknown> = { ...mcpReq.envelope };
+  const ofRequest = envelope[CLIENT_CAPABILITIES_META_KEY] as ClientCapabilities | undefined;
+  const { elicitation } = ofRequest ?? server.server.getClientCapabilities() ?? {};
+  // A client that names no kind of question shows forms.
+  const hasForms = elicitation !== undefined && (elicitation.form !== undefined || elicitation.url === undefined);
+  const state = mcpReq.requestState<string>();
+  const answer = acceptedContent(mcpReq.inputResponses, QUESTION, Confirmation);
+  return { canBeAsked: hasForms, state: state ?? null, hasAgreed: answer?.confirm === true };
 }

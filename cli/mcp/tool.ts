@@ -1,12 +1,16 @@
 /** A row of the table of tools: what a model may call, what it gets, and which servers have the tool (D-128). */
+import * as z from "zod";
 import type { InputRequiredResult } from "@modelcontextprotocol/server";
-import type * as z from "zod";
+import type { AnsweredCall } from "./answers.ts";
+import type { ReplyError } from "../../shared/client/reply_error.ts";
 import type { McpAgent } from "./mcp_agent.ts";
+import { ConversationId } from "../../shared/protocol/api/relay.ts";
+import { isRequestId } from "../../shared/protocol/ids.ts";
 
 /** What a tool knows about its call. */
-export interface ToolCall {
-  /** Aborted when the call is cancelled, or the MCP client has gone. */
-  signal: AbortSignal;
+export interface ToolCall extends AnsweredCall {
+  /** Longest wait of the call, seconds; a longer one that is asked for ends after it. */
+  maxWaitSeconds: number;
   /** The person behind the MCP client. */
   person: Person;
 }
@@ -30,14 +34,17 @@ export interface ToolRow {
   isLookup: boolean;
   /** True when a result can hold texts of peers. */
   hasPeerText: boolean;
+  /** The error of a peer in a result, which makes the result one of a failed call. */
+  errorOf?(result: Record<string, unknown>): ReplyError | null;
   /** Whether the server of an agent is without the tool. */
   absent: (mcp: McpAgent) => boolean;
   run(mcp: McpAgent, args: unknown, call: ToolCall): Promise<Record<string, unknown> | InputRequiredResult>;
 }
 
-interface ToolSpec<I extends z.ZodObject, O extends z.ZodObject> extends Omit<ToolRow, "run"> {
+interface ToolSpec<I extends z.ZodObject, O extends z.ZodObject> extends Omit<ToolRow, "run" | "errorOf"> {
   input: I;
   output: O;
+  errorOf?(result: z.output<O>): ReplyError | null;
   run(mcp: McpAgent, args: z.output<I>, call: ToolCall): Promise<z.output<O> | InputRequiredResult>;
 }
 
@@ -47,3 +54,18 @@ export function tool<I extends z.ZodObject, O extends z.ZodObject>(row: ToolSpec
 }
 
 export const never = () => false;
+
+/** Longer than any DID; with more, a model's mistake comes back at its full length. */
+const PEER_CHARACTERS_MAX = 256;
+
+export const Peer = z.string().min(1).max(PEER_CHARACTERS_MAX).describe("Alias or DID of a peer, from list_peers");
+
+export const Conversation = z.string().min(1).max(128).refine((id) => ConversationId.safeParse(id).success, {
+  error: "must be 1 to 128 visible ASCII characters without a comma",
+}).describe("ID of a conversation");
+
+export const RequestId = z.string().min(8).max(128).refine(isRequestId, {
+  error: "must be 8 to 128 of A-Z, a-z, 0-9, '.', '_', ':' and '-'",
+});
+
+export const MessageId = z.int().min(1).max(Number.MAX_SAFE_INTEGER).describe("id of a message, from read_inbox");

@@ -1,13 +1,31 @@
-/** Results and errors of tools as MCP expects them (D-127, D-129). */
+/** Results and errors of tools as MCP expects them (D-129). */
 import type { CallToolResult } from "@modelcontextprotocol/server";
 import type * as z from "zod";
 import { ApiError } from "../../shared/client/errors.ts";
+import type { ReplyError } from "../../shared/client/reply_error.ts";
 import { inputText, problemText } from "../../shared/protocol/input_text.ts";
-import { LOCAL_ERRORS, type LocalCode } from "../connector/local_api/local_errors.ts";
+import { LOCAL_ERRORS, type LocalCode } from "../local_errors.ts";
 import { describe } from "../errors.ts";
 import { oneLine, printable, sentence } from "../terminal/output.ts";
-import { MCP_LIMITS as LIMIT } from "./limits.ts";
 import { DATA_LINE } from "./texts.ts";
+
+/** With more, the name that a peer chose could hold sentences for the model. */
+export const NAME_CHARACTERS_MAX = 64;
+/** With more, a reason that a peer wrote could hold whole instructions for the model. */
+export const PROBLEM_CHARACTERS_MAX = 300;
+/** With more, an error with a text of a peer in it fills the context of the model. */
+export const ERROR_CHARACTERS_MAX = 1_000;
+
+const NEW_TICKET = "Ask your user for a new ticket, from the person of the other agent.";
+/** What a model can do where the usual fix names a command or a header: it has only the tools. */
+const MCP_FIXES: Readonly<Record<string, string>> = {
+  CONNECTOR_PEER_UNKNOWN: "list_peers lists the peers, and says how to pair with another agent.",
+  CONNECTOR_MESSAGE_UNKNOWN: "read_inbox and delivery_status know the messages of some days only.",
+  PROXY_HOOK_REQUEST_ID_REUSED: "Send it with another request_id, or without one.",
+  PROXY_PAIR_TICKET_NOT_FOUND: NEW_TICKET,
+  PROXY_PAIR_TICKET_EXPIRED: NEW_TICKET,
+  PROXY_PAIR_TICKET_ALREADY_CONFIRMED: NEW_TICKET,
+};
 
 /** An error of a tool with its complete text. */
 export class ToolError extends Error {
@@ -22,11 +40,24 @@ export function localError(code: LocalCode, message?: string, fix?: string): Api
   return error;
 }
 
-/** The result of a tool: JSON in one line, behind the line about texts of peers when it may hold some. */
-export function toolResult(structured: Record<string, unknown>, hasPeerText: boolean): CallToolResult {
+/**
+ * The result of a tool: JSON in one line, behind the line about texts of peers when it may hold some.
+ *
+ * @param error of a peer that could not answer: its code comes first, as in each error of a tool; its words are data
+ */
+export function toolResult(
+  structured: Record<string, unknown>,
+  hasPeerText: boolean,
+  error: ReplyError | null = null,
+): CallToolResult {
+  const head = [
+    ...error === null ? [] : [`${error.code}: The peer could not answer.`],
+    ...hasPeerText ? [DATA_LINE] : [],
+  ];
   return {
-    content: [{ type: "text", text: (hasPeerText ? `${DATA_LINE}\n` : "") + resultJson(structured) }],
+    content: [{ type: "text", text: [...head, resultJson(structured)].join("\n") }],
     structuredContent: structured,
+    ...error === null ? {} : { isError: true },
   };
 }
 
@@ -44,23 +75,34 @@ function errorText(error: unknown): string {
   if (error instanceof ToolError) return error.message;
   const { code, cause, details = [], fix } = describe(error);
   const isLater = error instanceof ApiError && error.retryAfter !== null;
-  const next = isLater ? `Wait ${error.retryAfter} s, then call the tool again.` : fix;
+  const next = isLater ? `Wait ${error.retryAfter} s, then call the tool again.` : MCP_FIXES[code] ?? fix;
   return failureText(code, [cause, ...details], next);
 }
 
 /** `<CODE>: <what happened>. <what to do>`, on one line. */
 export function failureText(code: string, what: readonly string[], fix: string): string {
   const sentences = [...what, fix].filter((text) => text !== "").map(sentence).join(" ");
-  return cutText(printable(`${code}: ${sentences}`), LIMIT.errorCharacters);
+  return cutText(printable(`${code}: ${sentences}`), ERROR_CHARACTERS_MAX);
 }
 
 /** The arguments of a call. @throws {ApiError} `CONNECTOR_INVALID_BODY`, which names the member and not its value */
-export function checkedArguments<S extends z.ZodType>(schema: S, given: unknown): z.output<S> {
+export function checkedArguments<S extends z.ZodObject>(schema: S, given: unknown): z.output<S> {
   const parsed = schema.safeParse(given ?? {}, { error: inputText });
   if (parsed.success) return parsed.data;
   const [issue] = parsed.error.issues;
-  const what = `Invalid arguments: ${issue ? problemText(issue) : "they do not fit"}`;
+  const what = `Invalid arguments: ${
+    issue?.code === "unrecognized_keys"
+      ? unknownArgument(issue.keys[0] ?? "", Object.keys(schema.shape))
+      : issue
+      ? problemText(issue)
+      : "they do not fit"
+  }`;
   throw localError("CONNECTOR_INVALID_BODY", what, "Correct the arguments; tools/list has their schema.");
+}
+
+function unknownArgument(name: string, known: readonly string[]): string {
+  const all = known.length === 0 ? "the tool takes none" : `the tool takes ${known.join(", ")}`;
+  return `there is no ${shownText(JSON.stringify(name), NAME_CHARACTERS_MAX)}; ${all}`;
 }
 
 /** A text of a peer for one line: control characters escaped, then cut. */

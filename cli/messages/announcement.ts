@@ -1,15 +1,22 @@
-/** The line that announces new messages to a model (D-132). It holds no text of a message. Pure. */
+/** The line that announces new messages to a model. It holds no text of a message. Pure. */
 import type { LocalMessage } from "../../shared/client/local_shapes.ts";
-import { CONNECTOR_LIMITS as LIMIT } from "../connector/limits.ts";
 import { printable } from "../terminal/output.ts";
+
+/** With more, many senders fill the context of the model with their names. */
+const NAMES_SHOWN_MAX = 5;
+/** With more, an alias could hold a sentence for the model. */
+const ALIAS_CHARACTERS_MAX = 32;
 
 /** Characters at the end of a DID by which agents differ. */
 const DID_END = 8;
 
-/** `svc: 2 new messages for alpha from beta, gamma. …`; `messages` has at least one. */
+/**
+ * `svc: 2 new messages for alpha from "beta", "gamma". …`; `messages` has at least one. An alias is quoted: it has no space,
+ * and still could read as an order (`beta.Run-make-clean`) where it stood bare in the sentence.
+ */
 export function announcement(agent: string, messages: readonly Pick<LocalMessage, "from">[]): string {
   const names = [...new Set(messages.map(({ from }) => nameOf(from)))];
-  const shown = names.slice(0, LIMIT.hookNamesShown);
+  const shown = names.slice(0, NAMES_SHOWN_MAX);
   const others = names.length - shown.length;
   const senders = [shown.join(", "), ...others > 0 ? [`${others} more`] : []].join(" and ");
   const [what, who] = messages.length === 1
@@ -19,5 +26,6 @@ export function announcement(agent: string, messages: readonly Pick<LocalMessage
 }
 
 function nameOf({ alias, agentDid }: LocalMessage["from"]): string {
-  return alias === null ? agentDid.slice(-DID_END) : printable(alias.slice(0, LIMIT.hookAliasCharacters));
+  const name = alias === null ? agentDid.slice(-DID_END) : alias.slice(0, ALIAS_CHARACTERS_MAX);
+  return printable(JSON.stringify(name));
 }

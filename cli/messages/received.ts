@@ -4,9 +4,8 @@
  */
 import * as z from "zod";
 import { arrayElements, topLevelMembers } from "../../shared/protocol/json_text.ts";
-import type { HttpResponse } from "../../shared/client/http.ts";
-import { LocalMessage, OutboundResult } from "../../shared/client/local_shapes.ts";
-import { bodyOf, checkedBody } from "../connector/local_api/client.ts";
+import { callForText, get, type LocalCalls } from "../../shared/client/local_client.ts";
+import { LocalMessage } from "../../shared/client/local_shapes.ts";
 import { linesOf, peerText } from "../terminal/output.ts";
 import { wrapToColumns } from "../terminal/text_width.ts";
 
@@ -22,30 +21,19 @@ export interface ReceivedPage {
   more: boolean;
 }
 
-/** A result of `/v1/outbound` with its JSON text. */
-export interface SendResult {
-  result: OutboundResult;
-  json: string;
-}
-
 const Page = z.object({ messages: z.array(LocalMessage), more: z.boolean() });
 
 /**
- * Parses the response of `GET /v1/inbox`.
+ * Reads a page of the inbox.
  *
- * @throws {import("../../shared/client/errors.ts").ApiError} for an error of the connector
- * @throws {import("../errors.ts").CliError} `CLI_CONNECTOR_DOWN`
+ * @param query of `GET /v1/inbox`, with `wait`
+ * @throws as `call`
  */
-export function parsePage(agentName: string, response: HttpResponse): ReceivedPage {
-  const { messages, more } = checkedBody(agentName, Page, bodyOf(agentName, response));
-  const json = response.text;
+export async function readPage(connector: LocalCalls, query: URLSearchParams): Promise<ReceivedPage> {
+  const waitSeconds = Number(query.get("wait") ?? 0);
+  const { body, json } = await callForText(connector, Page, { ...get(`/v1/inbox?${query}`), waitSeconds });
   const texts = arrayElements(memberOf(json, "messages"));
-  return { messages: messages.map((message, i) => ({ message, json: texts[i] ?? "{}" })), more };
-}
-
-/** Parses a response of `/v1/outbound`. @throws as `parsePage` */
-export function parseResult(agentName: string, response: HttpResponse): SendResult {
-  return { result: checkedBody(agentName, OutboundResult, bodyOf(agentName, response)), json: response.text };
+  return { messages: body.messages.map((message, i) => ({ message, json: texts[i] ?? "{}" })), more: body.more };
 }
 
 /** The value of a member as JSON text; empty when there is none. */
@@ -69,7 +57,7 @@ const INDENT = "    ";
  * @param columns of the terminal, which would continue a longer line at its first column; `null`: not a terminal
  */
 export function messageLines(received: Received, columns: number | null): string[] {
-  const { id, receivedAt, from, inReplyTo, isReply, auto } = received.message;
+  const { id, receivedAt, from, inReplyTo, isReply, auto, mayBeRepeat, error } = received.message;
   const about = [
     String(id),
     receivedAt,
@@ -80,6 +68,8 @@ export function messageLines(received: Received, columns: number | null): string
       ? `reply to ${inReplyTo}`
       : `names ${inReplyTo}, which svc sent does not list for this peer`,
     auto ? "automatic" : null,
+    mayBeRepeat ? "may have been shown before" : null,
+    error === null ? null : `no answer, ${error.code}`,
   ];
   // The last column stays free: some terminals wrap when it is filled.
   const width = columns === null ? Infinity : columns - INDENT.length - 1;

@@ -1,9 +1,8 @@
 /** Finds the recipient of a message when no connector runs. */
 import { isAgentDid } from "../../shared/protocol/did.ts";
-import type { ProxyCaller } from "../../shared/client/proxy_caller.ts";
+import type { ProxyCaller } from "../link/proxy_caller.ts";
 import type { AgentFolder } from "../agents/agent_store.ts";
-import { peerUnknown } from "../connector/local_api/client.ts";
-import { findPeer, readPeers } from "../connector/peers.ts";
+import { findPeer, peerUnknown, readPeers } from "../connector/peers.ts";
 
 /**
  * Returns the DID of a peer, from a DID or an alias. Reads the peers from the proxy when the alias is unknown.

@@ -1,28 +1,34 @@
 /**
- * Sends a message for `svc send` and `svc reply` (D-120): through the connector that runs, else directly to the proxy. With
+ * Sends a message for `svc send` and `svc reply`: through the connector that runs, else directly to the proxy. With
  * `--wait`, and for a reply to a stored message, a connector is needed; this process runs one if no other does (D-119).
  */
 import { apiErrorOf } from "../../shared/client/http.ts";
-import { ApiError, UnreachableError } from "../../shared/client/errors.ts";
-import type { OutboundResult } from "../../shared/client/local_shapes.ts";
-import { answeredState, messageRequest } from "../../shared/client/message_request.ts";
+import { ApiError, LocalDown, UnreachableError } from "../../shared/client/errors.ts";
+import {
+  type LocalCalls,
+  readMessages,
+  sendAndWait,
+  type SendResult,
+  type WaitedMessage,
+} from "../../shared/client/local_client.ts";
+import { NOT_KEPT, type OutboundResult } from "../../shared/client/local_shapes.ts";
 import { ConversationId } from "../../shared/protocol/api/relay.ts";
 import { isRequestId, ulidSource } from "../../shared/protocol/ids.ts";
-import { chosenAgent } from "../agents/agent_choice.ts";
+import { toIso } from "../../shared/protocol/time.ts";
+import { chosenAgent } from "../agents/agent_reference.ts";
 import type { AgentFolder, AgentStore } from "../agents/agent_store.ts";
-import { ConnectorClient, ConnectorEndedError } from "../connector/local_api/client.ts";
-import { CONNECTOR_LIMITS as LIMIT } from "../connector/limits.ts";
-import { directProxy } from "../connector/link/direct_proxy.ts";
+import { access, connectorOf } from "../connector/attach.ts";
 import { shownAliases } from "../connector/peers.ts";
 import type { Context } from "../context.ts";
 import { CliError, EXIT } from "../errors.ts";
-import { type Given, payloadOf } from "./payload.ts";
-import { recipientOf } from "./recipient.ts";
-import { type LocalCaller, sendAndWait, type Sending } from "./outbound_call.ts";
-import { contentLines, memberOf, type SendResult } from "./received.ts";
+import { contentLines, memberOf } from "./received.ts";
+import { utf8Bytes } from "../../shared/protocol/base64url.ts";
+import { reason } from "../files/private_files.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
+import { dayAndTime } from "../connector/states.ts";
 
 /** A message that a person or a program wants to send. */
-export interface Wanted extends Given {
+export interface SendCommand extends Given {
   agent: string | undefined;
   /** Alias or DID; or the inbox ID of the message that this one answers. */
   to: string | { replyTo: number };
@@ -40,7 +46,7 @@ export interface Wanted extends Given {
  * @throws {CliError} `CLI_USAGE`, `PAYLOAD_TOO_LARGE`, `CLI_CONNECTOR_DOWN`; `CLI_NO_REPLY` when no reply came in time
  * @throws {ApiError} the refusal of the connector or of the proxy
  */
-export async function sendMessage(ctx: Context, wanted: Wanted): Promise<number> {
+export async function sendMessage(ctx: Context, wanted: SendCommand): Promise<number> {
   checkHeaders(wanted);
   const agent = await chosenAgent(ctx, wanted.agent);
   const payload = await payloadOf(ctx, wanted);
@@ -54,9 +60,9 @@ export async function sendMessage(ctx: Context, wanted: Wanted): Promise<number>
   }
 }
 
-type Message = Wanted & { payload: string; requestId: string };
+type Message = SendCommand & { payload: string; requestId: string };
 
-function checkHeaders({ requestId, conversationId }: Wanted): void {
+function checkHeaders({ requestId, conversationId }: SendCommand): void {
   if (requestId !== undefined && !isRequestId(requestId)) {
     throw new CliError("CLI_USAGE", "--request-id must be 8 to 128 of A-Z, a-z, 0-9, '.', '_', ':' and '-'");
   }
@@ -70,43 +76,39 @@ async function sendNow(
   agent: { store: AgentStore; folder: AgentFolder },
   message: Message,
 ): Promise<number> {
-  const client = await ConnectorClient.of(ctx, agent.folder);
+  const client = await connectorOf(ctx, agent.folder);
   try {
-    if (client !== null) return await report(ctx, agent.folder, message, await through(ctx, client, agent, message));
+    if (client !== null) return await report(ctx, agent.folder, message, await through(ctx, client, message));
   } catch (error) {
     // The connector has just ended and has not got the message.
-    if (!(error instanceof ConnectorEndedError)) throw error;
+    if (!(error instanceof LocalDown) || error.wasSent) throw error;
   }
   return await report(ctx, agent.folder, message, await directly(ctx, agent, message));
 }
 
 /** Sends with access to a connector, and marks the reply read after it was printed. */
 async function sendWith(ctx: Context, folder: AgentFolder, message: Message): Promise<number> {
-  const { access } = await import("../connector/attach.ts");
   await using connector = await access(ctx, folder, { "allow-insecure": message.allowInsecure });
-  const sent = await through(ctx, connector, { folder }, message);
-  return await report(ctx, folder, message, sent, async (id) => {
-    await connector.call("POST", "/v1/inbox/read", { ids: [id] }, LIMIT.callTimeoutMs, true);
-  });
+  const sent = await through(ctx, connector, message);
+  return await report(ctx, folder, message, sent, (id) => readMessages(connector, { ids: [id] }));
 }
 
 /** Sends through a connector. The same request ID makes a repeated call safe (D-69). */
 async function through(
   ctx: Context,
-  connector: LocalCaller,
-  { folder: { name } }: { folder: AgentFolder },
+  connector: LocalCalls,
   message: Message,
 ): Promise<SendResult> {
   const { to, requestId, conversationId, onlyOnline, payload, waitSeconds } = message;
-  const members: Sending["members"] = {
+  const members: WaitedMessage["members"] = {
     ...typeof to === "string" ? { to } : to,
     ...conversationId === undefined ? {} : { conversationId },
-    ...onlyOnline ? {} : { prefer: "respond-async" },
+    ...onlyOnline ? {} : { prefer: "respond-async", keep: true },
     requestId,
     origin: ctx.stdinIsTerminal ? "person" : "program",
   };
   if (waitSeconds !== null) ctx.out.doing("Waiting for the reply");
-  return await sendAndWait(ctx.clock, name, connector, { members, payload, waitSeconds: waitSeconds ?? 0 });
+  return await sendAndWait(connector, ctx.clock, { members, payload, waitSeconds: waitSeconds ?? 0 });
 }
 
 /** Signs and posts the message. Takes no lock and leaves no row in `sent`. */
@@ -115,6 +117,12 @@ async function directly(
   agent: { store: AgentStore; folder: AgentFolder },
   { to: wanted, payload, requestId, conversationId, onlyOnline, allowInsecure }: Message,
 ): Promise<SendResult> {
+  // A command beside a connector that runs needs none of their modules.
+  const [{ directProxy }, { recipientOf }, { answeredState, messageRequest }] = await Promise.all([
+    import("../connector/direct_proxy.ts"),
+    import("./recipient.ts"),
+    import("../link/message_request.ts"),
+  ]);
   using direct = await directProxy(ctx, agent, allowInsecure);
   const to = await recipientOf(direct.proxy, agent.folder, String(wanted));
   ctx.out.doing(`Calling ${direct.proxy.place.dialUrl}`);
@@ -122,7 +130,15 @@ async function directly(
   const response = await direct.proxy.call(request);
   const error = apiErrorOf(response);
   if (error) throw error;
-  const result: OutboundResult = { requestId, to, ...answeredState(response.text), reply: null };
+  const result: OutboundResult = {
+    requestId,
+    to,
+    ...answeredState(response.text),
+    ...NOT_KEPT,
+    stateAt: toIso(ctx.clock.now()),
+    replies: [],
+    reply: null,
+  };
   return { result, json: JSON.stringify(result) };
 }
 
@@ -132,20 +148,27 @@ async function report(
   folder: AgentFolder,
   { waitSeconds }: Message,
   { result, json }: SendResult,
-  markRead: (id: number) => Promise<void> = () => Promise.resolve(),
+  markRead: (id: number) => Promise<unknown> = () => Promise.resolve(),
 ): Promise<number> {
   const { reply, state, problem, expiresAt, requestId } = result;
   const peer = shownAliases(folder).get(result.to) ?? result.to;
   const received = reply && { message: reply, json: memberOf(json, "reply") };
+  const error = reply?.error ?? null;
+  if (error !== null) ctx.out.note(`${peer} could not answer: ${error.code}: ${error.message}`);
+  // An error is not an answer, so a program that reads standard output must not get it as one.
   const isPrinted = ctx.out.json
     ? ctx.out.jsonLine(json)
-    : received === null || ctx.out.peerLines(contentLines(received));
+    : received === null || error !== null || ctx.out.peerLines(contentLines(received));
   if (reply !== null) {
     // An unread reply is shown again, so a failure loses nothing.
     if (isPrinted) await markRead(reply.id).catch(() => ctx.out.warn(`The reply ${reply.id} is still unread`));
-    return EXIT.done;
+    return error === null ? EXIT.done : EXIT.failed;
   }
   const details = [problem, expiresAt === null ? null : `until ${expiresAt}`].filter((part) => part !== null);
+  if (state === "kept" && waitSeconds === null) {
+    ctx.out.note(keptNote(result));
+    return EXIT.done;
+  }
   const what = [state.replace("_", "-"), ...details].join(", ");
   if (state === "refused" || state === "dead_lettered" || waitSeconds === null) {
     ctx.out.note(`Sent to ${peer}: ${what} (${requestId})`);
@@ -155,15 +178,110 @@ async function report(
   throw new CliError("CLI_NO_REPLY", `No reply of ${peer} came within ${waitSeconds} s; ${requestId} is ${what}`);
 }
 
+function keptNote({ problem, until, requestId }: OutboundResult): string {
+  // A code is the answer of the server, so it was reached.
+  const why = problem !== null && /^[A-Z_]+$/.test(problem)
+    ? `the server does not take it now (${problem})`
+    : "the server cannot be reached";
+  return `Kept: ${why}. Sent when it can, until ${dayAndTime(until ?? "")}. (${requestId})`;
+}
+
 /** Adds how to send the same message again to an error after which it is not known whether the proxy has it. */
 function withRepeat(error: unknown, requestId: string): unknown {
   const fix = `Run the command again with --request-id ${requestId}: the message is delivered once.`;
   if (error instanceof UnreachableError) {
-    return new UnreachableError(error.message, { cause: error, code: error.code, fix: error.fix ?? fix });
+    // Only without a connector: one keeps the message.
+    const later = `Nothing here would send it later. Start the connector, or repeat with --request-id ${requestId}.`;
+    return new UnreachableError(error.message, { cause: error, code: error.code, fix: error.fix ?? later });
   }
   if (error instanceof ApiError && error.code === "CONNECTOR_PROXY_UNREACHABLE") error.fix = fix;
-  // With a cause a request was under way; without one nothing was sent, and the error has its own fix.
-  const isLost = error instanceof CliError && error.code === "CLI_CONNECTOR_DOWN" && error.cause !== undefined;
-  if (isLost) return new CliError("CLI_CONNECTOR_DOWN", error.message, { cause: error, fix });
+  if (error instanceof LocalDown && error.wasSent) {
+    return new CliError("CLI_CONNECTOR_DOWN", error.message, { cause: error, fix });
+  }
   return error;
+}
+
+/** What a person gave; one of the three at most. */
+export interface Given {
+  /** The text; `-` reads standard input. */
+  text?: string | undefined;
+  /** JSON; `-` reads standard input. */
+  data?: string | undefined;
+  /** Path of a file with the text. */
+  file?: string | undefined;
+}
+
+/** No larger text fits into a payload, which has at least as many bytes. */
+const READ_BYTES = LIMITS.payloadBytes + 1;
+
+/**
+ * Returns the payload as JSON text: `{"message": text}`, or the JSON of `data` unchanged. Without a text, standard input is
+ * the text when it is not a terminal.
+ *
+ * @throws {CliError} `CLI_USAGE`, `PAYLOAD_TOO_LARGE`
+ */
+export async function payloadOf(ctx: Context, given: Given): Promise<string> {
+  const payload = given.data === undefined
+    ? JSON.stringify({ message: await textOf(ctx, given) })
+    : await jsonOf(ctx, given, given.data);
+  const { length } = utf8Bytes(payload);
+  if (length > LIMITS.payloadBytes) throw tooLarge(`${length}`);
+  return payload;
+}
+
+async function textOf(ctx: Context, { text, file }: Given): Promise<string> {
+  if (text !== undefined && file !== undefined) throw new CliError("CLI_USAGE", "Give either a text or --file");
+  const isPiped = text === undefined && file === undefined && !ctx.stdinIsTerminal;
+  const found = file !== undefined
+    ? decoded(await fileBytes(file), file)
+    : text === "-" || isPiped
+    ? decoded(await ctx.stdin(READ_BYTES), "Standard input")
+    : text;
+  if (found === undefined) {
+    throw new CliError("CLI_USAGE", "The text is missing: give it, or --file, or --data, or pipe it to standard input");
+  }
+  if (found.trim() === "") throw new CliError("CLI_USAGE", "The text is empty");
+  return found;
+}
+
+async function jsonOf(ctx: Context, { text, file }: Given, data: string): Promise<string> {
+  if (text !== undefined || file !== undefined) throw new CliError("CLI_USAGE", "Give either a text or --data");
+  const json = data === "-" ? decoded(await ctx.stdin(READ_BYTES), "Standard input") : data;
+  try {
+    JSON.parse(json);
+  } catch {
+    throw new CliError("CLI_USAGE", "--data is not JSON");
+  }
+  return json.trim();
+}
+
+function decoded(bytes: Uint8Array, what: string): string {
+  if (bytes.length >= READ_BYTES) throw tooLarge(`at least ${bytes.length}`);
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch {
+    throw new CliError("CLI_USAGE", `${what} is not UTF-8 text`);
+  }
+}
+
+/** The bytes of a file, at most `READ_BYTES` of them. */
+async function fileBytes(path: string): Promise<Uint8Array> {
+  const buffer = new Uint8Array(READ_BYTES);
+  let length = 0;
+  try {
+    using file = await Deno.open(path);
+    for (let read: number | null = 0; read !== null && length < READ_BYTES; length += read ?? 0) {
+      read = await file.read(buffer.subarray(length));
+    }
+  } catch (error) {
+    throw new CliError("CLI_USAGE", `${path} cannot be read: ${reason(error)}`, { cause: error });
+  }
+  return buffer.subarray(0, length);
+}
+
+function tooLarge(length: string): CliError {
+  return new CliError(
+    "PAYLOAD_TOO_LARGE",
+    `The payload has ${length} bytes; at most ${LIMITS.payloadBytes} are allowed`,
+  );
 }

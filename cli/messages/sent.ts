@@ -1,22 +1,30 @@
-/** Lists sent messages for `svc sent` (D-120), or shows one with its receipts and its reply. */
+/** Lists sent messages for `svc sent`, or shows one with its receipts and its reply. */
 import { ReceiptList } from "../../shared/protocol/api/receipts.ts";
 import { isRequestId } from "../../shared/protocol/ids.ts";
+import { toIso } from "../../shared/protocol/time.ts";
 import { ApiError } from "../../shared/client/errors.ts";
-import { describeError } from "../../shared/client/refusals.ts";
-import { type OutboundResult, SentPage, type SentState } from "../../shared/client/local_shapes.ts";
-import { chosenAgent } from "../agents/agent_choice.ts";
+import {
+  call,
+  callForText,
+  get,
+  type LocalCalls,
+  post,
+  type SendResult,
+  sentMessage,
+} from "../../shared/client/local_client.ts";
+import { CANCELLED, NOT_KEPT, OutboundResult, SentPage, type SentState } from "../../shared/client/local_shapes.ts";
+import { chosenAgent } from "../agents/agent_reference.ts";
 import type { AgentFolder, AgentStore } from "../agents/agent_store.ts";
-import { type Access, access } from "../connector/attach.ts";
-import { directProxy } from "../connector/link/direct_proxy.ts";
-import { checkedBody, ConnectorClient } from "../connector/local_api/client.ts";
+import { access, connectorOf } from "../connector/attach.ts";
+import { directProxy } from "../connector/direct_proxy.ts";
 import { findPeerEver, readPeers, shownAliases } from "../connector/peers.ts";
 import type { Context } from "../context.ts";
-import { CliError } from "../errors.ts";
+import { CliError, describe } from "../errors.ts";
 import { fields, table } from "../terminal/output.ts";
 import { recipientOf } from "./recipient.ts";
-import { memberOf, messageLines, parseResult } from "./received.ts";
+import { memberOf, messageLines } from "./received.ts";
+import { stateText } from "../connector/states.ts";
 
-/** Which messages. */
 export interface SentQuery {
   agent: string | undefined;
   /** Alias or DID of the recipient. */
@@ -35,23 +43,24 @@ export async function listSent(
   await using connector = await access(ctx, folder, { "allow-insecure": allowInsecure });
   const did = to === undefined ? undefined : findPeerEver(readPeers(folder), to) ?? to;
   const query = new URLSearchParams({ limit: String(limit), ...did === undefined ? {} : { to: did } });
-  const { messages, more } = checkedBody(
-    folder.name,
-    SentPage,
-    await connector.call("GET", `/v1/sent?${query}`),
-  );
-  const rows = messages.map(({ sentAt, to, state, requestId, inReplyTo, problem }) => [
-    sentAt,
-    to.alias ?? to.agentDid,
-    state,
-    requestId,
-    inReplyTo,
-    problem,
+  const { messages, more } = await call(connector, SentPage, get(`/v1/sent?${query}`));
+  const rows = messages.map((message) => [
+    message.sentAt,
+    message.to.alias ?? message.to.agentDid,
+    stateText(message, ctx.clock.now()),
+    message.requestId,
+    message.inReplyTo,
   ]);
   ctx.out.result(
     { agent: folder.name, messages, more },
-    rows.length === 0 ? "No sent messages." : table(["SENT", "TO", "STATE", "REQUEST ID", "REPLY TO", "PROBLEM"], rows),
+    rows.length === 0 ? "No sent messages." : table(["SENT", "TO", "STATE", "REQUEST ID", "REPLY TO"], rows),
   );
+}
+
+function checkRequestId(requestId: string): void {
+  if (isRequestId(requestId)) return;
+  const form = "8 to 128 of A-Z, a-z, 0-9, '.', '_', ':' and '-'";
+  throw new CliError("CLI_USAGE", `"${requestId}" is not a request ID: ${form}`);
 }
 
 /**
@@ -63,41 +72,55 @@ export async function showSent(
   ctx: Context,
   { agent, to, requestId, allowInsecure }: SentQuery & { requestId: string },
 ): Promise<void> {
-  if (!isRequestId(requestId)) {
-    throw new CliError(
-      "CLI_USAGE",
-      `"${requestId}" is not a request ID: 8 to 128 of A-Z, a-z, 0-9, '.', '_', ':' and '-'`,
-    );
-  }
+  checkRequestId(requestId);
   const chosen = await chosenAgent(ctx, agent);
-  if (to !== undefined && await ConnectorClient.of(ctx, chosen.folder) === null) {
+  if (to !== undefined && await connectorOf(ctx, chosen.folder) === null) {
     return await showReceipts(ctx, chosen, { to, requestId, allowInsecure });
   }
   await using connector = await access(ctx, chosen.folder, { "allow-insecure": allowInsecure });
-  const { json, result } = await stored(connector, requestId, to);
+  const { json, result } = await sentMessage(connector, { requestId, to });
   show(ctx, chosen.folder, { json, result }, await receiptsOf(ctx, connector, result));
+}
+
+/**
+ * Ends a message that waits in the connector. Returns false, and says what it is now, when it does not wait there.
+ *
+ * @throws {CliError} `CLI_CONNECTOR_DOWN`
+ */
+export async function cancelSent(
+  ctx: Context,
+  { agent, to, requestId, allowInsecure }: SentQuery & { requestId: string },
+): Promise<boolean> {
+  checkRequestId(requestId);
+  const { folder } = await chosenAgent(ctx, agent);
+  await using connector = await access(ctx, folder, { "allow-insecure": allowInsecure });
+  const query = new URLSearchParams(to === undefined ? {} : { to });
+  const target = `/v1/outbound/${encodeURIComponent(requestId)}/cancel?${query}`;
+  const { body: result, json } = await callForText(connector, OutboundResult, post(target, {}));
+  const isCancelled = result.problem === CANCELLED;
+  const shown = isCancelled && result.state === "unknown"
+    ? "Cancelled; an earlier attempt may have arrived."
+    : "Cancelled.";
+  if (ctx.out.json) ctx.out.jsonLine(json);
+  else ctx.out.note(isCancelled ? shown : `Not cancelled: ${requestId} is ${stateText(result, ctx.clock.now())}`);
+  return isCancelled;
 }
 
 /** The receipts of a message; `null`, with a warning, when the proxy does not give them: the rest is stored locally. */
 async function receiptsOf(
   ctx: Context,
-  connector: Access,
+  connector: LocalCalls,
   { to, requestId }: OutboundResult,
 ): Promise<Receipts | null> {
   try {
-    const body = await connector.call("GET", `/v1/receipts?${new URLSearchParams({ to, requestId })}`);
-    return checkedBody(connector.agentName, ReceiptList, body).receipts;
+    const query = new URLSearchParams({ to, requestId });
+    return (await call(connector, ReceiptList, get(`/v1/receipts?${query}`))).receipts;
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
-    ctx.out.warn(`The receipts could not be requested: ${describeError(error)}`);
+    const { code, cause, fix } = describe(error);
+    ctx.out.warn(`The receipts could not be requested: ${code}: ${cause}. ${fix}`);
     return null;
   }
-}
-
-async function stored(connector: Access, requestId: string, to: string | undefined) {
-  const query = new URLSearchParams({ wait: "0", ...to === undefined ? {} : { to } });
-  const response = await connector.send("GET", `/v1/outbound/${encodeURIComponent(requestId)}?${query}`);
-  return parseResult(connector.agentName, response);
 }
 
 async function showReceipts(
@@ -117,6 +140,9 @@ async function showReceipts(
     state: stateOf(receipts),
     problem: null,
     expiresAt: null,
+    ...NOT_KEPT,
+    stateAt: receipts.at(-1)?.receivedAt ?? toIso(ctx.clock.now()),
+    replies: [],
     reply: null,
   };
   show(ctx, agent.folder, { json: JSON.stringify(result), result }, receipts);
@@ -131,20 +157,20 @@ function stateOf(receipts: Receipts): SentState {
 function show(
   ctx: Context,
   folder: AgentFolder,
-  { json, result }: ReturnType<typeof parseResult>,
+  { json, result }: SendResult,
   receipts: Receipts | null,
 ): void {
   if (ctx.out.json) {
     ctx.out.jsonLine(`${json.trimEnd().slice(0, -1)},"receipts":${JSON.stringify(receipts)}}`);
     return;
   }
-  const { requestId, to, state, problem, expiresAt, reply } = result;
+  const { requestId, to, problem, expiresAt, until, reply } = result;
   ctx.out.peerLines([
     `${requestId} to ${shownAliases(folder).get(to) ?? to}`,
     ...fields([
-      ["state", state],
+      ["state", stateText(result, ctx.clock.now())],
       ["problem", problem ?? undefined],
-      ["expires", expiresAt ?? undefined],
+      ["expires", expiresAt ?? until ?? undefined],
       ...(receipts ?? []).map(({ status, receivedAt }) => ["receipt", `${status}, ${receivedAt}`] as const),
     ]),
     ...reply === null ? [] : ["", ...messageLines({ message: reply, json: memberOf(json, "reply") }, ctx.out.columns)],

@@ -1,18 +1,20 @@
 /**
- * Waits until an agent has a new unread message, for a hook that wakes a model (D-132). One process waits for a session; a
- * message is announced once in it. Uses a running connector only, and marks nothing read.
+ * Waits until an agent has a new unread message, for a hook that wakes a model. One process waits for a session; a
+ * message is announced once in it, and remembered first: a lost wake-up leaves the message unread, a repeated one costs
+ * a turn. Uses a running connector only, and marks nothing read.
  */
 import { join } from "node:path";
 import * as z from "zod";
+import { call, get, type LocalCalls } from "../../shared/client/local_client.ts";
 import { InboxPage, type LocalMessage } from "../../shared/client/local_shapes.ts";
 import { sha256 } from "../../shared/protocol/base64url.ts";
-import { settledWithin, sleep } from "../../shared/clock.ts";
+import { DAY_MS, settledWithin, sleep } from "../../shared/clock.ts";
 import { topLevelMembers } from "../../shared/protocol/json_text.ts";
-import { ApiError } from "../../shared/client/errors.ts";
+import { ApiError, LocalDown } from "../../shared/client/errors.ts";
 import type { AgentFolder } from "../agents/agent_store.ts";
-import { chosenAgent } from "../agents/agent_choice.ts";
+import { chosenAgent } from "../agents/agent_reference.ts";
+import { connectorOf } from "../connector/attach.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../connector/limits.ts";
-import { bodyOf, checkedBody, ConnectorClient } from "../connector/local_api/client.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 import { ensureConfigDir } from "../files/config_dir.ts";
@@ -20,6 +22,17 @@ import { withLock } from "../files/lock.ts";
 import { ensureDirectory } from "../files/private_files.ts";
 import { PrivateFolder } from "../files/private_folder.ts";
 import { announcement } from "./announcement.ts";
+
+/** With more, a wrong input could fill the memory. */
+export const INPUT_BYTES_MAX = 64 * 1024;
+/** With more, a hook whose input never ends waits instead of watching the inbox. */
+const INPUT_MS = 10_000;
+/** With less, each session reads the disk all the time; with more, messages wait after a start of the connector. */
+export const CONNECTOR_LOOK_MS = 5_000;
+/** With more, the announcement of a full inbox takes seconds. */
+const PAGES_MAX = 50;
+/** With less, a session that is continued later would announce its messages again; with more, the files pile up. */
+export const SESSION_KEPT_MS = 30 * DAY_MS;
 
 /** Characters of the digest that names the files of a session. */
 const NAME_LENGTH = 16;
@@ -63,9 +76,9 @@ export async function waitForMessages(
 
 /** The session of the hook, from standard input. @throws {CliError} `CLI_USAGE` */
 async function sessionOf(ctx: Context): Promise<string> {
-  const reading = ctx.stdin(LIMIT.hookInputBytes);
+  const reading = ctx.stdin(INPUT_BYTES_MAX);
   const input: { bytes?: Uint8Array } = {};
-  await settledWithin(ctx.clock, reading.then((bytes) => void (input.bytes = bytes)), LIMIT.hookInputMs);
+  await settledWithin(ctx.clock, reading.then((bytes) => void (input.bytes = bytes)), INPUT_MS);
   // The input also has texts of the model, and may be cut in one of them.
   const text = new TextDecoder().decode(input.bytes);
   const member = topLevelMembers(text).find(({ key }) => key === "session_id");
@@ -109,16 +122,16 @@ class Waiter {
   /** New unread messages; none after a wait. @throws {ApiError} `CONNECTOR_RUNTIME_PUSHES` */
   async #unread(end: number): Promise<LocalMessage[]> {
     const { ctx, folder } = this;
-    const pause = (ms = LIMIT.hookLookMs) => sleep(ctx.clock, Math.max(0, Math.min(ms, end - ctx.clock.now())));
+    const pause = (ms = CONNECTOR_LOOK_MS) => sleep(ctx.clock, Math.max(0, Math.min(ms, end - ctx.clock.now())));
     try {
-      const client = await ConnectorClient.of(ctx, folder);
+      const client = await connectorOf(ctx, folder);
       if (client === null) {
         await pause();
         return [];
       }
       const messages: LocalMessage[] = [];
       let more = true;
-      for (let pages = 0; more && pages < LIMIT.hookPages; pages++) {
+      for (let pages = 0; more && pages < PAGES_MAX; pages++) {
         const after = messages.at(-1)?.id ?? this.#session.announced;
         const seconds = messages.length > 0 ? 0 : Math.ceil(Math.min(LIMIT.waitMaxMs, end - ctx.clock.now()) / 1000);
         const page = await this.#page(client, after, seconds);
@@ -130,18 +143,17 @@ class Waiter {
       return messages;
     } catch (error) {
       // The connector ended, or has too many waiting calls: look again later.
-      const isPassing = error instanceof CliError && error.code === "CLI_CONNECTOR_DOWN" ||
-        error instanceof ApiError && error.code === "CONNECTOR_BUSY";
+      const isPassing = error instanceof LocalDown || error instanceof ApiError && error.code === "CONNECTOR_BUSY";
       if (!isPassing) throw error;
       await pause();
       return [];
     }
   }
 
-  async #page(client: ConnectorClient, after: number, seconds: number): Promise<InboxPage> {
-    const query = `unread=true&after=${after}&limit=${LIMIT.pageMessagesMax}&wait=${Math.max(0, seconds)}`;
-    const response = await client.send("GET", `/v1/inbox?${query}`, undefined, LIMIT.callTimeoutMs + seconds * 1000);
-    return checkedBody(this.folder.name, InboxPage, bodyOf(this.folder.name, response));
+  async #page(client: LocalCalls, after: number, seconds: number): Promise<InboxPage> {
+    const waitSeconds = Math.max(0, seconds);
+    const query = `unread=true&after=${after}&limit=${LIMIT.pageMessagesMax}&wait=${waitSeconds}`;
+    return await call(client, InboxPage, { ...get(`/v1/inbox?${query}`), waitSeconds });
   }
 
   /** Remembers the messages first: a message that is announced twice wakes the model without need. */
@@ -167,6 +179,6 @@ async function removeOldSessions(folder: string, now: number): Promise<void> {
   for await (const { name } of Deno.readDir(folder)) {
     const path = join(folder, name);
     const { mtime } = await Deno.lstat(path).catch(() => ({ mtime: null }));
-    if (mtime !== null && now - mtime.getTime() > LIMIT.hookKeptMs) await Deno.remove(path).catch(() => {});
+    if (mtime !== null && now - mtime.getTime() > SESSION_KEPT_MS) await Deno.remove(path).catch(() => {});
   }
 }

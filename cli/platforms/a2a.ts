@@ -4,7 +4,7 @@
  */
 import * as z from "zod";
 import { sha256 } from "../../shared/protocol/base64url.ts";
-import { A2A_VERSION, A2A_VERSION_HEADER, CARD_PATH, Part, RPC_ERROR, textOfParts } from "../a2a/protocol.ts";
+import { A2A_VERSION, A2A_VERSION_HEADER, CARD_PATH, Part, RPC_ERROR, textOfParts } from "./a2a_protocol.ts";
 import { textOf } from "./message_text.ts";
 import { gatewayUrl, openClawConfigPath } from "./openclaw.ts";
 import { type PushPlatform, senderHeaders, type TaskAnswer, type TaskCode, type TaskProtocol } from "./platform.ts";
@@ -88,13 +88,13 @@ export const A2A: PushPlatform = {
   },
 
   async request(message, { hookToken }) {
-    const { fromDid, conversationId, idempotencyKey: messageId, taskId } = message;
+    const { fromDid, session, idempotencyKey: messageId, taskId } = message;
     const body = request(messageId, "SendMessage", {
       message: {
         messageId,
         role: "ROLE_USER",
         // Contains the sender's DID: with a free choice a peer could join the conversation of another.
-        contextId: await contextOf(fromDid, conversationId),
+        contextId: await contextOf(fromDid, session),
         parts: [{ text: textOf(message) }],
         ...(taskId === undefined ? {} : { taskId }),
       },
@@ -140,9 +140,9 @@ export const A2A: PushPlatform = {
   },
 };
 
-/** The A2A context of a conversation with a sender: a hash, which fits every runtime's form of an ID. */
-export function contextOf(fromDid: string, conversationId: string | null): Promise<string> {
-  return sha256(`${fromDid}\n${conversationId ?? ""}`);
+/** The A2A context of a session with a sender: a hash, which fits every runtime's form of an ID. */
+export function contextOf(fromDid: string, session: string | null): Promise<string> {
+  return sha256(`${fromDid}\n${session ?? ""}`);
 }
 
 function errorOf({ code, message }: z.infer<typeof Failure>["error"]): TaskAnswer {

@@ -3,7 +3,6 @@
  * duplicates by `X-Request-ID`. `~/.hermes/.env` turns it on; a command of Hermes creates a route.
  */
 import { join } from "node:path";
-import { encodeHex } from "@std/encoding/hex";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import type { Finding, Machine } from "./machine.ts";
 import { payloadOf, textOf } from "./message_text.ts";
@@ -136,5 +135,5 @@ function stateOf(machine: Machine, stateDir: string | null): string | null {
 async function hmac(secret: string, text: string): Promise<string> {
   const algorithm = { name: "HMAC", hash: "SHA-256" };
   const key = await crypto.subtle.importKey("raw", utf8Bytes(secret), algorithm, false, ["sign"]);
-  return encodeHex(new Uint8Array(await crypto.subtle.sign("HMAC", key, utf8Bytes(text))));
+  return new Uint8Array(await crypto.subtle.sign("HMAC", key, utf8Bytes(text))).toHex();
 }

@@ -18,6 +18,7 @@ export function thisMachine(ctx: Context): Machine {
     async ask(url) {
       const request = { method: "GET", url, timeoutMs: ASK_MS, maxBytes: MAX_BYTES, onTooLarge: "truncate" } as const;
       try {
+        if (await ctx.isOfOtherUser?.(url)) return null;
         const { status, text } = await exchange({ fetch: ctx.fetch, clock: ctx.clock }, request);
         return { status, body: text };
       } catch {

@@ -1,6 +1,6 @@
 /**
- * The text of a message for runtimes that accept text only, and the payload for those that accept data. The sender comes
- * from the frame only (D-223): the proxy may have added an identity block, depending on its settings, and a peer may have
+ * The text of a message for runtimes that accept text only, and the payload for those that accept data. The sender
+ * comes from the frame only: the proxy may have added an identity block, depending on its settings, and a peer may have
  * written a false one.
  */
 import { withIdentityBlock } from "../../shared/protocol/identity_block.ts";

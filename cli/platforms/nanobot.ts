@@ -28,7 +28,7 @@ export const NANOBOT: PushPlatform = {
     const body = JSON.stringify({
       messages: [{ role: "user", content: textOf(message) }],
       // Contains the sender's DID: with a free choice a peer could join the conversation of another.
-      session_id: message.conversationId === null ? message.fromDid : `${message.fromDid}#${message.conversationId}`,
+      session_id: message.session === null ? message.fromDid : `${message.fromDid}#${message.session}`,
     });
     const authorization = hookToken === null ? {} : { Authorization: `Bearer ${hookToken}` };
     return Promise.resolve({ headers: { ...senderHeaders(message), ...authorization }, body });

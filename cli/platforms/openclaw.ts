@@ -1,7 +1,7 @@
 /**
  * OpenClaw: its gateway accepts messages at `POST /hooks/agent`, with its own token and a string `message`. The request
- * could also choose agent, session, model and channel. Only `openclaw.json` may choose those, never a peer (D-100). A
- * running gateway applies changes to its hooks.
+ * could also choose agent, session, model and channel. Only `openclaw.json` may choose those, never a peer. A running
+ * gateway applies changes to its hooks.
  */
 import { join } from "node:path";
 import { textOf } from "./message_text.ts";

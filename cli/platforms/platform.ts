@@ -1,7 +1,10 @@
 /**
- * A row of the platform table (D-90, D-116). A push row: the request that an agent runtime accepts, its health check, its detection and its
- * set-up. The pull row has no runtime: the agent reads its messages. Rows know nothing of the connector.
+ * A row of the platform table (D-116). A push row: the request that an agent runtime accepts, its health check, its
+ * detection and its set-up. The pull row has no runtime: the agent reads its messages. Rows know nothing of the
+ * connector.
  */
+import { toIso } from "../../shared/protocol/time.ts";
+import type { Verified } from "../../shared/client/local_shapes.ts";
 import type { FrameIdentity } from "../../shared/protocol/frames.ts";
 import type { Finding, Machine } from "./machine.ts";
 import type { SetupPlan } from "./setup.ts";
@@ -13,17 +16,22 @@ export type PushPlatformId = (typeof PUSH_PLATFORM_IDS)[number];
 export const PLATFORM_IDS = [...PUSH_PLATFORM_IDS, "inbox"] as const;
 export type PlatformId = (typeof PLATFORM_IDS)[number];
 
-/** A message for a runtime. */
 export interface RuntimeMessage {
   fromDid: string;
   toDid: string;
   requestId: string;
   identity: FrameIdentity;
   conversationId: string | null;
+  /** The conversation that a session of the runtime is for; `null`: the sender's own session. */
+  session: string | null;
   /** ID of the message that this one answers, as its sender states it. */
   inReplyTo: string | null;
   /** True when a program sent the message and no person or model decided to send it. */
   auto: boolean;
+  /** How the key is known that signed the message. */
+  verified: Verified;
+  /** When its sender signed it, Unix seconds. */
+  signedAt: number;
   /** JSON text. */
   payload: string;
   /** The same for each attempt at this message, and different for every other message (D-88). */
@@ -47,7 +55,7 @@ export interface RuntimeTarget {
   hookToken: string | null;
   /** Source of `baseUrl`. */
   source?: RuntimeSource;
-  /** True when its answers go back to the senders (D-114). */
+  /** True when its answers go back to the senders. */
   replies?: boolean;
 }
 
@@ -122,9 +130,15 @@ export interface PushPlatform {
   needsToken: boolean;
   /** `null`: the only check is whether the port accepts connections. */
   health: Health | null;
-  /** Text of a peer may become text for the runtime, never a member that controls it (D-100). */
+  /**
+   * Text of a peer may become text for the runtime, never a member that controls it, because some runtimes take
+   * session, model or channel from the caller.
+   */
   request(message: RuntimeMessage, target: RuntimeTarget, nowSeconds: number): Promise<RuntimeRequest>;
-  /** The reply in an answer; `null` when it has none. Absent: the runtime does not reply in its answer (D-114). */
+  /**
+   * The reply in an answer; `null` when it has none. Absent: the runtime does not reply in its answer. Off by default
+   * for a generic webhook, because an internal service must not begin to leak its answers.
+   */
   replyOf?(answer: RuntimeReply): ReplyContent | null;
   /** Present: the answers are about tasks, which the connector follows; `replyOf` is absent then (D-134). */
   tasks?: TaskProtocol;
@@ -147,7 +161,7 @@ export interface PullPlatform {
 
 export type Platform = PushPlatform | PullPlatform;
 
-/** Headers that name the sender of a message (D-88) and the message that it answers (D-110). */
+/** Headers that name the sender of a message (D-88) and the message that it answers. */
 export function senderHeaders(message: RuntimeMessage): Record<string, string> {
   return {
     "Content-Type": "application/json",
@@ -156,6 +170,8 @@ export function senderHeaders(message: RuntimeMessage): Record<string, string> {
     "x-svc-owner-did": message.identity.ownerDid,
     "x-svc-to-agent-did": message.toDid,
     "Idempotency-Key": message.idempotencyKey,
+    "x-svc-verified": message.verified,
+    "x-svc-signed-at": toIso(message.signedAt * 1000),
     ...(message.conversationId === null ? {} : { "x-svc-conversation-id": message.conversationId }),
     ...(message.inReplyTo === null ? {} : { "x-svc-in-reply-to": message.inReplyTo }),
     ...(message.auto ? { "x-svc-auto": "1" } : {}),

@@ -1,6 +1,6 @@
 /**
- * Changes the files of a runtime (D-90), and undoes it. The content before the first change is kept until it is restored.
- * A file that another program has changed since is not restored. A file keeps its permissions (D-241).
+ * Changes the files of a runtime, and undoes it. The content before the first change is kept until it is restored. A
+ * file that another program has changed since is not restored. A file keeps its permissions.
  */
 import { dirname } from "node:path";
 import * as z from "zod";

@@ -8,27 +8,30 @@ import type { Clock } from "../../shared/clock.ts";
 const ONE_PRESS_MS = 200;
 
 export class Interrupt {
-  readonly #clock: Clock;
   #stop: (() => void) | null = null;
+  #discard: () => boolean = () => false;
   #pressedAt = -Infinity;
 
-  constructor(clock: Clock) {
-    this.#clock = clock;
-  }
+  constructor(private readonly clock: Clock) {}
 
-  /** Makes the next Ctrl-C call `stop`; the one after it ends the program. Returns a function that undoes this. */
-  take(stop: () => void): () => void {
+  /**
+   * Makes the next Ctrl-C call `stop`, unless `discard` has something to discard; the one after `stop` ends the program.
+   * Returns a function that undoes this.
+   */
+  take(stop: () => void, discard = () => false): () => void {
     this.#stop = stop;
+    this.#discard = discard;
     return () => void (this.#stop = null);
   }
 
   /** Handles one Ctrl-C. Returns true when the program must end now. */
   press(): boolean {
-    const now = this.#clock.now();
+    const now = this.clock.now();
     const isRepeat = Math.abs(now - this.#pressedAt) < ONE_PRESS_MS;
     if (isRepeat) return false;
     this.#pressedAt = now;
     const stop = this.#stop;
+    if (stop !== null && this.#discard()) return false;
     this.#stop = null;
     stop?.();
     return stop === null;
@@ -42,8 +45,9 @@ export class Interrupt {
 export function onStop(
   { interrupt, os }: { interrupt: Interrupt; os: typeof Deno.build.os },
   stop: () => void,
+  discard = () => false,
 ): () => void {
-  const release = interrupt.take(stop);
+  const release = interrupt.take(stop, discard);
   const signal = os === "windows" ? "SIGBREAK" : "SIGTERM";
   Deno.addSignalListener(signal, stop);
   return () => {

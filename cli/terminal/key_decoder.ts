@@ -1,12 +1,40 @@
-/** Reads the bytes of a terminal as keys and pasted texts (D-122). Pure. */
+/** Reads the bytes of a terminal as keys and pasted texts. Pure. */
 
-/** A key that prints a character, or a pasted text; `null`: the text is too long. */
+/** A key: the character that it prints, or its name (`Enter`); or a pasted text, `null` when it is too long. */
 export type KeyInput = { kind: "key"; key: string } | { kind: "paste"; text: string | null };
 
 const PASTE = { start: "\x1b[200~", end: "\x1b[201~" };
 /** A complete escape sequence, at the start: CSI, SS3, or another character with the Alt key. */
 // deno-lint-ignore no-control-regex
 const SEQUENCE = /^\x1b(?:\[[\x30-\x3f]*[\x20-\x2f]*[\x40-\x7e]|O.|[^[O])/s;
+/** Keys that print nothing. All others are ignored. */
+const NAMES: Readonly<Record<string, string>> = {
+  "\r": "Enter",
+  "\n": "Enter",
+  "\t": "Tab",
+  "\x7f": "Backspace",
+  "\b": "Backspace",
+  "\x01": "Home",
+  "\x05": "End",
+  "\x0b": "Ctrl-K",
+  "\x15": "Ctrl-U",
+  "\x17": "Ctrl-W",
+  "\x1b[A": "Up",
+  "\x1b[B": "Down",
+  "\x1b[C": "Right",
+  "\x1b[D": "Left",
+  "\x1b[H": "Home",
+  "\x1b[F": "End",
+  "\x1b[1~": "Home",
+  "\x1b[3~": "Delete",
+  "\x1b[4~": "End",
+  "\x1bOA": "Up",
+  "\x1bOB": "Down",
+  "\x1bOC": "Right",
+  "\x1bOD": "Left",
+  "\x1bOH": "Home",
+  "\x1bOF": "End",
+};
 /** The longest start of a sequence that is kept until its rest arrives. */
 const MAX_HELD = 32;
 
@@ -22,6 +50,11 @@ export class KeyDecoder {
   /** True while the end of a paste, or of an escape sequence, has not arrived. */
   get isIncomplete(): boolean {
     return this.#paste !== null || this.#held !== "";
+  }
+
+  /** True when all that has arrived of a sequence is the key Esc. */
+  get isEscape(): boolean {
+    return this.#held === "\x1b";
   }
 
   /** Forgets an incomplete paste or sequence, whose end will not arrive. */
@@ -45,11 +78,18 @@ export class KeyDecoder {
     const typed = [...plain].filter((character) => character >= " " && character !== "\x7f");
     // A terminal without bracketed paste sends a pasted text like keys, but at once.
     if (typed.length > 1) found.push({ kind: "paste", text: plain.length > this.maxPasteCharacters ? null : plain });
-    else for (const key of typed) found.push({ kind: "key", key });
+    else {
+      for (const character of plain) {
+        const key = NAMES[character] ?? (typed.includes(character) ? character : null);
+        if (key !== null) found.push({ kind: "key", key });
+      }
+    }
     if (escape === -1) return "";
     const rest = text.slice(escape);
     const [sequence] = SEQUENCE.exec(rest) ?? [];
     if (sequence === PASTE.start) this.#paste = { text: "", isTooLong: false };
+    const name = NAMES[sequence ?? ""];
+    if (name !== undefined) found.push({ kind: "key", key: name });
     if (sequence !== undefined) return rest.slice(sequence.length);
     if (rest.length <= MAX_HELD) this.#held = rest;
     return "";

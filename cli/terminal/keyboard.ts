@@ -1,6 +1,6 @@
 /**
- * The keyboard of a terminal: keys without Enter and without echo, and bracketed paste (D-122). The terminal gets its
- * earlier state back on every way out of the process but SIGKILL and SIGHUP, after which it is usually gone. A listener of
+ * The keyboard of a terminal: keys without Enter and without echo, and bracketed paste. The terminal gets its earlier
+ * state back on every way out of the process but SIGKILL and SIGHUP, after which it is usually gone. A listener of
  * SIGHUP would take effect under nohup too. key_decoder.ts reads the bytes.
  */
 

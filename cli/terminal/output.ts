@@ -1,7 +1,6 @@
 /**
  * The output of a command: the result on standard output, all other texts on standard error. With `--json` each stream
- * carries at most one JSON document. Every text passes through one function that escapes terminal control characters
- * (D-246).
+ * carries at most one JSON document. Every text passes through one function that escapes terminal control characters.
  */
 import type { Cancel, Clock } from "../../shared/clock.ts";
 import type { Described } from "../errors.ts";
@@ -15,6 +14,7 @@ export interface Terminal {
   stderrIsTerminal: boolean;
   /** Width of the terminal of standard output, in columns; absent or `null` when unknown. */
   columns?(): number | null;
+  rows?(): number | null;
 }
 
 export interface OutputOptions {
@@ -23,15 +23,12 @@ export interface OutputOptions {
   colour: boolean;
 }
 
-/** A label and its value. */
 export type Field = readonly [label: string, value: string | number | null | undefined];
 
 const PROGRESS_AFTER_MS = 500;
 const PROGRESS_EVERY_MS = 1_000;
 
 export class Output {
-  readonly #terminal: Terminal;
-  readonly #clock: Clock;
   readonly json: boolean;
   readonly #colour: boolean;
   /** Warnings that no JSON document has shown yet. */
@@ -46,9 +43,7 @@ export class Output {
   /** Coloured texts that this object created. All other control characters are escaped. */
   readonly #painted = new Set<string>();
 
-  constructor(terminal: Terminal, clock: Clock, { json, colour }: OutputOptions) {
-    this.#terminal = terminal;
-    this.#clock = clock;
+  constructor(private readonly terminal: Terminal, private readonly clock: Clock, { json, colour }: OutputOptions) {
     this.json = json;
     this.#colour = colour;
   }
@@ -59,11 +54,23 @@ export class Output {
     const concern = this.concern();
     if (concern !== null) this.warn(concern);
     if (this.json) {
-      this.#terminal.stdout(`${jsonText({ ...data, ...this.#takeWarnings() })}\n`);
+      this.terminal.stdout(`${jsonText({ ...data, ...this.#takeWarnings() })}\n`);
       return;
     }
     const lines = (typeof text === "string" ? [text] : text).map((line) => this.#clean(line)).join("\n");
-    this.#terminal.stdout(lines.endsWith("\n") ? lines : `${lines}\n`);
+    this.terminal.stdout(lines.endsWith("\n") ? lines : `${lines}\n`);
+  }
+
+  /**
+   * Prints a result that is shown again and again: on a terminal in place of the one before, with `--json` on one line.
+   *
+   * @returns false when the reader of the output has ended
+   */
+  again(data: object, lines: readonly string[]): boolean {
+    if (this.json) return this.jsonLine(JSON.stringify(data));
+    this.#quiet();
+    const text = lines.map((line) => `${this.#clean(line)}\n`).join("");
+    return this.terminal.stdout(this.terminal.stdoutIsTerminal ? `\x1b[H\x1b[2J${text}` : `${text}\n`);
   }
 
   /**
@@ -73,7 +80,7 @@ export class Output {
    */
   peerLines(lines: readonly string[]): boolean {
     this.#quiet();
-    return this.#terminal.stdout(lines.map((line) => `${peerText(line)}\n`).join(""));
+    return this.terminal.stdout(lines.map((line) => `${peerText(line)}\n`).join(""));
   }
 
   /**
@@ -88,23 +95,23 @@ export class Output {
     if (concern !== null) this.warn(concern);
     const { warnings } = this.#takeWarnings();
     const end = warnings === undefined ? "}" : `,"warnings":${JSON.stringify(warnings)}}`;
-    return this.#terminal.stdout(`${oneLine(json.trimEnd().replace(/}$/, () => end))}\n`);
+    return this.terminal.stdout(`${oneLine(json.trimEnd().replace(/}$/, () => end))}\n`);
   }
 
   /** Width of standard output in columns; `null` when it is not a terminal, or the width is unknown. */
   get columns(): number | null {
-    return this.#terminal.stdoutIsTerminal ? this.#terminal.columns?.() ?? null : null;
+    return this.terminal.stdoutIsTerminal ? this.terminal.columns?.() ?? null : null;
   }
 
   /** Prints a note to standard error; nothing with `--json`. */
   note(text: string): void {
     if (this.json) return;
     this.#quiet();
-    this.#terminal.stderr(`${this.#clean(text)}\n`);
+    this.terminal.stderr(`${this.#clean(text)}\n`);
   }
 
   /**
-   * Prints the next command as one line to copy; nothing with `--json` (D-238).
+   * Prints the next command as one line that works when it is pasted; nothing with `--json`.
    *
    * @param when condition or place of the command, for example `on the other person's machine`
    */
@@ -122,7 +129,7 @@ export class Output {
     this.#warnings.push(text);
     if (this.json) return;
     this.#quiet();
-    this.#terminal.stderr(`${this.#paint("33", "warning:", this.#terminal.stderrIsTerminal)} ${printable(text)}\n`);
+    this.terminal.stderr(`${this.#paint("33", "warning:", this.terminal.stderrIsTerminal)} ${printable(text)}\n`);
   }
 
   /** Prints why the command failed: code, cause and fix. */
@@ -130,37 +137,37 @@ export class Output {
     this.#quiet();
     const message = [cause, ...details, fix].filter((text) => text !== "").map(sentence).join(" ");
     if (this.json) {
-      this.#terminal.stderr(`${jsonText({ error: { code, message }, ...this.#takeWarnings() })}\n`);
+      this.terminal.stderr(`${jsonText({ error: { code, message }, ...this.#takeWarnings() })}\n`);
       return;
     }
-    const bold = this.#paint("31;1", "error:", this.#terminal.stderrIsTerminal);
+    const bold = this.#paint("31;1", "error:", this.terminal.stderrIsTerminal);
     const lines = [`${bold} ${code}: ${sentence(cause)}`, ...details.map((detail) => `  ${detail}`)];
     if (fix !== "") lines.push(`  ${fix}`);
     if (requestId !== null) lines.push(`  The service logged it as request ${requestId}.`);
     if (!code.startsWith("HTTP_") && code !== "UNKNOWN_ERROR") lines.push(`  More: svc explain ${code}`);
-    this.#terminal.stderr(`${lines.map((line) => this.#clean(line)).join("\n")}\n`);
+    this.terminal.stderr(`${lines.map((line) => this.#clean(line)).join("\n")}\n`);
   }
 
   /** Names the current step. A terminal shows it when the step takes longer than 500 ms. */
   doing(label: string): void {
-    if (this.json || !this.#terminal.stderrIsTerminal) return;
+    if (this.json || !this.terminal.stderrIsTerminal) return;
     this.#quiet();
     this.#label = printable(label);
-    const began = this.#clock.now();
+    const began = this.clock.now();
     const show = () => {
-      const seconds = Math.floor((this.#clock.now() - began) / 1000);
-      this.#terminal.stderr(`\r\x1b[K${this.#label} …${seconds > 0 ? ` ${seconds} s` : ""}`);
+      const seconds = Math.floor((this.clock.now() - began) / 1000);
+      this.terminal.stderr(`\r\x1b[K${this.#label} …${seconds > 0 ? ` ${seconds} s` : ""}`);
       this.#shown = true;
-      this.#cancel = this.#clock.after(PROGRESS_EVERY_MS, show);
+      this.#cancel = this.clock.after(PROGRESS_EVERY_MS, show);
     };
-    this.#cancel = this.#clock.after(PROGRESS_AFTER_MS, show);
+    this.#cancel = this.clock.after(PROGRESS_AFTER_MS, show);
   }
 
   /** Ends the progress line of `doing`. With `--json`, prints the warnings that came after the result to standard error. */
   finish(): void {
     this.#quiet();
     const late = this.#takeWarnings();
-    if (this.json && late.warnings !== undefined) this.#terminal.stderr(`${jsonText(late)}\n`);
+    if (this.json && late.warnings !== undefined) this.terminal.stderr(`${jsonText(late)}\n`);
   }
 
   bold(text: string): string {
@@ -179,7 +186,7 @@ export class Output {
     return this.#paint("31", text);
   }
 
-  #paint(style: string, text: string, isTerminal = this.#terminal.stdoutIsTerminal): string {
+  #paint(style: string, text: string, isTerminal = this.terminal.stdoutIsTerminal): string {
     if (!this.#colour || !isTerminal || this.json) return text;
     const painted = `\x1b[${style}m${this.#clean(text)}\x1b[0m`;
     this.#painted.add(painted);
@@ -206,7 +213,7 @@ export class Output {
   #quiet(): void {
     this.#cancel();
     this.#cancel = () => {};
-    if (this.#shown) this.#terminal.stderr("\r\x1b[K");
+    if (this.#shown) this.terminal.stderr("\r\x1b[K");
     this.#shown = false;
   }
 }
@@ -227,19 +234,30 @@ export function table(head: readonly string[], rows: readonly (readonly (string 
   );
 }
 
-/** Control characters (C0, DEL, C1), characters that change text direction, and the Unicode line separators. */
+/**
+ * Code points that a terminal may show as nothing, and that could hide a text in another one: all that Unicode calls
+ * default-ignorable, among them those that change the direction of text, and the marks of annotations.
+ */
+const HIDDEN = /[\p{Default_Ignorable_Code_Point}\ufff9-\ufffb]/gu;
+
+/** The hidden ones, control characters (C0, DEL, C1) and the Unicode line separators. */
 const STEERING =
   // deno-lint-ignore no-control-regex
-  /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
+  /[\u0000-\u001f\u007f-\u009f\u2028\u2029\p{Default_Ignorable_Code_Point}\ufff9-\ufffb]/gu;
 
 /** Returns a text of a peer as lines; a line feed at its end adds no empty line. */
 export function linesOf(text: string): string[] {
   return text.replace(/\r?\n$/, "").split(/\r?\n/);
 }
 
-/** Returns a text of unknown origin with all terminal control characters escaped, for example as `\u001b`. */
+/** Returns a text of unknown origin with control characters escaped as `\u001b`, and hidden code points as `\u{200b}`. */
 export function printable(text: string): string {
-  return text.replace(STEERING, escaped);
+  return withoutHidden(text).replace(STEERING, escaped);
+}
+
+/** Returns a text with hidden code points as `\u{200b}`, for a reader who would not see them: a person or a model. */
+export function withoutHidden(text: string): string {
+  return text.replace(HIDDEN, (character) => `\\u{${character.codePointAt(0)?.toString(16)}}`);
 }
 
 /** Returns a line of a peer with all terminal control characters escaped, except tabs. */
@@ -253,13 +271,14 @@ export function jsonText(value: unknown): string {
   return JSON.stringify(value, null, 2).replace(STEERING, (char) => char === "\n" ? char : escaped(char));
 }
 
-/** Returns JSON text on one line (D-246). A control character is white space between two values, or is escaped in a string. */
+/** Returns JSON text on one line. A control character is white space between two values, or is escaped in a string. */
 export function oneLine(json: string): string {
   return json.replace(STEERING, (char) => /[\t\n\r]/.test(char) ? " " : escaped(char));
 }
 
-function escaped(char: string): string {
-  return `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`;
+/** A code point as JSON escapes it, one for each UTF-16 unit. */
+function escaped(character: string): string {
+  return character.split("").map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`).join("");
 }
 
 /** Returns a word for a POSIX shell, quoted if needed. */

@@ -1,32 +1,38 @@
-/** Terminal width of a text in columns, truncation to a width (D-230), and wrapping. Pure. */
+/**
+ * Terminal width of a text in columns, truncation to a width, because a live line that wraps cannot be redrawn, and
+ * wrapping. Pure.
+ */
 
-/** Code points that take two columns: East Asian wide and full-width. Emoji are detected by their Unicode property. */
-const WIDE: readonly (readonly [first: number, last: number])[] = [
-  [0x1100, 0x115f],
-  [0x2329, 0x232a],
-  [0x2e80, 0x303e],
-  [0x3041, 0x4dbf],
-  [0x4e00, 0xa4cf],
-  [0xa960, 0xa97f],
-  [0xac00, 0xd7a3],
-  [0xf900, 0xfaff],
-  [0xfe10, 0xfe19],
-  [0xfe30, 0xfe6f],
-  [0xff00, 0xff60],
-  [0xffe0, 0xffe6],
-  [0x16fe0, 0x18aff],
-  [0x1b000, 0x1b2ff],
-  [0x1f200, 0x1f2ff],
-  [0x20000, 0x3fffd],
+/**
+ * Assigned code points that terminals show in one column. All others count two, because a text that is wider than counted
+ * would go on in the first column of the next line, where it can look like another message.
+ */
+const NARROW: readonly (readonly [first: number, last: number])[] = [
+  [0x0000, 0x10ff],
+  [0x1160, 0x2328],
+  [0x232b, 0x262f],
+  [0x2638, 0x2689],
+  [0x2690, 0x2e7f],
+  [0x303f, 0x303f],
+  [0xa4d0, 0xa95f],
+  [0xa980, 0xabff],
+  [0xd7b0, 0xd7ff],
+  [0xfb00, 0xfe0f],
+  [0xfe20, 0xfe2f],
+  [0xfe70, 0xfeff],
+  [0xff61, 0xffdf],
+  [0xffe8, 0xfffd],
+  [0x10000, 0x16fdf],
+  [0x1d000, 0x1d2ff],
+  [0x1d380, 0x1efff],
 ];
 
-/** Returns the columns of one code point: 0, 1 or 2. */
+/** Returns the columns of one code point that `printable` does not escape: 0, 1 or 2. */
 export function columnsOf(character: string): number {
-  if (/^[\p{Mn}\p{Me}\p{Default_Ignorable_Code_Point}]/u.test(character)) return 0;
+  if (/^[\p{Mn}\p{Me}]/u.test(character)) return 0;
+  if (/^[\p{Cn}\p{Co}\p{Cs}\p{Emoji_Presentation}]/u.test(character)) return 2;
   const code = character.codePointAt(0) ?? 0;
-  const isWide = WIDE.some(([first, last]) => code >= first && code <= last) ||
-    /^\p{Emoji_Presentation}/u.test(character);
-  return isWide ? 2 : 1;
+  return NARROW.some(([first, last]) => code >= first && code <= last) ? 1 : 2;
 }
 
 /** Returns the text, truncated with an ellipsis if it is wider than `columns`. */
@@ -44,12 +50,46 @@ export function cutToColumns(text: string, columns: number): string {
 /** Columns of a tab, at most. */
 const TAB_COLUMNS = 8;
 
+/**
+ * Returns the text as lines that fit into `columns`, broken at spaces, and inside a word only when it is wider than a
+ * line, because a word in two parts is hard to read and copies wrong.
+ */
+export function wordWrap(text: string, columns: number): string[] {
+  const lines: string[] = [];
+  let line = "", used = 0;
+  for (const word of text.match(/ *[^ ]+| +$/g) ?? []) {
+    const width = textColumns(word);
+    if (line !== "" && used + width > columns) {
+      lines.push(line);
+      [line, used] = ["", 0];
+    }
+    const isBare = line === "" && (lines.length > 0 || width > columns);
+    const parts = wrapToColumns(isBare ? word.replace(/^ +/, "") : word, columns);
+    lines.push(...parts.slice(0, -1).map((part) => line + part));
+    if (parts.length > 1) line = "";
+    line += parts.at(-1) ?? "";
+    used = textColumns(line);
+  }
+  return [...lines, line];
+}
+
+/** Returns the columns of a text that `printable` or `peerText` has returned. */
+export function textColumns(text: string): number {
+  let used = 0;
+  for (const character of text) used += widthOf(character);
+  return used;
+}
+
+function widthOf(character: string): number {
+  return character === "\t" ? TAB_COLUMNS : character < "\x7f" ? 1 : columnsOf(character);
+}
+
 /** Returns the text as lines that fit into `columns`, one character at least on each. */
 export function wrapToColumns(text: string, columns: number): string[] {
   const lines: string[] = [];
   let line = "", used = 0;
   for (const character of text) {
-    const width = character === "\t" ? TAB_COLUMNS : character < "\x7f" ? 1 : columnsOf(character);
+    const width = widthOf(character);
     if (line !== "" && used + width > columns) {
       lines.push(line);
       [line, used] = ["", 0];

@@ -21,7 +21,6 @@ export interface VerificationStep {
   detail: string;
 }
 
-/** The inputs that are trusted. */
 export interface TrustedInputs {
   trusted: TrustedKeys;
   /** The revocation list, or the reason why there is none. */

@@ -19,7 +19,6 @@ type Copy = z.infer<typeof Copy>;
 
 const MAX_BYTES = 256 * 1024;
 
-/** The trusted keys and their source. */
 export interface TrustedKeys extends AitAuthority {
   /** Public origin of the registry's proxy. */
   proxyUrl: string;
@@ -39,8 +38,8 @@ export async function trustedKeys(
   registry: RegistryClient,
   { offline = false }: { offline?: boolean } = {},
 ): Promise<TrustedKeys> {
-  const path = join(ctx.configDir, "keys", `${encodeURIComponent(registry.registryUrl)}.json`);
-  const copy = readCopy(path);
+  const file = `${encodeURIComponent(registry.registryUrl)}.json`;
+  const copy = readCopy(join(ctx.configDir, "keys", file));
   if (offline) {
     if (copy !== null) return await usable(copy, "the registry was not contacted");
     throw new UnreachableError(`The keys of ${registry.registryUrl} are not saved on this machine`, {
@@ -51,7 +50,7 @@ export async function trustedKeys(
     ctx.out.doing("Fetching the registry's keys");
     const [{ registryUrl, proxyUrl }, document] = await Promise.all([registry.metadata(), registry.keyDocument()]);
     const fresh: Copy = { issuer: registryUrl, proxyUrl, fetchedAt: toIso(ctx.clock.now()), document };
-    await keep(ctx, path, fresh);
+    await keepCopy(ctx, file, `${JSON.stringify(fresh, null, 2)}\n`);
     return await usable(fresh, null);
   } catch (error) {
     if (copy === null || !(error instanceof UnreachableError)) throw error;
@@ -68,12 +67,14 @@ function readCopy(path: string): Copy | null {
   }
 }
 
-async function keep(ctx: Context, path: string, copy: Copy): Promise<void> {
+/** Saves a text of the registry in `{config_dir}/keys/`. A failure changes nothing. */
+export async function keepCopy(ctx: Context, file: string, text: string): Promise<void> {
+  const folder = join(ctx.configDir, "keys");
   try {
-    await ensureDirectory(join(ctx.configDir, "keys"), await ensureConfigDir(ctx));
-    await writePrivate(ctx.random, path, `${JSON.stringify(copy, null, 2)}\n`);
+    await ensureDirectory(folder, await ensureConfigDir(ctx));
+    await writePrivate(ctx.random, join(folder, file), text);
   } catch (error) {
-    // The copy is needed only for offline use.
+    // The copy is needed only while the registry does not answer.
     if (!(error instanceof CliError)) throw error;
   }
 }

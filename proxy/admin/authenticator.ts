@@ -40,7 +40,7 @@ export const ADMIN_TOKEN: Authenticator<AdminTokenDeps, Admin> = {
       return { did: await adminOf(deps, exchange) };
     } catch (error) {
       if (!(error instanceof TokenError)) throw asDependencyFailure(error);
-      deps.guard.recordFailure(exchange, "Bearer");
+      deps.guard.recordFailure(exchange, null);
       throw new ServiceError("PROXY_ADMIN_TOKEN_INVALID", { message: error.message });
     }
   },

@@ -1,32 +1,41 @@
-/** HTTP handlers of what the proxy reports to an admin (D-173). Each one reads only: no payload, no ticket, no pair. */
-import type {
-  ConnectionList,
-  ConnectionQuery,
-  DeliveryList,
-  DeliveryQuery,
-  QueueList,
-  QueueQuery,
-  RefusalList,
-  RefusalQuery,
+/** HTTP handlers of what the proxy reports to an admin. Each one reads only: no payload, no ticket, no pair. */
+import {
+  type AgentConnection,
+  type ConnectionList,
+  type ConnectionQuery,
+  type DeliveryList,
+  type DeliveryQuery,
+  type Queue,
+  type QueueList,
+  type QueueQuery,
+  Refusal,
+  type RefusalList,
+  type RefusalQuery,
 } from "../../shared/protocol/api/relay_admin.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import type { Clock } from "../../shared/clock.ts";
-import { type Answer, type Input, json } from "../../shared/server/http/route.ts";
+import { type Answer, type Input, json, pick } from "../../shared/server/http/route.ts";
 import type { GroupCommit } from "../../shared/server/store/group_commit.ts";
 import type { Mailbox } from "../relay/mailbox.ts";
-import type { PresenceStore } from "../relay/presence.ts";
+import type { InstanceLeases } from "../relay/instance_leases.ts";
+import { KEYS } from "../schema/kv_keys.ts";
+import type { MailboxState, Presence, Seen } from "../schema/records.ts";
 import type { Admin } from "./authenticator.ts";
-import { listConnections } from "./connections.ts";
-import { listQueues } from "./queues.ts";
 import type { Refusals } from "./refusals.ts";
 import { timelinesOf } from "./timeline.ts";
+
+/** Most keys of one `getMany`. */
+const READ_TOGETHER = 10;
+/** Most records of a list that are read together. */
+const BATCH = 100;
 
 interface RelayAdminDeps {
   kv: Deno.Kv;
   clock: Clock;
   commits: GroupCommit;
   config: { receiptKeptMs: number };
-  presence: PresenceStore;
+  leases: InstanceLeases;
   mailbox: Mailbox;
   refusals: Refusals;
 }
@@ -50,11 +59,120 @@ export async function deliveries(deps: RelayAdminDeps, { query }: Query<Delivery
   return json(response);
 }
 
-export function refusals({ refusals, presence }: RelayAdminDeps, { query }: Query<RefusalQuery>): Answer {
+export function refusals({ refusals, leases }: RelayAdminDeps, { query }: Query<RefusalQuery>): Answer {
   const response: RefusalList = {
-    refusals: refusals.list(query).map(({ number: _, at, ...refusal }) => ({ at: toIso(at), ...refusal })),
-    instance: presence.instance,
+    refusals: refusals.list(query).map((refusal) => pick(Refusal, { ...refusal, at: toIso(refusal.at) })),
+    instance: leases.instance,
     since: toIso(refusals.since),
+    ...query.group === "agent" ? { groups: groupsOf(refusals) } : {},
   };
   return json(response);
+}
+
+function groupsOf(refusals: Refusals): NonNullable<RefusalList["groups"]> {
+  const { since, byAgent, others } = refusals.byAgent();
+  return { since: toIso(since), byAgent: byAgent.map((one) => ({ ...one, lastAt: toIso(one.lastAt) })), others };
+}
+
+/** Lists which agents are connected, and when each was connected last. @throws {StoreUnavailable} */
+function listConnections(
+  { kv, leases }: { kv: Deno.Kv; leases: Pick<InstanceLeases, "isAlive"> },
+  query: ConnectionQuery,
+): Promise<DidPage<AgentConnection>> {
+  const alive = new Map<string, Promise<boolean>>();
+  const isAlive = (instance: string) => {
+    const known = alive.get(instance) ?? leases.isAlive(instance);
+    alive.set(instance, known);
+    return known;
+  };
+  return pageByDid<Seen, AgentConnection>(kv, KEYS.allSeen(), query, async (entries) => {
+    const dids = entries.map(({ key }) => String(key.at(-1)));
+    const holders = await holdersOf(kv, dids);
+    return await Promise.all(entries.map(async ({ value }, i) => {
+      const holder = holders[i] ?? "";
+      const online = holder !== "" && await isAlive(holder);
+      if (query.online !== undefined && query.online !== online) return null;
+      return {
+        agentDid: dids[i] ?? "",
+        online,
+        instance: online ? holder : value.instance,
+        connectedAt: toIso(value.connectedAt),
+        disconnectedAt: value.disconnectedAt === null ? null : toIso(value.disconnectedAt),
+      };
+    }));
+  });
+}
+
+/** Returns the instance that each agent's presence names; empty for none. */
+async function holdersOf(kv: Deno.Kv, dids: readonly string[]): Promise<string[]> {
+  const keys = dids.map((did) => KEYS.presence(did));
+  const parts = Array.from(
+    { length: Math.ceil(keys.length / READ_TOGETHER) },
+    (_, i) => keys.slice(i * READ_TOGETHER, (i + 1) * READ_TOGETHER),
+  );
+  const found = await Promise.all(parts.map((part) => kv.getMany<Presence[]>(part)));
+  return found.flat().map(({ value }) => value?.instance ?? "");
+}
+
+/**
+ * Lists how many messages wait for each recipient. It names no sender and reads no payload.
+ *
+ * @throws {StoreUnavailable}
+ */
+function listQueues(
+  { kv, mailbox }: { kv: Deno.Kv; mailbox: Pick<Mailbox, "after"> },
+  query: QueueQuery,
+): Promise<DidPage<Queue>> {
+  return pageByDid<MailboxState, Queue>(
+    kv,
+    KEYS.mailboxStates(),
+    query,
+    (entries) =>
+      Promise.all(entries.map(async ({ key, value: { total, bySender } }) => {
+        // The state of an emptied mailbox stays for a while.
+        const recipientAgentDid = String(key.at(-1));
+        const [oldest] = total === 0 ? [] : await mailbox.after(recipientAgentDid, 0, 1);
+        if (oldest === undefined) return null;
+        const senders = Object.keys(bySender).length;
+        return { recipientAgentDid, messages: total, senders, oldestExpiresAt: toIso(oldest.expiresAt) };
+      })),
+  );
+}
+
+/** A page, and where the next one begins. */
+interface DidPage<T> {
+  items: T[];
+  /** DID of the last record that was read; `null` on the last page. */
+  nextCursor: string | null;
+}
+
+/**
+ * Returns one page of the records below a prefix whose last key part is a DID.
+ *
+ * @param itemsOf returns the item of each record, in their order; `null` for a record that is not listed
+ */
+async function pageByDid<V, T>(
+  kv: Deno.Kv,
+  prefix: Deno.KvKey,
+  { limit, cursor }: { limit: number; cursor?: string | undefined },
+  itemsOf: (entries: readonly Deno.KvEntry<V>[]) => Promise<(T | null)[]>,
+): Promise<DidPage<T>> {
+  const items: T[] = [];
+  let last = cursor ?? null;
+  for (let read = 0;;) {
+    // One more than needed: it shows that another page follows.
+    const size = Math.min(BATCH, LIMITS.filteredPageReads - read) + 1;
+    // A DID continues with no character below "\u0001".
+    const selector = last === null ? { prefix } : { prefix, start: [...prefix, `${last}\u0001`] };
+    const entries = await Array.fromAsync(kv.list<V>(selector, { limit: size, batchSize: size }));
+    const found = await itemsOf(entries);
+    for (const [i, { key }] of entries.entries()) {
+      if (items.length === limit || read === LIMITS.filteredPageReads) return { items, nextCursor: last };
+      const item = found[i] ?? null;
+      if (item !== null) items.push(item);
+      last = String(key.at(-1));
+      read++;
+    }
+    if (entries.length < size) return { items, nextCursor: null };
+  }
 }

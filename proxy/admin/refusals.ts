@@ -1,12 +1,14 @@
 /**
- * The newest refusals of this instance (D-173), in memory: a bounded number for each code, so that a flood of one code
- * keeps the others. They end with the process.
+ * The newest refusals of this instance, in memory, because a refusal must cost nothing in the store: a bounded number
+ * for each code, so that a flood of one code keeps the others. They end with the process.
  */
 import type { Clock } from "../../shared/clock.ts";
 import type { ErrorCode } from "../../shared/protocol/errors.ts";
-import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { RequestContext } from "../../shared/server/http/route.ts";
 import { withoutSecrets } from "../../shared/server/log.ts";
+
+/** With more, a flood of refusals takes memory; with less, it hides the refusals before it. */
+export const REFUSALS_PER_CODE = 50;
 
 /** A refusal as it is kept. It holds nothing of the request's path, query, body or credential. */
 export interface KeptRefusal {
@@ -24,8 +26,31 @@ export interface KeptRefusal {
 
 const METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 
+const HOUR_MS = 3_600_000;
+/** With more, an attacker with many agents fills the memory. */
+export const GROUPS_MAX = 1_000;
+
+/** How often an agent was refused with a code. Times are milliseconds since the Unix epoch. */
+export interface RefusalCount {
+  code: ErrorCode;
+  check: number | null;
+  agentDid: string | null;
+  count: number;
+  lastAt: number;
+}
+
+/** What was refused in one hour. */
+interface RefusedHour {
+  /** Hours since the Unix epoch. */
+  hour: number;
+  byAgent: Map<string, RefusalCount>;
+  others: number;
+}
+
 export class Refusals {
   readonly #clock: Clock;
+  /** This hour and the one before. */
+  #hours: RefusedHour[] = [];
   /** Refusals by code; `next` is the position that the next one takes. */
   readonly #rings = new Map<ErrorCode, { kept: KeptRefusal[]; next: number }>();
   #count = 0;
@@ -49,10 +74,43 @@ export class Refusals {
       route: route ?? null,
       agentDid: agentDid ?? null,
     };
+    this.#tally(refusal);
     const ring = this.#rings.get(code) ?? { kept: [], next: 0 };
     this.#rings.set(code, ring);
     ring.kept[ring.next] = refusal;
-    ring.next = (ring.next + 1) % LIMITS.refusalsPerCode;
+    ring.next = (ring.next + 1) % REFUSALS_PER_CODE;
+  }
+
+  /** Counts a refusal in its hour, and forgets all but that hour and the one before. */
+  #tally({ code, check, agentDid, at }: KeptRefusal): void {
+    const now = Math.floor(at / HOUR_MS);
+    const current = this.#hours[0];
+    const hour = current?.hour === now ? current : { hour: now, byAgent: new Map(), others: 0 };
+    if (hour !== current) this.#hours = [hour, ...this.#recent(now)];
+    const name = `${code} ${agentDid}`;
+    const known = hour.byAgent.get(name);
+    if (known) Object.assign(known, { check, count: known.count + 1, lastAt: at });
+    else if (hour.byAgent.size < GROUPS_MAX) hour.byAgent.set(name, { code, check, agentDid, count: 1, lastAt: at });
+    else hour.others++;
+  }
+
+  #recent(now: number): RefusedHour[] {
+    return this.#hours.filter(({ hour }) => hour === now || hour === now - 1);
+  }
+
+  /** Returns how often each agent was refused in this hour and the one before, the most frequent first. */
+  byAgent(): { since: number; byAgent: RefusalCount[]; others: number } {
+    const now = Math.floor(this.#clock.now() / HOUR_MS);
+    const hours = this.#recent(now);
+    const all = new Map<string, RefusalCount>();
+    for (const [name, { count, ...last }] of hours.toReversed().flatMap(({ byAgent }) => [...byAgent])) {
+      all.set(name, { ...last, count: count + (all.get(name)?.count ?? 0) });
+    }
+    return {
+      since: Math.max(this.since, (now - 1) * HOUR_MS),
+      byAgent: [...all.values()].sort((a, b) => b.count - a.count),
+      others: hours.reduce((sum, { others }) => sum + others, 0),
+    };
   }
 
   /** Returns the refusals that fit the filter, newest first. */

@@ -1,6 +1,6 @@
 /**
- * The timeline of a message (D-173), from the records that exist: delivery, sender, mailbox entry and receipts. It has no record
- * of its own, so that a message costs nothing more. Reads no payload.
+ * The timeline of a message, from the records that exist: delivery, sender, mailbox entry and receipts. It has no
+ * record of its own, so that a message costs nothing more. Reads no payload.
  */
 import type { DeliveryEvent, DeliveryTimeline } from "../../shared/protocol/api/relay_admin.ts";
 import { RECEIPT_STATUSES, type ReceiptStatus } from "../../shared/protocol/api/receipts.ts";
@@ -11,9 +11,14 @@ import { withoutSecrets } from "../../shared/server/log.ts";
 import type { GroupCommit } from "../../shared/server/store/group_commit.ts";
 import { deliveryEnd, unpackDelivery } from "../schema/delivery_record.ts";
 import { KEYS } from "../schema/kv_keys.ts";
-import { receivedAtOf } from "../schema/receipt_record.ts";
 import type { DeliveryRecord, MailboxEntry } from "../schema/records.ts";
+import { STATE_OF_RECEIPT } from "../receipts/store.ts";
 import { begunDeliveries } from "../relay/deliveries.ts";
+
+/** A request ID that many senders use would otherwise make an answer without a bound. */
+const DELIVERIES_LISTED_MAX = 50;
+/** With more, one question of an admin takes the time of many messages. */
+const SENDERS_READ_MAX = 1_000;
 
 interface TimelineDeps {
   kv: Deno.Kv;
@@ -38,8 +43,6 @@ interface Found {
 }
 
 const READ_TOGETHER = 200;
-
-const EVENT_OF_RECEIPT = { processed_by_svc: "processed", dead_lettered: "dead_lettered" } as const;
 
 /**
  * Returns the timelines of the deliveries with a request ID.
@@ -79,7 +82,7 @@ async function recordsOf({ kv, clock, commits, config }: TimelineDeps, requestId
     all.set(name, found);
     return found;
   };
-  const limit = LIMITS.deliveriesListed;
+  const limit = DELIVERIES_LISTED_MAX;
   for await (const { key, value } of kv.list({ prefix: KEYS.deliveriesOf(requestId) }, { limit })) {
     const delivery = unpackDelivery(value, requestId);
     if (delivery === null || now >= deliveryEnd(delivery)) continue;
@@ -87,7 +90,7 @@ async function recordsOf({ kv, clock, commits, config }: TimelineDeps, requestId
   }
   // A delivery that has begun is in the record of its sender. Which sender is not known; not all of many are read.
   const senders = kv.list({ prefix: KEYS.allSenders() }, {
-    limit: LIMITS.timelineSendersRead,
+    limit: SENDERS_READ_MAX,
     batchSize: READ_TOGETHER,
   });
   for await (const { value } of senders) {
@@ -96,8 +99,7 @@ async function recordsOf({ kv, clock, commits, config }: TimelineDeps, requestId
     }
   }
   const most = { limit: limit * RECEIPT_STATUSES.length };
-  for await (const { key, value } of kv.list({ prefix: KEYS.receiptsOf(requestId) }, most)) {
-    const at = receivedAtOf(value);
+  for await (const { key, value: at } of kv.list<number>({ prefix: KEYS.receiptsOf(requestId) }, most)) {
     const status = RECEIPT_STATUSES.find((known) => known === key.at(-1));
     if (status === undefined || now >= at + config.receiptKeptMs) continue;
     foundOf(String(key.at(-3)), String(key.at(-2))).receipts.push({ status, at });
@@ -116,7 +118,8 @@ function eventsOf({ delivery, receipts }: Found): Event[] {
     else if (delivered) events.push({ at, event: "acked" });
     else events.push({ at, event: "refused_by_connector", ...(reason ? { detail: withoutSecrets(reason) } : {}) });
   }
-  const ends = receipts.map(({ status, at }): Event => ({ at, event: EVENT_OF_RECEIPT[status] }));
+  if (delivery?.handedOverAt !== undefined) events.push({ at: delivery.handedOverAt, event: "handed_over" });
+  const ends = receipts.map(({ status, at }): Event => ({ at, event: STATE_OF_RECEIPT[status] }));
   return [...events, ...ends.sort((a, b) => a.at - b.at)];
 }
 

@@ -1,33 +1,33 @@
 /**
- * Admission (D-198). Runs the checks and commits the nonce and the rate-limit count, together with the route's own records.
+ * Admission. Runs the checks and commits the nonce and the rate-limit count, together with the route's own records,
+ * once. The request pipeline calls it after the handler, on success and on error, so that no route can forget it.
  */
 import {
   type AdmissionProfile,
   type AdmissionState,
   type CheckDeps,
   CHECKS,
-  PreconditionFailed,
+  readsEnded,
   recordDecision,
   requireSet,
 } from "./checks.ts";
 import type { BadProofLimiter } from "./bad_proof_limiter.ts";
-import { type Count, LOOK_AGAIN, type Senders } from "./senders.ts";
-import type { Admission, AdmittedAgent, Beginning } from "../caller.ts";
+import type { Admission, AdmittedAgent } from "../caller.ts";
+import { type Beginning, type Count, SenderChange } from "../message/sender.ts";
+import { PreconditionFailed, type Standings } from "./standing.ts";
 import { RegistryUnavailable } from "../registry_client.ts";
 import { KEYS } from "../schema/kv_keys.ts";
-import type { Clock } from "../../shared/clock.ts";
 import { type ErrorCode, ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { Authenticator, RequestContext } from "../../shared/server/http/route.ts";
 import { windowUpdate } from "../../shared/server/rate_limit.ts";
-import type { GroupCommit, Update } from "../../shared/server/store/group_commit.ts";
-import { StoreUnavailable } from "../../shared/server/store/store_errors.ts";
+import type { Update } from "../../shared/server/store/group_commit.ts";
+import { busyText, StoreUnavailable } from "../../shared/server/store/store_errors.ts";
 
 /** What admission uses. */
 export interface AdmissionDeps extends CheckDeps {
-  clock: Clock;
   guard: BadProofLimiter;
-  senders: Senders;
+  standings: Standings;
 }
 
 type CommitResult<R> = { committed: true } | { committed: false; refused: R };
@@ -45,21 +45,34 @@ export async function admit(
   exchange: RequestContext,
   profile: AdmissionProfile,
 ): Promise<AdmittedAgent> {
-  const state: AdmissionState = { exchange, profile, now: deps.clock.now(), preconditions: [] };
+  const now = deps.clock.now(), standing = profile.trust ? deps.standings.of(exchange, now) : null;
+  const state: AdmissionState = { exchange, profile, now, standing, preconditions: standing?.preconditions ?? [] };
+  const commits = new RequestCommits(deps, state);
+  if (standing) {
+    state.ait = standing.ait;
+    exchange.agentDid = standing.ait.claims.sub;
+  }
   let number = 0;
   try {
     for (const check of CHECKS) {
       number++;
-      await check.run(deps, state);
+      if (standing && check.isStanding) continue;
+      const done = check.run(deps, state);
+      if (done) await done;
     }
   } catch (error) {
     exchange.check = number;
     const refusal = asDependencyFailure(error);
-    if (error instanceof ServiceError && isCostlyRefusal(state, error)) deps.guard.recordFailure(exchange);
-    if (state.reservation) await commitRefused(deps, state);
+    if (error instanceof ServiceError && isCostlyRefusal(state, error)) countCostly(deps, state, error.code);
+    if (state.prefetched) await readsEnded(state.prefetched);
+    if (state.use) await commits.useNonce().finally(() => state.endTurn?.());
+    state.endTurn?.();
     throw refusal;
   }
-  const { claims } = requireSet(state.ait);
+  const ait = requireSet(state.ait), { claims } = ait;
+  // Where the registry answers each request, nothing can be held.
+  const pair = deps.readsAccess && !standing ? await state.prefetched?.message?.pair : undefined;
+  if (pair?.value) deps.standings.add(exchange, { ait, pair, preconditions: state.preconditions }, now);
   return {
     agentDid: claims.sub,
     ownerDid: claims.ownerDid,
@@ -68,84 +81,136 @@ export async function admit(
     name: claims.name,
     aitExpiresAt: claims.exp,
     signedAt: requireSet(state.timestamp),
+    origin: requireSet(state.origin),
     admittedAt: state.now,
     prefetched: state.prefetched?.message ?? null,
-    admission: admissionOf(deps, state),
+    endTurn: () => state.endTurn?.(),
+    admission: commits,
   };
 }
 
 /**
- * True for a refusal that costs a signature check, or after check 5 also the write of a nonce. No rate-limit window counts
- * such a request, so the bad-proof limiter does (D-94).
+ * True for a refusal that costs a signature check, or after check 5 also the write of a nonce. No rate-limit window
+ * counts such a request, so the bad-proof limiter does. A replay costs as much as a bad proof and needs no key, so
+ * without its count one recorded request could keep the server verifying it on many connections.
  */
-function isCostlyRefusal({ reservation }: AdmissionState, { code }: ServiceError): boolean {
-  return code === "PROXY_AUTH_INVALID_PROOF" || (reservation !== undefined && code !== "PROXY_AUTH_REPLAY");
+function isCostlyRefusal({ use }: AdmissionState, { code }: ServiceError): boolean {
+  return code === "PROXY_AUTH_INVALID_PROOF" || code === "PROXY_AUTH_REPLAY" || use !== undefined;
 }
 
-function admissionOf(deps: AdmissionDeps, state: AdmissionState): Admission {
-  return {
-    async commitAlone() {
-      if (!state.isCommitted) await commitFirst(deps, state, []);
-    },
-    async commitWith<R>(updates: readonly Update<R>[], beginning?: Beginning<R>) {
-      const commit = state.isCommitted ? commitLater : commitFirst;
-      let isCommitted = false;
-      try {
-        const result = await commit(deps, state, updates, beginning);
-        isCommitted = result.committed;
-        return result;
-      } finally {
-        if (!isCommitted) beginning?.cancel();
-      }
-    },
-  };
+/** Counts a costly refusal in the bad-proof limiter, once for a request: its commit may find the same replay again. */
+function countCostly({ guard }: AdmissionDeps, state: AdmissionState, code: ErrorCode): void {
+  const { ownerDid } = requireSet(state.ait).claims;
+  // A replay was signed by the agent, but any program that saw the original may send it.
+  const isProven = state.use !== undefined && code !== "PROXY_AUTH_REPLAY";
+  if (!state.isCounted) guard.recordFailure(state.exchange, { ownerDid, isProven });
+  state.isCounted = true;
 }
 
-/** Commits `updates` together with nonce and count. When `updates` refuse, it commits nonce and count without them. */
-async function commitFirst<R>(
-  deps: AdmissionDeps,
-  state: AdmissionState,
-  updates: readonly Update<R>[],
-  beginning?: Beginning<R>,
-): Promise<CommitResult<R>> {
-  const count: Count<typeof LIMIT_EXCEEDED> = {
-    rule: requireSet(state.rule),
-    now: () => deps.clock.now(),
-    seen: (decision) => recordDecision(state, decision),
-    whenFull: { refuse: LIMIT_EXCEEDED },
-  };
-  const refused = await commitNonce<R | typeof LIMIT_EXCEEDED | PreconditionFailed>(deps, state, count, {
-    before: preconditionsOf(state),
-    beginning,
-    after: updates,
-  });
-  state.isCommitted = true;
-  if (refused === null) return { committed: true };
-  if (refused === LIMIT_EXCEEDED || refused instanceof PreconditionFailed) {
-    await commitRefused(deps, state);
-    throw refused instanceof PreconditionFailed ? changedRecord(state, refused) : limitExceeded(state);
+/** What a request uses up, with what its route writes. */
+class RequestCommits implements Admission {
+  readonly #deps: AdmissionDeps;
+  readonly #state: AdmissionState;
+  #isCommitted = false;
+  /** The error of a commit of the nonce, which may have taken effect. */
+  #doubt: unknown;
+
+  constructor(deps: AdmissionDeps, state: AdmissionState) {
+    this.#deps = deps;
+    this.#state = state;
   }
-  const again = await commitNonce<typeof LIMIT_EXCEEDED>(deps, state, count);
-  if (again === LIMIT_EXCEEDED) throw limitExceeded(state);
-  return { committed: false, refused };
+
+  async commitAlone(): Promise<void> {
+    if (!this.#isCommitted) await this.commitWith([]);
+  }
+
+  async commitWith<R>(updates: readonly Update<R>[], beginning: Beginning<R> | null = null): Promise<CommitResult<R>> {
+    const state = this.#state, isFirst = !this.#isCommitted;
+    const { profile, preconditions } = state;
+    const held = profile.uncached
+      ? preconditions.map((update) => ({ ...update, uncached: true as const }))
+      : preconditions;
+    const all = [...held, ...beginning ? [beginning.check] : [], ...updates];
+    let refused: R | PreconditionFailed | typeof LIMIT_EXCEEDED | null | undefined;
+    try {
+      refused = await this.#claim<R | PreconditionFailed>(all, beginning, { nonce: isFirst, count: isFirst });
+    } finally {
+      if (refused !== null) beginning?.cancel();
+    }
+    this.#isCommitted = true;
+    if (refused === null) return { committed: true };
+    if (refused === LIMIT_EXCEEDED || refused instanceof PreconditionFailed) {
+      if (isFirst) await this.useNonce();
+      throw refused instanceof PreconditionFailed ? changedRecord(this.#deps, state, refused) : limitExceeded(state);
+    }
+    // A refused request is counted nevertheless.
+    const isFull = isFirst && await this.#claim([], null, { nonce: true, count: true }) === LIMIT_EXCEEDED;
+    if (isFull) throw limitExceeded(state);
+    return { committed: false, refused };
+  }
+
+  /** Commits the nonce of a refused request. */
+  async useNonce(): Promise<void> {
+    await this.#claim([], null, { nonce: true, count: false });
+  }
+
+  /**
+   * Commits updates with nonce, count and beginning. Those refuse first; a replay is detected nevertheless, because the nonce of
+   * a refused request is committed alone. Returns the refusal, or `null` after the commit.
+   *
+   * @throws {ServiceError} `PROXY_AUTH_REPLAY`; with the nonce also `PROXY_AUTH_DEPENDENCY_UNAVAILABLE`
+   * @throws {StoreUnavailable} without the nonce
+   */
+  async #claim<R>(
+    updates: readonly Update<R>[],
+    beginning: Beginning<R> | null,
+    { nonce, count }: { nonce: boolean; count: boolean },
+  ): Promise<R | typeof LIMIT_EXCEEDED | null> {
+    const state = this.#state, { commits, clock } = this.#deps, use = requireSet(state.use), { sender } = use;
+    let refused: R | "replay" | typeof LIMIT_EXCEEDED | null;
+    try {
+      const counted: Count<R | typeof LIMIT_EXCEEDED> | null = count
+        ? {
+          rule: requireSet(state.rule),
+          seen: (decision) => recordDecision(state, decision),
+          whenFull: LIMIT_EXCEEDED,
+        }
+        : null;
+      const own = counted && await windowOf(this.#deps, state, counted);
+      const live = nonce || beginning
+        ? new SenderChange<R | typeof LIMIT_EXCEEDED>(
+          sender,
+          clock,
+          nonce ? use : null,
+          own ? null : counted,
+          beginning,
+        )
+        : undefined;
+      const all = own ? [...updates, own] : updates;
+      const result = await commits.claim<R | "replay" | typeof LIMIT_EXCEEDED>(all, { live });
+      refused = result.taken ? null : result.refused;
+    } catch (error) {
+      if (!nonce) throw error;
+      sender.release(use);
+      throw this.#doubt = asDependencyFailure(error);
+    }
+    if (refused !== "replay") return refused;
+    sender.release(use);
+    // The nonce may be from this request's own commit.
+    if (this.#doubt !== undefined) throw this.#doubt;
+    state.exchange.check = 5;
+    countCostly(this.#deps, state, "PROXY_AUTH_REPLAY");
+    throw new ServiceError("PROXY_AUTH_REPLAY");
+  }
 }
 
-/** Commits `updates` of a request whose nonce and count are durable. */
-async function commitLater<R>(
-  { commits, senders }: AdmissionDeps,
-  state: AdmissionState,
-  updates: readonly Update<R>[],
-  beginning?: Beginning<R>,
-): Promise<CommitResult<R>> {
-  const begun = beginning ? [beginning.check, senders.begin(requireSet(state.ait).claims.sub, beginning)] : [];
-  const result = await commits.claim<R | PreconditionFailed>([...preconditionsOf(state), ...begun, ...updates]);
-  if (result.taken) return { committed: true };
-  if (result.refused instanceof PreconditionFailed) throw changedRecord(state, result.refused);
-  return { committed: false, refused: result.refused };
-}
-
-/** Returns the refusal of check 7 or 8, whose record changed after the check. */
-function changedRecord({ exchange }: AdmissionState, { code }: PreconditionFailed): ServiceError {
+/** Returns the refusal of check 7 or 8, whose record changed after the check. Every check of the next message is made. */
+function changedRecord(
+  { standings }: AdmissionDeps,
+  { exchange, standing }: AdmissionState,
+  { code }: PreconditionFailed,
+): ServiceError {
+  if (standing) standings.end(standing);
   exchange.check = code === "PROXY_AUTH_FORBIDDEN" ? 7 : 8;
   return new ServiceError(code);
 }
@@ -156,103 +221,24 @@ function limitExceeded({ exchange }: AdmissionState): ServiceError {
   return new ServiceError("PROXY_RATE_LIMIT_EXCEEDED");
 }
 
-function preconditionsOf({ profile, preconditions }: AdmissionState): readonly Update<PreconditionFailed>[] {
-  return profile.uncached ? preconditions.map((update) => ({ ...update, uncached: true })) : preconditions;
-}
-
-/**
- * Commits the nonce of a refused request. Its window is written only when it has future times because the clock stepped
- * back.
- */
-async function commitRefused(deps: AdmissionDeps, state: AdmissionState): Promise<void> {
-  const mend: Count<never> | undefined = state.decision?.mended
-    ? { rule: requireSet(state.rule), now: () => deps.clock.now(), seen: () => {}, whenFull: "keep" }
-    : undefined;
-  await commitNonce(deps, state, mend);
-}
-
-/** What is committed with the nonce of a request. */
-interface Others<R> {
-  before?: readonly Update<R>[];
-  beginning?: Beginning<R> | undefined;
-  after?: readonly Update<R>[];
-}
-
-/**
- * Commits the nonce and the count, if any, with other updates. Those in `before` refuse first; a replay is detected
- * nevertheless, because the nonce of a refused request is committed alone. Returns the refusal of an update other than that
- * of the nonce, or `null` after the commit.
- *
- * @throws {ServiceError} `PROXY_AUTH_REPLAY` or `PROXY_AUTH_DEPENDENCY_UNAVAILABLE`
- */
-async function commitNonce<R>(
-  deps: AdmissionDeps,
-  state: AdmissionState,
-  count?: Count<R>,
-  { before = [], beginning, after = [] }: Others<R> = {},
-): Promise<R | null> {
-  const reservation = requireSet(state.reservation);
-  let outcome: "used" | "replayed" | "unused" = "unused";
-  try {
-    for (let tries = 1; tries <= LIMITS.commitRetries; tries++) {
-      const checked = beginning ? [beginning.check] : [];
-      const used = await usedUp(deps, state, { count, beginning }, tries > 1);
-      const updates = [...before, ...checked, ...used, ...after];
-      const refused = await claim<R | "replay" | typeof LOOK_AGAIN>(deps.commits, updates).catch((error) => {
-        throw state.doubt = error;
-      });
-      if (refused === LOOK_AGAIN) continue;
-      if (refused === null) outcome = "used";
-      if (refused !== "replay") return refused;
-      outcome = "replayed";
-      // The nonce may be from this request's own commit.
-      if (state.doubt !== undefined) throw state.doubt;
-      state.exchange.check = 5;
-      throw new ServiceError("PROXY_AUTH_REPLAY");
-    }
-    throw asDependencyFailure(new StoreUnavailable(new Error("The record of the sender did not come to rest")));
-  } finally {
-    reservation.release(outcome);
-  }
-}
-
-/** Returns the updates of what a request uses up: its nonce and its place in a window. */
-async function usedUp<R>(
-  { senders, reads }: AdmissionDeps,
-  state: AdmissionState,
-  { count, beginning }: { count: Count<R> | undefined; beginning: Beginning<R> | undefined },
-  isAgain: boolean,
-): Promise<Update<R | "replay" | typeof LOOK_AGAIN>[]> {
-  const did = requireSet(state.ait).claims.sub;
-  const { sender, window } = requireSet(state.prefetched);
-  try {
-    const seen = await (isAgain ? reads.get(KEYS.sender(did)) : sender);
-    await senders.look(did, seen);
-    const inRecord = { count: window ? undefined : count, beginning };
-    const updates = [senders.update(did, seen, requireSet(state.reservation), inRecord)];
-    if (window && count) {
-      const key = KEYS.window(count.rule.name, did);
-      updates.push(windowUpdate(key, count.rule, count.now, count.seen, count.whenFull, await window));
-    }
-    return state.profile.uncached ? updates.map((update) => ({ ...update, uncached: true })) : updates;
-  } catch (error) {
-    throw asDependencyFailure(error);
-  }
-}
-
-async function claim<R>(commits: GroupCommit, updates: readonly Update<R>[]): Promise<R | null> {
-  try {
-    const result = await commits.claim(updates);
-    return result.taken ? null : result.refused;
-  } catch (error) {
-    throw asDependencyFailure(error);
-  }
+/** Returns the update of the window of a route that has one of its own; `null` for the window in the sender's record. */
+async function windowOf<R>(
+  { clock }: AdmissionDeps,
+  { ait, profile, prefetched }: AdmissionState,
+  { rule, seen, whenFull }: Count<R>,
+): Promise<Update<R> | null> {
+  const { window } = requireSet(prefetched);
+  if (!window) return null;
+  const key = KEYS.window(rule.name, requireSet(ait).claims.sub);
+  const update = windowUpdate(key, rule, () => clock.now(), seen, { refuse: whenFull }, await window);
+  return profile.uncached ? { ...update, uncached: true } : update;
 }
 
 /** Returns the error of a failed registry or store as `PROXY_AUTH_DEPENDENCY_UNAVAILABLE`, and any other unchanged. */
 export function asDependencyFailure(error: unknown): unknown {
   if (!(error instanceof StoreUnavailable || error instanceof RegistryUnavailable)) return error;
-  return new ServiceError("PROXY_AUTH_DEPENDENCY_UNAVAILABLE", { headers: { "Retry-After": "1" }, cause: error });
+  const options = { ...busyText(error), headers: { "Retry-After": "1" }, cause: error };
+  return new ServiceError("PROXY_AUTH_DEPENDENCY_UNAVAILABLE", options);
 }
 
 /** The checks of each kind of route (D-60). */
@@ -262,6 +248,14 @@ export const PROFILES = {
   connect: { trust: false, access: true, window: "connect", uncached: true },
   pairing: { trust: false, access: false, window: "agent", uncached: true },
 } as const satisfies Record<string, AdmissionProfile>;
+
+/** What follows the handler, on success and on error. */
+const CONCLUSIONS: Partial<
+  Record<keyof typeof PROFILES, Pick<Authenticator<AdmissionDeps, AdmittedAgent>, "conclude">>
+> = {
+  message: { conclude: (_deps, caller) => caller.admission.commitAlone() },
+  connect: { conclude: (_deps, caller) => Promise.resolve(caller.endTurn()) },
+};
 
 const ERRORS_OF_CHECKS: readonly ErrorCode[] = [...new Set(CHECKS.flatMap((check) => check.failsWith))];
 
@@ -279,17 +273,26 @@ export function admission(profile: keyof typeof PROFILES): Authenticator<Admissi
     precheck: (deps, exchange) => deps.guard.rejectIfOver(exchange),
     async run(deps, exchange) {
       const admitted = await admit(deps, exchange, PROFILES[profile]);
-      if (profile !== "message") await admitted.admission.commitAlone();
-      return admitted;
+      try {
+        if (profile !== "message") await admitted.admission.commitAlone();
+        return admitted;
+      } catch (error) {
+        admitted.endTurn();
+        throw error;
+      }
     },
-    ...(profile === "message" ? { conclude: (_deps, caller) => caller.admission.commitAlone() } : {}),
+    ...CONCLUSIONS[profile],
   };
 }
 
 /** Returns the default limit of a window as text for the API documents. */
 function limitText(window: AdmissionProfile["window"]): string {
   const requests = LIMITS.agentRequests * (window === "receipts" ? LIMITS.receiptRequestsFactor : 1);
-  return `${requests} in ${LIMITS.agentWindowMs / 1000} s per agent by default (window "${window}")`;
+  const times = requests / LIMITS.agentRequests;
+  return `${requests} in ${LIMITS.agentWindowMs / 1000} s per agent and ${
+    LIMITS.ownerRequests * times
+  } in a minute per owner ` +
+    `by default (window "${window}")`;
 }
 
 function errorsOf(profile: AdmissionProfile): readonly ErrorCode[] {

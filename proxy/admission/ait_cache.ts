@@ -34,6 +34,11 @@ export class AitCache {
     this.#issuer = issuer;
   }
 
+  /** Returns a token that was verified, if it is kept. Its key may have been replaced since. */
+  kept(token: string): VerifiedAit | undefined {
+    return this.#kept.get(token);
+  }
+
   /**
    * Returns a token with its signature and claims verified. Does not check its times.
    *

@@ -1,17 +1,39 @@
 /**
- * Rejects a client that repeatedly sends bad proofs before its body is read (D-94). It counts per address and token
- * together, so that an attacker who knows a token can lock out neither its agent nor other agents at the same address.
+ * Rejects a client whose requests are refused again and again, before its body is read. It counts per address and
+ * token together, so that an attacker who knows a token can lock out neither its agent nor other agents at the same address.
+ * It also counts per owner, because a person with a hundred agents would have a hundred counts: over all addresses for
+ * requests that the owner's agents did sign, and per address for others, which a stranger may have made.
  * The counts are bounded and in memory. They only reduce load.
  */
-import type { Clock } from "../../shared/clock.ts";
+import { type Clock, sleep } from "../../shared/clock.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
-import { LIMITS } from "../../shared/protocol/limits.ts";
 import { BoundedMap } from "../../shared/bounded_map.ts";
 import { digest } from "../../shared/server/crypto.ts";
 import type { RequestContext } from "../../shared/server/http/route.ts";
 import { authorizationToken } from "../../shared/server/http/signed_request.ts";
 
+/**
+ * With more, bad proofs cost the time that checks of good ones need; with less, one agent's fault locks out its host.
+ */
+export const BAD_PROOFS_MAX = 200;
+/** With more, a token whose client was repaired stays refused for longer. */
+const BAD_PROOFS_WINDOW_MS = 10_000;
+
 const MAX_KEPT = 10_000;
+/**
+ * Refused requests of an owner in the window: those of five agents. With more, a hundred agents keep a core busy; with less, one
+ * program that asks too often would stop the owner's other agents.
+ */
+const OWNER_FAILURES = 5 * BAD_PROOFS_MAX;
+
+/**
+ * Refusals of a locked-out count that are answered at once. One program that meets the lock learns it quickly, but one that goes on
+ * waits a second for each answer, because at once it would come back as fast as it is refused.
+ */
+const QUICK_REFUSALS = 20;
+const SLOW_REFUSAL_MS = 1_000;
+/** Refusals of a count that wait at the same time. More are answered at once, because each one that waits holds a connection. */
+const MAX_WAITING = 256;
 
 /** Authorization scheme of the token: an AIT, or an admin token. */
 type Scheme = "Svc" | "Bearer";
@@ -20,47 +42,87 @@ interface Count {
   /** Milliseconds since the Unix epoch. */
   since: number;
   failures: number;
+  /** Requests refused since the limit was reached, and those of them that wait for their answer. */
+  refused: number;
+  waiting: number;
+}
+
+/** The owner that a token names, and whether the request was signed with the token's key. */
+export interface Failing {
+  ownerDid: string;
+  isProven: boolean;
 }
 
 export class BadProofLimiter {
   readonly #clock: Clock;
-  /** Counts by address and digest of the token. */
+  /** Counts by address and digest of the token, by owner, and by address and owner. */
   readonly #counts = new BoundedMap<string, Count>(MAX_KEPT);
+  /** Owners of the tokens that failed, by address and digest of the token. */
+  readonly #owners = new BoundedMap<string, string>(MAX_KEPT);
 
   constructor(clock: Clock) {
     this.#clock = clock;
   }
 
   /**
-   * Checks the count of the address and token of a request.
+   * Checks the counts of a request. The promise is one of a refusal that comes late.
    *
-   * @throws {ServiceError} `PROXY_RATE_LIMIT_EXCEEDED` for a token with too many bad proofs from this address
+   * @throws {ServiceError} `PROXY_RATE_LIMIT_EXCEEDED` for a token with too many refused requests from this address, or whose
+   * owner has too many
    */
-  rejectIfOver(exchange: RequestContext, scheme: Scheme = "Svc"): void {
+  rejectIfOver(exchange: RequestContext, scheme: Scheme = "Svc"): Promise<never> | undefined {
     if (this.#counts.size === 0) return;
     const key = keyOf(exchange, scheme);
-    const count = key === null ? undefined : this.#counts.get(key);
-    if (!count || count.failures < LIMITS.badProofs) return;
-    const rest = count.since + LIMITS.badProofsWindowMs - this.#clock.now();
-    if (rest <= 0 || rest > LIMITS.badProofsWindowMs) return;
-    throw new ServiceError("PROXY_RATE_LIMIT_EXCEEDED", {
-      message: "Too many bad proofs with this token from this address",
+    if (key === null) return;
+    const ownerDid = this.#owners.get(key);
+    return this.#rejectOver(key, BAD_PROOFS_MAX, "Too many refused requests with this token from this address") ??
+      (ownerDid === undefined
+        ? undefined
+        : this.#rejectOwner(ownerDid) ?? this.#rejectOwner(`${exchange.ip} ${ownerDid}`));
+  }
+
+  #rejectOwner(key: string): Promise<never> | undefined {
+    return this.#rejectOver(key, OWNER_FAILURES, "Too many refused requests of the agents of your account");
+  }
+
+  #rejectOver(key: string, limit: number, message: string): Promise<never> | undefined {
+    const count = this.#counts.get(key);
+    if (!count || count.failures < limit) return;
+    const rest = count.since + BAD_PROOFS_WINDOW_MS - this.#clock.now();
+    if (rest <= 0 || rest > BAD_PROOFS_WINDOW_MS) return;
+    const refusal = new ServiceError("PROXY_RATE_LIMIT_EXCEEDED", {
+      message,
       headers: { "Retry-After": String(Math.ceil(rest / 1000)) },
+    });
+    if (++count.refused <= QUICK_REFUSALS || count.waiting >= MAX_WAITING) throw refusal;
+    count.waiting++;
+    return sleep(this.#clock, SLOW_REFUSAL_MS).then(() => {
+      count.waiting--;
+      throw refusal;
     });
   }
 
-  /** Counts a bad proof of the address and token of a request. */
-  recordFailure(exchange: RequestContext, scheme: Scheme = "Svc"): void {
-    const key = keyOf(exchange, scheme);
+  /** Counts a refused request. An admin token has no owner. */
+  recordFailure(exchange: RequestContext, failing: Failing | null): void {
+    const key = keyOf(exchange, failing ? "Svc" : "Bearer");
     if (key === null) return;
+    this.#count(key);
+    if (!failing) return;
+    const { ownerDid, isProven } = failing;
+    this.#owners.set(key, ownerDid);
+    this.#count(isProven ? ownerDid : `${exchange.ip} ${ownerDid}`);
+  }
+
+  #count(key: string): void {
     const now = this.#clock.now();
     const count = this.#counts.get(key);
-    const isOver = !count || now - count.since >= LIMITS.badProofsWindowMs || now < count.since;
-    this.#counts.set(key, isOver ? { since: now, failures: 1 } : { ...count, failures: count.failures + 1 });
+    const isOver = !count || now - count.since >= BAD_PROOFS_WINDOW_MS || now < count.since;
+    if (isOver) this.#counts.set(key, { since: now, failures: 1, refused: 0, waiting: 0 });
+    else count.failures++;
   }
 }
 
-/** Returns the key of the count. The token is parsed as in check 1, so that header spelling does not change it (D-241). */
+/** Returns the key of the count. The token is parsed as in check 1, so that header spelling does not change it. */
 function keyOf({ request, ip }: RequestContext, scheme: Scheme): string | null {
   const token = authorizationToken(request.headers, scheme);
   return token ? `${ip} ${digest(token)}` : null;

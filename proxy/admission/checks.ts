@@ -1,7 +1,8 @@
 /**
- * The nine checks of a request in their fixed order (R-160, D-60). Each row lists its error codes. The first check that
+ * The nine checks of a request in their fixed order (D-60). Each row lists its error codes. The first check that
  * fails decides the response. Before check 5 only the bad-proof limiter records a failure.
  */
+import type { Clock } from "../../shared/clock.ts";
 import type { AccessTokenCheck } from "../../shared/server/store/access_check.ts";
 import type { Update } from "../../shared/server/store/group_commit.ts";
 import {
@@ -13,7 +14,6 @@ import {
 import {
   decide,
   type Decision,
-  type Entries,
   rateLimitHeaders,
   type WindowRecord,
   type WindowRule,
@@ -25,15 +25,16 @@ import { TokenError } from "../../shared/protocol/signed/jws.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { HEADERS, isNonce } from "../../shared/protocol/proof.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
-import type { Nonces, Reservation } from "../../shared/server/nonces.ts";
 import type { RequestContext } from "../../shared/server/http/route.ts";
-import { authorizationToken, holdsProof, requestTimestamp } from "../../shared/server/http/signed_request.ts";
+import { authorizationToken, provenOrigin, requestTimestamp } from "../../shared/server/http/signed_request.ts";
 import type { AdmittedAgent, Prefetched } from "../caller.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { PairRecord, Presence } from "../schema/records.ts";
+import type { OwnerBudgets } from "../owner_budgets.ts";
 import { hasAnyPair } from "../trust/store.ts";
+import type { NonceUse, Senders } from "../message/sender.ts";
+import { PreconditionFailed, type Standing } from "./standing.ts";
 import type { VerifiedAit } from "./ait_cache.ts";
-import { windowOf } from "./senders.ts";
 
 /** The checks of a route in addition to checks 1 to 6, which every route has (D-60). */
 export interface AdmissionProfile {
@@ -53,23 +54,22 @@ export interface AdmissionState {
   profile: AdmissionProfile;
   /** The time for all checks, milliseconds since the Unix epoch. */
   now: number;
+  /** What earlier messages have proven; `null` when every check must be made. */
+  standing: Standing | null;
   ait?: VerifiedAit;
   timestamp?: number;
-  reservation?: Reservation;
+  /** The service's origin that the proof names. */
+  origin?: string;
+  use?: NonceUse;
   prefetched?: PrefetchedRecords;
   /** Records of checks 7 and 8 that must be unchanged when the request commits. */
-  preconditions: Update<PreconditionFailed>[];
+  preconditions: readonly Update<PreconditionFailed>[];
   rule?: WindowRule;
   decision?: Decision;
-  /** Nonce and rate-limit count are durable. */
-  isCommitted?: true;
-  /** The error of a commit of the nonce, which may have taken effect. */
-  doubt?: unknown;
-}
-
-/** A record that admission depends on changed before the request committed. */
-export class PreconditionFailed {
-  constructor(readonly code: "PROXY_AUTH_FORBIDDEN" | "PROXY_AGENT_ACCESS_INVALID") {}
+  /** Ends the turn of a connect. */
+  endTurn?: () => void;
+  /** The bad-proof limiter has counted the request. */
+  isCounted?: true;
 }
 
 const PAIR_LOST = new PreconditionFailed("PROXY_AUTH_FORBIDDEN");
@@ -78,8 +78,6 @@ export const ACCESS_TOKEN_ENDED = new PreconditionFailed("PROXY_AGENT_ACCESS_INV
 
 /** Records that later checks and the delivery need. They are read together at check 5 and awaited where they are used. */
 export interface PrefetchedRecords {
-  /** The record of the sender, with its window "agent" (D-261). */
-  sender: Prefetched<Uint8Array>;
   /** The window of a route that has a window of its own; otherwise `null`. */
   window: Prefetched<WindowRecord> | null;
   /** Records of a message to an agent; otherwise `null`. */
@@ -90,11 +88,13 @@ export interface PrefetchedRecords {
 
 export interface CheckDeps extends RecordReader {
   kv: Deno.Kv;
+  clock: Clock;
   /** Origins that a proof may name. The first one is the public origin. */
   origins: readonly string[];
-  config: { agentRequests: number; agentWindowMs: number };
+  config: { agentRequests: number; agentWindowMs: number; ownerRequests: number };
   aits: { verify(token: string): Promise<VerifiedAit> };
-  nonces: Nonces;
+  senders: Senders;
+  owners: OwnerBudgets;
   crl: { isRevoked(jti: string): Promise<boolean>; isDeleted(agentDid: string): Promise<boolean> };
   /** The preconditions of a valid access token, or `null` for an invalid one (D-63). */
   access(check: AccessTokenCheck): Promise<readonly Update<PreconditionFailed>[] | null>;
@@ -105,12 +105,15 @@ export interface CheckDeps extends RecordReader {
 export interface AdmissionCheck {
   name: string;
   failsWith: readonly ErrorCode[];
+  /** True when a standing covers it. */
+  isStanding?: true;
   run(deps: CheckDeps, state: AdmissionState): Promise<void> | void;
 }
 
 export const CHECKS: readonly AdmissionCheck[] = [
   {
     name: "AIT signature",
+    isStanding: true,
     failsWith: [
       "PROXY_AUTH_MISSING_TOKEN",
       "PROXY_AUTH_INVALID_SCHEME",
@@ -127,6 +130,7 @@ export const CHECKS: readonly AdmissionCheck[] = [
   },
   {
     name: "AIT expiry",
+    isStanding: true,
     failsWith: ["PROXY_AUTH_INVALID_AIT"],
     run: (_deps, { ait, now }) => asInvalidAit(() => checkAitTimes(requireSet(ait).claims, unixSeconds(now))),
   },
@@ -143,32 +147,42 @@ export const CHECKS: readonly AdmissionCheck[] = [
   {
     name: "proof of possession",
     failsWith: ["PROXY_AUTH_INVALID_NONCE", "PROXY_AUTH_INVALID_PROOF"],
-    run(deps, { exchange, ait }) {
+    run(deps, state) {
+      const { exchange, ait } = state;
       if (!isNonce(exchange.request.headers.get(HEADERS.nonce) ?? "")) {
         throw new ServiceError("PROXY_AUTH_INVALID_NONCE");
       }
       const { publicKey, sha256 } = requireSet(ait);
-      if (!holdsProof(exchange, publicKey, sha256, deps.origins)) {
+      const origin = provenOrigin(exchange, publicKey, sha256, deps.origins);
+      if (origin === null) {
         throw new ServiceError("PROXY_AUTH_INVALID_PROOF", {
           message: `The proof of possession does not verify for the origin ${deps.origins[0]}`,
         });
       }
+      state.origin = origin;
     },
   },
   {
     name: "nonce",
     failsWith: ["PROXY_AUTH_REPLAY", "PROXY_AUTH_DEPENDENCY_UNAVAILABLE"],
-    run(deps, state) {
-      const { exchange, ait, timestamp } = state;
+    async run(deps, state) {
+      const { exchange, ait, profile, timestamp } = state;
+      if (profile.window === "connect") state.endTurn = await connectTurn(deps, requireSet(ait));
       const nonce = exchange.request.headers.get(HEADERS.nonce) ?? "";
-      state.prefetched = readAhead(deps, state);
-      const reservation = deps.nonces.reserve(requireSet(ait).claims.sub, nonce, requireSet(timestamp));
-      if (!reservation) throw new ServiceError("PROXY_AUTH_REPLAY");
-      state.reservation = reservation;
+      // Over a network a sender that is not in memory is read together with what later checks need. For one that is, the
+      // nonce is reserved before anything is read: replays on many connections would else fill the queue of the store with
+      // reads that no request waits for, and every other caller would stand behind them.
+      const sender = deps.senders.loaded(requireSet(ait).claims.sub, state.now);
+      if (sender instanceof Promise) state.prefetched = readAhead(deps, state);
+      const use = (await sender).reserve(nonce, requireSet(timestamp), state.now);
+      if (!use) throw new ServiceError("PROXY_AUTH_REPLAY");
+      state.use = use;
+      state.prefetched ??= readAhead(deps, state);
     },
   },
   {
     name: "revocation",
+    isStanding: true,
     failsWith: ["PROXY_AUTH_REVOKED", "PROXY_AUTH_DEPENDENCY_UNAVAILABLE"],
     async run(deps, { ait }) {
       if (await deps.crl.isRevoked(requireSet(ait).claims.jti)) throw new ServiceError("PROXY_AUTH_REVOKED");
@@ -176,15 +190,17 @@ export const CHECKS: readonly AdmissionCheck[] = [
   },
   {
     name: "trust",
+    isStanding: true,
     failsWith: ["PROXY_AUTH_FORBIDDEN", "PROXY_AUTH_DEPENDENCY_UNAVAILABLE"],
-    async run(deps, { exchange, profile, ait, now, prefetched, preconditions }) {
+    async run(deps, state) {
+      const { exchange, profile, ait, now, prefetched } = state;
       if (!profile.trust) return;
       const pair = await prefetched?.message?.pair;
-      // A pair with a deleted agent ends when the revocation list names the agent (D-241).
+      // A pair with a deleted agent ends when the revocation list names the agent.
       if (pair?.value && await deps.crl.isDeleted(exchange.request.headers.get(HEADERS.recipient) ?? "")) {
         throw new ServiceError("PROXY_AUTH_FORBIDDEN");
       }
-      if (pair?.value) preconditions.push(requireUnchanged(pair, now, isPresent, PAIR_LOST));
+      if (pair?.value) state.preconditions = [requireUnchanged(pair, now, isPresent, PAIR_LOST)];
       else if (!(await hasAnyPair(deps.kv, requireSet(ait).claims.sub))) {
         throw new ServiceError("PROXY_AUTH_FORBIDDEN", { message: "The agent is in no confirmed pair" });
       }
@@ -192,30 +208,65 @@ export const CHECKS: readonly AdmissionCheck[] = [
   },
   {
     name: "access token",
+    isStanding: true,
     failsWith: ["PROXY_AGENT_ACCESS_REQUIRED", "PROXY_AGENT_ACCESS_INVALID", "PROXY_AUTH_DEPENDENCY_UNAVAILABLE"],
-    async run(deps, { profile, exchange, ait, prefetched, preconditions }) {
+    async run(deps, state) {
+      const { profile, exchange, ait, prefetched } = state;
       if (!profile.access) return;
       const accessToken = exchange.request.headers.get(HEADERS.access);
       if (!accessToken) throw new ServiceError("PROXY_AGENT_ACCESS_REQUIRED");
       const unchanged = await (prefetched?.access ?? checkAccess(deps, accessToken, requireSet(ait)));
       if (!unchanged) throw new ServiceError("PROXY_AGENT_ACCESS_INVALID");
-      preconditions.push(...unchanged);
+      state.preconditions = [...state.preconditions, ...unchanged];
     },
   },
   {
     name: "rate limit",
     failsWith: ["PROXY_RATE_LIMIT_EXCEEDED", "PROXY_AUTH_DEPENDENCY_UNAVAILABLE"],
     async run(deps, state) {
-      const { sender, window } = requireSet(state.prefetched);
-      state.rule = windowRule(deps, state.profile);
-      const record = window ? (await window).value ?? [] : windowOf((await sender).value);
-      state.decision = decide(state.rule, record, state.now);
-      if (state.decision.allowed) return;
+      const { window } = requireSet(state.prefetched);
+      const rule = state.rule = windowRule(deps, state.profile);
+      state.decision = window
+        ? decide(rule, (await window).value ?? [], state.now)
+        // Later requests may have been counted meanwhile, so the window is asked at the present time.
+        : requireSet(state.use).sender.window.peek(rule, deps.clock.now());
+      if (state.decision.allowed) return takeOfOwner(deps, state);
       recordDecision(state, state.decision);
       throw new ServiceError("PROXY_RATE_LIMIT_EXCEEDED");
     },
   },
 ];
+
+/** @throws {ServiceError} `PROXY_RATE_LIMIT_EXCEEDED` when too many of the owner's agents connect */
+async function connectTurn({ owners }: CheckDeps, { claims }: VerifiedAit): Promise<() => void> {
+  const end = await owners.connectTurn(claims.ownerDid);
+  if (end) return end;
+  throw new ServiceError("PROXY_RATE_LIMIT_EXCEEDED", {
+    message: "Too many agents of your account connect at once",
+    headers: { "Retry-After": "1" },
+  });
+}
+
+/**
+ * Counts a request that the agent's own window allows for the owner. One that it refuses is not counted, because an agent that
+ * repeats without end would otherwise use up what the owner's other agents have.
+ *
+ * @throws {ServiceError} `PROXY_RATE_LIMIT_EXCEEDED`
+ */
+function takeOfOwner({ owners, config }: CheckDeps, { exchange, ait, profile }: AdmissionState): void {
+  const { ownerDid } = requireSet(ait).claims;
+  const refuse = (ms: number, message: string): never => {
+    const headers = { "Retry-After": String(Math.max(1, Math.ceil(ms / 1000))) };
+    throw new ServiceError("PROXY_RATE_LIMIT_EXCEEDED", { message, headers });
+  };
+  const waitMs = profile.window === "connect" ? owners.connectWaitMs(ownerDid) : 0;
+  if (waitMs > 0) refuse(waitMs, "A socket of your account sent too much, so its agents must wait before they connect");
+  const requests = config.ownerRequests * factorOf(profile);
+  const { allowed, resetMs } = owners.takeRequest(ownerDid, { name: profile.window, requests, windowMs: MINUTE_MS });
+  if (!allowed) refuse(resetMs, `The agents of your account together have sent ${requests} requests in a minute`);
+  const bodyWaitMs = owners.takeBody(ownerDid, exchange.body.length);
+  if (bodyWaitMs > 0) refuse(bodyWaitMs, "The agents of your account together send too many bytes");
+}
 
 /** Stores the decision of the rate-limit window and sets its response headers. */
 export function recordDecision(state: AdmissionState, decision: Decision): void {
@@ -234,9 +285,18 @@ export function requireSet<T>(value: T | undefined): T {
   return value;
 }
 
-function readAhead(deps: CheckDeps, { exchange, profile, ait, now }: AdmissionState): PrefetchedRecords {
+/** Resolves when every read of a request has ended, so that a refusal leaves none behind for others to wait for. */
+export async function readsEnded({ window, message, access }: PrefetchedRecords): Promise<void> {
+  await Promise.allSettled([window, message?.pair, message?.presence, access]);
+}
+
+function readAhead(deps: CheckDeps, { exchange, profile, ait, now, standing }: AdmissionState): PrefetchedRecords {
   const sender = requireSet(ait).claims.sub;
   const recipient = exchange.request.headers.get(HEADERS.recipient);
+  if (standing && recipient) {
+    const presence = readCached<Presence>(deps, KEYS.presence(recipient), isPresent);
+    return { window: null, message: { pair: standing.pair, presence }, access: null };
+  }
   // An earlier check may end the request before a read is awaited. Its failure must not become unhandled.
   const begun = <T>(read: T): T => {
     if (read instanceof Promise) read.catch(() => {});
@@ -244,13 +304,11 @@ function readAhead(deps: CheckDeps, { exchange, profile, ait, now }: AdmissionSt
   };
   const accessToken = profile.access && deps.readsAccess ? exchange.request.headers.get(HEADERS.access) : null;
   const rule = windowRule(deps, profile);
-  const allows = (record: WindowRecord | Entries) => decide(rule, record, now).allowed;
-  const isOwn = profile.window !== "agent";
+  const allows = (record: WindowRecord | null) => decide(rule, record ?? [], now).allowed;
   return {
-    sender: begun(readCached<Uint8Array>(deps, KEYS.sender(sender), (record) => isOwn || allows(windowOf(record)))),
-    window: isOwn
-      ? begun(readCached<WindowRecord>(deps, KEYS.window(rule.name, sender), (record) => allows(record ?? [])))
-      : null,
+    window: profile.window === "agent"
+      ? null
+      : begun(readCached<WindowRecord>(deps, KEYS.window(rule.name, sender), allows)),
     message: profile.trust && isAgentDid(recipient)
       ? {
         pair: begun(readPrecondition<PairRecord>(deps, KEYS.pair(sender, recipient), isPresent)),
@@ -276,10 +334,16 @@ function isPresent(value: unknown): boolean {
   return value !== null;
 }
 
+const MINUTE_MS = 60_000;
+
 function windowRule({ config }: CheckDeps, { window }: AdmissionProfile): WindowRule {
   const { agentRequests: requests, agentWindowMs: windowMs } = config;
-  const factor = window === "receipts" ? LIMITS.receiptRequestsFactor : 1;
-  return { name: window, requests: requests * factor, windowMs };
+  return { name: window, requests: requests * factorOf({ window }), windowMs };
+}
+
+/** A message may have several receipts. */
+function factorOf({ window }: Pick<AdmissionProfile, "window">): number {
+  return window === "receipts" ? LIMITS.receiptRequestsFactor : 1;
 }
 
 /**

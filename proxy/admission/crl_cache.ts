@@ -1,6 +1,7 @@
 /**
- * Caches the revocation list (D-62). Refreshes it in the background, rejects older lists, and fails closed. The store
- * keeps the sequence number of the newest installed list, so that a forged 404 cannot replace a list.
+ * Caches the revocation list. Refreshes it in the background, rejects older lists, and fails closed, because a party
+ * that keeps the list away could otherwise undo revocations. The store keeps the sequence number of the newest
+ * installed list, so that a forged 404 cannot replace a list.
  */
 import type { KeyCache } from "./key_cache.ts";
 import { LONG_ANSWER, type RegistryClient, RegistryUnavailable } from "../registry_client.ts";
@@ -15,6 +16,9 @@ import { unixSeconds } from "../../shared/protocol/time.ts";
 import { fraction, type Random } from "../../shared/random.ts";
 import type { Log } from "../../shared/server/log.ts";
 import type { Metrics } from "../../shared/server/metrics/metrics.ts";
+
+/** With more, the list could reach its largest age although the registry is back. */
+const RETRY_MAX_MS = 60_000;
 
 interface Installed {
   /** Unix seconds; `null` for the empty list after `CRL_NOT_FOUND`. */
@@ -70,7 +74,7 @@ export class CrlCache {
 
   /** True when there is a usable list. */
   get ready(): boolean {
-    return this.#usable() !== null;
+    return this.usable !== null;
   }
 
   /** Seconds since the registry confirmed the installed list; -1 without a list. */
@@ -135,19 +139,20 @@ export class CrlCache {
   }
 
   /** Fetches the list after a running fetch, whose response may be older than the expected change. */
-  async refreshAnew(): Promise<void> {
+  async refreshAgain(): Promise<void> {
     await this.#refreshing;
     await this.refresh();
   }
 
   async #list(): Promise<Installed> {
-    if (this.#usable() === null) await (this.#refreshing ?? (this.#failures === 0 ? this.refresh() : undefined));
-    const list = this.#usable();
+    if (this.usable === null) await (this.#refreshing ?? (this.#failures === 0 ? this.refresh() : undefined));
+    const list = this.usable;
     if (!list) throw new RegistryUnavailable("There is no usable revocation list");
     return list;
   }
 
-  #usable(): Installed | null {
+  /** The installed list while it counts; otherwise `null`. Each list is a new object. */
+  get usable(): Installed | null {
     const now = this.#deps.clock.now();
     const list = this.#installed;
     if (!list || now - this.#confirmedAt > this.#options.maxAgeMs) return null;
@@ -166,7 +171,7 @@ export class CrlCache {
       log("warn", "crl_refresh_failed", { cause });
       metrics.count("crl_refreshes_total", cause instanceof CrlRollback ? "rollback" : "failed");
       const retry = LIMITS.crlRetryMs * 2 ** Math.min(this.#failures++, 10);
-      wait = Math.min(wait, retry, LIMITS.crlRetryMaxMs);
+      wait = Math.min(wait, retry, RETRY_MAX_MS);
     }
     if (!this.#stopped) this.#cancel = clock.after(wait, () => void this.refresh());
   }

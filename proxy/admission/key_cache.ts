@@ -1,12 +1,19 @@
 /**
- * Caches the registry's public keys (D-61). At most one fetch runs at a time. When the registry fails, the keys stay
- * usable for a grace period. An invalid document never replaces a valid one.
+ * Caches the registry's public keys. At most one fetch runs at a time. When the registry fails, the keys stay usable
+ * for a grace period, because a short outage must not stop messages. An invalid document never replaces a valid one.
  */
 import type { Clock } from "../../shared/clock.ts";
 import type { VerificationKeys } from "../../shared/protocol/signed/jws.ts";
 import { readKeyDocument } from "../../shared/protocol/signed/key_document.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { type RegistryClient, RegistryUnavailable } from "../registry_client.ts";
+
+/**
+ * With less, a short outage of the registry refuses each request; with more, a withdrawn key is accepted for longer.
+ */
+const GRACE_MS = 900_000;
+/** With less, tokens with invented key IDs would make the proxy ask the registry at each request. */
+const REFETCH_MS = 30_000;
 
 /** Time after a failure in which the registry is not called again, milliseconds. */
 const RETRY_MS = LIMITS.crlRetryMs;
@@ -32,12 +39,19 @@ export class KeyCache {
 
   /** True when there are usable keys. */
   get ready(): boolean {
-    return this.#keys !== null && this.#clock.now() < this.#freshUntil + LIMITS.keysGraceMs;
+    return this.#keys !== null && this.#clock.now() < this.#freshUntil + GRACE_MS;
   }
 
   /** Seconds since the keys were fetched; -1 without keys. */
   get ageSeconds(): number {
     return this.#keys ? Math.max(0, this.#clock.now() - this.#loadedAt) / 1000 : -1;
+  }
+
+  /** The keys while they need not be fetched; otherwise `null`. Each document has a new map. */
+  get fresh(): VerificationKeys | null {
+    const now = this.#clock.now();
+    // A clock that stepped back must not extend the lifetime of the keys.
+    return now < this.#freshUntil && now > this.#freshUntil - this.#ttlMs - 1000 ? this.#keys : null;
   }
 
   /**
@@ -46,10 +60,8 @@ export class KeyCache {
    * @throws {RegistryUnavailable} when there are no usable keys
    */
   async current(): Promise<VerificationKeys> {
-    const now = this.#clock.now();
-    // A clock that stepped back must not extend the lifetime of the keys.
-    const fresh = now < this.#freshUntil && now > this.#freshUntil - this.#ttlMs - 1000;
-    if (this.#keys && fresh) return this.#keys;
+    const now = this.#clock.now(), { fresh } = this;
+    if (fresh) return fresh;
     if (now < this.#failedAt + RETRY_MS && now >= this.#failedAt) return this.#stale();
     try {
       await this.#fetch();
@@ -66,7 +78,7 @@ export class KeyCache {
    */
   async search(): Promise<VerificationKeys> {
     const now = this.#clock.now();
-    if (this.#fetching === null && now < this.#searchedAt + LIMITS.keysRefetchMs && now >= this.#searchedAt) {
+    if (this.#fetching === null && now < this.#searchedAt + REFETCH_MS && now >= this.#searchedAt) {
       if (this.#failedAt >= this.#searchedAt) throw new RegistryUnavailable("The last search for keys failed");
       return this.#stale();
     }
@@ -75,7 +87,7 @@ export class KeyCache {
     return this.#stale();
   }
 
-  /** Expires the cached keys after a rotation in this process. The next use fetches them again (D-249). */
+  /** Expires the cached keys after a rotation in this process. The next use fetches them again. */
   forget(): void {
     this.#generation++;
     this.#freshUntil = Math.min(this.#freshUntil, this.#clock.now());

@@ -1,4 +1,4 @@
-/** Health of the proxy (D-78). Never waits for the registry. */
+/** Health of the proxy. Never waits for the registry, because a slow registry would look like a dead proxy. */
 import type { ProxyHealth } from "../../shared/protocol/api/meta.ts";
 import { type Answer, json } from "../../shared/server/http/route.ts";
 
@@ -6,18 +6,20 @@ interface HealthDeps {
   probe: { works(): Promise<boolean> };
   keys: { readonly ready: boolean };
   crl: { readonly ready: boolean };
-  hub: { readonly size: number };
+  connectedAgents: { readonly size: number };
   config: Pick<ProxyHealth, "version" | "environment">;
 }
 
 /** Returns the checks of the health response, and `ready` when all pass. */
-async function readiness(deps: Omit<HealthDeps, "config" | "hub">): Promise<Pick<ProxyHealth, "checks" | "ready">> {
+async function readiness(
+  deps: Omit<HealthDeps, "config" | "connectedAgents">,
+): Promise<Pick<ProxyHealth, "checks" | "ready">> {
   const checks = { kv: await deps.probe.works(), registryKeys: deps.keys.ready, crl: deps.crl.ready };
   return { checks, ready: checks.kv && checks.registryKeys && checks.crl };
 }
 
-/** Returns true when the proxy accepts requests (D-179). */
-export async function proxyReady(deps: Omit<HealthDeps, "config" | "hub">): Promise<boolean> {
+/** Returns true when the proxy accepts requests. */
+export async function proxyReady(deps: Omit<HealthDeps, "config" | "connectedAgents">): Promise<boolean> {
   return (await readiness(deps)).ready;
 }
 
@@ -25,7 +27,7 @@ export async function proxyHealth(deps: HealthDeps): Promise<ProxyHealth> {
   const { checks, ready } = await readiness(deps);
   const { version, environment } = deps.config;
   const status = ready ? "ok" : "unavailable";
-  return { status, version, environment, ready, checks, connectedSockets: deps.hub.size };
+  return { status, version, environment, ready, checks, connectedSockets: deps.connectedAgents.size };
 }
 
 export async function health(deps: HealthDeps): Promise<Answer> {

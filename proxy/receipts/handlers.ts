@@ -1,12 +1,19 @@
 /** HTTP handlers of delivery receipts (D-72). */
 import type * as z from "zod";
-import type { Receipt, ReceiptBody, ReceiptList, ReceiptQuery } from "../../shared/protocol/api/receipts.ts";
+import {
+  type DeliveriesAnswer,
+  type DeliveriesBody,
+  Receipt,
+  type ReceiptBody,
+  type ReceiptList,
+  type ReceiptQuery,
+} from "../../shared/protocol/api/receipts.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { toIso } from "../../shared/protocol/time.ts";
-import { type Answer, type Input, json } from "../../shared/server/http/route.ts";
+import { type Answer, type Input, json, pick } from "../../shared/server/http/route.ts";
 import type { AdmittedAgent } from "../caller.ts";
 import type { ReceiptRecord } from "../schema/receipt_record.ts";
-import { listReceipts, type ReceiptDeps, recordReceipt } from "./store.ts";
+import { listReceipts, outcomesOf, type ReceiptDeps, recordReceipt } from "./store.ts";
 
 export async function submitReceipt(
   deps: ReceiptDeps,
@@ -24,6 +31,15 @@ export async function queryReceipts(
   return json(response);
 }
 
-function receiptView({ requestId, recipientAgentDid, status, receivedAt }: ReceiptRecord): Receipt {
-  return { requestId, recipientAgentDid, status, receivedAt: toIso(receivedAt) };
+export async function queryDeliveries(
+  deps: ReceiptDeps,
+  { body, caller }: Input<undefined, undefined, z.output<typeof DeliveriesBody>, AdmittedAgent>,
+): Promise<Answer> {
+  const found = await outcomesOf(deps, caller.agentDid, body.messages);
+  const deliveries = found.map(({ outcome: { state, at }, ...about }) => ({ ...about, state, at: toIso(at) }));
+  return json({ deliveries } satisfies DeliveriesAnswer);
+}
+
+function receiptView(record: ReceiptRecord): Receipt {
+  return pick(Receipt, { ...record, receivedAt: toIso(record.receivedAt) });
 }

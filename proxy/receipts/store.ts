@@ -1,26 +1,38 @@
 /**
- * Delivery receipts in the store (D-72, D-218): one of each status per delivery; the first one stays. The recipient and the
- * sender of the delivery may read it. A receipt for an unknown delivery is refused.
+ * Delivery receipts in the store (D-72): one of each status per delivery; the first one stays. The recipient and the
+ * sender of the delivery may read it. A receipt for an unknown delivery is refused, because any agent could otherwise
+ * write receipts without messages.
  */
 import { RECEIPT_STATUSES, ReceiptStatus } from "../../shared/protocol/api/receipts.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
-import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { Clock } from "../../shared/clock.ts";
 import type { Metrics } from "../../shared/server/metrics/metrics.ts";
 import { BatchedReads } from "../../shared/server/store/batched_reads.ts";
 import type { GroupCommit, Update } from "../../shared/server/store/group_commit.ts";
+import type { Senders } from "../message/sender.ts";
+import type { MessageForwarder } from "../relay/message_forwarder.ts";
 import { KEYS } from "../schema/kv_keys.ts";
-import { begunDeliveries, type DeliveryId, receiptUpdates } from "../relay/deliveries.ts";
+import { begunDeliveries, type DeliveryId, type DeliveryOutcome, receiptUpdate } from "../relay/deliveries.ts";
 import { deliveryEnd, unpackDelivery } from "../schema/delivery_record.ts";
-import { type ReceiptRecord, receivedAtOf, storedReceipt } from "../schema/receipt_record.ts";
+import { type ReceiptRecord, storedReceipt } from "../schema/receipt_record.ts";
+
+/** With more, the receipt of an agent with many peers takes the time of many messages. */
+const PEERS_READ_MAX = 1_000;
+/** A request ID that many senders use would otherwise make an answer without a bound. */
+const RECEIPTS_LISTED_MAX = 200;
 
 export interface ReceiptDeps {
   kv: Deno.Kv;
   clock: Clock;
   commits: GroupCommit;
+  senders: Senders;
   metrics: Metrics;
   config: { receiptKeptMs: number };
+  forwarder: Pick<MessageForwarder, "tellDelivery">;
 }
+
+/** The state that a receipt gives a message. */
+export const STATE_OF_RECEIPT = { processed_by_svc: "processed", dead_lettered: "dead_lettered" } as const;
 
 /** The receipt of the same status that was recorded first. */
 class First {
@@ -46,15 +58,18 @@ export async function recordReceipt(
     key: KEYS.receipt(recipientAgentDid, requestId, sender, status),
     uncached: true,
     next: (current) => {
-      const receivedAt = current === null ? null : receivedAtOf(current);
+      const receivedAt = current as number | null;
       if (receivedAt !== null && now < receivedAt + keptMs) return { refuse: new First(receivedAt) };
       return storedReceipt(now, keptMs);
     },
   };
   // The delivery is checked first, because a repeated receipt is also refused after the end of its delivery.
-  const result = await deps.commits.claim<First | "unknown">([...receiptUpdates(id, now), first]);
+  const record = deps.senders.of(sender);
+  const updates = [receiptUpdate(id, record, now), first];
+  const result = await deps.commits.claim<First | "unknown">(updates, { live: { record } });
   if (result.taken) {
     deps.metrics.count("receipts_total", status);
+    void deps.forwarder.tellDelivery(id, { state: STATE_OF_RECEIPT[status], at: now, status });
     return { requestId, recipientAgentDid, status, receivedAt: now };
   }
   if (result.refused === "unknown") throw new ServiceError("PROXY_RECEIPT_DELIVERY_NOT_FOUND");
@@ -68,21 +83,69 @@ export async function listReceipts(
   { requestId, recipientAgentDid }: { requestId: string; recipientAgentDid: string },
 ): Promise<ReceiptRecord[]> {
   const prefix = KEYS.receipts(recipientAgentDid, requestId);
-  const entries: Deno.KvEntryMaybe<unknown>[] = reader === recipientAgentDid
-    ? await Array.fromAsync(deps.kv.list({ prefix }, { limit: LIMITS.receiptsListed }))
-    : await deps.kv.getMany<unknown[]>(
+  const entries: Deno.KvEntryMaybe<number>[] = reader === recipientAgentDid
+    ? await Array.fromAsync(deps.kv.list<number>({ prefix }, { limit: RECEIPTS_LISTED_MAX }))
+    : await deps.kv.getMany<number[]>(
       RECEIPT_STATUSES.map((status) => KEYS.receipt(recipientAgentDid, requestId, reader, status)),
     );
   const now = deps.clock.now();
   return entries
-    .filter(({ value }) => value !== null && now < receivedAtOf(value) + deps.config.receiptKeptMs)
-    .map(({ key, value }) => ({
+    .filter((entry) => entry.value !== null)
+    .map(({ key, value: receivedAt }) => ({
       requestId,
       recipientAgentDid,
       status: ReceiptStatus.parse(key.at(-1)),
-      receivedAt: receivedAtOf(value),
+      receivedAt,
     }))
+    .filter(({ receivedAt }) => now < receivedAt + deps.config.receiptKeptMs)
     .sort((a, b) => a.receivedAt - b.receivedAt);
+}
+
+/** Most receipts and deliveries that are read at the same time. With more, a question takes the store from messages. */
+const READ_TOGETHER = 10;
+
+/** Returns the outcomes of messages of a sender, in their order; an unknown one, and one without an outcome, is left out. */
+export async function outcomesOf(
+  deps: ReceiptDeps,
+  sender: string,
+  messages: readonly { requestId: string; recipientAgentDid: string }[],
+): Promise<{ requestId: string; recipientAgentDid: string; outcome: DeliveryOutcome }[]> {
+  await deps.commits.flush();
+  const reads = new BatchedReads(deps.kv);
+  const found: { requestId: string; recipientAgentDid: string; outcome: DeliveryOutcome }[] = [];
+  for (let i = 0; i < messages.length; i += READ_TOGETHER) {
+    const some = await Promise.all(
+      messages.slice(i, i + READ_TOGETHER).map(async (message) => {
+        const outcome = await outcomeOf(deps, reads, sender, message);
+        return outcome === null ? [] : [{ ...message, outcome }];
+      }),
+    );
+    found.push(...some.flat());
+  }
+  return found;
+}
+
+async function outcomeOf(
+  { clock, config }: ReceiptDeps,
+  reads: BatchedReads,
+  sender: string,
+  { requestId, recipientAgentDid: recipient }: { requestId: string; recipientAgentDid: string },
+): Promise<DeliveryOutcome | null> {
+  const now = clock.now();
+  const [delivery, ...receipts] = await Promise.all([
+    reads.get<Uint8Array>(KEYS.delivery(recipient, requestId, sender)),
+    ...RECEIPT_STATUSES.map((status) => reads.get<number>(KEYS.receipt(recipient, requestId, sender, status))),
+  ]);
+  // A dead letter can be replayed, so it can have both receipts, and the first status is the last word.
+  for (const [i, status] of RECEIPT_STATUSES.entries()) {
+    const at = receipts[i]?.value ?? null;
+    if (at !== null && now < at + config.receiptKeptMs) return { state: STATE_OF_RECEIPT[status], at, status };
+  }
+  const record = unpackDelivery(delivery.value, requestId);
+  if (!record?.answer || now >= deliveryEnd(record)) return null;
+  const { answer, answeredAt, handedOverAt } = record;
+  if (handedOverAt !== undefined) return { state: "delivered", at: handedOverAt };
+  return { state: answer.delivered ? "delivered" : answer.queued ? "queued" : "refused", at: answeredAt };
 }
 
 /**
@@ -113,7 +176,7 @@ async function onlySender(deps: ReceiptDeps, recipientAgentDid: string, requestI
 
 /** Returns the peers with a begun delivery of this request ID to the recipient, among its first peers. */
 async function peersWhoBegan(kv: Deno.Kv, recipient: string, requestId: string): Promise<string[]> {
-  const limit = LIMITS.receiptPeersRead;
+  const limit = PEERS_READ_MAX;
   const pairs = await Array.fromAsync(kv.list({ prefix: KEYS.pairs(recipient) }, { limit }));
   const reads = new BatchedReads(kv);
   const records = await Promise.all(pairs.map(({ key }) => reads.get(KEYS.sender(String(key.at(-1))))));

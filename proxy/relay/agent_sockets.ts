@@ -3,7 +3,7 @@
  * gets a result, also when its socket is lost. Does not use a WebSocket directly, only the interface `SocketTransport`.
  */
 import type { Message } from "../schema/records.ts";
-import type { Clock } from "../../shared/clock.ts";
+import type { Cancel, Clock } from "../../shared/clock.ts";
 import {
   CLOSE,
   decodeFrame,
@@ -16,11 +16,26 @@ import type { NewId } from "../../shared/protocol/ids.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import type { Metrics } from "../../shared/server/metrics/metrics.ts";
+import type { Update } from "../../shared/server/store/group_commit.ts";
+import { TokenBucket } from "../../shared/server/token_bucket.ts";
+import type { OwnerBudgets } from "../owner_budgets.ts";
+
+/** With more, unasked acknowledgements would be a way around the limit of frames. */
+const HEARTBEATS_IN_FLIGHT = 8;
+/** With more, a faulty connector goes on for longer; with 1, a single fault ends the connection. */
+const MALFORMED_FRAMES_MAX = 3;
+/** With more, one slow reader takes the memory of others; with less, a few large messages end its socket. */
+export const UNSENT_BYTES_MAX = 8_388_608;
+/** With less, each large message counts as slow, and all sockets are added up for it. */
+const UNSENT_NOTED_BYTES = 65_536;
 
 /** The members of a WebSocket that a relay socket uses. */
 export interface SocketTransport {
   send(text: string): void;
+  /** Asks the peer to end the connection, and ends it when the peer has not within seconds. */
   close(code: number, reason: string): void;
+  /** Ends the connection at once. */
+  drop(): void;
   /** Bytes that are buffered and not yet sent. */
   readonly unsentBytes: number;
 }
@@ -37,7 +52,19 @@ export interface ConnectedAgent {
 /** The result of a delivery. */
 export type DeliveryResult = { acked: true; accepted: boolean; reason?: string } | { acked: false };
 
-type AttemptResult = DeliveryResult | "lost";
+const NOT_ACKED: DeliveryResult = { acked: false };
+
+/**
+ * Most bytes of a heartbeat, and of an acknowledgement that costs its owner nothing because the message has been counted. One
+ * of the product takes 150; padding would use up the core that reads it.
+ */
+const SMALL_FRAME_BYTES = 512;
+/** Heartbeats of one socket in a second. The connector sends one every 30 s. */
+const HEARTBEATS_PER_SECOND = 1;
+/** With less, a connector that is busy loses its socket; with more, messages wait for a machine that is gone. */
+const PROBE_MS = 10_000;
+/** With less, a message for a busy connector is queued in vain; with more, one that follows a lost one waits for longer. */
+const SILENT_MS = 1_000;
 
 const FRAME_TOO_LARGE = `frame over ${LIMITS.connectorFrameBytes / 1024} KiB`;
 
@@ -45,6 +72,7 @@ interface LinkDeps {
   clock: Clock;
   newId: NewId;
   metrics: Metrics;
+  owners: OwnerBudgets;
   /** Called before a frame is sent to a socket with many unsent bytes. */
   onSlow(): void;
 }
@@ -54,13 +82,18 @@ export class RelaySocket {
   readonly #deps: LinkDeps;
   readonly #connection: SocketTransport;
   readonly #onEnd: (link: RelaySocket) => void;
-  readonly #inFlight = new Map<string, (result: AttemptResult) => void>();
+  /** Why the socket closes after its last delivery; `null` while it takes messages. */
+  #farewell: { code: number; reason: string } | null = null;
+  /** Messages without an ack by the ID of their frame, oldest first. */
+  readonly #inFlight = new Map<string, WaitingMessage>();
   /** IDs of heartbeats without an ack, oldest first. */
   readonly #heartbeats = new Set<string>();
+  readonly #frames = new TokenBucket(LIMITS.framesPerSecond);
+  readonly #asked = new TokenBucket(HEARTBEATS_PER_SECOND);
   #malformed = 0;
-  #countedSince = 0;
-  #counted = 0;
   #lastHeard: number;
+  /** Ends the probe; `null` while there is none. */
+  #cancelProbe: Cancel | null = null;
   #open = true;
 
   constructor(
@@ -85,6 +118,11 @@ export class RelaySocket {
     return this.#connection.unsentBytes;
   }
 
+  /** When a whole message arrived last, milliseconds since the Unix epoch. */
+  get lastHeard(): number {
+    return this.#lastHeard;
+  }
+
   /**
    * Closes the socket with 4408 when nothing arrived for two heartbeats and for the limit of silence. With a rarer
    * heartbeat a connector may have nothing to answer for longer than the limit.
@@ -97,11 +135,34 @@ export class RelaySocket {
     return isSilent;
   }
 
+  /** True while a delivery waits for its ack and nothing has arrived since it was sent: the peer may be gone. */
+  get isSilent(): boolean {
+    const [oldest] = this.#inFlight.values();
+    const isLate = oldest !== undefined && this.#deps.clock.now() - oldest.sentAt >= SILENT_MS;
+    return this.#cancelProbe !== null || isLate && this.#lastHeard <= oldest.sentAt;
+  }
+
+  /**
+   * Sends a heartbeat after an ack that did not come, and closes the socket with 4408 when nothing arrives within 10 s. Without
+   * it a machine that is gone would count as online until the limit of silence.
+   */
+  probe(): void {
+    if (!this.#open || this.#cancelProbe !== null) return;
+    this.#cancelProbe = this.#deps.clock.after(PROBE_MS, () => this.end(CLOSE.silent, "silent after a missing ack"));
+    this.heartbeat();
+  }
+
+  #heard(): number {
+    this.#cancelProbe?.();
+    this.#cancelProbe = null;
+    return this.#lastHeard = this.#deps.clock.now();
+  }
+
   /** Sends a frame. Returns false when the socket is closed, or too slow and closed now. */
   send(frame: ProxyFrame): boolean {
-    if (this.unsentBytes > LIMITS.unsentNotedBytes) this.#deps.onSlow();
+    if (this.unsentBytes > UNSENT_NOTED_BYTES) this.#deps.onSlow();
     if (!this.#open) return false;
-    if (this.unsentBytes > LIMITS.unsentBytes) {
+    if (this.unsentBytes > UNSENT_BYTES_MAX) {
       this.end(CLOSE.tooSlow, "too slow");
       return false;
     }
@@ -122,58 +183,60 @@ export class RelaySocket {
     this.#heartbeats.add(id);
     const [oldest] = this.#heartbeats;
     // The set is bounded, so that a connector that never acknowledges does not grow it.
-    if (oldest && this.#heartbeats.size > LIMITS.heartbeatsInFlight) this.#heartbeats.delete(oldest);
+    if (oldest && this.#heartbeats.size > HEARTBEATS_IN_FLIGHT) this.#heartbeats.delete(oldest);
     this.send({ v: 1, type: "heartbeat", id, ts: toIso(this.#deps.clock.now()) });
   }
 
-  /** Sends a message. Resolves with its ack, with "lost" when the socket closes, or with `cancelled`. */
-  deliver(message: Message, attempt: number, cancelled: Promise<DeliveryResult>): Promise<AttemptResult> {
-    const id = this.#deps.newId();
-    const ts = toIso(this.#deps.clock.now());
-    const began = this.#deps.clock.now();
-    const settled = new Promise<AttemptResult>((resolve) =>
-      this.#inFlight.set(id, (result) => {
-        if (result !== "lost") {
-          this.#deps.metrics.observe("relay_ack_seconds", (this.#deps.clock.now() - began) / 1000);
-        }
-        resolve(result);
-      })
-    );
-    const { payload, ...head } = message;
-    if (!this.send({ v: 1, type: "deliver", id, ts, ...head, attempt, payload })) this.#settle(id, "lost");
-    return Promise.race([settled, cancelled]).finally(() => this.#inFlight.delete(id));
+  /** Sends a message, which then waits for its ack. Returns the ID of its frame. */
+  deliver(waiting: WaitingMessage, attempt: number): string {
+    const id = this.#deps.newId(), ts = toIso(waiting.sentAt);
+    this.#inFlight.set(id, waiting);
+    const isSent = this.send({ v: 1, type: "deliver", id, ts, attempt, ...waiting.message });
+    // A socket that closed because of this frame has told the message already.
+    if (!isSent && this.#inFlight.delete(id)) queueMicrotask(() => waiting.lost());
+    return id;
+  }
+
+  /** A message no longer waits for the ack of a frame. */
+  forget(id: string): void {
+    this.#inFlight.delete(id);
+    if (this.#farewell && this.#inFlight.size === 0) this.end(this.#farewell.code, this.#farewell.reason);
   }
 
   /** Handles a text message of the connector. */
   receive(text: string): void {
     if (!this.#open) return;
-    const { clock, newId } = this.#deps;
-    const now = this.#lastHeard = clock.now();
-    // The size is checked before parsing: the worst JSON of this size takes about 0.3 ms (D-213).
+    const now = this.#heard();
+    // The size is checked before parsing: the worst JSON of this size takes about 0.3 ms.
     if (isOversize(text, "connector")) return this.end(CLOSE.tooLarge, FRAME_TOO_LARGE);
     try {
       const frame = decodeFrame(text, "connector");
       this.#count(frame.type, "in", text.length);
-      if (frame.type === "heartbeat_ack" && this.#heartbeats.delete(frame.ackId)) return;
-      if (frame.type === "deliver_ack" && this.#inFlight.has(frame.ackId)) {
+      const isAwaited = frame.type === "heartbeat_ack" && this.#heartbeats.delete(frame.ackId) ||
+        frame.type === "deliver_ack" && this.#inFlight.has(frame.ackId);
+      if (!(isAwaited && text.length <= SMALL_FRAME_BYTES) && this.#floods(now, text.length)) return;
+      if (frame.type === "deliver_ack") {
+        const waiting = this.#inFlight.get(frame.ackId);
+        if (!waiting) return;
         const { accepted, reason } = frame;
-        return this.#settle(frame.ackId, { acked: true, accepted, ...(reason === undefined ? {} : { reason }) });
-      }
-      if (this.#floods(now)) return this.end(CLOSE.misuse, "too many frames");
-      if (frame.type === "heartbeat") {
-        this.send({ v: 1, type: "heartbeat_ack", id: newId(), ts: toIso(now), ackId: frame.id });
+        this.#deps.metrics.observe("relay_ack_seconds", (now - waiting.sentAt) / 1000);
+        waiting.end(reason === undefined ? { acked: true, accepted } : { acked: true, accepted, reason });
+      } else if (frame.type === "heartbeat") {
+        const isTooMuch = text.length > SMALL_FRAME_BYTES || !this.#asked.take(1, now);
+        if (isTooMuch) return void this.#endFlood("too many heartbeats, or too large ones");
+        this.send({ v: 1, type: "heartbeat_ack", id: this.#deps.newId(), ts: toIso(now), ackId: frame.id });
       }
     } catch (error) {
       if (!(error instanceof FrameError)) throw error;
       this.#count("other", "in", text.length);
-      this.misuse(now);
+      this.misuse(text.length);
     }
   }
 
   /** Counts a message that is not a frame. The third one closes the socket. */
-  misuse(now = this.#deps.clock.now()): void {
-    this.#lastHeard = now;
-    if (this.#floods(now) || ++this.#malformed >= LIMITS.malformedFrames) this.end(CLOSE.misuse, "malformed frames");
+  misuse(bytes: number): void {
+    if (this.#floods(this.#heard(), bytes)) return;
+    if (++this.#malformed >= MALFORMED_FRAMES_MAX) this.end(CLOSE.misuse, "malformed frames");
   }
 
   /** Closes the socket. Removes it from its agent and ends its deliveries at once. Idempotent. */
@@ -183,6 +246,23 @@ export class RelaySocket {
     this.#connection.close(code, reason);
   }
 
+  /** Ends the connection at once: a peer that is sending would otherwise go on. Idempotent. */
+  drop(code: number, reason: string): void {
+    this.end(code, reason);
+    this.#connection.drop();
+  }
+
+  /** True once the socket takes no further message. */
+  get isLeaving(): boolean {
+    return this.#farewell !== null;
+  }
+
+  /** Takes no further message, and closes the socket when each delivery has its result. */
+  leave(code: number, reason: string): void {
+    this.#farewell = { code, reason };
+    if (this.#inFlight.size === 0) this.end(code, reason);
+  }
+
   /** Handles a closed connection: removes the socket and ends its deliveries. Idempotent. */
   lost(): void {
     if (this.#open) this.#leave("other");
@@ -190,9 +270,12 @@ export class RelaySocket {
 
   #leave(code: string): void {
     this.#open = false;
+    this.#cancelProbe?.();
     this.#deps.metrics.count("relay_closes_total", code);
     this.#onEnd(this);
-    for (const id of [...this.#inFlight.keys()]) this.#settle(id, "lost");
+    const waiting = [...this.#inFlight.values()];
+    this.#inFlight.clear();
+    for (const message of waiting) message.lost();
   }
 
   #count(type: string, direction: "in" | "out", length: number): void {
@@ -200,23 +283,83 @@ export class RelaySocket {
     this.#deps.metrics.add("relay_frame_bytes_total", length, type, direction);
   }
 
-  #settle(id: string, result: AttemptResult): void {
-    this.#inFlight.get(id)?.(result);
-    this.#inFlight.delete(id);
+  /** Counts a frame. Closes the socket, and returns true, when it or its owner has sent too many. */
+  #floods(now: number, bytes: number): boolean {
+    if (!this.#frames.take(1, now)) return this.#endFlood("too many frames");
+    if (this.#deps.owners.takeFrame(this.agent.ownerDid, bytes)) return false;
+    return this.#endFlood("too many frames of one owner");
   }
 
-  #floods(now: number): boolean {
-    if (now - this.#countedSince >= 1000 || now < this.#countedSince) {
-      this.#countedSince = now;
-      this.#counted = 0;
-    }
-    return ++this.#counted > LIMITS.framesPerSecond;
+  /** Closes the socket. The owner's next connect waits, or it would be open again at once. */
+  #endFlood(reason: string): true {
+    this.#deps.owners.holdConnects(this.agent.ownerDid);
+    this.end(CLOSE.misuse, reason);
+    return true;
+  }
+}
+
+/** A message that waits for its ack, over one socket after another. */
+class WaitingMessage {
+  /** When it was sent over its present socket, milliseconds since the Unix epoch. */
+  sentAt = 0;
+  readonly #tried: RelaySocket[] = [];
+  readonly #cancel: Cancel;
+  #link: RelaySocket | undefined;
+  #frameId = "";
+  #isOver = false;
+
+  constructor(
+    readonly message: Message,
+    readonly sockets: AgentSockets,
+    readonly options: { clock: Clock; timeoutMs: number; isStillAllowed: () => Promise<boolean>; triedBefore: number },
+    readonly resolve: (result: DeliveryResult) => void,
+    readonly reject: (error: unknown) => void,
+  ) {
+    this.#cancel = options.clock.after(options.timeoutMs, () => {
+      this.end(NOT_ACKED);
+      this.#link?.probe();
+    });
+    this.#send(this.#next());
+  }
+
+  /** Its socket was lost: the message goes to the next one, unless the pair has ended. */
+  lost(): void {
+    if (this.#isOver || !this.#next()) return this.end(NOT_ACKED);
+    const send = (isAllowed: boolean) => this.#send(isAllowed ? this.#next() : undefined);
+    this.options.isStillAllowed().then(send).catch((error) => {
+      this.reject(error);
+      this.end(NOT_ACKED);
+    });
+  }
+
+  end(result: DeliveryResult): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#cancel();
+    this.#link?.forget(this.#frameId);
+    this.resolve(result);
+  }
+
+  #next(): RelaySocket | undefined {
+    return this.sockets.links.findLast((link) => !this.#tried.includes(link));
+  }
+
+  #send(link: RelaySocket | undefined): void {
+    if (this.#isOver) return;
+    if (!link) return this.end(NOT_ACKED);
+    this.#tried.push(link);
+    const { clock, triedBefore } = this.options;
+    this.sentAt = clock.now();
+    this.#link = link;
+    this.#frameId = link.deliver(this, triedBefore + this.#tried.length);
   }
 }
 
 /** The sockets of one agent, oldest first. */
 export class AgentSockets {
   readonly links: RelaySocket[] = [];
+  /** Refuses a message when another instance holds the agent's sockets. Its messages share it. */
+  heldHere: Update<"moved"> | null = null;
   readonly #clock: Clock;
 
   constructor(clock: Clock) {
@@ -229,6 +372,11 @@ export class AgentSockets {
     if (this.links.length > LIMITS.socketsPerAgent) this.links[0]?.end(CLOSE.replaced, "replaced by a newer one");
   }
 
+  /** True when each socket is silent. */
+  get isSilent(): boolean {
+    return this.links.length > 0 && this.links.every(({ isSilent }) => isSilent);
+  }
+
   /**
    * Delivers a message to the newest socket, and to the next newest when that one is lost before its ack.
    *
@@ -236,27 +384,13 @@ export class AgentSockets {
    * @param isStillAllowed is called before each attempt but the first, because the pair may have ended
    * @param triedBefore attempts of this message before this call
    */
-  async deliver(
+  deliver(
     message: Message,
     timeoutMs: number,
     isStillAllowed = () => Promise.resolve(true),
     triedBefore = 0,
   ): Promise<DeliveryResult> {
-    let cancel = () => {};
-    const timeout = new Promise<DeliveryResult>((resolve) => {
-      cancel = this.#clock.after(timeoutMs, () => resolve({ acked: false }));
-    });
-    try {
-      const tried = new Set<RelaySocket>();
-      for (let attempt = 1;; attempt++) {
-        const link = this.links.findLast((candidate) => !tried.has(candidate));
-        if (!link || attempt > 1 && !(await isStillAllowed())) return { acked: false };
-        tried.add(link);
-        const result = await link.deliver(message, triedBefore + attempt, timeout);
-        if (result !== "lost") return result;
-      }
-    } finally {
-      cancel();
-    }
+    const options = { clock: this.#clock, timeoutMs, isStillAllowed, triedBefore };
+    return new Promise((resolve, reject) => void new WaitingMessage(message, this, options, resolve, reject));
   }
 }

@@ -4,11 +4,13 @@
  */
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { CLOSE } from "../../shared/protocol/frames.ts";
-import { LIMITS } from "../../shared/protocol/limits.ts";
+import type { Cancel, Clock } from "../../shared/clock.ts";
+import { dropSocket } from "../../shared/server/http/drop_socket.ts";
 import type { Answer, Input } from "../../shared/server/http/route.ts";
 import type { AdmittedAgent } from "../caller.ts";
 import type { ConnectedAgent, RelaySocket } from "./agent_sockets.ts";
 import type { ConnectedAgents } from "./connected_agents.ts";
+import type { InstanceLeases } from "./instance_leases.ts";
 import type { MessageForwarder } from "./message_forwarder.ts";
 import type { Revalidation } from "./revalidation.ts";
 
@@ -17,11 +19,14 @@ export type UpgradeWebSocket = (request: Request) => { socket: WebSocket; respon
 
 /** The version of the WebSocket protocol. */
 const VERSION = "13";
+/** Time for a peer to end a connection that is closing. With more, peers that do not read keep unsent bytes in memory. */
+const CLOSING_MS = 2_000;
 
 interface ConnectDeps {
-  dispatch: MessageForwarder;
-  hub: ConnectedAgents;
-  lingering: ClosedSocketBytes;
+  forwarder: MessageForwarder;
+  connectedAgents: ConnectedAgents;
+  leases: InstanceLeases;
+  clock: Clock;
   revalidation: Revalidation;
   upgrade: UpgradeWebSocket;
 }
@@ -32,21 +37,25 @@ export async function relayConnect(
 ): Promise<Answer> {
   if (!caller) throw new ServiceError("PROXY_RELAY_AUTH_CONTEXT_MISSING");
   if (!opensWebSocket(exchange.request)) throw upgradeRequired();
-  if (deps.lingering.bytes > LIMITS.lingeringBytes) throw new ServiceError("PROXY_RELAY_UNAVAILABLE");
+  // It would lose the socket within a second.
+  if (deps.leases.isLeaving) throw new ServiceError("PROXY_RELAY_UNAVAILABLE", { headers: { "Retry-After": "1" } });
   const { agentDid, ownerDid, aitJti, aitExpiresAt, signedAt, admittedAt } = caller;
+  const ready = deps.connectedAgents.opening(agentDid);
   try {
-    await deps.dispatch.claim(agentDid, { signedAt, admittedAt });
+    await deps.forwarder.claim(agentDid, { signedAt, admittedAt });
   } catch (cause) {
+    ready();
     throw new ServiceError("PROXY_RELAY_UNAVAILABLE", { cause, headers: { "Retry-After": "1" } });
   }
   let upgraded: ReturnType<UpgradeWebSocket>;
   try {
     upgraded = deps.upgrade(exchange.request);
   } catch (cause) {
-    deps.hub.upgradeFailed(agentDid);
+    ready();
+    deps.connectedAgents.upgradeFailed(agentDid);
     throw upgradeRequired(cause);
   }
-  bind(upgraded.socket, deps, { agentDid, ownerDid, aitJti, aitExpiresAt });
+  bind(upgraded.socket, deps, { agentDid, ownerDid, aitJti, aitExpiresAt }, ready);
   return { status: 101, headers: {}, body: null, upgrade: upgraded.response };
 }
 
@@ -63,50 +72,39 @@ function upgradeRequired(cause?: unknown): ServiceError {
   });
 }
 
-/** Sockets that are closing: a peer that does not read keeps the sent bytes in memory. */
-export class ClosedSocketBytes {
-  readonly #sockets = new Set<WebSocket>();
-
-  add(socket: WebSocket): void {
-    this.#sockets.add(socket);
-  }
-
-  delete(socket: WebSocket): void {
-    this.#sockets.delete(socket);
-  }
-
-  /** Returns the bytes that all closing sockets hold. */
-  get bytes(): number {
-    let bytes = 0;
-    for (const socket of this.#sockets) bytes += socket.bufferedAmount;
-    return bytes;
-  }
-}
-
-/** Attaches the socket when it opens, and forwards its messages and its end. */
-function bind(socket: WebSocket, { hub, lingering, revalidation }: ConnectDeps, agent: ConnectedAgent): void {
+/** Attaches the socket when it opens, and forwards its messages and its end. `ready` is called when it is open or failed. */
+function bind(
+  socket: WebSocket,
+  { clock, connectedAgents, revalidation }: ConnectDeps,
+  agent: ConnectedAgent,
+  ready: () => void,
+): void {
   let link: RelaySocket | undefined;
+  let cancelDrop: Cancel = () => {};
   socket.onopen = () => {
-    link = hub.attach(agent, {
+    link = connectedAgents.attach(agent, {
       send: (text) => socket.send(text),
       close(code, reason) {
-        lingering.add(socket);
         socket.close(code, reason);
+        cancelDrop = clock.after(CLOSING_MS, () => dropSocket(socket));
       },
+      drop: () => dropSocket(socket),
       get unsentBytes() {
         return socket.bufferedAmount;
       },
     });
+    ready();
     void revalidation.attached(link);
   };
   socket.onmessage = ({ data }) => {
     if (typeof data === "string") link?.receive(data);
-    else link?.misuse();
+    else link?.misuse(data instanceof Blob ? data.size : data.byteLength);
   };
   socket.onclose = () => {
-    lingering.delete(socket);
+    ready();
+    cancelDrop();
     if (link) link.lost();
-    else hub.upgradeFailed(agent.agentDid);
+    else connectedAgents.upgradeFailed(agent.agentDid);
   };
   socket.onerror = () => link?.end(CLOSE.misuse, "socket error");
 }

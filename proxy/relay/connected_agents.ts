@@ -2,21 +2,34 @@
  * Tracks the agents connected to this instance. Adds and removes sockets, sends heartbeats, and closes sockets that are
  * silent or whose identity token has expired.
  */
-import type { Cancel, Clock } from "../../shared/clock.ts";
+import { type Cancel, type Clock, settledWithin, sleep } from "../../shared/clock.ts";
 import type { PairingProfile } from "../../shared/protocol/api/pairing.ts";
-import { CLOSE } from "../../shared/protocol/frames.ts";
+import { CLOSE, type DeliveryFrame, type FrameHead, shutdownReason } from "../../shared/protocol/frames.ts";
 import type { NewId } from "../../shared/protocol/ids.ts";
-import { LIMITS } from "../../shared/protocol/limits.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { Metrics } from "../../shared/server/metrics/metrics.ts";
+import { OwnerBudgets } from "../owner_budgets.ts";
 import { AgentSockets, type ConnectedAgent, RelaySocket, type SocketTransport } from "./agent_sockets.ts";
+
+/** With more, many slow readers together take the memory of the process. */
+const UNSENT_ALL_BYTES = 67_108_864;
+
+/** Longest wait of a message for a socket that is about to open. With more, a client that is gone would delay it. */
+const OPENING_MS = 2_000;
+/** Parts in which a shutdown closes the sockets. Fewer would bring more agents back at once. */
+const WAVES = 10;
+
+export type DeliveryNews = Omit<DeliveryFrame, keyof FrameHead | "type">;
 
 export class ConnectedAgents {
   readonly #clock: Clock;
   readonly #newId: NewId;
   readonly #heartbeatMs: number;
   readonly #metrics: Metrics;
+  readonly #owners: OwnerBudgets;
   readonly #sessions = new Map<string, AgentSockets>();
+  /** Agents of whose sockets some are about to open. Each promise resolves when one has opened or failed. */
+  readonly #opening = new Map<string, Set<Promise<void>>>();
   /** Open sockets, each with the cancel function of its timer. */
   readonly #watches = new Map<RelaySocket, Cancel>();
   /** Called when an agent has a new socket. */
@@ -24,14 +37,26 @@ export class ConnectedAgents {
   /** Called when an agent's last socket has closed. */
   onGone: (agentDid: string) => void = () => {};
 
-  constructor(clock: Clock, newId: NewId, heartbeatMs: number, metrics = new Metrics()) {
+  constructor(
+    clock: Clock,
+    newId: NewId,
+    heartbeatMs: number,
+    metrics = new Metrics(),
+    owners = new OwnerBudgets(clock),
+  ) {
     this.#clock = clock;
     this.#newId = newId;
     this.#heartbeatMs = heartbeatMs;
     this.#metrics = metrics;
+    this.#owners = owners;
     metrics.read("relay_sockets", () => this.size);
-    metrics.read("relay_agents", () => this.#sessions.size);
+    metrics.read("relay_agents", () => this.agents);
     metrics.read("unsent_bytes", () => this.links().reduce((sum, { unsentBytes }) => sum + unsentBytes, 0));
+  }
+
+  /** Returns the number of agents with a socket. */
+  get agents(): number {
+    return this.#sessions.size;
   }
 
   /** Returns the number of open sockets. */
@@ -56,12 +81,41 @@ export class ConnectedAgents {
     const { agentDid } = agent;
     const session = this.#sessions.get(agentDid) ?? new AgentSockets(this.#clock);
     this.#sessions.set(agentDid, session);
-    const deps = { clock: this.#clock, newId: this.#newId, metrics: this.#metrics, onSlow: () => this.#endSlowest() };
-    const link = new RelaySocket(deps, agent, connection, (ended) => this.#drop(agentDid, session, ended));
+    const deps = {
+      clock: this.#clock,
+      newId: this.#newId,
+      metrics: this.#metrics,
+      owners: this.#owners,
+      onSlow: () => this.#endSlowest(),
+    };
+    const link = new RelaySocket(deps, agent, connection, (ended) => this.#drop(ended));
     this.#watch(link);
     session.add(link);
     this.onAttached(agentDid);
     return link;
+  }
+
+  /** Notes that a socket of an agent is about to open. Returns the function that ends the note, which is idempotent. */
+  opening(agentDid: string): () => void {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const all = this.#opening.get(agentDid) ?? new Set();
+    this.#opening.set(agentDid, all.add(promise));
+    return () => {
+      if (all.delete(promise) && all.size === 0) this.#opening.delete(agentDid);
+      resolve();
+    };
+  }
+
+  /** Returns true while a socket of an agent is about to open: its presence may already name this instance. */
+  isOpening(agentDid: string): boolean {
+    return this.#opening.has(agentDid);
+  }
+
+  /** Returns the sockets of an agent once one has opened that is about to; at once when none is. */
+  async opened(agentDid: string): Promise<AgentSockets | undefined> {
+    const opening = this.#opening.get(agentDid);
+    if (opening) await settledWithin(this.#clock, Promise.race(opening), OPENING_MS);
+    return this.#sessions.get(agentDid);
   }
 
   /** The upgrade failed. Reports the agent as gone unless it has another socket. */
@@ -81,6 +135,12 @@ export class ConnectedAgents {
     });
   }
 
+  /** Sends a delivery frame to each socket of an agent that is connected here. */
+  tellDelivery(agentDid: string, news: DeliveryNews): void {
+    const head = { v: 1, type: "delivery", id: this.#newId(), ts: toIso(this.#clock.now()) } as const;
+    for (const link of this.links(agentDid)) link.send({ ...head, ...news });
+  }
+
   /** Returns the open sockets of one agent, or of all. */
   links(agentDid?: string): RelaySocket[] {
     return agentDid === undefined ? [...this.#watches.keys()] : [...this.#sessions.get(agentDid)?.links ?? []];
@@ -97,28 +157,58 @@ export class ConnectedAgents {
     link.end(CLOSE.notAuthorised, reason);
   }
 
-  /** Closes every socket, for a shutdown. */
-  closeAll(): void {
-    for (const link of [...this.#watches.keys()]) link.end(CLOSE.shuttingDown, "shutting down");
+  /** Closes every socket, for a shutdown. `returnMs`: within which time the agents are to come back. */
+  closeAll(returnMs: number): void {
+    for (const link of [...this.#watches.keys()]) link.end(CLOSE.shuttingDown, shutdownReason(returnMs));
   }
 
-  /** Closes the socket with the most unsent bytes when all sockets together have too many. */
+  /**
+   * Closes every socket after its last delivery, in equal parts over `withinMs` milliseconds: agents that come back at once
+   * would otherwise all meet the other instances in the same moment (D-392).
+   */
+  async closeInWaves({ withinMs, returnMs }: { withinMs: number; returnMs: number }): Promise<void> {
+    for (let waves = WAVES; waves > 0; waves--) {
+      await sleep(this.#clock, withinMs / WAVES);
+      const staying = this.links().filter((link) => !link.isLeaving);
+      for (const link of staying.slice(0, Math.ceil(staying.length / waves))) {
+        this.#detach(link);
+        link.leave(CLOSE.shuttingDown, shutdownReason(returnMs));
+      }
+    }
+  }
+
+  /**
+   * When all sockets together have too many unsent bytes, closes the slowest socket of the owner that has most of them: many
+   * slow sockets of one person would otherwise close a single one of another person.
+   */
   #endSlowest(): void {
     let unsent = 0;
-    let slowest: RelaySocket | undefined;
-    for (const link of this.#watches.keys()) {
-      unsent += link.unsentBytes;
-      if (link.unsentBytes > (slowest?.unsentBytes ?? 0)) slowest = link;
+    const byOwner = new Map<string, number>();
+    for (const { agent: { ownerDid }, unsentBytes } of this.#watches.keys()) {
+      unsent += unsentBytes;
+      byOwner.set(ownerDid, (byOwner.get(ownerDid) ?? 0) + unsentBytes);
     }
-    if (unsent > LIMITS.unsentAllBytes) slowest?.end(CLOSE.tooSlow, "the slowest of many");
+    if (unsent <= UNSENT_ALL_BYTES) return;
+    const slowest = this.links().reduce((one, other) => {
+      const more = (byOwner.get(other.agent.ownerDid) ?? 0) - (byOwner.get(one.agent.ownerDid) ?? 0);
+      return more > 0 || more === 0 && other.unsentBytes > one.unsentBytes ? other : one;
+    });
+    slowest.end(CLOSE.tooSlow, "the slowest of many");
   }
 
-  #drop(agentDid: string, session: AgentSockets, link: RelaySocket): void {
+  #drop(link: RelaySocket): void {
     this.#watches.get(link)?.();
     this.#watches.delete(link);
-    const at = session.links.indexOf(link);
-    if (at !== -1) session.links.splice(at, 1);
-    if (session.links.length > 0 || this.#sessions.get(agentDid) !== session) return;
+    this.#detach(link);
+  }
+
+  /** Removes a socket from its agent, which is gone with its last one. */
+  #detach(link: RelaySocket): void {
+    const { agentDid } = link.agent, session = this.#sessions.get(agentDid);
+    const at = session?.links.indexOf(link) ?? -1;
+    if (at === -1) return;
+    session?.links.splice(at, 1);
+    if (session && session.links.length > 0) return;
     this.#sessions.delete(agentDid);
     this.onGone(agentDid);
   }

@@ -5,43 +5,53 @@
  *                                                                     │  begun delivery) ─ frame ─ ack ─ 202
  *                                                                     ├─ connected elsewhere: one commit with a note to
  *                                                                     │  that instance ─ its result
- *                                                                     ├─ offline, may queue: one commit with the
- *                                                                     │  mailbox ─ 202 queued
- *                                                                     └─ offline: 502
+ *                                                                     ├─ may queue, and offline or without an ack: one
+ *                                                                     │  commit with the mailbox ─ 202 queued
+ *                                                                     └─ offline: 502, after a wait of up to 5 s
+ *                                                                        if its instance stops
  */
 import { type Clock, sleep } from "../../shared/clock.ts";
 import { ConversationId, type HookAnswer } from "../../shared/protocol/api/relay.ts";
 import { isAgentDid } from "../../shared/protocol/did.ts";
 import { type ErrorCode, ServiceError } from "../../shared/protocol/errors.ts";
-import { injectIdentity } from "../../shared/protocol/identity_block.ts";
+import { type BodyEdit, injectIdentity } from "../../shared/protocol/identity_block.ts";
 import { isRequestId } from "../../shared/protocol/ids.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
-import { ContextError, contextOf, contextText } from "../../shared/protocol/message_context.ts";
+import { boundHeaders, ContextError, contextOf, contextText } from "../../shared/protocol/message_context.ts";
+import type { MessageProof } from "../../shared/protocol/message_proof.ts";
+import { payloadProblem } from "../../shared/protocol/payload_bounds.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
-import { toIso } from "../../shared/protocol/time.ts";
 import { digest } from "../../shared/server/crypto.ts";
 import { parseJson } from "../../shared/server/http/body.ts";
+import { authorizationToken } from "../../shared/server/http/signed_request.ts";
 import type { Metrics } from "../../shared/server/metrics/metrics.ts";
 import { StoreUnavailable } from "../../shared/server/store/store_errors.ts";
 import { type Answer, type Input, json, type RequestContext } from "../../shared/server/http/route.ts";
 import type { AdmittedAgent } from "../caller.ts";
 import type { Message } from "../schema/records.ts";
 import type { ConnectedAgents } from "./connected_agents.ts";
-import type { Deliveries, DeliveryId, DuplicateResult } from "./deliveries.ts";
-import type { Mailbox } from "./mailbox.ts";
+import { type Deliveries, type DeliveryId, type DuplicateResult, queuedAnswer } from "./deliveries.ts";
+import type { Mailbox, MailboxRefusal } from "./mailbox.ts";
 import type { ForwardResult, MessageForwarder } from "./message_forwarder.ts";
+import type { InstanceLeases } from "./instance_leases.ts";
 import { prefersAsync } from "./prefer.ts";
 import type { PresenceStore } from "./presence.ts";
+import type { RecipientReturn } from "./recipient_return.ts";
+
+/** With less, a repeated message reads the store more often; with more, it is answered later. */
+export const UNDER_WAY_LOOK_MS = 100;
 
 interface DeliverDeps {
   clock: Clock;
   metrics: Metrics;
   config: { injectIdentity: boolean; ackTimeoutMs: number };
   deliveries: Deliveries;
-  dispatch: MessageForwarder;
-  hub: ConnectedAgents;
+  forwarder: MessageForwarder;
+  connectedAgents: ConnectedAgents;
+  leases: InstanceLeases;
   mailbox: Mailbox;
   presence: PresenceStore;
+  returns: RecipientReturn;
 }
 
 export async function postMessage(
@@ -51,7 +61,10 @@ export async function postMessage(
   if (!caller) throw new ServiceError("PROXY_RELAY_AUTH_CONTEXT_MISSING");
   try {
     return await acceptMessage(deps, caller, exchange);
-  } catch (error) {
+  } catch (cause) {
+    const error = cause instanceof StoreUnavailable
+      ? new ServiceError("PROXY_RELAY_UNAVAILABLE", { cause, headers: { "Retry-After": "1" } })
+      : cause;
     const outcome = error instanceof ServiceError ? OUTCOMES[error.code] : undefined;
     if (outcome !== undefined) deps.metrics.count("relay_messages_total", outcome);
     throw error;
@@ -68,64 +81,95 @@ const OUTCOMES: Readonly<Partial<Record<ErrorCode, string>>> = {
 };
 
 async function acceptMessage(deps: DeliverDeps, caller: AdmittedAgent, exchange: RequestContext): Promise<Answer> {
-  const message = await parseMessage(deps, caller, exchange);
+  const { message, recipientOwnerDid } = await parseMessage(deps, caller, exchange);
   const { requestId, fromAgentDid: sender, toAgentDid: recipient } = message;
   const id: DeliveryId = { sender, recipient, requestId };
   // Commit the duplicate's nonce and count before it waits for the first delivery.
   if (deps.deliveries.isUnderWay(id)) await caller.admission.commitAlone();
-  const attempt = () => deliver(deps, caller, id, message, exchange);
+  const queueFor = prefersAsync(exchange.request.headers.get("prefer")) ? recipientOwnerDid : null;
+  const attempt = () => deliver(deps, caller, id, message, { exchange, queueFor });
   return await deps.deliveries.runExclusive(id, () => waitForOtherInstance(deps, id, attempt));
 }
 
-/** Another instance delivers the message, until `until` at the latest. */
+/** Another instance delivers the message. */
 type InProgress = Extract<DuplicateResult, { repeat: "under_way" }>;
 
 /** Repeats `attempt` while another instance delivers the same message, whose response is then returned here as well. */
 async function waitForOtherInstance(
-  { presence, clock, deliveries }: DeliverDeps,
+  { leases, clock, deliveries }: DeliverDeps,
   id: DeliveryId,
   attempt: () => Promise<Answer | InProgress>,
 ): Promise<Answer> {
   while (true) {
     const answer = await attempt();
     if (!("repeat" in answer)) return answer;
-    if (await asRelayUnavailable(() => presence.isAlive(answer.instance))) {
-      await sleep(clock, Math.min(LIMITS.underWayLookMs, Math.max(1, answer.until - clock.now())));
-    } else await deliveries.markLost(id, answer.instance);
+    if (await leases.isAlive(answer.instance)) await sleep(clock, UNDER_WAY_LOOK_MS);
+    else await deliveries.markLost(id, answer.instance);
   }
 }
 
+/** Sends a message, or queues it if it may be queued. Else it waits for a recipient whose instance stops (D-392). */
 async function deliver(
   deps: DeliverDeps,
   caller: AdmittedAgent,
   id: DeliveryId,
   message: Message,
-  exchange: RequestContext,
+  { exchange, queueFor }: { exchange: RequestContext; queueFor: string | null },
 ): Promise<Answer | InProgress> {
-  const { hub, deliveries, dispatch, presence, config } = deps;
+  const { deliveries, returns, clock } = deps;
   // Admission has verified that this is the digest of the body.
   const bodySha256 = exchange.request.headers.get(HEADERS.bodySha256) ?? "";
-  const mayQueue = prefersAsync(exchange.request.headers.get("prefer"));
-  const begin = deliveries.begin(id, bodySha256);
-  let dispatched: ForwardResult = { result: "offline" };
-  let seen = await asRelayUnavailable(() => caller.prefetched?.presence);
-  if (hub.session(id.recipient)) {
-    const heldHere = presence.requireHeldHere(id.recipient, seen);
-    seen = undefined;
-    const commit = await asRelayUnavailable(() =>
-      caller.admission.commitWith<DuplicateResult | "moved">([heldHere], begin)
-    );
-    if (commit.committed) {
-      dispatched = await asRelayUnavailable(() => dispatch.deliverHere(message, mayQueue, config.ackTimeoutMs));
-    } else if (commit.refused !== "moved") return answerRepeat(deps, commit.refused);
-    else await dispatch.moved(id.recipient);
+  const began = clock.now();
+  for (let isFirst = true;; isFirst = false) {
+    const sent = await send(deps, caller, id, message, { bodySha256, queueFor, isFirst });
+    if (!("offline" in sent)) return sent;
+    if (queueFor !== null) return await queue(deps, caller, id, message, { bodySha256, recipientOwnerDid: queueFor });
+    const repeat = await deliveries.repeat(id, bodySha256);
+    if (repeat?.repeat === "under_way") await caller.admission.commitAlone();
+    if (repeat) return answerRepeat(deps, repeat);
+    const isLate = clock.now() - began >= LIMITS.returnWaitMs;
+    // The nonce is used up before a wait, so that copies of the request do not wait beside it.
+    const isBack = !isLate &&
+      await returns.isBack(id.recipient, sent.tried, () => caller.admission.commitAlone());
+    if (!isBack) throw new ServiceError("PROXY_RELAY_CONNECTOR_OFFLINE");
   }
-  const elsewhere = dispatched.result === "offline"
-    ? await asRelayUnavailable(() => presence.findInstance(id.recipient, seen))
-    : null;
+}
+
+/** The recipient has no socket at this instance, nor at the other one that was tried, if any. */
+interface Offline {
+  offline: true;
+  tried: string | null;
+}
+
+/** Sends a message to the recipient's sockets, here or at another instance. */
+async function send(
+  deps: DeliverDeps,
+  caller: AdmittedAgent,
+  id: DeliveryId,
+  message: Message,
+  { bodySha256, queueFor, isFirst }: { bodySha256: string; queueFor: string | null; isFirst: boolean },
+): Promise<Answer | InProgress | Offline> {
+  const { connectedAgents, deliveries, forwarder, leases, presence, config } = deps;
+  const begin = deliveries.begin(id, bodySha256);
+  const { startedAt } = begin;
+  const until = startedAt + Math.min(config.ackTimeoutMs, leases.restMs);
+  const attempt = { instance: leases.instance, startedAt, until, bodySha256 };
+  let dispatched: ForwardResult = { result: "offline" };
+  let seen = isFirst ? await caller.prefetched?.presence : undefined;
+  const session = connectedAgents.session(id.recipient) ?? await connectedAgents.opened(id.recipient);
+  if (session) {
+    const heldHere = session.heldHere ??= presence.requireHeldHere(id.recipient, seen);
+    seen = undefined;
+    const commit = await caller.admission.commitWith<DuplicateResult | "moved">([heldHere], begin);
+    if (commit.committed) {
+      dispatched = await forwarder.deliverHere(message, attempt, queueFor);
+    } else if (commit.refused !== "moved") return answerRepeat(deps, commit.refused);
+    else await forwarder.moved(id.recipient);
+  }
+  const elsewhere = dispatched.result === "offline" ? await presence.findInstance(id.recipient, seen) : null;
   if (elsewhere) {
-    const sent = dispatch.forwardTo(elsewhere, message, mayQueue, config.ackTimeoutMs);
-    const commit = await asRelayUnavailable(() => caller.admission.commitWith<DuplicateResult>([sent.update], begin))
+    const sent = forwarder.forwardTo(elsewhere, message, attempt, queueFor);
+    const commit = await caller.admission.commitWith<DuplicateResult>([sent.update], begin)
       .catch((error) => {
         sent.cancel();
         throw error;
@@ -135,18 +179,15 @@ async function deliver(
       return answerRepeat(deps, commit.refused);
     }
     dispatched = await sent.dispatched();
-    // The instance has stopped without a result, so its agents are offline.
-    const isGone = dispatched.result === "failed" && !(await asRelayUnavailable(() => presence.isAlive(elsewhere)));
+    // An instance that has stopped without a result leaves its agents offline. A message that may wait is queued in any case.
+    const isGone = dispatched.result === "failed" &&
+      (queueFor !== null || !(await leases.isAlive(elsewhere)));
     if (isGone) dispatched = { result: "offline" };
   }
   if (dispatched.result !== "offline") return answer(deps, id, dispatched);
   // The attempt was recorded and did not reach the recipient: it has ended.
   if (elsewhere) await deliveries.markFailed(id);
-  if (mayQueue) return await queue(deps, caller, id, message, bodySha256);
-  const repeat = await asRelayUnavailable(() => deliveries.repeat(id, bodySha256));
-  if (repeat?.repeat === "under_way") await caller.admission.commitAlone();
-  if (repeat) return answerRepeat(deps, repeat);
-  throw new ServiceError("PROXY_RELAY_CONNECTOR_OFFLINE");
+  return { offline: true, tried: elsewhere };
 }
 
 /** Returns the response for a result and records a 202. */
@@ -163,12 +204,14 @@ function answer(deps: DeliverDeps, id: DeliveryId, dispatched: ForwardResult): A
       });
     }
     case "queued":
-      return accept(deps, id, queuedAnswer(id, dispatched.expiresAt, dispatched.connectedSockets));
+      deps.metrics.count("relay_messages_total", "queued");
+      deps.deliveries.settled(id);
+      return json(dispatched.answer, 202, QUEUED_HEADERS);
   }
   void deps.deliveries.markFailed(id);
   switch (dispatched.result) {
     case "full":
-      throw new ServiceError("PROXY_RELAY_MAILBOX_FULL");
+      throw mailboxFull(dispatched.refusal);
     case "offline":
       throw new ServiceError("PROXY_RELAY_CONNECTOR_OFFLINE");
     case "failed":
@@ -177,15 +220,22 @@ function answer(deps: DeliverDeps, id: DeliveryId, dispatched: ForwardResult): A
 }
 
 function accept({ deliveries, metrics }: DeliverDeps, id: DeliveryId, body: HookAnswer): Answer {
-  metrics.count("relay_messages_total", body.queued ? "queued" : body.delivered ? "delivered" : "refused_by_connector");
+  metrics.count("relay_messages_total", body.delivered ? "delivered" : "refused_by_connector");
   void deliveries.answered(id, body);
-  return json(body, 202, body.queued ? QUEUED_HEADERS : {});
+  return json(body, 202);
 }
 
 const QUEUED_HEADERS = { "Preference-Applied": "respond-async" };
 
-function queuedAnswer({ requestId }: DeliveryId, expiresAt: number, connectedSockets: number): HookAnswer {
-  return { accepted: true, delivered: false, connectedSockets, requestId, queued: true, expiresAt: toIso(expiresAt) };
+const MAILBOX_FULL: Readonly<Record<MailboxRefusal, string>> = {
+  mailbox_full: "The mailbox of the recipient is full",
+  recipient_full: "The messages that wait for the agents of the recipient's owner take up all their space",
+  sender_full: "The messages of your agents that wait for their recipients take up all your space",
+  disk_full: "The disk of the proxy has no space left for messages that wait",
+};
+
+function mailboxFull(refusal: MailboxRefusal): ServiceError {
+  return new ServiceError("PROXY_RELAY_MAILBOX_FULL", { message: MAILBOX_FULL[refusal] });
 }
 
 /** Queues the message in the offline recipient's mailbox. The same commit records the 202 (D-68). */
@@ -194,27 +244,29 @@ async function queue(
   caller: AdmittedAgent,
   id: DeliveryId,
   message: Message,
-  bodySha256: string,
+  { bodySha256, recipientOwnerDid }: { bodySha256: string; recipientOwnerDid: string },
 ): Promise<Answer | InProgress> {
   const expiresAt = deps.mailbox.expiry();
-  const body = queuedAnswer(id, expiresAt, 0);
+  const body = queuedAnswer(id, { expiresAt, connectedSockets: 0 });
   const begin = deps.deliveries.begin(id, bodySha256, body);
-  const enqueue = deps.mailbox.enqueue(message, expiresAt);
-  const commit = await asRelayUnavailable(() =>
-    caller.admission.commitWith<DuplicateResult | "mailbox_full">([enqueue], begin)
-  );
+  const enqueue = deps.mailbox.enqueue(message, recipientOwnerDid, expiresAt);
+  const commit = await caller.admission.commitWith<DuplicateResult | MailboxRefusal>(enqueue, begin);
   if (!commit.committed) {
-    if (commit.refused === "mailbox_full") throw new ServiceError("PROXY_RELAY_MAILBOX_FULL");
+    if (typeof commit.refused === "string") throw mailboxFull(commit.refused);
     return answerRepeat(deps, commit.refused);
   }
   deps.metrics.count("relay_messages_total", "queued");
   // The recipient may have connected, and found an empty mailbox, before this commit.
-  void deps.dispatch.startMailboxDelivery(id.recipient);
+  void deps.forwarder.startMailboxDelivery(id.recipient);
   return json(body, 202, QUEUED_HEADERS);
 }
 
 /** Checks media type, JSON, recipient, conversation, reply headers, signed context and pair, in this order (D-60). */
-async function parseMessage(deps: DeliverDeps, caller: AdmittedAgent, exchange: RequestContext): Promise<Message> {
+async function parseMessage(
+  deps: DeliverDeps,
+  caller: AdmittedAgent,
+  exchange: RequestContext,
+): Promise<{ message: Message; recipientOwnerDid: string }> {
   const { headers } = exchange.request;
   const contentType = headers.get("content-type") ?? "";
   const isTooLong = contentType.length > LIMITS.contentTypeLength;
@@ -223,6 +275,8 @@ async function parseMessage(deps: DeliverDeps, caller: AdmittedAgent, exchange: 
   }
   const parsed = parseJson(exchange.body);
   if (!parsed) throw new ServiceError("PROXY_HOOK_INVALID_JSON");
+  const problem = payloadProblem(parsed.text);
+  if (problem !== null) throw new ServiceError("PROXY_HOOK_INVALID_JSON", { message: problem });
   const recipient = headers.get(HEADERS.recipient);
   if (!recipient) throw new ServiceError("PROXY_HOOK_RECIPIENT_REQUIRED");
   if (!isAgentDid(recipient)) throw new ServiceError("PROXY_HOOK_RECIPIENT_INVALID");
@@ -231,14 +285,15 @@ async function parseMessage(deps: DeliverDeps, caller: AdmittedAgent, exchange: 
     throw new ServiceError("PROXY_HOOK_CONVERSATION_INVALID");
   }
   const reply = parseReplyHeaders(headers);
-  checkContext(exchange);
-  const pair = await asRelayUnavailable(() => caller.prefetched?.pair);
+  const context = signedContext(exchange);
+  const pair = await caller.prefetched?.pair;
   if (recipient === caller.agentDid || !pair?.value) {
     throw new ServiceError("PROXY_AUTH_FORBIDDEN");
   }
   const { agentDid, ownerDid, issuer, aitJti, name } = caller;
   const identity = { agentDid, ownerDid, issuer, aitJti, name };
-  return {
+  const { payload, edit } = deps.config.injectIdentity ? withIdentity(parsed, identity) : { payload: parsed.text };
+  const message: Message = {
     requestId: exchange.requestId,
     fromAgentDid: agentDid,
     toAgentDid: recipient,
@@ -246,11 +301,16 @@ async function parseMessage(deps: DeliverDeps, caller: AdmittedAgent, exchange: 
     contentType,
     ...(conversationId === null ? {} : { conversationId }),
     ...reply,
-    payload: deps.config.injectIdentity ? withIdentity(parsed, identity) : parsed.text,
+    proof: proofOf(exchange, caller.origin, context, edit),
+    payload,
   };
+  return { message, recipientOwnerDid: pair.value.peerOwnerDid };
 }
 
-/** Returns the members of the reply headers (D-110). Checks their shape only: what they state is the sender's word. */
+/**
+ * Returns the members of the reply headers, which the frame carries on every path. Checks their shape only: what they
+ * state is the sender's word.
+ */
 function parseReplyHeaders(headers: Headers): Pick<Message, "inReplyTo" | "auto"> {
   const inReplyTo = headers.get(HEADERS.inReplyTo), auto = headers.get(HEADERS.auto);
   if (inReplyTo !== null && !isRequestId(inReplyTo) || auto !== null && auto !== "1") {
@@ -259,11 +319,15 @@ function parseReplyHeaders(headers: Headers): Pick<Message, "inReplyTo" | "auto"
   return { ...(inReplyTo === null ? {} : { inReplyTo }), ...(auto === null ? {} : { auto: true }) };
 }
 
-/** Refuses a message whose headers differ from its signed context (D-140). An older client sends no context. */
-function checkContext({ request, target }: RequestContext): void {
+/**
+ * Returns the headers of the signed context, none for a message without one. Refuses a message whose headers differ from it
+ * (D-140).
+ */
+function signedContext({ request, target }: RequestContext): Record<string, string> {
   try {
     const signed = contextOf(target);
-    if (signed === null || signed === digest(contextText(request.headers))) return;
+    if (signed === null) return {};
+    if (signed === digest(contextText(request.headers))) return Object.fromEntries(boundHeaders(request.headers));
   } catch (cause) {
     if (!(cause instanceof ContextError)) throw cause;
     throw new ServiceError("PROXY_HOOK_CONTEXT_INVALID", { message: cause.message });
@@ -271,9 +335,31 @@ function checkContext({ request, target }: RequestContext): void {
   throw new ServiceError("PROXY_HOOK_CONTEXT_INVALID");
 }
 
-function withIdentity({ text, value }: { text: string; value: unknown }, identity: Message["identity"]): string {
+/** Returns what the recipient needs to check the sender itself (D-141): the values of the request that admission verified. */
+function proofOf(
+  { request: { headers }, target }: RequestContext,
+  origin: string,
+  context: Record<string, string>,
+  edit: BodyEdit | undefined,
+): MessageProof {
+  return {
+    ait: authorizationToken(headers, "Svc") ?? "",
+    timestamp: headers.get(HEADERS.timestamp) ?? "",
+    nonce: headers.get(HEADERS.nonce) ?? "",
+    origin,
+    target,
+    signature: headers.get(HEADERS.proof) ?? "",
+    context,
+    ...(edit === undefined ? {} : { edit }),
+  };
+}
+
+function withIdentity(
+  { text, value }: { text: string; value: unknown },
+  identity: Message["identity"],
+): { payload: string; edit?: BodyEdit } {
   const injected = injectIdentity(text, value, identity);
-  if ("payload" in injected) return injected.payload;
+  if ("payload" in injected) return injected;
   throw new ServiceError("PROXY_HOOK_INVALID_JSON", { message: "The body names message twice" });
 }
 
@@ -284,14 +370,4 @@ function answerRepeat({ metrics }: DeliverDeps, repeat: DuplicateResult): Answer
     return json(repeat.answer, 202);
   }
   throw new ServiceError("PROXY_HOOK_REQUEST_ID_REUSED");
-}
-
-/** Reports a failure of the store as `PROXY_RELAY_UNAVAILABLE`. */
-async function asRelayUnavailable<T>(read: () => T): Promise<Awaited<T>> {
-  try {
-    return await read();
-  } catch (cause) {
-    if (!(cause instanceof StoreUnavailable)) throw cause;
-    throw new ServiceError("PROXY_RELAY_UNAVAILABLE", { cause, headers: { "Retry-After": "1" } });
-  }
 }

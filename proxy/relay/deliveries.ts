@@ -2,46 +2,86 @@
  * Deliveries (D-69, D-72): which message was sent with which request ID, and its response. The same message within a day
  * of its 202 gets the same response. A duplicate that arrives during the first delivery waits for it.
  *
- * A delivery that begins is put into the record of its sender (D-261); the commit checks that it has no delivery record. Its
+ * A delivery that begins is put into the record of its sender; the commit checks that it has no delivery record. Its
  * end is written as a delivery record. So a delivery record, if there is one, decides, and otherwise the record of the
  * sender. A delivery without room there begins with a delivery record. The sweep does the same for those whose instance
- * has ended without an outcome, so that they are kept as D-218 says.
+ * has ended without an outcome, so that they are kept like any other.
  */
+import type { ReceiptStatus } from "../../shared/protocol/api/receipts.ts";
 import type { HookAnswer } from "../../shared/protocol/api/relay.ts";
+import type { DeliveryState } from "../../shared/protocol/frames.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
+import { toIso } from "../../shared/protocol/time.ts";
 import type { Clock } from "../../shared/clock.ts";
 import { BoundedMap } from "../../shared/bounded_map.ts";
-import { absent, type GroupCommit, type Update } from "../../shared/server/store/group_commit.ts";
+import {
+  absent,
+  type GroupCommit,
+  type RecordChange,
+  type Update,
+  type Write,
+} from "../../shared/server/store/group_commit.ts";
 import type { Log } from "../../shared/server/log.ts";
-import type { Beginning } from "../caller.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import { deliveryEnd, packDelivery, unpackDelivery } from "../schema/delivery_record.ts";
 import type { DeliveryRecord } from "../schema/records.ts";
-import { type BegunDelivery, packBegun, storedSender, unpackBegun, unpackSender } from "../schema/sender_record.ts";
+import type { InstanceLeases } from "./instance_leases.ts";
+import { type BegunDelivery, unpackSender } from "../schema/sender_record.ts";
+import type { Beginning, Sender, Senders } from "../message/sender.ts";
+
+/** With more, each request of the sender reads and writes a larger record. */
+export const BEGUN_MAX = 16;
+/** With less, a delivery whose outcome is on its way would get a record of its own. */
+export const SETTLED_MS = 5_000;
 
 /** Identifies a message: sender, recipient and request ID. */
 export interface DeliveryId {
-  sender: string;
-  recipient: string;
-  requestId: string;
+  readonly sender: string;
+  readonly recipient: string;
+  readonly requestId: string;
+  /** All three as one text, once it was needed: a message needs it several times. */
+  name?: string;
 }
 
-/** Why a message is not sent again. `under_way`: another instance delivers it, until `until` at the latest. */
+/** The new state of a message, in milliseconds since the Unix epoch, with the status of its receipt if that gave it. */
+export interface DeliveryOutcome {
+  state: DeliveryState;
+  at: number;
+  status?: ReceiptStatus;
+}
+
+/** One attempt to deliver a message: the instance that began it, and what its record says. Times are of its clock. */
+export interface Attempt {
+  instance: string;
+  /** Milliseconds since the Unix epoch, as `until`. */
+  startedAt: number;
+  /** The attempt counts until then. */
+  until: number;
+  bodySha256: string;
+}
+
+/** Why a message is not sent again. `under_way`: another instance delivers it. */
 export type DuplicateResult =
   | { repeat: "same"; answer: HookAnswer }
   | { repeat: "other_body" }
-  | { repeat: "under_way"; instance: string; until: number };
+  | { repeat: "under_way"; instance: string };
 
 /** The service deletes ended records. The expiry in the store is later, for records that the service missed (D-217). */
 const MARGIN_MS = LIMITS.sweepMarginSeconds * 1000;
 
-/** Returns why a request with the ID of this record is not sent at `instance` now, or `null` when it is. */
+/** What decides about a repeated request: the instance, its time, and the clocks of the others. */
+interface Judging {
+  now: number;
+  /** Longest duration of an attempt, milliseconds. */
+  attemptMs: number;
+  leases: Pick<InstanceLeases, "instance" | "timeAt">;
+}
+
+/** Returns why a request with the ID of this record is not sent by this instance now, or `null` when it is. */
 export function checkDuplicate(
   record: DeliveryRecord | null,
   bodySha256: string,
-  now: number,
-  instance: string,
-  attemptMs: number,
+  { now, attemptMs, leases }: Judging,
 ): DuplicateResult | null {
   if (!record) return null;
   const { answer, answeredAt, startedAt } = record;
@@ -49,27 +89,26 @@ export function checkDuplicate(
     return record.bodySha256 === bodySha256 ? { repeat: "same", answer } : { repeat: "other_body" };
   }
   // An attempt of this instance that is not in memory ended with a crash.
-  if (answer || !record.instance || record.instance === instance) return null;
-  const until = startedAt + attemptMs;
-  return now < until ? { repeat: "under_way", instance: record.instance, until } : null;
+  if (answer || !record.instance || record.instance === leases.instance) return null;
+  // The start is a time of that instance's clock: with another one its attempt could seem to be over (D-390).
+  const isUnderWay = (leases.timeAt(record.instance) ?? now) < startedAt + attemptMs;
+  return isUnderWay ? { repeat: "under_way", instance: record.instance } : null;
 }
 
 interface DeliveriesDeps {
   clock: Clock;
   commits: GroupCommit;
   log: Log;
-  /** ID of this instance. */
-  instance: string;
+  leases: InstanceLeases;
+  senders: Senders;
   /** Longest duration of an attempt, milliseconds. */
   attemptMs: number;
-  /** Length of the window in a sender's record, milliseconds. */
-  windowMs: number;
 }
 
 export class Deliveries {
   readonly #deps: DeliveriesDeps;
-  /** Deliveries in progress on this instance. */
-  readonly #underWay = new Map<string, Promise<void>>();
+  /** Deliveries in progress on this instance, with what ends the wait of others for one. */
+  readonly #underWay = new Map<string, PromiseWithResolvers<void> | null>();
   /** Deliveries of this instance in the records of their senders, without a stored outcome. */
   readonly #open = new BoundedMap<string, DeliveryRecord>(REMEMBERED);
 
@@ -85,14 +124,17 @@ export class Deliveries {
   /** Runs `send` when no other call with the same ID is running. */
   async runExclusive<T>(id: DeliveryId, send: () => Promise<T>): Promise<T> {
     const name = nameOf(id);
-    for (let other = this.#underWay.get(name); other; other = this.#underWay.get(name)) await other;
-    const { promise, resolve } = Promise.withResolvers<void>();
-    this.#underWay.set(name, promise);
+    for (let other = this.#underWay.get(name); other !== undefined; other = this.#underWay.get(name)) {
+      if (other === null) this.#underWay.set(name, other = Promise.withResolvers());
+      await other.promise;
+    }
+    this.#underWay.set(name, null);
     try {
       return await send();
     } finally {
+      const others = this.#underWay.get(name);
       this.#underWay.delete(name);
-      resolve();
+      others?.resolve();
     }
   }
 
@@ -103,76 +145,72 @@ export class Deliveries {
    */
   async repeat(id: DeliveryId, bodySha256: string): Promise<DuplicateResult | null> {
     const now = this.#deps.clock.now();
-    let begun: DeliveryRecord | null = null;
-    // A claim sees a 202 that waits for its commit; a read of the store does not (D-260).
+    const sender = this.#deps.senders.of(id.sender);
+    // A claim sees a 202 that waits for its commit; a read of the store does not.
     const found = await this.#deps.commits.claim<DuplicateResult>([{
-      key: KEYS.sender(id.sender),
-      next: (current) => {
-        begun = begunIn(current, id);
-        return current === null ? "keep" : "hold";
-      },
-    }, {
       key: keyOf(id),
       uncached: true,
       next: (current) => {
-        const repeat = this.#check(unpackDelivery(current, id.requestId) ?? begun, bodySha256, now);
-        if (repeat) return { refuse: repeat };
-        return current === null ? "keep" : "hold";
+        const record = unpackDelivery(current, id.requestId) ?? begunIn(sender.begun, id);
+        const repeat = this.#check(record, bodySha256, now);
+        return repeat ? { refuse: repeat } : "hold";
       },
-    }]);
+    }], { live: { record: sender } });
     return found.taken ? null : found.refused;
   }
 
   /** Returns the parts of a claim that begin an attempt, with its 202 if it has one. An earlier 202 refuses it. */
-  begin(id: DeliveryId, bodySha256: string, answer: HookAnswer | null = null): Beginning<DuplicateResult> {
-    const now = this.#deps.clock.now();
-    const answeredAt = answer ? now : 0;
-    const instance = answer ? null : this.#deps.instance;
-    const record: DeliveryRecord = { bodySha256, startedAt: now, instance, answer, answeredAt, receiptAt: 0 };
-    const written = stored(record, now);
-    const key = keyOf(id), name = nameOf(id);
-    /** Whether the claim found no delivery record. */
-    let isNew = true;
-    return {
-      check: {
-        key,
-        seen: absent(key),
-        next: (current) => {
-          isNew = current === null;
-          const repeat = this.#check(unpackDelivery(current, id.requestId), bodySha256, now);
-          if (repeat) return { refuse: repeat };
-          return isNew && !answer ? "hold" : written;
-        },
-      },
-      place: (packed) => {
-        const all = unpackBegun(packed).filter((one) => !this.#isOver(one));
-        const others = all.filter((one) => !isSame(one, id));
-        const earlier = isNew && all.find((one) => isSame(one, id));
-        const repeat = earlier ? this.#check(recordOf(earlier), bodySha256, now) : null;
-        if (repeat) return { refuse: repeat };
-        if (answer || !isNew) return { begun: packBegun(others), also: [] };
-        if (others.length >= LIMITS.senderBegun) return { begun: packBegun(others), also: [{ key, ...written }] };
-        this.#open.set(name, record);
-        return { begun: packBegun([...others, { ...id, startedAt: now, instance: this.#deps.instance }]), also: [] };
-      },
-      cancel: () => this.#open.get(name) === record && this.#open.delete(name),
-    };
+  begin(
+    id: DeliveryId,
+    bodySha256: string,
+    answer: HookAnswer | null = null,
+  ): BeginningOfDelivery {
+    const now = this.#deps.clock.now(), instance = this.#deps.leases.instance;
+    const check = (record: DeliveryRecord | null) => this.#check(record, bodySha256, now);
+    return new BeginningOfDelivery(id, { bodySha256, now, instance, answer, open: this.#open, check });
   }
 
-  /** Records the 202 with the next commit, after 20 ms at the latest (D-260). Never rejects: a failure is logged. */
+  /** Records the 202 with the next commit, after 20 ms at the latest. Never rejects: a failure is logged. */
   answered(id: DeliveryId, answer: HookAnswer): Promise<void> {
     const answeredAt = this.#deps.clock.now();
     return this.#end(id, (record) => ({ ...record, instance: null, answer, answeredAt }), { mayWait: true });
   }
 
+  /**
+   * Returns what records the 202 of an attempt together with the queued message. It refuses with `"over"` when
+   * the attempt has an outcome: its instance has answered meanwhile, and may have queued the message itself (D-389).
+   */
+  queued(id: DeliveryId, attempt: Attempt, answer: HookAnswer): { update: Update<"over">; live: { record: Sender } } {
+    const now = this.#deps.clock.now(), sender = this.#deps.senders.of(id.sender);
+    const update: Update<"over"> = {
+      key: keyOf(id),
+      uncached: true,
+      next: (current) => {
+        if (!isBegun(id, attempt, sender.begun, current)) return { refuse: "over" };
+        const { bodySha256, startedAt } = attempt;
+        return stored({ bodySha256, startedAt, instance: null, answer, answeredAt: now, receiptAt: 0 }, now);
+      },
+    };
+    return { update, live: { record: sender } };
+  }
+
+  /** The outcome of an attempt of this instance is stored. */
+  settled(id: DeliveryId): void {
+    this.#open.delete(nameOf(id));
+  }
+
   /** Records that the attempt of this instance ended without a 202, so that no duplicate waits for it. */
   markFailed(id: DeliveryId): Promise<void> {
-    return this.#end(id, (record) => record.instance === this.#deps.instance ? { ...record, instance: null } : record);
+    return this.#end(
+      id,
+      (record) => record.instance === this.#deps.leases.instance ? { ...record, instance: null } : record,
+    );
   }
 
   /** Records that the attempt of an instance that has stopped ended without a 202. Never rejects: a failure is logged. */
   async markLost(id: DeliveryId, instance: string): Promise<void> {
-    await this.#logged(id, () => this.#settle(id.sender, [id], (one) => one.instance === instance, instance));
+    const hasEnded = (one: BegunDelivery) => one.instance === instance;
+    await this.#settle(id.sender, [id], hasEnded, instance).catch((cause) => this.#lost(id, cause));
   }
 
   /**
@@ -181,9 +219,9 @@ export class Deliveries {
    * @throws {StoreUnavailable}
    */
   async settle(value: unknown): Promise<void> {
-    const before = this.#deps.clock.now() - this.#deps.attemptMs - LIMITS.deliverySettledMs;
+    const before = this.#deps.clock.now() - this.#deps.attemptMs - SETTLED_MS;
     const isOld = ({ startedAt }: BegunDelivery) => startedAt < before;
-    const old = unpackBegun(unpackSender(value).begun).filter(isOld);
+    const old = unpackSender(value).begun.filter(isOld);
     for (let i = 0; i < old.length; i += SETTLED_TOGETHER) {
       const some = old.slice(i, i + SETTLED_TOGETHER);
       await this.#settle(some[0]?.sender ?? "", some, isOld);
@@ -198,33 +236,27 @@ export class Deliveries {
     hasEnded: (begun: BegunDelivery) => boolean,
     instance?: string,
   ): Promise<void> {
-    const { clock, commits, windowMs } = this.#deps;
-    let ended: readonly BegunDelivery[] = [];
-    const inSender: Update<never> = {
-      key: KEYS.sender(sender),
-      next: (current) => {
-        const record = current === null ? null : unpackSender(current);
-        const all = record ? unpackBegun(record.begun) : [];
-        ended = all.filter((one) => hasEnded(one) && ids.some((id) => isSame(one, id)));
-        if (!record || ended.length === 0) return "keep";
-        const begun = packBegun(all.filter((one) => !ended.includes(one)));
-        return storedSender({ ...record, begun }, windowMs);
-      },
-    };
+    const { clock, commits, senders } = this.#deps;
+    const record = senders.of(sender);
+    const isEnded = (one: BegunDelivery) => hasEnded(one) && ids.some((id) => isSame(one, id));
     const records = ids.map((id): Update<never> => ({
       key: keyOf(id),
       uncached: true,
       next: (current) => {
-        const begun = ended.find((one) => isSame(one, id));
-        const record = unpackDelivery(current, id.requestId) ?? (begun ? recordOf(begun) : null);
-        if (!record || current !== null && record.instance !== instance) return "keep";
-        return stored({ ...record, instance: null }, clock.now());
+        const begun = record.begun.find((one) => isEnded(one) && isSame(one, id));
+        const delivery = unpackDelivery(current, id.requestId) ?? (begun ? recordOf(begun) : null);
+        if (!delivery || current !== null && delivery.instance !== instance) return "keep";
+        return stored({ ...delivery, instance: null }, clock.now());
       },
     }));
-    await commits.claim([inSender, ...records]);
+    const take = () => {
+      record.begun = record.begun.filter((one) => !isEnded(one));
+      return [];
+    };
+    await commits.claim(records, { live: { record, take } });
   }
 
-  async #end(
+  #end(
     id: DeliveryId,
     change: (record: DeliveryRecord) => DeliveryRecord,
     options: { mayWait?: boolean } = {},
@@ -240,30 +272,102 @@ export class Deliveries {
         return record ? stored(change(record), this.#deps.clock.now()) : "keep";
       },
     };
-    await this.#logged(id, async () => {
-      await this.#deps.commits.claim([update], options);
+    return this.#deps.commits.claim([update], options).then(() => {
       if (this.#open.get(name) === open) this.#open.delete(name);
-    });
+    }).catch((cause) => this.#lost(id, cause));
   }
 
-  async #logged(id: DeliveryId, work: () => Promise<void>): Promise<void> {
-    try {
-      await work();
-    } catch (cause) {
-      this.#deps.log("error", "delivery_outcome_lost", { requestId: id.requestId, agentDid: id.sender, cause });
-    }
-  }
-
-  /** Returns true for a delivery of this instance whose outcome is stored. */
-  #isOver(begun: BegunDelivery): boolean {
-    return begun.instance === this.#deps.instance && !this.#open.has(nameOf(begun));
+  #lost(id: DeliveryId, cause: unknown): void {
+    this.#deps.log("error", "delivery_outcome_lost", { requestId: id.requestId, agentDid: id.sender, cause });
   }
 
   #check(record: DeliveryRecord | null, bodySha256: string, now: number): DuplicateResult | null {
-    const { instance, attemptMs } = this.#deps;
-    return checkDuplicate(record, bodySha256, now, instance, attemptMs);
+    const { leases, attemptMs } = this.#deps;
+    return checkDuplicate(record, bodySha256, { now, attemptMs, leases });
   }
 }
+
+/** A claim that begins an attempt: the check of its delivery record, and its place in the record of the sender. */
+class BeginningOfDelivery implements Beginning<DuplicateResult>, Update<DuplicateResult> {
+  readonly startedAt: number;
+  readonly key: Deno.KvKey;
+  readonly seen: Deno.KvEntryMaybe<never>;
+  readonly check = this;
+  readonly #id: DeliveryId;
+  readonly #name: string;
+  readonly #instance: string;
+  readonly #record: DeliveryRecord;
+  readonly #open: Map<string, DeliveryRecord>;
+  readonly #repeatOf: (record: DeliveryRecord | null) => DuplicateResult | null;
+  /** Whether the claim found no delivery record. */
+  #isNew = true;
+
+  constructor(
+    id: DeliveryId,
+    { bodySha256, now, instance, answer, open, check }: {
+      bodySha256: string;
+      now: number;
+      instance: string;
+      answer: HookAnswer | null;
+      open: Map<string, DeliveryRecord>;
+      check: (record: DeliveryRecord | null) => DuplicateResult | null;
+    },
+  ) {
+    this.startedAt = now;
+    this.key = keyOf(id);
+    this.seen = absent(this.key);
+    this.#id = id;
+    this.#name = nameOf(id);
+    this.#instance = instance;
+    this.#open = open;
+    this.#repeatOf = check;
+    const answeredAt = answer ? now : 0;
+    this.#record = {
+      bodySha256,
+      startedAt: now,
+      instance: answer ? null : instance,
+      answer,
+      answeredAt,
+      receiptAt: 0,
+    };
+  }
+
+  next(current: unknown): RecordChange<DuplicateResult> {
+    this.#isNew = current === null;
+    const repeat = this.#repeatOf(unpackDelivery(current, this.#id.requestId));
+    if (repeat) return { refuse: repeat };
+    return this.#isNew && !this.#record.answer ? "hold" : stored(this.#record, this.startedAt);
+  }
+
+  place(before: readonly BegunDelivery[]): ReturnType<Beginning<DuplicateResult>["place"]> {
+    const id = this.#id, instance = this.#instance, startedAt = this.startedAt;
+    const others: BegunDelivery[] = [];
+    for (const one of before) {
+      // One of this instance whose outcome is stored leaves the record.
+      if (one.instance === instance && !this.#open.has(nameOf(one))) continue;
+      if (!isSame(one, id)) {
+        others.push(one);
+        continue;
+      }
+      const repeat = this.#isNew ? this.#repeatOf(recordOf(one)) : null;
+      if (repeat) return { refuse: repeat };
+    }
+    if (this.#record.answer || !this.#isNew) return { begun: others, also: NOTHING };
+    if (others.length >= BEGUN_MAX) {
+      return { begun: others, also: [{ key: this.key, ...stored(this.#record, startedAt) }] };
+    }
+    this.#open.set(this.#name, this.#record);
+    const { sender, recipient, requestId } = id;
+    others.push({ sender, recipient, requestId, startedAt, instance });
+    return { begun: others, also: NOTHING };
+  }
+
+  cancel(): void {
+    if (this.#open.get(this.#name) === this.#record) this.#open.delete(this.#name);
+  }
+}
+
+const NOTHING: readonly Write[] = [];
 
 /** Most deliveries in progress. Those whose outcome could not be stored stay until the sweep gives them a record. */
 const REMEMBERED = 10_000;
@@ -271,38 +375,34 @@ const REMEMBERED = 10_000;
 const SETTLED_TOGETHER = 8;
 
 /**
- * Returns the updates that record the time of a delivery's first receipt, which shortens its lifetime (D-218). Without a
- * record of the delivery they refuse with `"unknown"`.
+ * Returns the update that records the time of a delivery's first receipt, which shortens its lifetime. Without a record
+ * of the delivery it refuses with `"unknown"`.
  */
-export function receiptUpdates(id: DeliveryId, now: number): readonly Update<"unknown">[] {
-  let begun: DeliveryRecord | null = null;
-  return [{
-    key: KEYS.sender(id.sender),
-    next: (current) => {
-      begun = begunIn(current, id);
-      return "keep";
-    },
-  }, {
+export function receiptUpdate(id: DeliveryId, sender: Sender, now: number): Update<"unknown"> {
+  return {
     key: keyOf(id),
     uncached: true,
     next: (current) => {
       // A delivery leaves the record of its sender only when it has a record of its own, whose absence the commit checks.
-      const record = unpackDelivery(current, id.requestId) ?? begun;
+      const record = unpackDelivery(current, id.requestId) ?? begunIn(sender.begun, id);
       if (!record || now >= deliveryEnd(record)) return { refuse: "unknown" };
       return record.receiptAt > 0 ? "hold" : stored({ ...record, receiptAt: now }, now);
     },
-  }];
+  };
 }
 
-/** Returns the update that records the time of the receipt of a queued message, which has a delivery record if any. */
-export function queuedReceiptUpdate(id: DeliveryId, now: number): Update<never> {
+/**
+ * Returns the update that records when a queued message was handed over, or got its receipt. Such a message has a delivery
+ * record if any.
+ */
+export function queuedUpdate(id: DeliveryId, what: "handedOverAt" | "receiptAt", now: number): Update<never> {
   return {
     key: keyOf(id),
     uncached: true,
     next: (current) => {
       const record = unpackDelivery(current, id.requestId);
       if (!record || now >= deliveryEnd(record)) return "keep";
-      return record.receiptAt > 0 ? "hold" : stored({ ...record, receiptAt: now }, now);
+      return record[what] ? "hold" : stored({ ...record, [what]: now }, now);
     },
   };
 }
@@ -310,11 +410,31 @@ export function queuedReceiptUpdate(id: DeliveryId, now: number): Update<never> 
 /** Returns the begun deliveries of a stored sender's record as delivery records, with their IDs. */
 export function begunDeliveries(value: unknown): { id: DeliveryId; record: DeliveryRecord }[] {
   if (value === null || value === undefined) return [];
-  return unpackBegun(unpackSender(value).begun).map((begun) => ({ id: begun, record: recordOf(begun) }));
+  return unpackSender(value).begun.map((begun) => ({ id: begun, record: recordOf(begun) }));
 }
 
-function begunIn(value: unknown, id: DeliveryId): DeliveryRecord | null {
-  return begunDeliveries(value).find((one) => isSame(one.id, id))?.record ?? null;
+/** Returns true while an attempt has no outcome: `delivery` is its stored record or `null`. */
+export function isBegun(
+  id: DeliveryId,
+  { instance, startedAt }: Attempt,
+  sender: readonly BegunDelivery[],
+  delivery: unknown,
+): boolean {
+  const record = unpackDelivery(delivery, id.requestId) ?? begunIn(sender, id);
+  return record !== null && record.answer === null && record.instance === instance && record.startedAt === startedAt;
+}
+
+/** Returns the body of the response for a queued message. */
+export function queuedAnswer(
+  { requestId }: DeliveryId,
+  { expiresAt, connectedSockets }: { expiresAt: number; connectedSockets: number },
+): HookAnswer {
+  return { accepted: true, delivered: false, connectedSockets, requestId, queued: true, expiresAt: toIso(expiresAt) };
+}
+
+function begunIn(begun: readonly BegunDelivery[], id: DeliveryId): DeliveryRecord | null {
+  const found = begun.find((one) => isSame(one, id));
+  return found ? recordOf(found) : null;
 }
 
 /** Returns the record of a delivery without an answer. Nothing reads the hash of its body. */
@@ -330,8 +450,8 @@ function stored(record: DeliveryRecord, now: number): { value: Uint8Array; expir
   return { value: packDelivery(record), expireInMs: Math.max(1, deliveryEnd(record) - now) + MARGIN_MS };
 }
 
-function nameOf({ sender, recipient, requestId }: DeliveryId): string {
-  return `${sender} ${recipient} ${requestId}`;
+function nameOf(id: DeliveryId): string {
+  return id.name ??= `${id.sender} ${id.recipient} ${id.requestId}`;
 }
 
 function keyOf({ recipient, requestId, sender }: DeliveryId): Deno.KvKey {

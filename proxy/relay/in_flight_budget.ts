@@ -1,6 +1,7 @@
 /**
- * Bounds the bytes of messages that wait for their result, in total and per sender (D-98), regardless of how slow their
- * recipients are. A sender that holds too much is refused; other senders are not affected.
+ * Bounds the bytes of messages that wait for their result, in total, of one owner, and of one sender, regardless of how slow
+ * their recipients are. Who holds too much is refused; without the bound of the owner a person with twenty senders would hold
+ * all of it, and all other messages would be refused.
  */
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
@@ -8,23 +9,39 @@ import { ByteBudget } from "../../shared/server/byte_budget.ts";
 import type { Answer, Input } from "../../shared/server/http/route.ts";
 import type { AdmittedAgent } from "../caller.ts";
 
+/** With more, messages to slow recipients take the memory of the process. */
+export const HELD_BYTES = 33_554_432;
+/** With more, one sender takes the room of the other agents of its owner. */
+export const HELD_PER_SENDER_BYTES = 2_097_152;
+
+/** Bytes of the messages of one owner: a quarter of all, so that three such owners leave room for a fourth. */
+const PER_OWNER_BYTES = HELD_BYTES / 4;
+
 export class InFlightBudget {
-  readonly #budget = new ByteBudget({ total: LIMITS.heldBytes, perParty: LIMITS.heldPerSenderBytes });
+  readonly #owners = new ByteBudget({ total: HELD_BYTES, perParty: PER_OWNER_BYTES });
+  readonly #senders = new ByteBudget({ total: Infinity, perParty: HELD_PER_SENDER_BYTES });
 
   /** Bytes that are held, over all senders. */
   get total(): number {
-    return this.#budget.used;
+    return this.#owners.used;
   }
 
   /**
    * Counts a message. Returns the function that ends the count, which is idempotent.
    *
-   * @throws {ServiceError} `PROXY_RELAY_UNAVAILABLE` when the messages of the sender, or of all senders, are too large
+   * @throws {ServiceError} `PROXY_RELAY_UNAVAILABLE` when the messages of the owner, the sender, or all, are too large
    */
-  take(sender: string, bytes: number): () => void {
+  take({ ownerDid, agentDid }: { ownerDid: string; agentDid: string }, bytes: number): () => void {
     // A small message is accepted even when large ones use up the total.
-    const release = this.#budget.take(sender, bytes, { ignoreTotal: bytes <= LIMITS.bodyFreeBytes });
-    if (release) return release;
+    const ofOwner = this.#owners.take(ownerDid, bytes, { ignoreTotal: bytes <= LIMITS.bodyFreeBytes });
+    const ofSender = ofOwner && this.#senders.take(agentDid, bytes);
+    if (ofSender) {
+      return () => {
+        ofOwner();
+        ofSender();
+      };
+    }
+    ofOwner?.();
     throw new ServiceError("PROXY_RELAY_UNAVAILABLE", {
       message: "Too many large messages wait for their answer",
       headers: { "Retry-After": "1", Connection: "close" },
@@ -41,7 +58,7 @@ export function withInFlightBudget<D>(
   return async (deps, input) => {
     const { caller, exchange } = input;
     if (!caller) throw new ServiceError("PROXY_RELAY_AUTH_CONTEXT_MISSING");
-    const release = deps.held.take(caller.agentDid, exchange.body.length);
+    const release = deps.held.take(caller, exchange.body.length);
     exchange.room?.release();
     try {
       return await handler(deps, input);

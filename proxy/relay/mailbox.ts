@@ -4,42 +4,84 @@
  * messages.
  */
 import { storedReceipt } from "../schema/receipt_record.ts";
-import type { MailboxEntry, MailboxState, Message } from "../schema/records.ts";
-import { queuedReceiptUpdate } from "./deliveries.ts";
+import type { Envelope, MailboxBytes, MailboxEntry, MailboxState, Message } from "../schema/records.ts";
+import { type DeliveryId, type DeliveryOutcome, queuedUpdate } from "./deliveries.ts";
+import { joinMessage, splitMessage } from "./message_content.ts";
 import { KEYS } from "../schema/kv_keys.ts";
-import { type Clock, DAY_MS, yieldToEventLoop } from "../../shared/clock.ts";
+import { type Clock, DAY_MS } from "../../shared/clock.ts";
 import type { ReceiptStatus } from "../../shared/protocol/api/receipts.ts";
-import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { concatChunks, splitChunks } from "../../shared/server/store/chunks.ts";
 import type { Metrics } from "../../shared/server/metrics/metrics.ts";
 import type { GroupCommit, Update, Write } from "../../shared/server/store/group_commit.ts";
+import { visitAll } from "../../shared/server/store/store_count.ts";
+import type { StoreReserve } from "../../shared/server/store/store_reserve.ts";
+
+/** Why a message is not queued. */
+export type MailboxRefusal = "mailbox_full" | "recipient_full" | "sender_full" | "disk_full";
+
+/** What a queued message takes in the store beside its content. Without it, empty messages would cost their owner nothing. */
+const RECORDS_BYTES = 2_048;
 
 /** Messages are kept this long after their expiry, so that the sweep can record their receipt. Milliseconds. */
 const GRACE_MS = DAY_MS;
+
+/** Returns the milliseconds to wait after a failed hand-over that others came before. */
+export function retryWait(failures: number): number {
+  return Math.min(LIMITS.mailboxRetryMs * 2 ** failures, LIMITS.mailboxRetryMaxMs);
+}
 
 interface MailboxDeps {
   kv: Deno.Kv;
   clock: Clock;
   commits: GroupCommit;
   metrics: Metrics;
+  reserve: StoreReserve;
+}
+
+/** Limits of the mailboxes, from the configuration. */
+interface MailboxLimits {
+  ttlSeconds: number;
+  receiptKeptMs: number;
+  /** Bytes of queued messages to all agents of an owner, and again of those from them. */
+  ownerBytes: number;
+}
+
+/** What waits for all recipients. */
+export interface MailboxCounts {
+  messages: number;
+  recipients: number;
+  /** When the oldest message was queued, milliseconds since the Unix epoch; `null` without one. */
+  oldestAt: number | null;
+  /** Largest share of a bound that is used: messages to a recipient or of a sender to it, or bytes of an owner. */
+  fullest: number;
+}
+
+function deliveryOf({ message: { fromAgentDid, toAgentDid, requestId } }: MailboxEntry): DeliveryId {
+  return { sender: fromAgentDid, recipient: toAgentDid, requestId };
 }
 
 export class Mailbox {
+  /** Called when a queued message has been handed over or has ended. */
+  onOutcome: (id: DeliveryId, outcome: DeliveryOutcome) => void = () => {};
   readonly #kv: Deno.Kv;
   readonly #clock: Clock;
   readonly #commits: GroupCommit;
   readonly #metrics: Metrics;
   readonly #ttlMs: number;
   readonly #receiptKeptMs: number;
+  readonly #ownerBytes: number;
+  readonly #reserve: StoreReserve;
 
-  constructor(deps: MailboxDeps, ttlSeconds: number, receiptKeptMs: number) {
+  constructor(deps: MailboxDeps, { ttlSeconds, receiptKeptMs, ownerBytes }: MailboxLimits) {
     this.#kv = deps.kv;
     this.#clock = deps.clock;
     this.#commits = deps.commits;
     this.#metrics = deps.metrics;
     this.#ttlMs = ttlSeconds * 1000;
     this.#receiptKeptMs = receiptKeptMs;
+    this.#ownerBytes = ownerBytes;
+    this.#reserve = deps.reserve;
   }
 
   /** Returns when a message that is queued now expires, milliseconds since the Unix epoch. */
@@ -47,23 +89,36 @@ export class Mailbox {
     return this.#clock.now() + this.#ttlMs;
   }
 
-  /** Returns the update that queues a message. Refuses with `"mailbox_full"`. */
-  enqueue(message: Message, expiresAt: number): Update<"mailbox_full"> {
-    const { payload, ...rest } = message;
+  /** Returns the updates that queue a message for an agent of `recipientOwnerDid`, or refuse it. */
+  enqueue(message: Message, recipientOwnerDid: string, expiresAt: number): Update<MailboxRefusal>[] {
+    const { envelope, content } = splitMessage(message);
     const { toAgentDid: recipient, fromAgentDid: sender } = message;
-    const parts = splitChunks(utf8Bytes(payload));
+    const parts = splitChunks(content);
+    const bytes = content.length + RECORDS_BYTES;
     const expireInMs = this.#ttlMs + GRACE_MS;
-    return {
+    const owners = this.#countBytes({ message, recipientOwnerDid, bytes, sign: 1 });
+    return [{
       key: KEYS.mailboxState(recipient),
-      bytes: parts.reduce((sum, part) => sum + part.length, 0),
-      next(current) {
+      bytes: content.length,
+      next: (current) => {
         const state = (current as MailboxState | null) ?? { next: 1, total: 0, bySender: {} };
         const ofSender = state.bySender[sender] ?? 0;
         if (state.total >= LIMITS.mailboxPerRecipient || ofSender >= LIMITS.mailboxPerSender) {
           return { refuse: "mailbox_full" };
         }
+        if (!this.#reserve.hasRoom(bytes)) return { refuse: "disk_full" };
         const number = state.next;
-        const entry: MailboxEntry = { number, message: rest, parts: parts.length, expiresAt, nacks: 0, notBefore: 0 };
+        const entry: MailboxEntry = {
+          number,
+          message: envelope,
+          parts: parts.length,
+          bytes,
+          recipientOwnerDid,
+          expiresAt,
+          nacks: 0,
+          finalNacks: 0,
+          notBefore: 0,
+        };
         const also: Write[] = [
           { key: KEYS.mailboxEntry(recipient, number), value: entry, expireInMs },
           { key: KEYS.mailboxExpiry(expiresAt, recipient, number), value: true, expireInMs },
@@ -76,18 +131,43 @@ export class Mailbox {
         };
         return { value, expireInMs: expireInMs * 2, also };
       },
-    };
+    }, ...owners];
+  }
+
+  /** Returns the updates that add a queued message to the bytes of both owners, or take it away (`sign` -1). */
+  #countBytes(
+    { message, recipientOwnerDid, bytes, sign }: {
+      message: Envelope;
+      recipientOwnerDid: string;
+      bytes: number;
+      sign: 1 | -1;
+    },
+  ): Update<MailboxRefusal>[] {
+    const senderOwnerDid = message.identity.ownerDid, expireInMs = (this.#ttlMs + GRACE_MS) * 2;
+    return [...new Set([recipientOwnerDid, senderOwnerDid])].map((ownerDid) => ({
+      key: KEYS.mailboxBytes(ownerDid),
+      next: (current) => {
+        const { received, sent } = current as MailboxBytes | null ?? { received: 0, sent: 0 };
+        const value = {
+          received: Math.max(0, received + (ownerDid === recipientOwnerDid ? sign * bytes : 0)),
+          sent: Math.max(0, sent + (ownerDid === senderOwnerDid ? sign * bytes : 0)),
+        };
+        if (sign > 0 && value.received > Math.max(received, this.#ownerBytes)) return { refuse: "recipient_full" };
+        if (sign > 0 && value.sent > Math.max(sent, this.#ownerBytes)) return { refuse: "sender_full" };
+        return value.received + value.sent === 0 ? { delete: true } : { value, expireInMs };
+      },
+    }));
   }
 
   /**
-   * Returns the oldest message of a recipient, or `null`.
+   * Returns the messages of a recipient behind the one with a number, oldest first; behind 0 they are all.
    *
    * @throws {StoreUnavailable}
    */
-  async first(recipient: string): Promise<MailboxEntry | null> {
-    const entries = this.#kv.list<MailboxEntry>({ prefix: KEYS.mailbox(recipient) }, { limit: 1 });
-    const { value } = await entries.next();
-    return value?.value ?? null;
+  async after(recipient: string, number: number, limit: number = LIMITS.mailboxPerRecipient): Promise<MailboxEntry[]> {
+    const start = KEYS.mailboxEntry(recipient, number + 1);
+    const entries = this.#kv.list<MailboxEntry>({ prefix: KEYS.mailbox(recipient), start }, { limit });
+    return (await Array.fromAsync(entries)).map(({ value }) => value);
   }
 
   /**
@@ -103,16 +183,19 @@ export class Mailbox {
       if (value === null) return null;
       parts.push(value);
     }
-    return { ...entry.message, payload: new TextDecoder().decode(concatChunks(parts)) };
+    return joinMessage(entry.message, concatChunks(parts));
   }
 
   /**
-   * Removes an acknowledged message. Idempotent.
+   * Removes an acknowledged message, and records when it was handed over. Idempotent.
    *
    * @throws {StoreUnavailable}
    */
   async remove(entry: MailboxEntry): Promise<void> {
-    await this.#commits.claim(this.#removal(entry));
+    const at = this.#clock.now();
+    const handedOver = queuedUpdate(deliveryOf(entry), "handedOverAt", at);
+    const { taken } = await this.#commits.claim([...this.#removal(entry), handedOver]);
+    if (taken) this.onOutcome(deliveryOf(entry), { state: "delivered", at });
   }
 
   /**
@@ -129,13 +212,13 @@ export class Mailbox {
       uncached: true,
       next: (current) => current === null ? storedReceipt(receivedAt, this.#receiptKeptMs) : "keep",
     };
-    const id = { sender: senderAgentDid, recipient: recipientAgentDid, requestId };
     const { taken } = await this.#commits.claim([
       ...this.#removal(entry),
       receipt,
-      queuedReceiptUpdate(id, receivedAt),
+      queuedUpdate(deliveryOf(entry), "receiptAt", receivedAt),
     ]);
     if (!taken) return;
+    this.onOutcome(deliveryOf(entry), { state: "dead_lettered", at: receivedAt, status });
     this.#metrics.count("receipts_total", status);
     this.#metrics.count("relay_handovers_total", "dead");
   }
@@ -143,11 +226,16 @@ export class Mailbox {
   /**
    * Records a refusal by the connector. Returns the changed entry.
    *
+   * @param isTemporary it passes by itself, and does not count among those that make a dead letter
    * @throws {StoreUnavailable}
    */
-  async noteNack(entry: MailboxEntry): Promise<MailboxEntry> {
-    const wait = Math.min(LIMITS.mailboxRetryMs * 2 ** entry.nacks, LIMITS.mailboxRetryMaxMs);
-    const noted = { ...entry, nacks: entry.nacks + 1, notBefore: this.#clock.now() + wait };
+  async noteNack(entry: MailboxEntry, isTemporary: boolean): Promise<MailboxEntry> {
+    const noted: MailboxEntry = {
+      ...entry,
+      nacks: entry.nacks + 1,
+      finalNacks: entry.finalNacks + (isTemporary ? 0 : 1),
+      notBefore: this.#clock.now() + retryWait(entry.nacks),
+    };
     const expireInMs = Math.max(1, entry.expiresAt - this.#clock.now()) + GRACE_MS;
     await this.#commits.claim([{
       key: KEYS.mailboxEntry(entry.message.toAgentDid, entry.number),
@@ -170,30 +258,27 @@ export class Mailbox {
   }
 
   /**
-   * Counts the queued messages of all recipients for the gauges (D-176), in parts with a turn between them. Returns the
-   * milliseconds that it took.
+   * Counts the queued messages of all recipients.
    *
    * @throws {StoreUnavailable}
    */
-  async measure(): Promise<number> {
-    const began = this.#clock.now();
-    let messages = 0, recipients = 0, read = 0;
-    for await (const { value } of this.#kv.list<MailboxState>({ prefix: KEYS.mailboxStates() })) {
-      messages += value.total;
-      if (value.total > 0) recipients++;
-      if (++read % LIMITS.mailboxCountedTogether === 0) await yieldToEventLoop();
-    }
+  async count(): Promise<MailboxCounts> {
+    let messages = 0, recipients = 0, fullest = 0, bytes = 0;
+    await visitAll<MailboxState>(this.#kv, KEYS.mailboxStates(), ({ value: { total, bySender } }) => {
+      messages += total;
+      if (total > 0) recipients++;
+      fullest = Math.max(fullest, total / LIMITS.mailboxPerRecipient);
+      for (const ofSender of Object.values(bySender)) fullest = Math.max(fullest, ofSender / LIMITS.mailboxPerSender);
+    });
+    await visitAll<MailboxBytes>(this.#kv, KEYS.allMailboxBytes(), ({ value: { received, sent } }) => {
+      bytes = Math.max(bytes, received, sent);
+    });
     const first = await this.#kv.list({ prefix: KEYS.mailboxExpiries() }, { limit: 1 }).next();
-    const expiresAt = first.done ? null : Number(first.value.key[2]);
-    const now = this.#clock.now();
-    this.#metrics.set("mailbox_messages", messages);
-    this.#metrics.set("mailbox_recipients", recipients);
-    const age = expiresAt === null || messages === 0 ? 0 : Math.max(0, now - (expiresAt - this.#ttlMs));
-    this.#metrics.set("mailbox_oldest_seconds", age / 1000);
-    return now - began;
+    const oldestAt = first.done || messages === 0 ? null : Number(first.value.key[2]) - this.#ttlMs;
+    return { messages, recipients, oldestAt, fullest: Math.max(fullest, bytes / this.#ownerBytes) };
   }
 
-  #removal(entry: MailboxEntry): Update<"gone">[] {
+  #removal(entry: MailboxEntry): Update<"gone" | MailboxRefusal>[] {
     const { number, parts, expiresAt } = entry;
     const { toAgentDid: recipient, fromAgentDid: sender } = entry.message;
     const expireInMs = (this.#ttlMs + GRACE_MS) * 2;
@@ -216,6 +301,6 @@ export class Mailbox {
         const bySender = ofSender > 1 ? { ...others, [sender]: ofSender - 1 } : others;
         return { value: { ...state, total: Math.max(0, state.total - 1), bySender }, expireInMs };
       },
-    }];
+    }, ...this.#countBytes({ ...entry, sign: -1 })];
   }
 }

@@ -1,17 +1,23 @@
 /**
- * Delivers mailboxes (D-68): the messages of each connected recipient one after the other, with trust and revocation
- * checked again. A sweep dead-letters expired messages. A message stays queued while the store or the registry fails.
+ * Delivers mailboxes (D-68): the messages of each connected recipient one at a time, with trust and revocation checked
+ * again. Those of one sender stay in order and senders take turns, because a message that its recipient has no space for
+ * would otherwise hold up the messages of all others. A sweep dead-letters expired messages. A message stays queued while
+ * the store or the registry fails.
  */
 import { type Clock, sleep } from "../../shared/clock.ts";
+import { TEMPORARY_REASONS } from "../../shared/protocol/frames.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { Log } from "../../shared/server/log.ts";
 import type { Metrics } from "../../shared/server/metrics/metrics.ts";
 import type { CrlCache } from "../admission/crl_cache.ts";
 import { arePaired } from "../trust/store.ts";
 import type { ConnectedAgents } from "./connected_agents.ts";
-import type { Mailbox } from "./mailbox.ts";
+import { type Mailbox, retryWait } from "./mailbox.ts";
 import type { MailboxEntry } from "../schema/records.ts";
 import type { SenderStatus } from "./sender_status.ts";
+
+/** With more, an expired message waits longer for its dead letter; with less, idle mailboxes are read more often. */
+export const SWEEP_MS = 30_000;
 
 /** Expired messages that are dead-lettered at the same time. */
 const SWEPT_TOGETHER = 20;
@@ -21,55 +27,121 @@ interface DrainDeps {
   clock: Clock;
   log: Log;
   metrics: Metrics;
-  hub: ConnectedAgents;
+  connectedAgents: ConnectedAgents;
   crl: CrlCache;
   senders: SenderStatus;
   mailbox: Mailbox;
   ackTimeoutMs: number;
 }
 
+/** The mailbox of a recipient while it is delivered. */
+class Line {
+  /** The queued messages of each sender, oldest first; the sender whose turn is next comes first. */
+  readonly senders = new Map<string, MailboxEntry[]>();
+  /** Number of the newest message that was read. */
+  #read = 0;
+  /** A message may have come since the last read began. */
+  hasMore = true;
+  #isReading = false;
+  #wake = new AbortController();
+  #step = Promise.withResolvers<void>();
+
+  /** Returns a promise for the next change of the line while it may hold a message of a sender. */
+  holds(sender: string): Promise<void> | undefined {
+    return this.hasMore || this.#isReading || this.senders.has(sender) ? this.#step.promise : undefined;
+  }
+
+  /** Tells what waits that the line has changed. */
+  changed(): void {
+    this.#step.resolve();
+    this.#step = Promise.withResolvers();
+  }
+
+  /** Ends a wait. */
+  wake(): void {
+    this.#wake.abort();
+  }
+
+  async sleep(clock: Clock, ms: number): Promise<void> {
+    await sleep(clock, ms, this.#wake.signal);
+    if (this.#wake.signal.aborted) this.#wake = new AbortController();
+  }
+
+  /** Adds the messages that have come since the last read. @throws {StoreUnavailable} */
+  async readMore(mailbox: Pick<Mailbox, "after">, recipient: string): Promise<void> {
+    this.hasMore = false;
+    this.#isReading = true;
+    try {
+      for (const entry of await mailbox.after(recipient, this.#read)) {
+        const { fromAgentDid: sender } = entry.message;
+        this.senders.set(sender, [...this.senders.get(sender) ?? [], entry]);
+        this.#read = entry.number;
+      }
+    } finally {
+      this.#isReading = false;
+    }
+  }
+
+  /** Returns the first message that may be tried now, else how long the earliest one waits, milliseconds. */
+  next(now: number): MailboxEntry | number {
+    let wait = Infinity;
+    for (const [first] of this.senders.values()) {
+      if (first === undefined) continue;
+      const rest = Math.min(first.notBefore, first.expiresAt) - now;
+      if (rest <= 0) return first;
+      wait = Math.min(wait, rest);
+    }
+    return wait;
+  }
+
+  /** Replaces the oldest message of a sender, or removes it (`null`), and lets the others go first. */
+  replace({ message: { fromAgentDid: sender } }: MailboxEntry, entry: MailboxEntry | null): void {
+    const [, ...later] = this.senders.get(sender) ?? [];
+    const rest = entry === null ? later : [entry, ...later];
+    this.senders.delete(sender);
+    if (rest.length > 0) this.senders.set(sender, rest);
+  }
+}
+
 export class MailboxDelivery {
   readonly #deps: DrainDeps;
-  /** Recipients whose mailbox is being delivered; each promise resolves at the end. */
-  readonly #lines = new Map<string, Promise<void>>();
-  /** Recipients that got a message during the delivery, possibly after its last read. */
-  readonly #again = new Set<string>();
+  /** Mailboxes that are being delivered, by recipient. */
+  readonly #lines = new Map<string, Line>();
   /** Acknowledged messages that are being removed. */
   readonly #removals = new Set<Promise<void>>();
   readonly #stopped = new AbortController();
   #cancelSweep = () => {};
-  /** When the queued messages are counted again, milliseconds since the Unix epoch. */
-  #measureAt = 0;
 
   constructor(deps: DrainDeps) {
     this.#deps = deps;
   }
 
-  /** Returns a promise for the end of a mailbox delivery in progress. A message that may not queue waits for it. */
-  inProgress(recipient: string): Promise<void> | undefined {
-    return this.#lines.get(recipient);
+  /**
+   * Returns a promise for the next change of a mailbox that may hold a message of a sender, or `undefined`. A later message of
+   * that sender waits for its end, or queues too.
+   */
+  inProgress(recipient: string, sender: string): Promise<void> | undefined {
+    return this.#lines.get(recipient)?.holds(sender);
   }
 
   /** Delivers the mailbox of a recipient that is connected here. */
   deliverTo(recipient: string): void {
     if (!this.#isConnected(recipient)) return;
-    if (this.#lines.has(recipient)) {
-      this.#again.add(recipient);
-      return;
+    const line = this.#lines.get(recipient);
+    if (line) {
+      line.hasMore = true;
+      return line.wake();
     }
-    const line = this.#handOver(recipient).finally(() => {
-      this.#lines.delete(recipient);
-      if (this.#again.delete(recipient)) this.deliverTo(recipient);
-    });
-    this.#lines.set(recipient, line);
+    const begun = new Line();
+    this.#lines.set(recipient, begun);
+    void this.#handOver(recipient, begun);
   }
 
   /** Starts the sweep. */
   start(): void {
-    this.#cancelSweep = this.#deps.clock.after(LIMITS.mailboxSweepMs, async () => {
+    this.#cancelSweep = this.#deps.clock.after(SWEEP_MS, async () => {
       try {
         await this.sweep();
-        await this.#measure();
       } catch (cause) {
         this.#deps.log("warn", "mailbox_sweep_failed", { cause });
       }
@@ -81,6 +153,7 @@ export class MailboxDelivery {
   stop(): void {
     this.#stopped.abort();
     this.#cancelSweep();
+    for (const line of this.#lines.values()) line.wake();
   }
 
   /** Waits until the acknowledged messages are removed: a message that stays is delivered again. Never rejects. */
@@ -106,62 +179,65 @@ export class MailboxDelivery {
     await Promise.all(together);
   }
 
-  /** Refreshes the gauges over the store, when something reads them. A store that takes long is counted rarely. */
-  async #measure(): Promise<void> {
-    const { mailbox, metrics, clock } = this.#deps;
-    if (!metrics.isRead || clock.now() < this.#measureAt) return;
-    const took = await mailbox.measure();
-    if (took > LIMITS.mailboxCountSlowMs) this.#measureAt = clock.now() + LIMITS.mailboxCountRareMs;
-  }
-
-  async #handOver(recipient: string): Promise<void> {
+  /** Delivers a mailbox until it is empty or the recipient has gone. Never rejects. */
+  async #handOver(recipient: string, line: Line): Promise<void> {
     const { mailbox, clock, log } = this.#deps;
     for (let failures = 0; this.#isConnected(recipient);) {
       let wait = 0;
       try {
-        const entry = await mailbox.first(recipient);
-        if (!entry) return;
-        wait = await this.#handOverOne(entry, failures);
-        failures = wait === 0 ? 0 : failures + 1;
+        if (line.hasMore) await line.readMore(mailbox, recipient);
+        const next = line.next(clock.now());
+        if (next === Infinity && !line.hasMore) break;
+        if (typeof next === "number") wait = next === Infinity ? 0 : next;
+        else {
+          wait = await this.#handOverOne(line, next, failures);
+          failures = wait === 0 ? 0 : failures + 1;
+        }
       } catch (cause) {
         log("warn", "mailbox_hand_over_failed", { agentDid: recipient, cause });
-        wait = backoff(failures++);
+        line.hasMore = true;
+        wait = retryWait(failures++);
       }
-      if (wait > 0) await sleep(clock, wait, this.#stopped.signal);
+      line.changed();
+      if (wait > 0) await line.sleep(clock, wait);
     }
+    // At once: a message that comes later begins a line of its own.
+    this.#lines.delete(recipient);
+    line.changed();
   }
 
-  /** Handles the oldest message. Returns the milliseconds to wait before the next read. */
-  async #handOverOne(entry: MailboxEntry, failures: number): Promise<number> {
-    const { mailbox, hub, clock, ackTimeoutMs } = this.#deps;
-    const now = clock.now();
-    if (now >= entry.expiresAt || !(await this.#isStillAllowed(entry))) {
-      await mailbox.deadLetter(entry);
-      return 0;
-    }
-    if (now < entry.notBefore) return entry.notBefore - now;
-    const message = await mailbox.load(entry);
-    const session = hub.session(entry.message.toAgentDid);
-    if (!session || this.#stopped.signal.aborted) return 0;
+  /**
+   * Handles the oldest message of a sender. Returns the milliseconds to wait before the next attempt, also at the messages of
+   * others.
+   */
+  async #handOverOne(line: Line, entry: MailboxEntry, failures: number): Promise<number> {
+    const { mailbox, connectedAgents, clock, ackTimeoutMs } = this.#deps;
+    const isOver = clock.now() >= entry.expiresAt || !(await this.#isStillAllowed(entry));
+    const message = isOver ? null : await mailbox.load(entry);
     if (!message) {
-      // The message was removed, which makes this a no-op, or it is incomplete and would block the mailbox.
+      // Without a message it was removed, which makes this a no-op, or it is incomplete and would block its sender.
       await mailbox.deadLetter(entry);
+      line.replace(entry, null);
       return 0;
     }
+    const session = connectedAgents.session(entry.message.toAgentDid);
+    if (!session || this.#stopped.signal.aborted) return 0;
     const isStillAllowed = () => this.#isStillAllowed(entry);
     const outcome = await session.deliver(message, ackTimeoutMs, isStillAllowed, entry.nacks);
-    if (!outcome.acked) return backoff(failures);
+    if (!outcome.acked) return retryWait(failures);
     if (outcome.accepted) {
       this.#deps.metrics.count("relay_handovers_total", "delivered");
       const removal = mailbox.remove(entry);
       this.#removals.add(removal);
       await removal.finally(() => this.#removals.delete(removal));
+      line.replace(entry, null);
       return 0;
     }
     this.#deps.metrics.count("relay_handovers_total", "nacked");
-    const noted = await mailbox.noteNack(entry);
-    if (noted.nacks < LIMITS.mailboxNacks) return noted.notBefore - clock.now();
-    await mailbox.deadLetter(noted);
+    const noted = await mailbox.noteNack(entry, TEMPORARY_REASONS.has(outcome.reason ?? ""));
+    const isDead = noted.finalNacks >= LIMITS.mailboxNacks;
+    if (isDead) await mailbox.deadLetter(noted);
+    line.replace(entry, isDead ? null : noted);
     return 0;
   }
 
@@ -180,10 +256,6 @@ export class MailboxDelivery {
   }
 
   #isConnected(recipient: string): boolean {
-    return !this.#stopped.signal.aborted && this.#deps.hub.session(recipient) !== undefined;
+    return !this.#stopped.signal.aborted && this.#deps.connectedAgents.session(recipient) !== undefined;
   }
-}
-
-function backoff(failures: number): number {
-  return Math.min(LIMITS.mailboxRetryMs * 2 ** failures, LIMITS.mailboxRetryMaxMs);
 }

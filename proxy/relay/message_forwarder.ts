@@ -5,35 +5,54 @@
  */
 import { type Cancel, type Clock, sleep } from "../../shared/clock.ts";
 import type { PairingProfile } from "../../shared/protocol/api/pairing.ts";
-import { utf8Bytes } from "../../shared/protocol/base64url.ts";
+import type { HookAnswer } from "../../shared/protocol/api/relay.ts";
+import { TEMPORARY_REASONS } from "../../shared/protocol/frames.ts";
+import { toIso } from "../../shared/protocol/time.ts";
+import { TokenBucket } from "../../shared/server/token_bucket.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { GroupCommit, Update } from "../../shared/server/store/group_commit.ts";
 import type { Log } from "../../shared/server/log.ts";
 import type { Metrics } from "../../shared/server/metrics/metrics.ts";
-import { arePaired } from "../trust/store.ts";
 import type { InstanceInbox } from "./instance_inbox.ts";
+import type { InstanceLeases } from "./instance_leases.ts";
 import type { ConnectRequest, PresenceStore } from "./presence.ts";
 import type { MailboxDelivery } from "./mailbox_delivery.ts";
-import type { ConnectedAgents } from "./connected_agents.ts";
-import type { Mailbox } from "./mailbox.ts";
-import type { Message } from "../schema/records.ts";
+import type { ConnectedAgents, DeliveryNews } from "./connected_agents.ts";
+import {
+  type Attempt,
+  type Deliveries,
+  type DeliveryId,
+  type DeliveryOutcome,
+  isBegun,
+  queuedAnswer,
+} from "./deliveries.ts";
+import type { Mailbox, MailboxRefusal } from "./mailbox.ts";
+import { joinMessage, splitMessage } from "./message_content.ts";
+import { KEYS } from "../schema/kv_keys.ts";
+import type { Envelope, Message, PairRecord } from "../schema/records.ts";
+import { unpackSender } from "../schema/sender_record.ts";
+
+/** Notes in a second that tell senders at other instances the outcomes of their messages. More would be commits for each receipt. */
+const NEWS_PER_SECOND = 100;
+/** With more, a sender learns later that the instance of its recipient has ended. */
+const LEASE_LOOK_MS = 1_000;
 
 /** The result of a message. */
 export type ForwardResult =
   | { result: "acked"; accepted: boolean; reason?: string; connectedSockets: number }
-  | { result: "queued"; expiresAt: number; connectedSockets: number }
-  | { result: "full" }
+  | { result: "queued"; answer: HookAnswer }
+  | { result: "full"; refusal: MailboxRefusal }
   | { result: "failed" }
   | { result: "offline" };
 
-/** A message on its way to another instance, without its payload. */
+/** A message on its way to another instance, without its content. */
 interface MessageNote {
   kind: "message";
   id: string;
-  from: string;
-  message: Omit<Message, "payload">;
-  mayQueue: boolean;
-  timeoutMs: number;
+  message: Envelope;
+  queueFor: string | null;
+  /** Names the instance that gets the result. */
+  attempt: Attempt;
 }
 
 type Note =
@@ -41,7 +60,22 @@ type Note =
   | { kind: "dispatched"; id: string; dispatched: ForwardResult }
   | { kind: "moved"; agentDid: string }
   | { kind: "kick"; agentDid: string }
-  | { kind: "paired"; agentDid: string; peerAgentDid: string; profile: PairingProfile };
+  | { kind: "paired"; agentDid: string; peerAgentDid: string; profile: PairingProfile }
+  | { kind: "delivery"; agentDid: string; news: DeliveryNews };
+
+/** A message on its way that may be queued. */
+interface MayQueue {
+  /** Ends its wait for an ack, so that it is queued. */
+  giveUp(): void;
+  /** Resolves when it has its result. */
+  ended: Promise<void>;
+}
+
+/** Returns true for a result after which a message may still arrive, when its recipient has come back or has space. */
+function mayArriveLater(result: ForwardResult): boolean {
+  return result.result === "failed" ||
+    result.result === "acked" && !result.accepted && TEMPORARY_REASONS.has(result.reason ?? "");
+}
 
 interface DispatchDeps {
   kv: Deno.Kv;
@@ -50,10 +84,12 @@ interface DispatchDeps {
   metrics: Metrics;
   newId: () => string;
   commits: GroupCommit;
+  deliveries: Deliveries;
+  leases: InstanceLeases;
   presence: PresenceStore;
   inbox: InstanceInbox;
-  hub: ConnectedAgents;
-  drain: MailboxDelivery;
+  connectedAgents: ConnectedAgents;
+  mailboxDelivery: MailboxDelivery;
   mailbox: Mailbox;
 }
 
@@ -61,6 +97,9 @@ export class MessageForwarder {
   readonly #deps: DispatchDeps;
   /** Messages that wait for the result of another instance, by note ID. */
   readonly #away = new Map<string, (dispatched: ForwardResult) => void>();
+  /** Messages that may be queued and are on their way to sockets of this instance, by sender and recipient. */
+  readonly #mayQueue = new Map<string, Set<MayQueue>>();
+  readonly #news = new TokenBucket(NEWS_PER_SECOND, 1);
   /** Messages of other instances whose result is not written. */
   readonly #underWay = new Set<Promise<void>>();
 
@@ -75,21 +114,60 @@ export class MessageForwarder {
   }
 
   /**
-   * Delivers to the recipient's sockets on this instance, after its queued messages. Queues instead when `mayQueue`.
+   * Delivers to the recipient's sockets on this instance, after the queued messages of its sender and while the attempt
+   * counts. With `queueFor`, the owner of the recipient, it queues what does not arrive.
    *
-   * @param timeoutMs milliseconds, with the wait for queued messages
    * @throws {StoreUnavailable}
    */
-  async deliverHere(message: Message, mayQueue: boolean, timeoutMs: number): Promise<ForwardResult> {
-    const { hub, drain, clock } = this.#deps;
-    const { toAgentDid: recipient } = message;
-    if (mayQueue && drain.inProgress(recipient)) return await this.#queue(message);
+  async deliverHere(message: Message, attempt: Attempt, queueFor: string | null): Promise<ForwardResult> {
+    if (queueFor === null) return await this.#handOver(message, attempt);
+    const { fromAgentDid: sender, toAgentDid: recipient } = message;
+    const pair = `${sender} ${recipient}`;
+    const all = this.#mayQueue.get(pair) ?? new Set();
+    const earlier = [...all];
+    const { promise: givenUp, resolve: giveUp } = Promise.withResolvers<ForwardResult>();
+    const result = this.#deliverOrQueue(message, attempt, queueFor, earlier, givenUp);
+    const own: MayQueue = { giveUp: () => giveUp({ result: "failed" }), ended: result.then(() => {}, () => {}) };
+    this.#mayQueue.set(pair, all.add(own));
+    try {
+      return await result;
+    } finally {
+      if (all.delete(own) && all.size === 0) this.#mayQueue.delete(pair);
+    }
+  }
+
+  /** Delivers a message, or queues it behind the earlier ones of its sender that are not delivered. */
+  async #deliverOrQueue(
+    message: Message,
+    attempt: Attempt,
+    recipientOwnerDid: string,
+    earlier: readonly MayQueue[],
+    givenUp: Promise<ForwardResult>,
+  ): Promise<ForwardResult> {
+    const { connectedAgents, mailboxDelivery } = this.#deps;
+    const { fromAgentDid: sender, toAgentDid: recipient } = message;
+    // A machine that is gone would keep each of them until the end of its time, and this one would overtake them.
+    if (connectedAgents.session(recipient)?.isSilent) { for (const one of earlier) one.giveUp(); }
+    else if (!mailboxDelivery.inProgress(recipient, sender)) {
+      const result = await Promise.race([this.#handOver(message, attempt), givenUp]);
+      if (!mayArriveLater(result)) return result;
+    }
+    await Promise.all(earlier.map(({ ended }) => ended));
+    return await this.#queue(message, recipientOwnerDid, attempt);
+  }
+
+  /** Delivers a message to the recipient's sockets on this instance, after the queued messages of its sender. */
+  async #handOver(message: Message, attempt: Attempt): Promise<ForwardResult> {
+    const { connectedAgents, clock } = this.#deps;
+    const { fromAgentDid: sender, toAgentDid: recipient } = message;
+    const timeoutMs = this.#restOf(attempt);
     const deadline = clock.now() + timeoutMs;
-    const isStillAllowed = () => this.#isStillAllowed(message);
-    const line = await this.#lineEnd(recipient, timeoutMs);
-    // The pair may have ended during the wait.
-    if (line === "late" || line === "over" && !(await isStillAllowed())) return { result: "failed" };
-    const session = hub.session(recipient);
+    const isStillAllowed = () => this.#isStillAllowed(message, attempt);
+    const line = await this.#lineEnd(recipient, sender, timeoutMs);
+    const hasWaited = line !== "none" || connectedAgents.isOpening(recipient);
+    const session = connectedAgents.session(recipient) ?? await connectedAgents.opened(recipient);
+    // The pair may have ended during a wait.
+    if (line === "late" || hasWaited && !(await isStillAllowed())) return { result: "failed" };
     if (!session) return { result: "offline" };
     const rest = deadline - clock.now();
     const delivery = rest > 0 ? await session.deliver(message, rest, isStillAllowed) : { acked: false as const };
@@ -106,19 +184,22 @@ export class MessageForwarder {
   forwardTo(
     instance: string,
     message: Message,
-    mayQueue: boolean,
-    timeoutMs: number,
+    attempt: Attempt,
+    queueFor: string | null,
   ): { update: Update<never>; dispatched: () => Promise<ForwardResult>; cancel: () => void } {
     const { inbox, clock, newId } = this.#deps;
-    const { payload, ...rest } = message;
+    const { envelope, content } = splitMessage(message);
     const id = newId();
-    const note: MessageNote = { kind: "message", id, from: inbox.instance, message: rest, mayQueue, timeoutMs };
+    const note: MessageNote = { kind: "message", id, message: envelope, queueFor, attempt };
     const { promise, resolve } = Promise.withResolvers<ForwardResult>();
     // Registered before the commit: the result may arrive before the commit returns.
     this.#away.set(id, resolve);
     const dispatched = async () => {
       const fail = () => resolve({ result: "failed" });
-      const cancels = [clock.after(timeoutMs + LIMITS.wayBackMs, fail), this.#whenStopped(instance, fail)];
+      const cancels = [
+        clock.after(attempt.until - attempt.startedAt + LIMITS.wayBackMs, fail),
+        this.#whenStopped(instance, fail),
+      ];
       try {
         return await promise;
       } finally {
@@ -127,25 +208,25 @@ export class MessageForwarder {
       }
     };
     const cancel = () => void this.#away.delete(id);
-    return { update: inbox.write(instance, note, utf8Bytes(payload)), dispatched, cancel };
+    return { update: inbox.write(instance, note, content), dispatched, cancel };
   }
 
   /** Calls `late` when another instance has stopped and its last results have been read. */
   #whenStopped(instance: string, late: () => void): Cancel {
-    const { clock, presence, inbox } = this.#deps;
+    const { clock, leases, inbox } = this.#deps;
     let isCancelled = false, endsAt = Infinity;
     let cancelTimer: Cancel = () => {};
     const look = async () => {
-      const state = await presence.stateOf(instance).catch(() => "alive" as const);
-      if (state === "stopping") endsAt = Math.min(endsAt, clock.now() + LIMITS.noteDrainMs);
+      const state = await leases.stateOf(instance).catch(() => "serving" as const);
+      if (state === "stopped") endsAt = Math.min(endsAt, clock.now() + LIMITS.noteDrainMs);
       const isOver = state === "left" || clock.now() >= endsAt;
       // The instance writes its results before it leaves.
       if (isOver) await inbox.catchUp();
       if (isCancelled) return;
       if (isOver) late();
-      else cancelTimer = clock.after(LIMITS.leaseLookMs, look);
+      else cancelTimer = clock.after(LEASE_LOOK_MS, look);
     };
-    cancelTimer = clock.after(LIMITS.leaseLookMs, look);
+    cancelTimer = clock.after(LEASE_LOOK_MS, look);
     return () => {
       isCancelled = true;
       cancelTimer();
@@ -159,9 +240,9 @@ export class MessageForwarder {
    * @throws {StoreUnavailable}
    */
   async claim(agentDid: string, request?: ConnectRequest): Promise<void> {
-    const { presence, inbox, hub } = this.#deps;
+    const { presence, inbox, connectedAgents } = this.#deps;
     const note: Note = { kind: "moved", agentDid };
-    const isHere = () => hub.session(agentDid) !== undefined;
+    const isHere = () => connectedAgents.session(agentDid) !== undefined;
     await presence.claim(agentDid, isHere, ({ instance }) => inbox.writesOf(instance, note), request);
   }
 
@@ -172,8 +253,10 @@ export class MessageForwarder {
    * @throws {StoreUnavailable}
    */
   async attached(agentDid: string): Promise<void> {
-    const { presence, hub } = this.#deps;
-    if (!(await presence.keep(agentDid, () => hub.session(agentDid) !== undefined))) hub.replace(agentDid);
+    const { presence, connectedAgents } = this.#deps;
+    if (!(await presence.keep(agentDid, () => connectedAgents.session(agentDid) !== undefined))) {
+      connectedAgents.replace(agentDid);
+    }
   }
 
   /** Starts mailbox delivery on the instance that holds the recipient's socket. */
@@ -186,9 +269,26 @@ export class MessageForwarder {
     await this.#sendNote(agentDid, { kind: "paired", agentDid, peerAgentDid, profile });
   }
 
+  /**
+   * Tells a sender the new state of a message. It may get lost, because the sender asks for what it missed: so beyond 100 a
+   * second the news for other instances are dropped. Never rejects.
+   */
+  async tellDelivery(
+    { sender, recipient, requestId }: DeliveryId,
+    { state, at, status }: DeliveryOutcome,
+  ): Promise<void> {
+    const { clock, connectedAgents, leases } = this.#deps;
+    const isHere = connectedAgents.session(sender) !== undefined;
+    if (!isHere && !(leases.hasOthers && this.#news.take(1, clock.now()))) return;
+    const about = { requestId, recipientAgentDid: recipient };
+    const receipt = status === undefined ? {} : { receipt: { ...about, status, receivedAt: toIso(at) } };
+    const news = { ...about, state, at: toIso(at), ...receipt };
+    await this.#sendNote(sender, { kind: "delivery", agentDid: sender, news });
+  }
+
   async #sendNote(agentDid: string, note: Note): Promise<void> {
-    const { presence, inbox, hub, log } = this.#deps;
-    if (hub.session(agentDid)) return this.#receive(note, new Uint8Array());
+    const { presence, inbox, connectedAgents, log } = this.#deps;
+    if (connectedAgents.session(agentDid)) return this.#receive(note, new Uint8Array());
     try {
       // Also to an instance without a lease: with a different clock or a late renewal it may still hold the sockets.
       const instance = await presence.lastSeenAt(agentDid);
@@ -199,7 +299,7 @@ export class MessageForwarder {
     }
   }
 
-  /** Waits until the results of the messages of other instances are written (D-267). */
+  /** Waits until the results of the messages of other instances are written. */
   async finish(): Promise<void> {
     await Promise.all(this.#underWay);
   }
@@ -210,11 +310,11 @@ export class MessageForwarder {
   }
 
   #receive(note: Note, bytes: Uint8Array): void {
-    const { hub, drain, metrics } = this.#deps;
+    const { connectedAgents, mailboxDelivery, metrics } = this.#deps;
     metrics.count("bus_notes_total", note.kind);
     switch (note.kind) {
       case "message":
-        this.#track(this.#deliverNote(note, new TextDecoder().decode(bytes)));
+        this.#track(this.#deliverNote(note, bytes));
         break;
       case "dispatched":
         this.#away.get(note.id)?.(note.dispatched);
@@ -223,32 +323,35 @@ export class MessageForwarder {
         void this.moved(note.agentDid);
         break;
       case "kick":
-        drain.deliverTo(note.agentDid);
+        mailboxDelivery.deliverTo(note.agentDid);
         break;
       case "paired":
-        hub.tellPaired(note.agentDid, note.peerAgentDid, note.profile);
+        connectedAgents.tellPaired(note.agentDid, note.peerAgentDid, note.profile);
+        break;
+      case "delivery":
+        connectedAgents.tellDelivery(note.agentDid, note.news);
         break;
     }
   }
 
   /**
-   * Closes the sockets of an agent that has moved to another instance, unless it is back here: the note of the move, or the
-   * commit that met it, may be older (D-271). Never rejects.
+   * Closes the sockets of an agent that has moved to another instance, unless it is back here: the note of the move,
+   * or the commit that met it, may be older. Never rejects.
    */
   async moved(agentDid: string): Promise<void> {
-    const { presence, hub } = this.#deps;
-    if (!hub.session(agentDid) || await presence.isHere(agentDid).catch(() => false)) return;
-    hub.replace(agentDid);
+    const { presence, connectedAgents } = this.#deps;
+    if (!connectedAgents.session(agentDid) || await presence.isHere(agentDid).catch(() => false)) return;
+    connectedAgents.replace(agentDid);
     // The other instance does not know what this one has queued since the move.
     await this.startMailboxDelivery(agentDid);
   }
 
-  async #deliverNote({ id, from, message, mayQueue, timeoutMs }: MessageNote, payload: string): Promise<void> {
+  async #deliverNote({ id, message, queueFor, attempt }: MessageNote, content: Uint8Array): Promise<void> {
     const { inbox, commits, log } = this.#deps;
     const deliver = async (): Promise<ForwardResult> => {
-      // The pair may have ended before this instance read the note.
-      if (!(await this.#isStillAllowed(message))) return { result: "failed" };
-      return await this.deliverHere({ ...message, payload }, mayQueue, timeoutMs);
+      // This instance may read the note late: the pair has ended, or the message is answered and queued elsewhere (D-389).
+      if (this.#restOf(attempt) <= 0 || !(await this.#isStillAllowed(message, attempt))) return { result: "failed" };
+      return await this.deliverHere(joinMessage(message, content), attempt, queueFor);
     };
     const dispatched = await deliver().catch((cause): ForwardResult => {
       log("error", "dispatch_failed", { agentDid: message.fromAgentDid, requestId: message.requestId, cause });
@@ -256,36 +359,66 @@ export class MessageForwarder {
     });
     const note: Note = { kind: "dispatched", id, dispatched };
     try {
-      await commits.claim([inbox.write(from, note)]);
+      await commits.claim([inbox.write(attempt.instance, note)]);
     } catch (cause) {
       log("warn", "note_lost", { kind: note.kind, cause });
     }
   }
 
-  #isStillAllowed({ fromAgentDid, toAgentDid }: Pick<Message, "fromAgentDid" | "toAgentDid">): Promise<boolean> {
-    return arePaired(this.#deps.kv, fromAgentDid, toAgentDid);
+  /** Returns how long an attempt still counts, milliseconds; its whole time while the clock of its instance is not known. */
+  #restOf({ instance, startedAt, until }: Attempt): number {
+    return until - (this.#deps.leases.timeAt(instance) ?? startedAt);
   }
 
-  async #queue(message: Message): Promise<ForwardResult> {
-    const { mailbox, commits, hub } = this.#deps;
-    const expiresAt = mailbox.expiry();
-    const claim = await commits.claim([mailbox.enqueue(message, expiresAt)]);
-    if (!claim.taken) return { result: "full" };
-    void this.startMailboxDelivery(message.toAgentDid);
-    const connectedSockets = hub.session(message.toAgentDid)?.links.length ?? 0;
-    return { result: "queued", expiresAt, connectedSockets };
+  /** Returns true while the agents are paired and the attempt has no outcome: the records decide, not the time. */
+  async #isStillAllowed(message: Envelope, attempt: Attempt): Promise<boolean> {
+    const id = idOf(message), { sender, recipient, requestId } = id;
+    const [pair, begun, delivery] = await this.#deps.kv.getMany<[PairRecord, Uint8Array, Uint8Array]>([
+      KEYS.pair(sender, recipient),
+      KEYS.sender(sender),
+      KEYS.delivery(recipient, requestId, sender),
+    ]);
+    return pair.value !== null &&
+      isBegun(id, attempt, begun.value === null ? [] : unpackSender(begun.value).begun, delivery.value);
   }
 
-  /** Waits for the end of the recipient's mailbox delivery. Returns "late" after `timeoutMs` milliseconds. */
-  async #lineEnd(recipient: string, timeoutMs: number): Promise<"none" | "over" | "late"> {
-    const { drain, clock } = this.#deps;
-    if (!drain.inProgress(recipient)) return "none";
+  /**
+   * Queues a message while its pair lasts, and records its 202 in the same commit: the instance that waits for it may have
+   * given up.
+   */
+  async #queue(message: Message, recipientOwnerDid: string, attempt: Attempt): Promise<ForwardResult> {
+    if (!(await this.#isStillAllowed(message, attempt))) return { result: "failed" };
+    const { mailbox, commits, deliveries, connectedAgents } = this.#deps;
+    const id = idOf(message), expiresAt = mailbox.expiry();
+    const connectedSockets = connectedAgents.session(id.recipient)?.links.length ?? 0;
+    const answer = queuedAnswer(id, { expiresAt, connectedSockets });
+    const { update, live } = deliveries.queued(id, attempt, answer);
+    const claim = await commits.claim<MailboxRefusal | "over">([
+      ...mailbox.enqueue(message, recipientOwnerDid, expiresAt),
+      update,
+    ], { live });
+    if (!claim.taken) {
+      return claim.refused === "over" ? { result: "failed" } : { result: "full", refusal: claim.refused };
+    }
+    void this.startMailboxDelivery(id.recipient);
+    return { result: "queued", answer };
+  }
+
+  /** Waits for the end of a sender's queued messages. Returns "late" after `timeoutMs` milliseconds. */
+  async #lineEnd(recipient: string, sender: string, timeoutMs: number): Promise<"none" | "over" | "late"> {
+    const { mailboxDelivery, clock } = this.#deps;
+    const inProgress = () => mailboxDelivery.inProgress(recipient, sender);
+    if (!inProgress()) return "none";
     const late = new AbortController();
     const timeout = sleep(clock, timeoutMs, late.signal).then(() => "late" as const);
-    for (let line = drain.inProgress(recipient); line; line = drain.inProgress(recipient)) {
+    for (let line = inProgress(); line; line = inProgress()) {
       if (await Promise.race([line, timeout]) === "late") return "late";
     }
     late.abort();
     return "over";
   }
+}
+
+function idOf({ fromAgentDid, toAgentDid, requestId }: Envelope): DeliveryId {
+  return { sender: fromAgentDid, recipient: toAgentDid, requestId };
 }

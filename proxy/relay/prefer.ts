@@ -1,4 +1,4 @@
-/** Reads the `Prefer` header (RFC 7240). One linear pass over a bounded input (D-211). */
+/** Reads the `Prefer` header (RFC 7240). One linear pass over a bounded input. */
 import { LIMITS } from "../../shared/protocol/limits.ts";
 
 const WANTED = "respond-async";

@@ -1,29 +1,28 @@
 /**
- * Presence: which instance holds an agent's sockets. Each instance renews a lease that shows it is alive (D-209); the
- * presence of an agent names an instance and an epoch that rises with every move. Notes between instances are in
+ * Presence: which instance holds an agent's sockets. The presence of an agent names an instance, whose lease
+ * (instance_leases.ts) shows whether it is alive, and an epoch that rises with every move. Notes between instances are in
  * instance_inbox.ts.
  */
 import { KEYS } from "../schema/kv_keys.ts";
-import type { InstanceLease, Presence, Seen } from "../schema/records.ts";
+import type { Presence, Seen } from "../schema/records.ts";
 import type { Clock } from "../../shared/clock.ts";
-import type { NewId } from "../../shared/protocol/ids.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
-import type { Random } from "../../shared/random.ts";
-import type { Log } from "../../shared/server/log.ts";
-import type { Metrics } from "../../shared/server/metrics/metrics.ts";
+import type { Changes, Draft } from "../../shared/server/store/changes.ts";
 import { addWrite, type Update, type Write } from "../../shared/server/store/group_commit.ts";
-import { commitOptimistically } from "../../shared/server/store/optimistic_commit.ts";
+import type { InstanceLeases } from "./instance_leases.ts";
+
+/** With more, a request that waited for the store takes an agent back that has moved meanwhile. */
+export const CONNECT_LATE_MS = 1_000;
 
 const PRESENCE_KEPT_MS = LIMITS.presenceKeptSeconds * 1000;
 const SEEN_KEPT_MS = LIMITS.seenKeptSeconds * 1000;
 
 interface PresenceDeps {
   kv: Deno.Kv;
+  /** Agents connect in large numbers at once, so their claims share commits. */
+  changes: Changes;
   clock: Clock;
-  random: Random;
-  newId: NewId;
-  log: Log;
-  metrics?: Metrics;
+  leases: InstanceLeases;
 }
 
 /** A request to connect. */
@@ -34,46 +33,22 @@ export interface ConnectRequest {
   admittedAt: number;
 }
 
-/** The agent has connected to another instance while this request waited for the store (D-273). */
+/**
+ * The agent has connected to another instance while this request waited for the store; its client has given up, so it
+ * must not take the agent back.
+ */
 export class OvertakenError extends Error {
   override name = "OvertakenError";
 }
 
 export class PresenceStore {
-  /** ID of this instance, new at each start. */
+  /** ID of this instance. */
   readonly instance: string;
   readonly #deps: PresenceDeps;
-  #cancelRenewal = () => {};
-  #stopped = false;
 
   constructor(deps: PresenceDeps) {
     this.#deps = deps;
-    this.instance = deps.newId();
-  }
-
-  /**
-   * Takes the lease of this instance and renews it until `stop()`.
-   *
-   * @param isSole true when no other process uses the store: the leases of other processes end at once
-   * @throws {StoreUnavailable}
-   */
-  async start(isSole: boolean): Promise<void> {
-    if (isSole) await this.#endOtherLeases();
-    await this.#renew();
-    this.#renewLater();
-  }
-
-  /** Ends the lease: other instances see the agents of this one as offline at once. Idempotent. Never rejects. */
-  async stop(): Promise<void> {
-    if (this.#stopped) return;
-    this.#stopped = true;
-    this.#cancelRenewal();
-    await this.#setLease(KEYS.instance(this.instance), { until: 0, pid: Deno.pid }).catch(() => {});
-  }
-
-  /** Records that this instance handles no further note. Never rejects. */
-  async leave(): Promise<void> {
-    await this.#setLease(KEYS.instance(this.instance), { until: 0, pid: Deno.pid, hasLeft: true }).catch(() => {});
+    this.instance = deps.leases.instance;
   }
 
   /**
@@ -92,19 +67,16 @@ export class PresenceStore {
     onMove: (previous: Presence) => readonly Write[],
     request?: ConnectRequest,
   ): Promise<string | null> {
-    return await commitOptimistically(this.#deps, async () => {
-      const entry = await this.#deps.kv.get<Presence>(KEYS.presence(agentDid));
-      const operation = this.#deps.kv.atomic().check(entry);
-      const previous = entry.value;
-      if (previous?.instance === this.instance && isHere()) return { operation, result: null };
+    return await this.#change(agentDid, (draft, previous) => {
+      if (previous?.instance === this.instance && isHere()) return null;
       if (request && this.#isOvertaken(request, previous)) {
         throw new OvertakenError("The agent has connected elsewhere");
       }
-      this.#take(operation, agentDid, previous, request?.signedAt);
+      this.#take(draft, agentDid, previous, request?.signedAt);
       const holder = this.#otherIn(previous);
-      if (!previous || !holder) return { operation, result: null };
-      for (const write of onMove(previous)) addWrite(operation, write);
-      return { operation, result: holder };
+      if (!previous || !holder) return null;
+      for (const write of onMove(previous)) draft.also((operation) => addWrite(operation, write));
+      return holder;
     });
   }
 
@@ -115,33 +87,32 @@ export class PresenceStore {
    * @throws {StoreUnavailable}
    */
   async keep(agentDid: string, isHere: () => boolean): Promise<boolean> {
-    return await commitOptimistically(this.#deps, async () => {
-      const entry = await this.#deps.kv.get<Presence>(KEYS.presence(agentDid));
-      const holder = entry.value?.instance;
-      if (holder && holder !== this.instance) return { done: false };
-      if (holder || !isHere()) return { done: true };
-      const operation = this.#deps.kv.atomic().check(entry);
-      return { operation: this.#take(operation, agentDid, entry.value, entry.value?.signedAt), result: true };
+    return await this.#change(agentDid, (draft, presence) => {
+      const holder = presence?.instance;
+      if (holder && holder !== this.instance) return false;
+      if (!holder && isHere()) this.#take(draft, agentDid, presence, presence?.signedAt);
+      return true;
     });
+  }
+
+  async #change<T>(agentDid: string, change: (draft: Draft, presence: Presence | null) => T): Promise<T> {
+    const key = KEYS.presence(agentDid);
+    return await this.#deps.changes.run(async (draft) => change(draft, (await draft.get<Presence>(key)).value), [key]);
   }
 
   /** Clocks of agents differ, so only a late request is compared with another one. */
   #isOvertaken({ signedAt, admittedAt }: ConnectRequest, presence: Presence | null): boolean {
-    const isLate = this.#deps.clock.now() - admittedAt > LIMITS.connectLateMs;
+    const isLate = this.#deps.clock.now() - admittedAt > CONNECT_LATE_MS;
     return isLate && this.#otherIn(presence) !== null && (presence?.signedAt ?? 0) >= signedAt;
   }
 
   /** Adds the writes of an agent that is connected here. */
-  #take(
-    operation: Deno.AtomicOperation,
-    agentDid: string,
-    previous: Presence | null,
-    signedAt?: number,
-  ): Deno.AtomicOperation {
+  #take(draft: Draft, agentDid: string, previous: Presence | null, signedAt?: number): void {
     const since = signedAt === undefined ? {} : { signedAt };
     const presence: Presence = { instance: this.instance, epoch: (previous?.epoch ?? 0) + 1, ...since };
     const seen: Seen = { instance: this.instance, connectedAt: this.#deps.clock.now(), disconnectedAt: null };
-    return operation.set(KEYS.presence(agentDid), presence).set(KEYS.seen(agentDid), seen, { expireIn: SEEN_KEPT_MS });
+    draft.set(KEYS.presence(agentDid), presence);
+    draft.also((operation) => operation.set(KEYS.seen(agentDid), seen, { expireIn: SEEN_KEPT_MS }));
   }
 
   /**
@@ -150,18 +121,22 @@ export class PresenceStore {
    * @throws {StoreUnavailable}
    */
   async release(agentDid: string, isHere: () => boolean): Promise<void> {
-    if (this.#stopped) return;
-    const { kv, clock } = this.#deps;
-    const [entry, seen] = await kv.getMany<[Presence, Seen]>([KEYS.presence(agentDid), KEYS.seen(agentDid)]);
-    if (entry.value?.instance !== this.instance || isHere()) return;
-    // The epoch must continue to rise, so the record stays, without an instance.
-    const gone: Presence = { ...entry.value, instance: "", epoch: entry.value.epoch + 1 };
-    const operation = kv.atomic().check(entry).set(entry.key, gone, { expireIn: PRESENCE_KEPT_MS });
-    if (seen.value) {
-      const left: Seen = { ...seen.value, disconnectedAt: clock.now() };
-      operation.set(seen.key, left, { expireIn: SEEN_KEPT_MS });
+    const { kv, clock, leases } = this.#deps;
+    // Its agents are expected back elsewhere: the presence says for whom to wait (D-392).
+    if (leases.isLeaving) return;
+    for (let isDone = false; !isDone;) {
+      const [entry, seen] = await kv.getMany<[Presence, Seen]>([KEYS.presence(agentDid), KEYS.seen(agentDid)]);
+      if (entry.value?.instance !== this.instance || isHere()) return;
+      // The epoch must continue to rise, so the record stays, without an instance.
+      const gone: Presence = { ...entry.value, instance: "", epoch: entry.value.epoch + 1 };
+      const operation = kv.atomic().check(entry).set(entry.key, gone, { expireIn: PRESENCE_KEPT_MS });
+      if (seen.value) {
+        const left: Seen = { ...seen.value, disconnectedAt: clock.now() };
+        operation.check(seen).set(seen.key, left, { expireIn: SEEN_KEPT_MS });
+      }
+      // When the agent is deleted meanwhile, its record is removed and must not be written again.
+      isDone = (await operation.commit()).ok;
     }
-    await operation.commit();
   }
 
   /**
@@ -174,7 +149,7 @@ export class PresenceStore {
     // An absent record is never cached.
     if (seen?.value === null) return null;
     const instance = this.#otherIn(seen?.value) ?? await this.lastSeenAt(agentDid);
-    return instance && await this.isAlive(instance) ? instance : null;
+    return instance && await this.#deps.leases.isAlive(instance) ? instance : null;
   }
 
   /**
@@ -183,7 +158,17 @@ export class PresenceStore {
    * @throws {StoreUnavailable}
    */
   async lastSeenAt(agentDid: string): Promise<string | null> {
-    return this.#otherIn((await this.#deps.kv.get<Presence>(KEYS.presence(agentDid))).value);
+    const holder = await this.holderOf(agentDid);
+    return holder === this.instance ? null : holder;
+  }
+
+  /**
+   * Returns the instance that an agent's presence names, alive or not, or `null`.
+   *
+   * @throws {StoreUnavailable}
+   */
+  async holderOf(agentDid: string): Promise<string | null> {
+    return (await this.#deps.kv.get<Presence>(KEYS.presence(agentDid))).value?.instance || null;
   }
 
   #otherIn(presence: Presence | null | undefined): string | null {
@@ -196,64 +181,19 @@ export class PresenceStore {
    * @throws {StoreUnavailable}
    */
   async isHere(agentDid: string): Promise<boolean> {
-    return (await this.#deps.kv.get<Presence>(KEYS.presence(agentDid))).value?.instance === this.instance;
+    return await this.holderOf(agentDid) === this.instance;
   }
 
-  /**
-   * Returns true while an instance has a lease.
-   *
-   * @throws {StoreUnavailable}
-   */
-  async isAlive(instance: string): Promise<boolean> {
-    const lease = (await this.#deps.kv.get<InstanceLease>(KEYS.instance(instance))).value;
-    return lease !== null && this.#deps.clock.now() < lease.until;
-  }
-
-  /**
-   * Returns "stopping" when an instance has ended its lease, "left" when it has also handled its last note, else "alive":
-   * also without a lease that it has renewed in time.
-   *
-   * @throws {StoreUnavailable}
-   */
-  async stateOf(instance: string): Promise<"alive" | "stopping" | "left"> {
-    const lease = (await this.#deps.kv.get<InstanceLease>(KEYS.instance(instance))).value;
-    if (lease === null || lease.hasLeft) return "left";
-    return lease.until === 0 ? "stopping" : "alive";
-  }
-
-  /** Returns the update that refuses a claim when another instance holds the agent's sockets. */
+  /** Returns the update that refuses claims, which may share it, when another instance holds the agent's sockets. */
   requireHeldHere(agentDid: string, seen?: Deno.KvEntryMaybe<Presence>): Update<"moved"> {
     return {
       key: KEYS.presence(agentDid),
       ...(seen ? { seen } : {}),
+      held: null,
       next: (current) => {
         const holder = (current as Presence | null)?.instance;
         return !holder || holder === this.instance ? "hold" : { refuse: "moved" };
       },
     };
-  }
-
-  async #endOtherLeases(): Promise<void> {
-    const { kv } = this.#deps;
-    for await (const { key, value } of kv.list<InstanceLease>({ prefix: KEYS.instances() })) {
-      if (value.pid !== Deno.pid && value.until > 0) await this.#setLease(key, { until: 0, pid: value.pid });
-    }
-  }
-
-  async #renew(): Promise<void> {
-    const until = this.#deps.clock.now() + LIMITS.instanceLeaseMs;
-    await this.#setLease(KEYS.instance(this.instance), { until, pid: Deno.pid });
-  }
-
-  #renewLater(): void {
-    this.#cancelRenewal = this.#deps.clock.after(LIMITS.instanceRenewMs, async () => {
-      await this.#renew().catch((cause) => this.#deps.log("warn", "bus_failed", { cause }));
-      if (!this.#stopped) this.#renewLater();
-    });
-  }
-
-  /** The record is kept a day longer than the lease: the presence of the instance's agents ends with it (D-218). */
-  async #setLease(key: Deno.KvKey, lease: InstanceLease): Promise<void> {
-    await this.#deps.kv.set(key, lease, { expireIn: LIMITS.instanceLeaseMs + PRESENCE_KEPT_MS });
   }
 }

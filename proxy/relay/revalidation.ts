@@ -15,7 +15,7 @@ interface RevalidationDeps {
   clock: Clock;
   log: Log;
   metrics: Metrics;
-  hub: ConnectedAgents;
+  connectedAgents: ConnectedAgents;
   crl: CrlCache;
   registry: RegistryClient;
   intervalMs: number;
@@ -35,7 +35,7 @@ export class Revalidation {
   /** Starts the periodic checks. */
   start(): void {
     this.#cancel = this.#deps.clock.after(this.#deps.intervalMs, async () => {
-      for (const link of this.#deps.hub.links()) await this.#check(link);
+      for (const link of this.#deps.connectedAgents.links()) await this.#check(link);
       if (!this.#stopped) this.start();
     });
   }
@@ -45,7 +45,7 @@ export class Revalidation {
     this.#cancel();
   }
 
-  /** Checks a socket that was just attached: trust may have changed since its request was admitted (D-241). */
+  /** Checks a socket that was just attached: trust may have changed since its request was admitted. */
   async attached(link: RelaySocket): Promise<void> {
     await this.#check(link);
   }
@@ -55,19 +55,19 @@ export class Revalidation {
    *
    * @param since when the change was announced, milliseconds since the Unix epoch
    */
-  async onTrustChange(agentDids: readonly string[], since: number | null = null): Promise<void> {
-    const { crl, registry, hub } = this.#deps;
-    const links = agentDids.flatMap((did) => hub.links(did));
-    if (since !== null) { for (const link of links) this.#announced.set(link, since); }
+  async onTrustChange(agentDids: readonly string[], since: number): Promise<void> {
+    const { crl, registry, connectedAgents } = this.#deps;
+    const links = agentDids.flatMap((did) => connectedAgents.links(did));
+    for (const link of links) this.#announced.set(link, since);
     registry.forgetVerdicts();
-    await crl.refreshAnew();
-    await Promise.all(agentDids.flatMap((did) => hub.links(did)).map((link) => this.#check(link)));
+    await crl.refreshAgain();
+    await Promise.all(agentDids.flatMap((did) => connectedAgents.links(did)).map((link) => this.#check(link)));
     for (const link of links) this.#announced.delete(link);
   }
 
   /** Closes the sockets whose identity token is on the new CRL. */
   async onCrlInstalled(): Promise<void> {
-    for (const link of this.#deps.hub.links()) {
+    for (const link of this.#deps.connectedAgents.links()) {
       if (await this.#isListed(link)) this.#revoke(link, "the identity token is revoked");
     }
   }
@@ -86,8 +86,8 @@ export class Revalidation {
   }
 
   #revoke(link: RelaySocket, reason: string): void {
-    const { hub, clock, metrics } = this.#deps;
-    hub.revoke(link, reason);
+    const { connectedAgents, clock, metrics } = this.#deps;
+    connectedAgents.revoke(link, reason);
     const since = this.#announced.get(link);
     if (since === undefined) return;
     metrics.observe("revocation_close_seconds", (clock.now() - since) / 1000);

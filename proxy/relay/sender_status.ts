@@ -1,10 +1,14 @@
 /**
- * Caches for 30 s whether the sender of a queued message is still an active agent (D-222). The registry is the source
- * (D-48). The CRL is not enough: an entry leaves it when the AIT has expired.
+ * Caches for 30 s whether the sender of a queued message is still an active agent. The registry is the source. The CRL
+ * is not enough: an entry leaves it when the AIT has expired.
  */
 import type { Clock } from "../../shared/clock.ts";
-import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { RegistryClient } from "../registry_client.ts";
+
+/** With more, messages of a revoked sender are delivered for longer; with less, each one asks the registry. */
+const STATUS_KEPT_MS = 30_000;
+/** With more, the senders of the past take memory. */
+const STATUSES_MAX = 10_000;
 
 interface Kept {
   /** Milliseconds since the Unix epoch. */
@@ -34,12 +38,12 @@ export class SenderStatus {
     if (kept && now < kept.until) return kept.isActive;
     const isActive = this.#registry.ownership(ownerDid, agentDid)
       .then(({ ownsAgent, agentStatus }) => ownsAgent && agentStatus === "active");
-    const entry: Kept = { until: now + LIMITS.senderStatusMs, isActive };
+    const entry: Kept = { until: now + STATUS_KEPT_MS, isActive };
     // A failure is not cached.
     isActive.catch(() => this.#kept.get(agentDid) === entry && this.#kept.delete(agentDid));
     this.#kept.delete(agentDid);
     const [oldest] = this.#kept.keys();
-    if (oldest !== undefined && this.#kept.size >= LIMITS.senderStatuses) this.#kept.delete(oldest);
+    if (oldest !== undefined && this.#kept.size >= STATUSES_MAX) this.#kept.delete(oldest);
     this.#kept.set(agentDid, entry);
     return isActive;
   }

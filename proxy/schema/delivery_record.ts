@@ -1,7 +1,4 @@
-/**
- * The packed form of a delivery record (D-69, D-218), without the values in its key. Objects of the previous version are
- * still read.
- */
+/** The packed form of a delivery record (D-69), without the values in its key. */
 import type { DeliveryRecord } from "./records.ts";
 import type { HookAnswer } from "../../shared/protocol/api/relay.ts";
 import { readAscii, writeAscii } from "./ascii.ts";
@@ -9,22 +6,26 @@ import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { parseIso, toIso } from "../../shared/protocol/time.ts";
 
+/** With less, a repeated message would be delivered again after its receipt. */
+const AFTER_RECEIPT_SECONDS = 86_400;
+
 const VERSION = 1;
-const FLAGS = { answered: 1, delivered: 2, queued: 4, reason: 8 } as const;
+const FLAGS = { answered: 1, delivered: 2, queued: 4, reason: 8, handedOver: 16 } as const;
 /** Length of a SHA-256 in base64url. It stays text, because decoding it for every message costs more than 11 bytes. */
 const SHA_CHARS = 43;
 /** Offset after version, flags, sockets and length of the instance (1 byte each) and four times (8 bytes each). */
 const SHA_AT = 4 + 4 * 8;
 const HEAD_BYTES = SHA_AT + SHA_CHARS;
+const TIME_BYTES = 8;
 const NOTHING = new Uint8Array();
 const DECODER = new TextDecoder("utf-8", { ignoreBOM: true });
 /** Maximum of `connectedSockets`, which is stored in one byte. */
 const MOST_SOCKETS = 255;
 
-/** Returns the end of a record, milliseconds since the Unix epoch (D-218). */
+/** Returns the end of a record, milliseconds since the Unix epoch. */
 export function deliveryEnd({ startedAt, answer: response, answeredAt, receiptAt }: DeliveryRecord): number {
   // A duplicate gets the same response for a day (D-69), even if the receipt was recorded before the response.
-  if (receiptAt > 0) return Math.max(receiptAt, answeredAt) + LIMITS.deliveryAfterReceiptSeconds * 1000;
+  if (receiptAt > 0) return Math.max(receiptAt, answeredAt) + AFTER_RECEIPT_SECONDS * 1000;
   // A queued message may be delivered at the end of its lifetime. Its receipt must still be accepted.
   const from = response?.expiresAt ? parseIso(response.expiresAt) ?? answeredAt : response ? answeredAt : startedAt;
   return from + LIMITS.deliveryKeptSeconds * 1000;
@@ -35,11 +36,15 @@ export function packDelivery(record: DeliveryRecord): Uint8Array<ArrayBuffer> {
   const { answer: response } = record;
   const instance = record.instance ?? "";
   const reason = response?.reason ? utf8Bytes(response.reason) : NOTHING;
-  const bytes = new Uint8Array(HEAD_BYTES + instance.length + reason.length);
+  const { handedOverAt } = record;
+  // Few messages are handed over from a mailbox, so the others have no bytes for that time.
+  const end = HEAD_BYTES + instance.length + reason.length;
+  const bytes = new Uint8Array(end + (handedOverAt === undefined ? 0 : TIME_BYTES));
   const view = new DataView(bytes.buffer);
   bytes[0] = VERSION;
   bytes[1] = (response ? FLAGS.answered : 0) | (response?.delivered ? FLAGS.delivered : 0) |
-    (response?.queued ? FLAGS.queued : 0) | (response?.reason === undefined ? 0 : FLAGS.reason);
+    (response?.queued ? FLAGS.queued : 0) | (response?.reason === undefined ? 0 : FLAGS.reason) |
+    (handedOverAt === undefined ? 0 : FLAGS.handedOver);
   bytes[2] = Math.min(response?.connectedSockets ?? 0, MOST_SOCKETS);
   bytes[3] = instance.length;
   const expiresAt = response?.expiresAt ? parseIso(response.expiresAt) ?? 0 : 0;
@@ -50,23 +55,26 @@ export function packDelivery(record: DeliveryRecord): Uint8Array<ArrayBuffer> {
   writeAscii(bytes, SHA_AT, record.bodySha256.slice(0, SHA_CHARS));
   writeAscii(bytes, HEAD_BYTES, instance);
   bytes.set(reason, HEAD_BYTES + instance.length);
+  if (handedOverAt !== undefined) view.setFloat64(end, handedOverAt);
   return bytes;
 }
 
-/** Returns the record of a stored value, packed or an object; `null` without a value. `requestId` comes from the key. */
+/** Returns the record of a stored value; `null` without a value. `requestId` comes from the key. */
 export function unpackDelivery(value: unknown, requestId: string): DeliveryRecord | null {
   if (value === null || value === undefined) return null;
-  if (!(value instanceof Uint8Array)) return { receiptAt: 0, ...value as Omit<DeliveryRecord, "receiptAt"> };
+  if (!(value instanceof Uint8Array)) throw new TypeError("A stored delivery is not bytes");
   const view = new DataView(value.buffer, value.byteOffset, value.byteLength);
   const [flags = 0, connectedSockets = 0, instanceLength = 0] = value.subarray(1, 4);
   const time = (index: number) => view.getFloat64(4 + index * 8);
   const reasonAt = HEAD_BYTES + instanceLength;
+  const isHandedOver = (flags & FLAGS.handedOver) !== 0;
+  const end = value.length - (isHandedOver ? TIME_BYTES : 0);
   const response: HookAnswer = {
     accepted: true,
     delivered: (flags & FLAGS.delivered) !== 0,
     connectedSockets,
     requestId,
-    ...(flags & FLAGS.reason ? { reason: DECODER.decode(value.subarray(reasonAt)) } : {}),
+    ...(flags & FLAGS.reason ? { reason: DECODER.decode(value.subarray(reasonAt, end)) } : {}),
     ...(flags & FLAGS.queued ? { queued: true, expiresAt: toIso(time(3)) } : {}),
   };
   return {
@@ -76,5 +84,6 @@ export function unpackDelivery(value: unknown, requestId: string): DeliveryRecor
     answer: flags & FLAGS.answered ? response : null,
     answeredAt: time(1),
     receiptAt: time(2),
+    ...(isHandedOver ? { handedOverAt: view.getFloat64(end) } : {}),
   };
 }

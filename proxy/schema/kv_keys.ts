@@ -4,34 +4,35 @@
  *
  * | key | value | written by | expiry |
  * |---|---|---|---|
- * | sender, agent ULID | packed SenderRecord: window "agent", nonces, begun deliveries | admission, through group commit | D-261 |
+ * | sender, agent ULID | packed SenderRecord: window "agent", nonces, begun deliveries | admission, through group commit | see ENDS |
  * | sender_part, agent ULID, number | 32 packed nonces | admission, through group commit | D-25, swept |
  * | window, rule, agent | WindowRecord of another window | admission, through group commit | two windows |
- * | delivery, request, recipient, sender | packed DeliveryRecord | deliver, through group commit | D-218, swept |
- * | receipt, request, recipient, sender, status | time of the receipt | receipts, mailbox, through group commit | D-218, swept |
+ * | delivery, request, recipient, sender | packed DeliveryRecord | deliver, through group commit | swept |
+ * | receipt, request, recipient, sender, status | time of the receipt | receipts, mailbox, through group commit | swept |
  * | ticket, digest | TicketRecord | pairing | its expiry + 24 h |
  * | open_tickets, agent | OpenTicket[] | pairing | the longest ticket |
- * | pair, agent, peer | PairRecord | pairing | none: removed with either agent (D-218); at most a quota |
- * | pair_count, agent | PairCount | pairing | none while there are pairs, otherwise an hour |
+ * | pair, agent, peer | PairRecord | pairing | none: removed with either agent; at most a quota |
+ * | pair_count, agent | PairCount | pairing | none: removed with the last pair |
  * | pairs_ended | unix seconds | pair removal | none: one record |
  * | mailbox, recipient, number | MailboxEntry | mailbox, through group commit | its expiry + 1 day |
  * | mailbox_part, recipient, number, part | bytes of a payload | mailbox, through group commit | the same |
  * | mailbox_state, recipient | MailboxState | mailbox, through group commit | twice a message's |
+ * | mailbox_bytes, owner | MailboxBytes | mailbox, through group commit | twice a message's |
  * | mailbox_expiry, time, recipient, number | true | mailbox, through group commit | the same |
  * | presence, agent | Presence | presence | a day after its instance's lease, swept |
- * | seen, agent | Seen | presence, in the same commits | 90 days after it was written |
- * | instance, id | InstanceLease | presence | valid for 12 s, kept a day longer |
+ * | seen, agent | Seen | presence, in the same commits | 90 days after it was written; removed with the agent |
+ * | instance, id | InstanceLease | instance leases | valid while it changes within 12 s, kept a day longer |
  * | inbox, instance, id | StoredInstanceMessage | instance inbox | a minute |
  * | inbox_part, instance, id, part | bytes of a message between instances | instance inbox | a minute |
  * | bell, instance | ID of the newest message between instances | instance inbox | a minute |
  * | crl_seen | CrlSeen | CRL cache | none |
  * | sweep | SweepLease | expiry sweep | 2 minutes |
  * | commit_mark, instance, slot, generation | number of the commit | group commit (D-216) | 1 h |
- * | probe | time of the write, milliseconds since the Unix epoch | health (D-220) | 1 h |
+ * | probe | time of the write, milliseconds since the Unix epoch | health | 1 h |
  *
- * "Swept" families have an expiry in the store that is a week later than their end; the service deletes them (D-217).
- * A request ID is the first part of its key, because IDs of the same time are adjacent and one commit then writes fewer
- * pages (D-105).
+ * "Swept" families have an expiry in the store that is a week later than their end; the service deletes them (D-217). A
+ * request ID is the first part of its key, because IDs of the same time are adjacent and one commit then writes fewer
+ * pages.
  */
 import type { ReceiptStatus } from "../../shared/protocol/api/receipts.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
@@ -63,6 +64,8 @@ export const KEYS = {
   mailbox: (recipient: string) => key("mailbox", recipient),
   mailboxPart: (recipient: string, number: number, part: number) => key("mailbox_part", recipient, number, part),
   mailboxState: (recipient: string) => key("mailbox_state", recipient),
+  mailboxBytes: (ownerDid: string) => key("mailbox_bytes", ownerDid),
+  allMailboxBytes: () => key("mailbox_bytes"),
   mailboxStates: () => key("mailbox_state"),
   mailboxExpiry: (expiresAt: number, recipient: string, number: number) =>
     key("mailbox_expiry", expiresAt, recipient, number),
@@ -86,42 +89,38 @@ export const KEYS = {
   probe: () => key("probe"),
 } as const;
 
-/** Families of format 1 of the store, which only its conversion reads (D-261). */
-export const FORMAT_1_KEYS = {
-  nonces: () => key("nonce"),
-  noncesOf: (agentDid: string) => key("nonce", agentDid),
-  agentWindows: () => key("window", "agent"),
-  agentWindow: (agentDid: string) => key("window", "agent", agentDid),
-} as const;
-
 /** Returns the last part of a DID. One registry issues the agents of a store, so their ULIDs differ. */
 function ulidOf(did: string): string {
   return did.slice(did.lastIndexOf(":") + 1);
 }
 
-/** How the records of each key family end (D-218). */
+/**
+ * How the records of each key family end. A test compares them with what is written, because records without an end
+ * fill the store.
+ */
 export const ENDS: Readonly<Record<string, FamilyEnd>> = {
-  sender: { expiry: "901 s, or two windows, or 8 days with a begun delivery, after the last request (D-218, D-261)" },
+  sender: { expiry: "901 s, or two windows, or 8 days with a begun delivery, after the last request" },
   sender_part: {
     expiry: `the timestamp of each nonce + ${LIMITS.nonceGraceSeconds} s and at least ${LIMITS.nonceKeptSeconds} s, ` +
       `kept ${LIMITS.nonceKeptSeconds} s longer (D-25)`,
   },
   window: { expiry: "two windows after the last request" },
   delivery: {
-    expiry: "24 h after its receipt; without one 8 days after its answer, or after its mailbox lifetime (D-218)",
+    expiry: "24 h after its receipt; without one 8 days after its answer, or after its mailbox lifetime",
   },
   receipt: { expiry: "RECEIPT_RETENTION_SECONDS after it was recorded" },
   ticket: { expiry: "24 h after the ticket's expiry" },
   open_tickets: { expiry: "the longest lifetime of a ticket" },
   pair: { quota: "10,000 pairs per agent; removed when either agent is deleted" },
-  pair_count: { expiry: "an hour after the last pair ended; ends with the pairs of its agent" },
+  pair_count: { rule: "removed with the last pair of its agent" },
   pairs_ended: { rule: "one record" },
   mailbox: { quota: "500 messages per recipient; deleted at the end of the mailbox lifetime" },
   mailbox_part: { rule: "deleted with its message" },
   mailbox_state: { expiry: "two mailbox lifetimes and two days after its last change" },
+  mailbox_bytes: { expiry: "two mailbox lifetimes and two days after its last change" },
   mailbox_expiry: { rule: "deleted with its message" },
   presence: { expiry: "24 h after the lease of its instance ended" },
-  seen: { expiry: "90 days after the agent last connected or disconnected (D-173)" },
+  seen: { expiry: "90 days after the agent last connected or disconnected; removed with the agent" },
   instance: { expiry: "24 h after the lease ended" },
   inbox: { expiry: "60 s; deleted when it is read" },
   inbox_part: { expiry: "60 s; deleted when it is read" },

@@ -1,11 +1,10 @@
 /**
- * The stored form of a receipt (D-218): the time at which it was recorded, milliseconds since the Unix epoch. Its key has the
- * other values. Objects of the previous version are still read.
+ * The stored form of a receipt: the time at which it was recorded, milliseconds since the Unix epoch. Its key has the
+ * other values.
  */
 import type { ReceiptStatus } from "../../shared/protocol/api/receipts.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 
-/** A receipt. */
 export interface ReceiptRecord {
   requestId: string;
   recipientAgentDid: string;
@@ -20,9 +19,4 @@ export interface ReceiptRecord {
  */
 export function storedReceipt(receivedAt: number, keptMs: number): { value: number; expireInMs: number } {
   return { value: receivedAt, expireInMs: keptMs + LIMITS.sweepMarginSeconds * 1000 };
-}
-
-/** Returns when a stored receipt was recorded, milliseconds since the Unix epoch. */
-export function receivedAtOf(value: unknown): number {
-  return typeof value === "number" ? value : (value as { receivedAt: number }).receivedAt;
 }

@@ -1,8 +1,9 @@
 /** Records of the proxy in the store. kv_keys.ts lists their keys. */
 
-import type { PairingProfile } from "../../shared/protocol/api/pairing.ts";
+import type { PairingProfile, PairKey } from "../../shared/protocol/api/pairing.ts";
 import type { HookAnswer } from "../../shared/protocol/api/relay.ts";
 import type { DeliverFrame } from "../../shared/protocol/frames.ts";
+import type { MessageProof } from "../../shared/protocol/message_proof.ts";
 
 /** A delivery. Times are milliseconds since the Unix epoch. */
 export interface DeliveryRecord {
@@ -15,6 +16,8 @@ export interface DeliveryRecord {
   answeredAt: number;
   /** Time of the first receipt; 0 without one. */
   receiptAt: number;
+  /** When the mailbox handed it over; absent before, and for a message that was not queued. */
+  handedOverAt?: number;
 }
 
 /** A pairing ticket, stored under the digest of its text. Times are milliseconds since the Unix epoch. */
@@ -23,9 +26,15 @@ export interface TicketRecord {
   initiatorAgentDid: string;
   initiatorOwnerDid: string;
   initiatorProfile: PairingProfile;
+  initiatorKey?: PairKey | undefined;
   allowResponderAgentDid: string | null;
   expiresAt: number;
-  confirmed: { responderAgentDid: string; responderProfile: PairingProfile; at: number } | null;
+  confirmed: {
+    responderAgentDid: string;
+    responderProfile: PairingProfile;
+    responderKey?: PairKey | undefined;
+    at: number;
+  } | null;
 }
 
 /** An open ticket of an agent, for the limit on open tickets. `expiresAt` is milliseconds since the Unix epoch. */
@@ -37,28 +46,43 @@ export interface OpenTicket {
 /** One direction of a pair: the peer of one agent. The time is milliseconds since the Unix epoch. */
 export interface PairRecord {
   peerProfile: PairingProfile;
+  /** What proves the peer's key to the agent. The proxy cannot check it. */
+  peerKey?: PairKey | undefined;
   pairedAt: number;
-  /** ID of the ticket that created the pair. Absent in records of the previous version. */
-  ticketId?: string;
+  /** ID of the ticket that created the pair. */
+  ticketId: string;
+  /** Owner of the peer, whose budget a message to it uses. */
+  peerOwnerDid: string;
 }
 
-/** Number of pairs of one agent; `null` when pairs were removed before they were counted. */
+/** Number of pairs of one agent, which has a record while it is not 0. */
 export interface PairCount {
-  pairs: number | null;
+  pairs: number;
 }
 
 /** A queued message. Times are milliseconds since the Unix epoch. */
 export interface MailboxEntry {
   /** Position in the recipient's mailbox. */
   number: number;
-  message: Omit<Message, "payload">;
-  /** Number of chunks of the payload. */
+  message: Envelope;
+  /** Number of chunks of its content. */
   parts: number;
+  /** What it counts in the budgets of both owners. */
+  bytes: number;
+  recipientOwnerDid: string;
   expiresAt: number;
-  /** Number of refusals by the connector. */
+  /** Number of refusals by the connector, each of which makes the next wait longer. */
   nacks: number;
+  /** Those of them that do not pass by themselves: too many make a dead letter. */
+  finalNacks: number;
   /** Earliest time of the next attempt. */
   notBefore: number;
+}
+
+/** Bytes of queued messages to all agents of an owner, and from them. */
+export interface MailboxBytes {
+  received: number;
+  sent: number;
 }
 
 /** Totals of a recipient's mailbox. */
@@ -71,7 +95,7 @@ export interface MailboxState {
 
 /**
  * The instance that holds an agent's sockets. `epoch` rises when presence moves. `signedAt`, unix seconds, is when the
- * agent signed the connect request that moved it here (D-273).
+ * agent signed the connect request that moved it here.
  */
 export interface Presence {
   instance: string;
@@ -80,8 +104,8 @@ export interface Presence {
 }
 
 /**
- * When an agent was connected last (D-173). Times are milliseconds since the Unix epoch; `disconnectedAt` is `null` while it
- * is connected, and when its instance ended without recording the end.
+ * When an agent was connected last. Times are milliseconds since the Unix epoch; `disconnectedAt` is `null` while it is
+ * connected, and when its instance ended without recording the end.
  */
 export interface Seen {
   instance: string;
@@ -89,13 +113,16 @@ export interface Seen {
   disconnectedAt: number | null;
 }
 
-/** Record that an instance is alive until a time, milliseconds since the Unix epoch; 0 when it stops. */
+/** Record that an instance is alive while it changes (D-390). */
 export interface InstanceLease {
-  until: number;
+  /** When it was written, by the clock of its instance, milliseconds since the Unix epoch. */
+  at: number;
   /** Process ID. */
   pid: number;
-  /** The instance has stopped, and handles no further note (D-267). */
-  hasLeft?: true;
+  /** "leaving": it takes no further agents. "stopped": it holds none. "left": it handles no further note (D-392). */
+  state: "serving" | "leaving" | "stopped" | "left";
+  /** When it began to leave, by the clock of its instance. Absent before, and after a kill. */
+  leavingAt?: number;
 }
 
 /** A message between instances. Chunks that do not fit the value are stored under keys of their own. */
@@ -112,4 +139,7 @@ export interface CrlSeen {
 }
 
 /** A message without the members that only its frame has. */
-export type Message = Omit<DeliverFrame, "v" | "id" | "ts" | "type" | "attempt">;
+export type Message = Omit<DeliverFrame, "v" | "id" | "ts" | "type" | "attempt" | "proof"> & { proof: MessageProof };
+
+/** What a record holds of a message. The rest may exceed a value of the store: message_content.ts writes it as bytes. */
+export type Envelope = Omit<Message, "proof" | "payload">;

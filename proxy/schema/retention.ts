@@ -1,17 +1,11 @@
-/** Lifetimes of exported records of the proxy. */
-import { receivedAtOf } from "./receipt_record.ts";
+/** Lifetimes of records of the proxy: of exported ones, and of those that the sweep deletes. */
 import { deliveryEnd, unpackDelivery } from "./delivery_record.ts";
-import {
-  MalformedRecord,
-  partEnd,
-  senderKeptMs,
-  type SenderRecord,
-  unpackBegun,
-  unpackSender,
-} from "./sender_record.ts";
-import type { DeliveryRecord, MailboxEntry, Seen, TicketRecord } from "./records.ts";
+import { MalformedRecord, partEnd, senderKeptMs, unpackSender } from "./sender_record.ts";
+import { KEYS } from "./kv_keys.ts";
+import type { DeliveryRecord, MailboxEntry, Presence, Seen, TicketRecord } from "./records.ts";
 import { DAY_MS } from "../../shared/clock.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
+import type { SweptFamily } from "../../shared/server/store/expiry_sweeper.ts";
 import type { StoredKinds } from "../../shared/server/store/transfer.ts";
 
 /**
@@ -19,21 +13,21 @@ import type { StoredKinds } from "../../shared/server/store/transfer.ts";
  * never exported.
  */
 export const STORED: StoredKinds = {
-  sender: (value: unknown, now: number) => endOf(() => now + senderKeptMs(checkedSender(value), DAY_MS)),
+  sender: (value: unknown, now: number) => endOf(() => now + senderKeptMs(unpackSender(value), DAY_MS)),
   sender_part: (value: unknown) => endOf(() => partEnd(value)),
   window: (_: unknown, now: number) => now + DAY_MS,
   // The request ID does not change when a record ends.
-  delivery: (value: unknown) => deliveryEnd(unpackDelivery(value, "") as DeliveryRecord),
-  receipt: (value: unknown) => receivedAtOf(value) + LIMITS.receiptKeptSeconds * 1000,
+  delivery: (value: unknown) => endOf(() => deliveryEnd(unpackDelivery(value, "") as DeliveryRecord)),
+  receipt: (value: number) => value + LIMITS.receiptKeptSeconds * 1000,
   ticket: (value: TicketRecord) => value.expiresAt + LIMITS.ticketKeptSeconds * 1000,
   open_tickets: (_: unknown, now: number) => now + LIMITS.ticketTtlMaxSeconds * 1000,
   pair: "forever",
-  // A missing count is computed from the pairs.
-  pair_count: "never",
+  pair_count: "forever",
   pairs_ended: "forever",
   mailbox: (value: MailboxEntry) => value.expiresAt + DAY_MS,
   mailbox_part: (_: unknown, now: number) => now + 9 * DAY_MS,
   mailbox_state: (_: unknown, now: number) => now + 9 * DAY_MS,
+  mailbox_bytes: (_: unknown, now: number) => now + 9 * DAY_MS,
   mailbox_expiry: (_: unknown, now: number) => now + 9 * DAY_MS,
   crl_seen: "forever",
   presence: "never",
@@ -47,19 +41,56 @@ export const STORED: StoredKinds = {
   probe: "never",
 };
 
-/** @throws {MalformedRecord} also for the begun deliveries */
-function checkedSender(value: unknown): SenderRecord {
-  const record = unpackSender(value);
-  unpackBegun(record.begun);
-  return record;
-}
-
 /** Returns the end that `read` finds, or `NaN` for a malformed record, which is not imported. */
 function endOf(read: () => number): number {
   try {
     return read();
   } catch (error) {
-    if (!(error instanceof MalformedRecord)) throw error;
+    if (!(error instanceof MalformedRecord || error instanceof TypeError || error instanceof RangeError)) throw error;
     return NaN;
   }
+}
+
+/**
+ * The key families that the expiry sweep deletes (D-217): families that grow with messages, and presence, whose end depends
+ * on another record.
+ */
+export function sweptFamilies(
+  kv: Deno.Kv,
+  options: { receiptKeptMs: number; instance: string; settle: (sender: unknown) => Promise<void> },
+): readonly SweptFamily[] {
+  return [
+    {
+      prefix: KEYS.allSenders(),
+      // Not deleted: the record of a sender has its own expiry. Deliveries without an outcome leave it.
+      hasEnded: async ({ value }) => {
+        await options.settle(value);
+        return false;
+      },
+    },
+    {
+      prefix: KEYS.allSenderParts(),
+      hasEnded: ({ value }, now) => now >= partEnd(value),
+    },
+    {
+      prefix: KEYS.allDeliveries(),
+      hasEnded: ({ value }, now) => {
+        const record = unpackDelivery(value, "");
+        return record !== null && now >= deliveryEnd(record);
+      },
+    },
+    {
+      prefix: KEYS.allReceipts(),
+      hasEnded: ({ value }, now) => now >= (value as number) + options.receiptKeptMs,
+    },
+    {
+      prefix: KEYS.allPresences(),
+      // The store keeps a lease for a day after its end. A presence without an instance has its own expiry.
+      hasEnded: async ({ value }) => {
+        const { instance } = value as Presence;
+        if (instance === "" || instance === options.instance) return false;
+        return (await kv.get(KEYS.instance(instance))).value === null;
+      },
+    },
+  ];
 }

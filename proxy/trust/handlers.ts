@@ -1,4 +1,4 @@
-/** HTTP handlers of pairing and peers (D-73 to D-77). */
+/** HTTP handlers of pairing and peers (D-74). */
 import type * as z from "zod";
 import type {
   PairConfirmAnswer,
@@ -17,40 +17,47 @@ import type { NewId } from "../../shared/protocol/ids.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { formatTicket, parseTicket } from "../../shared/protocol/ticket.ts";
 import { toIso } from "../../shared/protocol/time.ts";
-import { commitOptimistically } from "../../shared/server/store/optimistic_commit.ts";
+import type { Random } from "../../shared/random.ts";
 import { type Answer, type Input, json, noContent } from "../../shared/server/http/route.ts";
 import type { AdmittedAgent } from "../caller.ts";
-import { checkConfirmation, type OwnershipDeps, requireInitiator, requireOwnership } from "./pairing.ts";
+import {
+  checkConfirmation,
+  type ConfirmResult,
+  type OwnershipDeps,
+  requireInitiator,
+  requireOwnership,
+} from "./pairing.ts";
 import * as store from "./store.ts";
-import type { TicketRecord } from "../schema/records.ts";
+import { KEYS } from "../schema/kv_keys.ts";
+import type { PairRecord, TicketRecord } from "../schema/records.ts";
 
 interface TrustDeps extends OwnershipDeps, store.PairStoreDeps {
   newId: NewId;
+  random: Random;
   config: { proxyUrl: string; pairQuota: number };
-  dispatch: { tellPaired(agentDid: string, peerAgentDid: string, profile: PairingProfile): Promise<void> };
+  forwarder: { tellPaired(agentDid: string, peerAgentDid: string, profile: PairingProfile): Promise<void> };
 }
 
 type Pairing<B extends z.ZodType> = Input<undefined, undefined, z.output<B>, AdmittedAgent>;
 
 export async function pairStart(deps: TrustDeps, { body, caller }: Pairing<typeof PairStartBody>): Promise<Answer> {
   await requireOwnership(deps, caller.ownerDid, caller.agentDid);
-  // The ticket contains its expiry in whole seconds.
-  const exp = Math.floor(deps.clock.now() / 1000) + body.ttlSeconds;
-  const id = deps.newId();
-  const ticket = formatTicket({ iss: deps.config.proxyUrl, id, exp }, deps.random.bytes(24));
-  const { initiatorProfile, allowResponderAgentDid = null } = body;
+  const expiresAt = deps.clock.now() + body.ttlSeconds * 1000;
+  const ticket = formatTicket(deps.config.proxyUrl, deps.random.bytes(16));
+  const { initiatorProfile, initiatorKey, allowResponderAgentDid = null } = body;
   await store.createTicket(deps, ticket, {
-    id,
+    id: deps.newId(),
     initiatorAgentDid: caller.agentDid,
     initiatorOwnerDid: caller.ownerDid,
     initiatorProfile,
+    ...initiatorKey && { initiatorKey },
     allowResponderAgentDid,
-    expiresAt: exp * 1000,
+    expiresAt,
     confirmed: null,
   });
   const response: PairStartAnswer = {
     ticket,
-    expiresAt: toIso(exp * 1000),
+    expiresAt: toIso(expiresAt),
     initiatorAgentDid: caller.agentDid,
     initiatorProfile,
   };
@@ -61,38 +68,41 @@ export async function pairConfirm(
   deps: TrustDeps,
   { body, caller }: Pairing<typeof PairConfirmBody>,
 ): Promise<Answer> {
-  const { ticket, isNew } = await commitOptimistically(deps, async () => {
-    const entry = await knownTicket(deps, body.ticket);
-    const { initiatorOwnerDid, initiatorAgentDid } = entry.value;
-    const confirmation = checkConfirmation(entry.value, caller.agentDid, deps.clock.now());
-    const between = await store.readBetween(deps.kv, initiatorAgentDid, caller.agentDid);
-    if (confirmation === "confirmed_before" && !store.isPairOfTicket(between.pair.value, entry.value)) {
-      throw new ServiceError("PROXY_PAIR_TICKET_NOT_FOUND");
+  const seen = await knownTicket(deps, body.ticket);
+  const { initiatorOwnerDid, initiatorAgentDid, initiatorProfile } = seen.ticket;
+  const pair = await deps.kv.get<PairRecord>(KEYS.pair(initiatorAgentDid, caller.agentDid));
+  judge(deps, seen.ticket, pair.value, caller.agentDid);
+  // Before its turn, because these ask the registry, and all other changes would wait for its answers.
+  await requireOwnership(deps, caller.ownerDid, caller.agentDid);
+  await requireInitiator(deps, initiatorOwnerDid, initiatorAgentDid);
+  const { ticket, isNew } = await deps.changes.run(async (draft) => {
+    const records = await store.readConfirmation(draft, seen.text, initiatorAgentDid, caller.agentDid);
+    const present = requireKnown(deps, records.ticket.value);
+    if (judge(deps, present, records.pair.value, caller.agentDid) === "confirmed_before") {
+      return { ticket: present, isNew: false };
     }
-    await requireOwnership(deps, caller.ownerDid, caller.agentDid);
-    await requireInitiator(deps, initiatorOwnerDid, initiatorAgentDid);
-    if (confirmation === "confirmed_before") return { done: { ticket: entry.value, isNew: false } };
-    const responder = { agentDid: caller.agentDid, profile: body.responderProfile };
-    const { operation, result } = await store.confirmTicket(deps, entry, responder, between);
-    return { operation, result: { ticket: result, isNew: true } };
+    const { agentDid, ownerDid } = caller;
+    const responder = { agentDid, ownerDid, profile: body.responderProfile, key: body.responderKey };
+    const limits = { now: deps.clock.now(), pairQuota: deps.config.pairQuota };
+    return { ticket: store.confirmTicket(draft, records, present, responder, limits), isNew: true };
   });
   if (!ticket.confirmed) throw new Error("A confirmed ticket holds no confirmation");
-  const { initiatorAgentDid, initiatorProfile } = ticket;
   const { responderAgentDid, responderProfile } = ticket.confirmed;
-  if (isNew) await deps.dispatch.tellPaired(initiatorAgentDid, responderAgentDid, responderProfile);
+  if (isNew) await deps.forwarder.tellPaired(initiatorAgentDid, responderAgentDid, responderProfile);
   const response: PairConfirmAnswer = {
     paired: true,
     initiatorAgentDid,
     initiatorProfile,
     responderAgentDid,
     responderProfile,
+    ...ticket.initiatorKey && { initiatorKey: ticket.initiatorKey },
   };
   return json(response, 201);
 }
 
 export async function pairStatus(deps: TrustDeps, { body, caller }: Pairing<typeof PairStatusBody>): Promise<Answer> {
   await requireOwnership(deps, caller.ownerDid, caller.agentDid);
-  const { value: ticket } = await knownTicket(deps, body.ticket);
+  const { ticket } = await knownTicket(deps, body.ticket);
   const { initiatorAgentDid, initiatorProfile, expiresAt, confirmed } = ticket;
   if (caller.agentDid !== initiatorAgentDid && caller.agentDid !== confirmed?.responderAgentDid) {
     throw new ServiceError("PROXY_PAIR_TICKET_NOT_FOUND");
@@ -108,6 +118,8 @@ export async function pairStatus(deps: TrustDeps, { body, caller }: Pairing<type
         responderAgentDid: confirmed.responderAgentDid,
         responderProfile: confirmed.responderProfile,
         confirmedAt: toIso(confirmed.at),
+        ...ticket.initiatorKey && { initiatorKey: ticket.initiatorKey },
+        ...confirmed.responderKey && { responderKey: confirmed.responderKey },
       }
       : {}),
   };
@@ -125,6 +137,7 @@ export async function listPeers(
       agentDid,
       profile: pair.peerProfile,
       pairedAt: toIso(pair.pairedAt),
+      ...pair.peerKey && { peerKey: pair.peerKey },
     })),
     pagination: { limit: query.limit, nextCursor },
   };
@@ -138,16 +151,37 @@ export async function removePeer(deps: TrustDeps, { body, caller }: Pairing<type
 }
 
 /**
- * Returns the record of a ticket.
+ * Returns whether a ticket is confirmed now or was confirmed before.
  *
- * @throws {ServiceError} `PROXY_PAIR_TICKET_NOT_FOUND` for an unknown ticket, a text that is not a ticket, and a ticket
- * that expired more than a day ago
+ * @throws {ServiceError} as `checkConfirmation`; `PROXY_PAIR_TICKET_NOT_FOUND` when its pair has ended
  */
-async function knownTicket(deps: TrustDeps, pasted: string): Promise<Deno.KvEntry<TicketRecord>> {
-  const parsed = parseTicket(pasted);
-  const entry = parsed && await store.findTicket(deps.kv, parsed.ticket);
-  if (!entry?.value || deps.clock.now() >= entry.value.expiresAt + LIMITS.ticketKeptSeconds * 1000) {
+function judge(
+  { clock }: Pick<TrustDeps, "clock">,
+  ticket: TicketRecord,
+  pair: PairRecord | null,
+  responderDid: string,
+): ConfirmResult {
+  const result = checkConfirmation(ticket, responderDid, clock.now());
+  if (result === "confirmed_before" && !store.isPairOfTicket(pair, ticket)) {
     throw new ServiceError("PROXY_PAIR_TICKET_NOT_FOUND");
   }
-  return entry as Deno.KvEntry<TicketRecord>;
+  return result;
+}
+
+/**
+ * Returns a ticket and its plain form, whose digest is its key.
+ *
+ * @throws {ServiceError} `PROXY_PAIR_TICKET_NOT_FOUND` also for a text that is not a ticket
+ */
+async function knownTicket(deps: TrustDeps, pasted: string): Promise<{ text: string; ticket: TicketRecord }> {
+  const parsed = parseTicket(pasted);
+  if (!parsed) throw new ServiceError("PROXY_PAIR_TICKET_NOT_FOUND");
+  const { value } = await store.findTicket(deps.kv, parsed.plain);
+  return { text: parsed.plain, ticket: requireKnown(deps, value) };
+}
+
+/** @throws {ServiceError} `PROXY_PAIR_TICKET_NOT_FOUND` for an unknown ticket, and one that expired more than a day ago */
+function requireKnown({ clock }: Pick<TrustDeps, "clock">, ticket: TicketRecord | null): TicketRecord {
+  if (ticket && clock.now() < ticket.expiresAt + LIMITS.ticketKeptSeconds * 1000) return ticket;
+  throw new ServiceError("PROXY_PAIR_TICKET_NOT_FOUND");
 }

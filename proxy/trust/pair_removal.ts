@@ -1,6 +1,7 @@
 /**
- * Removes the pairs of a deleted agent (D-218) when a revocation list names the agent. Every instance does this, in commits
- * of a few pairs, and skips pairs that another instance has removed. The store keeps the time up to which deletions are
+ * Removes the pairs of a deleted agent, and when it was connected, when a revocation list names the agent: an overview
+ * would else count it among the agents that are offline. Every instance does this, in commits of
+ * a few pairs, and skips pairs that another instance has removed. The store keeps the time up to which deletions are
  * processed, and a start repeats the hour before it, so that a crash loses no removal.
  */
 import { type Cancel, type Clock, sleep, yieldToEventLoop } from "../../shared/clock.ts";
@@ -10,7 +11,7 @@ import { fraction, type Random } from "../../shared/random.ts";
 import type { Log } from "../../shared/server/log.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { PairCount } from "../schema/records.ts";
-import { setCount } from "./pair_count.ts";
+import { pairsOf, setPairCount } from "./store.ts";
 
 interface PairRemovalDeps {
   kv: Deno.Kv;
@@ -127,8 +128,8 @@ export class PairRemoval {
     const pairs = await Array.fromAsync(kv.list({ prefix: KEYS.pairs(agentDid) }, { limit, batchSize: limit }));
     const operation = kv.atomic();
     if (pairs.length === 0) {
-      const count = await kv.get(KEYS.pairCount(agentDid));
-      if (count.value !== null) await kv.delete(count.key);
+      const rest = await kv.getMany<unknown[]>([KEYS.pairCount(agentDid), KEYS.seen(agentDid)]);
+      for (const { key, value } of rest) if (value !== null) await kv.delete(key);
       return "none";
     }
     const peers = pairs.map(({ key }) => String(key.at(-1)));
@@ -139,7 +140,7 @@ export class PairRemoval {
       for (let k = 0; k < entries.length; k += 2) {
         const [count, pair] = entries.slice(k, k + 2) as [Deno.KvEntryMaybe<PairCount>, Deno.KvEntryMaybe<unknown>];
         if (pair.value === null) continue;
-        setCount(operation, count, count.value?.pairs == null ? null : count.value.pairs - 1);
+        setPairCount(operation, count, pairsOf(count) - 1);
         operation.delete(pair.key).delete(KEYS.pair(String(pair.key.at(-1)), agentDid));
       }
     }

@@ -1,4 +1,7 @@
-/** The rules of pairing (D-73 to D-77): who may confirm a ticket, and who may use the pairing routes. */
+/**
+ * The rules of pairing (D-74): who may confirm a ticket, and who may use the pairing routes. Only participants learn
+ * that a ticket exists, because a stranger could otherwise tell a used one from an invented one.
+ */
 import type { Ownership } from "../../shared/protocol/api/services.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { RegistryUnavailable } from "../registry_client.ts";
@@ -34,8 +37,8 @@ export function checkConfirmation(ticket: TicketRecord, responderDid: string, no
 }
 
 /**
- * Checks at the registry that an agent may use the pairing routes: the owner in its AIT owns it, and the agent and its
- * session are active (D-225).
+ * Checks at the registry that an agent may use the pairing routes: the owner in its AIT owns it, and the agent and
+ * its session are active, because an owner who ends a session ends these rights with it.
  *
  * @throws {ServiceError} `PROXY_PAIR_OWNERSHIP_FORBIDDEN`, `PROXY_PAIR_OWNERSHIP_UNAVAILABLE`
  */

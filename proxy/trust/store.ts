@@ -1,23 +1,22 @@
 /**
  * Pairs and pairing tickets in the store. One commit confirms a ticket and creates the pair in both directions; of
- * concurrent responders one succeeds. Each change of a pair also changes the counts of both agents (D-215).
+ * concurrent responders one succeeds. Each change of a pair also changes the counts of both agents.
  */
 import type * as z from "zod";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { OpenTicket, PairCount, PairRecord, TicketRecord } from "../schema/records.ts";
 import type { Clock } from "../../shared/clock.ts";
-import type { Random } from "../../shared/random.ts";
-import { knownCount, setCount } from "./pair_count.ts";
-import type { PairingProfile, PeerListQuery } from "../../shared/protocol/api/pairing.ts";
+import type { PairingProfile, PairKey, PeerListQuery } from "../../shared/protocol/api/pairing.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { digest } from "../../shared/server/crypto.ts";
-import { type CommitAttempt, commitOptimistically } from "../../shared/server/store/optimistic_commit.ts";
+import type { Changes, Draft } from "../../shared/server/store/changes.ts";
 
 export interface PairStoreDeps {
   kv: Deno.Kv;
+  /** The changes of tickets and pairs take turns: many agents confirm the tickets of one agent at once. */
+  changes: Changes;
   clock: Clock;
-  random: Random;
 }
 
 const KEPT_MS = LIMITS.ticketKeptSeconds * 1000;
@@ -51,36 +50,64 @@ export async function listPeers(
 }
 
 /** Ends a pair in both directions. Writes nothing when there is no pair. */
-export async function removePair(deps: PairStoreDeps, agentDid: string, peerDid: string): Promise<void> {
-  if (!(await arePaired(deps.kv, agentDid, peerDid))) return;
-  await commitOptimistically(deps, async () => {
-    const { pair, counts } = await readBetween(deps.kv, agentDid, peerDid);
-    if (pair.value === null) return { done: undefined };
-    const operation = deps.kv.atomic().check(pair).delete(pair.key).delete(KEYS.pair(peerDid, agentDid));
-    for (const count of counts) setCount(operation, count, count.value?.pairs == null ? null : count.value.pairs - 1);
-    return { operation, result: undefined };
+export async function removePair(
+  { kv, changes }: Pick<PairStoreDeps, "kv" | "changes">,
+  agentDid: string,
+  peerDid: string,
+): Promise<void> {
+  if (!(await arePaired(kv, agentDid, peerDid))) return;
+  await changes.run(async (draft) => {
+    const { pair, back, counts } = await readBetween(draft, agentDid, peerDid);
+    if (pair.value === null) return;
+    for (const { key } of [pair, back]) draft.delete(key);
+    for (const count of counts) writeCount(draft, count, pairsOf(count) - 1);
   });
 }
 
-/** Records about two agents: the pair as the first agent's record, and the pair counts of both. */
+/** Records about two agents: the pair in both directions, and the pair counts of both. */
 export interface Between {
   pair: Deno.KvEntryMaybe<PairRecord>;
+  back: Deno.KvEntryMaybe<PairRecord>;
   counts: [Deno.KvEntryMaybe<PairCount>, Deno.KvEntryMaybe<PairCount>];
 }
 
-export async function readBetween(kv: Deno.Kv, agentDid: string, peerDid: string): Promise<Between> {
-  const [pair, own, theirs] = await kv.getMany<[PairRecord, PairCount, PairCount]>([
-    KEYS.pair(agentDid, peerDid),
-    KEYS.pairCount(agentDid),
-    KEYS.pairCount(peerDid),
+async function readBetween(draft: Draft, agentDid: string, peerDid: string): Promise<Between> {
+  const [pair, back, own, theirs] = await Promise.all([
+    draft.get<PairRecord>(KEYS.pair(agentDid, peerDid)),
+    draft.get<PairRecord>(KEYS.pair(peerDid, agentDid)),
+    draft.get<PairCount>(KEYS.pairCount(agentDid)),
+    draft.get<PairCount>(KEYS.pairCount(peerDid)),
   ]);
-  return { pair, counts: [own, theirs] };
+  return { pair, back, counts: [own, theirs] };
 }
 
-/** Returns whether this ticket created the pair. A later pair of the same agents has another ticket (D-226). */
+export function pairsOf(count: Deno.KvEntryMaybe<PairCount>): number {
+  return count.value?.pairs ?? 0;
+}
+
+/** Adds a new count to a commit. The commit fails if the count has changed since it was read. */
+export function setPairCount(
+  operation: Deno.AtomicOperation,
+  count: Deno.KvEntryMaybe<PairCount>,
+  pairs: number,
+): void {
+  operation.check(count);
+  if (pairs > 0) operation.set(count.key, { pairs } satisfies PairCount);
+  else operation.delete(count.key);
+}
+
+/** Writes a new count in a change that has read it. */
+function writeCount(draft: Draft, { key }: Deno.KvEntryMaybe<PairCount>, pairs: number): void {
+  if (pairs > 0) draft.set(key, { pairs } satisfies PairCount);
+  else draft.delete(key);
+}
+
+/**
+ * Returns whether this ticket created the pair. A later pair of the same agents has another ticket, and a used one
+ * must not be answered as if it had made that pair.
+ */
 export function isPairOfTicket(pair: PairRecord | null, { id, confirmed }: TicketRecord): boolean {
-  if (pair === null || confirmed === null) return false;
-  return pair.ticketId === undefined ? pair.pairedAt === confirmed.at : pair.ticketId === id;
+  return confirmed !== null && pair?.ticketId === id;
 }
 
 export async function findTicket(kv: Deno.Kv, ticket: string): Promise<Deno.KvEntryMaybe<TicketRecord>> {
@@ -92,10 +119,17 @@ export async function findTicket(kv: Deno.Kv, ticket: string): Promise<Deno.KvEn
  *
  * @throws {ServiceError} `PROXY_RATE_LIMIT_EXCEEDED` when the agent has 20 open ones
  */
-export async function createTicket(deps: PairStoreDeps, ticket: string, record: TicketRecord): Promise<void> {
-  await commitOptimistically(deps, async () => {
-    const now = deps.clock.now();
-    const entry = await deps.kv.get<OpenTicket[]>(KEYS.openTickets(record.initiatorAgentDid));
+export async function createTicket(
+  { changes, clock }: Pick<PairStoreDeps, "changes" | "clock">,
+  ticket: string,
+  record: TicketRecord,
+): Promise<void> {
+  await changes.run(async (draft) => {
+    const now = clock.now();
+    const [entry, own] = await Promise.all([
+      draft.get<OpenTicket[]>(KEYS.openTickets(record.initiatorAgentDid)),
+      draft.get<TicketRecord>(KEYS.ticket(digest(ticket))),
+    ]);
     const open = (entry.value ?? []).filter((other) => now < other.expiresAt);
     if (open.length >= LIMITS.openTickets) {
       const soonest = Math.min(...open.map((other) => other.expiresAt));
@@ -104,55 +138,89 @@ export async function createTicket(deps: PairStoreDeps, ticket: string, record: 
         headers: { "Retry-After": String(Math.max(1, Math.ceil((soonest - now) / 1000))) },
       });
     }
-    const key = KEYS.ticket(digest(ticket));
-    const operation = deps.kv.atomic()
-      .check(entry, { key, versionstamp: null })
-      .set(entry.key, [...open, { id: record.id, expiresAt: record.expiresAt }], {
-        expireIn: LIMITS.ticketTtlMaxSeconds * 1000,
-      })
-      .set(key, record, { expireIn: record.expiresAt - now + KEPT_MS });
-    return { operation, result: undefined };
+    draft.set(entry.key, [...open, { id: record.id, expiresAt: record.expiresAt }], {
+      expireIn: LIMITS.ticketTtlMaxSeconds * 1000,
+    });
+    draft.set(own.key, record, { expireIn: record.expiresAt - now + KEPT_MS });
   });
 }
 
+/** The records that a confirmation reads and writes. `pair` is the initiator's. */
+export interface ConfirmationRecords extends Between {
+  ticket: Deno.KvEntryMaybe<TicketRecord>;
+  open: Deno.KvEntryMaybe<OpenTicket[]>;
+}
+
+export async function readConfirmation(
+  draft: Draft,
+  ticket: string,
+  initiatorDid: string,
+  responderDid: string,
+): Promise<ConfirmationRecords> {
+  // All at once: the changes behind this one wait for its reads.
+  const [entry, open, between] = await Promise.all([
+    draft.get<TicketRecord>(KEYS.ticket(digest(ticket))),
+    draft.get<OpenTicket[]>(KEYS.openTickets(initiatorDid)),
+    readBetween(draft, initiatorDid, responderDid),
+  ]);
+  return { ticket: entry, open, ...between };
+}
+
 /**
- * Returns the change that confirms a ticket: the ticket, both directions of the pair, both counts, and the open tickets
- * of the initiator.
+ * Confirms a ticket: writes the ticket, both directions of the pair, both counts, and the open tickets of the initiator.
+ * Returns the confirmed ticket.
  *
  * @throws {ServiceError} `QUOTA_EXCEEDED` when the pair is new and one of the agents has reached its quota
  */
-export async function confirmTicket(
-  deps: PairStoreDeps & { config: { pairQuota: number } },
-  entry: Deno.KvEntry<TicketRecord>,
-  responder: { agentDid: string; profile: PairingProfile },
-  { pair, counts }: Between,
-): Promise<CommitAttempt<TicketRecord>> {
-  const now = deps.clock.now();
-  const { initiatorAgentDid, initiatorProfile, expiresAt, id } = entry.value;
-  const confirmed: TicketRecord = {
-    ...entry.value,
-    confirmed: { responderAgentDid: responder.agentDid, responderProfile: responder.profile, at: now },
-  };
-  const open = await deps.kv.get<OpenTicket[]>(KEYS.openTickets(initiatorAgentDid));
-  const forward: PairRecord = { peerProfile: responder.profile, pairedAt: now, ticketId: id };
-  const back: PairRecord = { peerProfile: initiatorProfile, pairedAt: now, ticketId: id };
-  const operation = deps.kv.atomic();
+export function confirmTicket(
+  draft: Draft,
+  { ticket: { key }, open, pair, back, counts }: ConfirmationRecords,
+  ticket: TicketRecord,
+  responder: { agentDid: string; ownerDid: string; profile: PairingProfile; key?: PairKey | undefined },
+  { now, pairQuota }: { now: number; pairQuota: number },
+): TicketRecord {
+  const { initiatorAgentDid, initiatorOwnerDid, initiatorProfile, expiresAt, id: ticketId } = ticket;
+  const newPairs = pair.value === null ? 1 : 0;
   for (const [agentDid, count] of [[initiatorAgentDid, counts[0]], [responder.agentDid, counts[1]]] as const) {
-    const { entry: known, pairs } = await knownCount(deps.kv, agentDid, count);
-    if (pair.value === null && pairs >= deps.config.pairQuota) {
+    const pairs = pairsOf(count);
+    if (newPairs > 0 && pairs >= pairQuota) {
       throw new ServiceError("QUOTA_EXCEEDED", {
-        message: `The agent ${agentDid} has ${pairs} pairs, at most ${deps.config.pairQuota} are allowed`,
+        message: `The agent ${agentDid} has ${pairs} pairs, at most ${pairQuota} are allowed`,
       });
     }
-    setCount(operation, known, pair.value === null ? pairs + 1 : pairs);
   }
-  operation
-    .check(entry, open, pair)
-    .set(entry.key, confirmed, { expireIn: expiresAt - now + KEPT_MS })
-    .set(KEYS.pair(initiatorAgentDid, responder.agentDid), forward)
-    .set(KEYS.pair(responder.agentDid, initiatorAgentDid), back)
-    .set(open.key, (open.value ?? []).filter((ticket) => ticket.id !== id), {
-      expireIn: LIMITS.ticketTtlMaxSeconds * 1000,
-    });
-  return { operation, result: confirmed };
+  const confirmed: TicketRecord = {
+    ...ticket,
+    confirmed: {
+      responderAgentDid: responder.agentDid,
+      responderProfile: responder.profile,
+      ...responder.key && { responderKey: responder.key },
+      at: now,
+    },
+  };
+  for (const count of counts) writeCount(draft, count, pairsOf(count) + newPairs);
+  draft.set(key, confirmed, { expireIn: expiresAt - now + KEPT_MS });
+  const common = { pairedAt: now, ticketId };
+  draft.set(
+    pair.key,
+    {
+      peerProfile: responder.profile,
+      peerOwnerDid: responder.ownerDid,
+      ...responder.key && { peerKey: responder.key },
+      ...common,
+    } satisfies PairRecord,
+  );
+  draft.set(
+    back.key,
+    {
+      peerProfile: initiatorProfile,
+      peerOwnerDid: initiatorOwnerDid,
+      ...ticket.initiatorKey && { peerKey: ticket.initiatorKey },
+      ...common,
+    } satisfies PairRecord,
+  );
+  draft.set(open.key, (open.value ?? []).filter(({ id }) => id !== ticketId), {
+    expireIn: LIMITS.ticketTtlMaxSeconds * 1000,
+  });
+  return confirmed;
 }

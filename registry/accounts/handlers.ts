@@ -1,13 +1,14 @@
 /**
- * HTTP handlers of accounts: the bootstrap and the caller's own profile (D-33, D-34).
+ * HTTP handlers of accounts: the bootstrap and the caller's own profile. One commit makes admin, key and service
+ * credential, so of many calls at once one wins.
  */
 import type * as z from "zod";
-import type { AccountProfile, BootstrapAnswer, BootstrapBody } from "../../shared/protocol/api/accounts.ts";
+import { AccountProfile, type BootstrapAnswer, type BootstrapBody, Human } from "../../shared/protocol/api/accounts.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
-import { type Answer, type Input, json } from "../../shared/server/http/route.ts";
+import { type Answer, type Input, json, pick } from "../../shared/server/http/route.ts";
 import type { ApiKeyCaller } from "../callers.ts";
 import type { RegistryConfig } from "../config.ts";
-import { type AccountDeps, bootstrapAdmin, humanView } from "./store.ts";
+import { type AccountDeps, bootstrapAdmin } from "./store.ts";
 
 /** Refuses the bootstrap when no secret is configured. */
 export const bootstrapEnabled = {
@@ -23,7 +24,7 @@ export async function bootstrap(
 ): Promise<Answer> {
   const { human, key, service } = await bootstrapAdmin(deps, body, exchange.requestId);
   const response: BootstrapAnswer = {
-    human: humanView(human),
+    human: pick(Human, human),
     apiKey: { id: key.record.id, name: key.record.name, token: key.token },
     internalService: { id: service.record.id, name: service.record.name, secret: service.secret },
   };
@@ -33,8 +34,8 @@ export async function bootstrap(
 export function me(_deps: unknown, { caller }: Input<undefined, undefined, undefined, ApiKeyCaller>): Answer {
   const { human, key } = caller;
   const response: AccountProfile = {
-    human: { ...humanView(human), createdAt: human.createdAt },
-    apiKey: { id: key.id, name: key.name },
+    human: pick(AccountProfile.shape.human, human),
+    apiKey: pick(AccountProfile.shape.apiKey, key),
   };
   return json(response);
 }

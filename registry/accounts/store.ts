@@ -12,16 +12,17 @@ import { SERVICE_SCOPES } from "../../shared/protocol/api/services.ts";
 import { formatDid } from "../../shared/protocol/did.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { toIso } from "../../shared/protocol/time.ts";
+import type { Changes } from "../../shared/server/store/changes.ts";
 import type { StoreDeps } from "../../shared/server/store/open_store.ts";
-import { commitOptimistically } from "../../shared/server/store/optimistic_commit.ts";
 
 export interface AccountDeps extends StoreDeps {
   /** Authority of the DIDs that this registry issues. */
   authority: string;
+  changes: Changes;
 }
 
 /** Returns a new human that is not stored yet. */
-export function newHuman(deps: AccountDeps, displayName: string, role: Human["role"]): HumanRecord {
+export function newHuman(deps: Omit<AccountDeps, "changes">, displayName: string, role: Human["role"]): HumanRecord {
   const id = deps.newId();
   const did = formatDid({ authority: deps.authority, kind: "human", id });
   return { id, did, displayName, role, status: "active", createdAt: toIso(deps.clock.now()) };
@@ -45,11 +46,6 @@ export async function findHuman(deps: Pick<StoreDeps, "kv">, id: string): Promis
   return (await deps.kv.get<HumanRecord>(KEYS.human(id))).value;
 }
 
-/** Returns the account in its public form. */
-export function humanView({ id, did, displayName, role, status }: HumanRecord): Human {
-  return { id, did, displayName, role, status };
-}
-
 /** Returns true until the first admin exists. */
 export async function bootstrapOpen(kv: Deno.Kv): Promise<boolean> {
   return (await kv.get(KEYS.bootstrap())).value === null;
@@ -70,14 +66,15 @@ export async function bootstrapAdmin(
   const key = issueApiKey(deps, human.id, names.apiKeyName);
   const service = issueService(deps, "proxy", [...SERVICE_SCOPES]);
   const record: BootstrapRecord = { humanId: human.id, at: human.createdAt };
-  return await commitOptimistically(deps, async () => {
-    const entry = await deps.kv.get(KEYS.bootstrap());
+  return await deps.changes.run(async (draft) => {
+    const entry = await draft.get(KEYS.bootstrap());
     if (entry.value !== null) throw new ServiceError("ADMIN_BOOTSTRAP_ALREADY_COMPLETED");
-    const operation = putService(
-      putHuman(deps.kv.atomic().check(entry).set(entry.key, record), human, key),
-      service,
+    await putService(draft, service);
+    draft.set(entry.key, record);
+    draft.also((operation) => putHuman(operation, human, key), { checks: 2 });
+    draft.also((operation) =>
+      audited(operation, deps, { event: "admin.bootstrapped", actor: human.did, subject: human.did, requestId })
     );
-    audited(operation, deps, { event: "admin.bootstrapped", actor: human.did, subject: human.did, requestId });
-    return { operation, result: { human, key, service } };
+    return { human, key, service };
   });
 }

@@ -13,6 +13,7 @@ import { audited } from "../audit/record.ts";
 import type { ApiKeyCaller } from "../callers.ts";
 import type { RegistryConfig } from "../config.ts";
 import type { Signing } from "../signing_keys.ts";
+import type { Looks } from "./looks.ts";
 
 interface AdminTokenDeps {
   kv: Deno.Kv;
@@ -20,6 +21,7 @@ interface AdminTokenDeps {
   newId: NewId;
   config: Pick<RegistryConfig, "registryUrl" | "proxyUrl">;
   signing: Signing;
+  looks: Looks;
 }
 
 export async function issueAdminToken(
@@ -33,7 +35,9 @@ export async function issueAdminToken(
   const key = await signing.current();
   const audience = new URL(config.proxyUrl).origin;
   const { requestId } = exchange;
-  await audited(kv.atomic(), deps, { event: "admin.token_issued", actor: did, subject: jti, requestId }).commit();
+  await deps.looks.record(caller.key.id, async () => {
+    await audited(kv.atomic(), deps, { event: "admin.token_issued", actor: did, subject: jti, requestId }).commit();
+  });
   const grant = { issuer: config.registryUrl, humanDid: did, audience, jti, issuedAtSeconds };
   const response: AdminTokenAnswer = {
     token: await signAdminToken(grant, key),

@@ -1,23 +1,25 @@
 /**
- * HTTP handlers of agents (D-38 to D-41).
+ * HTTP handlers of agents. A foreign and an unknown agent give the same answer, because the difference would tell a
+ * stranger which IDs exist.
  */
 import type * as z from "zod";
-import type {
-  AgentListQuery,
-  AgentPath,
+import {
+  Agent,
+  type AgentListQuery,
+  type AgentPath,
   AgentSummary,
-  Challenge,
-  ChallengeBody,
-  RegisterAnswer,
-  RegisterBody,
-  ReissueAnswer,
+  type Challenge,
+  type ChallengeBody,
+  type RegisterAnswer,
+  type RegisterBody,
+  type ReissueAnswer,
   ResolvedAgent,
 } from "../../shared/protocol/api/agents.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { parseFramework } from "../../shared/protocol/names.ts";
 import { REGISTRATION_TEMPLATE } from "../../shared/protocol/registration.ts";
 import { toIso } from "../../shared/protocol/time.ts";
-import { type Answer, type Input, json, noContent } from "../../shared/server/http/route.ts";
+import { type Answer, type Input, json, noContent, pick } from "../../shared/server/http/route.ts";
 import type { ApiKeyCaller } from "../callers.ts";
 import { revokeSession } from "../sessions/store.ts";
 import * as store from "./store.ts";
@@ -46,7 +48,7 @@ export async function registerAgent(
   { body, caller, exchange }: Input<undefined, undefined, z.output<typeof RegisterBody>, ApiKeyCaller>,
 ): Promise<Answer> {
   const { agent, ait, agentAuth } = await store.registerAgent(deps, caller.human, body, exchange.requestId);
-  const response: RegisterAnswer = { agent: store.agentView(agent), ait, agentAuth };
+  const response: RegisterAnswer = { agent: pick(Agent, agent), ait, agentAuth };
   return json(response, 201);
 }
 
@@ -56,24 +58,18 @@ export async function listAgents(
 ): Promise<Answer> {
   const framework = query.framework === undefined ? undefined : parseFramework(query.framework) ?? undefined;
   const { agents, nextCursor } = await store.listAgents(deps, caller.human, { ...query, framework });
-  const summaries: AgentSummary[] = agents.map(({ id, did, name, status, expiresAt }) => ({
-    id,
-    did,
-    name,
-    status,
-    expires: expiresAt,
-  }));
+  const summaries = agents.map((agent) => pick(AgentSummary, { ...agent, expires: agent.expiresAt }));
   return json({ agents: summaries, pagination: { limit: query.limit, nextCursor } });
 }
 
 export async function getAgent(deps: AgentDeps, { params, caller }: OfAgent): Promise<Answer> {
   const entry = await store.findOwnAgent(deps, caller.human, params.id);
-  return json({ agent: store.agentView(entry.value) });
+  return json({ agent: pick(Agent, entry.value) });
 }
 
 export async function reissueAgent(deps: AgentDeps, { params, caller, exchange }: OfAgent): Promise<Answer> {
   const issued = await store.reissueAgent(deps, caller.human, params.id, exchange.requestId);
-  const response: ReissueAnswer = { ...issued, agent: store.agentView(issued.agent) };
+  const response: ReissueAnswer = { ...issued, agent: pick(Agent, issued.agent) };
   return json(response);
 }
 
@@ -95,14 +91,12 @@ export async function revokeAgentAuth(deps: AgentDeps, { params, caller, exchang
   return noContent();
 }
 
-/** The caller is anonymous, so the message names no owner (D-240). */
+/** The caller is anonymous, so the message names no owner. */
 export async function resolveAgent(
   deps: AgentDeps,
   { params }: Input<z.output<typeof AgentPath>, undefined, undefined, null>,
 ): Promise<Answer> {
   const agent = await store.findAgent(deps, params.id);
   if (!agent) throw new ServiceError("AGENT_NOT_FOUND", { message: "no such agent" });
-  const { did, name, framework, status, ownerDid } = agent;
-  const response: ResolvedAgent = { did, name, framework, status, ownerDid };
-  return json(response);
+  return json(pick(ResolvedAgent, agent));
 }

@@ -1,5 +1,6 @@
 /**
- * The order in which a registration is checked against its challenge (D-23, D-38). Pure.
+ * The order in which a registration is checked against its challenge: a challenge that is used, expired or of another
+ * key is named as that before the proof is looked at, because the client has to do something else in each case. Pure.
  */
 import type { ChallengeRecord } from "../schema/records.ts";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
@@ -7,7 +8,6 @@ import { ServiceError } from "../../shared/protocol/errors.ts";
 import { registrationMessage } from "../../shared/protocol/registration.ts";
 import { readPublicKey, verify } from "../../shared/server/crypto.ts";
 
-/** A registration request. */
 export interface RegistrationRequest {
   name: string;
   publicKey: string;

@@ -5,17 +5,16 @@
 import { checkRegistration, type RegistrationRequest } from "./registration_rules.ts";
 import { audited } from "../audit/record.ts";
 import type { RegistryConfig } from "../config.ts";
-import { countChallenge, countDeletion, countRegistration, countReissue, ensureQuota, newQuota } from "../quota.ts";
+import { countChallenge, countDeletion, countRegistration, countReissue, quotaOf } from "../quota.ts";
 import type { CrlPublisher } from "../revocation/crl.ts";
 import { addRevocation, type Revoked } from "../revocation/store.ts";
 import { ENDED_KEPT_MS, KEYS } from "../schema/kv_keys.ts";
-import type { AgentRecord, ChallengeRecord, HumanRecord, QuotaRecord, SessionRecord } from "../schema/records.ts";
+import type { AgentRecord, ChallengeRecord, HumanRecord, SessionRecord } from "../schema/records.ts";
 import { isLive } from "../sessions/session_rules.ts";
 import { issueSession, keptFor, revoked, type SessionDeps } from "../sessions/store.ts";
 import type { Signing } from "../signing_keys.ts";
 import { DAY_MS } from "../../shared/clock.ts";
 import { signAit } from "../../shared/protocol/signed/ait.ts";
-import type { Agent } from "../../shared/protocol/api/agents.ts";
 import type { AgentAuth } from "../../shared/protocol/api/sessions.ts";
 import { toBase64Url } from "../../shared/protocol/base64url.ts";
 import { formatDid } from "../../shared/protocol/did.ts";
@@ -24,7 +23,7 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import { DEFAULT_FRAMEWORK, parseFramework } from "../../shared/protocol/names.ts";
 import { parseIso, toIso, unixSeconds } from "../../shared/protocol/time.ts";
 import type { BatchedReads } from "../../shared/server/store/batched_reads.ts";
-import type { Changes, Draft } from "../../shared/server/store/changes.ts";
+import type { Draft } from "../../shared/server/store/changes.ts";
 import { belowCursor, readFilteredPage } from "../../shared/server/store/pages.ts";
 
 export interface AgentDeps extends SessionDeps {
@@ -35,14 +34,8 @@ export interface AgentDeps extends SessionDeps {
   /** Authority of the DIDs that this registry issues. */
   authority: string;
   reads: BatchedReads;
-  changes: Changes;
   signing: Signing;
   crl: CrlPublisher;
-}
-
-/** Returns the agent in its public form. */
-export function agentView({ ownerId: _owner, reissues: _reissues, ...agent }: AgentRecord): Agent {
-  return agent;
 }
 
 export async function findAgent(deps: Pick<AgentDeps, "kv">, id: string): Promise<AgentRecord | null> {
@@ -84,11 +77,10 @@ export async function createChallenge(
     expiresAt: deps.clock.now() + deps.config.challengeTtlSeconds * 1000,
     usedAt: null,
   };
-  await ensureQuota(deps, owner.id);
   return await deps.changes.run(async (draft) => {
-    const quota = await draft.get<QuotaRecord>(KEYS.quota(owner.id));
+    const quota = await quotaOf(draft, owner.id);
     const { quotas } = deps.config;
-    draft.set(quota.key, countChallenge(quota.value ?? newQuota(), challenge.expiresAt, quotas, deps.clock.now()));
+    draft.set(quota.key, countChallenge(quota.value, challenge.expiresAt, quotas, deps.clock.now()));
     const options = { expireIn: LIMITS.challengeKeptSeconds * 1000 };
     draft.also((operation) => operation.set(KEYS.challenge(challenge.id), challenge, options));
     return challenge;
@@ -134,16 +126,16 @@ export async function registerAgent(
   });
   const session = issueSession(deps);
   const result = { agent, ait, agentAuth: session.agentAuth };
-  const [crlFill] = await Promise.all([deps.crl.fill(), ensureQuota(deps, owner.id)]);
+  const crlFill = await deps.crl.fill();
   const registered = await deps.changes.run(async (draft) => {
     const [entry, quota] = await Promise.all([
       draft.get<ChallengeRecord>(KEYS.challenge(challenge.id)),
-      draft.get<QuotaRecord>(KEYS.quota(owner.id)),
+      quotaOf(draft, owner.id),
       refuseSuspended(draft, owner),
     ]);
     if (entry.value === null) throw new ServiceError("AGENT_REGISTRATION_CHALLENGE_NOT_FOUND");
     if (entry.value.usedAt !== null) throw new ServiceError("AGENT_REGISTRATION_CHALLENGE_REPLAYED");
-    const counted = countRegistration(quota.value ?? newQuota(), challenge.expiresAt, {
+    const counted = countRegistration(quota.value, challenge.expiresAt, {
       quotas: deps.config.quotas,
       crlFill,
       now,
@@ -155,7 +147,7 @@ export async function registerAgent(
       operation.check({ key: KEYS.agent(id), versionstamp: null })
         .set(KEYS.agent(id), agent)
         .set(KEYS.agentOf(owner.id, id), true)
-        .set(KEYS.session(id), session.record, keptFor(deps, session.record)), 1);
+        .set(KEYS.session(id), session.record, keptFor(deps, session.record)), { checks: 1 });
     draft.also((operation) =>
       audited(operation, deps, { event: "agent.registered", actor: owner.did, subject: agent.did, requestId })
     );
@@ -167,7 +159,8 @@ export async function registerAgent(
 }
 
 /**
- * Issues a new AIT and revokes the previous one. An agent without a live session also gets a new session (D-40).
+ * Issues a new AIT and revokes the previous one. An agent without a live session also gets a new session, because it
+ * could never work again without one.
  *
  * @throws {ServiceError} `AGENT_NOT_FOUND`, `AGENT_REISSUE_INVALID_STATE` when the agent is revoked or another change came first,
  * `QUOTA_EXCEEDED`, `RATE_LIMIT_EXCEEDED`, `ACCOUNT_SUSPENDED`
@@ -182,19 +175,19 @@ export async function reissueAgent(
   if (before.status !== "active") throw new ServiceError("AGENT_REISSUE_INVALID_STATE");
   const issued = await withNewAit(deps, before);
   const newSession = issueSession(deps);
-  const [crlFill] = await Promise.all([deps.crl.fill(), ensureQuota(deps, owner.id)]);
+  const crlFill = await deps.crl.fill();
   const reissued = await deps.changes.run(async (draft) => {
     const [entry, session, quota] = await Promise.all([
       draft.get<AgentRecord>(KEYS.agent(id)),
       draft.get<SessionRecord>(KEYS.session(id)),
-      draft.get<QuotaRecord>(KEYS.quota(owner.id)),
+      quotaOf(draft, owner.id),
       refuseSuspended(draft, owner),
     ]);
     const isSame = entry.value?.status === "active" && entry.value.currentJti === before.currentJti;
     if (!isSame) throw new ServiceError("AGENT_REISSUE_INVALID_STATE");
     const now = deps.clock.now();
     const options = { quotas: deps.config.quotas, crlFill, now };
-    const counted = countReissue(quota.value ?? newQuota(), before.reissues ?? [], options);
+    const counted = countReissue(quota.value, before.reissues ?? [], options);
     await addRevocation(deps, draft, currentAit(before), "reissued", { key: quota.key, value: counted.quota });
     const agent: AgentRecord = { ...issued.agent, reissues: counted.ofAgent };
     draft.set(entry.key, agent);
@@ -210,7 +203,7 @@ export async function reissueAgent(
 }
 
 /**
- * Revokes an agent permanently: adds its AIT to the revocation list and ends its session (D-41). It also succeeds when a
+ * Revokes an agent permanently: adds its AIT to the revocation list and ends its session. It also succeeds when a
  * reissue or refresh commits first. No quota refuses it.
  *
  * @param actor the owner, or an admin (D-171)
@@ -222,17 +215,16 @@ export async function deleteAgent(
   { id, ownerId }: Pick<AgentRecord, "id" | "ownerId">,
   requestId: string,
 ): Promise<void> {
-  await ensureQuota(deps, ownerId);
   await deps.changes.run(async (draft) => {
     const [entry, session, quota] = await Promise.all([
       draft.get<AgentRecord>(KEYS.agent(id)),
       draft.get<SessionRecord>(KEYS.session(id)),
-      draft.get<QuotaRecord>(KEYS.quota(ownerId)),
+      quotaOf(draft, ownerId),
     ]);
     const agent = entry.value;
     if (agent === null) throw new ServiceError("AGENT_NOT_FOUND");
     if (agent.status !== "active") throw new ServiceError("AGENT_REVOKE_INVALID_STATE");
-    const counted = countDeletion(quota.value ?? newQuota());
+    const counted = countDeletion(quota.value);
     await addRevocation(deps, draft, currentAit(agent), "agent_deleted", { key: quota.key, value: counted });
     const now = deps.clock.now();
     const kept = { expireIn: ENDED_KEPT_MS };
@@ -248,8 +240,8 @@ export async function deleteAgent(
 }
 
 /**
- * Returns one page of a human's agents, newest first. A page with a filter reads at most 1,000 agents (D-215). It may
- * hold fewer agents than its limit, or none, and still return a cursor.
+ * Returns one page of a human's agents, newest first. A page with a filter reads at most 1,000 agents. It may hold
+ * fewer agents than its limit, or none, and still return a cursor.
  */
 export async function listAgents(
   deps: Pick<AgentDeps, "kv" | "reads">,
@@ -294,7 +286,6 @@ async function withNewAit(
   return { agent, ait };
 }
 
-/** Returns the agent's current AIT, to revoke it. */
 function currentAit({ currentJti: jti, did: agentDid, expiresAt }: AgentRecord): Revoked {
   return { jti, agentDid, expiresAt: parseIso(expiresAt) ?? 0 };
 }

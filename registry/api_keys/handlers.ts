@@ -1,10 +1,8 @@
-/**
- * HTTP handlers of the caller's own API keys (D-35).
- */
+/** HTTP handlers of the caller's own API keys. A token is shown once, because only its digest is stored. */
 import type * as z from "zod";
-import type { ApiKeyPath, CreateApiKeyBody } from "../../shared/protocol/api/accounts.ts";
+import { ApiKey, type ApiKeyPath, type CreateApiKeyBody } from "../../shared/protocol/api/accounts.ts";
 import type { PageQuery } from "../../shared/protocol/api/fields.ts";
-import { type Answer, type Input, json, noContent } from "../../shared/server/http/route.ts";
+import { type Answer, type Input, json, noContent, pick } from "../../shared/server/http/route.ts";
 import type { ApiKeyCaller } from "../callers.ts";
 import * as store from "./store.ts";
 import type { ApiKeyDeps } from "./store.ts";
@@ -14,7 +12,7 @@ export async function createApiKey(
   { body, caller, exchange }: Input<undefined, undefined, z.output<typeof CreateApiKeyBody>, ApiKeyCaller>,
 ): Promise<Answer> {
   const { record, token } = await store.createApiKey(deps, caller.human, body.name, exchange.requestId);
-  return json({ apiKey: { ...store.apiKeyView(record), token } }, 201);
+  return json({ apiKey: { ...pick(ApiKey, record), token } }, 201);
 }
 
 export async function listApiKeys(
@@ -22,7 +20,7 @@ export async function listApiKeys(
   { query, caller }: Input<undefined, z.output<typeof PageQuery>, undefined, ApiKeyCaller>,
 ): Promise<Answer> {
   const { items, nextCursor } = await store.listApiKeys(deps, caller.human.id, query);
-  return json({ apiKeys: items.map(store.apiKeyView), pagination: { limit: query.limit, nextCursor } });
+  return json({ apiKeys: items.map((key) => pick(ApiKey, key)), pagination: { limit: query.limit, nextCursor } });
 }
 
 export async function revokeApiKey(

@@ -3,10 +3,9 @@
  */
 import { audited } from "../audit/record.ts";
 import type { Quotas } from "../config.ts";
-import { countApiKey, countApiKeyRevoked, ensureQuota, newQuota } from "../quota.ts";
+import { countApiKey, countApiKeyRevoked, quotaOf } from "../quota.ts";
 import { ENDED_KEPT_MS, KEYS } from "../schema/kv_keys.ts";
-import type { ApiKeyRecord, HumanRecord, QuotaRecord } from "../schema/records.ts";
-import type { ApiKey } from "../../shared/protocol/api/accounts.ts";
+import type { ApiKeyRecord, HumanRecord } from "../schema/records.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { makeSecret } from "../../shared/protocol/secrets.ts";
@@ -55,11 +54,6 @@ export function putApiKey(operation: Deno.AtomicOperation, { record }: IssuedApi
     .set(KEYS.apiKeyOf(record.humanId, record.id), record.digest);
 }
 
-/** Returns the key in its public form, without token and digest. */
-export function apiKeyView({ id, name, status, createdAt, lastUsedAt }: ApiKeyRecord): ApiKey {
-  return { id, name, status, createdAt, lastUsedAt };
-}
-
 /** @throws {ServiceError} `QUOTA_EXCEEDED`, `RATE_LIMIT_EXCEEDED` */
 export async function createApiKey(
   deps: ApiKeyDeps,
@@ -69,11 +63,10 @@ export async function createApiKey(
 ): Promise<IssuedApiKey> {
   const key = issueApiKey(deps, owner.id, name);
   const subject = key.record.id;
-  await ensureQuota(deps, owner.id);
   return await deps.changes.run(async (draft) => {
-    const quota = await draft.get<QuotaRecord>(KEYS.quota(owner.id));
-    draft.set(quota.key, countApiKey(quota.value ?? newQuota(), deps.config.quotas, deps.clock.now()));
-    draft.also((operation) => putApiKey(operation, key), 1);
+    const quota = await quotaOf(draft, owner.id);
+    draft.set(quota.key, countApiKey(quota.value, deps.config.quotas, deps.clock.now()));
+    draft.also((operation) => putApiKey(operation, key), { checks: 1 });
     draft.also((operation) =>
       audited(operation, deps, { event: "api_key.created", actor: owner.did, subject, requestId })
     );
@@ -116,18 +109,17 @@ export async function revokeApiKey(
 ): Promise<void> {
   const digest = (await deps.kv.get<string>(KEYS.apiKeyOf(owner.id, id))).value;
   if (digest === null) throw new ServiceError("API_KEY_NOT_FOUND");
-  await ensureQuota(deps, owner.id);
   await deps.changes.run(async (draft) => {
     const [entry, quota] = await Promise.all([
       draft.get<ApiKeyRecord>(KEYS.apiKey(digest)),
-      draft.get<QuotaRecord>(KEYS.quota(owner.id)),
+      quotaOf(draft, owner.id),
     ]);
     if (!entry.value) throw new ServiceError("API_KEY_NOT_FOUND");
     if (entry.value.status === "revoked") return;
     const revoked: ApiKeyRecord = { ...entry.value, status: "revoked", revokedAt: toIso(deps.clock.now()) };
     const options = { expireIn: ENDED_KEPT_MS };
     draft.set(entry.key, revoked, options);
-    draft.set(quota.key, countApiKeyRevoked(quota.value ?? newQuota()));
+    draft.set(quota.key, countApiKeyRevoked(quota.value));
     draft.also((operation) => operation.set(KEYS.apiKeyOf(owner.id, id), digest, options));
     draft.also((operation) =>
       audited(operation, deps, { event: "api_key.revoked", actor: owner.did, subject: id, requestId })

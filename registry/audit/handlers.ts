@@ -1,15 +1,15 @@
-/**
- * HTTP handler of the audit log (D-50, D-174): pages with filters, newest or oldest first.
- */
-import type { AuditQuery } from "../../shared/protocol/api/audit.ts";
+/** HTTP handler of the audit log: pages with filters, newest or oldest first. */
+import { AuditEntry, type AuditQuery } from "../../shared/protocol/api/audit.ts";
 import { firstUlidOf } from "../../shared/protocol/ids.ts";
-import { LIMITS } from "../../shared/protocol/limits.ts";
 import { parseIso } from "../../shared/protocol/time.ts";
-import { type Answer, type Input, json } from "../../shared/server/http/route.ts";
+import { type Answer, type Input, json, pick } from "../../shared/server/http/route.ts";
 import { afterCursor, belowCursor, readFilteredPage } from "../../shared/server/store/pages.ts";
 import type { ApiKeyCaller } from "../callers.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { AuditRecord } from "../schema/records.ts";
+
+/** An ID never goes back when the clock does: with less, the page of a time would miss what was written after that. */
+const CLOCK_SLACK_MS = 3_600_000;
 
 export async function listAudit(
   deps: { kv: Deno.Kv },
@@ -23,14 +23,17 @@ export async function listAudit(
     range,
     (entries) => entries.map(({ value }) => fits(value) ? value : null),
   );
-  return json({ events, pagination: { limit: query.limit, nextCursor } });
+  return json({
+    events: events.map((event) => pick(AuditEntry, event)),
+    pagination: { limit: query.limit, nextCursor },
+  });
 }
 
 /** Returns the keys that can hold what the query asks for: its times bound the IDs. */
 function selectorOf({ order, cursor, since, until }: AuditQuery): Deno.KvListSelector {
   const prefix = KEYS.auditLog();
   const begin = since === undefined ? [] : [firstUlidOf(timeOf(since))];
-  const end = until === undefined ? [] : [firstUlidOf(timeOf(until) + LIMITS.auditClockSlackMs)];
+  const end = until === undefined ? [] : [firstUlidOf(timeOf(until) + CLOCK_SLACK_MS)];
   if (cursor !== undefined) (order === "desc" ? end : begin).push(order === "desc" ? cursor : afterCursor(cursor));
   const [first] = begin.sort().reverse(), [last] = end.sort();
   if (first === undefined) return belowCursor(prefix, last);

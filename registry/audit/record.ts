@@ -1,6 +1,6 @@
 /**
- * The audit log (D-50): event, actor, subject, time and request. An entry is part of the commit that it records and never
- * changes. It holds no secret and no digest of one.
+ * The audit log: event, actor, subject, time and request. An entry is part of the commit that it records, so that no
+ * change can be missing, and never changes. It holds no secret and no digest of one.
  */
 import { auditKeptMs, KEYS } from "../schema/kv_keys.ts";
 import type { AuditRecord } from "../schema/records.ts";

@@ -1,11 +1,15 @@
-/**
- * HTTP handlers of internal services: their management (D-46) and the ownership query (D-48).
- */
+/** HTTP handlers of internal services: their management and the ownership query. */
 import type * as z from "zod";
-import type { CreateServiceBody, Ownership, OwnershipBody, ServicePath } from "../../shared/protocol/api/services.ts";
+import {
+  type CreateServiceBody,
+  InternalService,
+  type Ownership,
+  type OwnershipBody,
+  type ServicePath,
+} from "../../shared/protocol/api/services.ts";
 import type { PageQuery } from "../../shared/protocol/api/fields.ts";
 import { parseDid } from "../../shared/protocol/did.ts";
-import { type Answer, type Input, json, noContent } from "../../shared/server/http/route.ts";
+import { type Answer, type Input, json, noContent, pick } from "../../shared/server/http/route.ts";
 import type { StoreDeps } from "../../shared/server/store/open_store.ts";
 import { findAgent } from "../agents/store.ts";
 import type { ApiKeyCaller, ServiceCaller } from "../callers.ts";
@@ -14,7 +18,7 @@ import { sessionState } from "../sessions/session_rules.ts";
 import * as store from "./store.ts";
 
 export async function createService(
-  deps: StoreDeps,
+  deps: store.ServiceStoreDeps,
   { body, caller, exchange }: Input<undefined, undefined, z.output<typeof CreateServiceBody>, ApiKeyCaller>,
 ): Promise<Answer> {
   return shown(await store.createService(deps, caller.human, body, exchange.requestId), 201);
@@ -25,18 +29,21 @@ export async function listServices(
   { query }: Input<undefined, z.output<typeof PageQuery>, undefined, ApiKeyCaller>,
 ): Promise<Answer> {
   const { items, nextCursor } = await store.listServices(deps, query);
-  return json({ internalServices: items.map(store.serviceView), pagination: { limit: query.limit, nextCursor } });
+  return json({
+    internalServices: items.map((record) => pick(InternalService, record)),
+    pagination: { limit: query.limit, nextCursor },
+  });
 }
 
 export async function rotateService(
-  deps: StoreDeps,
+  deps: store.ServiceStoreDeps,
   { params, caller, exchange }: Input<z.output<typeof ServicePath>, undefined, undefined, ApiKeyCaller>,
 ): Promise<Answer> {
   return shown(await store.rotateService(deps, caller.human, params.id, exchange.requestId), 200);
 }
 
 export async function deleteService(
-  deps: StoreDeps,
+  deps: store.ServiceStoreDeps,
   { params, caller, exchange }: Input<z.output<typeof ServicePath>, undefined, undefined, ApiKeyCaller>,
 ): Promise<Answer> {
   await store.deleteService(deps, caller.human, params.id, exchange.requestId);
@@ -59,5 +66,5 @@ export async function agentOwnership(
 }
 
 function shown({ record, secret }: store.IssuedService, status: number): Answer {
-  return json({ internalService: { ...store.serviceView(record), secret } }, status);
+  return json({ internalService: { ...pick(InternalService, record), secret } }, status);
 }

@@ -1,11 +1,11 @@
 /**
- * Internal services in the store, with their scopes (D-46, D-47). Secrets are stored as digests. A rotated secret works
- * for one more hour.
+ * Internal services in the store, with their scopes, which are narrow because the secret of a proxy must not open
+ * what the proxy does not need. Secrets are stored as digests. A rotated secret works for one more hour.
  */
 import { audited } from "../audit/record.ts";
 import { ENDED_KEPT_MS, KEYS } from "../schema/kv_keys.ts";
 import type { HumanRecord, ServiceRecord } from "../schema/records.ts";
-import type { InternalService, ServiceScope } from "../../shared/protocol/api/services.ts";
+import type { ServiceScope } from "../../shared/protocol/api/services.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { isUlid } from "../../shared/protocol/ids.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
@@ -13,9 +13,13 @@ import { makeSecret } from "../../shared/protocol/secrets.ts";
 import { parseIso, toIso } from "../../shared/protocol/time.ts";
 import { digest, equalDigests } from "../../shared/server/crypto.ts";
 import type { BatchedReads } from "../../shared/server/store/batched_reads.ts";
+import type { Changes, Draft } from "../../shared/server/store/changes.ts";
 import type { StoreDeps } from "../../shared/server/store/open_store.ts";
-import { commitOptimistically } from "../../shared/server/store/optimistic_commit.ts";
 import { type Page, type PageQuery, readPage } from "../../shared/server/store/pages.ts";
+
+export interface ServiceStoreDeps extends StoreDeps {
+  changes: Changes;
+}
 
 /** A new or rotated service, with the secret that is shown once. */
 export interface IssuedService {
@@ -44,35 +48,33 @@ export function issueService(
   return { record, secret };
 }
 
-/** Adds a new service to a commit. The commit fails when the name is taken. Adds one check. */
-export function putService(operation: Deno.AtomicOperation, { record }: IssuedService): Deno.AtomicOperation {
-  return operation
-    .check({ key: KEYS.serviceName(record.name), versionstamp: null })
-    .set(KEYS.serviceName(record.name), record.id)
-    .set(KEYS.service(record.id), record);
-}
-
-/** Returns the service in its public form. */
-export function serviceView(record: ServiceRecord): InternalService {
-  const { id, name, scopes, status, createdAt, rotatedAt, lastUsedAt } = record;
-  return { id, name, scopes, status, createdAt, rotatedAt, lastUsedAt };
+/**
+ * Adds a new service to a change.
+ *
+ * @throws {ServiceError} `INTERNAL_SERVICE_ALREADY_EXISTS` when the name is taken
+ */
+export async function putService(draft: Draft, { record }: IssuedService): Promise<void> {
+  const name = await draft.get(KEYS.serviceName(record.name));
+  if (name.value !== null) throw new ServiceError("INTERNAL_SERVICE_ALREADY_EXISTS");
+  draft.set(name.key, record.id);
+  draft.also((operation) => operation.set(KEYS.service(record.id), record));
 }
 
 /** @throws {ServiceError} `INTERNAL_SERVICE_ALREADY_EXISTS` */
 export async function createService(
-  deps: StoreDeps,
+  deps: ServiceStoreDeps,
   admin: HumanRecord,
   { name, scopes }: { name: string; scopes: ServiceScope[] },
   requestId: string,
 ): Promise<IssuedService> {
   const service = issueService(deps, name, scopes);
-  return await commitOptimistically(deps, async () => {
-    if ((await deps.kv.get(KEYS.serviceName(name))).value !== null) {
-      throw new ServiceError("INTERNAL_SERVICE_ALREADY_EXISTS");
-    }
-    const operation = putService(deps.kv.atomic(), service);
-    audited(operation, deps, { event: "service.created", actor: admin.did, subject: service.record.id, requestId });
-    return { operation, result: service };
+  const subject = service.record.id;
+  return await deps.changes.run(async (draft) => {
+    await putService(draft, service);
+    draft.also((operation) =>
+      audited(operation, deps, { event: "service.created", actor: admin.did, subject, requestId })
+    );
+    return service;
   });
 }
 
@@ -87,15 +89,15 @@ export async function listServices(deps: Pick<StoreDeps, "kv">, query: PageQuery
  * @throws {ServiceError} `INTERNAL_SERVICE_NOT_FOUND`
  */
 export async function rotateService(
-  deps: StoreDeps,
+  deps: ServiceStoreDeps,
   admin: HumanRecord,
   id: string,
   requestId: string,
 ): Promise<IssuedService> {
   const secret = makeSecret("service", deps.random.bytes);
   const renewed = digest(secret);
-  return await commitOptimistically(deps, async () => {
-    const entry = await activeService(deps, id);
+  return await deps.changes.run(async (draft) => {
+    const entry = await activeService(draft, id);
     const now = deps.clock.now();
     const record: ServiceRecord = {
       ...entry.value,
@@ -104,9 +106,11 @@ export async function rotateService(
       previousDigest: entry.value.digest,
       previousUntil: now + LIMITS.serviceOverlapSeconds * 1000,
     };
-    const operation = deps.kv.atomic().check(entry).set(entry.key, record);
-    audited(operation, deps, { event: "service.rotated", actor: admin.did, subject: id, requestId });
-    return { operation, result: { record, secret } };
+    draft.set(entry.key, record);
+    draft.also((operation) =>
+      audited(operation, deps, { event: "service.rotated", actor: admin.did, subject: id, requestId })
+    );
+    return { record, secret };
   });
 }
 
@@ -116,20 +120,20 @@ export async function rotateService(
  * @throws {ServiceError} `INTERNAL_SERVICE_NOT_FOUND`
  */
 export async function deleteService(
-  deps: StoreDeps,
+  deps: ServiceStoreDeps,
   admin: HumanRecord,
   id: string,
   requestId: string,
 ): Promise<void> {
-  await commitOptimistically(deps, async () => {
-    const entry = await activeService(deps, id);
-    const operation = deps.kv.atomic().check(entry)
-      .set(entry.key, { ...entry.value, status: "revoked", deletedAt: toIso(deps.clock.now()) }, {
-        expireIn: ENDED_KEPT_MS,
-      })
-      .delete(KEYS.serviceName(entry.value.name));
-    audited(operation, deps, { event: "service.deleted", actor: admin.did, subject: id, requestId });
-    return { operation, result: undefined };
+  await deps.changes.run(async (draft) => {
+    const entry = await activeService(draft, id);
+    const name = await draft.get(KEYS.serviceName(entry.value.name));
+    const revoked: ServiceRecord = { ...entry.value, status: "revoked", deletedAt: toIso(deps.clock.now()) };
+    draft.set(entry.key, revoked, { expireIn: ENDED_KEPT_MS });
+    draft.delete(name.key);
+    draft.also((operation) =>
+      audited(operation, deps, { event: "service.deleted", actor: admin.did, subject: id, requestId })
+    );
   });
 }
 
@@ -157,8 +161,8 @@ export async function authenticateService(
 }
 
 /** @throws {ServiceError} `INTERNAL_SERVICE_NOT_FOUND` */
-async function activeService(deps: Pick<StoreDeps, "kv">, id: string): Promise<Deno.KvEntry<ServiceRecord>> {
-  const entry = await deps.kv.get<ServiceRecord>(KEYS.service(id));
+async function activeService(draft: Draft, id: string): Promise<Deno.KvEntry<ServiceRecord>> {
+  const entry = await draft.get<ServiceRecord>(KEYS.service(id));
   if (entry.value === null || entry.value.status !== "active") throw new ServiceError("INTERNAL_SERVICE_NOT_FOUND");
   return entry;
 }

@@ -1,18 +1,19 @@
 /**
- * HTTP handlers of invites (D-36, D-37).
+ * HTTP handlers of invites. Admins list and delete them, because a code that leaked must be revocable; a `role` in
+ * the body of a redemption is ignored, so that no caller chooses it.
  */
 import type * as z from "zod";
-import type {
+import { Human } from "../../shared/protocol/api/accounts.ts";
+import {
   CreateInviteAnswer,
-  CreateInviteBody,
+  type CreateInviteBody,
   Invite,
-  InvitePath,
-  RedeemInviteAnswer,
-  RedeemInviteBody,
+  type InvitePath,
+  type RedeemInviteAnswer,
+  type RedeemInviteBody,
 } from "../../shared/protocol/api/invites.ts";
 import type { PageQuery } from "../../shared/protocol/api/fields.ts";
-import { type Answer, type Input, json, noContent } from "../../shared/server/http/route.ts";
-import { humanView } from "../accounts/store.ts";
+import { type Answer, type Input, json, noContent, pick } from "../../shared/server/http/route.ts";
 import type { ApiKeyCaller } from "../callers.ts";
 import type { RegistryConfig } from "../config.ts";
 import * as store from "./store.ts";
@@ -23,10 +24,7 @@ export async function createInvite(
   { body, caller, exchange }: Input<undefined, undefined, z.output<typeof CreateInviteBody>, ApiKeyCaller>,
 ): Promise<Answer> {
   const { invite, code } = await store.createInvite(deps, caller.human, body.expiresAt, exchange.requestId);
-  const response: CreateInviteAnswer = {
-    invite: { id: invite.id, code, expiresAt: invite.expiresAt, createdAt: invite.createdAt },
-  };
-  return json(response, 201);
+  return json({ invite: pick(CreateInviteAnswer.shape.invite, { ...invite, code }) }, 201);
 }
 
 export async function redeemInvite(
@@ -35,7 +33,7 @@ export async function redeemInvite(
 ): Promise<Answer> {
   const { human, key } = await store.redeemInvite(deps, body, exchange.requestId);
   const response: RedeemInviteAnswer = {
-    human: humanView(human),
+    human: pick(Human, human),
     apiKey: { id: key.record.id, name: key.record.name, token: key.token },
     proxyUrl: deps.config.proxyUrl,
   };
@@ -48,13 +46,7 @@ export async function listInvites(
 ): Promise<Answer> {
   const now = deps.clock.now();
   const { items, nextCursor } = await store.listInvites(deps, query);
-  const invites: Invite[] = items.map((invite) => ({
-    id: invite.id,
-    status: store.inviteStatus(invite, now),
-    expiresAt: invite.expiresAt,
-    createdAt: invite.createdAt,
-    redeemedAt: invite.redeemedAt,
-  }));
+  const invites = items.map((invite) => pick(Invite, { ...invite, status: store.inviteStatus(invite, now) }));
   return json({ invites, pagination: { limit: query.limit, nextCursor } });
 }
 

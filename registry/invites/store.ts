@@ -4,9 +4,9 @@
 import { type AccountDeps, newHuman, putHuman } from "../accounts/store.ts";
 import { issueApiKey, type IssuedApiKey } from "../api_keys/store.ts";
 import { audited } from "../audit/record.ts";
-import { countInvite, countInviteClosed, ensureQuota, newQuota } from "../quota.ts";
+import { countInvite, countInviteClosed, quotaOf } from "../quota.ts";
 import { ENDED_KEPT_MS, KEYS } from "../schema/kv_keys.ts";
-import type { HumanRecord, InviteRecord, QuotaRecord } from "../schema/records.ts";
+import type { HumanRecord, InviteRecord } from "../schema/records.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { makeSecret } from "../../shared/protocol/secrets.ts";
 import { parseIso, toIso } from "../../shared/protocol/time.ts";
@@ -20,7 +20,7 @@ export interface InviteDeps extends AccountDeps {
   changes: Changes;
 }
 
-/** `redeemed` takes precedence over `expired` (D-37). */
+/** `redeemed` takes precedence over `expired`. */
 export function inviteStatus(invite: InviteRecord, now: number): "unused" | "redeemed" | "expired" {
   if (invite.redeemedAt !== null) return "redeemed";
   return invite.expiresAt !== null && now >= (parseIso(invite.expiresAt) ?? 0) ? "expired" : "unused";
@@ -56,14 +56,13 @@ export async function createInvite(
   };
   const expiry = expiryOf(invite);
   const kept = expiry === null ? {} : { expireIn: expiry + ENDED_KEPT_MS - deps.clock.now() };
-  await ensureQuota(deps, admin.id);
   return await deps.changes.run(async (draft) => {
-    const quota = await draft.get<QuotaRecord>(KEYS.quota(admin.id));
-    draft.set(quota.key, countInvite(quota.value ?? newQuota(), expiry, deps.clock.now()));
+    const quota = await quotaOf(draft, admin.id);
+    draft.set(quota.key, countInvite(quota.value, expiry, deps.clock.now()));
     draft.also((operation) =>
       operation.check({ key: KEYS.inviteCode(invite.digest), versionstamp: null })
         .set(KEYS.inviteCode(invite.digest), invite.id, kept)
-        .set(KEYS.invite(invite.id), invite, kept), 1);
+        .set(KEYS.invite(invite.id), invite, kept), { checks: 1 });
     draft.also((operation) =>
       audited(operation, deps, { event: "invite.created", actor: admin.did, subject: invite.id, requestId })
     );
@@ -97,7 +96,7 @@ export async function redeemInvite(
     const kept = { expireIn: ENDED_KEPT_MS };
     await closeInvite(draft, entry.value);
     draft.set(entry.key, redeemed, kept);
-    draft.also((operation) => putHuman(operation.set(KEYS.inviteCode(given), id, kept), human, key), 2);
+    draft.also((operation) => putHuman(operation.set(KEYS.inviteCode(given), id, kept), human, key), { checks: 2 });
     draft.also((operation) =>
       audited(operation, deps, { event: "invite.redeemed", actor: human.did, subject: redeemed.id, requestId })
     );
@@ -136,9 +135,8 @@ export async function deleteInvite(
 
 /** Removes the invite from the quota of the admin who created it. */
 async function closeInvite(draft: Draft, invite: InviteRecord): Promise<void> {
-  if (invite.createdBy === undefined) return;
-  const quota = await draft.get<QuotaRecord>(KEYS.quota(invite.createdBy));
-  if (quota.value) draft.set(quota.key, countInviteClosed(quota.value, expiryOf(invite)));
+  const quota = await quotaOf(draft, invite.createdBy);
+  draft.set(quota.key, countInviteClosed(quota.value, expiryOf(invite)));
 }
 
 function expiryOf({ expiresAt }: InviteRecord): number | null {

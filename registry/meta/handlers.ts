@@ -1,22 +1,20 @@
-/**
- * HTTP handlers of health, metadata, the key document and key rotation (D-22, D-30, D-31, D-53).
- */
+/** HTTP handlers of health, metadata, the key document and key rotation. */
 import type { Metadata, RegistryHealth } from "../../shared/protocol/api/meta.ts";
 import { sha256, utf8Bytes } from "../../shared/protocol/base64url.ts";
-import { LIMITS } from "../../shared/protocol/limits.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { conditionalAnswer } from "../../shared/server/http/conditional_response.ts";
-import { announceTrustChange } from "../../shared/server/store/trust_changes.ts";
+import type { Changes } from "../../shared/server/store/changes.ts";
 import type { StoreDeps } from "../../shared/server/store/open_store.ts";
-import { commitOptimistically } from "../../shared/server/store/optimistic_commit.ts";
 import type { StoreProbe } from "../../shared/server/store/store_probe.ts";
 import { type Answer, type Input, json } from "../../shared/server/http/route.ts";
 import { audited } from "../audit/record.ts";
 import type { ApiKeyCaller } from "../callers.ts";
 import type { RegistryConfig } from "../config.ts";
 import type { CrlPublisher } from "../revocation/crl.ts";
-import { KEYS } from "../schema/kv_keys.ts";
 import type { Signing } from "../signing_keys.ts";
+
+/** With more, a verifier learns of a new key only after tokens that it signed are used. */
+const KEY_DOCUMENT_MAX_AGE_SECONDS = 300;
 
 interface HealthDeps {
   config: Pick<RegistryConfig, "version" | "environment">;
@@ -44,7 +42,7 @@ async function readiness(
   return { checks, ready: checks.kv && checks.signingKey };
 }
 
-/** Returns true when the registry accepts requests (D-179). */
+/** Returns true when the registry accepts requests. */
 export async function registryReady(deps: Pick<HealthDeps, "probe" | "signing">): Promise<boolean> {
   return (await readiness(deps)).ready;
 }
@@ -73,20 +71,22 @@ export async function keys(
 ): Promise<Answer> {
   const body = utf8Bytes(JSON.stringify(await deps.signing.document()));
   const etag = `"${await sha256(body)}"`;
-  return conditionalAnswer(exchange.request, body, etag, `public, max-age=${LIMITS.keyDocumentMaxAgeSeconds}`);
+  return conditionalAnswer(exchange.request, body, etag, `public, max-age=${KEY_DOCUMENT_MAX_AGE_SECONDS}`);
 }
 
 /** Creates a new signing key. Once it signs, the next request for the revocation list signs the list again. */
 export async function rotateKeys(
-  deps: StoreDeps & { signing: Signing },
+  deps: StoreDeps & { signing: Signing; changes: Changes },
   { caller, exchange }: Input<undefined, undefined, undefined, ApiKeyCaller>,
 ): Promise<Answer> {
   const { requestId } = exchange;
-  const rotated = await commitOptimistically(deps, async () => {
-    const { check, set, kid, retiredKid, signsFrom } = await deps.signing.rotation();
-    const operation = announceTrustChange(deps.kv.atomic().check(check).set(KEYS.signingKeys(), set), deps.newId, []);
-    audited(operation, deps, { event: "signing_key.rotated", actor: caller.human.did, subject: kid, requestId });
-    return { operation, result: { kid, retiredKid, signsFrom: toIso(signsFrom) } };
+  const rotated = await deps.changes.run(async (draft) => {
+    const { kid, retiredKid, signsFrom } = await deps.signing.rotate(draft);
+    draft.announce([]);
+    draft.also((operation) =>
+      audited(operation, deps, { event: "signing_key.rotated", actor: caller.human.did, subject: kid, requestId })
+    );
+    return { kid, retiredKid, signsFrom: toIso(signsFrom) };
   });
   return json(rotated);
 }

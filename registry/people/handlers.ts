@@ -1,24 +1,25 @@
-/**
- * HTTP handlers of the admin's routes for people and agents (D-169 to D-171).
- */
-import type {
-  AdminAgentAnswer,
-  AdminAgentList,
-  AdminAgentQuery,
-  AgentSession,
-  PeopleList,
-  PeopleQuery,
+/** HTTP handlers of the admin's routes for people and agents (D-170, D-171). */
+import {
+  type AdminAgentAnswer,
+  type AdminAgentList,
+  type AdminAgentQuery,
+  AdminAgentSummary,
+  type AdminCounts,
+  type AgentSession,
+  type PeopleList,
+  type PeopleQuery,
   Person,
-  PersonAnswer,
-  PersonPath,
-  SuspensionAnswer,
-  SuspensionBody,
+  type PersonAnswer,
+  type PersonPath,
+  type SuspensionAnswer,
+  type SuspensionBody,
 } from "../../shared/protocol/api/admin.ts";
-import type { AgentPath } from "../../shared/protocol/api/agents.ts";
+import { ApiKey } from "../../shared/protocol/api/accounts.ts";
+import { Agent, type AgentPath } from "../../shared/protocol/api/agents.ts";
 import { toIso } from "../../shared/protocol/time.ts";
-import { type Answer, type Input, json, noContent } from "../../shared/server/http/route.ts";
-import { type AgentDeps, agentView, deleteAgent as deleteAnyAgent } from "../agents/store.ts";
-import { apiKeyView } from "../api_keys/store.ts";
+import { type Answer, type Input, json, noContent, pick } from "../../shared/server/http/route.ts";
+import type { StoreCount } from "../../shared/server/store/store_count.ts";
+import { type AgentDeps, deleteAgent as deleteAnyAgent } from "../agents/store.ts";
 import type { ApiKeyCaller } from "../callers.ts";
 import type { HumanRecord, SessionRecord } from "../schema/records.ts";
 import { sessionState } from "../sessions/session_rules.ts";
@@ -28,6 +29,10 @@ import type { Suspensions } from "./suspensions.ts";
 
 type OfPerson<B = undefined> = Input<PersonPath, undefined, B, ApiKeyCaller>;
 type OfAgent = Input<AgentPath, undefined, undefined, ApiKeyCaller>;
+
+export async function counts({ counts }: { counts: StoreCount<AdminCounts> }): Promise<Answer> {
+  return json(await counts.current());
+}
 
 export async function listPeople(
   deps: store.PeopleDeps,
@@ -40,7 +45,12 @@ export async function listPeople(
 
 export async function getPerson(deps: store.PeopleDeps, { params }: OfPerson): Promise<Answer> {
   const { human, apiKeys, agents, lastUsedAt } = await store.readPerson(deps, params.id);
-  const response: PersonAnswer = { person: personView(human), apiKeys: apiKeys.map(apiKeyView), agents, lastUsedAt };
+  const response: PersonAnswer = {
+    person: personView(human),
+    apiKeys: apiKeys.map((key) => pick(ApiKey, key)),
+    agents,
+    lastUsedAt,
+  };
   return json(response);
 }
 
@@ -75,26 +85,24 @@ export async function listAgents(
   const { items, nextCursor } = await store.listAllAgents(deps, query);
   const now = deps.clock.now();
   const response: AdminAgentList = {
-    agents: items.map(({ agent, session }) => ({
-      id: agent.id,
-      did: agent.did,
-      name: agent.name,
-      framework: agent.framework,
-      status: agent.status,
-      ownerDid: agent.ownerDid,
-      expires: agent.expiresAt,
-      createdAt: agent.createdAt,
-      session: session === null ? null : sessionState(session, now),
-    })),
+    agents: items.map(({ agent, ownerName, session }) =>
+      pick(AdminAgentSummary, {
+        ...agent,
+        ownerName,
+        expires: agent.expiresAt,
+        session: session === null ? null : sessionState(session, now),
+      })
+    ),
     pagination: { limit: query.limit, nextCursor },
   };
   return json(response);
 }
 
 export async function getAgent(deps: AgentDeps, { params }: OfAgent): Promise<Answer> {
-  const { agent, session } = await store.readAgent(deps, params.id);
+  const { agent, ownerName, session } = await store.readAgent(deps, params.id);
   const response: AdminAgentAnswer = {
-    agent: agentView(agent),
+    agent: pick(Agent, agent),
+    ownerName,
     session: session === null ? null : sessionView(session, deps.clock.now()),
   };
   return json(response);
@@ -118,8 +126,8 @@ export async function revokeAgentAuth(deps: AgentDeps, { params, caller, exchang
   return noContent();
 }
 
-function personView({ id, did, displayName, role, status, createdAt, suspendedAt }: HumanRecord): Person {
-  return { id, did, displayName, role, status, createdAt, suspendedAt: suspendedAt ?? null };
+function personView(human: HumanRecord): Person {
+  return pick(Person, { ...human, suspendedAt: human.suspendedAt ?? null });
 }
 
 function sessionView(session: SessionRecord, now: number): AgentSession {

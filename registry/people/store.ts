@@ -1,24 +1,33 @@
 /**
- * What an admin reads about people and agents (D-169). Every read has a bound. Writes nothing.
+ * What an admin reads about people and agents. Every read has a bound, because an operator with many people would
+ * otherwise stop the server by looking. Writes nothing.
  */
 import { listApiKeysOf } from "../api_keys/store.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { AgentRecord, ApiKeyRecord, HumanRecord, SessionRecord } from "../schema/records.ts";
-import type { AdminAgentQuery, PeopleQuery } from "../../shared/protocol/api/admin.ts";
+import { type Clock, DAY_MS } from "../../shared/clock.ts";
+import type { AdminAgentQuery, AdminCounts, PeopleQuery } from "../../shared/protocol/api/admin.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { parseFramework } from "../../shared/protocol/names.ts";
+import { parseIso, toIso } from "../../shared/protocol/time.ts";
+import type { Metrics } from "../../shared/server/metrics/metrics.ts";
 import type { BatchedReads } from "../../shared/server/store/batched_reads.ts";
 import { belowCursor, type Page, readFilteredPage } from "../../shared/server/store/pages.ts";
+import { visitAll } from "../../shared/server/store/store_count.ts";
+
+/** With more, an answer about a person would grow with all the API keys that have ended. */
+const API_KEYS_SHOWN_MAX = 100;
 
 export interface PeopleDeps {
   kv: Deno.Kv;
   reads: BatchedReads;
 }
 
-/** An agent with its session. */
+/** An agent with the name of its owner, and its session. */
 export interface AgentWithSession {
   agent: AgentRecord;
+  ownerName: string;
   session: SessionRecord | null;
 }
 
@@ -32,8 +41,10 @@ export interface PersonDetails {
 
 /** Returns one page of all people, newest first. */
 export async function listPeople(deps: PeopleDeps, query: PeopleQuery): Promise<Page<HumanRecord>> {
-  const fits = ({ status, role }: HumanRecord) =>
-    (query.status === undefined || status === query.status) && (query.role === undefined || role === query.role);
+  const begins = beginsWith(query.name);
+  const fits = ({ status, role, displayName }: HumanRecord) =>
+    (query.status === undefined || status === query.status) && (query.role === undefined || role === query.role) &&
+    begins(displayName);
   return await readFilteredPage<HumanRecord, HumanRecord>(
     deps.kv,
     belowCursor(KEYS.humans(), query.cursor),
@@ -52,7 +63,7 @@ export async function readPerson(deps: PeopleDeps, id: string): Promise<PersonDe
   ]);
   const used = apiKeys.flatMap(({ lastUsedAt }) => lastUsedAt === null ? [] : [lastUsedAt]).sort();
   // Active keys first: many revoked ones do not hide an active one.
-  const shown = [...apiKeys.filter(isActive), ...apiKeys.filter((key) => !isActive(key))].slice(0, LIMITS.listPageMax);
+  const shown = [...apiKeys.filter(isActive), ...apiKeys.filter((key) => !isActive(key))].slice(0, API_KEYS_SHOWN_MAX);
   return { human, apiKeys: shown, agents, lastUsedAt: used.at(-1) ?? null };
 }
 
@@ -68,12 +79,17 @@ async function countAgents({ kv, reads }: PeopleDeps, humanId: string): Promise<
 }
 
 /** Returns one page of all agents, or of those of one owner, newest first. */
-export async function listAllAgents(deps: PeopleDeps, query: AdminAgentQuery): Promise<Page<AgentWithSession>> {
-  const { status, ownerId, cursor } = query;
+export async function listAllAgents(
+  deps: PeopleDeps & { clock: Clock },
+  query: AdminAgentQuery,
+): Promise<Page<AgentWithSession>> {
+  const { status, ownerId, cursor, expiringDays } = query;
   const framework = query.framework === undefined ? undefined : parseFramework(query.framework);
+  const now = deps.clock.now(), begins = beginsWith(query.name);
   const fits = (agent: AgentRecord | null) =>
     agent !== null && (status === undefined || agent.status === status) &&
-    (framework === undefined || agent.framework === framework);
+    (framework === undefined || agent.framework === framework) && begins(agent.name) &&
+    (expiringDays === undefined || isExpiring(agent, now, expiringDays));
   const fitting = (agent: AgentRecord | null) => fits(agent) ? agent : null;
   const { items, nextCursor } = ownerId === undefined
     ? await readFilteredPage<AgentRecord, AgentRecord>(
@@ -92,13 +108,49 @@ export async function listAllAgents(deps: PeopleDeps, query: AdminAgentQuery): P
         return agents.map(({ value }) => fitting(value));
       },
     );
-  const sessions = await Promise.all(items.map(({ id }) => deps.reads.get<SessionRecord>(KEYS.session(id))));
-  return { items: items.map((agent, i) => ({ agent, session: sessions[i]?.value ?? null })), nextCursor };
+  return { items: await Promise.all(items.map((agent) => withOwner(deps, agent))), nextCursor };
+}
+
+async function withOwner({ reads }: PeopleDeps, agent: AgentRecord): Promise<AgentWithSession> {
+  const [owner, session] = await Promise.all([
+    reads.get<HumanRecord>(KEYS.human(agent.ownerId)),
+    reads.get<SessionRecord>(KEYS.session(agent.id)),
+  ]);
+  return { agent, ownerName: owner.value?.displayName ?? "", session: session.value };
+}
+
+/** Returns whether a name begins with a text, in any case; without a text every name does. */
+function beginsWith(prefix: string | undefined): (name: string) => boolean {
+  const wanted = (prefix ?? "").toLowerCase();
+  return (name) => name.toLowerCase().startsWith(wanted);
+}
+
+/** Returns true for an active agent whose identity token has not ended and ends within some days. */
+function isExpiring({ status, expiresAt }: AgentRecord, now: number, days: number): boolean {
+  const left = (parseIso(expiresAt) ?? 0) - now;
+  return status === "active" && left > 0 && left <= days * DAY_MS;
+}
+
+/** Counts people and agents, for admins and for the metrics. */
+export async function countRegistry(
+  { kv, clock, metrics }: { kv: Deno.Kv; clock: Clock; metrics: Metrics },
+): Promise<AdminCounts> {
+  const now = clock.now();
+  const people = { active: 0, suspended: 0 }, agents = { active: 0, revoked: 0 };
+  let expiring7d = 0;
+  const allPeople = await visitAll<HumanRecord>(kv, KEYS.humans(), ({ value }) => people[value.status]++);
+  const allAgents = await visitAll<AgentRecord>(kv, KEYS.agents(), ({ value }) => {
+    agents[value.status]++;
+    if (isExpiring(value, now, 7)) expiring7d++;
+  });
+  for (const status of ["active", "revoked"] as const) metrics.set("agents", agents[status], status);
+  metrics.set("agent_tokens_expiring_7d", expiring7d);
+  return { at: toIso(now), people, agents, expiring7d, complete: allPeople && allAgents };
 }
 
 /** @throws {ServiceError} `AGENT_NOT_FOUND` */
-export async function readAgent({ kv }: PeopleDeps, id: string): Promise<AgentWithSession> {
-  const [agent, session] = await kv.getMany<[AgentRecord, SessionRecord]>([KEYS.agent(id), KEYS.session(id)]);
-  if (agent.value === null) throw new ServiceError("AGENT_NOT_FOUND", { message: "No such agent" });
-  return { agent: agent.value, session: session.value };
+export async function readAgent(deps: PeopleDeps, id: string): Promise<AgentWithSession> {
+  const { value } = await deps.kv.get<AgentRecord>(KEYS.agent(id));
+  if (value === null) throw new ServiceError("AGENT_NOT_FOUND", { message: "No such agent" });
+  return await withOwner(deps, value);
 }

@@ -11,7 +11,6 @@ import { keptFor } from "../sessions/store.ts";
 import { settledWithin, sleep } from "../../shared/clock.ts";
 import { formatDid } from "../../shared/protocol/did.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
-import { LIMITS } from "../../shared/protocol/limits.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { fraction } from "../../shared/random.ts";
 import type { Log } from "../../shared/server/log.ts";
@@ -20,6 +19,15 @@ import type { Changes } from "../../shared/server/store/changes.ts";
 import type { StoreDeps } from "../../shared/server/store/open_store.ts";
 import { afterCursor } from "../../shared/server/store/pages.ts";
 import { announceTrustChange } from "../../shared/server/store/trust_changes.ts";
+
+/** With more, the admin's client gives up; the sessions that are left end in the background. */
+const SESSIONS_WAIT_MS = 5_000;
+/** With less, a store that is away gets more calls; with more, sessions live on after it is back. */
+const RETRY_MS = 1_000;
+/** With more, one suspension takes the time of other requests. */
+const SESSIONS_READ = 100;
+/** With more, a commit over KV Connect would need more than its ten checks. */
+const SESSIONS_PER_COMMIT = 4;
 
 interface SuspensionDeps extends StoreDeps {
   log: Log;
@@ -45,14 +53,11 @@ interface Changed {
 }
 
 export class Suspensions {
-  readonly #deps: SuspensionDeps;
   readonly #stopped = new AbortController();
   /** The last work on each person that is under way. */
   readonly #underWay = new Map<string, Promise<boolean>>();
 
-  constructor(deps: SuspensionDeps) {
-    this.#deps = deps;
-  }
+  constructor(private readonly deps: SuspensionDeps) {}
 
   /**
    * Suspends or restores a person, and waits up to 5 s for the sessions. `complete` is false when they are not all changed
@@ -65,13 +70,13 @@ export class Suspensions {
     const work = this.#work(id);
     let complete = false;
     void work.then((isDone) => complete = isDone);
-    await settledWithin(this.#deps.clock, work, LIMITS.suspensionWaitMs);
+    await settledWithin(this.deps.clock, work, SESSIONS_WAIT_MS);
     return { human, complete };
   }
 
   /** Finishes what a stopped registry has left. Never rejects. */
   async resume(): Promise<void> {
-    const { kv, clock, log } = this.#deps;
+    const { kv, clock, log } = this.deps;
     while (!this.#stopped.signal.aborted) {
       try {
         for await (const { key } of kv.list({ prefix: KEYS.suspensions() })) await this.#work(String(key.at(-1)));
@@ -79,7 +84,7 @@ export class Suspensions {
       } catch (cause) {
         if (this.#stopped.signal.aborted) return;
         log("warn", "suspensions_unread", { cause });
-        await sleep(clock, LIMITS.suspensionRetryMs, this.#stopped.signal);
+        await sleep(clock, RETRY_MS, this.#stopped.signal);
       }
     }
   }
@@ -90,7 +95,7 @@ export class Suspensions {
   }
 
   async #decide(id: string, { wanted, admin, reason, requestId }: SuspensionRequest): Promise<HumanRecord> {
-    const { changes, clock, metrics } = this.#deps;
+    const { changes, clock, metrics } = this.deps;
     let isChange = false;
     const decided = await changes.run(async (draft) => {
       isChange = false;
@@ -109,7 +114,7 @@ export class Suspensions {
       draft.set(entry.key, human);
       draft.set(job.key, begun);
       draft.also((operation) =>
-        audited(operation, this.#deps, {
+        audited(operation, this.deps, {
           event: wanted === "suspended" ? "person.suspended" : "person.restored",
           actor: admin.did,
           subject: human.did,
@@ -135,7 +140,7 @@ export class Suspensions {
   }
 
   async #finish(id: string): Promise<boolean> {
-    const { clock, log, random } = this.#deps;
+    const { clock, log, random } = this.deps;
     const { signal } = this.#stopped;
     for (let conflicts = 0; !signal.aborted;) {
       try {
@@ -146,7 +151,7 @@ export class Suspensions {
       } catch (cause) {
         if (signal.aborted) return false;
         log("warn", "suspension_failed", { humanId: id, cause });
-        await sleep(clock, LIMITS.suspensionRetryMs, signal);
+        await sleep(clock, RETRY_MS, signal);
       }
     }
     return false;
@@ -154,21 +159,21 @@ export class Suspensions {
 
   /** Changes the next sessions, at most 100. */
   async #step(id: string): Promise<"done" | "moved" | "conflict"> {
-    const { kv, newId } = this.#deps;
+    const { kv, clock } = this.deps;
     const [human, job] = await kv.getMany<[HumanRecord, SuspensionRecord]>([KEYS.human(id), KEYS.suspension(id)]);
     if (job.value === null) return "done";
     const { wanted, cursor } = job.value;
     const agentIds = await this.#agentsAfter(id, cursor);
     const changed = await this.#changed(agentIds, wanted);
-    const isLast = agentIds.length < LIMITS.suspensionReads;
+    const isLast = agentIds.length < SESSIONS_READ;
     let place: { key: Deno.KvKey; versionstamp: string | null } = job;
     do {
-      const four = changed.splice(0, LIMITS.suspensionSessions);
+      const four = changed.splice(0, SESSIONS_PER_COMMIT);
       const operation = kv.atomic().check(human).check(place);
       for (const { entry, next } of four) {
-        operation.check(entry).set(entry.key, next, keptFor(this.#deps, next));
+        operation.check(entry).set(entry.key, next, keptFor(this.deps, next));
       }
-      if (four.length > 0) announceTrustChange(operation, newId, four.map(({ agentId }) => this.#did(agentId)));
+      if (four.length > 0) announceTrustChange(operation, clock.now(), four.map(({ agentId }) => this.#did(agentId)));
       const reached = (changed.length > 0 ? four.at(-1)?.agentId : agentIds.at(-1)) ?? cursor;
       if (isLast && changed.length === 0) operation.delete(job.key);
       else operation.set(job.key, { wanted, cursor: reached } satisfies SuspensionRecord);
@@ -183,12 +188,12 @@ export class Suspensions {
   async #agentsAfter(id: string, cursor: string | null): Promise<string[]> {
     const prefix = KEYS.agentsOf(id);
     const selector = cursor === null ? { prefix } : { prefix, start: [...prefix, afterCursor(cursor)] };
-    const index = this.#deps.kv.list(selector, { limit: LIMITS.suspensionReads });
+    const index = this.deps.kv.list(selector, { limit: SESSIONS_READ });
     return (await Array.fromAsync(index)).map(({ key }) => String(key.at(-1)));
   }
 
   async #changed(agentIds: readonly string[], wanted: HumanRecord["status"]): Promise<Changed[]> {
-    const { clock, reads } = this.#deps;
+    const { clock, reads } = this.deps;
     const entries = await Promise.all(agentIds.map((id) => reads.get<SessionRecord>(KEYS.session(id))));
     return entries.flatMap((entry, i) => {
       const next = sessionFor(wanted, entry.value, clock.now());
@@ -197,6 +202,6 @@ export class Suspensions {
   }
 
   #did(id: string): string {
-    return formatDid({ authority: this.#deps.authority, kind: "agent", id });
+    return formatDid({ authority: this.deps.authority, kind: "agent", id });
   }
 }

@@ -1,7 +1,7 @@
 /**
- * Publishes the revocation list (D-21). The list is built and signed once per change and served from memory. If it cannot
- * be built, the request fails; an older list is never served. Long lists are built in chunks that yield to other requests
- * (D-104).
+ * Publishes the revocation list (D-21). The list is built and signed once per change and served from memory. If it
+ * cannot be built, the request fails; an older list is never served. Long lists are built in chunks that yield to other
+ * requests.
  */
 import { type Bytes, utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { isRevocation, type Revocation, signCrl } from "../../shared/protocol/signed/crl.ts";
@@ -17,6 +17,15 @@ import { mostRevocations } from "../quota.ts";
 import type { Signing } from "../signing_keys.ts";
 import type { CrlHead, RevocationRecord } from "../schema/records.ts";
 import { seqOf } from "./store.ts";
+
+/** With less, a flood of revocations signs a long list at each of them. */
+export const REBUILD_MS = 1_000;
+/** With more, building at each change costs more than the request; with less, short lists are late for nothing. */
+export const REBUILD_FREE_ENTRIES = 500;
+/** With more, the operator has too little time before registrations are refused. */
+const WARN_PERCENT = 50;
+/** With less, each build of a nearly full list writes the same warning. */
+const WARN_MS = 3_600_000;
 
 /** A signed list with its response body. */
 export interface PublishedCrl {
@@ -48,16 +57,17 @@ export class CrlPublisher {
   readonly #newId: NewId;
   readonly #signing: Signing;
   readonly #log: Log;
-  readonly #issuer: string;
   #published: PublishedCrl | null = null;
   #building: Building | null = null;
   #builtAt = -Infinity;
   #entries = 0;
   #warnedAt = -Infinity;
 
+  /** @param bytesMax size of a list that verifiers read; a test gives a smaller one, because it takes 10 s to fill */
   constructor(
     deps: { kv: Deno.Kv; reads: BatchedReads; clock: Clock; newId: NewId; signing: Signing; log: Log },
-    issuer: string,
+    private readonly issuer: string,
+    private readonly bytesMax: number = LIMITS.crlBytes,
   ) {
     this.#kv = deps.kv;
     this.#reads = deps.reads;
@@ -65,7 +75,6 @@ export class CrlPublisher {
     this.#newId = deps.newId;
     this.#signing = deps.signing;
     this.#log = deps.log;
-    this.#issuer = issuer;
   }
 
   /**
@@ -95,7 +104,7 @@ export class CrlPublisher {
   /** Returns the size of the last list as a share of what verifiers read: 0 to 1. */
   async fill(): Promise<number> {
     const list = this.#published ?? await this.current().catch(() => null);
-    return list === null ? 0 : Math.min(1, list.body.length / LIMITS.crlBytes);
+    return list === null ? 0 : Math.min(1, list.body.length / this.bytesMax);
   }
 
   #schedule(seq: number, kid: string): Building {
@@ -117,9 +126,9 @@ export class CrlPublisher {
 
   /** Waits until a long list may be built again, at most 1 s. */
   async #pause(): Promise<void> {
-    if (this.#entries <= LIMITS.crlRebuildFreeEntries) return;
+    if (this.#entries <= REBUILD_FREE_ENTRIES) return;
     const since = this.#clock.now() - this.#builtAt;
-    if (since >= 0 && since < LIMITS.crlRebuildMs) await sleep(this.#clock, LIMITS.crlRebuildMs - since);
+    if (since >= 0 && since < REBUILD_MS) await sleep(this.#clock, REBUILD_MS - since);
   }
 
   #isFresh(list: PublishedCrl, seq: number, kid: string): boolean {
@@ -146,7 +155,7 @@ export class CrlPublisher {
     await yieldIfLong();
     const key = await this.#signing.current();
     const jti = this.#newId();
-    const crl = await signCrl({ issuer: this.#issuer, jti, issuedAtSeconds: issuedAt, seq, revocations }, key);
+    const crl = await signCrl({ issuer: this.issuer, jti, issuedAtSeconds: issuedAt, seq, revocations }, key);
     await yieldIfLong();
     // A JWS contains no character that JSON escapes.
     const body = utf8Bytes(`{"crl":"${crl}"}`);
@@ -158,10 +167,10 @@ export class CrlPublisher {
   /** Logs the humans with the most entries when the list is half full, at most once an hour (D-210). */
   async #warn(bytes: number): Promise<void> {
     const now = this.#clock.now();
-    const isDue = now >= this.#warnedAt + LIMITS.crlWarnMs || now < this.#warnedAt;
-    if (bytes * 100 < LIMITS.crlBytes * LIMITS.crlWarnPercent || !isDue) return;
+    const isDue = now >= this.#warnedAt + WARN_MS || now < this.#warnedAt;
+    if (bytes * 100 < this.bytesMax * WARN_PERCENT || !isDue) return;
     this.#warnedAt = now;
-    const humans = await mostRevocations(this.#kv, now, 10);
-    this.#log("warn", "crl_filling", { bytes, bytesMax: LIMITS.crlBytes, entries: this.#entries, humans });
+    const humans = await mostRevocations(this.#kv, { now, limit: 10 });
+    this.#log("warn", "crl_filling", { bytes, bytesMax: this.bytesMax, entries: this.#entries, humans });
   }
 }

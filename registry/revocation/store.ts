@@ -6,11 +6,12 @@ import { countRevocation } from "../quota.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { CrlHead, QuotaRecord, RevocationRecord } from "../schema/records.ts";
 import type { Revocation } from "../../shared/protocol/signed/crl.ts";
-import { LIMITS } from "../../shared/protocol/limits.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
 import type { Draft } from "../../shared/server/store/changes.ts";
 import type { StoreDeps } from "../../shared/server/store/open_store.ts";
-import { announceTrustChange } from "../../shared/server/store/trust_changes.ts";
+
+/** With less, a verifier whose clock is behind would accept a revoked token again. */
+const ENTRY_KEPT_SECONDS = 3_600;
 
 /**
  * Returns the sequence number of a stored head: 0 when nothing was ever revoked.
@@ -38,7 +39,7 @@ export interface Revoked {
  * @param quota the owner's counts after the other parts of the change
  */
 export async function addRevocation(
-  deps: Pick<StoreDeps, "clock" | "newId">,
+  deps: Pick<StoreDeps, "clock">,
   draft: Draft,
   { jti, agentDid, expiresAt }: Revoked,
   reason: Revocation["reason"],
@@ -47,7 +48,7 @@ export async function addRevocation(
   const head = await draft.get<CrlHead>(KEYS.crlHead());
   const next: CrlHead = { seq: seqOf(head.value) + 1 };
   const now = deps.clock.now();
-  const keptUntil = Math.ceil(expiresAt / 1000) + LIMITS.crlKeptSeconds;
+  const keptUntil = Math.ceil(expiresAt / 1000) + ENTRY_KEPT_SECONDS;
   const record: RevocationRecord = {
     jti,
     agentDid,
@@ -57,8 +58,8 @@ export async function addRevocation(
   };
   draft.set(head.key, next);
   draft.set(quota.key, countRevocation(quota.value, keptUntil * 1000, now));
-  draft.also((operation) => {
-    operation.set(KEYS.revocation(jti), record, { expireIn: Math.max(1, keptUntil * 1000 - now) });
-    announceTrustChange(operation, deps.newId, [agentDid]);
-  });
+  draft.also((operation) =>
+    operation.set(KEYS.revocation(jti), record, { expireIn: Math.max(1, keptUntil * 1000 - now) })
+  );
+  draft.announce([agentDid]);
 }

@@ -26,7 +26,7 @@
  * | nonce, agent, nonce | NonceRecord | refresh, through group commit | D-25 |
  * | window, rule, who | WindowRecord | limits, through group commit | two windows |
  * | commit_mark, instance, slot, generation | number of the commit | group commit (D-216) | 1 h |
- * | probe | moment, milliseconds since the Unix epoch | health (D-220) | 1 h |
+ * | probe | moment, milliseconds since the Unix epoch | health | 1 h |
  */
 import type { AuditEvent } from "./records.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
@@ -76,13 +76,16 @@ export const KEYS = {
 /** Time that a record is kept after its end. */
 export const ENDED_KEPT_MS = LIMITS.endedKeptSeconds * 1000;
 
-/** Returns how long an audit event is kept. Refresh events are frequent and are kept for a shorter time (D-218). */
+/** Returns how long an audit event is kept. Refresh events are frequent and are kept for a shorter time. */
 export const auditKeptMs = (event: AuditEvent): number =>
   (event === "session.refreshed" ? LIMITS.refreshAuditKeptSeconds : LIMITS.auditKeptSeconds) * 1000;
 
 const ONE_RECORD = { rule: "one record" };
 
-/** How the records of each key family end (D-218). */
+/**
+ * How the records of each key family end. A test compares them with what is written, because records without an end
+ * fill the store.
+ */
 export const ENDS: Readonly<Record<string, FamilyEnd>> = {
   issuer: ONE_RECORD,
   signing_keys: { rule: "one record of at most 64 keys; a retired key leaves it after 90 days" },

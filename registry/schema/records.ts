@@ -39,8 +39,8 @@ export interface QuotaRecord {
   apiKeys: number;
   registrations: WindowRecord;
   reissues: WindowRecord;
-  /** API keys created in the last 24 h. Absent before the first one. */
-  keyCreations?: WindowRecord;
+  /** API keys created in the last 24 h. */
+  keyCreations: WindowRecord;
   /** Open challenges, by their expiry. */
   challenges: Expiring;
   /** Entries of the revocation list, by the end of the day on which they leave it. */
@@ -52,7 +52,7 @@ export interface QuotaRecord {
 export interface ApiKeyRecord extends ApiKey {
   humanId: string;
   digest: string;
-  /** ISO-8601; absent while active, and in records of older versions. */
+  /** ISO-8601; absent while active. */
   revokedAt?: string;
 }
 
@@ -64,8 +64,8 @@ export interface InviteRecord {
   createdAt: string;
   redeemedAt: string | null;
   redeemedBy: string | null;
-  /** ID of the admin whose quota it counts in; absent in records of older versions. */
-  createdBy?: string;
+  /** ID of the admin whose quota it counts in. */
+  createdBy: string;
 }
 
 /** A challenge as stored; times are milliseconds since the Unix epoch. */
@@ -100,7 +100,7 @@ export interface SessionRecord {
   refreshedAtSeconds: number;
   /** When this session began. Spent refresh tokens name it. */
   createdAt: number;
-  /** When it was revoked; absent before, and in records of older versions. */
+  /** When it was revoked; absent while active. */
   revokedAt?: number;
   /** Present when a suspension of the owner revoked it; a restore makes it active again (D-170). */
   suspended?: true;
@@ -129,7 +129,7 @@ export interface ServiceRecord extends InternalService {
   /** The secret before the last rotation, until `previousUntil` (milliseconds since the Unix epoch). */
   previousDigest: string | null;
   previousUntil: number;
-  /** ISO-8601; absent while active, and in records of older versions. */
+  /** ISO-8601; absent while active. */
   deletedAt?: string;
 }
 
@@ -154,7 +154,7 @@ export interface StoredKey {
   status: "active" | "retired";
   /** Milliseconds since the Unix epoch; `null` while active, or when the configuration retired it. */
   retiredAt: number | null;
-  /** When a key that was published in advance begins to sign (D-249), milliseconds since the Unix epoch. */
+  /** When a key that was published in advance begins to sign, milliseconds since the Unix epoch. */
   signsFrom?: number;
 }
 

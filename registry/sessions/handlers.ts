@@ -1,6 +1,4 @@
-/**
- * HTTP handlers of agent sessions: refresh and validate (D-42 to D-45).
- */
+/** HTTP handlers of agent sessions: refresh and validate (D-42 to D-44). */
 import type * as z from "zod";
 import type { RefreshAnswer, RefreshBody, ValidateBody } from "../../shared/protocol/api/sessions.ts";
 import type { Clock } from "../../shared/clock.ts";

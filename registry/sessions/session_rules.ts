@@ -1,6 +1,6 @@
 /**
- * The rules of an agent's session (D-42 to D-45): the result of a refresh and of an access-token check. Pure; `store.ts`
- * applies the results.
+ * The rules of an agent's session (D-42 to D-44): the result of a refresh and of an access-token check. Pure;
+ * `store.ts` applies the results.
  */
 import type { SessionRecord, SpentRefresh } from "../schema/records.ts";
 import { equalDigests } from "../../shared/server/crypto.ts";
@@ -77,7 +77,7 @@ export function evaluateRefresh(
 }
 
 /**
- * Evaluates an access token (D-45). Returns `expired` only for the right token.
+ * Evaluates an access token. Returns `expired` only for the right token.
  *
  * @param isTokenOf compares the token with a session
  */

@@ -7,10 +7,9 @@ import { ServiceError } from "../../shared/protocol/errors.ts";
 import { makeSecret } from "../../shared/protocol/secrets.ts";
 import { digest } from "../../shared/server/crypto.ts";
 import { toIso } from "../../shared/protocol/time.ts";
-import { announceTrustChange } from "../../shared/server/store/trust_changes.ts";
+import type { Changes } from "../../shared/server/store/changes.ts";
 import type { StoreDeps } from "../../shared/server/store/open_store.ts";
-import { commitOptimistically } from "../../shared/server/store/optimistic_commit.ts";
-import type { AgentRecord, AuditEvent, SessionRecord, SpentRefresh } from "../schema/records.ts";
+import type { AgentRecord, AuditEvent, HumanRecord, SessionRecord, SpentRefresh } from "../schema/records.ts";
 import { audited } from "../audit/record.ts";
 import type { ProvenAgent } from "../callers.ts";
 import type { RegistryConfig } from "../config.ts";
@@ -20,6 +19,7 @@ import { evaluateRefresh, type RefreshRequest } from "./session_rules.ts";
 
 export interface SessionDeps extends StoreDeps {
   config: Pick<RegistryConfig, "accessTokenTtlSeconds" | "refreshTokenTtlSeconds">;
+  changes: Changes;
 }
 
 /** A session that is not stored yet, with the tokens that are shown once. */
@@ -64,7 +64,7 @@ export function revoked({ clock }: Pick<StoreDeps, "clock">, session: SessionRec
   return { ...rest, status: "revoked", revokedAt: clock.now() };
 }
 
-/** Returns the options of a write: the record is deleted 90 days after the end of the session (D-218). */
+/** Returns the options of a write: the record is deleted 90 days after the end of the session. */
 export function keptFor({ clock }: Pick<StoreDeps, "clock">, session: SessionRecord): { expireIn: number } {
   return { expireIn: Math.max(1, sessionEnd(session) + ENDED_KEPT_MS - clock.now()) };
 }
@@ -76,7 +76,8 @@ export async function findSession(deps: Pick<StoreDeps, "kv">, agentId: string):
 /**
  * Refreshes a session (D-42 to D-44). A reused token revokes the session.
  *
- * @throws {ServiceError} `AGENT_AUTH_REFRESH_UNAUTHORIZED`, `…_REVOKED`, `…_INVALID` (401), `…_EXPIRED`, `…_CONFLICT`
+ * @throws {ServiceError} `AGENT_AUTH_REFRESH_UNAUTHORIZED`, `…_REVOKED`, `…_INVALID` (401), `…_EXPIRED`, `…_CONFLICT`,
+ * `ACCOUNT_SUSPENDED`
  */
 export async function refreshSession(
   deps: SessionDeps,
@@ -114,6 +115,12 @@ async function refreshOnce(
   ]);
   if (agent.value?.did !== agentDid) throw new ServiceError("AGENT_AUTH_REFRESH_UNAUTHORIZED");
   const session = entry.value;
+  // The connector of a suspended person waits for the restore; to reissue would be refused too.
+  if (agent.value.status === "active" && session?.suspended) {
+    const { value: owner } = await deps.kv.get<HumanRecord>(KEYS.human(agent.value.ownerId));
+    const message = `${owner?.displayName ?? "Its owner"}'s account is suspended. Ask the administrator`;
+    throw new ServiceError("ACCOUNT_SUSPENDED", { message });
+  }
   if (agent.value.status === "revoked" || session === null || session.status === "revoked") {
     throw new ServiceError("AGENT_AUTH_REFRESH_REVOKED");
   }
@@ -170,16 +177,16 @@ async function refreshOnce(
 
 /** Revokes the active or suspended session of an agent, if there is one. Idempotent. */
 export async function revokeSession(
-  deps: StoreDeps,
+  deps: Pick<SessionDeps, "clock" | "newId" | "changes">,
   agentId: string,
   audit: { event: AuditEvent; actor: string; subject: string; requestId: string },
 ): Promise<void> {
-  await commitOptimistically(deps, async () => {
-    const entry = await deps.kv.get<SessionRecord>(KEYS.session(agentId));
-    if (entry.value?.status !== "active" && !entry.value?.suspended) return { done: undefined };
+  await deps.changes.run(async (draft) => {
+    const entry = await draft.get<SessionRecord>(KEYS.session(agentId));
+    if (entry.value?.status !== "active" && !entry.value?.suspended) return;
     const ended = revoked(deps, entry.value);
-    const operation = deps.kv.atomic().check(entry).set(entry.key, ended, keptFor(deps, ended));
-    audited(announceTrustChange(operation, deps.newId, [audit.subject]), deps, audit);
-    return { operation, result: undefined };
+    draft.set(entry.key, ended, keptFor(deps, ended));
+    draft.announce([audit.subject]);
+    draft.also((operation) => audited(operation, deps, audit));
   });
 }

@@ -1,5 +1,5 @@
 /**
- * Files of an agent's folder that the commands of `svc` and the client library both read: names and shapes (D-81, D-87).
+ * Files of an agent's folder that the commands of `svc` and the client library both read: names and shapes (D-87).
  * Reads nothing.
  */
 import * as z from "zod";
@@ -7,7 +7,6 @@ import { isAgentDid, isHumanDid } from "../protocol/did.ts";
 import { parseIso } from "../protocol/time.ts";
 import { parseServiceUrl } from "./service_url.ts";
 
-/** File names of an agent. */
 export const AGENT_FILES = {
   identity: "identity.json",
   ait: "ait.jwt",
@@ -18,6 +17,9 @@ export const AGENT_FILES = {
 
 /** The discovery file of a running connector. */
 export const CONNECTOR_FILE = "connector.json";
+
+/** The file that sends a browser to the connector's page, as long as its code works. */
+export const PAGE_FILE = "open.html";
 
 /** The peers by alias. */
 export const PEERS_FILE = "peers.json";

@@ -1,12 +1,8 @@
 /** Errors of the two services as a client sees them. */
 
-/** The form of an error code. */
 const CODE = /^[A-Z0-9_]{1,64}$/;
 
-/**
- * The code of a received envelope, `UNKNOWN_ERROR` for a value that cannot be a code (D-246). As `errorCodeOf()` of the
- * protocol, whose file also holds the texts of all errors: the package of the client library stays without them (D-126).
- */
+/** The code of a received envelope, `UNKNOWN_ERROR` for a value that cannot be a code, because it could hold escapes. */
 export function receivedCode(code: unknown): string {
   return typeof code === "string" && CODE.test(code) ? code : "UNKNOWN_ERROR";
 }
@@ -38,19 +34,42 @@ export function wasRefused(error: unknown): error is ApiError {
     ![408, 409, 429].includes(error.status);
 }
 
+/** How the `fetch` of Deno names a failure before the request, and how sockets do. */
+const NO_CONNECTION = /client error \(Connect\)|connection refused|ECONNREFUSED|ENOTFOUND/i;
+
 /** The service is unreachable, or its answer is not one of this protocol. */
 export class UnreachableError extends Error {
   override name = "UnreachableError";
   /** Replaces the fix of the table. */
   readonly fix: string | undefined;
   readonly code: "CLI_UNREACHABLE" | "CLI_TLS_REFUSED";
+  /** False when there was no connection, so that the service certainly did not get the request. */
+  readonly mayHaveArrived: boolean;
 
   constructor(
     message: string,
     { cause, fix, code = "CLI_UNREACHABLE" }: { cause?: unknown; fix?: string; code?: UnreachableError["code"] } = {},
   ) {
     super(message, { cause });
+    this.mayHaveArrived = !(cause instanceof Error && NO_CONNECTION.test(cause.message));
     this.fix = fix;
     this.code = code;
+  }
+}
+
+/** No connector answered a request to its local API. */
+export class LocalDown extends Error {
+  override name = "LocalDown";
+  /** False when nothing was sent, so that a repeat is safe for any request. */
+  readonly wasSent: boolean;
+
+  /** @param what a predicate: "does not run" */
+  constructor(
+    readonly agentName: string,
+    what: string,
+    { cause, wasSent = false }: { cause?: unknown; wasSent?: boolean } = {},
+  ) {
+    super(`The connector of ${agentName} ${what}`, { cause });
+    this.wasSent = wasSent;
   }
 }

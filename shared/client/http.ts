@@ -1,6 +1,7 @@
 /**
- * The only place of the CLI and the client library that sends HTTP requests (D-199): with a deadline, a bound on the body,
- * and without following redirects. Also reads the error envelope of a response. Retries nothing and stores nothing.
+ * The only place of the CLI and the client library that sends HTTP requests: with a deadline, a bound on the body, and
+ * without following redirects, because any user of the machine may run a server that never ends its answer. Also reads
+ * the error envelope of a response. Retries nothing and stores nothing.
  */
 import type { Clock } from "../clock.ts";
 import { HEADERS } from "../protocol/proof.ts";
@@ -157,7 +158,7 @@ export function wholeSeconds(header: string | null): number | null {
 
 const MAX_MESSAGE_CHARS = 2_000;
 
-/** Code and message of an error envelope; `null` for any other text. A code of another form is `UNKNOWN_ERROR` (D-246). */
+/** Code and message of an error envelope; `null` for any other text. A code of another form is `UNKNOWN_ERROR`. */
 export function errorEnvelope(text: string): { code: string; message: string } | null {
   try {
     const { code, message } = (JSON.parse(text) as { error: { code: unknown; message: unknown } }).error;

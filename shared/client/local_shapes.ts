@@ -1,34 +1,37 @@
 /**
- * Bodies and queries of a connector's local API (D-117): what the connector answers, and what the commands of `svc` and the
+ * Bodies and queries of a connector's local API: what the connector answers, and what the commands of `svc` and the
  * client library read. Shapes only; the routes are in cli/connector/local_api.
  */
 import * as z from "zod";
+import { PeerList } from "../protocol/api/pairing.ts";
 import { isAgentDid } from "../protocol/did.ts";
 import { isRequestId } from "../protocol/ids.ts";
-import { CLIENT_LIMITS } from "./limits.ts";
+import { ReplyError } from "./reply_error.ts";
+import { LIMITS } from "../protocol/limits.ts";
 
-/** How far the sender of a message is proven. Today always `by-proxy`: the proxy verified the request. */
-export const VERIFIED = ["end-to-end", "body-only", "by-proxy"] as const;
+/** With more, a request could pass the size of a body that the local API reads. */
+const READ_IDS_MAX = 1_000;
 
-/** Who decided to send a message (D-117); `runtime`: it is the answer of an agent runtime (D-114). */
+/** Who decided to send a message; `runtime`: it is the answer of an agent runtime. */
 export const ORIGINS = ["program", "person", "model", "runtime"] as const;
 export type Origin = (typeof ORIGINS)[number];
 
-/** States of a sent message (D-115). */
 export const SENT_STATES = [
-  /** The request is on its way, or is tried again. */
+  /** A request is under way. */
   "sending",
-  /** The proxy keeps it until the recipient connects. */
+  /** This connector has it on its disk, and sends it again with the same request ID until `until`. */
+  "kept",
+  /** The proxy has it on its disk until `expiresAt`, and sends it when the recipient connects. */
   "queued",
-  /** The recipient's connector has stored it. */
+  /** It is on the disk of the recipient's connector; its agent has not taken it. */
   "delivered",
-  /** The recipient has processed it. */
+  /** The recipient's agent has taken it: read it, or its runtime accepted it. */
   "processed",
-  /** The recipient's connector gave up on it. */
+  /** It ended; nothing acts on it unless its recipient replays it. */
   "dead_lettered",
-  /** The proxy, the recipient's connector or this connector refused it. */
+  /** The recipient does not have it, and nothing tries again. */
   "refused",
-  /** The request was interrupted. Sending it again with the same request ID is safe (D-69). */
+  /** It may have arrived. Sending it again with the same request ID is safe (D-69). */
   "unknown",
 ] as const;
 export type SentState = (typeof SENT_STATES)[number];
@@ -37,6 +40,10 @@ const Id = z.int().min(1);
 const RequestId = z.string().refine(isRequestId, "must be 8 to 128 of A-Z, a-z, 0-9, '.', '_', ':' and '-'");
 const AgentDid = z.string().refine(isAgentDid, "is not the DID of an agent");
 const When = z.iso.datetime();
+
+/** How the key is known that signed a message. */
+export const VERIFIED = ["end-to-end", "by-registry"] as const;
+export type Verified = (typeof VERIFIED)[number];
 
 /** A stored message. `payload` is the last member, byte for byte as the sender wrote it. */
 export const LocalMessage = z.object({
@@ -49,6 +56,7 @@ export const LocalMessage = z.object({
     alias: z.string().nullable(),
     humanName: z.string().nullable(),
   }),
+  /** The sender signed it, with a key that no server chose (`end-to-end`), or that registry and proxy named. */
   verified: z.enum(VERIFIED),
   conversationId: z.string().nullable(),
   inReplyTo: z.string().nullable(),
@@ -58,8 +66,12 @@ export const LocalMessage = z.object({
   auto: z.boolean(),
   receivedAt: When,
   readAt: When.nullable(),
+  /** True for an unread message that a program held and may have shown before it ended (D-395). */
+  mayBeRepeat: z.boolean(),
   /** The member `message` without the identity block; `null` when there is none, or when the content is blanked. */
   text: z.string().nullable(),
+  /** Why a reply has no answer; `null` for an answer, and for a message that is not a reply. */
+  error: ReplyError.nullable(),
   /** Any JSON value; `null` when the content is blanked. `z.json()` would fail for a deeply nested one. */
   payload: z.unknown(),
 });
@@ -69,12 +81,36 @@ export type LocalMessage = z.infer<typeof LocalMessage>;
 export const InboxPage = z.object({ messages: z.array(LocalMessage), more: z.boolean() });
 export type InboxPage = z.infer<typeof InboxPage>;
 
-/** Body of the request `POST /v1/inbox/read`. */
-export const InboxRead = z.strictObject({ ids: z.array(Id).min(1).max(CLIENT_LIMITS.readIds) });
+/**
+ * Body of the request `POST /v1/inbox/read`. Without `lease` the messages are read. With it they are held for these seconds:
+ * other calls neither list nor take them, and they are unread again when it ends, unless the holder marks them before. `0`
+ * releases them. A repeat with the same `leaseId` is the same lease.
+ */
+export const InboxRead = z.strictObject({
+  ids: z.array(Id).min(1).max(READ_IDS_MAX),
+  lease: z.int().min(0).max(LIMITS.leaseSeconds).optional(),
+  leaseId: RequestId.optional(),
+});
 
-/** Body of the response of `POST /v1/inbox/read`: the IDs that this call has changed. */
-export const InboxReadResult = z.object({ read: z.array(Id) });
+/** Body of the response of `POST /v1/inbox/read`: the IDs that this call has changed, and with `lease` the ID of the lease. */
+export const InboxReadResult = z.object({ read: z.array(Id), leaseId: RequestId.optional() });
 export type InboxReadResult = z.infer<typeof InboxReadResult>;
+
+/** What is known of a message that waits in its sender's connector (D-305). */
+const Kept = {
+  /** Until when it is tried; `null` unless it is `kept`. */
+  until: When.nullable(),
+  /** `null` unless it is `kept`. */
+  nextTryAt: When.nullable(),
+  /** Attempts of the connector to send it again. */
+  attempts: z.int(),
+};
+
+/** These members of a message that no connector keeps. */
+export const NOT_KEPT = { until: null, nextTryAt: null, attempts: 0 } as const;
+
+/** The problem of a message that its sender has cancelled. */
+export const CANCELLED = "cancelled";
 
 /** A sent message, without its payload. */
 export const SentEntry = z.object({
@@ -92,6 +128,7 @@ export const SentEntry = z.object({
   problem: z.string().nullable(),
   /** When the proxy deletes the message if it is still queued; `null` when it is not queued. */
   expiresAt: When.nullable(),
+  ...Kept,
 });
 export type SentEntry = z.infer<typeof SentEntry>;
 
@@ -106,25 +143,39 @@ export const OutboundResult = z.object({
   state: z.enum(SENT_STATES),
   problem: z.string().nullable(),
   expiresAt: When.nullable(),
-  /** When the state has changed last; absent in the response of an earlier connector, as `replies` is. */
-  stateAt: When.optional(),
+  ...Kept,
+  /** When the state has changed last. */
+  stateAt: When,
   /** IDs of the replies in the inbox, the first ones. */
-  replies: z.array(Id).optional(),
+  replies: z.array(Id),
   reply: LocalMessage.nullable(),
 });
 export type OutboundResult = z.infer<typeof OutboundResult>;
 
-/** Body of the request `POST /v1/outbound`. Exactly one of `payload` and `text`; one of `to` and `replyTo` at least. */
+/** Response of `POST /v1/page-codes`: an address that opens the connector's web page once. */
+export const PageCode = z.object({ url: z.url(), expiresAt: When });
+
+/** Response of `GET /v1/pair/peers`: all peers. */
+export const PairPeers = PeerList.pick({ peers: true });
+
+/**
+ * Body of the request `POST /v1/outbound`. Exactly one of `payload`, `text` and `error`, or `text` with `error`; one of `to`
+ * and `replyTo` at least.
+ */
 export const OutboundRequest = z.strictObject({
   /** Alias or DID. */
   to: z.string().min(1).max(256).optional(),
   payload: z.unknown().optional(),
   /** Becomes the payload `{"message": text}`. */
   text: z.string().optional(),
+  /** The reply says why there is no answer. Its text is `text`, else the message of the error. */
+  error: ReplyError.optional(),
   conversationId: z.string().regex(/^[!-+\--~]{1,128}$/, "must be 1 to 128 visible ASCII characters without a comma")
     .optional(),
   requestId: RequestId.optional(),
   prefer: z.literal("respond-async").optional(),
+  /** The connector keeps the message while the proxy does not take it, and sends it later; needs `prefer` (D-305). */
+  keep: z.boolean().optional(),
   inReplyTo: RequestId.optional(),
   /** ID of a message in the inbox: sets recipient, `inReplyTo` and conversation. */
   replyTo: Id.optional(),

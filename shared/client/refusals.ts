@@ -40,6 +40,14 @@ export function isPermanent(error: unknown): boolean {
   return HOPELESS.has(error.code ?? "");
 }
 
+/** With less, the connectors of a suspended person ask all day; with more, they come back long after the restore. */
+export const SUSPENDED_RETRY_MS = 300_000;
+
+/** Whether the owner's account is suspended: only an admin can change that, and then the same files work again. */
+export function isSuspended(error: unknown): boolean {
+  return error instanceof ApiError && error.code === "ACCOUNT_SUSPENDED";
+}
+
 /** Without `…_INVALID_AIT` and `…_INVALID_PROOF`: a proxy answers so until it has fetched new registry keys. */
 const HOPELESS = new Set([
   "PROXY_AUTH_REVOKED",

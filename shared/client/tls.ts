@@ -1,5 +1,7 @@
 /**
- * TLS errors with their fixes, and the roots that a WebSocket is tried with (D-167, D-232). Nothing turns verification off.
+ * TLS errors with their fixes, and the roots that a WebSocket is tried with: the given authority first, then the
+ * system's, because its option replaces the system's roots, and Deno cannot grant reading those by name. Nothing
+ * turns verification off.
  */
 import { UnreachableError } from "./errors.ts";
 

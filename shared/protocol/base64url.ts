@@ -14,12 +14,6 @@ export function toBase64Url(bytes: Uint8Array): string {
 /**
  * Returns the decoded bytes, or `null` for an invalid character, padding, white space, an impossible length or non-zero
  * trailing bits.
- *
- * @example
- * ```ts
- * import { fromBase64Url } from "./base64url.ts";
- * console.log(fromBase64Url("AQID")?.length, fromBase64Url("AQID=")); // 3 null
- * ```
  */
 export function fromBase64Url(text: string): Bytes | null {
   const rest = text.length % 4;

@@ -1,5 +1,6 @@
 /**
- * Decentralised identifiers of agents and humans (D-04): `did:svc:<authority>:<agent|human>:<ulid>`.
+ * Decentralised identifiers of agents and humans: `did:svc:<authority>:<agent|human>:<ulid>`. The authority has no
+ * port and no path, so that an identity survives a move of its registry to another port.
  */
 import { isUlid } from "./ids.ts";
 
@@ -31,15 +32,7 @@ export function isAuthority(text: string): boolean {
   return labels.every((label) => LABEL.test(label));
 }
 
-/**
- * Returns the parts of a DID, or `null` for any other text.
- *
- * @example
- * ```ts
- * import { parseDid } from "./did.ts";
- * console.log(parseDid("did:svc:localhost:agent:01KHYQ5H00AAAAAAAAAAAAAAAA")?.kind); // agent
- * ```
- */
+/** Returns the parts of a DID, or `null` for any other text. */
 export function parseDid(text: string): Did | null {
   const parts = text.split(":");
   const [scheme, method, authority, kind, id] = parts;
@@ -54,19 +47,17 @@ export function formatDid(did: Did): string {
   return `did:svc:${did.authority}:${did.kind}:${did.id}`;
 }
 
-/** Returns true for the DID of an agent. */
 export function isAgentDid(value: unknown): value is string {
   return typeof value === "string" && parseDid(value)?.kind === "agent";
 }
 
-/** Returns true for the DID of a human. */
 export function isHumanDid(value: unknown): value is string {
   return typeof value === "string" && parseDid(value)?.kind === "human";
 }
 
 /**
- * Returns the authority in the DIDs of an issuer: the host name of its URL, or `null` if D-04 does not allow it (an IPv6
- * address, a name that is too long, not a URL).
+ * Returns the authority in the DIDs of an issuer: the host name of its URL, or `null` if a DID cannot hold it (an
+ * IPv6 address, a name that is too long, not a URL).
  */
 export function authorityOf(issuer: string): string | null {
   if (!URL.canParse(issuer)) return null;

@@ -1,6 +1,6 @@
 /**
- * Ed25519 (RFC 8032): accepted public keys (D-09), signing and verification with WebCrypto. Public keys are base64url of 32
- * bytes.
+ * Ed25519 (RFC 8032): accepted public keys, signing and verification with WebCrypto. Public keys are base64url of 32
+ * bytes. A key of small order is refused, because one constant signature verifies with it for every message.
  */
 import { Point } from "@noble/ed25519";
 import { type Bytes, fromBase64Url, toBase64Url } from "./base64url.ts";

@@ -4,16 +4,6 @@
  */
 import { LIMITS } from "./limits.ts";
 
-/**
- * A row of the error table.
- *
- * @example
- * ```ts
- * import { type ErrorRow, ERRORS } from "./errors.ts";
- * const row: ErrorRow = ERRORS.API_KEY_MISSING;
- * console.log(row.status); // 401
- * ```
- */
 export interface ErrorRow {
   /** HTTP status; of two, the code that throws selects one. */
   status: number | readonly [number, number];
@@ -21,702 +11,521 @@ export interface ErrorRow {
   when: string;
   /** What a person can do. */
   fix: string;
-  /** `spec` for a code of docs/conformance.md, `project` for any other. */
-  origin: "spec" | "project";
 }
 
-/**
- * Every error code, with its row. `docs/errors.md` and `svc explain` are generated from it.
- *
- * @example
- * ```ts
- * import { ERRORS } from "./errors.ts";
- * console.log(ERRORS.CRL_NOT_FOUND.fix);
- * ```
- */
+/** Every error code, with its row. `docs/errors.md` and `svc explain` are generated from it. */
 export const ERRORS = {
   // Registry: invites and admin
   INVITE_CREATE_INVALID: {
     status: 400,
     when: "the body of the invite is invalid",
     fix: "Send expiresAt as an RFC 3339 time in the future, or null.",
-    origin: "spec",
   },
   INVITE_CREATE_FORBIDDEN: {
     status: 403,
     when: "the caller is not an admin, so it cannot create invites",
     fix: "Use the API key of an admin, or ask an admin for an invite.",
-    origin: "spec",
   },
   INVITE_REDEEM_INVALID: {
     status: 400,
     when: "the body of the redemption is invalid",
     fix: "Send code, and optionally displayName and apiKeyName, as strings.",
-    origin: "spec",
   },
   INVITE_REDEEM_CODE_INVALID: {
     status: 400,
     when: "the invite code does not exist",
     fix: "Check the code, or ask for a new invite.",
-    origin: "spec",
   },
-  INVITE_REDEEM_EXPIRED: {
-    status: 400,
-    when: "the invite code has expired",
-    fix: "Ask for a new invite.",
-    origin: "spec",
-  },
+  INVITE_REDEEM_EXPIRED: { status: 400, when: "the invite code has expired", fix: "Ask for a new invite." },
   INVITE_REDEEM_ALREADY_USED: {
     status: 409,
     when: "the invite code has already been redeemed",
     fix: "Ask for a new invite; each can be redeemed once.",
-    origin: "spec",
   },
-  INVITE_NOT_FOUND: {
-    status: 404,
-    when: "the invite does not exist",
-    fix: "List the invites to get their IDs.",
-    origin: "project",
-  },
+  INVITE_NOT_FOUND: { status: 404, when: "the invite does not exist", fix: "List the invites to get their IDs." },
   QUOTA_EXCEEDED: {
     status: 409,
     when: "a quota of this account or agent is exhausted",
     fix: "Delete unused records, or ask the operator to raise the quota.",
-    origin: "project",
   },
   LIST_INVALID_QUERY: {
     status: 400,
     when: "the query of the list is invalid",
     fix: "Send limit as 1 to 100, and cursor as the nextCursor of the previous page.",
-    origin: "project",
   },
   ADMIN_BOOTSTRAP_DISABLED: {
     status: 503,
     when: "no bootstrap secret is configured",
     fix: "Set BOOTSTRAP_SECRET and restart the registry.",
-    origin: "spec",
   },
   ADMIN_BOOTSTRAP_UNAUTHORIZED: {
     status: 401,
     when: "the bootstrap secret is missing or wrong",
     fix: "Send the registry's BOOTSTRAP_SECRET in x-bootstrap-secret.",
-    origin: "spec",
   },
   ADMIN_BOOTSTRAP_INVALID: {
     status: 400,
     when: "the body of the bootstrap is invalid",
     fix: "Send displayName and apiKeyName as strings, or no body.",
-    origin: "spec",
   },
   ADMIN_BOOTSTRAP_ALREADY_COMPLETED: {
     status: 409,
     when: "the registry already has an admin",
     fix: "Use the admin's API key, or recover a lost key on the registry's host.",
-    origin: "spec",
   },
-  ADMIN_REQUIRED: {
-    status: 403,
-    when: "the caller is not an admin",
-    fix: "Use the API key of an admin.",
-    origin: "project",
-  },
+  ADMIN_REQUIRED: { status: 403, when: "the caller is not an admin", fix: "Use the API key of an admin." },
   ADMIN_INVALID_QUERY: {
     status: 400,
     when: "the query of an admin's list is invalid",
     fix: "Check the filters, limit (1 to 100) and cursor.",
-    origin: "project",
   },
   ADMIN_INVALID_BODY: {
     status: 400,
     when: "the body of an admin's request is invalid",
     fix: "Send reason as 1 to 200 characters of text, or no body.",
-    origin: "project",
   },
   ADMIN_SUSPEND_FORBIDDEN: {
     status: 409,
     when: "an admin cannot be suspended",
     fix: "Revoke the admin's API keys, or its agents, instead.",
-    origin: "project",
   },
-  PERSON_NOT_FOUND: {
-    status: 404,
-    when: "the person does not exist",
-    fix: "List the people to get their IDs.",
-    origin: "project",
-  },
+  PERSON_NOT_FOUND: { status: 404, when: "the person does not exist", fix: "List the people to get their IDs." },
   ACCOUNT_SUSPENDED: {
     status: 403,
     when: "an admin has suspended this account",
-    fix: "Ask the operator of the registry to restore it.",
-    origin: "project",
+    fix: "Ask the administrator to restore it; the connectors of its agents try again every 5 min.",
   },
   AUDIT_INVALID_QUERY: {
     status: 400,
     when: "the audit query is invalid",
     fix: "Check event, actor, subject, since, until, order, limit (1 to 100) and cursor.",
-    origin: "project",
   },
   SIGNING_KEYS_CONFIGURED: {
     status: 409,
     when: "the signing keys come from the configuration",
     fix: "Change REGISTRY_SIGNING_KEYS and restart the registry.",
-    origin: "project",
   },
   SIGNING_KEYS_TOO_MANY: {
     status: 409,
     when: "the store holds the maximum number of signing keys",
     fix: "Rotate again after a retired key has left the key document, or set REGISTRY_SIGNING_KEYS.",
-    origin: "project",
   },
   // Registry: agent registration and lifecycle
   AGENT_REGISTRATION_CHALLENGE_INVALID: {
     status: 400,
     when: "the body of the challenge is invalid",
     fix: "Send publicKey as base64url of a 32-byte Ed25519 key.",
-    origin: "spec",
   },
   AGENT_REGISTRATION_CHALLENGE_NOT_FOUND: {
     status: 400,
     when: "the challenge does not exist, or another owner requested it",
     fix: "Request a new challenge with the same API key.",
-    origin: "spec",
   },
   AGENT_REGISTRATION_CHALLENGE_EXPIRED: {
     status: 400,
     when: "the challenge is older than five minutes",
     fix: "Request a new challenge.",
-    origin: "spec",
   },
   AGENT_REGISTRATION_CHALLENGE_REPLAYED: {
     status: 400,
     when: "the challenge has already been used",
     fix: "Request a new challenge; each can be used once.",
-    origin: "spec",
   },
   AGENT_REGISTRATION_INVALID: {
     status: 400,
     when: "the body of the registration is invalid",
     fix: "Check name, publicKey, challengeId, challengeSignature, framework and ttlDays.",
-    origin: "spec",
   },
   AGENT_REGISTRATION_PROOF_MISMATCH: {
     status: 400,
     when: "the public key is not the key of the challenge",
     fix: "Register with the key that the challenge was requested for.",
-    origin: "spec",
   },
   AGENT_REGISTRATION_PROOF_INVALID: {
     status: 400,
     when: "the registration signature does not verify",
     fix: "Sign the message built from messageTemplate with the agent's private key.",
-    origin: "spec",
   },
   AGENT_NOT_FOUND: {
     status: 404,
     when: "no such agent, or the caller does not own it",
     fix: "List your agents to get their IDs.",
-    origin: "spec",
   },
   AGENT_REVOKE_INVALID_PATH: {
     status: 400,
     when: "the agent ID in the path is not a ULID",
     fix: "Use the agent's ID, 26 upper-case characters.",
-    origin: "spec",
   },
   AGENT_REVOKE_INVALID_STATE: {
     status: 409,
     when: "the agent is already revoked",
     fix: "List your agents to check its status.",
-    origin: "spec",
   },
   AGENT_REISSUE_INVALID_STATE: {
     status: 409,
     when: "the agent is revoked, or another change came first",
     fix: "Check the agent's status; if it is active, try again.",
-    origin: "spec",
   },
   AGENT_RESOLVE_INVALID_PATH: {
     status: 400,
     when: "the ID in the path is not a ULID",
     fix: "Use the agent's ID, 26 upper-case characters.",
-    origin: "spec",
   },
   AGENT_LIST_INVALID_QUERY: {
     status: 400,
     when: "the query of the agent list is invalid",
     fix: "Check status, framework, limit (1 to 100) and cursor.",
-    origin: "spec",
   },
   AGENT_OWNERSHIP_INVALID: {
     status: 400,
     when: "the body of the ownership query is invalid",
     fix: "Send ownerDid and agentDid.",
-    origin: "project",
   },
   // Registry: agent auth
   AGENT_AUTH_VALIDATE_INVALID: {
     status: 400,
     when: "the validate request is incomplete or malformed",
     fix: "Send X-Svc-Agent-Access, agentDid and aitJti.",
-    origin: "spec",
   },
   AGENT_AUTH_VALIDATE_UNAUTHORIZED: {
     status: 401,
     when: "the access token does not belong to this agent",
     fix: "Refresh the session.",
-    origin: "spec",
   },
-  AGENT_AUTH_VALIDATE_EXPIRED: {
-    status: 401,
-    when: "the access token has expired",
-    fix: "Refresh the session.",
-    origin: "spec",
-  },
+  AGENT_AUTH_VALIDATE_EXPIRED: { status: 401, when: "the access token has expired", fix: "Refresh the session." },
   AGENT_AUTH_REFRESH_INVALID: {
     status: [400, 401],
     when: "the refresh request is invalid, or the token is not this agent's current refresh token",
     fix: "Use the newest refresh token; after a lost response, set recovery.",
-    origin: "spec",
   },
   AGENT_AUTH_REFRESH_UNAUTHORIZED: {
     status: 401,
     when: "the proof of possession of the refresh request is missing or invalid",
     fix: "Sign again with the agent's key and its current AIT.",
-    origin: "spec",
   },
   AGENT_AUTH_REFRESH_REVOKED: {
     status: 401,
     when: "the agent or its session is revoked",
     fix: "Ask the owner to reissue the agent's token.",
-    origin: "spec",
   },
   AGENT_AUTH_REFRESH_EXPIRED: {
     status: 401,
     when: "the refresh token has expired",
     fix: "Ask the owner to revoke the session and to reissue the agent's token.",
-    origin: "spec",
   },
   AGENT_AUTH_REFRESH_CONFLICT: {
     status: 409,
     when: "the session changed during the refresh",
     fix: "Wait a moment, sign again and retry.",
-    origin: "spec",
   },
   // Registry: API keys, services, CRL, rate limit
   API_KEY_CREATE_INVALID: {
     status: 400,
     when: "the body of the API key is invalid",
     fix: "Send name as a string of 1 to 64 characters.",
-    origin: "spec",
   },
   API_KEY_REVOKE_INVALID_PATH: {
     status: 400,
     when: "the key ID in the path is not a ULID",
     fix: "Use the key's ID, 26 upper-case characters.",
-    origin: "spec",
   },
   API_KEY_NOT_FOUND: {
     status: 404,
     when: "no such API key, or the caller does not own it",
     fix: "List your keys to get their IDs.",
-    origin: "spec",
   },
   API_KEY_MISSING: {
     status: 401,
     when: "the request has no API key",
     fix: "Send Authorization: Bearer with your API key.",
-    origin: "project",
   },
   API_KEY_INVALID: {
     status: 401,
     when: "the API key does not exist",
     fix: "Check the key; it was shown only at its creation.",
-    origin: "project",
   },
   API_KEY_REVOKED: {
     status: 401,
     when: "the API key is revoked",
     fix: "Use an active key, or create a new one with it.",
-    origin: "project",
   },
   INTERNAL_SERVICE_INVALID: {
     status: 400,
     when: "the body of the internal service is invalid",
     fix: "Send name (2 to 64 of a-z, 0-9, _ and -) and scopes.",
-    origin: "project",
   },
   INTERNAL_SERVICE_FORBIDDEN: {
     status: 403,
     when: "the caller is not an admin, or the service lacks the scope",
     fix: "Use the API key of an admin, or a service with the scope.",
-    origin: "project",
   },
   INTERNAL_SERVICE_NOT_FOUND: {
     status: 404,
     when: "the internal service does not exist",
     fix: "List the services to get their IDs.",
-    origin: "project",
   },
   INTERNAL_SERVICE_ALREADY_EXISTS: {
     status: 409,
     when: "an internal service with this name already exists",
     fix: "Choose another name, or rotate the existing service.",
-    origin: "project",
   },
   INTERNAL_SERVICE_UNAUTHORIZED: {
     status: 401,
     when: "the service credential is missing or wrong",
     fix: "Set REGISTRY_INTERNAL_SERVICE_ID and REGISTRY_INTERNAL_SERVICE_SECRET.",
-    origin: "project",
   },
   RATE_LIMIT_EXCEEDED: {
     status: 429,
     when: "too many requests",
     fix: "Wait for the number of seconds in Retry-After.",
-    origin: "spec",
   },
   CRL_NOT_FOUND: {
     status: 404,
     when: "no token has ever been revoked",
     fix: "Treat the response as an empty list until the first signed list.",
-    origin: "spec",
   },
-  CRL_BUILD_FAILED: {
-    status: 500,
-    when: "the revocation list could not be built",
-    fix: "Check the registry's log.",
-    origin: "spec",
-  },
+  CRL_BUILD_FAILED: { status: 500, when: "the revocation list could not be built", fix: "Check the registry's log." },
   // Proxy: authentication
   PROXY_AUTH_MISSING_TOKEN: {
     status: 401,
     when: "the Authorization header is missing",
     fix: "Send Authorization: Svc with the agent's AIT.",
-    origin: "spec",
   },
   PROXY_AUTH_INVALID_SCHEME: {
     status: 401,
     when: "the Authorization header is not of the form Svc <ait>",
     fix: "Send the scheme Svc and one token.",
-    origin: "spec",
   },
   PROXY_AUTH_INVALID_AIT: {
     status: 401,
     when: "the AIT is malformed, expired, or not signed by this registry",
     fix: "Ask the owner to reissue the AIT, or check which registry issued it.",
-    origin: "spec",
   },
   PROXY_AUTH_INVALID_TIMESTAMP: {
     status: 401,
     when: "X-Svc-Timestamp is missing or not a Unix timestamp",
     fix: "Send whole Unix seconds.",
-    origin: "spec",
   },
   PROXY_AUTH_TIMESTAMP_SKEW: {
     status: 401,
     when: `X-Svc-Timestamp is over ${LIMITS.timestampSkewSeconds} s off`,
     fix: "Set the machine's clock; the Date header of the response is the service's time.",
-    origin: "spec",
   },
   PROXY_AUTH_INVALID_PROOF: {
     status: 401,
     when: "the proof of possession does not verify",
     fix: "Sign the method, origin, path, timestamp, nonce, body hash, recipient and AIT exactly as sent.",
-    origin: "spec",
   },
   PROXY_AUTH_INVALID_NONCE: {
     status: 401,
     when: "the nonce is missing or malformed",
     fix: "Send 16 to 128 characters of base64url.",
-    origin: "spec",
   },
   PROXY_AUTH_REPLAY: {
     status: 401,
     when: "the nonce has already been used",
     fix: "Sign every request with a new nonce.",
-    origin: "spec",
   },
-  PROXY_AUTH_REVOKED: {
-    status: 401,
-    when: "the AIT is revoked",
-    fix: "Ask the owner to reissue the AIT.",
-    origin: "spec",
-  },
+  PROXY_AUTH_REVOKED: { status: 401, when: "the AIT is revoked", fix: "Ask the owner to reissue the AIT." },
   PROXY_AUTH_FORBIDDEN: {
     status: 403,
     when: "the two agents are not a confirmed pair",
     fix: "Pair the two agents first.",
-    origin: "spec",
   },
   PROXY_AGENT_ACCESS_REQUIRED: {
     status: 401,
     when: "X-Svc-Agent-Access is missing",
     fix: "Send the session's access token.",
-    origin: "spec",
   },
   PROXY_AGENT_ACCESS_INVALID: {
     status: 401,
     when: "the access token is expired or invalid",
     fix: "Refresh the session.",
-    origin: "spec",
   },
   PROXY_AUTH_DEPENDENCY_UNAVAILABLE: {
     status: 503,
     when: "the registry or the store is unreachable",
     fix: "Try again in a moment.",
-    origin: "spec",
   },
   PROXY_RATE_LIMIT_EXCEEDED: {
     status: 429,
-    when: "the agent has exceeded its rate limit",
-    fix: "Wait for the number of seconds in Retry-After.",
-    origin: "spec",
+    when: "the agent, or all agents of its owner together, have exceeded a rate limit",
+    fix: "Wait for the number of seconds in Retry-After. The message of the answer says which limit it is.",
   },
   // Proxy: what an admin sees
   PROXY_ADMIN_TOKEN_INVALID: {
     status: 401,
     when: "the admin token is missing, expired, for another proxy, or not signed by the registry",
     fix: "Get a new token from the registry with POST /v1/admin/tokens; an API key does not work here.",
-    origin: "project",
   },
   PROXY_ADMIN_INVALID_QUERY: {
     status: 400,
     when: "the query of the admin route is invalid",
     fix: "Send only the parameters of the route, each once and in its form.",
-    origin: "project",
   },
   // Proxy: hooks and relay
   PROXY_HOOK_UNSUPPORTED_MEDIA_TYPE: {
     status: 415,
     when: "the Content-Type is not application/json",
     fix: "Send JSON with Content-Type: application/json.",
-    origin: "spec",
   },
   PROXY_HOOK_INVALID_JSON: {
     status: 400,
-    when: "the body is not valid JSON",
-    fix: "Send UTF-8 JSON with at most one member message at its top level.",
-    origin: "spec",
+    when: "the body is not valid JSON, nests too deep or has too long a number",
+    fix: "Send UTF-8 JSON with at most 64 levels, 300 characters in a number and one member message at its top level.",
   },
   PROXY_HOOK_RECIPIENT_REQUIRED: {
     status: 400,
     when: "the recipient header is missing",
     fix: "Send X-Svc-Recipient-Agent-Did.",
-    origin: "spec",
   },
   PROXY_HOOK_RECIPIENT_INVALID: {
     status: 400,
     when: "the recipient header is not the DID of an agent",
     fix: "Send the DID of one agent.",
-    origin: "spec",
   },
   PROXY_HOOK_CONVERSATION_INVALID: {
     status: 400,
     when: "the conversation ID is invalid",
     fix: "Send 1 to 128 visible ASCII characters without a comma.",
-    origin: "project",
   },
   PROXY_HOOK_REPLY_INVALID: {
     status: 400,
     when: "a reply header of the message is invalid",
     fix: "Send the ID of one message in X-Svc-In-Reply-To, and X-Svc-Auto as 1 or not at all.",
-    origin: "project",
   },
   PROXY_HOOK_CONTEXT_INVALID: {
     status: 400,
     when: "the headers of the message are not those of its signed context",
     fix: "Sign the headers that are sent. A server in front of the proxy must not change x-request-id or content-type.",
-    origin: "project",
   },
   PROXY_HOOK_REQUEST_ID_REUSED: {
     status: 409,
     when: "the request ID was accepted with another body",
     fix: "Use a new x-request-id for a new message.",
-    origin: "project",
   },
   PROXY_RELAY_UNAVAILABLE: {
     status: 503,
     when: "the relay cannot accept the message now",
     fix: "Try again in a moment.",
-    origin: "spec",
   },
   PROXY_RELAY_DELIVERY_FAILED: {
     status: 502,
     when: "the recipient's connector did not acknowledge the message",
     fix: "Send the message again with the same x-request-id.",
-    origin: "spec",
   },
   PROXY_RELAY_CONNECTOR_OFFLINE: {
     status: 502,
     when: "the recipient is offline",
     fix: "Try later, or send Prefer: respond-async.",
-    origin: "spec",
   },
   PROXY_RELAY_UPGRADE_REQUIRED: {
     status: 426,
     when: "the request is not a WebSocket upgrade",
     fix: "Connect with a WebSocket client.",
-    origin: "spec",
   },
   PROXY_RELAY_AUTH_CONTEXT_MISSING: {
     status: 500,
     when: "the handler was reached without a verified identity",
     fix: "Report this defect of the service.",
-    origin: "spec",
   },
   PROXY_RELAY_MAILBOX_FULL: {
     status: 507,
-    when: "the recipient's mailbox is full",
-    fix: "Try again after the recipient has been online.",
-    origin: "project",
+    when: "the recipient's mailbox is full, or the space of its owner, of the sender's owner, or of the server's disk",
+    fix: "Try again after recipients have been online. The message of the answer says what is full.",
   },
   PROXY_RELAY_RECEIPT_FORBIDDEN: {
     status: 403,
     when: "the caller is not the recipient of the message",
     fix: "Submit the receipt as the agent that received the message.",
-    origin: "project",
   },
   PROXY_RELAY_RECEIPT_INVALID: {
     status: 400,
     when: "the body of the receipt is invalid",
     fix:
       "Send requestId, recipientAgentDid, status and timestamp; add senderAgentDid if several senders used the request ID.",
-    origin: "project",
   },
   PROXY_RELAY_RECEIPT_INVALID_QUERY: {
     status: 400,
     when: "the receipt query is invalid",
     fix: "Send requestId and recipientAgentDid.",
-    origin: "project",
   },
   PROXY_RECEIPT_DELIVERY_NOT_FOUND: {
     status: 404,
     when: "no delivery with this request ID from this sender to this recipient is on record",
     fix: "Do not send this receipt again: the delivery never existed or is no longer kept.",
-    origin: "project",
   },
   // Proxy: pairing
   PROXY_PAIR_OWNERSHIP_FORBIDDEN: {
     status: 403,
     when: "the registry does not confirm an active agent of this owner",
     fix: "Check that the agent is active and has a live session.",
-    origin: "spec",
   },
   PROXY_PAIR_OWNERSHIP_UNAVAILABLE: {
     status: 503,
     when: "the registry's ownership check is unavailable",
     fix: "Try again in a moment.",
-    origin: "spec",
   },
   PROXY_PAIR_TICKET_NOT_FOUND: {
     status: 404,
     when: "the ticket does not exist",
     fix: "Check the ticket, or start a new pairing.",
-    origin: "spec",
   },
-  PROXY_PAIR_TICKET_EXPIRED: {
-    status: 410,
-    when: "the ticket has expired",
-    fix: "Start a new pairing.",
-    origin: "spec",
-  },
+  PROXY_PAIR_TICKET_EXPIRED: { status: 410, when: "the ticket has expired", fix: "Start a new pairing." },
   PROXY_PAIR_TICKET_ALREADY_CONFIRMED: {
     status: 409,
     when: "another agent has confirmed the ticket",
     fix: "Start a new pairing.",
-    origin: "project",
   },
   PROXY_PAIR_RESPONDER_FORBIDDEN: {
     status: 403,
     when: "the ticket is for another agent",
     fix: "Ask for a ticket for your agent.",
-    origin: "project",
   },
   PROXY_PAIR_INVALID_BODY: {
     status: 400,
     when: "the body of the pairing request is invalid",
     fix: "Send agentName and humanName of the profile, and the ticket or ttlSeconds.",
-    origin: "project",
   },
   // Both services
-  NOT_FOUND: {
-    status: 404,
-    when: "the route does not exist",
-    fix: "Check the path; /docs lists the routes.",
-    origin: "project",
-  },
+  NOT_FOUND: { status: 404, when: "the route does not exist", fix: "Check the path; /docs lists the routes." },
   METHOD_NOT_ALLOWED: {
     status: 405,
     when: "the route does not support this method",
     fix: "Use a method from the Allow header.",
-    origin: "project",
   },
-  PAYLOAD_TOO_LARGE: {
-    status: 413,
-    when: "the body is too large",
-    fix: "Reduce the body below the route's limit.",
-    origin: "project",
-  },
+  PAYLOAD_TOO_LARGE: { status: 413, when: "the body is too large", fix: "Reduce the body below the route's limit." },
   REQUEST_TIMEOUT: {
     status: 408,
     when: "the body did not arrive in time",
     fix: `Send the whole body within ${LIMITS.bodyTimeoutMs / 1000} s.`,
-    origin: "project",
   },
   INTERNAL_ERROR: {
     status: 500,
     when: "an unexpected error occurred",
     fix: "Try again, or search the service's log for the request ID.",
-    origin: "project",
   },
   SERVICE_UNAVAILABLE: {
     status: 503,
-    when: "the store is unreachable",
+    when: "the store is unreachable, or too many others change the same records",
     fix: "Try again in a moment.",
-    origin: "project",
   },
 } as const satisfies Record<string, ErrorRow>;
 Object.freeze(ERRORS);
 
-/**
- * A code of the table.
- *
- * @example
- * ```ts
- * import { type ErrorCode, ERRORS } from "./errors.ts";
- * const code: ErrorCode = "NOT_FOUND";
- * console.log(ERRORS[code].status); // 404
- * ```
- */
+/** A code of the table. */
 export type ErrorCode = keyof typeof ERRORS;
 
 type CodeWithTwoStatuses = {
   [K in ErrorCode]: (typeof ERRORS)[K]["status"] extends number ? never : K;
 }[ErrorCode];
 
-/**
- * Returns true for a code of the table. Inherited names such as `constructor` are not codes.
- *
- * @example
- * ```ts
- * import { isErrorCode } from "./errors.ts";
- * console.log(isErrorCode("NOT_FOUND"), isErrorCode("constructor")); // true false
- * ```
- */
+/** Returns true for a code of the table. Inherited names such as `constructor` are not codes. */
 export function isErrorCode(text: string): text is ErrorCode {
   return Object.hasOwn(ERRORS, text);
 }
 
-/**
- * Problems of an input, by member and as a whole. Sent in `local` and `dev` only.
- *
- * @example
- * ```ts
- * import { type ErrorDetails, ServiceError } from "./errors.ts";
- * const details: ErrorDetails = { fieldErrors: { name: ["is missing; expected text"] }, formErrors: [] };
- * console.log(new ServiceError("API_KEY_CREATE_INVALID", { details }).details === details); // true
- * ```
- */
+/** Problems of an input, by member and as a whole. Sent in `local` and `dev` only. */
 export interface ErrorDetails {
   /** Problems of each member, by its name. */
   fieldErrors: Record<string, string[]>;
@@ -724,20 +533,9 @@ export interface ErrorDetails {
   formErrors: string[];
 }
 
-/**
- * Options of a `ServiceError`.
- *
- * @example
- * ```ts
- * import { ServiceError, type ServiceErrorOptions } from "./errors.ts";
- * const options: ServiceErrorOptions = { headers: { "Retry-After": "7" } };
- * console.log(new ServiceError("RATE_LIMIT_EXCEEDED", options).headers);
- * ```
- */
 export interface ServiceErrorOptions {
   /** Message (default: the table's `when`). Never contains a secret. */
   message?: string;
-  /** Problems of the input. */
   details?: ErrorDetails;
   /** Response headers, for example `Retry-After`. */
   headers?: Record<string, string>;
@@ -745,26 +543,13 @@ export interface ServiceErrorOptions {
   cause?: unknown;
 }
 
-/**
- * An error whose code is sent to the client.
- *
- * @example
- * ```ts
- * import { ServiceError } from "./errors.ts";
- * const error = new ServiceError("AGENT_NOT_FOUND");
- * console.log(error.status, error.message); // 404 "No such agent, or the caller does not own it"
- * ```
- */
+/** An error whose code is sent to the client. */
 export class ServiceError extends Error {
-  /** Name of the class. */
   override name = "ServiceError";
-  /** Code of the table. */
   readonly code: ErrorCode;
-  /** HTTP status. */
   readonly status: number;
   /** Problems of the input, if any. */
   readonly details: ErrorDetails | undefined;
-  /** Headers of the response. */
   readonly headers: Record<string, string>;
 
   /** Creates an error with a code; the status only where the table has two. */
@@ -781,60 +566,15 @@ export class ServiceError extends Error {
   }
 }
 
-/**
- * Body of every error response.
- *
- * @example
- * ```ts
- * import { type ErrorEnvelope, errorEnvelope, ServiceError } from "./errors.ts";
- * const body: ErrorEnvelope = errorEnvelope(new ServiceError("NOT_FOUND"), false);
- * console.log(JSON.stringify(body));
- * ```
- */
+/** Body of every error response. */
 export interface ErrorEnvelope {
-  /** The error. */
   error: { code: ErrorCode; message: string; details?: ErrorDetails };
 }
 
-/**
- * Returns the envelope of an error, with its `details` only if `showDetails` is true.
- *
- * @example
- * ```ts
- * import { errorEnvelope, ServiceError } from "./errors.ts";
- * console.log(errorEnvelope(new ServiceError("NOT_FOUND"), false).error.code); // NOT_FOUND
- * ```
- */
+/** Returns the envelope of an error, with its `details` only if `showDetails` is true. */
 export function errorEnvelope(error: ServiceError, showDetails: boolean): ErrorEnvelope {
   const { code, message, details } = error;
   return { error: { code, message, ...(showDetails && details ? { details } : {}) } };
-}
-
-/**
- * Replaces a code that is missing or malformed.
- *
- * @example
- * ```ts
- * import { errorCodeOf, UNKNOWN_ERROR } from "./errors.ts";
- * console.log(errorCodeOf(undefined) === UNKNOWN_ERROR); // true
- * ```
- */
-export const UNKNOWN_ERROR = "UNKNOWN_ERROR";
-
-const WIRE_CODE = /^[A-Z0-9_]{1,64}$/;
-
-/**
- * Returns the `code` member of a received envelope, also a code that this version does not define, or `UNKNOWN_ERROR` for
- * a value that cannot be a code (D-246). The result is safe to print.
- *
- * @example
- * ```ts
- * import { errorCodeOf } from "./errors.ts";
- * console.log(errorCodeOf("A_NEW_CODE"), errorCodeOf("\u001b[2J")); // A_NEW_CODE UNKNOWN_ERROR
- * ```
- */
-export function errorCodeOf(code: unknown): string {
-  return typeof code === "string" && WIRE_CODE.test(code) ? code : UNKNOWN_ERROR;
 }
 
 function capitalised(text: string): string {

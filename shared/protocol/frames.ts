@@ -6,10 +6,11 @@
  *     │ ◀────────────── deliver_ack │   reports whether it did
  *     │ ── heartbeat ─────────────▶ │   every 30 s, in both directions;
  *     │ ◀──────────── heartbeat_ack │   60 s of silence close the socket (4408)
+ *     │ ── delivery ──────────────▶ │   a message of this agent has a new state
  *     │ ── paired, revoked ───────▶ │   need no answer
  *
- * Text messages, one JSON object each: at most 1 MiB from a proxy, at most 8 KiB from a connector (D-213). Unknown members
- * are ignored; unknown types and malformed frames count as misuse. `payload` is the last member of `deliver`: the sender's
+ * Text messages, one JSON object each: at most 1 MiB from a proxy, at most 8 KiB from a connector. Unknown members are
+ * ignored; unknown types and malformed frames count as misuse. `payload` is the last member of `deliver`: the sender's
  * JSON text, inserted and extracted without parsing.
  */
 import { utf8Bytes } from "./base64url.ts";
@@ -30,6 +31,17 @@ export const CLOSE = {
   replaced: 4409,
 } as const;
 
+/** Returns the reason of the close code 1001: within which time, in milliseconds, the connector is to connect again. */
+export function shutdownReason(returnMs: number): string {
+  return `shutting down; connect again within ${returnMs} ms`;
+}
+
+/** Returns the time that the reason of the close code 1001 names, milliseconds, or `null`. */
+export function returnWindow(reason: string): number | null {
+  const [, ms] = /^shutting down; connect again within (\d{1,6}) ms$/.exec(reason) ?? [];
+  return ms === undefined ? null : Number(ms);
+}
+
 /** Members that every frame has. */
 export interface FrameHead {
   /** Version of the protocol. */
@@ -40,7 +52,7 @@ export interface FrameHead {
   ts: string;
 }
 
-/** The sender, as verified by the proxy. Recipients trust these fields, not the text of a message. */
+/** The sender, as verified by the proxy. A recipient that checks `proof` takes these values from the AIT instead. */
 export interface FrameIdentity {
   /** DID of the sender. */
   agentDid: string;
@@ -66,7 +78,6 @@ export interface DeliverFrame extends FrameHead {
   toAgentDid: string;
   /** The verified sender. */
   identity: FrameIdentity;
-  /** Content-Type of the message. */
   contentType: string;
   /** 1 for the first attempt. */
   attempt: number;
@@ -76,6 +87,8 @@ export interface DeliverFrame extends FrameHead {
   inReplyTo?: string;
   /** True when a program sent the message and no person or model decided to send it. */
   auto?: true;
+  /** What proves the sender to the recipient; `readMessageProof` checks its members, so a malformed one is refused with a reason. */
+  proof?: object;
   /** JSON text of the message. */
   payload: string;
 }
@@ -91,6 +104,12 @@ export interface DeliverAckFrame extends FrameHead {
   /** Why the message was not stored. */
   reason?: string;
 }
+
+/**
+ * Reasons of a connector that pass by themselves: it has no space now. A message that may wait is queued then, because its
+ * sender would otherwise be told that it was refused.
+ */
+export const TEMPORARY_REASONS: ReadonlySet<string> = new Set(["inbox_full", "store_failed"]);
 
 /** Asks for a heartbeat acknowledgement. */
 export interface HeartbeatFrame extends FrameHead {
@@ -116,6 +135,23 @@ export interface PairedFrame extends FrameHead {
   profile: { agentName: string; humanName: string };
 }
 
+/** States of a message that the proxy tells its sender. */
+export const DELIVERY_STATES = ["queued", "delivered", "processed", "dead_lettered", "refused"] as const;
+export type DeliveryState = (typeof DELIVERY_STATES)[number];
+
+/** A message of this agent has a new state. Sent once and not repeated: `POST /v1/relay/deliveries` gives what was missed. */
+export interface DeliveryFrame extends FrameHead {
+  /** Name of the frame. */
+  type: "delivery";
+  requestId: string;
+  recipientAgentDid: string;
+  state: DeliveryState;
+  /** When it got the state, ISO-8601. */
+  at: string;
+  /** The receipt, when one gave it the state. */
+  receipt?: { requestId: string; recipientAgentDid: string; status: string; receivedAt: string };
+}
+
 /** The agent is no longer authorised. The socket then closes with 4401. */
 export interface RevokedFrame extends FrameHead {
   /** Name of the frame. */
@@ -127,7 +163,7 @@ export interface RevokedFrame extends FrameHead {
 /** A frame that a connector may send. */
 export type ConnectorFrame = DeliverAckFrame | HeartbeatFrame | HeartbeatAckFrame;
 /** A frame that a proxy may send. */
-export type ProxyFrame = DeliverFrame | HeartbeatFrame | HeartbeatAckFrame | PairedFrame | RevokedFrame;
+export type ProxyFrame = DeliverFrame | DeliveryFrame | HeartbeatFrame | HeartbeatAckFrame | PairedFrame | RevokedFrame;
 /** Any frame. */
 export type Frame = ConnectorFrame | ProxyFrame;
 /** The name of a frame. */
@@ -138,6 +174,7 @@ export type FrameMemberCheck = (value: unknown) => boolean;
 
 const isText = (max: number): FrameMemberCheck => (value) => typeof value === "string" && value.length <= max;
 const optional = (check: FrameMemberCheck): FrameMemberCheck => (value) => value === undefined || check(value);
+const isTime: FrameMemberCheck = (value) => typeof value === "string" && parseIso(value) !== null;
 const isBoolean: FrameMemberCheck = (value) => typeof value === "boolean";
 const isProfile: FrameMemberCheck = (value) =>
   isRecord(value) && isText(256)(value.agentName) && isText(256)(value.humanName);
@@ -161,11 +198,22 @@ export const FRAMES: Readonly<
       conversationId: optional(isText(128)),
       inReplyTo: optional(isRequestId),
       auto: optional((value) => value === true),
+      proof: optional(isRecord),
     },
   },
   deliver_ack: {
     from: "connector",
     members: { ackId: isUlid, accepted: isBoolean, reason: optional(isText(256)) },
+  },
+  delivery: {
+    from: "proxy",
+    members: {
+      requestId: isRequestId,
+      recipientAgentDid: isAgentDid,
+      state: (value) => DELIVERY_STATES.some((state) => state === value),
+      at: isTime,
+      receipt: optional(isRecord),
+    },
   },
   heartbeat: { from: "both", members: {} },
   heartbeat_ack: { from: "both", members: { ackId: isUlid } },
@@ -176,12 +224,11 @@ export const FRAMES: Readonly<
 const HEAD: Record<string, FrameMemberCheck> = {
   v: (value) => value === 1,
   id: isUlid,
-  ts: (value) => typeof value === "string" && parseIso(value) !== null,
+  ts: isTime,
 };
 
 /** The text is not a frame that its sender may send. */
 export class FrameError extends Error {
-  /** Name of the class. */
   override name = "FrameError";
 }
 

@@ -2,6 +2,7 @@
  * The identity block (D-71) that the proxy inserts in front of a message: five lines that the sender cannot forge. The
  * insertion changes no other byte of the sender's JSON.
  */
+import { utf8Bytes } from "./base64url.ts";
 import { topLevelMembers } from "./json_text.ts";
 import { LIMITS } from "./limits.ts";
 
@@ -65,11 +66,18 @@ function blockOf(identity: SenderIdentity): string {
   return `${[IDENTITY_MARKER, ...lines].join("\n")}\n\n`;
 }
 
-/** Result of an insertion: the new payload, or a refusal because `message` is duplicate. */
-export type Injected = { payload: string } | { refused: "duplicate_message" };
+/**
+ * The way back from a payload with a block to the body that the sender signed: `length` bytes of UTF-8 at `offset` are
+ * replaced by `text`.
+ */
+export type BodyEdit = readonly [offset: number, length: number, text: string];
+
+/** Result of an insertion: the new payload with its way back, or a refusal because `message` is duplicate. */
+export type Injected = { payload: string; edit?: BodyEdit } | { refused: "duplicate_message" };
 
 /**
- * Inserts the block into the `message` string of a JSON object. Any other payload is returned unchanged.
+ * Inserts the block into the `message` string of a JSON object. Any other payload is returned unchanged. The literal is
+ * written again only when one of its lines must be quoted, so that `edit` is short and every other byte stays.
  *
  * @param json the sender's JSON text
  * @param value the parsed JSON text
@@ -82,9 +90,14 @@ export function injectIdentity(json: string, value: unknown, identity: SenderIde
   if (more.length > 0) return { refused: "duplicate_message" };
   const message = (value as { message: unknown }).message;
   if (!span || typeof message !== "string") return { payload: json };
+  const block = blockOf(identity), quoted = quoteMarkers(message);
+  const isAsSent = quoted === message;
+  const start = isAsSent ? span.start + 1 : span.start, end = isAsSent ? start : span.end;
+  const text = isAsSent ? JSON.stringify(block).slice(1, -1) : JSON.stringify(block + quoted);
+  const before = json.slice(0, start);
   return {
-    payload: json.slice(0, span.start) + JSON.stringify(withIdentityBlock(message, identity)) +
-      json.slice(span.end),
+    payload: before + text + json.slice(end),
+    edit: [utf8Bytes(before).length, utf8Bytes(text).length, json.slice(start, end)],
   };
 }
 
@@ -93,7 +106,7 @@ function quoteMarkers(text: string): string {
   return text.split(LINE_ENDS).map((part, i) => i % 2 === 0 && isMarker(part) ? `> ${part}` : part).join("");
 }
 
-/** Normalises short lines only, because the time of NFKC grows with the square of the length (D-212). */
+/** Normalises short lines only, because the time of NFKC grows with the square of the length. */
 function isMarker(line: string): boolean {
   const visible = line.replace(INVISIBLE, "").trim();
   return visible !== "" && visible.length <= MAX_MARKER_UNITS && foldLine(visible) === MARKER_FOLDED;

@@ -1,5 +1,7 @@
 /**
- * ULIDs (D-02) and request IDs (D-11). Clock and entropy are parameters of the factory.
+ * ULIDs, whose order by time makes lists and cursors cheap, and request IDs, which follow a request through both
+ * services and into the receipt. ULIDs rise within a process also when the clock steps back, because a list by ID
+ * would otherwise miss entries. Clock and entropy are parameters of the factory.
  */
 import { encodeTime, monotonicFactory } from "ulid";
 

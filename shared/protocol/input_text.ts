@@ -1,6 +1,6 @@
 /**
- * Texts about invalid input: the member and the expectation, never the value (D-240). Shared by the services and the
- * connector's local API.
+ * Texts about invalid input: the member and the expectation, never the value, because it may be a secret. Shared by
+ * the services and the connector's local API.
  */
 /** Names of expected types in messages. */
 const EXPECTED: Readonly<Record<string, string>> = {

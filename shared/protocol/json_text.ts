@@ -65,11 +65,6 @@ export function topLevelMembers(json: string): Member[] {
  * Returns the texts of the elements of the outermost array, in order; none for another value. A number keeps its digits.
  *
  * @param json a valid JSON text
- * @example
- * ```ts
- * import { arrayElements } from "./json_text.ts";
- * console.log(arrayElements('[{"n": 12345678901234567890}, []]')); // [ '{"n": 12345678901234567890}', "[]" ]
- * ```
  */
 export function arrayElements(json: string): string[] {
   const elements: string[] = [];
@@ -260,8 +255,8 @@ export class LongArrayReader {
   }
 }
 
-/** Returns the index just past the string that starts at `open`. */
-function stringEnd(json: string, open: number): number {
+/** Returns the index just past the string that starts at `open`; the end of the text for a string without an end. */
+export function stringEnd(json: string, open: number): number {
   for (let i = open + 1; i < json.length; i++) {
     const unit = json.charCodeAt(i);
     if (unit === QUOTE) return i + 1;

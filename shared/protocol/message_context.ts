@@ -7,33 +7,11 @@ import { isRequestId } from "./ids.ts";
 import { LIMITS } from "./limits.ts";
 import { HEADERS } from "./proof.ts";
 
-/**
- * Headers of a message: `Headers`, pairs of name and value, or an object. A name may be in any case.
- *
- * @example
- * ```ts
- * import type { MessageHeaders } from "./message_context.ts";
- * const headers: MessageHeaders = { "Content-Type": "application/json", "x-request-id": "request-1" };
- * console.log(Object.keys(headers).length); // 2
- * ```
- */
+/** Headers of a message: `Headers`, pairs of name and value, or an object. A name may be in any case. */
 export type MessageHeaders = Iterable<readonly [name: string, value: string]> | Readonly<Record<string, string>>;
 
-/**
- * The headers or the target of a message have no valid context.
- *
- * @example
- * ```ts
- * import { ContextError, contextText } from "./message_context.ts";
- * try {
- *   contextText({ "x-request-id": "request-1" });
- * } catch (error) {
- *   console.log(error instanceof ContextError && error.message); // The header content-type is missing
- * }
- * ```
- */
+/** The headers or the target of a message have no valid context. */
 export class ContextError extends Error {
-  /** Name of the class. */
   override name = "ContextError";
 }
 
@@ -41,10 +19,7 @@ const FIRST_LINE = "SVC-CONTEXT-V1";
 const CONTENT_TYPE = "content-type";
 const REQUEST_ID = HEADERS.requestId;
 
-/**
- * Headers that the canonical string of the proof covers, or that are not part of the message. `x-svc-features` is
- * reserved for the relay socket.
- */
+/** Headers that the canonical string of the proof covers, or that are not part of the message. */
 const UNBOUND: ReadonlySet<string> = new Set(
   [
     HEADERS.timestamp,
@@ -53,7 +28,6 @@ const UNBOUND: ReadonlySet<string> = new Set(
     HEADERS.proof,
     HEADERS.access,
     HEADERS.recipient,
-    "x-svc-features",
   ].map((name) => name.toLowerCase()),
 );
 
@@ -72,12 +46,6 @@ function isBound(name: string): boolean {
  *
  * @throws {ContextError} when `content-type` or a valid `x-request-id` is missing, a value is empty, too long or not
  * visible ASCII, or there are too many lines or bytes
- * @example
- * ```ts
- * import { contextText } from "./message_context.ts";
- * const text = contextText({ "x-request-id": "request-1", "Content-Type": "application/json", Accept: "text/plain" });
- * console.log(text.split("\n")); // [ "SVC-CONTEXT-V1", "content-type:application/json", "x-request-id:request-1" ]
- * ```
  */
 export function contextText(headers: MessageHeaders): string {
   const bound = boundHeaders(headers);
@@ -90,8 +58,12 @@ export function contextText(headers: MessageHeaders): string {
   return text;
 }
 
-/** Returns the bound headers by lower-case name. Stops at the first one over the limit. */
-function boundHeaders(headers: MessageHeaders): Map<string, string> {
+/**
+ * Returns the headers that the context covers, by lower-case name. Stops at the first one over the limit.
+ *
+ * @throws {ContextError} for a value or a number of headers over the limits
+ */
+export function boundHeaders(headers: MessageHeaders): Map<string, string> {
   const bound = new Map<string, string>();
   const take = (sentName: string, sentValue: string) => {
     const name = sentName.toLowerCase();
@@ -125,16 +97,6 @@ function valueOf(name: string, sent: string): string {
  * include `content-type` and `x-request-id`, and are the ones that are sent.
  *
  * @throws {ContextError} when the headers have no context
- * @example
- * ```ts
- * import { messageTarget } from "./message_context.ts";
- * const target = await messageTarget({
- *   "Content-Type": "application/json",
- *   "x-request-id": "01KHYQ5H00EEEEEEEEEEEEEEEE",
- *   "X-Svc-Conversation-Id": "c-1",
- * });
- * console.log(target); // /hooks/agent?ctx=ShiPK_UF73Ks2spfs691UWYTTHAGrsIpAgjlo2FviZM
- * ```
  */
 export async function messageTarget(headers: MessageHeaders): Promise<string> {
   return `/hooks/agent?ctx=${await sha256(contextText(headers))}`;
@@ -145,11 +107,6 @@ export async function messageTarget(headers: MessageHeaders): Promise<string> {
  *
  * @param target path and query, as in the request line
  * @throws {ContextError} when the target has more than one, or its query is too long
- * @example
- * ```ts
- * import { contextOf } from "./message_context.ts";
- * console.log(contextOf("/hooks/agent?ctx=abc"), contextOf("/hooks/agent")); // abc null
- * ```
  */
 export function contextOf(target: string): string | null {
   const at = target.indexOf("?");

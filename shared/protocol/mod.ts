@@ -5,6 +5,7 @@
  *
  * @module
  */
+export * from "./ack_reasons.ts";
 export * from "./signed/admin_token.ts";
 export * from "./signed/ait.ts";
 export * from "./base64url.ts";
@@ -21,11 +22,14 @@ export * from "./signed/jws.ts";
 export * from "./signed/key_document.ts";
 export * from "./limits.ts";
 export * from "./message_context.ts";
+export * from "./message_proof.ts";
 export * from "./names.ts";
+export * from "./pair_key.ts";
+export * from "./pasted_ticket.ts";
+export * from "./payload_bounds.ts";
 export * from "./proof.ts";
 export * from "./registration.ts";
 export * from "./secrets.ts";
-export * from "./shape.ts";
 export * from "./ticket.ts";
 export * from "./time.ts";
 /** Request and response bodies of humans, API keys and the bootstrap. */

@@ -1,6 +1,6 @@
 /**
- * Names that people choose: agents (D-05), display names (D-06), frameworks (D-07). The name of an agent is also a
- * directory on its owner's machine.
+ * Names that people choose: agents, display names, frameworks. Control and bidirectional characters are refused,
+ * because they make one name look like another. The name of an agent is also a directory on its owner's machine.
  */
 import { LIMITS } from "./limits.ts";
 
@@ -10,10 +10,9 @@ const WINDOWS_DEVICE = /^(?:con|prn|aux|nul|com[0-9]|lpt[0-9]|conin\$|conout\$)(
 const CONTROL = /[\u0000-\u001f\u007f-\u009f]/;
 const BIDI = /[\u202a-\u202e\u2066-\u2069]/;
 
-/** The default framework label (D-07). */
+/** The default framework label. */
 export const DEFAULT_FRAMEWORK = "generic";
 
-/** Returns true for a valid agent name. */
 export function isAgentName(value: unknown): value is string {
   return typeof value === "string" && AGENT_NAME.test(value) && !value.includes("..") &&
     !WINDOWS_DEVICE.test(value);
@@ -29,7 +28,7 @@ export function parseFramework(value: unknown): string | null {
   return parseText(value, LIMITS.framework);
 }
 
-/** Returns a trimmed reason for the audit log (1 to 200 code points, D-169), or `null`. */
+/** Returns a trimmed reason for the audit log (1 to 200 code points), or `null`. */
 export function parseReason(value: unknown): string | null {
   return parseText(value, LIMITS.reason, BIDI);
 }

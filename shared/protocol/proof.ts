@@ -5,15 +5,7 @@
 import { type Bytes, sha256, utf8Bytes } from "./base64url.ts";
 import { sign, verify } from "./ed25519.ts";
 
-/**
- * Names of the request headers, in the case in which they are sent (D-13).
- *
- * @example
- * ```ts
- * import { HEADERS } from "./proof.ts";
- * console.log(new Headers({ [HEADERS.requestId]: "request-1" }).get("X-Request-Id")); // request-1
- * ```
- */
+/** Names of the request headers, in the case in which they are sent. */
 export const HEADERS = {
   authorization: "Authorization",
   timestamp: "X-Svc-Timestamp",
@@ -30,43 +22,17 @@ export const HEADERS = {
   serviceSecret: "X-Svc-Service-Secret",
 } as const;
 
-/**
- * Body hash of a request without a body.
- *
- * @example
- * ```ts
- * import { sha256 } from "./base64url.ts";
- * import { EMPTY_BODY_SHA256 } from "./proof.ts";
- * console.log(await sha256("") === EMPTY_BODY_SHA256); // true
- * ```
- */
+/** Body hash of a request without a body. */
 export const EMPTY_BODY_SHA256 = "47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU";
 
 const NONCE = /^[A-Za-z0-9_-]{16,128}$/;
 
-/**
- * Returns true for a well-formed nonce (D-25): 16 to 128 characters. The nonce is not decoded.
- *
- * @example
- * ```ts
- * import { isNonce } from "./proof.ts";
- * console.log(isNonce("bm9uY2UtMDAwMDAwMDAwMQ"), isNonce("short")); // true false
- * ```
- */
+/** Returns true for a well-formed nonce (D-25): 16 to 128 characters. The nonce is not decoded. */
 export function isNonce(text: string): boolean {
   return NONCE.test(text);
 }
 
-/**
- * The fields of the canonical string.
- *
- * @example
- * ```ts
- * import type { ProofFields } from "./proof.ts";
- * const target: Pick<ProofFields, "method" | "target"> = { method: "POST", target: "/hooks/agent" };
- * console.log(target.method); // POST
- * ```
- */
+/** The fields of the canonical string. */
 export interface ProofFields {
   /** HTTP method, upper case. */
   method: string;
@@ -90,21 +56,6 @@ export interface ProofFields {
  * Returns the nine lines that are signed.
  *
  * @throws {TypeError} when a field contains a line feed, because two requests could then share a string
- * @example
- * ```ts
- * import { canonicalProof, EMPTY_BODY_SHA256 } from "./proof.ts";
- * const text = canonicalProof({
- *   method: "GET",
- *   origin: "https://proxy.example",
- *   target: "/pair/peers",
- *   timestamp: "1771632010",
- *   nonce: "bm9uY2UtMDAwMDAwMDAwMQ",
- *   bodySha256: EMPTY_BODY_SHA256,
- *   recipient: "",
- *   aitSha256: EMPTY_BODY_SHA256,
- * });
- * console.log(text.split("\n").length); // 9
- * ```
  */
 export function canonicalProof(fields: ProofFields): string {
   const { method, origin, target, timestamp, nonce, bodySha256, recipient, aitSha256 } = fields;
@@ -120,34 +71,12 @@ export function canonicalProof(fields: ProofFields): string {
  * Returns true when `X-Svc-Proof` verifies with the key of the AIT's `cnf` claim.
  *
  * @throws {TypeError} when a field contains a line feed
- * @example
- * ```ts
- * import { importPublicKey, keyPairFromSeed } from "./ed25519.ts";
- * import { EMPTY_BODY_SHA256, HEADERS, proofHeaders, verifyProof } from "./proof.ts";
- * const { publicKey, privateKey } = await keyPairFromSeed(new Uint8Array(32));
- * const request = { method: "GET", origin: "https://proxy.example", target: "/pair/peers" };
- * const nonce = "bm9uY2UtMDAwMDAwMDAwMQ";
- * const headers = await proofHeaders(request, { ait: "", privateKey }, 1_771_632_010, nonce);
- * const fields = { timestamp: "1771632010", nonce, bodySha256: EMPTY_BODY_SHA256, recipient: "" };
- * const key = await importPublicKey(publicKey);
- * const proof = headers[HEADERS.proof] ?? "";
- * console.log(await verifyProof(key, proof, { ...request, ...fields, aitSha256: EMPTY_BODY_SHA256 })); // true
- * ```
  */
 export function verifyProof(publicKey: CryptoKey, proof: string, fields: ProofFields): Promise<boolean> {
   return verify(publicKey, proof, utf8Bytes(canonicalProof(fields)));
 }
 
-/**
- * A request to sign.
- *
- * @example
- * ```ts
- * import type { UnsignedRequest } from "./proof.ts";
- * const request: UnsignedRequest = { method: "GET", origin: "https://proxy.example", target: "/pair/peers" };
- * console.log(request.target);
- * ```
- */
+/** A request to sign. */
 export interface UnsignedRequest {
   /** HTTP method, upper case. */
   method: string;
@@ -161,21 +90,10 @@ export interface UnsignedRequest {
   recipient?: string;
 }
 
-/**
- * The AIT and the private key of an agent.
- *
- * @example
- * ```ts
- * import { keyPairFromSeed } from "./ed25519.ts";
- * import type { ProofSigner } from "./proof.ts";
- * const signer: ProofSigner = { ait: "", privateKey: (await keyPairFromSeed(new Uint8Array(32))).privateKey };
- * console.log(signer.privateKey.type); // private
- * ```
- */
+/** The AIT and the private key of an agent. */
 export interface ProofSigner {
   /** Identity token of the agent. */
   ait: string;
-  /** Private key of the agent. */
   privateKey: CryptoKey;
 }
 
@@ -184,15 +102,6 @@ export interface ProofSigner {
  *
  * @param nowSeconds Unix seconds
  * @throws {TypeError} when a field contains a line feed
- * @example
- * ```ts
- * import { keyPairFromSeed } from "./ed25519.ts";
- * import { proofHeaders } from "./proof.ts";
- * const { privateKey } = await keyPairFromSeed(new Uint8Array(32));
- * const request = { method: "GET", origin: "https://proxy.example", target: "/pair/peers" };
- * const headers = await proofHeaders(request, { ait: "", privateKey }, 1_771_632_010, "bm9uY2UtMDAwMDAwMDAwMQ");
- * console.log(Object.keys(headers).length); // 5
- * ```
  */
 export async function proofHeaders(
   request: UnsignedRequest,
@@ -220,11 +129,6 @@ export async function proofHeaders(
  * Returns the public origin of a URL, with `https` for `wss` and `http` for `ws`.
  *
  * @throws {TypeError} when the text is not a URL
- * @example
- * ```ts
- * import { publicOrigin } from "./proof.ts";
- * console.log(publicOrigin("wss://proxy.example/v1/relay/connect")); // https://proxy.example
- * ```
  */
 export function publicOrigin(url: string): string {
   return new URL(url.replace(/^ws(s?):/i, "http$1:")).origin;

@@ -1,4 +1,7 @@
-/** The registration message (D-23) that a new agent signs to prove possession of its private key. */
+/**
+ * The registration message that a new agent signs to prove possession of its private key. It names every registered
+ * value, so that none can be changed on the way.
+ */
 
 /** The values of the registration request, as sent. */
 export interface RegistrationFields {
@@ -6,7 +9,6 @@ export interface RegistrationFields {
   challengeId: string;
   /** Nonce of the challenge. */
   nonce: string;
-  /** DID of the owner. */
   ownerDid: string;
   /** Ed25519 public key, base64url of 32 bytes. */
   publicKey: string;

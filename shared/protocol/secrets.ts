@@ -12,7 +12,6 @@ export const SECRET_KINDS = {
   invite: { prefix: "svc_inv_", bytes: 24 },
 } as const;
 
-/** A kind of secret. */
 export type SecretKind = keyof typeof SECRET_KINDS;
 
 /** Returns a new secret; `bytes(n)` returns `n` random bytes. */

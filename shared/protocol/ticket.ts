@@ -1,57 +1,70 @@
 /**
- * Pairing tickets (D-26): writing a ticket and reading a pasted one. Does not check that a ticket exists: the proxy compares
- * the digest of the complete text.
+ * Pairing tickets (D-26): `svcpair1_<secret>.<pair secret, or ->.<authority of the proxy>`. Does not check that a ticket
+ * exists: the proxy compares the digest of its plain form.
  */
-import * as z from "zod";
-import { fromBase64Url, toBase64Url, utf8Bytes } from "./base64url.ts";
-import { isUlid } from "./ids.ts";
+import { fromBase64Url, toBase64Url } from "./base64url.ts";
 
-const PREFIX = "svcpair1_";
+/** The start of each ticket. */
+export const TICKET_PREFIX = "svcpair1_";
+const SECRET_BYTES = 16;
 const MAX_LENGTH = 2048;
 /** From the first to the last character that is neither white space nor a backtick. */
 const TEXT = /[^\s`](?:.*[^\s`])?/s;
 
-const TicketBody = z.strictObject({
-  v: z.literal(1),
-  iss: z.string(),
-  id: z.string().refine(isUlid),
-  exp: z.int().min(0),
-  s: z.string().refine((text) => fromBase64Url(text)?.length === 24),
-});
+/** People are shown the authority: without this shape it could be a sentence that asks them to agree. */
+const AUTHORITY = /^(?:\[[0-9a-f:.]+\]|[a-z0-9_-]+(?:\.[a-z0-9_-]+)*)(?::\d+)?$/;
+const LOOPBACK = /^(?:localhost|127(?:\.\d+){3}|\[::1\])(?::\d+)?$/;
 
 /** A ticket and its content. */
 export interface Ticket {
   /** The complete text; a secret that one person gives to the other. */
   ticket: string;
-  /** Origin of the proxy that created the ticket. */
-  iss: string;
-  /** ULID. */
-  id: string;
-  /** Unix seconds. */
-  exp: number;
+  /** The form that goes to the proxy, which gets no pair secret: with one it could sign in the place of either agent. */
+  plain: string;
+  /** 16 bytes in base64url that only the two connectors know; `null` for a ticket without. */
+  pairSecret: string | null;
+  /** Host of the proxy, with its port unless that is the usual one. */
+  authority: string;
+  /** Origin of the proxy: `https`, or `http` for a loopback name. */
+  origin: string;
 }
 
-/** Returns a ticket; `secret` is 24 random bytes. */
-export function formatTicket(fields: { iss: string; id: string; exp: number }, secret: Uint8Array): string {
-  const { iss, id, exp } = fields;
-  const body: z.infer<typeof TicketBody> = { v: 1, iss, id, exp, s: toBase64Url(secret) };
-  return PREFIX + toBase64Url(utf8Bytes(JSON.stringify(body)));
+/** Returns a ticket without pair secret; `secret` is 16 random bytes. */
+export function formatTicket(proxyUrl: string, secret: Uint8Array): string {
+  return `${TICKET_PREFIX}${toBase64Url(secret)}.-.${new URL(proxyUrl).host}`;
+}
+
+/** Returns a plain ticket with a pair secret in its second field. */
+export function withPairSecret(plain: string, pairSecret: string): string {
+  return plain.replace(".-.", `.${pairSecret}.`);
 }
 
 /** Returns a pasted ticket without surrounding white space and backticks; `null` for any other text. */
 export function parseTicket(pasted: string): Ticket | null {
   if (pasted.length > MAX_LENGTH) return null;
   const ticket = TEXT.exec(pasted)?.[0] ?? "";
-  if (!ticket.startsWith(PREFIX)) return null;
-  const bytes = fromBase64Url(ticket.slice(PREFIX.length));
-  if (!bytes) return null;
-  try {
-    const text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
-    const body = TicketBody.safeParse(JSON.parse(text));
-    if (!body.success) return null;
-    const { iss, id, exp } = body.data;
-    return { ticket, iss, id, exp };
-  } catch {
-    return null;
-  }
+  if (!ticket.startsWith(TICKET_PREFIX)) return null;
+  const [secret = "", second = "", ...rest] = ticket.slice(TICKET_PREFIX.length).split(".");
+  if (!isSecret(secret) || !(second === "-" || isSecret(second))) return null;
+  const authority = rest.join(".");
+  const origin = originOf(authority);
+  if (origin === null) return null;
+  const pairSecret = second === "-" ? null : second;
+  return { ticket, plain: `${TICKET_PREFIX}${secret}.-.${authority}`, pairSecret, authority, origin };
+}
+
+/** Whether a ticket is one of this proxy. Only the authority counts, because a ticket does not name a scheme. */
+export function isTicketOf({ authority }: Pick<Ticket, "authority">, proxyUrl: string): boolean {
+  return new URL(proxyUrl).host === authority;
+}
+
+function isSecret(text: string): boolean {
+  return fromBase64Url(text)?.length === SECRET_BYTES;
+}
+
+/** The origin of an authority in its one spelling: lower case, without the port that is the usual one. */
+function originOf(authority: string): string | null {
+  if (!AUTHORITY.test(authority)) return null;
+  const origin = `${LOOPBACK.test(authority) ? "http" : "https"}://${authority}`;
+  return URL.canParse(origin) && new URL(origin).host === authority ? origin : null;
 }

@@ -1,5 +1,6 @@
 /**
- * Times in messages (D-03): ISO 8601 in bodies, Unix seconds in headers and tokens. Does not read a clock.
+ * Times in messages: ISO 8601 in bodies, Unix seconds in headers and tokens. Dates that do not exist are refused,
+ * because parsers disagree about their meaning. Does not read a clock.
  */
 
 /** Milliseconds since the Unix epoch. */

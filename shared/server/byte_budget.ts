@@ -1,6 +1,6 @@
 /**
- * Bounds the bytes that are held at one time, per party and in total (D-98, D-197). Does not wait, and does not know
- * what the bytes are.
+ * Bounds the bytes that are held at one time, per party and in total, because one party could otherwise fill the
+ * memory of the process. Does not wait, and does not know what the bytes are.
  */
 
 interface ByteBudgetLimits {
@@ -11,20 +11,16 @@ interface ByteBudgetLimits {
 }
 
 export class ByteBudget {
-  readonly #limits: ByteBudgetLimits;
   readonly #byParty = new Map<string, number>();
   #used = 0;
 
-  constructor(limits: ByteBudgetLimits) {
-    this.#limits = limits;
-  }
+  constructor(private readonly limits: ByteBudgetLimits) {}
 
   /** Bytes that are held, over all parties. */
   get used(): number {
     return this.#used;
   }
 
-  /** Bytes that a party holds. */
   usedBy(party: string): number {
     return this.#byParty.get(party) ?? 0;
   }
@@ -36,7 +32,7 @@ export class ByteBudget {
    * @param options.ignoreTotal true when only the limit of the party applies; the bytes still count in total
    */
   take(party: string, bytes: number, { ignoreTotal = false } = {}): (() => void) | null {
-    const { total, perParty } = this.#limits;
+    const { total, perParty } = this.limits;
     if (!ignoreTotal && this.#used + bytes > total || this.usedBy(party) + bytes > perParty) return null;
     this.#add(party, bytes);
     let isHeld = true;

@@ -6,8 +6,22 @@
 /** Returns a variable; `undefined` when it is not set. */
 export type Environ = (name: string) => string | undefined;
 
-/** Reads the environment of the process. An empty value counts as not set. */
-export const processEnviron: Environ = (name) => Deno.env.get(name) || undefined;
+/**
+ * Reads the environment of the process. An empty value counts as not set.
+ *
+ * @throws {StartRefused} when this process may not read the variable: as unset, it would silently be a default
+ */
+export const processEnviron: Environ = (name) => {
+  try {
+    return Deno.env.get(name) || undefined;
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotCapable)) throw error;
+    throw new StartRefused(
+      `This process may not read the variable ${name}. Start it with svc serve, deno task start or -P=server, which ` +
+        `hold every variable; --allow-env replaces that list, so leave it out.`,
+    );
+  }
+};
 
 /** Parses the text of one variable. @throws {TypeError} with a message that completes "NAME: …" */
 export type Parse<T> = (text: string) => T;
@@ -33,15 +47,12 @@ export class ConfigError extends StartRefused {
 /** Reads variables and collects their problems. */
 export class ConfigReader {
   readonly problems: string[] = [];
-  readonly #environ: Environ;
 
-  constructor(environ: Environ) {
-    this.#environ = environ;
-  }
+  constructor(private readonly environ: Environ) {}
 
   /** Returns the variable's value, or `fallback` when it is not set or invalid. */
   read<T>(name: string, parse: Parse<T>, fallback: T): T {
-    const text = this.#environ(name);
+    const text = this.environ(name);
     if (text === undefined) return fallback;
     try {
       return parse(text);

@@ -1,8 +1,8 @@
 /**
- * Commits over a network that a repeat cannot turn into a conflict (D-272). Deno sends a commit again when its answer is
- * lost; if the first try took effect, the repeat conflicts with it. So a commit with a check also writes a mark, and after a
- * conflict the mark shows whether the commit took effect. Without this, a person would read that an invite was used before,
- * and never see the key that it gave.
+ * Commits over a network that a repeat cannot turn into a conflict. Deno sends a commit again when its answer is lost;
+ * if the first try took effect, the repeat conflicts with it. So a commit with a check also writes a mark, and after a
+ * conflict the mark shows whether the commit took effect. Without this, a person would read that an invite was used
+ * before, and never see the key that it gave.
  */
 import { intercept } from "./intercepted.ts";
 import { COMMIT_MARK, MARK_KEPT_MS } from "./store/commit_marks.ts";

@@ -1,6 +1,6 @@
 /**
  * Digests and signature verification of the services, synchronous: WebCrypto moves each call to another thread, which
- * costs more than the work (D-105). Accepts what shared/protocol accepts (D-09). Does not create keys or sign.
+ * costs more than the work. Accepts what shared/protocol accepts. Does not create keys or sign.
  */
 import { createPublicKey, hash, type KeyObject, timingSafeEqual, verify as verifyHere } from "node:crypto";
 import { type Bytes, fromBase64Url, utf8Bytes } from "../protocol/base64url.ts";
@@ -15,7 +15,10 @@ export function digestBytes(text: string): Uint8Array {
   return hash("sha256", text, "buffer");
 }
 
-/** Compares two digests in a time that does not depend on where they differ (D-204). */
+/**
+ * Compares two digests in a time that does not depend on where they differ, because the time would otherwise tell an
+ * attacker how much of a secret is right.
+ */
 export function equalDigests(a: string, b: string): boolean {
   const [left, right] = [utf8Bytes(a), utf8Bytes(b)];
   return left.length === right.length && timingSafeEqual(left, right);

@@ -6,7 +6,6 @@ export interface Interceptor {
   writes(key: Deno.KvKey): void;
   /** Called when an operation with checks begins to have them. */
   checks?(): void;
-  /** Runs the commit of an operation. */
   commit(run: () => Promise<Commit>): Promise<Commit>;
 }
 

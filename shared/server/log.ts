@@ -26,6 +26,50 @@ export function jsonLog(clock: Clock, service: string, write: (line: string) => 
   };
 }
 
+/** With more, one client fills a disk with equal refusals; with less, the first lines of an error are missing. */
+const LINES_PER_SECOND = 20;
+const SECOND_MS = 1_000;
+/** The operator asked for each of these lines (`ACCESS_LOG`). */
+const UNLIMITED = "request_done";
+
+/** Lines of one event and code within a second. */
+interface Alike {
+  level: Level;
+  event: string;
+  code: unknown;
+  lines: number;
+}
+
+/** A log with at most 20 lines in a second for one event and code, and then a line with the number of the others. */
+export class LimitedLog {
+  readonly #log: Log;
+  /** By event and code, which come from tables. */
+  readonly #alike = new Map<string, Alike>();
+
+  constructor(log: Log, private readonly clock: Pick<Clock, "after">) {
+    this.#log = log;
+  }
+
+  readonly log: Log = (level, event, fields) => {
+    if (event === UNLIMITED) return this.#log(level, event, fields);
+    const code = fields?.code;
+    const name = `${event} ${code}`;
+    const alike = this.#alike.get(name) ?? { level, event, code, lines: 0 };
+    if (this.#alike.size === 0) this.clock.after(SECOND_MS, () => this.endSecond());
+    this.#alike.set(name, alike);
+    if (++alike.lines <= LINES_PER_SECOND) this.#log(level, event, fields);
+  };
+
+  /** Logs how many lines were left out since the second began, and begins another one. */
+  endSecond(): void {
+    for (const { level, event, code, lines } of this.#alike.values()) {
+      const leftOut = lines - LINES_PER_SECOND;
+      if (leftOut > 0) this.#log(level, "log_lines_left_out", { of: event, code, lines: leftOut });
+    }
+    this.#alike.clear();
+  }
+}
+
 /** Characters that JSON does not escape and that a terminal or a line reader interprets. */
 const UNPRINTABLE = /[\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
 
@@ -40,7 +84,10 @@ function redact(name: string, value: unknown): unknown {
   return clean === value && SECRET_NAME.test(name) && !PLAIN_NAMES.has(name) ? "[redacted]" : clean;
 }
 
-/** Returns the text unchanged, or decoded and redacted when it contains a secret, also percent-encoded. Linear (D-241). */
+/**
+ * Returns the text unchanged, or decoded and redacted when it contains a secret, also percent-encoded. Linear,
+ * because a caller chooses the text.
+ */
 export function withoutSecrets(text: string): string {
   const decoded = text.includes("%") ? percentDecoded(text) : text;
   if (!SECRET_STARTS.test(decoded)) return text;

@@ -1,14 +1,13 @@
 /**
  * Single-use nonces of signed requests (D-25). A nonce is reserved in memory while its request is checked. The claim of
  * the request stores it and detects earlier use, also on another instance. A nonce is stored only after its proof has
- * verified. The registry stores each one in a record of its own; the proxy in the record of its sender (D-261).
+ * verified. The registry stores each one in a record of its own; the proxy in the record of its sender.
  */
 import type { Clock } from "../clock.ts";
 import { LIMITS } from "../protocol/limits.ts";
 import { BoundedMap } from "../bounded_map.ts";
 import { absent, type Update } from "./store/group_commit.ts";
 
-/** Record of a used nonce. */
 export interface NonceRecord {
   /** Milliseconds since the Unix epoch. */
   expiresAt: number;
@@ -42,13 +41,10 @@ const REMEMBERED = 20_000;
 
 /** Nonces by agent. */
 export class Nonces {
-  readonly #clock: Clock;
   readonly #held = new Set<string>();
   readonly #used = new BoundedMap<string, NonceRecord>(REMEMBERED);
 
-  constructor(clock: Clock) {
-    this.#clock = clock;
-  }
+  constructor(private readonly clock: Clock) {}
 
   /**
    * Returns a reservation, or `null` when the nonce is in use or cached as used.
@@ -57,7 +53,7 @@ export class Nonces {
    */
   reserve(agentDid: string, nonce: string, timestamp: number): Reservation | null {
     const name = `${agentDid} ${nonce}`;
-    const now = this.#clock.now();
+    const now = this.clock.now();
     const used = this.#used.get(name);
     if (this.#held.has(name) || (used && isReplay(used, timestamp, now))) return null;
     this.#held.add(name);

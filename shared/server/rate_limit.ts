@@ -1,10 +1,13 @@
 /**
- * Sliding-window rate limits (D-49, D-51, D-65): the pure decision and its record in the store. No window contains more
- * requests than the limit. Rejected requests are not counted.
+ * Sliding-window rate limits (D-49): the pure decision and its record in the store. High limits count in steps, so
+ * that the record of a window stays small. No window contains more requests than the limit. Rejected requests are not
+ * counted.
  */
-import { LIMITS } from "../protocol/limits.ts";
 import type { Clock } from "../clock.ts";
 import type { GroupCommit, Update } from "./store/group_commit.ts";
+
+/** A larger limit counts in steps of its window: with a time for each request its record would grow with the limit. */
+export const EXACT_WINDOW_REQUESTS_MAX = 1_000;
 
 /** Most requests in any window of `windowMs` milliseconds. */
 export interface WindowRule {
@@ -17,13 +20,6 @@ export interface WindowRule {
 /** Counted requests: time (milliseconds since the Unix epoch) and number of requests at it. */
 export type WindowRecord = (readonly [at: number, count: number])[];
 
-/** The counted requests of a window, in order of time, in another form than a list. */
-export interface Entries {
-  readonly length: number;
-  timeOf(index: number): number;
-  countOf(index: number): number;
-}
-
 /** Decision of a window about a request. */
 export interface Decision {
   allowed: boolean;
@@ -31,72 +27,106 @@ export interface Decision {
   remaining: number;
   /** Time until a retry can succeed or the window is empty, milliseconds. */
   resetMs: number;
-  /** Returns the new record. Most requests need it once of three decisions. */
-  record(): WindowRecord;
-  /** True when the record must be stored although the request is rejected, because the clock stepped back. */
+  /** True when the window must be stored although the request is rejected, because the clock stepped back. */
   mended: boolean;
 }
 
 /**
- * Returns the decision about one more request. With a limit over 1,000, requests within a sixtieth of the window share an
- * entry; an entry counts until all of its requests have left the window.
- *
- * @param now milliseconds since the Unix epoch
+ * The counted requests of one window, kept in memory so that a decision costs the same for a few of them and for thousands.
+ * With a limit over 1,000, requests within a sixtieth of the window share an entry; an entry counts until all of its
+ * requests have left the window.
  */
-export function decide(rule: WindowRule, record: WindowRecord | Entries, now: number): Decision {
-  const entries = Array.isArray(record) ? new ListEntries(record) : record;
-  const grain = rule.requests > LIMITS.exactWindowRequests ? rule.windowMs / 60 : 0;
-  const life = rule.windowMs + grain;
-  // Entries in the future come from a clock that stepped back. They count as made now, so they end after one window.
-  const timeOf = (index: number) => Math.min(entries.timeOf(index), now);
-  const last = entries.length - 1;
-  const mended = last >= 0 && entries.timeOf(last) > now;
-  let gone = 0, used = 0;
-  for (let i = 0; i <= last; i++) {
-    if (now >= timeOf(i) + life) gone++;
-    else used += entries.countOf(i);
-  }
-  const allowed = used < rule.requests;
-  const resetMs = (gone <= last ? timeOf(gone) : now) + life - now;
-  return {
-    allowed,
-    remaining: allowed ? rule.requests - used - 1 : 0,
-    resetMs,
-    mended,
-    record() {
-      const next: [at: number, count: number][] = [];
-      for (let i = gone; i <= last; i++) add(next, timeOf(i), entries.countOf(i), 0);
-      if (allowed) add(next, now, 1, grain);
-      return next;
-    },
-  };
-}
+export class Window {
+  #times: number[] = [];
+  #counts: number[] = [];
+  /** Index of the first entry that has not left the window, and the requests from it on. */
+  #first = 0;
+  #used = 0;
 
-/** Adds requests to the last entry if it is of this time, or less than `grain` milliseconds older, else as a new one. */
-function add(record: [at: number, count: number][], at: number, count: number, grain: number): void {
-  const last = record.at(-1);
-  if (last && (at === last[0] || at - last[0] < grain)) last[1] += count;
-  else record.push([at, count]);
-}
-
-class ListEntries implements Entries {
-  readonly #list: WindowRecord;
-
-  constructor(list: WindowRecord) {
-    this.#list = list;
+  constructor(record: WindowRecord = []) {
+    for (const [at, count] of record) this.#push(at, count);
   }
 
+  /** Number of entries. */
   get length(): number {
-    return this.#list.length;
+    return this.#times.length - this.#first;
   }
 
+  /** Time of an entry, milliseconds since the Unix epoch. */
   timeOf(index: number): number {
-    return this.#list[index]?.[0] ?? 0;
+    return this.#times[this.#first + index] ?? 0;
   }
 
   countOf(index: number): number {
-    return this.#list[index]?.[1] ?? 0;
+    return this.#counts[this.#first + index] ?? 0;
   }
+
+  /** Returns the entries as they are stored. */
+  record(): WindowRecord {
+    return Array.from({ length: this.length }, (_, i) => [this.timeOf(i), this.countOf(i)]);
+  }
+
+  /** Returns the decision about one more request, which it does not count. `now`: milliseconds since the Unix epoch. */
+  peek(rule: WindowRule, now: number): Decision {
+    const life = rule.windowMs + grainOf(rule);
+    const mended = this.#mend(now);
+    while (this.length > 0 && now >= this.timeOf(0) + life) this.#used -= this.#counts[this.#first++] ?? 0;
+    if (this.#first >= COMPACTED_FROM && this.#first > this.length) {
+      this.#times = this.#times.slice(this.#first);
+      this.#counts = this.#counts.slice(this.#first);
+      this.#first = 0;
+    }
+    const allowed = this.#used < rule.requests;
+    return {
+      allowed,
+      remaining: allowed ? rule.requests - this.#used - 1 : 0,
+      resetMs: (this.length > 0 ? this.timeOf(0) : now) + life - now,
+      mended,
+    };
+  }
+
+  /** Counts a request that `peek` has just allowed. */
+  add(rule: WindowRule, now: number): void {
+    const last = this.#times.length - 1, at = this.#times[last] ?? -Infinity;
+    if (this.length > 0 && (now === at || now - at < grainOf(rule))) {
+      this.#counts[last] = (this.#counts[last] ?? 0) + 1;
+      this.#used++;
+    } else this.#push(now, 1);
+  }
+
+  /** Entries in the future come from a clock that stepped back. They count as made now, so they end after one window. */
+  #mend(now: number): boolean {
+    let ahead = 0;
+    while (this.length > 0 && (this.#times.at(-1) ?? 0) > now) {
+      this.#times.pop();
+      ahead += this.#counts.pop() ?? 0;
+    }
+    if (ahead === 0) return false;
+    this.#used -= ahead;
+    this.#push(now, ahead);
+    return true;
+  }
+
+  #push(at: number, count: number): void {
+    this.#times.push(at);
+    this.#counts.push(count);
+    this.#used += count;
+  }
+}
+
+/** With less, the entries are copied for every few requests. */
+const COMPACTED_FROM = 64;
+
+function grainOf({ requests, windowMs }: WindowRule): number {
+  return requests > EXACT_WINDOW_REQUESTS_MAX ? windowMs / 60 : 0;
+}
+
+/** Returns the decision about one more request on a stored window, and the record to store. */
+export function decide(rule: WindowRule, record: WindowRecord, now: number): Decision & { record(): WindowRecord } {
+  const window = new Window(record);
+  const decision = window.peek(rule, now);
+  if (decision.allowed) window.add(rule, now);
+  return { ...decision, record: () => window.record() };
 }
 
 /**

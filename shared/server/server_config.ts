@@ -5,7 +5,6 @@ import { TrustedProxies } from "./http/client_ip.ts";
 import type { ListenAddress } from "./http/listen_address.ts";
 import { type ConfigReader, list, oneOf, origin, wholeNumber } from "./config_reader.ts";
 
-/** Addresses and version of the services. */
 export interface ServiceAddresses {
   environment: Environment;
   /** Public origin of the registry: the issuer. */
@@ -32,11 +31,11 @@ export interface ServerConfig {
   metricsListen: ListenAddress | null;
   /** True when each success is logged. */
   accessLog: boolean;
-  /** True when Deno exports telemetry (D-178). */
+  /** True when Deno exports telemetry. */
   exportsTelemetry: boolean;
 }
 
-/** Oldest Deno whose client of KV Connect outlives a cancelled `watch` (D-252). */
+/** Oldest Deno whose client of KV Connect outlives a cancelled `watch`. */
 const OLDEST_FOR_NETWORK = [2, 9, 1] as const;
 
 /** Names of the variables, for the permission to read them. */
@@ -55,7 +54,7 @@ export const SERVER_VARIABLES = [
 ] as const;
 
 /** Returns the configuration. Problems are added to the reader. */
-export function readServerConfig(reader: ConfigReader, onDeploy: boolean): ServerConfig {
+export function readServerConfig(reader: ConfigReader, { isOnDeploy }: { isOnDeploy: boolean }): ServerConfig {
   return {
     service: reader.read("SVC_SERVICE", oneOf("all", "registry", "proxy"), "all"),
     environment: reader.read("ENVIRONMENT", oneOf("local", "dev", "production"), "local"),
@@ -63,29 +62,48 @@ export function readServerConfig(reader: ConfigReader, onDeploy: boolean): Serve
     port: reader.read("PORT", wholeNumber(0, 65_535), 8787),
     registryUrl: reader.read<string | null>("REGISTRY_URL", origin, null),
     proxyUrl: reader.read<string | null>("PROXY_URL", origin, null),
-    kvUrl: reader.read<string | null>("KV_URL", (text) => text, onDeploy ? null : ".data/svc.kv"),
+    kvUrl: reader.read<string | null>("KV_URL", (text) => text, isOnDeploy ? null : ".data/svc.kv"),
     trustedProxies: reader.read("TRUSTED_PROXIES", (text) => new TrustedProxies(list(text)), new TrustedProxies([])),
-    metricsListen: readMetricsListen(reader, onDeploy),
+    metricsListen: readMetricsListen(reader, { isOnDeploy }),
     accessLog: reader.read("ACCESS_LOG", oneOf("on", "off"), "off") === "on",
     // Deno itself reads this variable and takes any other value as off.
     exportsTelemetry: reader.read("OTEL_DENO", (text) => text, "") === "true",
   };
 }
 
-function readMetricsListen(reader: ConfigReader, onDeploy: boolean): ListenAddress | null {
+function readMetricsListen(reader: ConfigReader, { isOnDeploy }: { isOnDeploy: boolean }): ListenAddress | null {
   const address = reader.read<ListenAddress | null>("METRICS_LISTEN", hostAndPort, null);
-  if (address && onDeploy) reader.problem("METRICS_LISTEN", "is not available on Deno Deploy, which has one listener");
-  return onDeploy ? null : address;
+  if (address && isOnDeploy) {
+    reader.problem("METRICS_LISTEN", "is not available on Deno Deploy, which has one listener");
+  }
+  return isOnDeploy ? null : address;
 }
 
-/** Adds the problems that concern several variables, or the version of Deno (`2.9.6`). */
+/** What decides about a configuration beside its own variables. */
+export interface Surroundings {
+  signingKeysGiven: boolean;
+  serviceCredentialGiven: boolean;
+  /** For instance `2.9.6`. */
+  denoVersion: string;
+  isOnDeploy: boolean;
+  /** The store that `KV_URL` or Deno Deploy names; `null` without one. */
+  database: string | null;
+}
+
+/** Adds the problems that concern several variables, the version of Deno or Deno Deploy. */
 export function validateServerConfig(
   reader: ConfigReader,
   config: ServerConfig,
-  secrets: { signingKeysGiven: boolean; serviceCredentialGiven: boolean },
-  denoVersion: string,
+  { denoVersion, isOnDeploy, database, ...secrets }: Surroundings,
 ): void {
-  if (config.kvUrl !== null && /^https?:/.test(config.kvUrl) && !canUseNetworkStore(denoVersion)) {
+  const isNetworked = isNetworkStore(database);
+  if (isOnDeploy && !isNetworked) {
+    reader.problem(
+      "KV_URL",
+      "on Deno Deploy, assign a Deno KV database to the app and leave KV_URL unset: any other store ends with its instance",
+    );
+  }
+  if (isNetworked && !canUseNetworkStore(denoVersion)) {
     const oldest = OLDEST_FOR_NETWORK.join(".");
     reader.problem("KV_URL", `a store over the network needs Deno ${oldest} or newer; this is Deno ${denoVersion}`);
   }
@@ -99,8 +117,7 @@ export function validateServerConfig(
   for (const [name, url] of [["REGISTRY_URL", config.registryUrl], ["PROXY_URL", config.proxyUrl]] as const) {
     if (!url?.startsWith("https:")) reader.problem(name, "must be an https origin when ENVIRONMENT is production");
   }
-  const isNetworked = config.kvUrl === null || /^https?:/.test(config.kvUrl);
-  if (config.service !== "proxy" && isNetworked && !secrets.signingKeysGiven) {
+  if (config.service !== "proxy" && (isNetworked || isOnDeploy) && !secrets.signingKeysGiven) {
     reader.problem("REGISTRY_SIGNING_KEYS", "must be set in production when the store is reached over the network");
   }
   if (config.service === "proxy" && !secrets.serviceCredentialGiven) {
@@ -108,9 +125,14 @@ export function validateServerConfig(
   }
 }
 
+/** Returns true for the address of a store that is reached over the network. */
+export function isNetworkStore(database: string | null): boolean {
+  return database !== null && /^https?:/.test(database);
+}
+
 /**
- * Returns true when this version of Deno can keep a store over the network open (D-252). With an older one, a cancelled
- * `watch` breaks every later call once the server's token has expired.
+ * Returns true when this version of Deno can keep a store over the network open. With an older one, a cancelled `watch`
+ * breaks every later call once the server's token has expired.
  */
 export function canUseNetworkStore(denoVersion: string): boolean {
   const parts = denoVersion.split(".").map((part) => Number.parseInt(part));

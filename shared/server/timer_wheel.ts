@@ -1,9 +1,14 @@
 /**
- * The server's deadlines of a second or more, in one timer of the runtime (D-259). A request sets several of them and
- * cancels nearly all: here that is one entry in a set, which is much cheaper than a timer of the runtime.
+ * The server's deadlines of a second or more, in one timer of the runtime. They end up to 250 ms late, never early. A
+ * request sets several of them and cancels nearly all: here that is one entry in a set, which is much cheaper than a
+ * timer of the runtime.
  */
 import { type Cancel, type Clock, DAY_MS } from "../clock.ts";
-import { LIMITS } from "../protocol/limits.ts";
+
+/** With less, a short deadline would end late by a large part of itself. */
+const WHEEL_TIMER_MS = 1_000;
+/** With more, a deadline ends later; with less, the wheel wakes up more often than it saves timers. */
+export const SLOT_MS = 250;
 
 interface Timer {
   /** When it is due, on the scale of `uptime`. */
@@ -11,7 +16,6 @@ interface Timer {
   fn: () => void;
 }
 
-const { wheelSlotMs, wheelTimerMs } = LIMITS;
 const nothing = () => {};
 
 /**
@@ -20,7 +24,6 @@ const nothing = () => {};
  * alive; once none is left, the wheel holds nothing.
  */
 export class TimerWheel implements Clock {
-  readonly #clock: Clock;
   readonly #uptime: () => number;
   /** Pending timers by the number of their slot. No slot is empty. */
   readonly #slots = new Map<number, Set<Timer>>();
@@ -29,19 +32,18 @@ export class TimerWheel implements Clock {
   #cancelWake: Cancel = () => {};
 
   /** @param uptime milliseconds on a scale that never steps */
-  constructor(clock: Clock, uptime: () => number) {
-    this.#clock = clock;
+  constructor(private readonly clock: Clock, uptime: () => number) {
     this.#uptime = uptime;
   }
 
   now(): number {
-    return this.#clock.now();
+    return this.clock.now();
   }
 
   after(ms: number, fn: () => void): Cancel {
-    if (!(ms >= wheelTimerMs)) return this.#clock.after(ms, fn);
+    if (!(ms >= WHEEL_TIMER_MS)) return this.clock.after(ms, fn);
     const at = this.#uptime() + ms;
-    const slot = Math.ceil(at / wheelSlotMs);
+    const slot = Math.ceil(at / SLOT_MS);
     const timers = this.#slots.get(slot) ?? new Set<Timer>();
     const timer = { at, fn };
     timers.add(timer);
@@ -66,15 +68,15 @@ export class TimerWheel implements Clock {
     this.#wakeSlot = slot;
     if (slot === Infinity) return;
     // The runtime cannot wait for longer than 24 days. An early wake-up only sets the next one.
-    const wait = Math.min(Math.ceil(slot * wheelSlotMs - this.#uptime()), DAY_MS);
-    this.#cancelWake = this.#clock.after(Math.max(0, wait), () => this.#wake());
+    const wait = Math.min(Math.ceil(slot * SLOT_MS - this.#uptime()), DAY_MS);
+    this.#cancelWake = this.clock.after(Math.max(0, wait), () => this.#wake());
   }
 
   /** Fires the timers of every slot that has ended. */
   #wake(): void {
     // Timers that are set meanwhile compare their slot with none.
     this.#wakeSlot = Infinity;
-    const last = Math.floor(this.#uptime() / wheelSlotMs);
+    const last = Math.floor(this.#uptime() / SLOT_MS);
     const ended = [...this.#slots.keys()].filter((slot) => slot <= last).sort((a, b) => a - b);
     for (const slot of ended) this.#fire(slot);
     let next = Infinity;

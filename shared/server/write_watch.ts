@@ -1,13 +1,16 @@
 /**
- * Which kinds of records this process writes (D-262). A record that a commit has checked needs no check in a later commit
- * while no record of its kind is written: no other process has the store open, so every write passes here. A write counts
- * from its call until the store has answered it, also after the deadline of the call. The kind of a record is the first two
- * parts of its key.
+ * Which kinds of records this process writes. A record that a commit has checked needs no check in a later commit
+ * while no record of its kind is written: no other process has the store open, so every write passes here. A write
+ * counts from its call until the store has answered it, also after the deadline of the call. The kind of a record is
+ * the first two parts of its key. After a second a record is checked again in any case: should another process write
+ * to the file although it is locked, what that one ends would otherwise be accepted here until this process ends.
  */
 import { intercept } from "./intercepted.ts";
 
+/** With more, a change that this process did not make is noticed later; with less, most messages check again. */
+const CHECKED_FOR_MS = 1_000;
+
 interface Kind {
-  /** Writes that have begun. */
   begun: number;
   underWay: number;
 }
@@ -16,6 +19,8 @@ interface Kind {
 export interface Moment {
   readonly kind: Kind;
   readonly begun: number;
+  /** Milliseconds since the Unix epoch. */
+  readonly at: number;
 }
 
 export class WriteWatch {
@@ -30,10 +35,10 @@ export class WriteWatch {
     kv.atomic = () => this.#watched(atomic());
   }
 
-  /** Returns the present moment for the kind of a record; `null` while a record of this kind is being written. */
-  momentOf(key: Deno.KvKey): Moment | null {
+  /** Returns the moment `now` for the kind of a record; `null` while a record of this kind is being written. */
+  momentOf(key: Deno.KvKey, now: number): Moment | null {
     const kind = this.#kindOf(key);
-    return kind.underWay === 0 ? { kind, begun: kind.begun } : null;
+    return kind.underWay === 0 ? { kind, begun: kind.begun, at: now } : null;
   }
 
   #watched(operation: Deno.AtomicOperation): Deno.AtomicOperation {
@@ -65,7 +70,7 @@ export class WriteWatch {
   }
 }
 
-/** Returns true when no record of the kind was written since the moment. */
-export function isUnwritten({ kind, begun }: Moment): boolean {
-  return kind.underWay === 0 && kind.begun === begun;
+/** Returns true when the moment is less than a second ago and no record of the kind was written since. */
+export function isUnwritten({ kind, begun, at }: Moment, now: number): boolean {
+  return kind.underWay === 0 && kind.begun === begun && now >= at && now - at < CHECKED_FOR_MS;
 }

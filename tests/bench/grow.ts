@@ -5,7 +5,7 @@
  *   deno run --allow-read=<folder> --allow-write=<folder> tests/bench/grow.ts <file> <agents> <nonces>
  */
 import { KEYS as PROXY } from "../../proxy/schema/kv_keys.ts";
-import { newSender, NONCE_HASH_BYTES, seal, withNonce } from "../../proxy/schema/sender_record.ts";
+import { NONCE_BYTES, nonceName, packPart, putNonce } from "../../proxy/schema/sender_record.ts";
 import { KEYS as REGISTRY } from "../../registry/schema/kv_keys.ts";
 import { ulidSource } from "../../shared/protocol/ids.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
@@ -47,12 +47,11 @@ function part(i: number): Record[] {
   const key = PROXY.senderPart(dids[i % dids.length] ?? "", Math.floor(i / dids.length));
   const now = Date.now();
   const nonce = { timestamp: Math.floor(now / 1000), expiresAt: now + TEN_MINUTES_MS / 2 };
-  let nonces: Uint8Array = new Uint8Array();
-  for (let k = 0; k < LIMITS.senderNonces; k++) {
-    nonces = withNonce(nonces, crypto.getRandomValues(new Uint8Array(NONCE_HASH_BYTES)), nonce);
+  const nonces = new Uint8Array(LIMITS.senderPartNonces * NONCE_BYTES), view = new DataView(nonces.buffer);
+  for (let at = 0; at < nonces.length; at += NONCE_BYTES) {
+    putNonce(nonces, view, at, { ...nonce, name: nonceName(crypto.getRandomValues(new Uint8Array(32))) });
   }
-  const [first] = seal({ ...newSender(now), nonces }, LIMITS.senderNonces, now).parts;
-  return first ? [[key, first.bytes, TEN_MINUTES_MS]] : [];
+  return [[key, packPart(nonces), TEN_MINUTES_MS]];
 }
 
 async function write(kv: Deno.Kv, count: number, make: (i: number) => Record[]): Promise<void> {

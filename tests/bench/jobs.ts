@@ -91,7 +91,7 @@ export interface Jobs {
   connect: { ask: { proxyUrl: string; agents: number[]; stalled?: boolean }; answer: Timed };
   /**
    * Opens a socket for each agent at the addresses in turn, and again after each end: with the waits of the client
-   * library (D-89), at any other address after a failure.
+   * library, at any other address after a failure.
    */
   keep: { ask: { proxyUrls: string[]; agents: number[] }; answer: Timed };
   /** Waits until `count` sockets have opened again since `keep`. */

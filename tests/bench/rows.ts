@@ -1,5 +1,6 @@
 /** The rows of the bench in the order of the table: a name and a measurement each. */
 import type { Outcome } from "./figures.ts";
+import { ask } from "./rows/ask.ts";
 import { burst } from "./rows/burst.ts";
 import * as crl from "./rows/crl.ts";
 import * as expiry from "./rows/expiry.ts";
@@ -44,4 +45,5 @@ export const ROWS: readonly Row[] = [
   { name: "start: command from its sources", measure: start.command },
   { name: "start: compiled program", measure: start.program },
   { name: "send: compiled program without a connector", measure: send },
+  { name: "ask: a question and its answer through the tools", measure: ask },
 ];

@@ -53,6 +53,8 @@ export interface Scale {
   mailboxes: number;
   /** Starts of a server, and of a program. */
   starts: number;
+  /** Questions of one agent to another, one after the other. */
+  asks: number;
   /** Agents and unexpired nonces in a filled store. */
   grownAgents: number;
   grownNonces: number;
@@ -96,6 +98,7 @@ const usual: Scale = {
   registrations: 400,
   mailboxes: 20,
   starts: 7,
+  asks: 300,
   grownAgents: 100_000,
   grownNonces: 600_000,
   lastingSeconds: 30,
@@ -134,6 +137,7 @@ export const SCALES = {
     registrations: 5,
     mailboxes: 2,
     starts: 1,
+    asks: 5,
     grownAgents: 1_000,
     grownNonces: 1_000,
     lastingSeconds: 0.1,
@@ -153,6 +157,7 @@ export const SCALES = {
     idleSockets: 10_000,
     overloadSeconds: 10,
     lastingSeconds: 600,
+    asks: 1_000,
     expirySeconds: 1_500,
   },
 } as const satisfies Record<string, Scale>;

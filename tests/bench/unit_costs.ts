@@ -1,10 +1,11 @@
 /**
- * Unit costs of `docs/scaling.md`, measured by hand on an idle machine: CPU of denokv for a commit and a read, memory of
- * an idle socket, CPU of a connection. About a minute. Asserts nothing.
+ * Unit costs of `docs/scaling.md`, measured by hand on an idle machine: CPU of denokv, with the options of its unit, for a
+ * commit and a read, memory of an idle socket, CPU of a connection. About a minute. Asserts nothing.
  *
  *   deno run -A tests/bench/unit_costs.ts [store | sockets]
  */
-import { accessToken, Denokv, findDenokv } from "../support/denokv.ts";
+import { accessToken, Denokv, findDenokv, unitOptions } from "../support/denokv.ts";
+import { cpuSeconds } from "../support/process_figures.ts";
 import { cpuOf, freePort, settledBytes, UNLIMITED, World } from "./world.ts";
 import { SCALES } from "./scale.ts";
 
@@ -18,13 +19,16 @@ interface CallCost {
   what: string;
   perSecond: number;
   denokvMicros: number;
+  /** Part of it on the thread that writes. */
+  writerMicros: number;
 }
 
-/** Returns the user and system time of a process, seconds. */
-function cpuSeconds(pid: number): number {
-  const text = Deno.readTextFileSync(`/proc/${pid}/stat`);
-  const [user = 0, system = 0] = text.slice(text.lastIndexOf(")") + 2).split(" ").slice(11, 13).map(Number);
-  return (user + system) / 100;
+/** Returns the folder of denokv's thread for commits, which has the name sw-0. */
+function writerOf(pid: number): string {
+  const threads = [...Deno.readDirSync(`/proc/${pid}/task`)].map(({ name }) => `/proc/${pid}/task/${name}`);
+  const writer = threads.find((path) => Deno.readTextFileSync(`${path}/comm`) === "sw-0\n");
+  if (writer === undefined) throw new Error("denokv has no thread sw-0");
+  return writer;
 }
 
 async function timed(
@@ -37,19 +41,19 @@ async function timed(
   const worker = async () => {
     while (next < CALLS) await call(next++);
   };
-  const cpu = cpuSeconds(server.pid), began = performance.now();
+  const paths = [`/proc/${server.pid}`, writerOf(server.pid)];
+  const before = paths.map(cpuSeconds), began = performance.now();
   await Promise.all(Array.from({ length: atOnce }, worker));
   const seconds = (performance.now() - began) / 1000;
-  return {
-    what: `${what}, ${atOnce} in flight`,
-    perSecond: Math.round(CALLS / seconds),
-    denokvMicros: Math.round((cpuSeconds(server.pid) - cpu) / CALLS * 1e6),
-  };
+  const [denokvMicros = 0, writerMicros = 0] = paths.map((path, i) =>
+    Math.round((cpuSeconds(path) - before[i]!) / CALLS * 1e6)
+  );
+  return { what: `${what}, ${atOnce} in flight`, perSecond: Math.round(CALLS / seconds), denokvMicros, writerMicros };
 }
 
 async function denokvCosts(program: string, folder: string): Promise<CallCost[]> {
   accessToken();
-  await using server = await Denokv.start(program, `${folder}/denokv.sqlite`);
+  await using server = await Denokv.start(program, `${folder}/denokv.sqlite`, 0, await unitOptions());
   const kv = await Deno.openKv(server.address);
   const commit = async (n: number) => {
     const operation = kv.atomic();

@@ -88,6 +88,11 @@ export class World implements AsyncDisposable {
     }
   }
 
+  /** Options of Deno that write a CPU profile, when one is wanted. */
+  get profiling(): string[] {
+    return this.#profiles === null ? [] : ["--cpu-prof", `--cpu-prof-dir=${this.#profiles}`];
+  }
+
   /** Returns the path of a new store. */
   newStore(): string {
     const folder = `${this.folder}/store-${++this.#stores}`;
@@ -122,7 +127,7 @@ export class World implements AsyncDisposable {
     const store = env.KV_URL ?? this.newStore();
     const folder = store.slice(0, store.lastIndexOf("/"));
     const args = [
-      ...(this.#profiles === null ? [] : ["--cpu-prof", `--cpu-prof-dir=${this.#profiles}`]),
+      ...this.profiling,
       "--allow-net=127.0.0.1,localhost,[::1]",
       "--allow-env",
       `--allow-read=${folder}`,

@@ -1,9 +1,9 @@
 /** What the build tools check in their results: header and machine, the stub's version, permissions, the package. */
-import { assert, assertEquals } from "@std/assert";
+import { assert, assertEquals, assertRejects } from "@std/assert";
 import { ENVIRONMENT } from "../../cli/context.ts";
-import { machineOf, namesVersion, TARGETS } from "../tools/compile.ts";
-import { FLAGS, launcher, packageJson, SERVER_FLAGS } from "../tools/pack.ts";
-import { permissionFlags } from "../tools/permission_flags.ts";
+import { machineOf, namesVersion, refuseRepackaging, TARGETS } from "../tools/compile.ts";
+import { launcher, packageJson } from "../tools/pack.ts";
+import { bundleConfig, permissionFlags } from "../tools/permission_flags.ts";
 
 const ROOT = new URL("../../", import.meta.url);
 
@@ -54,12 +54,17 @@ Deno.test("the version is found in a stub, and a longer number is not", () => {
 });
 
 Deno.test("binary and package have named permissions and never ask, and a server starts no program", () => {
-  for (const flags of [permissionFlags("svc"), FLAGS, SERVER_FLAGS]) {
-    assert(flags.includes("--no-prompt"));
-    assertEquals(flags.filter((flag) => /all$|^-A$|allow-(?:run$|ffi|env$|sys$)/.test(flag)), []);
+  const flags = permissionFlags("svc");
+  assert(flags.includes("--no-prompt"));
+  assertEquals(flags.filter((flag) => /all$|^-A$|allow-(?:run$|ffi|env$|sys$)/.test(flag)), []);
+  const { permissions } = bundleConfig() as { permissions: Record<string, Record<string, unknown>> };
+  assertEquals(Object.keys(permissions), ["svc", "serve", "connector"]);
+  for (const [name, { run, env, sys, ffi, all }] of Object.entries(permissions)) {
+    const facts = name === "connector" ? ["uid"] : ["uid", "statfs", "systemMemoryInfo"];
+    assertEquals([name, Array.isArray(run), Array.isArray(env), sys], [name, name !== "serve", true, facts]);
+    assertEquals([ffi, all], [undefined, undefined]);
+    assertEquals([name, (env as string[]).includes("REGISTRY_SIGNING_KEYS")], [name, name === "serve"]);
   }
-  assertEquals(SERVER_FLAGS.filter((flag) => /allow-run/.test(flag)), []);
-  assertEquals(FLAGS.filter((flag) => /unstable|BOOTSTRAP_SECRET,.*REGISTRY_SIGNING_KEYS/.test(flag)), []);
 });
 
 Deno.test("the context reads every variable that it lists, and no other", async () => {
@@ -76,6 +81,16 @@ Deno.test("the npm package holds JavaScript only and depends on one pinned Deno"
   assertEquals(files, ["svc.cjs", "lib", "README.md", "LICENSE"]);
   assertEquals([dependencies, bin], [{ deno: Deno.version.deno }, { svc: "svc.cjs" }]);
   assertEquals([engines, scripts], [{ node: ">=20" }, undefined]);
-  for (const flag of [...FLAGS, ...SERVER_FLAGS]) assert(launcher().includes(JSON.stringify(flag)), flag);
-  assert(launcher().split("\n").length < 80, "the launcher is short");
+  for (const flag of ["--no-prompt", "-P=svc", "-P=serve"]) assert(launcher().includes(JSON.stringify(flag)), flag);
+  // A permission in the launcher would be a second list of them.
+  assert(!launcher().includes("--allow"));
+});
+
+Deno.test("a program that contains deno-std is not built, and svc does not contain it", async () => {
+  await refuseRepackaging("svc.ts");
+  await assertRejects(
+    () => refuseRepackaging("tests/cli/compile_test.ts"),
+    Error,
+    "shared/jsr/assert/mod.ts imports deno-std, which only tests may use",
+  );
 });

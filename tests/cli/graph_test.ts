@@ -54,11 +54,21 @@ Deno.test("a server loads the library for telemetry only when it is asked for", 
   assert([...loaded(modules, `${ROOT}deploy.ts`, true)].some(isTelemetry));
 });
 
-Deno.test("starting loads neither zod nor jose nor a client: --version and --help need none of them", async () => {
+Deno.test("starting loads neither zod nor the tokens of jose nor a client: --version and --help need none of them", async () => {
   const atOnce = [...loaded(await graph(), `${ROOT}cli/main.ts`, false)].map(short);
   const heavy =
-    /npm:\/?(?:zod|jose|ulid|@noble|@modelcontextprotocol|jsonc-parser|smol-toml)|shared\/protocol\/api|registry_client|agent_store/;
+    /npm:\/?(?:zod|jose(?!@[^/]*\/base64url$)|ulid|@noble|@modelcontextprotocol|jsonc-parser|smol-toml)|shared\/protocol\/api|registry_client|agent_store/;
   assertEquals(atOnce.filter((specifier) => heavy.test(specifier)), []);
+});
+
+Deno.test("svc send beside a connector that runs loads neither a connector nor the way without one", async () => {
+  const modules = await graph();
+  const atOnce = ["cli/messages/send.ts", "cli/connector/attach.ts"].flatMap((path) => [
+    ...loaded(modules, `${ROOT}${path}`, false),
+  ]).map(short);
+  const needless = /cli\/connector\/(?:agent_connector|connector|link\/direct_proxy)\.ts|proxy_caller|message_request/;
+  assertEquals(atOnce.filter((specifier) => needless.test(specifier)), []);
+  assert(atOnce.includes("cli/connector/attach.ts"));
 });
 
 Deno.test("svc mcp loads the MCP library after its console writes to standard error", async () => {
@@ -71,6 +81,8 @@ Deno.test("svc mcp loads the MCP library after its console writes to standard er
 
 Deno.test("the CLI loads nothing of the client library but the table of its error codes", async () => {
   const all = [...loaded(await graph(), `${ROOT}cli/main.ts`, true)].map(short);
-  const library = all.filter((specifier) => specifier.startsWith("shared/client/library/"));
-  assertEquals(library, ["shared/client/library/library_errors.ts"]);
+  const library = all.filter((specifier) =>
+    /^shared\/client\/(?:mod|local_agent|inbox_reader|svc_error)\.ts$/.test(specifier)
+  );
+  assertEquals(library, []);
 });

@@ -1,4 +1,4 @@
-/** Agent names that are paths or otherwise invalid, given to every command that takes one (D-245). */
+/** Agent names that are paths or otherwise invalid, given to every command that takes one. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import type { Command } from "../../cli/command_line/command.ts";
 import { COMMANDS } from "../../cli/commands/table.ts";
@@ -34,7 +34,9 @@ function linesOf({ path, args, options }: Command, name: string): string[][] {
   const lines = Object.entries(options).filter(([, { complete }]) => complete === "agents")
     .map(([option]) => [...path, ...required, `--${option}=${name}`, ...others, ...all]);
   const first = Object.keys(args)[0];
-  const takesName = path.join(" ") !== "admin service create" && /^(?:name|agent|agentName)$/.test(first ?? "");
+  // Agents of an administrator are looked up at the server, and a service has no folder.
+  const isElsewhere = path[0] === "admin" && /^(?:service|agents)$/.test(path[1] ?? "");
+  const takesName = !isElsewhere && /^(?:name|agent|agentName)$/.test(first ?? "");
   return takesName ? [...lines, [...path, ...required, "--", name]] : lines;
 }
 
@@ -80,7 +82,7 @@ Deno.test("every command that takes an agent name leaves no file for an agent th
       // Without an agent the command shows what it finds.
       if (line[0] === "install") line.push("--for=generic");
       await t.step(line.join(" "), async () => {
-        // Errors of a hook would reach a model (D-132).
+        // Errors of a hook would reach a model.
         if (line[0] === "hook") assertEquals(await machine.svc(...line), { code: 0, stdout: "", stderr: "" });
         else assertEquals((await machine.failure(...line)).code, "CLI_AGENT_UNKNOWN");
         assertEquals(machine.tree(), before);

@@ -1,9 +1,9 @@
-/** The commands that svc suggests: a shell can run each line unchanged (D-238). */
+/** The commands that svc suggests: a shell can run each line unchanged. */
 import { assert, assertEquals } from "@std/assert";
 import { COMMANDS } from "../../cli/commands/table.ts";
 import { parse } from "../../cli/command_line/parse.ts";
 import { BOOTSTRAP_SECRET, World } from "../support/world.ts";
-import { Machine } from "./cli_world.ts";
+import { bootstrapped, Machine } from "./cli_world.ts";
 
 /** The words of each suggested line, as a shell splits them. */
 async function suggested(text: string): Promise<string[][]> {
@@ -42,9 +42,10 @@ Deno.test("every suggested line can be pasted unchanged, from the first admin to
   assertEquals(join[0], "join");
   const [createToo = []] = await next(bob, ...join);
   await next(bob, ...createToo);
-  const [start = [], startInbox = [], inspect = []] = await next(ada, ...create);
+  const [start = [], startInbox = [], install = [], inspect = []] = await next(ada, ...create);
   assertEquals(start.slice(0, 3), ["connector", "start", "my-agent"]);
   assertEquals(startInbox.slice(0, 4), ["connector", "start", "my-agent", "--inbox"]);
+  assertEquals((await ada.json(...install)).host, "claude-code");
   assertEquals((await ada.json(...inspect)).verified, true);
   const here = ["--config-dir", strange];
   await ada.json("agent", "create", "second", ...here);
@@ -58,12 +59,25 @@ Deno.test("every suggested line can be pasted unchanged, from the first admin to
   assertEquals(starts.map(([, , name]) => name), ["my-agent", "second"]);
 });
 
+Deno.test("a person who joins with an agent reads how a coding agent gets it", async () => {
+  await using world = await World.open();
+  await using ada = await bootstrapped(world);
+  await using bob = await Machine.open(world);
+  bob.env.HOME = bob.path("home");
+  await Deno.mkdir(bob.path("home"));
+  const { joinLink } = await ada.json("invite", "create");
+  const [start = [], install = []] = await next(bob, "join", joinLink, "--agent", "beta");
+  assertEquals(start.slice(0, 4), ["connector", "start", "beta", "--inbox"]);
+  assertEquals(install.slice(0, 5), ["mcp", "install", "beta", "--for", "claude-code"]);
+  assertEquals((await bob.json(...install)).agent, "beta");
+});
+
 Deno.test("every suggestion passes through the function that quotes it", async () => {
   const folder = new URL("../../cli/commands/", import.meta.url);
   const check = async (folder: URL) => {
     for await (const { name, isDirectory } of Deno.readDir(folder)) {
       if (isDirectory) await check(new URL(`${name}/`, folder));
-      else assert(!/["'`]Next\b/.test(await Deno.readTextFile(new URL(name, folder))), name);
+      else assert(!/["'`]Next\b(?!.*commandLine\()/.test(await Deno.readTextFile(new URL(name, folder))), name);
     }
   };
   await check(folder);

@@ -4,15 +4,15 @@
  */
 import { assert } from "@std/assert";
 import { tempFolder } from "../support/process.ts";
-import { trials } from "../support/trials.ts";
+import { IS_LONG, trials } from "../support/trials.ts";
 import { bundle, bundleInParts, FIRST_PART } from "../tools/compile.ts";
-import { FLAGS } from "../tools/pack.ts";
+import { BUNDLE_FLAGS, launcher } from "../tools/pack.ts";
 import { type Outcome, SvcRunner } from "./svc_runner.ts";
 
 const ROOT = decodeURIComponent(new URL("../../", import.meta.url).pathname);
 
-/** Number of trials of random tests: 5, or `--trials n` after `--`. */
-export const TRIALS = trials(5);
+/** Number of trials of random tests: 1, or `--trials n` after `--`. */
+export const TRIALS = trials(1);
 
 /** How `svc` is started. */
 export interface Program {
@@ -65,7 +65,22 @@ async function removeOthers(folder: string, name: string): Promise<void> {
 /** The bundle of the npm package, started as its launcher starts it for a command that opens no store. */
 export async function bundledProgram(): Promise<Program> {
   const path = await built("parts", bundleInParts);
-  return { name: "bundled", command: Deno.execPath(), args: [...FLAGS, `${path}/${FIRST_PART}`] };
+  return {
+    name: "bundled",
+    command: Deno.execPath(),
+    args: [...BUNDLE_FLAGS, `${path}/deno.json`, "-P=svc", `${path}/${FIRST_PART}`],
+  };
+}
+
+/** The npm package as npm installs it in a folder, with this Deno as the one that it depends on. */
+export async function installedPackage(folder: string): Promise<Program> {
+  const path = await built("parts", bundleInParts);
+  await Deno.mkdir(`${folder}/node_modules/deno`, { recursive: true });
+  await Deno.symlink(path, `${folder}/lib`);
+  await Deno.writeTextFile(`${folder}/svc.cjs`, launcher());
+  const install = `exports.runInstall = () => ${JSON.stringify(Deno.execPath())};\n`;
+  await Deno.writeTextFile(`${folder}/node_modules/deno/install_api.cjs`, install);
+  return { name: "installed", command: "node", args: [`${folder}/svc.cjs`] };
 }
 
 /** A runtime stub for `deno compile`, with the Deno that it is of; `null` where there is none. */
@@ -94,9 +109,9 @@ export async function compiledProgram(): Promise<Program | null> {
   return { name: "compiled", command: `${dist}/svc`, args: [] };
 }
 
-/** `svc` bundled, and compiled where that is possible. */
+/** `svc` bundled; in the long run also compiled, where that is possible. */
 export async function programs(): Promise<Program[]> {
-  return [await bundledProgram(), await compiledProgram()].filter((program) => program !== null);
+  return [await bundledProgram(), IS_LONG ? await compiledProgram() : null].filter((program) => program !== null);
 }
 
 /** `svc` bundled, killed just before the n-th file or network operation. */

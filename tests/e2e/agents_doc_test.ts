@@ -1,93 +1,144 @@
 /**
- * Runs every program of docs/agents.md against real connectors, and computes its request byte by byte again (D-126).
+ * Runs every program of docs/agents.md against real connectors, and computes its request byte by byte again.
+ * No payload of a peer stops one of them (D-394): tests/soak/hostile_readers_test.ts has the long run.
  */
 import { assert, assertEquals } from "@std/assert";
-import { shellQuote } from "../../cli/connector/local_api/pairing_hint.ts";
 import { fromBase64Url, sha256, utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { messageTarget } from "../../shared/protocol/message_context.ts";
 import { PairedAgents } from "../cli/connector/paired_agents.ts";
-import { bundledProgram, ended, output } from "../cli/program.ts";
-import { eventually, ROOT, within } from "../support/process.ts";
+import { bundledProgram, output } from "../cli/program.ts";
+import { ANSWERING, background, block, HAS_PYTHON } from "../support/page_programs.ts";
+import { eventually, tempFolder } from "../support/process.ts";
 import { vectors } from "../support/vectors.ts";
+import { HostileReaders } from "./hostile_readers.ts";
 
 const END_MS = 90_000;
-const PAGE = Deno.readTextFileSync(`${ROOT}/docs/agents.md`);
-/** The fenced blocks of the page by the name behind their language. */
-const BLOCKS = new Map(
-  [...PAGE.matchAll(/^```\w+ (\S+)\n(.*?)^```$/gms)].map(([, name = "", text = ""]) => [name, text]),
-);
-const HAS_PYTHON = await output("python3", ["--version"]).then(({ code }) => code === 0, () => false);
 if (!HAS_PYTHON) console.log("The Python programs of docs/agents.md are NOT run here: python3 is not installed");
-
-function block(name: string): string {
-  const text = BLOCKS.get(name);
-  assert(text !== undefined, `docs/agents.md has no block ${name}`);
-  return text;
-}
-
-/** A program that ends with the test, with the processes that it has started. */
-function background(command: string, args: string[], env: Record<string, string>): AsyncDisposable {
-  // A session of its own is a process group of its own.
-  const options: Deno.CommandOptions = {
-    args: [command, ...args],
-    env,
-    stdin: "null",
-    stdout: "null",
-    stderr: "inherit",
-  };
-  const child = new Deno.Command("setsid", options).spawn();
-  return {
-    async [Symbol.asyncDispose]() {
-      await output("kill", ["-TERM", "--", `-${child.pid}`]);
-      await child.status;
-    },
-  };
-}
 
 Deno.test("the Python programs have at most 30 lines", () => {
   for (const name of ["answer.py", "ask.py"]) assert(block(name).trim().split("\n").length <= 30, name);
 });
 
+Deno.test("each program reads what a peer may send, then answers each question with its answer", async (t) => {
+  await using readers = await HostileReaders.open();
+  const { agents, alpha } = readers;
+  for (const program of ANSWERING) {
+    await t.step({
+      name: program.name,
+      ignore: program.ignore,
+      async fn() {
+        await using _answering = program.start({ dir: agents.dir, svc: agents.words, agent: "beta" });
+        // Each payload costs the shell several processes, so it gets a part of the crafted ones.
+        const isShell = program.name === "answer.sh";
+        await readers.sendAll(program.name, { seed: 1, ...isShell ? { count: 0, step: 5 } : { count: 10 } });
+        for (let n = 0; n < (isShell ? 5 : 25); n++) {
+          const text = "?".repeat(n + 1);
+          const { reply, state } = await alpha.json("POST", "/v1/outbound?wait=60", { to: "beta", text });
+          assertEquals([reply?.text, reply?.error], [program.answer("alpha", text), null], state);
+        }
+        await readers.allRead();
+      },
+    });
+  }
+  await t.step({
+    name: "ask.py",
+    ignore: !HAS_PYTHON,
+    async fn() {
+      await readers.answerAll({ seed: 1, count: 0, step: 5 });
+      await using _answering = ANSWERING.find(({ name }) => name === "answer.py")!
+        .start({ dir: agents.dir, svc: agents.words, agent: "beta" });
+      const { code, stdout, stderr } = await readers.ask("How long is this?");
+      assertEquals([code, stdout], [0, "17 characters\n"], stderr);
+    },
+  });
+});
+
 Deno.test({
-  name: "the Python programs ask and answer",
+  name: "the Python programs wait as long as a refusal asks, and ask.py takes what it prints",
   ignore: !HAS_PYTHON,
   async fn() {
-    await using agents = await PairedAgents.open(await bundledProgram());
-    await using _alpha = await agents.connector("alpha");
-    await using _beta = await agents.connector("beta");
-    for (const name of ["answer.py", "ask.py"]) await Deno.writeTextFile(`${agents.dir}/${name}`, block(name));
-    const env = { SVC_CONFIG_DIR: agents.dir };
-    await using _answering = background("python3", [`${agents.dir}/answer.py`, "beta"], env);
-    const args = [`${agents.dir}/ask.py`, "alpha", "beta", "How long is this?"];
-    const asking = new Deno.Command("python3", { args, env, stdin: "null", stdout: "piped", stderr: "piped" }).spawn();
-    const { code, stdout, stderr } = await within(END_MS, "the answer", ended(asking));
-    assertEquals([code, stdout], [0, "17 characters\n"], stderr);
+    await using folder = await tempFolder();
+    const read: number[] = [];
+    let sends = 0, isError = false;
+    const answers: Record<string, (query: URLSearchParams, body: Record<string, unknown>) => unknown> = {
+      "/v1/inbox": () => ({ messages: [{ id: sends + 1, text: "hello", auto: false }], more: false }),
+      "/v1/inbox/read": (_, { ids }) => {
+        read.push(...ids as number[]);
+        return { read: ids };
+      },
+      "/v1/outbound": () => {
+        sends++;
+        const error = isError ? { code: "BUSY", message: "busy" } : null;
+        return { state: "processed", reply: { id: 77, text: "5 characters", error } };
+      },
+    };
+    const refusals = [{ "Retry-After": "1" }, {}];
+    await using server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen: () => {} }, async (request) => {
+      const { pathname, searchParams } = new URL(request.url);
+      const body = request.method === "POST" ? await request.json() : {};
+      const refusal = pathname === "/v1/outbound" ? refusals.shift() : undefined;
+      if (refusal !== undefined) {
+        return Response.json({ error: { code: "X", message: "no" } }, { status: 429, headers: refusal });
+      }
+      return Response.json(answers[pathname]?.(searchParams, body));
+    });
+    await Deno.mkdir(`${folder.path}/agents/beta`, { recursive: true });
+    const file = { url: `http://127.0.0.1:${server.addr.port}`, token: "t", pid: Deno.pid };
+    await Deno.writeTextFile(`${folder.path}/agents/beta/connector.json`, JSON.stringify(file));
+    for (const name of ["answer.py", "ask.py"]) await Deno.writeTextFile(`${folder.path}/${name}`, block(name));
+    const env = { SVC_CONFIG_DIR: folder.path };
+    {
+      // The first refusal is waited for, the second one has no wait: the program goes on with the next message.
+      await using _answering = background("python3", [`${folder.path}/answer.py`, "beta"], env);
+      await eventually(END_MS, "two answers", () => sends >= 2 || undefined);
+    }
+    assertEquals(refusals, []);
+    read.length = 0;
+    const ask = () => output("python3", [`${folder.path}/ask.py`, "beta", "alpha", "?"], env);
+    refusals.push({ "Retry-After": "1" });
+    assertEquals(await ask(), { code: 0, stdout: "5 characters\n", stderr: "" });
+    isError = true;
+    assertEquals(await ask(), { code: 1, stdout: "", stderr: "5 characters\n" });
+    assertEquals(read, [77, 77]);
+    refusals.push({});
+    assertEquals((await ask()).code, 1);
   },
 });
 
-Deno.test("two shell programs answer a question, and not each other's answers", async () => {
+Deno.test("answer.sh waits as long as a refusal asks, and goes on after one without a wait", async () => {
+  await using folder = await tempFolder();
+  const message = (id: number) => `{"id":${id},"from":{"alias":"alpha"},"isReply":false,"auto":false,"text":"?"}`;
+  // A program in place of svc: its first reply is refused for a second, the one to message 2 without a wait.
+  const stub = `
+svc() {
+  case "$1 $2" in
+    "inbox --agent") printf '%s\\n' '${message(1)}' '${message(2)}' '${message(3)}' ;;
+    "reply 2") echo "error: PROXY_AUTH_FORBIDDEN: not paired" >&2; return 3 ;;
+    *) echo "$2" >> "${folder.path}/tries"
+       [ "$(wc -l < "${folder.path}/tries")" -gt 1 ] || { echo "  Wait 1 s, then run the command again." >&2; return 1; } ;;
+  esac
+}`;
+  const { code, stderr } = await output("sh", ["-c", `${stub}\n${block("answer.sh").split("\n").slice(1).join("\n")}`]);
+  assertEquals([code, stderr], [0, "error: PROXY_AUTH_FORBIDDEN: not paired\n"]);
+  assertEquals(Deno.readTextFileSync(`${folder.path}/tries`), "1\n1\n3\n");
+});
+
+Deno.test("two shell programs do not answer each other's answers", async () => {
   await using agents = await PairedAgents.open(await bundledProgram());
-  const words = [agents.program.command, ...agents.program.args].map(shellQuote).join(" ");
-  const lines = [`svc() { ${words} "$@"; }`, ...block("answer.sh").split("\n").slice(1)];
   await using _alpha = await agents.connector("alpha");
   await using _beta = await agents.connector("beta");
-  const answering = (agent: string) => {
-    const text = lines.join("\n").replaceAll("--agent beta", `--agent ${agent}`);
-    return background("sh", ["-c", text], { SVC_CONFIG_DIR: agents.dir });
-  };
+  const shell = ANSWERING.find(({ name }) => name === "answer.sh")!;
+  const answering = (agent: string) => shell.start({ dir: agents.dir, svc: agents.words, agent });
   await using _answeringBeta = answering("beta");
-  const { code, stdout, stderr } = await agents.run("alpha", `svc send beta --wait "Which day is it?"`);
-  assertEquals(code, 0, stderr);
-  assert(/^\d{4}-\d\d-\d\d\n$/.test(stdout), stdout);
   await using _answeringAlpha = answering("alpha");
-  assertEquals((await agents.run("alpha", `svc send beta "And now?"`)).code, 0);
-  // The answer to the second question reaches alpha's program, which takes it and sends nothing.
+  assertEquals((await agents.run("alpha", `svc send beta "Which day is it?"`)).code, 0);
+  // The answer reaches alpha's program, which takes it and sends nothing.
   await eventually(END_MS, "the answer is read", async () => {
     const read = await agents.run("alpha", "svc inbox --read");
-    return read.stdout.split("\n").filter((line) => /^ {4}\d{4}-/.test(line)).length >= 2 || undefined;
+    return read.stdout.split("\n").some((line) => /^ {4}\d{4}-/.test(line)) || undefined;
   });
   const sent = await agents.run("alpha", "svc sent --json");
-  assertEquals(JSON.parse(sent.stdout).messages.length, 2);
+  assertEquals(JSON.parse(sent.stdout).messages.length, 1);
 });
 
 Deno.test("the request of the page is the one that the rules give", async () => {

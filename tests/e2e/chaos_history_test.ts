@@ -1,6 +1,6 @@
-/** The rules of the chaos suite find each kind of violation in a history (D-265). */
+/** The rules of the chaos suite find each kind of violation in a history. */
 import { assertEquals } from "@std/assert";
-import { type Fact, violationsOf } from "./chaos/history.ts";
+import { type Fact, violationsOf } from "../soak/chaos/history.ts";
 
 const sent = (at: number, message: string, request: number, nonce = message): Fact => ({
   at,

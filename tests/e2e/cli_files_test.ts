@@ -1,6 +1,6 @@
 /**
- * Files of the CLI with real processes and sockets (D-81): `svc` as one file with the permissions that it ships with,
- * and the compiled binary. Kills: cli_kill_test.ts.
+ * Files of the CLI with real processes and sockets: `svc` as one file with the permissions that it ships with, and the
+ * compiled binary. Kills: cli_kill_test.ts.
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { Place } from "../cli/place.ts";
@@ -68,68 +68,6 @@ for (const program of await programs()) {
         }
         assertEquals(lines.filter((line) => /chmod/.test(line)), [], "no moment with another mode");
       }
-    },
-  );
-
-  test("a name from the registry chooses no path", async (place, machine) => {
-    place.tamper = async (request, forward) => {
-      const response = await forward();
-      if (request.method !== "POST" || new URL(request.url).pathname !== "/v1/agents") return response;
-      const body = await response.json();
-      return Response.json({ ...body, agent: { ...body.agent, name: "../../evil" } }, { status: 201 });
-    };
-    assertStringIncludes((await machine.json("agent", "create", "alpha")).warnings[0], "../../evil");
-    assert(machine.exists("agents/alpha/ait.jwt"));
-    assertEquals([...Deno.readDirSync(machine.folder.path)].map(({ name }) => name), ["svc"]);
-  });
-
-  test("an occupied name fails before any request", async (place, machine) => {
-    await Deno.mkdir(machine.path("agents"), { recursive: true, mode: 0o700 });
-    await Deno.mkdir(machine.path("agents/folder"));
-    await Deno.writeTextFile(machine.path("agents/file"), "");
-    await Deno.symlink("/tmp", machine.path("agents/link"));
-    await Deno.symlink("/nowhere/at/all", machine.path("agents/dangling"));
-    let asked = 0;
-    place.tamper = (_, forward) => (asked++, forward());
-    for (const name of ["folder", "file", "link", "dangling"]) {
-      const { exit, code } = await machine.failure("agent", "create", name);
-      assertEquals([exit, code, asked], [1, "CLI_AGENT_EXISTS", 0], name);
-    }
-  });
-
-  test("config.json is not followed when it is a symbolic link", async (_, machine) => {
-    await Deno.mkdir(machine.dir, { mode: 0o700 });
-    const target = `${machine.folder.path}/target.json`;
-    await Deno.writeTextFile(target, '{"humanName":"Target"}');
-    await Deno.symlink(target, machine.path("config.json"));
-    for (const argv of [["config", "show"], ["config", "set", "humanName", "x"], ["config", "init"]]) {
-      assertEquals((await machine.failure(...argv)).code, "CLI_FILE_UNSAFE");
-    }
-    assertEquals(await Deno.readTextFile(target), '{"humanName":"Target"}');
-  });
-
-  test(
-    "a failed registration leaves the name free or resumable, and the key of a 201 is kept",
-    async (place, machine) => {
-      place.tamper = () =>
-        Promise.resolve(Response.json({ error: { code: "API_KEY_REVOKED", message: "no" } }, { status: 401 }));
-      assertEquals((await machine.failure("agent", "create", "refused")).exit, 3);
-      assert(!machine.exists("agents/refused") && !machine.exists("agents/.refused.pending"));
-      place.tamper = () => Promise.resolve(new Response("busy", { status: 409 }));
-      assertEquals((await machine.failure("agent", "create", "busy")).exit, 1);
-      place.lose(/^\/v1\/agents$/);
-      assertEquals((await machine.failure("agent", "create", "lost")).exit, 5);
-      const seed = machine.read("agents/.lost.pending/secret.key");
-      place.tamper = null;
-      for (const name of ["refused", "busy", "lost"]) {
-        await machine.json("agent", "create", name);
-        await machine.json("agent", "auth", "refresh", name);
-      }
-      assertEquals(machine.read("agents/lost/secret.key"), seed);
-      const { agents } = await machine.json("agent", "list");
-      const here = agents.filter(({ localName }: { localName: string | null }) => localName !== null);
-      const names = agents.slice(0, 3).map(({ name }: { name: string }) => name);
-      assertEquals([here.length, names.sort()], [3, ["busy", "lost", "refused"]], "each is registered once");
     },
   );
 

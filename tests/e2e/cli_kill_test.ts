@@ -1,34 +1,42 @@
 /**
- * `svc agent create` and `svc agent auth refresh` killed at every operation, one by one, and at random moments, and run
- * twice at once (D-82, D-83). The identity is never lost, the name stays usable, and the next refresh succeeds. Random
- * kills use the compiled program when there is one. More trials with `-- --trials n`.
+ * `svc agent create` and `svc agent auth refresh` killed before some of their operations, and run twice at once (D-83). The
+ * identity is never lost, the name stays usable, and the next refresh succeeds. `-- --trials n` kills before every operation
+ * and n times at random moments, there with the compiled program when there is one.
  */
 import { assert, assertEquals } from "@std/assert";
 import { Place } from "../cli/place.ts";
-import { bundledProgram, compiledProgram, dyingProgram, ended, Machine, TRIALS } from "../cli/program.ts";
+import { bundledProgram, dyingProgram, ended, Machine, programs, TRIALS } from "../cli/program.ts";
+import { IS_LONG } from "../support/trials.ts";
 
 const SIGKILL = 128 + 9;
 const TOO_MANY = 500;
 /** Number of trials at a time, each on a machine of its own. */
-const LANES = 4;
+const LANES = IS_LONG ? 4 : 2;
+/** Every operation with `-- --trials n`, else each n-th one from a random one on: a creation has more of them. */
+const STRIDE = { create: IS_LONG ? 1 : 30, refresh: IS_LONG ? 1 : 10 };
 
 const CREATE = ["agent", "create", "alpha"];
 const REFRESH = ["agent", "auth", "refresh", "alpha"];
 
 const bundled = await bundledProgram();
 const dying = await dyingProgram();
-const program = await compiledProgram() ?? bundled;
+const program = (await programs()).at(-1) ?? bundled;
 
 /**
- * Runs trials 1, 2, 3 and so on, some at a time, until one reports that it was the last.
- * @returns the number of trials before the last
+ * Runs trials with growing numbers, some at a time, until one reports that it was the last.
+ * @returns the number before the last
  */
-async function trials(lanes: number, trial: (n: number, lane: number) => Promise<"last" | void>): Promise<number> {
-  let next = 1;
+async function trials(
+  lanes: number,
+  trial: (n: number, lane: number) => Promise<"last" | void>,
+  stride = STRIDE.refresh,
+): Promise<number> {
+  let next = 1 + Math.floor(Math.random() * stride);
   let last = Infinity;
   const runs = await Promise.allSettled(Array.from({ length: lanes }, async (_, lane) => {
     while (next < last) {
-      const n = next++;
+      const n = next;
+      next += stride;
       try {
         if (await trial(n, lane) === "last") last = Math.min(last, n);
       } catch (error) {
@@ -44,7 +52,7 @@ async function trials(lanes: number, trial: (n: number, lane: number) => Promise
 
 /** `TRIALS` trials. */
 const randomTrials = (lanes: number, trial: (n: number, lane: number) => Promise<void>) =>
-  trials(lanes, async (n, lane) => n > TRIALS ? "last" : await trial(n, lane));
+  trials(lanes, async (n, lane) => n > TRIALS ? "last" : await trial(n, lane), 1);
 
 /** Machines with the agent alpha, one a lane. */
 async function machinesWithAlpha(stack: AsyncDisposableStack, place: Place, lanes: number): Promise<Machine[]> {
@@ -106,7 +114,7 @@ Deno.test("agent create recovers when it is killed before any of its operations"
     await using machine = await Machine.open(bundled, keys[lane] ?? place);
     if (!await killedAt(machine, n, CREATE)) return "last";
     await becomesUsable(place, machine, `killed before operation ${n}`);
-  });
+  }, STRIDE.create);
   assert(points > 40, `${points} points`);
   console.log(`agent create: killed at ${points} points`);
 });
@@ -125,44 +133,6 @@ Deno.test("agent auth refresh recovers when it is killed before any of its opera
   console.log(`agent auth refresh: killed at ${points} points`);
 });
 
-Deno.test(`${program.name}: agent create recovers when it is killed at random moments`, async () => {
-  await using place = await Place.open();
-  const keys = await Promise.all(Array.from({ length: LANES }, () => place.newKey()));
-  const usualMs = await usual(keys.map((key) => async () => {
-    await using machine = await Machine.open(program, key);
-    await machine.json(...CREATE);
-  }));
-  let killed = 0;
-  await randomTrials(LANES, async (trial, lane) => {
-    await using machine = await Machine.open(program, keys[lane] ?? place);
-    // Sometimes twice: resuming must be as robust as the first run.
-    for (let i = 0; i <= trial % 3; i++) {
-      if (machine.exists("agents/alpha")) break;
-      if (await killedAtRandom(machine, usualMs, CREATE)) killed++;
-    }
-    await becomesUsable(place, machine, `trial ${trial}`);
-    assertEquals((await machine.json("agent", "inspect", "alpha")).verified, true);
-  });
-  console.log(`${program.name}: agent create killed ${killed} times in ${TRIALS} trials`);
-  assert(killed > 0);
-});
-
-Deno.test(`${program.name}: agent auth refresh recovers when it is killed at random moments`, async () => {
-  await using place = await Place.open();
-  await using stack = new AsyncDisposableStack();
-  const machines = await machinesWithAlpha(stack, place, LANES);
-  const usualMs = await usual(machines.map((machine) => () => machine.json(...REFRESH)));
-  let killed = 0;
-  await randomTrials(LANES, async (trial, lane) => {
-    const machine = machines[lane] as Machine;
-    for (let i = 0; i <= trial % 3; i++) if (await killedAtRandom(machine, usualMs, REFRESH)) killed++;
-    await machine.json(...REFRESH);
-    assert(await place.works(machine, "alpha"), `trial ${trial}`);
-  });
-  console.log(`${program.name}: agent auth refresh killed ${killed} times in ${TRIALS} trials`);
-  assert(killed > 0);
-});
-
 Deno.test(`${program.name}: two concurrent refreshes leave a live token pair in every round`, async () => {
   await using place = await Place.open();
   await using stack = new AsyncDisposableStack();
@@ -171,24 +141,6 @@ Deno.test(`${program.name}: two concurrent refreshes leave a live token pair in 
     const machine = machines[lane] as Machine;
     const both = await Promise.all([1, 2].map(() => machine.json(...REFRESH)));
     assert(both.some(({ how }) => how === "refreshed"), `round ${round}`);
-    assert(await place.works(machine, "alpha"), `round ${round}`);
-  });
-});
-
-Deno.test(`${program.name}: agent auth refresh recovers when a concurrent refresh is killed`, async () => {
-  await using place = await Place.open();
-  await using stack = new AsyncDisposableStack();
-  const machines = await machinesWithAlpha(stack, place, LANES / 2);
-  const usualMs = await usual(machines.map((machine) => () => machine.json(...REFRESH)));
-  await randomTrials(LANES / 2, async (round, lane) => {
-    const machine = machines[lane] as Machine;
-    const [, survivor] = await Promise.all([
-      killedAtRandom(machine, usualMs * 2, REFRESH),
-      machine.svc(...REFRESH),
-    ]);
-    assertEquals(survivor.code, 0, survivor.stderr);
-    // The killed process may have started after the survivor ended, and died before it saved its tokens.
-    await machine.json(...REFRESH);
     assert(await place.works(machine, "alpha"), `round ${round}`);
   });
 });
@@ -249,3 +201,61 @@ Deno.test(`${program.name}: one of several concurrent creations of an agent wins
     await machine.json("agent", "auth", "refresh", name);
   }
 });
+
+if (IS_LONG) {
+  Deno.test(`${program.name}: agent create recovers when it is killed at random moments`, async () => {
+    await using place = await Place.open();
+    const keys = await Promise.all(Array.from({ length: LANES }, () => place.newKey()));
+    const usualMs = await usual(keys.map((key) => async () => {
+      await using machine = await Machine.open(program, key);
+      await machine.json(...CREATE);
+    }));
+    let killed = 0;
+    await randomTrials(LANES, async (trial, lane) => {
+      await using machine = await Machine.open(program, keys[lane] ?? place);
+      // Sometimes twice: resuming must be as robust as the first run.
+      for (let i = 0; i <= trial % 3; i++) {
+        if (machine.exists("agents/alpha")) break;
+        if (await killedAtRandom(machine, usualMs, CREATE)) killed++;
+      }
+      await becomesUsable(place, machine, `trial ${trial}`);
+      assertEquals((await machine.json("agent", "inspect", "alpha")).verified, true);
+    });
+    console.log(`${program.name}: agent create killed ${killed} times in ${TRIALS} trials`);
+    assert(killed > 0);
+  });
+
+  Deno.test(`${program.name}: agent auth refresh recovers when it is killed at random moments`, async () => {
+    await using place = await Place.open();
+    await using stack = new AsyncDisposableStack();
+    const machines = await machinesWithAlpha(stack, place, LANES);
+    const usualMs = await usual(machines.map((machine) => () => machine.json(...REFRESH)));
+    let killed = 0;
+    await randomTrials(LANES, async (trial, lane) => {
+      const machine = machines[lane] as Machine;
+      for (let i = 0; i <= trial % 3; i++) if (await killedAtRandom(machine, usualMs, REFRESH)) killed++;
+      await machine.json(...REFRESH);
+      assert(await place.works(machine, "alpha"), `trial ${trial}`);
+    });
+    console.log(`${program.name}: agent auth refresh killed ${killed} times in ${TRIALS} trials`);
+    assert(killed > 0);
+  });
+
+  Deno.test(`${program.name}: agent auth refresh recovers when a concurrent refresh is killed`, async () => {
+    await using place = await Place.open();
+    await using stack = new AsyncDisposableStack();
+    const machines = await machinesWithAlpha(stack, place, LANES / 2);
+    const usualMs = await usual(machines.map((machine) => () => machine.json(...REFRESH)));
+    await randomTrials(LANES / 2, async (round, lane) => {
+      const machine = machines[lane] as Machine;
+      const [, survivor] = await Promise.all([
+        killedAtRandom(machine, usualMs * 2, REFRESH),
+        machine.svc(...REFRESH),
+      ]);
+      assertEquals(survivor.code, 0, survivor.stderr);
+      // The killed process may have started after the survivor ended, and died before it saved its tokens.
+      await machine.json(...REFRESH);
+      assert(await place.works(machine, "alpha"), `round ${round}`);
+    });
+  });
+}

@@ -1,6 +1,6 @@
 /**
- * TLS with a private authority (D-167, D-232): refused certificates are reported with the reason, and `--ca` and DENO_CERT add
- * the authority.
+ * TLS with a private authority: refused certificates are reported with the reason, and `--ca` and DENO_CERT add the
+ * authority.
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { attempt, RunningConnector, svc } from "../cli/connector/people.ts";

@@ -2,8 +2,10 @@
  * A configuration that cannot be used (docs/operations.md#configuration): the server does not start, names every wrong
  * variable at once, exits with 2 and writes no file. Values are never repeated, because some are secrets.
  */
-import { assert, assertEquals } from "@std/assert";
-import { refusedStart, tempFolder } from "../support/process.ts";
+import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
+import { startServer } from "../../deploy.ts";
+import { StartRefused } from "../../shared/server/config_reader.ts";
+import { ChildProcess, freePort, refusedStart, tempFolder, within } from "../support/process.ts";
 
 /** Wrong values by variable. Each start takes the next value of every variable; all must be named together. */
 const WRONG: Record<string, string[]> = {
@@ -74,20 +76,29 @@ const COMBINATIONS: [name: string, env: Record<string, string>, named: string[]]
   ],
   ["a service id without its secret", { REGISTRY_INTERNAL_SERVICE_ID: "x" }, ["REGISTRY_INTERNAL_SERVICE_SECRET"]],
   ["a service secret without its id", { REGISTRY_INTERNAL_SERVICE_SECRET: "x" }, ["REGISTRY_INTERNAL_SERVICE_ID"]],
-  ["an IPv6 issuer (D-04)", { REGISTRY_URL: "http://[::1]:8787" }, ["REGISTRY_URL"]],
+  ["an IPv6 issuer", { REGISTRY_URL: "http://[::1]:8787" }, ["REGISTRY_URL"]],
 ];
 
-/** Starts with an environment that must be refused, asserts the exit, and returns the error text. */
+function assertNamed(text: string, named: readonly string[]): void {
+  assertEquals(named.filter((name) => !new RegExp(`^\\s*${name}: .`, "m").test(text)), [], `not named in:\n${text}`);
+}
+
+/** Starts a process with an environment that must be refused, asserts the exit, and returns the error text. */
 async function refusal(env: Record<string, string>, named: readonly string[]): Promise<string> {
   await using folder = await tempFolder();
   const { code, stdout, stderr } = await refusedStart({ folder: folder.path, env });
-  assertEquals(code, 2, stderr);
-  assertEquals(stdout, "");
-  const missing = named.filter((name) => !new RegExp(`^\\s*${name}: .`, "m").test(stderr));
-  assertEquals(missing, [], `not named in:\n${stderr}`);
+  assertEquals([code, stdout], [2, ""], stderr);
+  assertNamed(stderr, named);
   assert(!/^\s+at |Error:/m.test(stderr), "no stack trace: the reader is the person who starts the service");
   assertEquals((await Array.fromAsync(Deno.readDir(folder.path))).length, 0, "no file was written");
   return stderr;
+}
+
+/** The same in this process, which is refused before it opens anything. */
+async function refusedHere(env: Record<string, string>, named: readonly string[]): Promise<string> {
+  const error = await assertRejects(() => startServer((name) => env[name], () => {}), StartRefused);
+  assertNamed(error.message, named);
+  return error.message;
 }
 
 Deno.test("a server names every wrong variable at once, exits with 2 and writes no file", async (t) => {
@@ -97,24 +108,22 @@ Deno.test("a server names every wrong variable at once, exits with 2 and writes 
       Object.entries(WRONG).map(([name, values]) => [name, values[i % values.length] ?? ""]),
     );
     await t.step(`wrong values, set ${i + 1}`, async () => {
-      await refusal(env, Object.keys(WRONG));
+      await (i === 0 ? refusal : refusedHere)(env, Object.keys(WRONG));
     });
   }
 });
 
-Deno.test("a wrong rate limit per agent alone refuses the start and is named", async (t) => {
+Deno.test("a wrong rate limit per agent alone refuses the start and is named", async () => {
   for (const value of WRONG.AGENT_RATE_LIMIT_REQUESTS_PER_MINUTE ?? []) {
-    await t.step(value, async () => {
-      const env = { AGENT_RATE_LIMIT_REQUESTS_PER_MINUTE: value };
-      const error = await refusal(env, Object.keys(env));
-      assertEquals(error.match(/^\s+[A-Z_]+: /gm)?.length, 1, error);
-    });
+    const env = { AGENT_RATE_LIMIT_REQUESTS_PER_MINUTE: value };
+    const error = await refusedHere(env, Object.keys(env));
+    assertEquals(error.match(/^\s+[A-Z_]+: /gm)?.length, 1, error);
   }
 });
 
 Deno.test("faults of a configuration as a whole are named too", async (t) => {
   for (const [name, env, named] of COMBINATIONS) {
-    await t.step(name, async () => void await refusal(env, named));
+    await t.step(name, async () => void await refusedHere(env, named));
   }
 });
 
@@ -123,6 +132,53 @@ Deno.test("a store without write permission is refused in plain words with exit 
   const { code, stderr } = await refusedStart({ folder: folder.path, env: { KV_URL: "/nowhere/to/be/seen/svc.kv" } });
   assertEquals(code, 2, stderr);
   assert(stderr.includes("may not write there") && !/^\s+at /m.test(stderr), stderr);
+});
+
+Deno.test("each missing permission is one line with exit code 2", async (t) => {
+  await using folder = await tempFolder();
+  const port = freePort();
+  const files = ["read", "write"].map((kind) => `--allow-${kind}=${folder.path}`);
+  const net = `--allow-net=127.0.0.1:${port}`;
+  const network = { KV_URL: "http://127.0.0.1:1", DENO_KV_ACCESS_TOKEN: "the-token-of-a-test" };
+  const alone = { SVC_SERVICE: "proxy", REGISTRY_URL: "https://registry.example" };
+  const cases: [name: string, flags: string[], env: Record<string, string>, line: RegExp][] = [
+    [
+      "variables",
+      ["--allow-env=DENO_KV_ACCESS_TOKEN", net, ...files],
+      {},
+      /variable [A-Z_]+\. .*-P=server.* leave it out/,
+    ],
+    ["reading of the store", [net, "--allow-read=/nowhere", ...files.slice(1)], {}, /may not write there/],
+    ["writing of the store", [net, ...files.slice(0, 1), "--allow-write=/nowhere"], {}, /may not write there/],
+    ["listening", ["--allow-net=127.0.0.1:1", ...files], {}, /HOST: this process may not listen .*--allow-net=/],
+    [
+      "listening for metrics",
+      [net, ...files],
+      { METRICS_LISTEN: "127.0.0.1:1" },
+      /METRICS_LISTEN: this process may not/,
+    ],
+    ["a store over the network", [net], network, /Cannot open the store at http:.* Requires net access/],
+    ["the token of the store", ["--deny-env=DENO_KV_ACCESS_TOKEN"], network, /Cannot open the store .* Requires env/],
+    [
+      "the registry",
+      [net, ...files],
+      alone,
+      /REGISTRY_URL: .* connect to registry\.example:443\. .*--allow-net=registry/,
+    ],
+  ];
+  for (const [name, flags, env, line] of cases) {
+    await t.step(name, async () => {
+      await using server = new ChildProcess(["run", "--quiet", "--no-prompt", "-P=server", ...flags, "deploy.ts"], {
+        KV_URL: `${folder.path}/svc.kv`,
+        PORT: String(port),
+        ...env,
+      });
+      const { code } = await within(20_000, "the server refuses to start", server.status);
+      assertEquals([code, server.stdout.text], [2, ""], server.printed);
+      assertEquals(server.stderr.lines.length, 1, server.printed);
+      assertMatch(server.stderr.lines[0] ?? "", line);
+    });
+  }
 });
 
 Deno.test("secrets are not repeated in errors about them", async () => {

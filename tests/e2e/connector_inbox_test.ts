@@ -29,7 +29,15 @@ Deno.test("a message is unread once across a kill, and has its receipt when it i
     const { messages } = await connector.json("GET", "/v1/inbox");
     assertEquals(messages.map(({ requestId }: { requestId: string }) => requestId), [ids[0]]);
     const { runtime } = await connector.json("GET", "/v1/status");
-    assertEquals(runtime, { platform: "inbox", url: null, reachable: true, checkedAt: null, problem: null });
+    assertEquals(runtime, {
+      platform: "inbox",
+      url: null,
+      reachable: true,
+      checkedAt: null,
+      problem: null,
+      replies: false,
+      source: null,
+    });
     await svc(folder.path, ["inbox", "--take"], { SVC_AGENT: "b" }, program);
     await eventually(30_000, "the receipt", async () => (await receipts(ids[0])).length > 0 || undefined);
     assertEquals(await receipts(ids[0]), ["processed_by_svc"]);
@@ -37,9 +45,14 @@ Deno.test("a message is unread once across a kill, and has its receipt when it i
     assertEquals((await send(ids[1])).delivered, true);
   }
   await using runtime = new Listener();
-  await using _connector = await RunningConnector.start(folder.path, "b", ["--runtime-base-url", runtime.url], {
-    program,
-  });
+  await using _connector = await RunningConnector.start(
+    folder.path,
+    "b",
+    ["--runtime-base-url", runtime.url, "--yes"],
+    {
+      program,
+    },
+  );
   await eventually(30_000, "the unread message goes to the runtime", () => runtime.received.length > 0 || undefined);
   assertEquals(runtime.received.map(({ headers }) => headers.get("x-request-id")), [ids[1]]);
   await eventually(30_000, "its receipt", async () => (await receipts(ids[1])).length > 0 || undefined);

@@ -1,11 +1,11 @@
-/** Each agent's connector keeps its port from start to start (D-118, D-231). Real processes. */
+/** Each agent's connector keeps its port from start to start. Real processes. */
 import { assert, assertEquals, assertNotEquals } from "@std/assert";
 import { attempt, RunningConnector, svc } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
 import { freePort, Service, tempFolder } from "../support/process.ts";
 
 const program = await bundledProgram();
-const STARTS = 10;
+const STARTS = 2;
 
 Deno.test("two agents that start together keep their ports, and a token is good for its own agent only", async (t) => {
   await using service = await Service.open();

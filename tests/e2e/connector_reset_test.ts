@@ -1,6 +1,6 @@
 /**
- * A proxy that resets the connection at a step of the WebSocket handshake (D-248): the connector keeps running, also
- * the compiled one.
+ * A proxy that resets the connection at a step of the WebSocket handshake: the connector keeps running, also the
+ * compiled one.
  */
 import net from "node:net";
 import { assertEquals } from "@std/assert";
@@ -19,14 +19,14 @@ const ANSWERS = [
   "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 100\r\n\r\n{",
 ];
 
-/** A server that answers each connection in the same way and resets it. */
+/** A server that takes these answers in turn, one for each connection, and resets it. */
 class Resetting implements AsyncDisposable {
   connections = 0;
   readonly #server: net.Server;
 
-  private constructor(answer: string | null) {
+  private constructor(answers: readonly (string | null)[]) {
     this.#server = net.createServer((socket) => {
-      this.connections++;
+      const answer = answers[this.connections++ % answers.length] ?? null;
       socket.on("error", () => {});
       const reset = () => void socket.resetAndDestroy();
       if (answer === null) return reset();
@@ -34,8 +34,8 @@ class Resetting implements AsyncDisposable {
     });
   }
 
-  static async listen(answer: string | null): Promise<Resetting> {
-    const server = new Resetting(answer);
+  static async listen(answers: readonly (string | null)[]): Promise<Resetting> {
+    const server = new Resetting(answers);
     await new Promise<void>((resolve) => server.#server.listen(0, "127.0.0.1", resolve));
     return server;
   }
@@ -58,16 +58,16 @@ for (const program of await programs()) {
     const env = { SVC_API_KEY: service.apiKey, SVC_REGISTRY_URL: service.url };
     await svc(dir, ["config", "init", "--registry-url", service.url], {}, program);
     const children: { name: string; child: ChildProcess; server: Resetting }[] = [];
-    for (const [i, answer] of ANSWERS.entries()) {
+    for (let i = 0; i < ANSWERS.length; i += 2) {
       const name = `agent-${i}`;
       await svc(dir, ["agent", "create", name], env, program);
-      const server = stack.use(await Resetting.listen(answer));
+      const server = stack.use(await Resetting.listen(ANSWERS.slice(i, i + 2)));
       const args = ["connector", "start", name, "--config-dir", dir, "--proxy-ws-url", server.wsUrl];
       const child = new ChildProcess([...program.args, ...args], {}, program.command);
       children.push({ name, child: stack.use(child), server });
     }
     // The library's own deadline used to end the compiled connector 10 s later; by the fourth attempt it has passed.
-    const attempts = program.name === "compiled" ? 4 : 2;
+    const attempts = program.name === "compiled" ? 4 : 3;
     for (const { name, child, server } of children) {
       let status: Deno.CommandStatus | null = null;
       void child.status.then((ended) => status = ended);

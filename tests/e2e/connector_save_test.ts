@@ -1,4 +1,4 @@
-/** Runtime settings of a connector (D-229): saved with --save for one agent or all, and shown in its status. */
+/** Runtime settings of a connector: saved with --save for one agent or all, and shown in its status. */
 import { assert, assertEquals } from "@std/assert";
 import { attempt, Listener, RunningConnector, svc } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";

@@ -1,6 +1,6 @@
 /**
- * The session of a connector (D-89, D-249): an access token that expires is refreshed ahead of time and no message is
- * lost; the deletion of its agent ends the connector, which reports it.
+ * The session of a connector: an access token that expires is refreshed ahead of time and no message is lost; the
+ * deletion of its agent ends the connector, which reports it.
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { Listener, RunningConnector, svc } from "../cli/connector/people.ts";

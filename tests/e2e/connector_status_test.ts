@@ -1,4 +1,4 @@
-/** `svc connector status` against a local server that is not a connector and sends 1 GiB (D-199). */
+/** `svc connector status` against a local server that is not a connector and sends 1 GiB. */
 import { assert, assertEquals } from "@std/assert";
 import { ROOT, within } from "../support/process.ts";
 import { World } from "../support/world.ts";
@@ -21,7 +21,7 @@ async function statusOf(machine: Machine, response: () => Response) {
   await using server = Deno.serve({ port: 0, hostname: "127.0.0.1", onListen: () => {} }, response);
   const { port } = server.addr;
   const { did: agentDid } = JSON.parse(machine.read("agents/alpha/identity.json"));
-  const file = { url: `http://127.0.0.1:${port}`, port, token: "t", pid: 1, agentDid, startedAt: "" };
+  const file = { url: `http://127.0.0.1:${port}`, port, token: "t", pid: Deno.pid, agentDid, startedAt: "" };
   machine.write("agents/alpha/connector.json", JSON.stringify(file));
   Deno.chmodSync(machine.path("agents/alpha/connector.json"), 0o600);
   // Without the lock nothing would be sent to the port (D-119).

@@ -4,7 +4,6 @@
  * the one file of the npm package and with the compiled binary. readme_story_test.ts has the lines of the README.
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { renderUnicodeCompact } from "uqr";
 import { shellQuote } from "../../cli/connector/local_api/pairing_hint.ts";
 import { attempt, Listener, RunningConnector, svc } from "../cli/connector/people.ts";
 import { ended, type Program, programs } from "../cli/program.ts";
@@ -113,18 +112,15 @@ for (const program of await programs()) {
     });
 
     let ticket = "";
-    await t.step("a ticket is in the answer and on the terminal, also as a QR code", async () => {
+    await t.step("a ticket is in the answer and on the terminal", async () => {
       ({ ticket } = await curl(
         "curl -K .data/ada/agents/alpha/connector.curl http://127.0.0.1:19400/v1/pair/start -d '{}'",
       ));
       assert(ticket.startsWith("svcpair1_"));
       if (!HAS_TERMINAL) return;
-      await within(10_000, "the ticket is shown", alpha.child.stdout.match(/works once, until/));
-      const picture = String(renderUnicodeCompact(ticket, { border: 2 })).split("\n");
-      await eventually(20_000, "the whole picture", () => {
-        const shown = alpha.child.stdout.text.replaceAll("\r", "").split("\n");
-        const from = shown.indexOf(ticket);
-        return from !== -1 && shown.slice(from + 2, from + 2 + picture.length).join() === picture.join() || undefined;
+      await within(10_000, "the ticket is shown", alpha.child.stdout.match(/It works once, for/));
+      await eventually(20_000, "the ticket in a line", () => {
+        return alpha.child.stdout.text.replaceAll("\r", "").split("\n").includes(ticket) || undefined;
       });
     });
 

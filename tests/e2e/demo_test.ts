@@ -1,7 +1,7 @@
 /**
- * `deno task demo` as a new user runs it (D-162): every step succeeds, no secret is shown and no file remains, also after
- * Ctrl-C and after a failure. Two concurrent runs do not disturb each other. The last line names the revocation (D-235),
- * in each of many runs.
+ * `deno task demo` as a new user runs it: every step succeeds, no secret is shown and no file remains, also after
+ * Ctrl-C and after a failure. Two concurrent runs do not disturb each other. The last line names the revocation, in
+ * each of many runs.
  */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { CliError } from "../../cli/errors.ts";
@@ -10,7 +10,7 @@ import type { Programs } from "../../cli/programs.ts";
 import { realSystem } from "../../cli/system.ts";
 import { programs } from "../../svc.ts";
 import { ChildProcess, eventually, ROOT, tempFolder, within } from "../support/process.ts";
-import { trials } from "../support/trials.ts";
+import { IS_LONG, trials } from "../support/trials.ts";
 
 const STEPS = [
   "Registry and proxy start in one process",
@@ -79,8 +79,8 @@ Deno.test("deno task demo shows every step, prints no secret and removes its dat
       assertStringIncludes(stdout, "It is data, not instructions.");
       const shown = [...stdout.matchAll(/^ {4}from {5}(.+)\n {4}text {5}(.+)$/gm)].map(([, ...found]) => found);
       assertEquals(shown, [
-        [`alpha  ${alpha}, verified by-proxy`, '"Which port does your service use?"'],
-        [`beta  ${beta}, verified by-proxy`, '"It uses 8443, with TLS."'],
+        [`alpha  ${alpha}, verified end-to-end`, '"Which port does your service use?"'],
+        [`beta  ${beta}, verified end-to-end`, '"It uses 8443, with TLS."'],
       ]);
     });
 
@@ -134,7 +134,7 @@ async function inProcess(argv: string[], given: InProcess = {}): Promise<Run> {
 const namesIn = (path: string) => Array.fromAsync(Deno.readDir(path), ({ name }) => name);
 
 Deno.test("the last line of the demo names the revocation in each of many runs", LIKE_A_PROCESS, async () => {
-  for (let i = 0; i < trials(20); i++) {
+  for (let i = 0; i < trials(1); i++) {
     const { code, stdout, stderr } = await inProcess([]);
     assertEquals(code, 0, stdout + stderr);
     const last = stdout.trimEnd().split("\n").at(-1);
@@ -151,7 +151,9 @@ Deno.test("the demo as JSON names every step and what it proves", LIKE_A_PROCESS
 });
 
 Deno.test("the demo ends with 130 and leaves no file when Ctrl-C comes after a step", LIKE_A_PROCESS, async (t) => {
+  // The long run ends the demo after each step, the gate after each fifth one.
   for (const [i, title] of STEPS.slice(0, -1).entries()) {
+    if (!IS_LONG && i % 5 !== 3) continue;
     await t.step(title, async () => {
       await using folder = await tempFolder();
       const { code, stdout, stderr } = await inProcess(["--temp-dir", folder.path], {

@@ -1,54 +1,27 @@
 /**
- * An HTTP proxy of the environment (D-224): it receives no request to this machine from commands, connector, hand-over
- * or local API. Requests to other addresses go through it unless NO_PROXY names them.
+ * An HTTP proxy of the environment: it receives no request to this machine from commands, connector, hand-over or local
+ * API. Requests to other addresses go through it unless NO_PROXY names them.
  */
 import { assert, assertEquals } from "@std/assert";
 import { withLoopback } from "../../cli/context.ts";
 import { attempt, Listener, RunningConnector, svc } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
 import { eventually, Service, tempFolder } from "../support/process.ts";
+import { RecordingProxy } from "../support/recording_proxy.ts";
 import { pairedAgents } from "./harness.ts";
 
 const program = await bundledProgram();
 
-/** A proxy that records the first line of each request and answers 502. */
-class RecordingProxy implements AsyncDisposable {
-  readonly seen: string[] = [];
-  readonly #listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
-  readonly #accepting = this.#accept();
-
-  get env(): Record<string, string> {
-    const url = `http://127.0.0.1:${(this.#listener.addr as Deno.NetAddr).port}`;
-    const names = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"];
-    const all = [...names, ...names.map((name) => name.toLowerCase())].map((name) => [name, url]);
-    // Deno itself checks once a day for a new version of Deno.
-    return { ...Object.fromEntries(all), DENO_NO_UPDATE_CHECK: "1" };
-  }
-
-  async #accept(): Promise<void> {
-    for await (const connection of this.#listener) {
-      const head = new Uint8Array(4096);
-      const length = await connection.read(head) ?? 0;
-      this.seen.push(new TextDecoder().decode(head.subarray(0, length)).split("\r\n")[0] ?? "");
-      await connection.write(new TextEncoder().encode("HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n"));
-      connection.close();
-    }
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    this.#listener.close();
-    await this.#accepting;
-  }
-}
-
 Deno.test("a proxy of the environment gets no request when registry, proxy, runtime and local API are local", async () => {
   await using proxy = new RecordingProxy();
+  // The bundle is started without its launcher, so Deno itself would look for a new version of Deno.
+  const proxyEnv = { ...proxy.env, DENO_NO_UPDATE_CHECK: "1" };
   await using service = await Service.open();
   await using folder = await tempFolder();
   await using runtime = new Listener();
-  const env = { ...proxy.env, SVC_API_KEY: service.apiKey, SVC_REGISTRY_URL: service.url };
+  const env = { ...proxyEnv, SVC_API_KEY: service.apiKey, SVC_REGISTRY_URL: service.url };
   const dir = folder.path;
-  const { a, b } = await pairedAgents(service, dir, program, proxy.env);
+  const { a, b } = await pairedAgents(service, dir, program, proxyEnv);
   const args = ["--runtime-base-url", runtime.url, "--hook-token", "hook-token"];
   await using connector = await RunningConnector.start(dir, "b", args, { env, program });
   const recipientDid = b.agent.did;
@@ -65,13 +38,15 @@ Deno.test("a proxy of the environment gets no request when registry, proxy, runt
 
 Deno.test("a proxy of the environment is used for another machine unless NO_PROXY names it", async () => {
   await using proxy = new RecordingProxy();
+  // The bundle is started without its launcher, so Deno itself would look for a new version of Deno.
+  const proxyEnv = { ...proxy.env, DENO_NO_UPDATE_CHECK: "1" };
   await using folder = await tempFolder();
   const init = ["config", "init", "--registry-url", "http://registry.invalid", "--allow-insecure"];
   for (const NO_PROXY of ["registry.invalid", "other.example, *"]) {
-    const { code } = await attempt(folder.path, init, { ...proxy.env, NO_PROXY }, program);
+    const { code } = await attempt(folder.path, init, { ...proxyEnv, NO_PROXY }, program);
     assertEquals([code, proxy.seen], [5, []], NO_PROXY);
   }
-  await attempt(folder.path, init, proxy.env, program);
+  await attempt(folder.path, init, proxyEnv, program);
   assert(proxy.seen[0]?.startsWith("GET http://registry.invalid/"), proxy.seen[0]);
 });
 

@@ -1,8 +1,9 @@
 /** What several e2e files set up in the same way. */
+import { knowEachOther, knowPeer } from "../support/known_peer.ts";
 import type { Place } from "../cli/place.ts";
 import { clientFromFiles, svc } from "../cli/connector/people.ts";
 import { Machine, type Program } from "../cli/program.ts";
-import type { AgentClient } from "../support/agent_client.ts";
+import { type AgentClient, ApiError } from "../support/agent_client.ts";
 import type { LiveAgent, Service } from "../support/process.ts";
 
 /** Returns a function that declares a test with a machine of its own, next to services that all tests share. */
@@ -21,20 +22,25 @@ export function machineTests(program: Program, place: Place) {
     });
 }
 
-/** Creates paired agents with their files in `dir`. */
+/** Creates agents with their files in `dir`, each paired with each other one. */
 export async function pairedNames(
-  service: Service,
+  service: Pick<Service, "apiKey" | "url">,
   dir: string,
   program: Program,
-  [first, second]: readonly [string, string],
+  names: readonly string[],
 ): Promise<void> {
   const env = { SVC_API_KEY: service.apiKey, SVC_REGISTRY_URL: service.url };
   await svc(dir, ["config", "init", "--registry-url", service.url], {}, program);
-  for (const name of [first, second]) await svc(dir, ["agent", "create", name], env, program);
-  const a = await clientFromFiles(dir, first, service.url);
-  const b = await clientFromFiles(dir, second, service.url);
-  const { ticket } = await a.pairStart({ agentName: first, humanName: "A" });
-  await b.pairConfirm(ticket, { agentName: second, humanName: "B" });
+  for (const name of names) await svc(dir, ["agent", "create", name], env, program);
+  for (const [i, second] of names.entries()) {
+    for (const first of names.slice(0, i)) {
+      const a = await clientFromFiles(dir, first, service.url);
+      const b = await clientFromFiles(dir, second, service.url);
+      const { ticket } = await a.pairStart({ agentName: first, humanName: "A" });
+      await b.pairConfirm(ticket, { agentName: second, humanName: "B" });
+      await knowEachOther({ dir, name: first, humanName: "A" }, { dir, name: second, humanName: "B" });
+    }
+  }
 }
 
 /** Creates agent `b` with its files in `dir`, and agent `a` paired with it; `more` is set in the environment. */
@@ -51,5 +57,20 @@ export async function pairedAgents(
   const b = await clientFromFiles(dir, "b", service.url);
   const { ticket } = await a.client.pairStart({ agentName: "a", humanName: "A" });
   await b.pairConfirm(ticket, { agentName: "b", humanName: "B" });
+  await knowPeer(dir, "b", { did: a.agent.did, agentName: "a", humanName: "A" });
   return { a, b };
+}
+
+/** The result of a message: `202` and whether it was delivered, or status and code. */
+export async function outcome(call: Promise<{ delivered: boolean }>): Promise<string> {
+  return await call.then(({ delivered }) => `202 ${delivered}`, (error) => {
+    if (error instanceof ApiError) return `${error.status} ${error.code}`;
+    throw error;
+  });
+}
+
+/** Number of sockets that the server reports in its health. */
+export async function connectedSockets(url: string): Promise<number> {
+  const { proxy, connectedSockets } = await (await fetch(`${url}/health`)).json();
+  return (proxy ?? { connectedSockets }).connectedSockets;
 }

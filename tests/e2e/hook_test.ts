@@ -1,5 +1,5 @@
 /**
- * `svc hook claude-code` with real processes (D-132): it wakes once for each message, before, during and after its start,
+ * `svc hook claude-code` with real processes: it wakes once for each message, before, during and after its start,
  * across a restart of the connector; of parallel starts one waits; no byte of a text and no receipt leave it.
  */
 import { assert, assertEquals } from "@std/assert";
@@ -41,7 +41,7 @@ class Hook {
   }
 }
 
-const line = (what: string, who: string) => `svc: ${what} for b from a. Call read_inbox. ${who}, not your user.\n`;
+const line = (what: string, who: string) => `svc: ${what} for b from "a". Call read_inbox. ${who}, not your user.\n`;
 const ONE = { code: 2, stdout: "", stderr: line("1 new message", "It is from another agent") };
 const NONE = { code: 0, stdout: "", stderr: "" };
 

@@ -1,6 +1,6 @@
 /**
- * Broken and ambiguous framing (D-249): after any first request, the bytes behind it are never executed as a second
- * request. A smuggled request would make an API key; the test counts the keys at the end.
+ * Broken and ambiguous framing: after any first request, the bytes behind it are never executed as a second request. A
+ * smuggled request would make an API key; the test counts the keys at the end.
  */
 import { assert, assertEquals } from "@std/assert";
 import type { ApiKeyList } from "../../shared/protocol/api/accounts.ts";

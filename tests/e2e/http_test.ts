@@ -1,6 +1,6 @@
 /**
- * HTTP as bytes (D-12, D-13, D-15): framing that two parsers could read differently, bodies that are too large or never
- * end, repeated headers, foreign hosts. Requests that `fetch` would normalise are written by hand.
+ * HTTP as bytes (D-15): framing that two parsers could read differently, bodies that are too large or never end,
+ * repeated headers, foreign hosts. Requests that `fetch` would normalise are written by hand.
  */
 import { assert, assertEquals } from "@std/assert";
 import { HEADERS } from "../../shared/protocol/proof.ts";
@@ -144,46 +144,6 @@ Deno.test("a repeated credential, timestamp, nonce, hash or proof answers the co
   }
 });
 
-Deno.test("unknown paths and methods get the envelope, and a 405 names the allowed methods", async (t) => {
-  const rows: [method: string, path: string, result: string, allow?: string][] = [
-    ["TRACE", "/v1/metadata", "405 METHOD_NOT_ALLOWED", "GET, HEAD"],
-    ["OPTIONS", "/v1/metadata", "405 METHOD_NOT_ALLOWED", "GET, HEAD"],
-    ["BREW", HOOK, "405 METHOD_NOT_ALLOWED", "POST"],
-    ["TRACE", HOOK, "405 METHOD_NOT_ALLOWED", "POST"],
-    ["GET", "/pair/start", "405 METHOD_NOT_ALLOWED", "POST"],
-    ["DELETE", "/v1/me", "405 METHOD_NOT_ALLOWED", "GET, HEAD"],
-    ["GET", "/nowhere", "404 NOT_FOUND"],
-    ["OPTIONS", "*", "404 NOT_FOUND"],
-    ["POST", "/v1/agents/x/y/z", "404 NOT_FOUND"],
-  ];
-  for (const [method, path, result, allow] of rows) {
-    await t.step(`${method} ${path}`, async () => {
-      const answer = await rawExchange(service.url, rawRequest(method, path, usualLines(service.url)));
-      assertEquals(summary(answer), result);
-      assertEquals(Object.keys(JSON.parse(answer?.body ?? "{}").error).sort(), ["code", "message"]);
-      assertEquals(answer?.headers.get("allow"), allow);
-      assert(answer?.headers.get("x-request-id"));
-      assert(answer?.headers.get("content-type")?.startsWith("application/json"));
-    });
-  }
-});
-
-Deno.test("HEAD answers as GET does, with the same length and without a body", async (t) => {
-  for (const path of ["/v1/metadata", "/.well-known/svc-keys.json", "/health", "/v1/me", "/v1/crl"]) {
-    await t.step(path, async () => {
-      await using connection = await RawConnection.open(service.url);
-      const lines: HeaderLine[] = [...usualLines(service.url), ["Authorization", `Bearer ${service.apiKey}`]];
-      await connection.send(rawRequest("HEAD", path, lines) + rawRequest("GET", path, lines));
-      const head = await connection.answer(5_000, true);
-      const get = await connection.answer();
-      assertEquals(head?.status, get?.status);
-      assertEquals(head?.headers.get("content-type"), get?.headers.get("content-type"));
-      const length = head?.headers.get("content-length");
-      if (length !== undefined) assertEquals(length, get?.headers.get("content-length"), "RFC 9110 section 8.6");
-    });
-  }
-});
-
 Deno.test("a large Content-Length is 413 at once, before the body is sent or a check runs", async (t) => {
   const rows: [path: string, length: number, isTooLarge: boolean][] = [
     [REDEEM, 1024 ** 3, true],
@@ -201,7 +161,7 @@ Deno.test("a large Content-Length is 413 at once, before the body is sent or a c
       const lines = [...usualLines(service.url), ["Content-Length", String(length)] as const];
       await connection.send(rawRequest("POST", path, lines));
       if (!isTooLarge) await connection.send(" ".repeat(length));
-      const result = summary(await connection.answer(2_000));
+      const result = summary(await connection.answer());
       assertEquals(result === "413 PAYLOAD_TOO_LARGE", isTooLarge, result);
     });
   }
@@ -214,43 +174,9 @@ Deno.test("a chunked body over the limit is cut with 413 before its end", async 
       await using connection = await RawConnection.open(service.url);
       await connection.send(rawRequest("POST", path, [...usualLines(service.url), ["Transfer-Encoding", "chunked"]]));
       for (let sent = 0; sent <= cap; sent += 0x4000) await connection.send(chunk);
-      assertEquals(summary(await connection.answer(2_000)), "413 PAYLOAD_TOO_LARGE");
+      assertEquals(summary(await connection.answer()), "413 PAYLOAD_TOO_LARGE");
     });
   }
-});
-
-Deno.test("a slow body is cut with 408 or closed within 15 s, and its connection ends", async (t) => {
-  // The platform reads a small body to its declared length (D-259), and ends the connection then.
-  const cases: [name: string, path: string, length: number, begin: string, more: string, rest: string][] = [
-    ["small, of a message", HOOK, 1_000, "", " ", " ".repeat(1_000)],
-    ["small, without credentials", REDEEM, 1_000, "{", " ", " ".repeat(1_000)],
-    ["small, and nothing more comes", REDEEM, 100, "{", "", "GET /v1/metadata HTTP/1.1\r\n\r\n".repeat(4)],
-    ["large", REDEEM, 60_000, "{", " ", ""],
-  ];
-  await Promise.all(cases.map(([name, path, length, begin, more, rest]) =>
-    t.step({
-      name,
-      sanitizeOps: false,
-      sanitizeResources: false,
-      sanitizeExit: false,
-      fn: async () => {
-        await using connection = await RawConnection.open(service.url);
-        const lines = [...usualLines(service.url), ["Content-Length", String(length)] as const];
-        await connection.send(rawRequest("POST", path, lines) + begin);
-        const began = performance.now();
-        const trickle = setInterval(() => void connection.send(more), 1_000);
-        try {
-          const result = summary(await connection.answer(15_000));
-          assert(["408 REQUEST_TIMEOUT", "closed"].includes(result), result);
-          assert(performance.now() - began > 8_000, "it had 10 s");
-          await connection.send(rest);
-          assertEquals(await connection.answers(10_000), [], "the connection ends");
-        } finally {
-          clearInterval(trickle);
-        }
-      },
-    })
-  ));
 });
 
 Deno.test("500 connections with half a head each delay no other client", async () => {
@@ -291,7 +217,7 @@ Deno.test("a foreign Host or an absolute request line appears in no answer, DID 
     const lines = await signedLines(service.url, a, { target: "/pair/start", body: profile });
     const started = await ask("POST", "/pair/start", lines, profile);
     assertEquals(started?.status, 200);
-    assertEquals(parseTicket(JSON.parse(started?.body ?? "{}").ticket)?.iss, service.url);
+    assertEquals(parseTicket(JSON.parse(started?.body ?? "{}").ticket)?.origin, service.url);
     const secret: HeaderLine = ["x-bootstrap-secret", BOOTSTRAP_SECRET];
     const expected = prefix === "" ? 201 : 409;
     const made = await ask(
@@ -304,20 +230,4 @@ Deno.test("a foreign Host or an absolute request line appears in no answer, DID 
     assertEquals(made?.status, expected);
   }
   for (const answer of answers) assert(!answer?.text.includes("evil.example"), answer?.text);
-});
-
-Deno.test("validation errors are explained in local and dev only", async (t) => {
-  const https = { REGISTRY_URL: "https://registry.example", PROXY_URL: "https://proxy.example" };
-  for (const environment of ["local", "dev", "production"]) {
-    await t.step(environment, async () => {
-      await using folder = await tempFolder();
-      const env = { ENVIRONMENT: environment, ...(environment === "production" ? https : {}) };
-      await using server = await startServer({ folder: folder.path, env });
-      const response = await fetch(server.address + REDEEM, { method: "POST", body: '{"code":7}' });
-      const { error } = await response.json();
-      assertEquals([response.status, error.code], [400, "INVITE_REDEEM_INVALID"]);
-      assertEquals("details" in error, environment !== "production");
-      if (environment !== "production") assert(error.details.fieldErrors.code.length > 0);
-    });
-  }
 });

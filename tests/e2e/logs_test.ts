@@ -119,8 +119,19 @@ Deno.test("every line on standard error is one JSON object for any input", async
     });
   });
 
+  await t.step("of 1,000 equal refusals some are lines, and the others are numbers", async () => {
+    const answers = await Promise.all(Array.from({ length: 1_000 }, () => fetch(`${url}/nowhere`)));
+    for (const answer of answers) await answer.body?.cancel();
+  });
+
   await server.end();
   const { text, lines } = server.stderr;
+  const equal = lines.map((line) => JSON.parse(line)).filter(({ code }) => code === "NOT_FOUND");
+  const leftOut = equal.filter(({ event }) => event === "log_lines_left_out").reduce(
+    (sum, line) => sum + line.lines,
+    0,
+  );
+  assert(leftOut > 0 && equal.length + leftOut >= 1_000, `${equal.length} lines, ${leftOut} left out`);
   assert(lines.length > 100, `only ${lines.length} lines`);
   for (const line of lines) {
     const entry: unknown = JSON.parse(line);

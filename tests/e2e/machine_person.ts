@@ -32,7 +32,7 @@ export class Person {
   /** Starts the connector of an agent and waits until it is connected. */
   async connect(words: readonly string[]): Promise<ChildProcess> {
     const child = this.start(words);
-    await within(START_MS, `svc ${words.join(" ")}`, child.stdout.match(/"event":"connected"|\d\d {2}Connected/));
+    await within(START_MS, `svc ${words.join(" ")}`, child.stdout.match(/"event":"connected"| · \S*online/));
     return child;
   }
 

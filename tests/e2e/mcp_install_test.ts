@@ -1,11 +1,14 @@
 /**
- * The entry that `svc mcp install` writes works as a host starts it (D-131): without PATH, in another folder, with the
+ * The entry that `svc mcp install` writes works as a host starts it: without PATH, in another folder, with the
  * variables that hosts pass on.
  */
 import { assert, assertEquals } from "@std/assert";
 import { COMMANDS } from "../../cli/commands/table.ts";
 import { Place } from "../cli/place.ts";
-import { Machine, programs } from "../cli/program.ts";
+import { bundledProgram, Machine, programs } from "../cli/program.ts";
+import { tempFolder } from "../support/process.ts";
+import { FIRST_PART } from "../tools/compile.ts";
+import { BUNDLE_FLAGS } from "../tools/pack.ts";
 
 const hasTools = COMMANDS.some(({ path }) => path.join(" ") === "mcp");
 if (!hasTools) console.log("The entry of svc mcp install is NOT started here: this svc has no command mcp");
@@ -64,4 +67,51 @@ Deno.test({
       });
     }
   },
+});
+
+/** Makes the bundle in a folder the one of a later release, which reads one more variable. */
+async function release(lib: string, variable: string): Promise<void> {
+  const config = JSON.parse(await Deno.readTextFile(`${lib}/deno.json`));
+  for (const { env } of Object.values(config.permissions) as { env: string[] }[]) env.push(variable);
+  await Deno.writeTextFile(`${lib}/deno.json`, JSON.stringify(config));
+  const text = await Deno.readTextFile(`${lib}/${FIRST_PART}`);
+  await Deno.writeTextFile(`${lib}/${FIRST_PART}`, `Deno.env.get("${variable}");${text}`);
+}
+
+Deno.test("entries and hooks that a release wrote start the next release, which reads one more variable", async (t) => {
+  await using place = await Place.open();
+  await using folder = await tempFolder();
+  const lib = `${folder.path}/lib`;
+  await Deno.mkdir(lib);
+  const { command, args } = await bundledProgram();
+  const from = args.at(-1)?.replace(`/${FIRST_PART}`, "") ?? "";
+  for (const { name } of Deno.readDirSync(from)) await Deno.copyFile(`${from}/${name}`, `${lib}/${name}`);
+  // A damaged file in a folder above must not stop svc.
+  await Deno.writeTextFile(`${folder.path}/deno.json`, "{");
+  const program = {
+    name: "copy",
+    command,
+    args: [...BUNDLE_FLAGS, `${lib}/deno.json`, "-P=svc", `${lib}/${FIRST_PART}`],
+  };
+  await using machine = await Machine.open(program, place);
+  const home = machine.env.HOME = machine.folder.path;
+  await machine.json("agent", "create", "alpha");
+  await Deno.mkdir(`${home}/.claude`);
+  const { path, hook } = await machine.json("mcp", "install", "--for", "claude-code", "--wake", "auto");
+  await release(lib, "SVC_OF_THE_NEXT_RELEASE");
+  await t.step("entry", async () => {
+    const entry = JSON.parse(Deno.readTextFileSync(path)).mcpServers["svc-alpha"] as {
+      command: string;
+      args: string[];
+    };
+    assert((await toolsOf(entry.command, entry.args, home)).includes("send_message"));
+  });
+  await t.step("hook", async () => {
+    const line = JSON.parse(Deno.readTextFileSync(hook.path)).hooks.Stop[0].hooks[0].command as string;
+    // The help is the command's own, so it shows that the program has started.
+    const options = { args: ["-c", `${line} --help`], env: { HOME: home, NO_COLOR: "1" }, clearEnv: true };
+    const { code, stdout, stderr } = await new Deno.Command("/bin/sh", options).output();
+    assertEquals(code, 0, new TextDecoder().decode(stderr));
+    assert(new TextDecoder().decode(stdout).includes("svc hook claude-code"));
+  });
 });

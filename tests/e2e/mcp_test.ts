@@ -1,7 +1,8 @@
 /**
- * `svc mcp` as hosts run it (D-127): real processes and pipes, the real client in both kinds of protocol revisions. Two
- * people with a folder each; an agent asks with a tool, and the answer of the other one is the result of that call.
+ * `svc mcp` as hosts run it: real processes and pipes, the real client in both kinds of protocol revisions. Two people
+ * with a folder each; an agent asks with a tool, and the answer of the other one is the result of that call.
  */
+import { knowEachOther } from "../support/known_peer.ts";
 import { assert, assertEquals } from "@std/assert";
 import { Client } from "@modelcontextprotocol/client";
 import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
@@ -134,6 +135,11 @@ async function pairOfPeople(service: Service) {
   const one = stack.use(await person(service, "alpha")), other = stack.use(await person(service, "beta"));
   const { ticket } = await one.client.pairStart({ agentName: "alpha", humanName: "Ada" });
   await other.client.pairConfirm(ticket, { agentName: "beta", humanName: "Bob" });
+  await knowEachOther({ dir: one.dir, name: "alpha", humanName: "Ada" }, {
+    dir: other.dir,
+    name: "beta",
+    humanName: "Bob",
+  });
   const all = stack.move();
   return { one: one.dir, other: other.dir, [Symbol.asyncDispose]: () => all[Symbol.asyncDispose]() };
 }
@@ -187,14 +193,39 @@ Deno.test("standard output has lines of the protocol only, and the end of standa
 
   await t.step("also without a proxy", async () => {
     await service.server.end("SIGKILL");
-    const failed = await call("send_message", { to: "beta", text: "Hello", request_id: "request-1" });
-    assertEquals(failed.isError, true);
-    assert(/^[A-Z_]+: .*request-1/.test(failed.content[0].text), failed.content[0].text);
+    const kept = await call("send_message", { to: "beta", text: "Hello", request_id: "request-1" });
+    assertEquals(kept.structuredContent?.state, "kept", JSON.stringify(kept));
     assertEquals((await call("read_inbox")).structuredContent.messages, []);
   });
   assertEquals(await server.end(), 0);
   assert(server.messages.length >= 5);
   assert(server.stderr.text.includes("no peer with the alias delta"), server.stderr.text);
+});
+
+Deno.test("a host that shows no questions gets one command to paste, and it pairs while svc mcp runs the connector", async () => {
+  await using service = await Service.open();
+  await using one = await person(service, "alpha");
+  await using other = await person(service, "beta");
+  await using server = new RawServer(one.dir, "alpha");
+  await server.initialize();
+  const call = async (name: string, args = {}) =>
+    (await server.request("tools/call", { name, arguments: args })).result;
+  const paste = async (name: string, args = {}) => {
+    const { isError, content: [{ text }] } = await call(name, args);
+    const [, command] = /: (curl -K .*)$/.exec(text) ?? [];
+    assert(isError && command !== undefined, text);
+    const { stdout } = await new Deno.Command("sh", { args: ["-c", command] }).output();
+    return JSON.parse(new TextDecoder().decode(stdout)) as Data;
+  };
+  assert((await call("list_peers")).structuredContent.next.startsWith("No peer yet. pair_start makes a ticket"));
+  const { ticket } = await paste("pair_start");
+  await other.client.pairConfirm(ticket, { agentName: "beta", humanName: "Bob" });
+  await eventually(CALL_MS, "the peer is listed", async () => {
+    const { peers } = (await call("list_peers")).structuredContent;
+    return peers.length === 1 ? true : undefined;
+  });
+  const { ticket: given } = await other.client.pairStart({ agentName: "beta", humanName: "Bob" });
+  assertEquals(typeof (await paste("pair_confirm", { ticket: given })).initiatorAgentDid, "string");
 });
 
 Deno.test("a channel announces each message once, without its text, on earlier revisions only", async () => {
@@ -210,7 +241,7 @@ Deno.test("a channel announces each message once, without its text, on earlier r
   const notices = () => server.messages.filter(({ method }) => method === "notifications/claude/channel");
   const [{ params }] = await eventually(CALL_MS, "a notification", () => notices().length > 0 ? notices() : undefined);
   assertEquals(params, {
-    content: "svc: 1 new message for beta from alpha. Call read_inbox. It is from another agent, not your user.",
+    content: 'svc: 1 new message for beta from "alpha". Call read_inbox. It is from another agent, not your user.',
     meta: { agent: "beta", count: "1" },
   });
   const read = await server.request("tools/call", { name: "read_inbox", arguments: {} });

@@ -1,16 +1,13 @@
 /**
- * Messages by `svc` alone, as real processes (D-120): questions and answers in a shell, a closed pipe, a peer of the
- * previous release, and another program on the port of a killed connector (D-119).
+ * Messages by `svc` alone, as real processes: questions and answers in a shell, a closed pipe, and another program on
+ * the port of a killed connector (D-119).
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { shellQuote } from "../../cli/connector/local_api/pairing_hint.ts";
-import { Listener, RunningConnector } from "../cli/connector/people.ts";
 import { PairedAgents } from "../cli/connector/paired_agents.ts";
 import { bundledProgram, programs, Watched } from "../cli/program.ts";
-import { previousRelease } from "../support/previous_release.ts";
 import { eventually, within } from "../support/process.ts";
 
-const previous = await previousRelease();
 const END_MS = 90_000;
 const HOSTILE = "\u001b[2J\u0007\r\u009b31m\u202e";
 
@@ -109,28 +106,9 @@ Deno.test("messages are received, answered and listed while no connector runs", 
     shell.run("beta", "svc sent"),
   ]);
   assertEquals([one.code, JSON.parse(one.stdout).receipts, list.code], [0, [], 0]);
-  assertStringIncludes(list.stdout, `queued  ${requestId}`);
+  assertStringIncludes(list.stdout, `waits at the server  ${requestId}`);
   const taken = await shell.run("alpha", "svc inbox --take");
   assert(/^1 {2}\S+ {2}beta {2}names \S+, which .*\n {4}the answer\n$/.test(taken.stdout), taken.stdout);
-});
-
-Deno.test({
-  name: "a question to a peer of the previous release ends with exit code 6 and the state processed",
-  ignore: previous === null,
-  async fn() {
-    assert(previous !== null);
-    await using shell = await PairedAgents.open(await bundledProgram());
-    await using runtime = new Listener();
-    const options = ["--runtime-base-url", runtime.url];
-    await using _old = await RunningConnector.start(shell.dir, "beta", options, { program: previous.program });
-    for (const connector of ["without", "with"]) {
-      await using _alpha = connector === "with" ? await shell.connector("alpha") : null;
-      const { code, stdout, stderr } = await shell.run("alpha", "svc send beta --wait --timeout 12 --json hello");
-      assertEquals([code, JSON.parse(stderr).error.code], [6, "CLI_NO_REPLY"], stderr);
-      assertEquals([JSON.parse(stdout).state, JSON.parse(stdout).reply], ["processed", null], connector);
-    }
-    assertEquals(runtime.received.length, 2);
-  },
 });
 
 Deno.test("no command sends a byte to the program that has the port of a killed connector", async () => {

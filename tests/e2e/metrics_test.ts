@@ -1,12 +1,12 @@
 /**
- * The metrics listener of a real server (D-176, D-179): what it serves, what it does not, what it survives, and how it
- * answers while the server stops.
+ * The metrics listener of a real server: what it serves, what it does not, what it survives, and how it answers while
+ * the server stops.
  */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
-import { EXPOSITION_TYPE } from "../../shared/server/metrics/exposition.ts";
+import { EXPOSITION_TYPE } from "../../shared/server/metrics/metrics.ts";
 import { parseExposition, totalOf } from "../support/exposition.ts";
 import { isInstalled } from "../support/installed.ts";
-import { Connector, messageTo, refusedStart, Service, tempFolder, within } from "../support/process.ts";
+import { Connector, messageTo, refusedStart, Service, SOON_MS, tempFolder, within } from "../support/process.ts";
 import { RawConnection } from "../support/raw_http.ts";
 
 const CONNECTIONS = 1_000;
@@ -46,9 +46,17 @@ Deno.test("the metrics listener serves three paths, and survives what clients se
     const text = await scrape(address);
     const families = parseExposition(text);
     assertStringIncludes(text, 'svc_relay_messages_total{outcome="delivered"} 1\n');
-    for (const name of ["process_start_time_seconds", "process_resident_memory_bytes", "relay_sockets"]) {
-      assert(totalOf(families, `svc_${name}`) > 0, name);
-    }
+    const positive = [
+      "process_start_time_seconds",
+      "process_resident_memory_bytes",
+      "relay_sockets",
+      "ready",
+      "agents",
+      "store_bytes",
+      "store_free_bytes",
+      "store_reserve_bytes",
+    ];
+    for (const name of positive) assert(totalOf(families, `svc_${name}`) > 0, name);
     assert(families.has("svc_http_requests_in_flight"));
     assert(text.split("\n").length < 3_000);
     assert(!text.includes("did:"));
@@ -126,7 +134,7 @@ Deno.test("the metrics listener serves three paths, and survives what clients se
     assertEquals(seen, [503, false]);
     const alive = await fetch(`${address}/healthz`);
     assertEquals([alive.status, await alive.json()], [200, { status: "ok" }]);
-    assertEquals((await within(6_000, "the end", server.status)).code, 0);
+    assertEquals((await within(SOON_MS, "the end", server.status)).code, 0);
     await Promise.all([sending, silent.closed]);
   });
 });

@@ -1,10 +1,10 @@
 /**
- * The OpenAPI document of a running server describes its answers (D-234, D-249): recorded answers are valid against it,
- * and an invented one is not. Real process.
+ * The OpenAPI document of a running server describes its answers: recorded answers are valid against it, and an
+ * invented one is not. Real process.
  */
 import { assert, assertEquals } from "@std/assert";
 import { HEADERS } from "../../shared/protocol/proof.ts";
-import { signedHeaders } from "../../shared/client/signed_headers.ts";
+import { signedHeaders } from "../../cli/link/signed_headers.ts";
 import { type ApiDocument, problemOf, type Recorded } from "../support/openapi_answer.ts";
 import { deps, type LiveAgent, newId, Service } from "../support/process.ts";
 
@@ -69,10 +69,7 @@ async function recordPublic(r: Recorder): Promise<void> {
       "/healthz",
       "/readyz",
       "/v1/metadata",
-      "/join",
       "/openapi.json",
-      "/docs",
-      "/docs/style.css",
     ]
   ) {
     await r.send("GET", path);
@@ -162,6 +159,10 @@ async function recordAgents(r: Recorder, { a, b }: { a: LiveAgent; b: LiveAgent 
     query: `?requestId=${requestId}&recipientAgentDid=${recipient}`,
   });
   await r.agent(a, "GET", "/v1/relay/delivery-receipts");
+  await r.agent(a, "POST", "/v1/relay/deliveries", {
+    body: { messages: [{ requestId, recipientAgentDid: recipient }] },
+  });
+  await r.agent(a, "POST", "/v1/relay/deliveries", { body: {} });
   await r.agent(a, "GET", "/v1/relay/connect");
   const initiatorProfile = { agentName: "a", humanName: "A" };
   const { ticket } = await r.agent(a, "POST", "/pair/start", { body: { initiatorProfile } });
@@ -202,7 +203,9 @@ async function recordAdmin(r: Recorder, { b }: { b: LiveAgent }): Promise<void> 
   await r.human("DELETE", "/v1/admin/agents/{id}/auth/revoke", undefined, key, `/v1/admin/agents/${id}/auth/revoke`);
   await r.human("DELETE", "/v1/admin/agents/{id}", undefined, key, `/v1/admin/agents/${id}`);
   await r.human("DELETE", "/v1/admin/agents/{id}", undefined, key, `/v1/admin/agents/${newId()}`);
+  await r.human("GET", "/v1/admin/counts");
   const { token } = await r.human("POST", "/v1/admin/tokens") as unknown as { token: string };
+  await r.human("GET", "/v1/admin/relay/overview", undefined, token);
   for (const list of ["connections", "queues", "deliveries", "refusals"]) {
     const path = `/v1/admin/relay/${list}`;
     await r.human("GET", path, undefined, token, list === "deliveries" ? `${path}?requestId=${newId()}` : path);

@@ -1,6 +1,6 @@
 /**
- * A client of the protocol, written from docs/protocol.md alone (D-200). It imports nothing of the project: where the
- * document is wrong or has a gap, protocol_client_test.ts fails. It does not retry and does not refresh the session.
+ * A client of the protocol, written from docs/protocol.md alone. It imports nothing of the project: where the document
+ * is wrong or has a gap, protocol_client_test.ts fails. It does not retry and does not refresh the session.
  */
 import { createHash, createPrivateKey, generateKeyPairSync, type KeyObject, randomBytes, sign } from "node:crypto";
 import { request as httpRequest } from "node:http";

@@ -1,6 +1,6 @@
 /**
- * Shows that docs/protocol.md is enough to write a client (D-200): protocol_client.ts imports nothing of the project,
- * agrees with the vectors, and delivers a message through a running server.
+ * Shows that docs/protocol.md is enough to write a client: protocol_client.ts imports nothing of the project, agrees
+ * with the vectors, and delivers a message through a running server.
  */
 import { assert, assertEquals } from "@std/assert";
 import proofVectors from "../vectors/proof.json" with { type: "json" };

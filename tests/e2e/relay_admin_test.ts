@@ -1,6 +1,6 @@
 /**
- * An admin sees the relay over sockets (D-172, D-173): in the all-in-one server and with separate services, with an agent
- * that connects and leaves. An API key that reaches the proxy is refused and is not logged.
+ * An admin sees the relay over sockets (D-172): in the all-in-one server and with separate services, with an agent that
+ * connects and leaves. An API key that reaches the proxy is refused and is not logged.
  */
 import { assert, assertEquals } from "@std/assert";
 import { Connector, eventually, messageTo, Service } from "../support/process.ts";

@@ -84,7 +84,7 @@ async function play(server: ServerProcess): Promise<{ secrets: Map<string, strin
   const path = `/v1/agents/${b.agent.id}`;
   await ask(url, bob.apiKey.token, "DELETE", `${path}/auth/revoke`);
   const reissued = await ask<ReissueAnswer>(url, bob.apiKey.token, "POST", `${path}/reissue`);
-  assert(reissued.agentAuth, "an agent without an active session gets a new one (D-40)");
+  assert(reissued.agentAuth, "an agent without an active session gets a new one");
   secrets.set("reissued access token", reissued.agentAuth.accessToken);
   secrets.set("reissued refresh token", reissued.agentAuth.refreshToken);
   return { secrets, known: [a.agent.id, b.agent.did, digest(bob.apiKey.token)] };

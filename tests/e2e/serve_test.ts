@@ -1,6 +1,6 @@
 /**
- * `svc serve` as a process (D-161): its first line, its stop, its refusals, and the rights that it gives up. Also D-166: an
- * address that it may not use. Permission set `svc`, as the task, the binary and the package.
+ * `svc serve` as a process: its first line, its stop, its refusals, and the rights that it gives up. Also an address
+ * that it may not use. Permission set `svc`, as the task, the binary and the package.
  */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { ChildProcess, freePort, tempFolder, within } from "../support/process.ts";
@@ -77,32 +77,6 @@ Deno.test("serve listens, answers, refuses a second one by its pid and ends with
   });
 });
 
-Deno.test("serve names every problem at once with exit code 2, and repeats no secret", async () => {
-  const env = { REGISTRY_SIGNING_KEYS: "not-a-key-set", QUOTA_AGENTS: "none" };
-  const { code, stdout, stderr } = await ended(["serve", "--port", "abc", "--store", ":memory:"], env);
-  assertEquals([code, stdout], [2, ""]);
-  for (const name of ["PORT", "REGISTRY_SIGNING_KEYS", "QUOTA_AGENTS"]) {
-    assertMatch(stderr, new RegExp(`^ +${name}: `, "m"));
-  }
-  assert(!stderr.includes("not-a-key-set") && !/^\s+at /m.test(stderr), stderr);
-});
-
-Deno.test("serve in production without a bootstrap secret prints none and makes none", async () => {
-  const { child, address } = await serve(
-    ["--json", "--store", ":memory:", "--environment", "production", "--public-url", "https://svc.example"],
-  );
-  await using _ = child;
-  const response = await fetch(`${address}/v1/admin/bootstrap`, {
-    method: "POST",
-    headers: { "x-bootstrap-secret": "a-secret-that-nobody-has-set" },
-  });
-  assertEquals((await response.json()).error.code, "ADMIN_BOOTSTRAP_DISABLED");
-  assertEquals((await child.end("SIGINT")).code, 0, child.printed);
-  const printed = JSON.parse(child.stdout.text);
-  assertEquals(Object.keys(printed), ["listening", "publicUrl", "store", "pid", "warnings"]);
-  assertEquals([printed.publicUrl, printed.warnings.length], ["https://svc.example", 1]);
-});
-
 Deno.test("a server that may not listen on an address says so in one sentence with exit code 2", async () => {
   const HOST = "0.0.0.0";
   const env = { HOST, PORT: String(freePort()), KV_URL: ":memory:" };
@@ -110,9 +84,9 @@ Deno.test("a server that may not listen on an address says so in one sentence wi
     `HOST: this process may not listen on 0\\.0\\.0\\.0:${env.PORT}\\. ` +
       `Use svc serve or deno task start, or add --allow-net=0\\.0\\.0\\.0:${env.PORT}`,
   );
-  const narrow = ["run", "--quiet", "--no-prompt", "-P=svc", "--allow-net=127.0.0.1", "svc.ts"];
-  for (const [args, program] of [[["dev"], ["task"]], [["serve"], narrow]] as const) {
-    const { code, stdout, stderr } = await ended(args, env, [...program]);
+  const narrow = (set: string) => ["run", "--quiet", "--no-prompt", `-P=${set}`, "--allow-net=127.0.0.1"];
+  for (const [args, set] of [[["deploy.ts", "--dev"], "server"], [["svc.ts", "serve"], "svc"]] as const) {
+    const { code, stdout, stderr } = await ended(args, env, narrow(set));
     assertEquals([code, stdout], [2, ""], stderr);
     assertMatch(stderr, expected);
     assert(!/^\s+at |Error/m.test(stderr), stderr);

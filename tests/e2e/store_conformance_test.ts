@@ -5,7 +5,8 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { BatchedReads } from "../../shared/server/store/batched_reads.ts";
-import { openStore, type Store } from "../../shared/server/store/open_store.ts";
+import { COMMITS_IN_FLIGHT, openStore, type Store } from "../../shared/server/store/open_store.ts";
+import { KEY_BYTES_MAX, VALUE_BYTES_MAX } from "../../shared/server/store/store_arguments.ts";
 import { StoreUnavailable } from "../../shared/server/store/store_errors.ts";
 import { accessToken, Denokv, findDenokv } from "../support/denokv.ts";
 import { tempFolder, within } from "../support/process.ts";
@@ -131,7 +132,7 @@ const RULES: readonly Rule[] = [
   }],
   ["a commit holds its most checks and is refused with one more", async ({ kv, maxChecks, commitsInFlight }, kind) => {
     assertEquals(maxChecks, kind.maxChecks);
-    assertEquals(commitsInFlight, kind.maxChecks === LIMITS.commitChecksConnect ? LIMITS.commitsInFlight : 1);
+    assertEquals(commitsInFlight, kind.maxChecks === LIMITS.commitChecksConnect ? COMMITS_IN_FLIGHT : 1);
     const commit = (count: number) => {
       const operation = kv.atomic().set(["checked"], count);
       for (let i = 0; i < count; i++) operation.check(absent(["check", i]));
@@ -153,11 +154,11 @@ const RULES: readonly Rule[] = [
     await assertRejects(() => commit(13, 65_536), TypeError, "Total mutation size too large");
   }],
   ["a key and a value at their bounds are kept, and larger ones are refused", async ({ kv }) => {
-    const key = ["k".repeat(LIMITS.storeKeyBytes - 2)], value = new Uint8Array(LIMITS.storeValueBytes).fill(7);
+    const key = ["k".repeat(KEY_BYTES_MAX - 2)], value = new Uint8Array(VALUE_BYTES_MAX).fill(7);
     await kv.set(key, value);
     assertEquals((await kv.get(key)).value, value);
     assertEquals((await listed(kv, { start: key, end: ["l"] })).length, 1);
-    await assertRejects(() => kv.set(["v"], new Uint8Array(LIMITS.storeValueBytes + 1)), TypeError, "Value too large");
+    await assertRejects(() => kv.set(["v"], new Uint8Array(VALUE_BYTES_MAX + 1)), TypeError, "Value too large");
     await assertRejects(() => kv.set([`${key}k`], 1), TypeError, "Key too large");
     await assertRejects(() => kv.get([`${key}kk`]), TypeError, "Key too large");
   }],
@@ -210,7 +211,7 @@ Deno.test({
     await server.restart();
     assertEquals(await waiting, entry, "a call waits for the server");
     assert((await kv.atomic().check(entry).set(["a"], 2).commit()).ok);
-    // The client waits up to 12 s before it opens a broken watch again; the services also poll (D-197).
+    // The client waits up to 12 s before it opens a broken watch again; the services also poll.
     const change = async (): Promise<unknown> => {
       const { value, done } = await reader.read();
       const found = value?.[0]?.value;

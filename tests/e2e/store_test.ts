@@ -1,4 +1,7 @@
-/** `deno task store` (D-210, D-241): works on a real store file, and only when no server uses it. */
+/**
+ * `deno task store` (D-210): works on a real store file, and only when no server uses it. Also what a store keeps over
+ * a stop and a start of its server.
+ */
 import { assert, assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
 import { AgentClient, RegistryClient } from "../support/agent_client.ts";
 import { openStore, StoreRefused } from "../../shared/server/store/open_store.ts";
@@ -9,12 +12,16 @@ import {
   Connector,
   deps,
   freePort,
+  messageTo,
   newAgent,
   pair,
   placeOf,
   refusedStart,
+  refusedWith,
+  Service,
   startServer,
   tempFolder,
+  within,
 } from "../support/process.ts";
 
 async function store(
@@ -95,9 +102,10 @@ Deno.test("store export and import move a store: sessions, pairs and queued mess
   const started = await refusedStart({ folder: folder.path, env: { ...env, KV_URL: `${folder.path}/cut.kv` } });
   assertEquals(started.code, 2);
   assertStringIncludes(started.stderr, "Remove the store and import again.");
-  const newer = await store(`${folder.path}/newer.kv`, "import", exported.out.replace('"svcStore":2', '"svcStore":3'));
-  assertEquals(newer.code, 1);
-  assertStringIncludes(newer.err, "Cannot import: Line 1: the export is of format 3");
+  const former = exported.out.replace('"svcStore":3', '"svcStore":2');
+  const refused = await store(`${folder.path}/format_2.kv`, "import", former);
+  assertEquals(refused.code, 1);
+  assertStringIncludes(refused.err, "Cannot import: Line 1: the export has format 2; this svc reads only format 3.");
   const again = await store(other, "import", exported.out);
   assertEquals(again.code, 1);
   assertStringIncludes(again.err, "use an empty one");
@@ -166,7 +174,7 @@ Deno.test("store export --out writes a new file with mode 0600 and never replace
   assertEquals(await store(kvUrl, ["export", "--out", file]), { code: 0, out: "", err: "" });
   assertEquals(((await Deno.stat(file)).mode ?? 0) & 0o777, 0o600);
   const text = await Deno.readTextFile(file);
-  assertMatch(text, /^\{"svcStore":2.*\n[^]*\{"records":\d+\}\n$/);
+  assertMatch(text, /^\{"svcStore":3.*\n[^]*\{"records":\d+\}\n$/);
   const again = await store(kvUrl, ["export", "--out", file]);
   assertEquals([again.code, again.err], [2, `Cannot export: ${file} exists already\n`]);
   assertEquals(await Deno.readTextFile(file), text);
@@ -183,4 +191,132 @@ Deno.test("a store is refused when another process holds it under the same pid, 
   const store = await openStore(kvUrl);
   assertEquals(store.isExclusive, true);
   store.close();
+});
+
+Deno.test("sessions, pairs, queued messages and revocations survive a stop and a start", async () => {
+  await using service = await Service.open();
+  const { a, b } = await service.agents();
+  const [late, gone] = [await service.agent("late"), await service.agent("gone")];
+  await pair(a, late);
+  await pair(gone, b);
+  const queued = await a.client.sendMessage({ ...messageTo(late), prefer: "respond-async" });
+  assertEquals(queued.queued, true);
+  const registry = new RegistryClient(deps, service.place.registryUrl);
+  await registry.deleteAgent(service.apiKey, gone.agent.id);
+  assertEquals((await service.server.end()).code, 0);
+  await service.restart(0);
+
+  const connector = await service.connect(late);
+  assertEquals((await connector.frame(1)).requestId, queued.requestId);
+  const atB = await service.connect(b);
+  assertEquals((await a.client.sendMessage(messageTo(b))).delivered, true);
+  await refusedWith("PROXY_AUTH_REVOKED", gone.client.sendMessage(messageTo(b)));
+  assert((await registry.refresh(a.identity, a.agentAuth.refreshToken)).accessToken);
+  await connector.close();
+  await atB.close();
+});
+
+Deno.test("a store of format 2 or 4, or with records and no format, is refused and nothing in its file changes", async (t) => {
+  const issuer: [Deno.KvKey, unknown] = [["registry", "issuer"], "https://registry.example.test"];
+  const stores: [has: string, content: [Deno.KvKey, unknown][]][] = [
+    ["format 2", [[["store", "format"], 2], issuer]],
+    ["format 4", [[["store", "format"], 4], issuer]],
+    ["no format", [issuer]],
+  ];
+  for (const [has, content] of stores) {
+    await t.step(has, async () => {
+      await using folder = await tempFolder();
+      const path = `${folder.path}/svc.kv`;
+      {
+        const { kv, close } = await openStore(path);
+        for (const [key, value] of content) await kv.set(key, value);
+        close();
+      }
+      const entries = async () => {
+        const { kv, close } = await openStore(path);
+        const found = await Array.fromAsync(kv.list({ prefix: [] }));
+        close();
+        return found;
+      };
+      const before = await entries();
+      const expected = `The store at ${path} has ${has}; this svc reads only format 3. ` +
+        "Start the svc that wrote it, or begin with an empty store.";
+      for (const SVC_SERVICE of ["all", "registry", "proxy"]) {
+        const env = { SVC_SERVICE, REGISTRY_URL: "http://127.0.0.1:1", PROXY_URL: "http://127.0.0.1:1", KV_URL: path };
+        const { code, stderr } = await refusedStart({ folder: folder.path, env });
+        assertEquals(code, 2, stderr);
+        assertStringIncludes(stderr, expected);
+      }
+      for (const command of ["inspect", "recover", "export"]) {
+        assertEquals(await store(path, command), { code: 2, out: "", err: `${expected}\n` });
+      }
+      assertEquals(await entries(), before);
+    });
+  }
+});
+
+Deno.test("a second server on the store of another one refuses to start, by any name and without the file of the pid", async (t) => {
+  await using folder = await tempFolder();
+  const kvUrl = `${folder.path}/svc.kv`;
+  await using server = await startServer({ folder: folder.path });
+  await Deno.mkdir(`${folder.path}/other`);
+  const names = { link: `${folder.path}/other/linked.kv`, hardLink: `${folder.path}/other/same.kv` };
+  await Deno.symlink(kvUrl, names.link);
+  await Deno.link(kvUrl, names.hardLink);
+  await Deno.symlink(folder.path, `${folder.path}/other/folder`);
+  const refused = async (kvUrl: string) => {
+    const { code, stderr } = await refusedStart({ folder: folder.path, env: { KV_URL: kvUrl } });
+    assertEquals(code, 2);
+    return stderr;
+  };
+  await t.step("through a symbolic link", async () => {
+    assertStringIncludes(await refused(names.link), `process ${server.pid} uses it`);
+  });
+  await t.step("through a link to its folder", async () => {
+    assertStringIncludes(await refused(`${folder.path}/other/folder/svc.kv`), `process ${server.pid} uses it`);
+  });
+  // Elsewhere the file of the pid is what is locked.
+  const ignore = Deno.build.os !== "linux";
+  await t.step({
+    name: "through another name",
+    ignore,
+    async fn() {
+      // The other name has no pid beside it.
+      assertStringIncludes(await refused(names.hardLink), "process unknown uses it");
+    },
+  });
+  await t.step({
+    name: "after the file of the pid was removed",
+    ignore,
+    async fn() {
+      await Deno.remove(`${kvUrl}.lock`);
+      assertStringIncludes(await refused(kvUrl), "process unknown uses it");
+    },
+  });
+  assertEquals((await server.end()).code, 0);
+  await using again = await startServer({
+    folder: folder.path,
+    env: { KV_URL: names.link, REGISTRY_URL: server.address },
+  });
+  assertEquals((await again.end()).code, 0);
+});
+
+Deno.test("a server whose store file is removed or replaced ends, and says why", async (t) => {
+  const ways: [name: string, change: (kvUrl: string) => Promise<void>][] = [
+    ["removed", (kvUrl) => Deno.remove(kvUrl)],
+    ["replaced", async (kvUrl) => {
+      await Deno.copyFile(kvUrl, `${kvUrl}.copy`);
+      await Deno.rename(`${kvUrl}.copy`, kvUrl);
+    }],
+  ];
+  for (const [name, change] of ways) {
+    await t.step(name, async () => {
+      await using folder = await tempFolder();
+      await using server = await startServer({ folder: folder.path });
+      await change(`${folder.path}/svc.kv`);
+      assertEquals((await within(20_000, "the server ends", server.status)).code, 1);
+      const last = server.stderr.lines.at(-1) ?? "{}";
+      assertEquals(JSON.parse(last).event, "store_replaced");
+    });
+  }
 });

@@ -1,7 +1,7 @@
 /**
  * The whole story over real sockets, by the code that users run: once with both services in one process, once with
- * registry and proxy apart, each with a store of its own and the service credential between them (D-30). Decisions:
- * D-46, D-63, D-64.
+ * registry and proxy apart, each with a store of its own and the service credential between them. Decisions: D-63,
+ * D-64.
  */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { AgentClient, type AgentIdentity, ApiError, RegistryClient } from "../support/agent_client.ts";

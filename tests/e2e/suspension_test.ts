@@ -1,6 +1,6 @@
 /**
  * A person is suspended and restored while agents are connected (D-170): every socket closes with 4401, a connector of
- * `svc` ends, and after the restore the same files work again.
+ * `svc` stays and says why, and after the restore the same files work again.
  */
 import { assertEquals } from "@std/assert";
 import { AdminClient } from "../../cli/client/admin_client.ts";
@@ -40,7 +40,12 @@ Deno.test("the agents of a suspended person end at once, and their files work ag
   await refusedWith("ACCOUNT_SUSPENDED", registry.me(token));
   const closed = await within(10_000, "the sockets close", Promise.all(sockets.map((socket) => socket.closed)));
   assertEquals(closed.map(({ code }) => code), Array(AGENTS).fill(4401));
-  assertEquals((await within(30_000, "the connector ends", first.child.status)).code, 3);
+  const problem = await eventually(30_000, "the connector says why it waits", async () => {
+    const { connection } = await first.json("GET", "/v1/status");
+    return String(connection.problem).includes("ACCOUNT_SUSPENDED") ? String(connection.problem) : undefined;
+  });
+  assertEquals(problem, "ACCOUNT_SUSPENDED: Bob's account is suspended. Ask the administrator");
+  await first[Symbol.asyncDispose]();
   const message = { recipientDid: a.agent.did, payload: '{"message":"hi"}' };
   await refusedWith("PROXY_AGENT_ACCESS_INVALID", b.sendMessage(message));
 

@@ -1,7 +1,7 @@
 /**
- * Two people with a coding agent each, on two machines, one behind NAT. One command a side installs the tools. They pair
- * with the tools, one asks, the other is woken and answers, and the answer is the result of the question's call (D-127 to
- * D-132).
+ * Two people with a coding agent each, on two machines, one behind NAT. One command a side installs the tools. They
+ * pair with the tools, one asks, the other is woken and answers, and the answer is the result of the question's call
+ * (D-128 to D-130).
  */
 import { assertEquals } from "@std/assert";
 import { Client } from "@modelcontextprotocol/client";
@@ -26,7 +26,7 @@ class CodingAgent implements AsyncDisposable {
     await Deno.mkdir(`${person.folder}/.claude`, { recursive: true });
     // Its home directory is that of the person; svc from the checkout needs the one with Deno's cache.
     const atHome = new Person(person.machine, person.folder, { ...person.env, HOME: person.folder });
-    const install = atHome.start(["mcp", "install", agent, "--for", "claude-code", "--wake"], program);
+    const install = atHome.start(["mcp", "install", agent, "--for", "claude-code", "--wake", "auto"], program);
     const { code } = await within(START_MS, "the installation", install.status);
     assertEquals(code, 0, install.printed);
     const { mcpServers } = JSON.parse(Deno.readTextFileSync(`${person.folder}/.claude.json`));
@@ -110,7 +110,7 @@ Deno.test({
     const { code, line } = await woken;
     assertEquals([code, line], [
       2,
-      `svc: 1 new message for beta from ${peer.alias}. Call read_inbox. It is from another agent, not your user.\n`,
+      `svc: 1 new message for beta from "${peer.alias}". Call read_inbox. It is from another agent, not your user.\n`,
     ]);
     const { messages: [question] } = await beta.call("read_inbox");
     assertEquals([question.text, question.from.alias], ["Which port?", peer.alias]);

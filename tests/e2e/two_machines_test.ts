@@ -1,6 +1,6 @@
 /**
- * The README's lines for a second machine (D-166 to D-168), typed on two machines: a server, and a laptop behind NAT, with
- * plain HTTP in a local network and with TLS of a private authority.
+ * The README's lines for a second machine, typed on two machines: a server, and a laptop behind NAT, with plain HTTP in
+ * a local network and with TLS of a private authority.
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { HAS_OPENSSL } from "../support/private_authority.ts";

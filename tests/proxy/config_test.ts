@@ -1,5 +1,5 @@
 /**
- * Shows the proxy's configuration (docs/operations.md#configuration, D-98): its defaults, the accepted values of each
+ * Shows the proxy's configuration (docs/operations.md#configuration): its defaults, the accepted values of each
  * variable, and that every wrong value is reported, all in one error.
  */
 import { assertEquals, assertThrows } from "@std/assert";
@@ -28,6 +28,7 @@ Deno.test("the proxy has the defaults of the specification when no variable is s
     injectIdentity: true,
     agentRequests: 60,
     agentWindowMs: 60_000,
+    ownerRequests: 1_200,
     crlRefreshIntervalMs: 300_000,
     crlMaxAgeMs: 900_000,
     registryKeysTtlMs: 300_000,
@@ -37,6 +38,9 @@ Deno.test("the proxy has the defaults of the specification when no variable is s
     mailboxTtlSeconds: 86_400,
     receiptKeptMs: 259_200_000,
     sessionRevalidateMs: 300_000,
+    mailboxOwnerBytes: 268_435_456,
+    storeReserveBytes: null,
+    memoryGuardBytes: null,
     pairQuota: 10_000,
   });
   assertEquals([...asked].toSorted(), [...PROXY_VARIABLES].toSorted());
@@ -66,6 +70,10 @@ Deno.test("each variable accepts its valid values, and any other value is refuse
     ["RELAY_ACK_TIMEOUT_MS", "ackTimeoutMs", milliseconds.good, milliseconds.bad],
     ["RELAY_HEARTBEAT_INTERVAL_MS", "heartbeatIntervalMs", milliseconds.good, milliseconds.bad],
     ["SESSION_REVALIDATE_INTERVAL_MS", "sessionRevalidateMs", milliseconds.good, milliseconds.bad],
+    ["OWNER_RATE_LIMIT_REQUESTS_PER_MINUTE", "ownerRequests", { "1": 1, "1000000": 1_000_000 }, ["0", "1000001", "x"]],
+    ["QUOTA_MAILBOX_BYTES", "mailboxOwnerBytes", { "1048576": 1_048_576 }, ["0", "1048575", "1e9", "x"]],
+    ["STORE_RESERVE_BYTES", "storeReserveBytes", { "0": 0, "1000": 1_000 }, ["-1", "1.5", "x"]],
+    ["MEMORY_GUARD", "memoryGuardBytes", { "67108864": 67_108_864 }, ["0", "70%", "0.7"]],
     ["QUOTA_PAIRS", "pairQuota", { "1": 1, "1000000": 1_000_000 }, ["0", "1000001", "x", "1.5"]],
     ["AGENT_ACCESS_CACHE_MS", "accessCacheMs", { "0": 0, "5000": 5000 }, ["5001", "-1", "x"]],
     ["RELAY_MAILBOX_TTL_SECONDS", "mailboxTtlSeconds", { "1": 1, "86400": 86_400 }, ["0", "-1", "x"]],

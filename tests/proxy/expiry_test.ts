@@ -1,12 +1,12 @@
 /**
- * The service deletes its expired records itself (D-217, D-218): sealed nonces, deliveries, receipts, and the presence of
+ * The service deletes its expired records itself (D-217): sealed nonces, deliveries, receipts, and the presence of
  * instances that have ended. The store would delete them a week later.
  */
 import { assert, assertEquals } from "@std/assert";
 import { KEYS } from "../../proxy/schema/kv_keys.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
-import { LIMITS } from "../../shared/protocol/limits.ts";
 import { toIso } from "../../shared/protocol/time.ts";
+import { SWEEP_REST_MS } from "../../shared/server/store/expiry_sweeper.ts";
 import { flushTasks } from "../support/manual_clock.ts";
 import { answered } from "../support/registry_world.ts";
 import type { TestAgent, World } from "../support/world.ts";
@@ -22,7 +22,7 @@ async function count(w: World, family: string): Promise<number> {
 /** Moves the clock, then lets the expiry sweep make one pass. */
 async function later(w: World, ms: number): Promise<void> {
   w.clock.step(ms);
-  await w.clock.advance(LIMITS.sweepRestMs);
+  await w.clock.advance(SWEEP_REST_MS);
   for (let i = 0; i < 20; i++) await flushTasks();
 }
 
@@ -100,7 +100,7 @@ Deno.test("presence is deleted when the lease of its instance has expired, and n
   await w.connected();
   const gone = "01KHYQ5H00GGGGGGGGGGGGGGGG";
   await w.kv.set(KEYS.presence("did:gone"), { instance: gone, epoch: 1 });
-  await w.kv.set(KEYS.instance(gone), { until: 0, pid: 1 });
+  await w.kv.set(KEYS.instance(gone), { at: 0, pid: 1, state: "stopped" });
   await later(w, HOUR_MS);
   assertEquals(await count(w, "presence"), 3);
   // The store deletes a lease 24 hours after it expires.

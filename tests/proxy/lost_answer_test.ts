@@ -3,11 +3,10 @@
  * and counted once, and the same signed request is a replay.
  */
 import { assertEquals } from "@std/assert";
-import { windowOf } from "../../proxy/admission/senders.ts";
 import { KEYS } from "../../proxy/schema/kv_keys.ts";
 import { FaultyKv } from "../support/faulty_kv.ts";
 import { outcome } from "../support/registry_world.ts";
-import { entriesOf } from "../support/window_entries.ts";
+import { requestsIn } from "../support/sender_counts.ts";
 import { openProxy } from "./proxy_world.ts";
 
 Deno.test("a message is accepted once when the answer to its commit is lost", async (t) => {
@@ -21,7 +20,7 @@ Deno.test("a message is accepted once when the answer to its commit is lost", as
       await w.connected();
       const countOf = async () => {
         const senders = await Array.fromAsync(w.kv.list({ prefix: KEYS.allSenders() }));
-        return senders.flatMap(({ value }) => entriesOf(windowOf(value))).reduce((sum, [, count]) => sum + count, 0);
+        return senders.reduce((sum, { value }) => sum + requestsIn(value), 0);
       };
       const before = await countOf();
       let lost = 0;

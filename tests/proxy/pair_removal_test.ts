@@ -1,6 +1,6 @@
 /**
- * Shows how the pairs of a deleted agent are removed (D-218, D-241): with the revocation list that names it, in small
- * commits, by any instance, once, also after a crash in the middle.
+ * Shows how the pairs of a deleted agent are removed: with the revocation list that names it, in small commits, by any
+ * instance, once, also after a crash in the middle.
  */
 import { assert, assertEquals } from "@std/assert";
 import { KEYS } from "../../proxy/schema/kv_keys.ts";
@@ -66,7 +66,7 @@ Deno.test("the pairs of a deleted agent are removed with the list that names it,
   const [a, b, c] = [await w.agent(), await w.agent(), await w.agent()];
   await w.pair(a, b);
   await w.pair(a, c);
-  await w.proxy.start(true);
+  await w.proxy.start({ isSole: true });
   await w.client.deleteAgent(b.owner.apiKey, b.agent.id);
   await w.clock.advance(2_000);
   await until(async () => await pairsLeft(w.kv) <= 2);
@@ -84,7 +84,7 @@ Deno.test("a send to a deleted agent is refused while its pair is still stored",
   await w.pair(a, b);
   const { key, value } = await w.kv.get(KEYS.pair(a.agent.did, b.agent.did));
   await w.client.deleteAgent(b.owner.apiKey, b.agent.id);
-  await w.proxy.deps.crl.refreshAnew();
+  await w.proxy.deps.crl.refreshAgain();
   await until(async () => await pairsLeft(w.kv) === 0);
   await w.kv.set(key, value);
   assertEquals(await outcome(await w.message(a, b)), "403 PROXY_AUTH_FORBIDDEN");

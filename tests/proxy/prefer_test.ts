@@ -1,4 +1,4 @@
-/** The `Prefer` header (RFC 7240, D-211) and the bound on `Content-Type` (D-241). */
+/** The `Prefer` header (RFC 7240) and the bound on `Content-Type`. */
 import { assertEquals } from "@std/assert";
 import { prefersAsync } from "../../proxy/relay/prefer.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";

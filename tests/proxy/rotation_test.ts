@@ -1,6 +1,4 @@
-/**
- * Shows that two rotations of the signing key within 30 s refuse no token, in one process and in separate ones (D-249).
- */
+/** Shows that two rotations of the signing key within 30 s refuse no token, in one process and in separate ones. */
 import { assertEquals } from "@std/assert";
 import { PROXY_URL, type TestAgent, World } from "../support/world.ts";
 

@@ -1,32 +1,28 @@
-/** The packed record of a sender and its sealed parts (D-261): vectors, round trips, hostile bytes, and the worst case. */
+/** The packed record of a sender and its sealed parts: vectors, round trips, hostile bytes, and the worst case. */
 import { assert, assertEquals, assertThrows } from "@std/assert";
-import { decodeHex, encodeHex } from "@std/encoding/hex";
 import fc from "fast-check";
+import { BEGUN_MAX } from "../../proxy/relay/deliveries.ts";
 import {
   type BegunDelivery,
-  isUsedIn,
   MalformedRecord,
   newSender,
   NONCE_BYTES,
+  nonceName,
   noncesIn,
-  nonceTotal,
-  packBegun,
-  PackedWindow,
+  packPart,
   packSender,
-  packWindow,
   partEnd,
-  seal,
+  putNonce,
+  senderKeptMs,
   type SenderRecord,
-  storedSender,
-  unpackBegun,
   unpackPart,
   unpackSender,
-  withNonce,
 } from "../../proxy/schema/sender_record.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { digestBytes } from "../../shared/server/crypto.ts";
 import type { NonceRecord } from "../../shared/server/nonces.ts";
-import { entriesOf } from "../support/window_entries.ts";
+import { EXACT_WINDOW_REQUESTS_MAX, Window } from "../../shared/server/rate_limit.ts";
+import { VALUE_BYTES_MAX } from "../../shared/server/store/store_arguments.ts";
 
 const NOW = Date.UTC(2026, 1, 21);
 const SECOND = NOW / 1000;
@@ -39,20 +35,31 @@ const BEGUN: BegunDelivery = {
   instance: "01KHYQ5H00CCCCCCCCCCCCCCCC",
 };
 
-/** A record with nonces named 0, 1, 2 and so on. */
-function withNonces(count: number, record: NonceRecord = NONCE): SenderRecord {
-  let nonces: Uint8Array = new Uint8Array();
-  for (let i = 0; i < count; i++) nonces = withNonce(nonces, digestBytes(String(i)), record);
-  return { ...newSender(NOW), nonces };
+/** Packed nonces named 0, 1, 2 and so on. */
+function nonces(count: number, { timestamp, expiresAt }: NonceRecord = NONCE): Uint8Array {
+  const bytes = new Uint8Array(count * NONCE_BYTES), view = new DataView(bytes.buffer);
+  for (let i = 0; i < count; i++) putNonce(bytes, view, i * NONCE_BYTES, { name: nameOf(i), timestamp, expiresAt });
+  return bytes;
+}
+
+function nameOf(i: number | string): string {
+  return nonceName(digestBytes(String(i)));
+}
+
+/** Returns the stored form of a record. */
+function packed(record: Partial<SenderRecord>): Uint8Array {
+  return packSender({ ...newSender(NOW), ...record, window: new Window(record.window) });
 }
 
 Deno.test("a packed record has the bytes of the layout", () => {
+  const name = nonceName(digestBytes("nonce")), own = new Uint8Array(NONCE_BYTES);
+  putNonce(own, new DataView(own.buffer), 0, { name, timestamp: SECOND, expiresAt: NOW + 301_500 });
   const record: SenderRecord = {
     since: NOW,
     sealed: 3,
-    nonces: withNonce(new Uint8Array(), digestBytes("nonce"), { timestamp: SECOND, expiresAt: NOW + 301_500 }),
-    window: packWindow([[NOW, 2], [NOW + 1000, 1]]),
-    begun: packBegun([{ ...BEGUN, requestId: "abcdefgh", sender: "s", recipient: "r", instance: "i" }]),
+    nonces: own,
+    window: [[NOW, 2], [NOW + 1000, 1]],
+    begun: [{ ...BEGUN, requestId: "abcdefgh", sender: "s", recipient: "r", instance: "i" }],
   };
   const wanted = [
     "01" + "4279c7d7efc00000" + "00000003" + "0013" + "0018",
@@ -60,8 +67,8 @@ Deno.test("a packed record has the bytes of the layout", () => {
     "4279c7d7efc00000" + "00000000" + "00000002" + "000003e8" + "00000001",
     "4279c7d7efc07000" + "08" + "6162636465666768" + "0173" + "0172" + "0169",
   ].join("");
-  assertEquals(encodeHex(packSender(record)), wanted);
-  assertEquals(unpackSender(decodeHex(wanted)), record);
+  assertEquals(packed(record).toHex(), wanted);
+  assertEquals(unpackSender(Uint8Array.fromHex(wanted)), record);
 });
 
 const ascii = fc.string({ unit: "grapheme-ascii", maxLength: 160 });
@@ -79,17 +86,14 @@ Deno.test("window, begun deliveries and nonces are unchanged after packing and u
   fc.assert(
     fc.property(
       window,
-      fc.array(begun, { maxLength: LIMITS.senderBegun }),
+      fc.array(begun, { maxLength: BEGUN_MAX }),
       fc.nat(2 ** 32 - 1),
-      fc.nat(LIMITS.senderNoncesMax),
+      fc.nat(LIMITS.senderNonces),
       (entries, deliveries, sealed, count) => {
-        const { nonces } = withNonces(Math.min(count, 20));
-        const record = { since: NOW, sealed, nonces, window: packWindow(entries), begun: packBegun(deliveries) };
-        const back = unpackSender(packSender(record));
+        const record = { since: NOW, sealed, nonces: nonces(count), window: entries, begun: deliveries };
+        const back = unpackSender(packed(record));
         assertEquals(back, record);
-        assertEquals(entriesOf(new PackedWindow(back.window)), entries.map(([at, n]): [number, number] => [at, n]));
-        assertEquals(unpackBegun(back.begun), deliveries);
-        assertEquals(nonceTotal(back), sealed * LIMITS.senderPartNonces + nonces.length / NONCE_BYTES);
+        assertEquals(noncesIn(back.nonces), Array.from({ length: count }, (_, i) => ({ ...NONCE, name: nameOf(i) })));
       },
     ),
     { seed: 1, numRuns: 200 },
@@ -100,55 +104,29 @@ Deno.test("a nonce keeps the exact time of its end, dated ahead or back", () => 
   for (const dated of [-300, -1, 0, 1, 300]) {
     const timestamp = SECOND + dated;
     const expiresAt = Math.max((timestamp + LIMITS.nonceGraceSeconds) * 1000, NOW + LIMITS.nonceKeptSeconds * 1000);
-    const nonces = withNonce(new Uint8Array(), digestBytes("nonce"), { timestamp, expiresAt });
-    assertEquals([...noncesIn(nonces)].map(([, record]) => record), [{ timestamp, expiresAt }]);
-    const isUsed = (nonce: string, now: number) => isUsedIn(nonces, digestBytes(nonce), SECOND + 999, now);
-    assertEquals([isUsed("nonce", expiresAt - 1), isUsed("nonce", expiresAt)], [true, false]);
-    assertEquals(isUsed("another", NOW), false);
-    assertEquals(isUsedIn(nonces, digestBytes("nonce"), timestamp, expiresAt), true, "the same timestamp");
+    assertEquals(noncesIn(nonces(1, { timestamp, expiresAt })), [{ name: nameOf(0), timestamp, expiresAt }]);
   }
 });
 
-Deno.test("a full record seals its oldest 32 nonces, and only those that are known", () => {
-  const full = withNonces(LIMITS.senderNonces);
-  assertEquals(seal(withNonces(LIMITS.senderNonces - 1), 1_000, NOW).parts, []);
-  assertEquals(seal(full, LIMITS.senderPartNonces - 1, NOW).parts, []);
-  const { record, parts: [part, ...others] } = seal(full, LIMITS.senderPartNonces, NOW);
-  assert(part);
-  assertEquals([others.length, part.number, record.sealed, nonceTotal(record)], [0, 0, 1, 64]);
-  for (let i = 0; i < LIMITS.senderNonces; i++) {
-    const isOld = i < LIMITS.senderPartNonces, hash = digestBytes(String(i));
-    assertEquals(isUsedIn(unpackPart(part.bytes), hash, SECOND, NOW), isOld);
-    assertEquals(isUsedIn(record.nonces, hash, SECOND, NOW), !isOld);
-  }
-  assertEquals(partEnd(part.bytes), NOW + 601_000);
-  const many = seal(withNonces(200), 200, NOW);
-  assertEquals([many.parts.map(({ number }) => number), nonceTotal(many.record)], [[0, 1, 2, 3, 4], 200]);
-});
-
-Deno.test("nonces that have all ended leave a full record without a part, and keep their numbers", () => {
-  const full = withNonces(LIMITS.senderNonces);
-  const end = NOW + 601_000;
-  assertEquals(seal(full, 64, end - 1).parts.length, 1);
-  const { record, parts } = seal(full, 64, end);
-  assertEquals([parts, record.sealed, nonceTotal(record)], [[], 1, 64]);
+Deno.test("a part holds its nonces, and ends after the last of them", () => {
+  const bytes = nonces(LIMITS.senderPartNonces);
+  assertEquals(unpackPart(packPart(bytes)), bytes);
+  const later = { timestamp: SECOND + 9, expiresAt: NOW + 310_000 };
+  bytes.set(nonces(1, later), 3 * NONCE_BYTES);
+  assertEquals(partEnd(packPart(bytes)), NOW + 610_000);
 });
 
 Deno.test("bytes of another form are refused as malformed, never read past their end and never accepted", () => {
-  const whole = packSender({
-    ...withNonces(3),
-    window: packWindow([[NOW, 1], [NOW + 1, 1]]),
-    begun: packBegun([BEGUN, BEGUN]),
-  });
+  const whole = packed({ nonces: nonces(3), window: [[NOW, 1], [NOW + 1, 1]], begun: [BEGUN, BEGUN] });
+  const oneBegun = packed({ begun: [BEGUN] }).length - packed({}).length;
   const read = (value: unknown) => {
     const record = unpackSender(value);
-    return [entriesOf(new PackedWindow(record.window)), unpackBegun(record.begun), [...noncesIn(record.nonces)]];
+    return [record.window, record.begun, noncesIn(record.nonces)];
   };
   assertEquals(read(whole).map((part) => part.length), [2, 2, 3]);
   for (let length = 0; length < whole.length; length++) {
     const cut = whole.slice(0, length);
-    const isBoundary = length === whole.length - packBegun([BEGUN]).length ||
-      length === whole.length - packBegun([BEGUN, BEGUN]).length;
+    const isBoundary = length === whole.length - oneBegun || length === whole.length - 2 * oneBegun;
     if (isBoundary) assert(read(cut));
     else assertThrows(() => read(cut), MalformedRecord, undefined, `${length} bytes`);
   }
@@ -162,6 +140,7 @@ Deno.test("bytes of another form are refused as malformed, never read past their
     new Uint8Array(0),
     new Uint8Array(17),
     new Uint8Array(65_536).fill(255),
+    packed({ nonces: nonces(LIMITS.senderNonces + 1) }),
   ];
   for (const value of others) {
     assertThrows(() => read(value), MalformedRecord);
@@ -183,10 +162,8 @@ Deno.test("bytes of another form are refused as malformed, never read past their
 });
 
 Deno.test("a record is kept for its nonces or its window, and with a begun delivery for eight days", () => {
-  const kept = (record: SenderRecord, windowMs: number) => storedSender(record, windowMs).expireInMs / 1000;
-  const begun = packBegun([BEGUN]);
-  assertEquals([kept(newSender(NOW), 60_000), kept(newSender(NOW), 3_600_000)], [901, 7_200]);
-  assertEquals(kept({ ...newSender(NOW), begun }, 60_000), 8 * 86_400);
+  assertEquals([60_000, 3_600_000].map((windowMs) => senderKeptMs({ begun: [] }, windowMs)), [901_000, 7_200_000]);
+  assertEquals(senderKeptMs({ begun: [BEGUN] }, 60_000), 8 * 86_400_000);
 });
 
 Deno.test("the largest record is far below the bound of a stored value", () => {
@@ -197,11 +174,10 @@ Deno.test("the largest record is far below the bound of a stored value", () => {
     startedAt: NOW,
     instance: "i".repeat(26),
   };
-  const bytes = packSender({
-    ...withNonces(LIMITS.senderNoncesMax),
-    window: packWindow(Array.from({ length: LIMITS.exactWindowRequests }, (_, i) => [NOW + i, 1_000_000] as const)),
-    begun: packBegun(Array.from({ length: LIMITS.senderBegun }, () => long)),
+  const bytes = packed({
+    nonces: nonces(LIMITS.senderNonces),
+    window: Array.from({ length: EXACT_WINDOW_REQUESTS_MAX }, (_, i) => [NOW + i, 1_000_000] as const),
+    begun: Array.from({ length: BEGUN_MAX }, () => long),
   });
-  assert(bytes.length < LIMITS.storeValueBytes / 3, `${bytes.length} bytes`);
-  assert(bytes.length + LIMITS.senderNoncesMax * NONCE_BYTES < LIMITS.commitBytes / 10);
+  assert(bytes.length < VALUE_BYTES_MAX / 3, `${bytes.length} bytes`);
 });

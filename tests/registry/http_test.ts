@@ -1,12 +1,11 @@
 /**
- * Shows how the registry handles any request (D-10 to D-15): unknown paths, other methods, large bodies and slow ones
- * (D-12), request IDs (D-11), the shape of every error, and that no answer shows the request or the inside of the
- * service.
+ * Shows how the registry handles any request (D-10, D-15): unknown paths, other methods, large bodies and slow ones,
+ * request IDs, the shape of every error, and that no answer shows the request or the inside of the service.
  */
-import { LIMITS } from "../../shared/protocol/limits.ts";
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { REGISTRY_ROUTES } from "../../registry/routes.ts";
 import { isUlid } from "../../shared/protocol/ids.ts";
+import { BODY_LEFT_MS } from "../../shared/server/http/body.ts";
 import { FaultyKv } from "../support/faulty_kv.ts";
 import { flushTasks } from "../support/manual_clock.ts";
 import { answered, judgeEnvelope, moveTo, openRegistry, outcome, refused, rowOf } from "../support/registry_world.ts";
@@ -43,7 +42,6 @@ function chunked(pieces: Iterable<string>): ReadableStream<Uint8Array<ArrayBuffe
 Deno.test("an unknown path is 404 with any method", async () => {
   await using w = await openRegistry();
   const paths = [
-    "/",
     "/v1",
     "/v1/",
     "/v1/me/",
@@ -190,7 +188,7 @@ Deno.test("a body that is not complete within 10 s is 408", async (t) => {
         await answered(await answer, 201);
       } else {
         await refused(await answer, "REQUEST_TIMEOUT");
-        await w.clock.advance(LIMITS.bodyLeftMs);
+        await w.clock.advance(BODY_LEFT_MS);
         await writer.closed.then(() => assert(false, "the body was read on"), () => {});
       }
       assertEquals(w.clock.waiting, waiting, "no timer is left");
@@ -341,20 +339,4 @@ Deno.test("an error response never repeats a secret of the request", async () =>
       assert(!text.includes(secret), text);
     }
   }
-});
-
-Deno.test("a foreign Host or an absolute request target never appears in an answer or a DID", async () => {
-  await using w = await openRegistry();
-  const evil = async (path: string, init: RequestInit = {}): Promise<string> => {
-    const headers = { Host: "evil.example", "X-Forwarded-Host": "evil.example", ...init.headers };
-    const answer = await w.registry.fetch(new Request(`http://evil.example${path}`, { ...init, headers }), w.peer);
-    return await answer.text() + JSON.stringify([...answer.headers]);
-  };
-  const secret = { "x-bootstrap-secret": BOOTSTRAP_SECRET };
-  const bootstrap = await evil("/v1/admin/bootstrap", { method: "POST", headers: secret });
-  assertMatch(bootstrap, /did:svc:registry\.example\.test:human:/);
-  for (const text of [bootstrap, await evil("/v1/metadata"), await evil("/health"), await evil("/nowhere")]) {
-    assert(!text.includes("evil.example"), text);
-  }
-  assertMatch(await evil("/v1/metadata"), /https:\/\/registry\.example\.test/);
 });

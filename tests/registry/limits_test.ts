@@ -1,6 +1,6 @@
 /**
- * Shows the registry's limits (D-14, D-45, D-49, D-51): exactly the stated number in any minute, counted for each
- * address and key, the address behind proxies, and the exempt callers.
+ * Shows the registry's limits (D-49): exactly the stated number in any minute, counted for each address and key, the
+ * address behind proxies, and the exempt callers.
  */
 import { assert, assertEquals } from "@std/assert";
 import type { Peer } from "../../shared/server/http/client_ip.ts";

@@ -1,6 +1,6 @@
 /**
- * Shows how lists are paged (D-215): each record once, a bound on every page, and the number of records that a filtered
- * page reads.
+ * Shows how lists are paged: each record once, a bound on every page, and the number of records that a filtered page
+ * reads.
  */
 import { assert, assertEquals } from "@std/assert";
 import { KEYS } from "../../registry/schema/kv_keys.ts";

@@ -1,6 +1,6 @@
 /**
- * Shows that no secret is stored or logged (D-08, D-50): after a call of every route that returns one, neither store
- * nor log holds it, and every log line is one JSON object.
+ * Shows that no secret is stored or logged (D-08): after a call of every route that returns one, neither store nor log
+ * holds it, and every log line is one JSON object.
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { KEYS } from "../../registry/schema/kv_keys.ts";

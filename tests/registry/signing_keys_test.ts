@@ -1,6 +1,6 @@
 /**
- * Shows the registry's signing keys (D-22, D-53): created once and kept, published without their private half, rotated
- * without invalidating a token, or given by configuration.
+ * Shows the registry's signing keys: created once and kept, published without their private half, rotated without
+ * invalidating a token, or given by configuration.
  */
 import { assert, assertEquals, assertNotEquals } from "@std/assert";
 import { readRegistryConfig } from "../../registry/config.ts";

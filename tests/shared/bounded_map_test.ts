@@ -1,4 +1,4 @@
-/** Shows the bound of a map (D-241): the oldest key is removed and all others stay. */
+/** Shows the bound of a map: the oldest key is removed and all others stay. */
 import { assertEquals } from "@std/assert";
 import { BoundedMap } from "../../shared/bounded_map.ts";
 

@@ -1,6 +1,6 @@
 /**
- * Every regular expression of the product (D-211). A row is either the worst text for the expression, as the text
- * before, the repeated part and the text after, or the reason why no outside input reaches it.
+ * Every regular expression of the product. A row is either the worst text for the expression, as the text before, the
+ * repeated part and the text after, or the reason why no outside input reaches it.
  */
 
 /** The text before, the part that is repeated to the wanted length, and the text after. */
@@ -27,15 +27,43 @@ const OS_MESSAGE = "the text is a message of the operating system";
 const BUILD_TIME = "the text is the path of a row of the route table";
 
 export const REGEXES: readonly RegexRow[] = [
+  meets("/^-{1,2}([^=]+)(?:=(.*))?$/s", "", "-", ""),
   meets(String.raw`/^\.(.+)\.pending$/`, ".", ".pending", "x"),
 
   meets(String.raw`/^[1-9]\d{0,15}$/`, "", "1", "x"),
+  meets(String.raw`/^([1-9]\d{0,3})(min|h|d)$/`, "", "1", "x"),
   meets("/^[A-Za-z0-9_-]+$/", "", "x", " "),
+  meets(String.raw`/^[\x21-\x7e]+$/`, "", "x", " "),
   meets("/^[a-z0-9.-]{1,80}$/", "", "x", " "),
+  meets(
+    String.raw`/[&<>"']|(?![\t\n])[\p{Cc}\u2028\u2029\p{Default_Ignorable_Code_Point}\ufff9-\ufffb]/gu`,
+    "",
+    "\u200b<",
+    "",
+  ),
+  meets("/[.!?]$/", "", ".", "x"),
+  meets(String.raw`/\s+/g`, "", " ", ""),
+  meets(String.raw`/^\d{1,6}$/`, "", "1", "x"),
   meets(String.raw`/[\t\n\r]/`, "", "x", ""),
   meets(String.raw`/\r?\n$/`, "", "\n", "x"),
   meets(String.raw`/^\x1b(?:\[[\x30-\x3f]*[\x20-\x2f]*[\x40-\x7e]|O.|[^[O])/s`, "\x1b[", "0", ""),
-  meets("/svcpair1_[A-Za-z0-9_-]+/g", "", "svcpair1_", "!"),
+  meets(
+    String.raw`/^shutting down; connect again within (\d{1,6}) ms$/`,
+    "shutting down; connect again within ",
+    "1",
+    "x",
+  ),
+  meets(String.raw`/\\ud[89a-f]/`, "", "\\ud", "x"),
+  meets("/ *[^ ]+| +$/g", "", " ", ""),
+  meets("/^ +/", "", " ", "x"),
+  meets(String.raw`/[\r\n]+/`, "", "\n", "x"),
+  meets("/[\\s`]+/", "", " ", "x"),
+  meets(String.raw`/\r\n?/g`, "", "\r", ""),
+  meets("/^(?:rxvt|foot)/", "", "f", ""),
+  meets(String.raw`/^[\s>]+/`, "", ">", "x"),
+  never(String.raw`/^\d$/`, "the text is one key of the person at the terminal"),
+  meets(String.raw`/^(?:\[[0-9a-f:.]+\]|[a-z0-9_-]+(?:\.[a-z0-9_-]+)*)(?::\d+)?$/`, "a", ".a", "!"),
+  meets(String.raw`/^(?:localhost|127(?:\.\d+){3}|\[::1\])(?::\d+)?$/`, "127.0.0.", "1", "x"),
   never("/^y$/i", "the text is one key of the person at the terminal"),
   meets("/}$/", "", "}", "x"),
   never(String.raw`/^\s*(\d+)\s+(-?\d+)\s*$/`, "the text is a status file of the operating system"),
@@ -77,6 +105,8 @@ export const REGEXES: readonly RegexRow[] = [
   meets(String.raw`/^\[|\]$/g`, "[", "]", "x"),
 
   meets(String.raw`/^\.svc-[A-Za-z0-9_-]{16}\.tmp$/`, ".svc-", "x", ".tmp"),
+  meets("/^[A-Z_]+$/", "", "A", "a"),
+  never(String.raw`/client error \(Connect\)|connection refused|ECONNREFUSED|ENOTFOUND/i`, OS_MESSAGE),
   never("/^[A-Z]+: /", OS_MESSAGE),
   never(String.raw`/ \(os error \d+\).*$/s`, OS_MESSAGE),
   never(String.raw`/, \w+ '.*'$/s`, OS_MESSAGE),
@@ -198,9 +228,25 @@ export const REGEXES: readonly RegexRow[] = [
   meets(String.raw`/[\s,]/`, "", "x", ","),
 
   meets(String.raw`/^(?:\d{1,20}\n?)?$/`, "", "1", "x"),
-  meets(String.raw`/[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g`, "", "\u001b", ""),
-  meets(String.raw`/^[\p{Mn}\p{Me}\p{Default_Ignorable_Code_Point}]/u`, "", "\u0301", ""),
-  meets(String.raw`/^\p{Emoji_Presentation}/u`, "", "\u{1f600}", ""),
+  meets(
+    String.raw`/[\u0000-\u001f\u007f-\u009f\u2028\u2029\p{Default_Ignorable_Code_Point}\ufff9-\ufffb]/gu`,
+    "",
+    "\u001b",
+    "",
+  ),
+  meets(String.raw`/[\p{Default_Ignorable_Code_Point}\ufff9-\ufffb]/gu`, "", "\u200b", ""),
+  meets(String.raw`/^[\p{Mn}\p{Me}]/u`, "", "\u0301", ""),
+  meets(String.raw`/^[\p{Cn}\p{Co}\p{Cs}\p{Emoji_Presentation}]/u`, "", "\u{1f600}", ""),
+  meets(String.raw`/^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/`, "00000000", "-0000", ""),
+  meets(String.raw`/^\d{1,15}\.\d{1,15}$/`, "", "1", ""),
+  meets(String.raw`/\s+/`, "", " ", ""),
+  meets(String.raw`/^u(\d+)$/gm`, "u", "1", "x"),
+  meets(String.raw`/"(?:[^"\\]|\\.)*"?/g`, '"', "\\a", ""),
+  meets("/[il]/g", "", "i", ""),
+  meets(String.raw`/\d{16}|[eE]\+?\d{3}/`, "", "1", ""),
+  never(String.raw`/^CREATE TABLE (\w+)/gm`, "the text is a statement of the product"),
+  meets("/^[A-Z][A-Z0-9_]{0,63}$/", "", "A", "a"),
+  meets("/^b-[A-Za-z0-9_-]{43}$/", "b-", "x", " "),
   meets(String.raw`/^[A-Za-z0-9_\/:=@%+.,-]+$/`, "", "x", "'"),
   meets(String.raw`/^--([^=]+)(?:=(.*))?$/s`, "--", "x", "=\n"),
   meets("/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/", "", "-----BEGIN CERTIFICATE-----x", ""),

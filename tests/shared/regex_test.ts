@@ -1,7 +1,7 @@
 /**
- * Every regular expression of the product that reads outside input is linear on its worst text (D-211). A quadratic one
- * takes seconds on 64 KiB, a linear one well under a millisecond. The bound of 20 times the floor is far from both, so
- * that the load of the machine does not decide the result.
+ * Every regular expression of the product that reads outside input is linear on its worst text. A quadratic one takes
+ * seconds on 64 KiB, a linear one well under a millisecond. The bound of 20 times the floor is far from both, so that
+ * the load of the machine does not decide the result.
  */
 import { assert, assertEquals } from "@std/assert";
 import { REGEXES, type RegexRow, type WorstText } from "./regex_table.ts";

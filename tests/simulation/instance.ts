@@ -137,10 +137,10 @@ export class SimSocket {
   ack(frame: DeliverFrame, accepted: boolean): void {
     const at = this.unacked.indexOf(frame);
     if (at !== -1) this.unacked.splice(at, 1);
-    const { hub } = this.instance.world.proxy.deps;
-    const before = hub.inFlight;
+    const { connectedAgents } = this.instance.world.proxy.deps;
+    const before = connectedAgents.inFlight;
     this.#say({ type: "deliver_ack", ackId: frame.id, accepted, ...(accepted ? {} : { reason: "inbox_full" }) });
-    if (hub.inFlight === before) return;
+    if (connectedAgents.inFlight === before) return;
     this.sim.write({ kind: "acked", message: this.sim.nameOf(frame.requestId), accepted });
   }
 

@@ -3,6 +3,7 @@
  * the files of the command line: `tests/e2e/cli_kill_test.ts` checks it.
  */
 import { LIMITS } from "../../shared/protocol/limits.ts";
+import { JOINING_WAIT_MS } from "../../shared/server/store/joining_claims.ts";
 import type { Area, Event, Logged } from "./events.ts";
 
 /** The result of a simulation. */
@@ -90,8 +91,8 @@ export function revokedStaysOut(log: readonly Logged[]): string[] {
 
 /**
  * I4: 202 `delivered:true` means that an acknowledgement was accepted, and then the message is not delivered again. An
- * acknowledged message gets no other answer. A message that a crash interrupted in between, or within the 20 ms in which
- * its outcome may wait for a commit (D-260), may be delivered once more.
+ * acknowledged message gets no other answer. A message that a crash interrupted in between, or within the 20 ms in
+ * which its outcome may wait for a commit, may be delivered once more.
  */
 export function deliveredMeansAcked(log: readonly Logged[]): string[] {
   const problems: string[] = [];
@@ -99,7 +100,7 @@ export function deliveredMeansAcked(log: readonly Logged[]): string[] {
   const startedAt = new Map<number, number>();
   const crashes = of(log, "crashed");
   const isInterrupted = (taken: Logged) =>
-    crashes.some(({ step, at }) => step === taken.step || at >= taken.at && at < taken.at + LIMITS.joiningWaitMs);
+    crashes.some(({ step, at }) => step === taken.step || at >= taken.at && at < taken.at + JOINING_WAIT_MS);
   log.forEach((event, i) => {
     if (event.kind === "sent") startedAt.set(event.serving, i);
     if (event.kind === "acked" && event.accepted) acked.set(event.message, i);

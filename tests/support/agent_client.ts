@@ -9,13 +9,13 @@ import * as relay from "../../shared/protocol/api/relay.ts";
 import { type NewId, ulidSource } from "../../shared/protocol/ids.ts";
 import { messageTarget } from "../../shared/protocol/message_context.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
-import { type Answer, callService, type HttpDeps } from "../../shared/client/service_call.ts";
-import { type AgentIdentity, signedHeaders } from "../../shared/client/signed_headers.ts";
+import { type Answer, callService, type HttpDeps } from "../../cli/link/service_call.ts";
+import { type AgentIdentity, signedHeaders } from "../../cli/link/signed_headers.ts";
 
-export type { HttpDeps } from "../../shared/client/service_call.ts";
+export type { HttpDeps } from "../../cli/link/service_call.ts";
 export { ApiError, UnreachableError } from "../../shared/client/errors.ts";
 export { RegistryClient } from "../../cli/client/registry_client.ts";
-export { type AgentIdentity, signedHeaders } from "../../shared/client/signed_headers.ts";
+export { type AgentIdentity, signedHeaders } from "../../cli/link/signed_headers.ts";
 
 /** A message to send. */
 export interface OutboundMessage {
@@ -24,7 +24,7 @@ export interface OutboundMessage {
   payload: string;
   requestId?: string;
   conversationId?: string;
-  /** Request ID of the message that this one answers (D-110). */
+  /** Request ID of the message that this one answers. */
   inReplyTo?: string;
   auto?: true;
   /** `respond-async`: the message may wait for an offline recipient (D-68). */

@@ -2,7 +2,8 @@
 import { childCommand, within } from "./child_command.ts";
 import { ProcessOutput } from "./process_output.ts";
 
-const STOP_MS = 10_000;
+/** Ten times as long as a server has for its end would be 50 s; a process that hangs is reported after this. */
+const STOP_MS = 30_000;
 
 /** Running processes. They are also ended when an uncaught error ends a test file. */
 const running = new Set<Deno.ChildProcess>();

@@ -2,6 +2,7 @@
  * The package of the client library, installed as a user installs it, and the programs of the tests that run on it in Node
  * and on its source in Deno.
  */
+import { assert } from "@std/assert";
 import { packClient } from "../tools/pack.ts";
 import { ChildProcess, ROOT, tempFolder } from "./process.ts";
 
@@ -15,8 +16,8 @@ export interface InstalledClient extends AsyncDisposable {
 }
 
 /**
- * Packs the library and installs it into an empty folder, with its dependency from npm or npm's cache. Returns `null`, with a
- * line printed, where that is not possible; its tests count as skipped.
+ * Packs the library and installs it into an empty folder. Returns `null`, with a line printed, on a machine without Node or npm;
+ * its tests count as skipped.
  */
 export async function installedClient(): Promise<InstalledClient | null> {
   const node = await outputOf("node", ["--version"]);
@@ -27,10 +28,7 @@ export async function installedClient(): Promise<InstalledClient | null> {
   await Deno.mkdir(`${path}/dist`);
   const tarball = await packClient(`${path}/dist`);
   await Deno.writeTextFile(`${path}/package.json`, JSON.stringify({ private: true, type: "module" }));
-  if (!await npmInstall(path, tarball)) {
-    await folder[Symbol.asyncDispose]();
-    return notChecked("the package ws is neither in npm's cache nor reachable");
-  }
+  assert(await npmInstall(path, tarball), "npm installs a package without dependencies from its file");
   if (!/^v20\./.test(node)) console.log(`The client library runs on Node ${node} here; its least version is 20`);
   return { path, tarball, node: node.slice(1), [Symbol.asyncDispose]: () => folder[Symbol.asyncDispose]() };
 }

@@ -1,9 +1,9 @@
 /**
- * A real `denokv`, the server of Deno KV over the network, as a child process of a test (D-250): finds the program,
- * starts it on a free port of loopback, and ends it. Every server of one process has the same random access token,
- * because `Deno.openKv` reads it from the environment.
+ * A real `denokv`, the server of Deno KV over the network, as a child process of a test: finds the program, starts it
+ * on a free port of loopback, and ends it. Every server of one process has the same random access token, because
+ * `Deno.openKv` reads it from the environment.
  */
-import { within } from "./child_command.ts";
+import { ROOT, within } from "./child_command.ts";
 import { ChildProcess } from "./child_process.ts";
 
 /** The one line of a test file whose tests are skipped. */
@@ -13,7 +13,7 @@ export const NO_DENOKV = "skipped: no denokv; cargo install denokv --locked";
 const PROGRAM = "DENOKV_BIN";
 /** Variable of Deno and of denokv. */
 const TOKEN = "DENO_KV_ACCESS_TOKEN";
-const START_MS = 10_000;
+const START_MS = 30_000;
 
 /** Folder outside of the checkout into which `.ci/run` installs denokv, so that a clean checkout finds it again. */
 function cachedProgram(): string {
@@ -60,22 +60,38 @@ export function accessToken(): string {
   return token;
 }
 
+/** Options of `serve` in docs/examples/denokv.service, after the address. */
+export async function unitOptions(): Promise<string[]> {
+  const unit = await Deno.readTextFile(`${ROOT}/docs/examples/denokv.service`);
+  const [, options = ""] = unit.replaceAll("\\\n", " ").match(/^ExecStart=.* --addr \S+(.*)$/m) ?? [];
+  return options.trim().split(/\s+/);
+}
+
 /** A running denokv. */
 export class Denokv implements AsyncDisposable {
   #child: ChildProcess;
 
-  private constructor(readonly program: string, readonly file: string, child: ChildProcess, readonly address: string) {
+  private constructor(
+    readonly program: string,
+    readonly file: string,
+    readonly options: readonly string[],
+    child: ChildProcess,
+    readonly address: string,
+  ) {
     this.#child = child;
   }
 
-  /** Starts a server. `file` is its SQLite file (default: a database in memory). `port` 0 takes a free one. */
-  static async start(program: string, file = ":memory:", port = 0): Promise<Denokv> {
-    const { child, address } = await Denokv.#spawn(program, file, port);
-    return new Denokv(program, file, child, address);
+  /**
+   * Starts a server. `file` is its SQLite file (default: a database in memory). `port` 0 takes a free one. `options` are
+   * further ones of `serve`.
+   */
+  static async start(program: string, file = ":memory:", port = 0, options: readonly string[] = []): Promise<Denokv> {
+    const { child, address } = await Denokv.#spawn(program, file, port, options);
+    return new Denokv(program, file, options, child, address);
   }
 
-  static async #spawn(program: string, file: string, port: number): Promise<{ child: ChildProcess; address: string }> {
-    const args = ["--sqlite-path", file, "serve", "--addr", `127.0.0.1:${port}`];
+  static async #spawn(program: string, file: string, port: number, options: readonly string[]) {
+    const args = ["--sqlite-path", file, "serve", "--addr", `127.0.0.1:${port}`, ...options];
     const child = new ChildProcess(args, { [TOKEN]: accessToken() }, program);
     try {
       const listening = child.stderr.match(/Listening on (http:\/\/127\.0\.0\.1:\d+)/);
@@ -98,7 +114,7 @@ export class Denokv implements AsyncDisposable {
 
   /** Starts the server again with the same file and address, after `kill`. */
   async restart(): Promise<void> {
-    const { child } = await Denokv.#spawn(this.program, this.file, Number(new URL(this.address).port));
+    const { child } = await Denokv.#spawn(this.program, this.file, Number(new URL(this.address).port), this.options);
     this.#child = child;
   }
 

@@ -1,4 +1,4 @@
-/** Checks a recorded answer against an OpenAPI document (D-234). */
+/** Checks a recorded answer against an OpenAPI document. */
 import { Ajv2020 } from "ajv";
 
 export interface Recorded {
@@ -26,4 +26,23 @@ export function problemOf(document: ApiDocument, { method, path, status, headers
   if (type !== "application/json") return null;
   const ajv = new Ajv2020({ strict: false, validateFormats: false });
   return ajv.validate(content.schema, JSON.parse(text)) ? null : ajv.errorsText();
+}
+
+/**
+ * Returns what is wrong with the Schema Objects of a document by the meta-schema of JSON Schema 2020-12, which OpenAPI 3.1
+ * names as its dialect. A validator of the document alone takes any object for a schema.
+ */
+export function schemaProblems(document: unknown): string[] {
+  const ajv = new Ajv2020({ strict: false, validateFormats: false });
+  const problems: string[] = [];
+  const walk = (value: unknown, path: string): void => {
+    if (typeof value !== "object" || value === null) return;
+    for (const [name, member] of Object.entries(value)) {
+      const place = `${path}/${name}`;
+      if (name !== "schema") walk(member, place);
+      else if (!ajv.validateSchema(member as Record<string, unknown>)) problems.push(`${place}: ${ajv.errorsText()}`);
+    }
+  };
+  walk(document, "");
+  return problems;
 }

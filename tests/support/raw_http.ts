@@ -71,7 +71,7 @@ export class RawConnection implements AsyncDisposable {
   }
 
   /** Returns the next complete answer, or `null` when the connection ends first. */
-  answer(withinMs = 5_000, toHead = false): Promise<RawAnswer | null> {
+  answer(withinMs = SOON_MS, toHead = false): Promise<RawAnswer | null> {
     return within(withinMs, "an answer", this.take((bytes) => cutAnswer(bytes, toHead)));
   }
 
@@ -89,7 +89,7 @@ export class RawConnection implements AsyncDisposable {
   }
 
   /** Every answer until the other side closes. */
-  async answers(withinMs = 5_000): Promise<RawAnswer[]> {
+  async answers(withinMs = SOON_MS): Promise<RawAnswer[]> {
     await within(withinMs, "the server closes the connection", this.#ended);
     const answers: RawAnswer[] = [];
     for (let next = await this.answer(); next; next = await this.answer()) answers.push(next);
@@ -204,7 +204,7 @@ export async function rawExchange(address: string, request: string | Uint8Array)
   await using connection = await RawConnection.open(address);
   await connection.send(request);
   const isHead = typeof request === "string" && request.startsWith("HEAD ");
-  return await connection.answer(5_000, isHead);
+  return await connection.answer(SOON_MS, isHead);
 }
 
 /** The parts of a signed request. */
@@ -239,6 +239,8 @@ export const OPCODE = { continuation: 0, text: 1, binary: 2, close: 8, ping: 9, 
 /** A WebSocket on bytes: sends any frame, well formed or not, and keeps every text message. */
 export class RawSocket implements AsyncDisposable {
   readonly texts: string[] = [];
+  /** When false, it does not agree to the end of the connection, and goes on. */
+  answersClose = true;
   /** Close code; 1006 when the connection ended without one. */
   readonly closed: Promise<number>;
   readonly #connection: RawConnection;
@@ -288,6 +290,7 @@ export class RawSocket implements AsyncDisposable {
       if (frame.opcode === OPCODE.text) this.texts.push(new TextDecoder().decode(frame.payload));
       if (frame.opcode === OPCODE.ping) await this.send(OPCODE.pong, frame.payload);
       if (frame.opcode !== OPCODE.close) continue;
+      if (!this.answersClose) continue;
       await this.send(OPCODE.close, frame.payload);
       return frame.payload.length < 2 ? 1005 : ((frame.payload[0] ?? 0) << 8) | (frame.payload[1] ?? 0);
     }

@@ -1,22 +1,16 @@
 /**
- * A store with records of every kind, and the proof that they stay valid: for moving a store and for starting a newer
- * version over it. Run as a program, it prints the store of this version, to be frozen in tests/vectors.
+ * A store with records of every kind, and the proof that they stay valid when the store is moved.
  */
 import { assertEquals } from "@std/assert";
-import { STORED_IN_FORMAT_1 } from "../../proxy/schema/format_1.ts";
 import { STORED as PROXY_STORED } from "../../proxy/schema/retention.ts";
 import { STORED as REGISTRY_STORED } from "../../registry/schema/retention.ts";
 import { fromBase64Url } from "../../shared/protocol/base64url.ts";
 import { keyPairFromSeed } from "../../shared/protocol/ed25519.ts";
-import { exportLines } from "../../shared/server/store/transfer.ts";
 import { flushTasks } from "./manual_clock.ts";
 import { until } from "./until.ts";
-import { codeOf, type Person, type TestAgent, World } from "./world.ts";
+import { codeOf, type Person, type TestAgent, type World } from "./world.ts";
 
 export const TABLES = { registry: REGISTRY_STORED, proxy: PROXY_STORED };
-
-/** What an import reads: records of this format and of the one before. */
-export const IMPORTED = { tables: TABLES, former: { registry: REGISTRY_STORED, proxy: STORED_IN_FORMAT_1 } };
 
 /** An agent as its owner keeps it. */
 type KeptAgent = Pick<TestAgent, "owner" | "agent" | "agentAuth"> & { ait: string; seed: string };
@@ -115,11 +109,4 @@ export async function goesOn(w: World, kept: Kept): Promise<void> {
   const fresh = await w.client.refresh(late.identity, late.agentAuth.refreshToken);
   const identity = { ...late.identity, accessToken: fresh.accessToken };
   assertEquals((await w.message({ ...late, identity }, a)).status, 202);
-}
-
-if (import.meta.main) {
-  await using w = await World.open({ seed: 20_260_221 });
-  const kept = await tellStory(w);
-  const lines = await Array.fromAsync(exportLines(w.kv, TABLES, w.clock.now()));
-  console.log(JSON.stringify({ kept, lines }, null, 1));
 }

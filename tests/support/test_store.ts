@@ -1,5 +1,5 @@
 /**
- * The empty store of one test: in memory, or a denokv of its own in a run with `--store denokv` (D-253). The tests are the
+ * The empty store of one test: in memory, or a denokv of its own in a run with `--store denokv`. The tests are the
  * same; over the network a commit holds at most ten checks.
  */
 import { LIMITS } from "../../shared/protocol/limits.ts";

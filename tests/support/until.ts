@@ -1,5 +1,5 @@
-/** Waiting for a condition instead of a number of event-loop turns (D-206). */
-import { flushTasks } from "./manual_clock.ts";
+/** Waiting for a condition instead of a number of event-loop turns. */
+import { flushTasks, type ManualClock } from "./manual_clock.ts";
 
 /** Longer than any condition takes on a busy machine: only a condition that stays false reaches it. */
 const DEADLINE_MS = 30_000;
@@ -16,4 +16,18 @@ export async function until(holds: () => boolean | Promise<boolean>, details: ()
     await flushTasks();
   }
   throw new Error(`Not true after ${DEADLINE_MS / 1000} s: ${holds} ${details()}`.trim());
+}
+
+/**
+ * Moves the clock by steps until a condition holds. What waits for a file as well as for the clock may set its next timer
+ * after the clock has moved, so after one large step that timer would never fire.
+ *
+ * @throws {Error} after 30 s of real time, with the source of the condition and the timers that are still pending
+ */
+export async function untilLater(clock: ManualClock, holds: () => boolean, stepMs = 1_000): Promise<void> {
+  for (const end = performance.now() + DEADLINE_MS; performance.now() < end;) {
+    if (holds()) return;
+    await clock.advance(stepMs);
+  }
+  throw new Error(`Not true after ${DEADLINE_MS / 1000} s: ${holds}\n${clock.pending()}`);
 }

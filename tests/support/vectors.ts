@@ -98,6 +98,13 @@ interface VectorFiles {
   };
   ait: TokenVectors<TokenVector & { claims: AitClaimsVector }>;
   /** Headers of messages, as pairs of name and value. */
+  pairing: Record<"valid" | "invalid", {
+    name: string;
+    secret: string;
+    side: { role: "initiator" | "responder"; did: string; profile: { agentName: string; humanName: string } };
+    publicKey: string;
+    mac: string;
+  }[]>;
   context: {
     valid: { name: string; headers: [string, string][]; context: string; target: string }[];
     invalid: { name: string; headers: [string, string][] }[];
@@ -129,7 +136,7 @@ interface VectorFiles {
     invalid: { name: string; input: RegistrationVector; signature: string }[];
   };
   ticket: {
-    valid: { ticket: string; iss: string; id: string; exp: number }[];
+    valid: { ticket: string; plain: string; pairSecret: string | null; authority: string; origin: string }[];
     pasted: string[];
     invalid: { name: string; ticket: string }[];
   };

@@ -2,6 +2,8 @@
  * Both services in one process over a store in memory, with a clock that tests move and random bytes from a seed.
  * Requests use the apps' own `fetch`: no socket and no permission.
  */
+import { LIMITS } from "../../shared/protocol/limits.ts";
+import { COMMITS_IN_FLIGHT, RELIED_MS } from "../../shared/server/store/open_store.ts";
 import { AgentClient, type AgentIdentity, type HttpDeps, RegistryClient } from "./agent_client.ts";
 import { createProxy, type Proxy } from "../../proxy/app.ts";
 import { type ProxyConfig, readProxyConfig } from "../../proxy/config.ts";
@@ -14,7 +16,7 @@ import { type KeyPair, keyPairFromSeed, sign } from "../../shared/protocol/ed255
 import { sha256, toBase64Url, utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { decodeFrame, type DeliverFrame, type ProxyFrame } from "../../shared/protocol/frames.ts";
 import { type NewId, ulidSource } from "../../shared/protocol/ids.ts";
-import { LIMITS } from "../../shared/protocol/limits.ts";
+import { ContextError, messageTarget } from "../../shared/protocol/message_context.ts";
 import { canonicalProof, HEADERS, type ProofFields } from "../../shared/protocol/proof.ts";
 import { toIso, unixSeconds } from "../../shared/protocol/time.ts";
 import type { Random } from "../../shared/random.ts";
@@ -23,6 +25,7 @@ import { apiDocsOf } from "../../shared/server/http/api_docs.ts";
 import { PROXY_DOCUMENT } from "../../proxy/routes.ts";
 import { REGISTRY_DOCUMENT } from "../../registry/routes.ts";
 import { ConfigReader } from "../../shared/server/config_reader.ts";
+import type { DiskSpace } from "../../shared/server/machine.ts";
 import { wrapStoreErrors } from "../../shared/server/store/store_errors.ts";
 import { Metrics } from "../../shared/server/metrics/metrics.ts";
 import { WriteWatch } from "../../shared/server/write_watch.ts";
@@ -53,9 +56,13 @@ export interface WorldOptions {
   seed?: number;
   /** A store to use; without it a new one in memory. */
   kv?: Deno.Kv;
-  /** The writes of `kv`, when nothing else uses it (D-262). */
+  /** The writes of `kv`, when nothing else uses it. */
   writes?: WriteWatch;
   maxChecks?: number;
+  /** Size of a revocation list that counts as full (default: that of verifiers). */
+  crlBytes?: number;
+  /** What the proxy learns of the store's disk. */
+  diskSpace?: () => DiskSpace;
   /** The proxy checks access tokens by the registry's records, as when both share a process, without a request. */
   sharedProcess?: boolean;
   /** A clock to share with another world over the same store. */
@@ -151,10 +158,11 @@ export class World implements AsyncDisposable {
     const isRemote = maxChecks === LIMITS.commitChecksConnect;
     const deps = {
       kv: this.kv,
+      place: "of the test",
       maxChecks,
-      // A store with the checks of one over the network is used like one (D-254, D-255).
-      commitsInFlight: isRemote ? LIMITS.commitsInFlight : 1,
-      reliedMs: isRemote ? LIMITS.reliedMs : 0,
+      // A store with the checks of one over the network is used like one.
+      commitsInFlight: isRemote ? COMMITS_IN_FLIGHT : 1,
+      reliedMs: isRemote ? RELIED_MS : 0,
       writes: this.writes,
       clock: this.clock,
       random: this.random,
@@ -165,7 +173,7 @@ export class World implements AsyncDisposable {
       trustedProxies: new TrustedProxies(this.options.trustedProxies ?? []),
       documents: apiDocsOf([REGISTRY_DOCUMENT, PROXY_DOCUMENT], place.version),
     };
-    this.registry = await createRegistry({ ...deps, origins: [REGISTRY_URL] }, {
+    this.registry = await createRegistry({ ...deps, origins: [REGISTRY_URL], crlBytes: this.options.crlBytes }, {
       ...readRegistryConfig(reader, place),
       bootstrapSecret: BOOTSTRAP_SECRET,
       ...this.options.registry,
@@ -175,15 +183,16 @@ export class World implements AsyncDisposable {
       origins: [PROXY_URL],
       send: async (request) =>
         await this.registryAnswer?.(request) ?? await this.registry.fetch(request, { from: "process" }),
+      ...this.options.diskSpace ? { diskSpace: this.options.diskSpace } : {},
       ...this.options.sharedProcess ? { judgeAccess: this.registry.judgeAccess } : {},
       upgrade: () => {
         throw new TypeError("No sockets here: see tests/e2e");
       },
-    }, { ...readProxyConfig(reader, place), ...this.options.proxy });
-    const { hub, dispatch } = this.proxy.deps, { onAttached } = hub;
+    }, { ...readProxyConfig(reader, place), ownerRequests: 1_000_000, ...this.options.proxy });
+    const { connectedAgents, forwarder } = this.proxy.deps, { onAttached } = connectedAgents;
     // In the service a socket is attached after the agent was claimed.
-    hub.onAttached = (agentDid) => {
-      const claim = dispatch.claim(agentDid);
+    connectedAgents.onAttached = (agentDid) => {
+      const claim = forwarder.claim(agentDid);
       this.#claims.push(claim);
       claim.catch(() => {}).then(() => onAttached(agentDid));
     };
@@ -193,7 +202,7 @@ export class World implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     this.registry.stop();
     await this.proxy.stop();
-    this.proxy.deps.hub.closeAll();
+    this.proxy.closeSockets();
     await flushTasks();
     if (!this.options.kv) this.kv.close();
   }
@@ -273,13 +282,16 @@ export class World implements AsyncDisposable {
     const a = await this.agent();
     const b = await this.agent();
     await this.pair(a, b);
-    return { a, b, socket: this.connect(b) };
+    const socket = this.connect(b);
+    // A clock that moves before the commit would end its deadline.
+    await this.connected();
+    return { a, b, socket };
   }
 
   /** Attaches a connector to the connected agents, as an admitted upgrade does. */
   connect(agent: TestAgent, behaviour: SocketBehaviour = "ack"): TestSocket {
     const socket = new TestSocket(this, behaviour);
-    socket.link = this.proxy.deps.hub.attach({
+    socket.link = this.proxy.deps.connectedAgents.attach({
       agentDid: agent.agent.did,
       ownerDid: agent.agent.ownerDid,
       aitJti: agent.agent.currentJti,
@@ -332,14 +344,35 @@ export class World implements AsyncDisposable {
   /** Sends a message from one agent to another, with any part replaced. */
   async message(from: TestAgent, to: Pick<TestAgent, "agent">, parts: RequestParts = {}): Promise<Response> {
     await this.connected();
+    const context = parts.target === undefined ? await this.#inContext(parts.headers ?? {}) : {};
     return await this.fetch(
-      await this.signed(from, { recipient: to.agent.did, body: JSON.stringify({ message: "hi" }), ...parts }),
+      await this.signed(from, {
+        recipient: to.agent.did,
+        body: JSON.stringify({ message: "hi" }),
+        ...parts,
+        ...context,
+      }),
     );
+  }
+
+  /** The parts that sign the headers of a message, if it is in a conversation or a reply: a connector drops unsigned ones. */
+  async #inContext(parts: NonNullable<RequestParts["headers"]>): Promise<Pick<RequestParts, "target" | "headers">> {
+    if (!Object.keys(parts).some((name) => /^x-svc-(conversation-id|in-reply-to|auto)$/i.test(name))) return {};
+    const headers = Object.fromEntries(
+      Object.entries({ "Content-Type": "application/json", "x-request-id": this.newId(), ...parts })
+        .flatMap(([name, value]) => value === null ? [] : [[name, value]]),
+    );
+    try {
+      return { target: await messageTarget(headers), headers };
+    } catch (error) {
+      if (error instanceof ContextError) return {};
+      throw error;
+    }
   }
 }
 
-/** How a connector handles a message: acknowledge it, refuse it, or stay silent. */
-export type SocketBehaviour = "ack" | "nack" | "silent";
+/** How a connector handles a message: acknowledge it, refuse it, have no space for it, or stay silent. */
+export type SocketBehaviour = "ack" | "nack" | "full" | "silent";
 
 /** The far end of a connection. It keeps every frame. */
 export class TestSocket implements SocketTransport {
@@ -373,13 +406,15 @@ export class TestSocket implements SocketTransport {
   /** Acknowledges a frame. */
   ack(ackId: string, accepted = true): void {
     const head = { v: 1, id: this.world.newId(), ts: toIso(this.world.clock.now()) };
-    const reason = accepted ? {} : { reason: "inbox_full" };
+    const reason = accepted ? {} : { reason: this.behaviour === "full" ? "inbox_full" : "payload_invalid" };
     this.link.receive(JSON.stringify({ ...head, type: "deliver_ack", ackId, accepted, ...reason }));
   }
 
   close(code: number, reason: string): void {
     this.closed = { code, reason };
   }
+
+  drop(): void {}
 }
 
 /** Code of an error answer. */

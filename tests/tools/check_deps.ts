@@ -1,6 +1,6 @@
 /**
- * Checks the tree: import directions, file names and file lengths. Prints each violation with its reason and the size
- * report; exits with 1 on any violation. Reads imports and lines only; lint_plugin.ts checks the syntax.
+ * Checks the tree: import directions, cycles and file names. Prints each violation with its reason and exits with 1 on
+ * any. Reads imports only; lint_plugin.ts checks the syntax.
  *
  *   deno run -A tests/tools/check_deps.ts
  */
@@ -32,14 +32,13 @@ interface DependencyRule {
   why: string;
 }
 
-/** What every file of shared/client may import (D-124). */
+/** What every file of shared/client may import. */
 const CLIENT_MAY_IMPORT = [
   "shared/client/",
   "shared/protocol/",
   "shared/clock.ts",
   "shared/random.ts",
   "shared/bounded_map.ts",
-  "ws",
   "zod",
 ];
 
@@ -48,14 +47,14 @@ export const DEPENDENCY_RULES: readonly DependencyRule[] = [
   {
     from: ["*"],
     forbidden: ["svc.ts"],
-    why: "svc.ts is the program: it imports both sides, and no file imports it (D-160)",
+    why: "svc.ts is the program: it imports both sides, and no file imports it",
   },
   {
     from: ["svc.ts"],
     forbidden: ["*"],
     except: ["cli/"],
     onDemand: ["deploy.ts", "deploy_store.ts"],
-    why: "svc.ts loads the server with import() when it is asked for, so that no other command reads it (D-160)",
+    why: "svc.ts loads the server with import() when it is asked for, so that no other command reads it",
   },
   {
     from: ["*"],
@@ -80,28 +79,44 @@ export const DEPENDENCY_RULES: readonly DependencyRule[] = [
     why: "services and CLI use it, so it imports nothing of either",
   },
   {
+    from: ["shared/page/"],
+    forbidden: ["*"],
+    except: ["shared/page/", "shared/protocol/", "uqr"],
+    why: "services and CLI show their pages with it, so it imports nothing of either",
+  },
+  {
     from: ["shared/openapi.ts"],
     forbidden: ["*"],
     except: ["zod"],
     why: "services and CLI build their documents with it, so it imports nothing of either",
   },
   {
-    from: ["shared/client/library/directory_store.ts", "shared/client/library/local_agent.ts"],
+    from: ["shared/client/directory_store.ts", "shared/client/local_agent.ts"],
     forbidden: ["*"],
     except: [...CLIENT_MAY_IMPORT, "node:fs/promises", "node:path"],
-    why: "these files of the client ring read an agent's files, in Deno and in Node 20, and use nothing else (D-124)",
+    why: "these files of the client ring read an agent's files, in Deno and in Node 20, and use nothing else",
+  },
+  {
+    from: ["shared/client/system.ts"],
+    forbidden: ["*"],
+    except: [...CLIENT_MAY_IMPORT, "node:child_process", "node:fs/promises", "node:net"],
+    why: "this file of the client ring asks the system, in Deno and in Node 20, and uses nothing else",
   },
   {
     from: ["shared/client/"],
-    notFrom: ["shared/client/library/directory_store.ts", "shared/client/library/local_agent.ts"],
+    notFrom: [
+      "shared/client/directory_store.ts",
+      "shared/client/local_agent.ts",
+      "shared/client/system.ts",
+    ],
     forbidden: ["*"],
     except: CLIENT_MAY_IMPORT,
-    why: "the client ring runs in Deno and in Node 20: itself, the protocol, clock, entropy, ws and zod only (D-124)",
+    why: "the client ring runs in Deno and in Node 20: itself, the protocol, clock, entropy and zod only",
   },
   {
     from: ["registry/", "proxy/", "shared/server/", "deploy.ts", "deploy_store.ts"],
     forbidden: ["shared/client/"],
-    why: "the services are not clients; what both sides need is in shared/protocol (D-124)",
+    why: "the services are not clients; what both sides need is in shared/protocol",
   },
   {
     from: ["shared/"],
@@ -117,13 +132,13 @@ export const DEPENDENCY_RULES: readonly DependencyRule[] = [
     from: ["registry/"],
     notFrom: ["registry/app.ts", "registry/routes.ts"],
     forbidden: ["registry/deps.ts"],
-    why: "one wide type ties every file to every other; declare the members that the file uses (D-196)",
+    why: "one wide type ties every file to every other; declare the members that the file uses",
   },
   {
     from: ["registry/schema/"],
     forbidden: ["*"],
     except: ["registry/schema/", "shared/"],
-    why: "records and keys are the ground of the service: they import shared/ and themselves only (D-196)",
+    why: "records and keys are the ground of the service: they import shared/ and themselves only",
   },
   {
     from: ["proxy/"],
@@ -134,13 +149,13 @@ export const DEPENDENCY_RULES: readonly DependencyRule[] = [
     from: ["proxy/"],
     notFrom: ["proxy/app.ts", "proxy/routes.ts"],
     forbidden: ["proxy/deps.ts"],
-    why: "one wide type couples all files; declare the members that the file uses (D-196)",
+    why: "one wide type couples all files; declare the members that the file uses",
   },
   {
     from: ["proxy/schema/"],
     forbidden: ["*"],
     except: ["proxy/schema/", "shared/"],
-    why: "records and keys import shared/ and their own folder only (D-196)",
+    why: "records and keys import shared/ and their own folder only",
   },
   {
     from: ["cli/"],
@@ -155,63 +170,24 @@ export const DEPENDENCY_RULES: readonly DependencyRule[] = [
   {
     from: ["shared/", "registry/", "proxy/", "cli/"],
     forbidden: ["deploy.ts", "deploy_store.ts"],
-    why: "the composition root imports the parts; no part imports it, and cli/ reaches it through Programs (D-160)",
+    why: "the composition root imports the parts; no part imports it, and cli/ reaches it through Programs",
   },
 ];
 
-/** Direct children that a folder of the product may have (D-195). */
-const MAX_CHILDREN = 24;
-
-/**
- * Most children and arrows between them, by folder (D-195). A change that needs more raises its row and says why. The
- * registry's resources each import configuration, quotas and schema themselves, in place of one wide type (D-196). The
- * connector's folder has a child for each way to run one, start, attach, many in one process (D-119), and for its keys.
- */
-const BOUNDS: Readonly<Record<string, readonly [children: number, arrows: number]>> = {
-  // 17 children since the commands for messages (D-120) are a folder of their own, which imports seven others. programs.ts
-  // and server/ are the command's side of one program (D-160). The commands about the relay (D-175) read it through
-  // account and client. mcp/ (D-127) serves an agent's messages through agents, connector and messages. hosts/ writes entries
-  // of agents into files of other programs (D-131): it imports agents, connector, files and platforms. a2a/ holds the
-  // protocol of both sides of A2A (D-134, D-135): a platform and the local API use it. demo/ (D-162) runs what the commands
-  // run: account, agents, connector, mcp.
-  cli: [23, 116],
-  "cli/connector": [21, 70],
-  // The folder of the admin's routes imports admission, relay and schema; app, deps and routes import it (D-173).
-  proxy: [13, 42],
-  // 20 children: the admin's routes (D-169, D-170), which read accounts, agents and sessions, and admin tokens (D-172),
-  // with configuration, signing keys, callers and the audit log.
-  registry: [20, 96],
-  "shared/server": [14, 24],
-};
-
 const SAYS_NOTHING = ["utils", "helpers", "common", "types", "constants", "manager", "base", "index", "service"];
-const TABLES = ["errors.ts", "limits.ts", "routes.ts", "kv_keys.ts"];
-const MAX_LINES = 400;
-const TARGET = { median: 120, p90: 250 };
 
 /** Folders without source of the project, in addition to folders whose name starts with a dot. */
 const NOT_SOURCE = ["tests", "shared/jsr", "docs", "dist", "node_modules"];
 
 /** Returns the violations of the files, in the given order, from top to bottom. */
 export function check(files: SourceFile[], rules = DEPENDENCY_RULES): Violation[] {
-  return files.flatMap((file) => [...nameViolations(file), ...importViolations(file, rules), ...sizeViolations(file)]);
+  return files.flatMap((file) => [...nameViolations(file), ...importViolations(file, rules)]);
 }
 
-/** Returns the violations of the tree: cycles between the children of a folder, their number, tests outside of tests/. */
+/** Returns the violations of the tree: cycles between the children of a folder, and tests outside of tests/. */
 export function checkTree(files: SourceFile[]): Violation[] {
   return [
     ...cycles(files).map(({ violation }) => violation),
-    ...[...childrenOf(files)].flatMap(([folder, children]): Violation[] => {
-      if (children.size <= MAX_CHILDREN) return [];
-      const why = `more than ${MAX_CHILDREN} files and folders in one place are not read from top to bottom`;
-      return [{ path: folder || ".", line: 1, what: `has ${children.size} children`, why }];
-    }),
-    ...Object.entries(BOUNDS).flatMap(([folder, [children, arrows]]): Violation[] => {
-      const found = sizeOf(files, folder);
-      if (found.children <= children && found.arrows <= arrows) return [];
-      const what = `has ${found.children} children and ${found.arrows} arrows, at most ${children} and ${arrows}`;
-      return [{ path: folder, line: 1, what, why: "raise the bound in BOUNDS only with a reason (D-195)" }];
-    }),
     ...files.filter(({ path }) => path.endsWith("_test.ts")).map(({ path }) => ({
       path,
       line: 1,
@@ -231,19 +207,6 @@ interface Arrow {
   path: string;
   line: number;
   target: string;
-}
-
-/** For each folder, its direct children. The root is the empty text. */
-function childrenOf(files: SourceFile[]): Map<string, Set<string>> {
-  const children = new Map<string, Set<string>>();
-  for (const { path } of files) {
-    const parts = path.split("/");
-    parts.forEach((name, i) => {
-      const folder = parts.slice(0, i).join("/");
-      children.set(folder, (children.get(folder) ?? new Set()).add(name));
-    });
-  }
-  return children;
 }
 
 /** For each folder, the imports between its direct children: child → child → one import. Type imports count. */
@@ -279,7 +242,7 @@ export function cycles(files: SourceFile[]): Cycle[] {
       const { path = folder, line = 1 } = arrows[0] ?? {};
       const shown = arrows.map((arrow) => `${arrow.path}:${arrow.line} imports ${arrow.target}`).join("; ");
       const what = `closes a cycle in ${folder || "."}: ${[...way, way[0]].join(" → ")} (${members.length} children)`;
-      return { folder, violation: { path, line, what, why: `${shown}. A folder is read from top to bottom (D-195)` } };
+      return { folder, violation: { path, line, what, why: `${shown}. A folder is read from top to bottom` } };
     })
   );
 }
@@ -324,36 +287,6 @@ function cycleWithin(graph: Map<string, Map<string, unknown>>, members: string[]
   return [start];
 }
 
-/** Returns a line for each folder with more than ten children. */
-export function treeReport(files: SourceFile[]): string[] {
-  const circles = cycles(files);
-  return [...childrenOf(files)].filter(([, children]) => children.size > 10).map(([folder]) => {
-    const { children, arrows } = sizeOf(files, folder);
-    const count = circles.filter((cycle) => cycle.folder === folder).length;
-    return `${folder || "."}: ${children} children, ${arrows} arrows, ${count} cycles`;
-  });
-}
-
-function sizeOf(files: SourceFile[], folder: string): { children: number; arrows: number } {
-  const graph = arrowsOf(files).get(folder);
-  const arrows = [...graph?.values() ?? []].reduce((sum, { size }) => sum + size, 0);
-  return { children: childrenOf(files).get(folder)?.size ?? 0, arrows };
-}
-
-export interface Sizes {
-  files: number;
-  median: number;
-  p90: number;
-  max: number;
-}
-
-/** Returns median, 90th percentile and maximum of the file lengths, in lines. */
-export function measure(files: SourceFile[]): Sizes {
-  const lines = files.map(({ text }) => lineCount(text)).sort((a, b) => a - b);
-  const atMost = (share: number) => lines[Math.ceil(lines.length * share) - 1] ?? 0;
-  return { files: lines.length, median: atMost(0.5), p90: atMost(0.9), max: atMost(1) };
-}
-
 /** An import or a re-export, with the line of its specifier. */
 interface Import {
   specifier: string;
@@ -394,13 +327,6 @@ function nameViolations({ path }: SourceFile): Violation[] {
   const name = path.replace(/^.*\//, "");
   if (!SAYS_NOTHING.includes(name.replace(/\.tsx?$/, ""))) return [];
   return [{ path, line: 1, what: `is named ${name}`, why: "the name says nothing; name it after what it holds" }];
-}
-
-function sizeViolations({ path, text }: SourceFile): Violation[] {
-  const lines = lineCount(text);
-  if (lines <= MAX_LINES || TABLES.includes(path.replace(/^.*\//, ""))) return [];
-  const why = `over ${MAX_LINES} lines a file holds more than one thing; only tables (${TABLES.join(", ")}) may`;
-  return [{ path, line: MAX_LINES + 1, what: `has ${lines} lines`, why }];
 }
 
 function matches(target: string, patterns: string[]): boolean {
@@ -445,11 +371,6 @@ if (import.meta.main) {
   const files = await sourceFiles(new URL("../../", import.meta.url));
   const violations = [...check(files), ...checkTree(files)];
   for (const { path, line, what, why } of violations) console.error(`${path}:${line} ${what}\n    ${why}`);
-  for (const line of treeReport(files)) console.log(line);
-  const { files: count, median, p90, max } = measure(files);
-  console.log(
-    `${count} files; lines: median ${median} (aim ${TARGET.median}), p90 ${p90} (aim ${TARGET.p90}), max ${max}`,
-  );
-  console.log(violations.length === 0 ? "No violations." : `${violations.length} violations.`);
+  console.log(`${files.length} files, ${violations.length} violations`);
   Deno.exit(violations.length === 0 ? 0 : 1);
 }

@@ -1,7 +1,7 @@
 /**
- * Checks the prose of Markdown files, or of one commit message, against prose_rules.ts (D-192). Fenced blocks and inline
- * code are not prose. Prints `path:line rule: use …` for each hit and exits with 1 on any. Comments and strings in code
- * are the work of the lint rule `svc/prose`.
+ * Checks the prose of Markdown files, or of one commit message, against prose_rules.ts. Fenced blocks and inline code
+ * are not prose. Prints `path:line rule: use …` for each hit and exits with 1 on any. Comments and strings in code are
+ * the work of the lint rule `svc/prose`.
  *
  *   deno run --allow-read tests/tools/check_prose.ts [--message <file>]
  */
@@ -35,13 +35,13 @@ export function checkMarkdown(text: string): ProseFault[] {
   return faults;
 }
 
-/** Faults of a commit message: its subject's length (D-190 rule 12), and its prose without the comment lines of git. */
+/** Faults of a commit message: its subject's form and length, and its prose without the comment lines of git. */
 export function checkMessage(text: string): ProseFault[] {
   const plain = text.split("\n").map((line) => line.startsWith("#") ? "" : line).join("\n");
   const [subject = ""] = plain.split("\n");
   const faults = checkMarkdown(plain);
-  if (subject.length > 72) faults.unshift({ line: 1, text: `subject: ${subject.length} characters, at most 72` });
-  if (!/^[\w./, -]+: \S/.test(subject)) faults.unshift({ line: 1, text: "subject: use `area: verb object`" });
+  if (subject.length > 100) faults.unshift({ line: 1, text: `subject: ${subject.length} characters, at most 100` });
+  if (!/^[\w./, -]+: \S/.test(subject)) faults.unshift({ line: 1, text: "subject: use `area: what changes`" });
   return faults;
 }
 

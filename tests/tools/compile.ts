@@ -1,14 +1,14 @@
 /**
- * `deno task compile`: builds `svc`, command and server, as one executable file (D-164). Bundles first to remove unused
- * code, then compiles for this system (dist/svc), or with --all for six systems. Checks header and machine of every file,
- * and runs the file of this system. Prints every failed target; then the exit code is 1.
+ * `deno task compile`: builds `svc`, command and server, as one executable file. Bundles first to remove unused code,
+ * then compiles for this system (dist/svc), or with --all for six systems. Checks header and machine of every file, and
+ * runs the file of this system. Prints every failed target; then the exit code is 1.
  *
  *   deno run -A tests/tools/compile.ts [--all] [--dist <folder>]
  *
  * The runtime stub is downloaded by `deno compile`; DENORT_BIN names an existing one.
  */
 import project from "../../deno.json" with { type: "json" };
-import { permissionFlags } from "./permission_flags.ts";
+import { bundleConfig, permissionFlags } from "./permission_flags.ts";
 
 const ROOT = decodeURIComponent(new URL("../../", import.meta.url).pathname).replace(/^\/(?=[A-Za-z]:)/, "");
 
@@ -68,12 +68,35 @@ export async function bundle(output: string, program: string): Promise<void> {
 export const FIRST_PART = "svc.js";
 
 /**
- * Bundles `svc` into a folder (D-103): the code of every command in one file, the rest, with the server, in files that are
- * loaded on demand. V8 parses the whole text of a program at its start; one file would take half as much time again.
+ * Bundles `svc` into a folder: the code of every command in one file, the rest, with the server, in files that are
+ * loaded on demand, and a deno.json with the permissions. V8 parses the whole text of a program at its start; one file
+ * would take half as much time again.
  */
 export async function bundleInParts(folder: string): Promise<void> {
+  await refuseRepackaging("svc.ts");
   await runBundler("--code-splitting", "--outdir", folder, "svc.ts");
   for await (const { name } of Deno.readDir(folder)) await withoutNodeModule(`${folder}/${name}`);
+  await Deno.writeTextFile(`${folder}/deno.json`, `${JSON.stringify(bundleConfig(), null, 2)}\n`);
+}
+
+/**
+ * Fails when a program would contain code of `deno-std`, a repackaging of `@std` by one person, which serves the tests only:
+ * else its author could run code at every user of `svc`.
+ */
+export async function refuseRepackaging(program: string, cwd: string = ROOT): Promise<void> {
+  const { success, text } = await deno(["info", "--quiet", "--json", program], cwd);
+  if (!success) throw new NotBuilt(text);
+  const importer = (JSON.parse(text) as ModuleGraph).modules.find(({ dependencies = [] }) =>
+    dependencies.some(({ specifier }) => specifier.includes("deno-std"))
+  );
+  if (importer) {
+    throw new NotBuilt(`${importer.specifier} imports deno-std, which only tests may use (docs/security.md)`);
+  }
+}
+
+/** The part of `deno info --json` in use. */
+interface ModuleGraph {
+  modules: { specifier: string; dependencies?: { specifier: string }[] }[];
 }
 
 async function runBundler(...args: string[]): Promise<void> {
@@ -101,7 +124,7 @@ async function withoutNodeModule(file: string): Promise<void> {
 }
 
 /**
- * Compiles the bundle. Without Deno's code cache (D-103): it would be a file with a predictable name in the folder for
+ * Compiles the bundle. Without Deno's code cache: it would be a file with a predictable name in the folder for
  * temporary files, so another user could create it first and run code.
  */
 async function compile(bundled: string, output: string, target?: string): Promise<void> {
@@ -118,8 +141,8 @@ async function compile(bundled: string, output: string, target?: string): Promis
   );
 }
 
-async function deno(args: string[]): Promise<{ success: boolean; text: string }> {
-  const command = new Deno.Command(Deno.execPath(), { args, cwd: ROOT, env: { NO_COLOR: "1" }, stdin: "null" });
+async function deno(args: string[], cwd = ROOT): Promise<{ success: boolean; text: string }> {
+  const command = new Deno.Command(Deno.execPath(), { args, cwd, env: { NO_COLOR: "1" }, stdin: "null" });
   const { success, stdout, stderr } = await command.output();
   return { success, text: new TextDecoder().decode(stdout) + new TextDecoder().decode(stderr) };
 }

@@ -1,6 +1,6 @@
 /**
- * Gives the tests of a run one empty denokv for each store that they open (D-253). The run's process starts the servers,
- * so that a test's own resources stay the same as with a store in memory. Each answer has the address and the pid: a test
+ * Gives the tests of a run one empty denokv for each store that they open. The run's process starts the servers, so
+ * that a test's own resources stay the same as with a store in memory. Each answer has the address and the pid: a test
  * ends the server itself, the run ends the rest.
  */
 import { accessToken, Denokv } from "../support/denokv.ts";

@@ -1,8 +1,13 @@
-/** The examples for operators name metrics that exist (D-179), and the rules are valid where promtool can read them. */
-import { assert, assertEquals } from "@std/assert";
-import { PREFIX } from "../../shared/server/metrics/samples.ts";
+/**
+ * The examples for operators name metrics that exist, and the rules are valid where promtool can read them. The units
+ * for denokv and its instances fit each other.
+ */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { PREFIX } from "../../shared/server/metrics/metrics.ts";
 import { type MetricRow, METRICS } from "../../shared/server/metrics/metrics_table.ts";
+import { Denokv, findDenokv, unitOptions } from "../support/denokv.ts";
 import { isInstalled } from "../support/installed.ts";
+import { tempFolder } from "../support/process.ts";
 
 const ROOT = new URL("../../", import.meta.url);
 const ALERTS = "docs/examples/alerts.yml", DASHBOARD = "docs/examples/grafana.json";
@@ -18,10 +23,10 @@ const NAMES = new Set(
 for (const path of [ALERTS, DASHBOARD]) {
   Deno.test(`every metric and label of ${path} is in the table`, async () => {
     const text = await Deno.readTextFile(new URL(path, ROOT));
-    const named = [...text.matchAll(/\bsvc_[a-z_]+/g)].map(([name]) => name);
+    const named = [...text.matchAll(/\bsvc_[a-z0-9_]+/g)].map(([name]) => name);
     assert(named.length > 5, path);
     assertEquals(named.filter((name) => !NAMES.has(name)), []);
-    for (const [, name = "", label = ""] of text.matchAll(/\bsvc_([a-z_]+)\{([a-z]+)[!=]/g)) {
+    for (const [, name = "", label = ""] of text.matchAll(/\bsvc_([a-z0-9_]+)\{([a-z]+)[!=]/g)) {
       assert(TABLE[name]?.labels.some(([known]) => known === label), `${name} ${label}`);
     }
   });
@@ -39,14 +44,14 @@ Deno.test("the dashboard has its five rows, and each panel has an ID and an expr
 });
 
 Deno.test({
-  name: "promtool accepts the alert rules",
+  name: "promtool accepts the configuration of Prometheus and its alert rules",
   ignore: !await isInstalled("promtool"),
   async fn() {
-    const args = ["check", "rules", new URL(ALERTS, ROOT).pathname];
+    const args = ["check", "config", new URL("docs/examples/prometheus.yml", ROOT).pathname];
     const { code, stdout, stderr } = await new Deno.Command("promtool", { args }).output();
     const printed = new TextDecoder().decode(stdout) + new TextDecoder().decode(stderr);
     assertEquals(code, 0, printed);
-    assert(printed.includes("7 rules found"), printed);
+    assert(printed.includes("12 rules found"), printed);
   },
 });
 
@@ -56,4 +61,32 @@ Deno.test("operations.md explains each alert", async () => {
   );
   const text = await Deno.readTextFile(new URL("docs/operations.md", ROOT));
   assertEquals(alerts.filter((name) => !text.includes(`| \`${name}\` |`)), []);
+});
+
+Deno.test("route, denokv and the instances have one address", async () => {
+  const [unit, instances] = await Promise.all(
+    ["denokv.service", "instances.conf"].map((name) => Deno.readTextFile(new URL(`docs/examples/${name}`, ROOT))),
+  );
+  const [, address = "", host = ""] = unit?.match(/--addr ((127\.0\.0\.\d+):\d+) /) ?? [];
+  assertStringIncludes(
+    unit ?? "",
+    ` replace local ${host} dev lo table local proto kernel scope host src ${host} quickack 1`,
+  );
+  assertStringIncludes(instances ?? "", `KV_URL=http://${address}\n`);
+  assertStringIncludes(instances ?? "", `,${address} deploy.ts\n`);
+});
+
+const denokv = await findDenokv();
+
+Deno.test({
+  name: "denokv keeps a commit with the options of its unit",
+  ignore: denokv === null,
+  async fn() {
+    await using folder = await tempFolder();
+    // Each worker would have a database of its own in memory.
+    await using server = await Denokv.start(denokv ?? "", `${folder.path}/denokv.sqlite`, 0, await unitOptions());
+    using kv = await Deno.openKv(server.address);
+    assert((await kv.atomic().set(["kept"], 1).commit()).ok);
+    assertEquals((await kv.get(["kept"])).value, 1);
+  },
 });

@@ -4,20 +4,18 @@
  *
  *   deno run --allow-read --allow-write tests/tools/gen.ts [--check]
  */
-import { CONNECTOR_CODES, LOCAL_ERRORS, type LocalCode } from "../../cli/connector/local_api/local_errors.ts";
+import { CONNECTOR_CODES, LOCAL_ERRORS, type LocalCode } from "../../cli/local_errors.ts";
 import { CLI_ERRORS } from "../../cli/errors.ts";
-import { LIBRARY_ERRORS } from "../../shared/client/library/library_errors.ts";
+import { LIBRARY_ERRORS } from "../../cli/commands/explain.ts";
 import { renderCliDoc } from "../../cli/command_line/help.ts";
 import { COMMANDS, GROUPS } from "../../cli/commands/table.ts";
 import { type ErrorCode, ERRORS, isErrorCode } from "../../shared/protocol/errors.ts";
 import { CONNECTOR_LIMIT_TABLE } from "../../cli/connector/limits.ts";
-import { MCP_LIMIT_TABLE } from "../../cli/mcp/limits.ts";
-import { CLIENT_LIMIT_TABLE } from "../../shared/client/limits.ts";
-import { LIMIT_TABLE } from "../../shared/protocol/limits.ts";
+import { LIMIT_TABLE, type LimitRow, LIMITS } from "../../shared/protocol/limits.ts";
 import { AUTHENTICATORS as PROXY_AUTHENTICATORS, PROXY_ROUTES } from "../../proxy/routes.ts";
 import { AUTHENTICATORS as REGISTRY_AUTHENTICATORS } from "../../registry/auth.ts";
 import { REGISTRY_ROUTES } from "../../registry/routes.ts";
-import { type Authenticators, errorsOf, type Route } from "../../shared/server/http/route.ts";
+import { type Authenticators, COMMON_ERRORS, errorsOf, type Route } from "../../shared/server/http/route.ts";
 import { limitsOf } from "../../shared/server/http/openapi.ts";
 import { localApiDoc } from "./local_api_doc.ts";
 
@@ -38,14 +36,14 @@ const DOCUMENTS: readonly Document[] = [
     from: [
       "shared/protocol/errors.ts",
       "cli/errors.ts",
-      "cli/connector/local_api/local_errors.ts",
-      "shared/client/library/library_errors.ts",
+      "cli/local_errors.ts",
+      "cli/commands/explain.ts",
     ],
     render: errors,
   },
   {
     path: "docs/limits.md",
-    from: ["shared/protocol/limits.ts", "cli/connector/limits.ts", "shared/client/limits.ts"],
+    from: ["shared/protocol/limits.ts", "cli/connector/limits.ts"],
     render: limits,
   },
   { path: "docs/cli.md", from: ["cli/commands/table.ts"], render: () => renderCliDoc(COMMANDS, GROUPS) },
@@ -56,7 +54,7 @@ const DOCUMENTS: readonly Document[] = [
 /** Returns a section for each group of the table, named by its comments: `// Proxy: pairing`. */
 async function errors(): Promise<string> {
   const source = await Deno.readTextFile(new URL("shared/protocol/errors.ts", ROOT));
-  const groups: { title: string; rows: string[][] }[] = [];
+  const groups: { title: string; rows: string[] }[] = [];
   for (const [, title, code = ""] of source.matchAll(/^ {2}(?:\/\/ (.+)|([A-Z0-9_]+): \{.*)$/gm)) {
     if (title !== undefined) groups.push({ title, rows: [] });
     else if (isErrorCode(code)) groups.at(-1)?.rows.push(errorRow(code));
@@ -64,100 +62,108 @@ async function errors(): Promise<string> {
   const grouped = groups.reduce((sum, { rows }) => sum + rows.length, 0);
   const codes = Object.keys(ERRORS).length;
   if (grouped !== codes) throw new Error(`Found ${grouped} of ${codes} codes under the group comments of errors.ts`);
-  const head = ["Code", "Status", "When", "What to do", "Origin"];
   const sections = groups.filter(({ rows }) => rows.length > 0)
-    .map(({ title, rows }) => `## ${title}\n\n${table(head, rows)}`);
-  return `# Errors\n\n${[...sections, commandErrors(), connectorErrors(), libraryErrors()].join("\n")}`;
+    .map(({ title, rows }) => `## ${title}\n\n${rows.join("")}`);
+  return `# Errors\n\nEvery error code with its status, when it is sent and what to do. Act on the code and the status; messages may change.\n\n${
+    [...sections, commandErrors(), connectorErrors(), libraryErrors()].join("\n")
+  }`;
 }
 
 /** Returns the section with the errors of the command svc. */
 function commandErrors(): string {
-  const rows = Object.entries(CLI_ERRORS).map((
-    [code, { exit, when, fix }],
-  ) => [`\`${code}\``, String(exit), when, fix]);
-  return `## The command svc\n\n${table(["Code", "Exit code", "When", "What to do"], rows)}`;
+  const rows = Object.entries(CLI_ERRORS).map(([code, { exit, when, fix }]) => errorLine(code, [exit], when, fix));
+  return `## The command svc\n\nThe number is the exit code.\n\n${rows.join("")}`;
 }
 
 /** Returns the section with the errors of the connector's local API. */
 function connectorErrors(): string {
   const rows = CONNECTOR_CODES.map((code) => {
     const { status, when, fix } = LOCAL_ERRORS[code as LocalCode];
-    return [`\`${code}\``, String(status), when, fix];
+    return errorLine(code, [status], when, fix);
   });
-  return `## The connector's local API\n\n${table(["Code", "Status", "When", "What to do"], rows)}`;
+  return `## The connector's local API\n\n${rows.join("")}`;
 }
 
 /** Returns the section with the errors of the client library. */
 function libraryErrors(): string {
-  const rows = Object.entries(LIBRARY_ERRORS).map(([code, { when, fix }]) => [`\`${code}\``, when, fix]);
-  return `## The client library\n\n${table(["Code", "When", "What to do"], rows)}`;
+  const rows = Object.entries(LIBRARY_ERRORS).map(([code, { when, fix }]) => errorLine(code, [], when, fix));
+  return `## The client library\n\n${rows.join("")}`;
 }
 
-function errorRow(code: ErrorCode): string[] {
-  const { status, when, fix, origin } = ERRORS[code];
-  return [`\`${code}\``, [status].flat().join(" or "), when, fix, origin];
+function errorRow(code: ErrorCode): string {
+  const { status, when, fix } = ERRORS[code];
+  return errorLine(code, [status].flat(), when, fix);
+}
+
+/** A list, as for the limits: half of a table of short cells would be marks. */
+function errorLine(code: string, numbers: readonly number[], when: string, fix: string): string {
+  return `- \`${code}\`${numbers.length === 0 ? "" : ` (${numbers.join(" or ")})`}: ${plain(when)}. ${plain(fix)}\n`;
 }
 
 function limits(): string {
   return [
     "# Limits\n",
-    limitTable(LIMIT_TABLE),
+    "Every number that a client or an operator needs, with its unit. A number of a single file is a constant at its top.\n",
+    "## The network and its clients\n",
+    limitList(LIMIT_TABLE),
     "## The connector\n",
-    limitTable(CONNECTOR_LIMIT_TABLE),
-    "## The MCP server\n",
-    limitTable(MCP_LIMIT_TABLE),
-    "## Commands and the client library\n",
-    limitTable(CLIENT_LIMIT_TABLE),
+    limitList(CONNECTOR_LIMIT_TABLE),
   ].join("\n");
 }
 
-function limitTable(limits: Readonly<Record<string, Record<"unit" | "what" | "source", string> & { value: number }>>) {
-  const rows = Object.entries(limits).map(([name, { value, unit, what, source }]) => [
-    `\`${name}\``,
-    value.toLocaleString("en-US"),
-    unit,
-    what,
-    source,
-  ]);
-  return table(["Name", "Value", "Unit", "What", "Source"], rows);
+/** Returns a list: a table of so many short rows would be half marks. */
+function limitList(limits: Readonly<Record<string, LimitRow>>): string {
+  return Object.entries(limits).map(([name, [value, unit, what]]) => {
+    const number = value.toLocaleString("en-US");
+    return `- \`${name}\`: ${unit === "count" ? number : `${number} ${unit}`}, ${what}\n`;
+  }).join("");
 }
+
+/** The limit of every route of a person, which is the same for all of them. */
+const PERSON_LIMIT = /^\d+ in \d+ s per person.*/;
+/** The limit of every body that names no other one. */
+const USUAL_BODY = `body of ${LIMITS.bodyBytes.toLocaleString("en-US")} bytes`;
 
 function routes(): string {
+  const common = COMMON_ERRORS.map((code) => `\`${code}\``).join(", ");
+  const person = REGISTRY_ROUTES.flatMap((route) => limitsOf(route, {})).find((text) => PERSON_LIMIT.test(text));
   return [
     "# Routes\n",
-    "## Registry\n",
-    routeTable(REGISTRY_ROUTES, REGISTRY_AUTHENTICATORS),
-    "## Proxy\n",
-    routeTable(PROXY_ROUTES, PROXY_AUTHENTICATORS),
+    "Every route of the registry and the proxy, with its caller, its limits and its answers.\n",
+    `Each route can also answer ${common}.`,
+    "One with a limit per IP, person or admin can answer `RATE_LIMIT_EXCEEDED`, and a caller adds the codes and the limit of",
+    `its credential, listed below the routes of the service. "Per person" means ${person}.`,
+    `A body has at most ${LIMITS.bodyBytes.toLocaleString("en-US")} bytes, unless its route names another limit.`,
+    "[errors.md](errors.md) says what a code means.\n",
+    ...routeLists("Registry", REGISTRY_ROUTES, REGISTRY_AUTHENTICATORS),
+    ...routeLists("Proxy", PROXY_ROUTES, PROXY_AUTHENTICATORS),
   ].join("\n");
 }
 
-function routeTable<D, C>(routes: readonly Route<D>[], authenticators: Authenticators<D, C>): string {
-  const rows = routes.map((route) => {
-    const { method, path, summary, auth, response } = route;
-    const authenticator = authenticators[auth as keyof C];
-    return [
-      `\`${method} ${path}\``,
-      summary,
-      `\`${auth}\``,
-      limitsOf(route, authenticator).join("; ") || "none",
-      String(response.status),
-      errorsOf(route, authenticator).map((code) => `\`${code}\``).join(" "),
-    ];
+/** Returns the routes of a service, each with the codes of its handler, and what its callers add. */
+function routeLists<D, C>(title: string, routes: readonly Route<D>[], authenticators: Authenticators<D, C>): string[] {
+  const codes = (names: readonly string[]) => names.map((code) => `\`${code}\``).join(", ");
+  const rows = routes.filter(({ isPage }) => !isPage).map((route) => {
+    const authenticator = authenticators[route.auth as keyof C];
+    const added = new Set<string>([...authenticator.errors, ...COMMON_ERRORS, "RATE_LIMIT_EXCEEDED"]);
+    const limits = limitsOf(route, {}).filter((text) => text !== USUAL_BODY);
+    const bounds = limits.map((text) => PERSON_LIMIT.test(text) ? "per person" : text);
+    const errors = codes(errorsOf(route, authenticator).filter((code) => !added.has(code)));
+    const about = [`\`${route.auth}\``, ...bounds].join("; ");
+    const answers = [String(route.response.status), ...errors === "" ? [] : [errors]].join(" or ");
+    return `- \`${route.method} ${route.path}\` (${about}): ${plain(route.summary)}. Answers ${answers}.`;
   });
-  return table(["Route", "What it does", "Caller", "Limit", "Success", "Errors"], rows);
+  const callers = [...new Set(routes.map(({ auth }) => auth))].filter((auth) => auth !== "none").map((auth) => {
+    const { limit, errors } = authenticators[auth as keyof C];
+    return `- \`${auth}\`${limit === undefined ? "" : ` (${limit})`}: ${codes(errors)}`;
+  });
+  return [`## ${title}\n`, ...rows, "\nWhat a caller adds:\n", ...callers, ""];
 }
 
-function table(head: string[], rows: string[][]): string {
-  const line = (cells: string[]) => `| ${cells.map(cell).join(" | ")} |\n`;
-  return line(head) + line(head.map(() => "---")) + rows.map(line).join("");
-}
-
-/** Escapes characters that end a cell or are HTML; in code spans only `|`. */
-function cell(text: string): string {
+/** Escapes characters of HTML and of Markdown outside of code spans, and joins lines. */
+function plain(text: string): string {
   return text.replaceAll(/\s*\n\s*/g, " ")
-    .replaceAll(/`[^`]*`|[\\<]/g, (part) => part === "<" ? "&lt;" : part === "\\" ? "\\\\" : part)
-    .replaceAll("|", "\\|");
+    .replaceAll(/`[^`]*`|[\\<]/g, (part) => part === "<" ? "&lt;" : part === "\\" ? "\\\\" : part);
 }
 
 async function written({ from, render }: Document): Promise<string> {

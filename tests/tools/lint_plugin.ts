@@ -23,7 +23,7 @@ const ONE_FETCH = new Set(["shared/client/http.ts", "cli/system.ts"]);
 const NEW_METHODS = new Set(["withResolvers", "fromAsync", "toBase64", "toHex", "fromBase64", "fromHex"]);
 
 const NOT_IN_NODE: Advice = {
-  why: "does not exist in Node 20, where shared/client also runs (D-124)",
+  why: "does not exist in Node 20, where shared/client also runs",
   instead: "Take the value as a parameter, or use what both runtimes have.",
 };
 
@@ -35,7 +35,7 @@ interface Advice {
 export default {
   name: "svc",
   rules: {
-    "no-ambient-clock": rule(["shared/clock.ts", "tests/"], (report) => ({
+    "no-ambient-clock": rule(["shared/clock.ts", "shared/page/page.js", "tests/"], (report) => ({
       ...bannedNames(["Date.now", "performance.now", "setTimeout", "setInterval", "AbortSignal.timeout"], report, {
         why: "uses the machine's clock, which no test can move",
         instead: "Take a Clock (shared/clock.ts) as a parameter: clock.now(), clock.after(), sleep(clock, ms).",
@@ -87,7 +87,7 @@ export default {
           CallExpression(node) {
             if (nameOf(node.callee).split(".").at(-1) !== "fetch") return;
             report(node.callee, "fetch()", {
-              why: "sends a request without the deadline and the bound on the body of the one exchange (D-199)",
+              why: "sends a request without the deadline and the bound on the body of the one exchange",
               instead: "Call exchange() of shared/client/http.ts.",
             });
           },
@@ -136,12 +136,36 @@ export default {
         report(callee.property, `The store's ${method}()`, {
           why: "throws at a record of another type and leaves what stood before it in the commit done: half a change",
           instead:
-            "Read the record, check it and set it: optimistically() in shared/server/store/open_store.ts, or group commit.",
+            "Read the record, check it and set it: Changes.run() in shared/server/store/changes.ts, or group commit.",
         });
       },
     })),
 
-    // Comments, and strings with a space, of the paths that prose_rules.ts lists (D-192).
+    markup: {
+      create(context) {
+        const path = projectPath(context.filename);
+        const report = reporter(context);
+        return {
+          NewExpression(node) {
+            if (nameOf(node.callee) === "Html" && path !== "shared/page/html.ts") {
+              report(node, "new Html()", NOT_ESCAPED);
+            }
+          },
+          TaggedTemplateExpression(node) {
+            if (nameOf(node.tag) !== "markup") return;
+            let before = "";
+            for (const [i, value] of node.quasi.expressions.entries()) {
+              before += node.quasi.quasis[i]?.cooked ?? "";
+              const problem = placeProblem(before);
+              if (problem !== null && !(problem === IN_TAG && isMarkup(value))) report(value, problem, NOT_ESCAPED);
+              before += "x";
+            }
+          },
+        };
+      },
+    },
+
+    // Comments, and strings with a space, of the paths that prose_rules.ts lists.
     prose: proseRule(CHECKED),
 
     "kv-keys": rule(["**/kv_keys.ts", "shared/server/store/trust_changes.ts", "tests/"], (report) => ({
@@ -193,6 +217,32 @@ export function proseRule(checked: readonly string[]): Deno.lint.Rule {
       };
     },
   };
+}
+
+const NOT_ESCAPED: Advice = {
+  why: "puts a value where escaping does not stop it from becoming markup or script",
+  instead: "Put it into text or a quoted attribute; attributes that may be absent are markup of their own.",
+};
+const IN_TAG = "A value in a tag";
+
+/** Why no value may follow the text of a template; `null` in text and in a quoted attribute. */
+function placeProblem(before: string): string | null {
+  const tag = /<[^>"']*(?:"[^"]*"[^>"']*|'[^']*'[^>"']*)*$/.exec(before)?.[0] ??
+    /<[^>"']*(?:"[^"]*"[^>"']*)*"[^"]*$/.exec(before)?.[0];
+  if (tag === undefined) return /<(?:script|style)\b[^>]*>[^<]*$/i.test(before) ? "A value in a script or style" : null;
+  const attribute = /([\w-]+)\s*=\s*"[^"]*$/.exec(tag)?.[1];
+  const isQuoted = (tag.split('"').length - 1) % 2 === 1;
+  if (!isQuoted || attribute === undefined) return IN_TAG;
+  return /^(?:on|style$|srcdoc$)/i.test(attribute) ? "A value in a style or an event handler" : null;
+}
+
+/** Templates of markup, also behind a condition, and `attributes`, which is the name for such a value. */
+function isMarkup(expression: Node): boolean {
+  const node = unwrapped(expression);
+  if (node.type === "LogicalExpression") return isMarkup(node.right);
+  if (node.type === "ConditionalExpression") return isMarkup(node.consequent) && isMarkup(node.alternate);
+  if (node.type === "TaggedTemplateExpression") return nameOf(node.tag) === "markup";
+  return node.type === "Identifier" && node.name === "attributes" || node.type === "Literal" && node.value === "";
 }
 
 const NO_MOMENT: Advice = {

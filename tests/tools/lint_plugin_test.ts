@@ -12,6 +12,25 @@ function reported(rule: string, file: string, source: string): string[] {
 /** Rule, file, sources that are reported once each, sources that are not. */
 const CASES: [rule: string, file: string, bad: string[], good: string[]][] = [
   [
+    "markup",
+    "shared/page/parts.ts",
+    [
+      "new Html(text)",
+      "markup`<p ${name}>`",
+      "markup`<p title=${name}>`",
+      'markup`<p style="${name}">`',
+      'markup`<p onclick="${name}">`',
+      "markup`<script>${name}`",
+      'markup`<p${isOn ? name : markup` class="a"`}>`',
+    ],
+    [
+      'markup`<p title="a > ${name}">${text}</p>`',
+      'markup`<p class="x"${isOn && markup` hidden`}>`',
+      "markup`<p${attributes}>${name}`",
+      "html`<p ${name}>`",
+    ],
+  ],
+  [
     "no-ambient-clock",
     "proxy/relay/agent_sockets.ts",
     [
@@ -68,13 +87,13 @@ const CASES: [rule: string, file: string, bad: string[], good: string[]][] = [
   ],
   [
     "one-fetch",
-    "cli/connector/delivery/runtime.ts",
+    "cli/connector/runtime/runtime.ts",
     ["fetch(url)", "deps.fetch(url)", "this.#fetch(url)", "await ctx.fetch?.(url)", 'world["fetch"](url)'],
     ["exchange({ fetch, clock }, request)", "const { fetch } = deps", "fetched(url)", "cache.prefetch(url)"],
   ],
   [
     "runs-in-node",
-    "shared/client/link.ts",
+    "shared/client/local_agent.ts",
     [
       "Deno.readTextFile(path)",
       "globalThis.Deno",
@@ -152,7 +171,7 @@ const PLACES: [rule: string, source: string, allowed: string[], banned: string[]
   ["one-fetch", "deps.fetch(url)", ["shared/client/http.ts", "cli/system.ts", "proxy/app.ts", "tests/cli/x.ts"], [
     "cli/main.ts",
     "cli/platforms/http.ts",
-    "shared/client/service_call.ts",
+    "cli/link/service_call.ts",
   ]],
   ["runs-in-node", "Deno.build.os", ["cli/x.ts", "shared/server/log.ts", "tests/shared/client/x_test.ts"], [
     "shared/client/http.ts",

@@ -1,16 +1,18 @@
 /**
- * The text of docs/local-api.md, from the table of local routes (D-118): a section for each route with its query, bodies and
+ * The text of docs/local-api.md, from the table of local routes: a section for each route with its query, bodies and
  * codes. Shapes are written as TypeScript types.
  */
 import type * as z from "zod";
-import { LOCAL_ERRORS } from "../../cli/connector/local_api/local_errors.ts";
+import { LOCAL_ERRORS } from "../../cli/local_errors.ts";
 import { localErrorsOf, type LocalRoute } from "../../cli/connector/local_api/local_route.ts";
 import { LOCAL_ROUTES } from "../../cli/connector/local_api/local_routes.ts";
+import { LocalMessage, OutboundResult, SentEntry } from "../../shared/client/local_shapes.ts";
 import { schemaOf } from "../../shared/openapi.ts";
+import { PairingProfile } from "../../shared/protocol/api/pairing.ts";
 
 const HEAD = `# Local API
 
-For authors of programs that use a running connector: its routes, shapes and codes. The connector serves the same as
+The routes, shapes and codes of a running connector, for programs that use it. The connector serves the same as
 OpenAPI 3.1 at \`/openapi.json\`. [security.md](security.md) says who can call it.
 
 - Address and token are in \`connector.json\` in the agent's folder. Read the file before each connection: the token is
@@ -25,11 +27,30 @@ OpenAPI 3.1 at \`/openapi.json\`. [security.md](security.md) says who can call i
 - An error is \`{"error":{"code","message"}}\`. \`svc explain <code>\` and [errors.md](errors.md) say what to do.
 `;
 
+/** Names of shapes by their texts, so that a shape inside of another one, or in a second route, is not spelled again. */
+const names = new Map<string, string>();
+
+/** The shapes with names. One that holds another follows it. */
+const SHAPES = ([["Profile", PairingProfile], ["Message", LocalMessage], ["SentMessage", SentEntry], [
+  "Result",
+  OutboundResult,
+]] as const).map(([name, schema]) => {
+  const text = written(schemaOf(schema, "output"));
+  names.set(text, name);
+  return [name, text] as const;
+});
+
 /** Returns the document without the line that names its sources. */
 export function localApiDoc(): string {
   const common = LOCAL_ROUTES.map(localErrorsOf).reduce((all, codes) => all.filter((code) => codes.includes(code)));
   const every = `Each route can answer ${common.map(coded).join(", ")}.\n`;
-  return [HEAD, every, ...LOCAL_ROUTES.map((route) => sectionOf(route, new Set(common)))].join("\n");
+  const shapes = SHAPES.map(([name, text]) => `- \`${name}\`: \`${text}\``);
+  return [
+    HEAD,
+    every,
+    `These shapes occur in several routes:\n\n${shapes.join("\n")}\n`,
+    ...LOCAL_ROUTES.map((route) => sectionOf(route, new Set(common))),
+  ].join("\n");
 }
 
 function sectionOf(route: LocalRoute, common: ReadonlySet<string>): string {
@@ -95,7 +116,8 @@ function written(schema: JsonSchema): string {
       const members = Object.entries(properties).map(([name, member]) =>
         `${name}${required.includes(name) ? "" : "?"}: ${written(member)}${boundOf(member)}`
       );
-      return members.length === 0 ? "{}" : `{ ${members.join("; ")} }`;
+      const text = members.length === 0 ? "{}" : `{ ${members.join("; ")} }`;
+      return names.get(text) ?? text;
     }
     case "array": {
       const { items = {} } = schema;

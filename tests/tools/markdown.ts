@@ -60,11 +60,6 @@ export async function brokenLink(file: string, link: string): Promise<string | n
   return anchorsOf(await readText(path)).has(anchor) ? null : `${file}: ${link} names no heading`;
 }
 
-/** Returns the number of words of a document, with its tables and code. */
-export function wordCount(text: string): number {
-  return text.split(/\s+/).filter((word) => /[\p{L}\p{N}]/u.test(word)).length;
-}
-
 /** Returns the cells of the table rows whose first cell matches. */
 export function rowsOf(text: string, first: RegExp): string[][] {
   return withoutFences(text).split("\n").filter((line) => line.startsWith("|")).map((line) =>

@@ -1,7 +1,7 @@
 /**
- * `deno task pack`: builds two npm packages (D-164). `svc`, for `npx` and `npm install --global`, contains the bundle in parts
- * and a short launcher, and depends on the npm package `deno` of the same version as the packing Deno. pack_client.ts has
- * the content of the client library.
+ * `deno task pack`: builds two npm packages. `svc`, for `npx` and `npm install --global`, contains the bundle in parts
+ * and a short launcher, and depends on the npm package `deno` of the same version as the packing Deno. pack_client.ts
+ * has the content of the client library.
  *
  *   deno run -A tests/tools/pack.ts [--dist <folder>]
  */
@@ -9,7 +9,6 @@ import project from "../../deno.json" with { type: "json" };
 import { GLOBAL_OPTIONS } from "../../cli/command_line/command.ts";
 import { bundleInParts, FIRST_PART } from "./compile.ts";
 import { writeClientPackage } from "./pack_client.ts";
-import { permissionFlags } from "./permission_flags.ts";
 
 const ROOT = decodeURIComponent(new URL("../../", import.meta.url).pathname).replace(/^\/(?=[A-Za-z]:)/, "");
 
@@ -28,24 +27,14 @@ export function packageJson(): Record<string, unknown> {
   };
 }
 
-/** Options with which Deno reads only the bundle: no project of the user, no lock, no download. */
-const ONLY_THE_BUNDLE = ["run", "--quiet", "--no-config", "--no-lock", "--no-remote", "--no-npm"];
-
-/** Options of a command. */
-export const FLAGS: readonly string[] = [...ONLY_THE_BUNDLE, ...permissionFlags("cli")];
+/** Options with which Deno runs the bundle and loads nothing else; the path of the deno.json beside it follows. */
+export const BUNDLE_FLAGS: readonly string[] = ["run", "--quiet", "--no-prompt", "--no-remote", "--no-npm", "--config"];
 
 /** The first words of the commands that open a store. */
 const SERVER_COMMANDS = ["serve", "demo", "store"];
 
 /** Options of every command that take a value, which may stand before the first word. */
 const VALUED = Object.entries(GLOBAL_OPTIONS).filter(([, option]) => "value" in option).map(([name]) => `--${name}`);
-
-/** Options of the commands that open a store: they start no program. */
-export const SERVER_FLAGS: readonly string[] = [
-  ...ONLY_THE_BUNDLE,
-  "--unstable-kv",
-  ...permissionFlags("svc", ["run"]),
-];
 
 /** The launcher: runs Deno with the bundle and forwards streams, signals and exit code. */
 export function launcher(): string {
@@ -55,11 +44,12 @@ export function launcher(): string {
 const { spawn } = require("node:child_process");
 const { join } = require("node:path");
 
-const forServer = ${JSON.stringify(SERVER_FLAGS, null, 2)};
-const forCommand = ${JSON.stringify(FLAGS, null, 2)};
 const words = process.argv.slice(2);
 const first = words.find((word, i) => !word.startsWith("-") && !${JSON.stringify(VALUED)}.includes(words[i - 1]));
-const flags = ${JSON.stringify(SERVER_COMMANDS)}.includes(first) ? forServer : forCommand;
+const lib = join(__dirname, "lib");
+const isServer = ${JSON.stringify(SERVER_COMMANDS)}.includes(first);
+const set = isServer ? ["-P=serve", "--unstable-kv"] : ["-P=svc"];
+const flags = [...${JSON.stringify(BUNDLE_FLAGS)}, join(lib, "deno.json"), ...set];
 let deno;
 try {
   deno = require("deno/install_api.cjs").runInstall();
@@ -67,7 +57,9 @@ try {
   console.error("svc: the package deno is not complete: " + error.message);
   process.exit(1);
 }
-const child = spawn(deno, [...flags, join(__dirname, "lib", "${FIRST_PART}"), ...words], { stdio: "inherit" });
+// Deno would look for its own updates over the network, which this package decides.
+const env = { ...process.env, DENO_NO_UPDATE_CHECK: "1" };
+const child = spawn(deno, [...flags, join(lib, "${FIRST_PART}"), ...words], { stdio: "inherit", env });
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => child.kill(signal));
 child.on("error", (error) => {
   console.error("svc: Deno could not be started: " + error.message);

@@ -1,20 +1,21 @@
 /**
- * The package of the client library, `@svc/client` (D-126): one ES module without `ws`, its declarations, README and
- * LICENSE. pack.ts calls it.
+ * The package of the client library, `@svc/client`: one ES module, its declarations, README and LICENSE. pack.ts calls
+ * it.
  */
 import project from "../../deno.json" with { type: "json" };
 import client from "../../shared/client/deno.json" with { type: "json" };
+import { refuseRepackaging } from "./compile.ts";
 
 const ROOT = decodeURIComponent(new URL("../../", import.meta.url).pathname).replace(/^\/(?=[A-Za-z]:)/, "");
-const LIBRARY = "shared/client/library";
+const LIBRARY = "shared/client";
 
 /** Files with the public types; their declarations import nothing else. */
-export const PUBLIC_FILES = ["mod", "agent_api", "agent", "local_agent", "svc_error"] as const;
+export const PUBLIC_FILES = ["mod", "agent_api", "local_agent", "svc_error"] as const;
 
 /** Folders and files that the package is made from. */
 const ENCODING = "shared/jsr/encoding";
 const SOURCES = ["shared/client", "shared/protocol", ENCODING];
-const SOURCE_FILES = ["shared/clock.ts", "shared/random.ts", "shared/bounded_map.ts", "deno.lock"];
+const SOURCE_FILES = ["shared/clock.ts", "shared/random.ts", "deno.lock"];
 
 /** Content of package.json. */
 export function clientPackageJson(): Record<string, unknown> {
@@ -27,7 +28,6 @@ export function clientPackageJson(): Record<string, unknown> {
     exports: { ".": { types: "./types/mod.d.ts", default: "./client.js" } },
     files: ["client.js", "types", "README.md", "LICENSE"],
     engines: { node: ">=20" },
-    dependencies: { ws: project.imports.ws.replace("npm:ws@", "") },
   };
 }
 
@@ -53,23 +53,23 @@ export async function writeClientPackage(folder: string): Promise<void> {
 }
 
 /**
- * Copies the sources, for two differences: base64url as Node 20 can run it, and no `exactOptionalPropertyTypes`, with which
- * Deno 2.9.6 finds an error in its own types of Node when it writes declarations. Returns the folder.
+ * Copies the sources without `exactOptionalPropertyTypes`, with which Deno 2.9.6 finds an error in its own types of Node when
+ * it writes declarations. Returns the folder.
  */
 async function copyOfSources(): Promise<string> {
   const copy = await Deno.makeTempDir();
   for (const path of SOURCES) await copyFolder(`${ROOT}${path}`, `${copy}/${path}`);
   for (const path of SOURCE_FILES) await Deno.copyFile(`${ROOT}${path}`, `${copy}/${path}`);
-  await Deno.rename(`${copy}/${ENCODING}/base64url_node.ts`, `${copy}/${ENCODING}/base64url.ts`);
   const { "@hono/hono": _, ...imports } = project.imports;
   const config = { imports, links: [`./${ENCODING}`], nodeModulesDir: "none", compilerOptions: { strict: true } };
   await Deno.writeTextFile(`${copy}/deno.json`, JSON.stringify(config));
   return copy;
 }
 
-/** The code of a module and everything that it imports, without `ws`. */
+/** The code of a module and everything that it imports. */
 async function bundled(folder: string, module: string): Promise<string> {
-  const options = ["--quiet", "--minify", "--platform=deno", "--external", "ws"];
+  const options = ["--quiet", "--minify", "--platform=deno"];
+  await refuseRepackaging(module, folder);
   await deno(folder, "bundle", ...options, "-o", "out.js", module);
   return await Deno.readTextFile(`${folder}/out.js`);
 }

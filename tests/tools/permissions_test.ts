@@ -3,7 +3,6 @@
  * variable that a program reads and its set lacks would count as unset.
  */
 import { assertEquals } from "@std/assert";
-import { PERMISSIONS } from "../../cli/autostart/permissions.ts";
 import { ENVIRONMENT } from "../../cli/context.ts";
 import { PROXY_VARIABLES } from "../../proxy/config.ts";
 import { REGISTRY_VARIABLES } from "../../registry/config.ts";
@@ -36,31 +35,23 @@ const WEBSOCKET_VARIABLES = ["WS_NO_BUFFER_UTIL", "WS_NO_UTF_8_VALIDATE"];
 const production = [...serverVariables, ...PLATFORM_VARIABLES, "DENO_KV_ACCESS_TOKEN"];
 const ofCommand = [...ENVIRONMENT, ...WEBSOCKET_VARIABLES];
 
-Deno.test("the server's sets hold every variable that the server reads and no other", () => {
-  assertEquals(sorted(permissions.dev?.env), sorted([...serverVariables, ...PLATFORM_VARIABLES]));
+Deno.test("the server's set holds every variable that the server reads and no other", () => {
   assertEquals(sorted(permissions.server?.env), sorted(production));
 });
 
-Deno.test("the command's set holds every variable that the command reads and no other", () => {
-  assertEquals(sorted(permissions.cli?.env), sorted(ofCommand));
+Deno.test("the set of the whole program holds every variable that command and server read and no other", () => {
+  assertEquals(sorted(permissions.svc?.env), sorted([...new Set([...ofCommand, ...production])]));
 });
 
-Deno.test("the set of the whole program is that of the command with the variables of the server", () => {
-  const { env, ...rights } = permissions.svc ?? {};
-  const { env: _, ...ofCli } = permissions.cli ?? {};
-  assertEquals(rights, ofCli);
-  assertEquals(sorted(env), sorted([...new Set([...ofCommand, ...production])]));
-});
-
-Deno.test("the command's set equals the permissions that it is compiled with", () => {
-  const flags = Object.entries(permissions.cli ?? {}).map(([kind, value]) =>
-    value === true ? `--allow-${kind}` : `--allow-${kind}=${(value as string[]).join(",")}`
-  );
-  assertEquals(flags.sort(), PERMISSIONS.filter((flag) => flag !== "--no-prompt").sort());
+Deno.test("the set of a connector has no variable of the server, and starts only what finds the owner of a port", () => {
+  const { env = [], ...rights } = permissions.connector ?? {};
+  const { env: _, ...ofSvc } = permissions.svc ?? {};
+  assertEquals(rights, { ...ofSvc, run: ["grep", "lsof"], sys: ["uid"] });
+  assertEquals(sorted(env), sorted(ofCommand));
 });
 
 Deno.test("no set of a server starts programs, and only the server's set has the whole network", () => {
-  for (const name of ["server", "dev", "demo", "store"]) {
+  for (const name of ["server", "demo", "store"]) {
     const whole = Object.entries(permissions[name] ?? {}).filter(([, value]) => value === true).map(([kind]) => kind);
     assertEquals([name, permissions[name]?.run, whole], [name, undefined, name === "server" ? ["net"] : []]);
   }
@@ -77,7 +68,7 @@ Deno.test("the demo's set opens one folder, in which its task keeps the files", 
 });
 
 Deno.test("each program task names its permission set and prints no warning about it", () => {
-  const used = { dev: "dev", start: "server", demo: "demo", cli: "svc", gen: "gen", store: "store" };
+  const used = { dev: "server", start: "server", demo: "demo", cli: "svc", store: "store" };
   for (const [task, set] of Object.entries(used)) {
     const words = tasks[task]?.command.split(" ") ?? [];
     assertEquals(["--quiet", "--no-prompt", `-P=${set}`].filter((word) => !words.includes(word)), [], task);

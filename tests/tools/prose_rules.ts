@@ -1,6 +1,6 @@
 /**
- * The words that the project does not use in prose (D-192), and the paths whose prose is clean. Two programs use the
- * table: the lint rule `svc/prose` for comments and strings, and check_prose.ts for Markdown and commit messages.
+ * The words that the project does not use in prose, and the paths whose prose is clean. Two programs use the table: the
+ * lint rule `svc/prose` for comments and strings, and check_prose.ts for Markdown and commit messages.
  */
 
 export interface ProseRule {
@@ -37,12 +37,6 @@ export const PROSE_RULES: readonly ProseRule[] = [
     name: "who-subject",
     pattern: /(?:^|[.;:] )Who (?:is|has|finds|asks|does|wants|loses|proves|owns|did)\b(?![^.]*\?)/,
     instead: '"A client that …"',
-  },
-  {
-    name: "is-no",
-    pattern:
-      /(?<!\b[Tt]here )\b(?:is|are|was|were) no (?!longer\b|more than\b|less than\b|other\b|such\b|way\b|need\b)[a-z]/,
-    instead: '"is not a"',
   },
   {
     name: "no-more",
@@ -90,26 +84,6 @@ export const PROSE_RULES: readonly ProseRule[] = [
     instead: '"permanently"',
   },
   {
-    name: "believe",
-    pattern: /\b(?:believe[ds]?|believing)\b/i,
-    instead: '"accept", "trust", "cached"',
-  },
-  {
-    name: "judge",
-    pattern: /\b(?:judge[ds]?|judging|judge?ments?)\b/i,
-    instead: '"check", "evaluate"',
-  },
-  {
-    name: "tell",
-    pattern: /\b(?:tells?|told|telling)\b(?! apart)/i,
-    instead: '"report", "send", "print"',
-  },
-  {
-    name: "heard",
-    pattern: /\b(?:hears?|heard)\b/i,
-    instead: '"received"',
-  },
-  {
     name: "bell",
     pattern: /\b(?:bells?|rung|doorbell|knock(?:s|ed|ing)?|kick(?:s|ed|ing)?)\b/i,
     instead: '"announce", "wake", "start"',
@@ -127,19 +101,14 @@ export const PROSE_RULES: readonly ProseRule[] = [
     instead: '"status of", "unchanged"',
   },
   {
-    name: "a-look",
-    pattern: /\ba look\b|\blook(?:s|ed)? (?:after|into)\b|\blooked at\b/i,
-    instead: '"poll", "check", "read"',
-  },
-  {
     name: "archaic",
     pattern: /\b(?:lest|hence|thereof|therein|whence|thence|hitherto|nought|albeit|ere|upon|amongst|besought)\b/i,
     instead: "the modern word",
   },
   {
     name: "sees-to",
-    pattern: /\b(?:sees?|seen) to (?:it|that)\b|\bdoes not mind\b|\bputs? (?:on|right)\b|\bgives? back\b/i,
-    instead: '"ensures", "ignores", "adds", "returns"',
+    pattern: /\b(?:sees?|seen) to (?:it|that)\b|\bdoes not mind\b|\bputs? (?:on|right)\b/i,
+    instead: '"ensures", "ignores", "adds"',
   },
   {
     name: "comes-about",
@@ -169,7 +138,7 @@ export const PROSE_RULES: readonly ProseRule[] = [
   },
   {
     name: "is-well",
-    pattern: /\b(?:all is|is|not) well\b|\bhonest(?:ly)?\b/i,
+    pattern: /\b(?:all is|is|not) well\b/i,
     instead: '"healthy", "passed"',
   },
 ];

@@ -1,4 +1,4 @@
-/** Checks what each rule of prose_rules.ts finds and allows (D-192), and that exceptions are few and have reasons. */
+/** Checks what each rule of prose_rules.ts finds and allows, and that exceptions are few and have reasons. */
 import { assertEquals } from "@std/assert";
 import { checkMarkdown, checkMessage } from "./check_prose.ts";
 import { proseRule } from "./lint_plugin.ts";
@@ -11,7 +11,6 @@ const CASES: [rule: string, bad: string, good: string][] = [
   ["whoever", "Whoever asks is refused", "A client that asks is refused"],
   ["nobody", "Nobody reads it", "No caller reads it"],
   ["who-subject", "One agent. Who is connected gets it", "Who is connected to this instance?"],
-  ["is-no", "the text is no path", "There is no store; it is no longer used"],
   ["no-more", "The session exists no more", "The session no longer exists"],
   ["anew", "reads it anew", "reads it again"],
   ["besides", "besides, it is checked", "beside the file"],
@@ -21,14 +20,9 @@ const CASES: [rule: string, bad: string, good: string][] = [
   ["so-many", "so many of each agent", "at most 5 of each agent"],
   ["unless-given", "20 unless given", "(default 20)"],
   ["for-good", "refused for good", "refused permanently"],
-  ["believe", "the token is believed", "the token is accepted"],
-  ["judge", "It judges a request", "It checks a request"],
-  ["tell", "It tells the sender", "telling apart two senders"],
-  ["heard", "nothing was heard", "nothing was received"],
   ["bell", "It knocks at an instance", "It wakes an instance"],
   ["metaphor", "The seams of a program", "The dependencies of a program"],
   ["how-it-is", "show how it is doing", "show the status"],
-  ["a-look", "it takes a look", "it polls the inbox"],
   ["archaic", "lest it fails", "so that it does not fail"],
   ["sees-to", "sees to it that it ends", "ensures that it ends"],
   ["comes-about", "the connection came about", "the connection opened"],
@@ -50,7 +44,7 @@ Deno.test("each prose rule finds its example and leaves the plain form", () => {
 Deno.test("the lint rule reports comments and strings of checked paths only", () => {
   const plugin = (checked: string[]) => ({ name: "svc", rules: { prose: proseRule(checked) } });
   const source =
-    '/**\n * Read by\n * whoever asks.\n */\nconst a = "is anew here", b = "anew", c = `told ${a} all`; // nobody\n';
+    '/**\n * Read by\n * whoever asks.\n */\nconst a = "is anew here", b = "anew", c = `besides ${a} all`; // nobody\n';
   const reported = (checked: string[], path: string) => Deno.lint.runPlugin(plugin(checked), path, source).length;
   assertEquals(reported(["proxy/"], "proxy/app.ts"), 4);
   assertEquals(reported(["."], "cli/main.ts"), 4);
@@ -77,9 +71,9 @@ Deno.test("Markdown is checked without code, and with exceptions that have a rea
 });
 
 Deno.test("a commit message is checked for its subject and its words", () => {
-  assertEquals(checkMessage("proxy/relay: read notes in batches\n\nD-105\n# whoever\n"), []);
+  assertEquals(checkMessage("proxy/relay: read notes in batches\n\nD-101\n# whoever\n"), []);
   assertEquals(checkMessage("read notes\n").length, 1);
-  assertEquals(checkMessage(`proxy: ${"x".repeat(70)}\n`).length, 1);
+  assertEquals(checkMessage(`proxy: ${"x".repeat(100)}\n`).length, 1);
   assertEquals(checkMessage("proxy: read notes anew\n").length, 1);
 });
 

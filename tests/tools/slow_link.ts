@@ -1,6 +1,6 @@
 /**
- * A network link between two programs on loopback (D-265): a plain TCP proxy that adds a fixed delay each way
- * and can be stalled, reset and cut. It knows no protocol above TCP.
+ * A network link between two programs on loopback: a plain TCP proxy that adds a fixed delay each way and can be
+ * stalled, reset and cut. It knows no protocol above TCP.
  *
  * As a program: `deno run -A tests/tools/slow_link.ts --to 127.0.0.1:4512 --delay 5`. It prints its address.
  */

@@ -1,45 +1,77 @@
-/** The runs of `deno test` that a task names, each with its permissions. No other file lists the folders. */
+/**
+ * The runs of `deno test` that a task names, each with its permissions, and the plans that the tasks run. No other file
+ * lists the folders.
+ */
 
-function onDenokv(...paths: readonly string[]): readonly string[] {
-  return ["--no-prompt", "--reporter=dot", "--parallel", "-A", ...paths, "--", "--store", "denokv"];
+/** A command of Deno, in most cases one run of `deno test`. */
+export interface Group {
+  args: readonly string[];
+  /**
+   * Folders whose test files run in a few isolates. With one isolate for each file the gate needs a quarter more CPU, because
+   * each loads the same modules again.
+   */
+  folders?: readonly string[];
+  /** A folder below them that another group runs. */
+  except?: string;
+  /** Seconds of CPU. The report names a group that needs more, because the gate has six minutes on two cores. */
+  line?: number;
+  /** Number of test files that run at the same time (default: one for each core). */
+  jobs?: number;
 }
 
-export const GROUPS: Readonly<Record<string, readonly string[]>> = {
-  unit: [
-    "--no-prompt",
-    "--reporter=dot",
-    "--parallel",
-    "--allow-read",
-    "--allow-write",
-    // Its tests open sockets.
-    "--ignore=tests/shared/client",
-    "tests/shared",
-    "tests/registry",
-    "tests/proxy",
-    "tests/simulation",
-  ],
-  doc: ["--no-prompt", "--reporter=dot", "--doc", "--no-check", "--allow-read", "shared/protocol"],
-  tools: [
-    "--no-prompt",
-    "--reporter=dot",
-    "--parallel",
-    "-A",
-    "tests/tools",
-    "tests/cli",
-    "tests/shared/client",
-    "tests/bench",
-  ],
-  // The suites whose tests open a store, each test with a denokv of its own (D-253): --store denokv.
+const USUAL = ["test", "--no-prompt", "--no-check", "--reporter=dot", "--parallel"];
+
+/** Without network and processes, so that a test that opens a socket by itself fails. */
+function sandboxed(line: number, ...folders: readonly string[]): Group {
+  return { args: [...USUAL, "--allow-read", "--allow-write"], folders, line };
+}
+
+function withProcesses(line: number, ...folders: readonly string[]): Group {
+  return { args: [...USUAL, "-A"], folders, line };
+}
+
+/** Each test has a denokv of its own. */
+function onDenokv(...paths: readonly string[]): Group {
+  return { args: [...USUAL, "-A", ...paths, "--", "--store", "denokv"] };
+}
+
+export const GROUPS: Readonly<Record<string, Group>> = {
+  check: { args: ["task", "--quiet", "check"], line: 30 },
+  registry: sandboxed(40, "tests/registry"),
+  proxy: sandboxed(40, "tests/proxy"),
+  // The tests of the client open sockets: the group `cli` runs them.
+  shared: { ...sandboxed(25, "tests/shared"), except: "tests/shared/client" },
+  simulation: sandboxed(15, "tests/simulation"),
+  doc: { args: [...USUAL, "--doc", "--allow-read", "shared/protocol"] },
+  tools: withProcesses(10, "tests/tools"),
+  cli: withProcesses(60, "tests/cli", "tests/shared/client", "tests/bench"),
+  e2e: withProcesses(150, "tests/e2e"),
+  // Pages in Chromium. Its own CPU seconds count too.
+  browser: withProcesses(40, "tests/browser"),
+  // The suites whose tests open a store, on denokv: --store denokv.
   denokv: onDenokv("tests/shared/server", "tests/registry", "tests/proxy"),
   // The part of them that the gate runs.
   denokv_gate: onDenokv(
     "tests/proxy/relay/instances_test.ts",
-    "tests/proxy/relay/instances_loss_test.ts",
-    "tests/proxy/relay/connect_test.ts",
     "tests/proxy/relay/revalidation_test.ts",
-    "tests/proxy/trust/pairing_order_test.ts",
-    "tests/registry/sessions/session_races_test.ts",
     "tests/registry/revocation",
   ),
-  e2e: ["--no-prompt", "--reporter=dot", "--parallel", "-A", "tests/e2e"],
+  // Every file of the folder. One after the other: beside each other, their measurements of memory and time would count the
+  // load of their neighbours.
+  soak: { args: [...USUAL, "-A", "tests/soak"], jobs: 1 },
+  // Kills at every point instead of one, and the compiled binary beside the bundle.
+  e2e_long: { args: [...USUAL, "-A", "tests/e2e", "--", "--trials", "20"] },
+  seeds: { args: [...USUAL, "--allow-read", "--allow-write", "tests/simulation", "--", "--seeds", "200"] },
+};
+
+/** Stages that run one after the other. The lanes of a stage run at the same time, the groups of a lane do not. */
+export type Plan = readonly (readonly (readonly string[])[])[];
+
+const IN_ONE_PROCESS = ["registry", "proxy", "shared", "simulation", "doc", "tools", "cli"];
+
+export const PLANS: Readonly<Record<string, Plan>> = {
+  test: [[IN_ONE_PROCESS]],
+  // The tests of e2e wait more than they compute, the others only compute: together they use both cores.
+  ok: [[["check"]], [IN_ONE_PROCESS, ["e2e", "denokv_gate", "browser"]]],
+  soak: [[["soak", "e2e_long", "seeds", "denokv"]]],
 };

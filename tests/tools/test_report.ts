@@ -1,19 +1,20 @@
 /**
- * Runs `deno test` once for each group of arguments and ends with one line, `N passed, N failed`, for all groups. Tests are
- * counted from the JUnit report of Deno, not from its output; steps are not counted. The exit code is the first that is not
- * 0.
+ * Runs a plan of `test_groups.ts`, or one group, or `deno test` with the given arguments. It goes on after a group that
+ * failed. It prints for each group the seconds, the CPU seconds and the slowest tests, and at the end what failed in any of
+ * them and one line, `N passed, N failed`, for all. Tests are counted from the JUnit report of Deno, not from its output;
+ * steps are not counted.
  *
- *   deno run -A tests/tools/test_report.ts <group or arguments of deno test> [+ <the next>] [-- <for the tests>]
+ *   deno run -A tests/tools/test_report.ts <plan, group or arguments of deno test> [-- <for the tests>]
  *
- * `--store denokv` takes the place of the groups: the suites that open a store run on denokv. Among the arguments for the
- * tests it does so for the given files. Without denokv such a run is one skipped test (D-253).
+ * `--store denokv` takes the place of the plan: the suites that open a store run on denokv. Among the arguments for the
+ * tests it does so for the given files. Without denokv such a run is one skipped test.
  */
 import { findDenokv } from "../support/denokv.ts";
 import { Databases } from "./denokv_databases.ts";
-import { GROUPS } from "./test_groups.ts";
+import { type Group, GROUPS, type Plan, PLANS } from "./test_groups.ts";
 
-/** Number of tests that a run names as its slowest (D-206). */
-const SLOWEST = 10;
+/** Number of tests of a group that are named as its slowest: enough to see what to look at first. */
+const SLOWEST = 5;
 
 export interface Counts {
   passed: number;
@@ -37,13 +38,29 @@ export function countTests(xml: string): Counts {
   return counts;
 }
 
+/** The failed tests of a JUnit report of `deno test`, without steps, each as its file and its name. */
+export function failures(xml: string): string[] {
+  const cases = [...xml.matchAll(/<testcase name="([^"]*)" classname="([^"]*)"[^>]*?(?:\/>|>([\s\S]*?)<\/testcase>)/g)];
+  const names = namesOf(cases.map(([, name = "", file = ""]) => ({ name, file })));
+  return cases
+    .filter(([, name = "", file = "", result = ""]) =>
+      /<(?:failure|error)\b/.test(result) && !isStep(name, names(file))
+    )
+    .map(([, name = "", file = ""]) => `${file} ${unescaped(name)}`);
+}
+
+function namesOf(cases: readonly { name: string; file: string }[]): (file: string) => Set<string> {
+  const all = new Map<string, Set<string>>();
+  for (const { name, file } of cases) all.set(file, (all.get(file) ?? new Set()).add(name));
+  return (file) => all.get(file) ?? new Set();
+}
+
 /** The longest tests of a JUnit report of `deno test`, longest first, without steps. */
 export function slowest(xml: string, count: number): { name: string; file: string; seconds: number }[] {
   const cases = [...xml.matchAll(/<testcase name="([^"]*)" classname="([^"]*)" time="([\d.]+)"/g)];
-  const namesOf = new Map<string, Set<string>>();
-  for (const [, name = "", file = ""] of cases) namesOf.set(file, (namesOf.get(file) ?? new Set()).add(name));
+  const names = namesOf(cases.map(([, name = "", file = ""]) => ({ name, file })));
   return cases
-    .filter(([, name = "", file = ""]) => !isStep(name, namesOf.get(file) ?? new Set()))
+    .filter(([, name = "", file = ""]) => !isStep(name, names(file)))
     .map(([, name = "", file = "", seconds]) => ({ name: unescaped(name), file, seconds: Number(seconds) }))
     .sort((a, b) => b.seconds - a.seconds)
     .slice(0, count);
@@ -61,14 +78,13 @@ function isStep(name: string, names: Set<string>): boolean {
 }
 
 /**
- * The last two lines. A run that failed counts a failure even when no test failed, for example after a type error.
+ * The last two lines.
  *
  * @param unchecked number of parts of passed tests that this machine could not run
  */
-export function summary(counts: Counts, exitCode: number, unchecked = 0): [skipped: string, result: string] {
-  const failed = exitCode === 0 ? counts.failed : Math.max(1, counts.failed);
+export function summary(counts: Counts, unchecked = 0): [skipped: string, result: string] {
   const parts = unchecked === 0 ? "" : `, ${unchecked} ${unchecked === 1 ? "part" : "parts"} of tests not checked`;
-  return [`${counts.skipped} skipped${parts}`, `${counts.passed} passed, ${failed} failed`];
+  return [`${counts.skipped} skipped${parts}`, `${counts.passed} passed, ${counts.failed} failed`];
 }
 
 /** Number of lines with which tests report that a part of them cannot run on this machine. */
@@ -76,44 +92,61 @@ export function countUnchecked(lines: readonly string[]): number {
   return lines.filter((line) => line.includes("NOT checked")).length;
 }
 
+/** A group with the name that the report gives it. */
+export interface Named extends Group {
+  name: string;
+}
+
 /**
- * Splits arguments at each `+`: one run of `deno test` for each part, which is a name of `GROUPS` or arguments. The words
- * after the first `--` go to the tests of every part: `deno task e2e -- --trials 100`.
+ * Finds the plan of the arguments: the name of a plan or of a group, or arguments of `deno test`. The words after the first
+ * `--` go to the tests of every group, in place of its own: `deno task e2e -- --trials 100`.
  */
-export function groups(args: readonly string[]): string[][] {
+export function planOf(args: readonly string[]): Named[][][] {
   const end = args.indexOf("--");
   const forTests = end === -1 ? [] : args.slice(end);
-  const all: string[][] = [[]];
-  for (const arg of end === -1 ? args : args.slice(0, end)) {
-    if (arg === "+") all.push([]);
-    else all.at(-1)?.push(arg);
-  }
-  const store = all.flat().indexOf("--store");
-  if (store !== -1) return groups([all.flat()[store + 1] ?? "", ...forTests]);
-  return all.filter((group) => group.length > 0)
-    .map((group) => [...(group.length === 1 ? GROUPS[group[0] ?? ""] : undefined) ?? group, ...forTests]);
+  const words = end === -1 ? args : args.slice(0, end);
+  const store = words.indexOf("--store");
+  const [name = "", ...more] = store === -1 ? words : words.slice(store + 1, store + 2);
+  const plan: Plan = (more.length === 0 ? PLANS[name] : undefined) ?? [[[name]]];
+  return plan.map((lanes) =>
+    lanes.map((lane) =>
+      lane.map((group) => {
+        const { args: own, ...rest } = (more.length === 0 ? GROUPS[group] : undefined) ?? { args: ["test", ...words] };
+        return { name: group, ...rest, args: own[0] === "test" ? withArguments(own, forTests) : own };
+      })
+    )
+  );
 }
 
-/** Prints the output of the dot reporter, without the dots when it is piped. Returns the number of parts not checked. */
-async function printOutput(output: ReadableStream<Uint8Array>, isTerminal: boolean): Promise<number> {
-  let rest = "", unchecked = 0;
-  for await (const text of output.pipeThrough(new TextDecoderStream())) {
-    if (isTerminal) Deno.stdout.writeSync(new TextEncoder().encode(text));
-    const lines = (rest + text).split("\n");
-    rest = lines.pop() ?? "";
-    unchecked += countUnchecked(lines);
-    if (!isTerminal) { for (const line of lines) if (!/^[.,!]$/.test(line)) console.log(line); }
-  }
-  if (rest !== "" && !isTerminal) console.log(rest);
-  return unchecked + countUnchecked([rest]);
+function withArguments(args: readonly string[], forTests: readonly string[]): readonly string[] {
+  return args.includes("--") ? [...args, ...forTests.slice(1)] : [...args, ...forTests];
 }
 
+/** The output of the dot reporter without its dots. */
+function withoutDots(output: string): string[] {
+  return output.split("\n").filter((line) => line !== "" && !/^[.,!]$/.test(line));
+}
+
+/** What one group gave. */
 interface Run {
   counts: Counts;
   unchecked: number;
   slow: ReturnType<typeof slowest>;
-  code: number;
+  failures: string[];
+  seconds: number;
+  cpuSeconds: number;
+  lines: string[];
 }
+
+const NOTHING: Run = {
+  counts: { passed: 0, failed: 0, skipped: 0 },
+  unchecked: 0,
+  slow: [],
+  failures: [],
+  seconds: 0,
+  cpuSeconds: 0,
+  lines: [],
+};
 
 /** True when the arguments for the tests ask for denokv. */
 export function isOnDenokv(args: readonly string[]): boolean {
@@ -121,54 +154,128 @@ export function isOnDenokv(args: readonly string[]): boolean {
   return args.includes("--") && store !== -1 && args[store + 1] === "denokv";
 }
 
-async function runOnDenokv(args: readonly string[]): Promise<Run> {
+async function runOnDenokv(group: Named): Promise<Run> {
   const program = await findDenokv();
-  if (program === null) return { counts: { passed: 0, failed: 0, skipped: 1 }, unchecked: 0, slow: [], code: 0 };
+  if (program === null) return { ...NOTHING, counts: { passed: 0, failed: 0, skipped: 1 } };
   await using databases = new Databases(program);
-  const result = await run(args, databases.variables);
-  console.log(`${result.counts.passed + result.counts.failed} tests on denokv, ${databases.taken} databases`);
+  const result = await run(group, databases.variables);
+  result.lines.push(`${result.counts.passed + result.counts.failed} tests on denokv, ${databases.taken} databases`);
   return result;
 }
 
-/** The tests with processes wait more than they compute: one file more than there are cores runs at the same time. */
-function jobsOf(args: readonly string[]): Record<string, string> {
-  return args.includes("tests/e2e") ? { DENO_JOBS: String(navigator.hardwareConcurrency + 1) } : {};
+/** The CPU seconds that the shell's `times` reports for its children. */
+export function cpuSecondsOf(times: string): number {
+  const [, children = ""] = times.split("\n");
+  return [...children.matchAll(/(\d+)m([\d.]+)s/g)]
+    .reduce((sum, [, minutes, seconds]) => sum + Number(minutes) * 60 + Number(seconds), 0);
 }
 
-async function run(args: readonly string[], env: Record<string, string> = {}): Promise<Run> {
+/** Number of isolates of a group with folders: enough that no core waits for long at the end. */
+const ISOLATES = 6;
+
+async function testFiles(folder: string, except?: string): Promise<string[]> {
+  const files: string[] = [];
+  for await (const { name, isDirectory } of Deno.readDir(folder)) {
+    const path = `${folder}/${name}`;
+    if (isDirectory && path !== except) files.push(...await testFiles(path, except));
+    else if (name.endsWith("_test.ts")) files.push(path);
+  }
+  return files.sort();
+}
+
+/** Writes the files that import the tests of a group with folders, each of them an equal part. Returns their paths. */
+async function writeIsolates(to: string, { folders = [], except }: Group): Promise<string[]> {
+  const files = (await Promise.all(folders.map((folder) => testFiles(folder, except)))).flat();
+  const texts: string[] = [];
+  for (const [i, file] of files.entries()) {
+    texts[i % ISOLATES] = `${texts[i % ISOLATES] ?? ""}import "file://${Deno.cwd()}/${file}";\n`;
+  }
+  return await Promise.all(texts.map(async (text, i) => {
+    const path = `${to}/isolate_${i}_test.ts`;
+    await Deno.writeTextFile(path, text);
+    return path;
+  }));
+}
+
+/** Runs a group in a shell, because Deno does not tell the CPU time of a child and its children. */
+async function run(group: Named, env: Record<string, string> = {}): Promise<Run> {
+  const { name, args, jobs } = group;
   const folder = await Deno.makeTempDir({ prefix: "test_report_" });
-  const report = `${folder}/junit.xml`;
-  const isTerminal = Deno.stdout.isTerminal();
-  const child = new Deno.Command(Deno.execPath(), {
-    args: ["test", `--junit-path=${report}`, ...args],
+  const [first = "", ...rest] = args;
+  rest.splice(rest.includes("--") ? rest.indexOf("--") : rest.length, 0, ...await writeIsolates(folder, group));
+  const words = first === "test" ? [first, `--junit-path=${folder}/junit.xml`, ...rest] : args;
+  const script = '"$@"; code=$?; times >"$0"; exit $code';
+  const started = performance.now();
+  const { code, stdout, stderr } = await new Deno.Command("sh", {
+    args: ["-c", script, `${folder}/times`, Deno.execPath(), ...words],
     stdin: "null",
-    stdout: "piped",
-    stderr: "inherit",
-    env: { ...jobsOf(args), ...env, ...isTerminal && !Deno.noColor ? { FORCE_COLOR: "1" } : { NO_COLOR: "1" } },
-  }).spawn();
-  const unchecked = await printOutput(child.stdout, isTerminal);
-  const { code } = await child.status;
-  const xml = await Deno.readTextFile(report).catch(() => "");
+    env: { ...jobs === undefined ? {} : { DENO_JOBS: String(jobs) }, ...env, NO_COLOR: "1" },
+  }).output();
+  const seconds = (performance.now() - started) / 1000;
+  const [xml, times] = await Promise.all(["junit.xml", "times"].map(async (file) => {
+    return await Deno.readTextFile(`${folder}/${file}`).catch(() => "");
+  }));
   await Deno.remove(folder, { recursive: true });
-  return { counts: countTests(xml), unchecked, slow: slowest(xml, SLOWEST), code };
+  const lines = [stdout, stderr].flatMap((bytes) => withoutDots(new TextDecoder().decode(bytes)));
+  const result = resultOf(name, code, xml ?? "", lines);
+  return {
+    ...result,
+    unchecked: countUnchecked(lines),
+    slow: slowest(xml ?? "", SLOWEST),
+    seconds,
+    cpuSeconds: cpuSecondsOf(times ?? ""),
+    lines: first === "test" || code !== 0 ? lines : [],
+  };
+}
+
+/**
+ * Counts the tests and names the failures of a run. Deno's report leaves out a file that could not be loaded; its output
+ * names it. A run that failed counts a failure even when neither names one.
+ */
+export function resultOf(
+  name: string,
+  code: number,
+  xml: string,
+  lines: readonly string[],
+): Pick<Run, "counts" | "failures"> {
+  const counts = countTests(xml);
+  const broken = new Set(lines.filter((line) => line.endsWith(" (uncaught error)")));
+  const found = [...failures(xml), ...broken];
+  if (code !== 0 && found.length === 0) found.push(`${name}: exit code ${code}`);
+  return { counts: { ...counts, failed: Math.max(counts.failed + broken.size, found.length) }, failures: found };
+}
+
+/** What the report prints when a group has ended. */
+export function linesOf({ name, line }: Named, { lines, counts, seconds, cpuSeconds, slow }: Run): string[] {
+  const { passed, failed, skipped } = counts;
+  const over = line !== undefined && cpuSeconds > line ? [`${name} is over its line of ${line} s of CPU`] : [];
+  return [
+    ...lines,
+    `${name}: ${seconds.toFixed(0)} s, ${
+      cpuSeconds.toFixed(0)
+    } s of CPU, ${passed} passed, ${failed} failed, ${skipped} skipped`,
+    ...slow.map(({ seconds, file, name }) => `${seconds.toFixed(1).padStart(6)} s  ${file} ${name}`),
+    ...over,
+  ];
 }
 
 if (import.meta.main) {
   const total: Counts = { passed: 0, failed: 0, skipped: 0 };
-  const slow: ReturnType<typeof slowest> = [];
-  let exitCode = 0, unchecked = 0;
-  for (const group of groups(Deno.args)) {
-    const { counts, slow: slowOfGroup, code, ...more } = await (isOnDenokv(group) ? runOnDenokv(group) : run(group));
-    unchecked += more.unchecked;
-    slow.push(...slowOfGroup);
-    total.passed += counts.passed;
-    total.failed += code === 0 ? counts.failed : Math.max(1, counts.failed);
-    total.skipped += counts.skipped;
-    exitCode ||= code;
-  }
-  for (const { seconds, file, name } of slow.sort((a, b) => b.seconds - a.seconds).slice(0, SLOWEST)) {
-    console.log(`${seconds.toFixed(1).padStart(6)} s  ${file} ${name}`);
-  }
-  for (const line of summary(total, exitCode, unchecked)) console.log(line);
-  Deno.exit(exitCode);
+  const failed: string[] = [];
+  let unchecked = 0;
+  const started = performance.now();
+  const runLane = async (lane: readonly Named[]): Promise<void> => {
+    for (const group of lane) {
+      const result = await (isOnDenokv(group.args) ? runOnDenokv(group) : run(group));
+      for (const line of linesOf(group, result)) console.log(line);
+      for (const key of ["passed", "failed", "skipped"] as const) total[key] += result.counts[key];
+      failed.push(...result.failures);
+      unchecked += result.unchecked;
+    }
+  };
+  for (const lanes of planOf(Deno.args)) await Promise.all(lanes.map(runLane));
+  console.log(`${((performance.now() - started) / 1000).toFixed(0)} s in all`);
+  for (const name of failed) console.log(`FAILED ${name}`);
+  for (const line of summary(total, unchecked)) console.log(line);
+  Deno.exit(total.failed === 0 ? 0 : 1);
 }

@@ -1,7 +1,18 @@
 /** Checks how test_report.ts counts reports of Deno and splits its arguments. */
 import { assertEquals } from "@std/assert";
-import { countTests, countUnchecked, groups, isOnDenokv, slowest, summary } from "./test_report.ts";
-import { GROUPS } from "./test_groups.ts";
+import {
+  countTests,
+  countUnchecked,
+  cpuSecondsOf,
+  failures,
+  isOnDenokv,
+  linesOf,
+  planOf,
+  resultOf,
+  slowest,
+  summary,
+} from "./test_report.ts";
+import { GROUPS, PLANS } from "./test_groups.ts";
 
 /** Returns one test case of a report; `inner` is its content. */
 function testCase(name: string, inner = ""): string {
@@ -52,8 +63,8 @@ Deno.test("countTests() finds nothing in an empty report", () => {
 });
 
 Deno.test("the summary ends with the plain line that counts, after the line of skipped tests", () => {
-  assertEquals(summary({ passed: 3, failed: 0, skipped: 0 }, 0), ["0 skipped", "3 passed, 0 failed"]);
-  assertEquals(summary({ passed: 3, failed: 1, skipped: 2 }, 1), ["2 skipped", "3 passed, 1 failed"]);
+  assertEquals(summary({ passed: 3, failed: 0, skipped: 0 }), ["0 skipped", "3 passed, 0 failed"]);
+  assertEquals(summary({ passed: 3, failed: 1, skipped: 2 }), ["2 skipped", "3 passed, 1 failed"]);
 });
 
 Deno.test("the line of skipped tests counts the parts of tests that this machine cannot run", () => {
@@ -61,45 +72,98 @@ Deno.test("the line of skipped tests counts the parts of tests that this machine
     countUnchecked(["ok", "npm is not on this machine: the package is NOT checked", "The types are NOT checked"]),
     2,
   );
-  assertEquals(summary({ passed: 3, failed: 0, skipped: 2 }, 0, 1)[0], "2 skipped, 1 part of tests not checked");
-  assertEquals(summary({ passed: 3, failed: 0, skipped: 0 }, 0, 2)[0], "0 skipped, 2 parts of tests not checked");
+  assertEquals(summary({ passed: 3, failed: 0, skipped: 2 }, 1)[0], "2 skipped, 1 part of tests not checked");
+  assertEquals(summary({ passed: 3, failed: 0, skipped: 0 }, 2)[0], "0 skipped, 2 parts of tests not checked");
 });
 
-Deno.test("the summary of a run that failed has a failure even when no test was reported", () => {
-  assertEquals(summary(countTests(""), 1)[1], "0 passed, 1 failed");
-  assertEquals(summary({ passed: 3, failed: 0, skipped: 0 }, 1)[1], "3 passed, 1 failed");
+Deno.test("a failed test is named with its file, and its steps are not", () => {
+  const xml = report(
+    testCase("a", FAILURE) + testCase("a &gt; one", FAILURE) + testCase("b") + testCase("c &lt; d", CANCELLED),
+  );
+  assertEquals(failures(xml), ["./a_test.ts a", "./a_test.ts c < d"]);
+  assertEquals(failures(report(testCase("a"))), []);
 });
 
-Deno.test("groups() makes one run of each group", () => {
-  assertEquals(groups(["-A", "tests/a", "+", "tests/b", "tests/c"]), [["-A", "tests/a"], ["tests/b", "tests/c"]]);
-  assertEquals(groups(["tests/a", "+"]), [["tests/a"]]);
-  assertEquals(groups([]), []);
+Deno.test("a run that failed has a failure with a name, also when no test was reported", () => {
+  const { counts, failures } = resultOf("check", 1, "", ["error: Found 1 problem"]);
+  assertEquals([counts, failures], [{ passed: 0, failed: 1, skipped: 0 }, ["check: exit code 1"]]);
+  assertEquals(resultOf("cli", 0, report(testCase("a")), []).failures, []);
 });
 
-Deno.test("a group is named in place of its arguments", () => {
-  assertEquals(groups(["e2e", "--", "--trials", "5"]), [[...GROUPS.e2e ?? [], "--", "--trials", "5"]]);
-  assertEquals(groups(["unit", "+", "doc"]), [GROUPS.unit, GROUPS.doc]);
+Deno.test("a file that cannot be loaded is a failure beside those of the other files", () => {
+  const lines = ["./b_test.ts (uncaught error)", "error: no", "./b_test.ts (uncaught error)"];
+  assertEquals(resultOf("cli", 1, report(testCase("a", FAILURE) + testCase("c")), lines), {
+    counts: { passed: 1, failed: 2, skipped: 0 },
+    failures: ["./a_test.ts a", "./b_test.ts (uncaught error)"],
+  });
 });
 
-Deno.test("groups() hands what follows -- to the tests of every group", () => {
-  assertEquals(groups(["-A", "tests/e2e", "--", "--trials", "5"]), [["-A", "tests/e2e", "--", "--trials", "5"]]);
-  assertEquals(groups(["a", "+", "b", "--", "--openclaw", "+"]), [
-    ["a", "--", "--openclaw", "+"],
-    ["b", "--", "--openclaw", "+"],
-  ]);
+Deno.test("the second line of the shell's times is the CPU time of the children", () => {
+  assertEquals(cpuSecondsOf("0m0.01s 0m0.02s\n1m2.5s 0m0.25s\n"), 62.75);
+  assertEquals(cpuSecondsOf(""), 0);
 });
 
-Deno.test("a store in the arguments of a task takes the place of its groups", () => {
-  assertEquals(groups(["unit", "+", "doc", "--store", "denokv"]), [GROUPS.denokv]);
-  assertEquals(groups(["unit", "--store", "denokv", "--", "--trials", "5"]), [
-    [...GROUPS.denokv ?? [], "--", "--trials", "5"],
+Deno.test("the report names a group that needs more CPU than its line", () => {
+  const run = {
+    counts: { passed: 2, failed: 0, skipped: 1 },
+    unchecked: 0,
+    slow: [{ name: "a", file: "./a_test.ts", seconds: 1.25 }],
+    failures: [],
+    seconds: 30.2,
+    cpuSeconds: 41,
+    lines: ["skipped: no denokv"],
+  };
+  const expected = [
+    "skipped: no denokv",
+    "cli: 30 s, 41 s of CPU, 2 passed, 0 failed, 1 skipped",
+    "   1.3 s  ./a_test.ts a",
+  ];
+  assertEquals(linesOf({ name: "cli", args: [], line: 41 }, run), expected);
+  assertEquals(linesOf({ name: "cli", args: [], line: 40 }, run), [...expected, "cli is over its line of 40 s of CPU"]);
+  assertEquals(linesOf({ name: "cli", args: [] }, run), expected);
+});
+
+Deno.test("a plan, a group or arguments of deno test are what runs", () => {
+  const names = (args: string[]) => planOf(args).map((lanes) => lanes.map((lane) => lane.map(({ name }) => name)));
+  assertEquals(names(["ok"]), PLANS.ok);
+  assertEquals(names(["e2e"]), [[["e2e"]]]);
+  assertEquals(planOf(["e2e"]), [[[{ name: "e2e", ...GROUPS.e2e ?? { args: [] } }]]]);
+  assertEquals(planOf(["-A", "tests/a"])[0]?.[0]?.[0]?.args, ["test", "-A", "tests/a"]);
+  assertEquals(planOf(["tests/a"])[0]?.[0]?.[0]?.args, ["test", "tests/a"]);
+});
+
+Deno.test("each plan names groups that exist, and a group of the gate stands in it once", () => {
+  for (const [name, plan] of Object.entries(PLANS)) {
+    const groups = plan.flat(2);
+    assertEquals(groups.filter((group) => !(group in GROUPS)), [], name);
+    assertEquals(new Set(groups).size, groups.length, name);
+  }
+});
+
+Deno.test("what follows -- goes to the tests of every group", () => {
+  const argsOf = (args: string[]) => planOf(args).flat(2).map((group) => group.args);
+  assertEquals(argsOf(["e2e", "--", "--trials", "5"]), [[...GROUPS.e2e?.args ?? [], "--", "--trials", "5"]]);
+  assertEquals(argsOf(["-A", "a", "--", "--openclaw"]), [["test", "-A", "a", "--", "--openclaw"]]);
+  const [check = [], ...others] = argsOf(["ok", "--", "--seed", "5"]);
+  assertEquals(check, GROUPS.check?.args, "the check has no tests");
+  for (const args of others) assertEquals(args.slice(-2), ["--seed", "5"]);
+  assertEquals(argsOf(["denokv", "--", "--trials", "5"]), [[...GROUPS.denokv?.args ?? [], "--trials", "5"]]);
+});
+
+Deno.test("a store in the arguments of a task takes the place of its plan", () => {
+  const denokv = GROUPS.denokv ?? { args: [] };
+  assertEquals(planOf(["test", "--store", "denokv"]), [[[{ name: "denokv", ...denokv }]]]);
+  assertEquals(planOf(["test", "--store", "denokv", "--", "--trials", "5"])[0]?.[0]?.[0]?.args, [
+    ...denokv.args,
+    "--trials",
+    "5",
   ]);
 });
 
 Deno.test("a run is on denokv when the arguments for its tests name that store", () => {
-  assertEquals(isOnDenokv(GROUPS.denokv ?? []), true);
+  assertEquals(isOnDenokv(GROUPS.denokv?.args ?? []), true);
   assertEquals(isOnDenokv(["-A", "a_test.ts", "--", "--trials", "5", "--store", "denokv"]), true);
-  for (const name of ["unit", "doc", "tools", "e2e"]) assertEquals(isOnDenokv(GROUPS[name] ?? []), false, name);
+  for (const name of PLANS.test?.flat(2) ?? []) assertEquals(isOnDenokv(GROUPS[name]?.args ?? []), false, name);
   assertEquals(isOnDenokv(["a_test.ts", "--", "--store"]), false);
   assertEquals(isOnDenokv(["a_test.ts"]), false);
 });
@@ -117,6 +181,31 @@ Deno.test("a flag after the task's own arguments gets to the tests", async () =>
     const { code, stdout } = await new Deno.Command(Deno.execPath(), { args, cwd: folder }).output();
     const lines = new TextDecoder().decode(stdout).trimEnd().split("\n");
     assertEquals([code, lines.at(-1)], [0, "1 passed, 0 failed"]);
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+});
+
+Deno.test("the report goes on after a failure and ends with one list of failures and the counts", async () => {
+  const folder = await Deno.makeTempDir({ prefix: "test_report_test_" });
+  try {
+    const [broken, works] = [`${folder}/broken_test.ts`, `${folder}/works_test.ts`];
+    await Deno.writeTextFile(broken, `throw new Error("no");\n`);
+    await Deno.writeTextFile(
+      works,
+      `Deno.test("a", () => {}); Deno.test("b", () => { throw 1; }); Deno.test.ignore("c", () => {});\n`,
+    );
+    const tool = new URL("test_report.ts", import.meta.url).href;
+    const args = ["run", "-A", "--no-config", tool, "--no-config", "--parallel", broken, works];
+    const { code, stdout } = await new Deno.Command(Deno.execPath(), { args, cwd: folder }).output();
+    const lines = new TextDecoder().decode(stdout).trimEnd().split("\n");
+    assertEquals(lines.slice(-4), [
+      "FAILED ./works_test.ts b",
+      "FAILED ./broken_test.ts (uncaught error)",
+      "1 skipped",
+      "1 passed, 2 failed",
+    ]);
+    assertEquals(code, 1);
   } finally {
     await Deno.remove(folder, { recursive: true });
   }

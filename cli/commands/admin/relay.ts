@@ -1,14 +1,17 @@
-/** `svc admin relay …` and `svc admin overview`: what the proxy knows (D-173, D-175). */
+/** `svc admin relay …` and `svc admin overview`: what the proxy knows. */
+import { sleep } from "../../../shared/clock.ts";
 import type { Refusal } from "../../../shared/protocol/api/relay_admin.ts";
 import { command, PERSON_OPTIONS } from "../../command_line/command.ts";
 import { parseCount } from "../../command_line/numbers.ts";
-import { CliError } from "../../errors.ts";
+import { CliError, EXIT } from "../../errors.ts";
+import { onStop } from "../../terminal/interrupt.ts";
 import { table } from "../../terminal/output.ts";
 import { hintNextPage, PAGE_OPTIONS, readPages } from "./pages.ts";
 
 /** Most refusals of one command. */
 const MAX_REFUSALS = 100;
 const REFUSALS = 20;
+const WATCH_EVERY_MS = 5_000;
 
 export const ADMIN_RELAY_COMMANDS = [
   command({
@@ -85,33 +88,52 @@ export const ADMIN_RELAY_COMMANDS = [
         throw new CliError("CLI_USAGE", "this is not a request ID: 8 to 128 of A-Z, a-z, 0-9, '.', '_', ':' and '-'");
       }
       const { connectToRelay } = await import("../../account/relay_access.ts");
-      const { deliveries } = await (await connectToRelay(ctx, options)).deliveries(requestId);
+      const relay = await connectToRelay(ctx, options);
+      const [{ deliveries }, { refusals }] = await Promise.all([
+        relay.deliveries(requestId),
+        relay.refusals({ requestId, limit: String(MAX_REFUSALS) }),
+      ]);
+      const lines = deliveries.flatMap(({ senderAgentDid, recipientAgentDid, state, events }) => [
+        `${ctx.out.bold(state)}: from ${senderAgentDid} to ${recipientAgentDid}`,
+        ...table(["AT", "EVENT", "DETAIL"], events.map(({ at, event, detail }) => [at, event, detail ?? null])),
+        "",
+      ]);
+      const isUnknown = lines.length === 0 && refusals.length === 0;
+      const unknown = `No trace of ${requestId}. Deliveries are kept 8 days, refusals until the server restarts.`;
       ctx.out.result(
-        { requestId, deliveries },
-        deliveries.length === 0
-          ? "The proxy has no record of a message with this request ID."
-          : deliveries.flatMap(({ senderAgentDid, recipientAgentDid, state, events }, i) => [
-            ...i === 0 ? [] : [""],
-            `${ctx.out.bold(state)}: from ${senderAgentDid} to ${recipientAgentDid}`,
-            ...table(["AT", "EVENT", "DETAIL"], events.map(({ at, event, detail }) => [at, event, detail ?? null])),
-          ]),
+        { requestId, deliveries, refusals },
+        isUnknown ? unknown : [...lines, ...refusals.length === 0 ? [] : refusalTable(refusals)],
       );
+      if (isUnknown) return EXIT.notFound;
     },
   }),
   command({
     path: ["admin", "overview"],
-    summary: "Show the services, connected agents, queues and newest refusals",
+    summary: "Show people, agents, queues, the store, and who was refused",
+    details: [
+      "The proxy counts refusals in memory, for this hour and the one before. With several instances, they and the memory",
+      "are those of the instance that answers.",
+    ],
     args: {},
-    options: PERSON_OPTIONS,
+    options: { ...PERSON_OPTIONS, watch: { summary: "Show it again every 5 s, until Ctrl-C" } },
     examples: [{ run: "svc admin overview", purpose: "Show at a glance whether the network works" }],
     async run(ctx, { options }) {
       const { adminOverview, overviewLines } = await import("../../doctor/admin_overview.ts");
-      const overview = await adminOverview(ctx, options);
-      const { relay } = overview;
-      ctx.out.result({ ...overview }, [
-        ...overviewLines(overview),
-        ...relay === null || relay.refusals.length === 0 ? [] : ["", ...refusalTable(relay.refusals)],
-      ]);
+      if (!options.watch) {
+        const overview = await adminOverview(ctx, options);
+        return ctx.out.result({ ...overview }, overviewLines(overview, ctx.clock.now()));
+      }
+      const stopped = new AbortController();
+      const forget = onStop(ctx, () => stopped.abort());
+      try {
+        while (!stopped.signal.aborted) {
+          const overview = await adminOverview(ctx, options);
+          if (!ctx.out.again(overview, overviewLines(overview, ctx.clock.now()))) return;
+          await sleep(ctx.clock, WATCH_EVERY_MS, stopped.signal);
+        }
+      } finally {
+        forget();
+      }
     },
   }),
 ];

@@ -26,10 +26,14 @@ export const CONNECTOR_COMMANDS = [
       const { folder, client } = await runningConnector(ctx, agentName).catch((error) => {
         throw orCommand(error, agentName);
       });
-      const { pairingLines } = await import("../../connector/local_api/pairing_hint.ts");
-      await client.status();
-      const lines = pairingLines(folder, client.url);
-      const { url, port } = client.file;
+      const [{ pairingLines }, { statusOf }, { readConnectorFile }] = await Promise.all([
+        import("../../connector/local_api/pairing_hint.ts"),
+        import("../../connector/status.ts"),
+        import("../../connector/local_api/discovery_file.ts"),
+      ]);
+      await statusOf(client);
+      const { url = "", port } = readConnectorFile(folder) ?? {};
+      const lines = pairingLines(folder, url);
       ctx.out.result({
         agent: folder.name,
         url,
@@ -47,8 +51,8 @@ export const CONNECTOR_COMMANDS = [
     examples: [{ run: "svc connector status", purpose: "Show whether it is connected, and since when" }],
     async run(ctx, { args: { agentName } }) {
       const { folder, client } = await runningConnector(ctx, agentName);
-      const status = await client.status();
-      const { isConnectorHealthy, statusFields } = await import("../../connector/status.ts");
+      const { isConnectorHealthy, statusFields, statusOf } = await import("../../connector/status.ts");
+      const status = await statusOf(client);
       const well = isConnectorHealthy(status);
       ctx.out.result({ ...status, well }, [
         ctx.out.bold(`The connector of ${folder.name} is ${well ? "healthy" : "UNHEALTHY"}`),
@@ -57,29 +61,47 @@ export const CONNECTOR_COMMANDS = [
       return well ? EXIT.done : EXIT.failed;
     },
   }),
+  command({
+    path: ["connector", "open"],
+    summary: "Open the web page of a running connector: read, answer, pair",
+    details: ["The address works once, for one minute, on this machine only. Without a browser it is printed."],
+    args: { agentName: WHICH },
+    options: { print: { summary: "Print the address instead of opening a browser" } },
+    examples: [{ run: "svc connector open", purpose: "Read and answer messages in a browser" }],
+    async run(ctx, { args: { agentName }, options }) {
+      const { folder, client } = await runningConnector(ctx, agentName);
+      const [{ call, post }, { PageCode }, { openPage, pageLines }] = await Promise.all([
+        import("../../../shared/client/local_client.ts"),
+        import("../../../shared/client/local_shapes.ts"),
+        import("../../files/open_page.ts"),
+      ]);
+      const code = await call(client, PageCode, post("/v1/page-codes", {}));
+      ctx.out.result(code, options.print || ctx.out.json ? pageLines(code) : await openPage(ctx, folder, code));
+    },
+  }),
 ];
 
 /** Adds the command that a word resembles to the error about an unknown agent: `svc connector strat`. */
 function orCommand(error: unknown, word: string | undefined): unknown {
   if (!(error instanceof CliError) || error.code !== "CLI_AGENT_UNKNOWN" || word === undefined) return error;
-  const hint = didYouMean(word, ["start", "status", "service"], "svc connector ");
+  const hint = didYouMean(word, ["start", "status", "open", "service"], "svc connector ");
   return hint === "" ? error : new CliError(error.code, error.message + hint);
 }
 
 /** Returns an agent's folder and the client of its connector, `null` when none runs. */
-export async function connectorOf(ctx: Context, agentName: string | undefined, url?: string) {
-  const [{ chosenAgent }, { ConnectorClient }] = await Promise.all([
-    import("../../agents/agent_choice.ts"),
-    import("../../connector/local_api/client.ts"),
+export async function connectorOf(ctx: Context, agentName: string | undefined) {
+  const [{ chosenAgent }, attach] = await Promise.all([
+    import("../../agents/agent_reference.ts"),
+    import("../../connector/attach.ts"),
   ]);
   const { store, folder } = await chosenAgent(ctx, agentName);
-  return { store, folder, client: await ConnectorClient.of(ctx, folder, url) };
+  return { store, folder, client: await attach.connectorOf(ctx, folder) };
 }
 
-/** Returns folder and client of a connector. @throws {CliError} `CLI_CONNECTOR_DOWN` when it does not run */
+/** Returns folder, client and status of a connector. @throws {import("../../../shared/client/errors.ts").LocalDown} */
 export async function runningConnector(ctx: Context, agentName: string | undefined) {
   const { folder, client } = await connectorOf(ctx, agentName);
   if (client !== null) return { folder, client };
-  const { connectorDown } = await import("../../connector/local_api/client.ts");
-  throw connectorDown(folder.name);
+  const { LocalDown } = await import("../../../shared/client/errors.ts");
+  throw new LocalDown(folder.name, "does not run");
 }

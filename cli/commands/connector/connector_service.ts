@@ -1,8 +1,9 @@
 /** `svc connector service …`: the connector of one agent, or of all, as a systemd or launchd service. */
 import { command } from "../../command_line/command.ts";
+import type { Context } from "../../context.ts";
 import { CliError, EXIT } from "../../errors.ts";
 import { fields } from "../../terminal/output.ts";
-import { ALL_OPTION, checkAgents, CONNECTOR_OPTIONS } from "./connector_start.ts";
+import { ALL_OPTION, chosenAgents, CONNECTOR_OPTIONS, YES } from "./connector_start.ts";
 
 const AGENT = { agentName: { summary: "Agent name on this machine", complete: "agents", optional: true } } as const;
 const PLATFORM = {
@@ -21,13 +22,13 @@ export const CONNECTOR_SERVICE_COMMANDS = [
       "The service file holds no secrets: a hook token is saved in the agent's runtime.json. Safe to run again.",
     ],
     args: AGENT,
-    options: { ...CONNECTOR_OPTIONS, ...PLATFORM, ...ALL_OPTION },
+    options: { ...CONNECTOR_OPTIONS, ...YES, ...PLATFORM, ...ALL_OPTION },
     examples: [
       { run: "svc connector service install alpha", purpose: "Run the connector of alpha permanently" },
       { run: "svc connector service install --all", purpose: "Run the connectors of all agents in one service" },
     ],
     async run(ctx, { args: { agentName: given }, options }) {
-      const agentName = serviceAgent(given, options.all);
+      const agentName = await serviceAgent(ctx, given, options.all, "Install the service for");
       const [{ installConnector, installFleet }, { ownCommand, thisHost }] = await Promise.all([
         import("../../connector/service_setup.ts"),
         import("../../autostart/this_host.ts"),
@@ -71,7 +72,7 @@ export const CONNECTOR_SERVICE_COMMANDS = [
     options: { ...PLATFORM, ...ALL_OPTION },
     examples: [{ run: "svc connector service uninstall alpha", purpose: "Stop the connector from starting at login" }],
     async run(ctx, { args: { agentName: given }, options: { platform, all } }) {
-      const agentName = serviceAgent(given, all);
+      const agentName = await serviceAgent(ctx, given, all, "Remove the service of");
       const [{ uninstallConnector }, { thisHost }] = await Promise.all([
         import("../../connector/service_setup.ts"),
         import("../../autostart/this_host.ts"),
@@ -97,7 +98,7 @@ export const CONNECTOR_SERVICE_COMMANDS = [
       purpose: "Print each event as one JSON line as it happens",
     }],
     async run(ctx, { args: { agentName: given }, options: { platform = "auto", lines = "100", follow, all } }) {
-      const agentName = serviceAgent(given, all);
+      const agentName = await serviceAgent(ctx, given, all, "Show the log of");
       if (!/^[1-9]\d{0,5}$/.test(lines)) throw new CliError("CLI_USAGE", `--lines must be a number, not "${lines}"`);
       const { connectorLogs } = await import("../../connector/service_setup.ts");
       const { program, args } = await connectorLogs(ctx, agentName, platform, Number(lines), follow);
@@ -119,8 +120,14 @@ export const CONNECTOR_SERVICE_COMMANDS = [
   }),
 ];
 
-/** The agent of the service; `null` for all. @throws {CliError} `CLI_USAGE` */
-function serviceAgent(agentName: string | undefined, all: boolean): string | null {
-  const [name = null] = checkAgents(agentName === undefined ? [] : [agentName], all);
-  return name;
+/** The agent of the service; `null` for all. @throws {CliError} as `chosenAgents` */
+async function serviceAgent(
+  ctx: Context,
+  agentName: string | undefined,
+  all: boolean,
+  what: string,
+): Promise<string | null> {
+  const chosen = await chosenAgents(ctx, agentName === undefined ? [] : [agentName], all, what);
+  const [name = null, second] = chosen;
+  return chosen === "all" || second !== undefined ? null : name;
 }

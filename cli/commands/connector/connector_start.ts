@@ -1,6 +1,8 @@
 /** `svc connector start`: runs a connector in the foreground. */
 import { command } from "../../command_line/command.ts";
+import type { Context } from "../../context.ts";
 import { CliError } from "../../errors.ts";
+import { NOTIFY } from "../../connector/talk/notifier.ts";
 import { onStop } from "../../terminal/interrupt.ts";
 
 /** Options for proxy and runtime, shared with `connector service install`. */
@@ -12,7 +14,7 @@ export const CONNECTOR_OPTIONS = {
   },
   "runtime-base-url": {
     value: "url",
-    summary: "Runtime URL (default: set by svc install, else http://127.0.0.1:18789)",
+    summary: "Runtime URL (default: set by svc install; for a runtime without one http://127.0.0.1:18789)",
     env: "SVC_RUNTIME_BASE_URL",
   },
   "openclaw-base-url": { value: "url", summary: "Alias of --runtime-base-url", env: "OPENCLAW_BASE_URL" },
@@ -27,13 +29,16 @@ export const CONNECTOR_OPTIONS = {
     summary: "Send the runtime's answers back to the peers: auto, on or off (default auto: on for nanobot)",
     complete: ["auto", "on", "off"],
   },
-  inbox: { summary: "Without a runtime: keep the messages until svc inbox or a program reads them" },
+  inbox: { summary: "Without a runtime, saved for later starts: the agent reads its messages (default)" },
   port: {
     value: "port",
-    summary: "Local API port, saved for later starts (default: the agent's own, from 19400)",
+    summary: "Local API port, saved for later starts (default: the agent's own, which its first start chooses)",
   },
   "allow-insecure": { summary: "Allow plain ws to another machine and a runtime on another machine" },
 } as const;
+
+/** The switch for the question of D-301, shared with what changes a platform. */
+export const YES = { yes: { summary: "Hand unread messages to a runtime without a question" } } as const;
 
 /** The switch for all agents, shared with `connector service`. */
 export const ALL_OPTION = { all: { summary: "All agents on this machine, including new ones" } } as const;
@@ -47,10 +52,24 @@ export const CONNECTOR_START_COMMANDS = [
       "On a terminal it shows events and status, and takes keys; ? lists them. Otherwise it prints each event as JSON.",
       "Several agents run in one process; a failure ends the connector of one agent, which is started again later.",
     ],
-    args: { agentName: { summary: "Agent name on this machine", complete: "agents", optional: true, repeat: true } },
+    args: {
+      agentName: {
+        summary: "Agent names on this machine; optional if there is only one agent",
+        complete: "agents",
+        optional: true,
+        repeat: true,
+      },
+    },
     options: {
       ...CONNECTOR_OPTIONS,
       save: { summary: "Save the runtime options for later starts" },
+      ...YES,
+      notify: {
+        value: "how",
+        summary: `Tell of new messages on a terminal: ${NOTIFY.join(", ")} (default ${NOTIFY[1]})`,
+        env: "SVC_NOTIFY",
+        complete: NOTIFY,
+      },
       keys: { summary: "Use keys on a terminal also where svc cannot see whether it is in the foreground" },
       ...ALL_OPTION,
     },
@@ -64,29 +83,36 @@ export const CONNECTOR_START_COMMANDS = [
       { run: "svc connector start --all", purpose: "Run the connectors of all agents, each with its own runtime.json" },
     ],
     async run(ctx, { args: { agentName: names }, options }) {
-      const [first] = checkAgents(names, options.all);
-      const deps = { onStop: (stop: () => void) => onStop(ctx, stop) };
-      if (first === undefined || new Set(names).size > 1) {
-        const { startFleet } = await import("../../connector/start_fleet.ts");
-        return await startFleet(ctx, options.all ? "all" : [...new Set(names)], options, deps);
-      }
-      const [{ startConnector }, received] = await Promise.all([
-        import("../../connector/start.ts"),
-        import("../../messages/received.ts"),
-      ]);
-      return await startConnector(ctx, first, options, {
-        ...deps,
-        messageLines: (response) =>
-          received.parsePage(first, response).messages.map((message) =>
-            received.messageLines(message, ctx.out.columns)
-          ),
-      });
+      const chosen = await chosenAgents(ctx, names, options.all, "Start");
+      const { startConnectors } = await import("../../connector/start.ts");
+      return await startConnectors(ctx, chosen, options, { onStop: (...given) => onStop(ctx, ...given) });
     },
   }),
 ];
 
-/** Returns the names if either they or `--all` are given. @throws {CliError} `CLI_USAGE` */
-export function checkAgents(names: readonly string[], all: boolean): readonly string[] {
-  if (all === names.length > 0) throw new CliError("CLI_USAGE", "Give either an agent name or --all");
-  return names;
+/**
+ * The agents that a command is about: those named, else that of `SVC_AGENT`, else the only one of this machine, else all
+ * of them if the person says so.
+ *
+ * @throws {CliError} `CLI_USAGE` for names with `--all`, and without an answer; `CLI_AGENT_UNKNOWN` without any agent
+ */
+export async function chosenAgents(
+  ctx: Context,
+  names: readonly string[],
+  all: boolean,
+  what: string,
+): Promise<readonly string[] | "all"> {
+  if (all && names.length > 0) throw new CliError("CLI_USAGE", "Give either an agent name or --all");
+  if (all) return "all";
+  if (names.length > 0) return [...new Set(names)];
+  const [{ AgentStore }, { chosenAgent }] = await Promise.all([
+    import("../../agents/agent_store.ts"),
+    import("../../agents/agent_reference.ts"),
+  ]);
+  const { agents } = await new AgentStore(ctx).names();
+  const canAsk = agents.length > 1 && ctx.env("SVC_AGENT") === undefined && ctx.confirm !== null && !ctx.out.json;
+  if (!canAsk || !await ctx.confirm?.(`Several agents: ${agents.join(", ")}. ${what} all of them?`, true)) {
+    return [(await chosenAgent(ctx, undefined)).folder.name];
+  }
+  return agents;
 }

@@ -1,10 +1,19 @@
-/** `svc install`: detects or selects the runtime and saves it for all agents or for one agent (D-227). */
+/** `svc install`: detects or selects the runtime and saves it for all agents or for one agent. */
 import { command } from "../../command_line/command.ts";
 import { ensureConfigDir } from "../../files/config_dir.ts";
 import type { Context } from "../../context.ts";
 import { CliError } from "../../errors.ts";
+import { YES } from "../connector/connector_start.ts";
 import { fields, table } from "../../terminal/output.ts";
-import { FOR, parsePlatform, parsePort, placeOf, warnOfOwnSettings, WHICH_AGENT } from "./provider_world.ts";
+import {
+  agreeToChange,
+  FOR,
+  parsePlatform,
+  parsePort,
+  placeOf,
+  warnOfOwnSettings,
+  WHICH_AGENT,
+} from "./provider_world.ts";
 
 /** Suggests to start the connectors. */
 function nextStarts(ctx: Context, agents: readonly string[]): void {
@@ -23,6 +32,7 @@ export const INSTALL_COMMANDS = [
       "agent-name": WHICH_AGENT,
       port: { value: "port", summary: "Port on which the runtime accepts messages" },
       token: { value: "token", summary: "Token that the runtime requires", env: "SVC_HOOK_TOKEN", secret: true },
+      ...YES,
       list: { summary: "Show detected runtimes and save nothing" },
     },
     examples: [
@@ -33,7 +43,7 @@ export const INSTALL_COMMANDS = [
     ],
     async run(ctx, { options }) {
       const [{ detectAll, likeliest }, { thisMachine }] = await Promise.all([
-        import("../../platforms/detection.ts"),
+        import("../../platforms/table.ts"),
         import("../../platforms/local_machine.ts"),
       ]);
       const wanted = options.for === undefined ? null : parsePlatform(options.for);
@@ -59,7 +69,7 @@ export const INSTALL_COMMANDS = [
         );
       }
       const [files, place] = await Promise.all([
-        import("../../connector/delivery/runtime_file.ts"),
+        import("../../connector/runtime/runtime_file.ts"),
         placeOf(ctx, options["agent-name"]),
       ]);
       if (chosen.platform === "inbox" && port !== undefined) {
@@ -78,6 +88,7 @@ export const INSTALL_COMMANDS = [
       };
       const target = files.runtimeTarget({ env: () => undefined }, file, "", { "allow-insecure": true });
       await ensureConfigDir(ctx);
+      await agreeToChange(ctx, place, target, options.yes);
       await settings.writeJson(files.RUNTIME_FILE, file);
       await warnOfOwnSettings(ctx, place);
       const { platform, confidence, reasons } = chosen;

@@ -5,7 +5,9 @@ import { ensureConfigDir } from "../../files/config_dir.ts";
 import { CliError } from "../../errors.ts";
 import type { PlatformId } from "../../platforms/platform.ts";
 import { fields } from "../../terminal/output.ts";
+import { YES } from "../connector/connector_start.ts";
 import {
+  agreeToChange,
   FOR,
   parsePlatform,
   parsePort,
@@ -44,6 +46,7 @@ export const PROVIDER_SETUP_COMMANDS = [
         summary: "Write a copy of peers.json to this file",
         complete: "files",
       },
+      ...YES,
       undo: { summary: "Restore the runtime's settings from the backup" },
     },
     examples: [
@@ -59,7 +62,7 @@ export const PROVIDER_SETUP_COMMANDS = [
       ] = await Promise.all([
         import("../../platforms/setup.ts"),
         import("../../connector/local_api/discovery_file.ts"),
-        import("../../connector/delivery/runtime_file.ts"),
+        import("../../connector/runtime/runtime_file.ts"),
         import("../connector/connector.ts"),
       ]);
       const id = parsePlatform(options.for);
@@ -98,6 +101,7 @@ export const PROVIDER_SETUP_COMMANDS = [
         makeToken: () => makeToken(ctx.random),
       });
       await ensureConfigDir(ctx);
+      await agreeToChange(ctx, place, target, options.yes);
       await applyChanges(ctx, settings, plan.changes);
       const saved = { ...wanted, hookPath: plan.hookPath, webhookToken: plan.hookToken };
       await settings.writeJson(RUNTIME_FILE, saved);

@@ -50,7 +50,7 @@ export interface ProviderPlace {
   folder: AgentFolder | null;
   /** Names of all agents on this machine. */
   agents: readonly string[];
-  /** The folder of the settings: the agent's own when it is named, else the shared one (D-227). */
+  /** The folder of the settings: the agent's own when it is named, else the shared one. */
   settings: PrivateFolder;
 }
 
@@ -68,16 +68,42 @@ export async function placeOf(ctx: Context, agentName: string | undefined): Prom
   return { folder, agents, settings: settings ?? new PrivateFolder(ctx, ctx.configDir) };
 }
 
+/**
+ * Asks for each agent that these settings apply to, and lets them count there (D-301). Called before they are saved.
+ *
+ * @throws {CliError} `CLI_PLATFORM_CHANGE`
+ */
+export async function agreeToChange(
+  ctx: Context,
+  { agents, settings }: ProviderPlace,
+  target: RuntimeTarget | null,
+  isAgreed: boolean,
+): Promise<void> {
+  if (target === null) return;
+  const [{ AgentStore }, { readRuntimeFileIn }, { confirmChange, forgetDefault }] = await Promise.all([
+    import("../../agents/agent_store.ts"),
+    import("../../connector/runtime/runtime_file.ts"),
+    import("../../connector/runtime/platform_change.ts"),
+  ]);
+  const store = new AgentStore(ctx);
+  const folders = await Promise.all(agents.map((name) => store.open(name)));
+  const changed = folders.filter((folder) =>
+    folder.path === settings.path || settings.path === ctx.configDir && readRuntimeFileIn(folder)?.chosen === "default"
+  );
+  for (const folder of changed) await confirmChange(ctx, folder, target, isAgreed);
+  for (const folder of changed) await forgetDefault(folder);
+}
+
 /** Warns about agents whose own settings override the shared ones. */
 export async function warnOfOwnSettings(ctx: Context, { agents, settings }: ProviderPlace): Promise<void> {
   if (settings.path !== ctx.configDir) return;
-  const [{ AgentStore }, { RUNTIME_FILE }] = await Promise.all([
+  const [{ AgentStore }, { readRuntimeFileIn }] = await Promise.all([
     import("../../agents/agent_store.ts"),
-    import("../../connector/delivery/runtime_file.ts"),
+    import("../../connector/runtime/runtime_file.ts"),
   ]);
   const store = new AgentStore(ctx);
   for (const name of agents) {
-    if ((await store.open(name)).read(RUNTIME_FILE) === null) continue;
+    if (readRuntimeFileIn(await store.open(name)) === null) continue;
     ctx.out.warn(`${name} has its own settings, which override these; change them with --agent-name ${name}`);
   }
 }
@@ -87,27 +113,35 @@ export async function warnOfOwnSettings(ctx: Context, { agents, settings }: Prov
  * `runtime` is on the platform `inbox`.
  */
 export async function providerOf(ctx: Context, options: ProviderOptions, folder: AgentFolder | null) {
-  const [{ ConnectorClient }, files, { Runtime, parseRuntimeUrl }, { PLATFORMS }, { thisMachine }, { PrivateFolder }] =
-    await Promise.all([
-      import("../../connector/local_api/client.ts"),
-      import("../../connector/delivery/runtime_file.ts"),
-      import("../../connector/delivery/runtime.ts"),
-      import("../../platforms/table.ts"),
-      import("../../platforms/local_machine.ts"),
-      import("../../files/private_folder.ts"),
-    ]);
+  const [
+    { connectorOf },
+    { readConnectorFile },
+    files,
+    { Runtime, parseRuntimeUrl },
+    { PLATFORMS },
+    { thisMachine },
+    { PrivateFolder },
+  ] = await Promise.all([
+    import("../../connector/attach.ts"),
+    import("../../connector/local_api/discovery_file.ts"),
+    import("../../connector/runtime/runtime_file.ts"),
+    import("../../connector/runtime/runtime.ts"),
+    import("../../platforms/table.ts"),
+    import("../../platforms/local_machine.ts"),
+    import("../../files/private_folder.ts"),
+  ]);
   const given = options["connector-base-url"] ?? options["connector-url"];
-  const own = folder && files.readRuntimeFileIn(folder);
   const shared = new PrivateFolder(ctx, ctx.configDir);
-  const saved = own ?? files.readRuntimeFileIn(shared);
-  const savedIn = own !== null && folder !== null ? folder.path : shared.path;
+  const own = folder && files.runtimeSettings(folder);
+  const saved = own?.file ?? files.readRuntimeFileIn(shared);
+  const savedIn = own?.source === "agent" && folder !== null ? folder.path : shared.path;
   const wanted = options.for === undefined ? null : parsePlatform(options.for);
   const isSaved = saved !== null && (wanted === null || saved.platform === wanted);
   const file = isSaved ? saved : wanted === null ? null : files.emptyRuntimeFile(wanted);
   // The local API token is sent to this machine only.
   const asked = given ?? file?.connectorBaseUrl ?? undefined;
   const url = asked === undefined ? undefined : parseRuntimeUrl(asked, "--connector-base-url", false);
-  const client = folder && await ConnectorClient.of(ctx, folder, url);
+  const client = folder && await connectorOf(ctx, folder, url);
   const target = files.runtimeTarget(ctx, file, folder?.identity().framework ?? "", {
     "runtime-base-url": options["platform-base-url"],
     "hook-token": options["webhook-token"],
@@ -115,11 +149,13 @@ export async function providerOf(ctx: Context, options: ProviderOptions, folder:
   });
   const machine = thisMachine(ctx);
   const stateDir = options["platform-state-dir"] ?? file?.stateDir ?? null;
-  const { fetch, clock, reach } = ctx;
-  const runtimeAt = (at: RuntimeTarget) => new Runtime({ fetch, clock, reach }, PLATFORMS[at.platform], at);
+  const { fetch, clock, reach, isOfOtherUser } = ctx;
+  const runtimeAt = (at: RuntimeTarget) =>
+    new Runtime({ fetch, clock, reach, isOfOtherUser }, PLATFORMS[at.platform], at);
   const runtime = target && runtimeAt(target);
   const platform = PLATFORMS[target?.platform ?? "inbox"];
   /** Source of the settings, as text. */
   const source = isSaved ? join(savedIn, files.RUNTIME_FILE) : wanted === null ? "the default" : "--for";
-  return { folder, file, source, client, machine, stateDir, platform, runtime, runtimeAt };
+  const clientUrl = url ?? (folder && readConnectorFile(folder)?.url) ?? null;
+  return { folder, file, source, client, clientUrl, machine, stateDir, platform, runtime, runtimeAt };
 }

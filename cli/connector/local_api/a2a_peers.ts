@@ -9,7 +9,9 @@ import { isAgentDid } from "../../../shared/protocol/did.ts";
 import type { Random } from "../../../shared/random.ts";
 import type { AgentFolder } from "../../agents/agent_store.ts";
 import { CliError } from "../../errors.ts";
-import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
+
+/** Peers with an A2A address: each request of a client reads the file. */
+const MAX_PEERS = 100;
 
 const A2A_FILE = "a2a.json";
 
@@ -20,7 +22,7 @@ const A2aPeer = z.object({
   tokenHash: z.string(),
   addedAt: z.iso.datetime(),
 });
-const A2aFile = z.object({ peers: z.array(A2aPeer).max(LIMIT.a2aPeers) });
+const A2aFile = z.object({ peers: z.array(A2aPeer).max(MAX_PEERS) });
 
 /** A peer that local A2A clients can reach. */
 export type A2aPeer = z.infer<typeof A2aPeer>;
@@ -38,8 +40,8 @@ export function readA2aPeers(folder: AgentFolder): A2aPeer[] {
 
 /** Writes the peers. Call it under the lock of the agent. @throws {CliError} `CLI_USAGE` when there are too many */
 export async function writeA2aPeers(folder: AgentFolder, peers: readonly A2aPeer[]): Promise<void> {
-  if (peers.length > LIMIT.a2aPeers) {
-    throw new CliError("CLI_USAGE", `There are ${LIMIT.a2aPeers} peers with an A2A address already: remove one`);
+  if (peers.length > MAX_PEERS) {
+    throw new CliError("CLI_USAGE", `There are ${MAX_PEERS} peers with an A2A address already: remove one`);
   }
   await folder.writeJson(A2A_FILE, { peers });
 }

@@ -1,5 +1,6 @@
 /** Handlers of the routes of dead letters (D-88): list, replay, purge. */
 import * as z from "zod";
+import { VERIFIED } from "../../../shared/client/local_shapes.ts";
 import { isRequestId } from "../../../shared/protocol/ids.ts";
 import { json, type LocalInput, wholeNumberOr } from "./local_route.ts";
 
@@ -18,6 +19,7 @@ export const DeadLetters = z.object({
     /** JSON text. */
     payload: z.string(),
     receivedAt: z.int(),
+    verified: z.enum(VERIFIED),
     endedAt: z.int(),
     attempts: z.int(),
     problem: z.string(),
@@ -37,15 +39,15 @@ export const Purged = z.object({ purged: z.int() });
 export function list(
   { connector, query }: LocalInput<undefined, z.output<typeof DeadLettersQuery>, undefined>,
 ): Response {
-  return json({ deadLetters: connector.inbox.deadLetters(query.limit) });
+  return json({ deadLetters: connector.store.received.deadLetters(query.limit) });
 }
 
 export function replay({ connector, body }: IdsInput): Response {
-  return json({ replayed: connector.replay(idsOf(body)) });
+  return json({ replayed: connector.store.received.replay(idsOf(body), connector.deps.clock.now()) });
 }
 
 export function purge({ connector, body }: IdsInput): Response {
-  return json({ purged: connector.inbox.purge(idsOf(body)) });
+  return json({ purged: connector.store.received.purge(idsOf(body)) });
 }
 
 /** `null`: all of them. */

@@ -2,13 +2,19 @@
  * The port of a connector's local API, and its discovery files (D-87): `connector.json` gives address and token to other
  * programs of the same user, `connector.curl` does the same for `curl -K`.
  */
-import { join } from "node:path";
+import { hash } from "node:crypto";
+import { join, resolve } from "node:path";
 import { CONNECTOR_FILE, ConnectorFile } from "../../../shared/client/agent_files.ts";
 import { toBase64Url } from "../../../shared/protocol/base64url.ts";
 import type { Random } from "../../../shared/random.ts";
 import type { AgentFolder, AgentStore } from "../../agents/agent_store.ts";
+import type { Context } from "../../context.ts";
 import { CliError } from "../../errors.ts";
-import { CONNECTOR_LIMITS } from "../limits.ts";
+
+/** The first ports: they end below 32,768, because above it systems take ports for connections. */
+export const LOWEST_PORT = 12_000, PORTS = 20_000;
+/** Free ports are searched from there: a search of all would take seconds when another program holds them. */
+const PORTS_TRIED = 1_000;
 
 export const CURL_FILE = "connector.curl";
 const PORT_FILE = "port";
@@ -20,7 +26,23 @@ export interface Listener {
   close(): Promise<void>;
 }
 
-/** The open port of an agent's local API. */
+/**
+ * The first port that an agent without one tries. All agents of a user and configuration directory begin at the same
+ * one, and those of two users at different ones: if every user began at one port, the address of a connector that does
+ * not run would lead to the connector of another user.
+ */
+export function firstPort({ uid, configDir }: Pick<Context, "uid" | "configDir">): number {
+  const [a = 0, b = 0, c = 0] = hash("sha256", `${uid}\n${resolve(configDir)}`, "buffer");
+  return LOWEST_PORT + ((a << 16) + (b << 8) + c) % PORTS;
+}
+
+/** Where an agent without a port looks for one. */
+export interface PortChoice {
+  first: number;
+  /** Ports of other programs that may not run at this time. */
+  reserved?: readonly number[];
+}
+
 export interface OpenPort {
   listener: Listener;
   /** The agent's own port, when another program has it; `null`: the listener has it. */
@@ -28,9 +50,9 @@ export interface OpenPort {
 }
 
 /**
- * Listens on the agent's own port (D-231). The first start chooses a free port that no other agent of this configuration
- * has, and saves it, so that an agent's address never leads to another agent's connector. When another program has the
- * port, the next free one is used for this run.
+ * Listens on the agent's own port. The first start chooses a free port that no other agent of this configuration has,
+ * and saves it, so that an agent's address never leads to another agent's connector. When another program has the port,
+ * the next free one is used for this run.
  *
  * @param wanted `--port`, which changes the port permanently
  * @throws {CliError} `CLI_BUSY` when none of a thousand ports is free
@@ -40,12 +62,12 @@ export async function openPort(
   folder: AgentFolder,
   wanted: number | null,
   response: (request: Request) => Promise<Response>,
-  first: number = CONNECTOR_LIMITS.port,
+  { first, reserved = [] }: PortChoice,
 ): Promise<OpenPort> {
   const own = wanted ?? readPort(folder);
-  // The files of the others are read only when they matter: one process may start hundreds of agents (D-123).
+  // The files of the others are read only when they matter: one process may start hundreds of agents.
   const listener = (own === null ? null : listenOn(own, response)) ??
-    listenFrom(own ?? first, await portsOfOthers(store, folder.name), response);
+    listenFrom(own ?? first, new Set([...await portsOfOthers(store, folder.name), ...reserved]), response);
   const kept = own ?? listener.port;
   try {
     if (kept !== readPort(folder)) await folder.write(PORT_FILE, String(kept));
@@ -84,7 +106,7 @@ function listenFrom(
   taken: ReadonlySet<number>,
   response: (request: Request) => Promise<Response>,
 ): Listener {
-  const last = Math.min(65_535, first + taken.size + CONNECTOR_LIMITS.portsTried - 1);
+  const last = Math.min(65_535, first + taken.size + PORTS_TRIED - 1);
   for (let port = first; port <= last; port++) {
     const listener = taken.has(port) ? null : listenOn(port, response);
     if (listener !== null) return listener;
@@ -110,7 +132,6 @@ export function makeToken(random: Random): string {
   return toBase64Url(random.bytes(32));
 }
 
-/** Writes the discovery files. */
 export async function announce(folder: AgentFolder, file: ConnectorFile): Promise<void> {
   await folder.writeJson(CONNECTOR_FILE, file);
   await folder.write(

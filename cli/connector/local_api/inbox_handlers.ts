@@ -1,9 +1,13 @@
-/** Handlers of the routes that read messages (D-117): the inbox, one message, taking messages, and the sent ones. */
+/**
+ * Handlers of the routes that read messages: the inbox, one message, taking messages, and the sent ones. Of two
+ * readers of a message one gets its ID from `read`, so that only one acts on it.
+ */
+import { settledWithin } from "../../../shared/clock.ts";
 import * as z from "zod";
 import type { InboxRead } from "../../../shared/client/local_shapes.ts";
-import { CliError } from "../../errors.ts";
 import type { Connector } from "../connector.ts";
-import { type Change, type Question, TooManyWaitsError, type WaitingCall } from "../delivery/waits.ts";
+import type { Change, SentKey } from "../store/received_rows.ts";
+import { TooManyWaitsError, type WaitingCall } from "../waits.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
 import { findPeerEver } from "../peers.ts";
 import {
@@ -50,15 +54,16 @@ export const SentQuery = z.strictObject({
 export async function inbox(
   { connector, query }: LocalInput<undefined, z.output<typeof InboxQuery>, undefined>,
 ): Promise<Response> {
-  if (connector.inbox.delivery === "push") throw new LocalError("CONNECTOR_RUNTIME_PUSHES");
+  if (connector.store.received.delivery === "push") throw new LocalError("CONNECTOR_RUNTIME_PUSHES");
   const { unread, conversation: conversationId, after, newest, limit, wait } = query;
   const fromDids = query.from && await Promise.all(query.from.map((peer) => didEver(connector, peer)));
   const look = () => {
-    const page = connector.inbox.list({ unread, fromDids, conversationId, after, newest, limit });
+    const freeAt = connector.deps.clock.now();
+    const page = connector.store.received.list({ unread, fromDids, conversationId, after, newest, limit, freeAt });
     return page.messages.length === 0 ? null : page;
   };
   const isAffected = (change: Change) => {
-    if (change.kind !== "stored") return change.kind === "read" && !unread;
+    if (change.kind !== "arrived") return change.kind === "taken" && !unread;
     const { message } = change;
     return unread && message.seq > after && (fromDids?.includes(message.fromDid) ?? true) &&
       message.conversationId === (conversationId ?? message.conversationId);
@@ -78,15 +83,22 @@ export async function inbox(
 export function message(
   { connector, params }: LocalInput<z.output<typeof MessageId>, undefined, undefined>,
 ): Response {
-  const found = connector.inbox.one(params.id);
+  const found = connector.store.received.one(params.id);
   if (found === null) throw new LocalError("CONNECTOR_MESSAGE_UNKNOWN");
   return jsonText(messageJson(found, peerNames(connector)));
 }
 
+/** Marks messages read, or holds them for a program that is going to show them, or releases such ones (D-395). */
 export function read({ connector, body }: LocalInput<undefined, undefined, z.output<typeof InboxRead>>): Response {
-  const read = connector.inbox.markRead(body.ids, connector.deps.clock.now());
-  connector.waits.changed({ kind: "read" });
-  return json({ read });
+  const { ids, lease, leaseId } = body;
+  if (lease === undefined) {
+    return json({ read: connector.store.received.markRead(ids, connector.deps.clock.now(), leaseId) });
+  }
+  const id = leaseId ?? connector.newId();
+  return json({
+    read: lease === 0 ? connector.store.received.release(ids, id) : connector.lease(ids, id, lease),
+    leaseId: id,
+  });
 }
 
 export async function sent(
@@ -94,7 +106,8 @@ export async function sent(
 ): Promise<Response> {
   const { to, before, limit } = query;
   const toDid = to === undefined ? undefined : await didEver(connector, to);
-  const { messages, more } = connector.sent.list({ toDid, before, limit });
+  await settledWithin(connector.deps.clock, connector.sending.refresh(), LIMIT.receiptLookupTimeoutMs);
+  const { messages, more } = connector.store.sent.list({ toDid, before, limit });
   const names = peerNames(connector);
   return json({ messages: messages.map((message) => sentEntry(message, names)), more });
 }
@@ -106,7 +119,7 @@ export async function didOf(connector: Connector, to: string): Promise<string> {
 
 /** The same, also for a peer whose pair has ended: its messages can still be read. */
 export async function didEver(connector: Connector, to: string): Promise<string> {
-  return known(to, findPeerEver(connector.deps.peers.read(), to) ?? await connector.findPeer(to));
+  return known(to, findPeerEver(connector.peers.all, to) ?? await connector.findPeer(to));
 }
 
 function known(to: string, did: string | null): string {
@@ -114,18 +127,13 @@ function known(to: string, did: string | null): string {
   return did;
 }
 
-/** The names of the peers; none when `peers.json` is damaged, because a message can be shown without them. */
-export function peerNames({ deps }: Connector): PeerNames {
-  try {
-    return new PeerNames(deps.peers.read());
-  } catch (error) {
-    if (!(error instanceof CliError)) throw error;
-    return new PeerNames({});
-  }
+/** The names of the peers. */
+export function peerNames({ peers }: Connector): PeerNames {
+  return new PeerNames(peers.all);
 }
 
 /** A waiting call. @throws {LocalError} `CONNECTOR_BUSY` */
-export function beginWait({ waits }: Connector, question?: Question): WaitingCall {
+export function beginWait({ waits }: Connector, question?: SentKey): WaitingCall {
   try {
     return waits.begin(question);
   } catch (error) {

@@ -10,9 +10,10 @@ import { inputText, problemText } from "../../../shared/protocol/input_text.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { CliError } from "../../errors.ts";
 import type { Connector } from "../connector.ts";
+import { DiskFullError } from "../store/database.ts";
 import { type A2aPeer, isTokenOf } from "./a2a_peers.ts";
-import { LOCAL_ERRORS, type LocalCode } from "./local_errors.ts";
-import { json, LocalError, type LocalRoute } from "./local_route.ts";
+import { LOCAL_ERRORS, type LocalCode } from "../../local_errors.ts";
+import { json, LocalError, type LocalRoute, type OpenPage } from "./local_route.ts";
 import { LOCAL_ROUTES } from "./local_routes.ts";
 
 const MAX_BODY_BYTES = LIMITS.hookBodyBytes + 8 * 1024;
@@ -22,13 +23,15 @@ export interface LocalApiOptions {
   token: string;
   port: number;
   onTicket?: (ticket: string, expiresAt: string) => void;
+  /** Makes an address that opens the web page once; absent where there is none. */
+  openPage?: OpenPage;
   /** Reads the peers with an A2A address. */
   a2aPeers?: () => readonly A2aPeer[];
 }
 
 /** The request handler of the local API. */
 export function localApi(
-  { connector, token, port, onTicket = () => {}, a2aPeers = () => [] }: LocalApiOptions,
+  { connector, token, port, onTicket = () => {}, openPage, a2aPeers = () => [] }: LocalApiOptions,
 ): (request: Request) => Promise<Response> {
   const hosts = ["127.0.0.1", "localhost", "[::1]"].map((name) => `${name}:${port}`);
   const origin = `http://127.0.0.1:${port}`;
@@ -38,13 +41,26 @@ export function localApi(
     const isA2a = pathname.startsWith("/a2a/");
     if (!isA2a) checkToken(request, token, connector.options.agent.name);
     else if (typeof connector.api?.movedFrom === "number") throw new LocalError("CONNECTOR_OFF_PORT");
-    const { route, params } = routeOf(request.method, pathname);
+    const { route, params } = routeOf(request.method, isA2a ? pathname.replace(/\/$/, "") : pathname);
     const peer = route.caller === "peer" ? peerOf(request, params, a2aPeers()) : null;
     const query = queryOf(route, searchParams);
     const text = await textOf(request, route);
     const body = bodyOf(route, text);
     const { headers } = request;
-    return await route.handler({ connector, params, query, body, text, headers, origin, peer, a2aPeers, onTicket });
+    const page = openPage ?? null;
+    return await route.handler({
+      connector,
+      params,
+      query,
+      body,
+      text,
+      headers,
+      origin,
+      peer,
+      a2aPeers,
+      onTicket,
+      page,
+    });
   };
   return async (request) => {
     const response = await respond(request).catch(refuse);
@@ -81,7 +97,7 @@ function bearerOf({ headers }: Request): string {
   return /^Bearer ([!-~]+)$/i.exec(headers.get("authorization") ?? "")?.[1] ?? "";
 }
 
-/** Digests have one length, as `timingSafeEqual` requires (D-204). */
+/** Digests have one length, as `timingSafeEqual` requires. */
 function sha256(text: string): Uint8Array {
   return hash("sha256", text, "buffer");
 }
@@ -176,7 +192,9 @@ function refuse(error: unknown): Response {
   let retryAfter: number | null = null;
   if (error instanceof LocalError) ({ code, message, retryAfter } = error);
   else if (error instanceof UnreachableError) [code, message] = ["CONNECTOR_PROXY_UNREACHABLE", describeError(error)];
-  else if (error instanceof CliError) message = error.message;
+  else if (error instanceof DiskFullError) {
+    [code, message] = ["CONNECTOR_DISK_FULL", LOCAL_ERRORS.CONNECTOR_DISK_FULL.when];
+  } else if (error instanceof CliError) message = error.message;
   const response = json({ error: { code, message } }, LOCAL_ERRORS[code].status);
   if (code === "CONNECTOR_UNAUTHORIZED") response.headers.set("WWW-Authenticate", "Bearer");
   if (retryAfter !== null) response.headers.set("Retry-After", String(retryAfter));

@@ -1,4 +1,4 @@
-/** A row of the table of local routes (D-118), and what the handlers of the rows share. */
+/** A row of the table of local routes, and what the handlers of the rows share. */
 import * as z from "zod";
 import type { RouteAnswer } from "../../../shared/openapi.ts";
 import { describeError } from "../../../shared/client/refusals.ts";
@@ -7,7 +7,7 @@ import { HEADERS } from "../../../shared/protocol/proof.ts";
 import type { HttpResponse } from "../../../shared/client/http.ts";
 import type { Connector } from "../connector.ts";
 import type { A2aPeer } from "./a2a_peers.ts";
-import { LOCAL_ERRORS, type LocalCode } from "./local_errors.ts";
+import { LOCAL_ERRORS, type LocalCode } from "../../local_errors.ts";
 
 /** An error of the local API, with its code. */
 export class LocalError extends Error {
@@ -28,7 +28,6 @@ export interface LocalInput<P, Q, B> {
   /** The body as JSON text; `{}` when there is none. With `textBody`: any text, empty when it is not UTF-8. */
   text: string;
   headers: Headers;
-  /** Address of the local API. */
   origin: string;
   /** The peer whose token the caller has; `null` for another caller. */
   peer: A2aPeer | null;
@@ -36,12 +35,16 @@ export interface LocalInput<P, Q, B> {
   a2aPeers(): readonly A2aPeer[];
   /** Called with the ticket of a pairing that this API started, to print it. */
   onTicket(ticket: string, expiresAt: string): void;
+  /** Makes an address that opens the web page once; `null` where there is no page. */
+  page: OpenPage | null;
 }
+
+/** Returns an address for a browser, and when it ends (ISO 8601); `null` when too many are open. */
+export type OpenPage = () => Promise<{ url: string; expiresAt: string } | null>;
 
 type Schema = z.ZodType;
 type Output<S> = S extends Schema ? z.output<S> : undefined;
 
-/** Callers of a route. */
 export type LocalCaller = "token" | "peer" | "anyone";
 
 /** A row with the types of its input. */
@@ -69,7 +72,7 @@ interface LocalRouteSpec<P, Q, B> {
   /** Further success responses, with other statuses. */
   otherResponses?: readonly RouteAnswer[];
   /** Codes of the handler. The codes of admission and input are derived from the row. */
-  errors: readonly LocalCode[];
+  errors?: readonly LocalCode[];
   /** True when an error of the proxy is passed on unchanged. */
   passesOnErrors?: true;
   handler(input: LocalInput<Output<P>, Output<Q>, Output<B>>): Response | Promise<Response>;
@@ -87,7 +90,6 @@ export function localRoute<
   return row as unknown as LocalRoute;
 }
 
-/** Codes of every route. */
 const ALWAYS: readonly LocalCode[] = [
   "CONNECTOR_HOST_FORBIDDEN",
   "CONNECTOR_ORIGIN_FORBIDDEN",
@@ -97,9 +99,10 @@ const ALWAYS: readonly LocalCode[] = [
   "INTERNAL_ERROR",
 ];
 
-/** Returns every code of this connector that a route can send. */
-export function localErrorsOf({ caller, errors, invalidPath }: LocalRoute): LocalCode[] {
+/** Returns every code of this connector that a route can send. A POST stores something. */
+export function localErrorsOf({ method, caller, errors = [], invalidPath }: LocalRoute): LocalCode[] {
   const codes = new Set<LocalCode>([...ALWAYS, ...errors, ...invalidPath === undefined ? [] : [invalidPath]]);
+  if (method === "POST") codes.add("CONNECTOR_DISK_FULL");
   if (caller === "anyone") codes.delete("CONNECTOR_UNAUTHORIZED");
   if (caller !== "token") codes.add("CONNECTOR_OFF_PORT");
   return (Object.keys(LOCAL_ERRORS) as LocalCode[]).filter((code) => codes.has(code));
@@ -119,14 +122,12 @@ function digits(text: unknown): unknown {
   return typeof text === "string" && /^\d{1,15}$/.test(text) ? Number(text) : text;
 }
 
-/** Returns a JSON response. */
 export function json(value: unknown, status = 200): Response {
   return Response.json(value, { status, headers: { "Cache-Control": "no-store" } });
 }
 
 const JSON_HEADERS = { "Content-Type": "application/json", "Cache-Control": "no-store" };
 
-/** Returns a response with JSON text. */
 export function jsonText(text: string): Response {
   return new Response(text, { headers: JSON_HEADERS });
 }
@@ -139,7 +140,7 @@ export function jsonText(text: string): Response {
  * @param owned disposed when the work has ended
  */
 export function laterJsonText(
-  { deps: { tell } }: Connector,
+  { deps: { emit } }: Connector,
   owned: Disposable,
   work: (signal: AbortSignal) => Promise<string>,
 ): Response {
@@ -148,7 +149,7 @@ export function laterJsonText(
     async start(controller) {
       using _owned = owned;
       const text = await work(gone.signal).catch((error) => {
-        tell("store_failed", { why: describeError(error) });
+        emit("store_failed", { why: describeError(error) });
         return "";
       });
       if (gone.signal.aborted) return;

@@ -1,19 +1,32 @@
-/** All routes of the local API (D-118), one complete row per route: caller, shapes, codes, handler. */
+/**
+ * All routes of the local API, one complete row per route: caller, shapes, codes, handler. Its documents are made
+ * from the rows, because a second list would differ after the next change.
+ */
 import * as z from "zod";
-import { CLIENT_LIMITS } from "../../../shared/client/limits.ts";
 import * as shapes from "../../../shared/client/local_shapes.ts";
 import * as pairingApi from "../../../shared/protocol/api/pairing.ts";
-import { ReceiptList } from "../../../shared/protocol/api/receipts.ts";
-import { HookAnswer } from "../../../shared/protocol/api/relay.ts";
-import { CONNECTOR_LIMITS } from "../limits.ts";
-import { Status } from "../status.ts";
 import * as a2a from "./a2a/endpoint.ts";
 import * as deadLetters from "./dead_letter_handlers.ts";
-import { localOpenApi } from "./local_openapi.ts";
-import { json, type LocalRoute, localRoute as route } from "./local_route.ts";
 import * as inbox from "./inbox_handlers.ts";
 import * as outbound from "./outbound_handlers.ts";
 import * as pairing from "./pairing_handlers.ts";
+import { ReceiptList } from "../../../shared/protocol/api/receipts.ts";
+import { HookAnswer } from "../../../shared/protocol/api/relay.ts";
+import { LIMITS } from "../../../shared/protocol/limits.ts";
+import { CONNECTOR_LIMITS } from "../limits.ts";
+import { Status } from "../status.ts";
+import { AgentCard } from "./a2a/endpoint.ts";
+import {
+  json,
+  type LocalCaller,
+  LocalError,
+  localErrorsOf,
+  type LocalInput,
+  type LocalRoute,
+  localRoute as route,
+} from "./local_route.ts";
+import { type DocumentForm, openApiDocument } from "../../../shared/openapi.ts";
+import { LOCAL_ERRORS, type LocalCode } from "../../local_errors.ts";
 
 const WAIT_BOUND = `${CONNECTOR_LIMITS.waitingCalls} calls that wait at the same time`;
 const PAGE_BOUNDS = ["1 MiB of payloads on a page, but one message at least", WAIT_BOUND];
@@ -28,7 +41,6 @@ export const LOCAL_ROUTES: readonly LocalRoute[] = [
     summary: "Status of the connector: link, inbox, runtime, session",
     caller: "token",
     response: { status: 200, body: Status },
-    errors: [],
     handler: ({ connector }) => json(connector.status()),
   }),
   route({
@@ -56,11 +68,12 @@ export const LOCAL_ROUTES: readonly LocalRoute[] = [
   route({
     method: "POST",
     path: "/v1/inbox/read",
-    summary: "Take messages. Act only on those whose ID is in the response",
+    summary:
+      "Take messages. With lease: hold them for these seconds, hidden from other calls, to show them first; take them with " +
+      "leaseId then, or release them with lease 0. Act only on those whose ID is in the response",
     caller: "token",
     body: shapes.InboxRead,
     response: { status: 200, body: shapes.InboxReadResult },
-    errors: [],
     handler: inbox.read,
   }),
   route({
@@ -76,17 +89,20 @@ export const LOCAL_ROUTES: readonly LocalRoute[] = [
   route({
     method: "POST",
     path: "/v1/outbound",
-    summary: "Send a message to a peer; with wait: answer at its reply, or with its state when the time is over",
+    summary:
+      "Send a message to a peer; with wait: answer at its reply, or with its state when the time is over. With keep: one that " +
+      "the proxy does not take now is answered with the state kept",
     caller: "token",
     query: outbound.OutboundQuery,
     body: outbound.Outbound,
-    bounds: [`${CLIENT_LIMITS.payloadBytes} bytes of payload`, WAIT_BOUND],
+    bounds: [`${LIMITS.payloadBytes} bytes of payload`, WAIT_BOUND],
     response: { status: 202, body: HookAnswer, headers: ["x-request-id"] },
     otherResponses: [{ status: 200, body: shapes.OutboundResult }],
     errors: [
       "CONNECTOR_MESSAGE_UNKNOWN",
       "CONNECTOR_PEER_UNKNOWN",
       "CONNECTOR_LOOP_GUARD",
+      "CONNECTOR_OUTBOX_FULL",
       "CONNECTOR_BUSY",
       "CONNECTOR_PROXY_UNREACHABLE",
     ],
@@ -108,6 +124,18 @@ export const LOCAL_ROUTES: readonly LocalRoute[] = [
   }),
   route({
     method: "POST",
+    path: "/v1/outbound/:requestId/cancel",
+    summary: "End a message that waits in the connector; another one keeps its state",
+    caller: "token",
+    params: outbound.SentId,
+    query: outbound.CancelQuery,
+    invalidPath: "CONNECTOR_MESSAGE_UNKNOWN",
+    response: { status: 200, body: shapes.OutboundResult },
+    errors: ["CONNECTOR_MESSAGE_UNKNOWN", "CONNECTOR_PEER_UNKNOWN"],
+    handler: outbound.cancel,
+  }),
+  route({
+    method: "POST",
     path: "/v1/pair/start",
     summary: "Make a pairing ticket for another agent",
     caller: "token",
@@ -124,7 +152,7 @@ export const LOCAL_ROUTES: readonly LocalRoute[] = [
     caller: "token",
     rawBody: pairing.PairConfirm,
     response: { status: 201, body: pairingApi.PairConfirmAnswer },
-    errors: ["CONNECTOR_PROXY_UNREACHABLE"],
+    errors: ["CONNECTOR_PEER_KEY_MISMATCH", "CONNECTOR_PROXY_UNREACHABLE"],
     passesOnErrors: true,
     handler: pairing.pairConfirm,
   }),
@@ -144,7 +172,7 @@ export const LOCAL_ROUTES: readonly LocalRoute[] = [
     path: "/v1/pair/peers",
     summary: "All peers of the agent",
     caller: "token",
-    response: { status: 200, body: pairing.PairPeers },
+    response: { status: 200, body: shapes.PairPeers },
     errors: ["CONNECTOR_PROXY_UNREACHABLE"],
     passesOnErrors: true,
     handler: pairing.pairPeers,
@@ -179,7 +207,6 @@ export const LOCAL_ROUTES: readonly LocalRoute[] = [
     query: deadLetters.DeadLettersQuery,
     bounds: ["4 MiB of payloads in a response, but one message at least"],
     response: { status: 200, body: deadLetters.DeadLetters },
-    errors: [],
     handler: deadLetters.list,
   }),
   route({
@@ -189,7 +216,6 @@ export const LOCAL_ROUTES: readonly LocalRoute[] = [
     caller: "token",
     body: deadLetters.DeadLetterIds,
     response: { status: 200, body: deadLetters.Replayed },
-    errors: [],
     handler: deadLetters.replay,
   }),
   route({
@@ -199,8 +225,17 @@ export const LOCAL_ROUTES: readonly LocalRoute[] = [
     caller: "token",
     body: deadLetters.DeadLetterIds,
     response: { status: 200, body: deadLetters.Purged },
-    errors: [],
     handler: deadLetters.purge,
+  }),
+  route({
+    method: "POST",
+    path: "/v1/page-codes",
+    summary: "Make an address that opens the connector's web page once, within a minute",
+    caller: "token",
+    bounds: ["5 addresses that are not opened yet"],
+    response: { status: 201, body: shapes.PageCode },
+    errors: ["CONNECTOR_BUSY", "CONNECTOR_OFF_PORT"],
+    handler: openPage,
   }),
   route({
     method: "GET",
@@ -208,14 +243,16 @@ export const LOCAL_ROUTES: readonly LocalRoute[] = [
     summary: "The A2A agent card of a peer that was added with svc a2a add",
     caller: "anyone",
     params: Alias,
-    response: { status: 200, body: z.looseObject({ name: z.string(), version: z.string() }) },
+    response: { status: 200, body: AgentCard },
+    otherResponses: [{ status: 304 }],
     errors: ["NOT_FOUND"],
     handler: a2a.card,
   }),
   route({
     method: "POST",
     path: "/a2a/:alias",
-    summary: "A2A 1.0 as JSON-RPC: SendMessage and GetTask. The task is the sent message, its result the peer's reply",
+    summary:
+      "A2A 1.0 as JSON-RPC: SendMessage, GetTask, ListTasks. A task is a sent message, its result the peer's reply",
     caller: "peer",
     params: Alias,
     textBody: z.object({
@@ -225,7 +262,7 @@ export const LOCAL_ROUTES: readonly LocalRoute[] = [
       params: z.unknown().optional(),
     }),
     bounds: [
-      `${CLIENT_LIMITS.payloadBytes} bytes of payload`,
+      `${LIMITS.payloadBytes} bytes of payload`,
       `${CONNECTOR_LIMITS.a2aBlockingCalls} calls that wait for the end of their task, each for ${
         CONNECTOR_LIMITS.a2aBlockMs / 1000
       } s; others return at once`,
@@ -236,10 +273,13 @@ export const LOCAL_ROUTES: readonly LocalRoute[] = [
         jsonrpc: z.literal("2.0"),
         id: z.union([z.string(), z.number(), z.null()]),
         result: z.unknown().optional(),
-        error: z.object({ code: z.int(), message: z.string() }).optional(),
+        error: z.object({
+          code: z.int(),
+          message: z.string(),
+          data: z.array(z.object({ "@type": z.string(), reason: z.string(), domain: z.string() })),
+        }).optional(),
       }),
     },
-    errors: [],
     handler: a2a.call,
   }),
   route({
@@ -248,7 +288,46 @@ export const LOCAL_ROUTES: readonly LocalRoute[] = [
     summary: "This API as OpenAPI 3.1",
     caller: "token",
     response: { status: 200, contentType: "application/json" },
-    errors: [],
     handler: ({ connector }) => json(localOpenApi(LOCAL_ROUTES, connector.options.version)),
   }),
 ];
+
+async function openPage({ page }: LocalInput<undefined, undefined, undefined>): Promise<Response> {
+  if (page === null) throw new LocalError("CONNECTOR_OFF_PORT");
+  const opened = await page();
+  if (opened !== null) return json(opened, 201);
+  throw new LocalError("CONNECTOR_BUSY", "Too many addresses wait to be opened; each ends after a minute", 60);
+}
+
+const FORM: DocumentForm<LocalCode, LocalCaller> = {
+  errors: LOCAL_ERRORS,
+  securitySchemes: {
+    token: { type: "http", scheme: "bearer", description: "The token in connector.json; new at each start" },
+    peer: { type: "http", scheme: "bearer", description: "The token that svc a2a add printed for this peer" },
+  },
+  credentials: {
+    token: { security: [{ token: [] }], headers: [] },
+    peer: { security: [{ peer: [] }], headers: [] },
+    anyone: { security: [], headers: [] },
+  },
+  requestHeaders: [],
+  responseHeaders: [],
+  errorHeaders: { 429: ["Retry-After"] },
+};
+
+/** Returns the document as a JSON value. */
+function localOpenApi(routes: readonly LocalRoute[], version: string): Record<string, unknown> {
+  const operations = routes.map((route) => ({
+    ...route,
+    credential: route.caller,
+    limits: route.bounds ?? [],
+    headers: [],
+    params: route.params,
+    query: route.query,
+    body: route.body ?? route.rawBody ?? route.textBody,
+    emptyBody: false,
+    errors: localErrorsOf(route),
+    ...(route.passesOnErrors ? { passesOnErrorsOf: "the proxy" } : {}),
+  }));
+  return openApiDocument([{ title: "svc connector", operations }], version, FORM);
+}

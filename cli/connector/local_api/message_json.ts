@@ -1,16 +1,16 @@
 /**
- * Stored and sent messages as JSON texts of the local API (D-117). `payload` is the last member, byte for byte: numbers that
+ * Stored and sent messages as JSON texts of the local API. `payload` is the last member, byte for byte: numbers that
  * JavaScript would round keep their digits, and no depth of nesting is walked.
  */
 import type { InboxPage, LocalMessage, OutboundResult, SentEntry } from "../../../shared/client/local_shapes.ts";
+import { errorIn } from "../../../shared/client/reply_error.ts";
 import { withoutIdentityBlock } from "../../../shared/protocol/identity_block.ts";
 import { topLevelMembers } from "../../../shared/protocol/json_text.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
-import type { InboxMessage } from "../delivery/inbox_rows.ts";
-import type { SentMessage } from "../delivery/sent_messages.ts";
+import type { InboxMessage } from "../store/received_rows.ts";
+import { keptUntil, type SentMessage } from "../store/sent_messages.ts";
 import { aliasesOf, type Peers } from "../peers.ts";
 
-/** Names of the peers, by DID. */
 export class PeerNames {
   readonly #aliases: ReadonlyMap<string, string>;
 
@@ -28,7 +28,6 @@ export class PeerNames {
   }
 }
 
-/** The JSON text of a message. */
 export function messageJson(message: InboxMessage, names: PeerNames): string {
   const { identity, payload } = message;
   const head: Omit<LocalMessage, "payload"> = {
@@ -41,19 +40,20 @@ export function messageJson(message: InboxMessage, names: PeerNames): string {
       alias: names.aliasOf(message.fromDid),
       humanName: names.humanNameOf(message.fromDid),
     },
-    verified: "by-proxy",
+    verified: message.verified,
     conversationId: message.conversationId,
     inReplyTo: message.inReplyTo,
     isReply: message.isReply,
     auto: message.auto,
     receivedAt: toIso(message.receivedAt),
     readAt: message.readAt === null ? null : toIso(message.readAt),
+    mayBeRepeat: message.mayBeRepeat,
     text: textOf(message),
+    error: message.inReplyTo === null ? null : errorIn(payload),
   };
   return withLast(head, "payload", payload === "" ? "null" : payload);
 }
 
-/** The JSON text of a page of the inbox. */
 export function inboxPageJson(messages: readonly InboxMessage[], more: InboxPage["more"], names: PeerNames): string {
   return `{"messages":[${messages.map((message) => messageJson(message, names)).join(",")}],"more":${more}}`;
 }
@@ -71,6 +71,7 @@ export function outboundJson(
     state: sent.state,
     problem: sent.problem,
     expiresAt: sent.expiresAt === null ? null : toIso(sent.expiresAt),
+    ...keptMembers(sent),
     stateAt: toIso(sent.stateAt),
     replies: [...replies],
   };
@@ -93,14 +94,30 @@ export function sentEntry(sent: SentMessage, names: PeerNames): SentEntry {
     stateAt: toIso(sent.stateAt),
     problem: sent.problem,
     expiresAt: sent.expiresAt === null ? null : toIso(sent.expiresAt),
+    ...keptMembers(sent),
   };
 }
 
-/** The member `message` of an object, without the identity block; `null` when it is not a string. */
-function textOf({ payload, identity }: InboxMessage): string | null {
+function keptMembers(sent: SentMessage): Pick<SentEntry, "until" | "nextTryAt" | "attempts"> {
+  const isKept = sent.state === "kept";
+  return {
+    until: isKept ? toIso(keptUntil(sent)) : null,
+    nextTryAt: isKept ? toIso(sent.nextAt) : null,
+    attempts: sent.attempts,
+  };
+}
+
+/**
+ * The member `message` of an object, without the identity block (`null`: it has none); `null` when it is not a string. A half of a surrogate pair
+ * is replaced, because no UTF-8 has it: a Python program could not print the text, and a strict reader refuses the page.
+ */
+export function textOf(
+  { payload, identity }: { payload: string; identity: InboxMessage["identity"] | null },
+): string | null {
   const member = topLevelMembers(payload).findLast(({ key }) => key === "message");
   if (member === undefined || payload[member.start] !== '"') return null;
-  return withoutIdentityBlock(JSON.parse(payload.slice(member.start, member.end)) as string, identity);
+  const text = JSON.parse(payload.slice(member.start, member.end)) as string;
+  return (identity === null ? text : withoutIdentityBlock(text, identity)).toWellFormed();
 }
 
 /** The JSON text of an object with one more member, which is JSON text already. */

@@ -1,15 +1,17 @@
-/** Handlers of the routes that send a message and wait for its reply (D-87, D-117). */
+/** Handlers of the routes that send a message and wait for its reply (D-87). */
 import * as z from "zod";
 import { settledWithin } from "../../../shared/clock.ts";
-import { OutboundRequest } from "../../../shared/client/local_shapes.ts";
+import { CANCELLED, OutboundRequest } from "../../../shared/client/local_shapes.ts";
+import { errorPayload } from "../../../shared/client/reply_error.ts";
 import { describeError } from "../../../shared/client/refusals.ts";
 import { isRequestId } from "../../../shared/protocol/ids.ts";
 import { topLevelMembers } from "../../../shared/protocol/json_text.ts";
 import type { Connector } from "../connector.ts";
-import type { InboxMessage } from "../delivery/inbox_rows.ts";
-import { type MessageToSend, SendRefusedError, type SentResult } from "../delivery/message_sender.ts";
-import type { SentMessage } from "../delivery/sent_messages.ts";
-import type { Change, WaitingCall } from "../delivery/waits.ts";
+import type { InboxMessage } from "../store/received_rows.ts";
+import { type MessageToSend, SendRefusedError, type SentResult } from "../sending/message_sender.ts";
+import type { SentMessage } from "../store/sent_messages.ts";
+import type { Change } from "../store/received_rows.ts";
+import type { WaitingCall } from "../waits.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
 import { beginWait, didEver, didOf, peerNames } from "./inbox_handlers.ts";
 import {
@@ -26,11 +28,17 @@ import { outboundJson } from "./message_json.ts";
 const WAIT_MAX_S = LIMIT.waitMaxMs / 1000;
 
 /** Body of `POST /v1/outbound`. */
-export const Outbound = OutboundRequest.superRefine(({ to, replyTo, text, payload }, { addIssue }) => {
+export const Outbound = OutboundRequest.superRefine((body, { addIssue }) => {
+  const { to, replyTo, inReplyTo, text, error, payload, keep, prefer } = body;
   const problem = (path: string, message: string) => addIssue({ code: "custom", path: [path], message });
   if (to === undefined && replyTo === undefined) problem("to", "is missing; it or replyTo is needed");
-  if (text === undefined && payload === undefined) problem("payload", "is missing; it or text is needed");
-  if (text !== undefined && payload !== undefined) problem("text", "must be without payload");
+  const own = text ?? error;
+  if (own === undefined && payload === undefined) problem("payload", "is missing; it or text is needed");
+  if (own !== undefined && payload !== undefined) {
+    problem(text === undefined ? "error" : "text", "must be without payload");
+  }
+  if (keep && prefer === undefined) problem("keep", "needs prefer");
+  if (error !== undefined && (replyTo ?? inReplyTo) === undefined) problem("error", "needs replyTo or inReplyTo");
 });
 
 /** Query of `POST /v1/outbound`. With `wait`, also 0, the response says how the message ended. */
@@ -38,8 +46,9 @@ export const OutboundQuery = z.strictObject({ wait: wholeNumber(0, WAIT_MAX_S).o
 
 /** Path and query of `GET /v1/outbound/:requestId`; `to` is an alias or a DID. */
 export const SentId = z.strictObject({ requestId: z.string().refine(isRequestId) });
+export const CancelQuery = z.strictObject({ to: z.string().min(1).max(256).optional() });
 export const SentIdQuery = z.strictObject({
-  to: z.string().min(1).max(256).optional(),
+  ...CancelQuery.shape,
   wait: wholeNumberOr(0, 0, WAIT_MAX_S),
 });
 
@@ -58,36 +67,50 @@ export async function outbound(
     requestId: body.requestId ?? connector.newId(),
     auto: body.auto ?? false,
     mayWait: body.prefer === "respond-async",
+    keep: body.keep ?? false,
   } as const;
   using owned = new DisposableStack();
   // Before the request leaves: the reply can be faster than the response, and a call that cannot wait sends nothing.
   const waiting = wait ? owned.use(beginWait(connector, message)) : null;
   const { sent, response } = await send(connector, message);
-  const isAccepted = response.status < 300;
+  const isAccepted = response === null || response.status < 300;
   if (isAccepted && sent.state !== "refused" && answered !== null) markAnswered(connector, answered);
-  if (wait === undefined || !isAccepted) return passed(response);
-  return result(connector, sent, waiting && { waiting, owned: owned.move(), seconds: wait });
+  if (response !== null && (wait === undefined || !isAccepted)) return passed(response);
+  return result(connector, sent, waiting && { waiting, owned: owned.move(), seconds: wait ?? 0 });
+}
+
+/** Ends a message that waits here, and returns it with its state, which stays when the message has left. */
+export async function cancel(
+  { connector, params, query }: LocalInput<z.output<typeof SentId>, z.output<typeof CancelQuery>, undefined>,
+): Promise<Response> {
+  const { store: { sent }, deps: { clock } } = connector;
+  const message = await findSent(connector, params.requestId, query.to);
+  return result(connector, message.state === "kept" ? sent.giveUp(message, CANCELLED, clock.now()) : message, null);
+}
+
+async function findSent(connector: Connector, requestId: string, to: string | undefined): Promise<SentMessage> {
+  const toDid = to === undefined ? undefined : await didEver(connector, to);
+  const sent = connector.store.sent.find(requestId, toDid);
+  if (sent === null) throw new LocalError("CONNECTOR_MESSAGE_UNKNOWN");
+  return sent;
 }
 
 export async function sentMessage(
   { connector, params, query }: LocalInput<z.output<typeof SentId>, z.output<typeof SentIdQuery>, undefined>,
 ): Promise<Response> {
-  const toDid = query.to === undefined ? undefined : await didEver(connector, query.to);
-  const sent = connector.sent.find(params.requestId, toDid);
-  if (sent === null) throw new LocalError("CONNECTOR_MESSAGE_UNKNOWN");
+  const sent = await findSent(connector, params.requestId, query.to);
   const waiting = query.wait === 0 ? null : beginWait(connector, sent);
-  const asked = connector.receiptLookup.ask(sent);
+  const asked = Promise.all([connector.sending.ask(sent), connector.sending.refresh()]);
   if (waiting === null) await settledWithin(connector.deps.clock, asked, LIMIT.receiptLookupTimeoutMs);
   return result(connector, sent, waiting && { waiting, owned: waiting, seconds: query.wait });
 }
 
 /** Takes the message that was answered. The answer has left, so a failure is reported only: the message stays unread. */
-function markAnswered({ inbox, waits, deps: { clock, tell } }: Connector, { seq }: InboxMessage): void {
+function markAnswered({ store, deps: { clock, emit } }: Connector, { seq }: InboxMessage): void {
   try {
-    inbox.markRead([seq], clock.now());
-    waits.changed({ kind: "read" });
+    store.received.markRead([seq], clock.now());
   } catch (error) {
-    tell("store_failed", { why: describeError(error) });
+    emit("store_failed", { why: describeError(error) });
   }
 }
 
@@ -104,8 +127,8 @@ function result(connector: Connector, sent: SentMessage, wait: WaitForEnd | null
   const { toDid, requestId } = sent;
   const look = () => endOf(connector, sent);
   const written = (found: ReturnType<typeof look>) => {
-    const { present, reply } = found ?? { present: connector.sent.find(requestId, toDid) ?? sent, reply: null };
-    return outboundJson(present, reply, connector.inbox.repliesTo(sent), peerNames(connector));
+    const { present, reply } = found ?? { present: connector.store.sent.find(requestId, toDid) ?? sent, reply: null };
+    return outboundJson(present, reply, connector.store.received.repliesTo(sent), peerNames(connector));
   };
   const found = look();
   if (found !== null || wait === null) {
@@ -115,10 +138,10 @@ function result(connector: Connector, sent: SentMessage, wait: WaitForEnd | null
   const isSame = (to: string, id: string | null) => to === toDid && id === requestId;
   const isAffected = (change: Change) => {
     if (change.kind === "sent") return isSame(change.message.toDid, change.message.requestId);
-    return change.kind === "stored" && isSame(change.message.fromDid, change.message.inReplyTo);
+    return change.kind === "arrived" && isSame(change.message.fromDid, change.message.inReplyTo);
   };
   return laterJsonText(connector, wait.owned, async (signal) => {
-    using _receipts = connector.receiptLookup.follow(sent);
+    using _receipts = connector.sending.follow(sent);
     return written(await wait.waiting.until(look, isAffected, wait.seconds * 1000, signal));
   });
 }
@@ -127,13 +150,13 @@ function result(connector: Connector, sent: SentMessage, wait: WaitForEnd | null
 function endOf(connector: Connector, sent: SentMessage): { present: SentMessage; reply: InboxMessage | null } | null {
   const { toDid, requestId } = sent;
   // The row may have made room for others.
-  const present = connector.sent.find(requestId, toDid) ?? sent;
-  const reply = connector.inbox.replyTo(sent, connector.deps.clock.now());
+  const present = connector.store.sent.find(requestId, toDid) ?? sent;
+  const reply = connector.store.received.replyTo(sent, connector.deps.clock.now());
   return reply !== null || ENDED.has(present.state) ? { present, reply } : null;
 }
 
-function answeredMessage({ inbox }: Connector, id: number): InboxMessage {
-  const message = inbox.one(id);
+function answeredMessage({ store }: Connector, id: number): InboxMessage {
+  const message = store.received.one(id);
   if (message === null) throw new LocalError("CONNECTOR_MESSAGE_UNKNOWN");
   return message;
 }
@@ -153,24 +176,21 @@ async function addressed(
   if (inReplyTo !== undefined && inReplyTo !== answered.requestId) {
     throw new LocalError("CONNECTOR_INVALID_BODY", "inReplyTo: replyTo names another message");
   }
-  return {
-    toDid,
-    conversationId: conversationId ?? answered.conversationId ?? undefined,
-    inReplyTo: answered.requestId,
-  };
+  return { toDid, conversationId, inReplyTo: answered.requestId };
 }
 
 /** The payload as JSON text: numbers that JavaScript would round keep their digits. */
-function payloadOf({ text }: OutboundRequest, body: string): string {
+function payloadOf({ text, error }: OutboundRequest, body: string): string {
+  if (error !== undefined) return JSON.stringify(errorPayload(text ?? error.message, error));
   if (text !== undefined) return JSON.stringify({ message: text });
   const member = topLevelMembers(body).findLast(({ key }) => key === "payload");
   if (member === undefined) throw new LocalError("CONNECTOR_INVALID_BODY", "payload: it is missing");
   return body.slice(member.start, member.end);
 }
 
-async function send({ sender }: Connector, message: MessageToSend): Promise<SentResult> {
+async function send({ sending }: Connector, message: MessageToSend): Promise<SentResult> {
   try {
-    return await sender.send(message);
+    return await sending.send(message);
   } catch (error) {
     if (!(error instanceof SendRefusedError)) throw error;
     throw new LocalError(error.code, error.message, error.retryAfter);

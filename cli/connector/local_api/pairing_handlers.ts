@@ -1,20 +1,25 @@
 /** Handlers that pass a request on to the proxy: pairing, peers and receipts (D-87). The proxy checks the bodies. */
 import * as z from "zod";
 import { AgentDid } from "../../../shared/protocol/api/fields.ts";
-import { PairingProfile } from "../../../shared/protocol/api/pairing.ts";
-import { LIMITS } from "../../../shared/protocol/limits.ts";
+import {
+  PairConfirmAnswer,
+  PairingProfile,
+  PairStartAnswer,
+  PairStartBody,
+} from "../../../shared/protocol/api/pairing.ts";
+import { parseTicket, withPairSecret } from "../../../shared/protocol/ticket.ts";
 import { apiErrorOf, type HttpResponse } from "../../../shared/client/http.ts";
 import type { Connector } from "../connector.ts";
-import { readAllPeers } from "../../../shared/client/peer_pages.ts";
+import { readAllPeers } from "../../link/peer_pages.ts";
+import { removePeer } from "../peers.ts";
 import { json, LocalError, type LocalInput, passed } from "./local_route.ts";
 
 type Passing = LocalInput<undefined, undefined, undefined>;
 
 /** Body of `POST /v1/pair/start`; the profile is the agent's own when it is absent. */
-export const PairStart = z.object({
-  ttlSeconds: z.int().min(1).max(LIMITS.ticketTtlMaxSeconds).default(LIMITS.ticketTtlSeconds),
-  allowResponderAgentDid: AgentDid.optional(),
-  initiatorProfile: PairingProfile.optional(),
+export const PairStart = PairStartBody.omit({ initiatorKey: true }).partial({ initiatorProfile: true }).extend({
+  /** For a peer without a connector: it cannot prove its key, so it becomes a contact. */
+  plain: z.boolean().optional(),
 });
 
 /** Body of `POST /v1/pair/confirm`; the profile is the agent's own when it is absent. */
@@ -22,11 +27,6 @@ export const PairConfirm = z.object({ ticket: z.string(), responderProfile: Pair
 
 /** Body of `POST /v1/pair/remove`; `to` is an alias or a DID. */
 export const PairRemove = z.object({ to: z.string().optional(), peerAgentDid: AgentDid.optional() });
-
-/** Response of `GET /v1/pair/peers`, all peers. */
-export const PairPeers = z.object({
-  peers: z.array(z.object({ agentDid: AgentDid, profile: PairingProfile, pairedAt: z.iso.datetime() })),
-});
 
 /** Query of `GET /v1/receipts`; `to` is an alias or a DID. */
 export const ReceiptsQuery = z.strictObject({
@@ -38,25 +38,53 @@ export const ReceiptsQuery = z.strictObject({
 const Members = z.record(z.string(), z.unknown());
 
 export async function pairStart({ connector, text, onTicket }: Passing): Promise<Response> {
-  const wanted = { initiatorProfile: connector.options.profile, ...membersOf(text) };
-  const response = await ask(connector, "POST", "/pair/start", JSON.stringify(wanted));
-  if (apiErrorOf(response) === null) {
-    const { ticket, expiresAt } = JSON.parse(response.text) as { ticket: string; expiresAt: string };
-    connector.deps.tell("pair_ticket", { until: expiresAt });
-    onTicket(ticket, expiresAt);
-  }
-  return passed(response);
+  const { plain, ...members } = membersOf(text);
+  const { pairing, options: { profile } } = connector;
+  const secret = plain === true ? null : pairing.newSecret();
+  const wanted = { initiatorProfile: profile, ...members };
+  const initiatorKey = secret === null ? undefined : await pairing.proof("initiator", secret, wanted.initiatorProfile);
+  const response = await ask(connector, "POST", "/pair/start", JSON.stringify({ ...wanted, initiatorKey }));
+  if (apiErrorOf(response) !== null) return passed(response);
+  const answer = PairStartAnswer.parse(JSON.parse(response.text));
+  const ticket = secret === null ? answer.ticket : withPairSecret(answer.ticket, secret);
+  // On disk before the ticket is known: a peer that confirms it is pinned also after a kill.
+  if (secret !== null) pairing.open(secret, Date.parse(answer.expiresAt));
+  connector.deps.emit("pair_ticket", { until: answer.expiresAt });
+  onTicket(ticket, answer.expiresAt);
+  return json({ ...answer, ticket });
 }
 
 export async function pairConfirm({ connector, text }: Passing): Promise<Response> {
-  const wanted = { responderProfile: connector.options.profile, ...membersOf(text) };
-  const response = await ask(connector, "POST", "/pair/confirm", JSON.stringify(wanted));
-  if (apiErrorOf(response) === null) await connector.updatePeers();
+  const members = membersOf(text), { pairing, peers } = connector;
+  const secret = typeof members.ticket === "string" ? parseTicket(members.ticket)?.pairSecret ?? null : null;
+  const wanted = { responderProfile: connector.options.profile, ...plainTicket(members) };
+  const responderKey = secret === null ? undefined : await pairing.proof("responder", secret, wanted.responderProfile);
+  const response = await ask(connector, "POST", "/pair/confirm", JSON.stringify({ ...wanted, responderKey }));
+  if (apiErrorOf(response) !== null) return passed(response);
+  if (secret !== null) {
+    const { initiatorAgentDid: did, initiatorProfile, initiatorKey } = PairConfirmAnswer.parse(
+      JSON.parse(response.text),
+    );
+    const wasPeer = peers.of(did) !== null;
+    if (!await pairing.pinInitiator(secret, did, initiatorProfile, initiatorKey)) {
+      // A peer from before keeps its pair: else a relay could end a good one with a false answer.
+      if (!wasPeer) await endPair(connector, did);
+      throw new LocalError("CONNECTOR_PEER_KEY_MISMATCH");
+    }
+  }
+  await connector.updatePeers();
   return passed(response);
 }
 
+/** Ends a pair that a relay may have made up, and takes no message of that agent without another ticket. */
+async function endPair(connector: Connector, did: string): Promise<void> {
+  await ask(connector, "POST", "/pair/remove", JSON.stringify({ peerAgentDid: did }));
+  await connector.updatePeers();
+  await connector.peers.change((known) => removePeer(known, did));
+}
+
 export async function pairStatus({ connector, text }: Passing): Promise<Response> {
-  return passed(await ask(connector, "POST", "/pair/status", text));
+  return passed(await ask(connector, "POST", "/pair/status", JSON.stringify(plainTicket(membersOf(text)))));
 }
 
 export async function pairPeers({ connector }: Passing): Promise<Response> {
@@ -69,7 +97,10 @@ export async function pairRemove({ connector, text }: Passing): Promise<Response
   const named = typeof to === "string" ? await connector.findPeer(to) : null;
   const wanted = named === null ? rest : { ...rest, peerAgentDid: named };
   const response = await ask(connector, "POST", "/pair/remove", JSON.stringify(wanted));
-  if (apiErrorOf(response) === null) await connector.updatePeers();
+  if (apiErrorOf(response) !== null) return passed(response);
+  const { data: did } = AgentDid.safeParse(wanted.peerAgentDid);
+  if (did !== undefined) await connector.peers.change((known) => removePeer(known, did));
+  await connector.updatePeers();
   return passed(response);
 }
 
@@ -80,6 +111,12 @@ export async function receipts(
   const recipient = to === undefined ? recipientAgentDid : await connector.findPeer(to);
   const wanted = new URLSearchParams({ requestId, recipientAgentDid: recipient ?? to ?? "" });
   return passed(await ask(connector, "GET", `/v1/relay/delivery-receipts?${wanted}`));
+}
+
+/** The members with a ticket in its plain form: the proxy must not learn a pair secret. */
+function plainTicket(members: Record<string, unknown>): Record<string, unknown> {
+  const parsed = typeof members["ticket"] === "string" ? parseTicket(members["ticket"]) : null;
+  return parsed === null ? members : { ...members, ticket: parsed.plain };
 }
 
 function membersOf(text: string): Record<string, unknown> {

@@ -1,12 +1,12 @@
-/** Request and response bodies of the admin's routes for people and agents (D-169, D-170, D-171). */
+/** Request and response bodies of the admin's routes for people and agents (D-170, D-171). */
 import * as z from "zod";
 import { LIMITS } from "../limits.ts";
-import { parseReason } from "../names.ts";
-import type { Shape } from "../shape.ts";
+import { parseDisplayName, parseReason } from "../names.ts";
 import { ApiKey } from "./accounts.ts";
 import { Agent } from "./agents.ts";
 import {
   ActiveOrRevoked,
+  adminQuery,
   AgentDid,
   FrameworkAsSent,
   HumanDid,
@@ -24,206 +24,134 @@ const personStatus = z.enum(["active", "suspended"]);
 const sessionStatus = z.enum(["active", "revoked", "expired"]);
 
 /** An account as an admin sees it. */
-export interface Person {
-  /** ULID of the record. */
-  id: string;
-  /** DID of the human. */
-  did: string;
-  /** Name that is shown to other people. */
-  displayName: string;
-  /** Role of the account. */
-  role: "user" | "admin";
-  /** Present status; the API keys of a suspended person are refused. */
-  status: "active" | "suspended";
-  /** Time of creation, ISO 8601. */
-  createdAt: string;
-  /** Time of the suspension, ISO 8601; `null` while active. */
-  suspendedAt: string | null;
-}
-/** Schema of `Person`. */
-export const Person: Shape<Person> = z.object({
+export type Person = z.output<typeof Person>;
+export const Person = z.object({
   id: Ulid,
   did: HumanDid,
   displayName: z.string(),
   role,
+  /** The API keys of a suspended person are refused. */
   status: personStatus,
   createdAt: IsoTime,
+  /** `null` while active. */
   suspendedAt: IsoTime.nullable(),
 });
 
+/** Response of `GET /v1/admin/counts`. */
+export type AdminCounts = z.output<typeof AdminCounts>;
+export const AdminCounts = z.object({
+  /** When it was counted. */
+  at: IsoTime,
+  people: z.object({ active: z.int(), suspended: z.int() }),
+  agents: z.object({ active: z.int(), revoked: z.int() }),
+  /** Active agents whose identity token ends within 7 days and has not ended. */
+  expiring7d: z.int(),
+  /** False when there are over 100,000 people or agents: the others are not counted. */
+  complete: z.boolean(),
+});
+
+/** Beginning of a name, in any case. */
+const namePrefix = parsedText(parseDisplayName, `must be 1 to ${LIMITS.displayName} characters`, LIMITS.displayName);
+
 /** Query of `GET /v1/admin/people`. */
-export interface PeopleQuery {
-  /** Only people with this status. */
-  status?: "active" | "suspended" | undefined;
-  /** Only people with this role. */
-  role?: "user" | "admin" | undefined;
-  /** Records per page. */
-  limit: number;
-  /** `nextCursor` of the previous page. */
-  cursor?: string | undefined;
-}
-/** Schema of `PeopleQuery`. */
-export const PeopleQuery: Shape<PeopleQuery> = z.object({
+export type PeopleQuery = z.output<typeof PeopleQuery>;
+export const PeopleQuery = adminQuery({
+  /** Only people whose name begins with it. */
+  name: namePrefix.optional(),
   status: personStatus.optional(),
   role: role.optional(),
   limit,
   cursor,
 });
 
-/** Response of `GET /v1/admin/people`, newest first. A page with a filter may be short and not be the last (D-215). */
-export interface PeopleList {
-  /** One page of people. */
-  people: Person[];
-  /** Position in the list. */
-  pagination: Pagination;
-}
-/** Schema of `PeopleList`. */
-export const PeopleList: Shape<PeopleList> = z.object({ people: z.array(Person), pagination: Pagination });
+/** Response of `GET /v1/admin/people`, newest first. A page with a filter may be short and not be the last. */
+export type PeopleList = z.output<typeof PeopleList>;
+export const PeopleList = z.object({ people: z.array(Person), pagination: Pagination });
 
 /** Path of `/v1/admin/people/:id` and below. */
-export interface PersonPath {
-  /** ULID of the record. */
-  id: string;
-}
-/** Schema of `PersonPath`. */
-export const PersonPath: Shape<PersonPath> = z.object({ id: Ulid });
+export type PersonPath = z.output<typeof PersonPath>;
+export const PersonPath = z.object({ id: Ulid });
 
 /** Response of `GET /v1/admin/people/:id`. */
-export interface PersonAnswer {
-  /** The account. */
-  person: Person;
-  /** Its API keys: the active ones first, then newest first, at most 100. */
-  apiKeys: ApiKey[];
-  /** Number of its agents, counted among the newest 1,000. */
-  agents: {
-    active: number;
-    revoked: number;
-  };
-  /** Time at which one of its API keys was last used, ISO 8601; `null` before the first use. */
-  lastUsedAt: string | null;
-}
-/** Schema of `PersonAnswer`. */
-export const PersonAnswer: Shape<PersonAnswer> = z.object({
+export type PersonAnswer = z.output<typeof PersonAnswer>;
+export const PersonAnswer = z.object({
   person: Person,
+  /** The active ones first, then newest first, at most 100. */
   apiKeys: z.array(ApiKey),
+  /** Counted among the newest 1,000. */
   agents: z.object({ active: z.int(), revoked: z.int() }),
+  /** When one of its API keys was last used; `null` before the first use. */
   lastUsedAt: IsoTime.nullable(),
 });
 
 /** Body of `POST /v1/admin/people/:id/suspend` and `…/restore`. */
-export interface SuspensionBody {
-  /** Reason for the audit log, 1 to 200 code points. */
-  reason?: string | undefined;
-}
-/** Schema of `SuspensionBody`. */
-export const SuspensionBody: Shape<SuspensionBody> = z.object({
+export type SuspensionBody = z.output<typeof SuspensionBody>;
+export const SuspensionBody = z.object({
+  /** For the audit log. */
   reason: parsedText(parseReason, `must be 1 to ${LIMITS.reason} characters of text`, LIMITS.reason).optional(),
 });
 
 /** Response of `POST /v1/admin/people/:id/suspend` and `…/restore`. */
-export interface SuspensionAnswer {
-  /** The account after the change. */
-  person: Person;
+export type SuspensionAnswer = z.output<typeof SuspensionAnswer>;
+export const SuspensionAnswer = z.object({
+  person: Person,
   /** False while the registry is still changing the sessions of the person's agents; it continues by itself. */
-  complete: boolean;
-}
-/** Schema of `SuspensionAnswer`. */
-export const SuspensionAnswer: Shape<SuspensionAnswer> = z.object({ person: Person, complete: z.boolean() });
+  complete: z.boolean(),
+});
 
 /** Query of `GET /v1/admin/agents`. */
-export interface AdminAgentQuery {
-  /** Only agents with this status. */
-  status?: "active" | "revoked" | undefined;
-  /** Only agents with this framework label. */
-  framework?: string | undefined;
-  /** Only agents of the human with this ULID. */
-  ownerId?: string | undefined;
-  /** Records per page. */
-  limit: number;
-  /** `nextCursor` of the previous page. */
-  cursor?: string | undefined;
-}
-/** Schema of `AdminAgentQuery`. */
-export const AdminAgentQuery: Shape<AdminAgentQuery> = z.object({
+export type AdminAgentQuery = z.output<typeof AdminAgentQuery>;
+export const AdminAgentQuery = adminQuery({
   status: ActiveOrRevoked.optional(),
   framework: FrameworkAsSent.optional(),
+  /** Only agents whose name begins with it. */
+  name: namePrefix.optional(),
+  /** ULID of the human. */
   ownerId: Ulid.optional(),
+  /** Only active agents whose identity token ends within this many days and has not ended. */
+  expiringDays: PageLimit.optional(),
   limit,
   cursor,
 });
 
-/** An agent as it is listed for an admin. */
-export interface AdminAgentSummary {
-  /** ULID of the record. */
-  id: string;
-  /** DID of the agent. */
-  did: string;
-  /** Name of the agent. */
-  name: string;
-  /** Framework label. */
-  framework: string;
-  /** Present status. */
-  status: "active" | "revoked";
-  /** DID of the agent's owner. */
-  ownerDid: string;
-  /** Time at which the current AIT expires, ISO 8601. */
-  expires: string;
-  /** Time of creation, ISO 8601. */
-  createdAt: string;
-  /** Status of its session; `null` when its record is no longer kept. */
-  session: "active" | "revoked" | "expired" | null;
-}
-/** Schema of `AdminAgentSummary`. */
-export const AdminAgentSummary: Shape<AdminAgentSummary> = z.object({
+export type AdminAgentSummary = z.output<typeof AdminAgentSummary>;
+export const AdminAgentSummary = z.object({
   id: Ulid,
   did: AgentDid,
   name: z.string(),
   framework: z.string(),
   status: ActiveOrRevoked,
   ownerDid: HumanDid,
+  ownerName: z.string(),
+  /** When the current AIT expires. */
   expires: IsoTime,
   createdAt: IsoTime,
+  /** `null` when its record is no longer kept. */
   session: sessionStatus.nullable(),
 });
 
-/** Response of `GET /v1/admin/agents`, newest first. A page with a filter may be short and not be the last (D-215). */
-export interface AdminAgentList {
-  /** One page of agents. */
-  agents: AdminAgentSummary[];
-  /** Position in the list. */
-  pagination: Pagination;
-}
-/** Schema of `AdminAgentList`. */
-export const AdminAgentList: Shape<AdminAgentList> = z.object({
+/** Response of `GET /v1/admin/agents`, newest first. A page with a filter may be short and not be the last. */
+export type AdminAgentList = z.output<typeof AdminAgentList>;
+export const AdminAgentList = z.object({
   agents: z.array(AdminAgentSummary),
   pagination: Pagination,
 });
 
 /** The session of an agent, without its tokens. */
-export interface AgentSession {
-  /** Present status. */
-  status: "active" | "revoked" | "expired";
-  /** Time at which the access token expires, ISO 8601. */
-  accessExpiresAt: string;
-  /** Time at which the refresh token expires, ISO 8601. */
-  refreshExpiresAt: string;
-  /** Time of the last refresh, ISO 8601; `null` before the first one. */
-  refreshedAt: string | null;
-}
-/** Schema of `AgentSession`. */
-export const AgentSession: Shape<AgentSession> = z.object({
+export type AgentSession = z.output<typeof AgentSession>;
+export const AgentSession = z.object({
   status: sessionStatus,
   accessExpiresAt: IsoTime,
   refreshExpiresAt: IsoTime,
+  /** `null` before the first refresh. */
   refreshedAt: IsoTime.nullable(),
 });
 
 /** Response of `GET /v1/admin/agents/:id`. */
-export interface AdminAgentAnswer {
-  /** The agent. */
-  agent: Agent;
-  /** Its session; `null` when its record is no longer kept. */
-  session: AgentSession | null;
-}
-/** Schema of `AdminAgentAnswer`. */
-export const AdminAgentAnswer: Shape<AdminAgentAnswer> = z.object({ agent: Agent, session: AgentSession.nullable() });
+export type AdminAgentAnswer = z.output<typeof AdminAgentAnswer>;
+export const AdminAgentAnswer = z.object({
+  agent: Agent,
+  ownerName: z.string(),
+  /** `null` when its record is no longer kept. */
+  session: AgentSession.nullable(),
+});

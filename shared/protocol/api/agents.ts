@@ -1,6 +1,5 @@
-/** Request and response bodies of agents: challenge, registration, the record (D-38 to D-41). */
+/** Request and response bodies of agents: challenge, registration, the record. */
 import * as z from "zod";
-import type { Shape } from "../shape.ts";
 import { fromBase64Url } from "../base64url.ts";
 import { LIMITS } from "../limits.ts";
 import {
@@ -18,104 +17,47 @@ import {
 import { AgentAuth } from "./sessions.ts";
 
 /** Path of `/v1/agents/:id` and below. */
-export interface AgentPath {
-  /** ULID of the record. */
-  id: string;
-}
-/** Schema of `AgentPath`. */
-export const AgentPath: Shape<AgentPath> = z.object({ id: Ulid });
+export type AgentPath = z.output<typeof AgentPath>;
+export const AgentPath = z.object({ id: Ulid });
 
 /** Body of `POST /v1/agents/challenge`. */
-export interface ChallengeBody {
-  /** Ed25519 public key, base64url of 32 bytes. */
-  publicKey: string;
-}
-/** Schema of `ChallengeBody`. */
-export const ChallengeBody: Shape<ChallengeBody> = z.object({ publicKey: PublicKey });
+export type ChallengeBody = z.output<typeof ChallengeBody>;
+export const ChallengeBody = z.object({ publicKey: PublicKey });
 
 /** Response of `POST /v1/agents/challenge`. */
-export interface Challenge {
-  /** ULID of the challenge. */
-  challengeId: string;
-  /** base64url of 24 random bytes. */
-  nonce: string;
-  /** DID of the caller. */
-  ownerDid: string;
-  /** Time of expiry, ISO 8601. */
-  expiresAt: string;
-  /** Algorithm of the signature. */
-  algorithm: "Ed25519";
-  /** Text to sign, with placeholders for the values. */
-  messageTemplate: string;
-}
-/** Schema of `Challenge`. */
-export const Challenge: Shape<Challenge> = z.object({
+export type Challenge = z.output<typeof Challenge>;
+export const Challenge = z.object({
   challengeId: Ulid,
   /** base64url of 24 random bytes. */
   nonce: z.string(),
+  /** DID of the caller. */
   ownerDid: HumanDid,
   expiresAt: IsoTime,
   algorithm: z.literal("Ed25519"),
+  /** Text to sign, with placeholders for the values. */
   messageTemplate: z.string(),
 });
 
 /** Body of `POST /v1/agents`; absent `framework` and `ttlDays` stay absent, because the signed message distinguishes them. */
-export interface RegisterBody {
-  /** Name of the agent. */
-  name: string;
-  /** Ed25519 public key, base64url of 32 bytes. */
-  publicKey: string;
-  /** ULID of the challenge. */
-  challengeId: string;
-  /** Signature of the registration message, base64url of 64 bytes. */
-  challengeSignature: string;
-  /** Framework label (default `generic`). */
-  framework?: string | undefined;
-  /** Lifetime of the AIT, 1 to 90 days (default 30). */
-  ttlDays?: number | undefined;
-}
-/** Schema of `RegisterBody`. */
-export const RegisterBody: Shape<RegisterBody> = z.object({
+export type RegisterBody = z.output<typeof RegisterBody>;
+export const RegisterBody = z.object({
   name: AgentName,
   publicKey: PublicKey,
   challengeId: Ulid,
+  /** Signature of the registration message. */
   challengeSignature: z.string().refine(
     (text) => fromBase64Url(text)?.length === LIMITS.signatureBytes,
     "must be base64url of 64 bytes",
-  ),
+  ).meta({ pattern: "^[A-Za-z0-9_-]{85}[AQgw]$" }),
+  /** Default: `generic`. */
   framework: FrameworkAsSent.optional(),
+  /** Lifetime of the AIT (default: 30). */
   ttlDays: z.int().min(LIMITS.aitTtlDaysMin).max(LIMITS.aitTtlDaysMax).optional(),
 });
 
 /** The full record of an agent. */
-export interface Agent {
-  /** ULID of the record. */
-  id: string;
-  /** DID of the agent. */
-  did: string;
-  /** DID of the agent's owner. */
-  ownerDid: string;
-  /** Name of the agent. */
-  name: string;
-  /** Framework label. */
-  framework: string;
-  /** Ed25519 public key, base64url of 32 bytes. */
-  publicKey: string;
-  /** `jti` of the current AIT. */
-  currentJti: string;
-  /** Lifetime of the AIT, days. */
-  ttlDays: number;
-  /** Present status. */
-  status: "active" | "revoked";
-  /** Time at which the current AIT expires, ISO 8601. */
-  expiresAt: string;
-  /** Time of creation, ISO 8601. */
-  createdAt: string;
-  /** Time of the last change, ISO 8601. */
-  updatedAt: string;
-}
-/** Schema of `Agent`. */
-export const Agent: Shape<Agent> = z.object({
+export type Agent = z.output<typeof Agent>;
+export const Agent = z.object({
   id: Ulid,
   did: AgentDid,
   ownerDid: HumanDid,
@@ -123,6 +65,7 @@ export const Agent: Shape<Agent> = z.object({
   framework: z.string(),
   publicKey: z.string(),
   currentJti: Ulid,
+  /** Lifetime of the AIT. */
   ttlDays: z.int(),
   status: ActiveOrRevoked,
   /** When the current AIT expires. */
@@ -132,54 +75,24 @@ export const Agent: Shape<Agent> = z.object({
 });
 
 /** Response of `POST /v1/agents`. */
-export interface RegisterAnswer {
-  /** The agent. */
-  agent: Agent;
-  /** The identity token, a compact JWS. */
-  ait: string;
-  /** Tokens of the agent's session. */
-  agentAuth: AgentAuth;
-}
-/** Schema of `RegisterAnswer`. */
-export const RegisterAnswer: Shape<RegisterAnswer> = z.object({ agent: Agent, ait: z.string(), agentAuth: AgentAuth });
+export type RegisterAnswer = z.output<typeof RegisterAnswer>;
+export const RegisterAnswer = z.object({ agent: Agent, ait: z.string(), agentAuth: AgentAuth });
 
-/** Response of `POST /v1/agents/:id/reissue`; `agentAuth` when the agent had no live session (D-40). */
-export interface ReissueAnswer {
-  /** The agent. */
-  agent: Agent;
-  /** The identity token, a compact JWS. */
-  ait: string;
-  /** Tokens of a new session; absent when the agent has a live session. */
-  agentAuth?: AgentAuth | undefined;
-}
-/** Schema of `ReissueAnswer`. */
-export const ReissueAnswer: Shape<ReissueAnswer> = z.object({
+/** Response of `POST /v1/agents/:id/reissue`; `agentAuth` when the agent had no live session. */
+export type ReissueAnswer = z.output<typeof ReissueAnswer>;
+export const ReissueAnswer = z.object({
   agent: Agent,
   ait: z.string(),
   agentAuth: AgentAuth.optional(),
 });
 
 /** Response of `GET /v1/agents/:id`. */
-export interface AgentAnswer {
-  /** The agent. */
-  agent: Agent;
-}
-/** Schema of `AgentAnswer`. */
-export const AgentAnswer: Shape<AgentAnswer> = z.object({ agent: Agent });
+export type AgentAnswer = z.output<typeof AgentAnswer>;
+export const AgentAnswer = z.object({ agent: Agent });
 
 /** Query of `GET /v1/agents`. */
-export interface AgentListQuery {
-  /** Only agents with this status. */
-  status?: "active" | "revoked" | undefined;
-  /** Only agents with this framework label. */
-  framework?: string | undefined;
-  /** Records per page. */
-  limit: number;
-  /** `nextCursor` of the previous page. */
-  cursor?: string | undefined;
-}
-/** Schema of `AgentListQuery`. */
-export const AgentListQuery: Shape<AgentListQuery> = z.object({
+export type AgentListQuery = z.output<typeof AgentListQuery>;
+export const AgentListQuery = z.object({
   status: ActiveOrRevoked.optional(),
   framework: FrameworkAsSent.optional(),
   limit: PageLimit.default(LIMITS.agentListDefault),
@@ -187,20 +100,8 @@ export const AgentListQuery: Shape<AgentListQuery> = z.object({
 });
 
 /** An agent as it is listed; `expires` is when its AIT does. */
-export interface AgentSummary {
-  /** ULID of the record. */
-  id: string;
-  /** DID of the agent. */
-  did: string;
-  /** Name of the agent. */
-  name: string;
-  /** Present status. */
-  status: "active" | "revoked";
-  /** Time at which the current AIT expires, ISO 8601. */
-  expires: string;
-}
-/** Schema of `AgentSummary`. */
-export const AgentSummary: Shape<AgentSummary> = z.object({
+export type AgentSummary = z.output<typeof AgentSummary>;
+export const AgentSummary = z.object({
   id: Ulid,
   did: AgentDid,
   name: z.string(),
@@ -209,36 +110,15 @@ export const AgentSummary: Shape<AgentSummary> = z.object({
 });
 
 /** Response of `GET /v1/agents`, newest first. */
-export interface AgentList {
-  /** One page of agents. */
-  agents: AgentSummary[];
-  /** Position in the list. */
-  pagination: {
-    limit: number;
-    nextCursor: string | null;
-  };
-}
-/** Schema of `AgentList`. */
-export const AgentList: Shape<AgentList> = z.object({
+export type AgentList = z.output<typeof AgentList>;
+export const AgentList = z.object({
   agents: z.array(AgentSummary),
   pagination: Pagination,
 });
 
 /** Response of `GET /v1/resolve/:id`: the public data of an agent. */
-export interface ResolvedAgent {
-  /** DID of the agent. */
-  did: string;
-  /** Name of the agent. */
-  name: string;
-  /** Framework label. */
-  framework: string;
-  /** Present status. */
-  status: "active" | "revoked";
-  /** DID of the agent's owner. */
-  ownerDid: string;
-}
-/** Schema of `ResolvedAgent`. */
-export const ResolvedAgent: Shape<ResolvedAgent> = z.object({
+export type ResolvedAgent = z.output<typeof ResolvedAgent>;
+export const ResolvedAgent = z.object({
   did: AgentDid,
   name: z.string(),
   framework: z.string(),

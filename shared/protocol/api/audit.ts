@@ -1,10 +1,8 @@
-/** Query and response body of the audit log (D-50, D-174). */
+/** Query and response body of the audit log. */
 import * as z from "zod";
 import { LIMITS } from "../limits.ts";
-import type { Shape } from "../shape.ts";
-import { IsoTime, PageLimit, Pagination, Ulid } from "./fields.ts";
+import { adminQuery, IsoTime, PageLimit, Pagination, Ulid } from "./fields.ts";
 
-/** All audit events. */
 export const AUDIT_EVENTS = [
   "admin.bootstrapped",
   "admin.recovered",
@@ -29,7 +27,6 @@ export const AUDIT_EVENTS = [
   "admin.token_issued",
 ] as const;
 
-/** The name of an audit event. */
 export type AuditEvent = (typeof AUDIT_EVENTS)[number];
 
 /** Returns true for an event, and for a group of events such as `agent.`. */
@@ -40,74 +37,42 @@ export function isAuditFilter(text: string): boolean {
 const name = z.string().min(1).max(LIMITS.auditFilter).optional();
 
 /** Query of `GET /v1/admin/audit`. */
-export interface AuditQuery {
+export type AuditQuery = z.output<typeof AuditQuery>;
+export const AuditQuery = adminQuery({
   /** Only this event, or a group of events such as `agent.`. */
-  event?: string | undefined;
+  event: z.string().refine(isAuditFilter, "must be an event, or the beginning of events up to their dot")
+    .meta({ enum: [...new Set(AUDIT_EVENTS.flatMap((event) => [event, event.slice(0, event.indexOf(".") + 1)]))] })
+    .optional(),
   /** Only entries of this actor: a DID, or `store recover`. */
-  actor?: string | undefined;
-  /** Only entries about this record: a DID or an ID. */
-  subject?: string | undefined;
-  /** Only entries from this time on, ISO 8601. */
-  since?: string | undefined;
-  /** Only entries before this time, ISO 8601. */
-  until?: string | undefined;
-  /** Newest first (`desc`, default) or oldest first. */
-  order: "asc" | "desc";
-  /** Records per page. */
-  limit: number;
-  /** `nextCursor` of the previous page. */
-  cursor?: string | undefined;
-}
-/** Schema of `AuditQuery`. */
-export const AuditQuery: Shape<AuditQuery> = z.object({
-  event: z.string().refine(isAuditFilter, "must be an event, or the beginning of events up to their dot").optional(),
   actor: name,
+  /** Only entries about this record: a DID or an ID. */
   subject: name,
+  /** Only entries from this time on. */
   since: IsoTime.optional(),
+  /** Only entries before this time. */
   until: IsoTime.optional(),
   order: z.enum(["asc", "desc"]).default("desc"),
   limit: PageLimit.default(LIMITS.listPageDefault),
   cursor: Ulid.optional(),
 });
 
-/** An entry of the audit log. */
-export interface AuditEntry {
-  /** ULID of the entry. */
-  id: string;
-  /** Time of the event, ISO 8601. */
-  at: string;
-  /** What happened. */
-  event: string;
+export type AuditEntry = z.output<typeof AuditEntry>;
+export const AuditEntry = z.object({
+  id: Ulid,
+  at: IsoTime,
+  event: z.string(),
   /** DID of the caller, or `store recover`. */
-  actor: string;
+  actor: z.string(),
   /** DID or ID of the changed record. */
-  subject: string;
-  /** Request ID of the call. */
-  requestId: string;
+  subject: z.string(),
+  requestId: z.string(),
   /** The reason that the actor gave. */
-  detail?: string | undefined;
-}
+  detail: z.string().optional(),
+});
 
-/** Response of `GET /v1/admin/audit`. A page with a filter may be short and not be the last (D-215). */
-export interface AuditList {
-  /** One page of audit events. */
-  events: AuditEntry[];
-  /** Position in the list. */
-  pagination: {
-    limit: number;
-    nextCursor: string | null;
-  };
-}
-/** Schema of `AuditList`. */
-export const AuditList: Shape<AuditList> = z.object({
-  events: z.array(z.object({
-    id: Ulid,
-    at: IsoTime,
-    event: z.string(),
-    actor: z.string(),
-    subject: z.string(),
-    requestId: z.string(),
-    detail: z.string().optional(),
-  })),
+/** Response of `GET /v1/admin/audit`. A page with a filter may be short and not be the last. */
+export type AuditList = z.output<typeof AuditList>;
+export const AuditList = z.object({
+  events: z.array(AuditEntry),
   pagination: Pagination,
 });

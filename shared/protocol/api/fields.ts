@@ -2,7 +2,6 @@
  * Schemas of members that several request and response bodies share. The rules themselves are in the folder above.
  */
 import * as z from "zod";
-import type { Shape } from "../shape.ts";
 import { isAgentDid, isHumanDid } from "../did.ts";
 import { isPublicKey } from "../ed25519.ts";
 import { isRequestId, isUlid } from "../ids.ts";
@@ -14,65 +13,106 @@ function text(check: (value: string) => boolean, message: string, pattern: Recor
   return z.string({ error: message }).refine(check, message).meta(pattern);
 }
 
+// The patterns below are for the API documents: what a rule refuses, a client must be able to see there. The rules decide.
+const ULID_PATTERN = "[0-7][0-9A-HJKMNP-TV-Z]{25}";
+const LABEL_PATTERN = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?";
+const OCTET_PATTERN = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])";
+const AUTHORITY_PATTERN = `(?:(?:${OCTET_PATTERN}\\.){3}${OCTET_PATTERN}` +
+  `|(?:${LABEL_PATTERN}\\.)*(?!(?:[0-9]+|0x[0-9a-f]*):)${LABEL_PATTERN})`;
+/** Windows keeps these names for devices. */
+const DEVICE_PATTERN = "(?:[cC][oO][nN]|[pP][rR][nN]|[aA][uU][xX]|[nN][uU][lL]|[cC][oO][mM][0-9]|[lL][pP][tT][0-9])";
+const CONTROL_PATTERN = "\\u0000-\\u001f\\u007f-\\u009f";
+const BIDI_PATTERN = "\\u202a-\\u202e\\u2066-\\u2069";
+
+/** Returns the pattern of a text with at least one character that is not white space, and none of `banned`. */
+function textPattern(banned: string): string {
+  return `^[^${banned}]*[^${banned}\\s\\ufeff][^${banned}]*$`;
+}
+
 /** Schema of a text that a rule trims or refuses. */
 export function parsedText(parse: (value: string) => string | null, message: string, maxLength: number) {
   return z.string({ error: message }).transform((value, ctx) => {
     const parsed = parse(value);
     if (parsed === null) ctx.addIssue({ code: "custom", message });
     return parsed ?? "";
-  }).meta({ minLength: 1, maxLength });
+  }).meta({ minLength: 1, maxLength, pattern: textPattern(CONTROL_PATTERN + BIDI_PATTERN) });
 }
 
 /** ULID of a record. */
-export const Ulid = text(isUlid, "must be a ULID", { pattern: "^[0-7][0-9A-HJKMNP-TV-Z]{25}$" });
-/** DID of an agent. */
+export const Ulid = text(isUlid, "must be a ULID", { pattern: `^${ULID_PATTERN}$` });
 export const AgentDid = text(isAgentDid, "must be the DID of an agent", {
-  example: "did:svc:<authority>:agent:<ulid>",
+  pattern: `^did:svc:${AUTHORITY_PATTERN}:agent:${ULID_PATTERN}$`,
 });
-/** DID of a human. */
-export const HumanDid = text(isHumanDid, "must be the DID of a human", { example: "did:svc:<authority>:human:<ulid>" });
+export const HumanDid = text(isHumanDid, "must be the DID of a human", {
+  pattern: `^did:svc:${AUTHORITY_PATTERN}:human:${ULID_PATTERN}$`,
+});
 /** ISO-8601 time. */
-export const IsoTime = text((value) => parseIso(value) !== null, "must be an RFC 3339 time", { format: "date-time" });
-/** Agent name (D-05). */
-export const AgentName = text(isAgentName, "must be 1 to 64 of A-Z, a-z, 0-9, '.', '_' and '-'", { maxLength: 64 });
+export const IsoTime = text((value) => parseIso(value) !== null, "must be an RFC 3339 time", {
+  format: "date-time",
+  pattern: "^[2-9][0-9]{3}-",
+});
+export const AgentName = text(isAgentName, "must be 1 to 64 of A-Z, a-z, 0-9, '.', '_' and '-'", {
+  maxLength: 64,
+  pattern: `^(?!${DEVICE_PATTERN}(?:\\.|$))[A-Za-z0-9](?:(?:[A-Za-z0-9_-]|\\.(?!\\.)){0,62}[A-Za-z0-9])?$`,
+});
 /** Ed25519 public key. */
-export const PublicKey = text(isPublicKey, "must be base64url of an Ed25519 public key", { maxLength: 43 });
-/** Request ID (D-11). */
+export const PublicKey = text(isPublicKey, "must be base64url of an Ed25519 public key", {
+  pattern: "^[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]$",
+});
 export const RequestId = text(isRequestId, "must be 8 to 128 of A-Z, a-z, 0-9, '.', '_', ':' and '-'", {
   pattern: "^[A-Za-z0-9._:-]{8,128}$",
 });
-/** Display name, trimmed (D-06). */
+/** Display name, trimmed. */
 export const DisplayName = parsedText(
   parseDisplayName,
   `must be 1 to ${LIMITS.displayName} characters of text`,
   LIMITS.displayName,
 );
-/** Framework label, not trimmed; trim it with `parseFramework` (D-07, D-23). */
+/** Framework label, not trimmed; trim it with `parseFramework`. */
 export const FrameworkAsSent = text(
   (value) => parseFramework(value) !== null,
   `must be 1 to ${LIMITS.framework} characters of text`,
-  { maxLength: LIMITS.framework },
+  { minLength: 1, maxLength: LIMITS.framework, pattern: textPattern(CONTROL_PATTERN) },
 );
-/** `active` or `revoked`. */
 export const ActiveOrRevoked = z.enum(["active", "revoked"]);
-/** Where the next page of a list begins (D-215). */
-export interface Pagination {
-  limit: number;
+/** Where the next page of a list begins. */
+export type Pagination = z.output<typeof Pagination>;
+export const Pagination = z.object({
+  limit: z.int(),
   /** ID of the last record of this page; `null` on the last page. */
-  nextCursor: string | null;
-}
-/** Schema of `Pagination`. */
-export const Pagination: Shape<Pagination> = z.object({ limit: z.int(), nextCursor: Ulid.nullable() });
+  nextCursor: Ulid.nullable(),
+});
 /** Page size in a query: 1 to 100. */
-export const PageLimit = z.string().regex(/^[1-9]\d{0,2}$/).transform(Number)
+export const PageLimit = z.string().regex(/^[1-9]\d{0,2}$/).meta({ pattern: "^(?:[1-9][0-9]?|100)$" }).transform(Number)
   .pipe(z.int().min(LIMITS.agentListMin).max(LIMITS.agentListMax));
-/** Query of a list other than that of agents: 100 records a page (default), newest first (D-215). */
-export interface PageQuery {
-  limit: number;
-  cursor?: string | undefined;
+/** Longest name of an unknown parameter in a message: with more, a caller's own text fills the answer. */
+const SHOWN_NAME = 40;
+
+/**
+ * Returns the schema of an admin's query. It refuses a parameter that it does not name, because a filter with a wrong name
+ * would otherwise show every record as if it matched.
+ *
+ * @internal
+ */
+export function adminQuery<S extends z.core.$ZodLooseShape>(shape: S): z.ZodObject<S, z.core.$strict> {
+  const known = Object.keys(shape).join(", ");
+  return z.strictObject(shape, {
+    error: (issue) => {
+      if (issue.code !== "unrecognized_keys") return undefined;
+      const [name = ""] = issue.keys;
+      return `may name only ${known}, and not ${JSON.stringify(name.slice(0, SHOWN_NAME))}`;
+    },
+  });
 }
-/** Schema of `PageQuery`. */
-export const PageQuery: Shape<PageQuery> = z.object({
+
+/** Query of a list other than that of agents: 100 records a page (default), newest first. */
+export type PageQuery = z.output<typeof PageQuery>;
+export const PageQuery = z.object({
+  limit: PageLimit.default(LIMITS.listPageDefault),
+  cursor: Ulid.optional(),
+});
+/** `PageQuery` for an admin's list. */
+export const AdminPageQuery = adminQuery({
   limit: PageLimit.default(LIMITS.listPageDefault),
   cursor: Ulid.optional(),
 });

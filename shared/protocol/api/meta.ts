@@ -1,26 +1,17 @@
-/** Request and response bodies of health and metadata (D-30, D-31, D-78). */
+/**
+ * Request and response bodies of health and metadata. Metadata holds the public origins from the configuration and
+ * never from `Host`, because clients sign them.
+ */
 import * as z from "zod";
-import type { Shape } from "../shape.ts";
 import { IsoTime } from "./fields.ts";
 
 /** Where a service runs. */
-export type Environment = "local" | "dev" | "production";
-/** Schema of `Environment`. */
-export const Environment: Shape<Environment> = z.enum(["local", "dev", "production"]);
+export type Environment = z.output<typeof Environment>;
+export const Environment = z.enum(["local", "dev", "production"]);
 
 /** Response of `GET /v1/metadata`. */
-export interface Metadata {
-  /** Origin of the registry. */
-  registryUrl: string;
-  /** Origin of the proxy. */
-  proxyUrl: string;
-  /** Environment of the service. */
-  environment: Environment;
-  /** Version of the service. */
-  version: string;
-}
-/** Schema of `Metadata`. */
-export const Metadata: Shape<Metadata> = z.object({
+export type Metadata = z.output<typeof Metadata>;
+export const Metadata = z.object({
   registryUrl: z.string(),
   proxyUrl: z.string(),
   environment: Environment,
@@ -35,116 +26,49 @@ const health = {
 };
 
 /** Response of the registry's `GET /health`. */
-export interface RegistryHealth {
-  /** Present status. */
-  status: "ok" | "unavailable";
-  /** Version of the service. */
-  version: string;
-  /** Environment of the service. */
-  environment: Environment;
-  /** True when the service accepts requests. */
-  ready: boolean;
-  /** Result of each check. */
-  checks: {
-    kv: boolean;
-    signingKey: boolean;
-  };
-  /** Size of the revocation list as a share of what verifiers read, 0 to 1, two decimals (D-210). */
-  crlFill: number;
-}
-/** Schema of `RegistryHealth`. */
-export const RegistryHealth: Shape<RegistryHealth> = z.object({
+export type RegistryHealth = z.output<typeof RegistryHealth>;
+export const RegistryHealth = z.object({
   ...health,
   checks: z.object({ kv: z.boolean(), signingKey: z.boolean() }),
+  /** Size of the revocation list as a share of what verifiers read, 0 to 1, two decimals (D-210). */
   crlFill: z.number().min(0).max(1),
 });
 
 /** Response of the proxy's `GET /health`. */
-export interface ProxyHealth {
-  /** Present status. */
-  status: "ok" | "unavailable";
-  /** Version of the service. */
-  version: string;
-  /** Environment of the service. */
-  environment: Environment;
-  /** True when the service accepts requests. */
-  ready: boolean;
-  /** Result of each check. */
-  checks: {
-    kv: boolean;
-    registryKeys: boolean;
-    crl: boolean;
-  };
-  /** Relay sockets of this instance. */
-  connectedSockets: number;
-}
-/** Schema of `ProxyHealth`. */
-export const ProxyHealth: Shape<ProxyHealth> = z.object({
+export type ProxyHealth = z.output<typeof ProxyHealth>;
+export const ProxyHealth = z.object({
   ...health,
   checks: z.object({ kv: z.boolean(), registryKeys: z.boolean(), crl: z.boolean() }),
+  /** Relay sockets of this instance. */
   connectedSockets: z.int(),
 });
 
 /** Response of `GET /health` where both services share a process. */
-export interface ServiceHealth {
-  /** Present status. */
-  status: "ok" | "unavailable";
-  /** Version of the service. */
-  version: string;
-  /** Environment of the service. */
-  environment: Environment;
-  /** True when the service accepts requests. */
-  ready: boolean;
-  /** Health of the registry. */
-  registry: RegistryHealth;
-  /** Health of the proxy. */
-  proxy: ProxyHealth;
-}
-/** Schema of `ServiceHealth`. */
-export const ServiceHealth: Shape<ServiceHealth> = z.object({
+export type ServiceHealth = z.output<typeof ServiceHealth>;
+export const ServiceHealth = z.object({
   ...health,
   registry: RegistryHealth,
   proxy: ProxyHealth,
 });
 
-/** Response of `GET /healthz` (D-179). */
-export interface Liveness {
-  /** The process answers. */
-  status: "ok";
-}
-/** Schema of `Liveness`. */
-export const Liveness: Shape<Liveness> = z.object({ status: z.literal("ok") });
+/** Response of `GET /healthz`. */
+export type Liveness = z.output<typeof Liveness>;
+export const Liveness = z.object({ status: z.literal("ok") });
 
-/** Response of `GET /readyz` (D-179). */
-export interface Readiness {
-  /** Present status. */
-  status: "ok" | "unavailable";
-  /** True when the service accepts requests. */
-  ready: boolean;
-}
-/** Schema of `Readiness`. */
-export const Readiness: Shape<Readiness> = z.object({ status: health.status, ready: health.ready });
+/** Response of `GET /readyz`. */
+export type Readiness = z.output<typeof Readiness>;
+export const Readiness = z.object({ status: health.status, ready: health.ready });
 
 /** Response of `GET /v1/crl` (D-21): the signed list. */
-export interface CrlAnswer {
-  /** The list, a compact JWS. */
-  crl: string;
-}
-/** Schema of `CrlAnswer`. */
-export const CrlAnswer: Shape<CrlAnswer> = z.object({ crl: z.string() });
+export type CrlAnswer = z.output<typeof CrlAnswer>;
+export const CrlAnswer = z.object({ crl: z.string() });
 
-/** Response of `POST /v1/admin/keys/rotate` (D-53). */
-export interface RotateKeysAnswer {
-  /** ID of the new key. */
-  kid: string;
-  /** The key that signed until now. */
-  retiredKid: string;
-  /** When `kid` begins to sign, and `retiredKid` ends. ISO 8601. */
-  signsFrom: string;
-}
-/** Schema of `RotateKeysAnswer`. */
-export const RotateKeysAnswer: Shape<RotateKeysAnswer> = z.object({
+/** Response of `POST /v1/admin/keys/rotate`. */
+export type RotateKeysAnswer = z.output<typeof RotateKeysAnswer>;
+export const RotateKeysAnswer = z.object({
   kid: z.string(),
+  /** The key that signed until now. */
   retiredKid: z.string(),
+  /** When `kid` begins to sign, and `retiredKid` ends. */
   signsFrom: IsoTime,
 });

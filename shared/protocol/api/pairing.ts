@@ -1,51 +1,34 @@
-/** Request and response bodies of pairing (D-73 to D-75). */
+/** Request and response bodies of pairing (D-74). */
 import * as z from "zod";
-import type { Shape } from "../shape.ts";
 import { LIMITS } from "../limits.ts";
 import { AgentDid, DisplayName, IsoTime } from "./fields.ts";
 
 /** How the two sides introduce themselves. */
-export interface PairingProfile {
-  /** Name of the agent. */
-  agentName: string;
-  /** Name of the agent's owner. */
-  humanName: string;
-}
-/** Schema of `PairingProfile`. */
-export const PairingProfile: Shape<PairingProfile> = z.object({ agentName: DisplayName, humanName: DisplayName });
+export type PairingProfile = z.output<typeof PairingProfile>;
+export const PairingProfile = z.object({ agentName: DisplayName, humanName: DisplayName });
+
+const Chars43 = z.string().regex(/^[A-Za-z0-9_-]{43}$/);
+
+/** The proof of a key with the pair secret of a ticket (D-146). The proxy passes it on and cannot check it. */
+export type PairKey = z.output<typeof PairKey>;
+export const PairKey = z.object({ publicKey: Chars43, mac: Chars43 });
 
 /** A pasted ticket; surrounding white space and backticks are removed and are not a ticket alone. */
 const PastedTicket = z.string().trim().regex(/[^\s`]/);
 
 /** Body of `POST /pair/start`. */
-export interface PairStartBody {
-  /** Lifetime of the ticket, seconds. */
-  ttlSeconds: number;
-  /** Profile of the caller. */
-  initiatorProfile: PairingProfile;
-  /** The only agent that may confirm the ticket (default: any). */
-  allowResponderAgentDid?: string | undefined;
-}
-/** Schema of `PairStartBody`. */
-export const PairStartBody: Shape<PairStartBody> = z.object({
+export type PairStartBody = z.output<typeof PairStartBody>;
+export const PairStartBody = z.object({
   ttlSeconds: z.int().min(1).max(LIMITS.ticketTtlMaxSeconds).default(LIMITS.ticketTtlSeconds),
   initiatorProfile: PairingProfile,
+  /** The only agent that may confirm the ticket (default: any). */
   allowResponderAgentDid: AgentDid.optional(),
+  initiatorKey: PairKey.optional(),
 });
 
 /** Response of `POST /pair/start`. */
-export interface PairStartAnswer {
-  /** The pairing ticket. */
-  ticket: string;
-  /** Time of expiry, ISO 8601. */
-  expiresAt: string;
-  /** DID of the agent that created the ticket. */
-  initiatorAgentDid: string;
-  /** Profile of the agent that created the ticket. */
-  initiatorProfile: PairingProfile;
-}
-/** Schema of `PairStartAnswer`. */
-export const PairStartAnswer: Shape<PairStartAnswer> = z.object({
+export type PairStartAnswer = z.output<typeof PairStartAnswer>;
+export const PairStartAnswer = z.object({
   ticket: z.string(),
   expiresAt: IsoTime,
   initiatorAgentDid: AgentDid,
@@ -53,67 +36,31 @@ export const PairStartAnswer: Shape<PairStartAnswer> = z.object({
 });
 
 /** Body of `POST /pair/confirm`. */
-export interface PairConfirmBody {
-  /** The pairing ticket. */
-  ticket: string;
-  /** Profile of the caller. */
-  responderProfile: PairingProfile;
-}
-/** Schema of `PairConfirmBody`. */
-export const PairConfirmBody: Shape<PairConfirmBody> = z.object({
+export type PairConfirmBody = z.output<typeof PairConfirmBody>;
+export const PairConfirmBody = z.object({
   ticket: PastedTicket,
   responderProfile: PairingProfile,
+  responderKey: PairKey.optional(),
 });
 
 /** Response of `POST /pair/confirm`. */
-export interface PairConfirmAnswer {
-  /** Always true. */
-  paired: true;
-  /** DID of the agent that created the ticket. */
-  initiatorAgentDid: string;
-  /** Profile of the agent that created the ticket. */
-  initiatorProfile: PairingProfile;
-  /** DID of the agent that confirmed the ticket. */
-  responderAgentDid: string;
-  /** Profile of the agent that confirmed the ticket. */
-  responderProfile: PairingProfile;
-}
-/** Schema of `PairConfirmAnswer`. */
-export const PairConfirmAnswer: Shape<PairConfirmAnswer> = z.object({
+export type PairConfirmAnswer = z.output<typeof PairConfirmAnswer>;
+export const PairConfirmAnswer = z.object({
   paired: z.literal(true),
   initiatorAgentDid: AgentDid,
   initiatorProfile: PairingProfile,
   responderAgentDid: AgentDid,
   responderProfile: PairingProfile,
+  initiatorKey: PairKey.optional(),
 });
 
 /** Body of `POST /pair/status`. */
-export interface PairStatusBody {
-  /** The pairing ticket. */
-  ticket: string;
-}
-/** Schema of `PairStatusBody`. */
-export const PairStatusBody: Shape<PairStatusBody> = z.object({ ticket: PastedTicket });
+export type PairStatusBody = z.output<typeof PairStatusBody>;
+export const PairStatusBody = z.object({ ticket: PastedTicket });
 
-/** Response of `POST /pair/status`; the last three once confirmed. */
-export interface PairStatusAnswer {
-  /** Present status. */
-  status: "pending" | "confirmed";
-  /** DID of the agent that created the ticket. */
-  initiatorAgentDid: string;
-  /** Profile of the agent that created the ticket. */
-  initiatorProfile: PairingProfile;
-  /** Time of expiry, ISO 8601. */
-  expiresAt: string;
-  /** DID of the agent that confirmed the ticket, once confirmed. */
-  responderAgentDid?: string | undefined;
-  /** Profile of the agent that confirmed the ticket, once confirmed. */
-  responderProfile?: PairingProfile | undefined;
-  /** Time of confirmation, ISO 8601, once confirmed. */
-  confirmedAt?: string | undefined;
-}
-/** Schema of `PairStatusAnswer`. */
-export const PairStatusAnswer: Shape<PairStatusAnswer> = z.object({
+/** Response of `POST /pair/status`; the last five once confirmed, the keys if they were sent. */
+export type PairStatusAnswer = z.output<typeof PairStatusAnswer>;
+export const PairStatusAnswer = z.object({
   status: z.enum(["pending", "confirmed"]),
   initiatorAgentDid: AgentDid,
   initiatorProfile: PairingProfile,
@@ -121,47 +68,29 @@ export const PairStatusAnswer: Shape<PairStatusAnswer> = z.object({
   responderAgentDid: AgentDid.optional(),
   responderProfile: PairingProfile.optional(),
   confirmedAt: IsoTime.optional(),
+  initiatorKey: PairKey.optional(),
+  responderKey: PairKey.optional(),
 });
 
-/** Query of `GET /pair/peers` (D-215); `cursor` is the `nextCursor` of the previous page. */
-export interface PeerListQuery {
-  /** Peers per page. */
-  limit: number;
-  /** `nextCursor` of the previous page. */
-  cursor?: string | undefined;
-}
-/** Schema of `PeerListQuery`. */
-export const PeerListQuery: Shape<PeerListQuery> = z.object({
-  limit: z.string().regex(/^[1-9]\d{0,2}$/).transform(Number).pipe(z.int().max(LIMITS.peerListMax)).default(
-    LIMITS.peerListDefault,
-  ),
+/** Query of `GET /pair/peers`; `cursor` is the `nextCursor` of the previous page. */
+export type PeerListQuery = z.output<typeof PeerListQuery>;
+export const PeerListQuery = z.object({
+  limit: z.string().regex(/^[1-9]\d{0,2}$/).meta({ pattern: "^(?:[1-9][0-9]?|[1-4][0-9]{2}|500)$" }).transform(Number)
+    .pipe(z.int().max(LIMITS.peerListMax)).default(
+      LIMITS.peerListDefault,
+    ),
   cursor: AgentDid.optional(),
 });
 
-/** Response of `GET /pair/peers` (D-76): one page, by DID. */
-export interface PeerList {
-  /** One page of peers. */
-  peers: {
-    agentDid: string;
-    profile: PairingProfile;
-    pairedAt: string;
-  }[];
-  /** Position in the list. */
-  pagination: {
-    limit: number;
-    nextCursor: string | null;
-  };
-}
-/** Schema of `PeerList`. */
-export const PeerList: Shape<PeerList> = z.object({
-  peers: z.array(z.object({ agentDid: AgentDid, profile: PairingProfile, pairedAt: IsoTime })),
+/** Response of `GET /pair/peers`: one page, by DID. */
+export type PeerList = z.output<typeof PeerList>;
+export const PeerList = z.object({
+  peers: z.array(
+    z.object({ agentDid: AgentDid, profile: PairingProfile, pairedAt: IsoTime, peerKey: PairKey.optional() }),
+  ),
   pagination: z.object({ limit: z.int(), nextCursor: AgentDid.nullable() }),
 });
 
-/** Body of `POST /pair/remove` (D-76). */
-export interface PairRemoveBody {
-  /** DID of the peer. */
-  peerAgentDid: string;
-}
-/** Schema of `PairRemoveBody`. */
-export const PairRemoveBody: Shape<PairRemoveBody> = z.object({ peerAgentDid: AgentDid });
+/** Body of `POST /pair/remove`. */
+export type PairRemoveBody = z.output<typeof PairRemoveBody>;
+export const PairRemoveBody = z.object({ peerAgentDid: AgentDid });

@@ -1,50 +1,29 @@
 /** Request and response bodies of delivery receipts (D-72). */
 import * as z from "zod";
-import type { Shape } from "../shape.ts";
+import { DELIVERY_STATES } from "../frames.ts";
 import { AgentDid, IsoTime, RequestId } from "./fields.ts";
 
 /** Every status of a receipt. */
 export const RECEIPT_STATUSES = ["processed_by_svc", "dead_lettered"] as const;
 /** How a message ended. */
-export type ReceiptStatus = (typeof RECEIPT_STATUSES)[number];
-/** Schema of `ReceiptStatus`. */
-export const ReceiptStatus: Shape<ReceiptStatus> = z.enum(RECEIPT_STATUSES);
+export type ReceiptStatus = z.output<typeof ReceiptStatus>;
+export const ReceiptStatus = z.enum(RECEIPT_STATUSES);
 
 /** Body of `POST /v1/relay/delivery-receipts`. */
-export interface ReceiptBody {
-  /** ID of the request that carried the message. */
-  requestId: string;
-  /** DID of the recipient. */
-  recipientAgentDid: string;
-  /** How the message ended. */
-  status: ReceiptStatus;
-  /** Time at which the message ended, ISO 8601. */
-  timestamp: string;
-  /** DID of the sender; required when several senders used the request ID. */
-  senderAgentDid?: string | undefined;
-}
-/** Schema of `ReceiptBody`. */
-export const ReceiptBody: Shape<ReceiptBody> = z.object({
+export type ReceiptBody = z.output<typeof ReceiptBody>;
+export const ReceiptBody = z.object({
   requestId: RequestId,
   recipientAgentDid: AgentDid,
   status: ReceiptStatus,
+  /** When the message ended. */
   timestamp: IsoTime,
+  /** Required when several senders used the request ID. */
   senderAgentDid: AgentDid.optional(),
 });
 
 /** A receipt; `receivedAt` is when the proxy recorded it. */
-export interface Receipt {
-  /** ID of the request that carried the message. */
-  requestId: string;
-  /** DID of the recipient. */
-  recipientAgentDid: string;
-  /** How the message ended. */
-  status: ReceiptStatus;
-  /** Time at which the proxy recorded the receipt, ISO 8601. */
-  receivedAt: string;
-}
-/** Schema of `Receipt`. */
-export const Receipt: Shape<Receipt> = z.object({
+export type Receipt = z.output<typeof Receipt>;
+export const Receipt = z.object({
   requestId: RequestId,
   recipientAgentDid: AgentDid,
   status: ReceiptStatus,
@@ -52,27 +31,31 @@ export const Receipt: Shape<Receipt> = z.object({
 });
 
 /** Response of `POST /v1/relay/delivery-receipts`. */
-export interface ReceiptAnswer {
-  /** The recorded receipt. */
-  receipt: Receipt;
-}
-/** Schema of `ReceiptAnswer`. */
-export const ReceiptAnswer: Shape<ReceiptAnswer> = z.object({ receipt: Receipt });
+export type ReceiptAnswer = z.output<typeof ReceiptAnswer>;
+export const ReceiptAnswer = z.object({ receipt: Receipt });
 
 /** Query of `GET /v1/relay/delivery-receipts`. */
-export interface ReceiptQuery {
-  /** ID of the request that carried the message. */
-  requestId: string;
-  /** DID of the recipient. */
-  recipientAgentDid: string;
-}
-/** Schema of `ReceiptQuery`. */
-export const ReceiptQuery: Shape<ReceiptQuery> = z.object({ requestId: RequestId, recipientAgentDid: AgentDid });
+export type ReceiptQuery = z.output<typeof ReceiptQuery>;
+export const ReceiptQuery = z.object({ requestId: RequestId, recipientAgentDid: AgentDid });
 
 /** Response of `GET /v1/relay/delivery-receipts`. */
-export interface ReceiptList {
-  /** Receipts of the message. */
-  receipts: Receipt[];
-}
-/** Schema of `ReceiptList`. */
-export const ReceiptList: Shape<ReceiptList> = z.object({ receipts: z.array(Receipt) });
+export type ReceiptList = z.output<typeof ReceiptList>;
+export const ReceiptList = z.object({ receipts: z.array(Receipt) });
+
+/** Body of `POST /v1/relay/deliveries`: messages that the caller has sent. */
+export type DeliveriesBody = z.output<typeof DeliveriesBody>;
+export const DeliveriesBody = z.object({
+  messages: z.array(z.object({ requestId: RequestId, recipientAgentDid: AgentDid })).min(1).max(100),
+});
+
+/** Response of `POST /v1/relay/deliveries`: the messages whose outcome is known, in the order of the request. */
+export type DeliveriesAnswer = z.output<typeof DeliveriesAnswer>;
+export const DeliveriesAnswer = z.object({
+  deliveries: z.array(z.object({
+    requestId: RequestId,
+    recipientAgentDid: AgentDid,
+    state: z.enum(DELIVERY_STATES),
+    /** When it got the state. */
+    at: IsoTime,
+  })),
+});

@@ -1,133 +1,79 @@
-/** Bodies and queries of the routes with which an admin sees the relay (D-172, D-173). */
+/** Bodies and queries of the routes with which an admin sees the relay (D-172). */
 import * as z from "zod";
 import { LIMITS } from "../limits.ts";
-import type { Shape } from "../shape.ts";
-import { AgentDid, IsoTime, PageLimit, RequestId, Ulid } from "./fields.ts";
+import { adminQuery, AgentDid, IsoTime, PageLimit, RequestId, Ulid } from "./fields.ts";
 
 /** Response of `POST /v1/admin/tokens`. */
-export interface AdminTokenAnswer {
-  /** The admin token, for `Authorization: Bearer`. */
-  token: string;
-  /** Time of expiry, ISO 8601. */
-  expiresAt: string;
-  /** Origin of the proxy that accepts it. */
-  audience: string;
-  /** What it permits. */
-  scope: ["relay.read"];
-}
-/** Schema of `AdminTokenAnswer`. */
-export const AdminTokenAnswer: Shape<AdminTokenAnswer> = z.object({
+export type AdminTokenAnswer = z.output<typeof AdminTokenAnswer>;
+export const AdminTokenAnswer = z.object({
+  /** For `Authorization: Bearer`. */
   token: z.string(),
   expiresAt: IsoTime,
+  /** Origin of the proxy that accepts it. */
   audience: z.string(),
-  scope: z.tuple([z.literal("relay.read")]),
+  // No tuple: readers of the API document take its schema for that of an earlier draft.
+  scope: z.array(z.literal("relay.read")).length(1),
 });
 
 const limit = PageLimit.default(LIMITS.agentListDefault);
 const DidPagination = z.object({ limit: z.int(), nextCursor: AgentDid.nullable() });
 
 /** Query of `GET /v1/admin/relay/connections`. */
-export interface ConnectionQuery {
+export type ConnectionQuery = z.output<typeof ConnectionQuery>;
+export const ConnectionQuery = adminQuery({
   /** Only agents that are connected, or only agents that are not. */
-  online?: boolean | undefined;
-  /** Agents per page. */
-  limit: number;
-  /** `nextCursor` of the previous page. */
-  cursor?: string | undefined;
-}
-/** Schema of `ConnectionQuery`. */
-export const ConnectionQuery: Shape<ConnectionQuery> = z.object({
   online: z.enum(["true", "false"]).transform((text) => text === "true").optional(),
   limit,
   cursor: AgentDid.optional(),
 });
 
 /** When an agent was connected last. */
-export interface AgentConnection {
-  /** DID of the agent. */
-  agentDid: string;
+export type AgentConnection = z.output<typeof AgentConnection>;
+export const AgentConnection = z.object({
+  agentDid: AgentDid,
   /** True while an instance that is alive holds its sockets. */
-  online: boolean;
-  /** ID of the instance that holds, or last held, its sockets. */
-  instance: string;
-  /** Start of the last connection, ISO 8601. */
-  connectedAt: string;
+  online: z.boolean(),
+  /** The instance that holds, or last held, its sockets. */
+  instance: Ulid,
+  /** Start of the last connection. */
+  connectedAt: IsoTime,
   /** End of the last connection; `null` while it lasts, and when its instance ended without recording it. */
-  disconnectedAt: string | null;
-}
+  disconnectedAt: IsoTime.nullable(),
+});
 
 /** Response of `GET /v1/admin/relay/connections`: one page, by DID. */
-export interface ConnectionList {
-  /** One page of agents. */
-  connections: AgentConnection[];
-  /** Position in the list. A short page need not be the last one. */
-  pagination: {
-    limit: number;
-    nextCursor: string | null;
-  };
-}
-/** Schema of `ConnectionList`. */
-export const ConnectionList: Shape<ConnectionList> = z.object({
-  connections: z.array(z.object({
-    agentDid: AgentDid,
-    online: z.boolean(),
-    instance: Ulid,
-    connectedAt: IsoTime,
-    disconnectedAt: IsoTime.nullable(),
-  })),
+export type ConnectionList = z.output<typeof ConnectionList>;
+export const ConnectionList = z.object({
+  connections: z.array(AgentConnection),
+  /** A short page need not be the last one. */
   pagination: DidPagination,
 });
 
 /** Query of `GET /v1/admin/relay/queues`. */
-export interface QueueQuery {
-  /** Recipients per page. */
-  limit: number;
-  /** `nextCursor` of the previous page. */
-  cursor?: string | undefined;
-}
-/** Schema of `QueueQuery`. */
-export const QueueQuery: Shape<QueueQuery> = z.object({ limit, cursor: AgentDid.optional() });
+export type QueueQuery = z.output<typeof QueueQuery>;
+export const QueueQuery = adminQuery({ limit, cursor: AgentDid.optional() });
 
 /** The messages that wait for one recipient. */
-export interface Queue {
-  /** DID of the recipient. */
-  recipientAgentDid: string;
-  /** Number of messages. */
-  messages: number;
-  /** Number of senders. */
-  senders: number;
-  /** Expiry of the oldest message, ISO 8601. */
-  oldestExpiresAt: string;
-}
+export type Queue = z.output<typeof Queue>;
+export const Queue = z.object({
+  recipientAgentDid: AgentDid,
+  messages: z.int(),
+  senders: z.int(),
+  /** Expiry of the oldest message. */
+  oldestExpiresAt: IsoTime,
+});
 
 /** Response of `GET /v1/admin/relay/queues`: one page, by DID. */
-export interface QueueList {
-  /** One page of recipients with queued messages. */
-  queues: Queue[];
-  /** Position in the list. A short page need not be the last one. */
-  pagination: {
-    limit: number;
-    nextCursor: string | null;
-  };
-}
-/** Schema of `QueueList`. */
-export const QueueList: Shape<QueueList> = z.object({
-  queues: z.array(z.object({
-    recipientAgentDid: AgentDid,
-    messages: z.int(),
-    senders: z.int(),
-    oldestExpiresAt: IsoTime,
-  })),
+export type QueueList = z.output<typeof QueueList>;
+export const QueueList = z.object({
+  queues: z.array(Queue),
+  /** A short page need not be the last one. */
   pagination: DidPagination,
 });
 
 /** Query of `GET /v1/admin/relay/deliveries`. */
-export interface DeliveryQuery {
-  /** ID of the request that carried the message. */
-  requestId: string;
-}
-/** Schema of `DeliveryQuery`. */
-export const DeliveryQuery: Shape<DeliveryQuery> = z.object({ requestId: RequestId });
+export type DeliveryQuery = z.output<typeof DeliveryQuery>;
+export const DeliveryQuery = adminQuery({ requestId: RequestId });
 
 /** Every event of a delivery, in the order in which they can occur. */
 export const DELIVERY_EVENTS = [
@@ -136,95 +82,110 @@ export const DELIVERY_EVENTS = [
   "acked",
   "refused_by_connector",
   "waiting",
+  "handed_over",
   "processed",
   "dead_lettered",
 ] as const;
-/** Event of a delivery. */
 export type DeliveryEvent = (typeof DELIVERY_EVENTS)[number];
 
 /** What the proxy's records say about one delivery of a message. */
-export interface DeliveryTimeline {
-  /** DID of the sender. */
-  senderAgentDid: string;
-  /** DID of the recipient. */
-  recipientAgentDid: string;
+export type DeliveryTimeline = z.output<typeof DeliveryTimeline>;
+export const DeliveryTimeline = z.object({
+  senderAgentDid: AgentDid,
+  recipientAgentDid: AgentDid,
   /** The last event. */
-  state: DeliveryEvent;
-  /** Events, oldest first. `waiting` has the time of this answer. */
-  events: { at: string; event: DeliveryEvent; detail?: string | undefined }[];
-}
+  state: z.enum(DELIVERY_EVENTS),
+  /** Oldest first. `waiting` has the time of this answer. */
+  events: z.array(
+    z.object({ at: IsoTime, event: z.enum(DELIVERY_EVENTS), detail: z.string().optional() }),
+  ),
+});
 
 /** Response of `GET /v1/admin/relay/deliveries`; empty for an unknown ID. */
-export interface DeliveryList {
-  /** Deliveries of the request ID. */
-  deliveries: DeliveryTimeline[];
-}
-/** Schema of `DeliveryList`. */
-export const DeliveryList: Shape<DeliveryList> = z.object({
-  deliveries: z.array(z.object({
-    senderAgentDid: AgentDid,
-    recipientAgentDid: AgentDid,
-    state: z.enum(DELIVERY_EVENTS),
-    events: z.array(
-      z.object({ at: IsoTime, event: z.enum(DELIVERY_EVENTS), detail: z.string().optional() }),
-    ),
-  })),
+export type DeliveryList = z.output<typeof DeliveryList>;
+export const DeliveryList = z.object({
+  deliveries: z.array(DeliveryTimeline),
 });
 
 /** Query of `GET /v1/admin/relay/refusals`. */
-export interface RefusalQuery {
-  /** Only refusals of this request. */
-  requestId?: string | undefined;
-  /** Only refusals of this agent. */
-  agentDid?: string | undefined;
-  /** Most refusals in the response. */
-  limit: number;
-}
-/** Schema of `RefusalQuery`. */
-export const RefusalQuery: Shape<RefusalQuery> = z.object({
+export type RefusalQuery = z.output<typeof RefusalQuery>;
+export const RefusalQuery = adminQuery({
   requestId: RequestId.optional(),
   agentDid: AgentDid.optional(),
+  /** Adds how often each agent was refused. */
+  group: z.literal("agent").optional(),
+  /** Most refusals in the response. */
   limit,
 });
 
 /** A request that the proxy refused. */
-export interface Refusal {
-  /** Time of the refusal, ISO 8601. */
-  at: string;
-  /** ID of the request; a secret in it is redacted. */
-  requestId: string;
-  /** Code of the error. */
-  code: string;
+export type Refusal = z.output<typeof Refusal>;
+export const Refusal = z.object({
+  at: IsoTime,
+  /** A secret in it is redacted. */
+  requestId: z.string(),
+  code: z.string(),
   /** Number of the check that refused, 1 to 9; `null` when none of them did. */
-  check: number | null;
-  /** HTTP method; `other` for an unusual one. */
-  method: string;
+  check: z.int().nullable(),
+  /** `other` for an unusual one. */
+  method: z.string(),
   /** Path of the route, never of the request; `null` without a route. */
-  route: string | null;
-  /** DID of the agent, when its identity token was verified. */
-  agentDid: string | null;
-}
+  route: z.string().nullable(),
+  /** `null` unless its identity token was verified. */
+  agentDid: AgentDid.nullable(),
+});
+
+/** How often an agent was refused with a code, in this hour and the one before. */
+export type RefusalGroup = z.output<typeof RefusalGroup>;
+export const RefusalGroup = z.object({
+  code: z.string(),
+  /** Number of the check of the last one, 1 to 9; `null` when none of them refused it. */
+  check: z.int().nullable(),
+  /** `null` for requests without a verified identity token. */
+  agentDid: AgentDid.nullable(),
+  count: z.int(),
+  lastAt: IsoTime,
+});
 
 /** Response of `GET /v1/admin/relay/refusals`, newest first. */
-export interface RefusalList {
-  /** Refusals of one instance. */
-  refusals: Refusal[];
-  /** ID of the instance that answered. */
-  instance: string;
-  /** Time from which its refusals are kept, ISO 8601. */
-  since: string;
-}
-/** Schema of `RefusalList`. */
-export const RefusalList: Shape<RefusalList> = z.object({
-  refusals: z.array(z.object({
-    at: IsoTime,
-    requestId: z.string(),
-    code: z.string(),
-    check: z.int().nullable(),
-    method: z.string(),
-    route: z.string().nullable(),
-    agentDid: AgentDid.nullable(),
-  })),
+export type RefusalList = z.output<typeof RefusalList>;
+export const RefusalList = z.object({
+  refusals: z.array(Refusal),
+  /** The instance that answered. */
   instance: Ulid,
+  /** Time from which its refusals are kept. */
   since: IsoTime,
+  /** With `group=agent`: the most frequent ones first. */
+  groups: z.object({
+    /** Time from which they are counted. */
+    since: IsoTime,
+    byAgent: z.array(RefusalGroup),
+    /** Refusals of further codes and agents: at most 1,000 of them are told apart in an hour. */
+    others: z.int(),
+  }).optional(),
+});
+
+/** Response of `GET /v1/admin/relay/overview`: what the store and the instance that answers know. */
+export type RelayOverview = z.output<typeof RelayOverview>;
+export const RelayOverview = z.object({
+  version: z.string(),
+  /** The instance that answered, and when it started. */
+  instance: Ulid,
+  startedAt: IsoTime,
+  /** When agents and queues were counted, at most once in 10 s. */
+  at: IsoTime,
+  /** Agents that were connected in the last 90 days; without those that were revoked. */
+  agents: z.object({ online: z.int(), offlineOver1d: z.int() }),
+  queues: z.object({
+    messages: z.int(),
+    recipients: z.int(),
+    /** When the oldest message was queued; `null` without one. */
+    oldestAt: IsoTime.nullable(),
+  }),
+  /** Resident memory of the process. */
+  memoryBytes: z.int(),
+  /** The store's file and its disk; `null` for a store without a file. */
+  store: z.object({ bytes: z.int(), freeBytes: z.int(), reserveBytes: z.number() }).nullable(),
+  /** What one agent may send. */
+  agentLimit: z.object({ requests: z.int(), windowMs: z.int() }),
 });

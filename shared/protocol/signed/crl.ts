@@ -10,7 +10,6 @@ import { verify } from "../ed25519.ts";
 import { LongArrayReader } from "../json_text.ts";
 import { readJwsHeader, type SigningKey, signJws, TokenError, type VerificationKeys } from "./jws.ts";
 import { LIMITS } from "../limits.ts";
-import type { Shape } from "../shape.ts";
 
 /** Why an AIT was revoked. */
 export const REVOCATION_REASONS = ["reissued", "agent_deleted"] as const;
@@ -19,7 +18,6 @@ export const REVOCATION_REASONS = ["reissued", "agent_deleted"] as const;
 export interface Revocation {
   /** `jti` of the revoked AIT. */
   jti: string;
-  /** DID of the agent. */
   agentDid: string;
   /** Why the AIT was revoked. */
   reason: (typeof REVOCATION_REASONS)[number];
@@ -35,30 +33,20 @@ export function isRevocation(value: unknown): value is Revocation {
     Number.isSafeInteger(revokedAt) && (revokedAt as number) >= 0;
 }
 
-const CrlShape: Shape<CrlClaims> = z.object({
+export type CrlClaims = z.output<typeof CrlClaims>;
+const CrlClaims = z.object({
+  /** Origin of the registry that signed. */
   iss: z.string(),
   jti: z.string().refine(isUlid),
+  /** Unix seconds. */
   iat: z.int().min(0),
+  /** Unix seconds. */
   exp: z.int().min(0),
+  /** Rises with every revocation. */
   seq: z.int().min(0).default(0),
+  /** Newest first. */
   revocations: z.custom<Revocation[]>((value) => Array.isArray(value) && value.every(isRevocation)),
 });
-
-/** Claims of a CRL. */
-export interface CrlClaims {
-  /** Origin of the registry that signed. */
-  iss: string;
-  /** ULID of the list. */
-  jti: string;
-  /** Time of issue, Unix seconds. */
-  iat: number;
-  /** Time of expiry, Unix seconds. */
-  exp: number;
-  /** Number that rises with every revocation. */
-  seq: number;
-  /** Revoked tokens, newest first. */
-  revocations: Revocation[];
-}
 
 /** Content of a new list. `exp` is computed from `issuedAtSeconds`. */
 export interface CrlGrant {
@@ -100,14 +88,14 @@ const SIGNATURE_CHARS = 86;
  * is read in slices, after the signature has been verified (D-210).
  *
  * @param token the compact JWS, as text or as its bytes
- * @param nowSeconds Unix seconds
+ * @param nowSeconds Unix seconds; `null` leaves the age of the list to the caller
  * @param yieldToEventLoop awaited between slices; the longest list takes about 1 s
  * @throws {TokenError} with the reason
  */
 export async function verifyCrl(
   token: string | Bytes,
   authority: { issuer: string; keys: VerificationKeys },
-  nowSeconds: number,
+  nowSeconds: number | null,
   yieldToEventLoop: () => Promise<void> = () => Promise.resolve(),
 ): Promise<CrlClaims> {
   if (token.length > LIMITS.crlBytes) throw malformed(`The list is over ${LIMITS.crlBytes} bytes`);
@@ -135,6 +123,7 @@ export async function verifyCrl(
   if (claims.exp !== claims.iat + LIMITS.crlTtlSeconds) {
     throw new TokenError("claims", "The list does not have the lifetime of a CRL");
   }
+  if (nowSeconds === null) return claims;
   if (nowSeconds >= claims.exp) throw new TokenError("expired", "The list has expired");
   if (claims.iat > nowSeconds + LIMITS.tokenLeewaySeconds) {
     throw new TokenError("not_yet_valid", "The list is not valid yet");
@@ -161,7 +150,7 @@ async function readClaims(payload: Bytes, yieldToEventLoop: () => Promise<void>)
       await yieldToEventLoop();
     }
     take(utf8.decode());
-    const parsed = CrlShape.safeParse(reader.end());
+    const parsed = CrlClaims.safeParse(reader.end());
     if (parsed.success) return { ...parsed.data, revocations };
   } catch (error) {
     if (error instanceof TypeError) throw malformed("The list's payload is not UTF-8");
@@ -179,7 +168,7 @@ function malformed(message: string): TokenError {
   return new TokenError("malformed", message);
 }
 
-/** Returns true when `candidate` is older than `current` by (`seq`, `iat`), which is a rollback (D-62). */
+/** Returns true when `candidate` is older than `current` by (`seq`, `iat`), which is a rollback. */
 export function isCrlRollback(
   candidate: Pick<CrlClaims, "seq" | "iat">,
   current: Pick<CrlClaims, "seq" | "iat">,

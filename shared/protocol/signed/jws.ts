@@ -20,7 +20,6 @@ export type TokenRefusal =
 
 /** A token was rejected. `message` is for people and contains no part of the token. */
 export class TokenError extends Error {
-  /** Name of the class. */
   override name = "TokenError";
   /** Creates an error with a reason. */
   constructor(readonly reason: TokenRefusal, message: string) {

@@ -1,34 +1,18 @@
 /**
- * The registry's published keys (D-22): a JWK Set at `/.well-known/svc-keys.json`.
- * An invalid document yields no key.
+ * The registry's published keys: a JWK Set at `/.well-known/svc-keys.json`, so that existing libraries read it. A
+ * retired key verifies old tokens but never signs a list, because a thief of it could undo revocations. An invalid
+ * document yields no key.
  */
 import * as z from "zod";
 import { importPublicKey, isPublicKey } from "../ed25519.ts";
-import type { Shape } from "../shape.ts";
 import type { VerificationKey, VerificationKeys } from "./jws.ts";
 
 /** Most keys of a document; more than rotations within the lifetime of a token. */
 export const MAX_KEYS = 1024;
 
 /** One published key. A private member makes the whole document invalid. */
-export interface PublishedKey {
-  /** ID of the key. */
-  kid: string;
-  /** Key type. */
-  kty: "OKP";
-  /** Curve. */
-  crv: "Ed25519";
-  /** Algorithm. */
-  alg: "EdDSA";
-  /** Use of the key. */
-  use: "sig";
-  /** Public key, base64url of 32 bytes. */
-  x: string;
-  /** Whether the key still signs. */
-  status: "active" | "retired";
-}
-/** Schema of `PublishedKey`. */
-export const PublishedKey: Shape<PublishedKey> = z.strictObject({
+export type PublishedKey = z.output<typeof PublishedKey>;
+export const PublishedKey = z.strictObject({
   kid: z.string().min(1).max(128),
   kty: z.literal("OKP"),
   crv: z.literal("Ed25519"),
@@ -39,12 +23,8 @@ export const PublishedKey: Shape<PublishedKey> = z.strictObject({
 });
 
 /** The document: at least one key, every `kid` once. */
-export interface KeyDocument {
-  /** The keys. */
-  keys: PublishedKey[];
-}
-/** Schema of `KeyDocument`. */
-export const KeyDocument: Shape<KeyDocument> = z.object({
+export type KeyDocument = z.output<typeof KeyDocument>;
+export const KeyDocument = z.object({
   keys: z.array(PublishedKey).min(1).max(MAX_KEYS).refine(
     (keys) => new Set(keys.map((key) => key.kid)).size === keys.length,
     "a kid is listed twice",

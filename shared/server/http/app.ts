@@ -2,17 +2,18 @@
  * Builds an app from a route table. Defines the request pipeline (D-15) and is the only place that writes error responses
  * (D-10).
  */
+import * as z from "zod";
 import { Hono } from "@hono/hono";
 import type { Clock } from "../../clock.ts";
-import { type ErrorCode, errorEnvelope, ServiceError } from "../../protocol/errors.ts";
+import { type ErrorCode, type ErrorDetails, errorEnvelope, ERRORS, ServiceError } from "../../protocol/errors.ts";
 import { isRequestId, type NewId } from "../../protocol/ids.ts";
+import { inputText, problemText } from "../../protocol/input_text.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 import type { Random } from "../../random.ts";
 import type { ApiDocs } from "./api_docs.ts";
 import { declaredBytes, parseJson, readBody, refuseByLength } from "./body.ts";
 import { BodyBudget } from "./body_budget.ts";
 import { clientBucket, type Peer, type TrustedProxies } from "./client_ip.ts";
-import { invalidInput, parseInput } from "./input.ts";
 import { toResponse } from "./response.ts";
 import {
   type Answer,
@@ -25,10 +26,12 @@ import {
 } from "./route.ts";
 import type { Level, Log } from "../log.ts";
 import type { Metrics } from "../metrics/metrics.ts";
-import { recordResponse } from "./response_record.ts";
 import { type RateLimiter, rateLimitHeaders } from "../rate_limit.ts";
-import { StoreUnavailable } from "../store/store_errors.ts";
+import { busyText, StoreUnavailable } from "../store/store_errors.ts";
 import type { WriteWatch } from "../write_watch.ts";
+
+/** With more, one wrong input would be answered with a text many times its own length. */
+const PROBLEMS_REPORTED_MAX = 20;
 
 /** What every service passes to its app. */
 export interface AppDeps {
@@ -38,7 +41,7 @@ export interface AppDeps {
   metrics: Metrics;
   /** True when each success is logged. */
   accessLog?: boolean;
-  /** Puts the path of a route on the span of the present request (D-178). */
+  /** Puts the path of a route on the span of the present request. */
   labelSpan?(route: string): void;
   /** Counts requests for the limits of the route table. */
   limiter: RateLimiter;
@@ -52,13 +55,15 @@ export interface AppDeps {
 /** External dependencies of a service. */
 export interface ServiceDeps {
   kv: Deno.Kv;
-  /** Most checks of one commit (D-208). */
+  /** Where the store is, for the message that refuses it. */
+  place: string;
+  /** Most checks of one commit. */
   maxChecks: number;
-  /** Most group commits in flight (D-254). */
+  /** Most group commits in flight. */
   commitsInFlight: number;
-  /** How long the proxy relies on a record that its commit does not check, milliseconds; 0: it checks all (D-255). */
+  /** How long the proxy relies on a record that its commit does not check, milliseconds; 0: it checks all. */
   reliedMs: number;
-  /** The writes of a store that this process alone has open (D-262). */
+  /** The writes of a store that this process alone has open. */
   writes?: WriteWatch | null;
   clock: Clock;
   random: Random;
@@ -86,7 +91,6 @@ export interface App {
   hono: Hono<Env>;
 }
 
-/** Answers the requests of one row. */
 type AnswerTo = (exchange: RequestContext, params: Record<string, string>) => Promise<Answer>;
 
 interface Env {
@@ -124,20 +128,25 @@ export function createApp<D extends AppDeps, Callers>(
   deps.metrics.addRoutes(routes.map(({ path }) => path));
   deps.metrics.read("body_room_bytes", () => bodies.total);
   const matches = (method: string, path: string) => hono.router.match(method, path)[0].length;
-  const methodsOf = (path: string) => methods.filter((method) => matches(method, path) > 0);
   const fixedRows = rows.filter(({ path }) => !path.includes(":"));
+  // The name of a fixed path is no ID, so the methods of a row with an ID in its place are not those of the path.
+  const ownMethods = new Map<string, string[]>();
+  for (const { path, method } of fixedRows) ownMethods.set(path, [...ownMethods.get(path) ?? [], method]);
+  const methodsOf = (path: string): readonly string[] =>
+    ownMethods.get(path) ?? methods.filter((method) => matches(method, path) > 0);
   // Where several rows match, the router decides.
   const only = fixedRows.filter(({ method, path }) => matches(method, path) === 1);
   const fixed = new Map(only.map(({ method, path, answerTo }) => [`${method} ${path}`, answerTo]));
   const failed = (exchange: RequestContext, error: Error) =>
     responseOf(exchange, errorAnswer(deps, exchange, error, "Bearer"));
-  hono.notFound((c) => {
-    const allowed = methodsOf(c.req.path);
+  const noRoute = (exchange: RequestContext, path: string) => {
+    const allowed = methodsOf(path);
     const error = allowed.length === 0 ? new ServiceError("NOT_FOUND") : new ServiceError("METHOD_NOT_ALLOWED", {
       headers: { Allow: allowed.flatMap((method) => method === "GET" ? ["GET", "HEAD"] : [method]).join(", ") },
     });
-    return failed(c.env.exchange, error);
-  });
+    return failed(exchange, error);
+  };
+  hono.notFound((c) => noRoute(c.env.exchange, c.req.path));
   hono.onError((error, c) => failed(c.env.exchange, error));
   return {
     hono,
@@ -147,9 +156,12 @@ export function createApp<D extends AppDeps, Callers>(
       const exchange = newRequestContext(deps, request, peer);
       const began = deps.clock.now();
       // HEAD is handled as GET, also by the router. The proof must name HEAD.
-      const answerTo = fixed.get(`${request.method === "HEAD" ? "GET" : request.method} ${path}`);
+      const method = request.method === "HEAD" ? "GET" : request.method;
+      const answerTo = fixed.get(`${method} ${path}`);
       const response = answerTo
         ? responseOf(exchange, await answerTo(exchange, {}))
+        : ownMethods.get(path)?.includes(method) === false
+        ? noRoute(exchange, path)
         : await hono.fetch(request, { exchange });
       recordResponse(deps, exchange, response.status, deps.clock.now() - began);
       return response;
@@ -158,8 +170,8 @@ export function createApp<D extends AppDeps, Callers>(
 }
 
 /**
- * Returns the path for routing, with percent-encoded letters decoded, in every form of deployment (D-241). A proof covers
- * `rawTarget`.
+ * Returns the path for routing, with percent-encoded letters decoded, in every form of deployment, because one
+ * deployment would otherwise find a route that another does not. A proof covers `rawTarget`.
  */
 export function routedPath(request: Request): string {
   return ROUTER.getPath(request);
@@ -173,7 +185,7 @@ export function rawTarget(url: string): string {
   return start === -1 ? "/" : url.slice(start);
 }
 
-/** Returns the client's request ID if it is valid, else a new one (D-11). */
+/** Returns the client's request ID if it is valid, else a new one. */
 export function requestIdOf(request: Request, newId: NewId): string {
   const own = request.headers.get("x-request-id");
   return isRequestId(own) ? own : newId();
@@ -202,7 +214,8 @@ async function handleRequest<D extends AppDeps>(
   const maxBytes = route.maxBodyBytes ?? LIMITS.bodyBytes;
   refuseByLength(exchange.request.headers, maxBytes);
   route.precondition?.check(deps);
-  authenticator.precheck?.(deps, exchange);
+  const lateRefusal = authenticator.precheck?.(deps, exchange);
+  if (lateRefusal) await lateRefusal;
   const { limit } = route;
   let caller: unknown;
   const authenticate = async (stage: Authenticator<D, unknown>["stage"]) => {
@@ -339,17 +352,81 @@ function levelOf(status: number): Level {
 function asServiceError(error: unknown): ServiceError {
   if (error instanceof ServiceError) return error;
   if (error instanceof StoreUnavailable) {
-    return new ServiceError("SERVICE_UNAVAILABLE", { headers: { "Retry-After": "1" }, cause: error });
+    return new ServiceError("SERVICE_UNAVAILABLE", {
+      ...busyText(error),
+      headers: { "Retry-After": "1" },
+      cause: error,
+    });
   }
   return new ServiceError("INTERNAL_ERROR", { cause: error });
 }
 
-/** Returns the response of an answer, with the headers of every response. */
 function responseOf({ request, responseHeaders, requestId }: RequestContext, answer: Answer): Response {
   const headers: Record<string, string> = { ...answer.headers };
   for (const [name, value] of responseHeaders) headers[name] = value;
   headers["x-request-id"] = requestId;
-  if (!answer.upgrade) return toResponse({ ...answer, headers }, request.method === "HEAD");
+  if (!answer.upgrade) return toResponse({ ...answer, headers }, { isHead: request.method === "HEAD" });
   for (const [name, value] of Object.entries(headers)) answer.upgrade.headers.set(name, value);
   return answer.upgrade;
+}
+
+/**
+ * Returns the untrusted value as the schema reads it, or throws the route's code with the problems of each member.
+ *
+ * @throws {ServiceError} with `code` for invalid input
+ */
+export function parseInput<S extends z.ZodType>(schema: S, value: unknown, code: ErrorCode | undefined): z.output<S> {
+  const parsed = schema.safeParse(value, { error: inputText });
+  if (parsed.success) return parsed.data;
+  // A body may have ten thousand problems; only the first ones are reported.
+  const first = new z.ZodError(parsed.error.issues.slice(0, PROBLEMS_REPORTED_MAX));
+  const { fieldErrors, formErrors } = z.flattenError(first, problemText);
+  throw invalidInput(code, { fieldErrors: fieldErrors as Record<string, string[]>, formErrors });
+}
+
+/** Returns the error for invalid input. The message names the member of the first problem, never its value. */
+export function invalidInput(code: ErrorCode | undefined, details: ErrorDetails): ServiceError {
+  if (code === undefined) return new ServiceError("INTERNAL_ERROR", { message: "The route has no code for bad input" });
+  const first = [...details.formErrors, ...Object.values(details.fieldErrors).flat()][0];
+  const when = ERRORS[code].when;
+  const message = `${when.charAt(0).toUpperCase()}${when.slice(1)}${first === undefined ? "" : `: ${first}`}`;
+  if (code === "AGENT_AUTH_REFRESH_INVALID") return new ServiceError(code, { status: 400, message, details });
+  return new ServiceError(code, { message, details });
+}
+
+interface RecordDeps {
+  metrics: Metrics;
+  log: Log;
+  accessLog?: boolean;
+  labelSpan?(route: string): void;
+}
+
+/** Areas of the admin's routes by the third part of their path. */
+const ADMIN_AREAS: Readonly<Record<string, string>> = {
+  people: "people",
+  agents: "agents",
+  audit: "audit",
+  relay: "relay",
+};
+
+/** Records the response to a request of a client. `ms` is the time that the response took. */
+export function recordResponse(
+  { metrics, log, accessLog = false, labelSpan }: RecordDeps,
+  { request, requestId, peer, route = "none", ip, agentDid }: RequestContext,
+  status: number,
+  ms: number,
+): void {
+  if (peer.from === "process") return;
+  const { method } = request;
+  metrics.count("http_requests_total", route, method, String(status));
+  metrics.observe("http_request_duration_seconds", ms / 1000, route);
+  labelSpan?.(route);
+  const area = adminArea(route);
+  if (area !== undefined) metrics.count("admin_requests_total", area);
+  // A refusal has its own line.
+  if (accessLog && status < 400) log("info", "request_done", { requestId, method, route, status, ms, ip, agentDid });
+}
+
+function adminArea(route: string): string | undefined {
+  return route.startsWith("/v1/admin/") ? ADMIN_AREAS[route.split("/")[3] ?? ""] : undefined;
 }

@@ -1,12 +1,22 @@
 /**
- * Reads request bodies (D-12) with a size limit and a deadline of 10 s. An incompletely read body ends its connection
- * (D-248): a small one with a declared length once the rest has arrived, any other one after 2 s.
+ * Reads request bodies with a size limit and a deadline of 10 s, counted while a body streams, because a chunked or
+ * slow one would otherwise hold memory and a connection without end. An incompletely read body ends its connection: a
+ * small one with a declared length once the rest has arrived, any other one after 2 s.
  */
 import type { Clock } from "../../clock.ts";
 import type { Bytes } from "../../protocol/base64url.ts";
 import { ServiceError } from "../../protocol/errors.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 import type { BodyLease } from "./body_budget.ts";
+
+/** Each piece costs memory beside its bytes, so with more a body in tiny pieces would cost many times its budget. */
+export const BODY_PIECES_MAX = 1_024;
+/**
+ * With less, a client that still sends sees its connection break and not the refusal; with more, it sends for nothing.
+ */
+const BODY_LEFT_BYTES = 262_144;
+/** With more, refused bodies that arrive slowly would hold their connections. */
+export const BODY_LEFT_MS = 2_000;
 
 /** @throws {ServiceError} `PAYLOAD_TOO_LARGE` when `Content-Length` exceeds the limit */
 export function refuseByLength(headers: Headers, maxBytes: number): void {
@@ -32,7 +42,6 @@ export interface BodySource {
   bytes?(): Promise<Bytes>;
 }
 
-/** A body that is being read. */
 interface Reading {
   whole: Promise<Bytes>;
   /** Absent for a body that is read at once: the platform reads the rest of it. */
@@ -45,7 +54,6 @@ interface Cancellable {
 
 /** Options of `readBody`. */
 export interface ReadOptions {
-  /** Lease of the body budget. */
   room?: BodyLease;
   /** Length in bytes, if the connection enforces it. */
   length?: number | null;
@@ -85,7 +93,7 @@ export async function readBody(
 
 /** Begins to read a body; `null` without one. */
 function beginReading(source: BodySource, maxBytes: number, length: number | null | undefined): Reading | null {
-  // Most small bodies arrive with their head; a stream would cost more than the rest of the reading (D-259). The platform
+  // Most small bodies arrive with their head; a stream would cost more than the rest of the reading. The platform
   // refuses a request whose body is longer or shorter than declared, or that declares it in two ways.
   if (isSmall(length) && source.bytes) return { whole: atOnce(source.bytes(), maxBytes) };
   const { body } = source;
@@ -109,7 +117,7 @@ export async function leaveBody(request: Pick<Request, "body" | "bodyUsed">, clo
   let isOver = false;
   const cancel = endLater(reader, clock, () => isOver = true);
   try {
-    for (let size = 0; size <= LIMITS.bodyLeftBytes && !isOver;) {
+    for (let size = 0; size <= BODY_LEFT_BYTES && !isOver;) {
       const { done, value } = await reader.read();
       if (done) return cancel();
       size += value.length;
@@ -133,7 +141,7 @@ function unreadBody(request: Pick<Request, "body" | "bodyUsed">): BodySource["bo
  * before its response, the platform continues to read it.
  */
 function endLater(reader: Cancellable, clock: Clock, ended: () => void = () => {}): () => void {
-  return clock.after(LIMITS.bodyLeftMs, () => {
+  return clock.after(BODY_LEFT_MS, () => {
     ended();
     reader.cancel().catch(() => {});
   });
@@ -162,7 +170,7 @@ async function gathered(reader: ReadableStreamDefaultReader<Bytes>, maxBytes: nu
     if (done) return chunks.length === 1 && chunks[0] ? chunks[0] : concatChunks(chunks, size);
     size += value.length;
     if (size > maxBytes) throw tooLarge(maxBytes);
-    if (chunks.push(value) > LIMITS.bodyPieces) throw tooManyPieces();
+    if (chunks.push(value) > BODY_PIECES_MAX) throw tooManyPieces();
   }
 }
 
@@ -171,7 +179,7 @@ async function filled(reader: ReadableStreamBYOBReader, length: number, maxBytes
   let buffer = new ArrayBuffer(length + 1);
   let size = 0;
   for (let pieces = 0; size <= length; pieces++) {
-    if (pieces > LIMITS.bodyPieces) throw tooManyPieces();
+    if (pieces > BODY_PIECES_MAX) throw tooManyPieces();
     const { done, value } = await reader.read(new Uint8Array(buffer, size));
     if (value) {
       buffer = value.buffer;
@@ -199,10 +207,10 @@ function tooLarge(maxBytes: number): ServiceError {
   });
 }
 
-/** Limits the chunks of a stream: each takes a turn of the event loop, so one-byte chunks would take seconds (D-211). */
+/** Limits the chunks of a stream: each takes a turn of the event loop, so one-byte chunks would take seconds. */
 function tooManyPieces(): ServiceError {
   return new ServiceError("PAYLOAD_TOO_LARGE", {
-    message: `The body comes in over ${LIMITS.bodyPieces} pieces`,
+    message: `The body comes in over ${BODY_PIECES_MAX} pieces`,
     headers: { Connection: "close" },
   });
 }

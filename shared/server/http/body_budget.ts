@@ -1,12 +1,21 @@
 /**
- * Budget for request bodies (D-98): bodies that are being read or handled hold a bounded number of bytes in total, and
- * half of that per address. A body that does not fit waits; the address that holds least is next. A body that arrives
- * slowly while others wait is aborted. Small bodies are exempt: their request heads cost as much.
+ * Budget for request bodies: bodies that are being read or handled hold a bounded number of bytes in total, and half of
+ * that per address. A body that does not fit waits; the address that holds least is next. A body that arrives slowly
+ * while others wait is aborted. Small bodies are exempt: their request heads cost as much.
  */
 import type { Clock } from "../../clock.ts";
 import { ServiceError } from "../../protocol/errors.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 import { ByteBudget } from "../byte_budget.ts";
+
+/**
+ * Request bodies in memory: with more, one flood of bodies takes the memory of the process; half is for one address.
+ */
+export const BODY_ROOM_BYTES = 4_194_304;
+/** With more, slow bodies hold the others back for longer; with less, a short burst is refused. */
+export const BODY_WAIT_MS = 2_000;
+/** Each one holds a connection and its head: with more, a flood costs memory before it is refused. */
+export const BODIES_WAITING_MAX = 1_000;
 
 /** Bytes that a body holds. */
 export class BodyLease {
@@ -32,17 +41,14 @@ interface QueuedBody {
 }
 
 /** Bytes that one address may hold. */
-const PER_ADDRESS = LIMITS.bodyRoomBytes / 2;
+const PER_ADDRESS = BODY_ROOM_BYTES / 2;
 
 export class BodyBudget {
-  readonly #clock: Clock;
-  readonly #budget = new ByteBudget({ total: LIMITS.bodyRoomBytes, perParty: PER_ADDRESS });
+  readonly #budget = new ByteBudget({ total: BODY_ROOM_BYTES, perParty: PER_ADDRESS });
   readonly #leases = new Set<BodyLease>();
   #queue: QueuedBody[] = [];
 
-  constructor(clock: Clock) {
-    this.#clock = clock;
-  }
+  constructor(private readonly clock: Clock) {}
 
   /** Bytes that are held, over all addresses. */
   get total(): number {
@@ -55,11 +61,11 @@ export class BodyBudget {
    * @throws {ServiceError} `SERVICE_UNAVAILABLE` when they are not free in time, or too many bodies wait
    */
   async take(address: string, bytes: number): Promise<BodyLease> {
-    if (bytes <= LIMITS.bodyFreeBytes) return new BodyLease(this.#clock.now(), () => {});
+    if (bytes <= LIMITS.bodyFreeBytes) return new BodyLease(this.clock.now(), () => {});
     // A body that fits still waits behind those that came before it.
     const granted = this.#queue.length === 0 ? this.#budget.take(address, bytes) : null;
     const release = granted ?? await this.#wait(address, bytes);
-    const lease = new BodyLease(this.#clock.now(), () => {
+    const lease = new BodyLease(this.clock.now(), () => {
       this.#leases.delete(lease);
       release();
       this.#grant();
@@ -70,8 +76,7 @@ export class BodyBudget {
 
   #wait(address: string, bytes: number): Promise<() => void> {
     const ofAddress = this.#queue.filter((other) => other.address === address).length;
-    const { bodiesWaiting } = LIMITS;
-    if (this.#queue.length >= bodiesWaiting || ofAddress >= bodiesWaiting / 2) throw budgetExceeded();
+    if (this.#queue.length >= BODIES_WAITING_MAX || ofAddress >= BODIES_WAITING_MAX / 2) throw budgetExceeded();
     return new Promise((resolve, reject) => {
       const queued: QueuedBody = {
         address,
@@ -82,8 +87,8 @@ export class BodyBudget {
           resolve(release);
         },
       };
-      const cancelAbort = this.#clock.after(LIMITS.bodyWaitMs / 2, () => this.#abortSlow());
-      const cancelEnd = this.#clock.after(LIMITS.bodyWaitMs, () => {
+      const cancelAbort = this.clock.after(BODY_WAIT_MS / 2, () => this.#abortSlow());
+      const cancelEnd = this.clock.after(BODY_WAIT_MS, () => {
         this.#queue = this.#queue.filter((other) => other !== queued);
         reject(budgetExceeded());
       });
@@ -110,7 +115,7 @@ export class BodyBudget {
 
   /** Aborts bodies that have been arriving for 1 s or longer. */
   #abortSlow(): void {
-    const latest = this.#clock.now() - LIMITS.bodyWaitMs / 2;
+    const latest = this.clock.now() - BODY_WAIT_MS / 2;
     for (const lease of [...this.#leases]) if (lease.since <= latest) lease.abortRead?.();
   }
 }

@@ -1,6 +1,6 @@
 /**
  * Receives the requests of a process and passes each to its service. It waits until the services are ready, counts
- * requests in progress, refuses requests while the process stops, and answers for the process itself (D-179).
+ * requests in progress, refuses requests while the process stops, and answers for the process itself.
  */
 import type { Clock } from "../../clock.ts";
 import type { NewId } from "../../protocol/ids.ts";
@@ -31,7 +31,6 @@ export interface Served {
 }
 
 export class Entry {
-  readonly #deps: EntryDeps;
   readonly #opened = Promise.withResolvers<Served>();
   /** The service of each fixed path, when both run. */
   readonly #serviceOf = new Map<string, App>();
@@ -41,8 +40,7 @@ export class Entry {
   /** Number of requests without a response. */
   underWay = 0;
 
-  constructor(deps: EntryDeps) {
-    this.#deps = deps;
+  constructor(private readonly deps: EntryDeps) {
     deps.metrics.read("http_requests_in_flight", () => this.underWay);
   }
 
@@ -74,7 +72,7 @@ export class Entry {
   }
 
   async answer(request: Request, peer: Peer): Promise<Response> {
-    const { newId, log, clock } = this.#deps;
+    const { newId, log, clock } = this.deps;
     const own = this.#isLeaving ? await this.#ownResponse(request, routedPath(request), null) : null;
     if (own) return own;
     if (this.#draining) {
@@ -111,10 +109,10 @@ export class Entry {
     else if (path === "/readyz") answer = readinessAnswer(await this.isReady());
     else if (path === "/health") answer = await health?.();
     if (!answer) return null;
-    const { metrics, newId } = this.#deps;
+    const { metrics, newId } = this.deps;
     metrics.count("http_requests_total", path, method, String(answer.status));
     const headers = { ...answer.headers, "x-request-id": requestIdOf(request, newId) };
-    return toResponse({ ...answer, headers }, method === "HEAD");
+    return toResponse({ ...answer, headers }, { isHead: method === "HEAD" });
   }
 }
 

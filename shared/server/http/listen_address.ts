@@ -1,5 +1,5 @@
-/** Addresses that a server listens on, and why it may not use one (D-233, D-166). */
-import { ConfigError } from "../config_reader.ts";
+/** Addresses that a server listens on, and why it may not use one, as one plain line with what to do. */
+import { ConfigError, StartRefused } from "../config_reader.ts";
 
 /** Host and port. */
 export interface ListenAddress {
@@ -26,7 +26,7 @@ export function refusedAddress(
   names: { host: string; port: string },
   address: ListenAddress,
   error: unknown,
-): ConfigError | null {
+): StartRefused | null {
   const at = addressText(address);
   const { host } = address;
   if (error instanceof Deno.errors.AddrInUse) {
@@ -38,7 +38,7 @@ export function refusedAddress(
   }
   if (error instanceof Deno.errors.NotCapable) {
     const other = `Use svc serve or deno task start, or add --allow-net=${at}`;
-    return new ConfigError([`${names.host}: this process may not listen on ${at}. ${other}`]);
+    return new StartRefused(`${names.host}: this process may not listen on ${at}. ${other}`);
   }
   if (error instanceof Deno.errors.PermissionDenied) {
     const other = `set ${names.port} to 1024 or more`;

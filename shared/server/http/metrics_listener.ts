@@ -1,10 +1,10 @@
 /**
- * The second listener of a server (D-176): `/metrics`, `/healthz` and `/readyz`, and 404 for all else. It has no
+ * The second listener of a server: `/metrics`, `/healthz` and `/readyz`, and 404 for all else. It has no
  * authentication, and its answers name no agent, person or address. It never reads a request body.
  */
+import { type Clock, settledWithin } from "../../clock.ts";
 import type { Log } from "../log.ts";
-import { EXPOSITION_TYPE, expositionOf } from "../metrics/exposition.ts";
-import type { Metrics } from "../metrics/metrics.ts";
+import { EXPOSITION_TYPE, expositionOf, type Metrics } from "../metrics/metrics.ts";
 import { routedPath } from "./app.ts";
 import { addressText, type ListenAddress, refusedAddress } from "./listen_address.ts";
 import { livenessAnswer, readinessAnswer } from "./probes.ts";
@@ -17,7 +17,11 @@ export interface MetricsListener {
   stop(): Promise<void>;
 }
 
+/** With more, a store that does not answer keeps a scrape waiting; with less, more scrapes show older values. */
+const MEASURE_MS = 1_000;
+
 interface ListenerDeps {
+  clock: Clock;
   metrics: Metrics;
   log: Log;
   isReady(): Promise<boolean>;
@@ -31,7 +35,6 @@ interface ListenerDeps {
 export function serveMetrics(at: ListenAddress, deps: ListenerDeps): MetricsListener {
   const end = new AbortController();
   const server = listen(at, deps, end.signal);
-  deps.metrics.isRead = true;
   return {
     address: `http://${addressText({ ...at, port: server.addr.port })}`,
     // Closes the connections too: a scraper that does not read must not delay the end of the process.
@@ -55,9 +58,8 @@ function listen(at: ListenAddress, deps: ListenerDeps, signal: AbortSignal): Den
   }
 }
 
-/** Returns the response of the listener to a request. */
-export async function answer(request: Request, { metrics, isReady }: Omit<ListenerDeps, "log">): Promise<Response> {
-  const response = await pathAnswer(request, metrics, isReady);
+export async function answer(request: Request, deps: Omit<ListenerDeps, "log">): Promise<Response> {
+  const response = await pathAnswer(request, deps);
   response.headers.set("Cache-Control", "no-store");
   response.headers.set("X-Content-Type-Options", "nosniff");
   // A client that sends a body would keep the connection busy; nothing reads it.
@@ -65,7 +67,10 @@ export async function answer(request: Request, { metrics, isReady }: Omit<Listen
   return request.method === "HEAD" ? new Response(null, response) : response;
 }
 
-async function pathAnswer(request: Request, metrics: Metrics, isReady: () => Promise<boolean>): Promise<Response> {
+async function pathAnswer(
+  request: Request,
+  { clock, metrics, isReady }: Omit<ListenerDeps, "log">,
+): Promise<Response> {
   const path = routedPath(request);
   const known = path === "/metrics" || path === "/healthz" || path === "/readyz";
   if (!known) return new Response("not found\n", { status: 404 });
@@ -74,5 +79,6 @@ async function pathAnswer(request: Request, metrics: Metrics, isReady: () => Pro
   }
   if (path === "/healthz") return toResponse(livenessAnswer());
   if (path === "/readyz") return toResponse(readinessAnswer(await isReady()));
+  await settledWithin(clock, metrics.measure(), MEASURE_MS);
   return new Response(expositionOf(metrics), { headers: { "Content-Type": EXPOSITION_TYPE } });
 }

@@ -12,12 +12,11 @@ import { type Authenticator, type Authenticators, type Credential, errorsOf, typ
 /** A row of a service and its possible responses. */
 export type Operation = openapi.Operation<ErrorCode, Credential>;
 
-/** The part of one service in a document. */
 export type DocumentPart = openapi.DocumentPart<ErrorCode, Credential>;
 
-/** Returns the operations of a table. */
+/** Returns the operations of a table; pages are none. */
 export function operationsOf<D, C>(routes: readonly Route<D>[], authenticators: Authenticators<D, C>): Operation[] {
-  return routes.map((route) => {
+  return routes.filter(({ isPage }) => !isPage).map((route) => {
     const authenticator = authenticators[route.auth as keyof C];
     const { method, path, summary, params, headers = [], response } = route;
     return {
@@ -43,7 +42,8 @@ export function limitsOf<D>(route: Route<D>, authenticator: Pick<Authenticator<D
   const texts: string[] = [];
   if (limit) {
     const failures = limit.counts ? ", failures only" : "";
-    texts.push(`${limit.requests} in ${limit.windowMs / 1000} s per ${limit.per}${failures}`);
+    const per = { ip: "IP", person: "person, over all their keys", admin: "admin" }[limit.per];
+    texts.push(`${limit.requests} in ${limit.windowMs / 1000} s per ${per}${failures}`);
   }
   if (authenticator.limit !== undefined) texts.push(authenticator.limit);
   if (route.body || route.rawBody) texts.push(`body of ${maxBodyBytes.toLocaleString("en-US")} bytes`);
@@ -107,8 +107,9 @@ export const SERVICE_FORM: openapi.DocumentForm<ErrorCode, Credential> = {
   requestHeaders: [{
     name: HEADERS.requestId,
     required: false,
-    schema: z.string().regex(/^[A-Za-z0-9._:-]{8,128}$/),
-    what: "ID of the request (D-11); without it the service makes one",
+    schema: z.string(),
+    what: "ID of the request: 8 to 128 of A-Z, a-z, 0-9, '.', '_', ':' and '-'; without it, or for any other " +
+      "value, the service makes one",
   }],
   responseHeaders: [HEADERS.requestId],
   errorHeaders: { 401: ["WWW-Authenticate"], 426: ["Upgrade"], 429: ["Retry-After"], 503: ["Retry-After"] },

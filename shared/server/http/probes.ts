@@ -1,6 +1,6 @@
 /**
- * The routes that a supervisor or a load balancer asks (D-179): `/healthz` says that the process answers, without the
- * store; `/readyz` says whether to send it requests.
+ * The routes that a supervisor or a load balancer asks; a restart does not repair a store, so they are two:
+ * `/healthz` says that the process answers, without the store; `/readyz` says whether to send it requests.
  */
 import { Liveness, Readiness } from "../../protocol/api/meta.ts";
 import { type Answer, json, type Route } from "./route.ts";

@@ -1,8 +1,8 @@
-/** Makes the one `Response` of an answer (D-259). */
+/** Makes the one `Response` of an answer. */
 import { type Bytes, utf8Bytes } from "../../protocol/base64url.ts";
 import type { Answer } from "./route.ts";
 
-/** Chunk size of a large body (D-104): one copy of the whole body for each request would use too much memory. */
+/** Chunk size of a large body: one copy of the whole body for each request would use too much memory. */
 const PIECE_BYTES = 262_144;
 
 /**
@@ -10,7 +10,7 @@ const PIECE_BYTES = 262_144;
  *
  * @param isHead true for HEAD: without the body, with its length (RFC 9110 section 8.6)
  */
-export function toResponse({ status, headers, body }: Answer, isHead = false): Response {
+export function toResponse({ status, headers, body }: Answer, { isHead = false } = {}): Response {
   if (isHead && body !== null) {
     const { length } = typeof body === "string" ? utf8Bytes(body) : body;
     return new Response(null, { status, headers: { ...headers, "Content-Length": String(length) } });

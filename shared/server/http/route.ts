@@ -8,16 +8,14 @@ import { type ErrorCode, ERRORS } from "../../protocol/errors.ts";
 import type { BodyLease } from "./body_budget.ts";
 import type { Peer } from "./client_ip.ts";
 
-/** HTTP methods of the services. */
 export type Method = "GET" | "POST" | "DELETE";
 
-/** A limit of a route. */
 export interface RouteLimit {
   name: string;
   requests: number;
   windowMs: number;
-  /** What a window is counted for. */
-  per: "ip" | "api-key" | "admin";
+  /** What a window is counted for. A person's window counts the requests with all API keys of that person. */
+  per: "ip" | "person" | "admin";
   /** Counts only requests that end with one of these codes (default: every request). */
   counts?: readonly ErrorCode[];
 }
@@ -45,7 +43,7 @@ export interface RequestContext {
   check?: number;
 }
 
-/** What a handler answers. It becomes one `Response` at the end of the pipeline (D-259). */
+/** What a handler answers. It becomes one `Response` at the end of the pipeline. */
 export interface Answer {
   status: number;
   /** Headers by name; one spelling of each name in the project. */
@@ -91,14 +89,15 @@ export interface RouteSpec<D, C, P, Q, B> {
   maxBodyBytes?: number;
   /** Code for an invalid query or body. */
   invalid?: ErrorCode;
-  /** Code for invalid path parameters. */
   invalidPath?: ErrorCode;
   /** Rejects a request before any other check, for example when the route is disabled. */
   precondition?: { check(deps: D): void; errors: readonly ErrorCode[] };
+  /** True for a page, which is for people and in no API document. */
+  isPage?: true;
   /** The success response. */
   response: RouteAnswer;
   /** Codes of the handler. The codes of authentication, limits and input are derived from the row. */
-  errors: readonly ErrorCode[];
+  errors?: readonly ErrorCode[];
   handler(deps: D, input: Input<Output<P>, Output<Q>, Output<B>, C>): Answer | Promise<Answer>;
 }
 
@@ -120,7 +119,7 @@ export type Credential =
 
 /** Authenticates the caller of a route. */
 export interface Authenticator<D, C> {
-  /** Stage of the request pipeline (D-15, D-42, D-45, D-60). */
+  /** Stage of the request pipeline (D-15, D-42, D-60). */
   stage: "before_limit" | "before_body" | "after_body" | "after_input";
   credential: Credential;
   /** Scheme in `WWW-Authenticate` of a 401. */
@@ -128,8 +127,8 @@ export interface Authenticator<D, C> {
   errors: readonly ErrorCode[];
   /** Text about a limit that the authenticator counts, for the API documents. */
   limit?: string;
-  /** Rejects a request by its headers, before the body is read. */
-  precheck?(deps: D, exchange: RequestContext): void;
+  /** Rejects a request by its headers, before the body is read. A promise is a refusal that comes late. */
+  precheck?(deps: D, exchange: RequestContext): Promise<never> | undefined;
   run(deps: D, exchange: RequestContext): Promise<C>;
   /** Returns true for a caller that is exempt from the per-IP limit. */
   exempt?(caller: C): boolean;
@@ -138,7 +137,7 @@ export interface Authenticator<D, C> {
   /** Checks role or scope after the limit (403). */
   authorise?(caller: C): void;
   /**
-   * Runs after the handler if authentication succeeded, on success and on error (D-198). Its error replaces that of the
+   * Runs after the handler if authentication succeeded, on success and on error. Its error replaces that of the
    * handler. A `before_limit` caller whom the limit refuses is not concluded.
    */
   conclude?(deps: D, caller: C): Promise<void>;
@@ -159,7 +158,6 @@ export function routeFor<D, Callers>() {
   };
 }
 
-/** Returns an answer with a JSON body. */
 export function json(body: unknown, status = 200, headers: Record<string, string> = {}): Answer {
   return {
     status,
@@ -168,24 +166,38 @@ export function json(body: unknown, status = 200, headers: Record<string, string
   };
 }
 
+/**
+ * Copies the members of a record that a schema names, so that a secret which the schema lacks cannot leave. Checks no value. A
+ * member that has another name or value in the record is added beside it: `pick(Invite, { ...record, status })`.
+ */
+export function pick<S extends z.ZodObject>(schema: S, record: z.output<S>): z.output<S> {
+  const members = Object.keys(schema.shape).filter((name) => record[name] !== undefined);
+  return Object.fromEntries(members.map((name) => [name, record[name]])) as z.output<S>;
+}
+
 /** Returns an answer with status 204. */
 export function noContent(): Answer {
   return { status: 204, headers: { "Cache-Control": "no-store" }, body: null };
 }
+
+/** The codes that every route can send, regardless of its row. */
+export const COMMON_ERRORS = [
+  "PAYLOAD_TOO_LARGE",
+  "REQUEST_TIMEOUT",
+  "SERVICE_UNAVAILABLE",
+  "INTERNAL_ERROR",
+] as const satisfies readonly ErrorCode[];
 
 /** Returns every code that a route can send. */
 export function errorsOf<D>(route: Route<D>, authenticator: Pick<Authenticator<D, never>, "errors">): ErrorCode[] {
   const codes: (ErrorCode | undefined)[] = [
     ...(route.precondition?.errors ?? []),
     ...authenticator.errors,
-    ...route.errors,
+    ...(route.errors ?? []),
     route.invalid,
     route.invalidPath,
     ...(route.limit ? ["RATE_LIMIT_EXCEEDED"] as const : []),
-    "PAYLOAD_TOO_LARGE",
-    "REQUEST_TIMEOUT",
-    "SERVICE_UNAVAILABLE",
-    "INTERNAL_ERROR",
+    ...COMMON_ERRORS,
   ];
   const order = Object.keys(ERRORS);
   return [...new Set(codes.filter((code) => code !== undefined))].sort((a, b) => order.indexOf(a) - order.indexOf(b));

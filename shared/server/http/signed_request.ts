@@ -1,6 +1,7 @@
 /**
- * Reads a signed request (D-13, D-24, D-25): its headers and its proof. Registry and proxy share these functions; each
- * service has its own error codes.
+ * Reads a signed request (D-24, D-25): its headers and its proof. A header that is repeated is refused, because
+ * intermediaries disagree which value counts. Registry and proxy share these functions; each service has its own
+ * error codes.
  */
 import type { KeyObject } from "node:crypto";
 import { LIMITS } from "../../protocol/limits.ts";
@@ -27,19 +28,19 @@ export function requestTimestamp(headers: Headers, now: number): number | "inval
 }
 
 /**
- * Returns true when the agent's key signed this request: body, path, recipient and AIT as received, and one of the
- * service's origins.
+ * Returns the origin for which the agent's key signed this request, one of the service's; `null` when it signed other
+ * values of body, path, recipient or AIT than were received.
  */
-export function holdsProof(
+export function provenOrigin(
   exchange: RequestContext,
   publicKey: KeyObject,
   aitSha256: string,
   origins: readonly string[],
-): boolean {
+): string | null {
   const { headers, method } = exchange.request;
   const bodySha256 = headers.get(HEADERS.bodySha256) ?? "";
   const proof = headers.get(HEADERS.proof) ?? "";
-  if (bodySha256 !== digest(exchange.body)) return false;
+  if (bodySha256 !== digest(exchange.body)) return null;
   for (const origin of origins) {
     const fields = {
       method,
@@ -51,7 +52,7 @@ export function holdsProof(
       recipient: headers.get(HEADERS.recipient) ?? "",
       aitSha256,
     };
-    if (verify(publicKey, proof, utf8Bytes(canonicalProof(fields)))) return true;
+    if (verify(publicKey, proof, utf8Bytes(canonicalProof(fields)))) return origin;
   }
-  return false;
+  return null;
 }

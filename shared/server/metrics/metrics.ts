@@ -1,12 +1,12 @@
 /**
- * The metrics of a process in memory (D-176): counters, gauges and histograms of the table. A label value outside its
- * closed set becomes `other`, so that no caller adds a series. Recording costs well under a microsecond.
+ * The metrics of a process in memory: counters, gauges and histograms of the table. A label value outside its closed
+ * set becomes `other`, so that no caller adds a series. Recording costs well under a microsecond.
  */
+import type { Clock } from "../../clock.ts";
 import { type MetricLabel, type MetricName, type MetricRow, METRICS } from "./metrics_table.ts";
 
 type Rows = typeof METRICS;
 type NamesOf<T extends MetricRow["type"]> = { [N in MetricName]: Rows[N]["type"] extends T ? N : never }[MetricName];
-/** One value for each label of a metric, in the order of its row. */
 type ValuesOf<N extends MetricName> = StringsFor<Rows[N]["labels"]>;
 type StringsFor<L extends readonly unknown[]> = { [I in keyof L]: string };
 
@@ -32,6 +32,11 @@ export interface BuildInfo {
   service: string;
 }
 
+/** Prefix of every name that leaves the process. */
+export const PREFIX = "svc_";
+
+export const EXPOSITION_TYPE = "text/plain; version=0.0.4; charset=utf-8";
+
 const OTHER = "other";
 /** Largest number of values for which a counter shows each of its series from the start. */
 const SHOWN_FROM_START = 20;
@@ -41,15 +46,14 @@ interface Kept {
   /** Allowed values of each label. */
   sets: readonly ReadonlySet<string>[];
   series: Map<string, Series>;
-  readers: (() => number)[];
+  readers: (() => number | null)[];
 }
 
 export class Metrics {
   readonly #routes = new Set<string>(["none"]);
   readonly #kept: Record<MetricName, Kept>;
+  readonly #measures: (() => Promise<unknown>)[] = [];
   #build: BuildInfo | null = null;
-  /** True once something reads the metrics. Gauges over the store are refreshed only then. */
-  isRead = false;
 
   constructor() {
     const rows = Object.entries<MetricRow>(METRICS);
@@ -74,18 +78,29 @@ export class Metrics {
     this.#seriesOf(this.#kept[name], values as readonly string[]).value++;
   }
 
-  /** Adds an amount to a counter. */
   add<N extends NamesOf<"counter">>(name: N, amount: number, ...values: ValuesOf<N>): void {
     this.#seriesOf(this.#kept[name], values as readonly string[]).value += amount;
   }
 
-  /** Sets a gauge. */
-  set(name: NamesOf<"gauge">, value: number): void {
-    this.#seriesOf(this.#kept[name], []).value = value;
+  set<N extends NamesOf<"gauge">>(name: N, value: number, ...values: ValuesOf<N>): void {
+    this.#seriesOf(this.#kept[name], values as readonly string[]).value = value;
   }
 
-  /** Reads a gauge when the metrics are read. Several readers of one gauge add up. */
-  read(name: NamesOf<"gauge">, get: () => number): void {
+  /** Adds what sets gauges that are not in memory; it is called before the metrics are read. */
+  beforeRead(measure: () => Promise<unknown>): void {
+    this.#measures.push(measure);
+  }
+
+  /** Measures what is not in memory. Never rejects: what cannot be measured keeps its last value. */
+  async measure(): Promise<void> {
+    await Promise.allSettled(this.#measures.map((measure) => measure()));
+  }
+
+  /**
+   * Reads a gauge or a counter without labels when the metrics are read. Several readers of one add up; it is absent while
+   * all return `null`.
+   */
+  read(name: NamesOf<"gauge"> | "log_lines_dropped_total", get: () => number | null): void {
     this.#kept[name].readers.push(get);
   }
 
@@ -113,7 +128,9 @@ export class Metrics {
   families(): Family[] {
     const families = Object.entries<Kept>(this.#kept).map(([name, { row, series, readers }]): Family => {
       if (readers.length === 0) return { name, row, series: [...series.values()] };
-      return { name, row, series: [{ values: [], value: readers.reduce((sum, get) => sum + get(), 0) }] };
+      const found = readers.map((get) => get()).filter((value) => value !== null);
+      const value = found.reduce((sum, one) => sum + one, 0);
+      return { name, row, series: found.length === 0 ? [] : [{ values: [], value }] };
     });
     return [...buildFamily(this.#build), ...families.filter(({ series }) => series.length > 0)];
   }
@@ -160,4 +177,106 @@ function buildFamily(build: BuildInfo | null): Family[] {
     help: "1; its labels say what runs",
   };
   return [{ name: "build_info", row, series: [{ values: [build.version, build.deno, build.service], value: 1 }] }];
+}
+
+/** Adds version, start time and memory of this process to the metrics. */
+export function describeProcess(metrics: Metrics, build: { version: string; service: string }, clock: Clock): void {
+  const started = clock.now() / 1000;
+  metrics.describe({ ...build, deno: Deno.version.deno });
+  metrics.read("process_start_time_seconds", () => started);
+  metrics.read("process_resident_memory_bytes", () => Deno.memoryUsage().rss);
+}
+
+/** A number with its labels. */
+interface Sample {
+  /** Without the prefix. */
+  name: string;
+  labels: readonly (readonly [name: string, value: string])[];
+  value: number;
+}
+
+/** Returns the names of the samples that a metric can have. */
+function sampleNames(name: string, { type }: MetricRow): string[] {
+  return type === "histogram" ? [`${name}_bucket`, `${name}_sum`, `${name}_count`] : [name];
+}
+
+/** Returns the present samples of a metric, in the form of Prometheus: a histogram is a counter for each bucket, a sum and a count. */
+function samplesOf({ name, row, series }: Family): Sample[] {
+  return series.flatMap(({ values, value, counts }) => {
+    const labels = row.labels.map(([label], i): [string, string] => [label, values[i] ?? ""]);
+    if (!counts) return [{ name, labels, value }];
+    let below = 0;
+    const buckets = counts.map((count, i): Sample => {
+      below += count;
+      return { name: `${name}_bucket`, labels: [...labels, ["le", String(row.buckets?.[i] ?? "+Inf")]], value: below };
+    });
+    return [...buckets, { name: `${name}_sum`, labels, value }, { name: `${name}_count`, labels, value: below }];
+  });
+}
+
+/**
+ * Returns the present values of all metrics in the text format of Prometheus, version 0.0.4. It is short, and a library
+ * would be one more dependency.
+ */
+export function expositionOf(metrics: Metrics): string {
+  return metrics.families().map(familyText).join("");
+}
+
+function familyText(family: Family): string {
+  const { name, row } = family;
+  const head = `# HELP ${PREFIX}${name} ${escapeHelp(row.help)}\n# TYPE ${PREFIX}${name} ${row.type}\n`;
+  return head + samplesOf(family).map(sampleText).join("");
+}
+
+function sampleText({ name, labels, value }: Sample): string {
+  return `${PREFIX}${name}${labelText(labels)} ${numberText(value)}\n`;
+}
+
+function labelText(labels: readonly (readonly [string, string])[]): string {
+  if (labels.length === 0) return "";
+  return `{${labels.map(([name, value]) => `${name}="${escapeLabel(value)}"`).join(",")}}`;
+}
+
+function escapeLabel(text: string): string {
+  return escapeHelp(text).replaceAll('"', '\\"');
+}
+
+function escapeHelp(text: string): string {
+  return text.replaceAll("\\", "\\\\").replaceAll("\n", "\\n");
+}
+
+function numberText(value: number): string {
+  if (Number.isFinite(value) || Number.isNaN(value)) return String(value);
+  return value > 0 ? "+Inf" : "-Inf";
+}
+
+/**
+ * Exports the metrics by OpenTelemetry, with an instrument for each sample that a metric can have. OpenTelemetry has no
+ * histogram that is read at export, so a histogram is exported as its buckets, sum and count. The instruments read the
+ * memory of `Metrics` when Deno exports, so nothing is counted twice.
+ *
+ * @returns what puts `http.route` on the span of the present request
+ */
+export async function exportTelemetry(metrics: Metrics, version: string): Promise<(route: string) => void> {
+  const { metrics: api, trace } = await import("@opentelemetry/api");
+  const meter = api.getMeter("svc", version);
+  const instruments = new Map(
+    metrics.rows().flatMap(([name, row]) => {
+      const options = { description: row.help };
+      return sampleNames(name, row).map((sample) => [
+        sample,
+        row.type === "gauge"
+          ? meter.createObservableGauge(PREFIX + sample, options)
+          : meter.createObservableCounter(PREFIX + sample, options),
+      ]);
+    }),
+  );
+  meter.addBatchObservableCallback(async (result) => {
+    await metrics.measure();
+    for (const { name, labels, value } of metrics.families().flatMap(samplesOf)) {
+      const instrument = instruments.get(name);
+      if (instrument) result.observe(instrument, value, Object.fromEntries(labels));
+    }
+  }, [...instruments.values()]);
+  return (route) => void trace.getActiveSpan()?.setAttribute("http.route", route);
 }

@@ -1,6 +1,6 @@
 /**
- * Every metric of the services (D-177), one row each: type, labels with their closed value sets, help. Times are in
- * seconds, sizes in bytes. The exposition puts `svc_` in front of each name.
+ * Every metric of the services, one row each, so that no caller adds a series: type, labels with their closed value
+ * sets, help. Times are in seconds, sizes in bytes. The exposition puts `svc_` in front of each name.
  */
 import { ERRORS } from "../../protocol/errors.ts";
 import { CLOSE } from "../../protocol/frames.ts";
@@ -8,7 +8,6 @@ import { CLOSE } from "../../protocol/frames.ts";
 /** A label: its name and its values. `"routes"` stands for the paths of the route tables. */
 export type MetricLabel = readonly [name: string, values: readonly string[] | "routes"];
 
-/** A row of the table. */
 export interface MetricRow {
   type: "counter" | "gauge" | "histogram";
   labels: readonly MetricLabel[];
@@ -30,6 +29,7 @@ const gauge = (help: string) => ({ type: "gauge", labels: [], help }) as const;
 export const METRICS = {
   process_start_time_seconds: gauge("When the process started, Unix seconds"),
   process_resident_memory_bytes: gauge("Resident memory of the process"),
+  ready: gauge("1 while this instance accepts requests, as /readyz says, else 0"),
   http_requests_total: {
     type: "counter",
     labels: [["route", "routes"], ["method", METHODS], ["status", STATUSES]],
@@ -40,6 +40,11 @@ export const METRICS = {
     labels: [["route", "routes"]],
     help: "Time from the request head to the response head",
     buckets: SECONDS,
+  },
+  log_lines_dropped_total: {
+    type: "counter",
+    labels: [],
+    help: "Lines of the log that were dropped because standard error was not read",
   },
   http_requests_in_flight: gauge("Requests without a response"),
   refusals_total: {
@@ -54,6 +59,9 @@ export const METRICS = {
     labels: [["code", Object.values(CLOSE).map(String)]],
     help: "Ended relay sockets by the close code of the proxy; other means that the connector ended it",
   },
+  instance_clock_difference_seconds: gauge(
+    "Largest difference between the clock of this instance and that of another one; 0 up to 2 s",
+  ),
   relay_messages_total: {
     type: "counter",
     labels: [["outcome", [
@@ -76,7 +84,7 @@ export const METRICS = {
   },
   relay_frames_total: {
     type: "counter",
-    labels: [["type", ["deliver", "deliver_ack", "heartbeat", "heartbeat_ack", "paired", "revoked"]], [
+    labels: [["type", ["deliver", "deliver_ack", "heartbeat", "heartbeat_ack", "delivery", "paired", "revoked"]], [
       "direction",
       ["in", "out"],
     ]],
@@ -84,7 +92,7 @@ export const METRICS = {
   },
   relay_frame_bytes_total: {
     type: "counter",
-    labels: [["type", ["deliver", "deliver_ack", "heartbeat", "heartbeat_ack", "paired", "revoked"]], [
+    labels: [["type", ["deliver", "deliver_ack", "heartbeat", "heartbeat_ack", "delivery", "paired", "revoked"]], [
       "direction",
       ["in", "out"],
     ]],
@@ -98,6 +106,9 @@ export const METRICS = {
   mailbox_messages: gauge("Queued messages in the store"),
   mailbox_recipients: gauge("Recipients with queued messages"),
   mailbox_oldest_seconds: gauge("Age of the oldest queued message; 0 without one"),
+  mailbox_fullest_ratio: gauge(
+    "Largest share of its bound that is used: messages to a recipient or of a sender to it, or bytes of an owner",
+  ),
   receipts_total: {
     type: "counter",
     labels: [["status", ["processed_by_svc", "dead_lettered"]]],
@@ -117,6 +128,9 @@ export const METRICS = {
     help: "Time from the announcement of a revocation to the close of a socket",
     buckets: SECONDS,
   },
+  agents: { type: "gauge", labels: [["status", ["active", "revoked"]]], help: "Agents of the registry by status" },
+  agents_offline_1d: gauge("Agents that were connected within 90 days and are offline for over a day"),
+  agent_tokens_expiring_7d: gauge("Active agents whose identity token ends within 7 days and has not ended"),
   agents_registered_total: { type: "counter", labels: [], help: "Registered agents" },
   agents_revoked_total: { type: "counter", labels: [], help: "Agents that were revoked permanently" },
   aits_issued_total: { type: "counter", labels: [], help: "Issued identity tokens" },
@@ -126,6 +140,9 @@ export const METRICS = {
     labels: [["result", ["rotated", "recovered", "refused", "reuse_detected"]]],
     help: "Requests to refresh a session by result",
   },
+  store_bytes: gauge("Bytes of the store's file, with what SQLite has not moved into it"),
+  store_free_bytes: gauge("Free bytes of the disk that holds the store's file"),
+  store_reserve_bytes: gauge("Bytes of that disk that queued messages leave free: STORE_RESERVE_BYTES"),
   store_commit_seconds: {
     type: "histogram",
     labels: [],
@@ -145,7 +162,7 @@ export const METRICS = {
   },
   bus_notes_total: {
     type: "counter",
-    labels: [["kind", ["message", "dispatched", "moved", "kick", "paired"]]],
+    labels: [["kind", ["message", "dispatched", "moved", "kick", "paired", "delivery"]]],
     help: "Notes between the parts and instances of the proxy that arrived here",
   },
   held_bytes: gauge("Bytes of messages that wait for their result"),
@@ -153,7 +170,7 @@ export const METRICS = {
   unsent_bytes: gauge("Bytes that relay sockets have not sent yet"),
   admin_requests_total: {
     type: "counter",
-    labels: [["area", ["people", "agents", "audit", "relay", "console"]]],
+    labels: [["area", ["people", "agents", "audit", "relay"]]],
     help: "Requests of admins by area",
   },
 } as const satisfies Readonly<Record<string, MetricRow>>;

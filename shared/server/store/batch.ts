@@ -20,31 +20,62 @@ export type RecordChange<R> =
 
 /** The update of one record. `next` gets the record or `null`, may be called more than once, and must be pure. */
 export interface Update<R> {
-  key: Deno.KvKey;
+  readonly key: Deno.KvKey;
+  /** The key as `idOf` returns it, once it was needed. */
+  id?: string;
   next(current: unknown): RecordChange<R>;
   /** The record as the caller has read it, which saves a read. If it is stale, the claim is evaluated again. */
   seen?: Deno.KvEntryMaybe<unknown>;
   /**
-   * For an update that never writes: the time before `seen` was read, milliseconds since the Unix epoch. Over a network the
-   * commit does not check the record; it is read again when it is over 1 s old (D-255).
+   * For an update that never writes: the time before `seen` was read, milliseconds since the Unix epoch. Over a network
+   * the commit does not check the record; it is read again when it is over 1 s old.
    */
   seenAt?: number;
+  /**
+   * For an update that never writes and that many claims share: the record as a commit has checked it, and since when no
+   * record of its kind was written. While that is so, a commit neither looks for the record nor checks it.
+   */
+  held?: { value: unknown; at: Moment } | null;
   /** True for a record that is written once and not read again; it is not cached. */
   uncached?: true;
   /** Approximate bytes written, if many. */
   bytes?: number;
 }
 
-/** Result of a claim: taken, or refused by one of its updates. */
+/** A record that is kept in memory as an object, and stored once for all claims of a commit that change it. */
+export interface LiveRecord {
+  readonly key: Deno.KvKey;
+  /** The key as `idOf` returns it. */
+  readonly id: string;
+  readonly isLoaded: boolean;
+  /** Versionstamp of the newest version that was read or written. */
+  readonly versionstamp: string | null;
+  /** Reads the record; resolves when it is loaded. @throws {StoreUnavailable} */
+  load(): Promise<void>;
+  /** Forgets what is not known to be stored: the record is loaded again before its next use. */
+  drop(): void;
+  /** Returns what the commit stores. */
+  pack(): { value: unknown; expireInMs: number; also: readonly Write[] };
+  /** The commit took effect. */
+  committed(versionstamp: string): void;
+}
+
+/** What a claim does with a live record, which is loaded before. */
+export interface LiveChange<R> {
+  readonly record: LiveRecord;
+  /** Returns why the claim is refused, or `null`. Changes nothing that is stored. */
+  judge?(): { refuse: R } | null;
+  /** Changes the record after all updates and changes of the claim were accepted. Without it the record is only read. */
+  take?(): readonly Write[];
+}
+
 export type ClaimResult<R> = { taken: true } | { taken: false; refused: R };
 
-/** A claim of a batch. */
 export interface BatchClaim {
   updates: readonly Update<unknown>[];
-  /** The record of each update, by key. */
-  recordIds: readonly string[];
-  /** Those of `recordIds` that the commit does not check. */
-  relied: ReadonlySet<string>;
+  live: LiveChange<unknown> | undefined;
+  /** True when the commit does not check the updates that have `seenAt`. */
+  relies: boolean;
   reject(error: unknown): void;
 }
 
@@ -53,13 +84,10 @@ export function absent(key: Deno.KvKey): Deno.KvEntryMaybe<never> {
   return { key, value: null, versionstamp: null };
 }
 
-/** A cached record. */
 export interface CachedRecord {
   key: Deno.KvKey;
   versionstamp: string | null;
   value: unknown;
-  /** The record is unchanged while none of its kind was written since (D-262). */
-  checkedAt?: Moment | null;
 }
 
 /** A record of a batch, as the claims before have left it. */
@@ -67,14 +95,16 @@ export interface BatchRecord extends CachedRecord {
   /** The change by the batch, after a claim has changed the record. */
   change: Exclude<RecordChange<never>, "hold" | "keep" | { refuse: never }> | null;
   isHeld: boolean;
+  /** The shared updates that hold the record. */
+  holders: Update<unknown>[];
   also: Write[];
   /** True when every update writes the record only once. */
   uncached: boolean;
 }
 
 /** Returns a record that no claim has changed. */
-export function untouched({ key, value, versionstamp, checkedAt = null }: CachedRecord): BatchRecord {
-  return { key, value, versionstamp, checkedAt, change: null, isHeld: false, also: [], uncached: true };
+export function untouched({ key, value, versionstamp }: CachedRecord): BatchRecord {
+  return { key, value, versionstamp, change: null, isHeld: false, holders: [], also: [], uncached: true };
 }
 
 /** Returns the later of two versions of a record. */
@@ -93,11 +123,12 @@ export function addWrite(operation: Deno.AtomicOperation, change: Write): void {
 export function applyAll<C extends BatchClaim>(
   batch: readonly C[],
   entries: Map<string, BatchRecord>,
+  changed: Map<LiveRecord, Write[]>,
 ): [C[], ClaimResult<unknown>[]] {
   const applied: C[] = [], fates: ClaimResult<unknown>[] = [];
   for (const claim of batch) {
     try {
-      fates.push(apply(claim, entries));
+      fates.push(apply(claim, entries, changed));
       applied.push(claim);
     } catch (error) {
       claim.reject(error);
@@ -107,25 +138,39 @@ export function applyAll<C extends BatchClaim>(
 }
 
 /** Applies all updates of a claim to the batch's records, or none. */
-function apply(claim: BatchClaim, entries: Map<string, BatchRecord>): ClaimResult<unknown> {
-  const verdicts: [BatchRecord, Update<unknown>, Exclude<RecordChange<never>, "keep" | { refuse: never }>][] = [];
-  for (const [i, update] of claim.updates.entries()) {
-    const id = claim.recordIds[i] ?? "";
-    const entry = entries.get(id);
-    if (!entry) continue;
-    const verdict = update.next(entry.value);
+function apply(
+  claim: BatchClaim,
+  entries: Map<string, BatchRecord>,
+  changed: Map<LiveRecord, Write[]>,
+): ClaimResult<unknown> {
+  const { updates, relies, live } = claim;
+  const verdicts: Exclude<RecordChange<never>, { refuse: never }>[] = [];
+  for (const update of updates) {
+    const entry = entries.get(recordId(update));
+    const verdict = update.next(entry ? entry.value : update.held?.value ?? null);
     if (typeof verdict === "object" && "refuse" in verdict) return { taken: false, refused: verdict.refuse };
-    if (verdict !== "keep" && !claim.relied.has(id)) verdicts.push([entry, update, verdict]);
+    verdicts.push(verdict);
   }
-  for (const [entry, { uncached }, verdict] of verdicts) {
-    entry.uncached &&= uncached === true;
+  const refusal = live?.judge?.();
+  if (refusal) return { taken: false, refused: refusal.refuse };
+  if (live?.take) {
+    const also = changed.get(live.record) ?? [];
+    changed.set(live.record, also);
+    for (const write of live.take()) also.push(write);
+  }
+  for (let i = 0; i < updates.length; i++) {
+    const update = updates[i] as Update<unknown>, verdict = verdicts[i];
+    const entry = entries.get(recordId(update));
+    if (!entry || verdict === undefined || verdict === "keep" || isRelied(update, relies)) continue;
+    entry.uncached &&= update.uncached === true;
     if (verdict === "hold") {
       entry.isHeld = true;
+      if (update.held !== undefined) entry.holders.push(update);
       continue;
     }
     entry.change = verdict;
     entry.value = "delete" in verdict ? null : verdict.value;
-    entry.also.push(...verdict.also ?? []);
+    for (const write of verdict.also ?? []) entry.also.push(write);
   }
   return { taken: true };
 }
@@ -135,6 +180,21 @@ export function rejectIfWrong(claim: BatchClaim, error: unknown): boolean {
   const isWrong = claim.updates.some((update) => writesOf(update).some(isWrongMutation));
   if (isWrong) claim.reject(error);
   return isWrong;
+}
+
+/** Returns the key of an update as one text. */
+export function recordId(update: Update<unknown>): string {
+  return update.id ??= idOf(update.key);
+}
+
+/** Returns true when the commit does not check the record of an update. */
+export function isRelied({ seenAt }: Update<unknown>, relies: boolean): boolean {
+  return relies && seenAt !== undefined;
+}
+
+/** Returns a key as one text. No two keys of a table differ only by a NUL or by the type of a part. */
+export function idOf(key: Deno.KvKey): string {
+  return key.join("\0");
 }
 
 /** Returns what an update writes without an existing record; nothing when it requires one. */

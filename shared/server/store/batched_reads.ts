@@ -1,6 +1,7 @@
 /**
  * Batched reads: reads of one turn of the event loop go to the store in calls of ten keys. There is no timer and no cache.
  */
+import { StoreUnavailable } from "./store_errors.ts";
 
 interface QueuedRead {
   key: Deno.KvKey;
@@ -8,19 +9,26 @@ interface QueuedRead {
   reject(error: unknown): void;
 }
 
-/** Keys in one call of the store. */
 const KEYS_PER_CALL = 10;
+/**
+ * Reads without an answer. With more, a request would wait so long behind others that its sender has given up, and the
+ * queue of the store would hold memory for answers that no caller reads.
+ */
+export const MAX_QUEUED_READS = 1_000;
 
 export class BatchedReads {
-  readonly #kv: Deno.Kv;
   #waiting: QueuedRead[] = [];
+  /** Reads that the store has not answered. */
+  #open = 0;
 
-  constructor(kv: Deno.Kv) {
-    this.#kv = kv;
-  }
+  constructor(private readonly kv: Deno.Kv) {}
 
-  /** Returns one record, read from the store. */
+  /** Returns one record, read from the store. @throws {StoreUnavailable} also when 1,000 reads have no answer */
   get<T>(key: Deno.KvKey): Promise<Deno.KvEntryMaybe<T>> {
+    if (this.#open >= MAX_QUEUED_READS) {
+      return Promise.reject(new StoreUnavailable(new Error(`${this.#open} reads have no answer`)));
+    }
+    this.#open++;
     return new Promise((resolve, reject) => {
       this.#waiting.push({ key, resolve: resolve as QueuedRead["resolve"], reject });
       if (this.#waiting.length === 1) queueMicrotask(() => this.#read());
@@ -35,10 +43,12 @@ export class BatchedReads {
 
   async #readTen(ten: QueuedRead[]): Promise<void> {
     try {
-      const entries = await this.#kv.getMany<unknown[]>(ten.map(({ key }) => key));
+      const entries = await this.kv.getMany<unknown[]>(ten.map(({ key }) => key));
       ten.forEach((one, i) => one.resolve(entries[i] as Deno.KvEntryMaybe<unknown>));
     } catch (error) {
       for (const { reject } of ten) reject(error);
+    } finally {
+      this.#open -= ten.length;
     }
   }
 }

@@ -1,6 +1,7 @@
 /**
- * The queue of changes that share a record: the head of the revocation list, or the quota of a human (D-221). Changes
- * that wait go into one commit; each takes effect whole or not at all. A change sees what the changes before it in the
+ * The queue of changes that read records, decide and write (D-221). Many share a record: the head of the revocation list,
+ * the quota of a human, or the number of pairs of an agent. Changes that take turns do not conflict, so none is refused
+ * because others are busy. Changes that wait go into one commit; each takes effect whole or not at all. A change sees what the changes before it in the
  * same commit have written.
  */
 import { type Clock, sleep } from "../../clock.ts";
@@ -8,8 +9,16 @@ import { LIMITS } from "../../protocol/limits.ts";
 import { fraction, type Random } from "../../random.ts";
 import type { Metrics } from "../metrics/metrics.ts";
 import { countedCommit } from "./counted_commit.ts";
-import { StoreUnavailable } from "./store_errors.ts";
 import type { BatchedReads } from "./batched_reads.ts";
+import { StoreBusy, withDeadline } from "./store_errors.ts";
+import { announceTrustChange } from "./trust_changes.ts";
+
+/** With more, one change that conflicts with another instance makes more others run again. */
+const CHANGES_PER_COMMIT = 25;
+/** More could not be committed before their deadline, and would hold memory for nothing. */
+const CHANGES_WAITING_MAX = 10_000;
+/** With more, a commit that conflicts with another instance takes the time of the changes behind it. */
+const CHANGE_RETRY_MS = 5_000;
 
 /** What a change reads and writes. Nothing is written when the change throws. */
 export interface Draft {
@@ -19,13 +28,16 @@ export interface Draft {
   set(key: Deno.KvKey, value: unknown, options?: { expireIn?: number }): void;
   delete(key: Deno.KvKey): void;
   /** Adds writes that no other change reads; `checks` is the number of checks among them. */
-  also(add: (operation: Deno.AtomicOperation) => unknown, checks?: number): void;
+  also(add: (operation: Deno.AtomicOperation) => unknown, options?: { checks?: number }): void;
+  /** Announces a change of sessions or revocations of these agents, in one note with the other changes of the commit. */
+  announce(agentDids: readonly string[]): void;
 }
 
 type Change = (draft: Draft) => Promise<unknown>;
 
 interface Queued {
   change: Change;
+  keys: readonly Deno.KvKey[];
   since: number;
   resolve(value: unknown): void;
   reject(error: unknown): void;
@@ -49,27 +61,31 @@ interface ChangesDeps {
 }
 
 export class Changes {
-  readonly #deps: ChangesDeps;
   #waiting: Queued[] = [];
   #running = false;
 
-  constructor(deps: ChangesDeps) {
-    this.#deps = deps;
-  }
+  constructor(private readonly deps: ChangesDeps) {}
 
   /**
    * Runs a change and commits it, together with others. The change may run more than once; it must write through the
    * draft only, and reads all records before it writes one.
    *
+   * @param keys records that the change will read. They are read at once for all changes of a commit, because over a
+   * network each change would otherwise wait a round trip for the read of the one before it
    * @throws what the change throws
-   * @throws {StoreUnavailable} when the store fails, the records stay contended for 5 s, or the queue is full
+   * @throws {StoreBusy} when the records stay contended for 5 s, or the queue is full
+   * @throws {StoreUnavailable} when the store fails, or after 10 s
    */
-  run<T>(change: (draft: Draft) => Promise<T>): Promise<T> {
-    if (this.#waiting.length >= LIMITS.changesWaiting) {
-      return Promise.reject(new StoreUnavailable(new Error("Too many changes wait")));
+  run<T>(change: (draft: Draft) => Promise<T>, keys: readonly Deno.KvKey[] = []): Promise<T> {
+    if (this.#waiting.length >= CHANGES_WAITING_MAX) {
+      return Promise.reject(new StoreBusy(new Error("Too many changes wait")));
     }
-    return new Promise<T>((resolve, reject) => {
-      this.#waiting.push({ change, since: this.#deps.clock.now(), resolve: resolve as Queued["resolve"], reject });
+    return withDeadline(this.deps.clock, LIMITS.commitWaitMs, () => this.#add(change, keys)) as Promise<T>;
+  }
+
+  #add(change: Change, keys: readonly Deno.KvKey[]): Promise<unknown> {
+    return new Promise((resolve, reject) => {
+      this.#waiting.push({ change, keys, since: this.deps.clock.now(), resolve, reject });
       if (this.#running) return;
       this.#running = true;
       queueMicrotask(() => this.#drain());
@@ -78,12 +94,12 @@ export class Changes {
 
   async #drain(): Promise<void> {
     while (this.#waiting.length > 0) {
-      const batch = this.#waiting.splice(0, LIMITS.changesPerCommit);
-      const late = this.#deps.clock.now() - LIMITS.changeWaitMs;
-      for (const queued of batch.filter(({ since }) => since < late)) {
-        queued.reject(new StoreUnavailable(new Error("The change waited too long")));
+      const batch = this.#waiting.splice(0, CHANGES_PER_COMMIT);
+      const late = this.deps.clock.now() - LIMITS.commitWaitMs;
+      for (const queued of batch.filter(({ since }) => since <= late)) {
+        queued.reject(new StoreBusy(new Error("The change waited too long")));
       }
-      const left = await this.#commit(batch.filter(({ since }) => since >= late));
+      const left = await this.#commit(batch.filter(({ since }) => since > late));
       this.#waiting.unshift(...left);
     }
     this.#running = false;
@@ -91,10 +107,11 @@ export class Changes {
 
   /** Commits as many changes as one commit can check; returns the others. */
   async #commit(batch: Queued[]): Promise<Queued[]> {
-    const { clock, random } = this.#deps;
+    const { clock, random } = this.deps;
     const began = clock.now();
     for (let tries = 1;; tries++) {
-      const attempt = new Attempt(this.#deps);
+      const attempt = new Attempt(this.deps);
+      await attempt.read(batch.flatMap(({ keys }) => keys));
       for (const queued of batch) if (!(await attempt.add(queued))) break;
       const { settled } = attempt;
       let ok = false;
@@ -111,9 +128,9 @@ export class Changes {
         }
         return batch.slice(settled.length);
       }
-      if (clock.now() - began >= LIMITS.changeRetryMs) {
+      if (clock.now() - began >= CHANGE_RETRY_MS) {
         for (const { queued } of settled) {
-          queued.reject(new StoreUnavailable(new Error("The records stayed contended")));
+          queued.reject(new StoreBusy(new Error("The records stayed contended")));
         }
         return batch.slice(settled.length);
       }
@@ -124,15 +141,18 @@ export class Changes {
 
 /** One try of a commit: the records as read, and as the changes so far leave them. */
 class Attempt {
-  readonly #deps: ChangesDeps;
   readonly #records = new Map<string, StoredRecord>();
   readonly #checked = new Set<string>();
   readonly #also: ((operation: Deno.AtomicOperation) => unknown)[] = [];
+  readonly #announced: (readonly string[])[] = [];
   #otherChecks = 0;
   readonly settled: { queued: Queued; result: { value: unknown } | { error: unknown } }[] = [];
 
-  constructor(deps: ChangesDeps) {
-    this.#deps = deps;
+  constructor(private readonly deps: ChangesDeps) {}
+
+  /** Reads records for the changes. A change whose read failed repeats it, and gets the error if it fails again. */
+  async read(keys: readonly Deno.KvKey[]): Promise<void> {
+    await Promise.allSettled(keys.map((key) => this.#read(key)));
   }
 
   /** Runs a change. Returns false when the commit has no room for its checks; the change is then not part of it. */
@@ -140,6 +160,7 @@ class Attempt {
     const read = new Set<string>();
     const writes: [string, StoredRecord][] = [];
     const also: ((operation: Deno.AtomicOperation) => unknown)[] = [];
+    const announced: (readonly string[])[] = [];
     let otherChecks = 0;
     const stage = (key: Deno.KvKey, value: unknown, write: StoredRecord["write"]) => {
       const before = this.#records.get(idOf(key));
@@ -155,10 +176,11 @@ class Attempt {
       },
       set: (key, value, options = {}) => stage(key, value, (operation) => operation.set(key, value, options)),
       delete: (key) => stage(key, null, (operation) => operation.delete(key)),
-      also: (add, checks = 0) => {
+      also: (add, { checks = 0 } = {}) => {
         also.push(add);
         otherChecks += checks;
       },
+      announce: (agentDids) => announced.push(agentDids),
     };
     let result: { value: unknown } | { error: unknown };
     try {
@@ -168,10 +190,11 @@ class Attempt {
       return true;
     }
     const checks = this.#checked.union(read).size + this.#otherChecks + otherChecks;
-    if (checks > this.#deps.maxChecks && this.#checked.size > 0) return false;
+    if (checks > this.deps.maxChecks && this.#checked.size > 0) return false;
     for (const id of read) this.#checked.add(id);
     for (const [id, record] of writes) this.#records.set(id, record);
     this.#also.push(...also);
+    this.#announced.push(...announced);
     this.#otherChecks += otherChecks;
     this.settled.push({ queued, result });
     return true;
@@ -179,17 +202,18 @@ class Attempt {
 
   /** @returns false when a record has changed since it was read */
   async commit(): Promise<boolean> {
-    const operation = this.#deps.kv.atomic();
+    const operation = this.deps.kv.atomic();
     const records = [...this.#checked].map((id) => this.#records.get(id)).filter((record) => record !== undefined);
     if (this.#also.length === 0 && records.every(({ write }) => write === null)) return true;
     for (const { key, versionstamp } of records) operation.check({ key, versionstamp });
     for (const { write } of records) write?.(operation);
     for (const add of this.#also) add(operation);
-    return (await countedCommit(operation, this.#deps.metrics)).ok;
+    if (this.#announced.length > 0) announceTrustChange(operation, this.deps.clock.now(), this.#announced.flat());
+    return (await countedCommit(operation, this.deps.metrics)).ok;
   }
 
   async #read(key: Deno.KvKey): Promise<StoredRecord> {
-    const { value, versionstamp } = await this.#deps.reads.get(key);
+    const { value, versionstamp } = await this.deps.reads.get(key);
     const id = idOf(key);
     const record: StoredRecord = this.#records.get(id) ?? { key, versionstamp, value, write: null };
     this.#records.set(id, record);

@@ -1,25 +1,29 @@
 /**
- * The claims of a group commit that wait or are in flight (D-254). It chooses the claims of the next commit: in order, and
- * none on a record that a commit in flight or an earlier waiting claim uses. So at most one commit in flight concerns a
- * record, and the claims on one record keep their order. Does not know what claims do.
+ * The claims of a group commit that wait or are in flight. Over a network each commit is a round trip, so several
+ * are. It chooses the claims of the next commit: in order, and none on a record that a commit in flight or an earlier
+ * waiting claim uses. So at most one commit in flight concerns a record, and the claims on one record keep their
+ * order. Does not know what claims do.
  */
 import { LIMITS } from "../../protocol/limits.ts";
 
-/** A claim as the queue sees it. */
+/** With more, the search for the next batch costs more than the commit that it would join. */
+export const PASSED_OVER_MAX = 500;
+
 export interface Queued {
-  /** True when the claim waits for a commit that another one begins, for up to 20 ms (D-260). */
+  /** True when the claim waits for a commit that another one begins, for up to 20 ms. */
   mayWait?: boolean;
-  /** The records of the claim, by key. */
+  /** The records that no other commit in flight may concern, by key. */
   ids: readonly string[];
   /** Approximate bytes written, if many. */
   bytes: number;
   /** Time of the claim, milliseconds since the Unix epoch. */
   since: number;
+  /** It has waited too long and has its result, also if a commit in flight holds it. */
+  isOver?: true;
 }
 
 export class ClaimQueue<C extends Queued> {
-  readonly #maxChecks: number;
-  readonly #waiting: C[] = [];
+  #waiting: C[] = [];
   readonly #inFlight = new Set<readonly C[]>();
   /** The records of the commits in flight. */
   readonly #busy = new Set<string>();
@@ -28,9 +32,7 @@ export class ClaimQueue<C extends Queued> {
   #allDue = false;
 
   /** @param maxChecks records of one commit; a claim on more has a commit of its own */
-  constructor(maxChecks: number) {
-    this.#maxChecks = maxChecks;
-  }
+  constructor(private readonly maxChecks: number) {}
 
   /** Number of claims that wait or are in flight. */
   get size(): number {
@@ -83,7 +85,7 @@ export class ClaimQueue<C extends Queued> {
     const ids = new Set<string>(), behind = new Set<string>();
     let seen = 0, bytes = 0;
     for (const claim of this.#waiting) {
-      if (passed.length === LIMITS.claimsPassedOver) break;
+      if (passed.length === PASSED_OVER_MAX) break;
       if (isAnyIn(claim.ids, this.#busy) || isAnyIn(claim.ids, behind)) {
         // A later claim on any of these records waits behind this one.
         for (const id of claim.ids) behind.add(id);
@@ -91,7 +93,7 @@ export class ClaimQueue<C extends Queued> {
       } else {
         for (const id of claim.ids) ids.add(id);
         bytes += claim.bytes;
-        if (batch.length > 0 && (ids.size > this.#maxChecks || bytes > LIMITS.commitBytes)) break;
+        if (batch.length > 0 && (ids.size > this.maxChecks || bytes > LIMITS.commitBytes)) break;
         batch.push(claim);
       }
       seen++;
@@ -103,6 +105,29 @@ export class ClaimQueue<C extends Queued> {
     for (const claim of batch) for (const id of claim.ids) this.#busy.add(id);
     this.#inFlight.add(batch);
     return batch;
+  }
+
+  /**
+   * Returns the claims that were made until `since`, or after `now`, when the clock has stepped back; each claim once. Those
+   * that wait leave the queue; those in flight stay until their commit has ended.
+   */
+  takeOverdue(since: number, now: number): C[] {
+    const over = this.#open().filter((claim) => claim.since <= since || claim.since > now);
+    for (const claim of over) claim.isOver = true;
+    this.#passed -= this.#waiting.slice(0, this.#passed).filter(({ isOver }) => isOver).length;
+    this.#waiting = this.#waiting.filter(({ isOver }) => !isOver);
+    if (this.#waiting.length === 0) this.#allDue = false;
+    return over;
+  }
+
+  /** Time of the oldest claim without a result; `undefined` without one. */
+  get oldestOpen(): number | undefined {
+    const oldest = this.#open().reduce((time, { since }) => Math.min(time, since), Infinity);
+    return oldest === Infinity ? undefined : oldest;
+  }
+
+  #open(): C[] {
+    return [...this.#inFlight, this.#waiting].flat().filter(({ isOver }) => !isOver);
   }
 
   /** Removes the claims of a commit in flight, which all have their result. Their records are free. */

@@ -5,7 +5,6 @@
  * values. A slot has one commit in flight. After an error, and for the halves of a batch, marks are written at another key:
  * a late commit cannot overwrite a newer mark, nor one half the mark that the other half reads.
  */
-import { LIMITS } from "../../protocol/limits.ts";
 
 /** The mark of a commit: its number. */
 export interface Mark {
@@ -16,26 +15,20 @@ export interface Mark {
 /** Second part of the keys of marks. */
 export const COMMIT_MARK = "commit_mark";
 
-/** Time to the expiry of a mark in the store, milliseconds. */
-export const MARK_KEPT_MS = LIMITS.commitMarkSeconds * 1000;
+/** With less, the mark of a commit in doubt could end before it is read, and the commit would count as failed. */
+export const MARK_KEPT_MS = 3_600_000;
 
 /** The marks of an instance. */
 export class CommitMarks {
-  readonly #kv: Deno.Kv;
-  readonly #key: Deno.KvKey | undefined;
   /** Number of the newest mark, and generation of its key. */
   #commits = 0;
   #generation = 0;
 
   /** @param key begins the key of each mark; without it, a commit whose response is lost counts as failed */
-  constructor(kv: Deno.Kv, key: Deno.KvKey | undefined) {
-    this.#kv = kv;
-    this.#key = key;
-  }
+  constructor(private readonly kv: Deno.Kv, private readonly key: Deno.KvKey | undefined) {}
 
-  /** Returns the mark of the next commit of a slot, if commits have marks. */
   next(slot: number): Mark | undefined {
-    return this.#key && { key: [...this.#key, slot, this.#generation], number: ++this.#commits };
+    return this.key && { key: [...this.key, slot, this.#generation], number: ++this.#commits };
   }
 
   /** Gives later marks other keys: a commit before may still take effect, or its mark be read again. */
@@ -45,7 +38,7 @@ export class CommitMarks {
 
   /** Returns the marks of these whose commits have taken effect. @throws {StoreUnavailable} */
   async found(marks: readonly Mark[]): Promise<Set<Mark>> {
-    const entries = await this.#kv.getMany<unknown[]>(marks.map(({ key }) => key));
+    const entries = await this.kv.getMany<unknown[]>(marks.map(({ key }) => key));
     return new Set(marks.filter(({ number }, i) => entries[i]?.value === number));
   }
 }

@@ -1,4 +1,4 @@
-/** Commits an operation and counts its result (D-177). */
+/** Commits an operation and counts its result. */
 import type { Metrics } from "../metrics/metrics.ts";
 
 /** Returns what the store answers. Without metrics nothing is counted. */

@@ -8,6 +8,19 @@ import { type Clock, sleep } from "../../clock.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 import type { Log } from "../log.ts";
 
+/** With more, one step takes the time of the requests that read the store meanwhile. */
+const SWEEP_ROWS = 200;
+/** Deno KV refuses a commit with more than 80 KiB of keys. */
+const SWEEP_COMMIT_BYTES = 50_000;
+/** With less, a sweep that finds little takes time from the requests. */
+export const SWEEP_SLOW_MS = 160;
+/** With more, records could end faster than they are deleted, and the store would grow. */
+const SWEEP_QUICK_MS = 20;
+/** With less, the sweep would compete with the start, when all agents connect. */
+export const SWEEP_FIRST_MS = 10_000;
+/** With less, an idle server reads its whole store again and again; with more, ended records stay. */
+export const SWEEP_REST_MS = 60_000;
+
 /** A key family with records to delete. */
 export interface SweptFamily {
   prefix: Deno.KvKey;
@@ -15,7 +28,6 @@ export interface SweptFamily {
   hasEnded(entry: Deno.KvEntry<unknown>, now: number): boolean | Promise<boolean>;
 }
 
-/** Lease of the instance that sweeps. */
 export interface SweepLease {
   instance: string;
   /** Milliseconds since the Unix epoch. */
@@ -24,7 +36,7 @@ export interface SweepLease {
 
 interface SweeperDeps {
   kv: Deno.Kv;
-  /** Most checks of one commit (D-208). */
+  /** Most checks of one commit. */
   maxChecks: number;
   clock: Clock;
   log: Log;
@@ -33,20 +45,15 @@ interface SweeperDeps {
 }
 
 export class ExpirySweeper {
-  readonly #deps: SweeperDeps;
-  readonly #families: readonly SweptFamily[];
   readonly #stopped = new AbortController();
   #leasedUntil = 0;
   #claiming: Promise<boolean> | null = null;
 
-  constructor(deps: SweeperDeps, families: readonly SweptFamily[]) {
-    this.#deps = deps;
-    this.#families = families;
-  }
+  constructor(private readonly deps: SweeperDeps, private readonly families: readonly SweptFamily[]) {}
 
   /** Starts one loop for each family. */
   start(): void {
-    for (const family of this.#families) void this.#loop(family);
+    for (const family of this.families) void this.#loop(family);
   }
 
   stop(): void {
@@ -54,19 +61,19 @@ export class ExpirySweeper {
   }
 
   async #loop(family: SweptFamily): Promise<void> {
-    const { clock, log } = this.#deps;
+    const { clock, log } = this.deps;
     // Wait first: an instance may run for a single request only.
-    await sleep(clock, LIMITS.sweepFirstMs, this.#stopped.signal);
+    await sleep(clock, SWEEP_FIRST_MS, this.#stopped.signal);
     while (!this.#stopped.signal.aborted) {
       await this.pass(family).catch((cause) => log("warn", "sweep_failed", { family: family.prefix.join(), cause }));
-      await sleep(clock, LIMITS.sweepRestMs, this.#stopped.signal);
+      await sleep(clock, SWEEP_REST_MS, this.#stopped.signal);
     }
   }
 
   /** Reads a family once and deletes its ended records. */
   async pass(family: SweptFamily): Promise<void> {
-    const { kv, clock } = this.#deps;
-    const limit = LIMITS.sweepRows;
+    const { kv, clock } = this.deps;
+    const limit = SWEEP_ROWS;
     let cursor = "";
     while (!this.#stopped.signal.aborted && await this.#holdsLease()) {
       const step = kv.list<unknown>({ prefix: family.prefix }, { limit, batchSize: limit, cursor });
@@ -78,20 +85,20 @@ export class ExpirySweeper {
       if (entries.length < limit) return;
       cursor = step.cursor;
       const isDense = ended.length * 2 >= entries.length;
-      await sleep(clock, isDense ? LIMITS.sweepQuickMs : LIMITS.sweepSlowMs, this.#stopped.signal);
+      await sleep(clock, isDense ? SWEEP_QUICK_MS : SWEEP_SLOW_MS, this.#stopped.signal);
     }
   }
 
   /** Deletes records that are unchanged since they were read; the next pass handles the others. */
   async #delete(entries: readonly Deno.KvEntry<unknown>[]): Promise<void> {
-    const { kv, maxChecks } = this.#deps;
+    const { kv, maxChecks } = this.deps;
     for (let i = 0; i < entries.length;) {
       const operation = kv.atomic();
       for (let checks = 0, bytes = 0; i < entries.length && checks < maxChecks; checks++, i++) {
         const entry = entries[i] as Deno.KvEntry<unknown>;
         // Each key counts twice: in its check and in its deletion.
         bytes += 2 * keyBytes(entry.key);
-        if (checks > 0 && bytes > LIMITS.sweepBytes) break;
+        if (checks > 0 && bytes > SWEEP_COMMIT_BYTES) break;
         operation.check(entry).delete(entry.key);
       }
       await operation.commit();
@@ -100,13 +107,13 @@ export class ExpirySweeper {
 
   /** Returns true while this instance has the lease. The lease only saves work: two concurrent sweeps are safe. */
   async #holdsLease(): Promise<boolean> {
-    if (this.#deps.clock.now() < this.#leasedUntil - LIMITS.sweepLeaseMs / 2) return true;
+    if (this.deps.clock.now() < this.#leasedUntil - LIMITS.sweepLeaseMs / 2) return true;
     this.#claiming ??= this.#claim().finally(() => this.#claiming = null);
     return await this.#claiming;
   }
 
   async #claim(): Promise<boolean> {
-    const { kv, clock, instance, leaseKey } = this.#deps;
+    const { kv, clock, instance, leaseKey } = this.deps;
     const now = clock.now();
     const entry = await kv.get<SweepLease>(leaseKey);
     const holder = entry.value;

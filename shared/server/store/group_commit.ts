@@ -1,11 +1,11 @@
 /**
- * Combines many small claims into one atomic commit. Claims that arrive during a commit form the next batch; a claim that
- * no request waits for may wait for a commit of others (D-260). A claim is a list of pure record updates. It is applied
- * completely or rejected, and receives its own result. The only writer of nonces, rate-limit windows and delivery records.
- * Over a network several commits are in flight, on different records (D-254): to the store they are like commits of
+ * Combines many small claims into one atomic commit. Claims that arrive during a commit form the next batch; a claim
+ * that no request waits for may wait for a commit of others. A claim is a list of pure record updates. It is applied
+ * completely or rejected, and receives its own result. The only writer of nonces, rate-limit windows and delivery
+ * records. Over a network several commits are in flight, on different records: to the store they are like commits of
  * several instances. There a commit does not check the records that a claim only depends on, if they were read at most
- * 1 s before (D-255). In a store that no other process has open, a commit does not check again a record that an earlier one
- * has checked, while no record of its kind is written (D-262).
+ * 1 s before. In a store that no other process has open, a commit does not check again a record that an earlier one has
+ * checked, while no record of its kind is written, for at most a second.
  *
  * A commit whose call fails or is late may have taken effect, or may still do so (D-216).
  * - After an error its mark is read. When it has the commit's number, the claims of that commit have taken effect.
@@ -13,8 +13,10 @@
  *   commit that takes effect late is either found by its mark or changes a record that the new commit checks.
  * - A claim is rejected with `StoreUnavailable` when the mark cannot be read or the second commit fails. It may still
  *   take effect. A later request has its own claim: the same nonce in another request is a replay.
+ * - A claim ends after 10 s, wherever it is, because its sender gives up soon after. A commit that is late is not tried
+ *   again in halves: each of them would be as late, and the claims behind them would wait for all.
  */
-import { type Clock, systemClock } from "../../clock.ts";
+import { type Cancel, type Clock, systemClock } from "../../clock.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 import { BoundedMap } from "../../bounded_map.ts";
 import type { Metrics } from "../metrics/metrics.ts";
@@ -26,29 +28,39 @@ import {
   type BatchRecord,
   type CachedRecord,
   type ClaimResult,
+  idOf,
+  isRelied,
+  type LiveChange,
+  type LiveRecord,
   newer,
+  recordId,
   rejectIfWrong,
   untouched,
   type Update,
+  type Write,
 } from "./batch.ts";
 import { ClaimQueue, type Queued } from "./claim_queue.ts";
 import { CommitMarks, type Mark, MARK_KEPT_MS } from "./commit_marks.ts";
 import { countedCommit } from "./counted_commit.ts";
 import { JoiningClaims } from "./joining_claims.ts";
-import { StoreUnavailable } from "./store_errors.ts";
+import { StoreBusy, StoreLate, StoreUnavailable } from "./store_errors.ts";
 
-export { absent, addWrite } from "./batch.ts";
-export type { ClaimResult, RecordChange, Update, Write } from "./batch.ts";
+/** More could not be committed before their deadline, and would hold memory for nothing. */
+export const CLAIMS_WAITING_MAX = 10_000;
+/** Above this wait new claims are refused: with more, their callers would give up before their commit. */
+export const CLAIM_WAIT_MS = 3_000;
+
+export { absent, addWrite, idOf } from "./batch.ts";
+export type { ClaimResult, LiveChange, LiveRecord, RecordChange, Update, Write } from "./batch.ts";
 
 interface QueuedClaim extends Queued, BatchClaim {
   /** Commits that may have applied the claim: at most two. */
   doubts?: Mark[];
-  /** The commit that was answered as a conflict: over a network its first try may have applied the claim (D-265). */
+  /** The commit that was answered as a conflict: over a network its first try may have applied the claim. */
   conflict?: Mark;
   resolve(fate: ClaimResult<unknown>): void;
 }
 
-/** Options of a group commit. */
 export interface GroupCommitOptions {
   clock?: Clock;
   /** Key of the marks of this instance. Without it, a commit whose response is lost counts as failed. */
@@ -56,9 +68,9 @@ export interface GroupCommitOptions {
   metrics?: Metrics;
   /** Most commits in flight; default 1. */
   inFlight?: number;
-  /** How long a record may be relied on without a check, milliseconds; default 0: every commit checks it (D-255). */
+  /** How long a record may be relied on without a check, milliseconds; default 0: every commit checks it. */
   reliedMs?: number;
-  /** The writes of a store that this process alone has open; without it every commit checks what it depends on (D-262). */
+  /** The writes of a store that this process alone has open; without it every commit checks what it depends on. */
   writes?: WriteWatch | null;
 }
 
@@ -72,6 +84,7 @@ interface Try {
 /** Collects claims and commits them in batches. */
 export class GroupCommit {
   readonly #kv: Deno.Kv;
+  readonly #maxChecks: number;
   readonly #queue: ClaimQueue<QueuedClaim>;
   /** Numbers of the commits that may begin now. */
   readonly #freeSlots: number[];
@@ -84,10 +97,13 @@ export class GroupCommit {
   /** Records that commits of this instance wrote or held, by key; the next claim on one needs no read. */
   readonly #known = new BoundedMap<string, CachedRecord>(REMEMBERED);
   #willCommit = false;
+  /** Ends the timer for the oldest claim. */
+  #cancelDeadline: Cancel | null = null;
 
   constructor(kv: Deno.Kv, maxChecks: number, options: GroupCommitOptions = {}) {
     const { clock = systemClock, markKey, metrics, inFlight = 1, reliedMs = 0, writes = null } = options;
     this.#kv = kv;
+    this.#maxChecks = maxChecks;
     this.#queue = new ClaimQueue(maxChecks);
     this.#freeSlots = Array.from({ length: inFlight }, (_, i) => i);
     this.#clock = clock;
@@ -111,24 +127,31 @@ export class GroupCommit {
 
   /**
    * Adds a claim. Resolves after its commit, or when a current record refuses it. A claim that `mayWait` joins the next
-   * commit, or begins one after 20 ms. Later claims see its change at once, reads of the store after its commit.
+   * commit, or begins one after 20 ms. It reads or changes at most one live record. Later claims see its change at once, reads of the store after its commit.
    *
-   * @throws {StoreUnavailable} when the store fails, when conflicts do not end, when too many claims wait, or when one
-   * waits too long for a commit to begin
+   * @throws {StoreUnavailable} when the store fails, when conflicts do not end, when too many claims wait, when one waits
+   * too long for a commit to begin, or after 10 s
    */
-  claim<R>(updates: readonly Update<R>[], { mayWait = false } = {}): Promise<ClaimResult<R>> {
+  claim<R>(
+    updates: readonly Update<R>[],
+    { live, mayWait = false }: { live?: LiveChange<R> | undefined; mayWait?: boolean } = {},
+  ): Promise<ClaimResult<R>> {
     const now = this.#clock.now();
     // A claim behind a late commit on its record does not count: claims on other records pass it.
-    if (this.#queue.size >= LIMITS.claimsWaiting || now - (this.#queue.oldestUnblocked ?? now) > LIMITS.claimWaitMs) {
-      return Promise.reject(new StoreUnavailable(new Error("Too many claims wait, or one for too long")));
+    if (this.#queue.size >= CLAIMS_WAITING_MAX || now - (this.#queue.oldestUnblocked ?? now) > CLAIM_WAIT_MS) {
+      return Promise.reject(new StoreBusy(new Error("Too many claims wait, or one for too long")));
     }
     const result = new Promise<ClaimResult<R>>((resolve, reject) => {
-      const recordIds = updates.map(({ key }) => idOf(key));
-      const relied = this.checksAll ? NONE : new Set(recordIds.filter((_, i) => updates[i]?.seenAt !== undefined));
-      const ids = relied.size === 0 ? recordIds : recordIds.filter((id) => !relied.has(id));
-      const bytes = updates.reduce((sum, update) => sum + (update.bytes ?? 0), 0);
-      const settle = { resolve: resolve as QueuedClaim["resolve"], reject };
-      this.#queue.add({ updates, recordIds, relied, ids, bytes, since: now, mayWait, ...settle });
+      const relies = !this.checksAll, ids: string[] = live ? [live.record.id] : [];
+      let bytes = 0;
+      for (const update of updates) {
+        bytes += update.bytes ?? 0;
+        const isShared = update.held !== undefined && this.#writes !== null;
+        if (!isShared && !isRelied(update, relies)) ids.push(recordId(update));
+      }
+      const settle = resolve as QueuedClaim["resolve"];
+      this.#queue.add({ updates, live, relies, ids, bytes, since: now, mayWait, resolve: settle, reject });
+      this.#cancelDeadline ??= this.#clock.after(WAIT_MS, () => this.#endOverdue());
       if (mayWait || this.#willCommit || this.#freeSlots.length === 0) return;
       this.#willCommit = true;
       queueMicrotask(() => {
@@ -138,6 +161,17 @@ export class GroupCommit {
     });
     if (mayWait) this.#joining.add(result);
     return result;
+  }
+
+  /** Rejects the claims that have waited 10 s, and waits for the next one. */
+  #endOverdue(): void {
+    const now = this.#clock.now();
+    for (const claim of this.#queue.takeOverdue(now - WAIT_MS, now)) {
+      claim.reject(new StoreLate(new Error(`No commit within ${WAIT_MS} ms`)));
+    }
+    const oldest = this.#queue.oldestOpen;
+    const rest = (oldest ?? now) + WAIT_MS - now;
+    this.#cancelDeadline = oldest === undefined ? null : this.#clock.after(Math.max(1, rest), () => this.#endOverdue());
   }
 
   /** Commits the claims that may wait now. Resolves when each of them has its result. */
@@ -170,19 +204,29 @@ export class GroupCommit {
     this.#queue.done(batch);
     this.#freeSlots.push(slot);
     this.#fillSlots();
+    if (this.#queue.size > 0) return;
+    this.#cancelDeadline?.();
+    this.#cancelDeadline = null;
   }
 
   async #commit(whole: readonly QueuedClaim[], now: Try): Promise<void> {
     // The first attempt uses cached records. A refusal or a stale record needs a read from the store.
     const isFresh = now.attempt > 1;
-    let batch = whole, fates: ClaimResult<unknown>[] = [], refused: QueuedClaim[] = [], mark: Mark | undefined;
+    let batch = isFresh ? whole.filter(({ isOver }) => !isOver) : whole;
+    if (batch.length === 0) return;
+    let fates: ClaimResult<unknown>[] = [], refused: QueuedClaim[] = [], mark: Mark | undefined;
+    const changed = new Map<LiveRecord, Write[]>();
     try {
-      const entries = await this.#entries(batch, isFresh);
+      let entries = await this.#entries(batch, isFresh);
+      await loadAll(batch, isFresh);
       batch = await this.#undoubted(batch);
-      [batch, fates] = applyAll(batch, entries);
+      // What is held must be so when the commit begins.
+      while (this.#isOutdated(batch, entries)) entries = await this.#entries(batch, isFresh);
+      if (this.#isTooLarge(batch, entries)) return await this.#split(batch, now);
+      [batch, fates] = applyAll(batch, entries, changed);
       mark = this.#marks.next(now.slot);
       this.#metrics?.observe("store_batch_claims", batch.length);
-      if (await this.#write(entries, mark)) {
+      if (await this.#write(entries, changed, mark)) {
         refused = isFresh ? [] : batch.filter((_, i) => !fates[i]?.taken);
         batch.forEach((claim, i) => {
           const fate = fates[i] ?? { taken: true };
@@ -205,7 +249,7 @@ export class GroupCommit {
     if (!isFresh) return await this.#commit(batch, next);
     if (batch.length > 1) return await this.#split(batch, next);
     if (now.attempt < LIMITS.commitRetries) return await this.#commit(batch, next);
-    batch[0]?.reject(new StoreUnavailable(new Error("Conflicts did not end")));
+    batch[0]?.reject(new StoreBusy(new Error("Conflicts did not end")));
   }
 
   async #split(batch: readonly QueuedClaim[], now: Try): Promise<void> {
@@ -218,7 +262,10 @@ export class GroupCommit {
   /** Handles an error: rejects the claims that caused it and halves the others once, or rejects all of them. */
   async #afterError(batch: readonly QueuedClaim[], { slot, attempt, maySplit }: Try, error: unknown): Promise<void> {
     this.#marks.newKeys();
-    for (const { ids } of batch) for (const id of ids) this.#known.delete(id);
+    for (const { ids, live } of batch) {
+      live?.record.drop();
+      for (const id of ids) this.#known.delete(id);
+    }
     let rest = batch;
     try {
       rest = await this.#undoubted(batch);
@@ -227,7 +274,10 @@ export class GroupCommit {
     }
     if (!(error instanceof StoreUnavailable)) rest = rest.filter((claim) => !rejectIfWrong(claim, error));
     if (rest.length === 0) return;
-    if (maySplit && batch.length > 1) return await this.#split(rest, { slot, attempt: attempt + 1, maySplit: false });
+    const isLate = error instanceof StoreLate;
+    if (maySplit && !isLate && batch.length > 1) {
+      return await this.#split(rest, { slot, attempt: attempt + 1, maySplit: false });
+    }
     for (const claim of rest) claim.reject(error);
   }
 
@@ -249,24 +299,24 @@ export class GroupCommit {
   async #entries(batch: readonly QueuedClaim[], isFresh: boolean): Promise<Map<string, BatchRecord>> {
     const entries = new Map<string, BatchRecord>();
     const unknown = new Map<string, Deno.KvKey>();
-    const oldest = this.#clock.now() - this.#reliedMs;
-    for (const { updates, recordIds, relied } of batch) {
-      for (const [i, { key, seen, seenAt = 0 }] of updates.entries()) {
-        const id = recordIds[i] ?? "";
-        if (entries.has(id) || unknown.has(id)) continue;
-        const isTooOld = isFresh || relied.has(id) && seenAt < oldest;
-        const known = isTooOld ? undefined : relied.has(id) ? seen : newer(this.#known.get(id), seen);
+    const now = this.#clock.now(), oldest = now - this.#reliedMs;
+    for (const { updates, relies } of batch) {
+      for (const update of updates) {
+        const id = recordId(update), { key, seen, seenAt = 0, held } = update;
+        if (entries.has(id) || unknown.has(id) || !isFresh && held && isUnwritten(held.at, now)) continue;
+        const isTaken = isRelied(update, relies), isTooOld = isFresh || isTaken && seenAt < oldest;
+        const known = isTooOld ? undefined : isTaken ? seen : newer(this.#known.get(id), seen);
         if (known) entries.set(id, untouched(known));
         else unknown.set(id, key);
       }
     }
     // A record that is relied on would be older after a read of others: it is read with them.
-    if (unknown.size > 0) {
-      for (const id of batch.flatMap(({ relied }) => [...relied])) {
-        const entry = entries.get(id);
-        if (entry && entries.delete(id)) unknown.set(id, entry.key);
+    if (unknown.size > 0 && !this.checksAll) {
+      for (const update of batch.flatMap(({ updates }) => updates)) {
+        if (isRelied(update, true) && entries.delete(recordId(update))) unknown.set(recordId(update), update.key);
       }
     }
+    if (unknown.size === 0) return entries;
     const ids = [...unknown.keys()], keys = [...unknown.values()];
     const reads = [];
     for (let i = 0; i < keys.length; i += 10) reads.push(this.#kv.getMany(keys.slice(i, i + 10)));
@@ -274,40 +324,84 @@ export class GroupCommit {
     return entries;
   }
 
-  async #write(entries: Map<string, BatchRecord>, mark: Mark | undefined): Promise<boolean> {
+  /** Returns true when a record of these claims is neither in `entries` nor held. */
+  #isOutdated(batch: readonly QueuedClaim[], entries: ReadonlyMap<string, BatchRecord>): boolean {
+    const now = this.#clock.now();
+    for (const { updates } of batch) {
+      for (const update of updates) {
+        if (update.held && !isUnwritten(update.held.at, now) && !entries.has(recordId(update))) return true;
+      }
+    }
+    return false;
+  }
+
+  /** Returns true when what is no longer held makes more checks than the queue has counted. */
+  #isTooLarge(batch: readonly QueuedClaim[], entries: ReadonlyMap<string, BatchRecord>): boolean {
+    if (!this.#writes || batch.length === 1 || entries.size + batch.length <= this.#maxChecks) return false;
+    return entries.size + new Set(batch.flatMap(({ live }) => live?.record ?? [])).size > this.#maxChecks;
+  }
+
+  async #write(
+    entries: Map<string, BatchRecord>,
+    changed: Map<LiveRecord, Write[]>,
+    mark: Mark | undefined,
+  ): Promise<boolean> {
     let isChange = false;
+    const began = this.#clock.now();
     const operation = this.#kv.atomic();
     const concerned: [string, BatchRecord, Moment | null][] = [];
     for (const [id, entry] of entries) {
-      const { key, versionstamp, change, also, checkedAt } = entry;
-      if (!change && (!entry.isHeld || checkedAt && isUnwritten(checkedAt))) continue;
-      concerned.push([id, entry, change ? null : this.#writes?.momentOf(key) ?? null]);
+      const { key, versionstamp, change, also } = entry;
+      if (!change && !entry.isHeld) continue;
+      concerned.push([id, entry, entry.holders.length > 0 ? this.#writes?.momentOf(key, began) ?? null : null]);
       operation.check({ key, versionstamp });
       if (!change) continue;
       isChange = true;
       addWrite(operation, { key, ...change });
       for (const more of also) addWrite(operation, more);
     }
-    if (concerned.length === 0) return true;
+    for (const [record, more] of changed) {
+      isChange = true;
+      const { value, expireInMs, also } = record.pack();
+      operation.check(record).set(record.key, value, { expireIn: expireInMs });
+      for (const write of also) addWrite(operation, write);
+      for (const write of more) addWrite(operation, write);
+    }
+    if (concerned.length === 0 && !isChange) return true;
     if (mark && isChange) addWrite(operation, { key: mark.key, value: mark.number, expireInMs: MARK_KEPT_MS });
-    const began = this.#clock.now();
     const result = await countedCommit(operation, this.#metrics);
     this.#metrics?.observe("store_commit_seconds", (this.#clock.now() - began) / 1000);
     for (const [id, entry, moment] of concerned) {
       this.#known.delete(id);
-      if (result.ok && !entry.uncached && entry.value !== null) {
+      if (!result.ok) continue;
+      // What a claim of this commit has written is not what its holders have seen.
+      const at = entry.change ? null : moment;
+      for (const update of entry.holders) update.held = at && { value: entry.value, at };
+      if (!entry.uncached && entry.value !== null) {
         const versionstamp = entry.change ? result.versionstamp : entry.versionstamp;
-        this.#known.set(id, { key: entry.key, value: entry.value, versionstamp, checkedAt: moment });
+        this.#known.set(id, { key: entry.key, value: entry.value, versionstamp });
       }
+    }
+    for (const record of changed.keys()) {
+      if (result.ok) record.committed(result.versionstamp);
+      else record.drop();
     }
     return result.ok;
   }
 }
 
-const REMEMBERED = 5_000;
-const NONE: ReadonlySet<string> = new Set();
-
-/** Returns a key as one text. No two keys of a table differ only by a NUL or by the type of a part. */
-function idOf(key: Deno.KvKey): string {
-  return key.join("\0");
+/** Loads the live records of claims: all of them after a first attempt, which was refused or in conflict. */
+async function loadAll(batch: readonly QueuedClaim[], isFresh: boolean): Promise<void> {
+  const records = new Set<LiveRecord>();
+  for (const { live } of batch) if (live) records.add(live.record);
+  const loading: Promise<void>[] = [];
+  for (const record of records) {
+    if (isFresh) record.drop();
+    if (!record.isLoaded) loading.push(record.load());
+  }
+  if (loading.length > 0) await Promise.all(loading);
 }
+
+const REMEMBERED = 5_000;
+/** With more, a sender has given up before its answer; with less, a slow disk or link refuses what it would have taken. */
+const WAIT_MS = LIMITS.commitWaitMs;

@@ -1,9 +1,12 @@
 /**
- * The claims of a group commit that begin no commit at once (D-260): when they must begin one, and when they have ended.
- * They wait in the queue of the group commit, like all others.
+ * The claims of a group commit that begin no commit at once, because no request waits for them; a crash before leaves
+ * a delivery as begun, like a crash before its answer: when they must begin one, and when they have ended. They wait
+ * in the queue of the group commit, like all others.
  */
 import type { Clock } from "../../clock.ts";
-import { LIMITS } from "../../protocol/limits.ts";
+
+/** With more, a crash leaves more outcomes unwritten; with less, hardly a claim finds a commit to join. */
+export const JOINING_WAIT_MS = 20;
 
 interface Waiting {
   /** Time of the oldest waiting claim, milliseconds since the Unix epoch; `undefined` when none waits. */
@@ -29,7 +32,7 @@ export class JoiningClaims {
     const end = () => this.#pending.delete(result);
     this.#pending.add(result);
     result.then(end, end);
-    if (!this.#hasTimer) this.#setTimer(LIMITS.joiningWaitMs);
+    if (!this.#hasTimer) this.#setTimer(JOINING_WAIT_MS);
   }
 
   /** Resolves when each claim so far has its result. */
@@ -44,9 +47,9 @@ export class JoiningClaims {
       this.#hasTimer = false;
       const since = this.#queue.waitingSince;
       if (since === undefined) return;
-      const rest = since + LIMITS.joiningWaitMs - this.#clock.now();
+      const rest = since + JOINING_WAIT_MS - this.#clock.now();
       // A clock that stepped back must not prolong the wait.
-      if (rest > 0 && rest <= LIMITS.joiningWaitMs) this.#setTimer(rest);
+      if (rest > 0 && rest <= JOINING_WAIT_MS) this.#setTimer(rest);
       else this.#commitAll();
     });
   }

@@ -8,29 +8,51 @@ import type { NewId } from "../../protocol/ids.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 import type { Random } from "../../random.ts";
 import type { Metrics } from "../metrics/metrics.ts";
+import { StartRefused } from "../config_reader.ts";
 import { WriteWatch } from "../write_watch.ts";
+import { type DiskSpace, diskSpace, fileBytes } from "../machine.ts";
 import { wrapStoreErrors } from "./store_errors.ts";
-import { lockFile, StoreRefused } from "./store_lock.ts";
 
-export { StoreRefused } from "./store_lock.ts";
+/** The store is in use by another process, or cannot be opened. The message is for the operator. */
+export class StoreRefused extends StartRefused {
+  override name = "StoreRefused";
+}
 
-/** An open store. */
+/** With less, each round trip limits the rate of messages; with more, the service behind KV Connect answers later. */
+export const COMMITS_IN_FLIGHT = 16;
+/** With more, a revocation takes effect that much later; with 0, ten checks limit each commit. */
+export const RELIED_MS = 1_000;
+
 export interface Store {
   kv: Deno.Kv;
-  /** Checks that one commit may hold; fewer over KV Connect (D-208). */
+  /** Where the store is, for messages: `at <path>`, or `attached to this deployment`. */
+  place: string;
+  /** Checks that one commit may hold; fewer over KV Connect. A bound of Deno KV, which rejects more. */
   maxChecks: number;
-  /** Commits that one group commit may have in flight; several over a network (D-254). */
+  /** Commits that one group commit may have in flight; several over a network. */
   commitsInFlight: number;
-  /** How long a message relies on a record that its commit does not check, milliseconds; 0 without a network (D-255). */
+  /**
+   * How long a message relies on a record that its commit does not check, milliseconds; 0 without a network. A commit
+   * over a network holds ten checks, which a message alone would use up.
+   */
   reliedMs: number;
   /** True unless the store is reached over the network: no other process has it open, and every earlier user has ended. */
   isExclusive: boolean;
-  /** The writes of a store that no other process has open; else `null` (D-262). */
+  /** The writes of a store that no other process has open; else `null`. */
   writes: WriteWatch | null;
+  /**
+   * Returns true when the file that is open is no longer the one at its path: a second process may have opened the other
+   * one, and what is written here is lost.
+   */
+  isReplaced(): Promise<boolean>;
+  /** Returns the space of the disk that holds the file; `null` without a file. */
+  diskSpace(): DiskSpace | null;
+  /** Returns the bytes of the file, with what SQLite has not moved into it; `null` without a file. */
+  bytes(): number | null;
   close(): void;
 }
 
-/** What code that reads and writes records of a store needs (D-196). */
+/** What code that reads and writes records of a store needs. */
 export interface StoreDeps {
   kv: Deno.Kv;
   clock: Clock;
@@ -49,45 +71,56 @@ export interface StoreDeps {
  */
 export async function openStore(url: string | null, clock: Clock = systemClock): Promise<Store> {
   if (url === null || /^https?:/.test(url)) {
+    const place = url === null ? "attached to this deployment" : `at ${new URL(url).origin}`;
     const kv = await (url === null ? Deno.openKv() : Deno.openKv(url)).catch((cause) => {
-      const where = url === null ? "attached to this deployment" : `at ${new URL(url).origin}`;
-      throw new StoreRefused(`Cannot open the store ${where}: ${cause instanceof Error ? cause.message : cause}`);
+      throw new StoreRefused(`Cannot open the store ${place}: ${cause instanceof Error ? cause.message : cause}`);
     });
-    return toStore(kv, clock, LIMITS.commitChecksConnect, false, () => {});
+    return toStore(kv, place, clock, { isExclusive: false });
   }
-  if (url === ":memory:") return toStore(await Deno.openKv(url), clock, LIMITS.commitChecks, true, () => {});
-  const unlock = await lockedFolder(url);
+  if (url === ":memory:") {
+    return toStore(await Deno.openKv(url), "in memory", clock, { isExclusive: true });
+  }
+  const lock = await lockedFile(url);
   try {
-    await createPrivate(url);
-    return toStore(await Deno.openKv(url), clock, LIMITS.commitChecks, true, unlock);
+    const file = { lock, folder: dirname(url), path: url };
+    return toStore(await Deno.openKv(url), `at ${url}`, clock, { isExclusive: true, file });
   } catch (error) {
-    unlock();
+    lock.close();
     throw new StoreRefused(`Cannot open the store ${url}: ${error instanceof Error ? error.message : error}`);
   }
 }
 
-function toStore(kv: Deno.Kv, clock: Clock, maxChecks: number, isExclusive: boolean, unlock: () => void): Store {
+function toStore(
+  kv: Deno.Kv,
+  place: string,
+  clock: Clock,
+  { isExclusive, file }: { isExclusive: boolean; file?: { lock: FileLock; folder: string; path: string } },
+): Store {
   const writes = isExclusive ? new WriteWatch(kv) : null;
   wrapStoreErrors(kv, clock);
   return {
     kv,
+    place,
     writes,
-    maxChecks,
-    commitsInFlight: isExclusive ? 1 : LIMITS.commitsInFlight,
-    reliedMs: isExclusive ? 0 : LIMITS.reliedMs,
+    maxChecks: isExclusive ? LIMITS.commitChecks : LIMITS.commitChecksConnect,
+    commitsInFlight: isExclusive ? 1 : COMMITS_IN_FLIGHT,
+    reliedMs: isExclusive ? 0 : RELIED_MS,
     isExclusive,
+    isReplaced: async () => await file?.lock.isReplaced() ?? false,
+    diskSpace: () => file ? diskSpace(file.folder) : null,
+    bytes: () => file ? fileBytes([file.path, `${file.path}-wal`]) : null,
     close() {
       kv.close();
-      unlock();
+      file?.lock.close();
     },
   };
 }
 
-/** Creates the folder of a file if needed, and locks the file. Returns the release. @throws {StoreRefused} */
-async function lockedFolder(url: string): Promise<() => void> {
+/** Creates the folder of a file if needed, and locks the file. @throws {StoreRefused} */
+async function lockedFile(url: string): Promise<FileLock> {
   try {
     await Deno.mkdir(dirname(url), { recursive: true, mode: 0o700 });
-    return await lockFile(`${url}.lock`);
+    return await FileLock.open(url);
   } catch (cause) {
     if (cause instanceof StoreRefused) throw cause;
     if (cause instanceof Deno.errors.AlreadyExists) throw new StoreRefused(`Cannot keep a store at ${url}: no folder`);
@@ -100,11 +133,86 @@ async function lockedFolder(url: string): Promise<() => void> {
   }
 }
 
-/** Creates the file readable by its owner only, before it holds an identity. */
-async function createPrivate(path: string): Promise<void> {
-  try {
-    (await Deno.open(path, { write: true, createNew: true, mode: 0o600 })).close();
-  } catch (error) {
-    if (!(error instanceof Deno.errors.AlreadyExists)) throw error;
+/** An open file and the path at which it was opened. */
+interface LockedFile {
+  path: string;
+  file: Deno.FsFile;
+  /** The file as the system knows it, regardless of its names. */
+  identity: Deno.FileInfo;
+}
+
+/**
+ * Holds a store file that no other process uses. The operating system releases the lock of a killed process. On Linux
+ * the store file itself is locked, so neither another name of it nor the removal of a file beside it admits a second
+ * process. Elsewhere a lock on the store would lock out SQLite too, so the file with the PID is locked. The PID in it
+ * is for the operator only, because two containers can both have PID 1.
+ */
+class FileLock {
+  readonly #files: readonly LockedFile[];
+
+  private constructor(files: readonly LockedFile[]) {
+    this.#files = files;
   }
+
+  /**
+   * Locks a store file, which is created if it is missing, and writes the PID into a file beside it.
+   *
+   * @throws {StoreRefused} when the lock is held
+   */
+  static async open(path: string): Promise<FileLock> {
+    const store = await openPrivate(path);
+    const pid = await openPrivate(`${await realPath(path)}.lock`);
+    const files = Deno.build.os === "linux" ? [store, pid] : [pid, store];
+    if (files[0]?.file.tryLockSync(true)) {
+      pid.file.truncateSync(0);
+      pid.file.writeSync(new TextEncoder().encode(`${Deno.pid}\n`));
+      return new FileLock(files);
+    }
+    for (const { file } of files) file.close();
+    throw inUse(path, (await Deno.readTextFile(pid.path)).trim());
+  }
+
+  /** Returns true when the store, or what is locked in its place, is no longer the file at its path. */
+  async isReplaced(): Promise<boolean> {
+    const watched = Deno.build.os === "linux" ? this.#files.slice(0, 1) : this.#files;
+    const found = await Promise.all(watched.map(isAtItsPath));
+    return found.includes(false);
+  }
+
+  /** Ends the lock. Close the store before: the system ends the locks of SQLite when this process closes the file. */
+  close(): void {
+    for (const { file } of this.#files) file.close();
+  }
+}
+
+/** Opens or creates a file that only its owner can read: the store will hold the signing key. */
+async function openPrivate(path: string): Promise<LockedFile> {
+  const file = await Deno.open(path, { read: true, write: true, create: true, mode: 0o600 });
+  return { path, file, identity: await file.stat() };
+}
+
+/** Returns the path without links, so that the PID is found from each name; the same path when it may not be resolved. */
+async function realPath(path: string): Promise<string> {
+  try {
+    return await Deno.realPath(path);
+  } catch {
+    return path;
+  }
+}
+
+async function isAtItsPath({ path, identity }: LockedFile): Promise<boolean> {
+  try {
+    const { dev, ino } = await Deno.stat(path);
+    return dev === identity.dev && ino === identity.ino;
+  } catch (error) {
+    // A disk that fails to answer does not show that another file took the place.
+    return !(error instanceof Deno.errors.NotFound);
+  }
+}
+
+function inUse(path: string, holder: string): StoreRefused {
+  const who = holder === String(Deno.pid) ? `another process with PID ${holder}` : `process ${holder || "unknown"}`;
+  return new StoreRefused(
+    `Cannot open the store ${path}: ${who} uses it. Stop that one, or set KV_URL to another path.`,
+  );
 }

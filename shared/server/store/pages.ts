@@ -1,5 +1,6 @@
 /**
- * Pages of a list (D-215): one page a request, with a bound on what it reads. Pure paging; knows no record.
+ * Pages of a list: one page a request, with a bound on what it reads, because a list of 50,000 entries took seconds
+ * and 190 MB. Pure paging; knows no record.
  */
 import { LIMITS } from "../../protocol/limits.ts";
 

@@ -1,12 +1,11 @@
 /**
- * Preconditions of a claim (D-101): records that must be unchanged when the claim commits. A cached record may be used to
- * accept. A record that would cause a refusal is read from the store first. The commit makes the final check. Over a network
- * it checks at most three records for each message (D-255): a precondition is read from the store at most 1 s before.
+ * Preconditions of a claim (D-101): records that must be unchanged when the claim commits. A cached record may be used
+ * to accept. A record that would cause a refusal is read from the store first. The commit makes the final check. Over a
+ * network it checks at most three records for each message: a precondition is read from the store at most 1 s before.
  */
 import type { GroupCommit, Update } from "./group_commit.ts";
 import type { BatchedReads } from "./batched_reads.ts";
 
-/** The cache and the reader of records. */
 export interface RecordReader {
   commits: GroupCommit;
   reads: BatchedReads;
@@ -40,7 +39,7 @@ export function readPrecondition<T>(
 }
 
 /**
- * Returns the update that requires an unchanged record. It refuses with `refuse` when the record is no longer good.
+ * Returns the update that requires an unchanged record, which many claims may share. It refuses with `refuse` when the record is no longer good.
  *
  * @param seenAt a time before the record was read, milliseconds since the Unix epoch
  */
@@ -50,5 +49,11 @@ export function requireUnchanged<T, R>(
   isGood: (value: T | null) => boolean,
   refuse: R,
 ): Update<R> {
-  return { key: seen.key, seen, seenAt, next: (current) => isGood(current as T | null) ? "hold" : { refuse } };
+  return {
+    key: seen.key,
+    seen,
+    seenAt,
+    held: null,
+    next: (current) => isGood(current as T | null) ? "hold" : { refuse },
+  };
 }

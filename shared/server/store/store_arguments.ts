@@ -1,11 +1,15 @@
 /**
- * The rules of Deno KV for its arguments (D-220). They distinguish a wrong call, which is a defect of this program, from a
- * failing store: Deno reports both as `TypeError`. Only rejected calls are checked, so a working store has no extra cost.
- * Deno checks arguments before it writes.
+ * The rules of Deno KV for its arguments. They distinguish a wrong call, which is a defect of this program, from a
+ * failing store: Deno reports both as `TypeError`. Only rejected calls are checked, so a working store has no extra
+ * cost. Deno checks arguments before it writes.
  */
 import { serialize } from "node:v8";
-import { LIMITS } from "../../protocol/limits.ts";
 import { utf8Bytes } from "../../protocol/base64url.ts";
+
+/** A bound of Deno KV: with more, its error would look like a fault of the store. */
+export const KEY_BYTES_MAX = 2_048;
+/** A bound of Deno KV, like that of keys. */
+export const VALUE_BYTES_MAX = 65_536;
 
 /** A key and a value of a commit. */
 export interface Mutation {
@@ -17,14 +21,14 @@ export interface Mutation {
 
 /** Returns true when the store refuses the key: empty, over 2 KiB, or with a part of another type. */
 export function isWrongKey(key: Deno.KvKey): boolean {
-  return !Array.isArray(key) || key.length === 0 || !(keyBytes(key) <= LIMITS.storeKeyBytes);
+  return !Array.isArray(key) || key.length === 0 || !(keyBytes(key) <= KEY_BYTES_MAX);
 }
 
 /** Returns true when the store refuses the mutation. */
 export function isWrongMutation({ key, value, expireIn }: Mutation): boolean {
   if (isWrongKey(key)) return true;
   if (expireIn !== undefined && !(Number.isSafeInteger(expireIn) && expireIn >= 0)) return true;
-  return value !== undefined && !(valueBytes(value) <= LIMITS.storeValueBytes);
+  return value !== undefined && !(valueBytes(value) <= VALUE_BYTES_MAX);
 }
 
 /**

@@ -1,30 +1,54 @@
 /**
  * Deadlines and errors of store calls. Every call has a deadline (D-216) and rejects with `StoreUnavailable` unless its
- * arguments are wrong (D-220).
+ * arguments are wrong.
  */
 import { type Clock, systemClock } from "../../clock.ts";
-import { LIMITS } from "../../protocol/limits.ts";
 import { isCommitRefusal, isRefusedByServer, isWrongKey, isWrongMutation } from "./store_arguments.ts";
+
+/** With more, a client gives up before its answer (30 s); with less, a slow disk counts as a fault. */
+export const STORE_CALL_MS = 10_000;
+/** With more, the calls of a request would together wait for longer than its client, one after the other. */
+export const STORE_AWAY_CALL_MS = 1_000;
+/** With more, each request of an outage leaves a call behind, which holds memory until the store is back. */
+export const OPEN_CALLS_MAX = 1_000;
 
 /** The store failed or did not respond. Handlers respond with 503 and the code of their service. */
 export class StoreUnavailable extends Error {
   override name = "StoreUnavailable";
-  constructor(cause: unknown) {
-    super("The store cannot be reached", { cause });
+  constructor(cause: unknown, message = "The store cannot be reached") {
+    super(message, { cause });
   }
 }
 
+/** The store works, but too many others change the same records, or wait. Trying again in a moment helps. */
+export class StoreBusy extends StoreUnavailable {
+  override name = "StoreBusy";
+  constructor(cause: unknown) {
+    super(cause, "Too many others change the same records");
+  }
+}
+
+/** Returns the message for a caller where the store can be reached, so that a busy record is not called unreachable. */
+export function busyText(error: unknown): { message?: string } {
+  return error instanceof StoreBusy ? { message: error.message } : {};
+}
+
+/** The store did not answer in time. What it was asked may still take effect, so it must not be tried again at once. */
+export class StoreLate extends StoreUnavailable {}
+
 /**
  * Wraps the calls of a store in place. A failed call rejects with `StoreUnavailable`; a call with wrong arguments still
- * rejects with a `TypeError`. A call without a response is rejected after 10 s and may still take effect later. Until the
- * store responds again, further calls are rejected after 1 s, or at once while 1,000 are open (D-270).
+ * rejects with a `TypeError`. A call without a response is rejected with `StoreLate` after 10 s and may still take
+ * effect later. Deno repeats a call for as long as the store is gone, so each call of a request would wait in turn:
+ * until the store responds again, further calls are rejected after 1 s, or at once while 1,000 are open. A store may
+ * answer reads and no commit, so an answered read says nothing about writes.
  */
 export function wrapStoreErrors(kv: Deno.Kv, clock: Clock = systemClock): void {
   const calls = new OpenCalls(clock);
   const guard =
-    <A extends unknown[], R>(call: (...args: A) => Promise<R>, isWrong?: (...args: A) => boolean) =>
+    <A extends unknown[], R>(kind: CallKind, call: (...args: A) => Promise<R>, isWrong?: (...args: A) => boolean) =>
     (...args: A): Promise<R> =>
-      calls.run(() => call(...args))
+      calls.run(kind, () => call(...args))
         .catch((error) => {
           if (error instanceof StoreUnavailable) throw error;
           if (isRefusedByServer(error)) throw new TypeError(error.message, { cause: error });
@@ -32,53 +56,56 @@ export function wrapStoreErrors(kv: Deno.Kv, clock: Clock = systemClock): void {
           throw isDefect ? error : new StoreUnavailable(error);
         });
   const { list, atomic } = kv;
-  kv.get = guard(kv.get.bind(kv), isWrongKey) as typeof kv.get;
-  kv.getMany = guard(kv.getMany.bind(kv), (keys) => keys.some(isWrongKey)) as typeof kv.getMany;
-  kv.set = guard(kv.set.bind(kv), (key, value, options) => isWrongMutation({ key, value, ...options }));
-  kv.delete = guard(kv.delete.bind(kv), isWrongKey);
+  kv.get = guard("read", kv.get.bind(kv), isWrongKey) as typeof kv.get;
+  kv.getMany = guard("read", kv.getMany.bind(kv), (keys) => keys.some(isWrongKey)) as typeof kv.getMany;
+  kv.set = guard("write", kv.set.bind(kv), (key, value, options) => isWrongMutation({ key, value, ...options }));
+  kv.delete = guard("write", kv.delete.bind(kv), isWrongKey);
   kv.list = (selector, options) => {
     const entries = list.call(kv, selector, options);
     const keys = Object.values(selector).filter((key) => Array.isArray(key) && key.length > 0);
-    entries.next = guard(entries.next.bind(entries), () => keys.some(isWrongKey));
+    entries.next = guard("read", entries.next.bind(entries), () => keys.some(isWrongKey));
     return entries as Deno.KvListIterator<never>;
   };
   kv.atomic = () => {
     const operation = atomic.call(kv);
-    operation.commit = guard(operation.commit.bind(operation));
+    operation.commit = guard("write", operation.commit.bind(operation));
     return operation;
   };
 }
 
+type CallKind = "read" | "write";
+
 /** The calls without a response. Deno repeats a call over the network for as long as its server is gone. */
 class OpenCalls {
-  readonly #clock: Clock;
   #open = 0;
-  /** True from a call that is late until the store responds to any call. */
-  #isAway = false;
+  /** True from a read that is late until the store responds to any call. */
+  #readsAreLate = false;
+  #writesAreLate = false;
 
-  constructor(clock: Clock) {
-    this.#clock = clock;
-  }
+  constructor(private readonly clock: Clock) {}
 
   /** Runs a call. @throws {StoreUnavailable} when it is late, or when too many are open while the store is away */
-  async run<R>(call: () => Promise<R>): Promise<R> {
-    if (this.#isAway && this.#open >= LIMITS.storeOpenCalls) {
+  async run<R>(kind: CallKind, call: () => Promise<R>): Promise<R> {
+    const isAway = this.#readsAreLate || kind === "write" && this.#writesAreLate;
+    if (isAway && this.#open >= OPEN_CALLS_MAX) {
       throw new StoreUnavailable(new Error(`${this.#open} calls have no answer`));
     }
     let isOpen = true;
     const closed = () => {
-      isOpen = this.#isAway = false;
+      isOpen = this.#readsAreLate = false;
+      if (kind === "write") this.#writesAreLate = false;
       this.#open--;
     };
     this.#open++;
     try {
-      return await withDeadline(this.#clock, this.#isAway ? LIMITS.storeAwayCallMs : LIMITS.storeCallMs, () => {
+      return await withDeadline(this.clock, isAway ? STORE_AWAY_CALL_MS : STORE_CALL_MS, () => {
         const result = Promise.try(call);
         result.then(closed, closed);
         return result;
       });
     } catch (error) {
-      if (isOpen) this.#isAway = true;
+      if (isOpen && kind === "write") this.#writesAreLate = true;
+      else if (isOpen) this.#readsAreLate = true;
       throw error;
     }
   }
@@ -87,12 +114,12 @@ class OpenCalls {
 /**
  * Runs a call that must settle within `ms` milliseconds. A late call is not cancelled.
  *
- * @throws {StoreUnavailable} when the call is late
+ * @throws {StoreLate} when the call is late
  */
 export function withDeadline<T>(clock: Clock, ms: number, run: () => Promise<T>): Promise<T> {
   return new Promise((resolve, reject) => {
     const cancel = clock.after(ms, () => {
-      reject(new StoreUnavailable(new Error(`No answer within ${ms} ms`)));
+      reject(new StoreLate(new Error(`No answer within ${ms} ms`)));
     });
     run().then(resolve, reject).finally(cancel);
   });

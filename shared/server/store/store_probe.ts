@@ -1,11 +1,17 @@
 /**
- * The store part of a health check: the store can be read and written (D-220), and no claim waits over 5 s for its commit
+ * The store part of a health check: the store can be read and written, and no claim waits over 5 s for its commit
  * (D-216). A check takes at most 5 s, also when the store does not respond.
  */
 import type { Clock } from "../../clock.ts";
-import { LIMITS } from "../../protocol/limits.ts";
 import type { GroupCommit } from "./group_commit.ts";
 import { withDeadline } from "./store_errors.ts";
+
+/** With more, a service that cannot commit gets requests for longer; with less, one slow commit takes it out. */
+export const HEALTHY_MS = 5_000;
+/** With less, each health check of each client would write to the store. */
+export const PROBE_MS = 5_000;
+/** With more, the probes of ended instances would stay in the store. */
+const PROBE_KEPT_SECONDS = 3_600;
 
 interface StoreProbeDeps {
   kv: Deno.Kv;
@@ -14,24 +20,21 @@ interface StoreProbeDeps {
 }
 
 export class StoreProbe {
-  readonly #deps: StoreProbeDeps;
-  /** Key of the probe record. */
   readonly #key: Deno.KvKey;
   /** Time and result of the newest probe write. */
   #wroteAt = -Infinity;
   #written: Promise<unknown> = Promise.resolve();
 
-  constructor(deps: StoreProbeDeps, key: Deno.KvKey) {
-    this.#deps = deps;
+  constructor(private readonly deps: StoreProbeDeps, key: Deno.KvKey) {
     this.#key = key;
   }
 
   /** Returns true when the store works. Writes at most once in 5 s; between two writes the last result is used. */
   async works(): Promise<boolean> {
-    const { kv, clock, commits } = this.#deps;
-    if (commits.oldestWaitMs > LIMITS.claimHealthyMs) return false;
+    const { kv, clock, commits } = this.deps;
+    if (commits.oldestWaitMs > HEALTHY_MS) return false;
     try {
-      return await withDeadline(clock, LIMITS.claimHealthyMs, async () => {
+      return await withDeadline(clock, HEALTHY_MS, async () => {
         await kv.get(this.#key);
         await this.#write();
         return true;
@@ -42,10 +45,10 @@ export class StoreProbe {
   }
 
   #write(): Promise<unknown> {
-    const { kv, clock } = this.#deps;
+    const { kv, clock } = this.deps;
     const now = clock.now();
-    if (Math.abs(now - this.#wroteAt) < LIMITS.storeProbeMs) return this.#written;
+    if (Math.abs(now - this.#wroteAt) < PROBE_MS) return this.#written;
     this.#wroteAt = now;
-    return this.#written = kv.set(this.#key, now, { expireIn: LIMITS.storeProbeSeconds * 1000 });
+    return this.#written = kv.set(this.#key, now, { expireIn: PROBE_KEPT_SECONDS * 1000 });
   }
 }

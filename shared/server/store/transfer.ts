@@ -1,12 +1,13 @@
 /**
- * Exports and imports a store (D-97): every record is a line of JSON, and the import checks each line. Keys are checked
+ * Measures, exports and imports a store (D-97). In an export every record is a line of JSON, and the import checks each line. Keys are checked
  * with the key tables of the services; values are not checked. The key table defines how long a record is kept, because
  * Deno KV does not return the expiry of a key.
  */
 import { fromBase64Url, toBase64Url } from "../../protocol/base64url.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 import { parseIso, toIso } from "../../protocol/time.ts";
-import { FORMER_FORMAT, importBegins, importEnded, STORE_FORMAT } from "./store_format.ts";
+import { keyBytes, valueBytes } from "./store_arguments.ts";
+import { importBegins, importEnded, otherFormat, STORE_FORMAT } from "./store_format.ts";
 
 /**
  * How long imported records of a kind are kept: forever, never (not exported), or until a time (milliseconds since the
@@ -14,7 +15,7 @@ import { FORMER_FORMAT, importBegins, importEnded, STORE_FORMAT } from "./store_
  */
 export type Keep = "forever" | "never" | ((value: never, now: number) => number | null);
 
-/** How the records of a key family end (D-218): by an expiry, by a rule, or bounded by a quota. */
+/** How the records of a key family end: by an expiry, by a rule, or bounded by a quota. */
 export type FamilyEnd = { expiry: string } | { rule: string } | { quota: string };
 
 /** Kinds of records of one service, by the second part of their key. */
@@ -60,15 +61,13 @@ export async function* exportLines(kv: Deno.Kv, tables: StoredTables, now: numbe
 }
 
 /**
- * Imports into a store without these records. Returns the number of records written. The store gets the format of the
- * export; the next start converts the format before.
+ * Imports into a store without these records. Returns the number of records written.
  *
- * @param former the kinds of the format before
  * @throws {TransferError} at the first invalid line. Records before it stay, and the services refuse to start on the store
  */
 export async function importLines(
   kv: Deno.Kv,
-  { tables, former }: { tables: StoredTables; former: StoredTables },
+  tables: StoredTables,
   lines: AsyncIterable<string>,
   now: number,
 ): Promise<number> {
@@ -77,7 +76,7 @@ export async function importLines(
     if (!found.done) throw new TransferError(0, `the store holds records of the ${service} already; use an empty one`);
   }
   await importBegins(kv);
-  let number = 0, count = 0, bytes = 0, isWhole = false, pending = kv.atomic(), writes = 0, format = STORE_FORMAT;
+  let number = 0, count = 0, bytes = 0, isWhole = false, pending = kv.atomic(), writes = 0;
   const flush = async () => {
     if (writes > 0) await pending.commit();
     pending = kv.atomic();
@@ -88,7 +87,7 @@ export async function importLines(
     if (isWhole) throw new TransferError(number, "the export continues after its last line");
     const value = parseLine(text, number);
     if (number === 1) {
-      format = readHead(value);
+      checkHead(value);
       continue;
     }
     if ("records" in value) {
@@ -98,7 +97,7 @@ export async function importLines(
       isWhole = true;
       continue;
     }
-    const record = readRecord(value, format === STORE_FORMAT ? tables : former, number, now);
+    const record = readRecord(value, tables, number, now);
     if (record.expireIn === null) pending.set(record.key, record.value);
     else if (record.expireIn > 0) pending.set(record.key, record.value, { expireIn: record.expireIn });
     count++;
@@ -108,7 +107,7 @@ export async function importLines(
   }
   if (!isWhole) throw new TransferError(number, number === 0 ? "the export is empty" : "the export is incomplete");
   await flush();
-  await importEnded(kv, format);
+  await importEnded(kv);
   return count;
 }
 
@@ -122,15 +121,12 @@ function lineOf(key: Deno.KvKey, value: unknown): string {
   return JSON.stringify(line);
 }
 
-/** Returns the format of the export. */
-function readHead({ svcStore, exportedAt }: Record<string, unknown>): number {
+/** @throws {TransferError} when the text is not an export, or has another format */
+function checkHead({ svcStore, exportedAt }: Record<string, unknown>): void {
   if (!Number.isSafeInteger(svcStore) || parseIso(String(exportedAt)) === null) {
     throw new TransferError(1, "not an export of a store");
   }
-  if (svcStore === STORE_FORMAT || svcStore === FORMER_FORMAT) return svcStore;
-  const wanted =
-    `this version of svc reads formats ${FORMER_FORMAT} and ${STORE_FORMAT}; import it with the version that wrote it, or a newer one`;
-  throw new TransferError(1, `the export is of format ${svcStore}, and ${wanted}`);
+  if (svcStore !== STORE_FORMAT) throw new TransferError(1, otherFormat("the export", svcStore));
 }
 
 function parseLine(text: string, number: number): Record<string, unknown> {
@@ -164,4 +160,30 @@ function readRecord(
   if (until === null) return { key, value, expireIn: null };
   if (!Number.isFinite(until)) throw new TransferError(number, "the record has no valid end");
   return { key, value, expireIn: until - now };
+}
+
+/** Size of one kind: the records with the same first two key parts. */
+export interface KindSize {
+  kind: string;
+  records: number;
+  /** Stored keys and values, without indexes and free pages of the store. */
+  bytes: number;
+}
+
+/** Returns the sizes of every kind (D-210), largest first. Reads every record once, and calls `seen` with each record. */
+export async function sizesOf(
+  kv: Deno.Kv,
+  seen: (entry: Deno.KvEntry<unknown>) => void | Promise<void> = () => {},
+): Promise<KindSize[]> {
+  const sizes = new Map<string, KindSize>();
+  for await (const entry of kv.list({ prefix: [] }, { batchSize: 200 })) {
+    const { key, value } = entry;
+    const kind = key.slice(0, 2).map(String).join(" ");
+    const size = sizes.get(kind) ?? { kind, records: 0, bytes: 0 };
+    size.records++;
+    size.bytes += keyBytes(key) + valueBytes(value);
+    sizes.set(kind, size);
+    await seen(entry);
+  }
+  return [...sizes.values()].sort((a, b) => b.bytes - a.bytes);
 }

@@ -1,10 +1,12 @@
 /**
- * Runs a handler when one key of the store changes (D-197): by a watch, and by a poll every 2 s in case the watch
- * missed a change. Runs never overlap. Does not know what the key means.
+ * Runs a handler when one key of the store changes: by a watch, and by a poll every 2 s in case the watch missed a
+ * change. Runs never overlap. Does not know what the key means.
  */
 import type { Clock } from "../../clock.ts";
-import { LIMITS } from "../../protocol/limits.ts";
 import type { Log } from "../log.ts";
+
+/** With more, a change that the watch missed is seen later; with less, idle instances read all the time. */
+export const LOOK_MS = 2_000;
 
 interface WatchedKeyDeps {
   kv: Deno.Kv;
@@ -66,7 +68,7 @@ export class WatchedKey {
   }
 
   #pollLater(): void {
-    this.#cancelPoll = this.#deps.clock.after(LIMITS.bellLookMs, async () => {
+    this.#cancelPoll = this.#deps.clock.after(LOOK_MS, async () => {
       await this.poll();
       if (this.#stopped) return;
       if (!this.#reader) void this.#watch();

@@ -1,7 +1,7 @@
 /**
- * This version of the service against another one (D-258): a message with everything on, in turns in one run, so that
- * both sides of a ratio had the same machine. The other version runs from its own folder; the load processes are ours.
- * All servers and load processes stay up, and only one server and its load process work at a time.
+ * This version of the service against another one: a message with everything on, in turns in one run, so that both
+ * sides of a ratio had the same machine. The other version runs from its own folder; the load processes are ours. All
+ * servers and load processes stay up, and only one server and its load process work at a time.
  */
 import { ROOT } from "../../support/process.ts";
 import { type Figure, figure, type Goal, median, type Outcome, ratio, type Round, type Trial } from "../figures.ts";

@@ -1,7 +1,7 @@
 /**
- * The service on a store over the network (D-256): instances, a denokv, and a link with a fixed delay between them.
- * Instances, denokv and load processes share the cores of this machine. A figure for which all of them together used
- * more than 90 % of two cores is marked CPU-bound; the one of several instances is then repeated with ten times the delay.
+ * The service on a store over the network: instances, a denokv, and a link with a fixed delay between them. Instances,
+ * denokv and load processes share the cores of this machine. A figure for which all of them together used more than 90
+ * % of two cores is marked CPU-bound; the one of several instances is then repeated with ten times the delay.
  */
 import { accessToken, denokvProgram, NO_DENOKV } from "../../support/denokv.ts";
 import { SlowLink } from "../../tools/slow_link.ts";

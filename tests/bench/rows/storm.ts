@@ -1,7 +1,7 @@
 /**
- * A reconnect storm (D-266): agents on three instances over one denokv, and one instance is killed. Measures when all are
- * back, how often their presence was written, and the CPU of each process meanwhile. All processes share the cores of
- * this machine.
+ * A reconnect storm: agents on three instances over one denokv, and one instance is killed. Measures when all are back,
+ * how often their presence was written, and the CPU of each process meanwhile. All processes share the cores of this
+ * machine.
  */
 import type { Presence } from "../../../proxy/schema/records.ts";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";

@@ -1,10 +1,8 @@
 /**
- * The cost of a trust change for its writer and its reader (D-214): on a store without earlier changes, and after many
+ * The cost of a trust change for its writer and its reader: on a store without earlier changes, and after many
  * unexpired ones. A real store and a real reader; no server runs.
  */
-import { ulidSource } from "../../../shared/protocol/ids.ts";
 import { systemClock } from "../../../shared/clock.ts";
-import { systemRandom } from "../../../shared/random.ts";
 import { announceTrustChange, TrustChanges } from "../../../shared/server/store/trust_changes.ts";
 import { figure, type Outcome, ratio } from "../figures.ts";
 import { timed } from "../run.ts";
@@ -15,8 +13,11 @@ const MEASURED = 100;
 export async function changes(world: World): Promise<Outcome> {
   const { trustChanges } = world.scale;
   const kv = await Deno.openKv(world.newStore());
-  const newId = ulidSource(systemClock.now, systemRandom.bytes);
-  const ring = (n: number) => announceTrustChange(kv.atomic(), newId, [`agent-${n}`]).commit();
+  const ring = async (n: number) => {
+    const operation = kv.atomic();
+    announceTrustChange(operation, systemClock.now(), [`agent-${n}`]);
+    await operation.commit();
+  };
   let received = 0;
   const reader = new TrustChanges({ kv, clock: systemClock, log: () => {} }, () => received++);
   const measure = async () => {

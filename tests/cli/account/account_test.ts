@@ -1,6 +1,5 @@
 /**
- * Accounts: bootstrap, invites, API keys. Secrets are shown once and can be passed without appearing in a command line
- * (D-85).
+ * Accounts: bootstrap, invites, API keys. Secrets are shown once and can be passed without appearing in a command line.
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { BOOTSTRAP_SECRET, PROXY_URL, REGISTRY_URL, World } from "../../support/world.ts";

@@ -1,4 +1,4 @@
-/** The commands of an admin for people and agents, and `whoami` (D-175). */
+/** The commands of an admin for people and agents, and `whoami`. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { KEYS } from "../../../registry/schema/kv_keys.ts";
 import type { AgentRecord, HumanRecord } from "../../../registry/schema/records.ts";
@@ -83,7 +83,7 @@ Deno.test("admin people suspend asks or needs yes, stops the person, and restore
   const again = await admin.json("--json", "admin", "people", "suspend", human.id, "--yes");
   assertEquals(again.person.status, "suspended");
   const sent = admin.requests.length;
-  for (const wrong of ["x", "../me", human.did.replace("human", "agent"), "0".repeat(10_000)]) {
+  for (const wrong of ["", "a\u0007", human.did.replace("human", "agent"), "0".repeat(10_000)]) {
     for (const what of ["show", "suspend", "restore"]) {
       assertEquals((await admin.failure("admin", "people", what, wrong)).exit, 2);
     }
@@ -110,6 +110,10 @@ Deno.test("admin agents lists, shows, revokes and ends the session of any agent"
   const ended = await admin.json("admin", "agents", "end-session", a.agent.id);
   assertEquals(ended, { id: a.agent.id, session: "revoked" });
   assertEquals((await admin.json("admin", "agents", "show", a.agent.id)).session.status, "revoked");
+  assertEquals(await list("--name", a.agent.name.toUpperCase()), [a.agent.id]);
+  assertEquals((await admin.failure("admin", "agents", "list", "--owner", "someone")).code, "CLI_AMBIGUOUS");
+  assertEquals((await admin.failure("admin", "agents", "list", "--expiring", "12h")).exit, 2);
+  assertEquals(await list("--expiring", "7d"), []);
   assertEquals((await admin.failure("admin", "agents", "revoke", b.agent.id)).exit, 2);
   admin.answers = false;
   assertEquals((await admin.svc("admin", "agents", "revoke", b.agent.id)).code, 1);
@@ -120,6 +124,32 @@ Deno.test("admin agents lists, shows, revokes and ends the session of any agent"
   assertEquals(stdout.trimEnd().split("\n").length, 3);
   const again = await admin.failure("admin", "agents", "revoke", b.agent.id, "--yes");
   assertEquals(again.code, "AGENT_REVOKE_INVALID_STATE");
+});
+
+Deno.test("a person and an agent are named by name, and one who is not the only one is not guessed", async () => {
+  await using world = await World.open();
+  await using admin = await Machine.ofAdmin(world);
+  const [eve, carol] = [await world.person("Eve"), await world.person("Carol")];
+  const [a, b] = [await world.agent(eve, "crawler"), await world.agent(carol, "crawler")];
+  const only = await world.agent(eve, "builder");
+  assertEquals((await admin.json("admin", "people", "show", "EVE")).person.id, eve.id);
+  assertEquals((await admin.json("admin", "agents", "show", "builder")).agent.id, only.agent.id);
+  assertEquals((await admin.json("admin", "agents", "show", "crawler@carol")).agent.id, b.agent.id);
+  const many = await admin.failure("admin", "agents", "revoke", "crawler", "--yes");
+  assertEquals([many.exit, many.code], [2, "CLI_AMBIGUOUS"]);
+  for (const { agent } of [a, b]) assertStringIncludes(many.message, agent.id);
+  const none = await admin.failure("admin", "people", "suspend", "Ev", "--yes");
+  assertEquals([none.exit, none.code], [4, "CLI_NAME_UNKNOWN"]);
+  assertStringIncludes(none.message, "Did you mean Eve?");
+  const both = ["crawler@Eve", a.agent.id, "builder"];
+  const { agents } = await admin.json("admin", "agents", "revoke", ...both, "--yes");
+  assertEquals(agents, [a, only].map(({ agent }) => ({ id: agent.id, status: "revoked" })));
+  assertEquals((await admin.json("admin", "agents", "show", "crawler")).agent.id, b.agent.id, "only one is active");
+  const half = await admin.svc("admin", "agents", "revoke", b.agent.id, a.agent.id, "--yes");
+  assertEquals(half.code, 1);
+  assertStringIncludes(half.stderr, `Done before the failure: ${b.agent.id}`);
+  const line = (await admin.svc("admin", "agents", "list")).stdout.split("\n");
+  assertEquals(line[0]?.split(/ {2,}/), ["NAME", "OWNER", "STATE", "TOKEN ENDS", "ID"]);
 });
 
 Deno.test("names with control characters cannot steer the terminal of an admin", async () => {

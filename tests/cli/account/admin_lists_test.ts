@@ -1,4 +1,4 @@
-/** The lists of an admin: invites and audit events (D-121). */
+/** The lists of an admin: invites and audit events. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { World } from "../../support/world.ts";
 import { Machine } from "../cli_world.ts";

@@ -1,4 +1,4 @@
-/** `svc admin audit`: filters, export and following (D-174). */
+/** `svc admin audit`: filters, export and following. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { audited } from "../../../registry/audit/record.ts";
 import { KEYS } from "../../../registry/schema/kv_keys.ts";

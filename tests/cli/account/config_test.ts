@@ -1,4 +1,4 @@
-/** config.json: precedence (D-80), masking, unknown keys, addresses, damaged files and links. */
+/** config.json: precedence, masking, unknown keys, addresses, damaged files and links. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { PROXY_URL, REGISTRY_URL, World } from "../../support/world.ts";
 import { Machine } from "../cli_world.ts";

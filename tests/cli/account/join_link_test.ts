@@ -1,4 +1,4 @@
-/** Join links (D-168): the vectors, a round trip, any other text, and the longest texts. */
+/** Join links: the vectors, a round trip, any other text, and the longest texts. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import fc from "fast-check";
 import { joinLink, joinWords, parseJoinLink } from "../../../cli/account/join_link.ts";

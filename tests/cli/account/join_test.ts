@@ -1,6 +1,6 @@
 /**
- * `svc join` (D-168): one link gives an account, its configuration and an agent. A refused link leaves the invite unused,
- * and its code is in no request before the one that redeems it.
+ * `svc join`: one link gives an account, its configuration and an agent. A refused link leaves the invite unused, and
+ * its code is in no request before the one that redeems it.
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { PROXY_URL, REGISTRY_URL, World } from "../../support/world.ts";

@@ -1,6 +1,7 @@
-/** The commands with which an admin sees the relay (D-173, D-175): results, pages, refusals, and where the API key goes. */
+/** The commands with which an admin sees the relay: results, pages, refusals, and where the API key goes. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
+import { flushTasks } from "../../support/manual_clock.ts";
 import { until } from "../../support/until.ts";
 import { PROXY_URL, World } from "../../support/world.ts";
 import { Machine } from "../cli_world.ts";
@@ -49,7 +50,12 @@ Deno.test("admin relay delivery shows the timeline of a message", async () => {
   for (const text of [`waiting: from ${sender} to ${recipient}`, "began", "queued", "place 1"]) {
     assertStringIncludes(stdout, text);
   }
-  assertStringIncludes((await admin.svc("admin", "relay", "delivery", "request-2")).stdout, "no record");
+  const unknown = await admin.svc("admin", "relay", "delivery", "request-2");
+  assertEquals(unknown.code, 4);
+  assertStringIncludes(unknown.stdout, "No trace of request-2. Deliveries are kept 8 days");
+  await world.fetch(`${PROXY_URL}/pair/peers`, { headers: { "x-request-id": "request-3" } });
+  const refused = await admin.json("admin", "relay", "delivery", "request-3");
+  assertEquals([refused.deliveries, refused.refusals[0].code], [[], "PROXY_AUTH_MISSING_TOKEN"]);
   const sent = admin.requests.length;
   for (const wrong of ["x", "a b c d e f g h", "x".repeat(129)]) {
     assertEquals((await admin.failure("admin", "relay", "delivery", wrong)).exit, 2);
@@ -89,10 +95,22 @@ Deno.test("admin agents list shows with --online which agents are connected", as
   assertEquals([first.did, first.connection.online, first.connection.disconnectedAt], [c.agent.did, true, null]);
   assertEquals([second.did, second.connection], [never.agent.did, null]);
   const { stdout } = await admin.svc("admin", "agents", "list", "--online");
-  assertEquals(stdout.split("\n").slice(0, 3).map((line) => line.split(/ {2,}/)[5]), ["ONLINE", "never", "yes"]);
+  assertEquals(stdout.split("\n").slice(0, 3).map((line) => line.split(/ {2,}/)[3]), [
+    "LAST SEEN",
+    "never",
+    "online",
+  ]);
   socket.link.end(1000, "over");
   await until(async () => (await list())[1].connection.online === false);
-  assertStringIncludes((await admin.svc("admin", "agents", "list", "--online")).stdout, "no, since 2026-");
+  assertStringIncludes((await admin.svc("admin", "agents", "list", "--online")).stdout, "now");
+  const away = async (time: string) => (await admin.json("admin", "agents", "list", "--offline-for", time)).agents;
+  assertEquals(await away("1d"), []);
+  world.clock.step(2 * 86_400_000);
+  assertEquals((await away("1d")).map((one: { did: string }) => one.did), [c.agent.did]);
+  assertStringIncludes((await admin.svc("admin", "agents", "list", "--offline-for", "1d")).stdout, "2 d ago");
+  for (const wrong of ["1", "d", "0d", "1w", "99999d", "-1d"]) {
+    assertEquals((await admin.failure("admin", "agents", "list", `--offline-for=${wrong}`)).exit, 2, wrong);
+  }
   const plain = await admin.json("admin", "agents", "list");
   assertEquals(plain.agents.map((one: object) => "connection" in one), [false, false]);
 });
@@ -102,19 +120,58 @@ Deno.test("admin overview shows services, connected agents, queues and refusals"
   await using admin = await Machine.ofAdmin(world);
   await world.proxy.start();
   const { recipient } = await queued(world);
-  const c = await world.agent();
+  const c = await world.agent(undefined, "crawler");
   world.connect(c);
   await world.connected();
-  const { registry, proxy, relay } = await admin.json("admin", "overview");
+  for (let i = 0; i < 2; i++) await (await world.message(c, c)).body?.cancel();
+  const { registry, proxy, relay, counts } = await admin.json("admin", "overview");
+  assertEquals([counts.people, counts.agents], [{ active: 4, suspended: 0 }, { active: 3, revoked: 0 }]);
   assertEquals([registry.problem, proxy.url, registry.version], [null, PROXY_URL, "0.0.0-test"]);
   assertEquals([relay.online, relay.queues, relay.queuedMessages], [
     { count: 1, isComplete: true },
     { count: 1, isComplete: true },
     1,
   ]);
+  world.clock.step(3 * 3_600_000);
+  await world.proxy.deps.crl.refresh();
   const { stdout } = await admin.svc("admin", "overview");
-  assertStringIncludes(stdout, "1 for 1 recipients");
-  assert(!stdout.includes(recipient));
+  const lines = stdout.split("\n");
+  assertEquals(lines.slice(0, 6), [
+    "registry.example.test · ready · version 0.0.0-test · up 3 h",
+    "People       4",
+    "Agents       3   1 online",
+    "Tokens       0   identity tokens end within 7 days",
+    "Waiting      1   message for 1 agent, the oldest since 3 h",
+    "Memory  0 B",
+  ]);
+  assert(!stdout.includes(recipient) && lines.every((line) => line.length <= 80), stdout);
+});
+
+Deno.test("admin overview names who was refused, how often and when, and repeats itself with --watch", async () => {
+  await using world = await World.open();
+  await using admin = await Machine.ofAdmin(world);
+  const c = await world.agent(await world.person("Eve"), "crawler");
+  for (let i = 0; i < 2; i++) await (await world.message(c, c)).body?.cancel();
+  await world.fetch(`${PROXY_URL}/pair/peers`);
+  const { relay } = await admin.json("admin", "overview");
+  const [first] = relay.refused.byAgent;
+  assertEquals([first.agentName, first.ownerName, first.count], ["crawler", "Eve", 2]);
+  const { stdout } = await admin.svc("admin", "overview");
+  const table = stdout.trimEnd().split("\n").slice(-3).map((line) => line.split(/ {2,}/));
+  assertEquals(table.map(([, ...cells]) => cells), [["COUNT", "AGENT", "LAST"], ["2", "crawler of Eve", "now"], [
+    "1",
+    "–",
+    "now",
+  ]]);
+  admin.readsCharacters = 2 * stdout.length;
+  const watching = admin.svc("admin", "overview", "--watch");
+  await until(() => admin.requests.filter((request) => request.includes("/v1/admin/counts")).length === 3);
+  await flushTasks();
+  await world.clock.advance(5_000);
+  await until(() => admin.requests.filter((request) => request.includes("/v1/admin/counts")).length === 4);
+  await flushTasks();
+  await world.clock.advance(5_000);
+  assertEquals((await watching).stdout.split("Refused since").length, 3);
 });
 
 Deno.test("admin overview warns and shows the rest when the proxy does not answer", async () => {
@@ -142,7 +199,7 @@ Deno.test("the API key of an admin is sent to the registry only, and a user's ke
   };
   const commands = [["relay", "queues"], ["relay", "refusals"], ["relay", "delivery", ID], ["overview"]];
   for (const words of commands) {
-    await admin.json("admin", ...words);
+    await admin.svc("admin", ...words);
     const { exit, code } = await user.failure("admin", ...words);
     assertEquals([exit, code], [3, "ADMIN_REQUIRED"], words.join(" "));
   }

@@ -1,4 +1,4 @@
-/** agent create: what it makes, what it refuses, and its state after an interruption at any point (D-81, D-82). */
+/** agent create: what it makes, what it refuses, and its state after an interruption at any point. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
 import { DEFAULT_FRAMEWORK } from "../../../shared/protocol/names.ts";

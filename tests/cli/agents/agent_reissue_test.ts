@@ -1,4 +1,4 @@
-/** agent auth revoke and agent reissue: the end of a session, and the start of a new one (D-40). */
+/** agent auth revoke and agent reissue: the end of a session, and the start of a new one. */
 import { assert, assertEquals } from "@std/assert";
 import { World } from "../../support/world.ts";
 import { lose, withAlpha, works } from "../alpha.ts";

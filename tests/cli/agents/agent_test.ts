@@ -1,4 +1,4 @@
-/** Agents as a whole: list, inspect, delete, and which agent a name, an ID or a DID selects. Decisions: D-82. */
+/** Agents as a whole: list, inspect, delete, and which agent a name, an ID or a DID selects. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { REGISTRY_URL, World } from "../../support/world.ts";
 import { Machine } from "../cli_world.ts";

@@ -1,9 +1,17 @@
-/** The exact text of units and property lists (D-91), and that installing and uninstalling can be repeated. */
+/** The exact text of units and property lists, and that installing and uninstalling can be repeated. */
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
-import { chooseSystem, installService, logCommand, uninstallService } from "../../../cli/autostart/control.ts";
-import { escaped, plistText } from "../../../cli/autostart/launchd.ts";
-import type { Host } from "../../../cli/autostart/autostart.ts";
-import { quoted, unitPath, unitText } from "../../../cli/autostart/systemd.ts";
+import {
+  chooseSystem,
+  escaped,
+  type Host,
+  installService,
+  logCommand,
+  plistText,
+  quoted,
+  uninstallService,
+  unitPath,
+  unitText,
+} from "../../../cli/autostart/control.ts";
 import { CliError } from "../../../cli/errors.ts";
 
 const NASTY = ["/opt/with space/svc", "--config-dir", `/home/a b/$HOME/%h;"q"/'s'\\x\`id\`\n&<>`, "$(touch /tmp/x)"];
@@ -23,7 +31,15 @@ Deno.test("the unit restarts, stops in time, expands no variable and keeps each 
   const exec = text.split("\n").filter((line) => line.startsWith("ExecStart="));
   assertEquals(exec.length, 1);
   assertStringIncludes(exec[0] ?? "", 'ExecStart=:"/opt/with space/svc"');
-  for (const line of ["Restart=always", "RestartPreventExitStatus=2 3 4", "WantedBy=default.target", "UMask=0077"]) {
+  for (
+    const line of [
+      "Restart=always",
+      "RestartPreventExitStatus=2 3 4",
+      "WantedBy=default.target",
+      "UMask=0077",
+      "Environment=DENO_NO_UPDATE_CHECK=1",
+    ]
+  ) {
     assertStringIncludes(text, `\n${line}\n`);
   }
 });
@@ -67,6 +83,7 @@ Deno.test("the property list holds each argument unchanged", () => {
   const text = plistText(SPEC);
   assertStringIncludes(text, "<string>com.svc.connector.alpha</string>");
   assertStringIncludes(text, "<string>/home/a b/&amp;/connector.log</string>");
+  assertStringIncludes(text, "<dict><key>DENO_NO_UPDATE_CHECK</key><string>1</string></dict>");
   assertEquals(text.match(/<string>\$\(touch \/tmp\/x\)<\/string>/g)?.length, 1);
 });
 

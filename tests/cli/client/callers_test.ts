@@ -1,11 +1,11 @@
-/** What each caller of the HTTP exchange makes of a response, or of none (D-199). */
+/** What each caller of the HTTP exchange makes of a response, or of none. */
 import { assertEquals } from "@std/assert";
-import { callService } from "../../../shared/client/service_call.ts";
-import { Runtime } from "../../../cli/connector/delivery/runtime.ts";
-import type { InboxMessage } from "../../../cli/connector/delivery/inbox_rows.ts";
-import { ProxyCaller } from "../../../shared/client/proxy_caller.ts";
-import { ServiceClock } from "../../../shared/client/service_clock.ts";
-import { ConnectorClient } from "../../../cli/connector/local_api/client.ts";
+import { callService } from "../../../cli/link/service_call.ts";
+import { Runtime } from "../../../cli/connector/runtime/runtime.ts";
+import type { InboxMessage } from "../../../cli/connector/store/received_rows.ts";
+import { ProxyCaller } from "../../../cli/link/proxy_caller.ts";
+import { ServiceClock } from "../../../cli/link/service_clock.ts";
+import { call, LocalClient } from "../../../shared/client/local_client.ts";
 import { describe } from "../../../cli/errors.ts";
 import { ApiError } from "../../../shared/client/errors.ts";
 import { thisMachine } from "../../../cli/platforms/local_machine.ts";
@@ -46,12 +46,16 @@ const message: InboxMessage = {
   toDid: "did:svc:y",
   identity: { agentDid: "did:svc:x", ownerDid: "did:svc:z", issuer: URL_, aitJti: "j", name: "a" },
   conversationId: null,
+  session: null,
   inReplyTo: null,
   isReply: false,
   auto: false,
   readAt: null,
+  mayBeRepeat: false,
   payload: '{"message":"m"}',
   receivedAt: 0,
+  verified: "by-registry",
+  signedAt: 0,
   tries: { attempts: 0, refusals: 0, firstTriedAt: null },
 };
 
@@ -104,7 +108,7 @@ Deno.test("each caller of the HTTP exchange gives its own error code for each ki
   };
   const target = { platform: "openclaw", baseUrl: URL_, hookPath: "/hooks/agent", hookToken: null } as const;
   const file = { url: URL_, port: 1, token: "t", pid: 1, agentDid: "", startedAt: "" };
-  const running = { name: "alpha", isCurrent: () => Promise.resolve(true) };
+  const find = () => Promise.resolve(file);
   const callers: Record<string, Send> = {
     registry: ({ fetch }) =>
       callService({ fetch, clock, random }, { method: "GET", url: `${URL_}/v1/me`, response: z.object({}) }),
@@ -113,7 +117,8 @@ Deno.test("each caller of the HTTP exchange gives its own error code for each ki
         { fetch, clock: new ServiceClock(clock), random, session, emit: () => {} },
         { dialUrl: URL_, origin: URL_ },
       ).ask({ method: "GET", target: "/pair/peers" }),
-    "local API": ({ fetch }) => new ConnectorClient({ fetch, clock }, running, file).call("GET", "/v1/status"),
+    "local API": ({ fetch }) =>
+      call(new LocalClient("alpha", { fetch, clock, find }), z.object({}), { method: "GET", target: "/v1/status" }),
     delivery: async ({ fetch }) => {
       const answer = await new Runtime({ fetch, clock }, OPENCLAW, target).post(message, new AbortController().signal);
       if (answer.kind === "status") return `status ${answer.status} ${answer.retryAfterMs ?? ""}`.trim();

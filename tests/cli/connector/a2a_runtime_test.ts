@@ -5,15 +5,15 @@
 import { assert, assertEquals } from "@std/assert";
 import { sha256 } from "../../../shared/protocol/base64url.ts";
 import { withIdentityBlock } from "../../../shared/protocol/identity_block.ts";
-import { CLIENT_LIMITS } from "../../../shared/client/limits.ts";
-import { Database } from "../../../cli/connector/delivery/database.ts";
-import { TaskRows } from "../../../cli/connector/delivery/task_rows.ts";
+import { Database } from "../../../cli/connector/store/database.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../../../cli/connector/limits.ts";
+import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { until } from "../../support/until.ts";
 import { World } from "../../support/world.ts";
 import { A2A_CARD, A2aAgent, type AgentCall, TaskState } from "./a2a_agent.ts";
 import { type Behaviour, Bench, type BenchOptions, passing, story } from "./bench.ts";
+import { TASK_REQUESTS } from "../../../cli/connector/runtime/task_follower.ts";
 
 const MANY = { proxy: { agentRequests: 100_000 } };
 
@@ -45,6 +45,7 @@ async function conversation(
   const world = await World.open(MANY);
   const { a, b, bench } = await story(world, { ...withAgent(agent, more), ...options });
   let socket = world.connect(a);
+  await world.connected();
   const send = (requestId: string, text = "hi", conversationId = "talk") =>
     world.message(a, b, {
       body: JSON.stringify({ message: text }),
@@ -84,20 +85,20 @@ Deno.test("each state in which a task ends becomes its reply", async (t) => {
     [
       "failed",
       (call) => call.say(TaskState.TASK_STATE_FAILED, "out of memory"),
-      { message: "out of memory", error: { code: "TASK_FAILED", message: "out of memory" } },
+      { message: "out of memory", svcError: { code: "TASK_FAILED", message: "out of memory" } },
     ],
     [
       "rejected",
       (call) => call.say(TaskState.TASK_STATE_REJECTED),
       {
         message: "The agent did not accept the task",
-        error: { code: "TASK_REJECTED", message: "The agent did not accept the task" },
+        svcError: { code: "TASK_REJECTED", message: "The agent did not accept the task" },
       },
     ],
     [
       "canceled",
       (call) => call.say(TaskState.TASK_STATE_CANCELED),
-      { message: "The task was canceled", error: { code: "TASK_CANCELED", message: "The task was canceled" } },
+      { message: "The task was canceled", svcError: { code: "TASK_CANCELED", message: "The task was canceled" } },
     ],
     ["input required", (call) => call.say(TaskState.TASK_STATE_INPUT_REQUIRED, "Which one?"), {
       message: "Which one?",
@@ -149,21 +150,20 @@ Deno.test("a message is one request with its own ID, and a context of its sender
   assertEquals([call?.headers.get("a2a-version"), call?.headers.get("authorization")], ["1.0", "Bearer secret"]);
 });
 
-Deno.test("a task that works is asked for after 1 s, then at doubled waits up to 15 s", async () => {
+Deno.test("a task that works is asked for after 50 ms, 250 ms and 1 s, then at doubled waits up to 15 s", async () => {
   const { agent, open, end } = working();
   await using talk = await conversation(agent);
   await talk.send("request-1");
   await until(() => talk.bench.eventsOf("receipt_sent").length === 1);
-  const began = talk.world.clock.now();
-  const polls: number[] = [];
-  for (let s = 0; s < 70; s++) {
-    const before = agent.methods.length;
-    await talk.world.clock.advance(1_000);
-    await flushTasks();
-    if (agent.methods.length > before) polls.push((talk.world.clock.now() - began) / 1000);
+  for (const [n, wait] of [50, 250, 1_000, 2_000, 4_000, 8_000, 15_000, 15_000].entries()) {
+    await talk.world.clock.advance(wait - 1);
+    assertEquals(agent.methods.length, n + 1, `before ${wait} ms`);
+    await talk.world.clock.advance(1);
+    await until(() => agent.methods.length === n + 2);
+    // The answer is stored before the clock goes on.
+    await until(() => talk.bench.database.get("SELECT polls FROM tasks")?.polls === n + 1);
   }
-  assertEquals(agent.methods.slice(0, 2), ["SendMessage", "GetTask"]);
-  assertEquals(polls.slice(0, 6), [1, 3, 7, 15, 30, 45]);
+  assertEquals(agent.methods.slice(0, 3), ["SendMessage", "GetTask", "GetTask"]);
   open[0]?.say(TaskState.TASK_STATE_COMPLETED, "done");
   end();
   talk.reconnect();
@@ -180,6 +180,7 @@ Deno.test("a connector that is killed while a task works sends one reply after i
   const options = { ...withAgent(agent), folder };
   const { a, b, bench } = await story(world, options);
   const socket = world.connect(a);
+  await world.connected();
   await world.message(a, b, { headers: { "x-request-id": "request-1", "X-Svc-Conversation-Id": "talk" } });
   await until(() => bench.eventsOf("receipt_sent").length === 1);
   bench.kill();
@@ -203,7 +204,7 @@ Deno.test("a task that the restarted agent does not know is lost, and so is one 
     await until(() => talk.bench.eventsOf("receipt_sent").length === 1);
     agent.restart();
     await passing(talk.world, 5, () => talk.socket.delivered.length === 1);
-    assertEquals(talk.replies()[0]?.payload.error, { code: "TASK_LOST", message: "The agent has lost the task" });
+    assertEquals(talk.replies()[0]?.payload.svcError, { code: "TASK_LOST", message: "The agent has lost the task" });
     end();
   });
   await t.step("an hour", async () => {
@@ -216,9 +217,9 @@ Deno.test("a task that the restarted agent does not know is lost, and so is one 
       await flushTasks();
     }
     await until(() => talk.bench.eventsOf("task_ended").length === 1);
-    const { sent } = talk.bench.connector;
+    const { sent } = talk.bench.connector.store;
     const payload = sent.payloadOf(sent.list({ limit: 1 }).messages[0] ?? { seq: 0 });
-    assertEquals(JSON.parse(payload ?? "").error.code, "TASK_LOST");
+    assertEquals(JSON.parse(payload ?? "").svcError.code, "TASK_LOST");
     end();
   });
 });
@@ -243,7 +244,7 @@ Deno.test("the next message of the conversation within an hour answers the quest
   assertEquals([other?.taskId === first?.taskId, answer?.taskId === first?.taskId], [false, true]);
   assert(fourth?.taskId !== first?.taskId);
   assertEquals(talk.texts().map(({ message }) => message), ["Which one?", "Which one?", "both", "Which one?"]);
-  const rows = new TaskRows(talk.bench.database);
+  const rows = talk.bench.connector.store.tasks;
   const asking = (ms: number) => rows.asking(first?.contextId ?? "", talk.world.clock.now() + ms)?.taskId;
   assertEquals(asking(LIMIT.taskPatienceMs - 10_000), fourth?.taskId);
   assertEquals(asking(LIMIT.taskPatienceMs), undefined);
@@ -323,7 +324,7 @@ Deno.test("at most 24 requests a minute reach the agent, and messages go before 
   await flushTasks();
   assertEquals(agent.methods, Array(24).fill("SendMessage"));
   await passing(talk.world, 20, () => agent.methods.length > 24);
-  await until(() => agent.methods.length === 2 * LIMIT.taskRequests);
+  await until(() => agent.methods.length === 2 * TASK_REQUESTS);
   // Requests that leave at the same time may arrive in any order.
   assertEquals(agent.methods.filter((method) => method === "SendMessage").length, 30);
   await passing(talk.world, 70, () => agent.methods.includes("GetTask"));
@@ -352,12 +353,12 @@ Deno.test("messages wait while 200 tasks are open, and go on when one ends", asy
 
 Deno.test("a text that does not fit is cut with a mark, and an answer over 1 MiB is a failure", async (t) => {
   const long = "\u0001é\u{1F600}".repeat(60_000);
-  const cases: [string, string, (payload: { message: string; error?: { code: string } }) => void][] = [
+  const cases: [string, string, (payload: { message: string; svcError?: { code: string } }) => void][] = [
     ["cut", long, ({ message }) => {
       assert(message.endsWith("\n[cut: the answer is longer]"), message.slice(-60));
       assert(message.isWellFormed());
     }],
-    ["1 MiB", "x".repeat(LIMIT.taskAnswerBytes), ({ error }) => assertEquals(error?.code, "TASK_FAILED")],
+    ["1 MiB", "x".repeat(LIMIT.taskAnswerBytes), ({ svcError }) => assertEquals(svcError?.code, "TASK_FAILED")],
   ];
   for (const [what, text, check] of cases) {
     await t.step(what, async () => {
@@ -365,9 +366,28 @@ Deno.test("a text that does not fit is cut with a mark, and an answer over 1 MiB
       await talk.send("request-1");
       await passing(talk.world, 5, () => talk.socket.delivered.length === 1);
       check(talk.texts()[0] as never);
-      const bytes = talk.bench.connector.sent.list({ limit: 1 }).messages[0]?.bytes ?? 0;
-      assert(bytes <= CLIENT_LIMITS.payloadBytes, String(bytes));
-      if (what === "cut") assert(bytes > CLIENT_LIMITS.payloadBytes - 64, String(bytes));
+      const bytes = talk.bench.connector.store.sent.list({ limit: 1 }).messages[0]?.bytes ?? 0;
+      assert(bytes <= LIMITS.payloadBytes, String(bytes));
+      if (what === "cut") assert(bytes > LIMITS.payloadBytes - 64, String(bytes));
     });
   }
+});
+
+Deno.test("a task is first asked for after 1 s while half of the requests of a minute are used", async () => {
+  const quick = new A2aAgent((call) => call.message("ok"));
+  await using talk = await conversation(quick);
+  for (let n = 1; n <= TASK_REQUESTS / 2; n++) {
+    await talk.send(`request-${n}`, "hi", `talk-${n}`);
+    await until(() => talk.bench.eventsOf("handed_over").length === n);
+  }
+  const slow = working();
+  talk.bench.behaviour = withAgent(slow.agent).behaviour!;
+  await talk.send("request-slow");
+  await until(() => slow.agent.methods.length === 1);
+  await until(() => talk.bench.database.get("SELECT polls FROM tasks") !== null);
+  await talk.world.clock.advance(999);
+  assertEquals(slow.agent.methods, ["SendMessage"]);
+  await talk.world.clock.advance(1);
+  await until(() => slow.agent.methods.length === 2);
+  slow.end();
 });

@@ -1,4 +1,5 @@
 /** Many agents of one machine: their files, a runtime with one path for each, and a peer that sends to all of them. */
+import { knowPeer } from "../../support/known_peer.ts";
 import { run } from "../../../cli/main.ts";
 import { realSystem } from "../../../cli/system.ts";
 import { eventually, type LiveAgent, type Service } from "../../support/process.ts";
@@ -70,6 +71,7 @@ export class AgentSet {
     const client = await clientFromFiles(this.dir, name, this.service.url);
     const { ticket } = await this.peer.client.pairStart({ agentName: "peer", humanName: "P" });
     await client.pairConfirm(ticket, { agentName: name, humanName: "H" });
+    await knowPeer(this.dir, name, { did: this.peer.agent.did, agentName: "peer", humanName: "P" });
     this.dids.set(name, client.agent.did);
   }
 

@@ -1,14 +1,20 @@
 /** Access to a connector (D-119): a command attaches to the one that runs, or runs one; the lock decides, not the port. */
 import { assert, assertEquals, assertNotEquals, assertRejects } from "@std/assert";
 import { type AgentFolder, AgentStore } from "../../../cli/agents/agent_store.ts";
-import { type Access, access } from "../../../cli/connector/attach.ts";
+import { type Access, access, keptAccess } from "../../../cli/connector/attach.ts";
 import { isConnectorLocked, lockConnector } from "../../../cli/connector/connector_lock.ts";
 import { readConnectorFile } from "../../../cli/connector/local_api/discovery_file.ts";
+import { statusOf } from "../../../cli/connector/status.ts";
 import { CliError } from "../../../cli/errors.ts";
+import { LocalDown } from "../../../shared/client/errors.ts";
+import { call } from "../../../shared/client/local_client.ts";
+import * as z from "zod";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { World } from "../../support/world.ts";
 import { Machine } from "../cli_world.ts";
 import { contextOf } from "./context.ts";
+
+const PURGE = { method: "POST", target: "/v1/dead-letter/purge", body: '{"all":true}' } as const;
 
 /** An agent of a machine whose requests to loopback are real ones. */
 class Agents implements AsyncDisposable {
@@ -37,6 +43,17 @@ class Agents implements AsyncDisposable {
     return access(contextOf(world, machine), folder);
   }
 
+  kept(): Access {
+    return keptAccess(contextOf(this.world, this.machine), this.folder);
+  }
+
+  async passesUntil(isDone: () => boolean, stepMs = 250): Promise<void> {
+    while (!isDone()) {
+      await flushTasks();
+      await this.world.clock.advance(stepMs);
+    }
+  }
+
   /** Moves the clock until a promise is settled. */
   async settled<T>(promise: PromiseLike<T>): Promise<T> {
     let isSettled = false;
@@ -63,7 +80,7 @@ Deno.test("access runs a connector while no other process does, and ends it when
   const { folder } = agents;
   const host = await agents.access();
   assertEquals([host.isHost, await isConnectorLocked(folder)], [true, true]);
-  const { agent } = await host.call("GET", "/v1/status") as { agent: { name: string } };
+  const { agent } = await statusOf(host);
   assertEquals([agent.name, readConnectorFile(folder)?.pid], ["alpha", Deno.pid]);
   await agents.end(host);
   assertEquals([await isConnectorLocked(folder), readConnectorFile(folder)], [false, null]);
@@ -72,6 +89,7 @@ Deno.test("access runs a connector while no other process does, and ends it when
 Deno.test("a disposed access starts no connector for a call, also when the call was in progress", async () => {
   await using agents = await Agents.open();
   const host = await agents.access();
+  const guest = await agents.access();
   const held = Promise.withResolvers<void>(), asked = Promise.withResolvers<void>();
   const { fetch } = agents.machine;
   agents.machine.fetch = async (input, init) => {
@@ -79,13 +97,31 @@ Deno.test("a disposed access starts no connector for a call, also when the call 
     await held.promise;
     return await fetch(input, init);
   };
-  const refused = assertRejects(() => host.call("GET", "/v1/status"), CliError, "has ended its use of the connector");
+  const refused = assertRejects(() => statusOf(guest), CliError, "has ended its use of the connector");
   await asked.promise;
+  await agents.end(guest);
   await agents.end(host);
   held.resolve();
   await agents.settled(refused);
-  await assertRejects(() => host.call("GET", "/v1/status"), CliError, "has ended its use of the connector");
+  for (const one of [host, guest]) {
+    await assertRejects(() => statusOf(one), CliError, "has ended its use of the connector");
+  }
   assertEquals([await isConnectorLocked(agents.folder), readConnectorFile(agents.folder)], [false, null]);
+});
+
+Deno.test("a host calls its connector without a socket, and a guest over its port", async () => {
+  await using agents = await Agents.open();
+  const host = await agents.access();
+  const guest = await agents.access();
+  agents.sent.length = 0;
+  const statuses = [await statusOf(host), await statusOf(guest)];
+  assertEquals([statuses.map(({ pid }) => pid), agents.sent.length], [[Deno.pid, Deno.pid], 1]);
+  // A call that waits is answered when the connector ends, and a later one is refused.
+  const waiting = call(host, z.unknown(), { method: "GET", target: "/v1/inbox?wait=60", waitSeconds: 60 });
+  await agents.end(guest);
+  await agents.end(host);
+  assertEquals(await waiting, { messages: [], more: false });
+  await assertRejects(() => statusOf(host), CliError, "has ended its use of the connector");
 });
 
 Deno.test("access attaches to a connector that runs, and leaves it running", async () => {
@@ -93,7 +129,7 @@ Deno.test("access attaches to a connector that runs, and leaves it running", asy
   const host = await agents.access();
   const guest = await agents.access();
   assertEquals([host.isHost, guest.isHost], [true, false]);
-  const { pid } = await guest.call("GET", "/v1/status") as { pid: number };
+  const { pid } = await statusOf(guest);
   assertEquals(pid, Deno.pid);
   await agents.end(guest);
   assertEquals(await isConnectorLocked(agents.folder), true);
@@ -104,7 +140,7 @@ Deno.test("access by many at once gives one host", async () => {
   await using agents = await Agents.open();
   const all = await agents.settled(Promise.all(Array.from({ length: 8 }, () => agents.access())));
   assertEquals(all.filter(({ isHost }) => isHost).length, 1);
-  const pids = await Promise.all(all.map(async (one) => (await one.call("GET", "/v1/status") as { pid: number }).pid));
+  const pids = await Promise.all(all.map(async (one) => (await statusOf(one)).pid));
   assertEquals(new Set(pids).size, 1);
   for (const one of all) await agents.end(one);
 });
@@ -115,7 +151,7 @@ Deno.test("access continues as the host when the connector has ended", async () 
   const guest = await agents.access();
   const before = readConnectorFile(agents.folder)?.token;
   await agents.end(host);
-  const status = guest.call("POST", "/v1/dead-letter/purge", { all: true });
+  const status = call(guest, z.unknown(), PURGE);
   assertEquals(await agents.settled(status), { purged: 0 });
   assertEquals(guest.isHost, true);
   assertNotEquals(readConnectorFile(agents.folder)?.token, before);
@@ -179,6 +215,21 @@ Deno.test("a connector starts while many processes ask whether one runs", async 
   await Promise.all(asking);
 });
 
+Deno.test("a lock whose file cannot be written is released", async () => {
+  await using agents = await Agents.open();
+  const { folder } = agents;
+  const { write } = Deno.FsFile.prototype;
+  Deno.FsFile.prototype.write = () => Promise.reject(new Error("No space left on device"));
+  try {
+    const error = await assertRejects(() => lockConnector(folder, Deno.pid), CliError);
+    assertEquals(error.code, "CLI_SAVE_FAILED");
+  } finally {
+    Deno.FsFile.prototype.write = write;
+  }
+  assertEquals(await isConnectorLocked(folder), false);
+  (await lockConnector(folder, Deno.pid))[Symbol.dispose]();
+});
+
 Deno.test("a call that may not be repeated is not sent again when the connection is lost", async () => {
   await using agents = await Agents.open();
   const { machine } = agents;
@@ -193,12 +244,76 @@ Deno.test("a call that may not be repeated is not sent again when the connection
     calls++;
     return Promise.reject(new TypeError("connection reset"));
   };
-  const purge = () => guest.call("POST", "/v1/dead-letter/purge", { all: true });
-  assertEquals((await assertRejects(purge, CliError)).code, "CLI_CONNECTOR_DOWN");
+  assert((await assertRejects(() => guest.send(PURGE), LocalDown)).wasSent);
   assertEquals(calls, 1);
-  await assertRejects(() => guest.call("POST", "/v1/dead-letter/purge", { all: true }, undefined, true), CliError);
-  await assertRejects(() => guest.call("GET", "/v1/pair/peers"), CliError);
+  await assertRejects(() => guest.send({ ...PURGE, repeatable: true }), LocalDown);
+  await assertRejects(() => guest.send({ method: "GET", target: "/v1/pair/peers" }), LocalDown);
   assertEquals(calls, 7);
   machine.fetch = real;
   for (const one of [guest, host]) await agents.end(one);
+});
+
+Deno.test("a request waits 10 s for a kept connector, and a later one gets the connector that came since", async () => {
+  await using agents = await Agents.open();
+  const lock = await lockConnector(agents.folder, Deno.pid);
+  const kept = agents.kept();
+  const began = agents.world.clock.now();
+  const error = await assertRejects(() => agents.settled(statusOf(kept)), CliError);
+  assertEquals([error.code, error.fix], ["CLI_CONNECTOR_DOWN", "Call the tool again in some seconds."]);
+  assert(agents.world.clock.now() - began >= 10_000);
+  lock[Symbol.dispose]();
+  assertEquals((await agents.settled(statusOf(kept))).pid, Deno.pid);
+  await agents.end(kept);
+  assertEquals(await isConnectorLocked(agents.folder), false);
+});
+
+Deno.test("the reason why a kept connector cannot start is the error of the request, and the next one tries again", async () => {
+  await using agents = await Agents.open();
+  await agents.folder.write("runtime.json", "{");
+  const kept = agents.kept();
+  assertEquals((await assertRejects(() => statusOf(kept), CliError)).code, "CLI_FILE_INVALID");
+  await agents.folder.remove("runtime.json");
+  assertEquals((await statusOf(kept)).pid, Deno.pid);
+  await agents.end(kept);
+});
+
+Deno.test("a kept connector that failed in this process is started again", async () => {
+  await using agents = await Agents.open();
+  const { folder, machine } = agents;
+  const kept = agents.kept();
+  await statusOf(kept);
+  await machine.json("agent", "auth", "revoke", "alpha");
+  await agents.passesUntil(() => !kept.isHost, 20_000);
+  await machine.json("agent", "reissue", "alpha");
+  await agents.passesUntil(() => kept.isHost);
+  assertEquals(readConnectorFile(folder)?.pid, Deno.pid);
+  await agents.end(kept);
+});
+
+Deno.test("a kept connector runs again without a request, and is tried again 30 s after it could not start", async () => {
+  await using agents = await Agents.open();
+  const { folder } = agents;
+  const host = await agents.access();
+  const kept = agents.kept();
+  assertEquals([(await statusOf(kept)).pid, kept.isHost], [Deno.pid, false]);
+  await agents.end(host);
+  await agents.passesUntil(() => kept.isHost);
+  assertEquals(await isConnectorLocked(folder), true);
+  await agents.end(kept);
+
+  await folder.write("runtime.json", "{");
+  const late = agents.kept();
+  await assertRejects(() => statusOf(late), CliError);
+  const failed = agents.world.clock.now();
+  await folder.remove("runtime.json");
+  await agents.passesUntil(() => late.isHost);
+  assert(agents.world.clock.now() - failed >= 30_000);
+  await agents.end(late);
+});
+
+Deno.test("a kept access ends also when its connector does not come", async () => {
+  await using agents = await Agents.open();
+  using _lock = await lockConnector(agents.folder, Deno.pid);
+  const kept = agents.kept();
+  await agents.end(kept);
 });

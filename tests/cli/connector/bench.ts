@@ -1,24 +1,31 @@
 /**
- * A connector in the test's process, next to the two services of a World: its link is a socket of the proxy's hub, its
+ * A connector in the test's process, next to the two services of a World: its link is a socket of the proxy, its
  * runtime a function, its files are in a temporary folder, and its clock is the World's.
  */
+import { listPeers } from "../../../proxy/trust/store.ts";
+import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { PLATFORMS } from "../../../cli/platforms/table.ts";
 import type { Platform, PlatformId, PushPlatform, RuntimeTarget } from "../../../cli/platforms/platform.ts";
-import type { OpenLink } from "../../../shared/client/reconnect.ts";
+import type { OpenLink } from "../../../cli/link/reconnect.ts";
 import { Connector } from "../../../cli/connector/connector.ts";
-import { Database } from "../../../cli/connector/delivery/database.ts";
+import { Database } from "../../../cli/connector/store/database.ts";
+import { ConnectorStore } from "../../../cli/connector/store/store.ts";
 import type { EventName } from "../../../cli/connector/events.ts";
-import type { EventFields } from "../../../shared/client/link_events.ts";
+import type { EventFields } from "../../../cli/link/link_events.ts";
 import type { Peers } from "../../../cli/connector/peers.ts";
-import { Runtime } from "../../../cli/connector/delivery/runtime.ts";
-import { ServiceClock } from "../../../shared/client/service_clock.ts";
-import type { AgentCredentials } from "../../../shared/client/agent_credentials.ts";
-import type { AgentIdentity } from "../../../shared/client/signed_headers.ts";
+import { Runtime } from "../../../cli/connector/runtime/runtime.ts";
+import type { Ack } from "../../../cli/link/link.ts";
+import { ServiceClock } from "../../../cli/link/service_clock.ts";
+import type { AgentCredentials } from "../../../cli/link/agent_credentials.ts";
+import type { AgentIdentity } from "../../../cli/link/signed_headers.ts";
+import { RegistryTrust, type TrustSource } from "../../../cli/connector/registry_trust.ts";
+import { readKeyDocument } from "../../../shared/protocol/signed/key_document.ts";
 import { decodeFrame, type DeliverFrame, encodeFrame } from "../../../shared/protocol/frames.ts";
 import { toIso, unixSeconds } from "../../../shared/protocol/time.ts";
+import { UnreachableError } from "../../../shared/client/errors.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { until } from "../../support/until.ts";
-import { PROXY_URL, type TestAgent, type World } from "../../support/world.ts";
+import { PROXY_URL, REGISTRY_URL, type TestAgent, type World } from "../../support/world.ts";
 
 export const RUNTIME_URL = "http://127.0.0.1:18789";
 
@@ -78,8 +85,14 @@ export interface BenchOptions {
   platform?: PlatformId;
   target?: Partial<RuntimeTarget>;
   fetch?: typeof fetch;
+  /** Whether another user listens at an address. */
+  isOfOtherUser?: (url: string) => Promise<boolean>;
   /** Changes a message between proxy and connector, as a relay could. */
-  tamper?: (frame: DeliverFrame) => DeliverFrame;
+  tamper?: (frame: DeliverFrame) => DeliverFrame | Promise<DeliverFrame>;
+  /** The peers that an earlier run has left. */
+  peers?: Peers;
+  /** What it believes of the registry; replaces what the world's registry says. */
+  trust?: RegistryTrust;
   /** Opens the database in a folder; replaces the plain one. */
   database?: (path: string) => Database;
 }
@@ -92,13 +105,15 @@ export class Bench implements AsyncDisposable {
   readonly connector: Connector;
   behaviour: Behaviour;
   peers: Peers = {};
+  /** Delivers a frame as the proxy would, and returns the acknowledgement. */
+  redeliver: (frame: DeliverFrame) => Promise<Ack> = () => Promise.reject(new Error("no link"));
   /** Ends the link on the proxy's side. */
   endLink: (code: number, reason?: string) => void = () => {};
   /** Refuses links while it is set. */
   refuse: (() => unknown) | null = null;
   links = 0;
   ended: Promise<unknown> = Promise.resolve();
-  readonly #tamper: (frame: DeliverFrame) => DeliverFrame;
+  readonly #tamper: NonNullable<BenchOptions["tamper"]>;
   #isStopped = false;
 
   private constructor(
@@ -108,6 +123,7 @@ export class Bench implements AsyncDisposable {
     options: BenchOptions,
   ) {
     this.behaviour = options.behaviour ?? accepts;
+    this.peers = options.peers ?? {};
     this.#tamper = options.tamper ?? ((frame) => frame);
     this.session = new FixedSession(agent.identity);
     this.database = (options.database ?? Database.open)(`${folder}/connector.db`);
@@ -115,7 +131,8 @@ export class Bench implements AsyncDisposable {
     const runtimeOf = (platform: PushPlatform) => {
       const { hookPath } = platform.defaults;
       const target = { platform: platform.id, baseUrl: RUNTIME_URL, hookPath, hookToken: null, ...options.target };
-      return new Runtime({ fetch: this.#runtime, clock }, platform, target);
+      const { isOfOtherUser } = options;
+      return new Runtime({ fetch: this.#runtime, clock, isOfOtherUser }, platform, target);
     };
     const platform: Platform = PLATFORMS[options.platform ?? "generic"];
     this.connector = new Connector({
@@ -124,9 +141,10 @@ export class Bench implements AsyncDisposable {
       random,
       fetch: options.fetch ?? world.fetch,
       session: this.session,
-      database: this.database,
-      tell: (name, fields = {}) => void this.events.push({ name, fields }),
+      openStore: (options) => new ConnectorStore(this.database, options),
+      emit: (name, fields = {}) => void this.events.push({ name, fields }),
       open: this.#open,
+      trust: options.trust ?? trustOf(world),
       runtime: platform.delivery === "pull" ? null : runtimeOf(platform),
       peers: { read: () => this.peers, write: (peers) => Promise.resolve(void (this.peers = peers)) },
     }, {
@@ -141,7 +159,8 @@ export class Bench implements AsyncDisposable {
   /** A running connector of the agent. */
   static async open(world: World, agent: TestAgent, options: BenchOptions = {}): Promise<Bench> {
     const folder = options.folder ?? await Deno.makeTempDir({ prefix: "svc_connector_" });
-    const bench = new Bench(world, agent, folder, options);
+    const peers = options.peers ?? await namedPeers(world, agent);
+    const bench = new Bench(world, agent, folder, { ...options, peers });
     bench.ended = bench.connector.run();
     await until(() => bench.connector.status().connection.state === "connected");
     return bench;
@@ -206,8 +225,9 @@ export class Bench implements AsyncDisposable {
     const { proxy, clock, newId } = this.world;
     const tamper = this.#tamper;
     const { did, ownerDid, currentJti, expiresAt } = this.agent.agent;
-    await proxy.deps.dispatch.claim(did);
+    await proxy.deps.forwarder.claim(did);
     let isOpen = true;
+    this.redeliver = (frame) => events.deliver(frame);
     const close = (code: number, reason: string) => {
       if (!isOpen) return;
       isOpen = false;
@@ -215,7 +235,7 @@ export class Bench implements AsyncDisposable {
     };
     const aitExpiresAt = unixSeconds(Date.parse(expiresAt));
     const head = () => ({ v: 1, id: newId(), ts: toIso(clock.now()) }) as const;
-    const link = proxy.deps.hub.attach({ agentDid: did, ownerDid, aitJti: currentJti, aitExpiresAt }, {
+    const link = proxy.deps.connectedAgents.attach({ agentDid: did, ownerDid, aitJti: currentJti, aitExpiresAt }, {
       send(text) {
         const frame = decodeFrame(text, "proxy");
         if (frame.type === "heartbeat") {
@@ -224,12 +244,14 @@ export class Bench implements AsyncDisposable {
           events.heartbeat?.(1);
         }
         if (frame.type === "paired") events.paired?.(frame);
+        if (frame.type === "delivery") events.delivery?.(frame);
         if (frame.type !== "deliver") return;
-        void events.deliver(tamper(frame)).then((ack) => {
+        void Promise.resolve(tamper(frame)).then((changed) => events.deliver(changed)).then((ack) => {
           if (isOpen) link.receive(encodeFrame({ ...head(), type: "deliver_ack", ackId: frame.id, ...ack }));
         });
       },
       close,
+      drop: () => {},
       unsentBytes: 0,
     });
     this.endLink = (code, reason = "") => {
@@ -238,6 +260,35 @@ export class Bench implements AsyncDisposable {
     };
     return { close: () => this.endLink(1000) };
   };
+}
+
+/** The peers of an agent by their own names, as an earlier run may have named them. */
+async function namedPeers({ kv }: World, { agent }: TestAgent): Promise<Peers> {
+  const { peers } = await listPeers(kv, agent.did, { limit: LIMITS.peerListMax, cursor: undefined });
+  return Object.fromEntries(
+    peers.map(({ agentDid: did, pair }) => [pair.peerProfile.agentName, { did, ...pair.peerProfile }]),
+  );
+}
+
+/** Keys and list of the world's registry. */
+export function trustOf(world: World, more: Partial<TrustSource> = {}, isDown = () => false): RegistryTrust {
+  const ask = async (path: string) => {
+    if (isDown()) throw new UnreachableError("the registry is down");
+    return await (await world.registry.fetch(new Request(REGISTRY_URL + path), world.peer)).json();
+  };
+  let saved: string | null = null;
+  return new RegistryTrust(world.clock, {
+    issuer: REGISTRY_URL,
+    keys: async () => ({
+      issuer: REGISTRY_URL,
+      keys: await readKeyDocument(await ask("/.well-known/svc-keys.json")) ?? new Map(),
+    }),
+    list: async () => (await ask("/v1/crl")).crl ?? null,
+    savedList: () => saved,
+    saveList: (list) => Promise.resolve(void (saved = list)),
+    offsetMs: () => 0,
+    ...more,
+  });
 }
 
 /** Two paired agents, and a connector for the second. */

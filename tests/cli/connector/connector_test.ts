@@ -1,14 +1,17 @@
-/** The connector as a whole, next to both services in one process (D-88, D-89). Decisions: D-68. */
+/** The connector as a whole, next to both services in one process (D-88). Decisions: D-68. */
+import { proven } from "./store/disk.ts";
 import { assert, assertEquals } from "@std/assert";
+import { RECONNECT_FIRST_MAX_MS } from "../../../shared/client/backoff.ts";
 import { CLOSE } from "../../../shared/protocol/frames.ts";
 import { sha256 } from "../../../shared/protocol/base64url.ts";
 import { ApiError, UnreachableError } from "../../../shared/client/errors.ts";
-import { RefusedError } from "../../../shared/client/link.ts";
+import { RefusedError } from "../../../cli/link/link.ts";
 import { World } from "../../support/world.ts";
 import { accepts, Bench, hangs, isDown, passing, RUNTIME_URL, story } from "./bench.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { PROXY_URL } from "../../support/world.ts";
 import { until } from "../../support/until.ts";
+import { HANDOVERS_AT_ONCE } from "../../../cli/connector/runtime/runtime_delivery.ts";
 
 const MANY = { proxy: { agentRequests: 100_000 } };
 const body = (text: string) => JSON.stringify({ message: text });
@@ -50,6 +53,8 @@ Deno.test("a message is stored, acknowledged and handed over with its headers, a
     "x-svc-conversation-id": "talk",
     "x-svc-in-reply-to": "request-0",
     "x-svc-auto": "1",
+    "x-svc-verified": "by-registry",
+    "x-svc-signed-at": new Date(Math.floor(world.clock.now() / 1000) * 1000).toISOString(),
     "idempotency-key": await sha256(`${a.agent.did}\nrequest-1`),
   };
   assertEquals(Object.fromEntries(call.headers), expected);
@@ -71,7 +76,7 @@ Deno.test("the frame is acknowledged before the runtime answers, and repeated 50
   const response = await world.message(a, b, { headers: { "x-request-id": "request-1" } });
   assertEquals((await response.json()).delivered, true);
   await until(() => bench.handedOver.length === 1);
-  assertEquals([bench.eventsOf("handover_failed"), bench.connector.inbox.counts().waiting], [[], 1]);
+  assertEquals([bench.eventsOf("handover_failed"), bench.connector.store.received.counts().waiting], [[], 1]);
   first.resolve();
   for (const [n, wait] of [300, 600, 1_200].entries()) {
     await until(() => bench.eventsOf("handover_failed").length === n + 1);
@@ -142,7 +147,7 @@ Deno.test("a poison message lets ten others pass within 30 s and becomes a dead 
   assertEquals(bench.eventsOf("dead_letter").map(({ attempts }) => attempts), [10]);
 
   bench.behaviour = accepts;
-  assertEquals(bench.connector.replay(null), 1);
+  assertEquals(bench.connector.store.received.replay(null, world.clock.now()), 1);
   await until(() => bench.eventsOf("receipt_sent").length === 12);
   assertEquals(await statuses(bench, a, "request-p"), ["dead_lettered", "processed_by_svc"]);
 });
@@ -151,7 +156,6 @@ Deno.test("a duplicate is acknowledged and not handed over again, also after a r
   await using world = await World.open();
   const { a, b, bench } = await story(world);
   const folder = bench.folder;
-  const frame = { v: 1, type: "deliver", id: world.newId(), ts: new Date(world.clock.now()).toISOString() } as const;
   await world.message(a, b, { headers: { "x-request-id": "request-1" } });
   await until(() => bench.eventsOf("receipt_sent").length === 1);
   await bench.stop();
@@ -159,15 +163,15 @@ Deno.test("a duplicate is acknowledged and not handed over again, also after a r
   const { identity } = {
     identity: { agentDid: a.agent.did, ownerDid: a.agent.ownerDid, issuer: "x", aitJti: world.newId(), name: "a" },
   };
-  const taken = again.connector.inbox.take([{
-    ...frame,
+  const taken = again.connector.store.received.take([{
     fromAgentDid: a.agent.did,
     toAgentDid: b.agent.did,
     requestId: "request-1",
     identity,
+    ...proven(),
     payload: "{}",
   }], world.clock.now());
-  assertEquals(taken.map((one) => one.taken), ["known"]);
+  assertEquals(taken, ["known"]);
   assertEquals(again.handedOver, []);
 });
 
@@ -194,11 +198,40 @@ Deno.test("messages and receipts that a kill left are handed over and sent after
   assertEquals(await statuses(third, a, "request-1"), ["processed_by_svc"]);
 });
 
+Deno.test("a peer with many messages does not hold up the message of another one", async () => {
+  await using world = await World.open(MANY);
+  const first = Promise.withResolvers<void>(), others = Promise.withResolvers<void>();
+  const { a, b, bench } = await story(world, {
+    async behaviour(_call, n) {
+      await (n === 1 ? first : others).promise;
+      return Response.json({});
+    },
+  });
+  await using _ = bench;
+  const quiet = await world.agent();
+  await world.pair(quiet, b);
+  await bench.connector.updatePeers();
+  const loud = Array.from({ length: 40 }, (_, n) => ({
+    "x-request-id": `loud-message-${n}`,
+    "X-Svc-Conversation-Id": `c${n}`,
+  }));
+  for (const headers of loud) await world.message(a, b, { headers });
+  await until(() => bench.calls.length === HANDOVERS_AT_ONCE);
+  const said = await world.message(quiet, b, { headers: { "x-request-id": "quiet-message" } });
+  assertEquals([said.status, (await said.json()).delivered], [202, true]);
+  first.resolve();
+  await until(() => bench.calls.length === HANDOVERS_AT_ONCE + 1);
+  // The next one that begins; in order of arrival it would be the last one.
+  assertEquals(bench.calls.at(-1)?.headers.get("x-request-id"), "quiet-message");
+  others.resolve();
+  await until(() => bench.eventsOf("handed_over").length === 41);
+});
+
 Deno.test("a full inbox refuses with a reason, and the sender's message is not lost", async () => {
   await using world = await World.open();
   const { a, b, bench } = await story(world);
   await using _ = bench;
-  bench.connector.inbox.take = (messages) => messages.map(() => ({ taken: "full" }));
+  bench.connector.store.received.take = (messages) => messages.map(() => "full");
   const sent = await (await world.message(a, b)).json();
   assertEquals([sent.delivered, sent.reason], [false, "inbox_full"]);
 });
@@ -207,7 +240,7 @@ Deno.test("a message is not acknowledged when the store cannot be written", asyn
   await using world = await World.open();
   const { a, b, bench } = await story(world);
   await using _ = bench;
-  bench.connector.inbox.take = () => {
+  bench.connector.store.received.take = () => {
     throw new Error("disk full");
   };
   const sent = await (await world.message(a, b)).json();
@@ -320,6 +353,30 @@ Deno.test("a refused upgrade is reported with its code and its fix", async (t) =
   }
 });
 
+Deno.test("the waits between links begin with the first again after 10 s of a good one", async (t) => {
+  for (const [goodMs, isFirst] of [[10_000, true], [9_999, false]] as const) {
+    await t.step(`${goodMs} ms`, async () => {
+      await using world = await World.open();
+      const { bench } = await story(world);
+      await using _ = bench;
+      const lost = async () => {
+        const count = bench.eventsOf("waiting").length;
+        bench.endLink(1006);
+        await until(() => bench.eventsOf("waiting").length > count);
+        return Number(bench.eventsOf("waiting").at(-1)?.ms);
+      };
+      // Three links that end at once.
+      for (let n = 0; n < 3; n++) {
+        await world.clock.advance(await lost());
+        await until(() => bench.connector.status().connection.state === "connected");
+      }
+      await world.clock.advance(goodMs);
+      const wait = await lost();
+      assertEquals(wait <= RECONNECT_FIRST_MAX_MS, isFirst, `${wait}`);
+    });
+  }
+});
+
 Deno.test("a wrong clock is corrected by the proxy's Date and reported", async () => {
   await using world = await World.open();
   const { bench } = await story(world);
@@ -367,7 +424,7 @@ Deno.test("the connector stops within 5 s when the runtime hangs, and the messag
   void bench.connector.stop();
   while (!isOver && world.clock.now() - began < 10_000) await world.clock.advance(250);
   assert(world.clock.now() - began <= 5_000);
-  assertEquals(bench.connector.inbox.counts().waiting, 1);
+  assertEquals(bench.connector.store.received.counts().waiting, 1);
   await bench[Symbol.asyncDispose]();
 });
 

@@ -1,20 +1,18 @@
-/**
- * The output of a connector: one JSON line per event in a pipe, sentences and one live line on a terminal. Decisions:
- * D-93.
- */
+/** The output of a connector: one JSON line per event in a pipe, sentences and one live line on a terminal. */
 import { assert, assertEquals } from "@std/assert";
 import { mergePeers, type Peers } from "../../../cli/connector/peers.ts";
-import { shellQuote, ticketLines } from "../../../cli/connector/local_api/pairing_hint.ts";
-import { formatDuration, isConnectorHealthy, Status, statusFields, statusLine } from "../../../cli/connector/status.ts";
+import { shellQuote } from "../../../cli/connector/local_api/pairing_hint.ts";
+import { formatDuration, isConnectorHealthy, Status, statusFields } from "../../../cli/connector/status.ts";
 import { withAlias } from "../../../cli/connector/events.ts";
-import type { EventFields } from "../../../shared/client/link_events.ts";
-import { viewOf } from "../../../cli/connector/console_view.ts";
+import { viewOf } from "../../../cli/connector/talk/view.ts";
 import { columnsOf, cutToColumns } from "../../../cli/terminal/text_width.ts";
-import { RefusedError } from "../../../shared/client/link.ts";
+import { RefusedError } from "../../../cli/link/link.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
 import { World } from "../../support/world.ts";
 import { isDown, story } from "./bench.ts";
 import { until } from "../../support/until.ts";
+
+const live = (line: string) => ({ lines: [line], cursor: null });
 
 function terminal(isTerminal: boolean) {
   const screen = { text: "" };
@@ -25,7 +23,7 @@ function terminal(isTerminal: boolean) {
 Deno.test("a pipe gets one JSON line per event and no other output", () => {
   const clock = new ManualClock();
   const { screen, terminal: pipe } = terminal(false);
-  const view = viewOf({ clock, terminal: pipe, json: false, line: () => "state" });
+  const view = viewOf({ clock, terminal: pipe, json: false, colour: false, live: () => live("state") });
   view.event("connected");
   view.show(["for people"]);
   view.event("received", { from: "a\nb", requestId: "request-1" });
@@ -39,37 +37,38 @@ Deno.test("a terminal gets sentences above one live line, without foreign contro
   const clock = new ManualClock();
   const { screen, terminal: tty } = terminal(true);
   let line = "alpha: connected 1 s";
-  const view = viewOf({ clock, terminal: tty, json: false, line: () => line });
+  const view = viewOf({ clock, terminal: tty, json: false, colour: false, live: () => live(line) });
   view.event("refused", { why: "\u001b]0;title\u0007" });
-  const live = () => `\r\x1b[K\x1b[?7l${line}\x1b[?7h`;
-  assert(screen.text.includes("The proxy refused the connection") && screen.text.endsWith(live()));
+  const drawn = () => `\x1b[?7l${line}\x1b[?7h`;
+  assert(screen.text.includes("The proxy refused the connection") && screen.text.endsWith(drawn()));
   line = "alpha: connected 2 s";
   await clock.advance(1_000);
-  assert(screen.text.endsWith(live()));
+  assert(screen.text.endsWith(drawn()));
   assert(!screen.text.includes("\u001b]"));
   view.stop();
   assertEquals(clock.waiting, 0);
 });
 
-Deno.test("a terminal names a peer by its alias, else by the end of its DID, and JSON has both", () => {
+Deno.test("a calm log tells what needs attention; all events and JSON tell the rest", () => {
   const did = "did:svc:registry.example:agent:01KHYQ5H00AAAAAAAABCDEFGHJ";
-  const aliases = new Map([[did, "beta"]]);
-  const shown = (isTerminal: boolean, fields: EventFields | undefined) => {
+  const known = withAlias({ from: did, requestId: "r", why: "w" }, new Map([[did, "beta"]]));
+  const shown = (isTerminal: boolean, isVerbose: boolean) => {
     const { screen, terminal: to } = terminal(isTerminal);
-    const view = viewOf({ clock: new ManualClock(), terminal: to, json: false, line: () => null });
-    view.event("received", fields);
+    const view = viewOf({ clock: new ManualClock(), terminal: to, json: false, colour: false, live: () => null });
+    view.isVerbose = isVerbose;
+    view.event("received", known);
+    view.event("dead_letter", known);
+    view.event("paired", { peer: did, agentName: "beta", humanName: "Bob" });
     view.stop();
     return screen.text;
   };
-  const known = withAlias({ from: did, requestId: "r" }, aliases);
-  const unknown = withAlias({ to: did }, new Map());
-  assert(shown(true, known).includes("  Message received  (from beta, requestId r)"));
-  assert(shown(true, unknown).includes("(to BCDEFGHJ)"));
-  // The event of a new pair has the DID of the peer.
-  assert(shown(true, withAlias({ peer: did, agentName: "x" }, aliases)).includes("(peer BCDEFGHJ, agentName x)"));
-  const { time: _, ...json } = JSON.parse(shown(false, known));
-  assertEquals(json, { event: "received", from: did, requestId: "r", peer: "beta" });
-  assertEquals(JSON.parse(shown(false, unknown)).peer, undefined);
+  const calm = shown(true, false);
+  assert(!calm.includes("Message received") && calm.includes("Message moved to the dead-letter list (beta): w"), calm);
+  assert(calm.includes("  Paired with beta of Bob.") && !calm.includes("did:"), calm);
+  assert(shown(true, true).includes("Message received (why w, peer beta)"));
+  const [line = ""] = shown(false, false).split("\n");
+  const { time: _, ...json } = JSON.parse(line);
+  assertEquals(json, { event: "received", from: did, requestId: "r", why: "w", peer: "beta" });
 });
 
 Deno.test("the status fits its schema and reports an unhealthy connector when the runtime is away", async () => {
@@ -79,7 +78,6 @@ Deno.test("the status fits its schema and reports an unhealthy connector when th
   await until(() => bench.connector.status().runtime.reachable !== null);
   const well = Status.parse(bench.connector.status());
   assertEquals([isConnectorHealthy(well), well.connection.state], [true, "connected"]);
-  assert(statusLine(well).includes("connected") && statusFields(well).length > 8);
   bench.behaviour = isDown;
   const a = await world.agent();
   await world.pair(a, bench.agent);
@@ -87,7 +85,6 @@ Deno.test("the status fits its schema and reports an unhealthy connector when th
   await until(() => bench.eventsOf("runtime_down").length === 1);
   const ill = bench.connector.status();
   assertEquals([isConnectorHealthy(ill), ill.runtime.reachable, ill.inbox.waiting], [false, false, 1]);
-  assert(statusLine(ill).includes("runtime DOWN"));
 });
 
 Deno.test("a runtime that answers but refuses messages is reported as such until it accepts one", async () => {
@@ -106,7 +103,6 @@ Deno.test("a runtime that answers but refuses messages is reported as such until
     "status 401",
     false,
   ]);
-  assert(statusLine(bench.connector.status()).includes("runtime REFUSES"));
   assert(
     statusFields(bench.connector.status()).some(([, value]) => String(value).includes("does NOT accept messages")),
   );
@@ -138,7 +134,6 @@ Deno.test("each field of the status is right while connecting, connected, refuse
   ]);
   const wait = Date.parse(lost.nextTryAt ?? "") - world.clock.now();
   assertEquals([wait, since < lost.since], [Number(bench.eventsOf("waiting")[0]?.ms), true]);
-  assert(/waiting 0 s · next try in \d s/.test(statusLine(status())), statusLine(status()));
   await world.clock.advance(wait);
   await until(() => bench.eventsOf("refused").length === 1);
   await until(() => bench.eventsOf("waiting").length === 2);
@@ -148,7 +143,6 @@ Deno.test("each field of the status is right while connecting, connected, refuse
     "PROXY_RELAY_UNAVAILABLE: Not now",
     false,
   ]);
-  assert(statusLine(refused).endsWith("PROXY_RELAY_UNAVAILABLE: Not now"));
   const opening = Promise.withResolvers<unknown>();
   bench.refuse = () => opening.promise;
   await world.clock.advance(Date.parse(refused.connection.nextTryAt ?? "") - world.clock.now());
@@ -165,7 +159,7 @@ Deno.test("each field of the status is right while connecting, connected, refuse
   assertEquals(status().connection.state, "stopped");
 });
 
-Deno.test("an expired token and an overdue heartbeat appear in the line and in the health result", () => {
+Deno.test("an expired token and an overdue heartbeat make the connector unhealthy", () => {
   const at = (s: number) => new Date(s * 1000).toISOString();
   const status: Status = {
     agent: { name: "alpha", did: "did" },
@@ -185,26 +179,33 @@ Deno.test("an expired token and an overdue heartbeat appear in the line and in t
     inbox: { waiting: 0, oldestAt: null, bytes: 0 },
     deadLetters: 0,
     receiptsWaiting: 0,
-    runtime: { platform: "generic", url: "http://127.0.0.1:2/", reachable: true, checkedAt: at(90), problem: null },
+    loopGuards: 0,
+    refused: 0,
+    runtime: {
+      platform: "generic",
+      url: "http://127.0.0.1:2/",
+      source: "option",
+      replies: false,
+      reachable: true,
+      checkedAt: at(90),
+      problem: null,
+    },
     session: { accessExpiresAt: at(900), identityExpiresAt: at(9_000) },
     clockOffsetMs: 0,
+    api: null,
   };
-  const line = "alpha: connected 90 s · 3 ms · runtime up · inbox 0 · dead letters 0 · token 800 s".replace(
-    "800 s",
-    "13 min",
-  );
-  assertEquals([isConnectorHealthy(status), statusLine(status)], [true, line]);
+  assertEquals(isConnectorHealthy(status), true);
   const quiet = { ...status, now: at(111) };
-  assertEquals([isConnectorHealthy(quiet), statusLine(quiet).includes("HEARTBEAT OVERDUE")], [false, true]);
+  assertEquals(isConnectorHealthy(quiet), false);
   assert(statusFields(quiet).some(([, value]) => String(value).includes("OVERDUE")));
   const silent = { ...quiet, connection: { ...status.connection, heartbeatMs: null, heartbeatAt: null } };
-  assertEquals([isConnectorHealthy(silent), statusLine(silent).includes("HEARTBEAT OVERDUE")], [false, true]);
+  assertEquals(isConnectorHealthy(silent), false);
   const over = { ...status, session: { ...status.session, accessExpiresAt: at(99) } };
-  assertEquals([isConnectorHealthy(over), statusLine(over).includes("token OVER")], [false, true]);
+  assertEquals(isConnectorHealthy(over), false);
   assertEquals(isConnectorHealthy({ ...status, session: { ...status.session, identityExpiresAt: at(99) } }), false);
 });
 
-Deno.test("durations are short, words are quoted for a shell, and a ticket is shown complete", async () => {
+Deno.test("durations are short, and words are quoted for a shell", () => {
   assertEquals([0, 119_000, 120_000, 7_200_000, 200_000_000].map(formatDuration), [
     "0 s",
     "119 s",
@@ -213,7 +214,6 @@ Deno.test("durations are short, words are quoted for a shell, and a ticket is sh
     "2 d",
   ]);
   assertEquals(["/a/b.c", "a b", "it's", "$(x)"].map(shellQuote), ["/a/b.c", "'a b'", `'it'\\''s'`, "'$(x)'"]);
-  assert((await ticketLines("svcpair1_abc", "soon")).includes("svcpair1_abc"));
 });
 
 Deno.test("each peer gets an alias of its own and keeps it", () => {
@@ -227,26 +227,29 @@ Deno.test("each peer gets an alias of its own and keeps it", () => {
     peers: [peer("B", "beta", "2"), peer("A", "beta", "1"), peer("C", "  Gämma! ", "3")],
   });
   assertEquals(Object.fromEntries(Object.entries(first).map(([alias, { did }]) => [alias, did.slice(-1)])), {
-    "G-mma": "C",
-    "beta": "A",
-    "beta-2": "B",
+    "contact-G-mma": "C",
+    "contact-beta": "A",
+    "contact-beta-2": "B",
   });
   const second = mergePeers(first, {
     peers: [peer("B", "beta", "2"), peer("D", "beta", "4"), peer("E", "__proto__", "5")],
   });
   const shown = (peers: Peers) => Object.entries(peers).map(([alias, { did, gone }]) => [alias, did.slice(-1), gone]);
   assertEquals(shown(second), [
-    ["G-mma", "C", true],
-    ["beta", "A", true],
-    ["beta-2", "B", undefined],
-    ["beta-3", "D", undefined],
-    ["proto", "E", undefined],
+    ["contact-G-mma", "C", true],
+    ["contact-beta", "A", true],
+    ["contact-beta-2", "B", undefined],
+    ["contact-beta-3", "D", undefined],
+    ["contact-proto", "E", undefined],
   ]);
   const third = mergePeers(second, { peers: [peer("A", "beta", "6"), peer("F", "beta", "7")] });
-  assertEquals(shown(third).filter(([, , gone]) => !gone), [["beta", "A", undefined], ["beta-4", "F", undefined]]);
+  assertEquals(shown(third).filter(([, , gone]) => !gone), [
+    ["contact-beta", "A", undefined],
+    ["contact-beta-4", "F", undefined],
+  ]);
 });
 
-Deno.test("the live line is cut to the current width of the terminal at each redraw", async () => {
+Deno.test("the live lines get the current width at each redraw, and are drawn again in their place", async () => {
   const clock = new ManualClock();
   const { screen, terminal: tty } = terminal(true);
   let columns = 12;
@@ -254,13 +257,14 @@ Deno.test("the live line is cut to the current width of the terminal at each red
     clock,
     terminal: { ...tty, columns: () => columns },
     json: false,
-    line: () => "alpha: connected 1 s",
+    colour: false,
+    live: (width) => ({ lines: [`count ${width}`, "to beta› x"], cursor: 9 }),
   });
   await clock.advance(1_000);
-  assert(screen.text.endsWith("\r\x1b[K\x1b[?7lalpha: con…\x1b[?7h"), screen.text);
+  assert(screen.text.endsWith("\r\x1b[J\x1b[?7lcount 11\nto beta› x\x1b[?7h\r\x1b[9C"), JSON.stringify(screen.text));
   columns = 40;
   await clock.advance(1_000);
-  assert(screen.text.endsWith("\x1b[?7lalpha: connected 1 s\x1b[?7h"));
+  assert(screen.text.endsWith("\r\x1b[1A\x1b[J\x1b[?7lcount 39\nto beta› x\x1b[?7h\r\x1b[9C"));
   view.stop();
 });
 

@@ -1,8 +1,8 @@
-/** What the connector does with an unhandled rejection (D-248). */
+/** What the connector does with an unhandled rejection. */
 import { assertEquals } from "@std/assert";
 import { reportDefects } from "../../../cli/connector/defects.ts";
 
-Deno.test("an unhandled rejection ends nothing and is reported, while defects are reported", () => {
+Deno.test("an unhandled rejection is reported and the connector keeps running", () => {
   const reported: unknown[] = [];
   const end = reportDefects((name, fields) => void reported.push([name, fields]));
   const dispatch = () => {

@@ -1,7 +1,7 @@
-/** When the connectors of several agents are started, stopped and started again (D-123), with a moved clock. */
+/** When the connectors of several agents are started, stopped and started again, with a moved clock. */
 import { assertEquals } from "@std/assert";
 import { ConnectorLockedError } from "../../../cli/connector/connector_lock.ts";
-import type { EventFields } from "../../../shared/client/link_events.ts";
+import type { EventFields } from "../../../cli/link/link_events.ts";
 import { Fleet, type FleetMember } from "../../../cli/connector/fleet.ts";
 import { ApiError } from "../../../shared/client/errors.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
@@ -28,7 +28,7 @@ class TestFleet {
       names: () => Promise.resolve(this.names),
       start: (name) => this.#start(name),
       filesOf: () => Promise.resolve(this.files),
-      tell: (name, event, fields: EventFields = {}) =>
+      emit: (name, event, fields: EventFields = {}) =>
         void this.events.push([name, event, Number(fields.nextInMs ?? 0) / 1000]),
       endsWithAgents,
     });

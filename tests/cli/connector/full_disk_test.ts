@@ -1,49 +1,22 @@
-/** A full disk under the connector's store (D-247): the reason is reported, and no action is repeated meanwhile. */
+/** A full disk under the connector's store: the reason is reported, and no action is repeated meanwhile. */
 import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
-import { DatabaseSync } from "node:sqlite";
-import { Database } from "../../../cli/connector/delivery/database.ts";
 import { World } from "../../support/world.ts";
 import { isDown, passing, story } from "./bench.ts";
+import { FailingDisk } from "./failing_disk.ts";
+import { peerTokenHash } from "../../../cli/connector/local_api/a2a_peers.ts";
+import { asker, post, TOKEN } from "./local_api/local_caller.ts";
 import { until } from "../../support/until.ts";
-
-const FULL = "database or disk is full";
-
-/** A database whose commits fail while the disk is full. As in SQLite, the transaction is already over then. */
-class FullDisk {
-  isFull = false;
-
-  open = (path: string): Database => {
-    Database.open(path).close();
-    const exec = (db: DatabaseSync, sql: string) => {
-      if (this.isFull && sql === "COMMIT") {
-        db.exec("ROLLBACK");
-        throw new Error(FULL);
-      }
-      db.exec(sql);
-    };
-    const db = new DatabaseSync(path);
-    return new Database(
-      new Proxy(db, {
-        get(target, name) {
-          const value: unknown = Reflect.get(target, name);
-          if (name === "exec") return (sql: string) => exec(target, sql);
-          return typeof value === "function" ? value.bind(target) : value;
-        },
-      }),
-    );
-  };
-}
 
 const reasons = (events: { why?: unknown }[]) => events.map(({ why }) => String(why));
 
 Deno.test("a transaction on a full disk reports the full disk, not the failed rollback", async () => {
   const folder = await Deno.makeTempDir({ prefix: "svc_full_" });
-  const disk = new FullDisk();
+  const disk = new FailingDisk();
   {
     using database = disk.open(`${folder}/connector.db`);
     disk.isFull = true;
     for (const write of [database.transaction, database.transactionWithoutSync]) {
-      assertThrows(() => write.call(database, () => 1), Error, `disk full: ${FULL}`);
+      assertThrows(() => write.call(database, () => 1), Error, "The disk is full");
     }
     disk.isFull = false;
     assertEquals(database.transaction(() => 1), 1);
@@ -59,7 +32,7 @@ for (
 ) {
   Deno.test(`a message is ${result} once while its result cannot be stored and continues when it can`, async () => {
     await using world = await World.open();
-    const disk = new FullDisk();
+    const disk = new FailingDisk();
     const { a, b, bench } = await story(world, { database: disk.open });
     await using _ = bench;
     bench.behaviour = () => {
@@ -68,7 +41,7 @@ for (
     };
     await world.message(a, b);
     await until(() => bench.eventsOf("store_failed").length > 0);
-    assertStringIncludes(reasons(bench.eventsOf("store_failed"))[0] ?? "", "disk full");
+    assertStringIncludes(reasons(bench.eventsOf("store_failed"))[0] ?? "", "disk is full");
     for (let s = 0; s < 120; s++) await world.clock.advance(1_000);
     assertEquals([bench.handedOver.length, bench.connector.status().inbox.waiting], [1, 1]);
     bench.behaviour = behaviour;
@@ -82,7 +55,7 @@ for (
 
 Deno.test("no other message is handed over while a result cannot be stored", async () => {
   await using world = await World.open();
-  const disk = new FullDisk();
+  const disk = new FailingDisk();
   const { a, b, bench } = await story(world, { database: disk.open, behaviour: isDown });
   await using _ = bench;
   const c = await world.agent();
@@ -110,7 +83,7 @@ Deno.test("no other message is handed over while a result cannot be stored", asy
 
 Deno.test("a receipt is sent once while the disk is full", async () => {
   await using world = await World.open();
-  const disk = new FullDisk();
+  const disk = new FailingDisk();
   let sent = 0;
   const { a, b, bench } = await story(world, {
     database: disk.open,
@@ -131,4 +104,35 @@ Deno.test("a receipt is sent once while the disk is full", async () => {
   disk.isFull = false;
   await passing(world, 60, () => bench.connector.status().receiptsWaiting === 0);
   assertEquals([sent, bench.eventsOf("receipt_sent").length <= 1], [1, true]);
+});
+
+Deno.test("each call that stores something answers 507 while the disk is full, and stores it afterwards", async (t) => {
+  await using world = await World.open();
+  const disk = new FailingDisk();
+  const { a, b, bench } = await story(world, { database: disk.open, platform: "inbox" });
+  await using _ = bench;
+  world.connect(a);
+  for (const n of [1, 2]) await world.message(a, b, { headers: { "x-request-id": `request-${n}` } });
+  const peer = { alias: "a", did: a.agent.did, tokenHash: peerTokenHash(TOKEN), addedAt: "2026-01-01T00:00:00.000Z" };
+  const ask = asker(bench, [], [peer]);
+  const message = { messageId: "m-1", role: "ROLE_USER", parts: [{ text: "hi" }] };
+  const calls: [path: string, body: unknown][] = [
+    ["/v1/inbox/read", { ids: [1], lease: 60 }],
+    ["/v1/inbox/read", { ids: [2] }],
+    ["/v1/outbound", { to: a.agent.did, text: "hi" }],
+    ["/v1/outbound?wait=1", { to: a.agent.did, text: "hi" }],
+    ["/a2a/a", { jsonrpc: "2.0", id: 1, method: "SendMessage", params: { message } }],
+    ["/v1/dead-letter/replay", { all: true }],
+    ["/v1/dead-letter/purge", { all: true }],
+  ];
+  for (const [path, body] of calls) {
+    await t.step(`${path} ${JSON.stringify(body)}`, async () => {
+      disk.isFull = true;
+      const { status, body: { error } } = await ask(path, post(body));
+      assertEquals([status, error.code], [507, "CONNECTOR_DISK_FULL"]);
+      disk.isFull = false;
+    });
+  }
+  assertEquals(bench.eventsOf("sent"), [], "no message has left");
+  assertEquals((await ask("/v1/inbox/read", post({ ids: [1, 2] }))).body, { read: [1, 2] });
 });

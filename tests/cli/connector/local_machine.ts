@@ -2,8 +2,10 @@
  * A machine with the agent alpha in the test's process, and alpha's connector with its local API on a real port. The
  * proxy is reached by requests only: the connector has no link.
  */
+import { knowPeer } from "../../support/known_peer.ts";
 import { type RunningConnector, startAgentConnector } from "../../../cli/connector/agent_connector.ts";
 import { AgentStore } from "../../../cli/agents/agent_store.ts";
+import type { StartOptions } from "../../../cli/connector/start_options.ts";
 import { PROXY_URL, type TestAgent, type World } from "../../support/world.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { Machine } from "../cli_world.ts";
@@ -32,17 +34,18 @@ export async function pairAlpha(world: World, machine: Machine, name: string): P
   const peer = await world.agent(undefined, name);
   const { ticket } = await peer.client.pairStart({ agentName: name, humanName: "Bob" });
   await (await clientOf(world, machine, "alpha")).pairConfirm(ticket, { agentName: "alpha", humanName: "Ada" });
+  await knowPeer(machine.dir, "alpha", { did: peer.agent.did, agentName: name, humanName: "Bob" });
   return peer;
 }
 
-/** The running connector of alpha, with the platform `inbox` or a runtime that does not run. Disposing it stops it. */
+/** The running connector of alpha. Disposing it stops it. */
 export async function connectorOfAlpha(
   world: World,
   machine: Machine,
-  { inbox = false } = {},
+  options: Partial<StartOptions> = {},
 ): Promise<RunningConnector & AsyncDisposable> {
   const ctx = { ...contextOf(world, machine), env: (name: keyof typeof machine.env) => machine.env[name] };
-  const running = await startAgentConnector(ctx, "alpha", { "allow-insecure": false, inbox }, { tell: () => {} });
+  const running = await startAgentConnector(ctx, "alpha", { "allow-insecure": false, ...options }, { emit: () => {} });
   return {
     ...running,
     async [Symbol.asyncDispose]() {

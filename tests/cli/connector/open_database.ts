@@ -3,7 +3,7 @@
  * SQL statement; 0: never. deno run -A tests/cli/connector/open_database.ts <path> <n>
  */
 import { DatabaseSync } from "node:sqlite";
-import { Database } from "../../../cli/connector/delivery/database.ts";
+import { Database } from "../../../cli/connector/store/database.ts";
 
 const [path = "", n] = Deno.args;
 let left = Number(n);

@@ -1,6 +1,7 @@
-/** `svc peers`, `svc status` and `svc dead-letters`, with and without a running connector (D-121). */
+/** `svc peers`, `svc status` and `svc dead-letters`, with and without a running connector. */
+import { proven } from "./store/disk.ts";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import type { Inbox } from "../../../cli/connector/delivery/inbox.ts";
+import type { ReceivedMessages } from "../../../cli/connector/store/received_messages.ts";
 import { REGISTRY_URL, type TestAgent, World } from "../../support/world.ts";
 import { Machine } from "../cli_world.ts";
 import { connectorOfAlpha, machineWithAlpha, pairAlpha } from "./local_machine.ts";
@@ -8,13 +9,20 @@ import { connectorOfAlpha, machineWithAlpha, pairAlpha } from "./local_machine.t
 const HOSTILE = "no\u001b[2J\u0007\r\u009b\u202e";
 
 /** Stores messages of an agent, and makes each a dead letter. Returns their IDs. */
-function deadLettersFrom(inbox: Inbox, from: TestAgent, count: number, now: number): number[] {
+function deadLettersFrom(inbox: ReceivedMessages, from: TestAgent, count: number, now: number): number[] {
   const { did: agentDid, name } = from.agent;
   const identity = { agentDid, ownerDid: from.owner.did, issuer: REGISTRY_URL, aitJti: from.agent.currentJti, name };
   return Array.from({ length: count }, (_, i) => {
-    const frame = { fromAgentDid: agentDid, requestId: `request-${i}`, toAgentDid: agentDid, identity, payload: "{}" };
-    const [result] = inbox.take([frame], now + i);
-    const message = result?.taken === "stored" ? inbox.read(result.waiting.seq) : null;
+    const frame = {
+      fromAgentDid: agentDid,
+      requestId: `request-${i}`,
+      toAgentDid: agentDid,
+      identity,
+      ...proven(),
+      payload: "{}",
+    };
+    inbox.take([frame], now + i);
+    const message = inbox.read(inbox.waiting().at(-1)?.seq ?? 0);
     assert(message);
     inbox.moveToDeadLetters(message, HOSTILE, now + i);
     return message.seq;
@@ -94,12 +102,12 @@ Deno.test("svc status shows services, person and agents, and exits with 1 for an
   assertStringIncludes(stopped.problem, "identity.json");
 
   await using connector = await connectorOfAlpha(world, machine);
-  deadLettersFrom(connector.connector.inbox, await world.agent(), 2, world.clock.now());
+  deadLettersFrom(connector.connector.store.received, await world.agent(), 2, world.clock.now());
   const { code, stdout } = await machine.svc("--json", "status", "--agent", "alpha");
   const { agents } = JSON.parse(stdout);
   assertEquals(code, 1, "a connector without a link is unhealthy");
   assertEquals(agents.map((agent: Record<string, unknown>) => [agent.connector, agent.unread, agent.deadLetters]), [
-    ["unhealthy", null, 2],
+    ["unhealthy", 0, 2],
   ]);
   const text = await machine.svc("status");
   assertStringIncludes(text.stdout, "DEAD LETTERS");
@@ -111,11 +119,18 @@ Deno.test("svc status counts unread messages only when the agent reads them itse
     await using world = await World.open();
     await using machine = await machineWithAlpha(world);
     const beta = await pairAlpha(world, machine, "beta");
-    await using running = await connectorOfAlpha(world, machine, { inbox });
+    await using running = await connectorOfAlpha(world, machine, inbox ? { inbox } : { "hook-path": "/in" });
     const { did: agentDid, name, currentJti: aitJti } = beta.agent;
     const identity = { agentDid, ownerDid: beta.owner.did, issuer: REGISTRY_URL, aitJti, name };
-    const frame = { fromAgentDid: agentDid, requestId: "request-1", toAgentDid: agentDid, identity, payload: "{}" };
-    running.connector.inbox.take([frame], world.clock.now());
+    const frame = {
+      fromAgentDid: agentDid,
+      requestId: "request-1",
+      toAgentDid: agentDid,
+      identity,
+      ...proven(),
+      payload: "{}",
+    };
+    running.connector.store.received.take([frame], world.clock.now());
     const { agents: [alpha] } = JSON.parse((await machine.svc("--json", "status")).stdout);
     assertEquals(alpha.unread, inbox ? 1 : null);
   }
@@ -165,7 +180,7 @@ Deno.test("svc dead-letters lists, replays and purges what the connector gave up
   }
   await using connector = await connectorOfAlpha(world, machine);
   assertStringIncludes((await machine.svc("dead-letters")).stdout, "No dead letters.");
-  const ids = deadLettersFrom(connector.connector.inbox, beta, 4, world.clock.now());
+  const ids = deadLettersFrom(connector.connector.store.received, beta, 4, world.clock.now());
   const listed = async (...options: string[]) => (await machine.json("dead-letters", ...options)).deadLetters;
   assertEquals((await listed()).map(({ id }: { id: number }) => id), ids.toReversed());
   const [newest] = await listed("--limit", "1");

@@ -1,4 +1,5 @@
 /** Two paired agents of one person, with a real server, and the person's shell. */
+import { knowEachOther } from "../../support/known_peer.ts";
 import { shellQuote } from "../../../cli/connector/local_api/pairing_hint.ts";
 import { Service, tempFolder, within } from "../../support/process.ts";
 import { ended, type Program } from "../program.ts";
@@ -15,16 +16,22 @@ export class PairedAgents implements AsyncDisposable {
     readonly folder: AsyncDisposable & { path: string },
   ) {}
 
-  static async open(program: Program): Promise<PairedAgents> {
-    const shell = new PairedAgents(program, await Service.open(), await tempFolder());
-    const env = { SVC_API_KEY: shell.service.apiKey, SVC_REGISTRY_URL: shell.service.url };
+  /** @param env variables of the server */
+  static async open(program: Program, env: Record<string, string> = {}): Promise<PairedAgents> {
+    const shell = new PairedAgents(program, await Service.open(env), await tempFolder());
+    const account = { SVC_API_KEY: shell.service.apiKey, SVC_REGISTRY_URL: shell.service.url };
     await svc(shell.dir, ["config", "init", "--registry-url", shell.service.url], {}, program);
-    for (const name of ["alpha", "beta"]) await svc(shell.dir, ["agent", "create", name], env, program);
+    for (const name of ["alpha", "beta"]) await svc(shell.dir, ["agent", "create", name], account, program);
     const [alpha, beta] = await Promise.all(
       ["alpha", "beta"].map((name) => clientFromFiles(shell.dir, name, shell.service.url)),
     );
     const { ticket } = await alpha!.pairStart({ agentName: "alpha", humanName: "A" });
     await beta!.pairConfirm(ticket, { agentName: "beta", humanName: "B" });
+    await knowEachOther({ dir: shell.dir, name: "alpha", humanName: "A" }, {
+      dir: shell.dir,
+      name: "beta",
+      humanName: "B",
+    });
     return shell;
   }
 
@@ -37,10 +44,14 @@ export class PairedAgents implements AsyncDisposable {
     return { env, stdin: "null", stdout: "piped", stderr: "piped" };
   }
 
+  /** The program as words of a shell. */
+  get words(): string {
+    return [this.program.command, ...this.program.args].map(shellQuote).join(" ");
+  }
+
   /** Runs a line of `sh`, in which `svc` is the program. */
   async run(agent: string, line: string): Promise<Outcome> {
-    const words = [this.program.command, ...this.program.args].map(shellQuote).join(" ");
-    const args = ["-c", `svc() { ${words} "$@"; }\n${line}`];
+    const args = ["-c", `svc() { ${this.words} "$@"; }\n${line}`];
     return await within(END_MS, line, ended(new Deno.Command("sh", { ...this.#options(agent), args }).spawn()));
   }
 

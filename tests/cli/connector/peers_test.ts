@@ -1,11 +1,12 @@
-/** The agent's peers (D-93, D-241): a large number, in pages, and a file that can always be read again. */
-import { assert, assertEquals, assertRejects } from "@std/assert";
+/** The agent's peers: a large number, in pages, and a file that can always be read again. */
+import { assertEquals, assertRejects } from "@std/assert";
 import { AgentStore } from "../../../cli/agents/agent_store.ts";
 import {
   findPeer,
   findPeerEver,
   mergePeers,
   type Peers,
+  pinTicket,
   presentPeers,
   readPeers,
   writePeers,
@@ -15,6 +16,7 @@ import { CliError } from "../../../cli/errors.ts";
 import type { PeerList } from "../../../shared/protocol/api/pairing.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
+import { until } from "../../support/until.ts";
 import { World } from "../../support/world.ts";
 import { Machine } from "../cli_world.ts";
 import { story } from "./bench.ts";
@@ -27,13 +29,24 @@ const peer = (n: number, agentName = `agent ${n}`): PeerList["peers"][number] =>
 });
 const many = (count: number, name?: string) => ({ peers: Array.from({ length: count }, (_, n) => peer(n, name)) });
 
+/** Peers whose tickets proved their keys, one for each name. */
+const ofTickets = (names: readonly string[]) =>
+  names.reduce<Peers>((peers, agentName, n) => {
+    return pinTicket(
+      peers,
+      { did: peer(n).agentDid, agentName, humanName: "" },
+      "A".repeat(43),
+      "2026-02-21T00:00:00.000Z",
+    );
+  }, {});
+
 Deno.test("10,000 peers are written and read again with unique aliases, also when all have one name", async () => {
   await using world = await World.open();
   await using machine = await Machine.ofPerson(world);
   await machine.json("agent", "create", "alpha");
   const folder = await new AgentStore(contextOf(world, machine)).open("alpha");
   const merged = mergePeers({}, many(10_000, "same"));
-  assertEquals([Object.keys(merged).length, merged["same-10000"]?.did], [10_000, peer(9_999).agentDid]);
+  assertEquals([Object.keys(merged).length, merged["contact-same-10000"]?.did], [10_000, peer(9_999).agentDid]);
   await writePeers(folder, merged);
   assertEquals(readPeers(folder), merged);
   const tooMany = Object.fromEntries(
@@ -48,20 +61,60 @@ Deno.test("10,000 peers are written and read again with unique aliases, also whe
 
 Deno.test("a name that a reader could take for a person or a program becomes an alias with a prefix", () => {
   const names = ["user", "system", "assistant", "human", "admin", "svc", "System", "  svc! ", "systems"];
-  const merged = mergePeers({}, { peers: names.map((name, n) => peer(n, name)) });
-  const prefixed = ["user", "system", "assistant", "human", "admin", "svc", "System"].map((name) => `peer-${name}`);
+  const merged = ofTickets(names);
+  const prefixed = ["user", "system", "assistant", "human", "admin", "svc", "System-2"].map((name) => `peer-${name}`);
   assertEquals(Object.keys(merged).sort(), [...prefixed, "peer-svc-2", "systems"].sort());
-  // A file of the previous release may have one.
-  const before = { system: { did: peer(1).agentDid, agentName: "system", humanName: "h" } };
-  assertEquals(Object.keys(mergePeers(before, { peers: [peer(1, "system")] })), ["peer-system"]);
+});
+
+Deno.test("names that look alike get aliases that do not", () => {
+  const names = ["beta", "Beta", "BETA", "paul", "pauI", "pau1", "PAUL", "bob", "b0b", "admin", "adm1n", "beta-2"];
+  const merged = ofTickets(names);
+  const aliasOf = new Map(Object.entries(merged).map(([alias, { did }]) => [did, alias]));
+  const aliases = names.map((_, n) => aliasOf.get(peer(n).agentDid) ?? "");
+  assertEquals(aliases, [
+    ...["beta", "Beta-2", "BETA-3", "paul", "pauI-2", "pau1-3", "PAUL-4", "bob", "b0b-2"],
+    ...["peer-admin", "peer-adm1n-2", "beta-2-2"],
+  ]);
+});
+
+Deno.test("an alias that a peer has stays, also beside one that looks like it", () => {
+  const known = ofTickets(["", "beta"]);
+  const merged = mergePeers({ ...known, Beta: { did: peer(2).agentDid, agentName: "Beta", humanName: "" } }, {
+    peers: [peer(1, "beta"), peer(2, "Beta"), peer(3, "BETA")],
+  });
+  assertEquals(Object.keys(merged).sort(), ["Beta", "beta", "contact-BETA", "peer"]);
+});
+
+Deno.test("a hundred pairings at once read the list of peers twice", async () => {
+  await using world = await World.open();
+  let lists = 0;
+  const { bench } = await story(world, {
+    fetch: (input, init) => {
+      if (String(input).includes("/pair/peers")) lists++;
+      return world.fetch(input, init);
+    },
+  });
+  await using _ = bench;
+  await until(() => lists === 1);
+  await bench.connector.updatePeers();
+  lists = 0;
+  const late = await world.agent();
+  await Promise.all(Array.from({ length: 100 }, () => bench.connector.updatePeers()));
+  assertEquals(lists, 2);
+  await world.pair(late, bench.agent);
+  await bench.connector.updatePeers();
+  assertEquals(findPeer(bench.peers, `contact-${late.agent.name}`), late.agent.did);
 });
 
 Deno.test("the alias of an ended pair leads to no agent, and stays for its messages", () => {
   const first = mergePeers({}, { peers: [peer(1, "beta")] });
   const ended = mergePeers(first, { peers: [peer(2, "beta")] });
-  assertEquals([findPeer(ended, "beta"), findPeerEver(ended, "beta")], [null, peer(1).agentDid]);
-  assertEquals([findPeer(ended, "beta-2"), findPeer(ended, peer(1).agentDid)], [peer(2).agentDid, peer(1).agentDid]);
-  assertEquals(Object.keys(presentPeers(ended)), ["beta-2"]);
+  assertEquals([findPeer(ended, "contact-beta"), findPeerEver(ended, "contact-beta")], [null, peer(1).agentDid]);
+  assertEquals([findPeer(ended, "contact-beta-2"), findPeer(ended, peer(1).agentDid)], [
+    peer(2).agentDid,
+    peer(1).agentDid,
+  ]);
+  assertEquals(Object.keys(presentPeers(ended)), ["contact-beta-2"]);
   assertEquals([findPeer(ended, "toString"), findPeerEver(ended, "__proto__")], [null, null]);
 });
 
@@ -84,15 +137,20 @@ Deno.test("the pairs that ended last keep their aliases when more have ended tha
   const named = (n: number) => peer(n, `${n < 5_000 ? "z" : "a"}-${n}`);
   const range = (from: number, to: number) => Array.from({ length: to - from }, (_, n) => named(from + n));
   const all = mergePeers({}, { peers: range(0, 5_004) });
-  // An ended pair of a file without the order is the oldest.
-  const old = { did: peer(9_999).agentDid, agentName: "old", humanName: "h", gone: true } as const;
-  const first = mergePeers({ ...all, old }, { peers: range(4, 5_004) });
-  assertEquals(Object.keys(first).filter((alias) => first[alias]?.gone), ["old", "z-0", "z-1", "z-2", "z-3"]);
-  const second = mergePeers(first, { peers: range(4, 8) });
-  assertEquals(Object.keys(second).length, 5_004);
-  assertEquals(["old", "z-0", "z-1", "z-2", "z-8", "a-5003"].map((alias) => findPeerEver(second, alias) !== null), [
+  const oldest = mergePeers(all, { peers: range(1, 5_004) });
+  const first = mergePeers(oldest, { peers: range(5, 5_004) });
+  assertEquals(Object.keys(first).filter((alias) => first[alias]?.gone), [
+    "contact-z-0",
+    "contact-z-1",
+    "contact-z-2",
+    "contact-z-3",
+    "contact-z-4",
+  ]);
+  const second = mergePeers(first, { peers: range(5, 8) });
+  assertEquals(Object.keys(second).length, 5_003);
+  const isKept = (alias: string) => findPeerEver(second, alias) !== null;
+  assertEquals(["contact-z-0", "contact-z-1", "contact-z-4", "contact-z-8", "contact-a-5003"].map(isKept), [
     false,
-    true,
     true,
     true,
     true,
@@ -100,25 +158,21 @@ Deno.test("the pairs that ended last keep their aliases when more have ended tha
   ]);
   const third = mergePeers(second, { peers: [] });
   assertEquals(
-    ["z-0", "z-1", "z-2", "z-4", "z-7", "a-5003"].map((alias) => findPeer(third, alias)),
-    Array(6).fill(null),
+    ["contact-z-1", "contact-z-5", "contact-z-7", "contact-a-5003"].map((alias) => findPeer(third, alias)),
+    Array(4).fill(null),
   );
-  assertEquals(["z-0", "z-1", "z-4", "z-7"].map((alias) => alias in third), [false, false, true, true]);
+  assertEquals(
+    ["contact-z-2", "contact-z-3", "contact-z-4", "contact-z-5", "contact-z-7"].filter((alias) => alias in third).slice(
+      -2,
+    ),
+    ["contact-z-5", "contact-z-7"],
+  );
+  assertEquals(Object.keys(third).length, 5_000);
   // A pair that begins again has its alias, and no mark of its end.
-  assertEquals(mergePeers(third, { peers: [named(4)] })["z-4"], { did: named(4).agentDid, ...named(4).profile });
-});
-
-Deno.test("a message to a DID is sent while the peers file cannot be read", async () => {
-  await using world = await World.open();
-  const { a, bench } = await story(world);
-  await using _ = bench;
-  const read = (): Peers => {
-    throw new CliError("CLI_FILE_INVALID", "peers.json is too large");
-  };
-  Object.assign(bench.connector.deps.peers, { read });
-  assertEquals(await bench.connector.findPeer(a.agent.did), a.agent.did);
-  await assertRejects(() => bench.connector.findPeer("alias"), CliError);
-  assert(bench.connector.status().connection.state === "connected");
+  assertEquals(mergePeers(third, { peers: [named(5)] })["contact-z-5"], {
+    did: named(5).agentDid,
+    ...named(5).profile,
+  });
 });
 
 Deno.test("a connector that stops waits at most 500 ms for the peers that it writes", async (t) => {

@@ -73,8 +73,9 @@ export class Listener implements AsyncDisposable {
   /** Returns the answer, or its status, at the time the test chooses. */
   answer: (received: ReceivedRequest) => Promise<number | Response> | number | Response = () => 200;
 
-  constructor() {
-    this.#server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen: () => {} }, async (request) => {
+  /** @param port 0: any */
+  constructor(port = 0) {
+    this.#server = Deno.serve({ hostname: "127.0.0.1", port, onListen: () => {} }, async (request) => {
       if (request.method !== "POST") return new Response("ok");
       const { headers } = request;
       const body = await request.text();
@@ -124,7 +125,7 @@ export class RunningConnector implements AsyncDisposable {
   /** The connector of a process that is starting. */
   static async of(dir: string, agent: string, child: ChildProcess): Promise<RunningConnector> {
     try {
-      await within(20_000, "the connector connects", child.stdout.match(/"event":"connected"|\d\d {2}Connected/));
+      await within(20_000, "the connector connects", child.stdout.match(/"event":"connected"| · \S*online/));
       const file = JSON.parse(Deno.readTextFileSync(`${dir}/agents/${agent}/connector.json`)) as ConnectorFile;
       return new RunningConnector(child, file);
     } catch (cause) {

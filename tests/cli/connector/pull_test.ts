@@ -1,11 +1,13 @@
 /** A connector on the platform inbox (D-116), next to both services: messages are unread until the agent takes them. */
+import { proven } from "./store/disk.ts";
 import { assert, assertEquals } from "@std/assert";
-import { NOT_READ } from "../../../cli/connector/delivery/inbox.ts";
-import { CONNECTOR_LIMITS } from "../../../cli/connector/limits.ts";
-import { isConnectorHealthy, statusFields, statusLine } from "../../../cli/connector/status.ts";
+import { NOT_READ } from "../../../cli/connector/store/received_messages.ts";
+import { CLEANUP_EVERY_MS } from "../../../cli/connector/connector.ts";
+import { isConnectorHealthy, statusFields } from "../../../cli/connector/status.ts";
 import { until } from "../../support/until.ts";
 import { type TestAgent, World } from "../../support/world.ts";
-import { Bench, passing, story } from "./bench.ts";
+import { Bench, story } from "./bench.ts";
+import { SENDER_MESSAGES } from "../../../cli/connector/store/received_bounds.ts";
 
 const DAY = 24 * 3_600_000;
 const HEADERS = (id: string) => ({ "x-request-id": id });
@@ -19,16 +21,14 @@ Deno.test("a message is delivered without a receipt until the agent reads it", a
   await using world = await World.open();
   const { a, b, bench } = await story(world, { platform: "inbox" });
   await using _ = bench;
-  const stored: number[] = [];
-  bench.connector.inbox.onStored = ({ seq }) => void stored.push(seq);
   const response = await world.message(a, b, {
     headers: { ...HEADERS("request-1"), "X-Svc-In-Reply-To": "question-1", "X-Svc-Auto": "1" },
   });
   assertEquals((await response.json()).delivered, true);
-  assertEquals([stored, await receiptsOf(a, b, "request-1"), bench.calls], [[1], [], []]);
-  const [message] = bench.connector.inbox.list({ unread: true, limit: 10 }).messages;
+  assertEquals([await receiptsOf(a, b, "request-1"), bench.calls], [[], []]);
+  const [message] = bench.connector.store.received.list({ unread: true, limit: 10 }).messages;
   assertEquals([message?.inReplyTo, message?.auto, message?.isReply], ["question-1", true, false]);
-  assertEquals(bench.connector.inbox.markRead([1], world.clock.now()), [1]);
+  assertEquals(bench.connector.store.received.markRead([1], world.clock.now()), [1]);
   await until(() => bench.eventsOf("receipt_sent").length === 1);
   assertEquals(await receiptsOf(a, b, "request-1"), ["processed_by_svc"]);
 });
@@ -39,12 +39,19 @@ Deno.test("the status names no runtime, and the connector is healthy", async () 
   await using _ = bench;
   await world.message(a, b);
   const status = bench.connector.status();
-  const expected = { platform: "inbox" as const, url: null, reachable: true, checkedAt: null, problem: null };
+  const expected: typeof status.runtime = {
+    platform: "inbox",
+    url: null,
+    source: null,
+    replies: false,
+    reachable: true,
+    checkedAt: null,
+    problem: null,
+  };
   assertEquals([status.runtime, isConnectorHealthy(status)], [expected, true]);
   const fields = Object.fromEntries(statusFields(status).map(([label, value]) => [label, String(value)]));
   assertEquals(fields.runtime, "inbox: the agent reads its messages");
   assert(fields.inbox?.startsWith("1 unread"), fields.inbox);
-  assert(statusLine(status).includes("unread 1") && !statusLine(status).includes("runtime"), statusLine(status));
 });
 
 Deno.test("a message that stays unread for seven days ends as a dead letter with its receipt", async () => {
@@ -58,11 +65,12 @@ Deno.test("a message that stays unread for seven days ends as a dead letter with
     bench.session.identity = { ...bench.session.identity, accessToken };
     return true;
   };
-  await passing(world, 2 * CONNECTOR_LIMITS.houseKeepingMs / 1000, () => bench.eventsOf("receipt_sent").length > 0);
+  await world.clock.advance(2 * CLEANUP_EVERY_MS);
+  await until(() => bench.eventsOf("receipt_sent").length > 0);
   assertEquals(bench.eventsOf("dead_letter"), [{ from: a.agent.did, requestId: "request-1", why: NOT_READ }]);
   assertEquals(bench.connector.status().deadLetters, 1);
-  assertEquals(bench.connector.replay(null), 1);
-  assertEquals(bench.connector.inbox.list({ unread: true, limit: 1 }).messages.length, 1);
+  assertEquals(bench.connector.store.received.replay(null, world.clock.now()), 1);
+  assertEquals(bench.connector.store.received.list({ unread: true, limit: 1 }).messages.length, 1);
 });
 
 Deno.test("unread messages of a kill are unread once after the next start", async () => {
@@ -71,7 +79,7 @@ Deno.test("unread messages of a kill are unread once after the next start", asyn
   await world.message(a, b);
   bench.kill();
   await using again = await Bench.open(world, b, { folder: bench.folder, platform: "inbox" });
-  assertEquals(again.connector.inbox.list({ unread: true, limit: 10 }).messages.length, 1);
+  assertEquals(again.connector.store.received.list({ unread: true, limit: 10 }).messages.length, 1);
 });
 
 Deno.test("unread messages go to the runtime when the agent gets one", async () => {
@@ -92,12 +100,13 @@ Deno.test("a peer with 1,000 unread messages is refused, and another one is not"
   await world.pair(c, b);
   const { did: fromAgentDid, ownerDid } = a.agent;
   const identity = { agentDid: fromAgentDid, ownerDid, issuer: "x", aitJti: world.newId(), name: "a" };
-  bench.connector.inbox.take(
-    Array.from({ length: CONNECTOR_LIMITS.senderMessages }, (_, n) => ({
+  bench.connector.store.received.take(
+    Array.from({ length: SENDER_MESSAGES }, (_, n) => ({
       fromAgentDid,
       toAgentDid: b.agent.did,
       requestId: `request-${n}`,
       identity,
+      ...proven(),
       payload: "{}",
     })),
     world.clock.now(),
@@ -123,9 +132,9 @@ Deno.test("a reply of another agent than the one that was asked is not a reply",
     requestId: "question-1",
     mayWait: true,
   } as const;
-  await bench.connector.sender.send(send);
+  await bench.connector.sending.send(send);
   for (const from of [c, a]) await world.message(from, b, { headers: { "X-Svc-In-Reply-To": "question-1" } });
-  const { messages } = bench.connector.inbox.list({ unread: true, limit: 2 });
+  const { messages } = bench.connector.store.received.list({ unread: true, limit: 2 });
   assertEquals(messages.map(({ fromDid, isReply }) => [fromDid, isReply]), [[c.agent.did, false], [a.agent.did, true]]);
-  assertEquals(bench.connector.sent.find("question-1")?.state, "processed");
+  assertEquals(bench.connector.store.sent.find("question-1")?.state, "processed");
 });

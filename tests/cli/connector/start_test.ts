@@ -1,9 +1,6 @@
-/**
- * `connector start` in one process: how a wrong clock is corrected before there is a link (D-89, D-199), and when keys are
- * read (D-122).
- */
+/** `connector start` in one process: how a wrong clock is corrected before there is a link, and when keys are read. */
 import { assertEquals, assertRejects } from "@std/assert";
-import { startConnector } from "../../../cli/connector/start.ts";
+import { startConnectors } from "../../../cli/connector/start.ts";
 import { CliError } from "../../../cli/errors.ts";
 import { Output } from "../../../cli/terminal/output.ts";
 import { freePort } from "../../support/process.ts";
@@ -32,7 +29,9 @@ Deno.test("a connector signs its refresh with the registry's time when the regis
     stop = given;
     return () => {};
   };
-  const ended = startConnector(contextOf(world, machine), "alpha", options, { onStop, messageLines: () => [] });
+  const ended = startConnectors(contextOf(world, machine), ["alpha"], options, {
+    onStop,
+  });
   await until(() => signedAt.length >= 2);
   stop();
   await world.clock.advance(5_000);
@@ -67,16 +66,15 @@ Deno.test("keys are read only in the foreground, or with --keys where the system
       const silent = contextOf(world, machine);
       const out = new Output(terminal, world.clock, { json: false, colour: false });
       let stop = () => {};
-      const deps = { onStop: (given: () => void) => (stop = given, () => {}), messageLines: () => [] };
+      const deps = { onStop: (given: () => void) => (stop = given, () => {}) };
       const options = {
         ...{ "proxy-ws-url": `ws://127.0.0.1:${freePort()}`, port: String(freePort()) },
         ...{ "allow-insecure": false, keys },
       };
-      const ended = startConnector({ ...silent, terminal, out, keyboard }, "alpha", options, deps);
-      await until(() => screen.includes(isRead ? "Keys: p" : "To pair with another agent: svc connector alpha"));
+      const ended = startConnectors({ ...silent, terminal, out, keyboard }, ["alpha"], options, deps);
+      await until(() => screen.includes("alpha of "));
       // Without keys, q does nothing.
       if (!isRead) stop();
-      await until(() => screen.includes("Stopping"));
       await world.clock.advance(5_000);
       assertEquals([await ended, opened, restored], [0, Number(isRead), Number(isRead)]);
     });
@@ -89,9 +87,9 @@ Deno.test("--keys without a terminal, or with --json, is a usage error", async (
   await machine.json("agent", "create", "alpha");
   const keyboard = { isInForeground: () => Promise.resolve(true), open: () => () => {} };
   const options = { "allow-insecure": false, keys: true };
-  const deps = { onStop: () => () => {}, messageLines: () => [] };
+  const deps = { onStop: () => () => {} };
   const ctx = contextOf(world, machine);
   for (const context of [ctx, { ...ctx, keyboard }]) {
-    await assertRejects(() => startConnector(context, "alpha", options, deps), CliError, "--keys needs a terminal");
+    await assertRejects(() => startConnectors(context, ["alpha"], options, deps), CliError, "--keys needs a terminal");
   }
 });

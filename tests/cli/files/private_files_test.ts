@@ -1,6 +1,4 @@
-/**
- * Files that hold secrets: no link is followed, no file of another user is accepted, and modes are corrected (D-81).
- */
+/** Files that hold secrets: no link is followed, no file of another user is accepted, and modes are corrected. */
 import { dirname } from "node:path";
 import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
 import { CliError } from "../../../cli/errors.ts";
@@ -62,6 +60,21 @@ Deno.test("no file is read or written through a link", async () => {
   assertEquals(await Deno.readTextFile(`${dir.path}/target`), "target");
 });
 
+Deno.test("a file that becomes a link after it was checked is not read", async () => {
+  await using dir = await folder();
+  await Deno.writeTextFile(`${dir.path}/target`, "target");
+  await Deno.symlink(`${dir.path}/target`, `${dir.path}/link`);
+  const plain = Deno.lstatSync(`${dir.path}/target`);
+  const { lstatSync } = Deno;
+  Deno.lstatSync = () => plain;
+  try {
+    const { code, message } = assertThrows(() => readPrivate(`${dir.path}/link`, 100), CliError);
+    assertEquals([code, message], ["CLI_FILE_UNSAFE", `${dir.path}/link is a link`]);
+  } finally {
+    Deno.lstatSync = lstatSync;
+  }
+});
+
 Deno.test("a private read returns null for no file and refuses links, large files and non-text", async () => {
   await using dir = await folder();
   assertEquals(readPrivate(`${dir.path}/none`, 10), null);
@@ -79,9 +92,11 @@ Deno.test("a directory with write access for others is corrected; a link or a fo
   await using dir = await folder();
   const open = `${dir.path}/open`;
   await Deno.mkdir(open);
-  await Deno.chmod(open, 0o777);
-  await ensureDirectory(open, me);
-  assertEquals(await modeOf(open), 0o700);
+  for (const mode of [0o777, 0o720, 0o702]) {
+    await Deno.chmod(open, mode);
+    await ensureDirectory(open, me);
+    assertEquals(await modeOf(open), 0o700);
+  }
   await Deno.symlink(open, `${dir.path}/link`);
   await Deno.writeTextFile(`${dir.path}/file`, "");
   for (const name of ["link", "file"]) {

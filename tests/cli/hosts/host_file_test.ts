@@ -1,4 +1,4 @@
-/** Files of hosts (D-131): other users, and a file that another program changes at the same moment. */
+/** Files of hosts: other users, and a file that another program changes at the same moment. */
 import { assertEquals, assertRejects } from "@std/assert";
 import { CliError } from "../../../cli/errors.ts";
 import { readHostFile, replaceHostFile } from "../../../cli/hosts/host_file.ts";

@@ -1,6 +1,6 @@
 /**
- * `svc mcp install` for each host and scope (D-131): the entry, what else stays, a second run, `--undo`, `--print`, and what
- * is refused.
+ * `svc mcp install` for each host and scope: the entry, what else stays, a second run, `--undo`, `--print`, and what is
+ * refused.
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { CONNECTOR_LIMITS } from "../../../cli/connector/limits.ts";
@@ -8,6 +8,8 @@ import { World } from "../../support/world.ts";
 import type { Machine } from "../cli_world.ts";
 import { CASES, entryOf, give, type HostCase, hostMachine, pathOf, textOf, valueOf } from "./host_world.ts";
 
+const CURSOR = CASES.find(({ host }) => host === "cursor") as HostCase;
+const CODEX = CASES.find(({ host }) => host === "codex") as HostCase;
 const wordsOf = ({ host, scope }: HostCase) => ["mcp", "install", "alpha", "--for", host, "--scope", scope];
 const read = (path: string) => Deno.readTextFileSync(path);
 const modeOf = (path: string) => (Deno.statSync(path).mode ?? 0) & 0o777;
@@ -64,6 +66,114 @@ Deno.test("a second run changes nothing, and undo restores the text to the byte"
   });
 });
 
+Deno.test("undo restores every byte of an unusual text", async (t) => {
+  const json: [string, string][] = [
+    ["no line end at the end", '{\n  "model": "o9"\n}'],
+    ["mixed line ends", '{\r\n  "model": "o9",\n  "mcpServers": {\n    "docs": { "command": "docs" }\r\n  }\n}\r\n'],
+    ["empty", ""],
+    ["blank", " \n\n"],
+    ["byte order mark", '\ufeff{\n  "model": "o9"\n}'],
+    ["an empty object over lines", "{\n\n}"],
+  ];
+  const toml: [string, string][] = [
+    ["no line end at the end", 'model = "o9"'],
+    ["mixed line ends", 'model = "o9"\r\n\n[other]\na = 1\n'],
+    ["empty lines at the end", 'model = "o9"\n\n\n'],
+    ["empty", ""],
+    ["blank", "\n"],
+    ["byte order mark", '\ufeffmodel = "o9"'],
+  ];
+  const cases = [...json.map(([name, text]) => ({ one: CURSOR, name, text }))]
+    .concat(toml.map(([name, text]) => ({ one: CODEX, name, text })));
+  for (const { one, name, text } of cases) {
+    await t.step(`${one.format}: ${name}`, async () => {
+      await using world = await World.open();
+      await using machine = await hostMachine(world);
+      const path = await give(machine, one, text);
+      for (const more of [[], ["--read-only"], ["--peers", "beta"]]) await machine.json(...wordsOf(one), ...more);
+      await machine.json(...wordsOf(one), "--undo");
+      assertEquals(read(path), text);
+    });
+  }
+});
+
+Deno.test("undo keeps what another program has changed since", async () => {
+  await using world = await World.open();
+  await using machine = await hostMachine(world);
+  const path = await give(machine, CURSOR, '{\n  "model": "o9"\n}');
+  await machine.json(...wordsOf(CURSOR));
+  await Deno.writeTextFile(path, read(path).replace("o9", "o10"));
+  await machine.json(...wordsOf(CURSOR), "--undo");
+  assertEquals(valueOf(CURSOR, read(path)), { model: "o10" });
+});
+
+Deno.test("a read-only file stays as it is, and the command says so", async () => {
+  await using world = await World.open();
+  await using machine = await hostMachine(world);
+  const path = await give(machine, CURSOR, textOf(CURSOR), 0o440);
+  for (const one of ["--read-only", "--print"]) {
+    const before = [read(path), Deno.statSync(path).ino, modeOf(path)];
+    if (one === "--print") await machine.json(...wordsOf(CURSOR), one);
+    else {
+      const { code, message } = await machine.failure(...wordsOf(CURSOR), one);
+      assertEquals(code, "CLI_FILE_UNSAFE");
+      assertStringIncludes(message, "is read-only, so it stays as it is");
+    }
+    assertEquals([read(path), Deno.statSync(path).ino, modeOf(path)], before);
+  }
+  await Deno.chmod(path, 0o640);
+  await machine.json(...wordsOf(CURSOR));
+  await Deno.chmod(path, 0o440);
+  // What is there already needs no write.
+  assertEquals((await machine.json(...wordsOf(CURSOR))).changed, false);
+  assertEquals((await machine.failure(...wordsOf(CURSOR), "--undo")).code, "CLI_FILE_UNSAFE");
+  assert(entryOf(CURSOR, read(path), "svc-alpha"));
+});
+
+Deno.test("a project's links into the user's files are not followed", async (t) => {
+  const claude = CASES.find(({ host, scope }) => host === "claude-code" && scope === "project") as HostCase;
+  const cursor = CASES.find(({ host, scope }) => host === "cursor" && scope === "project") as HostCase;
+  const attacks: [name: string, one: HostCase, more: string[], prepare: (machine: Machine) => Promise<void>][] = [
+    ["a file", claude, [], (machine) => Deno.symlink("../home/own.json", machine.path("project/.mcp.json"))],
+    ["a file beside it in the project", claude, [], async (machine) => {
+      await Deno.writeTextFile(machine.path("project/own.json"), "{}");
+      await Deno.symlink("own.json", machine.path("project/.mcp.json"));
+    }],
+    ["a folder", cursor, [], (machine) => Deno.symlink("../home", machine.path("project/.cursor"))],
+    ["the folder above", cursor, [], (machine) => Deno.symlink("..", machine.path("project/.cursor"))],
+    [
+      "the folder of the hook",
+      claude,
+      ["--wake", "hook"],
+      (machine) => Deno.symlink("../home", machine.path("project/.claude")),
+    ],
+  ];
+  for (const [name, one, more, prepare] of attacks) {
+    await t.step(name, async () => {
+      await using world = await World.open();
+      await using machine = await hostMachine(world);
+      for (const file of ["own.json", "mcp.json", "settings.json"]) {
+        await Deno.writeTextFile(machine.path(`home/${file}`), "{}");
+      }
+      await prepare(machine);
+      const before = machine.tree();
+      for (const words of [more, ["--undo"]]) {
+        const { code, message } = await machine.failure(...wordsOf(one), ...words);
+        assertEquals(code, "CLI_FILE_UNSAFE", message);
+      }
+      const { [`home/.config/svc/hosts.lock`]: _lock, ...after } = machine.tree();
+      assertEquals(after, before);
+    });
+  }
+  await t.step("a link to the project itself is followed", async () => {
+    await using world = await World.open();
+    await using machine = await hostMachine(world);
+    await Deno.symlink(machine.path("project"), machine.path("link"));
+    machine.cwd = machine.path("link");
+    assertEquals((await machine.json(...wordsOf(cursor))).changed, true);
+  });
+});
+
 Deno.test("a file that does not exist is created with its mode, and undo removes it", async (t) => {
   await forEachCase(t, async (one, machine) => {
     const path = pathOf(machine, one);
@@ -86,9 +196,6 @@ Deno.test("print shows file and entry, and writes nothing", async (t) => {
     assertEquals(machine.tree(), before);
   });
 });
-
-const CURSOR = CASES.find(({ host }) => host === "cursor") as HostCase;
-const CODEX = CASES.find(({ host }) => host === "codex") as HostCase;
 
 Deno.test("options of the tools, the name and the configuration directory become part of the entry", async () => {
   await using world = await World.open();
@@ -273,7 +380,9 @@ Deno.test("a host, a scope or a switch that does not exist is a usage error", as
     ["--for", "emacs"],
     ["--for", "cursor", "--scope", "all"],
     ["--for", "openclaw", "--scope", "project"],
-    ["--for", "cursor", "--wake"],
+    ["--for", "cursor", "--wake", "auto"],
+    ["--for", "codex", "--wake", "hook"],
+    ["--for", "claude-code", "--wake", "now"],
     ["--for", "cursor", "--print", "--undo"],
   ];
   for (const words of bad) assertEquals((await machine.failure("mcp", "install", ...words)).exit, 2, words.join(" "));

@@ -1,4 +1,4 @@
-/** The table of hosts (D-131): the file of each host by system, scope and variables. */
+/** The table of hosts: the file of each host by system, scope and variables. */
 import { assertEquals } from "@std/assert";
 import { HOST_IDS, type HostId, type Scope } from "../../../cli/hosts/host_ids.ts";
 import { HOSTS, type Whereabouts } from "../../../cli/hosts/table.ts";

@@ -1,10 +1,13 @@
-/** `svc mcp install --wake` (D-131, D-132): the hook of Claude Code, next to other hooks, and its removal. */
+/**
+ * `svc mcp install --wake`: the hook of Claude Code, next to other hooks, its removal, and the entries that use the
+ * inbox of a host.
+ */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { World } from "../../support/world.ts";
 import { hostMachine } from "./host_world.ts";
 
 const HOOKS = "home/.claude/settings.json";
-const WAKE = ["mcp", "install", "alpha", "--for", "claude-code", "--wake"];
+const WAKE = ["mcp", "install", "alpha", "--for", "claude-code", "--wake", "hook"];
 const OTHERS = `{
   // Mine
   "model": "opus",
@@ -49,7 +52,7 @@ Deno.test("two agents have a hook each, and undo of one leaves the other", async
   await using world = await World.open();
   await using machine = await hostMachine(world, "alpha-2");
   await machine.json(...WAKE);
-  await machine.json("mcp", "install", "alpha-2", "--for", "claude-code", "--wake");
+  await machine.json("mcp", "install", "alpha-2", "--for", "claude-code", "--wake", "hook");
   const commands = () => stopHooks(machine.read(HOOKS)).map(({ hooks }) => hooks[0]?.command.split(" ").at(-1));
   assertEquals(commands(), ["alpha", "alpha-2"]);
   await machine.json("mcp", "install", "alpha", "--for", "claude-code", "--undo");
@@ -83,13 +86,22 @@ Deno.test("the hook of an older program is replaced", async () => {
   assertEquals([found.length, found[0]?.hooks[0]?.timeout], [1, 3600]);
 });
 
-Deno.test("neither file is changed when one of them cannot be", async () => {
-  await using world = await World.open();
-  await using machine = await hostMachine(world);
-  machine.write(HOOKS, '{"hooks": {"Stop": {}}}');
-  const { code } = await machine.failure(...WAKE);
-  assertEquals([code, machine.read(HOOKS)], ["CLI_FILE_INVALID", '{"hooks": {"Stop": {}}}']);
-  assertEquals(await Deno.stat(machine.path("home/.claude.json")).catch(() => null), null);
+Deno.test("neither file is changed when one of them cannot be", async (t) => {
+  const cases: [what: string, text: string, mode: number, code: string][] = [
+    ["another shape", '{"hooks": {"Stop": {}}}', 0o600, "CLI_FILE_INVALID"],
+    ["read-only", "{}", 0o400, "CLI_FILE_UNSAFE"],
+  ];
+  for (const [what, text, mode, expected] of cases) {
+    await t.step(what, async () => {
+      await using world = await World.open();
+      await using machine = await hostMachine(world);
+      machine.write(HOOKS, text);
+      await Deno.chmod(machine.path(HOOKS), mode);
+      const { code } = await machine.failure(...WAKE);
+      assertEquals([code, machine.read(HOOKS)], [expected, text]);
+      assertEquals(await Deno.stat(machine.path("home/.claude.json")).catch(() => null), null);
+    });
+  }
 });
 
 Deno.test("the hooks of a project are in its own file, and start svc from PATH", async () => {
@@ -101,4 +113,41 @@ Deno.test("the hooks of a project are in its own file, and start svc from PATH",
   assert(JSON.parse(machine.read("project/.mcp.json")).mcpServers["svc-alpha"]);
   await machine.json("mcp", "install", "--for", "claude-code", "--scope", "project", "--undo");
   assertEquals([...Deno.readDirSync(machine.path("project/.claude"))], []);
+});
+
+Deno.test("each way to wake is the hook, the inbox of the entry, or both", async (t) => {
+  const ways: [host: string, way: string, isInEntry: boolean, hook: RegExp | null][] = [
+    ["claude-code", "auto", true, / hook claude-code alpha --unless-inbox$/],
+    ["claude-code", "inbox", true, null],
+    ["claude-code", "hook", false, / hook claude-code alpha$/],
+    ["codex", "auto", true, null],
+    ["codex", "inbox", true, null],
+  ];
+  for (const [host, way, isInEntry, hook] of ways) {
+    await t.step(`${host} ${way}`, async () => {
+      await using world = await World.open();
+      await using machine = await hostMachine(world);
+      const line = ["mcp", "install", "alpha", "--for", host];
+      const { args } = await machine.json(...line, "--wake", way);
+      assertEquals([args.at(-1) === "--wake-model", args.includes("-P=svc")], [isInEntry, host === "codex"]);
+      if (hook === null) assertEquals(await Deno.stat(machine.path(HOOKS)).catch(() => null), null);
+      else assertMatch(stopHooks(machine.read(HOOKS))[0]?.hooks[0]?.command ?? "", hook);
+      const text = machine.read(host === "codex" ? "home/.codex/config.toml" : "home/.claude.json");
+      assertEquals(text.includes('env_vars = ["CODEX_HOME"]'), host === "codex");
+      await machine.json(...line, "--undo");
+      for (const file of ["home/.codex/config.toml", "home/.claude.json", HOOKS]) {
+        assertEquals(await Deno.stat(machine.path(file)).catch(() => null), null);
+      }
+    });
+  }
+});
+
+Deno.test("a host whose model cannot be woken says what to do instead", async () => {
+  await using world = await World.open();
+  await using machine = await hostMachine(world);
+  const { stderr } = await machine.svc("mcp", "install", "--for", "cursor", "--wake", "auto");
+  assertStringIncludes(stderr, "Cursor documents no way to wake its model");
+  assertStringIncludes(stderr, "wait_for_message");
+  const codex = await machine.svc("mcp", "install", "--for", "codex", "--wake", "hook");
+  assertStringIncludes(codex.stderr, "Use --wake auto.");
 });

@@ -1,7 +1,6 @@
-/** Notifications of a channel (D-133): one for each message, without its text, and bounded. */
+/** Notifications of a channel: one for each message, without its text, and bounded. */
 import { assert, assertEquals } from "@std/assert";
-import { announce, type ChannelNotice } from "../../../cli/mcp/channel.ts";
-import { MCP_LIMITS } from "../../../cli/mcp/limits.ts";
+import { announce, type ChannelNotice, NOTICES_MAX, NOTICES_WINDOW_MS } from "../../../cli/mcp/channel.ts";
 import { World } from "../../support/world.ts";
 import { passing, story } from "../connector/bench.ts";
 import { McpClient } from "./mcp_client.ts";
@@ -50,7 +49,7 @@ Deno.test("a channel announces what is unread after 2 s, then each message once,
   await passing(world, 2, () => notices.length === 1);
   const agent = client.mcp.options.identity.name;
   assertEquals(notices, [{
-    content: `svc: 2 new messages for ${agent} from ${place.sender}. Call read_inbox. They are from other agents, ` +
+    content: `svc: 2 new messages for ${agent} from "${place.sender}". Call read_inbox. They are from other agents, ` +
       "not your user.",
     meta: { agent, count: "2" },
   }]);
@@ -67,14 +66,13 @@ Deno.test("a flood of messages gives a bounded number of notifications that coun
   await using place = await channel(world);
   void place.start();
   await world.clock.advance(3_000);
-  const { channelNotices, channelWindowMs } = MCP_LIMITS;
   const total = 42;
   for (let n = 0; n < total; n++) {
     await place.write(`text ${n}`);
-    if (n < channelNotices) await world.clock.advance(300);
+    if (n < NOTICES_MAX) await world.clock.advance(300);
   }
-  await passing(world, 30, () => place.notices.length === channelNotices);
-  await world.clock.advance(channelWindowMs);
+  await passing(world, 30, () => place.notices.length === NOTICES_MAX);
+  await world.clock.advance(NOTICES_WINDOW_MS);
   await passing(world, 10, () => place.counts().reduce((sum, count) => sum + count, 0) === total);
   assert(place.notices.length < total);
 });

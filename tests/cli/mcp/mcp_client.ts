@@ -5,10 +5,9 @@
 import { Client, type ClientCapabilities, type ElicitResult } from "@modelcontextprotocol/client";
 import { InMemoryTransport } from "@modelcontextprotocol/server";
 import { serveStdio } from "@modelcontextprotocol/server/stdio";
-import type { HttpResponse } from "../../../shared/client/http.ts";
-import { bodyOf } from "../../../cli/connector/local_api/client.ts";
-import type { LocalConnector } from "../../../cli/mcp/kept_connector.ts";
-import { mcpServer } from "../../../cli/mcp/server.ts";
+import type { LocalCalls } from "../../../shared/client/local_client.ts";
+import { pairingCommand } from "../../../cli/connector/local_api/pairing_hint.ts";
+import { mcpServer } from "../../../cli/mcp/stdio_server.ts";
 import { McpAgent, type McpAgentOptions } from "../../../cli/mcp/mcp_agent.ts";
 import { DATA_LINE } from "../../../cli/mcp/texts.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
@@ -60,14 +59,18 @@ export class McpClient implements AsyncDisposable {
       identity: { name, did, ownerDid, registryUrl: REGISTRY_URL },
       connector: connectorOf(bench, requests),
       peers: () => bench.peers,
+      pairingCommand: (action, body) =>
+        pairingCommand({ path: "/home/ada/it's/beta" }, "http://127.0.0.1:1", action, body),
       clock: world.clock,
       random: world.random,
-      isPush: bench.connector.inbox.delivery === "push",
+      isPush: bench.connector.store.received.delivery === "push",
       isReadOnly: false,
       only: null,
       ...more,
     });
     const [near, far] = InMemoryTransport.createLinkedPair();
+    const send = far.send.bind(far);
+    far.send = (message, options) => mcp.answers.write(message, () => send(message, options));
     const handle = serveStdio(() => mcpServer(mcp, { version: "0" }), { transport: far });
     const client = new Client({ name: "program", version: "1" }, {
       capabilities,
@@ -135,17 +138,13 @@ export class McpClient implements AsyncDisposable {
 }
 
 /** The local API of a bench as a connector that tools call. */
-export function connectorOf(bench: Bench, requests: string[] = []): LocalConnector {
+export function connectorOf(bench: Bench, requests: string[] = []): LocalCalls {
   const ask = asker(bench);
-  const agentName = bench.agent.agent.name;
-  const send: LocalConnector["send"] = async (method, target, body): Promise<HttpResponse> => {
-    requests.push(`${method} ${target}`);
-    return await ask(target, { method, ...body === undefined ? {} : { body } });
-  };
   return {
-    agentName,
-    send,
-    call: async (method, target, body) =>
-      bodyOf(agentName, await send(method, target, body === undefined ? undefined : JSON.stringify(body))),
+    agentName: bench.agent.agent.name,
+    send: ({ method, target, body }) => {
+      requests.push(`${method} ${target}`);
+      return ask(target, { method, ...body === undefined ? {} : { body } });
+    },
   };
 }

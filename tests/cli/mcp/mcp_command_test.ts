@@ -1,4 +1,4 @@
-/** The command line of `svc mcp` (D-127): what it refuses before it serves. */
+/** The command line of `svc mcp`: what it refuses before it serves. */
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { COMMANDS } from "../../../cli/commands/table.ts";
 import { parse } from "../../../cli/command_line/parse.ts";

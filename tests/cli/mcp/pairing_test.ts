@@ -1,8 +1,7 @@
 /** Pairing by a tool needs a person (D-130), in both kinds of protocol revisions. */
 import { assert, assertEquals, assertNotEquals, assertStringIncludes } from "@std/assert";
 import fc from "fast-check";
-import { Approvals } from "../../../cli/mcp/approvals.ts";
-import { MCP_LIMITS } from "../../../cli/mcp/limits.ts";
+import { APPROVAL_MS, Approvals } from "../../../cli/mcp/mcp_agent.ts";
 import { formatTicket } from "../../../shared/protocol/ticket.ts";
 import { systemRandom } from "../../../shared/random.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
@@ -41,7 +40,7 @@ for (const era of ERAS) {
     await using place = await beta(world, { era, answer: () => AGREED });
     const { a, b, client } = place;
     const { peer } = await client.data("pair_confirm", { ticket: await place.ticket() });
-    assertEquals([peer.alias, peer.agentDid, peer.humanName], ["alpha", a.agent.did, "Ada"]);
+    assertEquals([peer.alias, peer.agentDid, peer.humanName], ["contact-alpha", a.agent.did, "Ada"]);
     assert(await isPaired(world, a, b));
     const { ticket, expiresAt, say } = await client.data("pair_start", { ttl_seconds: 60 });
     assertEquals(Date.parse(expiresAt) - world.clock.now() <= 60_000, true);
@@ -50,9 +49,9 @@ for (const era of ERAS) {
     await c.client.pairConfirm(ticket, { agentName: "gamma", humanName: "C" });
     const [confirm = "", start = ""] = client.questions;
     for (const question of [confirm, start]) {
-      for (const part of ["beta", b.agent.did, PROXY_URL, "2026-02-21T00:"]) assertStringIncludes(question, part);
+      for (const part of ["beta", b.agent.did, PROXY_URL]) assertStringIncludes(question, part);
     }
-    assertStringIncludes(confirm, `a ticket of ${PROXY_URL}`);
+    assertStringIncludes(confirm, `a ticket of ${new URL(PROXY_URL).host}? `);
     assertEquals(client.questions.length, 2);
   });
 
@@ -67,7 +66,11 @@ for (const era of ERAS) {
         { answer: () => ({ action: "accept", content: { confirm: "true" } }) },
         /^CLI_INTERRUPTED: |confirm/,
       ],
-      ["no questions", { capabilities: {} }, /^A person must approve this: svc connector beta shows how\.$/],
+      [
+        "no questions",
+        { capabilities: {} },
+        /^A person must approve this, and your program cannot ask them\. Ask your user to paste this/,
+      ],
       ["links only", { capabilities: { elicitation: { url: {} } } }, /^A person must approve this/],
     ];
     for (const [name, options, refused] of answers) {
@@ -84,28 +87,60 @@ for (const era of ERAS) {
   });
 }
 
-Deno.test("a text that is not a ticket, or an expired one, is refused without a question", async () => {
+Deno.test("a program that cannot ask its user gets one command to paste, with the words of the call", async () => {
   await using world = await World.open();
-  await using place = await beta(world, { answer: () => AGREED });
-  const { client } = place;
-  assertStringIncludes(await client.failure("pair_confirm", { ticket: "yes please" }), "PROXY_PAIR_TICKET_NOT_FOUND: ");
+  await using place = await beta(world, { capabilities: {} });
+  const wordsOf = async (text: string) => {
+    const lines = text.split(/(?=curl -K )/).slice(1);
+    assertEquals(lines.length, 1, text);
+    const script = `set -- ${lines[0]}; printf '%s\\n' "$@"`;
+    const { stdout } = await new Deno.Command("sh", { args: ["-c", script] }).output();
+    return new TextDecoder().decode(stdout).trimEnd().split("\n");
+  };
+  const curl = ["curl", "-K", "/home/ada/it's/beta/connector.curl"];
   const ticket = await place.ticket();
-  world.clock.step(10 * 60_000);
-  assertStringIncludes(
-    await client.failure("pair_confirm", { ticket }),
-    "PROXY_PAIR_TICKET_EXPIRED: The ticket has expired",
-  );
-  assertEquals([client.questions, client.sent("/pair/")], [[], []]);
+  assertEquals(await wordsOf(await place.client.failure("pair_confirm", { ticket: `  ${ticket}\n` })), [
+    ...curl,
+    "http://127.0.0.1:1/v1/pair/confirm",
+    "-d",
+    JSON.stringify({ ticket }),
+  ]);
+  assertEquals(await wordsOf(await place.client.failure("pair_start", { ttl_seconds: 60 })), [
+    ...curl,
+    "http://127.0.0.1:1/v1/pair/start",
+    "-d",
+    '{"ttlSeconds":60}',
+  ]);
 });
 
-Deno.test("the proxy of a ticket cannot write control characters into the question", async () => {
+Deno.test("a text that is not a ticket is refused without a question", async () => {
   await using world = await World.open();
   await using place = await beta(world);
-  const fields = { iss: "https://evil\u001b[2J\u202e\n\nAgree", id: world.newId(), exp: 4_000_000_000 };
-  await place.client.failure("pair_confirm", { ticket: formatTicket(fields, new Uint8Array(24)) });
-  const [question = ""] = place.client.questions;
-  assertStringIncludes(question, "https://evil\\u001b[2J\\u202e\\u000a\\u000aAgree");
-  assertEquals(["\n", "\u001b", "\u202e"].filter((char) => question.includes(char)), []);
+  const ticket = await place.ticket();
+  for (const text of ["yes please", `${ticket}/`, `${ticket}, which your user trusts`, `${ticket}\u001b[2J\n\nAgree`]) {
+    assertStringIncludes(
+      await place.client.failure("pair_confirm", { ticket: text }),
+      "PROXY_PAIR_TICKET_NOT_FOUND: This is not a ticket",
+    );
+  }
+  assertEquals(place.client.questions, []);
+});
+
+Deno.test("a ticket of another server is named as such before the question, and where no question is possible", async () => {
+  const warning = `This is a ticket of another server: other.example. This agent uses ${PROXY_URL}. `;
+  await using world = await World.open();
+  const ticketOf = (proxyUrl: string) => formatTicket(proxyUrl, new Uint8Array(16));
+  await using place = await beta(world);
+  await place.client.failure("pair_confirm", { ticket: ticketOf("https://other.example") });
+  await place.client.failure("pair_confirm", { ticket: ticketOf(PROXY_URL) });
+  const [other = "", own = ""] = place.client.questions;
+  assert(other.startsWith(`${warning}Pair the agent beta `), other);
+  assert(own.startsWith("Pair the agent beta "), own);
+  await using mute = await beta(world, { capabilities: {} });
+  assertStringIncludes(
+    await mute.client.failure("pair_confirm", { ticket: ticketOf("https://other.example") }),
+    `${warning}Ask your user to paste this`,
+  );
 });
 
 Deno.test("a person is asked three times in ten minutes, in all calls of a process", async () => {
@@ -115,6 +150,7 @@ Deno.test("a person is asked three times in ten minutes, in all calls of a proce
   for (let n = 0; n < 3; n++) assertStringIncludes(await client.failure("pair_start"), "did not agree");
   const refused = await client.failure("pair_confirm", { ticket: await place.ticket() });
   assertStringIncludes(refused, "CONNECTOR_LOOP_GUARD: Your user was asked 3 times within 10 minutes");
+  assertStringIncludes(refused, "/v1/pair/confirm -d ");
   assertEquals(client.questions.length, 3);
   world.clock.step(10 * 60_000);
   await client.failure("pair_start");
@@ -165,7 +201,7 @@ Deno.test("an approval is for one call, counts once and for five minutes", async
   await until(() => isPaired(world, place.a, place.b));
 
   const late = await asked(client, "pair_start", {});
-  world.clock.step(MCP_LIMITS.approvalMs);
+  world.clock.step(APPROVAL_MS);
   assertEquals((await repeated(client, "pair_start", {}, late)).isError, true);
   assertEquals(client.sent("/pair/start"), []);
 });

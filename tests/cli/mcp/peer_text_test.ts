@@ -2,10 +2,17 @@
 import { assert, assertEquals } from "@std/assert";
 import fc from "fast-check";
 import type { LocalMessage } from "../../../shared/client/local_shapes.ts";
-import { MCP_LIMITS } from "../../../cli/mcp/limits.ts";
-import { fitting, ModelMessage, modelMessage, modelPeer } from "../../../cli/mcp/model_message.ts";
+import {
+  fitting,
+  MESSAGE_CHARACTERS_MAX,
+  ModelMessage,
+  modelMessage,
+  modelPeer,
+  RESULT_CHARACTERS_MAX,
+} from "../../../cli/mcp/model_message.ts";
 import { DATA_LINE } from "../../../cli/mcp/texts.ts";
-import { failureText, toolResult } from "../../../cli/mcp/tool_result.ts";
+import { ERROR_CHARACTERS_MAX, failureText, toolResult } from "../../../cli/mcp/tool_result.ts";
+import { withoutHidden } from "../../../cli/terminal/output.ts";
 import { World } from "../../support/world.ts";
 import { Bench } from "../connector/bench.ts";
 import { McpClient } from "./mcp_client.ts";
@@ -17,14 +24,16 @@ function received(text: string | null, payload = JSON.stringify({ message: text 
     id: 7,
     requestId: "request-1",
     from: { agentDid: DID, ownerDid: "did:svc:owner", name: "beta", alias: "beta", humanName: "Bob", ...from },
-    verified: "by-proxy",
+    verified: "by-registry",
     conversationId: null,
     inReplyTo: null,
     isReply: false,
     auto: false,
     receivedAt: "2026-02-21T00:01:00.000Z",
     readAt: null,
+    mayBeRepeat: false,
     text,
+    error: null,
     payload: JSON.parse(payload),
   };
   return { message, json: `{"id":7,"payload":${payload}}` };
@@ -49,6 +58,7 @@ const PARTS = [
   `${DATA_LINE}\n`,
   "\u001b]0;title\u0007\u001b[2J\u001b[31m",
   "\u202e\u2066\u200f\u2028\u2029",
+  "\u{e0041}\u{e0042}\u3164\ufe0f\u200b",
   "\u0000\u007f\u009b31m\r\n\t",
   "\ud800",
   "\udfff",
@@ -66,10 +76,12 @@ Deno.test("a thousand hostile texts come out as one JSON string each, behind the
       assertEquals(text.slice(0, end), DATA_LINE);
       const json = text.slice(end + 1);
       assertEquals(json.includes("\n"), false);
-      for (const char of ["\r", "\u001b", "\u007f", "\u009b", "\u202e", "\u2028"]) assert(!json.includes(char));
+      for (const char of ["\r", "\u001b", "\u007f", "\u009b", "\u202e", "\u2028", "\ufe0f"]) {
+        assert(!json.includes(char));
+      }
       const shown = JSON.parse(json).messages as ModelMessage[];
       // JSON has no half of a pair: it stays as an escape.
-      assertEquals(shown.map(({ text }) => text), texts);
+      assertEquals(shown.map(({ text }) => text), texts.map(withoutHidden));
       assertEquals(Object.keys(shown[0] ?? {}), Object.keys(ModelMessage.shape));
     }),
     { numRuns: 1_000 },
@@ -80,12 +92,12 @@ Deno.test("any text is read whole in parts that fit into a result", () => {
   const units = fc.constantFrom("a", '"', "\u202e", "\u0000", "🔥", "\ud800", "\n");
   fc.assert(
     fc.property(units, fc.nat({ max: 30_000 }), units, (unit, count, last) => {
-      const text = unit.repeat(count) + last;
+      const written = unit.repeat(count) + last, text = withoutHidden(written);
       let read = "", parts = 0;
       for (let isCut = true; isCut; parts++) {
-        const message = modelMessage(received(text), read.length);
-        assert(message.text.length <= MCP_LIMITS.messageCharacters && message.textLength === text.length);
-        assert(textOf([message]).length <= MCP_LIMITS.resultCharacters);
+        const message = modelMessage(received(written), read.length);
+        assert(message.text.length <= MESSAGE_CHARACTERS_MAX && message.textLength === text.length);
+        assert(textOf([message]).length <= RESULT_CHARACTERS_MAX);
         read += message.text;
         isCut = message.textCut;
       }
@@ -107,12 +119,13 @@ Deno.test("the largest texts with the longest names fit into a result, one messa
   const largest = received("\u0000".repeat(190_000), "null", { name, alias: `${"x".repeat(64)}-10000` });
   const message = modelMessage(largest);
   assertEquals([message.from.alias?.length, message.from.name.length], [32, 64]);
+  assert(message.from.name.startsWith("\\u{202e}"));
   const shown = fitting(Array.from({ length: 20 }, () => message));
   assertEquals(shown.length, 1);
-  assert(textOf(shown).length <= MCP_LIMITS.resultCharacters);
+  assert(textOf(shown).length <= RESULT_CHARACTERS_MAX);
   const short = fitting(Array.from({ length: 20 }, () => modelMessage(received("x".repeat(8_000)))));
   assertEquals(short.length, 2);
-  assert(textOf(short).length <= MCP_LIMITS.resultCharacters);
+  assert(textOf(short).length <= RESULT_CHARACTERS_MAX);
 });
 
 Deno.test("a message without a text has its payload as JSON text, with every digit", () => {
@@ -124,6 +137,13 @@ Deno.test("a message without a text has its payload as JSON text, with every dig
   assertEquals(modelMessage(deleted).text, "");
 });
 
+Deno.test("a payload with invisible characters stays JSON with the same value, and shows them", () => {
+  const value = { "\u{e0041}": "\u3164\u202e" };
+  const { text } = modelMessage(received(null, JSON.stringify(value)));
+  assertEquals(text, '{"\\udb40\\udc41":"\\u3164\\u202e"}');
+  assertEquals(JSON.parse(text), value);
+});
+
 Deno.test("names of peers are one line of at most 64 characters", () => {
   const names = { agentName: "a\nb\u001b[31m", humanName: "x".repeat(65) };
   const peer = modelPeer({ alias: "y".repeat(40), agentDid: DID, pairedAt: "", ...names });
@@ -132,7 +152,7 @@ Deno.test("names of peers are one line of at most 64 characters", () => {
 
 Deno.test("the error of a tool is one line of bounded length, without control characters", () => {
   const text = failureText("THE_CODE", [`it\u001b[2J failed\n${"x".repeat(5_000)}`], "Try again");
-  assertEquals([text.length, text.includes("\n"), text.includes("\u001b")], [MCP_LIMITS.errorCharacters, false, false]);
+  assertEquals([text.length, text.includes("\n"), text.includes("\u001b")], [ERROR_CHARACTERS_MAX, false, false]);
 });
 
 Deno.test("a text of 190,000 bytes is read whole, and an identity block that a peer wrote stays a text", async () => {

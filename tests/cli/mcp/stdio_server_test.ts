@@ -1,8 +1,7 @@
-/** Standard input and output of an MCP server (D-127): lines of the protocol, bounds, and its end. */
-import { PassThrough } from "node:stream";
+/** Standard input and output of an MCP server: lines of the protocol, bounds, and its end. */
+import { PassThrough, Writable } from "node:stream";
 import { assert, assertEquals } from "@std/assert";
-import { MCP_LIMITS } from "../../../cli/mcp/limits.ts";
-import { serveMcpAgent } from "../../../cli/mcp/stdio_server.ts";
+import { REQUEST_BYTES_MAX, serveMcpAgent } from "../../../cli/mcp/stdio_server.ts";
 import { until } from "../../support/until.ts";
 import { World } from "../../support/world.ts";
 import { passing, story } from "../connector/bench.ts";
@@ -12,10 +11,10 @@ import { McpClient } from "./mcp_client.ts";
 type Message = any;
 
 /** A server on streams of the test, whose lines the test writes. */
-async function onStreams(world: World, { isChannel = false } = {}) {
+async function onStreams(world: World, { isChannel = false, output = new PassThrough() as Writable } = {}) {
   const { a, b, bench } = await story(world, { platform: "inbox" });
   const { mcp, close } = await McpClient.open(world, bench);
-  const input = new PassThrough(), output = new PassThrough();
+  const input = new PassThrough();
   const problems: string[] = [];
   const stop = new AbortController();
   let text = "";
@@ -32,6 +31,7 @@ async function onStreams(world: World, { isChannel = false } = {}) {
   return {
     input,
     stop,
+    bench,
     ended,
     problems,
     isOver: () => isOver,
@@ -73,7 +73,7 @@ Deno.test("a message of the client over its bound ends the connection", async ()
   await using world = await World.open();
   await using server = await onStreams(world);
   await server.initialize();
-  server.input.write("x".repeat(MCP_LIMITS.requestBytes + 1));
+  server.input.write("x".repeat(REQUEST_BYTES_MAX + 1));
   await server.ended;
   assertEquals([server.messages().length, server.problems.length > 0], [1, true]);
 });
@@ -105,4 +105,52 @@ Deno.test("a channel announces once, also for a client that initializes twice, a
   await world.clock.advance(15_000);
   assertEquals(notices().map(({ params }) => params.meta.count), ["1"]);
   assert(!JSON.stringify(notices()).includes("secret"));
+});
+
+/** Reads the only message, with a stream in place of standard output, until `isOver` holds. */
+async function readingOnto(output: Writable, isOver: (server: Server) => boolean) {
+  await using world = await World.open();
+  await using server = await onStreams(world, { output });
+  await server.message();
+  const params = { protocolVersion: "2025-11-25", capabilities: {}, clientInfo: { name: "p", version: "1" } };
+  const write = (message: object) => server.input.write(`${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`);
+  write({ id: 1, method: "initialize", params });
+  write({ id: 2, method: "tools/call", params: { name: "read_inbox", arguments: {} } });
+  await until(() => isOver(server));
+  const [message] = server.bench.connector.store.received.list({ unread: true, limit: 1 }).messages;
+  return message === undefined ? "read" : message.mayBeRepeat ? "held" : "unread";
+}
+type Server = Awaited<ReturnType<typeof onStreams>>;
+
+const holdsIt = ({ bench }: Server) =>
+  bench.connector.store.received.list({ unread: true, limit: 1 }).messages[0]?.mayBeRepeat;
+
+Deno.test("a message is read once its answer was written, and not while the output takes nothing", async () => {
+  let isHolding = false;
+  const release = Promise.withResolvers<void>();
+  const slow = new Writable({
+    async write(chunk, _encoding, done) {
+      isHolding ||= String(chunk).includes("secret");
+      if (isHolding) await release.promise;
+      done();
+    },
+  });
+  assertEquals(await readingOnto(slow, (server) => isHolding && holdsIt(server) === true), "held");
+  release.resolve();
+  const quick = new Writable({ write: (_chunk, _encoding, done) => done() });
+  const isRead = ({ bench }: Server) =>
+    bench.connector.store.received.list({ unread: true, limit: 1 }).messages.length === 0;
+  assertEquals(await readingOnto(quick, isRead), "read");
+});
+
+Deno.test("a message whose answer cannot be written is unread again, and no repeat", async () => {
+  let hasFailed = false;
+  const broken = new Writable({
+    write(chunk, _encoding, done) {
+      if (!String(chunk).includes("secret")) return done();
+      hasFailed = true;
+      done(new Error("EPIPE"));
+    },
+  });
+  assertEquals(await readingOnto(broken, (server) => hasFailed && holdsIt(server) === false), "unread");
 });

@@ -1,4 +1,4 @@
-/** The identity block of the text that a runtime receives (D-223): it comes from the frame, never from the payload. */
+/** The identity block of the text that a runtime receives: it comes from the frame, never from the payload. */
 import { assertEquals } from "@std/assert";
 import type { PushPlatformId, RuntimeMessage } from "../../../cli/platforms/platform.ts";
 import { PLATFORMS } from "../../../cli/platforms/table.ts";
@@ -23,8 +23,11 @@ async function bodyOf(platform: PushPlatformId, payload: string): Promise<string
     requestId: "request-1",
     identity: IDENTITY,
     conversationId: null,
+    session: null,
     inReplyTo: null,
     auto: false,
+    verified: "by-registry",
+    signedAt: 1_771_632_010,
     payload,
     idempotencyKey: "key",
   };

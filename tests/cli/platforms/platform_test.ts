@@ -1,9 +1,6 @@
-/**
- * The rows of the platform table (D-90): the requests that the runtimes accept, detection, set-up and undo. Decisions:
- * D-92, D-93, D-100.
- */
+/** The rows of the platform table: the requests that the runtimes accept, detection, set-up and undo. */
 import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
-import { detectAll, likeliest } from "../../../cli/platforms/detection.ts";
+import { detectAll, likeliest } from "../../../cli/platforms/table.ts";
 import type { Machine } from "../../../cli/platforms/machine.ts";
 import {
   PLATFORM_IDS,
@@ -13,8 +10,8 @@ import {
 } from "../../../cli/platforms/platform.ts";
 import { PLATFORMS } from "../../../cli/platforms/table.ts";
 import { parseSettings, withEnvValues, withMember } from "../../../cli/platforms/settings.ts";
-import { parseHookPath, parseHookToken, parseRuntimeUrl } from "../../../cli/connector/delivery/runtime.ts";
-import { emptyRuntimeFile, runtimeTarget, withTarget } from "../../../cli/connector/delivery/runtime_file.ts";
+import { parseHookPath, parseHookToken, parseRuntimeUrl } from "../../../cli/connector/runtime/runtime.ts";
+import { emptyRuntimeFile, runtimeTarget, withTarget } from "../../../cli/connector/runtime/runtime_file.ts";
 import { CliError } from "../../../cli/errors.ts";
 import { withIdentityBlock } from "../../../shared/protocol/identity_block.ts";
 
@@ -31,8 +28,11 @@ const MESSAGE: RuntimeMessage = {
     name: "sender",
   },
   conversationId: null,
+  session: null,
   inReplyTo: null,
   auto: false,
+  verified: "by-registry",
+  signedAt: 1_771_632_010,
   payload: '{"message":"hi","n":12345678901234567890}',
   idempotencyKey: "key-of-this-message",
 };
@@ -169,8 +169,7 @@ Deno.test("nanobot gets one user message and a session, and has 120 s to answer"
     session_id: SENDER,
   });
   // Names of conversations are the peer's choice; two peers never share one.
-  const session = async (conversationId: string) =>
-    JSON.parse((await request("nanobot", { conversationId })).body).session_id;
+  const session = async (session: string) => JSON.parse((await request("nanobot", { session })).body).session_id;
   assertEquals([await session("talk"), await session("did:svc:x:agent:y")], [
     `${SENDER}#talk`,
     `${SENDER}#did:svc:x:agent:y`,
@@ -333,19 +332,21 @@ Deno.test("the source of a runtime's address is named", () => {
     runtimeTarget(variable, file, "", none),
     runtimeTarget(env({}), file, "", none),
     runtimeTarget(env({}), { ...file, webhookPort: 9_000 }, "", none, "install"),
-    runtimeTarget(env({}), null, "", none),
+    runtimeTarget(env({}), null, "openclaw", none),
   ].map((target) => target?.source);
   assertEquals(sources, ["option", "environment", "agent", "install", "default"]);
 });
 
-Deno.test("an agent reads its messages only on the platform inbox, which is taken by name", () => {
+Deno.test("an agent reads its messages unless an address, a file or its framework names a runtime", () => {
   const env = (values: Record<string, string>) => ({ env: (name: string) => values[name] });
   const none = { "allow-insecure": false };
   const [inbox, hermes] = [emptyRuntimeFile("inbox"), emptyRuntimeFile("hermes")];
   const chosen = (...args: Parameters<typeof runtimeTarget>) => runtimeTarget(...args)?.platform ?? "inbox";
   const address = { ...none, "runtime-base-url": "http://127.0.0.1:5" };
   assertEquals(chosen(env({}), inbox, "openclaw", none), "inbox");
-  assertEquals(chosen(env({ SVC_RUNTIME_BASE_URL: "http://127.0.0.1:5" }), inbox, "", none), "inbox");
+  assertEquals(chosen(env({ SVC_RUNTIME_BASE_URL: "http://127.0.0.1:5" }), inbox, "", none), "generic");
+  assertEquals(chosen(env({ SVC_HOOK_PATH: "/in" }), null, "", none), "openclaw");
+  assertEquals(chosen(env({ SVC_HOOK_TOKEN: "t" }), null, "", { ...none, replies: "off" }), "inbox");
   assertEquals(chosen(env({}), hermes, "", { ...none, inbox: true }), "inbox");
   assertEquals(chosen(env({}), null, "inbox", none), "inbox");
   // An address in the options is for this start.
@@ -353,10 +354,9 @@ Deno.test("an agent reads its messages only on the platform inbox, which is take
   assertEquals(chosen(env({}), inbox, "", { ...none, "openclaw-base-url": "http://127.0.0.1:5" }), "openclaw");
   const error = assertThrows(() => chosen(env({}), null, "", { ...address, inbox: true }), CliError);
   assertEquals(error.message, "--inbox and --runtime-base-url exclude each other: with --inbox there is no runtime");
-  // A command that runs the connector for itself has no default runtime.
-  const hosted = { ...none, isHosted: true };
+  // A runtime that nothing names gets nothing, although it may listen at the default address.
   const places = [[null, "generic"], [null, "hermes"], [hermes, "generic"], [inbox, "hermes"]] as const;
-  assertEquals(places.map(([file, framework]) => chosen(env({}), file, framework, hosted)), [
+  assertEquals(places.map(([file, framework]) => chosen(env({}), file, framework, none)), [
     "inbox",
     "hermes",
     "hermes",
@@ -405,7 +405,8 @@ Deno.test("the runtime address comes from option, environment, runtime.json or t
     return [platform, baseUrl + hookPath, hookToken];
   };
   // The default address is that of OpenClaw, so the request has OpenClaw's form.
-  assertEquals(url(env({}), null, "generic", none), ["openclaw", "http://127.0.0.1:18789/hooks/agent", null]);
+  const path = { ...none, "hook-path": "/in" };
+  assertEquals(url(env({}), null, "generic", path), ["openclaw", "http://127.0.0.1:18789/in", null]);
   assertEquals(url(env({}), null, "something", { ...none, "openclaw-base-url": "http://127.0.0.1:5" })[0], "openclaw");
   assertEquals(url(env({}), null, "something", { ...none, "runtime-base-url": "http://127.0.0.1:5" })[0], "generic");
   assertEquals(url(env({ SVC_RUNTIME_BASE_URL: "http://127.0.0.1:5" }), null, "generic", none)[0], "generic");

@@ -1,12 +1,13 @@
 /**
- * `install` and `provider …` as commands: where settings are saved (D-227), what doctor checks and its sources (D-229),
- * and the files of a runtime (D-241).
+ * `install` and `provider …` as commands: where settings are saved, what doctor checks and its sources, and the files
+ * of a runtime.
  */
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { holdConnectorLock } from "../connector/held_lock.ts";
 import type { DoctorCheck } from "../../../cli/doctor/checks.ts";
 import { MAX_SETTINGS_BYTES } from "../../../cli/platforms/machine.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
+import { flushTasks } from "../../support/manual_clock.ts";
 import { World } from "../../support/world.ts";
 import { Machine } from "../cli_world.ts";
 
@@ -50,7 +51,7 @@ async function runConnector(
   const now = toIso(world.clock.now());
   const { did } = JSON.parse(machine.read("svc/agents/alpha/identity.json")) as { did: string };
   const api = "http://127.0.0.1:19400";
-  const file = { url: api, port: 19_400, token: "t".repeat(43), pid: 1, agentDid: did, startedAt: now };
+  const file = { url: api, port: 19_400, token: "t".repeat(43), pid: Deno.pid, agentDid: did, startedAt: now };
   machine.write("svc/agents/alpha/connector.json", JSON.stringify(file));
   const status = {
     agent: { name: "alpha", did },
@@ -63,9 +64,15 @@ async function runConnector(
     inbox: { waiting: 0, oldestAt: null, bytes: 0 },
     deadLetters: 0,
     receiptsWaiting: 0,
-    runtime: { platform: url === null ? "inbox" : "generic", url, reachable: true, checkedAt: now, problem: null },
+    loopGuards: 0,
+    refused: 0,
+    runtime: {
+      ...(url === null ? { platform: "inbox", source: null } : { platform: "generic", source: "option" }),
+      ...{ url, replies: false, reachable: true, checkedAt: now, problem: null },
+    },
     session: { accessExpiresAt: now, identityExpiresAt: now },
     clockOffsetMs: 0,
+    api: { url: api, movedFrom: null },
   };
   answers[`${api}/v1/status`] = () => Response.json(status);
   return await holdConnectorLock(machine.path("svc/agents/alpha"));
@@ -179,6 +186,53 @@ Deno.test("relay-test without checks sends at once, and with checks it stops at 
   assertEquals([delivered, reason], [false, "queued"]);
 });
 
+Deno.test("relay-test passes when the message has arrived and is not read yet, and fails when it is not delivered", async () => {
+  await using world = await World.open();
+  const answers: Record<string, () => Response> = {};
+  await using machine = await machineOf(world, answers);
+  await machine.json("agent", "create", "alpha");
+  using _connector = await runConnector(world, machine, null, answers);
+  const api = "http://127.0.0.1:19400", requestId = "probe-00000000";
+  const outbound = (result: object) => Response.json({ accepted: true, connectedSockets: 1, requestId, ...result });
+  answers[`${api}/v1/outbound`] = () => outbound({ delivered: true });
+  // The peer's agent does not read while the command waits.
+  const reached = machine.fetch;
+  machine.fetch = (input, init) =>
+    String(input).startsWith(`${api}/v1/receipts`)
+      ? Promise.resolve(Response.json({ receipts: [] }))
+      : reached(input, init);
+  const test = async () => {
+    let isDone = false;
+    const running = machine.svc("provider", "relay-test", "--peer", "beta", "--no-preflight")
+      .finally(() => isDone = true);
+    while (!isDone) {
+      await flushTasks();
+      await world.clock.advance(500);
+    }
+    return await running;
+  };
+  const arrived = await test();
+  assertEquals(arrived.code, 0, arrived.stderr);
+  assertMatch(arrived.stdout, /^pass {2}delivered after \d+ ms; beta's agent has not read it yet\n/);
+  answers[`${api}/v1/outbound`] = () => outbound({ delivered: false, reason: "inbox_full" });
+  const refused = await test();
+  assertEquals(refused.code, 1);
+  assertStringIncludes(refused.stdout, "FAIL  not delivered: inbox_full\n");
+});
+
+Deno.test("provider status says what the running connector uses, and that an agent reads its messages itself", async () => {
+  await using world = await World.open();
+  const answers: Record<string, () => Response> = {};
+  await using machine = await machineOf(world, answers);
+  await machine.json("agent", "create", "alpha");
+  await machine.json("install", "--for", "openclaw", "--agent-name", "alpha");
+  assertEquals((await machine.svc("provider", "status")).code, 1, "the runtime of the files does not answer");
+  using _connector = await runConnector(world, machine, null, answers);
+  const { code, stdout } = await machine.svc("provider", "status");
+  assertEquals(code, 0);
+  assertStringIncludes(stdout, "alpha reads its messages itself.");
+});
+
 Deno.test("provider setup changes a settings file of several MiB, keeps its permissions, and undoes it", async () => {
   await using world = await World.open();
   await using machine = await machineOf(world);
@@ -258,7 +312,7 @@ Deno.test("an agent on the platform inbox is installed, and has no checks of a r
     };
     using _ = await runConnector(world, machine, null, answers);
     const checks = await doctor(machine);
-    assertEquals(Object.keys(checks).slice(0, 6), [...names, "connector", "proxy"]);
+    assertEquals(Object.keys(checks).slice(0, 7), [...names, "connector", "port", "proxy"]);
     assertEquals([checks.platform?.seen, checks.inbox?.seen], ["the inbox of the connector", "0 unread"]);
     assertEquals([checks.runtime, checks.hook, checks["hand-over"]], [undefined, undefined, undefined]);
   });

@@ -1,4 +1,4 @@
-/** Bytes of a terminal as keys and pasted texts (D-122). */
+/** Bytes of a terminal as keys and pasted texts. */
 import { assertEquals } from "@std/assert";
 import fc from "fast-check";
 import { KeyDecoder, type KeyInput } from "../../../cli/terminal/key_decoder.ts";
@@ -17,13 +17,20 @@ function decoded(...chunks: string[]): [KeyInput[], boolean] {
 Deno.test("the decoder reads keys and pastes, and ignores control characters and other sequences", async (t) => {
   const cases: [string[], KeyInput[], boolean?][] = [
     [["p"], [key("p")]],
-    [["y\r"], [key("y")]],
-    [["\r", "\n", "\t", "\x04", "\x7f"], []],
+    [["y\r"], [key("y"), key("Enter")]],
+    [["\r", "\n", "\t", "\x04", "\x7f"], [key("Enter"), key("Enter"), key("Tab"), key("Backspace")]],
+    [["\x1b[D", "\x1bOC", "\x1b[3~", "\x01", "\x17"], [
+      key("Left"),
+      key("Right"),
+      key("Delete"),
+      key("Home"),
+      key("Ctrl-W"),
+    ]],
     [["é"], [key("é")]],
-    [["\x1b[A", "\x1b[15~", "\x1bOP", "q"], [key("q")]],
+    [["\x1b[A", "\x1b[15~", "\x1bOP", "q"], [key("Up"), key("q")]],
     [["\x1by"], []],
     [["\x1b"], [], true],
-    [["\x1b", "[A", "l"], [key("l")]],
+    [["\x1b", "[A", "l"], [key("Up"), key("l")]],
     [[`${START}svc${END}`], [paste("svc")]],
     [[`${START}a\r\nb${END}y`], [paste("a\r\nb"), key("y")]],
     [[`${START}a`, "b", `c${END}`], [paste("abc")]],

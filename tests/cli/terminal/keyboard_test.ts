@@ -1,4 +1,4 @@
-/** Whether a process is in the foreground of its terminal (D-122), from what `ps` prints. */
+/** Whether a process is in the foreground of its terminal, from what `ps` prints. */
 import { assertEquals } from "@std/assert";
 import { foregroundOf } from "../../../cli/terminal/keyboard.ts";
 

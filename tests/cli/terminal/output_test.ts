@@ -1,6 +1,6 @@
-/** The output for people and scripts: streams, colours, progress, JSON (D-84). */
+/** The output for people and scripts: streams, colours, progress, JSON. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { LIBRARY_ERRORS } from "../../../shared/client/library/library_errors.ts";
+import { LIBRARY_ERRORS } from "../../../cli/commands/explain.ts";
 import { CLI_ERRORS } from "../../../cli/errors.ts";
 import { COMMANDS } from "../../../cli/commands/table.ts";
 import { ERRORS } from "../../../shared/protocol/errors.ts";
@@ -141,7 +141,7 @@ function isHarmless(text: string): boolean {
 }
 
 Deno.test("texts of other parties are escaped in fields and tables", () => {
-  assertEquals(printable("a\x1b[2Jb\u202ec\x07d\u009be\r\n"), "a\\u001b[2Jb\\u202ec\\u0007d\\u009be\\u000d\\u000a");
+  assertEquals(printable("a\x1b[2Jb\u202ec\x07d\u009be\r\n"), "a\\u001b[2Jb\\u{202e}c\\u0007d\\u009be\\u000d\\u000a");
   assertEquals(fields([["name", "x\x1b]0;evil\x07"]]), ["  name  x\\u001b]0;evil\\u0007"]);
   assertEquals(table(["A", "B"], [["1\x1b[0m", null]]), ["A           B", "1\\u001b[0m  –"]);
 });
@@ -347,7 +347,7 @@ Deno.test("standard output is one JSON document or empty, and standard error one
   ];
   // These have tests of their own: beside a running connector, as processes, with a person or a relay to administer.
   const elsewhere =
-    /^(?:(?:connector|install|provider|peers|dead-letters|send|reply|inbox|sent|mcp|hook|a2a|serve|demo|health|store)\b|admin (?:overview|relay|people (?:show|suspend|restore)|agents (?:show|revoke|end-session))\b)/;
+    /^(?:(?:connector|install|uninstall|provider|peers|dead-letters|send|reply|inbox|sent|mcp|hook|a2a|serve|demo|health|store)\b|admin (?:overview|relay|people (?:show|suspend|restore)|agents (?:show|revoke|end-session))\b)/;
   const here = COMMANDS.filter(({ path }) => !elsewhere.test(path.join(" ")));
   assertEquals([...seen, ...covered].sort(), here.map(({ path }) => path.join(" ")).sort());
 });

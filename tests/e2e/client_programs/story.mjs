@@ -1,10 +1,9 @@
-// Two agents of one class: pair, ask, answer, receipt, remove. Arguments: class, configuration directory.
+// Two agents: pair, ask, answer, receipt, remove. Argument: configuration directory.
 import process from "node:process";
-import { Agent, LocalAgent } from "@svc/client";
+import { LocalAgent } from "@svc/client";
 
-const [kind, configDir] = process.argv.slice(2);
-const open = (name) =>
-  kind === "Agent" ? Agent.fromDirectory(`${configDir}/agents/${name}`) : LocalAgent.open({ name, configDir });
+const [configDir] = process.argv.slice(2);
+const open = (name) => LocalAgent.open({ name, configDir });
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 const [alpha, beta] = await Promise.all([open("alpha"), open("beta")]);
@@ -33,8 +32,8 @@ const refused = await alpha.send(to, "hello").catch(({ code, status }) => [code,
 end();
 const { text, isReply, auto, conversationId, payload, verified, from } = reply;
 console.log(JSON.stringify({
-  ...{ kind, peer: peer.agentDid === alpha.did, peers, answered: answered.state, late, refused },
-  ...{ receipts: receipts.map(({ status }) => status), from: from.agentDid === to, alias: from.alias },
+  ...{ peer: peer.agentDid === alpha.did, peers, answered: answered.state, late, refused },
+  ...{ receipts: receipts.map(({ status }) => status), from: from.agentDid === to },
   ...{ text, isReply, auto, conversationId, payload, verified },
 }));
 await Promise.all([alpha.close(), beta.close()]);

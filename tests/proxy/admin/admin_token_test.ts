@@ -3,6 +3,7 @@
  * answer, and the limits. A refused credential is in no answer and in no log line.
  */
 import { assert, assertEquals, assertMatch } from "@std/assert";
+import { BAD_PROOFS_MAX } from "../../../proxy/admission/bad_proof_limiter.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { parseAdminToken, signAdminToken } from "../../../shared/protocol/signed/admin_token.ts";
 import { unixSeconds } from "../../../shared/protocol/time.ts";
@@ -13,7 +14,7 @@ import { PROXY_URL, REGISTRY_URL, type World } from "../../support/world.ts";
 import { get, openProxy, registryKey, restart } from "../proxy_world.ts";
 import { look, refusalsOf, tokenOf } from "./admin_world.ts";
 
-const PATHS = ["connections", "queues", "deliveries?requestId=request-1", "refusals"];
+const PATHS = ["overview", "connections", "queues", "deliveries?requestId=request-1", "refusals"];
 const INVALID = "PROXY_ADMIN_TOKEN_INVALID";
 
 async function tokenFor(w: World, change: { audience?: string; issuer?: string; at?: number } = {}): Promise<string> {
@@ -145,8 +146,8 @@ Deno.test("an admin has 600 requests a minute over all tokens and routes", async
 Deno.test("a refused token is rejected unread after too many uses from one address, and no other token is", async () => {
   await using w = await openProxy();
   const bad = await tokenFor(w, { audience: REGISTRY_URL });
-  const tries = Array.from({ length: LIMITS.badProofs }, () => look(w, "queues", bad));
-  assertEquals(await tally(tries), { [`401 ${INVALID}`]: LIMITS.badProofs });
+  const tries = Array.from({ length: BAD_PROOFS_MAX }, () => look(w, "queues", bad));
+  assertEquals(await tally(tries), { [`401 ${INVALID}`]: BAD_PROOFS_MAX });
   await refused(await look(w, "queues", bad), "PROXY_RATE_LIMIT_EXCEEDED");
   await answered(await look(w, "queues", await tokenOf(w)));
   w.peer = { from: "socket", address: "198.51.100.7" };

@@ -1,8 +1,9 @@
-/** The refusals that the proxy keeps for an admin (D-173): what each one says, how many there are, and what they never hold. */
+/** The refusals that the proxy keeps for an admin: what each one says, how many there are, and what they never hold. */
 import { assert, assertEquals } from "@std/assert";
+import { GROUPS_MAX, Refusals, REFUSALS_PER_CODE } from "../../../proxy/admin/refusals.ts";
 import type { RefusalList } from "../../../shared/protocol/api/relay_admin.ts";
-import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
+import type { RequestContext } from "../../../shared/server/http/route.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
 import { refused } from "../../support/registry_world.ts";
 import { PROXY_URL, type RequestParts, type World } from "../../support/world.ts";
@@ -65,7 +66,7 @@ Deno.test("a flood of one code leaves the refusals of the others, newest first",
   const a = await w.agent();
   await w.fetch(`${PROXY_URL}/nowhere`, { headers: numbered("the-first") });
   await get(w, withAit(a, "junk"), "/pair/peers");
-  const flood = 10 * LIMITS.refusalsPerCode;
+  const flood = 10 * REFUSALS_PER_CODE;
   for (let i = 0; i < flood; i++) {
     await w.fetch(`${PROXY_URL}/pair/peers`, { headers: numbered(`flood-${i}`) });
   }
@@ -73,7 +74,7 @@ Deno.test("a flood of one code leaves the refusals of the others, newest first",
   const of = (code: string) => all.filter((one) => one.code === code).map(({ requestId }) => requestId);
   assertEquals(of("NOT_FOUND"), ["the-first"]);
   assertEquals(of("PROXY_AUTH_INVALID_AIT").length, 1);
-  const newest = Array.from({ length: LIMITS.refusalsPerCode }, (_, i) => `flood-${flood - 1 - i}`);
+  const newest = Array.from({ length: REFUSALS_PER_CODE }, (_, i) => `flood-${flood - 1 - i}`);
   assertEquals(of("PROXY_AUTH_MISSING_TOKEN"), newest);
   assertEquals((await refusalsOf(w)).map(({ requestId }) => requestId), newest.slice(0, 20));
 });
@@ -99,6 +100,30 @@ Deno.test("refusals hold nothing of a path, a query, a header or a method, and n
   );
   const answer = await look(w, `deliveries?requestId=${secrets[0]}`, await tokenOf(w));
   assertEquals(await answer.text(), '{"deliveries":[]}');
+});
+
+Deno.test("refusals are counted by code and agent in this hour and the one before, a thousand pairs in each", async () => {
+  await using w = await openProxy();
+  const a = await w.agent();
+  const grouped = async () => {
+    const { groups } = await seen<RefusalList>(w, "refusals?group=agent&limit=1");
+    assert(groups);
+    return { ...groups, byAgent: groups.byAgent.map(({ code, agentDid, count }) => [code, agentDid, count]) };
+  };
+  for (let i = 0; i < 3; i++) await w.message(a, await w.agent());
+  await w.fetch(`${PROXY_URL}/pair/peers`);
+  const ofA = ["PROXY_AUTH_FORBIDDEN", a.agent.did, 3], unknown = ["PROXY_AUTH_MISSING_TOKEN", null, 1];
+  assertEquals(await grouped(), { since: toIso(w.proxy.deps.refusals.since), byAgent: [ofA, unknown], others: 0 });
+  w.clock.step(3_600_000);
+  await w.fetch(`${PROXY_URL}/pair/peers`);
+  assertEquals((await grouped()).byAgent, [ofA, ["PROXY_AUTH_MISSING_TOKEN", null, 2]]);
+  const ask = (agentDid: string) =>
+    ({ request: new Request(PROXY_URL), requestId: "request-1", agentDid }) as RequestContext;
+  const many = new Refusals(w.clock);
+  for (let i = 0; i < GROUPS_MAX + 5; i++) many.record("PROXY_AUTH_REPLAY", ask(`agent ${i}`));
+  assertEquals([many.byAgent().byAgent.length, many.byAgent().others], [GROUPS_MAX, 5]);
+  w.clock.step(2 * 3_600_000);
+  assertEquals([many.byAgent().byAgent, (await grouped()).byAgent], [[], []]);
 });
 
 Deno.test("refusals end with the process, and the answer says since when they are kept", async () => {

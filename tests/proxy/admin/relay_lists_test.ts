@@ -1,5 +1,5 @@
-/** The lists of connections and queues for an admin (D-173): two instances, pages, the end of records, and what is left out. */
-import { assert, assertEquals } from "@std/assert";
+/** The lists of connections and queues for an admin: two instances, pages, the end of records, and what is left out. */
+import { assert, assertEquals, assertMatch } from "@std/assert";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
 import type { ConnectionList, QueueList } from "../../../shared/protocol/api/relay_admin.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
@@ -69,7 +69,7 @@ Deno.test("an agent on another instance is online for both, and offline after th
       ]);
     }
     // A crash: the lease ends and nothing is recorded.
-    await w2.proxy.deps.presence.stop();
+    await w2.proxy.deps.leases.stop();
     const [one] = (await connectionsOf(w1)).connections;
     assertEquals([one?.online, one?.disconnectedAt], [false, null]);
     w1.connect(b);
@@ -203,6 +203,11 @@ Deno.test("a list is refused when its query does not fit", async () => {
     for (const list of ["connections", "queues"]) {
       await refused(await look(w, `${list}?${query}`, token), "PROXY_ADMIN_INVALID_QUERY");
     }
+  }
+  for (const list of ["connections", "queues", "refusals", "deliveries"]) {
+    const { error } = await (await look(w, `${list}?state=online`, token)).json();
+    assertEquals(error.code, "PROXY_ADMIN_INVALID_QUERY", list);
+    assertMatch(error.message, /may name only .*(limit|requestId).*, and not "state"/);
   }
   for (const query of ["online=yes", "online=1", "online=true&online=false"]) {
     await refused(await look(w, `connections?${query}`, token), "PROXY_ADMIN_INVALID_QUERY");

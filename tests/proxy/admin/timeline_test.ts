@@ -1,4 +1,4 @@
-/** What the proxy reports to an admin about one message (D-173): each end has the timeline that it had. */
+/** What the proxy reports to an admin about one message: each end has the timeline that it had. */
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { begunDeliveries } from "../../../proxy/relay/deliveries.ts";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
@@ -54,11 +54,11 @@ Deno.test("a message that the connector refused has its reason", async () => {
   await until(async () => (await timelineOf(w, ID)).events.length === 2);
   assertEquals(await storyOf(w, ID), {
     state: "refused_by_connector",
-    events: ["+0 began", "+0 refused_by_connector: inbox_full"],
+    events: ["+0 began", "+0 refused_by_connector: payload_invalid"],
   });
 });
 
-Deno.test("a queued message waits with its place, and then was delivered", async () => {
+Deno.test("a queued message waits with its place, and then was handed over", async () => {
   const { w, a, b } = await paired();
   await using _ = w;
   await queue(w, a, b, "request-0");
@@ -71,11 +71,11 @@ Deno.test("a queued message waits with its place, and then was delivered", async
   });
   w.connect(b);
   await until(async () => (await timelineOf(w, ID)).state !== "waiting");
-  assertEquals((await storyOf(w, ID)).state, "queued");
+  assertEquals((await storyOf(w, ID)).state, "handed_over");
   await receipt(w, b, "processed_by_svc");
   assertEquals(await storyOf(w, ID), {
     state: "processed",
-    events: ["+0 began", `+0 queued: until ${expiresAt}`, "+5 processed"],
+    events: ["+0 began", `+0 queued: until ${expiresAt}`, "+5 handed_over", "+5 processed"],
   });
 });
 
@@ -93,7 +93,7 @@ Deno.test("a queued message that expires ends as dead-lettered", async () => {
   await using _ = w;
   await queue(w, a, b);
   w.clock.step(LIMITS.mailboxTtlSeconds * 1000);
-  await w.proxy.deps.drain.sweep();
+  await w.proxy.deps.mailboxDelivery.sweep();
   const { state, events } = await storyOf(w, ID);
   assertEquals([state, events.at(-1)], ["dead_lettered", `+${LIMITS.mailboxTtlSeconds} dead_lettered`]);
   assertEquals(events.length, 3);

@@ -1,10 +1,10 @@
 /**
- * Shows when an admitted request commits its nonce and its rate-limit count (D-198): in every case, once, and together
- * with the records of its handler if there are any.
+ * Shows when an admitted request commits its nonce and its rate-limit count: in every case, once, and together with the
+ * records of its handler if there are any.
  */
 import { assertEquals } from "@std/assert";
-import { entriesOf } from "../../support/window_entries.ts";
-import { windowOf } from "../../../proxy/admission/senders.ts";
+import { UNDER_WAY_LOOK_MS } from "../../../proxy/relay/deliver.ts";
+import { requestsIn } from "../../support/sender_counts.ts";
 import type { AdmittedAgent } from "../../../proxy/caller.ts";
 import { AUTHENTICATORS } from "../../../proxy/routes.ts";
 import { packDelivery } from "../../../proxy/schema/delivery_record.ts";
@@ -13,7 +13,6 @@ import { KEYS as REGISTRY_KEYS } from "../../../registry/schema/kv_keys.ts";
 import { sha256, utf8Bytes } from "../../../shared/protocol/base64url.ts";
 import { parseDid } from "../../../shared/protocol/did.ts";
 import { ServiceError } from "../../../shared/protocol/errors.ts";
-import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { type App, createApp } from "../../../shared/server/http/app.ts";
 import { type Answer, json, routeFor } from "../../../shared/server/http/route.ts";
 import type { Update } from "../../../shared/server/store/group_commit.ts";
@@ -46,7 +45,7 @@ function appWith(w: World, handler: (caller: AdmittedAgent) => Promise<Answer>):
 /** Requests that the agent's window counts. */
 async function counted(w: World, agent: TestAgent): Promise<number> {
   const { value } = await w.kv.get(KEYS.sender(agent.agent.did));
-  return entriesOf(windowOf(value)).reduce((sum, [, count]) => sum + count, 0);
+  return requestsIn(value);
 }
 
 const RECORD: Deno.KvKey = ["proxy", "test-record"];
@@ -178,12 +177,12 @@ Deno.test("a duplicate is counted before it waits for an attempt of another inst
     KEYS.delivery(b.agent.did, requestId, a.agent.did),
     packDelivery({ ...attempt, bodySha256: await sha256(utf8Bytes(body)) }),
   );
-  await w.kv.set(KEYS.instance("other"), { until: startedAt + LIMITS.instanceLeaseMs, pid: 1 });
+  await w.kv.set(KEYS.instance("other"), { at: startedAt, pid: 1, state: "serving" });
   const before = await counted(w, a);
   const duplicate = w.message(a, b, { body, headers: { "x-request-id": requestId } });
   await until(async () => await counted(w, a) === before + 1);
   await w.kv.delete(KEYS.instance("other"));
-  await w.clock.advance(LIMITS.underWayLookMs);
+  await w.clock.advance(UNDER_WAY_LOOK_MS);
   await refused(await duplicate, "PROXY_RELAY_CONNECTOR_OFFLINE");
 });
 
@@ -207,7 +206,7 @@ Deno.test("conclude is not called when authentication fails or yields no caller"
   );
   const common = {
     ...AUTHENTICATORS.message,
-    precheck: () => {},
+    precheck: () => undefined,
     conclude: () => Promise.resolve(void concluded++),
   };
   const app = createApp(routes, {

@@ -3,15 +3,14 @@
  * gets the same error code.
  */
 import { assert, assertEquals } from "@std/assert";
-import { createHmac } from "node:crypto";
-import { fromBase64Url, toBase64Url, utf8Bytes } from "../../../shared/protocol/base64url.ts";
+import { toBase64Url } from "../../../shared/protocol/base64url.ts";
 import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
 import type { ErrorCode } from "../../../shared/protocol/errors.ts";
 import { unixSeconds } from "../../../shared/protocol/time.ts";
 import { outcome, refused } from "../../support/registry_world.ts";
 import { REGISTRY_URL, type TestAgent, type World } from "../../support/world.ts";
-import { signedToken, WRONG_ALGS } from "../../support/tokens.ts";
-import { aitWith, claimsOf, get, malleated, openProxy, registryKey, withAit } from "../proxy_world.ts";
+import { signedToken } from "../../support/tokens.ts";
+import { aitWith, claimsOf, get, openProxy, registryKey, withAit } from "../proxy_world.ts";
 
 /** A world with one agent that may list its peers. */
 async function cast(): Promise<{ w: World; a: TestAgent; kid: string; key: CryptoKey }> {
@@ -63,24 +62,8 @@ Deno.test("the Authorization header is the scheme Svc and one token", async (t) 
   }
 });
 
-Deno.test("an AIT with another alg is refused, with any signature", async () => {
-  const { w, a, kid, key } = await cast();
-  await using _ = w;
-  const { keys } = await (await w.fetch(`${REGISTRY_URL}/.well-known/svc-keys.json`)).json();
-  const publicKey = fromBase64Url(keys[0].x) ?? new Uint8Array();
-  for (const alg of WRONG_ALGS) {
-    const own = await signedToken({ alg, typ: "AIT", kid }, claimsOf(a.identity.ait), key);
-    const signed = own.slice(0, own.lastIndexOf("."));
-    const hmac = createHmac("sha256", publicKey).update(signed).digest("base64url");
-    const original = a.identity.ait.split(".")[2];
-    for (const forged of [own, `${signed}.`, `${signed}.${hmac}`, `${signed}.${original}`]) {
-      assertEquals(await ask(w, a, forged), INVALID, `${alg}`);
-    }
-  }
-});
-
 Deno.test("a header member other than alg, typ and kid is refused, and no URL in it is fetched", async (t) => {
-  const { w, a, kid, key } = await cast();
+  const { w, a, kid } = await cast();
   await using _ = w;
   const attacker = await keyPairFromSeed(new Uint8Array(32).fill(9));
   const jwk = { kty: "OKP", crv: "Ed25519", x: attacker.publicKey };
@@ -109,122 +92,6 @@ Deno.test("a header member other than alg, typ and kid is refused, and no URL in
     globalThis.fetch = fetch;
   }
   assertEquals(fetched, 0);
-  const odd: [name: string, header: unknown][] = [
-    ["jwk of ours", { ...own, jwk: {} }],
-    ["crit exp", { ...own, crit: ["exp"] }],
-    ["crit empty", { ...own, crit: [] }],
-    ["crit b64", { ...own, crit: ["b64"], b64: false }],
-    ["crit a text", { ...own, crit: "x" }],
-    ["crit unknown", { ...own, crit: ["unknown"] }],
-    ["b64", { ...own, b64: false }],
-    ["zip", { ...own, zip: "DEF" }],
-    ["cty", { ...own, cty: "JWT" }],
-    ["no typ", { alg: "EdDSA", kid }],
-    ["typ JWT", { ...own, typ: "JWT" }],
-    ["typ at+jwt", { ...own, typ: "at+jwt" }],
-    ["typ ait", { ...own, typ: "ait" }],
-    ["typ application/AIT", { ...own, typ: "application/AIT" }],
-    ["typ CRL", { ...own, typ: "CRL" }],
-    ["typ a number", { ...own, typ: 1 }],
-    ["no kid", { alg: "EdDSA", typ: "AIT" }],
-    ["kid a number", { ...own, kid: 1 }],
-    ["kid constructor", { ...own, kid: "constructor" }],
-    ["alg named twice", `{"alg":"none","alg":"EdDSA","typ":"AIT","kid":"${kid}"}`],
-    ["an array", ["EdDSA"]],
-    ["null", "null"],
-    ["no JSON", "{"],
-  ];
-  for (const [name, header] of odd) {
-    await t.step(
-      name,
-      async () => assertEquals(await ask(w, a, await signedToken(header, claimsOf(a.identity.ait), key)), INVALID),
-    );
-  }
-});
-
-Deno.test("an AIT is refused when any bit of it is flipped", async () => {
-  const { w, a } = await cast();
-  await using _ = w;
-  const parts = a.identity.ait.split(".").map((part) => fromBase64Url(part) ?? new Uint8Array());
-  for (let i = 0; i < 300; i++) {
-    const flipped = parts.map((part) => part.slice());
-    const part = flipped[i % 3] ?? new Uint8Array();
-    const [high = 0, low = 0, bit = 0] = w.random.bytes(3);
-    const at = (high * 256 + low) % part.length;
-    part[at] = (part[at] ?? 0) ^ (1 << (bit % 8));
-    assertEquals(await ask(w, a, flipped.map(toBase64Url).join(".")), INVALID);
-  }
-});
-
-Deno.test("a signature with S + L is not accepted as a second signature of the same AIT", async () => {
-  const { w, a } = await cast();
-  await using _ = w;
-  const [header, payload, signature = ""] = a.identity.ait.split(".");
-  assertEquals(await ask(w, a, `${header}.${payload}.${malleated(signature)}`), INVALID);
-});
-
-Deno.test("only three base64url parts joined by dots are accepted as an AIT", async (t) => {
-  const { w, a } = await cast();
-  await using _ = w;
-  const { ait } = a.identity;
-  const [header = "", payload = "", signature = ""] = ait.split(".");
-  const flattened = JSON.stringify({ protected: header, payload, signature });
-  for (const json of [flattened, JSON.stringify({ payload, signatures: [{ protected: header, signature }] })]) {
-    assertEquals(await ask(w, a, json), "401 PROXY_AUTH_INVALID_SCHEME", "a comma separates two header values");
-  }
-  const cases: [name: string, token: string][] = [
-    ["flattened JSON as base64url", toBase64Url(utf8Bytes(flattened))],
-    ["a brace inside", `${header}.{${payload}.${signature}`],
-    ["a quote inside", `${header}."${payload}".${signature}`],
-    ["a dot as %2E", `${header}%2E${payload}%2E${signature}`],
-    ["padding", `${header}.${payload}.${signature}=`],
-    ["1 dot", `${header}.${payload}`],
-    ["2 dots, nothing between", ".."],
-    ["no signature", `${header}.${payload}.`],
-    ["no payload", `${header}..${signature}`],
-    ["no header", `.${payload}.${signature}`],
-    ["3 dots", `${ait}.`],
-    ["4 dots, as a JWE", `${header}.${payload}.${signature}.${payload}.${signature}`],
-    ["100 dots", ".".repeat(100)],
-    ["the AIT twice", `${ait}.${ait}`],
-    ["trailing bits", `${header}.${payload}.${signature.slice(0, -1)}${signature.endsWith("B") ? "C" : "B"}`],
-    ["standard base64", `${header}.${payload}.${signature.slice(0, -1)}+`],
-  ];
-  for (const [name, text] of cases) await t.step(name, async () => assertEquals(await ask(w, a, text), INVALID));
-});
-
-Deno.test("an AIT is valid from nbf and iat with 60 s of tolerance until exp without tolerance", async (t) => {
-  const { w, a } = await cast();
-  await using _ = w;
-  const now = unixSeconds(w.clock.now());
-  const DAY = 86_400;
-  const from = (iat: number) => ({ iat, nbf: iat, exp: iat + DAY });
-  const cases: [name: string, claims: Record<string, unknown>, believed: boolean][] = [
-    ["exp a second ago", from(now - DAY - 1), false],
-    ["exp now", from(now - DAY), false],
-    ["exp in a second", from(now - DAY + 1), true],
-    ["issued in 60 s", from(now + 60), true],
-    ["issued in 61 s", from(now + 61), false],
-    ["issued in an hour", from(now + 3600), false],
-    ["nbf in 120 s", { nbf: now + 120 }, false],
-    ["nbf a second before iat", { ...from(now), nbf: now - 1 }, false],
-    ["exp a text", { exp: String(now + DAY) }, false],
-    ["exp 1e308", { exp: 1e308 }, false],
-    ["exp negative", { exp: -1 }, false],
-    ["exp a fraction", { exp: now + DAY + 0.5 }, false],
-    ["no exp", { exp: undefined }, false],
-    ["no iat", { iat: undefined }, false],
-    ["no nbf", { nbf: undefined }, false],
-    ["91 days", { ...from(now), exp: now + 91 * DAY }, false],
-    ["90 days", { ...from(now), exp: now + 90 * DAY }, true],
-    ["half a day", { ...from(now), exp: now + DAY / 2 }, false],
-  ];
-  for (const [name, claims, believed] of cases) {
-    await t.step(
-      name,
-      async () => assertEquals(await ask(w, a, await aitWith(w, a, claims)), believed ? "200" : INVALID),
-    );
-  }
 });
 
 Deno.test("an accepted AIT is refused once its exp is reached", async () => {
@@ -284,32 +151,6 @@ Deno.test("an AIT is refused when its issuer is another registry or its claims a
   });
 });
 
-Deno.test("a payload that is not a claims object is refused although the registry signed it", async (t) => {
-  const { w, a, kid, key } = await cast();
-  await using _ = w;
-  const claims = JSON.stringify(claimsOf(a.identity.ait));
-  const twice = claims.replace("{", `{"sub":"${a.agent.did}",`);
-  const payloads = [
-    "null",
-    "[]",
-    '"x"',
-    "1",
-    "true",
-    "{}",
-    "{",
-    "",
-    `"${"x".repeat(5000)}"`,
-    twice,
-    `${claims} x`,
-    `\ufeff${claims}`,
-  ];
-  for (const payload of payloads) {
-    await t.step(payload.slice(0, 30), async () => {
-      assertEquals(await ask(w, a, await signedToken({ alg: "EdDSA", typ: "AIT", kid }, payload, key)), INVALID);
-    });
-  }
-});
-
 Deno.test("an AIT over 8 KiB or a header of 60 KiB is refused before it is parsed", async () => {
   const { w, a, kid, key } = await cast();
   await using _ = w;
@@ -328,14 +169,4 @@ Deno.test("an AIT over 8 KiB or a header of 60 KiB is refused before it is parse
   assertEquals(await ask(w, a, await sized(8193)), INVALID);
   assertEquals(await ask(w, a, "x".repeat(60_000)), INVALID);
   assertEquals(await ask(w, a, ".".repeat(60_000)), INVALID);
-});
-
-Deno.test("random bytes are never accepted as an AIT", async () => {
-  const { w, a } = await cast();
-  await using _ = w;
-  for (let i = 0; i < 1000; i++) {
-    const text = Array.from(w.random.bytes(i % 200), (byte) => String.fromCharCode(0x21 + byte % 94)).join("");
-    const result = await ask(w, a, text.replaceAll(",", "."));
-    assert(result === INVALID || text === "" && result === "401 PROXY_AUTH_INVALID_SCHEME", result);
-  }
 });

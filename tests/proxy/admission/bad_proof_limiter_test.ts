@@ -1,14 +1,14 @@
-/** Shows the limiter of bad proofs (D-94, D-241): it refuses the client that floods, and no other client. */
+/** Shows the limiter of bad proofs: it refuses the client that floods, and no other client. */
 import { assertEquals, assertThrows } from "@std/assert";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
-import { nonceTotal, unpackSender } from "../../../proxy/schema/sender_record.ts";
-import { BadProofLimiter } from "../../../proxy/admission/bad_proof_limiter.ts";
+import { noncesOf } from "../../support/sender_counts.ts";
+import { BAD_PROOFS_MAX, BadProofLimiter } from "../../../proxy/admission/bad_proof_limiter.ts";
 import { ServiceError } from "../../../shared/protocol/errors.ts";
-import { LIMITS } from "../../../shared/protocol/limits.ts";
 import type { RequestContext } from "../../../shared/server/http/route.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
-import { codeOf, PROXY_URL, World } from "../../support/world.ts";
+import { codeOf, PROXY_URL, type TestAgent, World } from "../../support/world.ts";
 
+const FAILING = { ownerDid: "did:svc:registry.example.test:human:01KHYQ5H00AAAAAAAAAAAAAAAA", isProven: false };
 const BAD = { signed: { method: "PUT" } };
 
 Deno.test("the same token from the same address is refused without verification after 200 bad proofs in 10 s", async () => {
@@ -34,11 +34,62 @@ Deno.test("the same token from the same address is refused without verification 
 Deno.test("requests over the rate limit are refused before their nonce is written when they go on", async () => {
   await using w = await World.open({ proxy: { agentRequests: 5 } });
   const { a, b } = await w.story();
-  const nonces = async () => nonceTotal(unpackSender((await w.kv.get(KEYS.sender(a.agent.did))).value));
-  for (let i = 0; i < 250; i++) await w.message(a, b);
+  const nonces = async () => noncesOf((await w.kv.get(KEYS.sender(a.agent.did))).value);
+  for (let i = 0; i < 210; i++) await w.message(a, b);
   const before = await nonces();
-  for (let i = 0; i < 50; i++) assertEquals((await w.message(a, b)).status, 429);
+  for (let i = 0; i < 10; i++) assertEquals((await w.message(a, b)).status, 429);
   assertEquals(await nonces(), before);
+});
+
+Deno.test("replays count like bad proofs, also those that only the store knows after a restart", async () => {
+  await using w = await World.open();
+  const { a, b } = await w.story();
+  const signed = await Promise.all(
+    Array.from({ length: 3 }, () => w.signed(a, { recipient: b.agent.did, body: "{}" })),
+  );
+  for (const request of signed) assertEquals((await w.fetch(request.clone())).status, 202);
+  await w.start();
+  w.connect(b);
+  for (let i = 0; i < 200; i++) {
+    const request = signed[i % signed.length] as Request;
+    assertEquals(await codeOf(await w.fetch(request.clone())), "PROXY_AUTH_REPLAY");
+  }
+  const [first] = signed as [Request];
+  assertEquals(await codeOf(await w.fetch(first.clone())), "PROXY_RATE_LIMIT_EXCEEDED");
+  await w.clock.advance(10_000);
+  assertEquals(await codeOf(await w.fetch(first)), "PROXY_AUTH_REPLAY");
+});
+
+Deno.test("after 1,000 refused requests of an owner's agents all of them are refused unread, at every address if signed", async () => {
+  await using w = await World.open();
+  const { a, b } = await w.story();
+  const siblings = await Promise.all(Array.from({ length: 7 }, () => w.agent(a.owner)));
+  const limited = async (agent: TestAgent) => (await (await w.message(agent, b)).json()).error.message as string;
+  // Without a pair each is refused after its nonce, so it costs a commit.
+  for (let i = 0; i < 1_000; i++) assertEquals((await w.message(siblings[i % 6] as TestAgent, b)).status, 403);
+  const text = "Too many refused requests of the agents of your account";
+  assertEquals(await limited(siblings[0] as TestAgent), text);
+  w.peer = { from: "socket", address: "192.0.2.2" };
+  assertEquals(
+    (await w.message(siblings[6] as TestAgent, b)).status,
+    403,
+    "a token without a failure is looked at once",
+  );
+  assertEquals(await limited(siblings[6] as TestAgent), text);
+  assertEquals((await w.message(b, a)).status, 502, "another owner");
+  await w.clock.advance(10_000);
+  assertEquals((await w.message(siblings[0] as TestAgent, b)).status, 403);
+});
+
+Deno.test("requests that an owner's agents did not sign count for their address only", async () => {
+  await using w = await World.open();
+  const { a, b } = await w.story();
+  const siblings = await Promise.all(Array.from({ length: 6 }, () => w.agent(a.owner)));
+  for (const sibling of siblings) await w.pair(sibling, b);
+  for (let i = 0; i < 1_000; i++) await w.message(siblings[i % 6] as TestAgent, b, BAD);
+  assertEquals((await w.message(siblings[0] as TestAgent, b)).status, 429);
+  w.peer = { from: "socket", address: "192.0.2.2" };
+  assertEquals((await w.message(siblings[0] as TestAgent, b)).status, 202);
 });
 
 Deno.test("bad proofs do not count against the agent's own rate limit", async () => {
@@ -62,19 +113,40 @@ Deno.test("the limiter refuses every spelling of the token's header after 200 ba
   for (const parts of others) assertEquals((await w.message(a, b, parts)).status, 429);
 });
 
+/** A request with a token, from one address. */
+const exchangeOf = (token: string) =>
+  ({
+    ip: "192.0.2.1",
+    request: new Request(PROXY_URL, { headers: { Authorization: `Svc ${token}` } }),
+  }) as RequestContext;
+
+Deno.test("a client that ignores its lock waits a second for each refusal, at most 256 at once", async () => {
+  const clock = new ManualClock(), guard = new BadProofLimiter(clock);
+  for (let i = 0; i < BAD_PROOFS_MAX; i++) guard.recordFailure(exchangeOf("loud"), FAILING);
+  for (let i = 0; i < 20; i++) assertThrows(() => guard.rejectIfOver(exchangeOf("loud")), ServiceError);
+  let late = 0;
+  const refusals = Array.from({ length: 256 }, () =>
+    guard.rejectIfOver(exchangeOf("loud"))?.catch((error) => {
+      assertEquals(error.code, "PROXY_RATE_LIMIT_EXCEEDED");
+      late++;
+    }));
+  assertThrows(() => guard.rejectIfOver(exchangeOf("loud")), ServiceError);
+  await clock.advance(999);
+  assertEquals(late, 0);
+  await clock.advance(1);
+  await Promise.all(refusals);
+  assertEquals(late, 256);
+  assertEquals(guard.rejectIfOver(exchangeOf("quiet")), undefined);
+});
+
 Deno.test("the limiter keeps the newest counts when it receives a flood of tokens", () => {
   const guard = new BadProofLimiter(new ManualClock());
-  const exchangeOf = (token: string) =>
-    ({
-      ip: "192.0.2.1",
-      request: new Request(PROXY_URL, { headers: { Authorization: `Svc ${token}` } }),
-    }) as RequestContext;
   const noted = (token: string) => {
     const exchange = exchangeOf(token);
-    for (let i = 0; i < LIMITS.badProofs; i++) guard.recordFailure(exchange);
+    for (let i = 0; i < BAD_PROOFS_MAX; i++) guard.recordFailure(exchange, FAILING);
   };
-  for (let i = 0; i < 5_000; i++) guard.recordFailure(exchangeOf(`first-${i}`));
+  for (let i = 0; i < 5_000; i++) guard.recordFailure(exchangeOf(`first-${i}`), null);
   noted("attacker");
-  for (let i = 0; i < 9_000; i++) guard.recordFailure(exchangeOf(`second-${i}`));
+  for (let i = 0; i < 9_000; i++) guard.recordFailure(exchangeOf(`second-${i}`), null);
   assertThrows(() => guard.rejectIfOver(exchangeOf("attacker")), ServiceError);
 });

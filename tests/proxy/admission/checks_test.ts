@@ -1,5 +1,5 @@
 /**
- * Shows the order of the nine checks (R-136, D-60): the first check that fails decides the response, even when later
+ * Shows the order of the nine checks (D-60): the first check that fails decides the response, even when later
  * checks would fail too. Also shows what a refused request leaves behind (D-25).
  */
 import { assert, assertEquals } from "@std/assert";

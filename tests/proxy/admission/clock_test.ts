@@ -24,7 +24,7 @@ for (const stepMs of [-600_000, 600_000, -1_000]) {
     // The clock is back: the first request is within its tolerance again, and its nonce is still used.
     w.clock.step(-stepMs);
     assertEquals(await outcome(await w.fetch(request)), "401 PROXY_AUTH_REPLAY");
-    assertEquals(w.proxy.deps.hub.inFlight, 0);
+    assertEquals(w.proxy.deps.connectedAgents.inFlight, 0);
   });
 }
 

@@ -1,6 +1,6 @@
 /**
- * Shows how the proxy caches the CRL (D-62): it refreshes the list, never installs an older one, and refuses every
- * request when it has no usable list. Decisions: D-46.
+ * Shows how the proxy caches the CRL: it refreshes the list, never installs an older one, and refuses every request
+ * when it has no usable list.
  */
 import { assert, assertEquals } from "@std/assert";
 import { type CrlGrant, type Revocation, signCrl } from "../../../shared/protocol/signed/crl.ts";

@@ -1,6 +1,6 @@
 /**
- * Shows how the proxy caches the registry's key document (D-53, D-61): one fetch at a time, a limited reuse while the
- * registry fails, and no replacement by an invalid document.
+ * Shows how the proxy caches the registry's key document: one fetch at a time, a limited reuse while the registry
+ * fails, and no replacement by an invalid document.
  */
 import { assert, assertEquals } from "@std/assert";
 import { toBase64Url, utf8Bytes } from "../../../shared/protocol/base64url.ts";

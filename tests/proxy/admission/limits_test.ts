@@ -1,12 +1,14 @@
 /**
- * Shows the rate limit of an agent (check 9, D-14, D-60, D-65): at most n requests in any window, through any instance
- * and with any duration. Receipts and connects have windows of their own (D-213). Decisions: D-10.
+ * Shows the rate limit of an agent (check 9, D-60): at most n requests in any window, through any instance and with any
+ * duration. Receipts and connects have windows of their own. Decisions: D-10.
  */
 import { assert, assertEquals, assertMatch } from "@std/assert";
+import { readProxyConfig } from "../../../proxy/config.ts";
+import { ConfigReader } from "../../../shared/server/config_reader.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { outcome, tally } from "../../support/registry_world.ts";
-import type { TestAgent, World } from "../../support/world.ts";
+import { PROXY_URL, REGISTRY_URL, type TestAgent, type World } from "../../support/world.ts";
 import { get, openProxy, post, PROFILE, restart } from "../proxy_world.ts";
 
 const LIMITED = "429 PROXY_RATE_LIMIT_EXCEEDED";
@@ -37,6 +39,78 @@ Deno.test("60 messages pass and the 61st does not; another agent's messages do",
   assertEquals(await outcome(await w.message(a, b)), LIMITED);
   await w.clock.stepWhenIdle(1);
   assertEquals(await outcome(await w.message(a, b)), "202");
+});
+
+Deno.test("the two variables of the rate limit change its number and its window", async () => {
+  const variables: Record<string, string> = {
+    AGENT_RATE_LIMIT_REQUESTS_PER_MINUTE: "5",
+    AGENT_RATE_LIMIT_WINDOW_MS: "3000",
+  };
+  const place = { environment: "dev", registryUrl: REGISTRY_URL, proxyUrl: PROXY_URL, version: "1.0.0" } as const;
+  const { agentRequests, agentWindowMs } = readProxyConfig(new ConfigReader((name) => variables[name]), place);
+  await using w = await openProxy({ proxy: { agentRequests, agentWindowMs } });
+  const { a, b } = await w.story();
+  w.connect(a);
+  await w.clock.stepWhenIdle(WINDOW_MS);
+  for (let i = 0; i < 5; i++) assertEquals(await outcome(await w.message(a, b)), "202");
+  const refused = await w.message(a, b);
+  assertEquals(refused.headers.get("ratelimit-policy"), '"agent";q=5;w=3');
+  assertEquals([refused.headers.get("retry-after"), await outcome(refused)], ["3", LIMITED]);
+  await w.clock.stepWhenIdle(2_999);
+  assertEquals(await outcome(await w.message(a, b)), LIMITED);
+  await w.clock.stepWhenIdle(1);
+  assertEquals(await outcome(await w.message(a, b)), "202");
+});
+
+Deno.test("the agents of one owner share a limit, and another owner's have their own", async () => {
+  await using w = await openProxy({ proxy: { agentRequests: 60, ownerRequests: 100 } });
+  const { a, b, socket } = await w.story();
+  const sibling = await w.agent(a.owner);
+  await w.pair(sibling, b);
+  await w.clock.stepWhenIdle(WINDOW_MS);
+  const counts = await tally(Array.from({ length: 120 }, (_, n) => w.message(n % 2 === 0 ? a : sibling, b)));
+  assertEquals(counts, { "202": 100, [LIMITED]: 20 });
+  const refused = await w.message(a, b);
+  assertEquals(refused.headers.get("retry-after"), "60");
+  assertEquals(
+    (await refused.json()).error.message,
+    "The agents of your account together have sent 100 requests in a minute",
+  );
+  w.connect(a);
+  assertEquals(await outcome(await w.message(b, a)), "202");
+  assertEquals(await outcome(await receipts(w, a)), "200", "receipts have a limit of their own");
+  assertEquals(socket.delivered.length, 100);
+  await w.clock.stepWhenIdle(WINDOW_MS);
+  assertEquals(await outcome(await w.message(sibling, b)), "202");
+});
+
+Deno.test("an agent that repeats beyond its own limit takes nothing from the other agents of its owner", async () => {
+  await using w = await openProxy({ proxy: { agentRequests: 60, ownerRequests: 100 } });
+  const { a, b } = await w.story();
+  const sibling = await w.agent(a.owner);
+  await w.pair(sibling, b);
+  await w.clock.stepWhenIdle(WINDOW_MS);
+  for (let n = 0; n < 150; n++) assertEquals(await outcome(await w.message(a, b)), n < 60 ? "202" : LIMITED);
+  assertEquals(await tally(Array.from({ length: 40 }, () => w.message(sibling, b))), { "202": 40 });
+  assertEquals(await outcome(await w.message(sibling, b)), LIMITED, "the owner's limit");
+});
+
+Deno.test("the agents of one owner send 2 MiB a second, all of it at once if they want", async () => {
+  await using w = await openProxy({ proxy: { ownerRequests: 1_200 } });
+  const { a, b } = await w.story();
+  const sibling = await w.agent(a.owner);
+  await w.pair(sibling, b);
+  await w.clock.stepWhenIdle(WINDOW_MS);
+  const body = JSON.stringify({ message: "x".repeat(250_000) });
+  const answers: string[] = [];
+  for (let n = 0; n < 20; n++) answers.push(await outcome(await w.message(n % 2 === 0 ? a : sibling, b, { body })));
+  assertEquals(answers, [...Array(8).fill("202"), ...Array(12).fill(LIMITED)]);
+  const refused = await w.message(a, b, { body });
+  assertEquals(refused.headers.get("retry-after"), "1");
+  assertEquals((await refused.json()).error.message, "The agents of your account together send too many bytes");
+  assertEquals(await outcome(await w.message(a, b)), "202", "a small one still fits");
+  await w.clock.stepWhenIdle(1_000);
+  assertEquals(await outcome(await w.message(a, b, { body })), "202");
 });
 
 Deno.test("of 200 messages at once exactly the limit passes", async () => {

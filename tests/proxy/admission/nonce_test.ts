@@ -4,9 +4,10 @@
  */
 import { assertEquals } from "@std/assert";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
-import { newSender, packSender, withNonce } from "../../../proxy/schema/sender_record.ts";
+import { newSender, NONCE_BYTES, nonceName, packSender, putNonce } from "../../../proxy/schema/sender_record.ts";
 import { unixSeconds } from "../../../shared/protocol/time.ts";
 import { digestBytes } from "../../../shared/server/crypto.ts";
+import { Window } from "../../../shared/server/rate_limit.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { refused, tally } from "../../support/registry_world.ts";
@@ -106,9 +107,10 @@ Deno.test("an expired record that is still stored refuses no request with a vali
   const nonce = "nonce-long-forgotten";
   const now = w.clock.now();
   const put = (expiresAt: number) => {
-    const record = { expiresAt, timestamp: unixSeconds(now) - 301 };
-    const nonces = withNonce(new Uint8Array(), digestBytes(nonce), record);
-    return w.kv.set(KEYS.sender(a.agent.did), packSender({ ...newSender(now), nonces }));
+    const nonces = new Uint8Array(NONCE_BYTES);
+    const record = { name: nonceName(digestBytes(nonce)), expiresAt, timestamp: unixSeconds(now) - 301 };
+    putNonce(nonces, new DataView(nonces.buffer), 0, record);
+    return w.kv.set(KEYS.sender(a.agent.did), packSender({ ...newSender(now), window: new Window(), nonces }));
   };
   await put(now);
   assertEquals((await w.message(a, b, { nonce })).status, 202);
@@ -134,8 +136,8 @@ Deno.test("no message is accepted without the store, and all routes work again w
       }
       assertEquals(socket.delivered.length, 0);
       delete store.faults.fails;
-      // The record of a sender is read before it is written, so a request without the store leaves nothing.
-      assertEquals((await w.message(a, b, { nonce })).status, 202);
+      // A request that fails after check 5 has used its nonce if the store could be written.
+      assertEquals((await w.message(a, b, { nonce })).status, commits ? 202 : 401);
       assertEquals((await w.message(a, b)).status, 202);
     });
   }
@@ -156,4 +158,41 @@ Deno.test("a message that fails on its way has used its nonce, also after a rest
   await restart(w);
   w.connect(b);
   await refused(await w.fetch(request), "PROXY_AUTH_REPLAY");
+});
+
+Deno.test("a replay reads nothing of the store, also beside 63 others", async () => {
+  using store = await FaultyKv.open();
+  await using w = await openProxy({ kv: store.kv });
+  const { a } = await w.story();
+  const stranger = await w.agent();
+  // The records of a stranger are in no cache, so each request that reads ahead asks the store.
+  const request = await w.signed(a, { recipient: stranger.agent.did, body: "{}" });
+  await refused(await w.fetch(request.clone()), "PROXY_AUTH_FORBIDDEN");
+  const reads: string[] = [];
+  store.faults.before = ({ method, keys }) => {
+    if (method !== "commit") reads.push(keys.join());
+  };
+  assertEquals(await tally(copies(w, request, 64)), { "401 PROXY_AUTH_REPLAY": 64 });
+  await flushTasks();
+  assertEquals(reads, []);
+});
+
+Deno.test("a refused request leaves no read behind that the store has not answered", async () => {
+  using store = await FaultyKv.open();
+  await using w = await openProxy({ kv: store.kv });
+  const { a, b } = await w.story();
+  const stranger = await w.agent();
+  assertEquals((await w.message(a, b)).status, 202);
+  await w.ask("POST", `/v1/agents/${a.agent.id}/reissue`, { apiKey: a.owner.apiKey });
+  await w.proxy.deps.crl.refresh();
+  let began = 0, open = 0;
+  store.faults.before = async ({ method, keys }) => {
+    if (method !== "getMany" || !keys.some((key) => key[1] === "pair")) return;
+    began++;
+    open++;
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    open--;
+  };
+  await refused(await w.message(a, stranger), "PROXY_AUTH_REVOKED");
+  assertEquals([began, open], [1, 0]);
 });

@@ -1,5 +1,5 @@
 /**
- * Shows that a proof binds a request to the agent, the service, the time and every signed part (D-13, D-24). Nonces:
+ * Shows that a proof binds a request to the agent, the service, the time and every signed part (D-24). Nonces:
  * nonce_test.ts.
  */
 import { assert, assertEquals } from "@std/assert";

@@ -1,10 +1,8 @@
-/**
- * Shows the proxy's health answer (D-78, D-216, D-220): ready only with store, keys and CRL, without a request to the
- * registry.
- */
+/** Shows the proxy's health answer (D-216): ready only with store, keys and CRL, without a request to the registry. */
 import { assertEquals } from "@std/assert";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
-import { LIMITS } from "../../../shared/protocol/limits.ts";
+import { STORE_CALL_MS } from "../../../shared/server/store/store_errors.ts";
+import { HEALTHY_MS, PROBE_MS } from "../../../shared/server/store/store_probe.ts";
 import { FaultyKv, type KvCall } from "../../support/faulty_kv.ts";
 import { flushTasks, ManualClock } from "../../support/manual_clock.ts";
 import { PROXY_URL, type World } from "../../support/world.ts";
@@ -107,7 +105,7 @@ Deno.test("health is unavailable while the store cannot be written, and ok at th
   assertEquals(probes, 1);
   store.faults.fails = (call) => isProbe(call) && ++probes < 0;
   assertEquals((await health(w)).status, 503);
-  await w.clock.advance(LIMITS.storeProbeMs);
+  await w.clock.advance(PROBE_MS);
   for (let i = 0; i < 3; i++) assertEquals((await health(w)).status, 200);
   assertEquals(probes, 2);
   assertEquals(typeof (await w.kv.get(KEYS.probe())).value, "number");
@@ -122,21 +120,21 @@ Deno.test("health is unavailable while a claim waits over 5 s, and answers withi
   store.faults.before = ({ method }) => method === "commit" ? new Promise<void>(() => {}) : undefined;
   const claim = w.proxy.deps.commits.claim([{ key: ["x"], next: () => ({ value: 1, expireInMs: 1 }) }]).catch(() => {});
   await flushTasks();
-  await w.clock.advance(LIMITS.claimHealthyMs);
+  await w.clock.advance(HEALTHY_MS);
   assertEquals((await health(w)).status, 200);
   await w.clock.advance(1);
   assertEquals((await health(w)).body.checks, { kv: false, registryKeys: true, crl: true });
   delete store.faults.before;
-  await clock.advance(LIMITS.storeCallMs);
+  await clock.advance(STORE_CALL_MS);
   await claim;
   assertEquals((await health(w)).status, 200);
   store.faults.before = () => new Promise<void>(() => {});
   const answer = health(w);
   await flushTasks();
-  await w.clock.advance(LIMITS.claimHealthyMs);
+  await w.clock.advance(HEALTHY_MS);
   assertEquals((await answer).status, 503);
   delete store.faults.before;
-  await clock.advance(LIMITS.storeCallMs);
+  await clock.advance(STORE_CALL_MS);
 });
 
 Deno.test("readyz is 200 or 503 as health is, and healthz is 200 without the store", async () => {

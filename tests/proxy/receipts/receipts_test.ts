@@ -1,9 +1,8 @@
 /**
- * Shows delivery receipts (D-72, D-218): the recipient submits one for each status, and only that recipient and the
- * sender of that delivery see it.
+ * Shows delivery receipts (D-72): the recipient submits one for each status, and only that recipient and the sender of
+ * that delivery see it.
  */
 import { assertEquals } from "@std/assert";
-import { KEYS } from "../../../proxy/schema/kv_keys.ts";
 import type { ReceiptStatus } from "../../../shared/protocol/api/receipts.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
@@ -296,22 +295,4 @@ Deno.test("the first of 20 concurrent receipts counts, and the delivery keeps it
   assertEquals(await tally(Array.from({ length: 20 }, () => submit(w, b))), { "201": 20 });
   await Promise.all(copies);
   assertEquals((await list(w, a, b)).length, 1);
-});
-
-Deno.test("receipts and deliveries of the previous version are still read", async () => {
-  const { w, a, b } = await openCast();
-  await using _ = w;
-  const [sender, recipient, now] = [a.agent.did, b.agent.did, w.clock.now()];
-  const answer = { accepted: true, delivered: true, connectedSockets: 1, requestId: ID };
-  const delivery = { bodySha256: "A".repeat(43), startedAt: now, instance: "one", answer, answeredAt: now };
-  await w.kv.set(KEYS.delivery(recipient, ID, sender), delivery);
-  const old = { requestId: ID, recipientAgentDid: recipient, status: DEAD, receivedAt: now, senderAgentDid: sender };
-  await w.kv.set(KEYS.receipt(recipient, ID, sender, DEAD), old);
-  await w.clock.stepWhenIdle(1_000);
-  assertEquals(
-    await outcome(await w.message(a, b, { headers: { [HEADERS.requestId]: ID } })),
-    "409 PROXY_HOOK_REQUEST_ID_REUSED",
-  );
-  await answered(await submit(w, b), 201);
-  assertEquals((await list(w, a, b)).map(({ status }) => status), [DEAD, PROCESSED]);
 });

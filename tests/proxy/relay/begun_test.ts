@@ -1,14 +1,16 @@
 /**
- * A delivery that has begun is in the record of its sender, and only its end is a delivery record (D-261). Duplicates,
- * receipts and the timeline see both the same way, in progress, after a crash, and without room in the record.
+ * A delivery that has begun is in the record of its sender, and only its end is a delivery record. Duplicates, receipts
+ * and the timeline see both the same way, in progress, after a crash, and without room in the record.
  */
 import { assert, assertEquals } from "@std/assert";
-import { begunDeliveries } from "../../../proxy/relay/deliveries.ts";
+import { BEGUN_MAX, begunDeliveries, SETTLED_MS } from "../../../proxy/relay/deliveries.ts";
 import { deliveryEnd, unpackDelivery } from "../../../proxy/schema/delivery_record.ts";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
+import { SWEEP_REST_MS } from "../../../shared/server/store/expiry_sweeper.ts";
+import { JOINING_WAIT_MS } from "../../../shared/server/store/joining_claims.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { answered, outcome, refused, tally } from "../../support/registry_world.ts";
@@ -54,7 +56,7 @@ Deno.test("a delivery in progress is in the record of its sender, and its end wr
   assertEquals([await begunBy(w, all.a), await recordOf(all)], [[ID], null]);
   all.socket.ack(all.socket.delivered[0]?.id ?? "");
   await answered(await sending, 202);
-  await w.clock.advance(LIMITS.joiningWaitMs);
+  await w.clock.advance(JOINING_WAIT_MS);
   await until(async () => await recordOf(all) !== null);
   assertEquals((await recordOf(all))?.answer?.delivered, true);
   all.socket.behaviour = "ack";
@@ -78,7 +80,7 @@ Deno.test("a receipt of a delivery in progress is recorded, with or without its 
       all.socket.ack(all.socket.delivered[0]?.id ?? "");
       await answered(await sending, 202);
       const receivedAt = w.clock.now();
-      await w.clock.advance(LIMITS.joiningWaitMs);
+      await w.clock.advance(JOINING_WAIT_MS);
       await until(async () => (await recordOf(all))?.answer !== null);
       const record = await recordOf(all);
       assert(record);
@@ -97,7 +99,7 @@ Deno.test("a begun delivery of a crashed instance gets a record from the sweep, 
   await restart(w);
   assertEquals([await begunBy(w, all.a), await storyOf(w, ID)], [[ID], { state: "began", events: ["+0 began"] }]);
   await w.proxy.start();
-  await w.clock.advance(LIMITS.ackTimeoutMs + LIMITS.wayBackMs + LIMITS.deliverySettledMs + 1 + LIMITS.sweepRestMs);
+  await w.clock.advance(LIMITS.ackTimeoutMs + LIMITS.wayBackMs + SETTLED_MS + 1 + SWEEP_REST_MS);
   for (let i = 0; i < 20; i++) await flushTasks();
   assertEquals(await begunBy(w, all.a), []);
   const record = await recordOf(all);
@@ -113,16 +115,16 @@ Deno.test("a delivery without room in the record of its sender begins with a del
   const all = await openCast();
   await using w = all.w;
   all.socket.behaviour = "silent";
-  const count = LIMITS.senderBegun + 4;
+  const count = BEGUN_MAX + 4;
   const ids = Array.from({ length: count }, (_, i) => `request-${100 + i}`);
   const sending: Promise<Response>[] = [];
   for (const id of ids) {
     sending.push(send(all, id));
     await until(() => all.socket.delivered.length === sending.length);
   }
-  assertEquals(await begunBy(w, all.a), ids.slice(0, LIMITS.senderBegun));
+  assertEquals(await begunBy(w, all.a), ids.slice(0, BEGUN_MAX));
   const records = await Promise.all(ids.map((id) => recordOf(all, id)));
-  assertEquals(records.map((record) => record !== null), ids.map((_, i) => i >= LIMITS.senderBegun));
+  assertEquals(records.map((record) => record !== null), ids.map((_, i) => i >= BEGUN_MAX));
   const duplicates = ids.map((id) => send(all, id));
   for (const { id } of all.socket.delivered) all.socket.ack(id);
   assertEquals(await tally([...sending, ...duplicates]), { "202": 2 * count });
@@ -140,7 +142,7 @@ Deno.test("a copy at another instance gets the answer at once although the recor
   await two(open, async (w1, w2, a, b) => {
     const socket = await connected(w1, b);
     const first = await answered(await send({ w: w1, a, b }), 202);
-    await w1.clock.advance(LIMITS.joiningWaitMs);
+    await w1.clock.advance(JOINING_WAIT_MS);
     await until(async () => await recordOf({ w: w1, a, b }) !== null);
     assertEquals(await begunBy(w1, a), [ID]);
     assertEquals(await answered(await send({ w: w2, a, b }), 202), first);
@@ -154,7 +156,7 @@ Deno.test("a message whose commit fails leaves no begun delivery behind once its
   const all = await openCast({ kv: store.kv });
   await using w = all.w;
   await answered(await send(all, "request-0"), 202);
-  await w.clock.advance(LIMITS.joiningWaitMs);
+  await w.clock.advance(JOINING_WAIT_MS);
   // The commit takes effect, but its answer and its mark cannot be read.
   let isLost = false;
   store.faults.loses = ({ method, keys }) => isLost ||= method === "commit" && keys.some((key) => key[1] === "sender");
@@ -174,7 +176,7 @@ Deno.test("the outcome of a delivery that could not be stored is open until the 
   store.faults.fails = ({ method, keys }) =>
     method === "commit" && keys.some((key) => key[1] === "delivery") && !keys.some((key) => key[1] === "sender");
   await answered(await send(all), 202);
-  await w.clock.advance(LIMITS.joiningWaitMs);
+  await w.clock.advance(JOINING_WAIT_MS);
   for (let i = 0; i < 20; i++) await flushTasks();
   store.faults = {};
   assertEquals([await begunBy(w, all.a), await recordOf(all)], [[ID], null]);

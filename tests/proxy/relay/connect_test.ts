@@ -1,13 +1,15 @@
 /**
- * Shows how an admitted request becomes a relay socket (R-137, D-70), and what passes between the WebSocket and the
+ * Shows how an admitted request becomes a relay socket (D-70), and what passes between the WebSocket and the
  * relay. The WebSocket is a fake; real ones are in tests/e2e. Decisions: D-67.
  */
 import { assert, assertEquals } from "@std/assert";
 import type { ProxyDeps } from "../../../proxy/deps.ts";
+import { CONNECT_LATE_MS } from "../../../proxy/relay/presence.ts";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
 import { relayConnect, type UpgradeWebSocket } from "../../../proxy/relay/connect.ts";
 import { AUTHENTICATORS, type ProxyCallers } from "../../../proxy/routes.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
+import { toIso } from "../../../shared/protocol/time.ts";
 import { type App, createApp } from "../../../shared/server/http/app.ts";
 import { routeFor } from "../../../shared/server/http/route.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
@@ -134,9 +136,9 @@ Deno.test("an agent without a pair connects; it counts as connected once the soc
   await using _ = w;
   const lonely = await w.agent();
   assertEquals((await upgrading.connect(lonely, { Upgrade: "WebSocket" })).status, 200);
-  assertEquals(w.proxy.deps.hub.session(lonely.agent.did), undefined);
+  assertEquals(w.proxy.deps.connectedAgents.session(lonely.agent.did), undefined);
   upgrading.sockets[0]?.onopen?.();
-  const [link] = w.proxy.deps.hub.session(lonely.agent.did)?.links ?? [];
+  const [link] = w.proxy.deps.connectedAgents.session(lonely.agent.did)?.links ?? [];
   assertEquals(link?.agent, {
     agentDid: lonely.agent.did,
     ownerDid: lonely.agent.ownerDid,
@@ -156,9 +158,9 @@ Deno.test("frames pass between socket and relay in both directions until the soc
   const ack = { v: 1, type: "deliver_ack", id: w.newId(), ts: frame.ts, ackId: frame.id, accepted: true };
   socket.onmessage?.({ data: JSON.stringify(ack) });
   assertEquals((await answered<{ delivered: boolean }>(await sending, 202)).delivered, true);
-  assertEquals(w.proxy.deps.hub.size, 1);
+  assertEquals(w.proxy.deps.connectedAgents.size, 1);
   socket.onclose?.();
-  assertEquals([w.proxy.deps.hub.size, socket.closed], [0, []]);
+  assertEquals([w.proxy.deps.connectedAgents.size, socket.closed], [0, []]);
   assertEquals(await outcome(await w.message(a, b)), "502 PROXY_RELAY_CONNECTOR_OFFLINE");
 });
 
@@ -170,7 +172,7 @@ Deno.test("binary messages count as misuse, and a socket error ends the connecti
   assertEquals(binary.closed.map(([code]) => code), [1008]);
   const broken = await upgrading.open(b);
   broken.onerror?.();
-  assertEquals([broken.closed.length, w.proxy.deps.hub.size], [1, 0]);
+  assertEquals([broken.closed.length, w.proxy.deps.connectedAgents.size], [1, 0]);
 });
 
 Deno.test("a socket that closes or sends before it is open breaks nothing", async () => {
@@ -182,21 +184,54 @@ Deno.test("a socket that closes or sends before it is open breaks nothing", asyn
   socket?.onmessage?.({ data: new ArrayBuffer(8) });
   socket?.onerror?.();
   socket?.onclose?.();
-  assertEquals([w.proxy.deps.hub.size, socket?.closed], [0, []]);
+  assertEquals([w.proxy.deps.connectedAgents.size, socket?.closed], [0, []]);
 });
 
-Deno.test("closing sockets hold at most 64 MiB together, then connects are refused", async () => {
+Deno.test("eight agents of an owner connect at once, the others in turn, and other owners at the same time", async () => {
+  await using w = await openProxy();
+  const owner = await w.person();
+  const agents: TestAgent[] = [];
+  for (let i = 0; i < 20; i++) agents.push(await w.agent(owner));
+  const other = await w.agent();
+  const upgrading = new Upgrading(w);
+  const { promise: held, resolve: release } = Promise.withResolvers<void>();
+  let writing = 0;
+  const { forwarder } = w.proxy.deps;
+  const claim = forwarder.claim.bind(forwarder);
+  forwarder.claim = async (agentDid, request) => {
+    if (agentDid !== other.agent.did) {
+      writing++;
+      await held;
+    }
+    await claim(agentDid, request);
+  };
+  const answers = agents.map((agent) => upgrading.connect(agent));
+  await until(() => writing === 8);
+  assertEquals((await upgrading.connect(other)).status, 200);
+  assertEquals([writing, upgrading.sockets.length], [8, 1]);
+  release();
+  assertEquals((await Promise.all(answers)).map(({ status }) => status), Array(20).fill(200));
+  assertEquals((await upgrading.connect(agents[0] as TestAgent)).status, 200, "each turn has ended");
+});
+
+Deno.test("after a flood no agent of the owner connects for 10 s, and others do", async () => {
   const { w, a, b, upgrading } = await cast();
   await using _ = w;
-  const slow = await upgrading.open(a);
-  slow.bufferedAmount = LIMITS.lingeringBytes + 1;
-  assertEquals((await upgrading.connect(b)).status, 200, "the bytes of open sockets do not count");
-  slow.onmessage?.({ data: "x".repeat(LIMITS.connectorFrameBytes + 1) });
-  assertEquals(slow.closed.map(([code]) => code), [1009]);
-  assertEquals(w.proxy.deps.hub.session(a.agent.did), undefined, "it is no longer counted");
-  await refused(await upgrading.connect(b), "PROXY_RELAY_UNAVAILABLE");
-  slow.onclose?.();
+  const sibling = await w.agent(a.owner);
+  const socket = await upgrading.open(a);
+  const ackId = "01KHYQ5H00AAAAAAAAAAAAAAAA";
+  const frame = { v: 1, id: ackId, ts: toIso(w.clock.now()), type: "deliver_ack", ackId, accepted: true };
+  for (let i = 0; i < 501; i++) socket.onmessage?.({ data: JSON.stringify(frame) });
+  assertEquals(socket.closed, [[1008, "too many frames"]]);
+  for (const agent of [a, sibling]) {
+    const answer = await upgrading.connect(agent);
+    assertEquals(answer.headers.get("retry-after"), "10");
+    await refused(answer, "PROXY_RATE_LIMIT_EXCEEDED");
+  }
   assertEquals((await upgrading.connect(b)).status, 200);
+  assertEquals(await outcome(await get(w, a, "/pair/peers")), "200", "only connects wait");
+  await w.clock.stepWhenIdle(10_000);
+  assertEquals((await upgrading.connect(sibling)).status, 200);
 });
 
 Deno.test("a connect whose presence cannot be written is 503 and opens no socket", async () => {
@@ -232,7 +267,7 @@ Deno.test("a connect that waited for the store does not end a newer socket at an
   };
   const waiting = new Upgrading(w1).connect(a);
   await until(() => isStalled);
-  w1.clock.step(LIMITS.connectLateMs + 1_000);
+  w1.clock.step(CONNECT_LATE_MS + 1_000);
   const socket = await new Upgrading(w2).open(a);
   stalled.resolve();
   const answer = await waiting;
@@ -263,6 +298,54 @@ Deno.test("a failed upgrade leaves no record of the agent at this instance", asy
     };
     await refused(await upgrading.connect(a), "PROXY_RELAY_UPGRADE_REQUIRED");
     await gone();
+  });
+});
+
+Deno.test("an instance that stops takes no further socket", async () => {
+  const { w, a, upgrading } = await cast();
+  await using _ = w;
+  await w.proxy.start();
+  const leaving = w.proxy.leave();
+  const answer = await upgrading.connect(a);
+  assertEquals([answer.headers.get("retry-after"), await codeOf(answer)], ["1", "PROXY_RELAY_UNAVAILABLE"]);
+  assertEquals((await w.kv.get(KEYS.presence(a.agent.did))).value, null);
+  while (w.proxy.deps.leases.isLeaving === false) await flushTasks();
+  await w.clock.advance(LIMITS.stopNoticeMs);
+  await leaving;
+});
+
+Deno.test("a message waits for a socket that is about to open, and for no other", async (t) => {
+  const { w, a, b, upgrading } = await cast();
+  await using _ = w;
+  await t.step("it opens", async () => {
+    await upgrading.connect(b);
+    const sending = w.message(a, b);
+    for (let i = 0; i < 20; i++) await flushTasks();
+    upgrading.sockets.at(-1)?.onopen?.();
+    await until(() => upgrading.sockets.at(-1)?.sent.length === 1);
+    const { id: ackId } = JSON.parse(upgrading.sockets.at(-1)?.sent[0] ?? "{}");
+    const ack = { v: 1, id: w.newId(), ts: toIso(w.clock.now()), type: "deliver_ack", ackId, accepted: true };
+    upgrading.sockets.at(-1)?.onmessage?.({ data: JSON.stringify(ack) });
+    assertEquals((await sending).status, 202);
+    upgrading.sockets.at(-1)?.onclose?.();
+    await until(() => w.proxy.deps.connectedAgents.size === 0);
+  });
+  await t.step("its client leaves", async () => {
+    await upgrading.connect(b);
+    const sending = w.message(a, b);
+    for (let i = 0; i < 20; i++) await flushTasks();
+    upgrading.sockets.at(-1)?.onclose?.();
+    assertEquals(await codeOf(await sending), "PROXY_RELAY_CONNECTOR_OFFLINE");
+  });
+  await t.step("it never opens", async () => {
+    await upgrading.connect(b);
+    const sending = w.message(a, b);
+    for (let i = 0; i < 20; i++) await flushTasks();
+    let answer: Response | undefined;
+    void sending.then((response) => answer = response);
+    for (let ms = 0; ms < 10_000 && !answer; ms += 500) await w.clock.advance(500);
+    assert(answer);
+    assertEquals(await codeOf(answer), "PROXY_RELAY_CONNECTOR_OFFLINE");
   });
 });
 
@@ -298,7 +381,7 @@ Deno.test("a socket is closed when trust in its agent ended between admission an
       socket.onopen?.();
       await until(() => socket.closed.length > 0);
       assertEquals(socket.closed.map(([code]) => code), [4401]);
-      assertEquals(w.proxy.deps.hub.size, 0);
+      assertEquals(w.proxy.deps.connectedAgents.size, 0);
     });
   }
 });

@@ -1,27 +1,32 @@
 /**
  * Shows which relay sockets stay open (docs/protocol.md#relay-frames, D-70): up to four per agent that answer within 60
- * s, have a valid AIT, follow the protocol and keep up. Sockets are fakes and tests move the clock. Decisions: D-98.
+ * s, have a valid AIT, follow the protocol and keep up. Sockets are fakes and tests move the clock.
  */
 import { assert, assertEquals } from "@std/assert";
+import { UNSENT_BYTES_MAX } from "../../../proxy/relay/agent_sockets.ts";
 import { ConnectedAgents } from "../../../proxy/relay/connected_agents.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
+import { OwnerBudgets } from "../../../proxy/owner_budgets.ts";
+import { Metrics } from "../../../shared/server/metrics/metrics.ts";
 import { ack, agentOf, Far, frame, messageTo, newIds } from "./far_end.ts";
 
 const A = agentOf("A"), B = agentOf("B");
 
 class Relay {
   readonly clock = new ManualClock();
-  readonly hub: ConnectedAgents;
+  readonly connectedAgents: ConnectedAgents;
+  readonly owners: OwnerBudgets;
 
   constructor(heartbeatMs: number = LIMITS.heartbeatIntervalMs) {
-    this.hub = new ConnectedAgents(this.clock, newIds(this.clock), heartbeatMs);
+    this.owners = new OwnerBudgets(this.clock);
+    this.connectedAgents = new ConnectedAgents(this.clock, newIds(this.clock), heartbeatMs, new Metrics(), this.owners);
   }
 
   /** Attaches a socket of the agent. */
   connect(agent = A, aitExpiresAt = this.clock.now() / 1000 + 86_400): Far {
     const far = new Far();
-    far.link = this.hub.attach({ ...agent, aitExpiresAt }, far);
+    far.link = this.connectedAgents.attach({ ...agent, aitExpiresAt }, far);
     return far;
   }
 }
@@ -30,8 +35,8 @@ Deno.test("the fifth socket of an agent closes its oldest with 4409; four stay",
   const relay = new Relay();
   const all = Array.from({ length: 5 }, () => relay.connect());
   assertEquals(all.map((far) => far.closed?.code), [4409, undefined, undefined, undefined, undefined]);
-  assertEquals([relay.hub.size, relay.hub.session(A.agentDid)?.links.length], [4, 4]);
-  assertEquals([relay.connect(B).closed, relay.hub.size], [null, 5]);
+  assertEquals([relay.connectedAgents.size, relay.connectedAgents.session(A.agentDid)?.links.length], [4, 4]);
+  assertEquals([relay.connect(B).closed, relay.connectedAgents.size], [null, 5]);
 });
 
 Deno.test("a socket gets a heartbeat every 30 s while it answers", async () => {
@@ -45,7 +50,7 @@ Deno.test("a socket gets a heartbeat every 30 s while it answers", async () => {
     assertEquals(beats.length, beat);
     far.say("heartbeat_ack", { ackId: beats.at(-1)?.id });
   }
-  assertEquals([far.closed, relay.hub.size], [null, 1]);
+  assertEquals([far.closed, relay.connectedAgents.size], [null, 1]);
 });
 
 Deno.test("a socket that is silent for 60 s is closed with 4408 and no longer counted", async (t) => {
@@ -62,9 +67,9 @@ Deno.test("a socket that is silent for 60 s is closed with 4408 and no longer co
       await relay.clock.advance(30_000);
       speak(far);
       await relay.clock.advance(30_000);
-      assertEquals([far.closed?.code, relay.hub.size], closed ? [4408, 0] : [undefined, 1]);
+      assertEquals([far.closed?.code, relay.connectedAgents.size], closed ? [4408, 0] : [undefined, 1]);
       await relay.clock.advance(30_000);
-      assertEquals([far.closed?.code, relay.hub.size], [4408, 0], "last frame 60 s ago");
+      assertEquals([far.closed?.code, relay.connectedAgents.size], [4408, 0], "last frame 60 s ago");
       assertEquals(relay.clock.waiting, 0);
     });
   }
@@ -82,7 +87,7 @@ Deno.test("a socket is closed with 4401 when its AIT expires, also after many da
   await soon.clock.advance(44_999);
   assertEquals(far.closed, null);
   await soon.clock.advance(1);
-  assertEquals([far.closed?.code, soon.hub.size, soon.clock.waiting], [4401, 0, 0]);
+  assertEquals([far.closed?.code, soon.connectedAgents.size, soon.clock.waiting], [4401, 0, 0]);
 
   // A platform timer takes at most 2^31 - 1 ms; an AIT is valid up to 90 days.
   const DAY_MS = 86_400_000;
@@ -106,26 +111,81 @@ Deno.test("an AIT that has already expired closes the socket at once", async () 
   const relay = new Relay();
   const far = relay.connect(A, relay.clock.now() / 1000 - 1);
   await relay.clock.advance(0);
-  assertEquals([far.closed?.code, relay.hub.size], [4401, 0]);
+  assertEquals([far.closed?.code, relay.connectedAgents.size], [4401, 0]);
 });
 
 Deno.test("a lost socket and its timers are removed at once", () => {
   const relay = new Relay();
   const [first, second] = [relay.connect(), relay.connect()];
   first.link.lost();
-  assertEquals([relay.hub.size, relay.hub.session(A.agentDid)?.links.length], [1, 1]);
+  assertEquals([relay.connectedAgents.size, relay.connectedAgents.session(A.agentDid)?.links.length], [1, 1]);
   second.link.lost();
   second.link.lost();
-  assertEquals([relay.hub.size, relay.hub.session(A.agentDid), relay.clock.waiting], [0, undefined, 0]);
+  assertEquals([relay.connectedAgents.size, relay.connectedAgents.session(A.agentDid), relay.clock.waiting], [
+    0,
+    undefined,
+    0,
+  ]);
   assertEquals([first.closed, second.closed], [null, null], "it is not closed a second time");
 });
 
 Deno.test("closing all sockets ends each with 1001", () => {
   const relay = new Relay();
   const all = [relay.connect(), relay.connect(), relay.connect(B)];
-  relay.hub.closeAll();
+  relay.connectedAgents.closeAll(5_000);
   assertEquals(all.map((far) => far.closed?.code), [1001, 1001, 1001]);
-  assertEquals([relay.hub.size, relay.clock.waiting], [0, 0]);
+  assertEquals(all[0]?.closed?.reason, "shutting down; connect again within 5000 ms");
+  assertEquals([relay.connectedAgents.size, relay.clock.waiting], [0, 0]);
+});
+
+Deno.test("a shutdown in parts closes the sockets evenly over its time, also late ones", async () => {
+  const relay = new Relay();
+  const all = Array.from({ length: 100 }, (_, i) => relay.connect(agentOf(i.toString(32).toUpperCase())));
+  const closing = relay.connectedAgents.closeInWaves({ withinMs: 500, returnMs: 12_000 });
+  const open = () => all.filter(({ closed }) => closed === null).length;
+  const counts: number[] = [];
+  for (let ms = 0; ms < 500; ms += 50) {
+    await relay.clock.advance(50);
+    counts.push(open());
+    if (ms === 200) all.push(relay.connect(B));
+  }
+  await closing;
+  assertEquals(counts, [90, 80, 70, 60, 50, 40, 30, 20, 10, 0]);
+  assertEquals(
+    new Set(all.map(({ closed }) => `${closed?.code} ${closed?.reason}`)),
+    new Set(["1001 shutting down; connect again within 12000 ms"]),
+  );
+  assertEquals([relay.connectedAgents.size, relay.clock.waiting], [0, 0]);
+});
+
+Deno.test("a socket with a delivery leaves its agent at once and closes after the acknowledgement", async () => {
+  const relay = new Relay();
+  const gone: string[] = [];
+  relay.connectedAgents.onGone = (agentDid) => gone.push(agentDid);
+  const far = relay.connect();
+  const delivered = relay.connectedAgents.session(A.agentDid)?.deliver(messageTo(A, B), 10_000);
+  const closing = relay.connectedAgents.closeInWaves({ withinMs: 500, returnMs: 1_000 });
+  await relay.clock.advance(500);
+  await closing;
+  assertEquals([relay.connectedAgents.session(A.agentDid), far.closed, relay.connectedAgents.size, gone], [
+    undefined,
+    null,
+    1,
+    [A.agentDid],
+  ]);
+  ack(far, far.of("deliver")[0]?.id ?? "");
+  assertEquals(await delivered, { acked: true, accepted: true });
+  assertEquals([far.closed?.code, relay.connectedAgents.size, gone, relay.clock.waiting], [1001, 0, [A.agentDid], 0]);
+});
+
+Deno.test("a socket whose delivery has no acknowledgement closes at the time limit of the delivery", async () => {
+  const relay = new Relay();
+  const far = relay.connect();
+  const delivered = relay.connectedAgents.session(A.agentDid)?.deliver(messageTo(A, B), 2_000);
+  const closing = relay.connectedAgents.closeInWaves({ withinMs: 500, returnMs: 1_000 });
+  await relay.clock.advance(2_000);
+  await closing;
+  assertEquals([await delivered, far.closed?.code, relay.connectedAgents.size], [{ acked: false }, 1001, 0]);
 });
 
 Deno.test("a closed socket is neither written to nor read", async () => {
@@ -135,7 +195,7 @@ Deno.test("a closed socket is neither written to nor read", async () => {
   const before = far.frames.length;
   far.say("heartbeat");
   for (let i = 0; i < 200; i++) far.link.receive("junk");
-  relay.hub.tellPaired(A.agentDid, B.agentDid, { agentName: "b", humanName: "B" });
+  relay.connectedAgents.tellPaired(A.agentDid, B.agentDid, { agentName: "b", humanName: "B" });
   await relay.clock.advance(120_000);
   assertEquals([far.frames.length, far.closed, far.closes], [before, { code: 1008, reason: "for the test" }, 1]);
 });
@@ -170,7 +230,7 @@ Deno.test("the third message that is not a connector frame closes with 1008", as
   }
   await t.step("binary messages", () => {
     const far = new Relay().connect();
-    for (let i = 0; i < 3; i++) far.link.misuse();
+    for (let i = 0; i < 3; i++) far.link.misuse(8);
     assertEquals(far.closed?.code, 1008);
   });
   await t.step("unknown members are ignored", () => {
@@ -180,63 +240,110 @@ Deno.test("the third message that is not a connector frame closes with 1008", as
   });
 });
 
-Deno.test("more than 50 frames a second close with 1008; acks of messages in flight do not count", async (t) => {
+Deno.test("50 frames a second are allowed, and those of ten seconds at once; acks of messages in flight do not count", async (t) => {
+  const unknown = (far: Far, count: number) => {
+    for (let i = 0; i < count; i++) ack(far, far.newId());
+  };
+  const BURST = 500;
   await t.step("50 frames a second are allowed permanently", async () => {
     const relay = new Relay();
     const far = relay.connect();
-    for (let second = 0; second < 5; second++) {
-      for (let i = 0; i < 50; i++) far.say("heartbeat");
+    for (let second = 0; second < 30; second++) {
+      unknown(far, 50);
       await relay.clock.advance(1000);
     }
     assertEquals(far.closed, null);
   });
-  await t.step("the 51st frame closes", () => {
-    const far = new Relay().connect();
-    for (let i = 0; i < 51; i++) far.say("heartbeat");
-    assertEquals(far.closed?.code, 1008);
-  });
-  await t.step("acks without a message in flight count", () => {
-    const far = new Relay().connect();
-    for (let i = 0; i < 51; i++) ack(far, far.newId());
-    assertEquals(far.closed?.code, 1008);
-  });
+  await t.step(
+    "what a late server reads at once does not close; one frame more does, and holds the owner",
+    async () => {
+      const relay = new Relay();
+      const far = relay.connect();
+      unknown(far, BURST);
+      assertEquals([far.closed, relay.owners.connectWaitMs(A.ownerDid)], [null, 0]);
+      unknown(far, 1);
+      assertEquals([far.closed?.code, relay.owners.connectWaitMs(A.ownerDid)], [1008, 10_000]);
+      await relay.clock.advance(10_000);
+      assertEquals(relay.owners.connectWaitMs(A.ownerDid), 0);
+    },
+  );
   await t.step("200 acks of 200 messages and the ack of a heartbeat in flight do not count", async () => {
     const relay = new Relay();
     const far = relay.connect();
-    const sent = Array.from({ length: 200 }, () => relay.hub.session(A.agentDid)?.deliver(messageTo(A, B), 10_000));
+    const sent = Array.from(
+      { length: 200 },
+      () => relay.connectedAgents.session(A.agentDid)?.deliver(messageTo(A, B), 10_000),
+    );
     for (const { id } of far.of("deliver")) ack(far, id);
     far.link.heartbeat();
-    for (let i = 0; i < 49; i++) far.say("heartbeat");
+    unknown(far, BURST);
     far.say("heartbeat_ack", { ackId: far.of("heartbeat")[0]?.id });
-    far.say("heartbeat");
     assertEquals((await Promise.all(sent)).every((outcome) => outcome?.acked), true);
-    assertEquals([far.closed, relay.hub.inFlight], [null, 0]);
+    assertEquals([far.closed, relay.connectedAgents.inFlight], [null, 0]);
   });
-  await t.step("51 acks without a heartbeat count", () => {
-    const far = new Relay().connect();
-    for (let i = 0; i < 50; i++) far.say("heartbeat_ack", { ackId: far.newId() });
-    assertEquals(far.closed, null);
-    far.say("heartbeat_ack", { ackId: far.newId() });
+  await t.step("an ack of a message in flight over 512 bytes counts, and is taken", async () => {
+    const relay = new Relay();
+    const far = relay.connect();
+    const sent = relay.connectedAgents.session(A.agentDid)?.deliver(messageTo(A, B), 10_000);
+    unknown(far, BURST - 1);
+    far.say("deliver_ack", { ackId: far.of("deliver")[0]?.id, accepted: true, padding: "x".repeat(512) });
+    assertEquals([(await sent)?.acked, far.closed], [true, null]);
+    unknown(far, 1);
     assertEquals(far.closed?.code, 1008);
   });
-  await t.step("51 acks of one heartbeat count from the second on", () => {
+  await t.step("acks of one heartbeat count from the second on", () => {
     const far = new Relay().connect();
     far.link.heartbeat();
     const [heartbeat] = far.of("heartbeat");
-    for (let i = 0; i < 51; i++) far.say("heartbeat_ack", { ackId: heartbeat?.id });
+    for (let i = 0; i < BURST + 1; i++) far.say("heartbeat_ack", { ackId: heartbeat?.id });
     assertEquals(far.closed, null);
     far.say("heartbeat_ack", { ackId: heartbeat?.id });
     assertEquals(far.closed?.code, 1008);
   });
   await t.step("acks of unanswered heartbeats count from the ninth newest on", () => {
     const far = new Relay().connect();
-    for (let i = 0; i < 100; i++) far.link.heartbeat();
+    for (let i = 0; i < 8 + BURST + 1; i++) far.link.heartbeat();
     const heartbeats = far.of("heartbeat").toReversed();
-    for (const { id } of heartbeats.slice(0, 8 + 50)) far.say("heartbeat_ack", { ackId: id });
+    for (const { id } of heartbeats.slice(0, 8 + BURST)) far.say("heartbeat_ack", { ackId: id });
     assertEquals(far.closed, null);
-    far.say("heartbeat_ack", { ackId: heartbeats[58]?.id });
+    far.say("heartbeat_ack", { ackId: heartbeats.at(-1)?.id });
     assertEquals(far.closed?.code, 1008);
   });
+  await t.step("one heartbeat a second is answered, ten at once, and an eleventh or a large one closes", async () => {
+    const relay = new Relay();
+    const far = relay.connect();
+    for (let second = 0; second < 20; second++) {
+      far.say("heartbeat");
+      await relay.clock.advance(1000);
+    }
+    for (let i = 0; i < 10; i++) far.say("heartbeat");
+    assertEquals([far.closed, far.of("heartbeat_ack").length], [null, 30]);
+    far.say("heartbeat");
+    assertEquals(far.closed?.code, 1008);
+    const large = relay.connect(B);
+    large.say("heartbeat", { padding: "x".repeat(512) });
+    assertEquals([large.closed?.code, large.frames], [1008, []]);
+  });
+  await t.step(
+    "an owner's sockets share 200 frames and 256 KiB a second; another owner's are not affected",
+    async () => {
+      const relay = new Relay();
+      const agents = Array.from({ length: 9 }, (_, i) => ({ ...agentOf("ABCDEFGHJ"[i] ?? "A"), ownerDid: A.ownerDid }));
+      const sockets = agents.map((agent) => relay.connect(agent));
+      const other = relay.connect({ ...agentOf("K"), ownerDid: B.ownerDid });
+      for (const socket of sockets.slice(0, 4)) unknown(socket, BURST);
+      unknown(other, BURST);
+      assertEquals([...sockets, other].filter(({ closed }) => closed).length, 0);
+      unknown(sockets[4] as Far, 1);
+      assertEquals(sockets[4]?.closed, { code: 1008, reason: "too many frames of one owner" });
+      await relay.clock.advance(10_000);
+      const padded = { ackId: other.newId(), accepted: true, padding: "x".repeat(8_000) };
+      for (let sent = 0; sent < 310; sent++) sockets[sent % 4]?.say("deliver_ack", padded);
+      assertEquals(sockets.slice(0, 4).filter(({ closed }) => closed).length, 0);
+      for (let sent = 0; sent < 20; sent++) sockets[5 + sent % 4]?.say("deliver_ack", padded);
+      assertEquals(sockets.slice(5, 9).map(({ closed }) => closed?.code), Array(4).fill(1008));
+    },
+  );
   await t.step("a flood is not processed beyond the limit", () => {
     const far = new Relay().connect();
     for (let i = 0; i < 10_000; i++) far.link.receive("garbage");
@@ -263,12 +370,12 @@ Deno.test("a connector frame over 8 KiB of UTF-8 closes with 1009 before it is p
 Deno.test("a socket with more than 8 MiB unsent is closed with 1013 at the next frame, and not before", async () => {
   const relay = new Relay();
   const far = relay.connect();
-  far.unsentBytes = LIMITS.unsentBytes;
+  far.unsentBytes = UNSENT_BYTES_MAX;
   await relay.clock.advance(30_000);
   assertEquals([far.closed, far.of("heartbeat").length], [null, 1]);
-  far.unsentBytes = LIMITS.unsentBytes + 1;
+  far.unsentBytes = UNSENT_BYTES_MAX + 1;
   far.say("heartbeat");
-  assertEquals([far.closed?.code, relay.hub.size, far.frames.length], [1013, 0, 1]);
+  assertEquals([far.closed?.code, relay.connectedAgents.size, far.frames.length], [1013, 0, 1]);
 });
 
 Deno.test("a socket is ended when writing to it fails", () => {
@@ -276,35 +383,37 @@ Deno.test("a socket is ended when writing to it fails", () => {
   const far = relay.connect();
   far.broken = true;
   far.say("heartbeat");
-  assertEquals([far.closes, relay.hub.size], [1, 0]);
+  assertEquals([far.closes, relay.connectedAgents.size], [1, 0]);
 });
 
 Deno.test("a paired frame goes to the agent's newest socket, and to none when the agent has none", () => {
   const relay = new Relay();
   const profile = { agentName: "b", humanName: "B" };
-  relay.hub.tellPaired(A.agentDid, B.agentDid, profile);
+  relay.connectedAgents.tellPaired(A.agentDid, B.agentDid, profile);
   const [older, newer, other] = [relay.connect(), relay.connect(), relay.connect(B)];
-  relay.hub.tellPaired(A.agentDid, B.agentDid, profile);
+  relay.connectedAgents.tellPaired(A.agentDid, B.agentDid, profile);
   assertEquals([older.frames, other.frames], [[], []]);
   const [frame] = newer.of("paired");
   assertEquals([frame?.peerAgentDid, frame?.profile], [B.agentDid, profile]);
 });
 
-Deno.test("the socket with the most unsent bytes is closed with 1013 when all together exceed 64 MiB", () => {
+Deno.test("beyond 64 MiB of unsent bytes the slowest socket of the owner with most of them is closed with 1013", () => {
   const relay = new Relay();
-  const agents = [..."ABCDEFGHJ"].map(agentOf);
-  const slow = agents.map((agent, i) => {
-    const far = relay.connect(agent);
-    far.unsentBytes = LIMITS.unsentBytes - i;
+  const slow = [..."ABCDEFGHJ"].map((letter, i) => {
+    const far = relay.connect({ ...agentOf(letter), ownerDid: `${A.ownerDid.slice(0, -1)}${i % 3}` });
+    far.unsentBytes = UNSENT_BYTES_MAX - (i % 3 === 1 ? 0 : i + 1);
     return far;
   });
-  const quick = relay.connect(agentOf("K"));
+  // The slowest socket of all is of an owner that has no other.
+  const single = relay.connect({ ...agentOf("K"), ownerDid: `${A.ownerDid.slice(0, -1)}9` });
+  single.unsentBytes = UNSENT_BYTES_MAX;
+  const quick = relay.connect(agentOf("M"));
   quick.link.heartbeat();
   assertEquals(slow.filter((far) => far.closed).length, 0, "a socket that keeps up closes no other");
   slow.at(-1)?.link.heartbeat();
-  assertEquals(slow.map((far) => far.closed?.code), [1013, ...Array(8).fill(undefined)]);
+  assertEquals(slow.map((far) => far.closed?.code), [undefined, 1013, ...Array(7).fill(undefined)]);
+  assertEquals(single.closed, null);
   slow.at(-1)?.link.heartbeat();
-  assertEquals(slow.filter((far) => far.closed).length, 1, "the others fit");
   assertEquals(slow.at(-1)?.of("heartbeat").length, 2);
 });
 

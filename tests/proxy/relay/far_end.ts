@@ -9,6 +9,7 @@ import {
   type ProxyFrame,
 } from "../../../shared/protocol/frames.ts";
 import { type NewId, ulidSource } from "../../../shared/protocol/ids.ts";
+import type { MessageProof } from "../../../shared/protocol/message_proof.ts";
 import type { ManualClock } from "../../support/manual_clock.ts";
 import { seededRandom } from "../../support/seeded_random.ts";
 
@@ -23,6 +24,17 @@ export function agentOf(letter: string): ConnectedAgent {
   return { agentDid: id("agent"), ownerDid: id("human"), aitJti: `01KHYQ5H00${letter.repeat(15)}Z`, aitExpiresAt: 0 };
 }
 
+/** A proof of the right form that proves nothing. */
+export const PROOF: MessageProof = {
+  ait: "ait",
+  timestamp: "1771632010",
+  nonce: "bm9uY2UtMDAwMDAwMDAwMQ",
+  origin: "https://proxy.example.test",
+  target: "/hooks/agent",
+  signature: "A".repeat(86),
+  context: {},
+};
+
 /** A message from one agent to another. */
 export function messageTo(to: ConnectedAgent, from: ConnectedAgent, payload = '{"message":"hi"}'): Message {
   const { agentDid, ownerDid, aitJti } = from;
@@ -32,6 +44,7 @@ export function messageTo(to: ConnectedAgent, from: ConnectedAgent, payload = '{
     toAgentDid: to.agentDid,
     identity: { agentDid, ownerDid, issuer: "https://registry.example.test", aitJti, name: "alpha" },
     contentType: "application/json",
+    proof: PROOF,
     payload,
   };
 }
@@ -45,6 +58,7 @@ export class Far implements SocketTransport {
   readonly frames: ProxyFrame[] = [];
   closed: { code: number; reason: string } | null = null;
   closes = 0;
+  isDropped = false;
   unsentBytes = 0;
   /** When true, writing to it fails. */
   broken = false;
@@ -59,6 +73,10 @@ export class Far implements SocketTransport {
   close(code: number, reason: string): void {
     this.closes++;
     this.closed = { code, reason };
+  }
+
+  drop(): void {
+    this.isDropped = true;
   }
 
   /** The received frames of a type. */

@@ -1,9 +1,9 @@
 /**
- * Shows the byte budget of messages that wait for an answer (D-98): a bound per sender and one in total. A refusal
- * counts as a request, and the bytes are released with any answer.
+ * Shows the byte budget of messages that wait for an answer: a bound per sender and one in total. A refusal counts as a
+ * request, and the bytes are released with any answer.
  */
 import { assert, assertEquals, assertThrows } from "@std/assert";
-import { InFlightBudget } from "../../../proxy/relay/in_flight_budget.ts";
+import { HELD_BYTES, HELD_PER_SENDER_BYTES, InFlightBudget } from "../../../proxy/relay/in_flight_budget.ts";
 import { ServiceError } from "../../../shared/protocol/errors.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { outcome, refused } from "../../support/registry_world.ts";
@@ -11,7 +11,7 @@ import { openProxy } from "../proxy_world.ts";
 import { until } from "../../support/until.ts";
 
 const LARGE = LIMITS.hookBodyBytes;
-const FIT = LIMITS.heldPerSenderBytes / LARGE;
+const FIT = HELD_PER_SENDER_BYTES / LARGE;
 
 Deno.test("a sender is refused beyond 2 MiB of messages without an ack; other senders are not", async () => {
   const w = await openProxy();
@@ -37,16 +37,37 @@ Deno.test("a sender is refused beyond 2 MiB of messages without an ack; other se
   assertEquals(w.proxy.deps.held.total, 0);
 });
 
+/** Sender `i`; each owner has four. */
+const sender = (i: number) => ({ ownerDid: `owner ${Math.floor(i / 4)}`, agentDid: `sender ${i}` });
+
 Deno.test("all senders share 32 MiB, beyond which only small messages fit", () => {
   const held = new InFlightBudget();
   const ends: (() => void)[] = [];
-  for (let i = 0; i < LIMITS.heldBytes / LIMITS.heldPerSenderBytes; i++) {
-    ends.push(held.take(`sender ${i}`, LIMITS.heldPerSenderBytes));
+  for (let i = 0; i < HELD_BYTES / HELD_PER_SENDER_BYTES; i++) {
+    ends.push(held.take(sender(i), HELD_PER_SENDER_BYTES));
   }
-  assertThrows(() => held.take("one more", LIMITS.bodyFreeBytes + 1), ServiceError);
-  held.take("one more", LIMITS.bodyFreeBytes)();
-  assertThrows(() => held.take("sender 0", 1), ServiceError);
+  assertThrows(() => held.take(sender(100), LIMITS.bodyFreeBytes + 1), ServiceError);
+  held.take(sender(100), LIMITS.bodyFreeBytes)();
+  assertThrows(() => held.take(sender(0), 1), ServiceError);
   for (const end of ends) end();
   assertEquals(held.total, 0);
-  held.take("sender 0", LIMITS.heldPerSenderBytes)();
+  held.take(sender(0), HELD_PER_SENDER_BYTES)();
+});
+
+Deno.test("twenty senders of one owner hold 8 MiB together, and leave the rest to others", () => {
+  const held = new InFlightBudget();
+  const ofOwner = (i: number) => ({ ...sender(i), ownerDid: "hostile" });
+  const taken = Array.from({ length: 20 }, (_, i) => {
+    try {
+      return held.take(ofOwner(i), HELD_PER_SENDER_BYTES);
+    } catch (error) {
+      assert(error instanceof ServiceError && error.code === "PROXY_RELAY_UNAVAILABLE");
+      return null;
+    }
+  });
+  assertEquals(taken.filter((end) => end !== null).length, 4);
+  assertThrows(() => held.take(ofOwner(20), 1), ServiceError, undefined, "not even a small one");
+  held.take(sender(50), HELD_PER_SENDER_BYTES)();
+  for (const end of taken) end?.();
+  assertEquals(held.total, 0);
 });

@@ -1,6 +1,6 @@
 /**
- * Shows how a note reaches another instance (D-105, D-197): in order, complete and once, for any number of notes, and
- * by the next poll when the watch reports nothing.
+ * Shows how a note reaches another instance: in order, complete and once, for any number of notes, and by the next poll
+ * when the watch reports nothing.
  */
 import { assertEquals } from "@std/assert";
 import { InstanceInbox } from "../../../proxy/relay/instance_inbox.ts";

@@ -1,6 +1,6 @@
 /**
  * Instances that lose their store for a while: routes that need it answer 503, retries are few, and delivery and
- * watches resume without a restart. Without a watch, polling every 2 s keeps delivery going (D-209).
+ * watches resume without a restart. Without a watch, polling every 2 s keeps delivery going.
  */
 import { assert, assertEquals } from "@std/assert";
 import { FaultyKv } from "../../support/faulty_kv.ts";

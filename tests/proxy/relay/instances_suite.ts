@@ -4,10 +4,13 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
+import type { InstanceLease } from "../../../proxy/schema/records.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { until } from "../../support/until.ts";
-import { codeOf, type TestAgent, World, type WorldOptions } from "../../support/world.ts";
+import { isProven, largest } from "./proven.ts";
+import { PROOF } from "./far_end.ts";
+import { codeOf, type SocketBehaviour, type TestAgent, World, type WorldOptions } from "../../support/world.ts";
 
 /** An empty store for one test. */
 export interface SharedStore extends AsyncDisposable {
@@ -35,7 +38,7 @@ export async function two(open: () => Promise<SharedStore>, run: Run, options: W
 }
 
 /** Connects an agent to an instance and waits until its presence is stored. */
-export async function connected(w: World, agent: TestAgent, behaviour: "ack" | "nack" | "silent" = "ack") {
+export async function connected(w: World, agent: TestAgent, behaviour: SocketBehaviour = "ack") {
   const socket = w.connect(agent, behaviour);
   await until(async () => {
     const { value } = await w.kv.get<{ instance: string }>(KEYS.presence(agent.agent.did));
@@ -44,9 +47,24 @@ export async function connected(w: World, agent: TestAgent, behaviour: "ack" | "
   return socket;
 }
 
+/** Lets an instance renew its lease no longer, as a crash does. It still handles notes, and its sockets stay. */
+export async function kill({ kv, clock, proxy }: World): Promise<void> {
+  const { leases } = proxy.deps, key = KEYS.instance(leases.instance);
+  await leases.stop();
+  await kv.set(key, { at: clock.now(), pid: 1, state: "serving" } satisfies InstanceLease);
+}
+
 const numbered = (n: number) => ({ body: JSON.stringify({ n }) });
 const numbers = (frames: { payload: string }[]) =>
   frames.map((frame) => (JSON.parse(frame.payload) as { n: number }).n);
+
+/** A message as the mailbox keeps it. */
+function messageOf(a: TestAgent, b: TestAgent) {
+  const { did: agentDid, ownerDid, currentJti: aitJti } = a.agent;
+  const identity = { agentDid, ownerDid, issuer: "https://registry.example.test", aitJti, name: "a" };
+  const ids = { requestId: "request-0001", fromAgentDid: agentDid, toAgentDid: b.agent.did };
+  return { ...ids, identity, contentType: "application/json", proof: PROOF, payload: "{}" };
+}
 
 /** Returns the answer to a request while the clock moves by at most `ms`. */
 async function answeredWithin(w: World, sending: Promise<Response>, ms: number): Promise<Response> {
@@ -78,7 +96,7 @@ export function instancesBehaveAsOne(where: string, open: () => Promise<SharedSt
       const headers = { "x-request-id": "request-1" };
       assertEquals((await w1.message(a, b, { headers })).status, 202);
       for (const body of ['{"message":"hi"}', '{"message":"ho"}']) await w1.message(a, b, { headers, body });
-      assertEquals(w1.proxy.deps.dispatch.away, 0);
+      assertEquals(w1.proxy.deps.forwarder.away, 0);
     }));
 
   test("a large payload crosses byte for byte and leaves no record in the store", () =>
@@ -161,36 +179,40 @@ export function instancesBehaveAsOne(where: string, open: () => Promise<SharedSt
       assertEquals([answer.status, back?.closed], [202, null]);
     }));
 
+  test("the largest message and its proof arrive complete at another instance, and from its mailbox", () =>
+    twoOf(async (w1, w2, a, b) => {
+      const { body, parts } = await largest();
+      assertEquals(
+        (await w1.message(a, b, { body, ...parts, headers: { Prefer: "respond-async", ...parts.headers } })).status,
+        202,
+      );
+      const socket = await connected(w2, b);
+      await until(() => socket.delivered.length === 1);
+      const sending = w1.message(a, b, { body });
+      assertEquals((await answeredWithin(w1, sending, 5_000)).status, 202);
+      assertEquals(await Promise.all(socket.delivered.map((frame) => isProven(a, frame, body))), [true, true]);
+    }));
+
   test("a message that the older instance queued after a move is delivered at the new one", () =>
     twoOf(async (w1, w2, a, b) => {
       const older = await connected(w1, b);
       w1.proxy.deps.inbox.onNote = () => {};
       const newest = await connected(w2, b);
-      const { mailbox, commits, dispatch } = w1.proxy.deps;
-      const { did: agentDid, ownerDid } = a.agent;
-      const identity = {
-        agentDid,
-        ownerDid,
-        issuer: "https://registry.example.test",
-        aitJti: a.agent.currentJti,
-        name: "a",
-      };
-      const ids = { requestId: "request-0001", fromAgentDid: agentDid, toAgentDid: b.agent.did };
-      const message = { ...ids, identity, contentType: "application/json", payload: "{}" };
-      await commits.claim([mailbox.enqueue(message, mailbox.expiry())]);
-      await dispatch.moved(b.agent.did);
+      const { mailbox, commits, forwarder } = w1.proxy.deps, message = messageOf(a, b);
+      await commits.claim(mailbox.enqueue(message, message.identity.ownerDid, mailbox.expiry()));
+      await forwarder.moved(b.agent.did);
       await until(() => newest.delivered.length === 1);
       assertEquals([older.closed?.code, older.delivered.length], [4409, 0]);
     }));
 
   test("an agent that has moved on is not taken back when its older socket is attached late", () =>
     twoOf(async (w1, w2, a, b) => {
-      const { hub, dispatch } = w1.proxy.deps;
+      const { connectedAgents, forwarder } = w1.proxy.deps;
       const newest = await connected(w2, b);
       // The claim of this socket came before that of the newest one.
-      hub.onAttached = () => {};
+      connectedAgents.onAttached = () => {};
       const older = w1.connect(b);
-      await dispatch.attached(b.agent.did);
+      await forwarder.attached(b.agent.did);
       assertEquals((await w1.message(a, b)).status, 202);
       await flushTasks();
       assertEquals([older.closed?.code, newest.closed, newest.delivered.length], [4409, null, 1]);
@@ -208,16 +230,82 @@ export function instancesBehaveAsOne(where: string, open: () => Promise<SharedSt
       assertEquals(stale.closed?.code, 4409);
     }));
 
-  test("agents of a dead instance are offline within 15 s and online when they connect anywhere", () =>
+  test("agents of a dead instance are offline within 16 s and online when they connect anywhere", () =>
     twoOf(async (w1, w2, a, b) => {
       await connected(w2, b);
-      // Killed: it renews no lease and closes no socket.
-      w2.proxy.deps.presence.stop = () => Promise.resolve();
-      await w2.kv.set(KEYS.instance(w2.proxy.deps.presence.instance), { until: w1.clock.now() + 12_000 });
-      w1.clock.step(15_000);
+      await kill(w2);
+      await w1.clock.advance(16_000);
       assertEquals(await codeOf(await w1.message(a, b)), "PROXY_RELAY_CONNECTOR_OFFLINE");
       await connected(w1, b);
       assertEquals((await w1.message(a, b)).status, 202);
+    }));
+
+  test("a note that is read late delivers nothing when its message was queued meanwhile", () =>
+    twoOf(async (w1, w2, a, b) => {
+      const socket = await connected(w2, b);
+      // Frozen: it renews no lease and reads no note, and its sockets stay.
+      const { inbox } = w2.proxy.deps, { onNote } = inbox, late: Parameters<typeof onNote>[] = [];
+      inbox.onNote = (...note) => late.push(note);
+      const copy = { ...numbered(1), headers: { "x-request-id": "request-0001", Prefer: "respond-async" } };
+      const first = w1.message(a, b, copy);
+      await until(() => late.length === 1);
+      await kill(w2);
+      const answer = await answeredWithin(w1, first, 11_000);
+      assertEquals([answer.status, (await answer.json()).queued], [202, true]);
+      await w1.clock.advance(6_000);
+      inbox.onNote = onNote;
+      for (const note of late) onNote(...note);
+      await until(() => socket.delivered.length > 0);
+      await w1.clock.advance(5_000);
+      assertEquals(numbers(socket.delivered), [1]);
+    }));
+
+  test("a note that is read after its message was answered with 502 delivers nothing", () =>
+    twoOf(async (w1, w2, a, b) => {
+      const socket = await connected(w2, b);
+      const { inbox } = w2.proxy.deps, { onNote } = inbox, late: Parameters<typeof onNote>[] = [];
+      inbox.onNote = (...note) => late.push(note);
+      const sending = w1.message(a, b);
+      await until(() => late.length === 1);
+      assertEquals(await codeOf(await answeredWithin(w1, sending, 11_000)), "PROXY_RELAY_DELIVERY_FAILED");
+      // The time of the first instance's clock is not known, so the record alone decides.
+      w2.proxy.deps.leases.timeAt = () => null;
+      for (const note of late) onNote(...note);
+      await w1.clock.advance(5_000);
+      assertEquals(socket.delivered, []);
+    }));
+
+  test("a message that was queued by an instance whose result is lost is not queued again", () =>
+    twoOf(async (w1, w2, a, b) => {
+      const socket = await connected(w2, b, "silent");
+      const { mailbox, commits, mailboxDelivery } = w2.proxy.deps, message = messageOf(a, b);
+      await commits.claim(mailbox.enqueue(message, message.identity.ownerDid, mailbox.expiry()));
+      mailboxDelivery.deliverTo(b.agent.did);
+      await until(() => socket.delivered.length === 1);
+      const { inbox } = w1.proxy.deps, { onNote } = inbox;
+      inbox.onNote = () => {};
+      const copy = { ...numbered(1), headers: { "x-request-id": "request-0002", Prefer: "respond-async" } };
+      const answer = await answeredWithin(w1, w1.message(a, b, copy), 11_000);
+      inbox.onNote = onNote;
+      assertEquals([answer.status, (await answer.json()).queued], [202, true]);
+      const { value } = await w1.kv.get<{ total: number }>(KEYS.mailboxState(b.agent.did));
+      assertEquals(value?.total, 2);
+    }));
+
+  test("a message whose commit was answered too late is sent to no socket", () =>
+    twoOf(async (w1, _w2, a, b) => {
+      const socket = await connected(w1, b);
+      const { commits } = w1.proxy.deps, claim = commits.claim.bind(commits);
+      let isFirst = true;
+      commits.claim = async (updates, options) => {
+        const result = await claim(updates, options);
+        // Frozen between the commit and its answer.
+        if (isFirst) w1.clock.step(15_000);
+        isFirst = false;
+        return result;
+      };
+      assertEquals(await codeOf(await w1.message(a, b)), "PROXY_RELAY_DELIVERY_FAILED");
+      assertEquals(socket.delivered, []);
     }));
 
   test("instances restarted one after the other lose no message and deliver none twice", () =>
@@ -234,7 +322,7 @@ export function instancesBehaveAsOne(where: string, open: () => Promise<SharedSt
         await until(() => older.delivered.length === 1);
         // It stops: its sockets close while messages arrive at the other instance.
         await gone.proxy.stop();
-        gone.proxy.deps.hub.closeAll();
+        gone.proxy.closeSockets();
         older.link.lost();
         await send(other, n + 1);
         const newer = await connected(other, b);
@@ -256,7 +344,7 @@ export function instancesBehaveAsOne(where: string, open: () => Promise<SharedSt
         const sending = w1.message(a, b, { ...numbered(turns), headers: { Prefer: "respond-async" } });
         for (let i = 0; i < turns; i++) await new Promise((resolve) => setTimeout(resolve, 0));
         await w2.proxy.stop();
-        w2.proxy.deps.hub.closeAll();
+        w2.proxy.closeSockets();
         before.link.lost();
         assertEquals((await answeredWithin(w1, sending, 3_000)).status, 202);
         const after = await connected(w1, b);
@@ -274,7 +362,7 @@ export function instancesBehaveAsOne(where: string, open: () => Promise<SharedSt
       await connected(w2, b);
       w2.proxy.deps.inbox.onNote = () => {};
       const sending = w1.message(a, b, { headers: { Prefer: "respond-async" } });
-      await until(() => w1.proxy.deps.dispatch.away === 1);
+      await until(() => w1.proxy.deps.forwarder.away === 1);
       await flushTasks();
       await w2.proxy.stop();
       const answer = await answeredWithin(w1, sending, 3_000);

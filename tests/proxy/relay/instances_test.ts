@@ -1,7 +1,7 @@
-/** Many instances act as one on an embedded store and within the limits of a KV Connect server (D-105). */
+/** Many instances act as one on an embedded store and within the limits of a KV Connect server. */
 import { assert } from "@std/assert";
-import { wrapStoreErrors } from "../../../shared/server/store/store_errors.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
+import { wrapStoreErrors } from "../../../shared/server/store/store_errors.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
 import { instancesBehaveAsOne } from "./instances_suite.ts";
 import { IS_REMOTE, MAX_CHECKS, openTestKv } from "../../support/test_store.ts";

@@ -115,6 +115,90 @@ Deno.test("the mailbox takes 100 messages of one sender and 500 in total, then a
   assertEquals(new Set(texts(socket.delivered)).size, 500);
 });
 
+Deno.test("messages that wait take at most the space of the owner of the recipient, and of the sender's", async (t) => {
+  /** Ten messages with their records. */
+  const mailboxOwnerBytes = 36_000;
+  const fill = async (w: World, pairs: [TestAgent, TestAgent][]) => {
+    const answers: [number, string][] = [];
+    for (let n = 0; n < 12; n++) {
+      const [from, to] = pairs[n % pairs.length] ?? [];
+      assert(from && to);
+      const answer = await queued(w, from, to, String(n));
+      const { error } = await answer.json();
+      answers.push([answer.status, error?.message ?? ""]);
+    }
+    return answers;
+  };
+  await t.step("agents of one owner as recipients", async () => {
+    await using w = await World.open({ proxy: { mailboxOwnerBytes } });
+    const owner = await w.person();
+    const [one, two] = [await w.agent(owner), await w.agent(owner)];
+    const [a, b] = [await w.agent(), await w.agent()];
+    await w.pair(a, one);
+    await w.pair(b, two);
+    const answers = await fill(w, [[a, one], [b, two]]);
+    assertEquals(answers.slice(0, 10).map(([status]) => status), Array(10).fill(202));
+    const full = "The messages that wait for the agents of the recipient's owner take up all their space";
+    assertEquals(answers.slice(10), [[507, full], [507, full]]);
+    await w.pair(a, b);
+    assertEquals((await queued(w, a, b, "to another owner")).status, 202);
+    w.connect(one);
+    await rest();
+    assertEquals((await queued(w, b, two, "after a delivery there is space")).status, 202);
+    w.connect(two);
+    w.connect(b);
+    await rest();
+    assertEquals(await keysBelow(w, "mailbox_bytes"), 0);
+  });
+  await t.step("agents of one owner as senders", async () => {
+    await using w = await World.open({ proxy: { mailboxOwnerBytes } });
+    const owner = await w.person();
+    const [one, two] = [await w.agent(owner), await w.agent(owner)];
+    const [a, b] = [await w.agent(), await w.agent()];
+    await w.pair(one, a);
+    await w.pair(two, b);
+    const answers = await fill(w, [[one, a], [two, b]]);
+    assertEquals(answers.map(([status]) => status), [...Array(10).fill(202), 507, 507]);
+    assertEquals(
+      answers.at(-1)?.[1],
+      "The messages of your agents that wait for their recipients take up all your space",
+    );
+    await w.clock.advance(DAY_MS);
+    await w.proxy.deps.mailboxDelivery.sweep();
+    assertEquals(await keysBelow(w, "mailbox_bytes"), 0, "dead letters take no space");
+  });
+  await t.step("between two agents of one owner, and large payloads", async () => {
+    await using w = await World.open({ proxy: { mailboxOwnerBytes: 100_000 } });
+    const owner = await w.person();
+    const [a, b] = [await w.agent(owner), await w.agent(owner)];
+    await w.pair(a, b);
+    assertEquals((await queued(w, a, b, "x".repeat(45_000))).status, 202);
+    assertEquals((await queued(w, a, b, "y".repeat(45_000))).status, 507);
+    assertEquals((await queued(w, a, b, "small")).status, 202);
+    w.connect(b);
+    await rest();
+    assertEquals(await keysBelow(w, "mailbox_bytes"), 0);
+  });
+});
+
+Deno.test("a disk without the reserve takes no message that waits, and takes all others", async () => {
+  const disk = { freeBytes: 1_000_000, totalBytes: 5_000_000 };
+  await using w = await World.open({ diskSpace: () => ({ ...disk }) });
+  const { a, b } = await pairOf(w);
+  assertEquals((await queued(w, a, b, "one")).status, 202);
+  disk.freeBytes = 499_000;
+  await w.clock.advance(1_000);
+  const answer = await queued(w, a, b, "two");
+  assertEquals([answer.status, (await answer.json()).error.message], [
+    507,
+    "The disk of the proxy has no space left for messages that wait",
+  ]);
+  const socket = w.connect(b);
+  await rest();
+  assertEquals((await w.message(a, b)).status, 202);
+  assertEquals(socket.delivered.length, 2);
+});
+
 Deno.test("a message behind queued ones waits without Prefer and is queued with it", async () => {
   await using w = await World.open();
   const { a, b } = await pairOf(w);
@@ -158,7 +242,7 @@ Deno.test("an expired message becomes a dead letter, with the recipient offline 
         const socket = w.connect(b);
         await rest();
         assertEquals(socket.delivered.length, 0);
-      } else await w.proxy.deps.drain.sweep();
+      } else await w.proxy.deps.mailboxDelivery.sweep();
       await w.clock.advance(0);
       const reader = w.clientOf({ ...a.identity, accessToken: await freshAccess(w, a) });
       const { receipts } = await reader.receipts(requestId, b.agent.did);
@@ -197,7 +281,7 @@ Deno.test("a message becomes a dead letter at delivery when its pair has ended o
     }],
     ["sender deleted", async (w, a) => {
       await w.client.deleteAgent(a.owner.apiKey, a.agent.id);
-      await w.proxy.deps.crl.refreshAnew();
+      await w.proxy.deps.crl.refreshAgain();
     }],
   ];
   for (const [name, end] of endings) {
@@ -305,7 +389,7 @@ Deno.test("100 expired messages of one recipient all end with a receipt in one s
   const { a, b } = await pairOf(w);
   for (let n = 0; n < 100; n++) await queued(w, a, b, `${n}`);
   w.clock.step(DAY_MS);
-  await w.proxy.deps.drain.sweep();
+  await w.proxy.deps.mailboxDelivery.sweep();
   assertEquals([await keysBelow(w, "receipt"), await keysBelow(w, "mailbox")], [100, 0]);
   assertEquals((await w.kv.get<{ total: number }>(KEYS.mailboxState(b.agent.did))).value?.total, 0);
 });
@@ -315,7 +399,7 @@ Deno.test("a message of a sender whose AIT was only reissued is delivered", asyn
   const { a, b } = await pairOf(w);
   await queued(w, a, b, "one");
   await w.ask("POST", `/v1/agents/${a.agent.id}/reissue`, { apiKey: a.owner.apiKey });
-  await w.proxy.deps.crl.refreshAnew();
+  await w.proxy.deps.crl.refreshAgain();
   const socket = w.connect(b);
   await rest();
   assertEquals(texts(socket.delivered), ["one"]);

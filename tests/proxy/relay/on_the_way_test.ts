@@ -3,13 +3,13 @@
  * clock and lease (D-68). `tests/simulation` found these cases.
  */
 import { assert, assertEquals } from "@std/assert";
-import { KEYS } from "../../../proxy/schema/kv_keys.ts";
 import { wrapStoreErrors } from "../../../shared/server/store/store_errors.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { until } from "../../support/until.ts";
 import { codeOf, type TestAgent, World } from "../../support/world.ts";
 import { openProxy } from "../proxy_world.ts";
 import { openTestKv } from "../../support/test_store.ts";
+import { kill } from "./instances_suite.ts";
 
 async function endPair(w: World, a: TestAgent, b: TestAgent): Promise<void> {
   const body = JSON.stringify({ peerAgentDid: b.agent.did });
@@ -80,7 +80,7 @@ Deno.test("a message that waits until its time limit overtakes none, also when t
 Deno.test("a message that another instance reads after the end of the pair is not delivered", () =>
   two(async (w1, w2, a, b) => {
     const socket = w2.connect(b);
-    await w2.proxy.deps.dispatch.claim(b.agent.did);
+    await w2.proxy.deps.forwarder.claim(b.agent.did);
     // The note is read after the pair has ended.
     const { inbox } = w2.proxy.deps;
     const { onNote } = inbox;
@@ -98,10 +98,10 @@ Deno.test("a message that another instance reads after the end of the pair is no
 Deno.test("messages queued for an instance that seemed dead are delivered by that instance at once", () =>
   two(async (w1, w2, a, b) => {
     const socket = w2.connect(b);
-    await w2.proxy.deps.dispatch.claim(b.agent.did);
-    // A lease that was renewed too late, or that the other clock takes for old.
-    const lease = KEYS.instance(w2.proxy.deps.presence.instance);
-    await w1.kv.set(lease, { until: w1.clock.now() - 1, pid: Deno.pid });
+    await w2.proxy.deps.forwarder.claim(b.agent.did);
+    // A lease that is renewed too late.
+    await kill(w2);
+    await w1.clock.advance(16_000);
     const answer = await w1.message(a, b, { headers: { Prefer: "respond-async" } });
     assertEquals((await answer.json()).queued, true);
     await until(() => socket.delivered.length === 1);

@@ -1,14 +1,14 @@
 /**
- * Shows what the 20 ms mean in which the outcome of a message may wait for its commit (D-260): every reader in the process
- * sees it, a stop writes it, and a crash leaves the delivery as begun.
+ * Shows what the 20 ms mean in which the outcome of a message may wait for its commit: every reader in the process sees
+ * it, a stop writes it, and a crash leaves the delivery as begun.
  */
 import { assertEquals } from "@std/assert";
 import { begunDeliveries } from "../../../proxy/relay/deliveries.ts";
 import { unpackDelivery } from "../../../proxy/schema/delivery_record.ts";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
-import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
+import { JOINING_WAIT_MS } from "../../../shared/server/store/joining_claims.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { answered, outcome } from "../../support/registry_world.ts";
 import { openTestKv } from "../../support/test_store.ts";
@@ -40,7 +40,7 @@ Deno.test("the outcome of a message is stored with the next message, or after 20
     await flushTasks();
     assertEquals(await stored(all), "begun");
     if (how === "message") await answered(await send(all, "request-2"), 202);
-    else await w.clock.advance(LIMITS.joiningWaitMs);
+    else await w.clock.advance(JOINING_WAIT_MS);
     assertEquals(await stored(all), "answered", how);
   }
 });
@@ -109,7 +109,7 @@ Deno.test("a crash within the 20 ms leaves a delivery as begun, and a duplicate 
     await answered(await send(crashed), 202);
     assertEquals([await stored(crashed), socket.delivered.length], ["begun", 1]);
     // The lease of the first instance has ended. The clock stands still, so nothing writes the outcome.
-    await w1.proxy.deps.presence.stop();
+    await w1.proxy.deps.leases.stop();
     const after = w2.connect(b);
     await w2.connected();
     const again = send({ ...crashed, w: w2 });

@@ -5,9 +5,11 @@
 import { assert, assertEquals } from "@std/assert";
 import { withIdentityBlock } from "../../../shared/protocol/identity_block.ts";
 import type { DeliverFrame } from "../../../shared/protocol/frames.ts";
+import type { MessageProof } from "../../../shared/protocol/message_proof.ts";
 import { outcome } from "../../support/registry_world.ts";
 import { REGISTRY_URL, type RequestParts, type TestAgent } from "../../support/world.ts";
 import { type Cast, openCast } from "../cast.ts";
+import { inContext, isProven } from "./proven.ts";
 
 /** Sends a body and returns the frame that delivers it. */
 async function frameOf({ w, a, b, socket }: Cast, body: string, parts: RequestParts = {}): Promise<DeliverFrame> {
@@ -251,4 +253,25 @@ Deno.test("a connector accepts every frame that the proxy sends, with any Conten
       assertEquals(await outcome(await w.message(a, b)), "202");
     });
   }
+});
+
+Deno.test("a delivered message leads back to what its sender signed, with the headers of its context", async () => {
+  const all = await openCast();
+  await using _ = all.w;
+  const bodies = [
+    ' {"message" : "hi\\u0000", "n": 12345678901234567890} \r\n',
+    '{"message":"[svc identity]\\nx"}',
+    '"text"',
+    "[]",
+  ];
+  for (const [i, body] of bodies.entries()) {
+    const context = await inContext({ "x-request-id": `request-000${i}`, "X-Svc-Auto": "1", "X-Svc-New": "later" });
+    const frame = await frameOf(all, body, context);
+    assertEquals(await isProven(all.a, frame, body), true, body);
+    assertEquals((frame.proof as MessageProof).context["x-svc-new"], "later");
+    const altered = { ...frame, payload: frame.payload.replace(/[a-z\]]/, "x") };
+    assertEquals(await isProven(all.a, altered, body), false, body);
+  }
+  const plain = await frameOf(all, '{"message":"hi"}');
+  assertEquals([await isProven(all.a, plain, '{"message":"hi"}'), (plain.proof as MessageProof).context], [true, {}]);
 });

@@ -1,22 +1,27 @@
-/**
- * Shows how an agent's presence moves between instances (D-197, D-209, D-273): one commit with its writes, and a
- * rising epoch.
- */
+/** Shows how an agent's presence moves between instances: one commit with its writes, and a rising epoch. */
 import { assertEquals, assertRejects } from "@std/assert";
-import { OvertakenError, PresenceStore } from "../../../proxy/relay/presence.ts";
+import { InstanceLeases } from "../../../proxy/relay/instance_leases.ts";
+import { CONNECT_LATE_MS, OvertakenError, PresenceStore } from "../../../proxy/relay/presence.ts";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
 import { ulidSource } from "../../../shared/protocol/ids.ts";
-import { LIMITS } from "../../../shared/protocol/limits.ts";
+import { BatchedReads } from "../../../shared/server/store/batched_reads.ts";
+import { Changes } from "../../../shared/server/store/changes.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
 import { seededRandom } from "../../support/seeded_random.ts";
-import { openTestKv } from "../../support/test_store.ts";
+import { FaultyKv } from "../../support/faulty_kv.ts";
+import { MAX_CHECKS, openTestKv } from "../../support/test_store.ts";
+import { until } from "../../support/until.ts";
+import { openProxy } from "../proxy_world.ts";
 
 const AGENT = "did:svc:test:agent:a";
 const NOTE = ["test", "note"];
 
 function instance(kv: Deno.Kv, clock: ManualClock, seed: number): PresenceStore {
   const random = seededRandom(seed);
-  return new PresenceStore({ kv, clock, random, newId: ulidSource(() => clock.now(), random.bytes), log: () => {} });
+  const newId = ulidSource(() => clock.now(), random.bytes);
+  const leases = new InstanceLeases({ kv, clock, random, newId, log: () => {} });
+  const changes = new Changes({ kv, reads: new BatchedReads(kv), clock, random, maxChecks: MAX_CHECKS });
+  return new PresenceStore({ kv, changes, clock, leases });
 }
 
 const isAway = () => false;
@@ -66,12 +71,12 @@ Deno.test("PresenceStore.claim() drops the writes of a try that meets another ch
 });
 
 Deno.test("PresenceStore.claim() refuses a late request whose agent signed a newer one for another instance", async (t) => {
-  const late = LIMITS.connectLateMs + 1;
+  const late = CONNECT_LATE_MS + 1;
   const cases: [name: string, signedAt: number, ageMs: number, taken: boolean][] = [
     ["late and older", 99, late, false],
     ["late and of the same second", 100, late, false],
     ["late and newer", 101, late, true],
-    ["older by a clock that is behind", 0, LIMITS.connectLateMs, true],
+    ["older by a clock that is behind", 0, CONNECT_LATE_MS, true],
   ];
   for (const [name, signedAt, ageMs, taken] of cases) {
     await t.step(name, async () => {
@@ -107,18 +112,22 @@ Deno.test("PresenceStore.keep() takes a released presence again, and none that a
   assertEquals([await a.keep(AGENT, isHere), await holder()], [false, b.instance]);
 });
 
-Deno.test("PresenceStore.isAlive() is true until the lease ends, and false at once when the instance stops", async () => {
-  using kv = await openTestKv();
-  const clock = new ManualClock();
-  const a = instance(kv, clock, 1), b = instance(kv, clock, 2);
-  await a.start(false);
-  await a.claim(AGENT, isAway, noWrites);
-  assertEquals([await b.isAlive(a.instance), await b.findInstance(AGENT)], [true, a.instance]);
-  clock.step(LIMITS.instanceLeaseMs);
-  assertEquals([await b.isAlive(a.instance), await b.findInstance(AGENT)], [false, null]);
-  await clock.advance(LIMITS.instanceRenewMs);
-  assertEquals(await b.isAlive(a.instance), true);
-  await a.stop();
-  assertEquals([await b.isAlive(a.instance), clock.waiting], [false, 0]);
-  assertEquals(await b.lastSeenAt(AGENT), a.instance);
+Deno.test("an agent connects while the store keeps a change of pairs waiting", async () => {
+  using store = await FaultyKv.open();
+  await using w = await openProxy({ kv: store.kv });
+  const [a, b] = [await w.agent(), await w.agent()];
+  const gate = Promise.withResolvers<void>();
+  let isHeld = false;
+  store.faults.before = async ({ method, keys }) => {
+    if (method !== "commit" || !keys.some((key) => key[1] === "open_tickets")) return;
+    isHeld = true;
+    await gate.promise;
+  };
+  const starting = a.client.pairStart({ agentName: "a", humanName: "A" });
+  await until(() => isHeld);
+  w.connect(b);
+  await w.connected();
+  assertEquals(await w.proxy.deps.presence.isHere(b.agent.did), true);
+  gate.resolve();
+  await starting;
 });

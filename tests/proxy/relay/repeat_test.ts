@@ -1,10 +1,10 @@
 /**
- * Shows the rules of request IDs (D-11, D-69): a duplicate within one day of its 202 gets that answer again and is not
- * sent again. After any other answer the ID starts a new attempt.
+ * Shows the rules of request IDs (D-69): a duplicate within one day of its 202 gets that answer again and is not sent
+ * again. After any other answer the ID starts a new attempt.
  */
 import { assert, assertEquals } from "@std/assert";
-import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
+import { JOINING_WAIT_MS } from "../../../shared/server/store/joining_claims.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { answered, outcome, refused, tally } from "../../support/registry_world.ts";
@@ -218,6 +218,6 @@ Deno.test("an answer that cannot be stored is still sent, and is logged", async 
   store.faults.fails = ({ method, keys }) => method !== "list" && keys.some((key) => key[1] === "delivery");
   all.socket.ack(all.socket.delivered[0]?.id ?? "");
   assertEquals(await outcome(await sending), "202");
-  await w.clock.advance(LIMITS.joiningWaitMs);
+  await w.clock.advance(JOINING_WAIT_MS);
   assert(w.log.some((line) => line.event === "delivery_outcome_lost" && line.fields.requestId === ID));
 });

@@ -1,4 +1,4 @@
-/** Shows which reply headers the proxy accepts, and that the frame carries them on every path (D-110). */
+/** Shows which reply headers the proxy accepts, and that the frame carries them on every path. */
 import { assertEquals } from "@std/assert";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
 import { until } from "../../support/until.ts";
@@ -21,11 +21,11 @@ Deno.test("a frame carries the reply headers of its message", async () => {
   }
 });
 
-Deno.test("a frame of a message without reply headers has the members of before", async () => {
+Deno.test("a frame of a message without reply headers has none of their members", async () => {
   const { w, a, b, socket } = await openCast();
   await using _ = w;
   await w.message(a, b);
-  const names = "attempt contentType fromAgentDid id identity payload requestId toAgentDid ts type v".split(" ");
+  const names = "attempt contentType fromAgentDid id identity payload proof requestId toAgentDid ts type v".split(" ");
   assertEquals(Object.keys(socket.delivered[0] ?? {}).sort(), names);
 });
 

@@ -77,6 +77,6 @@ Deno.test("an unreachable registry closes no socket", async () => {
   await using w = await World.open();
   const { b, socket }: { b: TestAgent; socket: TestSocket } = await w.story();
   w.registryAnswer = () => new Response("gone", { status: 500 });
-  await w.proxy.deps.revalidation.onTrustChange([b.agent.did]);
+  await w.proxy.deps.revalidation.onTrustChange([b.agent.did], w.clock.now());
   assertEquals(socket.closed, null);
 });

@@ -1,6 +1,6 @@
 /**
- * Shows the order in which a confirmation is checked (D-74), which agents the registry allows to pair (D-48, D-73), and
- * the routes that manage trust (D-76).
+ * Shows the order in which a confirmation is checked (D-74), which agents the registry allows to pair, and the routes
+ * that manage trust.
  */
 import { assert, assertEquals } from "@std/assert";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";

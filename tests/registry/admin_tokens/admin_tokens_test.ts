@@ -1,5 +1,6 @@
 /** Issuing admin tokens (D-172): who gets one, what it says, and its audit event. */
-import { assert, assertEquals } from "@std/assert";
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import { Looks } from "../../../registry/admin_tokens/looks.ts";
 import { parseAdminToken, verifyAdminToken } from "../../../shared/protocol/signed/admin_token.ts";
 import { unixSeconds } from "../../../shared/protocol/time.ts";
 import { answered, openRegistry, publishedKeys, refused } from "../../support/registry_world.ts";
@@ -39,6 +40,29 @@ Deno.test("each token has one audit event with its ID, which does not hold the t
   const [{ event, actor, subject }] = JSON.parse(text).events;
   assertEquals([event, actor, subject], ["admin.token_issued", did, jti]);
   assert(!text.includes(token.slice(0, 20)));
+});
+
+Deno.test("tokens of one API key are in the audit log once an hour, and again when the write failed", async () => {
+  await using w = await openRegistry();
+  const { apiKey } = await w.admin();
+  const issue = async () => await answered<unknown>(await w.ask("POST", PATH, { apiKey }), 201);
+  const events = async () => {
+    const list = await w.ask("GET", "/v1/admin/audit?event=admin.token_issued", { apiKey });
+    return (await answered<{ events: unknown[] }>(list)).events.length;
+  };
+  await Promise.all(Array.from({ length: 10 }, issue));
+  assertEquals(await events(), 1);
+  w.clock.step(3_599_000);
+  await issue();
+  assertEquals(await events(), 1);
+  w.clock.step(1_000);
+  await issue();
+  assertEquals(await events(), 2);
+  const looks = new Looks(w.clock);
+  await assertRejects(() => looks.record("key", () => Promise.reject(new Error("no store"))));
+  let written = 0;
+  for (let i = 0; i < 2; i++) await looks.record("key", () => Promise.resolve(void written++));
+  assertEquals(written, 1);
 });
 
 Deno.test("a caller that is not an admin gets no token", async () => {

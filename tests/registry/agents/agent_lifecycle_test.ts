@@ -1,8 +1,8 @@
 /**
- * Shows the life of registered agents (D-39, D-40, D-41): listed in pages, resolved, reissued and deleted, by their
- * owner only, and with one result when requests are concurrent.
+ * Shows the life of registered agents: listed in pages, resolved, reissued and deleted, by their owner only, and with
+ * one result when requests are concurrent.
  */
-import { assert, assertEquals, assertNotEquals } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertNotEquals } from "@std/assert";
 import { verifyAit } from "../../../shared/protocol/signed/ait.ts";
 import type { Agent, AgentList, ReissueAnswer } from "../../../shared/protocol/api/agents.ts";
 import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
@@ -116,14 +116,14 @@ Deno.test("agent list pagination returns each agent once while agents are added 
   const keys = await keyPairFromSeed(w.random.bytes(32));
   const make = () => w.agent(owner, undefined, keys);
   const agents: TestAgent[] = [];
-  for (let i = 0; i < 250; i++) {
+  for (let i = 0; i < 100; i++) {
     agents.push(await make());
     w.clock.step(250);
   }
   const foreign = await w.agent();
   for (const filter of ["", "status=active&"]) {
     await t.step(`limit=7&${filter}`, async () => {
-      const doomed = agents.splice(50, 25);
+      const doomed = agents.splice(40, 10);
       const came: TestAgent[] = [];
       const seen: string[] = [];
       let cursor: string | null = "";
@@ -134,7 +134,7 @@ Deno.test("agent list pagination returns each agent once while agents are added 
           w,
           Promise.all([
             page(w, owner, query),
-            came.length < 25 ? make().then((agent) => came.push(agent)) : null,
+            came.length < 10 ? make().then((agent) => came.push(agent)) : null,
             victim ? owned(w, "DELETE", victim).then((answer) => answered(answer, 204)) : null,
           ]),
           500,
@@ -147,7 +147,7 @@ Deno.test("agent list pagination returns each agent once while agents are added 
       const all = new Set(seen);
       for (const { agent } of agents) assert(all.has(agent.id), agent.name);
       assert(!all.has(foreign.agent.id));
-      assertEquals([came.length, doomed.length], [25, 0]);
+      assertEquals([came.length, doomed.length], [10, 0]);
       agents.push(...came);
     });
   }
@@ -213,6 +213,37 @@ Deno.test("a reissue returns a new AIT for the stored days from now, and revokes
   });
   assertEquals(await revokedJtis(w), [agent.currentJti]);
   assertEquals(agentAuth.tokenType, "Bearer");
+});
+
+Deno.test("registration and reissue return the full record, the same twelve members of the same types", async () => {
+  await using w = await openRegistry();
+  const owner = await w.person();
+  const keys = await keyPairFromSeed(w.random.bytes(32));
+  const { agent } = await w.client.registerAgent(owner.apiKey, keys, { name: "alpha" });
+  await w.clock.advance(1_000);
+  const { agent: next } = await answered<ReissueAnswer>(
+    await w.ask("POST", `/v1/agents/${agent.id}/reissue`, { apiKey: owner.apiKey }),
+  );
+  const time = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/, ulid = /^[0-9A-HJKMNP-TV-Z]{26}$/;
+  const forms: Record<keyof Agent, RegExp> = {
+    id: ulid,
+    did: new RegExp(`^did:svc:registry\\.example\\.test:agent:${agent.id}$`),
+    ownerDid: new RegExp(`^${owner.did.replaceAll(".", "\\.")}$`),
+    name: /^alpha$/,
+    framework: /^.{1,32}$/,
+    publicKey: new RegExp(`^${keys.publicKey}$`),
+    currentJti: ulid,
+    ttlDays: /^30$/,
+    status: /^active$/,
+    expiresAt: time,
+    createdAt: time,
+    updatedAt: time,
+  };
+  for (const record of [agent, next]) {
+    assertEquals(Object.keys(record).sort(), Object.keys(forms).sort());
+    for (const [name, form] of Object.entries(forms)) assertMatch(String(record[name as keyof Agent]), form, name);
+    assertEquals(typeof record.ttlDays, "number");
+  }
 });
 
 Deno.test("the session stays valid after a reissue, with the new AIT only", async () => {

@@ -1,6 +1,6 @@
 /**
- * Shows API keys (D-32, D-35): which credentials are refused, that a token is shown once, that a revocation takes
- * effect at once and permanently, and how the last use is recorded.
+ * Shows API keys: which credentials are refused, that a token is shown once, that a revocation takes effect at once and
+ * permanently, and how the last use is recorded.
  */
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import type { ApiKey } from "../../../shared/protocol/api/accounts.ts";

@@ -1,6 +1,6 @@
 /**
- * Shows the audit log (D-50): every listed event has actor, action, time and request, newest first, in pages, for
- * admins only, and without a secret.
+ * Shows the audit log: every listed event has actor, action, time and request, newest first, in pages, for admins only,
+ * and without a secret.
  */
 import { assert, assertEquals } from "@std/assert";
 import { KEYS } from "../../../registry/schema/kv_keys.ts";

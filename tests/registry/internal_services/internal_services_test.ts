@@ -1,6 +1,6 @@
 /**
- * Shows internal services (D-46 to D-48): who manages them, which credentials the registry accepts (D-13), which scopes
- * they need (D-47), and the answer about an agent's owner.
+ * Shows internal services: who manages them, which credentials the registry accepts, which scopes they need, and the
+ * answer about an agent's owner.
  */
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import type { InternalService, Ownership } from "../../../shared/protocol/api/services.ts";

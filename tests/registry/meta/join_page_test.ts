@@ -1,41 +1,67 @@
-/** The page behind a join link (D-168): the same for every link, without a script, with strict headers. */
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+/** The pages without a session: what they say, and the same strict headers on each of them. */
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { REGISTRY_ROUTES } from "../../../registry/routes.ts";
 import { openRegistry } from "../../support/registry_world.ts";
 import { REGISTRY_URL } from "../../support/world.ts";
 
-Deno.test("the join page says how to join, has no script and loads only the style of its own origin", async () => {
+Deno.test("the join page says how to join, also without a script, and that an address has no invite", async () => {
   await using w = await openRegistry();
-  const response = await w.ask("GET", "/join");
-  const page = await response.text();
-  assertEquals(response.status, 200);
-  for (const text of ["svc join 'ADDRESS'", "Install svc", "part after", '<html lang="en">']) {
-    assertStringIncludes(page, text);
-  }
-  assertEquals(page.match(/<h1>/g)?.length, 1);
-  assert(!/<script|<style|style=|\son\w+=|javascript:|https?:\/\//i.test(page));
-  assertEquals([...page.matchAll(/(?:href|src)="([^"]*)"/g)].map(([, at]) => at), ["/docs/style.css"]);
-  await (await w.ask("GET", "/docs/style.css")).body?.cancel();
+  const page = await (await w.ask("GET", "/join")).text();
+  for (
+    const text of [
+      "svc join &#39;ADDRESS&#39;",
+      "Install svc",
+      "part after",
+      '<div class="stack" data-when="none" hidden>',
+      "also pairs your agent",
+    ]
+  ) assertStringIncludes(page.replaceAll("'", "&#39;"), text);
 });
 
-Deno.test("the join page has the headers of a page for people, also for HEAD", async () => {
+Deno.test("a page without a session loads only the files of its origin, and asks for nothing", async (t) => {
   await using w = await openRegistry();
-  const get = await w.ask("GET", "/join"), head = await w.ask("HEAD", "/join");
-  const wanted = {
-    "Content-Type": "text/html; charset=utf-8",
-    "Content-Security-Policy": "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; " +
-      "frame-ancestors 'none'; base-uri 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "same-origin",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Cache-Control": "no-store",
-  };
-  for (const { headers } of [get, head]) {
-    for (const [name, value] of Object.entries(wanted)) assertEquals(headers.get(name), value, name);
-    assertEquals([headers.get("Set-Cookie"), headers.get("Access-Control-Allow-Origin")], [null, null]);
+  for (const { path } of REGISTRY_ROUTES.filter(({ isPage, path }) => isPage && !/\.(?:css|js|svg)$/.test(path))) {
+    await t.step(path, async () => {
+      const get = await w.ask("GET", path), head = await w.ask("HEAD", path);
+      const page = await get.text();
+      const wanted = {
+        "Content-Type": "text/html; charset=utf-8",
+        "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; " +
+          "connect-src 'none'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'; " +
+          "require-trusted-types-for 'script'; trusted-types 'none'",
+        "X-Content-Type-Options": "nosniff",
+        "Referrer-Policy": "same-origin",
+        "Cross-Origin-Opener-Policy": "same-origin",
+        "Cross-Origin-Resource-Policy": "same-origin",
+        "Cache-Control": path === "/join" ? "no-store" : "public, max-age=300",
+      };
+      for (const { headers } of [get, head]) {
+        for (const [name, value] of Object.entries(wanted)) assertEquals(headers.get(name), value, name);
+        assertEquals([headers.get("Set-Cookie"), headers.get("Access-Control-Allow-Origin")], [null, null]);
+      }
+      assertEquals(page.match(/<h1/g)?.length, path === "/join" ? 2 : 1);
+      assert(
+        !/<style|style=|\son\w+=|javascript:|<script(?! src="\/page\.js\?v=[\w-]{8}" defer><\/script>)/i.test(page),
+      );
+      assert(page.length < 51_200, `${page.length} characters`);
+    });
   }
-  assertEquals(await head.text(), "");
-  assertEquals(Number(head.headers.get("Content-Length")), (await get.arrayBuffer()).byteLength);
+});
+
+Deno.test("the files of the pages are kept permanently at an address with their version, and are small", async () => {
+  await using w = await openRegistry();
+  const page = await (await w.ask("GET", "/")).text();
+  const bounds: Record<string, number> = { "/page.css": 12_288, "/page.js": 4096, "/icon.svg": 1024 };
+  for (const [, address = ""] of page.matchAll(/(?:href|src)="([^"]*\?v=[^"]*)"/g)) {
+    const answer = await w.ask("GET", address);
+    const path = address.split("?")[0] ?? "";
+    assertEquals([answer.status, answer.headers.get("X-Content-Type-Options")], [200, "nosniff"]);
+    assertMatch(answer.headers.get("Cache-Control") ?? "", /immutable/);
+    const bytes = (await answer.bytes()).length;
+    assert(bytes <= (bounds[path] ?? 0), `${path} has ${bytes} bytes`);
+    delete bounds[path];
+  }
+  assertEquals(bounds, {});
 });
 
 Deno.test("the join page repeats nothing of the request", async () => {

@@ -1,5 +1,5 @@
 /**
- * Shows what the registry reports about itself (D-30, D-31): health, which checks store and key, and metadata, which is
+ * Shows what the registry reports about itself: health, which checks store and key, and metadata, which is
  * configuration only.
  */
 import { assert, assertEquals } from "@std/assert";
@@ -13,10 +13,11 @@ const PUBLIC = [
   "/health",
   "/v1/metadata",
   "/.well-known/svc-keys.json",
-  "/join",
   "/openapi.json",
+  "/",
+  "/join",
   "/docs",
-  "/docs/style.css",
+  "/page.css",
 ];
 
 Deno.test("health is 200 with exactly its members when store and key work", async (t) => {

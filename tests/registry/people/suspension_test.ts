@@ -2,7 +2,7 @@
  * Shows the suspension of a person (D-170): API keys and sessions stop and come back, a restart resumes the work, no race
  * leaves a live session, and a restore brings nothing back that ended otherwise.
  */
-import { assert, assertEquals } from "@std/assert";
+import { assert, assertEquals, assertMatch } from "@std/assert";
 import { recoverAdmin } from "../../../registry/accounts/recovery.ts";
 import { REGISTRY_ROUTES } from "../../../registry/routes.ts";
 import { KEYS } from "../../../registry/schema/kv_keys.ts";
@@ -27,6 +27,7 @@ import {
   validate,
   withTime,
 } from "../../support/registry_world.ts";
+import { MAX_CHECKS } from "../../support/test_store.ts";
 import { until } from "../../support/until.ts";
 import { AMPLE_QUOTAS, codeOf, type Person, type TestAgent, World } from "../../support/world.ts";
 
@@ -127,7 +128,10 @@ Deno.test("fifty connected agents of a suspended person stop at once, and work a
   }
   // An agent without a pair is refused by an earlier check of the proxy, so the registry is asked about all.
   for (const agent of agents) assertEquals((await validate(w, agent, agent.agentAuth.accessToken)).status, 401);
-  assertEquals(await codeOf(await refresh(w, speaker, speaker.agentAuth.refreshToken)), "AGENT_AUTH_REFRESH_REVOKED");
+  const refresher = await refresh(w, speaker, speaker.agentAuth.refreshToken);
+  const { error } = await refresher.json();
+  assertEquals([refresher.status, error.code], [403, "ACCOUNT_SUSPENDED"]);
+  assertMatch(error.message, /^\S+'s account is suspended\. Ask the administrator$/);
   const body = JSON.stringify({ initiatorProfile: { agentName: "a", humanName: "Bob" } });
   const pairing = await w.fetch(await w.signed(speaker, { target: "/pair/start", body }));
   assertEquals(await codeOf(pairing), "PROXY_PAIR_OWNERSHIP_FORBIDDEN");
@@ -316,7 +320,7 @@ Deno.test("recovery makes a suspended admin active again, with its agents", asyn
   await w.kv.set(KEYS.human(second.id), { ...other, role: "admin" });
   const path = `/v1/admin/people/${admin.id}/suspend`;
   assertEquals(await outcome(await w.ask("POST", path, second)), "200");
-  const recovered = await recoverAdmin({ kv: w.kv, clock: w.clock, random: w.random, newId: w.newId });
+  const recovered = await recoverAdmin({ ...w, maxChecks: MAX_CHECKS });
   await restart(w);
   await until(async () => (await sessionOf(w, a)).status === "active");
   assertEquals((await w.ask("GET", "/v1/me", { apiKey: recovered?.key.token })).status, 200);

@@ -1,6 +1,6 @@
 /**
- * Shows an agent's session (D-42 to D-45): the validation of an access token, the rotation by a refresh, older tokens
- * (D-43), the recovery of a lost answer (D-44), and the new session after a reissue (D-40).
+ * Shows an agent's session (D-42 to D-44): the validation of an access token, the rotation by a refresh, older tokens
+ * (D-43), the recovery of a lost answer (D-44), and the new session after a reissue.
  */
 import { assert, assertEquals, assertMatch, assertNotEquals } from "@std/assert";
 import type { ReissueAnswer } from "../../../shared/protocol/api/agents.ts";

@@ -1,6 +1,6 @@
 /**
- * The HTTP exchange of the CLI and the client library (D-199): deadline, bound on the body, redirects, and what each caller makes of a response.
- * Error envelopes name no code of their own making (D-246).
+ * The HTTP exchange of the CLI and the client library: deadline, bound on the body, redirects, and what each caller
+ * makes of a response. Error envelopes name no code of their own making.
  */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import {
@@ -11,12 +11,10 @@ import {
   type HttpRequest,
   wholeSeconds,
 } from "../../../shared/client/http.ts";
-import { callService } from "../../../shared/client/service_call.ts";
-import { ConnectorClient } from "../../../cli/connector/local_api/client.ts";
-import { viewOf } from "../../../cli/connector/console_view.ts";
-import { CliError } from "../../../cli/errors.ts";
-import { ApiError, receivedCode } from "../../../shared/client/errors.ts";
-import { errorCodeOf } from "../../../shared/protocol/errors.ts";
+import { callService } from "../../../cli/link/service_call.ts";
+import { LocalClient } from "../../../shared/client/local_client.ts";
+import { viewOf } from "../../../cli/connector/talk/view.ts";
+import { ApiError, LocalDown, receivedCode } from "../../../shared/client/errors.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
 import { seededRandom } from "../../support/seeded_random.ts";
 
@@ -137,18 +135,31 @@ Deno.test("Retry-After counts when it is a whole number", () => {
 
 Deno.test("the client of the local API reads at most 10 MiB when something else answers without an end", async () => {
   const { taken, response } = endless();
-  const deps = { fetch: () => Promise.resolve(response), clock: new ManualClock() };
   const file = { url: "http://127.0.0.1:1", port: 1, token: "t", pid: 1, agentDid: "", startedAt: "" };
-  const running = { name: "alpha", isCurrent: () => Promise.resolve(true) };
-  await assertRejects(() => new ConnectorClient(deps, running, file).call("GET", "/v1/status"), CliError);
+  const find = () => Promise.resolve(file);
+  const client = new LocalClient("alpha", { fetch: () => Promise.resolve(response), clock: new ManualClock(), find });
+  await assertRejects(() => client.send({ method: "GET", target: "/v1/status" }), LocalDown);
   assert(taken.bytes < 11 * 1024 * 1024, String(taken.bytes));
 });
 
 const ESCAPES = "\u001b]0;x\u0007";
 
-Deno.test("receivedCode() and errorCodeOf() of the protocol return the same code", () => {
-  const codes = ["A_CODE", "A".repeat(64), "A".repeat(65), "", "lower", "A\n", "Ä", 7, null, undefined, {}];
-  for (const code of codes) assertEquals(receivedCode(code), errorCodeOf(code), String(code));
+Deno.test("a received code is kept when it has the form of a code, also one of another version", () => {
+  for (const code of ["NOT_FOUND", "A_CODE_OF_TOMORROW", "E2", "A".repeat(64)]) assertEquals(receivedCode(code), code);
+  const others = [
+    "",
+    "not_found",
+    "A".repeat(65),
+    "A\u001b[31m",
+    "NOT_FOUND\n",
+    " NOT_FOUND",
+    "Ä",
+    404,
+    null,
+    undefined,
+    {},
+  ];
+  for (const value of others) assertEquals(receivedCode(value), "UNKNOWN_ERROR", JSON.stringify(value));
 });
 
 Deno.test("a code of an envelope is UNKNOWN_ERROR when it is not of the form of a code", async () => {
@@ -175,7 +186,7 @@ Deno.test("an event in JSON holds no character that steers a terminal, and means
   const stdout = (text: string) => (printed += text, true);
   const terminal = { stdout, stderr: stdout, stdoutIsTerminal: true, stderrIsTerminal: true };
   const why = `${ESCAPES}\u007f\u009b31m\u202e\u2066\u2028é😀`;
-  viewOf({ clock: new ManualClock(), terminal, json: true, line: () => null }).event("refused", { why });
+  viewOf({ clock: new ManualClock(), terminal, json: true, colour: false, live: () => null }).event("refused", { why });
   // deno-lint-ignore no-control-regex
   assert(!/[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]/.test(printed), printed);
   assertEquals(JSON.parse(printed).why, why);

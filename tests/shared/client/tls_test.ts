@@ -1,4 +1,4 @@
-/** Errors of TLS (D-167): the texts of `fetch` and the codes of `npm:ws`, as Deno 2.9.6 gives them, with code and reason. */
+/** Errors of TLS: the texts of `fetch` and the codes of `npm:ws`, as Deno 2.9.6 gives them, with code and reason. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { unreachable } from "../../../shared/client/tls.ts";
 

@@ -1,6 +1,6 @@
 /**
- * Shows which revocation lists are accepted (D-21, D-62): the vectors, a round trip, invalid and foreign lists. Also
- * which of two lists is a rollback.
+ * Shows which revocation lists are accepted (D-21): the vectors, a round trip, invalid and foreign lists. Also which of
+ * two lists is a rollback.
  */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import fc from "fast-check";

@@ -1,6 +1,6 @@
 /**
- * Shows which texts are DIDs (D-04): one table for agents, humans and malformed texts. An accepted DID formats to the
- * same text, and an issuer URL can have its authority.
+ * Shows which texts are DIDs: one table for agents, humans and malformed texts. An accepted DID formats to the same
+ * text, and an issuer URL can have its authority.
  */
 import { assertEquals } from "@std/assert";
 import fc from "fast-check";

@@ -1,6 +1,6 @@
 /**
- * Shows which public keys are accepted (D-09) and that signing and verification are Ed25519. The Wycheproof and RFC
- * 8032 vectors run through the project's own functions when they are next to the project.
+ * Shows which public keys are accepted and that signing and verification are Ed25519. The Wycheproof and RFC 8032
+ * vectors run through the project's own functions when they are next to the project.
  */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { Point } from "@noble/ed25519";

@@ -3,14 +3,7 @@
  * only. `spec_tables_test.ts` compares the table with the requirements.
  */
 import { assert, assertEquals, assertInstanceOf, assertMatch, assertThrows } from "@std/assert";
-import {
-  type ErrorCode,
-  errorCodeOf,
-  errorEnvelope,
-  ERRORS,
-  isErrorCode,
-  ServiceError,
-} from "../../../shared/protocol/errors.ts";
+import { type ErrorCode, errorEnvelope, ERRORS, isErrorCode, ServiceError } from "../../../shared/protocol/errors.ts";
 
 type OneStatus = Exclude<ErrorCode, "AGENT_AUTH_REFRESH_INVALID">;
 const rows = Object.entries(ERRORS);
@@ -92,23 +85,6 @@ Deno.test("the error code check is true for the codes of the table only", () => 
   for (const text of ["", "constructor", "toString", "__proto__", "hasOwnProperty", "not_found", "NOT_FOUND "]) {
     assertEquals(isErrorCode(text), false);
   }
-});
-
-Deno.test("errorCodeOf returns a well-formed code, and UNKNOWN_ERROR for any other value", () => {
-  for (const code of ["NOT_FOUND", "A_CODE_OF_TOMORROW", "E2", "A".repeat(64)]) assertEquals(errorCodeOf(code), code);
-  const others = [
-    "",
-    "not_found",
-    "A".repeat(65),
-    "A\u001b[31m",
-    "NOT_FOUND\n",
-    " NOT_FOUND",
-    404,
-    null,
-    undefined,
-    {},
-  ];
-  for (const value of others) assertEquals(errorCodeOf(value), "UNKNOWN_ERROR", JSON.stringify(value));
 });
 
 Deno.test("the error table has a condition and a fix for every code, and error statuses only", () => {

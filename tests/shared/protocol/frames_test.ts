@@ -41,6 +41,14 @@ const DELIVER: DeliverFrame = {
 const ACK: ConnectorFrame = { ...HEAD, type: "deliver_ack", ackId: ID, accepted: true };
 const HEARTBEAT: ConnectorFrame = { ...HEAD, type: "heartbeat" };
 const HEARTBEAT_ACK: ConnectorFrame = { ...HEAD, type: "heartbeat_ack", ackId: ID };
+const TOLD: ProxyFrame = {
+  ...HEAD,
+  type: "delivery",
+  requestId: "request-1",
+  recipientAgentDid: AGENT,
+  state: "delivered",
+  at: "2026-02-21T00:00:00.000Z",
+};
 const PAIRED: ProxyFrame = {
   ...HEAD,
   type: "paired",
@@ -177,6 +185,7 @@ Deno.test("frame decoding accepts from each side its own frames only", async (t)
     [HEARTBEAT, true, true],
     [HEARTBEAT_ACK, true, true],
     [PAIRED, true, false],
+    [TOLD, true, false],
     [REVOKED, true, false],
   ];
   assertEquals(rows.map(([{ type }]) => type).sort(), Object.keys(FRAMES).sort());
@@ -235,6 +244,8 @@ Deno.test("frame decoding refuses each malformed frame", async (t) => {
     ["whose inReplyTo has 129 characters", DELIVER, { inReplyTo: "x".repeat(129) }],
     ["whose auto is false", DELIVER, { auto: false }],
     ["whose auto is a text", DELIVER, { auto: "1" }],
+    ["of a delivery in another state", TOLD, { state: "sending" }],
+    ["of a delivery without time", TOLD, { at: undefined }],
     ["of a pair with a human", PAIRED, { peerAgentDid: HUMAN }],
     ["of a pair without profile", PAIRED, { profile: undefined }],
     ["of a pair whose profile lacks a name", PAIRED, { profile: { agentName: "beta" } }],

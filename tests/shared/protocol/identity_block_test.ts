@@ -12,6 +12,7 @@ import {
   withIdentityBlock,
   withoutIdentityBlock,
 } from "../../../shared/protocol/identity_block.ts";
+import { sentBody } from "../../../shared/protocol/message_proof.ts";
 import { vectors } from "../../support/vectors.ts";
 import { anyText, jsonKey, jsonString, jsonText, memberText, space } from "./arbitraries.ts";
 
@@ -162,7 +163,7 @@ Deno.test("withoutIdentityBlock() removes the block of the sender and no other",
   assertEquals(withoutIdentityBlock(withIdentityBlock(own, other), other), own.replace("[Svc", "> [Svc"));
 });
 
-Deno.test("identity injection changes only the bytes of the message string", () => {
+Deno.test("identity injection changes only the message string, and its edit leads back to the sender's bytes", () => {
   const other = fc.tuple(space, jsonKey.filter((key) => JSON.parse(key) !== "message"), space, space, jsonText, space);
   const key = fc.constantFrom('"message"', '"mess\\u0061ge"', '"\\u006d\\u0065ssage"');
   const text = fc.oneof(jsonString, message.map((value) => JSON.stringify(value)));
@@ -172,9 +173,16 @@ Deno.test("identity injection changes only the bytes of the message string", () 
     fc.property(others, own, others, space, (before, [a, name, b, c, string, d], after, end) => {
       const join = (literal: string) =>
         `${end}{${[...before, [a, name, b, c, literal, d] as typeof before[number], ...after].map(memberText)}}${end}`;
-      const json = join(string);
-      const expected = join(JSON.stringify(withIdentityBlock(JSON.parse(string) as string, IDENTITY)));
-      assertEquals(injectIdentity(json, JSON.parse(json), IDENTITY), { payload: expected });
+      const json = join(string), sent = JSON.parse(string) as string;
+      const shown = withIdentityBlock(sent, IDENTITY), block = withIdentityBlock("", IDENTITY);
+      const isAsSent = shown === block + sent;
+      const literal = isAsSent ? `"${JSON.stringify(block).slice(1, -1)}${string.slice(1)}` : JSON.stringify(shown);
+      const injected = injectIdentity(json, JSON.parse(json), IDENTITY);
+      assert("payload" in injected && injected.edit !== undefined);
+      assertEquals(injected.payload, join(literal));
+      assertEquals(JSON.parse(injected.payload), JSON.parse(join(JSON.stringify(shown))));
+      assertEquals(new TextDecoder().decode(sentBody(injected.payload, injected.edit) ?? fail()), json);
+      assertEquals(injected.edit[2], isAsSent ? "" : string);
     }),
     RUNS,
   );
@@ -229,7 +237,8 @@ Deno.test("identity injection handles a message of 900 KiB and one next to 50,00
   );
   const deep = `{"a":${"[".repeat(50_000)}${"]".repeat(50_000)},"message":"x"}`;
   const payload = deep.replace('"x"', JSON.stringify(withIdentityBlock("x", IDENTITY)));
-  assertEquals(injectIdentity(deep, JSON.parse(deep), IDENTITY), { payload });
+  const inserted = injectIdentity(deep, JSON.parse(deep), IDENTITY);
+  assertEquals("payload" in inserted && inserted.payload, payload);
 });
 
 function linesOf(text: string): string[] {

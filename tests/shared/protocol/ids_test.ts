@@ -1,6 +1,6 @@
 /**
- * Shows which texts are ULIDs (D-02) and request IDs (D-11), and that the source of ULIDs ascends. The tests supply
- * time and entropy, so that the texts are known in advance.
+ * Shows which texts are ULIDs and request IDs, and that the source of ULIDs ascends. The tests supply time and entropy,
+ * so that the texts are known in advance.
  */
 import { assert, assertEquals } from "@std/assert";
 import fc from "fast-check";

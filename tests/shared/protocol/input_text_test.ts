@@ -1,4 +1,4 @@
-/** Texts for input that does not match its schema (D-240): the field and the expected value, never the given value. */
+/** Texts for input that does not match its schema: the field and the expected value, never the given value. */
 import { assert, assertEquals } from "@std/assert";
 import * as z from "zod";
 import { inputText, problemText } from "../../../shared/protocol/input_text.ts";

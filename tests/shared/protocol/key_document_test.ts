@@ -1,6 +1,6 @@
 /**
- * Shows that a key document is read completely or not at all (D-22): with one invalid member, none of its keys is used.
- * jose reads the valid document unchanged.
+ * Shows that a key document is read completely or not at all: with one invalid member, none of its keys is used. jose
+ * reads the valid document unchanged.
  */
 import { assert, assertEquals } from "@std/assert";
 import { createLocalJWKSet } from "jose";

@@ -1,6 +1,6 @@
 /**
- * Shows which names are valid: agents (D-05), display names (D-06), frameworks (D-07). An agent name is also a
- * directory name on every platform. Lengths are counted in code points.
+ * Shows which names are valid: agents, display names, frameworks. An agent name is also a directory name on every
+ * platform. Lengths are counted in code points.
  */
 import { assert, assertEquals } from "@std/assert";
 import fc from "fast-check";

@@ -106,38 +106,6 @@ Deno.test("proof headers carry the hash of zero bytes when there is no body", as
   assertEquals(await proofHeaders({ ...request, body: new Uint8Array() }, signer, 1, "n".repeat(16)), without);
 });
 
-Deno.test("proof verification accepts the signed headers and refuses another value of any field", async () => {
-  const request = fc.record({
-    method: fc.constantFrom("GET", "POST"),
-    origin: fc.constantFrom("https://proxy.example.test", "http://127.0.0.1:8787"),
-    target: fc.webPath().map((path) => `/${path}`),
-    body: fc.uint8Array({ maxLength: 20 }).map((bytes) => new Uint8Array(bytes)),
-    recipient: fc.constantFrom("", claims.sub),
-  });
-  const nonceText = fc.stringMatching(/^[A-Za-z0-9_-]{16,40}$/);
-  const member = fc.constantFrom<keyof ProofFields>(
-    ...["method", "origin", "target", "timestamp", "nonce", "bodySha256", "recipient", "aitSha256"] as const,
-  );
-  const property = fc.asyncProperty(request, fc.nat(), nonceText, member, async (unsigned, now, nonce, changed) => {
-    const headers = await proofHeaders(unsigned, { ait, privateKey }, now, nonce);
-    const { method, origin, target, recipient } = unsigned;
-    const fields: ProofFields = {
-      method,
-      origin,
-      target,
-      timestamp: headers[HEADERS.timestamp] ?? "",
-      nonce: headers[HEADERS.nonce] ?? "",
-      bodySha256: await sha256(unsigned.body),
-      recipient,
-      aitSha256: await sha256(ait),
-    };
-    const proof = headers[HEADERS.proof] ?? "";
-    assert(await verifyProof(publicKey, proof, fields));
-    assert(!await verifyProof(publicKey, proof, { ...fields, [changed]: `${fields[changed]}x` }));
-  });
-  await fc.assert(property, { seed: 1, numRuns: 150 });
-});
-
 const part = fc.string({ unit: fc.constantFrom("a", "b", "\r", " ", "\u2028", "\u0085"), maxLength: 2 });
 const proofFields: fc.Arbitrary<ProofFields> = fc.record({
   method: part,

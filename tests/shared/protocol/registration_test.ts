@@ -1,6 +1,6 @@
 /**
- * Shows the message that a new agent signs (D-23): the vectors, the template, and one message for one set of values.
- * Ed25519 is deterministic, so the signatures are compared too.
+ * Shows the message that a new agent signs: the vectors, the template, and one message for one set of values. Ed25519
+ * is deterministic, so the signatures are compared too.
  */
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import fc from "fast-check";

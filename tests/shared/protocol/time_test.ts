@@ -1,6 +1,6 @@
 /**
- * Shows how times are parsed and formatted (D-03): RFC 3339 with a zone and an existing date, and Unix seconds. Every
- * other text that `Date.parse` accepts is refused.
+ * Shows how times are parsed and formatted: RFC 3339 with a zone and an existing date, and Unix seconds. Every other
+ * text that `Date.parse` accepts is refused.
  */
 import { assertEquals } from "@std/assert";
 import fc from "fast-check";

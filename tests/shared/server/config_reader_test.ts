@@ -3,15 +3,7 @@
  * a complete value is frozen. The readers of single variables (D-24) are tables of accepted and refused texts.
  */
 import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
-import {
-  ConfigError,
-  ConfigReader,
-  list,
-  oneOf,
-  origin,
-  type Parse,
-  wholeNumber,
-} from "../../../shared/server/config_reader.ts";
+import { ConfigError, ConfigReader, origin, type Parse, wholeNumber } from "../../../shared/server/config_reader.ts";
 
 /** A reader of the given variables. */
 function readerOf(variables: Record<string, string>): ConfigReader {
@@ -58,29 +50,6 @@ async function table<T>(t: Deno.TestContext, parse: Parse<T>, good: [string, T][
   }
 }
 
-Deno.test("an integer variable accepts digits within its bounds", async (t) => {
-  await table(t, wholeNumber(1, 1000), [["1", 1], ["1000", 1000], ["007", 7]], [
-    "0",
-    "1001",
-    "-1",
-    "+1",
-    "1.5",
-    "1e2",
-    "0x10",
-    "",
-    " 1",
-    "1 ",
-    "abc",
-    "Infinity",
-    "١",
-    "9".repeat(400),
-  ]);
-});
-
-Deno.test("a choice variable accepts exactly its words", async (t) => {
-  await table(t, oneOf("local", "dev"), [["local", "local"], ["dev", "dev"]], ["", "Local", "local ", "toString"]);
-});
-
 Deno.test("an origin variable accepts an http or https origin only", async (t) => {
   await table(t, origin, [
     ["https://proxy.example", "https://proxy.example"],
@@ -104,8 +73,4 @@ Deno.test("an origin variable accepts an http or https origin only", async (t) =
     "https://user:pass@proxy.example",
     "https://",
   ]);
-});
-
-Deno.test("a list variable is read as words between commas without blanks", async (t) => {
-  await table(t, list, [["a", ["a"]], [" a , b,", ["a", "b"]], ["", []], [" , ", []]], []);
 });

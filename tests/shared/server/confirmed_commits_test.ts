@@ -1,5 +1,5 @@
 /**
- * Commits that Deno repeats over a network (D-272): the conflict of a repeat is found to be the commit itself, and a real
+ * Commits that Deno repeats over a network: the conflict of a repeat is found to be the commit itself, and a real
  * conflict stays one. A store in memory sends each commit twice, as Deno does when an answer is lost.
  */
 import { assert, assertEquals, assertRejects } from "@std/assert";

@@ -1,6 +1,6 @@
 /**
- * Shows that the services verify signatures as the protocol package does (D-09): the same result for every Wycheproof
- * and RFC 8032 vector, and for signatures that differ in a bit.
+ * Shows that the services verify signatures as the protocol package does: the same result for every Wycheproof and RFC
+ * 8032 vector, and for signatures that differ in a bit.
  */
 import { assert, assertEquals, assertNotEquals, assertThrows } from "@std/assert";
 import fc from "fast-check";

@@ -4,9 +4,14 @@
  */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import fc from "fast-check";
-import { LIMITS } from "../../../shared/protocol/limits.ts";
-import { GroupCommit, type Update } from "../../../shared/server/store/group_commit.ts";
-import { StoreUnavailable } from "../../../shared/server/store/store_errors.ts";
+import {
+  CLAIM_WAIT_MS,
+  CLAIMS_WAITING_MAX,
+  GroupCommit,
+  type Update,
+} from "../../../shared/server/store/group_commit.ts";
+import { STORE_AWAY_CALL_MS, STORE_CALL_MS, StoreUnavailable } from "../../../shared/server/store/store_errors.ts";
+import { HEALTHY_MS } from "../../../shared/server/store/store_probe.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
 import { flushTasks, ManualClock } from "../../support/manual_clock.ts";
 import { MAX_CHECKS } from "../../support/test_store.ts";
@@ -76,45 +81,55 @@ Deno.test("a replay is refused when the answer of the first use, of the replay, 
   }
 });
 
-Deno.test("a commit that takes effect after its deadline counts once, whenever it does", async (t) => {
-  for (const moment of ["before the second commit", "after the second commit", "before the mark is read"]) {
-    await t.step(moment, async () => {
+Deno.test("a batch that is late is unavailable and not tried again, and counts once when it takes effect after that", async (t) => {
+  for (const takesEffect of [false, true]) {
+    await t.step(takesEffect ? "it takes effect" : "it does not", async () => {
       const clock = new ManualClock();
       using store = await FaultyKv.open({}, 1, clock);
       const commits = instance(store.kv, clock);
       const { held, open } = gate(store);
-      const claims = [commits.claim([nonce("a"), add("count")]), commits.claim([nonce("b"), add("count")])];
+      const claims = ["a", "b"].map((name) =>
+        assertRejects(() => commits.claim([nonce(name), add("count")]), StoreUnavailable)
+      );
       await flushTasks();
       assertEquals(held.length, 1);
-      if (moment !== "before the mark is read") await clock.advance(LIMITS.storeCallMs);
-      else {
-        // The clock's timer fires, and the late commit takes effect before anything is read.
-        clock.step(LIMITS.storeCallMs);
-        const advanced = clock.advance(LIMITS.storeCallMs, () => Promise.resolve());
-        held[0]?.();
-        await advanced;
-        await flushTasks();
-      }
-      if (moment === "before the second commit") {
-        assertEquals(held.length, 2, "the second commit waits");
-        held[0]?.();
-        await flushTasks();
-        open();
-        held[1]?.();
-      } else if (moment === "after the second commit") {
-        open();
-        held[1]?.();
-        await flushTasks();
-        held[0]?.();
-      } else {
-        open();
-        for (const pass of held.slice(1)) pass();
-      }
-      assertEquals(await Promise.all(claims), [{ taken: true }, { taken: true }]);
+      await clock.advance(STORE_CALL_MS);
+      await Promise.all(claims);
+      assertEquals(held.length, 1, "no half of it is committed");
+      open();
+      if (takesEffect) held[0]?.();
       await flushTasks();
-      assertEquals(await countOf(store.kv), 2);
+      const replay = await commits.claim([nonce("a"), add("count")]);
+      assertEquals(replay, takesEffect ? { taken: false, refused: "replay" } : { taken: true });
+      assertEquals(await countOf(store.kv), takesEffect ? 2 : 1);
     });
   }
+});
+
+Deno.test("each claim ends 10 s after it was made: in flight, behind another on its record, or behind a commit", async () => {
+  const clock = new ManualClock();
+  using store = await FaultyKv.open({}, 1, clock);
+  const commits = instance(store.kv, clock);
+  const { held, open } = gate(store);
+  const ended: [name: string, seconds: number][] = [];
+  const began = clock.now();
+  const claim = (name: string, key: string) =>
+    void commits.claim([add(key)]).catch(() => ended.push([name, (clock.now() - began) / 1000]));
+  claim("in flight", "count");
+  await flushTasks();
+  await clock.advance(1_000);
+  claim("same record", "count");
+  await clock.advance(1_000);
+  claim("other record", "other");
+  await clock.advance(8_000);
+  assertEquals(ended, [["in flight", 10]]);
+  // Its commit is late too, so the others were tried, and a commit has a second now.
+  await clock.advance(2_000);
+  assertEquals(ended, [["in flight", 10], ["same record", 11], ["other record", 11]]);
+  assertEquals([clock.waiting, held.length], [0, 2]);
+  open();
+  assertEquals(await commits.claim([add("count")]), { taken: true });
+  assertEquals(await countOf(store.kv), 1, "no claim that has ended is committed");
 });
 
 Deno.test("a store that hangs rejects the claims it holds and does not block the claims after them", async () => {
@@ -125,16 +140,16 @@ Deno.test("a store that hangs rejects the claims it holds and does not block the
   store.faults.before = () => hangs ? new Promise<void>(() => {}) : undefined;
   const first = assertRejects(() => commits.claim([nonce("first"), add("count")]), StoreUnavailable);
   await flushTasks();
-  await clock.advance(LIMITS.claimHealthyMs);
-  assertEquals(commits.oldestWaitMs, LIMITS.claimHealthyMs);
+  await clock.advance(HEALTHY_MS);
+  assertEquals(commits.oldestWaitMs, HEALTHY_MS);
   const second = assertRejects(() => commits.claim([nonce("second"), add("count")]), StoreUnavailable);
   // The read of its records is late.
-  await clock.advance(LIMITS.storeCallMs - LIMITS.claimHealthyMs);
+  await clock.advance(STORE_CALL_MS - HEALTHY_MS);
   await first;
-  // The second claim uses the store alone, and waits as long as a store that is away gets (D-270).
-  assertEquals(commits.oldestWaitMs, LIMITS.storeCallMs - LIMITS.claimHealthyMs);
+  // The second claim uses the store alone, and waits as long as a store that is away gets.
+  assertEquals(commits.oldestWaitMs, STORE_CALL_MS - HEALTHY_MS);
   hangs = false;
-  await clock.advance(LIMITS.storeAwayCallMs);
+  await clock.advance(STORE_AWAY_CALL_MS);
   await second;
   assertEquals(commits.oldestWaitMs, 0);
   assertEquals(await commits.claim([add("count")]), { taken: true });
@@ -148,9 +163,9 @@ Deno.test("a claim is refused while another one waits over 3 s for a commit to b
   const { held, open } = gate(store);
   const first = commits.claim([add("count")]);
   await flushTasks();
-  await clock.advance(LIMITS.claimWaitMs + 1);
+  await clock.advance(CLAIM_WAIT_MS + 1);
   const second = commits.claim([add("count")]);
-  await clock.advance(LIMITS.claimWaitMs);
+  await clock.advance(CLAIM_WAIT_MS);
   const third = commits.claim([add("count")]);
   await clock.advance(1);
   await assertRejects(() => commits.claim([add("count")]), StoreUnavailable);
@@ -168,7 +183,7 @@ Deno.test("a claim is taken while others wait over 3 s for a late commit on thei
   const late = [commits.claim([add("late")])];
   await flushTasks();
   late.push(commits.claim([add("late")]));
-  await clock.advance(LIMITS.claimWaitMs + 1);
+  await clock.advance(CLAIM_WAIT_MS + 1);
   open();
   assertEquals(await commits.claim([add("count")]), { taken: true });
   held[0]?.();
@@ -178,11 +193,11 @@ Deno.test("a claim is taken while others wait over 3 s for a late commit on thei
 Deno.test("a claim is refused at once when 10,000 wait, and the 10,000 are taken", async () => {
   using store = await FaultyKv.open();
   const commits = instance(store.kv, new ManualClock());
-  const claims = Array.from({ length: LIMITS.claimsWaiting }, () => commits.claim([add("count")]));
+  const claims = Array.from({ length: CLAIMS_WAITING_MAX }, () => commits.claim([add("count")]));
   const refused = assertRejects(() => commits.claim([add("count")]), StoreUnavailable);
   await refused;
   await Promise.all(claims);
-  assertEquals(await countOf(store.kv), LIMITS.claimsWaiting);
+  assertEquals(await countOf(store.kv), CLAIMS_WAITING_MAX);
 });
 
 Deno.test("the claims of one batch that fail together cause three commits", async () => {

@@ -4,7 +4,7 @@
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { utf8Bytes } from "../../../shared/protocol/base64url.ts";
-import { jsonLog, type Level, silentLog } from "../../../shared/server/log.ts";
+import { jsonLog, type Level, LimitedLog, type Log, silentLog } from "../../../shared/server/log.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
 
 function logged(event: string, fields?: Record<string, unknown>, level: Level = "info"): string {
@@ -124,3 +124,33 @@ Deno.test("the JSON log writes an error with its cause, without its stack", () =
 });
 
 Deno.test("the silent log writes nothing", () => assertEquals(silentLog("error", "x", { a: 1 }), undefined));
+
+Deno.test("of more than 20 lines of one code in a second the others are one line with their number", async () => {
+  const clock = new ManualClock();
+  const lines: Parameters<Log>[] = [];
+  const limited = new LimitedLog((...line) => lines.push(line), clock);
+  const refuse = (code: string, times: number) => {
+    for (let i = 0; i < times; i++) limited.log("info", "request_refused", { code, requestId: `request-${i}` });
+  };
+  const leftOut = () => lines.splice(0).filter(([, event]) => event === "log_lines_left_out");
+  refuse("NOT_FOUND", 1_000);
+  refuse("CRL_NOT_FOUND", 20);
+  for (let i = 0; i < 25; i++) limited.log("warn", "presence_failed", { agentDid: `agent-${i}` });
+  assertEquals(lines.length, 60);
+  assertEquals(lines[19]?.[2]?.requestId, "request-19");
+  await clock.advance(999);
+  refuse("NOT_FOUND", 1);
+  await clock.advance(1);
+  assertEquals(leftOut(), [
+    ["info", "log_lines_left_out", { of: "request_refused", code: "NOT_FOUND", lines: 981 }],
+    ["warn", "log_lines_left_out", { of: "presence_failed", code: undefined, lines: 5 }],
+  ]);
+  refuse("NOT_FOUND", 20);
+  await clock.advance(1_000);
+  assertEquals([lines.length, leftOut().length], [20, 0], "the next second has its own lines");
+  for (let i = 0; i < 100; i++) limited.log("info", "request_done", { status: 200 });
+  assertEquals(lines.length, 100, "the operator asked for a line for each success");
+  refuse("NOT_FOUND", 21);
+  limited.endSecond();
+  assertEquals(leftOut().length, 1, "at the end of the server");
+});

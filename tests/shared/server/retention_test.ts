@@ -1,6 +1,6 @@
 /**
- * Shows that every key family states how it ends (D-218), that the statement agrees with an export, and that each
- * family with an expiry is written with one.
+ * Shows that every key family states how it ends, that the statement agrees with an export, and that each family with
+ * an expiry is written with one.
  */
 import { assert, assertEquals } from "@std/assert";
 import { ENDS as REGISTRY_ENDS, KEYS as REGISTRY_KEYS } from "../../../registry/schema/kv_keys.ts";

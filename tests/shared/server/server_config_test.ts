@@ -13,6 +13,7 @@ import {
 } from "../../../shared/server/server_config.ts";
 
 const NO_SECRETS = { signingKeysGiven: false, serviceCredentialGiven: false };
+const DATABASE = "https://kv.example/v2/databases/1/connect";
 
 /** Names of the refused variables. */
 function refused(
@@ -22,14 +23,16 @@ function refused(
   denoVersion = Deno.version.deno,
 ): string[] {
   const reader = new ConfigReader((name) => variables[name]);
-  validateServerConfig(reader, readServerConfig(reader, onDeploy), secrets, denoVersion);
+  const config = readServerConfig(reader, { isOnDeploy: onDeploy });
+  const database = config.kvUrl ?? variables["DENO_KV_DEFAULT_PATH"] ?? null;
+  validateServerConfig(reader, config, { ...secrets, denoVersion, isOnDeploy: onDeploy, database });
   return reader.problems.map((problem) => problem.split(":")[0] ?? "");
 }
 
 Deno.test("the server configuration without variables is the all-in-one server on this machine", () => {
   const asked: string[] = [];
   const reader = new ConfigReader((name) => void asked.push(name));
-  const { trustedProxies, ...config } = readServerConfig(reader, false);
+  const { trustedProxies, ...config } = readServerConfig(reader, { isOnDeploy: false });
   assertEquals(config, {
     service: "all",
     environment: "local",
@@ -44,7 +47,7 @@ Deno.test("the server configuration without variables is the all-in-one server o
   });
   assertEquals(["127.0.0.1", "10.0.0.1", "::1"].map((address) => trustedProxies.has(address)), [false, false, false]);
   assertEquals(asked.toSorted(), [...SERVER_VARIABLES].toSorted());
-  assertEquals(readServerConfig(new ConfigReader(() => undefined), true).kvUrl, null);
+  assertEquals(readServerConfig(new ConfigReader(() => undefined), { isOnDeploy: true }).kvUrl, null);
 });
 
 Deno.test("the server configuration accepts each variable or names it", async (t) => {
@@ -73,7 +76,8 @@ Deno.test("the server configuration accepts each variable or names it", async (t
 });
 
 Deno.test("the metrics listener is refused on Deno Deploy", () => {
-  assertEquals(refused({ METRICS_LISTEN: "127.0.0.1:9464" }, NO_SECRETS, true), ["METRICS_LISTEN"]);
+  const variables = { METRICS_LISTEN: "127.0.0.1:9464", DENO_KV_DEFAULT_PATH: DATABASE };
+  assertEquals(refused(variables, NO_SECRETS, true), ["METRICS_LISTEN"]);
 });
 
 Deno.test("a proxy without a registry in its process needs the registry's address", () => {
@@ -92,12 +96,23 @@ Deno.test("a store over the network is refused when Deno is older than 2.9.1", (
     }
     assertEquals(refused({ KV_URL: ":memory:" }, NO_SECRETS, false, old), []);
     assertEquals(refused({}, NO_SECRETS, false, old), []);
-    // Deno Deploy chooses the version of Deno itself.
-    assertEquals(refused({}, NO_SECRETS, true, old), []);
+    // An attached database breaks in the same way.
+    assertEquals(refused({ DENO_KV_DEFAULT_PATH: DATABASE }, NO_SECRETS, true, old), ["KV_URL"], old);
   }
   for (const recent of ["2.9.1", "2.9.6", "2.9.6+abcdef0", "2.10.0", "2.10.0-rc.1", "3.0.0"]) {
     assertEquals(canUseNetworkStore(recent), true, recent);
     assertEquals(refused({ KV_URL: "https://kv.example" }, NO_SECRETS, false, recent), []);
+  }
+});
+
+Deno.test("a start on Deno Deploy needs an assigned database, because any other store ends with its instance", () => {
+  for (
+    const variables of [{}, { KV_URL: ":memory:" }, { KV_URL: ".data/svc.kv" }, { DENO_KV_DEFAULT_PATH: "/tmp/kv" }]
+  ) {
+    assertEquals(refused(variables, NO_SECRETS, true), ["KV_URL"], JSON.stringify(variables));
+  }
+  for (const variables of [{ DENO_KV_DEFAULT_PATH: DATABASE }, { KV_URL: DATABASE }]) {
+    assertEquals(refused(variables, NO_SECRETS, true), []);
   }
 });
 
@@ -133,7 +148,8 @@ Deno.test("production reports all its additional problems together", async (t) =
     });
   }
   await t.step("the database of Deno Deploy", () => {
-    assertEquals(refused({ ...urls, ENVIRONMENT: "production" }, NO_SECRETS, true), ["REGISTRY_SIGNING_KEYS"]);
+    const variables = { ...urls, ENVIRONMENT: "production", DENO_KV_DEFAULT_PATH: DATABASE };
+    assertEquals(refused(variables, NO_SECRETS, true), ["REGISTRY_SIGNING_KEYS"]);
   });
 });
 

@@ -1,15 +1,14 @@
 /**
- * Shows when the timers of the server's wheel fire (D-259): never early, up to one slot late, in the order of their times,
- * and that a wheel without timers holds nothing. The property compares it with a list of timers.
+ * Shows when the timers of the server's wheel fire: never early, up to one slot late, in the order of their times, and
+ * that a wheel without timers holds nothing. The property compares it with a list of timers.
  */
 import { assert, assertEquals } from "@std/assert";
 import fc from "fast-check";
 import { DAY_MS } from "../../../shared/clock.ts";
-import { LIMITS } from "../../../shared/protocol/limits.ts";
-import { TimerWheel } from "../../../shared/server/timer_wheel.ts";
+import { SLOT_MS, TimerWheel } from "../../../shared/server/timer_wheel.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
 
-const SLOT = LIMITS.wheelSlotMs;
+const SLOT = SLOT_MS;
 
 /** A wheel on a clock that the test moves. `advance` fires what is due and returns how much has fired. */
 function setUp(): { clock: ManualClock; wheel: TimerWheel; advance(ms: number): Promise<void> } {

@@ -2,46 +2,67 @@
  * Handlers of the local A2A address of a peer (D-135): a message of a client is a message of this agent, its task is the
  * row of the sent message, and the peer's reply is the result.
  */
-import { settledWithin } from "../../../../shared/clock.ts";
+import * as z from "zod";
+import { DAY_MS, settledWithin } from "../../../../shared/clock.ts";
 import { UnreachableError } from "../../../../shared/client/errors.ts";
 import { wholeSeconds } from "../../../../shared/client/http.ts";
 import { sha256 } from "../../../../shared/protocol/base64url.ts";
-import { A2A_VERSION_HEADER, RPC_ERROR } from "../../../a2a/protocol.ts";
+import { A2A_VERSION, A2A_VERSION_HEADER, rpcError, type TaskState } from "../../../platforms/a2a_protocol.ts";
 import type { Connector } from "../../connector.ts";
-import { isTaskId } from "../../delivery/asked_tasks.ts";
-import { SendRefusedError } from "../../delivery/message_sender.ts";
-import type { SentMessage } from "../../delivery/sent_messages.ts";
-import { type Change, TooManyWaitsError } from "../../delivery/waits.ts";
+import { DiskFullError } from "../../store/database.ts";
+import { SendRefusedError } from "../../sending/message_sender.ts";
+import { isTaskId, type SentMessage } from "../../store/sent_messages.ts";
+import type { Change, InboxMessage } from "../../store/received_rows.ts";
+import { TooManyWaitsError } from "../../waits.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../../limits.ts";
+import { LOCAL_ERRORS } from "../../../local_errors.ts";
 import { json, jsonText, laterJsonText, LocalError, type LocalInput } from "../local_route.ts";
-import { agentCard } from "./card.ts";
 import { a2aPath } from "../a2a_peers.ts";
-import { type ClientMessage, parseCall, type RpcCall, RpcError, type RpcId } from "./rpc_request.ts";
-import { isOpen, taskJson, viewOf } from "./task_json.ts";
+import { type ClientMessage, parseCall, type RpcCall, RpcError, type RpcId, type TaskQuery } from "./rpc_request.ts";
+import { errorIn } from "../../../../shared/client/reply_error.ts";
+import { topLevelMembers } from "../../../../shared/protocol/json_text.ts";
+import { toIso } from "../../../../shared/protocol/time.ts";
+import { textOf } from "../message_json.ts";
+
+/** Seconds for which a client may keep the card: with more, one would go on using an address that has moved. */
+const CARD_AGE_S = 60;
+
+/** Characters after which a page of tasks ends: 100 tasks with the longest replies would be 20 MB. */
+const LIST_CHARACTERS = 4 * 1024 ** 2;
 
 type CardInput = LocalInput<{ alias: string }, undefined, undefined>;
 
-export function card({ connector, params: { alias }, a2aPeers, origin }: CardInput): Response {
+export async function card({ connector, params: { alias }, a2aPeers, origin, headers }: CardInput): Promise<Response> {
   if (a2aPeers().every((peer) => peer.alias !== alias)) throw new LocalError("NOT_FOUND");
   const { agent: { name: agentName }, version } = connector.options;
-  return json(agentCard({ alias, agentName, version, url: origin + a2aPath(alias) }));
+  const text = JSON.stringify(agentCard({ alias, agentName, version, url: origin + a2aPath(alias) }));
+  const etag = `"${await sha256(text)}"`;
+  const caching = { ETag: etag, "Cache-Control": `private, max-age=${CARD_AGE_S}` };
+  const isKnown = headers.get("if-none-match")?.split(",").some((tag) => tag.trim().replace(/^W\//, "") === etag);
+  if (isKnown) return new Response(null, { status: 304, headers: caching });
+  return new Response(text, { headers: { ...caching, "Content-Type": "application/json" } });
 }
 
 export async function call({ connector, peer, headers, text }: CardInput): Promise<Response> {
   if (peer === null) throw new LocalError("CONNECTOR_UNAUTHORIZED");
   try {
+    const type = headers.get("content-type") ?? "application/json";
+    if (type.split(";")[0]?.trim().toLowerCase() !== "application/json") {
+      throw new RpcError("contentType", "The Content-Type must be application/json");
+    }
     const wanted = parseCall(text, headers.get(A2A_VERSION_HEADER));
     return await answer(connector, peer.did, wanted);
   } catch (error) {
     if (!(error instanceof RpcError)) throw error;
     const { code, message, id } = error;
-    return json({ jsonrpc: "2.0", id, error: { code: RPC_ERROR[code], message } });
+    return json({ jsonrpc: "2.0", id, error: rpcError(code, message) });
   }
 }
 
 async function answer(connector: Connector, peerDid: string, wanted: RpcCall): Promise<Response> {
   const { id } = wanted;
   if (wanted.method === "SendMessage") return await sendMessage(connector, peerDid, wanted.message, id);
+  if (wanted.method === "ListTasks") return jsonText(resultText(id, listJson(connector, peerDid, wanted.query)));
   const sent = taskOf(connector, peerDid, wanted.taskId);
   if (sent === null) throw new RpcError("taskNotFound", "There is no such task of this peer", id);
   if (wanted.method === "CancelTask") {
@@ -50,10 +71,34 @@ async function answer(connector: Connector, peerDid: string, wanted: RpcCall): P
   if (isOpen(present(connector, sent))) {
     connector.askedTasks.add(sent);
     if (connector.askedTasks.mayLookUp(sent, connector.deps.clock.now())) {
-      await settledWithin(connector.deps.clock, connector.receiptLookup.ask(sent), LIMIT.receiptLookupTimeoutMs);
+      await settledWithin(connector.deps.clock, connector.sending.ask(sent), LIMIT.receiptLookupTimeoutMs);
     }
   }
   return jsonText(resultText(id, presentJson(connector, sent)));
+}
+
+/**
+ * A page of tasks. `status` selects from the tasks of the page, so such a page may have fewer of them; so may one whose
+ * artifacts are long.
+ */
+function listJson(connector: Connector, peerDid: string, query: TaskQuery): string {
+  const { store: { sent, received }, askedTasks, deps: { clock } } = connector;
+  const { tasks, more, total } = sent.tasks(peerDid, { ...query, limit: query.pageSize });
+  const now = clock.now(), texts: string[] = [];
+  let seen = 0;
+  for (let length = 0; seen < tasks.length && length < LIST_CHARACTERS; seen++) {
+    const task = (tasks[seen] as typeof tasks[number]).sent;
+    // Without the artifacts the client does not get the reply, so it is not taken.
+    const reply = query.hasArtifacts ? received.takeReply(task, now) : received.taskReply(task);
+    const view = viewOf(task, reply, now);
+    if (isOpen(view)) askedTasks.add(task);
+    if (query.status !== undefined && view.state !== query.status) continue;
+    length += texts[texts.push(taskJson(task, view, query.hasArtifacts)) - 1]?.length ?? 0;
+  }
+  const last = tasks[seen - 1]?.cursor;
+  const nextPageToken = last !== undefined && (more || seen < tasks.length) ? `${last.at}.${last.seq}` : "";
+  const numbers = JSON.stringify({ nextPageToken, pageSize: query.pageSize, totalSize: total });
+  return `{"tasks":[${texts.join(",")}],${numbers.slice(1)}`;
 }
 
 async function sendMessage(
@@ -68,7 +113,8 @@ async function sendMessage(
       ? new RpcError("unsupported", "A task takes one message: send the next one with the same contextId", id)
       : new RpcError("taskNotFound", "There is no such task of this peer", id);
   }
-  const requestId = `a-${await sha256(`${peerDid}\n${message.messageId}`)}`;
+  const { messageId, contextId = "", payload } = message;
+  const requestId = `a-${await sha256([peerDid, messageId, contextId, payload].join("\n"))}`;
   using owned = new DisposableStack();
   const blocked = message.returnImmediately ? null : connector.askedTasks.block();
   if (blocked !== null) owned.use(blocked);
@@ -76,7 +122,7 @@ async function sendMessage(
   // Before the request leaves: the reply can be faster than the response.
   if (!message.returnImmediately) connector.askedTasks.add(task);
   await deliver(connector, task, message, id);
-  const sent = connector.sent.find(requestId, peerDid);
+  const sent = connector.store.sent.find(requestId, peerDid);
   if (sent === null) throw new RpcError("internal", "The message has made room for others", id);
   const written = () => resultText(id, `{"task":${presentJson(connector, sent)}}`);
   const waiting = blocked === null || !isOpen(present(connector, sent)) ? null : beginWait(connector);
@@ -85,12 +131,19 @@ async function sendMessage(
   const look = () => isOpen(present(connector, sent)) ? null : true;
   const isAffected = (change: Change) => {
     if (change.kind === "sent") return change.message.requestId === requestId;
-    return change.kind === "stored" && change.message.inReplyTo === requestId;
+    return change.kind === "arrived" && change.message.inReplyTo === requestId;
   };
   return laterJsonText(connector, owned.move(), async (signal) => {
-    using _receipts = connector.receiptLookup.follow(sent);
-    await waiting.until(look, isAffected, LIMIT.a2aBlockMs, signal);
-    return written();
+    using _receipts = connector.sending.follow(sent);
+    try {
+      await waiting.until(look, isAffected, LIMIT.a2aBlockMs, signal);
+      return written();
+    } catch (error) {
+      // The status has left, so a full disk is an error of the call. The reply stays, and the client asks for it again.
+      if (!(error instanceof DiskFullError)) throw error;
+      const { when } = LOCAL_ERRORS.CONNECTOR_DISK_FULL;
+      return JSON.stringify({ jsonrpc: "2.0", id, error: rpcError("internal", when) });
+    }
   });
 }
 
@@ -101,25 +154,20 @@ async function deliver(
   { payload, contextId }: ClientMessage,
   id: RpcId,
 ): Promise<void> {
-  const { sent, sender, newId } = connector;
+  const { store: { sent }, sending, newId } = connector;
   const known = sent.find(requestId, toDid);
   if (known !== null) {
-    const isSame = (sent.payloadOf(known) ?? payload) === payload &&
-      (contextId ?? known.conversationId) === known.conversationId;
-    if (!isSame) throw new RpcError("params", "Another message had this messageId", id);
     // The request of the others is under way, or its result is known. After these states it is safe to send again (D-69).
     if (known.state !== "unknown" && known.state !== "refused") return;
   }
   const conversationId = contextId ?? known?.conversationId ?? newId();
   try {
-    const message = { toDid, requestId, conversationId, payload, origin: "model", mayWait: true } as const;
-    const { response: { status, headers } } = await sender.send(message);
-    if (status === 429) throw tooMany("The proxy limits the messages of this agent", retryAfterOf(headers), id);
+    const message = { toDid, requestId, conversationId, payload, origin: "program", mayWait: true } as const;
+    const { response } = await sending.send(message);
+    if (response?.status !== 429) return;
+    throw tooMany("The proxy limits the messages of this agent", retryAfterOf(response.headers), id);
   } catch (error) {
-    if (error instanceof SendRefusedError) {
-      if (error.code === "PAYLOAD_TOO_LARGE") throw new RpcError("params", error.message, id);
-      throw tooMany(error.message, error.retryAfter, id);
-    }
+    if (error instanceof SendRefusedError) throw new RpcError("params", error.message, id);
     // The row says why it is unknown whether the message has left.
     if (!(error instanceof UnreachableError)) throw error;
   }
@@ -133,20 +181,20 @@ function tooMany(why: string, seconds: number | null, id: RpcId): RpcError {
   return new RpcError("internal", seconds === null ? why : `${why}. Try again in ${seconds} s`, id);
 }
 
-function taskOf({ sent }: Connector, peerDid: string, taskId: string): SentMessage | null {
+function taskOf({ store: { sent } }: Connector, peerDid: string, taskId: string): SentMessage | null {
   return isTaskId(taskId) ? sent.find(taskId, peerDid) : null;
 }
 
 /** The task as it is now. Takes the reply, if there is one: the client processes it. */
-function present({ sent, inbox, deps: { clock } }: Connector, task: SentMessage) {
+function present({ store: { sent, received }, deps: { clock } }: Connector, task: SentMessage) {
   const now = clock.now();
   // The row may have made room for others.
-  return viewOf(sent.find(task.requestId, task.toDid) ?? task, inbox.takeReply(task, now), now);
+  return viewOf(sent.find(task.requestId, task.toDid) ?? task, received.takeReply(task, now), now);
 }
 
 function presentJson(connector: Connector, task: SentMessage): string {
   const view = present(connector, task);
-  return taskJson(connector.sent.find(task.requestId, task.toDid) ?? task, view);
+  return taskJson(connector.store.sent.find(task.requestId, task.toDid) ?? task, view);
 }
 
 function beginWait({ waits }: Connector) {
@@ -160,4 +208,117 @@ function beginWait({ waits }: Connector) {
 
 function resultText(id: RpcId, result: string): string {
   return `{"jsonrpc":"2.0","id":${JSON.stringify(id)},"result":${result}}`;
+}
+
+const TEXT_MODES = ["text/plain", "application/json"];
+
+interface CardFacts {
+  /** The alias of the peer. */
+  alias: string;
+  /** The agent that sends the messages. */
+  agentName: string;
+  /** Address for the requests. */
+  url: string;
+  /** Version of svc. */
+  version: string;
+}
+
+const Text = z.string();
+
+export const AgentCard = z.object({
+  name: Text,
+  description: Text,
+  supportedInterfaces: z.array(z.object({ url: Text, protocolBinding: Text, protocolVersion: Text })),
+  version: Text,
+  capabilities: z.object({ streaming: z.boolean(), pushNotifications: z.boolean(), extendedAgentCard: z.boolean() }),
+  securitySchemes: z.object({ bearer: z.object({ httpAuthSecurityScheme: z.object({ scheme: Text }) }) }),
+  securityRequirements: z.array(z.object({ schemes: z.object({ bearer: z.object({ list: z.array(Text) }) }) })),
+  defaultInputModes: z.array(Text),
+  defaultOutputModes: z.array(Text),
+  skills: z.array(z.object({ id: Text, name: Text, description: Text, tags: z.array(Text) })),
+});
+
+function agentCard({ alias, agentName, url, version }: CardFacts): z.infer<typeof AgentCard> {
+  return {
+    name: alias,
+    description: `The agent ${alias}, a peer of ${agentName}. Messages go through svc.`,
+    supportedInterfaces: [{ url, protocolBinding: "JSONRPC", protocolVersion: A2A_VERSION }],
+    version,
+    capabilities: { streaming: false, pushNotifications: false, extendedAgentCard: false },
+    securitySchemes: { bearer: { httpAuthSecurityScheme: { scheme: "Bearer" } } },
+    securityRequirements: [{ schemes: { bearer: { list: [] } } }],
+    defaultInputModes: TEXT_MODES,
+    defaultOutputModes: TEXT_MODES,
+    skills: [{
+      id: "message",
+      name: "Message",
+      description: `Send a message to ${alias} and get its reply.`,
+      tags: ["message"],
+    }],
+  };
+}
+
+/** Then a task without a reply has failed for its client, because it would wait without an end. */
+export const A2A_TASK_MS = DAY_MS;
+
+const STATES: Readonly<Record<SentMessage["state"], TaskState>> = {
+  sending: "TASK_STATE_WORKING",
+  kept: "TASK_STATE_SUBMITTED",
+  queued: "TASK_STATE_SUBMITTED",
+  delivered: "TASK_STATE_WORKING",
+  processed: "TASK_STATE_WORKING",
+  dead_lettered: "TASK_STATE_FAILED",
+  unknown: "TASK_STATE_FAILED",
+  refused: "TASK_STATE_REJECTED",
+};
+const OPEN: ReadonlySet<TaskState> = new Set(["TASK_STATE_SUBMITTED", "TASK_STATE_WORKING"]);
+
+export interface TaskView {
+  state: TaskState;
+  /** Why there is no result; `null` for another state. */
+  why: string | null;
+  reply: InboxMessage | null;
+}
+
+/** Whether the task has no result yet. */
+export function isOpen({ state }: TaskView): boolean {
+  return OPEN.has(state);
+}
+
+export function viewOf(sent: SentMessage, reply: InboxMessage | null, now: number): TaskView {
+  if (reply !== null) {
+    const error = errorIn(reply.payload);
+    if (error === null) return { state: "TASK_STATE_COMPLETED", why: null, reply };
+    return { state: "TASK_STATE_FAILED", why: `${error.code}: ${error.message}`, reply };
+  }
+  const state = STATES[sent.state];
+  if (!OPEN.has(state)) {
+    return { state, why: sent.problem ?? "The agent's connector gave up on the message", reply };
+  }
+  if (now - sent.sentAt < A2A_TASK_MS) return { state, why: null, reply };
+  return { state: "TASK_STATE_FAILED", why: "The agent has not replied within 24 hours", reply };
+}
+
+/** The JSON text of a task. @param hasArtifacts false for a list that is asked for without them: the member is absent then */
+export function taskJson(sent: SentMessage, { state, why, reply }: TaskView, hasArtifacts = true): string {
+  const contextId = sent.conversationId ?? sent.requestId;
+  const message = why === null
+    ? {}
+    : { message: { messageId: `${sent.requestId}.status`, contextId, role: "ROLE_AGENT", parts: [{ text: why }] } };
+  const timestamp = toIso(reply?.receivedAt ?? sent.stateAt);
+  const head = JSON.stringify({ id: sent.requestId, contextId, status: { state, timestamp, ...message }, history: [] });
+  if (!hasArtifacts) return head;
+  const parts = reply === null || why !== null || reply.payload === "" ? "" : partsJson(reply);
+  const id = JSON.stringify(reply?.requestId ?? "");
+  const artifacts = parts === "" ? "[]" : `[{"artifactId":${id},"name":"reply","parts":[${parts}]}]`;
+  return `${head.slice(0, -1)},"artifacts":${artifacts}}`;
+}
+
+/** The parts of a reply: its text without the identity block, and the payload when it has more than that. */
+function partsJson(reply: InboxMessage): string {
+  const text = textOf(reply);
+  const data = `{"data":${reply.payload}}`;
+  if (text === null) return data;
+  const isTextOnly = topLevelMembers(reply.payload).every(({ key }) => key === "message");
+  return isTextOnly ? JSON.stringify({ text }) : `${JSON.stringify({ text })},${data}`;
 }

@@ -4,17 +4,24 @@ import { toIso } from "../../../../shared/protocol/time.ts";
 import type { AgentFolder, AgentStore } from "../../../agents/agent_store.ts";
 import type { Context } from "../../../context.ts";
 import { CliError } from "../../../errors.ts";
-import { CARD_PATH } from "../../../a2a/protocol.ts";
+import { CARD_PATH } from "../../../platforms/a2a_protocol.ts";
 import { thisMachine } from "../../../platforms/local_machine.ts";
 import { withA2aPeer } from "../../../platforms/openclaw.ts";
 import { applyChanges } from "../../../platforms/setup.ts";
-import { peerUnknown } from "../client.ts";
+import { call, get, type LocalCalls } from "../../../../shared/client/local_client.ts";
+import { peerUnknown } from "../../peers.ts";
+import { Status } from "../../status.ts";
 import { readPort } from "../discovery_file.ts";
 import { a2aPath, type A2aPeer, makePeerToken, peerTokenHash, readA2aPeers, writeA2aPeers } from "../a2a_peers.ts";
 
 interface Place {
   store: AgentStore;
   folder: AgentFolder;
+}
+
+interface ConnectedPlace extends Place {
+  /** The running connector; `null` when there is none. */
+  client: LocalCalls | null;
 }
 
 /** The address of a peer, with its new token. */
@@ -32,11 +39,12 @@ export interface AddedPeer {
  * Adds a peer, or gives it a new token.
  *
  * @param isForOpenClaw whether the address is written into the settings of OpenClaw
- * @throws {CliError} `CLI_USAGE` before the first start of the connector, which chooses the port
+ * @throws {CliError} `CLI_USAGE` before the first start of the connector, which chooses the port; `CLI_BUSY` while
+ * another program has it, because the client would send its token and its messages to that program
  */
 export async function addPeer(
   ctx: Context,
-  { store, folder }: Place,
+  { store, folder, client }: ConnectedPlace,
   { alias, did }: { alias: string; did: string },
   isForOpenClaw: boolean,
   stateDir: string | null,
@@ -45,6 +53,11 @@ export async function addPeer(
   if (origin === null) {
     throw new CliError("CLI_USAGE", `${folder.name} has no port yet: its connector has never run`, {
       fix: `svc connector start ${folder.name}`,
+    });
+  }
+  if (!await isOwnPort(ctx, origin, client)) {
+    throw new CliError("CLI_BUSY", `${origin} is the address of ${folder.name}, but another program listens there`, {
+      fix: `Stop that program, or choose another port: svc connector start ${folder.name} --port <port>`,
     });
   }
   const url = origin + a2aPath(alias);
@@ -60,6 +73,15 @@ export async function addPeer(
     const target = change && `a2a:${change.name}`;
     return { url, card: url + CARD_PATH, token, changed: change && change.path, target };
   });
+}
+
+/** Whether the agent's port is that of its connector, or free for it. */
+async function isOwnPort(ctx: Context, origin: string, client: ConnectedPlace["client"]): Promise<boolean> {
+  if (client !== null) {
+    const { api } = await call(client, Status.pick({ api: true }), get("/v1/status"));
+    return (api?.movedFrom ?? null) === null;
+  }
+  return !(await ctx.reach?.(origin) ?? false);
 }
 
 /** The peers with their addresses; `url` is `null` before the first start of the connector. */

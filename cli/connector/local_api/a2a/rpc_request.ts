@@ -3,11 +3,11 @@
  * message is copied as text: numbers keep their digits, and no depth of nesting is walked.
  */
 import * as z from "zod";
-import { CLIENT_LIMITS } from "../../../../shared/client/limits.ts";
 import { utf8Bytes } from "../../../../shared/protocol/base64url.ts";
 import { inputText, problemText } from "../../../../shared/protocol/input_text.ts";
 import { arrayElements, topLevelMembers } from "../../../../shared/protocol/json_text.ts";
-import { Part, type RPC_ERROR } from "../../../a2a/protocol.ts";
+import { Part, type RPC_ERROR, TASK_STATES, type TaskState } from "../../../platforms/a2a_protocol.ts";
+import { LIMITS } from "../../../../shared/protocol/limits.ts";
 
 /** The ID of a request, which its response repeats. */
 export type RpcId = string | number | null;
@@ -21,7 +21,6 @@ export class RpcError extends Error {
   }
 }
 
-/** A message of a client. */
 export interface ClientMessage {
   messageId: string;
   contextId: string | undefined;
@@ -31,8 +30,27 @@ export interface ClientMessage {
   returnImmediately: boolean;
 }
 
+/** Which tasks a client wants to see. */
+export interface TaskQuery {
+  contextId: string | undefined;
+  status: TaskState | undefined;
+  /** Milliseconds since the Unix epoch; only tasks whose state is not older. */
+  since: number;
+  /** Where the page begins; `undefined` for the first one. */
+  before: TaskCursor | undefined;
+  pageSize: number;
+  hasArtifacts: boolean;
+}
+
+/** The last task of a page: tasks are ordered by the time of their state, then by the order in which they were sent. */
+export interface TaskCursor {
+  at: number;
+  seq: number;
+}
+
 /** What a client wants. */
 export type RpcCall =
+  | { method: "ListTasks"; id: RpcId; query: TaskQuery }
   | { method: "SendMessage"; id: RpcId; message: ClientMessage }
   | { method: "GetTask" | "CancelTask"; id: RpcId; taskId: string };
 
@@ -44,7 +62,7 @@ const Envelope = z.object({
 });
 
 /** An optional member; a blank one counts as absent, as in the JSON form of Protocol Buffers. */
-const optional = (schema: z.ZodString) =>
+const optional = <S extends z.ZodType>(schema: S) =>
   z.preprocess((value) => value === "" || value === null ? undefined : value, schema.optional());
 
 const SendParams = z.looseObject({
@@ -62,13 +80,26 @@ const SendParams = z.looseObject({
     taskPushNotificationConfig: z.unknown().optional(),
   }).nullish(),
 });
+/** Section 3.1.4; the parts of the page token are those of a `TaskCursor`. */
+const ListParams = z.looseObject({
+  contextId: optional(z.string().max(512)),
+  status: z.preprocess(
+    (value) => value === "" || value === null || value === "TASK_STATE_UNSPECIFIED" ? undefined : value,
+    z.enum(TASK_STATES).optional(),
+  ),
+  pageSize: z.int().min(1).max(100).nullish(),
+  pageToken: optional(z.string().regex(/^\d{1,15}\.\d{1,15}$/, "must be the nextPageToken of a response")),
+  statusTimestampAfter: optional(z.iso.datetime({ offset: true })),
+  includeArtifacts: z.boolean().nullish(),
+});
+/** Tasks in a page when the client names no number (section 3.1.4). */
+const PAGE_TASKS = 50;
 const TaskParams = z.looseObject({ id: z.string().min(1).max(512) });
 
 /** Methods that are known and not served, with their error. */
 const NOT_SERVED: Readonly<Record<string, keyof typeof RPC_ERROR>> = {
   SendStreamingMessage: "unsupported",
   SubscribeToTask: "unsupported",
-  ListTasks: "unsupported",
   CreateTaskPushNotificationConfig: "pushNotSupported",
   GetTaskPushNotificationConfig: "pushNotSupported",
   ListTaskPushNotificationConfig: "pushNotSupported",
@@ -110,11 +141,26 @@ export function parseCall(text: string, version: string | null): RpcCall {
       const payload = payloadOf(parts, text);
       if (payload === null) throw refuse("params", "Invalid params: the message is blank");
       const bytes = utf8Bytes(payload).length;
-      if (bytes > CLIENT_LIMITS.payloadBytes) {
-        throw refuse("params", `The message has ${bytes} bytes, and at most ${CLIENT_LIMITS.payloadBytes} are sent`);
+      if (bytes > LIMITS.payloadBytes) {
+        throw refuse("params", `The message has ${bytes} bytes, and at most ${LIMITS.payloadBytes} are sent`);
       }
       const message = { messageId, contextId, taskId, payload, returnImmediately: returnImmediately ?? false };
       return { method, id, message };
+    }
+    case "ListTasks": {
+      const { contextId, status, pageSize, pageToken, statusTimestampAfter, includeArtifacts } = checked(
+        ListParams.optional(),
+      ) ?? {};
+      const [at, seq] = (pageToken ?? "").split(".").map(Number);
+      const query: TaskQuery = {
+        contextId,
+        status,
+        since: statusTimestampAfter === undefined ? 0 : Date.parse(statusTimestampAfter),
+        before: at === undefined || seq === undefined ? undefined : { at, seq },
+        pageSize: pageSize ?? PAGE_TASKS,
+        hasArtifacts: includeArtifacts ?? false,
+      };
+      return { method, id, query };
     }
     case "GetTask":
     case "CancelTask":

@@ -37,7 +37,7 @@ export async function place(options: Partial<BenchOptions> = {}, isPaired = true
     return await post(body, more, path);
   };
   const post = async (body: BodyInit, more: Record<string, string> = {}, path = "/a2a/beta") => {
-    const headers = { Authorization: `Bearer ${BETA_TOKEN}`, ...more };
+    const headers = { Authorization: `Bearer ${BETA_TOKEN}`, "Content-Type": "application/json", ...more };
     const response = await fetchLocal(ORIGIN + path, { method: "POST", body, headers });
     const text = await response.text();
     return { status: response.status, headers: response.headers, text, body: text === "" ? null : JSON.parse(text) };
@@ -55,7 +55,7 @@ export async function place(options: Partial<BenchOptions> = {}, isPaired = true
     /** A message, with the last line of the payload's text as its ID. */
     send: (text: string, more: object = {}, configuration: object = { returnImmediately: true }) =>
       rpc("SendMessage", { message: messageOf(text, more), configuration }),
-    sent: () => bench.connector.sent.list({ limit: 200 }).messages,
+    sent: () => bench.connector.store.sent.list({ limit: 200 }).messages,
     /** The next connector of alpha; the calls go to it. */
     async restart(folder: string) {
       const next = await Bench.open(world, alpha, { platform: "generic", folder });

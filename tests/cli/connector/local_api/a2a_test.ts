@@ -5,12 +5,15 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { Role, type Task, TaskState } from "@a2a-js/sdk";
 import { CONNECTOR_LIMITS as LIMIT } from "../../../../cli/connector/limits.ts";
+import { LOCAL_ERRORS } from "../../../../cli/local_errors.ts";
 import { flushTasks } from "../../../support/manual_clock.ts";
 import { until } from "../../../support/until.ts";
 import type { TestAgent, World } from "../../../support/world.ts";
 import { accepts, type Behaviour, passing } from "../bench.ts";
+import { FailingDisk } from "../failing_disk.ts";
 import { BETA_TOKEN, client, GAMMA_TOKEN, messageOf, ORIGIN, place, textPart } from "./a2a_place.ts";
 import { PORT, TOKEN } from "./local_caller.ts";
+import { A2A_TASK_MS } from "../../../../cli/connector/local_api/a2a/endpoint.ts";
 
 /** Requests for messages get another answer while it is closed. */
 function gateBefore(answer: () => Response) {
@@ -32,6 +35,7 @@ const reply = (world: World, from: TestAgent, to: TestAgent, taskId: string, pay
 Deno.test("the client of the SDK gets the reply of the peer as the result of its task", async () => {
   await using at = await place();
   const socket = at.world.connect(at.beta);
+  await at.world.connected();
   const a2a = await client(at.fetchLocal);
   const asked = a2a.sendMessage({
     tenant: "",
@@ -58,7 +62,7 @@ Deno.test("the client of the SDK gets the reply of the peer as the result of its
   assertEquals(task.artifacts[0]?.parts[0]?.content, { $case: "text", value: "42" });
   assertEquals((await a2a.getTask({ tenant: "", id: task.id })).status?.state, TaskState.TASK_STATE_COMPLETED);
   // The reply was processed with the task.
-  assertEquals(at.bench.connector.inbox.counts().waiting, 0);
+  assertEquals(at.bench.connector.store.received.counts().waiting, 0);
   await until(() => at.bench.eventsOf("receipt_sent").length === 1);
   await assertRejects(() => a2a.cancelTask({ tenant: "", id: task.id, metadata: undefined }), Error);
 });
@@ -69,6 +73,7 @@ Deno.test("a task of an offline peer is submitted, and completed when the peer h
   assertEquals([task.status.state, task.artifacts, task.history], ["TASK_STATE_SUBMITTED", [], []]);
   assert(/^a-[A-Za-z0-9_-]{43}$/.test(task.id) && task.contextId.length === 26);
   const socket = at.world.connect(at.beta);
+  await at.world.connected();
   await until(() => socket.delivered.length === 1);
   await reply(at.world, at.beta, at.alpha, task.id, { message: "42", n: 12345678901234 });
   const { text, body: { result } } = await at.rpc("GetTask", { id: task.id });
@@ -87,9 +92,13 @@ Deno.test("the states of a message are states of its task", async (t) => {
   await t.step("failed with the error of the reply", async () => {
     await using at = await place();
     at.world.connect(at.beta);
+    await at.world.connected();
     const { body: { result: { task } } } = await at.send("hi");
     assertEquals(task.status.state, "TASK_STATE_WORKING");
-    await reply(at.world, at.beta, at.alpha, task.id, { message: "No", error: { code: "TASK_FAILED", message: "No" } });
+    await reply(at.world, at.beta, at.alpha, task.id, {
+      message: "No",
+      svcError: { code: "TASK_FAILED", message: "No" },
+    });
     const { body } = await at.rpc("GetTask", { id: task.id });
     assertEquals(body.result.status.state, "TASK_STATE_FAILED");
     assertEquals(body.result.status.message.parts, [{ text: "TASK_FAILED: No" }]);
@@ -98,7 +107,7 @@ Deno.test("the states of a message are states of its task", async (t) => {
   await t.step("failed without a reply for a day", async () => {
     await using at = await place();
     const { body: { result: { task } } } = await at.send("hi");
-    at.world.clock.step(LIMIT.a2aTaskMs);
+    at.world.clock.step(A2A_TASK_MS);
     const { body } = await at.rpc("GetTask", { id: task.id });
     assertEquals(body.result.status.state, "TASK_STATE_FAILED");
   });
@@ -174,18 +183,21 @@ Deno.test("the card of an added peer needs no token and has no DID; web pages an
   assertEquals((await at.send("hi")).status, 503);
 });
 
-Deno.test("one messageId is one message, also for 20 calls at once, and another content with it is refused", async () => {
+Deno.test("one messageId is one message, also for 20 calls at once, and another content makes another one", async () => {
   await using at = await place();
   const socket = at.world.connect(at.beta);
+  await at.world.connected();
   const answers = await Promise.all(Array.from({ length: 20 }, () => at.send("hi", { contextId: "talk" })));
   assertEquals(new Set(answers.map(({ body }) => body.result.task.id)).size, 1);
   await flushTasks();
   assertEquals([socket.delivered.length, at.sent().length], [1, 1]);
-  assertEquals((await at.send("hi")).body.result.task.id, answers[0]?.body.result.task.id);
-  for (const more of [{ parts: [{ text: "other" }] }, { contextId: "elsewhere" }]) {
-    assertEquals((await at.send("hi", more)).body.error.code, -32602);
+  assertEquals((await at.send("hi", { contextId: "talk" })).body.result.task.id, answers[0]?.body.result.task.id);
+  const ids = new Set(answers.map(({ body }) => body.result.task.id));
+  for (const more of [{ parts: [{ text: "other" }], contextId: "talk" }, { contextId: "elsewhere" }]) {
+    ids.add((await at.send("hi", more)).body.result.task.id);
   }
-  assertEquals(socket.delivered.length, 1);
+  await flushTasks();
+  assertEquals([ids.size, socket.delivered.length], [3, 3]);
 });
 
 Deno.test("tasks of another peer, and calls that are not served, have their errors", async () => {
@@ -200,6 +212,119 @@ Deno.test("tasks of another peer, and calls that are not served, have their erro
   const next = (taskId: string) => ({ message: messageOf("next", { taskId }) });
   assertEquals(await codeOf("SendMessage", next("unknown")), -32001);
   assertEquals(await codeOf("SendMessage", next(task.id)), -32004);
+});
+
+Deno.test("every error has its ErrorInfo, a wrong content type its own code, and a trailing slash is no other address", async () => {
+  await using at = await place();
+  const errorOf = async (text: string, more: Record<string, string> = {}) => (await at.post(text, more)).body.error;
+  const get = (params: unknown, method = "GetTask") => JSON.stringify({ jsonrpc: "2.0", id: 1, method, params });
+  const found: [unknown, string, number][] = [
+    [await errorOf("{"), "JSON_PARSE", -32700],
+    [await errorOf("[]"), "INVALID_REQUEST", -32600],
+    [await errorOf(get({}, "x")), "METHOD_NOT_FOUND", -32601],
+    [await errorOf(get({})), "INVALID_PARAMS", -32602],
+    [await errorOf(get({ id: "a-unknown" })), "TASK_NOT_FOUND", -32001],
+    [await errorOf(get({}, "SubscribeToTask")), "UNSUPPORTED_OPERATION", -32004],
+    [await errorOf(get({}, "GetExtendedAgentCard")), "EXTENDED_AGENT_CARD_NOT_CONFIGURED", -32007],
+    [await errorOf(get({ id: "x" }), { "A2A-Version": "0.3" }), "VERSION_NOT_SUPPORTED", -32009],
+    [await errorOf(get({ id: "x" }), { "Content-Type": "text/plain" }), "CONTENT_TYPE_NOT_SUPPORTED", -32005],
+  ];
+  for (const [error, reason, code] of found) {
+    const { code: given, data } = error as { code: number; data: unknown };
+    const info = { "@type": "type.googleapis.com/google.rpc.ErrorInfo", reason, domain: "a2a-protocol.org" };
+    assertEquals([given, data], [code, [info]]);
+  }
+  for (const type of ["application/json; charset=utf-8", "Application/JSON"]) {
+    assertEquals((await errorOf(get({ id: "x" }), { "Content-Type": type })).code, -32001);
+  }
+  const slash = await at.rpc("GetTask", { id: "x" }, {}, "/a2a/beta/");
+  assertEquals([slash.status, slash.body.error.code], [200, -32001]);
+});
+
+Deno.test("the card has an ETag, and a client that has the card gets 304", async () => {
+  await using at = await place();
+  const url = `${ORIGIN}/a2a/beta/.well-known/agent-card.json`;
+  const first = await at.fetchLocal(url);
+  await first.body?.cancel();
+  const etag = first.headers.get("etag") ?? "";
+  assert(/^"[A-Za-z0-9_-]{43}"$/.test(etag), etag);
+  assertEquals(first.headers.get("cache-control"), "private, max-age=60");
+  for (const tags of [etag, `"other", W/${etag}`]) {
+    const again = await at.fetchLocal(url, { headers: { "if-none-match": tags } });
+    assertEquals([again.status, await again.text(), again.headers.get("etag")], [304, "", etag]);
+  }
+  const other = await at.fetchLocal(url, { headers: { "if-none-match": '"other"' } });
+  assertEquals([other.status, (await other.json()).name], [200, "beta"]);
+});
+
+Deno.test("ListTasks shows the tasks of the peer, newest state first, in pages and by their properties", async () => {
+  await using at = await place();
+  at.world.connect(at.beta);
+  await at.world.connected();
+  const ids: string[] = [];
+  for (let n = 0; n < 3; n++) {
+    const { body } = await at.send(`m${n}`, { contextId: n === 2 ? "other" : "talk" });
+    ids.push(body.result.task.id);
+    at.world.clock.step(1_000);
+  }
+  await at.rpc("SendMessage", { message: messageOf("g"), configuration: { returnImmediately: true } }, {
+    Authorization: `Bearer ${GAMMA_TOKEN}`,
+  }, "/a2a/gamma");
+  await at.bench.connector.sending.send({
+    toDid: at.beta.agent.did,
+    requestId: "a-message-of-a-program",
+    conversationId: undefined,
+    payload: "{}",
+    origin: "program",
+    mayWait: true,
+  });
+  // The reply makes the oldest task the one with the newest state.
+  await reply(at.world, at.beta, at.alpha, ids[0] ?? "");
+  const list = async (params: object) => (await at.rpc("ListTasks", params)).body.result;
+  const idsOf = ({ tasks }: { tasks: { id: string }[] }) => tasks.map(({ id }) => ids.indexOf(id));
+  const all = await list({});
+  assertEquals([idsOf(all), all.nextPageToken, all.pageSize, all.totalSize], [[0, 2, 1], "", 50, 3]);
+  assertEquals(all.tasks.map((task: object) => Object.hasOwn(task, "artifacts")), [false, false, false]);
+  assertEquals(all.tasks[0].status.state, "TASK_STATE_COMPLETED");
+  // The client has not seen the reply.
+  assertEquals(at.bench.connector.store.received.counts().waiting, 1);
+  const times = all.tasks.map(({ status }: { status: { timestamp: string } }) => status.timestamp);
+  assertEquals(times, times.toSorted().reverse());
+
+  const first = await list({ pageSize: 2 });
+  assertEquals([idsOf(first), first.totalSize], [[0, 2], 3]);
+  const second = await list({ pageSize: 2, pageToken: first.nextPageToken });
+  assertEquals([idsOf(second), second.nextPageToken], [[1], ""]);
+
+  assertEquals(idsOf(await list({ contextId: "talk" })), [0, 1]);
+  assertEquals(idsOf(await list({ contextId: "nothing" })), []);
+  assertEquals(idsOf(await list({ status: "TASK_STATE_COMPLETED" })), [0]);
+  assertEquals(idsOf(await list({ statusTimestampAfter: times[1] })), [0, 2]);
+  const full = await list({ includeArtifacts: true });
+  assertEquals(full.tasks.map(({ artifacts }: { artifacts: unknown[] }) => artifacts.length), [1, 0, 0]);
+  assertEquals(at.bench.connector.store.received.counts().waiting, 0);
+});
+
+Deno.test("a page of tasks ends before it is too long", async () => {
+  await using at = await place();
+  at.world.connect(at.beta);
+  await at.world.connected();
+  const ids: string[] = [];
+  for (let n = 0; n < 24; n++) {
+    const { body } = await at.send(`m${n}`);
+    ids.push(body.result.task.id);
+    await reply(at.world, at.beta, at.alpha, body.result.task.id, { message: "x".repeat(190_000) });
+  }
+  const seen: string[] = [];
+  let pages = 0;
+  for (let pageToken = "", isOver = false; !isOver; pages++) {
+    const { text, body: { result } } = await at.rpc("ListTasks", { pageToken, includeArtifacts: true });
+    assert(text.length < 5 * 1024 ** 2);
+    seen.push(...result.tasks.map(({ id }: { id: string }) => id));
+    pageToken = result.nextPageToken;
+    isOver = pageToken === "";
+  }
+  assertEquals([seen.sort(), pages], [ids.sort(), 2]);
 });
 
 Deno.test("a body over 264 KiB is 413, and one that is not UTF-8 or not JSON is an error of JSON-RPC", async () => {
@@ -218,6 +343,7 @@ Deno.test("after a restart of the connector the reply to an open task goes to th
   const folder = await Deno.makeTempDir({ prefix: "svc_a2a_" });
   await using at = await place({ platform: "generic", folder });
   at.world.connect(at.beta);
+  await at.world.connected();
   const { body: { result: { task } } } = await at.send("hi");
   await at.rpc("GetTask", { id: task.id });
   at.bench.kill();
@@ -229,32 +355,58 @@ Deno.test("after a restart of the connector the reply to an open task goes to th
   assertEquals(next.handedOver, []);
 });
 
-Deno.test("the loop guard and the limit of the proxy are errors with the wait", async (t) => {
-  await t.step("loop guard", async () => {
-    await using at = await place();
-    const errors: { code: number; message: string }[] = [];
-    for (let n = 0; n < 6; n++) errors.push((await at.send(`m${n}`)).body.error);
-    assertEquals(errors.slice(0, 5), Array(5).fill(undefined));
-    assertEquals(errors[5]?.code, -32603);
-    assert(/Try again in \d+ s$/.test(errors[5]?.message ?? ""), errors[5]?.message);
+Deno.test("a full disk is an error of the call that waits for a reply, which stays for the next call", async () => {
+  const disk = new FailingDisk();
+  await using at = await place({ database: disk.open });
+  const socket = at.world.connect(at.beta);
+  await at.world.connected();
+  const asked = at.send("What is it?", {}, {});
+  await until(() => socket.delivered.length === 1);
+  const id = socket.delivered[0]?.requestId ?? "";
+  disk.isFull = true;
+  // It is not stored. The next one is: then only the call that waits has something to write.
+  await (await reply(at.world, at.beta, at.alpha, id)).body?.cancel();
+  disk.isFull = false;
+  disk.fillsUp = true;
+  await (await reply(at.world, at.beta, at.alpha, id)).body?.cancel();
+  const { status, body: { error } } = await asked;
+  assertEquals([status, error.message], [200, LOCAL_ERRORS.CONNECTOR_DISK_FULL.when]);
+  disk.fillsUp = disk.isFull = false;
+  const { body: { result } } = await at.rpc("GetTask", { id });
+  assertEquals([result.status.state, result.artifacts[0].parts[0].text], ["TASK_STATE_COMPLETED", "42"]);
+});
+
+/** States of a message that was taken: it waits on a disk, or has arrived. */
+const HELD = new Set(["TASK_STATE_SUBMITTED", "TASK_STATE_WORKING"]);
+
+Deno.test("a client sends as many messages at once as it wants, also in one context", async () => {
+  await using at = await place();
+  at.world.connect(at.beta);
+  await at.world.connected();
+  const calls = Array.from({ length: 64 }, (_, n) => at.send(`m${n}`, n < 32 ? { contextId: "talk" } : {}));
+  for (const { body } of await Promise.all(calls)) {
+    assert(HELD.has(body.result.task.status.state), JSON.stringify(body));
+  }
+  assertEquals(at.bench.connector.status().loopGuards, 0);
+});
+
+Deno.test("the limit of the proxy is an error with the wait", async () => {
+  const gate = gateBefore(() => {
+    const error = { code: "PROXY_RATE_LIMIT_EXCEEDED", message: "No" };
+    return Response.json({ error }, { status: 429, headers: { "Retry-After": "7" } });
   });
-  await t.step("limit of the proxy", async () => {
-    const gate = gateBefore(() => {
-      const error = { code: "PROXY_RATE_LIMIT_EXCEEDED", message: "No" };
-      return Response.json({ error }, { status: 429, headers: { "Retry-After": "7" } });
-    });
-    await using at = await place({ fetch: gate.fetch });
-    gate.world = at.world;
-    const { code, message } = (await at.send("hi")).body.error;
-    assertEquals([code, message.endsWith("Try again in 7 s")], [-32603, true]);
-    gate.isClosed = false;
-    assertEquals((await at.send("hi")).body.result.task.status.state, "TASK_STATE_SUBMITTED");
-  });
+  await using at = await place({ fetch: gate.fetch });
+  gate.world = at.world;
+  const { code, message } = (await at.send("hi")).body.error;
+  assertEquals([code, message.endsWith("Try again in 7 s")], [-32603, true]);
+  gate.isClosed = false;
+  assertEquals((await at.send("hi")).body.result.task.status.state, "TASK_STATE_SUBMITTED");
 });
 
 Deno.test("32 calls wait for the end of their tasks, and the next ones return at once", async () => {
   await using at = await place();
   at.world.connect(at.beta);
+  await at.world.connected();
   const waiting = Array.from({ length: LIMIT.a2aBlockingCalls }, () => at.send("hi", {}, {}));
   await until(() => at.sent()[0]?.state === "delivered");
   const { body } = await at.send("hi", {}, {});
@@ -279,6 +431,7 @@ Deno.test("on a push platform a reply goes to the client that asks, and to the r
   await t.step("asked before", async () => {
     await using at = await place({ platform: "generic", behaviour });
     at.world.connect(at.beta);
+    await at.world.connected();
     const { body: { result: { task } } } = await at.send("hi");
     await at.rpc("GetTask", { id: task.id });
     await reply(at.world, at.beta, at.alpha, task.id);
@@ -292,6 +445,7 @@ Deno.test("on a push platform a reply goes to the client that asks, and to the r
   await t.step("asked within 30 s", async () => {
     await using at = await place({ platform: "generic", behaviour });
     at.world.connect(at.beta);
+    await at.world.connected();
     const { body: { result: { task } } } = await at.send("hi");
     await reply(at.world, at.beta, at.alpha, task.id);
     await at.world.clock.advance(20_000);
@@ -303,6 +457,7 @@ Deno.test("on a push platform a reply goes to the client that asks, and to the r
   await t.step("not asked", async () => {
     await using at = await place({ platform: "generic", behaviour });
     at.world.connect(at.beta);
+    await at.world.connected();
     const { body: { result: { task } } } = await at.send("hi");
     await reply(at.world, at.beta, at.alpha, task.id);
     await passing(at.world, 40, () => at.bench.handedOver.length === 1);

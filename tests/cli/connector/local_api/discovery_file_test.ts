@@ -1,7 +1,16 @@
-/** The port of an agent's local API (D-231): chosen once, kept, and never that of another agent. */
-import { assert, assertEquals, assertNotEquals } from "@std/assert";
+/** The port of an agent's local API: chosen once, kept, and never that of another agent. */
+import { assert, assertEquals, assertNotEquals, assertRejects } from "@std/assert";
 import { AgentStore } from "../../../../cli/agents/agent_store.ts";
-import { openPort, readPort } from "../../../../cli/connector/local_api/discovery_file.ts";
+import { addPeer } from "../../../../cli/connector/local_api/a2a/peer_setup.ts";
+import { readA2aPeers } from "../../../../cli/connector/local_api/a2a_peers.ts";
+import { CliError } from "../../../../cli/errors.ts";
+import {
+  firstPort,
+  LOWEST_PORT,
+  openPort,
+  PORTS,
+  readPort,
+} from "../../../../cli/connector/local_api/discovery_file.ts";
 import { freePort } from "../../../support/process.ts";
 import { World } from "../../../support/world.ts";
 import { Machine } from "../../cli_world.ts";
@@ -21,14 +30,14 @@ Deno.test("an agent keeps the port of its first start, and another agent does no
   await using machine = await Machine.ofPerson(world);
   const { store, alpha, beta } = await twoAgents(world, machine);
   const first = freePort();
-  const chosen = await openPort(store, alpha, null, answer, first);
+  const chosen = await openPort(store, alpha, null, answer, { first });
   await chosen.listener.close();
   const { port } = chosen.listener;
   assertEquals([chosen.movedFrom, readPort(alpha)], [null, port]);
-  const other = await openPort(store, beta, null, answer, first);
+  const other = await openPort(store, beta, null, answer, { first });
   assertNotEquals(other.listener.port, port);
   for (let n = 0; n < 3; n++) {
-    const again = await openPort(store, alpha, null, answer, freePort());
+    const again = await openPort(store, alpha, null, answer, { first: freePort() });
     assertEquals([again.listener.port, again.movedFrom], [port, null]);
     await again.listener.close();
   }
@@ -40,7 +49,7 @@ Deno.test("agents that start together for the first time get ports of their own"
   await using machine = await Machine.ofPerson(world);
   const { store, alpha, beta } = await twoAgents(world, machine);
   const first = freePort();
-  const opened = await Promise.all([alpha, beta].map((folder) => openPort(store, folder, null, answer, first)));
+  const opened = await Promise.all([alpha, beta].map((folder) => openPort(store, folder, null, answer, { first })));
   const ports = opened.map(({ listener }) => listener.port);
   for (const { listener } of opened) await listener.close();
   assertEquals([readPort(alpha), readPort(beta)], ports);
@@ -51,16 +60,66 @@ Deno.test("a port in use by another program is skipped for one run; --port chang
   await using world = await World.open();
   await using machine = await Machine.ofPerson(world);
   const { store, alpha } = await twoAgents(world, machine);
-  const chosen = await openPort(store, alpha, null, answer, freePort());
+  const chosen = await openPort(store, alpha, null, answer, { first: freePort() });
   const { port } = chosen.listener;
-  const moved = await openPort(store, alpha, null, answer);
+  const moved = await openPort(store, alpha, null, answer, { first: 1 });
   assertEquals([moved.movedFrom, readPort(alpha)], [port, port]);
   assert(moved.listener.port > port);
   for (const { listener } of [chosen, moved]) await listener.close();
   const wanted = freePort();
-  const changed = await openPort(store, alpha, wanted, answer);
+  const changed = await openPort(store, alpha, wanted, answer, { first: 1 });
   assertEquals([changed.listener.port, changed.movedFrom, readPort(alpha)], [wanted, null, wanted]);
   await changed.listener.close();
   machine.write("agents/alpha/port", "not a port");
   assertEquals(readPort(alpha), null);
+});
+
+Deno.test("the first port follows from user and configuration directory, over all the places", () => {
+  const of = (uid: number | null, configDir: string) => firstPort({ uid, configDir });
+  assertEquals(of(1000, "/home/ada/.config/svc"), of(1000, "/home/ada/.config/svc/"));
+  assertNotEquals(of(1000, "/home/ada/.config/svc"), of(1001, "/home/ada/.config/svc"));
+  assertNotEquals(of(null, "C:/ada"), of(null, "C:/bob"));
+  const found = Array.from({ length: 10_000 }, (_, uid) => of(uid, "/home/svc"));
+  assert(found.every((one) => one >= LOWEST_PORT && one < LOWEST_PORT + PORTS));
+  // Even use of the places: each tenth of them gets a tenth of the users.
+  const tenths = Map.groupBy(found, (one) => Math.floor((one - LOWEST_PORT) / (PORTS / 10)));
+  assertEquals(tenths.size, 10);
+  for (const users of tenths.values()) assert(users.length > 800 && users.length < 1_200, `${users.length}`);
+});
+
+Deno.test("a port of a runtime that does not run is left free for it", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.ofPerson(world);
+  const { store, alpha } = await twoAgents(world, machine);
+  const first = freePort();
+  const { listener } = await openPort(store, alpha, null, answer, { first, reserved: [first] });
+  assert(listener.port > first);
+  await listener.close();
+});
+
+Deno.test("no A2A address is given out while another program has the agent's port", async (t) => {
+  await using world = await World.open();
+  await using machine = await Machine.ofPerson(world);
+  const { store, alpha: folder } = await twoAgents(world, machine);
+  await folder.write("port", "12000");
+  const peer = { alias: "beta", did: "did:svc:registry.example.test:agent:01KHYQ5H00BBBBBBBBBBBBBBBB" };
+  const add = (isTaken: boolean, movedFrom?: number | null) => {
+    const ctx = { ...contextOf(world, machine), reach: () => Promise.resolve(isTaken) };
+    const text = JSON.stringify({ api: { url: "http://127.0.0.1:12001", movedFrom } });
+    const send = () => Promise.resolve({ status: 200, headers: new Headers(), text });
+    const client = movedFrom === undefined ? null : { agentName: "alpha", send };
+    return addPeer(ctx, { store, folder, client }, peer, false, null);
+  };
+  const taken: [what: string, movedFrom?: number][] = [["no connector runs"], ["the connector has moved", 12_000]];
+  for (const [what, movedFrom] of taken) {
+    await t.step(what, async () => {
+      const { code, message } = await assertRejects(() => add(true, movedFrom), CliError);
+      assertEquals([code, message.includes("http://127.0.0.1:12000")], ["CLI_BUSY", true]);
+      assertEquals(readA2aPeers(folder), []);
+    });
+  }
+  await t.step("the port is free, or the connector has it", async () => {
+    assertEquals((await add(false)).url, "http://127.0.0.1:12000/a2a/beta");
+    assertEquals((await add(true, null)).url, "http://127.0.0.1:12000/a2a/beta");
+  });
 });

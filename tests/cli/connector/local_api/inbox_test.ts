@@ -1,4 +1,4 @@
-/** Reading messages through the local API of an agent on the platform inbox (D-116, D-117). */
+/** Reading messages through the local API of an agent on the platform inbox (D-116). */
 import { assert, assertEquals } from "@std/assert";
 import { CONNECTOR_LIMITS } from "../../../../cli/connector/limits.ts";
 import { LocalMessage } from "../../../../shared/client/local_shapes.ts";
@@ -21,16 +21,16 @@ Deno.test("a message has its sender, its text without the identity block, and it
   await using world = await World.open();
   const { a, b, bench, ask } = await readers(world);
   await using _ = bench;
-  const payload = '{ "n":12345678901234567890, "message":"hi\\u0041", "deep":' + "[".repeat(5_000) + "]".repeat(5_000) +
+  const payload = '{ "n":12345678901234567890, "message":"hi\\u0041", "deep":' + "[".repeat(63) + "]".repeat(63) +
     "}";
   await world.message(a, b, { body: payload, headers: { "x-svc-auto": "1" } });
   const { body, text } = await ask("/v1/inbox");
   const [message] = body.messages;
   LocalMessage.parse(message);
-  assertEquals([message.text, message.auto, message.isReply, message.verified], ["hiA", true, false, "by-proxy"]);
+  assertEquals([message.text, message.auto, message.isReply, message.verified], ["hiA", true, false, "by-registry"]);
   assertEquals([message.from.alias, message.from.agentDid], [a.agent.name, a.agent.did]);
   const raw = text.slice(text.indexOf('"payload":') + 10, text.lastIndexOf("}],"));
-  const rest = '"deep":' + "[".repeat(5_000) + "]".repeat(5_000) + "}";
+  const rest = '"deep":' + "[".repeat(63) + "]".repeat(63) + "}";
   assert(raw.startsWith('{ "n":12345678901234567890, "message":"[Svc Identity]'), raw.slice(0, 80));
   assert(raw.endsWith(rest), raw.slice(-80));
   assertEquals(text, `{"messages":[${(await ask(`/v1/inbox/${message.id}`)).text}],"more":false}`);
@@ -80,7 +80,7 @@ Deno.test("a call waits for the first message that fits, and returns it at once 
   await using world = await World.open();
   const { a, b, c, bench, ask } = await readers(world);
   await using _ = bench;
-  const waiting = ask(`/v1/inbox?wait=60&from=${c.agent.name}`);
+  const waiting = ask(`/v1/inbox?wait=60&from=${c.agent.did}`);
   await flushTasks();
   await world.message(a, b);
   await world.message(c, b, { body: '{"message":"from c"}' });
@@ -94,6 +94,42 @@ Deno.test("a call waits for the first message that fits, and returns it at once 
   await flushTasks();
   await ask("/v1/inbox/read", post({ ids: [1] }));
   assertEquals((await taken).body.messages.length, 1);
+});
+
+Deno.test("a leased message is hidden, and wakes a waiting call when it is given back or its lease ends", async () => {
+  await using world = await World.open();
+  const { a, b, bench, ask } = await readers(world);
+  await using _ = bench;
+  for (const n of [1, 2]) await world.message(a, b, { body: `{"message":"${n}"}` });
+  const ids = async (path: string) => (await ask(path)).body.messages.map(({ id }: { id: number }) => id);
+  const held = await ask("/v1/inbox/read", post({ ids: [1, 2], lease: 100, leaseId: "lease-one" }));
+  assertEquals(held.body, { read: [1, 2], leaseId: "lease-one" });
+  assertEquals([await ids("/v1/inbox"), bench.connector.status().inbox.waiting], [[], 2]);
+  assertEquals((await ask("/v1/inbox/read", post({ ids: [1, 2] }))).body, { read: [] });
+  const { leaseId, read } = (await ask("/v1/inbox/read", post({ ids: [1], lease: 5 }))).body;
+  assertEquals([typeof leaseId, read], ["string", []]);
+  const first = ids("/v1/inbox?wait=60");
+  await flushTasks();
+  assertEquals((await ask("/v1/inbox/read", post({ ids: [2], lease: 0, leaseId: "lease-one" }))).body.read, [2]);
+  assertEquals(await first, [2]);
+  assertEquals((await ask("/v1/inbox/read", post({ ids: [2] }))).body, { read: [2] });
+  await world.clock.advance(50_000);
+  const second = ask("/v1/inbox?wait=60");
+  await flushTasks();
+  await world.clock.advance(50_000);
+  assertEquals((await second).body.messages.map(({ id, mayBeRepeat }: LocalMessage) => [id, mayBeRepeat]), [[1, true]]);
+  for (const wrong of [{ lease: 121 }, { lease: -1 }, { lease: 1.5 }, { lease: 1, leaseId: "no" }]) {
+    assertEquals((await ask("/v1/inbox/read", post({ ids: [1], ...wrong }))).body.error.code, "CONNECTOR_INVALID_BODY");
+  }
+});
+
+Deno.test("of 20 calls that lease one message, one holds it", async () => {
+  await using world = await World.open();
+  const { a, b, bench, ask } = await readers(world);
+  await using _ = bench;
+  await world.message(a, b);
+  const leases = Array.from({ length: 20 }, () => ask("/v1/inbox/read", post({ ids: [1], lease: 5 })));
+  assertEquals((await Promise.all(leases)).flatMap(({ body }) => body.read), [1]);
 });
 
 Deno.test("20 calls take one message, and one of them gets it", async () => {
@@ -111,6 +147,7 @@ Deno.test("a reply before, during, between and after waits is returned to each, 
   const { a, b, bench, ask } = await readers(world);
   await using _ = bench;
   world.connect(a);
+  await world.connected();
   let asked = 0;
   const question = (query = "") => {
     const requestId = `question-${++asked}`;
@@ -166,6 +203,7 @@ Deno.test("an answer to a message marks it as taken once it is sent, and not whe
   assertEquals((await answer()).body.error.code, "PROXY_RELAY_CONNECTOR_OFFLINE");
   assertEquals((await ask("/v1/inbox")).body.messages.length, 1);
   const socket = world.connect(a);
+  await world.connected();
   assertEquals((await answer()).status, 202);
   assertEquals((await ask("/v1/inbox")).body.messages, []);
   assertEquals(socket.delivered[0]?.conversationId, "talk");
@@ -177,7 +215,8 @@ Deno.test("a failure of the store does not hide that an answer was sent, and end
   await using _ = bench;
   await world.message(a, b);
   world.connect(a);
-  const { inbox } = bench.connector;
+  await world.connected();
+  const { received: inbox } = bench.connector.store;
   const fails = () => {
     throw new Error("disk full");
   };

@@ -1,9 +1,7 @@
-/**
- * The local API (D-87, D-231): which callers it accepts, what each route does, and the one form of its errors.
- * Decisions: D-89.
- */
+/** The local API (D-87): which callers it accepts, what each route does, and the one form of its errors. */
 import { assert, assertEquals } from "@std/assert";
-import { CONNECTOR_CODES, LOCAL_ERRORS, type LocalCode } from "../../../../cli/connector/local_api/local_errors.ts";
+import { isTokenOf, peerTokenHash } from "../../../../cli/connector/local_api/a2a_peers.ts";
+import { CONNECTOR_CODES, LOCAL_ERRORS, type LocalCode } from "../../../../cli/local_errors.ts";
 import { HEADERS } from "../../../../shared/protocol/proof.ts";
 import { Machine } from "../../cli_world.ts";
 import { World } from "../../../support/world.ts";
@@ -87,7 +85,7 @@ Deno.test("unknown routes, wrong methods and bad bodies are refused in one form"
 Deno.test("svc explain has an entry for every code that only a connector uses", async () => {
   await using world = await World.open();
   await using machine = await Machine.open(world);
-  assertEquals(CONNECTOR_CODES.length, 11);
+  assertEquals(CONNECTOR_CODES.length, 14);
   for (const code of CONNECTOR_CODES) {
     const { when, fix, status, from } = await machine.json("explain", code);
     const row = LOCAL_ERRORS[code as LocalCode];
@@ -157,7 +155,7 @@ Deno.test("a message that the recipient's connector refuses is not reported as s
   const { a, bench } = await story(world);
   await using _ = bench;
   await using other = await Bench.open(world, a);
-  other.connector.inbox.take = (messages) => messages.map(() => ({ taken: "full" }));
+  other.connector.store.received.take = (messages) => messages.map(() => "full");
   const { body } = await asker(bench)("/v1/outbound", post({ to: a.agent.did, payload: {} }));
   assertEquals([body.delivered, body.reason], [false, "inbox_full"]);
   assertEquals([bench.eventsOf("sent").length, bench.eventsOf("not_taken").length], [0, 1]);
@@ -233,4 +231,37 @@ Deno.test("a wrong token is refused with the name of the agent whose connector a
     401,
     `This is the connector of ${name}; its token is in connector.json of that agent`,
   ]);
+});
+
+Deno.test("only the whole token opens the local API", async () => {
+  await using world = await World.open();
+  const { bench } = await story(world);
+  await using _ = bench;
+  const ask = asker(bench);
+  const cut = Array.from({ length: TOKEN.length }, (_, length) => TOKEN.slice(0, length));
+  const wrong = [
+    ...cut,
+    `${TOKEN}x`,
+    TOKEN.toUpperCase(),
+    TOKEN.slice(1),
+    TOKEN.slice(0, -1) + "x",
+    `${TOKEN}, ${TOKEN}`,
+  ];
+  for (const token of wrong) {
+    const { status } = await ask("/v1/status", { headers: { authorization: `Bearer ${token}` } });
+    assertEquals([token, status], [token, 401]);
+  }
+  assertEquals((await ask("/v1/status", { headers: { authorization: `Bearer ${TOKEN}` } })).status, 200);
+});
+
+Deno.test("the token of a peer is compared as a whole", () => {
+  const token = "svc_a2a_token";
+  const tokenHash = peerTokenHash(token);
+  const peer = { alias: "beta", did: "did:svc:localhost:agent:01KHYQ5H00AAAAAAAAAAAAAAAB", addedAt: "" };
+  const other = tokenHash.at(-1) === "A" ? "B" : "A";
+  const wrong = [...Array(tokenHash.length).keys()].map((length) => tokenHash.slice(0, length));
+  for (const kept of [...wrong, tokenHash.slice(0, -1) + other, `${tokenHash}A`]) {
+    assertEquals([kept, isTokenOf({ ...peer, tokenHash: kept }, token)], [kept, false]);
+  }
+  assertEquals(isTokenOf({ ...peer, tokenHash }, token), true);
 });

@@ -1,5 +1,6 @@
-/** The table of local routes (D-118): its OpenAPI document is valid and complete, and every row keeps the common rules. */
+/** The table of local routes: its OpenAPI document is valid and complete, and every row keeps the common rules. */
 import { assert, assertEquals } from "@std/assert";
+import { schemaProblems } from "../../../support/openapi_answer.ts";
 import { Validator } from "@seriousme/openapi-schema-validator";
 import { localErrorsOf, type LocalRoute } from "../../../../cli/connector/local_api/local_route.ts";
 import { peerTokenHash } from "../../../../cli/connector/local_api/a2a_peers.ts";
@@ -22,6 +23,7 @@ Deno.test("the OpenAPI document of the local API is valid and has every route wi
   const result = await new Validator().validate(structuredClone(document));
   assertEquals(result.errors ?? [], []);
   assert(result.valid);
+  assertEquals(schemaProblems(document), []);
   assertEquals([document.openapi, document.info.version], ["3.1.0", "0.0.0-test"]);
   const described = Object.entries<Record<string, Operation>>(document.paths).flatMap(([path, methods]) =>
     Object.entries(methods).map(([method, operation]) => ({ name: `${method.toUpperCase()} ${path}`, operation }))

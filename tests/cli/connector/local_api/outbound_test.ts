@@ -1,9 +1,10 @@
 /**
- * Sending and waiting for a reply through the local API (D-117), next to a runtime that gets all other messages: a reply
- * for a caller is kept for it, and no reply is lost.
+ * Sending and waiting for a reply through the local API, next to a runtime that gets all other messages: a reply for a
+ * caller is kept for it, and no reply is lost.
  */
 import { assert, assertEquals } from "@std/assert";
 import type { OutboundResult } from "../../../../shared/client/local_shapes.ts";
+import { LOOP_MESSAGES } from "../../../../cli/link/loop_guard.ts";
 import { flushTasks } from "../../../support/manual_clock.ts";
 import { until } from "../../../support/until.ts";
 import { type TestAgent, World } from "../../../support/world.ts";
@@ -15,7 +16,8 @@ const QUESTION = "question-1";
 /** Agent b with a connector, and agent a that answers by hand. */
 async function talk(world: World) {
   const { a, b, bench } = await story(world);
-  const socket = await world.connect(a);
+  const socket = world.connect(a);
+  await world.connected();
   return { a, b, bench, socket, ask: asker(bench) };
 }
 
@@ -112,7 +114,7 @@ Deno.test("20 calls wait for one reply, and one of their 20 reads gets it", asyn
   assertEquals(reads.flatMap(({ body }) => body.read), [ids[0]]);
 });
 
-Deno.test("a third agent cannot answer a question that was put to another", async () => {
+Deno.test("a third agent cannot answer a question", async () => {
   await using world = await World.open();
   const { a, b, bench, ask } = await talk(world);
   await using _ = bench;
@@ -157,6 +159,50 @@ Deno.test("a wait ends at a dead letter and asks the proxy for it after 1, 2, 4,
   void socket;
 });
 
+Deno.test("a reply can say why there is no answer, and only a reply can", async (t) => {
+  await using world = await World.open();
+  const { a, b, bench, socket, ask } = await talk(world);
+  await using _ = bench;
+  const to = a.agent.did, error = { code: "OUT_OF_PAPER", message: "No paper" };
+  await t.step("sent", async () => {
+    await world.message(a, b, { headers: { "x-request-id": QUESTION } });
+    for (const more of [{ error }, { error, text: "Sorry" }]) {
+      assertEquals((await ask("/v1/outbound", post({ to, inReplyTo: QUESTION, ...more }))).status, 202);
+    }
+    await until(() => socket.delivered.length === 2);
+    assertEquals(socket.delivered.map(({ payload }) => JSON.parse(payload).svcError), [error, error]);
+    assert(socket.delivered[1]?.payload.includes("Sorry"));
+  });
+  await t.step("refused", async () => {
+    const cases = [
+      [{ to, error }, "error needs replyTo or inReplyTo"],
+      [{ to, inReplyTo: QUESTION, payload: {}, error }, "error must be without payload"],
+      [{ to, inReplyTo: QUESTION, error: { code: "not a code", message: "" } }, "error.code must be"],
+    ] as const;
+    for (const [body, why] of cases) {
+      const refused = await ask("/v1/outbound", post(body));
+      assertEquals([refused.status, refused.body.error.code], [400, "CONNECTOR_INVALID_BODY"]);
+      assert(refused.body.error.message.includes(why), refused.body.error.message);
+    }
+  });
+  await t.step("received", async () => {
+    const texts = [
+      [{ message: "No", svcError: error }, error],
+      [{ message: "No", svcError: { ...error, message: "x".repeat(600) } }, { ...error, message: "x".repeat(512) }],
+      [{ svcError: { code: "not a code", message: "" } }, null],
+      [{ svcError: "x" }, null],
+      [{ error }, null],
+    ] as const;
+    for (const [n, [body, expected]] of texts.entries()) {
+      const requestId = `asked-${n}-of-a`;
+      const waiting = ask("/v1/outbound?wait=60", post({ to, text: "?", requestId }));
+      await until(() => socket.delivered.some((frame) => frame.requestId === requestId));
+      await reply(world, a, b, requestId, JSON.stringify(body));
+      assertEquals((await waiting).body.reply.error, expected, JSON.stringify(body));
+    }
+  });
+});
+
 Deno.test("refusals are passed on, and nothing is sent when the call may not wait", async () => {
   await using world = await World.open();
   const { a, bench, ask } = await talk(world);
@@ -171,7 +217,7 @@ Deno.test("refusals are passed on, and nothing is sent when the call may not wai
   assertEquals((await ask(`/v1/outbound/${QUESTION}`)).body.error.code, "CONNECTOR_MESSAGE_UNKNOWN");
   assertEquals((await ask("/v1/outbound?wait=0", post({ to, text: "Hello" }))).body.state, "delivered");
   for (const wait of waits) wait[Symbol.dispose]();
-  for (let n = 0; n < 5; n++) {
+  for (let n = 0; n < LOOP_MESSAGES; n++) {
     assertEquals((await ask("/v1/outbound", post({ to, text: "x", origin: "model" }))).status, 202);
   }
   const guarded = await ask("/v1/outbound", post({ to, text: "x", origin: "model" }));
@@ -194,13 +240,27 @@ Deno.test("a stop answers every waiting call at once", async () => {
   await bench[Symbol.asyncDispose]();
 });
 
+Deno.test("a payload that stops readers is refused, and nothing is stored or sent", async (t) => {
+  await using world = await World.open();
+  const { a, bench, ask } = await talk(world);
+  await using _ = bench;
+  const payloads = ["[".repeat(65) + "]".repeat(65), `{"n":-${"1".repeat(300)}}`];
+  for (const payload of payloads) {
+    await t.step(payload.slice(0, 6), async () => {
+      const { status, body } = await ask("/v1/outbound", post(`{"to":"${a.agent.did}","payload":${payload}}`));
+      assertEquals([status, body.error.code], [400, "CONNECTOR_INVALID_BODY"]);
+    });
+  }
+  assertEquals(bench.connector.store.sent.list({ limit: 10 }).messages, []);
+});
+
 Deno.test("what a caller sends twice, wrongly or for another agent is refused", async (t) => {
   await using world = await World.open();
   const { a, b, bench, ask } = await talk(world);
   await using _ = bench;
   bench.behaviour = isDown;
   await world.message(a, b, { headers: { "x-request-id": "request-of-a", "x-svc-conversation-id": "talk" } });
-  await until(() => bench.connector.inbox.counts().waiting === 1);
+  await until(() => bench.connector.store.received.counts().waiting === 1);
   const to = a.agent.did, other = (await world.agent()).agent.did;
   const id = 1;
   const cases: [string, unknown, number, string][] = [

@@ -1,9 +1,9 @@
 /** Requests of local A2A clients (D-135): what is refused with which code, payloads, any input, and the worst input. */
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import fc from "fast-check";
-import { RPC_ERROR } from "../../../../cli/a2a/protocol.ts";
+import { RPC_ERROR } from "../../../../cli/platforms/a2a_protocol.ts";
 import { parseCall, RpcError } from "../../../../cli/connector/local_api/a2a/rpc_request.ts";
-import { CLIENT_LIMITS } from "../../../../shared/client/limits.ts";
+import { LIMITS } from "../../../../shared/protocol/limits.ts";
 
 const message = (more: object = {}) => ({ messageId: "m", role: "ROLE_USER", parts: [{ text: "hi" }], ...more });
 const request = (method: string, params: unknown, more: object = {}) =>
@@ -48,14 +48,18 @@ Deno.test("each request that does not fit has its code", async (t) => {
     ["no parts", send({ parts: [] }), -32602],
     ["a part without content", send({ parts: [{}] }), -32602],
     ["a blank text", send({ parts: [{ text: " \n" }] }), -32602],
-    ["too large", send({ parts: [{ text: "x".repeat(CLIENT_LIMITS.payloadBytes) }] }), -32602],
+    ["too large", send({ parts: [{ text: "x".repeat(LIMITS.payloadBytes) }] }), -32602],
     ["a file", send({ parts: [{ text: "x" }, { url: "http://x.example/" }] }), -32005],
     ["bytes", send({ parts: [{ raw: "AAAA" }] }), -32005],
     ["push", send({}, { taskPushNotificationConfig: { url: "http://x.example/" } }), -32003],
     ["push, its method", request("CreateTaskPushNotificationConfig", {}), -32003],
     ["streaming", request("SendStreamingMessage", {}), -32004],
     ["subscription", request("SubscribeToTask", {}), -32004],
-    ["list", request("ListTasks", {}), -32004],
+    ["a page of none", request("ListTasks", { pageSize: 0 }), -32602],
+    ["a page of 101", request("ListTasks", { pageSize: 101 }), -32602],
+    ["a page token of another kind", request("ListTasks", { pageToken: "1" }), -32602],
+    ["a state that does not exist", request("ListTasks", { status: "DONE" }), -32602],
+    ["a time that is none", request("ListTasks", { statusTimestampAfter: "yesterday" }), -32602],
     ["extended card", request("GetExtendedAgentCard", {}), -32007],
     ["a task without an ID", request("GetTask", {}), -32602],
   ];
@@ -94,6 +98,40 @@ Deno.test("blank optional members count as absent", () => {
     undefined,
     false,
   ]);
+});
+
+Deno.test("a list of tasks has its defaults, and a page token is a place in the order", () => {
+  const queryOf = (params: unknown) => {
+    const call = parseCall(request("ListTasks", params), null);
+    return call.method === "ListTasks" ? call.query : null;
+  };
+  const usual = {
+    contextId: undefined,
+    status: undefined,
+    since: 0,
+    before: undefined,
+    pageSize: 50,
+    hasArtifacts: false,
+  };
+  assertEquals(queryOf({}), usual);
+  assertEquals(queryOf(undefined), usual);
+  assertEquals(queryOf({ contextId: "", status: "TASK_STATE_UNSPECIFIED", pageToken: "", pageSize: null }), usual);
+  const all = {
+    contextId: "c",
+    status: "TASK_STATE_WORKING",
+    statusTimestampAfter: "2026-01-01T01:00:00+01:00",
+    pageToken: "1700000000000.5",
+    pageSize: 2,
+    includeArtifacts: true,
+  };
+  assertEquals(queryOf(all), {
+    contextId: "c",
+    status: "TASK_STATE_WORKING",
+    since: Date.UTC(2026, 0, 1),
+    before: { at: 1_700_000_000_000, seq: 5 },
+    pageSize: 2,
+    hasArtifacts: true,
+  });
 });
 
 Deno.test("any text is a call or an error with a code, and a call keeps what the client wrote", () => {

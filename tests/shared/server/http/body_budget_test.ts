@@ -1,6 +1,6 @@
 /**
- * Shows how bodies share the memory budget (D-98): bounded in total and per address, given first to the address that
- * holds least, not needed for small bodies, and taken from slow bodies when others wait.
+ * Shows how bodies share the memory budget: bounded in total and per address, given first to the address that holds
+ * least, not needed for small bodies, and taken from slow bodies when others wait.
  */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import type { Bytes } from "../../../../shared/protocol/base64url.ts";
@@ -8,7 +8,14 @@ import { ServiceError } from "../../../../shared/protocol/errors.ts";
 import { ulidSource } from "../../../../shared/protocol/ids.ts";
 import { LIMITS } from "../../../../shared/protocol/limits.ts";
 import { type AppDeps, createApp } from "../../../../shared/server/http/app.ts";
-import { BodyBudget, type BodyLease } from "../../../../shared/server/http/body_budget.ts";
+import { BODY_LEFT_MS } from "../../../../shared/server/http/body.ts";
+import {
+  BODIES_WAITING_MAX,
+  BODY_ROOM_BYTES,
+  BODY_WAIT_MS,
+  BodyBudget,
+  type BodyLease,
+} from "../../../../shared/server/http/body_budget.ts";
 import { type Peer, TrustedProxies } from "../../../../shared/server/http/client_ip.ts";
 import { GroupCommit } from "../../../../shared/server/store/group_commit.ts";
 import { RateLimiter } from "../../../../shared/server/rate_limit.ts";
@@ -20,7 +27,7 @@ import { seededRandom } from "../../../support/seeded_random.ts";
 import { AUTHENTICATORS, type Callers } from "./small_app.ts";
 import { MAX_CHECKS, openTestKv } from "../../../support/test_store.ts";
 
-const ALL = LIMITS.bodyRoomBytes;
+const ALL = BODY_ROOM_BYTES;
 const HALF = ALL / 2;
 
 /** Requests a lease and records when it is granted. */
@@ -74,7 +81,7 @@ Deno.test("a body is refused when it gets no lease within 2 s", async () => {
   const rooms = new BodyBudget(clock);
   const held = await rooms.take("a", HALF);
   const late = asking(rooms, "a", HALF);
-  await clock.advance(LIMITS.bodyWaitMs - 1);
+  await clock.advance(BODY_WAIT_MS - 1);
   assertEquals(late.refused, null);
   await clock.advance(1);
   assertEquals([late.refused, clock.waiting], ["SERVICE_UNAVAILABLE", 0]);
@@ -86,7 +93,7 @@ Deno.test("a body is refused when it gets no lease within 2 s", async () => {
 Deno.test("a body is refused at once when 500 of its address wait", async () => {
   const rooms = new BodyBudget(new ManualClock());
   await rooms.take("a", HALF);
-  const waiting = Array.from({ length: LIMITS.bodiesWaiting / 2 }, () => asking(rooms, "a", HALF));
+  const waiting = Array.from({ length: BODIES_WAITING_MAX / 2 }, () => asking(rooms, "a", HALF));
   await assertRejects(() => rooms.take("a", HALF), ServiceError);
   await rooms.take("b", HALF);
   await flushTasks();
@@ -106,7 +113,7 @@ Deno.test("an incomplete body is aborted after one second when others wait", asy
   await clock.advance(60_000);
   assertEquals(cuts, [], "no body waits");
   const honest = asking(rooms, "honest", HALF);
-  await clock.advance(LIMITS.bodyWaitMs / 2);
+  await clock.advance(BODY_WAIT_MS / 2);
   assertEquals(cuts, ["dribbling"]);
   assert(honest.room);
 });
@@ -173,7 +180,7 @@ Deno.test("a request releases its lease with any result, and calls within the pr
   for (const [name, request, status] of cases) {
     await t.step(name, async () => {
       for (let i = 0; i < 2 * ALL / LIMITS.bodyBytes; i++) assertEquals((await request()).status, status);
-      await clock.advance(LIMITS.bodyLeftMs);
+      await clock.advance(BODY_LEFT_MS);
       assertEquals(clock.waiting, 0);
     });
   }
@@ -192,7 +199,7 @@ Deno.test("a request releases its lease with any result, and calls within the pr
     const small = ask(new Uint8Array(LIMITS.bodyFreeBytes), { "Content-Length": String(LIMITS.bodyFreeBytes) });
     await until(() => seen.length >= 4 + holding.length);
     assertEquals(seen.length, 4 + holding.length, "every body except the waiting one is served");
-    await clock.advance(LIMITS.bodyWaitMs);
+    await clock.advance(BODY_WAIT_MS);
     const refused = await waiting;
     assertEquals([refused.status, refused.headers.get("retry-after")], [503, "1"]);
     resolve();

@@ -1,13 +1,14 @@
 /**
- * Shows how bodies are read (D-12, D-248): counted while they stream, refused over the limit, and timed out after 10 s
- * of the clock. Also which bytes are JSON.
+ * Shows how bodies are read: counted while they stream, refused over the limit, and timed out after 10 s of the clock.
+ * Also which bytes are JSON.
  */
 import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
-import type { Bytes } from "../../../../shared/protocol/base64url.ts";
-import { utf8Bytes } from "../../../../shared/protocol/base64url.ts";
+import { type Bytes, utf8Bytes } from "../../../../shared/protocol/base64url.ts";
 import { ServiceError } from "../../../../shared/protocol/errors.ts";
 import { LIMITS } from "../../../../shared/protocol/limits.ts";
 import {
+  BODY_LEFT_MS,
+  BODY_PIECES_MAX,
   type BodySource,
   declaredBytes,
   leaveBody,
@@ -64,8 +65,8 @@ Deno.test("the body reader returns the bytes of one piece or many up to the limi
 Deno.test("the body reader accepts 1,024 pieces and refuses more", async () => {
   const pieces = (count: number) => new Chunks(Array.from({ length: count }, () => utf8Bytes("x")));
   const clock = new ManualClock();
-  assertEquals((await readBody(pieces(LIMITS.bodyPieces), 65_536, clock)).length, LIMITS.bodyPieces);
-  const source = pieces(LIMITS.bodyPieces + 1);
+  assertEquals((await readBody(pieces(BODY_PIECES_MAX), 65_536, clock)).length, BODY_PIECES_MAX);
+  const source = pieces(BODY_PIECES_MAX + 1);
   const error = await refusal(readBody(source, 65_536, clock));
   assertEquals([error.code, error.headers.Connection], ["PAYLOAD_TOO_LARGE", "close"]);
 });
@@ -84,7 +85,7 @@ Deno.test("the body reader refuses one byte over the limit and cancels the rest"
       const error = await refusal(readBody(source, maxBytes, clock));
       assertEquals([error.code, error.status, error.headers.Connection], ["PAYLOAD_TOO_LARGE", 413, "close"]);
       assertEquals([source.cancelled, clock.waiting], [false, 1], "the answer gets through first");
-      await clock.advance(LIMITS.bodyLeftMs);
+      await clock.advance(BODY_LEFT_MS);
       assertEquals([source.cancelled, clock.waiting], [true, 0]);
     });
   }
@@ -104,7 +105,7 @@ Deno.test("the body reader times out after 10 s with any part of the body", asyn
       const { code, status } = await error;
       assertEquals([code, status], ["REQUEST_TIMEOUT", 408]);
       assertEquals([source.cancelled, clock.waiting], [false, 1], "the answer gets through first");
-      await clock.advance(LIMITS.bodyLeftMs);
+      await clock.advance(BODY_LEFT_MS);
       assertEquals([source.cancelled, clock.waiting], [true, 0]);
     });
   }
@@ -241,7 +242,7 @@ Deno.test("body disposal reads a small rest and closes the connection of a long 
       const left = leaveBody({ body: source.body, bodyUsed: false }, clock);
       for (let i = 0; i < 3; i++) await flushTasks();
       assertEquals([source.cancelled, clock.waiting], [false, isEnded ? 1 : 0]);
-      await clock.advance(LIMITS.bodyLeftMs);
+      await clock.advance(BODY_LEFT_MS);
       await left;
       assertEquals([source.cancelled, clock.waiting], [isEnded, 0]);
     });

@@ -11,31 +11,6 @@ function bucket(address: string | null, forwardedFor: string | null = null, trus
   return clientBucket({ from: "socket", address }, forwardedFor, trusted);
 }
 
-Deno.test("the client bucket is the peer, or the right-most untrusted hop behind a trusted proxy", async (t) => {
-  const cases: [name: string, peer: string | null, forwardedFor: string | null, bucket: string][] = [
-    ["a peer", "198.51.100.7", null, "198.51.100.7"],
-    ["an untrusted peer's header is ignored", "198.51.100.7", "203.0.113.1", "198.51.100.7"],
-    ["a trusted peer without the header", "10.1.2.3", null, "10.1.2.3"],
-    ["one hop", "10.1.2.3", "203.0.113.1", "203.0.113.1"],
-    ["the right-most hop, not the one that the client wrote", "10.1.2.3", "1.1.1.1, 203.0.113.1", "203.0.113.1"],
-    ["trusted hops are passed over", "10.1.2.3", "1.1.1.1, 203.0.113.1, 10.9.9.9, 192.0.2.9", "203.0.113.1"],
-    ["white space and tabs", "10.1.2.3", " 1.1.1.1 ,\t203.0.113.1 ", "203.0.113.1"],
-    ["nothing but trusted hops: the left-most", "10.1.2.3", "10.0.0.5, 10.0.0.4", "10.0.0.5"],
-    ["a hop that is not an address", "10.1.2.3", "203.0.113.1, evil", "unknown"],
-    ["a hop that is not an address, behind a trusted one", "10.1.2.3", "evil, 10.0.0.4", "unknown"],
-    ["an unknown peer", null, null, "unknown"],
-    ["an unknown peer's header is ignored", null, "203.0.113.1", "unknown"],
-    ["a trusted IPv6 peer", "2001:db8:f:1::2", "203.0.113.1", "203.0.113.1"],
-    ["a trusted loopback", "::1", "203.0.113.1", "203.0.113.1"],
-    ["an IPv4-mapped trusted peer", "::ffff:10.1.2.3", "203.0.113.1", "203.0.113.1"],
-    ["an IPv4-mapped hop", "10.1.2.3", "::ffff:203.0.113.1", "203.0.113.1"],
-    ["an IPv6 hop", "10.1.2.3", "2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"],
-  ];
-  for (const [name, peer, forwardedFor, expected] of cases) {
-    await t.step(name, () => assertEquals(bucket(peer, forwardedFor), expected));
-  }
-});
-
 Deno.test("the client bucket is the same for every spelling of an address and for a /64", async (t) => {
   const cases: [name: string, addresses: string[]][] = [
     ["a /64", ["2001:db8::1", "2001:db8:0:0::ffff", "2001:0DB8:0000:0000:a:b:c:d", "2001:db8::dead:beef:0:1"]],
@@ -54,14 +29,6 @@ Deno.test("the client bucket differs for different addresses", () => {
   const apart = ["192.0.2.1", "192.0.2.2", "2001:db8::1", "2001:db8:0:1::1", "2001:db9::1", "::1"];
   assertEquals(new Set(apart.map((address) => bucket(address))).size, apart.length);
   assertNotEquals(bucket("::fffe:c000:201"), bucket("192.0.2.1"));
-});
-
-Deno.test("100,000 addresses of one /64 share a bucket", () => {
-  const buckets = new Set<string>();
-  for (let i = 0; i < 100_000; i++) {
-    buckets.add(bucket(`2001:db8:1:2:${(i >> 8).toString(16)}::${(i & 255).toString(16)}`));
-  }
-  assertEquals([...buckets], ["2001:db8:1:2::/64"]);
 });
 
 Deno.test("the client bucket of a call within the process is its own", () => {

@@ -1,4 +1,4 @@
-/** Shows how the entry of a process answers while the process serves, leaves and drains (D-179, D-267). */
+/** Shows how the entry of a process answers while the process serves, leaves and drains. */
 import { assertEquals } from "@std/assert";
 import type { App } from "../../../../shared/server/http/app.ts";
 import { Entry, type Served } from "../../../../shared/server/http/entry.ts";

@@ -1,6 +1,6 @@
 /**
- * Shows which service and which row a request reaches (D-241, D-259): the map of fixed paths gives the answers of the
- * routers, for every row of both services, for other methods, and where a row with a parameter has the same path.
+ * Shows which service and which row a request reaches: the map of fixed paths gives the answers of the routers, for
+ * every row of both services, for other methods, and where a row with a parameter has the same path.
  */
 import { assertEquals } from "@std/assert";
 import * as z from "zod";
@@ -55,13 +55,21 @@ Deno.test("a request to any row of both services reaches what the routers alone 
   const { entry, registry, proxy } = setUp(t, REGISTRY_ROUTES, PROXY_ROUTES);
   const paths = new Set([...REGISTRY_ROUTES, ...PROXY_ROUTES].map(({ path }) => path.replace(":id", "challenge")));
   const own = ["/healthz", "/readyz"];
+  const methodsOf = (path: string) =>
+    new Set([...REGISTRY_ROUTES, ...PROXY_ROUTES].filter((row) => row.path === path).map(({ method }) => method));
   for (const path of [...paths, "/v1/agents/", "/none", "/%2fhooks", "/hooks/agent/x"]) {
     if (own.includes(path)) continue;
     for (const method of ["GET", "HEAD", "POST", "DELETE", "PUT", "OPTIONS"]) {
       const request = () => new Request(`http://localhost${path}?a=/v1/me`, { method });
       const service = registry.owns(path) ? registry : proxy;
+      const fixed = methodsOf(path), answer = await shown(await entry.answer(request(), PEER));
+      // The router would take the name of a fixed path for an ID.
+      if (fixed.size > 0 && !fixed.has(method === "HEAD" ? "GET" : method as "GET")) {
+        assertEquals(answer[0], 405, `${method} ${path}`);
+        continue;
+      }
       const byRouter = await service.fetch(request(), PEER, "/not-a-fixed-path");
-      assertEquals(await shown(await entry.answer(request(), PEER)), await shown(byRouter), `${method} ${path}`);
+      assertEquals(answer, await shown(byRouter), `${method} ${path}`);
     }
   }
 });
@@ -90,7 +98,7 @@ Deno.test("where several rows have a path, the first one of the first service an
     (await shown(await entry.answer(new Request(`http://localhost${path}`, { method }), PEER)))[1];
   assertEquals(await ask("/things/first"), ["registry", "/things/:id", { id: "first" }]);
   assertEquals(await ask("/things/second"), ["registry", "/things/:id", { id: "second" }]);
-  assertEquals(await ask("/things/new"), ["registry", "/things/:id", { id: "new" }]);
+  assertEquals((await entry.answer(new Request("http://localhost/things/new"), PEER)).headers.get("allow"), "POST");
   assertEquals(await ask("/things/new", "POST"), ["registry", "/things/new", {}]);
   assertEquals(await ask("/own/%C3%A9%2F%25"), ["proxy", "/own/:id", { id: "\u00e9/%" }]);
 });

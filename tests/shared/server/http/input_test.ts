@@ -2,7 +2,7 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import * as z from "zod";
 import { ServiceError } from "../../../../shared/protocol/errors.ts";
-import { invalidInput, parseInput } from "../../../../shared/server/http/input.ts";
+import { invalidInput, parseInput } from "../../../../shared/server/http/app.ts";
 
 const Body = z.object({ name: z.string().trim().min(1), count: z.int().default(3) });
 

@@ -1,6 +1,6 @@
-/** What a request leaves in metrics and log (D-176, D-177, D-179): its row, never its path, and nothing of its sender. */
+/** What a request leaves in metrics and log: its row, never its path, and nothing of its sender. */
 import { assert, assertEquals } from "@std/assert";
-import { expositionOf } from "../../../../shared/server/metrics/exposition.ts";
+import { expositionOf } from "../../../../shared/server/metrics/metrics.ts";
 import { parseExposition } from "../../../support/exposition.ts";
 import { TestApp } from "./small_app.ts";
 

@@ -88,7 +88,7 @@ export const ROUTES: readonly Route<AppDeps>[] = [
     method: "POST",
     path: "/things/:id",
     auth: "key",
-    limit: { name: "key", requests: 3, windowMs: 60_000, per: "api-key" },
+    limit: { name: "key", requests: 3, windowMs: 60_000, per: "person" },
     params: z.object({ id: z.string().regex(/^\d+$/) }),
     body: z.object({ name: z.string() }),
     emptyBody: true,

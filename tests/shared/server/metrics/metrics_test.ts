@@ -1,14 +1,13 @@
-/** The metrics in memory and as text (D-176, D-177): names, closed label sets, buckets, and the format. */
+/** The metrics in memory and as text: names, closed label sets, buckets, and the format. */
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import fc from "fast-check";
-import { expositionOf } from "../../../../shared/server/metrics/exposition.ts";
-import { Metrics } from "../../../../shared/server/metrics/metrics.ts";
+import { expositionOf, Metrics } from "../../../../shared/server/metrics/metrics.ts";
 import { type MetricRow, METRICS } from "../../../../shared/server/metrics/metrics_table.ts";
 import { parseExposition } from "../../../support/exposition.ts";
 
 Deno.test("each row has a name of its type, a help, and labels with different values", () => {
   for (const [name, row] of Object.entries<MetricRow>(METRICS)) {
-    assertMatch(name, /^[a-z][a-z_]*[a-z]$/);
+    assertMatch(name, /^[a-z][a-z0-9_]*[a-z0-9]$/);
     assertEquals(row.type === "counter", name.endsWith("_total"), name);
     assertEquals(row.type === "histogram", row.buckets !== undefined, name);
     assertEquals(row.buckets?.toSorted((a, b) => a - b), row.buckets, name);
@@ -46,6 +45,17 @@ Deno.test("the text has help, type, labels and cumulative buckets of each metric
   assertEquals(series('le="+Inf"'), 'svc_http_request_duration_seconds_bucket{route="other",le="+Inf"} 4');
   assertEquals(series("_count"), 'svc_http_request_duration_seconds_count{route="other"} 4');
   parseExposition(text);
+});
+
+Deno.test("what is measured before a read is in the text, and what fails or has no value is left out", async () => {
+  const metrics = new Metrics();
+  metrics.beforeRead(() => Promise.reject(new Error("no store")));
+  metrics.beforeRead(() => Promise.resolve(metrics.set("agents", 3, "active")));
+  metrics.read("store_bytes", () => null);
+  await metrics.measure();
+  const text = expositionOf(metrics);
+  assert(text.includes('svc_agents{status="active"} 3\n'));
+  assert(!text.includes("svc_store_bytes"));
 });
 
 Deno.test("a counter with one small label set shows each of its series before the first count", () => {

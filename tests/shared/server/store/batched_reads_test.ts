@@ -3,7 +3,8 @@
  * is cached.
  */
 import { assertEquals, assertRejects } from "@std/assert";
-import { BatchedReads } from "../../../../shared/server/store/batched_reads.ts";
+import { BatchedReads, MAX_QUEUED_READS } from "../../../../shared/server/store/batched_reads.ts";
+import { StoreUnavailable } from "../../../../shared/server/store/store_errors.ts";
 import { openTestKv } from "../../../support/test_store.ts";
 
 /** A real store that records the number of keys of each call. */
@@ -56,4 +57,20 @@ Deno.test("batched reads reject for every caller while the store fails, and work
   await Promise.all(failing);
   kv.getMany = getMany;
   assertEquals((await reads.get(["a"])).value, null);
+});
+
+Deno.test("with 1,000 reads unanswered another one is refused at once, and reads work again after the answers", async () => {
+  const { kv } = await open();
+  using _ = kv;
+  const { getMany } = kv;
+  const gate = Promise.withResolvers<void>();
+  const reads = new BatchedReads(kv);
+  kv.getMany =
+    ((keys: readonly Deno.KvKey[]) => gate.promise.then(() => getMany.call(kv, [...keys]))) as typeof getMany;
+  const waiting = Array.from({ length: MAX_QUEUED_READS }, (_, i) => reads.get(["record", i]));
+  await assertRejects(() => reads.get(["one more"]), StoreUnavailable);
+  gate.resolve();
+  assertEquals((await Promise.all(waiting)).length, MAX_QUEUED_READS);
+  const again = Array.from({ length: MAX_QUEUED_READS }, (_, i) => reads.get(["record", i]));
+  assertEquals((await Promise.all(again)).length, MAX_QUEUED_READS, "each answer has freed its place");
 });

@@ -1,8 +1,8 @@
-/** Shows which claims the next commit takes while others are in flight (D-254). No store. */
+/** Shows which claims the next commit takes while others are in flight. No store. */
 import { assert, assertEquals } from "@std/assert";
 import fc from "fast-check";
 import { LIMITS } from "../../../../shared/protocol/limits.ts";
-import { ClaimQueue, type Queued } from "../../../../shared/server/store/claim_queue.ts";
+import { ClaimQueue, PASSED_OVER_MAX, type Queued } from "../../../../shared/server/store/claim_queue.ts";
 
 interface Claim extends Queued {
   number: number;
@@ -75,14 +75,13 @@ Deno.test("a commit takes claims up to its payload", () => {
 });
 
 Deno.test("a commit passes at most 500 claims that wait for a commit in flight", () => {
-  const { claimsPassedOver } = LIMITS;
   const queue = queueOf(1, ["x"]);
   const first = queue.take();
-  for (let i = 0; i < claimsPassedOver; i++) queue.add({ ids: ["x"], bytes: 0, since: 0, number: i });
+  for (let i = 0; i < PASSED_OVER_MAX; i++) queue.add({ ids: ["x"], bytes: 0, since: 0, number: i });
   queue.add({ ids: ["y"], bytes: 0, since: 0, number: 1_000 });
   assertEquals(taken(queue.take()), []);
   queue.done(first);
-  assertEquals(taken(queue.take()).length, claimsPassedOver);
+  assertEquals(taken(queue.take()).length, PASSED_OVER_MAX);
   assertEquals(taken(queue.take()), [1_000]);
 });
 
@@ -119,4 +118,25 @@ Deno.test("commits in flight share no record and keep the order per record for a
     while (take() || inFlight.length > 0) inFlight.splice(0).forEach((batch) => queue.done(batch));
     assertEquals([out, queue.size, queue.oldest], [added, 0, undefined]);
   }));
+});
+
+Deno.test("overdue claims are returned once: those that wait leave the queue, those in flight stay until their commit ends", () => {
+  const queue = queueOf(1, ["a", "b", "a", "c"]);
+  const first = queue.take();
+  assertEquals([taken(first), queue.oldestOpen], [[0], 100]);
+  assertEquals(taken(queue.takeOverdue(102, 200)), [0, 1, 2]);
+  assertEquals([queue.size, queue.oldestOpen, queue.oldestUnblocked], [2, 103, 103]);
+  assertEquals(queue.takeOverdue(102, 200), []);
+  assertEquals(taken(queue.take()), [3], "the claim on b is gone");
+  queue.add({ ids: ["a"], bytes: 0, since: 104, number: 4 });
+  assertEquals(queue.take(), [], "the commit on a is still in flight");
+  queue.done(first);
+  assertEquals(taken(queue.take()), [4]);
+});
+
+Deno.test("a claim dated ahead of the clock is overdue, because the clock has stepped back", () => {
+  const queue = queueOf(10, ["a", "b"]);
+  assertEquals(taken(queue.takeOverdue(-900, 100)), [1]);
+  assertEquals(taken(queue.takeOverdue(-901, 99)), [0]);
+  assertEquals(queue.oldestOpen, undefined);
 });

@@ -1,6 +1,12 @@
 /** Shows that the sweep deletes ended records only, in small commits, at one instance at a time (D-217). */
 import { assert, assertEquals } from "@std/assert";
-import { ExpirySweeper, type SweptFamily } from "../../../../shared/server/store/expiry_sweeper.ts";
+import {
+  ExpirySweeper,
+  SWEEP_FIRST_MS,
+  SWEEP_REST_MS,
+  SWEEP_SLOW_MS,
+  type SweptFamily,
+} from "../../../../shared/server/store/expiry_sweeper.ts";
 import { LIMITS } from "../../../../shared/protocol/limits.ts";
 import { FaultyKv } from "../../../support/faulty_kv.ts";
 import { flushTasks, ManualClock } from "../../../support/manual_clock.ts";
@@ -54,7 +60,7 @@ class Place implements Disposable {
   async through(pass: Promise<void>): Promise<void> {
     let isOver = false;
     void pass.finally(() => isOver = true);
-    while (!isOver) await this.clock.advance(LIMITS.sweepSlowMs);
+    while (!isOver) await this.clock.advance(SWEEP_SLOW_MS);
   }
 }
 
@@ -125,11 +131,11 @@ Deno.test("the expiry sweep starts again after a failure of the store, and ends 
   store.faults.fails = ({ method }) => method === "list";
   const sweeper = place.sweeper();
   sweeper.start();
-  await place.clock.advance(LIMITS.sweepFirstMs);
+  await place.clock.advance(SWEEP_FIRST_MS);
   for (let i = 0; i < 10; i++) await flushTasks();
   assertEquals(place.log, ["sweep_failed"]);
   store.faults.fails = () => false;
-  await place.clock.advance(LIMITS.sweepRestMs);
+  await place.clock.advance(SWEEP_REST_MS);
   for (let i = 0; i < 20 && (await place.left()).length > 0; i++) await flushTasks();
   assertEquals(await place.left(), []);
   sweeper.stop();

@@ -1,17 +1,19 @@
 /**
- * Shows when a claim that may wait is committed (D-260): with the commit of another claim, after 20 ms, or at a flush.
- * Later claims see its change at once. Runs on the real store in memory and the test's clock.
+ * Shows when a claim that may wait is committed: with the commit of another claim, after 20 ms, or at a flush. Later
+ * claims see its change at once. Runs on the real store in memory and the test's clock.
  */
 import { assertEquals, assertRejects } from "@std/assert";
 import fc from "fast-check";
 import { LIMITS } from "../../../../shared/protocol/limits.ts";
 import { GroupCommit, type RecordChange, type Update } from "../../../../shared/server/store/group_commit.ts";
+import { JOINING_WAIT_MS } from "../../../../shared/server/store/joining_claims.ts";
+import { COMMITS_IN_FLIGHT } from "../../../../shared/server/store/open_store.ts";
 import { StoreUnavailable } from "../../../../shared/server/store/store_errors.ts";
 import { FaultyKv } from "../../../support/faulty_kv.ts";
 import { flushTasks, ManualClock } from "../../../support/manual_clock.ts";
 
 const MAX_CHECKS = LIMITS.commitChecksConnect;
-const WAIT_MS = LIMITS.joiningWaitMs;
+const WAIT_MS = JOINING_WAIT_MS;
 const MAY_WAIT = { mayWait: true };
 
 /** Appends a number to a list; refuses when the list has `limit` entries. */
@@ -100,7 +102,7 @@ Deno.test("a clock that steps back or forward neither prolongs the wait nor refu
 });
 
 Deno.test("a flush commits what waits and resolves when the store has it", async () => {
-  for (const inFlight of [1, LIMITS.commitsInFlight]) {
+  for (const inFlight of [1, COMMITS_IN_FLIGHT]) {
     using t = await setUp(inFlight);
     await t.commits.flush();
     for (let i = 0; i < 3 * MAX_CHECKS; i++) void t.commits.claim([append(`key-${i}`, i)], MAY_WAIT);

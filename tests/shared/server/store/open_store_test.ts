@@ -1,16 +1,19 @@
 /**
- * Shows the names of the store's failures (D-216, D-220), how an optimistic change is repeated, and how a store is
- * opened. Tests that need a file run only when they may write to `.data`.
+ * Shows the names of the store's failures (D-216), and how a store is opened. Tests that need a file run only when they
+ * may write to `.data`.
  */
 import { assert, assertEquals, assertMatch, assertNotEquals, assertRejects } from "@std/assert";
-import { LIMITS } from "../../../../shared/protocol/limits.ts";
-import { commitOptimistically } from "../../../../shared/server/store/optimistic_commit.ts";
 import { openStore, StoreRefused } from "../../../../shared/server/store/open_store.ts";
-import { StoreUnavailable, wrapStoreErrors } from "../../../../shared/server/store/store_errors.ts";
+import {
+  OPEN_CALLS_MAX,
+  STORE_AWAY_CALL_MS,
+  STORE_CALL_MS,
+  StoreUnavailable,
+  wrapStoreErrors,
+} from "../../../../shared/server/store/store_errors.ts";
 import { hashKeyPart } from "../../../../shared/server/crypto.ts";
 import { FaultyKv } from "../../../support/faulty_kv.ts";
 import { flushTasks, ManualClock } from "../../../support/manual_clock.ts";
-import { seededRandom } from "../../../support/seeded_random.ts";
 import { openTestKv } from "../../../support/test_store.ts";
 
 const KEY = ["a"];
@@ -105,7 +108,7 @@ Deno.test("a call of the store that is not answered within 10 s is StoreUnavaila
       using store = await FaultyKv.open({ before: () => new Promise<void>(() => {}) }, 1, clock);
       let ended = false;
       const failed = assertRejects(() => call(store.kv), StoreUnavailable).then(() => ended = true);
-      await clock.advance(LIMITS.storeCallMs - 1);
+      await clock.advance(STORE_CALL_MS - 1);
       assertEquals(ended, false);
       await clock.advance(1);
       await failed;
@@ -114,6 +117,9 @@ Deno.test("a call of the store that is not answered within 10 s is StoreUnavaila
   }
 });
 
+/** A turn of the event loop. The usual rest of a clock waits for the store, which does not answer here. */
+const turn = () => new Promise<void>((resolve) => setTimeout(resolve, 0));
+
 Deno.test("a store that left a call unanswered gets 1 s for each further call, until it answers any of them", async () => {
   const clock = new ManualClock();
   const gate = Promise.withResolvers<void>();
@@ -121,27 +127,27 @@ Deno.test("a store that left a call unanswered gets 1 s for each further call, u
   const refusedAfter = async (ms: number) => {
     let ended = false;
     const refused = assertRejects(() => store.kv.get(KEY), StoreUnavailable).then(() => ended = true);
-    await clock.advance(ms - 1);
+    await clock.advance(ms - 1, turn);
     assertEquals(ended, false);
-    await clock.advance(1);
+    await clock.advance(1, turn);
     await refused;
   };
-  await refusedAfter(LIMITS.storeCallMs);
-  await refusedAfter(LIMITS.storeAwayCallMs);
+  await refusedAfter(STORE_CALL_MS);
+  await refusedAfter(STORE_AWAY_CALL_MS);
   const open = Array.from(
-    { length: LIMITS.storeOpenCalls - 2 },
+    { length: OPEN_CALLS_MAX - 2 },
     () => assertRejects(() => store.kv.get(KEY), StoreUnavailable),
   );
   await assertRejects(() => store.kv.get(KEY), StoreUnavailable);
   assertEquals(clock.waiting, open.length, "a call above the bound does not wait");
-  await clock.advance(LIMITS.storeAwayCallMs);
+  await clock.advance(STORE_AWAY_CALL_MS, turn);
   await Promise.all(open);
   store.faults = {};
   gate.resolve();
   await flushTasks();
   assertEquals((await store.kv.get(KEY)).value, null);
   store.faults = { before: () => new Promise(() => {}) };
-  await refusedAfter(LIMITS.storeCallMs);
+  await refusedAfter(STORE_CALL_MS);
 });
 
 Deno.test("a call that the store refuses at once does not count as open and leaves no timer", async () => {
@@ -151,75 +157,9 @@ Deno.test("a call that the store refuses at once does not count as open and leav
     throw new Error("The store is closed");
   };
   wrapStoreErrors(kv, clock);
-  for (let i = 0; i <= LIMITS.storeOpenCalls; i++) await assertRejects(() => kv.get(KEY), StoreUnavailable);
+  for (let i = 0; i <= OPEN_CALLS_MAX; i++) await assertRejects(() => kv.get(KEY), StoreUnavailable);
   assertEquals(clock.waiting, 0);
   await kv.set(KEY, 1);
-});
-
-Deno.test("an optimistic commit is repeated until there is no conflict", async () => {
-  using kv = await openTestKv();
-  const clock = new ManualClock();
-  let tries = 0;
-  const change = commitOptimistically({ clock, random: seededRandom() }, async () => {
-    const entry = await kv.get<number>(KEY);
-    if (++tries <= 4) await kv.set(KEY, tries * 100);
-    return { operation: kv.atomic().check(entry).set(KEY, (entry.value ?? 0) + 1), result: tries };
-  });
-  while (tries < 5) await clock.advance(1000);
-  assertEquals([await change, (await kv.get(KEY)).value], [5, 401]);
-});
-
-Deno.test("an optimistic commit fails after ten attempts, and at once when the change throws", async () => {
-  using kv = await openTestKv();
-  const clock = new ManualClock();
-  let tries = 0;
-  let pauses = 0;
-  const change = assertRejects(() =>
-    commitOptimistically({ clock, random: seededRandom() }, async () => {
-      const entry = await kv.get(KEY);
-      await kv.set(KEY, ++tries);
-      return { operation: kv.atomic().check(entry).set(KEY, "mine"), result: null };
-    }), StoreUnavailable);
-  for (; tries < LIMITS.commitRetries && pauses < 100; pauses++) await clock.advance(2000);
-  await change;
-  assertEquals([tries, (await kv.get(KEY)).value], [LIMITS.commitRetries, LIMITS.commitRetries]);
-  await assertRejects(
-    () => commitOptimistically({ clock, random: seededRandom() }, () => Promise.reject(new RangeError("no"))),
-    RangeError,
-  );
-});
-
-Deno.test("an optimistic commit returns done without a commit", async () => {
-  using kv = await openTestKv();
-  const deps = { clock: new ManualClock(), random: seededRandom() };
-  const before = kv.atomic;
-  kv.atomic = () => {
-    throw new Error("A commit was begun");
-  };
-  assertEquals(await commitOptimistically(deps, () => ({ done: "nothing to change" })), "nothing to change");
-  kv.atomic = before;
-  let attempts = 0;
-  const result = await commitOptimistically(deps, async () => {
-    const entry = await kv.get<number>(KEY);
-    if (++attempts === 2) return { done: entry.value };
-    await kv.set(KEY, 7);
-    return { operation: kv.atomic().check(entry).set(KEY, 1), result: null };
-  });
-  assertEquals([attempts, result, (await kv.get(KEY)).value], [2, 7, 7]);
-});
-
-Deno.test("concurrent optimistic commits all take effect", async () => {
-  using kv = await openTestKv();
-  const clock = new ManualClock();
-  let done = 0;
-  const changes = Array.from({ length: 5 }, () =>
-    commitOptimistically({ clock, random: seededRandom() }, async () => {
-      const entry = await kv.get<number>(KEY);
-      return { operation: kv.atomic().check(entry).set(KEY, (entry.value ?? 0) + 1), result: null };
-    }).finally(() => done++));
-  while (done < changes.length) await clock.advance(100);
-  await Promise.all(changes);
-  assertEquals((await kv.get(KEY)).value, changes.length);
 });
 
 Deno.test("a hashed key part has a fixed length and does not show the text", () => {

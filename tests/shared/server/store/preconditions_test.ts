@@ -3,6 +3,7 @@
  * read, and a claim takes effect only when its preconditions are unchanged.
  */
 import { assert, assertEquals } from "@std/assert";
+import { COMMITS_IN_FLIGHT, RELIED_MS } from "../../../../shared/server/store/open_store.ts";
 import {
   readPrecondition,
   type RecordReader,
@@ -10,7 +11,6 @@ import {
 } from "../../../../shared/server/store/preconditions.ts";
 import { GroupCommit, type GroupCommitOptions } from "../../../../shared/server/store/group_commit.ts";
 import { BatchedReads } from "../../../../shared/server/store/batched_reads.ts";
-import { LIMITS } from "../../../../shared/protocol/limits.ts";
 import { ManualClock } from "../../../support/manual_clock.ts";
 import { MAX_CHECKS, openTestKv } from "../../../support/test_store.ts";
 
@@ -113,7 +113,7 @@ Deno.test("no claim takes effect after its shared precondition has changed", asy
 /** A store over the network: commits do not check what a claim only relies on. */
 async function openRemote() {
   const clock = new ManualClock();
-  return { clock, ...await open({ clock, inFlight: LIMITS.commitsInFlight, reliedMs: LIMITS.reliedMs }) };
+  return { clock, ...await open({ clock, inFlight: COMMITS_IN_FLIGHT, reliedMs: RELIED_MS }) };
 }
 
 Deno.test("over a network each decision reads its precondition, also one that held before", async () => {
@@ -126,8 +126,8 @@ Deno.test("over a network each decision reads its precondition, also one that he
 });
 
 Deno.test("over a network a precondition is relied on for a second, and read again before a later commit", async (t) => {
-  const changes: [ms: number, outcome: string][] = [[0, "done"], [LIMITS.reliedMs, "done"], [
-    LIMITS.reliedMs + 1,
+  const changes: [ms: number, outcome: string][] = [[0, "done"], [RELIED_MS, "done"], [
+    RELIED_MS + 1,
     "lost",
   ]];
   for (const [ms, outcome] of changes) {

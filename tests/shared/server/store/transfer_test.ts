@@ -8,7 +8,7 @@ import { StoreRefused } from "../../../../shared/server/store/open_store.ts";
 import { readWithFormatCheck } from "../../../../shared/server/store/store_format.ts";
 import { exportLines, importLines, TransferError } from "../../../../shared/server/store/transfer.ts";
 import { get, openProxy } from "../../../proxy/proxy_world.ts";
-import { IMPORTED, TABLES } from "../../../support/store_story.ts";
+import { TABLES } from "../../../support/store_story.ts";
 import { openTestKv } from "../../../support/test_store.ts";
 
 async function* linesOf(lines: readonly string[]): AsyncGenerator<string> {
@@ -46,14 +46,14 @@ Deno.test("an export that is imported into an empty store has the same records",
   assertEquals((await Array.fromAsync(w.kv.list({ prefix: PROXY_KEYS.allSenderParts() }))).length, 1);
   const lines = await Array.fromAsync(exportLines(w.kv, TABLES, w.clock.now()));
   const target = await openTestKv();
-  const count = await importLines(target, IMPORTED, linesOf(lines), w.clock.now());
+  const count = await importLines(target, TABLES, linesOf(lines), w.clock.now());
   assertEquals(count, lines.length - 2);
   assertEquals(await records(target), await records(w.kv));
   target.close();
 });
 
 Deno.test("an incomplete or malformed export is refused with its line, and the store does not start", async (t) => {
-  const head = JSON.stringify({ svcStore: 2, exportedAt: "2026-02-21T00:01:00.000Z" });
+  const head = JSON.stringify({ svcStore: 3, exportedAt: "2026-02-21T00:01:00.000Z" });
   const record = JSON.stringify({ key: ["registry", "issuer"], json: "https://registry.example.test" });
   const end = JSON.stringify({ records: 1 });
   const cases: [string, string[], string][] = [
@@ -62,7 +62,18 @@ Deno.test("an incomplete or malformed export is refused with its line, and the s
     ["cut within a line", [head, record.slice(0, 40)], "Line 2: not a JSON object"],
     ["a record lost", [head, end], "Line 2: 1 records were exported, 0 are here"],
     ["more after the end", [head, record, end, record], "Line 4: the export continues after its last line"],
-    ["a newer format", [head.replace(":2,", ":3,"), record, end], "Line 1: the export is of format 3"],
+    [
+      "format 2",
+      [head.replace(":3,", ":2,"), record, end],
+      "Line 1: the export has format 2; this svc reads only format 3.",
+    ],
+    [
+      "format 4",
+      [head.replace(":3,", ":4,"), record, end],
+      "Line 1: the export has format 4; this svc reads only format 3.",
+    ],
+    ["a delivery that is none", [head, '{"key":["proxy","delivery","x","y","z"],"json":{}}', end], "no valid end"],
+    ["a delivery that is cut", [head, '{"key":["proxy","delivery","x","y","z"],"bytes":"AQID"}', end], "no valid end"],
     ["no head", [record, end], "Line 1: not an export of a store"],
     ["not JSON", [head, record, "{", end], "Line 3: not a JSON object"],
     ["an unknown kind", [head, record.replace("issuer", "constructor"), end], "not imported"],
@@ -72,7 +83,6 @@ Deno.test("an incomplete or malformed export is refused with its line, and the s
     ["bad bytes", [head, '{"key":["proxy","mailbox_part","x",1,0],"bytes":"=="}', end], "value is missing"],
     ["a sender that is none", [head, '{"key":["proxy","sender","x"],"bytes":"AQID"}', end], "no valid end"],
     ["a part that is none", [head, '{"key":["proxy","sender_part","x",0],"json":{}}', end], "no valid end"],
-    ["a kind of the format before", [head, '{"key":["proxy","nonce","x","y"],"json":{}}', end], "not imported"],
     ["no lifetime", [head, '{"key":["registry","challenge","x"],"json":{}}', end], "no valid end"],
     ["bad key", [head, '{"key":"registry","json":1}', end], "key is missing"],
   ];
@@ -80,11 +90,11 @@ Deno.test("an incomplete or malformed export is refused with its line, and the s
     await t.step(name, async () => {
       const kv = await openTestKv();
       const error = await assertRejects(
-        () => importLines(kv, IMPORTED, linesOf(lines), 1_771_632_060_000),
+        () => importLines(kv, TABLES, linesOf(lines), 1_771_632_060_000),
         TransferError,
       );
       assertStringIncludes(error.message, message);
-      const start = await assertRejects(() => readWithFormatCheck(kv, []), StoreRefused);
+      const start = await assertRejects(() => readWithFormatCheck({ kv, place: "of the test" }, []), StoreRefused);
       assertStringIncludes(start.message, "import again");
       kv.close();
     });

@@ -1,10 +1,6 @@
-/**
- * Shows when a watched key runs its handler (D-197): at a change, at each poll, never twice at once, never after
- * `stop()`.
- */
+/** Shows when a watched key runs its handler: at a change, at each poll, never twice at once, never after `stop()`. */
 import { assertEquals } from "@std/assert";
-import { LIMITS } from "../../../../shared/protocol/limits.ts";
-import { WatchedKey } from "../../../../shared/server/store/watched_key.ts";
+import { LOOK_MS, WatchedKey } from "../../../../shared/server/store/watched_key.ts";
 import { flushTasks, ManualClock } from "../../../support/manual_clock.ts";
 import { until } from "../../../support/until.ts";
 import { openTestKv } from "../../../support/test_store.ts";
@@ -62,10 +58,10 @@ Deno.test("WatchedKey runs its handler at each poll when the watch reports nothi
   using fixture = await Fixture.open();
   fixture.watched.start();
   await fixture.kv.set(KEY, 1);
-  await fixture.clock.advance(LIMITS.bellLookMs - 1);
+  await fixture.clock.advance(LOOK_MS - 1);
   assertEquals(fixture.runs, 0);
   for (const runs of [1, 2, 3]) {
-    await fixture.clock.advance(runs === 1 ? 1 : LIMITS.bellLookMs);
+    await fixture.clock.advance(runs === 1 ? 1 : LOOK_MS);
     assertEquals(fixture.runs, runs);
   }
 });
@@ -74,7 +70,7 @@ Deno.test("WatchedKey logs a failed watch and starts it again at the next poll",
   using fixture = await Fixture.open("failing");
   fixture.watched.start();
   await until(() => fixture.events.length === 1);
-  await fixture.clock.advance(LIMITS.bellLookMs);
+  await fixture.clock.advance(LOOK_MS);
   await until(() => fixture.events.length === 2);
   assertEquals([fixture.events, fixture.watches], [["test_watch_failed", "test_watch_failed"], 2]);
 });
@@ -116,6 +112,6 @@ Deno.test("WatchedKey runs nothing and keeps no timer when it is stopped", async
   await until(() => fixture.runs === 1);
   fixture.watched.stop();
   await fixture.kv.set(KEY, 1);
-  await fixture.clock.advance(10 * LIMITS.bellLookMs);
+  await fixture.clock.advance(10 * LOOK_MS);
   assertEquals([fixture.runs, fixture.clock.waiting, fixture.watched.isStopped, fixture.events], [1, 0, true, []]);
 });

@@ -1,0 +1,117 @@
+/**
+ * Decides whether a delivered message is what its sender signed (D-143). The checks have a fixed order, and the first one that
+ * fails decides, so that every connector says the same of one message. Keys, list, pin and time are handed in.
+ */
+import { importPublicKey } from "../../shared/protocol/ed25519.ts";
+import type { AckReason } from "../../shared/protocol/ack_reasons.ts";
+import type { DeliverFrame, FrameIdentity } from "../../shared/protocol/frames.ts";
+import { injectIdentity } from "../../shared/protocol/identity_block.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
+import { contextVerdict, readMessageProof, sentBody, verifiesMessage } from "../../shared/protocol/message_proof.ts";
+import { payloadProblem } from "../../shared/protocol/payload_bounds.ts";
+import { TokenError } from "../../shared/protocol/signed/jws.ts";
+import { isLoopback } from "../../shared/client/service_url.ts";
+import type { RegistryTrust } from "./registry_trust.ts";
+
+/** A mailbox keeps a message for 7 days at most, and a day is for wrong clocks. */
+export const OLDEST_SECONDS = 691_200;
+const AHEAD_SECONDS = 86_400;
+
+/** What is known of the sender. */
+export interface Pin {
+  key: string;
+  how: "ticket" | "contact";
+}
+
+/** What a message is checked against. */
+export interface Known {
+  /** The recipient: this agent, and the proxy's origin that its peers sign. */
+  agent: { did: string; origin: string };
+  /** `null` for a peer whose key is not known. */
+  pin: Pin | null;
+  trust: Pick<RegistryTrust, "claimsOf" | "isRevoked">;
+  /** By the machine's clock, Unix seconds. That of the proxy could make an old message new. */
+  nowSeconds: number;
+}
+
+/** A message as its sender signed it, with the identity block where the proxy had put one. */
+export interface ProvenMessage extends Pick<DeliverFrame, "requestId" | "fromAgentDid" | "toAgentDid" | "payload"> {
+  identity: FrameIdentity;
+  conversationId?: string;
+  inReplyTo?: string;
+  auto?: true;
+  /** Key of the sender. */
+  key: string;
+  nonce: string;
+  /** Unix seconds, as signed. */
+  signedAt: number;
+}
+
+/** Result of the checks. `shown`: the registry has signed another key for a pinned DID. */
+export type ProofCheck = { proven: ProvenMessage } | { refused: AckReason; shown?: string };
+
+/** @throws {import("../link/reconnect.ts").Undecided} when it cannot be decided now */
+export async function checkProof(frame: DeliverFrame, { agent, pin, trust, nowSeconds }: Known): Promise<ProofCheck> {
+  const invalid: ProofCheck = { refused: "proof_invalid" };
+  const proof = readMessageProof(frame.proof);
+  if (proof === null) return invalid;
+  const isPinned = (key: string) => pin?.how === "ticket" && pin.key === key;
+  const token = await trust.claimsOf(proof.ait, isPinned).catch((error) => {
+    if (error instanceof TokenError) return null;
+    throw error;
+  });
+  if (token === null || token.claims.sub !== frame.fromAgentDid) return invalid;
+  const { claims } = token, key = claims.cnf.jwk.x;
+  if (pin !== null && pin.key !== key) return { refused: "key_mismatch", shown: key };
+  const body = sentBody(frame.payload, proof.edit);
+  const publicKey = await importPublicKey(key);
+  if (body === null || !await verifiesMessage(publicKey, proof, { body, recipient: agent.did })) return invalid;
+  if (!isSameOrigin(proof.origin, agent.origin)) return invalid;
+  const context = await contextVerdict(proof, frame);
+  if (context === "wrong") return invalid;
+  const signedAt = Number(proof.timestamp);
+  if (signedAt < nowSeconds - OLDEST_SECONDS) return { refused: "proof_too_old" };
+  if (signedAt > nowSeconds + AHEAD_SECONDS) return { refused: "proof_ahead" };
+  // A queued message may outlive its token, so the token must have been valid when the message was signed.
+  const from = Math.max(claims.nbf, claims.iat) - LIMITS.tokenLeewaySeconds;
+  if (signedAt < from || signedAt >= claims.exp) return invalid;
+  if (await trust.isRevoked(claims, signedAt)) return { refused: "sender_revoked" };
+  const identity = {
+    agentDid: claims.sub,
+    ownerDid: claims.ownerDid,
+    issuer: claims.iss,
+    aitJti: claims.jti,
+    name: claims.name,
+  };
+  const payload = shownPayload(body, identity, proof.edit !== undefined);
+  if (payload === null) return { refused: "payload_invalid" };
+  const { requestId, fromAgentDid, toAgentDid, conversationId, inReplyTo, auto } = frame;
+  // Without a signed context the relay alone says them.
+  const said = context === "unsigned" ? {} : {
+    ...(conversationId === undefined ? {} : { conversationId }),
+    ...(inReplyTo === undefined ? {} : { inReplyTo }),
+    ...(auto === undefined ? {} : { auto }),
+  };
+  const { nonce } = proof;
+  return { proven: { requestId, fromAgentDid, toAgentDid, ...said, identity, payload, key, nonce, signedAt } };
+}
+
+/** The payload for the runtime: the sender's, with a block of proven values if it had one. `null` when it is not within bounds. */
+function shownPayload(body: Uint8Array<ArrayBuffer>, identity: FrameIdentity, hasBlock: boolean): string | null {
+  try {
+    const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(body);
+    if (payloadProblem(text) !== null) return null;
+    const injected = hasBlock ? injectIdentity(text, JSON.parse(text), identity) : { payload: text };
+    return "payload" in injected ? injected.payload : null;
+  } catch {
+    return null;
+  }
+}
+
+/** Whether two texts name one proxy. A proxy on this machine has several loopback names. */
+function isSameOrigin(signed: string, own: string): boolean {
+  if (signed === own) return true;
+  if (!URL.canParse(signed) || !URL.canParse(own)) return false;
+  const [a, b] = [new URL(signed), new URL(own)];
+  return signed === a.origin && a.protocol === b.protocol && a.port === b.port && isLoopback(signed) && isLoopback(own);
+}

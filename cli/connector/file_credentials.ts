@@ -1,0 +1,40 @@
+/** The agent's credentials for the connector, from its files. cli/agents/refresh.ts locks out other processes. */
+import { type SessionStore, StoredCredentials, type StoredSession } from "../link/agent_credentials.ts";
+import type { ServiceClock } from "../link/service_clock.ts";
+import type { AgentFolder, AgentStore } from "../agents/agent_store.ts";
+import { refreshAgent } from "../agents/refresh.ts";
+import type { RegistryClient } from "../client/registry_client.ts";
+import type { Context } from "../context.ts";
+import { Output } from "../terminal/output.ts";
+import type { EmitEvent } from "./events.ts";
+
+interface FileCredentialsDeps {
+  ctx: Context;
+  clock: ServiceClock;
+  store: AgentStore;
+  name: string;
+  registryOf: (registryUrl: string) => Promise<RegistryClient>;
+  emit: EmitEvent;
+}
+
+export function openFileCredentials(deps: FileCredentialsDeps): Promise<StoredCredentials> {
+  const { ctx, clock, store, name, registryOf, emit } = deps;
+  // The connector owns the terminal, so the progress of a refresh is not printed.
+  const out = new Output(ctx.terminal, clock, { json: true, colour: false });
+  const files: SessionStore = {
+    read: async () => await readFiles(await store.open(name)),
+    refresh: async () => (await refreshAgent({ ...ctx, clock, out }, store, name, registryOf)).auth,
+  };
+  return StoredCredentials.open({ clock, store: files, emit });
+}
+
+async function readFiles(folder: AgentFolder): Promise<StoredSession> {
+  const { did, expiresAt } = folder.identity();
+  const auth = folder.auth();
+  const { privateKey } = await folder.keys();
+  return {
+    identity: { did, ait: folder.ait(), privateKey, accessToken: auth.accessToken },
+    auth,
+    aitExpiresAt: Date.parse(expiresAt),
+  };
+}

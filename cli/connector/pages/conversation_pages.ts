@@ -1,0 +1,393 @@
+/** Conversations: the list, a thread with what is written under it, and a new message. */
+import { ApiError } from "../../../shared/client/errors.ts";
+import { call, post } from "../../../shared/client/local_client.ts";
+import { InboxReadResult, OutboundResult, type Verified } from "../../../shared/client/local_shapes.ts";
+import { type Html, markup, type Value } from "../../../shared/page/html.ts";
+import type { PageResult } from "../../../shared/page/page_app.ts";
+import { button, check, choice, empty, field, head, hidden, link, name, problem } from "../../../shared/page/parts.ts";
+import { dayHeading, dayOf, when } from "../../../shared/page/times.ts";
+import { type Before, Conversations, type Entry } from "../store/conversations.ts";
+import { findPeerEver, presentPeers } from "../peers.ts";
+import { textOf } from "../local_api/message_json.ts";
+import { PLATFORMS } from "../../platforms/table.ts";
+import {
+  cut,
+  failed,
+  framed,
+  type Input,
+  type LocalRow,
+  type Pages,
+  type PeerNames,
+  peerNames,
+  stateTag,
+  threadPath,
+} from "./frame.ts";
+
+const CONVERSATIONS = 50;
+const MESSAGES = 30;
+/** Longer texts have a page of their own, so that one page has a bound. */
+const TEXT_CHARACTERS = 1_500;
+/** A text of the largest payload, with each of its bytes escaped. */
+const FORM_BYTES = 614_400;
+const QUOTE_CHARACTERS = 80;
+/** How the key is known that signed a message. */
+const VERIFIED_TEXTS: Readonly<Record<Verified, string>> = {
+  "end-to-end": "proven end to end",
+  "by-registry": "said by the server",
+};
+/** Of the header that names a conversation. */
+const CONVERSATION_CHARACTERS = 128;
+
+export const conversationRows: readonly LocalRow[] = [
+  { method: "GET", path: "inbox", live: true, render: (pages, input) => inboxPage(pages, input, null) },
+  {
+    method: "GET",
+    path: "inbox/:alias",
+    live: true,
+    render: (pages, input) => inboxPage(pages, input, openThread(pages, input)),
+  },
+  { method: "GET", path: "message/:id", render: messagePage },
+  { method: "POST", path: "inbox/:alias/read", render: markRead },
+  { method: "POST", path: "inbox/:alias", formBytes: FORM_BYTES, render: sendInThread },
+  { method: "GET", path: "send", render: (pages, input) => newMessage(pages, input) },
+  { method: "POST", path: "send", formBytes: FORM_BYTES, render: sendNew },
+];
+
+interface Thread {
+  alias: string;
+  did: string;
+  entries: readonly Entry[];
+  older: Before | null;
+  /** What the person typed, with what went wrong. */
+  again: { text: string; keeps: boolean; problem: Html } | null;
+  /** The message that the next one answers; `null`: none. */
+  answering: Entry & { kind: "received" } | null;
+}
+
+function conversationsOf({ connector: { store } }: Pages): Conversations {
+  return new Conversations(store.database, store.sent);
+}
+
+/** The thread that the path names, if this agent has or had such a peer. */
+function openThread(pages: Pages, { params, query, form }: Input): Thread | null {
+  const { connector } = pages;
+  const alias = params.alias ?? "";
+  const did = findPeerEver(peerNames(connector).peers, alias);
+  if (did === null) return null;
+  const number = (key: keyof Before) => Number(/^\d{1,15}$/.exec(query.get(key) ?? "")?.[0] ?? Number.MAX_SAFE_INTEGER);
+  const now = connector.deps.clock.now();
+  const before = { received: number("received"), sent: number("sent") };
+  const { entries, older } = conversationsOf(pages).thread(did, now, MESSAGES, before);
+  const received = entries.filter((entry) => entry.kind === "received");
+  const chosen = form.get("replyTo") ?? query.get("answer");
+  const open = received.findLast(({ message, isUnread }) =>
+    (isUnread || !message.isReply) && !connector.store.sent.hasAnswered(did, message.requestId)
+  );
+  const answering = chosen === null
+    ? open ?? null
+    : received.find(({ message }) => String(message.seq) === chosen) ?? null;
+  return { alias, did, entries, older, again: null, answering };
+}
+
+function inboxPage(pages: Pages, input: Input, thread: Thread | null): PageResult {
+  const { connector } = pages;
+  const names = peerNames(connector);
+  const offset = Number(/^\d{1,6}$/.exec(input.query.get("from") ?? "")?.[0] ?? 0);
+  const { conversations, more } = conversationsOf(pages).list(CONVERSATIONS, offset);
+  if (conversations.length === 0 && thread === null) return emptyInbox(pages, input, names);
+  const now = connector.deps.clock.now();
+  const list = conversations.map(({ did, at, unread }) => {
+    const alias = names.aliasOf(did);
+    const [last] = conversationsOf(pages).thread(did, now, 1).entries;
+    const isOpen = did === thread?.did;
+    const isNew = unread > 0 && connector.store.received.delivery === "pull";
+    return markup`<li id="${`conv-${alias}`}"><a class="${isNew ? "conv new" : "conv"}" href="${`${input.base}/${
+      threadPath(alias)
+    }`}"${isOpen && markup` aria-current="true"`}><b>${name(alias)}</b><span class="num">${when(at, now)}</span><span>${
+      name(names.peerOf(did)?.humanName ?? "")
+    }</span>${
+      isNew ? markup`<span class="count">${unread}<span class="sr"> new</span></span>` : markup`<span></span>`
+    }<span class="last">${last && lastText(last)}</span></a></li>`;
+  });
+  const others = markup`${offset > 0 && markup`<p class="small"><a href="?">← Newer</a></p>`}${
+    more && markup`<p class="small"><a href="${`?from=${offset + CONVERSATIONS}`}">Older →</a></p>`
+  }`;
+  const heading = thread === null ? markup`<h1 id="cv">Inbox</h1>` : markup`<h2 id="cv">Inbox</h2>`;
+  const side = markup`<section class="convs" aria-labelledby="cv"><div class="row spread">${heading}${
+    link(`${input.base}/send`, "New message", "bare")
+  }</div><ul id="convs" data-live>${list}</ul>${others}</section>`;
+  const main = thread === null
+    ? markup`${side}<section class="thread" aria-label="No conversation open"></section>`
+    : markup`${side}${threadSection(pages, input, thread, names)}`;
+  return framed(pages, input, {
+    title: thread === null ? "Inbox" : thread.alias,
+    current: "inbox",
+    main,
+    mainClass: thread === null ? "talk" : "talk open",
+    hasField: thread !== null,
+  });
+}
+
+function emptyInbox(pages: Pages, input: Input, names: PeerNames): PageResult {
+  const { name: agent } = pages.connector.options.agent;
+  const hasPeers = Object.keys(presentPeers(names.peers)).length > 0;
+  const text = `A message arrives here as soon as a peer of ${agent} sends one.`;
+  const main = markup`${head("Inbox")}${
+    hasPeers ? empty("No messages yet", text, link(`${input.base}/send`, "Write a message")) : empty(
+      "No messages yet",
+      `${text} ${agent} has no peers: pair it with another agent first.`,
+      link(`${input.base}/pair`, "Pair with an agent"),
+    )
+  }`;
+  return framed(pages, input, { title: "Inbox", current: "inbox", main, kind: "none" });
+}
+
+function lastText(entry: Entry): string {
+  const text = entry.kind === "sent"
+    ? `You: ${entry.payload === null ? "" : textOf({ payload: entry.payload, identity: null }) ?? entry.payload}`
+    : textOf(entry.message) ?? entry.message.payload;
+  return cut(text, QUOTE_CHARACTERS);
+}
+
+function threadSection(pages: Pages, input: Input, thread: Thread, names: PeerNames): Html {
+  const { connector } = pages;
+  const { alias, did, entries, older } = thread;
+  const peer = names.peerOf(did);
+  const now = connector.deps.clock.now();
+  const unread = entries.flatMap((entry) =>
+    entry.kind === "received" && entry.isUnread && !entry.isHeld ? [entry.message.seq] : []
+  );
+  const isPull = connector.store.received.delivery === "pull";
+  const path = `${input.base}/${threadPath(alias)}`;
+  const mark = isPull && unread.length > 0 && markup`<div id="${`mark-${unread.join("-")}`}">${
+    button({
+      text: `Mark ${unread.length} read`,
+      action: `${path}/read`,
+      csrf: input.csrf,
+      fields: { ids: unread.join(",") },
+      look: "quiet",
+    })
+  }</div>`;
+  const details = link(`${input.base}/peers/${encodeURIComponent(alias)}`, "Details", "bare");
+  const gone = peer === null || peer.gone === true;
+  return markup`<section class="thread" aria-labelledby="th"><div class="head"><div><a class="back small" href="${`${input.base}/inbox`}">← Inbox</a><h1 id="th">${
+    name(alias)
+  }</h1><p class="small soft">${
+    name(peer?.humanName ?? did)
+  }</p></div><div class="row"><div id="mark" data-live>${mark}</div>${peer !== null && details}</div></div>
+<div class="log" id="log" data-live role="log" aria-label="${`Messages with ${alias}`}" tabindex="0">
+${
+    older !== null &&
+    markup`<p class="small" id="older"><a href="${`?received=${older.received}&sent=${older.sent}`}">Older messages</a></p>`
+  }
+<p class="note" id="warning">Written by another agent. Do not follow instructions in it that you would not follow from a stranger.</p>
+${messages(pages, input, thread, now)}
+</div>
+${
+    gone
+      ? markup`<p class="write small soft">The pair with ${
+        name(alias)
+      } has ended, so neither can write to the other.</p>`
+      : writing(pages, input, thread)
+  }</section>`;
+}
+
+/** The messages with the headings of days, and of what is new. */
+function messages({ connector }: Pages, input: Input, { entries, alias, did }: Thread, now: number): Html[] {
+  const shown: Html[] = [];
+  let day = NaN, isNew = false;
+  for (const entry of entries) {
+    if (dayOf(entry.at) !== day) {
+      day = dayOf(entry.at);
+      shown.push(markup`<p class="rule" id="${`day-${day}`}">${dayHeading(entry.at, now)}</p>`);
+    }
+    if (!isNew && entry.kind === "received" && entry.isUnread && connector.store.received.delivery === "pull") {
+      isNew = true;
+      shown.push(markup`<p class="rule" id="new">New</p>`);
+    }
+    shown.push(entry.kind === "sent" ? mine(input, entry, now) : theirs(connector, input, entry, alias, did, now));
+  }
+  return shown;
+}
+
+function mine(input: Input, { at, message, payload }: Entry & { kind: "sent" }, now: number): Html {
+  const body = payload === null
+    ? markup`<div class="text soft">Content no longer kept</div>`
+    : content(textOf({ payload: payload, identity: null }), payload, `${input.base}/sent/${message.seq}`);
+  return markup`<article class="msg mine" id="${`s${message.seq}`}">${body}<p class="meta">${when(at, now)}${
+    stateTag(message, now)
+  }</p></article>`;
+}
+
+function theirs(
+  connector: Pages["connector"],
+  input: Input,
+  { at, message, isUnread, isHeld }: Entry & { kind: "received" },
+  alias: string,
+  did: string,
+  now: number,
+): Html {
+  const isPull = connector.store.received.delivery === "pull";
+  const asked = message.inReplyTo === null ? null : connector.store.sent.find(message.inReplyTo, did);
+  const question = asked === null ? null : connector.store.sent.payloadOf(asked);
+  const platform = PLATFORMS[connector.status().runtime.platform].name;
+  const text = textOf(message);
+  const body = message.payload === ""
+    ? markup`<div class="text soft">Handed to ${platform}; content not kept</div>`
+    : content(text, message.payload, `${input.base}/message/${message.seq}`);
+  return markup`<article class="${isUnread && isPull ? "msg new" : "msg"}" id="${`r${message.seq}`}">${
+    question !== null &&
+    markup`<span class="quote">${
+      cut(textOf({ payload: question, identity: null }) ?? question, QUOTE_CHARACTERS)
+    }</span>`
+  }${body}<p class="meta">${when(at, now)}${text === null && markup`<span>sent by a program</span>`}<span>${
+    VERIFIED_TEXTS[message.verified]
+  }</span>${isHeld && markup`<span>a program reads it</span>`}<a href="${`${input.base}/${
+    threadPath(alias)
+  }?answer=${message.seq}#write`}">Answer<span class="sr"> message ${message.seq}</span></a></p></article>`;
+}
+
+/** A text, or JSON, up to the bound of a page. */
+function content(text: string | null, payload: string, whole: string): Html {
+  const shown = text ?? prettyJson(payload);
+  const rest = shown.length > TEXT_CHARACTERS && markup`<p class="small"><a href="${whole}">The whole text</a></p>`;
+  const body = cut(shown, TEXT_CHARACTERS);
+  return text === null
+    ? markup`<pre class="text">${body}</pre>${rest}`
+    : markup`<div class="text">${body}</div>${rest}`;
+}
+
+/** JSON with line breaks, unless that would change a number that JavaScript rounds. */
+function prettyJson(payload: string): string {
+  try {
+    const value = JSON.parse(payload);
+    return JSON.stringify(value) === payload ? JSON.stringify(value, null, 2) : payload;
+  } catch {
+    return payload;
+  }
+}
+
+/** The form under a thread. Each form has its request ID, so that a second click is the same message. */
+function writing({ connector }: Pages, { base, csrf, form }: Input, { alias, answering, again }: Thread): Html {
+  const label = answering === null ? `Write to ${alias}` : `Answer to “${cut(lastText(answering), 60)}”`;
+  const fields = {
+    requestId: form.get("requestId") ?? connector.newId(),
+    ...answering === null ? {} : { replyTo: answering.message.seq },
+  };
+  return markup`<form class="write" id="write" method="post" action="${`${base}/${threadPath(alias)}`}">${csrf}${
+    hidden(fields)
+  }${again?.problem}${
+    field({ id: "text", label, value: again?.text ?? "", rows: 2, placeholder: `Write to ${alias}` })
+  }<div class="row spread">${keepBox(alias, again?.keeps ?? true)}<button class="btn">Send</button></div></form>`;
+}
+
+function keepBox(alias: string | null, isChecked: boolean): Html {
+  return check("keep", markup`Keep it while ${alias ?? "the peer"} is offline`, isChecked);
+}
+
+async function markRead(pages: Pages, { form, params }: Input): Promise<PageResult> {
+  const ids = (form.get("ids") ?? "").split(",").map(Number).filter((id) => Number.isSafeInteger(id) && id > 0);
+  if (ids.length > 0) await call(pages.calls, InboxReadResult, post("/v1/inbox/read", { ids }));
+  return { to: threadPath(params.alias ?? "") };
+}
+
+/** What a form of a message says. */
+interface Draft {
+  to: string;
+  text: string;
+  keeps: boolean;
+  requestId: string;
+  replyTo: number | null;
+  conversationId: string;
+}
+
+function draftOf({ form, params }: Input): Draft {
+  return {
+    to: params.alias ?? form.get("to") ?? "",
+    // A browser ends each line of a form with two signs.
+    text: (form.get("text") ?? "").replaceAll("\r\n", "\n"),
+    keeps: form.has("keep"),
+    requestId: form.get("requestId") ?? "",
+    replyTo: form.has("replyTo") ? Number(form.get("replyTo")) : null,
+    conversationId: form.get("conversation") ?? "",
+  };
+}
+
+/** Sends a message; returns what went wrong, or `null`. */
+async function send(pages: Pages, draft: Draft): Promise<Html | null> {
+  const { to, text, keeps, requestId, replyTo, conversationId } = draft;
+  if (text.trim() === "") return markup`<p class="error" role="alert">Write a message: it is empty.</p>`;
+  const body = {
+    ...replyTo === null ? { to } : { replyTo },
+    text,
+    requestId,
+    origin: "person",
+    ...conversationId === "" ? {} : { conversationId },
+    ...keeps ? { prefer: "respond-async", keep: true } : {},
+  };
+  try {
+    await call(pages.calls, OutboundResult, post("/v1/outbound?wait=0", body));
+    return null;
+  } catch (error) {
+    if (keeps || !(error instanceof ApiError) || error.code !== "PROXY_RELAY_CONNECTOR_OFFLINE") {
+      return failed("Not sent.", error);
+    }
+    const fix = "Send it again with the box below ticked; it waits at the server for up to a day.";
+    return problem("Not sent.", `${to} is not connected, and the message was not to be kept. ${fix}`, error.code);
+  }
+}
+
+async function sendInThread(pages: Pages, input: Input): Promise<PageResult> {
+  const draft = draftOf(input);
+  const problem = await send(pages, draft);
+  if (problem === null) return { to: threadPath(draft.to) };
+  const thread = openThread(pages, input);
+  if (thread === null) return { to: "inbox" };
+  return inboxPage(pages, input, { ...thread, again: { ...draft, problem } });
+}
+
+function newMessage(pages: Pages, input: Input, again: Draft & { problem: Value } | null = null): PageResult {
+  const peers = Object.entries(presentPeers(peerNames(pages.connector).peers));
+  const options = peers.map(([alias, { humanName }]) => [alias, `${alias} (${humanName})`] as const);
+  const { base, csrf, query } = input;
+  const form = markup`<form method="post" action="${`${base}/send`}" class="card stack tight form">${csrf}${
+    hidden({ requestId: again?.requestId ?? pages.connector.newId() })
+  }${again?.problem}${choice("to", "To", options, again?.to ?? query.get("to") ?? "")}${
+    field({ id: "text", label: "Message", value: again?.text ?? "", rows: 6 })
+  }${
+    field({
+      id: "conversation",
+      label: markup`Conversation <span class="soft">(optional)</span>`,
+      value: again?.conversationId ?? "",
+      isId: true,
+      maxLength: CONVERSATION_CHARACTERS,
+    })
+  }${keepBox(null, again?.keeps ?? true)}<div class="row"><button class="btn">Send</button>${
+    link(`${base}/inbox`, "Cancel", "quiet")
+  }</div></form>`;
+  const none = empty("No peers yet", "Pair with another agent first.", link(`${base}/pair`, "Pair with an agent"));
+  const main = markup`${head("New message")}${options.length === 0 ? none : form}`;
+  return framed(pages, input, { title: "New message", current: "inbox", main, hasField: true });
+}
+
+async function sendNew(pages: Pages, input: Input): Promise<PageResult> {
+  const draft = draftOf(input);
+  const problem = await send(pages, draft);
+  return problem === null ? { to: threadPath(draft.to) } : newMessage(pages, input, { ...draft, problem });
+}
+
+/** The whole text of a received message. */
+function messagePage(pages: Pages, input: Input): PageResult {
+  const { received } = pages.connector.store;
+  const id = /^\d{1,15}$/.exec(input.params.id ?? "")?.[0];
+  const message = id === undefined ? null : received.one(Number(id));
+  if (message === null) return { to: "inbox" };
+  const alias = peerNames(pages.connector).aliasOf(message.fromDid);
+  const text = textOf(message);
+  const main = markup`${
+    head(markup`Message of ${name(alias)}`, when(message.receivedAt, pages.connector.deps.clock.now()))
+  }<pre class="text">${text ?? prettyJson(message.payload)}</pre><p>${
+    link(`${input.base}/${threadPath(alias)}`, "Back", "quiet")
+  }</p>`;
+  return framed(pages, input, { title: alias, current: "inbox", main });
+}

@@ -1,0 +1,117 @@
+/**
+ * The web page of a connector: conversations, peers, pairing, sent messages, dead letters and status, for the person at
+ * this machine. What a page changes goes through the local API's routes, so that there is no second set of rules.
+ */
+import type { LocalCalls } from "../../../shared/client/local_client.ts";
+import { openPage, PAGE_FILES, type PageAnswer, pageFile } from "../../../shared/page/document.ts";
+import { markup } from "../../../shared/page/html.ts";
+import { isPagePath, pageApp, type PageRequest } from "../../../shared/page/page_app.ts";
+import { card, copy, plain } from "../../../shared/page/parts.ts";
+import { toIso } from "../../../shared/protocol/time.ts";
+import type { Connector } from "../connector.ts";
+import { conversationRows } from "./conversation_pages.ts";
+import type { LocalRow, Pages } from "./frame.ts";
+import { LocalSessions } from "./page_sessions.ts";
+import { pairingRows } from "./pairing_pages.ts";
+import { recordRows } from "./record_pages.ts";
+
+const ROOT = "/p", OPEN = "/open";
+const ROWS: readonly LocalRow[] = [...conversationRows, ...pairingRows, ...recordRows];
+
+export interface LocalPagesOptions {
+  connector: Connector;
+  calls: LocalCalls;
+  port: number;
+  /** Called when a code to open the page is used or over. */
+  onCodeOver(): void;
+}
+
+export class LocalPages {
+  readonly #sessions: LocalSessions;
+  readonly #answer: (request: PageRequest) => Promise<PageAnswer>;
+  readonly #origin: string;
+  readonly #host: string;
+  readonly #command: string;
+
+  constructor({ connector, calls, port, onCodeOver }: LocalPagesOptions) {
+    const { clock, random } = connector.deps;
+    const { name } = connector.options.agent;
+    this.#host = `127.0.0.1:${port}`;
+    this.#origin = `http://${this.#host}`;
+    this.#command = "svc connector open";
+    this.#sessions = new LocalSessions(clock, random, onCodeOver);
+    const pages: Pages = { connector, calls, tickets: [] };
+    this.#answer = pageApp<true>({
+      root: ROOT,
+      openRoot: OPEN,
+      origin: this.#origin,
+      hosts: [this.#host],
+      texts: {
+        place: new URL(connector.options.proxy.origin).host,
+        title: "Open the page of this connector?",
+        line: `You, or someone at this machine, ran ${this.#command}.`,
+        command: `${this.#command} ${name}`,
+        over: "The session was closed, or not used for an hour. Nothing of what you were writing was sent.",
+      },
+      sessions: this.#sessions,
+      rows: ROWS.map(({ live, render, ...row }) => ({
+        ...row,
+        ...live ? { live: () => `${connector.version} ${connector.linkState}` } : {},
+        render: (input) => render(pages, input),
+      })),
+      first: "inbox",
+      now: () => clock.now(),
+      random: random.bytes,
+    });
+  }
+
+  /** Makes an address that opens the page once; `null` when too many are open. */
+  async open(): Promise<{ url: string; expiresAt: string } | null> {
+    const made = await this.#sessions.open();
+    return made && { url: `${this.#origin}${OPEN}/${made.code}`, expiresAt: toIso(made.expiresAt) };
+  }
+
+  /** Answers a request for a page; `null` for another one. */
+  answer(request: Request): Promise<Response> | null {
+    const { pathname, searchParams } = new URL(request.url);
+    const isPage = isPagePath({ root: ROOT, openRoot: OPEN }, pathname);
+    const isOpen = pathname === "/" || Object.hasOwn(PAGE_FILES, pathname);
+    if (!isPage && !(isOpen && request.method === "GET")) return null;
+    const { method, headers } = request;
+    const text = (maxBytes: number) => textOf(request, maxBytes);
+    const answer = isPage
+      ? this.#answer({ method, path: pathname, query: searchParams, headers, text })
+      : Promise.resolve(this.#openAnswer(pathname, headers));
+    return answer.then(({ status, headers, body }) => new Response(body, { status, headers }));
+  }
+
+  /** What anyone at this machine may see: the files of the pages, and how to open them, without a name. */
+  #openAnswer(path: string, headers: Headers): PageAnswer {
+    if (headers.get("host")?.toLowerCase() !== this.#host) {
+      const refused = card("Not here", "This address belongs to another name.");
+      return openPage({ title: "Not here", body: plain("connector", refused) }, { status: 403 });
+    }
+    if (path !== "/") return pageFile(path);
+    const body = card(
+      "This is a connector of svc",
+      markup`<p class="soft">Only the person who started it opens its page:</p>${copy("command", this.#command)}`,
+    );
+    return openPage({ title: "A connector of svc", body: plain("connector", body) });
+  }
+}
+
+/** The body; `null` when it has more bytes, or is not UTF-8. */
+async function textOf(request: Request, maxBytes: number): Promise<string | null> {
+  const decoder = new TextDecoder("utf-8", { fatal: true });
+  let text = "", length = 0;
+  try {
+    for await (const chunk of request.body ?? []) {
+      length += chunk.length;
+      if (length > maxBytes) return null;
+      text += decoder.decode(chunk, { stream: true });
+    }
+    return text + decoder.decode();
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,86 @@
+/**
+ * Proves this agent's key to a peer while they pair, and pins the peer's (D-146). The pair secret travels in the ticket only,
+ * from person to person, so neither proxy nor registry chooses the key.
+ */
+import type { Clock } from "../../shared/clock.ts";
+import { PairingProfile, type PairKey } from "../../shared/protocol/api/pairing.ts";
+import { toBase64Url } from "../../shared/protocol/base64url.ts";
+import { type PairSide, provePairKey, provesPairKey } from "../../shared/protocol/pair_key.ts";
+import { parseAit, readAitClaims } from "../../shared/protocol/signed/ait.ts";
+import { toIso } from "../../shared/protocol/time.ts";
+import type { Random } from "../../shared/random.ts";
+import type { AgentCredentials } from "../link/agent_credentials.ts";
+import type { Peer } from "../link/peer_pages.ts";
+import type { EmitEvent } from "./events.ts";
+import type { PeerBook } from "./peer_book.ts";
+import { pinTicket } from "./peers.ts";
+import type { PairSecrets } from "./store/pair_secrets.ts";
+
+const SECRET_BYTES = 16;
+
+interface PairingDeps {
+  clock: Clock;
+  random: Random;
+  session: Pick<AgentCredentials, "current">;
+  secrets: PairSecrets;
+  peers: PeerBook;
+  /** DID of the agent. */
+  did: string;
+  emit: EmitEvent;
+}
+
+export class Pairing {
+  constructor(private readonly deps: PairingDeps) {}
+
+  /** A new pair secret, as in a ticket. */
+  newSecret(): string {
+    return toBase64Url(this.deps.random.bytes(SECRET_BYTES));
+  }
+
+  /** Keeps the pair secret of a ticket that others may confirm until `until`. It is on disk when this returns. */
+  open(secret: string, until: number): void {
+    this.deps.secrets.add(secret, until);
+  }
+
+  /** Proves the agent's key for a profile; `undefined` for one that the proxy refuses anyway. */
+  async proof(role: PairSide["role"], secret: string, profile: unknown): Promise<PairKey | undefined> {
+    const { data } = PairingProfile.safeParse(profile);
+    if (data === undefined) return undefined;
+    const { ait } = await this.deps.session.current();
+    const { cnf } = readAitClaims(parseAit(ait));
+    return await provePairKey(secret, { role, did: this.deps.did, profile: data }, cnf.jwk.x);
+  }
+
+  /** Pins the initiator of a ticket that this agent has confirmed. Returns false when it did not prove its key. */
+  async pinInitiator(secret: string, did: string, profile: PairingProfile, key: PairKey | undefined): Promise<boolean> {
+    if (key === undefined || !await provesPairKey(secret, { role: "initiator", did, profile }, key)) return false;
+    await this.#pin(did, profile, key);
+    return true;
+  }
+
+  /** Pins the listed peers that prove their key with the secret of an open ticket, and uses that up. */
+  async pinListed(listed: readonly Peer[]): Promise<void> {
+    const { secrets, peers, clock } = this.deps;
+    const proving = listed.filter(({ agentDid: did, peerKey }) => {
+      const known = peers.of(did);
+      return peerKey !== undefined && (known?.how !== "ticket" || known.removed || known.gone);
+    });
+    if (proving.length === 0) return;
+    for (const secret of secrets.open(clock.now())) {
+      for (const { agentDid: did, profile, peerKey } of proving) {
+        if (!peerKey || !await provesPairKey(secret, { role: "responder", did, profile }, peerKey)) continue;
+        await this.#pin(did, profile, peerKey);
+        secrets.remove(secret);
+        break;
+      }
+    }
+  }
+
+  async #pin(did: string, profile: PairingProfile, { publicKey }: PairKey): Promise<void> {
+    const { peers, clock, emit } = this.deps;
+    const before = peers.of(did);
+    await peers.change((known) => pinTicket(known, { did, ...profile }, publicKey, toIso(clock.now())));
+    if (before?.key === undefined || before.key === publicKey) return;
+    emit("peer_key_changed", { from: did, key: before.key, shown: publicKey });
+  }
+}

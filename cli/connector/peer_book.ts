@@ -1,0 +1,52 @@
+/**
+ * The agent's peers in memory and on disk. The connector is the only writer while it runs, so it reads the file once; a change
+ * is on disk when it resolves, and changes follow each other.
+ */
+import { aliasesOf, type Peers } from "./peers.ts";
+
+/** Where the peers are kept. */
+export interface PeerFile {
+  read(): Peers;
+  write(peers: Peers): Promise<void>;
+}
+
+export class PeerBook {
+  #peers: Peers;
+  #aliases: ReadonlyMap<string, string>;
+  #changing: Promise<unknown> = Promise.resolve();
+
+  /** @throws {import("../errors.ts").CliError} `CLI_FILE_INVALID` */
+  constructor(private readonly file: PeerFile) {
+    this.#peers = file.read();
+    this.#aliases = aliasesOf(this.#peers);
+  }
+
+  /** Alias → peer, as on disk. */
+  get all(): Peers {
+    return this.#peers;
+  }
+
+  /** The peer with a DID; `null` for a stranger. */
+  of(did: string): Peers[string] | null {
+    const alias = this.#aliases.get(did);
+    return alias === undefined ? null : this.#peers[alias] ?? null;
+  }
+
+  /** Changes the peers, after the changes before it. A function that returns the same object writes nothing. */
+  async change(next: (peers: Peers) => Peers): Promise<void> {
+    const changing = this.#changing.then(async () => {
+      const peers = next(this.#peers);
+      if (peers === this.#peers) return;
+      await this.file.write(peers);
+      this.#peers = peers;
+      this.#aliases = aliasesOf(peers);
+    });
+    this.#changing = changing.catch(() => {});
+    await changing;
+  }
+
+  /** Resolves when no change is under way. Never rejects. */
+  async settled(): Promise<void> {
+    await this.#changing;
+  }
+}

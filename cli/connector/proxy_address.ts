@@ -1,0 +1,38 @@
+/** The address of the proxy (D-24): the URL to connect to, and the public origin that is signed. */
+import type { Context } from "../context.ts";
+import { effectiveConfig } from "../account/config_store.ts";
+import { CliError } from "../errors.ts";
+import { secureServiceUrl } from "../client/service_url.ts";
+import type { ProxyPlace } from "../link/link.ts";
+
+const CONNECT_PATH = "/v1/relay/connect";
+
+/**
+ * The address from `--proxy-ws-url`, `SVC_PROXY_WS_URL`, then the configuration.
+ *
+ * @throws {CliError} `CLI_USAGE`, `CLI_INSECURE_URL`
+ */
+export function proxyAddress(ctx: Context, wsUrl: string | undefined, allowInsecure: boolean): ProxyPlace {
+  const configured = effectiveConfig(ctx).proxyUrl;
+  const given = wsUrl ?? ctx.env("SVC_PROXY_WS_URL");
+  const what = wsUrl === undefined ? "SVC_PROXY_WS_URL" : "--proxy-ws-url";
+  const dialUrl = given === undefined ? null : parseWsUrl(given, what, allowInsecure);
+  if (configured === undefined) {
+    if (dialUrl === null) {
+      throw new CliError("CLI_USAGE", "No proxy is configured: run svc config init, or give --proxy-ws-url");
+    }
+    return { dialUrl, origin: dialUrl };
+  }
+  const origin = dialUrl === null
+    ? secureServiceUrl(configured, "proxyUrl", allowInsecure)
+    : new URL(configured).origin;
+  return { dialUrl: dialUrl ?? origin, origin };
+}
+
+function parseWsUrl(text: string, what: string, allowInsecure: boolean): string {
+  if (!/^wss?:\/\//i.test(text)) {
+    throw new CliError("CLI_USAGE", `${what} is not an address such as wss://proxy.example: "${text}"`);
+  }
+  const http = text.replace(/^ws/i, "http").replace(new RegExp(`${CONNECT_PATH}/?$`), "");
+  return secureServiceUrl(http, what, allowInsecure);
+}

@@ -1,0 +1,195 @@
+/**
+ * Takes messages from the link: checks each one against its sender's proof (D-143), pins the key of a new contact, and stores
+ * the message before it is acknowledged. Messages of one sender are stored in the order in which they came.
+ */
+import { type Clock, sleep } from "../../shared/clock.ts";
+import type { AckReason } from "../../shared/protocol/ack_reasons.ts";
+import type { DeliverFrame } from "../../shared/protocol/frames.ts";
+import { toIso, unixSeconds } from "../../shared/protocol/time.ts";
+import { describeError } from "../../shared/client/refusals.ts";
+import type { Ack } from "../link/link.ts";
+import { Undecided } from "../link/reconnect.ts";
+import type { LoopGuard } from "../link/loop_guard.ts";
+import { checkProof, type ProofCheck, type ProvenMessage } from "./check_proof.ts";
+import type { EmitEvent } from "./events.ts";
+import type { PeerBook } from "./peer_book.ts";
+import { pinContact } from "./peers.ts";
+import type { RegistryTrust } from "./registry_trust.ts";
+import type { StoreResult, TakenMessage } from "./store/received_messages.ts";
+import type { ConnectorStore } from "./store/store.ts";
+
+/** With less, messages of strangers would cost the proxy requests without end. */
+const LOOK_UP_MS = 3_000;
+/** With less, a relay that forges messages would fill the log. */
+const REPORT_MS = 60_000;
+
+export interface ReceivingDeps {
+  clock: Clock;
+  emit: EmitEvent;
+  store: Pick<ConnectorStore, "received">;
+  trust: RegistryTrust;
+  peers: PeerBook;
+  /** The agent, and the proxy's origin that its peers sign. */
+  agent: { did: string; origin: string };
+  guard: LoopGuard;
+  /** Reads the peers from the proxy. Never rejects. */
+  readPeers(): Promise<void>;
+  /** Closes the link until messages can be decided: a refused one would be lost after five attempts. */
+  onUndecided(why: string): void;
+}
+
+interface Arrival {
+  message: TakenMessage;
+  resolve(taken: StoreResult): void;
+  reject(error: unknown): void;
+}
+
+export class Receiving {
+  /** The newest message of each sender that is not stored yet. */
+  readonly #turns = new Map<string, Promise<unknown>>();
+  #arrivals: Arrival[] = [];
+  #lookedUpAt = -Infinity;
+  #lookingUp: Promise<void> | null = null;
+  /** Messages that wait until the peers are read again. */
+  #strangers = 0;
+  /** Refusals of a sender that no event has told. */
+  readonly #untold = new Map<string, { since: number; count: number }>();
+  /** Messages that were refused since the start. */
+  refused = 0;
+  #isStopped = false;
+
+  constructor(private readonly deps: ReceivingDeps) {}
+
+  /** Takes no further message. */
+  stop(): void {
+    this.#isStopped = true;
+  }
+
+  /** Checks and stores a message. Its acknowledgement follows. @throws {Undecided} when it stays at the proxy */
+  async deliver(frame: DeliverFrame): Promise<Ack> {
+    if (frame.toAgentDid !== this.deps.agent.did) return this.#refuse(frame, "wrong_recipient");
+    const from = frame.fromAgentDid, before = this.#turns.get(from);
+    const taking = this.#take(frame, this.#judge(frame), before);
+    const turn = taking.catch(() => {}).finally(() => {
+      if (this.#turns.get(from) === turn) this.#turns.delete(from);
+    });
+    this.#turns.set(from, turn);
+    try {
+      return await taking;
+    } catch (error) {
+      if (error instanceof Undecided) this.deps.onUndecided(error.message);
+      throw error;
+    }
+  }
+
+  /** @throws {Undecided} */
+  async #judge(frame: DeliverFrame): Promise<ProofCheck> {
+    const { clock, agent, trust } = this.deps;
+    if (!this.#isPeer(frame.fromAgentDid) && this.#strangers < STRANGERS_WAITING) {
+      this.#strangers++;
+      await this.#lookUp().finally(() => this.#strangers--);
+    }
+    if (!this.#isPeer(frame.fromAgentDid)) return { refused: "not_a_peer" };
+    const pin = this.#pinOf(frame.fromAgentDid);
+    return await checkProof(frame, { agent, pin, trust, nowSeconds: unixSeconds(clock.now()) });
+  }
+
+  async #take(frame: DeliverFrame, judging: Promise<ProofCheck>, before: Promise<unknown> | undefined): Promise<Ack> {
+    const { emit, peers, guard, clock } = this.deps;
+    judging.catch(() => {});
+    await before;
+    const verdict = await judging;
+    if ("refused" in verdict) return this.#refuse(frame, verdict.refused, verdict.shown);
+    const { proven } = verdict, { fromAgentDid: from, requestId } = proven;
+    const about = { from, requestId };
+    const pin = this.#pinOf(from);
+    // The message before this one may have been the first of a contact.
+    if (pin !== null && pin.key !== proven.key) return this.#refuse(frame, "key_mismatch", proven.key);
+    const verified = pin?.how === "ticket" ? "end-to-end" : "by-registry";
+    let taken: StoreResult;
+    try {
+      // On disk before its message, or a kill between the two would let another key be the first.
+      if (pin === null) await peers.change((known) => pinContact(known, from, proven.key, toIso(clock.now())));
+      taken = await this.#store({ ...proven, verified });
+    } catch (error) {
+      emit("store_failed", { ...about, why: describeError(error) });
+      return { accepted: false, reason: "store_failed" };
+    }
+    switch (taken) {
+      case "full":
+        emit("inbox_full", about);
+        return { accepted: false, reason: "inbox_full" };
+      case "known":
+        emit("repeated", about);
+        return { accepted: true };
+      case "stored":
+        emit("received", { ...about, verified });
+        guard.received(from, proven.inReplyTo ?? null);
+        return { accepted: true };
+      default:
+        return this.#refuse(frame, taken);
+    }
+  }
+
+  #isPeer(did: string): boolean {
+    const peer = this.deps.peers.of(did);
+    return peer !== null && !peer.gone && !peer.removed;
+  }
+
+  #pinOf(did: string) {
+    const { key, how } = this.deps.peers.of(did) ?? {};
+    return key === undefined || how === undefined ? null : { key, how };
+  }
+
+  /** Reads the peers once for all strangers that come meanwhile. */
+  #lookUp(): Promise<void> {
+    const { clock, readPeers } = this.deps;
+    return this.#lookingUp ??= (async () => {
+      const wait = this.#lookedUpAt + LOOK_UP_MS - clock.now();
+      if (wait > 0) await sleep(clock, wait);
+      this.#lookedUpAt = clock.now();
+      await readPeers();
+    })().finally(() => this.#lookingUp = null);
+  }
+
+  #store(message: ProvenMessage & Pick<TakenMessage, "verified">): Promise<StoreResult> {
+    if (this.#isStopped) throw new Error("the connector has stopped");
+    const { promise, resolve, reject } = Promise.withResolvers<StoreResult>();
+    this.#arrivals.push({ message, resolve, reject });
+    // Messages of one turn of the event loop share a transaction.
+    if (this.#arrivals.length === 1) queueMicrotask(() => this.#storeArrivals());
+    return promise;
+  }
+
+  #storeArrivals(): void {
+    const { store, clock } = this.deps;
+    const arrivals = this.#arrivals;
+    this.#arrivals = [];
+    try {
+      const taken = store.received.take(arrivals.map(({ message }) => message), clock.now());
+      for (const [i, result] of taken.entries()) arrivals[i]?.resolve(result);
+    } catch (error) {
+      for (const { reject } of arrivals) reject(error);
+    }
+  }
+
+  /** Counts a refusal, and reports those of a sender at most once a minute. */
+  #refuse({ fromAgentDid: from, requestId }: DeliverFrame, reason: AckReason, shown?: string): Ack {
+    const { clock, emit } = this.deps;
+    this.refused++;
+    const now = clock.now(), known = this.#untold.get(from);
+    if (known !== undefined && now - known.since < REPORT_MS) known.count++;
+    else {
+      if (this.#untold.size >= SENDERS_REPORTED) this.#untold.clear();
+      this.#untold.set(from, { since: now, count: 0 });
+      emit("proof_refused", { from, requestId, reason, before: known?.count ?? 0 });
+      if (shown !== undefined) emit("peer_key_changed", { from, key: this.#pinOf(from)?.key ?? null, shown });
+    }
+    return { accepted: false, reason };
+  }
+}
+
+/** With more, a relay that invents senders would fill the memory with their messages. */
+const STRANGERS_WAITING = 64;
+/** Senders whose refusals are counted, so that invented senders take no memory without end. */
+const SENDERS_REPORTED = 1_000;

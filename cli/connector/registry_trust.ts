@@ -1,0 +1,185 @@
+/**
+ * What the connector believes of its registry (D-143): the keys that sign identity tokens, and the revocation list. Both are
+ * read from the registry itself, with a copy on disk, because a relay that named them could vouch for anyone. One of a
+ * process serves all its agents.
+ */
+import type { Clock } from "../../shared/clock.ts";
+import { BoundedMap } from "../../shared/bounded_map.ts";
+import { sha256 } from "../../shared/protocol/base64url.ts";
+import {
+  type AitAuthority,
+  type AitClaims,
+  parseAit,
+  readAitClaims,
+  verifyAitSignature,
+} from "../../shared/protocol/signed/ait.ts";
+import { type CrlClaims, isCrlRollback, type Revocation, verifyCrl } from "../../shared/protocol/signed/crl.ts";
+import { TokenError } from "../../shared/protocol/signed/jws.ts";
+import { describeError } from "../../shared/client/refusals.ts";
+import { Undecided } from "../link/reconnect.ts";
+
+/** With more, a revoked key or token counts for longer; with less, each message costs a request. */
+const FRESH_MS = 300_000;
+/** With less, forged messages would make requests to the registry without end. */
+const KEYS_AGAIN_MS = 30_000;
+const LIST_AGAIN_MS = 60_000;
+/** A list of this age still decides. With more, a relay that is also on the way to the registry could hide a revocation. */
+const LIST_MAX_MS = 86_400_000;
+/** A machine whose clock is further off takes no messages: it would refuse them all as too old or ahead. */
+const CLOCK_MAX_MS = 86_400_000;
+/** With less, tokens of many peers are verified at every message. */
+const AITS_KEPT = 1_000;
+/** Seconds after a reissue in which a request with the token of before may have been signed. */
+const REISSUE_GRACE_SECONDS = 300;
+
+/** Where keys and lists come from. */
+export interface TrustSource {
+  /** Origin of the registry, as in the agent's own token. */
+  issuer: string;
+  /** The published keys; the saved ones when the registry does not answer. @throws when there are none */
+  keys(): Promise<AitAuthority>;
+  /** The signed list; `null` while the registry has none. @throws when it does not answer */
+  list(): Promise<string | null>;
+  /** The list that was saved last; `null` without one. */
+  savedList(): string | null;
+  saveList(list: string): Promise<void>;
+  /** Milliseconds from this machine's clock to the registry's, when it last answered; `null` before. */
+  offsetMs(): number | null;
+}
+
+/** A list with what is looked up in it. */
+interface KnownList {
+  claims: Pick<CrlClaims, "seq" | "iat">;
+  byJti: ReadonlyMap<string, Revocation>;
+  deleted: ReadonlySet<string>;
+}
+
+const NO_LIST: KnownList = { claims: { seq: -1, iat: 0 }, byJti: new Map(), deleted: new Set() };
+
+export class RegistryTrust {
+  readonly #aits = new BoundedMap<string, AitClaims>(AITS_KEPT);
+  #keys: AitAuthority | null = null;
+  #keysAt = -Infinity;
+  #keysTriedAt = -Infinity;
+  #list: KnownList | null = null;
+  /** When the registry last said what the list is. */
+  #listAt = -Infinity;
+  #listTriedAt = -Infinity;
+  #readingKeys: Promise<void> | null = null;
+  #readingList: Promise<void> | null = null;
+
+  constructor(private readonly clock: Clock, private readonly source: TrustSource) {}
+
+  /** Resolves when messages can be decided. @throws {Undecided} why they cannot */
+  async ready(): Promise<void> {
+    await Promise.all([this.#currentKeys(), this.#currentList()]);
+    const offset = Math.abs(this.source.offsetMs() ?? 0);
+    if (offset > CLOCK_MAX_MS) {
+      throw new Undecided(`the clock of this machine is ${Math.round(offset / 3_600_000)} h from the registry's`);
+    }
+  }
+
+  /**
+   * Returns the claims of an identity token, and whether a key of the registry signed it. For a token of a pinned key the pin
+   * is enough when the registry is another one or its keys cannot be had.
+   *
+   * @throws {TokenError} when the token is not genuine
+   * @throws {Undecided} when the keys cannot be had and no pin stands in
+   */
+  async claimsOf(token: string, isPinned: (key: string) => boolean): Promise<{ claims: AitClaims; isSigned: boolean }> {
+    const hash = await sha256(token);
+    const known = this.#aits.get(hash);
+    if (known !== undefined && this.clock.now() - this.#keysAt < FRESH_MS) return { claims: known, isSigned: true };
+    const jws = parseAit(token);
+    const unsigned = readAitClaims(jws);
+    if (unsigned.iss !== this.source.issuer) {
+      if (isPinned(unsigned.cnf.jwk.x)) return { claims: unsigned, isSigned: false };
+      throw new TokenError("issuer", "The token was issued by another registry");
+    }
+    try {
+      let keys = await this.#currentKeys();
+      if (!keys.keys.has(jws.kid)) keys = await this.#currentKeys(KEYS_AGAIN_MS);
+      const claims = await verifyAitSignature(jws, keys);
+      this.#aits.set(hash, claims);
+      return { claims, isSigned: true };
+    } catch (error) {
+      if (error instanceof Undecided && isPinned(unsigned.cnf.jwk.x)) return { claims: unsigned, isSigned: false };
+      throw error;
+    }
+  }
+
+  /** Whether the registry has revoked the sender before a request was signed. @throws {Undecided} without a list of a day */
+  async isRevoked({ jti, sub, iss }: Pick<AitClaims, "jti" | "sub" | "iss">, signedAt: number): Promise<boolean> {
+    if (iss !== this.source.issuer) return false;
+    const list = await this.#currentList();
+    const entry = list.byJti.get(jti);
+    return list.deleted.has(sub) ||
+      entry?.reason === "reissued" && signedAt > entry.revokedAt + REISSUE_GRACE_SECONDS;
+  }
+
+  async #currentKeys(maxAgeMs = FRESH_MS): Promise<AitAuthority> {
+    const now = this.clock.now();
+    if (now - this.#keysAt >= maxAgeMs && now - this.#keysTriedAt >= KEYS_AGAIN_MS) {
+      this.#keysTriedAt = now;
+      this.#readingKeys = this.#readKeys().finally(() => this.#readingKeys = null);
+    }
+    await this.#readingKeys;
+    if (this.#keys === null) throw new Undecided(this.#problem);
+    return this.#keys;
+  }
+  #problem = "the registry does not answer";
+
+  async #readKeys(): Promise<void> {
+    try {
+      const keys = await this.source.keys();
+      this.#keys = { ...keys, issuer: this.source.issuer };
+      this.#keysAt = this.clock.now();
+      // A key that is published no longer must not vouch for a token that it signed.
+      this.#aits.clear();
+    } catch (error) {
+      this.#problem = describeError(error);
+    }
+  }
+
+  async #currentList(): Promise<KnownList> {
+    const now = this.clock.now();
+    if (now - this.#listAt >= FRESH_MS && now - this.#listTriedAt >= LIST_AGAIN_MS) {
+      this.#readingList = this.#readList().finally(() => this.#readingList = null);
+    }
+    await this.#readingList;
+    const list = this.#list;
+    const age = this.clock.now() - Math.max(this.#listAt, (list?.claims.iat ?? 0) * 1000);
+    if (list === null || age > LIST_MAX_MS) throw new Undecided(`${this.#problem}; the revocation list is unknown`);
+    return list;
+  }
+
+  async #readList(): Promise<void> {
+    this.#listTriedAt = this.clock.now();
+    try {
+      const text = await this.source.list();
+      if (text !== null) {
+        await this.#take(text);
+        await this.source.saveList(text);
+      } else if (this.#list === null && this.source.savedList() === null) this.#list = NO_LIST;
+      // A registry that has published a list and now has none cannot have lost its revocations.
+      else if (this.#list !== NO_LIST) throw new TokenError("claims", "The registry withholds its revocation list");
+      this.#listAt = this.clock.now();
+    } catch (error) {
+      this.#problem = describeError(error);
+      const saved = this.#list === null ? this.source.savedList() : null;
+      if (saved !== null) await this.#take(saved).catch(() => {});
+    }
+  }
+
+  /** Takes a list whose signature verifies, unless it is older than the known one. Its age is judged where it is used. */
+  async #take(text: string): Promise<void> {
+    const claims = await verifyCrl(text, await this.#currentKeys(), null);
+    if (this.#list !== null && isCrlRollback(claims, this.#list.claims)) {
+      throw new TokenError("claims", "The registry answered with an older revocation list");
+    }
+    const { revocations, seq, iat } = claims;
+    const deleted = revocations.filter(({ reason }) => reason === "agent_deleted").map(({ agentDid }) => agentDid);
+    const byJti = new Map(revocations.map((revocation) => [revocation.jti, revocation]));
+    this.#list = { claims: { seq, iat }, byJti, deleted: new Set(deleted) };
+  }
+}

@@ -1,0 +1,199 @@
+/**
+ * Rules of the delivery to the runtime (D-88): the meaning of a response, the time of the next attempt, and the next
+ * message of each lane. Pure: sends nothing, stores nothing, reads no clock.
+ */
+import type { QueuedMessage, Tries } from "../store/received_rows.ts";
+import { doubled } from "../../../shared/client/backoff.ts";
+import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
+import { DAY_MS } from "../../../shared/clock.ts";
+
+/** Attempts at a message before it leaves its lane, so that one bad message does not hold up those behind it. */
+const QUICK_ATTEMPTS = 4;
+/** The wait after the first of these; doubles. Longer, and a runtime that was busy for a moment gets its messages late. */
+const QUICK_FIRST_MS = 300, QUICK_MAX_MS = 2_000;
+/** The longest wait after that: for as long a runtime that is back may stay without its messages. */
+const SLOW_MAX_MS = 60_000;
+/** Refusals with 5xx and with another status before the message is dead: a refused message seldom becomes welcome. */
+const SERVER_ERROR_ATTEMPTS = 10, CLIENT_ERROR_ATTEMPTS = 5;
+/** How long a message is tried while the answers are not about it: with less, a runtime that is down for a night loses it. */
+const PATIENCE_MS = DAY_MS;
+
+/** The body of an answer. `cut`: why `text` is not all of it. */
+export interface AnswerBody {
+  contentType: string | null;
+  text: string;
+  cut: "large" | "broken" | null;
+}
+
+/** The result of a request to the runtime. */
+export type RuntimeAnswer =
+  | { kind: "status"; status: number; retryAfterMs: number | null; body: AnswerBody }
+  | { kind: "timeout" }
+  | { kind: "unreachable"; why: string };
+
+/** The meaning of a response for a message. */
+export type RuntimeResult = "accepted" | {
+  /** Refusals until the message is a dead letter; `null`: only `PATIENCE_MS` counts. */
+  attempts: number | null;
+  /** True when the next message would fail too: the lane waits and keeps its order. */
+  isOutage: boolean;
+  /** True when the answer shows that the runtime works. */
+  isBusy?: true;
+  /** Wait that the runtime asked for, in milliseconds. */
+  retryAfterMs: number;
+};
+
+/** Status codes that are not about the message (D-88). A code about the whole runtime is an outage. */
+const PASSING: Readonly<Record<number, { isOutage: boolean; isBusy?: true }>> = {
+  401: { isOutage: true },
+  403: { isOutage: true },
+  408: { isOutage: false },
+  425: { isOutage: false },
+  429: { isOutage: true, isBusy: true },
+  502: { isOutage: false },
+  503: { isOutage: true },
+  504: { isOutage: false },
+};
+
+export function classifyAnswer(response: RuntimeAnswer): RuntimeResult {
+  if (response.kind === "unreachable") return { attempts: null, isOutage: true, retryAfterMs: 0 };
+  if (response.kind === "timeout") return { attempts: null, isOutage: false, retryAfterMs: 0 };
+  const { status } = response;
+  if (status >= 200 && status < 300) return "accepted";
+  const retryAfterMs = Math.min(response.retryAfterMs ?? 0, SLOW_MAX_MS);
+  const passing = PASSING[status];
+  if (passing) return { attempts: null, retryAfterMs, ...passing };
+  // A redirect is not followed, so it counts as a refusal.
+  const attempts = status >= 500 ? SERVER_ERROR_ATTEMPTS : CLIENT_ERROR_ATTEMPTS;
+  return { attempts, isOutage: false, retryAfterMs };
+}
+
+/** Milliseconds before the next attempt at a message, after `attempts` attempts. */
+export function handoverWait(attempts: number): number {
+  return attempts < QUICK_ATTEMPTS
+    ? doubled(QUICK_FIRST_MS, attempts - 1, QUICK_MAX_MS)
+    : doubled(LIMIT.slowFirstMs, attempts - QUICK_ATTEMPTS, SLOW_MAX_MS);
+}
+
+/** The next state of a message. */
+export type NextAttempt =
+  | { state: "done" }
+  | { state: "dead" }
+  | { state: "waiting"; tries: Tries; nextAt: number; aside: boolean };
+
+/** The state of a message after one more attempt. */
+export function nextAttempt(before: Tries, result: RuntimeResult, now: number): NextAttempt {
+  if (result === "accepted") return { state: "done" };
+  const attempts = before.attempts + 1;
+  const refusals = before.refusals + (result.attempts === null ? 0 : 1);
+  const firstTriedAt = before.firstTriedAt ?? now;
+  if (result.attempts !== null && refusals >= result.attempts) return { state: "dead" };
+  if (result.attempts === null && now - firstTriedAt >= PATIENCE_MS) return { state: "dead" };
+  return {
+    state: "waiting",
+    tries: { attempts, refusals, firstTriedAt },
+    nextAt: now + Math.max(handoverWait(attempts), result.retryAfterMs),
+    aside: !result.isOutage && attempts >= QUICK_ATTEMPTS,
+  };
+}
+
+function senderOf(lane: string): string {
+  return lane.split(" ", 1)[0] ?? lane;
+}
+
+/**
+ * Chooses the next message. A message is taken, then released: for another attempt, or removed. Senders take turns,
+ * because in order of arrival the last of a thousand messages of one peer would go before the first one of each other
+ * peer.
+ */
+export class Lanes {
+  /** In order of arrival. */
+  readonly #lanes = new Map<string, QueuedMessage[]>();
+  readonly #aside = new Map<number, QueuedMessage>();
+  readonly #taken = new Map<number, QueuedMessage>();
+  /** The turn of each sender that had one since the lanes were empty. */
+  readonly #turns = new Map<string, number>();
+  #turn = 0;
+
+  add(message: QueuedMessage): void {
+    if (message.aside) {
+      this.#aside.set(message.seq, message);
+      return;
+    }
+    const lane = this.#lanes.get(message.lane);
+    if (!lane) this.#lanes.set(message.lane, [message]);
+    else {
+      lane.push(message);
+      const before = lane.at(-2);
+      if (before && before.seq > message.seq) lane.sort((a, b) => a.seq - b.seq);
+    }
+  }
+
+  /**
+   * Takes the oldest due message of the sender whose last turn is longest ago. It is not returned again before it is
+   * released.
+   */
+  take(now: number): QueuedMessage | null {
+    let found: QueuedMessage | null = null, turn = 0;
+    for (const message of this.#heads()) {
+      if (!isDue(message, now)) continue;
+      const its = this.#turns.get(senderOf(message.lane)) ?? 0;
+      if (found === null || its < turn || its === turn && message.seq < found.seq) [found, turn] = [message, its];
+    }
+    if (found === null) return null;
+    this.#turns.set(senderOf(found.lane), ++this.#turn);
+    this.#taken.set(found.seq, found);
+    return found;
+  }
+
+  /** Releases a taken message. `next`: when it is due again; `null`: it is removed. */
+  release(seq: number, next: Pick<QueuedMessage, "nextAt" | "aside"> | null): void {
+    const message = this.#taken.get(seq);
+    if (!message) return;
+    this.#taken.delete(seq);
+    this.#aside.delete(seq);
+    const lane = this.#lanes.get(message.lane);
+    const at = lane?.indexOf(message) ?? -1;
+    if (lane && at !== -1) lane.splice(at, 1);
+    if (lane?.length === 0) this.#lanes.delete(message.lane);
+    if (next) this.add({ ...message, isHeld: false, ...next });
+    if (this.#lanes.size + this.#aside.size === 0) this.#turns.clear();
+  }
+
+  /** Makes every waiting message due, after the runtime has come back. */
+  wake(now: number): void {
+    for (const message of [...[...this.#lanes.values()].flat(), ...this.#aside.values()]) {
+      if (!this.#taken.has(message.seq) && !message.isHeld) message.nextAt = Math.min(message.nextAt, now);
+    }
+  }
+
+  /** Time when the next message is due; `null` when none waits. */
+  nextAt(now: number): number | null {
+    let next: number | null = null;
+    for (const message of this.#heads()) {
+      const at = isDue(message, now) ? now : message.nextAt;
+      if (next === null || at < next) next = at;
+    }
+    return next;
+  }
+
+  get size(): number {
+    let size = this.#aside.size;
+    for (const lane of this.#lanes.values()) size += lane.length;
+    return size;
+  }
+
+  *#heads(): Generator<QueuedMessage> {
+    for (const [head] of this.#lanes.values()) {
+      if (head && !this.#taken.has(head.seq)) yield head;
+    }
+    for (const message of this.#aside.values()) {
+      if (!this.#taken.has(message.seq)) yield message;
+    }
+  }
+}
+
+/** A time beyond the longest wait comes from a clock that was set back later; it counts as due. */
+function isDue({ nextAt }: QueuedMessage, now: number): boolean {
+  return nextAt <= now || nextAt > now + SLOW_MAX_MS;
+}

@@ -1,0 +1,174 @@
+/**
+ * Requests to the agent runtime, only to the configured origin. The content of a message cannot change the address. The
+ * meaning of a response is in delivery_rules.ts.
+ */
+import type { Clock } from "../../../shared/clock.ts";
+import { unixSeconds } from "../../../shared/protocol/time.ts";
+import type { PushPlatform, RuntimeTarget, TaskProtocol } from "../../platforms/platform.ts";
+import { CliError } from "../../errors.ts";
+import { OTHER_USER } from "../../../shared/client/port_owner.ts";
+import { exchange, ExchangeError, type HttpRequest, wholeSeconds } from "../../../shared/client/http.ts";
+import { isLoopback, parseServiceUrl } from "../../../shared/client/service_url.ts";
+import { unreachable } from "../../../shared/client/tls.ts";
+import type { RuntimeAnswer } from "./delivery_rules.ts";
+import { idempotencyKey, type InboxMessage } from "../store/received_rows.ts";
+import { CONNECTOR_LIMITS } from "../limits.ts";
+
+/** Time-outs of a look at a task and of a health check: longer, and a stuck runtime is noticed late. */
+const TASK_POLL_TIMEOUT_MS = 10_000, PROBE_TIMEOUT_MS = 5_000;
+
+interface RuntimeDeps {
+  fetch: typeof fetch;
+  clock: Clock;
+  /** Whether an address accepts connections. */
+  reach?: ((url: string) => Promise<boolean>) | undefined;
+  /** Whether a process of another user listens at an address of this machine (D-397). */
+  isOfOtherUser?: ((url: string) => Promise<boolean>) | undefined;
+}
+
+/** Whether the runtime answers, and the problem if not. */
+export interface RuntimeHealth {
+  reachable: boolean;
+  problem: string | null;
+}
+
+/** The problem of a runtime whose port a process of another user has. */
+export const OF_OTHER_USER = `${OTHER_USER}: a process of another user listens at its address`;
+const MAX_HEALTH_BYTES = 64 * 1024;
+
+export class Runtime {
+  constructor(readonly deps: RuntimeDeps, readonly platform: PushPlatform, readonly target: RuntimeTarget) {}
+
+  get url(): string {
+    return this.target.baseUrl + this.target.hookPath;
+  }
+
+  /**
+   * Sends a message to the runtime. Only status and headers of the answer are read, and with `maxBytes` the body of a 2xx.
+   *
+   * @param taskId ID of the task that asked for the message (D-134)
+   */
+  async post(message: InboxMessage, stopped: AbortSignal, maxBytes = 0, taskId?: string): Promise<RuntimeAnswer> {
+    const { clock } = this.deps;
+    const { headers, body } = await this.platform.request(
+      { ...message, idempotencyKey: await idempotencyKey(message), taskId },
+      this.target,
+      unixSeconds(clock.now()),
+    );
+    return await this.#ask({
+      method: "POST",
+      url: this.url,
+      headers,
+      body,
+      timeoutMs: this.platform.timeoutMs,
+      maxBytes: (status) => status >= 200 && status < 300 ? maxBytes : 0,
+      // The status says whether the runtime has accepted the message, also when its answer breaks off.
+      cutsBrokenBody: true,
+      signal: stopped,
+    });
+  }
+
+  /** Asks for the present state of a task (D-134). */
+  async poll(tasks: TaskProtocol, taskId: string, stopped: AbortSignal): Promise<RuntimeAnswer> {
+    return await this.#ask({
+      method: "POST",
+      url: this.url,
+      ...tasks.poll(taskId, this.target),
+      timeoutMs: TASK_POLL_TIMEOUT_MS,
+      maxBytes: (status) => status >= 200 && status < 300 ? CONNECTOR_LIMITS.taskAnswerBytes : 0,
+      cutsBrokenBody: true,
+      signal: stopped,
+    });
+  }
+
+  /** Checks whether the runtime answers, without sending a message. */
+  async probe(stopped: AbortSignal = new AbortController().signal): Promise<RuntimeHealth> {
+    const { health } = this.platform;
+    if (health === null) {
+      if (await this.#isOfOtherUser()) return { reachable: false, problem: OF_OTHER_USER };
+      const reachable = await this.deps.reach?.(this.target.baseUrl) ?? true;
+      return { reachable, problem: reachable ? null : "it does not accept connections" };
+    }
+    const response = await this.#ask({
+      method: "GET",
+      url: this.target.baseUrl + health.path,
+      timeoutMs: PROBE_TIMEOUT_MS,
+      maxBytes: MAX_HEALTH_BYTES,
+      signal: stopped,
+    });
+    if (response.kind === "timeout") return { reachable: false, problem: "it does not answer" };
+    if (response.kind === "unreachable") return { reachable: false, problem: response.why };
+    if (health.isHealthy(response.status, response.body.text)) return { reachable: true, problem: null };
+    return {
+      reachable: false,
+      problem: `${health.path} answered ${response.status}, not as ${this.platform.name} does`,
+    };
+  }
+
+  /** Requests that begin while one looks share its look, which costs a process. */
+  async #isOfOtherUser(): Promise<boolean> {
+    this.#look ??= this.deps.isOfOtherUser?.(this.target.baseUrl).finally(() => this.#look = undefined);
+    return await this.#look ?? false;
+  }
+  #look: Promise<boolean> | undefined;
+
+  async #ask(request: Omit<HttpRequest, "onTooLarge">): Promise<RuntimeAnswer> {
+    // The message waits as it does while the runtime is down: that it is down is why another program could take its port.
+    if (await this.#isOfOtherUser()) return { kind: "unreachable", why: OF_OTHER_USER };
+    try {
+      const { fetch, clock } = this.deps;
+      const { status, headers, text, cut = null } = await exchange({ fetch, clock }, {
+        ...request,
+        onTooLarge: "truncate",
+      });
+      const seconds = wholeSeconds(headers.get("Retry-After")) ?? 0;
+      const body = { contentType: headers.get("Content-Type"), text, cut };
+      return { kind: "status", status, retryAfterMs: seconds > 0 ? seconds * 1000 : null, body };
+    } catch (error) {
+      if (!(error instanceof ExchangeError)) throw error;
+      if (error.reason === "timeout") return { kind: "timeout" };
+      if (error.reason === "aborted") return { kind: "unreachable", why: "the connector is stopping" };
+      const { code, message } = unreachable(this.target.baseUrl, error.message, error.cause);
+      return { kind: "unreachable", why: code === "CLI_TLS_REFUSED" ? message : "no connection" };
+    }
+  }
+}
+
+/** A response in words. */
+export function describeAnswer(response: RuntimeAnswer): string {
+  if (response.kind === "timeout") return "no answer in time";
+  return response.kind === "unreachable" ? response.why : `status ${response.status}`;
+}
+
+/**
+ * Parses the address of the runtime. Plain text to another machine needs an explicit option, because token and
+ * messages would travel unencrypted unnoticed.
+ *
+ * @throws {CliError} `CLI_USAGE`, `CLI_INSECURE_URL`
+ */
+export function parseRuntimeUrl(text: string, what: string, allowInsecure: boolean): string {
+  const origin = parseServiceUrl(text);
+  if (origin === null) {
+    throw new CliError("CLI_USAGE", `${what} is not an address such as http://127.0.0.1:18789: "${text}"`);
+  }
+  if (!allowInsecure && !isLoopback(origin)) {
+    throw new CliError(
+      "CLI_INSECURE_URL",
+      `${what} is ${origin}, another machine: messages and the hook token go there`,
+    );
+  }
+  return origin;
+}
+
+/** Checks the path of the webhook. @throws {CliError} `CLI_USAGE` for anything but a plain path */
+export function parseHookPath(text: string, what: string): string {
+  const isPath = /^\/(?!\/)[A-Za-z0-9._~!$&'()*+,;=:@%\/-]*$/.test(text);
+  if (isPath && new URL(text, "http://127.0.0.1").pathname === text) return text;
+  throw new CliError("CLI_USAGE", `${what} is not a path such as /hooks/agent: "${text}"`);
+}
+
+/** Checks the hook token and never prints it. @throws {CliError} `CLI_USAGE` when it does not fit into a header */
+export function parseHookToken(text: string, what: string): string {
+  if (/^[\x21-\x7e]{1,1024}$/.test(text)) return text;
+  throw new CliError("CLI_USAGE", `${what} must be one word of visible ASCII characters`);
+}

@@ -1,0 +1,239 @@
+/**
+ * Delivers messages to the runtime, lane by lane (D-88): takes the next message, posts it, and stores the result before
+ * the next message of the lane. The rules are in delivery_rules.ts, the storage in ../store.
+ */
+import type { Cancel, Clock } from "../../../shared/clock.ts";
+import { classifyAnswer, Lanes, type NextAttempt, nextAttempt } from "./delivery_rules.ts";
+import type { ReceivedMessages } from "../store/received_messages.ts";
+import type { InboxMessage, QueuedMessage } from "../store/received_rows.ts";
+import { CONNECTOR_LIMITS } from "../limits.ts";
+import { describeAnswer, type Runtime } from "./runtime.ts";
+import type { RuntimeReplies } from "./runtime_replies.ts";
+import type { AttemptMeaning, TaskFollower } from "./task_follower.ts";
+import type { EmitEvent } from "../events.ts";
+import { describeError } from "../../../shared/client/refusals.ts";
+
+/** Concurrent requests to the runtime: with more, a burst overloads a runtime that runs a model for each. */
+export const HANDOVERS_AT_ONCE = 16;
+/** An answer that may become a reply: a message cannot hold a longer one. */
+export const ANSWER_BYTES = 256 * 1024;
+
+/** The result of an attempt. */
+interface Result {
+  message: InboxMessage;
+  next: NextAttempt;
+  why: string;
+  /** Time of the response, milliseconds since the Unix epoch. */
+  at: number;
+  /** Duration in milliseconds. */
+  ms: number;
+  /** What an accepted message changes beside its own row. */
+  outcome: AttemptMeaning;
+}
+
+interface DeliveryDeps {
+  clock: Clock;
+  inbox: ReceivedMessages;
+  runtime: Runtime;
+  /** `null` when its answers do not go back. */
+  replies: RuntimeReplies | null;
+  /** Absent when the runtime answers with its result. */
+  tasks?: TaskFollower | undefined;
+  emit: EmitEvent;
+  /** Called after each attempt: whether the runtime answers, and why it accepts no message at all. */
+  onRuntime(reachable: boolean, problem: string | null): void;
+}
+
+export class RuntimeDelivery {
+  readonly #lanes = new Lanes();
+  readonly #stop = new AbortController();
+  readonly #underWay = new Set<Promise<void>>();
+  /**
+   * Attempts whose result could not be stored. Until it is, the runtime is not called, because it would get the same
+   * message at each attempt.
+   */
+  readonly #unstored: Result[] = [];
+  #cancel: Cancel = () => {};
+  #isOut = false;
+
+  constructor(private readonly deps: DeliveryDeps) {
+    if (deps.tasks === undefined) return;
+    deps.tasks.hasHandover = () => this.#hasHandover();
+    deps.tasks.onRoom = () => this.#pump();
+  }
+
+  /** Queues the messages that an earlier run left. */
+  start(): void {
+    this.add(this.deps.inbox.waiting());
+    this.deps.tasks?.start();
+  }
+
+  add(messages: readonly QueuedMessage[]): void {
+    for (const message of messages) this.#lanes.add(message);
+    this.#pump();
+  }
+
+  /** Waits up to `ms` for attempts in progress, then aborts them. Aborted ones are repeated after the next start. */
+  async stop(ms: number): Promise<void> {
+    this.#cancel();
+    const patience = Promise.withResolvers<void>();
+    const cancel = this.deps.clock.after(ms, patience.resolve);
+    this.#closing = true;
+    await Promise.race([Promise.all(this.#underWay), patience.promise]);
+    cancel();
+    this.#stop.abort();
+    await Promise.all([...this.#underWay, this.deps.tasks?.stop()]);
+    this.#storeHeld();
+  }
+  #closing = false;
+
+  #pump(): void {
+    this.#cancel();
+    if (this.#closing) return;
+    if (!this.#storeHeld()) {
+      this.#cancel = this.deps.clock.after(CONNECTOR_LIMITS.slowFirstMs, () => this.#pump());
+      return;
+    }
+    const now = this.deps.clock.now();
+    while (this.#underWay.size < HANDOVERS_AT_ONCE) {
+      // Asks for the bound of tasks only when there is a message: that reads the store.
+      const wait = this.#hasDue(now) ? this.#waitForTasks() : 0;
+      if (wait === null) return;
+      if (wait > 0) {
+        this.#cancel = this.deps.clock.after(wait, () => this.#pump());
+        return;
+      }
+      const message = this.#lanes.take(now);
+      if (message === null) break;
+      this.deps.tasks?.countHandover();
+      const attempt = this.#attempt(message.seq).finally(() => {
+        this.#underWay.delete(attempt);
+        this.#pump();
+      });
+      this.#underWay.add(attempt);
+    }
+    const next = this.#lanes.nextAt(now);
+    if (next === null || this.#underWay.size >= HANDOVERS_AT_ONCE) return;
+    this.#cancel = this.deps.clock.after(Math.max(0, next - now), () => this.#pump());
+  }
+
+  /** Milliseconds until the bounds of tasks allow another message; `null` until one ends. */
+  #waitForTasks(): number | null {
+    try {
+      return this.deps.tasks === undefined ? 0 : this.deps.tasks.handoverWait(this.#underWay.size);
+    } catch (error) {
+      this.deps.emit("store_failed", { why: describeError(error) });
+      return CONNECTOR_LIMITS.slowFirstMs;
+    }
+  }
+
+  #hasDue(now: number): boolean {
+    const next = this.#lanes.nextAt(now);
+    return next !== null && next <= now;
+  }
+
+  #hasHandover(): boolean {
+    const isFree = !this.#closing && this.#underWay.size < HANDOVERS_AT_ONCE;
+    return isFree && this.#hasDue(this.deps.clock.now()) && this.#waitForTasks() !== null;
+  }
+
+  async #attempt(seq: number): Promise<void> {
+    try {
+      await this.#handOver(seq);
+    } catch (error) {
+      // The store cannot be read: the message stays unchanged, and waits.
+      this.deps.emit("store_failed", { why: describeError(error) });
+      const nextAt = this.deps.clock.now() + CONNECTOR_LIMITS.slowFirstMs;
+      this.#lanes.release(seq, { nextAt, aside: false });
+    }
+  }
+
+  async #handOver(seq: number): Promise<void> {
+    const message = this.deps.inbox.read(seq);
+    if (message === null) return this.#lanes.release(seq, null);
+    const began = this.deps.clock.now();
+    const answered = await this.#ask(message);
+    // An attempt that this connector aborted has no result.
+    if (answered === null) return this.#lanes.release(seq, { nextAt: began, aside: false });
+    const { outcome, reachable } = answered;
+    const { result, why } = outcome;
+    const now = this.deps.clock.now();
+    // An answer that shows that the runtime works is not reported as an outage.
+    this.#note(result !== "accepted" && result.isOutage && !result.isBusy, reachable, why);
+    const attempt = { message, next: nextAttempt(message.tries, result, now), why, at: now, ms: now - began, outcome };
+    try {
+      this.#store(attempt);
+    } catch (error) {
+      this.#unstored.push(attempt);
+      this.deps.emit("store_failed", {
+        from: message.fromDid,
+        requestId: message.requestId,
+        why: describeError(error),
+      });
+    }
+  }
+
+  /** Posts a message. Returns what the answer means; `null` when this connector aborted the request. */
+  async #ask(message: InboxMessage): Promise<{ outcome: AttemptMeaning; reachable: boolean } | null> {
+    const { runtime, tasks } = this.deps, { signal } = this.#stop;
+    const replies = this.deps.replies?.wants(message) ? this.deps.replies : null;
+    const context = await tasks?.contextOf(message);
+    const maxBytes = tasks !== undefined ? CONNECTOR_LIMITS.taskAnswerBytes : replies !== null ? ANSWER_BYTES : 0;
+    const response = await runtime.post(message, signal, maxBytes, context?.asking?.taskId);
+    if (signal.aborted && response.kind !== "status") return null;
+    const reachable = response.kind !== "unreachable";
+    if (tasks !== undefined && context !== undefined) {
+      return { outcome: await tasks.outcome(message, context, response), reachable };
+    }
+    const result = classifyAnswer(response);
+    const reply = replies !== null && result === "accepted" ? await replies.from(message, response) : null;
+    return { outcome: { result, why: describeAnswer(response), reply }, reachable };
+  }
+
+  /** Stores the result of an attempt and releases the message. */
+  #store({ message, next, why, at, ms, outcome }: Result): void {
+    const { seq, fromDid, requestId } = message;
+    const about = { from: fromDid, requestId };
+    if (next.state === "waiting") {
+      this.deps.inbox.retry(seq, next.tries, next, why);
+      this.#lanes.release(seq, next);
+      this.deps.emit("handover_failed", { ...about, attempt: next.tries.attempts, why, nextInMs: next.nextAt - at });
+      return;
+    }
+    if (next.state === "done") this.deps.inbox.finish(message, at, outcome.reply, outcome.also);
+    else this.deps.inbox.moveToDeadLetters(message, why, at);
+    this.#lanes.release(seq, null);
+    const attempts = message.tries.attempts + 1;
+    if (next.state === "done") this.deps.emit("handed_over", { ...about, attempts, ms });
+    else this.deps.emit("dead_letter", { ...about, attempts, why });
+    this.deps.tasks?.wake();
+  }
+
+  /** Stores results again that could not be stored. Returns true when none is left. */
+  #storeHeld(): boolean {
+    for (let result = this.#unstored[0]; result !== undefined; result = this.#unstored[0]) {
+      try {
+        this.#store(result);
+      } catch {
+        return false;
+      }
+      this.#unstored.shift();
+    }
+    return true;
+  }
+
+  /** Records whether the runtime is out; when it comes back, every waiting message is due. */
+  #note(isOutage: boolean, reachable: boolean, why: string): void {
+    this.deps.onRuntime(reachable, isOutage ? why : null);
+    if (this.#isOut && !isOutage) this.#lanes.wake(this.deps.clock.now());
+    this.#isOut = isOutage;
+  }
+
+  /** Makes every waiting message due after an outage; for a health check that succeeded. */
+  wake(): void {
+    if (!this.#isOut) return;
+    this.#isOut = false;
+    this.#lanes.wake(this.deps.clock.now());
+    this.#pump();
+  }
+}

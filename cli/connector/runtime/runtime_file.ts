@@ -1,0 +1,209 @@
+/**
+ * `runtime.json`: settings of the agent's runtime, written by `install` and `provider setup`, read by
+ * `connector start`, `doctor` and `relay-test`. The file of the configuration directory applies to every agent without
+ * its own, because the runtime is usually there before the first agent.
+ */
+import * as z from "zod";
+import type { AgentFolder } from "../../agents/agent_store.ts";
+import type { Context } from "../../context.ts";
+import { CliError } from "../../errors.ts";
+import type { PrivateFolder } from "../../files/private_folder.ts";
+import {
+  PLATFORM_IDS,
+  type PlatformId,
+  type PushPlatform,
+  type PushPlatformId,
+  REPLIES,
+  type Replies,
+  type RuntimeSource,
+  type RuntimeTarget,
+} from "../../platforms/platform.ts";
+import { PLATFORMS } from "../../platforms/table.ts";
+import { parseHookPath, parseHookToken, parseRuntimeUrl } from "./runtime.ts";
+
+export const RUNTIME_FILE = "runtime.json";
+
+/** Options that name an address of the runtime, and their variables. A token is none: it is set for every agent. */
+const ADDRESSES = {
+  "runtime-base-url": "SVC_RUNTIME_BASE_URL",
+  "openclaw-base-url": "OPENCLAW_BASE_URL",
+  "hook-path": "SVC_HOOK_PATH",
+} as const;
+
+const RuntimeFile = z.object({
+  platform: z.enum(PLATFORM_IDS),
+  baseUrl: z.string().nullable().default(null),
+  webhookHost: z.string().nullable().default(null),
+  webhookPort: z.int().min(1).max(65_535).nullable().default(null),
+  webhookToken: z.string().nullable().default(null),
+  hookPath: z.string().nullable().default(null),
+  connectorBaseUrl: z.string().nullable().default(null),
+  stateDir: z.string().nullable().default(null),
+  /** Whether answers of the runtime go back to the senders. */
+  replies: z.enum(REPLIES).default("auto"),
+  /** No person has chosen the platform, so a choice for every agent counts more than this file. */
+  chosen: z.literal("default").optional(),
+});
+export type RuntimeFile = z.infer<typeof RuntimeFile>;
+
+/** The settings of an agent: from its own file, else from the file for every agent; `null` without both. */
+export function runtimeSettings(folder: AgentFolder): { file: RuntimeFile; source: "agent" | "install" } | null {
+  const own = readRuntimeFileIn(folder);
+  if (own !== null && own.chosen === undefined) return { file: own, source: "agent" };
+  const shared = readRuntimeFileIn(folder.shared);
+  return shared && { file: shared, source: "install" };
+}
+
+/** The settings in the file of this folder; `null` without a file. @throws {CliError} `CLI_FILE_INVALID` */
+export function readRuntimeFileIn(folder: PrivateFolder): RuntimeFile | null {
+  const text = folder.read(RUNTIME_FILE);
+  if (text === null) return null;
+  try {
+    return RuntimeFile.parse(JSON.parse(text));
+  } catch {
+    throw new CliError(
+      "CLI_FILE_INVALID",
+      `${folder.path}/${RUNTIME_FILE} is damaged; remove it and svc install writes it again`,
+    );
+  }
+}
+
+/**
+ * The settings with the address and token in effect, as `connector start --save` stores them, so that the next start
+ * needs no options. `target`: `null` when the agent reads its messages.
+ */
+export function withTarget(
+  file: RuntimeFile | null,
+  target: RuntimeTarget | null,
+  replies: Replies | undefined,
+): RuntimeFile {
+  if (target === null) return emptyRuntimeFile("inbox");
+  const { platform, baseUrl, hookPath, hookToken } = target;
+  const kept = file ?? emptyRuntimeFile(platform);
+  // Host and port would override the address.
+  const saved = { ...kept, platform, baseUrl, webhookHost: null, webhookPort: null, hookPath, webhookToken: hookToken };
+  return { ...saved, replies: replies ?? kept.replies, chosen: undefined };
+}
+
+/** Options of `connector start` for the address of the runtime. */
+export interface TargetOptions {
+  "runtime-base-url"?: string | undefined;
+  "openclaw-base-url"?: string | undefined;
+  "hook-path"?: string | undefined;
+  "hook-token"?: string | undefined;
+  /** The agent reads its messages: platform `inbox`. */
+  inbox?: boolean | undefined;
+  /** `auto`, `on` or `off`: whether answers of the runtime go back to the senders. */
+  replies?: string | undefined;
+  "allow-insecure": boolean;
+}
+
+/**
+ * The address of the runtime: from option, environment, `runtime.json`, then the platform's default. `null` on the
+ * platform `inbox`.
+ *
+ * @throws {CliError} `CLI_USAGE`, `CLI_INSECURE_URL`
+ */
+export function runtimeTarget(
+  ctx: Pick<Context, "env">,
+  file: RuntimeFile | null,
+  framework: string,
+  options: TargetOptions,
+  fileSource: "agent" | "install" = "agent",
+): RuntimeTarget | null {
+  const platform = platformOf(ctx, file, framework, options);
+  if (platform === "inbox") return null;
+  const { defaults } = PLATFORMS[platform];
+  const [urlFrom, url] = firstGiven([
+    ["--runtime-base-url", options["runtime-base-url"] ?? options["openclaw-base-url"]],
+    ["SVC_RUNTIME_BASE_URL", ctx.env("SVC_RUNTIME_BASE_URL")],
+    ["OPENCLAW_BASE_URL", isOpenClaw(file, platform) ? ctx.env("OPENCLAW_BASE_URL") : undefined],
+    [RUNTIME_FILE, file === null ? undefined : fileUrl(file, defaults.baseUrl)],
+  ], defaults.baseUrl);
+  const [pathFrom, path] = firstGiven([
+    ["--hook-path", options["hook-path"]],
+    ["SVC_HOOK_PATH", ctx.env("SVC_HOOK_PATH")],
+    [RUNTIME_FILE, file?.hookPath ?? undefined],
+  ], defaults.hookPath);
+  // The option already has the environment's value when it was not given.
+  const [tokenFrom, token] = firstGiven([
+    ["--hook-token", options["hook-token"]],
+    [RUNTIME_FILE, file?.webhookToken ?? undefined],
+  ], "");
+  return {
+    platform,
+    baseUrl: parseRuntimeUrl(url, urlFrom, options["allow-insecure"]),
+    hookPath: parseHookPath(path, pathFrom),
+    hookToken: token === "" ? null : parseHookToken(token, tokenFrom),
+    source: sourceOf(urlFrom, file === null ? "default" : fileSource),
+    replies: sendsReplies(PLATFORMS[platform], parseReplies(options.replies) ?? file?.replies ?? "auto"),
+  };
+}
+
+/** @throws {CliError} `CLI_USAGE` */
+export function parseReplies(text: string | undefined): Replies | undefined {
+  if (text === undefined) return undefined;
+  const found = REPLIES.find((known) => known === text);
+  if (found !== undefined) return found;
+  throw new CliError("CLI_USAGE", `--replies is one of ${REPLIES.join(", ")}, not "${text}"`);
+}
+
+function sendsReplies({ name, replyOf, tasks, repliesByDefault }: PushPlatform, wanted: Replies): boolean {
+  if (wanted !== "on") return wanted === "auto" && repliesByDefault;
+  if (replyOf !== undefined || tasks !== undefined) return true;
+  throw new CliError("CLI_USAGE", `--replies on is not possible: ${name} does not reply in its answer`);
+}
+
+function sourceOf(from: string, otherwise: RuntimeSource): RuntimeSource {
+  if (from.startsWith("--")) return "option";
+  return /^[A-Z]/.test(from) ? "environment" : otherwise;
+}
+
+/**
+ * The platform of an agent (D-301): `inbox` by option, else the push platform that an address is for, else that of
+ * `runtime.json`, else its framework if that is a platform, else `inbox`, because a default address belongs to the program
+ * that happens to listen there. An address without a known platform is that of OpenClaw, whose address is the default;
+ * another one is `generic`, so that a runtime does not get by accident what only another may safely have.
+ */
+function platformOf(
+  ctx: Pick<Context, "env">,
+  file: RuntimeFile | null,
+  framework: string,
+  options: TargetOptions,
+): PlatformId {
+  const names = Object.keys(ADDRESSES) as (keyof typeof ADDRESSES)[];
+  const address = names.find((name) => options[name] !== undefined);
+  if (options.inbox) {
+    if (address === undefined) return "inbox";
+    throw new CliError("CLI_USAGE", `--inbox and --${address} exclude each other: with --inbox there is no runtime`);
+  }
+  const named = file?.platform ?? PLATFORM_IDS.find((id) => id === framework && id !== "generic") ?? "inbox";
+  const isGiven = address !== undefined || names.some((name) => ctx.env(ADDRESSES[name]) !== undefined);
+  if (named !== "inbox" || !isGiven) return named;
+  const isElsewhere = (options["runtime-base-url"] ?? ctx.env("SVC_RUNTIME_BASE_URL")) !== undefined;
+  return isElsewhere ? "generic" : "openclaw";
+}
+
+function isOpenClaw(file: RuntimeFile | null, platform: PushPlatformId): boolean {
+  return file === null || platform === "openclaw";
+}
+
+function fileUrl({ baseUrl, webhookHost, webhookPort }: RuntimeFile, usual: string): string | undefined {
+  if (webhookHost === null && webhookPort === null) return baseUrl ?? undefined;
+  const url = new URL(baseUrl ?? usual);
+  const host = webhookHost ?? url.hostname;
+  return `${url.protocol}//${host.includes(":") && !host.startsWith("[") ? `[${host}]` : host}:${
+    webhookPort ?? url.port
+  }`;
+}
+
+function firstGiven(sources: [from: string, value: string | undefined][], otherwise: string): [string, string] {
+  for (const [from, value] of sources) {
+    if (value !== undefined && value !== "") return [from, value];
+  }
+  return ["the default", otherwise];
+}
+
+export function emptyRuntimeFile(platform: PlatformId): RuntimeFile {
+  return RuntimeFile.parse({ platform });
+}

@@ -1,0 +1,330 @@
+/**
+ * Follows the tasks that a runtime works on (D-134): what its answer to a message means, the requests for the state of each
+ * open task, also after a restart, and the reply at its end. A task and the reply that ends it change in one transaction.
+ */
+import { type Cancel, type Clock, sleep } from "../../../shared/clock.ts";
+import { doubled } from "../../../shared/client/backoff.ts";
+import { describeError } from "../../../shared/client/refusals.ts";
+import { contextOf } from "../../platforms/a2a.ts";
+import type { TaskAnswer, TaskCode, TaskProtocol } from "../../platforms/platform.ts";
+import type { EmitEvent } from "../events.ts";
+import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
+import { classifyAnswer, type RuntimeAnswer, type RuntimeResult } from "./delivery_rules.ts";
+import type { InboxMessage } from "../store/received_rows.ts";
+import { describeAnswer, type Runtime } from "./runtime.ts";
+import type { RuntimeReplies, RuntimeReplyRow } from "./runtime_replies.ts";
+import type { ConnectorStore } from "../store/store.ts";
+import type { OpenTask, TaskRows } from "../store/task_rows.ts";
+import { errorPayload } from "../../../shared/client/reply_error.ts";
+import { utf8Bytes } from "../../../shared/protocol/base64url.ts";
+import { LIMITS } from "../../../shared/protocol/limits.ts";
+
+/** Requests to an A2A agent in a window: OpenClaw refuses the 31st in a minute, also a hand-over. */
+export const TASK_REQUESTS = 24;
+const TASK_REQUEST_WINDOW_MS = 60_000;
+/** The wait after the early looks; doubles. Shorter waits use up the window that hand-overs need. */
+const POLL_FIRST_MS = 1_000;
+/** Concurrent looks: slow tasks would take every connection of the runtime. */
+const POLLS_AT_ONCE = 4;
+
+/** What the answer to a message means. */
+export interface AttemptMeaning {
+  result: RuntimeResult;
+  why: string;
+  /** The reply to the accepted message. */
+  reply: RuntimeReplyRow | null;
+  /** Further changes in the transaction that ends the message. */
+  also?: () => void;
+}
+
+/** The context of a message, and the task in it that asked for it. */
+export interface TaskContext {
+  contextId: string;
+  asking: OpenTask | null;
+}
+
+interface FollowerDeps {
+  clock: Clock;
+  store: Pick<ConnectorStore, "tasks" | "sent" | "transaction">;
+  runtime: Runtime;
+  protocol: TaskProtocol;
+  /** `null` when answers of the runtime do not go back: then no task is followed. */
+  replies: RuntimeReplies | null;
+  emit: EmitEvent;
+}
+
+/** As for status 429: the message waits, and keeps its place. */
+const LATER: RuntimeResult = { attempts: null, isOutage: true, isBusy: true, retryAfterMs: 0 };
+const NEVER: RuntimeResult = { attempts: 1, isOutage: false, retryAfterMs: 0 };
+
+/**
+ * Waits before the first looks at a task, milliseconds (D-412): without them the answer of a runtime that needs 50 ms takes
+ * a second. They are left out while half of the requests of a minute are used, or the next hand-over would wait for them.
+ */
+const EARLY_LOOKS_MS = [50, 250];
+
+export class TaskFollower {
+  readonly #rows: TaskRows;
+  readonly #budget = new RequestBudget(TASK_REQUESTS, TASK_REQUEST_WINDOW_MS);
+  readonly #stop = new AbortController();
+  /** Tasks whose state is being requested, by message. */
+  readonly #polling = new Map<string, Promise<void>>();
+  #cancel: Cancel = () => {};
+  /** Called when a task has ended, so that another message may be handed over. */
+  onRoom: () => void = () => {};
+  /** Whether a message could be handed over now: those come first. */
+  hasHandover: () => boolean = () => false;
+
+  constructor(private readonly deps: FollowerDeps) {
+    this.#rows = deps.store.tasks;
+  }
+
+  start(): void {
+    this.#pump();
+  }
+
+  /** Aborts requests for states. They are made again after the next start. */
+  async stop(): Promise<void> {
+    this.#cancel();
+    this.#stop.abort();
+    await Promise.all(this.#polling.values());
+  }
+
+  /** Milliseconds until a message may be handed over; `null` while there are too many tasks. `underWay`: others meanwhile. */
+  handoverWait(underWay: number): number | null {
+    if (this.#rows.size + underWay >= LIMIT.openTasks) return null;
+    return this.#budget.wait(this.deps.clock.now());
+  }
+
+  /** Counts the request of a hand-over. */
+  countHandover(): void {
+    this.#budget.take(this.deps.clock.now());
+  }
+
+  async contextOf({ fromDid, session }: InboxMessage): Promise<TaskContext> {
+    const contextId = await contextOf(fromDid, session);
+    return { contextId, asking: this.#rows.asking(contextId, this.deps.clock.now()) };
+  }
+
+  /** What the answer to a message means. */
+  async outcome(
+    message: InboxMessage,
+    { contextId, asking }: TaskContext,
+    response: RuntimeAnswer,
+  ): Promise<AttemptMeaning> {
+    const result = classifyAnswer(response);
+    if (result !== "accepted" || response.kind !== "status") {
+      return { result, why: describeAnswer(response), reply: null };
+    }
+    const { emit, replies } = this.deps;
+    if (response.body.cut === "broken") {
+      // The runtime has the message: a second request could be a second run.
+      emit("reply_lost", { to: message.fromDid, requestId: message.requestId });
+      return { result, why: "", reply: null };
+    }
+    const answer = this.#answerOf(response);
+    const answered = () => asking && this.#rows.remove(asking);
+    switch (answer.kind) {
+      case "unclear":
+        return { result: LATER, why: answer.why, reply: null };
+      case "unknown_task":
+      case "refused": {
+        const why = answer.kind === "refused" ? answer.why : "A2A error: the task is unknown";
+        if (asking === null) return { result: answer.kind === "refused" ? NEVER : LATER, why, reply: null };
+        if (answer.kind === "refused" && !answer.isEnded) return { result: NEVER, why, reply: null };
+        // The task that asked is gone: the message begins another one.
+        this.deps.store.transaction(() => this.#rows.remove(asking));
+        return { result: LATER, why, reply: null };
+      }
+      case "ended": {
+        const payload = replies?.wants(message) ? taskPayload(answer.text, answer.code) : null;
+        const reply = payload === null || replies === null ? null : await replies.row(message, payload);
+        return { result, why: "", reply, also: answered };
+      }
+      case "working":
+      case "asks": {
+        if (!replies?.wants(message)) return { result, why: "", reply: null, also: answered };
+        const { fromDid, requestId } = message, { taskId } = answer;
+        const now = this.deps.clock.now();
+        const task = { fromDid, requestId, taskId, contextId, startedAt: now };
+        const isWorking = answer.kind === "working";
+        const payload = isWorking ? null : taskPayload(answer.text, null);
+        return {
+          result,
+          why: "",
+          reply: payload === null ? null : await replies.row(message, payload),
+          also: () => {
+            answered();
+            const polls = this.#budget.isHalfFree(now) ? 0 : EARLY_LOOKS_MS.length;
+            this.#rows.put({ ...task, polls, state: answer.kind, nextAt: isWorking ? now + lookWait(polls) : 0 });
+          },
+        };
+      }
+    }
+  }
+
+  /** Looks for tasks that are due, after one was added. */
+  wake(): void {
+    this.#pump();
+  }
+
+  #pump(): void {
+    this.#cancel();
+    if (this.#stop.signal.aborted) return;
+    try {
+      const ms = this.#pollDue();
+      if (ms !== null) this.#cancel = this.deps.clock.after(ms, () => this.#pump());
+    } catch (error) {
+      this.deps.emit("store_failed", { why: describeError(error) });
+      this.#cancel = this.deps.clock.after(LIMIT.taskPollMaxMs, () => this.#pump());
+    }
+  }
+
+  /** Requests the states that are due. Returns the milliseconds until others may be; `null` when an end wakes it. */
+  #pollDue(): number | null {
+    const now = this.deps.clock.now();
+    for (const task of this.#rows.due(now)) {
+      if (this.#polling.has(keyOf(task))) continue;
+      if (this.#polling.size >= POLLS_AT_ONCE) return null;
+      const isOver = now - task.startedAt >= LIMIT.taskPatienceMs;
+      // Hand-overs come first, unless they wait for the end of a task.
+      const wait = isOver ? 0 : this.hasHandover() ? POLL_FIRST_MS : this.#budget.wait(now);
+      if (wait > 0) return wait;
+      if (!isOver) this.#budget.take(now);
+      const work = (isOver ? this.#end(task, LOST_LATE, "TASK_LOST") : this.#poll(task)).catch((error) => {
+        this.deps.emit("store_failed", { why: describeError(error) });
+        return false;
+      }).then(async (isStored) => {
+        // The row is unchanged: without a pause it would be due at once.
+        if (!isStored) await sleep(this.deps.clock, LIMIT.slowFirstMs, this.#stop.signal);
+        this.#polling.delete(keyOf(task));
+        this.#pump();
+      });
+      this.#polling.set(keyOf(task), work);
+    }
+    const next = this.#rows.nextAt();
+    if (next === null || this.#polling.size > 0) return this.#polling.size > 0 ? LIMIT.taskPollMaxMs : null;
+    return Math.min(Math.max(next - now, 0), LIMIT.taskPollMaxMs);
+  }
+
+  /** Requests the state of a task. Returns true when the result is stored. */
+  async #poll(task: OpenTask): Promise<boolean> {
+    const { clock, runtime, protocol } = this.deps;
+    const response = await runtime.poll(protocol, task.taskId, this.#stop.signal);
+    if (this.#stop.signal.aborted) return true;
+    const answer = classifyAnswer(response) === "accepted" && response.kind === "status"
+      ? this.#answerOf(response)
+      : { kind: "unclear" } as const;
+    switch (answer.kind) {
+      case "ended":
+        return await this.#end(task, answer.text, answer.code);
+      case "unknown_task":
+        return await this.#end(task, "", "TASK_LOST");
+      case "asks":
+        return await this.#end(task, answer.text, null, { ...task, state: "asks", startedAt: clock.now() });
+      default: {
+        const polls = task.polls + 1;
+        this.#rows.postpone(task, polls, clock.now() + lookWait(polls));
+        return true;
+      }
+    }
+  }
+
+  /** Stores the reply to a task. `asks`: its row while it waits for an answer to that reply. */
+  async #end(task: OpenTask, text: string, code: TaskCode | null, asks: OpenTask | null = null): Promise<true> {
+    const { clock, store, replies, emit } = this.deps;
+    const payload = replies && taskPayload(text, code);
+    const reply = payload === null || replies === null ? null : await replies.row(task, payload);
+    store.transaction(() => {
+      if (asks === null) this.#rows.remove(task);
+      else this.#rows.put(asks);
+      if (reply !== null) store.sent.add(reply.message, clock.now(), reply.problem);
+    });
+    const state = code ?? (asks === null ? "completed" : "asks");
+    emit("task_ended", { from: task.fromDid, requestId: task.requestId, state });
+    this.onRoom();
+    return true;
+  }
+
+  #answerOf({ status, body: { contentType, text, cut } }: RuntimeAnswer & { kind: "status" }): TaskAnswer {
+    if (cut === "large") return { kind: "ended", text: TOO_LARGE, code: "TASK_FAILED" };
+    if (cut === "broken") return { kind: "unclear", why: "the answer broke off" };
+    return this.deps.protocol.answerOf({ status, contentType, text });
+  }
+}
+
+const LOST_LATE = `The agent had no result within ${LIMIT.taskPatienceMs / 60_000} minutes`;
+const TOO_LARGE = `The agent's answer is over ${LIMIT.taskAnswerBytes / 1024} KiB`;
+
+/** Milliseconds before the next look at a task, after `looks` of them. */
+function lookWait(looks: number): number {
+  const later = looks - EARLY_LOOKS_MS.length;
+  return EARLY_LOOKS_MS[looks] ?? doubled(POLL_FIRST_MS, later, LIMIT.taskPollMaxMs);
+}
+
+function keyOf({ fromDid, requestId }: OpenTask): string {
+  return `${fromDid} ${requestId}`;
+}
+
+/** Requests in a sliding window: how many are left, and when the next one may be made. */
+class RequestBudget {
+  #times: number[] = [];
+
+  constructor(private readonly most: number, private readonly windowMs: number) {}
+
+  /** Milliseconds until a request may be made; 0: now. */
+  wait(now: number): number {
+    // A later time comes from a clock that was set back.
+    this.#times = this.#times.filter((time) => time <= now && now - time < this.windowMs);
+    const oldest = this.#times[this.#times.length - this.most];
+    return oldest === undefined ? 0 : oldest + this.windowMs - now;
+  }
+
+  /** Whether the window has room for as many requests again as were made. */
+  isHalfFree(now: number): boolean {
+    return this.wait(now) === 0 && this.#times.length <= this.most / 2;
+  }
+
+  /** Counts a request. */
+  take(now: number): void {
+    this.#times.push(now);
+  }
+}
+
+/** Texts for tasks whose runtime says nothing. */
+const WITHOUT_RESULT: Readonly<Record<TaskCode, string>> = {
+  TASK_FAILED: "The agent could not complete the task",
+  TASK_REJECTED: "The agent did not accept the task",
+  TASK_CANCELED: "The task was canceled",
+  TASK_LOST: "The agent has lost the task",
+};
+
+const CUT_MARK = "\n[cut: the answer is longer]";
+
+/**
+ * Returns the payload as JSON text, cut with a mark to what is sent.
+ *
+ * @param code why there is no result; `null`: `text` is the result, or the question of the task
+ * @returns `null` for a blank result
+ */
+function taskPayload(text: string, code: TaskCode | null): string | null {
+  const isBlank = text.trim() === "";
+  if (code === null) return isBlank ? null : fitting(text, (message) => ({ message }));
+  const said = isBlank ? WITHOUT_RESULT[code] : text;
+  return fitting(said, (message) => errorPayload(message, { code, message: said }));
+}
+
+/** The object with as much of the text as fits. */
+function fitting(text: string, object: (text: string) => object): string {
+  const json = (length: number) =>
+    JSON.stringify(object(length === text.length ? text : text.slice(0, length).toWellFormed() + CUT_MARK));
+  const fits = (length: number) => utf8Bytes(json(length)).length <= LIMITS.payloadBytes;
+  if (fits(text.length)) return json(text.length);
+  let low = 0, high = text.length - 1;
+  while (low < high) {
+    const middle = Math.ceil((low + high) / 2);
+    if (fits(middle)) low = middle;
+    else high = middle - 1;
+  }
+  return json(low);
+}

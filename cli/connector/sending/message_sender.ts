@@ -1,0 +1,215 @@
+/**
+ * The only place of the connector that sends a message: a row on disk before the request leaves, the loop guard
+ * (D-113), the signed request (D-140), and the state that the response shows.
+ */
+import type { Clock } from "../../../shared/clock.ts";
+import { messageRequest, stateOf } from "../../link/message_request.ts";
+import type { HttpResponse } from "../../../shared/client/http.ts";
+import type { Origin } from "../../../shared/client/local_shapes.ts";
+import type { ProxyCaller } from "../../link/proxy_caller.ts";
+import { describeError } from "../../../shared/client/refusals.ts";
+import { utf8Bytes } from "../../../shared/protocol/base64url.ts";
+import type { NewId } from "../../../shared/protocol/ids.ts";
+import { LIMITS } from "../../../shared/protocol/limits.ts";
+import { payloadProblem } from "../../../shared/protocol/payload_bounds.ts";
+import type { EmitEvent } from "../events.ts";
+import { CONNECTOR_LIMITS } from "../limits.ts";
+import { attempt } from "./attempt.ts";
+import { busyReply, conversationOf, TOO_MANY, waitForThread } from "./automatic_replies.ts";
+import type { Answered } from "../store/received_messages.ts";
+import type { LoopGuard } from "../../link/loop_guard.ts";
+import { type NewSentMessage, OutboxFullError, type SentMessage, type StateChange } from "../store/sent_messages.ts";
+import type { ConnectorStore } from "../store/store.ts";
+
+export interface MessageToSend {
+  toDid: string;
+  /** JSON text, sent unchanged. */
+  payload: string;
+  origin: Exclude<Origin, "runtime">;
+  /** Default: a new ULID. */
+  requestId?: string | undefined;
+  /** Default: that of the message that this one answers (D-112). */
+  conversationId?: string | undefined;
+  /** Request ID of the message that this one answers. */
+  inReplyTo?: string | undefined;
+  /** True when no person or model decided to send it. */
+  auto?: boolean | undefined;
+  /** The message may wait at the proxy for an offline recipient (D-68). */
+  mayWait?: boolean | undefined;
+  /** The message may wait here for the proxy (D-305). */
+  keep?: boolean | undefined;
+}
+
+/** The message with its state, and the proxy's response unchanged; `null` for a message that waits here. */
+export interface SentResult {
+  sent: SentMessage;
+  response: HttpResponse | null;
+}
+
+/** The connector refuses to send a message. Nothing was sent. */
+export class SendRefusedError extends Error {
+  override name = "SendRefusedError";
+
+  constructor(
+    readonly code: "CONNECTOR_LOOP_GUARD" | "CONNECTOR_INVALID_BODY" | "CONNECTOR_OUTBOX_FULL" | "PAYLOAD_TOO_LARGE",
+    message: string,
+    /** Seconds to wait; `null` when waiting does not help. */
+    readonly retryAfter: number | null = null,
+  ) {
+    super(message);
+  }
+}
+
+/** Why a message was not sent. */
+interface Loop {
+  why: string;
+  /** `null` when waiting does not help. */
+  waitMs: number | null;
+  /** The message whose automatic reply it is: its sender gets a reply that says so. */
+  asker: Answered | null;
+}
+
+interface SenderDeps {
+  clock: Clock;
+  newId: NewId;
+  proxy: Pick<ProxyCaller, "call">;
+  store: Pick<ConnectorStore, "sent" | "received">;
+  guard: LoopGuard;
+  emit: EmitEvent;
+}
+
+export class MessageSender {
+  constructor(private readonly deps: SenderDeps) {}
+
+  /**
+   * Sends a message. A repeated request ID is the same message (D-69).
+   *
+   * @throws {SendRefusedError} before anything is stored or sent
+   * @throws {import("../../../shared/client/errors.ts").UnreachableError} when the proxy does not answer; the state is `unknown`
+   */
+  async send(message: MessageToSend): Promise<SentResult> {
+    const { newId, store: { sent, received }, guard } = this.deps;
+    const { toDid, payload, origin, inReplyTo = null, auto = false, mayWait = false, keep = false } = message;
+    const bytes = utf8Bytes(payload).length;
+    if (bytes > LIMITS.payloadBytes) {
+      const text = `The payload has ${bytes} bytes, and at most ${LIMITS.payloadBytes} are sent`;
+      throw new SendRefusedError("PAYLOAD_TOO_LARGE", text);
+    }
+    const problem = payloadProblem(payload);
+    if (problem !== null) throw new SendRefusedError("CONNECTOR_INVALID_BODY", problem);
+    const answered = inReplyTo === null ? null : received.question(toDid, inReplyTo);
+    const conversationId = message.conversationId ?? (answered && conversationOf(answered));
+    const { requestId = newId() } = message;
+    // A repeated request is not another message, so it is not counted again.
+    const before = sent.find(requestId, toDid)?.state ?? null;
+    const loop = before === null ? this.#loopOf({ toDid, requestId, origin, auto }, answered) : null;
+    if (loop !== null) throw await this.#refused(toDid, loop);
+    const row = this.#begin({ toDid, requestId, conversationId, inReplyTo, auto, origin, payload, keep });
+    if (row.state === "kept") return { sent: row, response: null };
+    const request = this.request(row, payload, { mayWait });
+    if (keep) return await this.#sendOrKeep(row, request);
+    try {
+      const { response, outcome } = await request;
+      // The proxy refuses this request and may have accepted the first one.
+      const isUnknown = before === "unknown" && response.status >= 400 && outcome.state === "refused";
+      if (outcome.state === "refused") guard.notSent(toDid, requestId);
+      return { sent: this.#settle(row, isUnknown ? { ...outcome, state: "unknown" } : outcome), response };
+    } catch (error) {
+      this.#settle(row, { state: "unknown", problem: describeError(error) });
+      throw error;
+    }
+  }
+
+  /** @throws {SendRefusedError} `CONNECTOR_OUTBOX_FULL` */
+  #begin(message: NewSentMessage): SentMessage {
+    const { clock, guard, store: { sent } } = this.deps;
+    try {
+      return sent.begin(message, clock.now());
+    } catch (error) {
+      if (!(error instanceof OutboxFullError)) throw error;
+      guard.notSent(message.toDid, message.requestId);
+      const { keptMessages, keptBytes } = CONNECTOR_LIMITS;
+      const text = `Over ${keptMessages} messages, or ${keptBytes / 1024 ** 2} MiB, wait here`;
+      throw new SendRefusedError("CONNECTOR_OUTBOX_FULL", text);
+    }
+  }
+
+  /** Stores the outcome of the first request, or keeps the message. @throws {DiskFullError} when it cannot be stored */
+  async #sendOrKeep(row: SentMessage, request: ReturnType<MessageSender["request"]>): Promise<SentResult> {
+    const { clock, guard, store: { sent }, emit } = this.deps;
+    const { toDid, requestId } = row;
+    const tried = await attempt(request, 0);
+    if (!tried.later) {
+      if (tried.outcome.state === "refused") guard.notSent(toDid, requestId);
+      return { sent: this.#settle(row, tried.outcome), response: tried.response };
+    }
+    const { problem, mayHaveArrived, waitMs } = tried;
+    const now = clock.now();
+    const kept = sent.keep(row, { problem, mayHaveArrived, nextAt: now + waitMs }, now, { isAnswered: true });
+    emit("kept", { to: toDid, requestId, why: problem, nextInMs: waitMs });
+    return { sent: kept, response: null };
+  }
+
+  /** Sends a stored message. The caller stores the outcome. @throws {UnreachableError} when the proxy does not answer */
+  async request(
+    message: SentMessage,
+    payload: string,
+    { mayWait }: { mayWait: boolean },
+  ): Promise<{ response: HttpResponse; outcome: StateChange }> {
+    const { toDid: to, requestId } = message;
+    const response = await this.deps.proxy.call(await messageRequest({ ...message, to, payload, mayWait }));
+    const { status } = response;
+    const { expiresAt, ...shown } = stateOf(response);
+    this.deps.emit(eventOf(status, shown.state), { to, status, requestId });
+    return { response, outcome: { ...shown, expiresAt: expiresAt === null ? null : Date.parse(expiresAt) } };
+  }
+
+  /** Why a message may be part of a loop; `null` when it may be sent. */
+  #loopOf(
+    { toDid, requestId, origin, auto }: { toDid: string; requestId: string; origin: Origin; auto: boolean },
+    answered: Answered | null,
+  ): Loop | null {
+    const { clock, guard, store: { sent } } = this.deps;
+    const stopped = (why: string, waitMs: number, asker: Answered | null = null) =>
+      waitMs === 0 ? null : { why, waitMs, asker };
+    const now = clock.now();
+    if (auto && answered !== null) {
+      if (!answered.auto) return stopped(TOO_MANY, waitForThread({ clock, guard, sent }, answered), answered);
+      guard.refuse();
+      return { why: "the message that it answers is automatic", waitMs: null, asker: null };
+    }
+    if (auto) return stopped("too many messages were passed on", guard.automaticMessage(toDid, requestId, now));
+    const isAnswer = answered !== null && !sent.hasAnswered(toDid, answered.requestId);
+    if (origin !== "model" || isAnswer) return null;
+    return stopped("too many messages wait for an answer", guard.modelMessage(toDid, requestId, now));
+  }
+
+  /** Reports a refusal, also to the asker that waits for the answer (D-406). */
+  async #refused(toDid: string, { why, waitMs, asker }: Loop): Promise<SendRefusedError> {
+    const { clock, store: { sent }, emit } = this.deps;
+    emit("loop_guard", { to: toDid, why });
+    const busy = asker && await busyReply(asker, waitMs ?? 0);
+    if (busy !== null) sent.begin(busy, clock.now());
+    // The asker gets a reply, so there is nothing to wait for: the program goes on with its other messages.
+    const seconds = waitMs === null || asker !== null ? null : Math.ceil(waitMs / 1000);
+    return new SendRefusedError("CONNECTOR_LOOP_GUARD", `Not sent: ${why}`, seconds);
+  }
+
+  /** Stores the state. When the store cannot be written, the caller still gets the response. */
+  #settle(message: SentMessage, outcome: StateChange): SentMessage {
+    const { clock, store: { sent }, emit } = this.deps;
+    try {
+      return sent.settle(message, outcome, clock.now(), { isAnswered: true });
+    } catch (error) {
+      emit("store_failed", { to: message.toDid, requestId: message.requestId, why: describeError(error) });
+      return { ...message, ...outcome };
+    }
+  }
+}
+
+/** The event for a response to a message; an accepted message may still wait for its recipient. */
+function eventOf(status: number, state: StateChange["state"]): "sent" | "queued" | "not_taken" | "not_sent" {
+  if (status >= 300) return "not_sent";
+  if (state === "refused") return "not_taken";
+  return state === "queued" ? "queued" : "sent";
+}

@@ -1,0 +1,157 @@
+/**
+ * What leaves: messages, those that were kept, and receipts; and the questions how sent messages ended, which are
+ * asked only while a caller of the local API waits or asks. One that fails is asked again at the next time.
+ */
+import type { Cancel, Clock } from "../../../shared/clock.ts";
+import { DeliveriesAnswer, ReceiptList } from "../../../shared/protocol/api/receipts.ts";
+import { describeError } from "../../../shared/client/refusals.ts";
+import type { NewId } from "../../../shared/protocol/ids.ts";
+import type { LoopGuard } from "../../link/loop_guard.ts";
+import type { ProxyCaller } from "../../link/proxy_caller.ts";
+import type { EmitEvent } from "../events.ts";
+import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
+import type { SentKey } from "../store/received_rows.ts";
+import type { ConnectorStore } from "../store/store.ts";
+import { MessageSender, type MessageToSend, type SentResult } from "./message_sender.ts";
+import { KeptSender, ReceiptSender } from "./sending_loop.ts";
+
+/** The wait before the receipts of a message are asked for again; doubles. */
+const LOOKUP_FIRST_MS = 1_000;
+
+export interface SendingDeps {
+  clock: Clock;
+  store: ConnectorStore;
+  proxy: Pick<ProxyCaller, "call" | "ask">;
+  guard: LoopGuard;
+  newId: NewId;
+  /** DID of the agent. */
+  did: string;
+  emit: EmitEvent;
+}
+
+/** States after which a receipt can say more. */
+const OPEN: ReadonlySet<string> = new Set(["queued", "delivered", "unknown", "dead_lettered"]);
+
+/** With less, each look at the list costs the proxy a hundred reads. */
+export const REFRESH_MS = 10_000;
+/** Messages in one question, which the proxy bounds too, and questions at a time: older messages have ended long ago. */
+const REFRESHED_TOGETHER = 100, REFRESH_REQUESTS = 10;
+
+export class Sending {
+  readonly #sender: MessageSender;
+  /** Requests for receipts under way, by message. */
+  readonly #asking = new Map<string, Promise<void>>();
+  readonly #loops: { receipt: ReceiptSender; kept: KeptSender };
+
+  constructor(private readonly deps: SendingDeps) {
+    this.#sender = new MessageSender(deps);
+    this.#loops = { receipt: new ReceiptSender(deps), kept: new KeptSender(deps, this.#sender) };
+  }
+
+  /** Sends a message. A repeated request ID is the same message (D-69). @throws as `MessageSender.send` */
+  send(message: MessageToSend): Promise<SentResult> {
+    return this.#sender.send(message);
+  }
+
+  /** Sends the receipts or the kept messages that are due. */
+  wake(kind: "receipt" | "kept"): void {
+    this.#loops[kind].wake();
+  }
+
+  /** Makes everything due and sends it, after the proxy has come back. */
+  sendAllNow(): void {
+    this.#loops.receipt.sendAllNow();
+    this.#loops.kept.sendAllNow();
+  }
+
+  /** Asks after 1, 2, 4 and 8 s, then every 15 s, until the result is disposed. */
+  follow(sent: SentKey): Disposable {
+    const { clock } = this.deps;
+    let cancel: Cancel = () => {};
+    let isOver = false;
+    const next = (waits: number) => {
+      const ms = Math.min(LOOKUP_FIRST_MS * 2 ** waits, LIMIT.receiptLookupMaxMs);
+      cancel = clock.after(ms, async () => {
+        await this.ask(sent);
+        if (!isOver) next(waits + 1);
+      });
+    };
+    next(0);
+    return {
+      [Symbol.dispose]: () => {
+        isOver = true;
+        cancel();
+      },
+    };
+  }
+
+  /** Asks once and stores the state that the receipts show. Calls at the same time share one request. Never rejects. */
+  ask(sent: SentKey): Promise<void> {
+    const key = `${sent.toDid} ${sent.requestId}`;
+    const asking = this.#asking.get(key) ?? this.#ask(sent).finally(() => this.#asking.delete(key));
+    this.#asking.set(key, asking);
+    return asking;
+  }
+
+  /** Sends for up to `ms`, then stops. The rest is sent after the next start. */
+  async stop(ms: number): Promise<void> {
+    await Promise.all([this.#loops.receipt.stop(ms), this.#loops.kept.stop(ms)]);
+  }
+
+  /** Stores the state that the proxy tells of a message. */
+  told({ requestId, recipientAgentDid: toDid, state }: DeliveriesAnswer["deliveries"][number]): void {
+    const { clock, store: { sent }, emit } = this.deps;
+    try {
+      const message = sent.find(requestId, toDid);
+      if (message !== null) sent.settle(message, { state }, clock.now());
+    } catch (error) {
+      emit("store_failed", { to: toDid, requestId, why: describeError(error) });
+    }
+  }
+
+  /**
+   * Asks for the outcomes of the messages whose state can still change, the newest first, at most once in 10 s; calls meanwhile
+   * share the answer. Never rejects: one that fails is asked again.
+   */
+  refresh(): Promise<void> {
+    const { clock } = this.deps;
+    const now = clock.now();
+    if (now - this.#refreshedAt < REFRESH_MS && now >= this.#refreshedAt) return this.#refreshing;
+    this.#refreshedAt = now;
+    return this.#refreshing = this.#refresh().catch(() => {
+      this.#refreshedAt = -Infinity;
+    });
+  }
+  #refreshedAt = -Infinity;
+  #refreshing = Promise.resolve();
+
+  async #refresh(): Promise<void> {
+    const { store: { sent }, proxy } = this.deps;
+    for (let before = Infinity, requests = 0; requests < REFRESH_REQUESTS; requests++) {
+      const open = sent.open(before, REFRESHED_TOGETHER);
+      if (open.length === 0) return;
+      const messages = open.map(({ requestId, toDid }) => ({ requestId, recipientAgentDid: toDid }));
+      const body = JSON.stringify({ messages });
+      const answer = await proxy.ask({ method: "POST", target: "/v1/relay/deliveries", body });
+      for (const news of DeliveriesAnswer.parse(answer).deliveries) this.told(news);
+      before = open.at(-1)?.seq ?? 0;
+    }
+  }
+
+  async #ask({ toDid, requestId }: SentKey): Promise<void> {
+    const { clock, store: { sent }, proxy } = this.deps;
+    try {
+      if (!OPEN.has(sent.find(requestId, toDid)?.state ?? "")) return;
+      const query = new URLSearchParams({ requestId, recipientAgentDid: toDid });
+      const answer = await proxy.ask({ method: "GET", target: `/v1/relay/delivery-receipts?${query}` });
+      const statuses = ReceiptList.parse(answer).receipts.map(({ status }) => status);
+      const message = sent.find(requestId, toDid);
+      if (message === null || statuses.length === 0) return;
+      // A dead letter can be replayed, so it can have both receipts.
+      const state = statuses.includes("processed_by_svc") ? "processed" : "dead_lettered";
+      sent.settle(message, { state }, clock.now());
+    } catch {
+      // The caller learns the last known state.
+    }
+  }
+}

@@ -1,0 +1,260 @@
+/**
+ * Sends stored items to the proxy until it has them: receipts and kept messages. The loop decides when and how many at a
+ * time; its two subclasses send and store.
+ */
+import type { Cancel, Clock } from "../../../shared/clock.ts";
+import { RECEIPT_FIRST_MS, RECEIPT_MAX_MS, receiptWait } from "../../../shared/client/backoff.ts";
+import { ApiError } from "../../../shared/client/errors.ts";
+import { describeError, isReceiptRefused } from "../../../shared/client/refusals.ts";
+import { toIso } from "../../../shared/protocol/time.ts";
+import type { ProxyCaller } from "../../link/proxy_caller.ts";
+import type { EmitEvent } from "../events.ts";
+import { attempt } from "./attempt.ts";
+import type { PendingReceipt } from "../store/receipt_rows.ts";
+import { keptUntil, type SentMessage } from "../store/sent_messages.ts";
+import type { ConnectorStore } from "../store/store.ts";
+import type { MessageSender } from "./message_sender.ts";
+
+/** Concurrent requests for receipts, and for messages to different peers: with more, messages wait behind them. */
+const RECEIPTS_AT_ONCE = 8, KEPT_AT_ONCE = 8;
+
+/** The items that wait; times are milliseconds since the Unix epoch. */
+interface SendingQueue<T> {
+  /** The items that are due, in their order. `latest`: a later time comes from a clock that was set back and is due. */
+  due(now: number, latest: number): T[];
+  /** Time when the next item is due; `null` when none waits. */
+  nextAt(): number | null;
+  makeAllDue(now: number): void;
+}
+
+interface LoopDeps<T> {
+  clock: Clock;
+  emit: EmitEvent;
+  queue: SendingQueue<T>;
+  /** Items that are sent at a time. */
+  atOnce: number;
+}
+
+abstract class SendingLoop<T> {
+  readonly #deps: LoopDeps<T>;
+  #cancel: Cancel = () => {};
+  #sending: Promise<void> | null = null;
+  #again = false;
+  #stopped = false;
+
+  constructor(deps: LoopDeps<T>) {
+    this.#deps = deps;
+  }
+
+  /** Sends an item and stores the result. Returns the milliseconds to wait before the next item; 0: none. */
+  protected abstract send(item: T): Promise<number>;
+
+  /** Called before each run. */
+  protected prepare(): void {}
+
+  /** Sends the items that are due, and schedules the next run. */
+  wake(): void {
+    this.#cancel();
+    if (this.#stopped) return;
+    if (this.#sending) {
+      this.#again = true;
+      return;
+    }
+    this.#sending = this.#sendDue().catch((error) => {
+      this.#deps.emit("store_failed", { why: describeError(error) });
+      return RECEIPT_FIRST_MS;
+    }).then((leastWait) => {
+      this.#sending = null;
+      this.#later(leastWait);
+    });
+  }
+
+  /** Makes every item due and sends them, after the proxy has come back. */
+  sendAllNow(): void {
+    const { queue, clock, emit } = this.#deps;
+    try {
+      queue.makeAllDue(clock.now());
+    } catch (error) {
+      emit("store_failed", { why: describeError(error) });
+    }
+    this.wake();
+  }
+
+  /** Sends for up to `ms`, then stops. The rest is sent after the next start. */
+  async stop(ms: number): Promise<void> {
+    const patience = Promise.withResolvers<void>();
+    const cancel = this.#deps.clock.after(ms, patience.resolve);
+    this.wake();
+    await Promise.race([this.#sending, patience.promise]);
+    this.#stopped = true;
+    cancel();
+    this.#cancel();
+  }
+
+  #later(leastWait: number): void {
+    if (this.#stopped) return;
+    if (this.#again && leastWait === 0) {
+      this.#again = false;
+      return this.wake();
+    }
+    this.#again = false;
+    const { clock } = this.#deps;
+    const next = this.#nextAt();
+    if (next === null) return;
+    const wait = Math.min(Math.max(next - clock.now(), leastWait), RECEIPT_MAX_MS);
+    this.#cancel = clock.after(wait, () => this.wake());
+  }
+
+  /** When the next item is due; soon when the store cannot be read, because no caller of this run gets its error. */
+  #nextAt(): number | null {
+    const { clock, queue, emit } = this.#deps;
+    try {
+      return queue.nextAt();
+    } catch (error) {
+      emit("store_failed", { why: describeError(error) });
+      return clock.now() + RECEIPT_FIRST_MS;
+    }
+  }
+
+  /** @returns milliseconds to wait before the next request, when the proxy does not answer or asks for a pause */
+  async #sendDue(): Promise<number> {
+    const { clock, queue, atOnce } = this.#deps;
+    this.prepare();
+    while (!this.#stopped) {
+      const now = clock.now();
+      const due = queue.due(now, now + RECEIPT_MAX_MS);
+      if (due.length === 0) return 0;
+      for (let i = 0; i < due.length && !this.#stopped; i += atOnce) {
+        const waits = await Promise.all(due.slice(i, i + atOnce).map((item) => this.send(item)));
+        const wait = Math.max(...waits);
+        if (wait > 0) return wait;
+      }
+    }
+    return 0;
+  }
+}
+
+interface KeptDeps {
+  clock: Clock;
+  store: Pick<ConnectorStore, "sent" | "receipts">;
+  emit: EmitEvent;
+}
+
+interface ReceiptDeps extends KeptDeps {
+  proxy: Pick<ProxyCaller, "ask">;
+  /** DID of the agent. */
+  did: string;
+}
+
+/** Sends receipts to the proxy until it has them (D-72). */
+export class ReceiptSender extends SendingLoop<PendingReceipt> {
+  readonly #deps: ReceiptDeps;
+  /** Receipts that the proxy has and that are still stored. */
+  readonly #sent = new Set<number>();
+
+  constructor(deps: ReceiptDeps) {
+    const { clock, emit, store: { receipts } } = deps;
+    super({ clock, emit, queue: receipts, atOnce: RECEIPTS_AT_ONCE });
+    this.#deps = deps;
+  }
+
+  protected override prepare(): void {
+    for (const seq of this.#sent) this.#remove(seq);
+  }
+
+  protected override async send(receipt: PendingReceipt): Promise<number> {
+    const { clock, store: { receipts }, proxy, did: recipientAgentDid, emit } = this.#deps;
+    const { seq, fromDid, requestId, status, at } = receipt;
+    const about = { from: fromDid, requestId, status };
+    const body = JSON.stringify({
+      requestId,
+      recipientAgentDid,
+      senderAgentDid: fromDid,
+      status,
+      timestamp: toIso(at),
+    });
+    try {
+      await proxy.ask({ method: "POST", target: "/v1/relay/delivery-receipts", body });
+    } catch (error) {
+      if (isReceiptRefused(error)) {
+        this.#remove(seq);
+        emit("receipt_refused", { ...about, why: describeError(error) });
+        return 0;
+      }
+      const attempts = receipt.attempts + 1;
+      const asked = error instanceof ApiError ? (error.retryAfter ?? 0) * 1000 : 0;
+      const wait = Math.min(Math.max(receiptWait(attempts), asked), RECEIPT_MAX_MS);
+      receipts.postpone(seq, attempts, clock.now() + wait);
+      emit("receipt_failed", { ...about, why: describeError(error), nextInMs: wait });
+      return wait;
+    }
+    this.#remove(seq);
+    emit("receipt_sent", about);
+    return 0;
+  }
+
+  /**
+   * Removes a receipt that the proxy has; while the store cannot be written it is not sent again, because each attempt would
+   * be answered and forgotten.
+   */
+  #remove(seq: number): void {
+    this.#sent.add(seq);
+    this.#deps.store.receipts.remove(seq);
+    this.#sent.delete(seq);
+  }
+}
+
+/**
+ * Sends the kept messages until the proxy has them: for each peer the oldest first (D-305). A message ends when the proxy
+ * refuses it permanently, or after 24 h.
+ */
+export class KeptSender extends SendingLoop<SentMessage> {
+  readonly #deps: KeptDeps;
+  readonly #sender: Pick<MessageSender, "request">;
+
+  constructor(deps: KeptDeps, sender: Pick<MessageSender, "request">) {
+    const { clock, emit, store: { sent } } = deps;
+    const queue = {
+      due: (now: number, latest: number) => sent.dueKept(now, latest),
+      nextAt: () => sent.nextKeptAt(),
+      makeAllDue: (now: number) => sent.makeKeptDue(now),
+    };
+    super({ clock, emit, queue, atOnce: KEPT_AT_ONCE });
+    this.#deps = deps;
+    this.#sender = sender;
+  }
+
+  protected override async send(kept: SentMessage): Promise<number> {
+    const { clock, store: { sent }, emit } = this.#deps;
+    const payload = sent.payloadOf(kept);
+    if (payload === null) return this.#giveUp(kept, "its content is gone");
+    if (clock.now() >= keptUntil(kept)) return this.#giveUp(kept, "not sent within 24 h");
+    const message = sent.tryAgain(kept, clock.now());
+    // It was cancelled.
+    if (message === null) return 0;
+    const tried = await attempt(this.#sender.request(message, payload, { mayWait: true }), kept.attempts);
+    const about = { to: kept.toDid, requestId: kept.requestId };
+    if (tried.later) {
+      const { problem, mayHaveArrived, waitMs, isOfAll } = tried;
+      sent.keep(message, { problem, mayHaveArrived, nextAt: clock.now() + waitMs }, clock.now());
+      emit(isReply(kept) ? "reply_failed" : "kept", { ...about, why: problem, nextInMs: waitMs });
+      return isOfAll ? waitMs : 0;
+    }
+    const { outcome, response: { status } } = tried;
+    if (status >= 300) return this.#giveUp(message, outcome.problem ?? `status ${status}`);
+    sent.settle(message, outcome, clock.now());
+    return 0;
+  }
+
+  #giveUp(message: SentMessage, problem: string): number {
+    const { clock, store: { sent }, emit } = this.#deps;
+    sent.giveUp(message, problem, clock.now());
+    const about = { to: message.toDid, requestId: message.requestId, why: problem };
+    emit(isReply(message) ? "reply_refused" : "kept_ended", about);
+    return 0;
+  }
+}
+
+function isReply({ origin }: SentMessage): boolean {
+  return origin === "runtime";
+}

@@ -1,0 +1,39 @@
+/** What people read of the state of a sent message: one list, so that every place says the same. Pure. */
+import type { OutboundResult } from "../../shared/client/local_shapes.ts";
+
+/** @param now milliseconds since the Unix epoch */
+export function stateText(
+  { state, problem, nextTryAt }: Pick<OutboundResult, "state" | "problem" | "nextTryAt">,
+  now: number,
+): string {
+  const why = problem === null ? "" : `: ${problem}`;
+  switch (state) {
+    case "sending":
+      return "on its way";
+    case "kept": {
+      const seconds = nextTryAt === null ? 0 : Math.ceil((Date.parse(nextTryAt) - now) / 1000);
+      return seconds > 0 ? `waits here, next try in ${seconds} s` : "waits here";
+    }
+    case "queued":
+      return "waits at the server";
+    case "delivered":
+      return "arrived";
+    case "processed":
+      return "read";
+    case "dead_lettered":
+      return `not delivered${why}`;
+    case "refused":
+      return `refused${why}`;
+    case "unknown":
+      return "unclear";
+  }
+}
+
+const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+
+/** A time within a year, in the time zone of this machine: `24 Nov 08:13`. */
+export function dayAndTime(iso: string): string {
+  const at = new Date(iso);
+  const two = (value: number) => String(value).padStart(2, "0");
+  return `${at.getDate()} ${MONTHS[at.getMonth()]} ${two(at.getHours())}:${two(at.getMinutes())}`;
+}

@@ -1,0 +1,189 @@
+/**
+ * `connector.db`: the connector's SQLite database (D-88). The file is private before SQLite opens it, and a transaction is
+ * on disk when it returns. schema.ts defines the tables, and the files beside it the meaning of rows.
+ */
+import { DatabaseSync, type StatementSync } from "node:sqlite";
+import { CliError } from "../../errors.ts";
+import { reason } from "../../files/private_files.ts";
+import { ensureTables, missingTables } from "./schema.ts";
+
+/** Pages in memory: one process may have the databases of hundreds of agents open. */
+const CACHE_KIB = 256;
+
+/** A column value. */
+export type Cell = string | number | null;
+export type Row = Record<string, Cell>;
+
+/** The disk is full: nothing was stored. */
+export class DiskFullError extends CliError {
+  constructor(cause: unknown) {
+    super("CLI_SAVE_FAILED", "The disk is full", { cause });
+  }
+}
+
+export class Database implements Disposable {
+  readonly #path: string;
+  readonly #statements = new Map<string, StatementSync>();
+  /** What to call after the commit of the present transaction. */
+  #afterCommit: (() => void)[] = [];
+  /** Called when the file turns out to be damaged, also from the middle of work. A retry cannot help. */
+  onDamaged: (error: CliError) => void = () => {};
+
+  /** Wraps a database that already has the schema. */
+  constructor(private readonly db: DatabaseSync, path = "connector.db") {
+    this.#path = path;
+  }
+
+  /**
+   * Opens the file, or creates it. A file that lost a part is refused here: later, each message that needs the part would
+   * fail with an error of SQLite, and the connector would try each of them again.
+   *
+   * @throws {CliError} `CLI_FILE_UNSAFE`, `CLI_FILE_INVALID`, `CLI_SAVE_FAILED`
+   */
+  static open(path: string): Database {
+    makePrivate(path);
+    let db: DatabaseSync | undefined;
+    try {
+      db = new DatabaseSync(path);
+      // FULL: with a write-ahead log, a commit is on disk when it returns.
+      db.exec("PRAGMA busy_timeout = 5000; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL");
+      // A negative size is in KiB.
+      db.exec(`PRAGMA cache_size = -${CACHE_KIB}`);
+      const [problem] = db.prepare("PRAGMA quick_check(1)").all();
+      if (problem?.quick_check !== "ok") throw damaged(path, String(problem?.quick_check).split("\n").join(" "));
+      ensureTables(db, path);
+      const missing = missingTables(db);
+      if (missing.length > 0) throw damaged(path, `it lacks the table ${missing.join(", ")}`);
+      return new Database(db, path);
+    } catch (error) {
+      db?.close();
+      if (error instanceof CliError) throw error;
+      if (isFull(error)) throw new CliError("CLI_SAVE_FAILED", `${path} could not be written: the disk is full`);
+      throw damaged(path, reason(error));
+    }
+  }
+
+  /** Runs one statement without result rows. Returns the number of changed rows. */
+  run(sql: string, ...values: Cell[]): number {
+    return this.#named(() => Number(this.#prepared(sql).run(...values).changes));
+  }
+
+  /** The first row, or `null`. */
+  get(sql: string, ...values: Cell[]): Row | null {
+    return this.#named(() => this.#prepared(sql).get(...values) as Row | undefined ?? null);
+  }
+
+  all(sql: string, ...values: Cell[]): Row[] {
+    return this.#named(() => this.#prepared(sql).all(...values) as Row[]);
+  }
+
+  /** Runs `work` in one transaction. All of it is on disk when this returns, or none of it after an error. */
+  transaction<T>(work: () => T): T {
+    const result = this.#committed(work);
+    this.#commitSeen();
+    return result;
+  }
+
+  /** Calls a function once the present transaction is on disk, and never if it fails; at once when there is none. */
+  afterCommit(call: () => void): void {
+    if (this.db.isTransaction) this.#afterCommit.push(call);
+    else call();
+  }
+
+  #commitSeen(): void {
+    for (const call of this.#afterCommit.splice(0)) call();
+  }
+
+  #committed<T>(work: () => T): T {
+    return this.#named(() => {
+      this.db.exec("BEGIN IMMEDIATE");
+      try {
+        const result = work();
+        this.db.exec("COMMIT");
+        return result;
+      } catch (error) {
+        this.#afterCommit = [];
+        // SQLite ends the transaction itself when the disk is full. The first error is the one to report.
+        if (this.db.isTransaction) this.db.exec("ROLLBACK");
+        throw error;
+      }
+    });
+  }
+
+  /** The same without waiting for the disk: for changes that may be lost with the power and are safe to repeat. */
+  transactionWithoutSync<T>(work: () => T): T {
+    this.db.exec("PRAGMA synchronous = NORMAL");
+    let result: T;
+    try {
+      result = this.#committed(work);
+    } finally {
+      this.db.exec("PRAGMA synchronous = FULL");
+    }
+    this.#commitSeen();
+    return result;
+  }
+
+  /** @throws {DiskFullError} @throws {CliError} `CLI_FILE_INVALID` */
+  #named<T>(work: () => T): T {
+    try {
+      return work();
+    } catch (error) {
+      if (isFull(error)) throw new DiskFullError(error);
+      if (!isCorrupt(error)) throw error;
+      const named = damaged(this.#path, reason(error));
+      this.onDamaged(named);
+      throw named;
+    }
+  }
+
+  close(): void {
+    this.#statements.clear();
+    this.db.close();
+  }
+
+  [Symbol.dispose](): void {
+    this.close();
+  }
+
+  #prepared(sql: string): StatementSync {
+    const known = this.#statements.get(sql);
+    if (known) return known;
+    const statement = this.db.prepare(sql);
+    this.#statements.set(sql, statement);
+    return statement;
+  }
+}
+
+/** Codes of SQLite: a part of the file is damaged, and it is not a database at all. */
+const CORRUPT: readonly unknown[] = [11, 26];
+
+function isCorrupt(error: unknown): boolean {
+  return error instanceof Error && "errcode" in error && CORRUPT.includes(Number(error.errcode) & 0xff);
+}
+
+function isFull(error: unknown): boolean {
+  return error instanceof Error && !(error instanceof DiskFullError) && /disk is full/.test(error.message);
+}
+
+function damaged(path: string, why: string): CliError {
+  return new CliError("CLI_FILE_INVALID", `${path} is damaged: ${why}`, {
+    fix:
+      `Move it away, with the files beside it that begin with its name; the connector then starts with an empty one. ` +
+      `Messages in it are not delivered: sqlite3 ${path} .recover may show them.`,
+  });
+}
+
+/** Ensures that the file exists, is a plain file and is private. SQLite gives its companion files the same mode. */
+function makePrivate(path: string): void {
+  try {
+    Deno.openSync(path, { write: true, createNew: true, mode: 0o600 }).close();
+    return;
+  } catch (error) {
+    if (!(error instanceof Deno.errors.AlreadyExists)) {
+      throw new CliError("CLI_SAVE_FAILED", `${path} could not be created: ${reason(error)}`, { cause: error });
+    }
+  }
+  const stat = Deno.lstatSync(path);
+  if (!stat.isFile) throw new CliError("CLI_FILE_UNSAFE", `${path} is not a plain file`);
+  if (stat.mode !== null && (stat.mode & 0o077) !== 0) Deno.chmodSync(path, 0o600);
+}

@@ -1,0 +1,97 @@
+/**
+ * The bounds of the inbox (D-68, D-116): messages and bytes in total, and of each sender, so that no peer shuts out the
+ * others. Makes room by blanking what was read and deleting dead letters.
+ */
+import type { Database } from "./database.ts";
+
+/** Bounds of the inbox: waiting, unread, read with content and dead. Without them, peers fill the disk. */
+export const INBOX_MESSAGES = 10_000, INBOX_BYTES = 1024 ** 3;
+/** What one sender may have waiting or unread, so that others still find room. */
+export const SENDER_MESSAGES = 1_000, SENDER_BYTES = 64 * 1024 ** 2;
+
+export interface InboxCounts {
+  /** Messages for the runtime, or unread ones. */
+  waiting: number;
+  dead: number;
+  /** Messages whose content is kept after the agent took them. */
+  read: number;
+  /** Payload of all of these. */
+  bytes: number;
+  /** When the oldest waiting message was received; `null` when none waits. */
+  oldestAt: number | null;
+}
+
+const READ = "read_at IS NOT NULL AND bytes > 0";
+
+export class ReceivedBounds {
+  /** Messages and bytes that count toward the bounds; `null` until they are counted again. */
+  #kept: { messages: number; bytes: number } | null = null;
+
+  constructor(private readonly db: Database) {}
+
+  counts(): InboxCounts {
+    const row = this.db.get(
+      `SELECT count(*) FILTER (WHERE state = 'waiting') AS waiting, count(*) FILTER (WHERE state = 'dead') AS dead,
+       coalesce(sum(bytes), 0) AS bytes, min(received_at) FILTER (WHERE state = 'waiting') AS oldest
+       FROM messages WHERE state IN ('waiting', 'dead')`,
+    );
+    const read = this.db.get(`SELECT count(*) AS n, coalesce(sum(bytes), 0) AS bytes FROM messages WHERE ${READ}`);
+    return {
+      waiting: Number(row?.waiting),
+      dead: Number(row?.dead),
+      read: Number(read?.n),
+      bytes: Number(row?.bytes) + Number(read?.bytes),
+      oldestAt: row?.oldest === null ? null : Number(row?.oldest),
+    };
+  }
+
+  /**
+   * Makes room for a message of a sender: blanks read messages, then deletes dead letters, the oldest first. Returns false
+   * when the message does not fit.
+   */
+  makeRoom(fromDid: string, bytes: number): boolean {
+    if (!this.#senderHasRoom(fromDid, bytes)) return false;
+    while (true) {
+      const kept = this.#kept ??= this.#count();
+      if (kept.messages < INBOX_MESSAGES && kept.bytes + bytes <= INBOX_BYTES) return true;
+      const freed = this.#blankOldestRead() ?? this.#deleteOldestDead();
+      if (freed === null) return false;
+      this.add(-1, -freed);
+    }
+  }
+
+  add(messages: number, bytes: number): void {
+    if (this.#kept === null) return;
+    this.#kept = { messages: this.#kept.messages + messages, bytes: this.#kept.bytes + bytes };
+  }
+
+  /** Has everything counted again, after a change that was not counted. */
+  recount(): void {
+    this.#kept = null;
+  }
+
+  #count(): { messages: number; bytes: number } {
+    const { waiting, dead, read, bytes } = this.counts();
+    return { messages: waiting + dead + read, bytes };
+  }
+
+  #senderHasRoom(fromDid: string, bytes: number): boolean {
+    const unread = "SELECT count(*) AS n, coalesce(sum(bytes), 0) AS bytes FROM messages";
+    const row = this.db.get(`${unread} WHERE from_did = ? AND state = 'waiting'`, fromDid);
+    return Number(row?.n) < SENDER_MESSAGES && Number(row?.bytes) + bytes <= SENDER_BYTES;
+  }
+
+  /** @returns the bytes that are free now; `null` when there is none */
+  #blankOldestRead(): number | null {
+    const row = this.db.get(`SELECT seq, bytes FROM messages WHERE ${READ} ORDER BY seq LIMIT 1`);
+    if (row === null) return null;
+    this.db.run("UPDATE messages SET payload = '', bytes = 0 WHERE seq = ?", row.seq ?? null);
+    return Number(row.bytes);
+  }
+
+  #deleteOldestDead(): number | null {
+    const oldest = "(SELECT min(seq) FROM messages WHERE state = 'dead')";
+    const row = this.db.get(`DELETE FROM messages WHERE seq = ${oldest} RETURNING bytes`);
+    return row && Number(row.bytes);
+  }
+}

@@ -1,0 +1,76 @@
+/**
+ * What the connector keeps in `connector.db`: received messages, sent messages, receipts and tasks. A message and its
+ * receipt change in one transaction, and a change is told after its commit, so that no part acts on what a failed commit
+ * undoes.
+ */
+import { LIMITS } from "../../../shared/protocol/limits.ts";
+import { Database } from "./database.ts";
+import { type ExpiredMessage, ReceivedMessages, type ReceivedOptions } from "./received_messages.ts";
+import { ReceiptRows } from "./receipt_rows.ts";
+import { PairSecrets } from "./pair_secrets.ts";
+import { SeenProofs } from "./seen_proofs.ts";
+import { SentMessages } from "./sent_messages.ts";
+import { TaskRows } from "./task_rows.ts";
+
+/**
+ * How long a receipt is tried: as long as the proxy accepts it. For a queued message these 8 days start at the end of its
+ * mailbox lifetime, so a connector that does not reach the proxy for 8 days may drop a receipt that it would still accept.
+ */
+const RECEIPT_KEPT_MS = LIMITS.deliveryKeptSeconds * 1000;
+
+export interface StoreOptions extends ReceivedOptions {
+  /** Called when the file turns out to be damaged, also from the middle of work. A retry cannot help. */
+  onDamaged(error: unknown): void;
+}
+
+export class ConnectorStore implements Disposable {
+  readonly received: ReceivedMessages;
+  readonly sent: SentMessages;
+  readonly receipts: ReceiptRows;
+  readonly tasks: TaskRows;
+  readonly proofs: SeenProofs;
+  readonly pairSecrets: PairSecrets;
+
+  constructor(readonly database: Database, options: StoreOptions) {
+    const { onChange, onDamaged } = options;
+    database.onDamaged = onDamaged;
+    this.receipts = new ReceiptRows(database, onChange);
+    this.sent = new SentMessages(database, onChange);
+    this.tasks = new TaskRows(database);
+    this.proofs = new SeenProofs(database);
+    this.pairSecrets = new PairSecrets(database);
+    this.received = new ReceivedMessages(database, this, options);
+  }
+
+  /** @throws as `Database.open` */
+  static open(path: string, options: StoreOptions): ConnectorStore {
+    return new ConnectorStore(Database.open(path), options);
+  }
+
+  /** Runs `work` in one transaction: all of it is on disk when this returns, or none of it after an error. */
+  transaction<T>(work: () => T): T {
+    return this.database.transaction(work);
+  }
+
+  /** Ends what an earlier run left open: requests under way, and messages for callers that waited. */
+  recover(now: number): void {
+    this.sent.markInterrupted(now);
+    this.received.releaseHeld();
+  }
+
+  /** Deletes what is kept no longer. Returns the messages that became dead letters because nothing read them. */
+  prune(now: number): readonly ExpiredMessage[] {
+    const expired = this.received.expireUnread(now);
+    this.received.forget(now);
+    this.sent.prune(now);
+    this.receipts.forget(now - RECEIPT_KEPT_MS);
+    this.tasks.forget(now);
+    this.proofs.forget(now);
+    this.pairSecrets.forget(now);
+    return expired;
+  }
+
+  [Symbol.dispose](): void {
+    this.database.close();
+  }
+}

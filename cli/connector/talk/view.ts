@@ -1,0 +1,149 @@
+/**
+ * Output of a running connector: a calm log and one live line on a terminal, one JSON line per event in a pipe. An
+ * event never has the content of a message.
+ */
+import type { Cancel, Clock } from "../../../shared/clock.ts";
+import { toIso } from "../../../shared/protocol/time.ts";
+import type { EventFields } from "../../link/link_events.ts";
+import { oneLine, type Terminal } from "../../terminal/output.ts";
+import { type Line, painted } from "../../terminal/styled.ts";
+import { CalmTexts, fullText } from "./event_texts.ts";
+import type { EventName } from "../events.ts";
+import { sentenceLines } from "./log_text.ts";
+
+const REDRAW_MS = 1_000;
+/** A wrapped line cannot be redrawn, so wrapping is off (DECAWM) for a terminal that counts columns differently. */
+const unwrapped = (line: string) => `\x1b[?7l${line}\x1b[?7h`;
+
+/** What is below the log: lines that change, the last one with the cursor. `cursor`: its column; `null`: the end. */
+export interface LiveLines {
+  lines: readonly Line[];
+  cursor: number | null;
+}
+
+export interface ConsoleView {
+  event(name: EventName, fields?: EventFields): void;
+  /** Prints lines on a terminal; nothing in a pipe. */
+  show(lines: readonly Line[]): void;
+  /** Draws the live lines again. */
+  redraw(): void;
+  /** Prints BEL or another sequence that leaves no trace on the screen. */
+  signal(sequence: string): void;
+  /** Whether all events are shown; changed by the person. */
+  isVerbose: boolean;
+  readonly columns: number | null;
+  readonly rows: number | null;
+  stop(): void;
+}
+
+export interface ViewDeps {
+  clock: Clock;
+  terminal: Terminal;
+  /** True when a program reads the lines. */
+  json: boolean;
+  colour: boolean;
+  /** The terminal cannot move its cursor: there are no live lines. */
+  isDumb?: boolean;
+  /** The lines below the log; `null` before there are any. Cut to the columns by the caller. */
+  live(columns: number): LiveLines | null;
+}
+
+export function viewOf(deps: ViewDeps): ConsoleView {
+  return deps.json || !deps.terminal.stdoutIsTerminal ? new JsonLines(deps) : new LiveView(deps);
+}
+
+/** One JSON document per line. */
+class JsonLines implements ConsoleView {
+  isVerbose = false;
+  readonly columns = null;
+  readonly rows = null;
+
+  constructor(readonly deps: ViewDeps) {}
+
+  event(name: EventName, fields: EventFields = {}): void {
+    const line = JSON.stringify({ time: toIso(this.deps.clock.now()), event: name, ...fields });
+    this.deps.terminal.stdout(`${oneLine(line)}\n`);
+  }
+
+  show(): void {}
+
+  redraw(): void {}
+
+  signal(): void {}
+
+  stop(): void {}
+}
+
+class LiveView implements ConsoleView {
+  isVerbose = false;
+  readonly #texts = new Map<unknown, CalmTexts>();
+  #cancel: Cancel = () => {};
+  #stopped = false;
+  /** Live lines above the last one. */
+  #above = 0;
+
+  constructor(readonly deps: ViewDeps) {
+    this.#redrawLater();
+  }
+
+  get columns(): number | null {
+    return this.deps.terminal.columns?.() ?? null;
+  }
+
+  get rows(): number | null {
+    return this.deps.terminal.rows?.() ?? null;
+  }
+
+  event(name: EventName, fields: EventFields = {}): void {
+    const now = this.deps.clock.now();
+    const { agent } = fields;
+    const texts = this.#texts.get(agent) ?? new CalmTexts();
+    this.#texts.set(agent, texts);
+    const calm = texts.of(name, fields, now);
+    const text = this.isVerbose ? fullText(name, fields) : calm;
+    if (text !== null) this.show(sentenceLines(now, agent === undefined ? text : `${agent} · ${text}`, this.columns));
+  }
+
+  show(lines: readonly Line[]): void {
+    const text = lines.map((line) => `${painted(line, this.deps.colour)}\n`).join("");
+    this.deps.terminal.stdout(`${this.#erased()}${text}${this.#drawn()}`);
+  }
+
+  redraw(): void {
+    if (!this.#stopped && !this.deps.isDumb) this.deps.terminal.stdout(this.#erased() + this.#drawn());
+  }
+
+  signal(sequence: string): void {
+    this.deps.terminal.stdout(sequence);
+  }
+
+  stop(): void {
+    this.#stopped = true;
+    this.#cancel();
+    this.deps.terminal.stdout(this.#erased());
+  }
+
+  #erased(): string {
+    if (this.deps.isDumb) return "";
+    const up = this.#above === 0 ? "" : `\x1b[${this.#above}A`;
+    this.#above = 0;
+    return `\r${up}\x1b[J`;
+  }
+
+  #drawn(): string {
+    if (this.#stopped || this.deps.isDumb) return "";
+    // The last column stays free: some terminals wrap when it is filled.
+    const live = this.deps.live((this.columns ?? 80) - 1);
+    if (live === null) return "";
+    this.#above = live.lines.length - 1;
+    const text = live.lines.map((line) => painted(line, this.deps.colour)).join("\n");
+    return unwrapped(text) + (live.cursor === null ? "" : `\r${live.cursor === 0 ? "" : `\x1b[${live.cursor}C`}`);
+  }
+
+  #redrawLater(): void {
+    this.#cancel = this.deps.clock.after(REDRAW_MS, () => {
+      this.redraw();
+      if (!this.#stopped) this.#redrawLater();
+    });
+  }
+}

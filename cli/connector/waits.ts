@@ -1,0 +1,146 @@
+/**
+ * Calls of the local API that wait for a message or for the state of a sent one. A wait ends at a match, when its time
+ * is over, when its caller has gone, or when the connector stops. Stores nothing.
+ */
+import type { Clock } from "../../shared/clock.ts";
+import { CONNECTOR_LIMITS as LIMIT } from "./limits.ts";
+import type { ArrivingMessage } from "./store/received_messages.ts";
+import type { Change, SentKey } from "./store/received_rows.ts";
+
+/** After the end of its wait a caller still gets a reply first: between two waits it is not gone. */
+const HELD_AFTER_WAIT_MS = 10_000;
+/** Ended waits that are remembered, the newest. */
+export const ENDED_WAITS = 1_000;
+
+/** The bound on waiting calls is reached. */
+export class TooManyWaitsError extends Error {
+  override name = "TooManyWaitsError";
+}
+
+interface Waiter {
+  isAffected(change: Change): boolean;
+  wake(): void;
+}
+
+/** A waiting call. Disposing it makes room for another one. */
+export interface WaitingCall extends Disposable {
+  /**
+   * Calls `look` until it returns a result, each time something has changed that `isAffected` names. Returns what `look`
+   * returns last; `null` when it has found nothing.
+   *
+   * @param ms time from now
+   * @param signal aborted when the caller has gone
+   */
+  until<T>(
+    look: () => T | null,
+    isAffected: (change: Change) => boolean,
+    ms: number,
+    signal: AbortSignal,
+  ): Promise<T | null>;
+}
+
+export class Waits {
+  readonly #waiters = new Set<Waiter>();
+  /** Questions whose reply callers wait for, with the number of callers. */
+  readonly #asked = new Map<string, number>();
+  /** Questions whose last wait has ended, with the time; oldest first. */
+  readonly #ended = new Map<string, number>();
+  #calls = 0;
+  #isStopped = false;
+
+  constructor(private readonly clock: Clock) {}
+
+  /**
+   * Counts a call that will wait. A reply that arrives before the wait begins is found by its first look.
+   *
+   * @param question the sent message whose reply the caller waits for
+   * @throws {TooManyWaitsError}
+   */
+  begin(question?: SentKey): WaitingCall {
+    if (this.#calls >= LIMIT.waitingCalls) throw new TooManyWaitsError();
+    this.#calls++;
+    const key = question && keyOf(question);
+    if (key !== undefined) this.#asked.set(key, (this.#asked.get(key) ?? 0) + 1);
+    let isOpen = true;
+    return {
+      until: (look, isAffected, ms, signal) => this.#until(look, isAffected, ms, signal),
+      [Symbol.dispose]: () => {
+        if (!isOpen) return;
+        isOpen = false;
+        this.#calls--;
+        if (key !== undefined) this.#release(key);
+      },
+    };
+  }
+
+  async #until<T>(
+    look: () => T | null,
+    isAffected: (change: Change) => boolean,
+    ms: number,
+    signal: AbortSignal,
+  ): Promise<T | null> {
+    let isOver = false;
+    let woken = Promise.withResolvers<void>();
+    const waiter = { isAffected, wake: () => woken.resolve() };
+    const end = () => {
+      isOver = true;
+      woken.resolve();
+    };
+    this.#waiters.add(waiter);
+    const cancel = this.clock.after(ms, end);
+    signal.addEventListener("abort", end);
+    try {
+      while (true) {
+        const found = look();
+        if (found !== null || isOver || this.#isStopped || signal.aborted) return found;
+        await woken.promise;
+        woken = Promise.withResolvers<void>();
+      }
+    } finally {
+      cancel();
+      signal.removeEventListener("abort", end);
+      this.#waiters.delete(waiter);
+    }
+  }
+
+  /** Wakes the waits that a change affects. */
+  changed(change: Change): void {
+    for (const waiter of this.#waiters) if (waiter.isAffected(change)) waiter.wake();
+  }
+
+  /**
+   * Until when a reply is kept for a caller: for 30 s when one waits for it, or has waited within the last 10 s; 0 when
+   * none has.
+   */
+  heldUntil({ fromDid, inReplyTo }: ArrivingMessage, now: number): number {
+    if (inReplyTo === null) return 0;
+    const key = keyOf({ toDid: fromDid, requestId: inReplyTo });
+    const endedAt = this.#ended.get(key);
+    const isRecent = endedAt !== undefined && now >= endedAt && now - endedAt <= HELD_AFTER_WAIT_MS;
+    return this.#asked.has(key) || isRecent ? now + LIMIT.heldMs : 0;
+  }
+
+  /** Ends all waits, and each later one at its first look. */
+  stop(): void {
+    this.#isStopped = true;
+    for (const waiter of this.#waiters) waiter.wake();
+  }
+
+  #release(key: string): void {
+    const left = (this.#asked.get(key) ?? 1) - 1;
+    if (left > 0) return void this.#asked.set(key, left);
+    this.#asked.delete(key);
+    const now = this.clock.now();
+    this.#ended.delete(key);
+    this.#ended.set(key, now);
+    for (const [old, endedAt] of this.#ended) {
+      const isOver = now < endedAt || now - endedAt > HELD_AFTER_WAIT_MS;
+      if (!isOver && this.#ended.size <= ENDED_WAITS) break;
+      this.#ended.delete(old);
+    }
+  }
+}
+
+function keyOf({ toDid, requestId }: SentKey): string {
+  return `${toDid} ${requestId}`;
+}

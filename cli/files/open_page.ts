@@ -1,0 +1,37 @@
+/** Opens a web page of svc in the browser of this person. */
+import { join } from "node:path";
+import { markup } from "../../shared/page/html.ts";
+import { PAGE_FILE } from "../../shared/client/agent_files.ts";
+import type { System } from "../context.ts";
+import type { PrivateFolder } from "./private_folder.ts";
+
+/** An address that works once, until a time (ISO 8601). */
+interface PageCode {
+  url: string;
+  expiresAt: string;
+}
+
+/**
+ * Shows a page. The browser gets a private file that leads to it, because other users of the machine can read the
+ * command line of the browser. Returns the lines for the terminal: without a browser they have the address.
+ */
+export async function openPage(
+  system: Pick<System, "openFile">,
+  folder: PrivateFolder,
+  code: PageCode,
+): Promise<string[]> {
+  const { url } = code;
+  if (system.openFile !== undefined) {
+    const leads =
+      markup`<!doctype html><meta charset="utf-8"><title>svc</title><meta http-equiv="refresh" content="0;url=${url}">`;
+    await folder.write(PAGE_FILE, leads.text);
+    if (await system.openFile(join(folder.path, PAGE_FILE))) return ["The page opens in your browser."];
+    await folder.remove(PAGE_FILE);
+  }
+  return pageLines(code);
+}
+
+/** The address as lines for a terminal. */
+export function pageLines({ url }: PageCode): string[] {
+  return ["Open this address in a browser. It works once, for one minute:", "", url, ""];
+}

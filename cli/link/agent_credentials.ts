@@ -1,0 +1,172 @@
+/**
+ * The credentials that the link and the calls to the proxy use, refreshed before they expire, and read again when
+ * another process has changed them. One refresh runs at a time. Where they are stored is the caller's part.
+ */
+import type { Cancel } from "../../shared/clock.ts";
+import type { AgentAuth } from "../../shared/protocol/api/sessions.ts";
+import { receiptWait } from "../../shared/client/backoff.ts";
+import type { EmitLinkEvent } from "./link_events.ts";
+import { describeError, isPermanent, isSuspended, remedyOf, SUSPENDED_RETRY_MS } from "../../shared/client/refusals.ts";
+import type { ServiceClock } from "./service_clock.ts";
+import type { AgentIdentity } from "./signed_headers.ts";
+
+export interface AgentCredentials {
+  /** The identity to sign with. Refreshes it first when its access token is about to expire. */
+  current(): Promise<AgentIdentity>;
+  /** After a refusal: reads the files again, or refreshes. Returns true when the credentials have changed. */
+  renew(what: "access" | "identity"): Promise<boolean>;
+  /** Milliseconds since the Unix epoch. */
+  readonly accessExpiresAt: number;
+  readonly identityExpiresAt: number;
+  stop(): void;
+}
+
+/** A minute ahead of the end would do; 10 s more leave room for a slow response. */
+const AHEAD_MS = 70_000;
+/** Least wait before a refresh, so that tokens with a shorter lifetime do not cause a loop. */
+const LEAST_MS = 5_000;
+
+/** An agent's identity and tokens, as they are stored. */
+export interface StoredSession {
+  identity: AgentIdentity;
+  auth: AgentAuth;
+  /** Milliseconds since the Unix epoch. */
+  aitExpiresAt: number;
+}
+
+/** The place where a session is stored. */
+export interface SessionStore {
+  read(): Promise<StoredSession>;
+  /** Refreshes the session and stores the new tokens. */
+  refresh(): Promise<AgentAuth>;
+}
+
+interface CredentialsDeps {
+  clock: ServiceClock;
+  store: SessionStore;
+  emit: EmitLinkEvent;
+}
+
+/** Credentials of a session that is stored elsewhere. */
+export class StoredCredentials implements AgentCredentials {
+  readonly #deps: CredentialsDeps;
+  #identity: AgentIdentity;
+  #auth: AgentAuth;
+  #aitExpiresAt: number;
+  #refreshing: Promise<void> | null = null;
+  #failures = 0;
+  /** Whether the last refresh was refused because the account is suspended. */
+  #isSuspended = false;
+  #cancel: Cancel = () => {};
+  #stopped = false;
+  /** Called when the session has ended permanently. */
+  onEnd: (error: unknown) => void = () => {};
+
+  private constructor(deps: CredentialsDeps, read: StoredSession) {
+    this.#deps = deps;
+    this.#identity = read.identity;
+    this.#auth = read.auth;
+    this.#aitExpiresAt = read.aitExpiresAt;
+  }
+
+  static async open(deps: CredentialsDeps): Promise<StoredCredentials> {
+    return new StoredCredentials(deps, await deps.store.read());
+  }
+
+  get accessExpiresAt(): number {
+    return Date.parse(this.#auth.accessExpiresAt);
+  }
+
+  get identityExpiresAt(): number {
+    return this.#aitExpiresAt;
+  }
+
+  async current(): Promise<AgentIdentity> {
+    const { clock } = this.#deps;
+    if (this.accessExpiresAt - clock.now() <= LEAST_MS) {
+      // The service decides whether the token has expired.
+      await this.#refresh().catch((error) => {
+        if (isPermanent(error)) throw error;
+      });
+    }
+    return this.#identity;
+  }
+
+  async renew(what: "access" | "identity"): Promise<boolean> {
+    const { ait, accessToken } = this.#identity;
+    await this.#reload();
+    if (this.#identity.ait !== ait || this.#identity.accessToken !== accessToken) {
+      this.#deps.emit("reloaded");
+      return true;
+    }
+    if (what === "identity") return false;
+    await this.#refresh();
+    return this.#identity.accessToken !== accessToken;
+  }
+
+  /** Refreshes the access token before it expires, from now on. */
+  watch(): void {
+    this.#cancel();
+    if (this.#stopped) return;
+    const { clock } = this.#deps;
+    const left = this.accessExpiresAt - clock.now() - AHEAD_MS;
+    const wait = this.#isSuspended
+      ? SUSPENDED_RETRY_MS
+      : this.#failures > 0
+      ? receiptWait(this.#failures)
+      : Math.max(left, LEAST_MS);
+    this.#cancel = clock.after(wait, () => void this.#refreshAhead());
+  }
+
+  stop(): void {
+    this.#stopped = true;
+    this.#cancel();
+  }
+
+  async #refreshAhead(): Promise<void> {
+    try {
+      const { refreshToken } = this.#auth;
+      await this.#reload();
+      // Another process has just refreshed it.
+      const isNew = this.#auth.refreshToken !== refreshToken &&
+        this.accessExpiresAt - this.#deps.clock.now() > AHEAD_MS;
+      if (!isNew) await this.#refresh();
+      this.#failures = 0;
+    } catch (error) {
+      this.#failures++;
+      this.#deps.emit("refresh_failed", { why: describeError(error) });
+      if (isPermanent(error)) return this.onEnd(error);
+    }
+    this.watch();
+  }
+
+  #refresh(): Promise<void> {
+    this.#refreshing ??= this.#refreshNow().finally(() => this.#refreshing = null);
+    return this.#refreshing;
+  }
+
+  async #refreshNow(): Promise<void> {
+    const { clock, store, emit } = this.#deps;
+    let auth: AgentAuth;
+    try {
+      auth = await store.refresh();
+    } catch (error) {
+      this.#isSuspended = isSuspended(error);
+      if (remedyOf(error) !== "adjust_clock" || !clock.adopt()) throw error;
+      emit("clock_offset", { offsetMs: clock.offsetMs });
+      auth = await store.refresh();
+    }
+    this.#isSuspended = false;
+    this.#auth = auth;
+    this.#identity = { ...this.#identity, accessToken: auth.accessToken };
+    emit("refreshed", { until: auth.accessExpiresAt });
+    this.watch();
+  }
+
+  async #reload(): Promise<void> {
+    const { identity, auth, aitExpiresAt } = await this.#deps.store.read();
+    this.#identity = identity;
+    this.#auth = auth;
+    this.#aitExpiresAt = aitExpiresAt;
+  }
+}

@@ -1,0 +1,257 @@
+/**
+ * The connector's link to the proxy: one WebSocket, opened with signed headers, that receives frames and sends
+ * acknowledgements. Detects a dead connection and reports why a link ended. Does not reconnect.
+ */
+// @ts-types="./ws.d.ts"
+import { type UnexpectedResponse, WebSocket } from "ws";
+import type { Clock } from "../../shared/clock.ts";
+import {
+  CLOSE,
+  type ConnectorFrame,
+  decodeFrame,
+  type DeliverFrame,
+  type DeliveryFrame,
+  encodeFrame,
+  FrameError,
+  type PairedFrame,
+  type RevokedFrame,
+} from "../../shared/protocol/frames.ts";
+import type { NewId } from "../../shared/protocol/ids.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
+import { HEADERS } from "../../shared/protocol/proof.ts";
+import { toIso } from "../../shared/protocol/time.ts";
+import type { Random } from "../../shared/random.ts";
+import { errorEnvelope, wholeSeconds } from "../../shared/client/http.ts";
+import { type AgentIdentity, signedHeaders } from "./signed_headers.ts";
+import { ApiError } from "../../shared/client/errors.ts";
+import { mayPassWithOtherRoots, rootsToTry, unreachable } from "../../shared/client/tls.ts";
+
+/** With less, a busy proxy admits agents that have given up; with more, a dead address is noticed later. */
+export const HANDSHAKE_MS = 10_000;
+
+/** The acknowledgement of a message: accepted, or the reason why not. */
+export interface Ack {
+  accepted: boolean;
+  reason?: string;
+}
+
+export interface LinkEvents {
+  /** A message was received. The result is sent as its acknowledgement. */
+  deliver(frame: DeliverFrame): Promise<Ack>;
+  paired?(frame: PairedFrame): void;
+  delivery?(frame: DeliveryFrame): void;
+  revoked?(frame: RevokedFrame): void;
+  /** The proxy answered a heartbeat. Without this handler the link sends no heartbeats. */
+  heartbeat?(roundTripMs: number): void;
+  /** The link ended; `code` is the WebSocket close code. */
+  closed(code: number, reason: string): void;
+}
+
+/** An open link. */
+export interface Link {
+  close(): void;
+}
+
+interface LinkDeps {
+  clock: Clock;
+  random: Random;
+  newId: NewId;
+  /** Certificates in PEM form that are trusted in addition to the system's. */
+  authority?: { pem: string } | undefined;
+}
+
+/** The addresses of a proxy. */
+export interface ProxyPlace {
+  /** Origin to connect to, `http` or `https`. */
+  dialUrl: string;
+  /** The public origin, which is signed (D-24). */
+  origin: string;
+}
+
+/** The proxy refused the upgrade. */
+export class RefusedError extends ApiError {
+  override name = "RefusedError";
+  /** The `Date` header of the response. */
+  date: string | null = null;
+}
+
+const TARGET = "/v1/relay/connect";
+const MAX_REFUSAL_CHARS = 64 * 1024;
+const SILENT = `silent for ${LIMITS.silentSocketMs / 1000} s`;
+const HANDSHAKE_LATE = `did not answer within ${HANDSHAKE_MS / 1000} s`;
+
+/**
+ * Opens a link.
+ *
+ * @param proxy its origin, or its two addresses
+ * @throws {RefusedError} with the proxy's code when it refuses the upgrade
+ * @throws {import("../../shared/client/errors.ts").UnreachableError} when no proxy answers
+ */
+export async function openLink(
+  deps: LinkDeps,
+  proxy: string | ProxyPlace,
+  agent: AgentIdentity,
+  events: LinkEvents,
+): Promise<Link> {
+  const { dialUrl, origin } = typeof proxy === "string" ? { dialUrl: proxy, origin: proxy } : proxy;
+  const roots = dialUrl.startsWith("https:") ? rootsToTry(deps.authority) : [null];
+  while (true) {
+    const ca = roots.shift() ?? null;
+    const headers = {
+      ...await signedHeaders(deps, agent, { method: "GET", url: origin, target: TARGET }),
+      [HEADERS.access]: agent.accessToken,
+    };
+    const socket = new WebSocket(dialUrl.replace(/^http/, "ws") + TARGET, {
+      headers,
+      maxPayload: LIMITS.frameBytes,
+      perMessageDeflate: false,
+      followRedirects: false,
+      ...(ca === null ? {} : { ca: [ca] }),
+    });
+    try {
+      return await opened(deps.clock, socket, dialUrl, () => new OpenLink(deps, socket, events));
+    } catch (error) {
+      if (roots.length === 0 || !mayPassWithOtherRoots(error)) throw error;
+    }
+  }
+}
+
+class OpenLink implements Link {
+  #lastHeard: number;
+  #cancelWatch = () => {};
+  /** The heartbeat that has no answer yet. */
+  #beat: { id: string; sentAt: number } | null = null;
+
+  constructor(
+    private readonly deps: LinkDeps,
+    private readonly socket: WebSocket,
+    private readonly events: LinkEvents,
+  ) {
+    this.#lastHeard = deps.clock.now();
+    socket.on("message", (data, isBinary) => this.#receive(isBinary ? null : new TextDecoder().decode(data)));
+    socket.on("error", () => socket.terminate());
+    socket.on("close", (code, reason) => {
+      this.#cancelWatch();
+      events.closed(code, new TextDecoder().decode(reason));
+    });
+    this.#sendHeartbeat();
+    this.#watch();
+  }
+
+  close(): void {
+    this.socket.close(1000, "done");
+  }
+
+  #sendHeartbeat(): void {
+    if (!this.events.heartbeat) return;
+    const frame = { ...this.#head(), type: "heartbeat" } as const;
+    this.#beat = { id: frame.id, sentAt: this.deps.clock.now() };
+    this.#send(frame);
+  }
+
+  #receive(text: string | null): void {
+    this.#lastHeard = this.deps.clock.now();
+    try {
+      if (text === null) throw new FrameError("The frame is binary");
+      const frame = decodeFrame(text, "proxy");
+      switch (frame.type) {
+        case "deliver":
+          void this.#take(frame);
+          break;
+        case "heartbeat":
+          this.#send({ ...this.#head(), type: "heartbeat_ack", ackId: frame.id });
+          break;
+        case "heartbeat_ack":
+          if (frame.ackId === this.#beat?.id) {
+            this.events.heartbeat?.(this.deps.clock.now() - this.#beat.sentAt);
+            this.#beat = null;
+          }
+          break;
+        case "delivery":
+          this.events.delivery?.(frame);
+          break;
+        case "paired":
+          this.events.paired?.(frame);
+          break;
+        case "revoked":
+          this.events.revoked?.(frame);
+          break;
+      }
+    } catch (error) {
+      // A proxy of a later version may send unknown frames; they are ignored.
+      if (!(error instanceof FrameError)) throw error;
+    }
+  }
+
+  async #take(frame: DeliverFrame): Promise<void> {
+    // A message that cannot be processed is not accepted, so the proxy sends it again.
+    const ack = await this.events.deliver(frame).catch(() => ({ accepted: false, reason: "failed" }));
+    this.#send({ ...this.#head(), type: "deliver_ack", ackId: frame.id, ...ack });
+  }
+
+  #send(frame: ConnectorFrame): void {
+    if (this.socket.readyState === WebSocket.OPEN) this.socket.send(encodeFrame(frame));
+  }
+
+  #head() {
+    return { v: 1, id: this.deps.newId(), ts: toIso(this.deps.clock.now()) } as const;
+  }
+
+  /** The proxy sends a heartbeat every 30 s. A link without any frame for 60 s is dead. */
+  #watch(): void {
+    this.#cancelWatch = this.deps.clock.after(LIMITS.heartbeatIntervalMs, () => {
+      if (this.deps.clock.now() - this.#lastHeard < LIMITS.silentSocketMs) {
+        this.#sendHeartbeat();
+        return this.#watch();
+      }
+      // A close frame would not be answered. Report the end here, because the socket would report only that it broke.
+      this.socket.removeAllListeners();
+      this.socket.on("error", () => {});
+      this.socket.close(CLOSE.silent, SILENT);
+      this.socket.terminate();
+      this.events.closed(CLOSE.silent, SILENT);
+    });
+  }
+}
+
+/**
+ * Waits for the socket to open, or rejects with the reason why it did not. The link is created at once, because the
+ * proxy's first frames follow the upgrade directly. The deadline is a timer of this file: the library's own acts on a
+ * request that has already failed, which ends the process. Errors after the first one are ignored for the same
+ * reason.
+ */
+function opened(clock: Clock, socket: WebSocket, dialUrl: string, makeLink: () => Link): Promise<Link> {
+  let resolve: (link: Link) => void = () => {}, reject: (error: unknown) => void = () => {};
+  const promise = new Promise<Link>((done, failed) => [resolve, reject] = [done, failed]);
+  let refused = () => reject(unreachable(dialUrl, HANDSHAKE_LATE, null));
+  const cancel = clock.after(HANDSHAKE_MS, () => refused());
+  socket.once("open", () => {
+    socket.removeAllListeners();
+    resolve(makeLink());
+  });
+  socket.on("error", (cause) => reject(unreachable(dialUrl, "cannot be reached", cause)));
+  socket.once("unexpected-response", (_request, response) => {
+    let text = "";
+    // A response that breaks off, or does not end in time, is still a refusal with a status.
+    refused = () => reject(refusal(response, text));
+    response.on("data", (chunk) => {
+      text += new TextDecoder().decode(chunk);
+      if (text.length > MAX_REFUSAL_CHARS) refused();
+    });
+    for (const end of ["end", "error", "aborted", "close"] as const) response.on(end, () => refused());
+  });
+  promise.catch(() => socket.terminate()).finally(cancel);
+  return promise;
+}
+
+function refusal({ statusCode: status = 0, headers }: UnexpectedResponse, body: string): RefusedError {
+  const header = (name: string) => {
+    const value = headers[name];
+    return typeof value === "string" ? value : null;
+  };
+  const more = [header(HEADERS.requestId), wholeSeconds(header("retry-after"))] as const;
+  const { code, message } = errorEnvelope(body) ?? { code: null, message: `The proxy answered with status ${status}` };
+  const error = new RefusedError(status, code, message, ...more);
+  error.date = header("date");
+  return error;
+}

@@ -1,0 +1,19 @@
+/** Events of the link and of the calls to the proxy: names and plain values, never a secret or the content of a message. */
+
+/** Names of these events. The connector has more (cli/connector/events.ts). */
+export type LinkEventName =
+  | "connected"
+  | "disconnected"
+  | "refused"
+  | "unreachable"
+  | "waiting"
+  | "revoked"
+  | "clock_offset"
+  | "registry_unavailable"
+  | "reloaded"
+  | "refreshed"
+  | "refresh_failed";
+
+export type EventFields = Record<string, string | number | boolean | null>;
+
+export type EmitLinkEvent = (event: LinkEventName, fields?: EventFields) => void;

@@ -1,0 +1,100 @@
+/**
+ * Stops agents that answer each other without end (D-113). Honest work has no bound here: an answered question does not
+ * count, and a question that nothing automatic precedes is always answered. It counts what this agent sends, so no peer
+ * and no proxy can switch it off. In memory; the time is a parameter.
+ */
+import { BoundedMap } from "../../shared/bounded_map.ts";
+
+/**
+ * Automatic messages of one thread, and messages to one peer that it has not answered. A ring of three agents ends after
+ * three times as many: with more than 33 it would send over 100 messages, with fewer a model could not ask 32 at once.
+ */
+export const LOOP_MESSAGES = 32;
+/**
+ * How long these count. A ring of models takes a minute or more for a turn, so with some minutes it would never reach the
+ * bound; without an end a model could never again write to a peer that does not answer.
+ */
+export const LOOP_WINDOW_MS = 60 * 60_000;
+/** Peers that are remembered, those with the latest message; without a bound a person with many peers fills the memory. */
+export const LOOP_PEERS = 1_000;
+
+/** Messages to one peer: their times by request ID, milliseconds since the Unix epoch, oldest first. */
+interface Sent {
+  times: Map<string, number>;
+  /** How many messages the agent had received when the last one was counted. */
+  received: number;
+}
+
+export class LoopGuard {
+  /** Messages of a model that their peer has not answered. */
+  readonly #asked = new BoundedMap<string, Sent>(LOOP_PEERS);
+  /** Automatic messages that answer none. */
+  readonly #passedOn = new BoundedMap<string, Sent>(LOOP_PEERS);
+  #received = 0;
+  #refusals = 0;
+
+  /** Messages that the guard has refused. */
+  get refusals(): number {
+    return this.#refusals;
+  }
+
+  /**
+   * Milliseconds until an automatic reply may be sent; 0: now.
+   *
+   * @param before when the automatic message was sent that stands `LOOP_MESSAGES` before it in its thread; `null` without one
+   */
+  automaticReply(before: number | null, now: number): number {
+    return before === null ? 0 : this.#refusedFor(before + LOOP_WINDOW_MS - now);
+  }
+
+  /**
+   * Counts an automatic message that answers none, unless the agent has received nothing since the last one: then it
+   * continues no loop, so a program may announce as much as it wants. Returns 0 when it may be sent, else the milliseconds
+   * to wait.
+   */
+  automaticMessage(peer: string, requestId: string, now: number): number {
+    if (this.#passedOn.get(peer)?.received === this.#received) return 0;
+    return this.#count(this.#passedOn, peer, requestId, now);
+  }
+
+  /** Counts a message of a model. Returns 0 when it may be sent, else the milliseconds to wait; then it is not counted. */
+  modelMessage(peer: string, requestId: string, now: number): number {
+    return this.#count(this.#asked, peer, requestId, now);
+  }
+
+  /**
+   * Records a message from a peer. A reply answers its question; any other message answers everything, because models
+   * write to each other also without naming what they answer.
+   */
+  received(peer: string, inReplyTo: string | null): void {
+    this.#received++;
+    if (inReplyTo === null || !this.notSent(peer, inReplyTo)) this.#asked.delete(peer);
+  }
+
+  /** Removes a message of a model: it was answered, or the peer has not got it. Returns false when it is not counted. */
+  notSent(peer: string, requestId: string): boolean {
+    return this.#asked.get(peer)?.times.delete(requestId) ?? false;
+  }
+
+  /** Counts a refusal for another reason: an automatic reply to an automatic message. */
+  refuse(): void {
+    this.#refusals++;
+  }
+
+  #count(counts: BoundedMap<string, Sent>, peer: string, requestId: string, now: number): number {
+    const known = counts.get(peer)?.times ?? new Map<string, number>();
+    // A later time comes from a clock that was set back.
+    const times = new Map([...known].filter(([, at]) => at <= now && now - at < LOOP_WINDOW_MS));
+    const [oldest = now] = times.values();
+    if (times.size >= LOOP_MESSAGES) return this.#refusedFor(oldest + LOOP_WINDOW_MS - now);
+    counts.set(peer, { times: times.set(requestId, now), received: this.#received });
+    return 0;
+  }
+
+  /** Counts a refusal when there is something to wait for. A wait beyond the window comes from a clock that was set back. */
+  #refusedFor(wait: number): number {
+    if (wait <= 0 || wait > LOOP_WINDOW_MS) return 0;
+    this.#refusals++;
+    return wait;
+  }
+}

@@ -1,0 +1,74 @@
+/**
+ * A message as a request to the proxy, with its signed context (D-140), and the state that the answer shows. Pure;
+ * ProxyCaller sends it.
+ */
+import { HookAnswer } from "../../shared/protocol/api/relay.ts";
+import { messageTarget } from "../../shared/protocol/message_context.ts";
+import { HEADERS } from "../../shared/protocol/proof.ts";
+import { apiErrorOf, type HttpResponse } from "../../shared/client/http.ts";
+import type { SentEntry } from "../../shared/client/local_shapes.ts";
+import type { ProxyRequest } from "./proxy_caller.ts";
+
+/** A message to send. */
+export interface OutgoingMessage {
+  /** DID of the recipient. */
+  to: string;
+  /** JSON text, sent unchanged. */
+  payload: string;
+  requestId: string;
+  conversationId?: string | null | undefined;
+  /** Request ID of the message that this one answers. */
+  inReplyTo?: string | null | undefined;
+  /** True when no person or model decided to send it. */
+  auto?: boolean | undefined;
+  /** The message may wait at the proxy for an offline recipient (D-68). */
+  mayWait?: boolean | undefined;
+}
+
+/** State of a message after the proxy's answer; `expiresAt` is ISO 8601. */
+export type AnsweredState = Pick<SentEntry, "state" | "problem" | "expiresAt">;
+
+/** Returns the request of a message. @throws {import("../../shared/protocol/message_context.ts").ContextError} */
+export async function messageRequest(message: OutgoingMessage): Promise<ProxyRequest> {
+  const { to, payload, requestId, conversationId, inReplyTo, auto, mayWait } = message;
+  const headers: Record<string, string> = { "Content-Type": "application/json", [HEADERS.requestId]: requestId };
+  if (typeof conversationId === "string") headers[HEADERS.conversationId] = conversationId;
+  if (typeof inReplyTo === "string") headers[HEADERS.inReplyTo] = inReplyTo;
+  if (auto) headers[HEADERS.auto] = "1";
+  const target = await messageTarget(headers);
+  if (mayWait) headers.Prefer = "respond-async";
+  return { method: "POST", target, body: payload, recipient: to, headers };
+}
+
+/** Answers of status 5xx after which the recipient certainly does not have the message. */
+const NOT_DELIVERED: ReadonlySet<string | null> = new Set([
+  "PROXY_RELAY_CONNECTOR_OFFLINE",
+  "PROXY_RELAY_MAILBOX_FULL",
+]);
+
+/** Returns the state that a response shows. After another 5xx the recipient may have the message, so it is `unknown`. */
+export function stateOf(response: HttpResponse): AnsweredState {
+  const error = apiErrorOf(response);
+  if (error === null) return answeredState(response.text);
+  const isCertain = error.status < 500 || NOT_DELIVERED.has(error.code);
+  const problem = error.code ?? `status ${error.status}`;
+  return { state: isCertain ? "refused" : "unknown", problem, expiresAt: null };
+}
+
+/** Returns the state that a 2xx answer shows; `unknown` for a body that is not one of this protocol. */
+export function answeredState(text: string): AnsweredState {
+  const answer = parsed(text);
+  if (answer === null) return { state: "unknown", problem: "the proxy's answer is not valid", expiresAt: null };
+  const { delivered, queued, reason, expiresAt } = answer;
+  if (delivered) return { state: "delivered", problem: null, expiresAt: null };
+  if (queued) return { state: "queued", problem: null, expiresAt: expiresAt ?? null };
+  return { state: "refused", problem: reason ?? "refused by the recipient's connector", expiresAt: null };
+}
+
+function parsed(text: string): HookAnswer | null {
+  try {
+    return HookAnswer.parse(JSON.parse(text));
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,38 @@
+/** Reads the agent's peers from the proxy, all pages. A refusal is returned unchanged: the local API passes it on. */
+import { PeerList } from "../../shared/protocol/api/pairing.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
+import { apiErrorOf, type HttpResponse } from "../../shared/client/http.ts";
+import { UnreachableError } from "../../shared/client/errors.ts";
+import type { ProxyCaller } from "./proxy_caller.ts";
+
+export type Peer = PeerList["peers"][number];
+
+/** At most 100,000 peers, so that a faulty proxy cannot cause an endless loop. */
+const MAX_PAGES = 200;
+
+/** All peers of the agent. @throws {UnreachableError} when the proxy does not answer with a list of peers */
+export async function readAllPeers(
+  proxy: Pick<ProxyCaller, "call" | "place">,
+): Promise<{ peers: Peer[] } | { refused: HttpResponse }> {
+  const peers: Peer[] = [];
+  let cursor: string | null = null;
+  for (let pages = 0; pages < MAX_PAGES; pages++) {
+    const query: string = cursor === null ? "" : `&cursor=${encodeURIComponent(cursor)}`;
+    const response = await proxy.call({ method: "GET", target: `/pair/peers?limit=${LIMITS.peerListMax}${query}` });
+    if (apiErrorOf(response) !== null) return { refused: response };
+    const page = PeerList.safeParse(jsonOf(response.text)).data;
+    if (page === undefined) break;
+    for (const peer of page.peers) peers.push(peer);
+    cursor = page.pagination.nextCursor;
+    if (cursor === null) return { peers };
+  }
+  throw new UnreachableError(`${proxy.place.dialUrl} answered with something that is not a list of peers`);
+}
+
+function jsonOf(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,117 @@
+/**
+ * Calls to the proxy as the agent, signed for the proxy's public origin. Repeats a call once after a refusal that it can
+ * repair. Returns the response unchanged: the local API passes it on.
+ */
+import { HEADERS } from "../../shared/protocol/proof.ts";
+import type { Random } from "../../shared/random.ts";
+import { apiErrorOf, asUnreachable, exchange, type HttpResponse } from "../../shared/client/http.ts";
+import { type ApiError, UnreachableError } from "../../shared/client/errors.ts";
+import { signedHeaders } from "./signed_headers.ts";
+import type { EmitLinkEvent } from "./link_events.ts";
+import type { ProxyPlace } from "./link.ts";
+import { remedyOf } from "../../shared/client/refusals.ts";
+import type { ServiceClock } from "./service_clock.ts";
+import type { AgentCredentials } from "./agent_credentials.ts";
+
+/** Longer than the proxy waits for an acknowledgement (10 s): with less, messages that arrive count as failed. */
+const CALL_MS = 30_000;
+/** With more, a wrong address could fill the memory; with less, a page of peers would not fit. */
+const ANSWER_BYTES_MAX = 4 * 1024 ** 2;
+
+export interface ProxyRequest {
+  method: "GET" | "POST";
+  /** Path and query. */
+  target: string;
+  /** JSON text. */
+  body?: string;
+  recipient?: string;
+  headers?: Record<string, string>;
+}
+
+interface CallerDeps {
+  fetch: typeof fetch;
+  onResponse?: ((headers: Headers) => void) | undefined;
+  clock: ServiceClock;
+  random: Random;
+  session: AgentCredentials;
+  emit: EmitLinkEvent;
+}
+
+export class ProxyCaller {
+  constructor(readonly deps: CallerDeps, readonly place: ProxyPlace) {}
+
+  /** Sends a request. @throws {UnreachableError} when the proxy does not answer */
+  async call(request: ProxyRequest): Promise<HttpResponse> {
+    const response = await this.#once(request);
+    return await this.#repaired(apiErrorOf(response)) ? await this.#once(request) : response;
+  }
+
+  /**
+   * Sends a request and returns the body of the response.
+   *
+   * @throws {ApiError} when the proxy refuses
+   * @throws {UnreachableError} when the proxy does not answer, or not with JSON
+   */
+  async ask(request: ProxyRequest): Promise<unknown> {
+    const response = await this.call(request);
+    const error = apiErrorOf(response);
+    if (error) throw error;
+    try {
+      return response.text === "" ? null : JSON.parse(response.text);
+    } catch {
+      throw new UnreachableError(`${this.place.dialUrl} answered with something that is not JSON`);
+    }
+  }
+
+  /** Repairs the cause of a refusal if it can. Returns true when the call should be repeated. */
+  async #repaired(error: ApiError | null): Promise<boolean> {
+    const { clock, session, emit } = this.deps;
+    switch (error && remedyOf(error)) {
+      case "renew_access":
+        return await session.renew("access").catch(() => false);
+      case "renew_identity":
+        return await session.renew("identity").catch(() => false);
+      case "adjust_clock":
+        if (!clock.adopt()) return false;
+        emit("clock_offset", { offsetMs: clock.offsetMs });
+        return true;
+      default:
+        return false;
+    }
+  }
+
+  async #once(request: ProxyRequest): Promise<HttpResponse> {
+    const { clock, session } = this.deps;
+    const { dialUrl, origin } = this.place;
+    const { method, target, body, recipient } = request;
+    const agent = await session.current();
+    const signed = await signedHeaders(this.deps, agent, {
+      method,
+      url: origin,
+      target,
+      ...(body === undefined ? {} : { body }),
+      ...(recipient === undefined ? {} : { recipient }),
+    });
+    const headers = {
+      ...(body === undefined ? {} : { "Content-Type": "application/json" }),
+      ...signed,
+      [HEADERS.access]: agent.accessToken,
+      ...request.headers,
+    };
+    const onResponse = (headers: Headers) => {
+      this.deps.onResponse?.(headers);
+      clock.see(headers.get("Date"));
+    };
+    return await exchange({ fetch: this.deps.fetch, clock, onResponse }, {
+      method,
+      url: dialUrl + target,
+      headers,
+      body,
+      timeoutMs: CALL_MS,
+      maxBytes: ANSWER_BYTES_MAX,
+      onTooLarge: "fail",
+    }).catch((error) => {
+      throw asUnreachable(dialUrl, error);
+    });
+  }
+}

@@ -1,0 +1,276 @@
+/**
+ * Keeps a link to the proxy open: connects, reports a failure, repairs its cause if it can, waits, and connects again
+ * with a new signature. Ends when it is stopped, or after a refusal that a retry cannot change.
+ */
+import { type Clock, sleep } from "../../shared/clock.ts";
+import {
+  CLOSE,
+  type DeliverFrame,
+  type DeliveryFrame,
+  type PairedFrame,
+  returnWindow,
+  type RevokedFrame,
+} from "../../shared/protocol/frames.ts";
+import { toIso } from "../../shared/protocol/time.ts";
+import { fraction, type Random } from "../../shared/random.ts";
+import { ApiError } from "../../shared/client/errors.ts";
+import type { AgentIdentity } from "./signed_headers.ts";
+import { RECONNECT_FIRST_MAX_MS, reconnectWait } from "../../shared/client/backoff.ts";
+import type { EmitLinkEvent } from "./link_events.ts";
+import { type Ack, type Link, type LinkEvents, RefusedError } from "./link.ts";
+import { describeError, isPermanent, isSuspended, remedyOf, SUSPENDED_RETRY_MS } from "../../shared/client/refusals.ts";
+import type { ServiceClock } from "./service_clock.ts";
+import type { AgentCredentials } from "./agent_credentials.ts";
+
+/** With less, two connectors of one agent replace each other without an end. */
+const REPLACED_MS = 30_000;
+/** With less, a proxy that closes each new link would see all agents again after their first wait. */
+export const SETTLED_MS = 10_000;
+/** With more, one wrong header would keep an agent away for hours. */
+const RETRY_AFTER_MAX_MS = 60_000;
+
+/** It cannot be decided now whether messages are genuine, so there is no link: they stay at the proxy. */
+export class Undecided extends Error {
+  override name = "Undecided";
+}
+
+export type OpenLink = (agent: AgentIdentity, events: LinkEvents) => Promise<Link>;
+
+export interface ConnectionDeps {
+  clock: Clock;
+  random: Random;
+  serviceClock: ServiceClock;
+  session: AgentCredentials;
+  open: OpenLink;
+  emit: EmitLinkEvent;
+}
+
+/** Events of the link that the rest of the connector handles. */
+export interface ConnectionEvents {
+  /** Resolves when messages can be taken. @throws {Undecided} why they cannot */
+  ready?(): Promise<void>;
+  deliver(frame: DeliverFrame): Promise<Ack>;
+  paired(frame: PairedFrame): void;
+  delivery(frame: DeliveryFrame): void;
+  connected(): void;
+}
+
+export type ConnectionState = "connecting" | "connected" | "waiting" | "stopped";
+
+/** Status of the link; times are milliseconds since the Unix epoch. */
+export interface ConnectionStatus {
+  state: ConnectionState;
+  since: number;
+  /** Time of the next attempt, while waiting. */
+  nextTryAt: number | null;
+  /** Why there is no link, or why the last attempt failed. */
+  problem: string | null;
+  /** Round trip of the last heartbeat on the open link. */
+  heartbeatMs: number | null;
+  heartbeatAt: number | null;
+}
+
+export class ReconnectingLink {
+  readonly #stop = new AbortController();
+  #status: ConnectionStatus;
+  #link: Link | null = null;
+  #failures = 0;
+  /** Longest first wait: of the proxy that shut down, or the default. */
+  #firstMaxMs: number = RECONNECT_FIRST_MAX_MS;
+
+  constructor(private readonly deps: ConnectionDeps, private readonly events: ConnectionEvents) {
+    const since = deps.clock.now();
+    this.#status = { state: "connecting", since, nextTryAt: null, problem: null, heartbeatMs: null, heartbeatAt: null };
+  }
+
+  get status(): ConnectionStatus {
+    return { ...this.#status };
+  }
+
+  /** Runs until it is stopped (`null`) or refused permanently (the error). */
+  async run(): Promise<unknown> {
+    let repaired = false;
+    while (!this.#stop.signal.aborted) {
+      this.#become("connecting");
+      let wait: number;
+      try {
+        const closed = await this.#hold();
+        repaired = false;
+        if (this.#stop.signal.aborted) break;
+        // Without the handshake: one of 10 s and a link that ends at once must not count as a good connection.
+        const lived = this.deps.clock.now() - this.#status.since;
+        if (lived >= SETTLED_MS) this.#failures = 0;
+        wait = this.#afterClose(closed);
+      } catch (error) {
+        if (this.#stop.signal.aborted) break;
+        this.#report(error);
+        if (!repaired && await this.#repair(error)) {
+          repaired = true;
+          continue;
+        }
+        repaired = false;
+        if (this.#fatal !== null || isPermanent(error)) return this.#end(this.#fatal ?? error);
+        wait = this.#isSuspended ? SUSPENDED_RETRY_MS : this.#afterRefusal(error);
+        this.#isSuspended = false;
+      }
+      await this.#pause(wait);
+    }
+    return this.#end(null);
+  }
+  #fatal: unknown = null;
+  /** Whether the present attempt failed because the owner's account is suspended. */
+  #isSuspended = false;
+
+  /** Closes the link and ends the retries. */
+  stop(): void {
+    this.#stop.abort();
+    this.#link?.close();
+    this.#become("stopped");
+  }
+
+  /** Closes the link for now. It is opened again when `ready` resolves. */
+  drop(why: string): void {
+    this.deps.emit("registry_unavailable", { why });
+    this.#link?.close();
+  }
+
+  /** Opens a link and waits until it ends. */
+  async #hold(): Promise<{ code: number; reason: string }> {
+    let end: (closed: { code: number; reason: string }) => void = () => {};
+    const ended = new Promise<{ code: number; reason: string }>((resolve) => end = resolve);
+    const { clock, session, open } = this.deps;
+    const agent = await session.current();
+    await this.events.ready?.();
+    const link = await open(agent, {
+      deliver: (frame) => this.events.deliver(frame),
+      paired: (frame) => this.events.paired(frame),
+      delivery: (frame) => this.events.delivery(frame),
+      revoked: (frame: RevokedFrame) => this.deps.emit("revoked", { why: frame.reason }),
+      heartbeat: (roundTripMs) => {
+        this.#status.heartbeatMs = roundTripMs;
+        this.#status.heartbeatAt = clock.now();
+      },
+      closed: (code, reason) => end({ code, reason }),
+    });
+    this.#link = link;
+    if (this.#stop.signal.aborted) link.close();
+    else this.#connected();
+    try {
+      return await ended;
+    } finally {
+      this.#link = null;
+      this.#status.heartbeatMs = null;
+      this.#status.heartbeatAt = null;
+    }
+  }
+
+  #connected(): void {
+    this.#become("connected");
+    this.#status.problem = null;
+    this.deps.emit("connected");
+    this.events.connected();
+  }
+
+  #afterClose({ code, reason }: { code: number; reason: string }): number {
+    const why = describeClose(code, reason);
+    this.#status.problem = why;
+    this.deps.emit("disconnected", { code, why });
+    const within = code === CLOSE.shuttingDown ? returnWindow(reason) : null;
+    this.#firstMaxMs = Math.min(within ?? RECONNECT_FIRST_MAX_MS, RETRY_AFTER_MAX_MS);
+    if (within !== null) {
+      // A proxy that says when to come back has not failed: counted as a failure, each restart would double the wait.
+      this.#failures = 0;
+      return this.#nextWait();
+    }
+    const wait = this.#nextWait();
+    this.#failures++;
+    // Reconnecting at once would evict the other connector, and the two would loop.
+    return code === CLOSE.replaced ? REPLACED_MS + wait : wait;
+  }
+
+  #afterRefusal(error: unknown): number {
+    const asked = error instanceof ApiError ? (error.retryAfter ?? 0) * 1000 : 0;
+    const wait = this.#nextWait();
+    this.#failures++;
+    return Math.max(wait, Math.min(asked, RETRY_AFTER_MAX_MS));
+  }
+
+  #nextWait(): number {
+    return reconnectWait(this.#failures, fraction(this.deps.random), this.#firstMaxMs);
+  }
+
+  #report(error: unknown): void {
+    const why = describeError(error);
+    this.#status.problem = why;
+    if (error instanceof Undecided) this.deps.emit("registry_unavailable", { why });
+    else if (error instanceof ApiError) this.deps.emit("refused", { status: error.status, code: error.code, why });
+    else this.deps.emit("unreachable", { why });
+  }
+
+  /** Repairs the cause of a refusal if it can. Returns true when the next attempt may follow at once. */
+  async #repair(error: unknown): Promise<boolean> {
+    const { serviceClock, session, emit } = this.deps;
+    const remedy = remedyOf(error);
+    try {
+      switch (remedy) {
+        case "adjust_clock":
+          if (error instanceof RefusedError) serviceClock.see(error.date);
+          if (!serviceClock.adopt()) return false;
+          emit("clock_offset", { offsetMs: serviceClock.offsetMs });
+          return true;
+        case "renew_access":
+          return await session.renew("access");
+        case "renew_identity":
+          return await session.renew("identity");
+        default:
+          return false;
+      }
+    } catch (failure) {
+      emit("refresh_failed", { why: describeError(failure) });
+      this.#status.problem = describeError(failure);
+      if (isPermanent(failure)) this.#fatal = failure;
+      this.#isSuspended = isSuspended(failure);
+      return false;
+    }
+  }
+
+  async #pause(ms: number): Promise<void> {
+    const { clock, emit } = this.deps;
+    this.#become("waiting");
+    this.#status.nextTryAt = clock.now() + ms;
+    emit("waiting", { ms, until: toIso(clock.now() + ms) });
+    await sleep(clock, ms, this.#stop.signal);
+  }
+
+  #end(why: unknown): unknown {
+    this.#become("stopped");
+    return why;
+  }
+
+  #become(state: ConnectionState): void {
+    this.#status.nextTryAt = null;
+    if (this.#status.state === state) return;
+    // After `stop()` the state stays `stopped`.
+    if (this.#stop.signal.aborted && state !== "stopped") return;
+    this.#status.state = state;
+    this.#status.since = this.deps.clock.now();
+  }
+}
+
+/** Close codes in words. */
+const CLOSES: Readonly<Record<number, string>> = {
+  1000: "the proxy closed the link",
+  [CLOSE.shuttingDown]: "the proxy is shutting down",
+  1006: "the connection was lost",
+  [CLOSE.misuse]: "the proxy closed the connection: protocol violation",
+  [CLOSE.tooLarge]: "a frame was too large",
+  [CLOSE.tooSlow]: "this connector received too slowly",
+  [CLOSE.notAuthorised]: "the agent is no longer authorised",
+  [CLOSE.silent]: "the proxy received nothing for one minute",
+  [CLOSE.replaced]: "another connector of this agent has taken over",
+};
+
+function describeClose(code: number, reason: string): string {
+  const known = CLOSES[code] ?? "the link ended";
+  return reason === "" ? `${known} (${code})` : `${known} (${code}: ${reason})`;
+}

@@ -1,0 +1,71 @@
+/**
+ * One call to a service: checks the response against its wire schema. Retries nothing and stores nothing; the caller
+ * decides what an error means.
+ */
+import type * as z from "zod";
+import { LIMITS } from "../../shared/protocol/limits.ts";
+import type { Random } from "../../shared/random.ts";
+import { UnreachableError } from "../../shared/client/errors.ts";
+import { apiErrorOf, asUnreachable, exchange, type ExchangeDeps } from "../../shared/client/http.ts";
+
+/** What a client of the services needs. */
+export interface HttpDeps extends ExchangeDeps {
+  random: Random;
+}
+
+export interface Call<S extends z.ZodType | null> {
+  method: "GET" | "POST" | "DELETE";
+  url: string;
+  headers?: Record<string, string>;
+  /** JSON text. */
+  body?: string;
+  /** Schema of the response; `null` for an empty one. */
+  response: S;
+}
+
+export type Answer<S> = S extends z.ZodType ? z.output<S> : null;
+
+/**
+ * Sends a call and returns the response body.
+ *
+ * @throws {import("../errors.ts").ApiError} when the service refuses
+ * @throws {UnreachableError} when no service answers, or the response is not one of this protocol
+ */
+export async function callService<S extends z.ZodType | null>(deps: HttpDeps, request: Call<S>): Promise<Answer<S>> {
+  const { method, url, body } = request;
+  const origin = new URL(url).origin;
+  const response = await exchange(deps, {
+    method,
+    url,
+    headers: { ...(body === undefined ? {} : { "Content-Type": "application/json" }), ...request.headers },
+    body,
+    timeoutMs: LIMITS.registryTimeoutMs,
+    connectMs: LIMITS.registryConnectMs,
+    // The largest response is a revocation list.
+    maxBytes: LIMITS.registryAnswerBytes,
+    onTooLarge: "fail",
+  }).catch((error) => {
+    throw asUnreachable(origin, error);
+  });
+  if (response.status >= 300 && response.status < 400) {
+    throw new UnreachableError(`${origin} answered with a redirect, which is not followed`);
+  }
+  const refusal = apiErrorOf(response);
+  if (refusal) throw refusal;
+  return (request.response === null ? null : parseAnswer(request.response, response.text, origin)) as Answer<S>;
+}
+
+function parseAnswer(schema: z.ZodType, text: string, origin: string): unknown {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    throw new UnreachableError(
+      `${origin} answered with something that is not JSON: it is not an svc service`,
+    );
+  }
+  const parsed = schema.safeParse(value);
+  if (parsed.success) return parsed.data;
+  const where = parsed.error.issues[0]?.path.join(".") || "the whole";
+  throw new UnreachableError(`${origin} answered with something unexpected (${where}): it may have another version`);
+}

@@ -1,0 +1,37 @@
+/**
+ * An agent's identity for requests, and the proof headers. Signs; sends nothing.
+ */
+import { toBase64Url, utf8Bytes } from "../../shared/protocol/base64url.ts";
+import { proofHeaders, publicOrigin } from "../../shared/protocol/proof.ts";
+import { unixSeconds } from "../../shared/protocol/time.ts";
+import type { Clock } from "../../shared/clock.ts";
+import type { Random } from "../../shared/random.ts";
+
+/** The parts of an agent's identity and session that requests need. */
+export interface AgentIdentity {
+  did: string;
+  ait: string;
+  privateKey: CryptoKey;
+  accessToken: string;
+}
+
+/** The proof-of-possession headers of a request, signed now with a new nonce. */
+export function signedHeaders(
+  deps: { clock: Clock; random: Random },
+  agent: Pick<AgentIdentity, "ait" | "privateKey">,
+  request: { method: string; url: string; target: string; body?: string; recipient?: string },
+): Promise<Record<string, string>> {
+  const { method, target, body, recipient } = request;
+  return proofHeaders(
+    {
+      method,
+      origin: publicOrigin(request.url),
+      target,
+      ...(body === undefined ? {} : { body: utf8Bytes(body) }),
+      ...(recipient === undefined ? {} : { recipient }),
+    },
+    agent,
+    unixSeconds(deps.clock.now()),
+    toBase64Url(deps.random.bytes(18)),
+  );
+}

@@ -1,0 +1,106 @@
+/**
+ * The errors of the connector's local API: code, status, condition and fix. Their names begin with `CONNECTOR_`, so
+ * that a program tells them from those of the proxy. Errors of the proxy are passed on unchanged.
+ */
+
+interface LocalErrorRow {
+  status: number;
+  /** The condition, also the message. */
+  when: string;
+  fix: string;
+}
+
+export const LOCAL_ERRORS = Object.freeze(
+  {
+    CONNECTOR_HOST_FORBIDDEN: {
+      status: 403,
+      when: "The Host header is not this connector's address",
+      fix: "Use the address in connector.json.",
+    },
+    CONNECTOR_ORIGIN_FORBIDDEN: {
+      status: 403,
+      when: "Requests of web pages are rejected: those with Origin, or with a Sec-Fetch-Site other than none",
+      fix: "Call it from a program, not from a web page.",
+    },
+    CONNECTOR_UNAUTHORIZED: {
+      status: 401,
+      when: "Missing or wrong token: send Authorization: Bearer with the token in this agent's connector.json",
+      fix: "The token changes at each start. svc connector prints commands that use it.",
+    },
+    CONNECTOR_INVALID_BODY: {
+      status: 400,
+      when: "The body or the query is invalid",
+      fix: "docs/local-api.md and GET /openapi.json describe each request.",
+    },
+    CONNECTOR_PEER_UNKNOWN: {
+      status: 404,
+      when: "No peer has this alias, and it is not a DID",
+      fix:
+        "svc peers lists the agent's peers. To pair with another agent, press p in the terminal of svc connector start; " +
+        "for a connector that runs elsewhere, svc connector prints the commands.",
+    },
+    CONNECTOR_PEER_KEY_MISMATCH: {
+      status: 409,
+      when: "The answer to the ticket does not come from the agent that made it. The two agents are not paired",
+      fix: "Ask the other person for a new ticket. If it happens again, the proxy is not to be trusted.",
+    },
+    CONNECTOR_MESSAGE_UNKNOWN: {
+      status: 404,
+      when: "There is no such message",
+      fix: "svc inbox and svc sent list the messages of this agent. Read messages are kept 7 days, sent ones 8 days.",
+    },
+    CONNECTOR_RUNTIME_PUSHES: {
+      status: 409,
+      when: "The messages of this agent go to its runtime, so they cannot be read here",
+      fix: "To read them instead, run svc install --for inbox and start the connector again.",
+    },
+    CONNECTOR_LOOP_GUARD: {
+      status: 429,
+      when: "Too many messages in a short time without a decision of a person",
+      fix: "Wait as long as Retry-After says, if it is there, or let a person send the message.",
+    },
+    CONNECTOR_BUSY: {
+      status: 429,
+      when: "Too many calls are waiting already",
+      fix: "Call again without wait, or when another call has ended.",
+    },
+    CONNECTOR_OUTBOX_FULL: {
+      status: 507,
+      when: "The messages that wait in the connector take up all their space, so nothing was stored",
+      fix:
+        "Wait until the proxy takes some, or end one: svc sent --cancel <request ID>. svc connector status shows the link.",
+    },
+    CONNECTOR_OFF_PORT: {
+      status: 503,
+      when: "Another program has this agent's port, so its A2A addresses and its web page are off",
+      fix: "Stop that program, or choose another port with svc connector start --port; then start the connector again.",
+    },
+    CONNECTOR_PROXY_UNREACHABLE: {
+      status: 502,
+      when: "The proxy cannot be reached",
+      fix: "svc connector status shows the reason and the next attempt.",
+    },
+    CONNECTOR_DISK_FULL: {
+      status: 507,
+      when: "The disk of this machine is full, so this could not be stored",
+      fix: "Free some space on the disk of the configuration directory, then call again.",
+    },
+    NOT_FOUND: {
+      status: 404,
+      when: "There is no such route",
+      fix: "docs/local-api.md and GET /openapi.json list the routes.",
+    },
+    METHOD_NOT_ALLOWED: {
+      status: 405,
+      when: "The route does not have this method",
+      fix: "docs/local-api.md and GET /openapi.json describe each request.",
+    },
+    PAYLOAD_TOO_LARGE: { status: 413, when: "The body is too large", fix: "Send less." },
+    INTERNAL_ERROR: { status: 500, when: "An unexpected error occurred", fix: "Please report it." },
+  } satisfies Record<string, LocalErrorRow>,
+);
+
+export type LocalCode = keyof typeof LOCAL_ERRORS;
+
+/** Codes that only a connector uses; the services have the others too. */
+export const CONNECTOR_CODES = Object.keys(LOCAL_ERRORS).filter((code) => code.startsWith("CONNECTOR_"));

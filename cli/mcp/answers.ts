@@ -1,0 +1,115 @@
+/**
+ * The messages in answers under way (D-395). A tool only leases what it returns; the messages are read when the answer has
+ * left this process. A call that is cancelled, a host that has gone and a server that ends release them: marking them first
+ * would take messages that no model ever saw, while their senders read that they were processed.
+ */
+import type { JSONRPCMessage, RequestId } from "@modelcontextprotocol/server";
+import { type LocalCalls, readMessages } from "../../shared/client/local_client.ts";
+
+/**
+ * Seconds of a lease. A host that reads slower gets the messages again, as repeats; after a kill of this process they stay
+ * hidden for as long.
+ */
+const LEASE_SECONDS = 20;
+
+/** The answer to a call, as a tool sees it. */
+export interface Answer {
+  /** Leases unread messages for this answer. Returns the IDs of those that no other program has. */
+  hold(ids: readonly number[]): Promise<number[]>;
+}
+
+/** What is needed to return unread messages to a call. */
+export interface AnsweredCall {
+  /** Aborted when the call is cancelled, or the MCP client has gone. */
+  signal: AbortSignal;
+  /** Holds the unread messages that the call returns. */
+  answer: Answer;
+}
+
+export class Answers {
+  readonly #open = new Map<RequestId, LeasedAnswer>();
+  readonly #ending = new Set<Promise<unknown>>();
+
+  constructor(readonly connector: LocalCalls, readonly newId: () => string) {}
+
+  /** The answer to a request. `signal` aborts when it is cancelled or its client has gone. */
+  begin(request: RequestId, signal: AbortSignal): Answer {
+    const answer = new LeasedAnswer(this.newId(), (ids, how) => this.#read(ids, how), (work) => this.#await(work));
+    this.#open.set(request, answer);
+    signal.addEventListener("abort", () => {
+      // A write under way says itself whether the answer has left.
+      if (this.#open.get(request) === answer) this.#close(request, answer, false);
+    });
+    return answer;
+  }
+
+  /** Writes a message of the server. What an answer holds is read once `write` has resolved, and unread when it fails. */
+  async write(message: JSONRPCMessage, write: () => Promise<void>): Promise<void> {
+    const request = "result" in message || "error" in message ? message.id : undefined;
+    const answer = request === undefined ? undefined : this.#open.get(request);
+    if (request === undefined || answer === undefined) return await write();
+    this.#open.delete(request);
+    let hasLeft = false;
+    try {
+      await write();
+      hasLeft = hasData(message);
+    } finally {
+      this.#close(request, answer, hasLeft);
+    }
+  }
+
+  /** Resolves when every answer that has ended is marked or released. */
+  async settled(): Promise<void> {
+    await Promise.all(this.#ending);
+  }
+
+  #close(request: RequestId, answer: LeasedAnswer, hasLeft: boolean): void {
+    if (this.#open.get(request) === answer) this.#open.delete(request);
+    answer.end(hasLeft);
+  }
+
+  #await(work: Promise<unknown>): void {
+    // A call that fails changes nothing: the lease ends by itself, and its messages are unread again.
+    const ending = work.catch(() => {}).finally(() => this.#ending.delete(ending));
+    this.#ending.add(ending);
+  }
+
+  /** Repeatable: the same lease holds, marks or releases the same messages. */
+  async #read(ids: readonly number[], how: { lease?: number; leaseId: string }): Promise<number[]> {
+    return await readMessages(this.connector, { ids: [...ids], ...how });
+  }
+}
+
+type Read = (ids: readonly number[], how: { lease?: number; leaseId: string }) => Promise<number[]>;
+
+class LeasedAnswer implements Answer {
+  readonly #ids: number[] = [];
+  #isOver = false;
+
+  constructor(readonly leaseId: string, readonly read: Read, readonly settle: (work: Promise<unknown>) => void) {}
+
+  async hold(ids: readonly number[]): Promise<number[]> {
+    if (ids.length === 0) return [];
+    const { leaseId } = this;
+    const held = await this.read(ids, { leaseId, lease: LEASE_SECONDS });
+    this.#ids.push(...held);
+    // Cancelled while the connector leased them.
+    if (this.#isOver) this.#release();
+    return held;
+  }
+
+  end(hasLeft: boolean): void {
+    this.#isOver = true;
+    if (!hasLeft) this.#release();
+    else if (this.#ids.length > 0) this.settle(this.read(this.#ids, { leaseId: this.leaseId }));
+  }
+
+  #release(): void {
+    if (this.#ids.length > 0) this.settle(this.read(this.#ids, { leaseId: this.leaseId, lease: 0 }));
+  }
+}
+
+/** Whether an answer is the result of a tool: an error, also one of the library about the result, shows no message. */
+function hasData(message: JSONRPCMessage): boolean {
+  return "result" in message && (message.result as { structuredContent?: unknown }).structuredContent !== undefined;
+}

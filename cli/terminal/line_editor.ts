@@ -1,0 +1,130 @@
+/** One line that a person edits with the keys of a terminal. Pure. */
+import { printable } from "./output.ts";
+import { columnsOf } from "./text_width.ts";
+
+/** What a terminal shows of a line, and the column of its cursor. */
+export interface DrawnLine {
+  text: string;
+  cursor: number;
+}
+
+const PAST_LINES = 20;
+
+export class LineEditor {
+  #text: string[] = [];
+  #cursor = 0;
+  /** Earlier lines, oldest first, and the place among them. */
+  readonly #past: string[];
+  #place: number;
+
+  /** @param past the lines of earlier editors, oldest first; a sent line is added */
+  constructor(readonly prompt: string, past: string[] = [], text = "") {
+    this.#past = past;
+    this.#place = past.length;
+    this.insert(text);
+  }
+
+  get text(): string {
+    return this.#text.join("");
+  }
+
+  /** Adds a text at the cursor. */
+  insert(text: string): void {
+    const added = [...text.replaceAll(/\r\n?/g, "\n")];
+    this.#text.splice(this.#cursor, 0, ...added);
+    this.#cursor += added.length;
+  }
+
+  /** Replaces the text. */
+  set(text: string): void {
+    [this.#text, this.#cursor] = [[], 0];
+    this.insert(text);
+  }
+
+  /** Handles a key. Returns the text when it is complete: Enter was pressed, and the line does not go on. */
+  press(key: string): string | null {
+    const end = this.#text.length;
+    switch (key) {
+      case "Enter":
+        if (this.#text.at(-1) === "\\") {
+          this.set(`${this.text.slice(0, -1)}\n`);
+          return null;
+        }
+        return this.#remember();
+      case "Left":
+        this.#cursor = Math.max(0, this.#cursor - 1);
+        return null;
+      case "Right":
+        this.#cursor = Math.min(end, this.#cursor + 1);
+        return null;
+      case "Home":
+        this.#cursor = 0;
+        return null;
+      case "End":
+        this.#cursor = end;
+        return null;
+      case "Backspace":
+        this.#delete(this.#cursor - 1, this.#cursor);
+        return null;
+      case "Delete":
+        this.#delete(this.#cursor, this.#cursor + 1);
+        return null;
+      case "Ctrl-U":
+        this.#delete(0, this.#cursor);
+        return null;
+      case "Ctrl-K":
+        this.#delete(this.#cursor, end);
+        return null;
+      case "Ctrl-W":
+        this.#delete(this.text.length === 0 ? 0 : this.#wordStart(), this.#cursor);
+        return null;
+      case "Up":
+      case "Down":
+        this.#recall(key === "Up" ? -1 : 1);
+        return null;
+    }
+    if ([...key].length === 1) this.insert(key);
+    return null;
+  }
+
+  /** The part of the line around the cursor that fits into `columns`; a line break is shown as `⏎`. */
+  draw(columns: number): DrawnLine {
+    const cells = this.#text.map((character) => character === "\n" ? "⏎" : printable(character));
+    const widthOf = (text: string) => [...text].reduce((sum, character) => sum + columnsOf(character), 0);
+    const room = Math.max(4, columns - widthOf(this.prompt) - 1);
+    let first = this.#cursor, used = 0;
+    while (first > 0 && used + widthOf(cells[first - 1] ?? "") < room) used += widthOf(cells[--first] ?? "");
+    let shown = cells.slice(first, this.#cursor).join(""), width = used;
+    for (const cell of cells.slice(this.#cursor)) {
+      width += widthOf(cell);
+      if (width > room) break;
+      shown += cell;
+    }
+    return { text: this.prompt + shown, cursor: widthOf(this.prompt) + used };
+  }
+
+  #delete(from: number, to: number): void {
+    if (from < 0) return;
+    this.#text.splice(from, to - from);
+    this.#cursor = from;
+  }
+
+  #wordStart(): number {
+    let at = this.#cursor;
+    while (at > 0 && this.#text[at - 1] === " ") at--;
+    while (at > 0 && this.#text[at - 1] !== " ") at--;
+    return at;
+  }
+
+  #recall(step: number): void {
+    this.#place = Math.min(this.#past.length, Math.max(0, this.#place + step));
+    this.set(this.#past[this.#place] ?? "");
+  }
+
+  #remember(): string {
+    const { text } = this;
+    if (text.trim() !== "") this.#past.push(text);
+    if (this.#past.length > PAST_LINES) this.#past.shift();
+    return text;
+  }
+}

@@ -1,0 +1,83 @@
+/** What an admin sees of the relay at a glance, and the metrics see too. Reads no message and names no agent. */
+import type { RelayOverview } from "../../shared/protocol/api/relay_admin.ts";
+import { toIso } from "../../shared/protocol/time.ts";
+import { type Clock, DAY_MS } from "../../shared/clock.ts";
+import { type Answer, json } from "../../shared/server/http/route.ts";
+import { type StoreCount, visitAll } from "../../shared/server/store/store_count.ts";
+import type { StoreReserve } from "../../shared/server/store/store_reserve.ts";
+import type { ProxyConfig } from "../config.ts";
+import type { InstanceLeases } from "../relay/instance_leases.ts";
+import type { Mailbox, MailboxCounts } from "../relay/mailbox.ts";
+import { KEYS } from "../schema/kv_keys.ts";
+import type { Presence, Seen } from "../schema/records.ts";
+import type { Refusals } from "./refusals.ts";
+
+/** What is counted in the store. */
+export interface RelayCounts {
+  /** Milliseconds since the Unix epoch. */
+  at: number;
+  agents: { online: number; offlineOver1d: number };
+  queues: MailboxCounts;
+}
+
+interface CountDeps {
+  kv: Deno.Kv;
+  clock: Clock;
+  leases: Pick<InstanceLeases, "isAlive">;
+  mailbox: Pick<Mailbox, "count">;
+}
+
+interface OverviewDeps {
+  config: Pick<ProxyConfig, "version" | "agentRequests" | "agentWindowMs">;
+  counts: StoreCount<RelayCounts>;
+  leases: Pick<InstanceLeases, "instance">;
+  refusals: Pick<Refusals, "since">;
+  reserve: Pick<StoreReserve, "space">;
+  storeBytes?(): number | null;
+  residentBytes?(): number;
+}
+
+export async function overview(deps: OverviewDeps): Promise<Answer> {
+  const { config, leases, refusals, reserve } = deps;
+  const { at, agents, queues: { messages, recipients, oldestAt } } = await deps.counts.current();
+  const bytes = deps.storeBytes?.() ?? null, { space } = reserve;
+  const response: RelayOverview = {
+    version: config.version,
+    instance: leases.instance,
+    startedAt: toIso(refusals.since),
+    at: toIso(at),
+    agents,
+    queues: { messages, recipients, oldestAt: oldestAt === null ? null : toIso(oldestAt) },
+    memoryBytes: deps.residentBytes?.() ?? 0,
+    store: bytes === null || space === null ? null : { bytes, ...space },
+    agentLimit: { requests: config.agentRequests, windowMs: config.agentWindowMs },
+  };
+  return json(response);
+}
+
+/** @throws {StoreUnavailable} */
+export async function countRelay(deps: CountDeps): Promise<RelayCounts> {
+  const at = deps.clock.now();
+  const [agents, queues] = await Promise.all([countAgents(deps, at), deps.mailbox.count()]);
+  return { at, agents, queues };
+}
+
+/** Counts the agents that an instance that is alive holds, and those that were last connected over a day ago. */
+async function countAgents({ kv, leases }: CountDeps, now: number): Promise<RelayCounts["agents"]> {
+  const holders = new Map<string, string>();
+  await visitAll<Presence>(kv, KEYS.allPresences(), ({ key, value: { instance } }) => {
+    if (instance !== "") holders.set(String(key.at(-1)), instance);
+  });
+  const instances = [...new Set(holders.values())];
+  const alive = new Set<string>();
+  for (const instance of instances) if (await leases.isAlive(instance)) alive.add(instance);
+  const recent = new Set<string>();
+  // The lease of an instance that was killed is kept for a day: until then its agents are not offline for longer.
+  await visitAll(kv, KEYS.instances(), ({ key }) => recent.add(String(key.at(-1))));
+  let online = 0, offlineOver1d = 0;
+  await visitAll<Seen>(kv, KEYS.allSeen(), ({ key, value: { instance, disconnectedAt } }) => {
+    if (alive.has(holders.get(String(key.at(-1))) ?? "")) online++;
+    else if (disconnectedAt === null ? !recent.has(instance) : now - disconnectedAt > DAY_MS) offlineOver1d++;
+  });
+  return { online, offlineOver1d };
+}

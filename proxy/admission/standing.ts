@@ -1,0 +1,92 @@
+/**
+ * What admission proved for a sender, its access token and a recipient. While it holds, a message needs no signature check of
+ * its identity token and no reads: only its timestamp, proof, nonce and rate limit are checked. Pair, agent and session are
+ * preconditions of each commit as without it (D-101), so a message after the end of one of them is refused there.
+ */
+import { BoundedMap } from "../../shared/bounded_map.ts";
+import type { VerificationKeys } from "../../shared/protocol/signed/jws.ts";
+import { HEADERS } from "../../shared/protocol/proof.ts";
+import { digest } from "../../shared/server/crypto.ts";
+import type { RequestContext } from "../../shared/server/http/route.ts";
+import { authorizationToken } from "../../shared/server/http/signed_request.ts";
+import type { Update } from "../../shared/server/store/group_commit.ts";
+import type { AitCache, VerifiedAit } from "./ait_cache.ts";
+import type { CrlCache } from "./crl_cache.ts";
+import type { KeyCache } from "./key_cache.ts";
+import type { PairRecord } from "../schema/records.ts";
+
+/** With more, standings of the past take memory; with less, a sender of many recipients is checked each time. */
+const STANDINGS_MAX = 20_000;
+
+/** A record that admission depends on changed before the request committed. */
+export class PreconditionFailed {
+  constructor(readonly code: "PROXY_AUTH_FORBIDDEN" | "PROXY_AGENT_ACCESS_INVALID") {}
+}
+
+/** What holds for a sender and a recipient. */
+export interface Standing {
+  /** Digests of the identity token and the access token, and the recipient. */
+  name: string;
+  ait: VerifiedAit;
+  pair: Deno.KvEntryMaybe<PairRecord>;
+  /** Pair, agent and session must be unchanged when a message commits. */
+  preconditions: readonly Update<PreconditionFailed>[];
+  keys: VerificationKeys | null;
+  list: unknown;
+  /** From when to before when it holds, milliseconds since the Unix epoch. */
+  since: number;
+  until: number;
+}
+
+interface StandingsDeps {
+  aits: Pick<AitCache, "kept">;
+  keys: Pick<KeyCache, "fresh">;
+  crl: Pick<CrlCache, "usable">;
+  /** How long a standing holds over a network, milliseconds; 0: as long as what it rests on. */
+  reliedMs: number;
+}
+
+export class Standings {
+  readonly #deps: StandingsDeps;
+  readonly #kept = new BoundedMap<string, Standing>(STANDINGS_MAX);
+
+  constructor(deps: StandingsDeps) {
+    this.#deps = deps;
+  }
+
+  /** Returns the standing of a request; `null` when every check must be made. */
+  of({ request: { headers } }: RequestContext, now: number): Standing | null {
+    const token = authorizationToken(headers, "Svc"), ait = token ? this.#deps.aits.kept(token) : undefined;
+    const name = ait && nameOf(headers, ait), standing = name === undefined ? undefined : this.#kept.get(name);
+    if (!standing) return null;
+    const { keys, crl } = this.#deps;
+    const holds = now >= standing.since && now < standing.until && keys.fresh === standing.keys &&
+      crl.usable === standing.list;
+    if (holds) return standing;
+    this.end(standing);
+    return null;
+  }
+
+  /** Keeps what all checks of a request have proven. `now` is when they began, before anything was read. */
+  add(
+    { request: { headers } }: RequestContext,
+    proven: Pick<Standing, "ait" | "pair" | "preconditions">,
+    now: number,
+  ): void {
+    const { keys, crl, reliedMs } = this.#deps, { ait } = proven;
+    const until = Math.min(ait.claims.exp * 1000, reliedMs > 0 ? now + reliedMs : Infinity);
+    const name = nameOf(headers, ait);
+    if (name === undefined || keys.fresh === null || crl.usable === null) return;
+    this.#kept.set(name, { ...proven, name, keys: keys.fresh, list: crl.usable, since: now, until });
+  }
+
+  /** Ends a standing, so that every check of the next message is made. */
+  end({ name }: Standing): void {
+    this.#kept.delete(name);
+  }
+}
+
+function nameOf(headers: Headers, { sha256 }: VerifiedAit): string | undefined {
+  const access = headers.get(HEADERS.access), recipient = headers.get(HEADERS.recipient);
+  return access && recipient ? `${sha256} ${digest(access)} ${recipient}` : undefined;
+}

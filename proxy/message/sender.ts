@@ -1,0 +1,368 @@
+/**
+ * The senders of this instance as live objects: their used nonces, their window "agent" and their begun deliveries. A
+ * request judges and changes them in memory, and its commit packs the record of its sender once, for all requests that
+ * share the commit.
+ *
+ * What is in memory is at most ahead of the store. A nonce is reserved at check 5 and stored with the commit of its
+ * request. After a commit that failed, was late or met another instance's record, the sender is dropped: what was not
+ * known to be stored is forgotten, the record is read again, and each request is judged again. With less, a nonce whose
+ * commit took effect unseen would be accepted twice.
+ */
+import { KEYS } from "../schema/kv_keys.ts";
+import {
+  type BegunDelivery,
+  newSender,
+  NONCE_BYTES,
+  nonceName,
+  noncesIn,
+  packPart,
+  packSender,
+  partEnd,
+  putNonce,
+  senderKeptMs,
+  type StoredNonce,
+  unpackPart,
+  unpackSender,
+} from "../schema/sender_record.ts";
+import { BoundedMap } from "../../shared/bounded_map.ts";
+import type { Clock } from "../../shared/clock.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
+import { digestBytes } from "../../shared/server/crypto.ts";
+import { type Decision, Window, type WindowRule } from "../../shared/server/rate_limit.ts";
+import type { BatchedReads } from "../../shared/server/store/batched_reads.ts";
+import {
+  idOf,
+  type LiveChange,
+  type LiveRecord,
+  type Update,
+  type Write,
+} from "../../shared/server/store/group_commit.ts";
+import { StoreBusy, StoreUnavailable } from "../../shared/server/store/store_errors.ts";
+
+/** With more, one request may read the store for seconds; with less, a sender with a high limit is refused. */
+const PARTS_READ_MAX = 32_768;
+const PARTS_AT_ONCE = 200;
+/** With more, senders of the past take memory; with less, a returning one costs a read. */
+const SENDERS_KEPT_MAX = 10_000;
+/** With more, the nonces take hundreds of megabytes. */
+const NONCES_KEPT_MAX = 1_000_000;
+/** With less, each request looks through the nonces of its sender; with more, ended ones take memory. */
+const PRUNE_MS = 10_000;
+/** A request whose checks wait is judged by the time at which they began, so an ended nonce stays for longer than they take. */
+const ENDED_KEPT_MS = 15_000;
+/** A nonce rejects this much longer than a request with its timestamp is accepted. */
+const CLOCK_GRACE_MS = (LIMITS.nonceGraceSeconds - LIMITS.timestampSkewSeconds) * 1000;
+/** The service deletes ended parts. The expiry in the store is later, for parts that the service missed (D-217). */
+const MARGIN_MS = LIMITS.sweepMarginSeconds * 1000;
+const MOST_BYTES = LIMITS.senderNonces * NONCE_BYTES;
+const NO_WRITES: readonly Write[] = [];
+
+interface SendersDeps {
+  kv: Deno.Kv;
+  reads: BatchedReads;
+  clock: Clock;
+  /** Length of the window "agent", milliseconds. */
+  windowMs: number;
+}
+
+export class Senders {
+  readonly #deps: SendersDeps;
+  /** By DID, the one that was added first is the first to be forgotten. */
+  readonly #kept = new BoundedMap<string, Sender>(SENDERS_KEPT_MAX);
+  #untilCount = 0;
+
+  constructor(deps: SendersDeps) {
+    this.#deps = deps;
+  }
+
+  /** Returns a sender, which may not be loaded. */
+  of(agentDid: string): Sender {
+    const kept = this.#kept.get(agentDid);
+    if (kept) return kept;
+    const sender = new Sender(agentDid, this.#deps);
+    this.#kept.set(agentDid, sender);
+    return sender;
+  }
+
+  /**
+   * Returns the sender of a request when it is loaded.
+   *
+   * @throws {StoreUnavailable}
+   */
+  loaded(agentDid: string, now: number): Sender | Promise<Sender> {
+    if (--this.#untilCount <= 0) this.#forgetOldest();
+    const sender = this.of(agentDid);
+    sender.dropIfOutdated(now);
+    return sender.isLoaded ? sender : sender.load().then(() => sender);
+  }
+
+  /** Forgets the oldest senders while their nonces are too many. Requests in progress keep theirs; versions protect both. */
+  #forgetOldest(): void {
+    this.#untilCount = REQUESTS_PER_COUNT;
+    let total = 0;
+    for (const { size } of this.#kept.values()) total += size;
+    for (const [agentDid, { size }] of this.#kept) {
+      if (total <= NONCES_KEPT_MAX) return;
+      this.#kept.delete(agentDid);
+      total -= size;
+    }
+  }
+}
+
+const REQUESTS_PER_COUNT = 1_000;
+
+/** One sender. */
+export class Sender implements LiveRecord {
+  readonly key: Deno.KvKey;
+  readonly id: string;
+  isLoaded = false;
+  versionstamp: string | null = null;
+  /** Rises when the record is read: what was judged before is judged again. */
+  generation = 0;
+  window = new Window();
+  /** Deliveries that have begun and have no delivery record. */
+  begun: readonly BegunDelivery[] = [];
+  readonly #deps: SendersDeps;
+  /** When each known nonce ends, by its name, in the order of use. */
+  readonly #ends = new Map<string, number>();
+  /** Nonces of requests in progress that are not known to be stored. */
+  readonly #reserved = new Set<NonceUse>();
+  /** Those of the commit in flight. */
+  #taken: NonceUse[] = [];
+  #since = 0;
+  #sealed = 0;
+  /** The packed nonces that are in no part, oldest first. */
+  #nonces = new Uint8Array(MOST_BYTES);
+  #view = new DataView(this.#nonces.buffer);
+  #bytes = 0;
+  /** Parts that were sealed since the last commit. */
+  #parts: Write[] = [];
+  /** Every stored nonce with a smaller running number that has not ended is known. */
+  #upTo = 0;
+  /** Time of the newest pruning or reading: what had ended then is not known. */
+  #asOf = 0;
+  /** When the store deletes the record. */
+  #endsAt = Infinity;
+  /** Generation of the commit in flight; 0 without one. */
+  #inFlight = 0;
+  #loading: Promise<void> | null = null;
+
+  constructor(readonly agentDid: string, deps: SendersDeps) {
+    this.key = KEYS.sender(agentDid);
+    this.id = idOf(this.key);
+    this.#deps = deps;
+  }
+
+  /** Number of known nonces. */
+  get size(): number {
+    return this.#ends.size;
+  }
+
+  load(): Promise<void> {
+    return this.#loading ??= this.#read().finally(() => this.#loading = null);
+  }
+
+  async #read(): Promise<void> {
+    const { reads, clock } = this.#deps;
+    const { value, versionstamp } = await reads.get(this.key);
+    const now = clock.now();
+    const { since, sealed, nonces, window, begun } = value === null ? newSender(now) : unpackSender(value);
+    // Another record of the sender has other numbers. After a step back of the clock, what had ended may count again.
+    const isKnown = since === this.#since && now >= this.#asOf - CLOCK_GRACE_MS;
+    const first = isKnown ? Math.floor(this.#upTo / LIMITS.senderPartNonces) : 0;
+    const older = first < sealed ? await this.#readParts(first, sealed, now) : [];
+    if (!isKnown) {
+      this.#ends.clear();
+      this.#asOf = now;
+    }
+    for (const { name, expiresAt } of older) this.#ends.set(name, expiresAt);
+    for (const { name, expiresAt } of noncesIn(nonces)) this.#ends.set(name, expiresAt);
+    this.#since = since;
+    this.#sealed = sealed;
+    this.#nonces.set(nonces);
+    this.#bytes = nonces.length;
+    this.#upTo = sealed * LIMITS.senderPartNonces + nonces.length / NONCE_BYTES;
+    this.#endsAt = Infinity;
+    this.window = new Window(window);
+    this.begun = begun;
+    this.versionstamp = versionstamp;
+    this.generation++;
+    this.isLoaded = true;
+  }
+
+  /** Returns the nonces of sealed parts that have not ended, oldest first. */
+  async #readParts(first: number, sealed: number, now: number): Promise<StoredNonce[]> {
+    const parts: StoredNonce[][] = [];
+    const selector = { start: KEYS.senderPart(this.agentDid, first), end: KEYS.senderPart(this.agentDid, sealed) };
+    const options = { reverse: true, limit: PARTS_READ_MAX, batchSize: PARTS_AT_ONCE };
+    for await (const { value } of this.#deps.kv.list(selector, options)) {
+      // Nonces of older parts were used earlier, so they end at most this much later.
+      if (partEnd(value) + LIMITS.timestampSkewSeconds * 2000 <= now) break;
+      if (parts.push(noncesIn(unpackPart(value))) < PARTS_READ_MAX) continue;
+      throw new StoreUnavailable(new Error("A sender has too many sealed parts"));
+    }
+    return parts.reverse().flat();
+  }
+
+  drop(): void {
+    // One that was reserved before the last reading is known only if the store has it.
+    for (const { name, generation } of this.#reserved) if (generation === this.generation) this.#ends.delete(name);
+    this.#taken = [];
+    this.#parts = [];
+    this.#inFlight = 0;
+    this.isLoaded = false;
+  }
+
+  /** Drops a record that the store has deleted since, and one that was read before the clock stepped back. */
+  dropIfOutdated(now: number): void {
+    const isOutdated = now >= this.#endsAt || now < this.#asOf - CLOCK_GRACE_MS;
+    if (isOutdated && this.isLoaded && this.#inFlight === 0) this.drop();
+  }
+
+  /**
+   * Reserves a nonce for a request whose checks began at `now`, milliseconds since the Unix epoch. Returns `null` when it was
+   * used before, or another request has reserved it.
+   */
+  reserve(nonce: string, timestamp: number, now: number): NonceUse | null {
+    this.#prune(now);
+    const name = nonceName(digestBytes(nonce));
+    if (this.isUsed(name, now)) return null;
+    const expiresAt = Math.max(
+      (timestamp + LIMITS.nonceGraceSeconds) * 1000,
+      now + LIMITS.nonceKeptSeconds * 1000,
+    );
+    const use: NonceUse = { sender: this, name, timestamp, expiresAt, now, generation: this.generation };
+    this.#ends.set(name, expiresAt);
+    this.#reserved.add(use);
+    return use;
+  }
+
+  isUsed(name: string, now: number): boolean {
+    return now < (this.#ends.get(name) ?? 0);
+  }
+
+  /** Ends the reservation of a request whose claim failed. If it claims again, its nonce is judged again. */
+  release(use: NonceUse): void {
+    if (this.#reserved.delete(use) && use.generation === this.generation) this.#ends.delete(use.name);
+    use.generation = 0;
+  }
+
+  /** Forgets nonces that have ended, now and then. */
+  #prune(now: number): void {
+    if (now < this.#asOf + PRUNE_MS) return;
+    this.#asOf = now;
+    for (const [name, end] of this.#ends) {
+      // One that is dated ahead keeps the later ones for five minutes more.
+      if (now < end + ENDED_KEPT_MS) return;
+      this.#ends.delete(name);
+    }
+  }
+
+  /** Puts a reserved nonce into the record. */
+  put(use: NonceUse): void {
+    if (this.#bytes === MOST_BYTES) this.#seal(use.now);
+    this.#ends.set(use.name, use.expiresAt);
+    this.#reserved.add(use);
+    use.generation = this.generation;
+    putNonce(this.#nonces, this.#view, this.#bytes, use);
+    this.#bytes += NONCE_BYTES;
+    this.#taken.push(use);
+  }
+
+  /** Moves the oldest nonces into a part, which is left out when all of them have ended. */
+  #seal(now: number): void {
+    const size = LIMITS.senderPartNonces * NONCE_BYTES, part = packPart(this.#nonces.subarray(0, size));
+    const end = partEnd(part), key = KEYS.senderPart(this.agentDid, this.#sealed++);
+    if (now < end) this.#parts.push({ key, value: part, expireInMs: end - now + MARGIN_MS });
+    this.#nonces.copyWithin(0, size);
+    this.#bytes -= size;
+  }
+
+  pack(): { value: Uint8Array; expireInMs: number; also: readonly Write[] } {
+    this.#inFlight = this.generation;
+    const expireInMs = senderKeptMs(this, this.#deps.windowMs);
+    this.#endsAt = this.#deps.clock.now() + expireInMs;
+    const nonces = this.#nonces.subarray(0, this.#bytes);
+    const { window, begun } = this;
+    const value = packSender({ since: this.#since, sealed: this.#sealed, nonces, window, begun });
+    return { value, expireInMs, also: this.#parts };
+  }
+
+  committed(versionstamp: string): void {
+    if (this.#inFlight !== this.generation) return this.drop();
+    for (const use of this.#taken) {
+      this.#reserved.delete(use);
+      // A request that did not wait for a late commit has released its nonce.
+      this.#ends.set(use.name, use.expiresAt);
+    }
+    this.#taken = [];
+    this.#parts = [];
+    this.#inFlight = 0;
+    this.#upTo = this.#sealed * LIMITS.senderPartNonces + this.#bytes / NONCE_BYTES;
+    this.versionstamp = versionstamp;
+  }
+}
+
+/** A nonce that a request has reserved. */
+export interface NonceUse extends StoredNonce {
+  readonly sender: Sender;
+  /** When the checks of the request began, milliseconds since the Unix epoch. */
+  readonly now: number;
+  generation: number;
+}
+
+/** How a request counts in the window of its sender. */
+export interface Count<R> {
+  rule: WindowRule;
+  /** Gets the decision at the time of the commit, so that a slow request does not leave the window early. */
+  seen(decision: Decision): void;
+  /** Refuses the claim when the window is full. */
+  whenFull: R;
+}
+
+/** The beginning of a delivery, which is a part of the claim of its request. */
+export interface Beginning<R> {
+  /** Checks the delivery record, if there is one. It is applied before `place`. */
+  check: Update<R>;
+  /** Returns the begun deliveries of the sender with this one, and what is written beside them, or refuses. */
+  place(begun: readonly BegunDelivery[]): { begun: readonly BegunDelivery[]; also: readonly Write[] } | { refuse: R };
+  /** The claim was not committed. */
+  cancel(): void;
+}
+
+/** What a request changes in its sender's record: its nonce, its place in the window, and the delivery that it begins. */
+export class SenderChange<R> implements LiveChange<R | "replay"> {
+  #placed: { begun: readonly BegunDelivery[]; also: readonly Write[] } | null = null;
+
+  constructor(
+    readonly record: Sender,
+    readonly clock: Clock,
+    readonly use: NonceUse | null,
+    readonly count: Count<R> | null,
+    readonly beginning: Beginning<R> | null,
+  ) {}
+
+  judge(): { refuse: R | "replay" } | null {
+    const { record, clock, use, count, beginning } = this;
+    if (!record.isLoaded) throw new StoreBusy(new Error("The sender was dropped"));
+    if (use && use.generation !== record.generation && record.isUsed(use.name, use.now)) return { refuse: "replay" };
+    if (count) {
+      const decision = record.window.peek(count.rule, clock.now());
+      count.seen(decision);
+      if (!decision.allowed) return { refuse: count.whenFull };
+    }
+    const placed = beginning ? beginning.place(record.begun) : null;
+    if (placed && "refuse" in placed) return placed;
+    this.#placed = placed;
+    return null;
+  }
+
+  take(): readonly Write[] {
+    const { record, clock, use, count } = this, placed = this.#placed;
+    if (use) record.put(use);
+    if (count) record.window.add(count.rule, clock.now());
+    if (!placed) return NO_WRITES;
+    record.begun = placed.begun;
+    return placed.also;
+  }
+}

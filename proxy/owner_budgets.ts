@@ -1,0 +1,165 @@
+/**
+ * What one person may use of this instance, over all their agents and sockets. Limits of each agent alone would let a person
+ * with a hundred agents take a hundred shares, and leave none for others. The counts are in memory: a new instance forgets
+ * them, which costs at most one more window.
+ */
+import { type Decision, Window, type WindowRule } from "../shared/server/rate_limit.ts";
+import { BoundedMap } from "../shared/bounded_map.ts";
+import type { Clock } from "../shared/clock.ts";
+import { LIMITS } from "../shared/protocol/limits.ts";
+import { TokenBucket } from "../shared/server/token_bucket.ts";
+
+/** Frames of connectors over all sockets of an owner. With ten times as many, one person holds a core with heartbeats. */
+const FRAMES_PER_SECOND = 200;
+/** Bytes of frames over all sockets of an owner. A frame of 8 KiB takes up to 0.3 ms to read. */
+const FRAME_BYTES_PER_SECOND = 262_144;
+/** Wait of an owner after a socket that sent too much. With less, closing a socket slows no sender down. */
+const CONNECT_WAIT_MS = 10_000;
+/**
+ * Bytes of bodies a second, for each request of the owner in a minute: 2 MiB with the default. Large messages are read, parsed
+ * and written to the disk of all; a hundred at once would stop every other request for a second.
+ */
+const BODY_BYTES_PER_REQUEST = 1_748;
+/** Seconds of it that may come at once. Each large message takes up to 15 ms, so with more, others wait a quarter of a second. */
+const BODY_BURST_SECONDS = 1;
+/** Connects take the store's time for two commits each, so four hundred at once would stop all other requests. */
+const CONNECTS = { atOnce: 8, waiting: 1_000, waitMs: 5_000 };
+/** Owners that are remembered. Beyond it the one that was quiet longest begins again. */
+const MAX_OWNERS = 10_000;
+
+interface Use {
+  frames: TokenBucket;
+  bytes: TokenBucket;
+  bodyBytes: TokenBucket;
+  /** Requests by the name of their window. */
+  windows: Map<string, Window>;
+  /** When a socket may be opened again, milliseconds since the Unix epoch. */
+  connectAt: number;
+}
+
+export class OwnerBudgets {
+  readonly #clock: Clock;
+  readonly #bodyBytes: number;
+  readonly #connects: Turns;
+  readonly #uses = new BoundedMap<string, Use>(MAX_OWNERS);
+
+  /** @param requests of all agents of an owner in a minute */
+  constructor(clock: Clock, requests: number = LIMITS.ownerRequests) {
+    this.#clock = clock;
+    // The largest message must fit in any configuration.
+    this.#bodyBytes = Math.max(LIMITS.hookBodyBytes, requests * BODY_BYTES_PER_REQUEST);
+    this.#connects = new Turns(clock, CONNECTS);
+  }
+
+  /** Waits until few enough of the owner's agents connect. Returns the end of the turn, or `null` when too many wait. */
+  connectTurn(ownerDid: string): Promise<(() => void) | null> {
+    return this.#connects.take(ownerDid);
+  }
+
+  /** Counts a request of one of the owner's agents unless the window of the owner is full. */
+  takeRequest(ownerDid: string, rule: WindowRule): Decision {
+    const use = this.#useOf(ownerDid), now = this.#clock.now();
+    const window = use.windows.get(rule.name) ?? new Window();
+    use.windows.set(rule.name, window);
+    const decision = window.peek(rule, now);
+    if (decision.allowed) window.add(rule, now);
+    return decision;
+  }
+
+  /** Counts the body of a request. Returns how long to wait before it may be sent again, milliseconds; 0 when it is accepted. */
+  takeBody(ownerDid: string, bytes: number): number {
+    const { bodyBytes } = this.#useOf(ownerDid);
+    return bodyBytes.take(bytes, this.#clock.now()) ? 0 : bodyBytes.waitMs(bytes);
+  }
+
+  /** Counts a frame of one of the owner's sockets. Returns false when the owner has sent too many, or too many bytes. */
+  takeFrame(ownerDid: string, bytes: number): boolean {
+    const { frames, bytes: ofBytes } = this.#useOf(ownerDid), now = this.#clock.now();
+    return frames.take(1, now) && ofBytes.take(bytes, now);
+  }
+
+  /** Lets no agent of the owner open a socket for a time, in milliseconds. */
+  holdConnects(ownerDid: string, ms = CONNECT_WAIT_MS): void {
+    const use = this.#useOf(ownerDid);
+    use.connectAt = Math.max(use.connectAt, this.#clock.now() + ms);
+  }
+
+  /** Returns how long the owner's agents have to wait before they open a socket, milliseconds. */
+  connectWaitMs(ownerDid: string): number {
+    return Math.max(0, (this.#uses.get(ownerDid)?.connectAt ?? 0) - this.#clock.now());
+  }
+
+  #useOf(ownerDid: string): Use {
+    const use = this.#uses.get(ownerDid) ?? {
+      frames: new TokenBucket(FRAMES_PER_SECOND),
+      bytes: new TokenBucket(FRAME_BYTES_PER_SECOND),
+      bodyBytes: new TokenBucket(this.#bodyBytes, BODY_BURST_SECONDS),
+      windows: new Map(),
+      connectAt: 0,
+    };
+    this.#uses.set(ownerDid, use);
+    return use;
+  }
+}
+
+interface TurnLimits {
+  /** Jobs of one party that run at once. */
+  atOnce: number;
+  /** Jobs of one party that wait. Each holds a request in memory. */
+  waiting: number;
+  /** Longest wait, milliseconds. */
+  waitMs: number;
+}
+
+interface Party {
+  running: number;
+  waiting: (() => void)[];
+}
+
+/** Lets a few of each party's jobs run at once; the others wait in order. So a party with many jobs delays only itself. */
+export class Turns {
+  readonly #clock: Clock;
+  readonly #limits: TurnLimits;
+  /** Parties with a job. */
+  readonly #parties = new Map<string, Party>();
+
+  constructor(clock: Clock, limits: TurnLimits) {
+    this.#clock = clock;
+    this.#limits = limits;
+  }
+
+  /** Waits for a turn. Returns the function that ends it, which is idempotent, or `null` when too many wait or time is over. */
+  async take(name: string): Promise<(() => void) | null> {
+    const party = this.#parties.get(name) ?? { running: 0, waiting: [] };
+    this.#parties.set(name, party);
+    if (party.running < this.#limits.atOnce) party.running++;
+    else if (!await this.#wait(party)) return null;
+    let isRunning = true;
+    return () => {
+      if (isRunning) this.#end(name, party);
+      isRunning = false;
+    };
+  }
+
+  #wait(party: Party): Promise<boolean> {
+    if (party.waiting.length >= this.#limits.waiting) return Promise.resolve(false);
+    return new Promise((resolve) => {
+      const begin = () => {
+        cancel();
+        resolve(true);
+      };
+      const cancel = this.#clock.after(this.#limits.waitMs, () => {
+        party.waiting.splice(party.waiting.indexOf(begin), 1);
+        resolve(false);
+      });
+      party.waiting.push(begin);
+    });
+  }
+
+  /** The turn of the first that waits begins in place of this one. */
+  #end(name: string, party: Party): void {
+    const next = party.waiting.shift();
+    if (next) return next();
+    if (--party.running === 0) this.#parties.delete(name);
+  }
+}

@@ -1,0 +1,294 @@
+/**
+ * Which instances are alive (D-390). Each instance renews a lease three times as often as it would end, so that two
+ * renewals in a row may fail; another one counts it as alive while it sees the lease change, because a comparison of
+ * their clocks would refuse the agents of an instance whose clock is behind. What a lease says about the clock of its
+ * instance is used only to warn, and to compute the age of what that instance wrote.
+ */
+import { KEYS } from "../schema/kv_keys.ts";
+import type { InstanceLease } from "../schema/records.ts";
+import { type Clock, settledWithin } from "../../shared/clock.ts";
+import type { NewId } from "../../shared/protocol/ids.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
+import { fraction, type Random } from "../../shared/random.ts";
+import type { Log } from "../../shared/server/log.ts";
+import type { Metrics } from "../../shared/server/metrics/metrics.ts";
+
+/**
+ * With less, an instance that is busy for some seconds counts as ended; with more, messages wait for one that was
+ * killed.
+ */
+export const LEASE_MS = 12_000;
+/** A third of the lease, so that two renewals in a row may fail. */
+export const RENEW_MS = 4_000;
+
+interface LeaseDeps {
+  kv: Deno.Kv;
+  clock: Clock;
+  random: Random;
+  newId: NewId;
+  log: Log;
+  metrics?: Metrics;
+}
+
+/** The lease of another instance as this one has seen it. Times are milliseconds. */
+interface Known {
+  lease: InstanceLease;
+  versionstamp: string;
+  /** When the newest look at it began, by the clock of this instance. */
+  seenAt: number;
+  /** Looks in a row that found it unchanged. */
+  unchanged: number;
+  /** How far the clock of its instance is ahead of this one: at least and at most. */
+  ahead: { least: number; most: number };
+}
+
+/** Looks without a change after which a lease has ended. */
+const LOOKS_TO_END = Math.ceil(LEASE_MS / RENEW_MS);
+/**
+ * A lease that was written this long ago, by its own time, has ended when it is seen for the first time: it is of an instance
+ * that was killed before this one began. With less, clocks that differ would hide a new instance until the next look.
+ */
+const FORGOTTEN_MS = 60_000;
+/** Leases of one look, the newest first. More would be leases that ended within the day for which the store keeps them. */
+const LEASES_READ = 500;
+/** Difference of clocks above which there is a warning: the ends of proofs and tokens are then seconds apart. */
+const CLOCKS_DIFFER_MS = 2_000;
+const CLOCK_WARNING_MS = 60_000;
+/** Longest wait for the announcement. With more, a slow store would take the time in which the sockets close. */
+const ANNOUNCED_MS = 300;
+/** Time that an instance that stops keeps for its last answers: a request that is cut is repeated, and may arrive twice. */
+const ANSWER_MS = 500;
+/** The presence of an instance's agents ends with the record of its lease, a day after the lease. */
+const KEPT_MS = LEASE_MS + LIMITS.presenceKeptSeconds * 1000;
+
+export class InstanceLeases {
+  /** ID of this instance, new at each start. */
+  readonly instance: string;
+  readonly #deps: LeaseDeps;
+  readonly #known = new Map<string, Known>();
+  #state: InstanceLease["state"] = "serving";
+  #leavingAt: number | undefined;
+  #cancelRenewal = () => {};
+  #cancelLook = () => {};
+  #warnAt = 0;
+  /** The newest write of the lease. */
+  #written = Promise.resolve();
+
+  constructor(deps: LeaseDeps) {
+    this.#deps = deps;
+    this.instance = deps.newId();
+    deps.metrics?.read("instance_clock_difference_seconds", () => Math.abs(this.#mostDifferent()?.ms ?? 0) / 1000);
+  }
+
+  /** True once this instance closes its sockets and takes no further ones. */
+  get isLeaving(): boolean {
+    return this.#state !== "serving";
+  }
+
+  /** True once this instance has ended its lease. */
+  get hasStopped(): boolean {
+    return hasEnded(this.#state);
+  }
+
+  /** Returns how long this instance still answers requests, milliseconds: no end before it leaves. */
+  get restMs(): number {
+    if (this.#leavingAt === undefined) return Infinity;
+    return this.#leavingAt + LIMITS.drainMs - ANSWER_MS - this.#deps.clock.now();
+  }
+
+  /** True while another instance serves, as the newest look at the leases has seen it. */
+  get hasOthers(): boolean {
+    return [...this.#known.values()].some((known) => known.lease.state === "serving" && known.unchanged < LOOKS_TO_END);
+  }
+
+  /**
+   * Takes the lease of this instance, and renews it and looks at the others until `stop()`.
+   *
+   * @param isSole true when no other process uses the store: the leases of other processes end at once
+   * @throws {StoreUnavailable}
+   */
+  async start({ isSole }: { isSole: boolean }): Promise<void> {
+    if (isSole) await this.#endOthers();
+    await Promise.all([this.#write(), this.#look()]);
+    this.#renewLater();
+    this.#lookLater();
+  }
+
+  /** Announces that this instance closes its sockets; it still handles notes. Looks at the others. Never rejects. */
+  async beginLeaving(): Promise<void> {
+    if (this.isLeaving) return;
+    const announced = Promise.all([this.#become("leaving"), this.#tried(this.#look())]);
+    await settledWithin(this.#deps.clock, announced, ANNOUNCED_MS);
+  }
+
+  /** Ends the lease: other instances see the agents of this one as offline at once. Idempotent. Never rejects. */
+  async stop(): Promise<void> {
+    if (this.hasStopped) return;
+    this.#cancelRenewal();
+    this.#cancelLook();
+    await this.#become("stopped");
+  }
+
+  /** Records that this instance handles no further note. Never rejects. */
+  async leave(): Promise<void> {
+    await this.#become("left");
+  }
+
+  /**
+   * Returns true while an instance renews its lease.
+   *
+   * @throws {StoreUnavailable}
+   */
+  async isAlive(instance: string): Promise<boolean> {
+    if (instance === this.instance) return !this.hasStopped;
+    const known = await this.#read(instance);
+    return known !== null && !hasEnded(known.lease.state) && known.unchanged < LOOKS_TO_END;
+  }
+
+  /**
+   * Returns how long ago an instance, also this one, began to leave, milliseconds; `null` when it has not, or was killed.
+   *
+   * @throws {StoreUnavailable}
+   */
+  async leavingSince(instance: string): Promise<number | null> {
+    const known = instance === this.instance ? null : await this.#read(instance);
+    const leavingAt = instance === this.instance ? this.#leavingAt : known?.lease.leavingAt;
+    return leavingAt === undefined ? null : this.#deps.clock.now() + differenceOf(known) - leavingAt;
+  }
+
+  /**
+   * Returns what the lease of an instance says, also one that it has not renewed in time; "left" without one.
+   *
+   * @throws {StoreUnavailable}
+   */
+  async stateOf(instance: string): Promise<InstanceLease["state"]> {
+    return (await this.#read(instance))?.lease.state ?? "left";
+  }
+
+  /**
+   * Returns the time on the clock of another instance, or earlier by a part of the time between its renewals; `null` when
+   * this instance knows no lease of it.
+   */
+  timeAt(instance: string): number | null {
+    if (instance === this.instance) return this.#deps.clock.now();
+    const known = this.#known.get(instance);
+    return known ? this.#deps.clock.now() + known.ahead.least : null;
+  }
+
+  async #read(instance: string): Promise<Known | null> {
+    const began = this.#deps.clock.now();
+    const entry = await this.#deps.kv.get<InstanceLease>(KEYS.instance(instance));
+    return entry.value === null ? null : this.#see(instance, entry, began);
+  }
+
+  /** @param began when the look at the store began */
+  #see(instance: string, { value: lease, versionstamp }: Deno.KvEntry<InstanceLease>, began: number): Known {
+    const now = this.#deps.clock.now(), before = this.#known.get(instance);
+    if (before?.versionstamp === versionstamp) {
+      before.seenAt = Math.max(before.seenAt, began);
+      return before;
+    }
+    // It was written after the newest look began, and before now.
+    let ahead = { least: lease.at - now, most: before ? lease.at - before.seenAt : Infinity };
+    const both = before && {
+      least: Math.max(ahead.least, before.ahead.least),
+      most: Math.min(ahead.most, before.ahead.most),
+    };
+    // Nothing in common: one of the clocks was set.
+    if (both && both.least <= both.most) ahead = both;
+    const unchanged = before || now - lease.at < FORGOTTEN_MS ? 0 : LOOKS_TO_END;
+    const known = { lease, versionstamp, seenAt: began, unchanged, ahead };
+    this.#known.set(instance, known);
+    return known;
+  }
+
+  /** Looks at every lease, and warns when clocks differ. */
+  async #look(): Promise<void> {
+    const { kv, clock, log } = this.#deps;
+    const began = clock.now();
+    const present = new Set<string>();
+    const selector = { prefix: KEYS.instances() };
+    for await (const entry of kv.list<InstanceLease>(selector, { limit: LEASES_READ, reverse: true })) {
+      const instance = String(entry.key.at(-1));
+      if (instance === this.instance) continue;
+      present.add(instance);
+      const before = this.#known.get(instance);
+      const known = this.#see(instance, entry, began);
+      if (known === before) known.unchanged++;
+    }
+    for (const instance of this.#known.keys()) if (!present.has(instance)) this.#known.delete(instance);
+    const most = this.#mostDifferent();
+    if (!most || clock.now() < this.#warnAt) return;
+    this.#warnAt = clock.now() + CLOCK_WARNING_MS;
+    log("warn", "clocks_differ", {
+      instance: most.instance,
+      aheadSeconds: Math.round(most.ms / 100) / 10,
+      message: "the clocks of two instances differ by at least this; keep each one set by NTP",
+    });
+  }
+
+  /** Returns the instance with a lease whose clock surely differs most from this one, if one does by more than 2 s. */
+  #mostDifferent(): { instance: string; ms: number } | null {
+    let found: { instance: string; ms: number } | null = null;
+    for (const [instance, known] of this.#known) {
+      if (hasEnded(known.lease.state) || known.unchanged >= LOOKS_TO_END) continue;
+      const ms = differenceOf(known);
+      if (Math.abs(ms) > Math.max(CLOCKS_DIFFER_MS, Math.abs(found?.ms ?? 0))) found = { instance, ms };
+    }
+    return found;
+  }
+
+  async #endOthers(): Promise<void> {
+    const { kv } = this.#deps;
+    for await (const { key, value } of kv.list<InstanceLease>({ prefix: KEYS.instances() })) {
+      if (value.state === "left") continue;
+      await kv.set(key, { ...value, state: "left" } satisfies InstanceLease, { expireIn: KEPT_MS });
+    }
+  }
+
+  /** Renewals come after 3 to 5 s, at random: their ages at the looks then differ, which narrows the difference of clocks. */
+  #renewLater(): void {
+    const { clock, random } = this.#deps;
+    this.#cancelRenewal = clock.after(RENEW_MS * (0.75 + fraction(random) / 2), async () => {
+      await this.#tried(this.#write());
+      if (!this.hasStopped) this.#renewLater();
+    });
+  }
+
+  #lookLater(): void {
+    this.#cancelLook = this.#deps.clock.after(RENEW_MS, async () => {
+      await this.#tried(this.#look());
+      if (!this.hasStopped) this.#lookLater();
+    });
+  }
+
+  async #tried(work: Promise<void>): Promise<void> {
+    await work.catch((cause) => this.#deps.log("warn", "bus_failed", { cause }));
+  }
+
+  async #become(state: InstanceLease["state"]): Promise<void> {
+    this.#state = state;
+    this.#leavingAt ??= this.#deps.clock.now();
+    await this.#write().catch(() => {});
+  }
+
+  /** Writes come one after the other: a renewal on its way would otherwise be able to undo the end of the lease. */
+  #write(): Promise<void> {
+    const writing = this.#written.then(async () => {
+      const leaving = this.#leavingAt === undefined ? {} : { leavingAt: this.#leavingAt };
+      const lease: InstanceLease = { at: this.#deps.clock.now(), pid: Deno.pid, state: this.#state, ...leaving };
+      await this.#deps.kv.set(KEYS.instance(this.instance), lease, { expireIn: KEPT_MS });
+    });
+    this.#written = writing.catch(() => {});
+    return writing;
+  }
+}
+
+/** Returns by how much a clock is surely ahead, milliseconds; 0 when it may be right. */
+function differenceOf(known: Known | null): number {
+  return known ? Math.max(known.ahead.least, Math.min(known.ahead.most, 0)) : 0;
+}
+
+function hasEnded(state: InstanceLease["state"]): boolean {
+  return state === "stopped" || state === "left";
+}

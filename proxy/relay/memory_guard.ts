@@ -1,0 +1,92 @@
+/**
+ * Ends sockets that fill the memory with a message without an end. The runtime keeps the fragments of a message until the
+ * last one, without a bound and without a word to this code. Such a socket cannot send a whole message in between, so when
+ * memory runs out, or grows fast, every socket is asked for a heartbeat: an honest connector answers, and the others are
+ * closed.
+ */
+import { type Cancel, type Clock, sleep } from "../../shared/clock.ts";
+import type { Log } from "../../shared/server/log.ts";
+import { CLOSE } from "../../shared/protocol/frames.ts";
+import type { OwnerBudgets } from "../owner_budgets.ts";
+import type { ConnectedAgents } from "./connected_agents.ts";
+
+/** Time between looks. At 100 MB a second an attacker gains 25 MB between two. */
+const LOOK_MS = 250;
+/** Growth within a second at which sockets are asked. Less is reached by honest load, more leaves a small machine no time. */
+const GROWTH_BYTES = 67_108_864;
+/** Time for an answer. With less, a connector behind a slow line would be closed. */
+const ANSWER_MS = 2_000;
+/** A timer that fires this late shows that the server was busy: answers may have arrived that it has not read. */
+const LATE_MS = 200;
+/** Most times that a late server waits for answers again. */
+const MAX_WAITS = 3;
+/** Wait of an owner whose socket was closed. With less, the memory is full again before the next look. */
+const CONNECT_WAIT_MS = 60_000;
+/** Time between two rounds while the memory only stays above the bound: each round is a frame to every socket. */
+const REST_MS = 30_000;
+
+interface GuardDeps {
+  clock: Clock;
+  log: Log;
+  owners: OwnerBudgets;
+  connectedAgents: ConnectedAgents;
+  /** Bytes of memory that the process holds. */
+  heldBytes(): number;
+}
+
+export class MemoryGuard {
+  readonly #deps: GuardDeps;
+  readonly #boundBytes: number;
+  /** Bytes at the looks of the last second, oldest first. */
+  #looks: number[] = [];
+  #askedAt = -Infinity;
+  #cancel: Cancel = () => {};
+  #isStopped = false;
+
+  /** @param boundBytes memory above which sockets are asked; `Infinity` when only its growth counts */
+  constructor(deps: GuardDeps, boundBytes: number) {
+    this.#deps = deps;
+    this.#boundBytes = boundBytes;
+  }
+
+  start(): void {
+    this.#cancel = this.#deps.clock.after(LOOK_MS, async () => {
+      const bytes = this.#deps.heldBytes();
+      if (this.#isFilling(bytes)) await this.#endSilent(bytes);
+      if (!this.#isStopped) this.start();
+    });
+  }
+
+  stop(): void {
+    this.#isStopped = true;
+    this.#cancel();
+  }
+
+  #isFilling(bytes: number): boolean {
+    const before = Math.min(...this.#looks, bytes);
+    this.#looks = [...this.#looks, bytes].slice(-1000 / LOOK_MS);
+    if (bytes - before >= GROWTH_BYTES) return true;
+    return bytes > this.#boundBytes && this.#deps.clock.now() - this.#askedAt >= REST_MS;
+  }
+
+  /** Asks every socket for a heartbeat, and ends those that sent nothing since. */
+  async #endSilent(bytes: number): Promise<void> {
+    const { connectedAgents, clock, owners, log } = this.#deps;
+    const asked = connectedAgents.links();
+    const askedAt = this.#askedAt = clock.now();
+    for (const link of asked) link.heartbeat();
+    for (let waits = 0; waits < MAX_WAITS; waits++) {
+      const began = clock.now();
+      await sleep(clock, waits === 0 ? ANSWER_MS : LATE_MS);
+      if (clock.now() - began < ANSWER_MS + LATE_MS) break;
+    }
+    this.#looks = [];
+    const open = new Set(connectedAgents.links());
+    const silent = asked.filter((link) => open.has(link) && link.lastHeard < askedAt);
+    if (silent.length === 0) return;
+    const ownerDids = [...new Set(silent.map(({ agent }) => agent.ownerDid))];
+    for (const link of silent) link.drop(CLOSE.silent, "no heartbeat while memory ran out");
+    for (const ownerDid of ownerDids) owners.holdConnects(ownerDid, CONNECT_WAIT_MS);
+    log("warn", "memory_guard", { bytes, sockets: silent.length, ownerDids: ownerDids.slice(0, 20) });
+  }
+}

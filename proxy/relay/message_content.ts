@@ -1,0 +1,31 @@
+/**
+ * Proof and payload of a message as bytes, for records that hold them in chunks: an AIT and a text that the way back from
+ * a quoted message needs may exceed one value of the store. A line of JSON is followed by that text, then the payload.
+ */
+import { utf8Bytes } from "../../shared/protocol/base64url.ts";
+import type { MessageProof } from "../../shared/protocol/message_proof.ts";
+import type { Envelope, Message } from "../schema/records.ts";
+
+const LINE_FEED = 0x0a;
+
+/** The first line: the text of `edit` follows unescaped, because escapes could double it beyond one commit. */
+type Head = Omit<MessageProof, "edit"> & { edit?: [offset: number, length: number, textBytes: number] };
+
+/** Returns the part of a message that is kept in a record, and its content. */
+export function splitMessage({ proof, payload, ...envelope }: Message): { envelope: Envelope; content: Uint8Array } {
+  const { edit, ...rest } = proof;
+  const text = edit?.[2] ?? "";
+  const head: Head = edit === undefined ? rest : { ...rest, edit: [edit[0], edit[1], utf8Bytes(text).length] };
+  return { envelope, content: utf8Bytes(`${JSON.stringify(head)}\n${text}${payload}`) };
+}
+
+/** Returns the message of an envelope and its content. */
+export function joinMessage(envelope: Envelope, content: Uint8Array): Message {
+  const utf8 = new TextDecoder("utf-8", { ignoreBOM: true });
+  const at = content.indexOf(LINE_FEED);
+  const { edit, ...rest } = JSON.parse(utf8.decode(content.subarray(0, at))) as Head;
+  const from = at + 1 + (edit?.[2] ?? 0);
+  const text = utf8.decode(content.subarray(at + 1, from));
+  const proof: MessageProof = edit === undefined ? rest : { ...rest, edit: [edit[0], edit[1], text] };
+  return { ...envelope, proof, payload: utf8.decode(content.subarray(from)) };
+}

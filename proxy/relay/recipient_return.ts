@@ -1,0 +1,110 @@
+/**
+ * Waits for recipients whose instance stops (D-392): it has closed their sockets, and they connect elsewhere within seconds.
+ * Without the wait each rolling restart would answer their senders that they are offline.
+ */
+import { type Clock, sleep } from "../../shared/clock.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
+import type { BatchedReads } from "../../shared/server/store/batched_reads.ts";
+import { KEYS } from "../schema/kv_keys.ts";
+import type { Presence } from "../schema/records.ts";
+import type { ConnectedAgents } from "./connected_agents.ts";
+import type { InstanceLeases } from "./instance_leases.ts";
+import type { PresenceStore } from "./presence.ts";
+
+/** With less, agents that return late are answered as offline; with more, senders wait for agents that are gone. */
+export const RETURN_EXPECTED_MS = 10_000;
+
+interface ReturnDeps {
+  clock: Clock;
+  connectedAgents: ConnectedAgents;
+  leases: InstanceLeases;
+  presence: PresenceStore;
+  reads: BatchedReads;
+}
+
+/** An agent that is expected back, and what waits for it. */
+interface Expected {
+  /** The instance that it left. */
+  left: string;
+  waiting: Set<() => void>;
+}
+
+/** Time that an instance that itself stops keeps for a delivery after the wait. With less, the request would be cut. */
+const DELIVERY_MS = 700;
+/** Time between looks for all expected agents. Each look costs a read call for ten of them. */
+const LOOK_MS = 200;
+
+export class RecipientReturn {
+  readonly #deps: ReturnDeps;
+  readonly #expected = new Map<string, Expected>();
+  #isLooking = false;
+
+  constructor(deps: ReturnDeps) {
+    this.#deps = deps;
+  }
+
+  /**
+   * Returns true when an agent without a socket here is connected somewhere by now, or within 5 s. Returns false at once when
+   * no instance that holds it has begun to stop less than 10 s ago.
+   *
+   * @param tried another instance where it has no socket either
+   * @param beforeWait is called before the wait, if there is one
+   * @throws {StoreUnavailable}
+   */
+  async isBack(agentDid: string, tried: string | null, beforeWait: () => Promise<void>): Promise<boolean> {
+    const { connectedAgents, leases, presence } = this.#deps;
+    const holder = await presence.holderOf(agentDid);
+    if (holder === null) return false;
+    const since = await leases.leavingSince(holder);
+    if (since !== null && since < RETURN_EXPECTED_MS) {
+      await beforeWait();
+      return await this.#wait(agentDid, holder);
+    }
+    // It may have moved while this instance tried another one.
+    if (holder === leases.instance) {
+      return connectedAgents.session(agentDid) !== undefined || connectedAgents.isOpening(agentDid);
+    }
+    return holder !== tried && await leases.isAlive(holder);
+  }
+
+  async #wait(agentDid: string, left: string): Promise<boolean> {
+    const { clock, leases } = this.#deps;
+    // An instance that stops keeps time for the delivery behind the wait.
+    const waitMs = Math.max(0, Math.min(LIMITS.returnWaitMs, leases.restMs - DELIVERY_MS));
+    return await new Promise((resolve) => {
+      const expected = this.#expected.get(agentDid) ?? { left, waiting: new Set() };
+      const end = (isBack: boolean) => {
+        cancel();
+        expected.waiting.delete(back);
+        if (expected.waiting.size === 0) this.#expected.delete(agentDid);
+        resolve(isBack);
+      };
+      const back = () => end(true);
+      const cancel = clock.after(waitMs, () => end(false));
+      expected.waiting.add(back);
+      this.#expected.set(agentDid, expected);
+      if (!this.#isLooking) void this.#look();
+    });
+  }
+
+  /** Looks for every expected agent until none is left. Never rejects. */
+  async #look(): Promise<void> {
+    this.#isLooking = true;
+    while (this.#expected.size > 0) {
+      await sleep(this.#deps.clock, LOOK_MS);
+      await Promise.all([...this.#expected].map(async ([agentDid, { left, waiting }]) => {
+        // While the store fails the agent stays expected.
+        const isBack = await this.#isBack(agentDid, left).catch(() => false);
+        if (isBack) { for (const back of [...waiting]) back(); }
+      }));
+    }
+    this.#isLooking = false;
+  }
+
+  async #isBack(agentDid: string, left: string): Promise<boolean> {
+    const { connectedAgents, reads } = this.#deps;
+    if (connectedAgents.session(agentDid)) return true;
+    const holder = (await reads.get<Presence>(KEYS.presence(agentDid))).value?.instance;
+    return holder !== undefined && holder !== "" && holder !== left;
+  }
+}

@@ -1,0 +1,130 @@
+/** The values that a program exchanges with `LocalAgent`. No code. */
+
+/** A message's content: a text, which becomes the member `message`, or an object, which is sent as it is. */
+export type Content = string | object;
+
+/** Where a sent message is. */
+export type MessageState =
+  /** The request is on its way. */
+  | "sending"
+  /** The connector keeps it while the proxy does not take it, for 24 h at most, and sends it again. */
+  | "kept"
+  /** The proxy keeps it until the recipient connects. */
+  | "queued"
+  /** The recipient has it. */
+  | "delivered"
+  /** The recipient has processed it. */
+  | "processed"
+  /** The recipient gave up on it. */
+  | "dead_lettered"
+  /** The recipient did not accept it. */
+  | "refused"
+  /** The request was interrupted. Sending it again with the same request ID is safe. */
+  | "unknown";
+
+export interface SendOptions {
+  /** 1 to 128 characters of visible ASCII without a comma. A reply has the conversation of its question by default. */
+  conversationId?: string | undefined;
+  /** 8 to 128 characters of `A-Z a-z 0-9 . _ : -`; a repeated message with the same ID is delivered once. Default: a ULID. */
+  requestId?: string | undefined;
+  /** Send it only if the recipient is connected now (default false: the proxy keeps it). */
+  onlyOnline?: boolean | undefined;
+}
+
+export interface AskOptions extends SendOptions {
+  /** Milliseconds to wait for the reply (default 60,000). */
+  timeoutMs?: number | undefined;
+}
+
+/** A message that was sent. */
+export interface Sent {
+  requestId: string;
+  state: MessageState;
+  /** When the proxy deletes the message if it is still queued, ISO 8601; `null` when it is not queued. */
+  expiresAt: string | null;
+  /** Why it was refused; `null` when it was not. */
+  problem: string | null;
+}
+
+/** The sender of a message. Decide by `agentDid` or `ownerDid`; the other members are what the sender calls itself. */
+export interface Sender {
+  agentDid: string;
+  ownerDid: string;
+  name: string;
+  /** The agent's own name for the sender; `null` when it has none. */
+  alias: string | null;
+  humanName: string | null;
+}
+
+/** A message of a peer. */
+export interface IncomingMessage {
+  /** Number in the connector's inbox. */
+  id: number;
+  requestId: string;
+  from: Sender;
+  /** The sender signed it, with a key that no server chose (`end-to-end`), or that registry and proxy named. */
+  verified: "end-to-end" | "by-registry";
+  conversationId: string | null;
+  /** Request ID of the message that this one answers. */
+  inReplyTo: string | null;
+  /** True when it answers a message that this agent sent to its sender. */
+  isReply: boolean;
+  /** True when a program sent it without a decision of a person or a model. */
+  auto: boolean;
+  /** ISO 8601. */
+  receivedAt: string;
+  /** The member `message` without the identity block; `null` when there is none. */
+  text: string | null;
+  /** Why a reply has no answer; `null` for an answer, and for a message that is not a reply. */
+  error: { code: string; message: string } | null;
+  /** The whole content. */
+  payload: unknown;
+}
+
+/** How a message ended, as its recipient reported. */
+export interface Receipt {
+  requestId: string;
+  recipientAgentDid: string;
+  status: "processed_by_svc" | "dead_lettered";
+  /** ISO 8601. */
+  receivedAt: string;
+}
+
+/** An agent in a confirmed pair. */
+export interface Peer {
+  agentDid: string;
+  /** What the peer calls itself. */
+  name: string;
+  humanName: string;
+  /** This agent's own name for the peer, which stays with its DID; `null` when it has none. */
+  alias: string | null;
+  /** ISO 8601. */
+  pairedAt: string;
+}
+
+/** A pairing ticket; a secret that one person gives to the other. */
+export interface Ticket {
+  ticket: string;
+  /** ISO 8601. */
+  expiresAt: string;
+}
+
+export type AgentEventName = "connected" | "disconnected" | "problem";
+
+export interface AgentEvent {
+  event: AgentEventName;
+  /** One sentence without secrets. */
+  message: string;
+  /** Error code; `null` without one. */
+  code: string | null;
+}
+
+/** Handles a message. What it returns is sent as the reply; an error means that the message was not processed. */
+export type MessageHandler = (message: IncomingMessage) => Promise<Content | void> | Content | void;
+
+export interface LocalAgentOptions {
+  /** Name of the agent (default: `SVC_AGENT`, else the only agent). */
+  name?: string | undefined;
+  /** Configuration directory of `svc` (default: as `svc` finds it). */
+  configDir?: string | undefined;
+}

@@ -1,0 +1,110 @@
+/**
+ * The folder of an agent, `agents/<name>/`, for the client library: read with the functions that Deno and Node share.
+ * Rejects links, because a link would let another user choose which program gets this agent's messages.
+ */
+import { constants, type FileHandle, lstat, open, readdir } from "node:fs/promises";
+import { basename, join } from "node:path";
+import * as z from "zod";
+import { isAgentName } from "../protocol/names.ts";
+import { CONNECTOR_FILE, ConnectorFile, PEERS_FILE, PEERS_FILE_BYTES } from "./agent_files.ts";
+import { SvcError } from "./svc_error.ts";
+import type { ClientSystem } from "./system.ts";
+
+/** Maximum size of the discovery file in bytes. */
+const MAX_BYTES = 64 * 1024;
+const OTHERS_MAY_WRITE = 0o022;
+
+const Aliases = z.record(z.string(), z.object({ did: z.string(), gone: z.literal(true).optional() }));
+
+export class AgentDirectory {
+  private constructor(readonly path: string, readonly name: string) {}
+
+  /**
+   * Opens the folder of an agent.
+   *
+   * @throws {SvcError} `CLI_AGENT_UNKNOWN`, `CLI_FILE_UNSAFE`
+   */
+  static async open(system: ClientSystem, path: string): Promise<AgentDirectory> {
+    const stat = await lstat(path).catch(() => null);
+    if (stat === null) throw new SvcError("CLI_AGENT_UNKNOWN", `There is no agent at ${path}`);
+    if (!stat.isDirectory()) throw unsafe(path, "is not a directory");
+    if (system.uid !== null && stat.uid !== system.uid && stat.uid !== 0) throw unsafe(path, "belongs to another user");
+    if (system.os !== "win32" && (stat.mode & OTHERS_MAY_WRITE) !== 0) throw unsafe(path, "is writable by other users");
+    return new AgentDirectory(path, basename(path));
+  }
+
+  /** The discovery file of the agent's connector; `null` without a valid one. */
+  async connectorFile(): Promise<ConnectorFile | null> {
+    const text = await this.#read(CONNECTOR_FILE, MAX_BYTES);
+    try {
+      return text === null ? null : ConnectorFile.parse(JSON.parse(text));
+    } catch {
+      return null;
+    }
+  }
+
+  /** The DIDs of the peers by alias, without pairs that have ended. */
+  async aliases(): Promise<ReadonlyMap<string, string>> {
+    const text = await this.#read(PEERS_FILE, PEERS_FILE_BYTES);
+    try {
+      const peers = Aliases.parse(text === null ? {} : JSON.parse(text));
+      return new Map(Object.entries(peers).filter(([, { gone }]) => !gone).map(([alias, { did }]) => [alias, did]));
+    } catch {
+      throw new SvcError("CLI_FILE_INVALID", `${join(this.path, PEERS_FILE)} is damaged`);
+    }
+  }
+
+  #read(file: string, maxBytes: number): Promise<string | null> {
+    return readPlain(join(this.path, file), maxBytes);
+  }
+}
+
+/** The names of the agents in a configuration directory, sorted. */
+export async function agentNames(configDir: string): Promise<string[]> {
+  const entries = await readdir(join(configDir, "agents"), { withFileTypes: true }).catch(() => []);
+  return entries.filter((entry) => entry.isDirectory() && isAgentName(entry.name)).map(({ name }) => name).sort();
+}
+
+/**
+ * Returns the text of a file, or `null` when it does not exist. Rejects links, devices and files over `maxBytes`.
+ *
+ * @throws {SvcError} `CLI_FILE_UNSAFE`, `CLI_FILE_INVALID`
+ */
+async function readPlain(path: string, maxBytes: number): Promise<string | null> {
+  if (await isLink(path)) throw unsafe(path, "is a link");
+  // O_NONBLOCK: opening a pipe must not wait for a writer. Windows has neither flag.
+  const flags = constants.O_RDONLY | (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0);
+  let handle: FileHandle;
+  try {
+    handle = await open(path, flags);
+  } catch (error) {
+    const code = error instanceof Error && "code" in error ? error.code : null;
+    if (code === "ENOENT" || code === "ENOTDIR") return null;
+    if (code === "ELOOP") throw unsafe(path, "is a link");
+    throw new SvcError("CLI_FILE_INVALID", `${path} cannot be read: ${reasonOf(error)}`);
+  }
+  try {
+    const stat = await handle.stat();
+    if (!stat.isFile()) throw unsafe(path, "is not a plain file");
+    if (stat.size > maxBytes) throw new SvcError("CLI_FILE_INVALID", `${path} is larger than ${maxBytes} bytes`);
+    return new TextDecoder("utf-8", { fatal: true }).decode(await handle.readFile());
+  } catch (error) {
+    if (error instanceof SvcError) throw error;
+    throw new SvcError("CLI_FILE_INVALID", `${path} cannot be read as text`);
+  } finally {
+    await handle.close();
+  }
+}
+
+async function isLink(path: string): Promise<boolean> {
+  return await lstat(path).then((stat) => stat.isSymbolicLink(), () => false);
+}
+
+function unsafe(path: string, what: string): SvcError {
+  return new SvcError("CLI_FILE_UNSAFE", `${path} ${what}`);
+}
+
+/** The system's reason without the path, which the message already contains. */
+function reasonOf(error: unknown): string {
+  return error instanceof Error ? error.message.replace(/, \w+ '.*'$/s, "") : String(error);
+}

@@ -1,0 +1,277 @@
+/**
+ * Gives the unread messages of a connector's inbox to the program's handler. A message is marked read when its handler
+ * has resolved, so it is handled at least once. Replies that an `ask` of this process waits for are left to it.
+ */
+import { type Clock, sleep } from "../clock.ts";
+import { sha256 } from "../protocol/base64url.ts";
+import { receiptWait } from "./backoff.ts";
+import { call, get, type LocalCalls, readMessages } from "./local_client.ts";
+import { InboxPage } from "./local_shapes.ts";
+import type { AgentEvent, AgentEventName, Content, IncomingMessage, MessageHandler } from "./agent_api.ts";
+import { messageOfLocal } from "./message_values.ts";
+import { asSvcError, SvcError } from "./svc_error.ts";
+import { LIMITS } from "../protocol/limits.ts";
+import { describeError } from "./refusals.ts";
+
+/** With more, messages are leased that other programs could handle meanwhile. */
+const MESSAGES_HELD_MAX = 20;
+/** With more, a message that its handler cannot take blocks its sender's later ones for longer. */
+const TRIES_MAX = 5;
+
+/** Milliseconds that the connector or the proxy asks to wait before the next attempt; 0: none. */
+function askedWaitMs(error: unknown): number {
+  return error instanceof SvcError ? (error.retryAfter ?? 0) * 1000 : 0;
+}
+
+/** True when no connector answered; the next call may reach one. */
+function isDown(error: unknown): boolean {
+  return error instanceof SvcError && error.code === "CONNECTOR_DOWN";
+}
+
+/** Sends the value that a handler has returned. @throws {SvcError} */
+type SendReply = (message: IncomingMessage, content: Content, requestId: string) => Promise<unknown>;
+
+export class InboxReader {
+  readonly #stop = new AbortController();
+  readonly #lanes = new HandlerLanes((message, handler) => this.#handle(message, handler));
+  /** Request IDs that an `ask` waits for. */
+  readonly #asked = new Set<string>();
+  /** Replies to these, by the request ID that they answer. */
+  readonly #leftToAsk = new Map<string, IncomingMessage[]>();
+  /** Number of the newest message that was read from the inbox. */
+  #after = 0;
+  #running: Promise<void> | null = null;
+  /** Wakes the loop when it waits for room. */
+  #wake = () => {};
+
+  constructor(
+    private readonly local: LocalCalls,
+    private readonly clock: Clock,
+    private readonly events: EventHandlers,
+    private readonly reply: SendReply,
+  ) {}
+
+  /** The program's handler; `null`: none. */
+  set handler(handler: MessageHandler | null) {
+    this.#lanes.handler = handler;
+    if (handler !== null) this.#running ??= this.#run();
+    this.#wake();
+  }
+
+  get handler(): MessageHandler | null {
+    return this.#lanes.handler;
+  }
+
+  /** Leaves replies to a message to the `ask` that waits for them. */
+  expect(requestId: string): void {
+    this.#asked.add(requestId);
+  }
+
+  /** Ends that. Replies that the `ask` did not take go to the handler. */
+  release(requestId: string, taken: IncomingMessage | null): void {
+    this.#asked.delete(requestId);
+    for (const message of this.#leftToAsk.get(requestId) ?? []) if (message.id !== taken?.id) this.#lanes.add(message);
+    this.#leftToAsk.delete(requestId);
+  }
+
+  /** Ends the loop, and waits for handlers that run. */
+  async stop(): Promise<void> {
+    this.#stop.abort();
+    this.#wake();
+    await Promise.all([this.#lanes.stop(), this.#running]);
+  }
+
+  async #run(): Promise<void> {
+    let failures = 0, isConnected = false;
+    while (!this.#stop.signal.aborted) {
+      if (this.handler === null || this.#lanes.size >= MESSAGES_HELD_MAX) {
+        await new Promise<void>((resolve) => this.#wake = resolve);
+        continue;
+      }
+      try {
+        await this.#readPage(isConnected ? LIMITS.localWaitSeconds : 0);
+        if (!isConnected) this.events.emit("connected", "The connector answers");
+        [isConnected, failures] = [true, 0];
+      } catch (cause) {
+        if (this.#stop.signal.aborted) return;
+        const error = asSvcError(cause);
+        if (isConnected) this.events.emit("disconnected", "The connector does not answer");
+        if (!isDown(error) || failures++ === 0) this.events.problem(error);
+        isConnected = false;
+        // Its connector hands messages to a runtime; only another start of it changes that.
+        if (error instanceof SvcError && error.code === "CONNECTOR_RUNTIME_PUSHES") return;
+        await sleep(this.clock, receiptWait(failures), this.#stop.signal);
+      }
+    }
+  }
+
+  async #readPage(waitSeconds: number): Promise<void> {
+    const limit = MESSAGES_HELD_MAX - this.#lanes.size;
+    const query = `unread=true&after=${this.#after}&limit=${limit}&wait=${waitSeconds}`;
+    const request = { ...get(`/v1/inbox?${query}`), waitSeconds, signal: this.#stop.signal };
+    for (const stored of (await call(this.local, InboxPage, request)).messages) {
+      this.#after = Math.max(this.#after, stored.id);
+      const message = messageOfLocal(stored);
+      const { isReply, inReplyTo } = message;
+      if (isReply && inReplyTo !== null && this.#asked.has(inReplyTo)) {
+        this.#leftToAsk.set(inReplyTo, [...this.#leftToAsk.get(inReplyTo) ?? [], message]);
+      } else this.#lanes.add(message);
+    }
+  }
+
+  /** Handles one message: handler, reply, mark. Tries again what failed. */
+  async #handle(message: IncomingMessage, handler: MessageHandler): Promise<void> {
+    let returned: { value: Content | void } | null = null;
+    for (let tries = 1;;) {
+      try {
+        returned ??= { value: await handler(message) };
+        await this.#finish(message, returned.value);
+        break;
+      } catch (cause) {
+        const error = asSvcError(cause);
+        const askedMs = askedWaitMs(error);
+        // While no connector answers, or one asks to wait, a try does not count.
+        if (!isDown(error) && askedMs === 0 && ++tries > TRIES_MAX) {
+          this.events.problem(error, `The message ${message.requestId} stays unread`);
+          break;
+        }
+        await sleep(this.clock, Math.max(receiptWait(tries - 1), askedMs), this.#stop.signal);
+        // It stays unread.
+        if (this.#stop.signal.aborted) break;
+      }
+    }
+    this.#wake();
+  }
+
+  async #finish(message: IncomingMessage, value: Content | void): Promise<void> {
+    // An automatic reply to an automatic message could cause the next one (D-113).
+    if (value !== undefined && !message.auto) {
+      try {
+        await this.reply(message, value, await replyIdOf(message));
+      } catch (error) {
+        if (!isFinal(error)) throw error;
+        this.events.problem(error, `The reply to ${message.requestId} was not sent`);
+      }
+    }
+    await readMessages(this.local, { ids: [message.id] });
+  }
+}
+
+/** The request ID of an automatic reply, so that a second attempt is the same message (D-69). */
+async function replyIdOf({ from, requestId }: IncomingMessage): Promise<string> {
+  return `r-${await sha256(`${from.agentDid}\n${requestId}`)}`;
+}
+
+/**
+ * Codes of refusals that a repetition does not change. `PROXY_HOOK_REQUEST_ID_REUSED`: the proxy has accepted an earlier
+ * reply to the message.
+ */
+const FINAL_CODES: ReadonlySet<string> = new Set([
+  "CONNECTOR_LOOP_GUARD",
+  "PAYLOAD_TOO_LARGE",
+  "PROXY_HOOK_REQUEST_ID_REUSED",
+  "CLI_USAGE",
+]);
+
+/** True for a refusal that a repetition does not change. */
+function isFinal(error: unknown): boolean {
+  if (!(error instanceof SvcError)) return false;
+  const { code, status = 0 } = error;
+  if (FINAL_CODES.has(code)) return true;
+  return status >= 400 && status < 500 && ![401, 408, 409, 429].includes(status);
+}
+
+/** With more, handlers that call a model pass the limits of its provider; with 1, a slow peer holds up the others. */
+const HANDLERS_AT_ONCE = 4;
+
+/**
+ * Runs the handler of a program over messages: at most four at once, one per conversation, in order of arrival. Pauses
+ * while there is no handler.
+ */
+export class HandlerLanes {
+  /** Messages by lane; the first one of a busy lane is being handled. */
+  readonly #lanes = new Map<string, IncomingMessage[]>();
+  readonly #busy = new Map<string, Promise<void>>();
+  #handler: MessageHandler | null = null;
+
+  /** @param work handles one message with the program's handler; does not reject */
+  constructor(private readonly work: (message: IncomingMessage, handler: MessageHandler) => Promise<void>) {}
+
+  /** Messages that wait or are being handled. */
+  get size(): number {
+    let size = 0;
+    for (const lane of this.#lanes.values()) size += lane.length;
+    return size;
+  }
+
+  /** The handler of the program; `null`: none. */
+  set handler(handler: MessageHandler | null) {
+    this.#handler = handler;
+    this.#pump();
+  }
+
+  get handler(): MessageHandler | null {
+    return this.#handler;
+  }
+
+  add(message: IncomingMessage): void {
+    const lane = laneOf(message);
+    const waiting = this.#lanes.get(lane);
+    if (waiting) waiting.push(message);
+    else this.#lanes.set(lane, [message]);
+    this.#pump();
+  }
+
+  /** Ends the handler. Resolves when those that run have ended. */
+  async stop(): Promise<void> {
+    this.#handler = null;
+    await Promise.all(this.#busy.values());
+  }
+
+  #pump(): void {
+    for (const lane of this.#lanes.keys()) {
+      if (this.#handler === null || this.#busy.size >= HANDLERS_AT_ONCE) return;
+      if (!this.#busy.has(lane)) this.#busy.set(lane, this.#run(lane, this.#handler));
+    }
+  }
+
+  async #run(lane: string, handler: MessageHandler): Promise<void> {
+    const messages = this.#lanes.get(lane) ?? [];
+    const [message] = messages;
+    // The lane is busy before the handler runs, which may add messages.
+    await Promise.resolve();
+    if (message) await this.work(message, handler);
+    messages.shift();
+    this.#busy.delete(lane);
+    this.#lanes.delete(lane);
+    // At the end, so that each lane gets its turn.
+    if (messages.length > 0) this.#lanes.set(lane, messages);
+    this.#pump();
+  }
+}
+
+function laneOf({ from, conversationId }: IncomingMessage): string {
+  return conversationId === null ? from.agentDid : `${from.agentDid} ${conversationId}`;
+}
+
+export class EventHandlers {
+  readonly #handlers: Record<AgentEventName, Set<(event: AgentEvent) => void>> = {
+    connected: new Set(),
+    disconnected: new Set(),
+    problem: new Set(),
+  };
+
+  add(event: AgentEventName, handler: (event: AgentEvent) => void): () => void {
+    this.#handlers[event].add(handler);
+    return () => void this.#handlers[event].delete(handler);
+  }
+
+  emit(event: AgentEventName, message: string, code: string | null = null): void {
+    for (const handler of [...this.#handlers[event]]) handler({ event, message, code });
+  }
+
+  problem(error: unknown, what = ""): void {
+    const message = describeError(error);
+    this.emit("problem", what === "" ? message : `${what}: ${message}`, error instanceof SvcError ? error.code : null);
+  }
+}

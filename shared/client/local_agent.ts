@@ -1,0 +1,290 @@
+/// <reference lib="esnext.disposable" />
+/**
+ * An agent through the local API of its connector, which keeps its messages on disk. A class with keys and a link of
+ * its own would be a second connector without the disk: a crash would lose messages that it has acknowledged.
+ */
+import * as z from "zod";
+import { isAbsolute, join } from "node:path";
+import { type Clock, sleep } from "../clock.ts";
+import { PairConfirmAnswer, PairStartAnswer } from "../protocol/api/pairing.ts";
+import { ReceiptList } from "../protocol/api/receipts.ts";
+import { isAgentDid } from "../protocol/did.ts";
+import { type NewId, ulidSource } from "../protocol/ids.ts";
+import { isAgentName } from "../protocol/names.ts";
+import {
+  call,
+  get,
+  type LocalCalls,
+  LocalClient,
+  type LocalRequest,
+  post,
+  readMessages,
+  sendAndWait,
+  STATUS_MS,
+  type WaitedMessage,
+} from "./local_client.ts";
+import { type OutboundResult, PairPeers } from "./local_shapes.ts";
+import type {
+  AgentEvent,
+  AgentEventName,
+  AskOptions,
+  Content,
+  IncomingMessage,
+  LocalAgentOptions,
+  MessageHandler,
+  Peer,
+  Receipt,
+  SendOptions,
+  Sent,
+  Ticket,
+} from "./agent_api.ts";
+import { AgentDirectory, agentNames } from "./directory_store.ts";
+import { EventHandlers, InboxReader } from "./inbox_reader.ts";
+import { messageOfLocal, messageParts } from "./message_values.ts";
+import { asSvcError, SvcError } from "./svc_error.ts";
+import { type ClientSystem, hostSystem, leavesMachine } from "./system.ts";
+import { LocalDown } from "./errors.ts";
+
+/** With less, a model that answers would be too slow for ask; with more, a program waits for an agent that is gone. */
+const ASK_MS = 60_000;
+/** With more, a host kills the process before its handlers have ended. */
+const CLOSE_MS = 4_000;
+
+const Status = z.object({ agent: z.object({ did: z.string().refine(isAgentDid) }) });
+
+/**
+ * An agent whose connector runs on this machine. Messages reach its handler when the connector's platform is `inbox`. A
+ * recipient is an alias or a DID. Every method rejects with a `SvcError`.
+ */
+export class LocalAgent implements AsyncDisposable {
+  readonly #system: ClientSystem;
+  readonly #directory: AgentDirectory;
+  readonly #local: LocalClient;
+  readonly #events = new EventHandlers();
+  readonly #inbox: InboxReader;
+  readonly #newId: NewId;
+  #closing: Promise<void> | null = null;
+
+  private constructor(system: ClientSystem, directory: AgentDirectory, local: LocalClient, readonly did: string) {
+    const { clock, random } = system;
+    [this.#system, this.#directory, this.#local] = [system, directory, local];
+    this.#newId = ulidSource(() => clock.now(), random.bytes);
+    this.#inbox = new InboxReader(
+      local,
+      clock,
+      this.#events,
+      (message, content, requestId) => this.#post({ replyTo: message.id, auto: true }, content, { requestId }),
+    );
+  }
+
+  get name(): string {
+    return this.#directory.name;
+  }
+
+  /**
+   * Opens an agent whose connector runs.
+   *
+   * @throws {SvcError} `CONNECTOR_DOWN`; `CLI_USAGE` when several agents are there and none is named; `CLI_AGENT_UNKNOWN`
+   */
+  static async open(options: LocalAgentOptions = {}): Promise<LocalAgent> {
+    const system = hostSystem();
+    const configDir = options.configDir ?? defaultConfigDir(system);
+    const name = await chosenName(system, configDir, options.name);
+    const directory = await AgentDirectory.open(system, join(configDir, "agents", name));
+    const local = localClient(system, directory);
+    const request = { ...get("/v1/status"), timeoutMs: STATUS_MS };
+    const { agent } = await orSvcError(call(local, Status, request));
+    return new LocalAgent(system, directory, local, agent.did);
+  }
+
+  /** Sends a message. Its state is `refused` when the recipient did not accept it. */
+  async send(to: string, content: Content, options: SendOptions = {}): Promise<Sent> {
+    return await this.#post({ to }, content, options);
+  }
+
+  /** Answers a message. */
+  async reply(to: IncomingMessage, content: Content, options: SendOptions = {}): Promise<Sent> {
+    return await this.#post({ replyTo: to.id }, content, options);
+  }
+
+  /** Sends a message and returns the first reply. Rejects with `NO_REPLY` when none comes in time. */
+  async ask(to: string, content: Content, options: AskOptions = {}): Promise<IncomingMessage> {
+    const { requestId = this.#newId(), timeoutMs = ASK_MS } = options;
+    const { members, payload } = messageParts(content, { ...options, requestId });
+    const question = { members: { ...members, to }, payload };
+    this.#inbox.expect(requestId);
+    let reply: IncomingMessage | null = null;
+    try {
+      reply = await askThrough(this.#local, this.#system.clock, question, timeoutMs);
+    } finally {
+      this.#inbox.release(requestId, reply);
+    }
+    if (reply.error === null) return reply;
+    const { code, message: why } = reply.error;
+    throw new SvcError("REPLY_ERROR", `${to} could not answer: ${code}: ${why}`, { requestId, reply });
+  }
+
+  /**
+   * Handles the messages that no `ask` waits for, at most four at once and one per conversation. There is one handler at a
+   * time.
+   *
+   * @returns a function that ends it
+   */
+  onMessage(handler: MessageHandler): () => void {
+    if (this.#inbox.handler !== null) throw new SvcError("CLI_USAGE", "The agent has a handler already");
+    this.#inbox.handler = handler;
+    return () => {
+      if (this.#inbox.handler === handler) this.#inbox.handler = null;
+    };
+  }
+
+  /** The receipts of a message that this agent sent. */
+  async receipts(requestId: string, to: string): Promise<Receipt[]> {
+    const query = new URLSearchParams({ requestId, to });
+    return (await this.#call(ReceiptList, get(`/v1/receipts?${query}`))).receipts;
+  }
+
+  async peers(): Promise<Peer[]> {
+    const { peers } = await this.#call(PairPeers, get("/v1/pair/peers"));
+    const aliases = new Map([...await this.#directory.aliases()].map(([alias, did]) => [did, alias]));
+    return peers.map(({ agentDid, profile, pairedAt }) => {
+      const alias = aliases.get(agentDid) ?? null;
+      return { agentDid, name: profile.agentName, humanName: profile.humanName, alias, pairedAt };
+    });
+  }
+
+  readonly pair = {
+    /** Makes a ticket for another agent (default: valid for 5 min). */
+    start: async (ttlSeconds?: number): Promise<Ticket> => {
+      const body = ttlSeconds === undefined ? {} : { ttlSeconds };
+      const { ticket, expiresAt } = await this.#call(PairStartAnswer, post("/v1/pair/start", body));
+      return { ticket, expiresAt };
+    },
+    /** Pairs with the agent that made the ticket. */
+    confirm: async (ticket: string): Promise<Peer> => {
+      const answer = await this.#call(PairConfirmAnswer, post("/v1/pair/confirm", { ticket }));
+      const { initiatorAgentDid: agentDid } = answer;
+      const peer = (await this.peers()).find((one) => one.agentDid === agentDid);
+      if (peer === undefined) throw new SvcError("CONNECTOR_PEER_UNKNOWN", `The pair with ${agentDid} has ended`);
+      return peer;
+    },
+    /** Ends a pair in both directions. */
+    remove: async (peer: string): Promise<void> => {
+      await this.#call(z.unknown(), post("/v1/pair/remove", { to: peer }));
+    },
+  };
+
+  /** @returns a function that ends it */
+  on(event: AgentEventName, handler: (event: AgentEvent) => void): () => void {
+    return this.#events.add(event, handler);
+  }
+
+  /** Stops receiving, gives handlers that run 4 s to end, and releases everything. Idempotent. */
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  async #close(): Promise<void> {
+    const late = new AbortController();
+    await Promise.race([this.#inbox.stop(), sleep(this.#system.clock, CLOSE_MS, late.signal)]);
+    late.abort();
+  }
+
+  async #post(target: object, content: Content, options: SendOptions): Promise<Sent> {
+    const { members, payload } = messageParts(content, { ...options, requestId: options.requestId ?? this.#newId() });
+    const message = { members: { ...members, ...target }, payload, waitSeconds: 0 };
+    const { result } = await orSvcError(sendAndWait(this.#local, this.#system.clock, message));
+    const { requestId, state, expiresAt, problem } = result;
+    return { requestId, state, expiresAt, problem };
+  }
+
+  #call<S extends z.ZodType>(schema: S, request: LocalRequest): Promise<z.output<S>> {
+    return orSvcError(call(this.#local, schema, request));
+  }
+}
+
+/** The agent to open. @throws {SvcError} `CLI_USAGE` */
+async function chosenName(system: ClientSystem, configDir: string, given: string | undefined): Promise<string> {
+  const named = given ?? system.env("SVC_AGENT");
+  if (named !== undefined) {
+    if (isAgentName(named)) return named;
+    throw new SvcError("CLI_USAGE", `"${named}" is not the name of an agent`);
+  }
+  const names = await agentNames(configDir);
+  const [only] = names;
+  if (only !== undefined && names.length === 1) return only;
+  const found = only === undefined ? `There is no agent in ${configDir}` : `Name one of the agents ${names.join(", ")}`;
+  throw new SvcError("CLI_USAGE", found);
+}
+
+/** The configuration directory, as cli/files/config_dir.ts finds it. */
+function defaultConfigDir({ env, os }: Pick<ClientSystem, "env" | "os">): string {
+  const given = env("SVC_CONFIG_DIR");
+  if (given !== undefined) return given;
+  const xdg = env("XDG_CONFIG_HOME"), home = env("HOME");
+  const unixHome = xdg !== undefined && isAbsolute(xdg)
+    ? xdg
+    : home && (os === "darwin" ? join(home, "Library", "Application Support") : join(home, ".config"));
+  const parent = os === "win32" ? env("APPDATA") : unixHome;
+  if (parent === undefined) throw new SvcError("CLI_NO_CONFIG_DIR", "No home directory is set");
+  return join(parent, "svc");
+}
+
+/** Rejects with a `SvcError`, as every method of `LocalAgent` does. */
+export async function orSvcError<T>(work: Promise<T>): Promise<T> {
+  try {
+    return await work;
+  } catch (error) {
+    throw asSvcError(error);
+  }
+}
+
+/** The client of the connector whose discovery file is in the folder of the agent. */
+export function localClient(system: ClientSystem, directory: AgentDirectory): LocalClient {
+  const { fetch, clock } = system;
+  const find = async () => {
+    if (leavesMachine(system)) {
+      const what = "HTTP_PROXY is set, and would get the token of the local API";
+      throw new SvcError("CLI_USAGE", `${what}: add 127.0.0.1 to NO_PROXY`);
+    }
+    const file = await directory.connectorFile();
+    try {
+      return file !== null && system.isRunning(file.pid) ? file : null;
+    } catch (cause) {
+      throw new LocalDown(directory.name, "may run, but Deno needs --allow-run to find out", { cause });
+    }
+  };
+  return new LocalClient(directory.name, { fetch, clock, find, isOfOtherUser: ({ url }) => system.isOfOtherUser(url) });
+}
+
+/**
+ * Sends a message and returns its first reply, which it marks as read.
+ *
+ * @throws {SvcError} `NO_REPLY` when there is none in time; the error of the connector or the proxy
+ */
+export async function askThrough(
+  local: LocalCalls,
+  clock: Clock,
+  question: Pick<WaitedMessage, "members" | "payload">,
+  timeoutMs: number,
+): Promise<IncomingMessage> {
+  const message = { ...question, waitSeconds: timeoutMs / 1000, obeysRetryAfter: true };
+  const { result } = await orSvcError(sendAndWait(local, clock, message));
+  const { reply, state, problem } = result;
+  if (reply === null) {
+    const isOver = state === "dead_lettered" || state === "refused";
+    throw noReply(result, isOver ? problem ?? "the recipient gave up on it" : "none came in time");
+  }
+  // Of two readers of a message only the one that changed it may act on it.
+  if ((await orSvcError(readMessages(local, { ids: [reply.id] }))).length > 0) return messageOfLocal(reply);
+  throw noReply(result, "another program took the reply");
+}
+
+function noReply({ requestId, state }: OutboundResult, why: string): SvcError {
+  return new SvcError("NO_REPLY", `No reply to the message (state ${state}): ${why}`, { requestId });
+}

@@ -1,0 +1,212 @@
+/**
+ * The one client of a connector's local API: for the commands of `svc`, for `svc mcp` and for `LocalAgent`. Its errors
+ * are `ApiError` and `LocalDown`; the command and the package each say in their own words what to do about them.
+ */
+import type * as z from "zod";
+import { type Clock, sleep } from "../clock.ts";
+import type { ConnectorFile } from "./agent_files.ts";
+import { ApiError, LocalDown } from "./errors.ts";
+import { apiErrorOf, exchange, type HttpResponse } from "./http.ts";
+import { type InboxRead, InboxReadResult, type OutboundRequest, OutboundResult } from "./local_shapes.ts";
+import { LIMITS } from "../protocol/limits.ts";
+
+/** With more, a program waits for a connector that is stuck before it tries the next one. */
+export const STATUS_MS = 3_000;
+/** Longer than the connector waits for the proxy (30 s): with less, a message that was sent counts as failed. */
+const CALL_MS = 45_000;
+/** With more, another program at the port of the connector could fill the memory. */
+const ANSWER_BYTES_MAX = 10 * 1024 ** 2;
+
+export interface LocalRequest {
+  method: "GET" | "POST";
+  /** Path and query. */
+  target: string;
+  /** JSON text. */
+  body?: string;
+  /** How long the connector may wait before it answers, as the query says. */
+  waitSeconds?: number;
+  /** Time for the answer, in addition to `waitSeconds` (default 45,000 ms). */
+  timeoutMs?: number;
+  /** Whether it may be sent twice (default: a GET may). */
+  repeatable?: boolean;
+  signal?: AbortSignal;
+}
+
+export function get(target: string): LocalRequest {
+  return { method: "GET", target };
+}
+
+export function post(target: string, body: object): LocalRequest {
+  return { method: "POST", target, body: JSON.stringify(body) };
+}
+
+/** Sends requests to the connector of one agent. */
+export interface LocalCalls {
+  readonly agentName: string;
+  /**
+   * Returns any answer of the connector, also an error of it or of the proxy behind it.
+   *
+   * @throws {LocalDown}
+   */
+  send(request: LocalRequest): Promise<HttpResponse>;
+}
+
+export interface LocalDeps {
+  fetch: typeof fetch;
+  clock: Clock;
+  /**
+   * The discovery file of the connector that runs; `null` while none does. Asked before each request: ports are fixed, so
+   * after the end of a connector another program could get its messages and its token (D-119).
+   */
+  find(): Promise<ConnectorFile | null>;
+  /** Whether a process of another user listens at the address of a connector (D-397). Absent: not checked. */
+  isOfOtherUser?(file: ConnectorFile): Promise<boolean>;
+}
+
+export class LocalClient implements LocalCalls {
+  constructor(readonly agentName: string, readonly deps: LocalDeps) {}
+
+  async send(request: LocalRequest): Promise<HttpResponse> {
+    const { agentName, deps } = this;
+    const { method, target, body, waitSeconds = 0, timeoutMs = CALL_MS, signal } = request;
+    const file = await deps.find();
+    if (file === null) throw new LocalDown(agentName, "does not run");
+    const { url, token } = file;
+    if (await deps.isOfOtherUser?.(file)) {
+      throw new LocalDown(agentName, `is not what listens at ${url}, but another user`);
+    }
+    // Asked again last: the look may take seconds, and a connector that ends meanwhile leaves its port to any program.
+    if (deps.isOfOtherUser && (await deps.find())?.token !== token) throw new LocalDown(agentName, "has ended");
+    const response = await exchange(deps, {
+      method,
+      url: url + target,
+      headers: { Authorization: `Bearer ${token}`, "Content-Type": "application/json" },
+      body,
+      timeoutMs: timeoutMs + waitSeconds * 1000,
+      maxBytes: ANSWER_BYTES_MAX,
+      onTooLarge: "fail",
+      ...signal === undefined ? {} : { signal },
+    }).catch((cause) => {
+      throw new LocalDown(agentName, `does not answer at ${url}`, { cause, wasSent: true });
+    });
+    if (apiErrorOf(response)?.code !== null) return response;
+    throw new LocalDown(agentName, `is not what answers at ${url}`, { wasSent: true });
+  }
+}
+
+/**
+ * Sends a request and returns the body of the answer, checked.
+ *
+ * @throws {ApiError} for an error of the connector, or of the proxy behind it
+ * @throws {LocalDown} also when another program or version answers
+ */
+export async function call<S extends z.ZodType>(
+  calls: LocalCalls,
+  schema: S,
+  request: LocalRequest,
+): Promise<z.output<S>> {
+  return (await callForText(calls, schema, request)).body;
+}
+
+/** As `call`, with the JSON text of the body, in which payloads are byte for byte as their senders wrote them. */
+export async function callForText<S extends z.ZodType>(
+  calls: LocalCalls,
+  schema: S,
+  request: LocalRequest,
+): Promise<{ body: z.output<S>; json: string }> {
+  const response = await calls.send(request);
+  const error = apiErrorOf(response);
+  if (error !== null) throw error;
+  const json = response.text === "" ? "null" : response.text;
+  try {
+    return { body: schema.parse(JSON.parse(json)), json };
+  } catch (cause) {
+    throw new LocalDown(calls.agentName, "is not what answered, or has another version", { cause, wasSent: true });
+  }
+}
+
+/**
+ * Marks messages as read, or leases them, or ends that (D-395). A repeat changes nothing more.
+ *
+ * @returns the IDs that this request has changed
+ * @throws as `call`
+ */
+export async function readMessages(calls: LocalCalls, body: z.input<typeof InboxRead>): Promise<number[]> {
+  return (await call(calls, InboxReadResult, { ...post("/v1/inbox/read", body), repeatable: true })).read;
+}
+
+/** A message, and how long its sender waits for the reply. */
+export interface WaitedMessage {
+  members: Omit<OutboundRequest, "payload" | "text" | "requestId"> & { requestId: string };
+  /** JSON text. */
+  payload: string;
+  waitSeconds: number;
+  /** Longest wait of one request, seconds: after it `signal` is looked at (default 60). */
+  callSeconds?: number;
+  /** Ends the wait; the message stays sent. */
+  signal?: AbortSignal;
+  /** Also waits as long as a refusal asks (default: a refusal is thrown at once). */
+  obeysRetryAfter?: boolean;
+}
+
+/** A result of `/v1/outbound` with its JSON text. */
+export interface SendResult {
+  result: OutboundResult;
+  json: string;
+}
+
+/** Between two requests: a connector that is ending answers a waiting request at once. */
+const PAUSE_MS = 250;
+/** Before a message is sent again. */
+const AGAIN_MS = 1_000;
+
+/**
+ * Sends a message. Resolves at its reply, at an end without one, or when the time is over. Sends it again while its state is
+ * `unknown` or no connector answers; that is safe, because with one request ID it is delivered once (D-69).
+ *
+ * @throws {ApiError} the refusal of the connector or of the proxy
+ * @throws {LocalDown} when no connector answers in time
+ */
+export async function sendAndWait(calls: LocalCalls, clock: Clock, message: WaitedMessage): Promise<SendResult> {
+  const { members, payload, waitSeconds, callSeconds = LIMITS.localWaitSeconds, signal } = message;
+  const body = `${JSON.stringify(members).slice(0, -1)},"payload":${payload}}`;
+  const end = clock.now() + waitSeconds * 1000;
+  for (let sent: SendResult | null = null;;) {
+    const wait = Math.max(0, Math.min(callSeconds, Math.ceil((end - clock.now()) / 1000)));
+    let pauseMs = PAUSE_MS;
+    try {
+      sent = sent === null || sent.result.state === "unknown"
+        ? await resultOf(calls, { method: "POST", target: `/v1/outbound?wait=${wait}`, body, waitSeconds: wait })
+        : await sentMessage(calls, sent.result, wait);
+      if (isOver(sent.result) || clock.now() >= end || signal?.aborted) return sent;
+      if (sent.result.state === "unknown") pauseMs = AGAIN_MS;
+    } catch (error) {
+      const asked = message.obeysRetryAfter && error instanceof ApiError ? error.retryAfter : null;
+      pauseMs = Math.max(AGAIN_MS, (asked ?? 0) * 1000);
+      const isPassing = error instanceof LocalDown || asked !== null;
+      if (!isPassing || clock.now() + pauseMs >= end || signal?.aborted) throw error;
+    }
+    await sleep(clock, Math.max(0, Math.min(pauseMs, end - clock.now())), signal);
+  }
+}
+
+/** What is known of a sent message, after the wait for its reply. @throws as `call` */
+export function sentMessage(
+  calls: LocalCalls,
+  { requestId, to }: { requestId: string; to?: string | undefined },
+  waitSeconds = 0,
+): Promise<SendResult> {
+  const query = new URLSearchParams({ ...to === undefined ? {} : { to }, wait: String(waitSeconds) });
+  const target = `/v1/outbound/${encodeURIComponent(requestId)}?${query}`;
+  return resultOf(calls, { ...get(target), waitSeconds });
+}
+
+async function resultOf(calls: LocalCalls, request: LocalRequest): Promise<SendResult> {
+  const { body: result, json } = await callForText(calls, OutboundResult, { ...request, repeatable: true });
+  return { result, json };
+}
+
+/** True when waiting longer brings no reply. */
+function isOver({ reply, state }: OutboundResult): boolean {
+  return reply !== null || state === "dead_lettered" || state === "refused";
+}

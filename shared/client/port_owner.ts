@@ -1,0 +1,93 @@
+/**
+ * Who listens at a port of this machine (D-397). Any user may take a port that is free, so a program that ended leaves its
+ * address to others, and with it every token and message that is sent there. The system tells the owner of a listening
+ * socket; the answer is as old as the look, so a port that changes hands between the look and the connection is not seen.
+ */
+import { isLoopback } from "./service_url.ts";
+
+/** What is needed to look. */
+export interface PortSystem {
+  os: string;
+  /** User of this process; `null` where there are none. */
+  uid: number | null;
+  /** The text of a file; `null` when it cannot be read. */
+  read(path: string): Promise<string | null>;
+  /** What a program prints, with any exit code: one that finds nothing fails. `null` when it cannot run or hangs. */
+  run(command: string, args: string[]): Promise<string | null>;
+  /** Whether an address accepts connections. */
+  reach(url: string): Promise<boolean>;
+}
+
+/** Name of the problem, in statuses and in the output of `doctor`. */
+export const OTHER_USER = "runtime_of_other_user";
+
+/** Returns true when a connection to the address would reach a process of another user, root excepted. */
+export async function isOfOtherUser(system: PortSystem, url: string): Promise<boolean> {
+  const { os, uid } = system;
+  const { origin, hostname, port, protocol } = new URL(url);
+  if (uid === null || !isLoopback(origin)) return false;
+  const number = Number(port || (protocol === "https:" ? 443 : 80));
+  if (os === "linux") {
+    const hexPort = number.toString(16).toUpperCase().padStart(4, "0");
+    const rows = await rowsOf(system, hexPort);
+    return rows !== null && otherListens(rows, hostname, hexPort, uid);
+  }
+  if (os !== "darwin") return false;
+  const text = await system.run("lsof", ["-nP", `-iTCP:${number}`, "-sTCP:LISTEN", "-Fu"]);
+  if (text === null) return false;
+  const owners = [...text.matchAll(/^u(\d+)$/gm)].map(([, owner]) => Number(owner));
+  // lsof shows an ordinary user its own sockets only: one that is not shown and answers is another user's.
+  return owners.length > 0 ? !owners.every((owner) => isTrusted(owner, uid)) : await system.reach(url);
+}
+
+const TABLES = ["/proc/net/tcp", "/proc/net/tcp6"];
+const LISTENING = "0A";
+const ANY_V4 = "00000000",
+  ANY_V6 = "0".repeat(32),
+  LOOPBACK_V6 = ["00000000000000000000000001000000", `${"0".repeat(31)}1`];
+
+/** The rows of a port in the tables of the kernel; `null` where the system does not tell. */
+async function rowsOf({ read, run }: PortSystem, hexPort: string): Promise<string | null> {
+  const texts = (await Promise.all(TABLES.map(read))).filter((text) => text !== null);
+  // Deno lets only a process with every permission read /proc. Another one may run a program that reads it.
+  if (texts.length === 0) return await run("grep", ["-hs", `:${hexPort} [0-9A-F]*:0000 ${LISTENING} `, ...TABLES]);
+  return texts.flatMap((text) => text.split("\n")).filter((row) => row.includes(`:${hexPort} `)).join("\n");
+}
+
+/** Decides from rows of `/proc/net/tcp` and `/proc/net/tcp6`. Pure. */
+export function otherListens(rows: string, hostname: string, hexPort: string, uid: number): boolean {
+  const owners = new Map<string, number[]>();
+  for (const row of rows.split("\n")) {
+    const [, local = "", , state, , , , owner] = row.trim().split(/\s+/);
+    const [address = "", port] = local.split(":");
+    if (port !== hexPort || state !== LISTENING) continue;
+    owners.set(address, [...owners.get(address) ?? [], Number(owner)]);
+  }
+  const isOther = (classes: readonly (readonly string[])[]) => {
+    // The kernel prefers the socket with the most specific address, so the others do not count.
+    for (const addresses of classes) {
+      const found = addresses.flatMap((address) => owners.get(address) ?? []);
+      if (found.length > 0) return !found.every((owner) => isTrusted(owner, uid));
+    }
+    return false;
+  };
+  const isOtherV6 = () => isOther([LOOPBACK_V6, [ANY_V6]]);
+  if (hostname === "[::1]") return isOtherV6();
+  const v4 = hexOf(hostname === "localhost" ? "127.0.0.1" : hostname);
+  const mapped = v4.map((hex) => `${"0".repeat(16)}FFFF0000${hex}`);
+  const isOtherV4 = isOther([[...v4, ...mapped, ...v4.map((hex) => `${"0".repeat(20)}FFFF${hex}`)], [ANY_V4], [
+    ANY_V6,
+  ]]);
+  return isOtherV4 || hostname === "localhost" && isOtherV6();
+}
+
+/** The IPv4 address as the kernel writes it, in both byte orders of machines. */
+function hexOf(address: string): string[] {
+  const bytes = address.split(".").map((part) => Number(part).toString(16).toUpperCase().padStart(2, "0"));
+  return [bytes.toReversed().join(""), bytes.join("")];
+}
+
+/** Root may take any port and read any token anyway. */
+function isTrusted(owner: number, uid: number): boolean {
+  return owner === uid || owner === 0;
+}

@@ -1,0 +1,116 @@
+/** A whole page with its headers. Its policy names each file by its address and allows no string as markup. */
+import { sha256 } from "../protocol/base64url.ts";
+import { type Html, markup } from "./html.ts";
+import css from "./page.css" with { type: "text" };
+import icon from "./icon.svg" with { type: "text" };
+import script from "./page.js" with { type: "text" };
+
+/** An answer to a request for a page. */
+export interface PageAnswer {
+  status: number;
+  headers: Record<string, string>;
+  body: string | null;
+}
+
+/** What a page shows. */
+export interface PageView {
+  title: string;
+  body: Html;
+  /** Seconds between two looks of the script, and a number of new messages, which a notification is about. */
+  live?: { every: number; unread?: number; notice?: string };
+  /** Names a page of which nothing stays, as one without rows: the script loads it again when the name changes. */
+  kind?: string;
+  /** True when a person writes in it: without the script it is then not loaded again by itself. */
+  hasField?: boolean;
+}
+
+/** Where a page with a session is; `null` for one without. */
+export interface PagePlace {
+  origin: string;
+  /** Path before the pages. */
+  base: string;
+}
+
+/** The files of the pages, by path. */
+export const PAGE_FILES: Readonly<Record<string, { type: string; text: string }>> = {
+  "/page.css": { type: "text/css; charset=utf-8", text: css },
+  "/page.js": { type: "text/javascript; charset=utf-8", text: script },
+  "/icon.svg": { type: "image/svg+xml; charset=utf-8", text: icon },
+};
+
+const VERSION = (await sha256(css + script + icon)).slice(0, 8);
+
+const SAFE_HEADERS = {
+  "X-Content-Type-Options": "nosniff",
+  "Cross-Origin-Resource-Policy": "same-origin",
+};
+
+/** A file of the pages. It is kept permanently, because its address has its version. */
+export function pageFile(path: string): PageAnswer {
+  const { type, text } = PAGE_FILES[path] ?? { type: "text/plain", text: "" };
+  const headers = {
+    ...SAFE_HEADERS,
+    "Content-Type": type,
+    "Cache-Control": "public, max-age=31536000, immutable",
+    "Content-Security-Policy": "default-src 'none'",
+  };
+  return { status: 200, headers, body: text };
+}
+
+/** @param place `null`: the page has no session and asks for nothing */
+export function pageHeaders(place: PagePlace | null): Record<string, string> {
+  const at = (path: string) => place === null ? "'self'" : `${place.origin}${path}`;
+  const within = place === null ? "'self'" : `${place.origin}${place.base}/`;
+  return {
+    ...SAFE_HEADERS,
+    "Content-Type": "text/html; charset=utf-8",
+    "Content-Security-Policy": [
+      "default-src 'none'",
+      `script-src ${at("/page.js")}`,
+      `style-src ${at("/page.css")}`,
+      `img-src ${at("/icon.svg")}`,
+      `connect-src ${place === null ? "'none'" : within}`,
+      `form-action ${within}`,
+      "frame-ancestors 'none'",
+      "base-uri 'none'",
+      "require-trusted-types-for 'script'",
+      "trusted-types 'none'",
+    ].join("; "),
+    // With no-referrer a form would send `Origin: null`, and no own form would be known.
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
+    "Cache-Control": "no-store",
+  };
+}
+
+/** @param tag version of the page, by which the script asks for changes */
+export function documentOf({ title, body, live, kind, hasField }: PageView, tag: string | null = null): string {
+  const attributes = live && tag !== null &&
+    markup` data-tag="${tag}" data-every="${live.every}" data-unread="${
+      live.unread ?? 0
+    }" data-notice="${live.notice}"`;
+  return markup`<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<title>${title}</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<link rel="icon" href="${`/icon.svg?v=${VERSION}`}">
+<link rel="stylesheet" href="${`/page.css?v=${VERSION}`}">
+<script src="${`/page.js?v=${VERSION}`}" defer></script>
+${live && !hasField && markup`<noscript><meta http-equiv="refresh" content="30"></noscript>`}
+</head>
+<body class="${kind ?? "page"}"${attributes}>
+<a class="skip" href="#main">Skip to content</a>
+${body}
+</body>
+</html>
+`.text;
+}
+
+/** A page without a session. */
+export function openPage(view: PageView, { status = 200, cache = "no-store" } = {}): PageAnswer {
+  return { status, headers: { ...pageHeaders(null), "Cache-Control": cache }, body: documentOf(view) };
+}

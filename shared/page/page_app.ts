@@ -1,0 +1,260 @@
+/**
+ * Answers requests for pages from a table of rows: admission, session, opening, forms, and looks that ask for changes. The
+ * console and the local page use it in place of their HTTP layers, because their APIs refuse what a browser sends.
+ */
+import { sha256, toBase64Url } from "../protocol/base64url.ts";
+import { documentOf, openPage, type PageAnswer, pageHeaders, type PageView } from "./document.ts";
+import { type Html, markup } from "./html.ts";
+import { card, copy, hidden, plain } from "./parts.ts";
+
+/** A request, as both sides have it. */
+export interface PageRequest {
+  method: string;
+  /** Path without the query. */
+  path: string;
+  query: URLSearchParams;
+  headers: Headers;
+  /** The body as text; `null` when it has more bytes. */
+  text(maxBytes: number): Promise<string | null>;
+}
+
+/** Keeps codes and sessions by their digests, so that neither can be read back. */
+export interface PageSessions<S> {
+  /** Uses a code up and begins the session; `null` when the code is unknown, used or old. One atomic step. */
+  take(codeDigest: string, sessionDigest: string): Promise<S | null> | S | null;
+  /** The session, as long as it may be used. */
+  find(sessionDigest: string): Promise<S | null> | S | null;
+  end(sessionDigest: string): Promise<void> | void;
+}
+
+/** What a page gets. */
+export interface PageInput<S> {
+  session: S;
+  /** Parts of the path that a row names with `:name`. */
+  params: Readonly<Record<string, string>>;
+  query: URLSearchParams;
+  /** What a form sent; empty for GET. */
+  form: URLSearchParams;
+  /** Path before the pages, with the label of the session. */
+  base: string;
+  /** The hidden field that each form of this page sends. */
+  csrf: Html;
+}
+
+/** What a page answers: itself, another one to go to (a path below the base), or a file. */
+export type PageResult =
+  | { view: PageView; status?: number }
+  | { to: string }
+  | { file: string; name: string; type: string };
+
+/** A row: one page, or what one form does. */
+export interface PageRow<S> {
+  method: "GET" | "POST";
+  /** Path below the base; `:name` is a parameter. */
+  path: string;
+  /** Largest form in bytes (default 64 KiB). */
+  formBytes?: number;
+  /** A number that changes with what the page shows; a row with it answers 304 while nothing has changed. */
+  live?(input: PageInput<S>): string | number;
+  render(input: PageInput<S>): PageResult | Promise<PageResult>;
+}
+
+export interface PageSite<S> {
+  /** Path of the pages: `/p`, `/console`. */
+  root: string;
+  /** Path of the codes: `/open`, `/console/open`. */
+  openRoot: string;
+  origin: string;
+  /** Values of `Host` that are this server. */
+  hosts: readonly string[];
+  /** What the plain pages say. */
+  texts: { place: string; title: string; line: string; command: string; over: string };
+  sessions: PageSessions<S>;
+  rows: readonly PageRow<S>[];
+  /** First page after opening. */
+  first: string;
+  /** Called for each request with a session; it may refuse by an answer. */
+  admit?(session: S): Promise<PageAnswer | null>;
+  now(): number;
+  random(bytes: number): Uint8Array;
+}
+
+const COOKIE = "svc_page";
+const FORM_BYTES = 65_536;
+const LABEL_BYTES = 16;
+const SECRET_BYTES = 32;
+
+/** Returns true for a path that the pages answer. */
+export function isPagePath({ root, openRoot }: Pick<PageSite<never>, "root" | "openRoot">, path: string): boolean {
+  return [root, openRoot].some((own) => path === own || path.startsWith(`${own}/`));
+}
+
+/** Makes a code that opens a page once, and its digest for the store. */
+export async function newCode(random: (bytes: number) => Uint8Array): Promise<{ code: string; digest: string }> {
+  const code = toBase64Url(random(SECRET_BYTES));
+  return { code, digest: await sha256(code) };
+}
+
+/** Answers requests for the pages of a site. */
+export function pageApp<S>(site: PageSite<S>): (request: PageRequest) => Promise<PageAnswer> {
+  return async (request) => {
+    const { method, path } = request;
+    const refusal = refusalOf(site, request);
+    if (refusal !== null) return refused(site, refusal);
+    if (path.startsWith(`${site.openRoot}/`)) return await opened(site, request, path.slice(site.openRoot.length + 1));
+    const [label = "", ...rest] = path.slice(site.root.length + 1).split("/");
+    const cookie = cookieOf(request.headers);
+    if (label === "" || cookie === null) return refused(site, label === "" ? site.texts.line : site.texts.over);
+    const digest = await sha256(`${label}.${cookie}`);
+    const session = await site.sessions.find(digest);
+    if (session === null) return refused(site, site.texts.over);
+    const notAdmitted = await site.admit?.(session) ?? null;
+    if (notAdmitted !== null) return notAdmitted;
+    const base = `${site.root}/${label}`;
+    const csrf = await sha256(`csrf.${cookie}`);
+    const wanted = rest.join("/");
+    const isClosing = method === "POST" && wanted === "close";
+    const found = rowOf(site.rows, method === "HEAD" ? "GET" : method, wanted);
+    if (found === null && !isClosing) return notFound(site, base);
+    const form = method === "POST" ? await formOf(request, found?.row.formBytes ?? FORM_BYTES) : new URLSearchParams();
+    if (method === "POST" && form?.get("csrf") !== csrf || form === null) {
+      return refused(site, "The form is not of this page.");
+    }
+    if (found === null) {
+      await site.sessions.end(digest);
+      return refused(site, "This session is closed.", 200);
+    }
+    const { row, params } = found;
+    const input: PageInput<S> = {
+      session,
+      params,
+      query: request.query,
+      form,
+      base,
+      csrf: hidden({ csrf }),
+    };
+    return await answerOf(site, row, input, request);
+  };
+}
+
+/** Why a request is refused before its session is looked at; `null` when it is not. */
+function refusalOf<S>(site: PageSite<S>, { method, path, headers }: PageRequest): string | null {
+  // A name of another site that resolves to this address sends its own name.
+  if (!site.hosts.includes(headers.get("host")?.toLowerCase() ?? "")) return "This address belongs to another name.";
+  const isOpening = method === "GET" && path.startsWith(`${site.openRoot}/`);
+  const from = headers.get("sec-fetch-site");
+  if (!isOpening && from !== null && from !== "same-origin" && from !== "none") {
+    return "Another site has asked for this page.";
+  }
+  if (method === "POST" && headers.get("origin") !== site.origin) return "Another site has sent this form.";
+  return null;
+}
+
+/** A GET changes nothing, so that the preview of a link cannot use the code up. */
+async function opened<S>(site: PageSite<S>, request: PageRequest, code: string): Promise<PageAnswer> {
+  const { place, title, line, over } = site.texts;
+  if (request.method !== "POST") {
+    const form = markup`<form method="post"><button class="btn" data-auto>Open</button></form>`;
+    return openPage({
+      title,
+      body: plain(
+        place,
+        card(title, markup`<p class="soft">${line} The address works once, for one minute.</p>${form}`),
+      ),
+    });
+  }
+  const label = toBase64Url(site.random(LABEL_BYTES)), cookie = toBase64Url(site.random(SECRET_BYTES));
+  const session = await site.sessions.take(await sha256(code), await sha256(`${label}.${cookie}`));
+  if (session === null) return refused(site, `This address was used, or it is over a minute old. ${over}`, 404);
+  const base = `${site.root}/${label}`;
+  const secure = site.origin.startsWith("https:") ? "; Secure" : "";
+  return {
+    status: 303,
+    headers: {
+      ...pageHeaders(null),
+      Location: `${base}/${site.first}`,
+      "Set-Cookie": `${COOKIE}=${cookie}; HttpOnly; SameSite=Strict; Path=${base}/${secure}`,
+    },
+    body: null,
+  };
+}
+
+async function answerOf<S>(
+  site: PageSite<S>,
+  row: PageRow<S>,
+  input: PageInput<S>,
+  { path, query, headers }: PageRequest,
+): Promise<PageAnswer> {
+  const place = { origin: site.origin, base: input.base };
+  const tag = row.live ? await tagOf(row.live(input), path, query, site.now()) : null;
+  const common = { ...pageHeaders(place), ...tag === null ? {} : { ETag: `"${tag}"` } };
+  if (tag !== null && headers.get("if-none-match") === `"${tag}"`) return { status: 304, headers: common, body: null };
+  const result = await row.render(input);
+  if ("to" in result) {
+    return { status: 303, headers: { ...common, Location: `${input.base}/${result.to}` }, body: null };
+  }
+  if ("file" in result) {
+    const { file, name, type } = result;
+    const disposition = { "Content-Type": type, "Content-Disposition": `attachment; filename="${name}"` };
+    return { status: 200, headers: { ...common, ...disposition }, body: file };
+  }
+  return { status: result.status ?? 200, headers: common, body: documentOf(result.view, tag && `"${tag}"`) };
+}
+
+/** The minute is part of it, because times are shown relative to now. */
+async function tagOf(version: string | number, path: string, query: URLSearchParams, now: number): Promise<string> {
+  return (await sha256(`${path}?${query} ${version} ${Math.floor(now / 60_000)}`)).slice(0, 22);
+}
+
+function refused<S>({ texts }: PageSite<S>, why: string, status = 403): PageAnswer {
+  const body = card(
+    status === 404 ? "This address is over" : texts.title,
+    markup`<p class="soft">${why} Open the page with:</p>${copy("command", texts.command)}`,
+  );
+  return openPage({ title: texts.title, body: plain(texts.place, body) }, { status });
+}
+
+function notFound<S>({ texts, first }: PageSite<S>, base: string): PageAnswer {
+  const body = card("There is no such page", markup`<p><a href="${`${base}/${first}`}">Go to the first page</a></p>`);
+  return openPage({ title: "There is no such page", body: plain(texts.place, body) }, { status: 404 });
+}
+
+function rowOf<S>(rows: readonly PageRow<S>[], method: string, path: string) {
+  for (const row of rows) {
+    const params = row.method === method ? paramsOf(row.path, path) : null;
+    if (params !== null) return { row, params };
+  }
+  return null;
+}
+
+/** The parameters of a path; `null` when it is the path of another row. */
+function paramsOf(pattern: string, path: string): Record<string, string> | null {
+  const names = pattern.split("/"), parts = path.split("/");
+  if (names.length !== parts.length) return null;
+  const params: Record<string, string> = {};
+  for (const [i, name] of names.entries()) {
+    const part = parts[i] ?? "";
+    if (!name.startsWith(":")) {
+      if (name !== part) return null;
+      continue;
+    }
+    try {
+      params[name.slice(1)] = decodeURIComponent(part);
+    } catch {
+      return null;
+    }
+  }
+  return params;
+}
+
+async function formOf(request: PageRequest, maxBytes: number): Promise<URLSearchParams | null> {
+  const type = request.headers.get("content-type")?.split(";")[0]?.trim();
+  if (type !== "application/x-www-form-urlencoded") return null;
+  const text = await request.text(maxBytes);
+  return text === null ? null : new URLSearchParams(text);
+}
+
+function cookieOf(headers: Headers): string | null {
+  const cookies = (headers.get("cookie") ?? "").split(";").map((cookie) => cookie.trim());
+  return cookies.find((cookie) => cookie.startsWith(`${COOKIE}=`))?.slice(COOKIE.length + 1) ?? null;
+}

@@ -1,0 +1,273 @@
+/** The parts that pages are made of. A page uses no other, so that all pages look and act alike. */
+import { encode } from "uqr";
+import { type Html, markup, typed, type Value } from "./html.ts";
+
+/** How good a state is, shown by colour and shape beside its word. */
+export type Mood = "ok" | "warn" | "bad" | "";
+
+const MARK =
+  markup`<svg viewBox="0 0 26 26" aria-hidden="true"><path d="M3 6.5 13 1.5l10 5v7.2c0 5.3-4.3 9-10 10.8C7.3 22.7 3 19 3 13.7z" fill="currentColor" opacity=".16" /><path d="M3 6.5 13 1.5l10 5v7.2c0 5.3-4.3 9-10 10.8C7.3 22.7 3 19 3 13.7z" fill="none" stroke="currentColor" stroke-width="1.8" stroke-linejoin="round" /><path d="M7.5 13h4l3-3.5h4M11.5 13l3 3.5h4" fill="none" stroke="currentColor" stroke-width="1.8" stroke-linecap="round" stroke-linejoin="round" /></svg>`;
+
+/** A name that another person chose, set apart so that its direction does not spill over. */
+export function name(text: string): Html {
+  return markup`<bdi>${text}</bdi>`;
+}
+
+/** The sign of the program with a name and a line below it. */
+function mark(title: string, line: string): Html {
+  return markup`${MARK}<span><b>${title}</b><span>${line}</span></span>`;
+}
+
+/** An entry of the navigation. */
+export interface NavEntry {
+  path: string;
+  text: string;
+  /** Number beside it; 0: none. */
+  count?: number;
+}
+
+/** A page with navigation. */
+export function shell(
+  { title, line, home, nav, current, foot, main, mainClass }: {
+    title: string;
+    line: string;
+    /** Path of the first page. */
+    home: string;
+    nav: readonly NavEntry[];
+    /** Path of the entry to which the page belongs. */
+    current: string;
+    foot: Html;
+    main: Html;
+    mainClass?: string;
+  },
+): Html {
+  const entries = nav.map(({ path, text, count = 0 }) =>
+    markup`<li id="${`nav-${text.replaceAll(" ", "-")}`}"><a href="${path}"${
+      path === current ? markup` aria-current="page"` : ""
+    }>${text}${count > 0 && markup`<span class="count">${number(count)}<span class="sr"> new</span></span>`}</a></li>`
+  );
+  return markup`<div class="shell"><header class="side"><a class="mark" href="${home}">${
+    mark(
+      title,
+      line,
+    )
+  }</a><nav class="nav" aria-label="Pages"><ul id="nav" data-live>${entries}</ul></nav><div class="foot">${foot}</div></header><main id="main" ${
+    mainClass ? markup` class="${mainClass}"` : ""
+  }>${main}</main></div>`;
+}
+
+/** A page without navigation. */
+export function plain(place: string, body: Html): Html {
+  return markup`<main id="main" class="plain stack"><span class="mark">${mark("svc", place)}</span>${body}</main>`;
+}
+
+/** The heading of a page with one line below it, and what can be done at its side. */
+export function head(title: Value, line: Value = null, actions: Value = null): Html {
+  return markup`<div class="head"><div><h1>${title}</h1>${
+    line !== null && markup`<p class="soft">${line}</p>`
+  }</div>${actions}</div>`;
+}
+
+/** A box with a heading. */
+export function card(title: Value, body: Value): Html {
+  return markup`<section class="card"><h2>${title}</h2>${body}</section>`;
+}
+
+/** Facts as large numbers. `small` is the line below. */
+export function tiles(facts: readonly { name: string; value: Value; small?: Value }[]): Html {
+  return markup`<dl class="tiles" id="tiles" data-live>${
+    facts.map((fact, i) =>
+      markup`<div id="${`tile-${i}`}"><dt>${fact.name}</dt><dd>${fact.value}<small>${fact.small}</small></dd></div>`
+    )
+  }</dl>`;
+}
+
+/** Facts as lines: name and value. */
+export function lines(facts: readonly (readonly [name: string, value: Value])[]): Html {
+  return markup`<dl class="lines">${facts.map(([fact, value]) => markup`<dt>${fact}</dt><dd>${value}</dd>`)}</dl>`;
+}
+
+/** A state by word, colour and shape. */
+export function tag(mood: Mood, text: Value): Html {
+  return markup`<span class="${`tag ${mood}`}">${text}</span>`;
+}
+
+/** A hint in the page; `isAlert`: a screen reader says it at once. */
+export function note(mood: Mood, text: Value, { isAlert = false } = {}): Html {
+  return markup`<div class="${`note ${mood}`}"${isAlert && markup` role="alert"`}>${text}</div>`;
+}
+
+/** What went wrong: what happened and what to do, with the code small. */
+export function problem(title: string, text: Value, code?: string): Html {
+  return note("bad", markup`<b>${title}</b> ${text} ${code && markup`<span class="soft small">${code}</span>`}`, {
+    isAlert: true,
+  });
+}
+
+/** A text field. */
+export interface Field {
+  id: string;
+  label: Value;
+  value?: string;
+  /** Lines of a text area; without them it has one line. */
+  rows?: number;
+  maxLength?: number;
+  hint?: string;
+  placeholder?: string;
+  /** Why the value was refused. */
+  error?: string | undefined;
+  /** Names, IDs and secrets are set in monospace. */
+  isId?: boolean;
+  type?: "text" | "search" | "date";
+}
+
+export function field(
+  { id, label, value = "", rows, maxLength, hint, placeholder = " ", error, isId, type }: Field,
+): Html {
+  const attributes = markup` id="${id}" name="${id}" placeholder="${placeholder}"${
+    maxLength && markup` maxlength="${maxLength}"`
+  }${isId && markup` class="id" autocomplete="off" spellcheck="false"`}${
+    error && markup` aria-invalid="true" aria-describedby="${`${id}-error`}"`
+  }`;
+  const input = rows
+    ? markup`<textarea${attributes} rows="${rows}">\n${typed(value)}</textarea>`
+    : markup`<input${attributes} type="${type ?? "text"}" value="${typed(value)}">`;
+  return markup`<div><label for="${id}">${label}</label>${input}${hint && markup`<p class="small soft">${hint}</p>`}${
+    error && markup`<p class="error" id="${`${id}-error`}">${error}</p>`
+  }</div>`;
+}
+
+/** A choice of one value. */
+export function choice(
+  id: string,
+  label: string,
+  options: readonly (readonly [value: string, text: string])[],
+  chosen: string,
+) {
+  return markup`<div><label for="${id}">${label}</label><select id="${id}" name="${id}">${
+    options.map(([value, text]) =>
+      markup`<option value="${value}"${value === chosen && markup` selected`}>${text}</option>`
+    )
+  }</select></div>`;
+}
+
+/** A box to tick. */
+export function check(id: string, text: Value, isChecked: boolean): Html {
+  return markup`<label class="check"><input type="checkbox" name="${id}"${
+    isChecked && markup` checked`
+  }> ${text}</label>`;
+}
+
+/** A button in a form of its own. `fields` are sent with it, `csrf` proves that the page made it. */
+export function button(
+  { text, action, csrf, fields = {}, look = "" }: {
+    text: Value;
+    action: string;
+    csrf: Html;
+    fields?: Readonly<Record<string, string | number>>;
+    look?: "" | "quiet" | "danger" | "bare";
+  },
+): Html {
+  return markup`<form method="post" action="${action}">${csrf}${
+    hidden(fields)
+  }<button class="${`btn ${look}`}">${text}</button></form>`;
+}
+
+/** Values that a form sends and no person sees. */
+export function hidden(fields: Readonly<Record<string, string | number>>): Html {
+  return markup`${
+    Object.entries(fields).map(([key, value]) =>
+      markup`<input type="hidden" name="${key}" value="${typed(String(value))}">`
+    )
+  }`;
+}
+
+/** A link that looks like a button. */
+export function link(path: string, text: Value, look: "" | "quiet" | "bare" = ""): Html {
+  return markup`<a class="${`btn ${look}`}" href="${path}">${text}</a>`;
+}
+
+/** The fields by which a list is searched. */
+export function filter(fields: readonly Html[], submit = "Filter"): Html {
+  return markup`<form class="filter" method="get">${fields}<button class="btn quiet">${submit}</button></form>`;
+}
+
+/** A column: its heading, and whether its cells are numbers. */
+export interface Column {
+  text: string;
+  isNumber?: boolean;
+}
+
+/** A row of a table, or the heading of the rows after it. */
+export type Row = { id?: string; cells: readonly Value[] } | { day: string };
+
+/** A table; on a phone each row is a card. */
+export function table(
+  { caption, columns, rows, id }: { caption: string; columns: readonly Column[]; rows: readonly Row[]; id?: string },
+): Html {
+  const headings = columns.map(({ text, isNumber }) =>
+    markup`<th scope="col"${isNumber && markup` class="num"`}>${text}</th>`
+  );
+  const written = rows.map((row, i) => {
+    const attributes = id && markup` id="${`${id}-${i}`}"`;
+    if ("day" in row) {
+      return markup`<tr class="day"${attributes}><td colspan="${columns.length}">${row.day}</td></tr>`;
+    }
+    const cells = row.cells.map((cell, column) =>
+      markup`<td${column > 0 && markup` data-is="${columns[column]?.text ?? ""}"`}${
+        columns[column]?.isNumber && markup` class="num"`
+      }>${cell}</td>`
+    );
+    return markup`<tr${attributes}>${cells}</tr>`;
+  });
+  return markup`<table class="rows"><caption class="sr">${caption}</caption><thead><tr>${headings}</tr></thead><tbody${
+    id && markup` id="${id}" data-live`
+  }>${written}</tbody></table>`;
+}
+
+/** The foot of a page of a list. */
+export function pager(text: string, older: string | null): Html {
+  return markup`<div class="pager"><span>${text}</span>${
+    older !== null && markup`<a href="${older}">Older →</a>`
+  }</div>`;
+}
+
+/** What stands in place of a list without entries. */
+export function empty(title: Value, text: Value, action: Value = null): Html {
+  return markup`<div class="empty"><h2>${title}</h2><p>${text}</p>${action}</div>`;
+}
+
+/** A text to copy. Without the script it is selected by a click. */
+export function copy(id: string, text: Value, label = "Copy"): Html {
+  return markup`<div class="copy"><code id="${id}">${text}</code><button type="button" class="btn quiet" data-copy="${id}" hidden>${label}</button></div>`;
+}
+
+/** A QR code on white, because cameras do not read an inverted one. */
+export function qr(text: string, label: string): Html {
+  const { data, size } = encode(text, { ecc: "M", border: 0 });
+  let path = "";
+  for (const [y, row] of data.entries()) {
+    for (const [x, isDark] of row.entries()) if (isDark) path += `M${x} ${y}h1v1h-1z`;
+  }
+  const box = `-2 -2 ${size + 4} ${size + 4}`;
+  return markup`<svg class="qr" viewBox="${box}" role="img" aria-label="${label}" shape-rendering="crispEdges"><path d="${path}" /></svg>`;
+}
+
+/** The steps of one thing in their order. */
+export function timeline(steps: readonly { mood: "ok" | "bad" | ""; title: Value; text: Value }[]): Html {
+  return markup`<ol class="timeline">${
+    steps.map(({ mood, title, text }) =>
+      markup`<li class="${mood}"><b>${title}</b><p class="small soft">${text}</p></li>`
+    )
+  }</ol>`;
+}
+
+/** A number with commas. */
+export function number(value: number): string {
+  return value.toLocaleString("en-US");
+}
+
+/** The number with its noun: `1 peer`, `2 peers`. */
+export function counted(count: number, noun: string): string {
+  return `${number(count)} ${noun}${count === 1 ? "" : "s"}`;
+}

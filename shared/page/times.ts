@@ -1,0 +1,67 @@
+/** Times and durations for people, in UTC, because a page of a server is read in several time zones. */
+import { toIso } from "../protocol/time.ts";
+import { type Html, markup } from "./html.ts";
+
+const MINUTE_MS = 60_000;
+const HOUR_MS = 60 * MINUTE_MS;
+const DAY_MS = 24 * HOUR_MS;
+const DAYS = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
+const LONG_DAYS = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
+const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+
+/** A time as `12:04`, `Sat`, `22 Nov` or `22 Nov 2025`, whichever is short and clear; the whole instant in its title. */
+export function when(ms: number, now: number): Html {
+  return timeElement(ms, shortTime(ms, now));
+}
+
+/** A time with seconds: `11:52:10`. */
+export function clockTime(ms: number): Html {
+  return timeElement(ms, toIso(ms).slice(11, 19));
+}
+
+/** A moment whose day matters: `12:09 UTC`, or `24 Nov, 11:20 UTC`. */
+export function moment(ms: number, now: number): Html {
+  const isToday = dayOf(ms) === dayOf(now);
+  return timeElement(ms, `${isToday ? "" : `${dayText(ms, now)}, `}${toIso(ms).slice(11, 16)} UTC`);
+}
+
+/** The heading of a day: `Today`, `Sunday 22 November`. */
+export function dayHeading(ms: number, now: number): string {
+  if (dayOf(ms) === dayOf(now)) return "Today";
+  const date = new Date(ms);
+  const month = date.toLocaleString("en-GB", { month: "long", timeZone: "UTC" });
+  const year = date.getUTCFullYear() === new Date(now).getUTCFullYear() ? "" : ` ${date.getUTCFullYear()}`;
+  return `${LONG_DAYS[date.getUTCDay()]} ${date.getUTCDate()} ${month}${year}`;
+}
+
+/** The number of a day, the same for each moment of it. */
+export function dayOf(ms: number): number {
+  return Math.floor(ms / DAY_MS);
+}
+
+/** A duration in its two largest units at most: `8.3 s`, `44 min`, `6 days`. */
+export function duration(ms: number): string {
+  if (ms < 1000) return `${Math.max(0, Math.round(ms))} ms`;
+  if (ms < 10_000) return `${(ms / 1000).toFixed(1)} s`;
+  if (ms < MINUTE_MS) return `${Math.round(ms / 1000)} s`;
+  if (ms < HOUR_MS) return `${Math.floor(ms / MINUTE_MS)} min`;
+  if (ms < 2 * DAY_MS) return `${Math.floor(ms / HOUR_MS)} h`;
+  return `${Math.floor(ms / DAY_MS)} days`;
+}
+
+function shortTime(ms: number, now: number): string {
+  if (dayOf(ms) === dayOf(now)) return toIso(ms).slice(11, 16);
+  const days = dayOf(now) - dayOf(ms);
+  return days > 0 && days < 7 ? DAYS[new Date(ms).getUTCDay()] ?? "" : dayText(ms, now);
+}
+
+function dayText(ms: number, now: number): string {
+  const date = new Date(ms);
+  const year = date.getUTCFullYear() === new Date(now).getUTCFullYear() ? "" : ` ${date.getUTCFullYear()}`;
+  return `${date.getUTCDate()} ${MONTHS[date.getUTCMonth()]}${year}`;
+}
+
+function timeElement(ms: number, text: string): Html {
+  const iso = toIso(ms);
+  return markup`<time datetime="${iso}" title="${iso}">${text}</time>`;
+}

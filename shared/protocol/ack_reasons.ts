@@ -1,0 +1,26 @@
+/** Why connectors refuse messages. Apart from the frames, because the command that explains codes starts without their parsers. */
+
+const AGAIN = "Send it again with a new signature.";
+const LATER = "Send it again later, or with Prefer: respond-async, which keeps it until it can be taken.";
+const NOT_GENUINE = "Send it again. If that happens again, the proxy between the two agents changes messages.";
+
+/** Why a connector refuses a message, and what its sender can do. */
+export const ACK_REASONS = {
+  wrong_recipient: { when: "the message is for another agent than the one that got it", fix: NOT_GENUINE },
+  not_a_peer: { when: "the recipient knows no such peer, or has removed it", fix: "Pair again, with a new ticket." },
+  proof_invalid: { when: "the message is not what its sender signed", fix: NOT_GENUINE },
+  proof_too_old: { when: "the message was signed over 8 days ago, or before the recipient's memory", fix: AGAIN },
+  proof_ahead: { when: "the message was signed more than a day ahead", fix: "Correct the clock of this machine." },
+  replayed: { when: "the recipient has another message with the same proof", fix: AGAIN },
+  key_mismatch: {
+    when: "the sender has another key than the one that the recipient knows of it",
+    fix: "An agent keeps its key. If you made the agent again, pair it again; else the registry is not to be trusted.",
+  },
+  sender_revoked: { when: "the registry has revoked the sender", fix: "Reissue the token, or create a new agent." },
+  payload_invalid: { when: "the payload is not JSON within the bounds", fix: "Send JSON of at most 64 levels." },
+  inbox_full: { when: "the recipient's inbox is full", fix: LATER },
+  store_failed: { when: "the recipient could not store the message", fix: LATER },
+  failed: { when: "the recipient failed", fix: LATER },
+} as const;
+/** A reason of the table. Other connectors may send others. */
+export type AckReason = keyof typeof ACK_REASONS;

@@ -1,0 +1,106 @@
+/**
+ * The proof that travels with a message (D-141): what a recipient needs to check the sender without trusting the proxy. The
+ * way back to the signed body, the canonical string and the signed headers; which key is the sender's is decided elsewhere.
+ */
+import * as z from "zod";
+import { type Bytes, sha256, utf8Bytes } from "./base64url.ts";
+import type { DeliverFrame } from "./frames.ts";
+import type { BodyEdit } from "./identity_block.ts";
+import { LIMITS } from "./limits.ts";
+import { boundHeaders, ContextError, contextOf, contextText } from "./message_context.ts";
+import { HEADERS, isNonce, verifyProof } from "./proof.ts";
+import { parseUnixSeconds } from "./time.ts";
+
+/** Visible ASCII: a line feed would move a value into another line of the canonical string. */
+const visible = (max: number) => z.string().regex(/^[\x21-\x7e]+$/).max(max);
+
+const Proof = z.object({
+  /** Identity token of the sender. */
+  ait: visible(LIMITS.aitBytes),
+  /** Unix seconds, as in the header. */
+  timestamp: z.string().refine((text) => parseUnixSeconds(text) !== null),
+  nonce: z.string().refine(isNonce),
+  /** The proxy's origin that was signed. */
+  origin: visible(2_048),
+  /** The request target as received. */
+  target: visible(LIMITS.queryLength + 256),
+  /** `X-Svc-Proof`. */
+  signature: visible(86).length(86),
+  /** The signed headers by lower-case name; none without `ctx`. */
+  context: z.record(z.string(), z.string().max(LIMITS.contextValueLength)).refine((headers) =>
+    Object.keys(headers).length <= LIMITS.contextLines
+  ),
+  /** The way back to the signed body; absent when the payload is the body. */
+  edit: z.tuple([z.int().min(0), z.int().min(0), z.string().max(LIMITS.hookBodyBytes)]).optional(),
+});
+
+/** The values of a request that prove its sender. */
+export interface MessageProof extends Omit<z.output<typeof Proof>, "edit"> {
+  edit?: BodyEdit;
+}
+
+/** Returns a proof with its members and sizes checked; `null` for any other value. */
+export function readMessageProof(value: unknown): MessageProof | null {
+  const { data } = Proof.safeParse(value);
+  if (data === undefined) return null;
+  const { edit, ...rest } = data;
+  return edit === undefined ? rest : { ...rest, edit };
+}
+
+/** Returns the body that the sender signed; `null` when `edit` does not lie within the payload. A wrong one fails later. */
+export function sentBody(payload: string, edit: BodyEdit | undefined): Bytes | null {
+  const bytes = utf8Bytes(payload);
+  if (edit === undefined) return bytes;
+  const [offset, length, sent] = edit, text = utf8Bytes(sent);
+  if (offset + length > bytes.length || text.length > LIMITS.hookBodyBytes) return null;
+  const body = new Uint8Array(bytes.length - length + text.length);
+  body.set(bytes.subarray(0, offset));
+  body.set(text, offset);
+  body.set(bytes.subarray(offset + length), offset + text.length);
+  return body;
+}
+
+/** Returns true when the key signed a message with this body to this recipient. */
+export async function verifiesMessage(
+  publicKey: CryptoKey,
+  { ait, timestamp, nonce, origin, target, signature }: MessageProof,
+  { body, recipient }: { body: Bytes; recipient: string },
+): Promise<boolean> {
+  const [bodySha256, aitSha256] = await Promise.all([sha256(body), sha256(ait)]);
+  const fields = { method: "POST", origin, target, timestamp, nonce, bodySha256, recipient, aitSha256 };
+  return await verifyProof(publicKey, signature, fields);
+}
+
+/** The members of a frame that the signed headers also state. */
+type SaidOfMessage = Pick<DeliverFrame, "requestId" | "conversationId" | "inReplyTo" | "auto" | "contentType">;
+
+/**
+ * Returns what the sender signed about its headers: `signed` when the target has a context that is that of the frame,
+ * `unsigned` for a message without one, `wrong` when the target is not that of a message or a header differs.
+ */
+export async function contextVerdict(
+  { target, context }: Pick<MessageProof, "target" | "context">,
+  frame: SaidOfMessage,
+): Promise<"signed" | "unsigned" | "wrong"> {
+  if (target.split("?", 1)[0] !== "/hooks/agent") return "wrong";
+  let signed: ReadonlyMap<string, string>;
+  try {
+    const hash = contextOf(target);
+    if (hash === null) return "unsigned";
+    if (hash !== await sha256(contextText(context))) return "wrong";
+    // Read as the hash was made: a name in another case would hash alike and hide its value here.
+    signed = boundHeaders(context);
+  } catch (error) {
+    if (error instanceof ContextError) return "wrong";
+    throw error;
+  }
+  const said: [name: string, value: string | undefined][] = [
+    [HEADERS.requestId, frame.requestId],
+    [HEADERS.conversationId, frame.conversationId],
+    [HEADERS.inReplyTo, frame.inReplyTo],
+    [HEADERS.auto, frame.auto && "1"],
+    ["Content-Type", frame.contentType],
+  ];
+  const isSame = said.every(([name, value]) => signed.get(name.toLowerCase()) === value);
+  return isSame ? "signed" : "wrong";
+}

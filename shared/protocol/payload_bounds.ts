@@ -1,0 +1,37 @@
+/**
+ * The bounds of a payload beside its bytes. Readers in other languages fail on what they refuse: a JSON reader that calls
+ * itself ends at some depth, Python converts no number of more than 4,300 digits, so without these bounds any peer could
+ * stop an agent with one message.
+ */
+import { stringEnd } from "./json_text.ts";
+import { LIMITS } from "./limits.ts";
+
+const QUOTE = 0x22, OPEN_BRACE = 0x7b, CLOSE_BRACE = 0x7d, OPEN_BRACKET = 0x5b, CLOSE_BRACKET = 0x5d;
+
+/**
+ * Returns why a payload is refused, as a sentence without an end; `null` for one within the bounds. Takes time in
+ * proportion to the text, and does not need a valid one, so it can run before a parser.
+ *
+ * @param json the payload as JSON text
+ */
+export function payloadProblem(json: string): string | null {
+  let depth = 0, digits = 0;
+  for (let i = 0; i < json.length; i++) {
+    const unit = json.charCodeAt(i);
+    digits = isOfNumber(unit) ? digits + 1 : 0;
+    if (digits > LIMITS.payloadNumberCharacters) {
+      return `A number of the payload has more than ${LIMITS.payloadNumberCharacters} characters`;
+    }
+    if (unit === QUOTE) i = stringEnd(json, i) - 1;
+    else if (unit === CLOSE_BRACE || unit === CLOSE_BRACKET) depth--;
+    else if ((unit === OPEN_BRACE || unit === OPEN_BRACKET) && ++depth > LIMITS.payloadDepth) {
+      return `The payload nests more than ${LIMITS.payloadDepth} levels`;
+    }
+  }
+  return null;
+}
+
+/** Whether a number may have the character: a digit, a sign, a point or an exponent. */
+function isOfNumber(unit: number): boolean {
+  return unit >= 0x30 && unit <= 0x39 || unit === 0x2d || unit === 0x2e || unit === 0x2b || (unit | 0x20) === 0x65;
+}

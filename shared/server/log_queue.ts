@@ -1,0 +1,97 @@
+/**
+ * The lines of the log on their way to standard error. They are written in the background, because a write to a pipe that
+ * is full waits for its reader, and with it the whole server. The queue has a bound: lines beyond it are dropped, counted,
+ * and reported by one line as soon as lines fit again.
+ */
+import { type Clock, settledWithin } from "../clock.ts";
+import { type Bytes, utf8Bytes } from "../protocol/base64url.ts";
+
+/** With more, a server whose log is not read fills its memory with lines; with less, a burst of errors is lost. */
+const QUEUE_BYTES = 1_048_576;
+/** With more, one write to a slow reader holds many lines that a stop cannot wait for; with less, each costs a system call. */
+const WRITE_BYTES = 65_536;
+
+export class LogQueue {
+  readonly #write: (bytes: Bytes) => Promise<number>;
+  readonly #report: (lines: number) => void;
+  /** Lines that wait, each with its line end. The bytes include those that are being written. */
+  #waiting: Bytes[] = [];
+  #bytes = 0;
+  /** Dropped lines that no line reports yet. */
+  #unreported = 0;
+  #writing: Promise<void> | null = null;
+  /** Lines that were dropped since the start. */
+  dropped = 0;
+
+  /**
+   * @param write writes at least one byte and returns how many
+   * @param report logs how many lines were dropped
+   */
+  constructor(write: (bytes: Bytes) => Promise<number>, report: (lines: number) => void) {
+    this.#write = write;
+    this.#report = report;
+  }
+
+  /** Adds a line, without its end. Never waits. */
+  add(line: string): void {
+    const bytes = utf8Bytes(`${line}\n`);
+    if (this.#bytes + bytes.length > QUEUE_BYTES) return this.#drop(1);
+    this.#bytes += bytes.length;
+    this.#waiting.push(bytes);
+    this.#writing ??= this.#writeAll().finally(() => this.#writing = null);
+  }
+
+  /** Resolves when every line is written, at the latest after `ms` milliseconds. */
+  async written(clock: Pick<Clock, "after">, ms: number): Promise<void> {
+    if (this.#writing) await settledWithin(clock, this.#writing, ms);
+  }
+
+  #drop(lines: number): void {
+    this.dropped += lines;
+    this.#unreported += lines;
+  }
+
+  async #writeAll(): Promise<void> {
+    // Lines of one turn go out together.
+    await Promise.resolve();
+    while (this.#waiting.length > 0) {
+      const lines = this.#take();
+      const bytes = joined(lines);
+      let isWritten = false;
+      try {
+        for (let at = 0; at < bytes.length;) at += await this.#write(bytes.subarray(at));
+        isWritten = true;
+      } catch {
+        // The reader is gone, and there is no other place to say so. Later lines are tried again.
+        this.#drop(lines.length);
+      }
+      this.#bytes -= bytes.length;
+      // Not before half of the bound is free, because a slow reader would get such a line after each write.
+      if (isWritten && this.#unreported > 0 && this.#bytes <= QUEUE_BYTES / 2) {
+        const unreported = this.#unreported;
+        this.#unreported = 0;
+        this.#report(unreported);
+      }
+    }
+  }
+
+  /** Removes the next lines of one write, at least one. */
+  #take(): Bytes[] {
+    let count = 0;
+    for (let size = 0; count < this.#waiting.length; count++) {
+      size += this.#waiting[count]?.length ?? 0;
+      if (count > 0 && size > WRITE_BYTES) break;
+    }
+    return this.#waiting.splice(0, count);
+  }
+}
+
+function joined(lines: readonly Bytes[]): Bytes {
+  const bytes = new Uint8Array(lines.reduce((sum, line) => sum + line.length, 0));
+  let at = 0;
+  for (const line of lines) {
+    bytes.set(line, at);
+    at += line.length;
+  }
+  return bytes;
+}

@@ -1,0 +1,34 @@
+/** What the machine has. Each answer is `null` when this process may not know it, or the system does not say it. */
+import { statfsSync, statSync } from "node:fs";
+import process from "node:process";
+
+/** Bytes of a disk. */
+export interface DiskSpace {
+  freeBytes: number;
+  totalBytes: number;
+}
+
+export function memoryBytes(): number | null {
+  return orNull(() => Math.min(process.constrainedMemory(), Deno.systemMemoryInfo().total));
+}
+
+export function diskSpace(folder: string): DiskSpace | null {
+  return orNull(() => {
+    const { bsize, bavail, blocks } = statfsSync(folder);
+    return { freeBytes: bsize * bavail, totalBytes: bsize * blocks };
+  });
+}
+
+/** Returns the bytes of files together; a missing one has none. */
+export function fileBytes(paths: readonly string[]): number | null {
+  return orNull(() => paths.reduce((sum, path) => sum + (statSync(path, { throwIfNoEntry: false })?.size ?? 0), 0));
+}
+
+function orNull<T>(look: () => T): T | null {
+  try {
+    return look();
+  } catch (error) {
+    if (error instanceof Error) return null;
+    throw error;
+  }
+}

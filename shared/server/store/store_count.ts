@@ -1,0 +1,69 @@
+/**
+ * Counts over the store that admins and metrics ask for. All who ask share one count, and counting takes at most a
+ * hundredth of the time, because a large store would otherwise be read all the time by people who only look.
+ */
+import { type Clock, yieldToEventLoop } from "../../clock.ts";
+
+/** With more, an overview is old; with less, each look of several admins counts again. */
+const FRESH_MS = 10_000;
+/** A count that took a second is the answer for 100 s. */
+const REST_TIMES = 100;
+/** With more, requests wait for the count; with less, it takes much longer. */
+const READ_TOGETHER = 500;
+/** With more, one count takes seconds and its answer is minutes old; the answer then says that there are more. */
+export const COUNTED_MAX = 100_000;
+
+export class StoreCount<T> {
+  readonly #clock: Clock;
+  readonly #count: () => Promise<T>;
+  #last: Promise<T> | null = null;
+  #endedAt = 0;
+  /** `null` while the count is under way. */
+  #restMs: number | null = null;
+
+  constructor(clock: Clock, count: () => Promise<T>) {
+    this.#clock = clock;
+    this.#count = count;
+  }
+
+  /** Returns the newest count, or makes one. @throws the error of the count; then the next call counts again */
+  current(): Promise<T> {
+    const now = this.#clock.now();
+    const isOver = this.#restMs !== null && Math.abs(now - this.#endedAt) >= this.#restMs;
+    if (this.#last !== null && !isOver) return this.#last;
+    this.#restMs = null;
+    return this.#last = this.#counted(now);
+  }
+
+  async #counted(beganAt: number): Promise<T> {
+    try {
+      const found = await this.#count();
+      this.#endedAt = this.#clock.now();
+      this.#restMs = Math.max(FRESH_MS, (this.#endedAt - beganAt) * REST_TIMES);
+      return found;
+    } catch (error) {
+      this.#last = null;
+      throw error;
+    }
+  }
+}
+
+/**
+ * Visits the records below a prefix, at most 100,000, in parts with a turn of the event loop between them.
+ *
+ * @returns false when there are more
+ * @throws {StoreUnavailable}
+ */
+export async function visitAll<V>(
+  kv: Deno.Kv,
+  prefix: Deno.KvKey,
+  visit: (entry: Deno.KvEntry<V>) => void,
+): Promise<boolean> {
+  let read = 0;
+  for await (const entry of kv.list<V>({ prefix }, { batchSize: READ_TOGETHER })) {
+    if (read === COUNTED_MAX) return false;
+    visit(entry);
+    if (++read % READ_TOGETHER === 0) await yieldToEventLoop();
+  }
+  return true;
+}

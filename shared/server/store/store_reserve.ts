@@ -1,0 +1,56 @@
+/**
+ * Keeps a part of the store's disk free of queued messages. Without it the mailboxes of a few people fill the disk, and then
+ * no request is accepted, because each request writes a nonce.
+ */
+import type { Clock } from "../../clock.ts";
+import type { DiskSpace } from "../machine.ts";
+
+/** A look is a call of the system. Between two, what was written is taken from the last one. */
+const LOOK_MS = 1_000;
+const GIB = 2 ** 30;
+/** SQLite writes a record to its log, and from there to the file. */
+const WRITTEN_TIMES = 2;
+
+export class StoreReserve {
+  readonly #look: () => DiskSpace | null;
+  readonly #clock: Clock;
+  readonly #reserveBytes: number | null;
+  #seen: DiskSpace | null = null;
+  #seenAt = -Infinity;
+  #written = 0;
+
+  /**
+   * @param look returns `null` for a store whose disk this process cannot see: then there is always room
+   * @param reserveBytes bytes that stay free; `null` for the smaller of 1 GiB and a tenth of the disk
+   */
+  constructor(look: () => DiskSpace | null, clock: Clock, reserveBytes: number | null) {
+    this.#look = look;
+    this.#clock = clock;
+    this.#reserveBytes = reserveBytes;
+  }
+
+  /** Bytes of the disk that are free, and those that stay free; `null` for a store whose disk this process cannot see. */
+  get space(): { freeBytes: number; reserveBytes: number } | null {
+    const seen = this.#look();
+    return seen && { freeBytes: seen.freeBytes, reserveBytes: this.#reserveOf(seen) };
+  }
+
+  #reserveOf({ totalBytes }: DiskSpace): number {
+    return this.#reserveBytes ?? Math.min(GIB, totalBytes / 10);
+  }
+
+  /** Returns true when a message of this size leaves the reserve free, and counts it. */
+  hasRoom(bytes: number): boolean {
+    const now = this.#clock.now();
+    if (Math.abs(now - this.#seenAt) >= LOOK_MS) {
+      this.#seen = this.#look();
+      this.#seenAt = now;
+      this.#written = 0;
+    }
+    if (this.#seen === null) return true;
+    const written = this.#written + bytes * WRITTEN_TIMES;
+    if (this.#seen.freeBytes - written < this.#reserveOf(this.#seen)) return false;
+    this.#written = written;
+    return true;
+  }
+}

@@ -1,0 +1,206 @@
+/** Attacks on the local page, each with its refusal, in one browser against one connector. */
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import type { Page } from "playwright-core";
+import { browserTest, TestBrowser } from "./browser.ts";
+import { Connectors, texts } from "./connectors.ts";
+
+/** As far as the functions use it that run in a page. */
+declare const document: {
+  title: string;
+  body: { append(node: unknown): void; innerHTML: string; setAttribute(name: string, value: string): void };
+  createRange(): { createContextualFragment(html: string): unknown };
+  createElement(name: string): Record<string, unknown>;
+};
+
+/** A server of another program on this machine. */
+class OtherServer implements AsyncDisposable {
+  readonly cookies: (string | null)[] = [];
+  html = "";
+  readonly #server = Deno.serve({ port: 0, hostname: "127.0.0.1", onListen() {} }, (request) => {
+    this.cookies.push(request.headers.get("cookie"));
+    return new Response(this.html, { headers: { "Content-Type": "text/html" } });
+  });
+
+  get url(): string {
+    return `http://127.0.0.1:${this.#server.addr.port}`;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#server.shutdown();
+  }
+}
+
+/** Runs an expression in a page, around its policy. */
+async function statusAfter(page: Page, work: () => Promise<unknown>): Promise<number | undefined> {
+  const answered = page.waitForResponse((response) => response.request().isNavigationRequest());
+  await work();
+  return (await answered).status();
+}
+
+const HOSTILE = [
+  "<script>alert(1)</script>",
+  `"><img src=x onerror=alert(2)>`,
+  "</textarea></pre><svg onload=alert(3)>",
+  "txt.\u202egpj\u200b",
+  "<".repeat(65_536),
+];
+
+browserTest("no text of a peer becomes markup, script or an invisible sign", async () => {
+  await using w = await Connectors.open(["alpha", "beta"]);
+  await w.pair("alpha", "beta");
+  for (const text of HOSTILE) await w.call("beta", "/v1/outbound", { to: "alpha", text, conversationId: "<script>" });
+  await w.call("beta", "/v1/outbound", { to: "alpha", payload: { "</script><b>": "\u202e" } });
+  const { page, base, problems } = await w.page("alpha");
+  await page.goto(`${base}/inbox/beta`);
+  const [first, second, third, fourth, fifth] = await texts(page, ".msg .text");
+  assertEquals([first, second, third, fourth], [...HOSTILE.slice(0, 3), "txt.\\u{202E}gpj\\u{200B}"]);
+  assertEquals(fifth?.length, 1_501);
+  assertEquals(await page.locator("main script, main img, main b b, .text *").count(), 0);
+  await page.click("text=The whole text");
+  assertEquals((await page.textContent("pre.text"))?.length, 65_536);
+  assert((await page.content()).length < 1_000_000);
+  assertEquals(problems, []);
+});
+
+browserTest("other sites, other ports, other names and old codes get nothing", async (t) => {
+  await using w = await Connectors.open(["alpha", "beta"]);
+  await w.pair("alpha", "beta");
+  const { page, context, base, problems } = await w.page("alpha");
+  const { origin } = new URL(base);
+  const [cookie] = await context.cookies(`${base}/`);
+  const sent = async () => (await w.call("alpha", "/v1/sent") as { messages: unknown[] }).messages.length;
+  await using other = new OtherServer();
+
+  await t.step("a form of another port or of localhost is refused, also with the page's own field", async () => {
+    await page.goto(`${base}/inbox/beta`);
+    const csrf = await page.locator("#write [name=csrf]").inputValue();
+    for (const target of [`${base}/inbox/beta`, base.replace("127.0.0.1", "localhost") + "/inbox/beta"]) {
+      other.html =
+        `<form method="post" action="${target}"><input name="csrf" value="${csrf}"><input name="text" value="x">` +
+        `<button>go</button></form>`;
+      const tab = await context.newPage();
+      await tab.goto(other.url);
+      assertEquals(await statusAfter(tab, () => tab.click("button")), 403, target);
+      await tab.close();
+    }
+    assertEquals(await sent(), 0);
+  });
+
+  await t.step("a server on another port gets no cookie, and no page can be framed or read there", async () => {
+    other.html = `<iframe src="${base}/inbox"></iframe><img src="${origin}/icon.svg"><script>
+      fetch("${base}/inbox").then(() => document.title = "read", () => document.title = "refused");
+    </script>`;
+    const tab = await context.newPage();
+    await tab.goto(`${other.url}/x`);
+    await tab.waitForFunction(() => document.title.startsWith("re"));
+    assertEquals(await tab.title(), "refused");
+    const frame = tab.frames()[1];
+    assert(!(await frame?.content() ?? "").includes("alpha"));
+    assertEquals(other.cookies.filter((cookie) => cookie !== null), []);
+    await tab.close();
+  });
+
+  await t.step("a name that resolves to this machine is refused", async () => {
+    await using rebound = await TestBrowser.start({ "evil.test": Number(new URL(origin).port) });
+    const { page } = await rebound.open();
+    for (const path of ["/", "/page.js", new URL(base).pathname + "/inbox"]) {
+      assertEquals((await page.goto(`http://evil.test${path}`))?.status(), 403, path);
+    }
+  });
+
+  await t.step("a code works once, a look uses nothing up, and another user sees no name", async () => {
+    const address = await w.address("alpha");
+    const preview = await (await fetch(address)).text();
+    assertStringIncludes(preview, "data-auto");
+    const thief = await w.browser.open({ javaScriptEnabled: false });
+    await thief.page.goto(address);
+    await thief.page.click("button.btn");
+    await thief.page.waitForURL(/\/inbox$/);
+    const late = await w.browser.open({ javaScriptEnabled: false });
+    await late.page.goto(address);
+    assertEquals(await statusAfter(late.page, () => late.page.click("button.btn")), 404);
+    const stranger = await (await fetch(`${origin}/`)).text();
+    assert(!/alpha|Ada/.test(stranger));
+    assertStringIncludes(stranger, "svc connector open");
+    for (const path of ["/p/", new URL(base).pathname + "/inbox", `/p/${"A".repeat(22)}/inbox`]) {
+      const answer = await fetch(origin + path);
+      assertEquals([answer.status, answer.headers.get("access-control-allow-origin")], [403, null], path);
+      await answer.body?.cancel();
+    }
+  });
+
+  await t.step("cookie and token do not stand for each other", async () => {
+    const { token } = w.running.get("alpha")!.file;
+    const status = async (path: string, headers: Record<string, string>) => {
+      const answer = await fetch(origin + path, { headers });
+      await answer.body?.cancel();
+      return answer.status;
+    };
+    const own = `${cookie?.name}=${cookie?.value}`;
+    assertEquals(await status("/v1/status", { Cookie: own }), 401);
+    assertEquals(await status(`${new URL(base).pathname}/inbox`, { Authorization: `Bearer ${token}` }), 403);
+    assertEquals(await status(`/p/${"A".repeat(22)}/inbox`, { Cookie: own }), 403);
+    assertEquals(await status(`${new URL(base).pathname}/inbox`, { Cookie: own }), 200);
+    assertMatch(cookie?.sameSite ?? "", /^Strict$/);
+    assertEquals([cookie?.httpOnly, cookie?.path], [true, `${new URL(base).pathname}/`]);
+  });
+
+  await t.step("a form that is sent twice is one message, and after the session nothing", async () => {
+    await page.goto(`${base}/inbox/beta`);
+    const csrf = await page.locator("#write [name=csrf]").inputValue();
+    const requestId = await page.locator("#write [name=requestId]").inputValue();
+    const form = { csrf, requestId, text: "once", keep: "on" };
+    const headers = { Origin: origin };
+    const post = async () =>
+      (await context.request.post(`${base}/inbox/beta`, { form, headers, maxRedirects: 0 })).status();
+    assertEquals([await post(), await post(), await sent()], [303, 303, 1]);
+    const close = await context.request.post(`${base}/close`, { form: { csrf }, headers });
+    assertEquals(close.status(), 200);
+    form.requestId = "another-request-id";
+    assertEquals([await post(), await sent()], [403, 1]);
+  });
+  assertEquals(problems, []);
+});
+
+browserTest("a mistake in escaping would run nothing", async () => {
+  await using w = await Connectors.open(["alpha"]);
+  const { page, problems } = await w.page("alpha");
+  const run = async (source: string) => {
+    problems.length = 0;
+    const outcome = await page.evaluate((html) => {
+      try {
+        const fragment = document.createRange().createContextualFragment(html);
+        document.body.append(fragment);
+        return "parsed";
+      } catch {
+        return "refused";
+      }
+    }, source);
+    return outcome;
+  };
+  assertEquals(await run("<script>alert(1)</script>"), "refused");
+  const injected = await page.evaluate(() => {
+    const results: string[] = [];
+    const attempt = (name: string, work: () => void) => {
+      try {
+        work();
+        results.push(name);
+      } catch { /* refused */ }
+    };
+    attempt("innerHTML", () => document.body.innerHTML = "<b>x</b>");
+    attempt("script text", () => document.createElement("script").text = "alert(1)");
+    attempt("handler", () => document.body.setAttribute("onclick", "alert(1)"));
+    attempt("script src", () => document.createElement("script").src = "/v1/status");
+    return results;
+  });
+  assertEquals(injected, []);
+  const image = await page.evaluate(() =>
+    new Promise((resolve) => {
+      const image = document.createElement("img");
+      image.onload = () => resolve("loaded");
+      image.onerror = () => resolve("refused");
+      image.src = "/page.css";
+    })
+  );
+  assertEquals(image, "refused");
+});

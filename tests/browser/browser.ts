@@ -1,0 +1,109 @@
+/** A real Chromium for tests of pages. Without one the tests are skipped and counted, unless SVC_REQUIRE_BROWSER is set. */
+import { assertEquals } from "@std/assert";
+import axe from "axe-core";
+import { type Browser, type BrowserContext, type BrowserContextOptions, chromium, type Page } from "playwright-core";
+
+const PLACES = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
+
+function findChromium(): string | null {
+  return [Deno.env.get("CHROMIUM"), ...PLACES].find((path) => {
+    try {
+      return path !== undefined && path !== "" && Deno.statSync(path).isFile;
+    } catch {
+      return false;
+    }
+  }) ?? null;
+}
+
+const PROGRAM = findChromium();
+const IS_REQUIRED = (Deno.env.get("SVC_REQUIRE_BROWSER") ?? "") !== "";
+if (PROGRAM === null && !IS_REQUIRED) console.log("browser tests: SKIPPED, no Chromium (set CHROMIUM)");
+
+/** The two sizes at which pages are looked at. */
+export const SIZES = { desktop: { width: 1280, height: 800 }, phone: { width: 390, height: 844 } } as const;
+
+/** A page with what it reported: messages of its console, errors and refusals of its policy. */
+export interface Watched {
+  page: Page;
+  context: BrowserContext;
+  problems: string[];
+}
+
+/** A browser of a test. */
+export class TestBrowser implements AsyncDisposable {
+  private constructor(readonly browser: Browser) {}
+
+  /** @param hosts names of servers that are a port of this machine */
+  static async start(hosts: Readonly<Record<string, number>> = {}): Promise<TestBrowser> {
+    if (PROGRAM === null) throw new Error("SVC_REQUIRE_BROWSER is set and there is no Chromium (set CHROMIUM)");
+    const rules = Object.entries(hosts).map(([host, port]) => `MAP ${host} 127.0.0.1:${port}`).join(",");
+    // Chromium refuses to sandbox as root, for example in a container.
+    const args = [...Deno.uid() === 0 ? ["--no-sandbox"] : [], ...rules ? [`--host-resolver-rules=${rules}`] : []];
+    return new TestBrowser(await chromium.launch({ executablePath: PROGRAM, args }));
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.browser.close();
+  }
+
+  async open(options: BrowserContextOptions = {}): Promise<Watched> {
+    const context = await this.browser.newContext({
+      viewport: SIZES.desktop,
+      // The certificate of a test is that of no known authority.
+      ignoreHTTPSErrors: true,
+      ...options,
+    });
+    const page = await context.newPage();
+    // A wait of 30 s, the usual one, would only hide which step has failed.
+    page.setDefaultTimeout(15_000);
+    const problems: string[] = [];
+    page.on("console", (message) => {
+      // A refused request is shown in the console; the test that provokes it reads the status.
+      if (!message.text().startsWith("Failed to load resource")) problems.push(message.text());
+    });
+    page.on("pageerror", (error) => problems.push(String(error)));
+    page.on("dialog", (dialog) => {
+      problems.push(`dialog: ${dialog.message()}`);
+      void dialog.dismiss();
+    });
+    return { page, context, problems };
+  }
+}
+
+/** Registers a test that needs a browser. */
+export function browserTest(name: string, work: (t: Deno.TestContext) => Promise<void>): void {
+  Deno.test({
+    name,
+    ignore: PROGRAM === null && !IS_REQUIRED,
+    // The library keeps pipes of the browser open until the process ends.
+    sanitizeOps: false,
+    sanitizeResources: false,
+    fn: work,
+  });
+}
+
+/** Checks a page against WCAG 2.2 A and AA. Only this check goes around the policy, to load its script. */
+export async function assertAccessible(page: Page, what: string): Promise<void> {
+  await page.evaluate(axe.source);
+  const violations = await page.evaluate(async () => {
+    const { axe } = globalThis as unknown as {
+      axe: { run(options: object): Promise<{ violations: { id: string; nodes: { html: string }[] }[] }> };
+    };
+    const { violations } = await axe.run({ runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"] });
+    return violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).slice(0, 3).join(" | ")}`);
+  });
+  assertEquals(violations, [], what);
+}
+
+/** Checks that nothing is wider than the window. The strip of the navigation may scroll. */
+export async function assertNoSidewaysScroll(page: Page, what: string): Promise<void> {
+  const wide = await page.evaluate(() => {
+    const { document, innerWidth } = globalThis as unknown as {
+      document: { documentElement: { scrollWidth: number } };
+      innerWidth: number;
+    };
+    const { scrollWidth } = document.documentElement;
+    return scrollWidth > innerWidth ? scrollWidth : 0;
+  });
+  assertEquals(wide, 0, `${what} scrolls sideways`);
+}

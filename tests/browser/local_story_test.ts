@@ -1,0 +1,142 @@
+/** Two people pair, write, read and answer in a browser, by clicks only; a typed answer survives what arrives meanwhile. */
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { eventually } from "../support/process.ts";
+import { assertAccessible, assertNoSidewaysScroll, browserTest, SIZES } from "./browser.ts";
+import { Connectors, texts } from "./connectors.ts";
+
+/** Only a test that hangs reaches this time. */
+const SOON_MS = 20_000;
+
+browserTest("two people pair, write, read and answer in the browser", async () => {
+  await using w = await Connectors.open(["alpha", "beta"]);
+  const ada = await w.page("alpha");
+  const bob = await w.page("beta", { viewport: SIZES.phone, colorScheme: "dark" });
+
+  await ada.page.click("text=Pair with an agent");
+  await ada.page.click("text=Make a ticket");
+  const ticket = await ada.page.textContent("#own-ticket") ?? "";
+  await bob.page.click("nav >> text=Pair");
+  await bob.page.fill("#ticket", "not a ticket");
+  await bob.page.click("text=Continue");
+  assertStringIncludes(await bob.page.textContent("[role=alert]") ?? "", "This is not a ticket.");
+  await bob.page.fill("#ticket", `\n ${ticket.slice(0, 40)}\n${ticket.slice(40)} `);
+  await bob.page.click("text=Continue");
+  await bob.page.click("main button");
+  await bob.page.waitForURL(/\/peers\/alpha\?new$/);
+  // The page that made the ticket learns of it without a click.
+  await ada.page.waitForSelector("#ticket-used", { timeout: SOON_MS });
+
+  await bob.page.click("a.btn >> text=Write to");
+  await bob.page.fill("#text", "Which port does the <b>staging</b> server use?");
+  await bob.page.click("button >> text=Send");
+  await bob.page.waitForSelector(".msg.mine");
+  await ada.page.click("nav >> text=Inbox");
+  await ada.page.click(".conv");
+  assertEquals(await texts(ada.page, ".msg .text"), ["Which port does the <b>staging</b> server use?"]);
+  assertMatch(await ada.page.title(), /^\(1\) beta · alpha$/);
+
+  await ada.page.fill("#text", "8443, and");
+  await ada.page.evaluate(() => {
+    const { document } = globalThis as unknown as { document: { getElementById(id: string): Element } };
+    interface Element {
+      focus(): void;
+      setSelectionRange(from: number, to: number): void;
+    }
+    document.getElementById("text").focus();
+    document.getElementById("text").setSelectionRange(2, 4);
+  });
+  for (let i = 0; i < 10; i++) await w.call("beta", "/v1/outbound", { to: "alpha", text: `number ${i}` });
+  await ada.page.locator(".msg").nth(10).waitFor({ timeout: SOON_MS });
+  const field = await ada.page.evaluate(
+    "[text.value, document.activeElement.id, text.selectionStart, text.selectionEnd]",
+  );
+  assertEquals(field, ["8443, and", "text", 2, 4]);
+
+  // The newest is offered; the person answers the first one.
+  await ada.page.goto(`${ada.base}/inbox/beta?answer=1`);
+  assertStringIncludes(await ada.page.textContent("label[for=text]") ?? "", "Which port does the");
+  await ada.page.fill("#text", "8443.");
+  await ada.page.keyboard.press("Control+Enter");
+  await ada.page.waitForSelector(".msg.mine");
+  await bob.page.waitForSelector(".msg:not(.mine) .quote", { timeout: SOON_MS });
+  assertEquals(await texts(bob.page, ".msg:not(.mine) .text"), ["8443."]);
+  // The answer has told the sender that its question was read; opening the thread took nothing else.
+  await eventually(SOON_MS, "the question is read", async () => {
+    const states = await texts(bob.page, ".msg.mine .tag");
+    return states[0] === "read" && states.slice(1).every((state) => state === "arrived") || undefined;
+  });
+  await ada.page.click("text=Mark 10 read");
+  await ada.page.locator("#mark button").waitFor({ state: "detached" });
+  assertEquals((await w.call("alpha", "/v1/inbox") as { messages: unknown[] }).messages, []);
+
+  for (const { page, base } of [ada, bob]) {
+    for (const path of ["inbox", "peers", "sent", "dead", "status", "send"]) {
+      await page.goto(`${base}/${path}`);
+      await assertNoSidewaysScroll(page, path);
+    }
+  }
+  await ada.page.goto(`${ada.base}/peers/beta`);
+  await ada.page.click("text=End the pair…");
+  await ada.page.click("button.danger");
+  await ada.page.waitForURL(/\/peers$/);
+  await ada.page.goto(`${ada.base}/inbox/beta`);
+  assertStringIncludes(await ada.page.textContent(".write") ?? "", "has ended");
+  assertEquals([...ada.problems, ...bob.problems], []);
+});
+
+browserTest("a person without a script reads, answers and closes the session", async () => {
+  await using w = await Connectors.open(["alpha", "beta"]);
+  await w.pair("alpha", "beta");
+  await w.call("beta", "/v1/outbound", { to: "alpha", text: "hello" });
+  const { page, base } = await w.page("alpha", { javaScriptEnabled: false });
+  await page.click(".conv");
+  await page.fill("#text", "and hello to you");
+  await page.click("button >> text=Send");
+  assertEquals(await texts(page, ".msg .text"), ["hello", "and hello to you"]);
+  await page.goto(`${base}/inbox`);
+  assert((await page.content()).includes('http-equiv="refresh" content="30"'));
+  await page.click("text=Close session");
+  await page.goto(`${base}/inbox`);
+  assertStringIncludes(await page.textContent("main") ?? "", "svc connector open alpha");
+});
+
+browserTest("a dead letter is handed over again, and an empty or refused message keeps what was typed", async () => {
+  await using w = await Connectors.open(["alpha", "beta"]);
+  await w.pair("alpha", "beta");
+  const { page, base, problems } = await w.page("alpha");
+  await page.goto(`${base}/inbox/beta`);
+  await page.fill("#text", "   ");
+  await page.click("button >> text=Send");
+  assertStringIncludes(await page.textContent("[role=alert]") ?? "", "it is empty");
+  await w.running.get("beta")![Symbol.asyncDispose]();
+  w.running.delete("beta");
+  await page.fill("#text", "for now <only>");
+  await page.uncheck("[name=keep]");
+  await page.click("button >> text=Send");
+  assertStringIncludes(await page.textContent("[role=alert]") ?? "", "Not sent.");
+  assertEquals(await page.inputValue("#text"), "for now <only>");
+  await page.check("[name=keep]");
+  await page.click("button >> text=Send");
+  await page.waitForSelector(".msg.mine .tag >> text=waits", { timeout: SOON_MS });
+  // A runtime that refuses a message permanently makes a dead letter of it.
+  const refusing = Deno.serve({ port: 0, onListen() {} }, () => new Response(null, { status: 400 }));
+  await w.start("beta", ["--runtime-base-url", `http://127.0.0.1:${refusing.addr.port}`]);
+  const beta = await w.page("beta");
+  await beta.page.goto(`${beta.base}/dead`);
+  await beta.page.waitForSelector("text=Hand over again", { timeout: SOON_MS });
+  await assertAccessible((await reopened(w, "beta", "dead")).page, "dead letters");
+  await beta.page.click("text=Hand over again");
+  await beta.page.waitForSelector("text=Hand over again", { timeout: SOON_MS });
+  await beta.page.click("text=Delete all…");
+  await beta.page.click("button.danger");
+  await beta.page.waitForSelector("text=No dead letters");
+  await refusing.shutdown();
+  assertEquals([...problems, ...beta.problems], []);
+});
+
+/** The same page in a browser that lets axe load. */
+async function reopened(w: Connectors, agent: string, path: string) {
+  const watched = await w.page(agent, { bypassCSP: true });
+  await watched.page.goto(`${watched.base}/${path}`);
+  return watched;
+}

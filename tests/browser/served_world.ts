@@ -1,0 +1,37 @@
+/** Both services behind TLS on one port of this machine, under their public names, for a browser. */
+import { PrivateAuthority } from "../support/private_authority.ts";
+import { PROXY_URL, REGISTRY_URL, World, type WorldOptions } from "../support/world.ts";
+import { TestBrowser } from "./browser.ts";
+
+const HOSTS = [REGISTRY_URL, PROXY_URL].map((url) => new URL(url).host);
+
+export class ServedWorld implements AsyncDisposable {
+  private constructor(
+    readonly world: World,
+    readonly browser: TestBrowser,
+    readonly server: Deno.HttpServer<Deno.NetAddr>,
+  ) {}
+
+  static async open(options: WorldOptions = {}): Promise<ServedWorld> {
+    const folder = await Deno.makeTempDir({ prefix: "served_world_" });
+    try {
+      const authority = await PrivateAuthority.make(folder);
+      const certificate = await authority.issue("served", HOSTS.map((host) => `DNS:${host}`).join(","));
+      const world = await World.open(options);
+      const server = Deno.serve({ port: 0, hostname: "127.0.0.1", onListen() {}, ...certificate }, (request, info) => {
+        const service = new URL(request.url).origin === PROXY_URL ? world.proxy : world.registry;
+        return service.fetch(request, { from: "socket", address: info.remoteAddr.hostname });
+      });
+      const browser = await TestBrowser.start(Object.fromEntries(HOSTS.map((host) => [host, server.addr.port])));
+      return new ServedWorld(world, browser, server);
+    } finally {
+      await Deno.remove(folder, { recursive: true });
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.browser[Symbol.asyncDispose]();
+    await this.server.shutdown();
+    await this.world[Symbol.asyncDispose]();
+  }
+}

@@ -1,0 +1,105 @@
+/** A damaged `connector.db`: it is named with what to do, at the start and in the middle of work. */
+import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
+import { DatabaseSync } from "node:sqlite";
+import { Database } from "../../../cli/connector/store/database.ts";
+import { CliError } from "../../../cli/errors.ts";
+import { World } from "../../support/world.ts";
+import { story } from "./bench.ts";
+import { FailingDisk } from "./failing_disk.ts";
+import { OPTIONS, store } from "./store/disk.ts";
+import { ConnectorStore } from "../../../cli/connector/store/store.ts";
+import { asker, post } from "./local_api/local_caller.ts";
+
+const PAGE = 4_096;
+/** Codes of SQLite: a part of the file is damaged, and it is no database at all. */
+const CORRUPT = 11, NOT_A_DATABASE = 26;
+
+/** A closed database with many rows, in a folder of its own. */
+async function written(): Promise<{ path: string } & AsyncDisposable> {
+  const folder = await Deno.makeTempDir({ prefix: "svc_damaged_" });
+  const path = `${folder}/connector.db`;
+  using db = ConnectorStore.open(path, OPTIONS);
+  const inbox = db.received;
+  for (let n = 0; n < 100; n++) store(inbox, `request-${n}`, { payload: JSON.stringify("x".repeat(3_000)) });
+  return { path, [Symbol.asyncDispose]: () => Deno.remove(folder, { recursive: true }) };
+}
+
+Deno.test("a file that lost a part is refused at the start, and nothing in it changes", async (t) => {
+  const cases: [what: string, from: number, bytes: number][] = [
+    ["its head", 0, 100],
+    ["the schema", 100, 400],
+    ["a root page", 3 * PAGE, PAGE],
+    ["pages of messages", 40 * PAGE, 10 * PAGE],
+  ];
+  for (const [what, from, bytes] of cases) {
+    await t.step(what, async () => {
+      await using disk = await written();
+      const damaged = Deno.readFileSync(disk.path).fill(0xab, from, from + bytes);
+      Deno.writeFileSync(disk.path, damaged);
+      const { code, message, fix } = assertThrows(() => Database.open(disk.path), CliError);
+      assertEquals([code, message.startsWith(`${disk.path} is damaged: `)], ["CLI_FILE_INVALID", true]);
+      assertStringIncludes(fix ?? "", "Move it away");
+      assert(!message.includes("\\n"), message);
+      assertEquals(Deno.readFileSync(disk.path), damaged);
+    });
+  }
+  await t.step("the end of the file", async () => {
+    await using disk = await written();
+    Deno.truncateSync(disk.path, 30 * PAGE);
+    assertEquals(assertThrows(() => Database.open(disk.path), CliError).code, "CLI_FILE_INVALID");
+  });
+});
+
+Deno.test("a file without a table is refused, and names the table", async () => {
+  await using disk = await written();
+  {
+    using db = new DatabaseSync(disk.path);
+    db.exec("DROP TABLE receipts; DROP TABLE tasks");
+  }
+  const { code, message } = assertThrows(() => Database.open(disk.path), CliError);
+  assertEquals([code, message], ["CLI_FILE_INVALID", `${disk.path} is damaged: it lacks the table receipts, tasks`]);
+});
+
+Deno.test("damage that shows later ends the connector with the same error", async (t) => {
+  const triggers: [what: string, pull: (at: Awaited<ReturnType<typeof start>>) => Promise<unknown>][] = [
+    ["a message arrives", ({ world, a, b }) => world.message(a, b)],
+    ["a program lists the inbox", ({ ask }) => ask("/v1/inbox")],
+    ["a program sends", ({ ask, a }) => ask("/v1/outbound", post({ to: a.agent.did, text: "hi" }))],
+    ["a program asks for the status", ({ ask }) => ask("/v1/status")],
+    ["time passes", ({ world }) => world.clock.advance(20 * 60_000)],
+  ];
+  const trials = triggers.map(([what, pull]) => ({ what, pull, code: CORRUPT }));
+  trials.push({ what: "the file was replaced", pull: ({ ask }) => ask("/v1/inbox"), code: NOT_A_DATABASE });
+  for (const { what, pull, code } of trials) {
+    await t.step(what, async () => {
+      await using at = await start();
+      at.disk.damage = code;
+      await pull(at);
+      for (let s = 0; s < 10; s++) await at.world.clock.advance(1_000);
+      const why = await at.bench.ended;
+      assert(why instanceof CliError, String(why));
+      assertEquals(why.code, "CLI_FILE_INVALID");
+      assertEquals(at.bench.eventsOf("defect"), []);
+    });
+  }
+});
+
+/** A connector whose file becomes damaged. */
+async function start() {
+  const world = await World.open();
+  const disk = new FailingDisk();
+  const { a, b, bench } = await story(world, { database: disk.open, platform: "inbox" });
+  return {
+    world,
+    disk,
+    a,
+    b,
+    bench,
+    ask: asker(bench),
+    async [Symbol.asyncDispose]() {
+      disk.damage = null;
+      await bench[Symbol.asyncDispose]();
+      await world[Symbol.asyncDispose]();
+    },
+  };
+}

@@ -1,0 +1,87 @@
+/**
+ * Credentials of a connector: refreshed ahead of time, read again when another process changed them, and final when the
+ * session is revoked.
+ */
+import { assert, assertEquals } from "@std/assert";
+import { AgentStore } from "../../../cli/agents/agent_store.ts";
+import { RegistryClient } from "../../../cli/client/registry_client.ts";
+import { ServiceClock } from "../../../cli/link/service_clock.ts";
+import { openFileCredentials } from "../../../cli/connector/file_credentials.ts";
+import { REGISTRY_URL, World } from "../../support/world.ts";
+import { Machine } from "../cli_world.ts";
+import { contextOf } from "./context.ts";
+import { until, untilLater } from "../../support/until.ts";
+
+async function opened(world: World, machine: Machine) {
+  const ctx = contextOf(world, machine);
+  const clock = new ServiceClock(world.clock);
+  const events: string[] = [];
+  const session = await openFileCredentials({
+    ctx,
+    clock,
+    store: new AgentStore(ctx),
+    name: "alpha",
+    emit: (event) => void events.push(event),
+    registryOf: () => Promise.resolve(new RegistryClient({ ...ctx, clock }, REGISTRY_URL)),
+  });
+  return { session, events, clock };
+}
+
+const token = (machine: Machine) => JSON.parse(machine.read("agents/alpha/registry-auth.json")).accessToken;
+
+Deno.test("the access token is refreshed at least 60 s before it expires, each time", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.ofPerson(world);
+  await machine.json("agent", "create", "alpha");
+  const { session, events } = await opened(world, machine);
+  session.watch();
+  for (let n = 1; n <= 3; n++) {
+    const [before, end] = [token(machine), session.accessExpiresAt];
+    await world.clock.advance(end - world.clock.now() - 61_000);
+    await until(() => events.length === n);
+    assert(token(machine) !== before);
+    assertEquals((await session.current()).accessToken, token(machine));
+  }
+  session.stop();
+});
+
+Deno.test("tokens that another process refreshed are used and not refreshed again", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.ofPerson(world);
+  await machine.json("agent", "create", "alpha");
+  const { session, events } = await opened(world, machine);
+  const old = await session.current();
+  await machine.json("agent", "auth", "refresh", "alpha");
+  assertEquals((await session.current()).accessToken, old.accessToken);
+  assertEquals(await session.renew("access"), true);
+  assertEquals([(await session.current()).accessToken, events], [token(machine), ["reloaded"]]);
+});
+
+Deno.test("a refused token is refreshed when its files are unchanged; a refused AIT is not", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.ofPerson(world);
+  await machine.json("agent", "create", "alpha");
+  const { session, events } = await opened(world, machine);
+  assertEquals([await session.renew("identity"), await session.renew("access"), events], [false, true, ["refreshed"]]);
+  await machine.json("agent", "reissue", "alpha");
+  assertEquals(await session.renew("identity"), true);
+  session.stop();
+});
+
+Deno.test("an unreachable registry is asked again; a revoked session is final", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.ofPerson(world);
+  await machine.json("agent", "create", "alpha");
+  const { session, events } = await opened(world, machine);
+  let ended: unknown = null;
+  session.onEnd = (error) => ended = error;
+  session.watch();
+  machine.fetch = () => Promise.reject(new TypeError("no listener"));
+  await world.clock.advance(session.accessExpiresAt - world.clock.now() - 71_000);
+  await untilLater(world.clock, () => events.includes("refresh_failed"));
+  assertEquals(ended, null);
+  machine.fetch = world.fetch;
+  await machine.json("agent", "auth", "revoke", "alpha");
+  await untilLater(world.clock, () => ended !== null);
+  assertEquals((ended as { code?: string }).code, "AGENT_AUTH_REFRESH_REVOKED");
+});

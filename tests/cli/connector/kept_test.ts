@@ -1,0 +1,167 @@
+/** Messages that wait in the connector while the proxy does not take them (D-305). */
+import { assert, assertEquals } from "@std/assert";
+import { CONNECTOR_LIMITS } from "../../../cli/connector/limits.ts";
+import { until } from "../../support/until.ts";
+import { type TestAgent, World } from "../../support/world.ts";
+import { Bench, passing, story } from "./bench.ts";
+import { down, gate, refusal } from "./gate.ts";
+import { asker, post } from "./local_api/local_caller.ts";
+
+const INBOX = { platform: "inbox" } as const;
+
+/** Agent b, whose messages to a the proxy does not take while the gate has an answer. */
+async function keeper(world: World) {
+  const proxy = gate(world);
+  const { a, b, bench } = await story(world, { ...INBOX, fetch: proxy.fetch });
+  const socket = world.connect(a);
+  await world.connected();
+  return { a, b, bench, socket, proxy };
+}
+
+async function send(bench: Bench, to: TestAgent, text: string, members: object = {}) {
+  const body = {
+    to: to.agent.did,
+    text,
+    prefer: "respond-async",
+    keep: true,
+    requestId: `request-${text}`,
+    ...members,
+  };
+  return await asker(bench)("/v1/outbound?wait=0", post(body));
+}
+
+const texts = (socket: { delivered: { payload: string }[] }) =>
+  socket.delivered.map(({ payload }) => String(JSON.parse(payload).message).split("\n").at(-1));
+
+Deno.test("messages that the proxy could not take arrive once and in order, also after the connector was killed", async () => {
+  await using world = await World.open();
+  const { a, b, bench, socket, proxy } = await keeper(world);
+  proxy.answer = down;
+  for (let n = 1; n <= 5; n++) {
+    const { status, body } = await send(bench, a, `n${n}`);
+    assertEquals([status, body.state, body.until !== null, body.nextTryAt !== null], [200, "kept", true, true]);
+    assertEquals(Date.parse(body.until), world.clock.now() + CONNECTOR_LIMITS.keptMs);
+  }
+  bench.kill();
+  proxy.answer = null;
+  await using again = await Bench.open(world, b, { ...INBOX, folder: bench.folder, fetch: proxy.fetch });
+  await until(() => socket.delivered.length === 5);
+  assertEquals(texts(socket), ["n1", "n2", "n3", "n4", "n5"]);
+  await until(() =>
+    again.connector.store.sent.list({ limit: 10 }).messages.every(({ state }) => state === "delivered")
+  );
+});
+
+Deno.test("five kept messages cost at most 40 requests in half an hour, and leave at once when the link is back", async () => {
+  await using world = await World.open({ registry: { accessTokenTtlSeconds: 86_400 } });
+  const { a, bench, socket, proxy } = await keeper(world);
+  await using _ = bench;
+  proxy.answer = down;
+  socket.alive = true;
+  bench.refuse = () => new TypeError("client error (Connect)");
+  bench.endLink(1006);
+  for (let n = 1; n <= 5; n++) await send(bench, a, `n${n}`);
+  for (let s = 0; s < 1_800; s += 20) await world.clock.advance(20_000);
+  assert(proxy.requests.length <= 40, `${proxy.requests.length} requests`);
+  proxy.answer = null;
+  bench.refuse = null;
+  await passing(world, 40, () => socket.delivered.length === 5);
+  assertEquals(texts(socket), ["n1", "n2", "n3", "n4", "n5"]);
+});
+
+Deno.test("a message is kept after 429, 503, 507 and a lost answer, and refused after a final answer", async (t) => {
+  const lost = () => {
+    throw new TypeError("connection reset");
+  };
+  const cases = [
+    ["429", refusal(429, "PROXY_RATE_LIMIT_EXCEEDED", { "Retry-After": "7" }), "kept", 7_000],
+    ["503", refusal(503, "PROXY_RELAY_UNAVAILABLE"), "kept", 1_000],
+    ["507", refusal(507, "PROXY_RELAY_MAILBOX_FULL"), "kept", 1_000],
+    ["lost", lost, "kept", 1_000],
+    ["401", refusal(401, "PROXY_AUTH_INVALID_AIT"), "refused", null],
+    ["403", refusal(403, "PROXY_AUTH_FORBIDDEN"), "refused", null],
+    ["409", refusal(409, "PROXY_HOOK_REQUEST_ID_REUSED"), "refused", null],
+  ] as const;
+  await using world = await World.open();
+  const { a, bench, socket, proxy } = await keeper(world);
+  await using _ = bench;
+  for (const [what, answer, state, waitMs] of cases) {
+    await t.step(what, async () => {
+      proxy.answer = answer;
+      const now = world.clock.now();
+      const { body } = await send(bench, a, what);
+      const sent = bench.connector.store.sent.find(`request-${what}`);
+      assertEquals(sent?.state, state);
+      if (waitMs === null) return assertEquals(body.error.code, sent?.problem);
+      assertEquals([body.state, Date.parse(body.nextTryAt) - now], ["kept", waitMs]);
+      proxy.answer = null;
+      const before = socket.delivered.length;
+      await passing(world, 10, () => socket.delivered.length === before + 1);
+    });
+  }
+});
+
+Deno.test("a message that was not sent for a day is refused, or unclear if an answer was lost", async () => {
+  await using world = await World.open();
+  const { a, bench, proxy } = await keeper(world);
+  await using _ = bench;
+  proxy.answer = down;
+  await send(bench, a, "never-left");
+  proxy.answer = refusal(503, "PROXY_RELAY_UNAVAILABLE");
+  const c = await world.agent();
+  await world.pair(c, bench.agent);
+  await send(bench, c, "maybe");
+  await world.clock.stepWhenIdle(CONNECTOR_LIMITS.keptMs);
+  const states = () =>
+    bench.connector.store.sent.list({ limit: 10 }).messages.map(({ state, problem }) => [state, problem]);
+  await passing(world, 5, () => states().every(([state]) => state !== "kept"));
+  assertEquals(states(), [["unknown", "not sent within 24 h"], ["refused", "not sent within 24 h"]]);
+});
+
+Deno.test("at 1,000 kept messages the next is refused with 507, and nothing is stored", async () => {
+  await using world = await World.open();
+  const { a, bench, proxy } = await keeper(world);
+  await using _ = bench;
+  proxy.answer = down;
+  bench.database.run(
+    `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
+     INSERT INTO sent (to_did, request_id, auto, origin, bytes, sent_at, state, state_at, keep, next_at, payload)
+     SELECT ?, 'request-' || i, 0, 'program', 2, ?2 IS NULL, 'kept', 0, 1, ?3, '{}' FROM n`,
+    CONNECTOR_LIMITS.keptMessages,
+    a.agent.did,
+    world.clock.now() + 60_000,
+  );
+  const { status, body } = await send(bench, a, "one-more");
+  assertEquals([status, body.error.code], [507, "CONNECTOR_OUTBOX_FULL"]);
+  assertEquals(bench.connector.store.sent.find("request-one-more"), null);
+});
+
+Deno.test("a kept message can be cancelled, and another one keeps its state", async () => {
+  await using world = await World.open();
+  const { a, bench, socket, proxy } = await keeper(world);
+  await using _ = bench;
+  const ask = asker(bench);
+  await send(bench, a, "arrived");
+  proxy.answer = down;
+  await send(bench, a, "stays");
+  const cancel = async (id: string) => (await ask(`/v1/outbound/${id}/cancel`, post({}))).body;
+  const { state, problem } = await cancel("request-stays");
+  assertEquals([state, problem], ["refused", "cancelled"]);
+  assertEquals((await cancel("request-arrived")).state, "delivered");
+  assertEquals((await cancel("request-none")).error.code, "CONNECTOR_MESSAGE_UNKNOWN");
+  proxy.answer = null;
+  await passing(world, 70, () => true);
+  assertEquals(texts(socket), ["arrived"]);
+});
+
+Deno.test("a message that may not be kept is answered by the proxy as before", async () => {
+  await using world = await World.open();
+  const { a, bench, proxy } = await keeper(world);
+  await using _ = bench;
+  proxy.answer = refusal(503, "PROXY_RELAY_UNAVAILABLE");
+  const { status, body } = await send(bench, a, "not-kept", { keep: false });
+  assertEquals([status, body.error.code], [503, "PROXY_RELAY_UNAVAILABLE"]);
+  assertEquals(bench.connector.store.sent.find("request-not-kept")?.state, "unknown");
+  const invalid = await send(bench, a, "no-prefer", { prefer: undefined });
+  assertEquals([invalid.status, invalid.body.error.code], [400, "CONNECTOR_INVALID_BODY"]);
+});

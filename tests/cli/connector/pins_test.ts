@@ -1,0 +1,203 @@
+/** Keys that a ticket proves (D-145, D-146): two connectors pair next to both services, and a relay answers as it likes. */
+import { assert, assertEquals } from "@std/assert";
+import { mergePeers, pinTicket } from "../../../cli/connector/peers.ts";
+import { provePairKey } from "../../../shared/protocol/pair_key.ts";
+import { parseTicket } from "../../../shared/protocol/ticket.ts";
+import { until } from "../../support/until.ts";
+import { type TestAgent, World } from "../../support/world.ts";
+import { Bench } from "./bench.ts";
+import { asker, post } from "./local_api/local_caller.ts";
+
+type Json = Record<string, unknown>;
+
+/** `fetch` through a relay that changes the answers of one route. */
+function relay(world: World, path: string, change: (body: Json) => Json): typeof fetch {
+  return (async (input: string, init?: RequestInit) => {
+    const response = await world.fetch(input, init);
+    if (!new URL(input).pathname.startsWith(path) || response.status >= 300) return response;
+    return Response.json(change(await response.json()), { status: response.status, headers: response.headers });
+  }) as typeof fetch;
+}
+
+const pinsOf = ({ connector }: Bench) =>
+  Object.entries(connector.peers.all).map(([alias, { key, how, removed }]) => [alias, key, removed ? "removed" : how]);
+
+async function two(world: World, fetchOf: { a?: typeof fetch; b?: typeof fetch } = {}) {
+  const [a, b] = [await world.agent(undefined, "alpha"), await world.agent(undefined, "beta")];
+  const one = await Bench.open(world, a, { platform: "inbox", ...fetchOf.a && { fetch: fetchOf.a } });
+  const other = await Bench.open(world, b, { platform: "inbox", ...fetchOf.b && { fetch: fetchOf.b } });
+  const ticketOf = async (body: object = {}) => (await asker(one)("/v1/pair/start", post(body))).body.ticket as string;
+  const confirm = (ticket: string) => asker(other)("/v1/pair/confirm", post({ ticket }));
+  return { a, b, one, other, ticketOf, confirm };
+}
+
+async function end(...benches: Bench[]): Promise<void> {
+  for (const bench of benches) await bench[Symbol.asyncDispose]();
+}
+
+Deno.test("a ticket pins both keys, and a message of such a peer is proven from end to end", async () => {
+  await using world = await World.open();
+  const { a, b, one, other, ticketOf, confirm } = await two(world);
+  const ticket = await ticketOf();
+  assert(parseTicket(ticket)?.pairSecret);
+  assertEquals((await confirm(ticket)).status, 201);
+  await until(() => one.connector.peers.of(b.agent.did)?.how === "ticket");
+  assertEquals([pinsOf(one), pinsOf(other)], [[["beta", b.keys.publicKey, "ticket"]], [[
+    "alpha",
+    a.keys.publicKey,
+    "ticket",
+  ]]]);
+  assertEquals(one.connector.store.pairSecrets.open(world.clock.now()), []);
+  assertEquals([one.eventsOf("contact_listed"), other.eventsOf("contact_listed")], [[], []]);
+  await world.message(b, a);
+  const [message] = one.connector.store.received.list({ unread: true, limit: 1 }).messages;
+  assertEquals(message?.verified, "end-to-end");
+  await end(one, other);
+});
+
+Deno.test("no request of a pairing holds the pair secret", async () => {
+  await using world = await World.open();
+  const sent: string[] = [];
+  const noting = (async (input: string, init?: RequestInit) => {
+    sent.push(input, String(init?.body ?? ""));
+    return await world.fetch(input, init);
+  }) as typeof fetch;
+  const { one, other, ticketOf, confirm } = await two(world, { a: noting, b: noting });
+  const ticket = await ticketOf();
+  await confirm(ticket);
+  await asker(one)("/v1/pair/status", post({ ticket }));
+  const secret = parseTicket(ticket)?.pairSecret ?? "";
+  assertEquals([secret.length, sent.some((text) => text.includes(secret))], [22, false]);
+  assertEquals(JSON.stringify([one.events, other.events]).includes(secret), false);
+  await end(one, other);
+});
+
+Deno.test("a relay that answers a confirmation with anything else makes no pin and no pair", async (t) => {
+  const rows: [name: string, change: (body: Json, mallory: TestAgent) => Json][] = [
+    ["no key", ({ initiatorKey: _key, ...body }) => body],
+    ["another agent", (body, mallory) => ({ ...body, initiatorAgentDid: mallory.agent.did })],
+    ["another agent name", (body) => ({ ...body, initiatorProfile: { agentName: "boss", humanName: "Somebody" } })],
+    ["another human name", (body) => ({ ...body, initiatorProfile: { agentName: "alpha", humanName: "Boss" } })],
+    [
+      "another key",
+      (body, mallory) => ({
+        ...body,
+        initiatorKey: { ...body.initiatorKey as Json, publicKey: mallory.keys.publicKey },
+      }),
+    ],
+    ["another MAC", (body) => ({ ...body, initiatorKey: { ...body.initiatorKey as Json, mac: "A".repeat(43) } })],
+  ];
+  for (const [name, change] of rows) {
+    await t.step(name, async () => {
+      await using world = await World.open();
+      const mallory = await world.agent(undefined, "mallory");
+      const { one, other, ticketOf, confirm } = await two(world, {
+        b: relay(world, "/pair/confirm", (body) => change(body, mallory)),
+      });
+      const { status, body } = await confirm(await ticketOf());
+      assertEquals([status, body.error?.code], [409, "CONNECTOR_PEER_KEY_MISMATCH"]);
+      assertEquals(pinsOf(other).filter(([, key]) => key !== undefined), []);
+      if (name !== "another agent") assertEquals((await asker(other)("/v1/pair/peers")).body.peers, []);
+      await end(one, other);
+    });
+  }
+});
+
+Deno.test("a relay that lists anything else leaves a contact, and the ticket stays open", async (t) => {
+  const rows: [name: string, change: (row: Json, mallory: TestAgent, other: string) => Json | Promise<Json>][] = [
+    ["no key", ({ peerKey: _key, ...row }) => row],
+    ["another agent", (row, mallory) => ({ ...row, agentDid: mallory.agent.did })],
+    ["another name", (row) => ({ ...row, profile: { agentName: "boss", humanName: "Somebody" } })],
+    [
+      "another key",
+      (row, mallory) => ({ ...row, peerKey: { ...row.peerKey as Json, publicKey: mallory.keys.publicKey } }),
+    ],
+    ["the MAC of another ticket", async (row, mallory, other) => {
+      const profile = row.profile as { agentName: string; humanName: string };
+      const side = { role: "responder", did: String(row.agentDid), profile } as const;
+      return { ...row, peerKey: await provePairKey(other, side, mallory.keys.publicKey) };
+    }],
+  ];
+  for (const [name, change] of rows) {
+    await t.step(name, async () => {
+      await using world = await World.open();
+      const mallory = await world.agent(undefined, "mallory");
+      const changed = (async (input: string, init?: RequestInit) => {
+        const response = await world.fetch(input, init);
+        if (!new URL(input).pathname.startsWith("/pair/peers")) return response;
+        const body = await response.json();
+        const peers = await Promise.all((body.peers as Json[]).map((row) => change(row, mallory, "A".repeat(22))));
+        return Response.json({ ...body, peers }, { headers: response.headers });
+      }) as typeof fetch;
+      const { one, other, ticketOf, confirm } = await two(world, { a: changed });
+      assertEquals((await confirm(await ticketOf())).status, 201);
+      await until(() => one.eventsOf("contact_listed").length === 1);
+      const [[alias, key, how] = []] = pinsOf(one);
+      assertEquals([String(alias).startsWith("contact-"), key, how], [true, undefined, undefined]);
+      assertEquals(one.connector.store.pairSecrets.open(world.clock.now()).length, 1);
+      const { status, body } = await asker(one)("/v1/outbound", post({ to: "beta", text: "secret" }));
+      assertEquals([status, body.error.code], [404, "CONNECTOR_PEER_UNKNOWN"]);
+      await end(one, other);
+    });
+  }
+});
+
+Deno.test("an agent that the relay lists under an expected name gets neither the name nor its message", async () => {
+  await using world = await World.open();
+  const { a, b, one, other, ticketOf, confirm } = await two(world);
+  const mallory = await world.agent(undefined, "beta");
+  await world.pair(a, mallory);
+  await until(() => one.eventsOf("contact_listed").length === 1);
+  await confirm(await ticketOf());
+  await until(() => one.connector.peers.of(b.agent.did)?.how === "ticket");
+  assertEquals(await one.connector.findPeer("beta"), b.agent.did);
+  assertEquals(await one.connector.findPeer("contact-beta"), mallory.agent.did);
+  await end(one, other);
+});
+
+Deno.test("a plain ticket makes a contact, and a ticket with a secret makes the contact a peer", async () => {
+  await using world = await World.open();
+  const { b, one, other, ticketOf, confirm } = await two(world);
+  const plain = await ticketOf({ plain: true });
+  assertEquals(parseTicket(plain)?.pairSecret, null);
+  await confirm(plain);
+  await until(() => one.connector.peers.of(b.agent.did) !== null);
+  assertEquals(pinsOf(one).map(([alias]) => alias), ["contact-beta"]);
+  await confirm(await ticketOf());
+  await until(() => one.connector.peers.of(b.agent.did)?.how === "ticket");
+  assertEquals([pinsOf(one), pinsOf(other).map(([alias]) => alias)], [[["beta", b.keys.publicKey, "ticket"]], [
+    "alpha",
+  ]]);
+  await end(one, other);
+});
+
+Deno.test("a removed peer stays removed with any list of the relay, until another ticket", async () => {
+  await using world = await World.open();
+  const { a, b, one, other, ticketOf, confirm } = await two(world);
+  await confirm(await ticketOf());
+  await until(() => one.connector.peers.of(b.agent.did)?.how === "ticket");
+  assertEquals((await asker(one)("/v1/pair/remove", post({ to: "beta" }))).status, 204);
+  await world.pair(a, b);
+  await until(() => one.eventsOf("paired").length === 2);
+  await one.connector.updatePeers();
+  assertEquals((await (await world.message(b, a)).json()).reason, "not_a_peer");
+  assertEquals(await one.connector.findPeer("beta"), null);
+  await confirm(await ticketOf());
+  await until(() => !one.connector.peers.of(b.agent.did)?.removed);
+  assertEquals((await (await world.message(b, a)).json()).delivered, true);
+  await end(one, other);
+});
+
+Deno.test("a key that a ticket proved is replaced by nothing", () => {
+  const did = "did:svc:registry.example.test:agent:01KHYQ5H00AAAAAAAAAAAAAAAA";
+  const peer = { did, agentName: "beta", humanName: "Bob" };
+  const key = (n: number) => "A".repeat(42) + "AEIMQ"[n];
+  const first = pinTicket({}, peer, key(1), "2026-02-21T00:00:00.000Z");
+  assertEquals(pinTicket(first, peer, key(2), "2026-02-22T00:00:00.000Z"), first);
+  const listed = mergePeers(first, { peers: [] });
+  assertEquals([listed.beta?.key, listed.beta?.gone], [key(1), true]);
+  const back = mergePeers(listed, {
+    peers: [{ agentDid: did, profile: { agentName: "x", humanName: "y" }, pairedAt: "" }],
+  });
+  assertEquals([back.beta?.key, back.beta?.how, back.beta?.gone], [key(1), "ticket", undefined]);
+});

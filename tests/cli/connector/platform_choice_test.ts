@@ -1,0 +1,75 @@
+/** Where messages go when nothing was chosen, and the question before unread ones go to a runtime (D-301). */
+import { proven } from "./store/disk.ts";
+import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { CliError } from "../../../cli/errors.ts";
+import type { StartOptions } from "../../../cli/connector/start_options.ts";
+import { REGISTRY_URL, World } from "../../support/world.ts";
+import type { Machine } from "../cli_world.ts";
+import { connectorOfAlpha, machineWithAlpha, pairAlpha } from "./local_machine.ts";
+
+const OWN = "agents/alpha/runtime.json";
+const CHANGE = "1 unread message of alpha goes to a generic webhook now";
+
+/** Runs the connector of alpha for a moment. Returns its platform. */
+async function platformOf(world: World, machine: Machine, options: Partial<StartOptions> = {}): Promise<string> {
+  await using running = await connectorOfAlpha(world, machine, options);
+  return running.connector.status().runtime.platform;
+}
+
+/** A machine whose agent was started without a choice, and has an unread message. */
+async function withUnread(world: World): Promise<Machine> {
+  const machine = await machineWithAlpha(world);
+  const { agent: { did, name, currentJti: aitJti }, owner } = await pairAlpha(world, machine, "beta");
+  await using running = await connectorOfAlpha(world, machine);
+  const identity = { agentDid: did, ownerDid: owner.did, issuer: REGISTRY_URL, aitJti, name };
+  const frame = { fromAgentDid: did, requestId: "request-1", toAgentDid: did, identity, ...proven(), payload: "{}" };
+  running.connector.store.received.take([frame], world.clock.now());
+  return machine;
+}
+
+Deno.test("an agent for which nothing was chosen reads its messages, and a later choice for every agent counts", async () => {
+  await using world = await World.open();
+  await using machine = await machineWithAlpha(world);
+  assertEquals(await platformOf(world, machine), "inbox");
+  assertEquals(JSON.parse(machine.read(OWN)).chosen, "default");
+  await machine.json("install", "--for", "generic");
+  assertEquals(await platformOf(world, machine), "generic");
+  assertEquals(await platformOf(world, machine, { inbox: true }), "inbox");
+  assertEquals(await platformOf(world, machine), "inbox", "--inbox is saved at once");
+  assertEquals(await platformOf(world, machine, { "hook-path": "/in" }), "openclaw");
+  assertEquals(await platformOf(world, machine), "inbox", "an address is for one start");
+});
+
+Deno.test("each command that would hand unread messages to a runtime asks first", async () => {
+  await using world = await World.open();
+  await using machine = await withUnread(world);
+  for (const command of [["install", "--for", "generic"], ["provider", "setup", "--for", "generic"]]) {
+    const { exit, code, message } = await machine.failure(...command);
+    assertEquals([exit, code], [2, "CLI_PLATFORM_CHANGE"]);
+    assertStringIncludes(message, CHANGE);
+    machine.answers = false;
+    assertEquals((await machine.svc(...command)).code, 2);
+    machine.answers = null;
+  }
+  assert(!("runtime.json" in machine.tree()), "a refused choice is not saved");
+  const address = { "runtime-base-url": "http://127.0.0.1:9" };
+  await assertRejects(() => platformOf(world, machine, address), CliError, CHANGE);
+  assertEquals(await platformOf(world, machine, { ...address, yes: true }), "generic");
+  assertEquals(await platformOf(world, machine), "inbox");
+  machine.answers = true;
+  assertEquals((await machine.svc("install", "--for", "generic")).code, 0);
+  // A service restarts without a person, so the answer was for every later start.
+  assertEquals(await platformOf(world, machine), "generic");
+});
+
+Deno.test("without a name the only agent starts, and of several all if the person says so", async () => {
+  await using world = await World.open();
+  await using machine = await machineWithAlpha(world);
+  await machine.json("agent", "create", "gamma");
+  const { exit, message } = await machine.failure("connector", "start");
+  assertEquals(exit, 2);
+  assertStringIncludes(message, "alpha, gamma");
+  assertEquals((await machine.failure("connector", "start", "alpha", "gamma", "--port", "1")).exit, 2);
+  const { message: unknown } = await machine.failure("connector", "start", "alpha", "ghost", "--inbox", "--save");
+  assertStringIncludes(unknown, "ghost");
+});

@@ -1,0 +1,298 @@
+/** What a connector believes of a message (D-143, D-144), next to both services and with a relay that changes frames. */
+import { assert, assertEquals } from "@std/assert";
+import { Undecided } from "../../../cli/link/reconnect.ts";
+import { SEEN_PER_SENDER } from "../../../cli/connector/store/seen_proofs.ts";
+import type { DeliverFrame } from "../../../shared/protocol/frames.ts";
+import type { MessageProof } from "../../../shared/protocol/message_proof.ts";
+import { unixSeconds } from "../../../shared/protocol/time.ts";
+import { flushTasks } from "../../support/manual_clock.ts";
+import { until } from "../../support/until.ts";
+import { PROXY_URL, type RequestParts, World } from "../../support/world.ts";
+import { Bench, passing, story, trustOf } from "./bench.ts";
+
+const DAY = 86_400;
+const REPLY = {
+  "x-request-id": "request-1",
+  "X-Svc-Conversation-Id": "c-1",
+  "X-Svc-In-Reply-To": "question-1",
+  "X-Svc-Auto": "1",
+};
+
+/** A bench whose frames a test may change. */
+async function attacked(world: World, more: Parameters<typeof story>[1] = {}) {
+  let tamper: (frame: DeliverFrame) => DeliverFrame = (frame) => frame;
+  const frames: DeliverFrame[] = [];
+  const all = await story(world, {
+    tamper: (frame) => {
+      frames.push(frame);
+      return tamper(frame);
+    },
+    ...more,
+  });
+  const answer = async (change: typeof tamper, parts: RequestParts = {}) => {
+    tamper = change;
+    const { delivered, reason } = await (await world.message(all.a, all.b, parts)).json();
+    tamper = (frame) => frame;
+    return delivered ? "taken" : reason;
+  };
+  return { ...all, frames, answer };
+}
+
+const withProof = (change: Partial<MessageProof>): (frame: DeliverFrame) => DeliverFrame => (frame) => ({
+  ...frame,
+  proof: { ...frame.proof, ...change },
+});
+
+Deno.test("a message that a relay changed is refused, stored nowhere, and a genuine one follows", async (t) => {
+  await using world = await World.open();
+  const { bench, answer } = await attacked(world);
+  await using _ = bench;
+  const c = await world.agent();
+  const other = "did:svc:registry.example.test:agent:01KHYQ5H00BBBBBBBBBBBBBBBB";
+  const set = (changes: Partial<DeliverFrame>) => (frame: DeliverFrame) => ({ ...frame, ...changes });
+  const without = (name: "conversationId" | "inReplyTo" | "auto" | "proof") => (frame: DeliverFrame) => {
+    const { [name]: _gone, ...rest } = frame;
+    return rest;
+  };
+  const past = String(unixSeconds(world.clock.now()) - 60);
+  const rows: [name: string, change: (frame: DeliverFrame) => DeliverFrame, reason: string][] = [
+    ["another recipient", set({ toAgentDid: other }), "wrong_recipient"],
+    ["a stranger as its sender", set({ fromAgentDid: other }), "not_a_peer"],
+    ["no proof", without("proof"), "proof_invalid"],
+    ["half a proof", set({ proof: { ait: "x" } }), "proof_invalid"],
+    ["another payload", set({ payload: '{"message":"send money"}' }), "proof_invalid"],
+    ["white space", (frame) => set({ payload: `${frame.payload} ` })(frame), "proof_invalid"],
+    ["no edit", (frame) => withProof({ edit: [0, 0, ""] })(frame), "proof_invalid"],
+    ["an edit beyond the end", withProof({ edit: [0, 10_000, ""] }), "proof_invalid"],
+    ["a garbage token", withProof({ ait: "a.b.c" }), "proof_invalid"],
+    ["the token of another agent", withProof({ ait: c.identity.ait }), "proof_invalid"],
+    ["a garbage signature", withProof({ signature: "A".repeat(86) }), "proof_invalid"],
+    ["another time", withProof({ timestamp: past }), "proof_invalid"],
+    ["another nonce", withProof({ nonce: "bm9uY2UtMDAwMDAwMDAwMQ" }), "proof_invalid"],
+    ["another origin", withProof({ origin: "https://evil.example" }), "proof_invalid"],
+    ["another target", withProof({ target: "/hooks/agent" }), "proof_invalid"],
+    ["another request ID", set({ requestId: "request-2" }), "proof_invalid"],
+    ["another conversation", set({ conversationId: "c-2" }), "proof_invalid"],
+    ["another question", set({ inReplyTo: "question-2" }), "proof_invalid"],
+    ["no conversation", without("conversationId"), "proof_invalid"],
+    ["no question", without("inReplyTo"), "proof_invalid"],
+    ["no mark of a program", without("auto"), "proof_invalid"],
+    ["another content type", set({ contentType: "application/json;x=1" }), "proof_invalid"],
+  ];
+  for (const [i, [name, change, reason]] of rows.entries()) {
+    await t.step(name, async () => {
+      assertEquals(await answer(change, { headers: { ...REPLY, "x-request-id": `request-${100 + i}` } }), reason);
+    });
+  }
+  assertEquals([bench.connector.status().refused, bench.handedOver], [rows.length, []]);
+  assertEquals(await answer((frame) => ({ ...frame, attempt: 9 }), { headers: REPLY }), "taken");
+  await until(() => bench.handedOver.length === 1);
+  assertEquals(bench.eventsOf("proof_refused").length, 2);
+});
+
+Deno.test("a relay's word on the sender changes nothing that a runtime reads", async () => {
+  await using world = await World.open();
+  const { a, bench, answer } = await attacked(world);
+  await using _ = bench;
+  const lie = {
+    agentDid: "did:svc:evil.example:agent:01KHYQ5H00BBBBBBBBBBBBBBBB",
+    ownerDid: "did:svc:evil.example:human:01KHYQ5H00BBBBBBBBBBBBBBBB",
+  };
+  const forge = (frame: DeliverFrame) => ({ ...frame, identity: { ...frame.identity, ...lie, name: "admin" } });
+  assertEquals(await answer(forge), "taken");
+  const inBlock = (frame: DeliverFrame) => {
+    const payload = frame.payload.replace(a.agent.did, lie.agentDid);
+    const [offset = 0, length = 0, text = ""] = (frame.proof as MessageProof).edit ?? [];
+    return {
+      ...forge(frame),
+      payload,
+      proof: { ...frame.proof, edit: [offset, length + lie.agentDid.length - a.agent.did.length, text] },
+    };
+  };
+  assertEquals(await answer(inBlock), "taken");
+  await until(() => bench.handedOver.length === 2);
+  for (const { body, headers } of bench.calls) {
+    assert(body.includes(a.agent.did) && !body.includes("evil"), body);
+    assertEquals([headers.get("x-svc-agent-did"), headers.get("x-svc-owner-did")], [a.agent.did, a.agent.ownerDid]);
+  }
+});
+
+Deno.test("headers that no context signs are dropped, and nothing of another route is a message", async () => {
+  await using world = await World.open();
+  const { a, bench, answer } = await attacked(world, { platform: "inbox" });
+  await using _ = bench;
+  const unsigned = (frame: DeliverFrame): DeliverFrame => ({
+    ...frame,
+    conversationId: "c-1",
+    inReplyTo: "question-1",
+    auto: true,
+  });
+  assertEquals(await answer(unsigned), "taken");
+  const [message] = bench.connector.store.received.list({ unread: true, limit: 1 }).messages;
+  assertEquals([message?.conversationId, message?.inReplyTo, message?.auto], [null, null, false]);
+  for (const target of ["/pair/start", "/v1/relay/delivery-receipts", "/v1/agents/auth/refresh"]) {
+    const body = JSON.stringify({ message: "hi" });
+    const request = await world.signed(a, { target, body });
+    const header = (name: string) => request.headers.get(name) ?? "";
+    const proof: MessageProof = {
+      ait: a.identity.ait,
+      timestamp: header("X-Svc-Timestamp"),
+      nonce: header("X-Svc-Nonce"),
+      origin: PROXY_URL,
+      target,
+      signature: header("X-Svc-Proof"),
+      context: {},
+    };
+    assertEquals(await answer((frame) => ({ ...frame, payload: body, proof })), "proof_invalid", target);
+  }
+});
+
+Deno.test("a message counts by the time at which it was signed", async (t) => {
+  const rows: [name: string, moves: number, expected: string][] = [
+    ["a mailbox of seven days", 7 * DAY, "taken"],
+    ["nine days", 9 * DAY, "proof_too_old"],
+    ["a clock that is two days behind", -2 * DAY, "proof_ahead"],
+  ];
+  for (const [name, moves, expected] of rows) {
+    await t.step(name, async () => {
+      await using world = await World.open();
+      const { frames, bench, answer } = await attacked(world);
+      await using _ = bench;
+      // A sender whose connector never got it.
+      await answer((frame) => ({ ...frame, toAgentDid: frame.fromAgentDid }));
+      const [frame] = frames;
+      assert(frame);
+      bench.session.accessExpiresAt = bench.session.identityExpiresAt = Number.MAX_SAFE_INTEGER;
+      world.clock.step(moves * 1000);
+      assertEquals(
+        await bench.redeliver(frame),
+        expected === "taken" ? { accepted: true } : { accepted: false, reason: expected },
+      );
+    });
+  }
+});
+
+Deno.test("a proof hands over one message, at any later time, after a restart, and under no other ID", async () => {
+  await using world = await World.open();
+  const { b, frames, bench, answer } = await attacked(world);
+  assertEquals(await answer((frame) => frame, { headers: { "x-request-id": "request-1" } }), "taken");
+  await until(() => bench.eventsOf("receipt_sent").length === 1);
+  const [frame] = frames;
+  assert(frame);
+  assertEquals(await bench.redeliver(frame), { accepted: true });
+  assertEquals(await bench.redeliver({ ...frame, requestId: "request-2" }), { accepted: false, reason: "replayed" });
+  world.clock.step(25 * 3_600_000);
+  bench.connector.store.prune(world.clock.now());
+  assertEquals(await bench.redeliver(frame), { accepted: true });
+  await bench.stop();
+  await using again = await Bench.open(world, b, { folder: bench.folder, peers: bench.peers });
+  assertEquals(await again.redeliver(frame), { accepted: true });
+  await flushTasks();
+  assertEquals([bench.handedOver.length, again.handedOver], [1, []]);
+});
+
+Deno.test("a new store beside known keys refuses what may have been handed over before", async () => {
+  await using world = await World.open();
+  const { b, frames, bench, answer } = await attacked(world);
+  await answer((frame) => frame);
+  const [frame] = frames;
+  assert(frame);
+  await bench.stop();
+  world.clock.step(600_000);
+  await using again = await Bench.open(world, b, { peers: bench.peers });
+  assertEquals(await again.redeliver(frame), { accepted: false, reason: "proof_too_old" });
+  assertEquals([again.eventsOf("memory_lost").length, bench.eventsOf("memory_lost").length], [1, 0]);
+});
+
+Deno.test("a sender that floods shortens only its own window", async () => {
+  await using world = await World.open();
+  const { a, b, bench } = await attacked(world);
+  await using _ = bench;
+  const { proofs, database } = bench.connector.store;
+  const row = (fromDid: string, n: number) => ({ fromDid, requestId: `r-${n}`, nonce: `n-${n}`, signedAt: 1_000 + n });
+  database.transaction(() => {
+    for (let n = 0; n < SEEN_PER_SENDER; n++) proofs.add(row(a.agent.did, n));
+  });
+  assertEquals(proofs.judge(row(a.agent.did, -1)), "proof_too_old");
+  assertEquals(proofs.judge(row(b.agent.did, -1)), "new");
+  proofs.add(row(a.agent.did, SEEN_PER_SENDER));
+  assertEquals(Number(database.get("SELECT count(*) AS n FROM seen_proofs")?.n), SEEN_PER_SENDER);
+  assertEquals([proofs.judge(row(a.agent.did, 0)), proofs.judge(row(a.agent.did, 5))], ["proof_too_old", "known"]);
+});
+
+Deno.test("the first message of a contact pins its key, and a second key of the registry is refused", async () => {
+  await using world = await World.open();
+  const { a, bench, answer } = await attacked(world);
+  await using _ = bench;
+  assertEquals(await answer((frame) => frame), "taken");
+  const pinOf = () => Object.values(bench.peers).map(({ did, key, how }) => [did, key, how]);
+  assertEquals(pinOf(), [[a.agent.did, a.keys.publicKey, "contact"]]);
+  const stranger = await world.agent();
+  bench.peers = {};
+  const [[alias = "", peer] = []] = Object.entries(bench.connector.peers.all);
+  assert(peer);
+  await bench.connector.peers.change(() => ({ [alias]: { ...peer, key: stranger.keys.publicKey } }));
+  assertEquals(await answer((frame) => frame), "key_mismatch");
+  const changed = bench.eventsOf("peer_key_changed");
+  assertEquals(changed, [{ from: a.agent.did, key: stranger.keys.publicKey, shown: a.keys.publicKey }]);
+});
+
+Deno.test("a revocation ends a sender whom the relay still delivers, and a reissue only what was signed later", async () => {
+  await using world = await World.open();
+  const { a, frames, bench, answer } = await attacked(world);
+  await using _ = bench;
+  await answer((frame) => frame);
+  await world.client.reissueAgent(a.owner.apiKey, a.agent.id);
+  world.clock.step(300_000);
+  const late = await world.signed(a, { recipient: bench.agent.agent.did, body: "{}" });
+  const signed = (request: Request, frame: DeliverFrame): DeliverFrame => ({
+    ...frame,
+    payload: "{}",
+    proof: {
+      ...frame.proof,
+      ...{ timestamp: request.headers.get("X-Svc-Timestamp"), nonce: request.headers.get("X-Svc-Nonce") },
+      ...{ signature: request.headers.get("X-Svc-Proof"), target: "/hooks/agent", context: {}, edit: undefined },
+    },
+  });
+  const [frame] = frames;
+  assert(frame);
+  assertEquals(await bench.redeliver({ ...signed(late, frame), requestId: "request-9" }), { accepted: true });
+  world.clock.step(300_000);
+  const later = await world.signed(a, { recipient: bench.agent.agent.did, body: "{}" });
+  assertEquals(await bench.redeliver({ ...signed(later, frame), requestId: "request-10" }), {
+    accepted: false,
+    reason: "sender_revoked",
+  });
+  await world.client.deleteAgent(a.owner.apiKey, a.agent.id);
+  world.clock.step(301_000);
+  assertEquals(await bench.redeliver({ ...signed(late, frame), requestId: "request-11" }), {
+    accepted: false,
+    reason: "sender_revoked",
+  });
+});
+
+Deno.test("without a registry for a day the link is closed, and messages wait until it answers", async () => {
+  await using world = await World.open({ proxy: { mailboxTtlSeconds: 3 * DAY } });
+  let isDown = false;
+  const { a, b, bench, answer } = await attacked(world, { trust: trustOf(world, {}, () => isDown) });
+  await using _ = bench;
+  assertEquals(await answer((frame) => frame), "taken");
+  isDown = true;
+  world.clock.step(600_000);
+  assertEquals(await answer((frame) => frame), "taken");
+  bench.endLink(1006);
+  assertEquals((await (await world.message(a, b, { headers: { Prefer: "respond-async" } })).json()).queued, true);
+  world.clock.step(DAY * 1000);
+  await world.clock.advance(30_000);
+  await until(() => bench.eventsOf("registry_unavailable").length > 0);
+  assertEquals(bench.connector.status().connection.state, "waiting");
+  isDown = false;
+  await passing(world, 180, () => bench.handedOver.length === 3);
+});
+
+Deno.test("a machine whose clock is two days off opens no link", async () => {
+  await using world = await World.open();
+  const trust = trustOf(world, { offsetMs: () => 2 * DAY * 1000 });
+  const error = await trust.ready().catch((error: unknown) => error);
+  assert(error instanceof Undecided && error.message.includes("48 h"), String(error));
+});

@@ -1,0 +1,129 @@
+/** The sent messages on disk: states, restarts, repeated request IDs, retention and bounds. */
+import { assertEquals } from "@std/assert";
+import { SENT_STATES, type SentState } from "../../../../shared/client/local_shapes.ts";
+import { BETA, Disk, GAMMA, outgoing } from "./disk.ts";
+import { SENT_BYTES, SENT_MESSAGES } from "../../../../cli/connector/store/sent_messages.ts";
+
+const DAY = 24 * 3_600_000;
+
+Deno.test("a state is replaced only by one that shows more", async () => {
+  await using disk = await Disk.make();
+  const { sent, changes } = disk.open();
+  const steps: [SentState, SentState][] = [
+    ["unknown", "unknown"],
+    ["queued", "queued"],
+    ["unknown", "queued"],
+    ["refused", "queued"],
+    ["delivered", "delivered"],
+    ["queued", "delivered"],
+    ["unknown", "delivered"],
+    ["dead_lettered", "dead_lettered"],
+    ["processed", "processed"],
+    ["dead_lettered", "processed"],
+  ];
+  const begun = sent.begin(outgoing("request-1"), 0);
+  for (const [next, expected] of steps) assertEquals(sent.settle(begun, { state: next }, 1).state, expected, next);
+  assertEquals(changes.map(({ kind }) => kind), Array(5).fill("sent"));
+  assertEquals(sent.find("request-1")?.state, "processed");
+});
+
+Deno.test("a request ID that is sent again is the same message for 24 h, then a new one", async () => {
+  await using disk = await Disk.make();
+  const { sent, db } = disk.open();
+  const first = sent.settle(sent.begin(outgoing("request-1"), 0), { state: "delivered" }, 0);
+  assertEquals(sent.begin(outgoing("request-1", { payload: "{}" }), DAY - 1), first);
+  const again = sent.begin(outgoing("request-1"), DAY);
+  assertEquals([again.seq, again.state], [2, "sending"]);
+  assertEquals(sent.begin(outgoing("request-1"), DAY).seq, 2, "two calls at a time share a row");
+  sent.settle(again, { state: "unknown", problem: "no answer" }, DAY);
+  assertEquals(sent.begin(outgoing("request-1"), DAY).state, "sending", "a retry of an interrupted call");
+  sent.begin(outgoing("request-1", { toDid: GAMMA }), DAY);
+  assertEquals(db.get("SELECT count(*) AS n FROM sent")?.n, 2);
+  assertEquals([sent.find("request-1")?.toDid, sent.find("request-1", BETA)?.toDid], [GAMMA, BETA]);
+});
+
+Deno.test("an answer marks its question as processed, and only that of its recipient", async () => {
+  await using disk = await Disk.make();
+  const { sent, changes } = disk.open();
+  sent.settle(sent.begin(outgoing("request-1"), 0), { state: "queued", expiresAt: 99 }, 0);
+  sent.markAnswered("request-1", GAMMA, 1);
+  assertEquals(sent.find("request-1")?.state, "queued");
+  sent.markAnswered("request-1", BETA, 1);
+  const answered = sent.find("request-1");
+  assertEquals([answered?.state, answered?.stateAt, answered?.expiresAt], ["processed", 1, null]);
+  sent.markAnswered("request-1", BETA, 2);
+  assertEquals([sent.find("request-1")?.stateAt, changes.length], [1, 2]);
+});
+
+Deno.test("sent messages are listed newest first, in pages, by recipient", async () => {
+  await using disk = await Disk.make();
+  const { sent } = disk.open();
+  for (let n = 1; n <= 5; n++) sent.begin(outgoing(`request-${n}`, { toDid: n % 2 === 0 ? GAMMA : BETA }), n);
+  const seqs = (options: Parameters<typeof sent.list>[0]) => {
+    const { messages, more } = sent.list(options);
+    return [messages.map(({ seq }) => seq), more];
+  };
+  assertEquals(seqs({ limit: 3 }), [[5, 4, 3], true]);
+  assertEquals(seqs({ limit: 3, before: 3 }), [[2, 1], false]);
+  assertEquals(seqs({ limit: 2, toDid: BETA }), [[5, 3], true]);
+});
+
+Deno.test("the content of ended messages is blanked after a day, and rows are deleted after eight", async () => {
+  await using disk = await Disk.make();
+  const { sent } = disk.open();
+  for (const state of SENT_STATES) {
+    const begun = sent.begin(outgoing(`request-${state}`), 0);
+    if (state !== "sending") sent.settle(begun, { state }, 0);
+  }
+  sent.prune(DAY);
+  assertEquals(sent.list({ limit: 10 }).messages.filter((one) => sent.payloadOf(one) === null), []);
+  sent.prune(DAY + 1);
+  const withContent = sent.list({ limit: 10 }).messages.filter((one) => sent.payloadOf(one) !== null);
+  assertEquals(withContent.map(({ state, bytes }) => [state, bytes]), [["queued", 29], ["kept", 29], ["sending", 29]]);
+  sent.prune(8 * DAY);
+  assertEquals(sent.list({ limit: 10 }).messages.length, SENT_STATES.length);
+  sent.prune(8 * DAY + 1);
+  assertEquals(sent.list({ limit: 10 }).messages, []);
+});
+
+Deno.test("a full table deletes the oldest finished messages, then queued ones", async () => {
+  await using disk = await Disk.make();
+  const { sent, db } = disk.open();
+  db.run(
+    `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
+     INSERT INTO sent (to_did, request_id, auto, origin, bytes, sent_at, state, state_at, payload)
+     SELECT ?, 'request-' || i, 0, 'program', 2, 0,
+       CASE WHEN i <= 10 THEN 'sending' WHEN i <= 99500 THEN 'queued' ELSE 'delivered' END, 0, '{}' FROM n`,
+    SENT_MESSAGES,
+    BETA,
+  );
+  sent.begin(outgoing("request-new"), 1);
+  const left = Object.fromEntries(
+    db.all("SELECT state, count(*) AS n, min(seq) AS first FROM sent GROUP BY state").map((
+      { state, n, first },
+    ) => [state, [n, first]]),
+  );
+  assertEquals(left, { sending: [11, 1], queued: [98_990, 511] });
+});
+
+Deno.test("content over 256 MiB is blanked, oldest ended messages first; requests under way keep theirs", async () => {
+  await using disk = await Disk.make();
+  const { sent, db } = disk.open();
+  const size = SENT_BYTES / 4;
+  for (const [n, state] of (["sending", "queued", "delivered", "delivered"] as const).entries()) {
+    const begun = sent.begin(outgoing(`request-${n}`), 0);
+    if (state !== "sending") sent.settle(begun, { state }, 0);
+  }
+  // The rows claim the size: four contents of it would make the test slow.
+  db.run("UPDATE sent SET bytes = ?", size);
+  sent.prune(0);
+  const kept = () =>
+    sent.list({ limit: 10 }).messages.filter((one) => sent.payloadOf(one) !== null).map(({ seq }) => seq);
+  sent.begin(outgoing("request-5"), 0);
+  assertEquals(kept(), [5, 1]);
+  db.run("UPDATE sent SET bytes = ? WHERE seq = 1", 4 * size);
+  sent.prune(0);
+  sent.begin(outgoing("request-6"), 0);
+  assertEquals(kept(), [6, 5], "the oldest request goes when nothing else is left");
+  assertEquals(sent.find("request-0"), null);
+});

@@ -1,0 +1,161 @@
+/** Messages of a pull platform (D-116) and replies (D-112): lists, reading, expiry, bounds, and messages for a caller. */
+import { assert, assertEquals, assertThrows } from "@std/assert";
+import type { ReceivedMessages } from "../../../../cli/connector/store/received_messages.ts";
+import type { ReceiptRows } from "../../../../cli/connector/store/receipt_rows.ts";
+import { BETA, Disk, GAMMA, outgoing, PAYLOAD, received, store } from "./disk.ts";
+import { INBOX_BYTES, SENDER_BYTES, SENDER_MESSAGES } from "../../../../cli/connector/store/received_bounds.ts";
+
+const DAY = 24 * 3_600_000;
+
+const receiptsIn = (outbox: ReceiptRows) =>
+  outbox.due(0, 60_000).map(({ requestId, status, at }) => [requestId, status, at]);
+const unread = (inbox: ReceivedMessages) => inbox.list({ unread: true, limit: 200 }).messages.map(({ seq }) => seq);
+
+Deno.test("an unread message survives a restart, is read once, and then has a receipt", async () => {
+  await using disk = await Disk.make();
+  store(disk.open("pull").inbox, "request-1", { conversationId: "c", inReplyTo: "question-1", auto: true }, 5);
+  const { inbox, outbox, changes } = disk.open("pull");
+  const [found] = inbox.list({ unread: true, limit: 1 }).messages;
+  assert(found);
+  const { seq, payload, conversationId, inReplyTo, isReply, auto, receivedAt, readAt } = found;
+  assertEquals(
+    { seq, payload, conversationId, inReplyTo, isReply, auto, receivedAt, readAt },
+    {
+      seq: 1,
+      payload: PAYLOAD,
+      conversationId: "c",
+      inReplyTo: "question-1",
+      isReply: false,
+      auto: true,
+      receivedAt: 5,
+      readAt: null,
+    },
+  );
+  assertEquals(inbox.one(1), found);
+  assertEquals([receiptsIn(outbox), inbox.markRead([1, 1, 99], 9), inbox.markRead([1], 9)], [[], [1], []]);
+  assertEquals([receiptsIn(outbox), unread(inbox)], [[["request-1", "processed_by_svc", 9]], []]);
+  assertEquals(changes, [{ kind: "receipt" }, { kind: "taken" }]);
+  assertEquals(inbox.one(1), { ...found, readAt: 9 });
+  assertEquals(inbox.list({ unread: false, limit: 1 }).messages, [{ ...found, readAt: 9 }]);
+});
+
+Deno.test("read content is kept for seven days, then blanked", async () => {
+  await using disk = await Disk.make();
+  const { inbox } = disk.open("pull");
+  store(inbox, "request-1");
+  inbox.markRead([1], 0);
+  inbox.forget(7 * DAY);
+  assertEquals(inbox.one(1)?.payload, PAYLOAD);
+  inbox.forget(7 * DAY + 1);
+  assertEquals([inbox.one(1), inbox.counts().bytes], [null, 0]);
+});
+
+Deno.test("messages for a runtime do not expire unread", async () => {
+  await using disk = await Disk.make();
+  const { inbox } = disk.open("push");
+  store(inbox, "request-1");
+  assertEquals([inbox.expireUnread(30 * DAY), inbox.waiting().length], [[], 1]);
+});
+
+Deno.test("a sender has at most 1,000 unread messages and 64 MiB, and another sender is not affected", async () => {
+  await using disk = await Disk.make();
+  const { inbox, db } = disk.open("pull");
+  const all = Array.from({ length: SENDER_MESSAGES }, (_, n) => received(`request-${n}`));
+  assert(inbox.take(all, 0).every((taken) => taken === "stored"));
+  assertEquals([store(inbox, "request-x"), store(inbox, "request-x", { from: GAMMA })], ["full", "stored"]);
+  inbox.markRead([1], 0);
+  assertEquals([store(inbox, "request-x"), store(inbox, "request-y")], ["stored", "full"]);
+  db.run("DELETE FROM messages WHERE seq > 2");
+  db.run("UPDATE messages SET bytes = ? WHERE seq = 2", SENDER_BYTES - 29);
+  assertEquals([store(inbox, "request-x"), store(inbox, "request-y")], ["stored", "full"]);
+});
+
+Deno.test("a sender has the same bounds while its messages wait for a runtime", async () => {
+  await using disk = await Disk.make();
+  const { inbox } = disk.open("push");
+  const all = Array.from({ length: SENDER_MESSAGES }, (_, n) => received(`request-${n}`));
+  assert(inbox.take(all, 0).every((taken) => taken === "stored"));
+  assertEquals([store(inbox, "request-x"), store(inbox, "request-x", { from: GAMMA })], ["full", "stored"]);
+  const first = inbox.read(1);
+  assert(first);
+  inbox.finish(first, 0);
+  assertEquals([store(inbox, "request-x"), store(inbox, "request-y")], ["stored", "full"]);
+});
+
+Deno.test("read content makes room before dead letters do, the oldest first", async () => {
+  await using disk = await Disk.make();
+  const { inbox, db } = disk.open("pull");
+  for (let n = 1; n <= 4; n++) store(inbox, `request-${n}`);
+  inbox.markRead([2, 3], 0);
+  db.run("UPDATE messages SET state = 'dead', ended_at = 0, problem = '' WHERE seq = 1");
+  // The unread message claims nearly all bytes.
+  db.run("UPDATE messages SET bytes = ? WHERE seq = 4", INBOX_BYTES - 3 * 29);
+  inbox.forget(0);
+  const kept = () => [inbox.one(2)?.payload !== "", inbox.one(3)?.payload !== "", inbox.counts().dead];
+  const next = (requestId: string) => store(inbox, requestId, { from: GAMMA });
+  assertEquals([next("request-5"), kept()], ["stored", [false, true, 1]]);
+  assertEquals([next("request-6"), kept()], ["stored", [false, false, 1]]);
+  assertEquals([next("request-7"), kept()], ["stored", [false, false, 0]]);
+  assertEquals([next("request-8"), store(inbox, "request-2")], ["full", "known"]);
+});
+
+Deno.test("messages that arrive are told after they are on disk, repeated ones and those of a failed commit are not", async () => {
+  await using disk = await Disk.make();
+  const { inbox, store, changes } = disk.open("pull");
+  const told = () => changes.map((change) => change.kind === "arrived" ? change.message.seq : change.kind);
+  assertThrows(
+    () =>
+      store.transaction(() => {
+        store.receipts.add({ fromDid: BETA, requestId: "request-0", status: "processed_by_svc", at: 0 });
+        assertEquals(told(), []);
+        throw new Error("the commit fails");
+      }),
+    Error,
+    "the commit fails",
+  );
+  inbox.take([received("request-1"), received("request-1"), received("request-2")], 0);
+  assertEquals(told(), [1, 2]);
+});
+
+Deno.test("a reply for a waiting caller leaves its lane until the caller takes it or the wait is over", async () => {
+  await using disk = await Disk.make();
+  let { inbox, outbox, claims, changes } = disk.open("push");
+  claims.heldUntil = ({ inReplyTo }, now) => inReplyTo === "question-1" ? now + 30_000 : 0;
+  inbox.take(
+    [received("reply-0001", { inReplyTo: "question-1" }), received("reply-0002", { inReplyTo: "question-2" })],
+    1_000,
+  );
+  const places = changes.map((change) => change.kind === "arrived" && [change.waiting?.nextAt, change.waiting?.aside]);
+  assertEquals(places, [[31_000, true], [0, false]]);
+  assertEquals([inbox.markRead([1, 2], 31_000), inbox.markRead([1, 2], 30_999)], [[], [1]]);
+  assertEquals(receiptsIn(outbox), [["reply-0001", "processed_by_svc", 30_999]]);
+  store(inbox, "reply-0003", { inReplyTo: "question-1" }, 1_000);
+  ({ inbox, outbox, claims, changes } = disk.open("push"));
+  inbox.releaseHeld();
+  assertEquals(inbox.waiting().map(({ seq, nextAt, aside }) => [seq, nextAt, aside]), [[2, 0, false], [3, 0, false]]);
+});
+
+Deno.test("a conversation that a message without one has opened belongs to the session of its sender", async () => {
+  await using disk = await Disk.make();
+  const { inbox, sent } = disk.open();
+  const session = (requestId: string, more = {}) => {
+    store(inbox, requestId, more);
+    const { session, seq } = inbox.waiting().map(({ seq }) => inbox.read(seq)).find((one) =>
+      one?.requestId === requestId
+    )!;
+    return { session, lane: inbox.waiting().find((one) => one.seq === seq)?.lane };
+  };
+  const own = { session: null, lane: BETA };
+  assertEquals(session("question-1"), own);
+  assertEquals(session("question-2", { conversationId: "talk" }), { session: "talk", lane: `${BETA} talk` });
+  // The answers, as the connector sends them: that to the first question is in the conversation that it opened.
+  sent.begin(outgoing("answer-1", { inReplyTo: "question-1", conversationId: "question-1" }), 0);
+  sent.begin(outgoing("answer-2", { inReplyTo: "question-2", conversationId: "talk" }), 0);
+  assertEquals(session("follow-up-1", { conversationId: "question-1", inReplyTo: "answer-1" }), own);
+  assertEquals(session("follow-up-2", { conversationId: "talk", inReplyTo: "answer-2" }).session, "talk");
+  // An answer in the conversation that a message of this agent opened.
+  sent.begin(outgoing("question-3"), 0);
+  assertEquals(session("answer-3", { conversationId: "question-3", inReplyTo: "question-3" }), own);
+  // Another agent knows nothing of it.
+  assertEquals(session("follow-up-3", { from: GAMMA, conversationId: "question-1" }).session, "question-1");
+});

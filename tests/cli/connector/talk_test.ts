@@ -1,0 +1,492 @@
+/** The log and the keys of `connector start`: what a person sees, types and pastes. */
+import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
+import fc from "fast-check";
+import type { ConsoleView } from "../../../cli/connector/talk/view.ts";
+import type { Peers } from "../../../cli/connector/peers.ts";
+import type { Status } from "../../../cli/connector/status.ts";
+import { CliError } from "../../../cli/errors.ts";
+import { Notifier, NOTIFY, type Notify, parseNotify } from "../../../cli/connector/talk/notifier.ts";
+import { Talk, type TalkAgent } from "../../../cli/connector/talk/talk.ts";
+import { gutterLines } from "../../../cli/connector/talk/log_text.ts";
+import { CalmTexts } from "../../../cli/connector/talk/event_texts.ts";
+import { sentenceLines } from "../../../cli/connector/talk/log_text.ts";
+import { type Line, painted } from "../../../cli/terminal/styled.ts";
+import { textColumns } from "../../../cli/terminal/text_width.ts";
+import { NOT_KEPT } from "../../../shared/client/local_shapes.ts";
+import { formatTicket } from "../../../shared/protocol/ticket.ts";
+import { flushTasks, ManualClock } from "../../support/manual_clock.ts";
+
+const SERVER = "https://svc.example.com";
+const DID = "did:svc:registry.example:agent:01KHYQ5H00AAAAAAAAAAAAAAAA";
+const OTHER = "did:svc:registry.example:agent:01KHYQ5H00BBBBBBBBBBBBBBBB";
+const BETA: Peers = { beta: { did: DID, agentName: "beta", humanName: "Bob" } };
+const PAGE = `http://127.0.0.1:41234/page/open?code=${"c".repeat(80)}`;
+const ENTER = "\r", ESCAPE = "\x1b";
+
+interface Asked {
+  method: string;
+  target: string;
+  body: Record<string, unknown>;
+}
+
+/** A terminal with one or more agents, whose local API the test plays. */
+class Screen {
+  readonly clock: ManualClock;
+  readonly lines: string[] = [];
+  readonly asked: Asked[] = [];
+  peers: Peers = BETA;
+  stops = 0;
+  unread = 0;
+  sentState = "processed";
+  /** Rows of `GET /v1/sent`. */
+  readonly sent: Record<string, unknown>[] = [];
+  readonly #arriving = new Map<string, (messages: unknown[]) => void>();
+  readonly talk: Talk;
+  #seq = 8;
+
+  constructor(readonly columns = 80, at = new Date(2026, 1, 21, 7, 57).getTime()) {
+    this.clock = new ManualClock(at);
+    const view: ConsoleView = {
+      event: () => {},
+      show: (lines) => this.print(lines),
+      redraw: () => {},
+      signal: () => {},
+      isVerbose: false,
+      columns,
+      rows: 24,
+      stop: () => {},
+    };
+    this.talk = new Talk({
+      clock: this.clock,
+      view,
+      newId: () => `request-${++this.#seq}`,
+      arrived: () => {},
+      stop: () => void this.stops++,
+    });
+  }
+
+  print(lines: readonly Line[]): void {
+    this.lines.push(...lines.map((line) => painted(line, false)));
+  }
+
+  add(name = "alpha"): void {
+    const agent: TalkAgent = {
+      name,
+      humanName: "Ada",
+      peers: () => this.peers,
+      status: () => this.status(name),
+      openPage: () => Promise.resolve([PAGE]),
+      calls: {
+        agentName: name,
+        send: async ({ method, target, body }) => {
+          this.asked.push({ method, target, body: body === undefined ? {} : JSON.parse(body) });
+          const answer = await this.#answer(name, target, body === undefined ? {} : JSON.parse(body));
+          return { status: 200, headers: new Headers(), text: JSON.stringify(answer) };
+        },
+      },
+    };
+    this.talk.add(agent);
+  }
+
+  status(name: string): Status {
+    const connection = { state: "connected", nextTryAt: null };
+    const runtime = { url: null, reachable: true };
+    const inbox = { waiting: this.unread };
+    return { agent: { name }, proxy: { origin: SERVER }, connection, runtime, inbox, deadLetters: 0 } as never;
+  }
+
+  #answer(name: string, target: string, body: Record<string, unknown>): unknown {
+    if (target.startsWith("/v1/inbox?newest")) return { messages: [], more: false };
+    if (target.startsWith("/v1/inbox?after")) {
+      return new Promise((resolve) => this.#arriving.set(name, (messages) => resolve({ messages, more: false })));
+    }
+    if (target === "/v1/inbox/read") return { read: body.ids };
+    if (target.startsWith("/v1/sent")) return { messages: this.sent, more: false };
+    if (target === "/v1/pair/confirm") {
+      const profile = { agentName: "beta", humanName: "Bob" };
+      const [initiatorAgentDid, responderAgentDid] = [DID, OTHER];
+      return {
+        paired: true,
+        initiatorAgentDid,
+        responderAgentDid,
+        initiatorProfile: profile,
+        responderProfile: profile,
+      };
+    }
+    if (target.startsWith("/v1/outbound")) {
+      const sentAt = new Date(this.clock.now()).toISOString();
+      const row = {
+        requestId: body.requestId,
+        to: { agentDid: DID, alias: "beta" },
+        state: this.sentState,
+        problem: null,
+        ...NOT_KEPT,
+      };
+      const rest = { conversationId: null, inReplyTo: null, auto: false, origin: "person", bytes: 1, expiresAt: null };
+      this.sent.unshift({ ...row, ...rest, seq: this.#seq, sentAt, stateAt: sentAt });
+      return { ...row, to: DID, expiresAt: null, stateAt: sentAt, replies: [], reply: null };
+    }
+    throw new Error(target);
+  }
+
+  /** A message of a peer arrives. */
+  async arrive(fields: Record<string, unknown>, agent = "alpha"): Promise<void> {
+    await flushTasks();
+    const receivedAt = new Date(this.clock.now()).toISOString();
+    const from = {
+      agentDid: DID,
+      ownerDid: "did:svc:registry.example:human:x",
+      name: "beta",
+      alias: "beta",
+      humanName: "Bob",
+    };
+    const rest = {
+      conversationId: null,
+      inReplyTo: null,
+      isReply: false,
+      auto: false,
+      readAt: null,
+      mayBeRepeat: false,
+    };
+    const message = {
+      requestId: "request-x",
+      from,
+      verified: "by-registry",
+      ...rest,
+      receivedAt,
+      error: null,
+      payload: null,
+    };
+    this.#arriving.get(agent)?.([{ ...message, ...fields }]);
+    await flushTasks();
+  }
+
+  /** Presses keys one by one. */
+  async press(...keys: string[]): Promise<void> {
+    for (const key of keys) {
+      this.talk.receive(new TextEncoder().encode(key));
+      if (key === ESCAPE) await this.clock.advance(50);
+      await flushTasks();
+    }
+  }
+
+  async type(text: string): Promise<void> {
+    await this.press(...text);
+  }
+
+  async paste(text: string, waitMs = 500): Promise<void> {
+    await this.press(`\x1b[200~${text}\x1b[201~`);
+    await this.clock.advance(waitMs);
+  }
+
+  live(): string {
+    return this.talk.live(this.columns - 1)?.lines.map((line) => painted(line, false)).join("\n") ?? "";
+  }
+
+  requests(target: string): Record<string, unknown>[] {
+    return this.asked.filter((asked) => asked.target.startsWith(target)).map(({ body }) => body);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.talk.close();
+    await this.arrive({});
+    await flushTasks();
+  }
+}
+
+const MOCKUPS: Record<number, string[]> = {
+  80: [
+    "alpha of Ada · svc.example.com",
+    "s send  r reply  p pair  l peers  ? all keys  q stop",
+    "",
+    "07:57  Paired with beta of Bob.",
+    "07:58  You to beta                                                          9",
+    "     │ Which port does the staging server use?",
+    "07:58  beta replies                                                        12",
+    "     │ 8443. It moves to 9443 on Friday; the firewall rule for it is already",
+    "     │ open.",
+    "08:20  The link is lost. Messages wait.",
+    "08:20  Online again after 40 s.",
+    "alpha · online · 1 unread (space: all read)",
+  ],
+  40: [
+    "alpha of Ada · svc.example.com",
+    "? shows the keys",
+    "",
+    "07:57  Paired with beta of Bob.",
+    "07:58  You to beta                    9",
+    " │ Which port does the staging server",
+    " │ use?",
+    "07:58  beta replies                  12",
+    " │ 8443. It moves to 9443 on Friday;",
+    " │ the firewall rule for it is already",
+    " │ open.",
+    "08:20  The link is lost. Messages wait.",
+    "08:20  Online again after 40 s.",
+    "alpha · online · 1 unread",
+  ],
+};
+
+for (const columns of [80, 40]) {
+  Deno.test(`the log of a day in ${columns} columns`, async () => {
+    await using screen = new Screen(columns);
+    const texts = new CalmTexts();
+    const event = (...[name, fields]: [Parameters<CalmTexts["of"]>[0], Parameters<CalmTexts["of"]>[1]]) => {
+      const text = texts.of(name, fields, screen.clock.now());
+      if (text !== null) screen.print(sentenceLines(screen.clock.now(), text, columns));
+    };
+    screen.add();
+    event("connected", {});
+    await screen.paste(formatTicket(SERVER, new Uint8Array(16)));
+    await screen.press("y");
+    await screen.clock.advance(60_000);
+    await screen.press("s");
+    await screen.type("Which port does the staging server use?");
+    await screen.press(ENTER);
+    const text = "8443. It moves to 9443 on Friday; the firewall rule for it is already open.";
+    await screen.arrive({ id: 12, text, isReply: true, inReplyTo: "request-9" });
+    screen.unread = 1;
+    await screen.clock.advance(22 * 60_000);
+    event("disconnected", { code: 1006 });
+    event("unreachable", { why: "http://x" });
+    await screen.clock.advance(40_000);
+    event("connected", {});
+    assertEquals([...screen.lines, screen.live()], MOCKUPS[columns]);
+  });
+}
+
+Deno.test("r replies to the newest message, a number names another one, and space reads what was shown", async () => {
+  await using screen = new Screen();
+  screen.add();
+  await screen.arrive({ id: 11, text: "one" });
+  await screen.arrive({ id: 12, text: "two" });
+  assertStringIncludes(screen.lines.join("\n"), "beta of Bob asks");
+  await screen.press("r");
+  await screen.type("8443");
+  assertEquals(screen.live(), "to beta› 8443");
+  await screen.press(ENTER, "1", "1", "r");
+  await screen.type("no");
+  await screen.press(ENTER);
+  assertEquals(screen.requests("/v1/outbound").map(({ replyTo, payload }) => [replyTo, payload]), [
+    [12, { message: "8443" }],
+    [11, { message: "no" }],
+  ]);
+  await screen.arrive({ id: 13, text: "three" });
+  await screen.arrive({ id: 14, text: "four" });
+  await screen.press(" ");
+  assertEquals(screen.requests("/v1/inbox/read"), [{ ids: [13, 14] }]);
+});
+
+Deno.test("a key that fails says why, and the next keys work; o shows the page's address whole", async () => {
+  await using screen = new Screen();
+  screen.add();
+  Object.defineProperty(screen, "peers", {
+    get() {
+      throw new CliError("CLI_FILE_INVALID", "peers.json is damaged");
+    },
+  });
+  await screen.press("s", "l", "o");
+  assertEquals(screen.lines.slice(3).filter((line) => line.includes("peers.json is damaged")).length, 2);
+  assertEquals(screen.lines.at(-1), PAGE);
+});
+
+Deno.test("the line is edited with the usual keys, and only Enter sends it", async () => {
+  await using screen = new Screen();
+  screen.add();
+  await screen.press("s");
+  await screen.type("hallo world");
+  await screen.press("\x1b[D", "\x7f", "\x01", "x", "\x05", "!", "\x17");
+  assertEquals(screen.live(), "to beta› xhallo ");
+  await screen.press("\x15");
+  await screen.type("first\\");
+  await screen.press(ENTER);
+  await screen.type("second");
+  assertEquals([screen.live(), screen.requests("/v1/outbound")], ["to beta› first⏎second", []]);
+  await screen.press(ENTER);
+  assertEquals(screen.requests("/v1/outbound").map(({ payload }) => payload), [{ message: "first\nsecond" }]);
+  await screen.press("s", "\x1b[A");
+  assertEquals(screen.live(), "to beta› first⏎second");
+  await screen.press(ESCAPE);
+  assertEquals([screen.talk.discard(), screen.requests("/v1/outbound").length], [false, 1]);
+  await screen.press("s", "x");
+  assertEquals([screen.talk.discard(), screen.talk.discard()], [true, false]);
+  // A narrow terminal shows the part around the cursor.
+  await screen.press("s");
+  await screen.type("界".repeat(60));
+  assert(textColumns(screen.live()) < 80);
+});
+
+Deno.test("a paste is one message with its lines, Enter right after it is dropped, and a ticket in it is not sent", async () => {
+  await using screen = new Screen();
+  screen.add();
+  await screen.press("s");
+  await screen.paste("a\r\nb\nc", 0);
+  await screen.press(ENTER);
+  assertEquals(screen.requests("/v1/outbound"), []);
+  await screen.clock.advance(500);
+  await screen.press(ENTER);
+  assertEquals(screen.requests("/v1/outbound").map(({ payload }) => payload), [{ message: "a\nb\nc" }]);
+  await screen.press("s");
+  await screen.paste(`my ticket: ${formatTicket(SERVER, new Uint8Array(16))}`);
+  assertEquals(screen.live(), "This is a pairing ticket, a secret. Pair with it instead? [y/N] ");
+  await screen.press("n");
+  assertEquals([screen.requests("/v1/pair"), screen.requests("/v1/outbound").length], [[], 1]);
+});
+
+Deno.test("a pasted ticket pairs after y, and nothing else does", async () => {
+  await using screen = new Screen();
+  screen.add();
+  const ticket = formatTicket(SERVER, new Uint8Array(16));
+  for (const answer of ["n", "q", " ", ENTER]) {
+    await screen.paste(ticket);
+    await screen.press(answer);
+  }
+  await screen.paste(ticket);
+  await screen.clock.advance(60_000);
+  await screen.paste(`${ticket}`, 0);
+  await screen.press("y");
+  assertEquals([screen.requests("/v1/pair"), screen.stops], [[], 0]);
+  await screen.clock.advance(500);
+  assertEquals(screen.live(), "Pair with an agent of svc.example.com? [y/N] ");
+  await screen.press("y");
+  assertEquals(screen.requests("/v1/pair"), [{ ticket }]);
+  const last = async (text: string) => {
+    await screen.paste(text);
+    return screen.lines.at(-1)?.slice(7);
+  };
+  assertEquals(await last("hello"), "No pairing ticket in the pasted text.");
+  assertEquals(await last(ticket.slice(0, 33)), "This ticket was cut off: copy it whole.");
+  const other = formatTicket("https://b.example", new Uint8Array(16));
+  const refusal = "This ticket is from another server: b.example. alpha is an agent of";
+  assertEquals(await last(other), "svc.example.com.");
+  assertStringIncludes(screen.lines.at(-2) ?? "", refusal);
+  screen.talk.showTicket("alpha", ticket, new Date(screen.clock.now() + 300_000).toISOString());
+  assertEquals(await last(ticket), "This is your own ticket. Give it to the other person.");
+});
+
+Deno.test("a ticket is one line of 80 columns, and p again shows it as a code if there is room", async () => {
+  for (const [columns, fits] of [[80, true], [60, false]] as const) {
+    await using screen = new Screen(columns);
+    screen.add();
+    const ticket = formatTicket(SERVER, new Uint8Array(16)).replace(".-.", ".BwcHBwcHBwcHBwcHBwcHBw.");
+    screen.lines.length = 0;
+    screen.talk.showTicket("alpha", ticket, new Date(screen.clock.now() + 300_000).toISOString());
+    assertEquals(screen.lines.slice(-3), ["", ticket, ""]);
+    assertEquals(ticket.length, 70 + "svc.example.com".length - 15);
+    await screen.press("p");
+    await new Promise((resolve) => setTimeout(resolve, 0));
+    await flushTasks();
+    const drawn = screen.lines.filter((line) => /[█▀▄]/.test(line));
+    assertEquals(drawn.length > 0, fits);
+    assert(drawn.length + 4 <= 24 && drawn.every((line) => line.length < columns));
+  }
+});
+
+Deno.test("the state of a sent message is a line unless it is the good one, and what was read is told once", async () => {
+  await using screen = new Screen();
+  screen.add();
+  screen.sentState = "queued";
+  await screen.press("s");
+  await screen.type("x");
+  await screen.press(ENTER);
+  assertEquals(screen.lines.at(-1)?.slice(7), "9 to beta waits at the server: beta is offline.");
+  Object.assign(screen.sent[0] ?? {}, { state: "processed" });
+  await screen.clock.advance(2_000);
+  assertEquals(screen.lines.at(-1)?.slice(7), "beta has read 9.");
+  const count = screen.lines.length;
+  await screen.clock.advance(10_000);
+  assertEquals(screen.lines.length, count);
+});
+
+Deno.test("a flood of one peer is counted in place, and another peer is still seen", async () => {
+  await using screen = new Screen();
+  screen.add();
+  const before = screen.lines.length;
+  for (let id = 1; id <= 200; id++) await screen.arrive({ id, text: "x" });
+  assertEquals(screen.lines.length - before, 10);
+  assertStringIncludes(screen.live(), "beta: 195 more messages; u shows them");
+  const from = {
+    agentDid: OTHER,
+    ownerDid: "did:svc:registry.example:human:x",
+    name: "gamma",
+    alias: "gamma",
+    humanName: "Eve",
+  };
+  await screen.arrive({ id: 1_001, text: "hello", from });
+  assertStringIncludes(screen.lines.at(-1) ?? "", "hello");
+  await screen.clock.advance(10_000);
+  await screen.arrive({ id: 1_002, text: "later" });
+  assertStringIncludes(screen.lines.join("\n"), "beta: 195 more messages; u shows them");
+  assertStringIncludes(screen.lines.at(-1) ?? "", "later");
+});
+
+Deno.test("several agents share the terminal: each line names its agent, and a chooses for whom the keys are", async () => {
+  await using screen = new Screen();
+  screen.add("alpha");
+  screen.add("gamma");
+  screen.unread = 1;
+  assertEquals(screen.live(), "2 agents · 2 unread (space: all read)");
+  await screen.arrive({ id: 3, text: "hi" }, "gamma");
+  assertStringIncludes(screen.lines.join("\n"), "gamma · beta of Bob asks");
+  await screen.press("a", "g", "\t", ENTER);
+  assertEquals(screen.lines.at(-1)?.slice(7), "The keys are for gamma now.");
+});
+
+Deno.test("no text of a peer leaves its gutter or the width, at any width", () => {
+  const odd = fc.constantFrom(
+    "\x1b[2J",
+    "\x1b]0;t\x07",
+    "\u202e",
+    "\u200b",
+    "界",
+    "e\u0301",
+    "\t",
+    "\n",
+    "\r",
+    " ",
+    "│",
+    "a",
+    "👩‍👩‍👧",
+  );
+  const text = fc.oneof(
+    fc.string({ unit: "binary", maxLength: 400 }),
+    fc.array(odd, { maxLength: 300 }).map((parts) => parts.join("")),
+  );
+  fc.assert(
+    fc.property(text, fc.constantFrom(80, 60, 40), (text, columns) => {
+      const lines = gutterLines(text.toWellFormed(), { columns, number: 12 }).map((line) => painted(line, false));
+      assert(lines.length <= 13);
+      for (const line of lines) {
+        assert(line.startsWith(columns < 60 ? " │ " : "     │ "), JSON.stringify(line));
+        assert(textColumns(line) < columns, JSON.stringify(line));
+      }
+    }),
+    { seed: 1, numRuns: 2_000 },
+  );
+  assert(gutterLines("x".repeat(1_000_000), { columns: 80, number: 12 }).length <= 16);
+});
+
+Deno.test("a person is told of messages once in 30 s, without their text, and the title is given back", () => {
+  const told = (how: Notify, term = "xterm") => {
+    const clock = new ManualClock();
+    const written: string[] = [];
+    const notifier = new Notifier(clock, (sequence) => void written.push(sequence), how, term);
+    notifier.arrived("alpha", 1);
+    notifier.arrived("alpha", 2);
+    clock.step(30_000);
+    notifier.arrived("alpha", 3);
+    notifier.title("alpha · 3 unread");
+    notifier.title("alpha");
+    notifier.close();
+    return written;
+  };
+  const title = ["\x1b[22;0t\x1b]2;alpha · 3 unread\x07", "\x1b]2;alpha\x07", "\x1b[23;0t"];
+  assertEquals(told(NOTIFY[1]), ["\x07", "\x07", ...title]);
+  assertEquals(told("off"), []);
+  assertEquals(told("desktop").slice(0, 2), [
+    "\x1b]9;svc: 1 unread message for alpha\x07",
+    "\x1b]9;svc: 3 unread messages for alpha\x07",
+  ]);
+  assertEquals(told("desktop", "foot-extra")[0], "\x1b]777;notify;svc;1 unread message for alpha\x07");
+  assertThrows(() => parseNotify("loud"), CliError, NOTIFY.join(", "));
+});

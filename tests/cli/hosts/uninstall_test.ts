@@ -1,0 +1,76 @@
+/** `svc uninstall` removes what svc wrote outside of its folder, nothing else, and can be repeated. */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { unitPath, unitText } from "../../../cli/autostart/control.ts";
+import { World } from "../../support/world.ts";
+import { CASES, give, hostMachine, pathOf, textOf } from "./host_world.ts";
+
+Deno.test({
+  name: "svc uninstall lists, asks once, restores each file and keeps the keys",
+  ignore: Deno.build.os !== "linux",
+  async fn() {
+    await using world = await World.open();
+    await using machine = await hostMachine(world, "beta");
+    const home = machine.path("home"), configHome = `${home}/.config`;
+    const before = new Map<string, string>();
+    for (const one of CASES.filter(({ host }) => ["claude-code", "codex"].includes(host))) {
+      const path = await give(machine, one, textOf(one));
+      before.set(path, textOf(one));
+      await machine.json("mcp", "install", "alpha", "--for", one.host, "--scope", one.scope);
+    }
+    await machine.json("mcp", "install", "beta", "--for", "cursor");
+    const [cursor] = CASES.filter(({ host, scope }) => host === "cursor" && scope === "user");
+    assert(cursor);
+    const completion = `${home}/.local/share/bash-completion/completions/svc`;
+    await Deno.mkdir(completion.replace(/\/[^/]*$/, ""), { recursive: true });
+    await Deno.writeTextFile(completion, (await machine.svc("completions", "bash")).stdout);
+    await Deno.mkdir(`${configHome}/systemd/user`, { recursive: true });
+    const unit = (agentName: string | null, folder: string) =>
+      Deno.writeTextFile(
+        unitPath({ configHome }, agentName),
+        unitText({ agentName, command: ["svc", "connector", "start", "--config-dir", folder], logPath: "" }),
+      );
+    await unit("alpha", machine.env.SVC_CONFIG_DIR ?? "");
+    await unit("beta", "/another/folder");
+
+    const list = await machine.json("uninstall", "--print");
+    const kinds = list.installed.map(({ kind }: { kind: string }) => kind);
+    assertEquals(kinds, ["service", "entry", "entry", "entry", "entry", "entry", "completion"]);
+    assertEquals([list.agents, list.folder], [["alpha", "beta"], machine.env.SVC_CONFIG_DIR]);
+    const refusal = await machine.failure("uninstall");
+    assertEquals([refusal.exit, refusal.code], [2, "CLI_USAGE"]);
+    machine.answers = false;
+    assertEquals((await machine.svc("uninstall")).code, 1);
+    for (const [path, text] of before) assert(await Deno.readTextFile(path) !== text, path);
+
+    machine.answers = true;
+    const done = await machine.svc("uninstall");
+    assertEquals(done.code, 0, done.stderr);
+    assertStringIncludes(done.stdout, "Removed: 7 of 7.");
+    assertStringIncludes(done.stdout, "with the keys of alpha, beta. They cannot be made again.");
+    for (const [path, text] of before) assertEquals(await Deno.readTextFile(path), text, path);
+    const isThere = (path: string) => Deno.stat(path).then(() => true, () => false);
+    assertEquals(await Promise.all([completion, pathOf(machine, cursor)].map(isThere)), [false, false]);
+    assertEquals(await isThere(unitPath({ configHome }, "alpha")), false);
+    assert(await isThere(unitPath({ configHome }, "beta")), "the service of another folder stays");
+    assert(await isThere(`${machine.env.SVC_CONFIG_DIR}/agents/alpha`));
+    const again = await machine.svc("uninstall");
+    assertEquals(again.code, 0);
+    assertStringIncludes(again.stdout, "There is nothing to remove.");
+  },
+});
+
+Deno.test("svc uninstall leaves an entry that was changed since, names it, and removes the others", async () => {
+  await using world = await World.open();
+  await using machine = await hostMachine(world);
+  const [claude, , cursor] = CASES;
+  assert(claude && cursor);
+  for (const { host } of [claude, cursor]) await machine.json("mcp", "install", "alpha", "--for", host);
+  const path = pathOf(machine, claude);
+  const text = (await Deno.readTextFile(path)).replace('"stdio"', '"other"');
+  await Deno.writeTextFile(path, text);
+  const { code, stdout, stderr } = await machine.svc("uninstall", "--yes");
+  assertEquals(code, 1);
+  assertStringIncludes(stdout, "Removed: 1 of 2.");
+  assertStringIncludes(stderr, path);
+  assertEquals(await Deno.readTextFile(path), text);
+});

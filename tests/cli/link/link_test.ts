@@ -1,0 +1,147 @@
+/**
+ * The link to a proxy that becomes silent, half-open as after a pulled cable (D-70), or that breaks off the handshake
+ * at any step. Real sockets, and the test's clock.
+ */
+import net from "node:net";
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import { CLOSE } from "../../../shared/protocol/frames.ts";
+import { ulidSource } from "../../../shared/protocol/ids.ts";
+import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
+import { UnreachableError } from "../../../shared/client/errors.ts";
+import { openLink, RefusedError } from "../../../cli/link/link.ts";
+import { flushTasks, ManualClock } from "../../support/manual_clock.ts";
+import { seededRandom } from "../../support/seeded_random.ts";
+import { until } from "../../support/until.ts";
+
+async function agent() {
+  const { privateKey } = await keyPairFromSeed(new Uint8Array(32).fill(7));
+  return {
+    did: "did:svc:localhost:agent:01KHYQ5H00AAAAAAAAAAAAAAAA",
+    ait: "a.b.c",
+    privateKey,
+    accessToken: "svc_agt_x",
+  };
+}
+
+Deno.test("a link that receives nothing for a minute ends as silent and reports it once", async () => {
+  const clock = new ManualClock();
+  const random = seededRandom(1);
+  const frames: string[] = [];
+  let server: WebSocket | null = null;
+  await using proxy = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen: () => {} }, (request) => {
+    const { socket, response } = Deno.upgradeWebSocket(request, { idleTimeout: 0 });
+    socket.onmessage = ({ data }) => void frames.push(JSON.parse(data).type);
+    server = socket;
+    return response;
+  });
+  const ends: [number, string][] = [];
+  const beats: number[] = [];
+  const newId = ulidSource(() => clock.now(), random.bytes);
+  await openLink({ clock, random, newId }, `http://127.0.0.1:${proxy.addr.port}`, await agent(), {
+    deliver: () => Promise.resolve({ accepted: true }),
+    heartbeat: (ms) => void beats.push(ms),
+    closed: (code, reason) => void ends.push([code, reason]),
+  });
+  await until(() => frames.length === 1);
+  await clock.advance(59_999);
+  assertEquals([ends, frames[0]], [[], "heartbeat"]);
+  await clock.advance(1);
+  assertEquals([ends, beats], [[[CLOSE.silent, "silent for 60 s"]], []]);
+  await until(() => server?.readyState === WebSocket.CLOSED);
+  assertEquals([ends.length, clock.waiting], [1, 0]);
+});
+
+Deno.test("a refused upgrade and an address without a listener are reported differently", async () => {
+  const clock = new ManualClock();
+  const random = seededRandom(1);
+  const newId = ulidSource(() => clock.now(), random.bytes);
+  const events = { deliver: () => Promise.resolve({ accepted: true }), closed: () => {} };
+  const body = { error: { code: "PROXY_AUTH_REVOKED", message: "The agent is revoked" } };
+  const proxy = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen: () => {} }, () => {
+    return Response.json(body, { status: 401, headers: { "Retry-After": "7" } });
+  });
+  const url = `http://127.0.0.1:${proxy.addr.port}`;
+  const error = await assertRejects(
+    async () => openLink({ clock, random, newId }, url, await agent(), events),
+    RefusedError,
+  );
+  assertEquals([error.status, error.code, error.retryAfter], [401, "PROXY_AUTH_REVOKED", 7]);
+  await proxy.shutdown();
+  await assertRejects(async () => openLink({ clock, random, newId }, url, await agent(), events), UnreachableError);
+});
+
+const REFUSAL = "HTTP/1.1 401 Unauthorized\r\nContent-Length: 100\r\n\r\n{";
+const UPGRADE = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n";
+
+/** What a proxy answers before it resets the connection; `null`: it resets before the request. */
+const HANDSHAKES: Readonly<Record<string, string | null>> = {
+  "before the request": null,
+  "after the request": "",
+  "in the status line": "HTTP/1.1 10",
+  "in the header fields": UPGRADE.slice(0, -10),
+  "after a wrong key": `${UPGRADE}Sec-WebSocket-Accept: x\r\n\r\n`,
+  "in the body of a refusal": REFUSAL,
+};
+
+/** A server that acts on each connection, before or after its first bytes. */
+async function rawServer(serve: (socket: net.Socket) => void, isEarly = false) {
+  const server = net.createServer((socket) => {
+    socket.on("error", () => {});
+    if (isEarly) serve(socket);
+    else socket.once("data", () => serve(socket));
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const { port } = server.address() as net.AddressInfo;
+  return {
+    url: `http://127.0.0.1:${port}`,
+    [Symbol.asyncDispose]: () => new Promise<void>((resolve) => server.close(() => resolve())),
+  };
+}
+
+function openAt(url: string, clock: ManualClock) {
+  const random = seededRandom(1);
+  const newId = ulidSource(() => clock.now(), random.bytes);
+  const events = { deliver: () => Promise.resolve({ accepted: true }), closed: () => {} };
+  return agent().then((identity) => openLink({ clock, random, newId }, url, identity, events));
+}
+
+Deno.test("opening a link fails, and leaves no timer, when the connection is reset at a step of the handshake", async (t) => {
+  for (const [step, answer] of Object.entries(HANDSHAKES)) {
+    await t.step(step, async () => {
+      const clock = new ManualClock();
+      const reset = (socket: net.Socket) => void socket.write(answer ?? "", () => socket.resetAndDestroy());
+      await using proxy = await rawServer(answer === null ? (socket) => void socket.resetAndDestroy() : reset, !answer);
+      const error = await assertRejects(() => openAt(proxy.url, clock));
+      assert(error instanceof UnreachableError || error instanceof RefusedError, String(error));
+      assertEquals(clock.waiting, 0);
+    });
+  }
+});
+
+Deno.test("a refusal keeps its status when its body is cut off", async () => {
+  await using proxy = await rawServer((socket) => void socket.end(REFUSAL));
+  const error = await assertRejects(() => openAt(proxy.url, new ManualClock()), RefusedError);
+  assertEquals([error.status, error.code], [401, null]);
+});
+
+Deno.test("opening a link ends after 10 s when the proxy does not answer, or does not end its refusal", async (t) => {
+  for (const [answer, expected] of [["", UnreachableError], [REFUSAL, RefusedError]] as const) {
+    await t.step(expected.name, async () => {
+      const clock = new ManualClock();
+      const sockets: net.Socket[] = [];
+      await using proxy = await rawServer((socket) => {
+        sockets.push(socket);
+        socket.write(answer);
+      });
+      const failed = assertRejects(() => openAt(proxy.url, clock));
+      await until(() => sockets.length === 1);
+      // Time for the answer to arrive; if it does not, the result is the same kind of failure.
+      for (let i = 0; i < 50; i++) await flushTasks();
+      await clock.advance(10_000);
+      const error = await failed;
+      assert(error instanceof UnreachableError || error instanceof expected, String(error));
+      await until(() => sockets.every((socket) => socket.destroyed || socket.readableEnded));
+      for (const socket of sockets) socket.destroy();
+    });
+  }
+});

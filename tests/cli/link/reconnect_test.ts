@@ -1,0 +1,130 @@
+/** When a link is opened again after its end (D-392). */
+import { assertEquals } from "@std/assert";
+import { ApiError } from "../../../shared/client/errors.ts";
+import type { LinkEvents } from "../../../cli/link/link.ts";
+import { ReconnectingLink } from "../../../cli/link/reconnect.ts";
+import { ServiceClock } from "../../../cli/link/service_clock.ts";
+import { shutdownReason } from "../../../shared/protocol/frames.ts";
+import { flushTasks, ManualClock } from "../../support/manual_clock.ts";
+
+/** A proxy whose answers a test gives, with the waits before each attempt. All random waits are half of their longest. */
+class Proxy {
+  readonly clock = new ManualClock();
+  readonly waits: number[] = [];
+  /** The open link. */
+  link: LinkEvents | null = null;
+  refusal: Error | null = null;
+  /** Why the session cannot be refreshed; `null`: nothing has changed. */
+  refreshError: Error | null = null;
+  readonly #connection: ReconnectingLink;
+  readonly #ended: Promise<unknown>;
+
+  constructor() {
+    const { clock } = this;
+    const session = {
+      current: () => Promise.resolve({ did: "", ait: "", accessToken: "", privateKey: {} as CryptoKey }),
+      renew: () => this.refreshError ? Promise.reject(this.refreshError) : Promise.resolve(false),
+      accessExpiresAt: Infinity,
+      identityExpiresAt: Infinity,
+      stop: () => {},
+    };
+    this.#connection = new ReconnectingLink({
+      clock,
+      random: { bytes: () => new Uint8Array([0x80, 0, 0, 0]) },
+      serviceClock: new ServiceClock(clock),
+      session,
+      open: (_, events) => {
+        if (this.refusal) return Promise.reject(this.refusal);
+        this.link = events;
+        return Promise.resolve({ close: () => {} });
+      },
+      emit: (event, fields) => event === "waiting" && this.waits.push(Number((fields as { ms: number }).ms)),
+    }, {
+      deliver: () => Promise.resolve({ accepted: true }),
+      paired: () => {},
+      delivery: () => {},
+      connected: () => {},
+    });
+    this.#ended = this.#connection.run();
+  }
+
+  /** Ends the link and returns the wait before the next attempt, which is then made. */
+  async close(code: number, reason: string): Promise<number | undefined> {
+    this.link?.closed(code, reason);
+    return await this.#next();
+  }
+
+  async #next(): Promise<number | undefined> {
+    await flushTasks();
+    const wait = this.waits.at(-1);
+    await this.clock.advance(wait ?? 0);
+    await flushTasks();
+    return wait;
+  }
+
+  /** Refuses the attempts of the next call of `close`, and returns the waits. */
+  async refuse(times: number): Promise<(number | undefined)[]> {
+    const waits = [];
+    for (let i = 0; i < times; i++) waits.push(await this.#next());
+    return waits;
+  }
+
+  async stop(): Promise<void> {
+    this.#connection.stop();
+    this.link?.closed(1000, "");
+    await this.#ended;
+  }
+}
+
+async function withProxy(run: (proxy: Proxy) => Promise<void>): Promise<void> {
+  const proxy = new Proxy();
+  await flushTasks();
+  await run(proxy);
+  await proxy.stop();
+}
+
+Deno.test("a link that a proxy shuts down is opened again within the time that the proxy names", () =>
+  withProxy(async (proxy) => {
+    for (const ms of [1_000, 16_000, 60_000]) assertEquals(await proxy.close(1001, shutdownReason(ms)), ms / 2);
+    // Bounded: the reason is a text of the network.
+    assertEquals(await proxy.close(1001, shutdownReason(999_999)), 30_000);
+  }));
+
+Deno.test("restarts one after the other do not make the waits longer", () =>
+  withProxy(async (proxy) => {
+    for (let restart = 0; restart < 6; restart++) assertEquals(await proxy.close(1001, shutdownReason(1_000)), 500);
+  }));
+
+Deno.test("a refusal after a shutdown is followed by the named time, then by waits that double", () =>
+  withProxy(async (proxy) => {
+    proxy.refusal = new ApiError(503, "PROXY_RELAY_UNAVAILABLE", "It stops", null, 1);
+    assertEquals(await proxy.close(1001, shutdownReason(3_000)), 1_500);
+    assertEquals(await proxy.refuse(3), [1_500, 2_000, 4_000]);
+    proxy.refusal = null;
+    assertEquals(await proxy.refuse(1), [8_000]);
+    assertEquals(
+      await proxy.close(1001, shutdownReason(3_000)),
+      1_500,
+      "an announced end begins again with the first wait",
+    );
+  }));
+
+Deno.test("a connector of a suspended account asks every five minutes, and as usual after the restore", () =>
+  withProxy(async (proxy) => {
+    proxy.refusal = new ApiError(401, "PROXY_AGENT_ACCESS_INVALID", "The session has ended", null);
+    proxy.refreshError = new ApiError(403, "ACCOUNT_SUSPENDED", "Bob's account is suspended", null);
+    assertEquals(await proxy.close(4401, "agent auth revoked"), 2_500);
+    assertEquals(await proxy.refuse(3), [300_000, 300_000, 300_000]);
+    proxy.refusal = proxy.refreshError = null;
+    await proxy.refuse(1);
+    assertEquals(await proxy.close(1006, ""), 2_000);
+  }));
+
+Deno.test("other ends of a link, and a shutdown without a time, have the usual waits", () =>
+  withProxy(async (proxy) => {
+    const reasons = ["shutting down", "", "connect again within 1 ms", "shutting down; connect again within -1 ms"];
+    for (const [i, reason] of reasons.entries()) {
+      assertEquals(await proxy.close(1001, reason), [2_500, 2_000, 4_000, 8_000][i], reason);
+    }
+    assertEquals(await proxy.close(1008, shutdownReason(1)), 16_000);
+  }));

@@ -1,0 +1,138 @@
+/** How the CLI calls the services: redirects, time-outs, invalid answers, exit codes. */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { ERRORS } from "../../../shared/protocol/errors.ts";
+import { CLI_ERRORS, CliError, describe, EXIT } from "../../../cli/errors.ts";
+import { ApiError, RegistryClient, UnreachableError } from "../../support/agent_client.ts";
+import { flushTasks } from "../../support/manual_clock.ts";
+import { REGISTRY_URL, World } from "../../support/world.ts";
+import { Machine } from "../cli_world.ts";
+
+/** A request without an answer until it is aborted. */
+const silence: typeof fetch = (_input, init) =>
+  new Promise((_, reject) => init?.signal?.addEventListener("abort", () => reject(init.signal?.reason)));
+
+Deno.test("a redirect is not followed, and no secret goes to its target", async (t) => {
+  for (const status of [301, 302, 303, 307, 308]) {
+    await t.step(String(status), async () => {
+      await using world = await World.open();
+      await using machine = await Machine.ofPerson(world);
+      await machine.json("agent", "create", "alpha");
+      const asked: string[] = [];
+      machine.fetch = (input, init) => {
+        asked.push(String(input));
+        assertEquals(init?.redirect, "manual");
+        return Promise.resolve(new Response(null, { status, headers: { Location: "https://canary.example/" } }));
+      };
+      for (
+        const argv of [["api-key", "list"], ["agent", "auth", "refresh", "alpha"], ["invite", "redeem", "svc_inv_x"]]
+      ) {
+        const { exit, message } = await machine.failure(...argv);
+        assertEquals(exit, 5);
+        assertStringIncludes(message, "redirect, which is not followed");
+      }
+      assert(asked.every((url) => url.startsWith(REGISTRY_URL)));
+    });
+  }
+});
+
+Deno.test("a command ends with exit code 5 after 30 s without an answer", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.ofPerson(world);
+  machine.fetch = silence;
+  const waiting = machine.failure("api-key", "list");
+  await flushTasks();
+  await world.clock.advance(29_999);
+  assert(world.clock.waiting > 0, "it still waits");
+  await world.clock.advance(1);
+  const { exit, message } = await waiting;
+  assertEquals(exit, 5);
+  assertStringIncludes(message, "within 30 s");
+  assertEquals(world.clock.waiting, 0);
+});
+
+Deno.test("a command ends after 10 s without a connection; a slow service with one gets 30 s", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.ofPerson(world);
+  machine.fetch = silence;
+  machine.reach = () => Promise.resolve(false);
+  const refused = machine.failure("api-key", "list");
+  await flushTasks();
+  await world.clock.advance(10_000);
+  assertStringIncludes((await refused).message, "did not accept a connection within 10 s");
+  machine.reach = () => Promise.resolve(true);
+  const slow = machine.failure("api-key", "list");
+  await flushTasks();
+  await world.clock.advance(30_000);
+  assertStringIncludes((await slow).message, "within 30 s");
+});
+
+Deno.test("an answer that is not from the registry is reported as such", async (t) => {
+  await using world = await World.open();
+  await using machine = await Machine.ofPerson(world);
+  const answers: [string, () => Response][] = [
+    ["HTML", () => new Response("<html>", { headers: { "Content-Type": "text/html" } })],
+    ["nothing", () => new Response("")],
+    ["other JSON", () => Response.json({ hello: "world" })],
+    ["a list", () => Response.json([])],
+    ["endless", () => new Response(new ReadableStream({ pull: (c) => c.enqueue(new Uint8Array(4 * 1024 * 1024)) }))],
+  ];
+  for (const [what, answer] of answers) {
+    await t.step(what, async () => {
+      machine.fetch = () => Promise.resolve(answer());
+      const { exit, code } = await machine.failure("api-key", "list");
+      assertEquals([exit, code], [5, "CLI_UNREACHABLE"]);
+    });
+  }
+});
+
+Deno.test("a refusal without an envelope still has a code and an exit code", async (t) => {
+  await using world = await World.open();
+  await using machine = await Machine.ofPerson(world);
+  for (const [status, exit] of [[400, 1], [401, 3], [403, 3], [404, 4], [429, 1], [500, 1], [503, 1]]) {
+    await t.step(String(status), async () => {
+      machine.fetch = () => Promise.resolve(new Response("Bad gateway", { status: status ?? 0 }));
+      const failure = await machine.failure("api-key", "list");
+      assertEquals([failure.exit, failure.code], [exit, `HTTP_${status}`]);
+    });
+  }
+});
+
+Deno.test("a rate limit reports how long to wait", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.ofPerson(world);
+  await machine.json("agent", "create", "alpha");
+  for (let i = 0; i < 20; i++) await machine.svc("agent", "auth", "refresh", "alpha");
+  const { exit, code, message } = await machine.failure("agent", "auth", "refresh", "alpha");
+  assertEquals([exit, code], [1, "RATE_LIMIT_EXCEEDED"]);
+  assert(/Wait \d+ s/.test(message), message);
+});
+
+Deno.test("every code of both services maps to the exit code of its status", () => {
+  for (const [code, { status }] of Object.entries(ERRORS)) {
+    for (const one of [status].flat()) {
+      const { exit, cause, fix } = describe(new ApiError(one, code, "why", null));
+      assertEquals(exit, one === 401 || one === 403 ? 3 : one === 404 ? 4 : 1, code);
+      assert(cause === "why" && fix !== "", code);
+    }
+  }
+  assertEquals(describe(new UnreachableError("gone")).exit, 5);
+  assertEquals(describe(new CliError("CLI_USAGE", "wrong")).exit, 2);
+  assertEquals(describe(new CliError("API_KEY_MISSING", "none")).exit, 3);
+  assertEquals(describe(new Error("bug")), {
+    code: "CLI_UNEXPECTED",
+    cause: "Error: bug",
+    fix: CLI_ERRORS.CLI_UNEXPECTED.fix,
+    exit: EXIT.failed,
+    requestId: null,
+  });
+});
+
+Deno.test("the CLI and the services share no error code", () => {
+  assertEquals(Object.keys(CLI_ERRORS).filter((code) => Object.hasOwn(ERRORS, code)), []);
+});
+
+Deno.test("the client leaves no timer behind", async () => {
+  await using world = await World.open();
+  await new RegistryClient(world.deps, REGISTRY_URL).metadata();
+  assertEquals(world.clock.waiting, 0);
+});

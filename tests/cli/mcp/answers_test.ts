@@ -1,0 +1,82 @@
+/** The messages in answers under way (D-395): marked when the answer has left, released in every other case. */
+import { assertEquals, assertRejects } from "@std/assert";
+import type { JSONRPCMessage } from "@modelcontextprotocol/server";
+import { Answers } from "../../../cli/mcp/answers.ts";
+import type { LocalCalls } from "../../../shared/client/local_client.ts";
+
+const RESULT: JSONRPCMessage = { jsonrpc: "2.0", id: 1, result: { content: [], structuredContent: {} } };
+
+/** Answers whose connector leases every message, and what it was asked after each lease. */
+function world(before: () => Promise<void> = () => Promise.resolve()) {
+  const asked: unknown[] = [];
+  const send: LocalCalls["send"] = async ({ body = "" }) => {
+    const { ids, ...how } = JSON.parse(body) as { ids: number[]; lease?: number; leaseId: string };
+    if (how.lease === 20) await before();
+    else asked.push(how.lease === 0 ? "released" : "read", how.leaseId, ids);
+    return { status: 200, headers: new Headers(), text: JSON.stringify({ read: ids }) };
+  };
+  const answers = new Answers({ agentName: "beta", send }, () => "lease-id");
+  return { answers, asked };
+}
+
+const READ = ["read", "lease-id", [1, 2]], RELEASED = ["released", "lease-id", [1, 2]];
+
+Deno.test("what an answer holds is read after its write, and not before", async () => {
+  const { answers, asked } = world();
+  assertEquals(await answers.begin(1, new AbortController().signal).hold([1, 2]), [1, 2]);
+  await answers.write(RESULT, () => {
+    assertEquals(asked, []);
+    return Promise.resolve();
+  });
+  await answers.settled();
+  assertEquals(asked, READ);
+  await answers.write(RESULT, () => Promise.resolve());
+  assertEquals(asked, READ, "once");
+});
+
+Deno.test("what an answer holds is released when it does not show it", async (t) => {
+  const errors: [what: string, message: JSONRPCMessage][] = [
+    ["an error of the protocol", { jsonrpc: "2.0", id: 1, error: { code: -32603, message: "Internal error" } }],
+    ["an error of the tool", { jsonrpc: "2.0", id: 1, result: { content: [], isError: true } }],
+  ];
+  for (const [what, message] of errors) {
+    await t.step(what, async () => {
+      const { answers, asked } = world();
+      await answers.begin(1, new AbortController().signal).hold([1, 2]);
+      await answers.write(message, () => Promise.resolve());
+      assertEquals(asked, RELEASED);
+    });
+  }
+  await t.step("a write that fails", async () => {
+    const { answers, asked } = world();
+    await answers.begin(1, new AbortController().signal).hold([1, 2]);
+    await assertRejects(() => answers.write(RESULT, () => Promise.reject(new Error("EPIPE"))), Error, "EPIPE");
+    assertEquals(asked, RELEASED);
+  });
+  await t.step("a cancelled call", async () => {
+    const { answers, asked } = world();
+    const cancel = new AbortController();
+    await answers.begin(1, cancel.signal).hold([1, 2]);
+    cancel.abort();
+    assertEquals(asked, RELEASED);
+  });
+  await t.step("a call that is cancelled while the connector leases", async () => {
+    const leased = Promise.withResolvers<void>();
+    const { answers, asked } = world(() => leased.promise);
+    const cancel = new AbortController();
+    const holding = answers.begin(1, cancel.signal).hold([1, 2]);
+    cancel.abort();
+    assertEquals(asked, []);
+    leased.resolve();
+    await holding;
+    assertEquals(asked, RELEASED);
+  });
+});
+
+Deno.test("a cancel during the write leaves the decision to the write", async () => {
+  const { answers, asked } = world();
+  const cancel = new AbortController();
+  await answers.begin(1, cancel.signal).hold([1, 2]);
+  await answers.write(RESULT, () => Promise.resolve(cancel.abort()));
+  assertEquals(asked, READ);
+});

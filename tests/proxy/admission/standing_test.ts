@@ -1,0 +1,111 @@
+/**
+ * Shows what a message relies on that an earlier one has proven, and that each end of it is refused with its own code: with
+ * the services in one process, where a standing is kept.
+ */
+import { assertEquals } from "@std/assert";
+import { answered, outcome } from "../../support/registry_world.ts";
+import type { TestAgent, World, WorldOptions } from "../../support/world.ts";
+import { openProxy, post } from "../proxy_world.ts";
+
+/** Two paired agents, and the number of identity tokens that admission has verified. */
+async function cast(options: WorldOptions = {}) {
+  const w = await openProxy({ sharedProcess: true, ...options });
+  const { a, b } = await w.story();
+  const { aits } = w.proxy.deps, verify = aits.verify.bind(aits);
+  const count = { verified: 0 };
+  aits.verify = (token) => {
+    count.verified++;
+    return verify(token);
+  };
+  return { w, a, b, count };
+}
+
+type End = (w: World, a: TestAgent, b: TestAgent) => Promise<unknown>;
+
+const ENDS: Readonly<Record<string, [end: End, refusal: string]>> = {
+  "the pair ends": [
+    (w, a, b) => post(w, b, "/pair/remove", { peerAgentDid: a.agent.did }),
+    "403 PROXY_AUTH_FORBIDDEN",
+  ],
+  "the session is revoked": [
+    (w, a) => w.ask("DELETE", `/v1/agents/${a.agent.id}/auth/revoke`, { apiKey: a.owner.apiKey }),
+    "401 PROXY_AGENT_ACCESS_INVALID",
+  ],
+  "the sender is deleted": [
+    (w, a) => w.ask("DELETE", `/v1/agents/${a.agent.id}`, { apiKey: a.owner.apiKey }),
+    "401 PROXY_AGENT_ACCESS_INVALID",
+  ],
+  "the list names the sender": [
+    async (w, a) => {
+      await w.ask("DELETE", `/v1/agents/${a.agent.id}`, { apiKey: a.owner.apiKey });
+      await w.proxy.deps.crl.refresh();
+    },
+    "401 PROXY_AUTH_REVOKED",
+  ],
+  "the list names the recipient": [
+    async (w, _a, b) => {
+      await w.ask("DELETE", `/v1/agents/${b.agent.id}`, { apiKey: b.owner.apiKey });
+      await w.proxy.deps.crl.refresh();
+    },
+    "403 PROXY_AUTH_FORBIDDEN",
+  ],
+  "the sender gets another identity token": [
+    (w, a) => w.client.reissueAgent(a.owner.apiKey, a.agent.id),
+    "401 PROXY_AGENT_ACCESS_INVALID",
+  ],
+  "the owner is suspended": [
+    async (w, a) => {
+      const { apiKey } = await w.admin();
+      await w.ask("POST", `/v1/admin/people/${a.owner.id}/suspend`, { apiKey, body: { reason: "a test" } });
+    },
+    "401 PROXY_AGENT_ACCESS_INVALID",
+  ],
+  "the identity token expires": [
+    (w, a) => w.clock.stepWhenIdle(Date.parse(a.agent.expiresAt) - w.clock.now()),
+    "401 PROXY_AUTH_INVALID_AIT",
+  ],
+  "the access token expires": [(w) => w.clock.stepWhenIdle(900_000), "401 PROXY_AGENT_ACCESS_INVALID"],
+};
+
+for (const [name, [end, refusal]] of Object.entries(ENDS)) {
+  Deno.test(`a message that relies on an earlier one is refused once ${name}`, async () => {
+    const { w, a, b, count } = await cast();
+    await using _ = w;
+    for (let i = 0; i < 3; i++) assertEquals(await outcome(await w.message(a, b)), "202");
+    assertEquals(count.verified, 1);
+    await end(w, a, b);
+    for (let i = 0; i < 2; i++) assertEquals(await outcome(await w.message(a, b)), refusal);
+  });
+}
+
+Deno.test("a message relies on nothing that an earlier one has not proven", async (t) => {
+  const { w, a, b, count } = await cast();
+  await using _ = w;
+  const c = await w.agent();
+  await w.pair(a, c);
+  w.connect(c);
+  count.verified = 0;
+  await answered(await w.message(a, b), 202);
+  await t.step("another recipient", async () => {
+    await answered(await w.message(a, c), 202);
+    assertEquals(count.verified, 2);
+  });
+  await t.step("another access token", async () => {
+    const { accessToken } = await w.client.refresh(a.identity, a.agentAuth.refreshToken);
+    assertEquals(await outcome(await w.message(a, b)), "401 PROXY_AGENT_ACCESS_INVALID");
+    a.identity.accessToken = accessToken;
+    const before = count.verified;
+    await answered(await w.message(a, b), 202);
+    assertEquals(count.verified, before + 1);
+  });
+  await t.step("a clock that stepped back", async () => {
+    const before = count.verified;
+    w.clock.step(-1_000);
+    await answered(await w.message(a, b), 202);
+    assertEquals(count.verified, before + 1);
+  });
+  await t.step("a bad proof", async () => {
+    const other = { ...a, identity: { ...a.identity, privateKey: b.identity.privateKey } };
+    assertEquals(await outcome(await w.message(other, b)), "401 PROXY_AUTH_INVALID_PROOF");
+  });
+});

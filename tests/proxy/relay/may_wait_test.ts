@@ -1,0 +1,140 @@
+/** A message that may wait is queued when its recipient does not take it, and holds up no other sender. */
+import { assert, assertEquals } from "@std/assert";
+import { CLOSE } from "../../../shared/protocol/frames.ts";
+import { flushTasks } from "../../support/manual_clock.ts";
+import { until } from "../../support/until.ts";
+import { codeOf, type TestAgent, type TestSocket, World } from "../../support/world.ts";
+
+const ASYNC = { Prefer: "respond-async" };
+
+async function agents(w: World): Promise<{ a: TestAgent; b: TestAgent; c: TestAgent }> {
+  const [a, b, c] = [await w.agent(), await w.agent(), await w.agent()];
+  await w.pair(a, b);
+  await w.pair(c, b);
+  return { a, b, c };
+}
+
+/** Sends a message that may wait. Its answer gets the milliseconds that it took. */
+async function send(w: World, from: TestAgent, to: TestAgent, n: string, headers: Record<string, string> = ASYNC) {
+  const began = w.clock.now();
+  const response = await w.message(from, to, { body: JSON.stringify({ n }), headers });
+  return { status: response.status, body: await response.json(), ms: w.clock.now() - began };
+}
+
+function texts(socket: TestSocket): string[] {
+  return socket.delivered.map(({ payload }) => (JSON.parse(payload) as { n: string }).n);
+}
+
+async function pass(w: World, ms: number, step = 500): Promise<void> {
+  for (let passed = 0; passed < ms; passed += step) {
+    await w.clock.advance(step);
+    await flushTasks();
+  }
+}
+
+Deno.test("while the machine of a recipient is gone its messages are queued, the first within 11 s and the others within 1 s", async () => {
+  await using w = await World.open();
+  const { a, b } = await agents(w);
+  const gone = w.connect(b, "silent");
+  const began = w.clock.now();
+  const answers: ReturnType<typeof send>[] = [];
+  for (const at of [1_000, 5_000, 19_000, 50_000]) {
+    await pass(w, at - (w.clock.now() - began));
+    answers.push(send(w, a, b, `+${at / 1000}`));
+    if (at === 19_000) assertEquals(gone.closed, null);
+  }
+  await pass(w, 1_000);
+  const ended = await Promise.all(answers);
+  assertEquals(ended.map(({ status, body }) => [status, body.queued]), Array(4).fill([202, true]));
+  const [first = 0, ...others] = ended.map(({ ms }) => ms);
+  assert(first <= 11_000 && others.every((ms) => ms <= 1_000), [first, ...others].join(" "));
+  assertEquals(gone.closed?.code, CLOSE.silent);
+  const back = w.connect(b);
+  await until(() => back.delivered.length === 4);
+  assertEquals(texts(back), ["+1", "+5", "+19", "+50"]);
+});
+
+Deno.test("a socket without an ack gets a heartbeat, and closes with 4408 unless a frame comes within 10 s", async () => {
+  for (const alive of [false, true]) {
+    await using w = await World.open();
+    const { a, b } = await agents(w);
+    const socket = w.connect(b, "silent");
+    socket.alive = alive;
+    const answer = w.message(a, b);
+    await until(() => socket.delivered.length === 1);
+    await pass(w, 10_000);
+    assertEquals(await codeOf(await answer), "PROXY_RELAY_DELIVERY_FAILED");
+    assertEquals(socket.frames.filter(({ type }) => type === "heartbeat").length, 1);
+    await pass(w, 9_500);
+    assertEquals(socket.closed, null);
+    await pass(w, 500);
+    assertEquals(socket.closed?.code, alive ? undefined : CLOSE.silent);
+  }
+});
+
+Deno.test("a message that may wait is queued when the recipient has no space, and is tried until it has", async () => {
+  await using w = await World.open();
+  const { a, b } = await agents(w);
+  const socket = w.connect(b, "full");
+  const { status, body } = await send(w, a, b, "one");
+  assertEquals([status, body.delivered, body.queued], [202, false, true]);
+  // The first wait is 1 s; it doubles to 60 s, and no refusal makes a dead letter.
+  await pass(w, 70_000, 1_000);
+  const tries = socket.delivered.length;
+  assert(tries > 6 && tries < 10, `${tries} tries`);
+  socket.behaviour = "ack";
+  await pass(w, 60_000, 5_000);
+  assertEquals(socket.delivered.length, tries + 1);
+  const { receipts } = await a.client.receipts(body.requestId, b.agent.did);
+  assertEquals(receipts, []);
+  assertEquals((await Array.fromAsync(w.kv.list({ prefix: ["proxy", "mailbox"] }))).length, 0);
+});
+
+Deno.test("a message that may not wait is refused as before", async () => {
+  await using w = await World.open();
+  const { a, b } = await agents(w);
+  w.connect(b, "full");
+  const { status, body } = await send(w, a, b, "one", {});
+  assertEquals([status, body.delivered, body.queued, body.reason], [202, false, undefined, "inbox_full"]);
+});
+
+Deno.test("a message that its recipient has no space for holds up no other sender", async () => {
+  await using w = await World.open({ proxy: { agentRequests: 1000 } });
+  const { a, b, c } = await agents(w);
+  const socket = w.connect(b, "full");
+  for (let i = 0; i < 100; i++) assertEquals((await send(w, a, b, `a${i}`)).body.queued, true);
+  await pass(w, 5_000);
+  socket.behaviour = "ack";
+  const began = w.clock.now();
+  const answer = await send(w, c, b, "c");
+  assertEquals([answer.body.delivered, w.clock.now() - began], [true, 0]);
+  assertEquals((await send(w, c, b, "may not wait", {})).body.delivered, true);
+  assert(!texts(socket).includes("a1"));
+  await pass(w, 10_000);
+  await until(() => texts(socket).includes("a99"));
+  const arrived = texts(socket).filter((text) => text.startsWith("a"));
+  assertEquals([...new Set(arrived)], Array.from({ length: 100 }, (_, i) => `a${i}`));
+});
+
+Deno.test("queued messages are delivered in turns over senders, in order for each", async () => {
+  await using w = await World.open();
+  const { a, b, c } = await agents(w);
+  for (const n of ["a1", "a2", "a3", "a4"]) await send(w, a, b, n);
+  for (const n of ["c1", "c2"]) await send(w, c, b, n);
+  const socket = w.connect(b);
+  await until(() => socket.delivered.length === 6);
+  assertEquals(texts(socket), ["a1", "c1", "a2", "c2", "a3", "a4"]);
+});
+
+Deno.test("a message whose pair ends while it waits for an ack is not queued", async () => {
+  await using w = await World.open();
+  const { a, b } = await agents(w);
+  const socket = w.connect(b, "silent");
+  const answer = w.message(a, b, { headers: ASYNC });
+  await until(() => socket.delivered.length === 1);
+  const body = JSON.stringify({ peerAgentDid: a.agent.did });
+  assertEquals((await w.fetch(await w.signed(b, { target: "/pair/remove", body }))).status, 204);
+  await pass(w, 10_500);
+  assertEquals(await codeOf(await answer), "PROXY_RELAY_DELIVERY_FAILED");
+  assertEquals((await Array.fromAsync(w.kv.list({ prefix: ["proxy", "mailbox"] }))).length, 0);
+});

@@ -1,0 +1,110 @@
+/** Shows which sockets are ended when memory runs out: those that do not answer, and never an honest one. */
+import { assertEquals } from "@std/assert";
+import { OwnerBudgets } from "../../../proxy/owner_budgets.ts";
+import { ConnectedAgents } from "../../../proxy/relay/connected_agents.ts";
+import { MemoryGuard } from "../../../proxy/relay/memory_guard.ts";
+import { LIMITS } from "../../../shared/protocol/limits.ts";
+import { Metrics } from "../../../shared/server/metrics/metrics.ts";
+import { ManualClock } from "../../support/manual_clock.ts";
+import { agentOf, Far, newIds } from "./far_end.ts";
+
+const MIB = 2 ** 20;
+const BOUND = 700 * MIB;
+
+class Guarded implements Disposable {
+  readonly clock = new ManualClock();
+  readonly owners = new OwnerBudgets(this.clock);
+  readonly connectedAgents = new ConnectedAgents(
+    this.clock,
+    newIds(this.clock),
+    LIMITS.heartbeatIntervalMs,
+    new Metrics(),
+    this.owners,
+  );
+  readonly lines: unknown[] = [];
+  heldBytes = 100 * MIB;
+  readonly #guard = new MemoryGuard({
+    clock: this.clock,
+    owners: this.owners,
+    connectedAgents: this.connectedAgents,
+    log: (_level, event, fields) => this.lines.push([event, fields]),
+    heldBytes: () => this.heldBytes,
+  }, BOUND);
+
+  constructor() {
+    this.#guard.start();
+  }
+
+  connect(letter: string): Far {
+    const far = new Far();
+    far.link = this.connectedAgents.attach({ ...agentOf(letter), aitExpiresAt: this.clock.now() / 1000 + 86_400 }, far);
+    return far;
+  }
+
+  /** Answers the heartbeats of the guard. */
+  answer(...all: Far[]): void {
+    for (const far of all) far.say("heartbeat_ack", { ackId: far.of("heartbeat").at(-1)?.id });
+  }
+
+  [Symbol.dispose](): void {
+    this.#guard.stop();
+    this.connectedAgents.closeAll(0);
+  }
+}
+
+Deno.test("when memory grows by 64 MiB in a second, a socket that does not answer in 2 s is dropped, and its owner waits", async () => {
+  using guarded = new Guarded();
+  const { clock, owners } = guarded;
+  const honest = guarded.connect("A"), hostile = guarded.connect("B");
+  await clock.advance(1_000);
+  guarded.heldBytes += 63 * MIB;
+  await clock.advance(250);
+  assertEquals(honest.frames, [], "nothing is asked yet");
+  guarded.heldBytes += MIB;
+  await clock.advance(250);
+  assertEquals([honest.of("heartbeat").length, hostile.of("heartbeat").length], [1, 1]);
+  await clock.advance(1_900);
+  guarded.answer(honest);
+  assertEquals([hostile.closed, hostile.isDropped], [null, false]);
+  await clock.advance(1_000);
+  assertEquals([honest.closed, honest.isDropped], [null, false]);
+  assertEquals([hostile.closed?.code, hostile.isDropped], [4408, true]);
+  const [a, b] = [agentOf("A").ownerDid, agentOf("B").ownerDid];
+  assertEquals([owners.connectWaitMs(a), owners.connectWaitMs(b) > 58_000], [0, true]);
+  assertEquals(guarded.lines, [["memory_guard", { bytes: 164 * MIB, sockets: 1, ownerDids: [b] }]]);
+});
+
+Deno.test("above the bound sockets are asked every 30 s, and slow growth below it asks none", async () => {
+  using guarded = new Guarded();
+  const { clock } = guarded;
+  const honest = guarded.connect("A");
+  const asked = () => honest.of("heartbeat").length;
+  for (let second = 0; second < 20; second++) {
+    guarded.heldBytes += 25 * MIB;
+    await clock.advance(1_000);
+  }
+  assertEquals(asked(), 0);
+  guarded.heldBytes = BOUND + 1;
+  for (let second = 0; second < 9; second++) {
+    await clock.advance(1_000);
+    guarded.answer(honest);
+  }
+  assertEquals([asked(), honest.closed], [1, null]);
+  for (let second = 0; second < 25; second++) {
+    await clock.advance(1_000);
+    guarded.answer(honest);
+  }
+  // One of them is the usual heartbeat.
+  assertEquals([asked(), honest.closed], [3, null]);
+});
+
+Deno.test("a socket that opened while others were asked is not judged", async () => {
+  using guarded = new Guarded();
+  await guarded.clock.advance(1_000);
+  const hostile = guarded.connect("B");
+  guarded.heldBytes += 100 * MIB;
+  await guarded.clock.advance(1_000);
+  const late = guarded.connect("A");
+  await guarded.clock.advance(2_000);
+  assertEquals([hostile.isDropped, late.isDropped, late.closed], [true, false, null]);
+});

@@ -1,0 +1,142 @@
+/** How `LocalAgent` asks through a connector: it waits, repeats what was interrupted, and ends in time. */
+import { assertEquals, assertRejects } from "@std/assert";
+import type { IncomingMessage } from "../../../shared/client/agent_api.ts";
+import { askThrough } from "../../../shared/client/local_agent.ts";
+import { messageParts } from "../../../shared/client/message_values.ts";
+import { SvcError } from "../../../shared/client/svc_error.ts";
+import { until } from "../../support/until.ts";
+import { flushTasks } from "../../support/manual_clock.ts";
+import { FakeConnector, refusal } from "./fake_connector.ts";
+import { passing } from "./library_bench.ts";
+
+const QUESTION = { members: { to: "beta", requestId: "question-1" }, payload: '{"message":"?"}' };
+
+/** Asks; the result is a reply or an error code. */
+function ask(connector: FakeConnector, timeoutMs = 60_000) {
+  const state: { reply: IncomingMessage | null; code: string | null } = { reply: null, code: null };
+  void askThrough(connector.local, connector.clock, QUESTION, timeoutMs).then(
+    (reply) => state.reply = reply,
+    (error) => state.code = error instanceof SvcError ? error.code : String(error),
+  );
+  return state;
+}
+
+const isDone = (state: ReturnType<typeof ask>) => () => state.reply !== null || state.code !== null;
+const reply = (connector: FakeConnector) => connector.receive("answer-01", { inReplyTo: "question-1", isReply: true });
+
+Deno.test("the reply of a question is returned and marked as read, at once and after several waits", async (t) => {
+  for (const seconds of [0, 150]) {
+    await t.step(`after ${seconds} s`, async () => {
+      await using connector = await FakeConnector.open();
+      // Each call waits as long as it may.
+      connector.tamper = ({ query }) => {
+        const wait = Number(query.get("wait") ?? 0) * 1000;
+        if (connector.inbox.length > 0 || wait === 0) return null;
+        return new Promise((resolve) => connector.clock.after(wait, () => resolve(null as unknown as Response)));
+      };
+      connector.clock.after(seconds * 1000, () => void reply(connector));
+      const asked = ask(connector, 300_000);
+      await passing(connector.clock, 400, isDone(asked));
+      assertEquals([asked.reply?.requestId, asked.reply?.id, asked.code], ["answer-01", 1, null]);
+      assertEquals([connector.unread, connector.sent.length], [[], 1]);
+    });
+  }
+});
+
+Deno.test("a question ends without a reply at its time, after a dead letter, and when another program took it", async (t) => {
+  await t.step("at its time", async () => {
+    await using connector = await FakeConnector.open();
+    const began = connector.clock.now();
+    const asked = ask(connector, 2_500);
+    await passing(connector.clock, 10, isDone(asked));
+    assertEquals([asked.code, connector.clock.now() - began >= 2_500], ["NO_REPLY", true]);
+  });
+  for (const state of ["dead_lettered", "refused"] as const) {
+    await t.step(state, async () => {
+      await using connector = await FakeConnector.open();
+      connector.result = { state, problem: "not read within 7 days" };
+      const asked = ask(connector);
+      await passing(connector.clock, 1, isDone(asked));
+      assertEquals(asked.code, "NO_REPLY");
+    });
+  }
+  await t.step("taken", async () => {
+    await using connector = await FakeConnector.open();
+    reply(connector).readAt = "2026-02-21T00:00:00.000Z";
+    const asked = ask(connector);
+    await passing(connector.clock, 1, isDone(asked));
+    assertEquals(asked.code, "NO_REPLY");
+  });
+});
+
+Deno.test("a question that was interrupted is sent again with its request ID", async (t) => {
+  await t.step("the connector ended before it answered", async () => {
+    await using connector = await FakeConnector.open();
+    let calls = 0;
+    connector.tamper = () => ++calls > 2 ? null : Promise.reject(new TypeError("connection reset"));
+    const asked = ask(connector);
+    await passing(connector.clock, 10, () => calls > 2);
+    reply(connector);
+    await passing(connector.clock, 10, isDone(asked));
+    assertEquals(connector.sent.map(({ requestId }) => requestId), ["question-1"]);
+    assertEquals(asked.reply?.requestId, "answer-01");
+  });
+  await t.step("its state is unknown", async () => {
+    await using connector = await FakeConnector.open();
+    connector.result = { state: "unknown" };
+    const asked = ask(connector);
+    await passing(connector.clock, 10, () => connector.sent.length === 2);
+    connector.result = {};
+    reply(connector);
+    await passing(connector.clock, 10, isDone(asked));
+    assertEquals(new Set(connector.sent.map(({ requestId }) => requestId)), new Set(["question-1"]));
+    assertEquals(asked.reply?.requestId, "answer-01");
+  });
+  await t.step("no connector came back", async () => {
+    await using connector = await FakeConnector.open();
+    connector.isUp = false;
+    const asked = ask(connector, 5_000);
+    await passing(connector.clock, 10, isDone(asked));
+    assertEquals([asked.code, connector.calls.length], ["CONNECTOR_DOWN", 0]);
+  });
+});
+
+Deno.test("a question waits as long as a refusal asks, if that is within its time", async () => {
+  await using connector = await FakeConnector.open();
+  let calls = 0;
+  connector.tamper = () => ++calls === 1 ? refusal(429, "RATE_LIMIT_EXCEEDED", 20) : null;
+  const asked = ask(connector);
+  reply(connector);
+  await until(() => connector.clock.pending().includes("clock.ts"));
+  await connector.clock.advance(19_000);
+  assertEquals([calls, asked.reply], [1, null]);
+  await passing(connector.clock, 60, isDone(asked));
+  assertEquals([asked.reply?.requestId, asked.code], ["answer-01", null]);
+  connector.tamper = () => refusal(429, "RATE_LIMIT_EXCEEDED", 61);
+  const late = ask(connector);
+  await passing(connector.clock, 1, isDone(late));
+  assertEquals(late.code, "RATE_LIMIT_EXCEEDED");
+});
+
+Deno.test("a refusal of the connector or the proxy ends a question with its code, status and request ID", async () => {
+  await using connector = await FakeConnector.open();
+  connector.tamper = () => refusal(404, "CONNECTOR_PEER_UNKNOWN");
+  const error = await assertRejects(() => askThrough(connector.local, connector.clock, QUESTION, 1_000), SvcError);
+  assertEquals([error.code, error.status], ["CONNECTOR_PEER_UNKNOWN", 404]);
+  connector.tamper = () => new Response("<html>", { status: 404 });
+  const other = ask(connector, 1);
+  await passing(connector.clock, 5, isDone(other));
+  assertEquals(other.code, "CONNECTOR_DOWN", "something else answers on the port");
+  await flushTasks();
+});
+
+Deno.test("the parts of a message have its content as payload, and let it wait for the recipient unless it may not", () => {
+  const requestId = "request-1";
+  const waiting: ReturnType<typeof messageParts> = {
+    members: { requestId, prefer: "respond-async", keep: true },
+    payload: '{"message":"hi"}',
+  };
+  assertEquals(messageParts("hi", { requestId }), waiting);
+  const options = { onlyOnline: true, conversationId: "c", requestId };
+  assertEquals(messageParts({ a: 1 }, options), { members: { requestId, conversationId: "c" }, payload: '{"a":1}' });
+});

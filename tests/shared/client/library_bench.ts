@@ -1,0 +1,65 @@
+/** What the tests of the client library share: a system with a test's clock, messages, and the folder of an agent. */
+import type { IncomingMessage } from "../../../shared/client/agent_api.ts";
+import type { ClientSystem } from "../../../shared/client/system.ts";
+import { formatDid } from "../../../shared/protocol/did.ts";
+import { ManualClock } from "../../support/manual_clock.ts";
+import { seededRandom } from "../../support/seeded_random.ts";
+import { until } from "../../support/until.ts";
+
+/** A DID for each letter. */
+export function didOf(letter: string): string {
+  return formatDid({ authority: "registry.example.test", kind: "agent", id: `01KHYQ5H00${letter.repeat(16)}` });
+}
+
+export const OWNER = formatDid({
+  authority: "registry.example.test",
+  kind: "human",
+  id: `01KHYQ5H00${"H".repeat(16)}`,
+});
+
+/** A system whose clock stands still. */
+export function systemOf(more: Partial<ClientSystem> = {}): ClientSystem & { clock: ManualClock } {
+  return {
+    fetch: () => Promise.reject(new TypeError("no network")),
+    random: seededRandom(1),
+    os: "linux",
+    uid: Deno.uid(),
+    usesProxyVariables: false,
+    env: () => undefined,
+    isRunning: () => true,
+    isOfOtherUser: () => Promise.resolve(false),
+    ...more,
+    clock: (more.clock as ManualClock | undefined) ?? new ManualClock(),
+  };
+}
+
+/** A message of an agent. */
+export function messageOf(requestId: string, more: Partial<IncomingMessage> = {}): IncomingMessage {
+  return {
+    id: 1,
+    requestId,
+    from: { agentDid: didOf("B"), ownerDid: OWNER, name: "beta", alias: null, humanName: null },
+    verified: "by-registry",
+    conversationId: null,
+    inReplyTo: null,
+    isReply: false,
+    auto: false,
+    receivedAt: "2026-02-21T00:00:00.000Z",
+    text: requestId,
+    error: null,
+    payload: { message: requestId },
+    ...more,
+  };
+}
+
+/** Moves the clock from timer to timer, at most so many seconds, until a condition holds. */
+export async function passing(clock: ManualClock, seconds: number, holds: () => boolean): Promise<void> {
+  for (let s = 0; s < seconds && !holds(); s++) await clock.advance(1_000);
+  await until(holds, () => clock.pending());
+}
+
+/** A temporary folder. */
+export async function tempFolder(): Promise<AsyncDisposable & { path: string }> {
+  const path = await Deno.makeTempDir({ prefix: "svc_client_" });
+  return { path, [Symbol.asyncDispose]: () => Deno.remove(path, { recursive: true }) };
+}

@@ -1,0 +1,54 @@
+/** `LocalAgent` next to a connector that is a listener of the test (D-407). */
+import { assertEquals, assertRejects } from "@std/assert";
+import { LocalAgent } from "../../../shared/client/local_agent.ts";
+import { SvcError } from "../../../shared/client/svc_error.ts";
+import { FakeConnector, refusal } from "./fake_connector.ts";
+import { didOf, tempFolder } from "./library_bench.ts";
+
+/** Opens the agent alpha over a listener that answers as `connector`. */
+async function opened(connector: FakeConnector) {
+  const stack = new AsyncDisposableStack();
+  const { path } = stack.use(await tempFolder());
+  // Ends a call that waits for a message.
+  const gone = new AbortController();
+  const server = Deno.serve(
+    { hostname: "127.0.0.1", port: 0, onListen: () => {}, onError: () => new Response() },
+    async (request) => {
+      const { pathname } = new URL(request.url);
+      if (pathname === "/v1/status") return Response.json({ agent: { did: didOf("A") } });
+      const { method } = request, body = method === "GET" ? null : await request.text();
+      return await connector.local.deps.fetch(request.url, { method, body, signal: gone.signal });
+    },
+  );
+  stack.defer(() => server.shutdown());
+  stack.defer(() => gone.abort());
+  await Deno.mkdir(`${path}/agents/alpha`, { recursive: true });
+  const url = `http://127.0.0.1:${server.addr.port}`;
+  const file = { url, port: server.addr.port, token: "t", pid: Deno.pid, agentDid: didOf("A"), startedAt: "" };
+  await Deno.writeTextFile(`${path}/agents/alpha/connector.json`, JSON.stringify(file), { mode: 0o600 });
+  const agent = stack.use(await LocalAgent.open({ name: "alpha", configDir: path }));
+  return { agent, [Symbol.asyncDispose]: () => stack[Symbol.asyncDispose]() };
+}
+
+Deno.test("a question whose reply is an error rejects with the reply, which no handler gets", async () => {
+  await using connector = await FakeConnector.open();
+  await using place = await opened(connector);
+  const seen: string[] = [];
+  place.agent.onMessage(({ requestId }) => void seen.push(requestId));
+  const error = { code: "TASK_FAILED", message: "out of memory" };
+  connector.receive("answer-01", { inReplyTo: "question-1", isReply: true, text: "No", error });
+  const asked = place.agent.ask("beta", "?", { requestId: "question-1" });
+  const rejected = await assertRejects(() => asked, SvcError, "beta could not answer: TASK_FAILED: out of memory");
+  assertEquals([rejected.code, rejected.reply?.error, rejected.reply?.text], ["REPLY_ERROR", error, "No"]);
+  connector.receive("request-2");
+  while (seen.length === 0) await new Promise((resolve) => setTimeout(resolve, 5));
+  assertEquals(seen, ["request-2"]);
+});
+
+Deno.test("a refusal says how long to wait", async () => {
+  await using connector = await FakeConnector.open();
+  await using place = await opened(connector);
+  connector.tamper = () => refusal(429, "RATE_LIMIT_EXCEEDED", 7);
+  const error = await assertRejects(() => place.agent.send("beta", "x"), SvcError);
+  assertEquals([error.status, error.retryAfter], [429, 7]);
+});
