@@ -159,35 +159,43 @@ export class Sender implements LiveRecord {
   }
 
   load(): Promise<void> {
-    return this.#loading ??= this.#read().finally(() => this.#loading = null);
+    return this.#loading ??= this.#read();
   }
 
   async #read(): Promise<void> {
-    const { reads, clock } = this.#deps;
-    const { value, versionstamp } = await reads.get(this.key);
-    const now = clock.now();
-    const { since, sealed, nonces, window, begun } = value === null ? newSender(now) : unpackSender(value);
-    // Another record of the sender has other numbers. After a step back of the clock, what had ended may count again.
-    const isKnown = since === this.#since && now >= this.#asOf - CLOCK_GRACE_MS;
-    const first = isKnown ? Math.floor(this.#upTo / LIMITS.senderPartNonces) : 0;
-    const older = first < sealed ? await this.#readParts(first, sealed, now) : [];
-    if (!isKnown) {
-      this.#ends.clear();
-      this.#asOf = now;
+    try {
+      const { reads, clock } = this.#deps;
+      const { value, versionstamp } = await reads.get(this.key);
+      const now = clock.now();
+      const { since, sealed, nonces, window, begun } = value === null ? newSender(now) : unpackSender(value);
+      // Another record of the sender has other numbers. After a step back of the clock, what had ended may count again.
+      const isKnown = since === this.#since && now >= this.#asOf - CLOCK_GRACE_MS;
+      const first = isKnown ? Math.floor(this.#upTo / LIMITS.senderPartNonces) : 0;
+      const older = first < sealed ? await this.#readParts(first, sealed, now) : [];
+      if (!isKnown) {
+        this.#ends.clear();
+        this.#asOf = now;
+      }
+      // A nonce that was reserved before this reading is known only if the store has it. One that was reserved while the
+      // record was being read is among them: its request would else find its own reservation, and be refused as a replay.
+      for (const use of this.#reserved) if (use.generation === this.generation) this.#ends.delete(use.name);
+      for (const { name, expiresAt } of older) this.#ends.set(name, expiresAt);
+      for (const { name, expiresAt } of noncesIn(nonces)) this.#ends.set(name, expiresAt);
+      this.#since = since;
+      this.#sealed = sealed;
+      this.#nonces.set(nonces);
+      this.#bytes = nonces.length;
+      this.#upTo = sealed * LIMITS.senderPartNonces + nonces.length / NONCE_BYTES;
+      this.#endsAt = Infinity;
+      this.window = new Window(window);
+      this.begun = begun;
+      this.versionstamp = versionstamp;
+      this.generation++;
+      this.isLoaded = true;
+    } finally {
+      // In the same turn as `isLoaded`: a drop in a later one would else wait for this reading, and find nothing loaded.
+      this.#loading = null;
     }
-    for (const { name, expiresAt } of older) this.#ends.set(name, expiresAt);
-    for (const { name, expiresAt } of noncesIn(nonces)) this.#ends.set(name, expiresAt);
-    this.#since = since;
-    this.#sealed = sealed;
-    this.#nonces.set(nonces);
-    this.#bytes = nonces.length;
-    this.#upTo = sealed * LIMITS.senderPartNonces + nonces.length / NONCE_BYTES;
-    this.#endsAt = Infinity;
-    this.window = new Window(window);
-    this.begun = begun;
-    this.versionstamp = versionstamp;
-    this.generation++;
-    this.isLoaded = true;
   }
 
   /** Returns the nonces of sealed parts that have not ended, oldest first. */
@@ -205,8 +213,6 @@ export class Sender implements LiveRecord {
   }
 
   drop(): void {
-    // One that was reserved before the last reading is known only if the store has it.
-    for (const { name, generation } of this.#reserved) if (generation === this.generation) this.#ends.delete(name);
     this.#taken = [];
     this.#parts = [];
     this.#inFlight = 0;

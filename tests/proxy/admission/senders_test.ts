@@ -4,7 +4,7 @@
  */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import fc from "fast-check";
-import { type NonceUse, SenderChange, Senders } from "../../../proxy/message/sender.ts";
+import { type NonceUse, type Sender, SenderChange, Senders } from "../../../proxy/message/sender.ts";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
 import { NONCE_BYTES, senderKeptMs, unpackSender } from "../../../proxy/schema/sender_record.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
@@ -35,10 +35,13 @@ class Instance {
     this.#senders = this.#newSenders();
   }
 
+  async sender(): Promise<Sender> {
+    return await this.#senders.loaded(AGENT, this.clock.now());
+  }
+
   /** Reserves a nonce as check 5 does. */
   async reserve(nonce: string, timestamp = unixSeconds(this.clock.now())): Promise<NonceUse | null> {
-    const now = this.clock.now();
-    return (await this.#senders.loaded(AGENT, now)).reserve(nonce, timestamp, now);
+    return (await this.sender()).reserve(nonce, timestamp, this.clock.now());
   }
 
   /** Commits a reserved nonce. True when it was accepted. */
@@ -85,6 +88,41 @@ Deno.test("of a burst on two instances each nonce is accepted once, and the reco
   const { value } = await kv.get<Uint8Array>(KEYS.sender(AGENT));
   assert((value?.length ?? 0) < 2 * LIMITS.senderNonces * NONCE_BYTES);
   assertEquals(await new Instance(kv, clock).useAll(all), 0);
+});
+
+Deno.test("a nonce that is reserved while its sender's record is being read is accepted, and is then used", async () => {
+  using kv = await openTestKv();
+  const one = new Instance(kv, new ManualClock());
+  assert(await one.use("nonce-0"));
+  const sender = await one.sender();
+  sender.drop();
+  const reading = sender.load();
+  const use = sender.reserve("nonce-1", unixSeconds(one.clock.now()), one.clock.now());
+  await reading;
+  assert(use !== null && await one.commit(use));
+  assertEquals([await one.use("nonce-0"), await one.use("nonce-1")], [false, false]);
+});
+
+Deno.test("a sender that is dropped in the turn after its record was read is read again", async () => {
+  using kv = await openTestKv();
+  const one = new Instance(kv, new ManualClock());
+  const sender = await one.sender();
+  let isLoaded = false;
+  const again = Promise.withResolvers<void>();
+  const set = (to: boolean) => {
+    isLoaded = to;
+    if (to) {
+      queueMicrotask(() => {
+        Object.defineProperty(sender, "isLoaded", { value: true, writable: true });
+        sender.drop();
+        again.resolve(sender.load());
+      });
+    }
+  };
+  Object.defineProperty(sender, "isLoaded", { get: () => isLoaded, set, configurable: true });
+  await sender.load();
+  await again.promise;
+  assert(sender.isLoaded);
 });
 
 Deno.test("a nonce is accepted again when it has ended, and not before, in the record and in a part", async () => {
