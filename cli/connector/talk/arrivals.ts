@@ -1,0 +1,130 @@
+/** The messages that arrive for the agents of a terminal, and which of them were shown and are not read yet. */
+import { type Clock, sleep } from "../../../shared/clock.ts";
+import { LocalDown } from "../../../shared/client/errors.ts";
+import { call, get, readMessages } from "../../../shared/client/local_client.ts";
+import { InboxPage, type LocalMessage } from "../../../shared/client/local_shapes.ts";
+import { describe } from "../../errors.ts";
+import { Flood } from "./flood.ts";
+import type { Log } from "./log.ts";
+import { messageOf, type TalkAgent } from "./talk_agent.ts";
+
+const WAIT_S = 25;
+const RETRY_MS = 2_000;
+const UNREAD_PAGE = 5;
+/** Messages that are remembered as shown. */
+const REMEMBERED = 1_000;
+
+export interface ShownMessage {
+  agent: TalkAgent;
+  message: LocalMessage;
+}
+
+export interface ArrivalsDeps {
+  clock: Clock;
+  log: Log;
+  /** True when the terminal shows several agents, so that each line names its own. */
+  hasSeveral(): boolean;
+  /** Called for each message, before it is shown. */
+  arrived(agent: TalkAgent, message: LocalMessage): void;
+  redraw(): void;
+}
+
+export class Arrivals {
+  readonly #flood = new Flood();
+  /** Unread messages that were shown, by number. */
+  readonly #shown = new Map<number, ShownMessage>();
+
+  constructor(private readonly deps: ArrivalsDeps) {}
+
+  /** Shows the messages of an agent until the signal. */
+  async follow(agent: TalkAgent, signal: AbortSignal): Promise<void> {
+    let after: number | null = null;
+    while (!signal.aborted) {
+      try {
+        const query: string = after === null ? "newest=true&limit=1" : `after=${after}&wait=${WAIT_S}`;
+        const page: InboxPage = await call(agent.calls, InboxPage, {
+          ...get(`/v1/inbox?${query}`),
+          waitSeconds: after === null ? 0 : WAIT_S,
+        });
+        if (signal.aborted) return;
+        if (after !== null) { for (const message of page.messages) this.#arrived(agent, message); }
+        after = page.messages.at(-1)?.id ?? after ?? 0;
+      } catch (error) {
+        // A connector that starts again has the messages; a runtime that gets them needs no reader.
+        if (!(error instanceof LocalDown) && describe(error).code === "CONNECTOR_RUNTIME_PUSHES") return;
+        await sleep(this.deps.clock, RETRY_MS);
+      }
+    }
+  }
+
+  /** A line for each peer whose messages are counted and not shown. */
+  counts(): string[] {
+    return this.#flood.lines();
+  }
+
+  #arrived(agent: TalkAgent, message: LocalMessage): void {
+    const { clock, log, arrived, redraw } = this.deps;
+    arrived(agent, message);
+    const peer = message.from.alias ?? message.from.name;
+    for (const line of this.#flood.take(clock.now())) log.say(line);
+    if (!this.#flood.isShown(peer, clock.now())) return redraw();
+    this.#show(agent, message, false);
+  }
+
+  #show(agent: TalkAgent, message: LocalMessage, isWhole: boolean): void {
+    const { log, hasSeveral } = this.deps;
+    const { id, from, receivedAt, readAt, error } = message;
+    const alias = from.alias ?? from.name;
+    const person = log.person(from.agentDid, from.humanName);
+    const whose = hasSeveral() ? `${agent.name} · ` : "";
+    log.message({
+      at: Date.parse(receivedAt),
+      what: `${whose}${alias}${person} ${didWhat(message)}`,
+      number: id,
+      text: message.text ?? error?.message ?? JSON.stringify(message.payload) ?? "",
+      isWhole,
+    });
+    if (readAt === null) this.#shown.set(id, { agent, message });
+    const [oldest] = this.#shown.keys();
+    if (this.#shown.size > REMEMBERED && oldest !== undefined) this.#shown.delete(oldest);
+  }
+
+  /** The message with this number, else the newest that was shown and is unread; `null` without one. */
+  async find(agent: TalkAgent, number: number | null): Promise<ShownMessage | null> {
+    const wanted = number ?? [...this.#shown.keys()].at(-1) ?? null;
+    if (wanted === null) return null;
+    return this.#shown.get(wanted) ?? { agent, message: await messageOf(agent, wanted) };
+  }
+
+  /** A message was answered, and is read with that. */
+  answered(id: number): void {
+    this.#shown.delete(id);
+  }
+
+  /** Shows the newest unread messages, or the one with this number whole. */
+  async unread(agent: TalkAgent, number: number | null): Promise<void> {
+    const { log } = this.deps;
+    if (number !== null) return this.#show(agent, await messageOf(agent, number), true);
+    const page = await call(agent.calls, InboxPage, get(`/v1/inbox?unread=true&newest=true&limit=${UNREAD_PAGE}`));
+    if (page.messages.length === 0) return log.say("No unread messages.");
+    for (const message of page.messages) this.#show(agent, message, false);
+    if (page.more) log.say("There are older ones: svc inbox lists them.");
+  }
+
+  /** Marks read what was shown, and nothing else. */
+  async readAll(): Promise<void> {
+    const shown = [...this.#shown];
+    for (const agent of new Set(shown.map(([, { agent }]) => agent))) {
+      const ids = shown.filter(([, message]) => message.agent === agent).map(([id]) => id);
+      await readMessages(agent.calls, { ids });
+      for (const id of ids) this.#shown.delete(id);
+    }
+  }
+}
+
+/** What the sender of a message did. */
+function didWhat({ error, auto, isReply }: LocalMessage): string {
+  if (error !== null) return "could not answer";
+  if (auto) return "replies automatically";
+  return isReply ? "replies" : "asks";
+}

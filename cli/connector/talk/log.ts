@@ -1,0 +1,88 @@
+/** The log on a terminal: sentences of svc, and messages with their texts behind a gutter. */
+import type { Clock } from "../../../shared/clock.ts";
+import { TICKET_PREFIX } from "../../../shared/protocol/ticket.ts";
+import { describe } from "../../errors.ts";
+import type { Line, Style } from "../../terminal/styled.ts";
+import { cutToColumns } from "../../terminal/text_width.ts";
+import { clockText, edgeOf, gutterLines, headerLine, sentenceLines } from "./log_text.ts";
+import type { ConsoleView } from "./view.ts";
+
+/** A message for the log. */
+export interface LoggedMessage {
+  /** Milliseconds. */
+  at: number;
+  /** What happened: `beta asks`. */
+  what: string;
+  number: number | null;
+  text: string;
+  /** Shows all lines, also of a long text. */
+  isWhole: boolean;
+  isOwn?: boolean;
+}
+
+export class Log {
+  /** Agents whose person was named today. */
+  readonly #named = new Set<string>();
+  #day: string;
+
+  constructor(private readonly clock: Clock, private readonly view: ConsoleView) {
+    this.#day = dayText(clock.now());
+  }
+
+  say(text: string, style: Style = ""): void {
+    const [first, ...rest] = sentenceLines(this.clock.now(), text, this.view.columns);
+    const styled = rest.map((line): Line => [[style, String(line)]]);
+    const head: Line = [["dim", clockText(this.clock.now())], [
+      style,
+      String(Array.isArray(first) ? first[1]?.[1] ?? "" : first),
+    ]];
+    this.view.show([head, ...styled]);
+  }
+
+  /** Says why something failed and what to do. */
+  sayFailure(error: unknown, what = ""): void {
+    const { cause, fix } = describe(error);
+    this.say(`${what}${cause}. ${fix}`.trimEnd(), "red");
+  }
+
+  /** Shows lines that svc has laid out. */
+  lines(lines: readonly string[]): void {
+    const edge = edgeOf(this.view.columns);
+    // A ticket must stay whole: a terminal that wraps it copies it as one line.
+    this.view.show(lines.map((line) => line.startsWith(TICKET_PREFIX) ? line : cutToColumns(line, edge)));
+  }
+
+  message({ at, what, number, text, isWhole, isOwn = false }: LoggedMessage): void {
+    const { columns } = this.view;
+    this.#newDay();
+    this.view.show([
+      headerLine(at, what, number, columns),
+      ...gutterLines(text, { columns, number, isWhole, isOwn }),
+    ]);
+  }
+
+  /** ` of Bob`, the first time on a day; else an empty text. */
+  person(did: string, humanName: string | null): string {
+    this.#newDay();
+    const isKnown = humanName === null || this.#named.has(did);
+    this.#named.add(did);
+    return isKnown ? "" : ` of ${humanName}`;
+  }
+
+  /** The person of this agent was named in another line. */
+  met(did: string): void {
+    this.#named.add(did);
+  }
+
+  #newDay(): void {
+    const day = dayText(this.clock.now());
+    if (day === this.#day) return;
+    this.#day = day;
+    this.#named.clear();
+    this.view.show([[["dim", day]]]);
+  }
+}
+
+function dayText(ms: number): string {
+  return new Date(ms).toDateString();
+}

@@ -1,0 +1,116 @@
+/** What the next keys are for, when they are not commands: a line that is being written, or an open question. */
+import type { Cancel, Clock } from "../../../shared/clock.ts";
+import { LineEditor } from "../../terminal/line_editor.ts";
+import { printable } from "../../terminal/output.ts";
+import { cutToColumns } from "../../terminal/text_width.ts";
+import type { LiveLines } from "./view.ts";
+
+/** A question that was left open must not be answered by a key that is meant for something else. */
+const QUESTION_MS = 60_000;
+
+type Mode =
+  | { kind: "edit"; editor: LineEditor; names: readonly string[]; done(text: string): void }
+  | { kind: "question"; text: string; yes(): unknown; no: string };
+
+export interface PromptDeps {
+  clock: Clock;
+  /** Runs what a person has confirmed. */
+  run(action: () => unknown): void;
+  /** Called when a prompt has ended, with what to say. */
+  ended(say: string | null): void;
+}
+
+export class Prompt {
+  readonly #past: string[] = [];
+  #mode: Mode | null = null;
+  #cancel: Cancel = () => {};
+
+  constructor(private readonly deps: PromptDeps) {}
+
+  get isOpen(): boolean {
+    return this.#mode !== null;
+  }
+
+  /** The editor of the line that is being written; `null` when there is none. */
+  get editor(): LineEditor | null {
+    return this.#mode?.kind === "edit" ? this.#mode.editor : null;
+  }
+
+  /** Lets a person write a message; `up` brings back earlier ones. */
+  write(alias: string, done: (text: string) => void): void {
+    this.#mode = { kind: "edit", editor: new LineEditor(`to ${alias}› `, this.#past), names: [], done };
+  }
+
+  /** Asks for one of these names; Tab completes it. */
+  pick(prompt: string, names: readonly string[], done: (text: string) => void, text = ""): void {
+    this.#mode = { kind: "edit", editor: new LineEditor(prompt, [], text), names, done };
+  }
+
+  ask(text: string, yes: () => unknown, no: string): void {
+    this.#mode = { kind: "question", text: `${text} [y/N] `, yes, no };
+    this.#cancel = this.deps.clock.after(QUESTION_MS, () => this.end(no));
+  }
+
+  /** Ends what the keys were for. */
+  end(say: string | null): void {
+    this.#mode = null;
+    this.#cancel();
+    this.deps.ended(say);
+  }
+
+  /** The same, and a question counts as declined. */
+  discard(): void {
+    this.end(this.#mode?.kind === "question" ? this.#mode.no : null);
+  }
+
+  close(): void {
+    this.#cancel();
+  }
+
+  /**
+   * Handles a key. Returns false when there is no prompt.
+   *
+   * @param isDeaf keys that arrive now may belong to a paste, so none sends or answers
+   */
+  press(key: string, isDeaf: boolean): boolean {
+    const mode = this.#mode;
+    if (mode === null) return false;
+    if (mode.kind === "edit") {
+      if (!(isDeaf && key === "Enter")) this.#edit(mode, key);
+    } else if (!isDeaf) {
+      const isYes = /^y$/i.test(key);
+      this.end(isYes ? null : mode.no);
+      if (isYes) this.deps.run(mode.yes);
+    }
+    return true;
+  }
+
+  #edit({ editor, names, done }: Mode & { kind: "edit" }, key: string): void {
+    if (key === "Escape") return this.end(null);
+    if (key === "Tab") {
+      const fits = names.filter((name) => name.startsWith(editor.text));
+      if (fits[0] !== undefined) editor.set(fits.length === 1 ? fits[0] : commonStart(fits));
+      return;
+    }
+    const text = editor.press(key);
+    if (text === null) return;
+    this.end(null);
+    if (text.trim() !== "") done(text);
+  }
+
+  /** The last live line; `null` when there is no prompt. */
+  live(columns: number): { line: string; cursor: LiveLines["cursor"] } | null {
+    const mode = this.#mode;
+    if (mode === null) return null;
+    if (mode.kind === "question") return { line: cutToColumns(printable(mode.text), columns), cursor: null };
+    const { text, cursor } = mode.editor.draw(columns);
+    return { line: text, cursor };
+  }
+}
+
+function commonStart(names: readonly string[]): string {
+  const [first = ""] = names;
+  let length = first.length;
+  while (!names.every((name) => name.startsWith(first.slice(0, length)))) length--;
+  return first.slice(0, length);
+}

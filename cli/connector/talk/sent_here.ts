@@ -1,0 +1,128 @@
+/** The messages that a person sends from a terminal, and the states that they reach. */
+import { type Cancel, type Clock, settledWithin } from "../../../shared/clock.ts";
+import { call, get, sendAndWait } from "../../../shared/client/local_client.ts";
+import { SentPage, type SentState } from "../../../shared/client/local_shapes.ts";
+import type { Log } from "./log.ts";
+import { rowOf, type TalkAgent } from "./talk_agent.ts";
+
+/** A message whose row is stored by then is shown with its number before the answer is there. */
+const ROW_MS = 300;
+const STATES_EVERY_MS = 2_000;
+/** Sent messages whose state is followed. */
+const REMEMBERED = 1_000;
+
+export interface SentHereDeps {
+  clock: Clock;
+  log: Log;
+  newId(): string;
+}
+
+/** Whom a message is for. */
+export interface Recipient {
+  alias: string;
+  did: string;
+  /** Number of the message that it answers. */
+  replyTo?: number;
+}
+
+/** A sent message whose state is not final. */
+interface Open {
+  agent: TalkAgent;
+  alias: string;
+  requestId: string;
+  seq: number | null;
+  state: SentState;
+}
+
+export class SentHere {
+  readonly #open = new Map<string, Open>();
+  /** Request IDs of own messages that were answered: that they were read needs no line. */
+  readonly #answered = new Set<string>();
+  #cancel: Cancel = () => {};
+
+  constructor(private readonly deps: SentHereDeps) {}
+
+  close(): void {
+    this.#cancel();
+  }
+
+  /** A reply to this message arrived. */
+  answered(requestId: string): void {
+    this.#answered.add(requestId);
+    if (this.#answered.size > REMEMBERED) this.#answered.clear();
+  }
+
+  /** Sends a text and shows it with its number. Returns false, and says why, when it was not sent. */
+  async send(agent: TalkAgent, to: Recipient, text: string): Promise<boolean> {
+    const { log } = this.deps;
+    try {
+      const open = await this.#send(agent, to, text);
+      if (!["processed", "dead_lettered", "refused"].includes(open.state) && this.#open.size < REMEMBERED) {
+        this.#open.set(open.requestId, open);
+        this.#lookLater();
+      }
+      return true;
+    } catch (error) {
+      log.sayFailure(error, `Not sent to ${to.alias}: `);
+      return false;
+    }
+  }
+
+  async #send(agent: TalkAgent, { alias, did, replyTo }: Recipient, text: string): Promise<Open> {
+    const { clock, log, newId } = this.deps;
+    const requestId = newId();
+    const to = replyTo === undefined ? { to: did } : { replyTo };
+    const sending = sendAndWait(agent.calls, clock, {
+      members: { ...to, requestId, prefer: "respond-async", keep: true, origin: "person" },
+      payload: JSON.stringify({ message: text }),
+      waitSeconds: 0,
+    });
+    await settledWithin(clock, sending.catch(() => {}), ROW_MS);
+    const seq = await rowOf(agent, requestId, did);
+    log.message({ at: clock.now(), what: `You to ${alias}`, number: seq, text, isWhole: true, isOwn: true });
+    const { result: { state, problem } } = await sending;
+    const open = { agent, alias, requestId, seq, state };
+    this.#tellState(open, problem);
+    return open;
+  }
+
+  /** A line for a state that is not the good one. */
+  #tellState({ alias, seq, state }: Open, problem: string | null): void {
+    const { log } = this.deps;
+    const what = seq === null ? `The message to ${alias}` : `${seq} to ${alias}`;
+    const why = problem === null ? "" : `: ${problem}`;
+    if (state === "queued") log.say(`${what} waits at the server: ${alias} is offline.`, "yellow");
+    else if (state === "kept") log.say(`${what} waits here${why}.`, "yellow");
+    else if (state === "unknown") log.say(`${what}: unclear, it may have arrived${why}.`, "yellow");
+    else if (state === "refused") log.say(`${what} was refused${why}.`, "red");
+    else if (state === "dead_lettered") log.say(`${what} was not delivered${why}.`, "red");
+  }
+
+  #lookLater(): void {
+    this.#cancel();
+    this.#cancel = this.deps.clock.after(STATES_EVERY_MS, () => void this.#look());
+  }
+
+  /** Tells what has become of the messages that were sent here. */
+  async #look(): Promise<void> {
+    const read = new Map<string, number[]>();
+    for (const agent of new Set([...this.#open.values()].map((open) => open.agent))) {
+      const page = await call(agent.calls, SentPage, get("/v1/sent?limit=100")).catch(() => null);
+      for (const { requestId, state, problem } of page?.messages ?? []) {
+        const open = this.#open.get(requestId);
+        if (open === undefined || open.state === state) continue;
+        open.state = state;
+        if (state === "processed") {
+          this.#open.delete(requestId);
+          const isAnswered = this.#answered.has(requestId) || open.seq === null;
+          if (!isAnswered) read.set(open.alias, [...read.get(open.alias) ?? [], open.seq ?? 0]);
+        } else if (state === "dead_lettered" || state === "refused") {
+          this.#open.delete(requestId);
+          this.#tellState(open, problem);
+        }
+      }
+    }
+    for (const [alias, numbers] of read) this.deps.log.say(`${alias} has read ${numbers.join(", ")}.`, "dim");
+    if (this.#open.size > 0) this.#lookLater();
+  }
+}

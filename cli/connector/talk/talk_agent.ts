@@ -1,0 +1,36 @@
+/** An agent on a terminal, and what a terminal asks of its local API. */
+import { call, get, type LocalCalls } from "../../../shared/client/local_client.ts";
+import { LocalMessage, SentPage } from "../../../shared/client/local_shapes.ts";
+import type { Peers } from "../peers.ts";
+import type { Status } from "../status.ts";
+
+export interface TalkAgent {
+  name: string;
+  humanName: string;
+  calls: LocalCalls;
+  /** The peers whose pair has not ended. */
+  peers(): Peers;
+  /** The latest status; `null` before there is one. */
+  status(): Status | null;
+  /** Opens the connector's web page. Returns the lines to show: without a browser they have its address. */
+  openPage(): Promise<string[]>;
+}
+
+/** The number of a sent message; `null` while it has no row. */
+export async function rowOf({ calls }: TalkAgent, requestId: string, did: string): Promise<number | null> {
+  const query = new URLSearchParams({ limit: "20", to: did });
+  const page = await call(calls, SentPage, get(`/v1/sent?${query}`)).catch(() => null);
+  return page?.messages.find((message) => message.requestId === requestId)?.seq ?? null;
+}
+
+export function messageOf({ calls }: TalkAgent, id: number): Promise<LocalMessage> {
+  return call(calls, LocalMessage, get(`/v1/inbox/${id}`));
+}
+
+/** Unread messages of agents that read them. */
+export function unreadOf(agents: readonly TalkAgent[]): number {
+  return agents.reduce((sum, agent) => {
+    const status = agent.status();
+    return sum + (status?.runtime.url === null ? status.inbox.waiting : 0);
+  }, 0);
+}
