@@ -209,7 +209,7 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
     changes,
     reads,
     probe: new StoreProbe({ kv, clock, commits }, KEYS.probe()),
-    guard: new BadProofLimiter(clock),
+    guard: new BadProofLimiter(clock, owners),
     aits,
     standings: new Standings({ aits, keys, crl, reliedMs: externals.reliedMs }),
     senders,

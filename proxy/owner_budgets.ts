@@ -27,6 +27,9 @@ const CONNECTS = { atOnce: 8, waiting: 1_000, waitMs: 5_000 };
 /** Owners that are remembered. Beyond it the one that was quiet longest begins again. */
 const MAX_OWNERS = 10_000;
 
+/** What a caller is told whose body is refused. */
+export const BODY_REFUSAL = "The agents of your account together send too many bytes";
+
 interface Use {
   frames: TokenBucket;
   bytes: TokenBucket;
@@ -70,6 +73,13 @@ export class OwnerBudgets {
   takeBody(ownerDid: string, bytes: number): number {
     const { bodyBytes } = this.#useOf(ownerDid);
     return bodyBytes.take(bytes, this.#clock.now()) ? 0 : bodyBytes.waitMs(bytes);
+  }
+
+  /** Returns how long a body of this size would be refused, milliseconds; 0 when it would be accepted. */
+  bodyWaitMs(ownerDid: string, bytes: number): number {
+    const { bodyBytes } = this.#useOf(ownerDid);
+    bodyBytes.take(0, this.#clock.now());
+    return bodyBytes.waitMs(bytes);
   }
 
   /** Counts a frame of one of the owner's sockets. Returns false when the owner has sent too many, or too many bytes. */

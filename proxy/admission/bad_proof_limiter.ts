@@ -8,9 +8,12 @@
 import { type Clock, sleep } from "../../shared/clock.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { BoundedMap } from "../../shared/bounded_map.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
 import { digest } from "../../shared/server/crypto.ts";
+import { declaredBytes } from "../../shared/server/http/body.ts";
 import type { RequestContext } from "../../shared/server/http/route.ts";
 import { authorizationToken } from "../../shared/server/http/signed_request.ts";
+import { BODY_REFUSAL, type OwnerBudgets } from "../owner_budgets.ts";
 
 /**
  * With more, bad proofs cost the time that checks of good ones need; with less, one agent's fault locks out its host.
@@ -55,20 +58,22 @@ export interface Failing {
 
 export class BadProofLimiter {
   readonly #clock: Clock;
+  readonly #budgets: Pick<OwnerBudgets, "bodyWaitMs">;
   /** Counts by address and digest of the token, by owner, and by address and owner. */
   readonly #counts = new BoundedMap<string, Count>(MAX_KEPT);
   /** Owners of the tokens that failed, by address and digest of the token. */
   readonly #owners = new BoundedMap<string, string>(MAX_KEPT);
 
-  constructor(clock: Clock) {
+  constructor(clock: Clock, budgets: Pick<OwnerBudgets, "bodyWaitMs">) {
     this.#clock = clock;
+    this.#budgets = budgets;
   }
 
   /**
    * Checks the counts of a request. The promise is one of a refusal that comes late.
    *
    * @throws {ServiceError} `PROXY_RATE_LIMIT_EXCEEDED` for a token with too many refused requests from this address, or whose
-   * owner has too many
+   * owner has too many, or sends another large body
    */
   rejectIfOver(exchange: RequestContext, scheme: Scheme = "Svc"): Promise<never> | undefined {
     if (this.#counts.size === 0) return;
@@ -78,7 +83,21 @@ export class BadProofLimiter {
     return this.#rejectOver(key, BAD_PROOFS_MAX, "Too many refused requests with this token from this address") ??
       (ownerDid === undefined
         ? undefined
-        : this.#rejectOwner(ownerDid) ?? this.#rejectOwner(`${exchange.ip} ${ownerDid}`));
+        : this.#rejectOwner(ownerDid) ?? this.#rejectOwner(`${exchange.ip} ${ownerDid}`) ??
+          this.#rejectBody(exchange, ownerDid));
+  }
+
+  /**
+   * Refuses a large body unread when the owner was refused several times and has no bytes left. Reading it, hashing it and
+   * writing its nonce would take more from others than the refusal saves.
+   */
+  #rejectBody(exchange: RequestContext, ownerDid: string): Promise<never> | undefined {
+    const bytes = declaredBytes(exchange.request) ?? 0, count = this.#counts.get(ownerDid);
+    if (bytes <= LIMITS.bodyFreeBytes || !count || count.failures < QUICK_REFUSALS) return;
+    const waitMs = this.#restMs(count) > 0 ? this.#budgets.bodyWaitMs(ownerDid, bytes) : 0;
+    if (waitMs === 0) return;
+    this.#count(`${exchange.ip} ${ownerDid}`);
+    return this.#refuse(count, BODY_REFUSAL, waitMs);
   }
 
   #rejectOwner(key: string): Promise<never> | undefined {
@@ -88,11 +107,20 @@ export class BadProofLimiter {
   #rejectOver(key: string, limit: number, message: string): Promise<never> | undefined {
     const count = this.#counts.get(key);
     if (!count || count.failures < limit) return;
-    const rest = count.since + BAD_PROOFS_WINDOW_MS - this.#clock.now();
-    if (rest <= 0 || rest > BAD_PROOFS_WINDOW_MS) return;
+    const restMs = this.#restMs(count);
+    return restMs > 0 ? this.#refuse(count, message, restMs) : undefined;
+  }
+
+  /** How long a count goes on, milliseconds. A clock that stepped back ends it. */
+  #restMs({ since }: Count): number {
+    const rest = since + BAD_PROOFS_WINDOW_MS - this.#clock.now();
+    return rest > BAD_PROOFS_WINDOW_MS ? 0 : Math.max(0, rest);
+  }
+
+  #refuse(count: Count, message: string, waitMs: number): Promise<never> {
     const refusal = new ServiceError("PROXY_RATE_LIMIT_EXCEEDED", {
       message,
-      headers: { "Retry-After": String(Math.ceil(rest / 1000)) },
+      headers: { "Retry-After": String(Math.ceil(waitMs / 1000)) },
     });
     if (++count.refused <= QUICK_REFUSALS || count.waiting >= MAX_WAITING) throw refusal;
     count.waiting++;

@@ -30,7 +30,7 @@ import { authorizationToken, provenOrigin, requestTimestamp } from "../../shared
 import type { AdmittedAgent, Prefetched } from "../caller.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { PairRecord, Presence } from "../schema/records.ts";
-import type { OwnerBudgets } from "../owner_budgets.ts";
+import { BODY_REFUSAL, type OwnerBudgets } from "../owner_budgets.ts";
 import { hasAnyPair } from "../trust/store.ts";
 import type { NonceUse, Senders } from "../message/sender.ts";
 import { PreconditionFailed, type Standing } from "./standing.ts";
@@ -265,7 +265,7 @@ function takeOfOwner({ owners, config }: CheckDeps, { exchange, ait, profile }: 
   const { allowed, resetMs } = owners.takeRequest(ownerDid, { name: profile.window, requests, windowMs: MINUTE_MS });
   if (!allowed) refuse(resetMs, `The agents of your account together have sent ${requests} requests in a minute`);
   const bodyWaitMs = owners.takeBody(ownerDid, exchange.body.length);
-  if (bodyWaitMs > 0) refuse(bodyWaitMs, "The agents of your account together send too many bytes");
+  if (bodyWaitMs > 0) refuse(bodyWaitMs, BODY_REFUSAL);
 }
 
 /** Stores the decision of the rate-limit window and sets its response headers. */

@@ -80,7 +80,8 @@ function onSockets(use: (socket: RawSocket) => Promise<unknown>): Attack {
           isOpen = false;
           count(`closed ${code}`);
         });
-        while (isOpen) await use(socket);
+        // A socket that the server has reset fails at once: going on with it would keep this process from all else, SIGTERM too.
+        while (isOpen && await use(socket) !== false);
       });
     }
   };

@@ -9,6 +9,7 @@ import { ManualClock } from "../../support/manual_clock.ts";
 import { codeOf, PROXY_URL, type TestAgent, World } from "../../support/world.ts";
 
 const FAILING = { ownerDid: "did:svc:registry.example.test:human:01KHYQ5H00AAAAAAAAAAAAAAAA", isProven: false };
+const NO_BODIES = { bodyWaitMs: () => 0 };
 const BAD = { signed: { method: "PUT" } };
 
 Deno.test("the same token from the same address is refused without verification after 200 bad proofs in 10 s", async () => {
@@ -92,6 +93,22 @@ Deno.test("requests that an owner's agents did not sign count for their address 
   assertEquals((await w.message(siblings[0] as TestAgent, b)).status, 202);
 });
 
+Deno.test("an owner who goes on to send too many bytes has large messages refused unread, and small ones still pass", async () => {
+  await using w = await World.open({ proxy: { ownerRequests: 1_200 } });
+  const { a, b } = await w.story();
+  const body = JSON.stringify({ message: "x".repeat(250_000) });
+  const large = { body, headers: { "content-length": String(body.length) } };
+  const nonces = async () => noncesOf((await w.kv.get(KEYS.sender(a.agent.did))).value);
+  for (let n = 0; n < 28; n++) assertEquals((await w.message(a, b, large)).status, n < 8 ? 202 : 429);
+  const before = await nonces();
+  const refused = await w.message(a, b, large);
+  assertEquals((await refused.json()).error.message, "The agents of your account together send too many bytes");
+  assertEquals(await nonces(), before);
+  assertEquals((await w.message(a, b)).status, 202);
+  await w.clock.stepWhenIdle(1_000);
+  assertEquals((await w.message(a, b, large)).status, 202);
+});
+
 Deno.test("bad proofs do not count against the agent's own rate limit", async () => {
   await using w = await World.open({ proxy: { agentRequests: 5 } });
   const { a, b, socket } = await w.story();
@@ -121,7 +138,7 @@ const exchangeOf = (token: string) =>
   }) as RequestContext;
 
 Deno.test("a client that ignores its lock waits a second for each refusal, at most 256 at once", async () => {
-  const clock = new ManualClock(), guard = new BadProofLimiter(clock);
+  const clock = new ManualClock(), guard = new BadProofLimiter(clock, NO_BODIES);
   for (let i = 0; i < BAD_PROOFS_MAX; i++) guard.recordFailure(exchangeOf("loud"), FAILING);
   for (let i = 0; i < 20; i++) assertThrows(() => guard.rejectIfOver(exchangeOf("loud")), ServiceError);
   let late = 0;
@@ -140,7 +157,7 @@ Deno.test("a client that ignores its lock waits a second for each refusal, at mo
 });
 
 Deno.test("the limiter keeps the newest counts when it receives a flood of tokens", () => {
-  const guard = new BadProofLimiter(new ManualClock());
+  const guard = new BadProofLimiter(new ManualClock(), NO_BODIES);
   const noted = (token: string) => {
     const exchange = exchangeOf(token);
     for (let i = 0; i < BAD_PROOFS_MAX; i++) guard.recordFailure(exchange, FAILING);
