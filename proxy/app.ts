@@ -16,6 +16,7 @@ import { StoreReserve } from "../shared/server/store/store_reserve.ts";
 import { StoreProbe } from "../shared/server/store/store_probe.ts";
 import { countRelay, type RelayCounts } from "./admin/overview.ts";
 import { Refusals } from "./admin/refusals.ts";
+import { RelaySeries } from "./admin/series.ts";
 import { AitCache } from "./admission/ait_cache.ts";
 import { ACCESS_TOKEN_ENDED } from "./admission/checks.ts";
 import { CrlCache } from "./admission/crl_cache.ts";
@@ -191,6 +192,7 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
   metrics.read("crl_entries", () => crl.entries);
   metrics.read("registry_keys_age_seconds", () => keys.ageSeconds);
   const counts = new StoreCount(clock, () => countRelay({ kv, clock, leases, mailbox }));
+  const series = new RelaySeries({ clock, metrics, counts });
   metrics.beforeRead(async () => showCounts(metrics, await counts.current(), clock));
   metrics.read("store_reserve_bytes", () => reserve.space?.reserveBytes ?? null);
   const { judgeAccess } = externals;
@@ -227,6 +229,7 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
     revalidation,
     deliveries,
     refusals,
+    series,
     counts,
     reserve,
     onRefused: (code, exchange) => refusals.record(code, exchange),
@@ -255,6 +258,7 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
       mailboxDelivery.start();
       revalidation.start();
       sweeper.start();
+      series.start();
       await Promise.all([trustChanges.start(), leases.start({ isSole })]);
       inbox.start();
     },
@@ -265,7 +269,7 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
     },
     closeSockets: () => connectedAgents.closeAll(returnMs()),
     async stop(withinMs = LIMITS.noteDrainMs) {
-      for (const part of [crl, mailboxDelivery, revalidation, trustChanges, pairRemoval, sweeper]) part.stop();
+      for (const part of [crl, mailboxDelivery, revalidation, trustChanges, pairRemoval, sweeper, series]) part.stop();
       // The requests have ended, so no outcome of a message is added.
       await settledWithin(clock, Promise.all([leave(), commits.flush()]), Math.min(withinMs, LIMITS.noteDrainMs));
     },

@@ -11,6 +11,7 @@ import type { BatchedReads } from "../shared/server/store/batched_reads.ts";
 import type { Random } from "../shared/random.ts";
 import type { RelayCounts } from "./admin/overview.ts";
 import type { Refusals } from "./admin/refusals.ts";
+import type { RelaySeries } from "./admin/series.ts";
 import type { AitCache } from "./admission/ait_cache.ts";
 import type { CrlCache } from "./admission/crl_cache.ts";
 import type { BadProofLimiter } from "./admission/bad_proof_limiter.ts";
@@ -68,6 +69,7 @@ export interface ProxyDeps extends AppDeps {
   forwarder: MessageForwarder;
   revalidation: Revalidation;
   refusals: Refusals;
+  series: RelaySeries;
   counts: StoreCount<RelayCounts>;
   reserve: StoreReserve;
   storeBytes?(): number | null;

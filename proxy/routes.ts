@@ -17,6 +17,7 @@ import { type Authenticators, type Route, routeFor, type RouteLimit } from "../s
 import { type Admin, ADMIN_TOKEN } from "./admin/authenticator.ts";
 import * as admin from "./admin/handlers.ts";
 import { overview } from "./admin/overview.ts";
+import { series } from "./admin/series.ts";
 import { admission } from "./admission/admit.ts";
 import type { AdmittedAgent } from "./caller.ts";
 import type { ProxyDeps } from "./deps.ts";
@@ -308,6 +309,17 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
     invalid: "PROXY_ADMIN_INVALID_QUERY",
     response: { status: 200, body: relayAdminApi.RefusalList },
     handler: admin.refusals,
+  }),
+  route({
+    method: "GET",
+    path: "/v1/admin/relay/series",
+    summary: "What passed in the last hour or day at the instance that answers, kept in memory",
+    auth: "admin_token",
+    limit: perAdmin,
+    query: relayAdminApi.SeriesQuery,
+    invalid: "PROXY_ADMIN_INVALID_QUERY",
+    response: { status: 200, body: relayAdminApi.RelaySeriesAnswer },
+    handler: series,
   }),
   openApiRoute<ProxyDeps>(),
   ...pageRoutes<ProxyDeps>(meta.proxyReady),

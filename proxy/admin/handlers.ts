@@ -12,6 +12,7 @@ import {
   type RefusalList,
   type RefusalQuery,
 } from "../../shared/protocol/api/relay_admin.ts";
+import { authorityOf, formatDid } from "../../shared/protocol/did.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import type { Clock } from "../../shared/clock.ts";
@@ -34,7 +35,7 @@ interface RelayAdminDeps {
   kv: Deno.Kv;
   clock: Clock;
   commits: GroupCommit;
-  config: { receiptKeptMs: number };
+  config: { receiptKeptMs: number; registryUrl: string };
   leases: InstanceLeases;
   mailbox: Mailbox;
   refusals: Refusals;
@@ -76,16 +77,17 @@ function groupsOf(refusals: Refusals): NonNullable<RefusalList["groups"]> {
 
 /** Lists which agents are connected, and when each was connected last. @throws {StoreUnavailable} */
 function listConnections(
-  { kv, leases }: { kv: Deno.Kv; leases: Pick<InstanceLeases, "isAlive"> },
+  { kv, leases, config }: Pick<RelayAdminDeps, "kv" | "leases" | "config">,
   query: ConnectionQuery,
 ): Promise<DidPage<AgentConnection>> {
+  const { registryUrl } = config;
   const alive = new Map<string, Promise<boolean>>();
   const isAlive = (instance: string) => {
     const known = alive.get(instance) ?? leases.isAlive(instance);
     alive.set(instance, known);
     return known;
   };
-  return pageByDid<Seen, AgentConnection>(kv, KEYS.allSeen(), query, async (entries) => {
+  return pageByDid<Seen, AgentConnection>(kv, KEYS.allSeen(), { ...query, registryUrl }, async (entries) => {
     const dids = entries.map(({ key }) => String(key.at(-1)));
     const holders = await holdersOf(kv, dids);
     return await Promise.all(entries.map(async ({ value }, i) => {
@@ -105,13 +107,16 @@ function listConnections(
 
 /** Returns the instance that each agent's presence names; empty for none. */
 async function holdersOf(kv: Deno.Kv, dids: readonly string[]): Promise<string[]> {
-  const keys = dids.map((did) => KEYS.presence(did));
+  const found = await getTogether<Presence>(kv, dids.map((did) => KEYS.presence(did)));
+  return found.map(({ value }) => value?.instance ?? "");
+}
+
+async function getTogether<V>(kv: Deno.Kv, keys: readonly Deno.KvKey[]): Promise<Deno.KvEntryMaybe<V>[]> {
   const parts = Array.from(
     { length: Math.ceil(keys.length / READ_TOGETHER) },
     (_, i) => keys.slice(i * READ_TOGETHER, (i + 1) * READ_TOGETHER),
   );
-  const found = await Promise.all(parts.map((part) => kv.getMany<Presence[]>(part)));
-  return found.flat().map(({ value }) => value?.instance ?? "");
+  return (await Promise.all(parts.map((part) => kv.getMany<V[]>(part)))).flat();
 }
 
 /**
@@ -120,13 +125,13 @@ async function holdersOf(kv: Deno.Kv, dids: readonly string[]): Promise<string[]
  * @throws {StoreUnavailable}
  */
 function listQueues(
-  { kv, mailbox }: { kv: Deno.Kv; mailbox: Pick<Mailbox, "after"> },
+  { kv, mailbox, config }: Pick<RelayAdminDeps, "kv" | "mailbox" | "config">,
   query: QueueQuery,
 ): Promise<DidPage<Queue>> {
   return pageByDid<MailboxState, Queue>(
     kv,
     KEYS.mailboxStates(),
-    query,
+    { ...query, registryUrl: config.registryUrl },
     (entries) =>
       Promise.all(entries.map(async ({ key, value: { total, bySender } }) => {
         // The state of an emptied mailbox stays for a while.
@@ -149,14 +154,28 @@ interface DidPage<T> {
 /**
  * Returns one page of the records below a prefix whose last key part is a DID.
  *
+ * @param query with `agents`, only the records of these are read, in this order
  * @param itemsOf returns the item of each record, in their order; `null` for a record that is not listed
  */
 async function pageByDid<V, T>(
   kv: Deno.Kv,
   prefix: Deno.KvKey,
-  { limit, cursor }: { limit: number; cursor?: string | undefined },
+  { limit, cursor, agents, registryUrl }: {
+    limit: number;
+    cursor?: string | undefined;
+    agents?: readonly string[] | undefined;
+    registryUrl: string;
+  },
   itemsOf: (entries: readonly Deno.KvEntry<V>[]) => Promise<(T | null)[]>,
 ): Promise<DidPage<T>> {
+  if (agents !== undefined) {
+    const authority = authorityOf(registryUrl) ?? "";
+    const keys = agents.map((id) => [...prefix, formatDid({ authority, kind: "agent", id })]);
+    const found = await getTogether<V>(kv, keys);
+    const known = found.flatMap(({ key, value, versionstamp }) => value === null ? [] : [{ key, value, versionstamp }]);
+    const items = (await itemsOf(known as Deno.KvEntry<V>[])).filter((item) => item !== null);
+    return { items: items.slice(0, limit), nextCursor: null };
+  }
   const items: T[] = [];
   let last = cursor ?? null;
   for (let read = 0;;) {

@@ -48,7 +48,7 @@ const ROWS: readonly Row[] = [
   { route: "GET /", signed: false, invalid: null },
   { route: "GET /healthz", signed: false, invalid: null },
   { route: "GET /readyz", signed: false, invalid: null },
-  ...["connections", "queues", "deliveries", "refusals"].map((name): Row => ({
+  ...["connections", "queues", "deliveries", "refusals", "series"].map((name): Row => ({
     route: `GET /v1/admin/relay/${name}`,
     signed: false,
     admin: true,

@@ -14,7 +14,8 @@ function text(check: (value: string) => boolean, message: string, pattern: Recor
 }
 
 // The patterns below are for the API documents: what a rule refuses, a client must be able to see there. The rules decide.
-const ULID_PATTERN = "[0-7][0-9A-HJKMNP-TV-Z]{25}";
+/** @internal */
+export const ULID_PATTERN = "[0-7][0-9A-HJKMNP-TV-Z]{25}";
 const LABEL_PATTERN = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?";
 const OCTET_PATTERN = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])";
 const AUTHORITY_PATTERN = `(?:(?:${OCTET_PATTERN}\\.){3}${OCTET_PATTERN}` +

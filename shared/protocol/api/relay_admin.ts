@@ -1,7 +1,8 @@
 /** Bodies and queries of the routes with which an admin sees the relay (D-172). */
 import * as z from "zod";
 import { LIMITS } from "../limits.ts";
-import { adminQuery, AgentDid, IsoTime, PageLimit, RequestId, Ulid } from "./fields.ts";
+import { isUlid } from "../ids.ts";
+import { adminQuery, AgentDid, IsoTime, PageLimit, RequestId, Ulid, ULID_PATTERN } from "./fields.ts";
 
 /** Response of `POST /v1/admin/tokens`. */
 export type AdminTokenAnswer = z.output<typeof AdminTokenAnswer>;
@@ -16,6 +17,12 @@ export const AdminTokenAnswer = z.object({
 });
 
 const limit = PageLimit.default(LIMITS.agentListDefault);
+/** More agents than one page of a list has are never asked for. */
+const AGENT_IDS_MAX = 100;
+const AgentIds = z.string().refine(
+  (text) => text.length <= AGENT_IDS_MAX * 27 && text.split(",").every(isUlid),
+  "must be 1 to 100 ULIDs, separated by commas",
+).meta({ pattern: `^${ULID_PATTERN}(?:,${ULID_PATTERN}){0,99}$` }).transform((text) => text.split(","));
 const DidPagination = z.object({ limit: z.int(), nextCursor: AgentDid.nullable() });
 
 /** Query of `GET /v1/admin/relay/connections`. */
@@ -24,6 +31,8 @@ export const ConnectionQuery = adminQuery({
   /** Only agents that are connected, or only agents that are not. */
   online: z.enum(["true", "false"]).transform((text) => text === "true").optional(),
   limit,
+  /** Only these agents: at most 100 IDs, separated by commas. */
+  agents: AgentIds.optional(),
   cursor: AgentDid.optional(),
 });
 
@@ -51,7 +60,12 @@ export const ConnectionList = z.object({
 
 /** Query of `GET /v1/admin/relay/queues`. */
 export type QueueQuery = z.output<typeof QueueQuery>;
-export const QueueQuery = adminQuery({ limit, cursor: AgentDid.optional() });
+export const QueueQuery = adminQuery({
+  limit,
+  /** Only the queues of these agents: at most 100 IDs, separated by commas. */
+  agents: AgentIds.optional(),
+  cursor: AgentDid.optional(),
+});
 
 /** The messages that wait for one recipient. */
 export type Queue = z.output<typeof Queue>;
@@ -188,4 +202,42 @@ export const RelayOverview = z.object({
   store: z.object({ bytes: z.int(), freeBytes: z.int(), reserveBytes: z.number() }).nullable(),
   /** What one agent may send. */
   agentLimit: z.object({ requests: z.int(), windowMs: z.int() }),
+});
+
+/** Query of `GET /v1/admin/relay/series`. */
+export type SeriesQuery = z.output<typeof SeriesQuery>;
+export const SeriesQuery = adminQuery({
+  /** The last 60 minutes, or the last 96 times 15 minutes. */
+  span: z.enum(["hour", "day"]).default("hour"),
+});
+
+/** A time to acknowledgement above the last bucket of the metric. */
+export const ACK_OVER_MS = 10_001;
+
+/** What passed in one step. */
+export type RelayPoint = z.output<typeof RelayPoint>;
+export const RelayPoint = z.object({
+  /** End of the step. */
+  at: IsoTime,
+  delivered: z.int(),
+  queued: z.int(),
+  failed: z.int(),
+  refusals: z.object({ rate: z.int(), pair: z.int(), identity: z.int(), other: z.int() }),
+  /** Queued messages at the end of the step; `null` when the store could not be counted. */
+  waiting: z.int().nullable(),
+  /** Connected agents at the end of the step. */
+  agents: z.int().nullable(),
+  /** Half of the acknowledgements came within it; 10001 means more than 10 s; `null` without any. */
+  ackP50Ms: z.number().nullable(),
+  ackP95Ms: z.number().nullable(),
+});
+
+/** Response of `GET /v1/admin/relay/series`: what the instance that answers has counted, oldest first. */
+export type RelaySeriesAnswer = z.output<typeof RelaySeriesAnswer>;
+export const RelaySeriesAnswer = z.object({
+  instance: Ulid,
+  /** Start of the instance. */
+  since: IsoTime,
+  stepSeconds: z.int(),
+  points: z.array(RelayPoint),
 });

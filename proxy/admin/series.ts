@@ -1,0 +1,168 @@
+/**
+ * What passed in the last hour and the last day, for the plots of the console. The metrics are read once a minute into two
+ * rings of a fixed size, so that a plot costs nothing on the path of a message and nothing in the store.
+ */
+import {
+  ACK_OVER_MS,
+  type RelayPoint,
+  type RelaySeriesAnswer,
+  type SeriesQuery,
+} from "../../shared/protocol/api/relay_admin.ts";
+import { toIso } from "../../shared/protocol/time.ts";
+import type { Cancel, Clock } from "../../shared/clock.ts";
+import { type Answer, type Input, json } from "../../shared/server/http/route.ts";
+import type { Metrics, Series } from "../../shared/server/metrics/metrics.ts";
+import { METRICS } from "../../shared/server/metrics/metrics_table.ts";
+import type { StoreCount } from "../../shared/server/store/store_count.ts";
+import type { InstanceLeases } from "../relay/instance_leases.ts";
+import type { Admin } from "./authenticator.ts";
+import type { RelayCounts } from "./overview.ts";
+
+const MINUTE_MS = 60_000;
+/** Points that are kept, and the time from one to the next. */
+const SPANS = { hour: { stepMs: MINUTE_MS, points: 60 }, day: { stepMs: 15 * MINUTE_MS, points: 96 } } as const;
+type Span = keyof typeof SPANS;
+
+type Group = keyof RelayPoint["refusals"];
+
+interface SeriesDeps {
+  clock: Clock;
+  metrics: Pick<Metrics, "families">;
+  counts: Pick<StoreCount<RelayCounts>, "current">;
+}
+
+/** The counters at one moment. */
+interface Reading {
+  delivered: number;
+  queued: number;
+  failed: number;
+  refusals: Record<Group, number>;
+  /** By bucket; the last one has no bound. */
+  acks: readonly number[];
+}
+
+export class RelaySeries {
+  readonly #deps: SeriesDeps;
+  readonly #points: Record<Span, RelayPoint[]> = { hour: [], day: [] };
+  /** The reading at which the present step of each span began. */
+  readonly #began: Record<Span, Reading>;
+  readonly #since: number;
+  #cancel: Cancel = () => {};
+
+  constructor(deps: SeriesDeps) {
+    this.#deps = deps;
+    this.#since = deps.clock.now();
+    const reading = readingOf(deps.metrics);
+    this.#began = { hour: reading, day: reading };
+  }
+
+  /** Reads the metrics at the end of each minute. */
+  start(): void {
+    const { clock } = this.#deps;
+    this.#cancel = clock.after(MINUTE_MS - clock.now() % MINUTE_MS, () => {
+      this.start();
+      void this.take();
+    });
+  }
+
+  stop(): void {
+    this.#cancel();
+  }
+
+  /** Ends the present minute, and every 15 minutes the longer step. Never rejects. */
+  async take(): Promise<void> {
+    const { clock, metrics, counts } = this.#deps;
+    // A timer fires a little late, and a step that ends at its whole minute can be compared with that of another instance.
+    const at = Math.round(clock.now() / MINUTE_MS) * MINUTE_MS;
+    const reading = readingOf(metrics);
+    const steps = (["hour", "day"] as const).filter((span) => at % SPANS[span].stepMs === 0)
+      .map((span) => ({ span, from: this.#began[span] }));
+    for (const { span } of steps) this.#began[span] = reading;
+    const now = await counts.current().catch(() => null);
+    const state = { waiting: now?.queues.messages ?? null, agents: now?.agents.online ?? null };
+    for (const { span, from } of steps) {
+      const points = this.#points[span];
+      points.push({ at: toIso(at), ...changeOf(from, reading), ...state });
+      if (points.length > SPANS[span].points) points.shift();
+    }
+  }
+
+  /** The points of a span, oldest first. A step in which this instance did not run has none. */
+  of(span: Span): { since: string; stepSeconds: number; points: RelayPoint[] } {
+    const { stepMs, points: most } = SPANS[span];
+    const oldest = this.#deps.clock.now() - most * stepMs;
+    const points = this.#points[span].filter(({ at }) => Date.parse(at) > oldest);
+    return { since: toIso(this.#since), stepSeconds: stepMs / 1000, points };
+  }
+}
+
+export function series(
+  { series, leases }: { series: Pick<RelaySeries, "of">; leases: Pick<InstanceLeases, "instance"> },
+  { query }: Input<undefined, SeriesQuery, undefined, Admin>,
+): Answer {
+  const response: RelaySeriesAnswer = { instance: leases.instance, ...series.of(query.span) };
+  return json(response);
+}
+
+function readingOf(metrics: Pick<Metrics, "families">): Reading {
+  const families = new Map(metrics.families().map(({ name, series }) => [name, series]));
+  const messages = families.get("relay_messages_total") ?? [];
+  const sum = (series: readonly Series[], fits: (values: readonly string[]) => boolean) =>
+    series.reduce((total, { values, value }) => total + (fits(values) ? value : 0), 0);
+  const refused = families.get("refusals_total") ?? [];
+  const inGroup = (group: Group) => sum(refused, ([code = ""]) => refusalGroup(code) === group);
+  return {
+    delivered: sum(messages, ([outcome]) => outcome === "delivered"),
+    queued: sum(messages, ([outcome]) => outcome === "queued"),
+    failed: sum(messages, ([outcome]) => !["delivered", "queued", "repeat"].includes(outcome ?? "")),
+    refusals: {
+      rate: inGroup("rate"),
+      pair: inGroup("pair"),
+      identity: inGroup("identity"),
+      other: inGroup("other"),
+    },
+    acks: [...families.get("relay_ack_seconds")?.[0]?.counts ?? []],
+  };
+}
+
+function changeOf(from: Reading, to: Reading): Omit<RelayPoint, "at" | "waiting" | "agents"> {
+  const acks = to.acks.map((count, i) => count - (from.acks[i] ?? 0));
+  return {
+    delivered: to.delivered - from.delivered,
+    queued: to.queued - from.queued,
+    failed: to.failed - from.failed,
+    refusals: {
+      rate: to.refusals.rate - from.refusals.rate,
+      pair: to.refusals.pair - from.refusals.pair,
+      identity: to.refusals.identity - from.refusals.identity,
+      other: to.refusals.other - from.refusals.other,
+    },
+    ackP50Ms: boundOf(acks, 0.5),
+    ackP95Ms: boundOf(acks, 0.95),
+  };
+}
+
+/** Why a request was refused, as far as an operator acts on it differently. */
+export function refusalGroup(code: string): Group {
+  if (code.includes("RATE_LIMIT") || code === "QUOTA_EXCEEDED") return "rate";
+  if (code === "PROXY_AUTH_FORBIDDEN" || code.startsWith("PROXY_PAIR_")) return "pair";
+  if (code === "PROXY_AUTH_DEPENDENCY_UNAVAILABLE") return "other";
+  return code.startsWith("PROXY_AUTH_") || code.startsWith("PROXY_AGENT_ACCESS_") ? "identity" : "other";
+}
+
+/**
+ * The upper bound of the bucket in which a share of the values ends, in milliseconds; `null` without values. What lies
+ * above the last bound has no number of its own, so it is one more than that bound.
+ */
+function boundOf(counts: readonly number[], share: number): number | null {
+  const total = counts.reduce((sum, count) => sum + count, 0);
+  if (total === 0) return null;
+  let below = 0;
+  for (const [i, count] of counts.entries()) {
+    below += count;
+    if (below < total * share) continue;
+    const bound = METRICS.relay_ack_seconds.buckets[i];
+    return bound === undefined ? ACK_OVER_MS : bound * 1000;
+  }
+  return null;
+}
