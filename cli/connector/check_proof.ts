@@ -2,6 +2,7 @@
  * Decides whether a delivered message is what its sender signed (D-143). The checks have a fixed order, and the first one that
  * fails decides, so that every connector says the same of one message. Keys, list, pin and time are handed in.
  */
+import { sha256 } from "../../shared/protocol/base64url.ts";
 import { importPublicKey } from "../../shared/protocol/ed25519.ts";
 import type { AckReason } from "../../shared/protocol/ack_reasons.ts";
 import type { DeliverFrame, FrameIdentity } from "../../shared/protocol/frames.ts";
@@ -43,6 +44,10 @@ export interface ProvenMessage extends Pick<DeliverFrame, "requestId" | "fromAge
   /** Key of the sender. */
   key: string;
   nonce: string;
+  /** Of the body as its sender sent it. */
+  bodySha256: string;
+  /** Of a sealed one: of its salt and its payload. */
+  payloadSha256?: string;
   /** Unix seconds, as signed. */
   signedAt: number;
 }
@@ -93,7 +98,8 @@ export async function checkProof(frame: DeliverFrame, { agent, pin, trust, nowSe
     ...(auto === undefined ? {} : { auto }),
   };
   const { nonce } = proof;
-  return { proven: { requestId, fromAgentDid, toAgentDid, ...said, identity, payload, key, nonce, signedAt } };
+  const shown = { requestId, fromAgentDid, toAgentDid, ...said, identity, payload };
+  return { proven: { ...shown, key, nonce, signedAt, bodySha256: await sha256(body) } };
 }
 
 /** The payload for the runtime: the sender's, with a block of proven values if it had one. `null` when it is not within bounds. */

@@ -117,6 +117,7 @@ export class Connector {
       options.proxy,
     );
     const store = this.store = deps.openStore({
+      newId: this.newId,
       delivery: runtime === null ? "pull" : "push",
       claims: {
         heldUntil: (message, now) =>
@@ -128,8 +129,9 @@ export class Connector {
       onDamaged: (error) => this.fail(error),
     });
     const guard = this.#guard, { did } = options.agent;
-    this.sending = new Sending({ clock, store, proxy: this.proxy, guard, newId: this.newId, did, emit });
     const peers = this.peers = new PeerBook(deps.peers);
+    const { proxy, newId } = this;
+    this.sending = new Sending({ clock, store, proxy, session, peers, guard, newId, did, emit });
     const hasPins = Object.values(peers.all).some(({ key }) => key !== undefined);
     if (store.proofs.begin(hasPins, clock.now())) emit("memory_lost");
     this.pairing = new Pairing({ clock, random, session, secrets: store.pairSecrets, peers, did, emit });

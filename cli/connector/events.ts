@@ -40,6 +40,7 @@ export const EVENTS = {
   receipt_sent: "Receipt sent",
   receipt_failed: "A receipt could not be sent; it is kept",
   receipt_refused: "A receipt was rejected permanently",
+  receipt_invalid: "A receipt is not what the peer signed; the proxy's word is not taken for it",
   sent: "Message sent",
   queued: "Message queued: the proxy keeps it until the recipient connects",
   not_taken: "Message sent, but the recipient's connector did not accept it",

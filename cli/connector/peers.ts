@@ -10,6 +10,7 @@ import { isPublicKey } from "../../shared/protocol/ed25519.ts";
 import type { AgentFolder } from "../agents/agent_store.ts";
 import { CliError } from "../errors.ts";
 import type { Peer } from "../link/peer_pages.ts";
+import type { Pin } from "./check_proof.ts";
 
 /** The newest ended pairs whose aliases are kept: with 10,000 peers beside them the file stays readable at each command. */
 const ENDED_PAIRS = 5_000;
@@ -123,6 +124,12 @@ export function removePeer(peers: Peers, did: string): Peers {
       [alias, peer],
     ) => [alias, peer.did === did ? { ...peer, removed: true as const } : peer]),
   );
+}
+
+/** What is known of a peer's key; `null` for nothing. */
+export function pinOf(peer: Pick<Peers[string], "key" | "how"> | null): Pin | null {
+  const { key, how } = peer ?? {};
+  return key === undefined || how === undefined ? null : { key, how };
 }
 
 /** The peers with the key of a contact, from its first proven message. */

@@ -13,7 +13,7 @@ import type { LoopGuard } from "../link/loop_guard.ts";
 import { checkProof, type ProofCheck, type ProvenMessage } from "./check_proof.ts";
 import type { EmitEvent } from "./events.ts";
 import type { PeerBook } from "./peer_book.ts";
-import { pinContact } from "./peers.ts";
+import { pinContact, pinOf } from "./peers.ts";
 import type { RegistryTrust } from "./registry_trust.ts";
 import type { StoreResult, TakenMessage } from "./store/received_messages.ts";
 import type { ConnectorStore } from "./store/store.ts";
@@ -137,8 +137,7 @@ export class Receiving {
   }
 
   #pinOf(did: string) {
-    const { key, how } = this.deps.peers.of(did) ?? {};
-    return key === undefined || how === undefined ? null : { key, how };
+    return pinOf(this.deps.peers.of(did));
   }
 
   /** Reads the peers once for all strangers that come meanwhile. */

@@ -1,5 +1,5 @@
 /** What people read of the state of a sent message: one list, so that every place says the same. Pure. */
-import type { OutboundResult } from "../../shared/client/local_shapes.ts";
+import type { CheckedReceipt, OutboundResult } from "../../shared/client/local_shapes.ts";
 
 /** @param now milliseconds since the Unix epoch */
 export function stateText(
@@ -36,4 +36,16 @@ export function dayAndTime(iso: string): string {
   const at = new Date(iso);
   const two = (value: number) => String(value).padStart(2, "0");
   return `${at.getDate()} ${MONTHS[at.getMonth()]} ${two(at.getHours())}:${two(at.getMinutes())}`;
+}
+
+/** The state that receipts show; `null` for none. A dead letter can be replayed, so a message can have both receipts. */
+export function shownState(
+  receipts: readonly Pick<CheckedReceipt, "status" | "verified">[],
+  isSigning: boolean,
+): "processed" | "dead_lettered" | null {
+  const isProcessed = receipts.some(({ status, verified }) =>
+    status === "processed_by_svc" && (verified === "signed" || !isSigning)
+  );
+  if (isProcessed) return "processed";
+  return receipts.some(({ status }) => status === "dead_lettered") ? "dead_lettered" : null;
 }

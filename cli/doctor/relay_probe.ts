@@ -1,8 +1,8 @@
 /** `provider relay-test`: sends a real message to a peer and waits for its receipt. */
 import { type Clock, sleep } from "../../shared/clock.ts";
-import { ReceiptList } from "../../shared/protocol/api/receipts.ts";
 import { HookAnswer } from "../../shared/protocol/api/relay.ts";
 import { call, get, type LocalCalls, post } from "../../shared/client/local_client.ts";
+import { CheckedReceipts } from "../../shared/client/local_shapes.ts";
 
 const WAIT_MS = 30_000;
 const LOOK_EVERY_MS = 500;
@@ -35,8 +35,8 @@ export async function sendProbe(clock: Clock, connector: LocalCalls, probe: Rela
   const sentInMs = clock.now() - began;
   const query = new URLSearchParams({ to: peer, requestId });
   while (sent.delivered && clock.now() - began < WAIT_MS) {
-    const { receipts } = await call(connector, ReceiptList, get(`/v1/receipts?${query}`));
-    const status = receipts.at(-1)?.status;
+    const { receipts } = await call(connector, CheckedReceipts, get(`/v1/receipts?${query}`));
+    const status = receipts.findLast(({ problem }) => problem === undefined)?.status;
     if (status) return { requestId, delivered: true, reason: null, status, sentInMs, receiptInMs: clock.now() - began };
     await sleep(clock, LOOK_EVERY_MS);
   }

@@ -12,18 +12,26 @@ import {
   type SendResult,
   sentMessage,
 } from "../../shared/client/local_client.ts";
-import { CANCELLED, NOT_KEPT, OutboundResult, SentPage, type SentState } from "../../shared/client/local_shapes.ts";
+import {
+  CANCELLED,
+  type CheckedReceipt,
+  CheckedReceipts,
+  NOT_KEPT,
+  OutboundResult,
+  SentPage,
+} from "../../shared/client/local_shapes.ts";
 import { chosenAgent } from "../agents/agent_reference.ts";
 import type { AgentFolder, AgentStore } from "../agents/agent_store.ts";
 import { access, connectorOf } from "../connector/attach.ts";
+import { checkReceipt } from "../connector/check_receipt.ts";
 import { directProxy } from "../connector/direct_proxy.ts";
-import { findPeerEver, readPeers, shownAliases } from "../connector/peers.ts";
+import { findPeerEver, pinOf, readPeers, shownAliases } from "../connector/peers.ts";
 import type { Context } from "../context.ts";
 import { CliError, describe } from "../errors.ts";
 import { fields, table } from "../terminal/output.ts";
 import { recipientOf } from "./recipient.ts";
 import { memberOf, messageLines } from "./received.ts";
-import { stateText } from "../connector/states.ts";
+import { shownState, stateText } from "../connector/states.ts";
 
 export interface SentQuery {
   agent: string | undefined;
@@ -31,8 +39,6 @@ export interface SentQuery {
   to: string | undefined;
   allowInsecure: boolean;
 }
-
-type Receipts = ReceiptList["receipts"];
 
 /** Lists the newest messages. @throws {CliError} `CLI_CONNECTOR_DOWN` */
 export async function listSent(
@@ -111,10 +117,10 @@ async function receiptsOf(
   ctx: Context,
   connector: LocalCalls,
   { to, requestId }: OutboundResult,
-): Promise<Receipts | null> {
+): Promise<CheckedReceipt[] | null> {
   try {
     const query = new URLSearchParams({ to, requestId });
-    return (await call(connector, ReceiptList, get(`/v1/receipts?${query}`))).receipts;
+    return (await call(connector, CheckedReceipts, get(`/v1/receipts?${query}`))).receipts;
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
     const { code, cause, fix } = describe(error);
@@ -133,11 +139,15 @@ async function showReceipts(
   const to = await recipientOf(direct.proxy, agent.folder, peer);
   const query = new URLSearchParams({ requestId, recipientAgentDid: to });
   const target = `/v1/relay/delivery-receipts?${query}`;
-  const { receipts } = ReceiptList.parse(await direct.proxy.ask({ method: "GET", target }));
+  const listed = ReceiptList.parse(await direct.proxy.ask({ method: "GET", target })).receipts;
+  const peers = Object.values(readPeers(agent.folder));
+  const pin = pinOf(peers.find(({ did }) => did === to) ?? null);
+  const known = { did: agent.folder.identity().did, pin, sent: null };
+  const receipts = await Promise.all(listed.map((receipt) => checkReceipt(receipt, known)));
   const result: OutboundResult = {
     requestId,
     to,
-    state: stateOf(receipts),
+    state: shownState(receipts, pin?.how === "ticket") ?? "unknown",
     problem: null,
     expiresAt: null,
     ...NOT_KEPT,
@@ -148,17 +158,11 @@ async function showReceipts(
   show(ctx, agent.folder, { json: JSON.stringify(result), result }, receipts);
 }
 
-/** The state that receipts show; `unknown` without one. */
-function stateOf(receipts: Receipts): SentState {
-  const status = receipts.at(-1)?.status;
-  return status === undefined ? "unknown" : status === "dead_lettered" ? "dead_lettered" : "processed";
-}
-
 function show(
   ctx: Context,
   folder: AgentFolder,
   { json, result }: SendResult,
-  receipts: Receipts | null,
+  receipts: CheckedReceipt[] | null,
 ): void {
   if (ctx.out.json) {
     ctx.out.jsonLine(`${json.trimEnd().slice(0, -1)},"receipts":${JSON.stringify(receipts)}}`);
@@ -171,8 +175,13 @@ function show(
       ["state", stateText(result, ctx.clock.now())],
       ["problem", problem ?? undefined],
       ["expires", expiresAt ?? until ?? undefined],
-      ...(receipts ?? []).map(({ status, receivedAt }) => ["receipt", `${status}, ${receivedAt}`] as const),
+      ...(receipts ?? []).map((receipt) => ["receipt", receiptText(receipt)] as const),
     ]),
     ...reply === null ? [] : ["", ...messageLines({ message: reply, json: memberOf(json, "reply") }, ctx.out.columns)],
   ]);
+}
+
+function receiptText({ status, receivedAt, verified, problem }: CheckedReceipt): string {
+  const by = verified === "signed" ? "signed by its recipient" : "by the word of the proxy";
+  return `${status}, ${receivedAt}, ${by}${problem === undefined ? "" : `: ${problem}`}`;
 }

@@ -11,6 +11,7 @@ import { withoutSecrets } from "../../shared/server/log.ts";
 import type { GroupCommit } from "../../shared/server/store/group_commit.ts";
 import { deliveryEnd, unpackDelivery } from "../schema/delivery_record.ts";
 import { KEYS } from "../schema/kv_keys.ts";
+import type { StoredReceipt } from "../schema/receipt_record.ts";
 import type { DeliveryRecord, MailboxEntry } from "../schema/records.ts";
 import { STATE_OF_RECEIPT } from "../receipts/store.ts";
 import { begunDeliveries } from "../relay/deliveries.ts";
@@ -99,7 +100,9 @@ async function recordsOf({ kv, clock, commits, config }: TimelineDeps, requestId
     }
   }
   const most = { limit: limit * RECEIPT_STATUSES.length };
-  for await (const { key, value: at } of kv.list<number>({ prefix: KEYS.receiptsOf(requestId) }, most)) {
+  for await (
+    const { key, value: { receivedAt: at } } of kv.list<StoredReceipt>({ prefix: KEYS.receiptsOf(requestId) }, most)
+  ) {
     const status = RECEIPT_STATUSES.find((known) => known === key.at(-1));
     if (status === undefined || now >= at + config.receiptKeptMs) continue;
     foundOf(String(key.at(-3)), String(key.at(-2))).receipts.push({ status, at });

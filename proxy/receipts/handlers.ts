@@ -11,16 +11,20 @@ import {
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { type Answer, type Input, json, pick } from "../../shared/server/http/route.ts";
+import { authorizationToken } from "../../shared/server/http/signed_request.ts";
 import type { AdmittedAgent } from "../caller.ts";
 import type { ReceiptRecord } from "../schema/receipt_record.ts";
 import { listReceipts, outcomesOf, type ReceiptDeps, recordReceipt } from "./store.ts";
 
 export async function submitReceipt(
   deps: ReceiptDeps,
-  { body, caller }: Input<undefined, undefined, z.output<typeof ReceiptBody>, AdmittedAgent>,
+  { body, caller, exchange }: Input<undefined, undefined, z.output<typeof ReceiptBody>, AdmittedAgent>,
 ): Promise<Answer> {
   if (caller.agentDid !== body.recipientAgentDid) throw new ServiceError("PROXY_RELAY_RECEIPT_FORBIDDEN");
-  return json({ receipt: receiptView(await recordReceipt(deps, body)) }, 201);
+  const { signed } = body;
+  const ait = authorizationToken(exchange.request.headers, "Svc");
+  const proof = signed === undefined || ait === null ? undefined : { signed, ait };
+  return json({ receipt: receiptView(await recordReceipt(deps, { ...body, proof })) }, 201);
 }
 
 export async function queryReceipts(

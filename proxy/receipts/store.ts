@@ -14,7 +14,7 @@ import type { MessageForwarder } from "../relay/message_forwarder.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import { begunDeliveries, type DeliveryId, type DeliveryOutcome, receiptUpdate } from "../relay/deliveries.ts";
 import { deliveryEnd, unpackDelivery } from "../schema/delivery_record.ts";
-import { type ReceiptRecord, storedReceipt } from "../schema/receipt_record.ts";
+import { type ReceiptRecord, type StoredReceipt, storedReceipt } from "../schema/receipt_record.ts";
 
 /** With more, the receipt of an agent with many peers takes the time of many messages. */
 const PEERS_READ_MAX = 1_000;
@@ -36,7 +36,7 @@ export const STATE_OF_RECEIPT = { processed_by_svc: "processed", dead_lettered: 
 
 /** The receipt of the same status that was recorded first. */
 class First {
-  constructor(readonly receivedAt: number) {}
+  constructor(readonly stored: StoredReceipt) {}
 }
 
 /**
@@ -47,20 +47,26 @@ class First {
  */
 export async function recordReceipt(
   deps: ReceiptDeps,
-  receipt: { requestId: string; recipientAgentDid: string; status: ReceiptStatus; senderAgentDid?: string | undefined },
+  receipt: Pick<ReceiptRecord, "requestId" | "recipientAgentDid" | "status"> & {
+    senderAgentDid?: string | undefined;
+    /** As its recipient signed it, with the identity token of the request. */
+    proof?: Required<Pick<StoredReceipt, "signed" | "ait">> | undefined;
+  },
 ): Promise<ReceiptRecord> {
-  const { requestId, recipientAgentDid, status } = receipt;
+  const { requestId, recipientAgentDid, status, proof } = receipt;
   const sender = receipt.senderAgentDid ?? await onlySender(deps, recipientAgentDid, requestId);
   const id: DeliveryId = { sender, recipient: recipientAgentDid, requestId };
   const now = deps.clock.now();
   const keptMs = deps.config.receiptKeptMs;
+  const stored = { receivedAt: now, ...proof };
   const first: Update<First> = {
     key: KEYS.receipt(recipientAgentDid, requestId, sender, status),
     uncached: true,
+    bytes: (proof?.signed.length ?? 0) + (proof?.ait.length ?? 0),
     next: (current) => {
-      const receivedAt = current as number | null;
-      if (receivedAt !== null && now < receivedAt + keptMs) return { refuse: new First(receivedAt) };
-      return storedReceipt(now, keptMs);
+      const known = current as StoredReceipt | null;
+      if (known !== null && now < known.receivedAt + keptMs) return { refuse: new First(known) };
+      return storedReceipt(stored, keptMs);
     },
   };
   // The delivery is checked first, because a repeated receipt is also refused after the end of its delivery.
@@ -70,10 +76,10 @@ export async function recordReceipt(
   if (result.taken) {
     deps.metrics.count("receipts_total", status);
     void deps.forwarder.tellDelivery(id, { state: STATE_OF_RECEIPT[status], at: now, status });
-    return { requestId, recipientAgentDid, status, receivedAt: now };
+    return { requestId, recipientAgentDid, status, ...stored };
   }
   if (result.refused === "unknown") throw new ServiceError("PROXY_RECEIPT_DELIVERY_NOT_FOUND");
-  return { requestId, recipientAgentDid, status, receivedAt: result.refused.receivedAt };
+  return { requestId, recipientAgentDid, status, ...result.refused.stored };
 }
 
 /** Returns the receipts of a request ID that the reader may see, oldest first. */
@@ -83,20 +89,16 @@ export async function listReceipts(
   { requestId, recipientAgentDid }: { requestId: string; recipientAgentDid: string },
 ): Promise<ReceiptRecord[]> {
   const prefix = KEYS.receipts(recipientAgentDid, requestId);
-  const entries: Deno.KvEntryMaybe<number>[] = reader === recipientAgentDid
-    ? await Array.fromAsync(deps.kv.list<number>({ prefix }, { limit: RECEIPTS_LISTED_MAX }))
-    : await deps.kv.getMany<number[]>(
+  const entries: Deno.KvEntryMaybe<StoredReceipt>[] = reader === recipientAgentDid
+    ? await Array.fromAsync(deps.kv.list<StoredReceipt>({ prefix }, { limit: RECEIPTS_LISTED_MAX }))
+    : await deps.kv.getMany<StoredReceipt[]>(
       RECEIPT_STATUSES.map((status) => KEYS.receipt(recipientAgentDid, requestId, reader, status)),
     );
   const now = deps.clock.now();
   return entries
-    .filter((entry) => entry.value !== null)
-    .map(({ key, value: receivedAt }) => ({
-      requestId,
-      recipientAgentDid,
-      status: ReceiptStatus.parse(key.at(-1)),
-      receivedAt,
-    }))
+    .flatMap(({ key, value }) =>
+      value === null ? [] : [{ requestId, recipientAgentDid, status: ReceiptStatus.parse(key.at(-1)), ...value }]
+    )
     .filter(({ receivedAt }) => now < receivedAt + deps.config.receiptKeptMs)
     .sort((a, b) => a.receivedAt - b.receivedAt);
 }
@@ -134,12 +136,12 @@ async function outcomeOf(
   const now = clock.now();
   const [delivery, ...receipts] = await Promise.all([
     reads.get<Uint8Array>(KEYS.delivery(recipient, requestId, sender)),
-    ...RECEIPT_STATUSES.map((status) => reads.get<number>(KEYS.receipt(recipient, requestId, sender, status))),
+    ...RECEIPT_STATUSES.map((status) => reads.get<StoredReceipt>(KEYS.receipt(recipient, requestId, sender, status))),
   ]);
   // A dead letter can be replayed, so it can have both receipts, and the first status is the last word.
   for (const [i, status] of RECEIPT_STATUSES.entries()) {
-    const at = receipts[i]?.value ?? null;
-    if (at !== null && now < at + config.receiptKeptMs) return { state: STATE_OF_RECEIPT[status], at, status };
+    const at = receipts[i]?.value?.receivedAt;
+    if (at !== undefined && now < at + config.receiptKeptMs) return { state: STATE_OF_RECEIPT[status], at, status };
   }
   const record = unpackDelivery(delivery.value, requestId);
   if (!record?.answer || now >= deliveryEnd(record)) return null;

@@ -210,7 +210,7 @@ export class Mailbox {
     const receipt: Update<never> = {
       key: KEYS.receipt(recipientAgentDid, requestId, senderAgentDid, status),
       uncached: true,
-      next: (current) => current === null ? storedReceipt(receivedAt, this.#receiptKeptMs) : "keep",
+      next: (current) => current === null ? storedReceipt({ receivedAt }, this.#receiptKeptMs) : "keep",
     };
     const { taken } = await this.#commits.claim([
       ...this.#removal(entry),

@@ -8,7 +8,7 @@
  * | sender_part, agent ULID, number | 32 packed nonces | admission, through group commit | D-25, swept |
  * | window, rule, agent | WindowRecord of another window | admission, through group commit | two windows |
  * | delivery, request, recipient, sender | packed DeliveryRecord | deliver, through group commit | swept |
- * | receipt, request, recipient, sender, status | time of the receipt | receipts, mailbox, through group commit | swept |
+ * | receipt, request, recipient, sender, status | when it was recorded, and what its recipient signed | receipts, mailbox, through group commit | swept |
  * | ticket, digest | TicketRecord | pairing | its expiry + 24 h |
  * | open_tickets, agent | OpenTicket[] | pairing | the longest ticket |
  * | pair, agent, peer | PairRecord | pairing | none: removed with either agent; at most a quota |

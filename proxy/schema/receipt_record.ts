@@ -1,22 +1,28 @@
 /**
- * The stored form of a receipt: the time at which it was recorded, milliseconds since the Unix epoch. Its key has the
- * other values.
+ * The stored form of a receipt: when it was recorded, and what its recipient signed. Its key has the other values.
  */
 import type { ReceiptStatus } from "../../shared/protocol/api/receipts.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 
-export interface ReceiptRecord {
+/** The value in the store. Without `signed` the proxy recorded it itself, or its recipient signs none. */
+export interface StoredReceipt {
+  /** Milliseconds since the Unix epoch. */
+  receivedAt: number;
+  /** The receipt as its recipient signed it, and the identity token of the request that brought it. Not verified. */
+  signed?: string;
+  ait?: string;
+}
+
+export interface ReceiptRecord extends StoredReceipt {
   requestId: string;
   recipientAgentDid: string;
   status: ReceiptStatus;
-  /** Milliseconds since the Unix epoch. */
-  receivedAt: number;
 }
 
 /**
  * Returns the value of a new receipt and its expiry in the store, milliseconds. The service deletes the record earlier
  * (D-217).
  */
-export function storedReceipt(receivedAt: number, keptMs: number): { value: number; expireInMs: number } {
-  return { value: receivedAt, expireInMs: keptMs + LIMITS.sweepMarginSeconds * 1000 };
+export function storedReceipt(value: StoredReceipt, keptMs: number): { value: StoredReceipt; expireInMs: number } {
+  return { value, expireInMs: keptMs + LIMITS.sweepMarginSeconds * 1000 };
 }

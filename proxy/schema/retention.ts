@@ -2,6 +2,7 @@
 import { deliveryEnd, unpackDelivery } from "./delivery_record.ts";
 import { MalformedRecord, partEnd, senderKeptMs, unpackSender } from "./sender_record.ts";
 import { KEYS } from "./kv_keys.ts";
+import type { StoredReceipt } from "./receipt_record.ts";
 import type { DeliveryRecord, MailboxEntry, Presence, Seen, TicketRecord } from "./records.ts";
 import { DAY_MS } from "../../shared/clock.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
@@ -18,7 +19,7 @@ export const STORED: StoredKinds = {
   window: (_: unknown, now: number) => now + DAY_MS,
   // The request ID does not change when a record ends.
   delivery: (value: unknown) => endOf(() => deliveryEnd(unpackDelivery(value, "") as DeliveryRecord)),
-  receipt: (value: number) => value + LIMITS.receiptKeptSeconds * 1000,
+  receipt: ({ receivedAt }: StoredReceipt) => receivedAt + LIMITS.receiptKeptSeconds * 1000,
   ticket: (value: TicketRecord) => value.expiresAt + LIMITS.ticketKeptSeconds * 1000,
   open_tickets: (_: unknown, now: number) => now + LIMITS.ticketTtlMaxSeconds * 1000,
   pair: "forever",
@@ -81,7 +82,7 @@ export function sweptFamilies(
     },
     {
       prefix: KEYS.allReceipts(),
-      hasEnded: ({ value }, now) => now >= (value as number) + options.receiptKeptMs,
+      hasEnded: ({ value }, now) => now >= (value as StoredReceipt).receivedAt + options.receiptKeptMs,
     },
     {
       prefix: KEYS.allPresences(),

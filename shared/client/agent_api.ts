@@ -88,6 +88,15 @@ export interface Receipt {
   status: "processed_by_svc" | "dead_lettered";
   /** ISO 8601. */
   receivedAt: string;
+  /** Whether the recipient signed it for this message, or only the proxy says it. */
+  verified: "signed" | "by-proxy";
+  /** What is wrong with it: a server between the two agents lies, or its recipient does. */
+  problem?: string | undefined;
+  /** The signed receipt and the identity token of its recipient, which `svc receipt verify` checks. */
+  signed?: string | undefined;
+  ait?: string | undefined;
+  /** Of a sealed message: with it the payload can be compared. */
+  salt?: string | undefined;
 }
 
 /** An agent in a confirmed pair. */

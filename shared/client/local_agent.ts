@@ -7,7 +7,6 @@ import * as z from "zod";
 import { isAbsolute, join } from "node:path";
 import { type Clock, sleep } from "../clock.ts";
 import { PairConfirmAnswer, PairStartAnswer } from "../protocol/api/pairing.ts";
-import { ReceiptList } from "../protocol/api/receipts.ts";
 import { isAgentDid } from "../protocol/did.ts";
 import { type NewId, ulidSource } from "../protocol/ids.ts";
 import { isAgentName } from "../protocol/names.ts";
@@ -23,7 +22,7 @@ import {
   STATUS_MS,
   type WaitedMessage,
 } from "./local_client.ts";
-import { type OutboundResult, PairPeers } from "./local_shapes.ts";
+import { CheckedReceipts, type OutboundResult, PairPeers } from "./local_shapes.ts";
 import type {
   AgentEvent,
   AgentEventName,
@@ -141,7 +140,7 @@ export class LocalAgent implements AsyncDisposable {
   /** The receipts of a message that this agent sent. */
   async receipts(requestId: string, to: string): Promise<Receipt[]> {
     const query = new URLSearchParams({ requestId, to });
-    return (await this.#call(ReceiptList, get(`/v1/receipts?${query}`))).receipts;
+    return (await this.#call(CheckedReceipts, get(`/v1/receipts?${query}`))).receipts;
   }
 
   async peers(): Promise<Peer[]> {

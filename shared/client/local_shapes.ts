@@ -4,6 +4,7 @@
  */
 import * as z from "zod";
 import { PeerList } from "../protocol/api/pairing.ts";
+import { Receipt } from "../protocol/api/receipts.ts";
 import { isAgentDid } from "../protocol/did.ts";
 import { isRequestId } from "../protocol/ids.ts";
 import { ReplyError } from "./reply_error.ts";
@@ -154,6 +155,20 @@ export type OutboundResult = z.infer<typeof OutboundResult>;
 
 /** Response of `POST /v1/page-codes`: an address that opens the connector's web page once. */
 export const PageCode = z.object({ url: z.url(), expiresAt: When });
+
+/** A receipt of a sent message, checked by the connector against the message and the key of its recipient (D-154). */
+export const CheckedReceipt = Receipt.extend({
+  /** The recipient signed it for this message, or only the proxy says it. */
+  verified: z.enum(["signed", "by-proxy"]),
+  /** What is wrong with it: a server between the two agents lies, or its recipient does. */
+  problem: z.string().optional(),
+  /** Of a sealed message: with it `svc receipt verify` compares the payload. */
+  salt: z.string().optional(),
+});
+export type CheckedReceipt = z.infer<typeof CheckedReceipt>;
+
+/** Response of `GET /v1/receipts`. */
+export const CheckedReceipts = z.object({ receipts: z.array(CheckedReceipt) });
 
 /** Response of `GET /v1/pair/peers`: all peers. */
 export const PairPeers = PeerList.pick({ peers: true });

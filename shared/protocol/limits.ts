@@ -51,6 +51,7 @@ export const LIMIT_TABLE = {
   aitTtlDaysMin: [1, "days", "shortest lifetime of an AIT"],
   aitTtlDaysMax: [90, "days", "longest lifetime of an AIT"],
   aitBytes: [8_192, "bytes", "an AIT"],
+  receiptTokenBytes: [4_096, "bytes", "a signed receipt"],
   tokenLeewaySeconds: [60, "s", "lead of iat and nbf over the verifier's clock"],
   adminTokenTtlSeconds: [300, "s", "lifetime of an admin token"],
   adminRequests: [600, "requests", "admin routes of the proxy per minute and admin"],

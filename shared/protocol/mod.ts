@@ -28,6 +28,7 @@ export * from "./pair_key.ts";
 export * from "./pasted_ticket.ts";
 export * from "./payload_bounds.ts";
 export * from "./proof.ts";
+export * from "./receipt_token.ts";
 export * from "./registration.ts";
 export * from "./secrets.ts";
 export * from "./ticket.ts";

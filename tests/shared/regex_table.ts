@@ -33,6 +33,7 @@ export const REGEXES: readonly RegexRow[] = [
   meets(String.raw`/^[1-9]\d{0,15}$/`, "", "1", "x"),
   meets(String.raw`/^([1-9]\d{0,3})(min|h|d)$/`, "", "1", "x"),
   meets("/^[A-Za-z0-9_-]+$/", "", "x", " "),
+  meets(String.raw`/^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]{86}$/`, "", "x", " "),
   meets(String.raw`/^[\x21-\x7e]+$/`, "", "x", " "),
   meets("/^[a-z0-9.-]{1,80}$/", "", "x", " "),
   meets(

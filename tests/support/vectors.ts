@@ -2,6 +2,7 @@
  * Loads the vector files: frozen examples of everything that is signed or parsed, each with its stated result. The
  * project's own are in `tests/vectors`. Third-party ones are read from the folder next to the project, if it exists.
  */
+import type { ReceiptClaims } from "../../shared/protocol/receipt_token.ts";
 
 /** One published key, as in a key document. */
 interface PublishedKeyVector {
@@ -129,6 +130,23 @@ interface VectorFiles {
     claims: AitClaimsVector;
     valid: { name: string; request: SignedRequestVector; canonical: string; proof: string }[];
     invalid: { name: string; request: SignedRequestVector; proof: string }[];
+  };
+  receipt: {
+    /** The recipient, which signs. */
+    agentKey: KeyPairVector;
+    keys: { keys: PublishedKeyVector[] };
+    ait: string;
+    valid: {
+      name: string;
+      token: string;
+      claims: ReceiptClaims;
+      /** The request body that was sent, and the payload in it. */
+      body: string;
+      payload: string;
+      /** Of a sealed message. */
+      salt: string | null;
+    }[];
+    invalid: { name: string; token: string; reason: string }[];
   };
   registration: {
     agentKey: KeyPairVector;

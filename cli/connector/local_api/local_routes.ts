@@ -10,7 +10,6 @@ import * as deadLetters from "./dead_letter_handlers.ts";
 import * as inbox from "./inbox_handlers.ts";
 import * as outbound from "./outbound_handlers.ts";
 import * as pairing from "./pairing_handlers.ts";
-import { ReceiptList } from "../../../shared/protocol/api/receipts.ts";
 import { HookAnswer } from "../../../shared/protocol/api/relay.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { CONNECTOR_LIMITS } from "../limits.ts";
@@ -191,10 +190,10 @@ export const LOCAL_ROUTES: readonly LocalRoute[] = [
   route({
     method: "GET",
     path: "/v1/receipts",
-    summary: "Receipts of a sent message",
+    summary: "Receipts of a sent message, each with whether its recipient has signed it",
     caller: "token",
     query: pairing.ReceiptsQuery,
-    response: { status: 200, body: ReceiptList },
+    response: { status: 200, body: shapes.CheckedReceipts },
     errors: ["CONNECTOR_PROXY_UNREACHABLE"],
     passesOnErrors: true,
     handler: pairing.receipts,

@@ -7,6 +7,7 @@ import {
   PairStartAnswer,
   PairStartBody,
 } from "../../../shared/protocol/api/pairing.ts";
+import { ReceiptList } from "../../../shared/protocol/api/receipts.ts";
 import { parseTicket, withPairSecret } from "../../../shared/protocol/ticket.ts";
 import { apiErrorOf, type HttpResponse } from "../../../shared/client/http.ts";
 import type { Connector } from "../connector.ts";
@@ -109,8 +110,12 @@ export async function receipts(
 ): Promise<Response> {
   const { requestId = "", to, recipientAgentDid } = query;
   const recipient = to === undefined ? recipientAgentDid : await connector.findPeer(to);
-  const wanted = new URLSearchParams({ requestId, recipientAgentDid: recipient ?? to ?? "" });
-  return passed(await ask(connector, "GET", `/v1/relay/delivery-receipts?${wanted}`));
+  const toDid = recipient ?? to ?? "";
+  const wanted = new URLSearchParams({ requestId, recipientAgentDid: toDid });
+  const response = await ask(connector, "GET", `/v1/relay/delivery-receipts?${wanted}`);
+  if (apiErrorOf(response) !== null) return passed(response);
+  const { receipts } = ReceiptList.parse(JSON.parse(response.text));
+  return json({ receipts: await connector.sending.checked(receipts, { toDid, requestId }) });
 }
 
 /** The members with a ticket in its plain form: the proxy must not learn a pair secret. */

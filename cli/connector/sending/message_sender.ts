@@ -8,7 +8,7 @@ import type { HttpResponse } from "../../../shared/client/http.ts";
 import type { Origin } from "../../../shared/client/local_shapes.ts";
 import type { ProxyCaller } from "../../link/proxy_caller.ts";
 import { describeError } from "../../../shared/client/refusals.ts";
-import { utf8Bytes } from "../../../shared/protocol/base64url.ts";
+import { sha256, utf8Bytes } from "../../../shared/protocol/base64url.ts";
 import type { NewId } from "../../../shared/protocol/ids.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { payloadProblem } from "../../../shared/protocol/payload_bounds.ts";
@@ -157,6 +157,7 @@ export class MessageSender {
     { mayWait }: { mayWait: boolean },
   ): Promise<{ response: HttpResponse; outcome: StateChange }> {
     const { toDid: to, requestId } = message;
+    this.deps.store.sent.sending(message, await sha256(payload));
     const response = await this.deps.proxy.call(await messageRequest({ ...message, to, payload, mayWait }));
     const { status } = response;
     const { expiresAt, ...shown } = stateOf(response);

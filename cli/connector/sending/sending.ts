@@ -3,14 +3,20 @@
  * asked only while a caller of the local API waits or asks. One that fails is asked again at the next time.
  */
 import type { Cancel, Clock } from "../../../shared/clock.ts";
-import { DeliveriesAnswer, ReceiptList } from "../../../shared/protocol/api/receipts.ts";
+import { DeliveriesAnswer, type Receipt, ReceiptList } from "../../../shared/protocol/api/receipts.ts";
 import { describeError } from "../../../shared/client/refusals.ts";
 import type { NewId } from "../../../shared/protocol/ids.ts";
 import type { LoopGuard } from "../../link/loop_guard.ts";
+import type { AgentCredentials } from "../../link/agent_credentials.ts";
 import type { ProxyCaller } from "../../link/proxy_caller.ts";
+import { checkReceipt } from "../check_receipt.ts";
+import { shownState } from "../states.ts";
 import type { EmitEvent } from "../events.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
 import type { SentKey } from "../store/received_rows.ts";
+import type { CheckedReceipt } from "../../../shared/client/local_shapes.ts";
+import type { PeerBook } from "../peer_book.ts";
+import { pinOf } from "../peers.ts";
 import type { ConnectorStore } from "../store/store.ts";
 import { MessageSender, type MessageToSend, type SentResult } from "./message_sender.ts";
 import { KeptSender, ReceiptSender } from "./sending_loop.ts";
@@ -22,12 +28,17 @@ export interface SendingDeps {
   clock: Clock;
   store: ConnectorStore;
   proxy: Pick<ProxyCaller, "call" | "ask">;
+  session: Pick<AgentCredentials, "current">;
+  peers: Pick<PeerBook, "of">;
   guard: LoopGuard;
   newId: NewId;
   /** DID of the agent. */
   did: string;
   emit: EmitEvent;
 }
+
+/** With less, a relay that forges receipts would fill the log. */
+const REPORT_MS = 60_000;
 
 /** States after which a receipt can say more. */
 const OPEN: ReadonlySet<string> = new Set(["queued", "delivered", "unknown", "dead_lettered"]);
@@ -87,7 +98,7 @@ export class Sending {
 
   /** Asks once and stores the state that the receipts show. Calls at the same time share one request. Never rejects. */
   ask(sent: SentKey): Promise<void> {
-    const key = `${sent.toDid} ${sent.requestId}`;
+    const key = keyOf(sent);
     const asking = this.#asking.get(key) ?? this.#ask(sent).finally(() => this.#asking.delete(key));
     this.#asking.set(key, asking);
     return asking;
@@ -98,9 +109,10 @@ export class Sending {
     await Promise.all([this.#loops.receipt.stop(ms), this.#loops.kept.stop(ms)]);
   }
 
-  /** Stores the state that the proxy tells of a message. */
+  /** Stores the state that the proxy tells of a message. That a ticket peer has processed one needs its signature (D-154). */
   told({ requestId, recipientAgentDid: toDid, state }: DeliveriesAnswer["deliveries"][number]): void {
     const { clock, store: { sent }, emit } = this.deps;
+    if (state === "processed" && this.#signs(toDid)) return this.#prove({ toDid, requestId });
     try {
       const message = sent.find(requestId, toDid);
       if (message !== null) sent.settle(message, { state }, clock.now());
@@ -108,6 +120,42 @@ export class Sending {
       emit("store_failed", { to: toDid, requestId, why: describeError(error) });
     }
   }
+
+  #signs(did: string): boolean {
+    return pinOf(this.deps.peers.of(did))?.how === "ticket";
+  }
+
+  /** Asks for the receipts of messages one after the other: a proxy that tells of many must not cost as many requests at once. */
+  #prove(sent: SentKey): void {
+    this.#toProve.set(keyOf(sent), sent);
+    this.#proving ??= this.#proveAll().finally(() => this.#proving = null);
+  }
+  readonly #toProve = new Map<string, SentKey>();
+  #proving: Promise<void> | null = null;
+
+  async #proveAll(): Promise<void> {
+    for (const [key, sent] of this.#toProve) {
+      this.#toProve.delete(key);
+      // An answer under way may be from before the news.
+      await this.#asking.get(key);
+      await this.ask(sent);
+    }
+  }
+
+  /** Checks receipts of one message against the message and the key of its recipient. Reports a wrong one, once a minute. */
+  async checked(receipts: readonly Receipt[], { toDid, requestId }: SentKey): Promise<CheckedReceipt[]> {
+    const { clock, did, peers, emit, store: { sent } } = this.deps;
+    const known = { did, pin: pinOf(peers.of(toDid)), sent: sent.proofOf(requestId, toDid) };
+    const ofMessage = receipts.filter((one) => one.recipientAgentDid === toDid && one.requestId === requestId);
+    const checked = await Promise.all(ofMessage.map((receipt) => checkReceipt(receipt, known)));
+    const why = checked.find(({ problem }) => problem !== undefined)?.problem;
+    if (why !== undefined && clock.now() - this.#reportedAt >= REPORT_MS) {
+      this.#reportedAt = clock.now();
+      emit("receipt_invalid", { to: toDid, requestId, why });
+    }
+    return checked;
+  }
+  #reportedAt = -Infinity;
 
   /**
    * Asks for the outcomes of the messages whose state can still change, the newest first, at most once in 10 s; calls meanwhile
@@ -138,20 +186,22 @@ export class Sending {
     }
   }
 
-  async #ask({ toDid, requestId }: SentKey): Promise<void> {
+  async #ask(key: SentKey): Promise<void> {
+    const { toDid, requestId } = key;
     const { clock, store: { sent }, proxy } = this.deps;
     try {
       if (!OPEN.has(sent.find(requestId, toDid)?.state ?? "")) return;
       const query = new URLSearchParams({ requestId, recipientAgentDid: toDid });
       const answer = await proxy.ask({ method: "GET", target: `/v1/relay/delivery-receipts?${query}` });
-      const statuses = ReceiptList.parse(answer).receipts.map(({ status }) => status);
+      const state = shownState(await this.checked(ReceiptList.parse(answer).receipts, key), this.#signs(toDid));
       const message = sent.find(requestId, toDid);
-      if (message === null || statuses.length === 0) return;
-      // A dead letter can be replayed, so it can have both receipts.
-      const state = statuses.includes("processed_by_svc") ? "processed" : "dead_lettered";
-      sent.settle(message, { state }, clock.now());
+      if (message !== null && state !== null) sent.settle(message, { state }, clock.now());
     } catch {
       // The caller learns the last known state.
     }
   }
+}
+
+function keyOf({ toDid, requestId }: SentKey): string {
+  return `${toDid} ${requestId}`;
 }

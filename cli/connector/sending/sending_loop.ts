@@ -6,7 +6,10 @@ import type { Cancel, Clock } from "../../../shared/clock.ts";
 import { RECEIPT_FIRST_MS, RECEIPT_MAX_MS, receiptWait } from "../../../shared/client/backoff.ts";
 import { ApiError } from "../../../shared/client/errors.ts";
 import { describeError, isReceiptRefused } from "../../../shared/client/refusals.ts";
-import { toIso } from "../../../shared/protocol/time.ts";
+import { signReceipt } from "../../../shared/protocol/receipt_token.ts";
+import { parseAit, readAitClaims } from "../../../shared/protocol/signed/ait.ts";
+import { toIso, unixSeconds } from "../../../shared/protocol/time.ts";
+import type { AgentCredentials } from "../../link/agent_credentials.ts";
 import type { ProxyCaller } from "../../link/proxy_caller.ts";
 import type { EmitEvent } from "../events.ts";
 import { attempt } from "./attempt.ts";
@@ -142,11 +145,12 @@ interface KeptDeps {
 
 interface ReceiptDeps extends KeptDeps {
   proxy: Pick<ProxyCaller, "ask">;
+  session: Pick<AgentCredentials, "current">;
   /** DID of the agent. */
   did: string;
 }
 
-/** Sends receipts to the proxy until it has them (D-72). */
+/** Signs receipts and sends them to the proxy until it has them (D-72, D-154). */
 export class ReceiptSender extends SendingLoop<PendingReceipt> {
   readonly #deps: ReceiptDeps;
   /** Receipts that the proxy has and that are still stored. */
@@ -166,14 +170,11 @@ export class ReceiptSender extends SendingLoop<PendingReceipt> {
     const { clock, store: { receipts }, proxy, did: recipientAgentDid, emit } = this.#deps;
     const { seq, fromDid, requestId, status, at } = receipt;
     const about = { from: fromDid, requestId, status };
-    const body = JSON.stringify({
-      requestId,
-      recipientAgentDid,
-      senderAgentDid: fromDid,
-      status,
-      timestamp: toIso(at),
-    });
+    const timestamp = toIso(at);
     try {
+      const signed = await this.#signed(receipt);
+      const said = { requestId, recipientAgentDid, senderAgentDid: fromDid, status, timestamp, signed };
+      const body = JSON.stringify(said);
       await proxy.ask({ method: "POST", target: "/v1/relay/delivery-receipts", body });
     } catch (error) {
       if (isReceiptRefused(error)) {
@@ -191,6 +192,14 @@ export class ReceiptSender extends SendingLoop<PendingReceipt> {
     this.#remove(seq);
     emit("receipt_sent", about);
     return 0;
+  }
+
+  /** The receipt as the agent signs it, the same at every attempt. */
+  async #signed({ fromDid: sub, requestId, status, at, about }: PendingReceipt): Promise<string> {
+    const { ait, privateKey } = await this.#deps.session.current();
+    const { cnf: { jwk: { x: publicKey } } } = readAitClaims(parseAit(ait));
+    const iat = unixSeconds(at);
+    return await signReceipt({ iss: this.#deps.did, sub, iat, requestId, status, ...about }, { publicKey, privateKey });
   }
 
   /**

@@ -1,10 +1,15 @@
 /**
  * Receipts that are not sent yet (D-72, D-88). Each is stored in the transaction that ends its message and kept until the
- * proxy has it. Sends nothing.
+ * proxy has it. Signs and sends nothing.
  */
 import type { ReceiptStatus } from "../../../shared/protocol/api/receipts.ts";
+import type { NewId } from "../../../shared/protocol/ids.ts";
+import type { ReceiptClaims } from "../../../shared/protocol/receipt_token.ts";
 import type { Cell, Database, Row } from "./database.ts";
 import type { OnChange } from "./received_rows.ts";
+
+/** What a receipt says of the message's proof (D-154). */
+export type AboutProof = Pick<ReceiptClaims, "nonce" | "bodySha256" | "payloadSha256">;
 
 /** A receipt that is not sent yet; times are milliseconds since the Unix epoch. */
 export interface PendingReceipt {
@@ -13,19 +18,27 @@ export interface PendingReceipt {
   requestId: string;
   status: ReceiptStatus;
   at: number;
+  about: AboutProof & Pick<ReceiptClaims, "jti" | "conversationId">;
   attempts: number;
   nextAt: number;
 }
 
 export class ReceiptRows {
-  constructor(private readonly db: Database, private readonly onChange: OnChange) {}
+  constructor(
+    private readonly db: Database,
+    private readonly onChange: OnChange,
+    private readonly newId: NewId,
+  ) {}
 
   /** Adds a receipt. Call it in the transaction that ends the message. */
-  add(receipt: Pick<PendingReceipt, "fromDid" | "requestId" | "status" | "at">): void {
-    const { fromDid, requestId, status, at } = receipt;
+  add(
+    { fromDid, requestId, status, at, about }: Pick<PendingReceipt, "fromDid" | "requestId" | "status" | "at"> & {
+      about: Omit<PendingReceipt["about"], "jti">;
+    },
+  ): void {
     this.db.run(
-      "INSERT INTO receipts (from_did, request_id, status, at) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
-      ...[fromDid, requestId, status, at] as Cell[],
+      "INSERT INTO receipts (from_did, request_id, status, at, about) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+      ...[fromDid, requestId, status, at, JSON.stringify({ jti: this.newId(), ...about })] as Cell[],
     );
     this.db.afterCommit(() => this.onChange({ kind: "receipt" }));
   }
@@ -78,6 +91,7 @@ function toReceipt(row: Row): PendingReceipt {
     requestId: String(row.request_id),
     status: String(row.status) as ReceiptStatus,
     at: Number(row.at),
+    about: JSON.parse(String(row.about)),
     attempts: Number(row.attempts),
     nextAt: Number(row.next_at),
   };

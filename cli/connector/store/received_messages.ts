@@ -29,7 +29,7 @@ import {
   withinBytes,
 } from "./received_rows.ts";
 import { free, IS_FREE, isLeased, type Lease, Leases } from "./leases.ts";
-import type { ReceiptRows } from "./receipt_rows.ts";
+import type { AboutProof, ReceiptRows } from "./receipt_rows.ts";
 import { isTaskId, type NewSentMessage, type SentMessage, type SentMessages } from "./sent_messages.ts";
 
 /** Ended messages that are remembered. With fewer, a repeated delivery is handed over twice under load. */
@@ -96,6 +96,9 @@ export const NOT_READ = `not read within ${UNREAD_KEPT_MS / 86_400_000} days`;
 /** The messages of a push platform that the agent may take: those that wait for a caller, not for the runtime. */
 const HELD = "aside = 1 AND attempts = 0 AND next_at > ?";
 
+/** What a receipt needs of its message. */
+const ENDED_COLUMNS = "from_did, request_id, conversation_id, proof";
+
 export class ReceivedMessages {
   readonly delivery: "push" | "pull";
   readonly #bounds: ReceivedBounds;
@@ -123,7 +126,7 @@ export class ReceivedMessages {
   }
 
   #takeOne(message: TakenMessage, now: number): StoreResult {
-    const { fromAgentDid: fromDid, requestId, nonce, signedAt, verified, payload } = message;
+    const { fromAgentDid: fromDid, requestId, nonce, signedAt, verified, payload, bodySha256, payloadSha256 } = message;
     const proof = { fromDid, requestId, nonce, signedAt };
     const judged = this.tables.proofs.judge(proof);
     if (judged !== "new") return judged;
@@ -147,10 +150,11 @@ export class ReceivedMessages {
     const heldUntil = this.delivery === "push" && inReplyTo !== null ? this.options.claims.heldUntil(about, now) : 0;
     const row = this.db.get(
       `INSERT INTO messages (from_did, request_id, to_did, identity, conversation_id, in_reply_to, auto, payload, bytes,
-       received_at, next_at, aside, verified, signed_at, state)
-       VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'waiting') RETURNING seq, ${SESSION}`,
+       received_at, next_at, aside, verified, signed_at, proof, state)
+       VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'waiting') RETURNING seq, ${SESSION}`,
       ...[fromDid, requestId, message.toAgentDid, JSON.stringify(message.identity), conversationId, inReplyTo],
       ...[message.auto ? 1 : 0, payload, bytes, now, heldUntil, heldUntil > 0 ? 1 : 0, verified, signedAt],
+      JSON.stringify({ nonce, bodySha256, payloadSha256 } satisfies AboutProof),
     );
     this.tables.proofs.add(proof);
     this.#bounds.add(1, bytes);
@@ -258,7 +262,7 @@ export class ReceivedMessages {
   #takeOut(seq: number, now: number): void {
     const row = this.db.get(
       `UPDATE messages SET state = 'done', read_at = ?, ended_at = ? WHERE seq = ? AND state = 'waiting' AND ${IS_FREE}
-       RETURNING from_did, request_id`,
+       RETURNING ${ENDED_COLUMNS}`,
       ...[now, now, seq, ...free(now)],
     );
     if (row !== null) this.#read(row, now);
@@ -300,7 +304,7 @@ export class ReceivedMessages {
       ids.filter((seq) => {
         const row = this.db.get(
           `UPDATE messages SET state = 'done', read_at = ?, ended_at = ?, lease_until = 0 WHERE seq = ?
-           AND state = 'waiting' AND (lease_id = ? OR ${IS_FREE}) AND ${mayTake} RETURNING from_did, request_id`,
+           AND state = 'waiting' AND (lease_id = ? OR ${IS_FREE}) AND ${mayTake} RETURNING ${ENDED_COLUMNS}`,
           ...[now, now, seq, leaseId, ...free(now), now],
         );
         if (row !== null) this.#read(row, now);
@@ -337,8 +341,12 @@ export class ReceivedMessages {
     return this.delivery === "pull" ? "? IS NOT NULL" : HELD;
   }
 
-  #addReceipt(row: Row, status: "processed_by_svc" | "dead_lettered", at: number): void {
-    this.tables.receipts.add({ fromDid: String(row.from_did), requestId: String(row.request_id), status, at });
+  #addReceipt(row: Row | null, status: "processed_by_svc" | "dead_lettered", at: number): void {
+    if (row === null) return;
+    const about: AboutProof = JSON.parse(String(row.proof));
+    const conversation = row.conversation_id === null ? {} : { conversationId: String(row.conversation_id) };
+    const key = { fromDid: String(row.from_did), requestId: String(row.request_id) };
+    this.tables.receipts.add({ ...key, status, at, about: { ...about, ...conversation } });
   }
 
   /** Stores a failed attempt. If a power failure loses it, there is one more attempt. */
@@ -365,16 +373,17 @@ export class ReceivedMessages {
    * @param also further changes in the same transaction
    */
   finish(
-    { seq, fromDid, requestId, inReplyTo, payload }: InboxMessage,
+    { seq, inReplyTo, payload }: InboxMessage,
     now: number,
     reply: { message: NewSentMessage; problem: string | null } | null = null,
     also: () => void = () => {},
   ): void {
     const content = isTaskId(inReplyTo) ? "read_at = ended_at" : "payload = '', bytes = 0";
     this.db.transaction(() => {
-      this.db.run("UPDATE messages SET state = 'done', ended_at = ? WHERE seq = ?", now, seq);
+      const sql = `UPDATE messages SET state = 'done', ended_at = ? WHERE seq = ? RETURNING ${ENDED_COLUMNS}`;
+      const ended = this.db.get(sql, now, seq);
       this.db.run(`UPDATE messages SET ${content} WHERE seq = ?`, seq);
-      this.tables.receipts.add({ fromDid, requestId, status: "processed_by_svc", at: now });
+      this.#addReceipt(ended, "processed_by_svc", now);
       if (reply !== null) this.tables.sent.add(reply.message, now, reply.problem);
       also();
     });
@@ -382,13 +391,14 @@ export class ReceivedMessages {
   }
 
   /** Makes the message a dead letter and adds its receipt. */
-  moveToDeadLetters({ seq, fromDid, requestId, tries }: InboxMessage, why: string, now: number): void {
+  moveToDeadLetters({ seq, tries }: InboxMessage, why: string, now: number): void {
     this.db.transaction(() => {
-      this.db.run(
-        "UPDATE messages SET state = 'dead', ended_at = ?, attempts = ?, problem = ? WHERE seq = ?",
+      const ended = this.db.get(
+        `UPDATE messages SET state = 'dead', ended_at = ?, attempts = ?, problem = ? WHERE seq = ?
+         RETURNING ${ENDED_COLUMNS}`,
         ...[now, tries.attempts + 1, why, seq],
       );
-      this.tables.receipts.add({ fromDid, requestId, status: "dead_lettered", at: now });
+      this.#addReceipt(ended, "dead_lettered", now);
     });
   }
 
@@ -442,7 +452,7 @@ export class ReceivedMessages {
     return this.db.transaction(() => {
       const expired = this.db.all(
         `UPDATE messages SET state = 'dead', ended_at = ?, problem = ?
-         WHERE state = 'waiting' AND max(received_at, next_at) <= ? RETURNING from_did, request_id`,
+         WHERE state = 'waiting' AND max(received_at, next_at) <= ? RETURNING ${ENDED_COLUMNS}`,
         ...[now, NOT_READ, now - UNREAD_KEPT_MS],
       );
       for (const row of expired) this.#addReceipt(row, "dead_lettered", now);

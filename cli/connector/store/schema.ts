@@ -3,7 +3,7 @@ import type { DatabaseSync } from "node:sqlite";
 import { CliError } from "../../errors.ts";
 
 /** The version that this program reads and writes, in `user_version`. Raised with each change of the tables. */
-export const SCHEMA_VERSION = 7;
+export const SCHEMA_VERSION = 8;
 
 const TABLES = `
 CREATE TABLE messages (
@@ -31,6 +31,8 @@ CREATE TABLE messages (
   ended_at INTEGER,
   verified TEXT NOT NULL,
   signed_at INTEGER NOT NULL,
+  -- What a receipt says of its proof: JSON with nonce and hashes.
+  proof TEXT NOT NULL,
   payload TEXT NOT NULL,
   UNIQUE (from_did, request_id)
 ) STRICT;
@@ -47,6 +49,8 @@ CREATE TABLE receipts (
   request_id TEXT NOT NULL,
   status TEXT NOT NULL,
   at INTEGER NOT NULL,
+  -- The claims to sign that are not in the other columns: JSON. Every attempt sends the same bytes.
+  about TEXT NOT NULL,
   attempts INTEGER NOT NULL DEFAULT 0,
   next_at INTEGER NOT NULL DEFAULT 0,
   UNIQUE (from_did, request_id, status)
@@ -74,6 +78,8 @@ CREATE TABLE sent (
   attempts INTEGER NOT NULL DEFAULT 0,
   next_at INTEGER NOT NULL DEFAULT 0,
   payload TEXT NOT NULL,
+  -- Of the last request body. A signed receipt is checked against it.
+  body_sha256 TEXT,
   -- Of an automatic message: the first of those that follow each other by answers to answers.
   thread TEXT,
   UNIQUE (request_id, to_did)

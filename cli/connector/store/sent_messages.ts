@@ -47,6 +47,16 @@ export interface SentMessage {
   nextAt: number;
 }
 
+/** What a receipt of a message is checked against (D-154). */
+export interface SentProof {
+  conversationId: string | null;
+  /** Of the request body; `null` before the first request. */
+  bodySha256: string | null;
+  /** Of a sealed message: of its salt and its payload. */
+  payloadSha256?: string;
+  salt?: string;
+}
+
 /** What the caller decides about a message. */
 export type NewSentMessage =
   & Pick<SentMessage, "toDid" | "requestId" | "conversationId" | "inReplyTo" | "auto" | "origin">
@@ -281,6 +291,23 @@ export class SentMessages {
 
   hasAnswered(peerDid: string, requestId: string): boolean {
     return this.db.get("SELECT 1 FROM sent WHERE to_did = ? AND in_reply_to = ? LIMIT 1", peerDid, requestId) !== null;
+  }
+
+  /** Stores what is about to be sent. Its receipt must name the same body. */
+  sending({ seq }: Pick<SentMessage, "seq">, bodySha256: string): void {
+    this.db.transactionWithoutSync(() =>
+      this.db.run("UPDATE sent SET body_sha256 = ? WHERE seq = ? AND body_sha256 IS NOT ?", bodySha256, seq, bodySha256)
+    );
+  }
+
+  /** What a receipt of a message is checked against; `null` when there is no such message. */
+  proofOf(requestId: string, toDid: string): SentProof | null {
+    const sql = "SELECT conversation_id, body_sha256 FROM sent WHERE request_id = ? AND to_did = ?";
+    const row = this.db.get(sql, requestId, toDid);
+    return row && {
+      conversationId: row.conversation_id as string | null,
+      bodySha256: row.body_sha256 as string | null,
+    };
   }
 
   /** The content of a message; `null` when it is blanked. */

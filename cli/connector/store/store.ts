@@ -3,6 +3,7 @@
  * receipt change in one transaction, and a change is told after its commit, so that no part acts on what a failed commit
  * undoes.
  */
+import type { NewId } from "../../../shared/protocol/ids.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { Database } from "./database.ts";
 import { type ExpiredMessage, ReceivedMessages, type ReceivedOptions } from "./received_messages.ts";
@@ -19,6 +20,8 @@ import { TaskRows } from "./task_rows.ts";
 const RECEIPT_KEPT_MS = LIMITS.deliveryKeptSeconds * 1000;
 
 export interface StoreOptions extends ReceivedOptions {
+  /** Makes the IDs of receipts. */
+  newId: NewId;
   /** Called when the file turns out to be damaged, also from the middle of work. A retry cannot help. */
   onDamaged(error: unknown): void;
 }
@@ -32,9 +35,9 @@ export class ConnectorStore implements Disposable {
   readonly pairSecrets: PairSecrets;
 
   constructor(readonly database: Database, options: StoreOptions) {
-    const { onChange, onDamaged } = options;
+    const { onChange, onDamaged, newId } = options;
     database.onDamaged = onDamaged;
-    this.receipts = new ReceiptRows(database, onChange);
+    this.receipts = new ReceiptRows(database, onChange, newId);
     this.sent = new SentMessages(database, onChange);
     this.tasks = new TaskRows(database);
     this.proofs = new SeenProofs(database);

@@ -1,6 +1,7 @@
 /** Request and response bodies of delivery receipts (D-72). */
 import * as z from "zod";
 import { DELIVERY_STATES } from "../frames.ts";
+import { LIMITS } from "../limits.ts";
 import { AgentDid, IsoTime, RequestId } from "./fields.ts";
 
 /** Every status of a receipt. */
@@ -8,6 +9,8 @@ export const RECEIPT_STATUSES = ["processed_by_svc", "dead_lettered"] as const;
 /** How a message ended. */
 export type ReceiptStatus = z.output<typeof ReceiptStatus>;
 export const ReceiptStatus = z.enum(RECEIPT_STATUSES);
+
+const COMPACT_JWS = /^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]{86}$/;
 
 /** Body of `POST /v1/relay/delivery-receipts`. */
 export type ReceiptBody = z.output<typeof ReceiptBody>;
@@ -19,15 +22,22 @@ export const ReceiptBody = z.object({
   timestamp: IsoTime,
   /** Required when several senders used the request ID. */
   senderAgentDid: AgentDid.optional(),
+  /** The receipt as its recipient signed it (D-154). The proxy looks at its form only. */
+  signed: z.string().max(LIMITS.receiptTokenBytes).regex(COMPACT_JWS, "must be a signed receipt").optional(),
 });
 
-/** A receipt; `receivedAt` is when the proxy recorded it. */
+/**
+ * A receipt; `receivedAt` is when the proxy recorded it. `signed` is what the recipient signed, and `ait` the identity token of
+ * that request. The proxy's own receipt has neither.
+ */
 export type Receipt = z.output<typeof Receipt>;
 export const Receipt = z.object({
   requestId: RequestId,
   recipientAgentDid: AgentDid,
   status: ReceiptStatus,
   receivedAt: IsoTime,
+  signed: z.string().optional(),
+  ait: z.string().optional(),
 });
 
 /** Response of `POST /v1/relay/delivery-receipts`. */

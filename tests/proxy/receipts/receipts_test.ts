@@ -296,3 +296,33 @@ Deno.test("the first of 20 concurrent receipts counts, and the delivery keeps it
   await Promise.all(copies);
   assertEquals((await list(w, a, b)).length, 1);
 });
+
+Deno.test("a signed receipt is kept as it is, with the token of its request, and the first one stays", async () => {
+  const { w, a, b } = await openCast();
+  await using _ = w;
+  const signed = `${"x".repeat(4_000)}.y.${"z".repeat(86)}`;
+  await send(w, a, b);
+  const wrong = [
+    "",
+    "x",
+    `${signed}=`,
+    `${"x".repeat(10)}.y.${"z".repeat(85)}`,
+    `x.${"y".repeat(4_096)}.${"z".repeat(86)}`,
+    1,
+  ];
+  for (const text of wrong) await refused(await submit(w, b, { signed: text }), "PROXY_RELAY_RECEIPT_INVALID");
+  assertEquals(await list(w, a, b), []);
+  const { receipt } = await answered<{ receipt: Receipt }>(await submit(w, b, { signed }), 201);
+  assertEquals(receipt as unknown, {
+    requestId: ID,
+    recipientAgentDid: b.agent.did,
+    status: PROCESSED,
+    receivedAt: toIso(w.clock.now()),
+    signed,
+    ait: b.identity.ait,
+  });
+  const later = { signed: signed.replace("y", "w") };
+  assertEquals(await answered<{ receipt: Receipt }>(await submit(w, b, later), 201), { receipt });
+  await restart(w);
+  for (const reader of [a, b]) assertEquals(await list(w, reader, b), [receipt]);
+});

@@ -3,8 +3,7 @@ import { assertEquals, assertThrows } from "@std/assert";
 import type * as api from "../../../shared/client/agent_api.ts";
 import { payloadText } from "../../../shared/client/message_values.ts";
 import { SvcError } from "../../../shared/client/svc_error.ts";
-import type { LocalMessage, SentState } from "../../../shared/client/local_shapes.ts";
-import type { Receipt } from "../../../shared/protocol/api/receipts.ts";
+import type { CheckedReceipt, LocalMessage, SentState } from "../../../shared/client/local_shapes.ts";
 
 /** Compiles only when both types accept the same values. */
 type Same<A, B> = [A] extends [B] ? [B] extends [A] ? true : never : never;
@@ -12,7 +11,7 @@ type Same<A, B> = [A] extends [B] ? [B] extends [A] ? true : never : never;
 Deno.test("the public types are those of the protocol and of the local API", () => {
   const same: [
     Same<api.MessageState, SentState>,
-    Same<api.Receipt, Receipt>,
+    Same<api.Receipt, CheckedReceipt>,
     Same<Omit<api.IncomingMessage, "payload">, Omit<LocalMessage, "payload" | "readAt" | "mayBeRepeat">>,
   ] = [true, true, true];
   assertEquals(same.length, 3);

@@ -15,7 +15,6 @@ import {
 import type { EventFields } from "../../../../cli/link/link_events.ts";
 import { World } from "../../../support/world.ts";
 import { Bench, story } from "../bench.ts";
-import { until } from "../../../support/until.ts";
 import { ManualClock } from "../../../support/manual_clock.ts";
 import { BETA, Disk, PAYLOAD, store } from "../store/disk.ts";
 
@@ -298,14 +297,18 @@ Deno.test("a program that passes messages on stops after 32 in an hour", async (
 Deno.test("a request that a restart interrupted is unknown", async () => {
   await using world = await World.open();
   const { a, b, bench } = await story(world);
-  bench.connector.proxy.call = () => new Promise(() => {});
+  const called = Promise.withResolvers<void>();
+  bench.connector.proxy.call = () => {
+    called.resolve();
+    return new Promise(() => {});
+  };
   void bench.connector.sending.send({
     toDid: a.agent.did,
     payload: PAYLOAD,
     origin: "program",
     requestId: "request-1",
   });
-  await until(() => bench.connector.store.sent.find("request-1") !== null);
+  await called.promise;
   bench.kill();
   await using again = await Bench.open(world, b, { folder: bench.folder });
   assertEquals(again.connector.store.sent.find("request-1")?.state, "unknown");

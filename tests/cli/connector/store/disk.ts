@@ -13,7 +13,13 @@ export const PAYLOAD = '{ "n": 12345678901234567890 }';
 
 const NO_CLAIMS: ReplyClaims = { heldUntil: () => 0, isClaimed: () => false };
 /** A store of a push platform that nothing listens to. */
-export const OPTIONS: StoreOptions = { delivery: "push", claims: NO_CLAIMS, onChange: () => {}, onDamaged: () => {} };
+export const OPTIONS: StoreOptions = {
+  newId: () => "01KHYQ5H00AAAAAAAAAAAAAAAA",
+  delivery: "push",
+  claims: NO_CLAIMS,
+  onChange: () => {},
+  onDamaged: () => {},
+};
 
 export class Disk implements AsyncDisposable {
   #open: ConnectorStore | null = null;
@@ -63,7 +69,7 @@ let nonces = 0;
 
 /** What the check of a message has found of its proof; each one is new. */
 export function proven() {
-  return { nonce: `nonce-${++nonces}`, signedAt: 0, verified: "by-registry" as const };
+  return { nonce: `nonce-${++nonces}`, bodySha256: "A".repeat(43), signedAt: 0, verified: "by-registry" as const };
 }
 
 /** A proven message from beta. */

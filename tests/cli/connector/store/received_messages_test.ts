@@ -91,8 +91,9 @@ Deno.test("the inbox remembers at most 100,000 delivered messages, the newest", 
   inbox.moveToDeadLetters(dead, "status 400", 0);
   db.run(
     `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
-     INSERT INTO messages (from_did, request_id, to_did, identity, bytes, received_at, state, ended_at, verified, signed_at, payload)
-     SELECT ?, 'done-' || i, '', '{}', 0, 0, 'done', 0, 'by-registry', 0, '' FROM n`,
+     INSERT INTO messages (from_did, request_id, to_did, identity, bytes, received_at, state, ended_at, verified, signed_at, proof,
+       payload)
+     SELECT ?, 'done-' || i, '', '{}', 0, 0, 'done', 0, 'by-registry', 0, '{}', '' FROM n`,
     SEEN_MESSAGES + 3,
     BETA,
   );

@@ -106,7 +106,8 @@ Deno.test("messages that arrive are told after they are on disk, repeated ones a
   assertThrows(
     () =>
       store.transaction(() => {
-        store.receipts.add({ fromDid: BETA, requestId: "request-0", status: "processed_by_svc", at: 0 });
+        const about = { nonce: "A".repeat(24), bodySha256: "A".repeat(43) };
+        store.receipts.add({ fromDid: BETA, requestId: "request-0", status: "processed_by_svc", at: 0, about });
         assertEquals(told(), []);
         throw new Error("the commit fails");
       }),

@@ -1,0 +1,74 @@
+/**
+ * A receipt that the recipient of a message signs with its own key (D-154), so that its sender need not believe the proxy.
+ * It says "my runtime answered 2xx for this body" or "I gave it up", not that it was read. Keys are parameters.
+ */
+import * as z from "zod";
+import { ReceiptStatus } from "./api/receipts.ts";
+import { fromBase64Url } from "./base64url.ts";
+import { isAgentDid } from "./did.ts";
+import { importPublicKey, isPublicKey } from "./ed25519.ts";
+import { isRequestId, isUlid } from "./ids.ts";
+import { hasDuplicateKeys } from "./json_text.ts";
+import { LIMITS } from "./limits.ts";
+import { isNonce } from "./proof.ts";
+import { parseJws, signJws, TokenError, type UnverifiedJws, verifyJws } from "./signed/jws.ts";
+
+const TYPE = "svc-receipt+jwt";
+
+const Sha256 = z.string().refine((text) => fromBase64Url(text)?.length === 32);
+
+/** Claims of a signed receipt. There are no others. */
+export type ReceiptClaims = z.output<typeof ReceiptClaims>;
+const ReceiptClaims = z.strictObject({
+  /** The recipient of the message, which signs. */
+  iss: z.string().refine(isAgentDid),
+  /** Its sender. */
+  sub: z.string().refine(isAgentDid),
+  jti: z.string().refine(isUlid),
+  /** When the message ended, Unix seconds. */
+  iat: z.int().min(0).max(253_402_300_799),
+  requestId: z.string().refine(isRequestId),
+  /** Nonce of the sender's proof. */
+  nonce: z.string().refine(isNonce),
+  /** Of the request body that was sent. */
+  bodySha256: Sha256,
+  status: ReceiptStatus,
+  conversationId: z.string().min(1).max(128).optional(),
+  /** Of a sealed message: of its salt and its payload. The salt keeps the relay from guessing a short payload. */
+  payloadSha256: Sha256.optional(),
+});
+
+/** Returns a signed receipt, a compact JWS. The same claims give the same text. @param key of the recipient */
+export function signReceipt(
+  claims: ReceiptClaims,
+  { publicKey, privateKey }: { publicKey: string; privateKey: CryptoKey },
+): Promise<string> {
+  return signJws(TYPE, claims, { kid: publicKey, privateKey });
+}
+
+/**
+ * Returns the parts of a signed receipt without verifying it. `kid` is the key of the agent that should have signed.
+ *
+ * @throws {TokenError} `malformed` or `header`
+ */
+export function parseReceipt(token: string): UnverifiedJws {
+  const jws = parseJws(token, TYPE, LIMITS.receiptTokenBytes);
+  if (!isPublicKey(jws.kid)) throw new TokenError("header", "The header's kid is not a public key");
+  return jws;
+}
+
+/**
+ * Verifies the signature with the key that the receipt names, and returns the claims. The caller compares that key with the
+ * one of the recipient.
+ *
+ * @throws {TokenError} `signature` or `claims`
+ */
+export async function verifyReceipt(jws: UnverifiedJws): Promise<ReceiptClaims> {
+  const payload = await verifyJws(jws, await importPublicKey(jws.kid));
+  // Two readers of a duplicate claim could use different values.
+  if (hasDuplicateKeys(jws.payloadJson)) throw new TokenError("claims", "The receipt has a duplicate claim");
+  const { data, error } = ReceiptClaims.safeParse(payload);
+  if (data !== undefined) return data;
+  const where = error.issues[0]?.path.join(".") || "the claims";
+  throw new TokenError("claims", `The claims are not those of a receipt (${where})`);
+}

@@ -1,0 +1,190 @@
+/** What a sender believes of receipts (D-154): two connectors next to both services, and a relay between them. */
+import { assert, assertEquals } from "@std/assert";
+import { signReceipt } from "../../../shared/protocol/receipt_token.ts";
+import { toIso, unixSeconds } from "../../../shared/protocol/time.ts";
+import { sha256 } from "../../../shared/protocol/base64url.ts";
+import { flushTasks } from "../../support/manual_clock.ts";
+import { until } from "../../support/until.ts";
+import { type TestAgent, World } from "../../support/world.ts";
+import { Bench } from "./bench.ts";
+import { asker, post } from "./local_api/local_caller.ts";
+
+type Row = Record<string, unknown>;
+
+/** Two connectors whose agents a ticket paired, and a relay that changes the receipts on their way to the first one. */
+async function two(world: World, { plain = false } = {}) {
+  const relay = { change: (rows: Row[]): Row[] => rows };
+  const through = (async (input: string, init?: RequestInit) => {
+    const response = await world.fetch(input, init);
+    if (!new URL(input).pathname.endsWith("/delivery-receipts") || init?.method !== "GET") return response;
+    const { receipts } = await response.json();
+    return Response.json({ receipts: relay.change(receipts) }, { headers: response.headers });
+  }) as typeof fetch;
+  const [a, b] = [await world.agent(undefined, "alpha"), await world.agent(undefined, "beta")];
+  const sender = await Bench.open(world, a, { platform: "inbox", fetch: through });
+  const recipient = await Bench.open(world, b, { platform: "inbox" });
+  const { ticket } = (await asker(sender)("/v1/pair/start", post({ plain }))).body;
+  assertEquals((await asker(recipient)("/v1/pair/confirm", post({ ticket }))).status, 201);
+  const isReady = () => plain ? sender.connector.peers.of(b.agent.did) !== null : isPinned(sender, b);
+  await sender.connector.updatePeers();
+  await until(isReady);
+  const send = async (requestId: string) => {
+    const body = { to: b.agent.did, text: "Hello", requestId, conversationId: "c-1" };
+    assertEquals((await asker(sender)("/v1/outbound", post(body))).body.delivered, true);
+    const [message] = recipient.connector.store.received.list({ unread: true, limit: 1 }).messages;
+    return message?.seq ?? 0;
+  };
+  const take = async (seq: number) => {
+    assertEquals((await asker(recipient)("/v1/inbox/read", post({ ids: [seq] }))).body.read, [seq]);
+    await until(() => recipient.eventsOf("receipt_sent").some(({ requestId }) => requestId !== undefined));
+  };
+  const receipts = async (requestId: string): Promise<Row[]> => {
+    const query = new URLSearchParams({ requestId, to: b.agent.did });
+    return (await asker(sender)(`/v1/receipts?${query}`)).body.receipts;
+  };
+  const stateOf = (requestId: string) => sender.connector.store.sent.find(requestId)?.state;
+  return { a, b, sender, recipient, relay, send, take, receipts, stateOf };
+}
+
+const isPinned = ({ connector }: Bench, { agent }: TestAgent) => connector.peers.of(agent.did)?.how === "ticket";
+
+async function end(...benches: Bench[]): Promise<void> {
+  for (const bench of benches) await bench[Symbol.asyncDispose]();
+}
+
+Deno.test("a ticket peer's receipt is signed, and its message processed", async () => {
+  await using world = await World.open();
+  const { a, b, sender, recipient, send, take, receipts, stateOf } = await two(world);
+  await take(await send("request-1"));
+  await until(() => stateOf("request-1") === "processed");
+  const [receipt, ...others] = await receipts("request-1");
+  assertEquals([receipt?.verified, receipt?.problem, others], ["signed", undefined, []]);
+  assertEquals([typeof receipt?.signed, receipt?.ait], ["string", b.identity.ait]);
+  assertEquals(sender.eventsOf("receipt_invalid"), []);
+  assert(a.agent.did !== b.agent.did);
+  await end(sender, recipient);
+});
+
+Deno.test("the word of a relay that a ticket peer has processed a message changes nothing", async () => {
+  await using world = await World.open();
+  const { b, sender, recipient, relay, send, take, receipts, stateOf } = await two(world);
+  const lie = (requestId: string) =>
+    sender.connector.sending.told({
+      requestId,
+      recipientAgentDid: b.agent.did,
+      state: "processed",
+      at: toIso(world.clock.now()),
+    });
+  const seq = await send("request-1");
+  lie("request-1");
+  await flushTasks();
+  assertEquals([stateOf("request-1"), await receipts("request-1")], ["delivered", []]);
+  // The relay takes the signature off, then lets everything through.
+  relay.change = (rows) => rows.map(({ signed: _signed, ait: _ait, ...row }) => row);
+  await take(seq);
+  const [stripped] = await receipts("request-1");
+  assertEquals([stripped?.verified, typeof stripped?.problem], ["by-proxy", "string"]);
+  await until(() => sender.eventsOf("receipt_invalid").length === 1);
+  assertEquals(stateOf("request-1"), "delivered");
+  relay.change = (rows) => rows;
+  lie("request-1");
+  await until(() => stateOf("request-1") === "processed");
+  await end(sender, recipient);
+});
+
+Deno.test("a receipt that a relay forged, changed, swapped or replayed is shown as the proxy's word, with what is wrong", async (t) => {
+  await using world = await World.open();
+  const { a, b, sender, recipient, relay, send, take, receipts, stateOf } = await two(world);
+  const stranger = await world.agent(undefined, "gamma");
+  await take(await send("request-1"));
+  const [good] = await receipts("request-1");
+  const seq = await send("request-2");
+  const claims = {
+    iss: b.agent.did,
+    sub: a.agent.did,
+    jti: world.newId(),
+    iat: unixSeconds(world.clock.now()),
+    requestId: "request-2",
+    nonce: "A".repeat(24),
+    bodySha256: sender.connector.store.sent.proofOf("request-2", b.agent.did)?.bodySha256 ?? "",
+    status: "processed_by_svc" as const,
+    conversationId: "c-1",
+  };
+  const by = async (agent: TestAgent, more: Partial<typeof claims> = {}) => {
+    const { ait, privateKey } = agent.identity;
+    const signed = await signReceipt({ ...claims, ...more }, { publicKey: agent.keys.publicKey, privateKey });
+    return { signed, ait };
+  };
+  const row = { requestId: "request-2", recipientAgentDid: b.agent.did, status: "processed_by_svc" };
+  const rows: [name: string, shown: Row, problem: string][] = [
+    ["a text", { signed: "a.b.c", ait: "x" }, "not 64 bytes"],
+    ["signed by another agent", await by(stranger), "another key"],
+    ["the receipt of another message", { signed: good?.signed, ait: good?.ait }, "request ID"],
+    ["of another recipient", await by(b, { iss: stranger.agent.did }), "recipient"],
+    ["for another sender", await by(b, { sub: stranger.agent.did }), "sender"],
+    ["another status", await by(b, { status: "dead_lettered" as never }), "status"],
+    ["another body", await by(b, { bodySha256: await sha256("x") }), "body"],
+    ["another conversation", await by(b, { conversationId: "c-2" }), "conversation"],
+  ];
+  for (const [name, shown, problem] of rows) {
+    await t.step(name, async () => {
+      relay.change = () => [{ ...row, receivedAt: toIso(world.clock.now()), ...shown }];
+      const [receipt] = await receipts("request-2");
+      assertEquals(receipt?.verified, "by-proxy");
+      assert(String(receipt?.problem).includes(problem), String(receipt?.problem));
+    });
+  }
+  assertEquals([stateOf("request-2"), sender.eventsOf("receipt_invalid").length], ["delivered", 1]);
+  relay.change = (all) => [
+    {
+      requestId: "request-2",
+      recipientAgentDid: b.agent.did,
+      status: "dead_lettered",
+      receivedAt: "2026-02-21T00:00:00Z",
+    },
+    ...all,
+  ];
+  await take(seq);
+  await until(() => stateOf("request-2") === "processed");
+  assertEquals((await receipts("request-2")).map(({ status, verified }) => [status, verified]), [
+    ["dead_lettered", "by-proxy"],
+    ["processed_by_svc", "signed"],
+  ]);
+  await end(sender, recipient);
+});
+
+Deno.test("of a contact whose key is not known, the proxy's word is all there is", async () => {
+  await using world = await World.open();
+  const { sender, recipient, send, take, receipts, stateOf } = await two(world, { plain: true });
+  await take(await send("request-1"));
+  await until(() => stateOf("request-1") === "processed");
+  const [receipt] = await receipts("request-1");
+  assertEquals([receipt?.verified, receipt?.problem], ["by-proxy", undefined]);
+  await end(sender, recipient);
+});
+
+Deno.test("a receipt is the same text at each attempt, also after a restart", async () => {
+  await using world = await World.open();
+  const sent: string[] = [];
+  const [a, b] = [await world.agent(undefined, "alpha"), await world.agent(undefined, "beta")];
+  await world.pair(a, b);
+  const down = (async (input: string, init?: RequestInit) => {
+    if (!new URL(input).pathname.endsWith("/delivery-receipts")) return await world.fetch(input, init);
+    sent.push(JSON.parse(String(init?.body)).signed);
+    return new Response(null, { status: 503 });
+  }) as typeof fetch;
+  const folder = await Deno.makeTempDir({ prefix: "svc_receipts_" });
+  for (let run = 0; run < 2; run++) {
+    const bench = await Bench.open(world, b, { platform: "inbox", fetch: down, folder });
+    if (run === 0) {
+      await world.message(a, b);
+      const [message] = bench.connector.store.received.list({ unread: true, limit: 1 }).messages;
+      bench.connector.store.received.markRead([message?.seq ?? 0], world.clock.now());
+    }
+    await until(() => bench.eventsOf("receipt_failed").length > 0);
+    await bench.stop();
+  }
+  await Deno.remove(folder, { recursive: true });
+  assert(sent.length >= 2);
+  assertEquals(new Set(sent).size, 1);
+});
