@@ -376,16 +376,15 @@ Deno.test("a full disk is an error of the call that waits for a reply, which sta
   assertEquals([result.status.state, result.artifacts[0].parts[0].text], ["TASK_STATE_COMPLETED", "42"]);
 });
 
-/** States of a message that was taken: it waits on a disk, or has arrived. */
-const HELD = new Set(["TASK_STATE_SUBMITTED", "TASK_STATE_WORKING"]);
-
 Deno.test("a client sends as many messages at once as it wants, also in one context", async () => {
   await using at = await place();
   at.world.connect(at.beta);
   await at.world.connected();
+  // Until the proxy knows that beta's mailbox is empty, it would queue messages behind what may be there.
+  await flushTasks();
   const calls = Array.from({ length: 64 }, (_, n) => at.send(`m${n}`, n < 32 ? { contextId: "talk" } : {}));
   for (const { body } of await Promise.all(calls)) {
-    assert(HELD.has(body.result.task.status.state), JSON.stringify(body));
+    assertEquals(body.result.task.status.state, "TASK_STATE_WORKING");
   }
   assertEquals(at.bench.connector.status().loopGuards, 0);
 });
