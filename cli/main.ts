@@ -13,7 +13,7 @@ import { CliError, describe, type Described, EXIT } from "./errors.ts";
 import { ApiError, UnreachableError } from "../shared/client/errors.ts";
 import { help } from "./command_line/help.ts";
 import { Output } from "./terminal/output.ts";
-import { parse, wantsJson } from "./command_line/parse.ts";
+import { hasSwitch, parse } from "./command_line/parse.ts";
 import type { Clock } from "../shared/clock.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
 import { toIso } from "../shared/protocol/time.ts";
@@ -24,7 +24,11 @@ import project from "../deno.json" with { type: "json" };
 export async function run(argv: readonly string[], world: System): Promise<number> {
   const clockCheck = new ClockCheck(world.clock);
   const colour = world.env("NO_COLOR") === undefined;
-  const out = new Output(world.terminal, world.clock, { json: wantsJson(argv), colour });
+  const out = new Output(world.terminal, world.clock, {
+    json: hasSwitch(argv, "json"),
+    wide: hasSwitch(argv, "wide"),
+    colour,
+  });
   out.concern = () => clockCheck.complaint();
   try {
     const parsed = parse(argv, COMMANDS);
@@ -81,7 +85,7 @@ export async function main(programs: Programs | null): Promise<never> {
   Deno.addSignalListener("SIGINT", () => {
     if (!world.interrupt.press()) return;
     const { stderr, stderrIsTerminal } = world.terminal;
-    if (wantsJson(Deno.args)) {
+    if (hasSwitch(Deno.args, "json")) {
       const interrupted = describe(new CliError("CLI_INTERRUPTED", "The command was interrupted"));
       new Output(world.terminal, world.clock, { json: true, colour: false }).error(interrupted);
     } else stderr(stderrIsTerminal ? "\r\x1b[KInterrupted.\n" : "Interrupted.\n");

@@ -97,6 +97,7 @@ export function command<const A extends Args, const O extends Options>(spec: Com
 /** Options that every command has. */
 export const GLOBAL_OPTIONS = {
   json: { summary: "Print the result, or the error, as JSON" },
+  wide: { summary: "Print tables with all columns and whole values" },
   "config-dir": {
     value: "dir",
     summary: "Directory for configuration and agent files",

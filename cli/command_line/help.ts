@@ -98,7 +98,7 @@ function commandHelp(command: Command): string {
   const section = (title: string, lines: string[]) => lines.length > 0 ? ["", title, ...lines] : [];
   return [
     `${summary}.`,
-    ...(details.length > 0 ? ["", ...details] : []),
+    ...(details.length > 0 ? ["", details.join(" ")] : []),
     "",
     `Usage: ${usageOf(command)} [options]`,
     ...section("Arguments:", columns(Object.entries(args).map(([name, arg]) => [name, arg.summary]))),

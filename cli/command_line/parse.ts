@@ -60,10 +60,10 @@ const ELSEWHERE: ReadonlyMap<string, string> = new Map(
   ["pair", "unpair", "pairing", "confirm", "ticket"].map((word) => [word, PAIRING]),
 );
 
-/** Returns true when errors must be printed as JSON, even if the command line is otherwise invalid. */
-export function wantsJson(argv: readonly string[]): boolean {
+/** Returns true when a switch of every command is given, even if the command line is otherwise invalid. */
+export function hasSwitch(argv: readonly string[], name: "json" | "wide"): boolean {
   const end = argv.indexOf("--");
-  return argv.slice(0, end === -1 ? argv.length : end).includes("--json");
+  return argv.slice(0, end === -1 ? argv.length : end).includes(`--${name}`);
 }
 
 /** Returns the options of all commands. A name has a value in every command that has it, or in none. */

@@ -1,7 +1,8 @@
 /** `svc a2a …`: gives an A2A client on this machine one address for each peer (D-135). */
 import { AGENT_OPTION, command, REGISTRY_OPTIONS } from "../command_line/command.ts";
 import { CliError } from "../errors.ts";
-import { fields, table } from "../terminal/output.ts";
+import { fields } from "../terminal/output.ts";
+import { timeCell } from "../terminal/tables.ts";
 import { connectorOf } from "./connector/connector.ts";
 
 const PEER = { peer: { summary: "Alias or DID of a peer", complete: "peers" } } as const;
@@ -70,10 +71,12 @@ export const A2A_COMMANDS = [
       const peers = listPeers(folder);
       ctx.out.result(
         { agent: folder.name, peers },
-        peers.length === 0 ? "No peer has an A2A address." : table(
-          ["ALIAS", "ADDRESS", "ADDED", "DID"],
-          peers.map(({ alias, url, addedAt, agentDid }) => [alias, url, addedAt, agentDid]),
-        ),
+        peers.length === 0 ? "No peer has an A2A address." : ctx.out.table([
+          { head: "ALIAS", of: ({ alias }) => alias },
+          { head: "ADDRESS", rank: 1, of: ({ url }) => url },
+          { head: "ADDED", rank: 2, of: ({ addedAt }) => timeCell(addedAt, ctx.clock.now()) },
+          { head: "DID", isWide: true, of: ({ agentDid }) => agentDid },
+        ], peers),
       );
     },
   }),

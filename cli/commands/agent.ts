@@ -7,7 +7,8 @@ import { parseCount } from "../command_line/numbers.ts";
 import { connect, connectAsPerson } from "../account/registry_access.ts";
 import { CliError, EXIT } from "../errors.ts";
 import { IN_A_CODING_AGENT } from "../hosts/host_ids.ts";
-import { fields, table } from "../terminal/output.ts";
+import { fields } from "../terminal/output.ts";
+import { idCell, timeCell } from "../terminal/tables.ts";
 
 /** Maximum pages of one listing: 10,000 agents. */
 const MAX_PAGES = 100;
@@ -91,10 +92,16 @@ export const AGENT_COMMANDS = [
       const store = new AgentStore(ctx);
       const here = await store.namesByDid();
       const listed = agents.map((agent) => ({ ...agent, localName: here.get(agent.did) ?? null }));
-      const rows = listed.map(({ name, id, status, expires, localName }) => [name, id, status, expires, localName]);
+      const now = ctx.clock.now();
       ctx.out.result(
         { agents: listed, pagination },
-        agents.length === 0 ? "No agents." : table(["NAME", "ID", "STATUS", "EXPIRES", "HERE AS"], rows),
+        agents.length === 0 ? "No agents." : ctx.out.table([
+          { head: "NAME", of: ({ name }) => name },
+          { head: "ID", rank: 3, of: ({ id }) => idCell(id) },
+          { head: "STATUS", rank: 1, of: ({ status }) => status },
+          { head: "EXPIRES", rank: 2, of: ({ expires }) => timeCell(expires, now) },
+          { head: "HERE AS", rank: 2, of: ({ localName }) => localName },
+        ], listed),
       );
       if (pagination.nextCursor !== null) {
         const given = Object.entries({ status, framework, limit, cursor: pagination.nextCursor });

@@ -3,7 +3,8 @@ import { parseDisplayName } from "../../shared/protocol/names.ts";
 import { command, PERSON_OPTIONS } from "../command_line/command.ts";
 import { connectAsPerson } from "../account/registry_access.ts";
 import { CliError } from "../errors.ts";
-import { fields, table } from "../terminal/output.ts";
+import { fields } from "../terminal/output.ts";
+import { idCell, timeCell } from "../terminal/tables.ts";
 
 export const API_KEY_COMMANDS = [
   command({
@@ -36,23 +37,36 @@ export const API_KEY_COMMANDS = [
     async run(ctx, { options }) {
       const { registry, apiKey } = await connectAsPerson(ctx, options);
       const { apiKeys } = await registry.apiKeys(apiKey);
-      const rows = apiKeys.map((
-        { id, name, status, createdAt, lastUsedAt },
-      ) => [id, name, status, createdAt, lastUsedAt]);
-      ctx.out.result({ apiKeys }, table(["ID", "NAME", "STATUS", "CREATED", "LAST USED"], rows));
+      const now = ctx.clock.now();
+      ctx.out.result(
+        { apiKeys },
+        ctx.out.table([
+          { head: "ID", of: ({ id }) => idCell(id) },
+          { head: "NAME", of: ({ name }) => name },
+          { head: "STATUS", rank: 1, of: ({ status }) => status },
+          { head: "CREATED", rank: 3, of: ({ createdAt }) => timeCell(createdAt, now) },
+          { head: "LAST USED", rank: 2, of: ({ lastUsedAt }) => timeCell(lastUsedAt, now) },
+        ], apiKeys),
+      );
     },
   }),
   command({
     path: ["api-key", "revoke"],
     summary: "Revoke one of your API keys; the others keep working",
-    args: { "key-id": { summary: "Key ID from svc api-key list" } },
+    args: { "key-id": { summary: "Key ID, or its last 6 characters, from svc api-key list" } },
     options: PERSON_OPTIONS,
     examples: [{ run: "svc api-key revoke 01KHYQ5H00AAAAAAAAAAAAAAAA", purpose: "The key stops working" }],
     async run(ctx, { args, options }) {
-      const id = args["key-id"];
-      const { isUlid } = await import("../../shared/protocol/ids.ts");
-      if (!isUlid(id)) throw new CliError("CLI_USAGE", `"${id}" is not a key ID: 26 upper-case characters`);
+      const [{ isUlid }, { wholeId }] = await Promise.all([
+        import("../../shared/protocol/ids.ts"),
+        import("../command_line/whole_id.ts"),
+      ]);
       const { registry, apiKey } = await connectAsPerson(ctx, options);
+      const id = await wholeId(args["key-id"], {
+        isWhole: isUlid,
+        known: async () => (await registry.apiKeys(apiKey)).apiKeys.map(({ id }) => id),
+        what: "a key ID",
+      });
       await registry.revokeApiKey(apiKey, id);
       ctx.out.result({ id, status: "revoked" }, `The API key ${id} is revoked.`);
     },

@@ -14,7 +14,8 @@ import {
 } from "../account/config_store.ts";
 import { connect } from "../account/registry_access.ts";
 import type { Context } from "../context.ts";
-import { fields, jsonText } from "../terminal/output.ts";
+import { jsonText } from "../terminal/escapes.ts";
+import { fields } from "../terminal/output.ts";
 
 const MASK = "********";
 const KEY = { summary: `One of ${CONFIG_KEYS.join(", ")}`, complete: CONFIG_KEYS } as const;

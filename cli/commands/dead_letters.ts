@@ -4,7 +4,7 @@ import { AGENT_OPTION, command } from "../command_line/command.ts";
 import { parseCount } from "../command_line/numbers.ts";
 import type { Context } from "../context.ts";
 import { CliError, EXIT } from "../errors.ts";
-import { table } from "../terminal/output.ts";
+import { idCell, timeCell } from "../terminal/tables.ts";
 import { runningConnector } from "./connector/connector.ts";
 
 /** Most dead letters of one listing, as the local API allows. */
@@ -43,12 +43,16 @@ export const DEAD_LETTER_COMMANDS = [
         receivedAt: toIso(receivedAt),
         endedAt: toIso(endedAt),
       }));
-      const rows = deadLetters.map((
-        { id, alias, fromAgentDid, endedAt, attempts, problem },
-      ) => [String(id), alias ?? fromAgentDid, endedAt, String(attempts), problem]);
+      const now = ctx.clock.now();
       ctx.out.result(
         { agent: folder.name, deadLetters },
-        rows.length === 0 ? "No dead letters." : table(["ID", "FROM", "ENDED", "ATTEMPTS", "PROBLEM"], rows),
+        deadLetters.length === 0 ? "No dead letters." : ctx.out.table([
+          { head: "ID", of: ({ id }) => String(id) },
+          { head: "FROM", of: ({ alias, fromAgentDid }) => alias ?? idCell(fromAgentDid) },
+          { head: "ENDED", rank: 2, of: ({ endedAt }) => timeCell(endedAt, now) },
+          { head: "ATTEMPTS", rank: 3, of: ({ attempts }) => String(attempts) },
+          { head: "PROBLEM", rank: 1, of: ({ problem }) => problem },
+        ], deadLetters),
       );
       const [first] = deadLetters;
       if (first === undefined) return;

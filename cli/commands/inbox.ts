@@ -52,7 +52,7 @@ export const INBOX_COMMANDS = [
     details: [
       "A message that was sent without a connector is not in the list; give its ID and --to.",
     ],
-    args: { requestId: { summary: "Request ID, from svc send or svc sent", optional: true } },
+    args: { requestId: { summary: "Request ID, or its last 6 characters, from svc sent", optional: true } },
     options: {
       ...AGENT_OPTION,
       to: { value: "peer", summary: "Only messages to this peer, an alias or a DID", complete: "peers" },

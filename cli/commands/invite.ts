@@ -6,7 +6,8 @@ import { isLoopback, parseServiceUrl } from "../../shared/client/service_url.ts"
 import { joinLink, joinWords } from "../account/join_link.ts";
 import { connect, connectAsPerson } from "../account/registry_access.ts";
 import { CliError } from "../errors.ts";
-import { fields, table } from "../terminal/output.ts";
+import { fields } from "../terminal/output.ts";
+import { idCell, timeCell } from "../terminal/tables.ts";
 import { saveAccount } from "../account/saved_account.ts";
 
 export const INVITE_COMMANDS = [
@@ -55,12 +56,16 @@ export const INVITE_COMMANDS = [
     async run(ctx, { options }) {
       const { registry, apiKey } = await connectAsPerson(ctx, options);
       const { invites } = await registry.invites(apiKey);
-      const rows = invites.map((
-        { id, status, createdAt, expiresAt, redeemedAt },
-      ) => [id, status, createdAt, expiresAt ?? "never", redeemedAt]);
+      const now = ctx.clock.now();
       ctx.out.result(
         { invites },
-        invites.length === 0 ? "No invites." : table(["ID", "STATUS", "CREATED", "EXPIRES", "REDEEMED"], rows),
+        invites.length === 0 ? "No invites." : ctx.out.table([
+          { head: "ID", of: ({ id }) => idCell(id) },
+          { head: "STATUS", of: ({ status }) => status },
+          { head: "CREATED", rank: 2, of: ({ createdAt }) => timeCell(createdAt, now) },
+          { head: "EXPIRES", rank: 1, of: ({ expiresAt }) => timeCell(expiresAt ?? "never", now) },
+          { head: "REDEEMED", rank: 3, of: ({ redeemedAt }) => timeCell(redeemedAt, now) },
+        ], invites),
       );
     },
   }),
@@ -68,13 +73,20 @@ export const INVITE_COMMANDS = [
     path: ["invite", "revoke"],
     summary: "Delete an invite; an unused code stops working (admins only)",
     details: ["The account that a redeemed invite created stays."],
-    args: { id: { summary: "Invite ID from svc invite list" } },
+    args: { id: { summary: "Invite ID, or its last 6 characters, from svc invite list" } },
     options: PERSON_OPTIONS,
     examples: [{ run: "svc invite revoke 01KHYQ5H00AAAAAAAAAAAAAAAA", purpose: "The code can no longer be redeemed" }],
-    async run(ctx, { args: { id }, options }) {
-      const { isUlid } = await import("../../shared/protocol/ids.ts");
-      if (!isUlid(id)) throw new CliError("CLI_USAGE", `"${id}" is not an invite ID: 26 upper-case characters`);
+    async run(ctx, { args: { id: given }, options }) {
+      const [{ isUlid }, { wholeId }] = await Promise.all([
+        import("../../shared/protocol/ids.ts"),
+        import("../command_line/whole_id.ts"),
+      ]);
       const { registry, apiKey } = await connectAsPerson(ctx, options);
+      const id = await wholeId(given, {
+        isWhole: isUlid,
+        known: async () => (await registry.invites(apiKey)).invites.map(({ id }) => id),
+        what: "an invite ID",
+      });
       await registry.deleteInvite(apiKey, id);
       ctx.out.result({ id, status: "revoked" }, `The invite ${id} is revoked.`);
     },

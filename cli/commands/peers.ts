@@ -1,6 +1,6 @@
 /** `svc peers`: the agents that an agent is paired with. */
 import { AGENT_OPTION, command, REGISTRY_OPTIONS } from "../command_line/command.ts";
-import { table } from "../terminal/output.ts";
+import { table } from "../terminal/tables.ts";
 import { connectorOf } from "./connector/connector.ts";
 
 export const PEERS_COMMANDS = [

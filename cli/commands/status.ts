@@ -1,8 +1,9 @@
 /** `svc whoami`, and `svc status`: registry, proxy, person and agents at a glance. */
 import { connectAsPerson } from "../account/registry_access.ts";
 import { AGENT_OPTION, command, PERSON_OPTIONS } from "../command_line/command.ts";
+import type { AgentOverview } from "../doctor/overview.ts";
 import { EXIT } from "../errors.ts";
-import { fields, table } from "../terminal/output.ts";
+import { fields } from "../terminal/output.ts";
 
 export const STATUS_COMMANDS = [
   command({
@@ -39,14 +40,7 @@ export const STATUS_COMMANDS = [
       const { registry, proxy, person, agents } = await overview(ctx, options);
       const service = ({ url, problem }: { url: string | null; problem: string | null }) =>
         url === null ? "not configured" : problem === null ? url : `${url}: NOT HEALTHY, it ${problem}`;
-      const rows = agents.map(({ name, connector, link, unread, deadLetters, did }) => [
-        name,
-        connector,
-        link,
-        unread === null ? null : String(unread),
-        deadLetters === null ? null : String(deadLetters),
-        did,
-      ]);
+      const count = (number: number | null) => number === null ? null : String(number);
       for (const { name, problem } of agents) if (problem !== null) ctx.out.warn(`${name}: ${problem}`);
       ctx.out.result({ registry, proxy, person, agents }, [
         ...fields([
@@ -55,11 +49,16 @@ export const STATUS_COMMANDS = [
           ["person", person.problem === null ? `${person.name}, ${person.did}` : person.problem],
         ]),
         "",
-        ...rows.length === 0
-          ? [`No agents in ${ctx.configDir}.`]
-          : table(["AGENT", "CONNECTOR", "LINK", "UNREAD", "DEAD LETTERS", "DID"], rows),
+        ...agents.length === 0 ? [`No agents in ${ctx.configDir}.`] : ctx.out.table<AgentOverview>([
+          { head: "AGENT", of: ({ name }) => name },
+          { head: "CONNECTOR", rank: 1, of: ({ connector }) => connector },
+          { head: "LINK", rank: 2, of: ({ link }) => link },
+          { head: "UNREAD", rank: 2, of: ({ unread }) => count(unread) },
+          { head: "DEAD LETTERS", rank: 3, of: ({ deadLetters }) => count(deadLetters) },
+          { head: "DID", isWide: true, of: ({ did }) => did },
+        ], agents),
       ]);
-      if (rows.length === 0) ctx.out.next(["agent", "create", "my-agent"]);
+      if (agents.length === 0) ctx.out.next(["agent", "create", "my-agent"]);
       return agents.some(({ connector }) => connector === "unhealthy") ? EXIT.failed : EXIT.done;
     },
   }),

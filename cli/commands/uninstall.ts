@@ -1,7 +1,6 @@
 /** `svc uninstall`: removes what svc added to this machine outside of its own folder. */
 import { command } from "../command_line/command.ts";
 import { CliError, EXIT } from "../errors.ts";
-import { table } from "../terminal/output.ts";
 import { isConfirmed } from "./admin/pages.ts";
 
 export const UNINSTALL_COMMANDS = [
@@ -29,9 +28,11 @@ export const UNINSTALL_COMMANDS = [
       const { installed, agents, unread } = await findInstalled(ctx, thisHost(ctx), system);
       for (const { agent, error } of unread) ctx.out.warn(`What svc wrote for ${agent}: ${describeError(error)}`);
       const listed = installed.map(({ kind, path, what }) => ({ kind, path, what }));
-      const lines = listed.length === 0
-        ? ["There is nothing to remove."]
-        : table(["WHAT", "FILE", "NAME"], listed.map(({ kind, path, what }) => [kind, path, what]));
+      const lines = listed.length === 0 ? ["There is nothing to remove."] : ctx.out.table([
+        { head: "WHAT", of: ({ kind }) => kind },
+        { head: "FILE", rank: 1, of: ({ path }) => path },
+        { head: "NAME", of: ({ what }) => what },
+      ], listed);
       const kept = agents.length === 0
         ? `Kept: ${ctx.configDir}.`
         : `Kept: ${ctx.configDir} with the keys of ${agents.join(", ")}. They cannot be made again.`;

@@ -8,7 +8,7 @@ import { isErrorMember, ReplyError } from "../../shared/client/reply_error.ts";
 import { topLevelMembers } from "../../shared/protocol/json_text.ts";
 import { memberOf, type Received } from "../messages/received.ts";
 import type { ListedPeer } from "../connector/peer_list.ts";
-import { oneLine, withoutHidden } from "../terminal/output.ts";
+import { oneLine, withoutHidden } from "../terminal/escapes.ts";
 import { isHighSurrogate, NAME_CHARACTERS_MAX, PROBLEM_CHARACTERS_MAX, resultJson, shownText } from "./tool_result.ts";
 
 /** With more, hosts cut or store the result, and the model does not see its end. */

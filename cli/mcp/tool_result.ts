@@ -6,7 +6,8 @@ import type { ReplyError } from "../../shared/client/reply_error.ts";
 import { inputText, problemText } from "../../shared/protocol/input_text.ts";
 import { LOCAL_ERRORS, type LocalCode } from "../local_errors.ts";
 import { describe } from "../errors.ts";
-import { oneLine, printable, sentence } from "../terminal/output.ts";
+import { oneLine, printable } from "../terminal/escapes.ts";
+import { sentence } from "../terminal/output.ts";
 import { DATA_LINE } from "./texts.ts";
 
 /** With more, the name that a peer chose could hold sentences for the model. */

@@ -1,6 +1,6 @@
 /** The line that announces new messages to a model. It holds no text of a message. Pure. */
 import type { LocalMessage } from "../../shared/client/local_shapes.ts";
-import { printable } from "../terminal/output.ts";
+import { printable } from "../terminal/escapes.ts";
 
 /** With more, many senders fill the context of the model with their names. */
 const NAMES_SHOWN_MAX = 5;

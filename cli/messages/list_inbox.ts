@@ -102,7 +102,9 @@ class Lister {
     const { out } = this.ctx;
     const printed: Received[] = [];
     for (const received of messages) {
-      const isPrinted = out.json ? out.jsonLine(received.json) : out.peerLines(messageLines(received, out.columns));
+      const isPrinted = out.json
+        ? out.jsonLine(received.json)
+        : out.peerLines(messageLines(received, out.columns, this.ctx.clock.now()));
       if (!isPrinted) break;
       printed.push(received);
     }

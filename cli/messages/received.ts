@@ -6,8 +6,10 @@ import * as z from "zod";
 import { arrayElements, topLevelMembers } from "../../shared/protocol/json_text.ts";
 import { callForText, get, type LocalCalls } from "../../shared/client/local_client.ts";
 import { LocalMessage } from "../../shared/client/local_shapes.ts";
-import { linesOf, peerText } from "../terminal/output.ts";
-import { wrapToColumns } from "../terminal/text_width.ts";
+import { linesOf, peerText } from "../terminal/escapes.ts";
+import { layOut } from "../terminal/layout.ts";
+import { wordWrap } from "../terminal/text_width.ts";
+import { whenText } from "../terminal/times.ts";
 
 /** A message with its JSON text. */
 export interface Received {
@@ -55,24 +57,26 @@ const INDENT = "    ";
  * A message for a list: one line about it, then its content, indented so that no content looks like another message.
  *
  * @param columns of the terminal, which would continue a longer line at its first column; `null`: not a terminal
+ * @param now milliseconds
  */
-export function messageLines(received: Received, columns: number | null): string[] {
+export function messageLines(received: Received, columns: number | null, now: number): string[] {
   const { id, receivedAt, from, inReplyTo, isReply, auto, mayBeRepeat, error } = received.message;
   const about = [
     String(id),
-    receivedAt,
+    columns === null ? receivedAt : whenText(Date.parse(receivedAt), now),
     from.alias ?? from.agentDid,
     inReplyTo === null
       ? null
       : isReply
-      ? `reply to ${inReplyTo}`
+      ? `reply to ${columns === null ? inReplyTo : `…${inReplyTo.slice(-6)}`}`
       : `names ${inReplyTo}, which svc sent does not list for this peer`,
     auto ? "automatic" : null,
     mayBeRepeat ? "may have been shown before" : null,
     error === null ? null : `no answer, ${error.code}`,
   ];
   // The last column stays free: some terminals wrap when it is filled.
-  const width = columns === null ? Infinity : columns - INDENT.length - 1;
-  const content = contentLines(received).flatMap((line) => wrapToColumns(peerText(line), width));
-  return [about.filter((part) => part !== null).join("  "), ...content.map((line) => INDENT + line)];
+  const width = columns === null ? Infinity : columns - 1;
+  const content = contentLines(received).flatMap((line) => wordWrap(peerText(line), width - INDENT.length));
+  const head = about.filter((part) => part !== null).join("  ");
+  return [...layOut(peerText(head), width), ...content.map((line) => INDENT + line)];
 }

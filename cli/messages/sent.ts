@@ -27,8 +27,11 @@ import { checkReceipt } from "../connector/check_receipt.ts";
 import { directProxy } from "../connector/direct_proxy.ts";
 import { findPeerEver, pinOf, readPeers, shownAliases } from "../connector/peers.ts";
 import type { Context } from "../context.ts";
-import { CliError, describe } from "../errors.ts";
-import { fields, table } from "../terminal/output.ts";
+import { wholeId } from "../command_line/whole_id.ts";
+import { CONNECTOR_LIMITS } from "../connector/limits.ts";
+import { describe } from "../errors.ts";
+import { fields } from "../terminal/output.ts";
+import { type Column, idCell, timeCell } from "../terminal/tables.ts";
 import { recipientOf } from "./recipient.ts";
 import { memberOf, messageLines } from "./received.ts";
 import { shownState, stateText } from "../connector/states.ts";
@@ -50,23 +53,29 @@ export async function listSent(
   const did = to === undefined ? undefined : findPeerEver(readPeers(folder), to) ?? to;
   const query = new URLSearchParams({ limit: String(limit), ...did === undefined ? {} : { to: did } });
   const { messages, more } = await call(connector, SentPage, get(`/v1/sent?${query}`));
-  const rows = messages.map((message) => [
-    message.sentAt,
-    message.to.alias ?? message.to.agentDid,
-    stateText(message, ctx.clock.now()),
-    message.requestId,
-    message.inReplyTo,
-  ]);
+  const now = ctx.clock.now();
+  const columns: Column<SentPage["messages"][number]>[] = [
+    { head: "SENT", rank: 2, of: ({ sentAt }) => timeCell(sentAt, now) },
+    { head: "TO", of: ({ to }) => to.alias ?? idCell(to.agentDid) },
+    { head: "STATE", rank: 1, of: (message) => stateText(message, now) },
+    { head: "REQUEST ID", rank: 1, of: ({ requestId }) => idCell(requestId) },
+    { head: "REPLY TO", isWide: true, of: ({ inReplyTo }) => inReplyTo },
+  ];
   ctx.out.result(
     { agent: folder.name, messages, more },
-    rows.length === 0 ? "No sent messages." : table(["SENT", "TO", "STATE", "REQUEST ID", "REPLY TO"], rows),
+    messages.length === 0 ? "No sent messages." : ctx.out.table(columns, messages),
   );
 }
 
-function checkRequestId(requestId: string): void {
-  if (isRequestId(requestId)) return;
-  const form = "8 to 128 of A-Z, a-z, 0-9, '.', '_', ':' and '-'";
-  throw new CliError("CLI_USAGE", `"${requestId}" is not a request ID: ${form}`);
+/** The request ID in an argument; the end of one is looked for in the list of sent messages. @throws as `wholeId` */
+async function requestIdOf(ctx: Context, folder: AgentFolder, text: string, allowInsecure: boolean): Promise<string> {
+  const known = async () => {
+    await using connector = await access(ctx, folder, { "allow-insecure": allowInsecure });
+    const { messages } = await call(connector, SentPage, get(`/v1/sent?limit=${CONNECTOR_LIMITS.pageMessagesMax}`));
+    return messages.map(({ requestId }) => requestId);
+  };
+  const what = "a request ID, which has 8 to 128 of A-Z, a-z, 0-9, '.', '_', ':' and '-'";
+  return await wholeId(text, { isWhole: isRequestId, known, what });
 }
 
 /**
@@ -76,10 +85,10 @@ function checkRequestId(requestId: string): void {
  */
 export async function showSent(
   ctx: Context,
-  { agent, to, requestId, allowInsecure }: SentQuery & { requestId: string },
+  { agent, to, requestId: text, allowInsecure }: SentQuery & { requestId: string },
 ): Promise<void> {
-  checkRequestId(requestId);
   const chosen = await chosenAgent(ctx, agent);
+  const requestId = await requestIdOf(ctx, chosen.folder, text, allowInsecure);
   if (to !== undefined && await connectorOf(ctx, chosen.folder) === null) {
     return await showReceipts(ctx, chosen, { to, requestId, allowInsecure });
   }
@@ -95,10 +104,10 @@ export async function showSent(
  */
 export async function cancelSent(
   ctx: Context,
-  { agent, to, requestId, allowInsecure }: SentQuery & { requestId: string },
+  { agent, to, requestId: text, allowInsecure }: SentQuery & { requestId: string },
 ): Promise<boolean> {
-  checkRequestId(requestId);
   const { folder } = await chosenAgent(ctx, agent);
+  const requestId = await requestIdOf(ctx, folder, text, allowInsecure);
   await using connector = await access(ctx, folder, { "allow-insecure": allowInsecure });
   const query = new URLSearchParams(to === undefined ? {} : { to });
   const target = `/v1/outbound/${encodeURIComponent(requestId)}/cancel?${query}`;
@@ -177,7 +186,14 @@ function show(
       ["expires", expiresAt ?? until ?? undefined],
       ...(receipts ?? []).map((receipt) => ["receipt", receiptText(receipt)] as const),
     ]),
-    ...reply === null ? [] : ["", ...messageLines({ message: reply, json: memberOf(json, "reply") }, ctx.out.columns)],
+    ...reply === null ? [] : [
+      "",
+      ...messageLines(
+        { message: reply, json: memberOf(json, "reply") },
+        ctx.out.columns,
+        ctx.clock.now(),
+      ),
+    ],
   ]);
 }
 

@@ -1,5 +1,5 @@
 /** One line that a person edits with the keys of a terminal. Pure. */
-import { printable } from "./output.ts";
+import { printable } from "./escapes.ts";
 import { columnsOf } from "./text_width.ts";
 
 /** What a terminal shows of a line, and the column of its cursor. */

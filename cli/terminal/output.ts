@@ -4,6 +4,10 @@
  */
 import type { Cancel, Clock } from "../../shared/clock.ts";
 import type { Described } from "../errors.ts";
+import { jsonText, oneLine, peerText, printable } from "./escapes.ts";
+import { continued, layOut } from "./layout.ts";
+import { type Column, tableLines } from "./tables.ts";
+import { cutToColumns, textColumns, wordWrap } from "./text_width.ts";
 
 /** The two output streams and their terminal. */
 export interface Terminal {
@@ -21,6 +25,8 @@ export interface OutputOptions {
   json: boolean;
   /** False when `NO_COLOR` is set. */
   colour: boolean;
+  /** Tables with all columns and whole values, also where they are wider than the terminal. */
+  wide?: boolean;
 }
 
 export type Field = readonly [label: string, value: string | number | null | undefined];
@@ -30,6 +36,7 @@ const PROGRESS_EVERY_MS = 1_000;
 
 export class Output {
   readonly json: boolean;
+  readonly #wide: boolean;
   readonly #colour: boolean;
   /** Warnings that no JSON document has shown yet. */
   #warnings: string[] = [];
@@ -43,8 +50,13 @@ export class Output {
   /** Coloured texts that this object created. All other control characters are escaped. */
   readonly #painted = new Set<string>();
 
-  constructor(private readonly terminal: Terminal, private readonly clock: Clock, { json, colour }: OutputOptions) {
+  constructor(
+    private readonly terminal: Terminal,
+    private readonly clock: Clock,
+    { json, colour, wide }: OutputOptions,
+  ) {
     this.json = json;
+    this.#wide = wide === true;
     this.#colour = colour;
   }
 
@@ -57,7 +69,7 @@ export class Output {
       this.terminal.stdout(`${jsonText({ ...data, ...this.#takeWarnings() })}\n`);
       return;
     }
-    const lines = (typeof text === "string" ? [text] : text).map((line) => this.#clean(line)).join("\n");
+    const lines = this.#laidOut(typeof text === "string" ? [text] : text, this.columns).join("\n");
     this.terminal.stdout(lines.endsWith("\n") ? lines : `${lines}\n`);
   }
 
@@ -69,7 +81,7 @@ export class Output {
   again(data: object, lines: readonly string[]): boolean {
     if (this.json) return this.jsonLine(JSON.stringify(data));
     this.#quiet();
-    const text = lines.map((line) => `${this.#clean(line)}\n`).join("");
+    const text = this.#laidOut(lines, this.columns).map((line) => `${line}\n`).join("");
     return this.terminal.stdout(this.terminal.stdoutIsTerminal ? `\x1b[H\x1b[2J${text}` : `${text}\n`);
   }
 
@@ -80,7 +92,9 @@ export class Output {
    */
   peerLines(lines: readonly string[]): boolean {
     this.#quiet();
-    return this.terminal.stdout(lines.map((line) => `${peerText(line)}\n`).join(""));
+    const columns = this.#room(this.columns);
+    const shown = lines.map(peerText).flatMap((line) => columns === null ? line : wordWrap(line, columns));
+    return this.terminal.stdout(shown.map((line) => `${line}\n`).join(""));
   }
 
   /**
@@ -103,11 +117,36 @@ export class Output {
     return this.terminal.stdoutIsTerminal ? this.terminal.columns?.() ?? null : null;
   }
 
+  /** Returns the lines of a table that fits the terminal; in a pipe and with `--wide` it has everything. */
+  table<T>(columns: readonly Column<T>[], rows: readonly T[]): string[] {
+    return tableLines(columns, rows, this.#wide ? null : this.#room(this.columns));
+  }
+
+  /** The same as `columns`, for standard error. */
+  get #errorColumns(): number | null {
+    return this.terminal.stderrIsTerminal ? this.terminal.columns?.() ?? null : null;
+  }
+
+  /** The last column stays free, because some terminals wrap when it is filled. */
+  #room(columns: number | null): number | null {
+    return columns === null ? null : Math.max(2, columns - 1);
+  }
+
+  /** The lines with control characters escaped, in the width of the terminal. A table with `--wide` keeps its own. */
+  #laidOut(lines: readonly string[], columns: number | null): string[] {
+    const room = this.#wide ? null : this.#room(columns);
+    return lines.map((line) => this.#clean(line)).flatMap((line) => room === null ? line : layOut(line, room));
+  }
+
   /** Prints a note to standard error; nothing with `--json`. */
   note(text: string): void {
     if (this.json) return;
+    this.#say([text]);
+  }
+
+  #say(lines: readonly string[]): void {
     this.#quiet();
-    this.terminal.stderr(`${this.#clean(text)}\n`);
+    this.terminal.stderr(`${this.#laidOut(lines, this.#errorColumns).join("\n")}\n`);
   }
 
   /**
@@ -116,20 +155,31 @@ export class Output {
    * @param when condition or place of the command, for example `on the other person's machine`
    */
   next(words: readonly string[], { when = "", isHere = true }: { when?: string; isHere?: boolean } = {}): void {
-    this.note(`Next${when === "" ? "" : `, ${when}`}: ${this.commandLine(words, isHere)}`);
+    if (this.json) return;
+    const label = `Next${when === "" ? "" : `, ${when}`}:`;
+    const line = `${label} ${this.commandLine(words, isHere)}`;
+    const room = this.#room(this.#errorColumns);
+    if (room === null || textColumns(printable(line)) <= room) return this.#say([line]);
+    this.#say([label]);
+    // In two lines without a backslash a shell would run the first one alone.
+    const command = continued(this.#commandWords(words, isHere).map(printable), room);
+    this.terminal.stderr(`${command.join("\n")}\n`);
   }
 
   /** Returns a command of svc as one line for a shell, with the words that it needs to use the same files. */
   commandLine(words: readonly string[], isHere = true): string {
-    return ["svc", ...words, ...isHere ? this.hereWords : []].map(shellWord).join(" ");
+    return this.#commandWords(words, isHere).join(" ");
+  }
+
+  #commandWords(words: readonly string[], isHere: boolean): string[] {
+    return ["svc", ...words, ...isHere ? this.hereWords : []].map(shellWord);
   }
 
   /** Prints a warning about a problem that did not stop the command. */
   warn(text: string): void {
     this.#warnings.push(text);
     if (this.json) return;
-    this.#quiet();
-    this.terminal.stderr(`${this.#paint("33", "warning:", this.terminal.stderrIsTerminal)} ${printable(text)}\n`);
+    this.#say([`${this.#paint("33", "warning:", this.terminal.stderrIsTerminal)} ${printable(text)}`]);
   }
 
   /** Prints why the command failed: code, cause and fix. */
@@ -145,7 +195,7 @@ export class Output {
     if (fix !== "") lines.push(`  ${fix}`);
     if (requestId !== null) lines.push(`  The service logged it as request ${requestId}.`);
     if (!code.startsWith("HTTP_") && code !== "UNKNOWN_ERROR") lines.push(`  More: svc explain ${code}`);
-    this.terminal.stderr(`${lines.map((line) => this.#clean(line)).join("\n")}\n`);
+    this.#say(lines);
   }
 
   /** Names the current step. A terminal shows it when the step takes longer than 500 ms. */
@@ -156,7 +206,9 @@ export class Output {
     const began = this.clock.now();
     const show = () => {
       const seconds = Math.floor((this.clock.now() - began) / 1000);
-      this.terminal.stderr(`\r\x1b[K${this.#label} …${seconds > 0 ? ` ${seconds} s` : ""}`);
+      const end = ` …${seconds > 0 ? ` ${seconds} s` : ""}`;
+      const room = this.#room(this.#errorColumns) ?? Infinity;
+      this.terminal.stderr(`\r\x1b[K${cutToColumns(this.#label, room - end.length)}${end}`);
       this.#shown = true;
       this.#cancel = this.clock.after(PROGRESS_EVERY_MS, show);
     };
@@ -223,62 +275,6 @@ export function fields(list: readonly Field[]): string[] {
   const shown = list.filter(([, value]) => value !== undefined);
   const width = Math.max(...shown.map(([label]) => label.length));
   return shown.map(([label, value]) => `  ${label.padEnd(width)}  ${value === null ? "–" : printable(String(value))}`);
-}
-
-/** Returns the lines of a table with a header row. */
-export function table(head: readonly string[], rows: readonly (readonly (string | null)[])[]): string[] {
-  const cells = [head, ...rows.map((row) => row.map((cell) => cell === null ? "–" : printable(cell)))];
-  const widths = head.map((_, i) => Math.max(...cells.map((row) => [...row[i] ?? ""].length)));
-  return cells.map((row) =>
-    row.map((cell, i) => cell + " ".repeat((widths[i] ?? 0) - [...cell].length)).join("  ").trimEnd()
-  );
-}
-
-/**
- * Code points that a terminal may show as nothing, and that could hide a text in another one: all that Unicode calls
- * default-ignorable, among them those that change the direction of text, and the marks of annotations.
- */
-const HIDDEN = /[\p{Default_Ignorable_Code_Point}\ufff9-\ufffb]/gu;
-
-/** The hidden ones, control characters (C0, DEL, C1) and the Unicode line separators. */
-const STEERING =
-  // deno-lint-ignore no-control-regex
-  /[\u0000-\u001f\u007f-\u009f\u2028\u2029\p{Default_Ignorable_Code_Point}\ufff9-\ufffb]/gu;
-
-/** Returns a text of a peer as lines; a line feed at its end adds no empty line. */
-export function linesOf(text: string): string[] {
-  return text.replace(/\r?\n$/, "").split(/\r?\n/);
-}
-
-/** Returns a text of unknown origin with control characters escaped as `\u001b`, and hidden code points as `\u{200b}`. */
-export function printable(text: string): string {
-  return withoutHidden(text).replace(STEERING, escaped);
-}
-
-/** Returns a text with hidden code points as `\u{200b}`, for a reader who would not see them: a person or a model. */
-export function withoutHidden(text: string): string {
-  return text.replace(HIDDEN, (character) => `\\u{${character.codePointAt(0)?.toString(16)}}`);
-}
-
-/** Returns a line of a peer with all terminal control characters escaped, except tabs. */
-export function peerText(line: string): string {
-  return line.split("\t").map(printable).join("\t");
-}
-
-/** Returns JSON text in which the characters that `JSON.stringify` leaves, but `printable` escapes, are escaped too. */
-export function jsonText(value: unknown): string {
-  // A line feed is layout here: JSON.stringify has escaped those inside strings.
-  return JSON.stringify(value, null, 2).replace(STEERING, (char) => char === "\n" ? char : escaped(char));
-}
-
-/** Returns JSON text on one line. A control character is white space between two values, or is escaped in a string. */
-export function oneLine(json: string): string {
-  return json.replace(STEERING, (char) => /[\t\n\r]/.test(char) ? " " : escaped(char));
-}
-
-/** A code point as JSON escapes it, one for each UTF-16 unit. */
-function escaped(character: string): string {
-  return character.split("").map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`).join("");
 }
 
 /** Returns a word for a POSIX shell, quoted if needed. */

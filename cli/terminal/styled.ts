@@ -1,5 +1,5 @@
 /** Lines with styles for a terminal: the eight colours of ANSI, and nothing that only a colour says. */
-import { printable } from "./output.ts";
+import { printable } from "./escapes.ts";
 
 const CODES = { bold: 1, dim: 2, red: 31, green: 32, yellow: 33 } as const;
 export type Style = keyof typeof CODES | "";

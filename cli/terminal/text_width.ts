@@ -52,9 +52,9 @@ const TAB_COLUMNS = 8;
 
 /**
  * Returns the text as lines that fit into `columns`, broken at spaces, and inside a word only when it is wider than a
- * line, because a word in two parts is hard to read and copies wrong.
+ * line, because a word in two parts is hard to read and copies wrong. With `keepsWide` such a word is a line of its own.
  */
-export function wordWrap(text: string, columns: number): string[] {
+export function wordWrap(text: string, columns: number, { keepsWide = false } = {}): string[] {
   const lines: string[] = [];
   let line = "", used = 0;
   for (const word of text.match(/ *[^ ]+| +$/g) ?? []) {
@@ -64,7 +64,8 @@ export function wordWrap(text: string, columns: number): string[] {
       [line, used] = ["", 0];
     }
     const isBare = line === "" && (lines.length > 0 || width > columns);
-    const parts = wrapToColumns(isBare ? word.replace(/^ +/, "") : word, columns);
+    const bare = isBare ? word.replace(/^ +/, "") : word;
+    const parts = keepsWide ? [bare] : wrapToColumns(bare, columns);
     lines.push(...parts.slice(0, -1).map((part) => line + part));
     if (parts.length > 1) line = "";
     line += parts.at(-1) ?? "";
@@ -76,11 +77,18 @@ export function wordWrap(text: string, columns: number): string[] {
 /** Returns the columns of a text that `printable` or `peerText` has returned. */
 export function textColumns(text: string): number {
   let used = 0;
-  for (const character of text) used += widthOf(character);
+  for (const unit of unitsOf(text)) used += widthOf(unit);
   return used;
 }
 
+/** The code points of a text, and its colours as one unit each. Only svc writes colours: of other texts they are escaped. */
+function unitsOf(text: string): Iterable<string> {
+  // deno-lint-ignore no-control-regex
+  return text.includes("\x1b") ? text.match(/\x1b\[\d+(?:;\d+)*m|./gsu) ?? [] : text;
+}
+
 function widthOf(character: string): number {
+  if (character.length > 2) return 0;
   return character === "\t" ? TAB_COLUMNS : character < "\x7f" ? 1 : columnsOf(character);
 }
 
@@ -88,7 +96,7 @@ function widthOf(character: string): number {
 export function wrapToColumns(text: string, columns: number): string[] {
   const lines: string[] = [];
   let line = "", used = 0;
-  for (const character of text) {
+  for (const character of unitsOf(text)) {
     const width = widthOf(character);
     if (line !== "" && used + width > columns) {
       lines.push(line);

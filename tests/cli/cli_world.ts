@@ -25,6 +25,8 @@ export class Machine extends SvcRunner implements AsyncDisposable {
   /** The answer to a question on the terminal; `null`: there is no terminal. */
   answers: boolean | null = null;
   isTerminal: boolean;
+  /** Width of the terminal; `null`: unknown. */
+  columns: number | null = null;
   /** The working directory; `null`: that of the test. */
   cwd: string | null = null;
   reach: ((url: string) => Promise<boolean>) | undefined;
@@ -83,6 +85,7 @@ export class Machine extends SvcRunner implements AsyncDisposable {
         stderr: (text) => void (outcome.stderr += text),
         stdoutIsTerminal: this.isTerminal,
         stderrIsTerminal: this.isTerminal,
+        columns: () => this.columns,
       },
       stdin: (maxBytes) => Promise.resolve(new TextEncoder().encode(this.stdin ?? "").slice(0, maxBytes)),
       stdinIsTerminal: this.stdin === null,

@@ -1,6 +1,6 @@
 /** What tests of the width of a text share. */
 import { assertEquals } from "@std/assert";
-import { printable } from "../../cli/terminal/output.ts";
+import { printable } from "../../cli/terminal/escapes.ts";
 import { columnsOf } from "../../cli/terminal/text_width.ts";
 
 /** The last code point whose scripts every terminal shows as `wcwidth` says; Hangul follows. */

@@ -2,12 +2,14 @@
 import type { InternalService, IssuedServiceAnswer } from "../../../shared/protocol/api/services.ts";
 import { command, PERSON_OPTIONS, REGISTRY_OPTIONS } from "../../command_line/command.ts";
 import { connect, connectAsPerson } from "../../account/registry_access.ts";
+import type { RegistryClient } from "../../client/registry_client.ts";
 import type { Context } from "../../context.ts";
-import { fields, table } from "../../terminal/output.ts";
+import { fields } from "../../terminal/output.ts";
+import { idCell, timeCell } from "../../terminal/tables.ts";
 import { saveAccount } from "../../account/saved_account.ts";
 
 const SCOPES = ["identity.read", "auth.validate", "crl.read"] as const;
-const SERVICE = { summary: "Service ID, 26 upper-case characters" } as const;
+const SERVICE = { summary: "Service ID, or its last 6 characters, from svc admin service list" } as const;
 
 export const ADMIN_COMMANDS = [
   command({
@@ -95,10 +97,17 @@ export const ADMIN_COMMANDS = [
     async run(ctx, { options }) {
       const { registry, apiKey } = await connectAsPerson(ctx, options);
       const { internalServices } = await registry.services(apiKey);
-      const rows = internalServices.map((
-        s: InternalService,
-      ) => [s.id, s.name, s.status, s.scopes.join(" "), s.lastUsedAt]);
-      ctx.out.result({ internalServices }, table(["ID", "NAME", "STATUS", "SCOPES", "LAST USED"], rows));
+      const now = ctx.clock.now();
+      ctx.out.result(
+        { internalServices },
+        ctx.out.table<InternalService>([
+          { head: "ID", of: ({ id }) => idCell(id) },
+          { head: "NAME", of: ({ name }) => name },
+          { head: "STATUS", rank: 1, of: ({ status }) => status },
+          { head: "SCOPES", rank: 3, of: ({ scopes }) => scopes.join(" ") },
+          { head: "LAST USED", rank: 2, of: ({ lastUsedAt }) => timeCell(lastUsedAt, now) },
+        ], internalServices),
+      );
     },
   }),
   command({
@@ -112,7 +121,7 @@ export const ADMIN_COMMANDS = [
     }],
     async run(ctx, { args, options }) {
       const { registry, apiKey } = await connectAsPerson(ctx, options);
-      const issued = await registry.rotateService(apiKey, args.id);
+      const issued = await registry.rotateService(apiKey, await serviceId(registry, apiKey, args.id));
       showIssued(
         ctx,
         issued,
@@ -128,8 +137,9 @@ export const ADMIN_COMMANDS = [
     examples: [{ run: "svc admin service revoke 01KHYQ5H00AAAAAAAAAAAAAAAA", purpose: "Its credential stops working" }],
     async run(ctx, { args, options }) {
       const { registry, apiKey } = await connectAsPerson(ctx, options);
-      await registry.revokeService(apiKey, args.id);
-      ctx.out.result({ id: args.id, status: "revoked" }, `The service ${args.id} is revoked.`);
+      const id = await serviceId(registry, apiKey, args.id);
+      await registry.revokeService(apiKey, id);
+      ctx.out.result({ id, status: "revoked" }, `The service ${id} is revoked.`);
     },
   }),
   command({
@@ -148,6 +158,16 @@ export const ADMIN_COMMANDS = [
     },
   }),
 ];
+
+/** The ID of a service in an argument; a text that is neither an ID nor the end of one is left to the registry. */
+async function serviceId(registry: RegistryClient, apiKey: string, text: string): Promise<string> {
+  const [{ idEnd }, { wholeId }] = await Promise.all([
+    import("../../terminal/tables.ts"),
+    import("../../command_line/whole_id.ts"),
+  ]);
+  const known = async () => (await registry.services(apiKey)).internalServices.map(({ id }) => id);
+  return await wholeId(text, { isWhole: (text) => idEnd(text) === null, known, what: "a service ID" });
+}
 
 function showIssued(ctx: Context, { internalService }: IssuedServiceAnswer, headline: string): void {
   const { id, secret, scopes } = internalService;

@@ -1,4 +1,5 @@
 /** `svc admin agents …`: the agents of all people (D-171). */
+import type { AdminAgentSummary } from "../../../shared/protocol/api/admin.ts";
 import type { AgentConnection } from "../../../shared/protocol/api/relay_admin.ts";
 import { DAY_MS } from "../../../shared/clock.ts";
 import { parseIso } from "../../../shared/protocol/time.ts";
@@ -8,7 +9,8 @@ import { command, PERSON_OPTIONS } from "../../command_line/command.ts";
 import { parseDuration } from "../../command_line/numbers.ts";
 import type { Context } from "../../context.ts";
 import { CliError, EXIT } from "../../errors.ts";
-import { fields, table } from "../../terminal/output.ts";
+import { fields } from "../../terminal/output.ts";
+import type { Column } from "../../terminal/tables.ts";
 import { agoText, durationText } from "../../terminal/times.ts";
 import { agentIdOf, hintNextPage, isConfirmed, PAGE_OPTIONS, personIdOf, readPages } from "./pages.ts";
 
@@ -61,18 +63,24 @@ export const ADMIN_AGENT_COMMANDS = [
         const isListed = offlineMs === null || (connection !== null && offlineFor(connection, now) > offlineMs);
         return isListed ? [{ ...agent, connection }] : [];
       });
-      const rows = agents.map(({ did, id, name, ownerName, status, session, expires }) => [
-        name,
-        ownerName,
-        status === "active" && session !== "active" ? `session ${session ?? "ended"}` : status,
-        ...connections === null ? [] : [lastSeen(connections.get(did), now)],
-        endText(expires, now),
-        id,
-      ]);
-      const seen = connections === null ? [] : ["LAST SEEN"];
+      const seen: Column<AdminAgentSummary>[] = connections === null
+        ? []
+        : [{ head: "LAST SEEN", rank: 2, of: ({ did }) => lastSeen(connections.get(did), now) }];
       ctx.out.result(
         { agents, pagination: pages.at(-1)?.pagination },
-        rows.length === 0 ? "No agents here." : table(["NAME", "OWNER", "STATE", ...seen, "TOKEN ENDS", "ID"], rows),
+        agents.length === 0 ? "No agents here." : ctx.out.table<AdminAgentSummary>([
+          { head: "NAME", of: ({ name }) => name },
+          { head: "OWNER", rank: 1, of: ({ ownerName }) => ownerName },
+          {
+            head: "STATE",
+            rank: 1,
+            of: ({ status, session }) =>
+              status === "active" && session !== "active" ? `session ${session ?? "ended"}` : status,
+          },
+          ...seen,
+          { head: "TOKEN ENDS", rank: 3, of: ({ expires }) => endText(expires, now) },
+          { head: "ID", isWide: true, of: ({ id }) => id },
+        ], agents),
       );
       const filters = Object.entries({ status, framework, name, owner: ownerId, expiring: options.expiring });
       const words = filters.flatMap(([name, value]) => value === undefined ? [] : [`--${name}`, value]);

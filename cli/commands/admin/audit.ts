@@ -8,7 +8,7 @@ import { parseCount } from "../../command_line/numbers.ts";
 import type { Context } from "../../context.ts";
 import { CliError } from "../../errors.ts";
 import { onStop } from "../../terminal/interrupt.ts";
-import { table } from "../../terminal/output.ts";
+import { idCell, timeCell } from "../../terminal/tables.ts";
 
 /** Most events of one list: ten pages. */
 const MAX_EVENTS = 1_000;
@@ -72,13 +72,16 @@ export const AUDIT_COMMANDS = [
 ];
 
 function listed(ctx: Context, events: readonly AuditEntry[]): void {
-  const rows = events.map(({ at, event, actor, subject, requestId, detail }) => [
-    at,
-    event,
-    actor,
-    subject,
-    requestId,
-    detail ?? null,
-  ]);
-  ctx.out.result({ events }, table(["AT", "EVENT", "ACTOR", "SUBJECT", "REQUEST", "REASON"], rows));
+  const now = ctx.clock.now();
+  ctx.out.result(
+    { events },
+    ctx.out.table([
+      { head: "AT", rank: 1, of: ({ at }) => timeCell(at, now) },
+      { head: "EVENT", of: ({ event }) => event },
+      { head: "ACTOR", rank: 1, of: ({ actor }) => idCell(actor) },
+      { head: "SUBJECT", rank: 1, of: ({ subject }) => idCell(subject) },
+      { head: "REQUEST", isWide: true, of: ({ requestId }) => requestId },
+      { head: "REASON", rank: 2, of: ({ detail }) => detail ?? null },
+    ], events),
+  );
 }

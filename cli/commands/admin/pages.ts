@@ -63,9 +63,11 @@ export function hintNextPage(ctx: Context, words: readonly string[], pages: read
 export async function personIdOf(admin: AdminClient, text: string): Promise<string> {
   const id = await idIn("human", text);
   if (id !== null) return id;
-  const pages = await readPages({ all: true }, (page) => admin.people({ name: text, ...page }));
-  const people = pages.flatMap((page) => page.people);
-  const same = people.filter(({ displayName }) => isSame(displayName, text));
+  const list = async (query: { name?: string }) =>
+    (await readPages({ all: true }, (page) => admin.people({ ...query, ...page }))).flatMap((page) => page.people);
+  const people = await list({ name: text });
+  const named = people.filter(({ displayName }) => isSame(displayName, text));
+  const same = named.length > 0 ? named : await endingIn(text, () => list({}));
   return onlyOne(
     text,
     same,
@@ -85,12 +87,21 @@ export async function agentIdOf(admin: AdminClient, text: string): Promise<strin
   if (id !== null) return id;
   const [name = "", ...owner] = text.split("@");
   const ownerId = owner.length === 0 ? undefined : await personIdOf(admin, owner.join("@"));
-  const pages = await readPages({ all: true }, (page) => admin.agents({ name, ownerId, ...page }));
-  const agents = pages.flatMap((page) => page.agents);
-  const same = agents.filter((agent) => isSame(agent.name, name));
+  const list = async (query: { name?: string; ownerId?: string | undefined }) =>
+    (await readPages({ all: true }, (page) => admin.agents({ ...query, ...page }))).flatMap((page) => page.agents);
+  const agents = await list({ name, ownerId });
+  const named = agents.filter((agent) => isSame(agent.name, name));
+  const same = named.length > 0 ? named : await endingIn(text, () => list({}));
   const active = same.filter(({ status }) => status === "active");
   const shown = (agent: AdminAgentSummary) => `${agent.name}@${agent.ownerName} (${agent.id})`;
   return onlyOne(text, same.length > 1 && active.length > 0 ? active : same, agents.map(({ name }) => name), shown);
+}
+
+/** The records whose ID ends in the text, as tables show it; none for a text that is no end of an ID. */
+async function endingIn<T extends { id: string }>(text: string, list: () => Promise<T[]>): Promise<T[]> {
+  const { idEnd } = await import("../../terminal/tables.ts");
+  const end = idEnd(text);
+  return end === null ? [] : (await list()).filter(({ id }) => id.endsWith(end));
 }
 
 /** Returns the ID of an ID or DID; `null` for a name. @throws {CliError} `CLI_USAGE` for what is neither */

@@ -3,7 +3,8 @@ import { connectAsAdmin } from "../../account/registry_access.ts";
 import { command, PERSON_OPTIONS } from "../../command_line/command.ts";
 import type { Context } from "../../context.ts";
 import { CliError, EXIT } from "../../errors.ts";
-import { fields, table } from "../../terminal/output.ts";
+import { fields } from "../../terminal/output.ts";
+import { idCell, timeCell } from "../../terminal/tables.ts";
 import { hintNextPage, isConfirmed, PAGE_OPTIONS, personIdOf, readPages } from "./pages.ts";
 
 const PERSON = { summary: "Name, ID or DID of the person, from svc admin people list" } as const;
@@ -30,16 +31,16 @@ export const PEOPLE_COMMANDS = [
       const admin = await connectAsAdmin(ctx, options);
       const pages = await readPages(options, (page) => admin.people({ status, name, role, ...page }));
       const people = pages.flatMap((page) => page.people);
-      const rows = people.map(({ id, displayName, role, status, createdAt }) => [
-        id,
-        displayName,
-        role,
-        status,
-        createdAt,
-      ]);
+      const now = ctx.clock.now();
       ctx.out.result(
         { people, pagination: pages.at(-1)?.pagination },
-        rows.length === 0 ? "No people here." : table(["ID", "NAME", "ROLE", "STATUS", "CREATED"], rows),
+        people.length === 0 ? "No people here." : ctx.out.table([
+          { head: "ID", rank: 3, of: ({ id }) => idCell(id) },
+          { head: "NAME", of: ({ displayName }) => displayName },
+          { head: "ROLE", rank: 2, of: ({ role }) => role },
+          { head: "STATUS", rank: 1, of: ({ status }) => status },
+          { head: "CREATED", rank: 2, of: ({ createdAt }) => timeCell(createdAt, now) },
+        ], people),
       );
       hintNextPage(ctx, ["admin", "people", "list", ...filterWords({ status, name, role })], pages);
     },
@@ -54,7 +55,7 @@ export const PEOPLE_COMMANDS = [
       const admin = await connectAsAdmin(ctx, options);
       const answer = await admin.person(await personIdOf(admin, args.person));
       const { person, apiKeys, agents, lastUsedAt } = answer;
-      const keys = apiKeys.map(({ id, name, status, lastUsedAt }) => [id, name, status, lastUsedAt]);
+      const now = ctx.clock.now();
       ctx.out.result({ ...answer }, [
         ctx.out.bold(person.displayName),
         ...fields([
@@ -68,7 +69,12 @@ export const PEOPLE_COMMANDS = [
           ["agents", `${agents.active} active, ${agents.revoked} revoked`],
         ]),
         "",
-        ...table(["API KEY", "NAME", "STATUS", "LAST USED"], keys),
+        ...ctx.out.table([
+          { head: "API KEY", rank: 3, of: ({ id }) => idCell(id) },
+          { head: "NAME", of: ({ name }) => name },
+          { head: "STATUS", rank: 1, of: ({ status }) => status },
+          { head: "LAST USED", rank: 2, of: ({ lastUsedAt }) => timeCell(lastUsedAt, now) },
+        ], apiKeys),
       ]);
     },
   }),

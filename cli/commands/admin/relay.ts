@@ -3,9 +3,10 @@ import { sleep } from "../../../shared/clock.ts";
 import type { Refusal } from "../../../shared/protocol/api/relay_admin.ts";
 import { command, PERSON_OPTIONS } from "../../command_line/command.ts";
 import { parseCount } from "../../command_line/numbers.ts";
+import type { Context } from "../../context.ts";
 import { CliError, EXIT } from "../../errors.ts";
 import { onStop } from "../../terminal/interrupt.ts";
-import { table } from "../../terminal/output.ts";
+import { idCell, timeCell } from "../../terminal/tables.ts";
 import { hintNextPage, PAGE_OPTIONS, readPages } from "./pages.ts";
 
 /** Most refusals of one command. */
@@ -25,17 +26,15 @@ export const ADMIN_RELAY_COMMANDS = [
       const relay = await connectToRelay(ctx, options);
       const pages = await readPages(options, (page) => relay.queues(page));
       const queues = pages.flatMap((page) => page.queues);
-      const rows = queues.map(({ recipientAgentDid, messages, senders, oldestExpiresAt }) => [
-        String(messages),
-        String(senders),
-        oldestExpiresAt,
-        recipientAgentDid,
-      ]);
+      const now = ctx.clock.now();
       ctx.out.result(
         { queues, pagination: pages.at(-1)?.pagination },
-        rows.length === 0
-          ? "No queued messages here."
-          : table(["MESSAGES", "SENDERS", "OLDEST EXPIRES", "RECIPIENT"], rows),
+        queues.length === 0 ? "No queued messages here." : ctx.out.table([
+          { head: "MESSAGES", of: ({ messages }) => String(messages) },
+          { head: "SENDERS", rank: 2, of: ({ senders }) => String(senders) },
+          { head: "OLDEST EXPIRES", rank: 1, of: ({ oldestExpiresAt }) => timeCell(oldestExpiresAt, now) },
+          { head: "RECIPIENT", of: ({ recipientAgentDid }) => idCell(recipientAgentDid) },
+        ], queues),
       );
       hintNextPage(ctx, ["admin", "relay", "queues"], pages);
     },
@@ -63,7 +62,7 @@ export const ADMIN_RELAY_COMMANDS = [
       const { refusals, instance, since } = list;
       ctx.out.result(
         { refusals, instance, since },
-        refusals.length === 0 ? `No refusals since ${since}.` : refusalTable(refusals),
+        refusals.length === 0 ? `No refusals since ${since}.` : refusalTable(ctx, refusals),
       );
       const [first] = refusals;
       if (first !== undefined) ctx.out.next(["explain", first.code]);
@@ -95,14 +94,18 @@ export const ADMIN_RELAY_COMMANDS = [
       ]);
       const lines = deliveries.flatMap(({ senderAgentDid, recipientAgentDid, state, events }) => [
         `${ctx.out.bold(state)}: from ${senderAgentDid} to ${recipientAgentDid}`,
-        ...table(["AT", "EVENT", "DETAIL"], events.map(({ at, event, detail }) => [at, event, detail ?? null])),
+        ...ctx.out.table([
+          { head: "AT", of: ({ at }) => at },
+          { head: "EVENT", of: ({ event }) => event },
+          { head: "DETAIL", rank: 1, of: ({ detail }) => detail ?? null },
+        ], events),
         "",
       ]);
       const isUnknown = lines.length === 0 && refusals.length === 0;
       const unknown = `No trace of ${requestId}. Deliveries are kept 8 days, refusals until the server restarts.`;
       ctx.out.result(
         { requestId, deliveries, refusals },
-        isUnknown ? unknown : [...lines, ...refusals.length === 0 ? [] : refusalTable(refusals)],
+        isUnknown ? unknown : [...lines, ...refusals.length === 0 ? [] : refusalTable(ctx, refusals)],
       );
       if (isUnknown) return EXIT.notFound;
     },
@@ -138,16 +141,15 @@ export const ADMIN_RELAY_COMMANDS = [
   }),
 ];
 
-function refusalTable(refusals: readonly Refusal[]): string[] {
-  return table(
-    ["AT", "CODE", "CHECK", "ROUTE", "REQUEST", "AGENT"],
-    refusals.map(({ at, code, check, method, route, requestId, agentDid }) => [
-      at,
-      code,
-      check === null ? null : String(check),
-      route === null ? null : `${method} ${route}`,
-      requestId,
-      agentDid,
-    ]),
-  );
+function refusalTable(ctx: Context, refusals: readonly Refusal[]): string[] {
+  const now = ctx.clock.now();
+  return ctx.out.table([
+    { head: "AT", rank: 1, of: ({ at }) => timeCell(at, now) },
+    { head: "CODE", of: ({ code }) => code },
+    { head: "CHECK", rank: 3, of: ({ check }) => check === null ? null : String(check) },
+    { head: "ROUTE", rank: 4, of: ({ method, route }) => route === null ? null : `${method} ${route}` },
+    // Whole: the proxy finds a delivery by this and not by its end.
+    { head: "REQUEST", rank: 3, of: ({ requestId }) => requestId },
+    { head: "AGENT", rank: 2, of: ({ agentDid }) => idCell(agentDid) },
+  ], refusals);
 }

@@ -4,7 +4,7 @@ import { ensureConfigDir } from "../../files/config_dir.ts";
 import type { Context } from "../../context.ts";
 import { CliError } from "../../errors.ts";
 import { YES } from "../connector/connector_start.ts";
-import { fields, table } from "../../terminal/output.ts";
+import { fields } from "../../terminal/output.ts";
 import {
   agreeToChange,
   FOR,
@@ -51,10 +51,14 @@ export const INSTALL_COMMANDS = [
       ctx.out.doing("Looking for agent runtimes");
       const found = await detectAll(thisMachine(ctx));
       if (options.list) {
-        const rows = found.map((
-          { platform, confidence, reasons },
-        ) => [platform, confidence, reasons.join("; ") || null]);
-        ctx.out.result({ platforms: found }, table(["PLATFORM", "CONFIDENCE", "BECAUSE"], rows));
+        ctx.out.result(
+          { platforms: found },
+          ctx.out.table([
+            { head: "PLATFORM", of: ({ platform }) => platform },
+            { head: "CONFIDENCE", of: ({ confidence }) => confidence },
+            { head: "BECAUSE", rank: 1, of: ({ reasons }) => reasons.join("; ") || null },
+          ], found),
+        );
         return;
       }
       const chosen = wanted === null ? likeliest(found) : found.find(({ platform }) => platform === wanted) ?? null;

@@ -1,7 +1,7 @@
 /** What the next keys are for, when they are not commands: a line that is being written, or an open question. */
 import type { Cancel, Clock } from "../../../shared/clock.ts";
 import { LineEditor } from "../../terminal/line_editor.ts";
-import { printable } from "../../terminal/output.ts";
+import { printable } from "../../terminal/escapes.ts";
 import { cutToColumns } from "../../terminal/text_width.ts";
 import type { LiveLines } from "./view.ts";
 

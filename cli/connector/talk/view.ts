@@ -5,7 +5,8 @@
 import type { Cancel, Clock } from "../../../shared/clock.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
 import type { EventFields } from "../../link/link_events.ts";
-import { oneLine, type Terminal } from "../../terminal/output.ts";
+import { oneLine } from "../../terminal/escapes.ts";
+import type { Terminal } from "../../terminal/output.ts";
 import { type Line, painted } from "../../terminal/styled.ts";
 import { CalmTexts, fullText } from "./event_texts.ts";
 import type { EventName } from "../events.ts";

@@ -2,7 +2,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { KEYS } from "../../../registry/schema/kv_keys.ts";
 import type { AgentRecord, HumanRecord } from "../../../registry/schema/records.ts";
-import { printable } from "../../../cli/terminal/output.ts";
+import { printable } from "../../../cli/terminal/escapes.ts";
 import { World } from "../../support/world.ts";
 import { Machine } from "../cli_world.ts";
 

@@ -3,7 +3,7 @@ import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/a
 import { type Command, command, usageOf } from "../../../cli/command_line/command.ts";
 import { CliError } from "../../../cli/errors.ts";
 import { COMMANDS } from "../../../cli/commands/table.ts";
-import { parse, type Parsed, wantsJson } from "../../../cli/command_line/parse.ts";
+import { hasSwitch, parse, type Parsed } from "../../../cli/command_line/parse.ts";
 import { nearest } from "../../../cli/command_line/did_you_mean.ts";
 
 const nothing = () => Promise.resolve();
@@ -213,8 +213,8 @@ Deno.test("the parser returns help at every level, and the version", () => {
 });
 
 Deno.test("the JSON option is found at any position, but not after --", () => {
-  assertEquals(wantsJson(["--json", "nonsense"]), true);
-  assertEquals(wantsJson(["a", "--", "--json"]), false);
+  assertEquals(hasSwitch(["--json", "nonsense"], "json"), true);
+  assertEquals(hasSwitch(["a", "--", "--json"], "json"), false);
 });
 
 Deno.test("the parser says where pairing is when a person tries it as a command", () => {

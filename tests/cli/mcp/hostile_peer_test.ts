@@ -8,7 +8,7 @@ import { DATA_LINE } from "../../../cli/mcp/texts.ts";
 import { PROBLEM_CHARACTERS_MAX } from "../../../cli/mcp/tool_result.ts";
 import { encodeFrame } from "../../../shared/protocol/frames.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
-import { withoutHidden } from "../../../cli/terminal/output.ts";
+import { withoutHidden } from "../../../cli/terminal/escapes.ts";
 import { until } from "../../support/until.ts";
 import { LOOP_MESSAGES } from "../../../cli/link/loop_guard.ts";
 import { type TestAgent, World } from "../../support/world.ts";

@@ -12,7 +12,7 @@ import {
 } from "../../../cli/mcp/model_message.ts";
 import { DATA_LINE } from "../../../cli/mcp/texts.ts";
 import { ERROR_CHARACTERS_MAX, failureText, toolResult } from "../../../cli/mcp/tool_result.ts";
-import { withoutHidden } from "../../../cli/terminal/output.ts";
+import { withoutHidden } from "../../../cli/terminal/escapes.ts";
 import { World } from "../../support/world.ts";
 import { Bench } from "../connector/bench.ts";
 import { McpClient } from "./mcp_client.ts";

@@ -1,6 +1,6 @@
 /** The width of a text in a terminal, and what no text of another party can hide. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { jsonText, oneLine, peerText, printable, withoutHidden } from "../../../cli/terminal/output.ts";
+import { jsonText, oneLine, peerText, printable, withoutHidden } from "../../../cli/terminal/escapes.ts";
 import { columnsOf, wrapToColumns } from "../../../cli/terminal/text_width.ts";
 import { compareWidths } from "../../support/terminal_widths.ts";
 

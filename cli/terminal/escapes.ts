@@ -1,0 +1,48 @@
+/** Texts of other parties without what steers a terminal or hides text: control and invisible characters are escaped. Pure. */
+
+/**
+ * Code points that a terminal may show as nothing, and that could hide a text in another one: all that Unicode calls
+ * default-ignorable, among them those that change the direction of text, and the marks of annotations.
+ */
+const HIDDEN = /[\p{Default_Ignorable_Code_Point}\ufff9-\ufffb]/gu;
+
+/** The hidden ones, control characters (C0, DEL, C1) and the Unicode line separators. */
+const STEERING =
+  // deno-lint-ignore no-control-regex
+  /[\u0000-\u001f\u007f-\u009f\u2028\u2029\p{Default_Ignorable_Code_Point}\ufff9-\ufffb]/gu;
+
+/** Returns a text of a peer as lines; a line feed at its end adds no empty line. */
+export function linesOf(text: string): string[] {
+  return text.replace(/\r?\n$/, "").split(/\r?\n/);
+}
+
+/** Returns a text of unknown origin with control characters escaped as `\u001b`, and hidden code points as `\u{200b}`. */
+export function printable(text: string): string {
+  return withoutHidden(text).replace(STEERING, escaped);
+}
+
+/** Returns a text with hidden code points as `\u{200b}`, for a reader who would not see them: a person or a model. */
+export function withoutHidden(text: string): string {
+  return text.replace(HIDDEN, (character) => `\\u{${character.codePointAt(0)?.toString(16)}}`);
+}
+
+/** Returns a line of a peer with all terminal control characters escaped, except tabs. */
+export function peerText(line: string): string {
+  return line.split("\t").map(printable).join("\t");
+}
+
+/** Returns JSON text in which the characters that `JSON.stringify` leaves, but `printable` escapes, are escaped too. */
+export function jsonText(value: unknown): string {
+  // A line feed is layout here: JSON.stringify has escaped those inside strings.
+  return JSON.stringify(value, null, 2).replace(STEERING, (char) => char === "\n" ? char : escaped(char));
+}
+
+/** Returns JSON text on one line. A control character is white space between two values, or is escaped in a string. */
+export function oneLine(json: string): string {
+  return json.replace(STEERING, (char) => /[\t\n\r]/.test(char) ? " " : escaped(char));
+}
+
+/** A code point as JSON escapes it, one for each UTF-16 unit. */
+function escaped(character: string): string {
+  return character.split("").map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`).join("");
+}

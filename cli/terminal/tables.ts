@@ -1,0 +1,100 @@
+/** Tables in the width of a terminal: the columns that matter most, with cells that are wrapped at words. Pure. */
+import { parseIso } from "../../shared/protocol/time.ts";
+import { printable } from "./escapes.ts";
+import { textColumns, wordWrap } from "./text_width.ts";
+import { whenText } from "./times.ts";
+
+/** A cell; `null` is shown as a dash. Where the table has no width to keep, `whole` is shown. */
+export type Cell = string | null | { short: string; whole: string };
+
+export interface Column<T> {
+  head: string;
+  /** Without room the column with the highest rank is left out first; 0, the default, stays as long as it can. */
+  rank?: number;
+  /** Only where the table has no width to keep. */
+  isWide?: true;
+  of(row: T): Cell;
+}
+
+const GAP = 2;
+/** Columns for words that fit into no line, so that a cell of them leaves room for the other cells. */
+const CUT_WORD = 12;
+
+/**
+ * Returns the lines of a table.
+ *
+ * @param width columns of the terminal; `null`: a pipe, or a person who wants everything
+ */
+export function tableLines<T>(columns: readonly Column<T>[], rows: readonly T[], width: number | null): string[] {
+  if (width === null) {
+    const whole = (cell: Cell) => cell === null || typeof cell === "string" ? cell : cell.whole;
+    return table(columns.map(({ head }) => head), rows.map((row) => columns.map(({ of }) => whole(of(row)))));
+  }
+  const short = (cell: Cell) => printable(cell === null ? "–" : typeof cell === "string" ? cell : cell.short);
+  let shown = columns.filter(({ isWide }) => !isWide).map(({ head, rank = 0, of }) => {
+    const cells = [head, ...rows.map((row) => short(of(row)))];
+    const words = cells.flatMap((cell) => cell.split(" ")).map(textColumns);
+    const least = Math.max(...words.map((word) => word > width ? CUT_WORD : word));
+    return { cells, rank, least, natural: Math.max(...cells.map(textColumns)) };
+  });
+  const needed = () => shown.reduce((sum, { least }) => sum + least + GAP, -GAP);
+  while (shown.length > 1 && needed() > width) {
+    const last = Math.max(...shown.map(({ rank }) => rank));
+    const out = shown.findLastIndex(({ rank }) => rank === last);
+    shown = shown.filter((_, i) => i !== out);
+  }
+  const widths = grown(shown, width - needed());
+  return [...rows.keys(), rows.length].flatMap((n) => {
+    const cells = shown.map(({ cells }, i) => wordWrap(cells[n] ?? "", widths[i] ?? 1));
+    const height = Math.max(...cells.map(({ length }) => length));
+    return Array.from(
+      { length: height },
+      (_, line) => cells.map((cell, i) => padded(cell[line] ?? "", widths[i] ?? 0)).join(" ".repeat(GAP)).trimEnd(),
+    );
+  });
+}
+
+/** The widths of columns: what each needs, and of the rest what the most important ones can use. */
+function grown(columns: readonly { rank: number; least: number; natural: number }[], rest: number): number[] {
+  const widths = columns.map(({ least }) => least);
+  const order = [...columns.keys()].sort((a, b) => (columns[a]?.rank ?? 0) - (columns[b]?.rank ?? 0));
+  for (const i of order) {
+    const { least = 0, natural = 0 } = columns[i] ?? {};
+    const more = Math.max(0, Math.min(rest, natural - least));
+    widths[i] = least + more;
+    rest -= more;
+  }
+  return widths;
+}
+
+function padded(text: string, columns: number): string {
+  return text + " ".repeat(Math.max(0, columns - textColumns(text)));
+}
+
+/** The cell of a time: for people, and whole. */
+export function timeCell(iso: string | null, now: number): Cell {
+  const at = iso === null ? null : parseIso(iso);
+  return iso === null || at === null ? iso : { short: whenText(at, now), whole: iso };
+}
+
+const ID_END = 6;
+
+/** The cell of an ID or a DID: its last characters, which commands accept (`wholeId`). */
+export function idCell(id: string | null): Cell {
+  return id === null ? null : { short: `…${id.slice(-ID_END)}`, whole: id };
+}
+
+/** The end of an ID as a person copies or types it; `null` when the text is none. */
+export function idEnd(text: string): string | null {
+  const end = text.replace(/^…/, "");
+  return end.length === ID_END && /^[\w.:-]+$/.test(end) ? end : null;
+}
+
+/** Returns the lines of a table with a header row. */
+export function table(head: readonly string[], rows: readonly (readonly (string | null)[])[]): string[] {
+  const cells = [head, ...rows.map((row) => row.map((cell) => cell === null ? "–" : printable(cell)))];
+  const widths = head.map((_, i) => Math.max(...cells.map((row) => textColumns(row[i] ?? ""))));
+  return cells.map((row) =>
+    row.map((cell, i) => cell + " ".repeat((widths[i] ?? 0) - textColumns(cell))).join("  ").trimEnd()
+  );
+}

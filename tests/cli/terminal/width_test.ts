@@ -1,0 +1,227 @@
+/** What every command prints in the width of a terminal: no line wider, and no word cut that fits. */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import fc from "fast-check";
+import { COMMANDS } from "../../../cli/commands/table.ts";
+import { continued, layOut } from "../../../cli/terminal/layout.ts";
+import { idCell, idEnd, tableLines } from "../../../cli/terminal/tables.ts";
+import { textColumns } from "../../../cli/terminal/text_width.ts";
+import { whenText } from "../../../cli/terminal/times.ts";
+import { World } from "../../support/world.ts";
+import { machineWithAlpha, pairAlpha } from "../connector/local_machine.ts";
+import { bootstrapped, type Machine } from "../cli_world.ts";
+
+const WIDTHS = [80, 40];
+/** What a person copies: the terminal wraps it. */
+const COPIED = /svc_[a-z]+_|svcpair1_|https?:/;
+
+const LONG_WORD = "a".repeat(60);
+const LONG_NAME = "Maximiliane Featherstonehaugh-Cholmondeley von und zu Hohenstein";
+
+/** Asserts that a text keeps to the width, and that each word of its wide form that fits into a line is there whole. */
+function assertFits(text: string, columns: number, what: string): void {
+  for (const line of text.split("\n")) {
+    const isCommand = line.endsWith("\\") || /^ {2,}\S+$/.test(line);
+    assert(textColumns(line) <= columns || COPIED.test(line) || isCommand, `${what} in ${columns}: ${line}`);
+  }
+}
+
+/** Runs a command at both widths. */
+async function runAtWidths(machine: Machine, argv: readonly string[], codes: readonly number[] = [0]): Promise<string> {
+  machine.isTerminal = true;
+  let shown = "";
+  for (const columns of WIDTHS) {
+    machine.columns = columns;
+    const { code, stdout, stderr } = await machine.svc(...argv);
+    assert(codes.includes(code), `${argv.join(" ")}: ${stderr}`);
+    assertFits(stdout, columns, argv.join(" "));
+    assertFits(stderr.split("\r\x1b[K").at(-1) ?? "", columns, argv.join(" "));
+    shown ||= stdout;
+  }
+  machine.isTerminal = false;
+  return shown;
+}
+
+Deno.test("the help of every command keeps to the width of the terminal", async () => {
+  await using world = await World.open();
+  await using machine = await bootstrapped(world);
+  machine.env.NO_COLOR = "1";
+  for (const { path } of [{ path: [] }, { path: ["admin"] }, ...COMMANDS]) {
+    await runAtWidths(machine, [...path, "--help"]);
+  }
+});
+
+Deno.test("every list and every record keeps to the width, also with long names", async () => {
+  await using world = await World.open();
+  await using machine = await bootstrapped(world);
+  machine.env.NO_COLOR = "1";
+  machine.env.HOME = machine.path("home");
+  const words = ["alpha", LONG_WORD];
+  for (const name of words) await machine.json("agent", "create", name);
+  const names = [LONG_NAME, LONG_WORD, "漢字".repeat(20)];
+  for (const [n, name] of names.entries()) {
+    await machine.json("api-key", "create", "--name", name);
+    const { invite } = await machine.json("invite", "create");
+    await machine.json(
+      "invite",
+      "redeem",
+      invite.code,
+      "--display-name",
+      name,
+      "--config-dir",
+      machine.path(`other-${n}`),
+    );
+  }
+  await machine.json("admin", "service", "create", "s".repeat(60));
+  const commands = [
+    ["agent", "list"],
+    ["agent", "inspect", "alpha"],
+    ["agent", "inspect", LONG_WORD],
+    ["api-key", "list"],
+    ["invite", "list"],
+    ["invite", "create"],
+    ["config", "show"],
+    ["whoami"],
+    ["status"],
+    ["a2a", "list", "--agent", "alpha"],
+    ["install", "--list"],
+    ["uninstall", "--print"],
+    ["explain", "PROXY_AUTH_REPLAY"],
+    ["explain", "NONSENSE"],
+    ["send", "nobody", "text", "--agent", "alpha"],
+    ["provider", "status"],
+    ["provider", "doctor", "--agent-name", "alpha"],
+    ["connector", "alpha"],
+    ["admin", "people", "list"],
+    ["admin", "people", "show", LONG_WORD],
+    ["admin", "agents", "list", "--online"],
+    ["admin", "agents", "show", "alpha"],
+    ["admin", "service", "list"],
+    ["admin", "relay", "queues"],
+    ["admin", "relay", "refusals"],
+    ["admin", "relay", "delivery", "request-0001"],
+    ["admin", "overview"],
+    ["admin", "audit"],
+  ];
+  for (const argv of commands) await runAtWidths(machine, argv, [0, 1, 3, 4, 5]);
+  const people = await runAtWidths(machine, ["admin", "people", "list"]);
+  assertStringIncludes(people, "Maximiliane");
+  machine.isTerminal = true;
+  const { stdout } = await machine.svc("admin", "people", "list", "--wide");
+  machine.isTerminal = false;
+  assertEquals(stdout, (await machine.svc("admin", "people", "list")).stdout);
+  assertStringIncludes(stdout, LONG_NAME);
+});
+
+Deno.test("sent messages, the inbox and peers keep to the width", async () => {
+  await using world = await World.open();
+  await using machine = await machineWithAlpha(world);
+  machine.env.NO_COLOR = "1";
+  await pairAlpha(world, machine, LONG_WORD);
+  await machine.json("peers");
+  await runAtWidths(machine, ["peers"]);
+  await runAtWidths(machine, ["send", `contact-${LONG_WORD}`, LONG_NAME], [0, 1, 4, 5]);
+});
+
+Deno.test("a command accepts the end of an ID that a table shows, when one ID ends so", async () => {
+  await using world = await World.open();
+  await using machine = await bootstrapped(world);
+  const { apiKey } = await machine.json("api-key", "create", "--name", "ci");
+  const { invite } = await machine.json("invite", "create");
+  const { internalService: { id } } = await machine.json("admin", "service", "create", "extra");
+  const short = (id: string) => `…${id.slice(-6)}`;
+  assertEquals((await machine.json("api-key", "revoke", short(apiKey.id))).id, apiKey.id);
+  assertEquals((await machine.json("invite", "revoke", invite.id.slice(-6))).id, invite.id);
+  assertEquals((await machine.json("admin", "service", "revoke", short(id))).id, id);
+  assertEquals((await machine.failure("invite", "revoke", "ZZZZZZ")).code, "CLI_USAGE");
+  assertEquals((await machine.failure("invite", "revoke", "nonsense")).code, "CLI_USAGE");
+  const { human } = await machine.json("whoami");
+  assertEquals((await machine.json("admin", "people", "show", short(human.id))).person.id, human.id);
+});
+
+Deno.test("a table leaves out what matters least, and wraps cells at words", () => {
+  const columns = [
+    { head: "NAME", of: ({ name }: { name: string }) => name },
+    { head: "STATE", rank: 1, of: () => "waits at the server" },
+    { head: "ID", rank: 2, of: () => idCell("01KHYQ5H00AAAAAAAAAABCDEFG") },
+    { head: "DID", isWide: true as const, of: () => "did:svc:x" },
+  ];
+  assertEquals(tableLines(columns, [{ name: "beta" }], 40), [
+    "NAME  STATE                ID",
+    "beta  waits at the server  …BCDEFG",
+  ]);
+  assertEquals(tableLines(columns, [{ name: "beta" }], 14), [
+    "NAME  STATE",
+    "beta  waits at",
+    "      the",
+    "      server",
+  ]);
+  assertEquals(
+    tableLines(columns, [{ name: "beta" }], null)[1],
+    "beta  waits at the server  01KHYQ5H00AAAAAAAAAABCDEFG  did:svc:x",
+  );
+  assertEquals([idEnd("…ABCDEF"), idEnd("ABCDEF"), idEnd("ABCDE"), idEnd("a b c ")], ["ABCDEF", "ABCDEF", null, null]);
+  const text = fc.string({ unit: "grapheme", maxLength: 40 });
+  fc.assert(
+    fc.property(fc.array(text, { minLength: 1, maxLength: 5 }), fc.integer({ min: 20, max: 80 }), (names, width) => {
+      for (const line of tableLines(columns, names.map((name) => ({ name })), width)) {
+        assert(textColumns(line) <= width, JSON.stringify([line, width]));
+      }
+    }),
+    { seed: 1, numRuns: 1_000 },
+  );
+});
+
+Deno.test("a line of svc keeps its text behind the label, and what is copied stays whole", () => {
+  assertEquals(layOut("  label  one two three", 18), ["  label  one two", "         three"]);
+  assertEquals(layOut("  a long label that is wide  value", 24), ["  a long label that is", "  wide", "      value"]);
+  assertEquals(layOut("one two three", 7), ["one two", "three"]);
+  assertEquals(layOut(`  code  svc_inv_${"x".repeat(40)}`, 30), ["  code", `svc_inv_${"x".repeat(40)}`]);
+  assertEquals(layOut("\x1b[1mbold words\x1b[0m here", 10), ["\x1b[1mbold words\x1b[0m", "here"]);
+  const line = fc.array(fc.string({ unit: "grapheme", maxLength: 30 }), { maxLength: 12 }).map((all) => all.join(" "));
+  fc.assert(
+    fc.property(line.filter((text) => !/[\n\r\t]/.test(text)), fc.integer({ min: 4, max: 80 }), (text, columns) => {
+      const lines = layOut(text, columns);
+      assertEquals(lines.join("").replaceAll(" ", ""), text.replaceAll(" ", ""));
+      for (const line of lines) assert(textColumns(line) <= columns || COPIED.test(line), JSON.stringify([text, line]));
+    }),
+    { seed: 1, numRuns: 2_000 },
+  );
+  assertEquals(layOut("word ".repeat(40_000), 80).every((line) => textColumns(line) <= 80), true);
+});
+
+Deno.test("a command in several lines is one command for a shell", async () => {
+  const words = ["printf", "%s,", "one", "'two words'", "three", "--option", "x".repeat(50)];
+  const lines = continued(words, 30);
+  for (const line of lines) assert(textColumns(line) <= 30 || line.includes("xxx"), line);
+  const { stdout } = await new Deno.Command("sh", { args: ["-c", lines.join("\n")] }).output();
+  assertEquals(new TextDecoder().decode(stdout), `one,two words,three,--option,${"x".repeat(50)},`);
+});
+
+Deno.test("times are as a person says them", () => {
+  const now = new Date(2026, 10, 25, 16, 0).getTime();
+  const at = (...[year, month, day, hour, minute]: [number, number, number, number, number]) =>
+    whenText(new Date(year, month, day, hour, minute).getTime(), now);
+  assertEquals([
+    whenText(now - 59_000, now),
+    whenText(now - 120_000, now),
+    at(2026, 10, 25, 13, 0),
+    at(2026, 10, 24, 14, 2),
+    at(2026, 10, 23, 14, 2),
+    at(2026, 10, 10, 14, 2),
+    at(2025, 10, 21, 14, 2),
+    whenText(now + 240_000, now),
+    at(2027, 10, 21, 14, 2),
+    whenText(new Date(2026, 10, 25, 0, 5).getTime() - 600_000, new Date(2026, 10, 25, 0, 5).getTime()),
+  ], [
+    "now",
+    "2 min ago",
+    "3 h ago",
+    "yesterday 14:02",
+    "Mon 14:02",
+    "10 Nov 14:02",
+    "21 Nov 2025",
+    "in 4 min",
+    "21 Nov 2027",
+    "10 min ago",
+  ]);
+});
