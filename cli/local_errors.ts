@@ -39,6 +39,16 @@ export const LOCAL_ERRORS = Object.freeze(
         "svc peers lists the agent's peers. To pair with another agent, press p in the terminal of svc connector start; " +
         "for a connector that runs elsewhere, svc connector prints the commands.",
     },
+    CONNECTOR_PEER_BLOCKED: {
+      status: 409,
+      when: "This agent has blocked the peer, so nothing is sent to it",
+      fix: "svc peers unblock <peer> ends that.",
+    },
+    CONNECTOR_ALIAS_TAKEN: {
+      status: 409,
+      when: "The peer cannot have this alias",
+      fix: "Choose another one. svc peers lists the peers with their aliases.",
+    },
     CONNECTOR_PEER_KEY_MISMATCH: {
       status: 409,
       when: "The answer to the ticket does not come from the agent that made it. The two agents are not paired",

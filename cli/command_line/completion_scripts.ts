@@ -17,10 +17,10 @@ interface Place {
 }
 
 /**
- * Prints the aliases in `peers.json`, which is written with one member per line. A peer that is gone has no pair. Only
+ * Prints the aliases in `peers.json`, which is written with one member per line. A peer that is gone or removed has no pair. Only
  * characters that a shell does not expand are printed.
  */
-const ALIASES = `awk '/^  "/ { split($0, part, "\\""); alias = part[2] } /^    "gone": true/ { alias = "" }` +
+const ALIASES = `awk '/^  "/ { split($0, part, "\\""); alias = part[2] } /^    "(gone|removed)": true/ { alias = "" }` +
   ` /^  [}]/ && alias ~ /^[A-Za-z0-9._-]+$/ { print alias }'`;
 
 /** The beginning of each script, by which svc knows its own. */

@@ -1,7 +1,15 @@
-/** `svc peers`: the agents that an agent is paired with. */
+/** `svc peers …`: the agents that an agent is paired with, their names, and the end of a pair. */
+import type { ChangedPeer } from "../../shared/client/local_shapes.ts";
 import { AGENT_OPTION, command, REGISTRY_OPTIONS } from "../command_line/command.ts";
+import type { PeerChange } from "../connector/change_peers.ts";
+import { ALIAS, ALIAS_FORM } from "../connector/alias_form.ts";
+import type { Context } from "../context.ts";
+import { CliError, EXIT } from "../errors.ts";
 import { table } from "../terminal/tables.ts";
 import { connectorOf } from "./connector/connector.ts";
+
+const PEER = { peer: { summary: "Alias or DID of the peer, from svc peers", complete: "peers" } } as const;
+const OPTIONS = { ...AGENT_OPTION, "allow-insecure": REGISTRY_OPTIONS["allow-insecure"] } as const;
 
 export const PEERS_COMMANDS = [
   command({
@@ -9,7 +17,7 @@ export const PEERS_COMMANDS = [
     summary: "List the agent's peers with their aliases",
     details: ["Asks the running connector, else the proxy. An alias is the name that svc send takes."],
     args: {},
-    options: { ...AGENT_OPTION, "allow-insecure": REGISTRY_OPTIONS["allow-insecure"] },
+    options: OPTIONS,
     examples: [{ run: "svc peers", purpose: "Show with whom the agent can exchange messages" }],
     async run(ctx, { options }) {
       const { store, folder, client } = await connectorOf(ctx, options.agent);
@@ -31,4 +39,84 @@ export const PEERS_COMMANDS = [
       else if (first === undefined) ctx.out.next(["connector", folder.name], { when: "to see how a program pairs" });
     },
   }),
+  command({
+    path: ["peers", "rename"],
+    summary: "Give a peer another alias on this machine; the old one goes on working",
+    details: ["An agent that did not prove a ticket of yours keeps contact- in front of its alias."],
+    args: { ...PEER, alias: { summary: `New alias: ${ALIAS_FORM}` } },
+    options: OPTIONS,
+    examples: [{ run: "svc peers rename beta bob", purpose: "Call the peer beta bob from now on" }],
+    async run(ctx, { args: { peer, alias }, options }) {
+      if (!ALIAS.test(alias)) throw new CliError("CLI_USAGE", `"${alias}" is not an alias: ${ALIAS_FORM}`);
+      const { agent, changed } = await changedPeer(ctx, peer, { kind: "rename", alias }, options);
+      const text =
+        `${changed.agentName} of ${changed.humanName} is called ${changed.alias} here. ${peer} goes on working.`;
+      ctx.out.result({ agent, peer: changed }, text);
+    },
+  }),
+  command({
+    path: ["peers", "block"],
+    summary: "Refuse the messages of a peer and send it nothing; the pair stays",
+    args: PEER,
+    options: OPTIONS,
+    examples: [{ run: "svc peers block bob", purpose: "Take no further message of bob" }],
+    async run(ctx, { args: { peer }, options }) {
+      const { agent, changed } = await changedPeer(ctx, peer, { kind: "block" }, options);
+      const { alias } = changed;
+      ctx.out.result(
+        { agent, peer: changed },
+        `${alias} is blocked: its messages are refused, and nothing is sent to it.`,
+      );
+      ctx.out.next(["peers", "unblock", alias, "--agent", agent], { when: "to end that" });
+    },
+  }),
+  command({
+    path: ["peers", "unblock"],
+    summary: "Take the messages of a blocked peer again",
+    args: PEER,
+    options: OPTIONS,
+    examples: [{ run: "svc peers unblock bob", purpose: "Exchange messages with bob again" }],
+    async run(ctx, { args: { peer }, options }) {
+      const { agent, changed } = await changedPeer(ctx, peer, { kind: "unblock" }, options);
+      ctx.out.result({ agent, peer: changed }, `${changed.alias} is not blocked: both can write to each other.`);
+    },
+  }),
+  command({
+    path: ["peers", "remove"],
+    summary: "End the pair with a peer, in both directions",
+    details: ["Only another ticket pairs the two again. Messages that were read stay."],
+    args: PEER,
+    options: { ...OPTIONS, yes: { summary: "Do not ask for confirmation" } },
+    examples: [{ run: "svc peers remove bob", purpose: "End the pair with bob, after a question" }],
+    async run(ctx, { args: { peer }, options }) {
+      const { store, folder, client } = await connectorOf(ctx, options.agent);
+      const [{ changePeer }, { peerIn, readPeers }, { isConfirmed }] = await Promise.all([
+        import("../connector/change_peers.ts"),
+        import("../connector/peers.ts"),
+        import("./admin/pages.ts"),
+      ]);
+      const known = peerIn(readPeers(folder), peer);
+      const whom = known === null ? peer : `${known.alias} of ${known.humanName}`;
+      const question = `End the pair with ${whom}? Neither can write to the other.`;
+      if (!await isConfirmed(ctx, options.yes, question)) return EXIT.failed;
+      const agent = { store, folder, client };
+      const removed = await changePeer(ctx, agent, peer, { kind: "remove" }, options["allow-insecure"]);
+      ctx.out.result(
+        { agent: folder.name, peer: removed },
+        `The pair with ${removed.alias} of ${removed.humanName} has ended.`,
+      );
+    },
+  }),
 ];
+
+async function changedPeer(
+  ctx: Context,
+  peer: string,
+  change: PeerChange,
+  options: { agent: string | undefined; "allow-insecure": boolean },
+): Promise<{ agent: string; changed: ChangedPeer }> {
+  const { store, folder, client } = await connectorOf(ctx, options.agent);
+  const { changePeer } = await import("../connector/change_peers.ts");
+  const changed = await changePeer(ctx, { store, folder, client }, peer, change, options["allow-insecure"]);
+  return { agent: folder.name, changed };
+}

@@ -131,7 +131,8 @@ export class Connector {
     const guard = this.#guard, { did } = options.agent;
     const peers = this.peers = new PeerBook(deps.peers);
     const { proxy, newId } = this;
-    this.sending = new Sending({ clock, store, proxy, session, peers, guard, newId, did, emit });
+    const isBlocked = (did: string) => peers.of(did)?.blocked === true;
+    this.sending = new Sending({ clock, store, proxy, session, peers, guard, newId, did, isBlocked, emit });
     const hasPins = Object.values(peers.all).some(({ key }) => key !== undefined);
     if (store.proofs.begin(hasPins, clock.now())) emit("memory_lost");
     this.pairing = new Pairing({ clock, random, session, secrets: store.pairSecrets, peers, did, emit });

@@ -8,9 +8,11 @@ import { ApiError } from "../../shared/client/errors.ts";
 import { isAgentDid } from "../../shared/protocol/did.ts";
 import { isPublicKey } from "../../shared/protocol/ed25519.ts";
 import type { AgentFolder } from "../agents/agent_store.ts";
+import { ALIAS, ALIAS_FORM } from "./alias_form.ts";
 import { CliError } from "../errors.ts";
 import type { Peer } from "../link/peer_pages.ts";
 import type { Pin } from "./check_proof.ts";
+import type { ChangedPeer } from "../../shared/client/local_shapes.ts";
 
 /** The newest ended pairs whose aliases are kept: with 10,000 peers beside them the file stays readable at each command. */
 const ENDED_PAIRS = 5_000;
@@ -33,6 +35,10 @@ const PeersFile = z.record(
     since: z.string().optional(),
     /** This agent has ended the pair. Only a ticket begins it again: a relay must not bring a removed peer back. */
     removed: z.literal(true).optional(),
+    /** This agent takes nothing of the peer and sends it nothing, and keeps the pair. */
+    blocked: z.literal(true).optional(),
+    /** Aliases that it had before. They stay its own: a person who types one must not write to another agent. */
+    former: z.array(z.string()).optional(),
   }),
 );
 /** Alias → peer. */
@@ -46,17 +52,32 @@ function folded(alias: string): string {
   return alias.toLowerCase().replaceAll(/[il]/g, "1").replaceAll("o", "0");
 }
 
+/** What a reader sees of all names of a peer. */
+function foldedNames([alias, { former = [] }]: readonly [string, Pick<Peers[string], "former">]): string[] {
+  return [alias, ...former].map(folded);
+}
+
 /** DID → alias, also of pairs that have ended. */
 export function aliasesOf(peers: Peers): Map<string, string> {
   return new Map(Object.entries(peers).map(([alias, { did }]) => [did, alias]));
 }
 
-/** DID → alias for texts; empty when `peers.json` is damaged, because a command works without names. */
+/** DID → alias for texts. */
 export function shownAliases(folder: AgentFolder): Map<string, string> {
+  return aliasesOf(peersIfAny(folder));
+}
+
+/** Whether the agent has blocked another one, for a command that sends without its connector. */
+export function isBlockedHere(folder: AgentFolder, did: string): boolean {
+  return peerIn(peersIfAny(folder), did)?.blocked ?? false;
+}
+
+/** The peers; none when `peers.json` is damaged, because a command that names a DID works without it. */
+function peersIfAny(folder: AgentFolder): Peers {
   try {
-    return aliasesOf(readPeers(folder));
+    return readPeers(folder);
   } catch (error) {
-    if (error instanceof CliError) return new Map();
+    if (error instanceof CliError) return {};
     throw error;
   }
 }
@@ -69,10 +90,10 @@ export function mergePeers(known: Peers, { peers }: { peers: readonly Peer[] }):
   const aliasOf = aliasesOf(known);
   const present = new Set(peers.map(({ agentDid }) => agentDid));
   const merged = endedPairs(Object.entries(known).filter(([, { did }]) => !present.has(did)));
-  const taken = new Set(merged.map(([alias]) => folded(alias)));
+  const taken = new Set(merged.flatMap(foldedNames));
   const add = (alias: string, { agentDid: did, profile }: Peer) => {
-    taken.add(folded(alias));
     const { gone: _gone, endOrder: _endOrder, ...kept } = known[alias] ?? {};
+    for (const name of foldedNames([alias, kept])) taken.add(name);
     merged.push([alias, { ...kept, did, ...profile }]);
   };
   const oldest = [...peers].sort((a, b) => a.pairedAt < b.pairedAt ? -1 : 1);
@@ -104,9 +125,15 @@ export function pinTicket(
   const known = aliasesOf(peers).get(did);
   const { [known ?? ""]: before, ...others } = peers;
   if (before?.how === "ticket" && before.key !== key) return peers;
-  const taken = new Set(Object.keys(others).map(folded));
-  const alias = known !== undefined && !known.startsWith(CONTACT) ? known : freeAlias(agentName, taken, new Map());
+  const taken = new Set(Object.entries(others).flatMap(foldedNames));
+  const isContact = known?.startsWith(CONTACT) ?? false;
+  // A name that the person has given to the contact goes before the one that the agent gives itself.
+  const wanted = isContact && before?.former !== undefined ? known?.slice(CONTACT.length) : undefined;
+  const alias = known !== undefined && !isContact ? known : freeAlias(wanted ?? agentName, taken, new Map());
+  const former = [...before?.former ?? [], ...known === undefined || known === alias ? [] : [known]];
   const pinned = {
+    ...before?.blocked && { blocked: true },
+    ...former.length > 0 && { former },
     did,
     agentName,
     humanName,
@@ -141,6 +168,52 @@ export function pinContact(peers: Peers, did: string, key: string, since: string
   );
 }
 
+/** The peers with one whose messages are refused, or are not any longer. */
+export function blockPeer(peers: Peers, did: string, isBlocked: boolean): Peers {
+  return Object.fromEntries(
+    Object.entries(peers).map(([alias, { blocked, ...peer }]) => {
+      const isNow = peer.did === did ? isBlocked : blocked;
+      return [alias, isNow ? { ...peer, blocked: true as const } : peer];
+    }),
+  );
+}
+
+/** Aliases that a peer may have had. With more, renaming again and again would fill the file, which must stay readable. */
+const FORMER_ALIASES = 8;
+
+/** An alias cannot be given; the message says why. */
+export class AliasError extends Error {
+  override name = "AliasError";
+}
+
+/**
+ * The peers with one that has another alias. Its old one stays its own. A contact keeps the prefix, or it would look like a peer
+ * whose ticket proved its key.
+ *
+ * @throws {AliasError}
+ */
+export function renamePeer(peers: Peers, did: string, wanted: string): Peers {
+  const present = aliasesOf(peers).get(did) ?? "";
+  const { [present]: peer, ...others } = peers;
+  if (peer === undefined) return peers;
+  const isContact = present.startsWith(CONTACT);
+  const name = isContact && wanted.startsWith(CONTACT) ? wanted.slice(CONTACT.length) : wanted;
+  if (!ALIAS.test(name)) throw new AliasError(`"${wanted}" is not an alias: ${ALIAS_FORM}`);
+  if (RESERVED.has(folded(name))) throw new AliasError(`"${wanted}" could be taken for a person or a program`);
+  if (name.startsWith(CONTACT)) throw new AliasError(`An alias that begins with ${CONTACT} is for a contact`);
+  const alias = isContact ? CONTACT + name : name;
+  if (alias === present) return peers;
+  const like = Object.entries(others).find((other) => foldedNames(other).includes(folded(alias)))?.[0];
+  if (like !== undefined) throw new AliasError(`"${alias}" is, or looks like, a name of the peer ${like}`);
+  const former = [...(peer.former ?? []).filter((known) => known !== alias), present];
+  if (former.length > FORMER_ALIASES) {
+    throw new AliasError(`${present} has had ${FORMER_ALIASES} other names, and each of them stays its own`);
+  }
+  return Object.fromEntries(
+    [...Object.entries(others), [alias, { ...peer, former }]].sort(([a], [b]) => a < b ? -1 : 1),
+  );
+}
+
 /**
  * Marks pairs as ended, in the order of their ends, and keeps the newest. What a ticket proved and what this agent removed always
  * stays: a relay could else make it forgotten with pairs that it invents.
@@ -151,7 +224,7 @@ function endedPairs(pairs: readonly [string, Peers[string]][]): [string, Peers[s
     [alias, { ...peer, gone: true as const, endOrder: peer.endOrder ?? next }] as const
   )
     .sort(([, a], [, b]) => b.endOrder - a.endOrder)
-    .filter(([, { how, removed }], i) => i < ENDED_PAIRS || how === "ticket" || removed)
+    .filter(([, { how, removed, blocked }], i) => i < ENDED_PAIRS || how === "ticket" || removed || blocked)
     .map(([alias, peer]) => [alias, peer]);
 }
 
@@ -203,14 +276,30 @@ export function presentPeers(peers: Peers): Peers {
 
 /** The DID of a peer, from a DID or an alias; `null` when no peer has the alias, or not any longer. */
 export function findPeer(peers: Peers, to: string): string | null {
-  const did = findPeerEver(peers, to);
-  return did !== to && (peers[to]?.gone || peers[to]?.removed) ? null : did;
+  if (isAgentDid(to)) return to;
+  const peer = peers[presentAlias(peers, to) ?? ""];
+  return peer === undefined || peer.gone || peer.removed ? null : peer.did;
 }
 
 /** The same, also for an alias whose pair has ended: its messages can still be read. */
 export function findPeerEver(peers: Peers, to: string): string | null {
-  if (isAgentDid(to)) return to;
-  return Object.hasOwn(peers, to) ? peers[to]?.did ?? null : null;
+  return isAgentDid(to) ? to : peers[presentAlias(peers, to) ?? ""]?.did ?? null;
+}
+
+/** The alias that a peer has now, from one that it has or had; `null` for no peer. */
+function presentAlias(peers: Peers, alias: string): string | null {
+  if (Object.hasOwn(peers, alias)) return alias;
+  return Object.entries(peers).find(([, { former }]) => former?.includes(alias))?.[0] ?? null;
+}
+
+/** The peer with an alias or DID; `null` for another name. */
+export function peerIn(peers: Peers, named: string): ChangedPeer | null {
+  const did = findPeerEver(peers, named);
+  const alias = did === null ? undefined : aliasesOf(peers).get(did);
+  const peer = peers[alias ?? ""];
+  if (alias === undefined || peer === undefined) return null;
+  const { agentName, humanName, blocked = false } = peer;
+  return { alias, agentDid: peer.did, agentName, humanName, blocked };
 }
 
 /** The error for a peer that is not there, as a connector answers it. */

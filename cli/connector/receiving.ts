@@ -90,6 +90,7 @@ export class Receiving {
       await this.#lookUp().finally(() => this.#strangers--);
     }
     if (!this.#isPeer(frame.fromAgentDid)) return { refused: "not_a_peer" };
+    if (this.deps.peers.of(frame.fromAgentDid)?.blocked) return { refused: "blocked" };
     const pin = this.#pinOf(frame.fromAgentDid);
     return await checkProof(frame, { agent, pin, trust, nowSeconds: unixSeconds(clock.now()) });
   }
@@ -176,6 +177,8 @@ export class Receiving {
   #refuse({ fromAgentDid: from, requestId }: DeliverFrame, reason: AckReason, shown?: string): Ack {
     const { clock, emit } = this.deps;
     this.refused++;
+    // An agent that is blocked must not be able to fill the log either.
+    if (reason === "blocked") return { accepted: false, reason };
     const now = clock.now(), known = this.#untold.get(from);
     if (known !== undefined && now - known.since < REPORT_MS) known.count++;
     else {

@@ -1,12 +1,21 @@
 /** What people read of the state of a sent message: one list, so that every place says the same. Pure. */
 import type { CheckedReceipt, OutboundResult } from "../../shared/client/local_shapes.ts";
 
-/** @param now milliseconds since the Unix epoch */
+/** Why a message has not arrived, for the person who sent it to `peer`. */
+export function problemText(problem: string, peer: string): string {
+  return problem === "blocked" ? `${peer} does not accept your messages` : problem;
+}
+
+/**
+ * @param now milliseconds since the Unix epoch
+ * @param peer the alias of the recipient
+ */
 export function stateText(
   { state, problem, nextTryAt }: Pick<OutboundResult, "state" | "problem" | "nextTryAt">,
   now: number,
+  peer = "the recipient",
 ): string {
-  const why = problem === null ? "" : `: ${problem}`;
+  const why = problem === null ? "" : `: ${problemText(problem, peer)}`;
   switch (state) {
     case "sending":
       return "on its way";

@@ -18,14 +18,15 @@ import { toIso } from "../../shared/protocol/time.ts";
 import { chosenAgent } from "../agents/agent_reference.ts";
 import type { AgentFolder, AgentStore } from "../agents/agent_store.ts";
 import { access, connectorOf } from "../connector/attach.ts";
-import { shownAliases } from "../connector/peers.ts";
+import { isBlockedHere, shownAliases } from "../connector/peers.ts";
 import type { Context } from "../context.ts";
 import { CliError, EXIT } from "../errors.ts";
 import { contentLines, memberOf } from "./received.ts";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { reason } from "../files/private_files.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
-import { dayAndTime } from "../connector/states.ts";
+import { dayAndTime, problemText } from "../connector/states.ts";
+import { LOCAL_ERRORS } from "../local_errors.ts";
 
 /** A message that a person or a program wants to send. */
 export interface SendCommand extends Given {
@@ -125,6 +126,9 @@ async function directly(
   ]);
   using direct = await directProxy(ctx, agent, allowInsecure);
   const to = await recipientOf(direct.proxy, agent.folder, String(wanted));
+  if (isBlockedHere(agent.folder, to)) {
+    throw new ApiError(409, "CONNECTOR_PEER_BLOCKED", LOCAL_ERRORS.CONNECTOR_PEER_BLOCKED.when, null);
+  }
   ctx.out.doing(`Calling ${direct.proxy.place.dialUrl}`);
   const request = await messageRequest({ to, payload, requestId, conversationId, mayWait: !onlyOnline });
   const response = await direct.proxy.call(request);
@@ -164,7 +168,8 @@ async function report(
     if (isPrinted) await markRead(reply.id).catch(() => ctx.out.warn(`The reply ${reply.id} is still unread`));
     return error === null ? EXIT.done : EXIT.failed;
   }
-  const details = [problem, expiresAt === null ? null : `until ${expiresAt}`].filter((part) => part !== null);
+  const why = problem === null ? null : problemText(problem, peer);
+  const details = [why, expiresAt === null ? null : `until ${expiresAt}`].filter((part) => part !== null);
   if (state === "kept" && waitSeconds === null) {
     ctx.out.note(keptNote(result));
     return EXIT.done;

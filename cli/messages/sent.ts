@@ -57,7 +57,7 @@ export async function listSent(
   const columns: Column<SentPage["messages"][number]>[] = [
     { head: "SENT", rank: 2, of: ({ sentAt }) => timeCell(sentAt, now) },
     { head: "TO", of: ({ to }) => to.alias ?? idCell(to.agentDid) },
-    { head: "STATE", rank: 1, of: (message) => stateText(message, now) },
+    { head: "STATE", rank: 1, of: (message) => stateText(message, now, message.to.alias ?? undefined) },
     { head: "REQUEST ID", rank: 1, of: ({ requestId }) => idCell(requestId) },
     { head: "REPLY TO", isWide: true, of: ({ inReplyTo }) => inReplyTo },
   ];
@@ -178,10 +178,11 @@ function show(
     return;
   }
   const { requestId, to, problem, expiresAt, until, reply } = result;
+  const peer = shownAliases(folder).get(to) ?? to;
   ctx.out.peerLines([
-    `${requestId} to ${shownAliases(folder).get(to) ?? to}`,
+    `${requestId} to ${peer}`,
     ...fields([
-      ["state", stateText(result, ctx.clock.now())],
+      ["state", stateText(result, ctx.clock.now(), peer)],
       ["problem", problem ?? undefined],
       ["expires", expiresAt ?? until ?? undefined],
       ...(receipts ?? []).map((receipt) => ["receipt", receiptText(receipt)] as const),

@@ -14,7 +14,8 @@ import type { ClientSystem } from "./system.ts";
 const MAX_BYTES = 64 * 1024;
 const OTHERS_MAY_WRITE = 0o022;
 
-const Aliases = z.record(z.string(), z.object({ did: z.string(), gone: z.literal(true).optional() }));
+const Ended = z.literal(true).optional();
+const Aliases = z.record(z.string(), z.object({ did: z.string(), gone: Ended, removed: Ended }));
 
 export class AgentDirectory {
   private constructor(readonly path: string, readonly name: string) {}
@@ -48,7 +49,8 @@ export class AgentDirectory {
     const text = await this.#read(PEERS_FILE, PEERS_FILE_BYTES);
     try {
       const peers = Aliases.parse(text === null ? {} : JSON.parse(text));
-      return new Map(Object.entries(peers).filter(([, { gone }]) => !gone).map(([alias, { did }]) => [alias, did]));
+      const present = Object.entries(peers).filter(([, { gone, removed }]) => !gone && !removed);
+      return new Map(present.map(([alias, { did }]) => [alias, did]));
     } catch {
       throw new SvcError("CLI_FILE_INVALID", `${join(this.path, PEERS_FILE)} is damaged`);
     }

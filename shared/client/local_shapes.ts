@@ -170,6 +170,17 @@ export type CheckedReceipt = z.infer<typeof CheckedReceipt>;
 /** Response of `GET /v1/receipts`. */
 export const CheckedReceipts = z.object({ receipts: z.array(CheckedReceipt) });
 
+/** A peer that was renamed, blocked or unblocked. */
+export const ChangedPeer = z.object({
+  alias: z.string(),
+  agentDid: AgentDid,
+  agentName: z.string(),
+  humanName: z.string(),
+  /** This agent takes nothing of it and sends it nothing. */
+  blocked: z.boolean(),
+});
+export type ChangedPeer = z.infer<typeof ChangedPeer>;
+
 /** Response of `GET /v1/pair/peers`: all peers. */
 export const PairPeers = PeerList.pick({ peers: true });
 

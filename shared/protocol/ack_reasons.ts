@@ -8,6 +8,10 @@ const NOT_GENUINE = "Send it again. If that happens again, the proxy between the
 export const ACK_REASONS = {
   wrong_recipient: { when: "the message is for another agent than the one that got it", fix: NOT_GENUINE },
   not_a_peer: { when: "the recipient knows no such peer, or has removed it", fix: "Pair again, with a new ticket." },
+  blocked: {
+    when: "the recipient does not accept your messages",
+    fix: "The person there has blocked this agent. Only that person can end it, with svc peers unblock.",
+  },
   proof_invalid: { when: "the message is not what its sender signed", fix: NOT_GENUINE },
   proof_too_old: { when: "the message was signed over 8 days ago, or before the recipient's memory", fix: AGAIN },
   proof_ahead: { when: "the message was signed more than a day ahead", fix: "Correct the clock of this machine." },

@@ -142,6 +142,12 @@ Deno.test("all answers of a local API are valid against its OpenAPI document, wh
   await call("GetTask", { id: "x" });
   await call("GetTask", { id: "x" }, "wrong");
 
+  for (const alias of ["anna", "svc", "anna"]) await caller.post("/v1/peers/rename", { peer: "a", alias });
+  for (const path of ["/v1/peers/block", "/v1/peers/unblock"]) {
+    for (const peer of ["anna", "nobody", 1]) await caller.post(path, { peer });
+    await caller.post("/v1/outbound", { to: "a", text: "x" });
+  }
+
   // The sixth address waits until one of the five is opened or over.
   for (let n = 0; n < 6; n++) await caller.post("/v1/page-codes", {});
   assertEquals(caller.answers.at(-1)?.status, 429);

@@ -30,6 +30,7 @@ export const REGEXES: readonly RegexRow[] = [
   meets("/^-{1,2}([^=]+)(?:=(.*))?$/s", "", "-", ""),
   meets(String.raw`/^\.(.+)\.pending$/`, ".", ".pending", "x"),
 
+  meets("/^[A-Za-z0-9][A-Za-z0-9._-]{0,31}$/", "", "a", " "),
   meets(String.raw`/^[1-9]\d{0,15}$/`, "", "1", "x"),
   meets(String.raw`/^([1-9]\d{0,3})(min|h|d)$/`, "", "1", "x"),
   meets("/^[A-Za-z0-9_-]+$/", "", "x", " "),

@@ -10,6 +10,7 @@ import * as deadLetters from "./dead_letter_handlers.ts";
 import * as inbox from "./inbox_handlers.ts";
 import * as outbound from "./outbound_handlers.ts";
 import * as pairing from "./pairing_handlers.ts";
+import * as peers from "./peer_handlers.ts";
 import { HookAnswer } from "../../../shared/protocol/api/relay.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { CONNECTOR_LIMITS } from "../limits.ts";
@@ -100,6 +101,7 @@ export const LOCAL_ROUTES: readonly LocalRoute[] = [
     errors: [
       "CONNECTOR_MESSAGE_UNKNOWN",
       "CONNECTOR_PEER_UNKNOWN",
+      "CONNECTOR_PEER_BLOCKED",
       "CONNECTOR_LOOP_GUARD",
       "CONNECTOR_OUTBOX_FULL",
       "CONNECTOR_BUSY",
@@ -186,6 +188,36 @@ export const LOCAL_ROUTES: readonly LocalRoute[] = [
     errors: ["CONNECTOR_PROXY_UNREACHABLE"],
     passesOnErrors: true,
     handler: pairing.pairRemove,
+  }),
+  route({
+    method: "POST",
+    path: "/v1/peers/rename",
+    summary: "Give a peer another alias; the old one goes on leading to it",
+    caller: "token",
+    body: peers.PeerRename,
+    response: { status: 200, body: shapes.ChangedPeer },
+    errors: ["CONNECTOR_PEER_UNKNOWN", "CONNECTOR_ALIAS_TAKEN"],
+    handler: peers.renamed,
+  }),
+  route({
+    method: "POST",
+    path: "/v1/peers/block",
+    summary: "Refuse the messages of a peer and send it nothing; the pair stays",
+    caller: "token",
+    body: peers.PeerNamed,
+    response: { status: 200, body: shapes.ChangedPeer },
+    errors: ["CONNECTOR_PEER_UNKNOWN"],
+    handler: peers.blocked,
+  }),
+  route({
+    method: "POST",
+    path: "/v1/peers/unblock",
+    summary: "Take the messages of a blocked peer again",
+    caller: "token",
+    body: peers.PeerNamed,
+    response: { status: 200, body: shapes.ChangedPeer },
+    errors: ["CONNECTOR_PEER_UNKNOWN"],
+    handler: peers.unblocked,
   }),
   route({
     method: "GET",

@@ -12,6 +12,7 @@ import { sha256, utf8Bytes } from "../../../shared/protocol/base64url.ts";
 import type { NewId } from "../../../shared/protocol/ids.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { payloadProblem } from "../../../shared/protocol/payload_bounds.ts";
+import { LOCAL_ERRORS } from "../../local_errors.ts";
 import type { EmitEvent } from "../events.ts";
 import { CONNECTOR_LIMITS } from "../limits.ts";
 import { attempt } from "./attempt.ts";
@@ -51,7 +52,12 @@ export class SendRefusedError extends Error {
   override name = "SendRefusedError";
 
   constructor(
-    readonly code: "CONNECTOR_LOOP_GUARD" | "CONNECTOR_INVALID_BODY" | "CONNECTOR_OUTBOX_FULL" | "PAYLOAD_TOO_LARGE",
+    readonly code:
+      | "CONNECTOR_LOOP_GUARD"
+      | "CONNECTOR_INVALID_BODY"
+      | "CONNECTOR_OUTBOX_FULL"
+      | "CONNECTOR_PEER_BLOCKED"
+      | "PAYLOAD_TOO_LARGE",
     message: string,
     /** Seconds to wait; `null` when waiting does not help. */
     readonly retryAfter: number | null = null,
@@ -75,8 +81,12 @@ interface SenderDeps {
   proxy: Pick<ProxyCaller, "call">;
   store: Pick<ConnectorStore, "sent" | "received">;
   guard: LoopGuard;
+  isBlocked: IsBlocked;
   emit: EmitEvent;
 }
+
+/** Whether this agent has blocked the agent with a DID: nothing is sent to it. */
+export type IsBlocked = (did: string) => boolean;
 
 export class MessageSender {
   constructor(private readonly deps: SenderDeps) {}
@@ -90,6 +100,9 @@ export class MessageSender {
   async send(message: MessageToSend): Promise<SentResult> {
     const { newId, store: { sent, received }, guard } = this.deps;
     const { toDid, payload, origin, inReplyTo = null, auto = false, mayWait = false, keep = false } = message;
+    if (this.deps.isBlocked(toDid)) {
+      throw new SendRefusedError("CONNECTOR_PEER_BLOCKED", LOCAL_ERRORS.CONNECTOR_PEER_BLOCKED.when);
+    }
     const bytes = utf8Bytes(payload).length;
     if (bytes > LIMITS.payloadBytes) {
       const text = `The payload has ${bytes} bytes, and at most ${LIMITS.payloadBytes} are sent`;

@@ -18,7 +18,7 @@ import type { CheckedReceipt } from "../../../shared/client/local_shapes.ts";
 import type { PeerBook } from "../peer_book.ts";
 import { pinOf } from "../peers.ts";
 import type { ConnectorStore } from "../store/store.ts";
-import { MessageSender, type MessageToSend, type SentResult } from "./message_sender.ts";
+import { type IsBlocked, MessageSender, type MessageToSend, type SentResult } from "./message_sender.ts";
 import { KeptSender, ReceiptSender } from "./sending_loop.ts";
 
 /** The wait before the receipts of a message are asked for again; doubles. */
@@ -34,6 +34,7 @@ export interface SendingDeps {
   newId: NewId;
   /** DID of the agent. */
   did: string;
+  isBlocked: IsBlocked;
   emit: EmitEvent;
 }
 

@@ -16,7 +16,7 @@ import { attempt } from "./attempt.ts";
 import type { PendingReceipt } from "../store/receipt_rows.ts";
 import { keptUntil, type SentMessage } from "../store/sent_messages.ts";
 import type { ConnectorStore } from "../store/store.ts";
-import type { MessageSender } from "./message_sender.ts";
+import type { IsBlocked, MessageSender } from "./message_sender.ts";
 
 /** Concurrent requests for receipts, and for messages to different peers: with more, messages wait behind them. */
 const RECEIPTS_AT_ONCE = 8, KEPT_AT_ONCE = 8;
@@ -140,6 +140,7 @@ abstract class SendingLoop<T> {
 interface KeptDeps {
   clock: Clock;
   store: Pick<ConnectorStore, "sent" | "receipts">;
+  isBlocked: IsBlocked;
   emit: EmitEvent;
 }
 
@@ -167,8 +168,12 @@ export class ReceiptSender extends SendingLoop<PendingReceipt> {
   }
 
   protected override async send(receipt: PendingReceipt): Promise<number> {
-    const { clock, store: { receipts }, proxy, did: recipientAgentDid, emit } = this.#deps;
+    const { clock, store: { receipts }, proxy, did: recipientAgentDid, isBlocked, emit } = this.#deps;
     const { seq, fromDid, requestId, status, at } = receipt;
+    if (isBlocked(fromDid)) {
+      this.#remove(seq);
+      return 0;
+    }
     const about = { from: fromDid, requestId, status };
     const timestamp = toIso(at);
     try {
@@ -234,7 +239,8 @@ export class KeptSender extends SendingLoop<SentMessage> {
   }
 
   protected override async send(kept: SentMessage): Promise<number> {
-    const { clock, store: { sent }, emit } = this.#deps;
+    const { clock, store: { sent }, isBlocked, emit } = this.#deps;
+    if (isBlocked(kept.toDid)) return this.#giveUp(kept, "you have blocked this peer");
     const payload = sent.payloadOf(kept);
     if (payload === null) return this.#giveUp(kept, "its content is gone");
     if (clock.now() >= keptUntil(kept)) return this.#giveUp(kept, "not sent within 24 h");

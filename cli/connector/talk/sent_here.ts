@@ -2,6 +2,7 @@
 import { type Cancel, type Clock, settledWithin } from "../../../shared/clock.ts";
 import { call, get, sendAndWait } from "../../../shared/client/local_client.ts";
 import { SentPage, type SentState } from "../../../shared/client/local_shapes.ts";
+import { problemText } from "../states.ts";
 import type { Log } from "./log.ts";
 import { rowOf, type TalkAgent } from "./talk_agent.ts";
 
@@ -90,7 +91,7 @@ export class SentHere {
   #tellState({ alias, seq, state }: Open, problem: string | null): void {
     const { log } = this.deps;
     const what = seq === null ? `The message to ${alias}` : `${seq} to ${alias}`;
-    const why = problem === null ? "" : `: ${problem}`;
+    const why = problem === null ? "" : `: ${problemText(problem, alias)}`;
     if (state === "queued") log.say(`${what} waits at the server: ${alias} is offline.`, "yellow");
     else if (state === "kept") log.say(`${what} waits here${why}.`, "yellow");
     else if (state === "unknown") log.say(`${what}: unclear, it may have arrived${why}.`, "yellow");

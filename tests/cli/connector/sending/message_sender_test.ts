@@ -25,6 +25,8 @@ const delivered: Answer = () => ({
   body: { accepted: true, delivered: true, connectedSockets: 1, requestId: "request-0" },
 });
 
+const BLOCKED = "did:svc:registry.example.test:agent:01KHYQ5H00BBBBBBBBBBBBBBBB";
+
 /** A sender over a disk, with a proxy that answers as the test says. */
 function senderOn(disk: Disk) {
   const clock = new ManualClock();
@@ -38,6 +40,7 @@ function senderOn(disk: Disk) {
     ...parts,
     clock,
     guard,
+    isBlocked: (did) => did === BLOCKED,
     newId: () => `01KHYQ5H00AAAAAAAAAAAAAAA${ids++}`,
     proxy: {
       call(request) {
@@ -52,6 +55,13 @@ function senderOn(disk: Disk) {
     sender.send({ toDid: BETA, payload: PAYLOAD, origin: "program", ...more });
   return { ...parts, clock, guard, events, requests, send, at };
 }
+
+Deno.test("nothing is stored or sent for a blocked peer", async () => {
+  await using disk = await Disk.make();
+  const { sent, requests, send } = senderOn(disk);
+  const refused = await assertRejects(() => send({ toDid: BLOCKED, keep: true, mayWait: true }), SendRefusedError);
+  assertEquals([refused.code, requests.length, sent.list({ limit: 10 }).messages], ["CONNECTOR_PEER_BLOCKED", 0, []]);
+});
 
 Deno.test("a message is on disk before its request, which is signed with its context", async () => {
   await using disk = await Disk.make();

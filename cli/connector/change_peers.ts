@@ -1,0 +1,101 @@
+/**
+ * Changes the agent's peers for a command: through the connector that runs, else under its lock, because only the holder of
+ * that lock writes `peers.json`: of two writers one would lose the key of a peer (D-145).
+ */
+import { ApiError } from "../../shared/client/errors.ts";
+import { call, type LocalCalls, post } from "../../shared/client/local_client.ts";
+import { ChangedPeer } from "../../shared/client/local_shapes.ts";
+import type { AgentFolder, AgentStore } from "../agents/agent_store.ts";
+import type { Context } from "../context.ts";
+import { apiErrorOf } from "../../shared/client/http.ts";
+import { lockConnector } from "./connector_lock.ts";
+import { directProxy } from "./direct_proxy.ts";
+import { updatePeers } from "./peer_list.ts";
+import {
+  AliasError,
+  blockPeer,
+  peerIn,
+  type Peers,
+  peerUnknown,
+  readPeers,
+  removePeer,
+  renamePeer,
+  writePeers,
+} from "./peers.ts";
+
+/** What to do with a peer. */
+export type PeerChange = { kind: "rename"; alias: string } | { kind: "block" | "unblock" | "remove" };
+
+interface ChangedAgent {
+  store: AgentStore;
+  folder: AgentFolder;
+  /** The connector that runs; `null` without one. */
+  client: LocalCalls | null;
+}
+
+/**
+ * Changes a peer, and returns it as it is then.
+ *
+ * @param named alias or DID
+ * @throws {ApiError} `CONNECTOR_PEER_UNKNOWN`, `CONNECTOR_ALIAS_TAKEN`, or the refusal of the proxy
+ */
+export async function changePeer(
+  ctx: Context,
+  { client, ...agent }: ChangedAgent,
+  named: string,
+  change: PeerChange,
+  allowInsecure: boolean,
+): Promise<ChangedPeer> {
+  if (client === null) return await changeHere(ctx, agent, named, change, allowInsecure);
+  const { kind, ...members } = change;
+  if (kind !== "remove") return await call(client, ChangedPeer, post(`/v1/peers/${kind}`, { peer: named, ...members }));
+  const peer = peerIn(readPeers(agent.folder), named);
+  if (peer === null) throw peerUnknown(named);
+  const refused = apiErrorOf(await client.send(post("/v1/pair/remove", { peerAgentDid: peer.agentDid })));
+  if (refused !== null) throw refused;
+  return peer;
+}
+
+async function changeHere(
+  ctx: Context,
+  agent: { store: AgentStore; folder: AgentFolder },
+  named: string,
+  change: PeerChange,
+  allowInsecure: boolean,
+): Promise<ChangedPeer> {
+  const { folder } = agent;
+  using _lock = await lockConnector(folder, ctx.pid);
+  let peers = readPeers(folder);
+  if (peerIn(peers, named) === null || change.kind === "remove") {
+    using direct = await directProxy(ctx, agent, allowInsecure);
+    ctx.out.doing(`Calling ${direct.proxy.place.dialUrl}`);
+    // A peer that no connector of this agent has seen yet.
+    if (peerIn(peers, named) === null) peers = (await updatePeers(direct.proxy, folder)).known;
+    const { agentDid: peerAgentDid } = peerIn(peers, named) ?? {};
+    if (peerAgentDid === undefined) throw peerUnknown(named);
+    if (change.kind === "remove") {
+      await direct.proxy.ask({ method: "POST", target: "/pair/remove", body: JSON.stringify({ peerAgentDid }) });
+    }
+  }
+  const { agentDid } = peerIn(peers, named) as ChangedPeer;
+  const next = changed(peers, agentDid, change);
+  await writePeers(folder, next);
+  return peerIn(next, agentDid) as ChangedPeer;
+}
+
+/** @throws {ApiError} `CONNECTOR_ALIAS_TAKEN`, as a connector answers it */
+function changed(peers: Peers, did: string, change: PeerChange): Peers {
+  try {
+    switch (change.kind) {
+      case "rename":
+        return renamePeer(peers, did, change.alias);
+      case "remove":
+        return removePeer(peers, did);
+      default:
+        return blockPeer(peers, did, change.kind === "block");
+    }
+  } catch (error) {
+    if (!(error instanceof AliasError)) throw error;
+    throw new ApiError(409, "CONNECTOR_ALIAS_TAKEN", error.message, null);
+  }
+}

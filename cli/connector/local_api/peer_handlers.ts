@@ -1,0 +1,48 @@
+/** Handlers that change what this agent knows of a peer. The connector is the only writer of `peers.json` (D-145). */
+import * as z from "zod";
+import { AliasError, blockPeer, peerIn, type Peers, renamePeer } from "../peers.ts";
+import type { Connector } from "../connector.ts";
+import { json, LocalError, type LocalInput } from "./local_route.ts";
+
+/** An alias or a DID. */
+const Named = z.string().min(1).max(256);
+
+/** Body of `POST /v1/peers/rename`. */
+export const PeerRename = z.strictObject({ peer: Named, alias: Named });
+
+/** Body of `POST /v1/peers/block` and `POST /v1/peers/unblock`. */
+export const PeerNamed = z.strictObject({ peer: Named });
+
+type Change<B extends z.ZodType> = LocalInput<undefined, undefined, z.output<B>>;
+
+export function renamed({ connector, body: { peer, alias } }: Change<typeof PeerRename>): Promise<Response> {
+  return changed(connector, peer, (peers, did) => renamePeer(peers, did, alias));
+}
+
+export function blocked({ connector, body: { peer } }: Change<typeof PeerNamed>): Promise<Response> {
+  return changed(connector, peer, (peers, did) => blockPeer(peers, did, true));
+}
+
+export function unblocked({ connector, body: { peer } }: Change<typeof PeerNamed>): Promise<Response> {
+  return changed(connector, peer, (peers, did) => blockPeer(peers, did, false));
+}
+
+async function changed(
+  connector: Connector,
+  named: string,
+  change: (peers: Peers, did: string) => Peers,
+): Promise<Response> {
+  const { peers } = connector;
+  // The list may have a peer that paired a moment ago.
+  if (peerIn(peers.all, named) === null) await connector.updatePeers();
+  const did = peerIn(peers.all, named)?.agentDid;
+  if (did === undefined) throw new LocalError("CONNECTOR_PEER_UNKNOWN", `No peer is called "${named}"`);
+  try {
+    await peers.change((all) => change(all, did));
+  } catch (error) {
+    if (error instanceof AliasError) throw new LocalError("CONNECTOR_ALIAS_TAKEN", error.message);
+    throw error;
+  }
+  connector.version++;
+  return json(peerIn(peers.all, did));
+}

@@ -1,0 +1,260 @@
+/** Peers that are renamed, blocked and removed (D-312): names that lead to no other agent, and nothing of a blocked peer. */
+import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
+import fc from "fast-check";
+import { ALIAS } from "../../../cli/connector/alias_form.ts";
+import {
+  AliasError,
+  blockPeer,
+  findPeer,
+  findPeerEver,
+  mergePeers,
+  peerIn,
+  type Peers,
+  pinTicket,
+  readPeers,
+  removePeer,
+  renamePeer,
+} from "../../../cli/connector/peers.ts";
+import { AgentStore } from "../../../cli/agents/agent_store.ts";
+import type { DeliverFrame } from "../../../shared/protocol/frames.ts";
+import { type TestAgent, World } from "../../support/world.ts";
+import type { Machine } from "../cli_world.ts";
+import { until } from "../../support/until.ts";
+import { contextOf } from "./context.ts";
+import { passing, story } from "./bench.ts";
+import { clientOf, connectorOfAlpha, machineWithAlpha, pairAlpha } from "./local_machine.ts";
+import { asker, post } from "./local_api/local_caller.ts";
+
+const didOf = (n: number) => `did:svc:localhost:agent:01KHYQ5H00${String(n).padStart(16, "0")}`;
+const KEY = "A".repeat(43);
+const AT = "2026-02-21T00:00:00.000Z";
+
+/** Peers whose tickets proved their keys, one for each name. */
+const ofTickets = (...names: string[]) =>
+  names.reduce<Peers>(
+    (peers, agentName, n) => pinTicket(peers, { did: didOf(n), agentName, humanName: "h" }, KEY, AT),
+    {},
+  );
+const contacts = (...names: string[]) =>
+  mergePeers({}, {
+    peers: names.map((agentName, n) => ({ agentDid: didOf(n), profile: { agentName, humanName: "h" }, pairedAt: AT })),
+  });
+
+Deno.test("a new alias leads to the peer, and so do all that it had", () => {
+  const peers = renamePeer(renamePeer(ofTickets("beta", "gamma"), didOf(0), "bob"), didOf(0), "robert");
+  assertEquals(Object.keys(peers), ["gamma", "robert"]);
+  assertEquals(["beta", "bob", "robert", "gamma"].map((alias) => findPeer(peers, alias)), [
+    ...[didOf(0), didOf(0), didOf(0)],
+    didOf(1),
+  ]);
+  const back = renamePeer(peers, didOf(0), "bob");
+  assertEquals([Object.keys(back), back.bob?.former], [["bob", "gamma"], ["beta", "robert"]]);
+  assertEquals(renamePeer(back, didOf(0), "bob"), back);
+  const ended = mergePeers(back, { peers: [] });
+  assertEquals([findPeer(ended, "beta"), findPeerEver(ended, "beta")], [null, didOf(0)]);
+});
+
+Deno.test("an alias that could be taken for another peer, a person or a program is refused", () => {
+  const peers = renamePeer(ofTickets("beta", "gamma", "paul"), didOf(1), "greta");
+  const refused = [
+    "gamma",
+    "Gamma",
+    "greta",
+    "GRETA",
+    "pau1",
+    "PauI",
+    "svc",
+    "Admin",
+    "contact-x",
+    "",
+    "-x",
+    "a b",
+    "ü",
+  ];
+  for (const alias of [...refused, "x".repeat(33)]) {
+    assertThrows(() => renamePeer(peers, didOf(0), alias), AliasError, undefined, alias);
+  }
+  assertEquals(findPeer(renamePeer(peers, didOf(0), "Beta"), "beta"), didOf(0));
+});
+
+Deno.test("no other peer gets an alias that a peer had", () => {
+  const renamed = renamePeer(ofTickets("beta"), didOf(0), "bob");
+  const pinned = pinTicket(renamed, { did: didOf(1), agentName: "beta", humanName: "h" }, KEY, AT);
+  assertEquals([findPeer(pinned, "beta"), findPeer(pinned, "beta-2")], [didOf(0), didOf(1)]);
+  const contact = renamePeer(contacts("beta"), didOf(0), "bob");
+  const listed = mergePeers(contact, {
+    peers: [0, 1].map((n) => ({
+      agentDid: didOf(n),
+      profile: { agentName: "beta", humanName: "h" },
+      pairedAt: AT,
+    })),
+  });
+  assertEquals(Object.keys(listed), ["contact-beta-2", "contact-bob"]);
+});
+
+Deno.test("a contact keeps its prefix until a ticket pins it, and then keeps the name that the person gave", () => {
+  const contact = renamePeer(contacts("beta"), didOf(0), "bob");
+  assertEquals(Object.keys(contact), ["contact-bob"]);
+  const pinned = pinTicket(contact, { did: didOf(0), agentName: "beta", humanName: "h" }, KEY, AT);
+  assertEquals([Object.keys(pinned), pinned.bob?.former], [["bob"], ["contact-beta", "contact-bob"]]);
+  assertEquals(["contact-beta", "contact-bob"].map((alias) => findPeer(pinned, alias)), [didOf(0), didOf(0)]);
+});
+
+Deno.test("a peer has at most eight other names, which stay its own", () => {
+  let peers = ofTickets("beta");
+  for (let n = 0; n < 8; n++) peers = renamePeer(peers, didOf(0), `name${"abcdefgh"[n]}`);
+  assertThrows(() => renamePeer(peers, didOf(0), "one-more"), AliasError, "8 other names");
+  assertEquals(findPeer(renamePeer(peers, didOf(0), "beta"), "nameh"), didOf(0));
+});
+
+Deno.test("a block stays through lists, tickets and more ended pairs than are kept", () => {
+  const blocked = blockPeer(ofTickets("beta"), didOf(0), true);
+  assertEquals(pinTicket(removePeer(blocked, didOf(0)), { did: didOf(0), agentName: "b", humanName: "" }, KEY, AT), {
+    beta: { blocked: true, did: didOf(0), agentName: "b", humanName: "", key: KEY, how: "ticket", since: AT },
+  });
+  const contact = blockPeer(contacts("beta"), didOf(0), true);
+  const gone = mergePeers(contact, { peers: [] });
+  const crowd = Array.from({ length: 6_000 }, (_, n) => ({
+    agentDid: didOf(n + 1),
+    profile: { agentName: `n${n}`, humanName: "" },
+    pairedAt: AT,
+  }));
+  const later = mergePeers(mergePeers(gone, { peers: crowd }), { peers: [] });
+  assertEquals(peerIn(later, didOf(0))?.blocked, true);
+  assertEquals(peerIn(blockPeer(later, didOf(0), false), didOf(0))?.blocked, false);
+});
+
+Deno.test("any sequence of names leaves each name with one peer, and looks like no other", () => {
+  const name = fc.stringMatching(/^[a-cIl1oO0.]{1,3}$/);
+  const step = fc.tuple(fc.constantFrom(0, 1, 2), name);
+  fc.assert(fc.property(fc.array(step, { maxLength: 30 }), (steps) => {
+    let peers = ofTickets("alpha", "beta", "gamma");
+    const given = new Map([["alpha", 0], ["beta", 1], ["gamma", 2]]);
+    for (const [n, alias] of steps) {
+      try {
+        peers = renamePeer(peers, didOf(n), alias);
+        given.set(alias, n);
+      } catch (error) {
+        assert(error instanceof AliasError);
+      }
+    }
+    for (const [alias, n] of given) assertEquals(findPeer(peers, alias), didOf(n), alias);
+  }));
+});
+
+Deno.test("the form of an alias takes no longer with a long text", () => {
+  assertEquals([ALIAS.test("a".repeat(32)), ALIAS.test("a".repeat(1_000_000))], [true, false]);
+});
+
+Deno.test("of 10,000 messages of a blocked peer no row is left, and its sender reads why", async () => {
+  await using world = await World.open();
+  const frames: DeliverFrame[] = [];
+  const { a, b, bench } = await story(world, { platform: "inbox", tamper: (frame) => (frames.push(frame), frame) });
+  await using _ = bench;
+  const ask = asker(bench);
+  const [alias = ""] = Object.keys(bench.peers);
+  assertEquals((await ask("/v1/peers/block", post({ peer: alias }))).body.blocked, true);
+  const { delivered, reason } = await (await world.message(a, b)).json();
+  assertEquals([delivered, reason], [false, "blocked"]);
+  const [frame] = frames;
+  assert(frame);
+  for (let n = 1; n < 10_000; n++) {
+    const ack = await bench.redeliver({ ...frame, requestId: `request-${n}` });
+    assertEquals(ack, { accepted: false, reason: "blocked" });
+  }
+  for (const table of ["messages", "seen_proofs", "receipts"]) {
+    assertEquals(bench.database.get(`SELECT count(*) AS n FROM ${table}`)?.n, 0, table);
+  }
+  assertEquals([bench.connector.status().refused, bench.eventsOf("proof_refused").length], [10_000, 0]);
+  await ask("/v1/peers/unblock", post({ peer: alias }));
+  assertEquals((await (await world.message(a, b)).json()).delivered, true);
+});
+
+Deno.test("a blocked peer gets no message, no kept message and no receipt", async () => {
+  await using world = await World.open();
+  const { a, b, bench } = await story(world, { platform: "inbox" });
+  await using _ = bench;
+  const ask = asker(bench);
+  await world.message(a, b);
+  const { body: { messages: [message] } } = await ask("/v1/inbox");
+  let isDown = true;
+  const requests: string[] = [];
+  const { fetch } = bench.connector.deps;
+  bench.connector.proxy.deps.fetch = (async (input: string, init?: RequestInit) => {
+    requests.push(String(input));
+    if (isDown) throw new TypeError("no network");
+    return await fetch(input, init);
+  }) as typeof globalThis.fetch;
+  const kept = { to: a.agent.did, text: "later", prefer: "respond-async", keep: true, requestId: "request-1" };
+  assertEquals((await ask("/v1/outbound?wait=0", post(kept))).body.state, "kept");
+  await ask("/v1/peers/block", post({ peer: a.agent.did }));
+  await ask("/v1/inbox/read", post({ ids: [message.id] }));
+  const refused = await ask("/v1/outbound", post({ to: a.agent.did, text: "now" }));
+  assertEquals([refused.status, refused.body.error.code], [409, "CONNECTOR_PEER_BLOCKED"]);
+  requests.length = 0;
+  isDown = false;
+  const ended = () => bench.connector.store.sent.find("request-1")?.state !== "kept";
+  await passing(world, 120, () => ended() && bench.connector.store.receipts.size === 0);
+  assertEquals(requests.filter((url) => /hooks|receipts/.test(url)), []);
+  assertEquals(bench.connector.store.sent.find("request-1")?.problem, "you have blocked this peer");
+});
+
+/** Runs a body with alpha's connector, and without one. */
+async function bothWays(
+  t: Deno.TestContext,
+  body: (parts: { machine: Machine; beta: TestAgent }) => Promise<void>,
+): Promise<void> {
+  for (const runs of [true, false]) {
+    await t.step(runs ? "with a connector" : "without one", async () => {
+      await using world = await World.open();
+      await using machine = await machineWithAlpha(world);
+      const beta = await pairAlpha(world, machine, "beta");
+      await using stack = new AsyncDisposableStack();
+      if (runs) stack.use(await connectorOfAlpha(world, machine));
+      await body({ machine, beta });
+    });
+  }
+}
+
+Deno.test("svc peers rename, block, unblock and remove change the peer", async (t) => {
+  await bothWays(t, async ({ machine, beta }) => {
+    const renamed = await machine.json("peers", "rename", "beta", "bob");
+    assertEquals(renamed, {
+      agent: "alpha",
+      peer: { alias: "bob", agentDid: beta.agent.did, agentName: "beta", humanName: "Bob", blocked: false },
+    });
+    for (const alias of ["svc", "bob b", "x".repeat(33)]) {
+      const { exit } = await machine.failure("peers", "rename", "beta", alias);
+      assertEquals(exit, alias === "svc" ? 1 : 2, alias);
+    }
+    assertEquals((await machine.json("peers", "block", "beta")).peer.blocked, true);
+    const sent = await machine.failure("send", "bob", "hi");
+    assertEquals([sent.code, sent.exit], ["CONNECTOR_PEER_BLOCKED", 1]);
+    const { stdout } = await machine.svc("peers", "unblock", "bob");
+    assertStringIncludes(stdout, "bob is not blocked");
+    assertEquals((await machine.json("peers")).peers.map(({ alias }: { alias: string }) => alias), ["bob"]);
+    const { exit, code } = await machine.failure("peers", "remove", "bob");
+    assertEquals([exit, code], [2, "CLI_USAGE"]);
+    machine.answers = false;
+    assertEquals((await machine.svc("peers", "remove", "bob")).code, 1);
+    machine.answers = true;
+    assertEquals((await machine.svc("peers", "remove", "bob")).stdout, "The pair with bob of Bob has ended.\n");
+    assertEquals((await machine.json("peers")).peers, []);
+    const unknown = await machine.failure("peers", "block", "nobody");
+    assertEquals([unknown.exit, unknown.code], [4, "CONNECTOR_PEER_UNKNOWN"]);
+  });
+});
+
+Deno.test("without a connector a peer that only the proxy knows gets its name and its alias, under the lock", async () => {
+  await using world = await World.open();
+  await using machine = await machineWithAlpha(world);
+  const gamma = await world.agent(undefined, "gamma");
+  const { ticket } = await gamma.client.pairStart({ agentName: "gamma", humanName: "Gus" });
+  await (await clientOf(world, machine, "alpha")).pairConfirm(ticket, { agentName: "alpha", humanName: "Ada" });
+  assertEquals((await machine.json("peers", "rename", "contact-gamma", "gus")).peer.alias, "contact-gus");
+  const folder = await new AgentStore(contextOf(world, machine)).open("alpha");
+  assertEquals(findPeer(readPeers(folder), "contact-gamma"), gamma.agent.did);
+  await using connector = await connectorOfAlpha(world, machine);
+  await until(() => connector.connector.peers.of(gamma.agent.did) !== null);
+  assertEquals(await connector.connector.findPeer("contact-gus"), gamma.agent.did);
+});
