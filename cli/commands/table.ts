@@ -28,6 +28,7 @@ import { MCP_INSTALL_COMMANDS } from "./mcp_install.ts";
 import { PEERS_COMMANDS } from "./peers.ts";
 import { PROVIDER_COMMANDS } from "./provider/provider.ts";
 import { PROVIDER_SETUP_COMMANDS } from "./provider/provider_setup.ts";
+import { RECEIPT_COMMANDS } from "./receipt.ts";
 import { SEND_COMMANDS } from "./send.ts";
 import { SERVER_COMMANDS } from "./server.ts";
 import { STATUS_COMMANDS } from "./status.ts";
@@ -68,6 +69,7 @@ export const GROUPS: Groups = {
   install: "Detect or select the agent runtime.",
   provider: "Configure, check and test an agent's runtime.",
   verify: "Verify identity tokens and signed requests.",
+  receipt: "Verify signed receipts.",
   explain: "Explain error codes.",
   uninstall: "Remove what svc wrote outside of its own folder.",
   completions: "Shell completion.",
@@ -102,6 +104,7 @@ export const COMMANDS: readonly Command[] = [
   ...PROVIDER_SETUP_COMMANDS,
   ...PROVIDER_COMMANDS,
   ...VERIFY_COMMANDS,
+  ...RECEIPT_COMMANDS,
   ...EXPLAIN_COMMANDS,
   ...UNINSTALL_COMMANDS,
   ...completionCommands(() => COMMANDS, GROUPS),

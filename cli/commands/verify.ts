@@ -49,7 +49,7 @@ export const VERIFY_COMMANDS = [
         { valid: isValid, checks, claims, keys: keysFrom, ...(canonical === undefined ? {} : { canonical }) },
         [
           isValid ? ctx.out.green("All checks that are possible here passed.") : ctx.out.red("Some checks failed."),
-          ...checks.map((check) => line(ctx, check)),
+          ...checks.map((check) => stepLine(ctx, check)),
           ...(canonical === undefined ? [] : ["", "Canonical string:", ...canonical.split("\n").map(numbered)]),
           "",
           ...(claims ? [`Token of ${claims.name}, ${claims.sub}, owned by ${claims.ownerDid}.`] : []),
@@ -65,7 +65,8 @@ export const VERIFY_COMMANDS = [
 
 const MARKS = { passed: "✓", failed: "✗", skipped: "–" } as const;
 
-function line(ctx: Context, { name, result, detail }: VerificationStep): string {
+/** One step as a line of the terminal. */
+export function stepLine(ctx: Context, { name, result, detail }: VerificationStep): string {
   const text = `${MARKS[result]} ${name}: ${detail}`;
   return `  ${result === "passed" ? ctx.out.green(text) : result === "failed" ? ctx.out.red(text) : ctx.out.dim(text)}`;
 }

@@ -9,6 +9,7 @@ import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 import { ApiError, UnreachableError } from "../../shared/client/errors.ts";
 import { parseRequestFile, REQUEST_FILE_FORM } from "./request_file.ts";
+import { readGiven } from "./read_given.ts";
 import { parseServiceUrl } from "../../shared/client/service_url.ts";
 import { type TrustedKeys, trustedKeys } from "./trusted_keys.ts";
 import { evaluateRequest, evaluateToken, type TrustedInputs } from "./evaluate.ts";
@@ -50,7 +51,7 @@ export async function verifyRequest(
   setting: VerificationInputs,
   path: string,
 ): Promise<VerificationReport> {
-  const request = parseRequestFile(await readRequest(ctx, path));
+  const request = parseRequestFile(await readGiven(ctx, path, MAX_REQUEST_BYTES));
   if (request === null) throw new CliError("CLI_USAGE", `${path} is not a request: ${REQUEST_FILE_FORM}`);
   const known = await gather(ctx, setting);
   const { issuer, proxyUrl } = known.trusted;
@@ -73,9 +74,9 @@ async function gather(ctx: Context, setting: VerificationInputs): Promise<Truste
 }
 
 /** Returns the revocation list, or the reason why there is none. */
-async function revocations(
+export async function revocations(
   ctx: Context,
-  { registry, offline }: VerificationInputs,
+  { registry, offline }: Pick<VerificationInputs, "registry" | "offline">,
   trusted: TrustedKeys,
 ): Promise<TrustedInputs["crl"]> {
   if (offline) return "not fetched: --offline";
@@ -89,17 +90,6 @@ async function revocations(
     if (error instanceof TokenError) return `the list is invalid: ${error.message}`;
     throw error;
   }
-}
-
-async function readRequest(ctx: Context, path: string): Promise<Uint8Array<ArrayBuffer>> {
-  let bytes: Uint8Array<ArrayBuffer>;
-  try {
-    bytes = path === "-" ? await ctx.stdin(MAX_REQUEST_BYTES + 1) : await Deno.readFile(path);
-  } catch {
-    throw new CliError("CLI_USAGE", `${path} cannot be read`);
-  }
-  if (bytes.length > MAX_REQUEST_BYTES) throw new CliError("CLI_USAGE", `${path} is over ${MAX_REQUEST_BYTES} bytes`);
-  return bytes;
 }
 
 function source({ issuer, fetchedAt, stale }: TrustedKeys): VerificationReport["keysFrom"] {

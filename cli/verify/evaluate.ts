@@ -51,7 +51,10 @@ export async function evaluateToken(
     const jws = parseAit(token);
     const issuer = unverifiedClaim(jws.payloadJson, "iss");
     if (issuer !== known.trusted.issuer) {
-      throw new TokenError("issuer", `It names ${issuer || "none"}, not ${known.trusted.issuer}`);
+      throw new TokenError(
+        "issuer",
+        `It names ${issuer || "none"}, not ${known.trusted.issuer}; name it with --registry-url`,
+      );
     }
     claims = await verifyAitSignature(jws, known.trusted);
     checkAitTimes(claims, known.nowSeconds);
@@ -188,14 +191,14 @@ function unverifiedClaim(payloadJson: string, name: string): string {
   }
 }
 
-function step(name: string, isGood: boolean, good: string, bad: string): VerificationStep {
+export function step(name: string, isGood: boolean, good: string, bad: string): VerificationStep {
   return { name, result: isGood ? "passed" : "failed", detail: isGood ? good : bad };
 }
 
-function failed(name: string, detail: string): VerificationStep {
+export function failed(name: string, detail: string): VerificationStep {
   return { name, result: "failed", detail };
 }
 
-function skipped(name: string, detail: string): VerificationStep {
+export function skipped(name: string, detail: string): VerificationStep {
   return { name, result: "skipped", detail };
 }

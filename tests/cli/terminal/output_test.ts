@@ -345,6 +345,7 @@ Deno.test("standard output is one JSON document or empty, and standard error one
     "api-key create",
     "invite create",
     "join",
+    "receipt verify",
     "verify",
   ];
   // These have tests of their own: beside a running connector, as processes, with a person or a relay to administer.
