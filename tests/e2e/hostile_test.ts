@@ -1,0 +1,217 @@
+/**
+ * What holds against a relay that lies (D-158): real connectors dial a hostile relay in front of a real service. Each row ends with
+ * a genuine message that gets through. Rows about days run next to a clock of their own in proof_test.ts of the connector.
+ */
+import { assert, assertEquals } from "@std/assert";
+import { Listener, RunningConnector, svc } from "../cli/connector/people.ts";
+import { HostileRelay } from "../support/hostile_relay.ts";
+import { type AttackName, FRAME_ATTACKS, STRANGER } from "../support/hostile_proxy.ts";
+import { AMPLE_QUOTA_VARIABLES, BOOTSTRAP_SECRET, eventually, startServer, tempFolder } from "../support/process.ts";
+
+/** How a connector answers each changed or invented frame; the last one has the ID of the genuine message. */
+const REFUSED: Readonly<Partial<Record<AttackName, readonly (string | null)[]>>> = {
+  payload: ["proof_invalid"],
+  white_space: ["proof_invalid"],
+  edit: ["proof_invalid"],
+  edit_beyond_the_end: ["proof_invalid"],
+  payload_of_another: ["proof_invalid"],
+  no_proof: ["proof_invalid"],
+  half_a_proof: ["proof_invalid"],
+  huge_proof: ["proof_invalid"],
+  garbage_signature: ["proof_invalid"],
+  proof_of_a_connect: ["proof_invalid"],
+  proof_of_another_call: ["proof_invalid"],
+  token_of_another: ["proof_invalid"],
+  another_sender: ["not_a_peer"],
+  another_recipient: ["wrong_recipient"],
+  another_origin: ["proof_invalid"],
+  another_time: ["proof_invalid"],
+  no_context: ["proof_invalid"],
+  request_id: ["proof_invalid"],
+  conversation: ["proof_invalid"],
+  no_conversation: ["proof_invalid"],
+  in_reply_to: ["proof_invalid"],
+  auto: ["proof_invalid"],
+  content_type: ["proof_invalid"],
+  // Taken, and the relay's word changes nothing.
+  identity: [null],
+  attempt: [null],
+  // Acknowledged as known and handed over once.
+  replay: [null, null],
+  replay_under_another_id: ["proof_invalid", null],
+  replay_in_another_conversation: ["proof_invalid", null],
+  flood: Array.from({ length: 500 }, () => "proof_invalid"),
+};
+
+/** A service, a relay that lies, and two people whose connectors dial it. */
+async function opened(more: AsyncDisposableStack) {
+  const folder = more.use(await tempFolder());
+  const env = { ...AMPLE_QUOTA_VARIABLES, AGENT_RATE_LIMIT_REQUESTS_PER_MINUTE: "100000" };
+  const server = more.use(await startServer({ folder: folder.path, env }));
+  const relay = more.use(await HostileRelay.start(server.address));
+  const [ada, bob] = [`${folder.path}/ada`, `${folder.path}/bob`];
+  const at = { SVC_REGISTRY_URL: server.address };
+  await svc(ada, ["admin", "bootstrap", "--bootstrap-secret", BOOTSTRAP_SECRET], at);
+  for (const [dir, name] of [[ada, "alpha"], [bob, "beta"]] as const) {
+    if (dir === bob) {
+      const { invite } = await svc(ada, ["invite", "create"], at);
+      await svc(bob, ["invite", "redeem", invite.code, "--display-name", "Bob"], at);
+    }
+    await svc(dir, ["agent", "create", name], at);
+  }
+  const runtime = more.use(new Listener());
+  const dial = ["--proxy-ws-url", relay.wsUrl];
+  const start = (dir: string, name: string, ...args: string[]) =>
+    RunningConnector.start(dir, name, [...dial, ...args], { env: at });
+  const alpha = more.use(await start(ada, "alpha"));
+  const beta = more.use(await start(bob, "beta", "--runtime-base-url", runtime.url));
+  return { server, relay, runtime, alpha, beta, ada, bob, at, start };
+}
+
+type Opened = Awaited<ReturnType<typeof opened>>;
+
+async function pair({ alpha, beta }: Pick<Opened, "alpha" | "beta">): Promise<void> {
+  const { ticket } = await alpha.json("POST", "/v1/pair/start", {});
+  await beta.json("POST", "/v1/pair/confirm", { ticket });
+  await eventually(60_000, "both sides are paired", async () => {
+    const query = "/v1/pair/peers";
+    const [one, other] = [await alpha.json("GET", query), await beta.json("GET", query)];
+    const isPinned = alpha.events.some(({ event }) => event === "paired");
+    return one.peers.length > 0 && other.peers.length > 0 && isPinned || undefined;
+  });
+}
+
+let count = 0;
+
+/** Sends a message from alpha to beta; returns its text, and what the proxy says of it. */
+async function send(
+  { alpha }: Pick<Opened, "alpha">,
+): Promise<{ text: string; requestId: string; reason: string | null }> {
+  const text = `message ${++count}`, requestId = `request-${1000 + count}`;
+  const body = { to: "beta", text, requestId, conversationId: "c-1", inReplyTo: "question-1" };
+  const { delivered, reason } = await alpha.json("POST", "/v1/outbound", body);
+  return { text, requestId, reason: delivered ? null : reason };
+}
+
+const textsOf = ({ runtime }: Pick<Opened, "runtime">) =>
+  runtime.received.map(({ body }) => String(JSON.parse(body).message).split("\n").at(-1) ?? "");
+
+async function arrives(all: Opened, text: string): Promise<void> {
+  await eventually(
+    60_000,
+    `the runtime has ${text}`,
+    () => textsOf(all).some((one) => one.endsWith(text)) || undefined,
+  );
+}
+
+Deno.test("a message that a relay changed or invented reaches no runtime, and a genuine one follows", async (t) => {
+  await using more = new AsyncDisposableStack();
+  const all = await opened(more);
+  await pair(all);
+  await arrives(all, (await send(all)).text);
+  for (const name of Object.keys(FRAME_ATTACKS) as (keyof typeof FRAME_ATTACKS)[]) {
+    await t.step(name, async () => {
+      const expected = REFUSED[name] ?? [];
+      await all.relay.arm(name);
+      const attacked = await send(all);
+      const acks = await all.relay.acks(name, expected.length);
+      assertEquals(acks.map(({ reason }) => reason), expected);
+      assertEquals(attacked.reason, expected.at(-1));
+      const genuine = await send(all);
+      assertEquals(genuine.reason, null);
+      await arrives(all, genuine.text);
+      const arrived = textsOf(all).filter((text) => text.endsWith(attacked.text));
+      assertEquals(arrived.length, expected.at(-1) === null ? 1 : 0);
+    });
+  }
+  const texts = textsOf(all);
+  assertEquals(new Set(texts).size, texts.length, "a message was handed over twice");
+  assert(!texts.some((text) => text.includes("send money")));
+  const identities = all.runtime.received.map(({ body }) => String(JSON.parse(body).message));
+  assert(!identities.some((text) => text.includes("admin")));
+  await t.step("replay after a restart", async () => {
+    await all.beta.child.end("SIGKILL");
+    const again = await all.start(all.bob, "beta", "--runtime-base-url", all.runtime.url);
+    more.use(again);
+    await all.relay.arm("replay");
+    const before = textsOf(all).length;
+    const { text } = await send(all);
+    await all.relay.acks("replay", 4);
+    await arrives(all, text);
+    assertEquals(textsOf(all).length, before + 1);
+  });
+});
+
+Deno.test("a receipt that a relay changed is shown as the proxy's word, and the state does not follow it", async (t) => {
+  await using more = new AsyncDisposableStack();
+  const all = await opened(more);
+  await pair(all);
+  const receiptsOf = async (requestId: string) =>
+    (await all.alpha.json("GET", `/v1/receipts?to=beta&requestId=${requestId}`)).receipts;
+  const signed = async () => {
+    const { requestId, text } = await send(all);
+    await arrives(all, text);
+    const state = async () =>
+      (await all.alpha.json("GET", `/v1/outbound/${requestId}`)).state === "processed" || undefined;
+    await eventually(60_000, "the receipt is signed", async () => {
+      const [receipt] = await receiptsOf(requestId);
+      return receipt?.verified === "signed" && await state() || undefined;
+    });
+    return requestId;
+  };
+  await signed();
+  for (const name of ["receipt_stripped", "receipt_forged", "receipt_status", "receipt_of_another"] as const) {
+    await t.step(name, async () => {
+      const requestId = await signed();
+      await all.relay.arm(name);
+      const [receipt] = await receiptsOf(requestId);
+      await all.relay.made(name);
+      assertEquals([receipt.verified, typeof receipt.problem], ["by-proxy", "string"]);
+      await signed();
+    });
+  }
+});
+
+Deno.test("a relay that changes a pairing or the list of peers pins nothing and takes no name", async (t) => {
+  await using more = new AsyncDisposableStack();
+  const all = await opened(more);
+  for (const name of ["pair_key_stripped", "pair_key_forged", "pair_name"] as const) {
+    await t.step(name, async () => {
+      const { ticket } = await all.alpha.json("POST", "/v1/pair/start", {});
+      await all.relay.arm(name);
+      const answer = await all.beta.call("POST", "/v1/pair/confirm", { ticket });
+      assertEquals([answer.status, (await answer.json()).error.code], [409, "CONNECTOR_PEER_KEY_MISMATCH"]);
+      await all.relay.made(name);
+      assertEquals((await all.beta.json("GET", "/v1/pair/peers")).peers, []);
+    });
+  }
+  await pair(all);
+  await arrives(all, (await send(all)).text);
+  await t.step("listed_stranger", async () => {
+    const read = () => JSON.parse(Deno.readTextFileSync(`${all.bob}/agents/beta/peers.json`));
+    const { alpha } = read();
+    await all.relay.arm("listed_stranger");
+    // An unknown name makes the connector read the list again.
+    assertEquals((await all.beta.call("POST", "/v1/outbound", { to: "gamma", text: "hi" })).status, 404);
+    await all.relay.made("listed_stranger");
+    const peers = read();
+    assertEquals([peers.alpha, peers["contact-alpha"].did], [alpha, STRANGER]);
+    await arrives(all, (await send(all)).text);
+  });
+});
+
+Deno.test("a relay whose time is two days ahead moves no clock", async () => {
+  await using more = new AsyncDisposableStack();
+  const all = await opened(more);
+  await pair(all);
+  await all.relay.arm("date");
+  await all.beta.call("POST", "/v1/outbound", { to: "gamma", text: "hi" });
+  await all.relay.made("date");
+  await eventually(
+    60_000,
+    "the connector refuses the time",
+    () => all.beta.events.some(({ event }) => event === "clock_offset_refused") || undefined,
+  );
+  assertEquals((await all.beta.json("GET", "/v1/status")).clockOffsetMs, 0);
+  await arrives(all, (await send(all)).text);
+});
