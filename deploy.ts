@@ -438,17 +438,20 @@ function newDevSecret(): string {
   }
 }
 
+const NOT_EMPTY = "This server has an administrator. To try with an empty one: KV_URL=.data/other.kv";
+
 /** @param made the bootstrap secret that this start has made; `null` for a configured one, which is not printed */
 async function sayWhatIsNext({ address, bootstrapOpen }: RunningServer, made: string | null): Promise<void> {
   console.log(`registry and proxy, pid ${Deno.pid}; stop with Ctrl-C`);
-  if (!(await bootstrapOpen())) return console.log("this store already has an admin; set KV_URL to use another store");
+  if (!(await bootstrapOpen())) return console.log(NOT_EMPTY);
   if (made !== null) console.log(`bootstrap secret: ${made}`);
   const registry = address === DEFAULT_REGISTRY_URL ? "" : ` --registry-url ${address}`;
   // A configured secret is not printed: the command reads it from the terminal.
   const how = made === null ? " (type your BOOTSTRAP_SECRET, Enter, Ctrl-D)" : "";
   console.log(`\nNext, in another terminal, make yourself the admin${how}:\n`);
   const secret = made ?? "-";
-  console.log(`  npx -y deno@${Deno.version.deno} task cli admin bootstrap --bootstrap-secret ${secret}${registry}\n`);
+  console.log(`  svc admin bootstrap --bootstrap-secret ${secret}${registry}\n`);
+  console.log("`svc` is as in the README: it says how to define it in this folder without installing anything.");
 }
 
 if (import.meta.main) await main(Deno.args);

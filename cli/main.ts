@@ -30,6 +30,8 @@ export async function run(argv: readonly string[], world: System): Promise<numbe
     colour,
   });
   out.concern = () => clockCheck.complaint();
+  /** The agent that the command is about, for the commands in the text of an error. */
+  let named: string | null = null;
   try {
     const parsed = parse(argv, COMMANDS);
     if (parsed.kind === "version") {
@@ -42,6 +44,7 @@ export async function run(argv: readonly string[], world: System): Promise<numbe
       return EXIT.done;
     }
     const { command, input } = parsed;
+    named = agentOf(command, input) ?? world.env("SVC_AGENT") ?? null;
     out.hereWords = [["--config-dir", parsed.configDir] as const, ["--ca", parsed.ca] as const]
       .flatMap(([name, value]) => value === undefined ? [] : [name, value]);
     if (namesAgents(command)) (await import("./agents/agent_name.ts")).checkAgentWords(command, input);
@@ -59,6 +62,7 @@ export async function run(argv: readonly string[], world: System): Promise<numbe
     return await command.run(ctx, input) ?? EXIT.done;
   } catch (error) {
     const described = withClock(describe(error), error, clockCheck);
+    if (named !== null) described.fix = described.fix.replaceAll("<name>", named);
     out.error(described);
     // For a hook of Claude Code this exit code means to wake the model, at the end of every turn.
     return argv[0] === "hook" && described.exit === EXIT.usage ? EXIT.failed : described.exit;
@@ -69,6 +73,16 @@ export async function run(argv: readonly string[], world: System): Promise<numbe
 
 function namesAgents({ args, options }: Command): boolean {
   return [...Object.values(args), ...Object.values(options)].some(({ complete }) => complete === "agents");
+}
+
+/** The agent that a command line names; `undefined` when it names none. */
+function agentOf({ args, options }: Command, input: RawInput): string | undefined {
+  const given = [
+    ...Object.entries(args).map(([name, spec]) => ({ ...spec, value: input.args[name] })),
+    ...Object.entries(options).map(([name, spec]) => ({ ...spec, value: input.options[name] })),
+  ];
+  const values = given.filter(({ complete }) => complete === "agents").flatMap(({ value }) => value);
+  return values.find((value) => typeof value === "string");
 }
 
 /** Adds the clock offset to an error of a service whose clock differs: that is the most likely cause. */

@@ -113,6 +113,23 @@ export async function updateConfig(ctx: Context, change: Config): Promise<void> 
   });
 }
 
+/**
+ * Checks that the file can be written, before a command spends what it could not get again.
+ *
+ * @throws {CliError} `CLI_SAVE_FAILED`, and as `readConfig`
+ */
+export async function checkSavable(ctx: Context): Promise<void> {
+  readConfig(ctx);
+  await ensureConfigDir(ctx);
+  const path = configPath(ctx);
+  if (isDirectory(path)) throw new CliError("CLI_SAVE_FAILED", `${path} could not be written: it is a directory`);
+  const probe = join(ctx.configDir, ".config.probe");
+  await withLock(ctx, () => join(ctx.configDir, ".config.lock"), async () => {
+    await writePrivate(ctx.random, probe, "{}\n");
+    await Deno.remove(probe);
+  });
+}
+
 /** Returns the effective values. */
 export function effectiveConfig(ctx: Pick<Context, "configDir" | "env">, flags: Config = {}): Config {
   const config: Config = { registryUrl: DEFAULT_REGISTRY_URL };

@@ -30,19 +30,20 @@ export const STATUS_COMMANDS = [
   command({
     path: ["status"],
     summary: "Show registry, proxy, person, and the agents on this machine",
-    details: ["Exits with 1 if a running connector is unhealthy."],
+    details: ["Exits with 1 if a service or a running connector is not healthy."],
     args: {},
     options: { ...PERSON_OPTIONS, agent: { ...AGENT_OPTION.agent, summary: "Only this agent (default: every agent)" } },
     examples: [{ run: "svc status", purpose: "Show whether everything works, and what is unread" }],
     async run(ctx, { options }) {
-      const { overview } = await import("../doctor/overview.ts");
+      const { NO_API_KEY, overview } = await import("../doctor/overview.ts");
       ctx.out.doing("Looking at services and connectors");
       const { registry, proxy, person, agents } = await overview(ctx, options);
       const service = ({ url, problem }: { url: string | null; problem: string | null }) =>
         url === null ? "not configured" : problem === null ? url : `${url}: NOT HEALTHY, it ${problem}`;
       const count = (number: number | null) => number === null ? null : String(number);
       for (const { name, problem } of agents) if (problem !== null) ctx.out.warn(`${name}: ${problem}`);
-      ctx.out.result({ registry, proxy, person, agents }, [
+      const shown = agents.map(({ hasPeers: _, ...agent }) => agent);
+      ctx.out.result({ registry, proxy, person, agents: shown }, [
         ...fields([
           ["registry", service(registry)],
           ["proxy", service(proxy)],
@@ -58,8 +59,18 @@ export const STATUS_COMMANDS = [
           { head: "DID", isWide: true, of: ({ did }) => did },
         ], agents),
       ]);
-      if (agents.length === 0) ctx.out.next(["agent", "create", "my-agent"]);
-      return agents.some(({ connector }) => connector === "unhealthy") ? EXIT.failed : EXIT.done;
+      const lonely = agents.find(({ hasPeers, problem }) => !hasPeers && problem === null);
+      // A command that reads the link from standard input keeps the code out of the process list.
+      if (person.problem === NO_API_KEY) ctx.out.next(["join", "-"], { when: "then paste the link of your invite" });
+      else if (agents.length === 0) ctx.out.next(["agent", "create", "my-agent"]);
+      else if (lonely?.connector === "not running") {
+        ctx.out.next(["connector", "start", lonely.name], { when: "then press p to pair with another agent" });
+      } else if (lonely !== undefined) {
+        ctx.out.note(`${lonely.name} has no peer yet: press p where its connector runs.`);
+      }
+      const isIll = [registry, proxy].some(({ problem }) => problem !== null) ||
+        agents.some(({ connector }) => connector === "unhealthy");
+      return isIll ? EXIT.failed : EXIT.done;
     },
   }),
 ];

@@ -22,6 +22,7 @@ export const EVENTS = {
   refresh_failed: "The session could not be refreshed",
   reloaded: "The agent's files have changed; they were read again",
   received: "Message received",
+  probed: "A peer has tested the delivery",
   repeated: "Message received again; it is already stored",
   proof_refused: "Message refused: it is not what a peer signed",
   peer_key_changed: "The registry has signed another key for a peer; its messages are refused",

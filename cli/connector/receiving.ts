@@ -14,6 +14,7 @@ import { checkProof, type ProofCheck, type ProvenMessage } from "./check_proof.t
 import type { EmitEvent } from "./events.ts";
 import type { PeerBook } from "./peer_book.ts";
 import { pinContact, pinOf } from "./peers.ts";
+import { isProbe, ProbeCounts } from "./probes.ts";
 import type { RegistryTrust } from "./registry_trust.ts";
 import type { StoreResult, TakenMessage } from "./store/received_messages.ts";
 import type { ConnectorStore } from "./store/store.ts";
@@ -26,7 +27,7 @@ const REPORT_MS = 60_000;
 export interface ReceivingDeps {
   clock: Clock;
   emit: EmitEvent;
-  store: Pick<ConnectorStore, "received">;
+  store: Pick<ConnectorStore, "received" | "answerProbe">;
   trust: RegistryTrust;
   peers: PeerBook;
   /** The agent, and the proxy's origin that its peers sign. */
@@ -54,6 +55,7 @@ export class Receiving {
   #strangers = 0;
   /** Refusals of a sender that no event has told. */
   readonly #untold = new Map<string, { since: number; count: number }>();
+  readonly #probes = new ProbeCounts();
   /** Messages that were refused since the start. */
   refused = 0;
   #isStopped = false;
@@ -107,11 +109,11 @@ export class Receiving {
     // The message before this one may have been the first of a contact.
     if (pin !== null && pin.key !== proven.key) return this.#refuse(frame, "key_mismatch", proven.key);
     const verified = pin?.how === "ticket" ? "end-to-end" : "by-registry";
-    let taken: StoreResult;
+    let taken: StoreResult | "probed";
     try {
       // On disk before its message, or a kill between the two would let another key be the first.
       if (pin === null) await peers.change((known) => pinContact(known, from, proven.key, toIso(clock.now())));
-      taken = await this.#store({ ...proven, verified });
+      taken = isProbe(proven.payload) ? this.#answer(proven) : await this.#store({ ...proven, verified });
     } catch (error) {
       emit("store_failed", { ...about, why: describeError(error) });
       return { accepted: false, reason: "store_failed" };
@@ -127,9 +129,19 @@ export class Receiving {
         emit("received", { ...about, verified });
         guard.received(from, proven.inReplyTo ?? null);
         return { accepted: true };
+      case "probed":
+        emit("probed", about);
+        return { accepted: true };
       default:
         return this.#refuse(frame, taken);
     }
+  }
+
+  /** Answers a probe with its receipt. A peer that sends too many gets none for the rest of the minute. */
+  #answer(probe: ProvenMessage): StoreResult | "probed" {
+    const { clock, store } = this.deps;
+    const now = clock.now();
+    return store.answerProbe(probe, now, this.#probes.mayAnswer(probe.fromAgentDid, now));
   }
 
   #isPeer(did: string): boolean {

@@ -4,6 +4,7 @@ import { connect, type ConnectionOptions } from "../account/registry_access.ts";
 import { type AgentFolder, AgentStore } from "../agents/agent_store.ts";
 import { exchange, ExchangeError } from "../../shared/client/http.ts";
 import { connectorOf } from "../connector/attach.ts";
+import { presentPeers, readPeers } from "../connector/peers.ts";
 import { describeError } from "../../shared/client/refusals.ts";
 import { isConnectorHealthy, statusOf } from "../connector/status.ts";
 import type { Context } from "../context.ts";
@@ -32,6 +33,7 @@ export interface AgentOverview {
   unread: number | null;
   deadLetters: number | null;
   problem: string | null;
+  hasPeers: boolean;
 }
 
 export interface Overview {
@@ -41,6 +43,7 @@ export interface Overview {
   agents: AgentOverview[];
 }
 
+export const NO_API_KEY = "no API key is saved";
 const HEALTH_MS = 3_000;
 const MAX_HEALTH_BYTES = 64 * 1024;
 
@@ -88,7 +91,7 @@ async function personOf(
   isAway: boolean,
 ): Promise<PersonOverview> {
   const unknown = (problem: string) => ({ name: null, did: null, problem });
-  if (apiKey === undefined) return unknown("no API key is saved");
+  if (apiKey === undefined) return unknown(NO_API_KEY);
   if (isAway) return unknown("unknown: the registry does not answer");
   try {
     const { displayName: name, did } = (await registry.me(apiKey)).human;
@@ -99,7 +102,8 @@ async function personOf(
 }
 
 async function agentOf(ctx: Context, store: AgentStore, name: string): Promise<AgentOverview> {
-  const stopped = { name, did: null, connector: "not running", link: null, unread: null, deadLetters: null } as const;
+  const nothing = { did: null, link: null, unread: null, deadLetters: null, hasPeers: false } as const;
+  const stopped = { name, ...nothing, connector: "not running" } as const;
   let folder: AgentFolder, did: string;
   try {
     folder = await store.open(name);
@@ -111,7 +115,8 @@ async function agentOf(ctx: Context, store: AgentStore, name: string): Promise<A
   }
   try {
     const client = await connectorOf(ctx, folder);
-    if (client === null) return { ...stopped, did, problem: null };
+    const hasPeers = Object.keys(presentPeers(readPeers(folder))).length > 0;
+    if (client === null) return { ...stopped, did, hasPeers, problem: null };
     const status = await statusOf(client);
     const { connection, inbox, deadLetters, runtime } = status;
     return {
@@ -122,6 +127,7 @@ async function agentOf(ctx: Context, store: AgentStore, name: string): Promise<A
       unread: runtime.url === null ? inbox.waiting : null,
       deadLetters,
       problem: connection.problem ?? runtime.problem,
+      hasPeers,
     };
   } catch (error) {
     return { ...stopped, did, connector: "unhealthy", problem: describeError(error) };

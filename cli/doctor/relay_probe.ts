@@ -1,4 +1,4 @@
-/** `provider relay-test`: sends a real message to a peer and waits for its receipt. */
+/** `provider relay-test`: sends a probe, or a message, to a peer and waits for its receipt. */
 import { type Clock, sleep } from "../../shared/clock.ts";
 import { HookAnswer } from "../../shared/protocol/api/relay.ts";
 import { call, get, type LocalCalls, post } from "../../shared/client/local_client.ts";
@@ -9,7 +9,8 @@ const LOOK_EVERY_MS = 500;
 
 export interface RelayProbe {
   peer: string;
-  message: string;
+  /** Text of a message that the peer's agent reads; `null`: a probe, which its connector answers. */
+  message: string | null;
   requestId: string;
   sessionId?: string | undefined;
 }
@@ -30,7 +31,12 @@ export async function sendProbe(clock: Clock, connector: LocalCalls, probe: Rela
   const { peer, message, requestId, sessionId } = probe;
   const began = clock.now();
   const conversation = sessionId === undefined ? {} : { conversationId: sessionId };
-  const body = { to: peer, payload: { message }, requestId, ...conversation };
+  const body = {
+    to: peer,
+    payload: message === null ? { svcProbe: requestId } : { message },
+    requestId,
+    ...conversation,
+  };
   const sent = await call(connector, HookAnswer, post("/v1/outbound", body));
   const sentInMs = clock.now() - began;
   const query = new URLSearchParams({ to: peer, requestId });

@@ -18,8 +18,8 @@ async function suggested(text: string): Promise<string[][]> {
 
 /** Runs a command and returns the command lines that it suggests; each must parse. */
 async function next(machine: Machine, ...argv: string[]): Promise<string[][]> {
-  const { code, stderr } = await machine.svc(...argv);
-  assertEquals(code, 0, `${argv.join(" ")}\n${stderr}`);
+  const { code, stdout, stderr } = await machine.svc(...argv);
+  assertEquals(code, 0, `${argv.join(" ")}\n${stdout}${stderr}`);
   const lines = await suggested(stderr);
   assert(lines.length > 0, `${argv.join(" ")}\n${stderr}`);
   for (const line of lines) assertEquals(parse(line, COMMANDS).kind, "run", line.join(" "));
@@ -70,6 +70,21 @@ Deno.test("a person who joins with an agent reads how a coding agent gets it", a
   assertEquals(start.slice(0, 4), ["connector", "start", "beta", "--inbox"]);
   assertEquals(install.slice(0, 5), ["mcp", "install", "beta", "--for", "claude-code"]);
   assertEquals((await bob.json(...install)).agent, "beta");
+});
+
+Deno.test("the next steps of svc status lead from nothing to an agent that pairs", async () => {
+  await using world = await World.open();
+  await using ada = await bootstrapped(world);
+  await using bob = await Machine.open(world);
+  // The test's proxy is not ready, so the exit code is 1.
+  const step = async () => (await suggested((await bob.svc("status")).stderr))[0] ?? [];
+  const join = await step();
+  bob.stdin = (await ada.json("invite", "create")).joinLink;
+  await bob.json(...join);
+  await bob.json(...await step());
+  const start = await step();
+  assertEquals(start.slice(0, 3), ["connector", "start", "my-agent"]);
+  assertEquals(parse(start, COMMANDS).kind, "run");
 });
 
 Deno.test("every suggestion passes through the function that quotes it", async () => {

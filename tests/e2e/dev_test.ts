@@ -29,10 +29,10 @@ Deno.test("the output of --dev has address, pid and next command, and the secret
   const options = { folder: folder.path, args: ["--dev"], env: { PORT: String(freePort()), BOOTSTRAP_SECRET: "" } };
   await t.step("before the first admin: the printed command creates one", async () => {
     await using server = await startServer(options);
-    await within(20_000, "the next command", server.stdout.match(/task cli .*\n/));
+    await within(20_000, "the next command", server.stdout.match(/ {2}svc admin .*\n/));
     const output = server.stdout.text;
     assertStringIncludes(output, `pid ${server.pid}`);
-    const next = /task cli (admin bootstrap --bootstrap-secret (\S+) --registry-url (\S+))$/m;
+    const next = / {2}svc (admin bootstrap --bootstrap-secret (\S+) --registry-url (\S+))$/m;
     const [, line = "", secret = "", url = ""] = output.match(next) ?? [];
     assertEquals(url, server.address);
     assert(secret.length >= 32 && !secret.startsWith("-"), output);
@@ -47,8 +47,11 @@ Deno.test("the output of --dev has address, pid and next command, and the secret
     await using server = await startServer(options);
     await within(20_000, "the pid", server.stdout.match(new RegExp(`pid ${server.pid}`)));
     assertEquals((await server.end()).code, 0);
-    assertStringIncludes(server.stdout.text, "this store already has an admin");
-    assert(!/secret|task cli/.test(server.stdout.text), server.stdout.text);
+    assertStringIncludes(
+      server.stdout.text,
+      "This server has an administrator. To try with an empty one: KV_URL=.data/other.kv",
+    );
+    assert(!/secret|svc admin/.test(server.stdout.text), server.stdout.text);
   });
   await t.step("a secret of the environment is used, and none is made or printed without --dev", async () => {
     await using other = await tempFolder();
@@ -68,8 +71,8 @@ Deno.test("the output of --dev has address, pid and next command, and the secret
 Deno.test("the next command can be pasted when the secret comes from the environment, and does not repeat it", async () => {
   await using folder = await tempFolder();
   await using server = await startServer({ folder: folder.path, args: ["--dev"] });
-  await within(20_000, "the next command", server.stdout.match(/task cli .*\n/));
-  const [, line = ""] = server.stdout.text.match(/task cli (.*)$/m) ?? [];
+  await within(20_000, "the next command", server.stdout.match(/ {2}svc admin .*\n/));
+  const [, line = ""] = server.stdout.text.match(/ {2}svc (.*)$/m) ?? [];
   assertEquals(line, `admin bootstrap --bootstrap-secret - --registry-url ${server.address}`);
   assert(!server.stdout.text.includes(BOOTSTRAP_SECRET));
 });

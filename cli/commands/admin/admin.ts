@@ -6,6 +6,7 @@ import type { RegistryClient } from "../../client/registry_client.ts";
 import type { Context } from "../../context.ts";
 import { fields } from "../../terminal/output.ts";
 import { idCell, timeCell } from "../../terminal/tables.ts";
+import { checkSavable } from "../../account/config_store.ts";
 import { saveAccount } from "../../account/saved_account.ts";
 
 const SCOPES = ["identity.read", "auth.validate", "crl.read"] as const;
@@ -39,6 +40,7 @@ export const ADMIN_COMMANDS = [
     ],
     async run(ctx, { options }) {
       const { registry, registryUrl, config } = await connect(ctx, options);
+      await checkSavable(ctx);
       ctx.out.doing(`Creating the first admin at ${registryUrl}`);
       const { human, apiKey, internalService } = await registry.bootstrap(
         options["bootstrap-secret"],

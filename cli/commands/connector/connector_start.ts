@@ -63,7 +63,7 @@ export const CONNECTOR_START_COMMANDS = [
     options: {
       ...CONNECTOR_OPTIONS,
       save: { summary: "Save the runtime options for later starts" },
-      ...YES,
+      yes: { summary: "Do not ask: start all agents, and hand unread messages to a runtime" },
       notify: {
         value: "how",
         summary: `Tell of new messages on a terminal: ${NOTIFY.join(", ")} (default ${NOTIFY[1]})`,
@@ -83,7 +83,7 @@ export const CONNECTOR_START_COMMANDS = [
       { run: "svc connector start --all", purpose: "Run the connectors of all agents, each with its own runtime.json" },
     ],
     async run(ctx, { args: { agentName: names }, options }) {
-      const chosen = await chosenAgents(ctx, names, options.all, "Start");
+      const chosen = await chosenAgents(ctx, names, options.all, "Start", options.yes);
       const { startConnectors } = await import("../../connector/start.ts");
       return await startConnectors(ctx, chosen, options, { onStop: (...given) => onStop(ctx, ...given) });
     },
@@ -94,6 +94,7 @@ export const CONNECTOR_START_COMMANDS = [
  * The agents that a command is about: those named, else that of `SVC_AGENT`, else the only one of this machine, else all
  * of them if the person says so.
  *
+ * @param isAgreed the person has answered the question with `--yes`
  * @throws {CliError} `CLI_USAGE` for names with `--all`, and without an answer; `CLI_AGENT_UNKNOWN` without any agent
  */
 export async function chosenAgents(
@@ -101,6 +102,7 @@ export async function chosenAgents(
   names: readonly string[],
   all: boolean,
   what: string,
+  isAgreed = false,
 ): Promise<readonly string[] | "all"> {
   if (all && names.length > 0) throw new CliError("CLI_USAGE", "Give either an agent name or --all");
   if (all) return "all";
@@ -110,7 +112,9 @@ export async function chosenAgents(
     import("../../agents/agent_reference.ts"),
   ]);
   const { agents } = await new AgentStore(ctx).names();
-  const canAsk = agents.length > 1 && ctx.env("SVC_AGENT") === undefined && ctx.confirm !== null && !ctx.out.json;
+  const hasSeveral = agents.length > 1 && ctx.env("SVC_AGENT") === undefined;
+  if (hasSeveral && isAgreed) return agents;
+  const canAsk = hasSeveral && ctx.confirm !== null && !ctx.out.json;
   if (!canAsk || !await ctx.confirm?.(`Several agents: ${agents.join(", ")}. ${what} all of them?`, true)) {
     return [(await chosenAgent(ctx, undefined)).folder.name];
   }

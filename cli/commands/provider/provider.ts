@@ -1,6 +1,6 @@
 /** `svc provider …`: status, checks and a test message. provider_setup.ts changes the runtime's settings. */
 import { command } from "../../command_line/command.ts";
-import { CliError, EXIT } from "../../errors.ts";
+import { CliError, describe, EXIT } from "../../errors.ts";
 import { fields } from "../../terminal/output.ts";
 import type { DoctorCheck } from "../../doctor/checks.ts";
 import { FOR, placeOf, providerOf, WHICH_AGENT } from "./provider_world.ts";
@@ -112,10 +112,11 @@ export const PROVIDER_COMMANDS = [
   }),
   command({
     path: ["provider", "relay-test"],
-    summary: "Send a real message to a peer and wait for the receipt",
+    summary: "Test the delivery to a peer and wait for the receipt",
     details: [
-      "Exits with 1 if the message is refused, or does not arrive. An agent that reads later is no failure: after 30 s the",
-      "test says that the message has arrived. Problems of this agent's own runtime are warnings.",
+      "The peer's connector answers the test itself; its agent does not see it. With --message it is a message for the",
+      "agent, and one that is not read within 30 s is no failure. Exits with 1 if the test is refused, or does not arrive.",
+      "Problems of this agent's own runtime are warnings.",
     ],
     args: {},
     options: {
@@ -129,7 +130,7 @@ export const PROVIDER_COMMANDS = [
         env: "SVC_HOOK_TOKEN",
         secret: true,
       },
-      message: { value: "text", summary: "Text of the message" },
+      message: { value: "text", summary: "Send this text to the peer's agent in place of a test" },
       "session-id": { value: "id", summary: "Conversation of the message" },
       "no-preflight": { summary: "Skip the checks before the message" },
     },
@@ -147,7 +148,7 @@ export const PROVIDER_COMMANDS = [
         { sendProbe },
         { presentPeers, readPeers },
         { toBase64Url },
-        { LocalDown },
+        { ApiError, LocalDown },
       ] = await Promise
         .all([
           import("../../doctor/checks.ts"),
@@ -170,19 +171,30 @@ export const PROVIDER_COMMANDS = [
         for (const { name, seen, fix } of failed) ctx.out.warn(`${name}: ${seen}. ${fix}`);
       }
       ctx.out.doing(`Waiting for the receipt of ${peer}`);
-      const result = await sendProbe(ctx.clock, client, {
+      const sending = sendProbe(ctx.clock, client, {
         peer,
-        message: options.message ?? "svc relay-test: this is a probe; nothing needs to be done.",
+        message: options.message ?? null,
         requestId: `probe-${toBase64Url(ctx.random.bytes(12))}`,
         sessionId: options["session-id"],
       });
+      const result = await sending.catch((error) => {
+        // A refusal is the result of the test; what the person can do stands behind its code.
+        if (!(error instanceof ApiError)) throw error;
+        const { code, cause, fix } = describe(error);
+        ctx.out.result({ agent: folder.name, peer, healthy: false, problem: code }, [
+          `${ctx.out.red("FAIL")}  not delivered: ${code}: ${cause}`,
+          ...fix === "" ? [] : [`  ${fix}`],
+        ]);
+        return null;
+      });
+      if (result === null) return EXIT.failed;
       const healthy = result.delivered && result.status !== "dead_lettered";
       const after = `delivered after ${result.sentInMs} ms`;
       const receipt = result.status === null
-        ? `; ${peer}'s agent has not read it yet`
+        ? options.message === undefined ? "; no receipt has come" : `; ${peer}'s agent has not read it yet`
         : result.status === "dead_lettered"
         ? `, and given up after ${result.receiptInMs} ms`
-        : `, read after ${result.receiptInMs} ms`;
+        : `, ${options.message === undefined ? "answered" : "read"} after ${result.receiptInMs} ms`;
       ctx.out.result({ agent: folder.name, peer, healthy, ...result }, [
         `${healthy ? ctx.out.green("pass") : ctx.out.red("FAIL")}  ${
           result.delivered ? after + receipt : `not delivered: ${result.reason}`

@@ -5,6 +5,7 @@
  */
 import type { NewId } from "../../../shared/protocol/ids.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
+import type { ProvenMessage } from "../check_proof.ts";
 import { Database } from "./database.ts";
 import { type ExpiredMessage, ReceivedMessages, type ReceivedOptions } from "./received_messages.ts";
 import { ReceiptRows } from "./receipt_rows.ts";
@@ -48,6 +49,25 @@ export class ConnectorStore implements Disposable {
   /** @throws as `Database.open` */
   static open(path: string, options: StoreOptions): ConnectorStore {
     return new ConnectorStore(Database.open(path), options);
+  }
+
+  /** Remembers a probe's proof, so that nothing answers it twice, and adds its receipt. No message is stored. */
+  answerProbe(
+    probe: ProvenMessage,
+    now: number,
+    hasReceipt: boolean,
+  ): "probed" | "known" | "replayed" | "proof_too_old" {
+    const { fromAgentDid: fromDid, requestId, nonce, signedAt, bodySha256, payloadSha256, conversationId } = probe;
+    const proof = { fromDid, requestId, nonce, signedAt };
+    return this.database.transaction(() => {
+      const judged = this.proofs.judge(proof);
+      if (judged !== "new") return judged;
+      this.proofs.add(proof);
+      const sealed = payloadSha256 === undefined ? {} : { payloadSha256 };
+      const about = { nonce, bodySha256, ...sealed, ...conversationId === undefined ? {} : { conversationId } };
+      if (hasReceipt) this.receipts.add({ fromDid, requestId, status: "processed_by_svc", at: now, about });
+      return "probed";
+    });
   }
 
   /** Runs `work` in one transaction: all of it is on disk when this returns, or none of it after an error. */

@@ -5,7 +5,17 @@ import { formatDuration } from "../status.ts";
 
 /** Events that need no attention. */
 const QUIET: ReadonlySet<EventName> = new Set([
-  ...["started", "stopping", "waiting", "refreshed", "reloaded", "received", "repeated", "handed_over"] as const,
+  ...[
+    "started",
+    "stopping",
+    "waiting",
+    "refreshed",
+    "reloaded",
+    "received",
+    "probed",
+    "repeated",
+    "handed_over",
+  ] as const,
   ...["task_ended", "receipt_sent", "sent", "queued", "not_taken", "not_sent", "pair_ticket", "runtime_up"] as const,
 ]);
 

@@ -2,6 +2,7 @@
 import { type Cancel, type Clock, settledWithin } from "../../../shared/clock.ts";
 import { call, get, sendAndWait } from "../../../shared/client/local_client.ts";
 import { SentPage, type SentState } from "../../../shared/client/local_shapes.ts";
+import { ERRORS, isErrorCode } from "../../../shared/protocol/errors.ts";
 import { problemText } from "../states.ts";
 import type { Log } from "./log.ts";
 import { rowOf, type TalkAgent } from "./talk_agent.ts";
@@ -81,9 +82,13 @@ export class SentHere {
     await settledWithin(clock, sending.catch(() => {}), ROW_MS);
     const seq = await rowOf(agent, requestId, did);
     log.message({ at: clock.now(), what: `You to ${alias}`, number: seq, text, isWhole: true, isOwn: true });
-    const { result: { state, problem } } = await sending;
+    const { result: { state, problem, nextTryAt } } = await sending;
     const open = { agent, alias, requestId, seq, state };
-    this.#tellState(open, problem);
+    const refusal = problem === null ? null : refusalText(problem);
+    if (state === "kept" && refusal !== null && nextTryAt !== null) {
+      const seconds = Math.max(1, Math.ceil((Date.parse(nextTryAt) - clock.now()) / 1000));
+      log.say(`Not sent yet: ${refusal}. Next try in ${seconds} s.`, "yellow");
+    } else this.#tellState(open, problem);
     return open;
   }
 
@@ -126,4 +131,10 @@ export class SentHere {
     for (const [alias, numbers] of read) this.deps.log.say(`${alias} has read ${numbers.join(", ")}.`, "dim");
     if (this.#open.size > 0) this.#lookLater();
   }
+}
+
+/** Why the server does not take a message now, for a person; `null` when the problem is no code of a service. */
+function refusalText(problem: string): string | null {
+  if (problem === "PROXY_RATE_LIMIT_EXCEEDED") return "more messages than the server takes in a minute";
+  return isErrorCode(problem) ? ERRORS[problem].when : null;
 }

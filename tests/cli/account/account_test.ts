@@ -115,6 +115,13 @@ Deno.test("a key is still shown once when the configuration cannot be saved, wit
         const argv = [...await argvOf(admin), "--config-dir", await dirOf(machine)];
         const { code, stdout, stderr } = await machine.svc(...argv, "--json");
         assertEquals(code, 1);
+        if (command === "bootstrap") {
+          // It has checked before, so the secret still works.
+          assertEquals([stdout, JSON.parse(stderr).error.code], ["", "CLI_SAVE_FAILED"]);
+          await using other = await Machine.open(world);
+          await other.json(...argv.slice(0, -1), other.dir);
+          return;
+        }
         const { apiKey } = JSON.parse(stdout);
         assertEquals([times(stdout, apiKey.token), times(stderr, apiKey.token)], [1, 0]);
         const { error } = JSON.parse(stderr);

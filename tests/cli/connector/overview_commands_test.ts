@@ -142,11 +142,12 @@ Deno.test("svc status works without an API key, an agent, a proxy and a registry
   const first = await machine.svc("status");
   assertEquals(first.code, 0);
   for (const part of ["not configured", "no API key is saved", "No agents"]) assertStringIncludes(first.stdout, part);
-  assertStringIncludes(first.stderr, "Next: svc agent create my-agent");
+  assertStringIncludes(first.stderr, "paste the link of your invite: svc join -\n");
   machine.fetch = () => Promise.reject(new TypeError("refused"));
   machine.env.SVC_API_KEY = "svc_pat_x";
-  const { registry, person } = await machine.json("status");
-  assertEquals([registry.problem, person.name], ["cannot be reached", null]);
+  const { code, stdout } = await machine.svc("status", "--json");
+  const { registry, person } = JSON.parse(stdout);
+  assertEquals([code, registry.problem, person.name], [1, "cannot be reached", null]);
 });
 
 Deno.test("a misspelt command below svc connector is suggested, and the port of another program is named", async () => {

@@ -39,6 +39,7 @@ class Screen {
   stops = 0;
   unread = 0;
   sentState = "processed";
+  problem: string | null = null;
   /** Rows of `GET /v1/sent`. */
   readonly sent: Record<string, unknown>[] = [];
   readonly #arriving = new Map<string, (messages: unknown[]) => void>();
@@ -120,8 +121,9 @@ class Screen {
         requestId: body.requestId,
         to: { agentDid: DID, alias: "beta" },
         state: this.sentState,
-        problem: null,
+        problem: this.problem,
         ...NOT_KEPT,
+        nextTryAt: this.sentState === "kept" ? new Date(this.clock.now() + 12_000).toISOString() : null,
       };
       const rest = { conversationId: null, inReplyTo: null, auto: false, origin: "person", bytes: 1, expiresAt: null };
       this.sent.unshift({ ...row, ...rest, seq: this.#seq, sentAt, stateAt: sentAt });
@@ -397,6 +399,19 @@ Deno.test("the state of a sent message is a line unless it is the good one, and 
   const count = screen.lines.length;
   await screen.clock.advance(10_000);
   assertEquals(screen.lines.length, count);
+});
+
+Deno.test("a message that the server does not take now says why in words, and when it is tried again", async () => {
+  await using screen = new Screen();
+  screen.add();
+  screen.sentState = "kept";
+  screen.problem = "PROXY_RATE_LIMIT_EXCEEDED";
+  await screen.press("s", "x", ENTER);
+  const text = "Not sent yet: more messages than the server takes in a minute. Next try in 12 s.";
+  assertEquals(screen.lines.slice(-2).map((line) => line.trim()).join(" ").slice(7), text);
+  screen.problem = "http://127.0.0.1:1 cannot be reached";
+  await screen.press("s", "x", ENTER);
+  assertStringIncludes(screen.lines.slice(-2).join(" "), "waits here: http://127.0.0.1:1 cannot be reached.");
 });
 
 Deno.test("a flood of one peer is counted in place, and another peer is still seen", async () => {

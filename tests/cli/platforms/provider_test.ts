@@ -203,7 +203,7 @@ Deno.test("relay-test passes when the message has arrived and is not read yet, a
       : reached(input, init);
   const test = async () => {
     let isDone = false;
-    const running = machine.svc("provider", "relay-test", "--peer", "beta", "--no-preflight")
+    const running = machine.svc("provider", "relay-test", "--peer", "beta", "--no-preflight", "--message", "Hi")
       .finally(() => isDone = true);
     while (!isDone) {
       await flushTasks();
