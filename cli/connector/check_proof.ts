@@ -30,7 +30,7 @@ export interface Known {
   agent: { did: string; origin: string };
   /** `null` for a peer whose key is not known. */
   pin: Pin | null;
-  trust: Pick<RegistryTrust, "claimsOf" | "isRevoked">;
+  trust: Pick<RegistryTrust, "claimsOf" | "isRevoked" | "proxyOrigin">;
   /** By the machine's clock, Unix seconds. That of the proxy could make an old message new. */
   nowSeconds: number;
 }
@@ -71,7 +71,9 @@ export async function checkProof(frame: DeliverFrame, { agent, pin, trust, nowSe
   const body = sentBody(frame.payload, proof.edit);
   const publicKey = await importPublicKey(key);
   if (body === null || !await verifiesMessage(publicKey, proof, { body, recipient: agent.did })) return invalid;
-  if (!isSameOrigin(proof.origin, agent.origin)) return invalid;
+  // A connector that dials another address than its peers knows their proxy from the registry only.
+  const own = [agent.origin, trust.proxyOrigin ?? agent.origin];
+  if (!own.some((origin) => isSameOrigin(proof.origin, origin))) return invalid;
   const context = await contextVerdict(proof, frame);
   if (context === "wrong") return invalid;
   const signedAt = Number(proof.timestamp);

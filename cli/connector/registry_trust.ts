@@ -32,12 +32,17 @@ const AITS_KEPT = 1_000;
 /** Seconds after a reissue in which a request with the token of before may have been signed. */
 const REISSUE_GRACE_SECONDS = 300;
 
+/** The keys of a registry, with the public origin of the proxy that it names. */
+export interface PublishedKeys extends AitAuthority {
+  proxyUrl?: string;
+}
+
 /** Where keys and lists come from. */
 export interface TrustSource {
   /** Origin of the registry, as in the agent's own token. */
   issuer: string;
   /** The published keys; the saved ones when the registry does not answer. @throws when there are none */
-  keys(): Promise<AitAuthority>;
+  keys(): Promise<PublishedKeys>;
   /** The signed list; `null` while the registry has none. @throws when it does not answer */
   list(): Promise<string | null>;
   /** The list that was saved last; `null` without one. */
@@ -58,7 +63,7 @@ const NO_LIST: KnownList = { claims: { seq: -1, iat: 0 }, byJti: new Map(), dele
 
 export class RegistryTrust {
   readonly #aits = new BoundedMap<string, AitClaims>(AITS_KEPT);
-  #keys: AitAuthority | null = null;
+  #keys: PublishedKeys | null = null;
   #keysAt = -Infinity;
   #keysTriedAt = -Infinity;
   #list: KnownList | null = null;
@@ -69,6 +74,11 @@ export class RegistryTrust {
   #readingList: Promise<void> | null = null;
 
   constructor(private readonly clock: Clock, private readonly source: TrustSource) {}
+
+  /** The public origin of the proxy that the registry names; `null` before its keys are known. */
+  get proxyOrigin(): string | null {
+    return this.#keys?.proxyUrl ?? null;
+  }
 
   /** Resolves when messages can be decided. @throws {Undecided} why they cannot */
   async ready(): Promise<void> {

@@ -91,6 +91,8 @@ export interface BenchOptions {
   tamper?: (frame: DeliverFrame) => DeliverFrame | Promise<DeliverFrame>;
   /** The peers that an earlier run has left. */
   peers?: Peers;
+  /** The origin that it signs; default: that of its peers. */
+  origin?: string;
   /** What it believes of the registry; replaces what the world's registry says. */
   trust?: RegistryTrust;
   /** Opens the database in a folder; replaces the plain one. */
@@ -150,7 +152,7 @@ export class Bench implements AsyncDisposable {
     }, {
       agent: { name: agent.agent.name, did: agent.agent.did },
       profile: { agentName: agent.agent.name, humanName: "Somebody" },
-      proxy: { dialUrl: PROXY_URL, origin: PROXY_URL },
+      proxy: { dialUrl: PROXY_URL, origin: options.origin ?? PROXY_URL },
       version: "0.0.0-test",
       pid: 1,
     });
@@ -271,13 +273,13 @@ async function namedPeers({ kv }: World, { agent }: TestAgent): Promise<Peers> {
 }
 
 /** Keys and list of the world's registry. */
-export function trustOf(world: World, more: Partial<TrustSource> = {}, isDown = () => false): RegistryTrust {
+export function trustSource(world: World, isDown = () => false): TrustSource {
   const ask = async (path: string) => {
     if (isDown()) throw new UnreachableError("the registry is down");
     return await (await world.registry.fetch(new Request(REGISTRY_URL + path), world.peer)).json();
   };
   let saved: string | null = null;
-  return new RegistryTrust(world.clock, {
+  return {
     issuer: REGISTRY_URL,
     keys: async () => ({
       issuer: REGISTRY_URL,
@@ -287,8 +289,12 @@ export function trustOf(world: World, more: Partial<TrustSource> = {}, isDown = 
     savedList: () => saved,
     saveList: (list) => Promise.resolve(void (saved = list)),
     offsetMs: () => 0,
-    ...more,
-  });
+  };
+}
+
+/** What a connector believes of them. `more` replaces parts of it. */
+export function trustOf(world: World, more: Partial<TrustSource> = {}, isDown = () => false): RegistryTrust {
+  return new RegistryTrust(world.clock, { ...trustSource(world, isDown), ...more });
 }
 
 /** Two paired agents, and a connector for the second. */

@@ -8,7 +8,7 @@ import { unixSeconds } from "../../../shared/protocol/time.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { until } from "../../support/until.ts";
 import { PROXY_URL, type RequestParts, World } from "../../support/world.ts";
-import { Bench, passing, story, trustOf } from "./bench.ts";
+import { Bench, passing, story, trustOf, trustSource } from "./bench.ts";
 
 const DAY = 86_400;
 const REPLY = {
@@ -288,6 +288,19 @@ Deno.test("without a registry for a day the link is closed, and messages wait un
   assertEquals(bench.connector.status().connection.state, "waiting");
   isDown = false;
   await passing(world, 180, () => bench.handedOver.length === 3);
+});
+
+Deno.test("a message is taken that was signed for the connector's proxy, by the address that it dials or that the registry names", async () => {
+  await using world = await World.open();
+  const dialed = "https://another-name.example";
+  const taken = async (proxyUrl: string) => {
+    const { keys } = trustSource(world);
+    const trust = trustOf(world, { keys: async () => ({ ...await keys(), proxyUrl }) });
+    const { bench, answer } = await attacked(world, { origin: dialed, trust });
+    await using _ = bench;
+    return await answer((frame) => frame);
+  };
+  assertEquals([await taken(PROXY_URL), await taken(dialed)], ["taken", "proof_invalid"]);
 });
 
 Deno.test("a machine whose clock is two days off opens no link", async () => {

@@ -1,0 +1,52 @@
+/** Every attack that a claim of docs/security.md may name. */
+import { ANSWER_ATTACKS, FRAME_ATTACKS } from "./hostile_proxy.ts";
+
+/** Attacks that are tried within the test's process: the test file, and the title of the test. */
+export const WITHIN_THE_PROCESS: Readonly<Record<string, readonly [file: string, title: string]>> = {
+  replay_at_any_later_time: [
+    "tests/cli/connector/proof_test.ts",
+    "a proof hands over one message, at any later time, after a restart, and under no other ID",
+  ],
+  late_and_early_messages: ["tests/cli/connector/proof_test.ts", "a message counts by the time at which it was signed"],
+  lost_memory: [
+    "tests/cli/connector/proof_test.ts",
+    "a new store beside known keys refuses what may have been handed over before",
+  ],
+  second_key_of_a_contact: [
+    "tests/cli/connector/proof_test.ts",
+    "the first message of a contact pins its key, and a second key of the registry is refused",
+  ],
+  second_key_of_a_ticket_peer: [
+    "tests/cli/connector/pins_test.ts",
+    "a key that a ticket proved is replaced by nothing",
+  ],
+  withheld_revocation: [
+    "tests/cli/connector/proof_test.ts",
+    "a revocation ends a sender whom the relay still delivers, and a reissue only what was signed later",
+  ],
+  registry_out_of_reach: [
+    "tests/cli/connector/proof_test.ts",
+    "without a registry for a day the link is closed, and messages wait until it answers",
+  ],
+  changed_message_of_a_contact: [
+    "tests/cli/connector/proof_test.ts",
+    "a message that a relay changed is refused, stored nowhere, and a genuine one follows",
+  ],
+  contact_as_ticket_peer: [
+    "tests/cli/connector/pins_test.ts",
+    "a relay that lists anything else leaves a contact, and the ticket stays open",
+  ],
+  removed_peer_listed_again: [
+    "tests/cli/connector/pins_test.ts",
+    "a removed peer stays removed with any list of the relay, until another ticket",
+  ],
+  said_receipt: [
+    "tests/cli/connector/signed_receipts_test.ts",
+    "the word of a relay that a ticket peer has processed a message changes nothing",
+  ],
+};
+
+/** The names of all attacks. */
+export const ATTACKS: ReadonlySet<string> = new Set(
+  [FRAME_ATTACKS, ANSWER_ATTACKS, WITHIN_THE_PROCESS].flatMap((table) => Object.keys(table)),
+);

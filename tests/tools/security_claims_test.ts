@@ -1,0 +1,40 @@
+/** Each claim of docs/security.md about the servers names an attack that tries it (D-158). A claim without one is only a hope. */
+import { assert, assertEquals } from "@std/assert";
+import { ROOT } from "../support/child_command.ts";
+import { ANSWER_ATTACKS } from "../support/hostile_proxy.ts";
+import { ATTACKS, WITHIN_THE_PROCESS } from "../support/hostile_rows.ts";
+
+const HEADING = "## What holds against the servers";
+
+/** The cells of the last column of the table, by party. */
+function claims(): [party: string, claim: string][] {
+  const text = Deno.readTextFileSync(`${ROOT}/docs/security.md`);
+  const section = text.slice(text.indexOf(HEADING) + HEADING.length).split("\n## ")[0] ?? "";
+  const rows = section.split("\n").filter((line) => line.startsWith("| ")).slice(2);
+  return rows.flatMap((row) => {
+    const [party = "", , cannot = ""] = row.slice(2, -2).split(" | ");
+    return cannot.split("; ").map((claim): [string, string] => [party, claim]);
+  });
+}
+
+Deno.test("each claim about what a server cannot do names an attack that is tried", () => {
+  const found = claims();
+  assert(found.length >= 12, `only ${found.length} claims`);
+  for (const [party, claim] of found) {
+    const named = [...claim.matchAll(/`([a-z_]+)`/g)].map(([, name = ""]) => name);
+    assert(named.length > 0, `${party}: "${claim}" names no attack`);
+    assertEquals(named.filter((name) => !ATTACKS.has(name)), [], `${party}: "${claim}"`);
+  }
+});
+
+Deno.test("each attack on an answer of the proxy is tried", () => {
+  const text = Deno.readTextFileSync(`${ROOT}/tests/e2e/hostile_test.ts`);
+  assertEquals(Object.keys(ANSWER_ATTACKS).filter((name) => !text.includes(`"${name}"`)), []);
+});
+
+Deno.test("each attack within the process is a test that exists", () => {
+  for (const [name, [file, title]] of Object.entries(WITHIN_THE_PROCESS)) {
+    const text = Deno.readTextFileSync(`${ROOT}/${file}`);
+    assert(text.includes(`Deno.test("${title}"`), `${name}: ${file} has no test "${title}"`);
+  }
+});
