@@ -49,6 +49,11 @@ export const LOCAL_ERRORS = Object.freeze(
       when: "The peer cannot have this alias",
       fix: "Choose another one. svc peers lists the peers with their aliases.",
     },
+    CONNECTOR_PEER_UNCONFIRMED: {
+      status: 409,
+      when: "The peer did not prove a ticket, and this agent refuses contacts (--strict)",
+      fix: "Pair with it by a ticket: svc connector start, then p. Or start the connector without --strict.",
+    },
     CONNECTOR_PEER_KEY_MISMATCH: {
       status: 409,
       when: "The answer to the ticket does not come from the agent that made it. The two agents are not paired",

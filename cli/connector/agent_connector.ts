@@ -5,6 +5,7 @@
 import { join } from "node:path";
 import { settledWithin } from "../../shared/clock.ts";
 import { ulidSource } from "../../shared/protocol/ids.ts";
+import { openingKey } from "../../shared/protocol/sealed_body.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { type AgentFolder, AgentStore } from "../agents/agent_store.ts";
 import { connect } from "../account/registry_access.ts";
@@ -15,7 +16,14 @@ import { Connector } from "./connector.ts";
 import { lockConnector } from "./connector_lock.ts";
 import { ConnectorStore } from "./store/store.ts";
 import { Runtime } from "./runtime/runtime.ts";
-import { parseReplies, RUNTIME_FILE, runtimeSettings, runtimeTarget, withTarget } from "./runtime/runtime_file.ts";
+import {
+  isStrict,
+  parseReplies,
+  RUNTIME_FILE,
+  runtimeSettings,
+  runtimeTarget,
+  withTarget,
+} from "./runtime/runtime_file.ts";
 import { confirmChange, rememberInbox } from "./runtime/platform_change.ts";
 import { type EmitEvent, withAlias } from "./events.ts";
 import { openFileCredentials } from "./file_credentials.ts";
@@ -105,7 +113,8 @@ export async function startAgentConnector(
   await removeDiscoveryFiles(folder);
   await confirmChange(ctx, folder, target, options.save === true || options.yes === true);
   if (options.save || options.inbox) {
-    await folder.writeJson(RUNTIME_FILE, withTarget(settings?.file ?? null, target, parseReplies(options.replies)));
+    const saved = { replies: parseReplies(options.replies), strict: options.strict };
+    await folder.writeJson(RUNTIME_FILE, withTarget(settings?.file ?? null, target, saved));
   } else if (target === null && settings === null && await rememberInbox(folder)) {
     await hooks.onDefault?.();
   }
@@ -136,6 +145,7 @@ export async function startAgentConnector(
     fetch: ctx.fetch,
     onResponse: ctx.onResponse,
     session,
+    openingKey: await openingKey(await folder.keys()),
     openStore: (options) => opened.use(ConnectorStore.open(join(folder.path, "connector.db"), options)),
     emit,
     trust,
@@ -155,6 +165,7 @@ export async function startAgentConnector(
     agent: { name, did: identity.did },
     profile: { agentName: identity.name, humanName: effectiveConfig(ctx).humanName ?? "someone" },
     proxy,
+    strict: isStrict(ctx, settings?.file ?? null, options.strict),
     version: ctx.version,
     pid: ctx.pid,
   });

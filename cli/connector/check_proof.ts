@@ -8,8 +8,10 @@ import type { AckReason } from "../../shared/protocol/ack_reasons.ts";
 import type { DeliverFrame, FrameIdentity } from "../../shared/protocol/frames.ts";
 import { injectIdentity } from "../../shared/protocol/identity_block.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
+import { contextText } from "../../shared/protocol/message_context.ts";
 import { contextVerdict, readMessageProof, sentBody, verifiesMessage } from "../../shared/protocol/message_proof.ts";
 import { payloadProblem } from "../../shared/protocol/payload_bounds.ts";
+import { isSealed, type OpeningKey, openPayload, payloadHash } from "../../shared/protocol/sealed_body.ts";
 import { TokenError } from "../../shared/protocol/signed/jws.ts";
 import { isLoopback } from "../../shared/client/service_url.ts";
 import type { RegistryTrust } from "./registry_trust.ts";
@@ -24,10 +26,17 @@ export interface Pin {
   how: "ticket" | "contact";
 }
 
+/** This agent. */
+export interface Recipient {
+  did: string;
+  /** The proxy's origin that its peers sign. */
+  origin: string;
+  openingKey: OpeningKey;
+}
+
 /** What a message is checked against. */
 export interface Known {
-  /** The recipient: this agent, and the proxy's origin that its peers sign. */
-  agent: { did: string; origin: string };
+  agent: Recipient;
   /** `null` for a peer whose key is not known. */
   pin: Pin | null;
   trust: Pick<RegistryTrust, "claimsOf" | "isRevoked" | "proxyOrigin">;
@@ -46,7 +55,7 @@ export interface ProvenMessage extends Pick<DeliverFrame, "requestId" | "fromAge
   nonce: string;
   /** Of the body as its sender sent it. */
   bodySha256: string;
-  /** Of a sealed one: of its salt and its payload. */
+  /** Of a sealed one: of its salt and its payload. A plain one has none. */
   payloadSha256?: string;
   /** Unix seconds, as signed. */
   signedAt: number;
@@ -90,9 +99,17 @@ export async function checkProof(frame: DeliverFrame, { agent, pin, trust, nowSe
     aitJti: claims.jti,
     name: claims.name,
   };
-  const payload = shownPayload(body, identity, proof.edit !== undefined);
-  if (payload === null) return { refused: "payload_invalid" };
   const { requestId, fromAgentDid, toAgentDid, conversationId, inReplyTo, auto } = frame;
+  const binding = {
+    from: fromAgentDid,
+    to: toAgentDid,
+    context: context === "signed" ? contextText(proof.context) : null,
+  };
+  const opened = await openBody(textOf(body), pin, agent.openingKey, binding);
+  if (typeof opened === "string") return { refused: opened };
+  const { payloadSha256 } = opened;
+  const payload = shownPayload(opened.payload, identity, proof.edit !== undefined || payloadSha256 !== undefined);
+  if (payload === null) return { refused: "payload_invalid" };
   // Without a signed context the relay alone says them.
   const said = context === "unsigned" ? {} : {
     ...(conversationId === undefined ? {} : { conversationId }),
@@ -101,13 +118,40 @@ export async function checkProof(frame: DeliverFrame, { agent, pin, trust, nowSe
   };
   const { nonce } = proof;
   const shown = { requestId, fromAgentDid, toAgentDid, ...said, identity, payload };
-  return { proven: { ...shown, key, nonce, signedAt, bodySha256: await sha256(body) } };
+  const hashes = { bodySha256: await sha256(body), ...(payloadSha256 === undefined ? {} : { payloadSha256 }) };
+  return { proven: { ...shown, key, nonce, signedAt, ...hashes } };
 }
 
-/** The payload for the runtime: the sender's, with a block of proven values if it had one. `null` when it is not within bounds. */
-function shownPayload(body: Uint8Array<ArrayBuffer>, identity: FrameIdentity, hasBlock: boolean): string | null {
+function textOf(body: Uint8Array<ArrayBuffer>): string | null {
   try {
-    const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(body);
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(body);
+  } catch {
+    return null;
+  }
+}
+
+/**
+ * Returns the sender's payload, or why it is refused (D-152): of a ticket peer only a sealed one is taken, of a contact only a
+ * plain one, so that no relay and no sender can choose the weaker form.
+ */
+async function openBody(
+  text: string | null,
+  pin: Pin | null,
+  key: OpeningKey,
+  { from, to, context }: { from: string; to: string; context: string | null },
+): Promise<{ payload: string; payloadSha256?: string } | AckReason> {
+  if (text === null) return "payload_invalid";
+  const saysSealed = isSealed(text);
+  if (pin?.how !== "ticket") return saysSealed ? "peer_unconfirmed" : { payload: text };
+  if (!saysSealed || context === null) return "seal_required";
+  const opened = await openPayload(text, key, { from, to, context });
+  if (opened === null) return "seal_invalid";
+  return { payload: opened.payload, payloadSha256: await payloadHash(opened) };
+}
+
+/** The payload for the runtime: the sender's, with a block of proven values if it is to have one. `null` when it is not within bounds. */
+function shownPayload(text: string, identity: FrameIdentity, hasBlock: boolean): string | null {
+  try {
     if (payloadProblem(text) !== null) return null;
     const injected = hasBlock ? injectIdentity(text, JSON.parse(text), identity) : { payload: text };
     return "payload" in injected ? injected.payload : null;

@@ -10,6 +10,7 @@
 import { type Cancel, type Clock, settledWithin } from "../../shared/clock.ts";
 import { isAgentDid } from "../../shared/protocol/did.ts";
 import { type NewId, ulidSource } from "../../shared/protocol/ids.ts";
+import type { OpeningKey } from "../../shared/protocol/sealed_body.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import type { Random } from "../../shared/random.ts";
 import { apiErrorOf } from "../../shared/client/http.ts";
@@ -51,6 +52,8 @@ export interface ConnectorDeps {
   onResponse?: ((headers: Headers) => void) | undefined;
   open: OpenLink;
   session: AgentCredentials;
+  /** Opens what peers seal to the agent. */
+  openingKey: OpeningKey;
   /** Opens the store, which its caller closes after the end of the connector. */
   openStore(options: StoreOptions): ConnectorStore;
   /** `null`: the agent reads its messages (D-116). */
@@ -66,6 +69,8 @@ export interface ConnectorOptions {
   /** Profile that the agent sends when it pairs. */
   profile: { agentName: string; humanName: string };
   proxy: ProxyPlace;
+  /** Refuse contacts in both directions. */
+  strict?: boolean;
   version: string;
   pid: number;
 }
@@ -130,9 +135,10 @@ export class Connector {
     });
     const guard = this.#guard, { did } = options.agent;
     const peers = this.peers = new PeerBook(deps.peers);
-    const { proxy, newId } = this;
+    const { proxy, newId } = this, { strict = false } = options;
     const isBlocked = (did: string) => peers.of(did)?.blocked === true;
-    this.sending = new Sending({ clock, store, proxy, session, peers, guard, newId, did, isBlocked, emit });
+    const sends = { clock, random, store, proxy, session, peers, guard, newId, did, strict, isBlocked, emit };
+    this.sending = new Sending(sends);
     const hasPins = Object.values(peers.all).some(({ key }) => key !== undefined);
     if (store.proofs.begin(hasPins, clock.now())) emit("memory_lost");
     this.pairing = new Pairing({ clock, random, session, secrets: store.pairSecrets, peers, did, emit });
@@ -142,8 +148,10 @@ export class Connector {
       store,
       trust: deps.trust,
       peers,
-      agent: { did, origin: options.proxy.origin },
+      agent: { did, origin: options.proxy.origin, openingKey: deps.openingKey },
       guard,
+      strict,
+      pairing: this.pairing,
       readPeers: () => this.updatePeers(),
       onUndecided: (why) => this.#connection.drop(why),
     });

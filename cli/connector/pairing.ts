@@ -30,6 +30,8 @@ interface PairingDeps {
 }
 
 export class Pairing {
+  readonly #confirming = new Set<Promise<void>>();
+
   constructor(private readonly deps: PairingDeps) {}
 
   /** A new pair secret, as in a ticket. */
@@ -49,6 +51,22 @@ export class Pairing {
     const { ait } = await this.deps.session.current();
     const { cnf } = readAitClaims(parseAit(ait));
     return await provePairKey(secret, { role, did: this.deps.did, profile: data }, cnf.jwk.x);
+  }
+
+  /** Runs the confirmation of a ticket, for whose end the messages of unpinned agents wait. */
+  async confirming<T>(confirm: () => Promise<T>): Promise<T> {
+    const work = confirm(), ended = work.then(() => {}, () => {});
+    this.#confirming.add(ended);
+    try {
+      return await work;
+    } finally {
+      this.#confirming.delete(ended);
+    }
+  }
+
+  /** Resolves when the confirmations that are under way have ended. Never rejects. */
+  async settled(): Promise<void> {
+    await Promise.all(this.#confirming);
   }
 
   /** Pins the initiator of a ticket that this agent has confirmed. Returns false when it did not prove its key. */

@@ -2,7 +2,7 @@
  * The agent's peers in memory and on disk. The connector is the only writer while it runs, so it reads the file once; a change
  * is on disk when it resolves, and changes follow each other.
  */
-import { aliasesOf, type Peers } from "./peers.ts";
+import { aliasesOf, type Peers, sealKey } from "./peers.ts";
 
 /** Where the peers are kept. */
 export interface PeerFile {
@@ -30,6 +30,11 @@ export class PeerBook {
   of(did: string): Peers[string] | null {
     const alias = this.#aliases.get(did);
     return alias === undefined ? null : this.#peers[alias] ?? null;
+  }
+
+  /** The key to which payloads for a peer are sealed: one that a ticket proved; `null` for any other agent. */
+  sealTo(did: string): string | null {
+    return sealKey(this.of(did));
   }
 
   /** Changes the peers, after the changes before it. A function that returns the same object writes nothing. */

@@ -144,6 +144,11 @@ export function pinTicket(
   return Object.fromEntries([...Object.entries(others), [alias, pinned]].sort(([a], [b]) => a < b ? -1 : 1)) as Peers;
 }
 
+/** The key to which payloads for a peer are sealed (D-152): one that a ticket proved; `null` for a contact. */
+export function sealKey(peer: Peers[string] | null | undefined): string | null {
+  return peer?.how === "ticket" ? peer.key ?? null : null;
+}
+
 /** The peers with one that this agent has removed. */
 export function removePeer(peers: Peers, did: string): Peers {
   return Object.fromEntries(
@@ -159,14 +164,25 @@ export function pinOf(peer: Pick<Peers[string], "key" | "how"> | null): Pin | nu
   return key === undefined || how === undefined ? null : { key, how };
 }
 
-/** The peers with the key of a contact, from its first proven message. */
-export function pinContact(peers: Peers, did: string, key: string, since: string): Peers {
+/**
+ * The peers with the key of a contact, from its first proven message. A key over the bound makes room of a contact whose pair has
+ * ended, the one that ended first. `null` without one: a key that is forgotten could be replaced by another.
+ */
+export function pinContact(peers: Peers, did: string, key: string, since: string): Peers | null {
+  const pinned = Object.entries(peers).filter(([, peer]) => peer.key !== undefined && peer.did !== did);
+  const [first] = pinned.filter(([, { how, gone, removed }]) => how === "contact" && gone && !removed)
+    .sort(([, a], [, b]) => (a.endOrder ?? 0) - (b.endOrder ?? 0));
+  if (pinned.length >= PINS && first === undefined) return null;
+  const dropped = pinned.length >= PINS ? first?.[0] : undefined;
   return Object.fromEntries(
-    Object.entries(peers).map((
+    Object.entries(peers).filter(([alias]) => alias !== dropped).map((
       [alias, peer],
     ) => [alias, peer.did === did && peer.key === undefined ? { ...peer, key, how: "contact", since } : peer]),
   );
 }
+
+/** With more keys the file of the peers would become too large to be read at each command. */
+export const PINS = 10_000;
 
 /** The peers with one whose messages are refused, or are not any longer. */
 export function blockPeer(peers: Peers, did: string, isBlocked: boolean): Peers {

@@ -10,8 +10,9 @@ import { describeError } from "../../shared/client/refusals.ts";
 import type { Ack } from "../link/link.ts";
 import { Undecided } from "../link/reconnect.ts";
 import type { LoopGuard } from "../link/loop_guard.ts";
-import { checkProof, type ProofCheck, type ProvenMessage } from "./check_proof.ts";
+import { checkProof, type ProofCheck, type ProvenMessage, type Recipient } from "./check_proof.ts";
 import type { EmitEvent } from "./events.ts";
+import type { Pairing } from "./pairing.ts";
 import type { PeerBook } from "./peer_book.ts";
 import { pinContact, pinOf } from "./peers.ts";
 import { isProbe, ProbeCounts } from "./probes.ts";
@@ -30,9 +31,11 @@ export interface ReceivingDeps {
   store: Pick<ConnectorStore, "received" | "answerProbe">;
   trust: RegistryTrust;
   peers: PeerBook;
-  /** The agent, and the proxy's origin that its peers sign. */
-  agent: { did: string; origin: string };
+  agent: Recipient;
   guard: LoopGuard;
+  /** Refuse contacts. */
+  strict: boolean;
+  pairing: Pick<Pairing, "settled">;
   /** Reads the peers from the proxy. Never rejects. */
   readPeers(): Promise<void>;
   /** Closes the link until messages can be decided: a refused one would be lost after five attempts. */
@@ -86,15 +89,31 @@ export class Receiving {
 
   /** @throws {Undecided} */
   async #judge(frame: DeliverFrame): Promise<ProofCheck> {
-    const { clock, agent, trust } = this.deps;
-    if (!this.#isPeer(frame.fromAgentDid) && this.#strangers < STRANGERS_WAITING) {
-      this.#strangers++;
-      await this.#lookUp().finally(() => this.#strangers--);
-    }
-    if (!this.#isPeer(frame.fromAgentDid)) return { refused: "not_a_peer" };
-    if (this.deps.peers.of(frame.fromAgentDid)?.blocked) return { refused: "blocked" };
+    const { pairing } = this.deps, from = frame.fromAgentDid;
+    // The peer of a ticket may write before this agent has read the answer that names its key.
+    if (this.#pinOf(from)?.how !== "ticket") await pairing.settled();
+    if (!this.#isPeer(from)) await this.#lookUpFor();
+    if (!this.#isPeer(from)) return { refused: "not_a_peer" };
+    if (this.deps.peers.of(from)?.blocked) return { refused: "blocked" };
+    const verdict = await this.#check(frame);
+    if (!("refused" in verdict) || verdict.refused !== "peer_unconfirmed") return verdict;
+    await this.#lookUpFor();
+    return await this.#check(frame);
+  }
+
+  /** @throws {Undecided} */
+  async #check(frame: DeliverFrame): Promise<ProofCheck> {
+    const { clock, agent, trust, strict } = this.deps;
     const pin = this.#pinOf(frame.fromAgentDid);
+    if (strict && pin?.how !== "ticket") return { refused: "peer_unconfirmed" };
     return await checkProof(frame, { agent, pin, trust, nowSeconds: unixSeconds(clock.now()) });
+  }
+
+  /** Reads the peers again for a message, unless too many wait for that already. */
+  async #lookUpFor(): Promise<void> {
+    if (this.#strangers >= STRANGERS_WAITING) return;
+    this.#strangers++;
+    await this.#lookUp().finally(() => this.#strangers--);
   }
 
   async #take(frame: DeliverFrame, judging: Promise<ProofCheck>, before: Promise<unknown> | undefined): Promise<Ack> {
@@ -108,11 +127,20 @@ export class Receiving {
     const pin = this.#pinOf(from);
     // The message before this one may have been the first of a contact.
     if (pin !== null && pin.key !== proven.key) return this.#refuse(frame, "key_mismatch", proven.key);
-    const verified = pin?.how === "ticket" ? "end-to-end" : "by-registry";
+    // The checks take a sealed message of a ticket peer only, and a plain one of a contact only.
+    const verified = proven.payloadSha256 === undefined ? "by-registry" : "end-to-end";
     let taken: StoreResult | "probed";
     try {
       // On disk before its message, or a kill between the two would let another key be the first.
-      if (pin === null) await peers.change((known) => pinContact(known, from, proven.key, toIso(clock.now())));
+      let hasRoom = true;
+      if (pin === null) {
+        await peers.change((known) => {
+          const pinned = pinContact(known, from, proven.key, toIso(clock.now()));
+          hasRoom = pinned !== null;
+          return pinned ?? known;
+        });
+      }
+      if (!hasRoom) return this.#refuse(frame, "pins_full");
       taken = isProbe(proven.payload) ? this.#answer(proven) : await this.#store({ ...proven, verified });
     } catch (error) {
       emit("store_failed", { ...about, why: describeError(error) });

@@ -144,7 +144,8 @@ function commonArguments(ctx: Context, options: StartOptions): string[] {
     ["proxy-ws-url", options["proxy-ws-url"] ?? ctx.env("SVC_PROXY_WS_URL")],
     ["ca", ctx.authority?.path],
   ]);
-  return options["allow-insecure"] ? [...words, "--allow-insecure"] : words;
+  const isStrict = options.strict || ctx.env("SVC_STRICT") === "1";
+  return [...words, ...isStrict ? ["--strict"] : [], ...options["allow-insecure"] ? ["--allow-insecure"] : []];
 }
 
 /** The options of one agent's service. */

@@ -10,6 +10,8 @@ export interface StartOptions extends TargetOptions {
   save?: boolean;
   /** Hand unread messages to a runtime without a question. */
   yes?: boolean;
+  /** Refuse contacts in both directions. */
+  strict?: boolean | undefined;
   /** How to tell a person of messages, one of `NOTIFY`. */
   notify?: string | undefined;
   /**
@@ -32,10 +34,10 @@ export function givesRuntime(options: StartOptions): boolean {
 
 /** @throws {CliError} `CLI_USAGE` when there is nothing to save */
 export function checkSave(options: StartOptions): void {
-  if (!options.save || givesRuntime(options)) return;
+  if (!options.save || options.strict || givesRuntime(options)) return;
   throw new CliError(
     "CLI_USAGE",
-    `--save needs one of ${[...RUNTIME_OPTIONS, "inbox", "replies"].map((name) => `--${name}`).join(", ")}`,
+    `--save needs one of ${[...RUNTIME_OPTIONS, "inbox", "replies", "strict"].map((name) => `--${name}`).join(", ")}`,
   );
 }
 

@@ -163,7 +163,8 @@ async function runSteps(ctx: Context, story: Story, { bootstrapSecret, url, fold
   const to = beta.identity.did;
   const payload = JSON.stringify({ message: "Hello beta, this is alpha." });
   const send = async (requestId: string) =>
-    await callAs(alpha, url, HookAnswer, await messageRequest({ to, payload, requestId }));
+    // In the clear, to show the frame that the proxy makes. The connectors of the second act seal.
+    await callAs(alpha, url, HookAnswer, await messageRequest({ to, payload, requestId }, null));
   const requestId = newId();
   await story.step("alpha sends a message", {
     proves: "the proxy makes nine checks: token, its expiry, time, proof, nonce, revocation, trust, session and rate",

@@ -31,7 +31,8 @@ export async function askOverMcp(story: Story, agents: { alpha: DemoAgent; beta:
   // The rejection is reported by a step that waits for the answer.
   asking.catch(() => {});
   await story.step("alpha asks through its MCP tool", {
-    proves: "asking is one call of a tool, which waits for the answer",
+    proves:
+      "asking is one call of a tool, which waits for the answer; the text is sealed, so the server cannot read it",
     run: () => Promise.resolve(),
     shows: () => [`call     send_message ${JSON.stringify(question)}`],
   });
@@ -68,7 +69,8 @@ export async function askOverMcp(story: Story, agents: { alpha: DemoAgent; beta:
 }
 
 function aboutMessage({ from, verified, text }: ModelMessage): string[] {
-  return [`from     ${from.name}  ${from.agentDid}, verified ${verified}`, `text     ${JSON.stringify(text)}`];
+  const how = verified === "end-to-end" ? "end-to-end (sealed)" : verified;
+  return [`from     ${from.name}  ${from.agentDid}, verified ${how}`, `text     ${JSON.stringify(text)}`];
 }
 
 const PROTOCOL = "2025-11-25";

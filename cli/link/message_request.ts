@@ -3,7 +3,7 @@
  * ProxyCaller sends it.
  */
 import { HookAnswer } from "../../shared/protocol/api/relay.ts";
-import { messageTarget } from "../../shared/protocol/message_context.ts";
+import { contextText, messageTarget } from "../../shared/protocol/message_context.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
 import { apiErrorOf, type HttpResponse } from "../../shared/client/http.ts";
 import type { SentEntry } from "../../shared/client/local_shapes.ts";
@@ -13,7 +13,7 @@ import type { ProxyRequest } from "./proxy_caller.ts";
 export interface OutgoingMessage {
   /** DID of the recipient. */
   to: string;
-  /** JSON text, sent unchanged. */
+  /** JSON text; the body, unless it is sealed. */
   payload: string;
   requestId: string;
   conversationId?: string | null | undefined;
@@ -28,16 +28,25 @@ export interface OutgoingMessage {
 /** State of a message after the proxy's answer; `expiresAt` is ISO 8601. */
 export type AnsweredState = Pick<SentEntry, "state" | "problem" | "expiresAt">;
 
-/** Returns the request of a message. @throws {import("../../shared/protocol/message_context.ts").ContextError} */
-export async function messageRequest(message: OutgoingMessage): Promise<ProxyRequest> {
+/** Returns the sealed body for a payload, from the text of its signed context. */
+export type Seal = (context: string) => Promise<string>;
+
+/**
+ * Returns the request of a message.
+ *
+ * @param seal for a peer of a ticket; `null` for a contact, whose body is the payload
+ * @throws {import("../../shared/protocol/message_context.ts").ContextError}
+ */
+export async function messageRequest(message: OutgoingMessage, seal: Seal | null): Promise<ProxyRequest> {
   const { to, payload, requestId, conversationId, inReplyTo, auto, mayWait } = message;
   const headers: Record<string, string> = { "Content-Type": "application/json", [HEADERS.requestId]: requestId };
   if (typeof conversationId === "string") headers[HEADERS.conversationId] = conversationId;
   if (typeof inReplyTo === "string") headers[HEADERS.inReplyTo] = inReplyTo;
   if (auto) headers[HEADERS.auto] = "1";
   const target = await messageTarget(headers);
+  const body = seal === null ? payload : await seal(contextText(headers));
   if (mayWait) headers.Prefer = "respond-async";
-  return { method: "POST", target, body: payload, recipient: to, headers };
+  return { method: "POST", target, body, recipient: to, headers };
 }
 
 /** Answers of status 5xx after which the recipient certainly does not have the message. */

@@ -21,12 +21,12 @@ import { access, connectorOf } from "../connector/attach.ts";
 import { isBlockedHere, shownAliases } from "../connector/peers.ts";
 import type { Context } from "../context.ts";
 import { CliError, EXIT } from "../errors.ts";
+import { LOCAL_ERRORS } from "../local_errors.ts";
 import { contentLines, memberOf } from "./received.ts";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { reason } from "../files/private_files.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { dayAndTime, problemText } from "../connector/states.ts";
-import { LOCAL_ERRORS } from "../local_errors.ts";
 
 /** A message that a person or a program wants to send. */
 export interface SendCommand extends Given {
@@ -125,12 +125,18 @@ async function directly(
     import("../link/message_request.ts"),
   ]);
   using direct = await directProxy(ctx, agent, allowInsecure);
-  const to = await recipientOf(direct.proxy, agent.folder, String(wanted));
+  const { did: to, key } = await recipientOf(direct.proxy, agent.folder, String(wanted));
   if (isBlockedHere(agent.folder, to)) {
     throw new ApiError(409, "CONNECTOR_PEER_BLOCKED", LOCAL_ERRORS.CONNECTOR_PEER_BLOCKED.when, null);
   }
+  if (key === null) await refuseContact(ctx, agent.folder);
+  const { did: from } = agent.folder.identity();
+  const seal = key === null ? null : async (context: string) => {
+    const { SALT_BYTES, sealPayload } = await import("../../shared/protocol/sealed_body.ts");
+    return await sealPayload({ payload, salt: ctx.random.bytes(SALT_BYTES) }, key, { from, to, context });
+  };
   ctx.out.doing(`Calling ${direct.proxy.place.dialUrl}`);
-  const request = await messageRequest({ to, payload, requestId, conversationId, mayWait: !onlyOnline });
+  const request = await messageRequest({ to, payload, requestId, conversationId, mayWait: !onlyOnline }, seal);
   const response = await direct.proxy.call(request);
   const error = apiErrorOf(response);
   if (error) throw error;
@@ -144,6 +150,14 @@ async function directly(
     reply: null,
   };
   return { result, json: JSON.stringify(result) };
+}
+
+/** Refuses a contact as a connector does. @throws {ApiError} `CONNECTOR_PEER_UNCONFIRMED` */
+async function refuseContact(ctx: Context, folder: AgentFolder): Promise<void> {
+  const { isStrict, runtimeSettings } = await import("../connector/runtime/runtime_file.ts");
+  if (!isStrict(ctx, runtimeSettings(folder)?.file ?? null)) return;
+  const { when, status } = LOCAL_ERRORS.CONNECTOR_PEER_UNCONFIRMED;
+  throw new ApiError(status, "CONNECTOR_PEER_UNCONFIRMED", when, null);
 }
 
 /** Prints the result: the reply to standard output, the state to standard error. Returns the exit code. */

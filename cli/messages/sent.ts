@@ -145,7 +145,7 @@ async function showReceipts(
 ): Promise<void> {
   using direct = await directProxy(ctx, agent, allowInsecure);
   ctx.out.doing(`Calling ${direct.proxy.place.dialUrl}`);
-  const to = await recipientOf(direct.proxy, agent.folder, peer);
+  const { did: to } = await recipientOf(direct.proxy, agent.folder, peer);
   const query = new URLSearchParams({ requestId, recipientAgentDid: to });
   const target = `/v1/relay/delivery-receipts?${query}`;
   const listed = ReceiptList.parse(await direct.proxy.ask({ method: "GET", target })).receipts;

@@ -62,7 +62,7 @@ export interface IncomingMessage {
   id: number;
   requestId: string;
   from: Sender;
-  /** The sender signed it, with a key that no server chose (`end-to-end`), or that registry and proxy named. */
+  /** The sender signed it: with a key that no server chose, and sealed (`end-to-end`), or with one that registry and proxy named. */
   verified: "end-to-end" | "by-registry";
   conversationId: string | null;
   /** Request ID of the message that this one answers. */

@@ -57,7 +57,7 @@ export const LocalMessage = z.object({
     alias: z.string().nullable(),
     humanName: z.string().nullable(),
   }),
-  /** The sender signed it, with a key that no server chose (`end-to-end`), or that registry and proxy named. */
+  /** The sender signed it: with a key that no server chose, and sealed (`end-to-end`), or with one that registry and proxy named. */
   verified: z.enum(VERIFIED),
   conversationId: z.string().nullable(),
   inReplyTo: z.string().nullable(),

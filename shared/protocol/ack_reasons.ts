@@ -20,7 +20,23 @@ export const ACK_REASONS = {
     when: "the sender has another key than the one that the recipient knows of it",
     fix: "An agent keeps its key. If you made the agent again, pair it again; else the registry is not to be trusted.",
   },
+  pins_full: {
+    when: "the recipient knows the keys of as many agents as it keeps",
+    fix: "Ask its person to remove contacts, or pair with a ticket.",
+  },
   sender_revoked: { when: "the registry has revoked the sender", fix: "Reissue the token, or create a new agent." },
+  seal_required: {
+    when: "the message is not sealed, and the recipient takes only sealed ones of a peer that it paired by ticket",
+    fix: "Send it with svc or its connector. For a program of your own, pair again with a plain ticket.",
+  },
+  seal_invalid: {
+    when: "the sealed message does not open",
+    fix: "Send it again. If that happens again, pair again, with a new ticket.",
+  },
+  peer_unconfirmed: {
+    when: "the message is sealed, and the recipient has not confirmed a ticket with its sender",
+    fix: "Pair again, with a new ticket.",
+  },
   payload_invalid: { when: "the payload is not JSON within the bounds", fix: "Send JSON of at most 64 levels." },
   inbox_full: { when: "the recipient's inbox is full", fix: LATER },
   store_failed: { when: "the recipient could not store the message", fix: LATER },

@@ -129,7 +129,11 @@ export const LIMIT_TABLE = {
   commitChecksConnect: [10, "count", "checks in one commit over KV Connect"],
   commitWaitMs: [10_000, "ms", "wait of a change for its commit"],
   commitRetries: [10, "count", "attempts of a commit"],
-  payloadBytes: [196_444, "bytes", "payload that this project's programs send, with room for a larger form"],
+  payloadBytes: [
+    196_444,
+    "bytes",
+    "payload that this project's programs send, so that its sealed form fits into a body",
+  ],
   registryTimeoutMs: [30_000, "ms", "call to the registry"],
   registryConnectMs: [10_000, "ms", "connection to the registry"],
   localWaitSeconds: [60, "s", "wait of one call to a local API"],

@@ -30,6 +30,7 @@ export * from "./payload_bounds.ts";
 export * from "./proof.ts";
 export * from "./receipt_token.ts";
 export * from "./registration.ts";
+export * from "./sealed_body.ts";
 export * from "./secrets.ts";
 export * from "./ticket.ts";
 export * from "./time.ts";

@@ -57,7 +57,7 @@ Deno.test("a server loads the library for telemetry only when it is asked for", 
 Deno.test("starting loads neither zod nor the tokens of jose nor a client: --version and --help need none of them", async () => {
   const atOnce = [...loaded(await graph(), `${ROOT}cli/main.ts`, false)].map(short);
   const heavy =
-    /npm:\/?(?:zod|jose(?!@[^/]*\/base64url$)|ulid|@noble|@modelcontextprotocol|jsonc-parser|smol-toml)|shared\/protocol\/api|registry_client|agent_store/;
+    /npm:\/?(?:zod|jose(?!@[^/]*\/base64url$)|ulid|@noble|hpke|@modelcontextprotocol|jsonc-parser|smol-toml)|shared\/protocol\/api|registry_client|agent_store/;
   assertEquals(atOnce.filter((specifier) => heavy.test(specifier)), []);
 });
 

@@ -79,8 +79,8 @@ Deno.test("deno task demo shows every step, prints no secret and removes its dat
       assertStringIncludes(stdout, "It is data, not instructions.");
       const shown = [...stdout.matchAll(/^ {4}from {5}(.+)\n {4}text {5}(.+)$/gm)].map(([, ...found]) => found);
       assertEquals(shown, [
-        [`alpha  ${alpha}, verified end-to-end`, '"Which port does your service use?"'],
-        [`beta  ${beta}, verified end-to-end`, '"It uses 8443, with TLS."'],
+        [`alpha  ${alpha}, verified end-to-end (sealed)`, '"Which port does your service use?"'],
+        [`beta  ${beta}, verified end-to-end (sealed)`, '"It uses 8443, with TLS."'],
       ]);
     });
 

@@ -28,6 +28,27 @@ Deno.test({
   },
 });
 
+Deno.test({
+  name: "a reader in Python opens the sealed body of the vectors, and that of RFC 9180 A.1.1",
+  ignore: !HAS_PYTHON,
+  async fn() {
+    const program = new URL("../../docs/examples/open_sealed.py", import.meta.url).pathname;
+    const vectors = await Deno.readTextFile(new URL("../vectors/seal.json", import.meta.url));
+    const child = new Deno.Command("python3", { args: [program], stdin: "piped", stdout: "piped", stderr: "piped" })
+      .spawn();
+    const writer = child.stdin.getWriter();
+    await writer.write(new TextEncoder().encode(vectors));
+    await writer.close();
+    const { code, stdout, stderr } = await within(60_000, "the Python reader ends", child.output());
+    const payloads = (JSON.parse(vectors) as { valid: { payload: string }[] }).valid.map(({ payload }) => payload);
+    assertEquals([code, new TextDecoder().decode(stderr)], [0, ""]);
+    assertEquals(new TextDecoder().decode(stdout).trimEnd().split("\n"), [
+      ...payloads,
+      "Beauty is truth, truth beauty",
+    ]);
+  },
+});
+
 Deno.test("the Python client has under 100 lines and needs one package", async () => {
   const text = await Deno.readTextFile(CLIENT);
   assertEquals(text.split("\n").length <= 100, true);

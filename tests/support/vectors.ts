@@ -153,6 +153,17 @@ interface VectorFiles {
     valid: { name: string; input: RegistrationVector; message: string; signature: string }[];
     invalid: { name: string; input: RegistrationVector; signature: string }[];
   };
+  seal: {
+    keys: { seed: string; publicKey: string; x25519Private: string; x25519Public: string }[];
+    /** Bytes of salt, length and payload, and of the plaintext with its padding. */
+    padded: [bytes: number, padded: number][];
+    recipient: { seed: string; publicKey: string };
+    binding: { from: string; to: string; context: string };
+    valid: { name: string; body: string; payload: string; salt: string; payloadSha256: string }[];
+    invalid: { name: string; body: string }[];
+    /** Hexadecimal. */
+    rfc9180: Record<"info" | "enc" | "privateKey" | "publicKey" | "aad" | "ct" | "plain", string>;
+  };
   ticket: {
     valid: { ticket: string; plain: string; pairSecret: string | null; authority: string; origin: string }[];
     pasted: string[];

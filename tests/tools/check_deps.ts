@@ -64,8 +64,14 @@ export const DEPENDENCY_RULES: readonly DependencyRule[] = [
   {
     from: ["shared/protocol/"],
     forbidden: ["*"],
-    except: ["shared/protocol/", "zod", "ulid", "jose", "@noble/ed25519", "@std/encoding"],
+    except: ["shared/protocol/", "zod", "ulid", "jose", "@noble/ed25519", "@std/encoding", "hpke"],
     why: "the protocol is pure, so that a third party can import it in another runtime: itself and pure libraries only",
+  },
+  {
+    from: ["*"],
+    notFrom: ["shared/protocol/sealed_body.ts"],
+    forbidden: ["hpke"],
+    why: "sealed_body.ts is the only place that seals and opens, so that suite, binding and padding cannot differ",
   },
   {
     from: ["shared/clock.ts", "shared/random.ts"],

@@ -37,6 +37,8 @@ Deno.test("check() refuses every import against the direction of the rings", () 
     ["shared/client/http.ts", "../server/log.ts", "shared/server/log.ts"],
     ["shared/client/http.ts", "node:fs/promises", "node:fs/promises"],
     ["shared/client/http.ts", "jose", "jose"],
+    ["shared/protocol/proof.ts", "hpke", "hpke"],
+    ["cli/connector/check_proof.ts", "hpke", "hpke"],
     ["shared/client/local_agent.ts", "node:fs", "node:fs"],
     ["shared/client/directory_store.ts", "../../../cli/files/private_files.ts", "cli/files/private_files.ts"],
     ["shared/server/http/app.ts", "../../client/http.ts", "shared/client/http.ts"],

@@ -34,6 +34,7 @@ export const CONNECTOR_OPTIONS = {
     value: "port",
     summary: "Local API port, saved for later starts (default: the agent's own, which its first start chooses)",
   },
+  strict: { summary: "Refuse contacts, in both directions: only peers that proved a ticket (SVC_STRICT=1)" },
   "allow-insecure": { summary: "Allow plain ws to another machine and a runtime on another machine" },
 } as const;
 

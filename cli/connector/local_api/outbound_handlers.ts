@@ -72,12 +72,18 @@ export async function outbound(
   using owned = new DisposableStack();
   // Before the request leaves: the reply can be faster than the response, and a call that cannot wait sends nothing.
   const waiting = wait ? owned.use(beginWait(connector, message)) : null;
-  const { sent, response } = await send(connector, message);
+  const { sent, response, sealed } = await send(connector, message);
   const isAccepted = response === null || response.status < 300;
   if (isAccepted && sent.state !== "refused" && answered !== null) markAnswered(connector, answered);
-  if (response !== null && (wait === undefined || !isAccepted)) return passed(response);
-  return result(connector, sent, waiting && { waiting, owned: owned.move(), seconds: wait ?? 0 });
+  const answer = response !== null && (wait === undefined || !isAccepted)
+    ? passed(response)
+    : result(connector, sent, waiting && { waiting, owned: owned.move(), seconds: wait ?? 0 });
+  answer.headers.set(SEALED_HEADER, sealed ? "1" : "0");
+  return answer;
 }
+
+/** Whether the proxy got a sealed body, in the response of `POST /v1/outbound`. */
+const SEALED_HEADER = "X-Svc-Sealed";
 
 /** Ends a message that waits here, and returns it with its state, which stays when the message has left. */
 export async function cancel(

@@ -55,8 +55,12 @@ export async function pairStart({ connector, text, onTicket }: Passing): Promise
   return json({ ...answer, ticket });
 }
 
-export async function pairConfirm({ connector, text }: Passing): Promise<Response> {
-  const members = membersOf(text), { pairing, peers } = connector;
+export function pairConfirm({ connector, text }: Passing): Promise<Response> {
+  return connector.pairing.confirming(() => confirm(connector, membersOf(text)));
+}
+
+async function confirm(connector: Connector, members: Record<string, unknown>): Promise<Response> {
+  const { pairing, peers } = connector;
   const secret = typeof members.ticket === "string" ? parseTicket(members.ticket)?.pairSecret ?? null : null;
   const wanted = { responderProfile: connector.options.profile, ...plainTicket(members) };
   const responderKey = secret === null ? undefined : await pairing.proof("responder", secret, wanted.responderProfile);

@@ -41,6 +41,8 @@ const RuntimeFile = z.object({
   stateDir: z.string().nullable().default(null),
   /** Whether answers of the runtime go back to the senders. */
   replies: z.enum(REPLIES).default("auto"),
+  /** Whether contacts are refused in both directions. */
+  strict: z.boolean().default(false),
   /** No person has chosen the platform, so a choice for every agent counts more than this file. */
   chosen: z.literal("default").optional(),
 });
@@ -75,14 +77,20 @@ export function readRuntimeFileIn(folder: PrivateFolder): RuntimeFile | null {
 export function withTarget(
   file: RuntimeFile | null,
   target: RuntimeTarget | null,
-  replies: Replies | undefined,
+  wanted: { replies?: Replies | undefined; strict?: boolean | undefined },
 ): RuntimeFile {
-  if (target === null) return emptyRuntimeFile("inbox");
+  const strict = wanted.strict === true || file?.strict === true;
+  if (target === null) return { ...emptyRuntimeFile("inbox"), strict };
   const { platform, baseUrl, hookPath, hookToken } = target;
   const kept = file ?? emptyRuntimeFile(platform);
   // Host and port would override the address.
   const saved = { ...kept, platform, baseUrl, webhookHost: null, webhookPort: null, hookPath, webhookToken: hookToken };
-  return { ...saved, replies: replies ?? kept.replies, chosen: undefined };
+  return { ...saved, replies: wanted.replies ?? kept.replies, strict, chosen: undefined };
+}
+
+/** Whether contacts are refused in both directions: by option, environment or `runtime.json`. */
+export function isStrict(ctx: Pick<Context, "env">, file: RuntimeFile | null, wanted = false): boolean {
+  return wanted || ctx.env("SVC_STRICT") === "1" || file?.strict === true;
 }
 
 /** Options of `connector start` for the address of the runtime. */

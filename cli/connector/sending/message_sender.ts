@@ -8,23 +8,27 @@ import type { HttpResponse } from "../../../shared/client/http.ts";
 import type { Origin } from "../../../shared/client/local_shapes.ts";
 import type { ProxyCaller } from "../../link/proxy_caller.ts";
 import { describeError } from "../../../shared/client/refusals.ts";
-import { sha256, utf8Bytes } from "../../../shared/protocol/base64url.ts";
+import { fromBase64Url, sha256, toBase64Url, utf8Bytes } from "../../../shared/protocol/base64url.ts";
 import type { NewId } from "../../../shared/protocol/ids.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { payloadProblem } from "../../../shared/protocol/payload_bounds.ts";
+import { payloadHash, SALT_BYTES, sealPayload } from "../../../shared/protocol/sealed_body.ts";
+import type { Random } from "../../../shared/random.ts";
 import { LOCAL_ERRORS } from "../../local_errors.ts";
 import type { EmitEvent } from "../events.ts";
 import { CONNECTOR_LIMITS } from "../limits.ts";
+import type { PeerBook } from "../peer_book.ts";
 import { attempt } from "./attempt.ts";
 import { busyReply, conversationOf, TOO_MANY, waitForThread } from "./automatic_replies.ts";
 import type { Answered } from "../store/received_messages.ts";
 import type { LoopGuard } from "../../link/loop_guard.ts";
 import { type NewSentMessage, OutboxFullError, type SentMessage, type StateChange } from "../store/sent_messages.ts";
+import type { SentBody } from "../store/sent_bodies.ts";
 import type { ConnectorStore } from "../store/store.ts";
 
 export interface MessageToSend {
   toDid: string;
-  /** JSON text, sent unchanged. */
+  /** JSON text; its recipient gets it unchanged. */
   payload: string;
   origin: Exclude<Origin, "runtime">;
   /** Default: a new ULID. */
@@ -44,6 +48,8 @@ export interface MessageToSend {
 /** The message with its state, and the proxy's response unchanged; `null` for a message that waits here. */
 export interface SentResult {
   sent: SentMessage;
+  /** Whether the proxy gets a sealed body. */
+  sealed: boolean;
   response: HttpResponse | null;
 }
 
@@ -57,6 +63,7 @@ export class SendRefusedError extends Error {
       | "CONNECTOR_INVALID_BODY"
       | "CONNECTOR_OUTBOX_FULL"
       | "CONNECTOR_PEER_BLOCKED"
+      | "CONNECTOR_PEER_UNCONFIRMED"
       | "PAYLOAD_TOO_LARGE",
     message: string,
     /** Seconds to wait; `null` when waiting does not help. */
@@ -77,6 +84,12 @@ interface Loop {
 
 interface SenderDeps {
   clock: Clock;
+  random: Random;
+  /** DID of the agent. */
+  did: string;
+  peers: Pick<PeerBook, "sealTo">;
+  /** Refuse contacts. */
+  strict: boolean;
   newId: NewId;
   proxy: Pick<ProxyCaller, "call">;
   store: Pick<ConnectorStore, "sent" | "received">;
@@ -110,6 +123,7 @@ export class MessageSender {
     }
     const problem = payloadProblem(payload);
     if (problem !== null) throw new SendRefusedError("CONNECTOR_INVALID_BODY", problem);
+    this.#refuseContact(toDid);
     const answered = inReplyTo === null ? null : received.question(toDid, inReplyTo);
     const conversationId = message.conversationId ?? (answered && conversationOf(answered));
     const { requestId = newId() } = message;
@@ -118,18 +132,30 @@ export class MessageSender {
     const loop = before === null ? this.#loopOf({ toDid, requestId, origin, auto }, answered) : null;
     if (loop !== null) throw await this.#refused(toDid, loop);
     const row = this.#begin({ toDid, requestId, conversationId, inReplyTo, auto, origin, payload, keep });
-    if (row.state === "kept") return { sent: row, response: null };
+    const sealed = this.deps.peers.sealTo(toDid) !== null;
+    if (row.state === "kept") return { sent: row, response: null, sealed };
     const request = this.request(row, payload, { mayWait });
-    if (keep) return await this.#sendOrKeep(row, request);
+    if (keep) return { ...await this.#sendOrKeep(row, request), sealed };
     try {
       const { response, outcome } = await request;
       // The proxy refuses this request and may have accepted the first one.
       const isUnknown = before === "unknown" && response.status >= 400 && outcome.state === "refused";
       if (outcome.state === "refused") guard.notSent(toDid, requestId);
-      return { sent: this.#settle(row, isUnknown ? { ...outcome, state: "unknown" } : outcome), response };
+      return { sent: this.#settle(row, isUnknown ? { ...outcome, state: "unknown" } : outcome), response, sealed };
     } catch (error) {
       this.#settle(row, { state: "unknown", problem: describeError(error) });
       throw error;
+    }
+  }
+
+  /** @throws {SendRefusedError} `CONNECTOR_PEER_UNCONFIRMED` */
+  #refuseContact(toDid: string): void {
+    const { strict, peers } = this.deps;
+    if (strict && peers.sealTo(toDid) === null) {
+      throw new SendRefusedError(
+        "CONNECTOR_PEER_UNCONFIRMED",
+        "The peer did not prove a ticket, and contacts are refused",
+      );
     }
   }
 
@@ -148,7 +174,10 @@ export class MessageSender {
   }
 
   /** Stores the outcome of the first request, or keeps the message. @throws {DiskFullError} when it cannot be stored */
-  async #sendOrKeep(row: SentMessage, request: ReturnType<MessageSender["request"]>): Promise<SentResult> {
+  async #sendOrKeep(
+    row: SentMessage,
+    request: ReturnType<MessageSender["request"]>,
+  ): Promise<Omit<SentResult, "sealed">> {
     const { clock, guard, store: { sent }, emit } = this.deps;
     const { toDid, requestId } = row;
     const tried = await attempt(request, 0);
@@ -170,12 +199,43 @@ export class MessageSender {
     { mayWait }: { mayWait: boolean },
   ): Promise<{ response: HttpResponse; outcome: StateChange }> {
     const { toDid: to, requestId } = message;
-    this.deps.store.sent.sending(message, await sha256(payload));
-    const response = await this.deps.proxy.call(await messageRequest({ ...message, to, payload, mayWait }));
+    const { peers, proxy, emit, store: { sent } } = this.deps;
+    // A kept message or a reply may be older than the switch.
+    this.#refuseContact(to);
+    const key = peers.sealTo(to);
+    const seal = key === null ? null : (context: string) => this.#seal(message, payload, { key, context });
+    const request = await messageRequest({ ...message, to, payload, mayWait }, seal);
+    if (seal === null) {
+      sent.bodies.leave(message, { payloadSha256: null, bodySha256: await sha256(payload), salt: null, body: null });
+    }
+    const response = await proxy.call(request);
     const { status } = response;
     const { expiresAt, ...shown } = stateOf(response);
-    this.deps.emit(eventOf(status, shown.state), { to, status, requestId });
+    emit(eventOf(status, shown.state), { to, status, requestId, sealed: seal !== null });
     return { response, outcome: { ...shown, expiresAt: expiresAt === null ? null : Date.parse(expiresAt) } };
+  }
+
+  /**
+   * Returns the sealed body, for a repeated attempt the same one: each seal is another text, and the proxy would refuse another
+   * text under the ID (D-153). Another payload under the ID gets its own body, and the proxy decides.
+   */
+  async #seal(
+    message: SentMessage,
+    payload: string,
+    { key, context }: { key: string; context: string },
+  ): Promise<string> {
+    const { did: from, random, store: { sent } } = this.deps;
+    const before = await sealedIn(sent.bodies.of(message), payload);
+    if (before !== null) return before;
+    const salt = random.bytes(SALT_BYTES);
+    const body = await sealPayload({ payload, salt }, key, { from, to: message.toDid, context });
+    const made = {
+      payloadSha256: await payloadHash({ payload, salt }),
+      bodySha256: await sha256(body),
+      salt: toBase64Url(salt),
+      body,
+    };
+    return await sealedIn(sent.bodies.leave(message, made), payload) ?? body;
   }
 
   /** Why a message may be part of a loop; `null` when it may be sent. */
@@ -219,6 +279,13 @@ export class MessageSender {
       return { ...message, ...outcome };
     }
   }
+}
+
+/** The sealed body that left, if it has this payload. */
+async function sealedIn(left: SentBody | null, payload: string): Promise<string | null> {
+  const salt = fromBase64Url(left?.salt ?? "");
+  if (left === null || salt === null) return null;
+  return left.payloadSha256 === await payloadHash({ payload, salt }) ? left.body : null;
 }
 
 /** The event for a response to a message; an accepted message may still wait for its recipient. */

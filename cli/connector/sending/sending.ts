@@ -11,6 +11,7 @@ import type { AgentCredentials } from "../../link/agent_credentials.ts";
 import type { ProxyCaller } from "../../link/proxy_caller.ts";
 import { checkReceipt } from "../check_receipt.ts";
 import { shownState } from "../states.ts";
+import type { Random } from "../../../shared/random.ts";
 import type { EmitEvent } from "../events.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
 import type { SentKey } from "../store/received_rows.ts";
@@ -26,15 +27,18 @@ const LOOKUP_FIRST_MS = 1_000;
 
 export interface SendingDeps {
   clock: Clock;
+  random: Random;
   store: ConnectorStore;
   proxy: Pick<ProxyCaller, "call" | "ask">;
   session: Pick<AgentCredentials, "current">;
-  peers: Pick<PeerBook, "of">;
+  peers: Pick<PeerBook, "of" | "sealTo">;
   guard: LoopGuard;
   newId: NewId;
   /** DID of the agent. */
   did: string;
   isBlocked: IsBlocked;
+  /** Refuse contacts. */
+  strict: boolean;
   emit: EmitEvent;
 }
 

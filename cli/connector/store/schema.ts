@@ -3,7 +3,7 @@ import type { DatabaseSync } from "node:sqlite";
 import { CliError } from "../../errors.ts";
 
 /** The version that this program reads and writes, in `user_version`. Raised with each change of the tables. */
-export const SCHEMA_VERSION = 8;
+export const SCHEMA_VERSION = 9;
 
 const TABLES = `
 CREATE TABLE messages (
@@ -78,10 +78,14 @@ CREATE TABLE sent (
   attempts INTEGER NOT NULL DEFAULT 0,
   next_at INTEGER NOT NULL DEFAULT 0,
   payload TEXT NOT NULL,
-  -- Of the last request body. A signed receipt is checked against it.
-  body_sha256 TEXT,
   -- Of an automatic message: the first of those that follow each other by answers to answers.
   thread TEXT,
+  -- What left (D-153): hashes of payload and body, and for a day the sealed body, which another attempt sends again.
+  payload_sha256 TEXT,
+  body_sha256 TEXT,
+  salt TEXT,
+  body TEXT,
+  body_bytes INTEGER NOT NULL DEFAULT 0,
   UNIQUE (request_id, to_did)
 ) STRICT;
 CREATE INDEX sent_by_state ON sent (state, seq, state_at);
@@ -89,7 +93,8 @@ CREATE INDEX sent_kept ON sent (to_did, seq, next_at) WHERE state = 'kept';
 CREATE INDEX sent_open ON sent (bytes) WHERE keep = 1 AND state IN ('kept', 'sending');
 -- Tasks of local A2A clients.
 CREATE INDEX sent_tasks ON sent (to_did, seq) WHERE request_id >= 'a-' AND request_id < 'a.';
-CREATE INDEX sent_with_payload ON sent (seq, bytes) WHERE payload <> '';
+CREATE INDEX sent_with_payload ON sent (seq, bytes, body_bytes) WHERE payload <> '';
+CREATE INDEX sent_with_body ON sent (sent_at) WHERE body IS NOT NULL;
 CREATE INDEX sent_by_question ON sent (to_did, in_reply_to) WHERE in_reply_to IS NOT NULL;
 CREATE INDEX sent_by_thread ON sent (to_did, thread) WHERE thread IS NOT NULL;
 

@@ -9,6 +9,7 @@ import { DAY_MS } from "../../../shared/clock.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
 import type { Database, Row } from "./database.ts";
 import { type OnChange, TASK_REPLY } from "./received_rows.ts";
+import { NO_BODY, SentBodies, type SentBody } from "./sent_bodies.ts";
 
 /** After its last change: with less than the proxy keeps a receipt, a late receipt finds no message. */
 const SENT_KEPT_MS = 8 * DAY_MS;
@@ -125,8 +126,13 @@ const threadOf = (fromDid: string, requestId: string) =>
 export class SentMessages {
   /** Rows, and bytes of payload; `null` until they are counted again. A row that is rolled back counts until then. */
   #kept: { rows: number; bytes: number } | null = null;
+  readonly bodies: SentBodies;
 
-  constructor(private readonly db: Database, private readonly onChange: OnChange) {}
+  constructor(private readonly db: Database, private readonly onChange: OnChange) {
+    this.bodies = new SentBodies(db, (bytes) => {
+      if (this.#kept !== null) this.#kept.bytes += bytes;
+    });
+  }
 
   /**
    * Stores a message before its request leaves, in state `sending`. One that may be kept is `kept` at once behind others to
@@ -149,9 +155,13 @@ export class SentMessages {
     const isReply = origin === "runtime";
     const { keep = isReply } = message;
     const known = this.find(requestId, toDid);
+    let left: SentBody | null = null;
     if (known !== null) {
       const isOver = now - known.sentAt >= LIMIT.seenKeptMs;
       if (!isOver && !NEXT[known.state].includes("sending")) return known;
+      const isSame = known.conversationId === conversationId && known.inReplyTo === inReplyTo && known.auto === auto &&
+        this.payloadOf(known) === payload;
+      if (!isOver && isSame) left = this.bodies.of(known);
       this.db.run("DELETE FROM sent WHERE seq = ?", known.seq);
     }
     const bytes = utf8Bytes(payload).length;
@@ -178,8 +188,10 @@ export class SentMessages {
         keep ? 1 : 0,
       ],
     );
+    const stored = toSent(row as Row);
+    if (left?.body) this.bodies.store(stored, left);
     if (state === "kept") this.db.afterCommit(() => this.onChange({ kind: "kept" }));
-    return toSent(row as Row);
+    return stored;
   }
 
   /** Replies of the runtime count, but are never refused: no caller would learn it. */
@@ -293,21 +305,13 @@ export class SentMessages {
     return this.db.get("SELECT 1 FROM sent WHERE to_did = ? AND in_reply_to = ? LIMIT 1", peerDid, requestId) !== null;
   }
 
-  /** Stores what is about to be sent. Its receipt must name the same body. */
-  sending({ seq }: Pick<SentMessage, "seq">, bodySha256: string): void {
-    this.db.transactionWithoutSync(() =>
-      this.db.run("UPDATE sent SET body_sha256 = ? WHERE seq = ? AND body_sha256 IS NOT ?", bodySha256, seq, bodySha256)
-    );
-  }
-
   /** What a receipt of a message is checked against; `null` when there is no such message. */
   proofOf(requestId: string, toDid: string): SentProof | null {
-    const sql = "SELECT conversation_id, body_sha256 FROM sent WHERE request_id = ? AND to_did = ?";
-    const row = this.db.get(sql, requestId, toDid);
-    return row && {
-      conversationId: row.conversation_id as string | null,
-      bodySha256: row.body_sha256 as string | null,
-    };
+    const message = this.find(requestId, toDid);
+    if (message === null) return null;
+    const { bodySha256 = null, payloadSha256, salt } = this.bodies.of(message) ?? {};
+    const sealed = payloadSha256 == null || salt == null ? {} : { payloadSha256, salt };
+    return { conversationId: message.conversationId, bodySha256, ...sealed };
   }
 
   /** The content of a message; `null` when it is blanked. */
@@ -413,6 +417,7 @@ export class SentMessages {
       this.db.run("DELETE FROM sent WHERE state_at < ?", now - SENT_KEPT_MS);
       const over = now - SENT_PAYLOAD_KEPT_MS;
       this.db.run(`UPDATE sent SET payload = '' WHERE payload <> '' AND ${FINISHED} AND state_at < ?`, over);
+      this.bodies.prune(now);
     });
   }
 
@@ -425,7 +430,8 @@ export class SentMessages {
     while (kept.bytes > 0 && kept.bytes + bytes > SENT_BYTES) {
       // The row of a message whose request is under way needs its content; the others are known without it.
       const oldest = `SELECT seq FROM sent WHERE payload <> '' ${OLDEST_FINISHED}`;
-      const blank = `UPDATE sent SET payload = '' WHERE state NOT IN ('sending', 'kept') AND seq IN (${oldest})`;
+      const blank =
+        `UPDATE sent SET payload = '', ${NO_BODY} WHERE state NOT IN ('sending', 'kept') AND seq IN (${oldest})`;
       if (this.db.run(blank, ROOM_ROWS) === 0) this.db.run(`DELETE FROM sent WHERE seq IN (${oldest})`, 1);
       Object.assign(kept, this.#count());
     }
@@ -435,7 +441,7 @@ export class SentMessages {
 
   #count(): { rows: number; bytes: number } {
     const rows = Number(this.db.get("SELECT count(*) AS n FROM sent")?.n);
-    const sum = "SELECT coalesce(sum(bytes), 0) AS bytes FROM sent WHERE payload <> ''";
+    const sum = "SELECT coalesce(sum(bytes + body_bytes), 0) AS bytes FROM sent WHERE payload <> ''";
     return { rows, bytes: Number(this.db.get(sum)?.bytes) };
   }
 

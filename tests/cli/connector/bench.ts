@@ -21,6 +21,7 @@ import type { AgentIdentity } from "../../../cli/link/signed_headers.ts";
 import { RegistryTrust, type TrustSource } from "../../../cli/connector/registry_trust.ts";
 import { readKeyDocument } from "../../../shared/protocol/signed/key_document.ts";
 import { decodeFrame, type DeliverFrame, encodeFrame } from "../../../shared/protocol/frames.ts";
+import { type OpeningKey, openingKey } from "../../../shared/protocol/sealed_body.ts";
 import { toIso, unixSeconds } from "../../../shared/protocol/time.ts";
 import { UnreachableError } from "../../../shared/client/errors.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
@@ -93,6 +94,8 @@ export interface BenchOptions {
   peers?: Peers;
   /** The origin that it signs; default: that of its peers. */
   origin?: string;
+  /** Refuses contacts. */
+  strict?: boolean;
   /** What it believes of the registry; replaces what the world's registry says. */
   trust?: RegistryTrust;
   /** Opens the database in a folder; replaces the plain one. */
@@ -123,6 +126,7 @@ export class Bench implements AsyncDisposable {
     readonly agent: TestAgent,
     readonly folder: string,
     options: BenchOptions,
+    key: OpeningKey,
   ) {
     this.behaviour = options.behaviour ?? accepts;
     this.peers = options.peers ?? {};
@@ -143,6 +147,7 @@ export class Bench implements AsyncDisposable {
       random,
       fetch: options.fetch ?? world.fetch,
       session: this.session,
+      openingKey: key,
       openStore: (options) => new ConnectorStore(this.database, options),
       emit: (name, fields = {}) => void this.events.push({ name, fields }),
       open: this.#open,
@@ -153,6 +158,7 @@ export class Bench implements AsyncDisposable {
       agent: { name: agent.agent.name, did: agent.agent.did },
       profile: { agentName: agent.agent.name, humanName: "Somebody" },
       proxy: { dialUrl: PROXY_URL, origin: options.origin ?? PROXY_URL },
+      strict: options.strict ?? false,
       version: "0.0.0-test",
       pid: 1,
     });
@@ -162,7 +168,7 @@ export class Bench implements AsyncDisposable {
   static async open(world: World, agent: TestAgent, options: BenchOptions = {}): Promise<Bench> {
     const folder = options.folder ?? await Deno.makeTempDir({ prefix: "svc_connector_" });
     const peers = options.peers ?? await namedPeers(world, agent);
-    const bench = new Bench(world, agent, folder, { ...options, peers });
+    const bench = new Bench(world, agent, folder, { ...options, peers }, await openingKey(agent.keys));
     bench.ended = bench.connector.run();
     await until(() => bench.connector.status().connection.state === "connected");
     return bench;

@@ -1,6 +1,6 @@
 /** Keys that a ticket proves (D-145, D-146): two connectors pair next to both services, and a relay answers as it likes. */
 import { assert, assertEquals } from "@std/assert";
-import { mergePeers, pinTicket } from "../../../cli/connector/peers.ts";
+import { mergePeers, type Peers, pinContact, PINS, pinTicket } from "../../../cli/connector/peers.ts";
 import { provePairKey } from "../../../shared/protocol/pair_key.ts";
 import { parseTicket } from "../../../shared/protocol/ticket.ts";
 import { until } from "../../support/until.ts";
@@ -49,7 +49,7 @@ Deno.test("a ticket pins both keys, and a message of such a peer is proven from 
   ]]]);
   assertEquals(one.connector.store.pairSecrets.open(world.clock.now()), []);
   assertEquals([one.eventsOf("contact_listed"), other.eventsOf("contact_listed")], [[], []]);
-  await world.message(b, a);
+  await asker(other)("/v1/outbound", post({ to: "alpha", text: "hi" }));
   const [message] = one.connector.store.received.list({ unread: true, limit: 1 }).messages;
   assertEquals(message?.verified, "end-to-end");
   await end(one, other);
@@ -184,7 +184,7 @@ Deno.test("a removed peer stays removed with any list of the relay, until anothe
   assertEquals(await one.connector.findPeer("beta"), null);
   await confirm(await ticketOf());
   await until(() => !one.connector.peers.of(b.agent.did)?.removed);
-  assertEquals((await (await world.message(b, a)).json()).delivered, true);
+  assertEquals((await asker(other)("/v1/outbound", post({ to: "alpha", text: "hi" }))).body.delivered, true);
   await end(one, other);
 });
 
@@ -200,4 +200,39 @@ Deno.test("a key that a ticket proved is replaced by nothing", () => {
     peers: [{ agentDid: did, profile: { agentName: "x", humanName: "y" }, pairedAt: "" }],
   });
   assertEquals([back.beta?.key, back.beta?.how, back.beta?.gone], [key(1), "ticket", undefined]);
+});
+
+Deno.test("with a full book the contact whose pair ended first makes room, a ticket peer never, and then a new one is refused", async () => {
+  const did = (n: number) => `did:svc:registry.example.test:agent:01KHYQ5H00${String(n).padStart(16, "0")}`;
+  const names = { agentName: "x", humanName: "y" };
+  const pin = { key: "A".repeat(43), since: "" };
+  const full: Peers = Object.fromEntries(
+    Array.from({ length: PINS }, (_, n) => {
+      const gone = n === 7 || n === 8 ? { gone: true as const, endOrder: n === 7 ? 2 : 1 } : {};
+      return [`p-${n}`, {
+        did: did(n),
+        ...names,
+        ...pin,
+        how: n === 9 ? "ticket" as const : "contact" as const,
+        ...gone,
+      }];
+    }),
+  );
+  const withNew: Peers = { ...full, new: { did: did(PINS), ...names } };
+  const next = pinContact(withNew, did(PINS), pin.key, "");
+  assertEquals([next?.new?.how, next?.["p-8"], next?.["p-7"]?.gone], ["contact", undefined, true]);
+  const present = Object.fromEntries(
+    Object.entries(withNew).map(([alias, { gone: _gone, ...peer }]) => [alias, peer]),
+  ) as Peers;
+  assertEquals(pinContact(present, did(PINS), pin.key, ""), null);
+  const ofTicket = { ...present, "p-9": { ...present["p-9"], gone: true } } as Peers;
+  assertEquals(pinContact(ofTicket, did(PINS), pin.key, ""), null);
+  await using world = await World.open();
+  const { a, b, one, other } = await two(world);
+  await world.pair(a, b);
+  await one.connector.updatePeers();
+  await one.connector.peers.change((known) => ({ ...present, ...known }));
+  assertEquals((await (await world.message(b, a)).json()).reason, "pins_full");
+  assertEquals(one.connector.store.received.list({ unread: true, limit: 1 }).messages, []);
+  await end(one, other);
 });

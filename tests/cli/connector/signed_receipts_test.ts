@@ -99,6 +99,7 @@ Deno.test("a receipt that a relay forged, changed, swapped or replayed is shown 
   await take(await send("request-1"));
   const [good] = await receipts("request-1");
   const seq = await send("request-2");
+  const sent = sender.connector.store.sent.proofOf("request-2", b.agent.did);
   const claims = {
     iss: b.agent.did,
     sub: a.agent.did,
@@ -106,7 +107,8 @@ Deno.test("a receipt that a relay forged, changed, swapped or replayed is shown 
     iat: unixSeconds(world.clock.now()),
     requestId: "request-2",
     nonce: "A".repeat(24),
-    bodySha256: sender.connector.store.sent.proofOf("request-2", b.agent.did)?.bodySha256 ?? "",
+    bodySha256: sent?.bodySha256 ?? "",
+    payloadSha256: sent?.payloadSha256 ?? "",
     status: "processed_by_svc" as const,
     conversationId: "c-1",
   };
@@ -124,6 +126,7 @@ Deno.test("a receipt that a relay forged, changed, swapped or replayed is shown 
     ["for another sender", await by(b, { sub: stranger.agent.did }), "sender"],
     ["another status", await by(b, { status: "dead_lettered" as never }), "status"],
     ["another body", await by(b, { bodySha256: await sha256("x") }), "body"],
+    ["another payload", await by(b, { payloadSha256: await sha256("x") }), "payload"],
     ["another conversation", await by(b, { conversationId: "c-2" }), "conversation"],
   ];
   for (const [name, shown, problem] of rows) {

@@ -1,6 +1,7 @@
 /** A message as a signed request, and the state that the proxy's answer shows (D-140). */
 import { assertEquals, assertRejects } from "@std/assert";
 import { answeredState, messageRequest } from "../../../cli/link/message_request.ts";
+import { sha256 } from "../../../shared/protocol/base64url.ts";
 import { ContextError, messageTarget } from "../../../shared/protocol/message_context.ts";
 
 const MESSAGE = { to: "did:svc:x:agent:1", payload: '{"n":12345678901234567890}', requestId: "request-1" };
@@ -12,7 +13,7 @@ Deno.test("the target covers every header of a message that the context binds", 
     inReplyTo: "request-0",
     auto: true,
     mayWait: true,
-  });
+  }, null);
   const bound = {
     "Content-Type": "application/json",
     "X-Request-Id": "request-1",
@@ -24,14 +25,17 @@ Deno.test("the target covers every header of a message that the context binds", 
   assertEquals(names, [...Object.keys(bound).map((name) => name.toLowerCase()), "prefer"]);
   assertEquals(full.target, await messageTarget(bound));
   assertEquals([full.body, full.recipient], [MESSAGE.payload, MESSAGE.to]);
+  const sealed = await messageRequest(MESSAGE, (context) => Promise.resolve(`sealed for ${context}`));
+  const context = "SVC-CONTEXT-V1\ncontent-type:application/json\nx-request-id:request-1";
+  assertEquals([sealed.body, sealed.target], [`sealed for ${context}`, `/hooks/agent?ctx=${await sha256(context)}`]);
 });
 
 Deno.test("a message without options has exactly the headers that the context requires", async () => {
   for (const none of [undefined, null]) {
-    const { headers } = await messageRequest({ ...MESSAGE, conversationId: none, inReplyTo: none, auto: false });
+    const { headers } = await messageRequest({ ...MESSAGE, conversationId: none, inReplyTo: none, auto: false }, null);
     assertEquals(Object.keys(headers ?? {}).map((name) => name.toLowerCase()), ["content-type", "x-request-id"]);
   }
-  await assertRejects(() => messageRequest({ ...MESSAGE, requestId: "short" }), ContextError);
+  await assertRejects(() => messageRequest({ ...MESSAGE, requestId: "short" }, null), ContextError);
 });
 
 Deno.test("the proxy's answer shows whether a message was delivered, queued or refused", () => {

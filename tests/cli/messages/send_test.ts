@@ -3,6 +3,8 @@ import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { NOT_KEPT } from "../../../shared/client/local_shapes.ts";
 import type { DeliverFrame } from "../../../shared/protocol/frames.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
+import { contextText } from "../../../shared/protocol/message_context.ts";
+import { openingKey, openPayload } from "../../../shared/protocol/sealed_body.ts";
 import { type TestAgent, type TestSocket, World } from "../../support/world.ts";
 import type { Machine } from "../cli_world.ts";
 import { machineWithAlpha, pairAlpha } from "../connector/local_machine.ts";
@@ -26,6 +28,37 @@ function textOf(frame: DeliverFrame | undefined): string {
   const { message } = JSON.parse(frame?.payload ?? "{}") as { message: string };
   return message.slice(message.indexOf("\n\n") + 2);
 }
+
+Deno.test("svc send without a connector seals for a peer of a ticket, by alias and by DID", () =>
+  withBeta(async ({ machine, beta, socket }) => {
+    const peer = { did: beta.agent.did, agentName: "beta", humanName: "Bob", key: beta.keys.publicKey, how: "ticket" };
+    machine.write("agents/alpha/peers.json", JSON.stringify({ beta: { ...peer, since: "" } }));
+    const key = await openingKey(beta.keys);
+    for (const [i, to] of ["beta", beta.agent.did].entries()) {
+      assertEquals((await machine.svc("send", to, "the port is 8443")).code, 0);
+      const frame = socket.delivered[i];
+      assert(frame && !JSON.stringify(frame).includes("8443"));
+      const { context } = frame.proof as { context: Record<string, string> };
+      const binding = { from: frame.fromAgentDid, to: beta.agent.did, context: contextText(context) };
+      assertEquals((await openPayload(frame.payload, key, binding))?.payload, '{"message":"the port is 8443"}');
+    }
+    machine.write("agents/alpha/peers.json", "{");
+    const { code, stderr } = await machine.svc("send", beta.agent.did, "the port is 8443");
+    assertEquals([code, socket.delivered.length], [1, 2]);
+    assertStringIncludes(stderr, "peers.json is damaged");
+  }));
+
+Deno.test("svc send without a connector refuses a contact where SVC_STRICT or runtime.json says so", () =>
+  withBeta(async ({ machine, beta, socket }) => {
+    machine.env.SVC_STRICT = "1";
+    const refused = await machine.svc("send", beta.agent.did, "hello");
+    assertStringIncludes(refused.stderr, "CONNECTOR_PEER_UNCONFIRMED");
+    delete machine.env.SVC_STRICT;
+    machine.write("agents/alpha/runtime.json", JSON.stringify({ platform: "inbox", strict: true }));
+    assertEquals([(await machine.svc("send", "beta", "hello")).code === 0, socket.delivered.length], [false, 0]);
+    machine.write("agents/alpha/runtime.json", JSON.stringify({ platform: "inbox" }));
+    assertEquals([(await machine.svc("send", "beta", "hello")).code, socket.delivered.length], [0, 1]);
+  }));
 
 Deno.test("svc send without a connector signs and posts directly, and takes no lock", () =>
   withBeta(async ({ machine, beta, socket }) => {

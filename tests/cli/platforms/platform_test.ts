@@ -390,8 +390,17 @@ Deno.test("saved runtime settings keep the replies unless the options change the
   const env = { env: () => undefined };
   const file = { ...emptyRuntimeFile("nanobot"), replies: "off" as const };
   const target = runtimeTarget(env, file, "", { "allow-insecure": false });
-  assertEquals([withTarget(file, target, undefined).replies, withTarget(file, target, "on").replies], ["off", "on"]);
-  assertEquals(withTarget(file, null, undefined), emptyRuntimeFile("inbox"));
+  assertEquals([withTarget(file, target, {}).replies, withTarget(file, target, { replies: "on" }).replies], [
+    "off",
+    "on",
+  ]);
+  assertEquals(withTarget(file, null, {}), emptyRuntimeFile("inbox"));
+  const strict = withTarget(file, target, { strict: true });
+  assertEquals([strict.strict, withTarget(strict, null, {}).strict, withTarget(file, target, {}).strict], [
+    true,
+    true,
+    false,
+  ]);
 });
 
 Deno.test("the runtime address comes from option, environment, runtime.json or the platform's default", () => {

@@ -16,7 +16,8 @@ import type { EventFields } from "../../../../cli/link/link_events.ts";
 import { World } from "../../../support/world.ts";
 import { Bench, story } from "../bench.ts";
 import { ManualClock } from "../../../support/manual_clock.ts";
-import { BETA, Disk, PAYLOAD, store } from "../store/disk.ts";
+import { seededRandom } from "../../../support/seeded_random.ts";
+import { ALPHA, BETA, Disk, PAYLOAD, store } from "../store/disk.ts";
 
 type Answer = (request: ProxyRequest) => { status: number; body: unknown; headers?: Record<string, string> };
 
@@ -41,6 +42,10 @@ function senderOn(disk: Disk) {
     clock,
     guard,
     isBlocked: (did) => did === BLOCKED,
+    random: seededRandom(),
+    did: ALPHA,
+    peers: { sealTo: () => null },
+    strict: false,
     newId: () => `01KHYQ5H00AAAAAAAAAAAAAAA${ids++}`,
     proxy: {
       call(request) {
@@ -138,7 +143,7 @@ Deno.test("each answer of the proxy gives a state, a reason and an event", async
       assertEquals([result.sent.state, result.sent.problem, result.response?.status], [state, problem, status]);
       assertEquals(result.sent.expiresAt, state === "queued" ? Date.parse(expiresAt) : null);
       assertEquals(sent.find(`request-${n}`), result.sent);
-      assertEquals(events, [{ event, fields: { to: BETA, status, requestId: `request-${n}` } }]);
+      assertEquals(events, [{ event, fields: { to: BETA, status, requestId: `request-${n}`, sealed: false } }]);
     });
   }
 });

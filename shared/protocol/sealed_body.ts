@@ -1,0 +1,166 @@
+/**
+ * Sealed payloads (D-149, D-151): a payload that only its recipient can read, as the body of a message. The key is the agent's
+ * own Ed25519 key as X25519, so that the key which a ticket pins is also the one that opens, and no server names another. HPKE
+ * draws its ephemeral key itself: the one entropy that is not handed in.
+ */
+import { etc, Point } from "@noble/ed25519";
+import {
+  AEAD_AES_128_GCM,
+  CipherSuite,
+  KDF_HKDF_SHA256,
+  KEM_DHKEM_X25519_HKDF_SHA256,
+  type KeyPair as OpeningKeyPair,
+} from "hpke";
+import { type Bytes, fromBase64Url, sha256, toBase64Url, utf8Bytes } from "./base64url.ts";
+import type { KeyPair } from "./ed25519.ts";
+import { LIMITS } from "./limits.ts";
+
+/** The suite of RFC 9180 A.1.1. */
+export const SEAL_SUITE: CipherSuite<CryptoKey> = new CipherSuite(
+  KEM_DHKEM_X25519_HKDF_SHA256,
+  KDF_HKDF_SHA256,
+  AEAD_AES_128_GCM,
+);
+
+const FIRST_LINE = "SVC-SEALED-V1";
+const BEFORE_ENC = '{"svcSealed":1,"enc":"', BEFORE_CT = '","ct":"', END = '"}';
+const ENC_LENGTH = 43;
+/** Random bytes in front of each payload: with fewer, a relay that knows the hash could guess a short payload. */
+export const SALT_BYTES = 32;
+const HEAD_BYTES = SALT_BYTES + 4;
+/** With less, a relay could tell one short text from another by its length. */
+const LEAST_BYTES = 256;
+const MOST_BYTES = HEAD_BYTES + LIMITS.payloadBytes;
+
+/** What a sealed body is bound to: under any other value it does not open. */
+export interface SealBinding {
+  /** DID of the sender: no other agent can pass the body on as its own. */
+  from: string;
+  /** DID of the recipient. */
+  to: string;
+  /** The text of the signed context: the body belongs to one message. */
+  context: string;
+}
+
+/** Opens what is sealed to one agent. */
+export type OpeningKey = OpeningKeyPair<CryptoKey>;
+
+/** Returns the X25519 public key of an Ed25519 public key that `isPublicKey` accepts, 32 bytes. */
+export function x25519PublicKey(publicKey: string): Bytes {
+  const bytes = fromBase64Url(publicKey);
+  if (bytes?.length !== 32) throw new TypeError("Cannot map the public key: not 32 bytes of base64url");
+  const { y } = Point.fromBytes(bytes, false).toAffine();
+  const u = etc.mod((1n + y) * etc.invert(etc.mod(1n - y), Point.CURVE().p));
+  return Uint8Array.from({ length: 32 }, (_, i) => Number(u >> BigInt(8 * i) & 0xffn));
+}
+
+/** Returns the X25519 private key of an Ed25519 seed, 32 bytes; a secret. */
+export async function x25519PrivateKey(seed: Bytes): Promise<Bytes> {
+  const hash = new Uint8Array(await crypto.subtle.digest("SHA-512", seed));
+  const key = hash.slice(0, 32);
+  hash.fill(0);
+  key[0] = (key[0] ?? 0) & 248;
+  key[31] = (key[31] ?? 0) & 127 | 64;
+  return key;
+}
+
+/** Returns the key that opens what is sealed to an agent. @throws {TypeError} when the seed is not 32 bytes */
+export async function openingKey({ seed, publicKey }: Pick<KeyPair, "seed" | "publicKey">): Promise<OpeningKey> {
+  const bytes = fromBase64Url(seed);
+  if (bytes?.length !== 32) throw new TypeError("Cannot make the key: the seed is not 32 bytes");
+  const raw = await x25519PrivateKey(bytes);
+  const privateKey = await SEAL_SUITE.DeserializePrivateKey(raw, false);
+  raw.fill(0);
+  return { privateKey, publicKey: await SEAL_SUITE.DeserializePublicKey(x25519PublicKey(publicKey)) };
+}
+
+/** Returns the bytes of a plaintext with its padding: Padmé, so that a length tells little and costs at most 12 %. */
+export function paddedLength(bytes: number): number {
+  if (bytes <= LEAST_BYTES) return LEAST_BYTES;
+  const e = Math.floor(Math.log2(bytes)), s = Math.floor(Math.log2(e)) + 1, step = 2 ** (e - s);
+  return Math.min(Math.ceil(bytes / step) * step, MOST_BYTES);
+}
+
+/** A payload with the random bytes that were sealed with it. */
+export interface SaltedPayload {
+  /** JSON text. */
+  payload: string;
+  salt: Bytes;
+}
+
+/** Returns the hash by which sender and recipient name a sealed payload: without the salt it could be guessed. */
+export function payloadHash({ payload, salt }: SaltedPayload): Promise<string> {
+  const text = utf8Bytes(payload), bytes = new Uint8Array(salt.length + text.length);
+  bytes.set(salt);
+  bytes.set(text, salt.length);
+  return sha256(bytes);
+}
+
+/**
+ * Returns the body of a message that only the owner of a public key can read.
+ *
+ * @param salt 32 random bytes
+ * @throws {RangeError} for a payload over the limit
+ */
+export async function sealPayload(
+  { payload, salt }: SaltedPayload,
+  publicKey: string,
+  binding: SealBinding,
+): Promise<string> {
+  const text = utf8Bytes(payload);
+  if (salt.length !== SALT_BYTES) throw new RangeError(`The salt has not ${SALT_BYTES} bytes`);
+  if (text.length > LIMITS.payloadBytes) throw new RangeError(`The payload is over ${LIMITS.payloadBytes} bytes`);
+  const plain = new Uint8Array(paddedLength(HEAD_BYTES + text.length));
+  plain.set(salt);
+  new DataView(plain.buffer).setUint32(SALT_BYTES, text.length);
+  plain.set(text, HEAD_BYTES);
+  const key = await SEAL_SUITE.DeserializePublicKey(x25519PublicKey(publicKey));
+  const { encapsulatedSecret, ciphertext } = await SEAL_SUITE.Seal(key, plain, boundTo(binding));
+  return BEFORE_ENC + toBase64Url(encapsulatedSecret) + BEFORE_CT + toBase64Url(ciphertext) + END;
+}
+
+/** Returns true for a JSON value that says it is sealed, also when its form is not exact. */
+export function isSealed(body: string): boolean {
+  try {
+    const value: unknown = JSON.parse(body);
+    return typeof value === "object" && value !== null && Object.hasOwn(value, "svcSealed");
+  } catch {
+    return false;
+  }
+}
+
+/** Returns the payload of a sealed body; `null` for any text that was not sealed to this key and for this message. */
+export async function openPayload(body: string, key: OpeningKey, binding: SealBinding): Promise<SaltedPayload | null> {
+  const parts = partsOf(body);
+  if (parts === null) return null;
+  let plain: Uint8Array;
+  try {
+    plain = await SEAL_SUITE.Open(key, parts.enc, parts.ct, boundTo(binding));
+  } catch {
+    // Its only input from outside is the body, so each failure means that it was not sealed like this.
+    return null;
+  }
+  if (plain.length < HEAD_BYTES) return null;
+  const end = HEAD_BYTES + new DataView(plain.buffer, plain.byteOffset).getUint32(SALT_BYTES);
+  if (end > plain.length || plain.subarray(end).some((byte) => byte !== 0)) return null;
+  try {
+    const payload = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(plain.subarray(HEAD_BYTES, end));
+    JSON.parse(payload);
+    return { payload, salt: plain.slice(0, SALT_BYTES) };
+  } catch {
+    return null;
+  }
+}
+
+/** Compared byte for byte, because another spelling of one body would have another hash in the proof. */
+function partsOf(body: string): { enc: Bytes; ct: Bytes } | null {
+  const middle = BEFORE_ENC.length + ENC_LENGTH, start = middle + BEFORE_CT.length;
+  if (body.length > LIMITS.hookBodyBytes || !body.startsWith(BEFORE_ENC) || !body.endsWith(END)) return null;
+  if (body.slice(middle, start) !== BEFORE_CT) return null;
+  const enc = fromBase64Url(body.slice(BEFORE_ENC.length, middle)), ct = fromBase64Url(body.slice(start, -END.length));
+  return enc === null || ct === null ? null : { enc, ct };
+}
+
+function boundTo({ from, to, context }: SealBinding): { info: Bytes; aad: Bytes } {
+  return { info: utf8Bytes([FIRST_LINE, from, to].join("\n")), aad: utf8Bytes(context) };
+}
