@@ -40,6 +40,26 @@ export const WITHIN_THE_PROCESS: Readonly<Record<string, readonly [file: string,
     "tests/cli/connector/pins_test.ts",
     "a removed peer stays removed with any list of the relay, until another ticket",
   ],
+  search_of_the_store: [
+    "tests/e2e/sealed_test.ts",
+    "store, journal and log of a server hold no text of a message between peers of a ticket, sent or queued",
+  ],
+  search_of_the_traffic: [
+    "tests/cli/connector/seal_test.ts",
+    "nothing of a message between peers of a ticket can be read at the proxy",
+  ],
+  ciphertext_without_the_key: [
+    "tests/cli/connector/seal_test.ts",
+    "a sealed body of a capture opens with no other key",
+  ],
+  plain_message_of_a_ticket_peer: [
+    "tests/cli/connector/seal_test.ts",
+    "of a peer of a ticket only what is sealed to this message is taken",
+  ],
+  ciphertext_of_another: [
+    "tests/cli/connector/seal_test.ts",
+    "of a peer of a ticket only what is sealed to this message is taken",
+  ],
   said_receipt: [
     "tests/cli/connector/signed_receipts_test.ts",
     "the word of a relay that a ticket peer has processed a message changes nothing",

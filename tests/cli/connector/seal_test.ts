@@ -191,6 +191,7 @@ Deno.test("100 messages that waited for seven days in the mailbox all open", asy
 Deno.test("of a peer of a ticket only what is sealed to this message is taken", async (t) => {
   await using world = await World.open();
   const { a, b, alpha, beta } = await pair(world);
+  const stranger = await world.agent();
   const binding = (context: string) => ({ from: a.agent.did, to: b.agent.did, context });
   const seal = (payload: string) => (context: string) =>
     sealPayload({ payload, salt: world.random.bytes(32) }, b.keys.publicKey, binding(context));
@@ -204,6 +205,15 @@ Deno.test("of a peer of a ticket only what is sealed to this message is taken", 
         a.keys.publicKey,
         binding(context),
       ), "seal_invalid"],
+    [
+      "one that another agent sealed",
+      (context) =>
+        sealPayload({ payload: '"hi"', salt: world.random.bytes(32) }, b.keys.publicKey, {
+          ...binding(context),
+          from: stranger.agent.did,
+        }),
+      "seal_invalid",
+    ],
     ["one that is not JSON", seal("hello"), "seal_invalid"],
     ["one that nests too deep", seal("[".repeat(65) + "]".repeat(65)), "payload_invalid"],
     ["a number that is too long", seal("1".repeat(301)), "payload_invalid"],
