@@ -143,11 +143,16 @@ async function compose(
     documents: apiDocsOf(DOCUMENTED[service], config.version),
   };
   if (service === "proxy") await readWithFormatCheck(store, []);
+  let proxy: Proxy | null = null;
   const registry = service === "proxy" ? null : await createRegistry(
-    { ...deps, origins: acceptedOrigins(environment, place.registryUrl, port) },
+    {
+      ...deps,
+      origins: acceptedOrigins(environment, place.registryUrl, port),
+      callProxy: (request) => proxy ? proxy.fetch(request, { from: "process" }) : fetch(request),
+    },
     { ...registryConfig, ...place },
   );
-  const proxy = service === "registry" ? null : createProxy({
+  proxy = service === "registry" ? null : createProxy({
     ...deps,
     origins: acceptedOrigins(environment, place.proxyUrl, port),
     // In one process, calls to the registry need no socket and no credential.
@@ -407,7 +412,7 @@ async function main(args: readonly string[]): Promise<void> {
   const isDev = args.includes("--dev");
   const devSecret = newDevSecret();
   const environ: Environ = (name) =>
-    processEnviron(name) ?? (isDev && name === "BOOTSTRAP_SECRET" ? devSecret : undefined);
+    processEnviron(name) ?? (isDev ? { BOOTSTRAP_SECRET: devSecret, CONSOLE: "on" }[name] : undefined);
   let server: RunningServer;
   try {
     server = await runServer(environ);

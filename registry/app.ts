@@ -3,7 +3,7 @@
  */
 import { authorityOf } from "../shared/protocol/did.ts";
 import type { CheckAccessToken } from "../shared/server/store/access_check.ts";
-import { type App, createApp, type ServiceDeps } from "../shared/server/http/app.ts";
+import { type App, createApp, routedPath, type ServiceDeps } from "../shared/server/http/app.ts";
 import { ConfigError } from "../shared/server/config_reader.ts";
 import { GroupCommit } from "../shared/server/store/group_commit.ts";
 import { Nonces } from "../shared/server/nonces.ts";
@@ -14,9 +14,11 @@ import type { Route } from "../shared/server/http/route.ts";
 import { StoreCount } from "../shared/server/store/store_count.ts";
 import { StoreProbe } from "../shared/server/store/store_probe.ts";
 import { readWithFormatCheck } from "../shared/server/store/store_format.ts";
+import { newAdminToken } from "./admin_tokens/handlers.ts";
 import { Looks } from "./admin_tokens/looks.ts";
 import { AUTHENTICATORS, type RegistryCallers } from "./auth.ts";
 import type { RegistryConfig } from "./config.ts";
+import { Console } from "./console/console.ts";
 import type { RegistryDeps } from "./deps.ts";
 import { KEYS } from "./schema/kv_keys.ts";
 import { countRegistry } from "./people/store.ts";
@@ -44,7 +46,11 @@ export interface Registry extends App {
  * @throws {StoreRefused} when the store has another format
  */
 export async function createRegistry(
-  externals: ServiceDeps & { crlBytes?: number | undefined },
+  externals: ServiceDeps & {
+    crlBytes?: number | undefined;
+    /** Sends a request of the console to the proxy: `fetch`, or the `fetch` of the proxy in this process. */
+    callProxy?(request: Request): Promise<Response>;
+  },
   config: RegistryConfig,
 ): Promise<Registry> {
   const { kv, maxChecks, clock, random, newId, metrics } = externals;
@@ -89,8 +95,22 @@ export async function createRegistry(
     showDetails: config.environment !== "production",
   };
   void deps.suspensions.resume();
+  const app = createApp<RegistryDeps, RegistryCallers>(
+    routesWith(config.apiKeyRequestsPerMinute),
+    AUTHENTICATORS,
+    deps,
+  );
+  const console = config.console
+    ? new Console(deps, {
+      send: externals.callProxy ?? fetch,
+      tokenFor: (humanDid) => newAdminToken(deps, humanDid, newId()),
+    })
+    : null;
   return {
-    ...createApp<RegistryDeps, RegistryCallers>(routesWith(config.apiKeyRequestsPerMinute), AUTHENTICATORS, deps),
+    ...app,
+    owns: (path) => console?.owns(path) || app.owns(path),
+    fetch: (request, peer, path = routedPath(request)) =>
+      console?.owns(path) ? console.answer(request, peer) : app.fetch(request, peer, path),
     deps,
     judgeAccess: (claim, records, refuse) => accessTokenPreconditions(deps, claim, records, refuse),
     stop: () => deps.suspensions.stop(),

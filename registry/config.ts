@@ -5,7 +5,7 @@ import { fromBase64Url } from "../shared/protocol/base64url.ts";
 import { isPublicKey } from "../shared/protocol/ed25519.ts";
 import { MAX_KEYS } from "../shared/protocol/signed/key_document.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
-import { type ConfigReader, type Parse, wholeNumber } from "../shared/server/config_reader.ts";
+import { type ConfigReader, oneOf, type Parse, wholeNumber } from "../shared/server/config_reader.ts";
 import type { ServiceAddresses } from "../shared/server/server_config.ts";
 
 /** More than a registry can hold for one human, so a larger value would be no limit. */
@@ -33,6 +33,8 @@ export interface RegistryConfig extends ServiceAddresses {
   refreshTokenTtlSeconds: number;
   challengeTtlSeconds: number;
   apiKeyRequestsPerMinute: number;
+  /** True when the operator's console is served. */
+  console: boolean;
   quotas: Quotas;
 }
 
@@ -66,6 +68,7 @@ export const REGISTRY_VARIABLES = [
   "QUOTA_REISSUES_PER_DAY",
   "QUOTA_CHALLENGES",
   "QUOTA_REVOCATIONS",
+  "CONSOLE",
 ] as const;
 
 const YEAR_SECONDS = 31_536_000;
@@ -82,6 +85,7 @@ export function readRegistryConfig(reader: ConfigReader, place: ServiceAddresses
     refreshTokenTtlSeconds: reader.read("REFRESH_TOKEN_TTL_SECONDS", seconds, LIMITS.refreshTokenTtlSeconds),
     challengeTtlSeconds: reader.read("CHALLENGE_TTL_SECONDS", seconds, LIMITS.challengeTtlSeconds),
     apiKeyRequestsPerMinute: reader.read("API_KEY_REQUESTS_PER_MINUTE", count, LIMITS.apiKeyRequests),
+    console: reader.read("CONSOLE", oneOf("on", "off"), "off") === "on",
     quotas: {
       agents: reader.read("QUOTA_AGENTS", count, LIMITS.quotaAgents),
       apiKeys: reader.read("QUOTA_API_KEYS", count, LIMITS.quotaApiKeys),

@@ -9,6 +9,7 @@ import { DAY_MS, yieldToEventLoop } from "../shared/clock.ts";
 import { ServiceError } from "../shared/protocol/errors.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
 import { decide, type WindowRecord } from "../shared/server/rate_limit.ts";
+import type { BatchedReads } from "../shared/server/store/batched_reads.ts";
 import type { Draft } from "../shared/server/store/changes.ts";
 
 /** With more, too little room is left for the revocations of humans that have few entries. */
@@ -30,6 +31,14 @@ export async function quotaOf(draft: Draft, humanId: string): Promise<Deno.KvEnt
   const entry = await draft.get<QuotaRecord>(KEYS.quota(humanId));
   if (entry.value === null) throw new Error(`The store has no counts of the human ${humanId}`);
   return entry;
+}
+
+/** Reads the counts of several people. */
+export function quotasOf(
+  { reads }: { reads: BatchedReads },
+  humanIds: readonly string[],
+): Promise<(QuotaRecord | null)[]> {
+  return Promise.all(humanIds.map(async (id) => (await reads.get<QuotaRecord>(KEYS.quota(id))).value));
 }
 
 /** Returns the number of entries that have not ended. */

@@ -25,6 +25,7 @@ import * as agents from "./agents/handlers.ts";
 import { listAudit } from "./audit/handlers.ts";
 import { AUTHENTICATORS, type RegistryCallers } from "./auth.ts";
 import * as credentials from "./api_keys/handlers.ts";
+import { openConsole } from "./console/handlers.ts";
 import type { RegistryDeps } from "./deps.ts";
 import * as invites from "./invites/handlers.ts";
 import * as meta from "./meta/handlers.ts";
@@ -373,6 +374,15 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
     ...byAdmin,
     response: { status: 201, body: AdminTokenAnswer },
     handler: issueAdminToken,
+  }),
+  route({
+    method: "POST",
+    path: "/v1/admin/console-codes",
+    summary: "An address that opens the console once, within a minute",
+    ...byAdmin,
+    response: { status: 201, body: adminApi.ConsoleCode },
+    errors: ["CONSOLE_OFF", "QUOTA_EXCEEDED"],
+    handler: openConsole,
   }),
   route({
     method: "GET",

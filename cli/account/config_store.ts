@@ -11,7 +11,7 @@ import { isDirectory, readPrivate, removeLeftovers, writePrivate } from "../file
 import { withLock } from "../files/lock.ts";
 import { parseServiceUrl } from "../../shared/client/service_url.ts";
 import { secureServiceUrl } from "../client/service_url.ts";
-import { didYouMean } from "../command_line/did_you_mean.ts";
+import { didYouMean } from "../../shared/did_you_mean.ts";
 
 export const CONFIG_KEYS = ["registryUrl", "proxyUrl", "apiKey", "humanName"] as const;
 export type ConfigKey = (typeof CONFIG_KEYS)[number];

@@ -24,7 +24,7 @@ import {
 import { type HeldLock, withLock } from "../files/lock.ts";
 import { requireAgentName } from "./agent_name.ts";
 import { PrivateFolder } from "../files/private_folder.ts";
-import { didYouMean } from "../command_line/did_you_mean.ts";
+import { didYouMean } from "../../shared/did_you_mean.ts";
 
 /** The lock of an agent, inside its own folder. */
 const LOCK_FILE = "agent.lock";

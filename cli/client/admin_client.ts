@@ -53,6 +53,11 @@ export class AdminClient {
     return this.#call("DELETE", `${agentPath(id)}/auth/revoke`, null);
   }
 
+  /** Makes an address that opens the console once. */
+  consoleCode(): Promise<admin.ConsoleCode> {
+    return this.#call("POST", "/v1/admin/console-codes", admin.ConsoleCode);
+  }
+
   audit(query: Query): Promise<audit.AuditList> {
     return this.#call("GET", `/v1/admin/audit${searchOf(query)}`, audit.AuditList);
   }

@@ -5,7 +5,7 @@
 import { parseArgs } from "@std/cli";
 import { type Command, GLOBAL_OPTIONS, type OptionSpec, type RawInput, usageOf } from "./command.ts";
 import { CliError } from "../errors.ts";
-import { didYouMean } from "./did_you_mean.ts";
+import { didYouMean } from "../../shared/did_you_mean.ts";
 
 /** The result of parsing. */
 export type Parsed =

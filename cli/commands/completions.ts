@@ -1,7 +1,7 @@
 /** `svc completions`: prints shell completion scripts. */
 import { type Command, command, type Groups } from "../command_line/command.ts";
 import { CliError } from "../errors.ts";
-import { didYouMean } from "../command_line/did_you_mean.ts";
+import { didYouMean } from "../../shared/did_you_mean.ts";
 
 const SHELLS = ["bash", "zsh", "fish"] as const;
 

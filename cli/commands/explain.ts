@@ -5,7 +5,7 @@ import { command } from "../command_line/command.ts";
 import { CONNECTOR_CODES, LOCAL_ERRORS, type LocalCode } from "../local_errors.ts";
 import { CLI_ERRORS, CliError, type CliErrorCode, exitOf } from "../errors.ts";
 import { fields } from "../terminal/output.ts";
-import { didYouMean } from "../command_line/did_you_mean.ts";
+import { didYouMean } from "../../shared/did_you_mean.ts";
 
 interface LibraryErrorRow {
   when: string;

@@ -1,7 +1,7 @@
 /** `svc mcp install`: gives the tools of `svc mcp` to the program that runs a model. */
 import { resolve } from "node:path";
 import { command } from "../command_line/command.ts";
-import { didYouMean } from "../command_line/did_you_mean.ts";
+import { didYouMean } from "../../shared/did_you_mean.ts";
 import { CliError } from "../errors.ts";
 import { HOST_IDS, SCOPES, WAKES } from "../hosts/host_ids.ts";
 import { fields } from "../terminal/output.ts";

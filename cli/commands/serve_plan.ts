@@ -25,7 +25,7 @@ export const VARIABLE_OF = {
 /** Values of the options of `svc serve`. */
 export type ServeInput =
   & { [option in keyof typeof VARIABLE_OF]: string | undefined }
-  & { "public-url": string | undefined; "behind-proxy": boolean; "access-log": boolean };
+  & { "public-url": string | undefined; "behind-proxy": boolean; "access-log": boolean; console: boolean };
 
 export interface ServePlan {
   /** Values of the server's variables, by name. */
@@ -69,6 +69,7 @@ export function servePlan(
     }
   }
   if (options["behind-proxy"]) variables.TRUSTED_PROXIES = FRONTS;
+  if (options.console) variables.CONSOLE = "on";
   if (options["access-log"]) variables.ACCESS_LOG = "on";
   if (value("KV_URL") === undefined) variables.KV_URL = defaultStore(system);
   const hasSecret = environ("BOOTSTRAP_SECRET") !== undefined;

@@ -45,6 +45,7 @@ export const SERVER_COMMANDS = [
         summary: "Trust X-Forwarded-For of a front on this machine (TRUSTED_PROXIES=127.0.0.1,::1)",
       },
       metrics: { value: "host:port", summary: "Serve metrics and readiness there too (METRICS_LISTEN)" },
+      console: { summary: "Serve the console of svc admin open (CONSOLE=on)" },
       "access-log": { summary: "Log each success (ACCESS_LOG=on)" },
     },
     examples: [

@@ -6,6 +6,7 @@ import { A2A_COMMANDS } from "./a2a.ts";
 import { ADMIN_COMMANDS } from "./admin/admin.ts";
 import { ADMIN_AGENT_COMMANDS } from "./admin/agents.ts";
 import { AUDIT_COMMANDS } from "./admin/audit.ts";
+import { CONSOLE_COMMANDS } from "./admin/console.ts";
 import { PEOPLE_COMMANDS } from "./admin/people.ts";
 import { ADMIN_RELAY_COMMANDS } from "./admin/relay.ts";
 import { AGENT_COMMANDS } from "./agent.ts";
@@ -41,7 +42,7 @@ export const GROUPS: Groups = {
   demo: "See two agents exchange a message on this machine.",
   store: "Inspect, repair, export or import a store. Stop its server first.",
   health: "Ask a server whether it is ready.",
-  admin: "Administration: bootstrap, overview, people, agents, relay, services, keys, audit log.",
+  admin: "Administration: bootstrap, console, overview, people, agents, relay, services, keys, audit log.",
   "admin people": "The people of a registry: list, show, suspend, restore.",
   "admin agents": "The agents of all people: list, show, revoke, end a session.",
   "admin relay": "What the proxy reports: queues, deliveries, refusals.",
@@ -77,6 +78,7 @@ export const GROUPS: Groups = {
 
 export const COMMANDS: readonly Command[] = [
   ...SERVER_COMMANDS,
+  ...CONSOLE_COMMANDS,
   ...ADMIN_COMMANDS,
   ...PEOPLE_COMMANDS,
   ...ADMIN_AGENT_COMMANDS,

@@ -28,22 +28,29 @@ export async function issueAdminToken(
   deps: AdminTokenDeps,
   { caller, exchange }: Input<undefined, undefined, undefined, ApiKeyCaller>,
 ): Promise<Answer> {
-  const { kv, clock, newId, config, signing } = deps;
   const { did } = caller.human;
-  const jti = newId();
-  const issuedAtSeconds = unixSeconds(clock.now());
-  const key = await signing.current();
-  const audience = new URL(config.proxyUrl).origin;
   const { requestId } = exchange;
+  const jti = deps.newId();
   await deps.looks.record(caller.key.id, async () => {
-    await audited(kv.atomic(), deps, { event: "admin.token_issued", actor: did, subject: jti, requestId }).commit();
+    const entry = { event: "admin.token_issued", actor: did, subject: jti, requestId } as const;
+    await audited(deps.kv.atomic(), deps, entry).commit();
   });
-  const grant = { issuer: config.registryUrl, humanDid: did, audience, jti, issuedAtSeconds };
-  const response: AdminTokenAnswer = {
-    token: await signAdminToken(grant, key),
+  return json(await newAdminToken(deps, did, jti), 201);
+}
+
+/** Signs a token with which a person reads the relay state. */
+export async function newAdminToken(
+  { clock, config, signing }: Pick<AdminTokenDeps, "clock" | "config" | "signing">,
+  humanDid: string,
+  jti: string,
+): Promise<AdminTokenAnswer> {
+  const issuedAtSeconds = unixSeconds(clock.now());
+  const audience = new URL(config.proxyUrl).origin;
+  const grant = { issuer: config.registryUrl, humanDid, audience, jti, issuedAtSeconds };
+  return {
+    token: await signAdminToken(grant, await signing.current()),
     expiresAt: toIso((issuedAtSeconds + LIMITS.adminTokenTtlSeconds) * 1000),
     audience,
     scope: ["relay.read"],
   };
-  return json(response, 201);
 }

@@ -3,7 +3,7 @@ import { AuditEntry, type AuditQuery } from "../../shared/protocol/api/audit.ts"
 import { firstUlidOf } from "../../shared/protocol/ids.ts";
 import { parseIso } from "../../shared/protocol/time.ts";
 import { type Answer, type Input, json, pick } from "../../shared/server/http/route.ts";
-import { afterCursor, belowCursor, readFilteredPage } from "../../shared/server/store/pages.ts";
+import { afterCursor, belowCursor, type Page, readFilteredPage } from "../../shared/server/store/pages.ts";
 import type { ApiKeyCaller } from "../callers.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { AuditRecord } from "../schema/records.ts";
@@ -15,18 +15,27 @@ export async function listAudit(
   deps: { kv: Deno.Kv },
   { query }: Input<undefined, AuditQuery, undefined, ApiKeyCaller>,
 ): Promise<Answer> {
-  const range = { reverse: query.order === "desc", limit: query.limit };
-  const fits = filterOf(query);
-  const { items: events, nextCursor } = await readFilteredPage<AuditRecord, AuditRecord>(
-    deps.kv,
-    selectorOf(query),
-    range,
-    (entries) => entries.map(({ value }) => fits(value) ? value : null),
-  );
+  const { items: events, nextCursor } = await readAudit(deps, query);
   return json({
     events: events.map((event) => pick(AuditEntry, event)),
     pagination: { limit: query.limit, nextCursor },
   });
+}
+
+/** Returns one page of the events that fit, without those that are hidden. */
+export async function readAudit(
+  { kv }: { kv: Deno.Kv },
+  query: AuditQuery,
+  hidden: ReadonlySet<string> = new Set(),
+): Promise<Page<AuditRecord>> {
+  const range = { reverse: query.order === "desc", limit: query.limit };
+  const fits = filterOf(query);
+  return await readFilteredPage<AuditRecord, AuditRecord>(
+    kv,
+    selectorOf(query),
+    range,
+    (entries) => entries.map(({ value }) => fits(value) && !hidden.has(value.event) ? value : null),
+  );
 }
 
 /** Returns the keys that can hold what the query asks for: its times bound the IDs. */

@@ -6,6 +6,7 @@ import { listApiKeysOf } from "../api_keys/store.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { AgentRecord, ApiKeyRecord, HumanRecord, SessionRecord } from "../schema/records.ts";
 import { type Clock, DAY_MS } from "../../shared/clock.ts";
+import { nearest } from "../../shared/did_you_mean.ts";
 import type { AdminAgentQuery, AdminCounts, PeopleQuery } from "../../shared/protocol/api/admin.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
@@ -18,6 +19,8 @@ import { visitAll } from "../../shared/server/store/store_count.ts";
 
 /** With more, an answer about a person would grow with all the API keys that have ended. */
 const API_KEYS_SHOWN_MAX = 100;
+/** With more, a list of people reads many ended keys of each. */
+const KEYS_LOOKED_AT = 20;
 
 export interface PeopleDeps {
   kv: Deno.Kv;
@@ -153,4 +156,31 @@ export async function readAgent(deps: PeopleDeps, id: string): Promise<AgentWith
   const { value } = await deps.kv.get<AgentRecord>(KEYS.agent(id));
   if (value === null) throw new ServiceError("AGENT_NOT_FOUND", { message: "No such agent" });
   return await withOwner(deps, value);
+}
+
+/** Returns when one of a person's newest keys was last used; `null` before the first use. */
+export async function lastUseOf(deps: PeopleDeps, id: string): Promise<string | null> {
+  const keys = await listApiKeysOf(deps, id, KEYS_LOOKED_AT);
+  return keys.flatMap(({ lastUsedAt }) => lastUsedAt === null ? [] : [lastUsedAt]).sort().at(-1) ?? null;
+}
+
+/** Returns the DIDs of the people and active agents with a name, among the newest 1,000 of each. */
+export async function findByName(deps: PeopleDeps & { clock: Clock }, name: string): Promise<string[]> {
+  const isSame = (other: string) => other.toLowerCase() === name.toLowerCase();
+  const limit = LIMITS.agentListMax;
+  const [people, agents] = await Promise.all([
+    listPeople(deps, { name, limit }),
+    listAllAgents(deps, { name, status: "active", limit }),
+  ]);
+  return [
+    ...people.items.filter(({ displayName }) => isSame(displayName)).map(({ did }) => did),
+    ...agents.items.filter(({ agent }) => isSame(agent.name)).map(({ agent }) => agent.did),
+  ];
+}
+
+/** Returns the name among the newest 1,000 agents that a mistyped one resembles. */
+export async function nearestAgent({ kv }: PeopleDeps, name: string): Promise<string | null> {
+  const options = { reverse: true, limit: LIMITS.filteredPageReads };
+  const agents = await Array.fromAsync(kv.list<AgentRecord>({ prefix: KEYS.agents() }, options));
+  return nearest(name, agents.map(({ value }) => value.name));
 }

@@ -26,6 +26,7 @@
  * | nonce, agent, nonce | NonceRecord | refresh, through group commit | D-25 |
  * | window, rule, who | WindowRecord | limits, through group commit | two windows |
  * | commit_mark, instance, slot, generation | number of the commit | group commit (D-216) | 1 h |
+ * | console, digest | ConsoleRecord | codes and sessions of the console | the code's or session's own |
  * | probe | moment, milliseconds since the Unix epoch | health | 1 h |
  */
 import type { AuditEvent } from "./records.ts";
@@ -69,6 +70,8 @@ export const KEYS = {
   auditLog: () => key("audit"),
   nonce: (agentDid: string, nonce: string) => key("nonce", agentDid, hashKeyPart(nonce)),
   window: (rule: string, who: string) => key("window", rule, hashKeyPart(who)),
+  console: (digest: string) => key("console", digest),
+  consoles: () => key("console"),
   commitMark: (instance: string) => key(COMMIT_MARK, instance),
   probe: () => key("probe"),
 } as const;
@@ -110,5 +113,6 @@ export const ENDS: Readonly<Record<string, FamilyEnd>> = {
   nonce: { expiry: "when no valid request can use it again" },
   window: { expiry: "two windows" },
   commit_mark: { expiry: "an hour after the last commit of its instance" },
+  console: { expiry: "one minute for a code, 8 h for a session" },
   probe: { expiry: "an hour; one record" },
 };

@@ -86,6 +86,17 @@ export interface AgentRecord extends Agent {
   reissues?: WindowRecord;
 }
 
+/** A code that opens the console, or a session of it. Times are milliseconds since the Unix epoch. */
+export interface ConsoleRecord {
+  kind: "code" | "session";
+  humanId: string;
+  /** ID of the API key with which it was opened. */
+  keyId: string;
+  createdAt: number;
+  /** When a person used it last. */
+  seenAt: number;
+}
+
 /** A session as stored. Times are milliseconds since the Unix epoch; tokens are digests. */
 export interface SessionRecord {
   status: "active" | "revoked";

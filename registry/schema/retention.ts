@@ -53,5 +53,6 @@ export const STORED: StoredKinds = {
   nonce: (value: NonceRecord) => value.expiresAt + LIMITS.nonceKeptSeconds * 1000,
   window: (_: unknown, now: number) => now + LIMITS.limitWindowMs * 2,
   commit_mark: "never",
+  console: "never",
   probe: "never",
 };

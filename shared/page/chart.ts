@@ -101,9 +101,12 @@ function paths({ lines }: Plot, { x, y, width }: Scale): Html[] {
   return lines.map(({ values }, line) => {
     let path = "", isOpen = false;
     for (const [i, value] of values.entries()) {
-      if (value !== null) path += `${isOpen ? "L" : "M"}${round(x(i) + width / 2)} ${y(value)}`;
-      // A point between two gaps would else be invisible.
-      if (value !== null && !isOpen && (values[i + 1] ?? null) === null) path += "h.1";
+      const middle = x(i) + width / 2;
+      // A point between two gaps would else have no length.
+      const isAlone = !isOpen && (values[i + 1] ?? null) === null;
+      if (value !== null) {
+        path += isAlone ? `M${round(middle - 2)} ${y(value)}h4` : `${isOpen ? "L" : "M"}${round(middle)} ${y(value)}`;
+      }
       isOpen = value !== null;
     }
     return markup`<path class="${`l${line + 1}`}" d="${path}"/>`;

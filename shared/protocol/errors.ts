@@ -43,6 +43,11 @@ export const ERRORS = {
     fix: "Ask for a new invite; each can be redeemed once.",
   },
   INVITE_NOT_FOUND: { status: 404, when: "the invite does not exist", fix: "List the invites to get their IDs." },
+  CONSOLE_OFF: {
+    status: 404,
+    when: "the console is off",
+    fix: "Start the server with svc serve --console, or CONSOLE=on.",
+  },
   QUOTA_EXCEEDED: {
     status: 409,
     when: "a quota of this account or agent is exhausted",

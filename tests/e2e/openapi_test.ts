@@ -204,6 +204,7 @@ async function recordAdmin(r: Recorder, { b }: { b: LiveAgent }): Promise<void> 
   await r.human("DELETE", "/v1/admin/agents/{id}", undefined, key, `/v1/admin/agents/${id}`);
   await r.human("DELETE", "/v1/admin/agents/{id}", undefined, key, `/v1/admin/agents/${newId()}`);
   await r.human("GET", "/v1/admin/counts");
+  await r.human("POST", "/v1/admin/console-codes");
   const { token } = await r.human("POST", "/v1/admin/tokens") as unknown as { token: string };
   await r.human("GET", "/v1/admin/relay/overview", undefined, token);
   for (const list of ["connections", "queues", "deliveries", "refusals", "series"]) {

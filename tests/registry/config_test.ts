@@ -41,6 +41,7 @@ Deno.test("the registry without variables has no bootstrap secret, creates its k
     refreshTokenTtlSeconds: 2_592_000,
     challengeTtlSeconds: 300,
     apiKeyRequestsPerMinute: 600,
+    console: false,
     quotas: {
       agents: 500,
       apiKeys: 50,
@@ -68,8 +69,10 @@ Deno.test("every variable of the registry is read", () => {
     QUOTA_REISSUES_PER_DAY: "6",
     QUOTA_CHALLENGES: "7",
     QUOTA_REVOCATIONS: "1000000",
+    CONSOLE: "on",
   });
   assertEquals(problems, []);
+  assertEquals([config.console, read({ CONSOLE: "yes" }).problems.length], [true, 1]);
   assertEquals([config.apiKeyRequestsPerMinute, ...Object.values(config.quotas)], [1, 2, 3, 4, 5, 6, 7, 1_000_000]);
   assertEquals(
     [config.bootstrapSecret, config.accessTokenTtlSeconds, config.refreshTokenTtlSeconds, config.challengeTtlSeconds],

@@ -164,6 +164,7 @@ const PROJECT_ROWS: [route: string, who: Who, promises: Promises][] = [
   ["GET /readyz", "public", { limit: null }],
   ["GET /v1/admin/counts", "admin", { role: "ADMIN_REQUIRED", limit: 600 }],
   ["POST /v1/admin/tokens", "admin", { role: "ADMIN_REQUIRED", limit: 600 }],
+  ["POST /v1/admin/console-codes", "admin", { role: "ADMIN_REQUIRED", limit: 600 }],
   ["GET /openapi.json", "public", { limit: null }],
   ...["", "join", "page.css", "page.js", "icon.svg", "docs"].map((path): [string, Who, Promises] => [
     `GET /${path}`,

@@ -173,7 +173,12 @@ export class World implements AsyncDisposable {
       trustedProxies: new TrustedProxies(this.options.trustedProxies ?? []),
       documents: apiDocsOf([REGISTRY_DOCUMENT, PROXY_DOCUMENT], place.version),
     };
-    this.registry = await createRegistry({ ...deps, origins: [REGISTRY_URL], crlBytes: this.options.crlBytes }, {
+    this.registry = await createRegistry({
+      ...deps,
+      origins: [REGISTRY_URL],
+      crlBytes: this.options.crlBytes,
+      callProxy: (request) => this.callProxy(request),
+    }, {
       ...readRegistryConfig(reader, place),
       bootstrapSecret: BOOTSTRAP_SECRET,
       ...this.options.registry,
@@ -206,6 +211,9 @@ export class World implements AsyncDisposable {
     await flushTasks();
     if (!this.options.kv) this.kv.close();
   }
+
+  /** How the console reaches the proxy. */
+  callProxy = (request: Request): Promise<Response> => this.proxy.fetch(request, { from: "process" });
 
   /** `fetch` that reaches the two services by their public origins. */
   readonly fetch = (async (input: string | URL | Request, init?: RequestInit): Promise<Response> => {

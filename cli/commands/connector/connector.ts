@@ -1,7 +1,7 @@
 /** `svc connector` and `svc connector status`. connector_start.ts runs a connector, connector_service.ts installs it. */
 import { command } from "../../command_line/command.ts";
 import type { Context } from "../../context.ts";
-import { didYouMean } from "../../command_line/did_you_mean.ts";
+import { didYouMean } from "../../../shared/did_you_mean.ts";
 import { CliError, EXIT } from "../../errors.ts";
 import { fields } from "../../terminal/output.ts";
 

@@ -5,7 +5,7 @@ import type { Context } from "../../context.ts";
 import { CliError } from "../../errors.ts";
 import { PLATFORM_IDS, type PlatformId, type RuntimeTarget } from "../../platforms/platform.ts";
 import type { PrivateFolder } from "../../files/private_folder.ts";
-import { didYouMean } from "../../command_line/did_you_mean.ts";
+import { didYouMean } from "../../../shared/did_you_mean.ts";
 
 export const FOR = {
   value: "platform",

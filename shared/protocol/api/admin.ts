@@ -155,3 +155,11 @@ export const AdminAgentAnswer = z.object({
   /** `null` when its record is no longer kept. */
   session: AgentSession.nullable(),
 });
+
+/** Response of `POST /v1/admin/console-codes`: an address that opens the console once. */
+export type ConsoleCode = z.output<typeof ConsoleCode>;
+export const ConsoleCode = z.object({
+  /** Works once, until `expiresAt`. */
+  url: z.string(),
+  expiresAt: IsoTime,
+});

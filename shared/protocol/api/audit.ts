@@ -25,6 +25,7 @@ export const AUDIT_EVENTS = [
   "service.deleted",
   "signing_key.rotated",
   "admin.token_issued",
+  "console.opened",
 ] as const;
 
 export type AuditEvent = (typeof AUDIT_EVENTS)[number];

@@ -153,7 +153,7 @@ export function createApp<D extends AppDeps, Callers>(
     owns: (path) => methodsOf(path).length > 0,
     fixedPaths: fixedRows.map(({ path }) => path),
     async fetch(request, peer, path = routedPath(request)) {
-      const exchange = newRequestContext(deps, request, peer);
+      const exchange = requestContextOf(deps, request, peer);
       const began = deps.clock.now();
       // HEAD is handled as GET, also by the router. The proof must name HEAD.
       const method = request.method === "HEAD" ? "GET" : request.method;
@@ -191,7 +191,7 @@ export function requestIdOf(request: Request, newId: NewId): string {
   return isRequestId(own) ? own : newId();
 }
 
-function newRequestContext(deps: AppDeps, request: Request, peer: Peer): RequestContext {
+export function requestContextOf(deps: AppDeps, request: Request, peer: Peer): RequestContext {
   return {
     request,
     requestId: requestIdOf(request, deps.newId),

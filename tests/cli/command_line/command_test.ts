@@ -91,6 +91,7 @@ const ADDED = [
   "a2a add",
   "a2a list",
   "a2a remove",
+  "admin open",
   "admin service create",
   "admin service list",
   "admin service rotate",

@@ -4,7 +4,7 @@ import { type Command, command, usageOf } from "../../../cli/command_line/comman
 import { CliError } from "../../../cli/errors.ts";
 import { COMMANDS } from "../../../cli/commands/table.ts";
 import { hasSwitch, parse, type Parsed } from "../../../cli/command_line/parse.ts";
-import { nearest } from "../../../cli/command_line/did_you_mean.ts";
+import { nearest } from "../../../shared/did_you_mean.ts";
 
 const nothing = () => Promise.resolve();
 const SMALL = [

@@ -21,6 +21,7 @@ const NOTHING = {
   environment: undefined,
   metrics: undefined,
   "access-log": false,
+  console: false,
 };
 
 function system(os: typeof Deno.build.os = "linux", env: Own = { HOME: "/home/ada" }) {
@@ -55,11 +56,15 @@ Deno.test("each option of serve sets its variable and wins over the environment"
   const given = { host: "::1", port: "0", store: ":memory:", service: "all", environment: "local", metrics: "[::1]:9" };
   const environ = { HOST: "127.0.0.1", PORT: "9000", KV_URL: "x.kv", BOOTSTRAP_SECRET: "configured" };
   assertEquals(
-    plan({ ...given, "public-url": "https://Svc.example/", "behind-proxy": true, "access-log": true }, environ)
+    plan(
+      { ...given, "public-url": "https://Svc.example/", "behind-proxy": true, "access-log": true, console: true },
+      environ,
+    )
       .variables,
     {
       METRICS_LISTEN: "[::1]:9",
       ACCESS_LOG: "on",
+      CONSOLE: "on",
       HOST: "::1",
       PORT: "0",
       KV_URL: ":memory:",

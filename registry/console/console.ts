@@ -1,0 +1,161 @@
+/**
+ * The operator's console: pages for a person who is an admin, beside the route table. Its pages call the functions of the
+ * admin's routes, so that there is no second set of rules.
+ */
+import { agentRows } from "./agent_pages.ts";
+import { auditRows } from "./audit_page.ts";
+import { deliveryRows } from "./delivery_pages.ts";
+import type { ConsoleDeps, ConsolePages, ConsoleRow } from "./frame.ts";
+import { inviteRows } from "./invite_pages.ts";
+import { overviewRows } from "./overview_page.ts";
+import { peopleRows } from "./people_pages.ts";
+import { type RelayDeps, RelayView } from "./relay.ts";
+import { type ConsoleSession, endConsoleSession, findConsoleSession, takeConsoleCode } from "./sessions.ts";
+import { registryReady } from "../meta/handlers.ts";
+import type { RegistryConfig } from "../config.ts";
+import { openPage, type PageAnswer } from "../../shared/page/document.ts";
+import { isPagePath, pageApp, type PageRequest } from "../../shared/page/page_app.ts";
+import { card, plain } from "../../shared/page/parts.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
+import { type AppDeps, recordResponse, requestContextOf } from "../../shared/server/http/app.ts";
+import { readBody } from "../../shared/server/http/body.ts";
+import type { Peer } from "../../shared/server/http/client_ip.ts";
+import { isLoopbackHost } from "../../shared/server/http/listen_address.ts";
+import { toResponse } from "../../shared/server/http/response.ts";
+import type { StoreProbe } from "../../shared/server/store/store_probe.ts";
+import { StoreUnavailable } from "../../shared/server/store/store_errors.ts";
+
+const ROOT = "/console", OPEN = "/console/open";
+const COMMAND = "svc admin open";
+/** A person's clicks and the looks of its open pages stay far below; a program does not. */
+const REQUESTS = { name: "console", requests: 600, windowMs: LIMITS.limitWindowMs };
+/** A live page is rendered again after this time, also when its version is the same. */
+const LOOK_MS = 10_000;
+const ROWS: readonly ConsoleRow[] = [
+  ...overviewRows,
+  ...peopleRows,
+  ...agentRows,
+  ...deliveryRows,
+  ...inviteRows,
+  ...auditRows,
+];
+
+export type ConsoleAppDeps = ConsoleDeps & AppDeps & { probe: StoreProbe };
+
+/** Why a browser must not use the console of this server; `null` when it may. */
+export function consoleRefusal({ registryUrl, environment }: Pick<RegistryConfig, "registryUrl" | "environment">) {
+  const { protocol, hostname } = new URL(registryUrl);
+  if (protocol === "https:" || environment === "local" && isLoopbackHost(hostname)) return null;
+  return `The address of this server is ${registryUrl}, and on plain http others can read the session. Put a front with https before it, and set REGISTRY_URL to its address.`;
+}
+
+export class Console {
+  readonly #pages: ConsolePages;
+
+  constructor(readonly deps: ConsoleAppDeps, relay: Pick<RelayDeps, "send" | "tokenFor">) {
+    const { clock, config } = deps;
+    this.#pages = {
+      deps,
+      relay: new RelayView({ clock, proxyUrl: config.proxyUrl, ...relay }),
+      isReady: () => registryReady(deps),
+    };
+    deps.metrics.addRoutes([ROOT]);
+  }
+
+  /** Returns true for a path that the console answers. */
+  owns(path: string): boolean {
+    return isPagePath({ root: ROOT, openRoot: OPEN }, path);
+  }
+
+  async answer(request: Request, peer: Peer): Promise<Response> {
+    const { deps } = this;
+    const exchange = requestContextOf(deps, request, peer);
+    exchange.route = ROOT;
+    const began = deps.clock.now();
+    let answer: PageAnswer;
+    try {
+      answer = await this.#answer(request, peer, exchange.requestId);
+    } catch (cause) {
+      const isBusy = cause instanceof StoreUnavailable;
+      deps.log(isBusy ? "warn" : "error", "console_failed", { requestId: exchange.requestId, cause });
+      answer = sorry(
+        isBusy
+          ? "The store does not answer. Try again in a moment."
+          : `Something went wrong. The log has it under ${exchange.requestId}.`,
+        isBusy ? 503 : 500,
+      );
+    }
+    recordResponse(deps, exchange, answer.status, deps.clock.now() - began);
+    const headers = { ...answer.headers, "x-request-id": exchange.requestId };
+    return toResponse({ ...answer, headers }, { isHead: request.method === "HEAD" });
+  }
+
+  async #answer(request: Request, peer: Peer, requestId: string): Promise<PageAnswer> {
+    const { deps } = this, { clock, random, config } = deps;
+    const { origin, host, protocol } = new URL(config.registryUrl);
+    const why = consoleRefusal(config) ??
+      (protocol === "http:" && !isLocal(peer) ? "Only its own machine may use it." : null);
+    if (why !== null) return sorry(why, 403);
+    const url = new URL(request.url);
+    const headers = new Headers(request.headers);
+    // Over HTTP/2 the name is in the request line.
+    if (!headers.has("host")) headers.set("host", url.host);
+    const page: PageRequest = {
+      method: request.method,
+      path: url.pathname,
+      query: url.searchParams,
+      headers,
+      text: (maxBytes) => textOf(request, maxBytes, deps),
+    };
+    const isUse = !headers.has("if-none-match");
+    return await pageApp<ConsoleSession>({
+      root: ROOT,
+      openRoot: OPEN,
+      origin,
+      hosts: [host],
+      texts: {
+        place: host,
+        title: "Open the console?",
+        line: `You ran ${COMMAND}.`,
+        command: COMMAND,
+        over: "This session is over: it was closed, not used for half an hour, or your API key was revoked.",
+      },
+      sessions: {
+        take: (code, digest) => takeConsoleCode(deps, code, digest, requestId),
+        find: (digest) => findConsoleSession(deps, digest, { requestId, isUse }),
+        end: (digest) => endConsoleSession(deps, digest),
+      },
+      rows: ROWS.map(({ live, render, ...row }) => ({
+        ...row,
+        ...live ? { live: () => Math.floor(clock.now() / LOOK_MS) } : {},
+        render: (input) => render(this.#pages, input),
+      })),
+      first: "overview",
+      admit: async ({ human }) => {
+        const { allowed } = await deps.limiter.hit(REQUESTS, human.id);
+        return allowed
+          ? null
+          : sorry(`The console takes ${REQUESTS.requests} requests a minute of a person. Wait a minute.`, 429);
+      },
+      now: () => clock.now(),
+      random: random.bytes,
+    })(page);
+  }
+}
+
+function isLocal(peer: Peer): boolean {
+  return peer.from === "socket" && peer.address !== null && isLoopbackHost(peer.address);
+}
+
+function sorry(why: string, status: number): PageAnswer {
+  return openPage({ title: "The console", body: plain("console", card("The console", why)) }, { status });
+}
+
+/** The body; `null` when it has more bytes, or is not UTF-8. */
+async function textOf(request: Request, maxBytes: number, { clock }: ConsoleDeps): Promise<string | null> {
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(await readBody(request, maxBytes, clock));
+  } catch {
+    return null;
+  }
+}

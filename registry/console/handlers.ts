@@ -1,0 +1,26 @@
+/** HTTP handler of the codes that open the console: an API key is never typed into a browser. */
+import { consoleRefusal } from "./console.ts";
+import { createConsoleCode } from "./sessions.ts";
+import type { ApiKeyCaller } from "../callers.ts";
+import type { RegistryConfig } from "../config.ts";
+import type { ConsoleCode } from "../../shared/protocol/api/admin.ts";
+import { ServiceError } from "../../shared/protocol/errors.ts";
+import { toIso } from "../../shared/protocol/time.ts";
+import { type Answer, type Input, json } from "../../shared/server/http/route.ts";
+import type { StoreDeps } from "../../shared/server/store/open_store.ts";
+
+export async function openConsole(
+  deps: StoreDeps & { config: Pick<RegistryConfig, "console" | "registryUrl" | "environment"> },
+  { caller }: Input<undefined, undefined, undefined, ApiKeyCaller>,
+): Promise<Answer> {
+  // Only an admin learns whether there is a console.
+  if (!deps.config.console) throw new ServiceError("CONSOLE_OFF");
+  const message = consoleRefusal(deps.config);
+  if (message !== null) throw new ServiceError("CONSOLE_OFF", { message });
+  const { code, expiresAt } = await createConsoleCode(deps, caller);
+  const response: ConsoleCode = {
+    url: `${deps.config.registryUrl}/console/open/${code}`,
+    expiresAt: toIso(expiresAt),
+  };
+  return json(response, 201);
+}

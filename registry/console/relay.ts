@@ -1,0 +1,88 @@
+/**
+ * What the console reads of the proxy, over the same routes as `svc admin`: with a token of the registry, a deadline, a
+ * bound and a check of the answer's shape, because the proxy can be another process that is away or lies.
+ */
+import type * as z from "zod";
+import type { ConsoleSession } from "./sessions.ts";
+import { BoundedMap } from "../../shared/bounded_map.ts";
+import type { Clock } from "../../shared/clock.ts";
+import { parseIso } from "../../shared/protocol/time.ts";
+import { parseJson, readBody } from "../../shared/server/http/body.ts";
+
+/** With more, a page of the console waits too long for a proxy that is away. */
+const CALL_MS = 2_000;
+const ANSWER_BYTES_MAX = 1_048_576;
+/** A token that ends while its request is on the way would be refused. */
+const TOKEN_LEFT_MS = 60_000;
+/** More sessions than all admins together have. */
+const TOKENS_MAX = 1_000;
+
+/** The proxy gave no usable answer. Its text is for people. */
+export class RelayAway extends Error {
+  override name = "RelayAway";
+}
+
+export interface RelayDeps {
+  clock: Clock;
+  proxyUrl: string;
+  /** Sends a request to the proxy: `fetch`, or the `fetch` of the proxy in this process. */
+  send(request: Request): Promise<Response>;
+  /** Signs a token with which a person reads the relay state. */
+  tokenFor(humanDid: string): Promise<{ token: string; expiresAt: string }>;
+}
+
+export class RelayView {
+  readonly #deps: RelayDeps;
+  /** By session. */
+  readonly #tokens = new BoundedMap<string, { token: string; until: number }>(TOKENS_MAX);
+
+  constructor(deps: RelayDeps) {
+    this.#deps = deps;
+  }
+
+  /** Reads a route below `/v1/admin/relay/`. @throws {RelayAway} */
+  async get<S extends z.ZodType>(
+    session: ConsoleSession,
+    name: string,
+    query: Readonly<Record<string, string>>,
+    schema: S,
+  ): Promise<z.output<S>> {
+    const { clock, proxyUrl, send } = this.#deps;
+    const abort = new AbortController();
+    const request = new Request(`${proxyUrl}/v1/admin/relay/${name}?${new URLSearchParams(query)}`, {
+      headers: { Authorization: `Bearer ${await this.#tokenOf(session)}` },
+      redirect: "manual",
+      signal: abort.signal,
+    });
+    const late = Promise.withResolvers<never>();
+    const cancel = clock.after(CALL_MS, () => {
+      late.reject(new RelayAway(`did not answer within ${CALL_MS / 1000} s`));
+      abort.abort();
+    });
+    try {
+      return await Promise.race([this.#read(send(request), schema), late.promise]);
+    } catch (cause) {
+      throw cause instanceof RelayAway ? cause : new RelayAway("cannot be reached", { cause });
+    } finally {
+      cancel();
+    }
+  }
+
+  async #read<S extends z.ZodType>(answer: Promise<Response>, schema: S): Promise<z.output<S>> {
+    const response = await answer;
+    const body = await readBody(response, ANSWER_BYTES_MAX, this.#deps.clock);
+    if (response.status !== 200) throw new RelayAway(`answered with status ${response.status}`);
+    const parsed = schema.safeParse(parseJson(body)?.value);
+    if (!parsed.success) throw new RelayAway("gave an answer of another form; is its version the same?");
+    return parsed.data;
+  }
+
+  async #tokenOf({ digest, human }: ConsoleSession): Promise<string> {
+    const now = this.#deps.clock.now();
+    const known = this.#tokens.get(digest);
+    if (known !== undefined && now < known.until) return known.token;
+    const { token, expiresAt } = await this.#deps.tokenFor(human.did);
+    this.#tokens.set(digest, { token, until: (parseIso(expiresAt) ?? 0) - TOKEN_LEFT_MS });
+    return token;
+  }
+}

@@ -1,0 +1,124 @@
+/**
+ * The codes and sessions of the console in the store, by digest: a session lives on when the registry restarts, and neither
+ * part of it can be read back. Each request reads the API key and the person, so that a revoked key, a suspended person or
+ * a lost role ends the session at once.
+ */
+import { audited } from "../audit/record.ts";
+import type { ApiKeyCaller } from "../callers.ts";
+import { KEYS } from "../schema/kv_keys.ts";
+import type { ApiKeyRecord, ConsoleRecord, HumanRecord } from "../schema/records.ts";
+import { newCode } from "../../shared/page/page_app.ts";
+import { ServiceError } from "../../shared/protocol/errors.ts";
+import type { StoreDeps } from "../../shared/server/store/open_store.ts";
+
+/** Longer, and a code in a history stays useful to another reader. */
+const CODE_MS = 60_000;
+const SESSION_MS = 8 * 3_600_000;
+const IDLE_MS = 1_800_000;
+/** With less, each click would be a write. */
+const SEEN_EVERY_MS = 60_000;
+/** Of each person: with more, a program that opens none fills the store. */
+const CODES_MAX = 10, SESSIONS_MAX = 10;
+/** More records than all admins together have. */
+const READ_MAX = 1_000;
+
+/** A person who uses the console. */
+export interface ConsoleSession {
+  human: HumanRecord;
+  /** Digest by which the session is found. */
+  digest: string;
+  /** Of the present request, for the audit log. */
+  requestId: string;
+}
+
+/** Makes a code that opens the console once. @throws {ServiceError} `QUOTA_EXCEEDED` */
+export async function createConsoleCode(
+  deps: StoreDeps,
+  { human, key }: ApiKeyCaller,
+): Promise<{ code: string; expiresAt: number }> {
+  const now = deps.clock.now();
+  if ((await recordsOf(deps, human.id, "code")).length >= CODES_MAX) {
+    throw new ServiceError("QUOTA_EXCEEDED", {
+      message: `${CODES_MAX} addresses of the console are open; each ends after a minute`,
+    });
+  }
+  const { code, digest } = await newCode(deps.random.bytes);
+  const record: ConsoleRecord = { kind: "code", humanId: human.id, keyId: key.id, createdAt: now, seenAt: now };
+  await deps.kv.set(KEYS.console(digest), record, { expireIn: CODE_MS });
+  return { code, expiresAt: now + CODE_MS };
+}
+
+/** Uses a code up and begins the session in one commit, so that of two who have the code one gets in. */
+export async function takeConsoleCode(
+  deps: StoreDeps,
+  codeDigest: string,
+  digest: string,
+  requestId: string,
+): Promise<ConsoleSession | null> {
+  const now = deps.clock.now();
+  const entry = await deps.kv.get<ConsoleRecord>(KEYS.console(codeDigest));
+  if (entry.value === null || !isLive(entry.value, "code", now)) return null;
+  const human = await adminOf(deps, entry.value);
+  if (human === null) return null;
+  const session: ConsoleRecord = { ...entry.value, kind: "session", createdAt: now, seenAt: now };
+  const operation = deps.kv.atomic().check(entry).delete(entry.key)
+    .set(KEYS.console(digest), session, { expireIn: SESSION_MS });
+  const others = await recordsOf(deps, human.id, "session");
+  const oldest = others.sort((a, b) => b.value.createdAt - a.value.createdAt).slice(SESSIONS_MAX - 1);
+  for (const { key } of oldest) operation.delete(key);
+  audited(operation, deps, { event: "console.opened", actor: human.did, subject: human.did, requestId });
+  return (await operation.commit()).ok ? { human, digest, requestId } : null;
+}
+
+/**
+ * Returns a session that may be used.
+ *
+ * @param isUse true for what a person does; the script's look at an open page keeps no session alive, because no person
+ * may be in front of it
+ */
+export async function findConsoleSession(
+  deps: StoreDeps,
+  digest: string,
+  { requestId, isUse }: { requestId: string; isUse: boolean },
+): Promise<ConsoleSession | null> {
+  const now = deps.clock.now();
+  const entry = await deps.kv.get<ConsoleRecord>(KEYS.console(digest));
+  if (entry.value === null || !isLive(entry.value, "session", now)) return null;
+  const human = await adminOf(deps, entry.value);
+  if (human === null) return null;
+  if (isUse && Math.abs(now - entry.value.seenAt) >= SEEN_EVERY_MS) {
+    const expireIn = Math.max(1, entry.value.createdAt + SESSION_MS - now);
+    // A lost race needs no retry: the other request was at the same time, or the session has ended.
+    await deps.kv.atomic().check(entry).set(entry.key, { ...entry.value, seenAt: now }, { expireIn }).commit();
+  }
+  return { human, digest, requestId };
+}
+
+export async function endConsoleSession({ kv }: Pick<StoreDeps, "kv">, digest: string): Promise<void> {
+  await kv.delete(KEYS.console(digest));
+}
+
+function isLive({ kind, createdAt, seenAt }: ConsoleRecord, wanted: ConsoleRecord["kind"], now: number): boolean {
+  if (kind !== wanted) return false;
+  return kind === "code" ? now < createdAt + CODE_MS : now < createdAt + SESSION_MS && now < seenAt + IDLE_MS;
+}
+
+/** The person, while it is an admin and the API key with which it opened the console is active. */
+async function adminOf({ kv }: Pick<StoreDeps, "kv">, { humanId, keyId }: ConsoleRecord): Promise<HumanRecord | null> {
+  const [human, keyDigest] = await kv.getMany<[HumanRecord, string]>([
+    KEYS.human(humanId),
+    KEYS.apiKeyOf(humanId, keyId),
+  ]);
+  if (human.value?.role !== "admin" || human.value.status !== "active" || keyDigest.value === null) return null;
+  const key = await kv.get<ApiKeyRecord>(KEYS.apiKey(keyDigest.value));
+  return key.value?.status === "active" ? human.value : null;
+}
+
+async function recordsOf(
+  { kv, clock }: Pick<StoreDeps, "kv" | "clock">,
+  humanId: string,
+  kind: ConsoleRecord["kind"],
+): Promise<Deno.KvEntry<ConsoleRecord>[]> {
+  const all = await Array.fromAsync(kv.list<ConsoleRecord>({ prefix: KEYS.consoles() }, { limit: READ_MAX }));
+  return all.filter(({ value }) => value.humanId === humanId && isLive(value, kind, clock.now()));
+}

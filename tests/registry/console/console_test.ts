@@ -1,0 +1,300 @@
+/** The console's session: who gets in, how often, for how long, and what ends it. */
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { KEYS } from "../../../registry/schema/kv_keys.ts";
+import { answered, refused } from "../../support/registry_world.ts";
+import { AMPLE_QUOTAS, PROXY_URL, REGISTRY_URL, World, type WorldOptions } from "../../support/world.ts";
+
+const HOST = new URL(REGISTRY_URL).host;
+const MINUTE_MS = 60_000;
+
+function open(options: WorldOptions = {}): Promise<World> {
+  return World.open({ ...options, registry: { console: true, ...options.registry } });
+}
+
+async function codeOf(w: World, apiKey?: string): Promise<string> {
+  const key = apiKey ?? (await w.admin()).apiKey;
+  const answer = await w.ask("POST", "/v1/admin/console-codes", { apiKey: key });
+  return (await answered<{ url: string }>(answer, 201)).url;
+}
+
+interface Visit {
+  base: string;
+  cookie: string;
+}
+
+function request(w: World, path: string, init: RequestInit & { headers?: Record<string, string> } = {}) {
+  return w.fetch(new URL(path, REGISTRY_URL), { ...init, headers: { Host: HOST, ...init.headers } });
+}
+
+async function take(w: World, url: string): Promise<Visit | null> {
+  const answer = await request(w, url, { method: "POST", headers: { Origin: REGISTRY_URL } });
+  if (answer.status !== 303) {
+    assertEquals(answer.status, 404);
+    return null;
+  }
+  const base = (answer.headers.get("location") ?? "").replace(/\/overview$/, "");
+  const [cookie = "", ...attributes] = (answer.headers.get("set-cookie") ?? "").split("; ");
+  assertEquals(attributes, ["HttpOnly", "SameSite=Strict", `Path=${base}/`, "Secure"]);
+  return { base, cookie };
+}
+
+async function visit(w: World): Promise<Visit> {
+  const visit = await take(w, await codeOf(w));
+  assert(visit);
+  return visit;
+}
+
+async function look(w: World, { base, cookie }: Visit, path: string, headers: Record<string, string> = {}) {
+  const answer = await request(w, `${base}/${path}`, { headers: { Cookie: cookie, ...headers } });
+  return { status: answer.status, text: await answer.text() };
+}
+
+async function send(w: World, { base, cookie }: Visit, path: string, form: Record<string, string> = {}) {
+  const page = await look(w, { base, cookie }, "overview");
+  const csrf = /name="csrf" value="([^"]+)"/.exec(page.text)?.[1] ?? "";
+  const answer = await request(w, `${base}/${path}`, {
+    method: "POST",
+    headers: { Cookie: cookie, Origin: REGISTRY_URL, "Content-Type": "application/x-www-form-urlencoded" },
+    body: new URLSearchParams({ csrf, ...form }).toString(),
+  });
+  return { status: answer.status, to: answer.headers.get("location"), text: await answer.text() };
+}
+
+Deno.test("without CONSOLE=on there is no console, and the command says how to get one", async () => {
+  await using w = await World.open();
+  const { apiKey } = await w.admin();
+  assertEquals((await request(w, "/console")).status, 404);
+  const answer = await w.ask("POST", "/v1/admin/console-codes", { apiKey });
+  await refused(answer, "CONSOLE_OFF");
+});
+
+Deno.test("only an admin gets a code, 10 at a time, and each ends after a minute", async () => {
+  await using w = await open();
+  const user = await w.person();
+  const asUser = await w.ask("POST", "/v1/admin/console-codes", { apiKey: user.apiKey });
+  await refused(asUser, "ADMIN_REQUIRED");
+  const urls: string[] = [];
+  for (let i = 0; i < 10; i++) urls.push(await codeOf(w));
+  const more = await w.ask("POST", "/v1/admin/console-codes", { apiKey: (await w.admin()).apiKey });
+  await refused(more, "QUOTA_EXCEEDED");
+  w.clock.step(MINUTE_MS - 1);
+  assert(await take(w, urls[0] ?? ""));
+  w.clock.step(1);
+  assertEquals(await take(w, urls[1] ?? ""), null);
+  await codeOf(w);
+});
+
+Deno.test("of two who have one code one gets in, and a look uses nothing up", async () => {
+  await using w = await open();
+  for (let round = 0; round < 20; round++) {
+    const url = await codeOf(w);
+    assertEquals((await request(w, url)).status, 200);
+    const taken = await Promise.all([take(w, url), take(w, url), take(w, url)]);
+    assertEquals(taken.filter((one) => one !== null).length, 1);
+  }
+});
+
+Deno.test("a session lasts 8 h, 30 min without a click, and a look of the script is no click", async () => {
+  await using w = await open();
+  const idle = await visit(w), used = await visit(w);
+  for (let minutes = 0; minutes < 20; minutes += 10) {
+    w.clock.step(10 * MINUTE_MS);
+    assertEquals((await look(w, idle, "limits", { "If-None-Match": '"x"' })).status, 200);
+    assertEquals((await look(w, used, "limits")).status, 200);
+  }
+  w.clock.step(10 * MINUTE_MS);
+  assertEquals((await look(w, idle, "limits")).status, 403);
+  assertEquals((await look(w, used, "limits")).status, 200);
+  for (let minutes = 30; minutes < 8 * 60 - 10; minutes += 10) {
+    w.clock.step(10 * MINUTE_MS);
+    assertEquals((await look(w, used, "limits")).status, 200, `after ${minutes} min`);
+  }
+  w.clock.step(10 * MINUTE_MS);
+  assertStringIncludes((await look(w, used, "limits")).text, "This session is over");
+});
+
+Deno.test("a revoked key, a suspended person, a lost role and logging out end a session at once", async () => {
+  await using w = await open();
+  const { id } = await w.admin();
+  const own = await visit(w);
+  const { status, text } = await send(w, own, "close");
+  assertEquals(status, 200);
+  assertStringIncludes(text, "This session is closed.");
+  assertEquals((await look(w, own, "limits")).status, 403);
+  for (const change of [{ role: "user" }, { status: "suspended" }] as const) {
+    const session = await visit(w);
+    const entry = await w.kv.get<object>(KEYS.human(id));
+    await w.kv.set(KEYS.human(id), { ...entry.value, ...change });
+    assertEquals((await look(w, session, "limits")).status, 403);
+    await w.kv.set(KEYS.human(id), entry.value);
+    assertEquals((await look(w, session, "limits")).status, 200);
+  }
+  const { apiKey: other } = await w.client.createApiKey((await w.admin()).apiKey, "second");
+  const session = await take(w, await codeOf(w, other.token));
+  assert(session);
+  await w.client.revokeApiKey((await w.admin()).apiKey, other.id);
+  assertEquals((await look(w, session, "limits")).status, 403);
+});
+
+Deno.test("the oldest of eleven sessions ends; neither store nor log holds a code, a cookie or a key", async () => {
+  await using w = await open();
+  const url = await codeOf(w);
+  const first = await take(w, url);
+  assert(first);
+  const last: Visit[] = [];
+  for (let i = 0; i < 10; i++) {
+    w.clock.step(1);
+    last.push(await visit(w));
+  }
+  assertEquals((await look(w, first, "limits")).status, 403);
+  for (const session of last) assertEquals((await look(w, session, "limits")).status, 200);
+  const { apiKey } = await w.admin();
+  const secrets = [
+    url.split("/").at(-1) ?? "",
+    apiKey,
+    ...last.flatMap(({ base, cookie }) => [cookie.split("=")[1] ?? "", base.split("/").at(-1) ?? ""]),
+  ];
+  const stored = await Array.fromAsync(w.kv.list({ prefix: [] }));
+  const all = JSON.stringify([stored, w.log], (_, value) => typeof value === "bigint" ? String(value) : value);
+  for (const secret of secrets) assert(secret.length > 20 && !all.includes(secret));
+  const { events } = await answered<{ events: { event: string }[] }>(
+    await w.ask("GET", "/v1/admin/audit?event=console.opened", { apiKey }),
+  );
+  assertEquals(events.length, 11);
+});
+
+Deno.test("another name, another site and a foreign form are refused, and nothing is done", async () => {
+  await using w = await open();
+  const agent = await w.agent();
+  const own = await visit(w);
+  const path = `${own.base}/agents/${agent.agent.id}/revoke`;
+  const form = { "Content-Type": "application/x-www-form-urlencoded" };
+  const page = await look(w, own, "overview");
+  const csrf = /name="csrf" value="([^"]+)"/.exec(page.text)?.[1] ?? "";
+  const attempts: [what: string, headers: Record<string, string>, body: string][] = [
+    ["Host", { Origin: REGISTRY_URL, Host: "evil.test" }, `csrf=${csrf}`],
+    ["no Origin", {}, `csrf=${csrf}`],
+    ["Origin", { Origin: "https://evil.test" }, `csrf=${csrf}`],
+    ["null", { Origin: "null" }, `csrf=${csrf}`],
+    ["site", { Origin: REGISTRY_URL, "Sec-Fetch-Site": "same-site" }, `csrf=${csrf}`],
+    ["no csrf", { Origin: REGISTRY_URL }, ""],
+    ["wrong csrf", { Origin: REGISTRY_URL }, `csrf=${csrf}x`],
+    ["JSON", { Origin: REGISTRY_URL, "Content-Type": "application/json" }, `{"csrf":"${csrf}"}`],
+    ["long", { Origin: REGISTRY_URL }, `csrf=${csrf}&x=${"x".repeat(65_536)}`],
+  ];
+  for (const [what, headers, body] of attempts) {
+    const answer = await request(w, path, {
+      method: "POST",
+      headers: { ...form, Cookie: own.cookie, ...headers },
+      body,
+    });
+    assertEquals(answer.status, 403, what);
+  }
+  assertEquals((await w.client.agent(agent.owner.apiKey, agent.agent.id)).status, "active");
+  assertEquals((await send(w, own, `agents/${agent.agent.id}/revoke`)).status, 303);
+  assertEquals((await w.client.agent(agent.owner.apiKey, agent.agent.id)).status, "revoked");
+});
+
+Deno.test("each action is that of the API, with the person as actor and the reason in the audit log", async () => {
+  await using w = await open();
+  const admin = await w.admin(), person = await w.person("Dimitri"), agent = await w.agent(person);
+  const own = await visit(w);
+  assertEquals((await send(w, own, `people/${person.id}/suspend`, { reason: "key in public" })).status, 303);
+  assertStringIncludes((await look(w, own, `people/${person.id}`)).text, "suspended");
+  assertEquals((await w.ask("GET", "/v1/me", { apiKey: person.apiKey })).status, 403);
+  await send(w, own, `people/${person.id}/restore`);
+  assertEquals((await w.ask("GET", "/v1/me", { apiKey: person.apiKey })).status, 200);
+  assertEquals((await send(w, own, `agents/${agent.agent.id}/end`)).status, 303);
+  const again = await send(w, own, `people/${admin.id}/suspend`);
+  assertEquals(again.status, 200);
+  assertStringIncludes(again.text, "ADMIN_SUSPEND_FORBIDDEN");
+  const long = await send(w, own, `people/${person.id}/suspend`, { reason: "x".repeat(201) });
+  assertStringIncludes(long.text, `value="${"x".repeat(201)}"`);
+  const created = await send(w, own, "invites", { days: "1" });
+  const code = /svc_inv_[A-Za-z0-9_-]+/.exec(created.text)?.[0] ?? "";
+  await w.client.redeemInvite(code, "New");
+  const { invite } = await w.client.createInvite(admin.apiKey);
+  assertEquals((await send(w, own, `invites/${invite.id}/delete`)).status, 303);
+  const events = (await look(w, own, "audit.jsonl")).text.trim().split("\n").map((line) => JSON.parse(line));
+  assertEquals(events.slice(0, 6).map(({ event, actor, detail }) => [event, actor === admin.did, detail]), [
+    ["invite.deleted", true, undefined],
+    ["invite.created", true, undefined],
+    ["invite.redeemed", false, undefined],
+    ["invite.created", true, undefined],
+    ["session.revoked", true, undefined],
+    ["person.restored", true, undefined],
+  ]);
+  assertEquals(events[6].detail, "key in public");
+  assertStringIncludes((await look(w, own, "audit?about=Dimitri")).text, "“key in public”");
+  assertStringIncludes((await look(w, own, "audit?by=no-such")).text, "No person and no agent is called no-such.");
+});
+
+Deno.test("a name, an ID, a DID and a typing mistake find an agent; filters and pages show each once", async () => {
+  await using w = await open({ registry: { quotas: AMPLE_QUOTAS } });
+  const ada = await w.person("Ada");
+  const scout = await w.agent(ada, "scout-7");
+  for (let i = 0; i < 60; i++) await w.agent(ada, `worker-${i}`);
+  w.connect(scout);
+  await w.connected();
+  const own = await visit(w);
+  const names = (text: string) => [...text.matchAll(/<a class="name"[^>]*><bdi>([^<]*)/g)].map(([, name]) => name);
+  const first = await look(w, own, "agents"),
+    older = /href="(\?[^"]*)">Older/.exec(first.text)?.[1]?.replaceAll("&#38;", "&");
+  const second = await look(w, own, `agents${older}`);
+  const all = [...names(first.text), ...names(second.text)];
+  assertEquals([all.length, new Set(all).size], [61, 61]);
+  assertEquals(names((await look(w, own, "agents?q=SCOUT")).text), ["scout-7"]);
+  assertEquals(names((await look(w, own, "agents?online=true&status=active")).text), ["scout-7"]);
+  assertEquals(names((await look(w, own, "agents?online=true&q=worker")).text), []);
+  for (const q of [scout.agent.id, scout.agent.did]) {
+    const answer = await request(w, `${own.base}/agents?q=${q}`, { headers: { Cookie: own.cookie } });
+    assertEquals([answer.status, answer.headers.get("location")], [303, `${own.base}/agents/${scout.agent.id}`]);
+  }
+  assertMatch((await look(w, own, "agents?q=scuot-7")).text, /Did you mean <a[^>]*><bdi>scout-7/);
+  assertEquals((await look(w, own, "agents/nonsense")).status, 404);
+});
+
+Deno.test("a proxy that is away, slow or strange leaves every page, which says so", async () => {
+  await using w = await open();
+  const { a } = await w.story();
+  const own = await visit(w);
+  const paths = [
+    "overview",
+    "agents",
+    "agents?online=true",
+    `agents/${a.agent.id}`,
+    `people/${a.owner.id}`,
+    "queues",
+    "deliveries?requestId=abcdefgh",
+  ];
+  const stranger: ((request: Request) => Promise<Response>)[] = [
+    () => Promise.reject(new TypeError("connection refused")),
+    () => Promise.resolve(new Response("no", { status: 502 })),
+    () => Promise.resolve(Response.json({ agents: "many" })),
+    () => Promise.resolve(new Response("x".repeat(2 ** 20 + 1))),
+  ];
+  for (const callProxy of stranger) {
+    w.callProxy = callProxy;
+    for (const path of paths) {
+      const { status, text } = await look(w, own, path);
+      assertEquals(status, 200, path);
+      if (!path.startsWith("people")) assertStringIncludes(text, PROXY_URL, path);
+    }
+  }
+  w.callProxy = () => new Promise(() => {});
+  for (const path of paths) {
+    let status = 0;
+    void look(w, own, path).then((answer) => status = answer.status);
+    for (let step = 0; status === 0 && step < 1_000; step++) await w.clock.advance(100);
+    assertEquals(status, 200, path);
+  }
+});
+
+Deno.test("600 requests a minute of a person are answered", async () => {
+  await using w = await open();
+  const own = await visit(w);
+  for (let i = 0; i < 600; i++) await look(w, own, "limits");
+  assertEquals((await look(w, own, "limits")).status, 429);
+  w.clock.step(2 * MINUTE_MS);
+  assertEquals((await look(w, own, "limits")).status, 200);
+});
