@@ -1,0 +1,81 @@
+/** The console of real processes: over plain HTTP on the own machine, and with the proxy in another process that ends. */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { bootstrap, freePort, placeOf, startServer, tempFolder } from "../support/process.ts";
+
+interface Visit {
+  base: string;
+  cookie: string;
+}
+
+async function codeOf(registryUrl: string, apiKey: string): Promise<string> {
+  const answer = await fetch(`${registryUrl}/v1/admin/console-codes`, {
+    method: "POST",
+    headers: { Authorization: `Bearer ${apiKey}` },
+  });
+  assertEquals(answer.status, 201);
+  return (await answer.json() as { url: string }).url;
+}
+
+async function visit(url: string): Promise<Visit> {
+  const { origin } = new URL(url);
+  const answer = await fetch(url, { method: "POST", redirect: "manual", headers: { Origin: origin } });
+  assertEquals(answer.status, 303);
+  await answer.body?.cancel();
+  const [cookie = ""] = (answer.headers.get("set-cookie") ?? "").split(";");
+  return { base: origin + (answer.headers.get("location") ?? "").replace(/\/overview$/, ""), cookie };
+}
+
+async function look({ base, cookie }: Visit, path: string): Promise<string> {
+  const answer = await fetch(`${base}/${path}`, { headers: { Cookie: cookie } });
+  assertEquals(answer.status, 200, path);
+  return await answer.text();
+}
+
+Deno.test("the console of one process opens by its code, over a restart, and shows the proxy's numbers", async () => {
+  await using folder = await tempFolder();
+  const env = { CONSOLE: "on", PORT: String(freePort()) };
+  let session: Visit, url: string;
+  {
+    await using server = await startServer({ folder: folder.path, env });
+    const apiKey = await bootstrap(placeOf(server));
+    const closed = await fetch(`${server.address}/console`);
+    assertEquals(closed.status, 403);
+    assertStringIncludes(await closed.text(), "svc admin open");
+    url = await codeOf(server.address, apiKey);
+    session = await visit(url);
+    const page = await look(session, "overview");
+    for (const part of ["Registry ready", "Proxy ready", "Time to acknowledgement"]) assertStringIncludes(page, part);
+  }
+  await using server = await startServer({ folder: folder.path, env });
+  assertStringIncludes(await look(session, "overview"), "Proxy ready");
+  const again = await fetch(url, { method: "POST", redirect: "manual", headers: { Origin: server.address } });
+  assertEquals(again.status, 404);
+  await again.body?.cancel();
+});
+
+Deno.test("with the proxy in another process the console reads it over HTTP, and works when it has ended", async () => {
+  await using folder = await tempFolder();
+  const registryUrl = `http://127.0.0.1:${freePort()}`, proxyPort = String(freePort());
+  const shared = { REGISTRY_URL: registryUrl, PROXY_URL: `http://127.0.0.1:${proxyPort}` };
+  await using registry = await startServer({
+    folder: folder.path,
+    env: { ...shared, CONSOLE: "on", SVC_SERVICE: "registry", PORT: new URL(registryUrl).port },
+  });
+  const apiKey = await bootstrap(placeOf(registry));
+  await using proxyFolder = await tempFolder();
+  const session = await visit(await codeOf(registryUrl, apiKey));
+  {
+    await using _ = await startServer({
+      folder: proxyFolder.path,
+      env: { ...shared, SVC_SERVICE: "proxy", PORT: proxyPort },
+    });
+    const page = await look(session, "overview");
+    assertStringIncludes(page, "Proxy ready");
+    assert(!page.includes('role="alert"'));
+    assertEquals((await fetch(`${shared.PROXY_URL}/console`)).status, 404);
+  }
+  for (const path of ["overview", "queues", "deliveries?requestId=abcdefgh"]) {
+    assertStringIncludes(await look(session, path), `${shared.PROXY_URL} cannot be reached.`, path);
+  }
+  for (const path of ["people", "agents", "invites", "audit", "limits"]) await look(session, path);
+});
