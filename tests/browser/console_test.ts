@@ -10,7 +10,7 @@ declare const performance: {
   getEntriesByType(type: string): { value: number }[];
 };
 
-/** Largest page in bytes (D-185). */
+/** Largest size of a page in bytes. */
 const PAGE_BYTES = 50_000;
 
 browserTest("an admin opens the console, suspends, restores, revokes and invites by clicks", async () => {
