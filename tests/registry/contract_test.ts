@@ -171,7 +171,19 @@ const PROJECT_ROWS: [route: string, who: Who, promises: Promises][] = [
     "public",
     { limit: null },
   ]),
-  ...["messages", "pairing", "sessions", "agents", "accounts", "invites", "operation", "admins", "service", "errors"]
+  ...[
+    "messages",
+    "pairing",
+    "sessions",
+    "agents",
+    "accounts",
+    "invites",
+    "relay",
+    "operation",
+    "admins",
+    "service",
+    "errors",
+  ]
     .map(
       (name): [string, Who, Promises] => [`GET /docs/${name}`, "public", { limit: null }],
     ),

@@ -30,10 +30,15 @@ const RESOURCES: Readonly<Record<string, Resource>> = {
     paths: ["/v1/me", "/v1/admin/bootstrap"],
   },
   invites: { title: "Invites", line: "Let a person make an account.", paths: ["/v1/invites"] },
+  relay: {
+    title: "Relay",
+    line: "What an operator sees of connections, queues, deliveries and refusals.",
+    paths: ["/v1/admin/relay/"],
+  },
   operation: {
     title: "Operation",
-    line: "What an operator sees of deliveries, events, keys and services.",
-    paths: ["/v1/admin/relay/", "/v1/admin/tokens", "/v1/admin/audit", "/v1/admin/keys", "/v1/admin/internal-services"],
+    line: "What an operator sees of events, keys and services.",
+    paths: ["/v1/admin/tokens", "/v1/admin/audit", "/v1/admin/keys", "/v1/admin/internal-services"],
   },
   admins: { title: "Admins", line: "People and agents, as an admin sees and changes them.", paths: ["/v1/admin/"] },
   service: { title: "Service", line: "Health, keys, revocations and addresses.", paths: ["/"] },
