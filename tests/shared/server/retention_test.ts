@@ -85,6 +85,7 @@ async function story(w: World): Promise<void> {
   await w.client.createInvite(apiKey, expiresAt);
   const { internalService } = await w.client.createService(apiKey, "relay", ["crl.read"]);
   await w.client.revokeService(apiKey, internalService.id);
+  await answered(await w.ask("POST", "/v1/admin/console-codes", { apiKey }), 201);
   await answered(await w.ask("GET", "/v1/crl"));
   await answered(await w.ask("GET", "/health"));
 }
@@ -92,7 +93,7 @@ async function story(w: World): Promise<void> {
 Deno.test("each family of the registry with an expiry is written with one, also ended records", async () => {
   const written: Written[] = [];
   using real = await openTestKv();
-  await using w = await openRegistry({ kv: recording(real, written) });
+  await using w = await openRegistry({ kv: recording(real, written), registry: { console: true } });
   await story(w);
   const of = (family: string) => written.filter((write) => write.family === `registry.${family}`);
   for (const [family, end] of Object.entries(REGISTRY_ENDS)) {
