@@ -42,6 +42,8 @@ export interface SendingDeps {
   emit: EmitEvent;
 }
 
+/** As many as a proxy lists. With more, an answer full of signatures would hold up the messages. */
+const RECEIPTS_CHECKED_MAX = 200;
 /** With less, a relay that forges receipts would fill the log. */
 const REPORT_MS = 60_000;
 
@@ -133,25 +135,29 @@ export class Sending {
   /** Asks for the receipts of messages one after the other: a proxy that tells of many must not cost as many requests at once. */
   #prove(sent: SentKey): void {
     this.#toProve.set(keyOf(sent), sent);
-    this.#proving ??= this.#proveAll().finally(() => this.#proving = null);
+    if (!this.#isProving) void this.#proveAll();
   }
   readonly #toProve = new Map<string, SentKey>();
-  #proving: Promise<void> | null = null;
+  #isProving = false;
 
+  /** Never rejects, because `ask` does not. News that come meanwhile are in the same loop. */
   async #proveAll(): Promise<void> {
+    this.#isProving = true;
     for (const [key, sent] of this.#toProve) {
       this.#toProve.delete(key);
       // An answer under way may be from before the news.
       await this.#asking.get(key);
       await this.ask(sent);
     }
+    this.#isProving = false;
   }
 
   /** Checks receipts of one message against the message and the key of its recipient. Reports a wrong one, once a minute. */
   async checked(receipts: readonly Receipt[], { toDid, requestId }: SentKey): Promise<CheckedReceipt[]> {
     const { clock, did, peers, emit, store: { sent } } = this.deps;
     const known = { did, pin: pinOf(peers.of(toDid)), sent: sent.proofOf(requestId, toDid) };
-    const ofMessage = receipts.filter((one) => one.recipientAgentDid === toDid && one.requestId === requestId);
+    const ofMessage = receipts.filter((one) => one.recipientAgentDid === toDid && one.requestId === requestId)
+      .slice(0, RECEIPTS_CHECKED_MAX);
     const checked = await Promise.all(ofMessage.map((receipt) => checkReceipt(receipt, known)));
     const why = checked.find(({ problem }) => problem !== undefined)?.problem;
     if (why !== undefined && clock.now() - this.#reportedAt >= REPORT_MS) {
