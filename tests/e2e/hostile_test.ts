@@ -170,6 +170,21 @@ Deno.test("a receipt that a relay changed is shown as the proxy's word, and the 
       await signed();
     });
   }
+  await t.step("a receipt verifies on another machine, with the payload and without a network", async () => {
+    const requestId = await signed();
+    const dir = `${all.ada}-elsewhere`,
+      write = (name: string, text: string) => Deno.writeTextFile(`${dir}/${name}`, text);
+    await Deno.mkdir(dir, { mode: 0o700 });
+    await write("receipt.json", JSON.stringify(await svc(all.ada, ["sent", requestId, "--to", "beta"], all.at)));
+    await write("keys.json", await (await fetch(`${all.server.address}/.well-known/svc-keys.json`)).text());
+    await write("payload.json", JSON.stringify({ message: `message ${count}` }));
+    const files = ["receipt.json", "--payload", "payload.json", "--key-document", "keys.json"];
+    const words = files.map((word) => word.endsWith(".json") ? `${dir}/${word}` : word);
+    const { valid, receipt, checks } = await svc(dir, ["receipt", "verify", ...words]);
+    assertEquals([valid, receipt.requestId, receipt.status], [true, requestId, "processed_by_svc"]);
+    const { result, detail } = checks.find(({ name }: { name: string }) => name === "payload");
+    assertEquals([result, detail], ["passed", "what was sealed, with the salt"]);
+  });
 });
 
 Deno.test("a relay that changes a pairing or the list of peers pins nothing and takes no name", async (t) => {
