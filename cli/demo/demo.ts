@@ -6,11 +6,13 @@
 import { PairConfirmAnswer, PairStartAnswer, PairStatusAnswer } from "../../shared/protocol/api/pairing.ts";
 import { ReceiptAnswer, ReceiptList } from "../../shared/protocol/api/receipts.ts";
 import { HookAnswer } from "../../shared/protocol/api/relay.ts";
-import { toBase64Url } from "../../shared/protocol/base64url.ts";
+import { sha256, toBase64Url } from "../../shared/protocol/base64url.ts";
 import type { DeliverFrame } from "../../shared/protocol/frames.ts";
 import { ulidSource } from "../../shared/protocol/ids.ts";
+import { readMessageProof, sentBody } from "../../shared/protocol/message_proof.ts";
+import { parseReceipt, signReceipt, verifyReceipt } from "../../shared/protocol/receipt_token.ts";
 import { maskSecret } from "../../shared/protocol/secrets.ts";
-import { toIso } from "../../shared/protocol/time.ts";
+import { toIso, unixSeconds } from "../../shared/protocol/time.ts";
 import { sleep } from "../../shared/clock.ts";
 import { ApiError } from "../../shared/client/errors.ts";
 import { openLink } from "../link/link.ts";
@@ -182,32 +184,41 @@ async function runSteps(ctx: Context, story: Story, { bootstrapSecret, url, fold
     ],
   });
   await story.step("beta reports that it has processed it", {
-    proves: "delivery and processing are two facts, and only the recipient can report the second",
-    run: () =>
-      callAs(
-        beta,
-        url,
-        ReceiptAnswer,
-        post("/v1/relay/delivery-receipts", {
-          requestId: frame.requestId,
-          recipientAgentDid: to,
-          status: "processed_by_svc",
-          timestamp: toIso(ctx.clock.now()),
-          senderAgentDid: frame.fromAgentDid,
-        }),
-      ),
+    proves: "delivery and processing are two facts, and only the recipient can sign the second",
+    run: async () => {
+      const { requestId, fromAgentDid: senderAgentDid } = frame, status = "processed_by_svc" as const;
+      const proof = readMessageProof(frame.proof), body = proof && sentBody(frame.payload, proof.edit);
+      if (proof === null || body === null) throw new Error("the message has no proof of its sender");
+      const claims = {
+        ...{ iss: to, sub: senderAgentDid, jti: newId(), iat: unixSeconds(ctx.clock.now()), requestId, status },
+        ...{ nonce: proof.nonce, bodySha256: await sha256(body) },
+      };
+      const signed = await signReceipt(claims, await beta.folder.keys());
+      const said = {
+        requestId,
+        recipientAgentDid: to,
+        senderAgentDid,
+        status,
+        timestamp: toIso(ctx.clock.now()),
+        signed,
+      };
+      return await callAs(beta, url, ReceiptAnswer, post("/v1/relay/delivery-receipts", said));
+    },
     shows: ({ receipt }) => [`receipt  ${receipt.status} at ${receipt.receivedAt}`],
   });
   await story.step("alpha sees the receipt", {
-    proves: "the sender can show that its message arrived",
+    proves: "the sender can show that its message arrived, without the word of the server",
     run: async () => {
       const query = new URLSearchParams({ requestId, recipientAgentDid: to });
       const target = `/v1/relay/delivery-receipts?${query}`;
       const { receipts } = await callAs(alpha, url, ReceiptList, { method: "GET", target });
-      if (receipts.length !== 1) throw new Error(`expected one receipt, saw ${receipts.length}`);
-      return receipts;
+      const [receipt, ...others] = receipts;
+      if (receipt === undefined || others.length > 0) throw new Error(`expected one receipt, saw ${receipts.length}`);
+      const jws = parseReceipt(receipt.signed ?? "");
+      if (jws.kid !== (await beta.folder.keys()).publicKey) throw new Error("the receipt has another key than beta");
+      return await verifyReceipt(jws);
     },
-    shows: (receipts) => receipts.map((receipt) => `receipt  ${JSON.stringify(receipt)}`),
+    shows: ({ status, iss, bodySha256 }) => [`receipt  ${status}, signed by ${iss}`, `body     ${bodySha256}`],
   });
 
   // The connector of the second act is another one.
