@@ -44,7 +44,8 @@ export async function run(argv: readonly string[], world: System): Promise<numbe
       return EXIT.done;
     }
     const { command, input } = parsed;
-    named = agentOf(command, input) ?? world.env("SVC_AGENT") ?? null;
+    // Only where it counts: the demo may not read the variable.
+    named = agentOf(command, input) ?? (namesAgents(command) ? world.env("SVC_AGENT") : undefined) ?? null;
     out.hereWords = [["--config-dir", parsed.configDir] as const, ["--ca", parsed.ca] as const]
       .flatMap(([name, value]) => value === undefined ? [] : [name, value]);
     if (namesAgents(command)) (await import("./agents/agent_name.ts")).checkAgentWords(command, input);

@@ -278,6 +278,8 @@ Deno.test("no command prints a control character of a service's answer", async (
 Deno.test("standard output is one JSON document or empty, and standard error one error or empty, with --json", async () => {
   await using world = await World.open();
   await using machine = await bootstrapped(world);
+  // Until then the proxy is not ready, and svc status says so with its exit code.
+  await world.proxy.deps.crl.refresh();
   const { invite } = await machine.json("invite", "create");
   const unused = (await machine.json("invite", "create")).invite;
   const key = await machine.json("api-key", "create", "--name", "x");
