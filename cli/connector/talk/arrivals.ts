@@ -36,18 +36,19 @@ export class Arrivals {
 
   constructor(private readonly deps: ArrivalsDeps) {}
 
-  /** Shows the messages of an agent until the signal. */
+  /** Shows the newest unread messages of an agent, and those that arrive until the signal. */
   async follow(agent: TalkAgent, signal: AbortSignal): Promise<void> {
     let after: number | null = null;
     while (!signal.aborted) {
       try {
-        const query: string = after === null ? "newest=true&limit=1" : `after=${after}&wait=${WAIT_S}`;
+        const query: string = after === null ? `newest=true&limit=${UNREAD_PAGE}` : `after=${after}&wait=${WAIT_S}`;
         const page: InboxPage = await call(agent.calls, InboxPage, {
           ...get(`/v1/inbox?${query}`),
           waitSeconds: after === null ? 0 : WAIT_S,
         });
         if (signal.aborted) return;
-        if (after !== null) { for (const message of page.messages) this.#arrived(agent, message); }
+        if (after === null) this.#showPage(agent, page);
+        else for (const message of page.messages) this.#arrived(agent, message);
         after = page.messages.at(-1)?.id ?? after ?? 0;
       } catch (error) {
         // A connector that starts again has the messages; a runtime that gets them needs no reader.
@@ -107,8 +108,12 @@ export class Arrivals {
     if (number !== null) return this.#show(agent, await messageOf(agent, number), true);
     const page = await call(agent.calls, InboxPage, get(`/v1/inbox?unread=true&newest=true&limit=${UNREAD_PAGE}`));
     if (page.messages.length === 0) return log.say("No unread messages.");
-    for (const message of page.messages) this.#show(agent, message, false);
-    if (page.more) log.say("There are older ones: svc inbox lists them.");
+    this.#showPage(agent, page);
+  }
+
+  #showPage(agent: TalkAgent, { messages, more }: InboxPage): void {
+    for (const message of messages) this.#show(agent, message, false);
+    if (more) this.deps.log.say("There are older ones: svc inbox lists them.");
   }
 
   /** Marks read what was shown, and nothing else. */
