@@ -5,6 +5,7 @@
 import type { Interrupt } from "./terminal/interrupt.ts";
 import type { Keyboard } from "./terminal/keyboard.ts";
 import type { Output, Terminal } from "./terminal/output.ts";
+import type { SeenVersion } from "./files/newer_version.ts";
 import type { Programs } from "./programs.ts";
 import type { Clock } from "../shared/clock.ts";
 import type { Random } from "../shared/random.ts";
@@ -25,6 +26,7 @@ export const ENVIRONMENT = [
   "SVC_HOOK_PATH",
   "SVC_NOTIFY",
   "SVC_STRICT",
+  "SVC_NO_NOTICE",
   "SVC_HOOK_TOKEN",
   "OPENCLAW_BASE_URL",
   "OPENCLAW_CONFIG_PATH",
@@ -109,6 +111,8 @@ export interface Context extends System {
   out: Output;
   /** Called with the headers of each response of a service. */
   onResponse?: ((headers: Headers) => void) | undefined;
+  /** Called with the version of a server, where an answer that the command reads anyway has it. */
+  onVersion?: ((seen: SeenVersion) => void) | undefined;
 }
 
 /**

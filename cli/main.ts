@@ -7,6 +7,7 @@ import type { Command, RawInput } from "./command_line/command.ts";
 import { COMMANDS, GROUPS } from "./commands/table.ts";
 import type { Context, EnvironmentName, System } from "./context.ts";
 import { defaultConfigDir } from "./files/config_dir.ts";
+import type { SeenVersion } from "./files/newer_version.ts";
 import type { Programs } from "./programs.ts";
 import { realSystem } from "./system.ts";
 import { CliError, describe, type Described, EXIT } from "./errors.ts";
@@ -32,6 +33,7 @@ export async function run(argv: readonly string[], world: System): Promise<numbe
   out.concern = () => clockCheck.complaint();
   /** The agent that the command is about, for the commands in the text of an error. */
   let named: string | null = null;
+  let seen: SeenVersion | null = null;
   try {
     const parsed = parse(argv, COMMANDS);
     if (parsed.kind === "version") {
@@ -54,13 +56,16 @@ export async function run(argv: readonly string[], world: System): Promise<numbe
     const ctx: Context = {
       ...trusting,
       onResponse: (headers) => clockCheck.see(headers),
+      onVersion: (found) => seen = found,
       out,
       // Evaluated on use: a command that stores no files works without a home directory.
       get configDir() {
         return resolve(parsed.configDir ?? defaultConfigDir(world));
       },
     };
-    return await command.run(ctx, input) ?? EXIT.done;
+    const code = await command.run(ctx, input) ?? EXIT.done;
+    if (seen !== null) await (await import("./files/newer_version.ts")).tellNewerVersion(ctx, seen);
+    return code;
   } catch (error) {
     const described = withClock(describe(error), error, clockCheck);
     if (named !== null) described.fix = described.fix.replaceAll("<name>", named);

@@ -1,4 +1,5 @@
 /** Calls of the registry. To register takes two requests; lists are read page by page. */
+import type { Context } from "../context.ts";
 import type * as z from "zod";
 import * as accounts from "../../shared/protocol/api/accounts.ts";
 import * as agents from "../../shared/protocol/api/agents.ts";
@@ -31,12 +32,17 @@ export interface AgentQuery {
 }
 
 export class RegistryClient {
-  constructor(readonly deps: HttpDeps, readonly registryUrl: string) {}
+  constructor(
+    readonly deps: HttpDeps & Partial<Pick<Context, "onVersion">>,
+    readonly registryUrl: string,
+  ) {}
 
   // Without credentials
 
-  metadata(): Promise<meta.Metadata> {
-    return this.#call("GET", "/v1/metadata", null, meta.Metadata);
+  async metadata(): Promise<meta.Metadata> {
+    const metadata = await this.#call("GET", "/v1/metadata", null, meta.Metadata);
+    this.deps.onVersion?.({ version: metadata.version, registryUrl: this.registryUrl });
+    return metadata;
   }
 
   keyDocument(): Promise<KeyDocument> {

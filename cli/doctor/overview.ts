@@ -71,17 +71,29 @@ export async function overview(
 export async function healthOf(ctx: Context, url: string | null): Promise<ServiceOverview> {
   if (url === null) return { url, problem: null };
   try {
-    const { status } = await exchange(ctx, {
+    const { status, text } = await exchange(ctx, {
       method: "GET",
       url: `${url}/health`,
       timeoutMs: HEALTH_MS,
       maxBytes: MAX_HEALTH_BYTES,
       onTooLarge: "truncate",
     });
+    const version = versionIn(text);
+    if (version !== null) ctx.onVersion?.({ version, registryUrl: url });
     return { url, problem: status === 200 ? null : `answers with status ${status}` };
   } catch (error) {
     if (!(error instanceof ExchangeError)) throw error;
     return { url, problem: error.message };
+  }
+}
+
+/** The version in the answer of `/health`; `null` without one. */
+function versionIn(text: string): string | null {
+  try {
+    const { version } = JSON.parse(text);
+    return typeof version === "string" ? version : null;
+  } catch {
+    return null;
   }
 }
 

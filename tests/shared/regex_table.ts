@@ -61,6 +61,8 @@ export const REGEXES: readonly RegexRow[] = [
   meets("/^ *(?:[^ ]+ )*[^ ]+ {2,}(?=[^ ])|^ +/", "", "x ", "x"),
   meets(String.raw`/^[\w.:-]+$/`, "", "x", " "),
   meets("/^…/", "", "…", ""),
+  meets(String.raw`/^(\d{1,6})\.(\d{1,6})\.(\d{1,6})(?![.\d])/`, "1.1.", "1", "x"),
+  meets(String.raw`/^[\d.]+/`, "", "1", "x"),
   meets("/svc_[a-z]+_|svcpair1_|https?:/", "", "svc_a", ""),
   meets("/^ +/", "", " ", "x"),
   meets(String.raw`/[\r\n]+/`, "", "\n", "x"),
