@@ -143,7 +143,7 @@ for (const program of await programs()) {
           // Another program of this machine may have the port; then nothing is counted.
           const serve = () =>
             Deno.serve({ port: RUNTIME_PORT, hostname: "127.0.0.1", onListen: () => {} }, ({ method }) => {
-              // What looks for a runtime asks by GET; a message comes by POST.
+              // What looks for a runtime asks with GET; a message is a POST.
               if (method === "POST") messages++;
               return new Response();
             });
