@@ -5,7 +5,6 @@
 import type { Interrupt } from "./terminal/interrupt.ts";
 import type { Keyboard } from "./terminal/keyboard.ts";
 import type { Output, Terminal } from "./terminal/output.ts";
-import type { SeenVersion } from "./files/newer_version.ts";
 import type { Programs } from "./programs.ts";
 import type { Clock } from "../shared/clock.ts";
 import type { Random } from "../shared/random.ts";
@@ -103,6 +102,12 @@ export interface System {
   uid: number | null;
   pid: number;
   version: string;
+}
+
+/** What an answer of a server said of its version. */
+export interface SeenVersion {
+  version: string;
+  registryUrl: string;
 }
 
 /** The system, plus configuration directory and output of one command. */

@@ -5,9 +5,8 @@
 import { resolve } from "node:path";
 import type { Command, RawInput } from "./command_line/command.ts";
 import { COMMANDS, GROUPS } from "./commands/table.ts";
-import type { Context, EnvironmentName, System } from "./context.ts";
+import type { Context, EnvironmentName, SeenVersion, System } from "./context.ts";
 import { defaultConfigDir } from "./files/config_dir.ts";
-import type { SeenVersion } from "./files/newer_version.ts";
 import type { Programs } from "./programs.ts";
 import { realSystem } from "./system.ts";
 import { CliError, describe, type Described, EXIT } from "./errors.ts";

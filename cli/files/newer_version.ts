@@ -2,17 +2,11 @@
 import { join } from "node:path";
 import { DAY_MS } from "../../shared/clock.ts";
 import { parseIso, toIso } from "../../shared/protocol/time.ts";
-import type { Context } from "../context.ts";
+import type { Context, SeenVersion } from "../context.ts";
 import { readPrivate, writePrivate } from "./private_files.ts";
 
 const FILE = "version-notice.json";
 const MAX_BYTES = 1_000;
-
-/** What an answer of a server said. */
-export interface SeenVersion {
-  version: string;
-  registryUrl: string;
-}
 
 /** True when a version is higher than another one. A text that is no version is not. */
 export function isNewer(version: string, than: string): boolean {
