@@ -137,6 +137,7 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
     summary: "Open the relay socket on which an agent receives messages",
     auth: "connect",
     limit: null,
+    rawQuery: relayApi.ConnectQuery,
     headers: UPGRADE_HEADERS,
     bounds: [
       `${LIMITS.socketsPerAgent} sockets per agent`,

@@ -18,7 +18,7 @@ export const INBOX_COMMANDS = [
       `If no connector runs, svc runs one for ${QUEUED_S} s first, so messages that wait at the proxy arrive and are stored here.`,
       "The messages of an agent with a runtime go to that runtime.",
     ],
-    args: {},
+    args: { id: { summary: "Number of one message, to print it whole, read or unread", optional: true } },
     options: {
       ...AGENT_OPTION,
       from: { value: "peer", summary: "Only messages of this peer, an alias or a DID", complete: "peers" },
@@ -31,11 +31,24 @@ export const INBOX_COMMANDS = [
     },
     examples: [
       { run: "svc inbox", purpose: "Show what is unread" },
+      { run: "svc inbox 17", purpose: "Show message 17 whole" },
       { run: "svc inbox --take", purpose: "Show what is unread, and mark it read" },
       { run: "svc inbox --follow --take --json", purpose: "Print each message as one JSON line" },
     ],
-    async run(ctx, { options }) {
+    async run(ctx, { args: { id }, options }) {
       const { read, follow, take } = options;
+      if (id !== undefined) {
+        const { from, conversation, limit } = options;
+        if (read || follow || [from, conversation, limit].some((given) => given !== undefined)) {
+          throw new CliError("CLI_USAGE", "A message that is named by its number takes only --take");
+        }
+        const { showMessage } = await import("../messages/list_inbox.ts");
+        return await showMessage(ctx, parseCount(id, "<id>", Number.MAX_SAFE_INTEGER), {
+          agent: options.agent,
+          take,
+          allowInsecure: options["allow-insecure"],
+        });
+      }
       if (read && (follow || take)) throw new CliError("CLI_USAGE", "--read lists messages that are read already");
       const { listInbox } = await import("../messages/list_inbox.ts");
       await listInbox(ctx, {

@@ -1,11 +1,12 @@
 /** `svc peers …`: the agents that an agent is paired with, their names, and the end of a pair. */
-import type { ChangedPeer } from "../../shared/client/local_shapes.ts";
+import type { ChangedPeer, LocalPeer } from "../../shared/client/local_shapes.ts";
 import { AGENT_OPTION, command, REGISTRY_OPTIONS } from "../command_line/command.ts";
 import type { PeerChange } from "../connector/change_peers.ts";
 import { ALIAS, ALIAS_FORM } from "../connector/alias_form.ts";
 import type { Context } from "../context.ts";
 import { CliError, EXIT } from "../errors.ts";
-import { table } from "../terminal/tables.ts";
+import { type Column, timeCell } from "../terminal/tables.ts";
+import { durationText } from "../terminal/times.ts";
 import { connectorOf } from "./connector/connector.ts";
 
 const PEER = { peer: { summary: "Alias or DID of the peer, from svc peers", complete: "peers" } } as const;
@@ -22,16 +23,21 @@ export const PEERS_COMMANDS = [
     async run(ctx, { options }) {
       const { store, folder, client } = await connectorOf(ctx, options.agent);
       const { directPeers, connectorPeers } = await import("../connector/peer_list.ts");
-      const { readPeers } = await import("../connector/peers.ts");
       const peers = client === null
         ? await directPeers(ctx, { store, folder }, options["allow-insecure"])
-        : await connectorPeers(client, () => readPeers(folder));
-      const rows = peers.map((
-        { alias, agentName, humanName, pairedAt, agentDid },
-      ) => [alias, agentName, humanName, pairedAt, agentDid]);
+        : await connectorPeers(client);
+      const now = ctx.clock.now();
+      const columns: Column<LocalPeer>[] = [
+        { head: "PEER", of: ({ alias }) => alias },
+        { head: "AGENT OF", rank: 2, of: ({ humanName }) => humanName },
+        { head: "STATE", rank: 1, of: (peer) => presenceText(peer, now) },
+        { head: "LAST MESSAGE", rank: 3, of: ({ lastMessageAt }) => timeCell(lastMessageAt, now) },
+        { head: "PAIRED", isWide: true, of: ({ pairedAt }) => pairedAt },
+        { head: "DID", isWide: true, of: ({ agentDid }) => agentDid },
+      ];
       ctx.out.result(
         { agent: folder.name, peers },
-        rows.length === 0 ? "No peers." : table(["ALIAS", "AGENT", "HUMAN", "PAIRED", "DID"], rows),
+        peers.length === 0 ? "No peers." : ctx.out.table(columns, peers),
       );
       const [first] = peers;
       if (first !== undefined) ctx.out.next(["send", first.alias, "Hello", "--agent", folder.name]);
@@ -108,6 +114,14 @@ export const PEERS_COMMANDS = [
     },
   }),
 ];
+
+/** Whether a peer is connected, for a person; `null` when it hides that. */
+function presenceText({ blocked, online, lastSeenAt }: LocalPeer, now: number): string | null {
+  if (blocked) return "blocked";
+  if (online === null) return null;
+  if (online) return "online";
+  return lastSeenAt === null ? "offline" : `offline since ${durationText(now - Date.parse(lastSeenAt))}`;
+}
 
 async function changedPeer(
   ctx: Context,

@@ -24,6 +24,7 @@ import { INSTALL_COMMANDS } from "./provider/install.ts";
 import { HOOK_COMMANDS } from "./hook.ts";
 import { INVITE_COMMANDS } from "./invite.ts";
 import { JOIN_COMMANDS } from "./join.ts";
+import { LOG_COMMANDS } from "./log.ts";
 import { MCP_COMMANDS } from "./mcp.ts";
 import { MCP_INSTALL_COMMANDS } from "./mcp_install.ts";
 import { PEERS_COMMANDS } from "./peers.ts";
@@ -61,6 +62,7 @@ export const GROUPS: Groups = {
   reply: "Reply to a message of the inbox.",
   inbox: "Messages that an agent has received.",
   sent: "Messages that an agent has sent.",
+  log: "What was written with peers, in order.",
   hook: "Wake a coding agent when a message arrives.",
   connector: "Run an agent's connector and show its status.",
   "connector service": "Run the connector as a systemd or launchd service.",
@@ -94,6 +96,7 @@ export const COMMANDS: readonly Command[] = [
   ...PEERS_COMMANDS,
   ...SEND_COMMANDS,
   ...INBOX_COMMANDS,
+  ...LOG_COMMANDS,
   ...MCP_INSTALL_COMMANDS,
   ...HOOK_COMMANDS,
   ...CONNECTOR_COMMANDS,

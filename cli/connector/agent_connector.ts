@@ -3,13 +3,14 @@
  * nothing; the caller reports its events. Releases everything when the connector ends.
  */
 import { join } from "node:path";
-import { settledWithin } from "../../shared/clock.ts";
+import { DAY_MS, settledWithin } from "../../shared/clock.ts";
 import { ulidSource } from "../../shared/protocol/ids.ts";
 import { openingKey } from "../../shared/protocol/sealed_body.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { type AgentFolder, AgentStore } from "../agents/agent_store.ts";
 import { connect } from "../account/registry_access.ts";
 import { effectiveConfig } from "../account/config_store.ts";
+import { historyDays } from "../account/profile.ts";
 import type { Context } from "../context.ts";
 import { PLATFORMS } from "../platforms/table.ts";
 import { Connector } from "./connector.ts";
@@ -136,6 +137,8 @@ export async function startAgentConnector(
   });
   hooks.trusts?.set(identity.registryUrl, trust);
   const newId = ulidSource(ctx.clock.now, ctx.random.bytes);
+  const historyMs = historyDays(ctx) * DAY_MS;
+  const isHidden = options.hidden === true || ctx.env("SVC_HIDDEN") === "1";
   const { fetch, clock, reach, isOfOtherUser } = ctx;
   const runtime = target && new Runtime({ fetch, clock, reach, isOfOtherUser }, PLATFORMS[target.platform], target);
   const connector = new Connector({
@@ -146,12 +149,13 @@ export async function startAgentConnector(
     onResponse: ctx.onResponse,
     session,
     openingKey: await openingKey(await folder.keys()),
-    openStore: (options) => opened.use(ConnectorStore.open(join(folder.path, "connector.db"), options)),
+    openStore: (options) =>
+      opened.use(ConnectorStore.open(join(folder.path, "connector.db"), { ...options, historyMs })),
     emit,
     trust,
     open: (agent, events) => {
       const { random, authority } = ctx;
-      return openLink({ clock: serviceClock, random, newId, authority }, proxy, agent, events);
+      return openLink({ clock: serviceClock, random, newId, authority, isHidden }, proxy, agent, events);
     },
     runtime,
     peers: {

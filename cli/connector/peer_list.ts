@@ -4,25 +4,15 @@ import { apiErrorOf } from "../../shared/client/http.ts";
 import type { Context } from "../context.ts";
 import { directProxy } from "./direct_proxy.ts";
 import { call, get, type LocalCalls } from "../../shared/client/local_client.ts";
-import { PairPeers } from "../../shared/client/local_shapes.ts";
+import { type LocalPeer, LocalPeers } from "../../shared/client/local_shapes.ts";
+import { toIso } from "../../shared/protocol/time.ts";
 import { type Peer, readAllPeers } from "../link/peer_pages.ts";
 import type { ProxyCaller } from "../link/proxy_caller.ts";
 import { aliasesOf, findPeer, mergePeers, type Peers, peerUnknown, readPeers } from "./peers.ts";
 
-/** A peer in `svc peers`. */
-export interface ListedPeer {
-  alias: string;
-  agentDid: string;
-  agentName: string;
-  humanName: string;
-  /** ISO 8601. */
-  pairedAt: string;
-}
-
-/** The peers that a running connector reports. It writes `peers.json` itself. */
-export async function connectorPeers(connector: LocalCalls, known: () => Peers): Promise<ListedPeer[]> {
-  const list = await call(connector, PairPeers, get("/v1/pair/peers"));
-  return listed(mergePeers(known(), list), list.peers);
+/** The peers that a running connector reports. */
+export async function connectorPeers(connector: LocalCalls): Promise<LocalPeer[]> {
+  return (await call(connector, LocalPeers, get("/v1/peers"))).peers;
 }
 
 /** The peers that the proxy reports to the agent. @throws {import("../errors.ts").ApiError} */
@@ -30,11 +20,12 @@ export async function directPeers(
   ctx: Context,
   agent: { store: AgentStore; folder: AgentFolder },
   allowInsecure: boolean,
-): Promise<ListedPeer[]> {
+): Promise<LocalPeer[]> {
   using direct = await directProxy(ctx, agent, allowInsecure);
   ctx.out.doing(`Calling ${direct.proxy.place.dialUrl}`);
   const { known, peers } = await updatePeers(direct.proxy, agent.folder);
-  return listed(known, peers);
+  // The messages are in the database of the connector, which does not run.
+  return listedPeers(known, peers, () => null);
 }
 
 /**
@@ -64,21 +55,40 @@ export async function peerOf(
   const did = findPeer(known, named);
   const alias = did === null ? undefined : aliasesOf(known).get(did);
   if (did !== null && alias !== undefined && !known[alias]?.gone) return { alias, did };
-  const peers = client === null
-    ? await directPeers(ctx, agent, allowInsecure)
-    : await connectorPeers(client, () => readPeers(folder));
+  const peers = client === null ? await directPeers(ctx, agent, allowInsecure) : await connectorPeers(client);
   const found = peers.find((peer) => peer.alias === named || peer.agentDid === named);
   if (found === undefined) throw peerUnknown(named);
   return { alias: found.alias, did: found.agentDid };
 }
 
-function listed(known: Peers, peers: readonly Peer[]): ListedPeer[] {
+/**
+ * The peers of the proxy's list by alias, without those that this agent has removed.
+ *
+ * @param lastMessageAt milliseconds; `null` when no message is stored
+ */
+export function listedPeers(
+  known: Peers,
+  peers: readonly Peer[],
+  lastMessageAt: (did: string) => number | null,
+): LocalPeer[] {
   const aliases = aliasesOf(known);
-  return peers.map(({ agentDid, profile, pairedAt }) => ({
-    alias: aliases.get(agentDid) ?? agentDid,
-    agentDid,
-    agentName: profile.agentName,
-    humanName: profile.humanName,
-    pairedAt,
-  })).sort((a, b) => a.alias < b.alias ? -1 : 1);
+  const listed = peers.flatMap(({ agentDid, pairedAt, online, lastSeenAt }): LocalPeer[] => {
+    const alias = aliases.get(agentDid);
+    const row = known[alias ?? ""];
+    if (alias === undefined || row === undefined || row.removed) return [];
+    const { agentName, humanName, blocked = false, key = null, how = null, since = null } = row;
+    const peer = { alias, agentDid, agentName, humanName, blocked };
+    const last = lastMessageAt(agentDid);
+    return [{
+      ...peer,
+      pairedAt,
+      key,
+      how,
+      since,
+      online,
+      lastSeenAt,
+      lastMessageAt: last === null ? null : toIso(last),
+    }];
+  });
+  return listed.sort((a, b) => a.alias < b.alias ? -1 : 1);
 }

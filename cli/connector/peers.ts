@@ -41,6 +41,9 @@ const PeersFile = z.record(
     former: z.array(z.string()).optional(),
   }),
 );
+/** What names a peer in the proxy's list. */
+type PairedPeer = Pick<Peer, "agentDid" | "profile" | "pairedAt">;
+
 /** Alias → peer. */
 export type Peers = z.infer<typeof PeersFile>;
 
@@ -86,12 +89,12 @@ function peersIfAny(folder: AgentFolder): Peers {
  * The peers with their aliases. A known peer keeps its alias; one that is not in the list is gone. Of those, the ones that
  * ended last are kept.
  */
-export function mergePeers(known: Peers, { peers }: { peers: readonly Peer[] }): Peers {
+export function mergePeers(known: Peers, { peers }: { peers: readonly PairedPeer[] }): Peers {
   const aliasOf = aliasesOf(known);
   const present = new Set(peers.map(({ agentDid }) => agentDid));
   const merged = endedPairs(Object.entries(known).filter(([, { did }]) => !present.has(did)));
   const taken = new Set(merged.flatMap(foldedNames));
-  const add = (alias: string, { agentDid: did, profile }: Peer) => {
+  const add = (alias: string, { agentDid: did, profile }: PairedPeer) => {
     const { gone: _gone, endOrder: _endOrder, ...kept } = known[alias] ?? {};
     for (const name of foldedNames([alias, kept])) taken.add(name);
     merged.push([alias, { ...kept, did, ...profile }]);

@@ -145,7 +145,13 @@ function commonArguments(ctx: Context, options: StartOptions): string[] {
     ["ca", ctx.authority?.path],
   ]);
   const isStrict = options.strict || ctx.env("SVC_STRICT") === "1";
-  return [...words, ...isStrict ? ["--strict"] : [], ...options["allow-insecure"] ? ["--allow-insecure"] : []];
+  const isHidden = options.hidden || ctx.env("SVC_HIDDEN") === "1";
+  return [
+    ...words,
+    ...isStrict ? ["--strict"] : [],
+    ...isHidden ? ["--hidden"] : [],
+    ...options["allow-insecure"] ? ["--allow-insecure"] : [],
+  ];
 }
 
 /** The options of one agent's service. */

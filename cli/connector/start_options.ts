@@ -6,6 +6,8 @@ import type { TargetOptions } from "./runtime/runtime_file.ts";
 export interface StartOptions extends TargetOptions {
   "proxy-ws-url"?: string | undefined;
   port?: string | undefined;
+  /** Tell no peer whether the agent is connected. */
+  hidden?: boolean;
   /** Save the options of the runtime for later starts. */
   save?: boolean;
   /** Hand unread messages to a runtime without a question. */

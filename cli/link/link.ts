@@ -58,6 +58,8 @@ interface LinkDeps {
   newId: NewId;
   /** Certificates in PEM form that are trusted in addition to the system's. */
   authority?: { pem: string } | undefined;
+  /** The peers of the agent are not told whether it is connected (D-313). */
+  isHidden?: boolean;
 }
 
 /** The addresses of a proxy. */
@@ -97,11 +99,12 @@ export async function openLink(
   const roots = dialUrl.startsWith("https:") ? rootsToTry(deps.authority) : [null];
   while (true) {
     const ca = roots.shift() ?? null;
+    const target = deps.isHidden ? `${TARGET}?hidden=1` : TARGET;
     const headers = {
-      ...await signedHeaders(deps, agent, { method: "GET", url: origin, target: TARGET }),
+      ...await signedHeaders(deps, agent, { method: "GET", url: origin, target }),
       [HEADERS.access]: agent.accessToken,
     };
-    const socket = new WebSocket(dialUrl.replace(/^http/, "ws") + TARGET, {
+    const socket = new WebSocket(dialUrl.replace(/^http/, "ws") + target, {
       headers,
       maxPayload: LIMITS.frameBytes,
       perMessageDeflate: false,

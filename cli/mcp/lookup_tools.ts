@@ -79,8 +79,7 @@ export const LIST_PEERS: ToolRow = tool({
   hasPeerText: true,
   absent: never,
   async run(mcp) {
-    const { connector, peers } = mcp.options;
-    const all = await connectorPeers(connector, peers);
+    const all = await connectorPeers(mcp.options.connector);
     const allowed = all.filter(({ agentDid }) => mcp.allows(agentDid));
     const shown = fitting(allowed.map(modelPeer));
     return { peers: shown, more: shown.length < allowed.length, next: nextAfter(mcp, allowed.length, all.length) };

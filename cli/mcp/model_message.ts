@@ -7,7 +7,6 @@ import * as z from "zod";
 import { isErrorMember, ReplyError } from "../../shared/client/reply_error.ts";
 import { topLevelMembers } from "../../shared/protocol/json_text.ts";
 import { memberOf, type Received } from "../messages/received.ts";
-import type { ListedPeer } from "../connector/peer_list.ts";
 import { oneLine, withoutHidden } from "../terminal/escapes.ts";
 import { isHighSurrogate, NAME_CHARACTERS_MAX, PROBLEM_CHARACTERS_MAX, resultJson, shownText } from "./tool_result.ts";
 
@@ -135,7 +134,7 @@ function partOf(text: string, offset: number): string {
   return most.slice(0, isSplit ? fits - 1 : fits);
 }
 
-export function modelPeer({ alias, agentDid, agentName, humanName, pairedAt }: ListedPeer): ModelPeer {
+export function modelPeer({ alias, agentDid, agentName, humanName, pairedAt }: ModelPeer): ModelPeer {
   return {
     alias: shownAlias(alias),
     agentDid,

@@ -69,7 +69,7 @@ export const PAIR_CONFIRM: ToolRow = tool({
   hasPeerText: true,
   absent: isAbsent,
   async run(mcp, args, call) {
-    const { identity, clock, connector, peers } = mcp.options;
+    const { identity, clock, connector } = mcp.options;
     const parsed = parseTicket(args.ticket);
     if (parsed === null) throw refusal("PROXY_PAIR_TICKET_NOT_FOUND", "This is not a ticket", "Copy it again, whole.");
     const { ticket } = parsed;
@@ -85,7 +85,7 @@ export const PAIR_CONFIRM: ToolRow = tool({
     if (question !== null) return question;
     const request = post("/v1/pair/confirm", { ticket });
     const { initiatorAgentDid: did, initiatorProfile } = await callLocal(connector, PairConfirmAnswer, request);
-    const listed = await connectorPeers(connector, peers).catch(() => []);
+    const listed = await connectorPeers(connector).catch(() => []);
     const peer = listed.find(({ agentDid }) => agentDid === did) ??
       { alias: mcp.nameOf(did), agentDid: did, ...initiatorProfile, pairedAt: toIso(clock.now()) };
     return { peer: modelPeer(peer) };

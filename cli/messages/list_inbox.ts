@@ -3,7 +3,8 @@
  * printed.
  */
 import { sleep } from "../../shared/clock.ts";
-import { type LocalCalls, readMessages } from "../../shared/client/local_client.ts";
+import { LocalMessage } from "../../shared/client/local_shapes.ts";
+import { callForText, get, type LocalCalls, readMessages } from "../../shared/client/local_client.ts";
 import { chosenAgent } from "../agents/agent_reference.ts";
 import { access } from "../connector/attach.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../connector/limits.ts";
@@ -52,6 +53,21 @@ export async function listInbox(ctx: Context, query: InboxQuery): Promise<void> 
   } finally {
     forget();
   }
+}
+
+/** Prints one message whole; with `take` it is read then. @throws as `access` and `call` */
+export async function showMessage(
+  ctx: Context,
+  id: number,
+  { agent, take, allowInsecure }: Pick<InboxQuery, "agent" | "take" | "allowInsecure">,
+): Promise<void> {
+  const { folder } = await chosenAgent(ctx, agent);
+  await using connector = await access(ctx, folder, { "allow-insecure": allowInsecure });
+  const { body: message, json } = await callForText(connector, LocalMessage, get(`/v1/inbox/${id}`));
+  const isPrinted = ctx.out.json
+    ? ctx.out.jsonLine(json)
+    : ctx.out.peerLines(messageLines({ message, json }, ctx.out.columns, ctx.clock.now()));
+  if (take && isPrinted && message.readAt === null) await readMessages(connector, { ids: [id] });
 }
 
 class Lister {

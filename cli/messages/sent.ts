@@ -31,9 +31,10 @@ import { wholeId } from "../command_line/whole_id.ts";
 import { CONNECTOR_LIMITS } from "../connector/limits.ts";
 import { describe } from "../errors.ts";
 import { fields } from "../terminal/output.ts";
-import { type Column, idCell, timeCell } from "../terminal/tables.ts";
+import { type Cell, type Column, idCell, timeCell } from "../terminal/tables.ts";
 import { recipientOf } from "./recipient.ts";
 import { memberOf, messageLines } from "./received.ts";
+import { cutToColumns } from "../terminal/text_width.ts";
 import { shownState, stateText } from "../connector/states.ts";
 
 export interface SentQuery {
@@ -59,12 +60,21 @@ export async function listSent(
     { head: "TO", of: ({ to }) => to.alias ?? idCell(to.agentDid) },
     { head: "STATE", rank: 1, of: (message) => stateText(message, now, message.to.alias ?? undefined) },
     { head: "REQUEST ID", rank: 1, of: ({ requestId }) => idCell(requestId) },
+    { head: "TEXT", rank: 3, of: ({ text }) => textCell(text) },
     { head: "REPLY TO", isWide: true, of: ({ inReplyTo }) => inReplyTo },
   ];
   ctx.out.result(
     { agent: folder.name, messages, more },
     messages.length === 0 ? "No sent messages." : ctx.out.table(columns, messages),
   );
+}
+
+/** Columns of a text in the list: more would leave no room for its state. */
+const TEXT_COLUMNS = 32;
+
+function textCell(text: string | null): Cell {
+  const whole = text?.replaceAll("\n", " ") ?? null;
+  return whole === null ? null : { short: cutToColumns(whole, TEXT_COLUMNS), whole };
 }
 
 /** The request ID in an argument; the end of one is looked for in the list of sent messages. @throws as `wholeId` */

@@ -42,7 +42,7 @@ export async function relayConnect(
   const { agentDid, ownerDid, aitJti, aitExpiresAt, signedAt, admittedAt } = caller;
   const ready = deps.connectedAgents.opening(agentDid);
   try {
-    await deps.forwarder.claim(agentDid, { signedAt, admittedAt });
+    await deps.forwarder.claim(agentDid, { signedAt, admittedAt, isHidden: wantsToHide(exchange.target) });
   } catch (cause) {
     ready();
     throw new ServiceError("PROXY_RELAY_UNAVAILABLE", { cause, headers: { "Retry-After": "1" } });
@@ -57,6 +57,11 @@ export async function relayConnect(
   }
   bind(upgraded.socket, deps, { agentDid, ownerDid, aitJti, aitExpiresAt }, ready);
   return { status: 101, headers: {}, body: null, upgrade: upgraded.response };
+}
+
+/** Whether the query of the request asks for it. Another value is ignored, as other parameters are. */
+function wantsToHide(target: string): boolean {
+  return new URLSearchParams(target.split("?")[1]).get("hidden") === "1";
 }
 
 /** Checks what Deno does not check of an upgrade: the method and the version (RFC 6455 section 4.2.1). */

@@ -31,6 +31,8 @@ export interface ConnectRequest {
   signedAt: number;
   /** When its admission began, milliseconds since the Unix epoch. */
   admittedAt: number;
+  /** The agent's peers are not told whether it is connected (D-313). */
+  isHidden: boolean;
 }
 
 /**
@@ -68,11 +70,13 @@ export class PresenceStore {
     request?: ConnectRequest,
   ): Promise<string | null> {
     return await this.#change(agentDid, (draft, previous) => {
-      if (previous?.instance === this.instance && isHere()) return null;
+      const isHidden = request === undefined ? previous?.hidden === true : request.isHidden;
+      const isSame = previous?.instance === this.instance && (previous.hidden ?? false) === isHidden;
+      if (isSame && isHere()) return null;
       if (request && this.#isOvertaken(request, previous)) {
         throw new OvertakenError("The agent has connected elsewhere");
       }
-      this.#take(draft, agentDid, previous, request?.signedAt);
+      this.#take(draft, agentDid, previous, { signedAt: request?.signedAt, isHidden });
       const holder = this.#otherIn(previous);
       if (!previous || !holder) return null;
       for (const write of onMove(previous)) draft.also((operation) => addWrite(operation, write));
@@ -90,7 +94,9 @@ export class PresenceStore {
     return await this.#change(agentDid, (draft, presence) => {
       const holder = presence?.instance;
       if (holder && holder !== this.instance) return false;
-      if (!holder && isHere()) this.#take(draft, agentDid, presence, presence?.signedAt);
+      if (!holder && isHere()) {
+        this.#take(draft, agentDid, presence, { signedAt: presence?.signedAt, isHidden: presence?.hidden === true });
+      }
       return true;
     });
   }
@@ -107,10 +113,21 @@ export class PresenceStore {
   }
 
   /** Adds the writes of an agent that is connected here. */
-  #take(draft: Draft, agentDid: string, previous: Presence | null, signedAt?: number): void {
+  #take(
+    draft: Draft,
+    agentDid: string,
+    previous: Presence | null,
+    { signedAt, isHidden }: { signedAt: number | undefined; isHidden: boolean },
+  ): void {
     const since = signedAt === undefined ? {} : { signedAt };
-    const presence: Presence = { instance: this.instance, epoch: (previous?.epoch ?? 0) + 1, ...since };
-    const seen: Seen = { instance: this.instance, connectedAt: this.#deps.clock.now(), disconnectedAt: null };
+    const hidden = isHidden ? { hidden: true as const } : {};
+    const presence: Presence = { instance: this.instance, epoch: (previous?.epoch ?? 0) + 1, ...since, ...hidden };
+    const seen: Seen = {
+      instance: this.instance,
+      connectedAt: this.#deps.clock.now(),
+      disconnectedAt: null,
+      ...hidden,
+    };
     draft.set(KEYS.presence(agentDid), presence);
     draft.also((operation) => operation.set(KEYS.seen(agentDid), seen, { expireIn: SEEN_KEPT_MS }));
   }

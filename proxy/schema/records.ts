@@ -101,6 +101,8 @@ export interface Presence {
   instance: string;
   epoch: number;
   signedAt?: number;
+  /** The agent's peers are not told whether it is connected. */
+  hidden?: true;
 }
 
 /**
@@ -111,6 +113,8 @@ export interface Seen {
   instance: string;
   connectedAt: number;
   disconnectedAt: number | null;
+  /** As in `Presence`. */
+  hidden?: true;
 }
 
 /** Record that an instance is alive while it changes (D-390). */

@@ -27,11 +27,12 @@ import {
   requireInitiator,
   requireOwnership,
 } from "./pairing.ts";
+import { lastSeen, type LastSeenDeps, NEVER_SEEN } from "./last_seen.ts";
 import * as store from "./store.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { PairRecord, TicketRecord } from "../schema/records.ts";
 
-interface TrustDeps extends OwnershipDeps, store.PairStoreDeps {
+interface TrustDeps extends OwnershipDeps, store.PairStoreDeps, LastSeenDeps {
   newId: NewId;
   random: Random;
   config: { proxyUrl: string; pairQuota: number };
@@ -132,12 +133,14 @@ export async function listPeers(
 ): Promise<Answer> {
   await requireOwnership(deps, caller.ownerDid, caller.agentDid);
   const { peers, nextCursor } = await store.listPeers(deps.kv, caller.agentDid, query);
+  const seen = await lastSeen(deps, peers.map(({ agentDid }) => agentDid));
   const response: PeerList = {
-    peers: peers.map(({ agentDid, pair }) => ({
+    peers: peers.map(({ agentDid, pair }, i) => ({
       agentDid,
       profile: pair.peerProfile,
       pairedAt: toIso(pair.pairedAt),
       ...pair.peerKey && { peerKey: pair.peerKey },
+      ...seen[i] ?? NEVER_SEEN,
     })),
     pagination: { limit: query.limit, nextCursor },
   };

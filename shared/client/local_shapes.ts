@@ -115,6 +115,8 @@ export const CANCELLED = "cancelled";
 
 /** A sent message, without its payload. */
 export const SentEntry = z.object({
+  /** Its text, in a list the beginning; `null` when there is none, or when the content is blanked. */
+  text: z.string().nullable(),
   seq: Id,
   requestId: RequestId,
   to: z.object({ agentDid: AgentDid, alias: z.string().nullable() }),
@@ -136,6 +138,23 @@ export type SentEntry = z.infer<typeof SentEntry>;
 /** Body of `GET /v1/sent`, newest first. */
 export const SentPage = z.object({ messages: z.array(SentEntry), more: z.boolean() });
 export type SentPage = z.infer<typeof SentPage>;
+
+/** A message of the log; `payload` is the last member, byte for byte as its sender wrote it. */
+export const LogEntry = z.discriminatedUnion("kind", [
+  LocalMessage.extend({ kind: z.literal("received") }),
+  SentEntry.extend({ kind: z.literal("sent"), payload: z.unknown() }),
+]);
+export type LogEntry = z.infer<typeof LogEntry>;
+
+/**
+ * Body of `GET /v1/log`: the newest first, with `after` the oldest. `next` is `before` or `after` of the next page; `null` when
+ * there is none. A page of a search may have no message and a next page.
+ */
+export const LogPage = z.object({ messages: z.array(LogEntry), next: z.string().nullable() });
+export type LogPage = z.infer<typeof LogPage>;
+
+/** Response of `POST /v1/log/forget`: how many texts were blanked. */
+export const Forgotten = z.object({ forgotten: z.int() });
 
 /** Body of `POST /v1/outbound` with `wait`, and of `GET /v1/outbound/<requestId>`. `to` is a DID. */
 export const OutboundResult = z.object({
@@ -180,6 +199,27 @@ export const ChangedPeer = z.object({
   blocked: z.boolean(),
 });
 export type ChangedPeer = z.infer<typeof ChangedPeer>;
+
+/** A peer, as its people see it. */
+export const LocalPeer = ChangedPeer.extend({
+  pairedAt: When,
+  /** Its public key, once it is known. */
+  key: z.string().nullable(),
+  /** Whether a ticket proved the key, or registry and proxy named it; `null` while it is not known. */
+  how: z.enum(["ticket", "contact"]).nullable(),
+  /** When the key became known. */
+  since: When.nullable(),
+  /** `null` for a peer that hides it. */
+  online: z.boolean().nullable(),
+  /** To the minute; `null` for a peer that never was connected, or hides it. */
+  lastSeenAt: When.nullable(),
+  /** When the last stored message came or left; `null` without one. */
+  lastMessageAt: When.nullable(),
+});
+export type LocalPeer = z.infer<typeof LocalPeer>;
+
+/** Response of `GET /v1/peers`, by alias. */
+export const LocalPeers = z.object({ peers: z.array(LocalPeer) });
 
 /** Response of `GET /v1/pair/peers`: all peers. */
 export const PairPeers = PeerList.pick({ peers: true });

@@ -113,6 +113,10 @@ Deno.test("all answers of a local API are valid against its OpenAPI document, wh
   for (const query of ["", "?to=a&limit=1", "?limit=1&before=2", "?to=nobody"]) {
     await caller.get("/v1/sent", `/v1/sent${query}`);
   }
+  for (const query of ["", "?peer=a&limit=1", "?search=hi", "?after=0-0", "?before=x", "?peer=nobody"]) {
+    await caller.get("/v1/log", `/v1/log${query}`);
+  }
+  for (const body of [{ peer: "a" }, { peer: "nobody" }, { all: 1 }]) await caller.post("/v1/log/forget", body);
   await caller.get("/v1/receipts", "/v1/receipts?to=a&requestId=question-1");
   await caller.get("/v1/receipts");
   for (const query of ["", "?limit=x"]) await caller.get("/v1/dead-letter", `/v1/dead-letter${query}`);
@@ -126,6 +130,7 @@ Deno.test("all answers of a local API are valid against its OpenAPI document, wh
   const { ticket: theirs } = await a.client.pairStart({ agentName: "a", humanName: "A" });
   await caller.post("/v1/pair/confirm", { ticket: theirs });
   await caller.get("/v1/pair/peers");
+  await caller.get("/v1/peers");
   const card = "/a2a/{alias}/.well-known/agent-card.json";
   const { token } = await svc(folder.path, ["a2a", "add", "a"], {}, program);
   for (const alias of ["a", "nobody"]) await caller.get(card, card.replace("{alias}", alias));

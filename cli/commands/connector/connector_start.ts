@@ -35,6 +35,7 @@ export const CONNECTOR_OPTIONS = {
     summary: "Local API port, saved for later starts (default: the agent's own, which its first start chooses)",
   },
   strict: { summary: "Refuse contacts, in both directions: only peers that proved a ticket (SVC_STRICT=1)" },
+  hidden: { summary: "Tell no peer whether the agent is connected", env: "SVC_HIDDEN" },
   "allow-insecure": { summary: "Allow plain ws to another machine and a runtime on another machine" },
 } as const;
 

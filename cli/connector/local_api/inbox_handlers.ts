@@ -107,9 +107,10 @@ export async function sent(
   const { to, before, limit } = query;
   const toDid = to === undefined ? undefined : await didEver(connector, to);
   await settledWithin(connector.deps.clock, connector.sending.refresh(), LIMIT.receiptLookupTimeoutMs);
-  const { messages, more } = connector.store.sent.list({ toDid, before, limit });
+  const { sent } = connector.store;
+  const { messages, more } = sent.list({ toDid, before, limit });
   const names = peerNames(connector);
-  return json({ messages: messages.map((message) => sentEntry(message, names)), more });
+  return json({ messages: messages.map((message) => sentEntry(message, sent.payloadOf(message), names)), more });
 }
 
 /** The DID of a peer, from an alias or a DID. @throws {LocalError} `CONNECTOR_PEER_UNKNOWN` */

@@ -8,6 +8,7 @@ import * as pairingApi from "../../../shared/protocol/api/pairing.ts";
 import * as a2a from "./a2a/endpoint.ts";
 import * as deadLetters from "./dead_letter_handlers.ts";
 import * as inbox from "./inbox_handlers.ts";
+import * as log from "./log_handlers.ts";
 import * as outbound from "./outbound_handlers.ts";
 import * as pairing from "./pairing_handlers.ts";
 import * as peers from "./peer_handlers.ts";
@@ -85,6 +86,27 @@ export const LOCAL_ROUTES: readonly LocalRoute[] = [
     response: { status: 200, body: shapes.SentPage },
     errors: ["CONNECTOR_PEER_UNKNOWN"],
     handler: inbox.sent,
+  }),
+  route({
+    method: "GET",
+    path: "/v1/log",
+    summary: "What the agent and its peers have written, newest first; with after: oldest first",
+    caller: "token",
+    query: log.LogQuery,
+    bounds: ["1 MiB of payloads on a page, but one message at least", "a search looks through 100,000 messages"],
+    response: { status: 200, body: shapes.LogPage },
+    errors: ["CONNECTOR_PEER_UNKNOWN"],
+    handler: log.log,
+  }),
+  route({
+    method: "POST",
+    path: "/v1/log/forget",
+    summary: "Blank the texts of read messages and of sent ones that have ended",
+    caller: "token",
+    body: log.LogForget,
+    response: { status: 200, body: shapes.Forgotten },
+    errors: ["CONNECTOR_PEER_UNKNOWN"],
+    handler: log.forget,
   }),
   route({
     method: "POST",
@@ -189,6 +211,16 @@ export const LOCAL_ROUTES: readonly LocalRoute[] = [
     errors: ["CONNECTOR_PROXY_UNREACHABLE"],
     passesOnErrors: true,
     handler: pairing.pairRemove,
+  }),
+  route({
+    method: "GET",
+    path: "/v1/peers",
+    summary: "All peers with their aliases, keys, connections and last messages",
+    caller: "token",
+    response: { status: 200, body: shapes.LocalPeers },
+    errors: ["CONNECTOR_PROXY_UNREACHABLE"],
+    passesOnErrors: true,
+    handler: peers.listed,
   }),
   route({
     method: "POST",

@@ -78,9 +78,14 @@ export function outboundJson(
   return withLast(head, "reply", reply === null ? "null" : messageJson(reply, names));
 }
 
-/** A sent message without its payload. */
-export function sentEntry(sent: SentMessage, names: PeerNames): SentEntry {
+/** Characters of a text in a list: more do not fit a line. */
+const LISTED_CHARACTERS = 200;
+
+/** A sent message for a list. `payload`: its content; `null` when it is blanked. */
+export function sentEntry(sent: SentMessage, payload: string | null, names: PeerNames): SentEntry {
+  const text = payload === null ? null : textOf({ payload, identity: null });
   return {
+    text: text === null ? null : text.slice(0, LISTED_CHARACTERS).toWellFormed(),
     seq: sent.seq,
     requestId: sent.requestId,
     to: { agentDid: sent.toDid, alias: names.aliasOf(sent.toDid) },
@@ -96,6 +101,12 @@ export function sentEntry(sent: SentMessage, names: PeerNames): SentEntry {
     expiresAt: sent.expiresAt === null ? null : toIso(sent.expiresAt),
     ...keptMembers(sent),
   };
+}
+
+/** The JSON text of a sent message in the log, with its whole content. */
+export function sentLogJson(sent: SentMessage, payload: string, names: PeerNames): string {
+  const entry: SentEntry = { ...sentEntry(sent, null, names), text: textOf({ payload, identity: null }) };
+  return withLast({ kind: "sent", ...entry }, "payload", payload);
 }
 
 function keptMembers(sent: SentMessage): Pick<SentEntry, "until" | "nextTryAt" | "attempts"> {

@@ -1,8 +1,12 @@
-/** Handlers that change what this agent knows of a peer. The connector is the only writer of `peers.json` (D-145). */
+/** Handlers that list the peers and change what this agent knows of them. The connector is the only writer of `peers.json` (D-145). */
 import * as z from "zod";
 import { AliasError, blockPeer, peerIn, type Peers, renamePeer } from "../peers.ts";
 import type { Connector } from "../connector.ts";
-import { json, LocalError, type LocalInput } from "./local_route.ts";
+import type { LocalPeers } from "../../../shared/client/local_shapes.ts";
+import { readAllPeers } from "../../link/peer_pages.ts";
+import { Conversations } from "../store/conversations.ts";
+import { listedPeers } from "../peer_list.ts";
+import { json, LocalError, type LocalInput, passed } from "./local_route.ts";
 
 /** An alias or a DID. */
 const Named = z.string().min(1).max(256);
@@ -12,6 +16,20 @@ export const PeerRename = z.strictObject({ peer: Named, alias: Named });
 
 /** Body of `POST /v1/peers/block` and `POST /v1/peers/unblock`. */
 export const PeerNamed = z.strictObject({ peer: Named });
+
+/** All peers, with what the proxy knows of their connections. */
+export async function listed({ connector }: LocalInput<undefined, undefined, undefined>): Promise<Response> {
+  const { peers, store: { database, sent }, proxy } = connector;
+  const read = await readAllPeers(proxy);
+  if ("refused" in read) return passed(read.refused);
+  // A peer that paired a moment ago has its alias when it is shown.
+  if (read.peers.some(({ agentDid }) => peers.of(agentDid) === null)) await connector.updatePeers();
+  const conversations = new Conversations(database, sent);
+  const body: z.output<typeof LocalPeers> = {
+    peers: listedPeers(peers.all, read.peers, (did) => conversations.lastAt(did)),
+  };
+  return json(body);
+}
 
 type Change<B extends z.ZodType> = LocalInput<undefined, undefined, z.output<B>>;
 

@@ -50,6 +50,18 @@ export class Conversations {
     return { conversations, more: rows.length > limit };
   }
 
+  /** When the last message with a peer came or left; `null` without one. */
+  lastAt(did: string): number | null {
+    const row = this.db.get(
+      `SELECT max((SELECT coalesce(max(received_at), 0) FROM
+         (SELECT received_at FROM messages WHERE from_did = ?1 ORDER BY seq DESC LIMIT 1)),
+         (SELECT coalesce(max(sent_at), 0) FROM
+         (SELECT sent_at FROM sent WHERE to_did = ?1 ORDER BY seq DESC LIMIT 1))) AS at`,
+      did,
+    );
+    return Number(row?.at) || null;
+  }
+
   /** The latest messages with a peer, oldest first. `before`: only those before a page that was shown. */
   thread(did: string, now: number, limit: number, before: Partial<Before> = {}): {
     entries: Entry[];

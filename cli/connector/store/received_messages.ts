@@ -34,8 +34,8 @@ import { isTaskId, type NewSentMessage, type SentMessage, type SentMessages } fr
 
 /** Ended messages that are remembered. With fewer, a repeated delivery is handed over twice under load. */
 export const SEEN_MESSAGES = 100_000;
-/** Then an unread message is dead and its sender learns so; a read one loses its content. A holiday fits in. */
-const UNREAD_KEPT_MS = 7 * DAY_MS, READ_KEPT_MS = 7 * DAY_MS;
+/** Then an unread message is dead and its sender learns so. A holiday fits in. */
+const UNREAD_KEPT_MS = 7 * DAY_MS;
 /** Its sender has had the receipt, so this is only the time to look at it or to replay it. */
 export const DEAD_KEPT_MS = 30 * DAY_MS;
 /** Payload on a page and in a list of dead letters: a peer decides how large a payload is, and the answer is in memory. */
@@ -460,12 +460,19 @@ export class ReceivedMessages {
     });
   }
 
+  /** Blanks the content of messages that the agent has read, of one sender or of all. Returns how many. */
+  blank(fromDid: string | null): number {
+    this.#bounds.recount();
+    const sql = "UPDATE messages SET payload = '', bytes = 0 WHERE read_at IS NOT NULL AND bytes > 0";
+    return fromDid === null ? this.db.run(sql) : this.db.run(`${sql} AND from_did = ?`, fromDid);
+  }
+
   /** Deletes messages and content after their retention, and ended messages over `SEEN_MESSAGES`. */
-  forget(now: number): void {
+  forget(now: number, historyMs: number): void {
     this.#bounds.recount();
     const blank = "state = 'done' AND bytes = 0";
     this.db.transactionWithoutSync(() => {
-      const over = now - READ_KEPT_MS;
+      const over = now - historyMs;
       this.db.run("UPDATE messages SET payload = '', bytes = 0 WHERE read_at < ? AND bytes > 0", over);
       this.db.run(`DELETE FROM messages WHERE ${blank} AND ended_at < ?`, now - LIMIT.seenKeptMs);
       const newestTooMany = `SELECT seq FROM messages WHERE ${blank} ORDER BY seq DESC LIMIT 1 OFFSET ?`;

@@ -3,7 +3,7 @@ import type { DatabaseSync } from "node:sqlite";
 import { CliError } from "../../errors.ts";
 
 /** The version that this program reads and writes, in `user_version`. Raised with each change of the tables. */
-export const SCHEMA_VERSION = 9;
+export const SCHEMA_VERSION = 10;
 
 const TABLES = `
 CREATE TABLE messages (
@@ -39,6 +39,8 @@ CREATE TABLE messages (
 CREATE INDEX messages_by_state ON messages (state, seq, bytes, received_at);
 -- Bounds of one sender, and the content that an agent has read.
 CREATE INDEX messages_waiting_by_sender ON messages (from_did, seq, bytes) WHERE state = 'waiting';
+-- What was said with a peer, in its order.
+CREATE INDEX messages_by_sender ON messages (from_did);
 CREATE INDEX messages_by_question ON messages (in_reply_to, from_did) WHERE in_reply_to IS NOT NULL;
 CREATE INDEX messages_read ON messages (seq, bytes, read_at) WHERE read_at IS NOT NULL;
 CREATE INDEX messages_leased ON messages (lease_until) WHERE lease_until > 0;
@@ -91,6 +93,7 @@ CREATE TABLE sent (
 CREATE INDEX sent_by_state ON sent (state, seq, state_at);
 CREATE INDEX sent_kept ON sent (to_did, seq, next_at) WHERE state = 'kept';
 CREATE INDEX sent_open ON sent (bytes) WHERE keep = 1 AND state IN ('kept', 'sending');
+CREATE INDEX sent_by_recipient ON sent (to_did);
 -- Tasks of local A2A clients.
 CREATE INDEX sent_tasks ON sent (to_did, seq) WHERE request_id >= 'a-' AND request_id < 'a.';
 CREATE INDEX sent_with_payload ON sent (seq, bytes, body_bytes) WHERE payload <> '';

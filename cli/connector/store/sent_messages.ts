@@ -13,8 +13,6 @@ import { NO_BODY, SentBodies, type SentBody } from "./sent_bodies.ts";
 
 /** After its last change: with less than the proxy keeps a receipt, a late receipt finds no message. */
 const SENT_KEPT_MS = 8 * DAY_MS;
-/** Content after the end: only a repeated attempt needs it. */
-const SENT_PAYLOAD_KEPT_MS = DAY_MS;
 /** Kept rows and content: an agent in a loop would fill the disk. */
 export const SENT_MESSAGES = 100_000, SENT_BYTES = 256 * 1024 ** 2;
 /** The newest tasks of a peer that ListTasks looks through: more would hold up each other call. */
@@ -410,12 +408,19 @@ export class SentMessages {
     ).map(toSent);
   }
 
-  /** Deletes rows after their retention, and blanks the content of messages that have ended for a day. */
-  prune(now: number): void {
+  /** Blanks the content of messages that have ended, to one recipient or to all. Returns how many. */
+  blank(toDid: string | null): number {
+    this.#kept = null;
+    const sql = `UPDATE sent SET payload = '' WHERE payload <> '' AND ${FINISHED}`;
+    return toDid === null ? this.db.run(sql) : this.db.run(`${sql} AND to_did = ?`, toDid);
+  }
+
+  /** Deletes rows after their retention, and blanks the content of messages that have ended long ago. */
+  prune(now: number, historyMs: number): void {
     this.#kept = null;
     this.db.transactionWithoutSync(() => {
-      this.db.run("DELETE FROM sent WHERE state_at < ?", now - SENT_KEPT_MS);
-      const over = now - SENT_PAYLOAD_KEPT_MS;
+      this.db.run("DELETE FROM sent WHERE state_at < ?", now - Math.max(SENT_KEPT_MS, historyMs));
+      const over = now - historyMs;
       this.db.run(`UPDATE sent SET payload = '' WHERE payload <> '' AND ${FINISHED} AND state_at < ?`, over);
       this.bodies.prune(now);
     });

@@ -3,6 +3,7 @@
  * receipt change in one transaction, and a change is told after its commit, so that no part acts on what a failed commit
  * undoes.
  */
+import { DAY_MS } from "../../../shared/clock.ts";
 import type { NewId } from "../../../shared/protocol/ids.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import type { ProvenMessage } from "../check_proof.ts";
@@ -20,9 +21,14 @@ import { TaskRows } from "./task_rows.ts";
  */
 const RECEIPT_KEPT_MS = LIMITS.deliveryKeptSeconds * 1000;
 
+/** A holiday fits in. */
+export const HISTORY_MS = 7 * DAY_MS;
+
 export interface StoreOptions extends ReceivedOptions {
   /** Makes the IDs of receipts. */
   newId: NewId;
+  /** How long the texts of read and sent messages are kept; default: 7 days. */
+  historyMs?: number | undefined;
   /** Called when the file turns out to be damaged, also from the middle of work. A retry cannot help. */
   onDamaged(error: unknown): void;
 }
@@ -35,8 +41,11 @@ export class ConnectorStore implements Disposable {
   readonly proofs: SeenProofs;
   readonly pairSecrets: PairSecrets;
 
+  readonly #historyMs: number;
+
   constructor(readonly database: Database, options: StoreOptions) {
-    const { onChange, onDamaged, newId } = options;
+    const { onChange, onDamaged, newId, historyMs = HISTORY_MS } = options;
+    this.#historyMs = historyMs;
     database.onDamaged = onDamaged;
     this.receipts = new ReceiptRows(database, onChange, newId);
     this.sent = new SentMessages(database, onChange);
@@ -84,13 +93,18 @@ export class ConnectorStore implements Disposable {
   /** Deletes what is kept no longer. Returns the messages that became dead letters because nothing read them. */
   prune(now: number): readonly ExpiredMessage[] {
     const expired = this.received.expireUnread(now);
-    this.received.forget(now);
-    this.sent.prune(now);
+    this.received.forget(now, this.#historyMs);
+    this.sent.prune(now, this.#historyMs);
     this.receipts.forget(now - RECEIPT_KEPT_MS);
     this.tasks.forget(now);
     this.proofs.forget(now);
     this.pairSecrets.forget(now);
     return expired;
+  }
+
+  /** Blanks the texts of read messages and of sent ones that have ended, of a peer or of all. Returns how many. */
+  forgetTexts(did: string | null): number {
+    return this.transaction(() => this.received.blank(did) + this.sent.blank(did));
   }
 
   [Symbol.dispose](): void {

@@ -128,7 +128,7 @@ export class Arrivals {
 }
 
 /** What the sender of a message did. */
-function didWhat({ error, auto, isReply }: LocalMessage): string {
+export function didWhat({ error, auto, isReply }: Pick<LocalMessage, "error" | "auto" | "isReply">): string {
   if (error !== null) return "could not answer";
   if (auto) return "replies automatically";
   return isReply ? "replies" : "asks";

@@ -85,9 +85,16 @@ export const PeerListQuery = z.object({
 /** Response of `GET /pair/peers`: one page, by DID. */
 export type PeerList = z.output<typeof PeerList>;
 export const PeerList = z.object({
-  peers: z.array(
-    z.object({ agentDid: AgentDid, profile: PairingProfile, pairedAt: IsoTime, peerKey: PairKey.optional() }),
-  ),
+  peers: z.array(z.object({
+    agentDid: AgentDid,
+    profile: PairingProfile,
+    pairedAt: IsoTime,
+    peerKey: PairKey.optional(),
+    /** Whether the peer is connected; `null` for one that hides it. */
+    online: z.boolean().nullable(),
+    /** When it was connected last, to the minute; `null` for one that never was, or hides it. */
+    lastSeenAt: IsoTime.nullable(),
+  })),
   pagination: z.object({ limit: z.int(), nextCursor: AgentDid.nullable() }),
 });
 

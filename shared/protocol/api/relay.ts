@@ -32,6 +32,12 @@ export const HookQuery = z.object({
   ctx: z.string().regex(/^[A-Za-z0-9_-]{43}$/).optional(),
 });
 
+/** Query of `GET /v1/relay/connect`. */
+export const ConnectQuery = z.object({
+  /** The peers of the agent are not told whether it is connected. */
+  hidden: z.literal("1").optional().meta({ description: "Tell no peer whether the agent is connected" }),
+});
+
 export const PreferHeader = z.string().max(LIMITS.preferLength).meta({ example: "respond-async" });
 
 export const ContentTypeHeader = z.string().max(LIMITS.contentTypeLength)

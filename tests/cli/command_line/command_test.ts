@@ -83,6 +83,7 @@ const ADDED = [
   "reply",
   "inbox",
   "sent",
+  "log",
   "status",
   "uninstall",
   "dead-letters",

@@ -39,14 +39,15 @@ Deno.test("svc peers lists the same peers with and without a connector, and keep
   const second = await pairAlpha(world, machine, "beta");
 
   const list = await machine.json("peers");
-  assertEquals(Object.keys(list.peers[0]), ["alias", "agentDid", "agentName", "humanName", "pairedAt"]);
+  const members = ["alias", "agentDid", "agentName", "humanName", "blocked", "pairedAt", "key", "how", "since"];
+  assertEquals(Object.keys(list.peers[0]), [...members, "online", "lastSeenAt", "lastMessageAt"]);
   const shown = list.peers.map((peer: Record<string, string>) => [peer.alias, peer.agentDid, peer.humanName]);
   assertEquals([list.agent, ...shown], ["alpha", ["beta", beta.agent.did, "Bob"], ["beta-2", second.agent.did, "Bob"]]);
   assertEquals(Object.keys(JSON.parse(machine.read("agents/alpha/peers.json"))), ["beta", "beta-2"]);
   await using _connector = await connectorOfAlpha(world, machine);
   assertEquals(await machine.json("peers", "--agent", "alpha"), list);
   const { stdout } = await machine.svc("peers");
-  assertEquals(stdout.split("\n")[0]?.split(/ {2,}/), ["ALIAS", "AGENT", "HUMAN", "PAIRED", "DID"]);
+  assertEquals(stdout.split("\n")[0]?.split(/ {2,}/), ["PEER", "AGENT OF", "STATE", "LAST MESSAGE", "PAIRED", "DID"]);
 });
 
 Deno.test("svc peers without a connector refreshes an expired session and sends no API key", async () => {

@@ -26,6 +26,8 @@ const peer = (n: number, agentName = `agent ${n}`): PeerList["peers"][number] =>
   agentDid: `did:svc:localhost:agent:01KHYQ5H00${String(n).padStart(16, "0")}`,
   profile: { agentName, humanName: "h".repeat(64) },
   pairedAt: toIso(Date.UTC(2026, 0) + n * 1_000),
+  online: false,
+  lastSeenAt: null,
 });
 const many = (count: number, name?: string) => ({ peers: Array.from({ length: count }, (_, n) => peer(n, name)) });
 

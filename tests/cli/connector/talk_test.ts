@@ -125,7 +125,15 @@ class Screen {
         ...NOT_KEPT,
         nextTryAt: this.sentState === "kept" ? new Date(this.clock.now() + 12_000).toISOString() : null,
       };
-      const rest = { conversationId: null, inReplyTo: null, auto: false, origin: "person", bytes: 1, expiresAt: null };
+      const rest = {
+        text: null,
+        conversationId: null,
+        inReplyTo: null,
+        auto: false,
+        origin: "person",
+        bytes: 1,
+        expiresAt: null,
+      };
       this.sent.unshift({ ...row, ...rest, seq: this.#seq, sentAt, stateAt: sentAt });
       return { ...row, to: DID, expiresAt: null, stateAt: sentAt, replies: [], reply: null };
     }

@@ -15,6 +15,8 @@ const peerOf = (n: number) => ({
   }),
   profile: { agentName: `agent-${n}`, humanName: "Ada" },
   pairedAt: "2026-02-21T00:00:00.000Z",
+  online: null,
+  lastSeenAt: null,
 });
 
 /** A proxy that returns these answers one after the other. */

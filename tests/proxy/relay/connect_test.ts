@@ -2,6 +2,7 @@
  * Shows how an admitted request becomes a relay socket (D-70), and what passes between the WebSocket and the
  * relay. The WebSocket is a fake; real ones are in tests/e2e. Decisions: D-67.
  */
+import type { PeerList } from "../../../shared/protocol/api/pairing.ts";
 import { assert, assertEquals } from "@std/assert";
 import type { ProxyDeps } from "../../../proxy/deps.ts";
 import { CONNECT_LATE_MS } from "../../../proxy/relay/presence.ts";
@@ -63,14 +64,15 @@ class Upgrading {
   async connect(
     agent: TestAgent,
     headers: Record<string, string | null> = { Upgrade: "websocket" },
+    target = "/v1/relay/connect",
   ): Promise<Response> {
-    const request = await this.w.signed(agent, { method: "GET", target: "/v1/relay/connect", headers });
+    const request = await this.w.signed(agent, { method: "GET", target, headers });
     return await this.app.fetch(request, this.w.peer);
   }
 
   /** Returns an open socket. */
-  async open(agent: TestAgent): Promise<FakeSocket> {
-    assertEquals((await this.connect(agent)).status, 200);
+  async open(agent: TestAgent, target?: string): Promise<FakeSocket> {
+    assertEquals((await this.connect(agent, undefined, target)).status, 200);
     const socket = this.sockets.at(-1);
     assert(socket);
     socket.onopen?.();
@@ -384,4 +386,48 @@ Deno.test("a socket is closed when trust in its agent ended between admission an
       assertEquals(w.proxy.deps.connectedAgents.size, 0);
     });
   }
+});
+
+Deno.test("peers are told whether an agent is connected, and to the minute when it was; others and of others not", async () => {
+  const { w, a, b, upgrading } = await cast();
+  await using _ = w;
+  const stranger = await w.agent();
+  w.clock.step(30_500);
+  const listed = async () => {
+    const { peers } = await answered<PeerList>(await get(w, a, "/pair/peers"));
+    return peers.map(({ agentDid, online, lastSeenAt }) => [agentDid, online, lastSeenAt]);
+  };
+  const { did } = b.agent;
+  const minute = () => toIso(Math.floor(w.clock.now() / 60_000) * 60_000);
+  assertEquals(await listed(), [[did, false, null]]);
+  await upgrading.open(stranger);
+  const socket = await upgrading.open(b);
+  assertEquals(await listed(), [[did, true, minute()]]);
+  socket.onclose?.();
+  await until(async () => (await listed())[0]?.[1] === false);
+  const left = minute();
+  await w.clock.advance(180_000);
+  assertEquals(await listed(), [[did, false, left]]);
+});
+
+Deno.test("of an agent that hides it, peers learn nothing, also after its end and until it connects openly", async () => {
+  const { w, a, b, upgrading } = await cast();
+  await using _ = w;
+  const listed = async () => {
+    const { peers: [peer] } = await answered<PeerList>(await get(w, a, "/pair/peers"));
+    return [peer?.online, peer?.lastSeenAt === null];
+  };
+  const HIDDEN = "/v1/relay/connect?hidden=1";
+  const open = await upgrading.open(b);
+  assertEquals(await listed(), [true, false]);
+  // Beside a socket that is open already.
+  const hidden = await upgrading.open(b, HIDDEN);
+  assertEquals(await listed(), [null, true]);
+  for (const socket of [open, hidden]) socket.onclose?.();
+  await until(async () => await w.proxy.deps.presence.holderOf(b.agent.did) === null);
+  assertEquals(await listed(), [null, true]);
+  await upgrading.open(b);
+  assertEquals(await listed(), [true, false]);
+  await upgrading.open(b, "/v1/relay/connect?hidden=yes&hidden=1&x");
+  assertEquals(await listed(), [true, false]);
 });

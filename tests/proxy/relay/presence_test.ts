@@ -83,10 +83,10 @@ Deno.test("PresenceStore.claim() refuses a late request whose agent signed a new
       using kv = await openTestKv();
       const clock = new ManualClock();
       const a = instance(kv, clock, 1), b = instance(kv, clock, 2);
-      const request = { signedAt, admittedAt: clock.now() };
+      const request = { signedAt, admittedAt: clock.now(), isHidden: false };
       clock.step(ageMs);
       const claimed = () => b.claim(AGENT, isAway, noWrites, request);
-      await a.claim(AGENT, isAway, noWrites, { signedAt: 100, admittedAt: clock.now() });
+      await a.claim(AGENT, isAway, noWrites, { signedAt: 100, admittedAt: clock.now(), isHidden: false });
       if (taken) assertEquals(await claimed(), a.instance);
       else await assertRejects(claimed, OvertakenError);
       assertEquals(await b.isHere(AGENT), taken);

@@ -1,6 +1,7 @@
 /**
  * What is stored on disk: messages, receipts and dead letters, across restarts and up to the limits. Decisions: D-68.
  */
+import { HISTORY_MS } from "../../../../cli/connector/store/store.ts";
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { DatabaseSync } from "node:sqlite";
 import type { ReceivedMessages } from "../../../../cli/connector/store/received_messages.ts";
@@ -76,9 +77,9 @@ Deno.test("records are deleted at the end of their retention", async () => {
   assert(done && dead);
   inbox.finish(done, 0);
   inbox.moveToDeadLetters(dead, "status 400", 0);
-  inbox.forget(DAY + 1);
+  inbox.forget(DAY + 1, HISTORY_MS);
   assertEquals(db.all("SELECT state FROM messages"), [{ ...Object.create(null), state: "dead" }]);
-  inbox.forget(DEAD_KEPT_MS + 1);
+  inbox.forget(DEAD_KEPT_MS + 1, HISTORY_MS);
   assertEquals(db.all("SELECT state FROM messages"), []);
   assertEquals([outbox.forget(1), outbox.nextAt()], [2, null]);
 });
@@ -97,7 +98,7 @@ Deno.test("the inbox remembers at most 100,000 delivered messages, the newest", 
     SEEN_MESSAGES + 3,
     BETA,
   );
-  inbox.forget(1);
+  inbox.forget(1, HISTORY_MS);
   assertEquals(Number(db.get("SELECT count(*) AS n FROM messages WHERE state = 'done'")?.n), 100_000);
   assertEquals(["done-3", "done-4"].map((id) => takeOne(inbox, id) > 0), [true, false]);
   assertEquals([inbox.read(waiting)?.requestId, inbox.counts().dead], ["waiting-1", 1]);
@@ -174,7 +175,7 @@ Deno.test("a large message replaces many small dead letters, and the counts stay
   // The counts show a nearly full inbox.
   const size = (found: number) => `UPDATE messages SET bytes = ${found} WHERE request_id = 'request-1999'`;
   db.run(size(INBOX_BYTES - 1_998 * 29));
-  inbox.forget(0);
+  inbox.forget(0, HISTORY_MS);
   assertEquals(inbox.take([received("large", { payload: `"${"x".repeat(29 * 1_000)}"` })], 0)[0], "stored");
   const { dead, bytes } = inbox.counts();
   assert(bytes <= INBOX_BYTES && dead < 1_000 && dead > 990, JSON.stringify({ dead, bytes }));

@@ -1,4 +1,5 @@
 /** Messages of a pull platform (D-116) and replies (D-112): lists, reading, expiry, bounds, and messages for a caller. */
+import { HISTORY_MS } from "../../../../cli/connector/store/store.ts";
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import type { ReceivedMessages } from "../../../../cli/connector/store/received_messages.ts";
 import type { ReceiptRows } from "../../../../cli/connector/store/receipt_rows.ts";
@@ -44,9 +45,9 @@ Deno.test("read content is kept for seven days, then blanked", async () => {
   const { inbox } = disk.open("pull");
   store(inbox, "request-1");
   inbox.markRead([1], 0);
-  inbox.forget(7 * DAY);
+  inbox.forget(7 * DAY, HISTORY_MS);
   assertEquals(inbox.one(1)?.payload, PAYLOAD);
-  inbox.forget(7 * DAY + 1);
+  inbox.forget(7 * DAY + 1, HISTORY_MS);
   assertEquals([inbox.one(1), inbox.counts().bytes], [null, 0]);
 });
 
@@ -90,7 +91,7 @@ Deno.test("read content makes room before dead letters do, the oldest first", as
   db.run("UPDATE messages SET state = 'dead', ended_at = 0, problem = '' WHERE seq = 1");
   // The unread message claims nearly all bytes.
   db.run("UPDATE messages SET bytes = ? WHERE seq = 4", INBOX_BYTES - 3 * 29);
-  inbox.forget(0);
+  inbox.forget(0, HISTORY_MS);
   const kept = () => [inbox.one(2)?.payload !== "", inbox.one(3)?.payload !== "", inbox.counts().dead];
   const next = (requestId: string) => store(inbox, requestId, { from: GAMMA });
   assertEquals([next("request-5"), kept()], ["stored", [false, true, 1]]);
