@@ -1,9 +1,11 @@
 /**
- * The join link of an invite: `https://<registry origin>/join#<invite code>`. The code is in the fragment, which no
- * client sends to a server. An error about a link never repeats it.
+ * The join link of an invite: `https://<registry origin>/join#<invite code>`, or with a pairing (D-314)
+ * `…#<invite code>.<first field>.<second field>`: the fields of a ticket of the registry's proxy. All of it is in the fragment,
+ * which no client sends to a server. An error about a link never repeats it.
  */
 import { isLoopback, parseServiceUrl } from "../../shared/client/service_url.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
+import { parseTicket, type Ticket, TICKET_PREFIX } from "../../shared/protocol/ticket.ts";
 import { CliError } from "../errors.ts";
 
 export interface JoinLink {
@@ -11,6 +13,8 @@ export interface JoinLink {
   registryUrl: string;
   /** The invite code; a secret. */
   code: string;
+  /** The first two fields of a ticket, with a dot between them; a secret. `null`: the link pairs with no agent. */
+  ticketFields: string | null;
 }
 
 const FORM = "https://<registry>/join#svc_inv_…";
@@ -21,8 +25,18 @@ const PARTS = /^(https?):\/\/([^/?#\\\s]+)([^?#]*)(\?[^#]*)?(?:#(.*))?$/is;
 const CODE = /^svc_inv_[A-Za-z0-9_-]+$/;
 
 /** Returns the link of an invite. */
-export function joinLink({ registryUrl, code }: JoinLink): string {
-  return `${registryUrl}/join#${code}`;
+export function joinLink({ registryUrl, code, ticketFields }: JoinLink): string {
+  return `${registryUrl}/join#${code}${ticketFields === null ? "" : `.${ticketFields}`}`;
+}
+
+/** Returns the fields of a ticket for a link, whose reader knows the proxy from the registry. */
+export function fieldsOf({ ticket, authority }: Pick<Ticket, "ticket" | "authority">): string {
+  return ticket.slice(TICKET_PREFIX.length, -authority.length - 1);
+}
+
+/** Returns the ticket of a link, for the proxy that the registry names; `null` for a link without one. */
+export function ticketOf({ ticketFields }: Pick<JoinLink, "ticketFields">, proxyUrl: string): string | null {
+  return ticketFields === null ? null : `${TICKET_PREFIX}${ticketFields}.${new URL(proxyUrl).host}`;
 }
 
 /** Returns the words of the command that the invited person runs. */
@@ -31,8 +45,14 @@ export function joinWords(link: JoinLink): string[] {
   return ["join", joinLink(link), ...isPlain ? ["--allow-insecure"] : []];
 }
 
-/** Returns the parts of a join link. @throws {CliError} `CLI_USAGE` with the reason */
-export function parseJoinLink(text: string): JoinLink {
+/**
+ * Returns the parts of a join link. White space is dropped: a mail breaks a long line.
+ *
+ * @throws {CliError} `CLI_USAGE` with the reason
+ */
+export function parseJoinLink(given: string): JoinLink {
+  if (given.length > 2 * MAX_LENGTH) throw refused(`it has more than ${MAX_LENGTH} characters`);
+  const text = given.split(/\s+/).join("");
   if (text.length > MAX_LENGTH) throw refused(`it has more than ${MAX_LENGTH} characters`);
   const [, scheme, authority = "", path, query, fragment] = PARTS.exec(text) ?? [];
   if (scheme === undefined) throw refused("it is not an http or https address");
@@ -42,10 +62,17 @@ export function parseJoinLink(text: string): JoinLink {
   if (path !== "/join") throw refused("its path is not /join");
   if (query !== undefined) throw refused("it has a query");
   if (fragment === undefined) throw refused("the part after # is missing; copy the whole link, and quote it");
-  if (fragment.length > LIMITS.inviteCodeLength || !CODE.test(fragment)) {
+  const [code = "", ...fields] = fragment.split(".");
+  if (code.length > LIMITS.inviteCodeLength || !CODE.test(code)) {
     throw refused("the part after # is not an invite code");
   }
-  return { registryUrl, code: fragment };
+  const ticketFields = fields.length === 0 ? null : fields.join(".");
+  if (
+    ticketFields !== null && (fields.length !== 2 || parseTicket(`${TICKET_PREFIX}${ticketFields}.localhost`) === null)
+  ) {
+    throw refused("its pairing part is not whole; copy the whole link");
+  }
+  return { registryUrl, code, ticketFields };
 }
 
 function refused(why: string): CliError {

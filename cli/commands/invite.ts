@@ -4,7 +4,8 @@ import { parseIso } from "../../shared/protocol/time.ts";
 import { command, PERSON_OPTIONS, REGISTRY_OPTIONS } from "../command_line/command.ts";
 import { isLoopback, parseServiceUrl } from "../../shared/client/service_url.ts";
 import { joinLink, joinWords } from "../account/join_link.ts";
-import { connect, connectAsPerson } from "../account/registry_access.ts";
+import { connect, connectAsPerson, type ConnectionOptions } from "../account/registry_access.ts";
+import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 import { fields } from "../terminal/output.ts";
 import { idCell, timeCell } from "../terminal/tables.ts";
@@ -14,19 +15,30 @@ export const INVITE_COMMANDS = [
   command({
     path: ["invite", "create"],
     summary: "Create a single-use invite and print its join link (admins only)",
-    args: {},
+    details: [
+      "With --pair the link also pairs the new agent with one of yours, for 15 min; its account can be made for a day.",
+      "Send such a link like a password: the person who uses it gets the account and the pair.",
+    ],
+    args: {
+      agent: { summary: "With --pair: the agent on this machine to pair with", optional: true, complete: "agents" },
+    },
     options: {
       ...PERSON_OPTIONS,
       "expires-at": {
         value: "timestamp",
-        summary: "Expiry time, for example 2026-12-31T12:00:00Z (default: no expiry)",
+        summary: "Expiry time, for example 2026-12-31T12:00:00Z (default: no expiry, with --pair a day)",
       },
+      pair: { summary: "Make a link that also pairs with an agent of yours" },
     },
-    examples: [{
-      run: "svc invite create --expires-at 2026-12-31T12:00:00Z",
-      purpose: "Create an invite for one person that expires then",
-    }],
-    async run(ctx, { options }) {
+    examples: [
+      {
+        run: "svc invite create --expires-at 2026-12-31T12:00:00Z",
+        purpose: "Create an invite for one person that expires then",
+      },
+      { run: "svc invite create --pair alpha", purpose: "Create an invite that also pairs with alpha" },
+    ],
+    async run(ctx, { args: { agent }, options }) {
+      if (agent !== undefined && !options.pair) throw new CliError("CLI_USAGE", "An agent is for --pair");
       const expiresAt = options["expires-at"];
       if (expiresAt !== undefined && parseIso(expiresAt) === null) {
         throw new CliError(
@@ -34,11 +46,12 @@ export const INVITE_COMMANDS = [
           `--expires-at is not an RFC 3339 time such as 2026-12-31T12:00:00Z: "${expiresAt}"`,
         );
       }
+      if (options.pair) return await createWithPair(ctx, agent, { ...options, expiresAt: expiresAt ?? null });
       const { registry, registryUrl, apiKey } = await connectAsPerson(ctx, options);
       // Read first: a code whose link cannot be made would be lost.
       const named = parseServiceUrl((await registry.metadata()).registryUrl) ?? registryUrl;
       const { invite } = await registry.createInvite(apiKey, expiresAt ?? null);
-      const link = { registryUrl: named, code: invite.code };
+      const link = { registryUrl: named, code: invite.code, ticketFields: null };
       ctx.out.result({ invite, registryUrl, joinLink: joinLink(link) }, [
         ctx.out.bold("The invite works once and is shown only once."),
         ...fields([["code", invite.code], ["expires", invite.expiresAt ?? "never"]]),
@@ -126,3 +139,30 @@ export const INVITE_COMMANDS = [
     },
   }),
 ];
+
+async function createWithPair(
+  ctx: Context,
+  agentName: string | undefined,
+  { expiresAt, ...options }: ConnectionOptions & { expiresAt: string | null },
+): Promise<void> {
+  const [{ chosenAgent }, { access }, { createPairInvite }] = await Promise.all([
+    import("../agents/agent_reference.ts"),
+    import("../connector/attach.ts"),
+    import("../account/pair_invite.ts"),
+  ]);
+  const { folder } = await chosenAgent(ctx, agentName);
+  await using connector = await access(ctx, folder, { "allow-insecure": options["allow-insecure"] });
+  const { invite, registryUrl, link, words, pairing } = await createPairInvite(ctx, connector, options, expiresAt);
+  ctx.out.result({ invite, registryUrl, joinLink: link, pairing }, [
+    ctx.out.bold("The link works once and is shown only once. It is a secret."),
+    ...fields([["pairs with", `${pairing.agent}, until ${pairing.expiresAt}`], [
+      "expires",
+      invite.expiresAt ?? "never",
+    ]]),
+  ]);
+  if (isLoopback(registryUrl)) {
+    ctx.out.note(`The registry's address ${registryUrl} can be reached from this machine only.`);
+  }
+  if (connector.isHost) ctx.out.next(["connector", "start", pairing.agent], { when: "to see the other person pair" });
+  ctx.out.next(words, { when: "on the other person's machine", isHere: false });
+}

@@ -2,15 +2,16 @@
 import { parseDisplayName } from "../../shared/protocol/names.ts";
 import { parseServiceUrl } from "../../shared/client/service_url.ts";
 import { configPath, effectiveConfig, readConfig } from "../account/config_store.ts";
-import { parseJoinLink } from "../account/join_link.ts";
+import { parseJoinLink, ticketOf } from "../account/join_link.ts";
 import { saveAccount } from "../account/saved_account.ts";
 import type { CreatedAgent } from "../agents/registration.ts";
 import type { RegistryClient } from "../client/registry_client.ts";
 import { secureServiceUrl } from "../client/service_url.ts";
 import { command, REGISTRY_OPTIONS } from "../command_line/command.ts";
 import type { Context } from "../context.ts";
-import { CliError } from "../errors.ts";
+import { CliError, describe } from "../errors.ts";
 import { IN_A_CODING_AGENT } from "../hosts/host_ids.ts";
+import { onStop } from "../terminal/interrupt.ts";
 import { fields } from "../terminal/output.ts";
 
 export const JOIN_COMMANDS = [
@@ -19,6 +20,7 @@ export const JOIN_COMMANDS = [
     summary: "Join a registry with the link of an invite: create an account and save its key",
     details: [
       "svc invite create prints the link. The code after # goes to the registry that the link names, and to no other.",
+      "A link of svc invite create --pair also pairs the new agent with one of the person who sent it.",
     ],
     args: {
       link: {
@@ -31,6 +33,8 @@ export const JOIN_COMMANDS = [
       "display-name": { value: "name", summary: "Display name (default: humanName of the configuration)" },
       agent: { value: "name", summary: "Create an agent with this name as well" },
       replace: { summary: "Replace the account that is saved in config.json" },
+      "no-pair": { summary: "Leave out the pairing part of the link" },
+      start: { summary: "Run the connector of the new agent then, until it is stopped" },
     },
     examples: [{
       run: "svc join 'https://registry.example/join#svc_inv_…' --display-name Bob --agent beta",
@@ -41,7 +45,10 @@ export const JOIN_COMMANDS = [
       if (displayName !== undefined && parseDisplayName(displayName) === null) {
         throw new CliError("CLI_USAGE", "--display-name must be 1 to 64 characters of text");
       }
-      const { registryUrl: linked, code } = parseJoinLink(args.link);
+      const link = parseJoinLink(args.link);
+      const { registryUrl: linked, code } = link;
+      const pairs = link.ticketFields !== null && !options["no-pair"];
+      if (options.agent === undefined && (pairs || options.start)) throw needsAgent(pairs);
       const isInsecureAllowed = options["allow-insecure"];
       const registryUrl = secureServiceUrl(linked, "the join link", isInsecureAllowed);
       if (!options.replace) refuseSavedAccount(ctx);
@@ -51,22 +58,34 @@ export const JOIN_COMMANDS = [
       const registry = new RegistryClient(ctx, registryUrl);
       ctx.out.doing(`Asking ${registryUrl} for its addresses`);
       const proxyUrl = secureServiceUrl(await proxyOf(registry), "the address of the proxy", isInsecureAllowed);
+      if (pairs) ctx.out.note("The link also pairs your agent with an agent of the person who sent it.");
       ctx.out.doing(`Redeeming the invite at ${registryUrl}`);
       const { human, apiKey } = await registry.redeemInvite(code, displayName ?? effectiveConfig(ctx).humanName);
       warnOfVariables(ctx, registryUrl);
-      let agent: CreatedAgent | null = null;
+      let agent: CreatedAgent | null = null, pairing: PairResult | null = null;
       try {
         await saveAccount(ctx, { registry, apiKey: apiKey.token, humanName: human.displayName, proxyUrl });
         if (options.agent !== undefined) agent = await newAgent(ctx, registry, apiKey.token, options.agent);
+        const ticket = pairs ? ticketOf(link, proxyUrl) : null;
+        if (agent !== null && ticket !== null) pairing = await pairWith(ctx, agent, ticket, isInsecureAllowed);
       } finally {
         // Also after a failure: the account exists, and its key is not shown again.
-        const made = agent === null ? {} : { agent: { ...agent.identity, path: agent.path } };
+        const made = {
+          ...agent && { agent: { ...agent.identity, path: agent.path } },
+          ...pairing && { pairing: pairing.json },
+        };
         ctx.out.result({ registryUrl, proxyUrl, human, apiKey, ...made }, [
           ctx.out.bold(`${human.displayName} has an account at ${registryUrl}.`),
           ...fields([["human", human.did], ["API key", apiKey.token], ["agent", agent?.identity.did]]),
           "",
           "The API key is shown only once.",
         ]);
+      }
+      if (pairing !== null) ctx.out.note(pairing.text);
+      if (options.start && options.agent !== undefined) {
+        const { startConnectors } = await import("../connector/start.ts");
+        const started = { "allow-insecure": isInsecureAllowed };
+        return await startConnectors(ctx, [options.agent], started, { onStop: (...given) => onStop(ctx, ...given) });
       }
       const here = isInsecureAllowed ? ["--allow-insecure"] : [];
       if (options.agent === undefined) {
@@ -78,6 +97,55 @@ export const JOIN_COMMANDS = [
     },
   }),
 ];
+
+/** Without an agent there is nothing to pair or to start; nothing was sent yet, so the link still works. */
+function needsAgent(pairs: boolean): CliError {
+  const what = pairs ? "The link also pairs an agent of yours" : "--start runs the connector of an agent";
+  const fix = pairs ? "Add --agent <name>, or --no-pair to leave that out." : "Add --agent <name>.";
+  return new CliError("CLI_USAGE", `${what}, and none is named`, { fix });
+}
+
+/** The result of the pairing part of the link. */
+interface PairResult {
+  json: { paired: true; agentDid: string; agentName: string; humanName: string } | { paired: false; code: string };
+  text: string;
+}
+
+const OVER: ReadonlySet<string> = new Set([
+  "PROXY_PAIR_TICKET_EXPIRED",
+  "PROXY_PAIR_TICKET_NOT_FOUND",
+  "PROXY_PAIR_TICKET_ALREADY_CONFIRMED",
+]);
+
+/** Pairs through the connector's own code, which proves and pins the keys. The account stands also when this fails. */
+async function pairWith(
+  ctx: Context,
+  { identity: { name } }: CreatedAgent,
+  ticket: string,
+  allowInsecure: boolean,
+): Promise<PairResult> {
+  const [{ AgentStore }, { access }, { call, post }, { PairConfirmAnswer }] = await Promise.all([
+    import("../agents/agent_store.ts"),
+    import("../connector/attach.ts"),
+    import("../../shared/client/local_client.ts"),
+    import("../../shared/protocol/api/pairing.ts"),
+  ]);
+  try {
+    const folder = await new AgentStore(ctx).open(name);
+    await using connector = await access(ctx, folder, { "allow-insecure": allowInsecure });
+    const answer = await call(connector, PairConfirmAnswer, post("/v1/pair/confirm", { ticket }));
+    const { initiatorAgentDid: agentDid, initiatorProfile: { agentName, humanName } } = answer;
+    return {
+      json: { paired: true, agentDid, agentName, humanName },
+      text: `Paired with ${agentName} of ${humanName}.`,
+    };
+  } catch (error) {
+    const { code, cause, fix } = describe(error);
+    const over =
+      "The pairing part of the link is over: it lives 15 min. The other person presses p; paste that ticket here.";
+    return { json: { paired: false, code }, text: OVER.has(code) ? over : `Not paired: ${cause}. ${fix}`.trimEnd() };
+  }
+}
 
 /** A hostile link must not replace an account. @throws {CliError} `CLI_CONFIG_IN_USE` */
 function refuseSavedAccount(ctx: Context): void {

@@ -98,6 +98,16 @@ export async function startConnectors(
       calls,
       peers: () => presentPeers(readPeers(folder)),
       status: () => connector.isOver ? null : connector.status(),
+      invite: async () => {
+        const { createPairInvite, mayNotInvite } = await import("../account/pair_invite.ts");
+        try {
+          const { words } = await createPairInvite(ctx, calls, { "allow-insecure": options["allow-insecure"] });
+          return ctx.out.commandLine(words, false);
+        } catch (error) {
+          if (mayNotInvite(error)) return null;
+          throw error;
+        }
+      },
       openPage: async () => await openPage(ctx, folder, await call(calls, PageCode, post("/v1/page-codes", {}))),
     });
     void running.ended.then(() => talk.remove(folder.name));

@@ -120,7 +120,7 @@ interface VectorFiles {
     }[];
   };
   "join-link": {
-    valid: { link: string; registryUrl: string; code: string }[];
+    valid: { link: string; registryUrl: string; code: string; ticketFields?: string }[];
     invalid: { name: string; link: string; why: string }[];
   };
   proof: {

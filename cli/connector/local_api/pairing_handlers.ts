@@ -21,6 +21,8 @@ type Passing = LocalInput<undefined, undefined, undefined>;
 export const PairStart = PairStartBody.omit({ initiatorKey: true }).partial({ initiatorProfile: true }).extend({
   /** For a peer without a connector: it cannot prove its key, so it becomes a contact. */
   plain: z.boolean().optional(),
+  /** The caller shows the ticket itself, so the terminal of the connector does not. */
+  silent: z.boolean().optional(),
 });
 
 /** Body of `POST /v1/pair/confirm`; the profile is the agent's own when it is absent. */
@@ -39,7 +41,7 @@ export const ReceiptsQuery = z.strictObject({
 const Members = z.record(z.string(), z.unknown());
 
 export async function pairStart({ connector, text, onTicket }: Passing): Promise<Response> {
-  const { plain, ...members } = membersOf(text);
+  const { plain, silent, ...members } = membersOf(text);
   const { pairing, options: { profile } } = connector;
   const secret = plain === true ? null : pairing.newSecret();
   const wanted = { initiatorProfile: profile, ...members };
@@ -51,7 +53,7 @@ export async function pairStart({ connector, text, onTicket }: Passing): Promise
   // On disk before the ticket is known: a peer that confirms it is pinned also after a kill.
   if (secret !== null) pairing.open(secret, Date.parse(answer.expiresAt));
   connector.deps.emit("pair_ticket", { until: answer.expiresAt });
-  onTicket(ticket, answer.expiresAt);
+  if (silent !== true) onTicket(ticket, answer.expiresAt);
   return json({ ...answer, ticket });
 }
 

@@ -85,11 +85,16 @@ export class Talk {
       of: (agent) => this.#run(() => this.#tickets.make(agent)),
     },
     {
+      key: "i",
+      purpose: "make a link that gives a new person an account and pairs with it",
+      of: (agent) => this.#run(() => this.#tickets.invite(agent)),
+    },
+    {
       key: "o",
       purpose: "open the web page of this connector",
       of: (agent) => this.#run(async () => this.#deps.view.show(await agent.openPage())),
     },
-    { key: "a", purpose: "choose the agent that s, l, p and o are for", of: () => this.#choose() },
+    { key: "a", purpose: "choose the agent that s, l, p, i and o are for", of: () => this.#choose() },
     { key: "b", purpose: "turn the sound for new messages on or off", act: () => this.#toggleSound() },
     { key: "v", purpose: "show all events or only what matters", act: () => this.#toggleEvents() },
     { key: "?", purpose: "show the keys", act: () => this.#help() },
@@ -208,7 +213,7 @@ export class Talk {
     const columns = this.#deps.view.columns ?? 80;
     const origin = status()?.proxy.origin;
     const server = origin === undefined ? "" : ` · ${new URL(origin).host}`;
-    const keys = "s send  r reply  p pair  l peers  ? all keys  q stop";
+    const keys = "s send  r reply  p pair  i invite  l peers  ? all keys  q stop";
     const shown = keys.length < columns ? keys : "? shows the keys";
     this.#deps.view.show([[["bold", cutToColumns(`${name} of ${humanName}${server}`, columns - 1)]], shown, ""]);
   }

@@ -14,6 +14,8 @@ export interface TalkAgent {
   status(): Status | null;
   /** Opens the connector's web page. Returns the lines to show: without a browser they have its address. */
   openPage(): Promise<string[]>;
+  /** Makes an invite that pairs. Returns the command for the other person; `null` when this person may not invite. */
+  invite(): Promise<string | null>;
 }
 
 /** The number of a sent message; `null` while it has no row. */

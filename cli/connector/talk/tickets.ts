@@ -43,6 +43,17 @@ export class Tickets {
     view.show(await ticketPicture(open.text, view.columns ?? 80, view.rows ?? 24));
   }
 
+  /** Shows the command of an invite that also pairs. */
+  async invite(agent: TalkAgent): Promise<void> {
+    const { log, view } = this.deps;
+    const command = await agent.invite();
+    if (command === null) return log.say("Only an administrator invites. With a person who has an account: p.");
+    log.say("Give this command to the other person. It works once; its pairing part for 15 min.");
+    log.lines(["       It is a secret, like a password. It makes an account and pairs with you."]);
+    // Whole, in one line: a person copies it, and a break would be part of it.
+    view.show(["", command, ""]);
+  }
+
   /** The ticket of a paste, if the agent can pair with it; says why not. */
   find(agent: TalkAgent, text: string): Ticket | null {
     const { log } = this.deps;

@@ -1,8 +1,10 @@
 /** Join links: the vectors, a round trip, any other text, and the longest texts. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import fc from "fast-check";
-import { joinLink, joinWords, parseJoinLink } from "../../../cli/account/join_link.ts";
+import { fieldsOf, joinLink, joinWords, parseJoinLink, ticketOf } from "../../../cli/account/join_link.ts";
+import { toBase64Url } from "../../../shared/protocol/base64url.ts";
 import { CliError } from "../../../cli/errors.ts";
+import { parseTicket } from "../../../shared/protocol/ticket.ts";
 import { makeSecret } from "../../../shared/protocol/secrets.ts";
 import { anyText, authority } from "../../shared/protocol/arbitraries.ts";
 import { vectors } from "../../support/vectors.ts";
@@ -25,8 +27,8 @@ function refusal(link: string): string | null {
 }
 
 Deno.test("join link parsing reads the valid vectors", async (t) => {
-  for (const { link, registryUrl, code } of valid) {
-    await t.step(registryUrl, () => assertEquals(parseJoinLink(link), { registryUrl, code }));
+  for (const { link, registryUrl, code, ticketFields = null } of valid) {
+    await t.step(JSON.stringify(link), () => assertEquals(parseJoinLink(link), { registryUrl, code, ticketFields }));
   }
 });
 
@@ -45,11 +47,24 @@ Deno.test("join link parsing returns the parts that were formatted", () => {
     .map(([scheme, host, port]) => `${scheme}://${host}${port === null ? "" : `:${port}`}`)
     .filter((text) => URL.canParse(text)).map((text) => new URL(text).origin);
   const code = fc.uint8Array({ minLength: 24, maxLength: 24 }).map((bytes) => makeSecret("invite", () => bytes));
+  const secret = fc.uint8Array({ minLength: 16, maxLength: 16 }).map(toBase64Url);
+  const ticketFields = fc.tuple(secret, fc.oneof(secret, fc.constant("-"))).map((fields) => fields.join("."));
   fc.assert(
-    fc.property(origin, code, (registryUrl, code) => {
-      const parts = { registryUrl, code };
-      assertEquals(parseJoinLink(joinLink(parts)), parts);
-    }),
+    fc.property(
+      origin,
+      code,
+      fc.option(ticketFields),
+      fc.array(fc.nat(200)),
+      (registryUrl, code, ticketFields, breaks) => {
+        const parts = { registryUrl, code, ticketFields };
+        const link = joinLink(parts);
+        assertEquals(parseJoinLink(link), parts);
+        // A mail has broken it, and a person has copied the indentation.
+        const broken = breaks.toSorted((a, b) => b - a)
+          .reduce((text, at) => `${text.slice(0, at % link.length)}\n  ${text.slice(at % link.length)}`, link);
+        assertEquals(parseJoinLink(broken), parts);
+      },
+    ),
     { ...RUNS, numRuns: 100 },
   );
 });
@@ -63,9 +78,10 @@ Deno.test("join link parsing reads or refuses any text, and reads only texts tha
   fc.assert(
     fc.property(text, (link) => {
       if (refusal(link) !== null) return;
-      const { registryUrl, code } = parseJoinLink(link);
-      const url = new URL(link);
-      assertEquals([url.origin, url.pathname, url.search, url.hash], [registryUrl, "/join", "", `#${code}`]);
+      const { registryUrl, code, ticketFields } = parseJoinLink(link);
+      const url = new URL(link.split(/\s+/).join(""));
+      assertEquals([url.origin, url.pathname, url.search, ticketFields], [registryUrl, "/join", "", null]);
+      assertEquals(url.hash, `#${code}`);
       assertEquals([url.username, url.password], ["", ""]);
     }),
     { ...RUNS, numRuns: 2_000 },
@@ -81,9 +97,24 @@ Deno.test("join link parsing reads at most 512 characters when the text is long"
 });
 
 Deno.test("the command of an invite has a switch when the registry uses plain http on another machine", () => {
-  const words = (registryUrl: string) => joinWords({ registryUrl, code: first.code }).slice(2);
+  const words = (registryUrl: string) => joinWords({ registryUrl, code: first.code, ticketFields: null }).slice(2);
   for (const origin of ["https://registry.example.test", "http://127.0.0.1:8787", "http://localhost:8787"]) {
     assertEquals(words(origin), []);
   }
   assertEquals(words("http://192.168.1.20:8787"), ["--allow-insecure"]);
+});
+
+Deno.test("the pairing part of a link is that of a ticket, whole or not at all", () => {
+  const fields = "AAECAwQFBgcICQoLDA0ODw.BwcHBwcHBwcHBwcHBwcHBw";
+  const link = (end: string) => `https://registry.example.test/join#${first.code}${end}`;
+  assertEquals(parseJoinLink(link(`.${fields}`)).ticketFields, fields);
+  for (
+    const cut of [".", ".A", ".AAECAwQFBgcICQoLDA0ODw", `.${fields.slice(0, -1)}`, `.${fields}.x`, `.${fields}A`, "..-"]
+  ) {
+    assertStringIncludes(refusal(link(cut)) ?? "accepted", "pairing part is not whole", cut);
+  }
+  const parsed = parseJoinLink(link(`.${fields}`));
+  assertEquals(ticketOf(parsed, "https://proxy.example.test:8443"), `svcpair1_${fields}.proxy.example.test:8443`);
+  const ticket = parseTicket(`svcpair1_${fields}.[::1]:8787`);
+  assertEquals([ticket && fieldsOf(ticket), ticketOf(parseJoinLink(link("")), "https://x.test")], [fields, null]);
 });

@@ -18,7 +18,7 @@ const SPECIFIED: Record<string, { args: string[]; options: string[] }> = {
   "config set": { args: ["key", "value"], options: [] },
   "config get": { args: ["key"], options: [] },
   "config show": { args: [], options: [] },
-  "invite create": { args: [], options: ["expires-at", "registry-url"] },
+  "invite create": { args: ["agent"], options: ["expires-at", "registry-url"] },
   "invite redeem": { args: ["code"], options: ["display-name", "registry-url"] },
   "agent create": { args: ["name"], options: ["framework", "ttl-days"] },
   "agent inspect": { args: ["name"], options: [] },

@@ -33,6 +33,7 @@ interface Asked {
 /** A terminal with one or more agents, whose local API the test plays. */
 class Screen {
   readonly clock: ManualClock;
+  mayInvite = true;
   readonly lines: string[] = [];
   readonly asked: Asked[] = [];
   peers: Peers = BETA;
@@ -78,6 +79,7 @@ class Screen {
       peers: () => this.peers,
       status: () => this.status(name),
       openPage: () => Promise.resolve([PAGE]),
+      invite: () => Promise.resolve(this.mayInvite ? "svc join 'https://x.test/join#svc_inv_x.a.b' --start" : null),
       calls: {
         agentName: name,
         send: async ({ method, target, body }) => {
@@ -208,7 +210,7 @@ class Screen {
 const MOCKUPS: Record<number, string[]> = {
   80: [
     "alpha of Ada · svc.example.com",
-    "s send  r reply  p pair  l peers  ? all keys  q stop",
+    "s send  r reply  p pair  i invite  l peers  ? all keys  q stop",
     "",
     "07:57  Paired with beta of Bob.",
     "07:58  You to beta                                                          9",

@@ -221,6 +221,8 @@ Deno.test("peers are listed with their names, and removing a pair ends both dire
   const names = { agentName: "beta", humanName: "Bob" };
   await answered(await confirm(w, b, await start(w, a), names), 201);
   const at = new Date(w.clock.now()).toISOString();
+  // The clock of the world stands at a full minute.
+  const seen = { online: true, lastSeenAt: at };
   w.clock.step(1000);
   await answered(await confirm(w, c, await start(w, a)), 201);
   const peersOf = async (agent: TestAgent) =>
@@ -230,8 +232,9 @@ Deno.test("peers are listed with their names, and removing a pair ends both dire
     agentDid: b.agent.did,
     profile: names,
     pairedAt: at,
+    ...seen,
   });
-  assertEquals(await peersOf(b) as unknown, [{ agentDid: a.agent.did, profile: PROFILE, pairedAt: at }]);
+  assertEquals(await peersOf(b) as unknown, [{ agentDid: a.agent.did, profile: PROFILE, pairedAt: at, ...seen }]);
 
   const remove = (agent: TestAgent, peerAgentDid: unknown) => post(w, agent, "/pair/remove", { peerAgentDid });
   for (const bad of [undefined, null, "", "nobody", a.owner.did, 7]) {

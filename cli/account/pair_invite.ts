@@ -1,0 +1,50 @@
+/** An invite that also pairs (D-314): a join link with the fields of a ticket of one of the administrator's agents. */
+import { ApiError } from "../../shared/client/errors.ts";
+import { call, type LocalCalls, post } from "../../shared/client/local_client.ts";
+import { parseServiceUrl } from "../../shared/client/service_url.ts";
+import { PairStartAnswer } from "../../shared/protocol/api/pairing.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
+import { isTicketOf, parseTicket } from "../../shared/protocol/ticket.ts";
+import { DAY_MS } from "../../shared/clock.ts";
+import { toIso } from "../../shared/protocol/time.ts";
+import type { Context } from "../context.ts";
+import { CliError } from "../errors.ts";
+import { fieldsOf, joinLink, joinWords } from "./join_link.ts";
+import { connectAsPerson, type ConnectionOptions } from "./registry_access.ts";
+
+/** Its pairing part ends long before; a person who opens the mail the next morning still gets the account. */
+const INVITE_MS = DAY_MS;
+
+/**
+ * Makes the invite. The ticket comes first: one that stays unused ends by itself, and an invite would not.
+ *
+ * @param calls the connector of the agent to pair with
+ * @param expiresAt of the invite, ISO 8601; `null`: a day
+ * @throws {CliError} `CLI_USAGE` for an agent of another server, `API_KEY_MISSING`
+ */
+export async function createPairInvite(
+  ctx: Context,
+  calls: LocalCalls,
+  options: ConnectionOptions,
+  expiresAt: string | null = null,
+) {
+  const { registry, registryUrl, apiKey } = await connectAsPerson(ctx, options);
+  const metadata = await registry.metadata();
+  const body = { ttlSeconds: LIMITS.ticketTtlMaxSeconds, silent: true };
+  const started = await call(calls, PairStartAnswer, post("/v1/pair/start", body));
+  const ticket = parseTicket(started.ticket);
+  if (ticket === null || !isTicketOf(ticket, metadata.proxyUrl)) {
+    throw new CliError("CLI_USAGE", `${calls.agentName} is an agent of another server than ${registryUrl}`);
+  }
+  const { invite } = await registry.createInvite(apiKey, expiresAt ?? toIso(ctx.clock.now() + INVITE_MS));
+  const named = parseServiceUrl(metadata.registryUrl) ?? registryUrl;
+  const link = { registryUrl: named, code: invite.code, ticketFields: fieldsOf(ticket) };
+  const pairing = { agent: calls.agentName, expiresAt: started.expiresAt };
+  return { invite, registryUrl: named, link: joinLink(link), words: [...joinWords(link), "--start"], pairing };
+}
+
+/** Whether the person has no account, or one that may not invite. */
+export function mayNotInvite(error: unknown): boolean {
+  return error instanceof CliError && error.code === "API_KEY_MISSING" ||
+    error instanceof ApiError && error.status === 403;
+}

@@ -1,0 +1,131 @@
+/**
+ * Joining and pairing with one link (D-314): real processes, and once as two people type it. The keys are pinned on both
+ * sides; without its pairing part the link still gives an account.
+ */
+import { assertEquals, assertStringIncludes } from "@std/assert";
+import { shellQuote } from "../../cli/connector/local_api/pairing_hint.ts";
+import { attempt, RunningConnector, svc } from "../cli/connector/people.ts";
+import { bundledProgram } from "../cli/program.ts";
+import { eventually, Service, tempFolder } from "../support/process.ts";
+import { HAS_TMUX, TmuxTerminal } from "../support/tmux_terminal.ts";
+
+const program = await bundledProgram();
+
+/** An administrator with the agent alpha. */
+async function administrator(service: Service, dir: string): Promise<void> {
+  await svc(dir, ["config", "init", "--registry-url", service.url], {}, program);
+  await svc(dir, ["config", "set", "apiKey", service.apiKey], {}, program);
+  await svc(dir, ["config", "set", "humanName", "Ada"], {}, program);
+  await svc(dir, ["agent", "create", "alpha"], {}, program);
+}
+
+/** How each peer of an agent is known, by alias. */
+function pinsOf(dir: string, agent: string): Record<string, string | undefined> {
+  const peers = JSON.parse(Deno.readTextFileSync(`${dir}/agents/${agent}/peers.json`)) as Record<
+    string,
+    { how?: string }
+  >;
+  return Object.fromEntries(Object.entries(peers).map(([alias, { how }]) => [alias, how]));
+}
+
+Deno.test("one link makes the account and the agent, and pairs it", async (t) => {
+  await using service = await Service.open();
+  await using folder = await tempFolder();
+  const ada = `${folder.path}/ada`;
+  await administrator(service, ada);
+  await using alpha = await RunningConnector.start(ada, "alpha", ["--inbox"], { program });
+  const invited = () => svc(ada, ["invite", "create", "--pair", "alpha"], {}, program);
+  const join = (who: string, link: string, ...more: string[]) =>
+    attempt(`${folder.path}/${who}`, ["join", link, "--display-name", who, ...more], {}, program);
+
+  await t.step("whole, and broken at 76 columns", async () => {
+    for (const [who, columns] of [["bob", 1_000], ["carol", 76], ["dave", 20]] as const) {
+      const { joinLink, pairing } = await invited();
+      assertEquals(pairing.agent, "alpha");
+      const pieces = Array.from(
+        { length: Math.ceil(joinLink.length / columns) },
+        (_, i) => joinLink.slice(i * columns, (i + 1) * columns),
+      );
+      const { code, result } = await join(who, pieces.join("\n  "), "--agent", `agent-${who}`);
+      assertEquals([code, result.pairing.paired, result.pairing.humanName], [0, true, "Ada"]);
+      assertEquals(pinsOf(`${folder.path}/${who}`, `agent-${who}`), { alpha: "ticket" });
+      await eventually(
+        60_000,
+        `alpha has pinned ${who}`,
+        () => pinsOf(ada, "alpha")[`agent-${who}`] === "ticket" || undefined,
+      );
+    }
+  });
+
+  await t.step("a link needs an agent, or --no-pair, before anything is spent", async () => {
+    const { joinLink } = await invited();
+    const { code, error } = await join("erin", joinLink);
+    assertEquals([code, error?.code], [2, "CLI_USAGE"]);
+    const { result } = await join("erin", joinLink, "--no-pair", "--agent", "epsilon");
+    assertEquals([result.human.displayName, result.agent.name, result.pairing], ["erin", "epsilon", undefined]);
+  });
+
+  await t.step("a pairing part that is over or used leaves the account", async () => {
+    const { ticket } = await alpha.json("POST", "/v1/pair/start", { ttlSeconds: 1, silent: true });
+    await eventually(60_000, "the ticket is over", async () => {
+      const response = await alpha.call("POST", "/v1/pair/status", { ticket });
+      await response.body?.cancel();
+      return response.ok ? undefined : true;
+    });
+    const [, first = "", second = ""] = /^svcpair1_([^.]+)\.([^.]+)\./.exec(ticket) ?? [];
+    const plain = async () => (await svc(ada, ["invite", "create"], {}, program)).joinLink as string;
+    const { result, code } = await join("frank", `${await plain()}.${first}.${second}`, "--agent", "phi");
+    assertEquals([code, result.pairing, result.agent.name], [
+      0,
+      { paired: false, code: "PROXY_PAIR_TICKET_EXPIRED" },
+      "phi",
+    ]);
+    const used = await invited();
+    await join("grace", used.joinLink, "--agent", "gamma");
+    const fields = new URL(used.joinLink).hash.split(".").slice(1);
+    const again = await join("heidi", `${await plain()}.${fields.join(".")}`, "--agent", "eta");
+    assertEquals([again.code, again.result.pairing.paired], [0, false]);
+    assertEquals(pinsOf(ada, "alpha")["eta"], undefined);
+  });
+
+  await t.step("a plain invite pairs no one", async () => {
+    const { joinLink } = await svc(ada, ["invite", "create"], {}, program);
+    const { result } = await join("ivan", joinLink, "--agent", "iota");
+    assertEquals([result.agent.name, result.pairing], ["iota", undefined]);
+  });
+});
+
+Deno.test({
+  name: "i here, and the command there: an account, an agent and a pair, and both can write",
+  ignore: !HAS_TMUX,
+  async fn() {
+    await using service = await Service.open();
+    await using folder = await tempFolder();
+    const [ada, bob] = [`${folder.path}/ada`, `${folder.path}/bob`];
+    await administrator(service, ada);
+    const words = [program.command, ...program.args];
+    const line = (...args: string[]) => `NO_COLOR=1 LANG=C.UTF-8 ${[...words, ...args].map(shellQuote).join(" ")}`;
+    const shown = (terminal: TmuxTerminal, pattern: RegExp) =>
+      eventually(
+        60_000,
+        `the terminal shows ${pattern}`,
+        async () => (await terminal.lines()).find((one) => pattern.test(one)),
+      );
+    await using alpha = await TmuxTerminal.run(160, line("connector", "start", "alpha", "--config-dir", ada));
+    await shown(alpha, / · online$/);
+    await alpha.press("i");
+    const command = await shown(alpha, /^svc join '.*' --start/);
+    const [, link = ""] = /'([^']+)'/.exec(command) ?? [];
+    const joining = line("join", link, "--config-dir", bob, "--display-name", "Bob", "--agent", "beta", "--start");
+    await using beta = await TmuxTerminal.run(160, joining);
+    assertStringIncludes(await shown(beta, /Paired with alpha of Ada\./), "Paired");
+    await shown(alpha, /Paired with beta of Bob\./);
+    await shown(beta, /^beta · online$/);
+    await beta.press("s");
+    await shown(beta, /^to alpha›/);
+    for (const key of "hi") await beta.press(key);
+    await beta.press("Enter");
+    await shown(alpha, /beta (?:of Bob )?asks/);
+    for (const terminal of [alpha, beta]) await terminal.press("q");
+  },
+});
