@@ -2,6 +2,7 @@
  * `deno task store` and `svc store`: maintenance of the store on the host while no server uses it. It holds no rule of
  * either service.
  */
+import type { Kv, KvEntry } from "./shared/server/store/kv.ts";
 import { parseArgs } from "@std/cli/parse-args";
 import { STORED as PROXY_STORED } from "./proxy/schema/retention.ts";
 import { STORED as REGISTRY_STORED } from "./registry/schema/retention.ts";
@@ -75,10 +76,10 @@ class RevocationCounts {
   readonly #counts = new Map<string, number>();
   readonly #owners = new BoundedMap<string, string>(OWNERS_REMEMBERED);
 
-  constructor(private readonly kv: Deno.Kv) {}
+  constructor(private readonly kv: Kv) {}
 
   /** Counts a record if it is a revocation. */
-  async count({ key, value }: Deno.KvEntry<unknown>): Promise<void> {
+  async count({ key, value }: KvEntry<unknown>): Promise<void> {
     const [service, kind] = REGISTRY_KEYS.revocations();
     if (key[0] !== service || key[1] !== kind) return;
     const owner = await this.#ownerOf((value as RevocationRecord).agentDid);

@@ -1,10 +1,11 @@
 /** The caller of an admitted request. */
+import type { KvEntryMaybe } from "../shared/server/store/kv.ts";
 import type { Update } from "../shared/server/store/group_commit.ts";
 import type { Beginning } from "./message/sender.ts";
 import type { PairRecord, Presence } from "./schema/records.ts";
 
 /** A cached record, or the pending read of one. */
-export type Prefetched<T> = Deno.KvEntryMaybe<T> | Promise<Deno.KvEntryMaybe<T>>;
+export type Prefetched<T> = KvEntryMaybe<T> | Promise<KvEntryMaybe<T>>;
 
 /** An agent whose request passed all checks of its route. */
 export interface AdmittedAgent {

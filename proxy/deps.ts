@@ -1,4 +1,5 @@
 /** All dependencies of the proxy's handlers. `app.ts` builds them. Only `app.ts` and `routes.ts` import this type. */
+import type { Kv } from "../shared/server/store/kv.ts";
 import type { AccessTokenCheck } from "../shared/server/store/access_check.ts";
 import type { AppDeps } from "../shared/server/http/app.ts";
 import type { ApiDocs } from "../shared/server/http/api_docs.ts";
@@ -35,7 +36,7 @@ import type { Mailbox } from "./relay/mailbox.ts";
 import type { Revalidation } from "./relay/revalidation.ts";
 
 export interface ProxyDeps extends AppDeps {
-  kv: Deno.Kv;
+  kv: Kv;
   random: Random;
   config: ProxyConfig;
   documents: ApiDocs;

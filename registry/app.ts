@@ -1,6 +1,7 @@
 /**
  * Builds the registry from its dependencies: an app that answers requests.
  */
+import type { Kv } from "../shared/server/store/kv.ts";
 import { authorityOf } from "../shared/protocol/did.ts";
 import type { CheckAccessToken } from "../shared/server/store/access_check.ts";
 import { type App, createApp, routedPath, type ServiceDeps } from "../shared/server/http/app.ts";
@@ -125,7 +126,7 @@ function routesWith(requests: number): Route<RegistryDeps>[] {
 }
 
 /** @throws {ConfigError} when the store belongs to another issuer */
-async function fixIssuer(kv: Deno.Kv, stored: string | null, issuer: string): Promise<void> {
+async function fixIssuer(kv: Kv, stored: string | null, issuer: string): Promise<void> {
   let value = stored;
   if (value === null) {
     await kv.atomic().check({ key: KEYS.issuer(), versionstamp: null }).set(KEYS.issuer(), issuer).commit();

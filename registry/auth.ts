@@ -2,6 +2,7 @@
  * The authenticators that the registry's route table names. Each one verifies one kind of caller and lists its error
  * codes.
  */
+import type { Kv } from "../shared/server/store/kv.ts";
 import { findHuman } from "./accounts/store.ts";
 import { findApiKey, touchApiKey } from "./api_keys/store.ts";
 import type { ApiKeyCaller, ProvenAgent, ServiceCaller } from "./callers.ts";
@@ -26,7 +27,7 @@ import type { GroupCommit } from "../shared/server/store/group_commit.ts";
 
 /** What the authenticators work with. */
 export interface AuthDeps {
-  kv: Deno.Kv;
+  kv: Kv;
   clock: Clock;
   config: Pick<RegistryConfig, "bootstrapSecret" | "registryUrl">;
   /** Origins that a proof may name; the public one first. */

@@ -2,6 +2,7 @@
  * Quotas of one human (D-210): the rules of the counts. The quota record is part of the commit that it counts: a
  * quota holds under races, and its cost does not depend on the number of agents.
  */
+import type { Kv, KvEntry } from "../shared/server/store/kv.ts";
 import type { Quotas } from "./config.ts";
 import { KEYS } from "./schema/kv_keys.ts";
 import type { Expiring, QuotaRecord } from "./schema/records.ts";
@@ -27,7 +28,7 @@ export function newQuota(counts: Partial<QuotaRecord> = {}): QuotaRecord {
 }
 
 /** Reads the counts of a human, which are written with the human. */
-export async function quotaOf(draft: Draft, humanId: string): Promise<Deno.KvEntry<QuotaRecord>> {
+export async function quotaOf(draft: Draft, humanId: string): Promise<KvEntry<QuotaRecord>> {
   const entry = await draft.get<QuotaRecord>(KEYS.quota(humanId));
   if (entry.value === null) throw new Error(`The store has no counts of the human ${humanId}`);
   return entry;
@@ -171,7 +172,7 @@ export function countInviteClosed(quota: QuotaRecord, expiresAt: number | null):
 
 /** Returns the humans with the most live revocation entries, largest number first. Reads every quota record. */
 export async function mostRevocations(
-  kv: Deno.Kv,
+  kv: Kv,
   { now, limit }: { now: number; limit: number },
 ): Promise<{ humanId: string; entries: number }[]> {
   let most: { humanId: string; entries: number }[] = [];

@@ -3,6 +3,7 @@
  * restart; each use reads the store, so that a rotation by another instance takes effect at once. Seeds never leave
  * this file.
  */
+import type { Kv } from "../shared/server/store/kv.ts";
 import { calculateJwkThumbprint } from "jose";
 import type { ConfiguredKey } from "./config.ts";
 import { KEYS } from "./schema/kv_keys.ts";
@@ -32,7 +33,7 @@ export interface Rotation {
 }
 
 interface SigningDeps {
-  kv: Deno.Kv;
+  kv: Kv;
   reads: BatchedReads;
   clock: Clock;
   random: Random;
@@ -43,7 +44,7 @@ const RETIRED_KEPT_MS = LIMITS.aitTtlDaysMax * DAY_MS;
 
 /** Holds the key that signs, and publishes the keys that verify. */
 export class Signing {
-  readonly #kv: Deno.Kv;
+  readonly #kv: Kv;
   readonly #reads: BatchedReads;
   readonly #clock: Clock;
   readonly #random: Random;

@@ -1,4 +1,5 @@
 /** HTTP handlers of what the proxy reports to an admin. Each one reads only: no payload, no ticket, no pair. */
+import type { Kv, KvEntry, KvEntryMaybe, KvKey } from "../../shared/server/store/kv.ts";
 import {
   type AgentConnection,
   type ConnectionList,
@@ -32,7 +33,7 @@ const READ_TOGETHER = 10;
 const BATCH = 100;
 
 interface RelayAdminDeps {
-  kv: Deno.Kv;
+  kv: Kv;
   clock: Clock;
   commits: GroupCommit;
   config: { receiptKeptMs: number; registryUrl: string };
@@ -106,12 +107,12 @@ function listConnections(
 }
 
 /** Returns the instance that each agent's presence names; empty for none. */
-async function holdersOf(kv: Deno.Kv, dids: readonly string[]): Promise<string[]> {
+async function holdersOf(kv: Kv, dids: readonly string[]): Promise<string[]> {
   const found = await getTogether<Presence>(kv, dids.map((did) => KEYS.presence(did)));
   return found.map(({ value }) => value?.instance ?? "");
 }
 
-async function getTogether<V>(kv: Deno.Kv, keys: readonly Deno.KvKey[]): Promise<Deno.KvEntryMaybe<V>[]> {
+async function getTogether<V>(kv: Kv, keys: readonly KvKey[]): Promise<KvEntryMaybe<V>[]> {
   const parts = Array.from(
     { length: Math.ceil(keys.length / READ_TOGETHER) },
     (_, i) => keys.slice(i * READ_TOGETHER, (i + 1) * READ_TOGETHER),
@@ -158,22 +159,22 @@ interface DidPage<T> {
  * @param itemsOf returns the item of each record, in their order; `null` for a record that is not listed
  */
 async function pageByDid<V, T>(
-  kv: Deno.Kv,
-  prefix: Deno.KvKey,
+  kv: Kv,
+  prefix: KvKey,
   { limit, cursor, agents, registryUrl }: {
     limit: number;
     cursor?: string | undefined;
     agents?: readonly string[] | undefined;
     registryUrl: string;
   },
-  itemsOf: (entries: readonly Deno.KvEntry<V>[]) => Promise<(T | null)[]>,
+  itemsOf: (entries: readonly KvEntry<V>[]) => Promise<(T | null)[]>,
 ): Promise<DidPage<T>> {
   if (agents !== undefined) {
     const authority = authorityOf(registryUrl) ?? "";
     const keys = agents.map((id) => [...prefix, formatDid({ authority, kind: "agent", id })]);
     const found = await getTogether<V>(kv, keys);
     const known = found.flatMap(({ key, value, versionstamp }) => value === null ? [] : [{ key, value, versionstamp }]);
-    const items = (await itemsOf(known as Deno.KvEntry<V>[])).filter((item) => item !== null);
+    const items = (await itemsOf(known as KvEntry<V>[])).filter((item) => item !== null);
     return { items: items.slice(0, limit), nextCursor: null };
   }
   const items: T[] = [];

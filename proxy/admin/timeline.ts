@@ -2,6 +2,7 @@
  * The timeline of a message, from the records that exist: delivery, sender, mailbox entry and receipts. It has no
  * record of its own, so that a message costs nothing more. Reads no payload.
  */
+import type { Kv } from "../../shared/server/store/kv.ts";
 import type { DeliveryEvent, DeliveryTimeline } from "../../shared/protocol/api/relay_admin.ts";
 import { RECEIPT_STATUSES, type ReceiptStatus } from "../../shared/protocol/api/receipts.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
@@ -22,7 +23,7 @@ const DELIVERIES_LISTED_MAX = 50;
 const SENDERS_READ_MAX = 1_000;
 
 interface TimelineDeps {
-  kv: Deno.Kv;
+  kv: Kv;
   clock: Clock;
   commits: Pick<GroupCommit, "flush">;
   config: { receiptKeptMs: number };
@@ -144,7 +145,7 @@ async function waitingEvent(
 }
 
 /** Returns the queued messages of a recipient, oldest first. */
-async function mailboxLine(kv: Deno.Kv, recipient: string): Promise<MailboxEntry[]> {
+async function mailboxLine(kv: Kv, recipient: string): Promise<MailboxEntry[]> {
   const limit = LIMITS.mailboxPerRecipient;
   const entries = await Array.fromAsync(kv.list<MailboxEntry>({ prefix: KEYS.mailbox(recipient) }, { limit }));
   return entries.map(({ value }) => value);

@@ -3,6 +3,7 @@
  * its identity token and no reads: only its timestamp, proof, nonce and rate limit are checked. Pair, agent and session are
  * preconditions of each commit as without it (D-101), so a message after the end of one of them is refused there.
  */
+import type { KvEntryMaybe } from "../../shared/server/store/kv.ts";
 import { BoundedMap } from "../../shared/bounded_map.ts";
 import type { VerificationKeys } from "../../shared/protocol/signed/jws.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
@@ -28,7 +29,7 @@ export interface Standing {
   /** Digests of the identity token and the access token, and the recipient. */
   name: string;
   ait: VerifiedAit;
-  pair: Deno.KvEntryMaybe<PairRecord>;
+  pair: KvEntryMaybe<PairRecord>;
   /** Pair, agent and session must be unchanged when a message commits. */
   preconditions: readonly Update<PreconditionFailed>[];
   keys: VerificationKeys | null;

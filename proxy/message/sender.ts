@@ -8,6 +8,7 @@
  * known to be stored is forgotten, the record is read again, and each request is judged again. With less, a nonce whose
  * commit took effect unseen would be accepted twice.
  */
+import type { Kv, KvKey } from "../../shared/server/store/kv.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import {
   type BegunDelivery,
@@ -58,7 +59,7 @@ const MOST_BYTES = LIMITS.senderNonces * NONCE_BYTES;
 const NO_WRITES: readonly Write[] = [];
 
 interface SendersDeps {
-  kv: Deno.Kv;
+  kv: Kv;
   reads: BatchedReads;
   clock: Clock;
   /** Length of the window "agent", milliseconds. */
@@ -113,7 +114,7 @@ const REQUESTS_PER_COUNT = 1_000;
 
 /** One sender. */
 export class Sender implements LiveRecord {
-  readonly key: Deno.KvKey;
+  readonly key: KvKey;
   readonly id: string;
   isLoaded = false;
   versionstamp: string | null = null;

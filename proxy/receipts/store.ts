@@ -3,6 +3,7 @@
  * sender of the delivery may read it. A receipt for an unknown delivery is refused, because any agent could otherwise
  * write receipts without messages.
  */
+import type { Kv, KvEntryMaybe } from "../../shared/server/store/kv.ts";
 import { RECEIPT_STATUSES, ReceiptStatus } from "../../shared/protocol/api/receipts.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import type { Clock } from "../../shared/clock.ts";
@@ -22,7 +23,7 @@ const PEERS_READ_MAX = 1_000;
 const RECEIPTS_LISTED_MAX = 200;
 
 export interface ReceiptDeps {
-  kv: Deno.Kv;
+  kv: Kv;
   clock: Clock;
   commits: GroupCommit;
   senders: Senders;
@@ -89,7 +90,7 @@ export async function listReceipts(
   { requestId, recipientAgentDid }: { requestId: string; recipientAgentDid: string },
 ): Promise<ReceiptRecord[]> {
   const prefix = KEYS.receipts(recipientAgentDid, requestId);
-  const entries: Deno.KvEntryMaybe<StoredReceipt>[] = reader === recipientAgentDid
+  const entries: KvEntryMaybe<StoredReceipt>[] = reader === recipientAgentDid
     ? await Array.fromAsync(deps.kv.list<StoredReceipt>({ prefix }, { limit: RECEIPTS_LISTED_MAX }))
     : await deps.kv.getMany<StoredReceipt[]>(
       RECEIPT_STATUSES.map((status) => KEYS.receipt(recipientAgentDid, requestId, reader, status)),
@@ -177,7 +178,7 @@ async function onlySender(deps: ReceiptDeps, recipientAgentDid: string, requestI
 }
 
 /** Returns the peers with a begun delivery of this request ID to the recipient, among its first peers. */
-async function peersWhoBegan(kv: Deno.Kv, recipient: string, requestId: string): Promise<string[]> {
+async function peersWhoBegan(kv: Kv, recipient: string, requestId: string): Promise<string[]> {
   const limit = PEERS_READ_MAX;
   const pairs = await Array.fromAsync(kv.list({ prefix: KEYS.pairs(recipient) }, { limit }));
   const reads = new BatchedReads(kv);

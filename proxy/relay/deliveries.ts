@@ -7,6 +7,7 @@
  * sender. A delivery without room there begins with a delivery record. The sweep does the same for those whose instance
  * has ended without an outcome, so that they are kept like any other.
  */
+import type { KvEntryMaybe, KvKey } from "../../shared/server/store/kv.ts";
 import type { ReceiptStatus } from "../../shared/protocol/api/receipts.ts";
 import type { HookAnswer } from "../../shared/protocol/api/relay.ts";
 import type { DeliveryState } from "../../shared/protocol/frames.ts";
@@ -290,8 +291,8 @@ export class Deliveries {
 /** A claim that begins an attempt: the check of its delivery record, and its place in the record of the sender. */
 class BeginningOfDelivery implements Beginning<DuplicateResult>, Update<DuplicateResult> {
   readonly startedAt: number;
-  readonly key: Deno.KvKey;
-  readonly seen: Deno.KvEntryMaybe<never>;
+  readonly key: KvKey;
+  readonly seen: KvEntryMaybe<never>;
   readonly check = this;
   readonly #id: DeliveryId;
   readonly #name: string;
@@ -454,6 +455,6 @@ function nameOf(id: DeliveryId): string {
   return id.name ??= `${id.sender} ${id.recipient} ${id.requestId}`;
 }
 
-function keyOf({ recipient, requestId, sender }: DeliveryId): Deno.KvKey {
+function keyOf({ recipient, requestId, sender }: DeliveryId): KvKey {
   return KEYS.delivery(recipient, requestId, sender);
 }

@@ -3,6 +3,7 @@
  * changes the receiver's wake key, which the receiver watches. A note is handled before its deletion is stored: over a
  * network that saves a round trip, and an instance that ends never reads its inbox again. Does not know what notes mean.
  */
+import type { Kv } from "../../shared/server/store/kv.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { StoredInstanceMessage } from "../schema/records.ts";
 import type { Clock } from "../../shared/clock.ts";
@@ -16,7 +17,7 @@ import { WatchedKey } from "../../shared/server/store/watched_key.ts";
 export type Receive = (body: unknown, bytes: Uint8Array) => void;
 
 interface InboxDeps {
-  kv: Deno.Kv;
+  kv: Kv;
   clock: Clock;
   newId: NewId;
   log: Log;

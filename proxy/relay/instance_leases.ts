@@ -4,6 +4,7 @@
  * their clocks would refuse the agents of an instance whose clock is behind. What a lease says about the clock of its
  * instance is used only to warn, and to compute the age of what that instance wrote.
  */
+import type { Kv, KvEntry } from "../../shared/server/store/kv.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { InstanceLease } from "../schema/records.ts";
 import { type Clock, settledWithin } from "../../shared/clock.ts";
@@ -22,7 +23,7 @@ export const LEASE_MS = 12_000;
 export const RENEW_MS = 4_000;
 
 interface LeaseDeps {
-  kv: Deno.Kv;
+  kv: Kv;
   clock: Clock;
   random: Random;
   newId: NewId;
@@ -182,7 +183,7 @@ export class InstanceLeases {
   }
 
   /** @param began when the look at the store began */
-  #see(instance: string, { value: lease, versionstamp }: Deno.KvEntry<InstanceLease>, began: number): Known {
+  #see(instance: string, { value: lease, versionstamp }: KvEntry<InstanceLease>, began: number): Known {
     const now = this.#deps.clock.now(), before = this.#known.get(instance);
     if (before?.versionstamp === versionstamp) {
       before.seenAt = Math.max(before.seenAt, began);

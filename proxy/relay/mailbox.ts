@@ -3,6 +3,7 @@
  * is acknowledged or dead-lettered. All changes are claims of the group commit. mailbox_delivery.ts delivers the
  * messages.
  */
+import type { Kv } from "../../shared/server/store/kv.ts";
 import { storedReceipt } from "../schema/receipt_record.ts";
 import type { Envelope, MailboxBytes, MailboxEntry, MailboxState, Message } from "../schema/records.ts";
 import { type DeliveryId, type DeliveryOutcome, queuedUpdate } from "./deliveries.ts";
@@ -32,7 +33,7 @@ export function retryWait(failures: number): number {
 }
 
 interface MailboxDeps {
-  kv: Deno.Kv;
+  kv: Kv;
   clock: Clock;
   commits: GroupCommit;
   metrics: Metrics;
@@ -64,7 +65,7 @@ function deliveryOf({ message: { fromAgentDid, toAgentDid, requestId } }: Mailbo
 export class Mailbox {
   /** Called when a queued message has been handed over or has ended. */
   onOutcome: (id: DeliveryId, outcome: DeliveryOutcome) => void = () => {};
-  readonly #kv: Deno.Kv;
+  readonly #kv: Kv;
   readonly #clock: Clock;
   readonly #commits: GroupCommit;
   readonly #metrics: Metrics;

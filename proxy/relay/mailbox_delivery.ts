@@ -4,6 +4,7 @@
  * would otherwise hold up the messages of all others. A sweep dead-letters expired messages. A message stays queued while
  * the store or the registry fails.
  */
+import type { Kv } from "../../shared/server/store/kv.ts";
 import { type Clock, sleep } from "../../shared/clock.ts";
 import { TEMPORARY_REASONS } from "../../shared/protocol/frames.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
@@ -23,7 +24,7 @@ export const SWEEP_MS = 30_000;
 const SWEPT_TOGETHER = 20;
 
 interface DrainDeps {
-  kv: Deno.Kv;
+  kv: Kv;
   clock: Clock;
   log: Log;
   metrics: Metrics;

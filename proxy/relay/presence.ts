@@ -3,6 +3,7 @@
  * (instance_leases.ts) shows whether it is alive, and an epoch that rises with every move. Notes between instances are in
  * instance_inbox.ts.
  */
+import type { Kv, KvEntryMaybe } from "../../shared/server/store/kv.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { Presence, Seen } from "../schema/records.ts";
 import type { Clock } from "../../shared/clock.ts";
@@ -18,7 +19,7 @@ const PRESENCE_KEPT_MS = LIMITS.presenceKeptSeconds * 1000;
 const SEEN_KEPT_MS = LIMITS.seenKeptSeconds * 1000;
 
 interface PresenceDeps {
-  kv: Deno.Kv;
+  kv: Kv;
   /** Agents connect in large numbers at once, so their claims share commits. */
   changes: Changes;
   clock: Clock;
@@ -162,7 +163,7 @@ export class PresenceStore {
    * @param seen the presence as the caller has read it; one that names no other instance may be old and is read again
    * @throws {StoreUnavailable}
    */
-  async findInstance(agentDid: string, seen?: Deno.KvEntryMaybe<Presence>): Promise<string | null> {
+  async findInstance(agentDid: string, seen?: KvEntryMaybe<Presence>): Promise<string | null> {
     // An absent record is never cached.
     if (seen?.value === null) return null;
     const instance = this.#otherIn(seen?.value) ?? await this.lastSeenAt(agentDid);
@@ -202,7 +203,7 @@ export class PresenceStore {
   }
 
   /** Returns the update that refuses claims, which may share it, when another instance holds the agent's sockets. */
-  requireHeldHere(agentDid: string, seen?: Deno.KvEntryMaybe<Presence>): Update<"moved"> {
+  requireHeldHere(agentDid: string, seen?: KvEntryMaybe<Presence>): Update<"moved"> {
     return {
       key: KEYS.presence(agentDid),
       ...(seen ? { seen } : {}),

@@ -34,12 +34,13 @@
  * request ID is the first part of its key, because IDs of the same time are adjacent and one commit then writes fewer
  * pages.
  */
+import type { KvKey, KvKeyPart } from "../../shared/server/store/kv.ts";
 import type { ReceiptStatus } from "../../shared/protocol/api/receipts.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { COMMIT_MARK } from "../../shared/server/store/commit_marks.ts";
 import type { FamilyEnd } from "../../shared/server/store/transfer.ts";
 
-const key = (...parts: Deno.KvKeyPart[]): Deno.KvKey => ["proxy", ...parts];
+const key = (...parts: KvKeyPart[]): KvKey => ["proxy", ...parts];
 
 export const KEYS = {
   sender: (agentDid: string) => key("sender", ulidOf(agentDid)),

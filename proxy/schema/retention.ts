@@ -1,4 +1,5 @@
 /** Lifetimes of records of the proxy: of exported ones, and of those that the sweep deletes. */
+import type { Kv } from "../../shared/server/store/kv.ts";
 import { deliveryEnd, unpackDelivery } from "./delivery_record.ts";
 import { MalformedRecord, partEnd, senderKeptMs, unpackSender } from "./sender_record.ts";
 import { KEYS } from "./kv_keys.ts";
@@ -57,7 +58,7 @@ function endOf(read: () => number): number {
  * on another record.
  */
 export function sweptFamilies(
-  kv: Deno.Kv,
+  kv: Kv,
   options: { receiptKeptMs: number; instance: string; settle: (sender: unknown) => Promise<void> },
 ): readonly SweptFamily[] {
   return [

@@ -2,6 +2,7 @@
  * What the peers of an agent learn of its connection (D-313): whether it is connected, and to the minute when it was last. Of an
  * agent that hides it they learn neither.
  */
+import type { Kv } from "../../shared/server/store/kv.ts";
 import type { PeerList } from "../../shared/protocol/api/pairing.ts";
 import type { Clock } from "../../shared/clock.ts";
 import { toIso } from "../../shared/protocol/time.ts";
@@ -9,7 +10,7 @@ import { KEYS } from "../schema/kv_keys.ts";
 import type { Seen } from "../schema/records.ts";
 
 export interface LastSeenDeps {
-  kv: Deno.Kv;
+  kv: Kv;
   clock: Clock;
   /** Whether an instance runs; it may have ended without a record of the agents that it held. */
   leases: { isAlive(instance: string): Promise<boolean> };

@@ -4,6 +4,7 @@
  * a few pairs, and skips pairs that another instance has removed. The store keeps the time up to which deletions are
  * processed, and a start repeats the hour before it, so that a crash loses no removal.
  */
+import type { Kv, KvEntryMaybe } from "../../shared/server/store/kv.ts";
 import { type Cancel, type Clock, sleep, yieldToEventLoop } from "../../shared/clock.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
@@ -14,7 +15,7 @@ import type { PairCount } from "../schema/records.ts";
 import { pairsOf, setPairCount } from "./store.ts";
 
 interface PairRemovalDeps {
-  kv: Deno.Kv;
+  kv: Kv;
   clock: Clock;
   random: Random;
   log: Log;
@@ -138,7 +139,7 @@ export class PairRemoval {
       // Pair and count come from one read, because the count already excludes a pair that another instance removed.
       const entries = await kv.getMany<unknown[]>(keys.flat());
       for (let k = 0; k < entries.length; k += 2) {
-        const [count, pair] = entries.slice(k, k + 2) as [Deno.KvEntryMaybe<PairCount>, Deno.KvEntryMaybe<unknown>];
+        const [count, pair] = entries.slice(k, k + 2) as [KvEntryMaybe<PairCount>, KvEntryMaybe<unknown>];
         if (pair.value === null) continue;
         setPairCount(operation, count, pairsOf(count) - 1);
         operation.delete(pair.key).delete(KEYS.pair(String(pair.key.at(-1)), agentDid));

@@ -2,6 +2,7 @@
  * Pairs and pairing tickets in the store. One commit confirms a ticket and creates the pair in both directions; of
  * concurrent responders one succeeds. Each change of a pair also changes the counts of both agents.
  */
+import type { AtomicOperation, Kv, KvEntryMaybe } from "../../shared/server/store/kv.ts";
 import type * as z from "zod";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { OpenTicket, PairCount, PairRecord, TicketRecord } from "../schema/records.ts";
@@ -13,7 +14,7 @@ import { digest } from "../../shared/server/crypto.ts";
 import type { Changes, Draft } from "../../shared/server/store/changes.ts";
 
 export interface PairStoreDeps {
-  kv: Deno.Kv;
+  kv: Kv;
   /** The changes of tickets and pairs take turns: many agents confirm the tickets of one agent at once. */
   changes: Changes;
   clock: Clock;
@@ -22,19 +23,19 @@ export interface PairStoreDeps {
 const KEPT_MS = LIMITS.ticketKeptSeconds * 1000;
 
 /** Returns whether the agent is in at least one confirmed pair. */
-export async function hasAnyPair(kv: Deno.Kv, agentDid: string): Promise<boolean> {
+export async function hasAnyPair(kv: Kv, agentDid: string): Promise<boolean> {
   const first = await kv.list({ prefix: KEYS.pairs(agentDid) }, { limit: 1 }).next();
   return !first.done;
 }
 
 /** Returns whether the two agents are a confirmed pair. */
-export async function arePaired(kv: Deno.Kv, agentDid: string, peerDid: string): Promise<boolean> {
+export async function arePaired(kv: Kv, agentDid: string, peerDid: string): Promise<boolean> {
   return agentDid !== peerDid && (await kv.get(KEYS.pair(agentDid, peerDid))).value !== null;
 }
 
 /** Returns one page of an agent's peers in order of DID. `nextCursor` is `null` on the last page. */
 export async function listPeers(
-  kv: Deno.Kv,
+  kv: Kv,
   agentDid: string,
   { limit, cursor }: z.output<typeof PeerListQuery>,
 ): Promise<{ peers: { agentDid: string; pair: PairRecord }[]; nextCursor: string | null }> {
@@ -66,9 +67,9 @@ export async function removePair(
 
 /** Records about two agents: the pair in both directions, and the pair counts of both. */
 export interface Between {
-  pair: Deno.KvEntryMaybe<PairRecord>;
-  back: Deno.KvEntryMaybe<PairRecord>;
-  counts: [Deno.KvEntryMaybe<PairCount>, Deno.KvEntryMaybe<PairCount>];
+  pair: KvEntryMaybe<PairRecord>;
+  back: KvEntryMaybe<PairRecord>;
+  counts: [KvEntryMaybe<PairCount>, KvEntryMaybe<PairCount>];
 }
 
 async function readBetween(draft: Draft, agentDid: string, peerDid: string): Promise<Between> {
@@ -81,14 +82,14 @@ async function readBetween(draft: Draft, agentDid: string, peerDid: string): Pro
   return { pair, back, counts: [own, theirs] };
 }
 
-export function pairsOf(count: Deno.KvEntryMaybe<PairCount>): number {
+export function pairsOf(count: KvEntryMaybe<PairCount>): number {
   return count.value?.pairs ?? 0;
 }
 
 /** Adds a new count to a commit. The commit fails if the count has changed since it was read. */
 export function setPairCount(
-  operation: Deno.AtomicOperation,
-  count: Deno.KvEntryMaybe<PairCount>,
+  operation: AtomicOperation,
+  count: KvEntryMaybe<PairCount>,
   pairs: number,
 ): void {
   operation.check(count);
@@ -97,7 +98,7 @@ export function setPairCount(
 }
 
 /** Writes a new count in a change that has read it. */
-function writeCount(draft: Draft, { key }: Deno.KvEntryMaybe<PairCount>, pairs: number): void {
+function writeCount(draft: Draft, { key }: KvEntryMaybe<PairCount>, pairs: number): void {
   if (pairs > 0) draft.set(key, { pairs } satisfies PairCount);
   else draft.delete(key);
 }
@@ -110,7 +111,7 @@ export function isPairOfTicket(pair: PairRecord | null, { id, confirmed }: Ticke
   return confirmed !== null && pair?.ticketId === id;
 }
 
-export async function findTicket(kv: Deno.Kv, ticket: string): Promise<Deno.KvEntryMaybe<TicketRecord>> {
+export async function findTicket(kv: Kv, ticket: string): Promise<KvEntryMaybe<TicketRecord>> {
   return await kv.get<TicketRecord>(KEYS.ticket(digest(ticket)));
 }
 
@@ -147,8 +148,8 @@ export async function createTicket(
 
 /** The records that a confirmation reads and writes. `pair` is the initiator's. */
 export interface ConfirmationRecords extends Between {
-  ticket: Deno.KvEntryMaybe<TicketRecord>;
-  open: Deno.KvEntryMaybe<OpenTicket[]>;
+  ticket: KvEntryMaybe<TicketRecord>;
+  open: KvEntryMaybe<OpenTicket[]>;
 }
 
 export async function readConfirmation(

@@ -1,6 +1,7 @@
 /**
  * Human accounts in the store, and the bootstrap that creates the first one.
  */
+import type { AtomicOperation, Kv } from "../../shared/server/store/kv.ts";
 import { issueApiKey, type IssuedApiKey, putApiKey } from "../api_keys/store.ts";
 import { audited } from "../audit/record.ts";
 import { type IssuedService, issueService, putService } from "../internal_services/store.ts";
@@ -30,10 +31,10 @@ export function newHuman(deps: Omit<AccountDeps, "changes">, displayName: string
 
 /** Adds a new human, its first API key and its counts to a commit. Adds two checks. */
 export function putHuman(
-  operation: Deno.AtomicOperation,
+  operation: AtomicOperation,
   human: HumanRecord,
   key: IssuedApiKey,
-): Deno.AtomicOperation {
+): AtomicOperation {
   return putApiKey(
     operation.check({ key: KEYS.human(human.id), versionstamp: null })
       .set(KEYS.human(human.id), human)
@@ -47,7 +48,7 @@ export async function findHuman(deps: Pick<StoreDeps, "kv">, id: string): Promis
 }
 
 /** Returns true until the first admin exists. */
-export async function bootstrapOpen(kv: Deno.Kv): Promise<boolean> {
+export async function bootstrapOpen(kv: Kv): Promise<boolean> {
   return (await kv.get(KEYS.bootstrap())).value === null;
 }
 

@@ -2,6 +2,7 @@
  * Agents in the store: registration, reissue, deletion. Each is one commit of agent, session, revocation and counts. A
  * request that loses a race gets an error.
  */
+import type { KvEntry } from "../../shared/server/store/kv.ts";
 import { checkRegistration, type RegistrationRequest } from "./registration_rules.ts";
 import { audited } from "../audit/record.ts";
 import type { RegistryConfig } from "../config.ts";
@@ -57,7 +58,7 @@ export async function findOwnAgent(
   deps: Pick<AgentDeps, "kv">,
   owner: HumanRecord,
   id: string,
-): Promise<Deno.KvEntry<AgentRecord>> {
+): Promise<KvEntry<AgentRecord>> {
   const entry = await deps.kv.get<AgentRecord>(KEYS.agent(id));
   if (entry.value === null || entry.value.ownerId !== owner.id) throw new ServiceError("AGENT_NOT_FOUND");
   return entry;

@@ -1,6 +1,7 @@
 /**
  * API keys (PATs) in the store, by digest and by owner. The store never holds the token.
  */
+import type { AtomicOperation, KvEntry, KvEntryMaybe } from "../../shared/server/store/kv.ts";
 import { audited } from "../audit/record.ts";
 import type { Quotas } from "../config.ts";
 import { countApiKey, countApiKeyRevoked, quotaOf } from "../quota.ts";
@@ -47,7 +48,7 @@ export function issueApiKey(
 }
 
 /** Adds a new key to a commit. Adds one check. */
-export function putApiKey(operation: Deno.AtomicOperation, { record }: IssuedApiKey): Deno.AtomicOperation {
+export function putApiKey(operation: AtomicOperation, { record }: IssuedApiKey): AtomicOperation {
   return operation
     .check({ key: KEYS.apiKey(record.digest), versionstamp: null })
     .set(KEYS.apiKey(record.digest), record)
@@ -127,14 +128,14 @@ export async function revokeApiKey(
   });
 }
 
-export async function findApiKey(deps: Pick<StoreDeps, "kv">, token: string): Promise<Deno.KvEntryMaybe<ApiKeyRecord>> {
+export async function findApiKey(deps: Pick<StoreDeps, "kv">, token: string): Promise<KvEntryMaybe<ApiKeyRecord>> {
   return await deps.kv.get<ApiKeyRecord>(KEYS.apiKey(digest(token)));
 }
 
 /** Records the use of a key, at most once a minute. A lost race needs no retry: the other change counts. */
 export async function touchApiKey(
   deps: Pick<StoreDeps, "kv" | "clock">,
-  entry: Deno.KvEntry<ApiKeyRecord>,
+  entry: KvEntry<ApiKeyRecord>,
 ): Promise<void> {
   const { lastUsedAt } = entry.value;
   const now = deps.clock.now();

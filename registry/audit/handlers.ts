@@ -1,4 +1,5 @@
 /** HTTP handler of the audit log: pages with filters, newest or oldest first. */
+import type { Kv, KvListSelector } from "../../shared/server/store/kv.ts";
 import { AuditEntry, type AuditQuery } from "../../shared/protocol/api/audit.ts";
 import { firstUlidOf } from "../../shared/protocol/ids.ts";
 import { parseIso } from "../../shared/protocol/time.ts";
@@ -12,7 +13,7 @@ import type { AuditRecord } from "../schema/records.ts";
 const CLOCK_SLACK_MS = 3_600_000;
 
 export async function listAudit(
-  deps: { kv: Deno.Kv },
+  deps: { kv: Kv },
   { query }: Input<undefined, AuditQuery, undefined, ApiKeyCaller>,
 ): Promise<Answer> {
   const { items: events, nextCursor } = await readAudit(deps, query);
@@ -24,7 +25,7 @@ export async function listAudit(
 
 /** Returns one page of the events that fit, without those that are hidden. */
 export async function readAudit(
-  { kv }: { kv: Deno.Kv },
+  { kv }: { kv: Kv },
   query: AuditQuery,
   hidden: ReadonlySet<string> = new Set(),
 ): Promise<Page<AuditRecord>> {
@@ -39,7 +40,7 @@ export async function readAudit(
 }
 
 /** Returns the keys that can hold what the query asks for: its times bound the IDs. */
-function selectorOf({ order, cursor, since, until }: AuditQuery): Deno.KvListSelector {
+function selectorOf({ order, cursor, since, until }: AuditQuery): KvListSelector {
   const prefix = KEYS.auditLog();
   const begin = since === undefined ? [] : [firstUlidOf(timeOf(since))];
   const end = until === undefined ? [] : [firstUlidOf(timeOf(until) + CLOCK_SLACK_MS)];

@@ -2,6 +2,7 @@
  * The audit log: event, actor, subject, time and request. An entry is part of the commit that it records, so that no
  * change can be missing, and never changes. It holds no secret and no digest of one.
  */
+import type { AtomicOperation } from "../../shared/server/store/kv.ts";
 import { auditKeptMs, KEYS } from "../schema/kv_keys.ts";
 import type { AuditRecord } from "../schema/records.ts";
 import type { Clock } from "../../shared/clock.ts";
@@ -10,10 +11,10 @@ import { toIso } from "../../shared/protocol/time.ts";
 
 /** Adds an audit event to a commit. */
 export function audited(
-  operation: Deno.AtomicOperation,
+  operation: AtomicOperation,
   deps: { clock: Clock; newId: NewId },
   entry: Omit<AuditRecord, "id" | "at">,
-): Deno.AtomicOperation {
+): AtomicOperation {
   // The time first: the ID of an entry is never older than its time.
   const at = toIso(deps.clock.now());
   const record: AuditRecord = { id: deps.newId(), at, ...entry };

@@ -3,6 +3,7 @@
  * part of it can be read back. Each request reads the API key and the person, so that a revoked key, a suspended person or
  * a lost role ends the session at once.
  */
+import type { KvEntry } from "../../shared/server/store/kv.ts";
 import { audited } from "../audit/record.ts";
 import type { ApiKeyCaller } from "../callers.ts";
 import { KEYS } from "../schema/kv_keys.ts";
@@ -118,7 +119,7 @@ async function recordsOf(
   { kv, clock }: Pick<StoreDeps, "kv" | "clock">,
   humanId: string,
   kind: ConsoleRecord["kind"],
-): Promise<Deno.KvEntry<ConsoleRecord>[]> {
+): Promise<KvEntry<ConsoleRecord>[]> {
   const all = await Array.fromAsync(kv.list<ConsoleRecord>({ prefix: KEYS.consoles() }, { limit: READ_MAX }));
   return all.filter(({ value }) => value.humanId === humanId && isLive(value, kind, clock.now()));
 }

@@ -2,6 +2,7 @@
  * Internal services in the store, with their scopes, which are narrow because the secret of a proxy must not open
  * what the proxy does not need. Secrets are stored as digests. A rotated secret works for one more hour.
  */
+import type { KvEntry } from "../../shared/server/store/kv.ts";
 import { audited } from "../audit/record.ts";
 import { ENDED_KEPT_MS, KEYS } from "../schema/kv_keys.ts";
 import type { HumanRecord, ServiceRecord } from "../schema/records.ts";
@@ -161,7 +162,7 @@ export async function authenticateService(
 }
 
 /** @throws {ServiceError} `INTERNAL_SERVICE_NOT_FOUND` */
-async function activeService(draft: Draft, id: string): Promise<Deno.KvEntry<ServiceRecord>> {
+async function activeService(draft: Draft, id: string): Promise<KvEntry<ServiceRecord>> {
   const entry = await draft.get<ServiceRecord>(KEYS.service(id));
   if (entry.value === null || entry.value.status !== "active") throw new ServiceError("INTERNAL_SERVICE_NOT_FOUND");
   return entry;

@@ -2,6 +2,7 @@
  * What an admin reads about people and agents. Every read has a bound, because an operator with many people would
  * otherwise stop the server by looking. Writes nothing.
  */
+import type { Kv } from "../../shared/server/store/kv.ts";
 import { listApiKeysOf } from "../api_keys/store.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { AgentRecord, ApiKeyRecord, HumanRecord, SessionRecord } from "../schema/records.ts";
@@ -23,7 +24,7 @@ const API_KEYS_SHOWN_MAX = 100;
 const KEYS_LOOKED_AT = 20;
 
 export interface PeopleDeps {
-  kv: Deno.Kv;
+  kv: Kv;
   reads: BatchedReads;
 }
 
@@ -136,7 +137,7 @@ function isExpiring({ status, expiresAt }: AgentRecord, now: number, days: numbe
 
 /** Counts people and agents, for admins and for the metrics. */
 export async function countRegistry(
-  { kv, clock, metrics }: { kv: Deno.Kv; clock: Clock; metrics: Metrics },
+  { kv, clock, metrics }: { kv: Kv; clock: Clock; metrics: Metrics },
 ): Promise<AdminCounts> {
   const now = clock.now();
   const people = { active: 0, suspended: 0 }, agents = { active: 0, revoked: 0 };

@@ -3,6 +3,7 @@
  * four per commit, each with the place reached, so that a restarted registry resumes the work. Several instances may work
  * on one person: each commit checks the place.
  */
+import type { KvEntryMaybe, KvKey } from "../../shared/server/store/kv.ts";
 import { audited } from "../audit/record.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { HumanRecord, SessionRecord, SuspensionRecord } from "../schema/records.ts";
@@ -48,7 +49,7 @@ export interface SuspensionRequest {
 /** A session that a step changes. */
 interface Changed {
   agentId: string;
-  entry: Deno.KvEntryMaybe<SessionRecord>;
+  entry: KvEntryMaybe<SessionRecord>;
   next: SessionRecord;
 }
 
@@ -166,7 +167,7 @@ export class Suspensions {
     const agentIds = await this.#agentsAfter(id, cursor);
     const changed = await this.#changed(agentIds, wanted);
     const isLast = agentIds.length < SESSIONS_READ;
-    let place: { key: Deno.KvKey; versionstamp: string | null } = job;
+    let place: { key: KvKey; versionstamp: string | null } = job;
     do {
       const four = changed.splice(0, SESSIONS_PER_COMMIT);
       const operation = kv.atomic().check(human).check(place);

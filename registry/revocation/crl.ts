@@ -3,6 +3,7 @@
  * cannot be built, the request fails; an older list is never served. Long lists are built in chunks that yield to other
  * requests.
  */
+import type { Kv } from "../../shared/server/store/kv.ts";
 import { type Bytes, utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { isRevocation, type Revocation, signCrl } from "../../shared/protocol/signed/crl.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
@@ -51,7 +52,7 @@ interface Building {
 
 /** Builds the list and caches the newest one. */
 export class CrlPublisher {
-  readonly #kv: Deno.Kv;
+  readonly #kv: Kv;
   readonly #reads: BatchedReads;
   readonly #clock: Clock;
   readonly #newId: NewId;
@@ -65,7 +66,7 @@ export class CrlPublisher {
 
   /** @param bytesMax size of a list that verifiers read; a test gives a smaller one, because it takes 10 s to fill */
   constructor(
-    deps: { kv: Deno.Kv; reads: BatchedReads; clock: Clock; newId: NewId; signing: Signing; log: Log },
+    deps: { kv: Kv; reads: BatchedReads; clock: Clock; newId: NewId; signing: Signing; log: Log },
     private readonly issuer: string,
     private readonly bytesMax: number = LIMITS.crlBytes,
   ) {

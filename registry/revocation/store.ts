@@ -2,6 +2,7 @@
  * Revocations in the store (D-21): one key for each revoked AIT. The commit that revokes an AIT writes the key and raises
  * the list's sequence number by one.
  */
+import type { KvKey } from "../../shared/server/store/kv.ts";
 import { countRevocation } from "../quota.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { CrlHead, QuotaRecord, RevocationRecord } from "../schema/records.ts";
@@ -43,7 +44,7 @@ export async function addRevocation(
   draft: Draft,
   { jti, agentDid, expiresAt }: Revoked,
   reason: Revocation["reason"],
-  quota: { key: Deno.KvKey; value: QuotaRecord },
+  quota: { key: KvKey; value: QuotaRecord },
 ): Promise<void> {
   const head = await draft.get<CrlHead>(KEYS.crlHead());
   const next: CrlHead = { seq: seqOf(head.value) + 1 };

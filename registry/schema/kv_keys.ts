@@ -29,13 +29,14 @@
  * | console, digest | ConsoleRecord | codes and sessions of the console | the code's or session's own |
  * | probe | moment, milliseconds since the Unix epoch | health | 1 h |
  */
+import type { KvKey, KvKeyPart } from "../../shared/server/store/kv.ts";
 import type { AuditEvent } from "./records.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { hashKeyPart } from "../../shared/server/crypto.ts";
 import { COMMIT_MARK } from "../../shared/server/store/commit_marks.ts";
 import type { FamilyEnd } from "../../shared/server/store/transfer.ts";
 
-const key = (...parts: Deno.KvKeyPart[]): Deno.KvKey => ["registry", ...parts];
+const key = (...parts: KvKeyPart[]): KvKey => ["registry", ...parts];
 
 export const KEYS = {
   issuer: () => key("issuer"),

@@ -4,6 +4,7 @@
  * conflict the mark shows whether the commit took effect. Without this, a person would read that an invite was used
  * before, and never see the key that it gave.
  */
+import type { Kv, KvKey } from "./store/kv.ts";
 import { intercept } from "./intercepted.ts";
 import { COMMIT_MARK, MARK_KEPT_MS } from "./store/commit_marks.ts";
 
@@ -12,10 +13,10 @@ import { COMMIT_MARK, MARK_KEPT_MS } from "./store/commit_marks.ts";
  *
  * @param id of this process, which names its marks
  */
-export function confirmCommits(kv: Deno.Kv, id: string): void {
+export function confirmCommits(kv: Kv, id: string): void {
   const atomic = kv.atomic.bind(kv);
   /** Keys of marks that no commit in flight uses. */
-  const free: Deno.KvKey[] = [];
+  const free: KvKey[] = [];
   let keys = 0, commits = 0;
   kv.atomic = () => {
     const operation = atomic();

@@ -3,6 +3,7 @@
  * the request stores it and detects earlier use, also on another instance. A nonce is stored only after its proof has
  * verified. The registry stores each one in a record of its own; the proxy in the record of its sender.
  */
+import type { KvKey } from "./store/kv.ts";
 import type { Clock } from "../clock.ts";
 import { LIMITS } from "../protocol/limits.ts";
 import { BoundedMap } from "../bounded_map.ts";
@@ -76,7 +77,7 @@ export class Nonces {
 }
 
 /** Returns the update that stores a nonce in a record of its own; refuses the claim with `"replay"` when it has been used. */
-export function nonceUpdate(key: Deno.KvKey, { record, now }: Reservation): Update<"replay"> {
+export function nonceUpdate(key: KvKey, { record, now }: Reservation): Update<"replay"> {
   return {
     key,
     seen: absent(key),

@@ -3,6 +3,7 @@
  * that the record of a window stays small. No window contains more requests than the limit. Rejected requests are not
  * counted.
  */
+import type { Kv, KvEntryMaybe, KvKey } from "./store/kv.ts";
 import type { Clock } from "../clock.ts";
 import type { GroupCommit, Update } from "./store/group_commit.ts";
 
@@ -135,12 +136,12 @@ export function decide(rule: WindowRule, record: WindowRecord, now: number): Dec
  * claim with `whenFull.refuse`.
  */
 export function windowUpdate<R = never>(
-  key: Deno.KvKey,
+  key: KvKey,
   rule: WindowRule,
   now: () => number,
   seen: (decision: Decision) => void,
   whenFull: "keep" | { refuse: R } = "keep",
-  entry?: Deno.KvEntryMaybe<unknown>,
+  entry?: KvEntryMaybe<unknown>,
 ): Update<R> {
   return {
     key,
@@ -167,12 +168,12 @@ export function rateLimitHeaders(rule: WindowRule, decision: Decision): Record<s
 
 /** Windows in the store, for limits that have their own commit. */
 export class RateLimiter {
-  readonly #kv: Deno.Kv;
+  readonly #kv: Kv;
   readonly #commits: GroupCommit;
   readonly #clock: Clock;
-  readonly #keyOf: (rule: string, who: string) => Deno.KvKey;
+  readonly #keyOf: (rule: string, who: string) => KvKey;
 
-  constructor(kv: Deno.Kv, commits: GroupCommit, clock: Clock, keyOf: (rule: string, who: string) => Deno.KvKey) {
+  constructor(kv: Kv, commits: GroupCommit, clock: Clock, keyOf: (rule: string, who: string) => KvKey) {
     this.#kv = kv;
     this.#commits = commits;
     this.#clock = clock;

@@ -5,6 +5,7 @@
  * the first two parts of its key. After a second a record is checked again in any case: should another process write
  * to the file although it is locked, what that one ends would otherwise be accepted here until this process ends.
  */
+import type { AtomicOperation, Kv, KvKey } from "./store/kv.ts";
 import { intercept } from "./intercepted.ts";
 
 /** With more, a change that this process did not make is noticed later; with less, most messages check again. */
@@ -28,7 +29,7 @@ export class WriteWatch {
   readonly #kinds = new Map<string, Kind>();
 
   /** Wraps the calls of an open store that write, in place. Wrap them before their deadlines: a late write may take effect. */
-  constructor(kv: Deno.Kv) {
+  constructor(kv: Kv) {
     const set = kv.set.bind(kv), remove = kv.delete.bind(kv), atomic = kv.atomic.bind(kv);
     kv.set = (key, ...rest) => this.#during([key], () => set(key, ...rest));
     kv.delete = (key) => this.#during([key], () => remove(key));
@@ -36,20 +37,20 @@ export class WriteWatch {
   }
 
   /** Returns the moment `now` for the kind of a record; `null` while a record of this kind is being written. */
-  momentOf(key: Deno.KvKey, now: number): Moment | null {
+  momentOf(key: KvKey, now: number): Moment | null {
     const kind = this.#kindOf(key);
     return kind.underWay === 0 ? { kind, begun: kind.begun, at: now } : null;
   }
 
-  #watched(operation: Deno.AtomicOperation): Deno.AtomicOperation {
-    const keys: Deno.KvKey[] = [];
+  #watched(operation: AtomicOperation): AtomicOperation {
+    const keys: KvKey[] = [];
     return intercept(operation, {
       writes: (key) => keys.push(key),
       commit: (run) => this.#during(keys, run),
     });
   }
 
-  async #during<R>(keys: readonly Deno.KvKey[], write: () => Promise<R>): Promise<R> {
+  async #during<R>(keys: readonly KvKey[], write: () => Promise<R>): Promise<R> {
     const kinds = new Set(keys.map((key) => this.#kindOf(key)));
     for (const kind of kinds) {
       kind.begun++;
@@ -62,7 +63,7 @@ export class WriteWatch {
     }
   }
 
-  #kindOf(key: Deno.KvKey): Kind {
+  #kindOf(key: KvKey): Kind {
     const name = `${String(key[0])} ${String(key[1])}`;
     let kind = this.#kinds.get(name);
     if (!kind) this.#kinds.set(name, kind = { begun: 0, underWay: 0 });

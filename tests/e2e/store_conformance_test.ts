@@ -2,6 +2,7 @@
  * What the services need of a store, on each of its kinds: in memory, a file, a denokv (D-251). A difference between the
  * kinds is a member of `StoreKind`, or an entry of docs/decisions.md.
  */
+import type { Kv, KvEntry } from "../../shared/server/store/kv.ts";
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { BatchedReads } from "../../shared/server/store/batched_reads.ts";
@@ -54,12 +55,12 @@ function disposable(store: Store, end = () => Promise.resolve()): Store & AsyncD
 type Rule = [name: string, run: (store: Store, kind: StoreKind) => Promise<void>];
 
 const absent = (key: Deno.KvKey) => ({ key, versionstamp: null });
-const keysOf = (entries: Deno.KvEntry<unknown>[]) => entries.map(({ key }) => key.at(-1));
-const listed = (kv: Deno.Kv, selector: Deno.KvListSelector, options?: Deno.KvListOptions) =>
+const keysOf = (entries: KvEntry<unknown>[]) => entries.map(({ key }) => key.at(-1));
+const listed = (kv: Kv, selector: Deno.KvListSelector, options?: Deno.KvListOptions) =>
   Array.fromAsync(kv.list(selector, options));
 
 /** Stores `["list", 0]` to `["list", count - 1]`. */
-async function fill(kv: Deno.Kv, count: number): Promise<void> {
+async function fill(kv: Kv, count: number): Promise<void> {
   for (let from = 0; from < count; from += 500) {
     const operation = kv.atomic();
     for (let i = from; i < Math.min(count, from + 500); i++) operation.set(["list", i], i);

@@ -2,6 +2,7 @@
  * Builds an app from a route table. Defines the request pipeline (D-15) and is the only place that writes error responses
  * (D-10).
  */
+import type { Kv } from "../store/kv.ts";
 import * as z from "zod";
 import { Hono } from "@hono/hono";
 import type { Clock } from "../../clock.ts";
@@ -54,7 +55,7 @@ export interface AppDeps {
 
 /** External dependencies of a service. */
 export interface ServiceDeps {
-  kv: Deno.Kv;
+  kv: Kv;
   /** Where the store is, for the message that refuses it. */
   place: string;
   /** Most checks of one commit. */

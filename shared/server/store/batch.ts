@@ -1,11 +1,12 @@
 /**
  * Claims on records, and the records of one batch of them. Pure: reads and writes no store. group_commit.ts commits a batch.
  */
+import type { AtomicOperation, KvEntryMaybe, KvKey } from "./kv.ts";
 import type { Moment } from "../write_watch.ts";
 import { isWrongMutation, type Mutation } from "./store_arguments.ts";
 
 /** A key that is written or deleted without a check, together with a checked record. */
-export type Write = { key: Deno.KvKey; value: unknown; expireInMs: number } | { key: Deno.KvKey; delete: true };
+export type Write = { key: KvKey; value: unknown; expireInMs: number } | { key: KvKey; delete: true };
 
 /**
  * The result of an update. `also` is written with the new value. `"hold"` keeps the record and requires that it is
@@ -20,12 +21,12 @@ export type RecordChange<R> =
 
 /** The update of one record. `next` gets the record or `null`, may be called more than once, and must be pure. */
 export interface Update<R> {
-  readonly key: Deno.KvKey;
+  readonly key: KvKey;
   /** The key as `idOf` returns it, once it was needed. */
   id?: string;
   next(current: unknown): RecordChange<R>;
   /** The record as the caller has read it, which saves a read. If it is stale, the claim is evaluated again. */
-  seen?: Deno.KvEntryMaybe<unknown>;
+  seen?: KvEntryMaybe<unknown>;
   /**
    * For an update that never writes: the time before `seen` was read, milliseconds since the Unix epoch. Over a network
    * the commit does not check the record; it is read again when it is over 1 s old.
@@ -44,7 +45,7 @@ export interface Update<R> {
 
 /** A record that is kept in memory as an object, and stored once for all claims of a commit that change it. */
 export interface LiveRecord {
-  readonly key: Deno.KvKey;
+  readonly key: KvKey;
   /** The key as `idOf` returns it. */
   readonly id: string;
   readonly isLoaded: boolean;
@@ -80,12 +81,12 @@ export interface BatchClaim {
 }
 
 /** Stands for an absent record, which saves a read of a record that rarely exists. */
-export function absent(key: Deno.KvKey): Deno.KvEntryMaybe<never> {
+export function absent(key: KvKey): KvEntryMaybe<never> {
   return { key, value: null, versionstamp: null };
 }
 
 export interface CachedRecord {
-  key: Deno.KvKey;
+  key: KvKey;
   versionstamp: string | null;
   value: unknown;
 }
@@ -114,7 +115,7 @@ export function newer(a: CachedRecord | undefined, b: CachedRecord | undefined):
 }
 
 /** Adds a write to a commit. */
-export function addWrite(operation: Deno.AtomicOperation, change: Write): void {
+export function addWrite(operation: AtomicOperation, change: Write): void {
   if ("delete" in change) operation.delete(change.key);
   else operation.set(change.key, change.value, { expireIn: change.expireInMs });
 }
@@ -193,7 +194,7 @@ export function isRelied({ seenAt }: Update<unknown>, relies: boolean): boolean 
 }
 
 /** Returns a key as one text. No two keys of a table differ only by a NUL or by the type of a part. */
-export function idOf(key: Deno.KvKey): string {
+export function idOf(key: KvKey): string {
   return key.join("\0");
 }
 

@@ -1,11 +1,12 @@
 /**
  * Batched reads: reads of one turn of the event loop go to the store in calls of ten keys. There is no timer and no cache.
  */
+import type { Kv, KvEntryMaybe, KvKey } from "./kv.ts";
 import { StoreUnavailable } from "./store_errors.ts";
 
 interface QueuedRead {
-  key: Deno.KvKey;
-  resolve(entry: Deno.KvEntryMaybe<unknown>): void;
+  key: KvKey;
+  resolve(entry: KvEntryMaybe<unknown>): void;
   reject(error: unknown): void;
 }
 
@@ -21,10 +22,10 @@ export class BatchedReads {
   /** Reads that the store has not answered. */
   #open = 0;
 
-  constructor(private readonly kv: Deno.Kv) {}
+  constructor(private readonly kv: Kv) {}
 
   /** Returns one record, read from the store. @throws {StoreUnavailable} also when 1,000 reads have no answer */
-  get<T>(key: Deno.KvKey): Promise<Deno.KvEntryMaybe<T>> {
+  get<T>(key: KvKey): Promise<KvEntryMaybe<T>> {
     if (this.#open >= MAX_QUEUED_READS) {
       return Promise.reject(new StoreUnavailable(new Error(`${this.#open} reads have no answer`)));
     }
@@ -44,7 +45,7 @@ export class BatchedReads {
   async #readTen(ten: QueuedRead[]): Promise<void> {
     try {
       const entries = await this.kv.getMany<unknown[]>(ten.map(({ key }) => key));
-      ten.forEach((one, i) => one.resolve(entries[i] as Deno.KvEntryMaybe<unknown>));
+      ten.forEach((one, i) => one.resolve(entries[i] as KvEntryMaybe<unknown>));
     } catch (error) {
       for (const { reject } of ten) reject(error);
     } finally {

@@ -4,6 +4,7 @@
  * because others are busy. Changes that wait go into one commit; each takes effect whole or not at all. A change sees what the changes before it in the
  * same commit have written.
  */
+import type { AtomicOperation, Kv, KvEntryMaybe, KvKey } from "./kv.ts";
 import { type Clock, sleep } from "../../clock.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 import { fraction, type Random } from "../../random.ts";
@@ -23,12 +24,12 @@ const CHANGE_RETRY_MS = 5_000;
 /** What a change reads and writes. Nothing is written when the change throws. */
 export interface Draft {
   /** Reads a record. The commit takes effect only while the record is unchanged. */
-  get<T>(key: Deno.KvKey): Promise<Deno.KvEntryMaybe<T>>;
+  get<T>(key: KvKey): Promise<KvEntryMaybe<T>>;
   /** Writes a record that the change has read. */
-  set(key: Deno.KvKey, value: unknown, options?: { expireIn?: number }): void;
-  delete(key: Deno.KvKey): void;
+  set(key: KvKey, value: unknown, options?: { expireIn?: number }): void;
+  delete(key: KvKey): void;
   /** Adds writes that no other change reads; `checks` is the number of checks among them. */
-  also(add: (operation: Deno.AtomicOperation) => unknown, options?: { checks?: number }): void;
+  also(add: (operation: AtomicOperation) => unknown, options?: { checks?: number }): void;
   /** Announces a change of sessions or revocations of these agents, in one note with the other changes of the commit. */
   announce(agentDids: readonly string[]): void;
 }
@@ -37,21 +38,21 @@ type Change = (draft: Draft) => Promise<unknown>;
 
 interface Queued {
   change: Change;
-  keys: readonly Deno.KvKey[];
+  keys: readonly KvKey[];
   since: number;
   resolve(value: unknown): void;
   reject(error: unknown): void;
 }
 
 interface StoredRecord {
-  key: Deno.KvKey;
+  key: KvKey;
   versionstamp: string | null;
   value: unknown;
-  write: ((operation: Deno.AtomicOperation) => void) | null;
+  write: ((operation: AtomicOperation) => void) | null;
 }
 
 interface ChangesDeps {
-  kv: Deno.Kv;
+  kv: Kv;
   reads: BatchedReads;
   clock: Clock;
   random: Random;
@@ -76,14 +77,14 @@ export class Changes {
    * @throws {StoreBusy} when the records stay contended for 5 s, or the queue is full
    * @throws {StoreUnavailable} when the store fails, or after 10 s
    */
-  run<T>(change: (draft: Draft) => Promise<T>, keys: readonly Deno.KvKey[] = []): Promise<T> {
+  run<T>(change: (draft: Draft) => Promise<T>, keys: readonly KvKey[] = []): Promise<T> {
     if (this.#waiting.length >= CHANGES_WAITING_MAX) {
       return Promise.reject(new StoreBusy(new Error("Too many changes wait")));
     }
     return withDeadline(this.deps.clock, LIMITS.commitWaitMs, () => this.#add(change, keys)) as Promise<T>;
   }
 
-  #add(change: Change, keys: readonly Deno.KvKey[]): Promise<unknown> {
+  #add(change: Change, keys: readonly KvKey[]): Promise<unknown> {
     return new Promise((resolve, reject) => {
       this.#waiting.push({ change, keys, since: this.deps.clock.now(), resolve, reject });
       if (this.#running) return;
@@ -143,7 +144,7 @@ export class Changes {
 class Attempt {
   readonly #records = new Map<string, StoredRecord>();
   readonly #checked = new Set<string>();
-  readonly #also: ((operation: Deno.AtomicOperation) => unknown)[] = [];
+  readonly #also: ((operation: AtomicOperation) => unknown)[] = [];
   readonly #announced: (readonly string[])[] = [];
   #otherChecks = 0;
   readonly settled: { queued: Queued; result: { value: unknown } | { error: unknown } }[] = [];
@@ -151,7 +152,7 @@ class Attempt {
   constructor(private readonly deps: ChangesDeps) {}
 
   /** Reads records for the changes. A change whose read failed repeats it, and gets the error if it fails again. */
-  async read(keys: readonly Deno.KvKey[]): Promise<void> {
+  async read(keys: readonly KvKey[]): Promise<void> {
     await Promise.allSettled(keys.map((key) => this.#read(key)));
   }
 
@@ -159,20 +160,20 @@ class Attempt {
   async add(queued: Queued): Promise<boolean> {
     const read = new Set<string>();
     const writes: [string, StoredRecord][] = [];
-    const also: ((operation: Deno.AtomicOperation) => unknown)[] = [];
+    const also: ((operation: AtomicOperation) => unknown)[] = [];
     const announced: (readonly string[])[] = [];
     let otherChecks = 0;
-    const stage = (key: Deno.KvKey, value: unknown, write: StoredRecord["write"]) => {
+    const stage = (key: KvKey, value: unknown, write: StoredRecord["write"]) => {
       const before = this.#records.get(idOf(key));
       if (!before) throw new Error("A change must read a record before it writes it");
       writes.push([idOf(key), { ...before, value, write }]);
     };
     const draft: Draft = {
-      get: async <T>(key: Deno.KvKey) => {
+      get: async <T>(key: KvKey) => {
         const id = idOf(key);
         read.add(id);
         const record = this.#records.get(id) ?? await this.#read(key);
-        return record as unknown as Deno.KvEntryMaybe<T>;
+        return record as unknown as KvEntryMaybe<T>;
       },
       set: (key, value, options = {}) => stage(key, value, (operation) => operation.set(key, value, options)),
       delete: (key) => stage(key, null, (operation) => operation.delete(key)),
@@ -212,7 +213,7 @@ class Attempt {
     return (await countedCommit(operation, this.deps.metrics)).ok;
   }
 
-  async #read(key: Deno.KvKey): Promise<StoredRecord> {
+  async #read(key: KvKey): Promise<StoredRecord> {
     const { value, versionstamp } = await this.deps.reads.get(key);
     const id = idOf(key);
     const record: StoredRecord = this.#records.get(id) ?? { key, versionstamp, value, write: null };
@@ -222,6 +223,6 @@ class Attempt {
 }
 
 /** A key as one text. The keys of a store that uses this queue must not differ only by a NUL. */
-function idOf(key: Deno.KvKey): string {
+function idOf(key: KvKey): string {
   return key.join("\0");
 }

@@ -5,10 +5,11 @@
  * values. A slot has one commit in flight. After an error, and for the halves of a batch, marks are written at another key:
  * a late commit cannot overwrite a newer mark, nor one half the mark that the other half reads.
  */
+import type { Kv, KvKey } from "./kv.ts";
 
 /** The mark of a commit: its number. */
 export interface Mark {
-  key: Deno.KvKey;
+  key: KvKey;
   number: number;
 }
 
@@ -25,7 +26,7 @@ export class CommitMarks {
   #generation = 0;
 
   /** @param key begins the key of each mark; without it, a commit whose response is lost counts as failed */
-  constructor(private readonly kv: Deno.Kv, private readonly key: Deno.KvKey | undefined) {}
+  constructor(private readonly kv: Kv, private readonly key: KvKey | undefined) {}
 
   next(slot: number): Mark | undefined {
     return this.key && { key: [...this.key, slot, this.#generation], number: ++this.#commits };

@@ -1,11 +1,12 @@
 /** Commits an operation and counts its result. */
+import type { AtomicOperation, KvCommitError, KvCommitResult } from "./kv.ts";
 import type { Metrics } from "../metrics/metrics.ts";
 
 /** Returns what the store answers. Without metrics nothing is counted. */
 export async function countedCommit(
-  operation: Deno.AtomicOperation,
+  operation: AtomicOperation,
   metrics: Metrics | undefined,
-): Promise<Deno.KvCommitResult | Deno.KvCommitError> {
+): Promise<KvCommitResult | KvCommitError> {
   try {
     const result = await operation.commit();
     metrics?.count("store_commits_total", result.ok ? "ok" : "conflict");

@@ -4,6 +4,7 @@
  * instance at a time reads each family in key order, without an index, so a restart or a crash loses nothing. Late
  * deletion changes no decision, because every reader compares the times in the record.
  */
+import type { Kv, KvEntry, KvKey } from "./kv.ts";
 import { type Clock, sleep } from "../../clock.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 import type { Log } from "../log.ts";
@@ -23,9 +24,9 @@ export const SWEEP_REST_MS = 60_000;
 
 /** A key family with records to delete. */
 export interface SweptFamily {
-  prefix: Deno.KvKey;
+  prefix: KvKey;
   /** Returns true when the record may be deleted at `now`, milliseconds since the Unix epoch. */
-  hasEnded(entry: Deno.KvEntry<unknown>, now: number): boolean | Promise<boolean>;
+  hasEnded(entry: KvEntry<unknown>, now: number): boolean | Promise<boolean>;
 }
 
 export interface SweepLease {
@@ -35,13 +36,13 @@ export interface SweepLease {
 }
 
 interface SweeperDeps {
-  kv: Deno.Kv;
+  kv: Kv;
   /** Most checks of one commit. */
   maxChecks: number;
   clock: Clock;
   log: Log;
   instance: string;
-  leaseKey: Deno.KvKey;
+  leaseKey: KvKey;
 }
 
 export class ExpirySweeper {
@@ -79,7 +80,7 @@ export class ExpirySweeper {
       const step = kv.list<unknown>({ prefix: family.prefix }, { limit, batchSize: limit, cursor });
       const entries = await Array.fromAsync(step);
       const now = clock.now();
-      const ended: Deno.KvEntry<unknown>[] = [];
+      const ended: KvEntry<unknown>[] = [];
       for (const entry of entries) if (await family.hasEnded(entry, now)) ended.push(entry);
       await this.#delete(ended);
       if (entries.length < limit) return;
@@ -90,12 +91,12 @@ export class ExpirySweeper {
   }
 
   /** Deletes records that are unchanged since they were read; the next pass handles the others. */
-  async #delete(entries: readonly Deno.KvEntry<unknown>[]): Promise<void> {
+  async #delete(entries: readonly KvEntry<unknown>[]): Promise<void> {
     const { kv, maxChecks } = this.deps;
     for (let i = 0; i < entries.length;) {
       const operation = kv.atomic();
       for (let checks = 0, bytes = 0; i < entries.length && checks < maxChecks; checks++, i++) {
-        const entry = entries[i] as Deno.KvEntry<unknown>;
+        const entry = entries[i] as KvEntry<unknown>;
         // Each key counts twice: in its check and in its deletion.
         bytes += 2 * keyBytes(entry.key);
         if (checks > 0 && bytes > SWEEP_COMMIT_BYTES) break;
@@ -126,6 +127,6 @@ export class ExpirySweeper {
 }
 
 /** Returns the size of a key with ASCII texts, as in all swept families. */
-function keyBytes(key: Deno.KvKey): number {
+function keyBytes(key: KvKey): number {
   return key.reduce<number>((sum, part) => sum + (typeof part === "string" ? part.length : 8) + 2, 0);
 }

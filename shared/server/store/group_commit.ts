@@ -16,6 +16,7 @@
  * - A claim ends after 10 s, wherever it is, because its sender gives up soon after. A commit that is late is not tried
  *   again in halves: each of them would be as late, and the claims behind them would wait for all.
  */
+import type { Kv, KvEntryMaybe, KvKey } from "./kv.ts";
 import { type Cancel, type Clock, systemClock } from "../../clock.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 import { BoundedMap } from "../../bounded_map.ts";
@@ -64,7 +65,7 @@ interface QueuedClaim extends Queued, BatchClaim {
 export interface GroupCommitOptions {
   clock?: Clock;
   /** Key of the marks of this instance. Without it, a commit whose response is lost counts as failed. */
-  markKey?: Deno.KvKey;
+  markKey?: KvKey;
   metrics?: Metrics;
   /** Most commits in flight; default 1. */
   inFlight?: number;
@@ -83,7 +84,7 @@ interface Try {
 
 /** Collects claims and commits them in batches. */
 export class GroupCommit {
-  readonly #kv: Deno.Kv;
+  readonly #kv: Kv;
   readonly #maxChecks: number;
   readonly #queue: ClaimQueue<QueuedClaim>;
   /** Numbers of the commits that may begin now. */
@@ -100,7 +101,7 @@ export class GroupCommit {
   /** Ends the timer for the oldest claim. */
   #cancelDeadline: Cancel | null = null;
 
-  constructor(kv: Deno.Kv, maxChecks: number, options: GroupCommitOptions = {}) {
+  constructor(kv: Kv, maxChecks: number, options: GroupCommitOptions = {}) {
     const { clock = systemClock, markKey, metrics, inFlight = 1, reliedMs = 0, writes = null } = options;
     this.#kv = kv;
     this.#maxChecks = maxChecks;
@@ -181,8 +182,8 @@ export class GroupCommit {
   }
 
   /** Returns the record after the last commit of this instance. A claim that uses a stale record is evaluated again. */
-  cachedRecord(key: Deno.KvKey): Deno.KvEntryMaybe<unknown> | undefined {
-    return this.#known.get(idOf(key)) as Deno.KvEntryMaybe<unknown> | undefined;
+  cachedRecord(key: KvKey): KvEntryMaybe<unknown> | undefined {
+    return this.#known.get(idOf(key)) as KvEntryMaybe<unknown> | undefined;
   }
 
   #commitAll(): void {
@@ -298,7 +299,7 @@ export class GroupCommit {
   /** Returns the records of a batch, from the cache or the store. */
   async #entries(batch: readonly QueuedClaim[], isFresh: boolean): Promise<Map<string, BatchRecord>> {
     const entries = new Map<string, BatchRecord>();
-    const unknown = new Map<string, Deno.KvKey>();
+    const unknown = new Map<string, KvKey>();
     const now = this.#clock.now(), oldest = now - this.#reliedMs;
     for (const { updates, relies } of batch) {
       for (const update of updates) {

@@ -2,6 +2,7 @@
  * Opens the store: a file, memory, KV Connect or the database of a deployment. Callers use the interface of Deno KV;
  * its calls have deadlines and reject as store_errors.ts defines. Does not check the store's format.
  */
+import type { Kv } from "./kv.ts";
 import { dirname } from "node:path";
 import { type Clock, systemClock } from "../../clock.ts";
 import type { NewId } from "../../protocol/ids.ts";
@@ -24,7 +25,7 @@ export const COMMITS_IN_FLIGHT = 16;
 export const RELIED_MS = 1_000;
 
 export interface Store {
-  kv: Deno.Kv;
+  kv: Kv;
   /** Where the store is, for messages: `at <path>`, or `attached to this deployment`. */
   place: string;
   /** Checks that one commit may hold; fewer over KV Connect. A bound of Deno KV, which rejects more. */
@@ -54,7 +55,7 @@ export interface Store {
 
 /** What code that reads and writes records of a store needs. */
 export interface StoreDeps {
-  kv: Deno.Kv;
+  kv: Kv;
   clock: Clock;
   random: Random;
   newId: NewId;
@@ -91,7 +92,7 @@ export async function openStore(url: string | null, clock: Clock = systemClock):
 }
 
 function toStore(
-  kv: Deno.Kv,
+  kv: Kv,
   place: string,
   clock: Clock,
   { isExclusive, file }: { isExclusive: boolean; file?: { lock: FileLock; folder: string; path: string } },

@@ -2,6 +2,7 @@
  * Pages of a list: one page a request, with a bound on what it reads, because a list of 50,000 entries took seconds
  * and 190 MB. Pure paging; knows no record.
  */
+import type { Kv, KvEntry, KvKey, KvListSelector } from "./kv.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 
 /** What a page is asked for with; `cursor` is the `nextCursor` of the page before. */
@@ -18,8 +19,8 @@ export interface Page<T> {
 
 /** Reads the values below a prefix whose last key part is a ULID. Reads at most one record more than the page has. */
 export async function readPage<T>(
-  kv: Deno.Kv,
-  prefix: Deno.KvKey,
+  kv: Kv,
+  prefix: KvKey,
   { limit, cursor }: PageQuery,
 ): Promise<Page<T>> {
   const entries = await Array.fromAsync(kv.list<T>(belowCursor(prefix, cursor), { reverse: true, limit: limit + 1 }));
@@ -36,14 +37,14 @@ const READ_AT_ONCE = 100;
  * reads at most 1,000 entries. A page that ends there may be short, and its cursor is the last entry that was read.
  */
 export async function readFilteredPage<V, T>(
-  kv: Deno.Kv,
-  selector: Deno.KvListSelector,
+  kv: Kv,
+  selector: KvListSelector,
   { limit, reverse = true }: { limit: number; reverse?: boolean },
-  pick: (entries: readonly Deno.KvEntry<V>[]) => readonly (T | null)[] | Promise<readonly (T | null)[]>,
+  pick: (entries: readonly KvEntry<V>[]) => readonly (T | null)[] | Promise<readonly (T | null)[]>,
 ): Promise<Page<T>> {
   const most = LIMITS.filteredPageReads;
   const items: T[] = [];
-  let read = 0, last = "", lastItem = "", waiting: Deno.KvEntry<V>[] = [];
+  let read = 0, last = "", lastItem = "", waiting: KvEntry<V>[] = [];
   /** Adds what fits; returns true once there is one more than the page holds. */
   const add = async (): Promise<boolean> => {
     const entries = waiting;
@@ -69,7 +70,7 @@ export async function readFilteredPage<V, T>(
 }
 
 /** Selects what is older than the cursor. */
-export function belowCursor(prefix: Deno.KvKey, cursor: string | undefined): Deno.KvListSelector {
+export function belowCursor(prefix: KvKey, cursor: string | undefined): KvListSelector {
   return cursor === undefined ? { prefix } : { prefix, end: [...prefix, cursor] };
 }
 

@@ -3,6 +3,7 @@
  * to accept. A record that would cause a refusal is read from the store first. The commit makes the final check. Over a
  * network it checks at most three records for each message: a precondition is read from the store at most 1 s before.
  */
+import type { KvEntryMaybe, KvKey } from "./kv.ts";
 import type { GroupCommit, Update } from "./group_commit.ts";
 import type { BatchedReads } from "./batched_reads.ts";
 
@@ -18,10 +19,10 @@ export interface RecordReader {
  */
 export function readCached<T>(
   { commits, reads }: RecordReader,
-  key: Deno.KvKey,
+  key: KvKey,
   isGood: (value: T | null) => boolean,
-): Deno.KvEntryMaybe<T> | Promise<Deno.KvEntryMaybe<T>> {
-  const known = commits.cachedRecord(key) as Deno.KvEntryMaybe<T> | undefined;
+): KvEntryMaybe<T> | Promise<KvEntryMaybe<T>> {
+  const known = commits.cachedRecord(key) as KvEntryMaybe<T> | undefined;
   return known && isGood(known.value) ? known : reads.get<T>(key);
 }
 
@@ -32,9 +33,9 @@ export function readCached<T>(
  */
 export function readPrecondition<T>(
   records: RecordReader,
-  key: Deno.KvKey,
+  key: KvKey,
   isGood: (value: T | null) => boolean,
-): Deno.KvEntryMaybe<T> | Promise<Deno.KvEntryMaybe<T>> {
+): KvEntryMaybe<T> | Promise<KvEntryMaybe<T>> {
   return records.commits.checksAll ? readCached(records, key, isGood) : records.reads.get<T>(key);
 }
 
@@ -44,7 +45,7 @@ export function readPrecondition<T>(
  * @param seenAt a time before the record was read, milliseconds since the Unix epoch
  */
 export function requireUnchanged<T, R>(
-  seen: Deno.KvEntryMaybe<T>,
+  seen: KvEntryMaybe<T>,
   seenAt: number,
   isGood: (value: T | null) => boolean,
   refuse: R,

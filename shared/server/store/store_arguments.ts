@@ -3,6 +3,7 @@
  * failing store: Deno reports both as `TypeError`. Only rejected calls are checked, so a working store has no extra
  * cost. Deno checks arguments before it writes.
  */
+import type { KvKey } from "./kv.ts";
 import { serialize } from "node:v8";
 import { utf8Bytes } from "../../protocol/base64url.ts";
 
@@ -13,14 +14,14 @@ export const VALUE_BYTES_MAX = 65_536;
 
 /** A key and a value of a commit. */
 export interface Mutation {
-  key: Deno.KvKey;
+  key: KvKey;
   /** Absent for a deletion. */
   value?: unknown;
   expireIn?: number | undefined;
 }
 
 /** Returns true when the store refuses the key: empty, over 2 KiB, or with a part of another type. */
-export function isWrongKey(key: Deno.KvKey): boolean {
+export function isWrongKey(key: KvKey): boolean {
   return !Array.isArray(key) || key.length === 0 || !(keyBytes(key) <= KEY_BYTES_MAX);
 }
 
@@ -50,7 +51,7 @@ export function isRefusedByServer(error: unknown): error is Error {
 }
 
 /** Returns the stored bytes of a key; `NaN` when a part has an invalid type. */
-export function keyBytes(key: Deno.KvKey): number {
+export function keyBytes(key: KvKey): number {
   return key.reduce<number>((sum, part) => sum + partBytes(part), 0);
 }
 

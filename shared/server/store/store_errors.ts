@@ -2,6 +2,7 @@
  * Deadlines and errors of store calls. Every call has a deadline (D-216) and rejects with `StoreUnavailable` unless its
  * arguments are wrong.
  */
+import type { Kv, KvListIterator } from "./kv.ts";
 import { type Clock, systemClock } from "../../clock.ts";
 import { isCommitRefusal, isRefusedByServer, isWrongKey, isWrongMutation } from "./store_arguments.ts";
 
@@ -43,7 +44,7 @@ export class StoreLate extends StoreUnavailable {}
  * until the store responds again, further calls are rejected after 1 s, or at once while 1,000 are open. A store may
  * answer reads and no commit, so an answered read says nothing about writes.
  */
-export function wrapStoreErrors(kv: Deno.Kv, clock: Clock = systemClock): void {
+export function wrapStoreErrors(kv: Kv, clock: Clock = systemClock): void {
   const calls = new OpenCalls(clock);
   const guard =
     <A extends unknown[], R>(kind: CallKind, call: (...args: A) => Promise<R>, isWrong?: (...args: A) => boolean) =>
@@ -64,7 +65,7 @@ export function wrapStoreErrors(kv: Deno.Kv, clock: Clock = systemClock): void {
     const entries = list.call(kv, selector, options);
     const keys = Object.values(selector).filter((key) => Array.isArray(key) && key.length > 0);
     entries.next = guard("read", entries.next.bind(entries), () => keys.some(isWrongKey));
-    return entries as Deno.KvListIterator<never>;
+    return entries as KvListIterator<never>;
   };
   kv.atomic = () => {
     const operation = atomic.call(kv);

@@ -3,6 +3,7 @@
  * conversion exists, because nothing was released; a change of what a record holds raises the number. It is read
  * together with the records that a start needs.
  */
+import type { Kv, KvEntryMaybe, KvKey } from "./kv.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 import { type Store, StoreRefused } from "./open_store.ts";
 import { StoreUnavailable } from "./store_errors.ts";
@@ -10,7 +11,7 @@ import { StoreUnavailable } from "./store_errors.ts";
 /** Format of the records in the store and in exports. Raised with each change of what a stored record holds. */
 export const STORE_FORMAT = 3;
 
-const KEY: Deno.KvKey = ["store", "format"];
+const KEY: KvKey = ["store", "format"];
 /** Value of the format during an import. */
 const HALF = "half imported";
 
@@ -23,8 +24,8 @@ const HALF = "half imported";
  */
 export async function readWithFormatCheck<T extends readonly unknown[]>(
   { kv, place }: Pick<Store, "kv" | "place">,
-  keys: readonly [...{ [K in keyof T]: Deno.KvKey }],
-): Promise<{ [K in keyof T]: Deno.KvEntryMaybe<T[K]> }> {
+  keys: readonly [...{ [K in keyof T]: KvKey }],
+): Promise<{ [K in keyof T]: KvEntryMaybe<T[K]> }> {
   for (let tries = 1; tries <= LIMITS.commitRetries; tries++) {
     const [format, ...entries] = await kv.getMany<unknown[]>([KEY, ...keys]);
     const value = format?.value ?? null;
@@ -32,13 +33,13 @@ export async function readWithFormatCheck<T extends readonly unknown[]>(
       throw new StoreRefused("An import into this store was not completed. Remove the store and import again.");
     }
     if (value !== null && value !== STORE_FORMAT) throw new StoreRefused(otherFormat(`The store ${place}`, value));
-    if (value !== null || await mark(kv, place)) return entries as { [K in keyof T]: Deno.KvEntryMaybe<T[K]> };
+    if (value !== null || await mark(kv, place)) return entries as { [K in keyof T]: KvEntryMaybe<T[K]> };
   }
   throw new StoreUnavailable(new Error("Conflicts about the store's format did not end"));
 }
 
 /** Marks an empty store. Returns false when another instance has marked it. @throws {StoreRefused} */
-async function mark(kv: Deno.Kv, place: string): Promise<boolean> {
+async function mark(kv: Kv, place: string): Promise<boolean> {
   const isUsed = !(await kv.list({ prefix: [] }, { limit: 1 }).next()).done;
   if (!isUsed) return (await kv.atomic().check({ key: KEY, versionstamp: null }).set(KEY, STORE_FORMAT).commit()).ok;
   // The record may be of an instance that marked the store after its format was read here.
@@ -55,11 +56,11 @@ export function otherFormat(what: string, format: unknown): string {
 }
 
 /** Marks the store as incomplete, so that no service starts on it before `importEnded()`. */
-export async function importBegins(kv: Deno.Kv): Promise<void> {
+export async function importBegins(kv: Kv): Promise<void> {
   await kv.set(KEY, HALF);
 }
 
 /** Marks the store as complete. */
-export async function importEnded(kv: Deno.Kv): Promise<void> {
+export async function importEnded(kv: Kv): Promise<void> {
   await kv.set(KEY, STORE_FORMAT);
 }

@@ -2,6 +2,7 @@
  * The store part of a health check: the store can be read and written, and no claim waits over 5 s for its commit
  * (D-216). A check takes at most 5 s, also when the store does not respond.
  */
+import type { Kv, KvKey } from "./kv.ts";
 import type { Clock } from "../../clock.ts";
 import type { GroupCommit } from "./group_commit.ts";
 import { withDeadline } from "./store_errors.ts";
@@ -14,18 +15,18 @@ export const PROBE_MS = 5_000;
 const PROBE_KEPT_SECONDS = 3_600;
 
 interface StoreProbeDeps {
-  kv: Deno.Kv;
+  kv: Kv;
   clock: Clock;
   commits: GroupCommit;
 }
 
 export class StoreProbe {
-  readonly #key: Deno.KvKey;
+  readonly #key: KvKey;
   /** Time and result of the newest probe write. */
   #wroteAt = -Infinity;
   #written: Promise<unknown> = Promise.resolve();
 
-  constructor(private readonly deps: StoreProbeDeps, key: Deno.KvKey) {
+  constructor(private readonly deps: StoreProbeDeps, key: KvKey) {
     this.#key = key;
   }
 

@@ -3,6 +3,7 @@
  * with the key tables of the services; values are not checked. The key table defines how long a record is kept, because
  * Deno KV does not return the expiry of a key.
  */
+import type { Kv, KvEntry, KvKey } from "./kv.ts";
 import { fromBase64Url, toBase64Url } from "../../protocol/base64url.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 import { parseIso, toIso } from "../../protocol/time.ts";
@@ -39,7 +40,7 @@ export class TransferError extends Error {
 }
 
 /** Yields the lines of an export without line ends: a head, one line per record, and a count that shows completeness. */
-export async function* exportLines(kv: Deno.Kv, tables: StoredTables, now: number): AsyncGenerator<string> {
+export async function* exportLines(kv: Kv, tables: StoredTables, now: number): AsyncGenerator<string> {
   yield JSON.stringify({ svcStore: STORE_FORMAT, exportedAt: toIso(now) });
   let count = 0;
   for (const [service, kinds] of Object.entries(tables)) {
@@ -66,7 +67,7 @@ export async function* exportLines(kv: Deno.Kv, tables: StoredTables, now: numbe
  * @throws {TransferError} at the first invalid line. Records before it stay, and the services refuse to start on the store
  */
 export async function importLines(
-  kv: Deno.Kv,
+  kv: Kv,
   tables: StoredTables,
   lines: AsyncIterable<string>,
   now: number,
@@ -114,7 +115,7 @@ export async function importLines(
 /** Writes per commit; their keys must fit 80 KiB. */
 const BATCH = 200;
 
-function lineOf(key: Deno.KvKey, value: unknown): string {
+function lineOf(key: KvKey, value: unknown): string {
   const line: Line = value instanceof Uint8Array
     ? { key: key as Line["key"], bytes: toBase64Url(value) }
     : { key: key as Line["key"], json: value };
@@ -144,7 +145,7 @@ function readRecord(
   tables: StoredTables,
   number: number,
   now: number,
-): { key: Deno.KvKey; value: unknown; expireIn: number | null } {
+): { key: KvKey; value: unknown; expireIn: number | null } {
   const { key } = line;
   const isKey = Array.isArray(key) && key.length >= 2 &&
     key.every((part) => typeof part === "string" || Number.isSafeInteger(part));
@@ -172,8 +173,8 @@ export interface KindSize {
 
 /** Returns the sizes of every kind (D-210), largest first. Reads every record once, and calls `seen` with each record. */
 export async function sizesOf(
-  kv: Deno.Kv,
-  seen: (entry: Deno.KvEntry<unknown>) => void | Promise<void> = () => {},
+  kv: Kv,
+  seen: (entry: KvEntry<unknown>) => void | Promise<void> = () => {},
 ): Promise<KindSize[]> {
   const sizes = new Map<string, KindSize>();
   for await (const entry of kv.list({ prefix: [] }, { batchSize: 200 })) {

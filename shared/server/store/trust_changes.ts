@@ -2,6 +2,7 @@
  * Announces trust changes between services that share a store (D-64). The announcement is part of the commit that makes
  * the change and names the affected agents. Receivers read the records again.
  */
+import type { AtomicOperation, Kv } from "./kv.ts";
 import type { Clock } from "../../clock.ts";
 import type { Log } from "../log.ts";
 import { WatchedKey } from "./watched_key.ts";
@@ -21,7 +22,7 @@ interface Announcement {
  *
  * @param at the time of the change, milliseconds since the Unix epoch
  */
-export function announceTrustChange(operation: Deno.AtomicOperation, at: number, agentDids: readonly string[]): void {
+export function announceTrustChange(operation: AtomicOperation, at: number, agentDids: readonly string[]): void {
   const note: Announcement = { agentDids: [...agentDids], at };
   // The store numbers the notes in the order of their commits, so a reader needs one cursor, regardless of the clocks
   // of the writers.
@@ -40,12 +41,12 @@ export type OnTrustChange = (agentDids: string[], since: number) => void;
  * handled once.
  */
 export class TrustChanges {
-  readonly #kv: Deno.Kv;
+  readonly #kv: Kv;
   readonly #watched: WatchedKey;
   /** Versionstamp of the newest note that was read. */
   #cursor = "";
 
-  constructor(deps: { kv: Deno.Kv; clock: Clock; log: Log }, private readonly onChange: OnTrustChange) {
+  constructor(deps: { kv: Kv; clock: Clock; log: Log }, private readonly onChange: OnTrustChange) {
     this.#kv = deps.kv;
     this.#watched = new WatchedKey(deps, {
       key: BELL,

@@ -2,6 +2,7 @@
  * Runs a handler when one key of the store changes: by a watch, and by a poll every 2 s in case the watch missed a
  * change. Runs never overlap. Does not know what the key means.
  */
+import type { Kv, KvKey } from "./kv.ts";
 import type { Clock } from "../../clock.ts";
 import type { Log } from "../log.ts";
 
@@ -9,13 +10,13 @@ import type { Log } from "../log.ts";
 export const LOOK_MS = 2_000;
 
 interface WatchedKeyDeps {
-  kv: Deno.Kv;
+  kv: Kv;
   clock: Clock;
   log: Log;
 }
 
 interface WatchedKeyOptions {
-  key: Deno.KvKey;
+  key: KvKey;
   /** Reads what has changed. An error is logged, and the next run reads the same again. */
   handler: () => Promise<void>;
   /** Names of the log events for a failed run and a failed watch. */
