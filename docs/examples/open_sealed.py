@@ -3,6 +3,7 @@ import hashlib, hmac, json, sys
 from base64 import urlsafe_b64decode
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 un64 = lambda text: urlsafe_b64decode(text + "=" * (-len(text) % 4))
 two = lambda n: n.to_bytes(2, "big")
@@ -16,7 +17,7 @@ def hpke_open(private_key, enc, info, aad, ct):
     """RFC 9180, base mode, one message: DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM."""
     own = X25519PrivateKey.from_private_bytes(private_key)
     dh = own.exchange(X25519PublicKey.from_public_bytes(enc))
-    both = enc + own.public_key().public_bytes_raw()
+    both = enc + own.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
     shared = expand(KEM, extract(KEM, b"", b"eae_prk", dh), b"shared_secret", both, 32)
     context = b"\0" + extract(SUITE, b"", b"psk_id_hash", b"") + extract(SUITE, b"", b"info_hash", info)
     secret = extract(SUITE, shared, b"secret", b"")

@@ -1,6 +1,7 @@
 /** A client in another language, written from docs/protocol.md alone, sends a message and receives it. */
 import { assertEquals, assertStringIncludes } from "@std/assert";
-import { Service, within } from "../support/process.ts";
+import { ROOT, Service, within } from "../support/process.ts";
+import { SMALL_ORDER } from "../support/small_order.ts";
 
 const CLIENT = new URL("../../docs/examples/client.py", import.meta.url);
 
@@ -54,4 +55,76 @@ Deno.test("the Python client has under 100 lines and needs one package", async (
   assertEquals(text.split("\n").length <= 100, true);
   const packages = [...text.matchAll(/^(?:from|import) ([a-z0-9]+)/gm)].map(([, name]) => name);
   assertEquals([...new Set(packages)], ["base64", "cryptography"]);
+});
+
+const PYTHON = `
+import base64, hashlib, hmac, json, sys
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+def raw(text): return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+def b64(data): return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+def sha(data): return b64(hashlib.sha256(data).digest())
+def signed(x, signature, data):
+    try: Ed25519PublicKey.from_public_bytes(raw(x)).verify(raw(signature), data); return True
+    except InvalidSignature: return False
+def claims(token, keys):
+    head, payload, signature = token.split(".")
+    kid = json.loads(raw(head))["kid"]
+    x = next((key["x"] for key in keys if key["kid"] == kid), None)
+    if x is None or not signed(x, signature, (head + "." + payload).encode()): return None
+    return json.loads(raw(payload))
+def load(name): return json.load(open(sys.argv[1] + "/" + name + ".json", encoding="utf-8"))
+done = 0
+file = load("message-proof")
+for row in file["valid"] + file["invalid"]:
+    frame, proof = row["frame"], row["frame"]["proof"]
+    owner = claims(proof["ait"], file["keys"]["keys"])
+    at, length, text = proof.get("edit", [0, 0, ""])
+    payload = frame["payload"].encode()
+    body = payload[:at] + text.encode() + payload[at + length:]
+    lines = ["SVC-PROOF-V1", "POST", proof["origin"], proof["target"], proof["timestamp"], proof["nonce"],
+             sha(body), frame["toAgentDid"], sha(proof["ait"].encode())]
+    good = owner is not None and owner["sub"] == frame["fromAgentDid"] and \\
+        signed(owner["cnf"]["jwk"]["x"], proof["signature"], "\\n".join(lines).encode())
+    path, _, ctx = proof["target"].partition("?ctx=")
+    text = "\\n".join(["SVC-CONTEXT-V1"] + [name + ":" + value for name, value in sorted(proof["context"].items())])
+    said = {"content-type": frame["contentType"], "x-request-id": frame["requestId"],
+            "x-svc-conversation-id": frame.get("conversationId"), "x-svc-in-reply-to": frame.get("inReplyTo"),
+            "x-svc-auto": "1" if frame.get("auto") else None}
+    if path != "/hooks/agent" or ctx and (ctx != sha(text.encode()) or any(proof["context"].get(k) != v for k, v in said.items())):
+        good = False
+    assert good == ("reason" not in row), row["name"]
+    assert not good or body.decode() == row["body"], row["name"]
+    done += 1
+for kind, expected in (("valid", True), ("invalid", False)):
+    for row in load("pairing")[kind]:
+        side = row["side"]
+        lines = ["SVC-PAIR-V1", side["role"], side["did"], row["publicKey"], side["profile"]["agentName"], side["profile"]["humanName"]]
+        mac = b64(hmac.new(raw(row["secret"]), "\\n".join(lines).encode(), hashlib.sha256).digest())
+        point = bytearray(raw(row["publicKey"])); point[31] &= 127
+        assert (mac == row["mac"] and point.hex() not in sys.argv[2:]) == expected, row["name"]
+        done += 1
+file = load("receipt")
+owner = claims(file["ait"], file["keys"]["keys"])
+key = owner["cnf"]["jwk"]["x"]
+for row in file["valid"]:
+    said = claims(row["token"], [{"kid": key, "x": key}])
+    assert said["iss"] == owner["sub"] and said["bodySha256"] == sha(row["body"].encode()), row["name"]
+    assert row["salt"] is None or said["payloadSha256"] == sha(raw(row["salt"]) + row["payload"].encode()), row["name"]
+    done += 1
+for row in load("context")["valid"]:
+    assert row["target"].partition("?ctx=")[2] == sha(row["context"].encode()), row["name"]
+    done += 1
+print(done)
+`;
+
+Deno.test({
+  name: "the vectors verify in Python",
+  ignore: !HAS_PYTHON,
+  async fn() {
+    const args = ["-c", PYTHON, `${ROOT}/tests/vectors`, ...SMALL_ORDER];
+    const { stdout, stderr } = await new Deno.Command("python3", { args }).output();
+    assertEquals(new TextDecoder().decode(stderr), "");
+    assertEquals(Number(new TextDecoder().decode(stdout)) > 20, true);
+  },
 });
