@@ -2,7 +2,7 @@
  * `deno task store` and `svc store`: maintenance of the store on the host while no server uses it. It holds no rule of
  * either service.
  */
-import type { Kv, KvEntry } from "./shared/server/store/kv.ts";
+import type { Kv, KvEntry } from "./shared/server/kv.ts";
 import { parseArgs } from "@std/cli/parse-args";
 import { STORED as PROXY_STORED } from "./proxy/schema/retention.ts";
 import { STORED as REGISTRY_STORED } from "./registry/schema/retention.ts";

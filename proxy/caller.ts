@@ -1,5 +1,5 @@
 /** The caller of an admitted request. */
-import type { KvEntryMaybe } from "../shared/server/store/kv.ts";
+import type { KvEntryMaybe } from "../shared/server/kv.ts";
 import type { Update } from "../shared/server/store/group_commit.ts";
 import type { Beginning } from "./message/sender.ts";
 import type { PairRecord, Presence } from "./schema/records.ts";

@@ -1,5 +1,5 @@
 /** All dependencies of the proxy's handlers. `app.ts` builds them. Only `app.ts` and `routes.ts` import this type. */
-import type { Kv } from "../shared/server/store/kv.ts";
+import type { Kv } from "../shared/server/kv.ts";
 import type { AccessTokenCheck } from "../shared/server/store/access_check.ts";
 import type { AppDeps } from "../shared/server/http/app.ts";
 import type { ApiDocs } from "../shared/server/http/api_docs.ts";

@@ -1,7 +1,7 @@
 /**
  * Builds the registry from its dependencies: an app that answers requests.
  */
-import type { Kv } from "../shared/server/store/kv.ts";
+import type { Kv } from "../shared/server/kv.ts";
 import { authorityOf } from "../shared/protocol/did.ts";
 import type { CheckAccessToken } from "../shared/server/store/access_check.ts";
 import { type App, createApp, routedPath, type ServiceDeps } from "../shared/server/http/app.ts";

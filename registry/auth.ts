@@ -2,7 +2,7 @@
  * The authenticators that the registry's route table names. Each one verifies one kind of caller and lists its error
  * codes.
  */
-import type { Kv } from "../shared/server/store/kv.ts";
+import type { Kv } from "../shared/server/kv.ts";
 import { findHuman } from "./accounts/store.ts";
 import { findApiKey, touchApiKey } from "./api_keys/store.ts";
 import type { ApiKeyCaller, ProvenAgent, ServiceCaller } from "./callers.ts";

@@ -2,7 +2,7 @@
  * All dependencies of the registry, built once in `app.ts`. Only `app.ts` and `routes.ts` import this type, because
  * one wide type caused the largest cycles of imports; every other file names the members that it uses.
  */
-import type { Kv } from "../shared/server/store/kv.ts";
+import type { Kv } from "../shared/server/kv.ts";
 import type { AdminCounts } from "../shared/protocol/api/admin.ts";
 import type { AppDeps } from "../shared/server/http/app.ts";
 import type { ApiDocs } from "../shared/server/http/api_docs.ts";

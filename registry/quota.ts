@@ -2,7 +2,7 @@
  * Quotas of one human (D-210): the rules of the counts. The quota record is part of the commit that it counts: a
  * quota holds under races, and its cost does not depend on the number of agents.
  */
-import type { Kv, KvEntry } from "../shared/server/store/kv.ts";
+import type { Kv, KvEntry } from "../shared/server/kv.ts";
 import type { Quotas } from "./config.ts";
 import { KEYS } from "./schema/kv_keys.ts";
 import type { Expiring, QuotaRecord } from "./schema/records.ts";

@@ -3,7 +3,7 @@
  * restart; each use reads the store, so that a rotation by another instance takes effect at once. Seeds never leave
  * this file.
  */
-import type { Kv } from "../shared/server/store/kv.ts";
+import type { Kv } from "../shared/server/kv.ts";
 import { calculateJwkThumbprint } from "jose";
 import type { ConfiguredKey } from "./config.ts";
 import { KEYS } from "./schema/kv_keys.ts";

@@ -1,5 +1,5 @@
 /** HTTP handlers of what the proxy reports to an admin. Each one reads only: no payload, no ticket, no pair. */
-import type { Kv, KvEntry, KvEntryMaybe, KvKey } from "../../shared/server/store/kv.ts";
+import type { Kv, KvEntry, KvEntryMaybe, KvKey } from "../../shared/server/kv.ts";
 import {
   type AgentConnection,
   type ConnectionList,

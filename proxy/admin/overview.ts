@@ -1,5 +1,5 @@
 /** What an admin sees of the relay at a glance, and the metrics see too. Reads no message and names no agent. */
-import type { Kv } from "../../shared/server/store/kv.ts";
+import type { Kv } from "../../shared/server/kv.ts";
 import type { RelayOverview } from "../../shared/protocol/api/relay_admin.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { type Clock, DAY_MS } from "../../shared/clock.ts";

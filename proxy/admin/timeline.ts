@@ -2,7 +2,7 @@
  * The timeline of a message, from the records that exist: delivery, sender, mailbox entry and receipts. It has no
  * record of its own, so that a message costs nothing more. Reads no payload.
  */
-import type { Kv } from "../../shared/server/store/kv.ts";
+import type { Kv } from "../../shared/server/kv.ts";
 import type { DeliveryEvent, DeliveryTimeline } from "../../shared/protocol/api/relay_admin.ts";
 import { RECEIPT_STATUSES, type ReceiptStatus } from "../../shared/protocol/api/receipts.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";

@@ -2,7 +2,7 @@
  * The nine checks of a request in their fixed order (D-60). Each row lists its error codes. The first check that
  * fails decides the response. Before check 5 only the bad-proof limiter records a failure.
  */
-import type { Kv } from "../../shared/server/store/kv.ts";
+import type { Kv } from "../../shared/server/kv.ts";
 import type { Clock } from "../../shared/clock.ts";
 import type { AccessTokenCheck } from "../../shared/server/store/access_check.ts";
 import type { Update } from "../../shared/server/store/group_commit.ts";

@@ -3,7 +3,7 @@
  * that keeps the list away could otherwise undo revocations. The store keeps the sequence number of the newest
  * installed list, so that a forged 404 cannot replace a list.
  */
-import type { Kv } from "../../shared/server/store/kv.ts";
+import type { Kv } from "../../shared/server/kv.ts";
 import type { KeyCache } from "./key_cache.ts";
 import { LONG_ANSWER, type RegistryClient, RegistryUnavailable } from "../registry_client.ts";
 import { KEYS } from "../schema/kv_keys.ts";

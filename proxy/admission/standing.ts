@@ -3,7 +3,7 @@
  * its identity token and no reads: only its timestamp, proof, nonce and rate limit are checked. Pair, agent and session are
  * preconditions of each commit as without it (D-101), so a message after the end of one of them is refused there.
  */
-import type { KvEntryMaybe } from "../../shared/server/store/kv.ts";
+import type { KvEntryMaybe } from "../../shared/server/kv.ts";
 import { BoundedMap } from "../../shared/bounded_map.ts";
 import type { VerificationKeys } from "../../shared/protocol/signed/jws.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";

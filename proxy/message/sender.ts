@@ -8,7 +8,7 @@
  * known to be stored is forgotten, the record is read again, and each request is judged again. With less, a nonce whose
  * commit took effect unseen would be accepted twice.
  */
-import type { Kv, KvKey } from "../../shared/server/store/kv.ts";
+import type { Kv, KvKey } from "../../shared/server/kv.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import {
   type BegunDelivery,

@@ -3,7 +3,7 @@
  * sender of the delivery may read it. A receipt for an unknown delivery is refused, because any agent could otherwise
  * write receipts without messages.
  */
-import type { Kv, KvEntryMaybe } from "../../shared/server/store/kv.ts";
+import type { Kv, KvEntryMaybe } from "../../shared/server/kv.ts";
 import { RECEIPT_STATUSES, ReceiptStatus } from "../../shared/protocol/api/receipts.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import type { Clock } from "../../shared/clock.ts";

@@ -7,7 +7,7 @@
  * sender. A delivery without room there begins with a delivery record. The sweep does the same for those whose instance
  * has ended without an outcome, so that they are kept like any other.
  */
-import type { KvEntryMaybe, KvKey } from "../../shared/server/store/kv.ts";
+import type { KvEntryMaybe, KvKey } from "../../shared/server/kv.ts";
 import type { ReceiptStatus } from "../../shared/protocol/api/receipts.ts";
 import type { HookAnswer } from "../../shared/protocol/api/relay.ts";
 import type { DeliveryState } from "../../shared/protocol/frames.ts";

@@ -3,7 +3,7 @@
  * changes the receiver's wake key, which the receiver watches. A note is handled before its deletion is stored: over a
  * network that saves a round trip, and an instance that ends never reads its inbox again. Does not know what notes mean.
  */
-import type { Kv } from "../../shared/server/store/kv.ts";
+import type { Kv } from "../../shared/server/kv.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { StoredInstanceMessage } from "../schema/records.ts";
 import type { Clock } from "../../shared/clock.ts";

@@ -4,7 +4,7 @@
  * their clocks would refuse the agents of an instance whose clock is behind. What a lease says about the clock of its
  * instance is used only to warn, and to compute the age of what that instance wrote.
  */
-import type { Kv, KvEntry } from "../../shared/server/store/kv.ts";
+import type { Kv, KvEntry } from "../../shared/server/kv.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { InstanceLease } from "../schema/records.ts";
 import { type Clock, settledWithin } from "../../shared/clock.ts";

@@ -3,7 +3,7 @@
  * is acknowledged or dead-lettered. All changes are claims of the group commit. mailbox_delivery.ts delivers the
  * messages.
  */
-import type { Kv } from "../../shared/server/store/kv.ts";
+import type { Kv } from "../../shared/server/kv.ts";
 import { storedReceipt } from "../schema/receipt_record.ts";
 import type { Envelope, MailboxBytes, MailboxEntry, MailboxState, Message } from "../schema/records.ts";
 import { type DeliveryId, type DeliveryOutcome, queuedUpdate } from "./deliveries.ts";

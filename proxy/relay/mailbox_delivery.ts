@@ -4,7 +4,7 @@
  * would otherwise hold up the messages of all others. A sweep dead-letters expired messages. A message stays queued while
  * the store or the registry fails.
  */
-import type { Kv } from "../../shared/server/store/kv.ts";
+import type { Kv } from "../../shared/server/kv.ts";
 import { type Clock, sleep } from "../../shared/clock.ts";
 import { TEMPORARY_REASONS } from "../../shared/protocol/frames.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";

@@ -3,7 +3,7 @@
  * (ARCHITECTURE.md#many-instances). Another instance gets the message as a note and answers with a note. Also sends the
  * other notes between instances.
  */
-import type { Kv } from "../../shared/server/store/kv.ts";
+import type { Kv } from "../../shared/server/kv.ts";
 import { type Cancel, type Clock, sleep } from "../../shared/clock.ts";
 import type { PairingProfile } from "../../shared/protocol/api/pairing.ts";
 import type { HookAnswer } from "../../shared/protocol/api/relay.ts";

@@ -3,7 +3,7 @@
  * (instance_leases.ts) shows whether it is alive, and an epoch that rises with every move. Notes between instances are in
  * instance_inbox.ts.
  */
-import type { Kv, KvEntryMaybe } from "../../shared/server/store/kv.ts";
+import type { Kv, KvEntryMaybe } from "../../shared/server/kv.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { Presence, Seen } from "../schema/records.ts";
 import type { Clock } from "../../shared/clock.ts";

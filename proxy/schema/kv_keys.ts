@@ -34,7 +34,7 @@
  * request ID is the first part of its key, because IDs of the same time are adjacent and one commit then writes fewer
  * pages.
  */
-import type { KvKey, KvKeyPart } from "../../shared/server/store/kv.ts";
+import type { KvKey, KvKeyPart } from "../../shared/server/kv.ts";
 import type { ReceiptStatus } from "../../shared/protocol/api/receipts.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { COMMIT_MARK } from "../../shared/server/store/commit_marks.ts";

@@ -1,5 +1,5 @@
 /** Lifetimes of records of the proxy: of exported ones, and of those that the sweep deletes. */
-import type { Kv } from "../../shared/server/store/kv.ts";
+import type { Kv } from "../../shared/server/kv.ts";
 import { deliveryEnd, unpackDelivery } from "./delivery_record.ts";
 import { MalformedRecord, partEnd, senderKeptMs, unpackSender } from "./sender_record.ts";
 import { KEYS } from "./kv_keys.ts";

@@ -2,7 +2,7 @@
  * What the peers of an agent learn of its connection (D-313): whether it is connected, and to the minute when it was last. Of an
  * agent that hides it they learn neither.
  */
-import type { Kv } from "../../shared/server/store/kv.ts";
+import type { Kv } from "../../shared/server/kv.ts";
 import type { PeerList } from "../../shared/protocol/api/pairing.ts";
 import type { Clock } from "../../shared/clock.ts";
 import { toIso } from "../../shared/protocol/time.ts";

@@ -4,7 +4,7 @@
  * a few pairs, and skips pairs that another instance has removed. The store keeps the time up to which deletions are
  * processed, and a start repeats the hour before it, so that a crash loses no removal.
  */
-import type { Kv, KvEntryMaybe } from "../../shared/server/store/kv.ts";
+import type { Kv, KvEntryMaybe } from "../../shared/server/kv.ts";
 import { type Cancel, type Clock, sleep, yieldToEventLoop } from "../../shared/clock.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";

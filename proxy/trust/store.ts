@@ -2,7 +2,7 @@
  * Pairs and pairing tickets in the store. One commit confirms a ticket and creates the pair in both directions; of
  * concurrent responders one succeeds. Each change of a pair also changes the counts of both agents.
  */
-import type { AtomicOperation, Kv, KvEntryMaybe } from "../../shared/server/store/kv.ts";
+import type { AtomicOperation, Kv, KvEntryMaybe } from "../../shared/server/kv.ts";
 import type * as z from "zod";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { OpenTicket, PairCount, PairRecord, TicketRecord } from "../schema/records.ts";

@@ -1,7 +1,7 @@
 /**
  * Human accounts in the store, and the bootstrap that creates the first one.
  */
-import type { AtomicOperation, Kv } from "../../shared/server/store/kv.ts";
+import type { AtomicOperation, Kv } from "../../shared/server/kv.ts";
 import { issueApiKey, type IssuedApiKey, putApiKey } from "../api_keys/store.ts";
 import { audited } from "../audit/record.ts";
 import { type IssuedService, issueService, putService } from "../internal_services/store.ts";

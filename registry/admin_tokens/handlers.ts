@@ -2,7 +2,7 @@
  * HTTP handler of admin tokens (D-172): the registry signs, a proxy verifies. An API key never reaches a proxy, whose
  * operator could otherwise administer the registry.
  */
-import type { Kv } from "../../shared/server/store/kv.ts";
+import type { Kv } from "../../shared/server/kv.ts";
 import type { AdminTokenAnswer } from "../../shared/protocol/api/relay_admin.ts";
 import type { NewId } from "../../shared/protocol/ids.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";

@@ -2,7 +2,7 @@
  * Agents in the store: registration, reissue, deletion. Each is one commit of agent, session, revocation and counts. A
  * request that loses a race gets an error.
  */
-import type { KvEntry } from "../../shared/server/store/kv.ts";
+import type { KvEntry } from "../../shared/server/kv.ts";
 import { checkRegistration, type RegistrationRequest } from "./registration_rules.ts";
 import { audited } from "../audit/record.ts";
 import type { RegistryConfig } from "../config.ts";

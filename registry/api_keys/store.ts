@@ -1,7 +1,7 @@
 /**
  * API keys (PATs) in the store, by digest and by owner. The store never holds the token.
  */
-import type { AtomicOperation, KvEntry, KvEntryMaybe } from "../../shared/server/store/kv.ts";
+import type { AtomicOperation, KvEntry, KvEntryMaybe } from "../../shared/server/kv.ts";
 import { audited } from "../audit/record.ts";
 import type { Quotas } from "../config.ts";
 import { countApiKey, countApiKeyRevoked, quotaOf } from "../quota.ts";

@@ -1,5 +1,5 @@
 /** HTTP handler of the audit log: pages with filters, newest or oldest first. */
-import type { Kv, KvListSelector } from "../../shared/server/store/kv.ts";
+import type { Kv, KvListSelector } from "../../shared/server/kv.ts";
 import { AuditEntry, type AuditQuery } from "../../shared/protocol/api/audit.ts";
 import { firstUlidOf } from "../../shared/protocol/ids.ts";
 import { parseIso } from "../../shared/protocol/time.ts";

@@ -2,7 +2,7 @@
  * The audit log: event, actor, subject, time and request. An entry is part of the commit that it records, so that no
  * change can be missing, and never changes. It holds no secret and no digest of one.
  */
-import type { AtomicOperation } from "../../shared/server/store/kv.ts";
+import type { AtomicOperation } from "../../shared/server/kv.ts";
 import { auditKeptMs, KEYS } from "../schema/kv_keys.ts";
 import type { AuditRecord } from "../schema/records.ts";
 import type { Clock } from "../../shared/clock.ts";

@@ -3,7 +3,7 @@
  * part of it can be read back. Each request reads the API key and the person, so that a revoked key, a suspended person or
  * a lost role ends the session at once.
  */
-import type { KvEntry } from "../../shared/server/store/kv.ts";
+import type { KvEntry } from "../../shared/server/kv.ts";
 import { audited } from "../audit/record.ts";
 import type { ApiKeyCaller } from "../callers.ts";
 import { KEYS } from "../schema/kv_keys.ts";

@@ -2,7 +2,7 @@
  * Internal services in the store, with their scopes, which are narrow because the secret of a proxy must not open
  * what the proxy does not need. Secrets are stored as digests. A rotated secret works for one more hour.
  */
-import type { KvEntry } from "../../shared/server/store/kv.ts";
+import type { KvEntry } from "../../shared/server/kv.ts";
 import { audited } from "../audit/record.ts";
 import { ENDED_KEPT_MS, KEYS } from "../schema/kv_keys.ts";
 import type { HumanRecord, ServiceRecord } from "../schema/records.ts";

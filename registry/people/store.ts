@@ -2,7 +2,7 @@
  * What an admin reads about people and agents. Every read has a bound, because an operator with many people would
  * otherwise stop the server by looking. Writes nothing.
  */
-import type { Kv } from "../../shared/server/store/kv.ts";
+import type { Kv } from "../../shared/server/kv.ts";
 import { listApiKeysOf } from "../api_keys/store.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { AgentRecord, ApiKeyRecord, HumanRecord, SessionRecord } from "../schema/records.ts";

@@ -3,7 +3,7 @@
  * four per commit, each with the place reached, so that a restarted registry resumes the work. Several instances may work
  * on one person: each commit checks the place.
  */
-import type { KvEntryMaybe, KvKey } from "../../shared/server/store/kv.ts";
+import type { KvEntryMaybe, KvKey } from "../../shared/server/kv.ts";
 import { audited } from "../audit/record.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { HumanRecord, SessionRecord, SuspensionRecord } from "../schema/records.ts";

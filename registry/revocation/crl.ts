@@ -3,7 +3,7 @@
  * cannot be built, the request fails; an older list is never served. Long lists are built in chunks that yield to other
  * requests.
  */
-import type { Kv } from "../../shared/server/store/kv.ts";
+import type { Kv } from "../../shared/server/kv.ts";
 import { type Bytes, utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { isRevocation, type Revocation, signCrl } from "../../shared/protocol/signed/crl.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";

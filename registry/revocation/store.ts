@@ -2,7 +2,7 @@
  * Revocations in the store (D-21): one key for each revoked AIT. The commit that revokes an AIT writes the key and raises
  * the list's sequence number by one.
  */
-import type { KvKey } from "../../shared/server/store/kv.ts";
+import type { KvKey } from "../../shared/server/kv.ts";
 import { countRevocation } from "../quota.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { CrlHead, QuotaRecord, RevocationRecord } from "../schema/records.ts";

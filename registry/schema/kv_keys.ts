@@ -29,7 +29,7 @@
  * | console, digest | ConsoleRecord | codes and sessions of the console | the code's or session's own |
  * | probe | moment, milliseconds since the Unix epoch | health | 1 h |
  */
-import type { KvKey, KvKeyPart } from "../../shared/server/store/kv.ts";
+import type { KvKey, KvKeyPart } from "../../shared/server/kv.ts";
 import type { AuditEvent } from "./records.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { hashKeyPart } from "../../shared/server/crypto.ts";

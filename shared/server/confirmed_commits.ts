@@ -4,7 +4,7 @@
  * conflict the mark shows whether the commit took effect. Without this, a person would read that an invite was used
  * before, and never see the key that it gave.
  */
-import type { Kv, KvKey } from "./store/kv.ts";
+import type { Kv, KvKey } from "./kv.ts";
 import { intercept } from "./intercepted.ts";
 import { COMMIT_MARK, MARK_KEPT_MS } from "./store/commit_marks.ts";
 

@@ -1,5 +1,5 @@
 /** Observes the writes of a store: every key before it is written, and every commit. Changes no call by itself. */
-import type { AtomicOperation, KvCommitError, KvCommitResult, KvKey } from "./store/kv.ts";
+import type { AtomicOperation, KvCommitError, KvCommitResult, KvKey } from "./kv.ts";
 
 /** What sees the writes of a store. */
 export interface Interceptor {

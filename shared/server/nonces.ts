@@ -3,7 +3,7 @@
  * the request stores it and detects earlier use, also on another instance. A nonce is stored only after its proof has
  * verified. The registry stores each one in a record of its own; the proxy in the record of its sender.
  */
-import type { KvKey } from "./store/kv.ts";
+import type { KvKey } from "./kv.ts";
 import type { Clock } from "../clock.ts";
 import { LIMITS } from "../protocol/limits.ts";
 import { BoundedMap } from "../bounded_map.ts";

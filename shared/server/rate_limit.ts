@@ -3,7 +3,7 @@
  * that the record of a window stays small. No window contains more requests than the limit. Rejected requests are not
  * counted.
  */
-import type { Kv, KvEntryMaybe, KvKey } from "./store/kv.ts";
+import type { Kv, KvEntryMaybe, KvKey } from "./kv.ts";
 import type { Clock } from "../clock.ts";
 import type { GroupCommit, Update } from "./store/group_commit.ts";
 

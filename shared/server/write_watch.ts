@@ -5,7 +5,7 @@
  * the first two parts of its key. After a second a record is checked again in any case: should another process write
  * to the file although it is locked, what that one ends would otherwise be accepted here until this process ends.
  */
-import type { AtomicOperation, Kv, KvKey } from "./store/kv.ts";
+import type { AtomicOperation, Kv, KvKey } from "./kv.ts";
 import { intercept } from "./intercepted.ts";
 
 /** With more, a change that this process did not make is noticed later; with less, most messages check again. */

@@ -2,7 +2,7 @@
  * What the services need of a store, on each of its kinds: in memory, a file, a denokv (D-251). A difference between the
  * kinds is a member of `StoreKind`, or an entry of docs/decisions.md.
  */
-import type { Kv, KvEntry } from "../../shared/server/store/kv.ts";
+import type { Kv, KvEntry } from "../../shared/server/kv.ts";
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { BatchedReads } from "../../shared/server/store/batched_reads.ts";

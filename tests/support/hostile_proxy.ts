@@ -117,6 +117,8 @@ export const ANSWER_ATTACKS = {
         agentDid: STRANGER,
         profile: { agentName: "alpha", humanName: "Ada" },
         pairedAt: "2026-02-21T00:00:00.000Z",
+        online: null,
+        lastSeenAt: null,
       }],
     }),
   },

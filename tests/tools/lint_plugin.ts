@@ -48,14 +48,14 @@ export default {
       },
     })),
 
-    "one-store": rule(["shared/server/store/kv.ts", "tests/"], (report) => ({
+    "one-store": rule(["shared/server/kv.ts", "tests/"], (report) => ({
       TSQualifiedName(node) {
         const { left, right } = node;
         const isStore = /^(?:Kv(?!U64)|AtomicOperation$)/.test(right.name);
         if (left.type !== "Identifier" || left.name !== "Deno" || !isStore) return;
         report(node, `Deno.${right.name}`, {
           why: "names the store of one runtime, whose makers may change it",
-          instead: "Import the type from shared/server/store/kv.ts.",
+          instead: "Import the type from shared/server/kv.ts.",
         });
       },
     })),

@@ -173,7 +173,7 @@ const PLACES: [rule: string, source: string, allowed: string[], banned: string[]
     "cli/platforms/http.ts",
     "cli/link/service_call.ts",
   ]],
-  ["one-store", "let kv: Deno.Kv", ["shared/server/store/kv.ts", "tests/x.ts"], ["proxy/app.ts", "shared/server/x.ts"]],
+  ["one-store", "let kv: Deno.Kv", ["shared/server/kv.ts", "tests/x.ts"], ["proxy/app.ts", "shared/server/x.ts"]],
   ["runs-in-node", "Deno.build.os", ["cli/x.ts", "shared/server/log.ts", "tests/shared/client/x_test.ts"], [
     "shared/client/http.ts",
   ]],

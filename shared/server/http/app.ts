@@ -2,7 +2,7 @@
  * Builds an app from a route table. Defines the request pipeline (D-15) and is the only place that writes error responses
  * (D-10).
  */
-import type { Kv } from "../store/kv.ts";
+import type { Kv } from "../kv.ts";
 import * as z from "zod";
 import { Hono } from "@hono/hono";
 import type { Clock } from "../../clock.ts";

@@ -1,7 +1,7 @@
 /**
  * Claims on records, and the records of one batch of them. Pure: reads and writes no store. group_commit.ts commits a batch.
  */
-import type { AtomicOperation, KvEntryMaybe, KvKey } from "./kv.ts";
+import type { AtomicOperation, KvEntryMaybe, KvKey } from "../kv.ts";
 import type { Moment } from "../write_watch.ts";
 import { isWrongMutation, type Mutation } from "./store_arguments.ts";
 

@@ -1,7 +1,7 @@
 /**
  * Batched reads: reads of one turn of the event loop go to the store in calls of ten keys. There is no timer and no cache.
  */
-import type { Kv, KvEntryMaybe, KvKey } from "./kv.ts";
+import type { Kv, KvEntryMaybe, KvKey } from "../kv.ts";
 import { StoreUnavailable } from "./store_errors.ts";
 
 interface QueuedRead {

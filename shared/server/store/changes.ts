@@ -4,7 +4,7 @@
  * because others are busy. Changes that wait go into one commit; each takes effect whole or not at all. A change sees what the changes before it in the
  * same commit have written.
  */
-import type { AtomicOperation, Kv, KvEntryMaybe, KvKey } from "./kv.ts";
+import type { AtomicOperation, Kv, KvEntryMaybe, KvKey } from "../kv.ts";
 import { type Clock, sleep } from "../../clock.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 import { fraction, type Random } from "../../random.ts";

@@ -5,7 +5,7 @@
  * values. A slot has one commit in flight. After an error, and for the halves of a batch, marks are written at another key:
  * a late commit cannot overwrite a newer mark, nor one half the mark that the other half reads.
  */
-import type { Kv, KvKey } from "./kv.ts";
+import type { Kv, KvKey } from "../kv.ts";
 
 /** The mark of a commit: its number. */
 export interface Mark {

@@ -1,5 +1,5 @@
 /** Commits an operation and counts its result. */
-import type { AtomicOperation, KvCommitError, KvCommitResult } from "./kv.ts";
+import type { AtomicOperation, KvCommitError, KvCommitResult } from "../kv.ts";
 import type { Metrics } from "../metrics/metrics.ts";
 
 /** Returns what the store answers. Without metrics nothing is counted. */

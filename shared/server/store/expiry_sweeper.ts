@@ -4,7 +4,7 @@
  * instance at a time reads each family in key order, without an index, so a restart or a crash loses nothing. Late
  * deletion changes no decision, because every reader compares the times in the record.
  */
-import type { Kv, KvEntry, KvKey } from "./kv.ts";
+import type { Kv, KvEntry, KvKey } from "../kv.ts";
 import { type Clock, sleep } from "../../clock.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 import type { Log } from "../log.ts";

@@ -16,7 +16,7 @@
  * - A claim ends after 10 s, wherever it is, because its sender gives up soon after. A commit that is late is not tried
  *   again in halves: each of them would be as late, and the claims behind them would wait for all.
  */
-import type { Kv, KvEntryMaybe, KvKey } from "./kv.ts";
+import type { Kv, KvEntryMaybe, KvKey } from "../kv.ts";
 import { type Cancel, type Clock, systemClock } from "../../clock.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 import { BoundedMap } from "../../bounded_map.ts";

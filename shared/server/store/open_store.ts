@@ -2,7 +2,7 @@
  * Opens the store: a file, memory, KV Connect or the database of a deployment. Callers use the interface of Deno KV;
  * its calls have deadlines and reject as store_errors.ts defines. Does not check the store's format.
  */
-import type { Kv } from "./kv.ts";
+import type { Kv } from "../kv.ts";
 import { dirname } from "node:path";
 import { type Clock, systemClock } from "../../clock.ts";
 import type { NewId } from "../../protocol/ids.ts";

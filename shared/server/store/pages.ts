@@ -2,7 +2,7 @@
  * Pages of a list: one page a request, with a bound on what it reads, because a list of 50,000 entries took seconds
  * and 190 MB. Pure paging; knows no record.
  */
-import type { Kv, KvEntry, KvKey, KvListSelector } from "./kv.ts";
+import type { Kv, KvEntry, KvKey, KvListSelector } from "../kv.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 
 /** What a page is asked for with; `cursor` is the `nextCursor` of the page before. */

@@ -3,7 +3,7 @@
  * to accept. A record that would cause a refusal is read from the store first. The commit makes the final check. Over a
  * network it checks at most three records for each message: a precondition is read from the store at most 1 s before.
  */
-import type { KvEntryMaybe, KvKey } from "./kv.ts";
+import type { KvEntryMaybe, KvKey } from "../kv.ts";
 import type { GroupCommit, Update } from "./group_commit.ts";
 import type { BatchedReads } from "./batched_reads.ts";
 

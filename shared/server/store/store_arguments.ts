@@ -3,7 +3,7 @@
  * failing store: Deno reports both as `TypeError`. Only rejected calls are checked, so a working store has no extra
  * cost. Deno checks arguments before it writes.
  */
-import type { KvKey } from "./kv.ts";
+import type { KvKey } from "../kv.ts";
 import { serialize } from "node:v8";
 import { utf8Bytes } from "../../protocol/base64url.ts";
 

@@ -2,7 +2,7 @@
  * Counts over the store that admins and metrics ask for. All who ask share one count, and counting takes at most a
  * hundredth of the time, because a large store would otherwise be read all the time by people who only look.
  */
-import type { Kv, KvEntry, KvKey } from "./kv.ts";
+import type { Kv, KvEntry, KvKey } from "../kv.ts";
 import { type Clock, yieldToEventLoop } from "../../clock.ts";
 
 /** With more, an overview is old; with less, each look of several admins counts again. */

@@ -2,7 +2,7 @@
  * Deadlines and errors of store calls. Every call has a deadline (D-216) and rejects with `StoreUnavailable` unless its
  * arguments are wrong.
  */
-import type { Kv, KvListIterator } from "./kv.ts";
+import type { Kv, KvListIterator } from "../kv.ts";
 import { type Clock, systemClock } from "../../clock.ts";
 import { isCommitRefusal, isRefusedByServer, isWrongKey, isWrongMutation } from "./store_arguments.ts";
 

@@ -3,7 +3,7 @@
  * conversion exists, because nothing was released; a change of what a record holds raises the number. It is read
  * together with the records that a start needs.
  */
-import type { Kv, KvEntryMaybe, KvKey } from "./kv.ts";
+import type { Kv, KvEntryMaybe, KvKey } from "../kv.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 import { type Store, StoreRefused } from "./open_store.ts";
 import { StoreUnavailable } from "./store_errors.ts";

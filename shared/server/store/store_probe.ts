@@ -2,7 +2,7 @@
  * The store part of a health check: the store can be read and written, and no claim waits over 5 s for its commit
  * (D-216). A check takes at most 5 s, also when the store does not respond.
  */
-import type { Kv, KvKey } from "./kv.ts";
+import type { Kv, KvKey } from "../kv.ts";
 import type { Clock } from "../../clock.ts";
 import type { GroupCommit } from "./group_commit.ts";
 import { withDeadline } from "./store_errors.ts";

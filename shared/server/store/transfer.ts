@@ -3,7 +3,7 @@
  * with the key tables of the services; values are not checked. The key table defines how long a record is kept, because
  * Deno KV does not return the expiry of a key.
  */
-import type { Kv, KvEntry, KvKey } from "./kv.ts";
+import type { Kv, KvEntry, KvKey } from "../kv.ts";
 import { fromBase64Url, toBase64Url } from "../../protocol/base64url.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 import { parseIso, toIso } from "../../protocol/time.ts";

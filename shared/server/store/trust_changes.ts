@@ -2,7 +2,7 @@
  * Announces trust changes between services that share a store (D-64). The announcement is part of the commit that makes
  * the change and names the affected agents. Receivers read the records again.
  */
-import type { AtomicOperation, Kv } from "./kv.ts";
+import type { AtomicOperation, Kv } from "../kv.ts";
 import type { Clock } from "../../clock.ts";
 import type { Log } from "../log.ts";
 import { WatchedKey } from "./watched_key.ts";

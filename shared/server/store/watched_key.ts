@@ -2,7 +2,7 @@
  * Runs a handler when one key of the store changes: by a watch, and by a poll every 2 s in case the watch missed a
  * change. Runs never overlap. Does not know what the key means.
  */
-import type { Kv, KvKey } from "./kv.ts";
+import type { Kv, KvKey } from "../kv.ts";
 import type { Clock } from "../../clock.ts";
 import type { Log } from "../log.ts";
 
