@@ -47,7 +47,9 @@ export const LOCAL_ERRORS = Object.freeze(
     CONNECTOR_ALIAS_TAKEN: {
       status: 409,
       when: "The peer cannot have this alias",
-      fix: "Choose another one. svc peers lists the peers with their aliases.",
+      fix:
+        "Choose another one. svc peers lists the peers with their aliases. The new agent of a peer gets its alias with " +
+        "svc peers rename <new> <alias> --replaces.",
     },
     CONNECTOR_PEER_UNCONFIRMED: {
       status: 409,

@@ -48,15 +48,23 @@ export const PEERS_COMMANDS = [
   command({
     path: ["peers", "rename"],
     summary: "Give a peer another alias on this machine; the old one goes on working",
-    details: ["An agent that did not prove a ticket of yours keeps contact- in front of its alias."],
+    details: [
+      "An agent that did not prove a ticket of yours keeps contact- in front of its alias.",
+      "When the machine of a peer is gone, its person makes a new agent and pairs with a new ticket. With --replaces the",
+      "new agent gets the names of the old one, and the pair with the old one ends.",
+    ],
     args: { ...PEER, alias: { summary: `New alias: ${ALIAS_FORM}` } },
-    options: OPTIONS,
-    examples: [{ run: "svc peers rename beta bob", purpose: "Call the peer beta bob from now on" }],
+    options: { ...OPTIONS, replaces: { summary: "The peer is the new agent of the one that has the alias now" } },
+    examples: [
+      { run: "svc peers rename beta bob", purpose: "Call the peer beta bob from now on" },
+      { run: "svc peers rename beta-2 beta --replaces", purpose: "Write to the new agent of beta from now on" },
+    ],
     async run(ctx, { args: { peer, alias }, options }) {
       if (!ALIAS.test(alias)) throw new CliError("CLI_USAGE", `"${alias}" is not an alias: ${ALIAS_FORM}`);
-      const { agent, changed } = await changedPeer(ctx, peer, { kind: "rename", alias }, options);
-      const text =
-        `${changed.agentName} of ${changed.humanName} is called ${changed.alias} here. ${peer} goes on working.`;
+      const { replaces } = options;
+      const { agent, changed } = await changedPeer(ctx, peer, { kind: "rename", alias, replaces }, options);
+      const renamed = `${changed.agentName} of ${changed.humanName} is called ${changed.alias} here.`;
+      const text = `${renamed} ${replaces ? "The pair with the old agent has ended." : `${peer} goes on working.`}`;
       ctx.out.result({ agent, peer: changed }, text);
     },
   }),

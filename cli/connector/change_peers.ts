@@ -20,11 +20,14 @@ import {
   readPeers,
   removePeer,
   renamePeer,
+  replacePeer,
   writePeers,
 } from "./peers.ts";
 
 /** What to do with a peer. */
-export type PeerChange = { kind: "rename"; alias: string } | { kind: "block" | "unblock" | "remove" };
+export type PeerChange = { kind: "rename"; alias: string; replaces: boolean } | {
+  kind: "block" | "unblock" | "remove";
+};
 
 interface ChangedAgent {
   store: AgentStore;
@@ -66,14 +69,18 @@ async function changeHere(
   const { folder } = agent;
   using _lock = await lockConnector(folder, ctx.pid);
   let peers = readPeers(folder);
-  if (peerIn(peers, named) === null || change.kind === "remove") {
+  const ended = change.kind === "remove" ? named : change.kind === "rename" && change.replaces ? change.alias : null;
+  if (peerIn(peers, named) === null || ended !== null) {
     using direct = await directProxy(ctx, agent, allowInsecure);
     ctx.out.doing(`Calling ${direct.proxy.place.dialUrl}`);
     // A peer that no connector of this agent has seen yet.
     if (peerIn(peers, named) === null) peers = (await updatePeers(direct.proxy, folder)).known;
-    const { agentDid: peerAgentDid } = peerIn(peers, named) ?? {};
-    if (peerAgentDid === undefined) throw peerUnknown(named);
-    if (change.kind === "remove") {
+    const { agentDid } = peerIn(peers, named) ?? {};
+    if (agentDid === undefined) throw peerUnknown(named);
+    // Refused before the pair has ended.
+    changed(peers, agentDid, change);
+    const { agentDid: peerAgentDid } = peerIn(peers, ended ?? "") ?? {};
+    if (peerAgentDid !== undefined) {
       await direct.proxy.ask({ method: "POST", target: "/pair/remove", body: JSON.stringify({ peerAgentDid }) });
     }
   }
@@ -88,7 +95,7 @@ function changed(peers: Peers, did: string, change: PeerChange): Peers {
   try {
     switch (change.kind) {
       case "rename":
-        return renamePeer(peers, did, change.alias);
+        return (change.replaces ? replacePeer : renamePeer)(peers, did, change.alias);
       case "remove":
         return removePeer(peers, did);
       default:

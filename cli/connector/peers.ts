@@ -225,12 +225,50 @@ export function renamePeer(peers: Peers, did: string, wanted: string): Peers {
   const like = Object.entries(others).find((other) => foldedNames(other).includes(folded(alias)))?.[0];
   if (like !== undefined) throw new AliasError(`"${alias}" is, or looks like, a name of the peer ${like}`);
   const former = [...(peer.former ?? []).filter((known) => known !== alias), present];
-  if (former.length > FORMER_ALIASES) {
-    throw new AliasError(`${present} has had ${FORMER_ALIASES} other names, and each of them stays its own`);
-  }
+  if (former.length > FORMER_ALIASES) throw tooManyNames(present);
   return Object.fromEntries(
     [...Object.entries(others), [alias, { ...peer, former }]].sort(([a], [b]) => a < b ? -1 : 1),
   );
+}
+
+/**
+ * The peers with one that takes the place of another: the new agent of a person whose machine is gone (D-145). It gets the names of
+ * the other, which becomes removed and is called `<alias>-old`, so that its messages can still be read.
+ *
+ * @param wanted a name of the other
+ * @throws {AliasError} also for a contact: a relay could list one under any name
+ */
+export function replacePeer(peers: Peers, did: string, wanted: string): Peers {
+  const present = aliasesOf(peers).get(did) ?? "", alias = presentAlias(peers, wanted) ?? "";
+  const { [present]: peer, [alias]: before, ...others } = peers;
+  if (before === undefined) throw new AliasError(`No peer is called "${wanted}"`);
+  if (peer === undefined || alias === present) throw new AliasError(`${wanted} cannot take its own place`);
+  if (peer.how !== "ticket" || peer.gone || peer.removed) {
+    throw new AliasError(`${present} has not paired by a ticket of yours, so it cannot take the place of ${alias}`);
+  }
+  if (alias.startsWith(CONTACT)) throw new AliasError(`${alias} is a contact; svc peers remove ends its pair`);
+  const { former: names = [], ...ended } = before;
+  const former = [...names, present, ...peer.former ?? []];
+  if (former.length > FORMER_ALIASES) throw tooManyNames(present);
+  const taken = new Set([...Object.entries(others).flatMap(foldedNames), ...[alias, ...former].map(folded)]);
+  const left = freeAlias(`${alias}-old`, taken, new Map());
+  const rows = [...Object.entries(others), [alias, { ...peer, former }], [left, { ...ended, removed: true }]] as const;
+  return Object.fromEntries([...rows].sort(([a], [b]) => a < b ? -1 : 1)) as Peers;
+}
+
+/**
+ * The peer whose place a new one may take: it has the name that the new agent gives itself, and both are of a person with one name.
+ * Both have proven tickets. `null` for none; only a person can say that it is so.
+ */
+export function perhapsReplaced(peers: Peers, did: string): string | null {
+  const present = aliasesOf(peers).get(did) ?? "", peer = peers[present];
+  if (peer?.how !== "ticket") return null;
+  const alias = presentAlias(peers, peer.agentName) ?? present, other = peers[alias];
+  return alias === present || other?.how !== "ticket" || other.humanName !== peer.humanName ? null : alias;
+}
+
+function tooManyNames(alias: string): AliasError {
+  return new AliasError(`${alias} has had ${FORMER_ALIASES} other names, and each of them stays its own`);
 }
 
 /**

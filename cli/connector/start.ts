@@ -19,7 +19,7 @@ import { reportDefects } from "./defects.ts";
 import type { EmitEvent } from "./events.ts";
 import { Fleet } from "./fleet.ts";
 import { openPage } from "../files/open_page.ts";
-import { presentPeers, readPeers } from "./peers.ts";
+import { perhapsReplaced, presentPeers, readPeers } from "./peers.ts";
 import { proxyAddress } from "./proxy_address.ts";
 import type { RegistryTrust } from "./registry_trust.ts";
 import { checkSave, givesRuntime, refuseOptionsOfOne, type StartOptions } from "./start_options.ts";
@@ -97,6 +97,7 @@ export async function startConnectors(
       humanName: effectiveConfig(ctx).humanName ?? "someone",
       calls,
       peers: () => presentPeers(readPeers(folder)),
+      perhapsReplaced: (did) => perhapsReplaced(readPeers(folder), did),
       status: () => connector.isOver ? null : connector.status(),
       invite: async () => {
         const { createPairInvite, mayNotInvite } = await import("../account/pair_invite.ts");
@@ -116,8 +117,8 @@ export async function startConnectors(
   const start = async (name: string, emit: EmitEvent) => {
     const running = await startAgentConnector(ctx, name, options, {
       emit: (event, fields) => {
-        if (event === "paired") talk.paired();
         emit(event, fields);
+        if (event === "paired") talk.paired(name, String(fields?.peer));
       },
       trusts,
       onTicket: (ticket, until) => talk.showTicket(name, ticket, until),

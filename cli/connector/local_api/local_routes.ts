@@ -225,7 +225,7 @@ export const LOCAL_ROUTES: readonly LocalRoute[] = [
   route({
     method: "POST",
     path: "/v1/peers/rename",
-    summary: "Give a peer another alias; the old one goes on leading to it",
+    summary: "Give a peer another alias, or with replaces the place of another peer; the old one goes on leading to it",
     caller: "token",
     body: peers.PeerRename,
     response: { status: 200, body: shapes.ChangedPeer },

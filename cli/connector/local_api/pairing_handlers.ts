@@ -85,9 +85,14 @@ async function confirm(connector: Connector, members: Record<string, unknown>): 
 
 /** Ends a pair that a relay may have made up, and takes no message of that agent without another ticket. */
 async function endPair(connector: Connector, did: string): Promise<void> {
-  await ask(connector, "POST", "/pair/remove", JSON.stringify({ peerAgentDid: did }));
+  await endPairAt(connector, did);
   await connector.updatePeers();
   await connector.peers.change((known) => removePeer(known, did));
+}
+
+/** Ends a pair at the proxy. */
+export async function endPairAt(connector: Connector, did: string): Promise<HttpResponse> {
+  return await ask(connector, "POST", "/pair/remove", JSON.stringify({ peerAgentDid: did }));
 }
 
 export async function pairStatus({ connector, text }: Passing): Promise<Response> {

@@ -1,18 +1,25 @@
 /** Handlers that list the peers and change what this agent knows of them. The connector is the only writer of `peers.json` (D-145). */
 import * as z from "zod";
-import { AliasError, blockPeer, peerIn, type Peers, renamePeer } from "../peers.ts";
+import { AliasError, blockPeer, peerIn, type Peers, renamePeer, replacePeer } from "../peers.ts";
 import type { Connector } from "../connector.ts";
+import { apiErrorOf } from "../../../shared/client/http.ts";
 import type { LocalPeers } from "../../../shared/client/local_shapes.ts";
 import { readAllPeers } from "../../link/peer_pages.ts";
 import { Conversations } from "../store/conversations.ts";
 import { listedPeers } from "../peer_list.ts";
+import { endPairAt } from "./pairing_handlers.ts";
 import { json, LocalError, type LocalInput, passed } from "./local_route.ts";
 
 /** An alias or a DID. */
 const Named = z.string().min(1).max(256);
 
 /** Body of `POST /v1/peers/rename`. */
-export const PeerRename = z.strictObject({ peer: Named, alias: Named });
+export const PeerRename = z.strictObject({
+  peer: Named,
+  alias: Named,
+  /** The peer is the new agent of the one with this alias, whose pair ends. */
+  replaces: z.boolean().optional(),
+});
 
 /** Body of `POST /v1/peers/block` and `POST /v1/peers/unblock`. */
 export const PeerNamed = z.strictObject({ peer: Named });
@@ -33,8 +40,19 @@ export async function listed({ connector }: LocalInput<undefined, undefined, und
 
 type Change<B extends z.ZodType> = LocalInput<undefined, undefined, z.output<B>>;
 
-export function renamed({ connector, body: { peer, alias } }: Change<typeof PeerRename>): Promise<Response> {
-  return changed(connector, peer, (peers, did) => renamePeer(peers, did, alias));
+export async function renamed(
+  { connector, body: { peer, alias, replaces } }: Change<typeof PeerRename>,
+): Promise<Response> {
+  if (replaces !== true) return await changed(connector, peer, (peers, did) => renamePeer(peers, did, alias));
+  const place = (peers: Peers, did: string) => replacePeer(peers, did, alias);
+  const named = await didOf(connector, peer), before = peerIn(connector.peers.all, alias);
+  // Refused before the pair has ended, which cannot be undone.
+  await withAliases(() => place(connector.peers.all, named));
+  if (before !== null) {
+    const response = await endPairAt(connector, before.agentDid);
+    if (apiErrorOf(response) !== null) return passed(response);
+  }
+  return await changed(connector, named, place);
 }
 
 export function blocked({ connector, body: { peer } }: Change<typeof PeerNamed>): Promise<Response> {
@@ -50,17 +68,28 @@ async function changed(
   named: string,
   change: (peers: Peers, did: string) => Peers,
 ): Promise<Response> {
+  const { peers } = connector, did = await didOf(connector, named);
+  await withAliases(() => peers.change((all) => change(all, did)));
+  connector.version++;
+  return json(peerIn(peers.all, did));
+}
+
+/** @throws {LocalError} `CONNECTOR_PEER_UNKNOWN` */
+async function didOf(connector: Connector, named: string): Promise<string> {
   const { peers } = connector;
   // The list may have a peer that paired a moment ago.
   if (peerIn(peers.all, named) === null) await connector.updatePeers();
   const did = peerIn(peers.all, named)?.agentDid;
   if (did === undefined) throw new LocalError("CONNECTOR_PEER_UNKNOWN", `No peer is called "${named}"`);
+  return did;
+}
+
+/** @throws {LocalError} `CONNECTOR_ALIAS_TAKEN` */
+async function withAliases(change: () => unknown): Promise<void> {
   try {
-    await peers.change((all) => change(all, did));
+    await change();
   } catch (error) {
     if (error instanceof AliasError) throw new LocalError("CONNECTOR_ALIAS_TAKEN", error.message);
     throw error;
   }
-  connector.version++;
-  return json(peerIn(peers.all, did));
 }

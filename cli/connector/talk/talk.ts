@@ -2,14 +2,16 @@
  * Reading, writing and pairing on the terminal of a connector: what arrives is a log, and keys act on it.
  * Works over the local API, so that it serves a connector of this process and one that runs elsewhere.
  */
+import { call, post } from "../../../shared/client/local_client.ts";
+import { ChangedPeer } from "../../../shared/client/local_shapes.ts";
 import type { Cancel, Clock } from "../../../shared/clock.ts";
-import { TICKET_PREFIX } from "../../../shared/protocol/ticket.ts";
+import { type Ticket, TICKET_PREFIX } from "../../../shared/protocol/ticket.ts";
 import { KeyDecoder } from "../../terminal/key_decoder.ts";
 import type { Line } from "../../terminal/styled.ts";
 import { printable } from "../../terminal/escapes.ts";
 import { table } from "../../terminal/tables.ts";
 import { cutToColumns } from "../../terminal/text_width.ts";
-import type { Peers } from "../peers.ts";
+import { aliasesOf, type Peers } from "../peers.ts";
 import { Arrivals } from "./arrivals.ts";
 import { liveLine, titleText } from "./live_line.ts";
 import { Log } from "./log.ts";
@@ -195,8 +197,25 @@ export class Talk {
   }
 
   /** A ticket was confirmed, so the one that was shown is used up. */
-  paired(): void {
+  paired(name: string, did: string): void {
     this.#tickets.used();
+    const known = this.#agents.get(name);
+    if (known !== undefined) this.#told(() => this.#askReplaced(known.agent, did));
+  }
+
+  /** Asks whether a new peer is the new agent of one that was there, whose machine may be gone (D-145). */
+  #askReplaced(agent: TalkAgent, did: string): void {
+    const before = agent.perhapsReplaced(did), alias = aliasesOf(agent.peers()).get(did);
+    if (before === null || alias === undefined) return;
+    const later = `If it is the new ${before}: svc peers rename ${alias} ${before} --replaces`;
+    // A person who is writing must not answer with the next letter.
+    if (this.#prompt.isOpen) return this.#log.say(later);
+    const replace = async () => {
+      await call(agent.calls, ChangedPeer, post("/v1/peers/rename", { peer: did, alias: before, replaces: true }));
+      this.#log.say(`${before} is the new agent now. The pair with the old one has ended.`);
+    };
+    this.#prompt.ask(`Is ${alias} the new agent of ${before}? The old one is then removed.`, replace, later);
+    this.#deps.view.redraw();
   }
 
   /** The title of the window. */
@@ -263,7 +282,11 @@ export class Talk {
     const question = isWriting
       ? "This is a pairing ticket, a secret. Pair with it instead?"
       : `Pair with an agent of ${found.authority}?`;
-    prompt.ask(question, () => this.#tickets.confirm(agent, found), "Not paired.");
+    prompt.ask(question, () => this.#confirm(agent, found), "Not paired.");
+  }
+
+  async #confirm(agent: TalkAgent, ticket: Ticket): Promise<void> {
+    this.#askReplaced(agent, await this.#tickets.confirm(agent, ticket));
   }
 
   #toggleSound(): void {

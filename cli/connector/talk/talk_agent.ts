@@ -10,6 +10,8 @@ export interface TalkAgent {
   calls: LocalCalls;
   /** The peers whose pair has not ended. */
   peers(): Peers;
+  /** The alias of the peer whose place a new one may take; `null` for none. */
+  perhapsReplaced(did: string): string | null;
   /** The latest status; `null` before there is one. */
   status(): Status | null;
   /** Opens the connector's web page. Returns the lines to show: without a browser they have its address. */

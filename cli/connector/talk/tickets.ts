@@ -71,12 +71,14 @@ export class Tickets {
     return null;
   }
 
-  async confirm(agent: TalkAgent, { ticket }: Ticket): Promise<void> {
+  /** Confirms a ticket, and returns the DID of the agent that made it. */
+  async confirm(agent: TalkAgent, { ticket }: Ticket): Promise<string> {
     const answer = await call(agent.calls, PairConfirmAnswer, post("/v1/pair/confirm", { ticket }));
     const { initiatorAgentDid: did, initiatorProfile: { agentName, humanName } } = answer;
     const alias = aliasesOf(agent.peers()).get(did);
     const known = alias === undefined || alias === agentName ? "" : ` It is called ${alias} here.`;
     this.deps.log.met(did);
     this.deps.log.say(`Paired with ${agentName} of ${humanName}.${known}`);
+    return did;
   }
 }

@@ -10,10 +10,12 @@ import {
   mergePeers,
   peerIn,
   type Peers,
+  perhapsReplaced,
   pinTicket,
   readPeers,
   removePeer,
   renamePeer,
+  replacePeer,
 } from "../../../cli/connector/peers.ts";
 import { AgentStore } from "../../../cli/agents/agent_store.ts";
 import type { DeliverFrame } from "../../../shared/protocol/frames.ts";
@@ -98,6 +100,30 @@ Deno.test("a contact keeps its prefix until a ticket pins it, and then keeps the
   const pinned = pinTicket(contact, { did: didOf(0), agentName: "beta", humanName: "h" }, KEY, AT);
   assertEquals([Object.keys(pinned), pinned.bob?.former], [["bob"], ["contact-beta", "contact-bob"]]);
   assertEquals(["contact-beta", "contact-bob"].map((alias) => findPeer(pinned, alias)), [didOf(0), didOf(0)]);
+});
+
+Deno.test("the new agent of a person takes all names of the old one, which is removed and can still be read", () => {
+  const old = renamePeer(ofTickets("beta", "gamma"), didOf(0), "bob");
+  const paired = pinTicket(old, { did: didOf(2), agentName: "beta", humanName: "h" }, KEY, AT);
+  assertEquals([Object.keys(paired), perhapsReplaced(paired, didOf(2))], [["beta-2", "bob", "gamma"], "bob"]);
+  assertEquals(["gamma", "bob"].map((alias) => perhapsReplaced(paired, paired[alias]?.did ?? "")), [null, null]);
+  const ofAnother = pinTicket(old, { did: didOf(2), agentName: "beta", humanName: "Eve" }, KEY, AT);
+  assertEquals(perhapsReplaced(ofAnother, didOf(2)), null);
+  const replaced = replacePeer(paired, didOf(2), "beta");
+  assertEquals(Object.keys(replaced), ["bob", "bob-old", "gamma"]);
+  assertEquals(["bob", "beta", "beta-2"].map((alias) => findPeer(replaced, alias)), Array(3).fill(didOf(2)));
+  assertEquals([findPeer(replaced, "bob-old"), findPeerEver(replaced, "bob-old")], [null, didOf(0)]);
+  assertEquals(replaced["bob-old"]?.key, KEY);
+  assertEquals(perhapsReplaced(replaced, didOf(2)), null);
+  for (const [did, alias] of [[didOf(2), "another"], [didOf(2), "bob"], [didOf(0), "gamma"]] as const) {
+    assertThrows(() => replacePeer(replaced, did, alias), AliasError);
+  }
+});
+
+Deno.test("a contact takes no place of a peer, under any name that a relay lists", () => {
+  const peers = { ...ofTickets("beta"), ...contacts("x", "beta") };
+  assertEquals([Object.keys(peers).includes("contact-beta"), perhapsReplaced(peers, didOf(1))], [true, null]);
+  assertThrows(() => replacePeer(peers, didOf(1), "beta"), AliasError, "has not paired by a ticket of yours");
 });
 
 Deno.test("a peer has at most eight other names, which stay its own", () => {

@@ -55,6 +55,30 @@ Deno.test("a ticket pins both keys, and a message of such a peer is proven from 
   await end(one, other);
 });
 
+Deno.test("a person whose machine is gone pairs a new agent, which takes the place of the old one", async () => {
+  await using world = await World.open();
+  const { b, one, other, ticketOf, confirm } = await two(world);
+  await confirm(await ticketOf());
+  await until(() => one.connector.peers.of(b.agent.did)?.how === "ticket");
+  const again = await world.agent(b.owner, "beta");
+  const third = await Bench.open(world, again, { platform: "inbox" });
+  const ticket = await ticketOf();
+  assertEquals((await asker(third)("/v1/pair/confirm", post({ ticket }))).status, 201);
+  await until(() => one.connector.peers.of(again.agent.did)?.how === "ticket");
+  const replace = (peer: string) => asker(one)("/v1/peers/rename", post({ peer, alias: "beta", replaces: true }));
+  const refused = await replace("beta");
+  assertEquals([refused.status, refused.body.error.code], [409, "CONNECTOR_ALIAS_TAKEN"]);
+  assertEquals((await asker(one)("/v1/pair/peers")).body.peers.length, 2);
+  assertEquals((await replace("beta-2")).body.agentDid, again.agent.did);
+  assertEquals((await asker(one)("/v1/pair/peers")).body.peers.map(({ agentDid }: Json) => agentDid), [
+    again.agent.did,
+  ]);
+  const { body } = await asker(one)("/v1/outbound", post({ to: "beta", text: "hi" }));
+  assertEquals([body.delivered, one.connector.peers.all["beta-old"]?.removed], [true, true]);
+  assertEquals(third.connector.store.received.list({ unread: true, limit: 1 }).messages[0]?.verified, "end-to-end");
+  await end(one, other, third);
+});
+
 Deno.test("no request of a pairing holds the pair secret", async () => {
   await using world = await World.open();
   const sent: string[] = [];

@@ -37,6 +37,7 @@ class Screen {
   readonly lines: string[] = [];
   readonly asked: Asked[] = [];
   peers: Peers = BETA;
+  replaced: string | null = null;
   stops = 0;
   unread = 0;
   sentState = "processed";
@@ -77,6 +78,7 @@ class Screen {
       name,
       humanName: "Ada",
       peers: () => this.peers,
+      perhapsReplaced: () => this.replaced,
       status: () => this.status(name),
       openPage: () => Promise.resolve([PAGE]),
       invite: () => Promise.resolve(this.mayInvite ? "svc join 'https://x.test/join#svc_inv_x.a.b' --start" : null),
@@ -106,6 +108,9 @@ class Screen {
     }
     if (target === "/v1/inbox/read") return { read: body.ids };
     if (target.startsWith("/v1/sent")) return { messages: this.sent, more: false };
+    if (target === "/v1/peers/rename") {
+      return { alias: "beta", agentDid: OTHER, agentName: "beta", humanName: "Bob", blocked: false };
+    }
     if (target === "/v1/pair/confirm") {
       const profile = { agentName: "beta", humanName: "Bob" };
       const [initiatorAgentDid, responderAgentDid] = [DID, OTHER];
@@ -375,6 +380,28 @@ Deno.test("a pasted ticket pairs after y, and nothing else does", async () => {
   assertStringIncludes(screen.lines.at(-2) ?? "", refusal);
   screen.talk.showTicket("alpha", ticket, new Date(screen.clock.now() + 300_000).toISOString());
   assertEquals(await last(ticket), "This is your own ticket. Give it to the other person.");
+});
+
+Deno.test("a new agent with the name of a peer takes its place when the person says so, and only then", async () => {
+  await using screen = new Screen();
+  screen.add();
+  screen.talk.paired("alpha", OTHER);
+  assertEquals([screen.live().includes("[y/N]"), screen.requests("/v1/peers")], [false, []]);
+  screen.peers = { ...BETA, "beta-2": { did: OTHER, agentName: "beta", humanName: "Bob" } };
+  screen.replaced = "beta";
+  const later = "If it is the new beta: svc peers rename beta-2 beta --replaces";
+  screen.talk.paired("alpha", OTHER);
+  assertEquals(screen.live(), "Is beta-2 the new agent of beta? The old one is then removed. [y/N] ");
+  await screen.press("n");
+  assertEquals([screen.lines.at(-1)?.slice(7), screen.requests("/v1/peers")], [later, []]);
+  await screen.press("s");
+  screen.talk.paired("alpha", OTHER);
+  assertEquals([screen.live().includes("[y/N]"), screen.lines.at(-1)?.slice(7)], [false, later]);
+  screen.talk.discard();
+  screen.talk.paired("alpha", OTHER);
+  await screen.press("y");
+  assertEquals(screen.requests("/v1/peers/rename"), [{ peer: OTHER, alias: "beta", replaces: true }]);
+  assertEquals(screen.lines.at(-1)?.slice(7), "beta is the new agent now. The pair with the old one has ended.");
 });
 
 Deno.test("a ticket is one line of 80 columns, and p again shows it as a code if there is room", async () => {
