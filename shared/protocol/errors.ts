@@ -331,7 +331,12 @@ export const ERRORS = {
     when: "the nonce has already been used",
     fix: "Sign every request with a new nonce.",
   },
-  PROXY_AUTH_REVOKED: { status: 401, when: "the AIT is revoked", fix: "Ask the owner to reissue the AIT." },
+  PROXY_AUTH_REVOKED: {
+    status: 401,
+    when: "the AIT is revoked",
+    fix:
+      "The owner runs svc agent reissue <name>, then starts its connector again. A deleted agent stays deleted: create a new one.",
+  },
   PROXY_AUTH_FORBIDDEN: {
     status: 403,
     when: "the two agents are not a confirmed pair",
