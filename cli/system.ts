@@ -12,6 +12,7 @@ import { systemRandom } from "../shared/random.ts";
 /** The system of this machine. Sets `NO_PROXY` when a proxy is configured. */
 export function realSystem(version: string, programs: Programs | null = null): System {
   const env = (name: EnvironmentName) => Deno.env.get(name) || undefined;
+  const isAsked = Deno.stdin.isTerminal() && Deno.stderr.isTerminal();
   const isProxied = PROXIES.some((name) => env(name) !== undefined);
   if (isProxied) Deno.env.set("NO_PROXY", withLoopback(env("NO_PROXY") ?? env("no_proxy")));
   return {
@@ -28,7 +29,8 @@ export function realSystem(version: string, programs: Programs | null = null): S
     stdin: readStandardInput,
     stdinIsTerminal: Deno.stdin.isTerminal(),
     keyboard: systemKeyboard(systemClock),
-    confirm: Deno.stdin.isTerminal() && Deno.stderr.isTerminal() ? confirmOnTerminal : null,
+    confirm: isAsked ? confirmOnTerminal : null,
+    ask: isAsked ? askOnTerminal : null,
     interrupt: new Interrupt(systemClock),
     env,
     programs,
@@ -105,11 +107,21 @@ async function readStandardInput(maxBytes: number): Promise<Uint8Array<ArrayBuff
 }
 
 async function confirmOnTerminal(question: string, isYes = false): Promise<boolean> {
-  write(Deno.stderr, `${question} ${isYes ? "[Y/n]" : "[y/N]"} `);
-  const buffer = new Uint8Array(64);
-  const length = await Deno.stdin.read(buffer) ?? 0;
-  const answer = new TextDecoder().decode(buffer.subarray(0, length)).trim();
-  return /^y(es)?$/i.test(answer) || isYes && length > 0 && answer === "";
+  const line = await lineOnTerminal(`${question} ${isYes ? "[Y/n]" : "[y/N]"} `);
+  const answer = line?.trim();
+  return /^y(es)?$/i.test(answer ?? "") || isYes && answer === "";
+}
+
+async function askOnTerminal(question: string): Promise<string> {
+  return await lineOnTerminal(question) ?? "";
+}
+
+/** Returns what a person types up to Enter; `null` at the end of the input. The terminal hands over one line at a time. */
+async function lineOnTerminal(question: string): Promise<string | null> {
+  write(Deno.stderr, question);
+  const buffer = new Uint8Array(1_000);
+  const length = await Deno.stdin.read(buffer);
+  return length === null ? null : new TextDecoder().decode(buffer.subarray(0, length));
 }
 
 function read(path: string): Promise<string | null> {

@@ -3,6 +3,7 @@ import { parseDisplayName } from "../../shared/protocol/names.ts";
 import { parseIso } from "../../shared/protocol/time.ts";
 import { command, PERSON_OPTIONS, REGISTRY_OPTIONS } from "../command_line/command.ts";
 import { isLoopback, parseServiceUrl } from "../../shared/client/service_url.ts";
+import { checkSavable } from "../account/config_store.ts";
 import { joinLink, joinWords } from "../account/join_link.ts";
 import { connect, connectAsPerson, type ConnectionOptions } from "../account/registry_access.ts";
 import type { Context } from "../context.ts";
@@ -126,6 +127,7 @@ export const INVITE_COMMANDS = [
         throw new CliError("CLI_USAGE", "--display-name must be 1 to 64 characters of text");
       }
       const { registry, registryUrl, config } = await connect(ctx, options);
+      await checkSavable(ctx);
       ctx.out.doing(`Redeeming the invite at ${registryUrl}`);
       const { human, apiKey, proxyUrl } = await registry.redeemInvite(args.code, given ?? config.humanName);
       ctx.out.result({ registryUrl, proxyUrl, human, apiKey }, [

@@ -1,7 +1,7 @@
 /** `svc join`: turns a join link into an account, and on request into an agent. */
-import { parseDisplayName } from "../../shared/protocol/names.ts";
 import { parseServiceUrl } from "../../shared/client/service_url.ts";
-import { configPath, effectiveConfig, readConfig } from "../account/config_store.ts";
+import { checkSavable, configPath, readConfig } from "../account/config_store.ts";
+import { FIRST_NAME_OPTIONS, firstAgent, firstNames } from "../agents/first_names.ts";
 import { parseJoinLink, ticketOf } from "../account/join_link.ts";
 import { saveAccount } from "../account/saved_account.ts";
 import type { CreatedAgent } from "../agents/registration.ts";
@@ -30,8 +30,7 @@ export const JOIN_COMMANDS = [
     },
     options: {
       "allow-insecure": REGISTRY_OPTIONS["allow-insecure"],
-      "display-name": { value: "name", summary: "Display name (default: humanName of the configuration)" },
-      agent: { value: "name", summary: "Create an agent with this name as well" },
+      ...FIRST_NAME_OPTIONS,
       replace: { summary: "Replace the account that is saved in config.json" },
       "no-pair": { summary: "Leave out the pairing part of the link" },
       start: { summary: "Run the connector of the new agent then, until it is stopped" },
@@ -41,31 +40,28 @@ export const JOIN_COMMANDS = [
       purpose: "Join as Bob, with an agent named beta",
     }],
     async run(ctx, { args, options }) {
-      const displayName = options["display-name"];
-      if (displayName !== undefined && parseDisplayName(displayName) === null) {
-        throw new CliError("CLI_USAGE", "--display-name must be 1 to 64 characters of text");
-      }
       const link = parseJoinLink(args.link);
       const { registryUrl: linked, code } = link;
       const pairs = link.ticketFields !== null && !options["no-pair"];
-      if (options.agent === undefined && (pairs || options.start)) throw needsAgent(pairs);
       const isInsecureAllowed = options["allow-insecure"];
       const registryUrl = secureServiceUrl(linked, "the join link", isInsecureAllowed);
       if (!options.replace) refuseSavedAccount(ctx);
-      if (options.agent !== undefined) await refuseAgentName(ctx, options.agent);
+      const { displayName, agent: agentName } = await firstNames(ctx, options);
+      if (agentName === undefined && (pairs || options.start)) throw needsAgent(pairs);
 
       const { RegistryClient } = await import("../client/registry_client.ts");
       const registry = new RegistryClient(ctx, registryUrl);
       ctx.out.doing(`Asking ${registryUrl} for its addresses`);
       const proxyUrl = secureServiceUrl(await proxyOf(registry), "the address of the proxy", isInsecureAllowed);
       if (pairs) ctx.out.note("The link also pairs your agent with an agent of the person who sent it.");
+      await checkSavable(ctx);
       ctx.out.doing(`Redeeming the invite at ${registryUrl}`);
-      const { human, apiKey } = await registry.redeemInvite(code, displayName ?? effectiveConfig(ctx).humanName);
+      const { human, apiKey } = await registry.redeemInvite(code, displayName);
       warnOfVariables(ctx, registryUrl);
       let agent: CreatedAgent | null = null, pairing: PairResult | null = null;
       try {
         await saveAccount(ctx, { registry, apiKey: apiKey.token, humanName: human.displayName, proxyUrl });
-        if (options.agent !== undefined) agent = await newAgent(ctx, registry, apiKey.token, options.agent);
+        if (agentName !== undefined) agent = await firstAgent(ctx, registry, apiKey.token, agentName);
         const ticket = pairs ? ticketOf(link, proxyUrl) : null;
         if (agent !== null && ticket !== null) pairing = await pairWith(ctx, agent, ticket, isInsecureAllowed);
       } finally {
@@ -82,18 +78,18 @@ export const JOIN_COMMANDS = [
         ]);
       }
       if (pairing !== null) ctx.out.note(pairing.text);
-      if (options.start && options.agent !== undefined) {
+      if (options.start && agentName !== undefined) {
         const { startConnectors } = await import("../connector/start.ts");
         const started = { "allow-insecure": isInsecureAllowed };
-        return await startConnectors(ctx, [options.agent], started, { onStop: (...given) => onStop(ctx, ...given) });
+        return await startConnectors(ctx, [agentName], started, { onStop: (...given) => onStop(ctx, ...given) });
       }
       const here = isInsecureAllowed ? ["--allow-insecure"] : [];
-      if (options.agent === undefined) {
+      if (agentName === undefined) {
         ctx.out.next(["agent", "create", "my-agent", ...here]);
         return;
       }
-      ctx.out.next(["connector", "start", options.agent, "--inbox", ...here]);
-      ctx.out.next(["mcp", "install", options.agent, "--for", "claude-code"], { when: IN_A_CODING_AGENT });
+      ctx.out.next(["connector", "start", agentName, "--inbox", ...here]);
+      ctx.out.next(["mcp", "install", agentName, "--for", "claude-code"], { when: IN_A_CODING_AGENT });
     },
   }),
 ];
@@ -153,15 +149,6 @@ function refuseSavedAccount(ctx: Context): void {
   throw new CliError("CLI_CONFIG_IN_USE", `${configPath(ctx)} holds the API key of an account`);
 }
 
-/** @throws {CliError} `CLI_USAGE`, `CLI_AGENT_EXISTS` */
-async function refuseAgentName(ctx: Context, name: string): Promise<void> {
-  const [{ requireAgentName }, { AgentStore }] = await Promise.all([
-    import("../agents/agent_name.ts"),
-    import("../agents/agent_store.ts"),
-  ]);
-  await new AgentStore(ctx).refuseExisting(requireAgentName(name));
-}
-
 /** Returns the address of the proxy. @throws {CliError} `CLI_REGISTRY_MISMATCH` when the registry has another address */
 async function proxyOf(registry: RegistryClient): Promise<string> {
   const { registryUrl, proxyUrl } = await registry.metadata();
@@ -169,11 +156,6 @@ async function proxyOf(registry: RegistryClient): Promise<string> {
   if (named === registry.registryUrl) return proxyUrl;
   const other = named === null || named.length > 256 ? "another address" : named;
   throw new CliError("CLI_REGISTRY_MISMATCH", `The link names ${registry.registryUrl}, the registry there ${other}`);
-}
-
-async function newAgent(ctx: Context, registry: RegistryClient, apiKey: string, name: string): Promise<CreatedAgent> {
-  const { createAgent } = await import("../agents/registration.ts");
-  return await createAgent(ctx, { registry, apiKey }, { name });
 }
 
 /** Later commands would use these values in place of the saved ones. */

@@ -24,6 +24,9 @@ export class Machine extends SvcRunner implements AsyncDisposable {
   readsCharacters = Infinity;
   /** The answer to a question on the terminal; `null`: there is no terminal. */
   answers: boolean | null = null;
+  /** The lines that a person types, and what asked for them; `null`: there is no terminal. */
+  types: string[] | null = null;
+  readonly asked: string[] = [];
   isTerminal: boolean;
   /** Width of the terminal; `null`: unknown. */
   columns: number | null = null;
@@ -90,6 +93,10 @@ export class Machine extends SvcRunner implements AsyncDisposable {
       stdin: (maxBytes) => Promise.resolve(new TextEncoder().encode(this.stdin ?? "").slice(0, maxBytes)),
       stdinIsTerminal: this.stdin === null,
       confirm: answers === null ? null : () => Promise.resolve(answers),
+      ask: this.types === null ? null : (question) => {
+        this.asked.push(question);
+        return Promise.resolve(this.types?.shift() ?? "");
+      },
       interrupt: new Interrupt(this.world.clock),
       env: (name) => this.env[name] || undefined,
       ...(this.cwd === null ? {} : { cwd: this.cwd }),

@@ -1,6 +1,6 @@
 /**
- * The story of the README with its exact lines, as two people type them in terminals of 80 columns: a pairing by keys and a
- * paste, a question and its answer by keys, and the second day, on which everything is there. Needs tmux. Runs with the one file of the npm package and, in the long
+ * The story of the README with its exact lines, as two people type them in terminals of 80 columns: a link that
+ * pairs, a question and its answer by keys, and the second day, on which everything is there. Needs tmux. Runs with the one file of the npm package and, in the long
  * run, with the compiled binary.
  */
 import { assert, assertEquals } from "@std/assert";
@@ -84,32 +84,20 @@ for (const program of await programs()) {
       await using adas = await ada.shell();
       await using bobs = await bob.shell();
 
-      await t.step("two people get an account and an agent", async () => {
-        await next(adas, "svc admin bootstrap", { "the one that task dev printed": BOOTSTRAP_SECRET });
-        await shown(adas, /is the admin of/);
-        await next(adas, "svc invite create");
-        const link = await eventually(60_000, "the invite is shown", async () => {
+      await t.step("i makes a link that gives Bob an account and an agent, paired with Ada's", async () => {
+        await next(adas, "svc admin bootstrap", { "printed by task dev": BOOTSTRAP_SECRET });
+        await shown(adas, /Ada is the admin of/);
+        await next(adas, "svc connector start");
+        await shown(adas, / · online$/);
+        await adas.press("i");
+        const link = await eventually(60_000, "the link is shown", async () => {
           const text = (await adas.lines()).map((line) => line.trim()).join("");
           return /'(https?:[^']*#svc_inv_[^']*)'/.exec(text)?.[1];
         });
-        await next(adas, "svc agent create alpha");
-        await shown(adas, /The agent alpha is ready/);
-        await next(adas, "svc connector start");
         await next(bobs, "svc join", { link });
-        await shown(bobs, /Bob has an account/);
-        await next(bobs, "svc connector start");
-        for (const terminal of [adas, bobs]) await shown(terminal, / · online$/);
-      });
-
-      await t.step("p, a paste and y pair their agents", async () => {
-        await adas.press("p");
-        const ticket = (await shown(adas, /^svcpair1_/)).trim();
-        await bobs.paste(ticket);
-        await shown(bobs, /\[y\/N\]/);
-        await afterPaste();
-        await bobs.press("y");
-        await shown(bobs, /Paired with alpha of /);
+        await shown(bobs, /Paired with alpha of Ada\./);
         await shown(adas, /Paired with beta of Bob\./);
+        await shown(bobs, / · online$/);
       });
 
       /** Ada asks with the keys of the story. */
@@ -124,7 +112,7 @@ for (const program of await programs()) {
 
       await t.step("s asks, r answers, and each reads the other", async () => {
         await ask();
-        await shown(bobs, /^\d\d:\d\d {2}alpha (?:of .* )?asks +1$/);
+        await shown(bobs, /^\d\d:\d\d {2}alpha of Ada asks +1$/);
         await shown(bobs, /^ {5}│ Which port does the staging server use\?$/);
         await bobs.press("r");
         await shown(bobs, /^to alpha›/);

@@ -1,4 +1,5 @@
 /** `svc admin …`: the commands for registry operators. */
+import type { CreatedAgent } from "../../agents/registration.ts";
 import type { InternalService, IssuedServiceAnswer } from "../../../shared/protocol/api/services.ts";
 import { command, PERSON_OPTIONS, REGISTRY_OPTIONS } from "../../command_line/command.ts";
 import { connect, connectAsPerson } from "../../account/registry_access.ts";
@@ -7,6 +8,7 @@ import type { Context } from "../../context.ts";
 import { fields } from "../../terminal/output.ts";
 import { idCell, timeCell } from "../../terminal/tables.ts";
 import { checkSavable } from "../../account/config_store.ts";
+import { FIRST_NAME_OPTIONS, firstAgent, firstNames } from "../../agents/first_names.ts";
 import { saveAccount } from "../../account/saved_account.ts";
 
 const SCOPES = ["identity.read", "auth.validate", "crl.read"] as const;
@@ -23,6 +25,7 @@ export const ADMIN_COMMANDS = [
     args: {},
     options: {
       ...REGISTRY_OPTIONS,
+      ...FIRST_NAME_OPTIONS,
       "bootstrap-secret": {
         value: "secret",
         summary: "Value of BOOTSTRAP_SECRET on the registry",
@@ -39,30 +42,39 @@ export const ADMIN_COMMANDS = [
       },
     ],
     async run(ctx, { options }) {
-      const { registry, registryUrl, config } = await connect(ctx, options);
+      const { registry, registryUrl } = await connect(ctx, options);
       await checkSavable(ctx);
+      const { displayName, agent: agentName } = await firstNames(ctx, options);
       ctx.out.doing(`Creating the first admin at ${registryUrl}`);
       const { human, apiKey, internalService } = await registry.bootstrap(
         options["bootstrap-secret"],
-        config.humanName,
+        displayName,
       );
       const { secret, ...service } = internalService;
       const isShown = options["show-service"];
-      ctx.out.result({ registryUrl, human, apiKey, internalService: isShown ? internalService : service }, [
-        ctx.out.bold(`${human.displayName} is the admin of ${registryUrl}.`),
-        ...fields([["human", human.did], ["API key", apiKey.token]]),
-        "",
-        ...isShown
-          ? [
-            "For a proxy in a separate process (not needed in the all-in-one server):",
-            ...fields([["REGISTRY_INTERNAL_SERVICE_ID", service.id], ["REGISTRY_INTERNAL_SERVICE_SECRET", secret]]),
-            "",
-            "Both secrets are shown only once. Store the service secret now; it is not saved.",
-          ]
-          : ["The API key is shown only once."],
-      ]);
-      await saveAccount(ctx, { registry, apiKey: apiKey.token, humanName: human.displayName });
-      ctx.out.next(["agent", "create", "my-agent"]);
+      let agent: CreatedAgent | null = null;
+      try {
+        await saveAccount(ctx, { registry, apiKey: apiKey.token, humanName: human.displayName });
+        if (agentName !== undefined) agent = await firstAgent(ctx, registry, apiKey.token, agentName);
+      } finally {
+        // Also after a failure: the account exists, and its key is not shown again.
+        const made = agent === null ? {} : { agent: { ...agent.identity, path: agent.path } };
+        ctx.out.result({ registryUrl, human, apiKey, internalService: isShown ? internalService : service, ...made }, [
+          ctx.out.bold(`${human.displayName} is the admin of ${registryUrl}.`),
+          ...fields([["human", human.did], ["API key", apiKey.token], ["agent", agent?.identity.did]]),
+          "",
+          ...isShown
+            ? [
+              "For a proxy in a separate process (not needed in the all-in-one server):",
+              ...fields([["REGISTRY_INTERNAL_SERVICE_ID", service.id], ["REGISTRY_INTERNAL_SERVICE_SECRET", secret]]),
+              "",
+              "Both secrets are shown only once. Store the service secret now; it is not saved.",
+            ]
+            : ["The API key is shown only once."],
+        ]);
+      }
+      if (agentName === undefined) ctx.out.next(["agent", "create", "my-agent"]);
+      else ctx.out.next(["connector", "start", agentName]);
       ctx.out.next(["invite", "create"], { when: "for another person" });
       if (!isShown) {
         ctx.out.next(["admin", "service", "rotate", service.id], { when: "for a proxy in a separate process" });

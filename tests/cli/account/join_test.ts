@@ -3,7 +3,7 @@
  * its code is in no request before the one that redeems it.
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { PROXY_URL, REGISTRY_URL, World } from "../../support/world.ts";
+import { BOOTSTRAP_SECRET, PROXY_URL, REGISTRY_URL, World } from "../../support/world.ts";
 import { bootstrapped, Machine } from "../cli_world.ts";
 
 /** An invite of the admin. */
@@ -65,7 +65,7 @@ Deno.test("join turns the printed line into an account, its configuration and an
   await using late = await Machine.open(world);
   const used = await late.failure("join", joinLink);
   assertEquals([used.exit, used.code], [1, "INVITE_REDEEM_ALREADY_USED"]);
-  assertEquals(late.tree(), {});
+  assertEquals(Object.keys(late.tree()), [".config.lock"]);
   assert(!JSON.stringify(world.log).includes(invite.code), "the log of the server lacks the code");
 });
 
@@ -198,4 +198,45 @@ Deno.test("join warns when variables would replace what it has saved", async () 
   const { warnings } = await machine.json("join", (await invited(admin)).link);
   assertEquals(warnings.length, 2);
   for (const [i, name] of Object.keys(env).entries()) assertStringIncludes(warnings[i], name);
+});
+
+Deno.test("on a terminal, bootstrap and join ask for the names that are missing, before anything is sent", async () => {
+  await using world = await World.open();
+  await using admin = await Machine.open(world, { env: { SVC_BOOTSTRAP_SECRET: BOOTSTRAP_SECRET } });
+  admin.types = ["Ada", "alpha"];
+  assertEquals((await admin.svc("admin", "bootstrap")).code, 0);
+  const questions = ["Your name, as others see it: ", "Name of your first agent (Enter: none): "];
+  assertEquals([admin.asked, admin.types], [questions, []]);
+  assertEquals((await admin.json("agent", "inspect", "alpha")).name, "alpha");
+  assertEquals(JSON.parse(admin.read("config.json")).humanName, "Ada");
+
+  const { link, id } = await invited(admin);
+  await using machine = await Machine.open(world);
+  // A name that cannot be is asked for again; the third one ends the command with the invite unused.
+  machine.types = ["Bob", "a/b", "a b", "-"];
+  assertEquals([(await machine.svc("join", link)).code, machine.types], [2, []]);
+  assert(await isUnused(admin, id));
+  machine.types = ["", "a/b", "beta"];
+  assertEquals((await machine.svc("join", link)).code, 0);
+  assertEquals((await machine.json("agent", "inspect", "beta")).name, "beta");
+});
+
+Deno.test("bootstrap takes both names as options, and says in JSON what it made", async () => {
+  await using world = await World.open();
+  await using admin = await Machine.open(world, { env: { SVC_BOOTSTRAP_SECRET: BOOTSTRAP_SECRET } });
+  admin.types = [];
+  const { human, agent } = await admin.json("admin", "bootstrap", "--display-name", "Ada", "--agent", "alpha");
+  assertEquals([human.displayName, agent.name, admin.asked], ["Ada", "alpha", []]);
+});
+
+Deno.test("join and invite redeem check that they can save before the invite is spent", async () => {
+  await using world = await World.open();
+  await using admin = await bootstrapped(world);
+  const { link, code, id } = await invited(admin);
+  await using machine = await Machine.open(world);
+  Deno.mkdirSync(machine.path("config.json"));
+  for (const args of [["join", link], ["invite", "redeem", code]]) {
+    assertEquals((await machine.failure(...args)).code, "CLI_SAVE_FAILED", args[0]);
+  }
+  assert(await isUnused(admin, id));
 });
