@@ -45,9 +45,9 @@ export interface TrustSource {
   keys(): Promise<PublishedKeys>;
   /** The signed list; `null` while the registry has none. @throws when it does not answer */
   list(): Promise<string | null>;
-  /** The list that was saved last; `null` without one. */
-  savedList(): string | null;
-  saveList(list: string): Promise<void>;
+  /** What was saved last: a list, or when the registry said that it has none (Unix milliseconds); `null` without either. */
+  savedList(): string | number | null;
+  saveList(list: string | number): Promise<void>;
   /** Milliseconds from this machine's clock to the registry's, when it last answered; `null` before. */
   offsetMs(): number | null;
 }
@@ -170,14 +170,28 @@ export class RegistryTrust {
       if (text !== null) {
         await this.#take(text);
         await this.source.saveList(text);
-      } else if (this.#list === null && this.source.savedList() === null) this.#list = NO_LIST;
-      // A registry that has published a list and now has none cannot have lost its revocations.
-      else if (this.#list !== NO_LIST) throw new TokenError("claims", "The registry withholds its revocation list");
+      } else if (this.#list === NO_LIST || this.#list === null && typeof this.source.savedList() !== "string") {
+        this.#list = NO_LIST;
+        await this.source.saveList(this.clock.now());
+      } // A registry that has published a list and now has none cannot have lost its revocations.
+      else throw new TokenError("claims", "The registry withholds its revocation list");
       this.#listAt = this.clock.now();
     } catch (error) {
       this.#problem = describeError(error);
-      const saved = this.#list === null ? this.source.savedList() : null;
-      if (saved !== null) await this.#take(saved).catch(() => {});
+      if (this.#list === null) await this.#takeSaved();
+    }
+  }
+
+  /**
+   * Takes the copy, because the registry does not answer, or answers 429 when many connectors behind one address start at
+   * once: without it each of them would stay offline until its turn comes.
+   */
+  async #takeSaved(): Promise<void> {
+    const saved = this.source.savedList();
+    if (typeof saved === "string") await this.#take(saved).catch(() => {});
+    else if (saved !== null) {
+      this.#list = NO_LIST;
+      this.#listAt = Math.min(saved, this.clock.now());
     }
   }
 

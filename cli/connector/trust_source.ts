@@ -39,13 +39,15 @@ export function registryTrust(
     },
     savedList: () => {
       try {
-        return readPrivate(join(ctx.configDir, "keys", file), LIMITS.crlBytes);
+        const saved = readPrivate(join(ctx.configDir, "keys", file), LIMITS.crlBytes);
+        // A signed list is no number.
+        return saved === null || Number.isNaN(Number(saved)) ? saved : Number(saved);
       } catch {
         // A copy that cannot be read counts as missing; the registry's list replaces it.
         return null;
       }
     },
-    saveList: (list) => keepCopy(ctx, file, list),
+    saveList: (list) => keepCopy(ctx, file, String(list)),
     offsetMs: () => clock.seenMs,
   });
 }

@@ -3,7 +3,7 @@
  * but never one that recipient or server contradict.
  */
 import { assert } from "@std/assert";
-import { PairedAgents } from "../cli/connector/paired_agents.ts";
+import { MANY_STARTS, PairedAgents } from "../cli/connector/paired_agents.ts";
 import { svc } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
 import type { SentState } from "../../shared/client/local_shapes.ts";
@@ -343,7 +343,7 @@ class States implements AsyncDisposable {
 
 /** Kills one process after another while messages flow in both directions. Asserts each time that no state is false. */
 export async function killed(victims: readonly string[], trials: Trials): Promise<Counts> {
-  await using agents = await PairedAgents.open(await bundledProgram());
+  await using agents = await PairedAgents.open(await bundledProgram(), MANY_STARTS);
   await using states = new States(agents, trials);
   for (const victim of victims) await states.kill(victim);
   return await states.finish();

@@ -2,7 +2,7 @@
  * Messages that `svc mcp` takes while it or its host ends, or the call is cancelled (D-395): no message is read that no
  * answer has shown.
  */
-import { PairedAgents } from "../cli/connector/paired_agents.ts";
+import { MANY_STARTS, PairedAgents } from "../cli/connector/paired_agents.ts";
 import type { RunningConnector } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
 import { numbersFrom } from "../support/seeded_random.ts";
@@ -53,7 +53,7 @@ export async function disturbed(
   { seed, isAttached, isDrained }: { seed: number; isAttached: boolean; isDrained: boolean },
 ): Promise<Tally> {
   const chance = numbersFrom(seed);
-  await using agents = await PairedAgents.open(await bundledProgram());
+  await using agents = await PairedAgents.open(await bundledProgram(), MANY_STARTS);
   await using connector = await agents.connector("alpha");
   await using beta = new ModelSide(agents, "beta", isAttached);
   const alpha = new Sender(connector);

@@ -284,7 +284,7 @@ export function trustSource(world: World, isDown = () => false): TrustSource {
     if (isDown()) throw new UnreachableError("the registry is down");
     return await (await world.registry.fetch(new Request(REGISTRY_URL + path), world.peer)).json();
   };
-  let saved: string | null = null;
+  let saved: string | number | null = null;
   return {
     issuer: REGISTRY_URL,
     keys: async () => ({

@@ -8,6 +8,9 @@ import { clientFromFiles, RunningConnector, svc } from "./people.ts";
 
 const END_MS = 90_000;
 
+/** For a test that starts connectors often: each start makes a few requests, and an agent has 60 in a minute. */
+export const MANY_STARTS = { AGENT_RATE_LIMIT_REQUESTS_PER_MINUTE: "100000" };
+
 /** Alpha and beta, paired, in one configuration folder, and the shell of their person. */
 export class PairedAgents implements AsyncDisposable {
   private constructor(

@@ -1,5 +1,6 @@
 /** What a connector believes of a message (D-143, D-144), next to both services and with a relay that changes frames. */
-import { assert, assertEquals } from "@std/assert";
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import type { TrustSource } from "../../../cli/connector/registry_trust.ts";
 import { Undecided } from "../../../cli/link/reconnect.ts";
 import { SEEN_PER_SENDER } from "../../../cli/connector/store/seen_proofs.ts";
 import type { DeliverFrame } from "../../../shared/protocol/frames.ts";
@@ -288,6 +289,19 @@ Deno.test("without a registry for a day the link is closed, and messages wait un
   assertEquals(bench.connector.status().connection.state, "waiting");
   isDown = false;
   await passing(world, 180, () => bench.handedOver.length === 3);
+});
+
+Deno.test("a connector that starts while the registry answers 429 believes for a day that there is no list, because it said so before", async () => {
+  await using world = await World.open();
+  const source = trustSource(world);
+  const ready = async (list: TrustSource["list"]) => await trustOf(world, { ...source, list }).ready();
+  const refused = () => Promise.reject(new Error("429"));
+  await assertRejects(() => ready(refused), Undecided, "the revocation list is unknown");
+  await ready(source.list);
+  world.clock.step(DAY * 1000);
+  await ready(refused);
+  world.clock.step(1);
+  await assertRejects(() => ready(refused), Undecided, "the revocation list is unknown");
 });
 
 Deno.test("a message is taken that was signed for the connector's proxy, by the address that it dials or that the registry names", async () => {
