@@ -24,6 +24,8 @@ const AHEAD_SECONDS = 86_400;
 export interface Pin {
   key: string;
   how: "ticket" | "contact";
+  /** When a ticket proved it, Unix seconds. What was signed before may be plain, because its sender could not seal it yet. */
+  ticketAt?: number;
 }
 
 /** This agent. */
@@ -105,7 +107,7 @@ export async function checkProof(frame: DeliverFrame, { agent, pin, trust, nowSe
     to: toAgentDid,
     context: context === "signed" ? contextText(proof.context) : null,
   };
-  const opened = await openBody(textOf(body), pin, agent.openingKey, binding);
+  const opened = await openBody(textOf(body), { pin, signedAt }, agent.openingKey, binding);
   if (typeof opened === "string") return { refused: opened };
   const { payloadSha256 } = opened;
   const payload = shownPayload(opened.payload, identity, proof.edit !== undefined || payloadSha256 !== undefined);
@@ -132,17 +134,19 @@ function textOf(body: Uint8Array<ArrayBuffer>): string | null {
 
 /**
  * Returns the sender's payload, or why it is refused (D-152): of a ticket peer only a sealed one is taken, of a contact only a
- * plain one, so that no relay and no sender can choose the weaker form.
+ * plain one, so that no relay and no sender can choose the weaker form. What a contact had signed before its ticket is still of a
+ * contact: it waited in the mailbox, and would be lost.
  */
 async function openBody(
   text: string | null,
-  pin: Pin | null,
+  { pin, signedAt }: { pin: Pin | null; signedAt: number },
   key: OpeningKey,
   { from, to, context }: { from: string; to: string; context: string | null },
 ): Promise<{ payload: string; payloadSha256?: string } | AckReason> {
   if (text === null) return "payload_invalid";
   const saysSealed = isSealed(text);
   if (pin?.how !== "ticket") return saysSealed ? "peer_unconfirmed" : { payload: text };
+  if (!saysSealed && signedAt < (pin.ticketAt ?? 0)) return { payload: text };
   if (!saysSealed || context === null) return "seal_required";
   const opened = await openPayload(text, key, { from, to, context });
   if (opened === null) return "seal_invalid";

@@ -6,6 +6,7 @@ import * as z from "zod";
 import { PEERS_FILE, PEERS_FILE_BYTES } from "../../shared/client/agent_files.ts";
 import { ApiError } from "../../shared/client/errors.ts";
 import { isAgentDid } from "../../shared/protocol/did.ts";
+import { unixSeconds } from "../../shared/protocol/time.ts";
 import { isPublicKey } from "../../shared/protocol/ed25519.ts";
 import type { AgentFolder } from "../agents/agent_store.ts";
 import { ALIAS, ALIAS_FORM } from "./alias_form.ts";
@@ -162,9 +163,12 @@ export function removePeer(peers: Peers, did: string): Peers {
 }
 
 /** What is known of a peer's key; `null` for nothing. */
-export function pinOf(peer: Pick<Peers[string], "key" | "how"> | null): Pin | null {
-  const { key, how } = peer ?? {};
-  return key === undefined || how === undefined ? null : { key, how };
+export function pinOf(peer: Pick<Peers[string], "key" | "how" | "since"> | null): Pin | null {
+  const { key, how, since } = peer ?? {};
+  if (key === undefined || how === undefined) return null;
+  return how === "contact" || since === undefined
+    ? { key, how }
+    : { key, how, ticketAt: unixSeconds(Date.parse(since)) };
 }
 
 /**

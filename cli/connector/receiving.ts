@@ -106,7 +106,9 @@ export class Receiving {
     const { clock, agent, trust, strict } = this.deps;
     const pin = this.#pinOf(frame.fromAgentDid);
     if (strict && pin?.how !== "ticket") return { refused: "peer_unconfirmed" };
-    return await checkProof(frame, { agent, pin, trust, nowSeconds: unixSeconds(clock.now()) });
+    const verdict = await checkProof(frame, { agent, pin, trust, nowSeconds: unixSeconds(clock.now()) });
+    const isPlain = "proven" in verdict && verdict.proven.payloadSha256 === undefined;
+    return strict && isPlain ? { refused: "seal_required" } : verdict;
   }
 
   /** Reads the peers again for a message, unless too many wait for that already. */
@@ -127,7 +129,7 @@ export class Receiving {
     const pin = this.#pinOf(from);
     // The message before this one may have been the first of a contact.
     if (pin !== null && pin.key !== proven.key) return this.#refuse(frame, "key_mismatch", proven.key);
-    // The checks take a sealed message of a ticket peer only, and a plain one of a contact only.
+    // The checks take a sealed message of a ticket peer only, and a plain one of a contact only, or from when it was one.
     const verified = proven.payloadSha256 === undefined ? "by-registry" : "end-to-end";
     let taken: StoreResult | "probed";
     try {

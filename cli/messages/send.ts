@@ -139,6 +139,12 @@ async function directly(
   const request = await messageRequest({ to, payload, requestId, conversationId, mayWait: !onlyOnline }, seal);
   const response = await direct.proxy.call(request);
   const error = apiErrorOf(response);
+  // Each seal is another text, and this command keeps none, so the server cannot see that it is the same message.
+  if (error?.code === "PROXY_HOOK_REQUEST_ID_REUSED" && key !== null) {
+    error.fix =
+      "If it is the same message, it was accepted then, and nothing is to be done. Send another message without " +
+      "--request-id. With a connector that runs a repeat gets the first answer.";
+  }
   if (error) throw error;
   const result: OutboundResult = {
     requestId,

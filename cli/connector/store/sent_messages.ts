@@ -48,6 +48,8 @@ export interface SentMessage {
 
 /** What a receipt of a message is checked against (D-154). */
 export interface SentProof {
+  /** Milliseconds. */
+  sentAt: number;
   conversationId: string | null;
   /** Of the request body; `null` before the first request. */
   bodySha256: string | null;
@@ -309,7 +311,7 @@ export class SentMessages {
     if (message === null) return null;
     const { bodySha256 = null, payloadSha256, salt } = this.bodies.of(message) ?? {};
     const sealed = payloadSha256 == null || salt == null ? {} : { payloadSha256, salt };
-    return { conversationId: message.conversationId, bodySha256, ...sealed };
+    return { sentAt: message.sentAt, conversationId: message.conversationId, bodySha256, ...sealed };
   }
 
   /** The content of a message; `null` when it is blanked. */

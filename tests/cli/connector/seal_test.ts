@@ -4,6 +4,8 @@ import type { DeliverFrame } from "../../../shared/protocol/frames.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { contextText, messageTarget } from "../../../shared/protocol/message_context.ts";
 import { openingKey, openPayload, sealPayload } from "../../../shared/protocol/sealed_body.ts";
+import { toIso } from "../../../shared/protocol/time.ts";
+import type { Peers } from "../../../cli/connector/peers.ts";
 import { until } from "../../support/until.ts";
 import { type TestAgent, World, type WorldOptions } from "../../support/world.ts";
 import { Bench, type BenchOptions } from "./bench.ts";
@@ -233,6 +235,23 @@ Deno.test("of a peer of a ticket only what is sealed to this message is taken", 
   assertEquals((await signedMessage(world, a, b, seal('{"message":"genuine"}'))).delivered, true);
   assertEquals(unread(beta).length, 1);
   await end(alpha, beta);
+});
+
+Deno.test("what a contact signed before its ticket arrives, and as that of a contact; --strict refuses it", async () => {
+  for (const strict of [false, true]) {
+    await using world = await World.open();
+    const { a, b, alpha, beta } = await pair(world, { of: { strict } });
+    // The ticket comes a minute from now: until then the sender could not seal.
+    const since = toIso(world.clock.now() + 60_000);
+    await beta.connector.peers.change((all) => ({ alpha: { ...all.alpha as Peers[string], since } }));
+    const { delivered, reason } = await signedMessage(world, a, b, () => '{"message":"hi"}');
+    assertEquals([delivered, reason], strict ? [false, "seal_required"] : [true, undefined]);
+    const [message] = unread(beta);
+    assertEquals(message?.verified, strict ? undefined : "by-registry");
+    await world.clock.advance(60_000);
+    assertEquals((await signedMessage(world, a, b, () => '{"message":"hi"}')).reason, "seal_required");
+    await end(alpha, beta);
+  }
 });
 
 Deno.test("of a contact nothing that is sealed is taken", async () => {

@@ -137,6 +137,12 @@ Deno.test("a receipt that a relay forged, changed, swapped or replayed is shown 
       assert(String(receipt?.problem).includes(problem), String(receipt?.problem));
     });
   }
+  await t.step("one of an earlier message with this ID is no mistake, and proves nothing", async () => {
+    const earlier = await by(b, { bodySha256: await sha256("x"), iat: claims.iat - 90_000 });
+    relay.change = () => [{ ...row, receivedAt: toIso(world.clock.now()), ...earlier }];
+    const [receipt] = await receipts("request-2");
+    assertEquals([receipt?.verified, receipt?.problem], ["by-proxy", undefined]);
+  });
   assertEquals([stateOf("request-2"), sender.eventsOf("receipt_invalid").length], ["delivered", 1]);
   relay.change = (all) => [
     {

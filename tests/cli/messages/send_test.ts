@@ -48,6 +48,17 @@ Deno.test("svc send without a connector seals for a peer of a ticket, by alias a
     assertStringIncludes(stderr, "peers.json is damaged");
   }));
 
+Deno.test("svc send without a connector says that a repeated message of a ticket peer was accepted before", () =>
+  withBeta(async ({ machine, beta, socket }) => {
+    const peer = { did: beta.agent.did, agentName: "beta", humanName: "Bob", key: beta.keys.publicKey, how: "ticket" };
+    machine.write("agents/alpha/peers.json", JSON.stringify({ beta: { ...peer, since: "" } }));
+    const send = () => machine.svc("send", "beta", "the port is 8443", "--request-id", "request-1");
+    assertEquals((await send()).code, 0);
+    const { code, stderr } = await send();
+    assertEquals([code, socket.delivered.length], [1, 1]);
+    assertStringIncludes(stderr, "If it is the same message, it was accepted then, and nothing is to be done.");
+  }));
+
 Deno.test("svc send without a connector refuses a contact where SVC_STRICT or runtime.json says so", () =>
   withBeta(async ({ machine, beta, socket }) => {
     machine.env.SVC_STRICT = "1";
