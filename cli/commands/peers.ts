@@ -3,10 +3,10 @@ import type { ChangedPeer, LocalPeer } from "../../shared/client/local_shapes.ts
 import { AGENT_OPTION, command, REGISTRY_OPTIONS } from "../command_line/command.ts";
 import type { PeerChange } from "../connector/change_peers.ts";
 import { ALIAS, ALIAS_FORM } from "../connector/alias_form.ts";
+import { peerColumns } from "../connector/peer_columns.ts";
 import type { Context } from "../context.ts";
 import { CliError, EXIT } from "../errors.ts";
-import { type Column, timeCell } from "../terminal/tables.ts";
-import { durationText } from "../terminal/times.ts";
+import type { Column } from "../terminal/tables.ts";
 import { connectorOf } from "./connector/connector.ts";
 
 const PEER = { peer: { summary: "Alias or DID of the peer, from svc peers", complete: "peers" } } as const;
@@ -28,10 +28,7 @@ export const PEERS_COMMANDS = [
         : await connectorPeers(client);
       const now = ctx.clock.now();
       const columns: Column<LocalPeer>[] = [
-        { head: "PEER", of: ({ alias }) => alias },
-        { head: "AGENT OF", rank: 2, of: ({ humanName }) => humanName },
-        { head: "STATE", rank: 1, of: (peer) => presenceText(peer, now) },
-        { head: "LAST MESSAGE", rank: 3, of: ({ lastMessageAt }) => timeCell(lastMessageAt, now) },
+        ...peerColumns(now),
         { head: "PAIRED", isWide: true, of: ({ pairedAt }) => pairedAt },
         { head: "DID", isWide: true, of: ({ agentDid }) => agentDid },
       ];
@@ -122,14 +119,6 @@ export const PEERS_COMMANDS = [
     },
   }),
 ];
-
-/** Whether a peer is connected, for a person; `null` when it hides that. */
-function presenceText({ blocked, online, lastSeenAt }: LocalPeer, now: number): string | null {
-  if (blocked) return "blocked";
-  if (online === null) return null;
-  if (online) return "online";
-  return lastSeenAt === null ? "offline" : `offline since ${durationText(now - Date.parse(lastSeenAt))}`;
-}
 
 async function changedPeer(
   ctx: Context,

@@ -6,9 +6,7 @@ import { Forgotten, type LogEntry, LogPage } from "../../shared/client/local_sha
 import { chosenAgent } from "../agents/agent_reference.ts";
 import { access } from "../connector/attach.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../connector/limits.ts";
-import { stateText } from "../connector/states.ts";
-import { didWhat } from "../connector/talk/arrivals.ts";
-import { gutterLines, headerLine } from "../connector/talk/log_text.ts";
+import { historyLines } from "../connector/talk/history.ts";
 import type { Context } from "../context.ts";
 import { painted } from "../terminal/styled.ts";
 import { memberOf } from "./received.ts";
@@ -43,7 +41,8 @@ export async function printLog(ctx: Context, command: LogCommand): Promise<void>
     return;
   }
   if (shown.length === 0) ctx.out.note(command.search === undefined ? "No messages." : "No message has this text.");
-  ctx.out.peerLines(logLines(shown.map(({ entry }) => entry), ctx.out.columns, ctx.clock.now()));
+  const place = { columns: ctx.out.columns, now: ctx.clock.now(), isWhole: true };
+  ctx.out.peerLines(historyLines(shown.map(({ entry }) => entry), place).map((line) => painted(line, false)));
   if (more) ctx.out.note("There are older messages; --limit shows more of them.");
 }
 
@@ -91,47 +90,4 @@ async function readPage(
   const { body, json } = await callForText(connector, LogPage, get(`/v1/log?${query}`));
   const texts = arrayElements(memberOf(json, "messages"));
   return { messages: body.messages.map((entry, i) => ({ entry, json: texts[i] ?? "{}" })), next: body.next };
-}
-
-/**
- * Messages as the view shows them, with a line for each day.
- *
- * @param columns of the terminal; `null`: a pipe, whose lines are not wrapped
- */
-export function logLines(entries: readonly LogEntry[], columns: number | null, now: number): string[] {
-  const lines: string[] = [];
-  const named = new Set<string>();
-  let day = new Date(now).toDateString();
-  for (const entry of entries) {
-    const at = Date.parse(entry.kind === "sent" ? entry.sentAt : entry.receivedAt);
-    const date = new Date(at).toDateString();
-    if (date !== day) {
-      day = date;
-      named.clear();
-      lines.push(date);
-    }
-    const { id, what, text } = described(entry, named, now);
-    lines.push(painted(headerLine(at, what, id, columns), false));
-    lines.push(
-      ...columns === null
-        ? text.split("\n").map((line) => `     │ ${line}`)
-        : gutterLines(text, { columns, number: id, isWhole: true }).map((line) => painted(line, false)),
-    );
-  }
-  return lines;
-}
-
-/** The number, the header and the text of a message. `named`: agents whose person was named on this day. */
-function described(entry: LogEntry, named: Set<string>, now: number): { id: number; what: string; text: string } {
-  const json = JSON.stringify(entry.payload) ?? "";
-  if (entry.kind === "sent") {
-    const { seq: id, to, state, text } = entry;
-    const alias = to.alias ?? to.agentDid;
-    const how = state === "processed" || state === "delivered" ? "" : ` · ${stateText(entry, now, alias)}`;
-    return { id, what: `You to ${alias}${how}`, text: text ?? json };
-  }
-  const { id, from: { agentDid, alias, name, humanName }, text, error } = entry;
-  const person = humanName === null || named.has(agentDid) ? "" : ` of ${humanName}`;
-  named.add(agentDid);
-  return { id, what: `${alias ?? name}${person} ${didWhat(entry)}`, text: text ?? error?.message ?? json };
 }

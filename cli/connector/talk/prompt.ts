@@ -27,6 +27,11 @@ export class Prompt {
 
   constructor(private readonly deps: PromptDeps) {}
 
+  /** Runs an action that a prompt has led to. */
+  run(action: () => unknown): void {
+    this.deps.run(action);
+  }
+
   get isOpen(): boolean {
     return this.#mode !== null;
   }

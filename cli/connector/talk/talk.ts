@@ -9,12 +9,13 @@ import { type Ticket, TICKET_PREFIX } from "../../../shared/protocol/ticket.ts";
 import { KeyDecoder } from "../../terminal/key_decoder.ts";
 import type { Line } from "../../terminal/styled.ts";
 import { printable } from "../../terminal/escapes.ts";
-import { table } from "../../terminal/tables.ts";
-import { cutToColumns } from "../../terminal/text_width.ts";
-import { aliasesOf, type Peers } from "../peers.ts";
+import { cutToColumns, wordWrap } from "../../terminal/text_width.ts";
+import { aliasesOf } from "../peers.ts";
 import { Arrivals } from "./arrivals.ts";
 import { liveLine, titleText } from "./live_line.ts";
 import { Log } from "./log.ts";
+import { edgeOf } from "./log_text.ts";
+import { NO_PEERS, People } from "./people.ts";
 import { Prompt } from "./prompt.ts";
 import { SentHere } from "./sent_here.ts";
 import { type TalkAgent, unreadOf } from "./talk_agent.ts";
@@ -42,8 +43,6 @@ type Key =
   & { key: string; name?: string; purpose: string }
   & ({ act(): void } | { of(agent: TalkAgent, number: number | null): void });
 
-const NO_PEERS = "No peers yet. p makes a ticket for another person.";
-
 export class Talk {
   readonly #deps: TalkDeps;
   readonly #decoder = new KeyDecoder(PASTE_CHARACTERS);
@@ -53,6 +52,7 @@ export class Talk {
   readonly #arrivals: Arrivals;
   readonly #sent: SentHere;
   readonly #tickets: Tickets;
+  readonly #people: People;
   #digits = "";
   #current: string | null = null;
   #lastPeer = "";
@@ -80,7 +80,18 @@ export class Talk {
       purpose: "mark all messages read that were shown",
       of: () => this.#run(() => this.#arrivals.readAll()),
     },
-    { key: "l", purpose: "list the peers", of: (agent) => this.#log.lines(peerLines(agent.peers())) },
+    {
+      key: "l",
+      purpose: "list the peers with their numbers",
+      of: (agent) => this.#run(() => this.#people.list(agent)),
+    },
+    {
+      key: "h",
+      purpose: "show what was written with a peer; 2h with the second of the list",
+      of: (agent, number) => this.#history(agent, number),
+    },
+    { key: "n", name: "2n", purpose: "rename the second peer of the list", of: this.#listed("rename") },
+    { key: "x", name: "2x", purpose: "end the pair with the second peer of the list", of: this.#listed("remove") },
     {
       key: "p",
       purpose: "make a ticket that another agent pairs with",
@@ -96,8 +107,12 @@ export class Talk {
       purpose: "open the web page of this connector",
       of: (agent) => this.#run(async () => this.#deps.view.show(await agent.openPage())),
     },
-    { key: "a", purpose: "choose the agent that s, l, p, i and o are for", of: () => this.#choose() },
-    { key: "b", purpose: "turn the sound for new messages on or off", act: () => this.#toggleSound() },
+    { key: "a", purpose: "choose the agent that s, l, h, p, i and o are for", of: () => this.#choose() },
+    {
+      key: "b",
+      purpose: "turn the sound for new messages on or off; 2b blocks the second peer of the list, or ends that",
+      of: (agent, number) => number === null ? this.#toggleSound() : this.#listed("block")(agent, number),
+    },
     { key: "v", purpose: "show all events or only what matters", act: () => this.#toggleEvents() },
     { key: "?", purpose: "show the keys", act: () => this.#help() },
     { key: "q", purpose: "stop", act: () => this.#deps.stop() },
@@ -116,6 +131,7 @@ export class Talk {
       },
     });
     this.#sent = new SentHere({ clock, log, newId });
+    this.#people = new People({ clock, view, log, prompt: this.#prompt });
     this.#tickets = new Tickets({ clock, log, view });
     this.#arrivals = new Arrivals({
       clock,
@@ -232,17 +248,18 @@ export class Talk {
     const columns = this.#deps.view.columns ?? 80;
     const origin = status()?.proxy.origin;
     const server = origin === undefined ? "" : ` · ${new URL(origin).host}`;
-    const keys = "s send  r reply  p pair  i invite  l peers  ? all keys  q stop";
+    const keys = "s send  r reply  p pair  i invite  l peers  h history  ? all keys  q stop";
     const shown = keys.length < columns ? keys : "? shows the keys";
     this.#deps.view.show([[["bold", cutToColumns(`${name} of ${humanName}${server}`, columns - 1)]], shown, ""]);
   }
 
   #help(): void {
     const keys = this.#keys.filter(({ key }) => key !== "?");
-    this.#deps.view.show(keys.map(({ key, name = key, purpose }): Line => [
-      ["bold", `  ${name.padEnd(5)}`],
-      ["", `  ${purpose}`],
-    ]));
+    const { view } = this.#deps;
+    view.show(keys.flatMap(({ key, name = key, purpose }): Line[] => {
+      const [first = "", ...rest] = wordWrap(purpose, edgeOf(view.columns) - 9);
+      return [[["bold", `  ${name.padEnd(5)}`], ["", `  ${first}`]], ...rest.map((line) => " ".repeat(9) + line)];
+    }));
   }
 
   #all(): TalkAgent[] {
@@ -309,15 +326,31 @@ export class Talk {
     });
   }
 
+  #history(agent: TalkAgent, number: number | null): void {
+    const show = (alias: string, did: string) => this.#run(() => this.#people.history(agent, { alias, did }));
+    if (number === null) return this.#pick(agent, "history of› ", show);
+    const peer = this.#people.find(agent, number);
+    if (peer !== null) show(peer.alias, peer.agentDid);
+  }
+
+  /** What a key does with the peer of a number in the list. */
+  #listed(what: "rename" | "block" | "remove"): (agent: TalkAgent, number: number | null) => void {
+    return (agent, number) => {
+      const peer = this.#people.find(agent, number);
+      if (peer !== null) this.#run(() => this.#people[what](agent, peer));
+    };
+  }
+
   #sendTo(agent: TalkAgent): void {
     this.#pick(
       agent,
+      "to› ",
       (alias, did) => this.#prompt.write(alias, (text) => void this.#sent.send(agent, { alias, did }, text)),
     );
   }
 
   /** Lets a person choose a peer; the only one is chosen at once. */
-  #pick(agent: TalkAgent, then: (alias: string, did: string) => void): void {
+  #pick(agent: TalkAgent, prompt: string, then: (alias: string, did: string) => void): void {
     const peers = agent.peers();
     const names = Object.keys(peers);
     const [only, second] = names;
@@ -330,7 +363,7 @@ export class Talk {
     };
     if (second === undefined) return chosen(only);
     const last = names.includes(this.#lastPeer) ? this.#lastPeer : "";
-    this.#prompt.pick("to› ", names, (text) => chosen(text.trim()), last);
+    this.#prompt.pick(prompt, names, (text) => chosen(text.trim()), last);
   }
 
   async #reply(agent: TalkAgent, number: number | null): Promise<void> {
@@ -359,9 +392,4 @@ export class Talk {
     };
     void done();
   }
-}
-
-function peerLines(peers: Peers): string[] {
-  const rows = Object.entries(peers).map(([alias, { agentName, humanName }]) => [alias, agentName, humanName]);
-  return rows.length === 0 ? [NO_PEERS] : table(["PEER", "AGENT", "OF"], rows);
 }

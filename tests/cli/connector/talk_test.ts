@@ -44,6 +44,10 @@ class Screen {
   problem: string | null = null;
   /** Rows of `GET /v1/sent`. */
   readonly sent: Record<string, unknown>[] = [];
+  /** Rows of `GET /v1/peers`. */
+  listed: Record<string, unknown>[] = [];
+  /** Rows of `GET /v1/log`. */
+  written: Record<string, unknown>[] = [];
   readonly #arriving = new Map<string, (messages: unknown[]) => void>();
   readonly talk: Talk;
   #seq = 8;
@@ -106,11 +110,15 @@ class Screen {
     if (target.startsWith("/v1/inbox?after")) {
       return new Promise((resolve) => this.#arriving.set(name, (messages) => resolve({ messages, more: false })));
     }
+    if (target === "/v1/peers") return { peers: this.listed };
+    if (target.startsWith("/v1/peers/")) {
+      const peer = this.listed.find(({ agentDid }) => agentDid === body.peer) ?? listedPeer("beta", OTHER);
+      return { ...peer, ...body.alias === undefined ? {} : { alias: body.alias } };
+    }
+    if (target === "/v1/pair/remove") return { removed: true };
+    if (target.startsWith("/v1/log")) return { messages: this.written, next: null };
     if (target === "/v1/inbox/read") return { read: body.ids };
     if (target.startsWith("/v1/sent")) return { messages: this.sent, more: false };
-    if (target === "/v1/peers/rename") {
-      return { alias: "beta", agentDid: OTHER, agentName: "beta", humanName: "Bob", blocked: false };
-    }
     if (target === "/v1/pair/confirm") {
       const profile = { agentName: "beta", humanName: "Bob" };
       const [initiatorAgentDid, responderAgentDid] = [DID, OTHER];
@@ -215,7 +223,7 @@ class Screen {
 const MOCKUPS: Record<number, string[]> = {
   80: [
     "alpha of Ada · svc.example.com",
-    "s send  r reply  p pair  i invite  l peers  ? all keys  q stop",
+    "s send  r reply  p pair  i invite  l peers  h history  ? all keys  q stop",
     "",
     "07:57  Paired with beta of Bob.",
     "07:58  You to beta                                                          9",
@@ -303,7 +311,7 @@ Deno.test("a key that fails says why, and the next keys work; o shows the page's
       throw new CliError("CLI_FILE_INVALID", "peers.json is damaged");
     },
   });
-  await screen.press("s", "l", "o");
+  await screen.press("s", "h", "o");
   assertEquals(screen.lines.slice(3).filter((line) => line.includes("peers.json is damaged")).length, 2);
   assertEquals(screen.lines.at(-1), PAGE);
 });
@@ -471,6 +479,94 @@ Deno.test("a flood of one peer is counted in place, and another peer is still se
   await screen.arrive({ id: 1_002, text: "later" });
   assertStringIncludes(screen.lines.join("\n"), "beta: 195 more messages; u shows them");
   assertStringIncludes(screen.lines.at(-1) ?? "", "later");
+});
+
+/** A row of `GET /v1/peers`. */
+function listedPeer(alias: string, agentDid: string, fields: Record<string, unknown> = {}): Record<string, unknown> {
+  const [pairedAt, key, how, since] = ["2026-02-21T07:00:00.000Z", null, null, null];
+  const names = { alias, agentDid, agentName: alias, humanName: alias === "beta" ? "Bob" : "Ci Wang" };
+  const presence = { online: true, lastSeenAt: null, lastMessageAt: null };
+  return { ...names, blocked: false, pairedAt, key, how, since, ...presence, ...fields };
+}
+
+for (const columns of [80, 40]) {
+  Deno.test(`l lists the peers in ${columns} columns, and a number before n, b or x acts on one of them`, async () => {
+    await using screen = new Screen(columns);
+    screen.add();
+    await screen.press("1", "x");
+    assertStringIncludes(screen.lines.at(-1)?.trim() ?? "", columns === 80 ? "No peer has this number." : "numbers.");
+    const lastSeenAt = new Date(screen.clock.now() - 3 * 3_600_000).toISOString();
+    screen.listed = [
+      listedPeer("beta", DID),
+      listedPeer("a-peer-with-a-name-that-is-long", OTHER, { online: false, lastSeenAt }),
+    ];
+    screen.lines.length = 0;
+    await screen.press("l", "?");
+    assert(screen.lines.every((line) => textColumns(line) < columns), screen.lines.join("\n"));
+    assertStringIncludes(screen.lines.join("\n"), "beta");
+    await screen.press("2", "n");
+    assertStringIncludes(screen.live(), "new name of a-peer");
+    await screen.type("ci");
+    await screen.press(ENTER, "2", "b", "b", "2", "x", "n");
+    assertEquals(screen.requests("/v1/pair/remove"), []);
+    // The number stays that of the peer that the list has shown.
+    screen.listed.reverse();
+    await screen.press("2", "x", "y");
+    assertEquals(
+      ["rename", "block"].map((what) => screen.requests(`/v1/peers/${what}`)),
+      [[{ peer: OTHER, alias: "ci" }], [{ peer: OTHER }]],
+    );
+    assertEquals(screen.requests("/v1/pair/remove"), [{ peerAgentDid: OTHER }]);
+    assertStringIncludes(screen.lines.join("\n"), "The sound for new messages is");
+    screen.listed = [listedPeer("beta", DID, { blocked: true })];
+    await screen.press("l", "1", "b");
+    assertEquals(screen.requests("/v1/peers/unblock"), [{ peer: DID }]);
+  });
+}
+
+Deno.test("h shows what was written with a peer, oldest first, behind the gutter, and reads nothing", async () => {
+  await using screen = new Screen(60);
+  screen.add();
+  const at = new Date(screen.clock.now()).toISOString();
+  const from = {
+    agentDid: DID,
+    ownerDid: "did:svc:registry.example:human:x",
+    name: "b",
+    alias: "beta",
+    humanName: "Bob",
+  };
+  const both = { conversationId: null, inReplyTo: null, auto: false };
+  screen.written = [
+    {
+      ...{ kind: "received", id: 12, requestId: "request-b", from, verified: "by-registry", isReply: true, ...both },
+      ...{ receivedAt: at, readAt: null, mayBeRepeat: false, text: "8443\n\x1b[2J", error: null, payload: null },
+    },
+    {
+      ...{
+        kind: "sent",
+        text: "Which port?",
+        seq: 9,
+        requestId: "request-9",
+        to: { agentDid: DID, alias: "beta" },
+        ...both,
+      },
+      ...{ origin: "person", bytes: 1, sentAt: at, state: "processed", stateAt: at, problem: null, expiresAt: null },
+      ...{ ...NOT_KEPT, payload: null },
+    },
+  ];
+  screen.lines.length = 0;
+  await screen.press("h");
+  assertEquals(screen.lines.map((line) => line.replaceAll(/  +/g, " ")), [
+    "07:57 You to beta 9",
+    " │ Which port?",
+    "07:57 beta of Bob replies 12",
+    " │ 8443",
+    " │ \\u001b[2J",
+  ]);
+  assertEquals(screen.requests("/v1/inbox/read"), []);
+  screen.written = [];
+  await screen.press("h");
+  assertStringIncludes(screen.lines.at(-1) ?? "", "No messages with beta.");
 });
 
 Deno.test("several agents share the terminal: each line names its agent, and a chooses for whom the keys are", async () => {

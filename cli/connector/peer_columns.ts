@@ -1,0 +1,21 @@
+/** The columns of a list of peers, on a terminal and in its view. Pure. */
+import type { LocalPeer } from "../../shared/client/local_shapes.ts";
+import { type Column, timeCell } from "../terminal/tables.ts";
+import { durationText } from "../terminal/times.ts";
+
+export function peerColumns(now: number): Column<LocalPeer>[] {
+  return [
+    { head: "PEER", of: ({ alias }) => alias },
+    { head: "AGENT OF", rank: 2, of: ({ humanName }) => humanName },
+    { head: "STATE", rank: 1, of: (peer) => presenceText(peer, now) },
+    { head: "LAST MESSAGE", rank: 3, of: ({ lastMessageAt }) => timeCell(lastMessageAt, now) },
+  ];
+}
+
+/** Whether a peer is connected, for a person; `null` when it hides that. */
+function presenceText({ blocked, online, lastSeenAt }: LocalPeer, now: number): string | null {
+  if (blocked) return "blocked";
+  if (online === null) return null;
+  if (online) return "online";
+  return lastSeenAt === null ? "offline" : `offline since ${durationText(now - Date.parse(lastSeenAt))}`;
+}

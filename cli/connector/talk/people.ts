@@ -1,0 +1,106 @@
+/** The peers on a terminal: their list, what was written with one of them, and what a person changes. */
+import type { Clock } from "../../../shared/clock.ts";
+import { call, get, post } from "../../../shared/client/local_client.ts";
+import { ChangedPeer, type LocalPeer, LocalPeers, LogPage } from "../../../shared/client/local_shapes.ts";
+import { apiErrorOf } from "../../../shared/client/http.ts";
+import { type Column, tableLines } from "../../terminal/tables.ts";
+import { ALIAS, ALIAS_FORM } from "../alias_form.ts";
+import { peerColumns } from "../peer_columns.ts";
+import { historyLines } from "./history.ts";
+import type { Log } from "./log.ts";
+import { edgeOf } from "./log_text.ts";
+import type { Prompt } from "./prompt.ts";
+import type { TalkAgent } from "./talk_agent.ts";
+import type { ConsoleView } from "./view.ts";
+
+/** Messages that h shows. */
+const HISTORY = 10;
+
+export const NO_PEERS = "No peers yet. p makes a ticket for another person.";
+
+export interface PeopleDeps {
+  clock: Clock;
+  view: ConsoleView;
+  log: Log;
+  prompt: Prompt;
+}
+
+export class People {
+  /** The list that is on the screen: its numbers stay those of the same peers, also when another one pairs meanwhile. */
+  #listed: { agent: string; peers: readonly LocalPeer[] } = { agent: "", peers: [] };
+
+  constructor(private readonly deps: PeopleDeps) {}
+
+  /** Lists the peers with their numbers. */
+  async list(agent: TalkAgent): Promise<void> {
+    const { clock, log, view } = this.deps;
+    const { peers } = await call(agent.calls, LocalPeers, get("/v1/peers"));
+    this.#listed = { agent: agent.name, peers };
+    if (peers.length === 0) return log.say(NO_PEERS);
+    const numbers = new Map(peers.map((peer, i) => [peer, String(i + 1)]));
+    const columns: Column<LocalPeer>[] = [{ head: "#", of: (peer) => numbers.get(peer) ?? "" }];
+    log.lines(tableLines([...columns, ...peerColumns(clock.now())], peers, edgeOf(view.columns)));
+    log.say("1h shows what was written with the first one. 1n renames it, 1b blocks it, 1x ends the pair.", "dim");
+  }
+
+  /** The peer with this number in the list that was shown; says what to do, and returns `null`, without it. */
+  find(agent: TalkAgent, number: number | null): LocalPeer | null {
+    const { agent: shown, peers } = this.#listed;
+    const peer = shown === agent.name && number !== null ? peers[number - 1] : undefined;
+    if (peer === undefined) this.deps.log.say("No peer has this number. l lists the peers with their numbers.");
+    return peer ?? null;
+  }
+
+  /** Shows the newest messages with a peer; none of them is read by that. */
+  async history({ calls }: TalkAgent, { alias, did }: { alias: string; did: string }): Promise<void> {
+    const { clock, log, view } = this.deps;
+    const query = new URLSearchParams({ peer: did, limit: String(HISTORY) });
+    const { messages, next } = await call(calls, LogPage, get(`/v1/log?${query}`));
+    if (messages.length === 0) return log.say(`No messages with ${alias}.`);
+    view.show(historyLines(messages.reverse(), { columns: view.columns, now: clock.now(), isWhole: false }));
+    if (next !== null) log.say(`There are older ones: svc log ${alias} lists them.`, "dim");
+  }
+
+  rename(agent: TalkAgent, { alias, agentDid }: LocalPeer): void {
+    const { log, prompt } = this.deps;
+    prompt.pick(`new name of ${alias}› `, [], (text) => {
+      const wanted = text.trim();
+      if (!ALIAS.test(wanted)) return log.say(`Not a name: ${ALIAS_FORM}.`);
+      prompt.run(async () => {
+        const changed = await call(
+          agent.calls,
+          ChangedPeer,
+          post("/v1/peers/rename", { peer: agentDid, alias: wanted }),
+        );
+        log.say(
+          `${changed.agentName} of ${changed.humanName} is called ${changed.alias} here. ${alias} goes on working.`,
+        );
+      });
+    });
+  }
+
+  /** Blocks a peer, or ends that. */
+  async block(agent: TalkAgent, { alias, agentDid }: LocalPeer): Promise<void> {
+    const { log } = this.deps;
+    const { peers } = await call(agent.calls, LocalPeers, get("/v1/peers"));
+    const isBlocked = peers.find((peer) => peer.agentDid === agentDid)?.blocked === true;
+    const kind = isBlocked ? "unblock" : "block";
+    await call(agent.calls, ChangedPeer, post(`/v1/peers/${kind}`, { peer: agentDid }));
+    log.say(
+      isBlocked
+        ? `${alias} is not blocked: both can write to each other.`
+        : `${alias} is blocked: its messages are refused, and nothing is sent to it.`,
+    );
+  }
+
+  /** Ends the pair with a peer, after a question. */
+  remove(agent: TalkAgent, { alias, humanName, agentDid }: LocalPeer): void {
+    const { log, prompt } = this.deps;
+    const whom = `${alias} of ${humanName}`;
+    prompt.ask(`End the pair with ${whom}? Neither can write to the other.`, async () => {
+      const refused = apiErrorOf(await agent.calls.send(post("/v1/pair/remove", { peerAgentDid: agentDid })));
+      if (refused !== null) throw refused;
+      log.say(`The pair with ${whom} has ended.`);
+    }, "The pair stays.");
+  }
+}
