@@ -125,7 +125,9 @@ export function overviewLines({ registry, proxy, counts, relay }: AdminOverview,
       [agents.revoked, "revoked"],
     ]),
     `${numberLine("Tokens", expiring7d, [])}   identity tokens end within 7 days`,
-    ...complete ? [] : ["There are more: only 100,000 people and agents are counted."],
+    ...complete && relay?.overview.complete !== false
+      ? []
+      : ["There are more: only 100,000 people, agents and queues are counted."],
   ];
   return relay === null ? lines : [...lines, ...relayLines(relay, since), ...refusedLines(relay, now)];
 }

@@ -19,6 +19,8 @@ export interface RelayCounts {
   at: number;
   agents: { online: number; offlineOver1d: number };
   queues: MailboxCounts;
+  /** False when there are more than were counted. */
+  complete: boolean;
 }
 
 interface CountDeps {
@@ -40,7 +42,7 @@ interface OverviewDeps {
 
 export async function overview(deps: OverviewDeps): Promise<Answer> {
   const { config, leases, refusals, reserve } = deps;
-  const { at, agents, queues: { messages, recipients, oldestAt } } = await deps.counts.current();
+  const { at, agents, complete, queues: { messages, recipients, oldestAt } } = await deps.counts.current();
   const bytes = deps.storeBytes?.() ?? null, { space } = reserve;
   const response: RelayOverview = {
     version: config.version,
@@ -48,6 +50,7 @@ export async function overview(deps: OverviewDeps): Promise<Answer> {
     startedAt: toIso(refusals.since),
     at: toIso(at),
     agents,
+    complete,
     queues: { messages, recipients, oldestAt: oldestAt === null ? null : toIso(oldestAt) },
     memoryBytes: deps.residentBytes?.() ?? 0,
     store: bytes === null || space === null ? null : { bytes, ...space },
@@ -59,14 +62,18 @@ export async function overview(deps: OverviewDeps): Promise<Answer> {
 /** @throws {StoreUnavailable} */
 export async function countRelay(deps: CountDeps): Promise<RelayCounts> {
   const at = deps.clock.now();
-  const [agents, queues] = await Promise.all([countAgents(deps, at), deps.mailbox.count()]);
-  return { at, agents, queues };
+  const [agents, { areAll, ...queues }] = await Promise.all([countAgents(deps, at), deps.mailbox.count()]);
+  const { areAll: areAllAgents, ...counted } = agents;
+  return { at, agents: counted, queues, complete: areAll && areAllAgents };
 }
 
 /** Counts the agents that an instance that is alive holds, and those that were last connected over a day ago. */
-async function countAgents({ kv, leases }: CountDeps, now: number): Promise<RelayCounts["agents"]> {
+async function countAgents(
+  { kv, leases }: CountDeps,
+  now: number,
+): Promise<RelayCounts["agents"] & { areAll: boolean }> {
   const holders = new Map<string, string>();
-  await visitAll<Presence>(kv, KEYS.allPresences(), ({ key, value: { instance } }) => {
+  const areHeld = await visitAll<Presence>(kv, KEYS.allPresences(), ({ key, value: { instance } }) => {
     if (instance !== "") holders.set(String(key.at(-1)), instance);
   });
   const instances = [...new Set(holders.values())];
@@ -76,9 +83,9 @@ async function countAgents({ kv, leases }: CountDeps, now: number): Promise<Rela
   // The lease of an instance that was killed is kept for a day: until then its agents are not offline for longer.
   await visitAll(kv, KEYS.instances(), ({ key }) => recent.add(String(key.at(-1))));
   let online = 0, offlineOver1d = 0;
-  await visitAll<Seen>(kv, KEYS.allSeen(), ({ key, value: { instance, disconnectedAt } }) => {
+  const areSeen = await visitAll<Seen>(kv, KEYS.allSeen(), ({ key, value: { instance, disconnectedAt } }) => {
     if (alive.has(holders.get(String(key.at(-1))) ?? "")) online++;
     else if (disconnectedAt === null ? !recent.has(instance) : now - disconnectedAt > DAY_MS) offlineOver1d++;
   });
-  return { online, offlineOver1d };
+  return { online, offlineOver1d, areAll: areHeld && areSeen };
 }

@@ -263,20 +263,26 @@ export class Mailbox {
    *
    * @throws {StoreUnavailable}
    */
-  async count(): Promise<MailboxCounts> {
+  async count(): Promise<MailboxCounts & { areAll: boolean }> {
     let messages = 0, recipients = 0, fullest = 0, bytes = 0;
-    await visitAll<MailboxState>(this.#kv, KEYS.mailboxStates(), ({ value: { total, bySender } }) => {
+    const areQueues = await visitAll<MailboxState>(this.#kv, KEYS.mailboxStates(), ({ value: { total, bySender } }) => {
       messages += total;
       if (total > 0) recipients++;
       fullest = Math.max(fullest, total / LIMITS.mailboxPerRecipient);
       for (const ofSender of Object.values(bySender)) fullest = Math.max(fullest, ofSender / LIMITS.mailboxPerSender);
     });
-    await visitAll<MailboxBytes>(this.#kv, KEYS.allMailboxBytes(), ({ value: { received, sent } }) => {
+    const areBytes = await visitAll<MailboxBytes>(this.#kv, KEYS.allMailboxBytes(), ({ value: { received, sent } }) => {
       bytes = Math.max(bytes, received, sent);
     });
     const first = await this.#kv.list({ prefix: KEYS.mailboxExpiries() }, { limit: 1 }).next();
     const oldestAt = first.done || messages === 0 ? null : Number(first.value.key[2]) - this.#ttlMs;
-    return { messages, recipients, oldestAt, fullest: Math.max(fullest, bytes / this.#ownerBytes) };
+    return {
+      messages,
+      recipients,
+      oldestAt,
+      fullest: Math.max(fullest, bytes / this.#ownerBytes),
+      areAll: areQueues && areBytes,
+    };
   }
 
   #removal(entry: MailboxEntry): Update<"gone" | MailboxRefusal>[] {

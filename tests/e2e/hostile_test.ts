@@ -21,6 +21,7 @@ const REFUSED: Readonly<Partial<Record<AttackName, readonly (string | null)[]>>>
   garbage_signature: ["proof_invalid"],
   proof_of_a_connect: ["proof_invalid"],
   proof_of_another_call: ["proof_invalid"],
+  proof_of_a_pair_start: ["proof_invalid"],
   token_of_another: ["proof_invalid"],
   another_sender: ["not_a_peer"],
   another_recipient: ["wrong_recipient"],

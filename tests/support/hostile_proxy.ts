@@ -76,6 +76,7 @@ export const FRAME_ATTACKS = {
   garbage_signature: inProof({ signature: "A".repeat(86) }),
   proof_of_a_connect: withRequest("/v1/relay/connect"),
   proof_of_another_call: withRequest("/pair/peers"),
+  proof_of_a_pair_start: withRequest("/pair/start"),
   token_of_another: (frame, seen) => inProof({ ait: seen.tokens.get(String(frame.toAgentDid)) })(frame, seen),
   another_sender: set({ fromAgentDid: STRANGER }),
   another_recipient: set({ toAgentDid: STRANGER }),

@@ -8,6 +8,18 @@ export const WITHIN_THE_PROCESS: Readonly<Record<string, readonly [file: string,
     "a proof hands over one message, at any later time, after a restart, and under no other ID",
   ],
   late_and_early_messages: ["tests/cli/connector/proof_test.ts", "a message counts by the time at which it was signed"],
+  proof_of_another_route: [
+    "tests/cli/connector/proof_test.ts",
+    "headers that no context signs are dropped, and nothing of another route is a message",
+  ],
+  token_that_is_not_genuine: [
+    "tests/cli/connector/proof_test.ts",
+    "a token is genuine with a key that its registry publishes, also a retired one, and while it is valid",
+  ],
+  reordered_messages: [
+    "tests/cli/connector/proof_test.ts",
+    "messages that a relay reorders are all handed over, each once",
+  ],
   lost_memory: [
     "tests/cli/connector/proof_test.ts",
     "a new store beside known keys refuses what may have been handed over before",

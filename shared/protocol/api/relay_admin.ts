@@ -188,6 +188,8 @@ export const RelayOverview = z.object({
   startedAt: IsoTime,
   /** When agents and queues were counted, at most once in 10 s. */
   at: IsoTime,
+  /** False when there are more: of agents and of queues at most 100,000 are counted. */
+  complete: z.boolean(),
   /** Agents that were connected in the last 90 days; without those that were revoked. */
   agents: z.object({ online: z.int(), offlineOver1d: z.int() }),
   queues: z.object({

@@ -5,10 +5,12 @@ import { Undecided } from "../../../cli/link/reconnect.ts";
 import { SEEN_PER_SENDER } from "../../../cli/connector/store/seen_proofs.ts";
 import type { DeliverFrame } from "../../../shared/protocol/frames.ts";
 import type { MessageProof } from "../../../shared/protocol/message_proof.ts";
-import { unixSeconds } from "../../../shared/protocol/time.ts";
+import { importPublicKey, type KeyPair, keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
+import { type AitGrant, signAit } from "../../../shared/protocol/signed/ait.ts";
+import { toIso, unixSeconds } from "../../../shared/protocol/time.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { until } from "../../support/until.ts";
-import { PROXY_URL, type RequestParts, World } from "../../support/world.ts";
+import { PROXY_URL, REGISTRY_URL, type RequestParts, World } from "../../support/world.ts";
 import { Bench, passing, story, trustOf, trustSource } from "./bench.ts";
 
 const DAY = 86_400;
@@ -150,6 +152,7 @@ Deno.test("headers that no context signs are dropped, and nothing of another rou
 
 Deno.test("a message counts by the time at which it was signed", async (t) => {
   const rows: [name: string, moves: number, expected: string][] = [
+    ["a delay of six days", 6 * DAY, "taken"],
     ["a mailbox of seven days", 7 * DAY, "taken"],
     ["nine days", 9 * DAY, "proof_too_old"],
     ["a clock that is two days behind", -2 * DAY, "proof_ahead"],
@@ -164,13 +167,93 @@ Deno.test("a message counts by the time at which it was signed", async (t) => {
       const [frame] = frames;
       assert(frame);
       bench.session.accessExpiresAt = bench.session.identityExpiresAt = Number.MAX_SAFE_INTEGER;
+      const signedAt = toIso(Number((frame.proof as MessageProof).timestamp) * 1000);
       world.clock.step(moves * 1000);
       assertEquals(
         await bench.redeliver(frame),
         expected === "taken" ? { accepted: true } : { accepted: false, reason: expected },
       );
+      if (expected !== "taken") return;
+      await until(() => bench.handedOver.length === 1);
+      assertEquals(bench.calls.find(({ body }) => body !== "")?.headers.get("x-svc-signed-at"), signedAt);
     });
   }
+});
+
+Deno.test("messages that a relay reorders are all handed over, each once", async () => {
+  await using world = await World.open();
+  const { frames, bench, answer } = await attacked(world);
+  await using _ = bench;
+  for (let n = 0; n < 3; n++) await answer((frame) => ({ ...frame, toAgentDid: frame.fromAgentDid }));
+  for (const frame of [...frames].reverse()) assertEquals(await bench.redeliver(frame), { accepted: true });
+  await until(() => bench.handedOver.length === 3);
+  for (const frame of frames) assertEquals(await bench.redeliver(frame), { accepted: true });
+  await flushTasks();
+  assertEquals(bench.handedOver.length, 3);
+});
+
+Deno.test("a token is genuine with a key that its registry publishes, also a retired one, and while it is valid", async (t) => {
+  await using world = await World.open();
+  const [key, other] = await Promise.all([7, 8].map((n) => keyPairFromSeed(new Uint8Array(32).fill(n)))) as [
+    KeyPair,
+    KeyPair,
+  ];
+  const publicKey = await importPublicKey(key.publicKey);
+  const published = (status: "active" | "retired") => new Map([["key-1", { publicKey, status }]]);
+  let keys: ReturnType<typeof published> = published("active");
+  const trust = trustOf(world, { keys: () => Promise.resolve({ issuer: REGISTRY_URL, keys }) });
+  const { a, b, frames, bench, answer } = await attacked(world, { trust });
+  await using _ = bench;
+  await answer((frame) => ({ ...frame, toAgentDid: frame.fromAgentDid }));
+  const [frame] = frames;
+  assert(frame);
+  const now = unixSeconds(world.clock.now());
+  const grant: AitGrant = {
+    issuer: REGISTRY_URL,
+    agentDid: a.agent.did,
+    ownerDid: a.agent.ownerDid,
+    name: a.agent.name,
+    framework: "generic",
+    publicKey: a.keys.publicKey,
+    jti: world.newId(),
+    issuedAtSeconds: now,
+    ttlDays: 1,
+  };
+  const signed = async (change: Partial<AitGrant>, signer: { kid?: string; by?: KeyPair } = {}) => {
+    const { kid = "key-1", by = key } = signer;
+    const ait = await signAit({ ...grant, jti: world.newId(), ...change }, { kid, privateKey: by.privateKey });
+    const identity = { ...a.identity, ait };
+    const { headers } = await world.signed({ identity }, { recipient: b.agent.did, body: "{}" });
+    const header = (name: string) => headers.get(name) ?? "";
+    const proof: MessageProof = {
+      ...{ ait, timestamp: header("X-Svc-Timestamp"), nonce: header("X-Svc-Nonce"), signature: header("X-Svc-Proof") },
+      ...{ origin: PROXY_URL, target: "/hooks/agent", context: {} },
+    };
+    return await bench.redeliver({ ...frame, requestId: world.newId(), payload: "{}", proof });
+  };
+  const taken = { accepted: true }, refused = { accepted: false, reason: "proof_invalid" };
+  const rows: [name: string, change: Partial<AitGrant>, signer: { kid?: string; by?: KeyPair }, expected: object][] = [
+    ["a genuine one", {}, {}, taken],
+    ["of another registry", { issuer: "https://evil.example" }, {}, refused],
+    ["that had ended before the message was signed", { issuedAtSeconds: now - DAY - 1 }, {}, refused],
+    ["that begins after the message was signed", { issuedAtSeconds: now + 3_600 }, {}, refused],
+    ["with an unknown key ID", {}, { kid: "key-2" }, refused],
+    ["with another key under the ID", {}, { by: other }, refused],
+    ["of another agent", { agentDid: b.agent.did }, {}, refused],
+    ["of the agent with another key of its own", { publicKey: other.publicKey }, {}, {
+      accepted: false,
+      reason: "key_mismatch",
+    }],
+  ];
+  for (const [name, change, signer, expected] of rows) {
+    await t.step(name, async () => assertEquals(await signed(change, signer), expected));
+  }
+  keys = published("retired");
+  world.clock.step(301_000);
+  await t.step("with a retired key", async () => assertEquals(await signed({}), taken));
+  keys = new Map();
+  world.clock.step(301_000);
+  await t.step("with a key that is published no longer", async () => assertEquals(await signed({}), refused));
 });
 
 Deno.test("a proof hands over one message, at any later time, after a restart, and under no other ID", async () => {

@@ -69,7 +69,8 @@ Deno.test("an overview has the queues, their oldest message, and the space of th
   }
   const queuedAt = toIso(w.clock.now());
   w.clock.step(60_000);
-  const { queues } = await overview(w);
+  const { queues, complete } = await overview(w);
+  assertEquals(complete, true);
   assertEquals(queues, { messages: 2, recipients: 2, oldestAt: queuedAt });
   assertEquals(w.proxy.deps.reserve.space, { freeBytes: 5_000_000_000, reserveBytes: 900_000_000 });
 });

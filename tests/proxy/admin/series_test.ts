@@ -18,6 +18,7 @@ function world(now: number) {
     at: 0,
     agents: { online: 3, offlineOver1d: 0 },
     queues: { messages: 7, recipients: 1, oldestAt: null, fullest: 0 },
+    complete: true,
   };
   const current = () => isAway ? Promise.reject(new Error("the store is away")) : Promise.resolve(counts);
   const series = new RelaySeries({ clock, metrics, counts: { current } });
