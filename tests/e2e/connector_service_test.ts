@@ -116,8 +116,9 @@ Deno.test("a service installs, runs, shows its logs and uninstalls, each of them
       await svc(dir, [...install, "--replies", "on"], within, program);
       assertEquals((await runtimeOf()).replies, true);
       const port = String(freePort());
-      await svc(dir, [...install.slice(0, 6), "--inbox", "--port", port], within, program);
-      assertStringIncludes(await Deno.readTextFile(unit), `"--port" "${port}" "--inbox"`);
+      await svc(dir, [...install.slice(0, 6), "--inbox", "--port", port, "--strict"], within, program);
+      const text = await Deno.readTextFile(unit);
+      assert(text.includes(`"--port" "${port}" "--inbox"`) && text.includes('"--strict"'), text);
       assertEquals((await runtimeOf()).platform, "inbox");
       await svc(dir, install, within, program);
     });
