@@ -12,6 +12,7 @@ import type { Random } from "../shared/random.ts";
 /** All environment variables that the CLI reads. The compiled binary has no permission to read others. */
 export const ENVIRONMENT = [
   "SVC_CONFIG_DIR",
+  "SVC_PROFILE",
   "SVC_REGISTRY_URL",
   "SVC_PROXY_URL",
   "SVC_API_KEY",
@@ -58,12 +59,14 @@ export const ENVIRONMENT = [
 ] as const;
 export type EnvironmentName = (typeof ENVIRONMENT)[number];
 
-/** A certificate authority from `--ca` or `SVC_CA`. */
+/** A certificate authority from `--ca` or `SVC_CA`, else the saved one. */
 export interface Authority {
   /** Absolute path of the file. */
   path: string;
   /** One or more PEM certificates. */
   pem: string;
+  /** It is saved in the configuration folder, so commands with that folder need no option. */
+  isSaved?: true;
 }
 
 /** Everything outside the program that a command may use. */
@@ -72,7 +75,7 @@ export interface System {
   /** Returns a `fetch` that also trusts these authorities (PEM). Absent where no TLS is used. */
   trusting?: (pem: string) => typeof fetch;
   /** Authorities that are trusted in addition to those of the system. */
-  authority?: Authority;
+  authority?: Authority | undefined;
   /** Returns true when a server accepts connections at the URL. Absent where there is no network. */
   reach?: (url: string) => Promise<boolean>;
   /** Returns true when a process of another user listens at an address of this machine (D-397). Absent as `reach` is. */
@@ -116,6 +119,8 @@ export interface SeenVersion {
 /** The system, plus configuration directory and output of one command. */
 export interface Context extends System {
   configDir: string;
+  /** The folder that holds the profiles: `configDir` itself, unless a profile is chosen. */
+  baseDir: string;
   out: Output;
   /** Called with the headers of each response of a service. */
   onResponse?: ((headers: Headers) => void) | undefined;

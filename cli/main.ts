@@ -5,15 +5,16 @@
 import { resolve } from "node:path";
 import type { Command, RawInput } from "./command_line/command.ts";
 import { COMMANDS, GROUPS } from "./commands/table.ts";
-import type { Context, EnvironmentName, SeenVersion, System } from "./context.ts";
+import type { Authority, Context, EnvironmentName, SeenVersion, System } from "./context.ts";
 import { defaultConfigDir } from "./files/config_dir.ts";
+import { DEFAULT_PROFILE, profileFolder, savedAuthority } from "./files/profile.ts";
 import type { Programs } from "./programs.ts";
 import { realSystem } from "./system.ts";
 import { CliError, describe, type Described, EXIT } from "./errors.ts";
 import { ApiError, UnreachableError } from "../shared/client/errors.ts";
 import { help } from "./command_line/help.ts";
 import { Output } from "./terminal/output.ts";
-import { hasSwitch, parse } from "./command_line/parse.ts";
+import { hasSwitch, type HereOptions, parse } from "./command_line/parse.ts";
 import type { Clock } from "../shared/clock.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
 import { toIso } from "../shared/protocol/time.ts";
@@ -47,21 +48,15 @@ export async function run(argv: readonly string[], world: System): Promise<numbe
     const { command, input } = parsed;
     // Only where it counts: the demo may not read the variable.
     named = agentOf(command, input) ?? (namesAgents(command) ? world.env("SVC_AGENT") : undefined) ?? null;
-    out.hereWords = [["--config-dir", parsed.configDir] as const, ["--ca", parsed.ca] as const]
+    const { configDir, profile, ca } = parsed.here;
+    out.hereWords = Object.entries({ "--config-dir": configDir, "--profile": profile, "--ca": ca })
       .flatMap(([name, value]) => value === undefined ? [] : [name, value]);
     if (namesAgents(command)) (await import("./agents/agent_name.ts")).checkAgentWords(command, input);
     await resolveSecrets(world, command, input);
-    const trusting = await withAuthority(world, parsed.ca);
-    const ctx: Context = {
-      ...trusting,
-      onResponse: (headers) => clockCheck.see(headers),
-      onVersion: (found) => seen = found,
-      out,
-      // Evaluated on use: a command that stores no files works without a home directory.
-      get configDir() {
-        return resolve(parsed.configDir ?? defaultConfigDir(world));
-      },
-    };
+    const ctx: Context = Object.assign(await contextOf(world, parsed.here, out), {
+      onResponse: (headers: Headers) => clockCheck.see(headers),
+      onVersion: (found: SeenVersion) => seen = found,
+    });
     const code = await command.run(ctx, input) ?? EXIT.done;
     if (seen !== null) await (await import("./files/newer_version.ts")).tellNewerVersion(ctx, seen);
     return code;
@@ -141,42 +136,46 @@ class ClockCheck {
   }
 }
 
-const MAX_BYTES = 1024 * 1024;
-const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/;
-
-/**
- * Returns the system with the authorities of a file trusted in addition.
- *
- * @param option value of `--ca` (default `SVC_CA`)
- * @throws {CliError} `CLI_USAGE` when the file holds no certificate
- */
-async function withAuthority(world: System, option: string | undefined): Promise<System> {
-  const file = option ?? world.env("SVC_CA");
-  if (file === undefined) return world;
-  const what = option === undefined ? "SVC_CA" : "--ca";
-  const path = resolve(file);
-  const pem = await readStart(path, what);
-  if (!CERTIFICATE.test(pem)) throw new CliError("CLI_USAGE", `${what}: ${path} holds no certificate in PEM form`);
-  try {
-    return { ...world, authority: { path, pem }, fetch: world.trusting?.(pem) ?? world.fetch };
-  } catch (cause) {
-    throw new CliError("CLI_USAGE", `${what}: a certificate in ${path} cannot be read`, { cause });
-  }
+/** Returns the context of a command. The folder is named on use: a command that stores no files works without a home. */
+async function contextOf(
+  world: System,
+  here: HereOptions,
+  out: Output,
+): Promise<Omit<Context, "onResponse" | "onVersion">> {
+  const file = here.ca ?? world.env("SVC_CA");
+  const given = file === undefined ? undefined : await (await import("./files/authority.ts")).readAuthority(
+    world,
+    file,
+    here.ca === undefined ? "SVC_CA" : "--ca",
+  );
+  const base = () => resolve(here.configDir ?? defaultConfigDir(world));
+  // A folder that an option names is meant, also by programs that a shell with the variable has started.
+  const profile = () => here.profile ?? (here.configDir === undefined ? world.env("SVC_PROFILE") : undefined);
+  const folder = () => profileFolder(base(), profile() ?? DEFAULT_PROFILE);
+  const authority = given ?? savedOf(folder) ?? undefined;
+  return {
+    ...world,
+    out,
+    get configDir() {
+      return folder();
+    },
+    get baseDir() {
+      return base();
+    },
+    authority,
+    fetch: authority === undefined ? world.fetch : world.trusting?.(authority.pem) ?? world.fetch,
+  };
 }
 
-async function readStart(path: string, what: string): Promise<string> {
+/** The saved authorities; `null` also where there is no folder: a command that needs one says so itself. */
+function savedOf(folder: () => string): Authority | null {
   try {
-    using file = await Deno.open(path);
-    const bytes = new Uint8Array(MAX_BYTES + 1);
-    let length = 0;
-    for (let n: number | null = 0; n !== null && length < bytes.length; length += n ?? 0) {
-      n = await file.read(bytes.subarray(length));
-    }
-    if (length <= MAX_BYTES) return new TextDecoder().decode(bytes.subarray(0, length));
-  } catch (cause) {
-    throw new CliError("CLI_USAGE", `${what}: ${path} cannot be read`, { cause });
+    return savedAuthority({ configDir: folder() });
+  } catch (error) {
+    // The demo may not even ask where the folder is.
+    if (error instanceof CliError && error.code !== "CLI_NO_CONFIG_DIR") throw error;
+    return null;
   }
-  throw new CliError("CLI_USAGE", `${what}: ${path} is larger than 1 MiB`);
 }
 
 if (import.meta.main) await main(null);

@@ -44,11 +44,16 @@ export function parseConfigKey(text: string): ConfigKey {
  *
  * @throws {CliError} `CLI_USAGE`, `CLI_INSECURE_URL`
  */
-export function parseConfigValue(key: ConfigKey, text: string, allowInsecure: boolean): string {
+export function parseConfigValue(
+  ctx: Pick<Context, "configDir">,
+  key: ConfigKey,
+  text: string,
+  allowInsecure: boolean,
+): string {
   switch (key) {
     case "registryUrl":
     case "proxyUrl":
-      return secureServiceUrl(text, key, allowInsecure);
+      return secureServiceUrl(ctx, text, key, allowInsecure);
     case "apiKey":
       // The registry checks the exact form. Here the key must only fit into a header.
       if (/^[\x21-\x7e]{1,256}$/.test(text)) return text;

@@ -35,7 +35,7 @@ export async function connect(ctx: Context, options: ConnectionOptions, own?: st
   if (options["api-key"] !== undefined) flags.apiKey = options["api-key"];
   const config = effectiveConfig(ctx, flags);
   const what = options["registry-url"] === undefined ? "registryUrl" : "--registry-url";
-  const registryUrl = secureServiceUrl(config.registryUrl ?? "", what, options["allow-insecure"]);
+  const registryUrl = secureServiceUrl(ctx, config.registryUrl ?? "", what, options["allow-insecure"]);
   const { RegistryClient } = await import("../client/registry_client.ts");
   return { registry: new RegistryClient(ctx, registryUrl), registryUrl, config };
 }

@@ -24,6 +24,6 @@ export async function connectToRelay(ctx: Context, options: ConnectionOptions): 
     response: AdminTokenAnswer,
   });
   const what = config.proxyUrl === undefined ? "the proxy's address" : "proxyUrl";
-  const proxyUrl = secureServiceUrl(config.proxyUrl ?? audience, what, options["allow-insecure"]);
+  const proxyUrl = secureServiceUrl(ctx, config.proxyUrl ?? audience, what, options["allow-insecure"]);
   return new RelayAdminClient(ctx, proxyUrl, token);
 }

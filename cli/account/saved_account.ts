@@ -4,6 +4,7 @@
 import { type Config, configPath, readConfig, updateConfig } from "./config_store.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
+import { saveTrust } from "../files/profile.ts";
 import { maskSecret } from "../../shared/protocol/secrets.ts";
 import type { RegistryClient } from "../client/registry_client.ts";
 import { parseServiceUrl } from "../../shared/client/service_url.ts";
@@ -15,6 +16,8 @@ export interface Account {
   humanName: string;
   /** The proxy URL if it is known; else the registry is queried. */
   proxyUrl?: string;
+  /** Plain http was allowed for this server; later commands then need no option. */
+  allowInsecure: boolean;
 }
 
 /** Saves key, name and URLs in config.json. @throws {CliError} `CLI_SAVE_FAILED`; its fix says how to save the key */
@@ -26,6 +29,11 @@ export async function saveAccount(ctx: Context, account: Account): Promise<void>
     const proxyUrl = parseServiceUrl(account.proxyUrl ?? await proxyOf(registry));
     if (proxyUrl !== null) config.proxyUrl = proxyUrl;
     await updateConfig(ctx, config);
+    await saveTrust(
+      ctx,
+      [config.registryUrl, config.proxyUrl].filter((url) => url !== undefined),
+      account.allowInsecure,
+    );
     ctx.out.note(`The API key is saved in ${configPath(ctx)}.`);
     if (before?.apiKey !== undefined && before.apiKey !== apiKey) {
       ctx.out.warn(`It replaces the previously saved key ${maskSecret(before.apiKey)}`);

@@ -104,6 +104,11 @@ export const GLOBAL_OPTIONS = {
     env: "SVC_CONFIG_DIR",
     complete: "files",
   },
+  profile: {
+    value: "name",
+    summary: "Profile: a configuration folder of its own below that directory",
+    env: "SVC_PROFILE",
+  },
   ca: {
     value: "file",
     summary: "File with additional certificate authorities to trust (PEM)",

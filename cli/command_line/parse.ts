@@ -7,9 +7,16 @@ import { type Command, GLOBAL_OPTIONS, type OptionSpec, type RawInput, usageOf }
 import { CliError } from "../errors.ts";
 import { didYouMean } from "../../shared/did_you_mean.ts";
 
+/** Options of every command that say where its files are and what it trusts. */
+export interface HereOptions {
+  configDir: string | undefined;
+  profile: string | undefined;
+  ca: string | undefined;
+}
+
 /** The result of parsing. */
 export type Parsed =
-  | { kind: "run"; command: Command; input: RawInput; configDir: string | undefined; ca: string | undefined }
+  | { kind: "run"; command: Command; input: RawInput; here: HereOptions }
   | { kind: "help"; path: readonly string[] }
   | { kind: "version" };
 
@@ -47,10 +54,9 @@ export function parse(argv: readonly string[], commands: readonly Command[]): Pa
     const isRepeated = value !== undefined && !repeat && (flags[name]?.length ?? 0) > 1;
     if (isRepeated) throw new CliError("CLI_USAGE", `--${name} is given more than once`);
   }
-  const configDir = flags["config-dir"]?.[0];
+  const here = { configDir: flags["config-dir"]?.[0], profile: flags.profile?.[0], ca: flags.ca?.[0] };
   const args = namedArgs(found, words.slice(found.path.length), commands);
-  const ca = flags.ca?.[0];
-  return { kind: "run", command: found, configDir, ca, input: { args, options: ownOptions(found, flags) } };
+  return { kind: "run", command: found, here, input: { args, options: ownOptions(found, flags) } };
 }
 
 const PAIRING =

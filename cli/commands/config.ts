@@ -14,6 +14,7 @@ import {
 } from "../account/config_store.ts";
 import { connect } from "../account/registry_access.ts";
 import type { Context } from "../context.ts";
+import { readProfile, saveTrust } from "../files/profile.ts";
 import { jsonText } from "../terminal/escapes.ts";
 import { fields } from "../terminal/output.ts";
 
@@ -40,10 +41,11 @@ export const CONFIG_COMMANDS = [
       const apiKeyIsOfAnother = before?.apiKey !== undefined && before.registryUrl !== undefined &&
         before.registryUrl !== registryUrl;
       if (apiKeyIsOfAnother) ctx.out.warn(`The saved API key belongs to ${before.registryUrl}`);
-      const change = { registryUrl, proxyUrl: parseConfigValue("proxyUrl", proxyUrl, options["allow-insecure"]) };
+      const change = { registryUrl, proxyUrl: parseConfigValue(ctx, "proxyUrl", proxyUrl, options["allow-insecure"]) };
       const isNew = before === null;
       const isChanged = isNew || CONFIG_KEYS.some((key) => key in change && before[key] !== (change as Config)[key]);
       if (isChanged) await updateConfig(ctx, change);
+      await saveTrust(ctx, Object.values(change), options["allow-insecure"]);
       const path = configPath(ctx);
       ctx.out.result({ ...change, path, created: isNew, changed: isChanged }, [
         isNew ? "The configuration is created." : isChanged ? "The configuration is changed." : "Nothing to change.",
@@ -66,8 +68,12 @@ export const CONFIG_COMMANDS = [
     ],
     async run(ctx, { args, options }) {
       const key = parseConfigKey(args.key);
-      const value = parseConfigValue(key, args.value, options["allow-insecure"]);
+      const value = parseConfigValue(ctx, key, args.value, options["allow-insecure"]);
       await updateConfig(ctx, { [key]: value });
+      if (key === "registryUrl" || key === "proxyUrl") {
+        // The other one stays: registry and proxy are set one after the other.
+        await saveTrust(ctx, [...readProfile(ctx).insecureOrigins, value], options["allow-insecure"]);
+      }
       const shown = masked(key, value);
       ctx.out.result({ key, value: shown, path: configPath(ctx) }, `${key} is ${shown}`);
       noteOverride(ctx, key);

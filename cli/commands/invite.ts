@@ -136,7 +136,13 @@ export const INVITE_COMMANDS = [
         "",
         "The API key is shown only once.",
       ]);
-      await saveAccount(ctx, { registry, apiKey: apiKey.token, humanName: human.displayName, proxyUrl });
+      await saveAccount(ctx, {
+        registry,
+        apiKey: apiKey.token,
+        humanName: human.displayName,
+        proxyUrl,
+        allowInsecure: options["allow-insecure"],
+      });
       ctx.out.next(["agent", "create", "my-agent"]);
     },
   }),

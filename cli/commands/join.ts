@@ -44,7 +44,7 @@ export const JOIN_COMMANDS = [
       const { registryUrl: linked, code } = link;
       const pairs = link.ticketFields !== null && !options["no-pair"];
       const isInsecureAllowed = options["allow-insecure"];
-      const registryUrl = secureServiceUrl(linked, "the join link", isInsecureAllowed);
+      const registryUrl = secureServiceUrl(ctx, linked, "the join link", isInsecureAllowed);
       if (!options.replace) refuseSavedAccount(ctx);
       const { displayName, agent: agentName } = await firstNames(ctx, options);
       if (agentName === undefined && (pairs || options.start)) throw needsAgent(pairs);
@@ -52,7 +52,7 @@ export const JOIN_COMMANDS = [
       const { RegistryClient } = await import("../client/registry_client.ts");
       const registry = new RegistryClient(ctx, registryUrl);
       ctx.out.doing(`Asking ${registryUrl} for its addresses`);
-      const proxyUrl = secureServiceUrl(await proxyOf(registry), "the address of the proxy", isInsecureAllowed);
+      const proxyUrl = secureServiceUrl(ctx, await proxyOf(registry), "the address of the proxy", isInsecureAllowed);
       if (pairs) ctx.out.note("The link also pairs your agent with an agent of the person who sent it.");
       await checkSavable(ctx);
       ctx.out.doing(`Redeeming the invite at ${registryUrl}`);
@@ -60,7 +60,13 @@ export const JOIN_COMMANDS = [
       warnOfVariables(ctx, registryUrl);
       let agent: CreatedAgent | null = null, pairing: PairResult | null = null;
       try {
-        await saveAccount(ctx, { registry, apiKey: apiKey.token, humanName: human.displayName, proxyUrl });
+        await saveAccount(ctx, {
+          registry,
+          apiKey: apiKey.token,
+          humanName: human.displayName,
+          proxyUrl,
+          allowInsecure: isInsecureAllowed,
+        });
         if (agentName !== undefined) agent = await firstAgent(ctx, registry, apiKey.token, agentName);
         const ticket = pairs ? ticketOf(link, proxyUrl) : null;
         if (agent !== null && ticket !== null) pairing = await pairWith(ctx, agent, ticket, isInsecureAllowed);
@@ -83,12 +89,11 @@ export const JOIN_COMMANDS = [
         const started = { "allow-insecure": isInsecureAllowed };
         return await startConnectors(ctx, [agentName], started, { onStop: (...given) => onStop(ctx, ...given) });
       }
-      const here = isInsecureAllowed ? ["--allow-insecure"] : [];
       if (agentName === undefined) {
-        ctx.out.next(["agent", "create", "my-agent", ...here]);
+        ctx.out.next(["agent", "create", "my-agent"]);
         return;
       }
-      ctx.out.next(["connector", "start", agentName, "--inbox", ...here]);
+      ctx.out.next(["connector", "start", agentName, "--inbox"]);
       ctx.out.next(["mcp", "install", agentName, "--for", "claude-code"], { when: IN_A_CODING_AGENT });
     },
   }),

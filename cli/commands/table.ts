@@ -28,6 +28,7 @@ import { LOG_COMMANDS } from "./log.ts";
 import { MCP_COMMANDS } from "./mcp.ts";
 import { MCP_INSTALL_COMMANDS } from "./mcp_install.ts";
 import { PEERS_COMMANDS } from "./peers.ts";
+import { PROFILE_COMMANDS } from "./profile.ts";
 import { PROVIDER_COMMANDS } from "./provider/provider.ts";
 import { PROVIDER_SETUP_COMMANDS } from "./provider/provider_setup.ts";
 import { RECEIPT_COMMANDS } from "./receipt.ts";
@@ -50,6 +51,7 @@ export const GROUPS: Groups = {
   "admin service": "Credentials of internal services, such as the proxy.",
   "admin keys": "The keys that sign identity tokens and revocation lists.",
   config: "Local configuration: registry URL, proxy URL, API key.",
+  profile: "Accounts side by side, and what each of them trusts.",
   invite: "Create, list, revoke and redeem invites.",
   join: "Join a registry with the link of an invite.",
   agent: "Create, list, inspect and revoke agents.",
@@ -87,6 +89,7 @@ export const COMMANDS: readonly Command[] = [
   ...ADMIN_RELAY_COMMANDS,
   ...AUDIT_COMMANDS,
   ...CONFIG_COMMANDS,
+  ...PROFILE_COMMANDS,
   ...INVITE_COMMANDS,
   ...JOIN_COMMANDS,
   ...AGENT_COMMANDS,

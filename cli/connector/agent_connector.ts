@@ -10,7 +10,7 @@ import { toIso } from "../../shared/protocol/time.ts";
 import { type AgentFolder, AgentStore } from "../agents/agent_store.ts";
 import { connect } from "../account/registry_access.ts";
 import { effectiveConfig } from "../account/config_store.ts";
-import { historyDays } from "../account/profile.ts";
+import { readProfile } from "../files/profile.ts";
 import type { Context } from "../context.ts";
 import { PLATFORMS } from "../platforms/table.ts";
 import { Connector } from "./connector.ts";
@@ -137,7 +137,7 @@ export async function startAgentConnector(
   });
   hooks.trusts?.set(identity.registryUrl, trust);
   const newId = ulidSource(ctx.clock.now, ctx.random.bytes);
-  const historyMs = historyDays(ctx) * DAY_MS;
+  const historyMs = readProfile(ctx).historyDays * DAY_MS;
   const isHidden = options.hidden === true || ctx.env("SVC_HIDDEN") === "1";
   const { fetch, clock, reach, isOfOtherUser } = ctx;
   const runtime = target && new Runtime({ fetch, clock, reach, isOfOtherUser }, PLATFORMS[target.platform], target);

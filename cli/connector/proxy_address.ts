@@ -16,7 +16,7 @@ export function proxyAddress(ctx: Context, wsUrl: string | undefined, allowInsec
   const configured = effectiveConfig(ctx).proxyUrl;
   const given = wsUrl ?? ctx.env("SVC_PROXY_WS_URL");
   const what = wsUrl === undefined ? "SVC_PROXY_WS_URL" : "--proxy-ws-url";
-  const dialUrl = given === undefined ? null : parseWsUrl(given, what, allowInsecure);
+  const dialUrl = given === undefined ? null : parseWsUrl(ctx, given, what, allowInsecure);
   if (configured === undefined) {
     if (dialUrl === null) {
       throw new CliError("CLI_USAGE", "No proxy is configured: run svc config init, or give --proxy-ws-url");
@@ -24,15 +24,15 @@ export function proxyAddress(ctx: Context, wsUrl: string | undefined, allowInsec
     return { dialUrl, origin: dialUrl };
   }
   const origin = dialUrl === null
-    ? secureServiceUrl(configured, "proxyUrl", allowInsecure)
+    ? secureServiceUrl(ctx, configured, "proxyUrl", allowInsecure)
     : new URL(configured).origin;
   return { dialUrl: dialUrl ?? origin, origin };
 }
 
-function parseWsUrl(text: string, what: string, allowInsecure: boolean): string {
+function parseWsUrl(ctx: Context, text: string, what: string, allowInsecure: boolean): string {
   if (!/^wss?:\/\//i.test(text)) {
     throw new CliError("CLI_USAGE", `${what} is not an address such as wss://proxy.example: "${text}"`);
   }
   const http = text.replace(/^ws/i, "http").replace(new RegExp(`${CONNECT_PATH}/?$`), "");
-  return secureServiceUrl(http, what, allowInsecure);
+  return secureServiceUrl(ctx, http, what, allowInsecure);
 }

@@ -142,7 +142,7 @@ function commonArguments(ctx: Context, options: StartOptions): string[] {
   const words = valued([
     ["config-dir", ctx.configDir],
     ["proxy-ws-url", options["proxy-ws-url"] ?? ctx.env("SVC_PROXY_WS_URL")],
-    ["ca", ctx.authority?.path],
+    ["ca", ctx.authority?.isSaved ? undefined : ctx.authority?.path],
   ]);
   const isStrict = options.strict || ctx.env("SVC_STRICT") === "1";
   const isHidden = options.hidden || ctx.env("SVC_HIDDEN") === "1";

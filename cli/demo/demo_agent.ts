@@ -66,6 +66,7 @@ function contextIn(ctx: Context, configDir: string): Context {
     confirm: null,
     env: () => undefined,
     configDir,
+    baseDir: configDir,
   };
 }
 

@@ -242,7 +242,10 @@ function hereWords(ctx: Context): string[] {
   const env: Context["env"] = (name) => name === "HOME" || name === "APPDATA" ? ctx.env(name) : undefined;
   const isUsual = ctx.configDir === usualConfigDir({ env, os: ctx.os });
   const { authority } = ctx;
-  return [...isUsual ? [] : ["--config-dir", ctx.configDir], ...authority ? ["--ca", authority.path] : []];
+  return [
+    ...isUsual ? [] : ["--config-dir", ctx.configDir],
+    ...authority === undefined || authority.isSaved ? [] : ["--ca", authority.path],
+  ];
 }
 
 function usualConfigDir(system: Pick<Context, "env" | "os">): string | null {

@@ -34,6 +34,8 @@ export class Machine extends SvcRunner implements AsyncDisposable {
   cwd: string | null = null;
   reach: ((url: string) => Promise<boolean>) | undefined;
   fetch: typeof fetch;
+  /** The authorities that commands trusted in addition, in order. */
+  readonly trusted: string[] = [];
   /** Requests that were sent: method and path, in order. */
   readonly requests: string[] = [];
 
@@ -75,6 +77,10 @@ export class Machine extends SvcRunner implements AsyncDisposable {
         const url = new URL(input instanceof Request ? input.url : input);
         this.requests.push(`${init?.method ?? "GET"} ${url.pathname}${url.search}`);
         return await this.fetch(input, init);
+      },
+      trusting: (pem) => {
+        this.trusted.push(pem);
+        return this.fetch;
       },
       ...(this.reach ? { reach: this.reach } : {}),
       clock: this.world.clock,

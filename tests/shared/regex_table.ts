@@ -258,6 +258,7 @@ export const REGEXES: readonly RegexRow[] = [
   meets("/^b-[A-Za-z0-9_-]{43}$/", "b-", "x", " "),
   meets(String.raw`/^[A-Za-z0-9_\/:=@%+.,-]+$/`, "", "x", "'"),
   meets(String.raw`/^--([^=]+)(?:=(.*))?$/s`, "--", "x", "=\n"),
+  meets("/^[a-z0-9-]{1,32}$/", "", "a", "_"),
   meets("/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/", "", "-----BEGIN CERTIFICATE-----x", ""),
   never("/: Expired|certificate expired|CERT_HAS_EXPIRED/", OS_MESSAGE),
   never(

@@ -54,7 +54,12 @@ export const ADMIN_COMMANDS = [
       const isShown = options["show-service"];
       let agent: CreatedAgent | null = null;
       try {
-        await saveAccount(ctx, { registry, apiKey: apiKey.token, humanName: human.displayName });
+        await saveAccount(ctx, {
+          registry,
+          apiKey: apiKey.token,
+          humanName: human.displayName,
+          allowInsecure: options["allow-insecure"],
+        });
         if (agentName !== undefined) agent = await firstAgent(ctx, registry, apiKey.token, agentName);
       } finally {
         // Also after a failure: the account exists, and its key is not shown again.

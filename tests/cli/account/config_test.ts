@@ -122,7 +122,7 @@ Deno.test("an insecure address from the environment or the file is refused when 
   machine.env.SVC_REGISTRY_URL = "http://example.com";
   assertEquals((await machine.failure("api-key", "list")).code, "CLI_INSECURE_URL");
   delete machine.env.SVC_REGISTRY_URL;
-  await machine.json("config", "set", "registryUrl", "http://example.com", "--allow-insecure");
+  machine.write("config.json", JSON.stringify({ registryUrl: "http://example.com" }));
   assertEquals((await machine.failure("api-key", "list")).code, "CLI_INSECURE_URL");
   assertEquals(machine.requests, []);
 });

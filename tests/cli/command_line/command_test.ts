@@ -85,6 +85,9 @@ const ADDED = [
   "sent",
   "log",
   "status",
+  "profile list",
+  "profile set",
+  "profile show",
   "uninstall",
   "dead-letters",
   "dead-letters replay",
@@ -193,7 +196,7 @@ Deno.test("every level has help that names all its entries", async (t) => {
     for (const path of ["join", "agent create", "connector start"]) {
       assertStringIncludes(text, find(path)?.examples[0]?.run ?? path);
     }
-    assert(text.split("\n").length <= 68, "fits one tall screen");
+    assert(text.split("\n").length <= 70, "fits one tall screen");
   });
   for (const group of Object.keys(GROUPS).filter((path) => find(path) === undefined)) {
     await t.step(group, () => {

@@ -22,6 +22,7 @@ export function contextOf(world: World, machine: Machine): Context {
     pid: Deno.pid,
     version: "0",
     configDir: machine.dir,
+    baseDir: machine.dir,
     out: new Output(silent, world.clock, { json: true, colour: false }),
   };
 }

@@ -296,6 +296,9 @@ Deno.test("standard output is one JSON document or empty, and standard error one
     [machine, ["config", "set", "humanName", "Ada"], 0],
     [machine, ["config", "get", "humanName"], 0],
     [machine, ["config", "show"], 0],
+    [machine, ["profile", "list"], 0],
+    [machine, ["profile", "show"], 0],
+    [machine, ["profile", "set", "insecure", "http://registry.lan"], 0],
     [second, ["invite", "redeem", invite.code], 0],
     [machine, ["invite", "list"], 0],
     [machine, ["invite", "revoke", unused.id], 0],
@@ -365,6 +368,8 @@ Deno.test("text output shows a secret only in commands that issue one", async ()
   for (
     const argv of [
       ["config", "show"],
+      ["profile", "list"],
+      ["profile", "show"],
       ["agent", "inspect", "alpha"],
       ["agent", "auth", "refresh", "alpha"],
       ["agent", "reissue", "alpha"],

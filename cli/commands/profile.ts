@@ -1,0 +1,122 @@
+/** `svc profile …`: configuration folders side by side, and what each of them trusts. */
+import { configPath, readConfig } from "../account/config_store.ts";
+import { secureServiceUrl } from "../client/service_url.ts";
+import { command } from "../command_line/command.ts";
+import type { Context } from "../context.ts";
+import { CliError } from "../errors.ts";
+import * as profiles from "../files/profile.ts";
+import { fields } from "../terminal/output.ts";
+
+const SETTINGS = ["ca", "insecure"] as const;
+const NONE = "none";
+
+export const PROFILE_COMMANDS = [
+  command({
+    path: ["profile", "list"],
+    summary: "List the profiles of this machine",
+    details: [
+      "A profile is a configuration folder with its own account and agents. --profile <name> or SVC_PROFILE chooses one, for",
+      `any command; the first command that saves something creates it. ${profiles.DEFAULT_PROFILE} is the one without a name.`,
+    ],
+    args: {},
+    options: {},
+    examples: [{ run: "svc profile list", purpose: "Show the accounts of this machine" }],
+    async run(ctx) {
+      const { AgentStore } = await import("../agents/agent_store.ts");
+      const rows = await Promise.all(
+        [...profiles.profileFolders(ctx)].map(async ([name, folder]) => {
+          const { agents } = await new AgentStore({ ...ctx, configDir: folder }).names();
+          const isCurrent = folder === ctx.configDir;
+          return { name, folder, ...accountOf(ctx, folder), agents, isCurrent };
+        }),
+      );
+      ctx.out.result(
+        { profiles: rows },
+        ctx.out.table([
+          { head: "PROFILE", of: ({ name, isCurrent }) => isCurrent ? `${name} *` : name },
+          { head: "REGISTRY", rank: 1, of: ({ registryUrl }) => registryUrl ?? "" },
+          { head: "NAME", rank: 2, of: ({ humanName }) => humanName ?? "" },
+          { head: "AGENTS", rank: 1, of: ({ agents }) => agents.join(" ") },
+          { head: "FOLDER", isWide: true, of: ({ folder }) => folder },
+        ], rows),
+      );
+    },
+  }),
+  command({
+    path: ["profile", "show"],
+    summary: "Show the profile in use: its folder, its server and what it trusts",
+    args: {},
+    options: {},
+    examples: [{ run: "svc profile show --profile work", purpose: "Show what the profile work trusts" }],
+    run(ctx) {
+      const { ca, insecureOrigins, historyDays } = profiles.readProfile(ctx);
+      const [name = null] = [...profiles.profileFolders(ctx)].find(([, folder]) => folder === ctx.configDir) ?? [];
+      const account = accountOf(ctx, ctx.configDir);
+      const path = profiles.savedAuthority(ctx)?.path ?? null;
+      ctx.out.result({ name, folder: ctx.configDir, ...account, ca: path, insecureOrigins, historyDays }, [
+        ctx.out.bold(name ?? ctx.configDir),
+        ...fields([
+          ["folder", ctx.configDir],
+          ["registry", account.registryUrl],
+          ["person", account.humanName],
+          ["authorities", ca === null ? "those of the system" : `${path}, and those of the system`],
+          ["plain http", insecureOrigins.length === 0 ? "this machine only" : insecureOrigins.join(" ")],
+          ["texts kept", `${historyDays} days`],
+        ]),
+      ]);
+      return Promise.resolve();
+    },
+  }),
+  command({
+    path: ["profile", "set"],
+    summary: "Set which authority or which plain http address a profile trusts",
+    details: [
+      "--ca and --allow-insecure of svc join, admin bootstrap, config init and config set do the same for their server.",
+    ],
+    args: {
+      setting: { summary: "ca or insecure", complete: SETTINGS },
+      value: {
+        summary: `A file with authorities (PEM); addresses, in place of the saved ones; ${NONE} ends it`,
+        repeat: true,
+      },
+    },
+    options: {},
+    examples: [
+      { run: "svc profile set ca company.pem", purpose: "Trust this authority in every command" },
+      { run: "svc profile set insecure none", purpose: "Refuse plain http to other machines again" },
+    ],
+    async run(ctx, { args: { setting, value: values } }) {
+      const [value = ""] = values;
+      const isNone = values.length === 1 && value === NONE;
+      if (setting === "ca" && values.length === 1) {
+        const { readAuthority } = await import("../files/authority.ts");
+        await profiles.saveAuthority(ctx, isNone ? null : await readAuthority(ctx, value, "ca"));
+      } else if (setting === "insecure" && values.length > 0) {
+        const origins = isNone ? [] : values.map((text) => secureServiceUrl(ctx, text, "insecure", true));
+        const other = origins.find((origin) => !profiles.isPlain(origin));
+        if (other !== undefined) {
+          throw new CliError("CLI_USAGE", `${other} needs no permission: it is no plain http to another machine`);
+        }
+        await profiles.saveInsecureOrigins(ctx, origins);
+      } else {throw new CliError(
+          "CLI_USAGE",
+          "Set ca to one file, or insecure to addresses such as http://registry.lan:8787",
+        );}
+      ctx.out.result(
+        { setting, value: isNone ? null : values, folder: ctx.configDir },
+        isNone ? `${setting} is not set.` : `${setting} is set.`,
+      );
+    },
+  }),
+];
+
+function accountOf(ctx: Context, configDir: string): { registryUrl: string | null; humanName: string | null } {
+  try {
+    const { registryUrl = null, humanName = null } = readConfig({ configDir }) ?? {};
+    return { registryUrl, humanName };
+  } catch (error) {
+    if (!(error instanceof CliError)) throw error;
+    ctx.out.warn(`${configPath({ configDir })} cannot be read`);
+    return { registryUrl: null, humanName: null };
+  }
+}

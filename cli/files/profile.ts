@@ -1,0 +1,144 @@
+/**
+ * Profiles (D-315): configuration folders side by side, each with a `profile.json` for settings of this machine that are none
+ * of the registry. What a person trusts is saved there once, so that no later command needs `--ca` or `--allow-insecure`.
+ */
+import { join } from "node:path";
+import { isLoopback, parseServiceUrl } from "../../shared/client/service_url.ts";
+import type { Authority, Context } from "../context.ts";
+import { CliError } from "../errors.ts";
+import { ensureConfigDir } from "./config_dir.ts";
+import { withLock } from "./lock.ts";
+import { readPrivate, removeFile, writePrivate } from "./private_files.ts";
+
+const PROFILE_FILE = "profile.json", CA_FILE = "ca.pem", PROFILES_FOLDER = "profiles";
+/** The profile of the configuration folder itself. */
+export const DEFAULT_PROFILE = "default";
+const NAME = /^[a-z0-9-]{1,32}$/;
+const MAX_BYTES = 64 * 1024;
+/** As for `--ca`. */
+const CA_MAX_BYTES = 1024 * 1024 + 1;
+/** Days for which the texts of read and sent messages are kept. */
+const HISTORY_DAYS = 7, HISTORY_DAYS_MAX = 365;
+/** Registry and proxy, and those of an earlier server while a person moves. */
+const ORIGINS_MAX = 8;
+const PROFILES_MAX = 1_000;
+
+export interface ProfileSettings {
+  /** The authorities of `ca.pem` are trusted too. */
+  ca: typeof CA_FILE | null;
+  /** Origins that secrets may be sent to with plain http. */
+  insecureOrigins: readonly string[];
+  /** For how many days texts are kept. */
+  historyDays: number;
+}
+
+type Folder = Pick<Context, "configDir">;
+
+/** Returns the folder of a profile. @throws {CliError} `CLI_USAGE` for a name that no profile has */
+export function profileFolder(baseDir: string, name: string): string {
+  if (!NAME.test(name)) throw new CliError("CLI_USAGE", `A profile is 1 to 32 of a-z, 0-9 and -, not "${name}"`);
+  return name === DEFAULT_PROFILE ? baseDir : join(baseDir, PROFILES_FOLDER, name);
+}
+
+/** Returns the folders of all profiles by name, that of the configuration folder first. */
+export function profileFolders({ baseDir }: { baseDir: string }): Map<string, string> {
+  const names: string[] = [];
+  try {
+    for (const { name, isDirectory } of Deno.readDirSync(join(baseDir, PROFILES_FOLDER))) {
+      if (isDirectory && NAME.test(name) && name !== DEFAULT_PROFILE && names.length < PROFILES_MAX) names.push(name);
+    }
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+  }
+  return new Map([DEFAULT_PROFILE, ...names.sort()].map((name) => [name, profileFolder(baseDir, name)]));
+}
+
+/** Returns the settings of the folder. @throws {CliError} `CLI_FILE_INVALID` */
+export function readProfile(folder: Folder): ProfileSettings {
+  const { ca = null, insecureOrigins = [], historyDays = HISTORY_DAYS } = members(folder);
+  const areOrigins = Array.isArray(insecureOrigins) && insecureOrigins.length <= ORIGINS_MAX &&
+    insecureOrigins.every((origin) => typeof origin === "string" && parseServiceUrl(origin) === origin);
+  const isKnownCa = ca === null || ca === CA_FILE;
+  const isDays = typeof historyDays === "number" && Number.isInteger(historyDays) && historyDays >= 0 &&
+    historyDays <= HISTORY_DAYS_MAX;
+  if (!areOrigins || !isKnownCa || !isDays) throw damaged(folder);
+  return { ca, insecureOrigins, historyDays };
+}
+
+/** Changes or creates the settings; members that this version does not know stay. */
+async function updateProfile(ctx: Context, change: Partial<ProfileSettings>): Promise<void> {
+  await ensureConfigDir(ctx);
+  await withLock(ctx, () => join(ctx.configDir, ".config.lock"), async () => {
+    const profile = { ...members(ctx), ...change, version: 1 };
+    await writePrivate(ctx.random, join(ctx.configDir, PROFILE_FILE), `${JSON.stringify(profile, null, 2)}\n`);
+  });
+}
+
+/** Saves a copy of the authorities; `null` ends the trust. */
+export async function saveAuthority(ctx: Context, authority: Authority | null): Promise<void> {
+  const path = join(ctx.configDir, CA_FILE);
+  await ensureConfigDir(ctx);
+  // The settings never name a file that is not there: commands would refuse to run.
+  if (authority !== null) await writePrivate(ctx.random, path, authority.pem);
+  await updateProfile(ctx, { ca: authority === null ? null : CA_FILE });
+  if (authority === null) await removeFile(path);
+}
+
+/** Saves the origins that may be used with plain http, in place of the saved ones. @throws {CliError} `CLI_USAGE` */
+export async function saveInsecureOrigins(ctx: Context, origins: readonly string[]): Promise<void> {
+  const insecureOrigins = [...new Set(origins)];
+  if (insecureOrigins.length > ORIGINS_MAX) {
+    throw new CliError("CLI_USAGE", `A profile has at most ${ORIGINS_MAX} origins`);
+  }
+  await updateProfile(ctx, { insecureOrigins });
+}
+
+/**
+ * Saves what the options of this command allowed, for the server that was just saved: its authority and its origins.
+ *
+ * @param origins those of registry and proxy
+ */
+export async function saveTrust(ctx: Context, origins: readonly string[], allowInsecure: boolean): Promise<void> {
+  const plain = origins.filter(isPlain);
+  if (allowInsecure && plain.length > 0) await saveInsecureOrigins(ctx, plain.slice(-ORIGINS_MAX));
+  if (ctx.authority === undefined || ctx.authority.isSaved) return;
+  await saveAuthority(ctx, ctx.authority);
+  const at = ctx.out.hereWords.indexOf("--ca");
+  if (at !== -1) ctx.out.hereWords = ctx.out.hereWords.filter((_, i) => i !== at && i !== at + 1);
+}
+
+/** Whether secrets sent to an origin can be read on the network. */
+export function isPlain(origin: string): boolean {
+  return origin.startsWith("http:") && !isLoopback(origin);
+}
+
+/** Returns the saved authorities; `null` without any. @throws {CliError} `CLI_FILE_INVALID` */
+export function savedAuthority(folder: Folder): Authority | null {
+  if (readProfile(folder).ca === null) return null;
+  const path = join(folder.configDir, CA_FILE);
+  const pem = readPrivate(path, CA_MAX_BYTES);
+  if (pem !== null) return { path, pem, isSaved: true };
+  throw new CliError("CLI_FILE_INVALID", `${path} is missing`, {
+    fix: "Save it again with svc profile set ca <file>, or run svc profile set ca none.",
+  });
+}
+
+function members(folder: Folder): Record<string, unknown> {
+  const text = readPrivate(join(folder.configDir, PROFILE_FILE), MAX_BYTES);
+  if (text === null) return {};
+  try {
+    const value: unknown = JSON.parse(text);
+    const isVersion1 = typeof value === "object" && value !== null && "version" in value && value.version === 1;
+    if (isVersion1) return { ...value };
+  } catch {
+    // Reported below.
+  }
+  throw damaged(folder);
+}
+
+function damaged({ configDir }: Folder): CliError {
+  return new CliError("CLI_FILE_INVALID", `${join(configDir, PROFILE_FILE)} is damaged`, {
+    fix: `It is like {"version":1,"ca":null,"insecureOrigins":[],"historyDays":${HISTORY_DAYS}}; ` +
+      `the days are from 0 to ${HISTORY_DAYS_MAX}.`,
+  });
+}

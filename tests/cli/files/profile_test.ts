@@ -1,0 +1,121 @@
+/** Profiles: accounts side by side, and trust that is saved once with its server. */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { BOOTSTRAP_SECRET, PROXY_URL, REGISTRY_URL, World } from "../../support/world.ts";
+import { bootstrapped, Machine } from "../cli_world.ts";
+
+const PEM = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+const PLAIN = "http://registry.lan:8787";
+
+/** A machine of a person whose registry and proxy are at one plain http address. */
+async function plainMachine(world: World): Promise<Machine> {
+  const machine = await Machine.open(world, { env: { SVC_REGISTRY_URL: "" } });
+  const { fetch } = machine;
+  machine.fetch = (async (input: RequestInfo | URL, init?: RequestInit) => {
+    const request = new Request(input, init);
+    if (!request.url.startsWith(PLAIN)) throw new TypeError("not reached");
+    const answer = await fetch(new Request(REGISTRY_URL + request.url.slice(PLAIN.length), request));
+    if (!request.url.endsWith("/v1/metadata")) return answer;
+    return Response.json({ ...await answer.json(), registryUrl: PLAIN, proxyUrl: PLAIN });
+  }) as typeof fetch;
+  return machine;
+}
+
+const profile = (machine: Machine, folder = "") => JSON.parse(machine.read(`${folder}profile.json`));
+
+Deno.test("--allow-insecure is needed once, and permits the addresses of that server alone", async (t) => {
+  await using world = await World.open();
+  await using admin = await bootstrapped(world);
+  const { code } = (await admin.json("invite", "create")).invite;
+  const makers: Record<string, string[][]> = {
+    join: [["join", `${PLAIN}/join#${code}`]],
+    "config init": [["config", "init", "--registry-url", PLAIN]],
+    "config set": [["config", "set", "registryUrl", PLAIN], ["config", "set", "proxyUrl", PLAIN]],
+  };
+  for (const [name, lines] of Object.entries(makers)) {
+    await t.step(name, async () => {
+      await using machine = await plainMachine(world);
+      assertEquals((await machine.failure(...lines[0] ?? [])).code, "CLI_INSECURE_URL");
+      for (const line of lines) assertEquals((await machine.svc(...line, "--allow-insecure")).code, 0);
+      assertEquals(profile(machine).insecureOrigins, [PLAIN]);
+      if (name === "join") assertEquals((await machine.json("whoami")).human.role, "user");
+      else machine.env.SVC_API_KEY = JSON.parse(admin.read("config.json")).apiKey;
+      assertEquals((await machine.json("agent", "list")).agents, []);
+      // Another port may be another program.
+      const other = await machine.failure("whoami", "--registry-url", "http://registry.lan:8788");
+      assertEquals(other.code, "CLI_INSECURE_URL");
+      await machine.svc("profile", "set", "insecure", "none");
+      assertEquals((await machine.failure("whoami")).code, "CLI_INSECURE_URL");
+      assertEquals((await machine.svc("profile", "set", "insecure", PLAIN)).code, 0);
+      assertEquals((await machine.svc("whoami")).code, 0);
+    });
+  }
+});
+
+Deno.test("--ca is needed once: a copy is trusted by each later command, and named by none", async () => {
+  await using world = await World.open();
+  await using admin = await Machine.open(world, { env: { SVC_BOOTSTRAP_SECRET: BOOTSTRAP_SECRET } });
+  admin.write("company.pem", PEM);
+  const made = await admin.svc("admin", "bootstrap", "--agent", "alpha", "--ca", admin.path("company.pem"));
+  assertEquals(made.code, 0, made.stderr);
+  assert(!made.stderr.includes("--ca"), made.stderr);
+  assertEquals([profile(admin).ca, admin.read("ca.pem")], ["ca.pem", PEM]);
+  Deno.removeSync(admin.path("company.pem"));
+  admin.trusted.length = 0;
+  await admin.json("whoami");
+  assertEquals(admin.trusted, [PEM]);
+  assertEquals((await admin.json("profile", "show")).ca, admin.path("ca.pem"));
+  assertEquals((await admin.svc("profile", "set", "ca", "none")).code, 0);
+  admin.trusted.length = 0;
+  await admin.json("whoami");
+  assertEquals(admin.trusted, []);
+  Deno.writeTextFileSync(admin.path("other.pem"), "no certificate");
+  const refused = await admin.failure("profile", "set", "ca", admin.path("other.pem"));
+  assertEquals([refused.exit, refused.code], [2, "CLI_USAGE"]);
+});
+
+Deno.test("a profile is a folder of its own, which option or variable choose and printed commands name", async () => {
+  await using world = await World.open();
+  await using machine = await bootstrapped(world);
+  await machine.json("agent", "create", "alpha");
+  const { joinLink } = await machine.json("invite", "create");
+  const joined = await machine.svc("join", joinLink, "--display-name", "Work", "--agent", "beta", "--profile", "work");
+  assertEquals(joined.code, 0, joined.stderr);
+  assertStringIncludes(joined.stderr, "svc connector start beta --inbox --profile work");
+  assertEquals(JSON.parse(machine.read("profiles/work/config.json")).proxyUrl, PROXY_URL);
+  assertEquals((await machine.json("agent", "inspect", "beta", "--profile", "work")).name, "beta");
+  const { profiles } = await machine.json("profile", "list");
+  const short = (rows: { name: string; humanName: string; agents: string[]; isCurrent: boolean }[]) =>
+    rows.map(({ name, agents, isCurrent }) => [name, agents, isCurrent]);
+  assertEquals(short(profiles), [["default", ["alpha"], true], ["work", ["beta"], false]]);
+
+  machine.env.SVC_PROFILE = "work";
+  assertEquals((await machine.json("whoami")).human.displayName, "Work");
+  assertEquals((await machine.json("profile", "show")).name, "work");
+  assertEquals((await machine.json("profile", "show", "--profile", "default")).name, "default");
+  // Units and entries of hosts name the folder: a variable of the shell must not lead below it.
+  assertEquals((await machine.json("profile", "show", "--config-dir", machine.dir)).folder, machine.dir);
+  for (const name of ["Work", "a/b", "..", "a".repeat(33)]) {
+    assertEquals((await machine.failure("whoami", "--profile", name)).exit, 2, name);
+  }
+});
+
+Deno.test("a damaged profile is named and never overwritten", async (t) => {
+  await using world = await World.open();
+  const rows = [
+    "",
+    "[]",
+    "{}",
+    `{"version":2}`,
+    `{"version":1,"ca":"../x"}`,
+    `{"version":1,"insecureOrigins":["http://a/b"]}`,
+    `{"version":1,"historyDays":-1}`,
+  ];
+  for (const text of rows) {
+    await t.step(text, async () => {
+      await using machine = await Machine.ofPerson(world);
+      machine.write("profile.json", text);
+      assertEquals((await machine.failure("whoami")).code, "CLI_FILE_INVALID");
+      assertEquals(machine.read("profile.json"), text);
+    });
+  }
+});
