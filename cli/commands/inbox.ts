@@ -1,6 +1,7 @@
 /** `svc inbox` and `svc sent`: the messages that an agent has received, and those that it has sent. */
 import { AGENT_OPTION, command, REGISTRY_OPTIONS } from "../command_line/command.ts";
 import { parseCount } from "../command_line/numbers.ts";
+import { VIEW_OPTIONS } from "./connector/connector_start.ts";
 import { CONNECTOR_LIMITS } from "../connector/limits.ts";
 import { CliError, EXIT } from "../errors.ts";
 import { onStop } from "../terminal/interrupt.ts";
@@ -25,8 +26,9 @@ export const INBOX_COMMANDS = [
       conversation: { value: "id", summary: "Only messages of this conversation" },
       limit: LIMIT,
       read: { summary: "List read messages; their content is kept for 7 days" },
-      follow: { summary: "Wait for more messages until Ctrl-C" },
+      follow: { summary: "Wait for more messages until Ctrl-C; on a terminal the view of the connector that runs" },
       take: { summary: "Mark the printed messages read" },
+      ...VIEW_OPTIONS,
       ...INSECURE,
     },
     examples: [
@@ -55,7 +57,8 @@ export const INBOX_COMMANDS = [
         ...options,
         limit: parseCount(options.limit ?? `${LISTED}`, "--limit", MAX_LISTED),
         allowInsecure: options["allow-insecure"],
-        onStop: (stop) => onStop(ctx, stop),
+        hasFilter: [options.from, options.conversation, options.limit].some((given) => given !== undefined),
+        onStop: (...given) => onStop(ctx, ...given),
       });
     },
   }),

@@ -12,8 +12,8 @@ export class ConnectorLockedError extends CliError {
   override name = "ConnectorLockedError";
 
   constructor(agentName: string, readonly pid: string) {
-    super("CLI_BUSY", `A connector of ${agentName} is already running as process ${pid}`, {
-      fix: "Stop that process, or use the connector that is running.",
+    super("CLI_BUSY", `The connector of ${agentName} runs already (pid ${pid})`, {
+      fix: `svc inbox --follow --agent ${agentName} talks with its peers from here.`,
     });
   }
 }

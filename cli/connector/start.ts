@@ -4,27 +4,18 @@
  */
 import { join } from "node:path";
 import { AGENT_FILES } from "../../shared/client/agent_files.ts";
-import { call, post } from "../../shared/client/local_client.ts";
-import { PageCode } from "../../shared/client/local_shapes.ts";
-import { ulidSource } from "../../shared/protocol/ids.ts";
-import { effectiveConfig } from "../account/config_store.ts";
 import { AgentStore } from "../agents/agent_store.ts";
 import type { Context } from "../context.ts";
-import { CliError, EXIT } from "../errors.ts";
-import type { Keyboard } from "../terminal/keyboard.ts";
+import { EXIT } from "../errors.ts";
 import { type RunningConnector, startAgentConnector } from "./agent_connector.ts";
 import { connectorOf } from "./attach.ts";
-import { viewOf } from "./talk/view.ts";
 import { reportDefects } from "./defects.ts";
 import type { EmitEvent } from "./events.ts";
 import { Fleet } from "./fleet.ts";
-import { openPage } from "../files/open_page.ts";
-import { perhapsReplaced, presentPeers, readPeers } from "./peers.ts";
 import { proxyAddress } from "./proxy_address.ts";
 import type { RegistryTrust } from "./registry_trust.ts";
 import { checkSave, givesRuntime, refuseOptionsOfOne, type StartOptions } from "./start_options.ts";
-import { Notifier, parseNotify } from "./talk/notifier.ts";
-import { Talk } from "./talk/talk.ts";
+import { openScreen, talkAgent } from "./talk/screen.ts";
 
 /** What the command that starts a connector provides. */
 export interface StartDeps {
@@ -58,59 +49,16 @@ export async function startConnectors(
     for (const name of wanted === "all" ? [] : wanted) await store.open(name);
     proxyAddress(ctx, options["proxy-ws-url"], options["allow-insecure"]);
   }
-  const isDumb = ctx.env("TERM") === "dumb";
-  const keyboard = isDumb ? null : await usableKeyboard(ctx, options.keys === true);
-  const view = viewOf({
-    clock: ctx.clock,
-    terminal: ctx.terminal,
-    json: ctx.out.json,
-    colour: ctx.env("NO_COLOR") === undefined && !isDumb,
-    isDumb,
-    live: (columns) => {
-      const live = talk.live(columns);
-      if (live !== null) notifier.title(talk.title());
-      return live;
-    },
-  });
-  const notifier = new Notifier(
-    ctx.clock,
-    (sequence) => isDumb || view.signal(sequence),
-    parseNotify(options.notify),
-    ctx.env("TERM") ?? "",
-  );
   let stop = () => {};
-  const talk = new Talk({
-    clock: ctx.clock,
-    view,
-    newId: ulidSource(() => ctx.clock.now(), (count) => ctx.random.bytes(count)),
-    arrived: (agent, unread) => notifier.arrived(agent, unread),
-    stop: () => stop(),
-  });
-  let release = () => {};
+  const screen = await openScreen(ctx, options, () => stop());
+  const { view, talk } = screen;
   const started = async (running: RunningConnector) => {
     if (!ctx.terminal.stdoutIsTerminal || ctx.out.json) return;
     const calls = await connectorOf(ctx, running.folder);
     if (calls === null) return;
     const { connector, folder } = running;
-    talk.add({
-      name: folder.name,
-      humanName: effectiveConfig(ctx).humanName ?? "someone",
-      calls,
-      peers: () => presentPeers(readPeers(folder)),
-      perhapsReplaced: (did) => perhapsReplaced(readPeers(folder), did),
-      status: () => connector.isOver ? null : connector.status(),
-      invite: async () => {
-        const { createPairInvite, mayNotInvite } = await import("../account/pair_invite.ts");
-        try {
-          const { words } = await createPairInvite(ctx, calls, { "allow-insecure": options["allow-insecure"] });
-          return ctx.out.commandLine(words, false);
-        } catch (error) {
-          if (mayNotInvite(error)) return null;
-          throw error;
-        }
-      },
-      openPage: async () => await openPage(ctx, folder, await call(calls, PageCode, post("/v1/page-codes", {}))),
-    });
+    const status = () => connector.isOver ? null : connector.status();
+    talk.add(talkAgent(ctx, folder, calls, { status, allowInsecure: options["allow-insecure"] }));
     void running.ended.then(() => talk.remove(folder.name));
   };
   const trusts = new Map<string, RegistryTrust>();
@@ -146,7 +94,7 @@ export async function startConnectors(
   const forget = onStop(stop, () => talk.discard());
   const endReports = reportDefects((event, fields) => view.event(event, fields));
   try {
-    if (keyboard !== null) release = keyboard.open((bytes) => talk.receive(bytes), stop);
+    screen.open();
     if (!isOne) return await untilFailure(() => fleet.run());
     running = await start(only, (event, fields) => view.event(event, fields));
     if (isStopped) void running.stop();
@@ -154,12 +102,9 @@ export async function startConnectors(
     const { ended } = running;
     return await untilFailure(() => ended);
   } finally {
-    release();
-    talk.close();
     forget();
     endReports();
-    notifier.close();
-    view.stop();
+    screen.close();
   }
 }
 
@@ -190,19 +135,6 @@ async function runtimeHint(ctx: Context): Promise<string[]> {
   if (found === null) return [];
   const command = ctx.out.commandLine(["install", "--for", found.platform]);
   return [`${found.name} is installed here. To hand it the messages: ${command}`];
-}
-
-/**
- * The keyboard, if this process may use it: a process in the background would be stopped when it reads.
- *
- * @throws {CliError} `CLI_USAGE` when keys are wanted and there is no terminal
- */
-async function usableKeyboard({ keyboard = null, out }: Context, isWanted: boolean): Promise<Keyboard | null> {
-  if (keyboard === null || out.json) {
-    if (isWanted) throw new CliError("CLI_USAGE", "--keys needs a terminal for input and output, without --json");
-    return null;
-  }
-  return await keyboard.isInForeground() ?? isWanted ? keyboard : null;
 }
 
 /** A text that changes when a file of the agent's identity changes. */

@@ -1,9 +1,10 @@
 /** The options of `connector start` and `connector service install`, and which of them belong to one agent. */
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
+import type { ScreenOptions } from "./talk/screen.ts";
 import type { TargetOptions } from "./runtime/runtime_file.ts";
 
-export interface StartOptions extends TargetOptions {
+export interface StartOptions extends TargetOptions, ScreenOptions {
   "proxy-ws-url"?: string | undefined;
   port?: string | undefined;
   /** Tell no peer whether the agent is connected. */
@@ -14,13 +15,6 @@ export interface StartOptions extends TargetOptions {
   yes?: boolean;
   /** Refuse contacts in both directions. */
   strict?: boolean | undefined;
-  /** How to tell a person of messages, one of `NOTIFY`. */
-  notify?: string | undefined;
-  /**
-   * Use keys also where the system does not say whether this process is in the foreground; in the background they
-   * would take what a person types for another program.
-   */
-  keys?: boolean;
 }
 
 const RUNTIME_OPTIONS = ["runtime-base-url", "openclaw-base-url", "hook-path", "hook-token"] as const;

@@ -6,13 +6,15 @@ import { sleep } from "../../shared/clock.ts";
 import { LocalMessage } from "../../shared/client/local_shapes.ts";
 import { callForText, get, type LocalCalls, readMessages } from "../../shared/client/local_client.ts";
 import { chosenAgent } from "../agents/agent_reference.ts";
-import { access } from "../connector/attach.ts";
+import { access, connectorOf } from "../connector/attach.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../connector/limits.ts";
 import { findPeerEver, readPeers } from "../connector/peers.ts";
+import { statusOf } from "../connector/status.ts";
+import type { ScreenOptions } from "../connector/talk/screen.ts";
 import type { Context } from "../context.ts";
 import { messageLines, readPage, type Received, type ReceivedPage } from "./received.ts";
 
-export interface InboxQuery {
+export interface InboxQuery extends ScreenOptions {
   agent: string | undefined;
   /** Alias or DID of a peer. */
   from: string | undefined;
@@ -23,13 +25,23 @@ export interface InboxQuery {
   follow: boolean;
   take: boolean;
   allowInsecure: boolean;
+  /** Only some messages are wanted, which the view does not do. */
+  hasFilter: boolean;
   /** Registers a function that ends `follow`. Returns a function that removes it. */
-  onStop(stop: () => void): () => void;
+  onStop(stop: () => void, discard?: () => boolean): () => void;
 }
 
 /** Prints messages of the inbox. @throws as `access` and `call` */
 export async function listInbox(ctx: Context, query: InboxQuery): Promise<void> {
   const { folder } = await chosenAgent(ctx, query.agent);
+  if (query.follow && !query.take && !query.hasFilter && ctx.out.columns !== null && !ctx.out.json) {
+    const running = await connectorOf(ctx, folder);
+    // Messages that go to a runtime are not in the view.
+    if (running !== null && (await statusOf(running)).runtime.url === null) {
+      const { attachScreen } = await import("../connector/talk/screen.ts");
+      return await attachScreen(ctx, folder, running, query, query.onStop);
+    }
+  }
   const stopped = Promise.withResolvers<null>();
   let isStopped = false;
   const forget = !query.follow ? () => {} : query.onStop(() => {

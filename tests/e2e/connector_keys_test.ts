@@ -2,7 +2,7 @@
  * The keys of `connector start` in a pseudo-terminal: two people pair with a ticket, a paste alone sends nothing, a
  * connector in the background is not stopped, and the terminal is as before after every end. Needs tmux.
  */
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { shellQuote } from "../../cli/connector/local_api/pairing_hint.ts";
 import { svc } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
@@ -14,7 +14,10 @@ const program = await bundledProgram();
 
 /** The command line of an agent's connector, for a shell. */
 function start(dir: string, agent: string): string {
-  const args = ["connector", "start", agent, "--config-dir", dir, "--inbox"];
+  return shellLine(["connector", "start", agent, "--config-dir", dir, "--inbox"]);
+}
+
+function shellLine(args: readonly string[]): string {
   return `NO_COLOR=1 LANG=C.UTF-8 ${[program.command, ...program.args, ...args].map(shellQuote).join(" ")}`;
 }
 
@@ -118,6 +121,26 @@ Deno.test({
         await beta.press(key);
         await shown(beta, /^beta · online$/);
       }
+    });
+
+    await t.step("another terminal has the same view and keys, and leaves the connector as it is", async () => {
+      const talk = "svc inbox --follow --agent alpha";
+      await assertRejects(() => svc(here, ["connector", "start", "alpha"], {}, program), Error, talk);
+      const args = ["inbox", "--follow", "--agent", "alpha", "--config-dir", here];
+      await using other = await TmuxTerminal.run(40, shellLine(args));
+      await shown(other, /^alpha · online/);
+      await other.press("s");
+      await shown(other, /^to beta›/);
+      for (const key of "hi") await other.press(key);
+      await other.press("Enter");
+      await shown(other, /^\d\d:\d\d {2}You to beta +\d+$/);
+      await shown(beta, /^ {5}│ hi$/);
+      await other.press("p");
+      await shown(other, /^svcpair1_/);
+      await other.press("q");
+      await shown(alpha, /^alpha · online/);
+      await beta.press("Space");
+      await shown(beta, /^beta · online$/);
     });
 
     await t.step("q ends both", async () => {

@@ -42,6 +42,17 @@ export const CONNECTOR_OPTIONS = {
 /** The switch for the question of D-301, shared with what changes a platform. */
 export const YES = { yes: { summary: "Hand unread messages to a runtime without a question" } } as const;
 
+/** Options of the view on a terminal, shared with `inbox --follow`. */
+export const VIEW_OPTIONS = {
+  notify: {
+    value: "how",
+    summary: `Tell of new messages on a terminal: ${NOTIFY.join(", ")} (default ${NOTIFY[1]})`,
+    env: "SVC_NOTIFY",
+    complete: NOTIFY,
+  },
+  keys: { summary: "Use keys on a terminal also where svc cannot see whether it is in the foreground" },
+} as const;
+
 /** The switch for all agents, shared with `connector service`. */
 export const ALL_OPTION = { all: { summary: "All agents on this machine, including new ones" } } as const;
 
@@ -66,13 +77,7 @@ export const CONNECTOR_START_COMMANDS = [
       ...CONNECTOR_OPTIONS,
       save: { summary: "Save the runtime options for later starts" },
       yes: { summary: "Do not ask: start all agents, and hand unread messages to a runtime" },
-      notify: {
-        value: "how",
-        summary: `Tell of new messages on a terminal: ${NOTIFY.join(", ")} (default ${NOTIFY[1]})`,
-        env: "SVC_NOTIFY",
-        complete: NOTIFY,
-      },
-      keys: { summary: "Use keys on a terminal also where svc cannot see whether it is in the foreground" },
+      ...VIEW_OPTIONS,
       ...ALL_OPTION,
     },
     examples: [

@@ -115,7 +115,7 @@ export class Talk {
     },
     { key: "v", purpose: "show all events or only what matters", act: () => this.#toggleEvents() },
     { key: "?", purpose: "show the keys", act: () => this.#help() },
-    { key: "q", purpose: "stop", act: () => this.#deps.stop() },
+    { key: "q", purpose: "leave; a connector of this terminal stops", act: () => this.#deps.stop() },
   ];
 
   constructor(deps: TalkDeps) {
@@ -210,6 +210,11 @@ export class Talk {
     const prompt = this.#prompt.live(columns);
     if (prompt !== null) return { lines: [...counts, prompt.line], cursor: prompt.cursor };
     return { lines: [...counts, liveLine(this.#all(), columns, this.#digits)], cursor: null };
+  }
+
+  /** Whether another agent may pair with a ticket that was shown here. */
+  get hasTicket(): boolean {
+    return this.#tickets.isOpen;
   }
 
   /** A ticket was confirmed, so the one that was shown is used up. */

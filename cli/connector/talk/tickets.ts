@@ -17,6 +17,11 @@ export class Tickets {
 
   constructor(private readonly deps: { clock: Clock; log: Log; view: ConsoleView }) {}
 
+  /** Whether a ticket was shown and is not used yet. */
+  get isOpen(): boolean {
+    return this.#open !== null;
+  }
+
   /** A ticket was confirmed, so the one that was shown is used up. */
   used(): void {
     this.#open = null;
@@ -36,8 +41,10 @@ export class Tickets {
     const { clock, view } = this.deps;
     const open = this.#open;
     if (open === null || open.agent !== agent.name || open.until <= clock.now()) {
-      // The new ticket is shown by `show`, as for every other caller of the route.
-      return void await call(agent.calls, PairStartAnswer, post("/v1/pair/start", {}));
+      const { ticket, expiresAt } = await call(agent.calls, PairStartAnswer, post("/v1/pair/start", {}));
+      // A connector of this process has shown it already, as it does for every caller of the route.
+      if (this.#open?.text !== ticket) this.show(agent.name, ticket, expiresAt, "");
+      return;
     }
     // A picture that is cut cannot be read, so it is as wide as it is.
     view.show(await ticketPicture(open.text, view.columns ?? 80, view.rows ?? 24));

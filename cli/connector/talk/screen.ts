@@ -1,0 +1,167 @@
+/** The view on a real terminal: its log and keys, for a connector of this process and for one that runs elsewhere. */
+import { sleep } from "../../../shared/clock.ts";
+import { LocalDown } from "../../../shared/client/errors.ts";
+import { call, type LocalCalls, post } from "../../../shared/client/local_client.ts";
+import { PageCode } from "../../../shared/client/local_shapes.ts";
+import { ulidSource } from "../../../shared/protocol/ids.ts";
+import { effectiveConfig } from "../../account/config_store.ts";
+import type { AgentFolder } from "../../agents/agent_store.ts";
+import type { Context } from "../../context.ts";
+import { CliError } from "../../errors.ts";
+import { openPage } from "../../files/open_page.ts";
+import type { Keyboard } from "../../terminal/keyboard.ts";
+import { perhapsReplaced, presentPeers, readPeers } from "../peers.ts";
+import { type Status, statusOf } from "../status.ts";
+import { Notifier, parseNotify } from "./notifier.ts";
+import { Talk } from "./talk.ts";
+import type { TalkAgent } from "./talk_agent.ts";
+import { type ConsoleView, viewOf } from "./view.ts";
+
+/** Between two looks at the status of a connector that runs elsewhere. */
+const STATUS_EVERY_MS = 1_000;
+
+export interface ScreenOptions {
+  /** How to tell a person of messages, one of `NOTIFY`. */
+  notify?: string | undefined;
+  /**
+   * Use keys also where the system does not say whether this process is in the foreground; in the background they
+   * would take what a person types for another program.
+   */
+  keys?: boolean;
+}
+
+export interface Screen {
+  view: ConsoleView;
+  talk: Talk;
+  /** Takes the keys. */
+  open(): void;
+  /** Gives the terminal back unchanged. */
+  close(): void;
+}
+
+/** @throws {CliError} `CLI_USAGE` */
+export async function openScreen(ctx: Context, options: ScreenOptions, stop: () => void): Promise<Screen> {
+  const term = ctx.env("TERM") ?? "", isDumb = term === "dumb";
+  const keyboard = isDumb ? null : await usableKeyboard(ctx, options.keys === true);
+  const view = viewOf({
+    clock: ctx.clock,
+    terminal: ctx.terminal,
+    json: ctx.out.json,
+    colour: ctx.env("NO_COLOR") === undefined && !isDumb,
+    isDumb,
+    live: (columns) => {
+      const live = talk.live(columns);
+      if (live !== null) notifier.title(talk.title());
+      return live;
+    },
+  });
+  const write = (sequence: string) => isDumb || view.signal(sequence);
+  const notifier = new Notifier(ctx.clock, write, parseNotify(options.notify), term);
+  const talk = new Talk({
+    clock: ctx.clock,
+    view,
+    newId: ulidSource(() => ctx.clock.now(), (count) => ctx.random.bytes(count)),
+    arrived: (agent, unread) => notifier.arrived(agent, unread),
+    stop,
+  });
+  let release = () => {};
+  return {
+    view,
+    talk,
+    open: () => {
+      if (keyboard !== null) release = keyboard.open((bytes) => talk.receive(bytes), stop);
+    },
+    close: () => {
+      release();
+      talk.close();
+      notifier.close();
+      view.stop();
+    },
+  };
+}
+
+/** An agent for the view. */
+export function talkAgent(
+  ctx: Context,
+  folder: AgentFolder,
+  calls: LocalCalls,
+  { status, allowInsecure }: { status(): Status | null; allowInsecure: boolean },
+): TalkAgent {
+  return {
+    name: folder.name,
+    humanName: effectiveConfig(ctx).humanName ?? "someone",
+    calls,
+    peers: () => presentPeers(readPeers(folder)),
+    perhapsReplaced: (did) => perhapsReplaced(readPeers(folder), did),
+    status,
+    invite: async () => {
+      const { createPairInvite, mayNotInvite } = await import("../../account/pair_invite.ts");
+      try {
+        const { words } = await createPairInvite(ctx, calls, { "allow-insecure": allowInsecure });
+        return ctx.out.commandLine(words, false);
+      } catch (error) {
+        if (mayNotInvite(error)) return null;
+        throw error;
+      }
+    },
+    openPage: async () => await openPage(ctx, folder, await call(calls, PageCode, post("/v1/page-codes", {}))),
+  };
+}
+
+/**
+ * Shows the view of a connector that runs elsewhere, until Ctrl-C or `q`, which leave that connector as it is.
+ *
+ * @param onStop as of `connector start`
+ * @throws {CliError} `CLI_USAGE`, `CLI_CONNECTOR_DOWN` when the connector ends
+ */
+export async function attachScreen(
+  ctx: Context,
+  folder: AgentFolder,
+  calls: LocalCalls,
+  options: ScreenOptions & { allowInsecure: boolean },
+  onStop: (stop: () => void, discard: () => boolean) => () => void,
+): Promise<void> {
+  const end = new AbortController();
+  const screen = await openScreen(ctx, options, () => end.abort());
+  const forget = onStop(() => end.abort(), () => screen.talk.discard());
+  try {
+    let status = await statusOf(calls);
+    const agent = talkAgent(ctx, folder, calls, { status: () => status, allowInsecure: options.allowInsecure });
+    const met = new Set(Object.values(agent.peers()).map(({ did }) => did));
+    screen.open();
+    screen.talk.add(agent);
+    while (!end.signal.aborted) {
+      await sleep(ctx.clock, STATUS_EVERY_MS, end.signal);
+      status = await statusOf(calls);
+      for (const { did, agentName, humanName } of Object.values(agent.peers())) {
+        if (met.has(did)) continue;
+        met.add(did);
+        // A ticket that was pasted here has said so itself.
+        if (!screen.talk.hasTicket) continue;
+        screen.view.event("paired", { agentName, humanName });
+        screen.talk.paired(folder.name, did);
+      }
+    }
+  } catch (error) {
+    if (!(error instanceof LocalDown)) throw error;
+    throw new CliError("CLI_CONNECTOR_DOWN", `The connector of ${folder.name} has ended`, {
+      fix: `Start it: ${ctx.out.commandLine(["connector", "start", folder.name])}`,
+    });
+  } finally {
+    forget();
+    screen.close();
+  }
+}
+
+/**
+ * The keyboard, if this process may use it: a process in the background would be stopped when it reads.
+ *
+ * @throws {CliError} `CLI_USAGE` when keys are wanted and there is no terminal
+ */
+async function usableKeyboard({ keyboard = null, out }: Context, isWanted: boolean): Promise<Keyboard | null> {
+  if (keyboard === null || out.json) {
+    if (isWanted) throw new CliError("CLI_USAGE", "--keys needs a terminal for input and output, without --json");
+    return null;
+  }
+  return await keyboard.isInForeground() ?? isWanted ? keyboard : null;
+}
