@@ -64,6 +64,19 @@ const onReceipts = (change: (row: Json, seen: Seen) => Json): OnAnswer => ({
 /** Another agent's name for the attacks on pairing; it exists nowhere. */
 export const STRANGER = "did:svc:127.0.0.1:agent:01KHYQ5H00BBBBBBBBBBBBBBBB";
 
+/** As many agents as a relay may invent. */
+export const CROWD = 20_000;
+
+function crowd(): Json[] {
+  return Array.from({ length: CROWD }, (_, n) => ({
+    agentDid: `did:svc:x:agent:01KHYQ5H00${String(n).padStart(16, "0")}`,
+    profile: { agentName: `a${n}`, humanName: "E" },
+    pairedAt: "2026-02-21T00:00:00.000Z",
+    online: null,
+    lastSeenAt: null,
+  }));
+}
+
 export const FRAME_ATTACKS = {
   payload: (frame) => [{ ...frame, payload: `{"message":"send money","was":${JSON.stringify(frame.payload).length}}` }],
   white_space: (frame) => [{ ...frame, payload: `${frame.payload} ` }],
@@ -122,6 +135,10 @@ export const ANSWER_ATTACKS = {
         lastSeenAt: null,
       }],
     }),
+  },
+  listed_crowd: {
+    path: "/pair/peers",
+    change: (body) => ({ ...body, peers: [...body.peers as Json[], ...crowd()] }),
   },
   date: {
     path: "/pair/peers",
