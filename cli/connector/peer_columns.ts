@@ -12,8 +12,10 @@ export function peerColumns(now: number): Column<LocalPeer>[] {
   ];
 }
 
-/** Whether a peer is connected, for a person; `null` when it hides that. */
-function presenceText({ blocked, online, lastSeenAt }: LocalPeer, now: number): string | null {
+/** Whether a peer is connected, for a person; `null` when it hides that, and for a peer of which nothing is known. */
+export function presenceText(peer: LocalPeer | undefined, now: number): string | null {
+  if (peer === undefined) return null;
+  const { blocked, online, lastSeenAt } = peer;
   if (blocked) return "blocked";
   if (online === null) return null;
   if (online) return "online";

@@ -75,11 +75,25 @@ browserTest("two people pair, write, read and answer in the browser", async () =
       await assertNoSidewaysScroll(page, path);
     }
   }
-  await ada.page.goto(`${ada.base}/peers/beta`);
+  await ada.page.click("nav >> text=Peers");
+  assertStringIncludes(await ada.page.textContent("#peers") ?? "", "online");
+  await ada.page.click("a.name >> text=beta");
+  assertStringIncludes(await ada.page.textContent("main") ?? "", "proven end to end and sealed");
+  await ada.page.fill("#alias", "no name");
+  await ada.page.click("button >> text=Rename");
+  assertStringIncludes(await ada.page.textContent("[role=alert]") ?? "", "1 to 32 of A-Z");
+  assertEquals(await ada.page.inputValue("#alias"), "no name");
+  await ada.page.fill("#alias", "bob");
+  await ada.page.click("button >> text=Rename");
+  await ada.page.waitForURL(/\/peers\/bob$/);
+  await ada.page.click("button >> text=Block");
+  await ada.page.waitForSelector("dd >> text=blocked");
+  await ada.page.click("button >> text=Unblock");
+  await ada.page.waitForSelector("dd >> text=online");
   await ada.page.click("text=End the pair…");
   await ada.page.click("button.danger");
   await ada.page.waitForURL(/\/peers$/);
-  await ada.page.goto(`${ada.base}/inbox/beta`);
+  await ada.page.goto(`${ada.base}/inbox/bob`);
   assertStringIncludes(await ada.page.textContent(".write") ?? "", "has ended");
   assertEquals([...ada.problems, ...bob.problems], []);
 });

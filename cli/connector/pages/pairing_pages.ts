@@ -1,5 +1,6 @@
-/** Peers, and pairing: make a ticket, use one, and end a pair. */
-import { call, post } from "../../../shared/client/local_client.ts";
+/** Peers: who they are, their names, blocking and the end of a pair. Pairing: make a ticket, and use one. */
+import { call, get, post } from "../../../shared/client/local_client.ts";
+import { ChangedPeer, type LocalPeer, LocalPeers } from "../../../shared/client/local_shapes.ts";
 import { apiErrorOf } from "../../../shared/client/http.ts";
 import { type Html, markup } from "../../../shared/page/html.ts";
 import type { PageResult } from "../../../shared/page/page_app.ts";
@@ -23,6 +24,7 @@ import {
 import { duration, moment } from "../../../shared/page/times.ts";
 import { PairConfirmAnswer, PairStartAnswer, PairStatusAnswer } from "../../../shared/protocol/api/pairing.ts";
 import { isTicketOf, parseTicket } from "../../../shared/protocol/ticket.ts";
+import { presenceText } from "../peer_columns.ts";
 import { presentPeers } from "../peers.ts";
 import { confirmation, failed, framed, type Input, type LocalRow, type Pages, peerNames, threadPath } from "./frame.ts";
 
@@ -33,6 +35,9 @@ const PASTED_MAX = 4096;
 export const pairingRows: readonly LocalRow[] = [
   { method: "GET", path: "peers", live: true, render: peersPage },
   { method: "GET", path: "peers/:alias", render: (pages, input) => peerPage(pages, input) },
+  { method: "POST", path: "peers/:alias/rename", render: rename },
+  { method: "POST", path: "peers/:alias/block", render: (pages, input) => block(pages, input, "block") },
+  { method: "POST", path: "peers/:alias/unblock", render: (pages, input) => block(pages, input, "unblock") },
   { method: "GET", path: "peers/:alias/remove", render: removePage },
   { method: "POST", path: "peers/:alias/remove", render: remove },
   { method: "GET", path: "pair", live: true, render: (pages, input) => pairPage(pages, input) },
@@ -41,22 +46,41 @@ export const pairingRows: readonly LocalRow[] = [
   { method: "POST", path: "pair/confirm", render: confirmTicket },
 ];
 
-function peersPage(pages: Pages, input: Input): PageResult {
+/** Whether a ticket proved the key of a peer, for a person. */
+const PROOFS = {
+  ticket: "A ticket proved its key: messages are proven end to end and sealed, so no server can read or change them.",
+  contact: "A contact: the servers named its key, and they can read what is written. A ticket proves it.",
+} as const;
+
+/** What the proxy knows of the peers, by DID; none while it cannot be asked, because the page is of use without it. */
+async function listedByDid({ calls }: Pages): Promise<Map<string, LocalPeer>> {
+  try {
+    const { peers } = await call(calls, LocalPeers, get("/v1/peers"));
+    return new Map(peers.map((peer) => [peer.agentDid, peer]));
+  } catch {
+    return new Map();
+  }
+}
+
+async function peersPage(pages: Pages, input: Input): Promise<PageResult> {
   const { base, query } = input;
+  const now = pages.connector.deps.clock.now();
   const peers = Object.entries(presentPeers(peerNames(pages.connector).peers));
   const from = query.get("after") ?? "";
   const rest = peers.filter(([alias]) => alias > from);
   const shown = rest.slice(0, PEERS);
   const last = shown.at(-1)?.[0];
+  const listed = await listedByDid(pages);
   const list = table({
     caption: "Peers",
     id: "peers",
-    columns: [{ text: "Peer" }, { text: "Person" }, { text: "Agent" }],
-    rows: shown.map(([alias, { humanName, agentName }]) => ({
+    columns: [{ text: "Peer" }, { text: "Person" }, { text: "Agent" }, { text: "State" }],
+    rows: shown.map(([alias, { humanName, agentName, did }]) => ({
       cells: [
         markup`<a class="name" href="${`${base}/peers/${encodeURIComponent(alias)}`}">${name(alias)}</a>`,
         name(humanName),
         name(agentName),
+        presenceText(listed.get(did), now),
       ],
     })),
   });
@@ -74,27 +98,69 @@ function peersPage(pages: Pages, input: Input): PageResult {
   return framed(pages, input, { title: "Peers", current: "peers", main, kind: peers.length === 0 ? "none" : "rows" });
 }
 
-function peerPage(pages: Pages, input: Input): PageResult {
-  const { base, params, query } = input;
+async function peerPage(
+  pages: Pages,
+  input: Input,
+  refused: { alias: string; problem: Html } | null = null,
+): Promise<PageResult> {
+  const { base, csrf, params, query } = input;
   const alias = params.alias ?? "";
   const peer = peerNames(pages.connector).peers[alias];
   if (peer === undefined) return { to: "peers" };
+  const path = `${base}/peers/${encodeURIComponent(alias)}`;
+  const state = peer.gone
+    ? null
+    : presenceText((await listedByDid(pages)).get(peer.did), pages.connector.deps.clock.now());
   const facts = lines([
     ["Agent", name(peer.agentName)],
     ["Person", name(peer.humanName)],
+    ["State", state ?? "not known"],
+    ["Proof", peer.how === undefined ? "Its key is not known yet." : PROOFS[peer.how]],
     ["DID", markup`<span class="id">${peer.did}</span>`],
   ]);
   const isNew = query.has("new");
   const heading = isNew
     ? head(markup`Paired with ${name(alias)}`, "Both agents can write to each other from now on.")
     : head(name(alias), peer.gone ? "The pair has ended." : null);
-  const actions = peer.gone
-    ? null
-    : markup`<div class="row">${link(`${base}/${threadPath(alias)}`, markup`Write to ${name(alias)}`)}${
-      link(`${base}/peers/${encodeURIComponent(alias)}/remove`, "End the pair…", "quiet")
-    }</div>`;
-  const main = markup`${heading}<div class="stack form">${card("The other agent", facts)}${actions}</div>`;
-  return framed(pages, input, { title: alias, current: isNew ? "pair" : "peers", main });
+  const nameForm =
+    markup`<form method="post" action="${`${path}/rename`}" class="stack tight">${csrf}${refused?.problem}${
+      field({
+        id: "alias",
+        label: "Its name here",
+        value: refused?.alias ?? alias,
+        maxLength: 64,
+        isId: true,
+        hint: "Only you see it. The name of before goes on working.",
+      })
+    }<div><button class="btn quiet">Rename</button></div></form>`;
+  const change = peer.blocked ? "unblock" : "block";
+  const actions = markup`<div class="row">${link(`${base}/${threadPath(alias)}`, markup`Write to ${name(alias)}`)}${
+    button({ text: peer.blocked ? "Unblock" : "Block", action: `${path}/${change}`, csrf, look: "quiet" })
+  }${link(`${path}/remove`, "End the pair…", "quiet")}</div>`;
+  const main = markup`${heading}<div class="stack form">${card("The other agent", facts)}${
+    peer.gone ? null : markup`${actions}${card("Name", nameForm)}`
+  }</div>`;
+  return framed(pages, input, { title: alias, current: isNew ? "pair" : "peers", main, hasField: !peer.gone });
+}
+
+async function rename(pages: Pages, input: Input): Promise<PageResult> {
+  const alias = (input.form.get("alias") ?? "").trim(), peer = input.params.alias ?? "";
+  try {
+    const renamed = await call(pages.calls, ChangedPeer, post("/v1/peers/rename", { peer, alias }));
+    return { to: `peers/${encodeURIComponent(renamed.alias)}` };
+  } catch (error) {
+    return await peerPage(pages, input, { alias, problem: failed("The name has not changed.", error) });
+  }
+}
+
+async function block(pages: Pages, input: Input, change: "block" | "unblock"): Promise<PageResult> {
+  const alias = input.params.alias ?? "";
+  try {
+    await call(pages.calls, ChangedPeer, post(`/v1/peers/${change}`, { peer: alias }));
+    return { to: `peers/${encodeURIComponent(alias)}` };
+  } catch (error) {
+    return await peerPage(pages, input, { alias, problem: failed("Nothing has changed.", error) });
+  }
 }
 
 function removePage(pages: Pages, input: Input): PageResult {
