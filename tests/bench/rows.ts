@@ -2,6 +2,7 @@
 import type { Outcome } from "./figures.ts";
 import { ask } from "./rows/ask.ts";
 import { burst } from "./rows/burst.ts";
+import { connectors } from "./rows/connector.ts";
 import * as crl from "./rows/crl.ts";
 import * as expiry from "./rows/expiry.ts";
 import * as growth from "./rows/growth.ts";
@@ -46,4 +47,5 @@ export const ROWS: readonly Row[] = [
   { name: "start: compiled program", measure: start.program },
   { name: "send: compiled program without a connector", measure: send },
   { name: "ask: a question and its answer through the tools", measure: ask },
+  { name: "connector: a message of a ticket peer and of a contact", measure: connectors },
 ];
