@@ -54,6 +54,8 @@ export const ENVIRONMENT = [
   "NO_PROXY",
   "no_proxy",
   "SVC_CA",
+  "LANG",
+  "TMPDIR",
   "CLAUDE_CODE_MESSAGING_SOCKET",
   "CLAUDE_CODE_MESSAGING_TOKEN",
 ] as const;
@@ -82,6 +84,12 @@ export interface System {
   isOfOtherUser?: (url: string) => Promise<boolean>;
   /** Shows a file in the browser of this person; returns false where there is none. Absent where no program may start. */
   openFile?: (path: string) => Promise<boolean>;
+  /** Starts programs that a person has named. Absent where none may start. */
+  exec?: {
+    isAllowed(program: string): Promise<boolean>;
+    /** Runs a program with these variables only, and ends it with the signal. Returns its exit code. */
+    run(program: string, variables: Record<string, string>, signal: AbortSignal): Promise<number>;
+  };
   /** Writes a text to a local socket and closes it. Absent where there is none. */
   writeSocket?: (path: string, text: string) => Promise<void>;
   clock: Clock;

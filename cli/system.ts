@@ -22,6 +22,7 @@ export function realSystem(version: string, programs: Programs | null = null): S
     reach: async (url) => isProxied && !isLoopback(new URL(url).origin) || await reachable(url),
     isOfOtherUser: (url) => isOfOtherUser({ os: Deno.build.os, uid: Deno.uid(), read, run, reach: reachable }, url),
     openFile: (path) => openFile(path, env("DISPLAY") ?? env("WAYLAND_DISPLAY")),
+    exec: { isAllowed: mayRun, run: runNamed },
     writeSocket,
     clock: systemClock,
     random: systemRandom,
@@ -141,6 +142,21 @@ async function run(command: string, args: string[]): Promise<string | null> {
   } finally {
     cancel();
   }
+}
+
+async function mayRun(program: string): Promise<boolean> {
+  return (await Deno.permissions.query({ name: "run", command: program })).state === "granted";
+}
+
+async function runNamed(program: string, env: Record<string, string>, signal: AbortSignal): Promise<number> {
+  const quiet = { stdin: "null", stdout: "null", stderr: "null" } as const;
+  const child = new Deno.Command(program, { ...quiet, env, clearEnv: true }).spawn();
+  // One that handles SIGTERM could run on, and every further message would wait for it.
+  const end = () => child.kill("SIGKILL");
+  signal.addEventListener("abort", end);
+  const { code } = await child.status;
+  signal.removeEventListener("abort", end);
+  return code;
 }
 
 /** Programs that show a file in the browser, by system. */

@@ -1,7 +1,7 @@
 /** `svc inbox` and `svc sent`: the messages that an agent has received, and those that it has sent. */
 import { AGENT_OPTION, command, REGISTRY_OPTIONS } from "../command_line/command.ts";
 import { parseCount } from "../command_line/numbers.ts";
-import { VIEW_OPTIONS } from "./connector/connector_start.ts";
+import { EXEC_OPTION, VIEW_OPTIONS } from "./connector/connector_start.ts";
 import { CONNECTOR_LIMITS } from "../connector/limits.ts";
 import { CliError, EXIT } from "../errors.ts";
 import { onStop } from "../terminal/interrupt.ts";
@@ -29,6 +29,7 @@ export const INBOX_COMMANDS = [
       follow: { summary: "Wait for more messages until Ctrl-C; on a terminal the view of the connector that runs" },
       take: { summary: "Mark the printed messages read" },
       ...VIEW_OPTIONS,
+      ...EXEC_OPTION,
       ...INSECURE,
     },
     examples: [
@@ -52,6 +53,7 @@ export const INBOX_COMMANDS = [
         });
       }
       if (read && (follow || take)) throw new CliError("CLI_USAGE", "--read lists messages that are read already");
+      if (options.exec !== undefined && !follow) throw new CliError("CLI_USAGE", "--exec is for --follow");
       const { listInbox } = await import("../messages/list_inbox.ts");
       await listInbox(ctx, {
         ...options,

@@ -57,6 +57,7 @@ export const EVENTS = {
   paired: "Paired",
   revoked: "The agent is no longer authorised",
   pair_ticket: "Pairing started",
+  exec_failed: "The program of --exec failed",
   defect: "An unexpected failure; the connector continues",
   peers_failed: "The peers could not be read",
 } as const;

@@ -141,6 +141,7 @@ function logPathOf(ctx: Context, folder: AgentFolder | null): string {
 function commonArguments(ctx: Context, options: StartOptions): string[] {
   const words = valued([
     ["config-dir", ctx.configDir],
+    ["exec", options.exec],
     ["proxy-ws-url", options["proxy-ws-url"] ?? ctx.env("SVC_PROXY_WS_URL")],
     ["ca", ctx.authority?.isSaved ? undefined : ctx.authority?.path],
   ]);

@@ -11,6 +11,7 @@ import { type RunningConnector, startAgentConnector } from "./agent_connector.ts
 import { connectorOf } from "./attach.ts";
 import { reportDefects } from "./defects.ts";
 import type { EmitEvent } from "./events.ts";
+import { programOf, runForMessages } from "./exec.ts";
 import { Fleet } from "./fleet.ts";
 import { proxyAddress } from "./proxy_address.ts";
 import type { RegistryTrust } from "./registry_trust.ts";
@@ -42,6 +43,7 @@ export async function startConnectors(
   const [only, second] = wanted === "all" ? [] : wanted;
   const isOne = only !== undefined && second === undefined;
   checkSave(options);
+  const program = await programOf(ctx, options.exec);
   const store = new AgentStore(ctx);
   if (!isOne) {
     refuseOptionsOfOne(ctx, options);
@@ -61,6 +63,11 @@ export async function startConnectors(
     talk.add(talkAgent(ctx, folder, calls, { status, allowInsecure: options["allow-insecure"] }));
     void running.ended.then(() => talk.remove(folder.name));
   };
+  const runProgram = async ({ folder, ended }: RunningConnector, program: string, emit: EmitEvent) => {
+    const calls = await connectorOf(ctx, folder), end = new AbortController();
+    void ended.then(() => end.abort());
+    if (calls !== null) await runForMessages(ctx, calls, program, (why) => emit("exec_failed", { why }), end.signal);
+  };
   const trusts = new Map<string, RegistryTrust>();
   const start = async (name: string, emit: EmitEvent) => {
     const running = await startAgentConnector(ctx, name, options, {
@@ -73,6 +80,7 @@ export async function startConnectors(
       onDefault: async () => view.show(await runtimeHint(ctx)),
     });
     await started(running);
+    if (program !== null) void runProgram(running, program, emit);
     return running;
   };
   const fleet = new Fleet<RunningConnector>({

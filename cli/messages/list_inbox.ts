@@ -7,6 +7,7 @@ import { LocalMessage } from "../../shared/client/local_shapes.ts";
 import { callForText, get, type LocalCalls, readMessages } from "../../shared/client/local_client.ts";
 import { chosenAgent } from "../agents/agent_reference.ts";
 import { access, connectorOf } from "../connector/attach.ts";
+import { programOf, runForMessages } from "../connector/exec.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../connector/limits.ts";
 import { findPeerEver, readPeers } from "../connector/peers.ts";
 import { statusOf } from "../connector/status.ts";
@@ -25,6 +26,8 @@ export interface InboxQuery extends ScreenOptions {
   follow: boolean;
   take: boolean;
   allowInsecure: boolean;
+  /** Absolute path of a program to run when messages arrive. */
+  exec: string | undefined;
   /** Only some messages are wanted, which the view does not do. */
   hasFilter: boolean;
   /** Registers a function that ends `follow`. Returns a function that removes it. */
@@ -34,15 +37,17 @@ export interface InboxQuery extends ScreenOptions {
 /** Prints messages of the inbox. @throws as `access` and `call` */
 export async function listInbox(ctx: Context, query: InboxQuery): Promise<void> {
   const { folder } = await chosenAgent(ctx, query.agent);
+  const program = await programOf(ctx, query.exec);
   if (query.follow && !query.take && !query.hasFilter && ctx.out.columns !== null && !ctx.out.json) {
     const running = await connectorOf(ctx, folder);
     // Messages that go to a runtime are not in the view.
     if (running !== null && (await statusOf(running)).runtime.url === null) {
       const { attachScreen } = await import("../connector/talk/screen.ts");
-      return await attachScreen(ctx, folder, running, query, query.onStop);
+      return await attachScreen(ctx, folder, running, { ...query, program }, query.onStop);
     }
   }
   const stopped = Promise.withResolvers<null>();
+  const ended = new AbortController();
   let isStopped = false;
   const forget = !query.follow ? () => {} : query.onStop(() => {
     isStopped = true;
@@ -57,12 +62,15 @@ export async function listInbox(ctx: Context, query: InboxQuery): Promise<void> 
     const from = query.from === undefined ? null : findPeerEver(readPeers(folder), query.from) ?? query.from;
     const lister = new Lister(ctx, connector, { ...query, from: from ?? undefined });
     if (!query.follow) return await lister.list();
+    const warn = (why: string) => ctx.out.warn(why);
+    if (program !== null) void runForMessages(ctx, connector, program, warn, ended.signal);
     while (!isStopped) {
       const page = await Promise.race([lister.next(LIMIT.waitMaxMs / 1000), stopped.promise]);
       if (page === null || !await lister.print(page.messages)) return;
       await sleep(ctx.clock, LIMIT.waitPauseMs);
     }
   } finally {
+    ended.abort();
     forget();
   }
 }

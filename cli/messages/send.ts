@@ -139,6 +139,19 @@ async function directly(
   const request = await messageRequest({ to, payload, requestId, conversationId, mayWait: !onlyOnline }, seal);
   const response = await direct.proxy.call(request);
   const error = apiErrorOf(response);
+  // Without a connector the aliases of this machine may be older than the list of the server.
+  if (error?.code === "PROXY_AUTH_FORBIDDEN") {
+    const alias = shownAliases(agent.folder).get(to) ?? to;
+    const ended = new ApiError(
+      error.status,
+      error.code,
+      `The agents ${agent.folder.name} and ${alias} are not paired`,
+      error.requestId,
+    );
+    ended.fix =
+      `To pair again: svc connector start ${agent.folder.name}, then press p, or paste a ticket of the other person.`;
+    throw ended;
+  }
   // Each seal is another text, and this command keeps none, so the server cannot see that it is the same message.
   if (error?.code === "PROXY_HOOK_REQUEST_ID_REUSED" && key !== null) {
     error.fix =

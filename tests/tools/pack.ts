@@ -42,6 +42,7 @@ export function launcher(): string {
 // Starts svc on the Deno that came with this package. The commands of a server may start no program.
 "use strict";
 const { spawn } = require("node:child_process");
+const { readFileSync } = require("node:fs");
 const { join } = require("node:path");
 
 const words = process.argv.slice(2);
@@ -49,6 +50,11 @@ const first = words.find((word, i) => !word.startsWith("-") && !${JSON.stringify
 const lib = join(__dirname, "lib");
 const isServer = ${JSON.stringify(SERVER_COMMANDS)}.includes(first);
 const set = isServer ? ["-P=serve", "--unstable-kv"] : ["-P=svc"];
+// The program of --exec, beside those of the permission set, which the option replaces.
+const at = words.findIndex((word) => /^--exec(=|$)/.test(word));
+const exec = at < 0 ? undefined : words[at].split("=").slice(1).join("=") || words[at + 1];
+const programs = () => JSON.parse(readFileSync(join(lib, "deno.json"), "utf8")).permissions.svc.run;
+if (exec && !isServer) set.push("--allow-run=" + [...programs(), exec].join(","));
 const flags = [...${JSON.stringify(BUNDLE_FLAGS)}, join(lib, "deno.json"), ...set];
 let deno;
 try {

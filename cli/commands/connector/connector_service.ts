@@ -29,13 +29,16 @@ export const CONNECTOR_SERVICE_COMMANDS = [
     ],
     async run(ctx, { args: { agentName: given }, options }) {
       const agentName = await serviceAgent(ctx, given, options.all, "Install the service for");
-      const [{ installConnector, installFleet }, { ownCommand, thisHost }] = await Promise.all([
+      const [{ installConnector, installFleet }, { ownCommand, thisHost }, { checkProgram }] = await Promise.all([
         import("../../connector/service_setup.ts"),
         import("../../autostart/this_host.ts"),
+        import("../../connector/exec.ts"),
       ]);
+      if (options.exec !== undefined) await checkProgram(options.exec);
+      const own = ownCommand("connector", options.exec);
       ctx.out.doing("Waiting for the connector to start");
       if (agentName === null) {
-        const { agents, ...service } = await installFleet(ctx, thisHost(ctx), ownCommand(), options);
+        const { agents, ...service } = await installFleet(ctx, thisHost(ctx), own, options);
         const states = agents.map(({ agent, status }) => ({ agent, connection: status?.connection.state ?? null }));
         ctx.out.result({ agents: states, ...service }, [
           ctx.out.bold(`The connectors of all agents run as the ${service.system} service ${service.name}.`),
@@ -50,7 +53,7 @@ export const CONNECTOR_SERVICE_COMMANDS = [
       const { system, name, path, notes, status } = await installConnector(
         ctx,
         thisHost(ctx),
-        ownCommand(),
+        own,
         agentName,
         options,
       );

@@ -5,6 +5,14 @@ import { CliError } from "../../errors.ts";
 import { NOTIFY } from "../../connector/talk/notifier.ts";
 import { onStop } from "../../terminal/interrupt.ts";
 
+/** Shared with `inbox --follow`. */
+export const EXEC_OPTION = {
+  exec: {
+    value: "program",
+    summary: "Program to run when messages arrive, an absolute path; its environment names them, without their texts",
+  },
+} as const;
+
 /** Options for proxy and runtime, shared with `connector service install`. */
 export const CONNECTOR_OPTIONS = {
   "proxy-ws-url": {
@@ -34,6 +42,7 @@ export const CONNECTOR_OPTIONS = {
     value: "port",
     summary: "Local API port, saved for later starts (default: the agent's own, which its first start chooses)",
   },
+  ...EXEC_OPTION,
   strict: { summary: "Refuse contacts, in both directions: only peers that proved a ticket (SVC_STRICT=1)" },
   hidden: { summary: "Tell no peer whether the agent is connected", env: "SVC_HIDDEN" },
   "allow-insecure": { summary: "Allow plain ws to another machine and a runtime on another machine" },

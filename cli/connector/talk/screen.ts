@@ -10,6 +10,7 @@ import type { Context } from "../../context.ts";
 import { CliError } from "../../errors.ts";
 import { openPage } from "../../files/open_page.ts";
 import type { Keyboard } from "../../terminal/keyboard.ts";
+import { runForMessages } from "../exec.ts";
 import { perhapsReplaced, presentPeers, readPeers } from "../peers.ts";
 import { type Status, statusOf } from "../status.ts";
 import { Notifier, parseNotify } from "./notifier.ts";
@@ -118,7 +119,7 @@ export async function attachScreen(
   ctx: Context,
   folder: AgentFolder,
   calls: LocalCalls,
-  options: ScreenOptions & { allowInsecure: boolean },
+  options: ScreenOptions & { allowInsecure: boolean; program: string | null },
   onStop: (stop: () => void, discard: () => boolean) => () => void,
 ): Promise<void> {
   const end = new AbortController();
@@ -130,6 +131,8 @@ export async function attachScreen(
     const met = new Set(Object.values(agent.peers()).map(({ did }) => did));
     screen.open();
     screen.talk.add(agent);
+    const failed = (why: string) => screen.view.event("exec_failed", { why });
+    if (options.program !== null) void runForMessages(ctx, calls, options.program, failed, end.signal);
     while (!end.signal.aborted) {
       await sleep(ctx.clock, STATUS_EVERY_MS, end.signal);
       status = await statusOf(calls);
@@ -148,6 +151,7 @@ export async function attachScreen(
       fix: `Start it: ${ctx.out.commandLine(["connector", "start", folder.name])}`,
     });
   } finally {
+    end.abort();
     forget();
     screen.close();
   }

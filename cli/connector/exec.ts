@@ -1,0 +1,119 @@
+/**
+ * `--exec`: runs a program of the person when messages arrive. It learns numbers and names from its environment, never a text
+ * of a peer: that would be a word of a stranger in what a shell or a model reads.
+ */
+import { isAbsolute } from "node:path";
+import { sleep } from "../../shared/clock.ts";
+import { LocalDown } from "../../shared/client/errors.ts";
+import { call, get, type LocalCalls } from "../../shared/client/local_client.ts";
+import { InboxPage, type LocalMessage } from "../../shared/client/local_shapes.ts";
+import type { Context } from "../context.ts";
+import { CliError, describe } from "../errors.ts";
+import { statusOf } from "./status.ts";
+
+const WAIT_S = 25;
+const RETRY_MS = 2_000;
+/** A program that runs longer is ended, because further messages wait for its end. */
+const RUN_MS = 60_000;
+/** Variables of svc that the program gets as they are. */
+const PASSED = ["PATH", "HOME", "LANG", "TMPDIR"] as const;
+
+/** @throws {CliError} `CLI_USAGE` for what is no program at an absolute path */
+export async function checkProgram(program: string): Promise<void> {
+  // Deno divides the programs that it may start at commas.
+  const isPath = isAbsolute(program) && !program.includes(",");
+  if (isPath && await Deno.stat(program).then(({ isFile }) => isFile, () => false)) return;
+  throw new CliError("CLI_USAGE", `--exec needs the absolute path of a program, without a comma, not "${program}"`);
+}
+
+/**
+ * The program of `--exec`; `null` without the option.
+ *
+ * @throws {CliError} `CLI_USAGE` also where this svc may not start it
+ */
+export async function programOf({ exec }: Context, program: string | undefined): Promise<string | null> {
+  if (program === undefined) return null;
+  await checkProgram(program);
+  if (await exec?.isAllowed(program) === true) return program;
+  throw new CliError("CLI_USAGE", "--exec needs the installed svc, from npm or in a service of that one", {
+    fix: "This one may start no other program.",
+  });
+}
+
+/**
+ * Runs the program for the newest unread message, and again when others have arrived, until the signal. It runs once at a time:
+ * what arrives meanwhile waits as one.
+ *
+ * @param failed called with the reason when the program did not end well
+ */
+export async function runForMessages(
+  ctx: Context,
+  calls: LocalCalls,
+  program: string,
+  failed: (why: string) => void,
+  signal: AbortSignal,
+): Promise<void> {
+  let after = 0;
+  while (!signal.aborted) {
+    try {
+      const target = `/v1/inbox?newest=true&limit=1&after=${after}&wait=${WAIT_S}`;
+      const { messages: [message] } = await call(calls, InboxPage, { ...get(target), waitSeconds: WAIT_S });
+      if (message === undefined || signal.aborted) continue;
+      after = message.id;
+      const { inbox } = await statusOf(calls);
+      const why = await runOnce(ctx, program, variablesOf(ctx, calls.agentName, message, inbox.waiting), signal);
+      if (why !== null && !signal.aborted) failed(why);
+    } catch (error) {
+      if (signal.aborted) return;
+      if (!(error instanceof LocalDown)) {
+        const { code, cause } = describe(error);
+        failed(cause);
+        if (code === "CONNECTOR_RUNTIME_PUSHES") return;
+      }
+      await sleep(ctx.clock, RETRY_MS, signal);
+    }
+  }
+}
+
+function variablesOf(
+  ctx: Context,
+  agent: string,
+  { id, requestId, from, isReply }: LocalMessage,
+  unread: number,
+): Record<string, string> {
+  const passed = PASSED.flatMap((name) => {
+    const value = ctx.env(name);
+    return value === undefined ? [] : [[name, value]];
+  });
+  return {
+    ...Object.fromEntries(passed),
+    SVC_CONFIG_DIR: ctx.configDir,
+    SVC_AGENT: agent,
+    // An alias is of this machine and has few characters; a name is a text of the peer.
+    SVC_PEER: from.alias ?? from.agentDid,
+    SVC_MESSAGE_ID: String(id),
+    SVC_REQUEST_ID: requestId,
+    SVC_IS_REPLY: isReply ? "1" : "0",
+    SVC_UNREAD: String(unread),
+  };
+}
+
+/** Returns why the program did not end well; `null` when it did. */
+async function runOnce(
+  { clock, exec }: Context,
+  program: string,
+  variables: Record<string, string>,
+  stopped: AbortSignal,
+): Promise<string | null> {
+  const late = new AbortController();
+  const cancel = clock.after(RUN_MS, () => late.abort());
+  try {
+    const code = await exec?.run(program, variables, AbortSignal.any([late.signal, stopped]));
+    if (late.signal.aborted) return `${program} did not end within ${RUN_MS / 1000} s`;
+    return code === 0 ? null : `${program} ended with ${code}`;
+  } catch {
+    return `${program} could not be started`;
+  } finally {
+    cancel();
+  }
+}

@@ -1,0 +1,132 @@
+/** `--exec`: the program of a person runs for messages, one at a time, and never gets a text of a peer. */
+import { assertEquals, assertRejects } from "@std/assert";
+import { checkProgram, programOf, runForMessages } from "../../../cli/connector/exec.ts";
+import type { Context } from "../../../cli/context.ts";
+import { ApiError } from "../../../shared/client/errors.ts";
+import type { LocalCalls, LocalRequest } from "../../../shared/client/local_client.ts";
+import { flushTasks, ManualClock } from "../../support/manual_clock.ts";
+
+const DID = "did:svc:registry.example:agent:01KHYQ5H00AAAAAAAAAAAAAAAA";
+const SECRET = "a text of a peer; $(rm -rf /)";
+
+function message(id: number) {
+  const from = { agentDid: DID, ownerDid: "did:svc:r.example:human:x", name: SECRET, alias: "beta", humanName: SECRET };
+  return {
+    ...{ id, requestId: `request-${id}`, from, verified: "end-to-end", conversationId: null, inReplyTo: null },
+    ...{ isReply: id % 2 === 0, auto: false, receivedAt: "2026-01-01T00:00:00.000Z", readAt: null, mayBeRepeat: false },
+    ...{ text: SECRET, error: null, payload: { message: SECRET } },
+  };
+}
+
+/** An agent with messages, and a program whose runs the test ends. */
+class Place {
+  readonly clock = new ManualClock();
+  readonly runs: { variables: Record<string, string>; signal: AbortSignal; end(code: number): void }[] = [];
+  readonly failures: string[] = [];
+  readonly end = new AbortController();
+  newest = 0;
+  refusal: ApiError | null = null;
+  #woken = () => {};
+
+  readonly context = {
+    clock: this.clock,
+    configDir: "/home/ada/.config/svc",
+    env: (name: string) => ({ PATH: "/bin", SVC_API_KEY: "secret" })[name],
+    exec: {
+      isAllowed: (program: string) => Promise.resolve(program !== "/bin/false"),
+      run: (_program: string, variables: Record<string, string>, signal: AbortSignal) => {
+        const { promise, resolve } = Promise.withResolvers<number>();
+        this.runs.push({ variables, signal, end: resolve });
+        signal.addEventListener("abort", () => resolve(137));
+        return promise;
+      },
+    },
+  } as unknown as Context;
+
+  readonly calls: LocalCalls = {
+    agentName: "alpha",
+    send: async ({ target }: LocalRequest) => {
+      if (this.refusal !== null) throw this.refusal;
+      const after = Number(new URL(target, "http://x").searchParams.get("after"));
+      const isInbox = target.startsWith("/v1/inbox");
+      if (isInbox && this.newest <= after) await new Promise<void>((resolve) => this.#woken = resolve);
+      const messages = this.newest > after ? [message(this.newest)] : [];
+      const body = isInbox ? { messages, more: false } : STATUS;
+      return { status: 200, headers: new Headers(), text: JSON.stringify(body) };
+    },
+  };
+
+  async arrive(id: number): Promise<void> {
+    this.newest = id;
+    this.#woken();
+    await flushTasks();
+  }
+}
+
+const STATUS = {
+  ...{ agent: { name: "alpha", did: DID }, version: "0.1.0", pid: 1, startedAt: "", now: "" },
+  proxy: { url: "", origin: "" },
+  connection: { state: "connected", since: "", nextTryAt: null, problem: null, heartbeatMs: null, heartbeatAt: null },
+  inbox: { waiting: 3, oldestAt: null, bytes: 0 },
+  ...{ deadLetters: 0, receiptsWaiting: 0, loopGuards: 0, refused: 0 },
+  runtime: {
+    ...{ platform: "inbox", url: null, source: null, replies: false, reachable: null, checkedAt: null, problem: null },
+  },
+  session: { accessExpiresAt: "", identityExpiresAt: "" },
+  clockOffsetMs: 0,
+  api: null,
+};
+
+Deno.test("a program runs once at a time, for the newest message, without any text of a peer", async () => {
+  const place = new Place();
+  place.newest = 7;
+  const ended = runForMessages(place.context, place.calls, "/x", (why) => place.failures.push(why), place.end.signal);
+  await flushTasks();
+  const variables = {
+    PATH: "/bin",
+    SVC_CONFIG_DIR: "/home/ada/.config/svc",
+    SVC_AGENT: "alpha",
+    SVC_PEER: "beta",
+    SVC_MESSAGE_ID: "7",
+    SVC_REQUEST_ID: "request-7",
+    SVC_IS_REPLY: "0",
+    SVC_UNREAD: "3",
+  };
+  assertEquals(place.runs.map((run) => run.variables), [variables]);
+  for (const id of [8, 9, 10]) await place.arrive(id);
+  assertEquals(place.runs.length, 1);
+  place.runs[0]?.end(0);
+  await flushTasks();
+  assertEquals(place.runs.map((run) => [run.variables.SVC_MESSAGE_ID, run.variables.SVC_IS_REPLY]).slice(1), [[
+    "10",
+    "1",
+  ]]);
+  place.runs[1]?.end(3);
+  await flushTasks();
+  await place.arrive(11);
+  await place.clock.advance(60_000);
+  assertEquals(place.failures, ["/x ended with 3", "/x did not end within 60 s"]);
+  assertEquals(place.runs[2]?.signal.aborted, true);
+  await place.arrive(12);
+  place.end.abort();
+  await place.arrive(13);
+  await ended;
+  assertEquals([place.runs.length, place.failures.length], [4, 2]);
+});
+
+Deno.test("an agent whose messages go to a runtime says so once", async () => {
+  const place = new Place();
+  place.refusal = new ApiError(409, "CONNECTOR_RUNTIME_PUSHES", "the messages go to the runtime", null);
+  await runForMessages(place.context, place.calls, "/x", (why) => place.failures.push(why), place.end.signal);
+  assertEquals(place.failures.length, 1);
+});
+
+Deno.test("only an absolute path of a file that svc may start is a program", async () => {
+  const file = new URL(import.meta.url).pathname, place = new Place();
+  for (const wrong of ["notify.sh", "./x", "/none/there", "/", `${file},/bin/sh`]) {
+    await assertRejects(() => checkProgram(wrong), Error, "--exec needs the absolute path of a program");
+  }
+  assertEquals(await programOf(place.context, file), file);
+  assertEquals(await programOf(place.context, undefined), null);
+  await assertRejects(() => programOf({} as Context, file), Error, "--exec needs the installed svc");
+});
