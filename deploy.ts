@@ -23,7 +23,12 @@ import type { Peer } from "./shared/server/http/client_ip.ts";
 import { ConfigReader, type Environ, processEnviron, StartRefused } from "./shared/server/config_reader.ts";
 import { apiDocsOf } from "./shared/server/http/api_docs.ts";
 import { Entry, type Served } from "./shared/server/http/entry.ts";
-import { addressText, isLoopbackHost, refusedAddress } from "./shared/server/http/listen_address.ts";
+import {
+  addressText,
+  isLoopbackHost,
+  type ListenAddress,
+  refusedAddress,
+} from "./shared/server/http/listen_address.ts";
 import { openStore, type Store } from "./shared/server/store/open_store.ts";
 import { jsonLog, LimitedLog, type Log } from "./shared/server/log.ts";
 import { memoryBytes } from "./shared/server/machine.ts";
@@ -120,7 +125,7 @@ async function compose(
   { server, registry: registryConfig, proxy: proxyConfig }: Configuration,
   store: Store,
   port: number,
-  { log, metrics }: { log: Log; metrics: Metrics },
+  { log, metrics, between }: { log: Log; metrics: Metrics; between: InstanceListener | null },
 ): Promise<{ registry: Registry | null; proxy: Proxy | null; guard: MemoryGuard | null }> {
   const { environment, service, trustedProxies, accessLog } = server;
   const own = `http://127.0.0.1:${port}`;
@@ -163,13 +168,18 @@ async function compose(
       }
       : { send: (request) => fetch(request) },
     upgrade: (request) => Deno.upgradeWebSocket(request, { idleTimeout: 45 }),
+    dial: {
+      fetch: (url, init) => fetch(url, { ...init, redirect: "error" }),
+      open: (url) => new WebSocket(url),
+    },
     diskSpace: store.diskSpace,
     storeBytes: store.bytes,
     residentBytes: () => Deno.memoryUsage().rss,
   }, { ...proxyConfig, ...place });
   const guard = proxy ? guardMemory(proxy, proxyConfig, log) : null;
   if (registry && proxy) registry.deps.signing.onChanged = () => proxy.deps.keys.forget();
-  await proxy?.start({ isSole: store.isExclusive });
+  between?.open(proxy);
+  await proxy?.start({ isSole: store.isExclusive, address: between?.address });
   // In one process the revocation list is available at once, so the proxy is ready when the server listens.
   if (registry) await proxy?.deps.crl.refresh();
   return { registry, proxy, guard };
@@ -201,7 +211,7 @@ function guardMemory(
  */
 export async function startServer(environ: Environ, log: Log, own: OwnProcess | null = null): Promise<RunningServer> {
   const configuration = readConfiguration(environ);
-  const { host, port: wanted, kvUrl, metricsListen, service, registryUrl } = configuration.server;
+  const { host, port: wanted, kvUrl, metricsListen, instanceListen, service, registryUrl } = configuration.server;
   if (service === "proxy" && registryUrl !== null) requireRegistry(registryUrl);
   const store = await openStore(kvUrl, clock);
   if (!store.isExclusive) confirmCommits(store.kv, newId());
@@ -218,9 +228,11 @@ export async function startServer(environ: Environ, log: Log, own: OwnProcess | 
   const http = listen(host, wanted, entry, store);
   const { port } = http.addr;
   let scraped: MetricsListener | null = null;
+  let between: InstanceListener | null = null;
   try {
     if (metricsListen) scraped = serveMetrics(metricsListen, { clock, metrics, log, isReady: () => entry.isReady() });
-    const { registry, proxy, guard } = await compose(configuration, store, port, { log, metrics });
+    if (instanceListen && service !== "registry") between = listenForInstances(instanceListen);
+    const { registry, proxy, guard } = await compose(configuration, store, port, { log, metrics, between });
     entry.open(servedBy(registry, proxy));
     if (!isLoopbackHost(host)) {
       log("warn", "plain_http", {
@@ -238,11 +250,13 @@ export async function startServer(environ: Environ, log: Log, own: OwnProcess | 
         guard?.stop();
         await stop(entry, http, registry, proxy, store);
         await scraped?.stop();
+        await between?.stop();
       },
     };
   } catch (error) {
     stopped.abort();
     await scraped?.stop();
+    await between?.stop();
     await http.shutdown();
     store.close();
     throw error;
@@ -291,6 +305,7 @@ function servedBy(registry: Registry | null, proxy: Proxy | null): Served {
       const ready = [registry ? registryReady(registry.deps) : true, proxy ? proxyReady(proxy.deps) : true];
       return (await Promise.all(ready)).every((isReady) => isReady);
     },
+    linksMissing: () => proxy?.deps.links.missing ?? [],
     health: registry && proxy ? () => healthOfBoth(registry, proxy) : null,
   };
 }
@@ -317,6 +332,38 @@ function listen(host: string, port: number, entry: Entry, store: Store): Deno.Ht
   } catch (error) {
     store.close();
     throw refusedAddress({ host: "HOST", port: "PORT" }, { host, port }, error) ?? error;
+  }
+}
+
+/** The port between instances. */
+interface InstanceListener {
+  /** For example `10.0.0.7:8790`. */
+  address: string;
+  /** Passes requests to the links of a proxy from now on. */
+  open(proxy: Proxy | null): void;
+  stop(): Promise<void>;
+}
+
+/** @throws {StartRefused} when the address cannot be used */
+function listenForInstances(at: ListenAddress): InstanceListener {
+  const end = new AbortController();
+  let proxy: Proxy | null = null;
+  const answer = (request: Request) => proxy?.deps.links.answer(request) ?? new Response(null, { status: 503 });
+  try {
+    const server = Deno.serve(
+      { hostname: at.host, port: at.port, signal: end.signal, onListen: () => {} },
+      answer,
+    );
+    return {
+      address: addressText({ ...at, port: server.addr.port }),
+      open: (opened) => void (proxy = opened),
+      async stop() {
+        end.abort();
+        await server.finished;
+      },
+    };
+  } catch (error) {
+    throw refusedAddress({ host: "INSTANCE_LISTEN", port: "INSTANCE_LISTEN" }, at, error) ?? error;
   }
 }
 

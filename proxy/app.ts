@@ -1,5 +1,6 @@
 /** Creates the proxy: builds its parts from external dependencies and mounts the route table. */
 import { type Clock, settledWithin } from "../shared/clock.ts";
+import { toBase64Url } from "../shared/protocol/base64url.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
 import type { CheckAccessToken } from "../shared/server/store/access_check.ts";
 import { type App, createApp, type ServiceDeps } from "../shared/server/http/app.ts";
@@ -31,6 +32,7 @@ import { KEYS } from "./schema/kv_keys.ts";
 import { sweptFamilies } from "./schema/retention.ts";
 import { RegistryClient, type Send } from "./registry_client.ts";
 import { InstanceInbox } from "./relay/instance_inbox.ts";
+import { type Dial, InstanceLinks } from "./relay/instance_links.ts";
 import { InstanceLeases } from "./relay/instance_leases.ts";
 import { PresenceStore } from "./relay/presence.ts";
 import { RecipientReturn } from "./relay/recipient_return.ts";
@@ -59,6 +61,8 @@ export interface ProxyExternals extends ServiceDeps {
   /** Checks access tokens without a request to the registry, when both share process and store (D-63). */
   judgeAccess?: CheckAccessToken;
   upgrade: UpgradeWebSocket;
+  /** Reaches other instances. */
+  dial: Dial;
   /** Returns the space of the store's disk, or `null` when this process cannot see it. */
   diskSpace?(): DiskSpace | null;
   /** Returns the bytes of the store's file; `null` without a file. */
@@ -70,8 +74,11 @@ export interface ProxyExternals extends ServiceDeps {
 /** A running proxy. */
 export interface Proxy extends App {
   deps: ProxyDeps;
-  /** Starts the background work. `isSole` means that no other process uses the store. */
-  start(options?: { isSole?: boolean }): Promise<void>;
+  /**
+   * Starts the background work. `isSole` means that no other process uses the store. `address` (`host:port`) is where
+   * other instances reach this one, if they do.
+   */
+  start(options?: { isSole?: boolean; address?: string | undefined }): Promise<void>;
   /**
    * Announces that this instance stops, and closes its sockets within half a second. It goes on to serve requests and notes.
    */
@@ -140,6 +147,8 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
   const presences = new Changes({ kv, reads, clock, random, maxChecks, metrics });
   const presence = new PresenceStore({ kv, changes: presences, clock, leases });
   const inbox = new InstanceInbox({ kv, clock, newId, log, instance });
+  const { upgrade, dial } = externals;
+  const links = new InstanceLinks({ clock, random, log, metrics, leases, upgrade, dial });
   const deliveries = new Deliveries({
     clock,
     commits,
@@ -167,6 +176,7 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
     leases,
     presence,
     inbox,
+    links,
     connectedAgents,
     mailboxDelivery,
     mailbox,
@@ -225,6 +235,7 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
     presence,
     returns: new RecipientReturn({ clock, connectedAgents, leases, presence, reads }),
     inbox,
+    links,
     forwarder,
     revalidation,
     deliveries,
@@ -249,11 +260,13 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
     await inbox.catchUp();
     await forwarder.finish();
     await leases.leave();
+    links.stop();
   };
   return {
     ...createApp(PROXY_ROUTES, AUTHENTICATORS, deps),
     deps,
-    async start({ isSole = false } = {}) {
+    async start({ isSole = false, address } = {}) {
+      if (address !== undefined) leases.link = { at: address, key: toBase64Url(random.bytes(32)) };
       crl.start();
       mailboxDelivery.start();
       revalidation.start();

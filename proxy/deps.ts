@@ -23,6 +23,7 @@ import type { PreconditionFailed, Standings } from "./admission/standing.ts";
 import type { OwnerBudgets } from "./owner_budgets.ts";
 import type { RegistryClient } from "./registry_client.ts";
 import type { InstanceInbox } from "./relay/instance_inbox.ts";
+import type { InstanceLinks } from "./relay/instance_links.ts";
 import type { InstanceLeases } from "./relay/instance_leases.ts";
 import type { PresenceStore } from "./relay/presence.ts";
 import type { RecipientReturn } from "./relay/recipient_return.ts";
@@ -67,6 +68,7 @@ export interface ProxyDeps extends AppDeps {
   presence: PresenceStore;
   returns: RecipientReturn;
   inbox: InstanceInbox;
+  links: InstanceLinks;
   forwarder: MessageForwarder;
   revalidation: Revalidation;
   refusals: Refusals;

@@ -102,7 +102,7 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
     response: { status: 200, body: metaApi.ProxyHealth, mayBeUnready: true },
     handler: meta.health,
   }),
-  ...probeRoutes<ProxyDeps>(meta.proxyReady),
+  ...probeRoutes<ProxyDeps>(meta.proxyReady, ({ links }) => links.missing),
   route({
     method: "POST",
     path: "/hooks/agent",

@@ -138,13 +138,20 @@ function numberLine(label: string, count: number, parts: readonly (readonly [cou
 }
 
 function relayLines({ overview, queuedMessages, queues }: RelayFacts, since: (iso: string) => string): string[] {
-  const { queues: { oldestAt }, store, memoryBytes } = overview;
+  const { queues: { oldestAt }, store, memoryBytes, links, crossed } = overview;
   const whose = `${plural(queuedMessages, "message")} for ${queues.count} ${plural(queues.count, "agent")}`;
   const oldest = oldestAt === null ? "" : `   ${whose}, the oldest since ${since(oldestAt)}`;
   const disk = store === null ? [] : [`Store      ${sizeText(store.bytes)}, ${sizeText(store.freeBytes)} free`];
   return [
     `${numberLine("Waiting", queuedMessages, [])}${oldest}`,
     [...disk, `Memory  ${sizeText(memoryBytes)}`].join("      "),
+    ...links.open + links.missing.length + crossed.note === 0 ? [] : [
+      numberLine("Links", links.open, [
+        [links.missing.length, "missing"],
+        [crossed.link, "messages over them"],
+        [crossed.note, "through the store"],
+      ]),
+    ],
   ];
 }
 

@@ -8,6 +8,8 @@ import { type StoreCount, visitAll } from "../../shared/server/store/store_count
 import type { StoreReserve } from "../../shared/server/store/store_reserve.ts";
 import type { ProxyConfig } from "../config.ts";
 import type { InstanceLeases } from "../relay/instance_leases.ts";
+import type { InstanceLinks } from "../relay/instance_links.ts";
+import type { MessageForwarder } from "../relay/message_forwarder.ts";
 import type { Mailbox, MailboxCounts } from "../relay/mailbox.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { Presence, Seen } from "../schema/records.ts";
@@ -34,6 +36,8 @@ interface OverviewDeps {
   config: Pick<ProxyConfig, "version" | "agentRequests" | "agentWindowMs">;
   counts: StoreCount<RelayCounts>;
   leases: Pick<InstanceLeases, "instance">;
+  links: Pick<InstanceLinks, "size" | "missing">;
+  forwarder: Pick<MessageForwarder, "crossed">;
   refusals: Pick<Refusals, "since">;
   reserve: Pick<StoreReserve, "space">;
   storeBytes?(): number | null;
@@ -54,6 +58,8 @@ export async function overview(deps: OverviewDeps): Promise<Answer> {
     queues: { messages, recipients, oldestAt: oldestAt === null ? null : toIso(oldestAt) },
     memoryBytes: deps.residentBytes?.() ?? 0,
     store: bytes === null || space === null ? null : { bytes, ...space },
+    links: { open: deps.links.size, missing: deps.links.missing },
+    crossed: { ...deps.forwarder.crossed },
     agentLimit: { requests: config.agentRequests, windowMs: config.agentWindowMs },
   };
   return json(response);

@@ -1,6 +1,6 @@
 /**
  * `GET /v1/relay/connect`: upgrades an admitted request to a WebSocket and attaches it to its agent. The only file that
- * uses a WebSocket.
+ * uses a WebSocket of an agent.
  */
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { CLOSE } from "../../shared/protocol/frames.ts";

@@ -3,8 +3,8 @@
  *
  *   admitted ─ media type ─ JSON ─ recipient ─ pair ─ identity block ─┬─ connected here: one commit (nonce, window,
  *                                                                     │  begun delivery) ─ frame ─ ack ─ 202
- *                                                                     ├─ connected elsewhere: one commit with a note to
- *                                                                     │  that instance ─ its result
+ *                                                                     ├─ connected elsewhere: one commit, and the link to
+ *                                                                     │  that instance or a note in the commit ─ its result
  *                                                                     ├─ may queue, and offline or without an ack: one
  *                                                                     │  commit with the mailbox ─ 202 queued
  *                                                                     └─ offline: 502, after a wait of up to 5 s
@@ -169,7 +169,7 @@ async function send(
   const elsewhere = dispatched.result === "offline" ? await presence.findInstance(id.recipient, seen) : null;
   if (elsewhere) {
     const sent = forwarder.forwardTo(elsewhere, message, attempt, queueFor);
-    const commit = await caller.admission.commitWith<DuplicateResult>([sent.update], begin)
+    const commit = await caller.admission.commitWith<DuplicateResult>(sent.updates, begin)
       .catch((error) => {
         sent.cancel();
         throw error;

@@ -6,7 +6,7 @@
  */
 import type { Kv, KvEntry } from "../../shared/server/kv.ts";
 import { KEYS } from "../schema/kv_keys.ts";
-import type { InstanceLease } from "../schema/records.ts";
+import type { InstanceLease, LinkAddress } from "../schema/records.ts";
 import { type Clock, settledWithin } from "../../shared/clock.ts";
 import type { NewId } from "../../shared/protocol/ids.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
@@ -65,6 +65,10 @@ const KEPT_MS = LEASE_MS + LIMITS.presenceKeptSeconds * 1000;
 export class InstanceLeases {
   /** ID of this instance, new at each start. */
   readonly instance: string;
+  /** Where other instances reach this one. It is set before `start()`. */
+  link: LinkAddress | null = null;
+  /** Called after each look at the leases of the others. */
+  onLooked: () => void = () => {};
   readonly #deps: LeaseDeps;
   readonly #known = new Map<string, Known>();
   #state: InstanceLease["state"] = "serving";
@@ -100,6 +104,13 @@ export class InstanceLeases {
   /** True while another instance serves, as the newest look at the leases has seen it. */
   get hasOthers(): boolean {
     return [...this.#known.values()].some((known) => known.lease.state === "serving" && known.unchanged < LOOKS_TO_END);
+  }
+
+  /** Returns the other instances that serve and have an address, as the newest look at the leases has seen them. */
+  others(): { instance: string; link: LinkAddress }[] {
+    return [...this.#known].flatMap(([instance, { lease: { state, link }, unchanged }]) =>
+      link && state === "serving" && unchanged < LOOKS_TO_END ? [{ instance, link }] : []
+    );
   }
 
   /**
@@ -218,6 +229,7 @@ export class InstanceLeases {
       if (known === before) known.unchanged++;
     }
     for (const instance of this.#known.keys()) if (!present.has(instance)) this.#known.delete(instance);
+    this.onLooked();
     const most = this.#mostDifferent();
     if (!most || clock.now() < this.#warnAt) return;
     this.#warnAt = clock.now() + CLOCK_WARNING_MS;
@@ -277,7 +289,14 @@ export class InstanceLeases {
   #write(): Promise<void> {
     const writing = this.#written.then(async () => {
       const leaving = this.#leavingAt === undefined ? {} : { leavingAt: this.#leavingAt };
-      const lease: InstanceLease = { at: this.#deps.clock.now(), pid: Deno.pid, state: this.#state, ...leaving };
+      const link = this.link ? { link: this.link } : {};
+      const lease: InstanceLease = {
+        at: this.#deps.clock.now(),
+        pid: Deno.pid,
+        state: this.#state,
+        ...leaving,
+        ...link,
+      };
       await this.#deps.kv.set(KEYS.instance(this.instance), lease, { expireIn: KEPT_MS });
     });
     this.#written = writing.catch(() => {});

@@ -1,7 +1,7 @@
 /**
  * Passes a message to the instance that holds its recipient's sockets, and its result back
- * (ARCHITECTURE.md#many-instances). Another instance gets the message as a note and answers with a note. Also sends the
- * other notes between instances.
+ * (ARCHITECTURE.md#many-instances). Another instance gets the message over the link to it, or as a note without one, and
+ * never both ways, because it would be delivered twice. Also sends the other notes between instances.
  */
 import type { Kv } from "../../shared/server/kv.ts";
 import { type Cancel, type Clock, sleep } from "../../shared/clock.ts";
@@ -9,12 +9,14 @@ import type { PairingProfile } from "../../shared/protocol/api/pairing.ts";
 import type { HookAnswer } from "../../shared/protocol/api/relay.ts";
 import { TEMPORARY_REASONS } from "../../shared/protocol/frames.ts";
 import { toIso } from "../../shared/protocol/time.ts";
+import { BoundedMap } from "../../shared/bounded_map.ts";
 import { TokenBucket } from "../../shared/server/token_bucket.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { GroupCommit, Update } from "../../shared/server/store/group_commit.ts";
 import type { Log } from "../../shared/server/log.ts";
 import type { Metrics } from "../../shared/server/metrics/metrics.ts";
 import type { InstanceInbox } from "./instance_inbox.ts";
+import type { InstanceLinks } from "./instance_links.ts";
 import type { InstanceLeases } from "./instance_leases.ts";
 import type { ConnectRequest, PresenceStore } from "./presence.ts";
 import type { MailboxDelivery } from "./mailbox_delivery.ts";
@@ -35,6 +37,10 @@ import { unpackSender } from "../schema/sender_record.ts";
 
 /** Notes in a second that tell senders at other instances the outcomes of their messages. More would be commits for each receipt. */
 const NEWS_PER_SECOND = 100;
+/** Messages of links whose results are remembered: more than one link carries in the time of a message. */
+const RESULTS_MAX = 20_000;
+/** IDs of one note that asks for results: with more it would not fit a value of the store. */
+const ASKED_MAX = 1_000;
 /** With more, a sender learns later that the instance of its recipient has ended. */
 const LEASE_LOOK_MS = 1_000;
 
@@ -59,10 +65,19 @@ interface MessageNote {
 type Note =
   | MessageNote
   | { kind: "dispatched"; id: string; dispatched: ForwardResult }
+  | { kind: "asked"; from: string; ids: string[] }
   | { kind: "moved"; agentDid: string }
   | { kind: "kick"; agentDid: string }
   | { kind: "paired"; agentDid: string; peerAgentDid: string; profile: PairingProfile }
   | { kind: "delivery"; agentDid: string; news: DeliveryNews };
+
+/** A message that waits for the result of another instance. */
+interface Away {
+  instance: string;
+  /** It went over the link. */
+  isOnLink: boolean;
+  resolve(dispatched: ForwardResult): void;
+}
 
 /** A message on its way that may be queued. */
 interface MayQueue {
@@ -89,6 +104,7 @@ interface DispatchDeps {
   leases: InstanceLeases;
   presence: PresenceStore;
   inbox: InstanceInbox;
+  links: InstanceLinks;
   connectedAgents: ConnectedAgents;
   mailboxDelivery: MailboxDelivery;
   mailbox: Mailbox;
@@ -97,7 +113,11 @@ interface DispatchDeps {
 export class MessageForwarder {
   readonly #deps: DispatchDeps;
   /** Messages that wait for the result of another instance, by note ID. */
-  readonly #away = new Map<string, (dispatched: ForwardResult) => void>();
+  readonly #away = new Map<string, Away>();
+  /** Messages that came over links: their results, and `null` before. One that was asked for in vain is never delivered. */
+  readonly #onLinks = new BoundedMap<string, ForwardResult | null>(RESULTS_MAX);
+  /** Messages to other instances since the start, by their way. */
+  readonly crossed = { link: 0, note: 0 };
   /** Messages that may be queued and are on their way to sockets of this instance, by sender and recipient. */
   readonly #mayQueue = new Map<string, Set<MayQueue>>();
   readonly #news = new TokenBucket(NEWS_PER_SECOND, 1);
@@ -107,6 +127,8 @@ export class MessageForwarder {
   constructor(deps: DispatchDeps) {
     this.#deps = deps;
     deps.inbox.onNote = (body, bytes) => this.#receive(body as Note, bytes);
+    deps.links.onMessage = (body, bytes, from) => this.#receive(body as Note, bytes, from);
+    deps.links.onLost = (instance) => void this.#askAfterLoss(instance);
   }
 
   /** Returns the number of messages that wait for the result of another instance. */
@@ -179,28 +201,36 @@ export class MessageForwarder {
   }
 
   /**
-   * Returns the update that sends a message to another instance. The caller then calls `dispatched` to wait for the
-   * result, or `cancel` when the update was not committed.
+   * Returns the updates that send a message to another instance; none when it takes the link. After their commit the caller
+   * calls `dispatched` to send it and wait for the result, or `cancel` when they were not committed.
    */
   forwardTo(
     instance: string,
     message: Message,
     attempt: Attempt,
     queueFor: string | null,
-  ): { update: Update<never>; dispatched: () => Promise<ForwardResult>; cancel: () => void } {
-    const { inbox, clock, newId } = this.#deps;
+  ): { updates: Update<never>[]; dispatched: () => Promise<ForwardResult>; cancel: () => void } {
+    const { inbox, links, clock, metrics, newId } = this.#deps;
     const { envelope, content } = splitMessage(message);
     const id = newId();
     const note: MessageNote = { kind: "message", id, message: envelope, queueFor, attempt };
     const { promise, resolve } = Promise.withResolvers<ForwardResult>();
     // Registered before the commit: the result may arrive before the commit returns.
-    this.#away.set(id, resolve);
+    const away: Away = { instance, isOnLink: false, resolve };
+    this.#away.set(id, away);
+    const takesLink = links.has(instance);
     const dispatched = async () => {
+      away.isOnLink = takesLink && links.send(instance, note, content);
+      const way = away.isOnLink ? "link" : "note";
+      this.crossed[way]++;
+      metrics.count("relay_crossings_total", way);
       const fail = () => resolve({ result: "failed" });
       const cancels = [
         clock.after(attempt.until - attempt.startedAt + LIMITS.wayBackMs, fail),
         this.#whenStopped(instance, fail),
       ];
+      // The link was lost, or filled up, during the commit, so nothing of the message has left.
+      if (takesLink && !away.isOnLink) void this.#note(instance, note, content);
       try {
         return await promise;
       } finally {
@@ -209,7 +239,28 @@ export class MessageForwarder {
       }
     };
     const cancel = () => void this.#away.delete(id);
-    return { update: inbox.write(instance, note, content), dispatched, cancel };
+    return { updates: takesLink ? [] : [inbox.write(instance, note, content)], dispatched, cancel };
+  }
+
+  /**
+   * Asks an instance for the results of the messages that went over a lost link. It does not deliver one that it has not got by
+   * then: the message may still be on its way here, and its sender is told that it failed. Never rejects.
+   */
+  async #askAfterLoss(instance: string): Promise<void> {
+    const ids = [...this.#away].flatMap(([id, away]) => away.isOnLink && away.instance === instance ? [id] : []);
+    for (let i = 0; i < ids.length; i += ASKED_MAX) {
+      await this.#note(instance, { kind: "asked", from: this.#deps.leases.instance, ids: ids.slice(i, i + ASKED_MAX) });
+    }
+  }
+
+  /** Writes a note. Never rejects: what waits for its effect has a deadline. */
+  async #note(instance: string, note: Note, bytes?: Uint8Array): Promise<void> {
+    const { inbox, commits, log } = this.#deps;
+    try {
+      await commits.claim([inbox.write(instance, note, bytes)]);
+    } catch (cause) {
+      log("warn", "note_lost", { kind: note.kind, cause });
+    }
   }
 
   /** Calls `late` when another instance has stopped and its last results have been read. */
@@ -288,12 +339,12 @@ export class MessageForwarder {
   }
 
   async #sendNote(agentDid: string, note: Note): Promise<void> {
-    const { presence, inbox, connectedAgents, log } = this.#deps;
+    const { presence, inbox, links, connectedAgents, log } = this.#deps;
     if (connectedAgents.session(agentDid)) return this.#receive(note, new Uint8Array());
     try {
       // Also to an instance without a lease: with a different clock or a late renewal it may still hold the sockets.
       const instance = await presence.lastSeenAt(agentDid);
-      if (instance) await inbox.send(instance, note);
+      if (instance && !links.send(instance, note)) await inbox.send(instance, note);
     } catch (cause) {
       // Not an error: the next poll or the agent's next connect has the same effect.
       log("warn", "note_lost", { kind: note.kind, agentDid, cause });
@@ -310,15 +361,19 @@ export class MessageForwarder {
     void work.finally(() => this.#underWay.delete(work));
   }
 
-  #receive(note: Note, bytes: Uint8Array): void {
+  /** @param from the instance whose link carried it; `null` for a note */
+  #receive(note: Note, bytes: Uint8Array, from: string | null = null): void {
     const { connectedAgents, mailboxDelivery, metrics } = this.#deps;
     metrics.count("bus_notes_total", note.kind);
     switch (note.kind) {
       case "message":
-        this.#track(this.#deliverNote(note, bytes));
+        this.#track(this.#deliverNote(note, bytes, from));
         break;
       case "dispatched":
-        this.#away.get(note.id)?.(note.dispatched);
+        this.#away.get(note.id)?.resolve(note.dispatched);
+        break;
+      case "asked":
+        for (const id of note.ids) this.#tellResult(note.from, id);
         break;
       case "moved":
         void this.moved(note.agentDid);
@@ -347,8 +402,25 @@ export class MessageForwarder {
     await this.startMailboxDelivery(agentDid);
   }
 
-  async #deliverNote({ id, message, queueFor, attempt }: MessageNote, content: Uint8Array): Promise<void> {
-    const { inbox, commits, log } = this.#deps;
+  /** Answers an instance that has lost its link. The result of a message that is still under way follows by itself. */
+  #tellResult(instance: string, id: string): void {
+    const known = this.#onLinks.get(id);
+    if (known === null) return;
+    const dispatched = known ?? { result: "failed" };
+    this.#onLinks.set(id, dispatched);
+    this.#track(this.#note(instance, { kind: "dispatched", id, dispatched }));
+  }
+
+  async #deliverNote(
+    { id, message, queueFor, attempt }: MessageNote,
+    content: Uint8Array,
+    from: string | null,
+  ): Promise<void> {
+    const { links, log } = this.#deps;
+    if (from !== null) {
+      if (this.#onLinks.has(id)) return;
+      this.#onLinks.set(id, null);
+    }
     const deliver = async (): Promise<ForwardResult> => {
       // This instance may read the note late: the pair has ended, or the message is answered and queued elsewhere (D-389).
       if (this.#restOf(attempt) <= 0 || !(await this.#isStillAllowed(message, attempt))) return { result: "failed" };
@@ -359,11 +431,8 @@ export class MessageForwarder {
       return { result: "failed" };
     });
     const note: Note = { kind: "dispatched", id, dispatched };
-    try {
-      await commits.claim([inbox.write(attempt.instance, note)]);
-    } catch (cause) {
-      log("warn", "note_lost", { kind: note.kind, cause });
-    }
+    if (from !== null) this.#onLinks.set(id, dispatched);
+    if (from === null || !links.send(from, note)) await this.#note(attempt.instance, note);
   }
 
   /** Returns how long an attempt still counts, milliseconds; its whole time while the clock of its instance is not known. */

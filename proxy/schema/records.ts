@@ -127,6 +127,14 @@ export interface InstanceLease {
   state: "serving" | "leaving" | "stopped" | "left";
   /** When it began to leave, by the clock of its instance. Absent before, and after a kill. */
   leavingAt?: number;
+  /** Where other instances open a link to it; absent for one that has only notes. */
+  link?: LinkAddress;
+}
+
+/** `host:port` of an instance, and what proves that a peer may read this store: 32 random bytes, base64url. */
+export interface LinkAddress {
+  at: string;
+  key: string;
 }
 
 /** A message between instances. Chunks that do not fit the value are stored under keys of their own. */

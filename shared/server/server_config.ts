@@ -29,6 +29,8 @@ export interface ServerConfig {
   trustedProxies: TrustedProxies;
   /** Where the metrics are served; `null`: nowhere. */
   metricsListen: ListenAddress | null;
+  /** Where other instances open links to this one; `null`: nowhere. */
+  instanceListen: ListenAddress | null;
   /** True when each success is logged. */
   accessLog: boolean;
   /** True when Deno exports telemetry. */
@@ -49,6 +51,7 @@ export const SERVER_VARIABLES = [
   "KV_URL",
   "TRUSTED_PROXIES",
   "METRICS_LISTEN",
+  "INSTANCE_LISTEN",
   "ACCESS_LOG",
   "OTEL_DENO",
 ] as const;
@@ -64,19 +67,33 @@ export function readServerConfig(reader: ConfigReader, { isOnDeploy }: { isOnDep
     proxyUrl: reader.read<string | null>("PROXY_URL", origin, null),
     kvUrl: reader.read<string | null>("KV_URL", (text) => text, isOnDeploy ? null : ".data/svc.kv"),
     trustedProxies: reader.read("TRUSTED_PROXIES", (text) => new TrustedProxies(list(text)), new TrustedProxies([])),
-    metricsListen: readMetricsListen(reader, { isOnDeploy }),
+    metricsListen: readListen(reader, "METRICS_LISTEN", { isOnDeploy }),
+    instanceListen: readInstanceListen(reader, { isOnDeploy }),
     accessLog: reader.read("ACCESS_LOG", oneOf("on", "off"), "off") === "on",
     // Deno itself reads this variable and takes any other value as off.
     exportsTelemetry: reader.read("OTEL_DENO", (text) => text, "") === "true",
   };
 }
 
-function readMetricsListen(reader: ConfigReader, { isOnDeploy }: { isOnDeploy: boolean }): ListenAddress | null {
-  const address = reader.read<ListenAddress | null>("METRICS_LISTEN", hostAndPort, null);
-  if (address && isOnDeploy) {
-    reader.problem("METRICS_LISTEN", "is not available on Deno Deploy, which has one listener");
-  }
+function readListen(
+  reader: ConfigReader,
+  name: "METRICS_LISTEN" | "INSTANCE_LISTEN",
+  { isOnDeploy }: { isOnDeploy: boolean },
+): ListenAddress | null {
+  const address = reader.read<ListenAddress | null>(name, hostAndPort, null);
+  if (address && isOnDeploy) reader.problem(name, "is not available on Deno Deploy, which has one listener");
   return isOnDeploy ? null : address;
+}
+
+function readInstanceListen(reader: ConfigReader, place: { isOnDeploy: boolean }): ListenAddress | null {
+  const address = readListen(reader, "INSTANCE_LISTEN", place);
+  if (address && ["0.0.0.0", "::"].includes(address.host)) {
+    reader.problem(
+      "INSTANCE_LISTEN",
+      "must name the address at which other instances reach this one, as 10.0.0.7:8790",
+    );
+  }
+  return address;
 }
 
 /** What decides about a configuration beside its own variables. */

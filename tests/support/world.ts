@@ -30,6 +30,7 @@ import { wrapStoreErrors } from "../../shared/server/store/store_errors.ts";
 import { Metrics } from "../../shared/server/metrics/metrics.ts";
 import { WriteWatch } from "../../shared/server/write_watch.ts";
 import { flushTasks, ManualClock } from "./manual_clock.ts";
+import { LinkNetwork } from "./link_network.ts";
 import { seededRandom } from "./seeded_random.ts";
 import { IS_REMOTE, MAX_CHECKS, openTestKv } from "./test_store.ts";
 
@@ -67,6 +68,8 @@ export interface WorldOptions {
   sharedProcess?: boolean;
   /** A clock to share with another world over the same store. */
   clock?: ManualClock;
+  /** Where other worlds over the same store open links to this one. */
+  network?: LinkNetwork;
 }
 
 /** A person with an API key. */
@@ -190,9 +193,10 @@ export class World implements AsyncDisposable {
         await this.registryAnswer?.(request) ?? await this.registry.fetch(request, { from: "process" }),
       ...this.options.diskSpace ? { diskSpace: this.options.diskSpace } : {},
       ...this.options.sharedProcess ? { judgeAccess: this.registry.judgeAccess } : {},
-      upgrade: () => {
+      upgrade: this.options.network?.upgrade ?? (() => {
         throw new TypeError("No sockets here: see tests/e2e");
-      },
+      }),
+      dial: this.options.network ?? new LinkNetwork(),
     }, { ...readProxyConfig(reader, place), ownerRequests: 1_000_000, ...this.options.proxy });
     const { connectedAgents, forwarder } = this.proxy.deps, { onAttached } = connectedAgents;
     // In the service a socket is attached after the agent was claimed.

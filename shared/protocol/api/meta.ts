@@ -57,7 +57,12 @@ export const Liveness = z.object({ status: z.literal("ok") });
 
 /** Response of `GET /readyz`. */
 export type Readiness = z.output<typeof Readiness>;
-export const Readiness = z.object({ status: health.status, ready: health.ready });
+export const Readiness = z.object({
+  status: health.status,
+  ready: health.ready,
+  /** Instances to which this one has no link, so that messages go through the store; absent without one. */
+  linksMissing: z.array(z.string()).optional(),
+});
 
 /** Response of `GET /v1/crl` (D-21): the signed list. */
 export type CrlAnswer = z.output<typeof CrlAnswer>;

@@ -202,6 +202,10 @@ export const RelayOverview = z.object({
   memoryBytes: z.int(),
   /** The store's file and its disk; `null` for a store without a file. */
   store: z.object({ bytes: z.int(), freeBytes: z.int(), reserveBytes: z.number() }).nullable(),
+  /** Other instances, as this one sees them: open links, and the IDs of those with an address but no link. */
+  links: z.object({ open: z.int(), missing: z.array(Ulid) }),
+  /** Messages of this instance to agents of others since it started, by their way. */
+  crossed: z.object({ link: z.int(), note: z.int() }),
   /** What one agent may send. */
   agentLimit: z.object({ requests: z.int(), windowMs: z.int() }),
 });

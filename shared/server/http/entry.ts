@@ -26,6 +26,8 @@ export interface Served {
   proxy: App | null;
   /** Returns true when each service accepts requests. */
   isReady(): Promise<boolean>;
+  /** Returns the IDs of the instances to which this one should have a link and has none. */
+  linksMissing?(): readonly string[];
   /** Returns the answer of `/health` for both services; `null` when one runs alone, which answers itself. */
   health: (() => Promise<Answer>) | null;
 }
@@ -106,7 +108,7 @@ export class Entry {
     if (method !== "GET" && method !== "HEAD") return null;
     let answer: Answer | undefined;
     if (path === "/healthz") answer = livenessAnswer();
-    else if (path === "/readyz") answer = readinessAnswer(await this.isReady());
+    else if (path === "/readyz") answer = readinessAnswer(await this.isReady(), this.#served?.linksMissing?.());
     else if (path === "/health") answer = await health?.();
     if (!answer) return null;
     const { metrics, newId } = this.deps;

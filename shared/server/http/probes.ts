@@ -11,14 +11,18 @@ export function livenessAnswer(): Answer {
   return json(body);
 }
 
-/** Returns the answer of `GET /readyz`: 200 when ready, else 503. */
-export function readinessAnswer(ready: boolean): Answer {
-  const body: Readiness = { status: ready ? "ok" : "unavailable", ready };
+/** Returns the answer of `GET /readyz`: 200 when ready, else 503. A missing link makes messages slower, so it refuses none. */
+export function readinessAnswer(ready: boolean, linksMissing: readonly string[] = []): Answer {
+  const missing = linksMissing.length > 0 ? { linksMissing: [...linksMissing] } : {};
+  const body: Readiness = { status: ready ? "ok" : "unavailable", ready, ...missing };
   return json(body, ready ? 200 : 503);
 }
 
 /** Returns the two routes of a service. */
-export function probeRoutes<D>(isReady: (deps: D) => Promise<boolean>): Route<D>[] {
+export function probeRoutes<D>(
+  isReady: (deps: D) => Promise<boolean>,
+  linksMissing: (deps: D) => readonly string[] = () => [],
+): Route<D>[] {
   const row = { method: "GET", auth: "none", limit: null, errors: [] } as const;
   return [
     {
@@ -33,7 +37,7 @@ export function probeRoutes<D>(isReady: (deps: D) => Promise<boolean>): Route<D>
       path: "/readyz",
       summary: "Whether the service accepts requests: `ready` of its health, and false while it stops",
       response: { status: 200, body: Readiness, mayBeUnready: true },
-      handler: async (deps) => readinessAnswer(await isReady(deps)),
+      handler: async (deps) => readinessAnswer(await isReady(deps), linksMissing(deps)),
     },
   ];
 }

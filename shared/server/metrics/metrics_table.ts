@@ -162,9 +162,16 @@ export const METRICS = {
   },
   bus_notes_total: {
     type: "counter",
-    labels: [["kind", ["message", "dispatched", "moved", "kick", "paired", "delivery"]]],
+    labels: [["kind", ["message", "dispatched", "asked", "moved", "kick", "paired", "delivery"]]],
     help: "Notes between the parts and instances of the proxy that arrived here",
   },
+  relay_crossings_total: {
+    type: "counter",
+    labels: [["way", ["link", "note"]]],
+    help: "Messages to agents of other instances by their way: the link between two instances, or the store",
+  },
+  instance_links: gauge("Open links to other instances"),
+  instance_links_missing: gauge("Other instances with an address to which this one has no link"),
   held_bytes: gauge("Bytes of messages that wait for their result"),
   body_room_bytes: gauge("Bytes of large request bodies that are being read or handled"),
   unsent_bytes: gauge("Bytes that relay sockets have not sent yet"),

@@ -5,7 +5,9 @@
 import { assert, assertEquals } from "@std/assert";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
 import type { InstanceLease } from "../../../proxy/schema/records.ts";
+import { RENEW_MS } from "../../../proxy/relay/instance_leases.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
+import type { LinkNetwork } from "../../support/link_network.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { until } from "../../support/until.ts";
 import { isProven, largest } from "./proven.ts";
@@ -16,6 +18,8 @@ import { codeOf, type SocketBehaviour, type TestAgent, World, type WorldOptions 
 export interface SharedStore extends AsyncDisposable {
   kv: Deno.Kv;
   maxChecks: number;
+  /** With one the instances have a link. */
+  network?: LinkNetwork;
 }
 
 type Run = (w1: World, w2: World, a: TestAgent, b: TestAgent) => Promise<void>;
@@ -23,11 +27,22 @@ type Run = (w1: World, w2: World, a: TestAgent, b: TestAgent) => Promise<void>;
 /** Two instances on one store, with agents a and b paired. */
 export async function two(open: () => Promise<SharedStore>, run: Run, options: WorldOptions = {}): Promise<void> {
   const store = await open();
-  const { kv, maxChecks } = store;
+  const { kv, maxChecks, network } = store;
   {
-    await using w1 = await World.open({ ...options, kv, maxChecks, seed: 1 });
-    await using w2 = await World.open({ ...options, kv, maxChecks, seed: 2, clock: w1.clock });
-    await Promise.all([w1.proxy.start(), w2.proxy.start()]);
+    const place = network ? { ...options, kv, maxChecks, network } : { ...options, kv, maxChecks };
+    await using w1 = await World.open({ ...place, seed: 1 });
+    await using w2 = await World.open({ ...place, seed: 2, clock: w1.clock });
+    if (network) {
+      network.at.set("w1", () => w1.proxy.deps.links);
+      network.at.set("w2", () => w2.proxy.deps.links);
+      await w1.proxy.start({ address: "w1" });
+      await w2.proxy.start({ address: "w2" });
+      // The one that started first learns of the other at its next look.
+      await w1.clock.advance(RENEW_MS);
+      await until(() => w1.proxy.deps.links.size === 1 && w2.proxy.deps.links.size === 1);
+    } else {
+      await Promise.all([w1.proxy.start(), w2.proxy.start()]);
+    }
     const a = await w1.agent();
     const b = await w1.agent();
     await w1.pair(a, b);
@@ -45,6 +60,18 @@ export async function connected(w: World, agent: TestAgent, behaviour: SocketBeh
     return value?.instance === w.proxy.deps.presence.instance;
   });
   return socket;
+}
+
+/** Lets an instance no longer read notes and what its links carry. `read` lets it read what has come since. */
+function stopReading({ proxy: { deps: { inbox, links } } }: World): { late: (() => void)[]; read: () => void } {
+  const { onNote } = inbox, { onMessage } = links, late: (() => void)[] = [];
+  inbox.onNote = (...note) => late.push(() => onNote(...note));
+  links.onMessage = (...message) => late.push(() => onMessage(...message));
+  const read = () => {
+    [inbox.onNote, links.onMessage] = [onNote, onMessage];
+    for (const one of late) one();
+  };
+  return { late, read };
 }
 
 /** Lets an instance renew its lease no longer, as a crash does. It still handles notes, and its sockets stay. */
@@ -244,8 +271,7 @@ export function instancesBehaveAsOne(where: string, open: () => Promise<SharedSt
     twoOf(async (w1, w2, a, b) => {
       const socket = await connected(w2, b);
       // Frozen: it renews no lease and reads no note, and its sockets stay.
-      const { inbox } = w2.proxy.deps, { onNote } = inbox, late: Parameters<typeof onNote>[] = [];
-      inbox.onNote = (...note) => late.push(note);
+      const { late, read } = stopReading(w2);
       const copy = { ...numbered(1), headers: { "x-request-id": "request-0001", Prefer: "respond-async" } };
       const first = w1.message(a, b, copy);
       await until(() => late.length === 1);
@@ -253,8 +279,7 @@ export function instancesBehaveAsOne(where: string, open: () => Promise<SharedSt
       const answer = await answeredWithin(w1, first, 11_000);
       assertEquals([answer.status, (await answer.json()).queued], [202, true]);
       await w1.clock.advance(6_000);
-      inbox.onNote = onNote;
-      for (const note of late) onNote(...note);
+      read();
       await until(() => socket.delivered.length > 0);
       await w1.clock.advance(5_000);
       assertEquals(numbers(socket.delivered), [1]);
@@ -263,14 +288,13 @@ export function instancesBehaveAsOne(where: string, open: () => Promise<SharedSt
   test("a note that is read after its message was answered with 502 delivers nothing", () =>
     twoOf(async (w1, w2, a, b) => {
       const socket = await connected(w2, b);
-      const { inbox } = w2.proxy.deps, { onNote } = inbox, late: Parameters<typeof onNote>[] = [];
-      inbox.onNote = (...note) => late.push(note);
+      const { late, read } = stopReading(w2);
       const sending = w1.message(a, b);
       await until(() => late.length === 1);
       assertEquals(await codeOf(await answeredWithin(w1, sending, 11_000)), "PROXY_RELAY_DELIVERY_FAILED");
       // The time of the first instance's clock is not known, so the record alone decides.
       w2.proxy.deps.leases.timeAt = () => null;
-      for (const note of late) onNote(...note);
+      read();
       await w1.clock.advance(5_000);
       assertEquals(socket.delivered, []);
     }));
@@ -360,10 +384,9 @@ export function instancesBehaveAsOne(where: string, open: () => Promise<SharedSt
   test("a message whose note an instance left unread when it stopped is answered within 3 s", () =>
     twoOf(async (w1, w2, a, b) => {
       await connected(w2, b);
-      w2.proxy.deps.inbox.onNote = () => {};
+      const { late } = stopReading(w2);
       const sending = w1.message(a, b, { headers: { Prefer: "respond-async" } });
-      await until(() => w1.proxy.deps.forwarder.away === 1);
-      await flushTasks();
+      await until(() => late.length === 1);
       await w2.proxy.stop();
       const answer = await answeredWithin(w1, sending, 3_000);
       assertEquals([answer.status, (await answer.json()).queued], [202, true]);

@@ -42,6 +42,7 @@ Deno.test("the server configuration without variables is the all-in-one server o
     proxyUrl: null,
     kvUrl: ".data/svc.kv",
     metricsListen: null,
+    instanceListen: null,
     accessLog: false,
     exportsTelemetry: false,
   });
@@ -63,6 +64,11 @@ Deno.test("the server configuration accepts each variable or names it", async (t
       ["127.0.0.1:9464", "localhost:0", "[::1]:9464", "0.0.0.0:1"],
       ["9464", ":9464", "::1:9464", "[::1:9464", "a b:1", "127.0.0.1:65536", "127.0.0.1:", "http://127.0.0.1:1"],
     ],
+    [
+      "INSTANCE_LISTEN",
+      ["127.0.0.1:8790", "10.0.0.7:0", "[fd00::7]:8790", "svc-1.internal:8790"],
+      ["8790", "0.0.0.0:8790", "[::]:8790", "10.0.0.7:65536"],
+    ],
     ["ACCESS_LOG", ["on", "off"], ["true", "ON"]],
     ["TRUSTED_PROXIES", ["10.0.0.0/8, ::1", "192.0.2.1"], ["10.0.0.0/40", "proxy.local"]],
   ];
@@ -75,9 +81,11 @@ Deno.test("the server configuration accepts each variable or names it", async (t
   }
 });
 
-Deno.test("the metrics listener is refused on Deno Deploy", () => {
-  const variables = { METRICS_LISTEN: "127.0.0.1:9464", DENO_KV_DEFAULT_PATH: DATABASE };
-  assertEquals(refused(variables, NO_SECRETS, true), ["METRICS_LISTEN"]);
+Deno.test("a second listener is refused on Deno Deploy", () => {
+  for (const name of ["METRICS_LISTEN", "INSTANCE_LISTEN"]) {
+    const variables = { [name]: "127.0.0.1:9464", DENO_KV_DEFAULT_PATH: DATABASE };
+    assertEquals(refused(variables, NO_SECRETS, true), [name]);
+  }
 });
 
 Deno.test("a proxy without a registry in its process needs the registry's address", () => {

@@ -91,6 +91,7 @@ export class Cluster implements AsyncDisposable {
       env: {
         ...clock,
         PORT: String(port),
+        INSTANCE_LISTEN: "127.0.0.1:0",
         KV_URL: back.address,
         DENO_KV_ACCESS_TOKEN: accessToken(),
         REGISTRY_URL: this.origin,

@@ -1,0 +1,289 @@
+/**
+ * The straight way between instances (D-370): one WebSocket for each two of them, which carries what notes carry. The
+ * store decides and a link only carries, so a link that is missing, lost or full costs time and no message: the caller
+ * then writes a note. Both sides prove that they know the key in the lease of the accepting one, because any program
+ * that reaches the port could otherwise read and send messages. Does not know what the messages mean.
+ */
+import { createHmac } from "node:crypto";
+import { toBase64Url } from "../../shared/protocol/base64url.ts";
+import { isUlid } from "../../shared/protocol/ids.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
+import type { Cancel, Clock } from "../../shared/clock.ts";
+import type { Random } from "../../shared/random.ts";
+import { equalDigests } from "../../shared/server/crypto.ts";
+import type { Log } from "../../shared/server/log.ts";
+import type { Metrics } from "../../shared/server/metrics/metrics.ts";
+import type { LinkAddress } from "../schema/records.ts";
+import type { InstanceLeases } from "./instance_leases.ts";
+
+/** Longest time to open a link. With more, messages go as notes for longer than they must. */
+const OPEN_MS = 2_000;
+/** With more, messages of a machine that is gone wait in vain for longer; each beat is a few bytes. */
+const BEAT_MS = 4_000;
+/** Silence after which a link is lost: with less, one that is busy for some seconds would lose it. */
+const SILENT_MS = 3 * BEAT_MS;
+/** Unsent bytes above which messages go as notes. With more, one slow instance would fill the memory of the others. */
+const UNSENT_MAX = 8 * LIMITS.frameBytes;
+/** A message between instances is its frame and what its record holds of it. */
+const MESSAGE_MAX = 2 * LIMITS.frameBytes;
+/** How long a challenge may be answered, and how many of its kind are issued: a flood of requests must not cost memory. */
+const CHALLENGE_MS = 10_000;
+const URL_MAX = 1_000;
+const LINE_FEED = 0x0a;
+
+/** Reaches another instance. */
+export interface Dial {
+  fetch(url: string, init: { signal: AbortSignal }): Promise<Response>;
+  open(url: string): WebSocket;
+}
+
+interface LinksDeps {
+  clock: Clock;
+  random: Random;
+  log: Log;
+  metrics: Metrics;
+  leases: InstanceLeases;
+  /** As for the sockets of agents. */
+  upgrade: (request: Request) => { socket: WebSocket; response: Response };
+  dial: Dial;
+}
+
+interface Link {
+  socket: WebSocket;
+  heardAt: number;
+  cancelBeat: Cancel;
+}
+
+export class InstanceLinks {
+  /** Called for each message, in the order of one link; `from` is the instance that sent it. */
+  onMessage: (body: unknown, bytes: Uint8Array, from: string) => void = () => {};
+  /** Called when a link is lost: what was sent over it may not have arrived. */
+  onLost: (instance: string) => void = () => {};
+  readonly #deps: LinksDeps;
+  readonly #open = new Map<string, Link>();
+  readonly #opening = new Set<string>();
+  /** Instances whose links could not be opened, so that each is logged once. */
+  readonly #failed = new Set<string>();
+  /** Answered challenges, by the time of their end: an answer counts once. */
+  readonly #used = new Map<string, number>();
+  #hasStopped = false;
+
+  constructor(deps: LinksDeps) {
+    this.#deps = deps;
+    deps.leases.onLooked = () => this.#look();
+    deps.metrics.read("instance_links", () => this.#open.size);
+    deps.metrics.read("instance_links_missing", () => this.missing.length);
+  }
+
+  /** Returns the number of open links. */
+  get size(): number {
+    return this.#open.size;
+  }
+
+  /** Returns the instances with an address to which there is no link; none for an instance without an address. */
+  get missing(): string[] {
+    if (!this.#deps.leases.link) return [];
+    return this.#deps.leases.others().flatMap(({ instance }) => this.#open.has(instance) ? [] : [instance]);
+  }
+
+  /** Returns true while messages to an instance can take a link: it is open, and its queue has room. */
+  has(instance: string): boolean {
+    const link = this.#open.get(instance);
+    return link !== undefined && link.socket.readyState === WebSocket.OPEN && link.socket.bufferedAmount <= UNSENT_MAX;
+  }
+
+  /** Sends a message. Returns false when it was not sent; a message that was sent may still be lost with the link. */
+  send(instance: string, body: unknown, bytes: Uint8Array = new Uint8Array()): boolean {
+    const link = this.#open.get(instance);
+    if (!link || !this.has(instance)) return false;
+    const head = new TextEncoder().encode(`${JSON.stringify(body)}\n`);
+    if (head.length + bytes.length > MESSAGE_MAX) return false;
+    const message = new Uint8Array(head.length + bytes.length);
+    message.set(head);
+    message.set(bytes, head.length);
+    try {
+      link.socket.send(message);
+      return true;
+    } catch {
+      return false;
+    }
+  }
+
+  /** Answers a request to the port between instances. It reads no body, and opens a socket only after the proof. */
+  answer(request: Request): Response {
+    const { link } = this.#deps.leases;
+    if (!link || this.#hasStopped || request.method !== "GET" || request.url.length > URL_MAX) return refused(404);
+    const { pathname, searchParams } = new URL(request.url);
+    if (pathname === "/challenge") return new Response(this.#challenge(link.key));
+    if (pathname !== "/link") return refused(404);
+    const [from, challenge, nonce, proof] = ["from", "challenge", "nonce", "proof"].map((name) =>
+      searchParams.get(name) ?? ""
+    ) as [string, string, string, string];
+    const about = [from, this.#deps.leases.instance, challenge, nonce];
+    const isProven = isUlid(from) && equalDigests(proof, proofOf(link.key, "opens", about)) &&
+      this.#isFresh(link.key, challenge);
+    if (!isProven) return refused(403);
+    try {
+      const { socket, response } = this.#deps.upgrade(request);
+      socket.binaryType = "arraybuffer";
+      socket.onopen = () => {
+        socket.send(proofOf(link.key, "accepts", about));
+        this.#use(from, socket);
+      };
+      return response;
+    } catch {
+      return refused(426);
+    }
+  }
+
+  /** Closes every link, after what was sent over it. */
+  stop(): void {
+    this.#hasStopped = true;
+    for (const [instance, link] of this.#open) this.#end(instance, link);
+  }
+
+  /** A challenge says itself until when it counts, so one that is never answered needs no memory. */
+  #challenge(key: string): string {
+    const { clock, random } = this.#deps;
+    const text = `${clock.now() + CHALLENGE_MS}.${toBase64Url(random.bytes(16))}`;
+    return `${text}.${proofOf(key, "asks", [text])}`;
+  }
+
+  /** Returns true once for a challenge of this instance. */
+  #isFresh(key: string, challenge: string): boolean {
+    const now = this.#deps.clock.now(), at = challenge.lastIndexOf(".");
+    const text = challenge.slice(0, Math.max(0, at)), until = Number(text.split(".")[0]);
+    const isOwn = equalDigests(challenge.slice(at + 1), proofOf(key, "asks", [text]));
+    if (!isOwn || !(now < until) || this.#used.has(challenge)) return false;
+    for (const [used, end] of this.#used) if (end <= now) this.#used.delete(used);
+    this.#used.set(challenge, until);
+    return true;
+  }
+
+  /** Of two instances with addresses the one with the smaller ID opens the link: otherwise each two would have two. */
+  #look(): void {
+    const { leases } = this.#deps, others = leases.others();
+    for (const instance of this.#failed) {
+      if (!others.some((other) => other.instance === instance)) this.#failed.delete(instance);
+    }
+    for (const { instance, link } of others) {
+      const isOurs = leases.link === null || leases.instance < instance;
+      const isNeeded = isOurs && !this.#open.has(instance) && !this.#opening.has(instance);
+      if (isNeeded && !this.#hasStopped) void this.#openTo(instance, link);
+    }
+  }
+
+  /** Opens a link. Never rejects. */
+  async #openTo(instance: string, link: LinkAddress): Promise<void> {
+    const { clock, log, leases } = this.#deps;
+    const late = new AbortController();
+    const cancel = clock.after(OPEN_MS, () => late.abort(new Error(`no answer within ${OPEN_MS / 1000} s`)));
+    this.#opening.add(instance);
+    try {
+      await this.#connect(instance, link, late.signal);
+      this.#failed.delete(instance);
+    } catch (cause) {
+      if (!this.#failed.has(instance)) {
+        const message = `messages to it go through the store; check that ${link.at} is reachable from here`;
+        log("warn", "instance_link_failed", { instance, address: link.at, own: leases.instance, message, cause });
+      }
+      this.#failed.add(instance);
+    } finally {
+      cancel();
+      this.#opening.delete(instance);
+    }
+  }
+
+  /** @throws {Error} when the other side does not prove the key of the lease in time */
+  async #connect(instance: string, { at, key }: LinkAddress, signal: AbortSignal): Promise<void> {
+    const { dial, leases, random } = this.#deps;
+    const response = await dial.fetch(`http://${at}/challenge`, { signal });
+    const challenge = await textOf(response);
+    const nonce = toBase64Url(random.bytes(16));
+    const about = [leases.instance, instance, challenge, nonce];
+    const proof = proofOf(key, "opens", about);
+    const query = new URLSearchParams({ from: leases.instance, challenge, nonce, proof });
+    signal.throwIfAborted();
+    const socket = dial.open(`ws://${at}/link?${query}`);
+    socket.binaryType = "arraybuffer";
+    try {
+      await new Promise<void>((resolve, reject) => {
+        signal.addEventListener("abort", () => reject(signal.reason));
+        socket.onclose = socket.onerror = () => reject(new Error("the connection was refused or closed"));
+        socket.onmessage = ({ data }) => {
+          const isProven = typeof data === "string" && equalDigests(data, proofOf(key, "accepts", about));
+          if (!isProven) return reject(new Error("it does not know the key of its lease"));
+          if (this.#hasStopped) return reject(new Error("this instance stops"));
+          // At once: the next message may be one of its link.
+          this.#use(instance, socket);
+          resolve();
+        };
+      });
+    } catch (cause) {
+      socket.close();
+      throw cause;
+    }
+  }
+
+  /** A link replaces an earlier one of the same instance, which has lost that one. */
+  #use(instance: string, socket: WebSocket): void {
+    const { clock } = this.#deps;
+    const before = this.#open.get(instance);
+    if (before) this.#end(instance, before);
+    const link: Link = { socket, heardAt: clock.now(), cancelBeat: () => {} };
+    this.#open.set(instance, link);
+    const end = () => this.#end(instance, link);
+    socket.onclose = socket.onerror = end;
+    socket.onmessage = ({ data }) => {
+      link.heardAt = clock.now();
+      if (data instanceof ArrayBuffer && !this.#receive(instance, new Uint8Array(data))) end();
+    };
+    const beat = () => {
+      if (clock.now() - link.heardAt >= SILENT_MS) return end();
+      if (socket.readyState === WebSocket.OPEN) socket.send("");
+      link.cancelBeat = clock.after(BEAT_MS, beat);
+    };
+    beat();
+  }
+
+  /** Returns false for what is no message. */
+  #receive(instance: string, message: Uint8Array): boolean {
+    if (message.length > MESSAGE_MAX) return false;
+    const at = message.indexOf(LINE_FEED);
+    let body: unknown;
+    try {
+      body = JSON.parse(new TextDecoder().decode(message.subarray(0, Math.max(0, at))));
+    } catch {
+      return false;
+    }
+    this.onMessage(body, message.subarray(at + 1), instance);
+    return true;
+  }
+
+  #end(instance: string, link: Link): void {
+    if (this.#open.get(instance) !== link) return;
+    this.#open.delete(instance);
+    link.cancelBeat();
+    const { socket } = link;
+    socket.onmessage = socket.onclose = socket.onerror = null;
+    socket.close();
+    this.onLost(instance);
+  }
+}
+
+/** What one side proves to the other. `role` keeps the proof of one step from being used as that of another. */
+function proofOf(key: string, role: "asks" | "opens" | "accepts", about: readonly string[]): string {
+  return createHmac("sha256", key).update(["svc link", role, ...about].join("\n")).digest("base64url");
+}
+
+/** @throws {Error} for a response that is no challenge */
+async function textOf(response: Response): Promise<string> {
+  const length = Number(response.headers.get("content-length") ?? Infinity);
+  if (response.ok && length <= URL_MAX) return await response.text();
+  await response.body?.cancel();
+  throw new Error(`it answered ${response.status} to the first request`);
+}
+
+function refused(status: number): Response {
+  return new Response(null, { status, headers: { Connection: "close" } });
+}

@@ -1,0 +1,161 @@
+/** The links between instances: messages over them, what happens when one is lost, and who may open one (D-370). */
+import { assert, assertEquals } from "@std/assert";
+import { KEYS } from "../../../proxy/schema/kv_keys.ts";
+import type { InstanceLease } from "../../../proxy/schema/records.ts";
+import { expositionOf } from "../../../shared/server/metrics/metrics.ts";
+import { wrapStoreErrors } from "../../../shared/server/store/store_errors.ts";
+import { LinkNetwork } from "../../support/link_network.ts";
+import { flushTasks } from "../../support/manual_clock.ts";
+import { MAX_CHECKS, openTestKv } from "../../support/test_store.ts";
+import { until } from "../../support/until.ts";
+import { codeOf, type TestAgent, type World } from "../../support/world.ts";
+import { connected, instancesBehaveAsOne, type SharedStore, two } from "./instances_suite.ts";
+
+async function open(network = new LinkNetwork()): Promise<SharedStore> {
+  const kv = await openTestKv();
+  wrapStoreErrors(kv);
+  return { kv, maxChecks: MAX_CHECKS, network, [Symbol.asyncDispose]: async () => await kv.close() };
+}
+
+/** Two instances with a link. */
+async function linked(
+  run: (w1: World, w2: World, a: TestAgent, b: TestAgent, network: LinkNetwork) => Promise<void>,
+): Promise<void> {
+  const network = new LinkNetwork();
+  await two(() => open(network), (w1, w2, a, b) => run(w1, w2, a, b, network), { proxy: { agentRequests: 1000 } });
+}
+
+const crossed = (w: World) => w.proxy.deps.forwarder.crossed;
+const notes = async (w: World) => (await Array.fromAsync(w.kv.list({ prefix: ["proxy", "inbox"] }))).length;
+const linksOf = (w: World) => w.proxy.deps.links;
+
+instancesBehaveAsOne("over a link", () => open());
+
+Deno.test("a message takes the link, and neither it nor its result is written to the store", () =>
+  linked(async (w1, w2, a, b) => {
+    const socket = await connected(w2, b);
+    const body = JSON.stringify({ text: "€\n".repeat(40_000) });
+    for (let n = 0; n < 3; n++) assertEquals((await w1.message(a, b, { body })).status, 202);
+    assertEquals(socket.delivered.map(({ payload }) => payload), [body, body, body]);
+    assertEquals([crossed(w1), await notes(w1)], [{ link: 3, note: 0 }, 0]);
+    const metrics = expositionOf(w1.metrics);
+    for (
+      const line of ['svc_relay_crossings_total{way="link"} 3', "svc_instance_links 1", "svc_instance_links_missing 0"]
+    ) {
+      assert(metrics.includes(line), line);
+    }
+  }));
+
+Deno.test("a result that was lost with its link is asked for, and the message arrives once", () =>
+  linked(async (w1, w2, a, b, network) => {
+    const socket = await connected(w2, b, "silent");
+    const sending = w1.message(a, b);
+    await until(() => socket.delivered.length === 1);
+    // The answer of the other instance is sent, and does not arrive.
+    network.isMute = true;
+    socket.ack(socket.delivered[0]?.id ?? "");
+    await flushTasks();
+    network.isMute = false;
+    network.cut();
+    const response = await sending;
+    assertEquals([response.status, (await response.json()).delivered], [202, true]);
+    assertEquals(socket.delivered.length, 1);
+  }));
+
+Deno.test("a message that was lost with its link fails, and is not delivered when it arrives late", () =>
+  linked(async (w1, w2, a, b, network) => {
+    const socket = await connected(w2, b);
+    const late = Promise.withResolvers<[unknown, Uint8Array, string]>();
+    const { onMessage } = linksOf(w2);
+    linksOf(w2).onMessage = (...message) => late.resolve(message);
+    const sending = w1.message(a, b);
+    const message = await late.promise;
+    network.cut();
+    assertEquals(await codeOf(await sending), "PROXY_RELAY_DELIVERY_FAILED");
+    onMessage(...message);
+    await flushTasks();
+    assertEquals(socket.delivered.length, 0);
+    linksOf(w2).onMessage = onMessage;
+    assertEquals((await w1.message(a, b)).status, 202);
+    assertEquals(crossed(w1), { link: 1, note: 1 });
+  }));
+
+Deno.test("a delivery that goes on when its link is lost answers with a note", () =>
+  linked(async (w1, w2, a, b, network) => {
+    const socket = await connected(w2, b, "silent");
+    const sending = w1.message(a, b);
+    await until(() => socket.delivered.length === 1);
+    network.isDown = true;
+    network.cut();
+    await flushTasks();
+    socket.ack(socket.delivered[0]?.id ?? "");
+    assertEquals((await sending).status, 202);
+    assertEquals(socket.delivered.length, 1);
+  }));
+
+Deno.test("a link that is lost during the commit, or that is full, means a note", () =>
+  linked(async (w1, w2, a, b) => {
+    const socket = await connected(w2, b);
+    const links = linksOf(w1), { send } = links;
+    links.send = () => false;
+    assertEquals((await w1.message(a, b)).status, 202);
+    links.send = send;
+    const { has } = links;
+    links.has = () => false;
+    assertEquals((await w1.message(a, b)).status, 202);
+    links.has = has;
+    assertEquals((await w1.message(a, b)).status, 202);
+    assertEquals([socket.delivered.length, crossed(w1)], [3, { link: 1, note: 2 }]);
+  }));
+
+Deno.test("an instance says which link is missing, opens it again, and messages go as notes meanwhile", () =>
+  linked(async (w1, w2, a, b, network) => {
+    await connected(w2, b);
+    network.isDown = true;
+    network.cut();
+    await until(() => linksOf(w1).size === 0 && linksOf(w2).size === 0);
+    assertEquals(linksOf(w1).missing, [w2.proxy.deps.leases.instance]);
+    const ready = await (await w1.proxy.fetch(new Request("https://proxy.example.test/readyz"), w1.peer)).json();
+    assertEquals(ready.linksMissing, [w2.proxy.deps.leases.instance]);
+    assertEquals((await w1.message(a, b)).status, 202);
+    network.isDown = false;
+    await w1.clock.advance(5_000);
+    await until(() => linksOf(w1).size === 1 && linksOf(w2).size === 1);
+    assertEquals((await w1.message(a, b)).status, 202);
+    assertEquals([crossed(w1), linksOf(w1).missing], [{ link: 1, note: 1 }, []]);
+  }));
+
+Deno.test("a silent link is lost after 12 s", () =>
+  linked(async (w1, w2, _a, _b, network) => {
+    network.isDown = network.isMute = true;
+    await w1.clock.advance(7_000);
+    assertEquals([linksOf(w1).size, linksOf(w2).size], [1, 1]);
+    await w1.clock.advance(9_000);
+    assertEquals([linksOf(w1).size, linksOf(w2).size], [0, 0]);
+  }));
+
+Deno.test("without the key of the lease no socket opens, and a proof counts once and for 10 s", () =>
+  linked(async (w1, w2, _a, _b, network) => {
+    const { value } = await w1.kv.get<InstanceLease>(KEYS.instance(w2.proxy.deps.leases.instance));
+    assert(value?.link && value.link.key.length === 43);
+    const dialled = network.requests.filter((path) => path.startsWith("/link?")).at(-1) ?? "";
+    const host = (w: World) => w === w1 ? "w1" : "w2";
+    const target = w1.proxy.deps.leases.instance < w2.proxy.deps.leases.instance ? w2 : w1;
+    const ask = (path: string, init: RequestInit = {}) =>
+      linksOf(target).answer(new Request(`http://${host(target)}${path}`, init)).status;
+    // The request that opened the link, once more.
+    assertEquals(ask(dialled), 403);
+    const challenge = await linksOf(target).answer(new Request("http://w/challenge")).text();
+    const query = (change: Record<string, string>) => {
+      const all = new URLSearchParams(dialled.slice("/link?".length));
+      for (const [name, text] of Object.entries({ challenge, ...change })) all.set(name, text);
+      return `/link?${all}`;
+    };
+    assertEquals(ask(query({})), 403);
+    assertEquals(ask(query({ proof: "" })), 403);
+    assertEquals(ask(query({ from: "someone" })), 403);
+    assertEquals(ask("/link"), 403);
+    assertEquals(ask(`/link?${"a".repeat(2_000)}`), 404);
+    assertEquals(ask("/challenge", { method: "POST", body: "x" }), 404);
+    assertEquals(ask("/hooks/agent"), 404);
+  }));
