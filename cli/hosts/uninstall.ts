@@ -7,6 +7,7 @@ import { AgentStore } from "../agents/agent_store.ts";
 import { type Host, serviceFile, type ServiceSystem, uninstallService } from "../autostart/control.ts";
 import { COMPLETION_START } from "../command_line/completion_scripts.ts";
 import type { Context } from "../context.ts";
+import { DEFAULT_PROFILE, profileFolders } from "../files/profile.ts";
 import { recordedEntries } from "./install.ts";
 
 /** A thing that svc added to this machine. */
@@ -19,7 +20,7 @@ export interface Installed {
   remove(): Promise<boolean>;
 }
 
-export interface Uninstall {
+interface Uninstall {
   installed: Installed[];
   /** Agents whose keys stay in the folder. */
   agents: string[];
@@ -27,8 +28,30 @@ export interface Uninstall {
   unread: { agent: string; error: unknown }[];
 }
 
-/** @param system the service manager; `null` where svc installs no service */
-export async function findInstalled(ctx: Context, host: Host, system: ServiceSystem | null): Promise<Uninstall> {
+/** An agent whose keys stay, with the context of its profile. */
+export interface KeptAgent {
+  ctx: Context;
+  name: string;
+  /** Its name, behind that of its profile unless that is the default one. */
+  shown: string;
+}
+
+/** Returns what every profile added. @param system the service manager; `null` where svc installs no service */
+export async function findEverywhere(ctx: Context, host: Host, system: ServiceSystem | null) {
+  const installed = new Map<string, Installed>(), kept: KeptAgent[] = [], unread: Uninstall["unread"] = [];
+  for (const [profile, configDir] of profileFolders(ctx)) {
+    const here = { ...ctx, configDir };
+    const found = await findInstalled(here, host, system);
+    // The completions are those of all profiles.
+    for (const one of found.installed) installed.set(`${one.kind} ${one.path} ${one.what}`, one);
+    unread.push(...found.unread);
+    const shown = (name: string) => profile === DEFAULT_PROFILE ? name : `${profile}/${name}`;
+    kept.push(...found.agents.map((name) => ({ ctx: here, name, shown: shown(name) })));
+  }
+  return { installed: [...installed.values()], kept, unread };
+}
+
+async function findInstalled(ctx: Context, host: Host, system: ServiceSystem | null): Promise<Uninstall> {
   const store = new AgentStore(ctx);
   const { agents } = await store.names();
   const installed: Installed[] = [], unread: Uninstall["unread"] = [];

@@ -74,3 +74,36 @@ Deno.test("svc uninstall leaves an entry that was changed since, names it, and r
   assertStringIncludes(stderr, path);
   assertEquals(await Deno.readTextFile(path), text);
 });
+
+Deno.test("svc uninstall covers every profile, and --purge deletes them after the names were typed", async () => {
+  await using world = await World.open();
+  await using machine = await hostMachine(world);
+  const folder = machine.env.SVC_CONFIG_DIR ?? "";
+  await machine.json("agent", "create", "beta", "--profile", "work");
+  await machine.json("mcp", "install", "beta", "--for", "cursor", "--profile", "work");
+  await machine.json("mcp", "install", "alpha", "--for", "claude-code");
+  const list = await machine.json("uninstall", "--print");
+  assertEquals([list.installed.length, list.agents, list.folder], [2, ["alpha", "work/beta"], folder]);
+  assertEquals((await machine.failure("uninstall", "--purge", "--yes")).code, "CLI_USAGE");
+
+  // Revocation agreed, then a wrong text: what hosts hold is gone, the folder stays.
+  machine.answers = true;
+  machine.types = ["delete alpha"];
+  assertEquals((await machine.svc("uninstall", "--purge")).code, 1);
+  assertEquals((await machine.json("uninstall", "--print")).installed, []);
+  assertEquals((await machine.json("profile", "list")).profiles.length, 2);
+  assert(machine.asked.at(-1)?.includes("type delete alpha work/beta: "));
+  const { agents } = await machine.json("agent", "list", "--status", "revoked");
+  assertEquals(agents.length, 2, "each was revoked before its key could be lost");
+
+  await Deno.writeTextFile(`${folder}/notes.txt`, "of the person");
+  machine.types = ["delete everything"];
+  const kept = await machine.svc("uninstall", "--purge");
+  assertEquals(kept.code, 1);
+  assertStringIncludes(kept.stdout, `${folder}/notes.txt`);
+  assertEquals(await Array.fromAsync(Deno.readDir(folder), ({ name }) => name), ["notes.txt"]);
+  await Deno.remove(`${folder}/notes.txt`);
+  machine.types = ["delete everything"];
+  const done = await machine.svc("uninstall", "--purge");
+  assertEquals([done.code, await Deno.stat(folder).then(() => true, () => false)], [0, false], done.stderr);
+});
