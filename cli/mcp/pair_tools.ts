@@ -11,6 +11,7 @@ import { toIso } from "../../shared/protocol/time.ts";
 import { statusOf } from "../connector/status.ts";
 import { call as callLocal, post } from "../../shared/client/local_client.ts";
 import { connectorPeers } from "../connector/peer_list.ts";
+import { perhapsReplaced } from "../connector/peers.ts";
 import { ModelPeer, modelPeer } from "./model_message.ts";
 import { type McpAgent, QUESTIONS_MAX, QUESTIONS_WINDOW_MS } from "./mcp_agent.ts";
 import { pairByHand } from "./texts.ts";
@@ -64,7 +65,7 @@ export const PAIR_CONFIRM: ToolRow = tool({
   name: "pair_confirm",
   description: "Pair with the agent that made a ticket, which your user gave you. Your user is asked first.",
   input: z.strictObject({ ticket: z.string().min(1).max(TICKET_CHARACTERS_MAX) }),
-  output: z.object({ peer: ModelPeer }),
+  output: z.object({ peer: ModelPeer, say: z.string().optional().describe("Show this to your user") }),
   isLookup: false,
   hasPeerText: true,
   absent: isAbsent,
@@ -88,7 +89,11 @@ export const PAIR_CONFIRM: ToolRow = tool({
     const listed = await connectorPeers(connector).catch(() => []);
     const peer = listed.find(({ agentDid }) => agentDid === did) ??
       { alias: mcp.nameOf(did), agentDid: did, ...initiatorProfile, pairedAt: toIso(clock.now()) };
-    return { peer: modelPeer(peer) };
+    const before = perhapsReplaced(mcp.options.peers(), did);
+    if (before === null) return { peer: modelPeer(peer) };
+    const command = `svc peers rename ${peer.alias} ${before} --replaces --agent ${identity.name}`;
+    const say = `If ${peer.alias} is the new agent of ${before}, whose machine is gone, run: ${command}`;
+    return { peer: modelPeer(peer), say };
   },
 });
 

@@ -8,6 +8,7 @@ import { ManualClock } from "../../support/manual_clock.ts";
 import { until } from "../../support/until.ts";
 import { PROXY_URL, type TestAgent, World } from "../../support/world.ts";
 import { Bench } from "../connector/bench.ts";
+import { asker, post } from "../connector/local_api/local_caller.ts";
 import { ERAS, McpClient, type McpClientOptions } from "./mcp_client.ts";
 
 const AGREED = { action: "accept", content: { confirm: true } } as const;
@@ -29,6 +30,20 @@ async function beta(world: World, options: McpClientOptions = {}) {
     },
   };
 }
+
+Deno.test("when a new agent has the name of a peer, the person is told how it takes its place", async () => {
+  await using world = await World.open();
+  await using place = await beta(world, { answer: () => AGREED });
+  const { agent: { did }, keys: { publicKey: key } } = await world.agent(undefined, "alpha");
+  // The profile of a bench has this name.
+  const old = { did, agentName: "alpha", humanName: "Somebody", key, how: "ticket", since: "" } as const;
+  await place.bench.connector.peers.change(() => ({ alpha: old }));
+  await using alpha = await Bench.open(world, place.a, { platform: "inbox" });
+  const { ticket } = (await asker(alpha)("/v1/pair/start", post({}))).body;
+  const { peer, say } = await place.client.data("pair_confirm", { ticket });
+  assertEquals([peer.alias, peer.agentDid], ["alpha-2", place.a.agent.did]);
+  assertStringIncludes(say, "svc peers rename alpha-2 alpha --replaces --agent beta");
+});
 
 /** Whether the proxy takes a message of one agent for the other. */
 const isPaired = async (world: World, a: TestAgent, b: TestAgent) =>
