@@ -28,6 +28,8 @@ interface InboxDeps {
 const NOTE_KEPT_MS = 60_000;
 /** Notes read from the inbox in one commit: a commit may hold 1,000 deletions, and a note has at most 13 parts. */
 const NOTES_AT_ONCE = 50;
+/** Bytes that a note holds itself, which saves the read of its parts. A value has room for 64 KiB, of which the body needs some. */
+const INLINE_MAX = 56 * 1024;
 const NO_BYTES = new Uint8Array();
 
 export class InstanceInbox {
@@ -86,14 +88,14 @@ export class InstanceInbox {
   /** Returns the update that writes a note as part of a claim. */
   write(instance: string, body: unknown, bytes: Uint8Array = NO_BYTES): Update<never> {
     const id = this.#deps.newId();
-    const [first, ...also] = noteWrites(instance, id, body, splitChunks(bytes));
+    const [first, ...also] = noteWrites(instance, id, body, bytes);
     const { key, value, expireInMs } = first;
     return { key, seen: absent(key), uncached: true, bytes: bytes.length, next: () => ({ value, expireInMs, also }) };
   }
 
   /** Returns the writes of a note without bytes, for another commit. */
   writesOf(instance: string, body: unknown): readonly Write[] {
-    return noteWrites(instance, this.#deps.newId(), body, []);
+    return noteWrites(instance, this.#deps.newId(), body, NO_BYTES);
   }
 
   /**
@@ -145,7 +147,8 @@ export class InstanceInbox {
     }
   }
 
-  async #readParts({ id, parts }: { id: string; parts: number }): Promise<Uint8Array> {
+  async #readParts({ id, bytes, parts }: StoredInstanceMessage & { id: string }): Promise<Uint8Array> {
+    if (bytes) return bytes;
     const keys = Array.from({ length: parts }, (_, i) => KEYS.inboxPart(this.instance, id, i));
     const entries = await Promise.all(keys.map((key) => this.#deps.kv.get<Uint8Array>(key)));
     return concatChunks(entries.flatMap(({ value }) => value ?? []));
@@ -155,8 +158,10 @@ export class InstanceInbox {
 type SetWrite = Exclude<Write, { delete: true }>;
 
 /** The note first, then its parts and the wake key of its receiver. */
-function noteWrites(instance: string, id: string, body: unknown, parts: Uint8Array[]): [SetWrite, ...SetWrite[]] {
-  const value: StoredInstanceMessage = { body, parts: parts.length };
+function noteWrites(instance: string, id: string, body: unknown, bytes: Uint8Array): [SetWrite, ...SetWrite[]] {
+  const isInline = bytes.length > 0 && bytes.length <= INLINE_MAX;
+  const parts = isInline ? [] : splitChunks(bytes);
+  const value: StoredInstanceMessage = { body, ...isInline ? { bytes } : {}, parts: parts.length };
   const expireInMs = NOTE_KEPT_MS;
   return [
     { key: KEYS.inboxNote(instance, id), value, expireInMs },

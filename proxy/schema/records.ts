@@ -137,9 +137,11 @@ export interface LinkAddress {
   key: string;
 }
 
-/** A message between instances. Chunks that do not fit the value are stored under keys of their own. */
+/** A message between instances. Bytes that do not fit the value are stored under keys of their own. */
 export interface StoredInstanceMessage {
   body: unknown;
+  /** Absent when they have keys of their own, and without any. */
+  bytes?: Uint8Array;
   parts: number;
 }
 
