@@ -45,7 +45,7 @@ export const JOIN_COMMANDS = [
       const pairs = link.ticketFields !== null && !options["no-pair"];
       const isInsecureAllowed = options["allow-insecure"];
       const registryUrl = secureServiceUrl(ctx, linked, "the join link", isInsecureAllowed);
-      if (!options.replace) refuseSavedAccount(ctx);
+      if (!options.replace) await refuseSavedAccount(ctx, registryUrl);
       const { displayName, agent: agentName } = await firstNames(ctx, options);
       if (agentName === undefined && (pairs || options.start)) throw needsAgent(pairs);
 
@@ -149,9 +149,19 @@ async function pairWith(
 }
 
 /** A hostile link must not replace an account. @throws {CliError} `CLI_CONFIG_IN_USE` */
-function refuseSavedAccount(ctx: Context): void {
-  if (readConfig(ctx)?.apiKey === undefined) return;
-  throw new CliError("CLI_CONFIG_IN_USE", `${configPath(ctx)} holds the API key of an account`);
+async function refuseSavedAccount(ctx: Context, registryUrl: string): Promise<void> {
+  const saved = readConfig(ctx);
+  if (saved?.apiKey === undefined) return;
+  const { AgentStore } = await import("../agents/agent_store.ts");
+  const [begun] = saved.registryUrl === registryUrl ? (await new AgentStore(ctx).names()).pending : [];
+  // The invite is spent by then, so only the rest can be done again.
+  const fix = `An svc join was cut off here. Complete its agent with: svc agent create ${begun}. ` +
+    "If its link also paired: the other person presses p; paste that ticket into svc connector start.";
+  throw new CliError(
+    "CLI_CONFIG_IN_USE",
+    `${configPath(ctx)} holds the API key of an account`,
+    begun === undefined ? {} : { fix },
+  );
 }
 
 /** Returns the address of the proxy. @throws {CliError} `CLI_REGISTRY_MISMATCH` when the registry has another address */

@@ -240,3 +240,24 @@ Deno.test("join and invite redeem check that they can save before the invite is 
   }
   assert(await isUnused(admin, id));
 });
+
+Deno.test("after a join that was cut off at its agent, join names the command that completes it", async () => {
+  await using world = await World.open();
+  await using admin = await bootstrapped(world);
+  const { link } = await invited(admin);
+  await using machine = await Machine.open(world);
+  const { fetch } = machine;
+  machine.fetch = (async (input: string | URL | Request, init?: RequestInit) => {
+    const answer = await fetch(input, init);
+    // The registry has the agent, and its answer is lost.
+    if (new Request(input).url.endsWith("/v1/agents")) throw new TypeError("lost");
+    return answer;
+  }) as typeof fetch;
+  assertEquals((await machine.svc("join", link, "--agent", "beta")).code, 5);
+  machine.fetch = fetch;
+  const again = await machine.failure("join", link, "--agent", "beta");
+  assertEquals(again.code, "CLI_CONFIG_IN_USE");
+  assertStringIncludes(again.message, "svc agent create beta.");
+  await machine.json("agent", "create", "beta");
+  assertEquals((await machine.json("agent", "list")).agents.length, 1);
+});
