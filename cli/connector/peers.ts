@@ -246,7 +246,7 @@ export function replacePeer(peers: Peers, did: string, wanted: string): Peers {
   const present = aliasesOf(peers).get(did) ?? "", alias = presentAlias(peers, wanted) ?? "";
   const { [present]: peer, [alias]: before, ...others } = peers;
   if (before === undefined) throw new AliasError(`No peer is called "${wanted}"`);
-  if (peer === undefined || alias === present) throw new AliasError(`${wanted} cannot take its own place`);
+  if (peer === undefined || alias === present) throw new AliasError(`The peer has the alias "${wanted}" already`);
   if (peer.how !== "ticket" || peer.gone || peer.removed) {
     throw new AliasError(`${present} has not paired by a ticket of yours, so it cannot take the place of ${alias}`);
   }

@@ -156,7 +156,7 @@ async function directly(
   if (error?.code === "PROXY_HOOK_REQUEST_ID_REUSED" && key !== null) {
     error.fix =
       "If it is the same message, it was accepted then, and nothing is to be done. Send another message without " +
-      "--request-id. With a connector that runs a repeat gets the first answer.";
+      "--request-id. What a running connector sends can be repeated.";
   }
   if (error) throw error;
   const result: OutboundResult = {
