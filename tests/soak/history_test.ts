@@ -1,0 +1,56 @@
+/** A log of 1,000,000 messages (D-317): a page is there at once, and a search that finds nothing ends soon. */
+import { assert, assertEquals } from "@std/assert";
+import { Database } from "../../cli/connector/store/database.ts";
+import { History } from "../../cli/connector/store/history.ts";
+import { SentMessages } from "../../cli/connector/store/sent_messages.ts";
+import { tempFolder } from "../support/process.ts";
+
+const ROWS = 1_000_000;
+const [BETA, GAMMA] = ["beta", "gamma"].map((name) => `did:svc:registry.example:agent:${name}`);
+const IDENTITY = JSON.stringify({ agentDid: GAMMA, ownerDid: "x", issuer: "x", aitJti: "x", name: "gamma" });
+/** Of 10,000 messages one is of beta. */
+const WHOSE = `CASE n % 10000 WHEN 0 THEN '${BETA}' ELSE '${GAMMA}' END`;
+const NUMBERS = "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < ?)";
+const PAYLOAD = `'{"message":"Which port does the staging server use? It is number ' || n || '"}'`;
+
+function fill(database: Database): void {
+  database.transaction(() => {
+    database.run(
+      `${NUMBERS} INSERT INTO sent (to_did, request_id, auto, origin, bytes, sent_at, state, state_at, payload)
+       SELECT ${WHOSE}, 'request-' || n, 0, 'person', 80, n * 2, 'processed', n * 2, ${PAYLOAD} FROM numbers`,
+      ROWS / 2,
+    );
+    database.run(
+      `${NUMBERS} INSERT INTO messages
+         (from_did, request_id, to_did, identity, bytes, received_at, state, read_at, verified, signed_at, proof, payload)
+       SELECT ${WHOSE}, 'request-' || n, 'x', ?, 80, n * 2 + 1, 'done', n * 2 + 1, 'end-to-end', 0, '{}', ${PAYLOAD}
+       FROM numbers`,
+      ...[ROWS / 2, IDENTITY],
+    );
+  });
+}
+
+Deno.test("a log of 1,000,000 messages is read in 300 ms, and searched without a match in 3 s", async () => {
+  await using folder = await tempFolder();
+  const database = Database.open(`${folder.path}/connector.db`);
+  try {
+    fill(database);
+    const history = new History(database, new SentMessages(database, () => {}));
+    const timed = async (query: Parameters<History["page"]>[0]) => {
+      const began = performance.now(), { messages } = await history.page(query);
+      return { count: messages.length, ms: performance.now() - began };
+    };
+    const whole = await timed({ limit: 50 }), rare = await timed({ did: BETA, limit: 50 });
+    const oldest = await timed({ limit: 50, from: { after: { received: 0, sent: 0 } } });
+    const search = await timed({
+      limit: 50,
+      isWanted: ({ payload }) => payload.toLowerCase().includes("no such text"),
+    });
+    console.log(JSON.stringify({ whole, rare, oldest, search }));
+    assertEquals([whole.count, rare.count, oldest.count, search.count], [50, 50, 50, 0]);
+    for (const { ms } of [whole, rare, oldest]) assert(ms < 300, `${ms} ms`);
+    assert(search.ms < 3_000, `${search.ms} ms`);
+  } finally {
+    database.close();
+  }
+});
