@@ -8,7 +8,7 @@ import { parseIso } from "../../shared/protocol/time.ts";
 import type { AdminClient } from "../client/admin_client.ts";
 import type { RelayAdminClient } from "../client/relay_admin_client.ts";
 import type { Context } from "../context.ts";
-import { cutToColumns } from "../terminal/text_width.ts";
+import { type Column, idCell } from "../terminal/tables.ts";
 import { agoText, durationText } from "../terminal/times.ts";
 import { connect, connectAsAdmin, type ConnectionOptions } from "../account/registry_access.ts";
 import { connectToRelay } from "../account/relay_access.ts";
@@ -104,12 +104,9 @@ async function named(admin: AdminClient, group: RefusalGroup): Promise<RefusedAg
   }
 }
 
-/**
- * Returns the overview as lines of at most 80 columns.
- *
- * @param now milliseconds since the Unix epoch
- */
-export function overviewLines({ registry, proxy, counts, relay }: AdminOverview, now: number): string[] {
+/** Returns the overview as lines, with tables in the width of the terminal. */
+export function overviewLines({ registry, proxy, counts, relay }: AdminOverview, ctx: Context): string[] {
+  const now = ctx.clock.now();
   const { people, agents, expiring7d, complete } = counts;
   const problems = [["registry", registry.problem], ["proxy", proxy.problem]] as const;
   const down = problems.flatMap(([name, problem]) => problem === null ? [] : [`NOT HEALTHY: the ${name} ${problem}`]);
@@ -129,7 +126,7 @@ export function overviewLines({ registry, proxy, counts, relay }: AdminOverview,
       ? []
       : ["There are more: only 100,000 people, agents and queues are counted."],
   ];
-  return relay === null ? lines : [...lines, ...relayLines(relay, since), ...refusedLines(relay, now)];
+  return relay === null ? lines : [...lines, ...relayLines(relay, since), ...refusedLines(relay, ctx)];
 }
 
 function numberLine(label: string, count: number, parts: readonly (readonly [count: number, what: string])[]): string {
@@ -157,18 +154,23 @@ function relayLines({ overview, queuedMessages, queues }: RelayFacts, since: (is
 
 const plural = (count: number, noun: string): string => count === 1 ? noun : `${noun}s`;
 
-function refusedLines({ refused, overview }: RelayFacts, now: number): string[] {
+function refusedLines({ refused, overview }: RelayFacts, { out, clock }: Context): string[] {
   if (refused.byAgent.length === 0) return [];
-  const row = (what: string, count: string, who: string, last: string) =>
-    `${cutToColumns(what, 39).padEnd(39)} ${count.padStart(6)}  ${cutToColumns(who, 20).padEnd(20)}  ${last}`.trimEnd();
-  const rows = refused.byAgent.map(({ code, check, agentDid, agentName, ownerName, count, lastAt }) => {
-    const short = agentDid === null ? "–" : `…${agentDid.slice(-6)}`;
-    const who = agentName === null ? short : `${agentName} of ${ownerName}`;
-    return row(code + limitText(check, overview), String(count), who, agoText(now - (parseIso(lastAt) ?? now)));
-  });
-  const others = refused.others === 0 ? [] : [row("others", String(refused.others), "", "")];
+  const rows = refused.byAgent.map(({ code, check, agentDid, agentName, ownerName, count, lastAt }) => ({
+    what: code + limitText(check, overview),
+    count,
+    who: agentName === null ? idCell(agentDid) : `${agentName} of ${ownerName}`,
+    last: agoText(clock.now() - (parseIso(lastAt) ?? clock.now())) as string | null,
+  }));
+  if (refused.others > 0) rows.push({ what: "others", count: refused.others, who: null, last: null });
   const from = new Date(parseIso(refused.since) ?? 0).toTimeString().slice(0, 5);
-  return ["", row(`Refused since ${from}`, "COUNT", "AGENT", "LAST"), ...rows, ...others];
+  const columns: Column<(typeof rows)[number]>[] = [
+    { head: `Refused since ${from}`, of: ({ what }) => what },
+    { head: "COUNT", rank: 1, of: ({ count }) => String(count) },
+    { head: "AGENT", rank: 2, of: ({ who }) => who },
+    { head: "LAST", rank: 3, of: ({ last }) => last },
+  ];
+  return ["", ...out.table(columns, rows)];
 }
 
 /** Returns what the window of an agent allows, for a refusal by it (check 9). */

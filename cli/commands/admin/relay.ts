@@ -124,14 +124,14 @@ export const ADMIN_RELAY_COMMANDS = [
       const { adminOverview, overviewLines } = await import("../../doctor/admin_overview.ts");
       if (!options.watch) {
         const overview = await adminOverview(ctx, options);
-        return ctx.out.result({ ...overview }, overviewLines(overview, ctx.clock.now()));
+        return ctx.out.result({ ...overview }, overviewLines(overview, ctx));
       }
       const stopped = new AbortController();
       const forget = onStop(ctx, () => stopped.abort());
       try {
         while (!stopped.signal.aborted) {
           const overview = await adminOverview(ctx, options);
-          if (!ctx.out.again(overview, overviewLines(overview, ctx.clock.now()))) return;
+          if (!ctx.out.again(overview, overviewLines(overview, ctx))) return;
           await sleep(ctx.clock, WATCH_EVERY_MS, stopped.signal);
         }
       } finally {

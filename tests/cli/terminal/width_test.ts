@@ -6,9 +6,10 @@ import { continued, layOut } from "../../../cli/terminal/layout.ts";
 import { idCell, idEnd, tableLines } from "../../../cli/terminal/tables.ts";
 import { textColumns } from "../../../cli/terminal/text_width.ts";
 import { whenText } from "../../../cli/terminal/times.ts";
-import { World } from "../../support/world.ts";
-import { machineWithAlpha, pairAlpha } from "../connector/local_machine.ts";
-import { bootstrapped, type Machine } from "../cli_world.ts";
+import { REGISTRY_URL, World } from "../../support/world.ts";
+import { connectorOfAlpha, machineWithAlpha, pairAlpha } from "../connector/local_machine.ts";
+import { proven } from "../connector/store/disk.ts";
+import { bootstrapped, Machine } from "../cli_world.ts";
 
 const WIDTHS = [80, 40];
 /** What a person copies: the terminal wraps it. */
@@ -120,6 +121,33 @@ Deno.test("sent messages, the inbox and peers keep to the width", async () => {
   await machine.json("peers");
   await runAtWidths(machine, ["peers"]);
   await runAtWidths(machine, ["send", `contact-${LONG_WORD}`, LONG_NAME], [0, 1, 4, 5]);
+  await using running = await connectorOfAlpha(world, machine);
+  const { alias, agentDid } = (await machine.json("peers")).peers[0];
+  const identity = { agentDid, ownerDid: agentDid, issuer: REGISTRY_URL, aitJti: "x", name: LONG_WORD };
+  const frame = { fromAgentDid: agentDid, toAgentDid: agentDid, requestId: "request-0001", identity, ...proven() };
+  const payload = JSON.stringify({ message: `${LONG_NAME} ${"漢字".repeat(60)}\n${LONG_WORD.repeat(3)}` });
+  running.connector.store.received.take([{ ...frame, payload }], world.clock.now());
+  const commands = [
+    ["log"],
+    ["log", alias],
+    ["inbox"],
+    ["inbox", "1"],
+    ["sent"],
+    ["dead-letters"],
+    ["peers", "block", alias],
+    ["peers", "unblock", alias],
+    ["peers", "rename", alias, "b".repeat(23)],
+    ["connector", "status", "alpha"],
+    ["connector", "start", "alpha"],
+    ["provider", "status"],
+    ["status"],
+  ];
+  for (const argv of commands) await runAtWidths(machine, argv, [0, 1, 4]);
+  await using admin = await Machine.ofAdmin(world);
+  admin.env.NO_COLOR = "1";
+  const refused = await world.agent(await world.person(LONG_NAME), LONG_WORD);
+  await (await world.message(refused, refused)).body?.cancel();
+  assertStringIncludes(await runAtWidths(admin, ["admin", "overview"]), "Refused since");
 });
 
 Deno.test("a command accepts the end of an ID that a table shows, when one ID ends so", async () => {
