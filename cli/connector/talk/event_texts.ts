@@ -54,12 +54,31 @@ export class CalmTexts {
   }
 }
 
-/** An event with all its fields that a person can use, for the view of all events. */
-export function fullText(name: EventName, fields: EventFields): string {
-  const details = Object.entries(fields)
-    .filter(([key, value]) => value !== null && !HIDDEN_FIELDS.has(key) && !String(value).startsWith("did:"))
-    .map(([key, value]) => `${key} ${value}`).join(", ");
-  return `${EVENTS[name]}${details === "" ? "" : ` (${details})`}`;
+/** The sentence for an event that needs no attention, for the view of all events. */
+export function quietText(name: EventName, { peer = "a peer", why, ms, status }: EventFields): string {
+  const end = typeof why === "string" ? `: ${why}` : ".";
+  switch (name) {
+    case "waiting":
+      return `Next try in ${formatDuration(Number(ms))}.`;
+    case "received":
+      return `A message of ${peer} arrived.`;
+    case "repeated":
+      return `A message of ${peer} arrived again; it is stored already.`;
+    case "handed_over":
+      return `The runtime has taken a message of ${peer}.`;
+    case "sent":
+      return `A message to ${peer} has arrived.`;
+    case "queued":
+      return `A message to ${peer} waits at the server.`;
+    case "not_taken":
+      return `${peer} did not accept a message${end}`;
+    case "not_sent":
+      return `A message to ${peer} was not sent${end}`;
+    case "receipt_sent":
+      return `${peer} was told that a message is ${status === "dead_lettered" ? "given up" : "read"}.`;
+    case "probed":
+      return `${peer} has tested the delivery.`;
+    default:
+      return `${EVENTS[name]}${end}`;
+  }
 }
-
-const HIDDEN_FIELDS: ReadonlySet<string> = new Set(["requestId", "ms", "nextInMs", "status", "code"]);

@@ -8,7 +8,7 @@ import type { EventFields } from "../../link/link_events.ts";
 import { oneLine } from "../../terminal/escapes.ts";
 import type { Terminal } from "../../terminal/output.ts";
 import { type Line, painted } from "../../terminal/styled.ts";
-import { CalmTexts, fullText } from "./event_texts.ts";
+import { CalmTexts, quietText } from "./event_texts.ts";
 import type { EventName } from "../events.ts";
 import { sentenceLines } from "./log_text.ts";
 
@@ -101,7 +101,7 @@ class LiveView implements ConsoleView {
     const texts = this.#texts.get(agent) ?? new CalmTexts();
     this.#texts.set(agent, texts);
     const calm = texts.of(name, fields, now);
-    const text = this.isVerbose ? fullText(name, fields) : calm;
+    const text = calm ?? (this.isVerbose ? quietText(name, fields) : null);
     if (text !== null) this.show(sentenceLines(now, agent === undefined ? text : `${agent} · ${text}`, this.columns));
   }
 

@@ -3,7 +3,8 @@ import { assert, assertEquals } from "@std/assert";
 import { mergePeers, type Peers } from "../../../cli/connector/peers.ts";
 import { shellQuote } from "../../../cli/connector/local_api/pairing_hint.ts";
 import { formatDuration, isConnectorHealthy, Status, statusFields } from "../../../cli/connector/status.ts";
-import { withAlias } from "../../../cli/connector/events.ts";
+import { type EventName, EVENTS, withAlias } from "../../../cli/connector/events.ts";
+import { quietText } from "../../../cli/connector/talk/event_texts.ts";
 import { viewOf } from "../../../cli/connector/talk/view.ts";
 import { columnsOf, cutToColumns } from "../../../cli/terminal/text_width.ts";
 import { RefusedError } from "../../../cli/link/link.ts";
@@ -49,6 +50,8 @@ Deno.test("a terminal gets sentences above one live line, without foreign contro
   assertEquals(clock.waiting, 0);
 });
 
+const EVENT_NAMES = Object.keys(EVENTS) as EventName[];
+
 Deno.test("a calm log tells what needs attention; all events and JSON tell the rest", () => {
   const did = "did:svc:registry.example:agent:01KHYQ5H00AAAAAAAABCDEFGHJ";
   const known = withAlias({ from: did, requestId: "r", why: "w" }, new Map([[did, "beta"]]));
@@ -65,7 +68,13 @@ Deno.test("a calm log tells what needs attention; all events and JSON tell the r
   const calm = shown(true, false);
   assert(!calm.includes("Message received") && calm.includes("Message moved to the dead-letter list (beta): w"), calm);
   assert(calm.includes("  Paired with beta of Bob.") && !calm.includes("did:"), calm);
-  assert(shown(true, true).includes("Message received (why w, peer beta)"));
+  assert(shown(true, true).includes("  A message of beta arrived."));
+  const quiet = EVENT_NAMES.map((name) => quietText(name, { ...known, ms: 1_995, status: "processed_by_svc" }));
+  assert(
+    quiet.includes("beta was told that a message is read.") && quiet.includes("Next try in 2 s."),
+    quiet.join("\n"),
+  );
+  for (const text of quiet) assert(/^\S.*(?:\.|: w)$/.test(text) && !/did:|undefined|\(/.test(text), text);
   const [line = ""] = shown(false, false).split("\n");
   const { time: _, ...json } = JSON.parse(line);
   assertEquals(json, { event: "received", from: did, requestId: "r", why: "w", peer: "beta" });
