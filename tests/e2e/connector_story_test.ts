@@ -201,7 +201,7 @@ for (const program of await programs()) {
     await t.step("a second connector of the same agent is refused and names the first", async () => {
       const { code, error } = await attempt(bob, ["connector", "start", "beta"], {}, program);
       assertEquals([code, error?.code], [1, "CLI_BUSY"]);
-      assertStringIncludes(error?.message ?? "", `process ${beta.child.pid}`);
+      assertStringIncludes(error?.message ?? "", `pid ${beta.child.pid}`);
     });
 
     await t.step("SIGTERM ends it, and its files show a clean stop", async () => {
