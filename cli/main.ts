@@ -21,6 +21,9 @@ import { toIso } from "../shared/protocol/time.ts";
 
 import project from "../deno.json" with { type: "json" };
 
+/** First words of commands that a damaged profile must not stop: the server, which trusts none, and the repair of the profile. */
+const NEEDS_NO_PROFILE: ReadonlySet<string | undefined> = new Set(["serve", "store", "profile"]);
+
 /** Runs one command line. Returns the exit code. */
 export async function run(argv: readonly string[], world: System): Promise<number> {
   const clockCheck = new ClockCheck(world.clock);
@@ -57,6 +60,8 @@ export async function run(argv: readonly string[], world: System): Promise<numbe
       onResponse: (headers: Headers) => clockCheck.see(headers),
       onVersion: (found: SeenVersion) => seen = found,
     });
+    // Here, because in the middle of a request the reason would be that a service cannot be reached.
+    if (!NEEDS_NO_PROFILE.has(command.path[0])) void ctx.authority;
     const code = await command.run(ctx, input) ?? EXIT.done;
     if (seen !== null) await (await import("./files/newer_version.ts")).tellNewerVersion(ctx, seen);
     return code;
@@ -152,7 +157,9 @@ async function contextOf(
   // A folder that an option names is meant, also by programs that a shell with the variable has started.
   const profile = () => here.profile ?? (here.configDir === undefined ? world.env("SVC_PROFILE") : undefined);
   const folder = () => profileFolder(base(), profile() ?? DEFAULT_PROFILE);
-  const authority = given ?? savedOf(folder) ?? undefined;
+  // Read on use: a damaged profile must not stop the commands of `NEEDS_NO_PROFILE`.
+  let saved: Authority | null | undefined, trusting: typeof fetch | undefined;
+  const authority = () => given ?? (saved ??= savedOf(folder)) ?? undefined;
   return {
     ...world,
     out,
@@ -162,8 +169,14 @@ async function contextOf(
     get baseDir() {
       return base();
     },
-    authority,
-    fetch: authority === undefined ? world.fetch : world.trusting?.(authority.pem) ?? world.fetch,
+    get authority() {
+      return authority();
+    },
+    get fetch() {
+      const trusted = authority();
+      if (trusted === undefined) return world.fetch;
+      return trusting ??= world.trusting?.(trusted.pem) ?? world.fetch;
+    },
   };
 }
 

@@ -30,13 +30,13 @@ export function chooseSystem(wanted: string, os: typeof Deno.build.os): ServiceS
 }
 
 export async function installService(host: Host, system: ServiceSystem, spec: ServiceSpec): Promise<Installed> {
-  const path = system === "systemd" ? unitPath(host, spec.agentName) : plistPath(host, spec.agentName);
+  const path = system === "systemd" ? unitPath(host, spec) : plistPath(host, spec);
   const wasThere = await exists(path);
   try {
     return system === "systemd" ? await installUnit(host, spec) : await installAgent(host, spec);
   } catch (error) {
     // Remove the file: else a rejected service would start at the next login.
-    if (!wasThere) await uninstallService(host, system, spec.agentName);
+    if (!wasThere) await uninstallService(host, system, spec);
     throw error;
   }
 }
@@ -45,28 +45,28 @@ export async function installService(host: Host, system: ServiceSystem, spec: Se
 export async function serviceFile(
   host: Host,
   system: ServiceSystem,
-  agentName: ServiceAgent,
+  service: ServiceName,
   word: string,
 ): Promise<string | null> {
-  const path = system === "systemd" ? unitPath(host, agentName) : plistPath(host, agentName);
+  const path = system === "systemd" ? unitPath(host, service) : plistPath(host, service);
   const text = await Deno.readTextFile(path).catch(() => "");
   return text.includes(system === "systemd" ? quoted(word) : escaped(word)) ? path : null;
 }
 
 /** Stops and removes a service. @returns true when there was one */
-export async function uninstallService(host: Host, system: ServiceSystem, agentName: ServiceAgent): Promise<boolean> {
+export async function uninstallService(host: Host, system: ServiceSystem, service: ServiceName): Promise<boolean> {
   if (system === "systemd") {
-    const path = unitPath(host, agentName);
+    const path = unitPath(host, service);
     if (!await exists(path)) return false;
     // The result does not matter: a unit that is not loaded does not run.
-    await host.run("systemctl", ["--user", "disable", "--now", unitName(agentName)]);
+    await host.run("systemctl", ["--user", "disable", "--now", unitName(service)]);
     await remove(path);
     await host.run("systemctl", ["--user", "daemon-reload"]);
     return true;
   }
-  const path = plistPath(host, agentName);
+  const path = plistPath(host, service);
   if (!await exists(path)) return false;
-  await host.run("launchctl", ["bootout", `gui/${host.uid}/${label(agentName)}`]);
+  await host.run("launchctl", ["bootout", `gui/${host.uid}/${label(service)}`]);
   await remove(path);
   return true;
 }
@@ -74,7 +74,7 @@ export async function uninstallService(host: Host, system: ServiceSystem, agentN
 /** The command that shows the log of a service. */
 export function logCommand(
   system: ServiceSystem,
-  agentName: ServiceAgent,
+  service: ServiceName,
   logPath: string,
   lines: number,
   follow: boolean,
@@ -82,15 +82,14 @@ export function logCommand(
   return system === "systemd"
     ? {
       program: "journalctl",
-      args: ["--user", "--unit", unitName(agentName), "--output", "cat", "--lines", String(lines), "--no-pager"]
+      args: ["--user", "--unit", unitName(service), "--output", "cat", "--lines", String(lines), "--no-pager"]
         .concat(follow ? ["--follow"] : []),
     }
     : { program: "tail", args: ["-n", String(lines), ...follow ? ["-F"] : [], logPath] };
 }
 
 async function installUnit(host: Host, spec: ServiceSpec): Promise<Installed> {
-  const { agentName } = spec;
-  const [name, path] = [unitName(agentName), unitPath(host, agentName)];
+  const [name, path] = [unitName(spec), unitPath(host, spec)];
   const [program = ""] = spec.command;
   if (!isProgram(program)) {
     throw new CliError("CLI_USAGE", `systemd cannot run a program at this path; move it: ${program}`);
@@ -107,8 +106,7 @@ async function installUnit(host: Host, spec: ServiceSpec): Promise<Installed> {
 }
 
 async function installAgent(host: Host, spec: ServiceSpec): Promise<Installed> {
-  const { agentName } = spec;
-  const [name, path] = [label(agentName), plistPath(host, agentName)];
+  const [name, path] = [label(spec), plistPath(host, spec)];
   await write(path, plistText(spec));
   const domain = `gui/${host.uid}`;
   await host.run("launchctl", ["bootout", `${domain}/${name}`]);
@@ -150,12 +148,12 @@ function exists(path: string): Promise<boolean> {
   return Deno.lstat(path).then(() => true, () => false);
 }
 
-export function unitName(agentName: ServiceAgent): string {
-  return agentName === null ? "svc-connector.service" : `svc-connector-${agentName}.service`;
+export function unitName({ agentName, profile }: ServiceName): string {
+  return `svc-connector${agentName === null ? "" : `-${agentName}`}${profileSuffix(profile)}.service`;
 }
 
-export function unitPath({ configHome }: Pick<Host, "configHome">, agentName: ServiceAgent): string {
-  return join(configHome, "systemd", "user", unitName(agentName));
+export function unitPath({ configHome }: Pick<Host, "configHome">, service: ServiceName): string {
+  return join(configHome, "systemd", "user", unitName(service));
 }
 
 /** The text of the unit. Exit codes that a restart would not change (usage error, not authorised, not found) end it. */
@@ -206,21 +204,26 @@ function specifiersEscaped(text: string): string {
   return text.replaceAll("%", "%%");
 }
 
-export function label(agentName: ServiceAgent): string {
-  return agentName === null ? "com.svc.connector" : `com.svc.connector.${agentName}`;
+export function label({ agentName, profile }: ServiceName): string {
+  return `com.svc.connector${agentName === null ? "" : `.${agentName}`}${profileSuffix(profile)}`;
 }
 
-export function plistPath({ home }: Pick<Host, "home">, agentName: ServiceAgent): string {
-  return join(home, "Library", "LaunchAgents", `${label(agentName)}.plist`);
+/** Two dots, which no agent name has: else the agent `a.work` and the agent `a` of the profile `work` would share a service. */
+function profileSuffix(profile: string | null): string {
+  return profile === null ? "" : `..${profile}`;
 }
 
-export function plistText({ agentName, command, logPath }: ServiceSpec): string {
+export function plistPath({ home }: Pick<Host, "home">, service: ServiceName): string {
+  return join(home, "Library", "LaunchAgents", `${label(service)}.plist`);
+}
+
+export function plistText({ command, logPath, ...service }: ServiceSpec): string {
   return [
     '<?xml version="1.0" encoding="UTF-8"?>',
     '<!DOCTYPE plist PUBLIC "-//Apple//DTD PLIST 1.0//EN" "http://www.apple.com/DTDs/PropertyList-1.0.dtd">',
     '<plist version="1.0">',
     "<dict>",
-    `  <key>Label</key><string>${escaped(label(agentName))}</string>`,
+    `  <key>Label</key><string>${escaped(label(service))}</string>`,
     "  <key>ProgramArguments</key>",
     "  <array>",
     ...command.map((word) => `    <string>${escaped(word)}</string>`),
@@ -257,12 +260,16 @@ export function escaped(text: string): string {
 export const SERVICE_SYSTEMS = ["launchd", "systemd"] as const;
 export type ServiceSystem = (typeof SERVICE_SYSTEMS)[number];
 
-/** The agent of a service; `null`: all agents of this machine. */
-export type ServiceAgent = string | null;
+/** What names a service: an agent alone would let one profile replace the service of another. */
+export interface ServiceName {
+  /** `null`: all agents of the profile. */
+  agentName: string | null;
+  /** `null`: the default one. */
+  profile: string | null;
+}
 
 /** The command of a service. Contains no secret, because other users can read it. */
-export interface ServiceSpec {
-  agentName: ServiceAgent;
+export interface ServiceSpec extends ServiceName {
   /** Program and arguments. */
   command: readonly string[];
   /** File for the output of the program under launchd. */

@@ -12,8 +12,8 @@ export const LOG_COMMANDS = [
     path: ["log"],
     summary: "Print what the agent and its peers have written, in order",
     details: [
-      "Texts of read and sent messages are kept 7 days, or as many as historyDays in profile.json of the configuration",
-      "folder says, from 0 to 365. A message that went to a runtime has no text here.",
+      "Texts of read and sent messages are kept 7 days, or as many as svc profile set historyDays says. A message that",
+      "went to a runtime has no text here.",
     ],
     args: { peer: { summary: "Only messages with this peer, an alias or a DID", optional: true, complete: "peers" } },
     options: {

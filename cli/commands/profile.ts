@@ -7,7 +7,7 @@ import { CliError } from "../errors.ts";
 import * as profiles from "../files/profile.ts";
 import { fields } from "../terminal/output.ts";
 
-const SETTINGS = ["ca", "insecure"] as const;
+const SETTINGS = ["ca", "insecure", "historyDays"] as const;
 const NONE = "none";
 
 export const PROFILE_COMMANDS = [
@@ -69,20 +69,22 @@ export const PROFILE_COMMANDS = [
   }),
   command({
     path: ["profile", "set"],
-    summary: "Set which authority or which plain http address a profile trusts",
+    summary: "Set what a profile trusts, and for how many days it keeps texts",
     details: [
       "--ca and --allow-insecure of svc join, admin bootstrap, config init and config set do the same for their server.",
     ],
     args: {
-      setting: { summary: "ca or insecure", complete: SETTINGS },
+      setting: { summary: "ca, insecure or historyDays", complete: SETTINGS },
       value: {
-        summary: `A file with authorities (PEM); addresses, in place of the saved ones; ${NONE} ends it`,
+        summary:
+          `A file with authorities (PEM); addresses, in place of the saved ones; ${NONE} ends these two; days, 0 to 365`,
         repeat: true,
       },
     },
     options: {},
     examples: [
       { run: "svc profile set ca company.pem", purpose: "Trust this authority in every command" },
+      { run: "svc profile set historyDays 30", purpose: "Keep texts for 30 days" },
       { run: "svc profile set insecure none", purpose: "Refuse plain http to other machines again" },
     ],
     async run(ctx, { args: { setting, value: values } }) {
@@ -98,9 +100,11 @@ export const PROFILE_COMMANDS = [
           throw new CliError("CLI_USAGE", `${other} needs no permission: it is no plain http to another machine`);
         }
         await profiles.saveInsecureOrigins(ctx, origins);
+      } else if (setting === "historyDays" && values.length === 1) {
+        await profiles.saveHistoryDays(ctx, value);
       } else {throw new CliError(
           "CLI_USAGE",
-          "Set ca to one file, or insecure to addresses such as http://registry.lan:8787",
+          "Set ca to one file, insecure to addresses such as http://registry.lan:8787, or historyDays to a number",
         );}
       ctx.out.result(
         { setting, value: isNone ? null : values, folder: ctx.configDir },

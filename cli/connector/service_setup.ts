@@ -15,10 +15,10 @@ import {
   type Installed,
   installService,
   logCommand,
-  type ServiceAgent,
   uninstallService,
 } from "../autostart/control.ts";
 import { ensureConfigDir } from "../files/config_dir.ts";
+import { profileOf } from "../files/profile.ts";
 import { connectorOf } from "./attach.ts";
 import { readConnectorFile } from "./local_api/discovery_file.ts";
 import { proxyAddress } from "./proxy_address.ts";
@@ -70,7 +70,11 @@ export async function installConnector(
     ...valued([["port", options.port]]),
     ...target === null ? options.inbox ? ["--inbox"] : [] : runtimeArguments(ctx, options, target.platform),
   ];
-  const installed = await installService(host, system, { agentName, command, logPath: logPathOf(ctx, folder) });
+  const installed = await installService(host, system, {
+    ...serviceName(ctx, agentName),
+    command,
+    logPath: logPathOf(ctx, folder),
+  });
   const status = await newStatus(ctx, folder, before, ctx.clock.now() + UP_MS);
   if (status === null) throw notStarted(agentName);
   return { ...installed, status };
@@ -91,7 +95,11 @@ export async function installFleet(
   const folders = await agentFolders(ctx);
   const before = new Map(folders.map((folder) => [folder, readConnectorFile(folder)?.token]));
   const command = [...own, "connector", "start", "--all", ...commonArguments(ctx, options)];
-  const installed = await installService(host, system, { agentName: null, command, logPath: logPathOf(ctx, null) });
+  const installed = await installService(host, system, {
+    ...serviceName(ctx, null),
+    command,
+    logPath: logPathOf(ctx, null),
+  });
   const end = ctx.clock.now() + UP_MS;
   const agents = await Promise.all(folders.map(async (folder) => {
     return { agent: folder.name, status: await newStatus(ctx, folder, before.get(folder), end) };
@@ -109,20 +117,25 @@ function refuseRuntimeOfEnvironment(ctx: Context): void {
   });
 }
 
-export async function uninstallConnector(ctx: Context, host: Host, agentName: ServiceAgent, platform = "auto") {
+export async function uninstallConnector(ctx: Context, host: Host, agentName: string | null, platform = "auto") {
   const system = chooseSystem(platform, ctx.os);
-  return { system, removed: await uninstallService(host, system, agentName) };
+  return { system, removed: await uninstallService(host, system, serviceName(ctx, agentName)) };
 }
 
 export async function connectorLogs(
   ctx: Context,
-  agentName: ServiceAgent,
+  agentName: string | null,
   platform: string,
   lines: number,
   follow: boolean,
 ) {
   const folder = agentName === null ? null : await new AgentStore(ctx).open(agentName);
-  return logCommand(chooseSystem(platform, ctx.os), agentName, logPathOf(ctx, folder), lines, follow);
+  return logCommand(chooseSystem(platform, ctx.os), serviceName(ctx, agentName), logPathOf(ctx, folder), lines, follow);
+}
+
+/** The name of the service of an agent, or of all (`null`), in the profile in use. */
+function serviceName(ctx: Context, agentName: string | null) {
+  return { agentName, profile: profileOf(ctx) };
 }
 
 /** The folders of all agents that can be opened; a damaged one must not stop the others. */

@@ -2,7 +2,7 @@
  * Profiles (D-315): configuration folders side by side, each with a `profile.json` for settings of this machine that are none
  * of the registry. What a person trusts is saved there once, so that no later command needs `--ca` or `--allow-insecure`.
  */
-import { join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { isLoopback, parseServiceUrl } from "../../shared/client/service_url.ts";
 import type { Authority, Context } from "../context.ts";
 import { CliError } from "../errors.ts";
@@ -53,6 +53,12 @@ export function profileFolders({ baseDir }: { baseDir: string }): Map<string, st
   return new Map([DEFAULT_PROFILE, ...names.sort()].map((name) => [name, profileFolder(baseDir, name)]));
 }
 
+/** Returns the profile of a folder by its path, because services and hosts name the folder; `null` for the default one. */
+export function profileOf({ configDir }: Folder): string | null {
+  const name = basename(configDir);
+  return basename(dirname(configDir)) === PROFILES_FOLDER && NAME.test(name) ? name : null;
+}
+
 /** Returns the settings of the folder. @throws {CliError} `CLI_FILE_INVALID` */
 export function readProfile(folder: Folder): ProfileSettings {
   const { ca = null, insecureOrigins = [], historyDays = HISTORY_DAYS } = members(folder);
@@ -91,6 +97,18 @@ export async function saveInsecureOrigins(ctx: Context, origins: readonly string
     throw new CliError("CLI_USAGE", `A profile has at most ${ORIGINS_MAX} origins`);
   }
   await updateProfile(ctx, { insecureOrigins });
+}
+
+/** Saves for how many days texts are kept. @param text `0` to `365` @throws {CliError} `CLI_USAGE` */
+export async function saveHistoryDays(ctx: Context, text: string): Promise<void> {
+  const days = /^[0-9]{1,3}$/.test(text) ? Number(text) : Infinity;
+  if (days > HISTORY_DAYS_MAX) {
+    throw new CliError(
+      "CLI_USAGE",
+      `historyDays is a number from 0 to ${HISTORY_DAYS_MAX}, not "${text.slice(0, 40)}"`,
+    );
+  }
+  await updateProfile(ctx, { historyDays: days });
 }
 
 /**

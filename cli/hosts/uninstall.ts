@@ -7,7 +7,7 @@ import { AgentStore } from "../agents/agent_store.ts";
 import { type Host, serviceFile, type ServiceSystem, uninstallService } from "../autostart/control.ts";
 import { COMPLETION_START } from "../command_line/completion_scripts.ts";
 import type { Context } from "../context.ts";
-import { DEFAULT_PROFILE, profileFolders } from "../files/profile.ts";
+import { DEFAULT_PROFILE, profileFolders, profileOf } from "../files/profile.ts";
 import { recordedEntries } from "./install.ts";
 
 /** A thing that svc added to this machine. */
@@ -56,8 +56,9 @@ async function findInstalled(ctx: Context, host: Host, system: ServiceSystem | n
   const { agents } = await store.names();
   const installed: Installed[] = [], unread: Uninstall["unread"] = [];
   for (const agentName of system === null ? [] : [...agents, null]) {
-    const path = await serviceFile(host, system ?? "systemd", agentName, ctx.configDir);
-    const remove = () => uninstallService(host, system ?? "systemd", agentName);
+    const service = { agentName, profile: profileOf(ctx) };
+    const path = await serviceFile(host, system ?? "systemd", service, ctx.configDir);
+    const remove = () => uninstallService(host, system ?? "systemd", service);
     if (path !== null) installed.push({ kind: "service", path, what: agentName ?? "all agents", remove });
   }
   for (const agent of agents) {

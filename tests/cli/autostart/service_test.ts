@@ -15,7 +15,8 @@ import {
 import { CliError } from "../../../cli/errors.ts";
 
 const NASTY = ["/opt/with space/svc", "--config-dir", `/home/a b/$HOME/%h;"q"/'s'\\x\`id\`\n&<>`, "$(touch /tmp/x)"];
-const SPEC = { agentName: "alpha", command: NASTY, logPath: "/home/a b/&/connector.log" };
+const ALPHA = { agentName: "alpha", profile: null };
+const SPEC = { ...ALPHA, command: NASTY, logPath: "/home/a b/&/connector.log" };
 
 Deno.test("quoting keeps every character in one word of a unit", () => {
   assertEquals(quoted("plain"), '"plain"');
@@ -125,8 +126,8 @@ Deno.test("installing and uninstalling twice leaves the same state; lingering is
         assertEquals(await installService(host, system, SPEC), first);
         assertEquals(await Deno.readTextFile(first.path), text);
         assertEquals(first.notes.length, system === "systemd" ? 1 : 0);
-        assertEquals(await uninstallService(host, system, "alpha"), true);
-        assertEquals(await uninstallService(host, system, "alpha"), false);
+        assertEquals(await uninstallService(host, system, ALPHA), true);
+        assertEquals(await uninstallService(host, system, ALPHA), false);
         assertEquals(await Deno.stat(first.path).then(() => "there", () => "gone"), "gone");
       }));
   }
@@ -142,11 +143,32 @@ Deno.test("the service of all agents has a name without an agent, beside the ser
         const text = await Deno.readTextFile(all.path);
         assertEquals(all.name, names[system]);
         assertStringIncludes(text, system === "systemd" ? "Description=svc connector of all agents" : names.launchd);
-        assertEquals(await uninstallService(host, system, null), true);
+        assertEquals(await uninstallService(host, system, { ...ALPHA, agentName: null }), true);
         assertEquals(await Deno.stat(single.path).then(({ isFile }) => isFile), true);
       }));
   }
-  assertEquals(logCommand("systemd", null, "/log", 5, true).args.slice(0, 3), ["--user", "--unit", names.systemd]);
+  assertEquals(logCommand("systemd", { ...ALPHA, agentName: null }, "/log", 5, true).args.slice(0, 3), [
+    "--user",
+    "--unit",
+    names.systemd,
+  ]);
+});
+
+Deno.test("the same name in two profiles is two services, and no name of an agent is that of another's", async () => {
+  for (const system of ["systemd", "launchd"] as const) {
+    await withHost(async (host) => {
+      const names = [["a", null], ["a", "work"], ["a.work", null], ["work", null], [null, "work"], [
+        null,
+        null,
+      ]] as const;
+      const services = names.map(([agentName, profile]) => ({ ...SPEC, agentName, profile }));
+      const paths = [];
+      for (const service of services) paths.push((await installService(host, system, service)).path);
+      assertEquals(new Set(paths).size, services.length);
+      assertEquals(await uninstallService(host, system, { agentName: "a", profile: "work" }), true);
+      assertEquals(await uninstallService(host, system, { agentName: "a", profile: null }), true);
+    });
+  }
 });
 
 Deno.test("a program whose path systemd would refuse is refused before any file is written", () =>
@@ -161,7 +183,7 @@ Deno.test("an install that the service manager rejects is reported with the mana
     for (const step of ["daemon-reload", "enable", "restart"]) {
       host.fails = step;
       await assertRejects(() => installService(host, "systemd", SPEC), CliError, "its own reason");
-      assertEquals(await Deno.stat(unitPath(host, "alpha")).then(() => "there", () => "gone"), "gone");
+      assertEquals(await Deno.stat(unitPath(host, ALPHA)).then(() => "there", () => "gone"), "gone");
       // No link to it stays among the units that start at login.
       assert(host.ran.some((line) => line.startsWith("systemctl --user disable --now")));
       host.ran.length = 0;
@@ -174,10 +196,10 @@ Deno.test("the service manager is chosen by name or by the machine, and logs com
     "launchd",
     "launchd",
   ]);
-  assertEquals(logCommand("systemd", "alpha", "/log", 5, true).args.slice(0, 3), [
+  assertEquals(logCommand("systemd", ALPHA, "/log", 5, true).args.slice(0, 3), [
     "--user",
     "--unit",
     "svc-connector-alpha.service",
   ]);
-  assertEquals(logCommand("launchd", "alpha", "/log", 5, false), { program: "tail", args: ["-n", "5", "/log"] });
+  assertEquals(logCommand("launchd", ALPHA, "/log", 5, false), { program: "tail", args: ["-n", "5", "/log"] });
 });

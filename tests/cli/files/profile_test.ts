@@ -1,5 +1,5 @@
 /** Profiles: accounts side by side, and trust that is saved once with its server. */
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertNotEquals, assertStringIncludes } from "@std/assert";
 import { BOOTSTRAP_SECRET, PROXY_URL, REGISTRY_URL, World } from "../../support/world.ts";
 import { bootstrapped, Machine } from "../cli_world.ts";
 
@@ -115,7 +115,25 @@ Deno.test("a damaged profile is named and never overwritten", async (t) => {
       await using machine = await Machine.ofPerson(world);
       machine.write("profile.json", text);
       assertEquals((await machine.failure("whoami")).code, "CLI_FILE_INVALID");
+      // The server trusts no profile; it only lacks its program in this test.
+      assertNotEquals((await machine.failure("serve")).code, "CLI_FILE_INVALID");
       assertEquals(machine.read("profile.json"), text);
     });
   }
+});
+
+Deno.test("texts are kept for the days that are set, and a lost authority can be given up", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.ofPerson(world);
+  for (const days of [0, 30, 365]) {
+    assertEquals((await machine.svc("profile", "set", "historyDays", String(days))).code, 0);
+    assertEquals((await machine.json("profile", "show")).historyDays, days);
+  }
+  for (const text of ["366", "-1", "7.5", "none", ""]) {
+    assertEquals((await machine.failure("profile", "set", "historyDays", "--", text)).code, "CLI_USAGE", text);
+  }
+  machine.write("profile.json", `{"version":1,"ca":"ca.pem"}`);
+  assertEquals((await machine.failure("whoami")).code, "CLI_FILE_INVALID");
+  assertEquals((await machine.svc("profile", "set", "ca", "none")).code, 0);
+  assertEquals((await machine.svc("whoami")).code, 0);
 });

@@ -26,8 +26,13 @@ Deno.test({
     await Deno.mkdir(`${configHome}/systemd/user`, { recursive: true });
     const unit = (agentName: string | null, folder: string) =>
       Deno.writeTextFile(
-        unitPath({ configHome }, agentName),
-        unitText({ agentName, command: ["svc", "connector", "start", "--config-dir", folder], logPath: "" }),
+        unitPath({ configHome }, { agentName, profile: null }),
+        unitText({
+          agentName,
+          profile: null,
+          command: ["svc", "connector", "start", "--config-dir", folder],
+          logPath: "",
+        }),
       );
     await unit("alpha", machine.env.SVC_CONFIG_DIR ?? "");
     await unit("beta", "/another/folder");
@@ -50,8 +55,11 @@ Deno.test({
     for (const [path, text] of before) assertEquals(await Deno.readTextFile(path), text, path);
     const isThere = (path: string) => Deno.stat(path).then(() => true, () => false);
     assertEquals(await Promise.all([completion, pathOf(machine, cursor)].map(isThere)), [false, false]);
-    assertEquals(await isThere(unitPath({ configHome }, "alpha")), false);
-    assert(await isThere(unitPath({ configHome }, "beta")), "the service of another folder stays");
+    assertEquals(await isThere(unitPath({ configHome }, { agentName: "alpha", profile: null })), false);
+    assert(
+      await isThere(unitPath({ configHome }, { agentName: "beta", profile: null })),
+      "the service of another folder stays",
+    );
     assert(await isThere(`${machine.env.SVC_CONFIG_DIR}/agents/alpha`));
     const again = await machine.svc("uninstall");
     assertEquals(again.code, 0);
