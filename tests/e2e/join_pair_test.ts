@@ -2,12 +2,13 @@
  * Joining and pairing with one link (D-314): real processes, and once as two people type it. The keys are pinned on both
  * sides; without its pairing part the link still gives an account.
  */
-import { assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { shellQuote } from "../../cli/connector/local_api/pairing_hint.ts";
 import { attempt, RunningConnector, svc } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
-import { eventually, Service, tempFolder } from "../support/process.ts";
+import { ChildProcess, eventually, Service, tempFolder } from "../support/process.ts";
 import { HAS_TMUX, TmuxTerminal } from "../support/tmux_terminal.ts";
+import { trials } from "../support/trials.ts";
 
 const program = await bundledProgram();
 
@@ -21,10 +22,8 @@ async function administrator(service: Service, dir: string): Promise<void> {
 
 /** How each peer of an agent is known, by alias. */
 function pinsOf(dir: string, agent: string): Record<string, string | undefined> {
-  const peers = JSON.parse(Deno.readTextFileSync(`${dir}/agents/${agent}/peers.json`)) as Record<
-    string,
-    { how?: string }
-  >;
+  const path = `${dir}/agents/${agent}/peers.json`;
+  const peers: Record<string, { how?: string }> = isThere(path) ? JSON.parse(Deno.readTextFileSync(path)) : {};
   return Object.fromEntries(Object.entries(peers).map(([alias, { how }]) => [alias, how]));
 }
 
@@ -129,3 +128,56 @@ Deno.test({
     for (const terminal of [alpha, beta]) await terminal.press("q");
   },
 });
+
+const TRIALS = trials(1);
+
+Deno.test(`a join that pairs, killed at ${TRIALS} moments, leaves what its repetition and a new ticket complete`, async () => {
+  for (let trial = 0; trial < TRIALS; trial++) {
+    // A server for each, because the registry limits what one address asks for in a minute.
+    await using service = await Service.open();
+    await using folder = await tempFolder();
+    const ada = `${folder.path}/ada`;
+    await administrator(service, ada);
+    await using alpha = await RunningConnector.start(ada, "alpha", ["--inbox"], { program });
+    const invited = async () =>
+      (await svc(ada, ["invite", "create", "--pair", "alpha"], {}, program)).joinLink as string;
+    const words = (link: string, name: string) => ["join", link, "--display-name", name, "--agent", name];
+    const started = performance.now();
+    await svc(`${folder.path}/whole`, words(await invited(), "whole"), {}, program);
+    const wholeMs = performance.now() - started;
+    const dir = `${folder.path}/${trial}`, name = `beta${trial}`, link = await invited();
+    const moment = wholeMs * Math.random(), what = `trial ${trial}, killed after ${Math.round(moment)} ms`;
+    {
+      const line = [...program.args, ...words(link, name), "--config-dir", dir, "--json"];
+      await using child = new ChildProcess(line, {}, program.command);
+      await new Promise((resolve) => setTimeout(resolve, moment));
+      await child.end("SIGKILL");
+    }
+    const again = await attempt(dir, words(link, name), {}, program);
+    if (again.code !== 0) {
+      const code = again.error?.code ?? "";
+      // The invite was spent, and its account was saved or was not yet.
+      assert(["CLI_CONFIG_IN_USE", "INVITE_REDEEM_ALREADY_USED"].includes(code), `${what}: ${code}`);
+      if (code !== "CLI_CONFIG_IN_USE") continue;
+      if (isThere(`${dir}/agents/.${name}.pending`)) {
+        assertStringIncludes(JSON.stringify(again.error), `svc agent create ${name}`, what);
+      }
+      if (!isThere(`${dir}/agents/${name}`)) await svc(dir, ["agent", "create", name], {}, program);
+    }
+    await using beta = await RunningConnector.start(dir, name, ["--inbox"], { program });
+    const isPinned = () => [pinsOf(ada, "alpha")[name] === "ticket", pinsOf(dir, name)["alpha"] === "ticket"] as const;
+    // A kill between the two pins leaves one of them: the next ticket of the other person ends that too.
+    if (isPinned().every(Boolean)) continue;
+    const { ticket } = await alpha.json("POST", "/v1/pair/start", {});
+    await beta.json("POST", "/v1/pair/confirm", { ticket });
+    await eventually(30_000, `both know the keys, ${what}`, () => isPinned().every(Boolean) || undefined);
+  }
+});
+
+function isThere(path: string): boolean {
+  try {
+    return Deno.statSync(path) !== null;
+  } catch {
+    return false;
+  }
+}
