@@ -45,7 +45,7 @@ export const JOIN_COMMANDS = [
       const pairs = link.ticketFields !== null && !options["no-pair"];
       const isInsecureAllowed = options["allow-insecure"];
       const registryUrl = secureServiceUrl(ctx, linked, "the join link", isInsecureAllowed);
-      if (!options.replace) await refuseSavedAccount(ctx, registryUrl);
+      if (!options.replace) await refuseSavedAccount(ctx, registryUrl, pairs);
       const { displayName, agent: agentName } = await firstNames(ctx, options);
       if (agentName === undefined && (pairs || options.start)) throw needsAgent(pairs);
 
@@ -149,18 +149,23 @@ async function pairWith(
 }
 
 /** A hostile link must not replace an account. @throws {CliError} `CLI_CONFIG_IN_USE` */
-async function refuseSavedAccount(ctx: Context, registryUrl: string): Promise<void> {
+async function refuseSavedAccount(ctx: Context, registryUrl: string, pairs: boolean): Promise<void> {
   const saved = readConfig(ctx);
   if (saved?.apiKey === undefined) return;
   const { AgentStore } = await import("../agents/agent_store.ts");
-  const [begun] = saved.registryUrl === registryUrl ? (await new AgentStore(ctx).names()).pending : [];
+  const isHere = saved.registryUrl === registryUrl;
+  const [begun] = isHere ? (await new AgentStore(ctx).names()).pending : [];
+  const pair = "the other person presses p; paste that ticket into svc connector start.";
   // The invite is spent by then, so only the rest can be done again.
-  const fix = `An svc join was cut off here. Complete its agent with: svc agent create ${begun}. ` +
-    "If its link also paired: the other person presses p; paste that ticket into svc connector start.";
+  const fix = begun !== undefined
+    ? `An svc join was cut off here. Complete its agent with: svc agent create ${begun}. If its link also paired: ${pair}`
+    : isHere && pairs
+    ? `You are at this server already. To pair an agent of yours with the one of the link: ${pair}`
+    : null;
   throw new CliError(
     "CLI_CONFIG_IN_USE",
     `${configPath(ctx)} holds the API key of an account`,
-    begun === undefined ? {} : { fix },
+    fix === null ? {} : { fix },
   );
 }
 

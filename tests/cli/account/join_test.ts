@@ -260,4 +260,6 @@ Deno.test("after a join that was cut off at its agent, join names the command th
   assertStringIncludes(again.message, "svc agent create beta.");
   await machine.json("agent", "create", "beta");
   assertEquals((await machine.json("agent", "list")).agents.length, 1);
+  const pairing = await machine.failure("join", `${link}.AAECAwQFBgcICQoLDA0ODw.-`, "--agent", "beta");
+  assertStringIncludes(pairing.message, "the other person presses p");
 });
