@@ -46,6 +46,7 @@ export const REGEXES: readonly RegexRow[] = [
   meets("/[.!?]$/", "", ".", "x"),
   meets(String.raw`/\s+/g`, "", " ", ""),
   meets(String.raw`/^\d{1,6}$/`, "", "1", "x"),
+  meets("/^[0-9]{1,3}$/", "", "1", "x"),
   meets(String.raw`/[\t\n\r]/`, "", "x", ""),
   meets(String.raw`/\r?\n$/`, "", "\n", "x"),
   meets(String.raw`/^\x1b(?:\[[\x30-\x3f]*[\x20-\x2f]*[\x40-\x7e]|O.|[^[O])/s`, "\x1b[", "0", ""),
