@@ -4,8 +4,8 @@
  *
  * | key | value | written by | expiry |
  * |---|---|---|---|
- * | sender, agent ULID | packed SenderRecord: window "agent", nonces, begun deliveries | admission, through group commit | see ENDS |
- * | sender_part, agent ULID, number | 32 packed nonces | admission, through group commit | D-25, swept |
+ * | sender, agent | packed SenderRecord: window "agent", nonces, begun deliveries | admission, through group commit | see ENDS |
+ * | sender_part, agent, number | 32 packed nonces | admission, through group commit | D-25, swept |
  * | window, rule, agent | WindowRecord of another window | admission, through group commit | two windows |
  * | delivery, request, recipient, sender | packed DeliveryRecord | deliver, through group commit | swept |
  * | receipt, request, recipient, sender, status | when it was recorded, and what its recipient signed | receipts, mailbox, through group commit | swept |
@@ -43,8 +43,8 @@ import type { FamilyEnd } from "../../shared/server/store/transfer.ts";
 const key = (...parts: KvKeyPart[]): KvKey => ["proxy", ...parts];
 
 export const KEYS = {
-  sender: (agentDid: string) => key("sender", ulidOf(agentDid)),
-  senderPart: (agentDid: string, number: number) => key("sender_part", ulidOf(agentDid), number),
+  sender: (agentDid: string) => key("sender", agentDid),
+  senderPart: (agentDid: string, number: number) => key("sender_part", agentDid, number),
   allSenders: () => key("sender"),
   allSenderParts: () => key("sender_part"),
   window: (rule: string, agentDid: string) => key("window", rule, agentDid),
@@ -89,11 +89,6 @@ export const KEYS = {
   commitMark: (instance: string) => key(COMMIT_MARK, instance),
   probe: () => key("probe"),
 } as const;
-
-/** Returns the last part of a DID. One registry issues the agents of a store, so their ULIDs differ. */
-function ulidOf(did: string): string {
-  return did.slice(did.lastIndexOf(":") + 1);
-}
 
 /**
  * How the records of each key family end. A test compares them with what is written, because records without an end
