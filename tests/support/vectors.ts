@@ -46,7 +46,9 @@ interface AdminTokenClaimsVector {
   jti: string;
 }
 
-/** A token and the reason for its row. */
+/** What must be refused, and why: a code of the reader, or a sentence. */
+type Refused<Vector> = Vector & { reason: string };
+
 interface TokenVector {
   name: string;
   token: string;
@@ -59,7 +61,7 @@ interface TokenVectors<Valid extends TokenVector> {
   now: number;
   keys: { keys: PublishedKeyVector[] };
   valid: Valid[];
-  invalid: TokenVector[];
+  invalid: Refused<TokenVector>[];
 }
 
 /** A signed request. */
@@ -95,7 +97,7 @@ interface VectorFiles {
     now: number;
     keys: { keys: PublishedKeyVector[] };
     valid: (TokenVector & { claims: AdminTokenClaimsVector })[];
-    invalid: (TokenVector & { reason: string })[];
+    invalid: Refused<TokenVector>[];
   };
   ait: TokenVectors<TokenVector & { claims: AitClaimsVector }>;
   /** Headers of messages, as pairs of name and value. */
@@ -108,11 +110,11 @@ interface VectorFiles {
   }[]>;
   context: {
     valid: { name: string; headers: [string, string][]; context: string; target: string }[];
-    invalid: { name: string; headers: [string, string][] }[];
+    invalid: Refused<{ name: string; headers: [string, string][] }>[];
   };
   crl: TokenVectors<TokenVector>;
   "identity-block": {
-    cases: {
+    valid: {
       name: string;
       message: string;
       expected: string;
@@ -121,7 +123,7 @@ interface VectorFiles {
   };
   "join-link": {
     valid: { link: string; registryUrl: string; code: string; ticketFields?: string }[];
-    invalid: { name: string; link: string; why: string }[];
+    invalid: Refused<{ name: string; link: string }>[];
   };
   proof: {
     agentKey: KeyPairVector;
@@ -129,7 +131,7 @@ interface VectorFiles {
     ait: string;
     claims: AitClaimsVector;
     valid: { name: string; request: SignedRequestVector; canonical: string; proof: string }[];
-    invalid: { name: string; request: SignedRequestVector; proof: string }[];
+    invalid: Refused<{ name: string; request: SignedRequestVector; proof: string }>[];
   };
   receipt: {
     /** The recipient, which signs. */
@@ -146,12 +148,12 @@ interface VectorFiles {
       /** Of a sealed message. */
       salt: string | null;
     }[];
-    invalid: { name: string; token: string; reason: string }[];
+    invalid: Refused<{ name: string; token: string }>[];
   };
   registration: {
     agentKey: KeyPairVector;
     valid: { name: string; input: RegistrationVector; message: string; signature: string }[];
-    invalid: { name: string; input: RegistrationVector; signature: string }[];
+    invalid: Refused<{ name: string; input: RegistrationVector; signature: string }>[];
   };
   seal: {
     keys: { seed: string; publicKey: string; x25519Private: string; x25519Public: string }[];
@@ -160,14 +162,14 @@ interface VectorFiles {
     recipient: { seed: string; publicKey: string };
     binding: { from: string; to: string; context: string };
     valid: { name: string; body: string; payload: string; salt: string; payloadSha256: string }[];
-    invalid: { name: string; body: string }[];
+    invalid: Refused<{ name: string; body: string }>[];
     /** Hexadecimal. */
     rfc9180: Record<"info" | "enc" | "privateKey" | "publicKey" | "aad" | "ct" | "plain", string>;
   };
   ticket: {
     valid: { ticket: string; plain: string; pairSecret: string | null; authority: string; origin: string }[];
     pasted: string[];
-    invalid: { name: string; ticket: string }[];
+    invalid: Refused<{ name: string; ticket: string }>[];
   };
 }
 

@@ -3,7 +3,7 @@
  * store a list.
  */
 import * as z from "zod";
-import { isAgentDid } from "../did.ts";
+import { authorityOf, isAgentDid } from "../did.ts";
 import { isUlid } from "../ids.ts";
 import { type Bytes, fromBase64Url, utf8Bytes } from "../base64url.ts";
 import { verify } from "../ed25519.ts";
@@ -85,7 +85,8 @@ const SIGNATURE_CHARS = 86;
 
 /**
  * Verifies a list with the active keys of the registry and returns its claims. Retired keys do not sign lists. The payload
- * is read in slices, after the signature has been verified (D-210).
+ * is read in slices, after the signature has been verified (D-210). Entries about agents of another authority are left
+ * out, because a registry could otherwise end the agents of another one.
  *
  * @param token the compact JWS, as text or as its bytes
  * @param nowSeconds Unix seconds; `null` leaves the age of the list to the caller
@@ -118,7 +119,8 @@ export async function verifyCrl(
     throw new TokenError("signature", "The signature does not verify");
   }
   await yieldToEventLoop();
-  const claims = await readClaims(bytes.subarray(first + 1, last), yieldToEventLoop);
+  const own = `did:svc:${authorityOf(authority.issuer)}:`;
+  const claims = await readClaims(bytes.subarray(first + 1, last), own, yieldToEventLoop);
   if (claims.iss !== authority.issuer) throw new TokenError("issuer", "The list was issued by another registry");
   if (claims.exp !== claims.iat + LIMITS.crlTtlSeconds) {
     throw new TokenError("claims", "The list does not have the lifetime of a CRL");
@@ -131,15 +133,15 @@ export async function verifyCrl(
   return claims;
 }
 
-/** Returns the claims of the payload, decoded and parsed in slices. */
-async function readClaims(payload: Bytes, yieldToEventLoop: () => Promise<void>): Promise<CrlClaims> {
+/** Returns the claims of the payload, decoded and parsed in slices, with the entries whose DID begins with `own`. */
+async function readClaims(payload: Bytes, own: string, yieldToEventLoop: () => Promise<void>): Promise<CrlClaims> {
   const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
   const reader = new LongArrayReader("revocations");
   const revocations: Revocation[] = [];
   const take = (piece: string) => {
     for (const entry of reader.push(piece)) {
       if (!isRevocation(entry)) throw new SyntaxError("An entry is not that of a CRL");
-      revocations.push(entry);
+      if (entry.agentDid.startsWith(own)) revocations.push(entry);
     }
   };
   try {

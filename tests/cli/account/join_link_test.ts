@@ -33,10 +33,10 @@ Deno.test("join link parsing reads the valid vectors", async (t) => {
 });
 
 Deno.test("join link parsing refuses each invalid vector with its reason and does not repeat the link", async (t) => {
-  for (const { name, link, why } of invalid) {
+  for (const { name, link, reason } of invalid) {
     await t.step(name, () => {
       const message = refusal(link) ?? "";
-      assertStringIncludes(message, why);
+      assertStringIncludes(message, reason);
       assert(!message.includes(first.code) && !message.includes("registry.example.test"), message);
     });
   }

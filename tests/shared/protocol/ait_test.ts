@@ -45,26 +45,10 @@ Deno.test("AIT verification returns the claims of the valid vectors", async (t) 
 
 Deno.test("AIT verification refuses the invalid vectors", async (t) => {
   const vectorKeys = await readKeyDocument(keys) ?? fail();
-  const reasons: Record<string, TokenRefusal> = {
-    "unknown kid": "unknown_kid",
-    "signed by another key": "signature",
-    "expired": "expired",
-    "not yet": "not_yet_valid",
-    "foreign issuer": "issuer",
-    "alg none": "malformed",
-    "padded": "malformed",
-    "four parts": "malformed",
-    "alg Ed25519": "header",
-    "typ JWT": "header",
-    "typ CRL": "header",
-    "no kid": "header",
-    "crit": "header",
-    "extra header member jwk": "header",
-  };
-  for (const { name, token } of invalid) {
+  for (const { name, token, reason } of invalid) {
     await t.step(name, async () => {
       const verdict = verifyAit(token, { issuer, keys: vectorKeys }, now);
-      assertEquals((await assertRejects(() => verdict, TokenError)).reason, reasons[name] ?? "claims");
+      assertEquals((await assertRejects(() => verdict, TokenError)).reason, reason);
     });
   }
 });

@@ -17,8 +17,8 @@ import { vectors } from "../../support/vectors.ts";
 import { anyText, jsonKey, jsonString, jsonText, memberText, space } from "./arbitraries.ts";
 
 const RUNS = { seed: 1, numRuns: 1000 };
-const { cases } = vectors("identity-block");
-const IDENTITY = cases[0]?.identity ?? fail();
+const { valid } = vectors("identity-block");
+const IDENTITY = valid[0]?.identity ?? fail();
 const LINE_ENDS = ["\n", "\r", "\r\n", "\v", "\f", "\u0085", "\u2028", "\u2029"];
 
 const disguises = fc.constantFrom(
@@ -58,7 +58,7 @@ const identity: fc.Arbitrary<SenderIdentity> = fc.record({
 });
 
 Deno.test("the identity block is that of the vectors", async (t) => {
-  for (const { name, message, expected, identity } of cases) {
+  for (const { name, message, expected, identity } of valid) {
     await t.step(name, () => assertEquals(withIdentityBlock(message, identity), expected));
   }
 });
