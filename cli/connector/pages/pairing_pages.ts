@@ -128,13 +128,15 @@ async function peerPage(
         id: "alias",
         label: "Its name here",
         value: refused?.alias ?? alias,
-        maxLength: 64,
+        maxLength: 32,
         isId: true,
         hint: "Only you see it. The name of before goes on working.",
       })
     }<div><button class="btn quiet">Rename</button></div></form>`;
   const change = peer.blocked ? "unblock" : "block";
-  const actions = markup`<div class="row">${link(`${base}/${threadPath(alias)}`, markup`Write to ${name(alias)}`)}${
+  // Messages to a blocked peer are not sent, so a form for one would take a text that goes nowhere.
+  const write = peer.blocked ? null : link(`${base}/${threadPath(alias)}`, markup`Write to ${name(alias)}`);
+  const actions = markup`<div class="row">${write}${
     button({ text: peer.blocked ? "Unblock" : "Block", action: `${path}/${change}`, csrf, look: "quiet" })
   }${link(`${path}/remove`, "End the pair…", "quiet")}</div>`;
   const main = markup`${heading}<div class="stack form">${card("The other agent", facts)}${
