@@ -228,7 +228,7 @@ export class MailboxDelivery {
     if (!outcome.acked) return retryWait(failures);
     if (outcome.accepted) {
       this.#deps.metrics.count("relay_handovers_total", "delivered");
-      const removal = mailbox.remove(entry);
+      const removal = this.#remove(entry);
       this.#removals.add(removal);
       await removal.finally(() => this.#removals.delete(removal));
       line.replace(entry, null);
@@ -240,6 +240,24 @@ export class MailboxDelivery {
     if (isDead) await mailbox.deadLetter(noted);
     line.replace(entry, isDead ? null : noted);
     return 0;
+  }
+
+  /**
+   * Removes an acknowledged message, as often as it takes: one that stays after a failure of the store would be delivered again.
+   *
+   * @throws {StoreUnavailable} when this instance stops
+   */
+  async #remove(entry: MailboxEntry): Promise<void> {
+    const { mailbox, clock, log } = this.#deps;
+    for (let failures = 0;; failures++) {
+      try {
+        return await mailbox.remove(entry);
+      } catch (cause) {
+        if (this.#stopped.signal.aborted) throw cause;
+        log("warn", "mailbox_removal_failed", { agentDid: entry.message.toAgentDid, cause });
+        await sleep(clock, retryWait(failures), this.#stopped.signal);
+      }
+    }
   }
 
   /**

@@ -4,6 +4,7 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
+import { FaultyKv } from "../../support/faulty_kv.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { codeOf, type TestAgent, World } from "../../support/world.ts";
 
@@ -420,6 +421,32 @@ Deno.test("a socket lost during delivery loses no message: the next socket gets 
   }
   assertEquals(texts(second.delivered), ["one"]);
   assertEquals(second.delivered[0]?.requestId, first.delivered[0]?.requestId);
+});
+
+Deno.test("an acknowledged message is not sent again while the store cannot remove it, also over a new socket", async () => {
+  using store = await FaultyKv.open();
+  await using w = await World.open({ kv: store.kv });
+  const { a, b } = await pairOf(w);
+  for (const text of ["one", "two"]) assertEquals((await queued(w, a, b, text)).status, 202);
+  let failed = 0;
+  store.faults.fails = ({ method, keys }) =>
+    method === "commit" && keys.some((key) => key[1] === "mailbox") && ++failed > 0;
+  const first = w.connect(b);
+  await rest();
+  await w.clock.advance(1_000);
+  await rest();
+  first.close(1000, "");
+  const second = w.connect(b);
+  await rest();
+  await w.clock.advance(2_000);
+  await rest();
+  assert(failed >= 3);
+  assertEquals([texts(first.delivered), texts(second.delivered)], [["one"], []]);
+  store.faults = {};
+  await w.clock.advance(8_000);
+  await rest();
+  assertEquals(texts(second.delivered), ["two"]);
+  assertEquals(await keysBelow(w, "mailbox"), 0);
 });
 
 Deno.test("a message queued while the recipient's mailbox is found empty is still delivered", async () => {
