@@ -44,6 +44,9 @@ browserTest("an admin opens the console, suspends, restores, revokes and invites
   await page.click("text=Download");
   assertEquals((await download).suggestedFilename(), "audit.jsonl");
   await page.click("text=Log out");
+  // Without it, the way back may begin while the page of the answer takes the place of the other one.
+  await page.waitForSelector("text=This session is closed.");
+  await page.waitForLoadState();
   await page.goBack();
   assertStringIncludes(await page.textContent("main") ?? "", "svc admin open");
   assertEquals(problems, []);
