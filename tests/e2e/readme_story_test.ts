@@ -127,12 +127,12 @@ for (const program of await programs()) {
       await t.step(
         "on the second day sixty questions wait, and a runtime that nothing has chosen gets none",
         async () => {
-          let messages = 0;
-          // Another program of this machine may have the port; then nothing is counted.
+          const posts: string[] = [];
+          // Another program of this machine may have the port; then nothing is seen.
           const serve = () =>
-            Deno.serve({ port: RUNTIME_PORT, hostname: "127.0.0.1", onListen: () => {} }, ({ method }) => {
+            Deno.serve({ port: RUNTIME_PORT, hostname: "127.0.0.1", onListen: () => {} }, async (request) => {
               // What looks for a runtime asks with GET; a message is a POST.
-              if (method === "POST") messages++;
+              if (request.method === "POST") posts.push(await request.text());
               return new Response();
             });
           await using _listener = isFree(RUNTIME_PORT) ? serve() : null;
@@ -141,6 +141,10 @@ for (const program of await programs()) {
           await ask();
           await shown(adas, /waits at the server: beta is offline/);
           const { url, token } = JSON.parse(await Deno.readTextFile(`${folder.path}/ada/agents/alpha/connector.json`));
+          const [alpha] = /did:svc:[^"]+:agent:[0-9A-Z]{26}/.exec(
+            await Deno.readTextFile(`${folder.path}/ada/agents/alpha/identity.json`),
+          ) ?? [];
+          assert(alpha);
           for (let n = 2; n <= 60; n++) {
             const body = JSON.stringify({
               to: "beta",
@@ -172,7 +176,8 @@ for (const program of await programs()) {
           await shown(bobs, /^60$/);
           await type(adas, "svc sent --limit 100 | grep -c ' beta '");
           await shown(adas, /^61$/);
-          assertEquals(messages, 0);
+          // A connector of another test, or of this machine, may post to the usual port of a runtime too.
+          assertEquals(posts.filter((text) => text.includes(alpha)), []);
         },
       );
 
