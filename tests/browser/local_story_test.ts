@@ -88,8 +88,10 @@ browserTest("two people pair, write, read and answer in the browser", async () =
   await ada.page.waitForURL(/\/peers\/bob$/);
   await ada.page.click("button >> text=Block");
   await ada.page.waitForSelector("dd >> text=blocked");
+  assertEquals(await ada.page.locator("text=Write to bob").count(), 0);
   await ada.page.click("button >> text=Unblock");
   await ada.page.waitForSelector("dd >> text=online");
+  assertEquals(await ada.page.locator("text=Write to bob").count(), 1);
   await ada.page.click("text=End the pair…");
   await ada.page.click("button.danger");
   await ada.page.waitForURL(/\/peers$/);

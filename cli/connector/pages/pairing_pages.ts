@@ -134,7 +134,7 @@ async function peerPage(
       })
     }<div><button class="btn quiet">Rename</button></div></form>`;
   const change = peer.blocked ? "unblock" : "block";
-  // Messages to a blocked peer are not sent, so a form for one would take a text that goes nowhere.
+  // Messages to a blocked peer are not sent, so a person would write a text that goes nowhere.
   const write = peer.blocked ? null : link(`${base}/${threadPath(alias)}`, markup`Write to ${name(alias)}`);
   const actions = markup`<div class="row">${write}${
     button({ text: peer.blocked ? "Unblock" : "Block", action: `${path}/${change}`, csrf, look: "quiet" })
