@@ -88,6 +88,15 @@ interface RegistrationVector {
   ttlDays?: number;
 }
 
+/** The code that proves a key. */
+interface PairingVector {
+  name: string;
+  secret: string;
+  side: { role: "initiator" | "responder"; did: string; profile: { agentName: string; humanName: string } };
+  publicKey: string;
+  mac: string;
+}
+
 /** The vector files by name. */
 interface VectorFiles {
   "admin-token": {
@@ -100,14 +109,8 @@ interface VectorFiles {
     invalid: Refused<TokenVector>[];
   };
   ait: TokenVectors<TokenVector & { claims: AitClaimsVector }>;
+  pairing: { valid: PairingVector[]; invalid: Refused<PairingVector>[] };
   /** Headers of messages, as pairs of name and value. */
-  pairing: Record<"valid" | "invalid", {
-    name: string;
-    secret: string;
-    side: { role: "initiator" | "responder"; did: string; profile: { agentName: string; humanName: string } };
-    publicKey: string;
-    mac: string;
-  }[]>;
   context: {
     valid: { name: string; headers: [string, string][]; context: string; target: string }[];
     invalid: Refused<{ name: string; headers: [string, string][] }>[];
