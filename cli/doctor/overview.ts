@@ -60,15 +60,15 @@ export async function overview(
   const registryHealth = healthOf(ctx, registryUrl);
   const [registry, proxy, person, agents] = await Promise.all([
     registryHealth,
-    proxyUrl === registryUrl ? registryHealth : healthOf(ctx, proxyUrl),
+    proxyUrl === registryUrl ? registryHealth : healthOf(ctx, proxyUrl, registryUrl),
     registryHealth.then(({ problem }) => personOf(connection.registry, config.apiKey, problem !== null)),
     Promise.all(names.map((name) => agentOf(ctx, store, name))),
   ]);
   return { registry, proxy, person, agents };
 }
 
-/** Asks a service for its health. `url` is `null` when none is configured. */
-export async function healthOf(ctx: Context, url: string | null): Promise<ServiceOverview> {
+/** Asks a service for its health. `url` is `null` when none is configured. A newer version is fetched from the registry. */
+export async function healthOf(ctx: Context, url: string | null, registryUrl = url): Promise<ServiceOverview> {
   if (url === null) return { url, problem: null };
   try {
     const { status, text } = await exchange(ctx, {
@@ -79,7 +79,7 @@ export async function healthOf(ctx: Context, url: string | null): Promise<Servic
       onTooLarge: "truncate",
     });
     const version = versionIn(text);
-    if (version !== null) ctx.onVersion?.({ version, registryUrl: url });
+    if (version !== null && registryUrl !== null) ctx.onVersion?.({ version, registryUrl });
     return { url, problem: status === 200 ? null : `answers with status ${status}` };
   } catch (error) {
     if (!(error instanceof ExchangeError)) throw error;
