@@ -123,6 +123,7 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
       "AGENT_AUTH_REFRESH_EXPIRED",
       "AGENT_AUTH_REFRESH_CONFLICT",
       "ACCOUNT_SUSPENDED",
+      "AGENT_NOT_FOUND",
     ],
     handler: sessions.refresh,
   }),

@@ -12,29 +12,47 @@ import { type Owner, reissueWithSession } from "./registration.ts";
 import { parseDid } from "../../shared/protocol/did.ts";
 import { AGENT_FILES, type Identity } from "../../shared/client/agent_files.ts";
 
-/** Revokes the agent and deletes its local files. `wasRevoked` is true when the registry had revoked it before. */
+/** What a deleted agent was for its registry; `unknown` after the registry was restored from an older backup. */
+export type StateBefore = "active" | "revoked" | "unknown";
+
+/** Revokes the agent and deletes its local files. */
 export async function deleteAgent(
   ctx: Context,
   { registry, apiKey }: Owner,
   { id, localName }: AgentReference,
-): Promise<{ wasRevoked: boolean }> {
+): Promise<StateBefore> {
   const store = new AgentStore(ctx);
-  const revoke = async () => {
+  const revoke = async (registryUrl?: string): Promise<StateBefore> => {
     try {
       await registry.deleteAgent(apiKey, id);
-      return { wasRevoked: false };
+      return "active";
     } catch (error) {
-      if (error instanceof ApiError && error.code === "AGENT_REVOKE_INVALID_STATE") return { wasRevoked: true };
+      if (!(error instanceof ApiError)) throw error;
+      if (error.code === "AGENT_REVOKE_INVALID_STATE") return "revoked";
+      // The agent of another person or registry gets the same code. Its key may be its only copy.
+      const isOwn = error.code === "AGENT_NOT_FOUND" && registryUrl === registry.registryUrl;
+      if (isOwn && await isUnknown(registry, id)) return "unknown";
       throw error;
     }
   };
   if (localName === null) return await revoke();
   return await store.lock(localName, async (held) => {
     const folder = await store.open(localName);
-    const outcome = await revoke();
+    const before = await revoke(folder.identity().registryUrl);
     await store.discard(folder, held);
-    return outcome;
+    return before;
   });
+}
+
+/** Whether the registry has no agent with an ID, of no person. */
+async function isUnknown(registry: Pick<Owner["registry"], "resolve">, id: string): Promise<boolean> {
+  try {
+    await registry.resolve(id);
+    return false;
+  } catch (error) {
+    if (error instanceof ApiError && error.code === "AGENT_NOT_FOUND") return true;
+    throw error;
+  }
 }
 
 const INTENT = "reissue.pending";

@@ -2,6 +2,7 @@
  * Refreshes the tokens of an agent's session in its folder (D-83), one process at a time. The steps of a refresh are in
  * cli/link/session_refresh.ts.
  */
+import { ApiError } from "../../shared/client/errors.ts";
 import type { AgentAuth } from "../../shared/protocol/api/sessions.ts";
 import { issuerOf, REFRESH_MARKER, type RefreshFiles, refreshSession } from "../link/session_refresh.ts";
 import { AGENT_FILES } from "../../shared/client/agent_files.ts";
@@ -43,9 +44,17 @@ export async function refreshAgent(
       filesOf(folder),
       auth.refreshToken,
       (isRecovery) => registry.refresh({ ait, privateKey }, auth.refreshToken, isRecovery, origin),
-    );
+    ).catch((error) => {
+      if (error instanceof ApiError && error.code === "AGENT_NOT_FOUND") error.fix = wayBack(name);
+      throw error;
+    });
     return { auth: refreshed.auth, how: refreshed.isRecovered ? "recovered" : "refreshed" };
   });
+}
+
+/** What the owner of an agent does that its registry does not have any longer. */
+function wayBack(name: string): string {
+  return `Ask its administrator. To begin again: svc agent delete ${name}, then svc agent create ${name}, and pair it again`;
 }
 
 function filesOf(folder: AgentFolder): RefreshFiles {

@@ -6,6 +6,7 @@ import { command, PERSON_OPTIONS, REGISTRY_OPTIONS } from "../command_line/comma
 import { parseCount } from "../command_line/numbers.ts";
 import { connect, connectAsPerson } from "../account/registry_access.ts";
 import { CliError, EXIT } from "../errors.ts";
+import type { StateBefore } from "../agents/lifecycle.ts";
 import { IN_A_CODING_AGENT } from "../hosts/host_ids.ts";
 import { fields } from "../terminal/output.ts";
 import { idCell, timeCell } from "../terminal/tables.ts";
@@ -173,16 +174,22 @@ export const AGENT_COMMANDS = [
         }
       }
       ctx.out.doing(`Revoking ${agent}`);
-      const { wasRevoked } = await deleteAgent(ctx, { registry, apiKey }, found);
+      const before = await deleteAgent(ctx, { registry, apiKey }, found);
       const { id, localName } = found;
       const files = localName === null ? "" : " Its local files are deleted.";
       ctx.out.result(
-        { id, localName, status: "revoked" },
-        `The agent ${agent} is revoked${wasRevoked ? " (it was revoked before)" : " permanently"}.${files}`,
+        { id, localName, status: before === "unknown" ? before : "revoked" },
+        `${DELETED[before].replace("%", agent)}${files}`,
       );
     },
   }),
 ];
+
+const DELETED: Readonly<Record<StateBefore, string>> = {
+  active: "The agent % is revoked permanently.",
+  revoked: "The agent % is revoked (it was revoked before).",
+  unknown: "The registry has no agent % any longer.",
+};
 
 /** Reads up to `MAX_PAGES` pages. The cursor of the result is that of the last page. */
 async function everyPage(read: (cursor: string | undefined) => Promise<AgentList>): Promise<AgentList> {

@@ -6,7 +6,13 @@ import type { Cancel } from "../../shared/clock.ts";
 import type { AgentAuth } from "../../shared/protocol/api/sessions.ts";
 import { receiptWait } from "../../shared/client/backoff.ts";
 import type { EmitLinkEvent } from "./link_events.ts";
-import { describeError, isPermanent, isSuspended, remedyOf, SUSPENDED_RETRY_MS } from "../../shared/client/refusals.ts";
+import {
+  describeError,
+  isPermanent,
+  needsOperator,
+  OPERATOR_RETRY_MS,
+  remedyOf,
+} from "../../shared/client/refusals.ts";
 import type { ServiceClock } from "./service_clock.ts";
 import type { AgentIdentity } from "./signed_headers.ts";
 
@@ -55,8 +61,8 @@ export class StoredCredentials implements AgentCredentials {
   #aitExpiresAt: number;
   #refreshing: Promise<void> | null = null;
   #failures = 0;
-  /** Whether the last refresh was refused because the account is suspended. */
-  #isSuspended = false;
+  /** Whether the last refresh was refused for a reason that only the operator of the server can change. */
+  #needsOperator = false;
   #cancel: Cancel = () => {};
   #stopped = false;
   /** Called when the session has ended permanently. */
@@ -110,8 +116,8 @@ export class StoredCredentials implements AgentCredentials {
     if (this.#stopped) return;
     const { clock } = this.#deps;
     const left = this.accessExpiresAt - clock.now() - AHEAD_MS;
-    const wait = this.#isSuspended
-      ? SUSPENDED_RETRY_MS
+    const wait = this.#needsOperator
+      ? OPERATOR_RETRY_MS
       : this.#failures > 0
       ? receiptWait(this.#failures)
       : Math.max(left, LEAST_MS);
@@ -151,12 +157,12 @@ export class StoredCredentials implements AgentCredentials {
     try {
       auth = await store.refresh();
     } catch (error) {
-      this.#isSuspended = isSuspended(error);
+      this.#needsOperator = needsOperator(error);
       if (remedyOf(error) !== "adjust_clock" || !clock.adopt()) throw error;
       emit("clock_offset", { offsetMs: clock.offsetMs });
       auth = await store.refresh();
     }
-    this.#isSuspended = false;
+    this.#needsOperator = false;
     this.#auth = auth;
     this.#identity = { ...this.#identity, accessToken: auth.accessToken };
     emit("refreshed", { until: auth.accessExpiresAt });

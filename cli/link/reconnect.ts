@@ -18,7 +18,13 @@ import type { AgentIdentity } from "./signed_headers.ts";
 import { RECONNECT_FIRST_MAX_MS, reconnectWait } from "../../shared/client/backoff.ts";
 import type { EmitLinkEvent } from "./link_events.ts";
 import { type Ack, type Link, type LinkEvents, RefusedError } from "./link.ts";
-import { describeError, isPermanent, isSuspended, remedyOf, SUSPENDED_RETRY_MS } from "../../shared/client/refusals.ts";
+import {
+  describeError,
+  isPermanent,
+  needsOperator,
+  OPERATOR_RETRY_MS,
+  remedyOf,
+} from "../../shared/client/refusals.ts";
 import type { ServiceClock } from "./service_clock.ts";
 import type { AgentCredentials } from "./agent_credentials.ts";
 
@@ -110,16 +116,16 @@ export class ReconnectingLink {
         }
         repaired = false;
         if (this.#fatal !== null || isPermanent(error)) return this.#end(this.#fatal ?? error);
-        wait = this.#isSuspended ? SUSPENDED_RETRY_MS : this.#afterRefusal(error);
-        this.#isSuspended = false;
+        wait = this.#needsOperator ? OPERATOR_RETRY_MS : this.#afterRefusal(error);
+        this.#needsOperator = false;
       }
       await this.#pause(wait);
     }
     return this.#end(null);
   }
   #fatal: unknown = null;
-  /** Whether the present attempt failed because the owner's account is suspended. */
-  #isSuspended = false;
+  /** Whether the present attempt failed for a reason that only the operator of the server can change. */
+  #needsOperator = false;
 
   /** Closes the link and ends the retries. */
   stop(): void {
@@ -229,7 +235,7 @@ export class ReconnectingLink {
       emit("refresh_failed", { why: describeError(failure) });
       this.#status.problem = describeError(failure);
       if (isPermanent(failure)) this.#fatal = failure;
-      this.#isSuspended = isSuspended(failure);
+      this.#needsOperator = needsOperator(failure);
       return false;
     }
   }

@@ -77,7 +77,7 @@ export async function findSession(deps: Pick<StoreDeps, "kv">, agentId: string):
  * Refreshes a session (D-42 to D-44). A reused token revokes the session.
  *
  * @throws {ServiceError} `AGENT_AUTH_REFRESH_UNAUTHORIZED`, `…_REVOKED`, `…_INVALID` (401), `…_EXPIRED`, `…_CONFLICT`,
- * `ACCOUNT_SUSPENDED`
+ * `ACCOUNT_SUSPENDED`, `AGENT_NOT_FOUND`
  */
 export async function refreshSession(
   deps: SessionDeps,
@@ -96,6 +96,9 @@ export async function refreshSession(
   }
 }
 
+/** The caller has an identity token of this registry, so the agent was here. */
+const NO_AGENT = "The registry has no such agent. It may have been restored from an older backup";
+
 /** What a request to refresh a session led to, for the metrics. */
 type RefreshResult = "rotated" | "recovered" | "refused" | "reuse_detected";
 
@@ -113,7 +116,9 @@ async function refreshOnce(
     KEYS.session(agentId),
     KEYS.spentRefresh(request.digest),
   ]);
-  if (agent.value?.did !== agentDid) throw new ServiceError("AGENT_AUTH_REFRESH_UNAUTHORIZED");
+  // With the code of a wrong proof the owner would look for a mistake of this machine, and never make the agent again.
+  if (agent.value === null) throw new ServiceError("AGENT_NOT_FOUND", { message: NO_AGENT });
+  if (agent.value.did !== agentDid) throw new ServiceError("AGENT_AUTH_REFRESH_UNAUTHORIZED");
   const session = entry.value;
   // The connector of a suspended person waits for the restore; to reissue would be refused too.
   if (agent.value.status === "active" && session?.suspended) {

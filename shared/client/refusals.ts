@@ -41,11 +41,14 @@ export function isPermanent(error: unknown): boolean {
 }
 
 /** With less, the connectors of a suspended person ask all day; with more, they come back long after the restore. */
-export const SUSPENDED_RETRY_MS = 300_000;
+export const OPERATOR_RETRY_MS = 300_000;
 
-/** Whether the owner's account is suspended: only an admin can change that, and then the same files work again. */
-export function isSuspended(error: unknown): boolean {
-  return error instanceof ApiError && error.code === "ACCOUNT_SUSPENDED";
+/**
+ * Whether only who runs the server can change it, and the same files work again then: the owner's account is suspended, or the
+ * server was started with a store that lacks the agent.
+ */
+export function needsOperator(error: unknown): boolean {
+  return error instanceof ApiError && (error.code === "ACCOUNT_SUSPENDED" || error.code === "AGENT_NOT_FOUND");
 }
 
 /** Without `…_INVALID_AIT` and `…_INVALID_PROOF`: a proxy answers so until it has fetched new registry keys. */

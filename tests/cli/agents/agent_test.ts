@@ -1,5 +1,6 @@
 /** Agents as a whole: list, inspect, delete, and which agent a name, an ID or a DID selects. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { KEYS } from "../../../registry/schema/kv_keys.ts";
 import { REGISTRY_URL, World } from "../../support/world.ts";
 import { Machine } from "../cli_world.ts";
 
@@ -247,4 +248,26 @@ Deno.test("agent delete asks for confirmation on a terminal only", async () => {
   await machine.json("agent", "create", "alpha");
   machine.answers = true;
   assertEquals((await machine.svc("agent", "delete", "alpha")).code, 0);
+});
+
+Deno.test("agent delete also removes the files of an agent that the registry lost, and no key that may be in use", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.ofPerson(world);
+  for (const name of ["alpha", "beta"]) await machine.json("agent", "create", name);
+  const alpha = idOf(machine, "alpha"), beta = idOf(machine, "beta");
+  for (const id of [alpha, beta]) await world.kv.delete(KEYS.agent(id));
+  const identity = JSON.parse(machine.read("agents/beta/identity.json"));
+  await Deno.writeTextFile(
+    machine.path("agents/beta/identity.json"),
+    JSON.stringify({ ...identity, registryUrl: "https://other.example" }),
+  );
+  const { code, message } = await machine.failure("agent", "auth", "refresh", "alpha");
+  assertEquals(code, "AGENT_NOT_FOUND");
+  assertStringIncludes(message, "restored from an older backup");
+  assertStringIncludes(message, "svc agent delete alpha, then svc agent create alpha");
+  assertEquals(await machine.json("agent", "delete", "alpha"), { id: alpha, localName: "alpha", status: "unknown" });
+  assert(!("agents/alpha/" in machine.tree()));
+  await machine.json("agent", "create", "alpha");
+  assertEquals((await machine.failure("agent", "delete", "beta")).code, "AGENT_NOT_FOUND");
+  assert("agents/beta/secret.key" in machine.tree(), "its own registry may have it");
 });

@@ -109,16 +109,23 @@ Deno.test("a refusal after a shutdown is followed by the named time, then by wai
     );
   }));
 
-Deno.test("a connector of a suspended account asks every five minutes, and as usual after the restore", () =>
-  withProxy(async (proxy) => {
-    proxy.refusal = new ApiError(401, "PROXY_AGENT_ACCESS_INVALID", "The session has ended", null);
-    proxy.refreshError = new ApiError(403, "ACCOUNT_SUSPENDED", "Bob's account is suspended", null);
-    assertEquals(await proxy.close(4401, "agent auth revoked"), 2_500);
-    assertEquals(await proxy.refuse(3), [300_000, 300_000, 300_000]);
-    proxy.refusal = proxy.refreshError = null;
-    await proxy.refuse(1);
-    assertEquals(await proxy.close(1006, ""), 2_000);
-  }));
+for (
+  const [code, why] of [["ACCOUNT_SUSPENDED", "of a suspended account"], [
+    "AGENT_NOT_FOUND",
+    "that is unknown",
+  ]] as const
+) {
+  Deno.test(`a connector ${why} asks every five minutes, and as usual once the server takes it`, () =>
+    withProxy(async (proxy) => {
+      proxy.refusal = new ApiError(401, "PROXY_AGENT_ACCESS_INVALID", "The session has ended", null);
+      proxy.refreshError = new ApiError(403, code, "The server says why", null);
+      assertEquals(await proxy.close(4401, "agent auth revoked"), 2_500);
+      assertEquals(await proxy.refuse(3), [300_000, 300_000, 300_000]);
+      proxy.refusal = proxy.refreshError = null;
+      await proxy.refuse(1);
+      assertEquals(await proxy.close(1006, ""), 2_000);
+    }));
+}
 
 Deno.test("other ends of a link, and a shutdown without a time, have the usual waits", () =>
   withProxy(async (proxy) => {

@@ -1,8 +1,9 @@
 /**
  * Shows what a refresh must prove (D-20, D-24, D-25, D-42): a genuine current AIT and its key, over this request, once.
- * Every refusal here is 401 AGENT_AUTH_REFRESH_UNAUTHORIZED and leaves the token unused.
+ * Every refusal here is 401 AGENT_AUTH_REFRESH_UNAUTHORIZED, but for the last test, and leaves the token unused.
  */
 import { assertEquals, assertStringIncludes } from "@std/assert";
+import { KEYS } from "../../../registry/schema/kv_keys.ts";
 import type { ReissueAnswer } from "../../../shared/protocol/api/agents.ts";
 import { signAit } from "../../../shared/protocol/signed/ait.ts";
 import { fromBase64Url, sha256, toBase64Url, utf8Bytes } from "../../../shared/protocol/base64url.ts";
@@ -175,7 +176,6 @@ Deno.test("a forged, foreign, expired or superseded AIT is refused with a proof 
     ["another issuer", signAit({ ...grant, issuer: "https://elsewhere.example" }, genuine)],
     ["a human's DID", changed({ sub: agent.ownerDid })],
     ["a DID of another authority", changed({ sub: agent.did.replace("registry.example.test", "elsewhere.example") })],
-    ["an agent that does not exist", changed({ sub: agent.did.slice(0, -26) + w.newId() })],
     ["an additional claim", changed({ role: "admin" })],
     ["no cnf", changed({ cnf: undefined })],
     ["cnf with a private member", changed({ cnf: { jwk: { ...claims.cnf.jwk, d: "x" } } })],
@@ -302,4 +302,13 @@ Deno.test("a failed proof leaves its nonce unused, a later refusal uses it, and 
   await refused(await refresh(w, a, a.agentAuth.refreshToken, { nonce }), UNAUTHORIZED);
   await answered(await refresh(w, b, b.agentAuth.refreshToken, { nonce }));
   await answered(await refresh(w, a, a.agentAuth.refreshToken, { nonce: `${nonce}2` }));
+});
+
+Deno.test("a refresh for an agent that the registry lost says so, and only to one that had its identity", async () => {
+  await using w = await openRegistry();
+  const a = await w.agent();
+  await w.kv.delete(KEYS.agent(a.agent.id));
+  const text = await refused(await refresh(w, a, a.agentAuth.refreshToken), "AGENT_NOT_FOUND");
+  assertStringIncludes(text, "restored from an older backup");
+  await refused(await refresh(w, a, a.agentAuth.refreshToken, withAit("x")), UNAUTHORIZED);
 });
