@@ -1,6 +1,6 @@
 /**
- * Delivery receipts in the store (D-72): one of each status per delivery; the first one stays. The recipient and the
- * sender of the delivery may read it. A receipt for an unknown delivery is refused, because any agent could otherwise
+ * Delivery receipts in the store (D-72): one of each status per delivery; the first one stays, unless it is of an earlier message
+ * with this request ID, which would else be the word on a later one. The recipient and the sender of the delivery may read it. A receipt for an unknown delivery is refused, because any agent could otherwise
  * write receipts without messages.
  */
 import type { Kv, KvEntryMaybe } from "../../shared/server/kv.ts";
@@ -15,6 +15,7 @@ import type { MessageForwarder } from "../relay/message_forwarder.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import { begunDeliveries, type DeliveryId, type DeliveryOutcome, receiptUpdate } from "../relay/deliveries.ts";
 import { deliveryEnd, unpackDelivery } from "../schema/delivery_record.ts";
+import type { DeliveryRecord } from "../schema/records.ts";
 import { type ReceiptRecord, type StoredReceipt, storedReceipt } from "../schema/receipt_record.ts";
 
 /** With more, the receipt of an agent with many peers takes the time of many messages. */
@@ -60,19 +61,21 @@ export async function recordReceipt(
   const now = deps.clock.now();
   const keptMs = deps.config.receiptKeptMs;
   const stored = { receivedAt: now, ...proof };
+  let delivery: DeliveryRecord | null = null;
   const first: Update<First> = {
     key: KEYS.receipt(recipientAgentDid, requestId, sender, status),
     uncached: true,
     bytes: (proof?.signed.length ?? 0) + (proof?.ait.length ?? 0),
     next: (current) => {
       const known = current as StoredReceipt | null;
-      if (known !== null && now < known.receivedAt + keptMs) return { refuse: new First(known) };
+      const isFirst = known !== null && now < known.receivedAt + keptMs && !isOfEarlier(known.receivedAt, delivery);
+      if (isFirst) return { refuse: new First(known) };
       return storedReceipt(stored, keptMs);
     },
   };
   // The delivery is checked first, because a repeated receipt is also refused after the end of its delivery.
   const record = deps.senders.of(sender);
-  const updates = [receiptUpdate(id, record, now), first];
+  const updates = [receiptUpdate(id, record, now, (found) => delivery = found), first];
   const result = await deps.commits.claim<First | "unknown">(updates, { live: { record } });
   if (result.taken) {
     deps.metrics.count("receipts_total", status);
@@ -81,6 +84,14 @@ export async function recordReceipt(
   }
   if (result.refused === "unknown") throw new ServiceError("PROXY_RECEIPT_DELIVERY_NOT_FOUND");
   return { requestId, recipientAgentDid, status, ...result.refused.stored };
+}
+
+/** With less, clocks of two instances that differ (D-390) would make a receipt older than its message. An ID is used again after a day. */
+const CLOCKS_MS = 3_600_000;
+
+/** Whether a receipt is of a message before this one: the request ID of a message may be used again after a day (D-69). */
+function isOfEarlier(receivedAt: number, delivery: Pick<DeliveryRecord, "startedAt"> | null): boolean {
+  return delivery !== null && receivedAt < delivery.startedAt - CLOCKS_MS;
 }
 
 /** Returns the receipts of a request ID that the reader may see, oldest first. */
@@ -135,16 +146,18 @@ async function outcomeOf(
   { requestId, recipientAgentDid: recipient }: { requestId: string; recipientAgentDid: string },
 ): Promise<DeliveryOutcome | null> {
   const now = clock.now();
-  const [delivery, ...receipts] = await Promise.all([
+  const [stored, ...receipts] = await Promise.all([
     reads.get<Uint8Array>(KEYS.delivery(recipient, requestId, sender)),
     ...RECEIPT_STATUSES.map((status) => reads.get<StoredReceipt>(KEYS.receipt(recipient, requestId, sender, status))),
   ]);
+  const record = unpackDelivery(stored.value, requestId);
   // A dead letter can be replayed, so it can have both receipts, and the first status is the last word.
   for (const [i, status] of RECEIPT_STATUSES.entries()) {
     const at = receipts[i]?.value?.receivedAt;
-    if (at !== undefined && now < at + config.receiptKeptMs) return { state: STATE_OF_RECEIPT[status], at, status };
+    if (at !== undefined && now < at + config.receiptKeptMs && !isOfEarlier(at, record)) {
+      return { state: STATE_OF_RECEIPT[status], at, status };
+    }
   }
-  const record = unpackDelivery(delivery.value, requestId);
   if (!record?.answer || now >= deliveryEnd(record)) return null;
   const { answer, answeredAt, handedOverAt } = record;
   if (handedOverAt !== undefined) return { state: "delivered", at: handedOverAt };

@@ -378,8 +378,15 @@ const SETTLED_TOGETHER = 8;
 /**
  * Returns the update that records the time of a delivery's first receipt, which shortens its lifetime. Without a record
  * of the delivery it refuses with `"unknown"`.
+ *
+ * @param found called with the delivery, also again when the commit is repeated
  */
-export function receiptUpdate(id: DeliveryId, sender: Sender, now: number): Update<"unknown"> {
+export function receiptUpdate(
+  id: DeliveryId,
+  sender: Sender,
+  now: number,
+  found: (delivery: DeliveryRecord) => void,
+): Update<"unknown"> {
   return {
     key: keyOf(id),
     uncached: true,
@@ -387,6 +394,7 @@ export function receiptUpdate(id: DeliveryId, sender: Sender, now: number): Upda
       // A delivery leaves the record of its sender only when it has a record of its own, whose absence the commit checks.
       const record = unpackDelivery(current, id.requestId) ?? begunIn(sender.begun, id);
       if (!record || now >= deliveryEnd(record)) return { refuse: "unknown" };
+      found(record);
       return record.receiptAt > 0 ? "hold" : stored({ ...record, receiptAt: now }, now);
     },
   };

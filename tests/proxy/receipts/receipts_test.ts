@@ -287,6 +287,31 @@ Deno.test("a receipt is recorded again when its retention is over and its delive
   assertEquals([(await list(w, a, b)).length, (await list(w, b, b)).length], [1, 1]);
 });
 
+Deno.test("a receipt of a message whose request ID was used before takes the place of the earlier one", async () => {
+  const { w, a, b } = await openCast();
+  await using _ = w;
+  const outcome = async () => {
+    const messages = [{ requestId: ID, recipientAgentDid: b.agent.did }];
+    const { deliveries } = await answered<{ deliveries: { state: string }[] }>(
+      await post(w, a, "/v1/relay/deliveries", { messages }),
+    );
+    return deliveries.map(({ state }) => state);
+  };
+  await send(w, a, b);
+  await later(w, HOUR_MS, a, b);
+  const { receipt: first } = await answered<{ receipt: Receipt }>(await submit(w, b), 201);
+  await later(w, DAY_MS, a, b);
+  await send(w, a, b);
+  assertEquals(await outcome(), ["delivered"]);
+  const again = await Promise.all(Array.from({ length: 5 }, () => submit(w, b)));
+  for (const answer of again) {
+    const { receipt } = await answered<{ receipt: Receipt }>(answer, 201);
+    assertEquals(receipt.receivedAt, toIso(w.clock.now()));
+  }
+  assertEquals(first.receivedAt === toIso(w.clock.now()), false);
+  assertEquals([(await list(w, a, b)).length, await outcome()], [1, ["processed"]]);
+});
+
 Deno.test("the first of 20 concurrent receipts counts, and the delivery keeps its answer for a duplicate", async () => {
   const { w, a, b } = await openCast();
   await using _ = w;
