@@ -16,7 +16,7 @@ import { KEYS } from "../schema/kv_keys.ts";
 import { begunDeliveries, type DeliveryId, type DeliveryOutcome, receiptUpdate } from "../relay/deliveries.ts";
 import { deliveryEnd, unpackDelivery } from "../schema/delivery_record.ts";
 import type { DeliveryRecord } from "../schema/records.ts";
-import { type ReceiptRecord, type StoredReceipt, storedReceipt } from "../schema/receipt_record.ts";
+import { isOfEarlier, type ReceiptRecord, type StoredReceipt, storedReceipt } from "../schema/receipt_record.ts";
 
 /** With more, the receipt of an agent with many peers takes the time of many messages. */
 const PEERS_READ_MAX = 1_000;
@@ -84,14 +84,6 @@ export async function recordReceipt(
   }
   if (result.refused === "unknown") throw new ServiceError("PROXY_RECEIPT_DELIVERY_NOT_FOUND");
   return { requestId, recipientAgentDid, status, ...result.refused.stored };
-}
-
-/** With less, clocks of two instances that differ (D-390) would make a receipt older than its message. An ID is used again after a day. */
-const CLOCKS_MS = 3_600_000;
-
-/** Whether a receipt is of a message before this one: the request ID of a message may be used again after a day (D-69). */
-function isOfEarlier(receivedAt: number, delivery: Pick<DeliveryRecord, "startedAt"> | null): boolean {
-  return delivery !== null && receivedAt < delivery.startedAt - CLOCKS_MS;
 }
 
 /** Returns the receipts of a request ID that the reader may see, oldest first. */

@@ -403,14 +403,22 @@ export function receiptUpdate(
 /**
  * Returns the update that records when a queued message was handed over, or got its receipt. Such a message has a delivery
  * record if any.
+ *
+ * @param found called with that record, also again when the commit is repeated
  */
-export function queuedUpdate(id: DeliveryId, what: "handedOverAt" | "receiptAt", now: number): Update<never> {
+export function queuedUpdate(
+  id: DeliveryId,
+  what: "handedOverAt" | "receiptAt",
+  now: number,
+  found: (delivery: DeliveryRecord) => void = () => {},
+): Update<never> {
   return {
     key: keyOf(id),
     uncached: true,
     next: (current) => {
       const record = unpackDelivery(current, id.requestId);
       if (!record || now >= deliveryEnd(record)) return "keep";
+      found(record);
       return record[what] ? "hold" : stored({ ...record, [what]: now }, now);
     },
   };

@@ -4,8 +4,8 @@
  * messages.
  */
 import type { Kv } from "../../shared/server/kv.ts";
-import { storedReceipt } from "../schema/receipt_record.ts";
-import type { Envelope, MailboxBytes, MailboxEntry, MailboxState, Message } from "../schema/records.ts";
+import { isOfEarlier, type StoredReceipt, storedReceipt } from "../schema/receipt_record.ts";
+import type { DeliveryRecord, Envelope, MailboxBytes, MailboxEntry, MailboxState, Message } from "../schema/records.ts";
 import { type DeliveryId, type DeliveryOutcome, queuedUpdate } from "./deliveries.ts";
 import { joinMessage, splitMessage } from "./message_content.ts";
 import { KEYS } from "../schema/kv_keys.ts";
@@ -211,12 +211,17 @@ export class Mailbox {
     const receipt: Update<never> = {
       key: KEYS.receipt(recipientAgentDid, requestId, senderAgentDid, status),
       uncached: true,
-      next: (current) => current === null ? storedReceipt({ receivedAt }, this.#receiptKeptMs) : "keep",
+      next: (current) => {
+        const known = current as StoredReceipt | null;
+        if (known !== null && !isOfEarlier(known.receivedAt, delivery)) return "keep";
+        return storedReceipt({ receivedAt }, this.#receiptKeptMs);
+      },
     };
+    let delivery: DeliveryRecord | null = null;
     const { taken } = await this.#commits.claim([
       ...this.#removal(entry),
+      queuedUpdate(deliveryOf(entry), "receiptAt", receivedAt, (found) => delivery = found),
       receipt,
-      queuedUpdate(deliveryOf(entry), "receiptAt", receivedAt),
     ]);
     if (!taken) return;
     this.onOutcome(deliveryOf(entry), { state: "dead_lettered", at: receivedAt, status });

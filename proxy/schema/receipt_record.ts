@@ -3,6 +3,7 @@
  */
 import type { ReceiptStatus } from "../../shared/protocol/api/receipts.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
+import type { DeliveryRecord } from "./records.ts";
 
 /** The value in the store. Without `signed` the proxy recorded it itself, or its recipient signs none. */
 export interface StoredReceipt {
@@ -25,4 +26,12 @@ export interface ReceiptRecord extends StoredReceipt {
  */
 export function storedReceipt(value: StoredReceipt, keptMs: number): { value: StoredReceipt; expireInMs: number } {
   return { value, expireInMs: keptMs + LIMITS.sweepMarginSeconds * 1000 };
+}
+
+/** With less, clocks of two instances that differ (D-390) would make a receipt older than its message. An ID is used again after a day. */
+const CLOCKS_MS = 60_000;
+
+/** Whether a receipt is of a message before this one: the request ID of a message may be used again after a day (D-69). */
+export function isOfEarlier(receivedAt: number, delivery: Pick<DeliveryRecord, "startedAt"> | null): boolean {
+  return delivery !== null && receivedAt < delivery.startedAt - CLOCKS_MS;
 }

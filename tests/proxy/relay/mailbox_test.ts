@@ -4,6 +4,7 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
+import { toIso } from "../../../shared/protocol/time.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { codeOf, type TestAgent, World } from "../../support/world.ts";
@@ -250,6 +251,26 @@ Deno.test("an expired message becomes a dead letter, with the recipient offline 
       assertEquals(receipts.map((receipt) => receipt.status), ["dead_lettered"]);
       assertEquals(await keysBelow(w, "mailbox"), 0);
     });
+  }
+});
+
+Deno.test("a message whose request ID was used before becomes a dead letter of its own", async () => {
+  await using w = await World.open();
+  const { a, b } = await pairOf(w);
+  const renew = async () => {
+    a.agentAuth = await w.client.refresh(a.identity, a.agentAuth.refreshToken);
+    a.identity.accessToken = a.agentAuth.accessToken;
+  };
+  for (let i = 0; i < 2; i++) {
+    assertEquals((await queued(w, a, b, "one", "request-1")).status, 202);
+    w.clock.step(DAY_MS);
+    await w.proxy.deps.mailboxDelivery.sweep();
+    await w.clock.advance(0);
+    await renew();
+    const { receipts } = await a.client.receipts("request-1", b.agent.did);
+    assertEquals(receipts.map(({ receivedAt }) => receivedAt), [toIso(w.clock.now())]);
+    w.clock.step(3_600_000);
+    await renew();
   }
 });
 
