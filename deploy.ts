@@ -2,6 +2,7 @@
  * The composition root: environment → configuration → store, clock, entropy → apps → one server. It builds, starts, drains
  * and stops both services, and holds none of their rules.
  */
+import { lookup } from "node:dns/promises";
 import config from "./deno.json" with { type: "json" };
 import { createProxy, type Proxy } from "./proxy/app.ts";
 import { type ProxyConfig, readProxyConfig } from "./proxy/config.ts";
@@ -172,6 +173,8 @@ async function compose(
       fetch: (url, init) => fetch(url, { ...init, redirect: "error" }),
       open: (url) => new WebSocket(url),
     },
+    // A redirect would lead past the check of the address.
+    abroad: { send: (request) => fetch(request), lookup: (host) => lookup(host, { all: true }) },
     diskSpace: store.diskSpace,
     storeBytes: store.bytes,
     residentBytes: () => Deno.memoryUsage().rss,

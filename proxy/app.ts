@@ -25,6 +25,9 @@ import { BadProofLimiter } from "./admission/bad_proof_limiter.ts";
 import { KeyCache } from "./admission/key_cache.ts";
 import type { ProxyConfig } from "./config.ts";
 import type { ProxyDeps } from "./deps.ts";
+import { IssuerPolicy } from "./federation/issuer_policy.ts";
+import { Issuers, type Lookup } from "./federation/issuers.ts";
+import { Visitors } from "./federation/visitors.ts";
 import { Senders } from "./message/sender.ts";
 import { Standings } from "./admission/standing.ts";
 import { OwnerBudgets } from "./owner_budgets.ts";
@@ -65,6 +68,8 @@ export interface ProxyExternals extends ServiceDeps {
   dial: Dial;
   /** Returns the space of the store's disk, or `null` when this process cannot see it. */
   diskSpace?(): DiskSpace | null;
+  /** Sends requests to registries of other servers, and resolves their names. */
+  abroad: { send: Send; lookup: Lookup };
   /** Returns the bytes of the store's file; `null` without a file. */
   storeBytes?(): number | null;
   /** Returns the memory of this process. */
@@ -114,9 +119,17 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
     ttlSeconds: config.mailboxTtlSeconds,
     receiptKeptMs: config.receiptKeptMs,
     ownerBytes: config.mailboxOwnerBytes,
+    registryUrl: config.registryUrl,
   });
   const senders = new Senders({ kv, reads, clock, windowMs: config.agentWindowMs });
   const senderStatus = new SenderStatus(registry, clock);
+  const pairRemoval = new PairRemoval({ kv, clock, random, log, crl, maxChecks });
+  const policy = new IssuerPolicy(config);
+  const issuers = new Issuers({
+    ...{ kv, clock, random, log, metrics, config, ...externals.abroad },
+    onList: (authority, deleted) => void pairRemoval.visitorsListed(authority, deleted),
+  });
+  const visitors = new Visitors({ kv, clock, changes, policy, issuers, config });
   const mailboxDelivery = new MailboxDelivery({
     kv,
     clock,
@@ -125,6 +138,8 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
     connectedAgents,
     crl,
     senders: senderStatus,
+    visitors,
+    registryUrl: config.registryUrl,
     mailbox,
     ackTimeoutMs: config.ackTimeoutMs,
   });
@@ -190,7 +205,6 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
     const isHere = () => connectedAgents.session(agentDid) !== undefined;
     void presence.release(agentDid, isHere).catch((cause) => log("warn", "presence_failed", { agentDid, cause }));
   };
-  const pairRemoval = new PairRemoval({ kv, clock, random, log, crl, maxChecks });
   crl.onInstalled = () => {
     void revalidation.onCrlInstalled();
     void pairRemoval.listed();
@@ -223,6 +237,9 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
     probe: new StoreProbe({ kv, clock, commits }, KEYS.probe()),
     guard: new BadProofLimiter(clock, owners),
     aits,
+    policy,
+    issuers,
+    visitors,
     standings: new Standings({ aits, keys, crl, reliedMs: externals.reliedMs }),
     senders,
     limiter: new RateLimiter(kv, commits, clock, KEYS.window),

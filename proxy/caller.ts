@@ -2,6 +2,7 @@
 import type { KvEntryMaybe } from "../shared/server/kv.ts";
 import type { Update } from "../shared/server/store/group_commit.ts";
 import type { Beginning } from "./message/sender.ts";
+import type { Visit } from "./federation/visitors.ts";
 import type { PairRecord, Presence } from "./schema/records.ts";
 
 /** A cached record, or the pending read of one. */
@@ -11,6 +12,10 @@ export type Prefetched<T> = KvEntryMaybe<T> | Promise<KvEntryMaybe<T>>;
 export interface AdmittedAgent {
   agentDid: string;
   ownerDid: string;
+  /** Whose budgets it uses: its owner's, or those of its registry when that is another one. */
+  payer: string;
+  /** What the visit token of an agent of another registry says; otherwise `null`. */
+  visit: Visit | null;
   issuer: string;
   aitJti: string;
   name: string;

@@ -3,6 +3,7 @@ import { DAY_MS } from "../shared/clock.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
 import { type ConfigReader, oneOf, wholeNumber } from "../shared/server/config_reader.ts";
 import type { ServiceAddresses } from "../shared/server/server_config.ts";
+import { type FederationRules, federationRules } from "./federation/issuer_policy.ts";
 
 /** More than a process handles in a minute, so a larger value would be no limit. */
 const REQUESTS_MAX = 1_000_000;
@@ -39,6 +40,10 @@ export interface ProxyConfig extends ServiceAddresses {
   sessionRevalidateMs: number;
   /** Most pairs of one agent. */
   pairQuota: number;
+  /** Which registries' agents may visit (D-280). */
+  federation: FederationRules;
+  /** Registries at addresses inside a network are asked too. */
+  federationPrivate: boolean;
 }
 
 /** Most bytes of a variable: a petabyte. */
@@ -65,6 +70,8 @@ export const PROXY_VARIABLES = [
   "QUOTA_MAILBOX_BYTES",
   "STORE_RESERVE_BYTES",
   "MEMORY_GUARD",
+  "FEDERATION",
+  "FEDERATION_PRIVATE",
 ] as const;
 
 /** Returns the proxy's configuration. The reader collects all problems. */
@@ -102,6 +109,8 @@ export function readProxyConfig(reader: ConfigReader, place: ServiceAddresses): 
     storeReserveBytes: reader.read<number | null>("STORE_RESERVE_BYTES", wholeNumber(0, MAX_BYTES), null),
     memoryGuardBytes: reader.read<number | null>("MEMORY_GUARD", wholeNumber(67_108_864, MAX_BYTES), null),
     pairQuota: reader.read("QUOTA_PAIRS", wholeNumber(1, 1_000_000), LIMITS.pairsPerAgent),
+    federation: reader.read("FEDERATION", federationRules, { mode: "except", hosts: [] }),
+    federationPrivate: reader.read("FEDERATION_PRIVATE", oneOf("true", "false"), "false") === "true",
   };
 }
 

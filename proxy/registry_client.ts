@@ -12,10 +12,25 @@ import { readBody, refuseByLength } from "../shared/server/http/body.ts";
 import { BoundedMap } from "../shared/bounded_map.ts";
 import type { ProxyConfig } from "./config.ts";
 
-/** With more, a message whose sender must be checked takes longer than its own client waits. */
-const CALL_MS = 5_000;
-/** Only the revocation list is long: with more, a wrong address could fill the memory. */
-const SHORT_ANSWER_BYTES_MAX = 1_048_576;
+/** What an answer of a registry may cost. */
+export interface AnswerBounds {
+  /** Milliseconds to an answer, or to the head of a revocation list. */
+  callMs: number;
+  /** Milliseconds to the end of a revocation list; `null` while bytes of it come as a body of this service must. */
+  listMs: number | null;
+  /** Bytes of any answer but a revocation list. */
+  bytes: number;
+  listBytes: number;
+}
+
+const OWN_BOUNDS: AnswerBounds = {
+  // With more, a message whose sender must be checked takes longer than its own client waits.
+  callMs: 5_000,
+  listMs: null,
+  // Only the revocation list is long: with more, a wrong address could fill the memory.
+  bytes: 1_048_576,
+  listBytes: LIMITS.registryAnswerBytes,
+};
 
 /** The registry returned no usable response. */
 export class RegistryUnavailable extends Error {
@@ -52,16 +67,21 @@ function longList(bytes: Bytes): { crl: Bytes } | undefined {
   return isList ? { crl: bytes.subarray(LIST_START.length, end) } : undefined;
 }
 
+/** Where the registry is, and how its answers are asked for and kept. */
+export type RegistryAddress = Pick<ProxyConfig, "registryUrl" | "serviceCredential" | "accessCacheMs">;
+
 export class RegistryClient {
   readonly #send: Send;
   readonly #clock: Clock;
-  readonly #config: ProxyConfig;
+  readonly #config: RegistryAddress;
+  readonly #bounds: AnswerBounds;
   /** Running validations by token. Identical calls share one request. */
   readonly #validating = new Map<string, Promise<boolean>>();
   /** End of each cached validation, milliseconds since the Unix epoch. Empty unless the cache is configured. */
   readonly #accepted = new BoundedMap<string, number>(10_000);
 
-  constructor(send: Send, clock: Clock, config: ProxyConfig) {
+  constructor(send: Send, clock: Clock, config: RegistryAddress, bounds = OWN_BOUNDS) {
+    this.#bounds = bounds;
     this.#send = send;
     this.#clock = clock;
     this.#config = config;
@@ -154,16 +174,17 @@ export class RegistryClient {
       redirect: "manual",
       signal: abort.signal,
     });
+    const { callMs, listMs } = this.#bounds;
     let cancel = () => {};
     const late = new Promise<never>((_, reject) => {
-      cancel = this.#clock.after(CALL_MS, () => {
+      cancel = this.#clock.after(isLong ? listMs ?? callMs : callMs, () => {
         reject(new RegistryUnavailable("The registry did not answer in time"));
         abort.abort();
       });
     });
     try {
       // The body of a long response has its own deadline, because 32 MiB may take more than 5 s.
-      return await Promise.race([this.#read(request, isLong, () => isLong && cancel()), late]);
+      return await Promise.race([this.#read(request, isLong, () => isLong && listMs === null && cancel()), late]);
     } catch (cause) {
       throw cause instanceof RegistryUnavailable
         ? cause
@@ -174,7 +195,7 @@ export class RegistryClient {
   }
 
   async #read(request: Request, isLong: boolean, onHead: () => void): Promise<RegistryAnswer> {
-    const maxBytes = isLong ? LIMITS.registryAnswerBytes : SHORT_ANSWER_BYTES_MAX;
+    const maxBytes = isLong ? this.#bounds.listBytes : this.#bounds.bytes;
     const response = await this.#send(request);
     onHead();
     const { status, headers } = response;

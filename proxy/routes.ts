@@ -34,6 +34,8 @@ export interface ProxyCallers {
   receipt: AdmittedAgent;
   connect: AdmittedAgent;
   pairing: AdmittedAgent;
+  query: AdmittedAgent;
+  visit: AdmittedAgent;
   admin_token: Admin;
 }
 
@@ -43,6 +45,8 @@ export const AUTHENTICATORS: Authenticators<ProxyDeps, ProxyCallers> = {
   receipt: admission("receipt"),
   connect: admission("connect"),
   pairing: admission("pairing"),
+  query: admission("query"),
+  visit: admission("visit"),
   admin_token: ADMIN_TOKEN,
 };
 
@@ -164,7 +168,7 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
     method: "GET",
     path: "/v1/relay/delivery-receipts",
     summary: "Receipts of a message, for its sender and its recipient",
-    auth: "receipt",
+    auth: "query",
     limit: null,
     query: receiptsApi.ReceiptQuery,
     invalid: "PROXY_RELAY_RECEIPT_INVALID_QUERY",
@@ -175,7 +179,7 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
     method: "POST",
     path: "/v1/relay/deliveries",
     summary: "Outcomes of messages that the caller has sent",
-    auth: "receipt",
+    auth: "query",
     limit: null,
     body: receiptsApi.DeliveriesBody,
     invalid: "PROXY_RELAY_RECEIPT_INVALID",
@@ -199,7 +203,7 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
     method: "POST",
     path: "/pair/confirm",
     summary: "Confirm a ticket and create the pair",
-    auth: "pairing",
+    auth: "visit",
     limit: null,
     body: pairingApi.PairConfirmBody,
     invalid: "PROXY_PAIR_INVALID_BODY",
@@ -214,6 +218,23 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
       "QUOTA_EXCEEDED",
     ],
     handler: trust.pairConfirm,
+  }),
+  route({
+    method: "POST",
+    path: "/pair/accept",
+    summary: "Let an agent of another server write to the caller",
+    auth: "pairing",
+    limit: null,
+    body: pairingApi.PairAcceptBody,
+    invalid: "PROXY_PAIR_INVALID_BODY",
+    response: { status: 201, body: pairingApi.PairAcceptAnswer },
+    errors: [
+      "PROXY_PAIR_RESPONDER_FORBIDDEN",
+      "PROXY_PAIR_OWNERSHIP_FORBIDDEN",
+      "PROXY_PAIR_OWNERSHIP_UNAVAILABLE",
+      "QUOTA_EXCEEDED",
+    ],
+    handler: trust.pairAccept,
   }),
   route({
     method: "POST",
@@ -248,7 +269,7 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
     method: "POST",
     path: "/pair/remove",
     summary: "End a pair in both directions",
-    auth: "pairing",
+    auth: "visit",
     limit: null,
     body: pairingApi.PairRemoveBody,
     invalid: "PROXY_PAIR_INVALID_BODY",

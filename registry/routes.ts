@@ -145,6 +145,28 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
     errors: ["AGENT_AUTH_VALIDATE_UNAUTHORIZED", "AGENT_AUTH_VALIDATE_EXPIRED"],
     handler: sessions.validate,
   }),
+  route({
+    method: "POST",
+    path: "/v1/agents/auth/visit",
+    summary: "A token with which the agent may visit a proxy of another registry",
+    auth: "agent_proof",
+    // Only refused ones, because many agents may share an address; the handler counts the others per agent.
+    limit: {
+      ...perIp("visit", LIMITS.refreshRequests),
+      counts: ["AGENT_AUTH_REFRESH_UNAUTHORIZED", "AGENT_AUTH_VALIDATE_INVALID"],
+    },
+    headers: [{
+      name: HEADERS.access,
+      required: true,
+      schema: sessionsApi.AccessHeader,
+      what: "the access token of the agent's session",
+    }],
+    body: sessionsApi.VisitBody,
+    invalid: "AGENT_AUTH_VALIDATE_INVALID",
+    response: { status: 201, body: sessionsApi.VisitAnswer },
+    errors: ["AGENT_AUTH_VALIDATE_UNAUTHORIZED", "AGENT_AUTH_VALIDATE_EXPIRED"],
+    handler: sessions.visit,
+  }),
   // Humans, by API key
   route({
     method: "GET",

@@ -19,6 +19,7 @@ import { RegistryUnavailable } from "../registry_client.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import { type ErrorCode, ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
+import { HEADERS } from "../../shared/protocol/proof.ts";
 import type { Authenticator, RequestContext } from "../../shared/server/http/route.ts";
 import { windowUpdate } from "../../shared/server/rate_limit.ts";
 import type { Update } from "../../shared/server/store/group_commit.ts";
@@ -50,6 +51,7 @@ export async function admit(
   const commits = new RequestCommits(deps, state);
   if (standing) {
     state.ait = standing.ait;
+    state.payer = standing.ait.claims.ownerDid;
     exchange.agentDid = standing.ait.claims.sub;
   }
   let number = 0;
@@ -69,13 +71,18 @@ export async function admit(
     state.endTurn?.();
     throw refusal;
   }
-  const ait = requireSet(state.ait), { claims } = ait;
+  const ait = requireSet(state.ait), { claims } = ait, { visit } = state;
+  if (visit && profile.trust) {
+    await deps.visitors.follow(claims.sub, exchange.request.headers.get(HEADERS.recipient) ?? "", visit);
+  }
   // Where the registry answers each request, nothing can be held.
-  const pair = deps.readsAccess && !standing ? await state.prefetched?.message?.pair : undefined;
+  const pair = deps.readsAccess && !standing && !state.visitor ? await state.prefetched?.message?.pair : undefined;
   if (pair?.value) deps.standings.add(exchange, { ait, pair, preconditions: state.preconditions }, now);
   return {
     agentDid: claims.sub,
     ownerDid: claims.ownerDid,
+    payer: requireSet(state.payer),
+    visit: state.visit ?? null,
     issuer: claims.iss,
     aitJti: claims.jti,
     name: claims.name,
@@ -94,13 +101,15 @@ export async function admit(
  * counts such a request, so the bad-proof limiter does. A replay costs as much as a bad proof and needs no key, so
  * without its count one recorded request could keep the server verifying it on many connections.
  */
-function isCostlyRefusal({ use }: AdmissionState, { code }: ServiceError): boolean {
-  return code === "PROXY_AUTH_INVALID_PROOF" || code === "PROXY_AUTH_REPLAY" || use !== undefined;
+function isCostlyRefusal({ use, ait, payer }: AdmissionState, { code }: ServiceError): boolean {
+  // A visiting agent that has no business here cost reads of the store, and perhaps a signature check.
+  const isStranger = ait === undefined && payer !== undefined;
+  return isStranger || code === "PROXY_AUTH_INVALID_PROOF" || code === "PROXY_AUTH_REPLAY" || use !== undefined;
 }
 
 /** Counts a costly refusal in the bad-proof limiter, once for a request: its commit may find the same replay again. */
 function countCostly({ guard }: AdmissionDeps, state: AdmissionState, code: ErrorCode): void {
-  const { ownerDid } = requireSet(state.ait).claims;
+  const ownerDid = requireSet(state.payer);
   // A replay was signed by the agent, but any program that saw the original may send it.
   const isProven = state.use !== undefined && code !== "PROXY_AUTH_REPLAY";
   if (!state.isCounted) guard.recordFailure(state.exchange, { ownerDid, isProven });
@@ -243,10 +252,12 @@ export function asDependencyFailure(error: unknown): unknown {
 
 /** The checks of each kind of route (D-60). */
 export const PROFILES = {
-  message: { trust: true, access: true, window: "agent" },
+  message: { trust: true, access: true, window: "agent", visits: true },
   receipt: { trust: false, access: true, window: "receipts" },
   connect: { trust: false, access: true, window: "connect", uncached: true },
   pairing: { trust: false, access: false, window: "agent", uncached: true },
+  query: { trust: false, access: true, window: "receipts", visits: true },
+  visit: { trust: false, access: false, window: "agent", uncached: true, visits: true },
 } as const satisfies Record<string, AdmissionProfile>;
 
 /** What follows the handler, on success and on error. */
@@ -297,6 +308,7 @@ function limitText(window: AdmissionProfile["window"]): string {
 
 function errorsOf(profile: AdmissionProfile): readonly ErrorCode[] {
   return ERRORS_OF_CHECKS.filter((code) =>
-    (profile.trust || code !== "PROXY_AUTH_FORBIDDEN") && (profile.access || !code.startsWith("PROXY_AGENT_ACCESS"))
+    (profile.trust || code !== "PROXY_AUTH_FORBIDDEN") &&
+    (profile.access || profile.visits || !code.startsWith("PROXY_AGENT_ACCESS"))
   );
 }

@@ -27,9 +27,10 @@ export class AitCache {
   readonly #keys: KeyCache;
   readonly #issuer: string;
   /** Entries by token. */
-  readonly #kept = new BoundedMap<string, VerifiedAit>(MAX_KEPT);
+  readonly #kept: BoundedMap<string, VerifiedAit>;
 
-  constructor(keys: KeyCache, issuer: string) {
+  constructor(keys: KeyCache, issuer: string, maxKept = MAX_KEPT) {
+    this.#kept = new BoundedMap(maxKept);
     this.#keys = keys;
     this.#issuer = issuer;
   }
@@ -47,10 +48,12 @@ export class AitCache {
    */
   async verify(token: string): Promise<VerifiedAit> {
     const kept = this.#kept.get(token);
+    const { fresh } = this.#keys;
     let keys = await this.#keys.current();
     if (kept?.signer && keys.get(kept.kid) === kept.signer) return kept;
     const jws = parseAit(token);
-    if (!keys.has(jws.kid)) keys = await this.#keys.search();
+    // Keys that were fetched for this token need no search: a stranger's token would else cost its registry two requests.
+    if (!keys.has(jws.kid) && fresh !== null) keys = await this.#keys.search();
     const claims = await verifyAitSignature(jws, { issuer: this.#issuer, keys });
     const publicKey = readPublicKey(claims.cnf.jwk.x);
     const verified = { claims, kid: jws.kid, signer: keys.get(jws.kid), sha256: digest(token), publicKey };

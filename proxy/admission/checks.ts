@@ -20,7 +20,7 @@ import {
   type WindowRule,
 } from "../../shared/server/rate_limit.ts";
 import { isAgentDid } from "../../shared/protocol/did.ts";
-import { checkAitTimes } from "../../shared/protocol/signed/ait.ts";
+import { type AitClaims, checkAitTimes } from "../../shared/protocol/signed/ait.ts";
 import { type ErrorCode, ServiceError } from "../../shared/protocol/errors.ts";
 import { TokenError } from "../../shared/protocol/signed/jws.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
@@ -31,6 +31,7 @@ import { authorizationToken, provenOrigin, requestTimestamp } from "../../shared
 import type { AdmittedAgent, Prefetched } from "../caller.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { PairRecord, Presence } from "../schema/records.ts";
+import type { Visit, Visitor, Visitors } from "../federation/visitors.ts";
 import { BODY_REFUSAL, type OwnerBudgets } from "../owner_budgets.ts";
 import { hasAnyPair } from "../trust/store.ts";
 import type { NonceUse, Senders } from "../message/sender.ts";
@@ -47,6 +48,8 @@ export interface AdmissionProfile {
   window: "agent" | "receipts" | "connect";
   /** The records of such rare requests are not cached. */
   uncached?: true;
+  /** Agents of other registries may make the request (D-285). */
+  visits?: true;
 }
 
 /** A request during admission. Each check adds its result. */
@@ -58,6 +61,11 @@ export interface AdmissionState {
   /** What earlier messages have proven; `null` when every check must be made. */
   standing: Standing | null;
   ait?: VerifiedAit;
+  /** Whose budgets the request uses. */
+  payer?: string;
+  /** The issuer of an agent of another registry, and what its visit token says. */
+  visitor?: Visitor;
+  visit?: Visit;
   timestamp?: number;
   /** The service's origin that the proof names. */
   origin?: string;
@@ -93,7 +101,8 @@ export interface CheckDeps extends RecordReader {
   /** Origins that a proof may name. The first one is the public origin. */
   origins: readonly string[];
   config: { agentRequests: number; agentWindowMs: number; ownerRequests: number };
-  aits: { verify(token: string): Promise<VerifiedAit> };
+  aits: { verify(token: string): Promise<VerifiedAit>; kept(token: string): VerifiedAit | undefined };
+  visitors: Pick<Visitors, "claimsOf" | "admit" | "visit" | "follow">;
   senders: Senders;
   owners: OwnerBudgets;
   crl: { isRevoked(jti: string): Promise<boolean>; isDeleted(agentDid: string): Promise<boolean> };
@@ -125,8 +134,13 @@ export const CHECKS: readonly AdmissionCheck[] = [
       const token = authorizationToken(state.exchange.request.headers, "Svc");
       if (token === null) throw new ServiceError("PROXY_AUTH_MISSING_TOKEN");
       if (token === "") throw new ServiceError("PROXY_AUTH_INVALID_SCHEME");
-      state.ait = await asInvalidAit(() => deps.aits.verify(token));
-      state.exchange.agentDid = state.ait.claims.sub;
+      const visiting = deps.aits.kept(token) ? null : deps.visitors.claimsOf(token);
+      state.ait = await asInvalidAit(() =>
+        visiting ? verifyVisiting(deps, state, token, visiting) : deps.aits.verify(token)
+      );
+      const { sub, ownerDid } = state.ait.claims;
+      state.exchange.agentDid = sub;
+      state.payer ??= ownerDid;
     },
   },
   {
@@ -185,8 +199,10 @@ export const CHECKS: readonly AdmissionCheck[] = [
     name: "revocation",
     isStanding: true,
     failsWith: ["PROXY_AUTH_REVOKED", "PROXY_AUTH_DEPENDENCY_UNAVAILABLE"],
-    async run(deps, { ait }) {
-      if (await deps.crl.isRevoked(requireSet(ait).claims.jti)) throw new ServiceError("PROXY_AUTH_REVOKED");
+    async run({ crl }, { ait, visitor }) {
+      if (await (visitor ?? { crl }).crl.isRevoked(requireSet(ait).claims.jti)) {
+        throw new ServiceError("PROXY_AUTH_REVOKED");
+      }
     },
   },
   {
@@ -212,10 +228,16 @@ export const CHECKS: readonly AdmissionCheck[] = [
     isStanding: true,
     failsWith: ["PROXY_AGENT_ACCESS_REQUIRED", "PROXY_AGENT_ACCESS_INVALID", "PROXY_AUTH_DEPENDENCY_UNAVAILABLE"],
     async run(deps, state) {
-      const { profile, exchange, ait, prefetched } = state;
-      if (!profile.access) return;
+      const { profile, exchange, ait, prefetched, visitor } = state;
+      if (!profile.access && !visitor) return;
       const accessToken = exchange.request.headers.get(HEADERS.access);
       if (!accessToken) throw new ServiceError("PROXY_AGENT_ACCESS_REQUIRED");
+      if (visitor) {
+        const visit = await deps.visitors.visit(visitor, accessToken, requireSet(ait), requireSet(state.origin));
+        if (!visit) throw new ServiceError("PROXY_AGENT_ACCESS_INVALID");
+        state.visit = visit;
+        return;
+      }
       const unchanged = await (prefetched?.access ?? checkAccess(deps, accessToken, requireSet(ait)));
       if (!unchanged) throw new ServiceError("PROXY_AGENT_ACCESS_INVALID");
       state.preconditions = [...state.preconditions, ...unchanged];
@@ -238,6 +260,26 @@ export const CHECKS: readonly AdmissionCheck[] = [
   },
 ];
 
+/**
+ * Verifies the token of an agent of another registry.
+ *
+ * @throws {TokenError}
+ * @throws {ServiceError} `PROXY_AUTH_INVALID_AIT` where only agents of this registry may call
+ */
+async function verifyVisiting(
+  { visitors }: CheckDeps,
+  state: AdmissionState,
+  token: string,
+  claims: AitClaims,
+): Promise<VerifiedAit> {
+  if (!state.profile.visits) {
+    throw new ServiceError("PROXY_AUTH_INVALID_AIT", { message: "This route is for agents of this server's registry" });
+  }
+  state.payer = claims.iss;
+  state.visitor = await visitors.admit(claims, state.exchange);
+  return await state.visitor.aits.verify(token);
+}
+
 /** @throws {ServiceError} `PROXY_RATE_LIMIT_EXCEEDED` when too many of the owner's agents connect */
 async function connectTurn({ owners }: CheckDeps, { claims }: VerifiedAit): Promise<() => void> {
   const end = await owners.connectTurn(claims.ownerDid);
@@ -254,8 +296,8 @@ async function connectTurn({ owners }: CheckDeps, { claims }: VerifiedAit): Prom
  *
  * @throws {ServiceError} `PROXY_RATE_LIMIT_EXCEEDED`
  */
-function takeOfOwner({ owners, config }: CheckDeps, { exchange, ait, profile }: AdmissionState): void {
-  const { ownerDid } = requireSet(ait).claims;
+function takeOfOwner({ owners, config }: CheckDeps, { exchange, payer, profile }: AdmissionState): void {
+  const ownerDid = requireSet(payer);
   const refuse = (ms: number, message: string): never => {
     const headers = { "Retry-After": String(Math.max(1, Math.ceil(ms / 1000))) };
     throw new ServiceError("PROXY_RATE_LIMIT_EXCEEDED", { message, headers });
@@ -291,7 +333,10 @@ export async function readsEnded({ window, message, access }: PrefetchedRecords)
   await Promise.allSettled([window, message?.pair, message?.presence, access]);
 }
 
-function readAhead(deps: CheckDeps, { exchange, profile, ait, now, standing }: AdmissionState): PrefetchedRecords {
+function readAhead(
+  deps: CheckDeps,
+  { exchange, profile, ait, now, standing, visitor }: AdmissionState,
+): PrefetchedRecords {
   const sender = requireSet(ait).claims.sub;
   const recipient = exchange.request.headers.get(HEADERS.recipient);
   if (standing && recipient) {
@@ -303,7 +348,9 @@ function readAhead(deps: CheckDeps, { exchange, profile, ait, now, standing }: A
     if (read instanceof Promise) read.catch(() => {});
     return read;
   };
-  const accessToken = profile.access && deps.readsAccess ? exchange.request.headers.get(HEADERS.access) : null;
+  const accessToken = profile.access && deps.readsAccess && !visitor
+    ? exchange.request.headers.get(HEADERS.access)
+    : null;
   const rule = windowRule(deps, profile);
   const allows = (record: WindowRecord | null) => decide(rule, record ?? [], now).allowed;
   return {

@@ -3,7 +3,7 @@
  * that keeps the list away could otherwise undo revocations. The store keeps the sequence number of the newest
  * installed list, so that a forged 404 cannot replace a list.
  */
-import type { Kv } from "../../shared/server/kv.ts";
+import type { Kv, KvKey } from "../../shared/server/kv.ts";
 import type { KeyCache } from "./key_cache.ts";
 import { LONG_ANSWER, type RegistryClient, RegistryUnavailable } from "../registry_client.ts";
 import { KEYS } from "../schema/kv_keys.ts";
@@ -41,6 +41,10 @@ class CrlRollback extends RegistryUnavailable {}
 
 interface CrlCacheOptions {
   issuer: string;
+  /** Where the sequence number of the newest list is kept, and for how long after it was installed, milliseconds. */
+  seen?: { key: KvKey; expireIn: number };
+  /** Which counter counts the calls. */
+  counter?: "crl_refreshes_total" | "issuer_lists_total";
   refreshIntervalMs: number;
   maxAgeMs: number;
 }
@@ -62,7 +66,7 @@ export class CrlCache {
   #installed: Installed | null = null;
   #confirmedAt = -Infinity;
   #failures = 0;
-  #refreshing: Promise<void> | null = null;
+  #refreshing: Promise<boolean> | null = null;
   #cancel = () => {};
   #stopped = false;
   /** Called after each installed list. */
@@ -115,8 +119,8 @@ export class CrlCache {
    * @throws {RegistryUnavailable} when there is no usable list
    */
   async isSenderRevoked(agentDid: string, jti: string): Promise<boolean> {
-    const { revoked, deleted } = await this.#list();
-    return deleted.has(agentDid) || (revoked.get(jti) ?? "reissued") !== "reissued";
+    await this.#list();
+    return this.wasRevoked(agentDid, jti);
   }
 
   /**
@@ -128,13 +132,22 @@ export class CrlCache {
     return (await this.#list()).deleted.has(agentDid);
   }
 
+  /** As `isSenderRevoked`, by the newest list that was seen, of any age; false without one. */
+  wasRevoked(agentDid: string, jti: string): boolean {
+    const { deleted = NONE, revoked } = this.#installed ?? {};
+    return deleted.has(agentDid) || (revoked?.get(jti) ?? "reissued") !== "reissued";
+  }
+
   /** Times of deletion by agent DID in the newest list, unix seconds. Each list has a new map. */
   get deletedAgents(): ReadonlyMap<string, number> {
     return this.#installed?.deleted ?? NONE;
   }
 
-  /** Fetches the list. Concurrent calls share one fetch. Never rejects; a failure is logged and retried. */
-  refresh(): Promise<void> {
+  /**
+   * Fetches the list. Concurrent calls share one fetch. Never rejects; a failure is logged, retried unless stopped, and
+   * returned as false.
+   */
+  refresh(): Promise<boolean> {
     this.#refreshing ??= this.#refresh().finally(() => this.#refreshing = null);
     return this.#refreshing;
   }
@@ -160,28 +173,31 @@ export class CrlCache {
     return list.exp === null || unixSeconds(now) < list.exp ? list : null;
   }
 
-  async #refresh(): Promise<void> {
+  async #refresh(): Promise<boolean> {
     this.#cancel();
     const { clock, random, log, metrics } = this.#deps;
+    const { counter = "crl_refreshes_total" } = this.#options;
     let wait = this.#options.refreshIntervalMs * (1 - 0.1 * fraction(random));
     try {
-      metrics.count("crl_refreshes_total", await this.#fetch());
+      metrics.count(counter, await this.#fetch());
       this.#confirmedAt = clock.now();
       this.#failures = 0;
     } catch (cause) {
       log("warn", "crl_refresh_failed", { cause });
-      metrics.count("crl_refreshes_total", cause instanceof CrlRollback ? "rollback" : "failed");
+      metrics.count(counter, cause instanceof CrlRollback ? "rollback" : "failed");
       const retry = LIMITS.crlRetryMs * 2 ** Math.min(this.#failures++, 10);
       wait = Math.min(wait, retry, RETRY_MAX_MS);
     }
     if (!this.#stopped) this.#cancel = clock.after(wait, () => void this.refresh());
+    return this.#failures === 0;
   }
 
   async #fetch(): Promise<"new" | "same" | "empty"> {
-    const { kv, registry, keys, log } = this.#deps;
+    const { kv, registry, keys, log } = this.#deps, { seen: kept } = this.#options;
+    const seenKey = kept?.key ?? KEYS.crlSeen();
     // The health check needs the keys even if no list needs them.
     await keys.current();
-    if (this.#seen === undefined) this.#seen = (await kv.get<CrlSeen>(KEYS.crlSeen())).value;
+    if (this.#seen === undefined) this.#seen = (await kv.get<CrlSeen>(seenKey)).value;
     const { status, headers, value } = await registry.crl(this.#installed?.etag ?? null);
     if (status === 304 && this.#installed?.etag) return "same";
     const response = value as { crl?: unknown; error?: { code?: unknown } } | undefined;
@@ -202,7 +218,9 @@ export class CrlCache {
       throw new CrlRollback("The revocation list is older than the installed one");
     }
     const seen: CrlSeen = { seq: claims.seq, iat: claims.iat };
-    if (this.#seen?.seq !== seen.seq || this.#seen.iat !== seen.iat) await kv.set(KEYS.crlSeen(), seen);
+    if (this.#seen?.seq !== seen.seq || this.#seen.iat !== seen.iat) {
+      await kv.set(seenKey, seen, kept && { expireIn: kept.expireIn });
+    }
     this.#seen = seen;
     const revoked = new Map<string, Revocation["reason"]>(), deleted = new Map<string, number>();
     for (const [i, { jti, agentDid, reason, revokedAt }] of claims.revocations.entries()) {

@@ -124,7 +124,7 @@ export class ConnectedAgents {
   }
 
   /** Sends a paired frame to an agent that is connected here. */
-  tellPaired(agentDid: string, peerAgentDid: string, profile: PairingProfile): void {
+  tellPaired(agentDid: string, peerAgentDid: string, profile: PairingProfile, proxy?: string): void {
     this.#sessions.get(agentDid)?.links.at(-1)?.send({
       v: 1,
       type: "paired",
@@ -132,6 +132,7 @@ export class ConnectedAgents {
       ts: toIso(this.#clock.now()),
       peerAgentDid,
       profile,
+      ...proxy === undefined ? {} : { proxy },
     });
   }
 

@@ -290,6 +290,12 @@ async function parseMessage(
   if (recipient === caller.agentDid || !pair?.value) {
     throw new ServiceError("PROXY_AUTH_FORBIDDEN");
   }
+  // No mailbox of this server is one of a peer elsewhere, so the message would wait for a recipient that cannot come.
+  if (pair.value.proxy !== undefined) {
+    throw new ServiceError("PROXY_HOOK_RECIPIENT_INVALID", {
+      message: `The recipient is an agent of another server: send the message to ${pair.value.proxy}`,
+    });
+  }
   const { agentDid, ownerDid, issuer, aitJti, name } = caller;
   const identity = { agentDid, ownerDid, issuer, aitJti, name };
   const { payload, edit } = deps.config.injectIdentity ? withIdentity(parsed, identity) : { payload: parsed.text };

@@ -31,9 +31,9 @@ export class InFlightBudget {
    *
    * @throws {ServiceError} `PROXY_RELAY_UNAVAILABLE` when the messages of the owner, the sender, or all, are too large
    */
-  take({ ownerDid, agentDid }: { ownerDid: string; agentDid: string }, bytes: number): () => void {
+  take({ payer, agentDid }: { payer: string; agentDid: string }, bytes: number): () => void {
     // A small message is accepted even when large ones use up the total.
-    const ofOwner = this.#owners.take(ownerDid, bytes, { ignoreTotal: bytes <= LIMITS.bodyFreeBytes });
+    const ofOwner = this.#owners.take(payer, bytes, { ignoreTotal: bytes <= LIMITS.bodyFreeBytes });
     const ofSender = ofOwner && this.#senders.take(agentDid, bytes);
     if (ofSender) {
       return () => {

@@ -7,6 +7,7 @@ import type { Kv } from "../../shared/server/kv.ts";
 import { isOfEarlier, type StoredReceipt, storedReceipt } from "../schema/receipt_record.ts";
 import type { DeliveryRecord, Envelope, MailboxBytes, MailboxEntry, MailboxState, Message } from "../schema/records.ts";
 import { type DeliveryId, type DeliveryOutcome, queuedUpdate } from "./deliveries.ts";
+import { payerOf } from "../federation/visitors.ts";
 import { joinMessage, splitMessage } from "./message_content.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import { type Clock, DAY_MS } from "../../shared/clock.ts";
@@ -46,6 +47,8 @@ interface MailboxLimits {
   receiptKeptMs: number;
   /** Bytes of queued messages to all agents of an owner, and again of those from them. */
   ownerBytes: number;
+  /** Origin of this server's registry. */
+  registryUrl: string;
 }
 
 /** What waits for all recipients. */
@@ -72,9 +75,11 @@ export class Mailbox {
   readonly #ttlMs: number;
   readonly #receiptKeptMs: number;
   readonly #ownerBytes: number;
+  readonly #registryUrl: string;
   readonly #reserve: StoreReserve;
 
-  constructor(deps: MailboxDeps, { ttlSeconds, receiptKeptMs, ownerBytes }: MailboxLimits) {
+  constructor(deps: MailboxDeps, { ttlSeconds, receiptKeptMs, ownerBytes, registryUrl }: MailboxLimits) {
+    this.#registryUrl = registryUrl;
     this.#kv = deps.kv;
     this.#clock = deps.clock;
     this.#commits = deps.commits;
@@ -144,7 +149,7 @@ export class Mailbox {
       sign: 1 | -1;
     },
   ): Update<MailboxRefusal>[] {
-    const senderOwnerDid = message.identity.ownerDid, expireInMs = (this.#ttlMs + GRACE_MS) * 2;
+    const senderOwnerDid = payerOf(message.identity, this.#registryUrl), expireInMs = (this.#ttlMs + GRACE_MS) * 2;
     return [...new Set([recipientOwnerDid, senderOwnerDid])].map((ownerDid) => ({
       key: KEYS.mailboxBytes(ownerDid),
       next: (current) => {

@@ -12,6 +12,7 @@ import type { Log } from "../../shared/server/log.ts";
 import type { Metrics } from "../../shared/server/metrics/metrics.ts";
 import type { CrlCache } from "../admission/crl_cache.ts";
 import { arePaired } from "../trust/store.ts";
+import type { Visitors } from "../federation/visitors.ts";
 import type { ConnectedAgents } from "./connected_agents.ts";
 import { type Mailbox, retryWait } from "./mailbox.ts";
 import type { MailboxEntry } from "../schema/records.ts";
@@ -31,6 +32,9 @@ interface DrainDeps {
   connectedAgents: ConnectedAgents;
   crl: CrlCache;
   senders: SenderStatus;
+  visitors: Pick<Visitors, "mayStillSend">;
+  /** Origin of this server's registry. */
+  registryUrl: string;
   mailbox: Mailbox;
   ackTimeoutMs: number;
 }
@@ -270,6 +274,7 @@ export class MailboxDelivery {
     const { kv, crl, senders } = this.#deps;
     const { fromAgentDid, toAgentDid, identity } = message;
     if (!(await arePaired(kv, fromAgentDid, toAgentDid))) return false;
+    if (identity.issuer !== this.#deps.registryUrl) return this.#deps.visitors.mayStillSend(identity);
     if (await crl.isSenderRevoked(fromAgentDid, identity.aitJti)) return false;
     return await senders.isActive(identity);
   }

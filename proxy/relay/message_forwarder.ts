@@ -68,7 +68,7 @@ type Note =
   | { kind: "asked"; from: string; ids: string[] }
   | { kind: "moved"; agentDid: string }
   | { kind: "kick"; agentDid: string }
-  | { kind: "paired"; agentDid: string; peerAgentDid: string; profile: PairingProfile }
+  | { kind: "paired"; agentDid: string; peerAgentDid: string; profile: PairingProfile; proxy?: string | undefined }
   | { kind: "delivery"; agentDid: string; news: DeliveryNews };
 
 /** A message that waits for the result of another instance. */
@@ -317,8 +317,8 @@ export class MessageForwarder {
   }
 
   /** Sends a paired frame to an agent, on the instance that holds its socket. */
-  async tellPaired(agentDid: string, peerAgentDid: string, profile: PairingProfile): Promise<void> {
-    await this.#sendNote(agentDid, { kind: "paired", agentDid, peerAgentDid, profile });
+  async tellPaired(agentDid: string, peerAgentDid: string, profile: PairingProfile, proxy?: string): Promise<void> {
+    await this.#sendNote(agentDid, { kind: "paired", agentDid, peerAgentDid, profile, proxy });
   }
 
   /**
@@ -382,7 +382,7 @@ export class MessageForwarder {
         mailboxDelivery.deliverTo(note.agentDid);
         break;
       case "paired":
-        connectedAgents.tellPaired(note.agentDid, note.peerAgentDid, note.profile);
+        connectedAgents.tellPaired(note.agentDid, note.peerAgentDid, note.profile, note.proxy);
         break;
       case "delivery":
         connectedAgents.tellDelivery(note.agentDid, note.news);

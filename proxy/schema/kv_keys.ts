@@ -26,6 +26,7 @@
  * | inbox_part, instance, id, part | bytes of a message between instances | instance inbox | a minute |
  * | bell, instance | ID of the newest message between instances | instance inbox | a minute |
  * | crl_seen | CrlSeen | CRL cache | none |
+ * | issuer, authority | CrlSeen of another registry | CRL cache | 7 days |
  * | sweep | SweepLease | expiry sweep | 2 minutes |
  * | commit_mark, instance, slot, generation | number of the commit | group commit (D-216) | 1 h |
  * | probe | time of the write, milliseconds since the Unix epoch | health | 1 h |
@@ -60,6 +61,10 @@ export const KEYS = {
   pair: (agentDid: string, peerDid: string) => key("pair", agentDid, peerDid),
   pairs: (agentDid: string) => key("pair", agentDid),
   pairCount: (agentDid: string) => key("pair_count", agentDid),
+  pairCountsOf: (authority: string) => ({
+    start: key("pair_count", `did:svc:${authority}:agent:`),
+    end: key("pair_count", `did:svc:${authority}:agent;`),
+  }),
   pairsEnded: () => key("pairs_ended"),
   mailboxEntry: (recipient: string, number: number) => key("mailbox", recipient, number),
   mailbox: (recipient: string) => key("mailbox", recipient),
@@ -82,6 +87,7 @@ export const KEYS = {
   inboxPart: (instance: string, id: string, part: number) => key("inbox_part", instance, id, part),
   instanceBell: (instance: string) => key("bell", instance),
   crlSeen: () => key("crl_seen"),
+  issuer: (authority: string) => key("issuer", authority),
   sweep: () => key("sweep"),
   allDeliveries: () => key("delivery"),
   allReceipts: () => key("receipt"),
@@ -122,6 +128,7 @@ export const ENDS: Readonly<Record<string, FamilyEnd>> = {
   inbox_part: { expiry: "60 s; deleted when it is read" },
   bell: { expiry: "60 s" },
   crl_seen: { rule: "one record" },
+  issuer: { expiry: "7 days after the newest list of the registry was installed" },
   sweep: { expiry: `${LIMITS.sweepLeaseMs / 1000} s; one record` },
   commit_mark: { expiry: "an hour after the last commit of its instance" },
   probe: { expiry: "an hour; one record" },

@@ -53,6 +53,8 @@ export interface PairRecord {
   ticketId: string;
   /** Owner of the peer, whose budget a message to it uses. */
   peerOwnerDid: string;
+  /** Origin of the peer's home proxy; absent for this one. */
+  proxy?: string;
 }
 
 /** Number of pairs of one agent, which has a record while it is not 0. */

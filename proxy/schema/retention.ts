@@ -4,7 +4,7 @@ import { deliveryEnd, unpackDelivery } from "./delivery_record.ts";
 import { MalformedRecord, partEnd, senderKeptMs, unpackSender } from "./sender_record.ts";
 import { KEYS } from "./kv_keys.ts";
 import type { StoredReceipt } from "./receipt_record.ts";
-import type { DeliveryRecord, MailboxEntry, Presence, Seen, TicketRecord } from "./records.ts";
+import type { CrlSeen, DeliveryRecord, MailboxEntry, Presence, Seen, TicketRecord } from "./records.ts";
 import { DAY_MS } from "../../shared/clock.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { SweptFamily } from "../../shared/server/store/expiry_sweeper.ts";
@@ -32,6 +32,7 @@ export const STORED: StoredKinds = {
   mailbox_bytes: (_: unknown, now: number) => now + 9 * DAY_MS,
   mailbox_expiry: (_: unknown, now: number) => now + 9 * DAY_MS,
   crl_seen: "forever",
+  issuer: ({ iat }: CrlSeen) => iat * 1000 + 7 * DAY_MS,
   presence: "never",
   seen: ({ connectedAt, disconnectedAt }: Seen) => (disconnectedAt ?? connectedAt) + LIMITS.seenKeptSeconds * 1000,
   instance: "never",

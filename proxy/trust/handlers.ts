@@ -1,9 +1,11 @@
 /** HTTP handlers of pairing and peers (D-74). */
 import type * as z from "zod";
+import type { Environment } from "../../shared/protocol/api/meta.ts";
 import type {
+  PairAcceptAnswer,
+  PairAcceptBody,
   PairConfirmAnswer,
   PairConfirmBody,
-  PairingProfile,
   PairRemoveBody,
   PairStartAnswer,
   PairStartBody,
@@ -12,14 +14,18 @@ import type {
   PeerList,
   PeerListQuery,
 } from "../../shared/protocol/api/pairing.ts";
+import { parseDid } from "../../shared/protocol/did.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import type { NewId } from "../../shared/protocol/ids.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
+import { isForeignOrigin } from "../../shared/protocol/signed/visit_token.ts";
 import { formatTicket, parseTicket } from "../../shared/protocol/ticket.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import type { Random } from "../../shared/random.ts";
 import { type Answer, type Input, json, noContent } from "../../shared/server/http/route.ts";
 import type { AdmittedAgent } from "../caller.ts";
+import type { IssuerPolicy } from "../federation/issuer_policy.ts";
+import type { MessageForwarder } from "../relay/message_forwarder.ts";
 import {
   checkConfirmation,
   type ConfirmResult,
@@ -27,7 +33,7 @@ import {
   requireInitiator,
   requireOwnership,
 } from "./pairing.ts";
-import { lastSeen, type LastSeenDeps, NEVER_SEEN } from "./last_seen.ts";
+import { HIDDEN, lastSeen, type LastSeenDeps, NEVER_SEEN } from "./last_seen.ts";
 import * as store from "./store.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { PairRecord, TicketRecord } from "../schema/records.ts";
@@ -35,8 +41,9 @@ import type { PairRecord, TicketRecord } from "../schema/records.ts";
 interface TrustDeps extends OwnershipDeps, store.PairStoreDeps, LastSeenDeps {
   newId: NewId;
   random: Random;
-  config: { proxyUrl: string; pairQuota: number };
-  forwarder: { tellPaired(agentDid: string, peerAgentDid: string, profile: PairingProfile): Promise<void> };
+  config: { proxyUrl: string; pairQuota: number; environment: Environment };
+  policy: IssuerPolicy;
+  forwarder: Pick<MessageForwarder, "tellPaired">;
 }
 
 type Pairing<B extends z.ZodType> = Input<undefined, undefined, z.output<B>, AdmittedAgent>;
@@ -73,8 +80,14 @@ export async function pairConfirm(
   const { initiatorOwnerDid, initiatorAgentDid, initiatorProfile } = seen.ticket;
   const pair = await deps.kv.get<PairRecord>(KEYS.pair(initiatorAgentDid, caller.agentDid));
   judge(deps, seen.ticket, pair.value, caller.agentDid);
+  // Neither server could name the other's key to its agent, so only the connectors can: each by the ticket's pair secret.
+  if (caller.visit && !(seen.ticket.initiatorKey && body.responderKey)) {
+    throw new ServiceError("PROXY_PAIR_INVALID_BODY", {
+      message: "Agents of two servers prove their keys when they pair",
+    });
+  }
   // Before its turn, because these ask the registry, and all other changes would wait for its answers.
-  await requireOwnership(deps, caller.ownerDid, caller.agentDid);
+  await requireHome(deps, caller);
   await requireInitiator(deps, initiatorOwnerDid, initiatorAgentDid);
   const { ticket, isNew } = await deps.changes.run(async (draft) => {
     const records = await store.readConfirmation(draft, seen.text, initiatorAgentDid, caller.agentDid);
@@ -83,13 +96,21 @@ export async function pairConfirm(
       return { ticket: present, isNew: false };
     }
     const { agentDid, ownerDid } = caller;
-    const responder = { agentDid, ownerDid, profile: body.responderProfile, key: body.responderKey };
+    const responder = {
+      agentDid,
+      ownerDid,
+      profile: body.responderProfile,
+      key: body.responderKey,
+      proxy: caller.visit?.proxy,
+    };
     const limits = { now: deps.clock.now(), pairQuota: deps.config.pairQuota };
     return { ticket: store.confirmTicket(draft, records, present, responder, limits), isNew: true };
   });
   if (!ticket.confirmed) throw new Error("A confirmed ticket holds no confirmation");
   const { responderAgentDid, responderProfile } = ticket.confirmed;
-  if (isNew) await deps.forwarder.tellPaired(initiatorAgentDid, responderAgentDid, responderProfile);
+  if (isNew) {
+    await deps.forwarder.tellPaired(initiatorAgentDid, responderAgentDid, responderProfile, caller.visit?.proxy);
+  }
   const response: PairConfirmAnswer = {
     paired: true,
     initiatorAgentDid,
@@ -98,6 +119,30 @@ export async function pairConfirm(
     responderProfile,
     ...ticket.initiatorKey && { initiatorKey: ticket.initiatorKey },
   };
+  return json(response, 201);
+}
+
+/**
+ * The second half of a pair with an agent of another server: lets that agent write to the caller (D-286). No server is asked,
+ * because the caller is the one who says so.
+ */
+export async function pairAccept(deps: TrustDeps, { body, caller }: Pairing<typeof PairAcceptBody>): Promise<Answer> {
+  const { peerAgentDid, peerProxy, peerProfile, peerKey } = body, { environment, proxyUrl, pairQuota } = deps.config;
+  await requireOwnership(deps, caller.ownerDid, caller.agentDid);
+  const authority = parseDid(peerAgentDid)?.authority ?? "";
+  if (!isForeignOrigin(peerProxy, environment) || peerProxy === new URL(proxyUrl).origin) {
+    throw new ServiceError("PROXY_PAIR_INVALID_BODY", { message: "peerProxy is not the origin of another server" });
+  }
+  if (!deps.policy.acceptsAuthority(authority)) {
+    throw new ServiceError("PROXY_PAIR_RESPONDER_FORBIDDEN", {
+      message: `This server takes no agents of ${authority}`,
+    });
+  }
+  const { agentDid, ownerDid, name } = caller, profile = { agentName: name, humanName: name };
+  const peer = { agentDid: peerAgentDid, ownerDid: authority, profile: peerProfile, key: peerKey, proxy: peerProxy };
+  const limits = { now: deps.clock.now(), pairQuota };
+  await store.acceptPeer(deps, { agentDid, ownerDid, profile }, peer, deps.newId(), limits);
+  const response: PairAcceptAnswer = { paired: true, agentDid, peerAgentDid, peerProxy, peerProfile };
   return json(response, 201);
 }
 
@@ -140,7 +185,7 @@ export async function listPeers(
       profile: pair.peerProfile,
       pairedAt: toIso(pair.pairedAt),
       ...pair.peerKey && { peerKey: pair.peerKey },
-      ...seen[i] ?? NEVER_SEEN,
+      ...pair.proxy === undefined ? seen[i] ?? NEVER_SEEN : { ...HIDDEN, proxy: pair.proxy },
     })),
     pagination: { limit: query.limit, nextCursor },
   };
@@ -148,9 +193,14 @@ export async function listPeers(
 }
 
 export async function removePeer(deps: TrustDeps, { body, caller }: Pairing<typeof PairRemoveBody>): Promise<Answer> {
-  await requireOwnership(deps, caller.ownerDid, caller.agentDid);
+  await requireHome(deps, caller);
   await store.removePair(deps, caller.agentDid, body.peerAgentDid);
   return noContent();
+}
+
+/** Checks the caller's agent, owner and session; of an agent of another registry its visit token has said the same. */
+async function requireHome(deps: OwnershipDeps, { visit, ownerDid, agentDid }: AdmittedAgent): Promise<void> {
+  if (!visit) await requireOwnership(deps, ownerDid, agentDid);
 }
 
 /**

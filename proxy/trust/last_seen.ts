@@ -24,7 +24,8 @@ const READ_TOGETHER = 10;
 const MINUTE_MS = 60_000;
 
 export const NEVER_SEEN: LastSeen = { online: false, lastSeenAt: null };
-const HIDDEN: LastSeen = { online: null, lastSeenAt: null };
+/** Of an agent that hides it, and of one that is connected to another server. */
+export const HIDDEN: LastSeen = { online: null, lastSeenAt: null };
 
 /** The connections of agents, in their order. @throws {StoreUnavailable} */
 export async function lastSeen({ kv, clock, leases }: LastSeenDeps, agentDids: readonly string[]): Promise<LastSeen[]> {

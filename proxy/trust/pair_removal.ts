@@ -62,6 +62,19 @@ export class PairRemoval {
     return this.#running;
   }
 
+  /** Removes the pairs of deleted agents of another registry. Never rejects: the next list of it tries again. */
+  async visitorsListed(authority: string, deleted: ReadonlyMap<string, number>): Promise<void> {
+    try {
+      // By the agents that have pairs here, because a hostile registry may name any number of others.
+      for await (const { key } of this.#deps.kv.list(KEYS.pairCountsOf(authority))) {
+        if (this.#stopped.signal.aborted) return;
+        if (deleted.has(String(key.at(-1)))) await this.#removeAll(String(key.at(-1)));
+      }
+    } catch (cause) {
+      this.#deps.log("warn", "pair_removal_failed", { cause });
+    }
+  }
+
   async #run(): Promise<void> {
     for (let failures = 0; this.#isDue && !this.#stopped.signal.aborted;) {
       this.#isDue = false;

@@ -50,6 +50,21 @@ export async function listPeers(
   return { peers, nextCursor: later.length > limit ? peers.at(-1)?.agentDid ?? null : null };
 }
 
+/** Records where the peer of an agent lives now. Writes nothing when that is known, and without a pair. */
+export async function setPeerProxy(
+  { kv, changes }: Pick<PairStoreDeps, "kv" | "changes">,
+  agentDid: string,
+  peerDid: string,
+  proxy: string,
+): Promise<void> {
+  const key = KEYS.pair(agentDid, peerDid), isNews = (pair: PairRecord | null) => pair !== null && pair.proxy !== proxy;
+  if (!isNews((await kv.get<PairRecord>(key)).value)) return;
+  await changes.run(async (draft) => {
+    const { value } = await draft.get<PairRecord>(key);
+    if (value !== null && isNews(value)) draft.set(key, { ...value, proxy } satisfies PairRecord);
+  });
+}
+
 /** Ends a pair in both directions. Writes nothing when there is no pair. */
 export async function removePair(
   { kv, changes }: Pick<PairStoreDeps, "kv" | "changes">,
@@ -167,6 +182,78 @@ export async function readConfirmation(
   return { ticket: entry, open, ...between };
 }
 
+/** One of the two agents of a pair. */
+interface Side {
+  agentDid: string;
+  ownerDid: string;
+  profile: PairingProfile;
+  key?: PairKey | undefined;
+  /** Origin of its home proxy; absent for this one. */
+  proxy?: string | undefined;
+}
+
+interface PairLimits {
+  now: number;
+  pairQuota: number;
+}
+
+/**
+ * Writes both directions of a pair and both counts. The first side is the one whose record is `pair`.
+ *
+ * @throws {ServiceError} `QUOTA_EXCEEDED` when the pair is new and one of the agents has reached its quota
+ */
+function writePair(
+  draft: Draft,
+  { pair, back, counts }: Between,
+  [one, other]: readonly [Side, Side],
+  ticketId: string,
+  { now, pairQuota }: PairLimits,
+): void {
+  const newPairs = pair.value === null ? 1 : 0;
+  for (const [agentDid, count] of [[one.agentDid, counts[0]], [other.agentDid, counts[1]]] as const) {
+    const pairs = pairsOf(count);
+    if (newPairs > 0 && pairs >= pairQuota) {
+      throw new ServiceError("QUOTA_EXCEEDED", {
+        message: `The agent ${agentDid} has ${pairs} pairs, at most ${pairQuota} are allowed`,
+      });
+    }
+  }
+  for (const count of counts) writeCount(draft, count, pairsOf(count) + newPairs);
+  for (const [{ key }, peer] of [[pair, other], [back, one]] as const) {
+    const record: PairRecord = {
+      peerProfile: peer.profile,
+      peerOwnerDid: peer.ownerDid,
+      ...peer.key && { peerKey: peer.key },
+      ...peer.proxy !== undefined && { proxy: peer.proxy },
+      pairedAt: now,
+      ticketId,
+    };
+    draft.set(key, record);
+  }
+}
+
+/**
+ * Lets an agent of another server write to one of this server, on the word of the latter (D-286). Writes nothing when the
+ * same values are known.
+ *
+ * @throws {ServiceError} `QUOTA_EXCEEDED` as a confirmation
+ */
+export async function acceptPeer(
+  { changes }: Pick<PairStoreDeps, "changes">,
+  own: Side,
+  peer: Side & { proxy: string },
+  ticketId: string,
+  limits: PairLimits,
+): Promise<void> {
+  await changes.run(async (draft) => {
+    const between = await readBetween(draft, own.agentDid, peer.agentDid), { value } = between.pair;
+    const isKnown = value?.proxy === peer.proxy && value.peerKey?.mac === peer.key?.mac &&
+      value.peerKey?.publicKey === peer.key?.publicKey && value.peerProfile.agentName === peer.profile.agentName &&
+      value.peerProfile.humanName === peer.profile.humanName;
+    if (!isKnown) writePair(draft, between, [own, peer], ticketId, limits);
+  });
+}
+
 /**
  * Confirms a ticket: writes the ticket, both directions of the pair, both counts, and the open tickets of the initiator.
  * Returns the confirmed ticket.
@@ -175,21 +262,20 @@ export async function readConfirmation(
  */
 export function confirmTicket(
   draft: Draft,
-  { ticket: { key }, open, pair, back, counts }: ConfirmationRecords,
+  { ticket: { key }, open, ...between }: ConfirmationRecords,
   ticket: TicketRecord,
-  responder: { agentDid: string; ownerDid: string; profile: PairingProfile; key?: PairKey | undefined },
-  { now, pairQuota }: { now: number; pairQuota: number },
+  responder: Side,
+  limits: PairLimits,
 ): TicketRecord {
-  const { initiatorAgentDid, initiatorOwnerDid, initiatorProfile, expiresAt, id: ticketId } = ticket;
-  const newPairs = pair.value === null ? 1 : 0;
-  for (const [agentDid, count] of [[initiatorAgentDid, counts[0]], [responder.agentDid, counts[1]]] as const) {
-    const pairs = pairsOf(count);
-    if (newPairs > 0 && pairs >= pairQuota) {
-      throw new ServiceError("QUOTA_EXCEEDED", {
-        message: `The agent ${agentDid} has ${pairs} pairs, at most ${pairQuota} are allowed`,
-      });
-    }
-  }
+  const { initiatorAgentDid, initiatorOwnerDid, initiatorProfile, initiatorKey, expiresAt, id } = ticket,
+    { now } = limits;
+  const initiator = {
+    agentDid: initiatorAgentDid,
+    ownerDid: initiatorOwnerDid,
+    profile: initiatorProfile,
+    key: initiatorKey,
+  };
+  writePair(draft, between, [initiator, responder], id, limits);
   const confirmed: TicketRecord = {
     ...ticket,
     confirmed: {
@@ -199,28 +285,8 @@ export function confirmTicket(
       at: now,
     },
   };
-  for (const count of counts) writeCount(draft, count, pairsOf(count) + newPairs);
   draft.set(key, confirmed, { expireIn: expiresAt - now + KEPT_MS });
-  const common = { pairedAt: now, ticketId };
-  draft.set(
-    pair.key,
-    {
-      peerProfile: responder.profile,
-      peerOwnerDid: responder.ownerDid,
-      ...responder.key && { peerKey: responder.key },
-      ...common,
-    } satisfies PairRecord,
-  );
-  draft.set(
-    back.key,
-    {
-      peerProfile: initiatorProfile,
-      peerOwnerDid: initiatorOwnerDid,
-      ...ticket.initiatorKey && { peerKey: ticket.initiatorKey },
-      ...common,
-    } satisfies PairRecord,
-  );
-  draft.set(open.key, (open.value ?? []).filter(({ id }) => id !== ticketId), {
+  draft.set(open.key, (open.value ?? []).filter((other) => other.id !== id), {
     expireIn: LIMITS.ticketTtlMaxSeconds * 1000,
   });
   return confirmed;

@@ -1,14 +1,36 @@
 /** HTTP handlers of agent sessions: refresh and validate (D-42 to D-44). */
 import type * as z from "zod";
-import type { RefreshAnswer, RefreshBody, ValidateBody } from "../../shared/protocol/api/sessions.ts";
+import type {
+  RefreshAnswer,
+  RefreshBody,
+  ValidateBody,
+  VisitAnswer,
+  VisitBody,
+} from "../../shared/protocol/api/sessions.ts";
 import type { Clock } from "../../shared/clock.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
+import type { NewId } from "../../shared/protocol/ids.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
-import { type Answer, type Input, json, noContent } from "../../shared/server/http/route.ts";
+import { isForeignOrigin, signVisitToken } from "../../shared/protocol/signed/visit_token.ts";
+import { toIso, unixSeconds } from "../../shared/protocol/time.ts";
+import { type Answer, type Input, json, noContent, type RequestContext } from "../../shared/server/http/route.ts";
+import { type RateLimiter, rateLimitHeaders } from "../../shared/server/rate_limit.ts";
 import type { BatchedReads } from "../../shared/server/store/batched_reads.ts";
 import type { ProvenAgent, ServiceCaller } from "../callers.ts";
+import type { RegistryConfig } from "../config.ts";
+import type { Signing } from "../signing_keys.ts";
 import { checkAccessToken } from "./access_token.ts";
 import { refreshSession, type SessionDeps } from "./store.ts";
+
+interface VisitDeps {
+  reads: BatchedReads;
+  clock: Clock;
+  newId: NewId;
+  limiter: RateLimiter;
+  config: Pick<RegistryConfig, "registryUrl" | "proxyUrl" | "environment">;
+  signing: Signing;
+}
 
 export async function refresh(
   deps: SessionDeps,
@@ -18,19 +40,57 @@ export async function refresh(
   return json(response);
 }
 
+/**
+ * Signs a visit token for an agent with an active session (D-284). The access token is a secret of this registry, so no other
+ * server may see it.
+ */
+export async function visit(
+  deps: VisitDeps,
+  { body, caller, exchange }: Input<undefined, undefined, z.output<typeof VisitBody>, ProvenAgent>,
+): Promise<Answer> {
+  const { agentDid, aitJti } = caller, { audience } = body, { clock, config, signing } = deps;
+  if (!isForeignOrigin(audience, config.environment)) {
+    throw new ServiceError("AGENT_AUTH_VALIDATE_INVALID", {
+      message: "The audience must be the https origin of a proxy, without port or path",
+    });
+  }
+  await requireAccess(deps, exchange, { agentDid, aitJti });
+  const rule = { name: "visit_agent", requests: LIMITS.visitRequests, windowMs: LIMITS.limitWindowMs };
+  const decision = await deps.limiter.hit(rule, agentDid);
+  if (!decision.allowed) {
+    throw new ServiceError("RATE_LIMIT_EXCEEDED", { headers: rateLimitHeaders(rule, decision) });
+  }
+  const issuedAtSeconds = unixSeconds(clock.now()), proxy = new URL(config.proxyUrl).origin, jti = deps.newId();
+  const grant = { issuer: config.registryUrl, agentDid, audience, proxy, aitJti, jti, issuedAtSeconds };
+  const response: VisitAnswer = {
+    token: await signVisitToken(grant, await signing.current()),
+    expiresAt: toIso((issuedAtSeconds + LIMITS.visitTokenTtlSeconds) * 1000),
+  };
+  return json(response, 201);
+}
+
 /** A proxy in another process calls this to check the access token of a request. */
 export async function validate(
   deps: { reads: BatchedReads; clock: Clock },
   { body, exchange }: Input<undefined, undefined, z.output<typeof ValidateBody>, ServiceCaller | null>,
 ): Promise<Answer> {
+  await requireAccess(deps, exchange, body);
+  return noContent();
+}
+
+/** @throws {ServiceError} `AGENT_AUTH_VALIDATE_INVALID` without a token, `_UNAUTHORIZED` or `_EXPIRED` for one that is not good */
+async function requireAccess(
+  deps: { reads: BatchedReads; clock: Clock },
+  exchange: RequestContext,
+  agent: { agentDid: string; aitJti: string },
+): Promise<void> {
   const token = exchange.request.headers.get(HEADERS.access);
   if (!token) {
     throw new ServiceError("AGENT_AUTH_VALIDATE_INVALID", {
       details: { fieldErrors: { [HEADERS.access]: ["must be present"] }, formErrors: [] },
     });
   }
-  const result = await checkAccessToken(deps, { ...body, accessToken: token });
+  const result = await checkAccessToken(deps, { ...agent, accessToken: token });
   if (result === "wrong") throw new ServiceError("AGENT_AUTH_VALIDATE_UNAUTHORIZED");
   if (result === "expired") throw new ServiceError("AGENT_AUTH_VALIDATE_EXPIRED");
-  return noContent();
 }

@@ -189,8 +189,8 @@ export const ERRORS = {
   // Registry: agent auth
   AGENT_AUTH_VALIDATE_INVALID: {
     status: 400,
-    when: "the validate request is incomplete or malformed",
-    fix: "Send X-Svc-Agent-Access, agentDid and aitJti.",
+    when: "the request with an access token is incomplete or malformed",
+    fix: "Send X-Svc-Agent-Access, and the members of the body that the request needs.",
   },
   AGENT_AUTH_VALIDATE_UNAUTHORIZED: {
     status: 401,

@@ -133,6 +133,8 @@ export interface PairedFrame extends FrameHead {
   peerAgentDid: string;
   /** Profile of the new peer. */
   profile: { agentName: string; humanName: string };
+  /** Origin of the peer's home proxy; absent for the one that sends the frame. */
+  proxy?: string;
 }
 
 /** States of a message that the proxy tells its sender. */
@@ -217,7 +219,7 @@ export const FRAMES: Readonly<
   },
   heartbeat: { from: "both", members: {} },
   heartbeat_ack: { from: "both", members: { ackId: isUlid } },
-  paired: { from: "proxy", members: { peerAgentDid: isAgentDid, profile: isProfile } },
+  paired: { from: "proxy", members: { peerAgentDid: isAgentDid, profile: isProfile, proxy: optional(isText(150)) } },
   revoked: { from: "proxy", members: { reason: isText(256) } },
 });
 

@@ -54,6 +54,8 @@ export const LIMIT_TABLE = {
   receiptTokenBytes: [4_096, "bytes", "a signed receipt"],
   tokenLeewaySeconds: [60, "s", "lead of iat and nbf over the verifier's clock"],
   adminTokenTtlSeconds: [300, "s", "lifetime of an admin token"],
+  visitTokenTtlSeconds: [300, "s", "lifetime of a visit token"],
+  visitRequests: [30, "requests", "visit tokens of one agent in a minute"],
   adminRequests: [600, "requests", "admin routes of the proxy per minute and admin"],
   seenKeptSeconds: [7_776_000, "s", "retention of an agent's last connection"],
   accessTokenTtlSeconds: [900, "s", "lifetime of an access token, by default"],

@@ -15,6 +15,11 @@ const TEXT = /[^\s`](?:.*[^\s`])?/s;
 const AUTHORITY = /^(?:\[[0-9a-f:.]+\]|[a-z0-9_-]+(?:\.[a-z0-9_-]+)*)(?::\d+)?$/;
 const LOOPBACK = /^(?:localhost|127(?:\.\d+){3}|\[::1\])(?::\d+)?$/;
 
+/** Whether a host, with or without port, is this machine by its name. */
+export function isLoopback(host: string): boolean {
+  return LOOPBACK.test(host);
+}
+
 /** A ticket and its content. */
 export interface Ticket {
   /** The complete text; a secret that one person gives to the other. */
@@ -65,6 +70,6 @@ function isSecret(text: string): boolean {
 /** The origin of an authority in its one spelling: lower case, without the port that is the usual one. */
 function originOf(authority: string): string | null {
   if (!AUTHORITY.test(authority)) return null;
-  const origin = `${LOOPBACK.test(authority) ? "http" : "https"}://${authority}`;
+  const origin = `${isLoopback(authority) ? "http" : "https"}://${authority}`;
   return URL.canParse(origin) && new URL(origin).host === authority ? origin : null;
 }

@@ -40,6 +40,8 @@ const WRONG: Record<string, string[]> = {
   RELAY_HEARTBEAT_INTERVAL_MS: ["0", "x"],
   SESSION_REVALIDATE_INTERVAL_MS: ["0", "x"],
   QUOTA_PAIRS: ["0", "1000001"],
+  FEDERATION: ["maybe", "on,b.example"],
+  FEDERATION_PRIVATE: ["yes"],
   RELAY_MAILBOX_TTL_SECONDS: ["0", "x"],
   RECEIPT_RETENTION_SECONDS: ["3599", "2592001", "x"],
   AGENT_ACCESS_CACHE_MS: ["-1", "5001"],

@@ -172,6 +172,14 @@ async function recordAgents(r: Recorder, { a, b }: { a: LiveAgent; b: LiveAgent 
   await r.agent(a, "POST", "/pair/status", { body: { ticket } });
   await r.agent(a, "POST", "/pair/confirm", { body: { ticket: "svcpair1_x", responderProfile: initiatorProfile } });
   await r.agent(a, "GET", "/pair/peers");
+  await r.agent(a, "POST", "/pair/accept", { body: {} });
+  const peerKey = { publicKey: "A".repeat(43), mac: "A".repeat(43) }, peerProxy = "https://b.example";
+  const peerAgentDid = "did:svc:b.example:agent:01KHYQ5H00AAAAAAAAAAAAAAAA";
+  await r.agent(a, "POST", "/pair/accept", {
+    body: { peerAgentDid, peerProxy, peerKey, peerProfile: initiatorProfile },
+  });
+  await r.agent(a, "POST", "/v1/agents/auth/visit", { body: { audience: peerProxy } });
+  await r.agent(a, "POST", "/v1/agents/auth/visit", { body: {} });
   await r.agent(a, "POST", "/pair/remove", { body: { peerAgentDid: recipient } });
   await r.agent(a, "POST", "/v1/agents/auth/refresh", { body: { refreshToken: a.agentAuth.refreshToken } });
   const id = a.agent.id, key = r.service.apiKey;

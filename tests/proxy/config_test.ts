@@ -42,6 +42,8 @@ Deno.test("the proxy has the defaults of the specification when no variable is s
     storeReserveBytes: null,
     memoryGuardBytes: null,
     pairQuota: 10_000,
+    federation: { mode: "except", hosts: [] },
+    federationPrivate: false,
   });
   assertEquals([...asked].toSorted(), [...PROXY_VARIABLES].toSorted());
 });
@@ -75,6 +77,13 @@ Deno.test("each variable accepts its valid values, and any other value is refuse
     ["STORE_RESERVE_BYTES", "storeReserveBytes", { "0": 0, "1000": 1_000 }, ["-1", "1.5", "x"]],
     ["MEMORY_GUARD", "memoryGuardBytes", { "67108864": 67_108_864 }, ["0", "70%", "0.7"]],
     ["QUOTA_PAIRS", "pairQuota", { "1": 1, "1000000": 1_000_000 }, ["0", "1000001", "x", "1.5"]],
+    ["FEDERATION", "federation", {
+      on: { mode: "except", hosts: [] },
+      off: { mode: "off", hosts: [] },
+      "b.example": { mode: "only", hosts: ["b.example"] },
+      "on,-b.example": { mode: "except", hosts: ["b.example"] },
+    }, ["no", "https://b.example", "on,b.example"]],
+    ["FEDERATION_PRIVATE", "federationPrivate", { true: true, false: false }, ["yes", "1"]],
     ["AGENT_ACCESS_CACHE_MS", "accessCacheMs", { "0": 0, "5000": 5000 }, ["5001", "-1", "x"]],
     ["RELAY_MAILBOX_TTL_SECONDS", "mailboxTtlSeconds", { "1": 1, "86400": 86_400 }, ["0", "-1", "x"]],
     ["RECEIPT_RETENTION_SECONDS", "receiptKeptMs", { "3600": 3_600_000, "2592000": 2_592_000_000 }, [

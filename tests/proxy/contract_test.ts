@@ -31,6 +31,7 @@ const ROWS: readonly Row[] = [
   { route: "GET /v1/relay/connect", signed: true, invalid: null },
   { route: "POST /pair/start", signed: true, invalid: "PROXY_PAIR_INVALID_BODY" },
   { route: "POST /pair/confirm", signed: true, invalid: "PROXY_PAIR_INVALID_BODY" },
+  { route: "POST /pair/accept", signed: true, invalid: "PROXY_PAIR_INVALID_BODY" },
   { route: "POST /pair/status", signed: true, invalid: "PROXY_PAIR_INVALID_BODY" },
   {
     route: "POST /v1/relay/delivery-receipts",
@@ -106,10 +107,12 @@ Deno.test("each row lists the codes of the checks that it needs, and not those o
     ["GET /v1/relay/delivery-receipts", false, true],
     ["POST /v1/relay/deliveries", false, true],
     ["POST /pair/start", false, false],
-    ["POST /pair/confirm", false, false],
+    // A visit token for agents of other registries.
+    ["POST /pair/confirm", false, true],
+    ["POST /pair/accept", false, false],
     ["POST /pair/status", false, false],
     ["GET /pair/peers", false, false],
-    ["POST /pair/remove", false, false],
+    ["POST /pair/remove", false, true],
   ];
   assertEquals(asks.map(([route]) => route).toSorted(), SIGNED.map(({ route }) => route).toSorted());
   for (const [route, trust, access] of asks) {

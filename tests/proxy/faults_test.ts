@@ -146,6 +146,18 @@ const STEPS: readonly Step[] = [{
     return () => post(w, b, "/pair/confirm", { ticket, responderProfile: PROFILE });
   },
 }, {
+  route: "POST /pair/accept",
+  name: "a peer of another server",
+  wanted: "201",
+  record: "pair",
+  async prepare(w) {
+    const a = await w.agent();
+    const peerKey = { publicKey: "A".repeat(43), mac: "A".repeat(43) };
+    const peerAgentDid = `did:svc:b.example:agent:${w.newId()}`;
+    return () =>
+      post(w, a, "/pair/accept", { peerAgentDid, peerProxy: "https://b.example", peerProfile: PROFILE, peerKey });
+  },
+}, {
   route: "POST /pair/status",
   name: "the state of a ticket",
   wanted: "200",

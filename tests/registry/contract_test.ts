@@ -69,6 +69,11 @@ const SPEC_ROWS: [route: string, who: Who, promises: Promises][] = [
     wrong: [{}, { refreshToken: 1 }, { refreshToken: "" }, { refreshToken: "x", recovery: "yes" }],
     limit: 20,
   }],
+  ["POST /v1/agents/auth/visit", "agent", {
+    badBody: VALIDATE,
+    wrong: [{}, { audience: 1 }, { audience: "b.example" }, { audience: "https://b.example/" }],
+    limit: 20,
+  }],
   ["POST /v1/agents/auth/validate", "service or public", {
     badBody: VALIDATE,
     wrong: [{}, { agentDid: AGENT }, { aitJti: ID }, { agentDid: HUMAN, aitJti: ID }, { agentDid: AGENT, aitJti: 1 }],
@@ -313,7 +318,7 @@ Deno.test("each route answers its authentication code when the credential is mis
     const code = codes[row.who];
     if (code === null) continue;
     await t.step(row.route, async () => {
-      const body = row.who === "agent" ? { refreshToken: "svc_rft_x" } : undefined;
+      const body = row.who === "agent" ? { refreshToken: "svc_rft_x", audience: "https://b.example" } : undefined;
       const answer = await w.ask(row.method, target(row), { body });
       assertEquals(answer.headers.get("www-authenticate"), row.who === "agent" ? "Svc" : "Bearer");
       await refused(answer, code);
@@ -341,7 +346,7 @@ Deno.test("each route answers its authentication code when the credential is wro
     for (const [who, headers, code] of wrong) {
       if (!who.includes(row.who)) continue;
       await t.step(`${row.route} with ${Object.keys(headers).join(", ")}`, async () => {
-        const body = row.who === "agent" ? { refreshToken: "svc_rft_x" } : undefined;
+        const body = row.who === "agent" ? { refreshToken: "svc_rft_x", audience: "https://b.example" } : undefined;
         await refused(await w.ask(row.method, target(row), { headers, body }), code);
       });
     }

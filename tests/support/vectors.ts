@@ -46,6 +46,18 @@ interface AdminTokenClaimsVector {
   jti: string;
 }
 
+/** Claims of a visit token. */
+interface VisitTokenClaimsVector {
+  iss: string;
+  sub: string;
+  aud: string;
+  proxy: string;
+  aitJti: string;
+  iat: number;
+  exp: number;
+  jti: string;
+}
+
 /** What must be refused, and why: a code of the reader, or a sentence. */
 type Refused<Vector> = Vector & { reason: string };
 
@@ -106,6 +118,15 @@ interface VectorFiles {
     now: number;
     keys: { keys: PublishedKeyVector[] };
     valid: (TokenVector & { claims: AdminTokenClaimsVector })[];
+    invalid: Refused<TokenVector>[];
+  };
+  "visit-token": {
+    issuer: string;
+    audience: string;
+    /** Unix seconds. */
+    now: number;
+    keys: { keys: PublishedKeyVector[] };
+    valid: (TokenVector & { claims: VisitTokenClaimsVector })[];
     invalid: Refused<TokenVector>[];
   };
   ait: TokenVectors<TokenVector & { claims: AitClaimsVector }>;

@@ -5,7 +5,7 @@
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { COMMITS_IN_FLIGHT, RELIED_MS } from "../../shared/server/store/open_store.ts";
 import { AgentClient, type AgentIdentity, type HttpDeps, RegistryClient } from "./agent_client.ts";
-import { createProxy, type Proxy } from "../../proxy/app.ts";
+import { createProxy, type Proxy, type ProxyExternals } from "../../proxy/app.ts";
 import { type ProxyConfig, readProxyConfig } from "../../proxy/config.ts";
 import type { RelaySocket, SocketTransport } from "../../proxy/relay/agent_sockets.ts";
 import { createRegistry, type Registry } from "../../registry/app.ts";
@@ -68,6 +68,8 @@ export interface WorldOptions {
   sharedProcess?: boolean;
   /** A clock to share with another world over the same store. */
   clock?: ManualClock;
+  /** How the proxy reaches registries of other servers. */
+  abroad?: ProxyExternals["abroad"];
   /** Where other worlds over the same store open links to this one. */
   network?: LinkNetwork;
 }
@@ -193,6 +195,10 @@ export class World implements AsyncDisposable {
         await this.registryAnswer?.(request) ?? await this.registry.fetch(request, { from: "process" }),
       ...this.options.diskSpace ? { diskSpace: this.options.diskSpace } : {},
       ...this.options.sharedProcess ? { judgeAccess: this.registry.judgeAccess } : {},
+      abroad: this.options.abroad ?? {
+        send: () => Promise.reject(new TypeError("No other server here")),
+        lookup: () => Promise.resolve([]),
+      },
       upgrade: this.options.network?.upgrade ?? (() => {
         throw new TypeError("No sockets here: see tests/e2e");
       }),

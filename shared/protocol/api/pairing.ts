@@ -1,6 +1,7 @@
 /** Request and response bodies of pairing (D-74). */
 import * as z from "zod";
 import { LIMITS } from "../limits.ts";
+import { isOrigin } from "../signed/visit_token.ts";
 import { AgentDid, DisplayName, IsoTime } from "./fields.ts";
 
 /** How the two sides introduce themselves. */
@@ -12,6 +13,9 @@ const Chars43 = z.string().regex(/^[A-Za-z0-9_-]{43}$/);
 /** The proof of a key with the pair secret of a ticket (D-146). The proxy passes it on and cannot check it. */
 export type PairKey = z.output<typeof PairKey>;
 export const PairKey = z.object({ publicKey: Chars43, mac: Chars43 });
+
+/** Origin of a proxy in its one spelling. */
+const ProxyOrigin = z.string().max(150).refine(isOrigin);
 
 /** A pasted ticket; surrounding white space and backticks are removed and are not a ticket alone. */
 const PastedTicket = z.string().trim().regex(/[^\s`]/);
@@ -54,6 +58,26 @@ export const PairConfirmAnswer = z.object({
   initiatorKey: PairKey.optional(),
 });
 
+/** Body of `POST /pair/accept`: a peer whose home is another server. */
+export type PairAcceptBody = z.output<typeof PairAcceptBody>;
+export const PairAcceptBody = z.object({
+  peerAgentDid: AgentDid,
+  /** Origin of the peer's home proxy. */
+  peerProxy: ProxyOrigin,
+  peerProfile: PairingProfile,
+  peerKey: PairKey,
+});
+
+/** Response of `POST /pair/accept`. */
+export type PairAcceptAnswer = z.output<typeof PairAcceptAnswer>;
+export const PairAcceptAnswer = z.object({
+  paired: z.literal(true),
+  agentDid: AgentDid,
+  peerAgentDid: AgentDid,
+  peerProxy: ProxyOrigin,
+  peerProfile: PairingProfile,
+});
+
 /** Body of `POST /pair/status`. */
 export type PairStatusBody = z.output<typeof PairStatusBody>;
 export const PairStatusBody = z.object({ ticket: PastedTicket });
@@ -94,6 +118,8 @@ export const PeerList = z.object({
     online: z.boolean().nullable(),
     /** When it was connected last, to the minute; `null` for one that never was, or hides it. */
     lastSeenAt: IsoTime.nullable(),
+    /** Origin of the peer's home proxy, to which messages for it go; absent for the answering one. */
+    proxy: ProxyOrigin.optional(),
   })),
   pagination: z.object({ limit: z.int(), nextCursor: AgentDid.nullable() }),
 });

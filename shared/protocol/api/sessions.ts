@@ -1,5 +1,6 @@
 /** Request and response bodies of agent sessions: refresh and validate (D-42 to D-44). */
 import * as z from "zod";
+import { isOrigin } from "../signed/visit_token.ts";
 import { AgentDid, IsoTime, Ulid } from "./fields.ts";
 
 /** Tokens of an agent's session; both are shown only once. */
@@ -25,6 +26,17 @@ export const RefreshBody = z.object({
 /** Response of `POST /v1/agents/auth/refresh`. */
 export type RefreshAnswer = z.output<typeof RefreshAnswer>;
 export const RefreshAnswer = z.object({ agentAuth: AgentAuth });
+
+/** Body of `POST /v1/agents/auth/visit`. */
+export type VisitBody = z.output<typeof VisitBody>;
+export const VisitBody = z.object({
+  /** Origin of the proxy to visit, in its one spelling. */
+  audience: z.string().refine(isOrigin),
+});
+
+/** Response of `POST /v1/agents/auth/visit`. */
+export type VisitAnswer = z.output<typeof VisitAnswer>;
+export const VisitAnswer = z.object({ token: z.string(), expiresAt: IsoTime });
 
 /** `X-Svc-Agent-Access` of `POST /v1/agents/auth/validate`: the token to check. */
 export const AccessHeader = z.string().min(1);

@@ -1,0 +1,53 @@
+/**
+ * Which registries' agents may visit this server (D-280). An issuer is an https origin that is a DNS name and nothing else,
+ * so that one authority of DIDs is one issuer: with a port, another service of the host could claim its DIDs.
+ */
+import type { Environment } from "../../shared/protocol/api/meta.ts";
+import { authorityOf, isAuthority } from "../../shared/protocol/did.ts";
+import { isForeignOrigin } from "../../shared/protocol/signed/visit_token.ts";
+import { list, type Parse } from "../../shared/server/config_reader.ts";
+
+/** The variable `FEDERATION`: every issuer, none, only those of `hosts`, or all but those of `hosts`. */
+export interface FederationRules {
+  mode: "off" | "only" | "except";
+  hosts: readonly string[];
+}
+
+/** Parses `on`, `off`, host names with commas between them, or `on,-host`. */
+export const federationRules: Parse<FederationRules> = (text) => {
+  const words = list(text), isExcept = words[0] === "on";
+  if (words.length === 1 && words[0] === "off") return { mode: "off", hosts: [] };
+  const named = isExcept ? words.slice(1) : words;
+  const hosts = named.map((word) => isExcept && word.startsWith("-") ? word.slice(1) : isExcept ? "" : word);
+  // A word without a dot is no name of another server, but perhaps one that was meant to stand alone.
+  if (words.length === 0 || !hosts.every((host) => isAuthority(host) && /\.|^localhost$/.test(host))) {
+    throw new TypeError("must be on, off, host names as a.example,b.example, or on,-c.example to leave one out");
+  }
+  return { mode: isExcept ? "except" : "only", hosts };
+};
+
+export class IssuerPolicy {
+  readonly #home: string | null;
+  readonly #environment: Environment;
+  readonly #rules: FederationRules;
+
+  constructor(place: { registryUrl: string; environment: Environment; federation: FederationRules }) {
+    this.#home = authorityOf(place.registryUrl);
+    this.#environment = place.environment;
+    this.#rules = place.federation;
+  }
+
+  /** Returns the authority of an issuer whose agents may visit; `null` for any other, also for this server's own registry. */
+  accepts(issuer: string): string | null {
+    const authority = isForeignOrigin(issuer, this.#environment) ? authorityOf(issuer) : null,
+      { mode, hosts } = this.#rules;
+    if (authority === null || authority === this.#home || mode === "off") return null;
+    return hosts.includes(authority) === (mode === "only") ? authority : null;
+  }
+
+  /** Returns whether agents of this authority may visit, from any origin of theirs. */
+  acceptsAuthority(authority: string): boolean {
+    return this.accepts(`https://${authority}`) !== null ||
+      this.#environment === "local" && this.accepts(`http://${authority}`) !== null;
+  }
+}

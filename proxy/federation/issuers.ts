@@ -1,0 +1,223 @@
+/**
+ * What other registries publish (D-282, D-283): their keys and revocation lists, read when one of their agents comes and never
+ * for a local one. Each issuer has the caches that this server's own registry has, so the same rules hold: an older list is
+ * refused, and without a usable one its agents are.
+ */
+import { BlockList } from "node:net";
+import { BoundedMap } from "../../shared/bounded_map.ts";
+import type { Clock } from "../../shared/clock.ts";
+import { ServiceError } from "../../shared/protocol/errors.ts";
+import { authorityOf } from "../../shared/protocol/did.ts";
+import type { Random } from "../../shared/random.ts";
+import type { Kv } from "../../shared/server/kv.ts";
+import type { Log } from "../../shared/server/log.ts";
+import type { Metrics } from "../../shared/server/metrics/metrics.ts";
+import { AitCache } from "../admission/ait_cache.ts";
+import { CrlCache } from "../admission/crl_cache.ts";
+import { KeyCache } from "../admission/key_cache.ts";
+import { Turns } from "../owner_budgets.ts";
+import { type AnswerBounds, RegistryClient, RegistryUnavailable, type Send } from "../registry_client.ts";
+import { KEYS } from "../schema/kv_keys.ts";
+import type { IssuerDocuments } from "./visitors.ts";
+
+/** Resolves a host name to all its addresses. */
+export type Lookup = (host: string) => Promise<readonly { address: string; family: number }[]>;
+
+interface IssuersDeps {
+  kv: Kv;
+  clock: Clock;
+  random: Random;
+  log: Log;
+  metrics: Metrics;
+  /** Sends a request over the network. */
+  send: Send;
+  lookup: Lookup;
+  config: { registryKeysTtlMs: number; federationPrivate: boolean };
+  /** Called after each list that was installed. */
+  onList(authority: string, deleted: ReadonlyMap<string, number>): void;
+}
+
+const BOUNDS: AnswerBounds = { callMs: 3_000, listMs: 10_000, bytes: 65_536, listBytes: 8_388_608 };
+/** With more, a revocation at home takes longer to reach this server; with less, each message of a busy agent asks again. */
+const LIST_FRESH_MS = 60_000;
+/** Within this time an outage of an issuer stops nothing. */
+const LIST_USABLE_MS = 600_000;
+/** Wait after a failure, doubled with each one. With less, a registry that is down is asked with every message. */
+const PAUSE = { first: 5_000, most: 300_000 };
+const IDLE_MS = 3_600_000;
+const ISSUERS_MAX = 1_000;
+const AITS_PER_ISSUER = 1_000;
+/** Bytes of an entry of a list in memory, about. */
+const ENTRY_BYTES = 210;
+const LISTS_BYTES = 67_108_864;
+/** Calls that run at the same time: with more, hostile issuers that answer slowly hold connections and memory. */
+const CALLS = { atOnce: 16, waiting: 100, waitMs: 3_000 };
+/** How long the newest list of an issuer is remembered. A list is valid for 15 minutes, so an older one is refused in any case. */
+const SEEN_MS = 7 * 86_400_000;
+
+class Issuer implements IssuerDocuments {
+  readonly keys: KeyCache;
+  readonly aits: AitCache;
+  readonly list: CrlCache;
+  readonly #clock: Clock;
+  readonly #issuer: string;
+  #failures = 0;
+  #pausedUntil = -Infinity;
+  #listDueAt = -Infinity;
+  usedAt = -Infinity;
+
+  constructor(deps: IssuersDeps & { call: Send }, issuer: string, authority: string) {
+    const { clock, config, call } = deps;
+    this.#clock = clock;
+    this.#issuer = issuer;
+    const send: Send = async (request) => {
+      if (clock.now() < this.#pausedUntil) throw new RegistryUnavailable("The last call failed a short time ago");
+      try {
+        const response = await call(request);
+        if (![200, 304, 404].includes(response.status)) throw new RegistryUnavailable(`Status ${response.status}`);
+        this.#failures = 0;
+        return response;
+      } catch (error) {
+        this.#pausedUntil = clock.now() + Math.min(PAUSE.first * 2 ** this.#failures++, PAUSE.most);
+        throw error;
+      }
+    };
+    const address = { registryUrl: issuer, serviceCredential: null, accessCacheMs: 0 };
+    const registry = new RegistryClient(send, clock, address, BOUNDS);
+    this.keys = new KeyCache(registry, clock, config.registryKeysTtlMs);
+    this.aits = new AitCache(this.keys, issuer, AITS_PER_ISSUER);
+    this.list = new CrlCache({ ...deps, registry, keys: this.keys }, {
+      issuer,
+      seen: { key: KEYS.issuer(authority), expireIn: SEEN_MS },
+      counter: "issuer_lists_total",
+      refreshIntervalMs: LIST_FRESH_MS,
+      maxAgeMs: LIST_USABLE_MS,
+    });
+    // Read when an agent comes, not by the clock: a server with many issuers would else never stop calling.
+    this.list.stop();
+    this.list.onInstalled = () => deps.onList(authority, this.list.deletedAgents);
+  }
+
+  readonly crl: IssuerDocuments["crl"] = {
+    isRevoked: async (jti) => {
+      const refreshing = this.#refreshIfDue();
+      if (!this.list.ready) await refreshing;
+      return await this.list.isRevoked(jti).catch((cause) => {
+        throw this.#unavailable(cause);
+      });
+    },
+    wasRevoked: (agentDid, jti) => this.list.wasRevoked(agentDid, jti),
+  };
+
+  async #refreshIfDue(): Promise<void> {
+    const now = this.#clock.now();
+    if (now < this.#listDueAt && this.#listDueAt - now <= PAUSE.most) return;
+    this.#listDueAt = now + LIST_FRESH_MS;
+    if (!await this.list.refresh()) this.#listDueAt = Math.max(this.#clock.now() + PAUSE.first, this.#pausedUntil);
+  }
+
+  /** The refusal of a request whose registry cannot be asked. */
+  #unavailable(cause: unknown): unknown {
+    if (!(cause instanceof RegistryUnavailable)) return cause;
+    const waitMs = Math.max(1_000, Math.max(this.#listDueAt, this.#pausedUntil) - this.#clock.now());
+    return new ServiceError("PROXY_AUTH_DEPENDENCY_UNAVAILABLE", {
+      message: `The registry of the caller, ${this.#issuer}, cannot be asked about its agents`,
+      headers: { "Retry-After": String(Math.ceil(waitMs / 1000)) },
+      cause,
+    });
+  }
+}
+
+export class Issuers {
+  readonly #deps: IssuersDeps & { call: Send };
+  readonly #known = new BoundedMap<string, Issuer>(ISSUERS_MAX);
+  #lookedAt = -Infinity;
+
+  constructor(deps: IssuersDeps) {
+    const turns = new Turns(deps.clock, CALLS);
+    const call: Send = async (request) => {
+      const end = await turns.take("all");
+      if (!end) throw new RegistryUnavailable("Too many registries are asked at once");
+      try {
+        if (!deps.config.federationPrivate) await requirePublic(deps.lookup, new URL(request.url));
+        return await deps.send(request);
+      } finally {
+        end();
+      }
+    };
+    this.#deps = { ...deps, call };
+  }
+
+  /** Returns what an issuer publishes, made at its first use. `issuer` is one that the policy accepts. */
+  of(issuer: string): Issuer {
+    const now = this.#deps.clock.now();
+    const known = this.#known.get(issuer) ?? new Issuer(this.#deps, issuer, authorityOf(issuer) ?? "");
+    known.usedAt = now;
+    this.#known.set(issuer, known);
+    if (Math.abs(now - this.#lookedAt) >= LIST_FRESH_MS) this.#letGo(now);
+    return known;
+  }
+
+  /** Issuers that were asked within an hour. */
+  get known(): ReadonlyMap<string, { keys: { ageSeconds: number }; list: { ageSeconds: number } }> {
+    return new Map(this.#known);
+  }
+
+  /** Drops issuers without a use for an hour, and the least used ones while all lists together are too large. */
+  #letGo(now: number): void {
+    this.#lookedAt = now;
+    let bytes = 0;
+    for (const [issuer, { list, usedAt }] of [...this.#known].reverse()) {
+      bytes += Math.max(0, list.entries) * ENTRY_BYTES;
+      if (now - usedAt >= IDLE_MS || bytes > LISTS_BYTES) this.#known.delete(issuer);
+    }
+  }
+}
+
+/** Addresses that are not of the open internet. An IPv4 address within an IPv6 one is judged as that IPv4 address. */
+const INSIDE = insideAddresses();
+
+function insideAddresses(): BlockList {
+  const blocked = new BlockList();
+  const v4 =
+    "0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.168.0.0/16 " +
+    "198.18.0.0/15 224.0.0.0/4 240.0.0.0/4";
+  const v6 = "::/128 ::1/128 64:ff9b:1::/48 fc00::/7 fe80::/10 fec0::/10 ff00::/8";
+  for (const [type, subnets] of [["ipv4", v4], ["ipv6", v6]] as const) {
+    for (const subnet of subnets.split(" ")) {
+      const [address = "", bits] = subnet.split("/");
+      blocked.addSubnet(address, Number(bits), type);
+    }
+  }
+  return blocked;
+}
+
+const NAT64 = "[64:ff9b::";
+
+/** Whether an address is inside a network: a server that calls it for a stranger would open what a firewall closes. */
+export function isInside(address: string, family: number): boolean {
+  if (family !== 6) return INSIDE.check(address, "ipv4");
+  const text = `[${address.split("%")[0]}]`,
+    host = URL.canParse(`http://${text}`) ? new URL(`http://${text}`).hostname : "";
+  if (!host.startsWith(NAT64)) return host === "" || INSIDE.check(address, "ipv6");
+  // Its last 32 bits are the IPv4 address that a translator calls.
+  const [high = "", low = ""] = host.slice(NAT64.length, -1).split(":").slice(-2).map((part) => part || "0");
+  const bits = host.slice(NAT64.length, -1).includes(":") ? [high, low] : ["0", high];
+  const [first, second] = bits.map((part) => parseInt(part, 16)) as [number, number];
+  return INSIDE.check([first >> 8, first & 255, second >> 8, second & 255].join("."), "ipv4");
+}
+
+/**
+ * Resolves the host of an address before it is called.
+ *
+ * @throws {RegistryUnavailable} when any of its addresses is inside a network, or it has none
+ */
+async function requirePublic(lookup: Lookup, { protocol, hostname }: URL): Promise<void> {
+  // Loopback by its name, which only ENVIRONMENT=local accepts as an issuer.
+  if (protocol === "http:") return;
+  const found = await lookup(hostname).catch(() => []);
+  if (found.length === 0) throw new RegistryUnavailable("The name of the registry has no address");
+  if (found.some(({ address, family }) => isInside(address, family))) {
+    throw new RegistryUnavailable("The name of the registry has an address inside a network");
+  }
+}

@@ -1,0 +1,178 @@
+/**
+ * Agents of other registries at this proxy (D-280, D-285): whose requests are looked at, with whose keys they are checked, and
+ * what their visit token says. Before a signature is checked or another server is asked, the agent must have a pair here or
+ * bring a ticket that waits here, because a stranger's registry could otherwise make this server work and call.
+ */
+import { BoundedMap } from "../../shared/bounded_map.ts";
+import type { Clock } from "../../shared/clock.ts";
+import { type AitClaims, parseAit, readAitClaims } from "../../shared/protocol/signed/ait.ts";
+import { TokenError, type VerificationKeys } from "../../shared/protocol/signed/jws.ts";
+import { isForeignOrigin, parseVisitToken, verifyVisitToken } from "../../shared/protocol/signed/visit_token.ts";
+import { parseTicket } from "../../shared/protocol/ticket.ts";
+import { unixSeconds } from "../../shared/protocol/time.ts";
+import { digest } from "../../shared/server/crypto.ts";
+import { parseJson } from "../../shared/server/http/body.ts";
+import type { RequestContext } from "../../shared/server/http/route.ts";
+import type { Kv } from "../../shared/server/kv.ts";
+import type { VerifiedAit } from "../admission/ait_cache.ts";
+import { findTicket, hasAnyPair, type PairStoreDeps, setPeerProxy } from "../trust/store.ts";
+import type { IssuerPolicy } from "./issuer_policy.ts";
+
+/** What a registry publishes, as the checks use it. */
+export interface IssuerDocuments {
+  aits: { verify(token: string): Promise<VerifiedAit> };
+  keys: { current(): Promise<VerificationKeys> };
+  crl: {
+    isRevoked(jti: string): Promise<boolean>;
+    /** By the newest list that was seen, of any age; false without one. */
+    wasRevoked(agentDid: string, jti: string): boolean;
+  };
+}
+
+/** The issuer of a visiting agent. */
+export interface Visitor extends IssuerDocuments {
+  issuer: string;
+}
+
+/** What a verified visit token says. */
+export interface Visit {
+  /** Origin of the agent's home proxy. */
+  proxy: string;
+}
+
+interface VisitorsDeps extends PairStoreDeps {
+  kv: Kv;
+  clock: Clock;
+  policy: IssuerPolicy;
+  issuers: { of(issuer: string): IssuerDocuments };
+  config: { registryUrl: string; environment: "local" | "dev" | "production" };
+}
+
+/** With more, the holder of one ticket makes this server call more strangers. */
+const ISSUERS_PER_TICKET = 3;
+const TICKETS_KEPT = 10_000;
+const VISITS_KEPT = 20_000;
+
+interface KeptVisit extends Visit {
+  agentDid: string;
+  aitJti: string;
+  audience: string;
+  /** Unix seconds. */
+  exp: number;
+}
+
+/** As for a bad signature: an answer of its own would tell a stranger who is paired here. */
+const refused = () => new TokenError("signature", "The signature does not verify");
+
+/**
+ * Returns whose budgets a sender uses: its owner's, and for all agents of another registry together the registry's, because it
+ * could invent an owner for each of its agents.
+ */
+export function payerOf({ issuer, ownerDid }: { issuer: string; ownerDid: string }, home: string): string {
+  return issuer === home ? ownerDid : issuer;
+}
+
+export class Visitors {
+  readonly #deps: VisitorsDeps;
+  /** Issuers that were asked about a ticket, by its digest. */
+  readonly #asked = new BoundedMap<string, Set<string>>(TICKETS_KEPT);
+  readonly #visits = new BoundedMap<string, KeptVisit>(VISITS_KEPT);
+
+  constructor(deps: VisitorsDeps) {
+    this.#deps = deps;
+  }
+
+  /**
+   * Returns the claims of a token that names another registry, not verified; `null` for one of this server's registry, and for
+   * a text that is no token, which the usual check refuses.
+   */
+  claimsOf(token: string): AitClaims | null {
+    const { registryUrl } = this.#deps.config;
+    try {
+      const claims = readAitClaims(parseAit(token));
+      return claims.iss === registryUrl ? null : claims;
+    } catch (error) {
+      if (error instanceof TokenError) return null;
+      throw error;
+    }
+  }
+
+  /**
+   * Returns with what the token of a visiting agent is checked.
+   *
+   * @throws {TokenError} `signature` when the agent has no business here
+   * @throws {StoreUnavailable}
+   */
+  async admit({ iss, sub }: AitClaims, exchange: RequestContext): Promise<Visitor> {
+    const { policy, issuers, kv } = this.#deps;
+    if (policy.accepts(iss) === null) throw refused();
+    const isWaitedFor = exchange.target === "/pair/confirm"
+      ? await this.#hasTicket(exchange, iss, sub) || await hasAnyPair(kv, sub)
+      : await hasAnyPair(kv, sub);
+    if (!isWaitedFor) throw refused();
+    const { aits, keys, crl } = issuers.of(iss);
+    return { issuer: iss, aits, keys, crl };
+  }
+
+  /**
+   * Returns what a visit token says of the agent that brings it, or `null` for one that is not valid here.
+   *
+   * @throws {RegistryUnavailable} when the issuer has no usable keys
+   */
+  async visit(visitor: Visitor, token: string, { claims }: VerifiedAit, origin: string): Promise<Visit | null> {
+    const { clock, config } = this.#deps, now = unixSeconds(clock.now()), name = digest(token);
+    const kept = this.#visits.get(name) ?? await this.#verify(visitor, token, origin, now);
+    if (kept === null) return null;
+    this.#visits.set(name, kept);
+    const isValid = now < kept.exp && kept.audience === origin && kept.agentDid === claims.sub &&
+      kept.aitJti === claims.jti && isForeignOrigin(kept.proxy, config.environment);
+    return isValid ? { proxy: kept.proxy } : null;
+  }
+
+  /** Records where a visiting agent lives now, if that changed. */
+  async follow(visitor: string, peer: string, { proxy }: Visit): Promise<void> {
+    await setPeerProxy(this.#deps, peer, visitor, proxy);
+  }
+
+  /**
+   * Returns whether a queued message of a visiting agent may be handed over. Its registry is not asked: the policy and the
+   * newest list that was seen decide.
+   */
+  mayStillSend({ issuer, agentDid, aitJti }: { issuer: string; agentDid: string; aitJti: string }): boolean {
+    const { policy, issuers } = this.#deps;
+    return policy.accepts(issuer) !== null && !issuers.of(issuer).crl.wasRevoked(agentDid, aitJti);
+  }
+
+  async #verify(visitor: Visitor, token: string, audience: string, now: number): Promise<KeptVisit | null> {
+    const { issuer, keys } = visitor;
+    try {
+      const claims = await verifyVisitToken(
+        parseVisitToken(token),
+        { issuer, audience, keys: await keys.current() },
+        now,
+      );
+      const { sub, aitJti, proxy, exp } = claims;
+      return { agentDid: sub, aitJti, audience, proxy, exp };
+    } catch (error) {
+      if (error instanceof TokenError) return null;
+      throw error;
+    }
+  }
+
+  /** Whether a confirmation brings a ticket that this agent may confirm, or has confirmed, and few other issuers were asked for it. */
+  async #hasTicket(exchange: RequestContext, issuer: string, agentDid: string): Promise<boolean> {
+    const { kv, clock } = this.#deps;
+    const body = parseJson(exchange.body)?.value as { ticket?: unknown } | null | undefined;
+    const ticket = typeof body?.ticket === "string" ? parseTicket(body.ticket) : null;
+    if (!ticket) return false;
+    const { value } = await findTicket(kv, ticket.plain);
+    if (!value) return false;
+    const { confirmed, expiresAt, allowResponderAgentDid = null } = value;
+    if (confirmed) return confirmed.responderAgentDid === agentDid;
+    if (clock.now() >= expiresAt || ![null, agentDid].includes(allowResponderAgentDid)) return false;
+    const name = digest(ticket.plain), asked = this.#asked.get(name) ?? new Set();
+    if (!asked.has(issuer) && asked.size >= ISSUERS_PER_TICKET) return false;
+    this.#asked.set(name, asked.add(issuer));
+    return true;
+  }
+}

@@ -1,0 +1,169 @@
+/** Shows what is asked of another registry and how much of it is read (D-282, D-283). */
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import { isInside, Issuers } from "../../../proxy/federation/issuers.ts";
+import { RegistryUnavailable } from "../../../proxy/registry_client.ts";
+import { KEYS } from "../../../proxy/schema/kv_keys.ts";
+import { Metrics } from "../../../shared/server/metrics/metrics.ts";
+import { ForeignIssuer } from "../../support/foreign_issuer.ts";
+import { flushTasks, ManualClock } from "../../support/manual_clock.ts";
+import { seededRandom } from "../../support/seeded_random.ts";
+import { openTestKv } from "../../support/test_store.ts";
+
+const B = "https://b.example";
+
+async function open(federationPrivate = false) {
+  const clock = new ManualClock(), b = await ForeignIssuer.open(clock), kv = await openTestKv();
+  const lists: [string, number][] = [];
+  const issuers = new Issuers({
+    ...{ kv, clock, random: seededRandom(1), log: () => {}, metrics: new Metrics(), ...b.abroad },
+    config: { registryKeysTtlMs: 300_000, federationPrivate },
+    onList: (authority, deleted) => lists.push([authority, deleted.size]),
+  });
+  return { clock, b, kv, issuers, lists, [Symbol.dispose]: () => kv.close() };
+}
+
+Deno.test("addresses inside a network are recognised, also within IPv6 ones", () => {
+  const inside =
+    "127.0.0.1 10.1.2.3 172.16.0.1 172.31.255.255 192.168.1.1 169.254.169.254 100.64.0.1 0.0.0.0 224.0.0.1 " +
+    "255.255.255.255 ::1 :: fe80::1 fc00::1 fd12::1 ff02::1 ::ffff:127.0.0.1 ::ffff:10.0.0.1 64:ff9b::7f00:1 " +
+    "64:ff9b::a00:1 64:ff9b:1::1 64:ff9b::1";
+  for (const address of inside.split(" ")) {
+    assertEquals(isInside(address, address.includes(":") ? 6 : 4), true, address);
+  }
+  const outside = "93.184.215.14 8.8.8.8 172.32.0.1 100.128.0.1 2606:2800:220:1::1 ::ffff:8.8.8.8 64:ff9b::808:808";
+  for (const address of outside.split(" ")) {
+    assertEquals(isInside(address, address.includes(":") ? 6 : 4), false, address);
+  }
+});
+
+Deno.test("a registry with any address inside a network is not called, unless the operator allows it", async () => {
+  for (const bad of ["127.0.0.1", "10.0.0.7", "169.254.169.254"]) {
+    using t = await open();
+    t.b.addresses = [{ address: "93.184.215.14", family: 4 }, { address: bad, family: 4 }];
+    await assertRejects(() => t.issuers.of(B).keys.current(), RegistryUnavailable);
+    assertEquals(t.b.asked, [], bad);
+  }
+  using t = await open();
+  t.b.addresses = [];
+  await assertRejects(() => t.issuers.of(B).keys.current(), RegistryUnavailable);
+  assertEquals(t.b.asked, [], "a name without an address");
+  using allowed = await open(true);
+  allowed.b.addresses = [{ address: "10.0.0.7", family: 4 }];
+  assertEquals((await allowed.issuers.of(B).keys.current()).size, 1);
+});
+
+Deno.test("after a failure an issuer is asked for less often, down to once in 5 min", async () => {
+  using t = await open();
+  t.b.answer = () => new Response("no", { status: 500 });
+  const times: number[] = [], began = t.clock.now();
+  for (let second = 0; second < 1_500; second++) {
+    const before = t.b.asked.length;
+    await t.issuers.of(B).keys.current().catch(() => {});
+    if (t.b.asked.length > before) times.push((t.clock.now() - began) / 1000);
+    t.clock.step(1_000);
+  }
+  assertEquals(times, [0, 10, 20, 40, 80, 160, 320, 620, 920, 1220]);
+});
+
+Deno.test("keys over 64 KiB, a list over 8 MiB, a redirect and rubbish are refused", async () => {
+  const big = (bytes: number) => new Response(new Uint8Array(bytes).fill(32));
+  const keys: Record<string, () => Response> = {
+    "too long": () => big(65_537),
+    "a redirect": () => new Response(null, { status: 302, headers: { Location: "http://169.254.169.254/" } }),
+    "rubbish": () => new Response("<html>"),
+    "200 kids": () => Response.json({ keys: Array.from({ length: 200 }, () => ({})) }),
+  };
+  for (const [name, answer] of Object.entries(keys)) {
+    using t = await open();
+    t.b.answer = answer;
+    await assertRejects(() => t.issuers.of(B).keys.current(), RegistryUnavailable, undefined, name);
+  }
+  for (const bytes of [8_388_609, 52_428_800]) {
+    using t = await open();
+    t.b.answer = (request) => request.url.endsWith("/v1/crl") ? big(bytes) : null;
+    await assertRejects(() => t.issuers.of(B).crl.isRevoked("x"));
+  }
+});
+
+Deno.test("an answer that comes a byte a second ends at its deadline", async () => {
+  using t = await open();
+  for (const [path, ms] of [["/.well-known/svc-keys.json", 3_000], ["/v1/crl", 10_000]] as const) {
+    let isRead = true;
+    t.b.answer = (request) =>
+      !request.url.endsWith(path) ? null : new Response(
+        new ReadableStream({
+          pull: (controller) =>
+            new Promise<void>((done) =>
+              t.clock.after(1_000, () => done(isRead ? controller.enqueue(new Uint8Array([32])) : undefined))
+            ),
+          cancel: () => void (isRead = false),
+        }),
+      );
+    const issuer = t.issuers.of(B);
+    const asked = (path === "/v1/crl" ? issuer.crl.isRevoked("x") : issuer.keys.current()).then(
+      () => "usable",
+      () => "refused",
+    );
+    await t.clock.advance(ms + 1_000);
+    assertEquals(await Promise.race([asked, Promise.resolve("open")]), "refused", path);
+    t.clock.step(400_000);
+  }
+});
+
+Deno.test("a list that shrinks, a 404 after a list, and a list of another issuer keep the newest one that was seen", async () => {
+  using t = await open();
+  const beta = await t.b.agent();
+  t.b.revoke(beta);
+  assertEquals(await t.issuers.of(B).crl.isRevoked(beta.jti), true);
+  const later: [string, () => Response | null][] = [
+    ["a 404", () => Response.json({ error: { code: "CRL_NOT_FOUND", message: "" } }, { status: 404 })],
+    ["an older list", () => (t.b.seq = 1, t.b.revocations.splice(0), null)],
+  ];
+  for (const [name, answer] of later) {
+    t.b.answer = (request) => request.url.endsWith("/v1/crl") ? answer() : null;
+    t.clock.step(200_000);
+    assertEquals(await t.issuers.of(B).crl.isRevoked(beta.jti), true, name);
+    await flushTasks();
+  }
+  assertEquals((await t.kv.get<{ seq: number }>(KEYS.issuer("b.example"))).value?.seq, 2);
+  assert(t.lists.every(([authority]) => authority === "b.example"));
+});
+
+Deno.test("what an issuer said of agents of another authority does not count", async () => {
+  using t = await open();
+  t.b.revocations.push({
+    jti: "01KHYQ5H00HHHHHHHHHHHHHHHH",
+    agentDid: "did:svc:a.example:agent:01KHYQ5H00AAAAAAAAAAAAAAAA",
+    reason: "agent_deleted",
+    revokedAt: 1,
+  });
+  assertEquals(await t.issuers.of(B).crl.isRevoked("01KHYQ5H00HHHHHHHHHHHHHHHH"), false);
+});
+
+Deno.test("at most 16 calls run at once, and an issuer that is not used for an hour is let go", async () => {
+  using t = await open();
+  let running = 0, most = 0;
+  const ends: (() => void)[] = [];
+  t.b.answer = () =>
+    new Promise((done) => {
+      most = Math.max(most, ++running);
+      ends.push(() => {
+        running--;
+        done(new Response("no", { status: 500 }));
+      });
+    });
+  const all = Array.from(
+    { length: 40 },
+    (_, i) => t.issuers.of(`https://h${i}.example`).keys.current().catch(() => "failed"),
+  );
+  await flushTasks();
+  while (ends.length > 0) {
+    for (const end of ends.splice(0)) end();
+    await flushTasks();
+  }
+  assertEquals(new Set(await Promise.all(all)), new Set(["failed"]));
+  assertEquals(most, 16);
+  t.clock.step(3_600_000);
+  t.issuers.of(B);
+  assertEquals([...t.issuers.known.keys()], [B]);
+});

@@ -1,0 +1,280 @@
+/**
+ * Shows how an agent of another registry writes to an agent of this server (D-280 to D-286): its registry is asked only when
+ * it has business here, every check holds for it, and a local message never waits for another server.
+ */
+import { assert, assertEquals } from "@std/assert";
+import { KEYS } from "../../../proxy/schema/kv_keys.ts";
+import { provePairKey } from "../../../shared/protocol/pair_key.ts";
+import { HEADERS } from "../../../shared/protocol/proof.ts";
+import { type ForeignAgent, ForeignIssuer } from "../../support/foreign_issuer.ts";
+import { flushTasks, ManualClock } from "../../support/manual_clock.ts";
+import { answered, outcome } from "../../support/registry_world.ts";
+import type { TestAgent, World, WorldOptions } from "../../support/world.ts";
+import { get, openProxy, post, PROFILE, restart } from "../proxy_world.ts";
+
+const THEIRS = { agentName: "beta", humanName: "Bob" };
+const SECRET = "A".repeat(22);
+
+async function cast(options: WorldOptions = {}) {
+  const clock = new ManualClock();
+  const b = await ForeignIssuer.open(clock);
+  const w = await openProxy({ clock, abroad: b.abroad, sharedProcess: true, ...options });
+  return { w, b, alpha: await w.agent(), beta: await b.agent() };
+}
+
+async function keyOf(agent: { keys: { publicKey: string } }, role: "initiator" | "responder", did: string) {
+  return await provePairKey(SECRET, { role, did, profile: THEIRS }, agent.keys.publicKey);
+}
+
+async function ticketOf(w: World, agent: TestAgent): Promise<string> {
+  const initiatorKey = await keyOf(agent, "initiator", agent.agent.did);
+  const { ticket } = await answered<{ ticket: string }>(
+    await post(w, agent, "/pair/start", { initiatorProfile: PROFILE, initiatorKey }),
+  );
+  return ticket;
+}
+
+async function confirm(w: World, agent: ForeignAgent, ticket: string, withKey = true): Promise<Response> {
+  const responderKey = withKey ? await keyOf(agent, "responder", agent.agent.did) : undefined;
+  return await post(w, agent as unknown as TestAgent, "/pair/confirm", {
+    ticket,
+    responderProfile: THEIRS,
+    responderKey,
+  });
+}
+
+const send = (w: World, from: ForeignAgent, to: TestAgent, headers: Record<string, string | null> = {}) =>
+  w.message(from as unknown as TestAgent, to, { headers });
+
+async function paired(options: WorldOptions = {}) {
+  const all = await cast(options);
+  const { w, alpha, beta } = all;
+  await answered(await confirm(w, beta, await ticketOf(w, alpha)), 201);
+  return all;
+}
+
+Deno.test("an agent of another registry pairs with a ticket, writes, and is answered at its own proxy only", async () => {
+  const { w, b, alpha, beta } = await cast();
+  await using _ = w;
+  const socket = w.connect(alpha);
+  await w.connected();
+  assertEquals(await outcome(await send(w, beta, alpha)), "401 PROXY_AUTH_INVALID_AIT");
+  assertEquals(b.asked, [], "nothing is asked for an agent without business here");
+  await answered(await confirm(w, beta, await ticketOf(w, alpha)), 201);
+  await flushTasks();
+  const paired = socket.frames.find((frame) => frame.type === "paired");
+  assertEquals([paired?.peerAgentDid, paired?.proxy], [beta.agent.did, "https://relay.b.example"]);
+  assertEquals(b.asked, ["/.well-known/svc-keys.json", "/v1/crl"]);
+  assertEquals(await outcome(await send(w, beta, alpha)), "202");
+  const { identity } = socket.delivered[0] ?? {};
+  assertEquals([identity?.agentDid, identity?.issuer, identity?.ownerDid], [beta.agent.did, b.origin, beta.ownerDid]);
+  const { peers } = await answered<{ peers: Record<string, unknown>[] }>(await get(w, alpha, "/pair/peers"));
+  assertEquals(peers.map(({ agentDid, proxy, online, lastSeenAt }) => ({ agentDid, proxy, online, lastSeenAt })), [{
+    agentDid: beta.agent.did,
+    proxy: "https://relay.b.example",
+    online: null,
+    lastSeenAt: null,
+  }]);
+  assertEquals(await outcome(await w.message(alpha, beta as unknown as TestAgent)), "400 PROXY_HOOK_RECIPIENT_INVALID");
+  assertEquals(b.asked.length, 2, "the documents are kept");
+});
+
+Deno.test("agents of two servers prove their keys when they pair, and the same confirmation gets the same answer", async () => {
+  const { w, alpha, beta } = await cast();
+  await using _ = w;
+  const ticket = await ticketOf(w, alpha);
+  assertEquals(await outcome(await confirm(w, beta, ticket, false)), "400 PROXY_PAIR_INVALID_BODY");
+  const first = await answered(await confirm(w, beta, ticket), 201);
+  assertEquals(await answered(await confirm(w, beta, ticket), 201), first);
+});
+
+Deno.test("a visiting agent may send, ask for its receipts and deliveries, and end its pair, and nothing else", async () => {
+  const { w, alpha, beta } = await paired();
+  await using _ = w;
+  const visitor = beta as unknown as TestAgent;
+  const query = `?requestId=${w.newId()}&recipientAgentDid=${encodeURIComponent(alpha.agent.did)}`;
+  assertEquals(await outcome(await get(w, visitor, `/v1/relay/delivery-receipts${query}`)), "200");
+  assertEquals(
+    await outcome(
+      await post(w, visitor, "/v1/relay/deliveries", {
+        messages: [{ requestId: w.newId(), recipientAgentDid: alpha.agent.did }],
+      }),
+    ),
+    "200",
+  );
+  const closed: [string, unknown][] = [
+    ["/pair/start", { initiatorProfile: PROFILE }],
+    ["/pair/status", { ticket: "x" }],
+    ["/pair/accept", {}],
+    ["/v1/relay/delivery-receipts", {}],
+  ];
+  for (const [path, body] of closed) {
+    assertEquals(await outcome(await post(w, visitor, path, body)), "401 PROXY_AUTH_INVALID_AIT", path);
+  }
+  for (const path of ["/pair/peers", "/v1/relay/connect"]) {
+    assertEquals(await outcome(await get(w, visitor, path)), "401 PROXY_AUTH_INVALID_AIT", path);
+  }
+  assertEquals(await outcome(await post(w, visitor, "/pair/remove", { peerAgentDid: alpha.agent.did })), "204");
+  assertEquals(await outcome(await send(w, beta, alpha)), "401 PROXY_AUTH_INVALID_AIT");
+});
+
+Deno.test("a visit token counts for one agent, one identity token, one proxy and five minutes", async () => {
+  const { w, b, alpha, beta } = await paired();
+  await using _ = w;
+  w.connect(alpha);
+  await w.connected();
+  const other = await b.agent("gamma"), here = w.clock.now();
+  const at = Math.floor(here / 1000);
+  const bad: Record<string, string> = {
+    "of another agent": other.identity.accessToken,
+    "for another identity token": await b.visit(beta, { aitJti: w.newId() }),
+    "for another proxy": await b.visit(beta, { audience: "https://c.example" }),
+    "expired": await b.visit(beta, { issuedAtSeconds: at - 301 }),
+    "ahead": await b.visit(beta, { issuedAtSeconds: at + 120 }),
+    "the identity token": beta.identity.ait,
+    "with a proxy that is no https name": await b.visit(beta, { proxy: "https://10.0.0.1" }),
+    "text": "abc",
+  };
+  for (const [name, token] of Object.entries(bad)) {
+    assertEquals(
+      await outcome(await send(w, beta, alpha, { [HEADERS.access]: token })),
+      "401 PROXY_AGENT_ACCESS_INVALID",
+      name,
+    );
+  }
+  assertEquals(
+    await outcome(await send(w, beta, alpha, { [HEADERS.access]: null })),
+    "401 PROXY_AGENT_ACCESS_REQUIRED",
+  );
+  assertEquals(await outcome(await send(w, beta, alpha)), "202");
+  w.clock.step(301_000);
+  assertEquals(await outcome(await send(w, beta, alpha)), "401 PROXY_AGENT_ACCESS_INVALID", "a kept one ends too");
+  const moved = await b.visit(beta, { proxy: "https://new.b.example" });
+  assertEquals(await outcome(await send(w, beta, alpha, { [HEADERS.access]: moved })), "202");
+  const pair = await w.kv.get<{ proxy: string }>(KEYS.pair(alpha.agent.did, beta.agent.did));
+  assertEquals(pair.value?.proxy, "https://new.b.example", "the pair follows where the agent lives");
+});
+
+Deno.test("a revocation at home ends an agent here within a minute of its next message, with its pairs", async () => {
+  const { w, b, alpha, beta } = await paired();
+  await using _ = w;
+  w.connect(alpha);
+  await w.connected();
+  b.revoke(beta);
+  assertEquals(await outcome(await send(w, beta, alpha)), "202", "the list is fresh");
+  w.clock.step(61_000);
+  await send(w, beta, alpha);
+  await flushTasks();
+  assert(["401 PROXY_AUTH_REVOKED", "401 PROXY_AUTH_INVALID_AIT"].includes(await outcome(await send(w, beta, alpha))));
+  await flushTasks();
+  assertEquals((await w.kv.get(KEYS.pair(alpha.agent.did, beta.agent.did))).value, null);
+});
+
+Deno.test("while an issuer is down its agents go on for ten minutes, then they are told which one it is", async () => {
+  const { w, b, alpha, beta } = await paired();
+  await using _ = w;
+  w.connect(alpha);
+  await w.connected();
+  b.answer = () => Promise.reject(new TypeError("down"));
+  const fresh = async () => ({ [HEADERS.access]: await b.visit(beta) });
+  for (const ms of [120_000, 240_000, 200_000]) {
+    w.clock.step(ms);
+    assertEquals(await outcome(await send(w, beta, alpha, await fresh())), "202");
+    await flushTasks();
+  }
+  w.clock.step(120_000);
+  const late = await send(w, beta, alpha, await fresh());
+  const text = await late.text();
+  assertEquals(late.status, 503);
+  assert(text.includes("PROXY_AUTH_DEPENDENCY_UNAVAILABLE") && text.includes("https://b.example"), text);
+  assert(Number(late.headers.get("retry-after")) > 0);
+  const gamma = await w.agent();
+  await w.pair(gamma, alpha);
+  assertEquals(await outcome(await w.message(gamma, alpha)), "202", "local traffic does not notice");
+  b.answer = null;
+  w.clock.step(301_000);
+  assertEquals(await outcome(await send(w, beta, alpha, await fresh())), "202");
+});
+
+Deno.test("an excluded issuer is refused from the restart on, and what its agents queued becomes a dead letter", async () => {
+  const { w, beta, alpha } = await paired();
+  await using _ = w;
+  const queued = await w.message(beta as unknown as TestAgent, alpha, { headers: { Prefer: "respond-async" } });
+  assertEquals(await outcome(queued), "202");
+  w.options.proxy = { ...w.options.proxy, federation: { mode: "except", hosts: ["b.example"] } };
+  await restart(w);
+  assertEquals(await outcome(await send(w, beta, alpha)), "401 PROXY_AUTH_INVALID_AIT");
+  const socket = w.connect(alpha);
+  await w.connected();
+  await flushTasks();
+  assertEquals(socket.delivered, []);
+  w.options.proxy = { ...w.options.proxy, federation: { mode: "except", hosts: [] } };
+  await restart(w);
+  w.connect(alpha);
+  await w.connected();
+  assertEquals(await outcome(await send(w, beta, alpha)), "202", "the pair counts again");
+});
+
+Deno.test("what a visiting agent queued is handed over without a question to its registry", async () => {
+  const { w, b, beta, alpha } = await paired();
+  await using _ = w;
+  assertEquals(
+    await outcome(await w.message(beta as unknown as TestAgent, alpha, { headers: { Prefer: "respond-async" } })),
+    "202",
+  );
+  assertEquals(
+    (await w.kv.get(KEYS.mailboxBytes(beta.ownerDid))).value,
+    null,
+    "no owner of another server has a budget",
+  );
+  assert((await w.kv.get(KEYS.mailboxBytes(b.origin))).value !== null);
+  const asked = b.asked.length;
+  const socket = w.connect(alpha);
+  await w.connected();
+  await flushTasks();
+  assertEquals([socket.delivered.length, b.asked.length], [1, asked]);
+});
+
+Deno.test("a ticket lets this server ask at most three issuers", async () => {
+  const { w, b, alpha, beta } = await cast();
+  await using _ = w;
+  const ticket = await ticketOf(w, alpha);
+  const others = await Promise.all(
+    ["c", "d", "e", "f"].map((name, i) => ForeignIssuer.open(w.clock, `https://${name}.example`, i)),
+  );
+  for (const other of others) {
+    assertEquals(await outcome(await confirm(w, await other.agent(), ticket)), "401 PROXY_AUTH_INVALID_AIT");
+  }
+  assertEquals(b.asked.length, 3, "keys of c, d and e, which b's do not verify");
+  assertEquals(await outcome(await confirm(w, beta, ticket)), "401 PROXY_AUTH_INVALID_AIT");
+});
+
+Deno.test("an agent lets a peer of another server write to it, as often as it says so", async () => {
+  const { w, b, alpha, beta } = await cast();
+  await using _ = w;
+  w.connect(alpha);
+  await w.connected();
+  const body = {
+    peerAgentDid: beta.agent.did,
+    peerProxy: "https://relay.b.example",
+    peerProfile: THEIRS,
+    peerKey: await keyOf(beta, "initiator", beta.agent.did),
+  };
+  const accept = (more: Record<string, unknown> = {}) => post(w, alpha, "/pair/accept", { ...body, ...more });
+  const first = await answered(await accept(), 201);
+  assertEquals(await answered(await accept(), 201), first);
+  assertEquals((await w.kv.get(KEYS.pairCount(alpha.agent.did))).value, { pairs: 1 });
+  assertEquals(b.asked, [], "no server is asked");
+  assertEquals(await outcome(await send(w, beta, alpha)), "202");
+  const bad: Record<string, string>[] = [
+    { peerProxy: "http://relay.b.example" },
+    { peerProxy: "https://relay.b.example/" },
+    { peerProxy: "https://10.0.0.1" },
+    { peerProxy: "https://proxy.example.test" },
+  ];
+  for (const more of bad) {
+    assertEquals(await outcome(await accept(more)), "400 PROXY_PAIR_INVALID_BODY", JSON.stringify(more));
+  }
+  const local = await w.agent();
+  assertEquals(await outcome(await accept({ peerAgentDid: local.agent.did })), "403 PROXY_PAIR_RESPONDER_FORBIDDEN");
+});
