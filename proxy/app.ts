@@ -25,7 +25,7 @@ import { BadProofLimiter } from "./admission/bad_proof_limiter.ts";
 import { KeyCache } from "./admission/key_cache.ts";
 import type { ProxyConfig } from "./config.ts";
 import type { ProxyDeps } from "./deps.ts";
-import { IssuerPolicy } from "./federation/issuer_policy.ts";
+import { IssuerPolicy } from "./issuer_policy.ts";
 import { Issuers, type Lookup } from "./federation/issuers.ts";
 import { Visitors } from "./federation/visitors.ts";
 import { Senders } from "./message/sender.ts";

@@ -2,11 +2,16 @@
 import type { KvEntryMaybe } from "../shared/server/kv.ts";
 import type { Update } from "../shared/server/store/group_commit.ts";
 import type { Beginning } from "./message/sender.ts";
-import type { Visit } from "./federation/visitors.ts";
 import type { PairRecord, Presence } from "./schema/records.ts";
 
 /** A cached record, or the pending read of one. */
 export type Prefetched<T> = KvEntryMaybe<T> | Promise<KvEntryMaybe<T>>;
+
+/** What a verified visit token says. */
+export interface Visit {
+  /** Origin of the agent's home proxy. */
+  proxy: string;
+}
 
 /** An agent whose request passed all checks of its route. */
 export interface AdmittedAgent {

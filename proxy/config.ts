@@ -3,7 +3,7 @@ import { DAY_MS } from "../shared/clock.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
 import { type ConfigReader, oneOf, wholeNumber } from "../shared/server/config_reader.ts";
 import type { ServiceAddresses } from "../shared/server/server_config.ts";
-import { type FederationRules, federationRules } from "./federation/issuer_policy.ts";
+import { type FederationRules, federationRules } from "./issuer_policy.ts";
 
 /** More than a process handles in a minute, so a larger value would be no limit. */
 const REQUESTS_MAX = 1_000_000;

@@ -18,7 +18,7 @@ import type { CrlCache } from "./admission/crl_cache.ts";
 import type { BadProofLimiter } from "./admission/bad_proof_limiter.ts";
 import type { KeyCache } from "./admission/key_cache.ts";
 import type { ProxyConfig } from "./config.ts";
-import type { IssuerPolicy } from "./federation/issuer_policy.ts";
+import type { IssuerPolicy } from "./issuer_policy.ts";
 import type { Issuers } from "./federation/issuers.ts";
 import type { Visitors } from "./federation/visitors.ts";
 import type { Senders } from "./message/sender.ts";

@@ -22,16 +22,15 @@ import {
 import { isAgentDid } from "../../shared/protocol/did.ts";
 import { type AitClaims, checkAitTimes } from "../../shared/protocol/signed/ait.ts";
 import { type ErrorCode, ServiceError } from "../../shared/protocol/errors.ts";
-import { TokenError } from "../../shared/protocol/signed/jws.ts";
+import { TokenError, type VerificationKeys } from "../../shared/protocol/signed/jws.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { HEADERS, isNonce } from "../../shared/protocol/proof.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
 import type { RequestContext } from "../../shared/server/http/route.ts";
 import { authorizationToken, provenOrigin, requestTimestamp } from "../../shared/server/http/signed_request.ts";
-import type { AdmittedAgent, Prefetched } from "../caller.ts";
+import type { AdmittedAgent, Prefetched, Visit } from "../caller.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { PairRecord, Presence } from "../schema/records.ts";
-import type { Visit, Visitor, Visitors } from "../federation/visitors.ts";
 import { BODY_REFUSAL, type OwnerBudgets } from "../owner_budgets.ts";
 import { hasAnyPair } from "../trust/store.ts";
 import type { NonceUse, Senders } from "../message/sender.ts";
@@ -95,6 +94,30 @@ export interface PrefetchedRecords {
   access: ReturnType<CheckDeps["access"]> | null;
 }
 
+/** What a registry publishes, as the checks use it. */
+export interface IssuerDocuments {
+  aits: { verify(token: string): Promise<VerifiedAit> };
+  keys: { current(): Promise<VerificationKeys> };
+  crl: {
+    isRevoked(jti: string): Promise<boolean>;
+    /** By the newest list that was seen, of any age; false without one. */
+    wasRevoked(agentDid: string, jti: string): boolean;
+  };
+}
+
+/** The registry of an agent that visits this server (D-285). */
+export interface Visitor extends IssuerDocuments {
+  issuer: string;
+}
+
+/** What the checks ask about agents of other registries; visitors.ts answers. */
+export interface VisitorChecks {
+  claimsOf(token: string): AitClaims | null;
+  admit(claims: AitClaims, exchange: RequestContext): Promise<Visitor>;
+  visit(visitor: Visitor, token: string, ait: VerifiedAit, origin: string): Promise<Visit | null>;
+  follow(visitor: string, peer: string, visit: Visit): Promise<void>;
+}
+
 export interface CheckDeps extends RecordReader {
   kv: Kv;
   clock: Clock;
@@ -102,7 +125,7 @@ export interface CheckDeps extends RecordReader {
   origins: readonly string[];
   config: { agentRequests: number; agentWindowMs: number; ownerRequests: number };
   aits: { verify(token: string): Promise<VerifiedAit>; kept(token: string): VerifiedAit | undefined };
-  visitors: Pick<Visitors, "claimsOf" | "admit" | "visit" | "follow">;
+  visitors: VisitorChecks;
   senders: Senders;
   owners: OwnerBudgets;
   crl: { isRevoked(jti: string): Promise<boolean>; isDeleted(agentDid: string): Promise<boolean> };

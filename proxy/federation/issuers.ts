@@ -13,12 +13,12 @@ import type { Kv } from "../../shared/server/kv.ts";
 import type { Log } from "../../shared/server/log.ts";
 import type { Metrics } from "../../shared/server/metrics/metrics.ts";
 import { AitCache } from "../admission/ait_cache.ts";
+import type { IssuerDocuments } from "../admission/checks.ts";
 import { CrlCache } from "../admission/crl_cache.ts";
 import { KeyCache } from "../admission/key_cache.ts";
 import { Turns } from "../owner_budgets.ts";
 import { type AnswerBounds, RegistryClient, RegistryUnavailable, type Send } from "../registry_client.ts";
 import { KEYS } from "../schema/kv_keys.ts";
-import type { IssuerDocuments } from "./visitors.ts";
 
 /** Resolves a host name to all its addresses. */
 export type Lookup = (host: string) => Promise<readonly { address: string; family: number }[]>;

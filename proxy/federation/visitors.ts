@@ -6,8 +6,9 @@
 import { BoundedMap } from "../../shared/bounded_map.ts";
 import type { Clock } from "../../shared/clock.ts";
 import { type AitClaims, parseAit, readAitClaims } from "../../shared/protocol/signed/ait.ts";
-import { TokenError, type VerificationKeys } from "../../shared/protocol/signed/jws.ts";
-import { isForeignOrigin, parseVisitToken, verifyVisitToken } from "../../shared/protocol/signed/visit_token.ts";
+import { TokenError } from "../../shared/protocol/signed/jws.ts";
+import { isForeignOrigin } from "../../shared/protocol/origins.ts";
+import { parseVisitToken, verifyVisitToken } from "../../shared/protocol/signed/visit_token.ts";
 import { parseTicket } from "../../shared/protocol/ticket.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
 import { digest } from "../../shared/server/crypto.ts";
@@ -15,30 +16,10 @@ import { parseJson } from "../../shared/server/http/body.ts";
 import type { RequestContext } from "../../shared/server/http/route.ts";
 import type { Kv } from "../../shared/server/kv.ts";
 import type { VerifiedAit } from "../admission/ait_cache.ts";
+import type { IssuerDocuments, Visitor, VisitorChecks } from "../admission/checks.ts";
+import type { Visit } from "../caller.ts";
 import { findTicket, hasAnyPair, type PairStoreDeps, setPeerProxy } from "../trust/store.ts";
-import type { IssuerPolicy } from "./issuer_policy.ts";
-
-/** What a registry publishes, as the checks use it. */
-export interface IssuerDocuments {
-  aits: { verify(token: string): Promise<VerifiedAit> };
-  keys: { current(): Promise<VerificationKeys> };
-  crl: {
-    isRevoked(jti: string): Promise<boolean>;
-    /** By the newest list that was seen, of any age; false without one. */
-    wasRevoked(agentDid: string, jti: string): boolean;
-  };
-}
-
-/** The issuer of a visiting agent. */
-export interface Visitor extends IssuerDocuments {
-  issuer: string;
-}
-
-/** What a verified visit token says. */
-export interface Visit {
-  /** Origin of the agent's home proxy. */
-  proxy: string;
-}
+import type { IssuerPolicy } from "../issuer_policy.ts";
 
 interface VisitorsDeps extends PairStoreDeps {
   kv: Kv;
@@ -72,7 +53,7 @@ export function payerOf({ issuer, ownerDid }: { issuer: string; ownerDid: string
   return issuer === home ? ownerDid : issuer;
 }
 
-export class Visitors {
+export class Visitors implements VisitorChecks {
   readonly #deps: VisitorsDeps;
   /** Issuers that were asked about a ticket, by its digest. */
   readonly #asked = new BoundedMap<string, Set<string>>(TICKETS_KEPT);

@@ -6,6 +6,7 @@ import type {
   PairAcceptBody,
   PairConfirmAnswer,
   PairConfirmBody,
+  PairingProfile,
   PairRemoveBody,
   PairStartAnswer,
   PairStartBody,
@@ -18,14 +19,12 @@ import { parseDid } from "../../shared/protocol/did.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import type { NewId } from "../../shared/protocol/ids.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
-import { isForeignOrigin } from "../../shared/protocol/signed/visit_token.ts";
+import { isForeignOrigin } from "../../shared/protocol/origins.ts";
 import { formatTicket, parseTicket } from "../../shared/protocol/ticket.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import type { Random } from "../../shared/random.ts";
 import { type Answer, type Input, json, noContent } from "../../shared/server/http/route.ts";
 import type { AdmittedAgent } from "../caller.ts";
-import type { IssuerPolicy } from "../federation/issuer_policy.ts";
-import type { MessageForwarder } from "../relay/message_forwarder.ts";
 import {
   checkConfirmation,
   type ConfirmResult,
@@ -42,8 +41,10 @@ interface TrustDeps extends OwnershipDeps, store.PairStoreDeps, LastSeenDeps {
   newId: NewId;
   random: Random;
   config: { proxyUrl: string; pairQuota: number; environment: Environment };
-  policy: IssuerPolicy;
-  forwarder: Pick<MessageForwarder, "tellPaired">;
+  policy: { acceptsAuthority(authority: string): boolean };
+  forwarder: {
+    tellPaired(agentDid: string, peerAgentDid: string, profile: PairingProfile, proxy?: string): Promise<void>;
+  };
 }
 
 type Pairing<B extends z.ZodType> = Input<undefined, undefined, z.output<B>, AdmittedAgent>;

@@ -6,6 +6,7 @@
  * @module
  */
 export * from "./ack_reasons.ts";
+export * from "./origins.ts";
 export * from "./signed/admin_token.ts";
 export * from "./signed/short_token.ts";
 export * from "./signed/visit_token.ts";

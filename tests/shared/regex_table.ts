@@ -27,6 +27,7 @@ const OS_MESSAGE = "the text is a message of the operating system";
 const BUILD_TIME = "the text is the path of a row of the route table";
 
 export const REGEXES: readonly RegexRow[] = [
+  meets(String.raw`/\.\d+$/`, ".", "1", "x"),
   meets("/^-{1,2}([^=]+)(?:=(.*))?$/s", "", "-", ""),
   meets(String.raw`/^\.(.+)\.pending$/`, ".", ".pending", "x"),
 

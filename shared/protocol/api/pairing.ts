@@ -1,7 +1,7 @@
 /** Request and response bodies of pairing (D-74). */
 import * as z from "zod";
 import { LIMITS } from "../limits.ts";
-import { isOrigin } from "../signed/visit_token.ts";
+import { isOrigin } from "../origins.ts";
 import { AgentDid, DisplayName, IsoTime } from "./fields.ts";
 
 /** How the two sides introduce themselves. */

@@ -1,6 +1,6 @@
 /** Request and response bodies of agent sessions: refresh and validate (D-42 to D-44). */
 import * as z from "zod";
-import { isOrigin } from "../signed/visit_token.ts";
+import { isOrigin } from "../origins.ts";
 import { AgentDid, IsoTime, Ulid } from "./fields.ts";
 
 /** Tokens of an agent's session; both are shown only once. */

@@ -4,11 +4,10 @@
  * nothing, so a server that receives it cannot use it anywhere.
  */
 import * as z from "zod";
-import type { Environment } from "../api/meta.ts";
 import { authorityOf, isAgentDid, parseDid } from "../did.ts";
 import { isUlid } from "../ids.ts";
 import { LIMITS } from "../limits.ts";
-import { isLoopback } from "../ticket.ts";
+import { isOrigin } from "../origins.ts";
 import { parseJws, type SigningKey, signJws, TokenError, type UnverifiedJws } from "./jws.ts";
 import { SHORT_TOKEN_BYTES_MAX, type ShortTokenAuthority, unixTime, verifyShortToken } from "./short_token.ts";
 
@@ -89,23 +88,4 @@ export async function verifyVisitToken(
     throw new TokenError("claims", "The token's DID is not of its issuer");
   }
   return claims;
-}
-
-/** Longer than the longest origin with the longest authority of a DID. */
-const ORIGIN_MAX = 150;
-
-/** Whether a text is an http or https origin in its one spelling, because another one would not be equal to it. */
-export function isOrigin(text: string): boolean {
-  return text.length <= ORIGIN_MAX && URL.canParse(text) && new URL(text).origin === text && /^https?:/.test(text);
-}
-
-/**
- * Whether an origin can be that of another server: https, a DNS name with a dot, no port, because one authority of DIDs is then
- * one server. With `ENVIRONMENT=local` http on loopback is one too, because trials have neither names nor certificates.
- */
-export function isForeignOrigin(origin: string, environment: Environment): boolean {
-  if (!isOrigin(origin)) return false;
-  const { protocol, host, hostname } = new URL(origin);
-  if (protocol === "http:") return environment === "local" && isLoopback(host);
-  return host === hostname && hostname.includes(".") && !/\.\d+$/.test(hostname);
 }

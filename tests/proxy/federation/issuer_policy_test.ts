@@ -1,7 +1,7 @@
 /** Shows which origins may be issuers of visiting agents (D-280), and what `FEDERATION` may say. */
 import { assertEquals, assertThrows } from "@std/assert";
 import fc from "fast-check";
-import { federationRules, IssuerPolicy } from "../../../proxy/federation/issuer_policy.ts";
+import { federationRules, IssuerPolicy } from "../../../proxy/issuer_policy.ts";
 
 const place = { registryUrl: "https://a.example", environment: "production" } as const;
 const accepts = (text: string, issuer: string, more: Partial<Parameters<typeof policy>[1]> = {}) =>

@@ -2,10 +2,10 @@
  * Which registries' agents may visit this server (D-280). An issuer is an https origin that is a DNS name and nothing else,
  * so that one authority of DIDs is one issuer: with a port, another service of the host could claim its DIDs.
  */
-import type { Environment } from "../../shared/protocol/api/meta.ts";
-import { authorityOf, isAuthority } from "../../shared/protocol/did.ts";
-import { isForeignOrigin } from "../../shared/protocol/signed/visit_token.ts";
-import { list, type Parse } from "../../shared/server/config_reader.ts";
+import type { Environment } from "../shared/protocol/api/meta.ts";
+import { authorityOf, isAuthority } from "../shared/protocol/did.ts";
+import { isForeignOrigin } from "../shared/protocol/origins.ts";
+import { list, type Parse } from "../shared/server/config_reader.ts";
 
 /** The variable `FEDERATION`: every issuer, none, only those of `hosts`, or all but those of `hosts`. */
 export interface FederationRules {
@@ -20,7 +20,7 @@ export const federationRules: Parse<FederationRules> = (text) => {
   const named = isExcept ? words.slice(1) : words;
   const hosts = named.map((word) => isExcept && word.startsWith("-") ? word.slice(1) : isExcept ? "" : word);
   // A word without a dot is no name of another server, but perhaps one that was meant to stand alone.
-  if (words.length === 0 || !hosts.every((host) => isAuthority(host) && /\.|^localhost$/.test(host))) {
+  if (words.length === 0 || !hosts.every((host) => isAuthority(host) && (host.includes(".") || host === "localhost"))) {
     throw new TypeError("must be on, off, host names as a.example,b.example, or on,-c.example to leave one out");
   }
   return { mode: isExcept ? "except" : "only", hosts };

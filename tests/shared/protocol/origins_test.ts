@@ -1,0 +1,28 @@
+/** Shows which origins can be those of another server (D-280), and that a text has at most one spelling as an origin. */
+import { assertEquals } from "@std/assert";
+import fc from "fast-check";
+import { isForeignOrigin, isOrigin } from "../../../shared/protocol/origins.ts";
+
+Deno.test("another server is an https name without port, and on a trial machine a loopback name", () => {
+  const cases: [origin: string, anywhere: boolean, local: boolean][] = [
+    ["https://b.example", true, true],
+    ["https://b.example:8443", false, false],
+    ["https://b.example/", false, false],
+    ["https://B.example", false, false],
+    ["https://b", false, false],
+    ["https://192.0.2.1", false, false],
+    ["https://[::1]", false, false],
+    ["http://b.example", false, false],
+    ["http://127.0.0.2:8787", false, true],
+    ["http://localhost:8787", false, true],
+    ["http://10.0.0.1:8787", false, false],
+    ["ws://b.example", false, false],
+    [`https://${"b".repeat(200)}.example`, false, false],
+  ];
+  for (const [origin, anywhere, local] of cases) {
+    assertEquals([isForeignOrigin(origin, "production"), isForeignOrigin(origin, "local")], [anywhere, local], origin);
+  }
+  fc.assert(fc.property(fc.oneof(fc.string(), fc.webUrl()), (text) => {
+    if (isOrigin(text)) assertEquals(new URL(text).origin, text);
+  }));
+});
