@@ -26,7 +26,7 @@ import { Sending } from "./sending/sending.ts";
 import type { ProxyPlace } from "../link/link.ts";
 import { readAllPeers } from "../link/peer_pages.ts";
 import { PeerBook, type PeerFile } from "./peer_book.ts";
-import { findPeer, mergePeers } from "./peers.ts";
+import { aliasesOf, findPeer, LISTED_PAIRS, mergePeers } from "./peers.ts";
 import { Pairing } from "./pairing.ts";
 import { Receiving } from "./receiving.ts";
 import type { RegistryTrust } from "./registry_trust.ts";
@@ -85,6 +85,9 @@ const NO_RUNTIME: Status["runtime"] = {
   checkedAt: null,
   problem: null,
 };
+
+/** With more, a relay that lists others again and again would fill the log. */
+const CONTACTS_TOLD = 100;
 
 export class Connector {
   readonly store: ConnectorStore;
@@ -288,12 +291,18 @@ export class Connector {
       if ("refused" in read) throw apiErrorOf(read.refused);
       if (this.isOver) return;
       await this.pairing.pinListed(read.peers);
-      const before = this.peers.all;
+      const before = aliasesOf(this.peers.all);
       await this.peers.change((known) => this.isOver ? known : mergePeers(known, read));
       this.version++;
-      for (const { agentDid, profile } of read.peers) {
-        const isNew = !Object.values(before).some(({ did }) => did === agentDid);
-        if (isNew && this.peers.of(agentDid)?.how !== "ticket") emit("contact_listed", { from: agentDid, ...profile });
+      const isContact = (did: string) => this.peers.of(did) !== null && this.peers.of(did)?.how !== "ticket";
+      const fresh = read.peers.filter(({ agentDid: did }) => !before.has(did) && isContact(did));
+      for (const { agentDid, profile } of fresh.slice(0, CONTACTS_TOLD)) {
+        emit("contact_listed", { from: agentDid, ...profile });
+      }
+      const unknown = read.peers.filter(({ agentDid }) => this.peers.of(agentDid) === null).length;
+      if (unknown > 0) {
+        const why = `${unknown} of ${read.peers.length} are left out, because there is room for ${LISTED_PAIRS}`;
+        emit("peers_failed", { why });
       }
     } catch (error) {
       if (!this.#stopped.signal.aborted) emit("peers_failed", { why: describeError(error) });

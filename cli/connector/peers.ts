@@ -15,6 +15,8 @@ import type { Peer } from "../link/peer_pages.ts";
 import type { Pin } from "./check_proof.ts";
 import type { ChangedPeer } from "../../shared/client/local_shapes.ts";
 
+/** Peers that a list can make known. With more, the file would be too large to be written, and no change of a peer could be kept. */
+export const LISTED_PAIRS = 10_000;
 /** The newest ended pairs whose aliases are kept: with 10,000 peers beside them the file stays readable at each command. */
 const ENDED_PAIRS = 5_000;
 
@@ -88,7 +90,7 @@ function peersIfAny(folder: AgentFolder): Peers {
 
 /**
  * The peers with their aliases. A known peer keeps its alias; one that is not in the list is gone. Of those, the ones that
- * ended last are kept.
+ * ended last are kept; of the new ones the oldest, while there is room.
  */
 export function mergePeers(known: Peers, { peers }: { peers: readonly PairedPeer[] }): Peers {
   const aliasOf = aliasesOf(known);
@@ -107,8 +109,9 @@ export function mergePeers(known: Peers, { peers }: { peers: readonly PairedPeer
   }
   const numbers = new Map<string, number>();
   // The names of contacts begin alike, because a relay could list an agent of its own under the name that a person expects.
-  for (const peer of oldest) {
-    if (!aliasOf.has(peer.agentDid)) add(freeAlias(peer.profile.agentName, taken, numbers, CONTACT), peer);
+  const strangers = oldest.filter(({ agentDid }) => !aliasOf.has(agentDid));
+  for (const peer of strangers.slice(0, Math.max(0, LISTED_PAIRS - (oldest.length - strangers.length)))) {
+    add(freeAlias(peer.profile.agentName, taken, numbers, CONTACT), peer);
   }
   return Object.fromEntries(merged.sort(([a], [b]) => a < b ? -1 : 1));
 }

@@ -65,7 +65,7 @@ const onReceipts = (change: (row: Json, seen: Seen) => Json): OnAnswer => ({
 export const STRANGER = "did:svc:127.0.0.1:agent:01KHYQ5H00BBBBBBBBBBBBBBBB";
 
 /** As many agents as a relay may invent. */
-export const CROWD = 20_000;
+const CROWD = 20_000;
 
 function crowd(): Json[] {
   return Array.from({ length: CROWD }, (_, n) => ({

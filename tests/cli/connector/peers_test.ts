@@ -4,6 +4,7 @@ import { AgentStore } from "../../../cli/agents/agent_store.ts";
 import {
   findPeer,
   findPeerEver,
+  LISTED_PAIRS,
   mergePeers,
   type Peers,
   pinTicket,
@@ -22,6 +23,9 @@ import { Machine } from "../cli_world.ts";
 import { story } from "./bench.ts";
 import { contextOf } from "./context.ts";
 
+/** A public key. */
+const KEY = "_3hFEQL6ZT81S56lHq00M5bXvbFwlLMZ7l2Jb94CuyA";
+
 const peer = (n: number, agentName = `agent ${n}`): PeerList["peers"][number] => ({
   agentDid: `did:svc:localhost:agent:01KHYQ5H00${String(n).padStart(16, "0")}`,
   profile: { agentName, humanName: "h".repeat(64) },
@@ -37,7 +41,7 @@ const ofTickets = (names: readonly string[]) =>
     return pinTicket(
       peers,
       { did: peer(n).agentDid, agentName, humanName: "" },
-      "A".repeat(43),
+      KEY,
       "2026-02-21T00:00:00.000Z",
     );
   }, {});
@@ -226,4 +230,37 @@ Deno.test("a connector that has ended does not write the peers that it was readi
   released.resolve();
   await update;
   assertEquals([writes, bench.eventsOf("peers_failed")], [0, []]);
+});
+
+Deno.test("a relay that lists 100,000 peers leaves a file that can be written, and takes the room of no ticket", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.ofPerson(world);
+  await machine.json("agent", "create", "alpha");
+  const folder = await new AgentStore(contextOf(world, machine)).open("alpha");
+  const long = ({ agentDid, pairedAt, ...rest }: PeerList["peers"][number], of: string) => ({
+    ...rest,
+    pairedAt,
+    agentDid: agentDid.replace("localhost", of),
+    profile: { agentName: "\u{1F600}".repeat(32), humanName: "\u{1F600}".repeat(32) },
+  });
+  const listed = (of: string) => ({ peers: many(100_000).peers.map((one) => long(one, of)) });
+  const host = (letter: string) => `${`${letter.repeat(55)}.`.repeat(2)}example`;
+  const known = ofTickets(["beta"]);
+  const first = mergePeers(known, listed(host("a"))), second = mergePeers(first, listed(host("b")));
+  for (const peers of [first, second]) {
+    await writePeers(folder, peers);
+    assertEquals([readPeers(folder).beta?.how, Object.keys(presentPeers(peers)).length], ["ticket", LISTED_PAIRS]);
+  }
+  // The peer of a ticket is known before the list is read.
+  const later = pinTicket(
+    second,
+    { did: peer(100_001).agentDid, agentName: "gamma", humanName: "" },
+    KEY,
+    "2026-02-21T00:00:00.000Z",
+  );
+  const all = listed(host("b")).peers;
+  assertEquals(
+    findPeer(mergePeers(later, { peers: [...all, peer(100_001, "gamma")] }), "gamma"),
+    peer(100_001).agentDid,
+  );
 });
