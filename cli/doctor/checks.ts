@@ -1,7 +1,7 @@
 /** The checks of `provider doctor`: one result per check, with its fix. Changes nothing. */
 import type { AgentFolder } from "../agents/agent_store.ts";
 import type { LocalCalls } from "../../shared/client/local_client.ts";
-import { findPeer, readPeers } from "../connector/peers.ts";
+import { findPeer, findPeerEver, readPeers } from "../connector/peers.ts";
 import { describeError } from "../../shared/client/refusals.ts";
 import { OF_OTHER_USER, type Runtime } from "../connector/runtime/runtime.ts";
 import type { RuntimeFile } from "../connector/runtime/runtime_file.ts";
@@ -9,6 +9,9 @@ import { formatDuration, type Status, statusOf } from "../connector/status.ts";
 import type { Machine } from "../platforms/machine.ts";
 import type { Platform, RuntimeTarget } from "../platforms/platform.ts";
 import { PLATFORMS } from "../platforms/table.ts";
+
+import { CliError } from "../errors.ts";
+import { againFrom, type Registered, wayBack } from "./way_back.ts";
 
 export interface DoctorCheck {
   name: string;
@@ -36,6 +39,8 @@ export interface DoctorDeps {
   /** Returns the runtime at another address. */
   runtimeAt(target: RuntimeTarget): Runtime;
   client: LocalCalls | null;
+  /** Asks the agent's registry for it; `null` when it does not answer. */
+  registered: () => Promise<Registered | null>;
   /** Address of its local API; `null` without one. */
   clientUrl: string | null;
   now: number;
@@ -51,6 +56,7 @@ export const BLOCKING_CHECKS: ReadonlySet<string> = new Set([
   "agent",
   "identity token",
   "session",
+  "registry",
   "connector",
   "proxy",
 ]);
@@ -68,6 +74,7 @@ export async function runChecks(deps: DoctorDeps, options: DoctorOptions): Promi
   const isOfFile = runtime?.url === deps.runtime?.url;
   const checks = [
     ...identityChecks(deps),
+    ...folder === null ? [] : await registryCheck(folder.name, deps),
     status === null ? platformCheck(deps) : livePlatformCheck(runtime, status),
     ...runtime === null ? [] : [await reachableCheck(runtime)],
     ...runtime === null || !isOfFile ? [] : await hookChecks(runtime, deps),
@@ -101,6 +108,16 @@ function identityChecks({ folder, now }: DoctorDeps): DoctorCheck[] {
     return [check("agent", false, describeError(error), FILES, `Restore the files, or ${again}`)];
   }
 }
+
+/** A registry that does not answer has no check here: the link of the connector says so. */
+async function registryCheck(name: string, { registered }: Pick<DoctorDeps, "registered">): Promise<DoctorCheck[]> {
+  const found = await registered();
+  if (found === null) return [];
+  const seen = { active: "it has the agent", revoked: "the agent was deleted", unknown: NO_AGENT }[found];
+  return [check("registry", found === "active", seen, "a request from here", againFrom(name))];
+}
+
+const NO_AGENT = "it has no such agent; perhaps it was restored from an older backup";
 
 function platformCheck({ file, folder, source, runtime, platform: { name } }: DoctorDeps): DoctorCheck {
   if (runtime === null) return check("platform", true, name, source, "");
@@ -181,7 +198,8 @@ function connectorChecks(
       connection.state === "connected",
       `${connection.state} for ${since}${connection.problem === null ? "" : `: ${connection.problem}`}`,
       RUNNING,
-      "svc explain describes a code; svc connector status shows the next attempt",
+      wayBack(folder.name, connection.problem) ??
+        "svc explain describes a code; svc connector status shows the next attempt",
     ),
     ...isPull ? [] : [handOverCheck(runtime)],
     check("inbox", inbox.waiting < 1_000, `${inbox.waiting} ${isPull ? "unread" : "waiting"}`, RUNNING, inboxFix),
@@ -216,15 +234,26 @@ function handOverCheck({ platform, problem }: Status["runtime"]): DoctorCheck {
 
 function peerCheck(folder: AgentFolder, alias: string): DoctorCheck {
   try {
-    const did = findPeer(readPeers(folder), alias);
-    return check(
-      "peer",
-      did !== null,
-      did ?? `no peer has the alias ${alias}`,
-      FILES,
-      `Run svc peers --agent ${folder.name} to see the peers; pair with the keys of svc connector start`,
-    );
+    const peers = readPeers(folder), did = findPeer(peers, alias), ended = findPeerEver(peers, alias);
+    const ticket = "press p in the terminal of svc connector start";
+    return did === null && ended !== null
+      ? check(
+        "peer",
+        false,
+        `the pair with ${alias} is over`,
+        FILES,
+        `A ticket begins it again, same name and key: ${ticket}`,
+      )
+      : check(
+        "peer",
+        did !== null,
+        did ?? `no peer has the alias ${alias}`,
+        FILES,
+        `Run svc peers --agent ${folder.name} to see the peers; to pair, ${ticket}`,
+      );
   } catch (error) {
-    return check("peer", false, describeError(error), FILES, "Remove the file; the connector writes it again");
+    // Without the file each peer would have to be paired again.
+    const fix = error instanceof CliError && error.fix || `Restore the folder of ${folder.name} from a copy`;
+    return check("peer", false, describeError(error), FILES, fix);
   }
 }

@@ -263,6 +263,9 @@ export class ReconnectingLink {
   }
 }
 
+/** How the problem begins when two connectors of one agent run. */
+export const TAKEN_OVER = "another connector of this agent has taken over";
+
 /** Close codes in words. */
 const CLOSES: Readonly<Record<number, string>> = {
   1000: "the proxy closed the link",
@@ -273,7 +276,7 @@ const CLOSES: Readonly<Record<number, string>> = {
   [CLOSE.tooSlow]: "this connector received too slowly",
   [CLOSE.notAuthorised]: "the agent is no longer authorised",
   [CLOSE.silent]: "the proxy received nothing for one minute",
-  [CLOSE.replaced]: "another connector of this agent has taken over",
+  [CLOSE.replaced]: TAKEN_OVER,
 };
 
 function describeClose(code: number, reason: string): string {

@@ -4,6 +4,7 @@ import type { AgentFolder } from "../../agents/agent_store.ts";
 import type { Context } from "../../context.ts";
 import { CliError } from "../../errors.ts";
 import { PLATFORM_IDS, type PlatformId, type RuntimeTarget } from "../../platforms/platform.ts";
+import type { Registered } from "../../doctor/way_back.ts";
 import type { PrivateFolder } from "../../files/private_folder.ts";
 import { didYouMean } from "../../../shared/did_you_mean.ts";
 
@@ -157,5 +158,22 @@ export async function providerOf(ctx: Context, options: ProviderOptions, folder:
   /** Source of the settings, as text. */
   const source = isSaved ? join(savedIn, files.RUNTIME_FILE) : wanted === null ? "the default" : "--for";
   const clientUrl = url ?? (folder && readConnectorFile(folder)?.url) ?? null;
-  return { folder, file, source, client, clientUrl, machine, stateDir, platform, runtime, runtimeAt };
+  const registered = () => folder === null ? Promise.resolve(null) : registeredAs(ctx, folder);
+  return { folder, file, source, client, clientUrl, machine, stateDir, platform, runtime, runtimeAt, registered };
+}
+
+/** What the registry of an agent says of it; `null` when it does not answer, or the files are damaged. */
+async function registeredAs(ctx: Context, folder: AgentFolder): Promise<Registered | null> {
+  const [{ connect }, { parseDid }, { ApiError }] = await Promise.all([
+    import("../../account/registry_access.ts"),
+    import("../../../shared/protocol/did.ts"),
+    import("../../../shared/client/errors.ts"),
+  ]);
+  try {
+    const { did, registryUrl } = folder.identity();
+    const { registry } = await connect(ctx, { "allow-insecure": false }, registryUrl);
+    return (await registry.resolve(parseDid(did)?.id ?? "")).status;
+  } catch (error) {
+    return error instanceof ApiError && error.code === "AGENT_NOT_FOUND" ? "unknown" : null;
+  }
 }

@@ -5,6 +5,7 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { holdConnectorLock } from "../connector/held_lock.ts";
 import type { DoctorCheck } from "../../../cli/doctor/checks.ts";
+import { KEYS } from "../../../registry/schema/kv_keys.ts";
 import { MAX_SETTINGS_BYTES } from "../../../cli/platforms/machine.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
@@ -47,6 +48,7 @@ async function runConnector(
   machine: Machine,
   url: string | null,
   answers: Record<string, () => Response>,
+  problem: string | null = null,
 ): Promise<Disposable> {
   const now = toIso(world.clock.now());
   const { did } = JSON.parse(machine.read("svc/agents/alpha/identity.json")) as { did: string };
@@ -60,7 +62,14 @@ async function runConnector(
     startedAt: now,
     now,
     proxy: { url: "wss://proxy.example", origin: "https://proxy.example" },
-    connection: { state: "connected", since: now, nextTryAt: null, problem: null, heartbeatMs: 5, heartbeatAt: now },
+    connection: {
+      state: problem === null ? "connected" : "waiting",
+      since: now,
+      nextTryAt: null,
+      problem,
+      heartbeatMs: 5,
+      heartbeatAt: now,
+    },
     inbox: { waiting: 0, oldestAt: null, bytes: 0 },
     deadLetters: 0,
     receiptsWaiting: 0,
@@ -297,7 +306,7 @@ Deno.test("an agent on the platform inbox is installed, and has no checks of a r
   assertEquals((await machine.failure("provider", "setup", "--for", "inbox")).code, "CLI_USAGE");
   const status = await machine.json("provider", "status");
   assertEquals([status.platform, status.url, status.reachable], ["inbox", null, true]);
-  const names = ["agent", "identity token", "session", "platform"];
+  const names = ["agent", "identity token", "session", "registry", "platform"];
   await t.step("without a connector", async () => {
     const checks = await doctor(machine);
     assertEquals(Object.keys(checks), [...names, "connector"]);
@@ -312,7 +321,7 @@ Deno.test("an agent on the platform inbox is installed, and has no checks of a r
     };
     using _ = await runConnector(world, machine, null, answers);
     const checks = await doctor(machine);
-    assertEquals(Object.keys(checks).slice(0, 7), [...names, "connector", "port", "proxy"]);
+    assertEquals(Object.keys(checks).slice(0, 8), [...names, "connector", "port", "proxy"]);
     assertEquals([checks.platform?.seen, checks.inbox?.seen], ["the inbox of the connector", "0 unread"]);
     assertEquals([checks.runtime, checks.hook, checks["hand-over"]], [undefined, undefined, undefined]);
   });
@@ -322,5 +331,52 @@ Deno.test("an agent on the platform inbox is installed, and has no checks of a r
     const { code, message } = await machine.failure(...line);
     assertEquals(code, "CLI_USAGE");
     assertStringIncludes(message, "exclude each other");
+  });
+});
+
+Deno.test("doctor names the way back of an agent that is gone, of a copy, and of a pair that is over", async (t) => {
+  await using world = await World.open();
+  const answers: Record<string, () => Response> = {};
+  await using machine = await machineOf(world, answers);
+  await machine.json("agent", "create", "alpha");
+  const id = JSON.parse(machine.read("svc/agents/alpha/identity.json")).did.split(":").at(-1);
+  const AGAIN = "svc agent delete alpha, then svc agent create alpha";
+  for (
+    const [problem, fix] of [
+      ["AGENT_NOT_FOUND: The registry has no such agent", AGAIN],
+      [
+        "another connector of this agent has taken over (4409)",
+        "svc agent auth revoke alpha, then svc agent reissue alpha",
+      ],
+      ["PROXY_AUTH_REVOKED: The identity token is revoked", "svc agent reissue alpha"],
+      ["ACCOUNT_SUSPENDED: Bob's account is suspended", "Ask the administrator"],
+      ["https://proxy.example cannot be reached", "svc explain"],
+    ] as const
+  ) {
+    await t.step(problem, async () => {
+      using _ = await runConnector(world, machine, null, answers, problem);
+      const { proxy } = await doctor(machine);
+      assertEquals(proxy?.ok, false);
+      assertStringIncludes(proxy?.fix ?? "", fix);
+    });
+  }
+  await t.step("a pair that is over, and a damaged file of peers", async () => {
+    const beta = { did: `did:svc:localhost:agent:${id}`, agentName: "beta", humanName: "Bob", gone: true, endOrder: 1 };
+    machine.write("svc/agents/alpha/peers.json", JSON.stringify({ beta }));
+    assertStringIncludes((await doctor(machine, "--peer", "beta")).peer?.fix ?? "", "A ticket begins it again");
+    assertStringIncludes((await doctor(machine, "--peer", "gamma")).peer?.fix ?? "", "svc peers --agent alpha");
+    machine.write("svc/agents/alpha/peers.json", "{");
+    assertStringIncludes((await doctor(machine, "--peer", "beta")).peer?.fix ?? "", "Restore it from a copy");
+  });
+  await t.step("an agent that the registry lost, or deleted, or does not show", async () => {
+    const { fetch } = machine;
+    machine.fetch = () => Promise.reject(new TypeError("no network"));
+    assertEquals((await doctor(machine)).registry, undefined);
+    machine.fetch = fetch;
+    assertEquals((await doctor(machine)).registry?.ok, true);
+    await world.kv.delete(KEYS.agent(id));
+    const { registry } = await doctor(machine);
+    assertEquals([registry?.ok, registry?.seen.includes("restored from an older backup")], [false, true]);
+    assertStringIncludes(registry?.fix ?? "", AGAIN);
   });
 });
