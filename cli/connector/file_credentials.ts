@@ -5,6 +5,7 @@ import type { AgentFolder, AgentStore } from "../agents/agent_store.ts";
 import { refreshAgent } from "../agents/refresh.ts";
 import type { RegistryClient } from "../client/registry_client.ts";
 import type { Context } from "../context.ts";
+import { CliError } from "../errors.ts";
 import { Output } from "../terminal/output.ts";
 import type { EmitEvent } from "./events.ts";
 
@@ -17,15 +18,22 @@ interface FileCredentialsDeps {
   emit: EmitEvent;
 }
 
-export function openFileCredentials(deps: FileCredentialsDeps): Promise<StoredCredentials> {
+export async function openFileCredentials(deps: FileCredentialsDeps): Promise<StoredCredentials> {
   const { ctx, clock, store, name, registryOf, emit } = deps;
   // The connector owns the terminal, so the progress of a refresh is not printed.
   const out = new Output(ctx.terminal, clock, { json: true, colour: false });
+  const { did } = (await store.open(name)).identity();
   const files: SessionStore = {
-    read: async () => await readFiles(await store.open(name)),
+    read: async () => {
+      const read = await readFiles(await store.open(name));
+      if (read.identity.did === did) return read;
+      const fix = `Start its connector again: svc connector start ${name}`;
+      throw new CliError("CLI_AGENT_UNKNOWN", `The agent ${name} was deleted and made again`, { fix });
+    },
     refresh: async () => (await refreshAgent({ ...ctx, clock, out }, store, name, registryOf)).auth,
   };
-  return StoredCredentials.open({ clock, store: files, emit });
+  const isGone = (error: unknown) => error instanceof CliError && error.code === "CLI_AGENT_UNKNOWN";
+  return await StoredCredentials.open({ clock, store: files, emit, isGone });
 }
 
 async function readFiles(folder: AgentFolder): Promise<StoredSession> {

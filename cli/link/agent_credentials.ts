@@ -51,6 +51,8 @@ interface CredentialsDeps {
   clock: ServiceClock;
   store: SessionStore;
   emit: EmitLinkEvent;
+  /** Whether an error of `read` says that the agent is not stored there any longer. */
+  isGone?: (error: unknown) => boolean;
 }
 
 /** Credentials of a session that is stored elsewhere. */
@@ -170,7 +172,12 @@ export class StoredCredentials implements AgentCredentials {
   }
 
   async #reload(): Promise<void> {
-    const { identity, auth, aitExpiresAt } = await this.#deps.store.read();
+    const { store, isGone } = this.#deps;
+    const { identity, auth, aitExpiresAt } = await store.read().catch((error) => {
+      // The files of another agent would let it take that one's messages into a store that is deleted already.
+      if (isGone?.(error)) this.onEnd(error);
+      throw error;
+    });
     this.#identity = identity;
     this.#auth = auth;
     this.#aitExpiresAt = aitExpiresAt;

@@ -2,9 +2,10 @@
  * Credentials of a connector: refreshed ahead of time, read again when another process changed them, and final when the
  * session is revoked.
  */
-import { assert, assertEquals } from "@std/assert";
+import { assert, assertEquals, assertRejects } from "@std/assert";
 import { AgentStore } from "../../../cli/agents/agent_store.ts";
 import { RegistryClient } from "../../../cli/client/registry_client.ts";
+import { CliError } from "../../../cli/errors.ts";
 import { ServiceClock } from "../../../cli/link/service_clock.ts";
 import { openFileCredentials } from "../../../cli/connector/file_credentials.ts";
 import { REGISTRY_URL, World } from "../../support/world.ts";
@@ -84,4 +85,22 @@ Deno.test("an unreachable registry is asked again; a revoked session is final", 
   await machine.json("agent", "auth", "revoke", "alpha");
   await untilLater(world.clock, () => ended !== null);
   assertEquals((ended as { code?: string }).code, "AGENT_AUTH_REFRESH_REVOKED");
+});
+
+Deno.test("the files of an agent that was deleted, or made again under its name, end the session", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.ofPerson(world);
+  await machine.json("agent", "create", "alpha");
+  for (const again of [true, false]) {
+    const { session } = await opened(world, machine);
+    let ended: unknown = null;
+    session.onEnd = (error) => ended = error;
+    const { did } = await session.current();
+    await machine.json("agent", "delete", "alpha");
+    if (again) await machine.json("agent", "create", "alpha");
+    await assertRejects(() => session.renew("access"), CliError, again ? "made again" : "There is no agent alpha");
+    assertEquals((ended as { code?: string } | null)?.code, "CLI_AGENT_UNKNOWN");
+    assertEquals((await session.current()).did, did, "it never signs as the other agent");
+    session.stop();
+  }
 });
