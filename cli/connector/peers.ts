@@ -366,6 +366,13 @@ export function peerIn(peers: Peers, named: string): ChangedPeer | null {
   return { alias, agentDid: peer.did, agentName, humanName, blocked };
 }
 
+/** Why no message can be sent to a name: a person who paired once must not look for a wrong letter in it. */
+export function unknownPeer(peers: Peers, to: string): string {
+  return findPeerEver(peers, to) === null
+    ? `No peer has the alias "${to}"`
+    : `The pair with ${to} is over. A new ticket begins it again`;
+}
+
 /** The error for a peer that is not there, as a connector answers it. */
 export function peerUnknown(peer: string, message = `No peer has the alias "${peer}"`): ApiError {
   return new ApiError(404, "CONNECTOR_PEER_UNKNOWN", message, null);

@@ -1,7 +1,7 @@
 /** Finds the recipient of a message when no connector runs. */
 import type { ProxyCaller } from "../link/proxy_caller.ts";
 import type { AgentFolder } from "../agents/agent_store.ts";
-import { aliasesOf, findPeer, type Peers, peerUnknown, readPeers, sealKey } from "../connector/peers.ts";
+import { aliasesOf, findPeer, type Peers, peerUnknown, readPeers, sealKey, unknownPeer } from "../connector/peers.ts";
 
 /** The recipient of a message. */
 export interface Recipient {
@@ -24,7 +24,7 @@ export async function recipientOf(proxy: ProxyCaller, folder: AgentFolder, peer:
   const { known: listed } = await updatePeers(proxy, folder);
   const found = findPeer(listed, peer);
   if (found !== null) return withKey(listed, found);
-  throw peerUnknown(peer);
+  throw peerUnknown(peer, unknownPeer(listed, peer));
 }
 
 function withKey(peers: Peers, did: string): Recipient {

@@ -281,6 +281,14 @@ for (const columns of [80, 40]) {
   });
 }
 
+Deno.test("a refusal that each attempt repeats is told once, and again after the next link", () => {
+  const texts = new CalmTexts();
+  const told = (why: string) => texts.of("refresh_failed", { why }, 0) !== null;
+  assertEquals([told("gone"), told("gone"), told("suspended"), told("gone")], [true, false, true, false]);
+  texts.of("connected", {}, 0);
+  assertEquals([told("gone"), told("gone")], [true, false]);
+});
+
 Deno.test("r replies to the newest message, a number names another one, and space reads what was shown", async () => {
   await using screen = new Screen();
   screen.add();
