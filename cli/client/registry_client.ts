@@ -13,7 +13,7 @@ import { KeyDocument } from "../../shared/protocol/signed/key_document.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
 import { registrationMessage } from "../../shared/protocol/registration.ts";
 import { type Answer, callService, type HttpDeps } from "../link/service_call.ts";
-import { postRefresh } from "../link/session_refresh.ts";
+import { postRefresh, postVisit } from "../link/session_refresh.ts";
 import type { AgentIdentity } from "../link/signed_headers.ts";
 
 /** Properties of a new agent. The registry chooses `framework` and `ttlDays` when they are absent. */
@@ -196,6 +196,11 @@ export class RegistryClient {
     origin: string = this.registryUrl,
   ): Promise<sessions.AgentAuth> {
     return postRefresh(this.deps, this.registryUrl, agent, refreshToken, recovery, origin);
+  }
+
+  /** Returns a token with which an agent visits the proxy at `audience`. `origin` as for a refresh. */
+  visit(agent: AgentIdentity, audience: string, origin: string = this.registryUrl): Promise<sessions.VisitAnswer> {
+    return postVisit(this.deps, this.registryUrl, agent, audience, origin);
   }
 
   /** Checks an access token. @throws {import("../errors.ts").ApiError} 401 when it has expired or belongs to another session */

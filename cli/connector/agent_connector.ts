@@ -28,6 +28,7 @@ import {
 import { confirmChange, rememberInbox } from "./runtime/platform_change.ts";
 import { type EmitEvent, withAlias } from "./events.ts";
 import { openFileCredentials } from "./file_credentials.ts";
+import { secureServiceUrl } from "../client/service_url.ts";
 import { proxyAddress } from "./proxy_address.ts";
 import { describeError } from "../../shared/client/refusals.ts";
 import { ServiceClock } from "../link/service_clock.ts";
@@ -153,6 +154,7 @@ export async function startAgentConnector(
       opened.use(ConnectorStore.open(join(folder.path, "connector.db"), { ...options, historyMs })),
     emit,
     trust,
+    checkOrigin: (origin) => void secureServiceUrl(ctx, origin, "The server of the peer", options["allow-insecure"]),
     open: (agent, events) => {
       const { random, authority } = ctx;
       return openLink({ clock: serviceClock, random, newId, authority, isHidden }, proxy, agent, events);

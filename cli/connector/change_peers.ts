@@ -81,7 +81,13 @@ async function changeHere(
     changed(peers, agentDid, change);
     const { agentDid: peerAgentDid } = peerIn(peers, ended ?? "") ?? {};
     if (peerAgentDid !== undefined) {
-      await direct.proxy.ask({ method: "POST", target: "/pair/remove", body: JSON.stringify({ peerAgentDid }) });
+      const request = { method: "POST", target: "/pair/remove", body: JSON.stringify({ peerAgentDid }) } as const;
+      await direct.proxy.ask(request);
+      const { proxy } = Object.values(peers).find(({ did }) => did === peerAgentDid) ?? {};
+      // The half at its server only lets this agent write there.
+      if (proxy !== undefined) {
+        await direct.at(proxy).call(request).catch(() => ctx.out.warn(`${proxy} still has its half`));
+      }
     }
   }
   const { agentDid } = peerIn(peers, named) as ChangedPeer;

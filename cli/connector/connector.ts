@@ -30,13 +30,15 @@ import { aliasesOf, findPeer, LISTED_PAIRS, mergePeers } from "./peers.ts";
 import { Pairing } from "./pairing.ts";
 import { Receiving } from "./receiving.ts";
 import type { RegistryTrust } from "./registry_trust.ts";
+import { PeerProxies } from "../link/peer_proxies.ts";
 import { ProxyCaller } from "../link/proxy_caller.ts";
+import { resumeConfirmations } from "./confirm_ticket.ts";
 import { isTaskId } from "./store/sent_messages.ts";
 import { describeError } from "../../shared/client/refusals.ts";
 import type { ConnectorStore, StoreOptions } from "./store/store.ts";
 import type { Runtime } from "./runtime/runtime.ts";
 import type { ServiceClock } from "../link/service_clock.ts";
-import type { AgentCredentials } from "../link/agent_credentials.ts";
+import type { VisitCredentials } from "../link/agent_credentials.ts";
 import type { Status } from "./status.ts";
 import { Waits } from "./waits.ts";
 
@@ -51,7 +53,7 @@ export interface ConnectorDeps {
   /** Called with the headers of each response of the proxy. */
   onResponse?: ((headers: Headers) => void) | undefined;
   open: OpenLink;
-  session: AgentCredentials;
+  session: VisitCredentials;
   /** Opens what peers seal to the agent. */
   openingKey: OpeningKey;
   /** Opens the store, which its caller closes after the end of the connector. */
@@ -60,6 +62,8 @@ export interface ConnectorDeps {
   runtime: Runtime | null;
   peers: PeerFile;
   trust: RegistryTrust;
+  /** Throws for an origin of another server that must not be called. */
+  checkOrigin(origin: string): void;
   emit: EmitEvent;
 }
 
@@ -92,6 +96,8 @@ const CONTACTS_TOLD = 100;
 export class Connector {
   readonly store: ConnectorStore;
   readonly proxy: ProxyCaller;
+  /** The proxies at which the peers live. */
+  readonly proxies: PeerProxies;
   readonly sending: Sending;
   readonly waits: Waits;
   readonly askedTasks = new AskedTasks();
@@ -139,8 +145,10 @@ export class Connector {
     const guard = this.#guard, { did } = options.agent;
     const peers = this.peers = new PeerBook(deps.peers);
     const { proxy, newId } = this, { strict = false } = options;
+    const elsewhere = { fetch, onResponse, machine: clock, random, session, emit, check: deps.checkOrigin };
+    const proxies = this.proxies = new PeerProxies(elsewhere, proxy, (did) => peers.of(did)?.proxy);
     const isBlocked = (did: string) => peers.of(did)?.blocked === true;
-    const sends = { clock, random, store, proxy, session, peers, guard, newId, did, strict, isBlocked, emit };
+    const sends = { clock, random, store, proxy, proxies, session, peers, guard, newId, did, strict, isBlocked, emit };
     this.sending = new Sending(sends);
     const hasPins = Object.values(peers.all).some(({ key }) => key !== undefined);
     if (store.proofs.begin(hasPins, clock.now())) emit("memory_lost");
@@ -164,13 +172,17 @@ export class Connector {
       deliver: (frame) => this.#receiving.deliver(frame),
       paired: ({ peerAgentDid, profile }) => {
         // Who reads the line may write at once, so the peer has its alias by then.
-        void this.updatePeers().then(() => emit("paired", { peer: peerAgentDid, ...profile }));
+        void this.updatePeers().then(() => {
+          emit("paired", { peer: peerAgentDid, ...profile });
+          this.sending.heardOf(peerAgentDid);
+        });
       },
       delivery: (frame) => this.sending.told(frame),
       connected: () => {
         this.sending.sendAllNow();
         void this.sending.refresh();
         void this.updatePeers();
+        void resumeConfirmations(this);
       },
     });
   }
@@ -287,7 +299,7 @@ export class Connector {
   async #readPeers(): Promise<void> {
     const { emit } = this.deps;
     try {
-      const read = await readAllPeers(this.proxy);
+      const read = await readAllPeers(this.proxy, this.options.agent.did);
       if ("refused" in read) throw apiErrorOf(read.refused);
       if (this.isOver) return;
       await this.pairing.pinListed(read.peers);
@@ -333,6 +345,8 @@ export class Connector {
     const { clock, emit } = this.deps;
     const now = clock.now();
     try {
+      // Also those of another server that did not answer, to which no link tells when it is back.
+      if (this.linkState === "connected") void resumeConfirmations(this);
       for (const { fromDid: from, requestId } of this.store.prune(now)) {
         emit("dead_letter", { from, requestId, why: NOT_READ });
       }

@@ -7,12 +7,16 @@ import type { AgentFolder, AgentStore } from "../agents/agent_store.ts";
 import type { Context } from "../context.ts";
 import { openFileCredentials } from "./file_credentials.ts";
 import { proxyAddress } from "./proxy_address.ts";
+import { secureServiceUrl } from "../client/service_url.ts";
+import { PeerProxies } from "../link/peer_proxies.ts";
 import { ProxyCaller } from "../link/proxy_caller.ts";
 import { ServiceClock } from "../link/service_clock.ts";
 
 /** The proxy for one command. Disposing it ends its timers. */
 export interface DirectProxy extends Disposable {
   proxy: ProxyCaller;
+  /** The proxy at `origin`, where a peer of another server lives; the agent's own for `undefined`. */
+  at(origin: string | undefined): ProxyCaller;
 }
 
 /** @throws {import("../errors.ts").CliError} `CLI_USAGE`, `CLI_INSECURE_URL`, `CLI_FILE_INVALID` */
@@ -31,7 +35,10 @@ export async function directProxy(
     (await connect({ ...ctx, clock, onResponse }, { "allow-insecure": allowInsecure }, registryUrl)).registry;
   const emit = () => {};
   const session = await openFileCredentials({ ctx, clock, store, name: folder.name, registryOf, emit });
-  const { fetch, random } = ctx;
-  const proxy = new ProxyCaller({ fetch, onResponse: ctx.onResponse, clock, random, session, emit }, place);
-  return { proxy, [Symbol.dispose]: () => session.stop() };
+  const { fetch, random, onResponse: seen } = ctx, calls = { fetch, onResponse: seen, random, session, emit };
+  const proxy = new ProxyCaller({ ...calls, clock }, place);
+  const check = (origin: string) => void secureServiceUrl(ctx, origin, "The server of the peer", allowInsecure);
+  const elsewhere = new PeerProxies({ ...calls, machine: ctx.clock, check }, proxy, () => undefined);
+  const at = (origin: string | undefined) => origin === undefined ? proxy : elsewhere.at(origin);
+  return { proxy, at, [Symbol.dispose]: () => session.stop() };
 }

@@ -57,6 +57,8 @@ export const EVENTS = {
   paired: "Paired",
   revoked: "The agent is no longer authorised",
   pair_ticket: "Pairing started",
+  pair_waits: "A pairing is not finished; it is tried again",
+  pair_half_removed: "The pair with an agent of another server has ended",
   exec_failed: "The program of --exec failed",
   defect: "An unexpected failure; the connector continues",
   peers_failed: "The peers could not be read",

@@ -7,6 +7,7 @@ import type { RegistryClient } from "../client/registry_client.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 import { Output } from "../terminal/output.ts";
+import { issuerOf } from "../link/session_refresh.ts";
 import type { EmitEvent } from "./events.ts";
 
 interface FileCredentialsDeps {
@@ -29,6 +30,11 @@ export async function openFileCredentials(deps: FileCredentialsDeps): Promise<St
       if (read.identity.did === did) return read;
       const fix = `Start its connector again: svc connector start ${name}`;
       throw new CliError("CLI_AGENT_UNKNOWN", `The agent ${name} was deleted and made again`, { fix });
+    },
+    visit: async (agent, audience) => {
+      const folder = await store.open(name), { registryUrl } = folder.identity();
+      const registry = await registryOf(registryUrl);
+      return await registry.visit(agent, audience, issuerOf(agent.ait) ?? registryUrl);
     },
     refresh: async () => (await refreshAgent({ ...ctx, clock, out }, store, name, registryOf)).auth,
   };

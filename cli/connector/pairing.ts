@@ -29,6 +29,14 @@ interface PairingDeps {
   emit: EmitEvent;
 }
 
+/** A peer whose key a ticket has proven. */
+interface PinnedPeer {
+  did: string;
+  profile: PairingProfile;
+  /** Origin of its home proxy, for a peer of another server. */
+  proxy: string | undefined;
+}
+
 export class Pairing {
   readonly #confirming = new Set<Promise<void>>();
 
@@ -70,9 +78,9 @@ export class Pairing {
   }
 
   /** Pins the initiator of a ticket that this agent has confirmed. Returns false when it did not prove its key. */
-  async pinInitiator(secret: string, did: string, profile: PairingProfile, key: PairKey | undefined): Promise<boolean> {
-    if (key === undefined || !await provesPairKey(secret, { role: "initiator", did, profile }, key)) return false;
-    await this.#pin(did, profile, key);
+  async pinInitiator(secret: string, peer: PinnedPeer, key: PairKey | undefined): Promise<boolean> {
+    if (key === undefined || !await provesPairKey(secret, { role: "initiator", ...peer }, key)) return false;
+    await this.#pin(peer, key);
     return true;
   }
 
@@ -85,19 +93,19 @@ export class Pairing {
     });
     if (proving.length === 0) return;
     for (const secret of secrets.open(clock.now())) {
-      for (const { agentDid: did, profile, peerKey } of proving) {
+      for (const { agentDid: did, profile, peerKey, proxy } of proving) {
         if (!peerKey || !await provesPairKey(secret, { role: "responder", did, profile }, peerKey)) continue;
-        await this.#pin(did, profile, peerKey);
+        await this.#pin({ did, profile, proxy }, peerKey);
         secrets.remove(secret);
         break;
       }
     }
   }
 
-  async #pin(did: string, profile: PairingProfile, { publicKey }: PairKey): Promise<void> {
+  async #pin({ did, profile, proxy }: PinnedPeer, { publicKey }: PairKey): Promise<void> {
     const { peers, clock, emit } = this.deps;
     const before = peers.of(did);
-    await peers.change((known) => pinTicket(known, { did, ...profile }, publicKey, toIso(clock.now())));
+    await peers.change((known) => pinTicket(known, { did, ...profile, proxy }, publicKey, toIso(clock.now())));
     if (before?.key === undefined || before.key === publicKey) return;
     emit("peer_key_changed", { from: did, key: before.key, shown: publicKey });
   }

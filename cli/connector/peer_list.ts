@@ -38,7 +38,7 @@ export async function updatePeers(
   proxy: ProxyCaller,
   folder: AgentFolder,
 ): Promise<{ known: Peers; peers: readonly Peer[] }> {
-  const read = await readAllPeers(proxy);
+  const read = await readAllPeers(proxy, folder.identity().did);
   if ("refused" in read) throw apiErrorOf(read.refused);
   return { known: mergePeers(readPeers(folder), read), peers: read.peers };
 }
@@ -76,7 +76,7 @@ export function listedPeers(
     const alias = aliases.get(agentDid);
     const row = known[alias ?? ""];
     if (alias === undefined || row === undefined || row.removed) return [];
-    const { agentName, humanName, blocked = false, key = null, how = null, since = null } = row;
+    const { agentName, humanName, blocked = false, key = null, how = null, since = null, proxy } = row;
     const peer = { alias, agentDid, agentName, humanName, blocked };
     const last = lastMessageAt(agentDid);
     return [{
@@ -88,6 +88,7 @@ export function listedPeers(
       online,
       lastSeenAt,
       lastMessageAt: last === null ? null : toIso(last),
+      ...proxy !== undefined && { proxy },
     }];
   });
   return listed.sort((a, b) => a.alias < b.alias ? -1 : 1);

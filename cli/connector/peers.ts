@@ -5,7 +5,8 @@
 import * as z from "zod";
 import { PEERS_FILE, PEERS_FILE_BYTES } from "../../shared/client/agent_files.ts";
 import { ApiError } from "../../shared/client/errors.ts";
-import { isAgentDid } from "../../shared/protocol/did.ts";
+import { isAgentDid, parseDid } from "../../shared/protocol/did.ts";
+import { isOrigin } from "../../shared/protocol/origins.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
 import { isPublicKey } from "../../shared/protocol/ed25519.ts";
 import type { AgentFolder } from "../agents/agent_store.ts";
@@ -40,12 +41,14 @@ const PeersFile = z.record(
     removed: z.literal(true).optional(),
     /** This agent takes nothing of the peer and sends it nothing, and keeps the pair. */
     blocked: z.literal(true).optional(),
+    /** Origin of its home proxy, for a peer of another server. */
+    proxy: z.string().max(150).refine(isOrigin).optional(),
     /** Aliases that it had before. They stay its own: a person who types one must not write to another agent. */
     former: z.array(z.string()).optional(),
   }),
 );
 /** What names a peer in the proxy's list. */
-type PairedPeer = Pick<Peer, "agentDid" | "profile" | "pairedAt">;
+type PairedPeer = Pick<Peer, "agentDid" | "profile" | "pairedAt" | "proxy">;
 
 /** Alias → peer. */
 export type Peers = z.infer<typeof PeersFile>;
@@ -78,6 +81,12 @@ export function isBlockedHere(folder: AgentFolder, did: string): boolean {
   return peerIn(peersIfAny(folder), did)?.blocked ?? false;
 }
 
+/** Host of the server of a peer elsewhere; `undefined` for one of the agent's own. */
+export function hostOfPeer(folder: AgentFolder, did: string): string | undefined {
+  const { proxy } = Object.values(peersIfAny(folder)).find((peer) => peer.did === did) ?? {};
+  return proxy === undefined ? undefined : new URL(proxy).host;
+}
+
 /** The peers; none when `peers.json` is damaged, because a command that names a DID works without it. */
 function peersIfAny(folder: AgentFolder): Peers {
   try {
@@ -97,10 +106,10 @@ export function mergePeers(known: Peers, { peers }: { peers: readonly PairedPeer
   const present = new Set(peers.map(({ agentDid }) => agentDid));
   const merged = endedPairs(Object.entries(known).filter(([, { did }]) => !present.has(did)));
   const taken = new Set(merged.flatMap(foldedNames));
-  const add = (alias: string, { agentDid: did, profile }: PairedPeer) => {
-    const { gone: _gone, endOrder: _endOrder, ...kept } = known[alias] ?? {};
+  const add = (alias: string, { agentDid: did, profile, proxy }: PairedPeer) => {
+    const { gone: _gone, endOrder: _endOrder, proxy: _proxy, ...kept } = known[alias] ?? {};
     for (const name of foldedNames([alias, kept])) taken.add(name);
-    merged.push([alias, { ...kept, did, ...profile }]);
+    merged.push([alias, { ...kept, did, ...profile, ...proxy !== undefined && { proxy } }]);
   };
   const oldest = [...peers].sort((a, b) => a.pairedAt < b.pairedAt ? -1 : 1);
   for (const peer of oldest) {
@@ -111,7 +120,7 @@ export function mergePeers(known: Peers, { peers }: { peers: readonly PairedPeer
   // The names of contacts begin alike, because a relay could list an agent of its own under the name that a person expects.
   const strangers = oldest.filter(({ agentDid }) => !aliasOf.has(agentDid));
   for (const peer of strangers.slice(0, Math.max(0, LISTED_PAIRS - (oldest.length - strangers.length)))) {
-    add(freeAlias(peer.profile.agentName, taken, numbers, CONTACT), peer);
+    add(freeAlias(wordOf(peer.profile.agentName, peer.agentDid, peer), taken, numbers, CONTACT), peer);
   }
   return Object.fromEntries(merged.sort(([a], [b]) => a < b ? -1 : 1));
 }
@@ -125,7 +134,9 @@ export const CONTACT = "contact-";
  */
 export function pinTicket(
   peers: Peers,
-  { did, agentName, humanName }: Pick<Peers[string], "did" | "agentName" | "humanName">,
+  { did, agentName, humanName, proxy }: Pick<Peers[string], "did" | "agentName" | "humanName"> & {
+    proxy?: string | undefined;
+  },
   key: string,
   since: string,
 ): Peers {
@@ -136,7 +147,9 @@ export function pinTicket(
   const isContact = known?.startsWith(CONTACT) ?? false;
   // A name that the person has given to the contact goes before the one that the agent gives itself.
   const wanted = isContact && before?.former !== undefined ? known?.slice(CONTACT.length) : undefined;
-  const alias = known !== undefined && !isContact ? known : freeAlias(wanted ?? agentName, taken, new Map());
+  const alias = known !== undefined && !isContact
+    ? known
+    : freeAlias(wanted ?? wordOf(agentName, did, { proxy }), taken, new Map());
   const former = [...before?.former ?? [], ...known === undefined || known === alias ? [] : [known]];
   const pinned = {
     ...before?.blocked && { blocked: true },
@@ -144,6 +157,7 @@ export function pinTicket(
     did,
     agentName,
     humanName,
+    ...proxy !== undefined && { proxy },
     key,
     how: "ticket",
     since: before?.how === "ticket" ? before.since : since,
@@ -258,7 +272,7 @@ export function replacePeer(peers: Peers, did: string, wanted: string): Peers {
   const former = [...names, present, ...peer.former ?? []];
   if (former.length > FORMER_ALIASES) throw tooManyNames(present);
   const taken = new Set([...Object.entries(others).flatMap(foldedNames), ...[alias, ...former].map(folded)]);
-  const left = freeAlias(`${alias}-old`, taken, new Map());
+  const left = freeAlias(extended(alias, "-old"), taken, new Map());
   const rows = [...Object.entries(others), [alias, { ...peer, former }], [left, { ...ended, removed: true }]] as const;
   return Object.fromEntries([...rows].sort(([a], [b]) => a < b ? -1 : 1)) as Peers;
 }
@@ -292,18 +306,29 @@ function endedPairs(pairs: readonly [string, Peers[string]][]): [string, Peers[s
     .map(([alias, peer]) => [alias, peer]);
 }
 
+/** The name of a peer as one word, with its authority when it is of another server: it must not pass for an agent of this one. */
+function wordOf(agentName: string, did: string, { proxy }: { proxy?: string | undefined }): string {
+  const word = /[A-Za-z0-9](?:.*[A-Za-z0-9])?/.exec(agentName.replace(/[^A-Za-z0-9._-]+/g, "-"))?.[0] ?? "peer";
+  return proxy === undefined ? word : `${word}@${parseDid(did)?.authority ?? ""}`;
+}
+
+/** An alias with more at the end of its name. */
+function extended(alias: string, more: string): string {
+  const at = alias.indexOf("@");
+  return at === -1 ? alias + more : alias.slice(0, at) + more + alias.slice(at);
+}
+
 /**
- * The agent's name as one word, with a number appended when another peer has the word, or one that looks like it.
+ * A word as an alias, with a number when another peer has the word, or one that looks like it.
  *
  * @param taken the folded aliases of the others
  * @param prefix of a contact
  * @param numbers the number to try next for each folded word, so that many peers with one name stay linear
  */
-function freeAlias(agentName: string, taken: ReadonlySet<string>, numbers: Map<string, number>, prefix = ""): string {
-  const name = /[A-Za-z0-9](?:.*[A-Za-z0-9])?/.exec(agentName.replace(/[^A-Za-z0-9._-]+/g, "-"))?.[0] ?? "peer";
+function freeAlias(name: string, taken: ReadonlySet<string>, numbers: Map<string, number>, prefix = ""): string {
   const word = prefix === "" && RESERVED.has(folded(name)) ? `peer-${name}` : prefix + name;
   for (let n = numbers.get(folded(word)) ?? 1;; n++) {
-    const alias = n === 1 ? word : `${word}-${n}`;
+    const alias = n === 1 ? word : extended(word, `-${n}`);
     if (taken.has(folded(alias))) continue;
     numbers.set(folded(word), n + 1);
     return alias;
@@ -364,13 +389,6 @@ export function peerIn(peers: Peers, named: string): ChangedPeer | null {
   if (alias === undefined || peer === undefined) return null;
   const { agentName, humanName, blocked = false } = peer;
   return { alias, agentDid: peer.did, agentName, humanName, blocked };
-}
-
-/** Why no message can be sent to a name: a person who paired once must not look for a wrong letter in it. */
-export function unknownPeer(peers: Peers, to: string): string {
-  return findPeerEver(peers, to) === null
-    ? `No peer has the alias "${to}"`
-    : `The pair with ${to} is over. A new ticket begins it again`;
 }
 
 /** The error for a peer that is not there, as a connector answers it. */

@@ -3,7 +3,9 @@
  * another process has changed them. One refresh runs at a time. Where they are stored is the caller's part.
  */
 import type { Cancel } from "../../shared/clock.ts";
-import type { AgentAuth } from "../../shared/protocol/api/sessions.ts";
+import { BoundedMap } from "../../shared/bounded_map.ts";
+import { UnreachableError } from "../../shared/client/errors.ts";
+import type { AgentAuth, VisitAnswer } from "../../shared/protocol/api/sessions.ts";
 import { receiptWait } from "../../shared/client/backoff.ts";
 import type { EmitLinkEvent } from "./link_events.ts";
 import {
@@ -27,10 +29,27 @@ export interface AgentCredentials {
   stop(): void;
 }
 
+/** Credentials that also reach the servers of peers elsewhere. */
+export interface VisitCredentials extends AgentCredentials {
+  /**
+   * A token for the proxy of another server, in memory only.
+   *
+   * @throws {UnreachableError} when the registry gives none
+   */
+  visit(audience: string): Promise<string>;
+  /** Forgets it. Returns true when there was one. */
+  endVisit(audience: string): boolean;
+}
+
 /** A minute ahead of the end would do; 10 s more leave room for a slow response. */
 const AHEAD_MS = 70_000;
 /** Least wait before a refresh, so that tokens with a shorter lifetime do not cause a loop. */
 const LEAST_MS = 5_000;
+
+/** With less, a token could end on its way. */
+const VISIT_AHEAD_MS = 60_000;
+/** With more, tokens for servers of the past take memory. */
+const VISITS_KEPT = 1_000;
 
 /** An agent's identity and tokens, as they are stored. */
 export interface StoredSession {
@@ -45,6 +64,8 @@ export interface SessionStore {
   read(): Promise<StoredSession>;
   /** Refreshes the session and stores the new tokens. */
   refresh(): Promise<AgentAuth>;
+  /** Asks the registry for a visit token. */
+  visit(agent: AgentIdentity, audience: string): Promise<VisitAnswer>;
 }
 
 interface CredentialsDeps {
@@ -56,12 +77,14 @@ interface CredentialsDeps {
 }
 
 /** Credentials of a session that is stored elsewhere. */
-export class StoredCredentials implements AgentCredentials {
+export class StoredCredentials implements VisitCredentials {
   readonly #deps: CredentialsDeps;
   #identity: AgentIdentity;
   #auth: AgentAuth;
   #aitExpiresAt: number;
   #refreshing: Promise<void> | null = null;
+  /** Visit tokens by audience. */
+  readonly #visits = new BoundedMap<string, Promise<VisitAnswer>>(VISITS_KEPT);
   #failures = 0;
   /** Whether the last refresh was refused for a reason that only the operator of the server can change. */
   #needsOperator = false;
@@ -110,6 +133,26 @@ export class StoredCredentials implements AgentCredentials {
     if (what === "identity") return false;
     await this.#refresh();
     return this.#identity.accessToken !== accessToken;
+  }
+
+  async visit(audience: string): Promise<string> {
+    const kept = await this.#visits.get(audience)?.catch(() => null);
+    if (kept && Date.parse(kept.expiresAt) - this.#deps.clock.now() > VISIT_AHEAD_MS) return kept.token;
+    const asked = this.current().then((agent) => this.#deps.store.visit(agent, audience));
+    this.#visits.set(audience, asked);
+    try {
+      return (await asked).token;
+    } catch (cause) {
+      this.#visits.delete(audience);
+      if (isPermanent(cause)) throw cause;
+      // The message has not left, which a cause of this kind says.
+      const why = `Your server gives no token for ${new URL(audience).host}: ${describeError(cause)}`;
+      throw new UnreachableError(why, { cause: new Error("connection refused", { cause }) });
+    }
+  }
+
+  endVisit(audience: string): boolean {
+    return this.#visits.delete(audience);
   }
 
   /** Refreshes the access token before it expires, from now on. */

@@ -1,5 +1,6 @@
 /** Reads the agent's peers from the proxy, all pages. A refusal is returned unchanged: the local API passes it on. */
 import { PeerList } from "../../shared/protocol/api/pairing.ts";
+import { parseDid } from "../../shared/protocol/did.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { apiErrorOf, type HttpResponse } from "../../shared/client/http.ts";
 import { UnreachableError } from "../../shared/client/errors.ts";
@@ -10,9 +11,15 @@ export type Peer = PeerList["peers"][number];
 /** At most 100,000 peers, so that a faulty proxy cannot cause an endless loop. */
 const MAX_PAGES = 200;
 
-/** All peers of the agent. @throws {UnreachableError} when the proxy does not answer with a list of peers */
+/**
+ * All peers of the agent `own`. Those of its own authority live at this proxy and the others elsewhere, regardless of what the proxy
+ * says; one of another authority without an address is left out, because nothing could be sent to it.
+ *
+ * @throws {UnreachableError} when the proxy does not answer with a list of peers
+ */
 export async function readAllPeers(
   proxy: Pick<ProxyCaller, "call" | "place">,
+  own: string,
 ): Promise<{ peers: Peer[] } | { refused: HttpResponse }> {
   const peers: Peer[] = [];
   let cursor: string | null = null;
@@ -22,11 +29,19 @@ export async function readAllPeers(
     if (apiErrorOf(response) !== null) return { refused: response };
     const page = PeerList.safeParse(jsonOf(response.text)).data;
     if (page === undefined) break;
-    for (const peer of page.peers) peers.push(peer);
+    for (const { proxy: at, ...peer } of page.peers) {
+      if (authorityIn(peer.agentDid) === authorityIn(own)) peers.push(peer);
+      else if (at !== undefined) peers.push({ ...peer, proxy: at });
+    }
     cursor = page.pagination.nextCursor;
     if (cursor === null) return { peers };
   }
   throw new UnreachableError(`${proxy.place.dialUrl} answered with something that is not a list of peers`);
+}
+
+/** The authority in a DID. */
+export function authorityIn(did: string): string | undefined {
+  return parseDid(did)?.authority;
 }
 
 function jsonOf(text: string): unknown {

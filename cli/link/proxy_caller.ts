@@ -6,7 +6,7 @@ import { HEADERS } from "../../shared/protocol/proof.ts";
 import type { Random } from "../../shared/random.ts";
 import { apiErrorOf, asUnreachable, exchange, type HttpResponse } from "../../shared/client/http.ts";
 import { type ApiError, UnreachableError } from "../../shared/client/errors.ts";
-import { signedHeaders } from "./signed_headers.ts";
+import { type AgentIdentity, signedHeaders } from "./signed_headers.ts";
 import type { EmitLinkEvent } from "./link_events.ts";
 import type { ProxyPlace } from "./link.ts";
 import { remedyOf } from "../../shared/client/refusals.ts";
@@ -28,7 +28,7 @@ export interface ProxyRequest {
   headers?: Record<string, string>;
 }
 
-interface CallerDeps {
+export interface CallerDeps {
   fetch: typeof fetch;
   onResponse?: ((headers: Headers) => void) | undefined;
   clock: ServiceClock;
@@ -37,8 +37,22 @@ interface CallerDeps {
   emit: EmitLinkEvent;
 }
 
+/** What a request shows beside its proof: that the agent's session stands. */
+interface AccessSource {
+  current(agent: AgentIdentity): string | Promise<string>;
+  /** After a refusal. Returns true when the next one is another. */
+  renew(): Promise<boolean>;
+}
+
 export class ProxyCaller {
-  constructor(readonly deps: CallerDeps, readonly place: ProxyPlace) {}
+  readonly #access: AccessSource;
+
+  constructor(readonly deps: CallerDeps, readonly place: ProxyPlace, access?: AccessSource) {
+    this.#access = access ?? {
+      current: ({ accessToken }) => accessToken,
+      renew: () => deps.session.renew("access"),
+    };
+  }
 
   /** Sends a request. @throws {UnreachableError} when the proxy does not answer */
   async call(request: ProxyRequest): Promise<HttpResponse> {
@@ -68,7 +82,7 @@ export class ProxyCaller {
     const { clock, session, emit } = this.deps;
     switch (error && remedyOf(error)) {
       case "renew_access":
-        return await session.renew("access").catch(() => false);
+        return await this.#access.renew().catch(() => false);
       case "renew_identity":
         return await session.renew("identity").catch(() => false);
       case "adjust_clock":
@@ -84,7 +98,7 @@ export class ProxyCaller {
     const { clock, session } = this.deps;
     const { dialUrl, origin } = this.place;
     const { method, target, body, recipient } = request;
-    const agent = await session.current();
+    const agent = await session.current(), access = await this.#access.current(agent);
     const signed = await signedHeaders(this.deps, agent, {
       method,
       url: origin,
@@ -95,7 +109,7 @@ export class ProxyCaller {
     const headers = {
       ...(body === undefined ? {} : { "Content-Type": "application/json" }),
       ...signed,
-      [HEADERS.access]: agent.accessToken,
+      [HEADERS.access]: access,
       ...request.headers,
     };
     const onResponse = (headers: Headers) => {

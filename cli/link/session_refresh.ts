@@ -4,7 +4,8 @@
  */
 import { type Clock, sleep } from "../../shared/clock.ts";
 import { parseAit } from "../../shared/protocol/signed/ait.ts";
-import { type AgentAuth, RefreshAnswer } from "../../shared/protocol/api/sessions.ts";
+import { type AgentAuth, RefreshAnswer, VisitAnswer } from "../../shared/protocol/api/sessions.ts";
+import { HEADERS } from "../../shared/protocol/proof.ts";
 import { sha256 } from "../../shared/protocol/base64url.ts";
 import { ApiError } from "../../shared/client/errors.ts";
 import { callService, type HttpDeps } from "./service_call.ts";
@@ -88,6 +89,31 @@ export async function postRefresh(
     response: RefreshAnswer,
   });
   return response.agentAuth;
+}
+
+/**
+ * Asks the registry for a token with which the agent visits the proxy at `audience`.
+ *
+ * @param origin the registry's public origin, which is signed
+ * @throws {ApiError} when the registry refuses
+ * @throws {import("../../shared/client/errors.ts").UnreachableError} when no registry answers
+ */
+export async function postVisit(
+  deps: HttpDeps,
+  registryUrl: string,
+  agent: AgentIdentity,
+  audience: string,
+  origin: string,
+): Promise<VisitAnswer> {
+  const target = "/v1/agents/auth/visit", body = JSON.stringify({ audience });
+  const signed = await signedHeaders(deps, agent, { method: "POST", url: origin, target, body });
+  return await callService(deps, {
+    method: "POST",
+    url: registryUrl + target,
+    headers: { ...signed, [HEADERS.access]: agent.accessToken },
+    body,
+    response: VisitAnswer,
+  });
 }
 
 /** Returns the registry's public origin from the unverified token; `null` when it names none. */

@@ -77,7 +77,7 @@ export const PAIR_CONFIRM: ToolRow = tool({
     // A host name may be longer than what a person can take in.
     const authority = shownText(parsed.authority, PROBLEM_CHARACTERS_MAX);
     const warning = (proxy: string) =>
-      isTicketOf(parsed, proxy) ? "" : `This is a ticket of another server: ${authority}. This agent uses ${proxy}. `;
+      isTicketOf(parsed, proxy) ? "" : `This ticket is from another server: ${authority}. This agent uses ${proxy}. `;
     const text = (proxy: string) =>
       `Pair the agent ${identity.name} (${identity.did}, at ${proxy}) with the agent behind a ticket of ${authority}? ` +
       "Both can then send each other messages. " +

@@ -1,13 +1,15 @@
 /** Finds the recipient of a message when no connector runs. */
 import type { ProxyCaller } from "../link/proxy_caller.ts";
 import type { AgentFolder } from "../agents/agent_store.ts";
-import { aliasesOf, findPeer, type Peers, peerUnknown, readPeers, sealKey, unknownPeer } from "../connector/peers.ts";
+import { aliasesOf, findPeer, type Peers, peerUnknown, readPeers, sealKey } from "../connector/peers.ts";
 
 /** The recipient of a message. */
 export interface Recipient {
   did: string;
   /** The key to which its payload is sealed; `null` for a contact. */
   key: string | null;
+  /** Origin of its home proxy, for a peer of another server. */
+  proxy: string | undefined;
 }
 
 /**
@@ -24,9 +26,10 @@ export async function recipientOf(proxy: ProxyCaller, folder: AgentFolder, peer:
   const { known: listed } = await updatePeers(proxy, folder);
   const found = findPeer(listed, peer);
   if (found !== null) return withKey(listed, found);
-  throw peerUnknown(peer, unknownPeer(listed, peer));
+  throw peerUnknown(peer);
 }
 
 function withKey(peers: Peers, did: string): Recipient {
-  return { did, key: sealKey(peers[aliasesOf(peers).get(did) ?? ""]) };
+  const peer = peers[aliasesOf(peers).get(did) ?? ""];
+  return { did, key: sealKey(peer), proxy: peer?.proxy };
 }

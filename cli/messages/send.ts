@@ -18,7 +18,7 @@ import { toIso } from "../../shared/protocol/time.ts";
 import { chosenAgent } from "../agents/agent_reference.ts";
 import type { AgentFolder, AgentStore } from "../agents/agent_store.ts";
 import { access, connectorOf } from "../connector/attach.ts";
-import { isBlockedHere, shownAliases } from "../connector/peers.ts";
+import { hostOfPeer, isBlockedHere, shownAliases } from "../connector/peers.ts";
 import type { Context } from "../context.ts";
 import { CliError, EXIT } from "../errors.ts";
 import { LOCAL_ERRORS } from "../local_errors.ts";
@@ -119,13 +119,15 @@ async function directly(
   { to: wanted, payload, requestId, conversationId, onlyOnline, allowInsecure }: Message,
 ): Promise<SendResult> {
   // A command beside a connector that runs needs none of their modules.
-  const [{ directProxy }, { recipientOf }, { answeredState, messageRequest }] = await Promise.all([
+  const [{ directProxy }, { recipientOf }, { answeredState, messageRequest }, { notAccepted }] = await Promise.all([
     import("../connector/direct_proxy.ts"),
     import("./recipient.ts"),
     import("../link/message_request.ts"),
+    import("../link/peer_proxies.ts"),
   ]);
   using direct = await directProxy(ctx, agent, allowInsecure);
-  const { did: to, key } = await recipientOf(direct.proxy, agent.folder, String(wanted));
+  const { did: to, key, proxy: origin } = await recipientOf(direct.proxy, agent.folder, String(wanted));
+  const proxy = direct.at(origin);
   if (isBlockedHere(agent.folder, to)) {
     throw new ApiError(409, "CONNECTOR_PEER_BLOCKED", LOCAL_ERRORS.CONNECTOR_PEER_BLOCKED.when, null);
   }
@@ -135,10 +137,13 @@ async function directly(
     const { SALT_BYTES, sealPayload } = await import("../../shared/protocol/sealed_body.ts");
     return await sealPayload({ payload, salt: ctx.random.bytes(SALT_BYTES) }, key, { from, to, context });
   };
-  ctx.out.doing(`Calling ${direct.proxy.place.dialUrl}`);
+  ctx.out.doing(`Calling ${proxy.place.dialUrl}`);
   const request = await messageRequest({ to, payload, requestId, conversationId, mayWait: !onlyOnline }, seal);
-  const response = await direct.proxy.call(request);
+  const response = await proxy.call(request);
   const error = apiErrorOf(response);
+  if (error?.status === 401 && origin !== undefined) {
+    throw new ApiError(401, error.code, notAccepted(new URL(origin).host), error.requestId);
+  }
   // Without a connector the aliases of this machine may be older than the list of the server.
   if (error?.code === "PROXY_AUTH_FORBIDDEN") {
     const alias = shownAliases(agent.folder).get(to) ?? to;
@@ -204,7 +209,7 @@ async function report(
   const why = problem === null ? null : problemText(problem, peer);
   const details = [why, expiresAt === null ? null : `until ${expiresAt}`].filter((part) => part !== null);
   if (state === "kept" && waitSeconds === null) {
-    ctx.out.note(keptNote(result));
+    ctx.out.note(keptNote(result, hostOfPeer(folder, result.to)));
     return EXIT.done;
   }
   const what = [state.replace("_", "-"), ...details].join(", ");
@@ -216,11 +221,11 @@ async function report(
   throw new CliError("CLI_NO_REPLY", `No reply of ${peer} came within ${waitSeconds} s; ${requestId} is ${what}`);
 }
 
-function keptNote({ problem, until, requestId }: OutboundResult): string {
+function keptNote({ problem, until, requestId }: OutboundResult, host = "the server"): string {
   // A code is the answer of the server, so it was reached.
   const why = problem !== null && /^[A-Z_]+$/.test(problem)
-    ? `the server does not take it now (${problem})`
-    : "the server cannot be reached";
+    ? `${host} does not take it now (${problem})`
+    : `${host} cannot be reached`;
   return `Kept: ${why}. Sent when it can, until ${dayAndTime(until ?? "")}. (${requestId})`;
 }
 

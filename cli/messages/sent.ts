@@ -155,10 +155,10 @@ async function showReceipts(
 ): Promise<void> {
   using direct = await directProxy(ctx, agent, allowInsecure);
   ctx.out.doing(`Calling ${direct.proxy.place.dialUrl}`);
-  const { did: to } = await recipientOf(direct.proxy, agent.folder, peer);
+  const { did: to, proxy } = await recipientOf(direct.proxy, agent.folder, peer);
   const query = new URLSearchParams({ requestId, recipientAgentDid: to });
   const target = `/v1/relay/delivery-receipts?${query}`;
-  const listed = ReceiptList.parse(await direct.proxy.ask({ method: "GET", target })).receipts;
+  const listed = ReceiptList.parse(await direct.at(proxy).ask({ method: "GET", target })).receipts;
   const peers = Object.values(readPeers(agent.folder));
   const pin = pinOf(peers.find(({ did }) => did === to) ?? null);
   const known = { did: agent.folder.identity().did, pin, sent: null };

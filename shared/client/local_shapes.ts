@@ -215,6 +215,8 @@ export const LocalPeer = ChangedPeer.extend({
   lastSeenAt: When.nullable(),
   /** When the last stored message came or left; `null` without one. */
   lastMessageAt: When.nullable(),
+  /** Origin of its home proxy, for a peer of another server. */
+  proxy: z.string().optional(),
 });
 export type LocalPeer = z.infer<typeof LocalPeer>;
 

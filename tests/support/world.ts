@@ -68,6 +68,8 @@ export interface WorldOptions {
   sharedProcess?: boolean;
   /** A clock to share with another world over the same store. */
   clock?: ManualClock;
+  /** Addresses of this server (default: those of the constants). */
+  at?: { registryUrl: string; proxyUrl: string };
   /** How the proxy reaches registries of other servers. */
   abroad?: ProxyExternals["abroad"];
   /** Where other worlds over the same store open links to this one. */
@@ -129,11 +131,18 @@ export class World implements AsyncDisposable {
   /** Sockets that are being attached to this instance, as the upgrade does before it answers. */
   #claims: Promise<void>[] = [];
 
+  /** Other servers, which `fetch` reaches too. */
+  readonly others: World[] = [];
+  readonly registryUrl: string;
+  readonly proxyUrl: string;
+
   private constructor(
     readonly kv: Deno.Kv,
     readonly options: WorldOptions,
     readonly writes: WriteWatch | null,
   ) {
+    ({ registryUrl: this.registryUrl, proxyUrl: this.proxyUrl } = options.at ??
+      { registryUrl: REGISTRY_URL, proxyUrl: PROXY_URL });
     this.clock = options.clock ?? new ManualClock();
     this.random = seededRandom(options.seed);
     this.newId = ulidSource(() => this.clock.now(), this.random.bytes);
@@ -155,8 +164,8 @@ export class World implements AsyncDisposable {
     const reader = new ConfigReader(() => undefined);
     const place = {
       environment: "dev",
-      registryUrl: REGISTRY_URL,
-      proxyUrl: PROXY_URL,
+      registryUrl: this.registryUrl,
+      proxyUrl: this.proxyUrl,
       version: "0.0.0-test",
     } as const;
     const maxChecks = this.options.maxChecks ?? MAX_CHECKS;
@@ -180,7 +189,7 @@ export class World implements AsyncDisposable {
     };
     this.registry = await createRegistry({
       ...deps,
-      origins: [REGISTRY_URL],
+      origins: [this.registryUrl],
       crlBytes: this.options.crlBytes,
       callProxy: (request) => this.callProxy(request),
     }, {
@@ -190,14 +199,14 @@ export class World implements AsyncDisposable {
     });
     this.proxy = createProxy({
       ...deps,
-      origins: [PROXY_URL],
+      origins: [this.proxyUrl],
       send: async (request) =>
         await this.registryAnswer?.(request) ?? await this.registry.fetch(request, { from: "process" }),
       ...this.options.diskSpace ? { diskSpace: this.options.diskSpace } : {},
       ...this.options.sharedProcess ? { judgeAccess: this.registry.judgeAccess } : {},
       abroad: this.options.abroad ?? {
-        send: () => Promise.reject(new TypeError("No other server here")),
-        lookup: () => Promise.resolve([]),
+        send: async (request) => await this.fetch(request),
+        lookup: () => Promise.resolve(this.others.length > 0 ? [{ address: "93.184.215.14", family: 4 }] : []),
       },
       upgrade: this.options.network?.upgrade ?? (() => {
         throw new TypeError("No sockets here: see tests/e2e");
@@ -229,8 +238,10 @@ export class World implements AsyncDisposable {
   readonly fetch = (async (input: string | URL | Request, init?: RequestInit): Promise<Response> => {
     const request = new Request(input, init);
     const { origin } = new URL(request.url);
-    if (origin === REGISTRY_URL) return await this.registry.fetch(request, this.peer);
-    if (origin === PROXY_URL) return await this.proxy.fetch(request, this.peer);
+    for (const { registryUrl, proxyUrl, registry, proxy, peer } of [this, ...this.others]) {
+      if (origin === registryUrl) return await registry.fetch(request, peer);
+      if (origin === proxyUrl) return await proxy.fetch(request, peer);
+    }
     throw new TypeError(`No service has the origin ${origin}`);
   }) as typeof fetch;
 
@@ -239,7 +250,7 @@ export class World implements AsyncDisposable {
   }
 
   get client(): RegistryClient {
-    return new RegistryClient(this.deps, REGISTRY_URL);
+    return new RegistryClient(this.deps, this.registryUrl);
   }
 
   /** A request to the registry with a JSON body, answered. */
@@ -249,7 +260,7 @@ export class World implements AsyncDisposable {
     { apiKey, body, headers = {} }: { apiKey?: string | undefined; body?: unknown; headers?: Record<string, string> } =
       {},
   ): Promise<Response> {
-    return await this.fetch(REGISTRY_URL + path, {
+    return await this.fetch(this.registryUrl + path, {
       method,
       headers: { ...(apiKey === undefined ? {} : { Authorization: `Bearer ${apiKey}` }), ...headers },
       body: body === undefined ? null : typeof body === "string" ? body : JSON.stringify(body),
@@ -286,7 +297,7 @@ export class World implements AsyncDisposable {
   }
 
   clientOf(identity: AgentIdentity): AgentClient {
-    return new AgentClient(this.deps, PROXY_URL, identity);
+    return new AgentClient(this.deps, this.proxyUrl, identity);
   }
 
   /** Pairs two agents. */
@@ -325,7 +336,7 @@ export class World implements AsyncDisposable {
 
   /** Builds a signed request, with any part replaced. */
   async signed(agent: Pick<TestAgent, "identity">, parts: RequestParts = {}): Promise<Request> {
-    const { method = "POST", base = PROXY_URL, target = "/hooks/agent", recipient = "" } = parts;
+    const { method = "POST", base = this.proxyUrl, target = "/hooks/agent", recipient = "" } = parts;
     const body = typeof parts.body === "string" ? utf8Bytes(parts.body) : parts.body ?? new Uint8Array();
     const { ait, privateKey, accessToken } = agent.identity;
     const timestamp = parts.timestamp ?? String(unixSeconds(this.clock.now()));

@@ -1,15 +1,12 @@
 /** Handlers that pass a request on to the proxy: pairing, peers and receipts (D-87). The proxy checks the bodies. */
 import * as z from "zod";
 import { AgentDid } from "../../../shared/protocol/api/fields.ts";
-import {
-  PairConfirmAnswer,
-  PairingProfile,
-  PairStartAnswer,
-  PairStartBody,
-} from "../../../shared/protocol/api/pairing.ts";
+import { PairingProfile, PairStartAnswer, PairStartBody } from "../../../shared/protocol/api/pairing.ts";
 import { ReceiptList } from "../../../shared/protocol/api/receipts.ts";
 import { parseTicket, withPairSecret } from "../../../shared/protocol/ticket.ts";
 import { apiErrorOf, type HttpResponse } from "../../../shared/client/http.ts";
+import { describeError } from "../../../shared/client/refusals.ts";
+import { confirmTicket } from "../confirm_ticket.ts";
 import type { Connector } from "../connector.ts";
 import { readAllPeers } from "../../link/peer_pages.ts";
 import { removePeer } from "../peers.ts";
@@ -62,37 +59,34 @@ export function pairConfirm({ connector, text }: Passing): Promise<Response> {
 }
 
 async function confirm(connector: Connector, members: Record<string, unknown>): Promise<Response> {
-  const { pairing, peers } = connector;
-  const secret = typeof members.ticket === "string" ? parseTicket(members.ticket)?.pairSecret ?? null : null;
-  const wanted = { responderProfile: connector.options.profile, ...plainTicket(members) };
-  const responderKey = secret === null ? undefined : await pairing.proof("responder", secret, wanted.responderProfile);
-  const response = await ask(connector, "POST", "/pair/confirm", JSON.stringify({ ...wanted, responderKey }));
-  if (apiErrorOf(response) !== null) return passed(response);
-  if (secret !== null) {
-    const { initiatorAgentDid: did, initiatorProfile, initiatorKey } = PairConfirmAnswer.parse(
-      JSON.parse(response.text),
-    );
-    const wasPeer = peers.of(did) !== null;
-    if (!await pairing.pinInitiator(secret, did, initiatorProfile, initiatorKey)) {
-      // A peer from before keeps its pair: else a relay could end a good one with a false answer.
-      if (!wasPeer) await endPair(connector, did);
-      throw new LocalError("CONNECTOR_PEER_KEY_MISMATCH");
-    }
-  }
-  await connector.updatePeers();
-  return passed(response);
+  const ticket = typeof members.ticket === "string" ? parseTicket(members.ticket) : null;
+  const wanted = { responderProfile: connector.options.profile, ...members };
+  if (ticket === null) return passed(await ask(connector, "POST", "/pair/confirm", JSON.stringify(wanted)));
+  const confirmed = await confirmTicket(connector, ticket, wanted);
+  if (confirmed === "key_mismatch") throw new LocalError("CONNECTOR_PEER_KEY_MISMATCH");
+  return passed(confirmed);
 }
 
-/** Ends a pair that a relay may have made up, and takes no message of that agent without another ticket. */
-async function endPair(connector: Connector, did: string): Promise<void> {
-  await endPairAt(connector, did);
-  await connector.updatePeers();
-  await connector.peers.change((known) => removePeer(known, did));
-}
-
-/** Ends a pair at the proxy. */
+/** Ends a pair at the agent's own proxy, and then at the peer's. */
 export async function endPairAt(connector: Connector, did: string): Promise<HttpResponse> {
-  return await ask(connector, "POST", "/pair/remove", JSON.stringify({ peerAgentDid: did }));
+  const response = await ask(connector, "POST", "/pair/remove", JSON.stringify({ peerAgentDid: did }));
+  if (apiErrorOf(response) === null) await endPairElsewhere(connector, did);
+  return response;
+}
+
+/** Ends the other half of a pair as far as its server can be reached: that half only lets this agent write. */
+async function endPairElsewhere({ proxies, deps: { emit } }: Connector, did: string): Promise<void> {
+  const host = proxies.hostOf(did);
+  if (host === null) return;
+  try {
+    const body = JSON.stringify({ peerAgentDid: did });
+    const response = await proxies.of(did).call({ method: "POST", target: "/pair/remove", body });
+    const error = apiErrorOf(response);
+    // 401: the pair has ended there already.
+    if (error !== null && error.status !== 401) throw error;
+  } catch (error) {
+    emit("pair_half_removed", { from: did, why: `${host} still has its half: ${describeError(error)}` });
+  }
 }
 
 export async function pairStatus({ connector, text }: Passing): Promise<Response> {
@@ -100,7 +94,7 @@ export async function pairStatus({ connector, text }: Passing): Promise<Response
 }
 
 export async function pairPeers({ connector }: Passing): Promise<Response> {
-  const read = await readAllPeers(connector.proxy);
+  const read = await readAllPeers(connector.proxy, connector.options.agent.did);
   return "refused" in read ? passed(read.refused) : json(read);
 }
 
@@ -111,7 +105,10 @@ export async function pairRemove({ connector, text }: Passing): Promise<Response
   const response = await ask(connector, "POST", "/pair/remove", JSON.stringify(wanted));
   if (apiErrorOf(response) !== null) return passed(response);
   const { data: did } = AgentDid.safeParse(wanted.peerAgentDid);
-  if (did !== undefined) await connector.peers.change((known) => removePeer(known, did));
+  if (did !== undefined) {
+    await endPairElsewhere(connector, did);
+    await connector.peers.change((known) => removePeer(known, did));
+  }
   await connector.updatePeers();
   return passed(response);
 }
@@ -123,7 +120,8 @@ export async function receipts(
   const recipient = to === undefined ? recipientAgentDid : await connector.findPeer(to);
   const toDid = recipient ?? to ?? "";
   const wanted = new URLSearchParams({ requestId, recipientAgentDid: toDid });
-  const response = await ask(connector, "GET", `/v1/relay/delivery-receipts?${wanted}`);
+  const target = `/v1/relay/delivery-receipts?${wanted}`;
+  const response = await connector.proxies.of(toDid).call({ method: "GET", target });
   if (apiErrorOf(response) !== null) return passed(response);
   const { receipts } = ReceiptList.parse(JSON.parse(response.text));
   return json({ receipts: await connector.sending.checked(receipts, { toDid, requestId }) });

@@ -26,8 +26,8 @@ export const PeerNamed = z.strictObject({ peer: Named });
 
 /** All peers, with what the proxy knows of their connections. */
 export async function listed({ connector }: LocalInput<undefined, undefined, undefined>): Promise<Response> {
-  const { peers, store: { database, sent }, proxy } = connector;
-  const read = await readAllPeers(proxy);
+  const { peers, store: { database, sent }, proxy, options: { agent } } = connector;
+  const read = await readAllPeers(proxy, agent.did);
   if ("refused" in read) return passed(read.refused);
   // A peer that paired a moment ago has its alias when it is shown.
   if (read.peers.some(({ agentDid }) => peers.of(agentDid) === null)) await connector.updatePeers();

@@ -294,18 +294,20 @@ async function checkTicket(pages: Pages, input: Input): Promise<PageResult> {
   if (pages.tickets.some(({ ticket }) => ticket === parsed.ticket)) {
     return await again("This is your own ticket.", "Give it to the other person; they use it.");
   }
-  if (!isTicketOf(parsed, origin)) {
-    const here = new URL(origin).host;
-    return await again(
-      `This ticket is of ${parsed.authority}.`,
-      `This agent is at ${here}; both must be at one server.`,
-    );
+  const isElsewhere = !isTicketOf(parsed, origin);
+  if (isElsewhere && parsed.pairSecret === null) {
+    return await again(`This ticket is of ${parsed.authority}.`, "It is from another server and proves no key.");
   }
   const { name: agent } = pages.connector.options.agent;
   const main = confirmation(input, {
     title: `Pair ${agent} with the agent behind this ticket?`,
     text: "Both agents can write to each other then. Use a ticket only if you know who gave it to you.",
-    facts: note("", `The ticket is of ${parsed.authority}. It names no agent: you see agent and person afterwards.`),
+    facts: note(
+      "",
+      `${isElsewhere ? "This ticket is from another server" : "The ticket is of"}${
+        isElsewhere ? ":" : ""
+      } ${parsed.authority}. It names no agent: you see agent and person afterwards.`,
+    ),
     action: "pair/confirm",
     fields: { ticket: parsed.ticket },
     label: "Pair",

@@ -6,7 +6,7 @@ import type { Clock } from "../../../shared/clock.ts";
 import { messageRequest, stateOf } from "../../link/message_request.ts";
 import type { HttpResponse } from "../../../shared/client/http.ts";
 import type { Origin } from "../../../shared/client/local_shapes.ts";
-import type { ProxyCaller } from "../../link/proxy_caller.ts";
+import { answerOf, notAccepted, type PeerProxies } from "../../link/peer_proxies.ts";
 import { describeError } from "../../../shared/client/refusals.ts";
 import { fromBase64Url, sha256, toBase64Url, utf8Bytes } from "../../../shared/protocol/base64url.ts";
 import type { NewId } from "../../../shared/protocol/ids.ts";
@@ -91,7 +91,7 @@ interface SenderDeps {
   /** Refuse contacts. */
   strict: boolean;
   newId: NewId;
-  proxy: Pick<ProxyCaller, "call">;
+  proxies: Pick<PeerProxies, "of" | "hostOf">;
   store: Pick<ConnectorStore, "sent" | "received">;
   guard: LoopGuard;
   isBlocked: IsBlocked;
@@ -199,7 +199,7 @@ export class MessageSender {
     { mayWait }: { mayWait: boolean },
   ): Promise<{ response: HttpResponse; outcome: StateChange }> {
     const { toDid: to, requestId } = message;
-    const { peers, proxy, emit, store: { sent } } = this.deps;
+    const { peers, proxies, emit, store: { sent } } = this.deps;
     // A kept message or a reply may be older than the switch.
     this.#refuseContact(to);
     const key = peers.sealTo(to);
@@ -208,9 +208,9 @@ export class MessageSender {
     if (seal === null) {
       sent.bodies.leave(message, { payloadSha256: null, bodySha256: await sha256(payload), salt: null, body: null });
     }
-    const response = await proxy.call(request);
-    const { status } = response;
-    const { expiresAt, ...shown } = stateOf(response);
+    const host = proxies.hostOf(to), response = answerOf(await proxies.of(to).call(request), host);
+    const { status } = response, { expiresAt, ...said } = stateOf(response);
+    const shown = host === null || status !== 401 ? said : { ...said, problem: notAccepted(host) };
     emit(eventOf(status, shown.state), { to, status, requestId, sealed: seal !== null });
     return { response, outcome: { ...shown, expiresAt: expiresAt === null ? null : Date.parse(expiresAt) } };
   }

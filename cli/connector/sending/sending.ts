@@ -8,6 +8,7 @@ import { describeError } from "../../../shared/client/refusals.ts";
 import type { NewId } from "../../../shared/protocol/ids.ts";
 import type { LoopGuard } from "../../link/loop_guard.ts";
 import type { AgentCredentials } from "../../link/agent_credentials.ts";
+import type { PeerProxies } from "../../link/peer_proxies.ts";
 import type { ProxyCaller } from "../../link/proxy_caller.ts";
 import { checkReceipt } from "../check_receipt.ts";
 import { shownState } from "../states.ts";
@@ -29,7 +30,9 @@ export interface SendingDeps {
   clock: Clock;
   random: Random;
   store: ConnectorStore;
-  proxy: Pick<ProxyCaller, "call" | "ask">;
+  /** The agent's own proxy. */
+  proxy: Pick<ProxyCaller, "ask">;
+  proxies: Pick<PeerProxies, "of" | "hostOf">;
   session: Pick<AgentCredentials, "current">;
   peers: Pick<PeerBook, "of" | "sealTo">;
   guard: LoopGuard;
@@ -50,6 +53,8 @@ const REPORT_MS = 60_000;
 /** States after which a receipt can say more. */
 const OPEN: ReadonlySet<string> = new Set(["queued", "delivered", "unknown", "dead_lettered"]);
 
+/** With less, an open message to another server would ask that server without end; with more, its outcome is shown later. */
+const ABROAD_EVERY_MS = 300_000;
 /** With less, each look at the list costs the proxy a hundred reads. */
 export const REFRESH_MS = 10_000;
 /** Messages in one question, which the proxy bounds too, and questions at a time: older messages have ended long ago. */
@@ -67,8 +72,18 @@ export class Sending {
   }
 
   /** Sends a message. A repeated request ID is the same message (D-69). @throws as `MessageSender.send` */
-  send(message: MessageToSend): Promise<SentResult> {
-    return this.#sender.send(message);
+  async send(message: MessageToSend): Promise<SentResult> {
+    const result = await this.#sender.send(message), host = this.deps.proxies.hostOf(message.toDid);
+    if (host === null || result.response === null) return result;
+    this.#followAbroad(true);
+    if (result.response.status < 300) this.#loops.kept.reached(host);
+    return result;
+  }
+
+  /** The server of a peer works, so what waits for it is sent now. */
+  heardOf(did: string): void {
+    const host = this.deps.proxies.hostOf(did);
+    if (host !== null) this.#loops.kept.reached(host);
   }
 
   /** Sends the receipts or the kept messages that are due. */
@@ -113,6 +128,8 @@ export class Sending {
 
   /** Sends for up to `ms`, then stops. The rest is sent after the next start. */
   async stop(ms: number): Promise<void> {
+    this.#isStopped = true;
+    this.#cancelAbroad();
     await Promise.all([this.#loops.receipt.stop(ms), this.#loops.kept.stop(ms)]);
   }
 
@@ -185,25 +202,57 @@ export class Sending {
   #refreshing = Promise.resolve();
 
   async #refresh(): Promise<void> {
-    const { store: { sent }, proxy } = this.deps;
+    const { store: { sent } } = this.deps;
     for (let before = Infinity, requests = 0; requests < REFRESH_REQUESTS; requests++) {
       const open = sent.open(before, REFRESHED_TOGETHER);
       if (open.length === 0) return;
-      const messages = open.map(({ requestId, toDid }) => ({ requestId, recipientAgentDid: toDid }));
-      const body = JSON.stringify({ messages });
-      const answer = await proxy.ask({ method: "POST", target: "/v1/relay/deliveries", body });
-      for (const news of DeliveriesAnswer.parse(answer).deliveries) this.told(news);
+      const byHost = Map.groupBy(open, ({ toDid }) => this.deps.proxies.hostOf(toDid));
+      // One server that does not answer must not hide what the others say.
+      const asked = [...byHost].map(async ([host, some]) => {
+        await this.#askAbout(some).catch((error) => {
+          if (host === null) throw error;
+        });
+      });
+      await Promise.all(asked);
+      this.#followAbroad([...byHost.keys()].some((host) => host !== null));
       before = open.at(-1)?.seq ?? 0;
     }
   }
 
+  /** Asks the home proxy of these recipients how messages ended. */
+  async #askAbout(messages: readonly SentKey[]): Promise<void> {
+    const [first] = messages;
+    if (first === undefined) return;
+    const about = messages.map(({ requestId, toDid }) => ({ requestId, recipientAgentDid: toDid }));
+    const body = JSON.stringify({ messages: about });
+    const answer = await this.deps.proxies.of(first.toDid).ask({
+      method: "POST",
+      target: "/v1/relay/deliveries",
+      body,
+    });
+    for (const news of DeliveriesAnswer.parse(answer).deliveries) this.told(news);
+  }
+
+  /** Asks again later while messages to other servers are open: those tell nothing by themselves, because there is no link. */
+  #followAbroad(isOpen: boolean): void {
+    this.#cancelAbroad();
+    this.#cancelAbroad = isOpen && !this.#isStopped
+      ? this.deps.clock.after(ABROAD_EVERY_MS, () => void this.refresh())
+      : () => {};
+  }
+  #cancelAbroad: Cancel = () => {};
+  #isStopped = false;
+
   async #ask(key: SentKey): Promise<void> {
     const { toDid, requestId } = key;
-    const { clock, store: { sent }, proxy } = this.deps;
+    const { clock, store: { sent }, proxies } = this.deps;
     try {
       if (!OPEN.has(sent.find(requestId, toDid)?.state ?? "")) return;
       const query = new URLSearchParams({ requestId, recipientAgentDid: toDid });
-      const answer = await proxy.ask({ method: "GET", target: `/v1/relay/delivery-receipts?${query}` });
+      const answer = await proxies.of(toDid).ask({
+        method: "GET",
+        target: `/v1/relay/delivery-receipts?${query}`,
+      });
       const state = shownState(await this.checked(ReceiptList.parse(answer).receipts, key), this.#signs(toDid));
       const message = sent.find(requestId, toDid);
       if (message !== null && state !== null) sent.settle(message, { state }, clock.now());

@@ -3,13 +3,15 @@
  * time; its two subclasses send and store.
  */
 import type { Cancel, Clock } from "../../../shared/clock.ts";
-import { RECEIPT_FIRST_MS, RECEIPT_MAX_MS, receiptWait } from "../../../shared/client/backoff.ts";
+import { doubled, RECEIPT_FIRST_MS, RECEIPT_MAX_MS, receiptWait } from "../../../shared/client/backoff.ts";
+import { BoundedMap } from "../../../shared/bounded_map.ts";
 import { ApiError } from "../../../shared/client/errors.ts";
 import { describeError, isReceiptRefused } from "../../../shared/client/refusals.ts";
 import { signReceipt } from "../../../shared/protocol/receipt_token.ts";
 import { parseAit, readAitClaims } from "../../../shared/protocol/signed/ait.ts";
 import { toIso, unixSeconds } from "../../../shared/protocol/time.ts";
 import type { AgentCredentials } from "../../link/agent_credentials.ts";
+import type { PeerProxies } from "../../link/peer_proxies.ts";
 import type { ProxyCaller } from "../../link/proxy_caller.ts";
 import type { EmitEvent } from "../events.ts";
 import { attempt } from "./attempt.ts";
@@ -137,14 +139,18 @@ abstract class SendingLoop<T> {
   }
 }
 
-interface KeptDeps {
+interface StoredDeps {
   clock: Clock;
   store: Pick<ConnectorStore, "sent" | "receipts">;
   isBlocked: IsBlocked;
   emit: EmitEvent;
 }
 
-interface ReceiptDeps extends KeptDeps {
+interface KeptDeps extends StoredDeps {
+  proxies: Pick<PeerProxies, "hostOf">;
+}
+
+interface ReceiptDeps extends StoredDeps {
   proxy: Pick<ProxyCaller, "ask">;
   session: Pick<AgentCredentials, "current">;
   /** DID of the agent. */
@@ -224,6 +230,7 @@ export class ReceiptSender extends SendingLoop<PendingReceipt> {
  */
 export class KeptSender extends SendingLoop<SentMessage> {
   readonly #deps: KeptDeps;
+  readonly #pauses = new ServerPauses();
   readonly #sender: Pick<MessageSender, "request">;
 
   constructor(deps: KeptDeps, sender: Pick<MessageSender, "request">) {
@@ -244,21 +251,44 @@ export class KeptSender extends SendingLoop<SentMessage> {
     const payload = sent.payloadOf(kept);
     if (payload === null) return this.#giveUp(kept, "its content is gone");
     if (clock.now() >= keptUntil(kept)) return this.#giveUp(kept, "not sent within 24 h");
+    const host = this.#deps.proxies.hostOf(kept.toDid),
+      pausedMs = host === null ? 0 : this.#pauses.begin(host, clock.now());
+    if (pausedMs > 0) {
+      // Another message is the probe of this server, or its next one is not due.
+      const { problem, mayHaveArrived } = kept;
+      const nextAt = clock.now() + Math.min(pausedMs, RECEIPT_MAX_MS);
+      sent.keep(kept, { problem: problem ?? "", mayHaveArrived, nextAt }, clock.now());
+      return 0;
+    }
     const message = sent.tryAgain(kept, clock.now());
-    // It was cancelled.
-    if (message === null) return 0;
+    if (message === null) {
+      // It was cancelled, so another one is the probe.
+      if (host !== null) this.#pauses.endProbe(host);
+      return 0;
+    }
     const tried = await attempt(this.#sender.request(message, payload, { mayWait: true }), kept.attempts);
     const about = { to: kept.toDid, requestId: kept.requestId };
     if (tried.later) {
-      const { problem, mayHaveArrived, waitMs, isOfAll } = tried;
+      const { problem, mayHaveArrived, isOfAll } = tried;
+      // Another server holds up only what is for it.
+      const serverMs = host !== null && isOfAll ? this.#pauses.failed(host, clock.now()) : 0;
+      if (host !== null && !isOfAll) this.#pauses.reached(host);
+      // A later time would count as one of a clock that was set back; the pause holds on until it is over.
+      const waitMs = Math.min(Math.max(tried.waitMs, serverMs), RECEIPT_MAX_MS);
       sent.keep(message, { problem, mayHaveArrived, nextAt: clock.now() + waitMs }, clock.now());
       emit(isReply(kept) ? "reply_failed" : "kept", { ...about, why: problem, nextInMs: waitMs });
-      return isOfAll ? waitMs : 0;
+      return isOfAll && host === null ? waitMs : 0;
     }
+    if (host !== null) this.reached(host);
     const { outcome, response: { status } } = tried;
     if (status >= 300) return this.#giveUp(message, outcome.problem ?? `status ${status}`);
     sent.settle(message, outcome, clock.now());
     return 0;
+  }
+
+  /** A server has answered, so what waits for it is sent now. */
+  reached(host: string): void {
+    if (this.#pauses.reached(host)) this.sendAllNow();
   }
 
   #giveUp(message: SentMessage, problem: string): number {
@@ -267,6 +297,49 @@ export class KeptSender extends SendingLoop<SentMessage> {
     const about = { to: message.toDid, requestId: message.requestId, why: problem };
     emit(isReply(message) ? "reply_refused" : "kept_ended", about);
     return 0;
+  }
+}
+
+/** With more, a server that is back gets what waits for it later; with less, one that is gone is asked for a day without end. */
+const PAUSE_FIRST_MS = 1_000, PAUSE_MAX_MS = 900_000;
+/** With less, messages behind a probe look at its result again and again. */
+const PROBE_LOOK_MS = 5_000;
+const SERVERS_MAX = 1_000;
+
+/** Pauses between tries of servers that do not answer (D-287): one message at a time is the probe of all that wait for a server. */
+export class ServerPauses {
+  readonly #servers = new BoundedMap<string, { failures: number; until: number; probing: boolean }>(SERVERS_MAX);
+
+  /** Returns 0 when a message may be sent, else the milliseconds to wait. */
+  begin(host: string, now: number): number {
+    const server = this.#servers.get(host);
+    if (server === undefined) return 0;
+    // A later time comes from a clock that was set back.
+    if (now < server.until && server.until - now <= PAUSE_MAX_MS) return server.until - now;
+    if (server.probing) return PROBE_LOOK_MS;
+    server.probing = true;
+    return 0;
+  }
+
+  /** The probe did not leave. */
+  endProbe(host: string): void {
+    const server = this.#servers.get(host);
+    if (server) server.probing = false;
+  }
+
+  /** Returns the milliseconds until the next try. */
+  failed(host: string, now: number): number {
+    const { failures, until } = this.#servers.get(host) ?? { failures: 0, until: 0 };
+    // Messages that left together failed once.
+    const count = now < until ? failures : failures + 1;
+    const waitMs = now < until ? until - now : doubled(PAUSE_FIRST_MS, count - 1, PAUSE_MAX_MS);
+    this.#servers.set(host, { failures: count, until: now + waitMs, probing: false });
+    return waitMs;
+  }
+
+  /** Ends the pause of a server that has answered. Returns true when there was one. */
+  reached(host: string): boolean {
+    return this.#servers.delete(host);
   }
 }
 

@@ -3,7 +3,7 @@ import type { DatabaseSync } from "node:sqlite";
 import { CliError } from "../../errors.ts";
 
 /** The version that this program reads and writes, in `user_version`. Raised with each change of the tables. */
-export const SCHEMA_VERSION = 10;
+export const SCHEMA_VERSION = 11;
 
 const TABLES = `
 CREATE TABLE messages (
@@ -123,6 +123,13 @@ CREATE TABLE seen_proofs (
 CREATE INDEX seen_proofs_by_time ON seen_proofs (from_did, signed_at);
 -- Of open tickets of this agent.
 CREATE TABLE pair_secrets (secret TEXT PRIMARY KEY, until INTEGER NOT NULL) STRICT;
+-- Tickets that this agent confirms. half: the peer whose own server has the pair already.
+CREATE TABLE pair_confirmations (
+  ticket TEXT PRIMARY KEY,
+  profile TEXT NOT NULL,
+  until INTEGER NOT NULL,
+  half TEXT
+) STRICT;
 -- One row: from when on the proofs of stored messages are known.
 CREATE TABLE memory (since INTEGER NOT NULL) STRICT;
 PRAGMA user_version = ${SCHEMA_VERSION};`;

@@ -10,6 +10,7 @@ import type { ProvenMessage } from "../check_proof.ts";
 import { Database } from "./database.ts";
 import { type ExpiredMessage, ReceivedMessages, type ReceivedOptions } from "./received_messages.ts";
 import { ReceiptRows } from "./receipt_rows.ts";
+import { PairConfirmations } from "./pair_confirmations.ts";
 import { PairSecrets } from "./pair_secrets.ts";
 import { SeenProofs } from "./seen_proofs.ts";
 import { SentMessages } from "./sent_messages.ts";
@@ -40,6 +41,7 @@ export class ConnectorStore implements Disposable {
   readonly tasks: TaskRows;
   readonly proofs: SeenProofs;
   readonly pairSecrets: PairSecrets;
+  readonly pairConfirmations: PairConfirmations;
 
   readonly #historyMs: number;
 
@@ -52,6 +54,7 @@ export class ConnectorStore implements Disposable {
     this.tasks = new TaskRows(database);
     this.proofs = new SeenProofs(database);
     this.pairSecrets = new PairSecrets(database);
+    this.pairConfirmations = new PairConfirmations(database);
     this.received = new ReceivedMessages(database, this, options);
   }
 

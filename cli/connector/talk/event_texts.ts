@@ -19,14 +19,9 @@ const QUIET: ReadonlySet<EventName> = new Set([
   ...["task_ended", "receipt_sent", "sent", "queued", "not_taken", "not_sent", "pair_ticket", "runtime_up"] as const,
 ]);
 
-/** With more, a server whose refusals differ would fill the memory. */
-const REFUSALS_MAX = 20;
-
 export class CalmTexts {
   #lostAt: number | null = null;
   #wasOnline = false;
-  /** Refusals since the last link: each attempt has the same ones, and would push the conversation off the screen. */
-  readonly #refusals = new Set<string>();
 
   /** The sentence for an event; `null` when it needs none. `now` in milliseconds. */
   of(name: EventName, fields: EventFields, now: number): string | null {
@@ -42,19 +37,13 @@ export class CalmTexts {
     }
     if (QUIET.has(name)) return null;
     const about = typeof peer === "string" ? ` (${peer})` : "";
-    const text = `${EVENTS[name]}${about}${typeof why === "string" ? `: ${why}` : "."}`;
-    if (name !== "refused" && name !== "refresh_failed") return text;
-    if (this.#refusals.has(text)) return null;
-    if (this.#refusals.size >= REFUSALS_MAX) this.#refusals.clear();
-    this.#refusals.add(text);
-    return text;
+    return `${EVENTS[name]}${about}${typeof why === "string" ? `: ${why}` : "."}`;
   }
 
   #connected(now: number): string | null {
     const text = this.#lostAt === null ? null : `Online again after ${formatDuration(now - this.#lostAt)}.`;
     this.#lostAt = null;
     this.#wasOnline = true;
-    this.#refusals.clear();
     return text;
   }
 

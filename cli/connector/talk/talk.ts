@@ -5,7 +5,7 @@
 import { call, post } from "../../../shared/client/local_client.ts";
 import { ChangedPeer } from "../../../shared/client/local_shapes.ts";
 import type { Cancel, Clock } from "../../../shared/clock.ts";
-import { type Ticket, TICKET_PREFIX } from "../../../shared/protocol/ticket.ts";
+import { isTicketOf, type Ticket, TICKET_PREFIX } from "../../../shared/protocol/ticket.ts";
 import { KeyDecoder } from "../../terminal/key_decoder.ts";
 import type { Line } from "../../terminal/styled.ts";
 import { printable } from "../../terminal/escapes.ts";
@@ -303,7 +303,9 @@ export class Talk {
     if (agent === null || found === null) return;
     const question = isWriting
       ? "This is a pairing ticket, a secret. Pair with it instead?"
-      : `Pair with an agent of ${found.authority}?`;
+      : isTicketOf(found, agent.status()?.proxy.origin ?? found.origin)
+      ? `Pair with an agent of ${found.authority}?`
+      : `This ticket is from another server: ${found.authority}. Pair?`;
     prompt.ask(question, () => this.#confirm(agent, found), "Not paired.");
   }
 

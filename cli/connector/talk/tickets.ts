@@ -69,9 +69,8 @@ export class Tickets {
     const { host } = new URL(origin);
     const found = ticketInPaste(text, origin);
     if ("problem" in found) log.say(found.problem);
-    else if (found.ticket.authority !== host) {
-      const whose = `${agent.name} is an agent of ${host}.`;
-      log.say(`This ticket is from another server: ${found.ticket.authority}. ${whose}`);
+    else if (found.ticket.authority !== host && found.ticket.pairSecret === null) {
+      log.say(`This ticket is from another server, ${found.ticket.authority}, and proves no key. Ask for another one.`);
     } else if (found.ticket.plain === parseTicket(this.#open?.text ?? "")?.plain) {
       log.say("This is your own ticket. Give it to the other person.");
     } else return found.ticket;

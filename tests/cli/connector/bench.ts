@@ -16,7 +16,7 @@ import type { Peers } from "../../../cli/connector/peers.ts";
 import { Runtime } from "../../../cli/connector/runtime/runtime.ts";
 import type { Ack } from "../../../cli/link/link.ts";
 import { ServiceClock } from "../../../cli/link/service_clock.ts";
-import type { AgentCredentials } from "../../../cli/link/agent_credentials.ts";
+import type { VisitCredentials } from "../../../cli/link/agent_credentials.ts";
 import type { AgentIdentity } from "../../../cli/link/signed_headers.ts";
 import { RegistryTrust, type TrustSource } from "../../../cli/connector/registry_trust.ts";
 import { readKeyDocument } from "../../../shared/protocol/signed/key_document.ts";
@@ -26,7 +26,7 @@ import { toIso, unixSeconds } from "../../../shared/protocol/time.ts";
 import { UnreachableError } from "../../../shared/client/errors.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { until } from "../../support/until.ts";
-import { PROXY_URL, REGISTRY_URL, type TestAgent, type World } from "../../support/world.ts";
+import type { TestAgent, World } from "../../support/world.ts";
 
 export const RUNTIME_URL = "http://127.0.0.1:18789";
 
@@ -64,7 +64,7 @@ export const isDown: Behaviour = () => {
 export const hangs: Behaviour = () => new Promise(() => {});
 
 /** Credentials that are always accepted. */
-export class FixedSession implements AgentCredentials {
+export class FixedSession implements VisitCredentials {
   accessExpiresAt = Date.UTC(2030, 0);
   identityExpiresAt = Date.UTC(2030, 0);
   renewed: string[] = [];
@@ -76,6 +76,15 @@ export class FixedSession implements AgentCredentials {
   async renew(what: "access" | "identity"): Promise<boolean> {
     this.renewed.push(what);
     return await this.onRenew(what);
+  }
+  visits: string[] = [];
+  visit(audience: string): Promise<string> {
+    this.visits.push(audience);
+    return this.onVisit(audience);
+  }
+  onVisit: (audience: string) => Promise<string> = (audience) => Promise.resolve(`visit to ${audience}`);
+  endVisit(): boolean {
+    return false;
   }
   stop(): void {}
 }
@@ -152,12 +161,13 @@ export class Bench implements AsyncDisposable {
       emit: (name, fields = {}) => void this.events.push({ name, fields }),
       open: this.#open,
       trust: options.trust ?? trustOf(world),
+      checkOrigin: () => {},
       runtime: platform.delivery === "pull" ? null : runtimeOf(platform),
       peers: { read: () => this.peers, write: (peers) => Promise.resolve(void (this.peers = peers)) },
     }, {
       agent: { name: agent.agent.name, did: agent.agent.did },
       profile: { agentName: agent.agent.name, humanName: "Somebody" },
-      proxy: { dialUrl: PROXY_URL, origin: options.origin ?? PROXY_URL },
+      proxy: { dialUrl: world.proxyUrl, origin: options.origin ?? world.proxyUrl },
       strict: options.strict ?? false,
       version: "0.0.0-test",
       pid: 1,
@@ -282,13 +292,13 @@ async function namedPeers({ kv }: World, { agent }: TestAgent): Promise<Peers> {
 export function trustSource(world: World, isDown = () => false): TrustSource {
   const ask = async (path: string) => {
     if (isDown()) throw new UnreachableError("the registry is down");
-    return await (await world.registry.fetch(new Request(REGISTRY_URL + path), world.peer)).json();
+    return await (await world.registry.fetch(new Request(world.registryUrl + path), world.peer)).json();
   };
   let saved: string | number | null = null;
   return {
-    issuer: REGISTRY_URL,
+    issuer: world.registryUrl,
     keys: async () => ({
-      issuer: REGISTRY_URL,
+      issuer: world.registryUrl,
       keys: await readKeyDocument(await ask("/.well-known/svc-keys.json")) ?? new Map(),
     }),
     list: async () => (await ask("/v1/crl")).crl ?? null,

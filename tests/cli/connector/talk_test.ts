@@ -14,7 +14,7 @@ import { sentenceLines } from "../../../cli/connector/talk/log_text.ts";
 import { type Line, painted } from "../../../cli/terminal/styled.ts";
 import { textColumns } from "../../../cli/terminal/text_width.ts";
 import { NOT_KEPT } from "../../../shared/client/local_shapes.ts";
-import { formatTicket } from "../../../shared/protocol/ticket.ts";
+import { formatTicket, withPairSecret } from "../../../shared/protocol/ticket.ts";
 import { flushTasks, ManualClock } from "../../support/manual_clock.ts";
 
 const SERVER = "https://svc.example.com";
@@ -281,14 +281,6 @@ for (const columns of [80, 40]) {
   });
 }
 
-Deno.test("a refusal that each attempt repeats is told once, and again after the next link", () => {
-  const texts = new CalmTexts();
-  const told = (why: string) => texts.of("refresh_failed", { why }, 0) !== null;
-  assertEquals([told("gone"), told("gone"), told("suspended"), told("gone")], [true, false, true, false]);
-  texts.of("connected", {}, 0);
-  assertEquals([told("gone"), told("gone")], [true, false]);
-});
-
 Deno.test("r replies to the newest message, a number names another one, and space reads what was shown", async () => {
   await using screen = new Screen();
   screen.add();
@@ -391,9 +383,13 @@ Deno.test("a pasted ticket pairs after y, and nothing else does", async () => {
   assertEquals(await last("hello"), "No pairing ticket in the pasted text.");
   assertEquals(await last(ticket.slice(0, 33)), "This ticket was cut off: copy it whole.");
   const other = formatTicket("https://b.example", new Uint8Array(16));
-  const refusal = "This ticket is from another server: b.example. alpha is an agent of";
-  assertEquals(await last(other), "svc.example.com.");
-  assertStringIncludes(screen.lines.at(-2) ?? "", refusal);
+  assertEquals(await last(other), "for another one.");
+  assertStringIncludes(screen.lines.at(-2) ?? "", "This ticket is from another server, b.example, and proves no key.");
+  const proving = withPairSecret(other, "A".repeat(22));
+  await screen.paste(proving);
+  assertEquals(screen.live(), "This ticket is from another server: b.example. Pair? [y/N] ");
+  await screen.press("n");
+  assertEquals(screen.requests("/v1/pair"), [{ ticket }]);
   screen.talk.showTicket("alpha", ticket, new Date(screen.clock.now() + 300_000).toISOString());
   assertEquals(await last(ticket), "This is your own ticket. Give it to the other person.");
 });

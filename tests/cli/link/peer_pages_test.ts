@@ -31,6 +31,9 @@ function proxyOf(answers: ((request: ProxyRequest) => unknown)[], status = 200) 
   return { targets, proxy: { call, place } };
 }
 
+/** The agent whose peers they are: one of the same authority. */
+const OWN = peerOf(99_999).agentDid;
+
 const page = (from: number, to: number, nextCursor: string | null) => () => ({
   peers: Array.from({ length: to - from }, (_, i) => peerOf(from + i)),
   pagination: { limit: 500, nextCursor },
@@ -39,7 +42,7 @@ const page = (from: number, to: number, nextCursor: string | null) => () => ({
 Deno.test("the connector reads every page of its peers", async () => {
   const [first, second] = [peerOf(499).agentDid, peerOf(999).agentDid];
   const { proxy, targets } = proxyOf([page(0, 500, first), page(500, 1_000, second), page(1_000, 1_003, null)]);
-  const read = await readAllPeers(proxy);
+  const read = await readAllPeers(proxy, OWN);
   assertEquals(read, { peers: Array.from({ length: 1_003 }, (_, i) => peerOf(i)) });
   const cursors = ["", first, second].map((cursor) => cursor && `&cursor=${encodeURIComponent(cursor)}`);
   assertEquals(targets, cursors.map((cursor) => `/pair/peers?limit=500${cursor}`));
@@ -47,15 +50,15 @@ Deno.test("the connector reads every page of its peers", async () => {
 
 Deno.test("the connector returns the refusal of any page, and fails on an answer that is not a list", async () => {
   const error = { error: { code: "PROXY_RATE_LIMIT_EXCEEDED", message: "no" } };
-  const read = await readAllPeers(proxyOf([() => error], 429).proxy);
+  const read = await readAllPeers(proxyOf([() => error], 429).proxy, OWN);
   assertEquals("refused" in read && JSON.parse(read.refused.text), error);
   for (const answer of ["<html>", {}, { peers: "x" }, { peers: [], pagination: {} }]) {
-    await assertRejects(() => readAllPeers(proxyOf([() => answer]).proxy), UnreachableError);
+    await assertRejects(() => readAllPeers(proxyOf([() => answer]).proxy, OWN), UnreachableError);
   }
 });
 
 Deno.test("the connector stops reading pages when they have no end", async () => {
   const { proxy, targets } = proxyOf([page(0, 1, peerOf(0).agentDid)]);
-  await assertRejects(() => readAllPeers(proxy), UnreachableError);
+  await assertRejects(() => readAllPeers(proxy, OWN), UnreachableError);
   assertEquals(targets.length, 200);
 });

@@ -142,7 +142,7 @@ Deno.test("a text that is not a ticket is refused without a question", async () 
 });
 
 Deno.test("a ticket of another server is named as such before the question, and where no question is possible", async () => {
-  const warning = `This is a ticket of another server: other.example. This agent uses ${PROXY_URL}. `;
+  const warning = `This ticket is from another server: other.example. This agent uses ${PROXY_URL}. `;
   await using world = await World.open();
   const ticketOf = (proxyUrl: string) => formatTicket(proxyUrl, new Uint8Array(16));
   await using place = await beta(world);

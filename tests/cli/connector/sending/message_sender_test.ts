@@ -5,7 +5,7 @@ import { HEADERS } from "../../../../shared/protocol/proof.ts";
 import { messageTarget } from "../../../../shared/protocol/message_context.ts";
 import { isUlid } from "../../../../shared/protocol/ids.ts";
 import { UnreachableError } from "../../../../shared/client/errors.ts";
-import type { ProxyRequest } from "../../../../cli/link/proxy_caller.ts";
+import type { ProxyCaller, ProxyRequest } from "../../../../cli/link/proxy_caller.ts";
 import { LOOP_MESSAGES, LOOP_WINDOW_MS, LoopGuard } from "../../../../cli/link/loop_guard.ts";
 import {
   MessageSender,
@@ -47,12 +47,16 @@ function senderOn(disk: Disk) {
     peers: { sealTo: () => null },
     strict: false,
     newId: () => `01KHYQ5H00AAAAAAAAAAAAAAA${ids++}`,
-    proxy: {
-      call(request) {
-        requests.push(request);
-        const { status, body, headers = {} } = at.answer(request);
-        return Promise.resolve({ status, headers: new Headers(headers), text: JSON.stringify(body) });
-      },
+    proxies: {
+      hostOf: () => null,
+      of: () =>
+        ({
+          call(request: ProxyRequest) {
+            requests.push(request);
+            const { status, body, headers = {} } = at.answer(request);
+            return Promise.resolve({ status, headers: new Headers(headers), text: JSON.stringify(body) });
+          },
+        }) as unknown as ProxyCaller,
     },
     emit: (event, fields) => void events.push({ event, fields }),
   });

@@ -1,0 +1,83 @@
+/**
+ * The proxy at which each peer lives (D-287). A peer of another server is called there, with a visit token in place of the access
+ * token, which no other server may see. Each proxy has a clock of its own, because one whose clock is wrong must not make the
+ * others refuse.
+ */
+import { BoundedMap } from "../../shared/bounded_map.ts";
+import { UnreachableError } from "../../shared/client/errors.ts";
+import type { Clock } from "../../shared/clock.ts";
+import { apiErrorOf, type HttpResponse } from "../../shared/client/http.ts";
+import { isOrigin } from "../../shared/protocol/origins.ts";
+import type { VisitCredentials } from "./agent_credentials.ts";
+import { type CallerDeps, ProxyCaller } from "./proxy_caller.ts";
+import { ServiceClock } from "./service_clock.ts";
+
+/** With more, a relay that lists peers of many servers could fill the memory. */
+const PROXIES_MAX = 1_000;
+
+interface PeerProxiesDeps extends Omit<CallerDeps, "clock" | "session"> {
+  session: VisitCredentials;
+  machine: Clock;
+  /** Throws for an origin that must not be called, as plain http to another machine. */
+  check(origin: string): void;
+}
+
+export class PeerProxies {
+  readonly #abroad = new BoundedMap<string, ProxyCaller>(PROXIES_MAX);
+
+  /** @param originOf the origin of a peer's home proxy; `undefined` for the agent's own */
+  constructor(
+    private readonly deps: PeerProxiesDeps,
+    private readonly home: ProxyCaller,
+    private readonly originOf: (did: string) => string | undefined,
+  ) {}
+
+  /** The proxy of a peer. @throws {UnreachableError} for one that must not be called */
+  of(did: string): ProxyCaller {
+    const origin = this.originOf(did);
+    return origin === undefined ? this.home : this.at(origin);
+  }
+
+  /** Host of the server of a peer elsewhere; `null` for one of the own server. */
+  hostOf(did: string): string | null {
+    const origin = this.originOf(did);
+    return origin === undefined ? null : new URL(origin).host;
+  }
+
+  /** The proxy of another server. @throws {UnreachableError} for one that must not be called */
+  at(origin: string): ProxyCaller {
+    const known = this.#abroad.get(origin);
+    if (known) return known;
+    const { machine, check, ...deps } = this.deps;
+    try {
+      if (!isOrigin(origin)) throw new TypeError(`${origin} is not the origin of a server`);
+      check(origin);
+    } catch (error) {
+      const text = error instanceof Error ? error.message : String(error);
+      throw new UnreachableError(text, { cause: new Error("connection refused") });
+    }
+    const { session } = deps;
+    const caller = new ProxyCaller({ ...deps, clock: new ServiceClock(machine) }, { dialUrl: origin, origin }, {
+      current: () => session.visit(origin),
+      renew: () => Promise.resolve(session.endVisit(origin)),
+    });
+    this.#abroad.set(origin, caller);
+    return caller;
+  }
+}
+
+/**
+ * The answer of another server for a person. It says of any agent that it does not take that its token is not genuine, because
+ * strangers shall not learn who has pairs there.
+ */
+export function answerOf(response: HttpResponse, host: string | null): HttpResponse {
+  const error = host === null || response.status !== 401 ? null : apiErrorOf(response);
+  return error === null
+    ? response
+    : { ...response, text: JSON.stringify({ error: { code: error.code, message: notAccepted(host ?? "") } }) };
+}
+
+/** What a person is told when another server refuses this agent. */
+export function notAccepted(host: string): string {
+  return `${host} does not accept this agent: the pair has ended there, or it takes no agents of other servers`;
+}

@@ -1,0 +1,235 @@
+/**
+ * Shows two agents of two servers that pair with one ticket and write to each other (D-286, D-287): each sender calls the other's
+ * proxy itself, nothing of one server reaches the other but what a visit needs, and what cannot be sent is kept.
+ */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { answered } from "../../support/registry_world.ts";
+import { flushTasks, ManualClock } from "../../support/manual_clock.ts";
+import { type TestAgent, World } from "../../support/world.ts";
+import { until } from "../../support/until.ts";
+import { Bench } from "./bench.ts";
+
+interface Side {
+  world: World;
+  agent: TestAgent;
+  bench: Bench;
+}
+
+/** A server with an agent and its connector. */
+async function side(host: string, name: string, clock: ManualClock, seed: number): Promise<Side> {
+  const at = { registryUrl: `https://${host}`, proxyUrl: `https://relay.${host}` };
+  const world = await World.open({
+    clock,
+    at,
+    seed,
+    sharedProcess: true,
+    registry: { accessTokenTtlSeconds: 100_000 },
+    proxy: { agentRequests: 10_000 },
+  });
+  const agent = await world.agent(undefined, name);
+  const bench = await Bench.open(world, agent, { platform: "inbox" });
+  bench.session.onVisit = async (audience) => {
+    const body = JSON.stringify({ audience }), base = at.registryUrl;
+    const target = "/v1/agents/auth/visit";
+    const answer = await world.fetch(await world.signed(agent, { base, target, body }));
+    return (await answered<{ token: string }>(answer, 201)).token;
+  };
+  return { world, agent, bench };
+}
+
+class TwoServers implements AsyncDisposable {
+  private constructor(readonly clock: ManualClock, readonly a: Side, readonly b: Side) {}
+
+  static async open(): Promise<TwoServers> {
+    const clock = new ManualClock();
+    const a = await side("a.example", "alpha", clock, 1), b = await side("b.example", "beta", clock, 2);
+    a.world.others.push(b.world);
+    b.world.others.push(a.world);
+    return new TwoServers(clock, a, b);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const { bench } of [this.a, this.b]) await bench[Symbol.asyncDispose]();
+    for (const { world } of [this.a, this.b]) await world[Symbol.asyncDispose]();
+  }
+
+  /** alpha makes a ticket. */
+  async ticket(): Promise<string> {
+    return (await local<{ ticket: string }>(this.a.bench, "/v1/pair/start", {})).ticket;
+  }
+
+  async pair(): Promise<void> {
+    await local(this.b.bench, "/v1/pair/confirm", { ticket: await this.ticket() });
+    await until(() => "beta@b.example" in this.a.bench.peers);
+  }
+}
+
+/** A call of the local API, answered. */
+async function local<T>(bench: Bench, path: string, body: unknown): Promise<T> {
+  const response = await request(bench, path, body);
+  const text = await response.text();
+  assert(response.status < 300, `${path}: ${response.status} ${text}`);
+  return text === "" ? null as T : JSON.parse(text);
+}
+
+async function request(bench: Bench, path: string, body: unknown): Promise<Response> {
+  const { localApi } = await import("../../../cli/connector/local_api/local_api.ts");
+  const api = localApi({ connector: bench.connector, token: "t", port: 4321, a2aPeers: () => [] });
+  const headers = { Host: "127.0.0.1:4321", Authorization: "Bearer t", "Content-Type": "application/json" };
+  return await api(
+    new Request(`http://127.0.0.1:4321${path}`, { method: "POST", headers, body: JSON.stringify(body) }),
+  );
+}
+
+const send = (bench: Bench, to: string, text: string, more: Record<string, unknown> = {}) =>
+  local<{ delivered: boolean; queued?: boolean; state?: string; requestId: string }>(bench, "/v1/outbound", {
+    to,
+    payload: { message: text },
+    ...more,
+  });
+
+const texts = (bench: Bench) =>
+  bench.connector.store.received.list({ unread: true, limit: 50 }).messages.map(({ payload }) =>
+    JSON.parse(payload).message
+  );
+
+Deno.test("one ticket pairs two agents of two servers, who write to each other end to end", async () => {
+  await using two = await TwoServers.open();
+  const { a, b } = two;
+  await two.pair();
+  const atA = a.bench.peers["beta@b.example"], atB = b.bench.peers["alpha@a.example"];
+  assertEquals([atA?.how, atA?.proxy], ["ticket", "https://relay.b.example"]);
+  assertEquals([atB?.how, atB?.proxy], ["ticket", "https://relay.a.example"]);
+  assertEquals((await send(b.bench, "alpha@a.example", "from b")).delivered, true);
+  assertEquals((await send(a.bench, "beta@b.example", "from a")).delivered, true);
+  await until(() => a.bench.connector.store.received.list({ unread: true, limit: 5 }).messages.length === 1);
+  assertStringIncludes(texts(a.bench).join(), "from b");
+  assertStringIncludes(texts(b.bench).join(), "from a");
+  const [message] = a.bench.connector.store.received.list({ unread: true, limit: 5 }).messages;
+  assertEquals(message?.fromDid, b.agent.agent.did);
+  assertEquals(b.bench.session.visits, ["https://relay.a.example", ...b.bench.session.visits.slice(1)]);
+});
+
+Deno.test("no access token of one server reaches the other", async () => {
+  await using two = await TwoServers.open();
+  const { a, b } = two;
+  const seen: string[] = [];
+  const proxyFetch = a.world.proxy.fetch;
+  a.world.proxy.fetch = (req, peer) => {
+    seen.push([...req.headers].map((pair) => pair.join(": ")).join("\n"));
+    return proxyFetch(req, peer);
+  };
+  await two.pair();
+  await send(b.bench, "alpha@a.example", "hello");
+  const ofB = seen.filter((text) => text.includes(b.agent.identity.ait));
+  assert(ofB.length >= 2);
+  for (const text of ofB) assert(!text.includes(b.agent.identity.accessToken));
+});
+
+Deno.test("a ticket of another server that proves no key is refused, and nothing is asked", async () => {
+  await using two = await TwoServers.open();
+  const { ticket } = await local<{ ticket: string }>(two.a.bench, "/v1/pair/start", { plain: true });
+  const refused = await request(two.b.bench, "/v1/pair/confirm", { ticket });
+  assertEquals([refused.status, (await refused.json()).error.code], [409, "CONNECTOR_PEER_KEY_MISMATCH"]);
+  assertEquals(two.b.bench.session.visits, []);
+});
+
+Deno.test("while the other server is away, messages wait with one probe at a time, and arrive once in order", async () => {
+  await using two = await TwoServers.open();
+  const { a, b, clock } = two;
+  await two.pair();
+  const reach = a.world.proxy.fetch;
+  let asked = 0, isAway = true;
+  a.world.proxy.fetch = (req, peer) => {
+    if (!req.headers.get("authorization")?.includes(b.agent.identity.ait)) return reach(req, peer);
+    asked++;
+    if (isAway) return Promise.reject(new TypeError("client error (Connect)"));
+    return reach(req, peer);
+  };
+  const keep = { prefer: "respond-async", keep: true };
+  for (let i = 0; i < 10; i++) assertEquals((await send(b.bench, "alpha@a.example", `m${i}`, keep)).state, "kept");
+  asked = 0;
+  for (let minute = 0; minute < 30; minute++) await clock.advance(60_000);
+  assert(asked <= 25, `${asked} probes in half an hour`);
+  isAway = false;
+  await clock.advance(900_000);
+  await until(() => texts(a.bench).length === 10);
+  assertEquals(
+    texts(a.bench).map((text: string) => /m\d/.exec(text)?.[0]),
+    Array.from({ length: 10 }, (_, i) => `m${i}`),
+  );
+});
+
+Deno.test("the sender learns that a queued message was handed over and read, without a link to that server", async () => {
+  await using two = await TwoServers.open();
+  const { a, b, clock } = two;
+  await two.pair();
+  await a.bench.stop();
+  const { requestId, queued } = await send(b.bench, "alpha@a.example", "later", { prefer: "respond-async" });
+  assertEquals(queued, true);
+  const socket = a.world.connect(a.agent);
+  await a.world.connected();
+  await until(() => socket.delivered.length === 1);
+  await clock.advance(301_000);
+  await until(() => b.bench.connector.store.sent.find(requestId, a.agent.agent.did)?.state === "delivered");
+});
+
+Deno.test("a pair is ended at both servers, and a server that is away is named", async () => {
+  await using two = await TwoServers.open();
+  const { a, b } = two;
+  await two.pair();
+  await local(b.bench, "/v1/pair/remove", { to: "alpha@a.example" });
+  const refused = await request(a.bench, "/v1/outbound", { to: "beta@b.example", payload: { message: "hello" } });
+  assertStringIncludes(await refused.text(), "relay.b.example does not accept this agent");
+  await two.pair();
+  const reach = a.world.proxy.fetch;
+  a.world.proxy.fetch = (req, peer) =>
+    req.headers.get("authorization")?.includes(b.agent.identity.ait)
+      ? Promise.reject(new TypeError("client error (Connect)"))
+      : reach(req, peer);
+  await local(b.bench, "/v1/pair/remove", { to: "alpha@a.example" });
+  assertStringIncludes(String(b.bench.eventsOf("pair_half_removed").at(-1)?.why), "relay.a.example still has its half");
+});
+
+Deno.test("a confirmation goes on after a lost answer of either server", async () => {
+  for (const lost of ["/pair/confirm", "/pair/accept"]) {
+    await using two = await TwoServers.open();
+    const { a, b } = two;
+    const ticket = await two.ticket();
+    const world = lost === "/pair/confirm" ? a.world : b.world;
+    const reach = world.proxy.fetch;
+    let isLost = true;
+    world.proxy.fetch = async (req, peer) => {
+      const answer = await reach(req, peer);
+      if (!isLost || !req.url.endsWith(lost)) return answer;
+      await answer.body?.cancel();
+      throw new TypeError("connection reset");
+    };
+    assert((await request(b.bench, "/v1/pair/confirm", { ticket })).status >= 500, lost);
+    assertEquals(b.bench.connector.store.pairConfirmations.all().length, 1, lost);
+    isLost = false;
+    b.bench.endLink(1006);
+    await two.clock.advance(60_000);
+    await until(() => b.bench.connector.store.pairConfirmations.all().length === 0);
+    await flushTasks();
+    assertEquals(b.bench.peers["alpha@a.example"]?.how, "ticket", lost);
+    assertEquals((await send(b.bench, "alpha@a.example", "hello")).delivered, true, lost);
+    await until(() => "beta@b.example" in a.bench.peers);
+    assertEquals((await send(a.bench, "beta@b.example", "hello")).delivered, true, lost);
+  }
+});
+
+Deno.test("a pair that its own server refuses is ended at the other one too", async () => {
+  await using two = await TwoServers.open();
+  const { a, b } = two;
+  b.world.options.proxy = { ...b.world.options.proxy, federation: { mode: "except", hosts: ["a.example"] } };
+  await b.world.start();
+  b.bench.endLink(1006);
+  await two.clock.advance(60_000);
+  const ticket = await two.ticket();
+  const refused = await request(b.bench, "/v1/pair/confirm", { ticket });
+  assertEquals([refused.status, (await refused.json()).error.code], [403, "PROXY_PAIR_RESPONDER_FORBIDDEN"]);
+  assertStringIncludes(String(b.bench.eventsOf("pair_half_removed")[0]?.why), "relay.a.example has ended it too");
+  await a.bench.connector.updatePeers();
+  assertEquals(a.bench.peers["beta@b.example"]?.gone, true);
+});
