@@ -41,6 +41,7 @@ export class Database implements Disposable {
    * @throws {CliError} `CLI_FILE_UNSAFE`, `CLI_FILE_INVALID`, `CLI_SAVE_FAILED`
    */
   static open(path: string): Database {
+    refuseRest(path);
     makePrivate(path);
     let db: DatabaseSync | undefined;
     try {
@@ -171,6 +172,27 @@ function damaged(path: string, why: string): CliError {
       `Move it away, with the files beside it that begin with its name; the connector then starts with an empty one. ` +
       `Messages in it are not delivered: sqlite3 ${path} .recover may show them.`,
   });
+}
+
+/**
+ * Refuses a journal without its database: after a kill the newest messages are in the journal alone, and SQLite would delete it
+ * when it makes a new database.
+ */
+function refuseRest(path: string): void {
+  if (sizeOf(path) !== null || (sizeOf(`${path}-wal`) ?? 0) === 0) return;
+  throw new CliError("CLI_FILE_INVALID", `${path} was moved without the files that belong to it`, {
+    fix: `Move ${path}-wal and ${path}-shm to the same place, because they hold its newest messages. Then start again.`,
+  });
+}
+
+/** Size of a file in bytes; `null` without one. */
+function sizeOf(path: string): number | null {
+  try {
+    return Deno.lstatSync(path).size;
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return null;
+    throw new CliError("CLI_SAVE_FAILED", `${path} could not be read: ${reason(error)}`, { cause: error });
+  }
 }
 
 /** Ensures that the file exists, is a plain file and is private. SQLite gives its companion files the same mode. */

@@ -103,3 +103,23 @@ async function start() {
     },
   };
 }
+
+Deno.test("a database that was moved away without its journal, after a kill, is named and nothing is deleted", async () => {
+  await using disk = await written();
+  using db = ConnectorStore.open(disk.path, OPTIONS);
+  store(db.received, "newest");
+  // What a kill leaves: the last connection of a process that ends by itself would remove the journal.
+  const parts = ["-wal", "-shm"].map((end) => [end, Deno.readFileSync(disk.path + end)] as const);
+  const whole = Deno.readFileSync(disk.path), moved = `${disk.path}.moved`;
+  const left = `${await Deno.makeTempDir({ dir: disk.path.slice(0, -"/connector.db".length) })}/connector.db`;
+  for (const [end, bytes] of parts) Deno.writeFileSync(left + end, bytes);
+  const { code, message, fix } = assertThrows(() => Database.open(left), CliError);
+  assertEquals([code, message], ["CLI_FILE_INVALID", `${left} was moved without the files that belong to it`]);
+  assertStringIncludes(fix ?? "", `Move ${left}-wal and ${left}-shm to the same place`);
+  for (const [end, bytes] of parts) assertEquals(Deno.readFileSync(left + end), bytes);
+  Deno.writeFileSync(moved, whole);
+  for (const [end] of parts) Deno.renameSync(left + end, moved + end);
+  using together = ConnectorStore.open(moved, OPTIONS);
+  assertEquals(together.received.counts().waiting, 101);
+  using _fresh = Database.open(left);
+});
