@@ -220,7 +220,8 @@ const CLI_FIXES: Readonly<Record<string, string>> = {
   AGENT_AUTH_REFRESH_EXPIRED:
     "Run svc agent auth revoke <name>, then svc agent reissue <name>, to start a new session.",
   AGENT_AUTH_REFRESH_INVALID:
-    "Run svc agent auth revoke <name>, then svc agent reissue <name>, to start a new session.",
+    "If a copy of the agent runs elsewhere, stop it first: each one ends the session of the other. Run svc agent auth revoke <name>, " +
+    "then svc agent reissue <name>, to start a new session.",
   AGENT_AUTH_REFRESH_UNAUTHORIZED:
     "Check this machine's clock, or run svc agent reissue <name> to get a new identity token.",
 };
