@@ -11,7 +11,7 @@ export function problemText(problem: string, peer: string): string {
  * @param peer the alias of the recipient
  */
 export function stateText(
-  { state, problem, nextTryAt }: Pick<OutboundResult, "state" | "problem" | "nextTryAt">,
+  { state, problem, nextTryAt, expiresAt }: Pick<OutboundResult, "state" | "problem" | "nextTryAt" | "expiresAt">,
   now: number,
   peer = "the recipient",
 ): string {
@@ -24,7 +24,10 @@ export function stateText(
       return seconds > 0 ? `waits here, next try in ${seconds} s` : "waits here";
     }
     case "queued":
-      return "waits at the server";
+      // A server that was restored from an older backup says nothing of it any longer, also not that it is given up.
+      return expiresAt !== null && Date.parse(expiresAt) <= now
+        ? "unclear, it waited at the server"
+        : "waits at the server";
     case "delivered":
       return "arrived";
     case "processed":

@@ -1,4 +1,5 @@
 /** What the local pages share: their frame, the names of peers, texts of messages and of errors. */
+import { toIso } from "../../../shared/protocol/time.ts";
 import type { LocalCalls } from "../../../shared/client/local_client.ts";
 import type { PageView } from "../../../shared/page/document.ts";
 import { type Html, markup, type Value } from "../../../shared/page/html.ts";
@@ -143,7 +144,10 @@ const MOODS: Readonly<Record<SentState, Mood>> = {
 /** The state of a sent message as a tag, with the time until which it waits. */
 export function stateTag({ state, problem, expiresAt }: SentMessage, now: number): Html {
   // The seconds to the next try would change the page each second.
-  const text = stateText({ state, problem, nextTryAt: null }, now);
+  const text = stateText(
+    { state, problem, nextTryAt: null, expiresAt: expiresAt === null ? null : toIso(expiresAt) },
+    now,
+  );
   return tag(
     MOODS[state],
     markup`${text}${state === "queued" && expiresAt !== null && markup` until ${moment(expiresAt, now)}`}`,

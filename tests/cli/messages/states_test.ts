@@ -1,0 +1,13 @@
+/** What people read of the state of a sent message. */
+import { assertEquals } from "@std/assert";
+import { stateText } from "../../../cli/connector/states.ts";
+
+Deno.test("a queued message waits at the server until its time there is over, and is unclear then", () => {
+  const message = { state: "queued", problem: null, nextTryAt: null, expiresAt: "2026-02-21T00:00:00.000Z" } as const;
+  const end = Date.parse(message.expiresAt);
+  assertEquals([end - 1, end].map((now) => stateText(message, now)), [
+    "waits at the server",
+    "unclear, it waited at the server",
+  ]);
+  assertEquals(stateText({ ...message, expiresAt: null }, end), "waits at the server");
+});
