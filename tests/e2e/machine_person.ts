@@ -52,15 +52,17 @@ export class Person {
   }
 }
 
-/** A front for TLS on a machine, with a certificate of the authority in a folder. */
+/** A front for TLS on a machine, with a certificate of the authority in a folder for its address or `name`. */
 export async function startFront(
   person: Person,
   authority: string,
   port: string,
   behind: string,
+  name?: string,
 ): Promise<ChildProcess> {
-  await Deno.mkdir(authority);
-  const front = person.start([authority, person.machine.address, port, behind], {
+  await Deno.mkdir(authority, { recursive: true });
+  const words = [authority, person.machine.address, port, behind, ...name === undefined ? [] : [name]];
+  const front = person.start(words, {
     name: "front",
     command: Deno.execPath(),
     args: ["run", "--quiet", "-A", "tests/support/tls_front_program.ts"],

@@ -9,7 +9,7 @@ import { TwoMachines } from "../support/two_machines.ts";
 import { Person, START_MS, startFront } from "./machine_person.ts";
 
 const README = Deno.readTextFileSync(`${ROOT}/README.md`);
-const SECTION = README.slice(README.indexOf("## A second machine"), README.indexOf("## See and steer it"));
+const SECTION = README.slice(README.indexOf("## A second machine"), README.indexOf("## Two servers"));
 const LINES = [...SECTION.matchAll(/^svc .*$/gm)].map(([line]) => line);
 
 /** Returns the words of the README's line that begins with `start`, with values for its placeholders. */

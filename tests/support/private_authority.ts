@@ -21,6 +21,12 @@ export class PrivateAuthority {
     return authority;
   }
 
+  /** The authority of a folder, made when there is none. */
+  static async at(folder: string): Promise<PrivateAuthority> {
+    const isThere = await Deno.stat(`${folder}/ca.pem`).then(() => true, () => false);
+    return isThere ? new PrivateAuthority(folder) : await PrivateAuthority.make(folder);
+  }
+
   /** Path of the authority's own certificate. */
   get path(): string {
     return `${this.folder}/ca.pem`;

@@ -19,7 +19,11 @@ async function run(...[command = "", ...args]: string[]): Promise<void> {
 }
 
 /** Addresses in the namespaces; no other host sees them. */
-const SERVER = "10.77.1.1", LAPTOP = "10.77.2.1", TO_SERVER = "10.77.1.254", TO_LAPTOP = "10.77.2.254";
+export const SERVER = "10.77.1.1", LAPTOP = "10.77.2.1";
+const TO_SERVER = "10.77.1.254", TO_LAPTOP = "10.77.2.254";
+
+/** Where `ip netns exec` finds the files of a namespace that take the place of those in /etc. */
+const NETNS = "/etc/netns";
 
 export class TwoMachines implements AsyncDisposable {
   private constructor(
@@ -30,7 +34,11 @@ export class TwoMachines implements AsyncDisposable {
     readonly namespaces: readonly string[],
   ) {}
 
-  static async open(): Promise<TwoMachines> {
+  /**
+   * @param wantsNat the laptop is behind NAT, unless it is false: then each reaches the other
+   * @param hosts lines of the hosts file of both
+   */
+  static async open({ wantsNat = true, hosts = "" } = {}): Promise<TwoMachines> {
     const id = crypto.randomUUID().slice(0, 6);
     const names = ["server", "laptop", "router"].map((name) => `svc-${id}-${name}`);
     const [server = "", laptop = "", router = ""] = names;
@@ -69,7 +77,11 @@ export class TwoMachines implements AsyncDisposable {
       }
       await run("ip", "-n", laptop, "route", "add", "default", "via", TO_LAPTOP);
       await run("ip", "netns", "exec", router, "sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward");
-      const hasNat = await isInstalled("nft");
+      for (const name of hosts === "" ? [] : made) {
+        await Deno.mkdir(`${NETNS}/${name}`, { recursive: true });
+        await Deno.writeTextFile(`${NETNS}/${name}/hosts`, `127.0.0.1 localhost\n${hosts}\n`);
+      }
+      const hasNat = wantsNat && await isInstalled("nft");
       // Behind NAT the server has no route to the laptop.
       if (hasNat) await translateAddresses(router);
       else await run("ip", "-n", server, "route", "add", "10.77.2.0/24", "via", TO_SERVER);
@@ -87,7 +99,10 @@ export class TwoMachines implements AsyncDisposable {
 
   /** Ends nothing: the programs of a namespace must have ended. */
   async [Symbol.asyncDispose](): Promise<void> {
-    for (const name of this.namespaces) await run("ip", "netns", "del", name);
+    for (const name of this.namespaces) {
+      await run("ip", "netns", "del", name);
+      await Deno.remove(`${NETNS}/${name}`, { recursive: true }).catch(() => {});
+    }
   }
 }
 

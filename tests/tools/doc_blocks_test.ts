@@ -12,6 +12,7 @@ type Row = readonly [start: string, by: Run | string];
 
 const STORY: Run = ["tests/e2e/readme_story_test.ts", "two people ask and answer with the lines of the README"];
 const NETWORK: Run = ["tests/e2e/two_machines_test.ts", "two machines in a local network get from the lines"];
+const SERVERS: Run = ["tests/e2e/two_servers_test.ts", "two servers with names and TLS"];
 const FRONT: Run = ["tests/e2e/two_machines_test.ts", "two machines with a front for TLS"];
 const DEMO: Run = ["tests/e2e/demo_test.ts", "deno task demo shows every step"];
 const PEOPLE: Run = ["tests/cli/account/operations_page_test.ts", "each command of operations.md for people"];
@@ -37,6 +38,7 @@ const BLOCKS: Readonly<Record<string, readonly Row[]>> = {
     ["svc serve --host 0.0.0.0 ", NETWORK],
     ["svc invite create\n", NETWORK],
     ['svc join "<link>" --agent beta\n', NETWORK],
+    ["svc send beta@b.example --wait ", SERVERS],
   ],
   "docs/operations.md": [
     ["npx -y deno@2.9.6 task pack\n", INSTALLING],

@@ -1,0 +1,132 @@
+/**
+ * The README's lines for two servers, typed on two machines: each has a server with a name of its own and TLS of a private
+ * authority, an account, and an agent. Without namespaces both are loopback addresses of this machine, without TLS.
+ */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { HAS_OPENSSL } from "../support/private_authority.ts";
+import { type ChildProcess, eventually, freePort, ROOT, tempFolder, within } from "../support/process.ts";
+import { LAPTOP, SERVER, TwoMachines } from "../support/two_machines.ts";
+import { Person, START_MS, startFront } from "./machine_person.ts";
+
+const README = Deno.readTextFileSync(`${ROOT}/README.md`);
+const SECTION = README.slice(README.indexOf("## Two servers"), README.indexOf("## See and steer it"));
+
+Deno.test("the section of the README has at most ten lines of text, and its command is the one that is typed", () => {
+  assert(SECTION.split("\n").filter((line) => line.trim() !== "" && !line.startsWith("#")).length <= 10);
+  assertStringIncludes(SECTION, 'svc send beta@b.example --wait "Which port does the staging server use?"');
+});
+
+interface Team {
+  person: Person;
+  agent: string;
+  /** How peers of the other server see the agent. */
+  alias: string;
+  serve: string[];
+}
+
+/** Starts a server, makes its person the admin with an agent, and connects that. */
+async function open({ person, agent, serve }: Team): Promise<{ server: ChildProcess; connector: ChildProcess }> {
+  const server = person.start([...serve, "--store", `${person.folder}/svc.kv`]);
+  await within(START_MS, "the server listens", server.stdout.match(/^listening on /m));
+  const [, bootstrap = ""] = await within(START_MS, "the command", server.stdout.match(/svc (admin bootstrap .*)\n/));
+  await person.svc(...bootstrap.split(" "));
+  await person.svc("agent", "create", agent);
+  return { server, connector: await connect(person, agent) };
+}
+
+function connect(person: Person, agent: string): Promise<ChildProcess> {
+  return person.connect(["connector", "start", agent, "--inbox"]);
+}
+
+async function story(a: Team, b: Team): Promise<void> {
+  await using stack = new AsyncDisposableStack();
+  const [ofA, ofB] = [await open(a), await open(b)];
+  for (const { server } of [ofA, ofB]) stack.use(server);
+  stack.use(ofA.connector);
+  let beta = ofB.connector;
+  const { ticket = "" } = await a.person.call(a.agent, "/v1/pair/start", {});
+  await b.person.call(b.agent, "/v1/pair/confirm", { ticket });
+  await within(START_MS, "alpha learns of it", ofA.connector.stdout.match(/"event":"paired"/));
+
+  // The question of the README, and its answer; then the other way.
+  for (
+    const [asker, answerer, text] of [[a, b, "Which port does the staging server use?"], [b, a, "And yours?"]] as const
+  ) {
+    const asking = asker.person.start(["send", answerer.alias, "--wait", text, "--agent", asker.agent]);
+    const unread = async () => {
+      const { messages } = JSON.parse(await answerer.person.svc("inbox", "--json", "--agent", answerer.agent));
+      return messages.find((message: { text: string }) => message.text === text);
+    };
+    const { id, from, verified } = await eventually(START_MS, "the question", unread);
+    assertEquals([from.alias, verified], [asker.alias, "end-to-end"]);
+    await answerer.person.svc("reply", String(id), "8443", "--agent", answerer.agent);
+    const { code } = await within(START_MS, "the answer", asking.status);
+    assertEquals([code, asking.stdout.text.trim()], [0, "8443"], asking.printed);
+  }
+
+  // The second day: Bob's machine is off, and Ada's message waits at his server.
+  assertEquals((await beta.end()).code, 0);
+  await a.person.svc("send", b.alias, "waits for you");
+  beta = await connect(b.person, b.agent);
+  await within(START_MS, "the message", beta.stdout.match(/"event":"received"/));
+  assertStringIncludes(await b.person.svc("inbox", "--take"), "waits for you");
+  const [{ requestId }] = JSON.parse(await a.person.svc("sent", "--json")).messages;
+  await eventually(START_MS, "the receipt", async () => {
+    const { state } = JSON.parse(await a.person.svc("sent", requestId, "--json"));
+    return state === "processed" ? true : undefined;
+  });
+
+  // Bob's whole server is off: the message waits with Ada.
+  assertEquals((await beta.end()).code, 0);
+  assertEquals((await ofB.server.end("SIGTERM")).code, 0);
+  await using asking = a.person.start(["send", b.alias, "kept for you"]);
+  await within(START_MS, "svc send", asking.status);
+  assertStringIncludes(asking.printed, "cannot be reached");
+  stack.use(b.person.start([...b.serve, "--store", `${b.person.folder}/svc.kv`]));
+  beta = stack.use(await connect(b.person, b.agent));
+  await within(START_MS, "the kept message", beta.stdout.match(/"event":"received"/));
+  assertStringIncludes(await b.person.svc("inbox", "--take"), "kept for you");
+}
+
+Deno.test("two servers of one machine: a ticket, questions and answers in both directions, and what waits", async () => {
+  await using folder = await tempFolder();
+  const here = (address: string) => ({ address, program: <P>(program: P) => program });
+  const team = (name: string, agent: string, address: string): Team => {
+    const port = String(freePort());
+    return {
+      person: new Person(here(address), `${folder.path}/${name}`),
+      agent,
+      alias: `${agent}@${address}`,
+      serve: ["serve", "--host", address, "--port", port, "--public-url", `http://${address}:${port}`],
+    };
+  };
+  await story(team("ada", "alpha", "127.0.0.1"), team("bob", "beta", "127.0.0.2"));
+});
+
+Deno.test({
+  name:
+    "two servers with names and TLS on two machines: a ticket, questions and answers in both directions, and what waits",
+  ignore: !HAS_OPENSSL,
+  async fn() {
+    const names = { [SERVER]: "a.example", [LAPTOP]: "b.example" } as const;
+    const hosts = Object.entries(names).map((line) => line.join(" ")).join("\n");
+    await using machines = await TwoMachines.open({ wantsNat: false, hosts });
+    // The names lead nowhere then; the test above has told the story.
+    if (machines.kind === "one machine") return;
+    await using folder = await tempFolder();
+    const authority = `${folder.path}/authority`, ca = `${authority}/ca.pem`;
+    // Their addresses are inside a network, as those of two servers in one company would be.
+    const env = { SVC_CA: ca, DENO_CERT: ca, FEDERATION_PRIVATE: "true" };
+    const team = (name: string, agent: string, host: string, machine: Person["machine"]): Team => ({
+      person: new Person(machine, `${folder.path}/${name}`, env),
+      agent,
+      alias: `${agent}@${host}`,
+      serve: ["serve", "--behind-proxy", "--public-url", `https://${host}`, "--port", "8787"],
+    });
+    const a = team("ada", "alpha", names[SERVER], machines.server);
+    const b = team("bob", "beta", names[LAPTOP], machines.laptop);
+    await using _front = await startFront(a.person, authority, "443", "8787", names[SERVER]);
+    await using _other = await startFront(b.person, authority, "443", "8787", names[LAPTOP]);
+    await story(a, b);
+  },
+});
