@@ -134,8 +134,16 @@ async function directly(
   if (key === null) await refuseContact(ctx, agent.folder);
   const { did: from } = agent.folder.identity();
   const seal = key === null ? null : async (context: string) => {
-    const { SALT_BYTES, sealPayload } = await import("../../shared/protocol/sealed_body.ts");
-    return await sealPayload({ payload, salt: ctx.random.bytes(SALT_BYTES) }, key, { from, to, context });
+    const [{ SALT_BYTES, sealPayload }, { sealedOnce }] = await Promise.all([
+      import("../../shared/protocol/sealed_body.ts"),
+      import("./last_sealed.ts"),
+    ]);
+    return await sealedOnce(
+      ctx,
+      agent.folder,
+      [from, to, key, context, payload],
+      () => sealPayload({ payload, salt: ctx.random.bytes(SALT_BYTES) }, key, { from, to, context }),
+    );
   };
   ctx.out.doing(`Calling ${proxy.place.dialUrl}`);
   const request = await messageRequest({ to, payload, requestId, conversationId, mayWait: !onlyOnline }, seal);
@@ -157,7 +165,7 @@ async function directly(
       `To pair again: svc connector start ${agent.folder.name}, then press p, or paste a ticket of the other person.`;
     throw ended;
   }
-  // Each seal is another text, and this command keeps none, so the server cannot see that it is the same message.
+  // Each seal is another text, and this command keeps the newest only, so the server may not see that it is the same message.
   if (error?.code === "PROXY_HOOK_REQUEST_ID_REUSED" && key !== null) {
     error.fix =
       "If it is the same message, it was accepted then, and nothing is to be done. Send another message without " +

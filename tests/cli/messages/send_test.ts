@@ -48,15 +48,30 @@ Deno.test("svc send without a connector seals for a peer of a ticket, by alias a
     assertStringIncludes(stderr, "peers.json is damaged");
   }));
 
-Deno.test("svc send without a connector says that a repeated message of a ticket peer was accepted before", () =>
-  withBeta(async ({ machine, beta, socket }) => {
+Deno.test("svc send without a connector repeats its newest message to a ticket peer, and explains an older one", () =>
+  withBeta(async ({ world, machine, beta, socket }) => {
     const peer = { did: beta.agent.did, agentName: "beta", humanName: "Bob", key: beta.keys.publicKey, how: "ticket" };
     machine.write("agents/alpha/peers.json", JSON.stringify({ beta: { ...peer, since: "" } }));
-    const send = () => machine.svc("send", "beta", "the port is 8443", "--request-id", "request-1");
-    assertEquals((await send()).code, 0);
-    const { code, stderr } = await send();
-    assertEquals([code, socket.delivered.length], [1, 1]);
+    const send = (id: string, ...more: string[]) =>
+      machine.svc("send", "beta", "the port is 8443", "--request-id", id, ...more);
+    machine.fetch = async (input, init) => {
+      await (await world.fetch(input, init)).body?.cancel();
+      throw new TypeError("connection reset");
+    };
+    assertEquals([(await send("request-1")).code, socket.delivered.length], [5, 1]);
+    machine.fetch = world.fetch;
+    assertEquals([(await send("request-1")).code, socket.delivered.length], [0, 1]);
+    assert(!machine.read("agents/alpha/last_sealed.json").includes("8443"));
+    const other = await send("request-1", "--conversation", "c-1");
+    assertEquals([other.code, socket.delivered.length], [1, 1]);
+    assertEquals([(await send("request-2")).code, socket.delivered.length], [0, 2]);
+    const { code, stderr } = await send("request-1");
+    assertEquals([code, socket.delivered.length], [1, 2]);
     assertStringIncludes(stderr, "If it is the same message, it was accepted then, and nothing is to be done.");
+    machine.write("agents/alpha/last_sealed.json", "{");
+    assertEquals([(await send("request-3")).code, socket.delivered.length], [0, 3]);
+    world.clock.step(86_400_000);
+    assertEquals([(await send("request-3")).code, socket.delivered.length], [0, 4]);
   }));
 
 Deno.test("svc send without a connector refuses a contact where SVC_STRICT or runtime.json says so", () =>
