@@ -16,6 +16,7 @@ import { probeRoutes } from "../shared/server/http/probes.ts";
 import { type Authenticators, type Route, routeFor, type RouteLimit } from "../shared/server/http/route.ts";
 import { type Admin, ADMIN_TOKEN } from "./admin/authenticator.ts";
 import * as admin from "./admin/handlers.ts";
+import { issuers } from "./admin/issuers.ts";
 import { overview } from "./admin/overview.ts";
 import { series } from "./admin/series.ts";
 import { admission } from "./admission/admit.ts";
@@ -309,6 +310,16 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
     invalid: "PROXY_ADMIN_INVALID_QUERY",
     response: { status: 200, body: relayAdminApi.QueueList },
     handler: admin.queues,
+  }),
+  route({
+    method: "GET",
+    path: "/v1/admin/relay/issuers",
+    summary: "Other registries whose agents have pairs here, with what the instance that answers knows of them",
+    auth: "admin_token",
+    limit: perAdmin,
+    response: { status: 200, body: relayAdminApi.IssuerList },
+    errors: [],
+    handler: issuers,
   }),
   route({
     method: "GET",

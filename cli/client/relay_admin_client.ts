@@ -26,6 +26,10 @@ export class RelayAdminClient {
     return this.#get("deliveries", { requestId }, relay.DeliveryList);
   }
 
+  issuers(): Promise<relay.IssuerList> {
+    return this.#get("issuers", {}, relay.IssuerList);
+  }
+
   refusals(query: Query): Promise<relay.RefusalList> {
     return this.#get("refusals", query, relay.RefusalList);
   }

@@ -81,10 +81,13 @@ export function isBlockedHere(folder: AgentFolder, did: string): boolean {
   return peerIn(peersIfAny(folder), did)?.blocked ?? false;
 }
 
-/** Host of the server of a peer elsewhere; `undefined` for one of the agent's own. */
-export function hostOfPeer(folder: AgentFolder, did: string): string | undefined {
-  const { proxy } = Object.values(peersIfAny(folder)).find((peer) => peer.did === did) ?? {};
-  return proxy === undefined ? undefined : new URL(proxy).host;
+/** Returns the host of a peer's server by its DID; `null` for one of the agent's own. */
+export function hostsOfPeers(folder: AgentFolder): (did: string) => string | null {
+  const origins = new Map(Object.values(peersIfAny(folder)).map(({ did, proxy }) => [did, proxy]));
+  return (did) => {
+    const origin = origins.get(did);
+    return origin === undefined ? null : new URL(origin).host;
+  };
 }
 
 /** The peers; none when `peers.json` is damaged, because a command that names a DID works without it. */

@@ -9,11 +9,13 @@ export function problemText(problem: string, peer: string): string {
 /**
  * @param now milliseconds since the Unix epoch
  * @param peer the alias of the recipient
+ * @param host of its server, when that is another one
  */
 export function stateText(
   { state, problem, nextTryAt, expiresAt }: Pick<OutboundResult, "state" | "problem" | "nextTryAt" | "expiresAt">,
   now: number,
   peer = "the recipient",
+  host: string | null = null,
 ): string {
   const why = problem === null ? "" : `: ${problemText(problem, peer)}`;
   switch (state) {
@@ -21,7 +23,8 @@ export function stateText(
       return "on its way";
     case "kept": {
       const seconds = nextTryAt === null ? 0 : Math.ceil((Date.parse(nextTryAt) - now) / 1000);
-      return seconds > 0 ? `waits here, next try in ${seconds} s` : "waits here";
+      const waits = host === null ? "waits here" : `waits for ${host}`;
+      return seconds > 0 ? `${waits}, next try in ${seconds} s` : waits;
     }
     case "queued":
       // A server that was restored from an older backup says nothing of it any longer, also not that it is given up.

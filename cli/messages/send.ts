@@ -18,7 +18,7 @@ import { toIso } from "../../shared/protocol/time.ts";
 import { chosenAgent } from "../agents/agent_reference.ts";
 import type { AgentFolder, AgentStore } from "../agents/agent_store.ts";
 import { access, connectorOf } from "../connector/attach.ts";
-import { hostOfPeer, isBlockedHere, shownAliases } from "../connector/peers.ts";
+import { hostsOfPeers, isBlockedHere, shownAliases } from "../connector/peers.ts";
 import type { Context } from "../context.ts";
 import { CliError, EXIT } from "../errors.ts";
 import { LOCAL_ERRORS } from "../local_errors.ts";
@@ -217,7 +217,7 @@ async function report(
   const why = problem === null ? null : problemText(problem, peer);
   const details = [why, expiresAt === null ? null : `until ${expiresAt}`].filter((part) => part !== null);
   if (state === "kept" && waitSeconds === null) {
-    ctx.out.note(keptNote(result, hostOfPeer(folder, result.to)));
+    ctx.out.note(keptNote(result, hostsOfPeers(folder)(result.to) ?? undefined));
     return EXIT.done;
   }
   const what = [state.replace("_", "-"), ...details].join(", ");

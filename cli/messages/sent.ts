@@ -25,7 +25,7 @@ import type { AgentFolder, AgentStore } from "../agents/agent_store.ts";
 import { access, connectorOf } from "../connector/attach.ts";
 import { checkReceipt } from "../connector/check_receipt.ts";
 import { directProxy } from "../connector/direct_proxy.ts";
-import { findPeerEver, pinOf, readPeers, shownAliases } from "../connector/peers.ts";
+import { findPeerEver, hostsOfPeers, pinOf, readPeers, shownAliases } from "../connector/peers.ts";
 import type { Context } from "../context.ts";
 import { wholeId } from "../command_line/whole_id.ts";
 import { CONNECTOR_LIMITS } from "../connector/limits.ts";
@@ -54,11 +54,15 @@ export async function listSent(
   const did = to === undefined ? undefined : findPeerEver(readPeers(folder), to) ?? to;
   const query = new URLSearchParams({ limit: String(limit), ...did === undefined ? {} : { to: did } });
   const { messages, more } = await call(connector, SentPage, get(`/v1/sent?${query}`));
-  const now = ctx.clock.now();
+  const now = ctx.clock.now(), hostOf = hostsOfPeers(folder);
   const columns: Column<SentPage["messages"][number]>[] = [
     { head: "SENT", rank: 2, of: ({ sentAt }) => timeCell(sentAt, now) },
     { head: "TO", of: ({ to }) => to.alias ?? idCell(to.agentDid) },
-    { head: "STATE", rank: 1, of: (message) => stateText(message, now, message.to.alias ?? undefined) },
+    {
+      head: "STATE",
+      rank: 1,
+      of: (message) => stateText(message, now, message.to.alias ?? undefined, hostOf(message.to.agentDid)),
+    },
     { head: "REQUEST ID", rank: 1, of: ({ requestId }) => idCell(requestId) },
     { head: "TEXT", rank: 3, of: ({ text }) => textCell(text) },
     { head: "REPLY TO", isWide: true, of: ({ inReplyTo }) => inReplyTo },
@@ -192,7 +196,7 @@ function show(
   ctx.out.peerLines([
     `${requestId} to ${peer}`,
     ...fields([
-      ["state", stateText(result, ctx.clock.now(), peer)],
+      ["state", stateText(result, ctx.clock.now(), peer, hostsOfPeers(folder)(to))],
       ["problem", problem ?? undefined],
       ["expires", expiresAt ?? until ?? undefined],
       ...(receipts ?? []).map((receipt) => ["receipt", receiptText(receipt)] as const),

@@ -65,6 +65,8 @@ class Issuer implements IssuerDocuments {
   #pausedUntil = -Infinity;
   #listDueAt = -Infinity;
   usedAt = -Infinity;
+  /** Why it could not be asked the last time; `null` after an answer. */
+  problem: string | null = null;
 
   constructor(deps: IssuersDeps & { call: Send }, issuer: string, authority: string) {
     const { clock, config, call } = deps;
@@ -76,8 +78,10 @@ class Issuer implements IssuerDocuments {
         const response = await call(request);
         if (![200, 304, 404].includes(response.status)) throw new RegistryUnavailable(`Status ${response.status}`);
         this.#failures = 0;
+        this.problem = null;
         return response;
       } catch (error) {
+        this.problem = error instanceof RegistryUnavailable ? error.message : "It cannot be reached";
         this.#pausedUntil = clock.now() + Math.min(PAUSE.first * 2 ** this.#failures++, PAUSE.most);
         throw error;
       }
@@ -159,7 +163,7 @@ export class Issuers {
   }
 
   /** Issuers that were asked within an hour. */
-  get known(): ReadonlyMap<string, { keys: { ageSeconds: number }; list: { ageSeconds: number } }> {
+  get known(): ReadonlyMap<string, Pick<Issuer, "keys" | "list" | "problem">> {
     return new Map(this.#known);
   }
 

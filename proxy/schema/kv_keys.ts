@@ -65,6 +65,14 @@ export const KEYS = {
     start: key("pair_count", `did:svc:${authority}:agent:`),
     end: key("pair_count", `did:svc:${authority}:agent;`),
   }),
+  pairCountsBefore: (authority: string) => ({
+    start: key("pair_count", ""),
+    end: key("pair_count", `did:svc:${authority}:agent:`),
+  }),
+  pairCountsBehind: (authority: string) => ({
+    start: key("pair_count", `did:svc:${authority}:agent;`),
+    end: key("pair_count", "did:svc;"),
+  }),
   pairsEnded: () => key("pairs_ended"),
   mailboxEntry: (recipient: string, number: number) => key("mailbox", recipient, number),
   mailbox: (recipient: string) => key("mailbox", recipient),

@@ -215,7 +215,7 @@ async function recordAdmin(r: Recorder, { b }: { b: LiveAgent }): Promise<void> 
   await r.human("POST", "/v1/admin/console-codes");
   const { token } = await r.human("POST", "/v1/admin/tokens") as unknown as { token: string };
   await r.human("GET", "/v1/admin/relay/overview", undefined, token);
-  for (const list of ["connections", "queues", "deliveries", "refusals", "series"]) {
+  for (const list of ["connections", "issuers", "queues", "deliveries", "refusals", "series"]) {
     const path = `/v1/admin/relay/${list}`;
     await r.human("GET", path, undefined, token, list === "deliveries" ? `${path}?requestId=${newId()}` : path);
     await r.human("GET", path, undefined, token, `${path}?limit=x`);

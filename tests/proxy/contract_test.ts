@@ -55,6 +55,7 @@ const ROWS: readonly Row[] = [
     admin: true,
     invalid: "PROXY_ADMIN_INVALID_QUERY",
   })),
+  { route: "GET /v1/admin/relay/issuers", signed: false, admin: true, invalid: null },
   { route: "GET /v1/admin/relay/overview", signed: false, admin: true, invalid: null },
 ];
 

@@ -6,6 +6,7 @@ import { parseCount } from "../../command_line/numbers.ts";
 import type { Context } from "../../context.ts";
 import { CliError, EXIT } from "../../errors.ts";
 import { onStop } from "../../terminal/interrupt.ts";
+import { formatDuration } from "../../connector/status.ts";
 import { idCell, timeCell } from "../../terminal/tables.ts";
 import { hintNextPage, PAGE_OPTIONS, readPages } from "./pages.ts";
 
@@ -37,6 +38,35 @@ export const ADMIN_RELAY_COMMANDS = [
         ], queues),
       );
       hintNextPage(ctx, ["admin", "relay", "queues"], pages);
+    },
+  }),
+  command({
+    path: ["admin", "issuers"],
+    summary: "List the other registries whose agents have pairs here",
+    details: [
+      "Keys and list are those that the instance that answers has read. FEDERATION of the server leaves a registry out:",
+      "its agents are refused from the restart on, and their pairs count again when it is allowed again.",
+    ],
+    args: {},
+    options: PERSON_OPTIONS,
+    examples: [{ run: "svc admin issuers", purpose: "Show from which servers agents come" }],
+    async run(ctx, { options }) {
+      const { connectToRelay } = await import("../../account/relay_access.ts");
+      const { issuers, areAll } = await (await connectToRelay(ctx, options)).issuers();
+      const age = (seconds: number | null) => seconds === null ? null : formatDuration(seconds * 1_000);
+      ctx.out.result(
+        { issuers, areAll },
+        issuers.length === 0 ? "No agent of another server has a pair here." : ctx.out.table([
+          { head: "SERVER", of: ({ authority }) => authority },
+          { head: "AGENTS", of: ({ agents }) => String(agents) },
+          { head: "PAIRS", rank: 2, of: ({ pairs }) => String(pairs) },
+          { head: "ALLOWED", rank: 1, of: ({ allowed }) => allowed ? "yes" : "no" },
+          { head: "KEYS", rank: 3, of: ({ keysAgeSeconds }) => age(keysAgeSeconds) },
+          { head: "LIST", rank: 3, of: ({ listAgeSeconds }) => age(listAgeSeconds) },
+          { head: "PROBLEM", rank: 1, of: ({ problem }) => problem },
+        ], issuers),
+      );
+      if (!areAll) ctx.out.note("There are more agents of other servers than are counted here.");
     },
   }),
   command({

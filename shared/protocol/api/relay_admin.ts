@@ -85,6 +85,31 @@ export const QueueList = z.object({
   pagination: DidPagination,
 });
 
+/** Another registry whose agents have pairs at this server. */
+export type IssuerView = z.output<typeof IssuerView>;
+export const IssuerView = z.object({
+  /** As in the DIDs of its agents. */
+  authority: z.string(),
+  /** Agents of it that have pairs here, and those pairs. */
+  agents: z.int(),
+  pairs: z.int(),
+  /** Whether `FEDERATION` lets its agents in. */
+  allowed: z.boolean(),
+  /** Seconds; `null` while the answering instance has none. */
+  keysAgeSeconds: z.number().nullable(),
+  listAgeSeconds: z.number().nullable(),
+  /** Why it could not be asked the last time; `null` after an answer. */
+  problem: z.string().nullable(),
+});
+
+/** Response of `GET /v1/admin/relay/issuers`, by authority. */
+export type IssuerList = z.output<typeof IssuerList>;
+export const IssuerList = z.object({
+  issuers: z.array(IssuerView),
+  /** False when there are more agents of other registries than are counted. */
+  areAll: z.boolean(),
+});
+
 /** Query of `GET /v1/admin/relay/deliveries`. */
 export type DeliveryQuery = z.output<typeof DeliveryQuery>;
 export const DeliveryQuery = adminQuery({ requestId: RequestId });

@@ -197,7 +197,7 @@ Deno.test("the API key of an admin is sent to the registry only, and a user's ke
     if (request.url.startsWith(PROXY_URL)) toProxy.push(JSON.stringify([request.url, ...request.headers]));
     return await world.fetch(request);
   };
-  const commands = [["relay", "queues"], ["relay", "refusals"], ["relay", "delivery", ID], ["overview"]];
+  const commands = [["issuers"], ["relay", "queues"], ["relay", "refusals"], ["relay", "delivery", ID], ["overview"]];
   for (const words of commands) {
     await admin.svc("admin", ...words);
     const { exit, code } = await user.failure("admin", ...words);

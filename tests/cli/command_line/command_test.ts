@@ -68,6 +68,7 @@ const ADDED = [
   "admin agents end-session",
   "admin overview",
   "admin relay delivery",
+  "admin issuers",
   "admin relay queues",
   "admin relay refusals",
   "admin audit",

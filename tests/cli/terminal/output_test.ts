@@ -355,7 +355,7 @@ Deno.test("standard output is one JSON document or empty, and standard error one
   ];
   // These have tests of their own: beside a running connector, as processes, with a person or a relay to administer.
   const elsewhere =
-    /^(?:(?:connector|install|uninstall|provider|peers|dead-letters|send|reply|inbox|sent|log|mcp|hook|a2a|serve|demo|health|store)\b|admin (?:open|overview|relay|people (?:show|suspend|restore)|agents (?:show|revoke|end-session))\b)/;
+    /^(?:(?:connector|install|uninstall|provider|peers|dead-letters|send|reply|inbox|sent|log|mcp|hook|a2a|serve|demo|health|store)\b|admin (?:open|overview|issuers|relay|people (?:show|suspend|restore)|agents (?:show|revoke|end-session))\b)/;
   const here = COMMANDS.filter(({ path }) => !elsewhere.test(path.join(" ")));
   assertEquals([...seen, ...covered].sort(), here.map(({ path }) => path.join(" ")).sort());
 });

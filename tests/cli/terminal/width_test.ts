@@ -97,6 +97,7 @@ Deno.test("every list and every record keeps to the width, also with long names"
     ["admin", "agents", "list", "--online"],
     ["admin", "agents", "show", "alpha"],
     ["admin", "service", "list"],
+    ["admin", "issuers"],
     ["admin", "relay", "queues"],
     ["admin", "relay", "refusals"],
     ["admin", "relay", "delivery", "request-0001"],

@@ -14,7 +14,7 @@ import { PROXY_URL, REGISTRY_URL, type World } from "../../support/world.ts";
 import { get, openProxy, registryKey, restart } from "../proxy_world.ts";
 import { look, refusalsOf, tokenOf } from "./admin_world.ts";
 
-const PATHS = ["overview", "connections", "queues", "deliveries?requestId=request-1", "refusals"];
+const PATHS = ["overview", "connections", "queues", "issuers", "deliveries?requestId=request-1", "refusals"];
 const INVALID = "PROXY_ADMIN_TOKEN_INVALID";
 
 async function tokenFor(w: World, change: { audience?: string; issuer?: string; at?: number } = {}): Promise<string> {

@@ -10,6 +10,7 @@ import { type ForeignAgent, ForeignIssuer } from "../../support/foreign_issuer.t
 import { flushTasks, ManualClock } from "../../support/manual_clock.ts";
 import { answered, outcome } from "../../support/registry_world.ts";
 import type { TestAgent, World, WorldOptions } from "../../support/world.ts";
+import { look, tokenOf } from "../admin/admin_world.ts";
 import { get, openProxy, post, PROFILE, restart } from "../proxy_world.ts";
 
 const THEIRS = { agentName: "beta", humanName: "Bob" };
@@ -277,4 +278,22 @@ Deno.test("an agent lets a peer of another server write to it, as often as it sa
   }
   const local = await w.agent();
   assertEquals(await outcome(await accept({ peerAgentDid: local.agent.did })), "403 PROXY_PAIR_RESPONDER_FORBIDDEN");
+});
+
+Deno.test("an admin sees which registries have agents with pairs here, and why one cannot be asked", async () => {
+  const { w, b, alpha, beta } = await paired();
+  await using _ = w;
+  const token = await tokenOf(w);
+  const issuers = async () =>
+    (await answered<{ issuers: Record<string, unknown>[] }>(await look(w, "issuers", token))).issuers;
+  const row = { authority: "b.example", agents: 1, pairs: 1, allowed: true, problem: null };
+  assertEquals(await issuers(), [{ ...row, keysAgeSeconds: 0, listAgeSeconds: 0 }]);
+  const local = await w.agent();
+  await w.pair(local, alpha);
+  assertEquals((await issuers()).length, 1, "agents of this server are not listed");
+  b.answer = () => new Response("no", { status: 500 });
+  w.clock.step(61_000);
+  await send(w, beta, alpha);
+  await flushTasks();
+  assertEquals((await issuers())[0]?.problem, "Status 500");
 });
