@@ -103,6 +103,40 @@ Deno.test("two servers of one machine: a ticket, questions and answers in both d
   await story(team("ada", "alpha", "127.0.0.1"), team("bob", "beta", "127.0.0.2"));
 });
 
+const HAS_PYTHON = await new Deno.Command("python3", { args: ["-c", "import cryptography"], stderr: "null" }).output()
+  .then(({ success }) => success, () => false);
+if (!HAS_PYTHON) console.log("registry in Python: SKIPPED, no python3 with the package cryptography");
+
+Deno.test({
+  name: "a registry in Python, written from docs/protocol.md, issues an agent that pairs and sends a message",
+  ignore: !HAS_PYTHON,
+  async fn() {
+    await using folder = await tempFolder();
+    const here: Person["machine"] = { address: "127.0.0.1", program: (program) => program };
+    const ada = new Person(here, `${folder.path}/ada`), port = String(freePort());
+    const team = { person: ada, agent: "alpha", alias: "alpha@127.0.0.1", serve: ["serve", "--port", port] };
+    const { server, connector } = await open(team);
+    await using _server = server;
+    await using _connector = connector;
+    const { ticket = "" } = await ada.call("alpha", "/v1/pair/start", {});
+    const program = new URL("../../docs/examples/registry.py", import.meta.url).pathname;
+    const child = new Deno.Command("python3", {
+      args: [program, "127.0.0.2", String(freePort()), ticket],
+      stdout: "piped",
+      stderr: "piped",
+    });
+    const { code, stdout, stderr } = await within(START_MS, "the registry ends", child.output());
+    assertEquals([code, new TextDecoder().decode(stderr)], [0, ""]);
+    assertEquals(JSON.parse(new TextDecoder().decode(stdout)).delivered, true);
+    const { messages: [message] } = JSON.parse(await ada.svc("inbox", "--json", "--agent", "alpha"));
+    assertEquals([message.text, message.verified, message.from.alias], [
+      "Hello from Python",
+      "end-to-end",
+      "py-beta@127.0.0.2",
+    ]);
+  },
+});
+
 Deno.test({
   name:
     "two servers with names and TLS on two machines: a ticket, questions and answers in both directions, and what waits",
