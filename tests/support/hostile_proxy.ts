@@ -69,7 +69,7 @@ const CROWD = 20_000;
 
 function crowd(): Json[] {
   return Array.from({ length: CROWD }, (_, n) => ({
-    agentDid: `did:svc:x:agent:01KHYQ5H00${String(n).padStart(16, "0")}`,
+    agentDid: `did:svc:127.0.0.1:agent:01KHYQ5H00${String(n).padStart(16, "0")}`,
     profile: { agentName: `a${n}`, humanName: "E" },
     pairedAt: "2026-02-21T00:00:00.000Z",
     online: null,
