@@ -53,8 +53,17 @@ export class AgentClient {
     return await this.#call("POST", target, relay.HookAnswer, payload, recipientDid, headers);
   }
 
-  pairStart(initiatorProfile: pairing.PairingProfile, ttlSeconds?: number): Promise<pairing.PairStartAnswer> {
-    return this.#call("POST", "/pair/start", pairing.PairStartAnswer, JSON.stringify({ initiatorProfile, ttlSeconds }));
+  pairStart(
+    initiatorProfile: pairing.PairingProfile,
+    ttlSeconds?: number,
+    initiatorKey?: pairing.PairKey,
+  ): Promise<pairing.PairStartAnswer> {
+    return this.#call(
+      "POST",
+      "/pair/start",
+      pairing.PairStartAnswer,
+      JSON.stringify({ initiatorProfile, ttlSeconds, initiatorKey }),
+    );
   }
 
   pairConfirm(ticket: string, responderProfile: pairing.PairingProfile): Promise<pairing.PairConfirmAnswer> {

@@ -87,7 +87,7 @@ export class ForeignIssuer {
       issuer: this.origin,
       agentDid: agent.agent.did,
       audience: PROXY_URL,
-      proxy: `https://relay.${this.authority}`,
+      proxy: this.origin.startsWith("https:") ? `https://relay.${this.authority}` : this.origin,
       aitJti: agent.jti,
       jti: this.newId(),
       issuedAtSeconds: unixSeconds(this.#clock.now()),

@@ -98,7 +98,11 @@ export const AMPLE_QUOTA_VARIABLES = {
 };
 
 function spawnServer({ folder, env = {}, entry = ["deploy.ts"], args = [] }: ServerOptions): ServerProcess {
-  const permissions = ["--allow-net=127.0.0.1,localhost,[::1]", "--allow-env", "--allow-sys=statfs,systemMemoryInfo"]
+  const permissions = [
+    "--allow-net=127.0.0.1,127.0.0.2,localhost,[::1]",
+    "--allow-env",
+    "--allow-sys=statfs,systemMemoryInfo",
+  ]
     .concat(["read", "write"].map((kind) => `--allow-${kind}=${folder}`));
   return new ServerProcess(["run", "--no-prompt", ...permissions, ...entry, ...args], {
     PORT: "0",
