@@ -26,7 +26,7 @@ import { Sending } from "./sending/sending.ts";
 import type { ProxyPlace } from "../link/link.ts";
 import { readAllPeers } from "../link/peer_pages.ts";
 import { PeerBook, type PeerFile } from "./peer_book.ts";
-import { aliasesOf, findPeer, LISTED_PAIRS, mergePeers } from "./peers.ts";
+import { aliasesOf, findPeer, LISTED_PAIRS, mergePeers, peersWithOtherKey } from "./peers.ts";
 import { Pairing } from "./pairing.ts";
 import { Receiving } from "./receiving.ts";
 import type { RegistryTrust } from "./registry_trust.ts";
@@ -390,6 +390,7 @@ export class Connector {
       runtime: this.#runtime?.status() ?? NO_RUNTIME,
       session: { accessExpiresAt: toIso(session.accessExpiresAt), identityExpiresAt: toIso(session.identityExpiresAt) },
       clockOffsetMs: serviceClock.offsetMs,
+      otherKeys: peersWithOtherKey(this.peers.all, clock.now()),
       api: this.api,
     };
   }

@@ -5,6 +5,7 @@
 import * as z from "zod";
 import { PEERS_FILE, PEERS_FILE_BYTES } from "../../shared/client/agent_files.ts";
 import { ApiError } from "../../shared/client/errors.ts";
+import { DAY_MS } from "../../shared/clock.ts";
 import { isAgentDid, parseDid } from "../../shared/protocol/did.ts";
 import { isOrigin } from "../../shared/protocol/origins.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
@@ -37,6 +38,8 @@ const PeersFile = z.record(
     how: z.enum(["ticket", "contact"]).optional(),
     /** When the key became known. */
     since: z.string().optional(),
+    /** When the registry's word for another key of it came last. */
+    otherKeyAt: z.string().optional(),
     /** This agent has ended the pair. Only a ticket begins it again: a relay must not bring a removed peer back. */
     removed: z.literal(true).optional(),
     /** This agent takes nothing of the peer and sends it nothing, and keeps the pair. */
@@ -166,6 +169,23 @@ export function pinTicket(
     since: before?.how === "ticket" ? before.since : since,
   };
   return Object.fromEntries([...Object.entries(others), [alias, pinned]].sort(([a], [b]) => a < b ? -1 : 1)) as Peers;
+}
+
+/** How long another key of a peer is shown: a registry that signs two keys for one agent is not to be forgotten with a restart. */
+const OTHER_KEY_MS = 7 * DAY_MS;
+
+/** The peers with one for which the registry has signed another key (D-147). */
+export function noteOtherKey(peers: Peers, did: string, at: string): Peers {
+  return Object.fromEntries(
+    Object.entries(peers).map(([alias, peer]) => [alias, peer.did === did ? { ...peer, otherKeyAt: at } : peer]),
+  );
+}
+
+/** Aliases of the peers for which the registry has lately signed another key, without removed ones. */
+export function peersWithOtherKey(peers: Peers, now: number): string[] {
+  return Object.entries(peers).flatMap(([alias, { otherKeyAt, removed }]) =>
+    otherKeyAt === undefined || removed || now - Date.parse(otherKeyAt) >= OTHER_KEY_MS ? [] : [alias]
+  );
 }
 
 /** The key to which payloads for a peer are sealed (D-152): one that a ticket proved; `null` for a contact. */

@@ -14,7 +14,7 @@ import { checkProof, type ProofCheck, type ProvenMessage, type Recipient } from 
 import type { EmitEvent } from "./events.ts";
 import type { Pairing } from "./pairing.ts";
 import type { PeerBook } from "./peer_book.ts";
-import { pinContact, pinOf } from "./peers.ts";
+import { noteOtherKey, pinContact, pinOf } from "./peers.ts";
 import { isProbe, ProbeCounts } from "./probes.ts";
 import type { RegistryTrust } from "./registry_trust.ts";
 import type { StoreResult, TakenMessage } from "./store/received_messages.ts";
@@ -217,7 +217,7 @@ export class Receiving {
 
   /** Counts a refusal, and reports those of a sender at most once a minute. */
   #refuse({ fromAgentDid: from, requestId }: DeliverFrame, reason: AckReason, shown?: string): Ack {
-    const { clock, emit } = this.deps;
+    const { clock, emit, peers } = this.deps;
     this.refused++;
     // An agent that is blocked must not be able to fill the log either.
     if (reason === "blocked") return { accepted: false, reason };
@@ -227,7 +227,11 @@ export class Receiving {
       if (this.#untold.size >= SENDERS_REPORTED) this.#untold.clear();
       this.#untold.set(from, { since: now, count: 0 });
       emit("proof_refused", { from, requestId, reason, before: known?.count ?? 0 });
-      if (shown !== undefined) emit("peer_key_changed", { from, key: this.#pinOf(from)?.key ?? null, shown });
+      if (shown !== undefined) {
+        emit("peer_key_changed", { from, key: this.#pinOf(from)?.key ?? null, shown });
+        peers.change((all) => noteOtherKey(all, from, toIso(now)))
+          .catch((error) => emit("store_failed", { from, why: describeError(error) }));
+      }
     }
     return { accepted: false, reason };
   }

@@ -50,6 +50,8 @@ export const Status = z.object({
   }),
   session: z.object({ accessExpiresAt: When, identityExpiresAt: When }),
   clockOffsetMs: z.number(),
+  /** Peers for which the registry has signed another key within seven days. */
+  otherKeys: z.array(z.string()),
   /** `null` before the local API listens. */
   api: z.object({
     url: z.string(),
@@ -92,6 +94,7 @@ export function statusFields(status: Status): Field[] {
     ["dead letters", status.deadLetters],
     ["receipts to send", status.receiptsWaiting],
     ["loop guard", status.loopGuards ? `${status.loopGuards} messages not sent` : undefined],
+    ["other key", status.otherKeys.length === 0 ? undefined : `signed for ${status.otherKeys.join(", ")}: REFUSED`],
     ["access until", left(session.accessExpiresAt)],
     ["identity until", left(session.identityExpiresAt)],
     ["clock", status.clockOffsetMs === 0 ? undefined : `off by ${Math.round(status.clockOffsetMs / 1000)} s`],
@@ -150,10 +153,10 @@ function isQuiet({ connection: { state, since, heartbeatAt }, now }: Status): bo
 
 /** True when the connector is connected, its runtime accepts messages and nothing needs attention. */
 export function isConnectorHealthy(status: Status): boolean {
-  const { connection, runtime, deadLetters, session, now } = status;
+  const { connection, runtime, deadLetters, session, otherKeys, now } = status;
   const isValid = (until: string) => Date.parse(until) > Date.parse(now);
   return connection.state === "connected" && !isQuiet(status) && runtime.reachable !== false &&
-    runtime.problem === null && deadLetters === 0 && isValid(session.accessExpiresAt) &&
+    runtime.problem === null && deadLetters === 0 && otherKeys.length === 0 && isValid(session.accessExpiresAt) &&
     isValid(session.identityExpiresAt);
 }
 

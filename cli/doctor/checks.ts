@@ -185,7 +185,7 @@ function connectorChecks(
   const start = `svc connector start ${folder.name}`;
   if (response === null) return [check("connector", false, "none runs", FILES, start)];
   if (typeof response === "string") return [check("connector", false, response, `a request to ${clientUrl}`, start)];
-  const { api, connection, deadLetters, clockOffsetMs, inbox, runtime } = response;
+  const { api, connection, deadLetters, clockOffsetMs, inbox, runtime, otherKeys } = response;
   const since = formatDuration(Date.parse(response.now) - Date.parse(connection.since));
   const seconds = Math.round(clockOffsetMs / 1000);
   const isPull = runtime.platform === "inbox";
@@ -209,6 +209,14 @@ function connectorChecks(
       String(deadLetters),
       RUNNING,
       `svc dead-letters --agent ${folder.name} lists them, with replay and purge`,
+    ),
+    check(
+      "peer keys",
+      otherKeys.length === 0,
+      otherKeys.length === 0 ? "one for each peer" : `the registry has signed another key for ${otherKeys.join(", ")}`,
+      RUNNING,
+      "Ask the operator of the registry why. Messages with the other key are refused; " +
+        `svc peers remove <peer> --agent ${folder.name} ends the pair`,
     ),
     check(
       "clock",

@@ -6,7 +6,7 @@ import { assert, assertEquals } from "@std/assert";
 import { ISSUER_ATTACKS, type IssuerJob } from "../support/hostile_issuer.ts";
 import { HealthPoller } from "../support/health_poller.ts";
 import { ChildProcess } from "../support/child_process.ts";
-import { Connector, eventually, freePort, messageTo, pair, Service, SOON_MS } from "../support/process.ts";
+import { Connector, eventually, freePort, messageTo, Service, SOON_MS } from "../support/process.ts";
 import { cpuSeconds, heldBytes } from "../support/process_figures.ts";
 import { provePairKey } from "../../shared/protocol/pair_key.ts";
 import { withPairSecret } from "../../shared/protocol/ticket.ts";

@@ -1,4 +1,6 @@
 /** What a connector believes of a message (D-143, D-144), next to both services and with a relay that changes frames. */
+import { peersWithOtherKey, removePeer } from "../../../cli/connector/peers.ts";
+import { isConnectorHealthy } from "../../../cli/connector/status.ts";
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import type { TrustSource } from "../../../cli/connector/registry_trust.ts";
 import { Undecided } from "../../../cli/link/reconnect.ts";
@@ -317,6 +319,13 @@ Deno.test("the first message of a contact pins its key, and a second key of the 
   assert(peer);
   await bench.connector.peers.change(() => ({ [alias]: { ...peer, key: stranger.keys.publicKey } }));
   assertEquals(await answer((frame) => frame), "key_mismatch");
+  await bench.connector.peers.settled();
+  // Until the peer is removed, or seven days have passed: also after a restart, because it is on disk.
+  const { connector } = bench, shownKeys = () => connector.status().otherKeys;
+  assertEquals([shownKeys(), isConnectorHealthy(connector.status())], [[alias], false]);
+  assert(bench.peers[alias]?.otherKeyAt !== undefined);
+  assertEquals(peersWithOtherKey(bench.peers, world.clock.now() + 7 * 86_400_000), []);
+  assertEquals(peersWithOtherKey(removePeer(bench.peers, a.agent.did), world.clock.now()), []);
   const changed = bench.eventsOf("peer_key_changed");
   assertEquals(changed, [{ from: a.agent.did, key: stranger.keys.publicKey, shown: a.keys.publicKey }]);
 });

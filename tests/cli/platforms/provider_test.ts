@@ -81,6 +81,7 @@ async function runConnector(
     },
     session: { accessExpiresAt: now, identityExpiresAt: now },
     clockOffsetMs: 0,
+    otherKeys: [],
     api: { url: api, movedFrom: null },
   };
   answers[`${api}/v1/status`] = () => Response.json(status);
