@@ -17,6 +17,8 @@ import { pinTicket } from "./peers.ts";
 import type { PairSecrets } from "./store/pair_secrets.ts";
 
 const SECRET_BYTES = 16;
+/** With more, a relay that lists 100,000 keys makes a connector with open tickets compute for minutes. */
+const PROVING_MAX = 1_000;
 
 interface PairingDeps {
   clock: Clock;
@@ -87,11 +89,13 @@ export class Pairing {
   /** Pins the listed peers that prove their key with the secret of an open ticket, and uses that up. */
   async pinListed(listed: readonly Peer[]): Promise<void> {
     const { secrets, peers, clock } = this.deps;
-    const proving = listed.filter(({ agentDid: did, peerKey }) => {
+    const all = listed.filter(({ agentDid: did, peerKey }) => {
       const known = peers.of(did);
       return peerKey !== undefined && (known?.how !== "ticket" || known.removed || known.gone);
     });
-    if (proving.length === 0) return;
+    if (all.length === 0) return;
+    // The newest, because who confirmed an open ticket paired a moment ago.
+    const proving = all.sort((a, b) => a.pairedAt < b.pairedAt ? 1 : -1).slice(0, PROVING_MAX);
     for (const secret of secrets.open(clock.now())) {
       for (const { agentDid: did, profile, peerKey, proxy } of proving) {
         if (!peerKey || !await provesPairKey(secret, { role: "responder", did, profile }, peerKey)) continue;
