@@ -173,7 +173,10 @@ export class Connector {
       paired: ({ peerAgentDid, profile }) => {
         // Who reads the line may write at once, so the peer has its alias by then.
         void this.updatePeers().then(() => {
-          emit("paired", { peer: peerAgentDid, ...profile });
+          const alias = aliasesOf(this.peers.all).get(peerAgentDid);
+          // A person who reads the name alone could take an agent of another server for one of this.
+          const called = alias === undefined || alias === profile.agentName ? {} : { alias };
+          emit("paired", { peer: peerAgentDid, ...profile, ...called });
           this.sending.heardOf(peerAgentDid);
         });
       },

@@ -25,7 +25,7 @@ export class CalmTexts {
 
   /** The sentence for an event; `null` when it needs none. `now` in milliseconds. */
   of(name: EventName, fields: EventFields, now: number): string | null {
-    const { why, peer, agentName, humanName } = fields;
+    const { why, peer, agentName, humanName, alias } = fields;
     switch (name) {
       case "connected":
         return this.#connected(now);
@@ -33,7 +33,7 @@ export class CalmTexts {
       case "unreachable":
         return this.#lost(now);
       case "paired":
-        return `Paired with ${agentName} of ${humanName}.`;
+        return `Paired with ${agentName} of ${humanName}.${alias === undefined ? "" : ` It is called ${alias} here.`}`;
     }
     if (QUIET.has(name)) return null;
     const about = typeof peer === "string" ? ` (${peer})` : "";

@@ -3,6 +3,7 @@
  * proxy itself, nothing of one server reaches the other but what a visit needs, and what cannot be sent is kept.
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { CalmTexts } from "../../../cli/connector/talk/event_texts.ts";
 import { answered } from "../../support/registry_world.ts";
 import { flushTasks, ManualClock } from "../../support/manual_clock.ts";
 import { type TestAgent, World } from "../../support/world.ts";
@@ -100,6 +101,8 @@ Deno.test("one ticket pairs two agents of two servers, who write to each other e
   const atA = a.bench.peers["beta@b.example"], atB = b.bench.peers["alpha@a.example"];
   assertEquals([atA?.how, atA?.proxy], ["ticket", "https://relay.b.example"]);
   assertEquals([atB?.how, atB?.proxy], ["ticket", "https://relay.a.example"]);
+  const [paired = {}] = a.bench.eventsOf("paired");
+  assertStringIncludes(new CalmTexts().of("paired", paired, 0) ?? "", "It is called beta@b.example here.");
   assertEquals((await send(b.bench, "alpha@a.example", "from b")).delivered, true);
   assertEquals((await send(a.bench, "beta@b.example", "from a")).delivered, true);
   await until(() => a.bench.connector.store.received.list({ unread: true, limit: 5 }).messages.length === 1);
