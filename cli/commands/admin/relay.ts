@@ -6,7 +6,6 @@ import { parseCount } from "../../command_line/numbers.ts";
 import type { Context } from "../../context.ts";
 import { CliError, EXIT } from "../../errors.ts";
 import { onStop } from "../../terminal/interrupt.ts";
-import { formatDuration } from "../../connector/status.ts";
 import { idCell, timeCell } from "../../terminal/tables.ts";
 import { hintNextPage, PAGE_OPTIONS, readPages } from "./pages.ts";
 
@@ -52,6 +51,7 @@ export const ADMIN_RELAY_COMMANDS = [
     examples: [{ run: "svc admin issuers", purpose: "Show from which servers agents come" }],
     async run(ctx, { options }) {
       const { connectToRelay } = await import("../../account/relay_access.ts");
+      const { formatDuration } = await import("../../connector/status.ts");
       const { issuers, areAll } = await (await connectToRelay(ctx, options)).issuers();
       const age = (seconds: number | null) => seconds === null ? null : formatDuration(seconds * 1_000);
       ctx.out.result(
