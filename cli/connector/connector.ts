@@ -26,7 +26,7 @@ import { Sending } from "./sending/sending.ts";
 import type { ProxyPlace } from "../link/link.ts";
 import { readAllPeers } from "../link/peer_pages.ts";
 import { PeerBook, type PeerFile } from "./peer_book.ts";
-import { aliasesOf, findPeer, LISTED_PAIRS, mergePeers, peersWithOtherKey } from "./peers.ts";
+import { aliasesOf, findPeer, LISTED_PAIRS, mergePeers, peersWithOtherKey, presentPeers } from "./peers.ts";
 import { Pairing } from "./pairing.ts";
 import { Receiving } from "./receiving.ts";
 import type { RegistryTrust } from "./registry_trust.ts";
@@ -78,6 +78,9 @@ export interface ConnectorOptions {
   version: string;
   pid: number;
 }
+
+/** With more, the status of an agent with peers at many servers would not fit a screen. */
+const SERVERS_SHOWN = 20;
 
 /** The runtime in the status of an agent that reads its messages. */
 const NO_RUNTIME: Status["runtime"] = {
@@ -364,6 +367,15 @@ export class Connector {
     return this.#connection.status.state;
   }
 
+  #servers(): Status["servers"] {
+    const origins = Object.values(presentPeers(this.peers.all)).flatMap(({ proxy }) => proxy ?? []).sort();
+    return [...Map.groupBy(origins, (origin) => origin)].slice(0, SERVERS_SHOWN).map(([origin, { length: peers }]) => {
+      const last = this.proxies.lastOf(origin);
+      const calledAt = last === null ? null : toIso(last.at);
+      return { host: new URL(origin).host, peers, calledAt, problem: last?.problem ?? null };
+    });
+  }
+
   status(): Status {
     const { clock, serviceClock, session } = this.deps;
     const { agent, proxy, version, pid } = this.options;
@@ -393,6 +405,7 @@ export class Connector {
       runtime: this.#runtime?.status() ?? NO_RUNTIME,
       session: { accessExpiresAt: toIso(session.accessExpiresAt), identityExpiresAt: toIso(session.identityExpiresAt) },
       clockOffsetMs: serviceClock.offsetMs,
+      servers: this.#servers(),
       otherKeys: peersWithOtherKey(this.peers.all, clock.now()),
       api: this.api,
     };

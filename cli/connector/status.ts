@@ -50,6 +50,15 @@ export const Status = z.object({
   }),
   session: z.object({ accessExpiresAt: When, identityExpiresAt: When }),
   clockOffsetMs: z.number(),
+  /** The servers of peers elsewhere, by host. */
+  servers: z.array(z.object({
+    host: z.string(),
+    peers: z.number(),
+    /** When it was called last; `null` before. */
+    calledAt: When.nullable(),
+    /** Why that failed; `null` after success. */
+    problem: z.string().nullable(),
+  })),
   /** Peers for which the registry has signed another key within seven days. */
   otherKeys: z.array(z.string()),
   /** `null` before the local API listens. */
@@ -94,6 +103,16 @@ export function statusFields(status: Status): Field[] {
     ["dead letters", status.deadLetters],
     ["receipts to send", status.receiptsWaiting],
     ["loop guard", status.loopGuards ? `${status.loopGuards} messages not sent` : undefined],
+    ...status.servers.map(({ host, peers, calledAt, problem }): Field => [
+      `server ${host}`,
+      `${peers} ${peers === 1 ? "peer" : "peers"}, ${
+        calledAt === null
+          ? "not called yet"
+          : problem === null
+          ? `answered ${ago(calledAt)}`
+          : `${problem}, ${ago(calledAt)}`
+      }`,
+    ]),
     ["other key", status.otherKeys.length === 0 ? undefined : `signed for ${status.otherKeys.join(", ")}: REFUSED`],
     ["access until", left(session.accessExpiresAt)],
     ["identity until", left(session.identityExpiresAt)],

@@ -61,6 +61,9 @@ export const BLOCKING_CHECKS: ReadonlySet<string> = new Set([
   "proxy",
 ]);
 
+/** Servers of peers elsewhere that are shown. */
+const SERVERS_CHECKED = 10;
+
 const RUNNING = "the running connector";
 const FILES = "the agent's files";
 
@@ -185,7 +188,7 @@ function connectorChecks(
   const start = `svc connector start ${folder.name}`;
   if (response === null) return [check("connector", false, "none runs", FILES, start)];
   if (typeof response === "string") return [check("connector", false, response, `a request to ${clientUrl}`, start)];
-  const { api, connection, deadLetters, clockOffsetMs, inbox, runtime, otherKeys } = response;
+  const { api, connection, deadLetters, clockOffsetMs, inbox, runtime, servers, otherKeys } = response;
   const since = formatDuration(Date.parse(response.now) - Date.parse(connection.since));
   const seconds = Math.round(clockOffsetMs / 1000);
   const isPull = runtime.platform === "inbox";
@@ -209,6 +212,15 @@ function connectorChecks(
       String(deadLetters),
       RUNNING,
       `svc dead-letters --agent ${folder.name} lists them, with replay and purge`,
+    ),
+    ...servers.slice(0, SERVERS_CHECKED).map(({ host, problem }) =>
+      check(
+        `server ${host}`,
+        problem === null,
+        problem ?? "answered, or not called yet",
+        RUNNING,
+        "Messages for it wait here for a day and are tried again. Ask its operator, or svc explain describes a code",
+      )
     ),
     check(
       "peer keys",

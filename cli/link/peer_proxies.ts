@@ -9,7 +9,8 @@ import type { Clock } from "../../shared/clock.ts";
 import { apiErrorOf, type HttpResponse } from "../../shared/client/http.ts";
 import { isOrigin } from "../../shared/protocol/origins.ts";
 import type { VisitCredentials } from "./agent_credentials.ts";
-import { type CallerDeps, ProxyCaller } from "./proxy_caller.ts";
+import { describeError } from "../../shared/client/refusals.ts";
+import { type CallerDeps, ProxyCaller, type ProxyRequest } from "./proxy_caller.ts";
 import { ServiceClock } from "./service_clock.ts";
 
 /** With more, a relay that lists peers of many servers could fill the memory. */
@@ -22,8 +23,36 @@ interface PeerProxiesDeps extends Omit<CallerDeps, "clock" | "session"> {
   check(origin: string): void;
 }
 
+/** The result of a call to another server. */
+export interface LastCall {
+  /** By the machine's clock, milliseconds. */
+  at: number;
+  /** Why it failed; `null` when it was answered with success. */
+  problem: string | null;
+}
+
+/** Remembers how its last call ended. */
+class NotedCaller extends ProxyCaller {
+  last: LastCall | null = null;
+
+  override async call(request: ProxyRequest): Promise<HttpResponse> {
+    const note = (problem: string | null) => {
+      this.last = { at: this.deps.clock.now(), problem };
+    };
+    try {
+      const response = await super.call(request);
+      const error = apiErrorOf(response);
+      note(error && (error.code ?? `status ${error.status}`));
+      return response;
+    } catch (error) {
+      note(describeError(error));
+      throw error;
+    }
+  }
+}
+
 export class PeerProxies {
-  readonly #abroad = new BoundedMap<string, ProxyCaller>(PROXIES_MAX);
+  readonly #abroad = new BoundedMap<string, NotedCaller>(PROXIES_MAX);
 
   /** @param originOf the origin of a peer's home proxy; `undefined` for the agent's own */
   constructor(
@@ -31,6 +60,11 @@ export class PeerProxies {
     private readonly home: ProxyCaller,
     private readonly originOf: (did: string) => string | undefined,
   ) {}
+
+  /** What the last call to a server led to; `null` for one that was not called yet. */
+  lastOf(origin: string): LastCall | null {
+    return this.#abroad.get(origin)?.last ?? null;
+  }
 
   /** The proxy of a peer. @throws {UnreachableError} for one that must not be called */
   of(did: string): ProxyCaller {
@@ -57,10 +91,9 @@ export class PeerProxies {
       throw new UnreachableError(text, { cause: new Error("connection refused") });
     }
     const { session } = deps;
-    const caller = new ProxyCaller({ ...deps, clock: new ServiceClock(machine) }, { dialUrl: origin, origin }, {
-      current: () => session.visit(origin),
-      renew: () => Promise.resolve(session.endVisit(origin)),
-    });
+    const access = { current: () => session.visit(origin), renew: () => Promise.resolve(session.endVisit(origin)) };
+    const place = { dialUrl: origin, origin };
+    const caller = new NotedCaller({ ...deps, clock: new ServiceClock(machine) }, place, access);
     this.#abroad.set(origin, caller);
     return caller;
   }

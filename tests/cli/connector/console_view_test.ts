@@ -201,6 +201,7 @@ Deno.test("an expired token and an overdue heartbeat make the connector unhealth
     },
     session: { accessExpiresAt: at(900), identityExpiresAt: at(9_000) },
     clockOffsetMs: 0,
+    servers: [],
     otherKeys: [],
     api: null,
   };

@@ -74,6 +74,7 @@ const STATUS = {
   },
   session: { accessExpiresAt: "", identityExpiresAt: "" },
   clockOffsetMs: 0,
+  servers: [],
   otherKeys: [],
   api: null,
 };

@@ -154,6 +154,9 @@ Deno.test("while the other server is away, messages wait with one probe at a tim
   asked = 0;
   for (let minute = 0; minute < 30; minute++) await clock.advance(60_000);
   assert(asked <= 25, `${asked} probes in half an hour`);
+  const [server] = b.bench.connector.status().servers;
+  assertEquals([server?.host, server?.peers], ["relay.a.example", 1]);
+  assertStringIncludes(server?.problem ?? "", "cannot be reached");
   isAway = false;
   await clock.advance(900_000);
   await until(() => texts(a.bench).length === 10);

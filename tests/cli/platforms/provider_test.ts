@@ -81,6 +81,7 @@ async function runConnector(
     },
     session: { accessExpiresAt: now, identityExpiresAt: now },
     clockOffsetMs: 0,
+    servers: [],
     otherKeys: [],
     api: { url: api, movedFrom: null },
   };
