@@ -107,6 +107,8 @@ export interface BenchOptions {
   strict?: boolean;
   /** What it believes of the registry; replaces what the world's registry says. */
   trust?: RegistryTrust;
+  /** Gives visit tokens for other servers. */
+  visit?: FixedSession["onVisit"];
   /** Opens the database in a folder; replaces the plain one. */
   database?: (path: string) => Database;
 }
@@ -141,6 +143,7 @@ export class Bench implements AsyncDisposable {
     this.peers = options.peers ?? {};
     this.#tamper = options.tamper ?? ((frame) => frame);
     this.session = new FixedSession(agent.identity);
+    if (options.visit) this.session.onVisit = options.visit;
     this.database = (options.database ?? Database.open)(`${folder}/connector.db`);
     const { clock, random } = world;
     const runtimeOf = (platform: PushPlatform) => {

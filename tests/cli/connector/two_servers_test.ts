@@ -239,3 +239,35 @@ Deno.test("a pair that its own server refuses is ended at the other one too", as
   await a.bench.connector.updatePeers();
   assertEquals(a.bench.peers["beta@b.example"]?.gone, true);
 });
+
+Deno.test("a connector that is killed between the halves of a pair goes on with it at its next start", async () => {
+  for (const cut of ["/pair/confirm", "/pair/accept"]) {
+    await using two = await TwoServers.open();
+    const { a, b } = two;
+    const ticket = await two.ticket(), world = cut === "/pair/confirm" ? a.world : b.world, reach = world.proxy.fetch;
+    const answered = Promise.withResolvers<void>();
+    world.proxy.fetch = async (req, peer) => {
+      const answer = await reach(req, peer);
+      if (!req.url.endsWith(cut)) return answer;
+      await answer.body?.cancel();
+      answered.resolve();
+      return await new Promise<never>(() => {});
+    };
+    void request(b.bench, "/v1/pair/confirm", { ticket }).catch(() => {});
+    await answered.promise;
+    const { folder, peers, session } = b.bench;
+    b.bench.kill();
+    world.proxy.fetch = reach;
+    const again = b.bench = await Bench.open(b.world, b.agent, {
+      platform: "inbox",
+      folder,
+      peers,
+      visit: session.onVisit,
+    });
+    await until(() => again.peers["alpha@a.example"]?.how === "ticket");
+    await until(() => again.connector.store.pairConfirmations.all().length === 0);
+    await until(() => a.bench.peers["beta@b.example"]?.how === "ticket");
+    assertEquals((await send(a.bench, "beta@b.example", "hello")).delivered, true, cut);
+    assertEquals((await send(again, "alpha@a.example", "hello")).delivered, true, cut);
+  }
+});
