@@ -285,10 +285,16 @@ function makeDemoFolder(parent: string | undefined): string {
 }
 
 /** Removes the folder. A failure is a warning: the result of the demo counts. */
-async function removeDemoFolder({ out }: Pick<Context, "out">, path: string): Promise<void> {
-  try {
-    await Deno.remove(path, { recursive: true });
-  } catch (error) {
-    out.warn(`${path} could not be removed: ${reason(error)}`);
+async function removeDemoFolder({ clock, out }: Pick<Context, "clock" | "out">, path: string): Promise<void> {
+  for (let tries = 1;; tries++) {
+    try {
+      return await Deno.remove(path, { recursive: true });
+    } catch (error) {
+      // A database that closes removes its journal, which the removal of the folder then misses.
+      if (tries < REMOVE_TRIES) await sleep(clock, REMOVE_AGAIN_MS);
+      else return out.warn(`${path} could not be removed: ${reason(error)}`);
+    }
   }
 }
+
+const REMOVE_TRIES = 5, REMOVE_AGAIN_MS = 100;

@@ -162,7 +162,7 @@ Deno.test("the demo ends with 130 and leaves no file when Ctrl-C comes after a s
       assertEquals(code, 130, stdout + stderr);
       assertStringIncludes(stderr, "CLI_INTERRUPTED");
       assertStringIncludes(stderr, `✘ ${STEPS[i + 1]}`);
-      assertEquals(await namesIn(folder.path), []);
+      assertEquals(await namesIn(folder.path), [], stderr);
     });
   }
 });
