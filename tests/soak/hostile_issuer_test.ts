@@ -12,6 +12,11 @@ import { provePairKey } from "../../shared/protocol/pair_key.ts";
 import { withPairSecret } from "../../shared/protocol/ticket.ts";
 
 const RUN_SECONDS = 10;
+/** A list is read again after a minute, so what is wrong with it is met only then. */
+const LIST_SECONDS = 75;
+const OF_LISTS: ReadonlySet<string> = new Set(["long_lists", "new_lists", "slow_answers"]);
+/** With the default the keys would not be read again in that time. */
+const KEYS_TTL = { REGISTRY_KEYS_TTL_MS: "5000" };
 const MAX_RATIO = 3;
 /** A time below counts as this: three times a lucky millisecond is no sign of an attack. */
 const FLOOR_MS = 50;
@@ -24,7 +29,7 @@ const EXPECTED =
 
 for (const attack of ISSUER_ATTACKS) {
   Deno.test(`a hostile registry slows local agents at most three times as much as its CPU alone does: ${attack}`, async () => {
-    await using service = await Service.open();
+    await using service = await Service.open(KEYS_TTL);
     const { a, b } = await service.agents();
     await Connector.open(service.place, b);
     const victim = await service.agent("victim");
@@ -34,10 +39,10 @@ for (const attack of ISSUER_ATTACKS) {
     const { ticket } = await victim.client.pairStart(side.profile, undefined, initiatorKey);
     const folder = service.folders[0]?.path ?? "";
     using poller = new HealthPoller(service.url);
-    const measure = async () => {
+    const measure = async (seconds: number) => {
       await poller.take();
       const times: number[] = [];
-      for (let sent = 0; sent < RUN_SECONDS * 20; sent++) {
+      for (let sent = 0; sent < seconds * 20; sent++) {
         const began = performance.now();
         const { delivered } = await a.client.sendMessage(messageTo(b));
         assert(delivered);
@@ -65,7 +70,7 @@ for (const attack of ISSUER_ATTACKS) {
         throw new Error(child.printed, { cause });
       });
       const before = cpuSeconds(`/proc/${child.pid}`), began = performance.now();
-      const figures = await measure();
+      const figures = await measure(more.attack !== "burn" && OF_LISTS.has(more.attack) ? LIST_SECONDS : RUN_SECONDS);
       const share = (cpuSeconds(`/proc/${child.pid}`) - before) / (performance.now() - began) * 1000;
       await child.end();
       return { ...figures, share, answers: JSON.parse(child.stdout.text.trim().split("\n").at(-1) ?? "{}") };
