@@ -77,7 +77,8 @@ export class Connectors implements AsyncDisposable {
   }
 }
 
-/** The text of each element that fits. */
-export function texts(page: Page, selector: string): Promise<string[]> {
-  return page.locator(selector).allTextContents();
+/** The text of each element that fits, once there is one, because the page of the last click may still be on its way. */
+export async function texts(page: Page, selector: string): Promise<string[]> {
+  await page.locator(selector).first().waitFor({ state: "attached" });
+  return await page.locator(selector).allTextContents();
 }

@@ -108,10 +108,12 @@ browserTest("a person without a script reads, answers and closes the session", a
   await page.click(".conv");
   await page.fill("#text", "and hello to you");
   await page.click("button >> text=Send");
+  await page.waitForSelector(".msg.mine");
   assertEquals(await texts(page, ".msg .text"), ["hello", "and hello to you"]);
   await page.goto(`${base}/inbox`);
   assert((await page.content()).includes('http-equiv="refresh" content="30"'));
   await page.click("text=Close session");
+  await page.waitForSelector("text=This session is closed.");
   await page.goto(`${base}/inbox`);
   assertStringIncludes(await page.textContent("main") ?? "", "svc connector open alpha");
 });
