@@ -32,7 +32,7 @@ export async function issuers({ kv, config, policy, issuers }: IssuersDeps): Pro
         agents: 0,
         pairs: 0,
         allowed: policy.acceptsAuthority(authority),
-        keysAgeSeconds: ageOf(one?.keys.ageSeconds),
+        keysAgeSeconds: ageOf(one?.keysAgeSeconds),
         listAgeSeconds: ageOf(one?.list.ageSeconds),
         problem: one?.problem ?? null,
       };

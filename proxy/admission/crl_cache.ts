@@ -183,7 +183,7 @@ export class CrlCache {
       this.#confirmedAt = clock.now();
       this.#failures = 0;
     } catch (cause) {
-      log("warn", "crl_refresh_failed", { cause });
+      log("warn", "crl_refresh_failed", { issuer: this.#options.issuer, cause });
       metrics.count(counter, cause instanceof CrlRollback ? "rollback" : "failed");
       const retry = LIMITS.crlRetryMs * 2 ** Math.min(this.#failures++, 10);
       wait = Math.min(wait, retry, RETRY_MAX_MS);

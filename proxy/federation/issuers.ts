@@ -17,7 +17,13 @@ import type { IssuerDocuments } from "../admission/checks.ts";
 import { CrlCache } from "../admission/crl_cache.ts";
 import { KeyCache } from "../admission/key_cache.ts";
 import { Turns } from "../owner_budgets.ts";
-import { type AnswerBounds, RegistryClient, RegistryUnavailable, type Send } from "../registry_client.ts";
+import {
+  type AnswerBounds,
+  type RegistryAnswer,
+  RegistryClient,
+  RegistryUnavailable,
+  type Send,
+} from "../registry_client.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 
 /** Resolves a host name to all its addresses. */
@@ -55,42 +61,73 @@ const CALLS = { atOnce: 16, waiting: 100, waitMs: 3_000 };
 /** How long the newest list of an issuer is remembered. A list is valid for 15 minutes, so an older one is refused in any case. */
 const SEEN_MS = 7 * 86_400_000;
 
-class Issuer implements IssuerDocuments {
-  readonly keys: KeyCache;
-  readonly aits: AitCache;
-  readonly list: CrlCache;
+/** Asks one issuer. A call counts until its body is read, because a body that comes slowly holds a connection as well. */
+class IssuerClient extends RegistryClient {
   readonly #clock: Clock;
-  readonly #issuer: string;
+  readonly #turns: Turns;
   #failures = 0;
-  #pausedUntil = -Infinity;
-  #listDueAt = -Infinity;
-  usedAt = -Infinity;
+  /** Until then it is not asked again. */
+  pausedUntil = -Infinity;
   /** Why it could not be asked the last time; `null` after an answer. */
   problem: string | null = null;
 
-  constructor(deps: IssuersDeps & { call: Send }, issuer: string, authority: string) {
-    const { clock, config, call } = deps;
+  constructor({ clock, turns, send }: IssuerDeps, issuer: string) {
+    super(send, clock, { registryUrl: issuer, serviceCredential: null, accessCacheMs: 0 }, BOUNDS);
+    this.#clock = clock;
+    this.#turns = turns;
+  }
+
+  override keys(): Promise<RegistryAnswer> {
+    return this.#ask(() => super.keys());
+  }
+
+  override crl(etag: string | null): Promise<RegistryAnswer> {
+    return this.#ask(() => super.crl(etag));
+  }
+
+  async #ask(call: () => Promise<RegistryAnswer>): Promise<RegistryAnswer> {
+    if (this.#clock.now() < this.pausedUntil) throw new RegistryUnavailable("The last call failed a short time ago");
+    const end = await this.#turns.take("all");
+    // Not its fault: a pause would let the slow answers of others shut it out.
+    if (!end) throw new RegistryUnavailable("Too many registries are asked at once");
+    try {
+      const answer = await call();
+      if (![200, 304, 404].includes(answer.status)) throw new RegistryUnavailable(`Status ${answer.status}`);
+      this.#failures = 0;
+      this.problem = null;
+      return answer;
+    } catch (error) {
+      this.problem = error instanceof RegistryUnavailable ? error.message : "It cannot be reached";
+      this.pausedUntil = this.#clock.now() + Math.min(PAUSE.first * 2 ** this.#failures++, PAUSE.most);
+      throw error;
+    } finally {
+      end();
+    }
+  }
+}
+
+interface IssuerDeps extends IssuersDeps {
+  turns: Turns;
+}
+
+class Issuer implements IssuerDocuments {
+  readonly #clock: Clock;
+  readonly #issuer: string;
+  readonly #client: IssuerClient;
+  readonly #keys: KeyCache;
+  readonly #aits: AitCache;
+  readonly list: CrlCache;
+  #listDueAt = -Infinity;
+  usedAt = -Infinity;
+
+  constructor(deps: IssuerDeps, issuer: string, authority: string) {
+    const { clock, config } = deps;
     this.#clock = clock;
     this.#issuer = issuer;
-    const send: Send = async (request) => {
-      if (clock.now() < this.#pausedUntil) throw new RegistryUnavailable("The last call failed a short time ago");
-      try {
-        const response = await call(request);
-        if (![200, 304, 404].includes(response.status)) throw new RegistryUnavailable(`Status ${response.status}`);
-        this.#failures = 0;
-        this.problem = null;
-        return response;
-      } catch (error) {
-        this.problem = error instanceof RegistryUnavailable ? error.message : "It cannot be reached";
-        this.#pausedUntil = clock.now() + Math.min(PAUSE.first * 2 ** this.#failures++, PAUSE.most);
-        throw error;
-      }
-    };
-    const address = { registryUrl: issuer, serviceCredential: null, accessCacheMs: 0 };
-    const registry = new RegistryClient(send, clock, address, BOUNDS);
-    this.keys = new KeyCache(registry, clock, config.registryKeysTtlMs);
-    this.aits = new AitCache(this.keys, issuer, AITS_PER_ISSUER);
-    this.list = new CrlCache({ ...deps, registry, keys: this.keys }, {
+    this.#client = new IssuerClient(deps, issuer);
+    this.#keys = new KeyCache(this.#client, clock, config.registryKeysTtlMs);
+    this.#aits = new AitCache(this.#keys, issuer, AITS_PER_ISSUER);
+    this.list = new CrlCache({ ...deps, registry: this.#client, keys: this.#keys }, {
       issuer,
       seen: { key: KEYS.issuer(authority), expireIn: SEEN_MS },
       counter: "issuer_lists_total",
@@ -102,13 +139,21 @@ class Issuer implements IssuerDocuments {
     this.list.onInstalled = () => deps.onList(authority, this.list.deletedAgents);
   }
 
+  get keysAgeSeconds(): number {
+    return this.#keys.ageSeconds;
+  }
+
+  get problem(): string | null {
+    return this.#client.problem;
+  }
+
+  readonly aits: IssuerDocuments["aits"] = { verify: (token) => this.#named(this.#aits.verify(token)) };
+  readonly keys: IssuerDocuments["keys"] = { current: () => this.#named(this.#keys.current()) };
   readonly crl: IssuerDocuments["crl"] = {
     isRevoked: async (jti) => {
       const refreshing = this.#refreshIfDue();
       if (!this.list.ready) await refreshing;
-      return await this.list.isRevoked(jti).catch((cause) => {
-        throw this.#unavailable(cause);
-      });
+      return await this.#named(this.list.isRevoked(jti));
     },
     wasRevoked: (agentDid, jti) => this.list.wasRevoked(agentDid, jti),
   };
@@ -117,39 +162,39 @@ class Issuer implements IssuerDocuments {
     const now = this.#clock.now();
     if (now < this.#listDueAt && this.#listDueAt - now <= PAUSE.most) return;
     this.#listDueAt = now + LIST_FRESH_MS;
-    if (!await this.list.refresh()) this.#listDueAt = Math.max(this.#clock.now() + PAUSE.first, this.#pausedUntil);
+    if (!await this.list.refresh()) {
+      this.#listDueAt = Math.max(this.#clock.now() + PAUSE.first, this.#client.pausedUntil);
+    }
   }
 
-  /** The refusal of a request whose registry cannot be asked. */
-  #unavailable(cause: unknown): unknown {
-    if (!(cause instanceof RegistryUnavailable)) return cause;
-    const waitMs = Math.max(1_000, Math.max(this.#listDueAt, this.#pausedUntil) - this.#clock.now());
-    return new ServiceError("PROXY_AUTH_DEPENDENCY_UNAVAILABLE", {
-      message: `The registry of the caller, ${this.#issuer}, cannot be asked about its agents`,
-      headers: { "Retry-After": String(Math.ceil(waitMs / 1000)) },
-      cause,
-    });
+  /** The refusal names the registry, because a person could else not know which of two servers to look at. */
+  async #named<T>(work: Promise<T>): Promise<T> {
+    try {
+      return await work;
+    } catch (cause) {
+      if (!(cause instanceof RegistryUnavailable)) throw cause;
+      const againAt = Math.max(this.list.ready ? -Infinity : this.#listDueAt, this.#client.pausedUntil);
+      const waitMs = Math.max(1_000, againAt - this.#clock.now());
+      throw new ServiceError("PROXY_AUTH_DEPENDENCY_UNAVAILABLE", {
+        message: `The registry of the caller, ${this.#issuer}, cannot be asked about its agents`,
+        headers: { "Retry-After": String(Math.ceil(waitMs / 1000)) },
+        cause,
+      });
+    }
   }
 }
 
 export class Issuers {
-  readonly #deps: IssuersDeps & { call: Send };
+  readonly #deps: IssuerDeps;
   readonly #known = new BoundedMap<string, Issuer>(ISSUERS_MAX);
   #lookedAt = -Infinity;
 
   constructor(deps: IssuersDeps) {
-    const turns = new Turns(deps.clock, CALLS);
-    const call: Send = async (request) => {
-      const end = await turns.take("all");
-      if (!end) throw new RegistryUnavailable("Too many registries are asked at once");
-      try {
-        if (!deps.config.federationPrivate) await requirePublic(deps.lookup, new URL(request.url));
-        return await deps.send(request);
-      } finally {
-        end();
-      }
+    const send: Send = async (request) => {
+      if (!deps.config.federationPrivate) await requirePublic(deps.lookup, new URL(request.url));
+      return await deps.send(request);
     };
-    this.#deps = { ...deps, call };
+    this.#deps = { ...deps, send, turns: new Turns(deps.clock, CALLS) };
   }
 
   /** Returns what an issuer publishes, made at its first use. `issuer` is one that the policy accepts. */
@@ -163,7 +208,7 @@ export class Issuers {
   }
 
   /** Issuers that were asked within an hour. */
-  get known(): ReadonlyMap<string, Pick<Issuer, "keys" | "list" | "problem">> {
+  get known(): ReadonlyMap<string, Pick<Issuer, "keysAgeSeconds" | "list" | "problem">> {
     return new Map(this.#known);
   }
 

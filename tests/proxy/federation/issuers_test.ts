@@ -1,8 +1,8 @@
 /** Shows what is asked of another registry and how much of it is read (D-282, D-283). */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { isInside, Issuers } from "../../../proxy/federation/issuers.ts";
-import { RegistryUnavailable } from "../../../proxy/registry_client.ts";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
+import { ServiceError } from "../../../shared/protocol/errors.ts";
 import { Metrics } from "../../../shared/server/metrics/metrics.ts";
 import { ForeignIssuer } from "../../support/foreign_issuer.ts";
 import { flushTasks, ManualClock } from "../../support/manual_clock.ts";
@@ -40,12 +40,12 @@ Deno.test("a registry with any address inside a network is not called, unless th
   for (const bad of ["127.0.0.1", "10.0.0.7", "169.254.169.254"]) {
     using t = await open();
     t.b.addresses = [{ address: "93.184.215.14", family: 4 }, { address: bad, family: 4 }];
-    await assertRejects(() => t.issuers.of(B).keys.current(), RegistryUnavailable);
+    await assertRejects(() => t.issuers.of(B).keys.current(), ServiceError);
     assertEquals(t.b.asked, [], bad);
   }
   using t = await open();
   t.b.addresses = [];
-  await assertRejects(() => t.issuers.of(B).keys.current(), RegistryUnavailable);
+  await assertRejects(() => t.issuers.of(B).keys.current(), ServiceError);
   assertEquals(t.b.asked, [], "a name without an address");
   using allowed = await open(true);
   allowed.b.addresses = [{ address: "10.0.0.7", family: 4 }];
@@ -76,7 +76,7 @@ Deno.test("keys over 64 KiB, a list over 8 MiB, a redirect and rubbish are refus
   for (const [name, answer] of Object.entries(keys)) {
     using t = await open();
     t.b.answer = answer;
-    await assertRejects(() => t.issuers.of(B).keys.current(), RegistryUnavailable, undefined, name);
+    await assertRejects(() => t.issuers.of(B).keys.current(), ServiceError, undefined, name);
   }
   for (const bytes of [8_388_609, 52_428_800]) {
     using t = await open();
@@ -104,6 +104,7 @@ Deno.test("an answer that comes a byte a second ends at its deadline", async () 
       () => "usable",
       () => "refused",
     );
+    await flushTasks();
     await t.clock.advance(ms + 1_000);
     assertEquals(await Promise.race([asked, Promise.resolve("open")]), "refused", path);
     t.clock.step(400_000);
@@ -138,6 +139,43 @@ Deno.test("what an issuer said of agents of another authority does not count", a
     revokedAt: 1,
   });
   assertEquals(await t.issuers.of(B).crl.isRevoked("01KHYQ5H00HHHHHHHHHHHHHHHH"), false);
+});
+
+Deno.test("a body that does not end counts among the 16 calls, and one that had to wait is asked as soon as there is room", async () => {
+  using t = await open();
+  t.b.answer = () => new Response(new ReadableStream({ pull: () => new Promise<void>(() => {}) }));
+  const stuck = Array.from(
+    { length: 16 },
+    (_, i) => t.issuers.of(`https://h${i}.example`).keys.current().catch(() => "failed"),
+  );
+  await flushTasks();
+  const late = t.issuers.of(B).keys.current().then(({ size }) => size);
+  await t.clock.advance(2_999);
+  assertEquals(t.b.asked.length, 16);
+  t.b.answer = () => null;
+  // The sixteen end at their deadline of 3 s, in the order in which they began, before the wait of the last one is over.
+  await t.clock.advance(1);
+  assertEquals([await late, new Set(await Promise.all(stuck))], [1, new Set(["failed"])]);
+});
+
+Deno.test("a registry whose keys cannot be read is named to its agents, with the time to wait", async () => {
+  using t = await open();
+  t.b.answer = () => new Response("no", { status: 500 });
+  const issuer = t.issuers.of(B), { identity } = await t.b.agent();
+  for (
+    const asked of [
+      () => issuer.keys.current(),
+      () => issuer.aits.verify(identity.ait),
+      () => issuer.crl.isRevoked("x"),
+    ]
+  ) {
+    const { code, message, headers } = await assertRejects(asked, ServiceError);
+    assertEquals([code, message, new Headers(headers).get("Retry-After")], [
+      "PROXY_AUTH_DEPENDENCY_UNAVAILABLE",
+      "The registry of the caller, https://b.example, cannot be asked about its agents",
+      "5",
+    ]);
+  }
 });
 
 Deno.test("at most 16 calls run at once, and an issuer that is not used for an hour is let go", async () => {
