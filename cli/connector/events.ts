@@ -58,6 +58,7 @@ export const EVENTS = {
   revoked: "The agent is no longer authorised",
   pair_ticket: "Pairing started",
   pair_waits: "A pairing is not finished; it is tried again",
+  pair_failed: "A pairing has failed; ask for another ticket",
   pair_half_removed: "The pair with an agent of another server has ended",
   exec_failed: "The program of --exec failed",
   defect: "An unexpected failure; the connector continues",

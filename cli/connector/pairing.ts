@@ -74,6 +74,10 @@ export class Pairing {
     }
   }
 
+  get isConfirming(): boolean {
+    return this.#confirming.size > 0;
+  }
+
   /** Resolves when the confirmations that are under way have ended. Never rejects. */
   async settled(): Promise<void> {
     await Promise.all(this.#confirming);

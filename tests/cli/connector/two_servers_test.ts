@@ -225,6 +225,22 @@ Deno.test("a confirmation goes on after a lost answer of either server", async (
   }
 });
 
+Deno.test("a confirmation that ends later without a pair says so", async () => {
+  await using two = await TwoServers.open();
+  const { a, b } = two;
+  const ticket = await two.ticket();
+  const reach = a.world.proxy.fetch;
+  a.world.proxy.fetch = () => Promise.reject(new TypeError("client error (Connect)"));
+  assert((await request(b.bench, "/v1/pair/confirm", { ticket })).status >= 500);
+  a.world.proxy.fetch = reach;
+  // Meanwhile the ticket ends.
+  two.clock.step(901_000);
+  b.bench.endLink(1006);
+  await two.clock.advance(60_000);
+  await until(() => b.bench.eventsOf("pair_failed").length === 1);
+  assertEquals(b.bench.connector.store.pairConfirmations.all(), []);
+});
+
 Deno.test("a pair that its own server refuses is ended at the other one too", async () => {
   await using two = await TwoServers.open();
   const { a, b } = two;
