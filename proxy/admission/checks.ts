@@ -295,6 +295,7 @@ async function verifyVisiting(
   token: string,
   claims: AitClaims,
 ): Promise<VerifiedAit> {
+  state.exchange.isVisit = true;
   if (!state.profile.visits) {
     throw new ServiceError("PROXY_AUTH_INVALID_AIT", { message: "This route is for agents of this server's registry" });
   }

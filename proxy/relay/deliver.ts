@@ -66,9 +66,14 @@ export async function postMessage(
       ? new ServiceError("PROXY_RELAY_UNAVAILABLE", { cause, headers: { "Retry-After": "1" } })
       : cause;
     const outcome = error instanceof ServiceError ? OUTCOMES[error.code] : undefined;
-    if (outcome !== undefined) deps.metrics.count("relay_messages_total", outcome);
+    if (outcome !== undefined) deps.metrics.count("relay_messages_total", outcome, originOf(caller));
     throw error;
   }
+}
+
+/** Whose agent sent a message, for the metrics. */
+function originOf({ visit }: AdmittedAgent): "local" | "foreign" {
+  return visit === null ? "local" : "foreign";
 }
 
 /** Outcomes of messages that are not accepted, for the metrics. */
@@ -126,7 +131,7 @@ async function deliver(
     if (queueFor !== null) return await queue(deps, caller, id, message, { bodySha256, recipientOwnerDid: queueFor });
     const repeat = await deliveries.repeat(id, bodySha256);
     if (repeat?.repeat === "under_way") await caller.admission.commitAlone();
-    if (repeat) return answerRepeat(deps, repeat);
+    if (repeat) return answerRepeat(deps, caller, repeat);
     const isLate = clock.now() - began >= LIMITS.returnWaitMs;
     // The nonce is used up before a wait, so that copies of the request do not wait beside it.
     const isBack = !isLate &&
@@ -163,7 +168,7 @@ async function send(
     const commit = await caller.admission.commitWith<DuplicateResult | "moved">([heldHere], begin);
     if (commit.committed) {
       dispatched = await forwarder.deliverHere(message, attempt, queueFor);
-    } else if (commit.refused !== "moved") return answerRepeat(deps, commit.refused);
+    } else if (commit.refused !== "moved") return answerRepeat(deps, caller, commit.refused);
     else await forwarder.moved(id.recipient);
   }
   const elsewhere = dispatched.result === "offline" ? await presence.findInstance(id.recipient, seen) : null;
@@ -176,7 +181,7 @@ async function send(
       });
     if (!commit.committed) {
       sent.cancel();
-      return answerRepeat(deps, commit.refused);
+      return answerRepeat(deps, caller, commit.refused);
     }
     dispatched = await sent.dispatched();
     // An instance that has stopped without a result leaves its agents offline. A message that may wait is queued in any case.
@@ -184,18 +189,18 @@ async function send(
       (queueFor !== null || !(await leases.isAlive(elsewhere)));
     if (isGone) dispatched = { result: "offline" };
   }
-  if (dispatched.result !== "offline") return answer(deps, id, dispatched);
+  if (dispatched.result !== "offline") return answer(deps, caller, id, dispatched);
   // The attempt was recorded and did not reach the recipient: it has ended.
   if (elsewhere) await deliveries.markFailed(id);
   return { offline: true, tried: elsewhere };
 }
 
 /** Returns the response for a result and records a 202. */
-function answer(deps: DeliverDeps, id: DeliveryId, dispatched: ForwardResult): Answer {
+function answer(deps: DeliverDeps, caller: AdmittedAgent, id: DeliveryId, dispatched: ForwardResult): Answer {
   switch (dispatched.result) {
     case "acked": {
       const { accepted, reason, connectedSockets } = dispatched;
-      return accept(deps, id, {
+      return accept(deps, caller, id, {
         accepted: true,
         delivered: accepted,
         connectedSockets,
@@ -204,7 +209,7 @@ function answer(deps: DeliverDeps, id: DeliveryId, dispatched: ForwardResult): A
       });
     }
     case "queued":
-      deps.metrics.count("relay_messages_total", "queued");
+      deps.metrics.count("relay_messages_total", "queued", originOf(caller));
       deps.deliveries.settled(id);
       return json(dispatched.answer, 202, QUEUED_HEADERS);
   }
@@ -219,8 +224,14 @@ function answer(deps: DeliverDeps, id: DeliveryId, dispatched: ForwardResult): A
   }
 }
 
-function accept({ deliveries, metrics }: DeliverDeps, id: DeliveryId, body: HookAnswer): Answer {
-  metrics.count("relay_messages_total", body.delivered ? "delivered" : "refused_by_connector");
+function accept(
+  { deliveries, metrics }: DeliverDeps,
+  caller: AdmittedAgent,
+  id: DeliveryId,
+  body: HookAnswer,
+): Answer {
+  const outcome = body.delivered ? "delivered" : "refused_by_connector";
+  metrics.count("relay_messages_total", outcome, originOf(caller));
   void deliveries.answered(id, body);
   return json(body, 202);
 }
@@ -253,9 +264,9 @@ async function queue(
   const commit = await caller.admission.commitWith<DuplicateResult | MailboxRefusal>(enqueue, begin);
   if (!commit.committed) {
     if (typeof commit.refused === "string") throw mailboxFull(commit.refused);
-    return answerRepeat(deps, commit.refused);
+    return answerRepeat(deps, caller, commit.refused);
   }
-  deps.metrics.count("relay_messages_total", "queued");
+  deps.metrics.count("relay_messages_total", "queued", originOf(caller));
   // The recipient may have connected, and found an empty mailbox, before this commit.
   void deps.forwarder.startMailboxDelivery(id.recipient);
   return json(body, 202, QUEUED_HEADERS);
@@ -369,10 +380,14 @@ function withIdentity(
   throw new ServiceError("PROXY_HOOK_INVALID_JSON", { message: "The body names message twice" });
 }
 
-function answerRepeat({ metrics }: DeliverDeps, repeat: DuplicateResult): Answer | InProgress {
+function answerRepeat(
+  { metrics }: DeliverDeps,
+  caller: AdmittedAgent,
+  repeat: DuplicateResult,
+): Answer | InProgress {
   if (repeat.repeat === "under_way") return repeat;
   if (repeat.repeat === "same") {
-    metrics.count("relay_messages_total", "repeat");
+    metrics.count("relay_messages_total", "repeat", originOf(caller));
     return json(repeat.answer, 202);
   }
   throw new ServiceError("PROXY_HOOK_REQUEST_ID_REUSED");

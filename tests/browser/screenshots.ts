@@ -49,17 +49,17 @@ async function writeConsole(): Promise<void> {
     const isBad = minute > 40 && minute < 46;
     times(
       30 + Math.round(12 * Math.sin(minute / 7)) + minute % 5,
-      () => metrics.count("relay_messages_total", "delivered"),
+      () => metrics.count("relay_messages_total", "delivered", "local"),
     );
-    times(minute % 4, () => metrics.count("relay_messages_total", "queued"));
-    times(isBad ? 5 : 0, () => metrics.count("relay_messages_total", "offline"));
+    times(minute % 4, () => metrics.count("relay_messages_total", "queued", "local"));
+    times(isBad ? 5 : 0, () => metrics.count("relay_messages_total", "offline", "local"));
     times(20, () => metrics.observe("relay_ack_seconds", isBad ? 0.09 : 0.02));
     times(3, () => metrics.observe("relay_ack_seconds", isBad ? 0.4 : minute % 9 === 0 ? 0.2 : 0.08));
     times(
       minute > 24 && minute < 32 ? 2 : 0,
-      () => metrics.count("refusals_total", "PROXY_RATE_LIMIT_EXCEEDED", "none"),
+      () => metrics.count("refusals_total", "PROXY_RATE_LIMIT_EXCEEDED", "none", "local"),
     );
-    times(isBad ? 3 : 0, () => metrics.count("refusals_total", "PROXY_AUTH_INVALID_AIT", "2"));
+    times(isBad ? 3 : 0, () => metrics.count("refusals_total", "PROXY_AUTH_INVALID_AIT", "2", "local"));
     clock.step(60_000);
     await proxy.deps.series.take();
   }

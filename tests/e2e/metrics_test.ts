@@ -45,7 +45,7 @@ Deno.test("the metrics listener serves three paths, and survives what clients se
   await t.step("a scrape has the message, and nothing that names anyone", async () => {
     const text = await scrape(address);
     const families = parseExposition(text);
-    assertStringIncludes(text, 'svc_relay_messages_total{outcome="delivered"} 1\n');
+    assertStringIncludes(text, 'svc_relay_messages_total{outcome="delivered",origin="local"} 1\n');
     const positive = [
       "process_start_time_seconds",
       "process_resident_memory_bytes",

@@ -1,4 +1,5 @@
 /** Every attack that a claim of docs/security.md may name. */
+import { ISSUER_ATTACKS } from "./hostile_issuer.ts";
 import { ANSWER_ATTACKS, FRAME_ATTACKS } from "./hostile_proxy.ts";
 
 /** Attacks that are tried within the test's process: the test file, and the title of the test. */
@@ -76,9 +77,46 @@ export const WITHIN_THE_PROCESS: Readonly<Record<string, readonly [file: string,
     "tests/cli/connector/signed_receipts_test.ts",
     "the word of a relay that a ticket peer has processed a message changes nothing",
   ],
+  identity_of_another_authority: [
+    "tests/proxy/federation/visitors_test.ts",
+    "a registry speaks for no agent of another one, also with the same ID, and shares nothing with it",
+  ],
+  list_of_another_authority: [
+    "tests/proxy/federation/issuers_test.ts",
+    "what an issuer said of agents of another authority does not count",
+  ],
+  list_that_shrinks: [
+    "tests/proxy/federation/issuers_test.ts",
+    "a list that shrinks, a 404 after a list, and a list of another issuer keep the newest one that was seen",
+  ],
+  name_inside_the_network: [
+    "tests/proxy/federation/issuers_test.ts",
+    "a registry with any address inside a network is not called, unless the operator allows it",
+  ],
+  ticket_with_many_registries: [
+    "tests/proxy/federation/visitors_test.ts",
+    "a ticket lets this server ask at most three issuers",
+  ],
+  visitor_without_a_pair: [
+    "tests/proxy/federation/visitors_test.ts",
+    "an agent of another registry pairs with a ticket, writes, and is answered at its own proxy only",
+  ],
+  visit_token_at_another_server: [
+    "tests/proxy/federation/visitors_test.ts",
+    "a visit token counts for one agent, one identity token, one proxy and five minutes",
+  ],
+  routes_of_local_agents: [
+    "tests/proxy/federation/visitors_test.ts",
+    "a visiting agent may send, ask for its receipts and deliveries, and end its pair, and nothing else",
+  ],
+  access_token_abroad: [
+    "tests/cli/connector/two_servers_test.ts",
+    "no access token of one server reaches the other",
+  ],
 };
 
 /** The names of all attacks. */
-export const ATTACKS: ReadonlySet<string> = new Set(
-  [FRAME_ATTACKS, ANSWER_ATTACKS, WITHIN_THE_PROCESS].flatMap((table) => Object.keys(table)),
-);
+export const ATTACKS: ReadonlySet<string> = new Set([
+  ...[FRAME_ATTACKS, ANSWER_ATTACKS, WITHIN_THE_PROCESS].flatMap((table) => Object.keys(table)),
+  ...ISSUER_ATTACKS,
+]);

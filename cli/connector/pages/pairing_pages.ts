@@ -304,9 +304,8 @@ async function checkTicket(pages: Pages, input: Input): Promise<PageResult> {
     text: "Both agents can write to each other then. Use a ticket only if you know who gave it to you.",
     facts: note(
       "",
-      `${isElsewhere ? "This ticket is from another server" : "The ticket is of"}${
-        isElsewhere ? ":" : ""
-      } ${parsed.authority}. It names no agent: you see agent and person afterwards.`,
+      `${isElsewhere ? "This ticket is from another server:" : "The ticket is of"} ${parsed.authority}. ` +
+        "It names no agent: you see agent and person afterwards.",
     ),
     action: "pair/confirm",
     fields: { ticket: parsed.ticket },

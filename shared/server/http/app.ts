@@ -326,7 +326,8 @@ function errorAnswer(deps: AppDeps, exchange: RequestContext, error: unknown, sc
   // The other service in this process handles and logs its own rejected calls.
   const isRoutine = exchange.peer.from === "process" && known.status < 500;
   if (!isRoutine) {
-    deps.metrics.count("refusals_total", known.code, exchange.check === undefined ? "none" : String(exchange.check));
+    const check = exchange.check === undefined ? "none" : String(exchange.check);
+    deps.metrics.count("refusals_total", known.code, check, exchange.isVisit ? "foreign" : "local");
     deps.log(levelOf(known.status), "request_refused", {
       code: known.code,
       status: known.status,

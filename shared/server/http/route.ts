@@ -37,6 +37,8 @@ export interface RequestContext {
   responseHeaders: Map<string, string>;
   /** The authenticated caller, for the log. */
   agentDid?: string;
+  /** The caller says that it is an agent of another server's registry. */
+  isVisit?: boolean;
   /** Path of the row, once the request is routed; never the path of the request. */
   route?: string;
   /** Number of the check that refused the request, 1 to 9 (D-60); absent when none of them did. */

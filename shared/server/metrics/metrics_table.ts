@@ -24,6 +24,9 @@ const SUCCESSES = [101, 200, 201, 202, 204, 304];
 const STATUSES = [...new Set([...SUCCESSES, ...Object.values(ERRORS).flatMap(({ status }) => status)])].map(String);
 const CHECK_NUMBERS = ["none", "1", "2", "3", "4", "5", "6", "7", "8", "9"];
 
+/** Whether the caller is an agent of this server's registry or of another one; which one is no label, because others choose it. */
+const ORIGINS = ["local", "foreign"];
+
 const gauge = (help: string) => ({ type: "gauge", labels: [], help }) as const;
 
 export const METRICS = {
@@ -49,8 +52,8 @@ export const METRICS = {
   http_requests_in_flight: gauge("Requests without a response"),
   refusals_total: {
     type: "counter",
-    labels: [["code", Object.keys(ERRORS)], ["check", CHECK_NUMBERS]],
-    help: "Error responses by code, and by the number of the check that refused an agent",
+    labels: [["code", Object.keys(ERRORS)], ["check", CHECK_NUMBERS], ["origin", ORIGINS]],
+    help: "Error responses by code, by the number of the check that refused an agent, and by its server",
   },
   relay_sockets: gauge("Open relay sockets of this instance"),
   relay_agents: gauge("Agents with a relay socket at this instance"),
@@ -73,8 +76,8 @@ export const METRICS = {
       "failed",
       "unavailable",
       "mailbox_full",
-    ]]],
-    help: "Admitted messages by their result for the sender",
+    ]], ["origin", ORIGINS]],
+    help: "Admitted messages by their result for the sender, and by the sender's server",
   },
   relay_ack_seconds: {
     type: "histogram",

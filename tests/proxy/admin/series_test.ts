@@ -31,10 +31,10 @@ Deno.test("each minute has what passed in it, with bounds of the acknowledgement
   for (let i = 0; i < 19; i++) metrics.observe("relay_ack_seconds", 0.004);
   metrics.observe("relay_ack_seconds", 60);
   for (const outcome of ["delivered", "delivered", "queued", "repeat", "offline", "mailbox_full"]) {
-    metrics.count("relay_messages_total", outcome);
+    metrics.count("relay_messages_total", outcome, "local");
   }
-  metrics.count("refusals_total", "RATE_LIMIT_EXCEEDED", "none");
-  metrics.count("refusals_total", "PROXY_AUTH_INVALID_AIT", "2");
+  metrics.count("refusals_total", "RATE_LIMIT_EXCEEDED", "none", "local");
+  metrics.count("refusals_total", "PROXY_AUTH_INVALID_AIT", "2", "local");
   await clock.advance(30_000);
   metrics.observe("relay_ack_seconds", 60);
   storeAway(true);
@@ -73,7 +73,7 @@ Deno.test("each minute has what passed in it, with bounds of the acknowledgement
 Deno.test("two rings have a fixed size, and their points stay below 40 KB", async () => {
   const { clock, metrics, series } = world(NOON + 60_000);
   for (let minute = 0; minute < 26 * 60; minute++) {
-    metrics.count("relay_messages_total", "delivered");
+    metrics.count("relay_messages_total", "delivered", "local");
     await clock.advance(60_000, () => Promise.resolve());
   }
   // The counts of a minute come in a later task.

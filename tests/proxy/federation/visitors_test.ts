@@ -2,14 +2,16 @@
  * Shows how an agent of another registry writes to an agent of this server (D-280, D-285, D-286): its registry is asked only when
  * it has business here, every check holds for it, and a local message never waits for another server.
  */
-import { assert, assertEquals } from "@std/assert";
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
 import { provePairKey } from "../../../shared/protocol/pair_key.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
+import { parseAit, readAitClaims } from "../../../shared/protocol/signed/ait.ts";
+import { expositionOf } from "../../../shared/server/metrics/metrics.ts";
 import { type ForeignAgent, ForeignIssuer } from "../../support/foreign_issuer.ts";
 import { flushTasks, ManualClock } from "../../support/manual_clock.ts";
 import { answered, outcome } from "../../support/registry_world.ts";
-import type { TestAgent, World, WorldOptions } from "../../support/world.ts";
+import { PROXY_URL, type TestAgent, type World, type WorldOptions } from "../../support/world.ts";
 import { look, tokenOf } from "../admin/admin_world.ts";
 import { get, openProxy, post, PROFILE, restart } from "../proxy_world.ts";
 
@@ -78,6 +80,35 @@ Deno.test("an agent of another registry pairs with a ticket, writes, and is answ
   }]);
   assertEquals(await outcome(await w.message(alpha, beta as unknown as TestAgent)), "400 PROXY_HOOK_RECIPIENT_INVALID");
   assertEquals(b.asked.length, 2, "the documents are kept");
+  const counted = expositionOf(w.metrics);
+  assertStringIncludes(counted, 'svc_relay_messages_total{outcome="delivered",origin="foreign"} 1\n');
+  assertStringIncludes(counted, 'svc_refusals_total{code="PROXY_AUTH_INVALID_AIT",check="1",origin="foreign"} 1\n');
+});
+
+Deno.test("a registry speaks for no agent of another one, also with the same ID, and shares nothing with it", async () => {
+  const { w, b, alpha } = await paired();
+  await using _ = w;
+  const gamma = await w.agent(), socket = w.connect(alpha);
+  await w.pair(gamma, alpha);
+  await w.connected();
+  const dids = [alpha.agent.did, gamma.agent.did, "did:svc:c.example:agent:01KHYQ5H00AAAAAAAAAAAAAAAA"];
+  for (const did of dids) {
+    const forged = await b.agent("forged", PROXY_URL, { did });
+    assertEquals(await outcome(await send(w, forged, alpha)), "401 PROXY_AUTH_INVALID_AIT", did);
+  }
+  // The ID and the token's ID of gamma, at its own authority: another agent, with nonces and limits of its own.
+  const did = `did:svc:b.example:agent:${gamma.agent.did.split(":").at(-1)}`;
+  const twin = await b.agent("twin", PROXY_URL, { did, jti: readAitClaims(parseAit(gamma.identity.ait)).jti });
+  assertEquals(await outcome(await send(w, twin, alpha)), "401 PROXY_AUTH_INVALID_AIT", "gamma's pair is not its own");
+  await answered(await confirm(w, twin, await ticketOf(w, alpha)), 201);
+  assertEquals(await outcome(await send(w, twin, alpha)), "202");
+  b.revoke(twin);
+  w.clock.step(61_000);
+  assertEquals(await outcome(await send(w, twin, alpha)), "202", "while the list is read again");
+  await flushTasks();
+  assertEquals(await outcome(await send(w, twin, alpha)), "401 PROXY_AUTH_INVALID_AIT", "its pair has ended");
+  assertEquals(await outcome(await w.message(gamma, alpha)), "202");
+  assertEquals(socket.delivered.at(-1)?.identity?.agentDid, gamma.agent.did);
 });
 
 Deno.test("agents of two servers prove their keys when they pair, and the same confirmation gets the same answer", async () => {

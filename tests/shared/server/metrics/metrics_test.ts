@@ -73,11 +73,11 @@ Deno.test("100,000 label values outside of their sets add one series", () => {
   const before = expositionOf(metrics).split("\n").length;
   for (let i = 0; i < 100_000; i++) {
     metrics.count("http_requests_total", `/${i}`, `M${i}`, String(1000 + i));
-    metrics.count("refusals_total", `CODE_${i}\n`, `"${i}`);
+    metrics.count("refusals_total", `CODE_${i}\n`, `"${i}`, "local");
   }
   const text = expositionOf(metrics);
   assert(text.includes('svc_http_requests_total{route="other",method="other",status="other"} 100000\n'));
-  assert(text.includes('svc_refusals_total{code="other",check="other"} 100000\n'));
+  assert(text.includes('svc_refusals_total{code="other",check="other",origin="local"} 100000\n'));
   assertEquals(text.split("\n").length - before, 6);
 });
 
@@ -87,7 +87,7 @@ Deno.test("any values give a text that the format allows, with buckets that add 
     const metrics = new Metrics();
     for (const one of seconds) {
       metrics.observe("store_commit_seconds", one);
-      metrics.count("refusals_total", label, label);
+      metrics.count("refusals_total", label, label, label);
       metrics.set("held_bytes", one);
     }
     const families = parseExposition(expositionOf(metrics));
