@@ -3,11 +3,11 @@
  * peer is the server of that SDK, and a connector that is killed while a task works sends one reply.
  */
 import { assertEquals } from "@std/assert";
-import { Role, type Task, TaskState } from "@a2a-js/sdk";
-import { ClientFactory, ClientFactoryOptions, JsonRpcTransportFactory } from "@a2a-js/sdk/client";
+import { TaskState } from "@a2a-js/sdk";
 import { A2A_CARD, A2aAgent, type AgentCall } from "../cli/connector/a2a_agent.ts";
 import { attempt, RunningConnector, svc } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
+import { a2aClient, textOf } from "../support/a2a_client_program.ts";
 import { eventually, Service, tempFolder } from "../support/process.ts";
 import { pairedNames } from "./harness.ts";
 
@@ -45,33 +45,6 @@ class Runtime implements AsyncDisposable {
   }
 }
 
-/** A client of the SDK, made from the URL of the card. */
-async function clientOf(url: string, token: string) {
-  const fetchImpl = ((input: string, init: RequestInit = {}) => {
-    const headers = { ...init.headers as Record<string, string>, Authorization: `Bearer ${token}` };
-    return fetch(input, { ...init, headers });
-  }) as typeof fetch;
-  const transports = [new JsonRpcTransportFactory({ fetchImpl })];
-  const factory = new ClientFactory(ClientFactoryOptions.createFrom(ClientFactoryOptions.default, { transports }));
-  const client = await factory.createFromUrl(url, `${new URL(url).pathname}/.well-known/agent-card.json`);
-  return async (text: string, messageId: string, returnImmediately = false) =>
-    await client.sendMessage({
-      tenant: "",
-      message: {
-        messageId,
-        contextId: "",
-        taskId: "",
-        role: Role.ROLE_USER,
-        parts: [{ content: { $case: "text", value: text }, metadata: undefined, filename: "", mediaType: "" }],
-        metadata: undefined,
-        extensions: [],
-        referenceTaskIds: [],
-      },
-      configuration: { acceptedOutputModes: [], taskPushNotificationConfig: undefined, returnImmediately },
-      metadata: undefined,
-    }) as Task;
-}
-
 Deno.test("an A2A client gets the result of an A2A agent behind the connector of a peer", async (t) => {
   await using service = await Service.open();
   await using folder = await tempFolder();
@@ -86,8 +59,7 @@ Deno.test("an A2A client gets the result of an A2A agent behind the connector of
   const startBeta = () =>
     RunningConnector.start(dir, "beta", ["--runtime-base-url", runtime.url, "--hook-token", "t"], { program });
   const { url, token } = await svc(dir, ["a2a", "add", "beta", ...alphaOnly], {}, program);
-  const send = await clientOf(url, token);
-  const textOf = ({ artifacts }: Task) => artifacts[0]?.parts[0]?.content?.value;
+  const send = await a2aClient(url, token);
 
   await t.step("offline, then online", async () => {
     const { status, id } = await send("What is it?", "m-1", true);

@@ -8,7 +8,7 @@ import type { Machine } from "../support/two_machines.ts";
 export const START_MS = 60_000;
 
 /** `svc` from the checkout. */
-const SVC: Program = {
+export const SVC: Program = {
   name: "svc",
   command: Deno.execPath(),
   args: ["run", "--quiet", "--no-prompt", "-P=svc", "svc.ts"],

@@ -4,9 +4,14 @@
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { HAS_OPENSSL } from "../support/private_authority.ts";
-import { type ChildProcess, eventually, freePort, ROOT, tempFolder, within } from "../support/process.ts";
+import { eventually, freePort, ROOT, tempFolder, within } from "../support/process.ts";
 import { LAPTOP, SERVER, TwoMachines } from "../support/two_machines.ts";
-import { Person, START_MS, startFront } from "./machine_person.ts";
+import { Child } from "../bench/child.ts";
+import { mcpArgs, McpPipe } from "../support/mcp_pipe.ts";
+import { Person, START_MS, startFront, SVC } from "./machine_person.ts";
+import { connectAgent, openTeam, type Team } from "./server_team.ts";
+
+const A2A_CLIENT = "tests/support/a2a_client_program.ts";
 
 const README = Deno.readTextFileSync(`${ROOT}/README.md`);
 const SECTION = README.slice(README.indexOf("## Two servers"), README.indexOf("## See and steer it"));
@@ -16,31 +21,9 @@ Deno.test("the section of the README has at most ten lines of text, and its comm
   assertStringIncludes(SECTION, 'svc send beta@b.example --wait "Which port does the staging server use?"');
 });
 
-interface Team {
-  person: Person;
-  agent: string;
-  /** How peers of the other server see the agent. */
-  alias: string;
-  serve: string[];
-}
-
-/** Starts a server, makes its person the admin with an agent, and connects that. */
-async function open({ person, agent, serve }: Team): Promise<{ server: ChildProcess; connector: ChildProcess }> {
-  const server = person.start([...serve, "--store", `${person.folder}/svc.kv`]);
-  await within(START_MS, "the server listens", server.stdout.match(/^listening on /m));
-  const [, bootstrap = ""] = await within(START_MS, "the command", server.stdout.match(/svc (admin bootstrap .*)\n/));
-  await person.svc(...bootstrap.split(" "));
-  await person.svc("agent", "create", agent);
-  return { server, connector: await connect(person, agent) };
-}
-
-function connect(person: Person, agent: string): Promise<ChildProcess> {
-  return person.connect(["connector", "start", agent, "--inbox"]);
-}
-
 async function story(a: Team, b: Team): Promise<void> {
   await using stack = new AsyncDisposableStack();
-  const [ofA, ofB] = [await open(a), await open(b)];
+  const [ofA, ofB] = [await openTeam(a), await openTeam(b)];
   for (const { server } of [ofA, ofB]) stack.use(server);
   stack.use(ofA.connector);
   let beta = ofB.connector;
@@ -64,10 +47,13 @@ async function story(a: Team, b: Team): Promise<void> {
     assertEquals([code, asking.stdout.text.trim()], [0, "8443"], asking.printed);
   }
 
+  await askedByModels(a, b);
+  await askedByA2a(a, b);
+
   // The second day: Bob's machine is off, and Ada's message waits at his server.
   assertEquals((await beta.end()).code, 0);
   await a.person.svc("send", b.alias, "waits for you");
-  beta = await connect(b.person, b.agent);
+  beta = await connectAgent(b.person, b.agent);
   await within(START_MS, "the message", beta.stdout.match(/"event":"received"/));
   assertStringIncludes(await b.person.svc("inbox", "--take"), "waits for you");
   const [{ requestId }] = JSON.parse(await a.person.svc("sent", "--json")).messages;
@@ -83,9 +69,40 @@ async function story(a: Team, b: Team): Promise<void> {
   await within(START_MS, "svc send", asking.status);
   assertStringIncludes(asking.printed, "cannot be reached");
   stack.use(b.person.start([...b.serve, "--store", `${b.person.folder}/svc.kv`]));
-  beta = stack.use(await connect(b.person, b.agent));
+  beta = stack.use(await connectAgent(b.person, b.agent));
   await within(START_MS, "the kept message", beta.stdout.match(/"event":"received"/));
   assertStringIncludes(await b.person.svc("inbox", "--take"), "kept for you");
+}
+
+/** Two models ask and answer with the tools of `svc mcp`, which use the connectors that run. */
+async function askedByModels(a: Team, b: Team): Promise<void> {
+  await using asker = await mcpOf(a);
+  await using answerer = await mcpOf(b);
+  const asking = asker.call("send_message", { to: b.alias, text: "And the host?", wait_seconds: 45 });
+  const { messages: [question] } = await answerer.call("wait_for_message", { timeout_seconds: 45 });
+  assertEquals([question.from.alias, question.text], [a.alias, "And the host?"]);
+  await answerer.call("send_message", { to: a.alias, text: "staging-2", reply_to: question.id });
+  assertStringIncludes(JSON.stringify(await within(START_MS, "the answer", asking)), "staging-2");
+}
+
+function mcpOf({ person, agent }: Team): Promise<McpPipe> {
+  const { command, args } = person.machine.program(SVC);
+  const env = { NO_COLOR: "1", ...person.env };
+  return McpPipe.over(new Child([...args, ...mcpArgs(person.folder, agent)], env, command));
+}
+
+/** An A2A client on Ada's machine reaches Bob's agent. */
+async function askedByA2a(a: Team, b: Team): Promise<void> {
+  const { url, token } = JSON.parse(await a.person.svc("a2a", "add", b.alias, "--agent", a.agent, "--json"));
+  const client = { name: "A2A client", command: Deno.execPath(), args: ["run", "-A", "--quiet", A2A_CLIENT] };
+  await using asking = a.person.start([url, token, "And the user?"], client);
+  const { id } = await eventually(START_MS, "the question", async () => {
+    const { messages } = JSON.parse(await b.person.svc("inbox", "--json", "--agent", b.agent));
+    return messages.find((message: { text: string }) => message.text === "And the user?");
+  });
+  await b.person.svc("reply", String(id), "deploy", "--agent", b.agent);
+  await within(START_MS, "the result", asking.status);
+  assertEquals(asking.stdout.text.trim(), "completed: deploy", asking.printed);
 }
 
 Deno.test("two servers of one machine: a ticket, questions and answers in both directions, and what waits", async () => {
@@ -115,7 +132,7 @@ Deno.test({
     const here: Person["machine"] = { address: "127.0.0.1", program: (program) => program };
     const ada = new Person(here, `${folder.path}/ada`), port = String(freePort());
     const team = { person: ada, agent: "alpha", alias: "alpha@127.0.0.1", serve: ["serve", "--port", port] };
-    const { server, connector } = await open(team);
+    const { server, connector } = await openTeam(team);
     await using _server = server;
     await using _connector = connector;
     const { ticket = "" } = await ada.call("alpha", "/v1/pair/start", {});

@@ -14,7 +14,7 @@ import { withPairSecret } from "../../shared/protocol/ticket.ts";
 const RUN_SECONDS = 10;
 /** A list is read again after a minute, so what is wrong with it is met only then. */
 const LIST_SECONDS = 75;
-const OF_LISTS: ReadonlySet<string> = new Set(["long_lists", "new_lists", "slow_answers"]);
+const OF_LISTS: ReadonlySet<string> = new Set(["long_lists", "new_lists", "slow_answers", "no_answers"]);
 /** With the default the keys would not be read again in that time. */
 const KEYS_TTL = { REGISTRY_KEYS_TTL_MS: "5000" };
 const MAX_RATIO = 3;

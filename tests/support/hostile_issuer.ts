@@ -34,6 +34,7 @@ export const ISSUER_ATTACKS = [
   "long_lists",
   "new_lists",
   "slow_answers",
+  "no_answers",
   "dids_of_others",
 ] as const;
 export type IssuerAttack = (typeof ISSUER_ATTACKS)[number] | "burn";
@@ -43,16 +44,16 @@ const PROFILE = { agentName: "beta", humanName: "Bob" };
 const answers = new Map<string, number>();
 const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
-class Hostile {
+export class Hostile {
   /** Answers in place of the documents. */
-  answer: ((path: string) => Response | null) | null = null;
+  answer: ((path: string) => Response | null | Promise<never>) | null = null;
 
   constructor(readonly job: IssuerJob, readonly issuer: ForeignIssuer) {}
 
   serve(): void {
     const { hostname, port } = new URL(this.job.issuer);
     Deno.serve({ hostname, port: Number(port), onListen: () => {} }, async (request) => {
-      return this.answer?.(new URL(request.url).pathname) ?? await this.issuer.abroad.send(request);
+      return await this.answer?.(new URL(request.url).pathname) ?? await this.issuer.abroad.send(request);
     });
   }
 
@@ -142,6 +143,10 @@ const ATTACKS: Readonly<Record<(typeof ISSUER_ATTACKS)[number], Attack>> = {
       new Response(
         new ReadableStream({ pull: (to) => pause(1_000).then(() => to.enqueue(new Uint8Array([32]))) }),
       );
+    return () => hostile.message(paired);
+  },
+  no_answers: (hostile, paired) => {
+    hostile.answer = () => new Promise(() => {});
     return () => hostile.message(paired);
   },
   dids_of_others: (hostile, paired) => async (n) => {

@@ -20,6 +20,8 @@ async function run(...[command = "", ...args]: string[]): Promise<void> {
 
 /** Addresses in the namespaces; no other host sees them. */
 export const SERVER = "10.77.1.1", LAPTOP = "10.77.2.1";
+/** A second address of the laptop, for a server beside its own. */
+export const NEIGHBOUR = "10.77.2.3";
 const TO_SERVER = "10.77.1.254", TO_LAPTOP = "10.77.2.254";
 
 /** Where `ip netns exec` finds the files of a namespace that take the place of those in /etc. */
@@ -75,6 +77,7 @@ export class TwoMachines implements AsyncDisposable {
         await run("ip", "-n", router, "addr", "add", `${gateway}/24`, "dev", link);
         await run("ip", "-n", router, "link", "set", link, "up");
       }
+      await run("ip", "-n", laptop, "addr", "add", `${NEIGHBOUR}/24`, "dev", "eth0");
       await run("ip", "-n", laptop, "route", "add", "default", "via", TO_LAPTOP);
       await run("ip", "netns", "exec", router, "sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward");
       for (const name of hosts === "" ? [] : made) {
