@@ -41,16 +41,38 @@ export async function installService(host: Host, system: ServiceSystem, spec: Se
   }
 }
 
-/** The file of an installed service that starts with these words of a command; `null` without one. */
+/** The file of a service that is installed for a configuration folder; `null` without one. */
 export async function serviceFile(
   host: Host,
   system: ServiceSystem,
   service: ServiceName,
-  word: string,
+  configDir: string,
 ): Promise<string | null> {
   const path = system === "systemd" ? unitPath(host, service) : plistPath(host, service);
   const text = await Deno.readTextFile(path).catch(() => "");
-  return text.includes(system === "systemd" ? quoted(word) : escaped(word)) ? path : null;
+  return text.includes(system === "systemd" ? quoted(configDir) : `<string>${escaped(configDir)}</string>`)
+    ? path
+    : null;
+}
+
+/**
+ * Refuses a service that is installed for another configuration folder: agents of one name in two folders that are no profiles
+ * share its name, so that one would end the connector of the other.
+ *
+ * @throws {CliError} `CLI_USAGE`
+ */
+export async function requireOwnService(
+  host: Host,
+  system: ServiceSystem,
+  service: ServiceName,
+  configDir: string,
+): Promise<void> {
+  const path = system === "systemd" ? unitPath(host, service) : plistPath(host, service);
+  if (!await exists(path) || await serviceFile(host, system, service, configDir) !== null) return;
+  throw new CliError("CLI_USAGE", `${path} is the service of another configuration folder`, {
+    fix:
+      "Give each account a profile (svc --profile <name>), whose services have names of their own, or delete that file.",
+  });
 }
 
 /** Stops and removes a service. @returns true when there was one */

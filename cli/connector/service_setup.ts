@@ -15,6 +15,7 @@ import {
   type Installed,
   installService,
   logCommand,
+  requireOwnService,
   uninstallService,
 } from "../autostart/control.ts";
 import { ensureConfigDir } from "../files/config_dir.ts";
@@ -53,6 +54,7 @@ export async function installConnector(
   const folder = await new AgentStore(ctx).open(agentName);
   const system = chooseSystem(options.platform ?? "auto", ctx.os);
   const identity = folder.identity();
+  await requireOwnService(host, system, serviceName(ctx, agentName), ctx.configDir);
   // Fails here, before a service is installed that could not start.
   proxyAddress(ctx, options["proxy-ws-url"], options["allow-insecure"]);
   const settings = runtimeSettings(folder);
@@ -90,6 +92,7 @@ export async function installFleet(
   refuseRuntimeOfEnvironment(ctx);
   refuseOptionsOfOne(ctx, options);
   const system = chooseSystem(options.platform ?? "auto", ctx.os);
+  await requireOwnService(host, system, serviceName(ctx, null), ctx.configDir);
   proxyAddress(ctx, options["proxy-ws-url"], options["allow-insecure"]);
   await ensureConfigDir(ctx);
   const folders = await agentFolders(ctx);
@@ -119,7 +122,9 @@ function refuseRuntimeOfEnvironment(ctx: Context): void {
 
 export async function uninstallConnector(ctx: Context, host: Host, agentName: string | null, platform = "auto") {
   const system = chooseSystem(platform, ctx.os);
-  return { system, removed: await uninstallService(host, system, serviceName(ctx, agentName)) };
+  const service = serviceName(ctx, agentName);
+  await requireOwnService(host, system, service, ctx.configDir);
+  return { system, removed: await uninstallService(host, system, service) };
 }
 
 export async function connectorLogs(

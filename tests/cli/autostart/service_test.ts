@@ -8,6 +8,7 @@ import {
   logCommand,
   plistText,
   quoted,
+  requireOwnService,
   uninstallService,
   unitPath,
   unitText,
@@ -152,6 +153,22 @@ Deno.test("the service of all agents has a name without an agent, beside the ser
     "--unit",
     names.systemd,
   ]);
+});
+
+Deno.test("a service of another configuration folder is neither replaced nor removed, and names a way on", async () => {
+  for (const system of ["systemd", "launchd"] as const) {
+    await withHost(async (host) => {
+      const [, , own = ""] = NASTY;
+      await requireOwnService(host, system, ALPHA, own);
+      await installService(host, system, SPEC);
+      await requireOwnService(host, system, ALPHA, own);
+      for (const other of ["/home/bob/.config/svc", own.slice(0, -1), `${own}/x`]) {
+        const refused = await assertRejects(() => requireOwnService(host, system, ALPHA, other), CliError);
+        assertEquals(refused.code, "CLI_USAGE");
+        assertStringIncludes(refused.fix ?? "", "svc --profile <name>");
+      }
+    });
+  }
 });
 
 Deno.test("the same name in two profiles is two services, and no name of an agent is that of another's", async () => {
