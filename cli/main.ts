@@ -21,8 +21,10 @@ import { toIso } from "../shared/protocol/time.ts";
 
 import project from "../deno.json" with { type: "json" };
 
-/** First words of commands that a damaged profile must not stop: the server, which trusts none, and the repair of the profile. */
-const NEEDS_NO_PROFILE: ReadonlySet<string | undefined> = new Set(["serve", "store", "profile"]);
+/** First words of commands that a damaged profile must not stop, because they trust no server of it, or explain and undo. */
+const NEEDS_NO_PROFILE: ReadonlySet<string | undefined> = new Set(
+  ["serve", "store", "demo", "profile", "explain", "completions", "uninstall"],
+);
 
 /** Runs one command line. Returns the exit code. */
 export async function run(argv: readonly string[], world: System): Promise<number> {
@@ -56,12 +58,11 @@ export async function run(argv: readonly string[], world: System): Promise<numbe
       .flatMap(([name, value]) => value === undefined ? [] : [name, value]);
     if (namesAgents(command)) (await import("./agents/agent_name.ts")).checkAgentWords(command, input);
     await resolveSecrets(world, command, input);
-    const ctx: Context = Object.assign(await contextOf(world, parsed.here, out), {
+    const needsProfile = !NEEDS_NO_PROFILE.has(command.path[0]);
+    const ctx: Context = Object.assign(await contextOf(world, parsed.here, out, needsProfile), {
       onResponse: (headers: Headers) => clockCheck.see(headers),
       onVersion: (found: SeenVersion) => seen = found,
     });
-    // Here, because in the middle of a request the reason would be that a service cannot be reached.
-    if (!NEEDS_NO_PROFILE.has(command.path[0])) void ctx.authority;
     const code = await command.run(ctx, input) ?? EXIT.done;
     if (seen !== null) await (await import("./files/newer_version.ts")).tellNewerVersion(ctx, seen);
     return code;
@@ -146,6 +147,7 @@ async function contextOf(
   world: System,
   here: HereOptions,
   out: Output,
+  needsProfile: boolean,
 ): Promise<Omit<Context, "onResponse" | "onVersion">> {
   const file = here.ca ?? world.env("SVC_CA");
   const given = file === undefined ? undefined : await (await import("./files/authority.ts")).readAuthority(
@@ -157,9 +159,7 @@ async function contextOf(
   // A folder that an option names is meant, also by programs that a shell with the variable has started.
   const profile = () => here.profile ?? (here.configDir === undefined ? world.env("SVC_PROFILE") : undefined);
   const folder = () => profileFolder(base(), profile() ?? DEFAULT_PROFILE);
-  // Read on use: a damaged profile must not stop the commands of `NEEDS_NO_PROFILE`.
-  let saved: Authority | null | undefined, trusting: typeof fetch | undefined;
-  const authority = () => given ?? (saved ??= savedOf(folder)) ?? undefined;
+  const authority = given ?? savedOf(folder, needsProfile);
   return {
     ...world,
     out,
@@ -169,25 +169,20 @@ async function contextOf(
     get baseDir() {
       return base();
     },
-    get authority() {
-      return authority();
-    },
-    get fetch() {
-      const trusted = authority();
-      if (trusted === undefined) return world.fetch;
-      return trusting ??= world.trusting?.(trusted.pem) ?? world.fetch;
-    },
+    authority,
+    fetch: authority === undefined ? world.fetch : world.trusting?.(authority.pem) ?? world.fetch,
   };
 }
 
-/** The saved authorities; `null` also where there is no folder: a command that needs one says so itself. */
-function savedOf(folder: () => string): Authority | null {
+/** The saved authorities. Read before the command runs: in a request the reason would be that a service cannot be reached. */
+function savedOf(folder: () => string, isNeeded: boolean): Authority | undefined {
   try {
-    return savedAuthority({ configDir: folder() });
+    return savedAuthority({ configDir: folder() }) ?? undefined;
   } catch (error) {
-    // The demo may not even ask where the folder is.
-    if (error instanceof CliError && error.code !== "CLI_NO_CONFIG_DIR") throw error;
-    return null;
+    // A command that needs a folder says so itself; the demo may not even ask where it is.
+    const stops = error instanceof CliError && error.code !== "CLI_NO_CONFIG_DIR" && isNeeded;
+    if (stops) throw error;
+    return undefined;
   }
 }
 

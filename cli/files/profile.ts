@@ -155,8 +155,8 @@ function members(folder: Folder): Record<string, unknown> {
 }
 
 function damaged({ configDir }: Folder): CliError {
-  return new CliError("CLI_FILE_INVALID", `${join(configDir, PROFILE_FILE)} is damaged`, {
-    fix: `It is like {"version":1,"ca":null,"insecureOrigins":[],"historyDays":${HISTORY_DAYS}}; ` +
-      `the days are from 0 to ${HISTORY_DAYS_MAX}.`,
+  const path = join(configDir, PROFILE_FILE);
+  return new CliError("CLI_FILE_INVALID", `${path} is damaged`, {
+    fix: `Delete it, and set again what it held with svc profile set: rm '${path}'`,
   });
 }

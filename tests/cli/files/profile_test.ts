@@ -117,6 +117,9 @@ Deno.test("a damaged profile is named and never overwritten", async (t) => {
       assertEquals((await machine.failure("whoami")).code, "CLI_FILE_INVALID");
       // The server trusts no profile; it only lacks its program in this test.
       assertNotEquals((await machine.failure("serve")).code, "CLI_FILE_INVALID");
+      for (const words of [["explain", "CLI_USAGE"], ["profile", "list"]]) {
+        assertEquals((await machine.svc(...words)).code, 0, words.join(" "));
+      }
       assertEquals(machine.read("profile.json"), text);
     });
   }
