@@ -137,6 +137,10 @@ interface VectorFiles {
     invalid: Refused<{ name: string; headers: [string, string][] }>[];
   };
   crl: TokenVectors<TokenVector>;
+  frames: {
+    valid: { name: string; from: "proxy" | "connector"; text: string; payload?: string }[];
+    invalid: Refused<{ name: string; from: "proxy" | "connector"; text: string }>[];
+  };
   "identity-block": {
     valid: {
       name: string;

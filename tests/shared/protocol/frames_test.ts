@@ -2,7 +2,7 @@
  * Shows the relay frames (docs/protocol.md#relay-frames): an encoded frame is decoded with an unchanged payload text.
  * Any other text is a FrameError, and each side sends only its own frames.
  */
-import { assert, assertEquals, assertThrows } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertThrows } from "@std/assert";
 import fc from "fast-check";
 import {
   CLOSE,
@@ -17,6 +17,7 @@ import {
   type ProxyFrame,
 } from "../../../shared/protocol/frames.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
+import { vectors } from "../../support/vectors.ts";
 import { agentDid, anyText, codePoints as words, humanDid, jsonText, ulid } from "./arbitraries.ts";
 
 const RUNS = { seed: 1, numRuns: 300 };
@@ -25,6 +26,25 @@ const decode = decodeFrame as (text: string, from: "proxy" | "connector") => Fra
 const ID = "01KHYQ5H00AAAAAAAAAAAAAAAA";
 const AGENT = `did:svc:registry.example.test:agent:${ID}`;
 const HUMAN = `did:svc:registry.example.test:human:${ID}`;
+
+Deno.test("the valid vectors are frames of their sender, with the payload unchanged, and the invalid ones are none", () => {
+  const { valid, invalid } = vectors("frames");
+  assertEquals(new Set(valid.map(({ text }) => JSON.parse(text).type)), new Set(Object.keys(FRAMES)));
+  for (const { name, from, text, payload } of valid) {
+    const frame = decode(text, from);
+    assertEquals({ ...frame }, { ...JSON.parse(text), ...payload === undefined ? {} : { payload } }, name);
+    if (payload !== undefined) assertEquals(encodeFrame(frame), text, name);
+  }
+  const said: Record<string, RegExp> = {
+    json: /is not JSON$/,
+    object: /is not a JSON object$/,
+    type: /has an unknown type$/,
+  };
+  for (const { name, from, text, reason } of invalid) {
+    const { message } = assertThrows(() => decode(text, from), FrameError, undefined, name);
+    assertMatch(message, said[reason] ?? new RegExp(`^The frame's ${reason} is `), name);
+  }
+});
 
 const HEAD = { v: 1, id: ID, ts: "2026-02-21T00:00:00.000Z" } as const;
 const DELIVER: DeliverFrame = {
