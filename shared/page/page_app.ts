@@ -104,7 +104,9 @@ export function pageApp<S>(site: PageSite<S>): (request: PageRequest) => Promise
     if (path.startsWith(`${site.openRoot}/`)) return await opened(site, request, path.slice(site.openRoot.length + 1));
     const [label = "", ...rest] = path.slice(site.root.length + 1).split("/");
     const cookie = cookieOf(request.headers);
-    if (label === "" || cookie === null) return refused(site, label === "" ? site.texts.line : site.texts.over);
+    if (label === "" || cookie === null) {
+      return refused(site, label === "" ? "This address is of no session." : site.texts.over);
+    }
     const digest = await sha256(`${label}.${cookie}`);
     const session = await site.sessions.find(digest);
     if (session === null) return refused(site, site.texts.over);
@@ -152,7 +154,7 @@ function refusalOf<S>(site: PageSite<S>, { method, path, headers }: PageRequest)
 
 /** A GET changes nothing, so that the preview of a link cannot use the code up. */
 async function opened<S>(site: PageSite<S>, request: PageRequest, code: string): Promise<PageAnswer> {
-  const { place, title, line, over } = site.texts;
+  const { place, title, line } = site.texts;
   if (request.method !== "POST") {
     const form = markup`<form method="post"><button class="btn" data-auto>Open</button></form>`;
     return openPage({
@@ -165,7 +167,7 @@ async function opened<S>(site: PageSite<S>, request: PageRequest, code: string):
   }
   const label = toBase64Url(site.random(LABEL_BYTES)), cookie = toBase64Url(site.random(SECRET_BYTES));
   const session = await site.sessions.take(await sha256(code), await sha256(`${label}.${cookie}`));
-  if (session === null) return refused(site, `This address was used, or it is over a minute old. ${over}`, 404);
+  if (session === null) return refused(site, "This address was used, or it is over a minute old.", 404);
   const base = `${site.root}/${label}`;
   const secure = site.origin.startsWith("https:") ? "; Secure" : "";
   return {

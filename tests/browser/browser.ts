@@ -107,3 +107,25 @@ export async function assertNoSidewaysScroll(page: Page, what: string): Promise<
   });
   assertEquals(wide, 0, `${what} scrolls sideways`);
 }
+
+/**
+ * How far parts of a page have moved by themselves since it was opened, to three digits, because a browser reports parts of
+ * a pixel too: a line of text that moves by its own height is 0.002 in a window of 320 x 640, 0.001 in one of 1280 x 800.
+ */
+export async function layoutShift(page: Page): Promise<number> {
+  // The timeline of a page does not hold these entries; only an observer is told of those of before.
+  const shift = await page.evaluate(() =>
+    new Promise<number>((resolve) => {
+      const { PerformanceObserver } = globalThis as unknown as {
+        PerformanceObserver: new (
+          seen: (list: { getEntries(): { value: number; hadRecentInput: boolean }[] }) => void,
+        ) => { observe(options: object): void };
+      };
+      new PerformanceObserver((list) => {
+        resolve(list.getEntries().reduce((sum, { value, hadRecentInput }) => hadRecentInput ? sum : sum + value, 0));
+      }).observe({ type: "layout-shift", buffered: true });
+      setTimeout(() => resolve(0), 100);
+    })
+  );
+  return Math.round(shift * 1000) / 1000;
+}

@@ -1,6 +1,6 @@
 /** The pages of the operator's console, each looked at in a browser. */
 import { assert, assertEquals } from "@std/assert";
-import { assertAccessible, assertNoSidewaysScroll, SIZES } from "./browser.ts";
+import { assertAccessible, assertNoSidewaysScroll, layoutShift, SIZES } from "./browser.ts";
 import { type ConsoleWorld, HOSTILE_NAMES } from "./console_world.ts";
 
 /** Largest size of a page in bytes. */
@@ -10,10 +10,12 @@ export const PAGE_BYTES = 50_000;
 export interface Looks {
   schemes: readonly ("light" | "dark")[];
   sizes: readonly { width: number; height: number }[];
+  /** True: nothing of a page moves while it is shown. */
+  isStill?: boolean;
 }
 
 /** Asserts that each page is accessible, not wider than its window, small and silent, and that it shows names as text. */
-export async function assertConsolePages(w: ConsoleWorld, { schemes, sizes }: Looks): Promise<void> {
+export async function assertConsolePages(w: ConsoleWorld, { schemes, sizes, isStill = false }: Looks): Promise<void> {
   const { beta, waitingId } = await w.populate();
   const paths = [
     "overview",
@@ -50,6 +52,8 @@ export async function assertConsolePages(w: ConsoleWorld, { schemes, sizes }: Lo
   for (const path of paths) {
     await page.goto(`${base}/${path}`);
     await assertNoSidewaysScroll(page, `${path} at 320`);
+    // Only in a window that keeps its size: another size moves everything.
+    if (isStill) assertEquals(await layoutShift(page), 0, `${path} moves while it is shown`);
   }
   await page.goto(`${base}/people`);
   const names = await page.locator("a.name").allTextContents();

@@ -1,7 +1,7 @@
 /** The operator's console in a browser: its story by clicks and by keyboard, its attacks, each page once. tests/soak/browser_console_test.ts has the rest. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { REGISTRY_URL } from "../support/world.ts";
-import { browserTest, SIZES } from "./browser.ts";
+import { browserTest, SIZES, TestBrowser } from "./browser.ts";
 import { assertConsolePages } from "./console_pages.ts";
 import { ConsoleWorld } from "./console_world.ts";
 
@@ -112,5 +112,59 @@ browserTest("another site, a frame, another name and a stolen code get nothing o
   const answer = await late.page.goto(`${base}/overview`);
   assertEquals(answer?.status(), 403);
   assert(!(await late.page.content()).includes("Admin"));
+
+  const old = await w.address();
+  w.world.clock.step(61_000);
+  await late.page.goto(old);
+  await late.page.click("button.btn");
+  assertStringIncludes(await late.page.textContent("main") ?? "", "over a minute old");
   assertEquals(problems, []);
+});
+
+browserTest("another name, another port and half of a session get nothing of the console", async () => {
+  await using w = await ConsoleWorld.open();
+  const { alpha } = await w.populate();
+  const { page, context, base } = await w.page();
+  const { host, pathname } = new URL(base);
+  await using rebound = await TestBrowser.start({ "evil.test": w.served.server.addr.port });
+  const evil = await rebound.open();
+  for (const path of ["/console", `${pathname}/overview`, new URL(await w.address()).pathname]) {
+    assertEquals((await evil.page.goto(`https://evil.test${path}`))?.status(), 403, path);
+  }
+
+  // Each port of the name leads to this server, so the request shows what a server on another port would get.
+  const tab = await context.newPage();
+  const visited = await tab.goto(`https://${host}:8443/console/other`);
+  assertEquals((await visited?.request().allHeaders())?.cookie, undefined);
+  assertEquals((await tab.goto(`https://${host}:8443${pathname}/overview`))?.status(), 403);
+
+  const [cookie] = await context.cookies(`${base}/`);
+  assertEquals([cookie?.httpOnly, cookie?.secure, cookie?.sameSite], [true, true, "Strict"]);
+  assertEquals(cookie?.path, `${pathname}/`);
+  const own = { Host: host, Cookie: `${cookie?.name}=${cookie?.value}` };
+  const ask = async (path: string, headers: Record<string, string>, form?: Record<string, string>) => {
+    const body = form === undefined ? null : new URLSearchParams(form);
+    const method = form === undefined ? "GET" : "POST";
+    const request = new Request(REGISTRY_URL + path, { method, headers, body });
+    const answer = await w.world.registry.fetch(request, { from: "socket", address: "127.0.0.1" });
+    await answer.body?.cancel();
+    // No page of another site may read an answer.
+    assertEquals(answer.headers.get("access-control-allow-origin"), null, path);
+    return answer.status;
+  };
+  const { apiKey } = await w.world.admin();
+  assertEquals(await ask(`${pathname}/overview`, own), 200);
+  assertEquals(await ask(`${pathname}/overview`, { Host: host }), 403);
+  assertEquals(await ask(`/console/${"A".repeat(22)}/overview`, own), 403);
+  assertEquals(await ask(`${pathname}/overview`, { Host: host, Authorization: `Bearer ${apiKey}` }), 403);
+  assertEquals(await ask("/v1/admin/people", own), 401);
+
+  const revoke = `${pathname}/agents/${alpha.agent.id}/revoke`;
+  await page.goto(REGISTRY_URL + revoke);
+  const csrf = await page.locator("main [name=csrf]").inputValue();
+  const sent = { ...own, Origin: REGISTRY_URL };
+  assertEquals(await ask(revoke, sent, { csrf: "A".repeat(43) }), 403);
+  assertEquals(await ask(`${pathname}/close`, sent, { csrf }), 200);
+  assertEquals(await ask(revoke, sent, { csrf }), 403);
+  assertEquals((await w.world.client.agent(alpha.owner.apiKey, alpha.agent.id)).status, "active");
 });

@@ -1,6 +1,6 @@
 /** Each local page in a browser: accessible, no wider than the window, silent, small and usable by keyboard. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { assertAccessible, assertNoSidewaysScroll, browserTest, SIZES } from "../browser/browser.ts";
+import { assertAccessible, assertNoSidewaysScroll, browserTest, layoutShift, SIZES } from "../browser/browser.ts";
 import { Connectors } from "../browser/connectors.ts";
 
 const PAGES = [
@@ -30,7 +30,9 @@ async function talked(): Promise<Connectors> {
 
 browserTest("each page of a connector is accessible, fits its window and reports nothing", async () => {
   await using w = await talked();
-  for (const [size, colorScheme] of [[SIZES.desktop, "light"], [SIZES.phone, "dark"]] as const) {
+  const { desktop, phone } = SIZES;
+  const looks = [[desktop, "light"], [desktop, "dark"], [phone, "light"], [phone, "dark"]] as const;
+  for (const [size, colorScheme] of looks) {
     const { page, base, problems } = await w.page("alpha", { viewport: size, colorScheme, bypassCSP: true });
     for (const path of PAGES) {
       const answer = await page.goto(`${base}/${path}`);
@@ -39,13 +41,15 @@ browserTest("each page of a connector is accessible, fits its window and reports
       await assertAccessible(page, `${path} at ${size.width}`);
       await assertNoSidewaysScroll(page, `${path} at ${size.width}`);
     }
-    await page.setViewportSize({ width: 320, height: 640 });
-    for (const path of ["inbox/beta", "pair", "sent"]) {
-      await page.goto(`${base}/${path}`);
-      await assertNoSidewaysScroll(page, `${path} at 320`);
-    }
     assertEquals(problems, []);
   }
+  const { page, base, problems } = await w.page("alpha", { viewport: { width: 320, height: 640 } });
+  for (const path of PAGES) {
+    await page.goto(`${base}/${path}`);
+    await assertNoSidewaysScroll(page, `${path} at 320`);
+    assertEquals(await layoutShift(page), 0, `${path} moves while it is shown`);
+  }
+  assertEquals(problems, []);
 });
 
 browserTest("a person writes and marks messages read with the keyboard alone", async () => {

@@ -117,6 +117,7 @@ Deno.test("a GET uses no code up, a POST takes it once, and the cookie goes to i
   const wrong = await ask("/open/unknown", { form: {} });
   assertEquals(wrong.status, 404);
   assertStringIncludes(wrong.body ?? "", "svc connector open");
+  assert(!wrong.body?.includes("Over."), "a code that never opened anything is no session that ended");
 });
 
 Deno.test("neither half of a session is one: cookie and label belong together", async () => {
