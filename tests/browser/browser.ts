@@ -70,6 +70,11 @@ export class TestBrowser implements AsyncDisposable {
   }
 }
 
+/** Waits until a part of a page says a text, because the page that the last click opened may still be on its way. */
+export async function assertSays(page: Page, selector: string, text: string): Promise<void> {
+  await page.locator(selector, { hasText: text }).first().waitFor();
+}
+
 /** Registers a test that needs a browser. */
 export function browserTest(name: string, work: (t: Deno.TestContext) => Promise<void>): void {
   Deno.test({

@@ -1,7 +1,7 @@
 /** The operator's console in a browser: its story by clicks and by keyboard, its attacks, each page once. tests/soak/browser_console_test.ts has the rest. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { REGISTRY_URL } from "../support/world.ts";
-import { browserTest, SIZES, TestBrowser } from "./browser.ts";
+import { assertSays, browserTest, SIZES, TestBrowser } from "./browser.ts";
 import { assertConsolePages } from "./console_pages.ts";
 import { ConsoleWorld } from "./console_world.ts";
 
@@ -23,7 +23,7 @@ browserTest("an admin opens the console, suspends, restores, revokes and invites
   await page.click("button >> text=Restore");
   await page.waitForSelector("dl .tag.ok >> text=active");
   await page.click("nav >> text=Audit");
-  assertStringIncludes(await page.textContent("main") ?? "", "“key in a public repository”");
+  await assertSays(page, "main", "“key in a public repository”");
   await page.click("nav >> text=Agents");
   await page.click("a.name >> text=beta");
   await page.click("text=Revoke…");
@@ -48,7 +48,7 @@ browserTest("an admin opens the console, suspends, restores, revokes and invites
   await page.waitForSelector("text=This session is closed.");
   await page.waitForLoadState();
   await page.goBack();
-  assertStringIncludes(await page.textContent("main") ?? "", "svc admin open");
+  await assertSays(page, "main", "svc admin open");
   assertEquals(problems, []);
 });
 
@@ -107,7 +107,7 @@ browserTest("another site, a frame, another name and a stolen code get nothing o
   const late = await w.served.browser.open({ javaScriptEnabled: false });
   await late.page.goto(address);
   await late.page.click("button.btn");
-  assertStringIncludes(await late.page.textContent("main") ?? "", "svc admin open");
+  await assertSays(late.page, "main", "svc admin open");
   // The address of a session alone, as a history has it, is none.
   const answer = await late.page.goto(`${base}/overview`);
   assertEquals(answer?.status(), 403);
@@ -117,7 +117,7 @@ browserTest("another site, a frame, another name and a stolen code get nothing o
   w.world.clock.step(61_000);
   await late.page.goto(old);
   await late.page.click("button.btn");
-  assertStringIncludes(await late.page.textContent("main") ?? "", "over a minute old");
+  await assertSays(late.page, "main", "over a minute old");
   assertEquals(problems, []);
 });
 

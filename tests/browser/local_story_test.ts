@@ -1,7 +1,7 @@
 /** Two people pair, write, read and answer in a browser, by clicks only; a typed answer survives what arrives meanwhile. */
-import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertMatch } from "@std/assert";
 import { eventually } from "../support/process.ts";
-import { assertAccessible, assertNoSidewaysScroll, browserTest, SIZES } from "./browser.ts";
+import { assertAccessible, assertNoSidewaysScroll, assertSays, browserTest, SIZES } from "./browser.ts";
 import { Connectors, texts } from "./connectors.ts";
 
 /** Only a test that hangs reaches this time. */
@@ -18,7 +18,7 @@ browserTest("two people pair, write, read and answer in the browser", async () =
   await bob.page.click("nav >> text=Pair");
   await bob.page.fill("#ticket", "not a ticket");
   await bob.page.click("text=Continue");
-  assertStringIncludes(await bob.page.textContent("[role=alert]") ?? "", "This is not a ticket.");
+  await assertSays(bob.page, "[role=alert]", "This is not a ticket.");
   await bob.page.fill("#ticket", `\n ${ticket.slice(0, 40)}\n${ticket.slice(40)} `);
   await bob.page.click("text=Continue");
   await bob.page.click("main button");
@@ -54,7 +54,7 @@ browserTest("two people pair, write, read and answer in the browser", async () =
 
   // The newest is offered; the person answers the first one.
   await ada.page.goto(`${ada.base}/inbox/beta?answer=1`);
-  assertStringIncludes(await ada.page.textContent("label[for=text]") ?? "", "Which port does the");
+  await assertSays(ada.page, "label[for=text]", "Which port does the");
   await ada.page.fill("#text", "8443.");
   await ada.page.keyboard.press("Control+Enter");
   await ada.page.waitForSelector(".msg.mine");
@@ -76,12 +76,12 @@ browserTest("two people pair, write, read and answer in the browser", async () =
     }
   }
   await ada.page.click("nav >> text=Peers");
-  assertStringIncludes(await ada.page.textContent("#peers") ?? "", "online");
+  await assertSays(ada.page, "#peers", "online");
   await ada.page.click("a.name >> text=beta");
-  assertStringIncludes(await ada.page.textContent("main") ?? "", "proven end to end and sealed");
+  await assertSays(ada.page, "main", "proven end to end and sealed");
   await ada.page.fill("#alias", "no name");
   await ada.page.click("button >> text=Rename");
-  assertStringIncludes(await ada.page.textContent("[role=alert]") ?? "", "1 to 32 of A-Z");
+  await assertSays(ada.page, "[role=alert]", "1 to 32 of A-Z");
   assertEquals(await ada.page.inputValue("#alias"), "no name");
   await ada.page.fill("#alias", "bob");
   await ada.page.click("button >> text=Rename");
@@ -96,7 +96,7 @@ browserTest("two people pair, write, read and answer in the browser", async () =
   await ada.page.click("button.danger");
   await ada.page.waitForURL(/\/peers$/);
   await ada.page.goto(`${ada.base}/inbox/bob`);
-  assertStringIncludes(await ada.page.textContent(".write") ?? "", "has ended");
+  await assertSays(ada.page, ".write", "has ended");
   assertEquals([...ada.problems, ...bob.problems], []);
 });
 
@@ -115,7 +115,7 @@ browserTest("a person without a script reads, answers and closes the session", a
   await page.click("text=Close session");
   await page.waitForSelector("text=This session is closed.");
   await page.goto(`${base}/inbox`);
-  assertStringIncludes(await page.textContent("main") ?? "", "svc connector open alpha");
+  await assertSays(page, "main", "svc connector open alpha");
 });
 
 browserTest("a dead letter is handed over again, and an empty or refused message keeps what was typed", async () => {
@@ -125,13 +125,13 @@ browserTest("a dead letter is handed over again, and an empty or refused message
   await page.goto(`${base}/inbox/beta`);
   await page.fill("#text", "   ");
   await page.click("button >> text=Send");
-  assertStringIncludes(await page.textContent("[role=alert]") ?? "", "it is empty");
+  await assertSays(page, "[role=alert]", "it is empty");
   await w.running.get("beta")![Symbol.asyncDispose]();
   w.running.delete("beta");
   await page.fill("#text", "for now <only>");
   await page.uncheck("[name=keep]");
   await page.click("button >> text=Send");
-  assertStringIncludes(await page.textContent("[role=alert]") ?? "", "Not sent.");
+  await assertSays(page, "[role=alert]", "Not sent.");
   assertEquals(await page.inputValue("#text"), "for now <only>");
   await page.check("[name=keep]");
   await page.click("button >> text=Send");
