@@ -174,7 +174,7 @@ export function pinTicket(
 /** How long another key of a peer is shown: a registry that signs two keys for one agent is not to be forgotten with a restart. */
 const OTHER_KEY_MS = 7 * DAY_MS;
 
-/** The peers with one for which the registry has signed another key (D-147). */
+/** The peers with one for which the registry has signed another key (D-145). */
 export function noteOtherKey(peers: Peers, did: string, at: string): Peers {
   return Object.fromEntries(
     Object.entries(peers).map(([alias, peer]) => [alias, peer.did === did ? { ...peer, otherKeyAt: at } : peer]),

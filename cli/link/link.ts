@@ -58,7 +58,7 @@ interface LinkDeps {
   newId: NewId;
   /** Certificates in PEM form that are trusted in addition to the system's. */
   authority?: { pem: string } | undefined;
-  /** The peers of the agent are not told whether it is connected (D-313). */
+  /** The peers of the agent are not told whether it is connected. */
   isHidden?: boolean;
 }
 

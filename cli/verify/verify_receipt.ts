@@ -1,5 +1,5 @@
 /**
- * Verifies a signed receipt (D-156): form, identity token, signature, time, revocation and payload, step by step. Needs no agent
+ * Verifies a signed receipt: form, identity token, signature, time, revocation and payload, step by step. Needs no agent
  * and no connector, so also a third party can do it.
  */
 import * as z from "zod";

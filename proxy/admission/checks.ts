@@ -47,7 +47,7 @@ export interface AdmissionProfile {
   window: "agent" | "receipts" | "connect";
   /** The records of such rare requests are not cached. */
   uncached?: true;
-  /** Agents of other registries may make the request (D-285). */
+  /** Agents of other registries may make the request. */
   visits?: true;
 }
 
@@ -105,7 +105,7 @@ export interface IssuerDocuments {
   };
 }
 
-/** The registry of an agent that visits this server (D-285). */
+/** The registry of an agent that visits this server. */
 export interface Visitor extends IssuerDocuments {
   issuer: string;
 }

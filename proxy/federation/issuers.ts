@@ -1,5 +1,5 @@
 /**
- * What other registries publish (D-282, D-283): their keys and revocation lists, read when one of their agents comes and never
+ * What other registries publish (D-282): their keys and revocation lists, read when one of their agents comes and never
  * for a local one. Each issuer has the caches that this server's own registry has, so the same rules hold: an older list is
  * refused, and without a usable one its agents are.
  */

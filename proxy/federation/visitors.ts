@@ -1,5 +1,5 @@
 /**
- * Agents of other registries at this proxy (D-280, D-285): whose requests are looked at, with whose keys they are checked, and
+ * Agents of other registries at this proxy (D-280): whose requests are looked at, with whose keys they are checked, and
  * what their visit token says. Before a signature is checked or another server is asked, the agent must have a pair here or
  * bring a ticket that waits here, because a stranger's registry could otherwise make this server work and call.
  */

@@ -32,7 +32,7 @@ export interface ConnectRequest {
   signedAt: number;
   /** When its admission began, milliseconds since the Unix epoch. */
   admittedAt: number;
-  /** The agent's peers are not told whether it is connected (D-313). */
+  /** The agent's peers are not told whether it is connected. */
   isHidden: boolean;
 }
 

@@ -1,6 +1,6 @@
 /**
- * What the peers of an agent learn of its connection (D-313): whether it is connected, and to the minute when it was last. Of an
- * agent that hides it they learn neither.
+ * What the peers of an agent learn of its connection: whether it is connected, and to the minute when it was last,
+ * because the second would show when a person acts. Of an agent that hides it they learn neither.
  */
 import type { Kv } from "../../shared/server/kv.ts";
 import type { PeerList } from "../../shared/protocol/api/pairing.ts";

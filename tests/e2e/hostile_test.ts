@@ -1,5 +1,5 @@
 /**
- * What holds against a relay that lies (D-158): real connectors dial a hostile relay in front of a real service. Each row ends with
+ * What holds against a relay that lies: real connectors dial a hostile relay in front of a real service. Each row ends with
  * a genuine message that gets through. Rows about days run next to a clock of their own in proof_test.ts of the connector.
  */
 import { assert, assertEquals } from "@std/assert";

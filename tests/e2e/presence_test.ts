@@ -1,4 +1,4 @@
-/** What `svc peers` says of a peer's connection: online, offline, and nothing of one that hides it (D-313). */
+/** What `svc peers` says of a peer's connection: online, offline, and nothing of one that hides it. */
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { PairedAgents } from "../cli/connector/paired_agents.ts";
 import { RunningConnector, svc } from "../cli/connector/people.ts";

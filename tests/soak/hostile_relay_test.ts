@@ -1,5 +1,5 @@
 /**
- * A relay that invents as much as it can (D-158): 20,000 peers, and 20,000 messages that are not signed. Memory and disk of the
+ * A relay that invents as much as it can: 20,000 peers, and 20,000 messages that are not signed. Memory and disk of the
  * connector stay bounded, its link stays, and a genuine message gets through.
  */
 import { assert, assertEquals } from "@std/assert";

@@ -1,4 +1,4 @@
-/** Each claim of docs/security.md about the servers names an attack that tries it (D-158). A claim without one is only a hope. */
+/** Each claim of docs/security.md about the servers names an attack that tries it. A claim without one is only a hope. */
 import { assert, assertEquals } from "@std/assert";
 import { ROOT } from "../support/child_command.ts";
 import { ANSWER_ATTACKS } from "../support/hostile_proxy.ts";

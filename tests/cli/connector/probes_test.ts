@@ -1,4 +1,4 @@
-/** Probes of `provider relay-test`: the peer's connector answers them, and its agent sees none (D-321). */
+/** Probes of `provider relay-test`: the peer's connector answers them, and its agent sees none. */
 import { assertEquals } from "@std/assert";
 import fc from "fast-check";
 import { isProbe, PROBES_A_MINUTE } from "../../../cli/connector/probes.ts";

@@ -1,4 +1,4 @@
-/** Shows what is asked of another registry and how much of it is read (D-282, D-283). */
+/** Shows what is asked of another registry and how much of it is read (D-282). */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { isInside, Issuers } from "../../../proxy/federation/issuers.ts";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
