@@ -72,12 +72,12 @@ export async function checkProof(frame: DeliverFrame, { agent, pin, trust, nowSe
   const proof = readMessageProof(frame.proof);
   if (proof === null) return invalid;
   const isPinned = (key: string) => pin?.how === "ticket" && pin.key === key;
-  const token = await trust.claimsOf(proof.ait, isPinned).catch((error) => {
+  const claims = await trust.claimsOf(proof.ait, isPinned).catch((error) => {
     if (error instanceof TokenError) return null;
     throw error;
   });
-  if (token === null || token.claims.sub !== frame.fromAgentDid) return invalid;
-  const { claims } = token, key = claims.cnf.jwk.x;
+  if (claims === null || claims.sub !== frame.fromAgentDid) return invalid;
+  const key = claims.cnf.jwk.x;
   if (pin !== null && pin.key !== key) return { refused: "key_mismatch", shown: key };
   const body = sentBody(frame.payload, proof.edit);
   const publicKey = await importPublicKey(key);

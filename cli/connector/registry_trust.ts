@@ -6,6 +6,7 @@
 import type { Clock } from "../../shared/clock.ts";
 import { BoundedMap } from "../../shared/bounded_map.ts";
 import { sha256 } from "../../shared/protocol/base64url.ts";
+import { authorityOf } from "../../shared/protocol/did.ts";
 import {
   type AitAuthority,
   type AitClaims,
@@ -90,20 +91,22 @@ export class RegistryTrust {
   }
 
   /**
-   * Returns the claims of an identity token, and whether a key of the registry signed it. For a token of a pinned key the pin
-   * is enough when the registry is another one or its keys cannot be had.
+   * Returns the claims of an identity token that a key of the registry signed. For a token of a pinned key the pin is enough when
+   * the registry is another one or its keys cannot be had.
    *
    * @throws {TokenError} when the token is not genuine
    * @throws {Undecided} when the keys cannot be had and no pin stands in
    */
-  async claimsOf(token: string, isPinned: (key: string) => boolean): Promise<{ claims: AitClaims; isSigned: boolean }> {
+  async claimsOf(token: string, isPinned: (key: string) => boolean): Promise<AitClaims> {
     const hash = await sha256(token);
     const known = this.#aits.get(hash);
-    if (known !== undefined && this.clock.now() - this.#keysAt < FRESH_MS) return { claims: known, isSigned: true };
+    if (known !== undefined && this.clock.now() - this.#keysAt < FRESH_MS) return known;
     const jws = parseAit(token);
     const unsigned = readAitClaims(jws);
     if (unsigned.iss !== this.source.issuer) {
-      if (isPinned(unsigned.cnf.jwk.x)) return { claims: unsigned, isSigned: false };
+      // A deleted agent could else sign its own token as another origin of this authority, of which no list is read.
+      const isElsewhere = authorityOf(unsigned.iss) !== authorityOf(this.source.issuer);
+      if (isElsewhere && isPinned(unsigned.cnf.jwk.x)) return unsigned;
       throw new TokenError("issuer", "The token was issued by another registry");
     }
     try {
@@ -111,9 +114,9 @@ export class RegistryTrust {
       if (!keys.keys.has(jws.kid)) keys = await this.#currentKeys(KEYS_AGAIN_MS);
       const claims = await verifyAitSignature(jws, keys);
       this.#aits.set(hash, claims);
-      return { claims, isSigned: true };
+      return claims;
     } catch (error) {
-      if (error instanceof Undecided && isPinned(unsigned.cnf.jwk.x)) return { claims: unsigned, isSigned: false };
+      if (error instanceof Undecided && isPinned(unsigned.cnf.jwk.x)) return unsigned;
       throw error;
     }
   }

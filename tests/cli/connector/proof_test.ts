@@ -13,6 +13,7 @@ import { toIso, unixSeconds } from "../../../shared/protocol/time.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { until } from "../../support/until.ts";
 import { PROXY_URL, REGISTRY_URL, type RequestParts, World } from "../../support/world.ts";
+import { resigned } from "./resigned.ts";
 import { Bench, passing, story, trustOf, trustSource } from "./bench.ts";
 
 const DAY = 86_400;
@@ -256,6 +257,41 @@ Deno.test("a token is genuine with a key that its registry publishes, also a ret
   keys = new Map();
   world.clock.step(301_000);
   await t.step("with a key that is published no longer", async () => assertEquals(await signed({}), refused));
+});
+
+Deno.test("a deleted peer of a ticket cannot vouch for itself in the name of another registry of its authority", async () => {
+  await using world = await World.open();
+  const { a, frames, bench, answer } = await attacked(world);
+  await using _ = bench;
+  await answer((frame) => ({ ...frame, toAgentDid: frame.fromAgentDid }));
+  const [frame] = frames;
+  assert(frame);
+  // Plain messages of before the ticket are taken, so that nothing but the token can refuse this one.
+  const pin = { key: a.keys.publicKey, how: "ticket" as const, since: toIso(world.clock.now() + DAY * 1000) };
+  await bench.connector.peers.change((peers) =>
+    Object.fromEntries(Object.entries(peers).map(([alias, peer]) => [alias, { ...peer, ...pin }]))
+  );
+  assertEquals(await bench.redeliver(await resigned(world, a, frame)), { accepted: true });
+  await world.client.deleteAgent(a.owner.apiKey, a.agent.id);
+  world.clock.step(301_000);
+  const grant = {
+    agentDid: a.agent.did,
+    ownerDid: a.agent.ownerDid,
+    name: "admin",
+    framework: "generic",
+    publicKey: a.keys.publicKey,
+    issuedAtSeconds: unixSeconds(world.clock.now()),
+    ttlDays: 1,
+  };
+  for (const issuer of [`${REGISTRY_URL}:8443`, REGISTRY_URL.replace("https:", "http:")]) {
+    const ait = await signAit({ ...grant, issuer, jti: world.newId() }, {
+      kid: "own",
+      privateKey: a.keys.privateKey,
+    });
+    const requestId = world.newId();
+    const forged = await resigned(world, { ...a, identity: { ...a.identity, ait } }, { ...frame, requestId });
+    assertEquals(await bench.redeliver(forged), { accepted: false, reason: "proof_invalid" }, issuer);
+  }
 });
 
 Deno.test("a proof hands over one message, at any later time, after a restart, and under no other ID", async () => {
