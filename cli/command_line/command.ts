@@ -37,12 +37,6 @@ export interface OptionSpec {
 /** Words that shell completion offers: fixed ones, the agents on this machine, aliases of their peers, or file names. */
 export type Completion = readonly string[] | "agents" | "peers" | "files";
 
-/** An example command line and its purpose. */
-export interface Example {
-  run: string;
-  purpose: string;
-}
-
 type Args = Readonly<Record<string, ArgSpec>>;
 type Options = Readonly<Record<string, OptionSpec>>;
 
@@ -68,15 +62,18 @@ export interface CommandSpec<A extends Args, O extends Options> {
   summary: string;
   /** Additional lines of help. */
   details?: readonly string[];
-  args: A;
-  options: O;
-  examples: readonly Example[];
+  args?: A;
+  options?: O;
+  /** Example command lines, each with its purpose. */
+  examples: Readonly<Record<string, string>>;
   /** Runs the command. Returns the exit code when that is not 0 and nothing is thrown. */
   run(ctx: Context, input: Input<A, O>): Promise<number | void>;
 }
 
 /** A command in the table. The types of its input are erased; `command` ensures that they match. */
-export interface Command extends Omit<CommandSpec<Args, Options>, "run"> {
+export interface Command extends Omit<CommandSpec<Args, Options>, "run" | "args" | "options"> {
+  args: Args;
+  options: Options;
   run(ctx: Context, input: RawInput): Promise<number | void>;
 }
 
@@ -90,8 +87,11 @@ export interface RawInput {
 }
 
 /** Defines a command. The input type of `run` follows from `args` and `options`. */
-export function command<const A extends Args, const O extends Options>(spec: CommandSpec<A, O>): Command {
-  return { ...spec, run: (ctx, input) => spec.run(ctx, input as Input<A, O>) };
+export function command<
+  const A extends Args = Record<never, ArgSpec>,
+  const O extends Options = Record<never, OptionSpec>,
+>(spec: CommandSpec<A, O>): Command {
+  return { args: {}, options: {}, ...spec, run: (ctx, input) => spec.run(ctx, input as Input<A, O>) };
 }
 
 /** Options that every command has. */

@@ -4,7 +4,6 @@
 import {
   AGENT_OPTION,
   type Command,
-  type Example,
   GLOBAL_OPTIONS,
   type Groups,
   type OptionSpec,
@@ -33,7 +32,7 @@ function find(commands: readonly Command[], path: string): Command | undefined {
 }
 
 function topHelp(commands: readonly Command[], groups: Groups): string {
-  const firstSteps = FIRST_STEPS.flatMap((path) => find(commands, path)?.examples.slice(0, 1) ?? []);
+  const firstSteps = FIRST_STEPS.flatMap((path) => Object.keys(find(commands, path)?.examples ?? {}).slice(0, 1));
   return [
     INTRODUCTION,
     "",
@@ -49,7 +48,7 @@ function topHelp(commands: readonly Command[], groups: Groups): string {
     ),
     "",
     "First steps:",
-    ...firstSteps.map(({ run }) => `  ${run}`),
+    ...firstSteps.map((run) => `  ${run}`),
     "",
     ...ending([], [["--version", "Print the version"]]),
   ].join("\n");
@@ -67,7 +66,7 @@ function groupHelp(path: readonly string[], commands: readonly Command[], groups
     ...columns(rows),
     "",
     "Examples:",
-    ...exampleLines(members.flatMap(({ examples }) => examples.slice(0, 1))),
+    ...exampleLines(members.flatMap(({ examples }) => Object.entries(examples).slice(0, 1))),
     "",
     ...ending(path, []),
   ].join("\n");
@@ -88,8 +87,8 @@ function byGroup(commands: readonly Command[]): [string, Command[]][] {
   return [...Map.groupBy(commands, ({ path }) => path[0] ?? "")];
 }
 
-function exampleLines(examples: readonly Example[]): string[] {
-  return examples.flatMap(({ run, purpose }) => [`  ${run}`, `      ${purpose}`]);
+function exampleLines(examples: readonly (readonly [string, string])[]): string[] {
+  return examples.flatMap(([run, purpose]) => [`  ${run}`, `      ${purpose}`]);
 }
 
 function commandHelp(command: Command): string {
@@ -104,7 +103,7 @@ function commandHelp(command: Command): string {
     ...section("Arguments:", columns(Object.entries(args).map(([name, arg]) => [name, arg.summary]))),
     ...section("Options:", columns(optionRows({ ...options, ...GLOBAL_OPTIONS }))),
     ...(hasSecret ? ["", STANDARD_INPUT] : []),
-    ...section("Examples:", exampleLines(examples)),
+    ...section("Examples:", exampleLines(Object.entries(examples))),
     "",
   ].join("\n");
 }
@@ -174,7 +173,7 @@ function commandDoc(command: Command, explained: Set<string>): string[] {
     ...(rows.length > 0 ? [...bullets(rows), ""] : []),
     ...(shared.length > 0 ? [`Also ${shared.join(", ")}.`, ""] : []),
     "```sh",
-    ...examples.map(({ run, purpose }) => `${run}    # ${purpose}`),
+    ...Object.entries(examples).map(([run, purpose]) => `${run}    # ${purpose}`),
     "```",
     "",
   ];

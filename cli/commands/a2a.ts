@@ -22,10 +22,10 @@ export const A2A_COMMANDS = [
       "platform-state-dir": { value: "dir", summary: "State directory of OpenClaw", complete: "files" },
       "allow-insecure": REGISTRY_OPTIONS["allow-insecure"],
     },
-    examples: [
-      { run: "svc a2a add beta", purpose: "Print an address and a token for messages to beta" },
-      { run: "svc a2a add beta --for openclaw", purpose: "OpenClaw reaches beta as a2a:svc-beta" },
-    ],
+    examples: {
+      "svc a2a add beta": "Print an address and a token for messages to beta",
+      "svc a2a add beta --for openclaw": "OpenClaw reaches beta as a2a:svc-beta",
+    },
     async run(ctx, { args, options }) {
       const program = options.for;
       if (program !== undefined && program !== "openclaw") {
@@ -62,9 +62,8 @@ export const A2A_COMMANDS = [
   command({
     path: ["a2a", "list"],
     summary: "List the peers with a local A2A address",
-    args: {},
     options: AGENT_OPTION,
-    examples: [{ run: "svc a2a list", purpose: "Show each address and when it was added" }],
+    examples: { "svc a2a list": "Show each address and when it was added" },
     async run(ctx, { options }) {
       const { folder } = await connectorOf(ctx, options.agent);
       const { listPeers } = await import("../connector/local_api/a2a/peer_setup.ts");
@@ -85,7 +84,7 @@ export const A2A_COMMANDS = [
     summary: "Remove the local A2A address of a peer; its token stops working at once",
     args: PEER,
     options: AGENT_OPTION,
-    examples: [{ run: "svc a2a remove beta", purpose: "End the token of beta's address" }],
+    examples: { "svc a2a remove beta": "End the token of beta's address" },
     async run(ctx, { args, options }) {
       const { store, folder } = await connectorOf(ctx, options.agent);
       const { removePeer } = await import("../connector/local_api/a2a/peer_setup.ts");

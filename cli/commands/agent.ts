@@ -35,7 +35,7 @@ export const AGENT_COMMANDS = [
       framework: { value: "framework", summary: "Framework label, up to 32 characters (default generic)" },
       "ttl-days": { value: "days", summary: `Days until the identity token expires, ${TTL_RANGE}` },
     },
-    examples: [{ run: "svc agent create alpha --framework openclaw", purpose: "Create an agent named alpha" }],
+    examples: { "svc agent create alpha --framework openclaw": "Create an agent named alpha" },
     async run(ctx, { args: { name }, options }) {
       const { framework } = options;
       if (framework !== undefined && parseFramework(framework) === null) {
@@ -69,7 +69,6 @@ export const AGENT_COMMANDS = [
   command({
     path: ["agent", "list"],
     summary: "List your agents, newest first, and mark those on this machine",
-    args: {},
     options: {
       ...PERSON_OPTIONS,
       status: { value: "status", summary: "Only agents with this status: active or revoked", complete: STATUSES },
@@ -77,7 +76,7 @@ export const AGENT_COMMANDS = [
       limit: { value: "count", summary: "Show one page of this size, 1 to 100 (default: all agents)" },
       cursor: { value: "cursor", summary: "Cursor of the next page, from the previous output" },
     },
-    examples: [{ run: "svc agent list --status active", purpose: "Active agents only" }],
+    examples: { "svc agent list --status active": "Active agents only" },
     async run(ctx, { options }) {
       const { status, framework, limit, cursor } = options;
       if (status !== undefined && !STATUSES.some((known) => known === status)) {
@@ -119,7 +118,7 @@ export const AGENT_COMMANDS = [
     summary: "Show a local agent's identity, tokens and state; verify its identity token",
     args: { name: HERE },
     options: REGISTRY_OPTIONS,
-    examples: [{ run: "svc agent inspect alpha", purpose: "Show the identity of alpha and when it expires" }],
+    examples: { "svc agent inspect alpha": "Show the identity of alpha and when it expires" },
     async run(ctx, { args: { name }, options }) {
       const [{ AgentStore }, { inspectAgent }] = await Promise.all([
         import("../agents/agent_store.ts"),
@@ -158,7 +157,7 @@ export const AGENT_COMMANDS = [
     ],
     args: { agent: { summary: "Agent name on this machine, agent ID or DID", complete: "agents", orId: true } },
     options: { ...PERSON_OPTIONS, yes: { summary: "Do not ask for confirmation" } },
-    examples: [{ run: "svc agent delete alpha", purpose: "alpha is revoked and its files are deleted" }],
+    examples: { "svc agent delete alpha": "alpha is revoked and its files are deleted" },
     async run(ctx, { args: { agent }, options }) {
       const { registry, apiKey } = await connectAsPerson(ctx, options);
       const [{ findAgent }, { deleteAgent }] = await Promise.all([

@@ -12,10 +12,7 @@ export const AGENT_TOKEN_COMMANDS = [
     details: ["An agent without an active session also gets a new session."],
     args: { name: HERE },
     options: PERSON_OPTIONS,
-    examples: [{
-      run: "svc agent reissue alpha",
-      purpose: "Replace the token before it expires, or after the session ended",
-    }],
+    examples: { "svc agent reissue alpha": "Replace the token before it expires, or after the session ended" },
     async run(ctx, { args: { name }, options }) {
       const [{ AgentStore }, { reissueAgent }] = await Promise.all([
         import("../agents/agent_store.ts"),
@@ -40,10 +37,7 @@ export const AGENT_TOKEN_COMMANDS = [
     ],
     args: { name: HERE },
     options: REGISTRY_OPTIONS,
-    examples: [{
-      run: "svc agent auth refresh alpha",
-      purpose: "Get an access token that is valid for 15 minutes",
-    }],
+    examples: { "svc agent auth refresh alpha": "Get an access token that is valid for 15 minutes" },
     async run(ctx, { args: { name }, options }) {
       const [{ AgentStore }, { refreshAgent }] = await Promise.all([
         import("../agents/agent_store.ts"),
@@ -69,7 +63,7 @@ export const AGENT_TOKEN_COMMANDS = [
     summary: "End an agent's session; its identity stays valid",
     args: { agent: { summary: "Agent name on this machine, agent ID or DID", complete: "agents", orId: true } },
     options: PERSON_OPTIONS,
-    examples: [{ run: "svc agent auth revoke alpha", purpose: "Its access and refresh tokens stop working" }],
+    examples: { "svc agent auth revoke alpha": "Its access and refresh tokens stop working" },
     async run(ctx, { args: { agent }, options }) {
       const { registry, apiKey } = await connectAsPerson(ctx, options);
       const { findAgent } = await import("../agents/agent_reference.ts");

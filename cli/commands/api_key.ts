@@ -10,12 +10,11 @@ export const API_KEY_COMMANDS = [
   command({
     path: ["api-key", "create"],
     summary: "Create another API key; it is shown once and not saved",
-    args: {},
     options: {
       ...PERSON_OPTIONS,
       name: { value: "key-name", summary: "Name of the key", required: true },
     },
-    examples: [{ run: "svc api-key create --name ci", purpose: "Create a separate key for another machine" }],
+    examples: { "svc api-key create --name ci": "Create a separate key for another machine" },
     async run(ctx, { options }) {
       if (parseDisplayName(options.name) === null) {
         throw new CliError("CLI_USAGE", "--name must be 1 to 64 characters of text");
@@ -31,9 +30,8 @@ export const API_KEY_COMMANDS = [
   command({
     path: ["api-key", "list"],
     summary: "List your API keys, without their tokens",
-    args: {},
     options: PERSON_OPTIONS,
-    examples: [{ run: "svc api-key list", purpose: "Show their IDs, names and last use" }],
+    examples: { "svc api-key list": "Show their IDs, names and last use" },
     async run(ctx, { options }) {
       const { registry, apiKey } = await connectAsPerson(ctx, options);
       const { apiKeys } = await registry.apiKeys(apiKey);
@@ -55,7 +53,7 @@ export const API_KEY_COMMANDS = [
     summary: "Revoke one of your API keys; the others keep working",
     args: { "key-id": { summary: "Key ID, or its last 6 characters, from svc api-key list" } },
     options: PERSON_OPTIONS,
-    examples: [{ run: "svc api-key revoke 01KHYQ5H00AAAAAAAAAAAAAAAA", purpose: "The key stops working" }],
+    examples: { "svc api-key revoke 01KHYQ5H00AAAAAAAAAAAAAAAA": "The key stops working" },
     async run(ctx, { args, options }) {
       const [{ isUlid }, { wholeId }] = await Promise.all([
         import("../../shared/protocol/ids.ts"),

@@ -11,15 +11,11 @@ export const completionCommands = (commands: () => readonly Command[], groups: G
     path: ["completions"],
     summary: "Print a completion script for your shell",
     args: { shell: { summary: `One of ${SHELLS.join(", ")}`, complete: SHELLS } },
-    options: {},
-    examples: [
-      {
-        run: "svc completions bash >~/.local/share/bash-completion/completions/svc",
-        purpose: "Install for bash; active in new shells",
-      },
-      { run: "svc completions zsh >>~/.zshrc", purpose: "Install for zsh" },
-      { run: "svc completions fish >~/.config/fish/completions/svc.fish", purpose: "Install for fish" },
-    ],
+    examples: {
+      "svc completions bash >~/.local/share/bash-completion/completions/svc": "Install for bash; active in new shells",
+      "svc completions zsh >>~/.zshrc": "Install for zsh",
+      "svc completions fish >~/.config/fish/completions/svc.fish": "Install for fish",
+    },
     async run(ctx, { args }) {
       const shell = SHELLS.find((known) => known === args.shell);
       if (shell === undefined) {

@@ -26,11 +26,8 @@ export const CONFIG_COMMANDS = [
     path: ["config", "init"],
     summary: "Create the configuration and get the proxy URL from the registry",
     details: ["Safe to run again: only the URLs change; API key and name stay."],
-    args: {},
     options: REGISTRY_OPTIONS,
-    examples: [
-      { run: "svc config init --registry-url https://registry.example", purpose: "Use this registry from now on" },
-    ],
+    examples: { "svc config init --registry-url https://registry.example": "Use this registry from now on" },
     async run(ctx, { options }) {
       const before = readConfig(ctx);
       const { registry, registryUrl } = await connect(ctx, options);
@@ -62,10 +59,10 @@ export const CONFIG_COMMANDS = [
     summary: "Set a configuration value",
     args: { key: KEY, value: { summary: "The value; - reads it from standard input", secret: {} } },
     options: { "allow-insecure": REGISTRY_OPTIONS["allow-insecure"] },
-    examples: [
-      { run: "svc config set humanName Ada", purpose: "Set your display name" },
-      { run: "svc config set apiKey - <key.txt", purpose: "Save an API key and keep it out of the process list" },
-    ],
+    examples: {
+      "svc config set humanName Ada": "Set your display name",
+      "svc config set apiKey - <key.txt": "Save an API key and keep it out of the process list",
+    },
     async run(ctx, { args, options }) {
       const key = parseConfigKey(args.key);
       const value = parseConfigValue(ctx, key, args.value, options["allow-insecure"]);
@@ -84,8 +81,7 @@ export const CONFIG_COMMANDS = [
     summary: "Print a configuration value",
     details: ["An API key is printed unmasked. An environment variable overrides the file."],
     args: { key: KEY },
-    options: {},
-    examples: [{ run: "svc config get registryUrl", purpose: "Print the registry URL in use" }],
+    examples: { "svc config get registryUrl": "Print the registry URL in use" },
     run(ctx, { args }) {
       const key = parseConfigKey(args.key);
       const value = effectiveConfig(ctx)[key] ?? null;
@@ -97,9 +93,7 @@ export const CONFIG_COMMANDS = [
   command({
     path: ["config", "show"],
     summary: "Print the configuration as JSON with the API key masked",
-    args: {},
-    options: {},
-    examples: [{ run: "svc config show", purpose: "Show all values" }],
+    examples: { "svc config show": "Show all values" },
     run(ctx) {
       const config = effectiveConfig(ctx);
       const shown = Object.fromEntries(CONFIG_KEYS.map((key) => [key, masked(key, config[key] ?? null)]));

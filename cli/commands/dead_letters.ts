@@ -21,12 +21,11 @@ export const DEAD_LETTER_COMMANDS = [
   command({
     path: ["dead-letters"],
     summary: "List the messages that the connector gave up on, newest first",
-    args: {},
     options: {
       ...AGENT_OPTION,
       limit: { value: "count", summary: `Most dead letters to list, 1 to ${MAX_LISTED} (default 100)` },
     },
-    examples: [{ run: "svc dead-letters", purpose: "Show who sent them and why they were not accepted" }],
+    examples: { "svc dead-letters": "Show who sent them and why they were not accepted" },
     async run(ctx, { options }) {
       const limit = parseCount(options.limit ?? "100", "--limit", MAX_LISTED);
       const { folder, client } = await runningConnector(ctx, options.agent);
@@ -64,10 +63,10 @@ export const DEAD_LETTER_COMMANDS = [
     summary: "Hand dead letters to the agent runtime again, or make them unread on the platform inbox",
     args: IDS,
     options: WHICH,
-    examples: [
-      { run: "svc dead-letters replay 17 18", purpose: "Try two messages again" },
-      { run: "svc dead-letters replay --all", purpose: "Try all of them again, after the runtime was repaired" },
-    ],
+    examples: {
+      "svc dead-letters replay 17 18": "Try two messages again",
+      "svc dead-letters replay --all": "Try all of them again, after the runtime was repaired",
+    },
     run: (ctx, { args, options }) => change(ctx, args.id, options, "replay"),
   }),
   command({
@@ -75,7 +74,7 @@ export const DEAD_LETTER_COMMANDS = [
     summary: "Delete dead letters permanently",
     args: IDS,
     options: WHICH,
-    examples: [{ run: "svc dead-letters purge 17", purpose: "Delete one message and its content" }],
+    examples: { "svc dead-letters purge 17": "Delete one message and its content" },
     run: (ctx, { args, options }) => change(ctx, args.id, options, "purge"),
   }),
 ];

@@ -44,11 +44,7 @@ export const EXPLAIN_COMMANDS = [
     path: ["explain"],
     summary: "Explain what an error code means and how to fix it",
     args: { code: { summary: "Error code as printed, for example PROXY_AUTH_REPLAY", complete: CODES } },
-    options: {},
-    examples: [{
-      run: "svc explain PROXY_AUTH_REPLAY",
-      purpose: "Explain why a request was rejected and how to fix it",
-    }],
+    examples: { "svc explain PROXY_AUTH_REPLAY": "Explain why a request was rejected and how to fix it" },
     run(ctx, { args }) {
       const word = args.code.replaceAll("-", "_"), reason = word.toLowerCase();
       const code = Object.hasOwn(ACK_REASONS, reason) ? reason : word.toUpperCase();

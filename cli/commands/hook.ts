@@ -31,10 +31,7 @@ export const HOOK_COMMANDS = [
       },
       timeout: { value: "seconds", summary: `Longest wait, 1 to ${MAX_WAIT} (default ${MAX_WAIT})` },
     },
-    examples: [{
-      run: "svc hook claude-code alpha",
-      purpose: "Wait for messages of alpha; the input names the session",
-    }],
+    examples: { "svc hook claude-code alpha": "Wait for messages of alpha; the input names the session" },
     async run(ctx, { args, options }) {
       const stopped = Promise.withResolvers<void>();
       const forget = onStop(ctx, () => stopped.resolve());

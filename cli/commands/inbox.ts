@@ -32,12 +32,12 @@ export const INBOX_COMMANDS = [
       ...EXEC_OPTION,
       ...INSECURE,
     },
-    examples: [
-      { run: "svc inbox", purpose: "Show what is unread" },
-      { run: "svc inbox 17", purpose: "Show message 17 whole" },
-      { run: "svc inbox --take", purpose: "Show what is unread, and mark it read" },
-      { run: "svc inbox --follow --take --json", purpose: "Print each message as one JSON line" },
-    ],
+    examples: {
+      "svc inbox": "Show what is unread",
+      "svc inbox 17": "Show message 17 whole",
+      "svc inbox --take": "Show what is unread, and mark it read",
+      "svc inbox --follow --take --json": "Print each message as one JSON line",
+    },
     async run(ctx, { args: { id }, options }) {
       const { read, follow, take } = options;
       if (id !== undefined) {
@@ -78,10 +78,10 @@ export const INBOX_COMMANDS = [
       cancel: { summary: "End this message if it waits in the connector" },
       ...INSECURE,
     },
-    examples: [
-      { run: "svc sent --to beta --limit 5", purpose: "Show the state of the latest messages to beta" },
-      { run: "svc sent 01KHYQ5H00AAAAAAAAAAAAAAAA --to beta", purpose: "Show the receipts and the reply of a message" },
-    ],
+    examples: {
+      "svc sent --to beta --limit 5": "Show the state of the latest messages to beta",
+      "svc sent 01KHYQ5H00AAAAAAAAAAAAAAAA --to beta": "Show the receipts and the reply of a message",
+    },
     async run(ctx, { args: { requestId }, options }) {
       const limit = parseCount(options.limit ?? `${LISTED}`, "--limit", MAX_LISTED);
       const { cancelSent, listSent, showSent } = await import("../messages/sent.ts");

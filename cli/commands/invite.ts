@@ -31,13 +31,10 @@ export const INVITE_COMMANDS = [
       },
       pair: { summary: "Make a link that also pairs with an agent of yours" },
     },
-    examples: [
-      {
-        run: "svc invite create --expires-at 2026-12-31T12:00:00Z",
-        purpose: "Create an invite for one person that expires then",
-      },
-      { run: "svc invite create --pair alpha", purpose: "Create an invite that also pairs with alpha" },
-    ],
+    examples: {
+      "svc invite create --expires-at 2026-12-31T12:00:00Z": "Create an invite for one person that expires then",
+      "svc invite create --pair alpha": "Create an invite that also pairs with alpha",
+    },
     async run(ctx, { args: { agent }, options }) {
       if (agent !== undefined && !options.pair) throw new CliError("CLI_USAGE", "An agent is for --pair");
       const expiresAt = options["expires-at"];
@@ -64,9 +61,8 @@ export const INVITE_COMMANDS = [
   command({
     path: ["invite", "list"],
     summary: "List the invites, newest first, without their codes (admins only)",
-    args: {},
     options: PERSON_OPTIONS,
-    examples: [{ run: "svc invite list", purpose: "Show which invites are unused, redeemed or expired" }],
+    examples: { "svc invite list": "Show which invites are unused, redeemed or expired" },
     async run(ctx, { options }) {
       const { registry, apiKey } = await connectAsPerson(ctx, options);
       const { invites } = await registry.invites(apiKey);
@@ -89,7 +85,7 @@ export const INVITE_COMMANDS = [
     details: ["The account that a redeemed invite created stays."],
     args: { id: { summary: "Invite ID, or its last 6 characters, from svc invite list" } },
     options: PERSON_OPTIONS,
-    examples: [{ run: "svc invite revoke 01KHYQ5H00AAAAAAAAAAAAAAAA", purpose: "The code can no longer be redeemed" }],
+    examples: { "svc invite revoke 01KHYQ5H00AAAAAAAAAAAAAAAA": "The code can no longer be redeemed" },
     async run(ctx, { args: { id: given }, options }) {
       const [{ isUlid }, { wholeId }] = await Promise.all([
         import("../../shared/protocol/ids.ts"),
@@ -115,12 +111,9 @@ export const INVITE_COMMANDS = [
       ...REGISTRY_OPTIONS,
       "display-name": { value: "name", summary: "Display name (default: humanName of the configuration)" },
     },
-    examples: [
-      {
-        run: "svc invite redeem svc_inv_… --display-name Bob --registry-url https://registry.example",
-        purpose: "Join as Bob",
-      },
-    ],
+    examples: {
+      "svc invite redeem svc_inv_… --display-name Bob --registry-url https://registry.example": "Join as Bob",
+    },
     async run(ctx, { args, options }) {
       const given = options["display-name"];
       if (given !== undefined && parseDisplayName(given) === null) {

@@ -35,10 +35,10 @@ export const JOIN_COMMANDS = [
       "no-pair": { summary: "Leave out the pairing part of the link" },
       start: { summary: "Run the connector of the new agent then, until it is stopped" },
     },
-    examples: [{
-      run: "svc join 'https://registry.example/join#svc_inv_…' --display-name Bob --agent beta",
-      purpose: "Join as Bob, with an agent named beta",
-    }],
+    examples: {
+      "svc join 'https://registry.example/join#svc_inv_…' --display-name Bob --agent beta":
+        "Join as Bob, with an agent named beta",
+    },
     async run(ctx, { args, options }) {
       const link = parseJoinLink(args.link);
       const { registryUrl: linked, code } = link;

@@ -26,11 +26,11 @@ export const LOG_COMMANDS = [
       yes: { summary: "Do not ask for confirmation of --forget" },
       "allow-insecure": REGISTRY_OPTIONS["allow-insecure"],
     },
-    examples: [
-      { run: "svc log beta --since 2d", purpose: "What was said with beta in two days" },
-      { run: "svc log --search port", purpose: "Every message with the word port" },
-      { run: "svc log --export", purpose: "All texts as JSON lines, to keep them elsewhere" },
-    ],
+    examples: {
+      "svc log beta --since 2d": "What was said with beta in two days",
+      "svc log --search port": "Every message with the word port",
+      "svc log --export": "All texts as JSON lines, to keep them elsewhere",
+    },
     async run(ctx, { args: { peer }, options }) {
       const { agent, since, search, limit, forget, yes } = options;
       const isAll = since === undefined && search === undefined && limit === undefined;

@@ -22,10 +22,10 @@ export const MCP_COMMANDS = [
       },
       "allow-insecure": REGISTRY_OPTIONS["allow-insecure"],
     },
-    examples: [
-      { run: "svc mcp alpha", purpose: "What the configuration of such a program runs" },
-      { run: "svc mcp alpha --peers beta --read-only", purpose: "Let a model only read what beta has written" },
-    ],
+    examples: {
+      "svc mcp alpha": "What the configuration of such a program runs",
+      "svc mcp alpha --peers beta --read-only": "Let a model only read what beta has written",
+    },
     async run(ctx, { args: { agent }, options }) {
       const { serveMcp } = await import("../mcp/serve.ts");
       await serveMcp(ctx, {

@@ -35,14 +35,11 @@ export const MCP_INSTALL_COMMANDS = [
       print: { summary: "Show the file and the entry, and write nothing" },
       undo: { summary: "Remove the entry, if it is the one that svc wrote" },
     },
-    examples: [
-      {
-        run: "svc mcp install --for claude-code --wake auto",
-        purpose: "Use the only agent of this machine in Claude Code",
-      },
-      { run: "svc mcp install alpha --for cursor --peers beta", purpose: "Let Cursor talk with beta only" },
-      { run: "svc mcp install alpha --for codex --undo", purpose: "Remove the entry from Codex" },
-    ],
+    examples: {
+      "svc mcp install --for claude-code --wake auto": "Use the only agent of this machine in Claude Code",
+      "svc mcp install alpha --for cursor --peers beta": "Let Cursor talk with beta only",
+      "svc mcp install alpha --for codex --undo": "Remove the entry from Codex",
+    },
     async run(ctx, { args, options }) {
       const host = oneOf(HOST_IDS, options.for, "host");
       const scope = oneOf(SCOPES, options.scope ?? "user", "scope");

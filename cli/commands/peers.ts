@@ -17,9 +17,8 @@ export const PEERS_COMMANDS = [
     path: ["peers"],
     summary: "List the agent's peers with their aliases",
     details: ["Asks the running connector, else the proxy. An alias is the name that svc send takes."],
-    args: {},
     options: OPTIONS,
-    examples: [{ run: "svc peers", purpose: "Show with whom the agent can exchange messages" }],
+    examples: { "svc peers": "Show with whom the agent can exchange messages" },
     async run(ctx, { options }) {
       const { store, folder, client } = await connectorOf(ctx, options.agent);
       const { directPeers, connectorPeers } = await import("../connector/peer_list.ts");
@@ -52,10 +51,10 @@ export const PEERS_COMMANDS = [
     ],
     args: { ...PEER, alias: { summary: `New alias: ${ALIAS_FORM}` } },
     options: { ...OPTIONS, replaces: { summary: "The peer is the new agent of the one that has the alias now" } },
-    examples: [
-      { run: "svc peers rename beta bob", purpose: "Call the peer beta bob from now on" },
-      { run: "svc peers rename beta-2 beta --replaces", purpose: "Write to the new agent of beta from now on" },
-    ],
+    examples: {
+      "svc peers rename beta bob": "Call the peer beta bob from now on",
+      "svc peers rename beta-2 beta --replaces": "Write to the new agent of beta from now on",
+    },
     async run(ctx, { args: { peer, alias }, options }) {
       if (!ALIAS.test(alias)) throw new CliError("CLI_USAGE", `"${alias}" is not an alias: ${ALIAS_FORM}`);
       const { replaces } = options;
@@ -70,7 +69,7 @@ export const PEERS_COMMANDS = [
     summary: "Refuse the messages of a peer and send it nothing; the pair stays",
     args: PEER,
     options: OPTIONS,
-    examples: [{ run: "svc peers block bob", purpose: "Take no further message of bob" }],
+    examples: { "svc peers block bob": "Take no further message of bob" },
     async run(ctx, { args: { peer }, options }) {
       const { agent, changed } = await changedPeer(ctx, peer, { kind: "block" }, options);
       const { alias } = changed;
@@ -86,7 +85,7 @@ export const PEERS_COMMANDS = [
     summary: "Take the messages of a blocked peer again",
     args: PEER,
     options: OPTIONS,
-    examples: [{ run: "svc peers unblock bob", purpose: "Exchange messages with bob again" }],
+    examples: { "svc peers unblock bob": "Exchange messages with bob again" },
     async run(ctx, { args: { peer }, options }) {
       const { agent, changed } = await changedPeer(ctx, peer, { kind: "unblock" }, options);
       ctx.out.result({ agent, peer: changed }, `${changed.alias} is not blocked: both can write to each other.`);
@@ -98,7 +97,7 @@ export const PEERS_COMMANDS = [
     details: ["Only another ticket pairs the two again. Messages that were read stay."],
     args: PEER,
     options: { ...OPTIONS, yes: { summary: "Do not ask for confirmation" } },
-    examples: [{ run: "svc peers remove bob", purpose: "End the pair with bob, after a question" }],
+    examples: { "svc peers remove bob": "End the pair with bob, after a question" },
     async run(ctx, { args: { peer }, options }) {
       const { store, folder, client } = await connectorOf(ctx, options.agent);
       const [{ changePeer }, { peerIn, readPeers }, { isConfirmed }] = await Promise.all([

@@ -18,9 +18,7 @@ export const PROFILE_COMMANDS = [
       "A profile is a configuration folder with its own account and agents. --profile <name> or SVC_PROFILE chooses one, for",
       `any command; the first command that saves something creates it. ${profiles.DEFAULT_PROFILE} is the one without a name.`,
     ],
-    args: {},
-    options: {},
-    examples: [{ run: "svc profile list", purpose: "Show the accounts of this machine" }],
+    examples: { "svc profile list": "Show the accounts of this machine" },
     async run(ctx) {
       const { AgentStore } = await import("../agents/agent_store.ts");
       const rows = await Promise.all(
@@ -45,9 +43,7 @@ export const PROFILE_COMMANDS = [
   command({
     path: ["profile", "show"],
     summary: "Show the profile in use: its folder, its server and what it trusts",
-    args: {},
-    options: {},
-    examples: [{ run: "svc profile show --profile work", purpose: "Show what the profile work trusts" }],
+    examples: { "svc profile show --profile work": "Show what the profile work trusts" },
     run(ctx) {
       const { ca, insecureOrigins, historyDays } = profiles.readProfile(ctx);
       const [name = null] = [...profiles.profileFolders(ctx)].find(([, folder]) => folder === ctx.configDir) ?? [];
@@ -81,12 +77,11 @@ export const PROFILE_COMMANDS = [
         repeat: true,
       },
     },
-    options: {},
-    examples: [
-      { run: "svc profile set ca company.pem", purpose: "Trust this authority in every command" },
-      { run: "svc profile set historyDays 30", purpose: "Keep texts for 30 days" },
-      { run: "svc profile set insecure none", purpose: "Refuse plain http to other machines again" },
-    ],
+    examples: {
+      "svc profile set ca company.pem": "Trust this authority in every command",
+      "svc profile set historyDays 30": "Keep texts for 30 days",
+      "svc profile set insecure none": "Refuse plain http to other machines again",
+    },
     async run(ctx, { args: { setting, value: values } }) {
       const [value = ""] = values;
       const isNone = values.length === 1 && value === NONE;

@@ -24,13 +24,11 @@ export const RECEIPT_COMMANDS = [
         complete: "files",
       },
     },
-    examples: [
-      { run: "svc receipt verify receipt.json", purpose: "Show who signed the receipt, for which message and when" },
-      {
-        run: "svc receipt verify receipt.json --payload payload.json --key-document keys.json",
-        purpose: "Check it with the payload, without a network",
-      },
-    ],
+    examples: {
+      "svc receipt verify receipt.json": "Show who signed the receipt, for which message and when",
+      "svc receipt verify receipt.json --payload payload.json --key-document keys.json":
+        "Check it with the payload, without a network",
+    },
     async run(ctx, { args, options }) {
       const { verifyReceiptFile } = await import("../verify/verify_receipt.ts");
       const report = await verifyReceiptFile(ctx, () => connect(ctx, options), {

@@ -35,10 +35,10 @@ export const SEND_COMMANDS = [
       conversation: { value: "id", summary: "Conversation of the message" },
       "only-online": { summary: "Do not let the message wait for a peer that is offline" },
     },
-    examples: [
-      { run: 'svc send beta "Hello beta"', purpose: "Send a text" },
-      { run: 'svc send beta --wait "How many tests fail?"', purpose: "Ask, and print only the answer to stdout" },
-    ],
+    examples: {
+      'svc send beta "Hello beta"': "Send a text",
+      'svc send beta --wait "How many tests fail?"': "Ask, and print only the answer to stdout",
+    },
     async run(ctx, { args: { peer, text }, options }) {
       const { sendMessage } = await import("../messages/send.ts");
       return await sendMessage(ctx, {
@@ -61,7 +61,7 @@ export const SEND_COMMANDS = [
     details: ["The reply keeps the conversation of the message."],
     args: { id: { summary: "Number of the message, from svc inbox" }, text: TEXT },
     options: CONTENT,
-    examples: [{ run: 'svc reply 17 "All tests pass"', purpose: "Answer message 17" }],
+    examples: { 'svc reply 17 "All tests pass"': "Answer message 17" },
     async run(ctx, { args: { id, text }, options }) {
       const replyTo = parseCount(id, "<id>", Number.MAX_SAFE_INTEGER);
       const { sendMessage } = await import("../messages/send.ts");

@@ -22,7 +22,6 @@ export const SERVER_COMMANDS = [
       "Each option sets one variable; every other variable of the server comes from the environment",
       "(docs/operations.md). Without --store and KV_URL the store is in the data folder of the user.",
     ],
-    args: {},
     options: {
       "public-url": {
         value: "origin",
@@ -48,13 +47,10 @@ export const SERVER_COMMANDS = [
       console: { summary: "Serve the console of svc admin open (CONSOLE=on)" },
       "access-log": { summary: "Log each success (ACCESS_LOG=on)" },
     },
-    examples: [
-      { run: "svc serve", purpose: "For agents of this machine, at http://127.0.0.1:8787" },
-      {
-        run: "svc serve --behind-proxy --public-url https://svc.example",
-        purpose: "Behind a tunnel or front with TLS",
-      },
-    ],
+    examples: {
+      "svc serve": "For agents of this machine, at http://127.0.0.1:8787",
+      "svc serve --behind-proxy --public-url https://svc.example": "Behind a tunnel or front with TLS",
+    },
     async run(ctx, { options }) {
       const programs = programsOf(ctx);
       const { servePlan } = await import("./serve_plan.ts");
@@ -79,7 +75,6 @@ export const SERVER_COMMANDS = [
       "Uses a server with a store in memory on a free port of this machine.",
       "Its agents have files while it runs; it leaves none.",
     ],
-    args: {},
     options: {
       "temp-dir": {
         value: "path",
@@ -87,10 +82,7 @@ export const SERVER_COMMANDS = [
         complete: "files",
       },
     },
-    examples: [{
-      run: "svc demo",
-      purpose: "See identity, pairing, message, receipt, question and answer over MCP, and revocation",
-    }],
+    examples: { "svc demo": "See identity, pairing, message, receipt, question and answer over MCP, and revocation" },
     async run(ctx, { options }) {
       const programs = programsOf(ctx);
       const { runDemo } = await import("../demo/demo.ts");
@@ -100,23 +92,20 @@ export const SERVER_COMMANDS = [
   command({
     path: ["store", "inspect"],
     summary: "Count the records of each kind in the store, and their bytes",
-    args: {},
     options: STORE_OPTION,
-    examples: [{ run: "svc store inspect", purpose: "See what grows, and the people with most revocations" }],
+    examples: { "svc store inspect": "See what grows, and the people with most revocations" },
     run: (ctx, { options }) => workOnStore(ctx, "inspect", options.store),
   }),
   command({
     path: ["store", "recover"],
     summary: "Create a new API key for the first admin when all are lost",
-    args: {},
     options: STORE_OPTION,
-    examples: [{ run: "svc store recover", purpose: "Get back in; revoke the lost keys afterwards" }],
+    examples: { "svc store recover": "Get back in; revoke the lost keys afterwards" },
     run: (ctx, { options }) => workOnStore(ctx, "recover", options.store),
   }),
   command({
     path: ["store", "export"],
     summary: "Write every record as JSON lines; holds the signing key: keep it private",
-    args: {},
     options: {
       ...STORE_OPTION,
       out: {
@@ -125,24 +114,22 @@ export const SERVER_COMMANDS = [
         complete: "files",
       },
     },
-    examples: [{ run: "svc store export --out backup.jsonl", purpose: "Make a backup while the server is stopped" }],
+    examples: { "svc store export --out backup.jsonl": "Make a backup while the server is stopped" },
     run: (ctx, { options }) =>
       workOnStore(ctx, "export", options.store, options.out === undefined ? [] : ["--out", options.out]),
   }),
   command({
     path: ["store", "import"],
     summary: "Read an export from standard input into an empty store",
-    args: {},
     options: STORE_OPTION,
-    examples: [{ run: "svc store import --store new.kv <backup.jsonl", purpose: "Restore a backup" }],
+    examples: { "svc store import --store new.kv <backup.jsonl": "Restore a backup" },
     run: (ctx, { options }) => workOnStore(ctx, "import", options.store),
   }),
   command({
     path: ["health"],
     summary: "Ask a server whether it is ready: exit 0 ready, 1 not ready, 5 not reachable",
-    args: {},
     options: { url: { value: "origin", summary: `Address of the server (default ${LOCAL_SERVER})` } },
-    examples: [{ run: "svc health", purpose: "The health check of a container" }],
+    examples: { "svc health": "The health check of a container" },
     async run(ctx, { options }) {
       const { readiness } = await import("./serve_plan.ts");
       const { url, ready } = await readiness(ctx, options.url ?? LOCAL_SERVER);

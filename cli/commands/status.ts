@@ -9,9 +9,8 @@ export const STATUS_COMMANDS = [
   command({
     path: ["whoami"],
     summary: "Show the person whose API key is configured",
-    args: {},
     options: PERSON_OPTIONS,
-    examples: [{ run: "svc whoami", purpose: "Show which account this machine uses, and its role" }],
+    examples: { "svc whoami": "Show which account this machine uses, and its role" },
     async run(ctx, { options }) {
       const { registry, registryUrl, apiKey: own } = await connectAsPerson(ctx, options);
       const { human, apiKey } = await registry.me(own);
@@ -31,9 +30,8 @@ export const STATUS_COMMANDS = [
     path: ["status"],
     summary: "Show registry, proxy, person, and the agents on this machine",
     details: ["Exits with 1 if a service or a running connector is not healthy."],
-    args: {},
     options: { ...PERSON_OPTIONS, agent: { ...AGENT_OPTION.agent, summary: "Only this agent (default: every agent)" } },
-    examples: [{ run: "svc status", purpose: "Show whether everything works, and what is unread" }],
+    examples: { "svc status": "Show whether everything works, and what is unread" },
     async run(ctx, { options }) {
       const { NO_API_KEY, overview } = await import("../doctor/overview.ts");
       ctx.out.doing("Looking at services and connectors");

@@ -12,13 +12,12 @@ export const UNINSTALL_COMMANDS = [
       "run again, and over all profiles. The folder with the keys of your agents stays, because they cannot be made again;",
       "--purge deletes it too, after you have typed the names of the agents.",
     ],
-    args: {},
     options: {
       print: { summary: "Show what would be removed, and remove nothing" },
       yes: { summary: "Do not ask for confirmation" },
       purge: { summary: "Delete the folder with accounts and keys too, on a terminal only" },
     },
-    examples: [{ run: "svc uninstall --print", purpose: "Show what svc added to this machine" }],
+    examples: { "svc uninstall --print": "Show what svc added to this machine" },
     async run(ctx, { options }) {
       const [{ findEverywhere, programRemoval }, { chooseSystem }, { thisHost }, { describeError }] = await Promise.all(
         [

@@ -23,13 +23,10 @@ export const VERIFY_COMMANDS = [
       at: { value: "timestamp", summary: "Check as of this time, for example 2026-12-31T12:00:00Z (default: now)" },
       offline: { summary: "Use only locally saved keys; make no network request" },
     },
-    examples: [
-      { run: "svc verify eyJhbGciOi…", purpose: "Show the token's subject and whether it is valid" },
-      {
-        run: "svc verify --request refused.http --at 2026-02-21T00:01:00Z",
-        purpose: "Show why a request was rejected at that time",
-      },
-    ],
+    examples: {
+      "svc verify eyJhbGciOi…": "Show the token's subject and whether it is valid",
+      "svc verify --request refused.http --at 2026-02-21T00:01:00Z": "Show why a request was rejected at that time",
+    },
     async run(ctx, { args, options }) {
       const { token } = args;
       if ((token === undefined) === (options.request === undefined)) {

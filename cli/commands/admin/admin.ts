@@ -22,7 +22,6 @@ export const ADMIN_COMMANDS = [
       "Works once per registry. The API key is shown only once. Only a proxy in a separate process needs the service",
       "credential: --show-service prints it, also with --json; svc admin service rotate issues a new secret later.",
     ],
-    args: {},
     options: {
       ...REGISTRY_OPTIONS,
       ...FIRST_NAME_OPTIONS,
@@ -35,12 +34,10 @@ export const ADMIN_COMMANDS = [
       },
       "show-service": { summary: "Show the service credential, which is not saved" },
     },
-    examples: [
-      {
-        run: "svc admin bootstrap --registry-url https://registry.example --bootstrap-secret - <secret.txt",
-        purpose: "Become the admin; keep the secret out of the process list",
-      },
-    ],
+    examples: {
+      "svc admin bootstrap --registry-url https://registry.example --bootstrap-secret - <secret.txt":
+        "Become the admin; keep the secret out of the process list",
+    },
     async run(ctx, { options }) {
       const { registry, registryUrl } = await connect(ctx, options);
       await checkSavable(ctx);
@@ -99,7 +96,7 @@ export const ADMIN_COMMANDS = [
         complete: SCOPES,
       },
     },
-    examples: [{ run: "svc admin service create proxy-eu", purpose: "Create a credential for a second proxy" }],
+    examples: { "svc admin service create proxy-eu": "Create a credential for a second proxy" },
     async run(ctx, { args, options }) {
       const { registry, apiKey } = await connectAsPerson(ctx, options);
       const scopes = options.scope.length > 0 ? options.scope : SCOPES;
@@ -110,9 +107,8 @@ export const ADMIN_COMMANDS = [
   command({
     path: ["admin", "service", "list"],
     summary: "List the internal services",
-    args: {},
     options: PERSON_OPTIONS,
-    examples: [{ run: "svc admin service list", purpose: "Show their IDs, scopes and states" }],
+    examples: { "svc admin service list": "Show their IDs, scopes and states" },
     async run(ctx, { options }) {
       const { registry, apiKey } = await connectAsPerson(ctx, options);
       const { internalServices } = await registry.services(apiKey);
@@ -134,10 +130,9 @@ export const ADMIN_COMMANDS = [
     summary: "Issue a new secret for a service; the old one stays valid for one hour",
     args: { id: SERVICE },
     options: PERSON_OPTIONS,
-    examples: [{
-      run: "svc admin service rotate 01KHYQ5H00AAAAAAAAAAAAAAAA",
-      purpose: "Replace the secret, then restart the service with it",
-    }],
+    examples: {
+      "svc admin service rotate 01KHYQ5H00AAAAAAAAAAAAAAAA": "Replace the secret, then restart the service with it",
+    },
     async run(ctx, { args, options }) {
       const { registry, apiKey } = await connectAsPerson(ctx, options);
       const issued = await registry.rotateService(apiKey, await serviceId(registry, apiKey, args.id));
@@ -153,7 +148,7 @@ export const ADMIN_COMMANDS = [
     summary: "Revoke an internal service",
     args: { id: SERVICE },
     options: PERSON_OPTIONS,
-    examples: [{ run: "svc admin service revoke 01KHYQ5H00AAAAAAAAAAAAAAAA", purpose: "Its credential stops working" }],
+    examples: { "svc admin service revoke 01KHYQ5H00AAAAAAAAAAAAAAAA": "Its credential stops working" },
     async run(ctx, { args, options }) {
       const { registry, apiKey } = await connectAsPerson(ctx, options);
       const id = await serviceId(registry, apiKey, args.id);
@@ -164,9 +159,8 @@ export const ADMIN_COMMANDS = [
   command({
     path: ["admin", "keys", "rotate"],
     summary: "Start signing with a new key; tokens signed with the old one stay valid",
-    args: {},
     options: PERSON_OPTIONS,
-    examples: [{ run: "svc admin keys rotate", purpose: "Rotate after a suspected leak, or periodically" }],
+    examples: { "svc admin keys rotate": "Rotate after a suspected leak, or periodically" },
     async run(ctx, { options }) {
       const { registry, apiKey } = await connectAsPerson(ctx, options);
       const { kid, retiredKid, signsFrom } = await registry.rotateKeys(apiKey);

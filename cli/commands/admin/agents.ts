@@ -27,7 +27,6 @@ export const ADMIN_AGENT_COMMANDS = [
     details: [
       "--online and --offline-for ask the proxy too. --offline-for lists every agent that fits, without pages.",
     ],
-    args: {},
     options: {
       ...PERSON_OPTIONS,
       ...PAGE_OPTIONS,
@@ -39,10 +38,10 @@ export const ADMIN_AGENT_COMMANDS = [
       "offline-for": { value: "time", summary: "Only active agents that left longer ago than this, such as 1d" },
       online: { summary: "Show also which agents are connected, as the proxy reports it" },
     },
-    examples: [
-      { run: "svc admin agents list --status active --all", purpose: "Show every agent that may act" },
-      { run: "svc admin agents list --offline-for 1d", purpose: "Show the agents that were not connected for a day" },
-    ],
+    examples: {
+      "svc admin agents list --status active --all": "Show every agent that may act",
+      "svc admin agents list --offline-for 1d": "Show the agents that were not connected for a day",
+    },
     async run(ctx, { options }) {
       const { framework, name } = options;
       const offlineMs = options["offline-for"] === undefined
@@ -92,7 +91,7 @@ export const ADMIN_AGENT_COMMANDS = [
     summary: "Show any agent, with its session",
     args: { agent: AGENT },
     options: PERSON_OPTIONS,
-    examples: [{ run: "svc admin agents show 01KHYQ5H00AAAAAAAAAAAAAAAA", purpose: "Show one agent" }],
+    examples: { "svc admin agents show 01KHYQ5H00AAAAAAAAAAAAAAAA": "Show one agent" },
     async run(ctx, { args, options }) {
       const admin = await connectAsAdmin(ctx, options);
       const { agent, ownerName, session } = await admin.agent(await agentIdOf(admin, args.agent));
@@ -121,7 +120,7 @@ export const ADMIN_AGENT_COMMANDS = [
     details: ["Their identity tokens are added to the revocation list at once. This cannot be undone."],
     args: { agent: { ...AGENT, repeat: true } },
     options: { ...PERSON_OPTIONS, yes: YES },
-    examples: [{ run: "svc admin agents revoke 01KHYQ5H00AAAAAAAAAAAAAAAA", purpose: "Stop an agent everywhere" }],
+    examples: { "svc admin agents revoke 01KHYQ5H00AAAAAAAAAAAAAAAA": "Stop an agent everywhere" },
     run: (ctx, { args, options }) =>
       changeAgents(ctx, args.agent, options, {
         question: (names) => `Revoke ${names} permanently? This cannot be undone.`,
@@ -136,7 +135,7 @@ export const ADMIN_AGENT_COMMANDS = [
     details: ["Their owners can give them new sessions with svc agent reissue."],
     args: { agent: { ...AGENT, repeat: true } },
     options: { ...PERSON_OPTIONS, yes: YES },
-    examples: [{ run: "svc admin agents end-session 01KHYQ5H00AAAAAAAAAAAAAAAA", purpose: "Disconnect an agent" }],
+    examples: { "svc admin agents end-session 01KHYQ5H00AAAAAAAAAAAAAAAA": "Disconnect an agent" },
     run: (ctx, { args, options }) =>
       changeAgents(ctx, args.agent, options, {
         question: args.agent.length === 1 ? null : (names) => `End the sessions of ${names}?`,

@@ -22,7 +22,6 @@ export const AUDIT_COMMANDS = [
       "--follow prints the newest events and then each new one, oldest first, until Ctrl-C.",
       'The last line of an export is {"count":n}: an export without it is not complete.',
     ],
-    args: {},
     options: {
       ...PERSON_OPTIONS,
       limit: { value: "count", summary: `Most events to list, 1 to ${MAX_EVENTS} (default ${EVENTS})` },
@@ -32,11 +31,11 @@ export const AUDIT_COMMANDS = [
       follow: { summary: "Wait for more events until Ctrl-C" },
       export: { summary: "Print all events as JSON lines, oldest first" },
     },
-    examples: [
-      { run: "svc admin audit --limit 10", purpose: "Show the ten latest changes and who made them" },
-      { run: "svc admin audit --event person. --follow", purpose: "Watch suspensions" },
-      { run: "svc admin audit --export >audit.jsonl", purpose: "Keep the log elsewhere" },
-    ],
+    examples: {
+      "svc admin audit --limit 10": "Show the ten latest changes and who made them",
+      "svc admin audit --event person. --follow": "Watch suspensions",
+      "svc admin audit --export >audit.jsonl": "Keep the log elsewhere",
+    },
     async run(ctx, { options }) {
       const { event, actor, since, follow } = options;
       if (follow && options.export) throw new CliError("CLI_USAGE", "--follow and --export exclude each other");

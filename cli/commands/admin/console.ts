@@ -7,15 +7,14 @@ export const CONSOLE_COMMANDS = [
     path: ["admin", "open"],
     summary: "Open the console in a browser: people, agents, messages, refusals",
     details: ["The server must run with svc serve --console, or CONSOLE=on. The address works once, for one minute."],
-    args: {},
     options: {
       ...PERSON_OPTIONS,
       print: { summary: "Print the address and its QR code instead of opening a browser" },
     },
-    examples: [
-      { run: "svc admin open", purpose: "See what passes and who is refused" },
-      { run: "svc admin open --print", purpose: "Open the console on a phone" },
-    ],
+    examples: {
+      "svc admin open": "See what passes and who is refused",
+      "svc admin open --print": "Open the console on a phone",
+    },
     async run(ctx, { options }) {
       const admin = await connectAsAdmin(ctx, options);
       const code = await admin.consoleCode();

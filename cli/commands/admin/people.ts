@@ -17,7 +17,6 @@ export const PEOPLE_COMMANDS = [
   command({
     path: ["admin", "people", "list"],
     summary: "List the people, newest first",
-    args: {},
     options: {
       ...PERSON_OPTIONS,
       ...PAGE_OPTIONS,
@@ -25,7 +24,7 @@ export const PEOPLE_COMMANDS = [
       name: { value: "prefix", summary: "Only people whose name begins with this, in any case" },
       role: { value: "role", summary: "Only users or admins", complete: ROLES },
     },
-    examples: [{ run: "svc admin people list --status suspended --all", purpose: "Show all suspended people" }],
+    examples: { "svc admin people list --status suspended --all": "Show all suspended people" },
     async run(ctx, { options }) {
       const { status, name, role } = options;
       const admin = await connectAsAdmin(ctx, options);
@@ -50,7 +49,7 @@ export const PEOPLE_COMMANDS = [
     summary: "Show a person, with its API keys and the number of its agents",
     args: { person: PERSON },
     options: PERSON_OPTIONS,
-    examples: [{ run: "svc admin people show 01KHYQ5H00AAAAAAAAAAAAAAAA", purpose: "Show one account" }],
+    examples: { "svc admin people show 01KHYQ5H00AAAAAAAAAAAAAAAA": "Show one account" },
     async run(ctx, { args, options }) {
       const admin = await connectAsAdmin(ctx, options);
       const answer = await admin.person(await personIdOf(admin, args.person));
@@ -86,10 +85,10 @@ export const PEOPLE_COMMANDS = [
     ],
     args: { person: PERSON },
     options: { ...PERSON_OPTIONS, reason: REASON, yes: YES },
-    examples: [{
-      run: 'svc admin people suspend 01KHYQ5H00AAAAAAAAAAAAAAAA --reason "stolen laptop"',
-      purpose: "Stop an account now, and decide later",
-    }],
+    examples: {
+      'svc admin people suspend 01KHYQ5H00AAAAAAAAAAAAAAAA --reason "stolen laptop"':
+        "Stop an account now, and decide later",
+    },
     async run(ctx, { args, options }) {
       const reason = await checkedReason(options.reason);
       const admin = await connectAsAdmin(ctx, options);
@@ -114,7 +113,7 @@ export const PEOPLE_COMMANDS = [
       reason: REASON,
       yes: { summary: "Accepted as with suspend; this command asks nothing" },
     },
-    examples: [{ run: "svc admin people restore 01KHYQ5H00AAAAAAAAAAAAAAAA", purpose: "Let an account work again" }],
+    examples: { "svc admin people restore 01KHYQ5H00AAAAAAAAAAAAAAAA": "Let an account work again" },
     async run(ctx, { args, options }) {
       const reason = await checkedReason(options.reason);
       const admin = await connectAsAdmin(ctx, options);

@@ -18,9 +18,8 @@ export const ADMIN_RELAY_COMMANDS = [
   command({
     path: ["admin", "relay", "queues"],
     summary: "List the recipients that have queued messages, with their numbers",
-    args: {},
     options: { ...PERSON_OPTIONS, ...PAGE_OPTIONS },
-    examples: [{ run: "svc admin relay queues --all", purpose: "Show every recipient for whom messages wait" }],
+    examples: { "svc admin relay queues --all": "Show every recipient for whom messages wait" },
     async run(ctx, { options }) {
       const { connectToRelay } = await import("../../account/relay_access.ts");
       const relay = await connectToRelay(ctx, options);
@@ -46,9 +45,8 @@ export const ADMIN_RELAY_COMMANDS = [
       "Keys and list are those that the instance that answers has read. FEDERATION of the server leaves a registry out:",
       "its agents are refused from the restart on, and their pairs count again when it is allowed again.",
     ],
-    args: {},
     options: PERSON_OPTIONS,
-    examples: [{ run: "svc admin issuers", purpose: "Show from which servers agents come" }],
+    examples: { "svc admin issuers": "Show from which servers agents come" },
     async run(ctx, { options }) {
       const { connectToRelay } = await import("../../account/relay_access.ts");
       const { formatDuration } = await import("../../connector/status.ts");
@@ -76,14 +74,13 @@ export const ADMIN_RELAY_COMMANDS = [
       "The proxy keeps the newest refusals of each code in memory. They end with its process, and with several",
       "instances the list is that of the one that answers.",
     ],
-    args: {},
     options: {
       ...PERSON_OPTIONS,
       limit: { value: "count", summary: `Most refusals to list, 1 to ${MAX_REFUSALS} (default ${REFUSALS})` },
       request: { value: "id", summary: "Only refusals of this request" },
       did: { value: "did", summary: "Only refusals of the agent with this DID" },
     },
-    examples: [{ run: "svc admin relay refusals --limit 5", purpose: "Show the five newest refusals" }],
+    examples: { "svc admin relay refusals --limit 5": "Show the five newest refusals" },
     async run(ctx, { options }) {
       const limit = String(parseCount(options.limit ?? `${REFUSALS}`, "--limit", MAX_REFUSALS));
       const { connectToRelay } = await import("../../account/relay_access.ts");
@@ -107,10 +104,7 @@ export const ADMIN_RELAY_COMMANDS = [
     ],
     args: { requestId: { summary: "Request ID of the message, from svc sent or the log" } },
     options: PERSON_OPTIONS,
-    examples: [{
-      run: "svc admin relay delivery 01KHYQ5H00AAAAAAAAAAAAAAAA",
-      purpose: "Show the timeline of a message",
-    }],
+    examples: { "svc admin relay delivery 01KHYQ5H00AAAAAAAAAAAAAAAA": "Show the timeline of a message" },
     async run(ctx, { args: { requestId }, options }) {
       const { isRequestId } = await import("../../../shared/protocol/ids.ts");
       if (!isRequestId(requestId)) {
@@ -147,9 +141,8 @@ export const ADMIN_RELAY_COMMANDS = [
       "The proxy counts refusals in memory, for this hour and the one before. With several instances, they and the memory",
       "are those of the instance that answers.",
     ],
-    args: {},
     options: { ...PERSON_OPTIONS, watch: { summary: "Show it again every 5 s, until Ctrl-C" } },
-    examples: [{ run: "svc admin overview", purpose: "Show at a glance whether the network works" }],
+    examples: { "svc admin overview": "Show at a glance whether the network works" },
     async run(ctx, { options }) {
       const { adminOverview, overviewLines } = await import("../../doctor/admin_overview.ts");
       if (!options.watch) {

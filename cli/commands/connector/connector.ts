@@ -20,8 +20,7 @@ export const CONNECTOR_COMMANDS = [
       "People send and read messages with svc send, svc inbox and svc reply.",
     ],
     args: { agentName: WHICH },
-    options: {},
-    examples: [{ run: "svc connector", purpose: "Print the curl commands for this machine's agent" }],
+    examples: { "svc connector": "Print the curl commands for this machine's agent" },
     async run(ctx, { args: { agentName } }) {
       const { folder, client } = await runningConnector(ctx, agentName).catch((error) => {
         throw orCommand(error, agentName);
@@ -47,8 +46,7 @@ export const CONNECTOR_COMMANDS = [
     summary: "Show connector status: link, runtime, inbox, dead letters, tokens",
     details: ["Exits with 1 if the connector is unhealthy."],
     args: { agentName: WHICH },
-    options: {},
-    examples: [{ run: "svc connector status", purpose: "Show whether it is connected, and since when" }],
+    examples: { "svc connector status": "Show whether it is connected, and since when" },
     async run(ctx, { args: { agentName } }) {
       const { folder, client } = await runningConnector(ctx, agentName);
       const { isConnectorHealthy, statusFields, statusOf } = await import("../../connector/status.ts");
@@ -67,7 +65,7 @@ export const CONNECTOR_COMMANDS = [
     details: ["The address works once, for one minute, on this machine only. Without a browser it is printed."],
     args: { agentName: WHICH },
     options: { print: { summary: "Print the address instead of opening a browser" } },
-    examples: [{ run: "svc connector open", purpose: "Read and answer messages in a browser" }],
+    examples: { "svc connector open": "Read and answer messages in a browser" },
     async run(ctx, { args: { agentName }, options }) {
       const { folder, client } = await runningConnector(ctx, agentName);
       const [{ call, post }, { PageCode }, { openPage, pageLines }] = await Promise.all([

@@ -23,10 +23,10 @@ export const CONNECTOR_SERVICE_COMMANDS = [
     ],
     args: AGENT,
     options: { ...CONNECTOR_OPTIONS, ...YES, ...PLATFORM, ...ALL_OPTION },
-    examples: [
-      { run: "svc connector service install alpha", purpose: "Run the connector of alpha permanently" },
-      { run: "svc connector service install --all", purpose: "Run the connectors of all agents in one service" },
-    ],
+    examples: {
+      "svc connector service install alpha": "Run the connector of alpha permanently",
+      "svc connector service install --all": "Run the connectors of all agents in one service",
+    },
     async run(ctx, { args: { agentName: given }, options }) {
       const agentName = await serviceAgent(ctx, given, options.all, "Install the service for");
       const [{ installConnector, installFleet }, { ownCommand, thisHost }, { checkProgram }] = await Promise.all([
@@ -73,7 +73,7 @@ export const CONNECTOR_SERVICE_COMMANDS = [
     summary: "Stop and remove the service of an agent's connector; safe to run again",
     args: AGENT,
     options: { ...PLATFORM, ...ALL_OPTION },
-    examples: [{ run: "svc connector service uninstall alpha", purpose: "Stop the connector from starting at login" }],
+    examples: { "svc connector service uninstall alpha": "Stop the connector from starting at login" },
     async run(ctx, { args: { agentName: given }, options: { platform, all } }) {
       const agentName = await serviceAgent(ctx, given, all, "Remove the service of");
       const [{ uninstallConnector }, { thisHost }] = await Promise.all([
@@ -96,10 +96,7 @@ export const CONNECTOR_SERVICE_COMMANDS = [
       lines: { value: "count", summary: "Number of recent lines (default 100)" },
       follow: { summary: "Follow the log" },
     },
-    examples: [{
-      run: "svc connector service logs alpha --follow",
-      purpose: "Print each event as one JSON line as it happens",
-    }],
+    examples: { "svc connector service logs alpha --follow": "Print each event as one JSON line as it happens" },
     async run(ctx, { args: { agentName: given }, options: { platform = "auto", lines = "100", follow, all } }) {
       const agentName = await serviceAgent(ctx, given, all, "Show the log of");
       if (!/^[1-9]\d{0,5}$/.test(lines)) throw new CliError("CLI_USAGE", `--lines must be a number, not "${lines}"`);

@@ -89,15 +89,12 @@ export const CONNECTOR_START_COMMANDS = [
       ...VIEW_OPTIONS,
       ...ALL_OPTION,
     },
-    examples: [
-      { run: "svc connector start alpha", purpose: "Use the runtime from svc install" },
-      {
-        run: "svc connector start alpha --runtime-base-url http://127.0.0.1:9000 --hook-path /in",
-        purpose: "Use any HTTP listener",
-      },
-      { run: "svc connector start alpha --inbox", purpose: "Keep the messages until svc inbox reads them" },
-      { run: "svc connector start --all", purpose: "Run the connectors of all agents, each with its own runtime.json" },
-    ],
+    examples: {
+      "svc connector start alpha": "Use the runtime from svc install",
+      "svc connector start alpha --runtime-base-url http://127.0.0.1:9000 --hook-path /in": "Use any HTTP listener",
+      "svc connector start alpha --inbox": "Keep the messages until svc inbox reads them",
+      "svc connector start --all": "Run the connectors of all agents, each with its own runtime.json",
+    },
     async run(ctx, { args: { agentName: names }, options }) {
       const chosen = await chosenAgents(ctx, names, options.all, "Start", options.yes);
       const { startConnectors } = await import("../../connector/start.ts");

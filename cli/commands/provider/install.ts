@@ -26,7 +26,6 @@ export const INSTALL_COMMANDS = [
     path: ["install"],
     summary: "Detect or select the agent runtime and save the choice for the connector",
     details: ["Does not change the runtime; svc provider setup does. Safe to run again."],
-    args: {},
     options: {
       for: FOR,
       "agent-name": WHICH_AGENT,
@@ -35,12 +34,12 @@ export const INSTALL_COMMANDS = [
       ...YES,
       list: { summary: "Show detected runtimes and save nothing" },
     },
-    examples: [
-      { run: "svc install", purpose: "Use the detected runtime" },
-      { run: "svc install --for openclaw", purpose: "Use OpenClaw regardless of what is detected" },
-      { run: "svc install --for inbox", purpose: "No runtime: svc inbox or a program reads the messages" },
-      { run: "svc install --list", purpose: "List detected runtimes with the evidence" },
-    ],
+    examples: {
+      "svc install": "Use the detected runtime",
+      "svc install --for openclaw": "Use OpenClaw regardless of what is detected",
+      "svc install --for inbox": "No runtime: svc inbox or a program reads the messages",
+      "svc install --list": "List detected runtimes with the evidence",
+    },
     async run(ctx, { options }) {
       const [{ detectAll, likeliest }, { thisMachine }] = await Promise.all([
         import("../../platforms/table.ts"),

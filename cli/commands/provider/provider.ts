@@ -18,9 +18,8 @@ export const PROVIDER_COMMANDS = [
     path: ["provider", "status"],
     summary: "Show an agent's runtime: platform, URL and whether it answers",
     details: ["A running connector is asked first. Exits with 1 if the runtime does not answer."],
-    args: {},
     options: { for: FOR, "agent-name": WHICH_AGENT },
-    examples: [{ run: "svc provider status", purpose: "Show the runtime URL and whether it answers" }],
+    examples: { "svc provider status": "Show the runtime URL and whether it answers" },
     async run(ctx, { options }) {
       const { folder } = await placeOf(ctx, options["agent-name"]);
       const provider = await providerOf(ctx, options, folder);
@@ -73,14 +72,13 @@ export const PROVIDER_COMMANDS = [
     details: [
       "Each line names the source of its fact; a running connector is asked first. Exits with 1 if a check fails.",
     ],
-    args: {},
     options: {
       ...WHERE,
       peer: PEER,
       "platform-state-dir": STATE_DIR,
       "skip-connector-runtime": { summary: "Skip the checks of the running connector" },
     },
-    examples: [{ run: "svc provider doctor", purpose: "Print one line per check, with a fix for each failure" }],
+    examples: { "svc provider doctor": "Print one line per check, with a fix for each failure" },
     async run(ctx, { options }) {
       const { runChecks } = await import("../../doctor/checks.ts");
       const { folder, agents } = await placeOf(ctx, options["agent-name"]);
@@ -118,7 +116,6 @@ export const PROVIDER_COMMANDS = [
       "agent, and one that is not read within 30 s is no failure. Exits with 1 if the test is refused, or not answered.",
       "Problems of this agent's own runtime are warnings.",
     ],
-    args: {},
     options: {
       ...WHERE,
       peer: { ...PEER, summary: "Alias or DID of the peer; optional if there is only one peer" },
@@ -134,10 +131,7 @@ export const PROVIDER_COMMANDS = [
       "session-id": { value: "id", summary: "Conversation of the message" },
       "no-preflight": { summary: "Skip the checks before the message" },
     },
-    examples: [{
-      run: "svc provider relay-test --peer beta",
-      purpose: "Test the delivery to beta and show how long it took",
-    }],
+    examples: { "svc provider relay-test --peer beta": "Test the delivery to beta and show how long it took" },
     async run(ctx, { options }) {
       const { connectorOf } = await import("../connector/connector.ts");
       const { folder } = await connectorOf(ctx, options["agent-name"]);

@@ -22,7 +22,6 @@ export const PROVIDER_SETUP_COMMANDS = [
     path: ["provider", "setup"],
     summary: "Configure an agent's runtime to accept messages; the previous settings are backed up",
     details: ["--undo restores the backup unless another program has changed the files since. Safe to run again."],
-    args: {},
     options: {
       for: { ...FOR, required: true },
       "agent-name": WHICH_AGENT,
@@ -49,10 +48,10 @@ export const PROVIDER_SETUP_COMMANDS = [
       ...YES,
       undo: { summary: "Restore the runtime's settings from the backup" },
     },
-    examples: [
-      { run: "svc provider setup --for openclaw", purpose: "Configure OpenClaw to accept messages" },
-      { run: "svc provider setup --for openclaw --undo", purpose: "Restore the previous settings" },
-    ],
+    examples: {
+      "svc provider setup --for openclaw": "Configure OpenClaw to accept messages",
+      "svc provider setup --for openclaw --undo": "Restore the previous settings",
+    },
     async run(ctx, { options }) {
       const [
         { applyChanges, hasBackup, undoChanges },

@@ -18,7 +18,7 @@ const SMALL = [
       secret: { value: "secret", summary: "Secret", secret: true },
       force: { summary: "Even if" },
     },
-    examples: [],
+    examples: {},
     run: nothing,
   }),
   command({
@@ -26,7 +26,7 @@ const SMALL = [
     summary: "Refresh",
     args: {},
     options: {},
-    examples: [],
+    examples: {},
     run: nothing,
   }),
   command({
@@ -34,7 +34,7 @@ const SMALL = [
     summary: "Drops several",
     args: { kind: { summary: "Kind" }, id: { summary: "IDs", optional: true, repeat: true } },
     options: {},
-    examples: [],
+    examples: {},
     run: nothing,
   }),
   command({
@@ -42,7 +42,7 @@ const SMALL = [
     summary: "Picks at least one",
     args: { id: { summary: "IDs", repeat: true } },
     options: {},
-    examples: [],
+    examples: {},
     run: nothing,
   }),
   command({
@@ -50,7 +50,7 @@ const SMALL = [
     summary: "Needs it",
     args: {},
     options: { it: { value: "it", summary: "It", required: true } },
-    examples: [],
+    examples: {},
     run: nothing,
   }),
 ];
