@@ -4,7 +4,7 @@
  */
 import { resolve } from "node:path";
 import type { Command, RawInput } from "./command_line/command.ts";
-import { COMMANDS, GROUPS } from "./commands/table.ts";
+import { commandsOf, GROUPS } from "./commands/table.ts";
 import type { Authority, Context, EnvironmentName, SeenVersion, System } from "./context.ts";
 import { defaultConfigDir } from "./files/config_dir.ts";
 import { DEFAULT_PROFILE, profileFolder, savedAuthority } from "./files/profile.ts";
@@ -40,13 +40,14 @@ export async function run(argv: readonly string[], world: System): Promise<numbe
   let named: string | null = null;
   let seen: SeenVersion | null = null;
   try {
-    const parsed = parse(argv, COMMANDS);
+    const commands = await commandsOf(argv);
+    const parsed = parse(argv, commands);
     if (parsed.kind === "version") {
       out.result({ version: world.version }, world.version);
       return EXIT.done;
     }
     if (parsed.kind === "help") {
-      const text = help(parsed.path, COMMANDS, GROUPS);
+      const text = help(parsed.path, commands, GROUPS);
       out.result({ help: text }, text.split("\n"));
       return EXIT.done;
     }

@@ -7,7 +7,7 @@ import { connectorOf } from "./connector/connector.ts";
 
 const PEER = { peer: { summary: "Alias or DID of a peer", complete: "peers" } } as const;
 
-export const A2A_COMMANDS = [
+export const COMMANDS = [
   command({
     path: ["a2a", "add"],
     summary: "Give a peer a local A2A address; prints the address and its token once",

@@ -24,7 +24,7 @@ const SESSION_IS = {
   unknown: () => "unknown",
 };
 
-export const AGENT_COMMANDS = [
+export const COMMANDS = [
   command({
     path: ["agent", "create"],
     summary: "Create an agent: generate a key, register it, save its files",

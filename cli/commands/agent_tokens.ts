@@ -5,7 +5,7 @@ import { fields } from "../terminal/output.ts";
 
 const HERE = { summary: "Agent name on this machine", complete: "agents" } as const;
 
-export const AGENT_TOKEN_COMMANDS = [
+export const COMMANDS = [
   command({
     path: ["agent", "reissue"],
     summary: "Issue a new identity token for an agent; the previous one is revoked",

@@ -6,7 +6,7 @@ import { CliError } from "../errors.ts";
 import { fields } from "../terminal/output.ts";
 import { idCell, timeCell } from "../terminal/tables.ts";
 
-export const API_KEY_COMMANDS = [
+export const COMMANDS = [
   command({
     path: ["api-key", "create"],
     summary: "Create another API key; it is shown once and not saved",

@@ -5,8 +5,8 @@ import { didYouMean } from "../../shared/did_you_mean.ts";
 
 const SHELLS = ["bash", "zsh", "fish"] as const;
 
-/** Returns the command. It calls `commands` at run time, because that list contains this command. */
-export const completionCommands = (commands: () => readonly Command[], groups: Groups): readonly Command[] => [
+/** Returns the command. `commands` is called at run time, because that list contains this command. */
+export const completionCommands = (commands: () => Promise<readonly Command[]>, groups: Groups): readonly Command[] => [
   command({
     path: ["completions"],
     summary: "Print a completion script for your shell",
@@ -22,7 +22,7 @@ export const completionCommands = (commands: () => readonly Command[], groups: G
         throw new CliError("CLI_USAGE", `There is no completion for ${args.shell}.${didYouMean(args.shell, SHELLS)}`);
       }
       const { completionScript } = await import("../command_line/completion_scripts.ts");
-      const script = completionScript(shell, commands(), groups);
+      const script = completionScript(shell, await commands(), groups);
       ctx.out.result({ shell, script }, script.split("\n"));
     },
   }),

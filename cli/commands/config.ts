@@ -21,7 +21,7 @@ import { fields } from "../terminal/output.ts";
 const MASK = "********";
 const KEY = { summary: `One of ${CONFIG_KEYS.join(", ")}`, complete: CONFIG_KEYS } as const;
 
-export const CONFIG_COMMANDS = [
+export const COMMANDS = [
   command({
     path: ["config", "init"],
     summary: "Create the configuration and get the proxy URL from the registry",

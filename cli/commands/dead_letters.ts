@@ -17,7 +17,7 @@ const IDS = {
 } as const;
 const WHICH = { ...AGENT_OPTION, all: { summary: "All dead letters" } } as const;
 
-export const DEAD_LETTER_COMMANDS = [
+export const COMMANDS = [
   command({
     path: ["dead-letters"],
     summary: "List the messages that the connector gave up on, newest first",

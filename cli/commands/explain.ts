@@ -39,7 +39,7 @@ const CODES = [
   ...Object.keys(ACK_REASONS),
 ];
 
-export const EXPLAIN_COMMANDS = [
+export const COMMANDS = [
   command({
     path: ["explain"],
     summary: "Explain what an error code means and how to fix it",

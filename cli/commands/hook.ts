@@ -10,7 +10,7 @@ const MAX_WAIT = 3_500;
 /** The exit code with which a hook of Claude Code wakes the model; standard error is the text for it. */
 const WAKE = 2;
 
-export const HOOK_COMMANDS = [
+export const COMMANDS = [
   command({
     path: ["hook", "claude-code"],
     summary: "Wait for a message, as a hook of Claude Code that wakes its model",

@@ -11,7 +11,7 @@ const QUEUED_S = CONNECTOR_LIMITS.queuedWaitMs / 1000;
 const LIMIT = { value: "count", summary: `Most messages to list, 1 to ${MAX_LISTED} (default ${LISTED})` } as const;
 const INSECURE = { "allow-insecure": REGISTRY_OPTIONS["allow-insecure"] } as const;
 
-export const INBOX_COMMANDS = [
+export const COMMANDS = [
   command({
     path: ["inbox"],
     summary: "Print the unread messages, oldest first; --take marks them read",

@@ -12,7 +12,7 @@ import { fields } from "../terminal/output.ts";
 import { idCell, timeCell } from "../terminal/tables.ts";
 import { saveAccount } from "../account/saved_account.ts";
 
-export const INVITE_COMMANDS = [
+export const COMMANDS = [
   command({
     path: ["invite", "create"],
     summary: "Create a single-use invite and print its join link (admins only)",

@@ -14,7 +14,7 @@ import { IN_A_CODING_AGENT } from "../hosts/host_ids.ts";
 import { onStop } from "../terminal/interrupt.ts";
 import { fields } from "../terminal/output.ts";
 
-export const JOIN_COMMANDS = [
+export const COMMANDS = [
   command({
     path: ["join"],
     summary: "Join a registry with the link of an invite: create an account and save its key",

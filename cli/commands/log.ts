@@ -7,7 +7,7 @@ import { isConfirmed } from "./admin/pages.ts";
 /** Messages that are printed: their texts are in memory. */
 const PRINTED = 50, PRINTED_MAX = 1_000;
 
-export const LOG_COMMANDS = [
+export const COMMANDS = [
   command({
     path: ["log"],
     summary: "Print what the agent and its peers have written, in order",

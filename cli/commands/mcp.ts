@@ -4,7 +4,7 @@ import { CONNECTOR_LIMITS } from "../connector/limits.ts";
 import { CliError } from "../errors.ts";
 import { onStop } from "../terminal/interrupt.ts";
 
-export const MCP_COMMANDS = [
+export const COMMANDS = [
   command({
     path: ["mcp"],
     summary: "Serve an agent's messages as MCP tools on standard input and output",

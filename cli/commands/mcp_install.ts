@@ -6,7 +6,7 @@ import { CliError } from "../errors.ts";
 import { HOST_IDS, SCOPES, WAKES } from "../hosts/host_ids.ts";
 import { fields } from "../terminal/output.ts";
 
-export const MCP_INSTALL_COMMANDS = [
+export const COMMANDS = [
   command({
     path: ["mcp", "install"],
     summary: "Give a coding agent the tools of an agent: writes its configuration file",

@@ -12,7 +12,7 @@ import { connectorOf } from "./connector/connector.ts";
 const PEER = { peer: { summary: "Alias or DID of the peer, from svc peers", complete: "peers" } } as const;
 const OPTIONS = { ...AGENT_OPTION, "allow-insecure": REGISTRY_OPTIONS["allow-insecure"] } as const;
 
-export const PEERS_COMMANDS = [
+export const COMMANDS = [
   command({
     path: ["peers"],
     summary: "List the agent's peers with their aliases",

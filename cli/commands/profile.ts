@@ -10,7 +10,7 @@ import { fields } from "../terminal/output.ts";
 const SETTINGS = ["ca", "insecure", "historyDays"] as const;
 const NONE = "none";
 
-export const PROFILE_COMMANDS = [
+export const COMMANDS = [
   command({
     path: ["profile", "list"],
     summary: "List the profiles of this machine",

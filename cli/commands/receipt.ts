@@ -5,7 +5,7 @@ import { connect } from "../account/registry_access.ts";
 import { EXIT } from "../errors.ts";
 import { stepLine } from "./verify.ts";
 
-export const RECEIPT_COMMANDS = [
+export const COMMANDS = [
   command({
     path: ["receipt", "verify"],
     summary: "Check a signed receipt step by step",

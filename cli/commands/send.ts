@@ -20,7 +20,7 @@ const CONTENT = {
   "allow-insecure": REGISTRY_OPTIONS["allow-insecure"],
 } as const;
 
-export const SEND_COMMANDS = [
+export const COMMANDS = [
   command({
     path: ["send"],
     summary: "Send a message to a peer, and with --wait print the reply",

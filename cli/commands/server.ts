@@ -14,7 +14,7 @@ const STORE_OPTION = {
   },
 } as const;
 
-export const SERVER_COMMANDS = [
+export const COMMANDS = [
   command({
     path: ["serve"],
     summary: "Run registry and proxy as one server, until Ctrl-C",

@@ -5,7 +5,7 @@ import type { AgentOverview } from "../doctor/overview.ts";
 import { EXIT } from "../errors.ts";
 import { fields } from "../terminal/output.ts";
 
-export const STATUS_COMMANDS = [
+export const COMMANDS = [
   command({
     path: ["whoami"],
     summary: "Show the person whose API key is configured",

@@ -1,42 +1,8 @@
 /**
- * The command table: all commands in the order of help and docs/cli.md. The file of each group defines its commands.
+ * The command table: all commands in the order of help and docs/cli.md. A command line loads the files of its first word
+ * only, so a command pays for the modules of no other one.
  */
 import type { Command, Groups } from "../command_line/command.ts";
-import { A2A_COMMANDS } from "./a2a.ts";
-import { ADMIN_COMMANDS } from "./admin/admin.ts";
-import { ADMIN_AGENT_COMMANDS } from "./admin/agents.ts";
-import { AUDIT_COMMANDS } from "./admin/audit.ts";
-import { CONSOLE_COMMANDS } from "./admin/console.ts";
-import { PEOPLE_COMMANDS } from "./admin/people.ts";
-import { ADMIN_RELAY_COMMANDS } from "./admin/relay.ts";
-import { AGENT_COMMANDS } from "./agent.ts";
-import { AGENT_TOKEN_COMMANDS } from "./agent_tokens.ts";
-import { API_KEY_COMMANDS } from "./api_key.ts";
-import { completionCommands } from "./completions.ts";
-import { CONFIG_COMMANDS } from "./config.ts";
-import { CONNECTOR_COMMANDS } from "./connector/connector.ts";
-import { CONNECTOR_SERVICE_COMMANDS } from "./connector/connector_service.ts";
-import { CONNECTOR_START_COMMANDS } from "./connector/connector_start.ts";
-import { DEAD_LETTER_COMMANDS } from "./dead_letters.ts";
-import { EXPLAIN_COMMANDS } from "./explain.ts";
-import { INBOX_COMMANDS } from "./inbox.ts";
-import { INSTALL_COMMANDS } from "./provider/install.ts";
-import { HOOK_COMMANDS } from "./hook.ts";
-import { INVITE_COMMANDS } from "./invite.ts";
-import { JOIN_COMMANDS } from "./join.ts";
-import { LOG_COMMANDS } from "./log.ts";
-import { MCP_COMMANDS } from "./mcp.ts";
-import { MCP_INSTALL_COMMANDS } from "./mcp_install.ts";
-import { PEERS_COMMANDS } from "./peers.ts";
-import { PROFILE_COMMANDS } from "./profile.ts";
-import { PROVIDER_COMMANDS } from "./provider/provider.ts";
-import { PROVIDER_SETUP_COMMANDS } from "./provider/provider_setup.ts";
-import { RECEIPT_COMMANDS } from "./receipt.ts";
-import { SEND_COMMANDS } from "./send.ts";
-import { SERVER_COMMANDS } from "./server.ts";
-import { STATUS_COMMANDS } from "./status.ts";
-import { UNINSTALL_COMMANDS } from "./uninstall.ts";
-import { VERIFY_COMMANDS } from "./verify.ts";
 
 /** One sentence for each group of commands. */
 export const GROUPS: Groups = {
@@ -80,40 +46,58 @@ export const GROUPS: Groups = {
   completions: "Shell completion.",
 };
 
-export const COMMANDS: readonly Command[] = [
-  ...SERVER_COMMANDS,
-  ...CONSOLE_COMMANDS,
-  ...ADMIN_COMMANDS,
-  ...PEOPLE_COMMANDS,
-  ...ADMIN_AGENT_COMMANDS,
-  ...ADMIN_RELAY_COMMANDS,
-  ...AUDIT_COMMANDS,
-  ...CONFIG_COMMANDS,
-  ...PROFILE_COMMANDS,
-  ...INVITE_COMMANDS,
-  ...JOIN_COMMANDS,
-  ...AGENT_COMMANDS,
-  ...AGENT_TOKEN_COMMANDS,
-  ...API_KEY_COMMANDS,
-  ...STATUS_COMMANDS,
-  ...PEERS_COMMANDS,
-  ...SEND_COMMANDS,
-  ...INBOX_COMMANDS,
-  ...LOG_COMMANDS,
-  ...MCP_INSTALL_COMMANDS,
-  ...HOOK_COMMANDS,
-  ...CONNECTOR_COMMANDS,
-  ...CONNECTOR_START_COMMANDS,
-  ...CONNECTOR_SERVICE_COMMANDS,
-  ...A2A_COMMANDS,
-  ...DEAD_LETTER_COMMANDS,
-  ...MCP_COMMANDS,
-  ...INSTALL_COMMANDS,
-  ...PROVIDER_SETUP_COMMANDS,
-  ...PROVIDER_COMMANDS,
-  ...VERIFY_COMMANDS,
-  ...RECEIPT_COMMANDS,
-  ...EXPLAIN_COMMANDS,
-  ...UNINSTALL_COMMANDS,
-  ...completionCommands(() => COMMANDS, GROUPS),
+/** The files of commands, each with the first words of its commands. */
+const FILES: readonly (readonly [words: string, load: () => Promise<{ COMMANDS: readonly Command[] }>])[] = [
+  ["serve demo store health", () => import("./server.ts")],
+  ["admin", () => import("./admin/console.ts")],
+  ["admin", () => import("./admin/admin.ts")],
+  ["admin", () => import("./admin/people.ts")],
+  ["admin", () => import("./admin/agents.ts")],
+  ["admin", () => import("./admin/relay.ts")],
+  ["admin", () => import("./admin/audit.ts")],
+  ["config", () => import("./config.ts")],
+  ["profile", () => import("./profile.ts")],
+  ["invite", () => import("./invite.ts")],
+  ["join", () => import("./join.ts")],
+  ["agent", () => import("./agent.ts")],
+  ["agent", () => import("./agent_tokens.ts")],
+  ["api-key", () => import("./api_key.ts")],
+  ["whoami status", () => import("./status.ts")],
+  ["peers", () => import("./peers.ts")],
+  ["send reply", () => import("./send.ts")],
+  ["inbox sent", () => import("./inbox.ts")],
+  ["log", () => import("./log.ts")],
+  ["mcp", () => import("./mcp_install.ts")],
+  ["hook", () => import("./hook.ts")],
+  ["connector", () => import("./connector/connector.ts")],
+  ["connector", () => import("./connector/connector_start.ts")],
+  ["connector", () => import("./connector/connector_service.ts")],
+  ["a2a", () => import("./a2a.ts")],
+  ["dead-letters", () => import("./dead_letters.ts")],
+  ["mcp", () => import("./mcp.ts")],
+  ["install", () => import("./provider/install.ts")],
+  ["provider", () => import("./provider/provider_setup.ts")],
+  ["provider", () => import("./provider/provider.ts")],
+  ["verify", () => import("./verify.ts")],
+  ["receipt", () => import("./receipt.ts")],
+  ["explain", () => import("./explain.ts")],
+  ["uninstall", () => import("./uninstall.ts")],
+  ["completions", async () => {
+    const { completionCommands } = await import("./completions.ts");
+    return { COMMANDS: completionCommands(allCommands, GROUPS) };
+  }],
 ];
+
+async function loaded(files: typeof FILES): Promise<readonly Command[]> {
+  return (await Promise.all(files.map(([, load]) => load()))).flatMap(({ COMMANDS }) => COMMANDS);
+}
+
+export const allCommands = () => loaded(FILES);
+
+/** Returns the commands that a command line can be about: those of its first word, all of them where no command has it. */
+export async function commandsOf(argv: readonly string[]): Promise<readonly Command[]> {
+  if (argv.includes("--version") && argv.every((word) => word.startsWith("-"))) return [];
+  const [first = ""] = argv[0] === "help" ? argv.slice(1) : argv;
+  const files = FILES.filter(([words]) => words.split(" ").includes(first));
+  return await loaded(files.length > 0 ? files : FILES);
+}

@@ -3,7 +3,7 @@ import { command } from "../command_line/command.ts";
 import { CliError, EXIT } from "../errors.ts";
 import { isConfirmed } from "./admin/pages.ts";
 
-export const UNINSTALL_COMMANDS = [
+export const COMMANDS = [
   command({
     path: ["uninstall"],
     summary: "Remove the services, host entries and completions that svc wrote",

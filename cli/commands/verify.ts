@@ -6,7 +6,7 @@ import type { Context } from "../context.ts";
 import { CliError, EXIT } from "../errors.ts";
 import type { VerificationStep } from "../verify/evaluate.ts";
 
-export const VERIFY_COMMANDS = [
+export const COMMANDS = [
   command({
     path: ["verify"],
     summary: "Check an identity token or a signed request step by step",

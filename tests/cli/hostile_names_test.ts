@@ -1,12 +1,14 @@
 /** Agent names that are paths or otherwise invalid, given to every command that takes one. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import type { Command } from "../../cli/command_line/command.ts";
-import { COMMANDS } from "../../cli/commands/table.ts";
+import { allCommands } from "../../cli/commands/table.ts";
 import { isAgentDid } from "../../shared/protocol/did.ts";
 import { isAgentName } from "../../shared/protocol/names.ts";
 import { isUlid } from "../../shared/protocol/ids.ts";
 import { World } from "../support/world.ts";
 import { Machine } from "./cli_world.ts";
+
+const COMMANDS = await allCommands();
 
 const TARGETS = ["victim", "victim.lock", "alpha", "config.json", ".ssh/id", "agents/alpha/secret.key", "x/agent.lock"];
 const PREFIXES = [

@@ -1,9 +1,11 @@
 /** The commands that svc suggests: a shell can run each line unchanged. */
 import { assert, assertEquals } from "@std/assert";
-import { COMMANDS } from "../../cli/commands/table.ts";
+import { allCommands } from "../../cli/commands/table.ts";
 import { parse } from "../../cli/command_line/parse.ts";
 import { BOOTSTRAP_SECRET, World } from "../support/world.ts";
 import { bootstrapped, Machine } from "./cli_world.ts";
+
+const COMMANDS = await allCommands();
 
 /** The words of each suggested line, as a shell splits them. */
 async function suggested(text: string): Promise<string[][]> {

@@ -3,12 +3,14 @@
  * variables that hosts pass on.
  */
 import { assert, assertEquals } from "@std/assert";
-import { COMMANDS } from "../../cli/commands/table.ts";
+import { allCommands } from "../../cli/commands/table.ts";
 import { Place } from "../cli/place.ts";
 import { bundledProgram, Machine, programs } from "../cli/program.ts";
 import { tempFolder } from "../support/process.ts";
 import { FIRST_PART } from "../tools/compile.ts";
 import { BUNDLE_FLAGS } from "../tools/pack.ts";
+
+const COMMANDS = await allCommands();
 
 const hasTools = COMMANDS.some(({ path }) => path.join(" ") === "mcp");
 if (!hasTools) console.log("The entry of svc mcp install is NOT started here: this svc has no command mcp");

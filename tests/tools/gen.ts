@@ -8,7 +8,7 @@ import { CONNECTOR_CODES, LOCAL_ERRORS, type LocalCode } from "../../cli/local_e
 import { CLI_ERRORS } from "../../cli/errors.ts";
 import { LIBRARY_ERRORS } from "../../cli/commands/explain.ts";
 import { renderCliDoc } from "../../cli/command_line/help.ts";
-import { COMMANDS, GROUPS } from "../../cli/commands/table.ts";
+import { allCommands, GROUPS } from "../../cli/commands/table.ts";
 import { type ErrorCode, ERRORS, isErrorCode } from "../../shared/protocol/errors.ts";
 import { CONNECTOR_LIMIT_TABLE } from "../../cli/connector/limits.ts";
 import { LIMIT_TABLE, type LimitRow, LIMITS } from "../../shared/protocol/limits.ts";
@@ -46,7 +46,11 @@ const DOCUMENTS: readonly Document[] = [
     from: ["shared/protocol/limits.ts", "cli/connector/limits.ts"],
     render: limits,
   },
-  { path: "docs/cli.md", from: ["cli/commands/table.ts"], render: () => renderCliDoc(COMMANDS, GROUPS) },
+  {
+    path: "docs/cli.md",
+    from: ["cli/commands/table.ts"],
+    render: async () => renderCliDoc(await allCommands(), GROUPS),
+  },
   { path: "docs/local-api.md", from: ["cli/connector/local_api/local_routes.ts"], render: localApiDoc },
   { path: "docs/routes.md", from: ["registry/routes.ts", "proxy/routes.ts"], render: routes },
 ];

@@ -14,7 +14,7 @@ import { saveAccount } from "../../account/saved_account.ts";
 const SCOPES = ["identity.read", "auth.validate", "crl.read"] as const;
 const SERVICE = { summary: "Service ID, or its last 6 characters, from svc admin service list" } as const;
 
-export const ADMIN_COMMANDS = [
+export const COMMANDS = [
   command({
     path: ["admin", "bootstrap"],
     summary: "Create the first admin and save its API key",

@@ -20,7 +20,7 @@ const YES = { summary: "Do not ask for confirmation" } as const;
 /** With a longer time the registry refuses the query. */
 const EXPIRING_DAYS_MAX = 100;
 
-export const ADMIN_AGENT_COMMANDS = [
+export const COMMANDS = [
   command({
     path: ["admin", "agents", "list"],
     summary: "List the agents of all people, newest first",

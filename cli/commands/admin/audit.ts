@@ -14,7 +14,7 @@ import { idCell, timeCell } from "../../terminal/tables.ts";
 const MAX_EVENTS = 1_000;
 const EVENTS = 50;
 
-export const AUDIT_COMMANDS = [
+export const COMMANDS = [
   command({
     path: ["admin", "audit"],
     summary: "List the audit events, newest first; or follow or export them",

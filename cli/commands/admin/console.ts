@@ -2,7 +2,7 @@
 import { connectAsAdmin } from "../../account/registry_access.ts";
 import { command, PERSON_OPTIONS } from "../../command_line/command.ts";
 
-export const CONSOLE_COMMANDS = [
+export const COMMANDS = [
   command({
     path: ["admin", "open"],
     summary: "Open the console in a browser: people, agents, messages, refusals",

@@ -13,7 +13,7 @@ const ROLES = ["user", "admin"] as const;
 const REASON = { value: "text", summary: "Reason for the audit log, at most 200 characters" } as const;
 const YES = { summary: "Do not ask for confirmation" } as const;
 
-export const PEOPLE_COMMANDS = [
+export const COMMANDS = [
   command({
     path: ["admin", "people", "list"],
     summary: "List the people, newest first",

@@ -14,7 +14,7 @@ const MAX_REFUSALS = 100;
 const REFUSALS = 20;
 const WATCH_EVERY_MS = 5_000;
 
-export const ADMIN_RELAY_COMMANDS = [
+export const COMMANDS = [
   command({
     path: ["admin", "relay", "queues"],
     summary: "List the recipients that have queued messages, with their numbers",

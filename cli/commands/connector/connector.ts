@@ -11,7 +11,7 @@ const WHICH = {
   complete: "agents",
 } as const;
 
-export const CONNECTOR_COMMANDS = [
+export const COMMANDS = [
   command({
     path: ["connector"],
     summary: "Print curl commands for a program that uses a running connector",

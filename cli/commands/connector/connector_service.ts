@@ -14,7 +14,7 @@ const PLATFORM = {
   },
 } as const;
 
-export const CONNECTOR_SERVICE_COMMANDS = [
+export const COMMANDS = [
   command({
     path: ["connector", "service", "install"],
     summary: "Install the connector as a service that starts at login and restarts on exit",

@@ -65,7 +65,7 @@ export const VIEW_OPTIONS = {
 /** The switch for all agents, shared with `connector service`. */
 export const ALL_OPTION = { all: { summary: "All agents on this machine, including new ones" } } as const;
 
-export const CONNECTOR_START_COMMANDS = [
+export const COMMANDS = [
   command({
     path: ["connector", "start"],
     summary: "Run the connector of one or more agents until it is stopped",

@@ -21,7 +21,7 @@ function nextStarts(ctx: Context, agents: readonly string[]): void {
   if (agents.length === 0) ctx.out.next(["agent", "create", "my-agent"]);
 }
 
-export const INSTALL_COMMANDS = [
+export const COMMANDS = [
   command({
     path: ["install"],
     summary: "Detect or select the agent runtime and save the choice for the connector",

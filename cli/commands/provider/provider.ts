@@ -13,7 +13,7 @@ const WHERE = {
 const PEER = { value: "alias", summary: "Alias or DID of a peer", complete: "peers" } as const;
 const STATE_DIR = { value: "dir", summary: "State directory of the runtime", complete: "files" } as const;
 
-export const PROVIDER_COMMANDS = [
+export const COMMANDS = [
   command({
     path: ["provider", "status"],
     summary: "Show an agent's runtime: platform, URL and whether it answers",

@@ -17,7 +17,7 @@ import {
   WHICH_AGENT,
 } from "./provider_world.ts";
 
-export const PROVIDER_SETUP_COMMANDS = [
+export const COMMANDS = [
   command({
     path: ["provider", "setup"],
     summary: "Configure an agent's runtime to accept messages; the previous settings are backed up",

@@ -4,9 +4,11 @@
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { type Command, GLOBAL_OPTIONS, usageOf } from "../../../cli/command_line/command.ts";
-import { COMMANDS, GROUPS } from "../../../cli/commands/table.ts";
+import { allCommands, GROUPS } from "../../../cli/commands/table.ts";
 import { help, renderCliDoc } from "../../../cli/command_line/help.ts";
 import { parse } from "../../../cli/command_line/parse.ts";
+
+const COMMANDS = await allCommands();
 
 const name = ({ path }: Command) => path.join(" ");
 const find = (path: string) => COMMANDS.find((command) => name(command) === path);

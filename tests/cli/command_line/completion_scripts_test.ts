@@ -1,7 +1,9 @@
 /** Completion scripts: the words that a shell offers at each position. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { completionScript } from "../../../cli/command_line/completion_scripts.ts";
-import { COMMANDS, GROUPS } from "../../../cli/commands/table.ts";
+import { allCommands, GROUPS } from "../../../cli/commands/table.ts";
+
+const COMMANDS = await allCommands();
 
 /** The words that bash offers for the last word. */
 async function offered(script: string, words: string[], env: Record<string, string> = {}): Promise<string[]> {

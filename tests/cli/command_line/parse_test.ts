@@ -2,9 +2,11 @@
 import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { type Command, command, usageOf } from "../../../cli/command_line/command.ts";
 import { CliError } from "../../../cli/errors.ts";
-import { COMMANDS } from "../../../cli/commands/table.ts";
+import { allCommands } from "../../../cli/commands/table.ts";
 import { hasSwitch, parse, type Parsed } from "../../../cli/command_line/parse.ts";
 import { nearest } from "../../../shared/did_you_mean.ts";
+
+const COMMANDS = await allCommands();
 
 const nothing = () => Promise.resolve();
 const SMALL = [

@@ -1,10 +1,12 @@
 /** The command line of `svc mcp`: what it refuses before it serves. */
 import { assertEquals, assertStringIncludes } from "@std/assert";
-import { COMMANDS } from "../../../cli/commands/table.ts";
+import { allCommands } from "../../../cli/commands/table.ts";
 import { parse } from "../../../cli/command_line/parse.ts";
 import { CONNECTOR_LIMITS } from "../../../cli/connector/limits.ts";
 import { World } from "../../support/world.ts";
 import { Machine } from "../cli_world.ts";
+
+const COMMANDS = await allCommands();
 
 Deno.test("an agent that is not on this machine, and an invalid list of peers are refused", async () => {
   await using world = await World.open();

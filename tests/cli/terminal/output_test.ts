@@ -2,7 +2,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { LIBRARY_ERRORS } from "../../../cli/commands/explain.ts";
 import { CLI_ERRORS } from "../../../cli/errors.ts";
-import { COMMANDS } from "../../../cli/commands/table.ts";
+import { allCommands } from "../../../cli/commands/table.ts";
 import { ERRORS } from "../../../shared/protocol/errors.ts";
 import { linesOf, printable } from "../../../cli/terminal/escapes.ts";
 import { fields, Output } from "../../../cli/terminal/output.ts";
@@ -10,6 +10,8 @@ import { table } from "../../../cli/terminal/tables.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
 import { World } from "../../support/world.ts";
 import { bootstrapped, Machine } from "../cli_world.ts";
+
+const COMMANDS = await allCommands();
 
 const SECRET = /svc_(?:pat|agt|rft|srv|inv)_[A-Za-z0-9_-]{8,}/g;
 

@@ -1,7 +1,7 @@
 /** What every command prints in the width of a terminal: no line wider, and no word cut that fits. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import fc from "fast-check";
-import { COMMANDS } from "../../../cli/commands/table.ts";
+import { allCommands } from "../../../cli/commands/table.ts";
 import { continued, layOut } from "../../../cli/terminal/layout.ts";
 import { idCell, idEnd, tableLines } from "../../../cli/terminal/tables.ts";
 import { textColumns } from "../../../cli/terminal/text_width.ts";
@@ -10,6 +10,8 @@ import { REGISTRY_URL, World } from "../../support/world.ts";
 import { connectorOfAlpha, machineWithAlpha, pairAlpha } from "../connector/local_machine.ts";
 import { proven } from "../connector/store/disk.ts";
 import { bootstrapped, Machine } from "../cli_world.ts";
+
+const COMMANDS = await allCommands();
 
 const WIDTHS = [80, 40];
 /** What a person copies: the terminal wraps it. */
