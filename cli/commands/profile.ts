@@ -7,7 +7,7 @@ import { CliError } from "../errors.ts";
 import * as profiles from "../files/profile.ts";
 import { fields } from "../terminal/output.ts";
 
-const SETTINGS = ["ca", "insecure", "historyDays"] as const;
+const SETTINGS = ["ca", "insecure", "historyDays", "notify"] as const;
 const NONE = "none";
 
 export const COMMANDS = [
@@ -45,11 +45,11 @@ export const COMMANDS = [
     summary: "Show the profile in use: its folder, its server and what it trusts",
     examples: { "svc profile show --profile work": "Show what the profile work trusts" },
     run(ctx) {
-      const { ca, insecureOrigins, historyDays } = profiles.readProfile(ctx);
+      const { ca, insecureOrigins, notify, historyDays } = profiles.readProfile(ctx);
       const [name = null] = [...profiles.profileFolders(ctx)].find(([, folder]) => folder === ctx.configDir) ?? [];
       const account = accountOf(ctx, ctx.configDir);
       const path = profiles.savedAuthority(ctx)?.path ?? null;
-      ctx.out.result({ name, folder: ctx.configDir, ...account, ca: path, insecureOrigins, historyDays }, [
+      ctx.out.result({ name, folder: ctx.configDir, ...account, ca: path, insecureOrigins, historyDays, notify }, [
         ctx.out.bold(name ?? ctx.configDir),
         ...fields([
           ["folder", ctx.configDir],
@@ -58,6 +58,7 @@ export const COMMANDS = [
           ["authorities", ca === null ? "those of the system" : `${path}, and those of the system`],
           ["plain http", insecureOrigins.length === 0 ? "this machine only" : insecureOrigins.join(" ")],
           ["texts kept", `${historyDays} days`],
+          ["told of messages", notify],
         ]),
       ]);
       return Promise.resolve();
@@ -65,21 +66,24 @@ export const COMMANDS = [
   }),
   command({
     path: ["profile", "set"],
-    summary: "Set what a profile trusts, and for how many days it keeps texts",
+    summary: "Set what a profile trusts, for how many days it keeps texts, and how it tells of messages",
     details: [
       "--ca and --allow-insecure of svc join, admin bootstrap, config init and config set do the same for their server.",
     ],
     args: {
-      setting: { summary: "ca, insecure or historyDays", complete: SETTINGS },
+      setting: { summary: "ca, insecure, historyDays or notify", complete: SETTINGS },
       value: {
         summary:
-          `A file with authorities (PEM); addresses, in place of the saved ones; ${NONE} ends these two; days, 0 to 365`,
+          `A file with authorities (PEM); addresses, in place of the saved ones; ${NONE} ends these two; days, 0 to 365; ${
+            profiles.NOTIFY.join(", ")
+          }`,
         repeat: true,
       },
     },
     examples: {
       "svc profile set ca company.pem": "Trust this authority in every command",
       "svc profile set historyDays 30": "Keep texts for 30 days",
+      "svc profile set notify desktop": "Let the terminal show that messages arrived",
       "svc profile set insecure none": "Refuse plain http to other machines again",
     },
     async run(ctx, { args: { setting, value: values } }) {
@@ -97,10 +101,15 @@ export const COMMANDS = [
         await profiles.saveInsecureOrigins(ctx, origins);
       } else if (setting === "historyDays" && values.length === 1) {
         await profiles.saveHistoryDays(ctx, value);
-      } else {throw new CliError(
+      } else if (setting === "notify" && values.length === 1) {
+        await profiles.saveNotify(ctx, value);
+      } else {
+        throw new CliError(
           "CLI_USAGE",
-          "Set ca to one file, insecure to addresses such as http://registry.lan:8787, or historyDays to a number",
-        );}
+          "Set ca to one file, insecure to addresses such as http://registry.lan:8787, historyDays to a number, or notify to " +
+            profiles.NOTIFY.join(", "),
+        );
+      }
       ctx.out.result(
         { setting, value: isNone ? null : values, folder: ctx.configDir },
         isNone ? `${setting} is not set.` : `${setting} is set.`,

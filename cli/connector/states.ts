@@ -1,9 +1,18 @@
 /** What people read of the state of a sent message: one list, so that every place says the same. Pure. */
 import type { CheckedReceipt, OutboundResult } from "../../shared/client/local_shapes.ts";
+import { ERRORS, isErrorCode } from "../../shared/protocol/errors.ts";
 
 /** Why a message has not arrived, for the person who sent it to `peer`. */
 export function problemText(problem: string, peer: string): string {
   return problem === "blocked" ? `${peer} does not accept your messages` : problem;
+}
+
+/** Why the server does not take a message now, for a person; `null` when the problem is no code of a service. */
+export function refusalText(problem: string): string | null {
+  const [code = "", limit] = problem.split(": ");
+  if (!isErrorCode(code)) return null;
+  if (code !== "PROXY_RATE_LIMIT_EXCEEDED") return ERRORS[code].when;
+  return limit ?? "more messages than the server takes in a minute";
 }
 
 /**

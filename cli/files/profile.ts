@@ -19,6 +19,9 @@ const MAX_BYTES = 64 * 1024;
 const CA_MAX_BYTES = 1024 * 1024 + 1;
 /** Days for which the texts of read and sent messages are kept. */
 const HISTORY_DAYS = 7, HISTORY_DAYS_MAX = 365;
+/** How a person at a terminal is told of messages; the second is the default. */
+export const NOTIFY = ["off", "bell", "desktop"] as const;
+export type Notify = (typeof NOTIFY)[number];
 /** Registry and proxy, and those of an earlier server while a person moves. */
 const ORIGINS_MAX = 8;
 const PROFILES_MAX = 1_000;
@@ -28,6 +31,8 @@ export interface ProfileSettings {
   ca: typeof CA_FILE | null;
   /** Origins that secrets may be sent to with plain http. */
   insecureOrigins: readonly string[];
+  /** How a person at a terminal is told of messages. */
+  notify: Notify;
   /** For how many days texts are kept. */
   historyDays: number;
 }
@@ -61,14 +66,15 @@ export function profileOf({ configDir }: Folder): string | null {
 
 /** Returns the settings of the folder. @throws {CliError} `CLI_FILE_INVALID` */
 export function readProfile(folder: Folder): ProfileSettings {
-  const { ca = null, insecureOrigins = [], historyDays = HISTORY_DAYS } = members(folder);
+  const { ca = null, insecureOrigins = [], notify: told = NOTIFY[1], historyDays = HISTORY_DAYS } = members(folder);
   const areOrigins = Array.isArray(insecureOrigins) && insecureOrigins.length <= ORIGINS_MAX &&
     insecureOrigins.every((origin) => typeof origin === "string" && parseServiceUrl(origin) === origin);
   const isKnownCa = ca === null || ca === CA_FILE;
   const isDays = typeof historyDays === "number" && Number.isInteger(historyDays) && historyDays >= 0 &&
     historyDays <= HISTORY_DAYS_MAX;
-  if (!areOrigins || !isKnownCa || !isDays) throw damaged(folder);
-  return { ca, insecureOrigins, historyDays };
+  const notify = NOTIFY.find((known) => known === told);
+  if (!areOrigins || !isKnownCa || !isDays || notify === undefined) throw damaged(folder);
+  return { ca, insecureOrigins, notify, historyDays };
 }
 
 /** Changes or creates the settings; members that this version does not know stay. */
@@ -97,6 +103,18 @@ export async function saveInsecureOrigins(ctx: Context, origins: readonly string
     throw new CliError("CLI_USAGE", `A profile has at most ${ORIGINS_MAX} origins`);
   }
   await updateProfile(ctx, { insecureOrigins });
+}
+
+/** Returns what a person gave for telling of messages. @param name of the option or setting @throws {CliError} `CLI_USAGE` */
+export function parseNotify(text: string, name: string): Notify {
+  const found = NOTIFY.find((known) => known === text);
+  if (found !== undefined) return found;
+  throw new CliError("CLI_USAGE", `${name} is one of ${NOTIFY.join(", ")}, not "${text}"`);
+}
+
+/** Saves how a person at a terminal is told of messages. @throws {CliError} `CLI_USAGE` */
+export async function saveNotify(ctx: Context, text: string): Promise<void> {
+  await updateProfile(ctx, { notify: parseNotify(text, "notify") });
 }
 
 /** Saves for how many days texts are kept. @param text `0` to `365` @throws {CliError} `CLI_USAGE` */

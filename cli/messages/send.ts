@@ -26,7 +26,7 @@ import { contentLines, memberOf } from "./received.ts";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { reason } from "../files/private_files.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
-import { dayAndTime, problemText } from "../connector/states.ts";
+import { dayAndTime, problemText, refusalText } from "../connector/states.ts";
 
 /** A message that a person or a program wants to send. */
 export interface SendCommand extends Given {
@@ -230,10 +230,8 @@ async function report(
 }
 
 function keptNote({ problem, until, requestId }: OutboundResult, host = "the server"): string {
-  // A code is the answer of the server, so it was reached.
-  const why = problem !== null && /^[A-Z_]+$/.test(problem)
-    ? `${host} does not take it now (${problem})`
-    : `${host} cannot be reached`;
+  const refusal = problem === null ? null : refusalText(problem);
+  const why = refusal === null ? `${host} cannot be reached` : `${host} does not take it now: ${refusal}`;
   return `Kept: ${why}. Sent when it can, until ${dayAndTime(until ?? "")}. (${requestId})`;
 }
 

@@ -322,15 +322,19 @@ async function connectTurn({ owners }: CheckDeps, { claims }: VerifiedAit): Prom
  */
 function takeOfOwner({ owners, config }: CheckDeps, { exchange, payer, profile }: AdmissionState): void {
   const ownerDid = requireSet(payer);
-  const refuse = (ms: number, message: string): never => {
-    const headers = { "Retry-After": String(Math.max(1, Math.ceil(ms / 1000))) };
+  const refuse = (ms: number, message: string, policy: Record<string, string> = {}): never => {
+    const headers = { "Retry-After": String(Math.max(1, Math.ceil(ms / 1000))), ...policy };
     throw new ServiceError("PROXY_RATE_LIMIT_EXCEEDED", { message, headers });
   };
   const waitMs = profile.window === "connect" ? owners.connectWaitMs(ownerDid) : 0;
   if (waitMs > 0) refuse(waitMs, "A socket of your account sent too much, so its agents must wait before they connect");
   const requests = config.ownerRequests * factorOf(profile);
   const { allowed, resetMs } = owners.takeRequest(ownerDid, { name: profile.window, requests, windowMs: MINUTE_MS });
-  if (!allowed) refuse(resetMs, `The agents of your account together have sent ${requests} requests in a minute`);
+  if (!allowed) {
+    refuse(resetMs, `The agents of your account together have sent ${requests} requests in a minute`, {
+      "RateLimit-Policy": `"owner";q=${requests};w=${MINUTE_MS / 1000}`,
+    });
+  }
   const bodyWaitMs = owners.takeBody(ownerDid, exchange.body.length);
   if (bodyWaitMs > 0) refuse(bodyWaitMs, BODY_REFUSAL);
 }

@@ -9,9 +9,9 @@ export class TmuxTerminal implements AsyncDisposable {
   readonly #socket = `svc-${crypto.randomUUID()}`;
 
   /** @param command a line for the shell */
-  static async run(columns: number, command: string): Promise<TmuxTerminal> {
+  static async run(columns: number, command: string, rows = 40): Promise<TmuxTerminal> {
     const terminal = new TmuxTerminal();
-    const size = ["-x", String(columns), "-y", "40"];
+    const size = ["-x", String(columns), "-y", String(rows)];
     await terminal.#tmux("-f", "/dev/null", "-u", "new-session", "-d", ...size, command);
     return terminal;
   }
@@ -19,6 +19,21 @@ export class TmuxTerminal implements AsyncDisposable {
   /** The lines of the screen that are not empty. */
   async lines(): Promise<string[]> {
     return (await this.#tmux("capture-pane", "-p")).split("\n").filter((line) => line.trim() !== "");
+  }
+
+  /** Everything that was printed, with what has left the screen; a line that the terminal itself has wrapped is one. */
+  async printed(): Promise<string[]> {
+    return (await this.#tmux("capture-pane", "-p", "-J", "-S", "-")).split("\n").map((line) => line.trimEnd());
+  }
+
+  /** Changes the width of the window. */
+  async resize(columns: number): Promise<void> {
+    await this.#tmux("resize-window", "-x", String(columns));
+  }
+
+  /** The title that the program has given the window. */
+  async title(): Promise<string> {
+    return (await this.#tmux("display-message", "-p", "#{pane_title}")).trim();
   }
 
   /** Presses keys, by the names that tmux has for them: `q`, `C-c`, `Enter`. */

@@ -2,7 +2,7 @@
 import { command } from "../../command_line/command.ts";
 import type { Context } from "../../context.ts";
 import { CliError } from "../../errors.ts";
-import { NOTIFY } from "../../connector/talk/notifier.ts";
+import { NOTIFY } from "../../files/profile.ts";
 import { onStop } from "../../terminal/interrupt.ts";
 
 /** Shared with `inbox --follow`. */
@@ -55,7 +55,9 @@ export const YES = { yes: { summary: "Hand unread messages to a runtime without 
 export const VIEW_OPTIONS = {
   notify: {
     value: "how",
-    summary: `Tell of new messages on a terminal: ${NOTIFY.join(", ")} (default ${NOTIFY[1]})`,
+    summary: `Tell of new messages on a terminal: ${NOTIFY.join(", ")} (default: that of the profile, else ${
+      NOTIFY[1]
+    })`,
     env: "SVC_NOTIFY",
     complete: NOTIFY,
   },

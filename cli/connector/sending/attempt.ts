@@ -31,8 +31,23 @@ export async function attempt(
     const isOfSession = remedyOf(apiErrorOf(response)) === "renew_access";
     if (status < 300 || FINAL.has(status) && !isOfSession) return { later: false, outcome, response };
     const askedMs = (wholeSeconds(headers.get("Retry-After")) ?? 0) * 1000;
-    return postponed(outcome.problem ?? `status ${status}`, outcome.state === "unknown", OF_ALL.has(status), askedMs);
+    const problem = status === 429 ? withLimit(outcome.problem ?? null, headers) : outcome.problem;
+    return postponed(problem ?? `status ${status}`, outcome.state === "unknown", OF_ALL.has(status), askedMs);
   } catch (error) {
     return postponed(describeError(error), !(error instanceof UnreachableError) || error.mayHaveArrived, true);
   }
+}
+
+/**
+ * Adds how many messages the server takes, for the person who reads why a message waits. Only numbers of the answer are shown,
+ * because a server of others could write anything else into a line of svc.
+ */
+function withLimit(code: string | null, headers: Headers): string | null {
+  const found = /^"(\w{1,20})";q=(\d{1,9});w=(\d{1,6})$/.exec(headers.get("RateLimit-Policy") ?? "");
+  if (code === null || found === null) return code;
+  const [, name, requests, seconds] = found;
+  const many = Number(requests).toLocaleString("en-GB");
+  const time = seconds === "60" ? "a minute" : `in ${seconds} s`;
+  const limit = name === "owner" ? `${many} ${time} from all your agents` : `${many} messages ${time}`;
+  return `${code}: more than ${limit}`;
 }

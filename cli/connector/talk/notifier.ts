@@ -1,20 +1,10 @@
 /** Tells a person who looks elsewhere that messages arrived: never with a text of a peer. */
 import type { Clock } from "../../../shared/clock.ts";
-import { CliError } from "../../errors.ts";
-
-export const NOTIFY = ["off", "bell", "desktop"] as const;
-export type Notify = (typeof NOTIFY)[number];
+import type { Notify } from "../../files/profile.ts";
 
 const EVERY_MS = 30_000;
 /** Terminals that know the older sequence of urxvt only. */
 const OLD_SEQUENCE = /^(?:rxvt|foot)/;
-
-/** @throws {CliError} `CLI_USAGE` */
-export function parseNotify(text: string | undefined): Notify {
-  const found = NOTIFY.find((known) => known === (text ?? "bell"));
-  if (found !== undefined) return found;
-  throw new CliError("CLI_USAGE", `--notify is one of ${NOTIFY.join(", ")}, not "${text}"`);
-}
 
 export class Notifier {
   #last = -Infinity;

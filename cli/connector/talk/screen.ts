@@ -9,11 +9,12 @@ import type { AgentFolder } from "../../agents/agent_store.ts";
 import type { Context } from "../../context.ts";
 import { CliError } from "../../errors.ts";
 import { openPage } from "../../files/open_page.ts";
+import { parseNotify, readProfile } from "../../files/profile.ts";
 import type { Keyboard } from "../../terminal/keyboard.ts";
 import { runForMessages } from "../exec.ts";
 import { perhapsReplaced, presentPeers, readPeers } from "../peers.ts";
 import { type Status, statusOf } from "../status.ts";
-import { Notifier, parseNotify } from "./notifier.ts";
+import { Notifier } from "./notifier.ts";
 import { Talk } from "./talk.ts";
 import type { TalkAgent } from "./talk_agent.ts";
 import { type ConsoleView, viewOf } from "./view.ts";
@@ -22,7 +23,7 @@ import { type ConsoleView, viewOf } from "./view.ts";
 const STATUS_EVERY_MS = 1_000;
 
 export interface ScreenOptions {
-  /** How to tell a person of messages, one of `NOTIFY`. */
+  /** How to tell a person of messages, one of `NOTIFY`; without it as the profile says. */
   notify?: string | undefined;
   /**
    * Use keys also where the system does not say whether this process is in the foreground; in the background they
@@ -57,7 +58,8 @@ export async function openScreen(ctx: Context, options: ScreenOptions, stop: () 
     },
   });
   const write = (sequence: string) => isDumb || view.signal(sequence);
-  const notifier = new Notifier(ctx.clock, write, parseNotify(options.notify), term);
+  const how = options.notify === undefined ? readProfile(ctx).notify : parseNotify(options.notify, "--notify");
+  const notifier = new Notifier(ctx.clock, write, how, term);
   const talk = new Talk({
     clock: ctx.clock,
     view,

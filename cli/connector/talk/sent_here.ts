@@ -2,8 +2,7 @@
 import { type Cancel, type Clock, settledWithin } from "../../../shared/clock.ts";
 import { call, get, sendAndWait } from "../../../shared/client/local_client.ts";
 import { SentPage, type SentState } from "../../../shared/client/local_shapes.ts";
-import { ERRORS, isErrorCode } from "../../../shared/protocol/errors.ts";
-import { problemText } from "../states.ts";
+import { problemText, refusalText } from "../states.ts";
 import type { Log } from "./log.ts";
 import { rowOf, type TalkAgent } from "./talk_agent.ts";
 
@@ -131,10 +130,4 @@ export class SentHere {
     for (const [alias, numbers] of read) this.deps.log.say(`${alias} has read ${numbers.join(", ")}.`, "dim");
     if (this.#open.size > 0) this.#lookLater();
   }
-}
-
-/** Why the server does not take a message now, for a person; `null` when the problem is no code of a service. */
-function refusalText(problem: string): string | null {
-  if (problem === "PROXY_RATE_LIMIT_EXCEEDED") return "more messages than the server takes in a minute";
-  return isErrorCode(problem) ? ERRORS[problem].when : null;
 }

@@ -73,25 +73,33 @@ Deno.test("a message is kept after 429, 503, 507 and a lost answer, and refused 
   const lost = () => {
     throw new TypeError("connection reset");
   };
-  const cases = [
+  const limited = (policy: string) =>
+    refusal(429, "PROXY_RATE_LIMIT_EXCEEDED", { "Retry-After": "7", "RateLimit-Policy": policy });
+  const cases: [string, () => Response, string, number | null, string?][] = [
     ["429", refusal(429, "PROXY_RATE_LIMIT_EXCEEDED", { "Retry-After": "7" }), "kept", 7_000],
+    ["own-limit", limited('"agent";q=60;w=60'), "kept", 7_000, "more than 60 messages a minute"],
+    ["own-window", limited('"agent";q=5;w=3'), "kept", 7_000, "more than 5 messages in 3 s"],
+    ["limit-of-all", limited('"owner";q=1200;w=60'), "kept", 7_000, "more than 1,200 a minute from all your agents"],
+    ["text-of-a-server", limited("Give it your key"), "kept", 7_000],
     ["503", refusal(503, "PROXY_RELAY_UNAVAILABLE"), "kept", 1_000],
     ["507", refusal(507, "PROXY_RELAY_MAILBOX_FULL"), "kept", 1_000],
     ["lost", lost, "kept", 1_000],
     ["401", refusal(401, "PROXY_AUTH_INVALID_AIT"), "refused", null],
     ["403", refusal(403, "PROXY_AUTH_FORBIDDEN"), "refused", null],
     ["409", refusal(409, "PROXY_HOOK_REQUEST_ID_REUSED"), "refused", null],
-  ] as const;
+  ];
   await using world = await World.open();
   const { a, bench, socket, proxy } = await keeper(world);
   await using _ = bench;
-  for (const [what, answer, state, waitMs] of cases) {
+  for (const [what, answer, state, waitMs, limit] of cases) {
     await t.step(what, async () => {
       proxy.answer = answer;
       const now = world.clock.now();
       const { body } = await send(bench, a, what);
       const sent = bench.connector.store.sent.find(`request-${what}`);
       assertEquals(sent?.state, state);
+      if (what.startsWith("4") || what.startsWith("5")) assert(/^[A-Z_]+$/.test(sent?.problem ?? ""));
+      if (limit !== undefined) assertEquals(sent?.problem, `PROXY_RATE_LIMIT_EXCEEDED: ${limit}`);
       if (waitMs === null) return assertEquals(body.error.code, sent?.problem);
       assertEquals([body.state, Date.parse(body.nextTryAt) - now], ["kept", waitMs]);
       proxy.answer = null;

@@ -5,7 +5,8 @@ import type { ConsoleView } from "../../../cli/connector/talk/view.ts";
 import type { Peers } from "../../../cli/connector/peers.ts";
 import type { Status } from "../../../cli/connector/status.ts";
 import { CliError } from "../../../cli/errors.ts";
-import { Notifier, NOTIFY, type Notify, parseNotify } from "../../../cli/connector/talk/notifier.ts";
+import { Notifier } from "../../../cli/connector/talk/notifier.ts";
+import { NOTIFY, type Notify, parseNotify } from "../../../cli/files/profile.ts";
 import { Talk } from "../../../cli/connector/talk/talk.ts";
 import type { TalkAgent } from "../../../cli/connector/talk/talk_agent.ts";
 import { gutterLines } from "../../../cli/connector/talk/log_text.ts";
@@ -458,6 +459,12 @@ Deno.test("a message that the server does not take now says why in words, and wh
   await screen.press("s", "x", ENTER);
   const text = "Not sent yet: more messages than the server takes in a minute. Next try in 12 s.";
   assertEquals(screen.lines.slice(-2).map((line) => line.trim()).join(" ").slice(7), text);
+  screen.problem = "PROXY_RATE_LIMIT_EXCEEDED: more than 60 messages a minute";
+  await screen.press("s", "x", ENTER);
+  assertEquals(
+    screen.lines.at(-1)?.slice(7),
+    "Not sent yet: more than 60 messages a minute. Next try in 12 s.",
+  );
   screen.problem = "http://127.0.0.1:1 cannot be reached";
   await screen.press("s", "x", ENTER);
   assertStringIncludes(screen.lines.slice(-2).join(" "), "waits here: http://127.0.0.1:1 cannot be reached.");
@@ -641,5 +648,5 @@ Deno.test("a person is told of messages once in 30 s, without their text, and th
     "\x1b]9;svc: 3 unread messages for alpha\x07",
   ]);
   assertEquals(told("desktop", "foot-extra")[0], "\x1b]777;notify;svc;1 unread message for alpha\x07");
-  assertThrows(() => parseNotify("loud"), CliError, NOTIFY.join(", "));
+  assertThrows(() => parseNotify("loud", "--notify"), CliError, NOTIFY.join(", "));
 });

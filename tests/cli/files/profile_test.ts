@@ -1,5 +1,6 @@
 /** Profiles: accounts side by side, and trust that is saved once with its server. */
 import { assert, assertEquals, assertNotEquals, assertStringIncludes } from "@std/assert";
+import { NOTIFY } from "../../../cli/files/profile.ts";
 import { BOOTSTRAP_SECRET, PROXY_URL, REGISTRY_URL, World } from "../../support/world.ts";
 import { bootstrapped, Machine } from "../cli_world.ts";
 
@@ -109,6 +110,7 @@ Deno.test("a damaged profile is named and never overwritten", async (t) => {
     `{"version":1,"ca":"../x"}`,
     `{"version":1,"insecureOrigins":["http://a/b"]}`,
     `{"version":1,"historyDays":-1}`,
+    `{"version":1,"notify":"loud"}`,
   ];
   for (const text of rows) {
     await t.step(text, async () => {
@@ -139,4 +141,18 @@ Deno.test("texts are kept for the days that are set, and a lost authority can be
   assertEquals((await machine.failure("whoami")).code, "CLI_FILE_INVALID");
   assertEquals((await machine.svc("profile", "set", "ca", "none")).code, 0);
   assertEquals((await machine.svc("whoami")).code, 0);
+});
+
+Deno.test("how a person is told of messages is set once, and a wrong word names the right ones", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.ofPerson(world);
+  assertEquals((await machine.json("profile", "show")).notify, NOTIFY[1]);
+  for (const how of NOTIFY) {
+    await machine.json("profile", "set", "notify", how);
+    assertEquals((await machine.json("profile", "show")).notify, how);
+  }
+  const { code, message } = await machine.failure("profile", "set", "notify", "loud");
+  assertEquals(code, "CLI_USAGE");
+  assertStringIncludes(message, NOTIFY.join(", "));
+  assertEquals((await machine.json("profile", "show")).notify, NOTIFY.at(-1));
 });

@@ -72,6 +72,7 @@ Deno.test("the agents of one owner share a limit, and another owner's have their
   assertEquals(counts, { "202": 100, [LIMITED]: 20 });
   const refused = await w.message(a, b);
   assertEquals(refused.headers.get("retry-after"), "60");
+  assertEquals(refused.headers.get("ratelimit-policy"), '"owner";q=100;w=60');
   assertEquals(
     (await refused.json()).error.message,
     "The agents of your account together have sent 100 requests in a minute",

@@ -1,0 +1,88 @@
+/** A person at a terminal of 80 columns and 24 rows, whose shell has `svc` as the README defines it. */
+import { shellQuote } from "../../cli/connector/local_api/pairing_hint.ts";
+import type { Program } from "../cli/program.ts";
+import { eventually } from "./process.ts";
+import { TmuxTerminal } from "./tmux_terminal.ts";
+
+/** Only a test that hangs reaches this time. */
+const SHOWN_MS = 60_000;
+/** Time after a paste in which keys are dropped. A longer wait does no harm. */
+const AFTER_PASTE_MS = 600;
+
+export interface TypistOptions {
+  /** The configuration folder. */
+  dir: string;
+  /** Variables of the shell's `svc`. */
+  env?: Record<string, string>;
+  columns?: number;
+}
+
+export class Typist implements AsyncDisposable {
+  private constructor(readonly terminal: TmuxTerminal) {}
+
+  static async open(program: Program, { dir, env = {}, columns = 80 }: TypistOptions): Promise<Typist> {
+    const words = [program.command, ...program.args].map(shellQuote).join(" ");
+    const typist = new Typist(await TmuxTerminal.run(columns, "bash --norc --noprofile -i", 24));
+    const variables = Object.entries({ NO_COLOR: "1", LANG: "C.UTF-8", SVC_CONFIG_DIR: dir, ...env })
+      .map(([name, value]) => `${name}=${shellQuote(value)}`).join(" ");
+    await typist.type(`PS1='ready '; svc() { ${variables} ${words} "$@"; }; clear`);
+    await typist.shown(/^ready/);
+    return typist;
+  }
+
+  /** Types a command line. */
+  async type(line: string): Promise<void> {
+    await this.terminal.paste(line);
+    await this.terminal.press("Enter");
+  }
+
+  /** Types a command line on an empty screen and waits for its end. Returns what is on the screen then. */
+  async run(line: string): Promise<string[]> {
+    await this.type(`clear; ${line}`);
+    await this.ready();
+    return (await this.terminal.lines()).slice(0, -1);
+  }
+
+  async press(...keys: string[]): Promise<void> {
+    await this.terminal.press(...keys);
+  }
+
+  /** Writes a text into the line of `svc` and sends it. */
+  async send(text: string): Promise<void> {
+    await this.terminal.paste(text);
+    await new Promise((resolve) => setTimeout(resolve, AFTER_PASTE_MS));
+    await this.press("Enter");
+  }
+
+  /** Waits for a line of the screen. */
+  async shown(pattern: RegExp): Promise<string> {
+    let lines: string[] = [];
+    const found = () =>
+      eventually(SHOWN_MS, `the terminal shows ${pattern}`, async () => {
+        lines = await this.terminal.lines();
+        return lines.find((line) => pattern.test(line));
+      });
+    return await found().catch((error) => {
+      throw new Error(`${error.message}\n${lines.join("\n")}`);
+    });
+  }
+
+  /** Waits until the shell reads what is typed: a connector that is stopping still reads it. */
+  async ready(): Promise<void> {
+    await eventually(
+      SHOWN_MS,
+      "the shell is ready",
+      async () => /^ready\s*$/.test((await this.terminal.lines()).at(-1) ?? "") || undefined,
+    );
+  }
+
+  /** Ends the view with its key. */
+  async quit(): Promise<void> {
+    await this.press("q");
+    await this.ready();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.terminal[Symbol.asyncDispose]();
+  }
+}
