@@ -28,7 +28,7 @@ export async function createPairInvite(
   options: ConnectionOptions,
   expiresAt: string | null = null,
 ) {
-  const { registry, registryUrl, apiKey } = await connectAsPerson(ctx, options);
+  const { registry, registryUrl, apiKey } = connectAsPerson(ctx, options);
   const metadata = await registry.metadata();
   const body = { ttlSeconds: LIMITS.ticketTtlMaxSeconds, silent: true };
   const started = await call(calls, PairStartAnswer, post("/v1/pair/start", body));

@@ -1,12 +1,12 @@
 /**
- * Builds the registry client of a command from options, environment and config.json. Rejects plain http to another
- * machine unless it is allowed.
+ * Builds the clients of a command from options, environment and config.json. Rejects plain http to another machine unless
+ * it is allowed.
  */
 import { type Config, effectiveConfig } from "./config_store.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
-import type { AdminClient } from "../client/admin_client.ts";
-import type { RegistryClient } from "../client/registry_client.ts";
+import { AdminClient, RelayAdminClient } from "../client/admin_client.ts";
+import { RegistryClient } from "../client/registry_client.ts";
 import { secureServiceUrl } from "../client/service_url.ts";
 
 /** Values of `REGISTRY_OPTIONS` and `PERSON_OPTIONS`. */
@@ -28,7 +28,7 @@ export interface RegistryAccess {
  * @param own a URL that overrides environment and file
  * @throws {CliError} `CLI_USAGE`, `CLI_INSECURE_URL`, `CLI_CONFIG_INVALID`
  */
-export async function connect(ctx: Context, options: ConnectionOptions, own?: string): Promise<RegistryAccess> {
+export function connect(ctx: Context, options: ConnectionOptions, own?: string): RegistryAccess {
   const flags: Config = {};
   const wanted = options["registry-url"] ?? own;
   if (wanted !== undefined) flags.registryUrl = wanted;
@@ -36,16 +36,12 @@ export async function connect(ctx: Context, options: ConnectionOptions, own?: st
   const config = effectiveConfig(ctx, flags);
   const what = options["registry-url"] === undefined ? "registryUrl" : "--registry-url";
   const registryUrl = secureServiceUrl(ctx, config.registryUrl ?? "", what, options["allow-insecure"]);
-  const { RegistryClient } = await import("../client/registry_client.ts");
   return { registry: new RegistryClient(ctx, registryUrl), registryUrl, config };
 }
 
 /** Returns the client of the registry and the API key. @throws {CliError} `API_KEY_MISSING` */
-export async function connectAsPerson(
-  ctx: Context,
-  options: ConnectionOptions,
-): Promise<RegistryAccess & { apiKey: string }> {
-  const connection = await connect(ctx, options);
+export function connectAsPerson(ctx: Context, options: ConnectionOptions): RegistryAccess & { apiKey: string } {
+  const connection = connect(ctx, options);
   const { apiKey } = connection.config;
   if (apiKey === undefined) throw new CliError("API_KEY_MISSING", "No API key is configured");
   ctx.out.doing(`Calling ${connection.registryUrl}`);
@@ -53,10 +49,21 @@ export async function connectAsPerson(
 }
 
 /** Returns the client of the admin's routes. @throws {CliError} `API_KEY_MISSING` */
-export async function connectAsAdmin(ctx: Context, options: ConnectionOptions): Promise<AdminClient> {
-  const [{ registryUrl, apiKey }, { AdminClient }] = await Promise.all([
-    connectAsPerson(ctx, options),
-    import("../client/admin_client.ts"),
-  ]);
+export function connectAsAdmin(ctx: Context, options: ConnectionOptions): AdminClient {
+  const { registryUrl, apiKey } = connectAsPerson(ctx, options);
   return new AdminClient(ctx, registryUrl, apiKey);
+}
+
+/**
+ * Returns the client of the configured proxy's admin routes, or of the one that the registry names. The proxy gets a token
+ * of the registry and never the API key, because it could use that everywhere (D-172).
+ *
+ * @throws {CliError} `API_KEY_MISSING`, `CLI_INSECURE_URL`
+ */
+export async function connectToRelay(ctx: Context, options: ConnectionOptions): Promise<RelayAdminClient> {
+  const { registryUrl, config, apiKey } = connectAsPerson(ctx, options);
+  const { token, audience } = await new AdminClient(ctx, registryUrl, apiKey).relayToken();
+  const what = config.proxyUrl === undefined ? "the proxy's address" : "proxyUrl";
+  const proxyUrl = secureServiceUrl(ctx, config.proxyUrl ?? audience, what, options["allow-insecure"]);
+  return new RelayAdminClient(ctx, proxyUrl, token);
 }

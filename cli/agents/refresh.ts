@@ -27,7 +27,7 @@ export async function refreshAgent(
   ctx: Context,
   store: AgentStore,
   name: string,
-  registryOf: (registryUrl: string) => Promise<RegistryClient>,
+  registryOf: (registryUrl: string) => RegistryClient,
 ): Promise<Refreshed> {
   const before = (await store.open(name)).auth();
   return await store.lock(name, async () => {
@@ -36,7 +36,7 @@ export async function refreshAgent(
     if (auth.refreshToken !== before.refreshToken) return { auth, how: "shared" };
     const ait = folder.ait();
     const { privateKey } = await folder.keys();
-    const registry = await registryOf(folder.identity().registryUrl);
+    const registry = registryOf(folder.identity().registryUrl);
     const origin = issuerOf(ait) ?? registry.registryUrl;
     ctx.out.doing(`Refreshing the session of ${name}`);
     const refreshed = await refreshSession(

@@ -1,88 +1,57 @@
-/** Client of the registry's admin routes (D-170 to D-172): one method per route. Retries nothing and stores nothing. */
+/** Clients of the admin's routes of registry and proxy: one row per route. They retry nothing and store nothing. */
 import type * as z from "zod";
+import { type Query, searchOf } from "../../shared/client/http.ts";
 import * as admin from "../../shared/protocol/api/admin.ts";
-import * as audit from "../../shared/protocol/api/audit.ts";
-import { HEADERS } from "../../shared/protocol/proof.ts";
+import { AuditList } from "../../shared/protocol/api/audit.ts";
+import * as relay from "../../shared/protocol/api/relay_admin.ts";
 import { type Answer, callService, type HttpDeps } from "../link/service_call.ts";
 
-/** Parameters of a list; those that are absent are not sent. */
-export type Query = Readonly<Record<string, string | undefined>>;
-
+/** The registry's routes (D-170, D-171), with the API key of an admin. */
 export class AdminClient {
   constructor(readonly deps: HttpDeps, readonly registryUrl: string, readonly apiKey: string) {}
 
-  counts(): Promise<admin.AdminCounts> {
-    return this.#call("GET", "/v1/admin/counts", admin.AdminCounts);
-  }
-
-  people(query: Query): Promise<admin.PeopleList> {
-    return this.#call("GET", `/v1/admin/people${searchOf(query)}`, admin.PeopleList);
-  }
-
-  person(id: string): Promise<admin.PersonAnswer> {
-    return this.#call("GET", `/v1/admin/people/${encodeURIComponent(id)}`, admin.PersonAnswer);
-  }
-
+  readonly counts = () => this.#call("GET", "counts", admin.AdminCounts);
+  readonly people = (query: Query) => this.#call("GET", `people${searchOf(query)}`, admin.PeopleList);
+  readonly person = (id: string) => this.#call("GET", personPath(id), admin.PersonAnswer);
   /** Refuses a person's API keys and ends the sessions of its agents. */
-  suspend(id: string, reason: string | undefined): Promise<admin.SuspensionAnswer> {
-    const path = `/v1/admin/people/${encodeURIComponent(id)}/suspend`;
-    return this.#call("POST", path, admin.SuspensionAnswer, { reason });
-  }
-
-  /** Ends a suspension. */
-  restore(id: string, reason: string | undefined): Promise<admin.SuspensionAnswer> {
-    const path = `/v1/admin/people/${encodeURIComponent(id)}/restore`;
-    return this.#call("POST", path, admin.SuspensionAnswer, { reason });
-  }
-
-  agents(query: Query): Promise<admin.AdminAgentList> {
-    return this.#call("GET", `/v1/admin/agents${searchOf(query)}`, admin.AdminAgentList);
-  }
-
-  agent(id: string): Promise<admin.AdminAgentAnswer> {
-    return this.#call("GET", agentPath(id), admin.AdminAgentAnswer);
-  }
-
+  readonly suspend = (id: string, reason: string | undefined) =>
+    this.#call("POST", `${personPath(id)}/suspend`, admin.SuspensionAnswer, { reason });
+  readonly restore = (id: string, reason: string | undefined) =>
+    this.#call("POST", `${personPath(id)}/restore`, admin.SuspensionAnswer, { reason });
+  readonly agents = (query: Query) => this.#call("GET", `agents${searchOf(query)}`, admin.AdminAgentList);
+  readonly agent = (id: string) => this.#call("GET", agentPath(id), admin.AdminAgentAnswer);
   /** Revokes an agent permanently. */
-  deleteAgent(id: string): Promise<null> {
-    return this.#call("DELETE", agentPath(id), null);
-  }
-
+  readonly deleteAgent = (id: string) => this.#call("DELETE", agentPath(id), null);
   /** Ends an agent's session. The agent stays active. */
-  endSession(id: string): Promise<null> {
-    return this.#call("DELETE", `${agentPath(id)}/auth/revoke`, null);
-  }
-
+  readonly endSession = (id: string) => this.#call("DELETE", `${agentPath(id)}/auth/revoke`, null);
   /** Makes an address that opens the console once. */
-  consoleCode(): Promise<admin.ConsoleCode> {
-    return this.#call("POST", "/v1/admin/console-codes", admin.ConsoleCode);
-  }
+  readonly consoleCode = () => this.#call("POST", "console-codes", admin.ConsoleCode);
+  readonly audit = (query: Query) => this.#call("GET", `audit${searchOf(query)}`, AuditList);
+  /** Makes a token for the proxy, which must not see the API key (D-172). */
+  readonly relayToken = () => this.#call("POST", "tokens", relay.AdminTokenAnswer);
 
-  audit(query: Query): Promise<audit.AuditList> {
-    return this.#call("GET", `/v1/admin/audit${searchOf(query)}`, audit.AuditList);
-  }
-
-  #call<S extends z.ZodType | null>(
-    method: "GET" | "POST" | "DELETE",
-    path: string,
-    response: S,
-    body?: unknown,
-  ): Promise<Answer<S>> {
-    return callService(this.deps, {
-      method,
-      url: this.registryUrl + path,
-      headers: { [HEADERS.authorization]: `Bearer ${this.apiKey}` },
-      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-      response,
-    });
+  #call<S extends z.ZodType | null>(method: "GET" | "POST" | "DELETE", path: string, response: S, body?: object) {
+    const url = `${this.registryUrl}/v1/admin/${path}`;
+    return callService(this.deps, { method, url, token: this.apiKey, body: JSON.stringify(body), response });
   }
 }
 
-function searchOf(query: Query): string {
-  const given = Object.entries(query).flatMap(([name, value]) => value === undefined ? [] : [[name, value]]);
-  return given.length > 0 ? `?${new URLSearchParams(given)}` : "";
-}
+const personPath = (id: string) => `people/${encodeURIComponent(id)}`;
+const agentPath = (id: string) => `agents/${encodeURIComponent(id)}`;
 
-function agentPath(id: string): string {
-  return `/v1/admin/agents/${encodeURIComponent(id)}`;
+/** The proxy's routes, with a token of the registry. */
+export class RelayAdminClient {
+  constructor(readonly deps: HttpDeps, readonly proxyUrl: string, readonly token: string) {}
+
+  readonly overview = () => this.#get("overview", {}, relay.RelayOverview);
+  readonly connections = (query: Query) => this.#get("connections", query, relay.ConnectionList);
+  readonly queues = (query: Query) => this.#get("queues", query, relay.QueueList);
+  readonly deliveries = (requestId: string) => this.#get("deliveries", { requestId }, relay.DeliveryList);
+  readonly issuers = () => this.#get("issuers", {}, relay.IssuerList);
+  readonly refusals = (query: Query) => this.#get("refusals", query, relay.RefusalList);
+
+  #get<S extends z.ZodType>(name: string, query: Query, response: S): Promise<Answer<S>> {
+    const url = `${this.proxyUrl}/v1/admin/relay/${name}${searchOf(query)}`;
+    return callService(this.deps, { method: "GET", url, token: this.token, response });
+  }
 }

@@ -1,6 +1,7 @@
 /** Calls of the registry. To register takes two requests; lists are read page by page. */
 import type { Context } from "../context.ts";
 import type * as z from "zod";
+import { type Query, searchOf } from "../../shared/client/http.ts";
 import * as accounts from "../../shared/protocol/api/accounts.ts";
 import * as agents from "../../shared/protocol/api/agents.ts";
 import * as invites from "../../shared/protocol/api/invites.ts";
@@ -12,7 +13,7 @@ import { type KeyPair, sign } from "../../shared/protocol/ed25519.ts";
 import { KeyDocument } from "../../shared/protocol/signed/key_document.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
 import { registrationMessage } from "../../shared/protocol/registration.ts";
-import { type Answer, callService, type HttpDeps } from "../link/service_call.ts";
+import { callService, type HttpDeps } from "../link/service_call.ts";
 import { postRefresh, postVisit } from "../link/session_refresh.ts";
 import type { AgentIdentity } from "../link/signed_headers.ts";
 
@@ -21,14 +22,6 @@ export interface WantedAgent {
   name: string;
   framework?: string | undefined;
   ttlDays?: number | undefined;
-}
-
-/** Query of a page of agents. */
-export interface AgentQuery {
-  status?: string | undefined;
-  framework?: string | undefined;
-  limit?: string | undefined;
-  cursor?: string | undefined;
 }
 
 export class RegistryClient {
@@ -45,63 +38,38 @@ export class RegistryClient {
     return metadata;
   }
 
-  keyDocument(): Promise<KeyDocument> {
-    return this.#call("GET", "/.well-known/svc-keys.json", null, KeyDocument);
-  }
-
+  readonly keyDocument = () => this.#call("GET", "/.well-known/svc-keys.json", null, KeyDocument);
   /** The CRL, not verified. */
-  async crl(): Promise<string> {
-    return (await this.#call("GET", "/v1/crl", null, meta.CrlAnswer)).crl;
-  }
-
-  resolve(agentId: string): Promise<agents.ResolvedAgent> {
-    return this.#call("GET", `/v1/resolve/${encodeURIComponent(agentId)}`, null, agents.ResolvedAgent);
-  }
-
-  redeemInvite(code: string, displayName?: string): Promise<invites.RedeemInviteAnswer> {
-    return this.#call("POST", "/v1/invites/redeem", null, invites.RedeemInviteAnswer, { code, displayName });
-  }
-
+  readonly crl = async () => (await this.#call("GET", "/v1/crl", null, meta.CrlAnswer)).crl;
+  readonly resolve = (agentId: string) =>
+    this.#call("GET", `/v1/resolve/${encodeURIComponent(agentId)}`, null, agents.ResolvedAgent);
+  readonly redeemInvite = (code: string, displayName?: string) =>
+    this.#call("POST", "/v1/invites/redeem", null, invites.RedeemInviteAnswer, { code, displayName });
   /** Creates the first admin. */
-  bootstrap(secret: string, displayName?: string): Promise<accounts.BootstrapAnswer> {
-    return callService(this.deps, {
-      method: "POST",
-      url: `${this.registryUrl}/v1/admin/bootstrap`,
-      headers: { "x-bootstrap-secret": secret },
-      body: JSON.stringify({ displayName }),
-      response: accounts.BootstrapAnswer,
-    });
-  }
+  readonly bootstrap = (secret: string, displayName?: string) => {
+    const headers = { "x-bootstrap-secret": secret };
+    return this.#call("POST", "/v1/admin/bootstrap", null, accounts.BootstrapAnswer, { displayName }, headers);
+  };
 
   // With an API key
 
-  me(apiKey: string): Promise<accounts.AccountProfile> {
-    return this.#call("GET", "/v1/me", apiKey, accounts.AccountProfile);
-  }
-
-  createApiKey(apiKey: string, name?: string): Promise<accounts.CreateApiKeyAnswer> {
-    return this.#call("POST", "/v1/me/api-keys", apiKey, accounts.CreateApiKeyAnswer, { name });
-  }
-
+  readonly me = (apiKey: string) => this.#call("GET", "/v1/me", apiKey, accounts.AccountProfile);
+  readonly createApiKey = (apiKey: string, name?: string) =>
+    this.#call("POST", "/v1/me/api-keys", apiKey, accounts.CreateApiKeyAnswer, { name });
   /** All API keys of the caller, from every page. */
-  async apiKeys(apiKey: string): Promise<Pick<accounts.ApiKeyList, "apiKeys">> {
-    const pages = await allPages((query) => this.#call("GET", `/v1/me/api-keys${query}`, apiKey, accounts.ApiKeyList));
-    return { apiKeys: pages.flatMap((page) => page.apiKeys) };
-  }
-
-  revokeApiKey(apiKey: string, keyId: string): Promise<null> {
-    return this.#call("DELETE", `/v1/me/api-keys/${encodeURIComponent(keyId)}`, apiKey, null);
-  }
+  readonly apiKeys = async (apiKey: string) => {
+    const read = (query: Query) => this.#call("GET", `/v1/me/api-keys${searchOf(query)}`, apiKey, accounts.ApiKeyList);
+    return { apiKeys: (await allPages(read)).flatMap((page) => page.apiKeys) };
+  };
+  readonly revokeApiKey = (apiKey: string, keyId: string) =>
+    this.#call("DELETE", `/v1/me/api-keys/${encodeURIComponent(keyId)}`, apiKey, null);
 
   /** Registers an agent by challenge and proof. The private key is not sent. */
-  async registerAgent(apiKey: string, keys: KeyPair, wanted: WantedAgent): Promise<agents.RegisterAnswer> {
-    return await this.answerChallenge(apiKey, keys, wanted, await this.challenge(apiKey, keys.publicKey));
-  }
-
+  readonly registerAgent = async (apiKey: string, keys: KeyPair, wanted: WantedAgent) =>
+    await this.answerChallenge(apiKey, keys, wanted, await this.challenge(apiKey, keys.publicKey));
   /** A challenge for registering a key. It can be answered once. */
-  challenge(apiKey: string, publicKey: string): Promise<agents.Challenge> {
-    return this.#call("POST", "/v1/agents/challenge", apiKey, agents.Challenge, { publicKey });
-  }
+  readonly challenge = (apiKey: string, publicKey: string) =>
+    this.#call("POST", "/v1/agents/challenge", apiKey, agents.Challenge, { publicKey });
 
   /** Registers an agent by the answer to a challenge. */
   async answerChallenge(
@@ -117,69 +85,43 @@ export class RegistryClient {
     return await this.#call("POST", "/v1/agents", apiKey, agents.RegisterAnswer, body);
   }
 
-  agents(apiKey: string, query: AgentQuery = {}): Promise<agents.AgentList> {
-    const given = Object.entries(query).flatMap(([name, value]) => value === undefined ? [] : [[name, value]]);
-    const search = given.length > 0 ? `?${new URLSearchParams(given)}` : "";
-    return this.#call("GET", `/v1/agents${search}`, apiKey, agents.AgentList);
-  }
-
-  async agent(apiKey: string, agentId: string): Promise<agents.Agent> {
-    return (await this.#call("GET", agentPath(agentId), apiKey, agents.AgentAnswer)).agent;
-  }
-
+  readonly agents = (apiKey: string, query: Query = {}) =>
+    this.#call("GET", `/v1/agents${searchOf(query)}`, apiKey, agents.AgentList);
+  readonly agent = async (apiKey: string, agentId: string) =>
+    (await this.#call("GET", agentPath(agentId), apiKey, agents.AgentAnswer)).agent;
   /** Issues a new identity token. The previous one is revoked. */
-  reissueAgent(apiKey: string, agentId: string): Promise<agents.ReissueAnswer> {
-    return this.#call("POST", `${agentPath(agentId)}/reissue`, apiKey, agents.ReissueAnswer);
-  }
-
+  readonly reissueAgent = (apiKey: string, agentId: string) =>
+    this.#call("POST", `${agentPath(agentId)}/reissue`, apiKey, agents.ReissueAnswer);
   /** Ends an agent's session. The agent stays active. */
-  revokeAgentAuth(apiKey: string, agentId: string): Promise<null> {
-    return this.#call("DELETE", `${agentPath(agentId)}/auth/revoke`, apiKey, null);
-  }
-
+  readonly revokeAgentAuth = (apiKey: string, agentId: string) =>
+    this.#call("DELETE", `${agentPath(agentId)}/auth/revoke`, apiKey, null);
   /** Revokes an agent permanently. */
-  deleteAgent(apiKey: string, agentId: string): Promise<null> {
-    return this.#call("DELETE", agentPath(agentId), apiKey, null);
-  }
+  readonly deleteAgent = (apiKey: string, agentId: string) => this.#call("DELETE", agentPath(agentId), apiKey, null);
 
   // With an admin's API key
 
-  createInvite(apiKey: string, expiresAt: string | null = null): Promise<invites.CreateInviteAnswer> {
-    return this.#call("POST", "/v1/invites", apiKey, invites.CreateInviteAnswer, { expiresAt });
-  }
-
+  readonly createInvite = (apiKey: string, expiresAt: string | null = null) =>
+    this.#call("POST", "/v1/invites", apiKey, invites.CreateInviteAnswer, { expiresAt });
   /** All invites, without their codes, from every page. */
-  async invites(apiKey: string): Promise<Pick<invites.InviteList, "invites">> {
-    const pages = await allPages((query) => this.#call("GET", `/v1/invites${query}`, apiKey, invites.InviteList));
-    return { invites: pages.flatMap((page) => page.invites) };
-  }
-
+  readonly invites = async (apiKey: string) => {
+    const read = (query: Query) => this.#call("GET", `/v1/invites${searchOf(query)}`, apiKey, invites.InviteList);
+    return { invites: (await allPages(read)).flatMap((page) => page.invites) };
+  };
   /** Deletes an invite; its code no longer works. */
-  deleteInvite(apiKey: string, inviteId: string): Promise<null> {
-    return this.#call("DELETE", `/v1/invites/${encodeURIComponent(inviteId)}`, apiKey, null);
-  }
+  readonly deleteInvite = (apiKey: string, inviteId: string) =>
+    this.#call("DELETE", `/v1/invites/${encodeURIComponent(inviteId)}`, apiKey, null);
 
-  createService(apiKey: string, name: string, scopes: readonly string[]): Promise<services.IssuedServiceAnswer> {
-    return this.#call("POST", SERVICES, apiKey, services.IssuedServiceAnswer, { name, scopes });
-  }
-
-  async services(apiKey: string): Promise<Pick<services.ServiceList, "internalServices">> {
-    const pages = await allPages((query) => this.#call("GET", `${SERVICES}${query}`, apiKey, services.ServiceList));
-    return { internalServices: pages.flatMap((page) => page.internalServices) };
-  }
-
-  rotateService(apiKey: string, serviceId: string): Promise<services.IssuedServiceAnswer> {
-    const path = `${SERVICES}/${encodeURIComponent(serviceId)}/rotate`;
-    return this.#call("POST", path, apiKey, services.IssuedServiceAnswer);
-  }
-
-  revokeService(apiKey: string, serviceId: string): Promise<null> {
-    return this.#call("DELETE", `${SERVICES}/${encodeURIComponent(serviceId)}`, apiKey, null);
-  }
-
-  rotateKeys(apiKey: string): Promise<z.output<typeof meta.RotateKeysAnswer>> {
-    return this.#call("POST", "/v1/admin/keys/rotate", apiKey, meta.RotateKeysAnswer);
-  }
+  readonly createService = (apiKey: string, name: string, scopes: readonly string[]) =>
+    this.#call("POST", SERVICES, apiKey, services.IssuedServiceAnswer, { name, scopes });
+  readonly services = async (apiKey: string) => {
+    const read = (query: Query) => this.#call("GET", SERVICES + searchOf(query), apiKey, services.ServiceList);
+    return { internalServices: (await allPages(read)).flatMap((page) => page.internalServices) };
+  };
+  readonly rotateService = (apiKey: string, serviceId: string) =>
+    this.#call("POST", `${SERVICES}/${encodeURIComponent(serviceId)}/rotate`, apiKey, services.IssuedServiceAnswer);
+  readonly revokeService = (apiKey: string, serviceId: string) =>
+    this.#call("DELETE", `${SERVICES}/${encodeURIComponent(serviceId)}`, apiKey, null);
+  readonly rotateKeys = (apiKey: string) => this.#call("POST", "/v1/admin/keys/rotate", apiKey, meta.RotateKeysAnswer);
 
   // With an agent's credentials
 
@@ -205,46 +147,37 @@ export class RegistryClient {
 
   /** Checks an access token. @throws {import("../errors.ts").ApiError} 401 when it has expired or belongs to another session */
   async validate(agentDid: string, aitJti: string, accessToken: string): Promise<void> {
-    await callService(this.deps, {
-      method: "POST",
-      url: `${this.registryUrl}/v1/agents/auth/validate`,
-      headers: { [HEADERS.access]: accessToken },
-      body: JSON.stringify({ agentDid, aitJti }),
-      response: null,
-    });
+    const headers = { [HEADERS.access]: accessToken };
+    await this.#call("POST", "/v1/agents/auth/validate", null, null, { agentDid, aitJti }, headers);
   }
 
   #call<S extends z.ZodType | null>(
     method: "GET" | "POST" | "DELETE",
     path: string,
-    apiKey: string | null,
+    token: string | null,
     response: S,
-    body?: unknown,
-  ): Promise<Answer<S>> {
-    return callService(this.deps, {
-      method,
-      url: this.registryUrl + path,
-      headers: apiKey === null ? {} : { [HEADERS.authorization]: `Bearer ${apiKey}` },
-      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-      response,
-    });
+    body?: object,
+    headers: Record<string, string> = {},
+  ) {
+    const url = this.registryUrl + path;
+    return callService(this.deps, { method, url, token, headers, body: JSON.stringify(body), response });
   }
 }
 
 /** Reads all pages of a list, until there is no cursor or a cursor repeats. */
 async function allPages<P extends { pagination: { nextCursor: string | null } }>(
-  read: (query: string) => Promise<P>,
+  read: (query: Query) => Promise<P>,
 ): Promise<P[]> {
   const pages: P[] = [];
-  const cursors = new Set<string>();
-  for (let query = "";;) {
-    const page = await read(query);
+  const cursors = new Set<string | undefined>();
+  let cursor: string | undefined;
+  do {
+    cursors.add(cursor);
+    const page = await read({ cursor });
     pages.push(page);
-    const { nextCursor } = page.pagination;
-    if (nextCursor === null || cursors.has(nextCursor)) return pages;
-    cursors.add(nextCursor);
-    query = `?cursor=${encodeURIComponent(nextCursor)}`;
-  }
+    cursor = page.pagination.nextCursor ?? undefined;
+  } while (!cursors.has(cursor));
+  return pages;
 }
 
 const SERVICES = "/v1/admin/internal-services";

@@ -47,7 +47,7 @@ export const COMMANDS = [
         import("../agents/registration.ts"),
       ]);
       requireAgentName(name);
-      const owner = await connectAsPerson(ctx, options);
+      const owner = connectAsPerson(ctx, options);
       const { identity, path, resumed } = await createAgent(ctx, owner, { name, framework, ttlDays });
       ctx.out.result({ ...identity, path, resumed }, [
         ctx.out.bold(`The agent ${name} is ready${resumed ? "; it resumed an earlier run" : ""}.`),
@@ -83,7 +83,7 @@ export const COMMANDS = [
         throw new CliError("CLI_USAGE", `--status must be ${STATUSES.join(" or ")}, not "${status}"`);
       }
       if (limit !== undefined) parseCount(limit, "--limit", LIMITS.agentListMax);
-      const { registry, apiKey } = await connectAsPerson(ctx, options);
+      const { registry, apiKey } = connectAsPerson(ctx, options);
       const query = { status, framework, limit, cursor };
       const { agents, pagination } = limit === undefined && cursor === undefined
         ? await everyPage((cursor) => registry.agents(apiKey, { ...query, limit: `${LIMITS.agentListMax}`, cursor }))
@@ -125,7 +125,7 @@ export const COMMANDS = [
         import("../agents/inspection.ts"),
       ]);
       const folder = await new AgentStore(ctx).open(name);
-      const { registry } = await connect(ctx, options, folder.identity().registryUrl);
+      const { registry } = connect(ctx, options, folder.identity().registryUrl);
       const { facts, error } = await inspectAgent(ctx, folder, registry);
       ctx.out.result({ ...facts }, [
         ctx.out.bold(`The agent ${name}`),
@@ -159,7 +159,7 @@ export const COMMANDS = [
     options: { ...PERSON_OPTIONS, yes: { summary: "Do not ask for confirmation" } },
     examples: { "svc agent delete alpha": "alpha is revoked and its files are deleted" },
     async run(ctx, { args: { agent }, options }) {
-      const { registry, apiKey } = await connectAsPerson(ctx, options);
+      const { registry, apiKey } = connectAsPerson(ctx, options);
       const [{ findAgent }, { deleteAgent }] = await Promise.all([
         import("../agents/agent_reference.ts"),
         import("../agents/lifecycle.ts"),

@@ -18,7 +18,7 @@ export const COMMANDS = [
         import("../agents/agent_store.ts"),
         import("../agents/lifecycle.ts"),
       ]);
-      const owner = await connectAsPerson(ctx, options);
+      const owner = connectAsPerson(ctx, options);
       ctx.out.doing(`Reissuing the token of ${name}`);
       const { identity, newSession } = await reissueAgent(owner, new AgentStore(ctx), name);
       const { did, expiresAt } = identity;
@@ -47,7 +47,7 @@ export const COMMANDS = [
         ctx,
         new AgentStore(ctx),
         name,
-        async (registryUrl) => (await connect(ctx, options, registryUrl)).registry,
+        (registryUrl) => connect(ctx, options, registryUrl).registry,
       );
       const { accessExpiresAt, refreshExpiresAt } = auth;
       const what =
@@ -65,7 +65,7 @@ export const COMMANDS = [
     options: PERSON_OPTIONS,
     examples: { "svc agent auth revoke alpha": "Its access and refresh tokens stop working" },
     async run(ctx, { args: { agent }, options }) {
-      const { registry, apiKey } = await connectAsPerson(ctx, options);
+      const { registry, apiKey } = connectAsPerson(ctx, options);
       const { findAgent } = await import("../agents/agent_reference.ts");
       const { id, localName } = await findAgent(ctx, agent);
       await registry.revokeAgentAuth(apiKey, id);

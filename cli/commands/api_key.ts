@@ -19,7 +19,7 @@ export const COMMANDS = [
       if (parseDisplayName(options.name) === null) {
         throw new CliError("CLI_USAGE", "--name must be 1 to 64 characters of text");
       }
-      const { registry, apiKey: own } = await connectAsPerson(ctx, options);
+      const { registry, apiKey: own } = connectAsPerson(ctx, options);
       const { apiKey } = await registry.createApiKey(own, options.name);
       ctx.out.result({ apiKey }, [
         ctx.out.bold("The API key is shown only once and is not saved. Store it now."),
@@ -33,7 +33,7 @@ export const COMMANDS = [
     options: PERSON_OPTIONS,
     examples: { "svc api-key list": "Show their IDs, names and last use" },
     async run(ctx, { options }) {
-      const { registry, apiKey } = await connectAsPerson(ctx, options);
+      const { registry, apiKey } = connectAsPerson(ctx, options);
       const { apiKeys } = await registry.apiKeys(apiKey);
       const now = ctx.clock.now();
       ctx.out.result(
@@ -59,7 +59,7 @@ export const COMMANDS = [
         import("../../shared/protocol/ids.ts"),
         import("../command_line/whole_id.ts"),
       ]);
-      const { registry, apiKey } = await connectAsPerson(ctx, options);
+      const { registry, apiKey } = connectAsPerson(ctx, options);
       const id = await wholeId(args["key-id"], {
         isWhole: isUlid,
         known: async () => (await registry.apiKeys(apiKey)).apiKeys.map(({ id }) => id),

@@ -30,7 +30,7 @@ export const COMMANDS = [
     examples: { "svc config init --registry-url https://registry.example": "Use this registry from now on" },
     async run(ctx, { options }) {
       const before = readConfig(ctx);
-      const { registry, registryUrl } = await connect(ctx, options);
+      const { registry, registryUrl } = connect(ctx, options);
       // Saved before the request, so that the registry URL stays even if the registry does not answer.
       if (before === null) await updateConfig(ctx, { registryUrl });
       ctx.out.doing(`Asking ${registryUrl} for the proxy's address`);

@@ -45,7 +45,7 @@ export const COMMANDS = [
         );
       }
       if (options.pair) return await createWithPair(ctx, agent, { ...options, expiresAt: expiresAt ?? null });
-      const { registry, registryUrl, apiKey } = await connectAsPerson(ctx, options);
+      const { registry, registryUrl, apiKey } = connectAsPerson(ctx, options);
       // Read first: a code whose link cannot be made would be lost.
       const named = parseServiceUrl((await registry.metadata()).registryUrl) ?? registryUrl;
       const { invite } = await registry.createInvite(apiKey, expiresAt ?? null);
@@ -64,7 +64,7 @@ export const COMMANDS = [
     options: PERSON_OPTIONS,
     examples: { "svc invite list": "Show which invites are unused, redeemed or expired" },
     async run(ctx, { options }) {
-      const { registry, apiKey } = await connectAsPerson(ctx, options);
+      const { registry, apiKey } = connectAsPerson(ctx, options);
       const { invites } = await registry.invites(apiKey);
       const now = ctx.clock.now();
       ctx.out.result(
@@ -91,7 +91,7 @@ export const COMMANDS = [
         import("../../shared/protocol/ids.ts"),
         import("../command_line/whole_id.ts"),
       ]);
-      const { registry, apiKey } = await connectAsPerson(ctx, options);
+      const { registry, apiKey } = connectAsPerson(ctx, options);
       const id = await wholeId(given, {
         isWhole: isUlid,
         known: async () => (await registry.invites(apiKey)).invites.map(({ id }) => id),
@@ -119,7 +119,7 @@ export const COMMANDS = [
       if (given !== undefined && parseDisplayName(given) === null) {
         throw new CliError("CLI_USAGE", "--display-name must be 1 to 64 characters of text");
       }
-      const { registry, registryUrl, config } = await connect(ctx, options);
+      const { registry, registryUrl, config } = connect(ctx, options);
       await checkSavable(ctx);
       ctx.out.doing(`Redeeming the invite at ${registryUrl}`);
       const { human, apiKey, proxyUrl } = await registry.redeemInvite(args.code, given ?? config.humanName);

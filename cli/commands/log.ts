@@ -1,7 +1,18 @@
 /** `svc log`: what an agent and its peers have written to each other. */
+import { arrayElements } from "../../shared/protocol/json_text.ts";
+import { toIso } from "../../shared/protocol/time.ts";
+import { call, callForText, get, type LocalCalls, post } from "../../shared/client/local_client.ts";
+import { Forgotten, type LogEntry, LogPage } from "../../shared/client/local_shapes.ts";
+import { chosenAgent } from "../agents/agent_reference.ts";
 import { AGENT_OPTION, command, REGISTRY_OPTIONS } from "../command_line/command.ts";
 import { parseCount, parseDuration } from "../command_line/numbers.ts";
+import { access } from "../connector/attach.ts";
+import { CONNECTOR_LIMITS as LIMIT } from "../connector/limits.ts";
+import { historyLines } from "../connector/talk/history.ts";
+import type { Context } from "../context.ts";
 import { CliError, EXIT } from "../errors.ts";
+import { memberOf } from "../messages/received.ts";
+import { painted } from "../terminal/styled.ts";
 import { isConfirmed } from "./admin/pages.ts";
 
 /** Messages that are printed: their texts are in memory. */
@@ -32,7 +43,7 @@ export const COMMANDS = [
       "svc log --export": "All texts as JSON lines, to keep them elsewhere",
     },
     async run(ctx, { args: { peer }, options }) {
-      const { agent, since, search, limit, forget, yes } = options;
+      const { since, search, limit, forget } = options;
       const isAll = since === undefined && search === undefined && limit === undefined;
       if (forget && (options.export || !isAll)) {
         throw new CliError("CLI_USAGE", "--forget is for all messages of a peer, or of all; it takes no other option");
@@ -40,21 +51,80 @@ export const COMMANDS = [
       if (options.export && limit !== undefined) {
         throw new CliError("CLI_USAGE", "--export prints all; --limit is not for it");
       }
-      const chosen = {
-        agent,
+      const query = {
         peer,
-        sinceMs: since === undefined ? undefined : parseDuration(since, "--since"),
+        since: since === undefined ? undefined : toIso(ctx.clock.now() - parseDuration(since, "--since")),
         search,
         limit: parseCount(limit ?? `${PRINTED}`, "--limit", PRINTED_MAX),
-        allowInsecure: options["allow-insecure"],
       };
-      const { exportLog, forgetLog, printLog } = await import("../messages/log.ts");
-      if (options.export) return await exportLog(ctx, chosen);
-      if (!forget) return await printLog(ctx, chosen);
-      const whose = peer === undefined ? "all peers" : peer;
-      if (!await isConfirmed(ctx, yes, `Blank the texts with ${whose}? They cannot be read again.`)) return EXIT.failed;
-      const forgotten = await forgetLog(ctx, chosen);
+      const { folder } = await chosenAgent(ctx, options.agent);
+      const question = `Blank the texts with ${peer ?? "all peers"}? They cannot be read again.`;
+      if (forget && !await isConfirmed(ctx, options.yes, question)) return EXIT.failed;
+      await using connector = await access(ctx, folder, { "allow-insecure": options["allow-insecure"] });
+      if (options.export) return await exportLog(ctx, connector, query);
+      if (!forget) return await printLog(ctx, connector, query);
+      const body = peer === undefined ? {} : { peer };
+      const { forgotten } = await call(connector, Forgotten, post("/v1/log/forget", body));
       ctx.out.result({ forgotten }, `${forgotten} ${forgotten === 1 ? "text is" : "texts are"} blanked.`);
     },
   }),
 ];
+
+interface LogQuery {
+  /** Alias or DID; absent: all peers. */
+  peer: string | undefined;
+  /** ISO 8601. */
+  since: string | undefined;
+  search: string | undefined;
+  limit: number;
+}
+
+/** Prints the newest messages, oldest first. */
+async function printLog(ctx: Context, connector: LocalCalls, query: LogQuery): Promise<void> {
+  const found: Shown[] = [];
+  let next: string | null = null;
+  do {
+    const page = await readPage(connector, query, next === null ? {} : { before: next });
+    found.push(...page.messages);
+    next = page.next;
+  } while (next !== null && found.length < query.limit);
+  const more = next !== null || found.length > query.limit;
+  const shown = found.slice(0, query.limit).reverse();
+  if (ctx.out.json) {
+    ctx.out.jsonLine(`{"messages":[${shown.map(({ json }) => json).join(",")}],"more":${more}}`);
+    return;
+  }
+  if (shown.length === 0) ctx.out.note(query.search === undefined ? "No messages." : "No message has this text.");
+  const place = { columns: ctx.out.columns, now: ctx.clock.now(), isWhole: true };
+  ctx.out.peerLines(historyLines(shown.map(({ entry }) => entry), place).map((line) => painted(line, false)));
+  if (more) ctx.out.note("There are older messages; --limit shows more of them.");
+}
+
+/** Prints every message as a line of JSON, oldest first, and their number. */
+async function exportLog(ctx: Context, connector: LocalCalls, query: LogQuery): Promise<void> {
+  let count = 0;
+  for (let next: string | null = "0-0"; next !== null;) {
+    const page = await readPage(connector, { ...query, limit: LIMIT.pageMessagesMax }, { after: next });
+    for (const { json } of page.messages) if (!ctx.out.jsonLine(json)) return;
+    count += page.messages.length;
+    next = page.next;
+  }
+  ctx.out.jsonLine(JSON.stringify({ count }));
+}
+
+/** A message with its JSON text, in which the payload is byte for byte as its sender wrote it. */
+interface Shown {
+  entry: LogEntry;
+  json: string;
+}
+
+async function readPage(
+  connector: LocalCalls,
+  { limit, ...filters }: LogQuery,
+  place: { before?: string; after?: string },
+): Promise<{ messages: Shown[]; next: string | null }> {
+  const request = get("/v1/log", { ...place, ...filters, limit: Math.min(limit, LIMIT.pageMessagesMax) });
+  const { body, json } = await callForText(connector, LogPage, request);
+  const texts = arrayElements(memberOf(json, "messages"));
+  return { messages: body.messages.map((entry, i) => ({ entry, json: texts[i] ?? "{}" })), next: body.next };
+}

@@ -12,7 +12,7 @@ export const COMMANDS = [
     options: PERSON_OPTIONS,
     examples: { "svc whoami": "Show which account this machine uses, and its role" },
     async run(ctx, { options }) {
-      const { registry, registryUrl, apiKey: own } = await connectAsPerson(ctx, options);
+      const { registry, registryUrl, apiKey: own } = connectAsPerson(ctx, options);
       const { human, apiKey } = await registry.me(own);
       ctx.out.result({ registryUrl, human, apiKey }, [
         ctx.out.bold(human.displayName),

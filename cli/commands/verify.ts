@@ -34,7 +34,7 @@ export const COMMANDS = [
       }
       const at = options.at === undefined ? ctx.clock.now() : parseIso(options.at);
       if (at === null) throw new CliError("CLI_USAGE", `--at is not an RFC 3339 time: "${options.at}"`);
-      const connection = await connect(ctx, options);
+      const connection = connect(ctx, options);
       const { verifyToken, verifyRequest } = await import("../verify/collect_inputs.ts");
       const setting = { ...connection, offline: options.offline, nowSeconds: unixSeconds(at), origin: options.origin };
       const verdict = token === undefined

@@ -126,9 +126,9 @@ export async function startAgentConnector(
     ctx.onResponse?.(headers);
     serviceClock.see(headers.get("Date"));
   };
-  const registryOf = async (registryUrl: string) => {
+  const registryOf = (registryUrl: string) => {
     const wanted = { "allow-insecure": options["allow-insecure"] };
-    return (await connect({ ...ctx, clock: serviceClock, onResponse }, wanted, registryUrl)).registry;
+    return connect({ ...ctx, clock: serviceClock, onResponse }, wanted, registryUrl).registry;
   };
   const session = await openFileCredentials({ ctx, clock: serviceClock, store, name, emit, registryOf });
   const trust = hooks.trusts?.get(identity.registryUrl) ?? registryTrust(ctx, {
@@ -276,11 +276,11 @@ const REVOKED: ReadonlySet<string | null> = new Set(["PROXY_AUTH_REVOKED", "AGEN
 async function explainEnd(
   error: unknown,
   { did, name }: Identity,
-  registry: () => Promise<Pick<RegistryClient, "resolve">>,
+  registry: () => Pick<RegistryClient, "resolve">,
 ): Promise<unknown> {
   if (!(error instanceof ApiError) || !REVOKED.has(error.code)) return error;
   try {
-    const { status } = await (await registry()).resolve(parseDid(did)?.id ?? "");
+    const { status } = await registry().resolve(parseDid(did)?.id ?? "");
     if (status === "active") return error;
   } catch {
     // The registry does not answer, so the reason stays unknown.

@@ -31,8 +31,8 @@ export async function directProxy(
     ctx.onResponse?.(headers);
     clock.see(headers.get("Date"));
   };
-  const registryOf = async (registryUrl: string) =>
-    (await connect({ ...ctx, clock, onResponse }, { "allow-insecure": allowInsecure }, registryUrl)).registry;
+  const registryOf = (registryUrl: string) =>
+    connect({ ...ctx, clock, onResponse }, { "allow-insecure": allowInsecure }, registryUrl).registry;
   const emit = () => {};
   const session = await openFileCredentials({ ctx, clock, store, name: folder.name, registryOf, emit });
   const { fetch, random, onResponse: seen } = ctx, calls = { fetch, onResponse: seen, random, session, emit };

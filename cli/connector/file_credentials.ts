@@ -15,7 +15,7 @@ interface FileCredentialsDeps {
   clock: ServiceClock;
   store: AgentStore;
   name: string;
-  registryOf: (registryUrl: string) => Promise<RegistryClient>;
+  registryOf: (registryUrl: string) => RegistryClient;
   emit: EmitEvent;
 }
 
@@ -33,7 +33,7 @@ export async function openFileCredentials(deps: FileCredentialsDeps): Promise<St
     },
     visit: async (agent, audience) => {
       const folder = await store.open(name), { registryUrl } = folder.identity();
-      const registry = await registryOf(registryUrl);
+      const registry = registryOf(registryUrl);
       return await registry.visit(agent, audience, issuerOf(agent.ait) ?? registryUrl);
     },
     refresh: async () => (await refreshAgent({ ...ctx, clock, out }, store, name, registryOf)).auth,

@@ -23,15 +23,14 @@ export function registryTrust(
     ctx.onResponse?.(headers);
     clock.see(headers.get("Date"));
   };
-  const registry = async () =>
-    (await connect({ ...ctx, onResponse }, { "allow-insecure": allowInsecure }, registryUrl)).registry;
+  const registry = () => connect({ ...ctx, onResponse }, { "allow-insecure": allowInsecure }, registryUrl).registry;
   const file = `${encodeURIComponent(registryUrl)}.crl`;
   return new RegistryTrust(ctx.clock, {
     issuer,
-    keys: async () => await trustedKeys(quiet, await registry()),
+    keys: async () => await trustedKeys(quiet, registry()),
     list: async () => {
       try {
-        return await (await registry()).crl();
+        return await registry().crl();
       } catch (error) {
         if (error instanceof ApiError && error.code === "CRL_NOT_FOUND") return null;
         throw error;

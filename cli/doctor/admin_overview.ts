@@ -5,13 +5,11 @@ import { ApiError } from "../../shared/client/errors.ts";
 import { describeError } from "../../shared/client/refusals.ts";
 import { parseDid } from "../../shared/protocol/did.ts";
 import { parseIso } from "../../shared/protocol/time.ts";
-import type { AdminClient } from "../client/admin_client.ts";
-import type { RelayAdminClient } from "../client/relay_admin_client.ts";
+import type { AdminClient, RelayAdminClient } from "../client/admin_client.ts";
 import type { Context } from "../context.ts";
 import { type Column, idCell } from "../terminal/tables.ts";
 import { agoText, durationText } from "../terminal/times.ts";
-import { connect, connectAsAdmin, type ConnectionOptions } from "../account/registry_access.ts";
-import { connectToRelay } from "../account/relay_access.ts";
+import { connect, connectAsAdmin, type ConnectionOptions, connectToRelay } from "../account/registry_access.ts";
 import { healthOf, type ServiceOverview } from "./overview.ts";
 
 /** A number that was counted up to a bound. */
@@ -53,10 +51,10 @@ const REFUSED_SHOWN = 10;
 
 /** @throws {CliError} and {ApiError} of the registry; a proxy that does not answer is only a warning */
 export async function adminOverview(ctx: Context, options: ConnectionOptions): Promise<AdminOverview> {
-  const { registry, registryUrl, config } = await connect(ctx, options);
+  const { registry, registryUrl, config } = connect(ctx, options);
   const { version, environment, proxyUrl: named } = await registry.metadata();
   // An API key that is not an admin's is refused here.
-  const [admin, relay] = [await connectAsAdmin(ctx, options), await connectToRelay(ctx, options)];
+  const [admin, relay] = [connectAsAdmin(ctx, options), await connectToRelay(ctx, options)];
   const [counts, ofRegistry, ofProxy, told] = await Promise.all([
     admin.counts(),
     healthOf(ctx, registryUrl),

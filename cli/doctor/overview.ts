@@ -52,7 +52,7 @@ export async function overview(
   ctx: Context,
   options: ConnectionOptions & { agent?: string | undefined },
 ): Promise<Overview> {
-  const connection = await connect(ctx, options);
+  const connection = connect(ctx, options);
   const { registryUrl, config } = connection;
   const proxyUrl = effectiveConfig(ctx).proxyUrl ?? null;
   const store = new AgentStore(ctx);

@@ -4,6 +4,7 @@
  */
 import type * as z from "zod";
 import { LIMITS } from "../../shared/protocol/limits.ts";
+import { HEADERS } from "../../shared/protocol/proof.ts";
 import type { Random } from "../../shared/random.ts";
 import { UnreachableError } from "../../shared/client/errors.ts";
 import { apiErrorOf, asUnreachable, exchange, type ExchangeDeps } from "../../shared/client/http.ts";
@@ -17,8 +18,10 @@ export interface Call<S extends z.ZodType | null> {
   method: "GET" | "POST" | "DELETE";
   url: string;
   headers?: Record<string, string>;
+  /** Sent as a bearer token. */
+  token?: string | null;
   /** JSON text. */
-  body?: string;
+  body?: string | undefined;
   /** Schema of the response; `null` for an empty one. */
   response: S;
 }
@@ -32,12 +35,16 @@ export type Answer<S> = S extends z.ZodType ? z.output<S> : null;
  * @throws {UnreachableError} when no service answers, or the response is not one of this protocol
  */
 export async function callService<S extends z.ZodType | null>(deps: HttpDeps, request: Call<S>): Promise<Answer<S>> {
-  const { method, url, body } = request;
+  const { method, url, body, token = null } = request;
   const origin = new URL(url).origin;
   const response = await exchange(deps, {
     method,
     url,
-    headers: { ...(body === undefined ? {} : { "Content-Type": "application/json" }), ...request.headers },
+    headers: {
+      ...(body === undefined ? {} : { "Content-Type": "application/json" }),
+      ...(token === null ? {} : { [HEADERS.authorization]: `Bearer ${token}` }),
+      ...request.headers,
+    },
     body,
     timeoutMs: LIMITS.registryTimeoutMs,
     connectMs: LIMITS.registryConnectMs,

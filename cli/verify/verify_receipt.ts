@@ -35,13 +35,13 @@ export interface ReceiptReport {
 /** @throws {CliError} `CLI_USAGE` for a file that has not the right form */
 export async function verifyReceiptFile(
   ctx: Context,
-  connection: () => Promise<RegistryAccess>,
+  connection: () => RegistryAccess,
   { path, payloadPath, keysPath }: { path: string; payloadPath: string | undefined; keysPath: string | undefined },
 ): Promise<ReceiptReport> {
   const row = rowOf(await readJson(ctx, path, FILE_BYTES_MAX), path);
   const payload = payloadPath === undefined ? null : await readGiven(ctx, payloadPath, PAYLOAD_BYTES_MAX);
   const known = keysPath === undefined
-    ? await ofRegistry(ctx, await connection())
+    ? await ofRegistry(ctx, connection())
     : await ofFile(row, await readJson(ctx, keysPath, KEYS_BYTES_MAX), keysPath);
   const { issuer, fetchedAt, stale } = known.trusted;
   return { ...await evaluateReceipt(row, payload, known), keysFrom: { issuer, fetchedAt, stale } };

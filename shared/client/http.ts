@@ -34,6 +34,15 @@ export interface HttpRequest {
   signal?: AbortSignal;
 }
 
+/** Members of a query; those that are absent are not sent. */
+export type Query = Readonly<Record<string, string | number | boolean | undefined>>;
+
+/** Returns the query with its question mark; empty without a member. */
+export function searchOf(query: Query): string {
+  const given = Object.entries(query).flatMap(([name, value]) => value === undefined ? [] : [[name, String(value)]]);
+  return given.length > 0 ? `?${new URLSearchParams(given)}` : "";
+}
+
 export interface HttpResponse {
   status: number;
   headers: Headers;

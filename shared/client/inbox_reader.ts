@@ -107,8 +107,8 @@ export class InboxReader {
 
   async #readPage(waitSeconds: number): Promise<void> {
     const limit = MESSAGES_HELD_MAX - this.#lanes.size;
-    const query = `unread=true&after=${this.#after}&limit=${limit}&wait=${waitSeconds}`;
-    const request = { ...get(`/v1/inbox?${query}`), waitSeconds, signal: this.#stop.signal };
+    const query = get("/v1/inbox", { unread: true, after: this.#after, limit, wait: waitSeconds });
+    const request = { ...query, waitSeconds, signal: this.#stop.signal };
     for (const stored of (await call(this.local, InboxPage, request)).messages) {
       this.#after = Math.max(this.#after, stored.id);
       const message = messageOfLocal(stored);

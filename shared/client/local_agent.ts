@@ -139,8 +139,7 @@ export class LocalAgent implements AsyncDisposable {
 
   /** The receipts of a message that this agent sent. */
   async receipts(requestId: string, to: string): Promise<Receipt[]> {
-    const query = new URLSearchParams({ requestId, to });
-    return (await this.#call(CheckedReceipts, get(`/v1/receipts?${query}`))).receipts;
+    return (await this.#call(CheckedReceipts, get("/v1/receipts", { requestId, to }))).receipts;
   }
 
   async peers(): Promise<Peer[]> {

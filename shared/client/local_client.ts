@@ -6,7 +6,7 @@ import type * as z from "zod";
 import { type Clock, sleep } from "../clock.ts";
 import type { ConnectorFile } from "./agent_files.ts";
 import { ApiError, LocalDown } from "./errors.ts";
-import { apiErrorOf, exchange, type HttpResponse } from "./http.ts";
+import { apiErrorOf, exchange, type HttpResponse, type Query, searchOf } from "./http.ts";
 import { type InboxRead, InboxReadResult, type OutboundRequest, OutboundResult } from "./local_shapes.ts";
 import { LIMITS } from "../protocol/limits.ts";
 
@@ -32,8 +32,8 @@ export interface LocalRequest {
   signal?: AbortSignal;
 }
 
-export function get(target: string): LocalRequest {
-  return { method: "GET", target };
+export function get(path: string, query: Query = {}): LocalRequest {
+  return { method: "GET", target: path + searchOf(query) };
 }
 
 export function post(target: string, body: object): LocalRequest {
@@ -196,9 +196,8 @@ export function sentMessage(
   { requestId, to }: { requestId: string; to?: string | undefined },
   waitSeconds = 0,
 ): Promise<SendResult> {
-  const query = new URLSearchParams({ ...to === undefined ? {} : { to }, wait: String(waitSeconds) });
-  const target = `/v1/outbound/${encodeURIComponent(requestId)}?${query}`;
-  return resultOf(calls, { ...get(target), waitSeconds });
+  const request = get(`/v1/outbound/${encodeURIComponent(requestId)}`, { to, wait: waitSeconds });
+  return resultOf(calls, { ...request, waitSeconds });
 }
 
 async function resultOf(calls: LocalCalls, request: LocalRequest): Promise<SendResult> {

@@ -39,7 +39,7 @@ export const COMMANDS = [
         "Become the admin; keep the secret out of the process list",
     },
     async run(ctx, { options }) {
-      const { registry, registryUrl } = await connect(ctx, options);
+      const { registry, registryUrl } = connect(ctx, options);
       await checkSavable(ctx);
       const { displayName, agent: agentName } = await firstNames(ctx, options);
       ctx.out.doing(`Creating the first admin at ${registryUrl}`);
@@ -98,7 +98,7 @@ export const COMMANDS = [
     },
     examples: { "svc admin service create proxy-eu": "Create a credential for a second proxy" },
     async run(ctx, { args, options }) {
-      const { registry, apiKey } = await connectAsPerson(ctx, options);
+      const { registry, apiKey } = connectAsPerson(ctx, options);
       const scopes = options.scope.length > 0 ? options.scope : SCOPES;
       const issued = await registry.createService(apiKey, args.name, scopes);
       showIssued(ctx, issued, `The service ${issued.internalService.name} can now call the registry.`);
@@ -110,7 +110,7 @@ export const COMMANDS = [
     options: PERSON_OPTIONS,
     examples: { "svc admin service list": "Show their IDs, scopes and states" },
     async run(ctx, { options }) {
-      const { registry, apiKey } = await connectAsPerson(ctx, options);
+      const { registry, apiKey } = connectAsPerson(ctx, options);
       const { internalServices } = await registry.services(apiKey);
       const now = ctx.clock.now();
       ctx.out.result(
@@ -134,7 +134,7 @@ export const COMMANDS = [
       "svc admin service rotate 01KHYQ5H00AAAAAAAAAAAAAAAA": "Replace the secret, then restart the service with it",
     },
     async run(ctx, { args, options }) {
-      const { registry, apiKey } = await connectAsPerson(ctx, options);
+      const { registry, apiKey } = connectAsPerson(ctx, options);
       const issued = await registry.rotateService(apiKey, await serviceId(registry, apiKey, args.id));
       showIssued(
         ctx,
@@ -150,7 +150,7 @@ export const COMMANDS = [
     options: PERSON_OPTIONS,
     examples: { "svc admin service revoke 01KHYQ5H00AAAAAAAAAAAAAAAA": "Its credential stops working" },
     async run(ctx, { args, options }) {
-      const { registry, apiKey } = await connectAsPerson(ctx, options);
+      const { registry, apiKey } = connectAsPerson(ctx, options);
       const id = await serviceId(registry, apiKey, args.id);
       await registry.revokeService(apiKey, id);
       ctx.out.result({ id, status: "revoked" }, `The service ${id} is revoked.`);
@@ -162,7 +162,7 @@ export const COMMANDS = [
     options: PERSON_OPTIONS,
     examples: { "svc admin keys rotate": "Rotate after a suspected leak, or periodically" },
     async run(ctx, { options }) {
-      const { registry, apiKey } = await connectAsPerson(ctx, options);
+      const { registry, apiKey } = connectAsPerson(ctx, options);
       const { kid, retiredKid, signsFrom } = await registry.rotateKeys(apiKey);
       ctx.out.result({ kid, retiredKid, signsFrom }, [
         "The registry has a new signing key.",

@@ -3,7 +3,7 @@ import type { AdminAgentSummary } from "../../../shared/protocol/api/admin.ts";
 import type { AgentConnection } from "../../../shared/protocol/api/relay_admin.ts";
 import { DAY_MS } from "../../../shared/clock.ts";
 import { parseIso } from "../../../shared/protocol/time.ts";
-import { connectAsAdmin, type ConnectionOptions } from "../../account/registry_access.ts";
+import { connectAsAdmin, type ConnectionOptions, connectToRelay } from "../../account/registry_access.ts";
 import type { AdminClient } from "../../client/admin_client.ts";
 import { command, PERSON_OPTIONS } from "../../command_line/command.ts";
 import { parseDuration } from "../../command_line/numbers.ts";
@@ -49,7 +49,7 @@ export const COMMANDS = [
         : parseDuration(options["offline-for"], "--offline-for");
       const expiringDays = options.expiring === undefined ? undefined : daysOf(options.expiring);
       const status = options.status ?? (offlineMs === null ? undefined : "active");
-      const admin = await connectAsAdmin(ctx, options);
+      const admin = connectAsAdmin(ctx, options);
       const ownerId = options.owner === undefined ? undefined : await personIdOf(admin, options.owner);
       const query = { status, framework, name, ownerId, expiringDays };
       const listed = { ...options, all: options.all || offlineMs !== null };
@@ -93,7 +93,7 @@ export const COMMANDS = [
     options: PERSON_OPTIONS,
     examples: { "svc admin agents show 01KHYQ5H00AAAAAAAAAAAAAAAA": "Show one agent" },
     async run(ctx, { args, options }) {
-      const admin = await connectAsAdmin(ctx, options);
+      const admin = connectAsAdmin(ctx, options);
       const { agent, ownerName, session } = await admin.agent(await agentIdOf(admin, args.agent));
       ctx.out.result({ agent, ownerName, session }, [
         ctx.out.bold(agent.name),
@@ -163,7 +163,7 @@ async function changeAgents(
   options: ConnectionOptions & { yes: boolean },
   { question, change, result, done }: AgentChange,
 ): Promise<number | void> {
-  const admin = await connectAsAdmin(ctx, options);
+  const admin = connectAsAdmin(ctx, options);
   const ids = new Map<string, string>();
   for (const name of names) ids.set(await agentIdOf(admin, name), name);
   const what = [...ids].map(([id, name]) => name === id ? id : `${name} (${id})`);
@@ -192,7 +192,6 @@ function daysOf(text: string): string {
 
 /** Returns when each agent was connected last, by DID, from every page of the proxy. */
 async function connectionsByDid(ctx: Context, options: ConnectionOptions): Promise<Map<string, AgentConnection>> {
-  const { connectToRelay } = await import("../../account/relay_access.ts");
   const relay = await connectToRelay(ctx, options);
   const pages = await readPages({ all: true }, (page) => relay.connections(page));
   return new Map(pages.flatMap((page) => page.connections).map((one) => [one.agentDid, one]));

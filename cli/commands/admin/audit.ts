@@ -54,7 +54,7 @@ export const COMMANDS = [
       }
       const count = parseCount(options.limit ?? `${EVENTS}`, "--limit", MAX_EVENTS);
       const filter: AuditFilter = { event, actor, since };
-      const admin = await connectAsAdmin(ctx, options);
+      const admin = connectAsAdmin(ctx, options);
       if (options.export) return await exportAudit(ctx, admin, filter);
       if (follow) {
         const stopped = new AbortController();

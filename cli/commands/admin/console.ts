@@ -16,7 +16,7 @@ export const COMMANDS = [
       "svc admin open --print": "Open the console on a phone",
     },
     async run(ctx, { options }) {
-      const admin = await connectAsAdmin(ctx, options);
+      const admin = connectAsAdmin(ctx, options);
       const code = await admin.consoleCode();
       const [{ openPage, pageLines }, { PrivateFolder }] = await Promise.all([
         import("../../files/open_page.ts"),

@@ -27,7 +27,7 @@ export const COMMANDS = [
     examples: { "svc admin people list --status suspended --all": "Show all suspended people" },
     async run(ctx, { options }) {
       const { status, name, role } = options;
-      const admin = await connectAsAdmin(ctx, options);
+      const admin = connectAsAdmin(ctx, options);
       const pages = await readPages(options, (page) => admin.people({ status, name, role, ...page }));
       const people = pages.flatMap((page) => page.people);
       const now = ctx.clock.now();
@@ -51,7 +51,7 @@ export const COMMANDS = [
     options: PERSON_OPTIONS,
     examples: { "svc admin people show 01KHYQ5H00AAAAAAAAAAAAAAAA": "Show one account" },
     async run(ctx, { args, options }) {
-      const admin = await connectAsAdmin(ctx, options);
+      const admin = connectAsAdmin(ctx, options);
       const answer = await admin.person(await personIdOf(admin, args.person));
       const { person, apiKeys, agents, lastUsedAt } = answer;
       const now = ctx.clock.now();
@@ -91,7 +91,7 @@ export const COMMANDS = [
     },
     async run(ctx, { args, options }) {
       const reason = await checkedReason(options.reason);
-      const admin = await connectAsAdmin(ctx, options);
+      const admin = connectAsAdmin(ctx, options);
       const id = await personIdOf(admin, args.person);
       if (!await isConfirmed(ctx, options.yes, `Suspend ${id}? Its API keys and agents stop.`)) return EXIT.failed;
       ctx.out.doing(`Suspending ${id}`);
@@ -116,7 +116,7 @@ export const COMMANDS = [
     examples: { "svc admin people restore 01KHYQ5H00AAAAAAAAAAAAAAAA": "Let an account work again" },
     async run(ctx, { args, options }) {
       const reason = await checkedReason(options.reason);
-      const admin = await connectAsAdmin(ctx, options);
+      const admin = connectAsAdmin(ctx, options);
       const id = await personIdOf(admin, args.person);
       ctx.out.doing(`Restoring ${id}`);
       const { person, complete } = await admin.restore(id, reason);

@@ -1,8 +1,10 @@
 /** `svc admin relay …` and `svc admin overview`: what the proxy knows. */
 import { sleep } from "../../../shared/clock.ts";
 import type { Refusal } from "../../../shared/protocol/api/relay_admin.ts";
+import { connectToRelay } from "../../account/registry_access.ts";
 import { command, PERSON_OPTIONS } from "../../command_line/command.ts";
 import { parseCount } from "../../command_line/numbers.ts";
+import { formatDuration } from "../../connector/status.ts";
 import type { Context } from "../../context.ts";
 import { CliError, EXIT } from "../../errors.ts";
 import { onStop } from "../../terminal/interrupt.ts";
@@ -21,7 +23,6 @@ export const COMMANDS = [
     options: { ...PERSON_OPTIONS, ...PAGE_OPTIONS },
     examples: { "svc admin relay queues --all": "Show every recipient for whom messages wait" },
     async run(ctx, { options }) {
-      const { connectToRelay } = await import("../../account/relay_access.ts");
       const relay = await connectToRelay(ctx, options);
       const pages = await readPages(options, (page) => relay.queues(page));
       const queues = pages.flatMap((page) => page.queues);
@@ -48,8 +49,6 @@ export const COMMANDS = [
     options: PERSON_OPTIONS,
     examples: { "svc admin issuers": "Show from which servers agents come" },
     async run(ctx, { options }) {
-      const { connectToRelay } = await import("../../account/relay_access.ts");
-      const { formatDuration } = await import("../../connector/status.ts");
       const { issuers, areAll } = await (await connectToRelay(ctx, options)).issuers();
       const age = (seconds: number | null) => seconds === null ? null : formatDuration(seconds * 1_000);
       ctx.out.result(
@@ -83,7 +82,6 @@ export const COMMANDS = [
     examples: { "svc admin relay refusals --limit 5": "Show the five newest refusals" },
     async run(ctx, { options }) {
       const limit = String(parseCount(options.limit ?? `${REFUSALS}`, "--limit", MAX_REFUSALS));
-      const { connectToRelay } = await import("../../account/relay_access.ts");
       const relay = await connectToRelay(ctx, options);
       const list = await relay.refusals({ limit, requestId: options.request, agentDid: options.did });
       const { refusals, instance, since } = list;
@@ -110,7 +108,6 @@ export const COMMANDS = [
       if (!isRequestId(requestId)) {
         throw new CliError("CLI_USAGE", "this is not a request ID: 8 to 128 of A-Z, a-z, 0-9, '.', '_', ':' and '-'");
       }
-      const { connectToRelay } = await import("../../account/relay_access.ts");
       const relay = await connectToRelay(ctx, options);
       const [{ deliveries }, { refusals }] = await Promise.all([
         relay.deliveries(requestId),

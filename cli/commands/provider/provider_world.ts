@@ -171,7 +171,7 @@ async function registeredAs(ctx: Context, folder: AgentFolder): Promise<Register
   ]);
   try {
     const { did, registryUrl } = folder.identity();
-    const { registry } = await connect(ctx, { "allow-insecure": false }, registryUrl);
+    const { registry } = connect(ctx, { "allow-insecure": false }, registryUrl);
     return (await registry.resolve(parseDid(did)?.id ?? "")).status;
   } catch (error) {
     return error instanceof ApiError && error.code === "AGENT_NOT_FOUND" ? "unknown" : null;

@@ -23,7 +23,7 @@ async function opened(world: World, machine: Machine) {
     store: new AgentStore(ctx),
     name: "alpha",
     emit: (event) => void events.push(event),
-    registryOf: () => Promise.resolve(new RegistryClient({ ...ctx, clock }, REGISTRY_URL)),
+    registryOf: () => new RegistryClient({ ...ctx, clock }, REGISTRY_URL),
   });
   return { session, events, clock };
 }
