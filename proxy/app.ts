@@ -270,6 +270,7 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
   };
   // After the end of the lease other instances send no message here. The sockets stay open for the messages sent before.
   const leave = async () => {
+    links.leave();
     await leases.stop();
     await inbox.stop();
     await Promise.all([forwarder.finish(), mailboxDelivery.finish()]);

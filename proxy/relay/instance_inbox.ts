@@ -1,7 +1,8 @@
 /**
  * Notes between proxy instances on one store. A note is stored in the inbox of its receiver, and the same commit
- * changes the receiver's wake key, which the receiver watches. A note is handled before its deletion is stored: over a
- * network that saves a round trip, and an instance that ends never reads its inbox again. Does not know what notes mean.
+ * changes the receiver's wake key, which the receiver watches. A note without content is also the value of the wake key, so
+ * the receiver handles it before it reads its inbox, which saves a round trip. A note is handled before its deletion is
+ * stored: that saves another one, and an instance that ends never reads its inbox again. Does not know what notes mean.
  */
 import type { Kv } from "../../shared/server/kv.ts";
 import { KEYS } from "../schema/kv_keys.ts";
@@ -10,10 +11,10 @@ import type { Clock } from "../../shared/clock.ts";
 import type { NewId } from "../../shared/protocol/ids.ts";
 import type { Log } from "../../shared/server/log.ts";
 import { concatChunks, splitChunks } from "../../shared/server/store/chunks.ts";
-import { absent, addWrite, type Update, type Write } from "../../shared/server/store/group_commit.ts";
+import { absent, type Update, type Write } from "../../shared/server/store/group_commit.ts";
 import { WatchedKey } from "../../shared/server/store/watched_key.ts";
 
-/** Handles a note. Called in the order in which the notes were written. */
+/** Handles a note. Those with content come in the order in which they were written. */
 export type Receive = (body: unknown, bytes: Uint8Array) => void;
 
 interface InboxDeps {
@@ -26,11 +27,11 @@ interface InboxDeps {
 }
 
 const NOTE_KEPT_MS = 60_000;
-/** Notes read from the inbox in one commit: a commit may hold 1,000 deletions, and a note has at most 13 parts. */
+/** Notes read together and deleted in one commit, which may hold 1,000 deletions; a note has at most 13 parts. */
 const NOTES_AT_ONCE = 50;
 /** Bytes that a note holds itself, which saves the read of its parts. A value has room for 64 KiB, of which the body needs some. */
 const INLINE_MAX = 56 * 1024;
-const NO_BYTES = new Uint8Array();
+const NO_BYTES: Uint8Array = new Uint8Array();
 
 export class InstanceInbox {
   /** Called for each note. */
@@ -39,15 +40,20 @@ export class InstanceInbox {
   readonly #watched: WatchedKey;
   #isStarted = false;
   /** IDs of handled notes that may still be in the store. */
-  #handled = new Set<string>();
-  /** The newest deletion: whether it succeeded. */
-  #removal = Promise.resolve(true);
+  readonly #handled = new Set<string>();
+  /** IDs of notes that are being deleted, and the newest deletion. */
+  readonly #leaving = new Set<string>();
+  #removal = Promise.resolve();
 
   constructor(deps: InboxDeps) {
     this.#deps = deps;
     this.#watched = new WatchedKey(deps, {
       key: KEYS.instanceBell(deps.instance),
       handler: () => this.#read(),
+      onValue: (value) => {
+        const { id, body } = value as Rung;
+        if (body !== undefined) this.#handleOne(id, body);
+      },
       failureEvents: { poll: "inbox_look_failed", watch: "bus_watch_failed" },
     });
   }
@@ -98,56 +104,58 @@ export class InstanceInbox {
     return noteWrites(instance, this.#deps.newId(), body, NO_BYTES);
   }
 
-  /**
-   * Writes a note in a commit of its own.
-   *
-   * @throws {StoreUnavailable}
-   */
-  async send(instance: string, body: unknown): Promise<void> {
-    const operation = this.#deps.kv.atomic();
-    for (const write of this.writesOf(instance, body)) addWrite(operation, write);
-    await operation.commit();
+  /** Handles a note, unless it was handled: it may come by the wake key and by the inbox. */
+  #handleOne(id: string, body: unknown, bytes = NO_BYTES): void {
+    if (this.#handled.has(id)) return;
+    this.#handled.add(id);
+    this.onNote(body, bytes);
   }
 
+  /** Reads the notes. The next ones are read while these are handled and deleted. */
   async #read(): Promise<void> {
-    const inbox = { prefix: KEYS.inbox(this.instance) };
-    for (;;) {
-      const notes = await Array.fromAsync(this.#deps.kv.list<StoredInstanceMessage>(inbox, { limit: NOTES_AT_ONCE }));
-      const isAll = notes.length < NOTES_AT_ONCE;
-      const present = notes.map(({ key, value }) => ({ id: String(key.at(-1)), ...value }));
-      const isNew = ({ id }: { id: string }) => !this.#handled.has(id);
-      const read = await Promise.all(
-        present.filter(isNew).map(async (note) => ({ ...note, bytes: await this.#readParts(note) })),
-      );
-      // A handled note that is not in the store cannot come again.
-      if (isAll) this.#handled = new Set(present.map(({ id }) => id).filter((id) => this.#handled.has(id)));
-      for (const { id, body, bytes } of read) {
-        this.#handled.add(id);
-        this.onNote(body, bytes);
-      }
-      if (present.length > 0) this.#removal = this.#remove(present);
-      // A note that is written after the list began changes the wake key again.
-      if (isAll) return;
-      if (!(await this.#removal)) return;
+    const before = [...this.#handled], present = new Set<string>();
+    const inbox = this.#deps.kv.list<StoredInstanceMessage>({ prefix: KEYS.inbox(this.instance) }, {
+      batchSize: NOTES_AT_ONCE,
+    });
+    let together: StoredNote[] = [];
+    for await (const { key, value } of inbox) {
+      const id = String(key.at(-1));
+      present.add(id);
+      if (together.push({ id, ...value }) < NOTES_AT_ONCE) continue;
+      await this.#handle(together);
+      together = [];
     }
+    await this.#handle(together);
+    // A handled note that is not in the store cannot come again. One that is written after the list began rings again.
+    for (const id of before) if (!present.has(id)) this.#handled.delete(id);
   }
 
-  /** Deletes notes. Returns false after a failure: they are deleted after the next read. */
-  async #remove(notes: readonly { id: string; parts: number }[]): Promise<boolean> {
+  async #handle(notes: readonly StoredNote[]): Promise<void> {
+    if (notes.length === 0) return;
+    const isNew = ({ id }: StoredNote) => !this.#handled.has(id);
+    const read = await Promise.all(
+      notes.filter(isNew).map(async (note) => ({ ...note, bytes: await this.#bytesOf(note) })),
+    );
+    for (const { id, body, bytes } of read) this.#handleOne(id, body, bytes);
+    this.#removal = this.#remove(notes.filter(({ id }) => !this.#leaving.has(id)), this.#removal);
+  }
+
+  /** Deletes notes. Those of a deletion that fails are deleted after the next read. */
+  async #remove(notes: readonly StoredNote[], before: Promise<void>): Promise<void> {
     const operation = this.#deps.kv.atomic();
     for (const { id, parts } of notes) {
+      this.#leaving.add(id);
       operation.delete(KEYS.inboxNote(this.instance, id));
       for (let i = 0; i < parts; i++) operation.delete(KEYS.inboxPart(this.instance, id, i));
     }
-    try {
-      return (await operation.commit()).ok;
-    } catch (cause) {
-      this.#deps.log("warn", "inbox_look_failed", { cause });
-      return false;
+    if (notes.length > 0) {
+      await operation.commit().catch((cause) => this.#deps.log("warn", "inbox_look_failed", { cause }));
     }
+    for (const { id } of notes) this.#leaving.delete(id);
+    await before;
   }
 
-  async #readParts({ id, bytes, parts }: StoredInstanceMessage & { id: string }): Promise<Uint8Array> {
+  async #bytesOf({ id, bytes, parts }: StoredNote): Promise<Uint8Array> {
     if (bytes) return bytes;
     const keys = Array.from({ length: parts }, (_, i) => KEYS.inboxPart(this.instance, id, i));
     const entries = await Promise.all(keys.map((key) => this.#deps.kv.get<Uint8Array>(key)));
@@ -155,7 +163,14 @@ export class InstanceInbox {
   }
 }
 
+type StoredNote = StoredInstanceMessage & { id: string };
 type SetWrite = Exclude<Write, { delete: true }>;
+
+/** The value of a wake key: the newest note, without a body when that has content. */
+interface Rung {
+  id: string;
+  body?: unknown;
+}
 
 /** The note first, then its parts and the wake key of its receiver. */
 function noteWrites(instance: string, id: string, body: unknown, bytes: Uint8Array): [SetWrite, ...SetWrite[]] {
@@ -166,6 +181,10 @@ function noteWrites(instance: string, id: string, body: unknown, bytes: Uint8Arr
   return [
     { key: KEYS.inboxNote(instance, id), value, expireInMs },
     ...parts.map((part, i) => ({ key: KEYS.inboxPart(instance, id, i), value: part, expireInMs })),
-    { key: KEYS.instanceBell(instance), value: id, expireInMs },
+    {
+      key: KEYS.instanceBell(instance),
+      value: (bytes.length === 0 ? { id, body } : { id }) satisfies Rung,
+      expireInMs,
+    },
   ];
 }

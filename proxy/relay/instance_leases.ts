@@ -21,6 +21,8 @@ import type { Metrics } from "../../shared/server/metrics/metrics.ts";
 export const LEASE_MS = 12_000;
 /** A third of the lease, so that two renewals in a row may fail. */
 export const RENEW_MS = 4_000;
+/** With more, notes would be written to an instance that has stopped: it says a second before that it will. */
+const RELIED_MS = 500;
 
 interface LeaseDeps {
   kv: Kv;
@@ -69,6 +71,8 @@ export class InstanceLeases {
   link: LinkAddress | null = null;
   /** Called after each look at the leases of the others. */
   onLooked: () => void = () => {};
+  /** Returns true while another instance would say over its link that it leaves. */
+  isLinked: (instance: string) => boolean = () => false;
   readonly #deps: LeaseDeps;
   readonly #known = new Map<string, Known>();
   #state: InstanceLease["state"] = "serving";
@@ -103,14 +107,15 @@ export class InstanceLeases {
 
   /** True while another instance serves, as the newest look at the leases has seen it. */
   get hasOthers(): boolean {
-    return [...this.#known.values()].some((known) => known.lease.state === "serving" && known.unchanged < LOOKS_TO_END);
+    return [...this.#known.values()].some((known) => known.lease.state === "serving" && isRunning(known));
   }
 
   /** Returns the other instances that serve and have an address, as the newest look at the leases has seen them. */
   others(): { instance: string; link: LinkAddress }[] {
-    return [...this.#known].flatMap(([instance, { lease: { state, link }, unchanged }]) =>
-      link && state === "serving" && unchanged < LOOKS_TO_END ? [{ instance, link }] : []
-    );
+    return [...this.#known].flatMap(([instance, known]) => {
+      const { state, link } = known.lease;
+      return link && state === "serving" && isRunning(known) ? [{ instance, link }] : [];
+    });
   }
 
   /**
@@ -153,8 +158,20 @@ export class InstanceLeases {
    */
   async isAlive(instance: string): Promise<boolean> {
     if (instance === this.instance) return !this.hasStopped;
-    const known = await this.#read(instance);
-    return known !== null && !hasEnded(known.lease.state) && known.unchanged < LOOKS_TO_END;
+    return isRunning(await this.#read(instance));
+  }
+
+  /**
+   * Returns true when a message can be sent to another instance. It reads no lease that was seen to serve within half a second,
+   * or whose instance has a link: a read for each message would be a round trip.
+   *
+   * @throws {StoreUnavailable}
+   */
+  async takesMessages(instance: string): Promise<boolean> {
+    const known = this.#known.get(instance);
+    const isFresh = known !== undefined && Math.abs(this.#deps.clock.now() - known.seenAt) < RELIED_MS;
+    const isRelied = known?.lease.state === "serving" && (isFresh || this.isLinked(instance));
+    return isRelied ? isRunning(known) : await this.isAlive(instance);
   }
 
   /**
@@ -244,7 +261,7 @@ export class InstanceLeases {
   #mostDifferent(): { instance: string; ms: number } | null {
     let found: { instance: string; ms: number } | null = null;
     for (const [instance, known] of this.#known) {
-      if (hasEnded(known.lease.state) || known.unchanged >= LOOKS_TO_END) continue;
+      if (!isRunning(known)) continue;
       const ms = differenceOf(known);
       if (Math.abs(ms) > Math.max(CLOCKS_DIFFER_MS, Math.abs(found?.ms ?? 0))) found = { instance, ms };
     }
@@ -307,6 +324,10 @@ export class InstanceLeases {
 /** Returns by how much a clock is surely ahead, milliseconds; 0 when it may be right. */
 function differenceOf(known: Known | null): number {
   return known ? Math.max(known.ahead.least, Math.min(known.ahead.most, 0)) : 0;
+}
+
+function isRunning(known: Known | null): boolean {
+  return known !== null && !hasEnded(known.lease.state) && known.unchanged < LOOKS_TO_END;
 }
 
 function hasEnded(state: InstanceLease["state"]): boolean {

@@ -51,12 +51,17 @@ interface LinksDeps {
 interface Link {
   socket: WebSocket;
   heardAt: number;
+  /** The other instance stops: it still answers, and nothing else is sent to it. */
+  isLeaving: boolean;
   cancelBeat: Cancel;
 }
 
+/** Text messages of a link, whose other messages are binary. */
+const BEAT = "", LEAVES = "leaves";
+
 export class InstanceLinks {
-  /** Called for each message, in the order of one link; `from` is the instance that sent it. */
-  onMessage: (body: unknown, bytes: Uint8Array, from: string) => void = () => {};
+  /** Called for each message, in the order of one link. */
+  onMessage: (body: unknown, bytes: Uint8Array) => void = () => {};
   /** Called when a link is lost: what was sent over it may not have arrived. */
   onLost: (instance: string) => void = () => {};
   readonly #deps: LinksDeps;
@@ -71,6 +76,7 @@ export class InstanceLinks {
   constructor(deps: LinksDeps) {
     this.#deps = deps;
     deps.leases.onLooked = () => this.#look();
+    deps.leases.isLinked = (instance) => this.has(instance);
     deps.metrics.read("instance_links", () => this.#open.size);
     deps.metrics.read("instance_links_missing", () => this.missing.length);
   }
@@ -86,16 +92,16 @@ export class InstanceLinks {
     return this.#deps.leases.others().flatMap(({ instance }) => this.#open.has(instance) ? [] : [instance]);
   }
 
-  /** Returns true while messages to an instance can take a link: it is open, and its queue has room. */
+  /** Returns true while messages to an instance can take a link: it is open, its queue has room, and its instance stays. */
   has(instance: string): boolean {
     const link = this.#open.get(instance);
-    return link !== undefined && link.socket.readyState === WebSocket.OPEN && link.socket.bufferedAmount <= UNSENT_MAX;
+    return link !== undefined && !link.isLeaving && hasRoom(link);
   }
 
   /** Sends a message. Returns false when it was not sent; a message that was sent may still be lost with the link. */
   send(instance: string, body: unknown, bytes: Uint8Array = new Uint8Array()): boolean {
     const link = this.#open.get(instance);
-    if (!link || !this.has(instance)) return false;
+    if (!link || !hasRoom(link)) return false;
     const head = new TextEncoder().encode(`${JSON.stringify(body)}\n`);
     if (head.length + bytes.length > MESSAGE_MAX) return false;
     const message = new Uint8Array(head.length + bytes.length);
@@ -134,6 +140,11 @@ export class InstanceLinks {
     } catch {
       return refused(426);
     }
+  }
+
+  /** Tells the other instances that this one stops. The results of their messages still take the links. */
+  leave(): void {
+    for (const { socket } of this.#open.values()) if (socket.readyState === WebSocket.OPEN) socket.send(LEAVES);
   }
 
   /** Closes every link, after what was sent over it. */
@@ -230,24 +241,25 @@ export class InstanceLinks {
     const { clock } = this.#deps;
     const before = this.#open.get(instance);
     if (before) this.#end(instance, before);
-    const link: Link = { socket, heardAt: clock.now(), cancelBeat: () => {} };
+    const link: Link = { socket, heardAt: clock.now(), isLeaving: false, cancelBeat: () => {} };
     this.#open.set(instance, link);
     const end = () => this.#end(instance, link);
     socket.onclose = socket.onerror = end;
     socket.onmessage = ({ data }) => {
       link.heardAt = clock.now();
-      if (data instanceof ArrayBuffer && !this.#receive(instance, new Uint8Array(data))) end();
+      link.isLeaving ||= data === LEAVES;
+      if (data instanceof ArrayBuffer && !this.#receive(new Uint8Array(data))) end();
     };
     const beat = () => {
       if (clock.now() - link.heardAt >= SILENT_MS) return end();
-      if (socket.readyState === WebSocket.OPEN) socket.send("");
+      if (socket.readyState === WebSocket.OPEN) socket.send(BEAT);
       link.cancelBeat = clock.after(BEAT_MS, beat);
     };
     beat();
   }
 
   /** Returns false for what is no message. */
-  #receive(instance: string, message: Uint8Array): boolean {
+  #receive(message: Uint8Array): boolean {
     if (message.length > MESSAGE_MAX) return false;
     const at = message.indexOf(LINE_FEED);
     let body: unknown;
@@ -256,7 +268,7 @@ export class InstanceLinks {
     } catch {
       return false;
     }
-    this.onMessage(body, message.subarray(at + 1), instance);
+    this.onMessage(body, message.subarray(at + 1));
     return true;
   }
 
@@ -269,6 +281,10 @@ export class InstanceLinks {
     socket.close();
     this.onLost(instance);
   }
+}
+
+function hasRoom({ socket }: Link): boolean {
+  return socket.readyState === WebSocket.OPEN && socket.bufferedAmount <= UNSENT_MAX;
 }
 
 /** What one side proves to the other. `role` keeps the proof of one step from being used as that of another. */

@@ -37,12 +37,14 @@ import { unpackSender } from "../schema/sender_record.ts";
 
 /** Notes in a second that tell senders at other instances the outcomes of their messages. More would be commits for each receipt. */
 const NEWS_PER_SECOND = 100;
-/** Messages of links whose results are remembered: more than one link carries in the time of a message. */
+/** Messages of other instances whose results are remembered: more than arrive in the time of a message. */
 const RESULTS_MAX = 20_000;
 /** IDs of one note that asks for results: with more it would not fit a value of the store. */
 const ASKED_MAX = 1_000;
 /** With more, a sender learns later that the instance of its recipient has ended. */
 const LEASE_LOOK_MS = 1_000;
+const NO_BYTES: Uint8Array = new Uint8Array();
+const FAILED = { result: "failed" } as const;
 
 /** The result of a message. */
 export type ForwardResult =
@@ -114,8 +116,8 @@ export class MessageForwarder {
   readonly #deps: DispatchDeps;
   /** Messages that wait for the result of another instance, by note ID. */
   readonly #away = new Map<string, Away>();
-  /** Messages that came over links: their results, and `null` before. One that was asked for in vain is never delivered. */
-  readonly #onLinks = new BoundedMap<string, ForwardResult | null>(RESULTS_MAX);
+  /** Messages of other instances: their results, and `null` before. One that was asked for in vain is never delivered. */
+  readonly #results = new BoundedMap<string, ForwardResult | null>(RESULTS_MAX);
   /** Messages to other instances since the start, by their way. */
   readonly crossed = { link: 0, note: 0 };
   /** Messages that may be queued and are on their way to sockets of this instance, by sender and recipient. */
@@ -123,11 +125,11 @@ export class MessageForwarder {
   readonly #news = new TokenBucket(NEWS_PER_SECOND, 1);
   /** Messages of other instances whose result is not written. */
   readonly #underWay = new Set<Promise<void>>();
+  #isWatching = false;
 
   constructor(deps: DispatchDeps) {
     this.#deps = deps;
-    deps.inbox.onNote = (body, bytes) => this.#receive(body as Note, bytes);
-    deps.links.onMessage = (body, bytes, from) => this.#receive(body as Note, bytes, from);
+    deps.inbox.onNote = deps.links.onMessage = (body, bytes) => this.#receive(body as Note, bytes);
     deps.links.onLost = (instance) => void this.#askAfterLoss(instance);
   }
 
@@ -150,7 +152,7 @@ export class MessageForwarder {
     const earlier = [...all];
     const { promise: givenUp, resolve: giveUp } = Promise.withResolvers<ForwardResult>();
     const result = this.#deliverOrQueue(message, attempt, queueFor, earlier, givenUp);
-    const own: MayQueue = { giveUp: () => giveUp({ result: "failed" }), ended: result.then(() => {}, () => {}) };
+    const own: MayQueue = { giveUp: () => giveUp(FAILED), ended: result.then(() => {}, () => {}) };
     this.#mayQueue.set(pair, all.add(own));
     try {
       return await result;
@@ -190,11 +192,11 @@ export class MessageForwarder {
     const hasWaited = line !== "none" || connectedAgents.isOpening(recipient);
     const session = connectedAgents.session(recipient) ?? await connectedAgents.opened(recipient);
     // The pair may have ended during a wait.
-    if (line === "late" || hasWaited && !(await isStillAllowed())) return { result: "failed" };
+    if (line === "late" || hasWaited && !(await isStillAllowed())) return FAILED;
     if (!session) return { result: "offline" };
     const rest = deadline - clock.now();
     const delivery = rest > 0 ? await session.deliver(message, rest, isStillAllowed) : { acked: false as const };
-    if (!delivery.acked) return { result: "failed" };
+    if (!delivery.acked) return FAILED;
     const { accepted, reason } = delivery;
     const connectedSockets = session.links.length;
     return { result: "acked", accepted, connectedSockets, ...(reason === undefined ? {} : { reason }) };
@@ -218,28 +220,44 @@ export class MessageForwarder {
     // Registered before the commit: the result may arrive before the commit returns.
     const away: Away = { instance, isOnLink: false, resolve };
     this.#away.set(id, away);
+    if (!this.#isWatching) void this.#watchStops();
     const takesLink = links.has(instance);
     const dispatched = async () => {
       away.isOnLink = takesLink && links.send(instance, note, content);
       const way = away.isOnLink ? "link" : "note";
       this.crossed[way]++;
       metrics.count("relay_crossings_total", way);
-      const fail = () => resolve({ result: "failed" });
-      const cancels = [
-        clock.after(attempt.until - attempt.startedAt + LIMITS.wayBackMs, fail),
-        this.#whenStopped(instance, fail),
-      ];
       // The link was lost, or filled up, during the commit, so nothing of the message has left.
       if (takesLink && !away.isOnLink) void this.#note(instance, note, content);
+      const cancel = clock.after(attempt.until - attempt.startedAt + LIMITS.wayBackMs, () => resolve(FAILED));
       try {
         return await promise;
       } finally {
-        for (const cancel of cancels) cancel();
+        cancel();
         this.#away.delete(id);
       }
     };
     const cancel = () => void this.#away.delete(id);
     return { updates: takesLink ? [] : [inbox.write(instance, note, content)], dispatched, cancel };
+  }
+
+  /** Fails the messages to instances that stop without their results: one look a second serves all of them. Never rejects. */
+  async #watchStops(): Promise<void> {
+    const { clock, leases, inbox } = this.#deps;
+    const ends = new Map<string, number>();
+    for (this.#isWatching = true; this.#away.size > 0;) {
+      await sleep(clock, LEASE_LOOK_MS);
+      const all = [...this.#away.values()];
+      for (const instance of new Set(all.map((away) => away.instance))) {
+        const state = await leases.stateOf(instance).catch(() => "serving" as const);
+        if (state === "stopped" && !ends.has(instance)) ends.set(instance, clock.now() + LIMITS.noteDrainMs);
+        if (state !== "left" && clock.now() < (ends.get(instance) ?? Infinity)) continue;
+        // The instance writes its results before it leaves.
+        await inbox.catchUp();
+        for (const away of all) if (away.instance === instance) away.resolve(FAILED);
+      }
+    }
+    this.#isWatching = false;
   }
 
   /**
@@ -253,7 +271,12 @@ export class MessageForwarder {
     }
   }
 
-  /** Writes a note. Never rejects: what waits for its effect has a deadline. */
+  /** Sends a note over the link, or through the store without one. Never rejects: what waits for its effect has a deadline. */
+  async #send(instance: string, note: Note): Promise<void> {
+    if (!this.#deps.links.send(instance, note)) await this.#note(instance, note);
+  }
+
+  /** Writes a note. Never rejects. */
   async #note(instance: string, note: Note, bytes?: Uint8Array): Promise<void> {
     const { inbox, commits, log } = this.#deps;
     try {
@@ -261,28 +284,6 @@ export class MessageForwarder {
     } catch (cause) {
       log("warn", "note_lost", { kind: note.kind, cause });
     }
-  }
-
-  /** Calls `late` when another instance has stopped and its last results have been read. */
-  #whenStopped(instance: string, late: () => void): Cancel {
-    const { clock, leases, inbox } = this.#deps;
-    let isCancelled = false, endsAt = Infinity;
-    let cancelTimer: Cancel = () => {};
-    const look = async () => {
-      const state = await leases.stateOf(instance).catch(() => "serving" as const);
-      if (state === "stopped") endsAt = Math.min(endsAt, clock.now() + LIMITS.noteDrainMs);
-      const isOver = state === "left" || clock.now() >= endsAt;
-      // The instance writes its results before it leaves.
-      if (isOver) await inbox.catchUp();
-      if (isCancelled) return;
-      if (isOver) late();
-      else cancelTimer = clock.after(LEASE_LOOK_MS, look);
-    };
-    cancelTimer = clock.after(LEASE_LOOK_MS, look);
-    return () => {
-      isCancelled = true;
-      cancelTimer();
-    };
   }
 
   /**
@@ -338,13 +339,14 @@ export class MessageForwarder {
     await this.#sendNote(sender, { kind: "delivery", agentDid: sender, news });
   }
 
+  /** Sends a note to the instance that holds an agent's sockets. Never rejects. */
   async #sendNote(agentDid: string, note: Note): Promise<void> {
-    const { presence, inbox, links, connectedAgents, log } = this.#deps;
-    if (connectedAgents.session(agentDid)) return this.#receive(note, new Uint8Array());
+    const { presence, connectedAgents, log } = this.#deps;
+    if (connectedAgents.session(agentDid)) return this.#receive(note);
     try {
       // Also to an instance without a lease: with a different clock or a late renewal it may still hold the sockets.
       const instance = await presence.lastSeenAt(agentDid);
-      if (instance && !links.send(instance, note)) await inbox.send(instance, note);
+      if (instance) await this.#send(instance, note);
     } catch (cause) {
       // Not an error: the next poll or the agent's next connect has the same effect.
       log("warn", "note_lost", { kind: note.kind, agentDid, cause });
@@ -361,13 +363,13 @@ export class MessageForwarder {
     void work.finally(() => this.#underWay.delete(work));
   }
 
-  /** @param from the instance whose link carried it; `null` for a note */
-  #receive(note: Note, bytes: Uint8Array, from: string | null = null): void {
+  /** Handles what a link or a note carried. */
+  #receive(note: Note, bytes = NO_BYTES): void {
     const { connectedAgents, mailboxDelivery, metrics } = this.#deps;
     metrics.count("bus_notes_total", note.kind);
     switch (note.kind) {
       case "message":
-        this.#track(this.#deliverNote(note, bytes, from));
+        if (!this.#results.has(note.id)) this.#track(this.#deliverNote(note, bytes));
         break;
       case "dispatched":
         this.#away.get(note.id)?.resolve(note.dispatched);
@@ -396,7 +398,8 @@ export class MessageForwarder {
    */
   async moved(agentDid: string): Promise<void> {
     const { presence, connectedAgents } = this.#deps;
-    if (!connectedAgents.session(agentDid) || await presence.isHere(agentDid).catch(() => false)) return;
+    const holder = connectedAgents.session(agentDid) && await presence.holderOf(agentDid).catch(() => null);
+    if (!holder || holder === presence.instance) return;
     connectedAgents.replace(agentDid);
     // The other instance does not know what this one has queued since the move.
     await this.startMailboxDelivery(agentDid);
@@ -404,35 +407,31 @@ export class MessageForwarder {
 
   /** Answers an instance that has lost its link. The result of a message that is still under way follows by itself. */
   #tellResult(instance: string, id: string): void {
-    const known = this.#onLinks.get(id);
+    const known = this.#results.get(id);
     if (known === null) return;
-    const dispatched = known ?? { result: "failed" };
-    this.#onLinks.set(id, dispatched);
+    const dispatched = known ?? FAILED;
+    this.#results.set(id, dispatched);
     this.#track(this.#note(instance, { kind: "dispatched", id, dispatched }));
   }
 
-  async #deliverNote(
-    { id, message, queueFor, attempt }: MessageNote,
-    content: Uint8Array,
-    from: string | null,
-  ): Promise<void> {
-    const { links, log } = this.#deps;
-    if (from !== null) {
-      if (this.#onLinks.has(id)) return;
-      this.#onLinks.set(id, null);
-    }
-    const deliver = async (): Promise<ForwardResult> => {
+  /** Delivers a message of another instance, and sends the result back. */
+  async #deliverNote({ id, message, queueFor, attempt }: MessageNote, content: Uint8Array): Promise<void> {
+    this.#results.set(id, null);
+    let dispatched: ForwardResult = FAILED;
+    try {
       // This instance may read the note late: the pair has ended, or the message is answered and queued elsewhere (D-389).
-      if (this.#restOf(attempt) <= 0 || !(await this.#isStillAllowed(message, attempt))) return { result: "failed" };
-      return await this.deliverHere(joinMessage(message, content), attempt, queueFor);
-    };
-    const dispatched = await deliver().catch((cause): ForwardResult => {
-      log("error", "dispatch_failed", { agentDid: message.fromAgentDid, requestId: message.requestId, cause });
-      return { result: "failed" };
-    });
-    const note: Note = { kind: "dispatched", id, dispatched };
-    if (from !== null) this.#onLinks.set(id, dispatched);
-    if (from === null || !links.send(from, note)) await this.#note(attempt.instance, note);
+      if (this.#restOf(attempt) > 0 && await this.#isStillAllowed(message, attempt)) {
+        dispatched = await this.deliverHere(joinMessage(message, content), attempt, queueFor);
+      }
+    } catch (cause) {
+      this.#deps.log("error", "dispatch_failed", {
+        agentDid: message.fromAgentDid,
+        requestId: message.requestId,
+        cause,
+      });
+    }
+    this.#results.set(id, dispatched);
+    await this.#send(attempt.instance, { kind: "dispatched", id, dispatched });
   }
 
   /** Returns how long an attempt still counts, milliseconds; its whole time while the clock of its instance is not known. */
@@ -457,7 +456,7 @@ export class MessageForwarder {
    * given up.
    */
   async #queue(message: Message, recipientOwnerDid: string, attempt: Attempt): Promise<ForwardResult> {
-    if (!(await this.#isStillAllowed(message, attempt))) return { result: "failed" };
+    if (!(await this.#isStillAllowed(message, attempt))) return FAILED;
     const { mailbox, commits, deliveries, connectedAgents } = this.#deps;
     const id = idOf(message), expiresAt = mailbox.expiry();
     const connectedSockets = connectedAgents.session(id.recipient)?.links.length ?? 0;
@@ -468,7 +467,7 @@ export class MessageForwarder {
       update,
     ], { live });
     if (!claim.taken) {
-      return claim.refused === "over" ? { result: "failed" } : { result: "full", refusal: claim.refused };
+      return claim.refused === "over" ? FAILED : { result: "full", refusal: claim.refused };
     }
     void this.startMailboxDelivery(id.recipient);
     return { result: "queued", answer };

@@ -158,7 +158,7 @@ export class PresenceStore {
   }
 
   /**
-   * Returns the other instance that holds an agent's sockets and is alive, or `null`.
+   * Returns the other instance that holds an agent's sockets and takes messages, or `null`.
    *
    * @param seen the presence as the caller has read it; one that names no other instance may be old and is read again
    * @throws {StoreUnavailable}
@@ -167,7 +167,7 @@ export class PresenceStore {
     // An absent record is never cached.
     if (seen?.value === null) return null;
     const instance = this.#otherIn(seen?.value) ?? await this.lastSeenAt(agentDid);
-    return instance && await this.#deps.leases.isAlive(instance) ? instance : null;
+    return instance && await this.#deps.leases.takesMessages(instance) ? instance : null;
   }
 
   /**
@@ -191,15 +191,6 @@ export class PresenceStore {
 
   #otherIn(presence: Presence | null | undefined): string | null {
     return presence?.instance && presence.instance !== this.instance ? presence.instance : null;
-  }
-
-  /**
-   * Returns true while an agent's presence names this instance.
-   *
-   * @throws {StoreUnavailable}
-   */
-  async isHere(agentDid: string): Promise<boolean> {
-    return await this.holderOf(agentDid) === this.instance;
   }
 
   /** Returns the update that refuses claims, which may share it, when another instance holds the agent's sockets. */

@@ -19,6 +19,8 @@ interface WatchedKeyOptions {
   key: KvKey;
   /** Reads what has changed. An error is logged, and the next run reads the same again. */
   handler: () => Promise<void>;
+  /** Gets each value that the watch reports, at once. */
+  onValue?: (value: unknown) => void;
   /** Names of the log events for a failed run and a failed watch. */
   failureEvents: { poll: string; watch: string };
 }
@@ -62,7 +64,10 @@ export class WatchedKey {
     return this.#running;
   }
 
-  /** Runs the handler after a known change: a run in progress may already have read past it, so another one follows. */
+  /**
+   * Runs the handler after a known change: a run in progress may already have read past it, so another one follows, which
+   * all that wait share.
+   */
   async onChange(): Promise<void> {
     await this.#running;
     await this.poll();
@@ -78,12 +83,16 @@ export class WatchedKey {
   }
 
   async #watch(): Promise<void> {
-    const { kv, log } = this.#deps;
+    const { kv, log } = this.#deps, { key, onValue, failureEvents } = this.#options;
     try {
-      const reader = this.#reader = kv.watch([this.#options.key]).getReader();
-      while (!(await reader.read()).done) await this.onChange();
+      const reader = this.#reader = kv.watch([key]).getReader();
+      for (let read = await reader.read(); !read.done; read = await reader.read()) {
+        const [changed] = read.value;
+        if (changed?.versionstamp) onValue?.(changed.value);
+        void this.onChange();
+      }
     } catch (cause) {
-      if (!this.#stopped) log("warn", this.#options.failureEvents.watch, { cause });
+      if (!this.#stopped) log("warn", failureEvents.watch, { cause });
     } finally {
       this.#reader = null;
     }

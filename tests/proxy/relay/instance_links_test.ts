@@ -65,7 +65,7 @@ Deno.test("a result that was lost with its link is asked for, and the message ar
 Deno.test("a message that was lost with its link fails, and is not delivered when it arrives late", () =>
   linked(async (w1, w2, a, b, network) => {
     const socket = await connected(w2, b);
-    const late = Promise.withResolvers<[unknown, Uint8Array, string]>();
+    const late = Promise.withResolvers<[unknown, Uint8Array]>();
     const { onMessage } = linksOf(w2);
     linksOf(w2).onMessage = (...message) => late.resolve(message);
     const sending = w1.message(a, b);

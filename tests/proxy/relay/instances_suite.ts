@@ -6,6 +6,7 @@ import { assert, assertEquals } from "@std/assert";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
 import type { InstanceLease } from "../../../proxy/schema/records.ts";
 import { RENEW_MS } from "../../../proxy/relay/instance_leases.ts";
+import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
 import type { LinkNetwork } from "../../support/link_network.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
@@ -344,7 +345,9 @@ export function instancesBehaveAsOne(where: string, open: () => Promise<SharedSt
         const [n, older] = [came.length, socket];
         await send(other, n);
         await until(() => older.delivered.length === 1);
-        // It stops: its sockets close while messages arrive at the other instance.
+        // It stops a second after it says so: its sockets close while messages arrive at the other instance.
+        await gone.proxy.deps.leases.beginLeaving();
+        await w1.clock.advance(LIMITS.stopNoticeMs);
         await gone.proxy.stop();
         gone.proxy.closeSockets();
         older.link.lost();

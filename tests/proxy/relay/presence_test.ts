@@ -89,7 +89,7 @@ Deno.test("PresenceStore.claim() refuses a late request whose agent signed a new
       await a.claim(AGENT, isAway, noWrites, { signedAt: 100, admittedAt: clock.now(), isHidden: false });
       if (taken) assertEquals(await claimed(), a.instance);
       else await assertRejects(claimed, OvertakenError);
-      assertEquals(await b.isHere(AGENT), taken);
+      assertEquals(await b.holderOf(AGENT) === b.instance, taken);
       // A presence that no instance holds is free for every request.
       await a.release(AGENT, isAway);
       assertEquals(await claimed(), null);
@@ -127,7 +127,7 @@ Deno.test("an agent connects while the store keeps a change of pairs waiting", a
   await until(() => isHeld);
   w.connect(b);
   await w.connected();
-  assertEquals(await w.proxy.deps.presence.isHere(b.agent.did), true);
+  assertEquals(await w.proxy.deps.presence.holderOf(b.agent.did), w.proxy.deps.presence.instance);
   gate.resolve();
   await starting;
 });
