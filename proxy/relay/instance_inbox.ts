@@ -104,7 +104,7 @@ export class InstanceInbox {
     return noteWrites(instance, this.#deps.newId(), body, NO_BYTES);
   }
 
-  /** Handles a note, unless it was handled: it may come by the wake key and by the inbox. */
+  /** Handles a note, unless it was handled: it may be in the wake key and in the inbox. */
   #handleOne(id: string, body: unknown, bytes = NO_BYTES): void {
     if (this.#handled.has(id)) return;
     this.#handled.add(id);

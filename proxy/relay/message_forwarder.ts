@@ -4,7 +4,7 @@
  * never both ways, because it would be delivered twice. Also sends the other notes between instances.
  */
 import type { Kv } from "../../shared/server/kv.ts";
-import { type Cancel, type Clock, sleep } from "../../shared/clock.ts";
+import { type Clock, sleep } from "../../shared/clock.ts";
 import type { PairingProfile } from "../../shared/protocol/api/pairing.ts";
 import type { HookAnswer } from "../../shared/protocol/api/relay.ts";
 import { TEMPORARY_REASONS } from "../../shared/protocol/frames.ts";

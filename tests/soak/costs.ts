@@ -2,11 +2,13 @@
  * What one operation costs in the store, for each form of deployment: the services themselves, over a store that
  * counts. `docs/scaling.md` holds the tables.
  */
+import { RENEW_MS } from "../../proxy/relay/instance_leases.ts";
 import { KEYS } from "../../proxy/schema/kv_keys.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { confirmCommits } from "../../shared/server/confirmed_commits.ts";
 import { WriteWatch } from "../../shared/server/write_watch.ts";
 import { CallGate, countingKv, noCounts, type StoreCounts } from "../support/counting_kv.ts";
+import { LinkNetwork } from "../support/link_network.ts";
 import { until } from "../support/until.ts";
 import { Denokv } from "../support/denokv.ts";
 import { tempFolder } from "../support/process.ts";
@@ -53,6 +55,8 @@ export interface Form {
   instances: 1 | 2;
   /** Registry and proxy are one process. */
   together: boolean;
+  /** The instances have links. */
+  linked?: boolean;
 }
 
 /** The cost of one operation. */
@@ -95,6 +99,7 @@ export class Deployment implements AsyncDisposable {
     const deployment = new Deployment(form);
     const isFile = store.maxChecks === LIMITS.commitChecks;
     const writes = isFile ? new WriteWatch(store.kv) : null;
+    const network = form.linked ? new LinkNetwork() : null;
     for (let i = 0; i < form.instances; i++) {
       const counts = noCounts();
       const kv = countingKv(store.kv, deployment.#gate, counts);
@@ -102,6 +107,7 @@ export class Deployment implements AsyncDisposable {
       const world = await World.open({
         kv,
         ...(writes ? { writes } : {}),
+        ...(network ? { network } : {}),
         maxChecks: store.maxChecks,
         seed: i + 1,
         sharedProcess: form.together,
@@ -115,8 +121,16 @@ export class Deployment implements AsyncDisposable {
       deployment.#counts.push(counts);
       deployment.worlds.push(world);
     }
-    await Promise.all(deployment.worlds.map((world) => world.proxy.start()));
     const { first } = deployment;
+    for (const [i, { proxy }] of deployment.worlds.entries()) {
+      network?.at.set(`w${i}`, () => proxy.deps.links);
+      await proxy.start(network ? { address: `w${i}` } : {});
+    }
+    if (network) {
+      // The one that started first learns of the other at its next look.
+      await first.clock.advance(RENEW_MS);
+      await until(() => deployment.worlds.every(({ proxy }) => proxy.deps.links.size === 1));
+    }
     deployment.a = await first.agent();
     deployment.b = await first.agent();
     await first.pair(deployment.a, deployment.b);

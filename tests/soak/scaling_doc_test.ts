@@ -22,6 +22,7 @@ const PLACES: readonly Place[] = [
   { name: "registry and proxy apart, files", instances: 1, together: false, isRemote: false },
   { name: "one instance, denokv", instances: 1, together: true, isRemote: true },
   { name: "two instances, denokv", instances: 2, together: true, isRemote: true },
+  { name: "two with a link, denokv", instances: 2, together: true, isRemote: true, linked: true },
 ];
 
 function open(place: Place): Promise<OpenedStore> {
@@ -45,7 +46,7 @@ async function rowsOf(place: Place): Promise<string[]> {
   const queue = () => deployment.send(offline, { Prefer: "respond-async" });
   await queue();
   rows.push(row(place, "queued", await deployment.measure(queue)));
-  if (!place.together) return rows;
+  if (!place.together || place.linked) return rows;
   // Over a network it depends on the time of each answer which messages share a call.
   if (place.instances === 1 && place.isRemote) return rows;
   if (place.instances === 1) return [...rows, row(place, `${AT_ONCE} delivered at once`, await burst(deployment))];

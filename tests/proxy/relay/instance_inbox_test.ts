@@ -127,3 +127,34 @@ Deno.test("a full inbox whose deletion fails is read once, and deleted after the
     assertEquals(received.map(({ body }) => body), Array.from({ length: 60 }, (_, i) => i));
     assertEquals(await Array.fromAsync(kv.list({ prefix: ["proxy", "inbox"] })), []);
   }));
+
+Deno.test("a note without content is handled from the wake key, before the inbox is read and only once", async () => {
+  using kv = await openTestKv();
+  const clock = new ManualClock();
+  const make = (seed: number) => {
+    const newId = ulidSource(() => clock.now(), seededRandom(seed).bytes);
+    return new InstanceInbox({ kv, clock, newId, log: () => {}, instance: newId() });
+  };
+  const a = make(1), b = make(2), received: unknown[] = [];
+  b.onNote = (body) => received.push(body);
+  const { list } = kv, held = Promise.withResolvers<void>();
+  kv.list = ((...args: Parameters<typeof list>) => {
+    const entries = list.apply(kv, args), next = entries.next.bind(entries);
+    entries.next = async () => {
+      await held.promise;
+      return await next();
+    };
+    return entries;
+  }) as typeof list;
+  b.start();
+  const commits = new GroupCommit(kv, MAX_CHECKS);
+  await commits.claim([a.write(b.instance, "content", new Uint8Array(3))]);
+  await commits.claim([a.write(b.instance, "result")]);
+  await until(() => received.length > 0);
+  assertEquals(received, ["result"]);
+  held.resolve();
+  await until(() => received.length > 1);
+  await b.stop();
+  assertEquals(received, ["result", "content"]);
+  assertEquals(await Array.fromAsync(kv.list({ prefix: ["proxy", "inbox"] })), []);
+});

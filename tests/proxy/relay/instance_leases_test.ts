@@ -166,3 +166,32 @@ Deno.test("the only process of a store ends the leases of all others", async () 
   assertEquals(await sole.leases.isAlive(crashed.leases.instance), false);
   for (const { leases } of [crashed, sole]) await leases.stop();
 });
+
+Deno.test("a lease that was seen to serve is not read again for half a second, or while a link would tell its end", () =>
+  withTwo(0, async (a, b) => {
+    const { leases } = a, { instance } = b.leases;
+    const get = a.kv.get.bind(a.kv);
+    let reads = 0;
+    a.kv.get = (...args) => {
+      reads++;
+      return get(...args);
+    };
+    const readsFor = async (expected: boolean) => {
+      reads = 0;
+      assertEquals(await leases.takesMessages(instance), expected);
+      return reads;
+    };
+    assertEquals([await readsFor(true), await readsFor(true)], [1, 0]);
+    a.clock.step(500);
+    assertEquals(await readsFor(true), 1);
+    leases.isLinked = () => true;
+    a.clock.step(1_500);
+    assertEquals(await readsFor(true), 0);
+    // It has said that it stops: the link is no longer one to take.
+    await b.leases.beginLeaving();
+    leases.isLinked = () => false;
+    assertEquals([await readsFor(true), await readsFor(true)], [1, 1]);
+    await b.leases.stop();
+    assertEquals(await readsFor(false), 1);
+    a.kv.get = get;
+  }));

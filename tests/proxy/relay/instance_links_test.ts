@@ -125,6 +125,38 @@ Deno.test("an instance says which link is missing, opens it again, and messages 
     assertEquals([crossed(w1), linksOf(w1).missing], [{ link: 1, note: 1 }, []]);
   }));
 
+Deno.test("an instance that stops is sent no further message, and its results still arrive over the link", () =>
+  linked(async (w1, w2, a, b) => {
+    const socket = await connected(w2, b, "silent");
+    const sending = w1.message(a, b);
+    await until(() => socket.delivered.length === 1);
+    linksOf(w2).leave();
+    await until(() => !linksOf(w1).has(w2.proxy.deps.leases.instance));
+    socket.ack(socket.delivered[0]?.id ?? "");
+    assertEquals([(await sending).status, await notes(w1)], [202, 0]);
+  }));
+
+Deno.test("a message that crosses a link reads neither a lease nor an inbox", () =>
+  linked(async (w1, w2, a, b) => {
+    await connected(w2, b);
+    assertEquals((await w1.message(a, b)).status, 202);
+    await flushTasks();
+    const calls: string[] = [];
+    for (const w of [w1, w2]) {
+      for (const name of ["get", "getMany", "list"] as const) {
+        const call = w.kv[name].bind(w.kv) as (...args: unknown[]) => unknown;
+        Object.assign(w.kv, {
+          [name]: (...args: unknown[]) => {
+            calls.push(name);
+            return call(...args);
+          },
+        });
+      }
+    }
+    assertEquals((await w1.message(a, b)).status, 202);
+    assertEquals(calls.filter((name) => name !== "getMany"), []);
+  }));
+
 Deno.test("a silent link is lost after 12 s", () =>
   linked(async (w1, w2, _a, _b, network) => {
     network.isDown = network.isMute = true;
