@@ -4,7 +4,7 @@
  */
 import type { Clock } from "../../shared/clock.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
-import { parseAdminToken, verifyAdminToken } from "../../shared/protocol/signed/admin_token.ts";
+import { ADM, parseShortToken, verifyShortToken } from "../../shared/protocol/signed/short_token.ts";
 import { TokenError } from "../../shared/protocol/signed/jws.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
 import type { Authenticator, RequestContext } from "../../shared/server/http/route.ts";
@@ -55,9 +55,9 @@ export const ADMIN_TOKEN: Authenticator<AdminTokenDeps, Admin> = {
 async function adminOf(deps: AdminTokenDeps, { request }: RequestContext): Promise<string> {
   const token = authorizationToken(request.headers, "Bearer");
   if (!token) throw new TokenError("malformed", "The Authorization header is not of the form Bearer <admin token>");
-  const jws = parseAdminToken(token);
+  const jws = parseShortToken(ADM, token);
   let keys = await deps.keys.current();
   if (!keys.has(jws.kid)) keys = await deps.keys.search();
   const authority = { issuer: deps.config.registryUrl, audience: deps.origins[0] ?? "", keys };
-  return (await verifyAdminToken(jws, authority, unixSeconds(deps.clock.now()))).sub;
+  return (await verifyShortToken(ADM, jws, authority, unixSeconds(deps.clock.now()))).sub;
 }

@@ -43,8 +43,6 @@ interface CrlCacheOptions {
   issuer: string;
   /** Where the sequence number of the newest list is kept, and for how long after it was installed, milliseconds. */
   seen?: { key: KvKey; expireIn: number };
-  /** Which counter counts the calls. */
-  counter?: "crl_refreshes_total" | "issuer_lists_total";
   refreshIntervalMs: number;
   maxAgeMs: number;
 }
@@ -54,7 +52,8 @@ interface CrlCacheDeps {
   clock: Clock;
   random: Random;
   log: Log;
-  metrics: Metrics;
+  /** `null` for a list of another registry, whose calls are counted as such. */
+  metrics: Metrics | null;
   registry: RegistryClient;
   keys: KeyCache;
 }
@@ -176,15 +175,15 @@ export class CrlCache {
   async #refresh(): Promise<boolean> {
     this.#cancel();
     const { clock, random, log, metrics } = this.#deps;
-    const { counter = "crl_refreshes_total" } = this.#options;
     let wait = this.#options.refreshIntervalMs * (1 - 0.1 * fraction(random));
     try {
-      metrics.count(counter, await this.#fetch());
+      const result = await this.#fetch();
+      metrics?.count("crl_refreshes_total", result);
       this.#confirmedAt = clock.now();
       this.#failures = 0;
     } catch (cause) {
       log("warn", "crl_refresh_failed", { issuer: this.#options.issuer, cause });
-      metrics.count(counter, cause instanceof CrlRollback ? "rollback" : "failed");
+      metrics?.count("crl_refreshes_total", cause instanceof CrlRollback ? "rollback" : "failed");
       const retry = LIMITS.crlRetryMs * 2 ** Math.min(this.#failures++, 10);
       wait = Math.min(wait, retry, RETRY_MAX_MS);
     }

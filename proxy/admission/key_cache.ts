@@ -12,7 +12,7 @@ import { type RegistryClient, RegistryUnavailable } from "../registry_client.ts"
  * With less, a short outage of the registry refuses each request; with more, a withdrawn key is accepted for longer.
  */
 const GRACE_MS = 900_000;
-/** With less, tokens with invented key IDs would make the proxy ask the registry at each request. */
+/** With less, tokens with invented key IDs, or a registry that lets its keys not be kept, would make each request ask it. */
 const REFETCH_MS = 30_000;
 
 /** Time after a failure in which the registry is not called again, milliseconds. */
@@ -116,7 +116,7 @@ export class KeyCache {
       this.#loadedAt = this.#clock.now();
       const maxAge = /(?:^|[\s,])max-age=(\d{1,9})/.exec(headers.get("cache-control") ?? "")?.[1];
       this.#freshUntil = this.#clock.now() +
-        Math.min(this.#ttlMs, maxAge === undefined ? Infinity : Number(maxAge) * 1000);
+        Math.min(this.#ttlMs, maxAge === undefined ? Infinity : Math.max(Number(maxAge) * 1000, REFETCH_MS));
       this.#failedAt = -Infinity;
     } catch (error) {
       this.#failedAt = this.#clock.now();

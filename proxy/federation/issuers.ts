@@ -3,7 +3,7 @@
  * for a local one. Each issuer has the caches that this server's own registry has, so the same rules hold: an older list is
  * refused, and without a usable one its agents are.
  */
-import { BlockList } from "node:net";
+import { BlockList, isIP } from "node:net";
 import { BoundedMap } from "../../shared/bounded_map.ts";
 import type { Clock } from "../../shared/clock.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
@@ -27,7 +27,7 @@ import {
 import { KEYS } from "../schema/kv_keys.ts";
 
 /** Resolves a host name to all its addresses. */
-export type Lookup = (host: string) => Promise<readonly { address: string; family: number }[]>;
+export type Lookup = (host: string) => Promise<readonly { address: string }[]>;
 
 interface IssuersDeps {
   kv: Kv;
@@ -63,18 +63,14 @@ const SEEN_MS = 7 * 86_400_000;
 
 /** Asks one issuer. A call counts until its body is read, because a body that comes slowly holds a connection as well. */
 class IssuerClient extends RegistryClient {
-  readonly #clock: Clock;
-  readonly #turns: Turns;
   #failures = 0;
   /** Until then it is not asked again. */
   pausedUntil = -Infinity;
   /** Why it could not be asked the last time; `null` after an answer. */
   problem: string | null = null;
 
-  constructor({ clock, turns, send }: IssuerDeps, issuer: string) {
-    super(send, clock, { registryUrl: issuer, serviceCredential: null, accessCacheMs: 0 }, BOUNDS);
-    this.#clock = clock;
-    this.#turns = turns;
+  constructor(private readonly deps: IssuerDeps, issuer: string) {
+    super(deps.send, deps.clock, { registryUrl: issuer, serviceCredential: null, accessCacheMs: 0 }, BOUNDS);
   }
 
   override keys(): Promise<RegistryAnswer> {
@@ -86,8 +82,9 @@ class IssuerClient extends RegistryClient {
   }
 
   async #ask(call: () => Promise<RegistryAnswer>): Promise<RegistryAnswer> {
-    if (this.#clock.now() < this.pausedUntil) throw new RegistryUnavailable("The last call failed a short time ago");
-    const end = await this.#turns.take("all");
+    const { clock, turns, metrics } = this.deps;
+    if (clock.now() < this.pausedUntil) throw new RegistryUnavailable("The last call failed a short time ago");
+    const end = await turns.take("all");
     // Not its fault: a pause would let the slow answers of others shut it out.
     if (!end) throw new RegistryUnavailable("Too many registries are asked at once");
     try {
@@ -95,10 +92,12 @@ class IssuerClient extends RegistryClient {
       if (![200, 304, 404].includes(answer.status)) throw new RegistryUnavailable(`Status ${answer.status}`);
       this.#failures = 0;
       this.problem = null;
+      metrics.count("issuer_calls_total", "answered");
       return answer;
     } catch (error) {
       this.problem = error instanceof RegistryUnavailable ? error.message : "It cannot be reached";
-      this.pausedUntil = this.#clock.now() + Math.min(PAUSE.first * 2 ** this.#failures++, PAUSE.most);
+      this.pausedUntil = clock.now() + Math.min(PAUSE.first * 2 ** this.#failures++, PAUSE.most);
+      metrics.count("issuer_calls_total", "failed");
       throw error;
     } finally {
       end();
@@ -120,17 +119,16 @@ class Issuer implements IssuerDocuments {
   #listDueAt = -Infinity;
   usedAt = -Infinity;
 
-  constructor(deps: IssuerDeps, issuer: string, authority: string) {
-    const { clock, config } = deps;
+  constructor(deps: IssuerDeps, issuer: string) {
+    const { clock, config } = deps, authority = authorityOf(issuer) ?? "";
     this.#clock = clock;
     this.#issuer = issuer;
     this.#client = new IssuerClient(deps, issuer);
     this.#keys = new KeyCache(this.#client, clock, config.registryKeysTtlMs);
     this.#aits = new AitCache(this.#keys, issuer, AITS_PER_ISSUER);
-    this.list = new CrlCache({ ...deps, registry: this.#client, keys: this.#keys }, {
+    this.list = new CrlCache({ ...deps, metrics: null, registry: this.#client, keys: this.#keys }, {
       issuer,
       seen: { key: KEYS.issuer(authority), expireIn: SEEN_MS },
-      counter: "issuer_lists_total",
       refreshIntervalMs: LIST_FRESH_MS,
       maxAgeMs: LIST_USABLE_MS,
     });
@@ -194,13 +192,18 @@ export class Issuers {
       if (!deps.config.federationPrivate) await requirePublic(deps.lookup, new URL(request.url));
       return await deps.send(request);
     };
-    this.#deps = { ...deps, send, turns: new Turns(deps.clock, CALLS) };
+    // With each list, because those of one minute alone could fill the memory.
+    const onList: IssuersDeps["onList"] = (...list) => {
+      this.#letGo(deps.clock.now());
+      deps.onList(...list);
+    };
+    this.#deps = { ...deps, send, onList, turns: new Turns(deps.clock, CALLS) };
   }
 
   /** Returns what an issuer publishes, made at its first use. `issuer` is one that the policy accepts. */
   of(issuer: string): Issuer {
     const now = this.#deps.clock.now();
-    const known = this.#known.get(issuer) ?? new Issuer(this.#deps, issuer, authorityOf(issuer) ?? "");
+    const known = this.#known.get(issuer) ?? new Issuer(this.#deps, issuer);
     known.usedAt = now;
     this.#known.set(issuer, known);
     if (Math.abs(now - this.#lookedAt) >= LIST_FRESH_MS) this.#letGo(now);
@@ -217,43 +220,40 @@ export class Issuers {
     this.#lookedAt = now;
     let bytes = 0;
     for (const [issuer, { list, usedAt }] of [...this.#known].reverse()) {
-      bytes += Math.max(0, list.entries) * ENTRY_BYTES;
+      // A hostile list may name one token of many agents, or one agent of many tokens.
+      bytes += Math.max(0, list.entries, list.deletedAgents.size) * ENTRY_BYTES;
       if (now - usedAt >= IDLE_MS || bytes > LISTS_BYTES) this.#known.delete(issuer);
     }
   }
 }
 
-/** Addresses that are not of the open internet. An IPv4 address within an IPv6 one is judged as that IPv4 address. */
+/** Ranges that are not of the open internet. */
+const INSIDE_IPV4 = "0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 " +
+  "192.168.0.0/16 198.18.0.0/15 224.0.0.0/4 240.0.0.0/4";
+/** With the tunnels of 6to4 and Teredo, behind which an IPv4 address of the inside can be, but no registry is. */
+const INSIDE_IPV6 = "::/96 64:ff9b:1::/48 2001::/32 2002::/16 fc00::/7 fe80::/10 fec0::/10 ff00::/8";
+/** A translator calls the IPv4 address behind it. The list knows addresses behind ::ffff: itself. */
+const NAT64 = "64:ff9b::";
 const INSIDE = insideAddresses();
 
 function insideAddresses(): BlockList {
   const blocked = new BlockList();
-  const v4 =
-    "0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.168.0.0/16 " +
-    "198.18.0.0/15 224.0.0.0/4 240.0.0.0/4";
-  const v6 = "::/128 ::1/128 64:ff9b:1::/48 fc00::/7 fe80::/10 fec0::/10 ff00::/8";
-  for (const [type, subnets] of [["ipv4", v4], ["ipv6", v6]] as const) {
+  const add = (subnets: string, type: "ipv4" | "ipv6", before = "", more = 0) => {
     for (const subnet of subnets.split(" ")) {
-      const [address = "", bits] = subnet.split("/");
-      blocked.addSubnet(address, Number(bits), type);
+      const [address, bits] = subnet.split("/");
+      blocked.addSubnet(before + address, more + Number(bits), type);
     }
-  }
+  };
+  add(INSIDE_IPV4, "ipv4");
+  add(INSIDE_IPV4, "ipv6", NAT64, 96);
+  add(INSIDE_IPV6, "ipv6");
   return blocked;
 }
 
-const NAT64 = "[64:ff9b::";
-
 /** Whether an address is inside a network: a server that calls it for a stranger would open what a firewall closes. */
-export function isInside(address: string, family: number): boolean {
-  if (family !== 6) return INSIDE.check(address, "ipv4");
-  const text = `[${address.split("%")[0]}]`,
-    host = URL.canParse(`http://${text}`) ? new URL(`http://${text}`).hostname : "";
-  if (!host.startsWith(NAT64)) return host === "" || INSIDE.check(address, "ipv6");
-  // Its last 32 bits are the IPv4 address that a translator calls.
-  const [high = "", low = ""] = host.slice(NAT64.length, -1).split(":").slice(-2).map((part) => part || "0");
-  const bits = host.slice(NAT64.length, -1).includes(":") ? [high, low] : ["0", high];
-  const [first, second] = bits.map((part) => parseInt(part, 16)) as [number, number];
-  return INSIDE.check([first >> 8, first & 255, second >> 8, second & 255].join("."), "ipv4");
+export function isInside(address: string): boolean {
+  const [text = ""] = address.split("%"), version = isIP(text);
+  return version === 0 || INSIDE.check(text, version === 6 ? "ipv6" : "ipv4");
 }
 
 /**
@@ -266,7 +266,7 @@ async function requirePublic(lookup: Lookup, { protocol, hostname }: URL): Promi
   if (protocol === "http:") return;
   const found = await lookup(hostname).catch(() => []);
   if (found.length === 0) throw new RegistryUnavailable("The name of the registry has no address");
-  if (found.some(({ address, family }) => isInside(address, family))) {
+  if (found.some(({ address }) => isInside(address))) {
     throw new RegistryUnavailable("The name of the registry has an address inside a network");
   }
 }

@@ -8,7 +8,7 @@ import type { Clock } from "../../shared/clock.ts";
 import { type AitClaims, parseAit, readAitClaims } from "../../shared/protocol/signed/ait.ts";
 import { TokenError } from "../../shared/protocol/signed/jws.ts";
 import { isForeignOrigin } from "../../shared/protocol/origins.ts";
-import { parseVisitToken, verifyVisitToken } from "../../shared/protocol/signed/visit_token.ts";
+import { parseShortToken, verifyShortToken, VIS } from "../../shared/protocol/signed/short_token.ts";
 import { parseTicket } from "../../shared/protocol/ticket.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
 import { digest } from "../../shared/server/crypto.ts";
@@ -127,12 +127,8 @@ export class Visitors implements VisitorChecks {
   async #verify(visitor: Visitor, token: string, audience: string, now: number): Promise<KeptVisit | null> {
     const { issuer, keys } = visitor;
     try {
-      const claims = await verifyVisitToken(
-        parseVisitToken(token),
-        { issuer, audience, keys: await keys.current() },
-        now,
-      );
-      const { sub, aitJti, proxy, exp } = claims;
+      const jws = parseShortToken(VIS, token), authority = { issuer, audience, keys: await keys.current() };
+      const { sub, aitJti, proxy, exp } = await verifyShortToken(VIS, jws, authority, now);
       return { agentDid: sub, aitJti, audience, proxy, exp };
     } catch (error) {
       if (error instanceof TokenError) return null;

@@ -6,7 +6,7 @@ import type { Kv } from "../../shared/server/kv.ts";
 import type { AdminTokenAnswer } from "../../shared/protocol/api/relay_admin.ts";
 import type { NewId } from "../../shared/protocol/ids.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
-import { signAdminToken } from "../../shared/protocol/signed/admin_token.ts";
+import { ADM, type AdminTokenClaims, signShortToken } from "../../shared/protocol/signed/short_token.ts";
 import { toIso, unixSeconds } from "../../shared/protocol/time.ts";
 import type { Clock } from "../../shared/clock.ts";
 import { type Answer, type Input, json } from "../../shared/server/http/route.ts";
@@ -45,13 +45,13 @@ export async function newAdminToken(
   humanDid: string,
   jti: string,
 ): Promise<AdminTokenAnswer> {
-  const issuedAtSeconds = unixSeconds(clock.now());
-  const audience = new URL(config.proxyUrl).origin;
-  const grant = { issuer: config.registryUrl, humanDid, audience, jti, issuedAtSeconds };
+  const iat = unixSeconds(clock.now()), audience = new URL(config.proxyUrl).origin;
+  const scope: AdminTokenClaims["scope"] = ["relay.read"];
+  const claims = { iss: config.registryUrl, sub: humanDid, aud: audience, scope, iat, jti };
   return {
-    token: await signAdminToken(grant, await signing.current()),
-    expiresAt: toIso((issuedAtSeconds + LIMITS.adminTokenTtlSeconds) * 1000),
+    token: await signShortToken(ADM, claims, await signing.current()),
+    expiresAt: toIso((iat + LIMITS.adminTokenTtlSeconds) * 1000),
     audience,
-    scope: ["relay.read"],
+    scope,
   };
 }

@@ -13,7 +13,7 @@ import type { NewId } from "../../shared/protocol/ids.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
 import { isForeignOrigin } from "../../shared/protocol/origins.ts";
-import { signVisitToken } from "../../shared/protocol/signed/visit_token.ts";
+import { signShortToken, VIS } from "../../shared/protocol/signed/short_token.ts";
 import { toIso, unixSeconds } from "../../shared/protocol/time.ts";
 import { type Answer, type Input, json, noContent, type RequestContext } from "../../shared/server/http/route.ts";
 import { type RateLimiter, rateLimitHeaders } from "../../shared/server/rate_limit.ts";
@@ -61,11 +61,11 @@ export async function visit(
   if (!decision.allowed) {
     throw new ServiceError("RATE_LIMIT_EXCEEDED", { headers: rateLimitHeaders(rule, decision) });
   }
-  const issuedAtSeconds = unixSeconds(clock.now()), proxy = new URL(config.proxyUrl).origin, jti = deps.newId();
-  const grant = { issuer: config.registryUrl, agentDid, audience, proxy, aitJti, jti, issuedAtSeconds };
+  const iat = unixSeconds(clock.now()), proxy = new URL(config.proxyUrl).origin, jti = deps.newId();
+  const claims = { iss: config.registryUrl, sub: agentDid, aud: audience, proxy, aitJti, iat, jti };
   const response: VisitAnswer = {
-    token: await signVisitToken(grant, await signing.current()),
-    expiresAt: toIso((issuedAtSeconds + LIMITS.visitTokenTtlSeconds) * 1000),
+    token: await signShortToken(VIS, claims, await signing.current()),
+    expiresAt: toIso((iat + LIMITS.visitTokenTtlSeconds) * 1000),
   };
   return json(response, 201);
 }

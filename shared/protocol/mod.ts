@@ -7,9 +7,7 @@
  */
 export * from "./ack_reasons.ts";
 export * from "./origins.ts";
-export * from "./signed/admin_token.ts";
 export * from "./signed/short_token.ts";
-export * from "./signed/visit_token.ts";
 export * from "./signed/ait.ts";
 export * from "./base64url.ts";
 export * from "./signed/crl.ts";

@@ -8,10 +8,9 @@ import { fromBase64Url } from "./base64url.ts";
 import { isAgentDid } from "./did.ts";
 import { importPublicKey, isPublicKey } from "./ed25519.ts";
 import { isRequestId, isUlid } from "./ids.ts";
-import { hasDuplicateKeys } from "./json_text.ts";
 import { LIMITS } from "./limits.ts";
 import { isNonce } from "./proof.ts";
-import { parseJws, signJws, TokenError, type UnverifiedJws, verifyJws } from "./signed/jws.ts";
+import { claimsIn, parseJws, signJws, TokenError, unixTime, type UnverifiedJws, verifyJws } from "./signed/jws.ts";
 
 const TYPE = "svc-receipt+jwt";
 
@@ -26,7 +25,7 @@ const ReceiptClaims = z.strictObject({
   sub: z.string().refine(isAgentDid),
   jti: z.string().refine(isUlid),
   /** When the message ended, Unix seconds. */
-  iat: z.int().min(0).max(253_402_300_799),
+  iat: unixTime,
   requestId: z.string().refine(isRequestId),
   /** Nonce of the sender's proof. */
   nonce: z.string().refine(isNonce),
@@ -64,11 +63,6 @@ export function parseReceipt(token: string): UnverifiedJws {
  * @throws {TokenError} `signature` or `claims`
  */
 export async function verifyReceipt(jws: UnverifiedJws): Promise<ReceiptClaims> {
-  const payload = await verifyJws(jws, await importPublicKey(jws.kid));
-  // Two readers of a duplicate claim could use different values.
-  if (hasDuplicateKeys(jws.payloadJson)) throw new TokenError("claims", "The receipt has a duplicate claim");
-  const { data, error } = ReceiptClaims.safeParse(payload);
-  if (data !== undefined) return data;
-  const where = error.issues[0]?.path.join(".") || "the claims";
-  throw new TokenError("claims", `The claims are not those of a receipt (${where})`);
+  await verifyJws(jws, await importPublicKey(jws.kid));
+  return claimsIn(jws, ReceiptClaims, "a receipt");
 }

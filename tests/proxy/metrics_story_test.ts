@@ -23,7 +23,7 @@ const STILL: Readonly<Record<string, string>> = {
   log_lines_dropped_total: "counts while standard error is not read: tests/e2e/log_reader_test.ts",
   instance_clock_difference_seconds: "one instance has one clock; tests/proxy/relay/instance_leases_test.ts",
   relay_crossings_total: "one instance has no other; tests/proxy/relay/instance_links_test.ts",
-  issuer_lists_total: "no agent of another registry comes; tests/proxy/federation/issuers_test.ts",
+  issuer_calls_total: "no agent of another registry comes; tests/proxy/federation/issuers_test.ts",
   instance_links: "one instance has no other; tests/proxy/relay/instance_links_test.ts",
   instance_links_missing: "one instance has no other; tests/proxy/relay/instance_links_test.ts",
   http_requests_in_flight: "deploy.ts reads it; tests/e2e/metrics_test.ts",

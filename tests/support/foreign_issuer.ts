@@ -5,7 +5,7 @@ import { type NewId, ulidSource } from "../../shared/protocol/ids.ts";
 import { signAit } from "../../shared/protocol/signed/ait.ts";
 import { type Revocation, signCrl } from "../../shared/protocol/signed/crl.ts";
 import type { SigningKey } from "../../shared/protocol/signed/jws.ts";
-import { signVisitToken, type VisitTokenGrant } from "../../shared/protocol/signed/visit_token.ts";
+import { signShortToken, VIS, type VisitTokenClaims } from "../../shared/protocol/signed/short_token.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
 import type { Clock } from "../../shared/clock.ts";
 import type { AgentIdentity } from "./agent_client.ts";
@@ -77,20 +77,20 @@ export class ForeignIssuer {
       ttlDays: 30,
     }, this.key);
     const agent = { agent: { did, name }, ownerDid, jti, keys };
-    const accessToken = await this.visit(agent, { audience });
+    const accessToken = await this.visit(agent, { aud: audience });
     return { ...agent, identity: { did, ait, privateKey: keys.privateKey, accessToken } };
   }
 
   /** A visit token of an agent, with any claim replaced. */
-  visit(agent: Pick<ForeignAgent, "agent" | "jti">, more: Partial<VisitTokenGrant> = {}): Promise<string> {
-    return signVisitToken({
-      issuer: this.origin,
-      agentDid: agent.agent.did,
-      audience: PROXY_URL,
+  visit(agent: Pick<ForeignAgent, "agent" | "jti">, more: Partial<VisitTokenClaims> = {}): Promise<string> {
+    return signShortToken(VIS, {
+      iss: this.origin,
+      sub: agent.agent.did,
+      aud: PROXY_URL,
       proxy: this.origin.startsWith("https:") ? `https://relay.${this.authority}` : this.origin,
       aitJti: agent.jti,
+      iat: unixSeconds(this.#clock.now()),
       jti: this.newId(),
-      issuedAtSeconds: unixSeconds(this.#clock.now()),
       ...more,
     }, this.key);
   }

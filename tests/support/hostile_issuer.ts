@@ -108,7 +108,7 @@ const ATTACKS: Readonly<Record<(typeof ISSUER_ATTACKS)[number], Attack>> = {
   strangers: (hostile) => async () => await hostile.message(await hostile.agent()),
   visits: (hostile, paired) => async () =>
     await hostile.message(paired, {
-      [HEADERS.access]: await hostile.issuer.visit(paired, { audience: hostile.job.url }),
+      [HEADERS.access]: await hostile.issuer.visit(paired, { aud: hostile.job.url }),
     }),
   bad_proofs: (hostile, paired) => () => hostile.message(paired, { [HEADERS.proof]: "A".repeat(86) }),
   unknown_keys: (hostile, paired) => {

@@ -49,29 +49,17 @@ const CrlClaims = z.object({
 });
 
 /** Content of a new list. `exp` is computed from `issuedAtSeconds`. */
-export interface CrlGrant {
+export interface CrlGrant extends Pick<CrlClaims, "jti" | "seq" | "revocations"> {
   /** Origin of the registry. */
   issuer: string;
-  /** ULID of the new list. */
-  jti: string;
   /** Time of issue, Unix seconds. */
   issuedAtSeconds: number;
-  /** Number that rises with every revocation. */
-  seq: number;
-  /** Revoked tokens, newest first. */
-  revocations: Revocation[];
 }
 
 /** Returns a signed list, a compact JWS that is valid for 900 s. */
 export function signCrl(grant: CrlGrant, key: SigningKey): Promise<string> {
-  const claims: CrlClaims = {
-    iss: grant.issuer,
-    jti: grant.jti,
-    iat: grant.issuedAtSeconds,
-    exp: grant.issuedAtSeconds + LIMITS.crlTtlSeconds,
-    seq: grant.seq,
-    revocations: grant.revocations,
-  };
+  const { issuer: iss, jti, issuedAtSeconds: iat, seq, revocations } = grant;
+  const claims: CrlClaims = { iss, jti, iat, exp: iat + LIMITS.crlTtlSeconds, seq, revocations };
   return signJws("CRL", claims, key);
 }
 

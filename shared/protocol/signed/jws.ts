@@ -3,6 +3,7 @@
  * `kid`. `jose` checks the signature.
  */
 import { CompactSign, compactVerify } from "jose";
+import * as z from "zod";
 import { fromBase64Url, utf8Bytes } from "../base64url.ts";
 import { hasDuplicateKeys } from "../json_text.ts";
 
@@ -101,17 +102,35 @@ export function readJwsHeader(header: string, typ: string): string {
 }
 
 /**
- * Verifies the signature with a published key. Returns the payload object.
+ * Verifies the signature with a published key.
  *
- * @throws {TokenError} `signature`, or `claims` when the payload is not an object
+ * @throws {TokenError} `signature`
  */
-export async function verifyJws(jws: UnverifiedJws, key: CryptoKey): Promise<Record<string, unknown>> {
+export async function verifyJws(jws: UnverifiedJws, key: CryptoKey): Promise<void> {
   try {
     await compactVerify(jws.token, key, { algorithms: ["EdDSA"] });
   } catch {
     throw new TokenError("signature", "The signature does not verify");
   }
-  return parseObject(jws.payloadJson, "claims");
+}
+
+/** Unix seconds, up to the year 9999. */
+export const unixTime: z.ZodInt = z.int().min(0).max(253_402_300_799);
+
+/**
+ * Returns the claims of a token by the schema of a closed set.
+ *
+ * @param what names the token in the message of an error
+ * @throws {TokenError} `claims`
+ */
+export function claimsIn<C>({ payloadJson }: UnverifiedJws, schema: z.ZodType<C>, what: string): C {
+  const payload = parseObject(payloadJson, "claims");
+  // Two readers of a duplicate claim could use different values.
+  if (hasDuplicateKeys(payloadJson)) throw new TokenError("claims", "The token has a duplicate claim");
+  const { data, error } = schema.safeParse(payload);
+  if (data !== undefined) return data;
+  const where = error?.issues[0]?.path.join(".") || "the claims";
+  throw new TokenError("claims", `The token's claims are not those of ${what} (${where})`);
 }
 
 function decodeText(part: string): string {

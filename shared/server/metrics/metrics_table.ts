@@ -125,10 +125,10 @@ export const METRICS = {
     labels: [["result", ["new", "same", "empty", "failed", "rollback"]]],
     help: "Requests of the proxy for the revocation list by result",
   },
-  issuer_lists_total: {
+  issuer_calls_total: {
     type: "counter",
-    labels: [["result", ["new", "same", "empty", "failed", "rollback"]]],
-    help: "Requests of the proxy for the revocation lists of other registries by result",
+    labels: [["result", ["answered", "failed"]]],
+    help: "Requests of the proxy for keys and revocation lists of other registries by result",
   },
   revocation_close_seconds: {
     type: "histogram",

@@ -5,7 +5,12 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { BAD_PROOFS_MAX } from "../../../proxy/admission/bad_proof_limiter.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
-import { parseAdminToken, signAdminToken } from "../../../shared/protocol/signed/admin_token.ts";
+import {
+  ADM,
+  type AdminTokenClaims,
+  parseShortToken,
+  signShortToken,
+} from "../../../shared/protocol/signed/short_token.ts";
 import { unixSeconds } from "../../../shared/protocol/time.ts";
 import { answered, refused, tally } from "../../support/registry_world.ts";
 import { signedToken } from "../../support/tokens.ts";
@@ -20,8 +25,9 @@ const INVALID = "PROXY_ADMIN_TOKEN_INVALID";
 async function tokenFor(w: World, change: { audience?: string; issuer?: string; at?: number } = {}): Promise<string> {
   const { did } = await w.admin();
   const { audience = PROXY_URL, issuer = REGISTRY_URL, at = w.clock.now() } = change;
-  const grant = { issuer, audience, humanDid: did, jti: w.newId(), issuedAtSeconds: unixSeconds(at) };
-  return await signAdminToken(grant, await registryKey(w));
+  const scope: AdminTokenClaims["scope"] = ["relay.read"];
+  const claims = { iss: issuer, sub: did, aud: audience, scope, iat: unixSeconds(at), jti: w.newId() };
+  return await signShortToken(ADM, claims, await registryKey(w));
 }
 
 Deno.test("an admin token of the registry opens each admin route for five minutes", async () => {
@@ -47,7 +53,7 @@ Deno.test("each admin route is refused when the credential is missing or of anot
   const { apiKey } = await w.admin();
   const token = await tokenOf(w);
   const { kid, privateKey } = await registryKey(w);
-  const claims = JSON.parse(parseAdminToken(token).payloadJson);
+  const claims = JSON.parse(parseShortToken(ADM, token).payloadJson);
   const forged = (header: unknown, body: unknown = claims) => signedToken(header, body, privateKey);
   const header = { alg: "EdDSA", typ: "ADM", kid };
   const wrong: (string | null)[] = [

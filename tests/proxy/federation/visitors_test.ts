@@ -160,9 +160,9 @@ Deno.test("a visit token counts for one agent, one identity token, one proxy and
   const bad: Record<string, string> = {
     "of another agent": other.identity.accessToken,
     "for another identity token": await b.visit(beta, { aitJti: w.newId() }),
-    "for another proxy": await b.visit(beta, { audience: "https://c.example" }),
-    "expired": await b.visit(beta, { issuedAtSeconds: at - 301 }),
-    "ahead": await b.visit(beta, { issuedAtSeconds: at + 120 }),
+    "for another proxy": await b.visit(beta, { aud: "https://c.example" }),
+    "expired": await b.visit(beta, { iat: at - 301 }),
+    "ahead": await b.visit(beta, { iat: at + 120 }),
     "the identity token": beta.identity.ait,
     "with a proxy that is no https name": await b.visit(beta, { proxy: "https://10.0.0.1" }),
     "text": "abc",

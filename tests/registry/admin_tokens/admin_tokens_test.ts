@@ -1,7 +1,7 @@
 /** Issuing admin tokens (D-172): who gets one, what it says, and its audit event. */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { Looks } from "../../../registry/admin_tokens/looks.ts";
-import { parseAdminToken, verifyAdminToken } from "../../../shared/protocol/signed/admin_token.ts";
+import { ADM, parseShortToken, verifyShortToken } from "../../../shared/protocol/signed/short_token.ts";
 import { unixSeconds } from "../../../shared/protocol/time.ts";
 import { answered, openRegistry, publishedKeys, refused } from "../../support/registry_world.ts";
 import { PROXY_URL, REGISTRY_URL } from "../../support/world.ts";
@@ -16,7 +16,7 @@ Deno.test("an admin gets a token for the proxy that the published keys verify, w
   const ids = new Set<string>();
   for (const body of [undefined, "", {}, { scope: ["relay.write"], aud: "https://other.example" }, "not JSON"]) {
     const { token } = await answered<{ token: string }>(await w.ask("POST", PATH, { apiKey, body }), 201);
-    const { jti, ...claims } = await verifyAdminToken(parseAdminToken(token), authority, now);
+    const { jti, ...claims } = await verifyShortToken(ADM, parseShortToken(ADM, token), authority, now);
     ids.add(jti);
     assertEquals<unknown>(claims, {
       iss: REGISTRY_URL,
@@ -36,7 +36,7 @@ Deno.test("each token has one audit event with its ID, which does not hold the t
   const { token } = await answered<{ token: string }>(await w.ask("POST", PATH, { apiKey }), 201);
   const answer = await w.ask("GET", "/v1/admin/audit?limit=1", { apiKey });
   const text = await answer.text();
-  const { jti } = JSON.parse(parseAdminToken(token).payloadJson);
+  const { jti } = JSON.parse(parseShortToken(ADM, token).payloadJson);
   const [{ event, actor, subject }] = JSON.parse(text).events;
   assertEquals([event, actor, subject], ["admin.token_issued", did, jti]);
   assert(!text.includes(token.slice(0, 20)));

@@ -4,7 +4,7 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import { KEYS } from "../../../registry/schema/kv_keys.ts";
-import { parseAdminToken } from "../../../shared/protocol/signed/admin_token.ts";
+import { ADM, parseShortToken } from "../../../shared/protocol/signed/short_token.ts";
 import { AUDIT_EVENTS } from "../../../registry/schema/records.ts";
 import type { AuditList } from "../../../shared/protocol/api/audit.ts";
 import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
@@ -109,7 +109,7 @@ async function playEverything(
   const { kid } = await ask<{ kid: string }>("POST", "/v1/admin/keys/rotate", adminKey, 200);
   note("signing_key.rotated", admin.did, kid);
   const { token } = await ask<{ token: string }>("POST", "/v1/admin/tokens", adminKey, 201);
-  note("admin.token_issued", admin.did, JSON.parse(parseAdminToken(token).payloadJson).jti);
+  note("admin.token_issued", admin.did, JSON.parse(parseShortToken(ADM, token).payloadJson).jti);
   return { wanted };
 }
 

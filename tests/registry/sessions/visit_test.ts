@@ -1,7 +1,7 @@
 /** Shows who gets a visit token (D-284): an active agent with an active session, for the origin of one proxy. */
 import { assertEquals } from "@std/assert";
 import { readKeyDocument } from "../../../shared/protocol/signed/key_document.ts";
-import { parseVisitToken, verifyVisitToken } from "../../../shared/protocol/signed/visit_token.ts";
+import { parseShortToken, verifyShortToken, VIS } from "../../../shared/protocol/signed/short_token.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
 import { unixSeconds } from "../../../shared/protocol/time.ts";
 import { answered, openRegistry, outcome } from "../../support/registry_world.ts";
@@ -26,8 +26,9 @@ Deno.test("an agent gets a token for the origin that it names, which its registr
   const { token, expiresAt } = await answered<{ token: string; expiresAt: string }>(await visit(w, a), 201);
   const keys = await readKeyDocument(await answered(await w.ask("GET", "/.well-known/svc-keys.json")));
   const now = unixSeconds(w.clock.now());
-  const claims = await verifyVisitToken(
-    parseVisitToken(token),
+  const claims = await verifyShortToken(
+    VIS,
+    parseShortToken(VIS, token),
     { issuer: REGISTRY_URL, audience: AUDIENCE, keys: keys ?? new Map() },
     now,
   );

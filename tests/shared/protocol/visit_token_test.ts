@@ -5,16 +5,17 @@ import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
 import fc from "fast-check";
 import { importJWK, jwtVerify } from "jose";
 import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
-import { verifyAdminToken } from "../../../shared/protocol/signed/admin_token.ts";
 import { TokenError, type TokenRefusal } from "../../../shared/protocol/signed/jws.ts";
 import { readKeyDocument } from "../../../shared/protocol/signed/key_document.ts";
-import { SHORT_TOKEN_BYTES_MAX } from "../../../shared/protocol/signed/short_token.ts";
 import {
-  parseVisitToken,
-  signVisitToken,
-  verifyVisitToken,
+  ADM,
+  parseShortToken,
+  SHORT_TOKEN_BYTES_MAX,
+  signShortToken,
+  verifyShortToken,
+  VIS,
   type VisitTokenClaims,
-} from "../../../shared/protocol/signed/visit_token.ts";
+} from "../../../shared/protocol/signed/short_token.ts";
 import { vectors } from "../../support/vectors.ts";
 import { anyText, ulid } from "./arbitraries.ts";
 
@@ -26,7 +27,7 @@ const { privateKey } = await keyPairFromSeed(new Uint8Array(32).fill(1));
 const signer = { kid: "test-1", privateKey };
 
 async function verified(token: string, at = now): Promise<VisitTokenClaims> {
-  return await verifyVisitToken(parseVisitToken(token), authority, at);
+  return await verifyShortToken(VIS, parseShortToken(VIS, token), authority, at);
 }
 
 async function refusal(token: string, at = now): Promise<TokenRefusal> {
@@ -54,7 +55,7 @@ async function joseAccepts(token: string): Promise<boolean> {
       exp === iat + 300 && iat <= now + 60 && /^did:svc:b\.example:agent:/.test(payload.sub ?? "") &&
       String(aitJti).length === 26 && payload.jti?.length === 26 && typeof proxy === "string" && proxy.length <= 150 &&
       /^https?:/.test(proxy) && new URL(proxy).origin === proxy &&
-      parseVisitToken(token).payloadJson.match(/"aud":/g)?.length === 1;
+      parseShortToken(VIS, token).payloadJson.match(/"aud":/g)?.length === 1;
   } catch {
     return false;
   }
@@ -82,9 +83,8 @@ Deno.test("visit token verification refuses the invalid vectors with their reaso
 Deno.test("visit token signing writes header and claims of the valid vector", async () => {
   const [first] = valid;
   assert(first);
-  const { iss, sub, aud, proxy, aitJti, iat, jti } = first.claims;
-  const grant = { issuer: iss, agentDid: sub, audience: aud, proxy, aitJti, jti, issuedAtSeconds: iat };
-  assertEquals(await signVisitToken(grant, signer), first.token);
+  const { exp: _computed, ...claims } = first.claims;
+  assertEquals(await signShortToken(VIS, claims, signer), first.token);
 });
 
 Deno.test("a visit token counts from 60 s before its issue until its expiry, and not as an admin token", async () => {
@@ -92,13 +92,13 @@ Deno.test("a visit token counts from 60 s before its issue until its expiry, and
   const times = fc.integer({ min: 946_684_800, max: 4_102_444_800 });
   await fc.assert(
     fc.asyncProperty(times, ulid, async (issuedAtSeconds, jti) => {
-      const grant = { issuer, agentDid: sub, audience, proxy: issuer, aitJti: jti, jti, issuedAtSeconds };
-      const token = await signVisitToken(grant, signer);
+      const claims = { iss: issuer, sub, aud: audience, proxy: issuer, aitJti: jti, iat: issuedAtSeconds, jti };
+      const token = await signShortToken(VIS, claims, signer);
       assertEquals((await verified(token, issuedAtSeconds - 60)).jti, jti);
       assertEquals((await verified(token, issuedAtSeconds + 299)).exp, issuedAtSeconds + 300);
       assertEquals(await refusal(token, issuedAtSeconds - 61), "not_yet_valid");
       assertEquals(await refusal(token, issuedAtSeconds + 300), "expired");
-      const asAdmin = () => verifyAdminToken(parseVisitToken(token), authority, issuedAtSeconds);
+      const asAdmin = () => verifyShortToken(ADM, parseShortToken(VIS, token), authority, issuedAtSeconds);
       assertEquals((await assertRejects(asAdmin, TokenError)).reason, "claims");
     }),
     { seed: 1, numRuns: 50 },
@@ -114,6 +114,6 @@ Deno.test("visit token verification refuses any other text with a token error, a
     fc.asyncProperty(fc.oneof(anyText, changed), async (text) => void await refusal(text)),
     { seed: 1, numRuns: 300 },
   );
-  assertThrows(() => parseVisitToken("A".repeat(SHORT_TOKEN_BYTES_MAX + 1)), TokenError, "2048");
-  assertThrows(() => parseVisitToken("A".repeat(10_000_000)), TokenError, "2048");
+  assertThrows(() => parseShortToken(VIS, "A".repeat(SHORT_TOKEN_BYTES_MAX + 1)), TokenError, "2048");
+  assertThrows(() => parseShortToken(VIS, "A".repeat(10_000_000)), TokenError, "2048");
 });
