@@ -83,11 +83,10 @@ export class Pairing {
     await Promise.all(this.#confirming);
   }
 
-  /** Pins the initiator of a ticket that this agent has confirmed. Returns false when it did not prove its key. */
+  /** Pins the initiator of a ticket that this agent has confirmed. Returns false when it did not prove the key that it has. */
   async pinInitiator(secret: string, peer: PinnedPeer, key: PairKey | undefined): Promise<boolean> {
     if (key === undefined || !await provesPairKey(secret, { role: "initiator", ...peer }, key)) return false;
-    await this.#pin(peer, key);
-    return true;
+    return await this.#pin(peer, key);
   }
 
   /** Pins the listed peers that prove their key with the secret of an open ticket, and uses that up. */
@@ -103,18 +102,21 @@ export class Pairing {
     for (const secret of secrets.open(clock.now())) {
       for (const { agentDid: did, profile, peerKey, proxy } of proving) {
         if (!peerKey || !await provesPairKey(secret, { role: "responder", did, profile }, peerKey)) continue;
-        await this.#pin({ did, profile, proxy }, peerKey);
+        if (!await this.#pin({ did, profile, proxy }, peerKey)) continue;
         secrets.remove(secret);
         break;
       }
     }
   }
 
-  async #pin({ did, profile, proxy }: PinnedPeer, { publicKey }: PairKey): Promise<void> {
+  /** Returns false for a peer of another key that a ticket has proven: a person would else believe that the new ticket counts. */
+  async #pin({ did, profile, proxy }: PinnedPeer, { publicKey }: PairKey): Promise<boolean> {
     const { peers, clock, emit } = this.deps;
     const before = peers.of(did);
     await peers.change((known) => pinTicket(known, { did, ...profile, proxy }, publicKey, toIso(clock.now())));
-    if (before?.key === undefined || before.key === publicKey) return;
-    emit("peer_key_changed", { from: did, key: before.key, shown: publicKey });
+    if (before?.key !== undefined && before.key !== publicKey) {
+      emit("peer_key_changed", { from: did, key: before.key, shown: publicKey });
+    }
+    return peers.of(did)?.key === publicKey;
   }
 }

@@ -36,6 +36,7 @@ async function claimsOf(token: string, keys: readonly Key[]): Promise<Json | nul
   return JSON.parse(new TextDecoder().decode(bytesOf(payload)));
 }
 
+const payloadOf = (token: string) => new TextDecoder().decode(bytesOf(token.split(".")[1] ?? ""));
 const keyIn = (claims: Json) => (claims.cnf as { jwk: { x: string } }).jwk.x;
 
 /** `genuine`, or the check that fails. */
@@ -98,18 +99,42 @@ Deno.test("the proofs of keys at pairing verify with WebCrypto alone", async () 
   }
 });
 
-Deno.test("the receipts verify with WebCrypto alone", async () => {
+/** Claims of a receipt, and whether the value of each is one of its form. */
+const isHash = (text: unknown) => typeof text === "string" && /^[\w-]{43}$/.test(text) && bytesOf(text).length === 32;
+const isText = (text: unknown) => typeof text === "string" && text !== "";
+const RECEIPT: Record<string, (value: unknown) => boolean> = {
+  iss: (did) => /^did:svc:[^:]+:agent:\w{26}$/.test(String(did)),
+  sub: (did) => /^did:svc:[^:]+:agent:\w{26}$/.test(String(did)),
+  ...{ jti: isText, requestId: isText, nonce: isText, conversationId: isText },
+  ...{ bodySha256: isHash, payloadSha256: isHash },
+  iat: Number.isInteger,
+  status: (status) => status === "processed_by_svc" || status === "dead_lettered",
+};
+const OPTIONAL = ["conversationId", "payloadSha256"];
+
+function areOfReceipt(claims: Json, payload: string): boolean {
+  const names = [...payload.matchAll(/[{,]"(\w+)":/g)].map(([, name = ""]) => name);
+  return new Set(names).size === names.length && names.every((name) => RECEIPT[name]?.(claims[name])) &&
+    Object.keys(RECEIPT).every((name) => name in claims || OPTIONAL.includes(name));
+}
+
+Deno.test("the receipts verify with WebCrypto alone, and the others fail at signature or claims", async () => {
   const { keys: { keys }, ait, valid, invalid } = read("receipt");
   const owner = await claimsOf(ait, keys);
   for (const { name, token, body, payload, salt } of valid) {
     const claims = await claimsOf(token, owner === null ? [] : [{ kid: keyIn(owner), x: keyIn(owner) }]);
-    assertEquals(claims?.iss, owner?.sub, name);
+    assertEquals([claims?.iss, areOfReceipt(claims ?? {}, payloadOf(token))], [owner?.sub, true], name);
     assertEquals(claims?.bodySha256, await sha256(utf8(body)), name);
     if (salt === null) continue;
     assertEquals(claims?.payloadSha256, await sha256(new Uint8Array([...bytesOf(salt), ...utf8(payload)])), name);
   }
   for (const { name, token, reason } of invalid) {
-    if (reason !== "signature") continue;
-    assertEquals(await claimsOf(token, [{ kid: keyIn(owner ?? {}), x: keyIn(owner ?? {}) }]), null, name);
+    if (!["signature", "claims"].includes(reason)) continue;
+    const claims = await claimsOf(token, [{ kid: keyIn(owner ?? {}), x: keyIn(owner ?? {}) }]);
+    assertEquals(
+      claims === null ? "signature" : areOfReceipt(claims, payloadOf(token)) ? "valid" : "claims",
+      reason,
+      name,
+    );
   }
 });

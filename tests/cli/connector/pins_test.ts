@@ -127,6 +127,22 @@ Deno.test("a relay that answers a confirmation with anything else makes no pin a
   }
 });
 
+Deno.test("a ticket that proves another key of a pinned peer is refused, and its pin and pair stay", async () => {
+  await using world = await World.open();
+  const { a, one, other, ticketOf, confirm } = await two(world);
+  assertEquals((await confirm(await ticketOf())).status, 201);
+  const { keys: { publicKey } } = await world.agent();
+  await other.connector.peers.change((peers) =>
+    Object.fromEntries(Object.entries(peers).map(([alias, peer]) => [alias, { ...peer, key: publicKey }]))
+  );
+  const { status, body } = await confirm(await ticketOf());
+  assertEquals([status, body.error?.code], [409, "CONNECTOR_PEER_KEY_MISMATCH"]);
+  assertEquals(pinsOf(other), [["alpha", publicKey, "ticket"]]);
+  assertEquals((await asker(other)("/v1/pair/peers")).body.peers.length, 1);
+  assertEquals(other.eventsOf("peer_key_changed").map(({ from }) => from), [a.agent.did]);
+  await end(one, other);
+});
+
 Deno.test("a relay that lists anything else leaves a contact, and the ticket stays open", async (t) => {
   const rows: [name: string, change: (row: Json, mallory: TestAgent, other: string) => Json | Promise<Json>][] = [
     ["no key", ({ peerKey: _key, ...row }) => row],
