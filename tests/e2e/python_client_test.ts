@@ -30,7 +30,8 @@ Deno.test({
 });
 
 Deno.test({
-  name: "a reader in Python opens the sealed body of the vectors and that of RFC 9180 A.1.1, and none that must not open",
+  name:
+    "a reader in Python opens the sealed body of the vectors and that of RFC 9180 A.1.1, and none that must not open",
   ignore: !HAS_PYTHON,
   async fn() {
     const program = new URL("../../docs/examples/open_sealed.py", import.meta.url).pathname;
