@@ -107,7 +107,6 @@ export class Console {
       headers,
       text: (maxBytes) => textOf(request, maxBytes, deps),
     };
-    const isUse = !headers.has("if-none-match");
     return await pageApp<ConsoleSession>({
       root: ROOT,
       openRoot: OPEN,
@@ -122,7 +121,7 @@ export class Console {
       },
       sessions: {
         take: (code, digest) => takeConsoleCode(deps, code, digest, requestId),
-        find: (digest) => findConsoleSession(deps, digest, { requestId, isUse }),
+        find: (digest, isUse) => findConsoleSession(deps, digest, { requestId, isUse }),
         end: (digest) => endConsoleSession(deps, digest),
       },
       rows: ROWS.map(({ live, render, ...row }) => ({

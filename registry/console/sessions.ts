@@ -71,12 +71,7 @@ export async function takeConsoleCode(
   return (await operation.commit()).ok ? { human, digest, requestId } : null;
 }
 
-/**
- * Returns a session that may be used.
- *
- * @param isUse true for what a person does; the script's look at an open page keeps no session alive, because no person
- * may be in front of it
- */
+/** Returns a session that may be used. */
 export async function findConsoleSession(
   deps: StoreDeps,
   digest: string,

@@ -22,8 +22,13 @@ export interface PageRequest {
 export interface PageSessions<S> {
   /** Uses a code up and begins the session; `null` when the code is unknown, used or old. One atomic step. */
   take(codeDigest: string, sessionDigest: string): Promise<S | null> | S | null;
-  /** The session, as long as it may be used. */
-  find(sessionDigest: string): Promise<S | null> | S | null;
+  /**
+   * The session, as long as it may be used.
+   *
+   * @param isUse whether a person has asked: what an open page asks for by itself keeps no session alive, because nobody
+   * may be in front of it
+   */
+  find(sessionDigest: string, isUse: boolean): Promise<S | null> | S | null;
   end(sessionDigest: string): Promise<void> | void;
 }
 
@@ -108,7 +113,7 @@ export function pageApp<S>(site: PageSite<S>): (request: PageRequest) => Promise
       return refused(site, label === "" ? "This address is of no session." : site.texts.over);
     }
     const digest = await sha256(`${label}.${cookie}`);
-    const session = await site.sessions.find(digest);
+    const session = await site.sessions.find(digest, isUse(request.headers));
     if (session === null) return refused(site, site.texts.over);
     const notAdmitted = await site.admit?.(session) ?? null;
     if (notAdmitted !== null) return notAdmitted;
@@ -137,6 +142,12 @@ export function pageApp<S>(site: PageSite<S>): (request: PageRequest) => Promise
     };
     return await answerOf(site, row, input, request);
   };
+}
+
+/** False for a look of the script, and for a page without the script that loads again, which is of no click. */
+function isUse(headers: Headers): boolean {
+  const isOfBrowser = headers.has("sec-fetch-mode");
+  return !headers.has("if-none-match") && (!isOfBrowser || headers.get("sec-fetch-user") === "?1");
 }
 
 /** Why a request is refused before its session is looked at; `null` when it is not. */

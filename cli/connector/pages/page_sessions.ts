@@ -46,7 +46,7 @@ export class LocalSessions implements PageSessions<true> {
     return true;
   }
 
-  find(digest: string): true | null {
+  find(digest: string, isUse: boolean): true | null {
     const session = this.#sessions.get(digest);
     if (session === undefined) return null;
     const now = this.clock.now();
@@ -54,7 +54,7 @@ export class LocalSessions implements PageSessions<true> {
       this.#sessions.delete(digest);
       return null;
     }
-    session.seenAt = now;
+    if (isUse) session.seenAt = now;
     return true;
   }
 

@@ -14,7 +14,7 @@ interface Sent {
   form?: Record<string, string>;
 }
 
-function opened({ now = (): number => 0 } = {}) {
+function opened({ now = (): number => 0, uses = [] as boolean[] } = {}) {
   const random = (bytes: number) => seededRandom(7).bytes(bytes);
   const codes = new Map<string, string>(), sessions = new Map<string, string>();
   const done: string[] = [];
@@ -58,7 +58,10 @@ function opened({ now = (): number => 0 } = {}) {
         if (who !== null) sessions.set(session, who);
         return who;
       },
-      find: (session) => sessions.get(session) ?? null,
+      find: (session, isUse) => {
+        uses.push(isUse);
+        return sessions.get(session) ?? null;
+      },
       end: (session) => void sessions.delete(session),
     },
     rows,
@@ -186,6 +189,22 @@ Deno.test("a page that has not changed is not rendered again, and changes with i
   const next = (await look()).headers.ETag ?? "";
   now = 60_000;
   assertEquals((await look(next)).status, 200);
+});
+
+Deno.test("a click is use of a session; what an open page asks for by itself is none", async () => {
+  const uses: boolean[] = [];
+  const { ask, open } = opened({ uses });
+  const { base, cookie } = await open();
+  const click = { cookie, "sec-fetch-mode": "navigate", "sec-fetch-user": "?1" };
+  const asked: [Record<string, string>, boolean][] = [
+    [click, true],
+    [{ cookie }, true],
+    [{ cookie, "if-none-match": '"x"' }, false],
+    [{ cookie, "if-none-match": '"x"', "sec-fetch-mode": "cors" }, false],
+    [{ cookie, "sec-fetch-mode": "navigate" }, false],
+  ];
+  for (const [headers] of asked) await ask(`${base}/inbox`, { headers });
+  assertEquals(uses, asked.map(([, isUse]) => isUse));
 });
 
 Deno.test("closing ends the session, and its forms do nothing afterwards", async () => {

@@ -1,0 +1,24 @@
+/** The sessions of the local page: how long they last. */
+import { assertEquals } from "@std/assert";
+import { LocalSessions } from "../../../cli/connector/pages/page_sessions.ts";
+import { sha256 } from "../../../shared/protocol/base64url.ts";
+import { ManualClock } from "../../support/manual_clock.ts";
+import { seededRandom } from "../../support/seeded_random.ts";
+
+const STEP_MS = 20 * 60_000;
+
+Deno.test("a session lasts 8 h, 60 min without a click, and an open page is no click", async () => {
+  const clock = new ManualClock();
+  const sessions = new LocalSessions(clock, seededRandom(), () => {});
+  for (const session of ["open", "used"]) {
+    const made = await sessions.open();
+    assertEquals(sessions.take(await sha256(made?.code ?? ""), session), true);
+  }
+  for (let step = 1; step < 8 * 3; step++) {
+    clock.step(STEP_MS);
+    assertEquals(sessions.find("open", false), step < 3 ? true : null, `step ${step}`);
+    assertEquals(sessions.find("used", step % 2 === 0), true, `step ${step}`);
+  }
+  clock.step(STEP_MS);
+  assertEquals(sessions.find("used", true), null);
+});
