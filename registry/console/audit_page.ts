@@ -6,6 +6,7 @@ import {
   type ConsoleRow,
   framed,
   type Input,
+  type NamedAgent,
   PAGE_ROWS,
   peopleByDid,
   personLink,
@@ -14,15 +15,14 @@ import {
 import { readAudit } from "../audit/handlers.ts";
 import { findByName } from "../people/store.ts";
 import type { AuditEvent, AuditRecord, HumanRecord } from "../schema/records.ts";
-import type { NamedAgent } from "./frame.ts";
 import { markup, type Value } from "../../shared/page/html.ts";
 import type { PageResult } from "../../shared/page/page_app.ts";
-import { choice, empty, field, filter, head, link, name, pager, type Row, table } from "../../shared/page/parts.ts";
-import { clockTime, dayHeading, dayOf } from "../../shared/page/times.ts";
+import * as ui from "../../shared/page/parts.ts";
+import { clockTime, dayHeading, dayOf, msOf } from "../../shared/page/times.ts";
 import { AUDIT_EVENTS, AuditEntry, type AuditQuery, isAuditFilter } from "../../shared/protocol/api/audit.ts";
 import { isUlid } from "../../shared/protocol/ids.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
-import { parseIso } from "../../shared/protocol/time.ts";
+import { parseIso, toIso } from "../../shared/protocol/time.ts";
 import { pick } from "../../shared/server/http/route.ts";
 
 /** With more, one download takes the time of other requests. */
@@ -61,37 +61,23 @@ const WORDS: Readonly<Record<AuditEvent, string>> = {
   "console.opened": "Console opened",
 };
 
-/** What the page is asked for. */
-interface Wanted {
-  event: string;
-  by: string;
-  about: string;
-  since: string;
-}
-
-function wantedOf({ query }: Input): Wanted {
+/** What the page is asked for: the query of the store, what of it names no record, and the texts as they were given. */
+async function wantedOf({ deps }: ConsolePages, { query }: Input) {
   const text = (key: string) => (query.get(key) ?? "").trim().slice(0, LIMITS.auditFilter);
-  return { event: text("event"), by: text("by"), about: text("about"), since: text("since") };
-}
-
-/** The query of the store, and what of it names no record. */
-async function queryOf({ deps }: ConsolePages, { event, by, about, since }: Wanted) {
-  const [actor, subject] = await Promise.all([by, about].map((text) => recordNamed(deps, text)));
-  const from = parseIso(since === "" ? "" : `${since}T00:00:00Z`);
-  const isSinceWrong = since !== "" && from === null;
-  const query: Omit<AuditQuery, "limit"> = {
+  const given = { event: text("event"), by: text("by"), about: text("about"), since: text("since") };
+  const [actor, subject] = await Promise.all([recordNamed(deps, given.by), recordNamed(deps, given.about)]);
+  const from = parseIso(`${given.since}T00:00:00Z`);
+  const isSinceWrong = given.since !== "" && from === null;
+  const store: Omit<AuditQuery, "limit"> = {
     order: "desc",
-    event: isAuditFilter(event) ? event : undefined,
-    actor: actor?.subject,
-    subject: subject?.subject,
-    since: from === null ? undefined : new Date(from).toISOString(),
+    event: isAuditFilter(given.event) ? given.event : undefined,
+    actor: actor.subject,
+    subject: subject.subject,
+    since: from === null ? undefined : toIso(from),
   };
-  const hidden = event === "" ? LOOKS : new Set<string>();
-  return {
-    query,
-    hidden,
-    wrong: { by: actor?.wrong, about: subject?.wrong, since: isSinceWrong ? "Write it as 2026-11-23." : undefined },
-  };
+  const wrong = { by: actor.wrong, about: subject.wrong, since: isSinceWrong ? "Write it as 2026-11-23." : undefined };
+  const isWrong = Object.values(wrong).some((text) => text !== undefined);
+  return { given, store, wrong, isWrong, hidden: given.event === "" ? LOOKS : new Set<string>() };
 }
 
 /** A DID, an ID, or the only person or agent with a name. */
@@ -108,47 +94,46 @@ async function recordNamed(
 }
 
 async function auditPage(pages: ConsolePages, input: Input): Promise<PageResult> {
-  const wanted = wantedOf(input), cursor = input.query.get("cursor") ?? "";
-  const { query, hidden, wrong } = await queryOf(pages, wanted);
-  const isWrong = Object.values(wrong).some((text) => text !== undefined);
-  const { items, nextCursor } = isWrong
-    ? { items: [], nextCursor: null }
-    : await readAudit(pages.deps, { ...query, limit: PAGE_ROWS, cursor: isUlid(cursor) ? cursor : undefined }, hidden);
+  const { given, store, wrong, isWrong, hidden } = await wantedOf(pages, input);
+  const cursor = input.query.get("cursor") ?? "";
+  const wanted = { ...store, limit: PAGE_ROWS, cursor: isUlid(cursor) ? cursor : undefined };
+  const { items, nextCursor } = isWrong ? { items: [], nextCursor: null } : await readAudit(pages.deps, wanted, hidden);
   const subjects = items.flatMap(({ actor, subject }) => [actor, subject]);
   const [agents, people] = await Promise.all([agentsByDid(pages, subjects), peopleByDid(pages, subjects)]);
-  const now = pages.deps.clock.now();
   const groups = [...new Set(AUDIT_EVENTS.map((event) => event.slice(0, event.indexOf(".") + 1)))];
-  const search = new URLSearchParams({ ...wanted }).toString();
+  const events: [string, string][] = [
+    ["", "Changes"],
+    ["all", "All, with looks"],
+    ...groups.map((group): [string, string] => [group, group]),
+    ...AUDIT_EVENTS.map((event): [string, string] => [event, WORDS[event]]),
+  ];
+  const search = new URLSearchParams(given).toString();
   const older = nextCursor === null ? null : `?${search}&cursor=${nextCursor}`;
-  const main = markup`<div class="stack">${
-    head(
+  const rows = rowsOf(items, { agents, people, base: input.base, now: pages.deps.clock.now() });
+  const columns = ["Time, UTC", "Event", "By", "About", "Request"];
+  const main = [
+    ui.head(
       "Audit",
       "Every change of people, agents and keys. Looks and refreshes are not listed unless you ask for them.",
-      link(`${input.base}/audit.jsonl?${search}`, "Download", "quiet"),
-    )
-  }${
-    filter([
-      choice("event", "Event", [
-        ["", "Changes"],
-        ["all", "All, with looks"],
-        ...groups.map((group) => [group, group] as const),
-        ...AUDIT_EVENTS.map((event) => [event, WORDS[event]] as const),
-      ], wanted.event),
-      field({ id: "by", label: "By", value: wanted.by, placeholder: "name or DID", error: wrong.by }),
-      field({ id: "about", label: "About", value: wanted.about, placeholder: "name, DID or ID", error: wrong.about }),
-      field({ id: "since", label: "Since", value: wanted.since, type: "date", error: wrong.since }),
-    ])
-  }${
-    items.length === 0 && older === null
-      ? empty("No such event", "Nothing fits the filter.", link(`${input.base}/audit`, "Show all changes", "quiet"))
-      : markup`${
-        table({
-          caption: "Audit events",
-          columns: [{ text: "Time, UTC" }, { text: "Event" }, { text: "By" }, { text: "About" }, { text: "Request" }],
-          rows: rowsOf(items, { agents, people, base: input.base, now }),
-        })
-      }${pager(items.length === 0 ? "None among the newest 1,000" : "Newest first", older)}`
-  }</div>`;
+      ui.link(`${input.base}/audit.jsonl?${search}`, "Download", "quiet"),
+    ),
+    ui.filter([
+      ui.choice("event", "Event", events, given.event),
+      ui.field({ id: "by", label: "By", value: given.by, placeholder: "name or DID", error: wrong.by }),
+      ui.field({ id: "about", label: "About", value: given.about, placeholder: "name, DID or ID", error: wrong.about }),
+      ui.field({ id: "since", label: "Since", value: given.since, type: "date", error: wrong.since }),
+    ]),
+    rows.length === 0 && older === null
+      ? ui.empty(
+        "No such event",
+        "Nothing fits the filter.",
+        ui.link(`${input.base}/audit`, "Show all changes", "quiet"),
+      )
+      : [
+        ui.table({ caption: "Audit events", columns, rows }),
+        ui.pager(rows.length === 0 ? "None among the newest 1,000" : "Newest first", older),
+      ],
+  ];
   return framed(pages, input, { title: "Audit", current: "audit", main, hasField: true });
 }
 
@@ -159,22 +144,19 @@ interface Names {
   now: number;
 }
 
-function rowsOf(items: readonly AuditRecord[], names: Names): Row[] {
+function rowsOf(items: readonly AuditRecord[], names: Names): ui.Row[] {
   let day: number | null = null;
-  return items.flatMap((entry): Row[] => {
-    const at = parseIso(entry.at) ?? 0;
-    const isNew = dayOf(at) !== day;
-    day = dayOf(at);
-    const row: Row = {
-      cells: [
-        clockTime(at),
-        markup`<span class="nb">${WORDS[entry.event] ?? entry.event}</span><small class="id nb">${entry.event}</small>`,
-        who(entry.actor, names),
-        markup`${who(entry.subject, names)}${entry.detail !== undefined && markup`<small>“${entry.detail}”</small>`}`,
-        markup`<span class="id nb">${shortId(entry.requestId)}</span>`,
-      ],
-    };
-    return isNew ? [{ day: dayHeading(at, names.now) }, row] : [row];
+  return items.flatMap(({ at, event, actor, subject, detail, requestId }): ui.Row[] => {
+    const ms = msOf(at), isSameDay = dayOf(ms) === day;
+    day = dayOf(ms);
+    const cells = [
+      clockTime(ms),
+      markup`<span class="nb">${WORDS[event] ?? event}</span><small class="id nb">${event}</small>`,
+      who(actor, names),
+      markup`${who(subject, names)}${detail !== undefined && markup`<small>“${detail}”</small>`}`,
+      markup`<span class="id nb">${shortId(requestId)}</span>`,
+    ];
+    return isSameDay ? [{ cells }] : [{ day: dayHeading(ms, names.now) }, { cells }];
   });
 }
 
@@ -182,17 +164,17 @@ function who(subject: string, { agents, people, base }: Names): Value {
   const agent = agents.get(subject), person = people.get(subject);
   if (agent !== undefined) return agentLink(base, agent);
   if (person !== undefined) return personLink(base, person);
-  return markup`<span class="id">${subject.length <= 14 ? name(subject) : shortId(subject)}</span>`;
+  return markup`<span class="id">${ui.name(shortId(subject))}</span>`;
 }
 
 /** The log as JSON lines; the last line says when there is more. */
 async function auditFile(pages: ConsolePages, input: Input): Promise<PageResult> {
-  const { query, hidden, wrong } = await queryOf(pages, wantedOf(input));
-  if (Object.values(wrong).some((text) => text !== undefined)) return await auditPage(pages, input);
+  const { store, isWrong, hidden } = await wantedOf(pages, input);
+  if (isWrong) return await auditPage(pages, input);
   const written: string[] = [];
   let cursor: string | undefined;
   do {
-    const { items, nextCursor } = await readAudit(pages.deps, { ...query, limit: FILE_STEP, cursor }, hidden);
+    const { items, nextCursor } = await readAudit(pages.deps, { ...store, limit: FILE_STEP, cursor }, hidden);
     for (const entry of items) written.push(JSON.stringify(pick(AuditEntry, entry)));
     cursor = nextCursor ?? undefined;
   } while (cursor !== undefined && written.length < FILE_ROWS);

@@ -13,9 +13,9 @@ import { type RelayDeps, RelayView } from "./relay.ts";
 import { type ConsoleSession, endConsoleSession, findConsoleSession, takeConsoleCode } from "./sessions.ts";
 import { registryReady } from "../meta/handlers.ts";
 import type { RegistryConfig } from "../config.ts";
-import { openPage, type PageAnswer } from "../../shared/page/document.ts";
+import { type PageAnswer, plainPage } from "../../shared/page/document.ts";
+import { markup } from "../../shared/page/html.ts";
 import { isPagePath, pageApp, type PageRequest } from "../../shared/page/page_app.ts";
-import { card, plain } from "../../shared/page/parts.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { type AppDeps, recordResponse, requestContextOf } from "../../shared/server/http/app.ts";
 import { readBody } from "../../shared/server/http/body.ts";
@@ -107,7 +107,9 @@ export class Console {
       headers,
       text: (maxBytes) => textOf(request, maxBytes, deps),
     };
-    return await pageApp<ConsoleSession>({
+    return await pageApp<ConsolePages, ConsoleSession>({
+      pages: this.#pages,
+      version: () => Math.floor(clock.now() / LOOK_MS),
       root: ROOT,
       openRoot: OPEN,
       origin,
@@ -117,18 +119,14 @@ export class Console {
         title: "Open the console?",
         line: `You ran ${COMMAND}.`,
         command: COMMAND,
-        over: "This session is over: it was closed, not used for half an hour, or your API key was revoked.",
+        over: "It was closed, not used for half an hour, or your API key was revoked.",
       },
       sessions: {
         take: (code, digest) => takeConsoleCode(deps, code, digest, requestId),
         find: (digest, isUse) => findConsoleSession(deps, digest, { requestId, isUse }),
         end: (digest) => endConsoleSession(deps, digest),
       },
-      rows: ROWS.map(({ live, render, ...row }) => ({
-        ...row,
-        ...live ? { live: () => Math.floor(clock.now() / LOOK_MS) } : {},
-        render: (input) => render(this.#pages, input),
-      })),
+      rows: ROWS,
       first: "overview",
       admit: async ({ human }) => {
         const { allowed } = await deps.limiter.hit(REQUESTS, human.id);
@@ -147,7 +145,7 @@ function isLocal(peer: Peer): boolean {
 }
 
 function sorry(why: string, status: number): PageAnswer {
-  return openPage({ title: "The console", body: plain("console", card("The console", why)) }, { status });
+  return plainPage("console", "The console", markup`<p class="soft">${why}</p>`, status);
 }
 
 /** The body; `null` when it has more bytes, or is not UTF-8. */

@@ -6,19 +6,19 @@ import type { Suspensions } from "../people/suspensions.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { AgentRecord, HumanRecord } from "../schema/records.ts";
 import type { RegistryConfig } from "../config.ts";
-import type { RelayAway, RelayView } from "./relay.ts";
+import { RelayAway, type RelayView } from "./relay.ts";
 import type { ConsoleSession } from "./sessions.ts";
 import type { PageView } from "../../shared/page/document.ts";
 import { type Html, markup, type Value } from "../../shared/page/html.ts";
-import type { PageInput, PageResult } from "../../shared/page/page_app.ts";
-import { button, link, type Mood, name, note, problem, shell, tag } from "../../shared/page/parts.ts";
-import { duration, when } from "../../shared/page/times.ts";
+import type { PageInput, PageResult, PageRow } from "../../shared/page/page_app.ts";
+import * as ui from "../../shared/page/parts.ts";
+import { duration, msOf, when } from "../../shared/page/times.ts";
 import type { AdminCounts } from "../../shared/protocol/api/admin.ts";
-import { type AgentConnection, ConnectionList, QueueList } from "../../shared/protocol/api/relay_admin.ts";
+import { type AgentConnection, ConnectionList, type Queue, QueueList } from "../../shared/protocol/api/relay_admin.ts";
 import { parseDid } from "../../shared/protocol/did.ts";
+import { isUlid } from "../../shared/protocol/ids.ts";
 import { type ErrorCode, ERRORS, ServiceError } from "../../shared/protocol/errors.ts";
 import { DAY_MS } from "../../shared/clock.ts";
-import { parseIso } from "../../shared/protocol/time.ts";
 import type { StoreCount } from "../../shared/server/store/store_count.ts";
 import type { CrlPublisher } from "../revocation/crl.ts";
 
@@ -40,52 +40,39 @@ export interface ConsolePages {
 }
 
 export type Input = PageInput<ConsoleSession>;
-
-export interface ConsoleRow {
-  method: "GET" | "POST";
-  path: string;
-  /** True for a page that is kept up to date. */
-  live?: true;
-  render(pages: ConsolePages, input: Input): PageResult | Promise<PageResult>;
-}
+export type ConsoleRow = PageRow<ConsolePages, ConsoleSession>;
 
 const EVERY_SECONDS = 10;
 /** An identity that ends sooner is marked. */
 const ENDING_MS = 7 * DAY_MS;
 const NAV = ["Overview", "People", "Agents", "Deliveries", "Queues", "Invites", "Audit", "Limits"];
 
-/** A page with the navigation. `current` is the path of its entry. */
+/** A page with the navigation. `current` is the path of its entry; `main` are the parts of the page. */
 export function framed(
   { deps }: ConsolePages,
   { base, csrf, session }: Input,
-  { title, current, main, isLive = false, kind, hasField = false }: {
-    title: string;
+  { title, current, main, isLive = false, ...rest }: Pick<PageView, "title" | "kind" | "hasField"> & {
     current: string;
-    main: Value;
+    main: readonly Value[];
     isLive?: boolean;
-    kind?: string;
-    hasField?: boolean;
   },
 ): { view: PageView } {
   const place = new URL(deps.config.registryUrl).host;
-  const body =
-    markup`<p class="note warn" id="lost" hidden>The server does not answer. This page tries again.</p><p class="note bad" id="over" hidden>This session is over. Copy your text, then open the console again with svc admin open.</p>${
-      shell({
-        title: "svc console",
-        line: place,
-        home: `${base}/overview`,
-        nav: NAV.map((text) => ({ path: `${base}/${text.toLowerCase()}`, text })),
-        current: `${base}/${current}`,
-        foot: markup`<small class="soft">${name(session.human.displayName)}, admin</small>${
-          button({ text: "Log out", action: `${base}/close`, csrf, look: "bare" })
-        }`,
-        main: markup`${main}`,
-      })
-    }`;
-  const live = isLive ? { live: { every: EVERY_SECONDS } } : {};
-  return {
-    view: { title: `${title} · ${place}`, body, hasField, ...kind === undefined ? {} : { kind }, ...live },
-  };
+  const body = ui.shell({
+    title: "svc console",
+    line: place,
+    home: `${base}/overview`,
+    nav: NAV.map((text) => ({ path: `${base}/${text.toLowerCase()}`, text })),
+    current: `${base}/${current}`,
+    foot: markup`<small class="soft">${ui.name(session.human.displayName)}, admin</small>${
+      ui.button({ text: "Log out", action: `${base}/close`, csrf, look: "bare" })
+    }`,
+    main: markup`<div class="stack">${main}</div>`,
+    lost: "The server does not answer. This page tries again.",
+    over: "This session is over. Copy your text, then open the console again with svc admin open.",
+  });
+  const live = isLive ? { every: EVERY_SECONDS } : undefined;
+  return { view: { ...rest, title: `${title} · ${place}`, body, live } };
 }
 
 /** An agent as a page names it. */
@@ -123,15 +110,15 @@ export async function peopleByDid({ deps }: ConsolePages, dids: Iterable<string>
 export function agentCell(base: string, agents: ReadonlyMap<string, NamedAgent>, did: string | null): Html {
   const agent = did === null ? undefined : agents.get(did);
   if (agent === undefined) return markup`<span class="id">${did === null ? "not known" : shortId(did)}</span>`;
-  return markup`${agentLink(base, agent)}<small>${name(agent.ownerName)}</small>`;
+  return markup`${agentLink(base, agent)}<small>${ui.name(agent.ownerName)}</small>`;
 }
 
 export function agentLink(base: string, agent: Pick<NamedAgent, "id" | "name">): Html {
-  return markup`<a class="name" href="${`${base}/agents/${agent.id}`}">${name(agent.name)}</a>`;
+  return markup`<a class="name" href="${`${base}/agents/${agent.id}`}">${ui.name(agent.name)}</a>`;
 }
 
 export function personLink(base: string, { id, displayName }: Pick<HumanRecord, "id" | "displayName">): Html {
-  return markup`<a class="name" href="${`${base}/people/${id}`}">${name(displayName)}</a>`;
+  return markup`<a class="name" href="${`${base}/people/${id}`}">${ui.name(displayName)}</a>`;
 }
 
 /** An ID in few characters; the whole one is on the page of its record. */
@@ -140,34 +127,42 @@ export function shortId(text: string): string {
   return id.length <= 14 ? id : `${id.slice(0, 6)}…${id.slice(-4)}`;
 }
 
+/** The ID that a person gave in place of a name, also within a DID; `null` for a name. */
+export function idIn(text: string, kind: "agent" | "human"): string | null {
+  const did = parseDid(text);
+  return isUlid(text) ? text : did?.kind === kind ? did.id : null;
+}
+
 /** When an identity ends, for one that is close or over as a tag. */
 export function identityEnd({ status, expiresAt }: Pick<AgentRecord, "status" | "expiresAt">, now: number): Value {
   if (status === "revoked") return "–";
-  const at = parseIso(expiresAt) ?? 0, left = at - now;
-  if (left <= 0) return tag("bad", markup`ended ${when(at, now)}`);
+  const left = msOf(expiresAt) - now;
+  if (left <= 0) return ui.tag("bad", markup`ended ${when(expiresAt, now)}`);
   const text = `in ${duration(left)}`;
-  return left > ENDING_MS ? text : tag("warn", text);
-}
-
-/** Whether an agent is connected. `undefined`: it never was; `null`: the proxy has not answered. */
-export function connectionTag(connection: AgentConnection | undefined | null, now: number): Html {
-  if (connection === null) return tag("", "not known");
-  if (connection === undefined) return tag("", "never");
-  const since = parseIso(connection.connectedAt) ?? 0, until = parseIso(connection.disconnectedAt ?? "");
-  if (connection.online) return tag("ok", markup`since ${when(since, now)}`);
-  return tag("", until === null ? "offline" : `offline ${duration(Math.max(0, now - until))}`);
+  return left > ENDING_MS ? text : ui.tag("warn", text);
 }
 
 /** What the proxy knows about the agents of a page. */
 export interface RelayState {
   connections: Map<string, AgentConnection>;
   /** Waiting messages by DID. */
-  waiting: Map<string, { messages: number; senders: number; oldestExpiresAt: string }>;
+  waiting: Map<string, Queue>;
 }
 
+/** Whether an agent is connected. `state` is `null` while the proxy does not answer. */
+export function connectionTag(state: Pick<RelayState, "connections"> | null, did: string, now: number): Html {
+  if (state === null) return ui.tag("", "not known");
+  const connection = state.connections.get(did);
+  if (connection === undefined) return ui.tag("", "never");
+  const { online, connectedAt, disconnectedAt } = connection;
+  if (online) return ui.tag("ok", markup`since ${when(connectedAt, now)}`);
+  return ui.tag("", disconnectedAt === null ? "offline" : `offline ${duration(now - msOf(disconnectedAt))}`);
+}
+
+/** @throws {RelayAway} */
 export async function relayStateOf(
   { relay }: ConsolePages,
-  session: ConsoleSession,
+  { session }: Input,
   ids: readonly string[],
 ): Promise<RelayState> {
   if (ids.length === 0) return { connections: new Map(), waiting: new Map() };
@@ -182,9 +177,19 @@ export async function relayStateOf(
   };
 }
 
+/** What the proxy says, or why it says nothing. */
+export async function orAway<T>(work: Promise<T>): Promise<T | RelayAway> {
+  try {
+    return await work;
+  } catch (error) {
+    if (error instanceof RelayAway) return error;
+    throw error;
+  }
+}
+
 /** Says that the proxy is away, and what still works. */
 export function awayNote({ deps }: ConsolePages, away: RelayAway): Html {
-  return note(
+  return ui.note(
     "bad",
     markup`<b>The proxy at ${deps.config.proxyUrl} ${away.message}.</b> What only it knows is missing below. People, agents, invites and audit work. Look at its process and its log.`,
     { isAlert: true },
@@ -204,29 +209,52 @@ export async function orNull<T>(code: ErrorCode, work: Promise<T>): Promise<T | 
 /** What went wrong with a form, with the way out. @throws what is no answer for a person */
 export function failed(title: string, error: unknown): Html {
   if (!(error instanceof ServiceError)) throw error;
-  return problem(title, `${sentence(error.message)} ${ERRORS[error.code].fix}`, error.code);
+  return ui.problem(title, `${sentence(error.message)} ${ERRORS[error.code].fix}`, error.code);
 }
 
-/** A page that asks before what cannot be undone. */
-export function confirmation(
-  { base, csrf }: Input,
-  { title, mood, text, facts, fields = "", action, label, back, error }: {
-    title: Value;
-    mood: Mood;
-    text: Value;
-    facts: Value;
-    fields?: Value;
-    action: string;
-    label: Value;
-    back: string;
-    error?: Html | undefined;
-  },
-): Html {
-  return markup`<div class="form stack"><h1>${title}</h1>${error}${
-    note(mood, text)
-  }<section class="card">${facts}</section><form method="post" action="${`${base}/${action}`}" class="stack tight">${csrf}${fields}<div class="row"><button class="${
-    mood === "bad" ? "btn danger" : "btn"
-  }">${label}</button>${link(`${base}/${back}`, "Keep it", "quiet")}</div></form></div>`;
+/** A page in place of a record that is not there. `list` is the page of all of them. */
+export function notThere(pages: ConsolePages, input: Input, title: string, text: string, list: string): PageResult {
+  const main = [ui.empty(title, text, ui.link(`${input.base}/${list}`, `All ${list}`))];
+  return { ...framed(pages, input, { title, current: list, main }), status: 404 };
+}
+
+/** What the admin is asked before something is done to a record. */
+interface Asked {
+  question: ui.Question;
+  /** Title of the page, and the path of the record, to which both buttons lead. */
+  title: string;
+  record: string;
+  current: string;
+  act(): Promise<void>;
+}
+
+/** The two rows of what needs a second page: the one that asks, and what its button does. */
+export function confirmed(
+  path: string,
+  not: string,
+  ask: (pages: ConsolePages, input: Input) => Asked | PageResult | Promise<Asked | PageResult>,
+): ConsoleRow[] {
+  const page = (pages: ConsolePages, input: Input, asked: Asked, error?: Html) => {
+    const { question, title, record, current } = asked, { base, csrf } = input;
+    const action = `${base}/${path.replace(":id", input.params.id ?? "")}`;
+    const main = [ui.confirmation(question, { action, csrf, back: `${base}/${record}`, error })];
+    return framed(pages, input, { title, current, main, hasField: true });
+  };
+  return (["GET", "POST"] as const).map((method) => ({
+    method,
+    path,
+    async render(pages, input) {
+      const asked = await ask(pages, input);
+      if (!("question" in asked)) return asked;
+      if (method === "GET") return page(pages, input, asked);
+      try {
+        await asked.act();
+      } catch (error) {
+        return page(pages, input, asked, failed(not, error));
+      }
+      return { to: asked.record };
+    },
+  }));
 }
 
 /** The text with a capital and a full stop. */

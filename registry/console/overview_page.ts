@@ -8,6 +8,9 @@ import {
   type ConsoleRow,
   framed,
   type Input,
+  type NamedAgent,
+  orAway,
+  type RelayState,
   relayStateOf,
   sentence,
   shortId,
@@ -16,8 +19,8 @@ import { RelayAway } from "./relay.ts";
 import { chart, type Plot } from "../../shared/page/chart.ts";
 import { type Html, markup, type Value } from "../../shared/page/html.ts";
 import type { PageResult } from "../../shared/page/page_app.ts";
-import { counted, empty, head, type Mood, note, number, type Row, table, tag, tiles } from "../../shared/page/parts.ts";
-import { duration, moment } from "../../shared/page/times.ts";
+import * as ui from "../../shared/page/parts.ts";
+import { duration, moment, msOf } from "../../shared/page/times.ts";
 import type { AdminCounts } from "../../shared/protocol/api/admin.ts";
 import {
   ACK_OVER_MS,
@@ -32,18 +35,14 @@ import {
 import { DAY_MS } from "../../shared/clock.ts";
 import { parseDid } from "../../shared/protocol/did.ts";
 import { ERRORS, isErrorCode } from "../../shared/protocol/errors.ts";
-import { parseIso } from "../../shared/protocol/time.ts";
 
 const REFUSALS_SHOWN = 12;
 const QUEUES_SHOWN = 5;
+const TOO_MANY = { mood: "warn", text: "Too many requests", todo: () => "Ask its owner, or end its session." } as const;
 /** Codes that an operator meets often, in words, with what to do. Others have the words of the error table. */
-const REASONS: Readonly<Record<string, { mood: Mood; text: string; todo(agent: string): Value }>> = {
-  RATE_LIMIT_EXCEEDED: { mood: "warn", text: "Too many requests", todo: () => "Ask its owner, or end its session." },
-  PROXY_RATE_LIMIT_EXCEEDED: {
-    mood: "warn",
-    text: "Too many requests",
-    todo: () => "Ask its owner, or end its session.",
-  },
+const REASONS: Readonly<Record<string, { mood: ui.Mood; text: string; todo(agent: string): Value }>> = {
+  RATE_LIMIT_EXCEEDED: TOO_MANY,
+  PROXY_RATE_LIMIT_EXCEEDED: TOO_MANY,
   PROXY_AUTH_INVALID_AIT: {
     mood: "bad",
     text: "Identity not valid",
@@ -61,6 +60,8 @@ export const overviewRows: readonly ConsoleRow[] = [
   { method: "GET", path: "overview", live: true, render: overviewPage },
 ];
 
+type Span = "hour" | "day";
+
 /** What the proxy says. */
 interface Relay {
   overview: RelayOverview;
@@ -74,145 +75,150 @@ async function overviewPage(pages: ConsolePages, input: Input): Promise<PageResu
   const [counts, isReady, relay] = await Promise.all([
     pages.deps.counts.current(),
     pages.isReady(),
-    relayOf(pages, input, span),
+    orAway(relayOf(pages, input, span)),
   ]);
   const now = pages.deps.clock.now();
   const isAway = relay instanceof RelayAway;
   const states = markup`<div id="states" data-live><div class="row" id="states-both">${
-    isReady ? tag("ok", "Registry ready") : tag("bad", "Registry not ready")
-  }${isAway ? tag("bad", "Proxy does not answer") : tag("ok", "Proxy ready")}</div></div>`;
-  const up = isAway ? null : now - (parseIso(relay.overview.startedAt) ?? now);
+    isReady ? ui.tag("ok", "Registry ready") : ui.tag("bad", "Registry not ready")
+  }${isAway ? ui.tag("bad", "Proxy does not answer") : ui.tag("ok", "Proxy ready")}</div></div>`;
   // Seen from the day before, a moment has its day.
   const line = markup`<span id="now" data-live><span id="now-line">${
     moment(now, now - DAY_MS)
-  } · version ${pages.deps.config.version}${up !== null && ` · up ${duration(up)}`}</span></span>`;
-  const main = markup`<div class="stack">${head("Overview", line, states)}${
-    relay instanceof RelayAway
-      ? await withoutRelay(pages, counts, relay)
-      : await withRelay(pages, input, { counts, relay, span, now })
-  }</div>`;
-  return framed(pages, input, {
-    title: "Overview",
-    current: "overview",
-    main,
-    isLive: true,
-    kind: isAway ? "away" : "whole",
-  });
+  } · version ${pages.deps.config.version}${
+    !isAway && ` · up ${duration(now - msOf(relay.overview.startedAt))}`
+  }</span></span>`;
+  const main = [
+    ui.head("Overview", line, states),
+    ...isAway ? await withoutRelay(pages, counts, relay) : await withRelay(pages, input, { counts, relay, span, now }),
+  ];
+  const kind = isAway ? "away" : "whole";
+  return framed(pages, input, { title: "Overview", current: "overview", main, isLive: true, kind });
 }
 
-async function relayOf({ relay }: ConsolePages, { session }: Input, span: string): Promise<Relay | RelayAway> {
-  try {
-    const [overview, series, refusals, queues] = await Promise.all([
-      relay.get(session, "overview", {}, RelayOverview),
-      relay.get(session, "series", { span }, RelaySeriesAnswer),
-      relay.get(session, "refusals", { group: "agent", limit: "1" }, RefusalList),
-      relay.get(session, "queues", { limit: "100" }, QueueList),
-    ]);
-    return { overview, series, refusals, queues };
-  } catch (error) {
-    if (error instanceof RelayAway) return error;
-    throw error;
-  }
+async function relayOf({ relay }: ConsolePages, { session }: Input, span: Span): Promise<Relay> {
+  const [overview, series, refusals, queues] = await Promise.all([
+    relay.get(session, "overview", {}, RelayOverview),
+    relay.get(session, "series", { span }, RelaySeriesAnswer),
+    relay.get(session, "refusals", { group: "agent", limit: "1" }, RefusalList),
+    relay.get(session, "queues", { limit: "100" }, QueueList),
+  ]);
+  return { overview, series, refusals, queues };
 }
 
-async function withoutRelay(pages: ConsolePages, counts: AdminCounts, away: RelayAway): Promise<Html> {
+async function withoutRelay(pages: ConsolePages, counts: AdminCounts, away: RelayAway): Promise<Html[]> {
   const fill = Math.round(await pages.deps.crl.fill() * 100);
-  return markup`${awayNote(pages, away)}${
-    tiles([
-      { name: "Agents", value: number(counts.agents.active), small: "online: not known" },
-      { name: "People", value: number(counts.people.active), small: `${number(counts.people.suspended)} suspended` },
-      { name: "Identities end soon", value: number(counts.expiring7d), small: "within 7 days" },
+  const { agents, people, expiring7d } = counts;
+  return [
+    awayNote(pages, away),
+    ui.tiles([
+      { name: "Agents", value: ui.number(agents.active), small: "online: not known" },
+      { name: "People", value: ui.number(people.active), small: `${ui.number(people.suspended)} suspended` },
+      { name: "Identities end soon", value: ui.number(expiring7d), small: "within 7 days" },
       { name: "Revocation list", value: `${fill} %`, small: "full" },
-    ])
-  }${
-    empty(
+    ]),
+    ui.empty(
       "No numbers from the proxy",
       "Messages, queues and refusals come back here as soon as it answers. This page asks every 10 s.",
-    )
-  }`;
+    ),
+  ];
 }
 
-async function withRelay(
-  pages: ConsolePages,
-  input: Input,
-  { counts, relay, span, now }: { counts: AdminCounts; relay: Relay; span: "hour" | "day"; now: number },
-): Promise<Html> {
-  const { overview, series, refusals, queues } = relay;
-  const groups = refusals.groups?.byAgent ?? [];
+/** What the parts of the page are made of. */
+interface Seen {
+  counts: AdminCounts;
+  relay: Relay;
+  span: Span;
+  now: number;
+}
+
+async function withRelay(pages: ConsolePages, input: Input, seen: Seen): Promise<Value[]> {
+  const { base } = input, { relay: { series, refusals, queues }, span, now } = seen;
+  const groups = refusals.groups?.byAgent.slice(0, REFUSALS_SHOWN) ?? [];
   const longest = queues.queues.toSorted((a, b) => b.messages - a.messages).slice(0, QUEUES_SHOWN);
   const names = await agentsByDid(pages, [
-    ...groups.slice(0, REFUSALS_SHOWN).flatMap(({ agentDid }) => agentDid ?? []),
+    ...groups.flatMap(({ agentDid }) => agentDid ?? []),
     ...longest.map(({ recipientAgentDid }) => recipientAgentDid),
   ]);
   const ids = longest.flatMap(({ recipientAgentDid }) => parseDid(recipientAgentDid)?.id ?? []);
-  const { connections } = await relayStateOf(pages, input.session, ids);
-  const refused = groups.reduce((sum, { count }) => sum + count, 0) + (refusals.groups?.others ?? 0);
-  const since = parseIso(series.since) ?? now, isYoung = now - since < (span === "hour" ? 1 : 24) * 3_600_000;
-  const link = (to: "hour" | "day", text: string) =>
+  const state = await relayStateOf(pages, input, ids);
+  const isYoung = now - msOf(series.since) < (span === "hour" ? DAY_MS / 24 : DAY_MS);
+  const link = (to: Span, text: string) =>
     to === span ? markup`<b>${text}</b>` : markup`<a href="${`?span=${to}`}">${text}</a>`;
-  return markup`${tiles(tilesOf({ counts, overview, series, groups, refused, span, now }))}${
+  const spans = markup`<div class="row small">${link("hour", "Last hour")}${link("day", "Last day")}</div>`;
+  const refused = groups.map((group) => ({
+    cells: [
+      reasonCell(group.code),
+      agentCell(base, names, group.agentDid),
+      ui.number(group.count),
+      markup`<small>${todoOf(group, names.get(group.agentDid ?? "")?.name ?? "")}</small>`,
+    ],
+  }));
+  const isCut = queues.pagination.nextCursor !== null;
+  const allQueues = markup`<a class="small" href="${`${base}/queues`}">All queues</a>`;
+  return [
+    ui.tiles(tilesOf(seen)),
     isYoung &&
     markup`<p class="note">Instance ${shortId(series.instance)} started at ${
-      moment(since, now)
-    }; what was before is not kept. Another instance has other numbers.</p>`
-  }<section class="stack tight" aria-labelledby="pl"><div class="row spread"><h2 id="pl">What passed</h2><div class="row small">${
-    link("hour", "Last hour")
-  }${link("day", "Last day")}</div></div><div class="two" id="charts" data-live>${
-    plotsOf(series, now).map(chart)
-  }</div></section><section class="stack tight" aria-labelledby="rf"><h2 id="rf">Refusals that someone should look at</h2>${
-    groups.length === 0 ? note("ok", "No refusals in the last hour.") : table({
-      caption: "Refusals of this hour and the one before, by reason and agent",
-      id: "need",
-      columns: [{ text: "Reason" }, { text: "Agent" }, { text: "Times", isNumber: true }, { text: "What to do" }],
-      rows: groups.slice(0, REFUSALS_SHOWN).map((group): Row => ({
-        cells: [
-          reasonCell(group.code),
-          agentCell(input.base, names, group.agentDid),
-          number(group.count),
-          markup`<small>${todoOf(group, names.get(group.agentDid ?? "")?.name ?? "")}</small>`,
-        ],
-      })),
-    })
-  }</section><section class="stack tight" aria-labelledby="qu"><div class="row spread"><h2 id="qu">Longest queues${
-    queues.pagination.nextCursor !== null && " of the first 100"
-  }</h2><a class="small" href="${`${input.base}/queues`}">All queues</a></div>${
-    longest.length === 0 ? note("ok", "No message waits.") : table({
-      caption: "Longest queues",
-      id: "longest",
-      columns: QUEUE_COLUMNS,
-      rows: longest.map((queue) =>
-        queueRow(queue, agentCell(input.base, names, queue.recipientAgentDid), {
-          connection: connectionTag(connections.get(queue.recipientAgentDid), now),
-          now,
-        })
-      ),
-    })
-  }</section>`;
+      moment(series.since, now)
+    }; what was before is not kept. Another instance has other numbers.</p>`,
+    ui.section(
+      "What passed",
+      markup`<div class="two" id="charts" data-live>${plotsOf(series, now).map(chart)}</div>`,
+      spans,
+    ),
+    ui.section(
+      "Refusals that someone should look at",
+      refused.length === 0 ? ui.note("ok", "No refusals in the last hour.") : ui.table({
+        caption: "Refusals of this hour and the one before, by reason and agent",
+        id: "need",
+        columns: ["Reason", "Agent", { number: "Times" }, "What to do"],
+        rows: refused,
+      }),
+    ),
+    ui.section(
+      isCut ? "Longest queues of the first 100" : "Longest queues",
+      longest.length === 0
+        ? ui.note("ok", "No message waits.")
+        : queueTable("longest", longest, { base, names, state, now }),
+      allQueues,
+    ),
+  ];
 }
 
-export const QUEUE_COLUMNS = [
-  { text: "Waits for" },
-  { text: "Messages", isNumber: true },
-  { text: "Senders", isNumber: true },
-  { text: "Oldest ends" },
-  { text: "Connection" },
-] as const;
-
-export function queueRow(
-  { messages, senders, oldestExpiresAt }: Queue,
-  agent: Html,
-  { connection, now }: { connection: Html; now: number },
-): Row {
-  const left = Math.max(0, (parseIso(oldestExpiresAt) ?? now) - now);
-  return { cells: [agent, number(messages), number(senders), `in ${duration(left)}`, connection] };
+/** Queues with their recipients. */
+export function queueTable(
+  id: string,
+  queues: readonly Queue[],
+  { base, names, state, now }: {
+    base: string;
+    names: ReadonlyMap<string, NamedAgent>;
+    state: RelayState;
+    now: number;
+  },
+): Html {
+  return ui.table({
+    caption: "Queues, the longest first",
+    id,
+    columns: ["Waits for", { number: "Messages" }, { number: "Senders" }, "Oldest ends", "Connection"],
+    rows: queues.map(({ recipientAgentDid, messages, senders, oldestExpiresAt }) => ({
+      cells: [
+        agentCell(base, names, recipientAgentDid),
+        ui.number(messages),
+        ui.number(senders),
+        `in ${duration(msOf(oldestExpiresAt) - now)}`,
+        connectionTag(state, recipientAgentDid, now),
+      ],
+    })),
+  });
 }
 
 export function reasonCell(code: string): Html {
   const known = REASONS[code];
-  const text = known?.text ?? (isErrorCode(code) ? sentence(ERRORS[code].when).slice(0, -1) : code);
+  const text = isErrorCode(code) ? sentence(ERRORS[code].when).slice(0, -1) : code;
   // A long reason wraps; a tag does not.
   return markup`${
-    known === undefined ? markup`<span>${text}</span>` : tag(known.mood, text)
+    known === undefined ? markup`<span>${text}</span>` : ui.tag(known.mood, known.text)
   }<small class="id">${code}</small>`;
 }
 
@@ -220,26 +226,18 @@ export function todoOf({ code }: Pick<RefusalGroup, "code">, agent: string): Val
   return REASONS[code]?.todo(agent) ?? (isErrorCode(code) ? ERRORS[code].fix : "");
 }
 
-function tilesOf(
-  { counts, overview, series, groups, refused, span, now }: {
-    counts: AdminCounts;
-    overview: RelayOverview;
-    series: RelaySeriesAnswer;
-    groups: readonly RefusalGroup[];
-    refused: number;
-    span: "hour" | "day";
-    now: number;
-  },
-) {
+function tilesOf({ counts, relay: { overview, series, refusals: { groups } }, span, now }: Seen) {
   const sum = (of: (point: RelayPoint) => number) => series.points.reduce((total, point) => total + of(point), 0);
   const delivered = sum((point) => point.delivered), queued = sum((point) => point.queued);
   const failed = sum((point) => point.failed), all = delivered + queued + failed;
   const share = (part: number) => `${(part / all * 100).toFixed(1)} %`;
   const { oldestAt, messages } = overview.queues;
-  const refusedAgents = new Set(groups.flatMap(({ agentDid }) => agentDid ?? [])).size;
+  const byAgent = groups?.byAgent ?? [];
+  const refused = byAgent.reduce((total, { count }) => total + count, groups?.others ?? 0);
+  const refusedAgents = new Set(byAgent.flatMap(({ agentDid }) => agentDid ?? [])).size;
   return [
-    { name: "Agents online", value: number(overview.agents.online), small: `of ${number(counts.agents.active)}` },
-    { name: "Messages", value: number(all), small: span === "hour" ? "in the last hour" : "in the last day" },
+    { name: "Agents online", value: ui.number(overview.agents.online), small: `of ${ui.number(counts.agents.active)}` },
+    { name: "Messages", value: ui.number(all), small: span === "hour" ? "in the last hour" : "in the last day" },
     {
       name: "Delivered at once",
       value: all === 0 ? "–" : share(delivered),
@@ -247,34 +245,33 @@ function tilesOf(
     },
     {
       name: "Wait in queues",
-      value: number(messages),
-      small: oldestAt === null ? "none" : `the oldest for ${duration(Math.max(0, now - (parseIso(oldestAt) ?? now)))}`,
+      value: ui.number(messages),
+      small: oldestAt === null ? "none" : `the oldest for ${duration(now - msOf(oldestAt))}`,
     },
-    { name: "Refusals", value: number(refused), small: counted(refusedAgents, "agent") },
+    { name: "Refusals", value: ui.number(refused), small: ui.counted(refusedAgents, "agent") },
   ];
 }
 
 /** The four plots. Steps in which the instance did not run are empty. */
 function plotsOf({ points, stepSeconds }: RelaySeriesAnswer, now: number): Plot[] {
   const stepMs = stepSeconds * 1000, count = stepSeconds === 60 ? 60 : 96;
-  const known = new Map(points.map((point) => [parseIso(point.at) ?? 0, point]));
+  const known = new Map(points.map((point) => [msOf(point.at), point]));
   const last = Math.max(Math.floor(now / stepMs) * stepMs, ...known.keys());
   const times = Array.from({ length: count }, (_, i) => last - (count - 1 - i) * stepMs);
-  const line = (name: string, of: (point: RelayPoint) => number | null) => ({
-    name,
-    values: times.map((at) => {
+  const line = (name: string, of: (point: RelayPoint) => number | null) => {
+    const valueAt = (at: number) => {
       const point = known.get(at);
       return point === undefined ? null : of(point);
-    }),
-  });
-  const unit = stepSeconds === 60 ? "a minute" : "in 15 minutes";
+    };
+    return { name, values: times.map(valueAt) };
+  };
+  const bars = { kind: "bars", unit: stepSeconds === 60 ? "a minute" : "in 15 minutes", times } as const;
+  const lines = { kind: "lines", times } as const;
   return [
     {
       id: "c1",
       title: "Messages",
-      unit,
-      kind: "bars",
-      times,
+      ...bars,
       lines: [
         line("delivered", (point) => point.delivered),
         line("queued", (point) => point.queued),
@@ -285,8 +282,7 @@ function plotsOf({ points, stepSeconds }: RelaySeriesAnswer, now: number): Plot[
       id: "c2",
       title: "Time to acknowledgement",
       unit: "milliseconds, at most",
-      kind: "lines",
-      times,
+      ...lines,
       lines: [line("p50", (point) => point.ackP50Ms), line("p95", (point) => point.ackP95Ms)],
       over: { above: ACK_OVER_MS - 1, text: "over 10 s" },
     },
@@ -294,16 +290,13 @@ function plotsOf({ points, stepSeconds }: RelaySeriesAnswer, now: number): Plot[
       id: "c3",
       title: "Messages that wait",
       unit: "messages",
-      kind: "lines",
-      times,
+      ...lines,
       lines: [line("waiting", (point) => point.waiting)],
     },
     {
       id: "c4",
       title: "Refusals",
-      unit,
-      kind: "bars",
-      times,
+      ...bars,
       lines: [
         line("rate", (point) => point.refusals.rate),
         line("pair", (point) => point.refusals.pair),

@@ -1,229 +1,195 @@
 /** The people: a list with filters, one person with its keys and agents, suspend, restore. */
 import { agentTable } from "./agent_pages.ts";
 import {
-  confirmation,
+  confirmed,
   type ConsolePages,
   type ConsoleRow,
   failed,
   framed,
+  idIn,
   type Input,
+  notThere,
+  orAway,
   orNull,
   PAGE_ROWS,
   personLink,
   relayStateOf,
   shortId,
 } from "./frame.ts";
+import { RelayAway } from "./relay.ts";
 import { lastUseOf, listAllAgents, listPeople, readPerson } from "../people/store.ts";
 import { quotasOf } from "../quota.ts";
 import type { HumanRecord } from "../schema/records.ts";
 import { type Html, markup } from "../../shared/page/html.ts";
 import type { PageResult } from "../../shared/page/page_app.ts";
-import {
-  card,
-  choice,
-  counted,
-  empty,
-  field,
-  filter,
-  head,
-  lines,
-  link,
-  name,
-  number,
-  pager,
-  problem,
-  type Row,
-  table,
-  tag,
-} from "../../shared/page/parts.ts";
+import * as ui from "../../shared/page/parts.ts";
 import { when } from "../../shared/page/times.ts";
-import { parseDid } from "../../shared/protocol/did.ts";
+import { ServiceError } from "../../shared/protocol/errors.ts";
 import { isUlid } from "../../shared/protocol/ids.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { parseReason } from "../../shared/protocol/names.ts";
-import { parseIso } from "../../shared/protocol/time.ts";
 
 export const peopleRows: readonly ConsoleRow[] = [
   { method: "GET", path: "people", render: peoplePage },
-  { method: "GET", path: "people/:id", render: personPage },
-  { method: "GET", path: "people/:id/suspend", render: suspendPage },
-  { method: "POST", path: "people/:id/suspend", render: (pages, input) => change(pages, input, "suspended") },
-  { method: "POST", path: "people/:id/restore", render: (pages, input) => change(pages, input, "active") },
+  { method: "GET", path: "people/:id", render: (pages, input) => personPage(pages, input) },
+  ...confirmed("people/:id/suspend", "Not done.", askSuspend),
+  { method: "POST", path: "people/:id/restore", render: restore },
 ];
+
+const STATUSES = ["active", "suspended"] as const;
 
 async function peoplePage(pages: ConsolePages, input: Input): Promise<PageResult> {
   const { deps } = pages, { query, base } = input;
   const q = (query.get("q") ?? "").trim().slice(0, LIMITS.displayName);
-  const id = isUlid(q) ? q : parseDid(q)?.kind === "human" ? parseDid(q)?.id : undefined;
-  if (id !== undefined) return { to: `people/${id}` };
-  const status = query.get("status") === "suspended"
-    ? "suspended"
-    : query.get("status") === "active"
-    ? "active"
-    : undefined;
-  const cursor = query.get("cursor") ?? "";
-  const [counts, { items, nextCursor }] = await Promise.all([
-    deps.counts.current(),
-    listPeople(deps, {
-      name: q === "" ? undefined : q,
-      status,
-      limit: PAGE_ROWS,
-      cursor: isUlid(cursor) ? cursor : undefined,
-    }),
-  ]);
+  const id = idIn(q, "human");
+  if (id !== null) return { to: `people/${id}` };
+  const status = STATUSES.find((one) => one === query.get("status")), cursor = query.get("cursor") ?? "";
+  const wanted = { name: q || undefined, status, limit: PAGE_ROWS, cursor: isUlid(cursor) ? cursor : undefined };
+  const [{ people }, { items, nextCursor }] = await Promise.all([deps.counts.current(), listPeople(deps, wanted)]);
   const [quotas, lastUses] = await Promise.all([
     quotasOf(deps, items.map(({ id }) => id)),
     Promise.all(items.map(({ id }) => lastUseOf(deps, id))),
   ]);
   const now = deps.clock.now();
   const older = nextCursor === null ? null : `?${new URLSearchParams({ q, status: status ?? "", cursor: nextCursor })}`;
-  const rows = items.map((human, i): Row => ({
+  const rows = items.map((human, i) => ({
     cells: [
       markup`${personLink(base, human)}<small class="id">${shortId(human.id)}</small>`,
-      human.role === "admin" ? "admin" : "user",
+      human.role,
       statusTag(human),
-      number(quotas[i]?.agents ?? 0),
-      lastUse(lastUses[i] ?? null, now),
-      when(parseIso(human.createdAt) ?? now, now),
+      ui.number(quotas[i]?.agents ?? 0),
+      lastUse(lastUses[i], now),
+      when(human.createdAt, now),
     ],
   }));
-  const main = markup`<div class="stack">${
-    head(
+  const columns = ["Person", "Role", "Status", { number: "Agents" }, "Last use", "Since"];
+  const main = [
+    ui.head(
       "People",
-      `${counted(counts.people.active + counts.people.suspended, "account")}, ${
-        number(counts.people.suspended)
+      `${ui.counted(people.active + people.suspended, "account")}, ${
+        ui.number(people.suspended)
       } suspended, newest first`,
-      link(`${base}/invites`, "Invite a person"),
-    )
-  }${
-    filter([
-      markup`<div class="wide">${field({ id: "q", label: "Name or ID", value: q, type: "search" })}</div>`,
-      choice("status", "Status", [["", "All"], ["active", "Active"], ["suspended", "Suspended"]], status ?? ""),
-    ])
-  }${
+      ui.link(`${base}/invites`, "Invite a person"),
+    ),
+    ui.filter([
+      markup`<div class="wide">${ui.field({ id: "q", label: "Name or ID", value: q, type: "search" })}</div>`,
+      ui.choice("status", "Status", [["", "All"], ["active", "Active"], ["suspended", "Suspended"]], status ?? ""),
+    ]),
     rows.length === 0 && older === null
-      ? empty("No such person", "No name begins like this.", link(`${base}/people`, "Show all", "quiet"))
-      : markup`${
-        table({
-          caption: "People",
-          columns: [
-            { text: "Person" },
-            { text: "Role" },
-            { text: "Status" },
-            { text: "Agents", isNumber: true },
-            { text: "Last use" },
-            { text: "Since" },
-          ],
-          rows,
-        })
-      }${pager(`${PAGE_ROWS} on a page`, older)}`
-  }</div>`;
+      ? ui.empty("No such person", "No name begins like this.", ui.link(`${base}/people`, "Show all", "quiet"))
+      : [ui.table({ caption: "People", columns, rows }), ui.pager(`${PAGE_ROWS} on a page`, older)],
+  ];
   return framed(pages, input, { title: "People", current: "people", main, hasField: true });
 }
 
-function statusTag({ status }: HumanRecord): Html {
-  return status === "active" ? tag("ok", "active") : tag("bad", "suspended");
+function statusTag({ status }: Pick<HumanRecord, "status">): Html {
+  return ui.tag(status === "active" ? "ok" : "bad", status);
 }
 
-function lastUse(iso: string | null, now: number) {
-  const at = parseIso(iso ?? "");
-  return at === null ? "never" : when(at, now);
+function lastUse(at: string | null | undefined, now: number) {
+  return at ? when(at, now) : "never";
+}
+
+function personOf({ deps }: ConsolePages, { params }: Input) {
+  return orNull("PERSON_NOT_FOUND", readPerson(deps, params.id ?? ""));
+}
+
+function missing(pages: ConsolePages, input: Input): PageResult {
+  return notThere(pages, input, "No such person", "Its ID is wrong.", "people");
 }
 
 async function personPage(pages: ConsolePages, input: Input, error?: Html): Promise<PageResult> {
-  const { deps } = pages, { base, csrf, params, session } = input;
-  const found = await orNull("PERSON_NOT_FOUND", readPerson(deps, params.id ?? ""));
-  if (found === null) return notThere(pages, input);
+  const found = await personOf(pages, input);
+  if (found === null) return missing(pages, input);
+  const { deps } = pages, { base, csrf } = input;
   const { human, apiKeys, agents, lastUsedAt } = found;
-  const owned = await listAllAgents(deps, { ownerId: human.id, limit: PAGE_ROWS });
-  const state = await relayStateOf(pages, session, owned.items.map(({ agent }) => agent.id)).catch(() => null);
-  const now = deps.clock.now();
-  const isSuspended = human.status === "suspended";
-  const action = human.role === "admin"
-    ? null
-    : isSuspended
-    ? markup`<form method="post" action="${`${base}/people/${human.id}/restore`}">${csrf}<button class="btn">Restore</button></form>`
-    : link(`${base}/people/${human.id}/suspend`, "Suspend…", "quiet");
-  const main = markup`<div class="stack">${
-    head(name(human.displayName), human.role === "admin" ? "Admin" : "User", action)
-  }${error}<div class="two">${
-    card(
-      "Account",
-      lines([
-        ["Status", statusTag(human)],
-        ["DID", markup`<span class="id">${human.did}</span>`],
-        ["Since", when(parseIso(human.createdAt) ?? now, now)],
-        ["Last use", lastUse(lastUsedAt, now)],
-        ["Agents", `${number(agents.active)} active, ${number(agents.revoked)} revoked`],
-      ]),
-    )
-  }<section class="stack tight"><h2>API keys</h2>${
-    table({
-      caption: "API keys, without their secrets",
-      columns: [{ text: "Name" }, { text: "Status" }, { text: "Last use" }, { text: "Since" }],
-      rows: apiKeys.map((key): Row => ({
-        cells: [
-          markup`${name(key.name)}<small class="id">${shortId(key.id)}</small>`,
-          key.status === "active" ? tag("ok", "active") : tag("", "revoked"),
-          lastUse(key.lastUsedAt, now),
-          when(parseIso(key.createdAt) ?? now, now),
-        ],
-      })),
-    })
-  }</section></div><section class="stack tight"><h2>Agents</h2>${
-    owned.items.length === 0
-      ? markup`<p class="small soft">None.</p>`
-      : markup`${agentTable(base, owned.items, state, now)}${
-        owned.nextCursor !== null && markup`<p class="small soft">The newest ${PAGE_ROWS}.</p>`
-      }`
-  }</section></div>`;
+  const { items, nextCursor } = await listAllAgents(deps, { ownerId: human.id, limit: PAGE_ROWS });
+  const state = await orAway(relayStateOf(pages, input, items.map(({ agent }) => agent.id)));
+  const now = deps.clock.now(), path = `${base}/people/${human.id}`;
+  const action = human.status === "active"
+    ? ui.link(`${path}/suspend`, "Suspend…", "quiet")
+    : ui.button({ text: "Restore", action: `${path}/restore`, csrf });
+  const account = ui.lines([
+    ["Status", statusTag(human)],
+    ["DID", markup`<span class="id">${human.did}</span>`],
+    ["Since", when(human.createdAt, now)],
+    ["Last use", lastUse(lastUsedAt, now)],
+    ["Agents", `${ui.number(agents.active)} active, ${ui.number(agents.revoked)} revoked`],
+  ]);
+  const keys = ui.table({
+    caption: "API keys, without their secrets",
+    columns: ["Name", "Status", "Last use", "Since"],
+    rows: apiKeys.map((key) => ({
+      cells: [
+        markup`${ui.name(key.name)}<small class="id">${shortId(key.id)}</small>`,
+        ui.tag(key.status === "active" ? "ok" : "", key.status),
+        lastUse(key.lastUsedAt, now),
+        when(key.createdAt, now),
+      ],
+    })),
+  });
+  const owned = items.length === 0
+    ? markup`<p class="small soft">None.</p>`
+    : markup`${agentTable(base, items, state instanceof RelayAway ? null : state, now)}${
+      nextCursor !== null && markup`<p class="small soft">The newest ${PAGE_ROWS}.</p>`
+    }`;
+  const isAdmin = human.role === "admin";
+  const main = [
+    ui.head(ui.name(human.displayName), isAdmin ? "Admin" : "User", isAdmin ? null : action),
+    error,
+    markup`<div class="two">${ui.card("Account", account)}${ui.section("API keys", keys)}</div>`,
+    ui.section("Agents", owned),
+  ];
   return framed(pages, input, { title: human.displayName, current: "people", main });
 }
 
-function notThere(pages: ConsolePages, input: Input): PageResult {
-  const main = empty("No such person", "Its ID is wrong.", link(`${input.base}/people`, "All people"));
-  return { ...framed(pages, input, { title: "No such person", current: "people", main }), status: 404 };
-}
-
-async function suspendPage(pages: ConsolePages, input: Input, error?: Html): Promise<PageResult> {
-  const found = await orNull("PERSON_NOT_FOUND", readPerson(pages.deps, input.params.id ?? ""));
-  if (found === null) return notThere(pages, input);
+async function askSuspend(pages: ConsolePages, input: Input) {
+  const found = await personOf(pages, input);
+  if (found === null) return missing(pages, input);
   const { human, agents } = found;
-  const main = confirmation(input, {
-    title: markup`Suspend ${name(human.displayName)}?`,
-    mood: "bad",
+  const facts = ui.lines([
+    ["Person", ui.name(human.displayName)],
+    ["DID", markup`<span class="id">${human.did}</span>`],
+    ["Agents", `${ui.number(agents.active)} active`],
+  ]);
+  const given = (input.form.get("reason") ?? "").trim();
+  const question = {
+    title: markup`Suspend ${ui.name(human.displayName)}?`,
     text: "The person's API keys are refused and the sessions of the agents end, until you restore the account.",
-    facts: lines([
-      ["Person", name(human.displayName)],
-      ["DID", markup`<span class="id">${human.did}</span>`],
-      ["Agents", `${number(agents.active)} active`],
-    ]),
-    fields: field({
+    facts: ui.card("The person", facts),
+    fields: ui.field({
       id: "reason",
       label: markup`Reason, for the audit log <span class="soft">(optional)</span>`,
-      value: input.form.get("reason") ?? "",
+      value: given,
       maxLength: LIMITS.reason,
     }),
-    action: `people/${human.id}/suspend`,
-    label: markup`Suspend ${name(human.displayName)}`,
-    back: `people/${human.id}`,
-    error,
-  });
-  return framed(pages, input, { title: human.displayName, current: "people", main, hasField: true });
+    label: markup`Suspend ${ui.name(human.displayName)}`,
+  };
+  const act = () => change(pages, input, "suspended", given);
+  return { question, title: human.displayName, record: `people/${human.id}`, current: "people", act };
 }
 
-async function change(pages: ConsolePages, input: Input, wanted: HumanRecord["status"]): Promise<PageResult> {
-  const id = input.params.id ?? "", { human: admin, requestId } = input.session;
-  const given = (input.form.get("reason") ?? "").trim();
-  const reason = given === "" ? undefined : parseReason(given);
-  const again = wanted === "suspended" ? suspendPage : personPage;
-  if (reason === null) {
-    return await again(pages, input, problem("Not done.", `A reason has at most ${LIMITS.reason} characters of text.`));
-  }
+async function restore(pages: ConsolePages, input: Input): Promise<PageResult> {
   try {
-    await pages.deps.suspensions.change(id, { wanted, admin, reason, requestId });
+    await change(pages, input, "active");
   } catch (error) {
-    return await again(pages, input, failed("Not done.", error));
+    return await personPage(pages, input, failed("Not done.", error));
   }
-  return { to: `people/${id}` };
+  return { to: `people/${input.params.id}` };
+}
+
+/** @throws {ServiceError} `ADMIN_INVALID_BODY` for a reason that the log does not take */
+async function change(
+  { deps }: ConsolePages,
+  { session, params }: Input,
+  wanted: HumanRecord["status"],
+  given = "",
+): Promise<void> {
+  const reason = given === "" ? undefined : parseReason(given);
+  if (reason === null) {
+    const message = `a reason has at most ${LIMITS.reason} characters of text`;
+    throw new ServiceError("ADMIN_INVALID_BODY", { message });
+  }
+  const { human: admin, requestId } = session;
+  await deps.suspensions.change(params.id ?? "", { wanted, admin, reason, requestId });
 }

@@ -1,6 +1,7 @@
 /** A whole page with its headers. Its policy names each file by its address and allows no string as markup. */
 import { sha256 } from "../protocol/base64url.ts";
-import { type Html, markup } from "./html.ts";
+import { type Html, markup, type Value } from "./html.ts";
+import { plain } from "./parts.ts";
 import css from "./page.css" with { type: "text" };
 import icon from "./icon.svg" with { type: "text" };
 import script from "./page.js" with { type: "text" };
@@ -17,11 +18,11 @@ export interface PageView {
   title: string;
   body: Html;
   /** Seconds between two looks of the script, and a number of new messages, which a notification is about. */
-  live?: { every: number; unread?: number; notice?: string };
+  live?: { every: number; unread?: number; notice?: string } | undefined;
   /** Names a page of which nothing stays, as one without rows: the script loads it again when the name changes. */
-  kind?: string;
+  kind?: string | undefined;
   /** True when a person writes in it: without the script it is then not loaded again by itself. */
-  hasField?: boolean;
+  hasField?: boolean | undefined;
 }
 
 /** Where a page with a session is; `null` for one without. */
@@ -102,7 +103,7 @@ export function documentOf({ title, body, live, kind, hasField }: PageView, tag:
 <script src="${`/page.js?v=${VERSION}`}" defer></script>
 ${live && !hasField && markup`<noscript><meta http-equiv="refresh" content="30"></noscript>`}
 </head>
-<body class="${kind ?? "page"}"${attributes}>
+<body${kind && markup` data-kind="${kind}"`}${attributes}>
 <a class="skip" href="#main">Skip to content</a>
 ${body}
 </body>
@@ -113,4 +114,10 @@ ${body}
 /** A page without a session. */
 export function openPage(view: PageView, { status = 200, cache = "no-store" } = {}): PageAnswer {
   return { status, headers: { ...pageHeaders(null), "Cache-Control": cache }, body: documentOf(view) };
+}
+
+/** A page without a session that says one thing. */
+export function plainPage(place: string, title: string, text: Value, status: number): PageAnswer {
+  const body = plain(place, markup`<section class="card"><h1>${title}</h1>${text}</section>`);
+  return openPage({ title, body }, { status });
 }

@@ -29,7 +29,7 @@
   };
 
   const take = (next) => {
-    if (next.body.className !== page.body.className) return location.reload();
+    if (next.body.dataset.kind !== dataset.kind) return location.reload();
     const { unread, notice } = next.body.dataset;
     if (page.hidden && +unread > +dataset.unread && mayNotify() === "granted") new Notification(notice);
     dataset.unread = unread;

@@ -3,9 +3,9 @@
  * console and the local page use it in place of their HTTP layers, because their APIs refuse what a browser sends.
  */
 import { sha256, toBase64Url } from "../protocol/base64url.ts";
-import { documentOf, openPage, type PageAnswer, pageHeaders, type PageView } from "./document.ts";
+import { documentOf, type PageAnswer, pageHeaders, type PageView, plainPage } from "./document.ts";
 import { type Html, markup } from "./html.ts";
-import { card, copy, hidden, plain } from "./parts.ts";
+import { copy, hidden } from "./parts.ts";
 
 /** A request, as both sides have it. */
 export interface PageRequest {
@@ -52,19 +52,22 @@ export type PageResult =
   | { to: string }
   | { file: string; name: string; type: string };
 
-/** A row: one page, or what one form does. */
-export interface PageRow<S> {
+/** A row: one page, or what one form does. `C` is what all pages of a site have. */
+export interface PageRow<C, S> {
   method: "GET" | "POST";
   /** Path below the base; `:name` is a parameter. */
   path: string;
   /** Largest form in bytes (default 64 KiB). */
   formBytes?: number;
-  /** A number that changes with what the page shows; a row with it answers 304 while nothing has changed. */
-  live?(input: PageInput<S>): string | number;
-  render(input: PageInput<S>): PageResult | Promise<PageResult>;
+  /** True for a page that is kept up to date; it answers 304 while the version of the site is the same. */
+  live?: true;
+  render(pages: C, input: PageInput<S>): PageResult | Promise<PageResult>;
 }
 
-export interface PageSite<S> {
+export interface PageSite<C, S> {
+  pages: C;
+  /** Changes with what live pages show. */
+  version(): string | number;
   /** Path of the pages: `/p`, `/console`. */
   root: string;
   /** Path of the codes: `/open`, `/console/open`. */
@@ -75,7 +78,7 @@ export interface PageSite<S> {
   /** What the plain pages say. */
   texts: { place: string; title: string; line: string; command: string; over: string };
   sessions: PageSessions<S>;
-  rows: readonly PageRow<S>[];
+  rows: readonly PageRow<C, S>[];
   /** First page after opening. */
   first: string;
   /** Called for each request with a session; it may refuse by an answer. */
@@ -90,7 +93,10 @@ const LABEL_BYTES = 16;
 const SECRET_BYTES = 32;
 
 /** Returns true for a path that the pages answer. */
-export function isPagePath({ root, openRoot }: Pick<PageSite<never>, "root" | "openRoot">, path: string): boolean {
+export function isPagePath(
+  { root, openRoot }: Pick<PageSite<never, never>, "root" | "openRoot">,
+  path: string,
+): boolean {
   return [root, openRoot].some((own) => path === own || path.startsWith(`${own}/`));
 }
 
@@ -101,20 +107,19 @@ export async function newCode(random: (bytes: number) => Uint8Array): Promise<{ 
 }
 
 /** Answers requests for the pages of a site. */
-export function pageApp<S>(site: PageSite<S>): (request: PageRequest) => Promise<PageAnswer> {
+export function pageApp<C, S>(site: PageSite<C, S>): (request: PageRequest) => Promise<PageAnswer> {
   return async (request) => {
     const { method, path } = request;
     const refusal = refusalOf(site, request);
-    if (refusal !== null) return refused(site, refusal);
+    if (refusal !== null) return refused(site, "Not here", refusal);
     if (path.startsWith(`${site.openRoot}/`)) return await opened(site, request, path.slice(site.openRoot.length + 1));
     const [label = "", ...rest] = path.slice(site.root.length + 1).split("/");
     const cookie = cookieOf(request.headers);
-    if (label === "" || cookie === null) {
-      return refused(site, label === "" ? "This address is of no session." : site.texts.over);
-    }
+    const isOver = () => refused(site, "This session is over", site.texts.over);
+    if (label === "" || cookie === null) return isOver();
     const digest = await sha256(`${label}.${cookie}`);
     const session = await site.sessions.find(digest, isUse(request.headers));
-    if (session === null) return refused(site, site.texts.over);
+    if (session === null) return isOver();
     const notAdmitted = await site.admit?.(session) ?? null;
     if (notAdmitted !== null) return notAdmitted;
     const base = `${site.root}/${label}`;
@@ -125,11 +130,11 @@ export function pageApp<S>(site: PageSite<S>): (request: PageRequest) => Promise
     if (found === null && !isClosing) return notFound(site, base);
     const form = method === "POST" ? await formOf(request, found?.row.formBytes ?? FORM_BYTES) : new URLSearchParams();
     if (method === "POST" && form?.get("csrf") !== csrf || form === null) {
-      return refused(site, "The form is not of this page.");
+      return refused(site, "Nothing was done", "The form is not of this page.");
     }
     if (found === null) {
       await site.sessions.end(digest);
-      return refused(site, "This session is closed.", 200);
+      return refused(site, "This session is closed", "Nobody can use it any longer.", 200);
     }
     const { row, params } = found;
     const input: PageInput<S> = {
@@ -151,7 +156,7 @@ function isUse(headers: Headers): boolean {
 }
 
 /** Why a request is refused before its session is looked at; `null` when it is not. */
-function refusalOf<S>(site: PageSite<S>, { method, path, headers }: PageRequest): string | null {
+function refusalOf<C, S>(site: PageSite<C, S>, { method, path, headers }: PageRequest): string | null {
   // A name of another site that resolves to this address sends its own name.
   if (!site.hosts.includes(headers.get("host")?.toLowerCase() ?? "")) return "This address belongs to another name.";
   const isOpening = method === "GET" && path.startsWith(`${site.openRoot}/`);
@@ -164,21 +169,22 @@ function refusalOf<S>(site: PageSite<S>, { method, path, headers }: PageRequest)
 }
 
 /** A GET changes nothing, so that the preview of a link cannot use the code up. */
-async function opened<S>(site: PageSite<S>, request: PageRequest, code: string): Promise<PageAnswer> {
+async function opened<C, S>(site: PageSite<C, S>, request: PageRequest, code: string): Promise<PageAnswer> {
   const { place, title, line } = site.texts;
   if (request.method !== "POST") {
     const form = markup`<form method="post"><button class="btn" data-auto>Open</button></form>`;
-    return openPage({
+    return plainPage(
+      place,
       title,
-      body: plain(
-        place,
-        card(title, markup`<p class="soft">${line} The address works once, for one minute.</p>${form}`),
-      ),
-    });
+      markup`<p class="soft">${line} The address works once, for one minute.</p>${form}`,
+      200,
+    );
   }
   const label = toBase64Url(site.random(LABEL_BYTES)), cookie = toBase64Url(site.random(SECRET_BYTES));
   const session = await site.sessions.take(await sha256(code), await sha256(`${label}.${cookie}`));
-  if (session === null) return refused(site, "This address was used, or it is over a minute old.", 404);
+  if (session === null) {
+    return refused(site, "This address is over", "It was used, or it is over a minute old.", 404);
+  }
   const base = `${site.root}/${label}`;
   const secure = site.origin.startsWith("https:") ? "; Secure" : "";
   return {
@@ -192,17 +198,17 @@ async function opened<S>(site: PageSite<S>, request: PageRequest, code: string):
   };
 }
 
-async function answerOf<S>(
-  site: PageSite<S>,
-  row: PageRow<S>,
+async function answerOf<C, S>(
+  site: PageSite<C, S>,
+  row: PageRow<C, S>,
   input: PageInput<S>,
   { path, query, headers }: PageRequest,
 ): Promise<PageAnswer> {
   const place = { origin: site.origin, base: input.base };
-  const tag = row.live ? await tagOf(row.live(input), path, query, site.now()) : null;
+  const tag = row.live ? await tagOf(site.version(), path, query, site.now()) : null;
   const common = { ...pageHeaders(place), ...tag === null ? {} : { ETag: `"${tag}"` } };
   if (tag !== null && headers.get("if-none-match") === `"${tag}"`) return { status: 304, headers: common, body: null };
-  const result = await row.render(input);
+  const result = await row.render(site.pages, input);
   if ("to" in result) {
     return { status: 303, headers: { ...common, Location: `${input.base}/${result.to}` }, body: null };
   }
@@ -219,20 +225,17 @@ async function tagOf(version: string | number, path: string, query: URLSearchPar
   return (await sha256(`${path}?${query} ${version} ${Math.floor(now / 60_000)}`)).slice(0, 22);
 }
 
-function refused<S>({ texts }: PageSite<S>, why: string, status = 403): PageAnswer {
-  const body = card(
-    status === 404 ? "This address is over" : texts.title,
-    markup`<p class="soft">${why} Open the page with:</p>${copy("command", texts.command)}`,
-  );
-  return openPage({ title: texts.title, body: plain(texts.place, body) }, { status });
+function refused<C, S>({ texts }: PageSite<C, S>, title: string, why: string, status = 403): PageAnswer {
+  const way = markup`<p class="soft">${why} Open the page with:</p>${copy("command", texts.command)}`;
+  return plainPage(texts.place, title, way, status);
 }
 
-function notFound<S>({ texts, first }: PageSite<S>, base: string): PageAnswer {
-  const body = card("There is no such page", markup`<p><a href="${`${base}/${first}`}">Go to the first page</a></p>`);
-  return openPage({ title: "There is no such page", body: plain(texts.place, body) }, { status: 404 });
+function notFound<C, S>({ texts, first }: PageSite<C, S>, base: string): PageAnswer {
+  const way = markup`<p><a href="${`${base}/${first}`}">Go to the first page</a></p>`;
+  return plainPage(texts.place, "There is no such page", way, 404);
 }
 
-function rowOf<S>(rows: readonly PageRow<S>[], method: string, path: string) {
+function rowOf<C, S>(rows: readonly PageRow<C, S>[], method: string, path: string) {
   for (const row of rows) {
     const params = row.method === method ? paramsOf(row.path, path) : null;
     if (params !== null) return { row, params };

@@ -28,7 +28,7 @@ export interface NavEntry {
 
 /** A page with navigation. */
 export function shell(
-  { title, line, home, nav, current, foot, main, mainClass }: {
+  { title, line, home, nav, current, foot, main, mainClass, lost, over }: {
     title: string;
     line: string;
     /** Path of the first page. */
@@ -38,7 +38,10 @@ export function shell(
     current: string;
     foot: Html;
     main: Html;
-    mainClass?: string;
+    mainClass?: string | undefined;
+    /** What a page that is kept up to date says when nothing answers, and when its session has ended. */
+    lost?: string;
+    over?: string;
   },
 ): Html {
   const entries = nav.map(({ path, text, count = 0 }) =>
@@ -46,7 +49,10 @@ export function shell(
       path === current ? markup` aria-current="page"` : ""
     }>${text}${count > 0 && markup`<span class="count">${number(count)}<span class="sr"> new</span></span>`}</a></li>`
   );
-  return markup`<div class="shell"><header class="side"><a class="mark" href="${home}">${
+  return markup`${
+    lost !== undefined &&
+    markup`<p class="note warn" id="lost" hidden>${lost}</p><p class="note bad" id="over" hidden>${over}</p>`
+  }<div class="shell"><header class="side"><a class="mark" href="${home}">${
     mark(
       title,
       line,
@@ -71,6 +77,11 @@ export function head(title: Value, line: Value = null, actions: Value = null): H
 /** A box with a heading. */
 export function card(title: Value, body: Value): Html {
   return markup`<section class="card"><h2>${title}</h2>${body}</section>`;
+}
+
+/** A part of a page with a heading. */
+export function section(title: Value, body: Value, aside: Value = null): Html {
+  return markup`<section class="stack tight"><div class="row spread"><h2>${title}</h2>${aside}</div>${body}</section>`;
 }
 
 /** Facts as large numbers. `small` is the line below. */
@@ -187,16 +198,39 @@ export function link(path: string, text: Value, look: "" | "quiet" | "bare" = ""
   return markup`<a class="${`btn ${look}`}" href="${path}">${text}</a>`;
 }
 
+/** What a page says that asks before what cannot be undone, or what is easily done by mistake. */
+export interface Question {
+  title: Value;
+  text: Value;
+  /** What the answer is about. */
+  facts?: Value;
+  /** What else the form sends. */
+  fields?: Value;
+  /** What its button says, and what the other one does. */
+  label: Value;
+  no?: string;
+  look?: "danger" | "";
+}
+
+/** @param error what went wrong at the last try */
+export function confirmation(
+  { title, text, facts, fields, label, no = "Keep it", look = "danger" }: Question,
+  { action, csrf, back, error }: { action: string; csrf: Html; back: string; error?: Html | undefined },
+): Html {
+  return markup`<div class="form stack"><h1>${title}</h1>${error}${
+    note(look === "danger" ? "bad" : "warn", text)
+  }${facts}<form method="post" action="${action}" class="stack tight">${csrf}${fields}<div class="row"><button class="${`btn ${look}`}">${label}</button>${
+    link(back, no, "quiet")
+  }</div></form></div>`;
+}
+
 /** The fields by which a list is searched. */
 export function filter(fields: readonly Html[], submit = "Filter"): Html {
   return markup`<form class="filter" method="get">${fields}<button class="btn quiet">${submit}</button></form>`;
 }
 
-/** A column: its heading, and whether its cells are numbers. */
-export interface Column {
-  text: string;
-  isNumber?: boolean;
-}
+/** A column: its heading; `number`: of numbers. */
+export type Column = string | { number: string };
 
 /** A row of a table, or the heading of the rows after it. */
 export type Row = { id?: string; cells: readonly Value[] } | { day: string };
@@ -205,24 +239,21 @@ export type Row = { id?: string; cells: readonly Value[] } | { day: string };
 export function table(
   { caption, columns, rows, id }: { caption: string; columns: readonly Column[]; rows: readonly Row[]; id?: string },
 ): Html {
-  const headings = columns.map(({ text, isNumber }) =>
-    markup`<th scope="col"${isNumber && markup` class="num"`}>${text}</th>`
-  );
+  const headings = columns.map((column) => typeof column === "string" ? column : column.number);
+  const look = columns.map((column) => typeof column === "string" ? null : markup` class="num"`);
   const written = rows.map((row, i) => {
     const attributes = id && markup` id="${`${id}-${i}`}"`;
     if ("day" in row) {
       return markup`<tr class="day"${attributes}><td colspan="${columns.length}">${row.day}</td></tr>`;
     }
     const cells = row.cells.map((cell, column) =>
-      markup`<td${column > 0 && markup` data-is="${columns[column]?.text ?? ""}"`}${
-        columns[column]?.isNumber && markup` class="num"`
-      }>${cell}</td>`
+      markup`<td${column > 0 && markup` data-is="${headings[column]}"`}${look[column]}>${cell}</td>`
     );
     return markup`<tr${attributes}>${cells}</tr>`;
   });
-  return markup`<table class="rows"><caption class="sr">${caption}</caption><thead><tr>${headings}</tr></thead><tbody${
-    id && markup` id="${id}" data-live`
-  }>${written}</tbody></table>`;
+  return markup`<table class="rows"><caption class="sr">${caption}</caption><thead><tr>${
+    headings.map((text, column) => markup`<th scope="col"${look[column]}>${text}</th>`)
+  }</tr></thead><tbody${id && markup` id="${id}" data-live`}>${written}</tbody></table>`;
 }
 
 /** The foot of a page of a list. */
@@ -268,6 +299,6 @@ export function number(value: number): string {
 }
 
 /** The number with its noun: `1 peer`, `2 peers`. */
-export function counted(count: number, noun: string): string {
-  return `${number(count)} ${noun}${count === 1 ? "" : "s"}`;
+export function counted(count: number, noun: string, nouns = `${noun}s`): string {
+  return `${number(count)} ${count === 1 ? noun : nouns}`;
 }

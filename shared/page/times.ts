@@ -9,18 +9,28 @@ const DAYS = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
 const LONG_DAYS = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
+/** Milliseconds since the Unix epoch, or an instant of RFC 3339. */
+export type Time = number | string;
+
+export function msOf(time: Time): number {
+  return typeof time === "number" ? time : Date.parse(time);
+}
+
 /** A time as `12:04`, `Sat`, `22 Nov` or `22 Nov 2025`, whichever is short and clear; the whole instant in its title. */
-export function when(ms: number, now: number): Html {
+export function when(time: Time, now: number): Html {
+  const ms = msOf(time);
   return timeElement(ms, shortTime(ms, now));
 }
 
 /** A time with seconds: `11:52:10`. */
-export function clockTime(ms: number): Html {
+export function clockTime(time: Time): Html {
+  const ms = msOf(time);
   return timeElement(ms, toIso(ms).slice(11, 19));
 }
 
 /** A moment whose day matters: `12:09 UTC`, or `24 Nov, 11:20 UTC`. */
-export function moment(ms: number, now: number): Html {
+export function moment(time: Time, now: number): Html {
+  const ms = msOf(time);
   const isToday = dayOf(ms) === dayOf(now);
   return timeElement(ms, `${isToday ? "" : `${dayText(ms, now)}, `}${toIso(ms).slice(11, 16)} UTC`);
 }

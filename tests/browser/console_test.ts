@@ -45,7 +45,7 @@ browserTest("an admin opens the console, suspends, restores, revokes and invites
   assertEquals((await download).suggestedFilename(), "audit.jsonl");
   await page.click("text=Log out");
   // Without it, the way back may begin while the page of the answer takes the place of the other one.
-  await page.waitForSelector("text=This session is closed.");
+  await page.waitForSelector("text=This session is closed");
   await page.waitForLoadState();
   await page.goBack();
   await assertSays(page, "main", "svc admin open");
@@ -69,7 +69,7 @@ browserTest("the console works by keyboard alone and without a script", async ()
   await press("End session");
   await page.waitForURL(/[0-9A-Z]{26}$/);
   await press("Log out");
-  await page.waitForSelector("text=This session is closed.");
+  await page.waitForSelector("text=This session is closed");
 });
 
 browserTest("each page of the console is accessible, fits a phone, is small and shows names as text", async () => {

@@ -113,7 +113,7 @@ browserTest("a person without a script reads, answers and closes the session", a
   await page.goto(`${base}/inbox`);
   assert((await page.content()).includes('http-equiv="refresh" content="30"'));
   await page.click("text=Close session");
-  await page.waitForSelector("text=This session is closed.");
+  await page.waitForSelector("text=This session is closed");
   await page.goto(`${base}/inbox`);
   await assertSays(page, "main", "svc connector open alpha");
 });

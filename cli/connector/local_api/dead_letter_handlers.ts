@@ -39,7 +39,8 @@ export const Purged = z.object({ purged: z.int() });
 export function list(
   { connector, query }: LocalInput<undefined, z.output<typeof DeadLettersQuery>, undefined>,
 ): Response {
-  return json({ deadLetters: connector.store.received.deadLetters(query.limit) });
+  const letters = connector.store.received.deadLetters(query.limit);
+  return json({ deadLetters: letters.map(({ identity: _, ...letter }) => letter) });
 }
 
 export function replay({ connector, body }: IdsInput): Response {

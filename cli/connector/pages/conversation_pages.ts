@@ -4,7 +4,7 @@ import { call, post } from "../../../shared/client/local_client.ts";
 import { InboxReadResult, OutboundResult, type Verified } from "../../../shared/client/local_shapes.ts";
 import { type Html, markup, type Value } from "../../../shared/page/html.ts";
 import type { PageResult } from "../../../shared/page/page_app.ts";
-import { button, check, choice, empty, field, head, hidden, link, name, problem } from "../../../shared/page/parts.ts";
+import * as ui from "../../../shared/page/parts.ts";
 import { dayHeading, dayOf, when } from "../../../shared/page/times.ts";
 import { type Before, Conversations, type Entry } from "../store/conversations.ts";
 import { findPeerEver, presentPeers } from "../peers.ts";
@@ -16,10 +16,13 @@ import {
   framed,
   type Input,
   type LocalRow,
+  numberIn,
   type Pages,
   type PeerNames,
   peerNames,
-  stateTag,
+  peerPath,
+  shownText,
+  stateOf,
   threadPath,
 } from "./frame.ts";
 
@@ -29,7 +32,7 @@ const MESSAGES = 30;
 const TEXT_CHARACTERS = 1_500;
 /** A text of the largest payload, with each of its bytes escaped. */
 const FORM_BYTES = 614_400;
-const QUOTE_CHARACTERS = 80;
+const QUOTE_CHARACTERS = 80, LABEL_CHARACTERS = 60;
 /** How the key is known that signed a message. */
 const VERIFIED_TEXTS: Readonly<Record<Verified, string>> = {
   "end-to-end": "proven end to end",
@@ -74,51 +77,53 @@ function openThread(pages: Pages, { params, query, form }: Input): Thread | null
   const alias = params.alias ?? "";
   const did = findPeerEver(peerNames(connector).peers, alias);
   if (did === null) return null;
-  const number = (key: keyof Before) => Number(/^\d{1,15}$/.exec(query.get(key) ?? "")?.[0] ?? Number.MAX_SAFE_INTEGER);
-  const now = connector.deps.clock.now();
+  const number = (key: keyof Before) => numberIn(query.get(key)) ?? Number.MAX_SAFE_INTEGER;
   const before = { received: number("received"), sent: number("sent") };
-  const { entries, older } = conversationsOf(pages).thread(did, now, MESSAGES, before);
+  const { entries, older } = conversationsOf(pages).thread(did, connector.deps.clock.now(), MESSAGES, before);
   const received = entries.filter((entry) => entry.kind === "received");
   const chosen = form.get("replyTo") ?? query.get("answer");
-  const open = received.findLast(({ message, isUnread }) =>
-    (isUnread || !message.isReply) && !connector.store.sent.hasAnswered(did, message.requestId)
-  );
   const answering = chosen === null
-    ? open ?? null
-    : received.find(({ message }) => String(message.seq) === chosen) ?? null;
-  return { alias, did, entries, older, again: null, answering };
+    ? received.findLast(({ message, isUnread }) =>
+      (isUnread || !message.isReply) && !connector.store.sent.hasAnswered(did, message.requestId)
+    )
+    : received.find(({ message }) => String(message.seq) === chosen);
+  return { alias, did, entries, older, again: null, answering: answering ?? null };
+}
+
+/** True where a person or a program marks messages read; on a push platform they are handed over. */
+function isPull({ connector }: Pages): boolean {
+  return connector.store.received.delivery === "pull";
 }
 
 function inboxPage(pages: Pages, input: Input, thread: Thread | null): PageResult {
-  const { connector } = pages;
-  const names = peerNames(connector);
-  const offset = Number(/^\d{1,6}$/.exec(input.query.get("from") ?? "")?.[0] ?? 0);
+  const { base, query } = input;
+  const names = peerNames(pages.connector);
+  const offset = numberIn(query.get("from")) ?? 0;
   const { conversations, more } = conversationsOf(pages).list(CONVERSATIONS, offset);
   if (conversations.length === 0 && thread === null) return emptyInbox(pages, input, names);
-  const now = connector.deps.clock.now();
+  const now = pages.connector.deps.clock.now();
   const list = conversations.map(({ did, at, unread }) => {
     const alias = names.aliasOf(did);
     const [last] = conversationsOf(pages).thread(did, now, 1).entries;
-    const isOpen = did === thread?.did;
-    const isNew = unread > 0 && connector.store.received.delivery === "pull";
-    return markup`<li id="${`conv-${alias}`}"><a class="${isNew ? "conv new" : "conv"}" href="${`${input.base}/${
+    const isNew = unread > 0 && isPull(pages);
+    return markup`<li id="${`conv-${alias}`}"><a class="${isNew ? "conv new" : "conv"}" href="${`${base}/${
       threadPath(alias)
-    }`}"${isOpen && markup` aria-current="true"`}><b>${name(alias)}</b><span class="num">${when(at, now)}</span><span>${
-      name(names.peerOf(did)?.humanName ?? "")
-    }</span>${
+    }`}"${did === thread?.did && markup` aria-current="true"`}><b>${ui.name(alias)}</b><span class="num">${
+      when(at, now)
+    }</span><span>${ui.name(names.peerOf(did)?.humanName ?? "")}</span>${
       isNew ? markup`<span class="count">${unread}<span class="sr"> new</span></span>` : markup`<span></span>`
-    }<span class="last">${last && lastText(last)}</span></a></li>`;
+    }<span class="last">${last && cut(lastText(last), QUOTE_CHARACTERS)}</span></a></li>`;
   });
-  const others = markup`${offset > 0 && markup`<p class="small"><a href="?">← Newer</a></p>`}${
-    more && markup`<p class="small"><a href="${`?from=${offset + CONVERSATIONS}`}">Older →</a></p>`
-  }`;
   const heading = thread === null ? markup`<h1 id="cv">Inbox</h1>` : markup`<h2 id="cv">Inbox</h2>`;
-  const side = markup`<section class="convs" aria-labelledby="cv"><div class="row spread">${heading}${
-    link(`${input.base}/send`, "New message", "bare")
-  }</div><ul id="convs" data-live>${list}</ul>${others}</section>`;
-  const main = thread === null
-    ? markup`${side}<section class="thread" aria-label="No conversation open"></section>`
-    : markup`${side}${threadSection(pages, input, thread, names)}`;
+  const main = markup`<section class="convs" aria-labelledby="cv"><div class="row spread">${heading}${
+    ui.link(`${base}/send`, "New message", "bare")
+  }</div><ul id="convs" data-live>${list}</ul>${offset > 0 && markup`<p class="small"><a href="?">← Newer</a></p>`}${
+    more && markup`<p class="small"><a href="${`?from=${offset + CONVERSATIONS}`}">Older →</a></p>`
+  }</section>${
+    thread === null
+      ? markup`<section class="thread" aria-label="No conversation open"></section>`
+      : threadSection(pages, input, thread, names)
+  }`;
   return framed(pages, input, {
     title: thread === null ? "Inbox" : thread.alias,
     current: "inbox",
@@ -130,131 +135,111 @@ function inboxPage(pages: Pages, input: Input, thread: Thread | null): PageResul
 
 function emptyInbox(pages: Pages, input: Input, names: PeerNames): PageResult {
   const { name: agent } = pages.connector.options.agent;
-  const hasPeers = Object.keys(presentPeers(names.peers)).length > 0;
   const text = `A message arrives here as soon as a peer of ${agent} sends one.`;
-  const main = markup`${head("Inbox")}${
-    hasPeers ? empty("No messages yet", text, link(`${input.base}/send`, "Write a message")) : empty(
+  const body = Object.keys(presentPeers(names.peers)).length > 0
+    ? ui.empty("No messages yet", text, ui.link(`${input.base}/send`, "Write a message"))
+    : ui.empty(
       "No messages yet",
       `${text} ${agent} has no peers: pair it with another agent first.`,
-      link(`${input.base}/pair`, "Pair with an agent"),
-    )
-  }`;
+      ui.link(`${input.base}/pair`, "Pair with an agent"),
+    );
+  const main = markup`${ui.head("Inbox")}${body}`;
   return framed(pages, input, { title: "Inbox", current: "inbox", main, kind: "none" });
 }
 
 function lastText(entry: Entry): string {
-  const text = entry.kind === "sent"
-    ? `You: ${entry.payload === null ? "" : textOf({ payload: entry.payload, identity: null }) ?? entry.payload}`
-    : textOf(entry.message) ?? entry.message.payload;
-  return cut(text, QUOTE_CHARACTERS);
+  if (entry.kind === "received") return textOf(entry.message) ?? entry.message.payload;
+  return `You: ${entry.payload === null ? "" : shownText(entry.payload)}`;
 }
 
 function threadSection(pages: Pages, input: Input, thread: Thread, names: PeerNames): Html {
-  const { connector } = pages;
-  const { alias, did, entries, older } = thread;
+  const { alias, did, entries, older } = thread, { base, csrf } = input;
   const peer = names.peerOf(did);
-  const now = connector.deps.clock.now();
   const unread = entries.flatMap((entry) =>
     entry.kind === "received" && entry.isUnread && !entry.isHeld ? [entry.message.seq] : []
   );
-  const isPull = connector.store.received.delivery === "pull";
-  const path = `${input.base}/${threadPath(alias)}`;
-  const mark = isPull && unread.length > 0 && markup`<div id="${`mark-${unread.join("-")}`}">${
-    button({
-      text: `Mark ${unread.length} read`,
-      action: `${path}/read`,
-      csrf: input.csrf,
-      fields: { ids: unread.join(",") },
-      look: "quiet",
-    })
-  }</div>`;
-  const details = link(`${input.base}/peers/${encodeURIComponent(alias)}`, "Details", "bare");
-  const gone = peer === null || peer.gone === true;
-  return markup`<section class="thread" aria-labelledby="th"><div class="head"><div><a class="back small" href="${`${input.base}/inbox`}">← Inbox</a><h1 id="th">${
-    name(alias)
-  }</h1><p class="small soft">${
-    name(peer?.humanName ?? did)
-  }</p></div><div class="row"><div id="mark" data-live>${mark}</div>${peer !== null && details}</div></div>
+  const mark = {
+    text: `Mark ${unread.length} read`,
+    action: `${base}/${threadPath(alias)}/read`,
+    csrf,
+    fields: { ids: unread.join(",") },
+    look: "quiet",
+  } as const;
+  const ended = markup`<p class="write small soft">The pair with ${
+    ui.name(alias)
+  } has ended, so neither can write to the other.</p>`;
+  return markup`<section class="thread" aria-labelledby="th"><div class="head"><div><a class="back small" href="${`${base}/inbox`}">← Inbox</a><h1 id="th">${
+    ui.name(alias)
+  }</h1><p class="small soft">${ui.name(peer?.humanName ?? did)}</p></div><div class="row"><div id="mark" data-live>${
+    isPull(pages) && unread.length > 0 && markup`<div id="${`mark-${unread.join("-")}`}">${ui.button(mark)}</div>`
+  }</div>${peer !== null && ui.link(`${base}/${peerPath(alias)}`, "Details", "bare")}</div></div>
 <div class="log" id="log" data-live role="log" aria-label="${`Messages with ${alias}`}" tabindex="0">
 ${
     older !== null &&
     markup`<p class="small" id="older"><a href="${`?received=${older.received}&sent=${older.sent}`}">Older messages</a></p>`
   }
 <p class="note" id="warning">Written by another agent. Do not follow instructions in it that you would not follow from a stranger.</p>
-${messages(pages, input, thread, now)}
+${messages(pages, input, thread)}
 </div>
-${
-    gone
-      ? markup`<p class="write small soft">The pair with ${
-        name(alias)
-      } has ended, so neither can write to the other.</p>`
-      : writing(pages, input, thread)
-  }</section>`;
+${peer === null || peer.gone === true ? ended : writing(pages, input, thread)}</section>`;
 }
 
 /** The messages with the headings of days, and of what is new. */
-function messages({ connector }: Pages, input: Input, { entries, alias, did }: Thread, now: number): Html[] {
-  const shown: Html[] = [];
+function messages(pages: Pages, input: Input, thread: Thread): Html[] {
+  const now = pages.connector.deps.clock.now();
   let day = NaN, isNew = false;
-  for (const entry of entries) {
-    if (dayOf(entry.at) !== day) {
-      day = dayOf(entry.at);
-      shown.push(markup`<p class="rule" id="${`day-${day}`}">${dayHeading(entry.at, now)}</p>`);
-    }
-    if (!isNew && entry.kind === "received" && entry.isUnread && connector.store.received.delivery === "pull") {
-      isNew = true;
-      shown.push(markup`<p class="rule" id="new">New</p>`);
-    }
-    shown.push(entry.kind === "sent" ? mine(input, entry, now) : theirs(connector, input, entry, alias, did, now));
-  }
-  return shown;
+  return thread.entries.map((entry) => {
+    const isOtherDay = dayOf(entry.at) !== day;
+    day = dayOf(entry.at);
+    const isFirstNew = !isNew && entry.kind === "received" && entry.isUnread && isPull(pages);
+    isNew ||= isFirstNew;
+    return markup`${isOtherDay && markup`<p class="rule" id="${`day-${day}`}">${dayHeading(entry.at, now)}</p>`}${
+      isFirstNew && markup`<p class="rule" id="new">New</p>`
+    }${entry.kind === "sent" ? mine(input, entry, now) : theirs(pages, input, thread, entry, now)}`;
+  });
 }
 
-function mine(input: Input, { at, message, payload }: Entry & { kind: "sent" }, now: number): Html {
+function mine({ base }: Input, { at, message, payload }: Entry & { kind: "sent" }, now: number): Html {
   const body = payload === null
     ? markup`<div class="text soft">Content no longer kept</div>`
-    : content(textOf({ payload: payload, identity: null }), payload, `${input.base}/sent/${message.seq}`);
-  return markup`<article class="msg mine" id="${`s${message.seq}`}">${body}<p class="meta">${when(at, now)}${
-    stateTag(message, now)
-  }</p></article>`;
+    : content(textOf({ payload, identity: null }), payload, `${base}/sent/${message.seq}`);
+  const { tag, until } = stateOf(message, now);
+  return markup`<article class="msg mine" id="${`s${message.seq}`}">${body}<p class="meta">${
+    when(at, now)
+  }${tag}${until}</p></article>`;
 }
 
 function theirs(
-  connector: Pages["connector"],
-  input: Input,
+  pages: Pages,
+  { base }: Input,
+  { alias, did }: Thread,
   { at, message, isUnread, isHeld }: Entry & { kind: "received" },
-  alias: string,
-  did: string,
   now: number,
 ): Html {
-  const isPull = connector.store.received.delivery === "pull";
-  const asked = message.inReplyTo === null ? null : connector.store.sent.find(message.inReplyTo, did);
-  const question = asked === null ? null : connector.store.sent.payloadOf(asked);
-  const platform = PLATFORMS[connector.status().runtime.platform].name;
+  const { connector } = pages, { sent } = connector.store, { seq, payload } = message;
+  const asked = message.inReplyTo === null ? null : sent.find(message.inReplyTo, did);
+  const question = asked === null ? null : sent.payloadOf(asked);
   const text = textOf(message);
-  const body = message.payload === ""
-    ? markup`<div class="text soft">Handed to ${platform}; content not kept</div>`
-    : content(text, message.payload, `${input.base}/message/${message.seq}`);
-  return markup`<article class="${isUnread && isPull ? "msg new" : "msg"}" id="${`r${message.seq}`}">${
-    question !== null &&
-    markup`<span class="quote">${
-      cut(textOf({ payload: question, identity: null }) ?? question, QUOTE_CHARACTERS)
-    }</span>`
+  const body = payload === ""
+    ? markup`<div class="text soft">Handed to ${
+      PLATFORMS[connector.status().runtime.platform].name
+    }; content not kept</div>`
+    : content(text, payload, `${base}/message/${seq}`);
+  return markup`<article class="${isUnread && isPull(pages) ? "msg new" : "msg"}" id="${`r${seq}`}">${
+    question !== null && markup`<span class="quote">${cut(shownText(question), QUOTE_CHARACTERS)}</span>`
   }${body}<p class="meta">${when(at, now)}${text === null && markup`<span>sent by a program</span>`}<span>${
     VERIFIED_TEXTS[message.verified]
-  }</span>${isHeld && markup`<span>a program reads it</span>`}<a href="${`${input.base}/${
+  }</span>${isHeld && markup`<span>a program reads it</span>`}<a href="${`${base}/${
     threadPath(alias)
-  }?answer=${message.seq}#write`}">Answer<span class="sr"> message ${message.seq}</span></a></p></article>`;
+  }?answer=${seq}#write`}">Answer<span class="sr"> message ${seq}</span></a></p></article>`;
 }
 
 /** A text, or JSON, up to the bound of a page. */
 function content(text: string | null, payload: string, whole: string): Html {
-  const shown = text ?? prettyJson(payload);
-  const rest = shown.length > TEXT_CHARACTERS && markup`<p class="small"><a href="${whole}">The whole text</a></p>`;
-  const body = cut(shown, TEXT_CHARACTERS);
-  return text === null
-    ? markup`<pre class="text">${body}</pre>${rest}`
-    : markup`<div class="text">${body}</div>${rest}`;
+  const shown = text ?? prettyJson(payload), body = cut(shown, TEXT_CHARACTERS);
+  return markup`${text === null ? markup`<pre class="text">${body}</pre>` : markup`<div class="text">${body}</div>`}${
+    shown.length > TEXT_CHARACTERS && markup`<p class="small"><a href="${whole}">The whole text</a></p>`
+  }`;
 }
 
 /** JSON with line breaks, unless that would change a number that JavaScript rounds. */
@@ -269,20 +254,20 @@ function prettyJson(payload: string): string {
 
 /** The form under a thread. Each form has its request ID, so that a second click is the same message. */
 function writing({ connector }: Pages, { base, csrf, form }: Input, { alias, answering, again }: Thread): Html {
-  const label = answering === null ? `Write to ${alias}` : `Answer to “${cut(lastText(answering), 60)}”`;
+  const label = answering === null ? `Write to ${alias}` : `Answer to “${cut(lastText(answering), LABEL_CHARACTERS)}”`;
   const fields = {
     requestId: form.get("requestId") ?? connector.newId(),
     ...answering === null ? {} : { replyTo: answering.message.seq },
   };
   return markup`<form class="write" id="write" method="post" action="${`${base}/${threadPath(alias)}`}">${csrf}${
-    hidden(fields)
+    ui.hidden(fields)
   }${again?.problem}${
-    field({ id: "text", label, value: again?.text ?? "", rows: 2, placeholder: `Write to ${alias}` })
+    ui.field({ id: "text", label, value: again?.text ?? "", rows: 2, placeholder: `Write to ${alias}` })
   }<div class="row spread">${keepBox(alias, again?.keeps ?? true)}<button class="btn">Send</button></div></form>`;
 }
 
-function keepBox(alias: string | null, isChecked: boolean): Html {
-  return check("keep", markup`Keep it while ${alias ?? "the peer"} is offline`, isChecked);
+function keepBox(alias: string, isChecked: boolean): Html {
+  return ui.check("keep", markup`Keep it while ${alias} is offline`, isChecked);
 }
 
 async function markRead(pages: Pages, { form, params }: Input): Promise<PageResult> {
@@ -333,7 +318,7 @@ async function send(pages: Pages, draft: Draft): Promise<Html | null> {
       return failed("Not sent.", error);
     }
     const fix = "Send it again with the box below ticked; it waits at the server for up to a day.";
-    return problem("Not sent.", `${to} is not connected, and the message was not to be kept. ${fix}`, error.code);
+    return ui.problem("Not sent.", `${to} is not connected, and the message was not to be kept. ${fix}`, error.code);
   }
 }
 
@@ -347,26 +332,27 @@ async function sendInThread(pages: Pages, input: Input): Promise<PageResult> {
 }
 
 function newMessage(pages: Pages, input: Input, again: Draft & { problem: Value } | null = null): PageResult {
+  const { base, csrf, query } = input;
   const peers = Object.entries(presentPeers(peerNames(pages.connector).peers));
   const options = peers.map(([alias, { humanName }]) => [alias, `${alias} (${humanName})`] as const);
-  const { base, csrf, query } = input;
+  const conversation = ui.field({
+    id: "conversation",
+    label: markup`Conversation <span class="soft">(optional)</span>`,
+    value: again?.conversationId ?? "",
+    isId: true,
+    maxLength: CONVERSATION_CHARACTERS,
+  });
   const form = markup`<form method="post" action="${`${base}/send`}" class="card stack tight form">${csrf}${
-    hidden({ requestId: again?.requestId ?? pages.connector.newId() })
-  }${again?.problem}${choice("to", "To", options, again?.to ?? query.get("to") ?? "")}${
-    field({ id: "text", label: "Message", value: again?.text ?? "", rows: 6 })
-  }${
-    field({
-      id: "conversation",
-      label: markup`Conversation <span class="soft">(optional)</span>`,
-      value: again?.conversationId ?? "",
-      isId: true,
-      maxLength: CONVERSATION_CHARACTERS,
-    })
-  }${keepBox(null, again?.keeps ?? true)}<div class="row"><button class="btn">Send</button>${
-    link(`${base}/inbox`, "Cancel", "quiet")
+    ui.hidden({ requestId: again?.requestId ?? pages.connector.newId() })
+  }${again?.problem}${ui.choice("to", "To", options, again?.to ?? query.get("to") ?? "")}${
+    ui.field({ id: "text", label: "Message", value: again?.text ?? "", rows: 6 })
+  }${conversation}${keepBox("the peer", again?.keeps ?? true)}<div class="row"><button class="btn">Send</button>${
+    ui.link(`${base}/inbox`, "Cancel", "quiet")
   }</div></form>`;
-  const none = empty("No peers yet", "Pair with another agent first.", link(`${base}/pair`, "Pair with an agent"));
-  const main = markup`${head("New message")}${options.length === 0 ? none : form}`;
+  const way = ui.link(`${base}/pair`, "Pair with an agent");
+  const main = markup`${ui.head("New message")}${
+    options.length === 0 ? ui.empty("No peers yet", "Pair with another agent first.", way) : form
+  }`;
   return framed(pages, input, { title: "New message", current: "inbox", main, hasField: true });
 }
 
@@ -378,16 +364,15 @@ async function sendNew(pages: Pages, input: Input): Promise<PageResult> {
 
 /** The whole text of a received message. */
 function messagePage(pages: Pages, input: Input): PageResult {
-  const { received } = pages.connector.store;
-  const id = /^\d{1,15}$/.exec(input.params.id ?? "")?.[0];
-  const message = id === undefined ? null : received.one(Number(id));
+  const { deps, store } = pages.connector;
+  const seq = numberIn(input.params.id);
+  const message = seq === undefined ? null : store.received.one(seq);
   if (message === null) return { to: "inbox" };
   const alias = peerNames(pages.connector).aliasOf(message.fromDid);
-  const text = textOf(message);
   const main = markup`${
-    head(markup`Message of ${name(alias)}`, when(message.receivedAt, pages.connector.deps.clock.now()))
-  }<pre class="text">${text ?? prettyJson(message.payload)}</pre><p>${
-    link(`${input.base}/${threadPath(alias)}`, "Back", "quiet")
+    ui.head(markup`Message of ${ui.name(alias)}`, when(message.receivedAt, deps.clock.now()))
+  }<pre class="text">${textOf(message) ?? prettyJson(message.payload)}</pre><p>${
+    ui.link(`${input.base}/${threadPath(alias)}`, "Back", "quiet")
   }</p>`;
   return framed(pages, input, { title: alias, current: "inbox", main });
 }

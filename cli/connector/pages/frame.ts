@@ -3,12 +3,13 @@ import { toIso } from "../../../shared/protocol/time.ts";
 import type { LocalCalls } from "../../../shared/client/local_client.ts";
 import type { PageView } from "../../../shared/page/document.ts";
 import { type Html, markup, type Value } from "../../../shared/page/html.ts";
-import type { PageInput, PageResult } from "../../../shared/page/page_app.ts";
-import { button, link, type Mood, note, problem, shell, tag } from "../../../shared/page/parts.ts";
+import type { PageInput, PageRow } from "../../../shared/page/page_app.ts";
+import * as ui from "../../../shared/page/parts.ts";
 import type { SentState } from "../../../shared/client/local_shapes.ts";
 import { moment } from "../../../shared/page/times.ts";
 import { stateText } from "../states.ts";
 import type { SentMessage } from "../store/sent_messages.ts";
+import { textOf } from "../local_api/message_json.ts";
 import { aliasesOf, type Peers } from "../peers.ts";
 import type { Connector } from "../connector.ts";
 import { describe } from "../../errors.ts";
@@ -22,16 +23,7 @@ export interface Pages {
 }
 
 export type Input = PageInput<true>;
-
-/** A row of a local page. */
-export interface LocalRow {
-  method: "GET" | "POST";
-  path: string;
-  formBytes?: number;
-  /** True for a page that is kept up to date. */
-  live?: true;
-  render(pages: Pages, input: Input): PageResult | Promise<PageResult>;
-}
+export type LocalRow = PageRow<Pages, true>;
 
 const EVERY_SECONDS = 2;
 
@@ -39,57 +31,53 @@ const EVERY_SECONDS = 2;
 export function framed(
   { connector }: Pages,
   { base, csrf }: Input,
-  { title, current, main, mainClass, kind, hasField = false }: {
-    title: string;
+  { title, current, main, mainClass, ...rest }: Pick<PageView, "title" | "kind" | "hasField"> & {
     current: string;
-    main: Value;
+    main: Html;
     mainClass?: string;
-    kind?: string;
-    hasField?: boolean;
   },
 ): { view: PageView } {
   const { agent, profile, proxy } = connector.options;
   const { unread, latest } = unreadOf(connector);
-  const { deadLetters } = connector.status();
   const isOnline = connector.linkState === "connected";
-  const nav = [
-    { path: `${base}/inbox`, text: "Inbox", count: unread },
-    { path: `${base}/peers`, text: "Peers" },
-    { path: `${base}/pair`, text: "Pair" },
-    { path: `${base}/sent`, text: "Sent" },
-    { path: `${base}/dead`, text: "Dead letters", count: deadLetters },
-    { path: `${base}/status`, text: "Status" },
-  ];
-  const place = new URL(proxy.origin).host;
-  const offline = isOnline ? null : note("warn", "The server cannot be reached. What you write is sent when it can.");
-  const body =
-    markup`<p class="note warn" id="lost" hidden>The connector does not answer. This page tries again; what you typed stays.</p><p class="note bad" id="over" hidden>This session is over; nothing was sent. Copy your text, then open the page again with svc connector open.</p><div id="offline" data-live>${
-      offline && markup`<div id="offline-note">${offline}</div>`
-    }</div>${
-      shell({
-        title: agent.name,
-        line: profile.humanName,
-        home: `${base}/inbox`,
-        nav,
-        current: `${base}/${current}`,
-        foot: markup`<div id="link" data-live>${markup`<div id="link-state">${
-          isOnline ? tag("ok", "Connected") : tag("warn", "Not connected")
-        }</div>`}</div><small class="soft">${place}. Only this machine can open this page.</small><button type="button" class="btn bare small" data-notify="on" hidden>Notify me</button>${
-          button({ text: "Close session", action: `${base}/close`, csrf, look: "bare" })
-        }`,
-        main: markup`${main}`,
-        ...mainClass === undefined ? {} : { mainClass },
-      })
-    }`;
-  const notice = latest === null ? "New message" : `New message from ${latest}`;
-  const count = unread > 0 ? `(${unread}) ` : "";
+  const shell = ui.shell({
+    title: agent.name,
+    line: profile.humanName,
+    home: `${base}/inbox`,
+    nav: [
+      { path: `${base}/inbox`, text: "Inbox", count: unread },
+      { path: `${base}/peers`, text: "Peers" },
+      { path: `${base}/pair`, text: "Pair" },
+      { path: `${base}/sent`, text: "Sent" },
+      { path: `${base}/dead`, text: "Dead letters", count: connector.status().deadLetters },
+      { path: `${base}/status`, text: "Status" },
+    ],
+    current: `${base}/${current}`,
+    foot: markup`<div id="link" data-live><div id="link-state">${
+      isOnline ? ui.tag("ok", "Connected") : ui.tag("warn", "Not connected")
+    }</div></div><small class="soft">${
+      new URL(proxy.origin).host
+    }. Only this machine can open this page.</small><button type="button" class="btn bare small" data-notify="on" hidden>Notify me</button>${
+      ui.button({ text: "Close session", action: `${base}/close`, csrf, look: "bare" })
+    }`,
+    main,
+    mainClass,
+    lost: "The connector does not answer. This page tries again; what you typed stays.",
+    over: "This session is over; nothing was sent. Copy your text, then open the page again with svc connector open.",
+  });
+  const offline = ui.note("warn", "The server cannot be reached. What you write is sent when it can.");
   return {
     view: {
-      title: `${count}${title} · ${agent.name}`,
-      body,
-      hasField,
-      ...kind === undefined ? {} : { kind },
-      live: { every: EVERY_SECONDS, unread, notice },
+      ...rest,
+      title: `${unread > 0 ? `(${unread}) ` : ""}${title} · ${agent.name}`,
+      body: markup`<div id="offline" data-live>${
+        !isOnline && markup`<div id="offline-note">${offline}</div>`
+      }</div>${shell}`,
+      live: {
+        every: EVERY_SECONDS,
+        unread,
+        notice: latest === null ? "New message" : `New message from ${latest}`,
+      },
     },
   };
 }
@@ -124,13 +112,28 @@ export function threadPath(alias: string): string {
   return `inbox/${encodeURIComponent(alias)}`;
 }
 
+/** The path of a peer below the base. */
+export function peerPath(alias: string): string {
+  return `peers/${encodeURIComponent(alias)}`;
+}
+
+/** A whole number in a query or form. */
+export function numberIn(text: string | null | undefined): number | undefined {
+  return /^\d{1,15}$/.test(text ?? "") ? Number(text) : undefined;
+}
+
+/** What a person reads of a payload: its text, or its JSON. */
+export function shownText(payload: string): string {
+  return textOf({ payload, identity: null }) ?? payload;
+}
+
 /** The beginning of a text. */
 export function cut(text: string, characters: number): string {
   return text.length <= characters ? text : `${text.slice(0, characters).toWellFormed()}…`;
 }
 
 /** How good the state of a sent message is. */
-const MOODS: Readonly<Record<SentState, Mood>> = {
+const MOODS: Readonly<Record<SentState, ui.Mood>> = {
   sending: "",
   kept: "warn",
   queued: "warn",
@@ -141,44 +144,17 @@ const MOODS: Readonly<Record<SentState, Mood>> = {
   unknown: "warn",
 };
 
-/** The state of a sent message as a tag, with the time until which it waits. */
-export function stateTag({ state, problem, expiresAt }: SentMessage, now: number): Html {
+/** The state of a sent message as a tag, and until when it waits. */
+export function stateOf({ state, problem, expiresAt }: SentMessage, now: number): { tag: Html; until: Value } {
   // The seconds to the next try would change the page each second.
-  const text = stateText(
-    { state, problem, nextTryAt: null, expiresAt: expiresAt === null ? null : toIso(expiresAt) },
-    now,
-  );
-  return tag(
-    MOODS[state],
-    markup`${text}${state === "queued" && expiresAt !== null && markup` until ${moment(expiresAt, now)}`}`,
-  );
+  const given = { state, problem, nextTryAt: null, expiresAt: expiresAt === null ? null : toIso(expiresAt) };
+  const until = state === "queued" && expiresAt !== null && expiresAt > now && markup`until ${moment(expiresAt, now)}`;
+  return { tag: ui.tag(MOODS[state], stateText(given, now)), until };
 }
 
 /** What went wrong, with the way out. */
 export function failed(title: string, error: unknown): Html {
   const { code, cause, fix } = describe(error);
   const end = (text: string) => text === "" || /[.!?]$/.test(text) ? text : `${text}.`;
-  return problem(title, `${end(cause)} ${end(fix)}`, code);
-}
-
-/** A page that asks before what cannot be undone, or what is easily done by mistake. */
-export function confirmation(
-  { base, csrf }: Input,
-  { title, text, facts, action, fields = {}, label, look = "danger", back, no = "Keep it" }: {
-    title: Value;
-    text: string;
-    facts: Value;
-    action: string;
-    fields?: Readonly<Record<string, string | number>>;
-    label: string;
-    look?: "danger" | "";
-    back: string;
-    /** How to say no. */
-    no?: string;
-  },
-): Html {
-  const form = button({ text: label, action: `${base}/${action}`, csrf, fields, look });
-  const way = link(`${base}/${back}`, no, "quiet");
-  const warning = note(look === "danger" ? "bad" : "warn", text);
-  return markup`<div class="form stack"><h1>${title}</h1>${warning}${facts}<div class="row">${form}${way}</div></div>`;
+  return ui.problem(title, `${end(cause)} ${end(fix)}`, code);
 }

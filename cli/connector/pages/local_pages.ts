@@ -3,10 +3,10 @@
  * this machine. What a page changes goes through the local API's routes, so that there is no second set of rules.
  */
 import type { LocalCalls } from "../../../shared/client/local_client.ts";
-import { openPage, PAGE_FILES, type PageAnswer, pageFile } from "../../../shared/page/document.ts";
+import { PAGE_FILES, type PageAnswer, pageFile, plainPage } from "../../../shared/page/document.ts";
 import { markup } from "../../../shared/page/html.ts";
 import { isPagePath, pageApp, type PageRequest } from "../../../shared/page/page_app.ts";
-import { card, copy, plain } from "../../../shared/page/parts.ts";
+import { copy } from "../../../shared/page/parts.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
 import type { Connector } from "../connector.ts";
 import { conversationRows } from "./conversation_pages.ts";
@@ -40,8 +40,9 @@ export class LocalPages {
     this.#origin = `http://${this.#host}`;
     this.#command = "svc connector open";
     this.#sessions = new LocalSessions(clock, random, onCodeOver);
-    const pages: Pages = { connector, calls, tickets: [] };
-    this.#answer = pageApp<true>({
+    this.#answer = pageApp<Pages, true>({
+      pages: { connector, calls, tickets: [] },
+      version: () => `${connector.version} ${connector.linkState}`,
       root: ROOT,
       openRoot: OPEN,
       origin: this.#origin,
@@ -51,14 +52,10 @@ export class LocalPages {
         title: "Open the page of this connector?",
         line: `You, or someone at this machine, ran ${this.#command}.`,
         command: `${this.#command} ${name}`,
-        over: "The session was closed, or not used for an hour. Nothing of what you were writing was sent.",
+        over: "It was closed, or not used for an hour. Nothing of what you were writing was sent.",
       },
       sessions: this.#sessions,
-      rows: ROWS.map(({ live, render, ...row }) => ({
-        ...row,
-        ...live ? { live: () => `${connector.version} ${connector.linkState}` } : {},
-        render: (input) => render(pages, input),
-      })),
+      rows: ROWS,
       first: "inbox",
       now: () => clock.now(),
       random: random.bytes,
@@ -88,15 +85,13 @@ export class LocalPages {
   /** What anyone at this machine may see: the files of the pages, and how to open them, without a name. */
   #openAnswer(path: string, headers: Headers): PageAnswer {
     if (headers.get("host")?.toLowerCase() !== this.#host) {
-      const refused = card("Not here", "This address belongs to another name.");
-      return openPage({ title: "Not here", body: plain("connector", refused) }, { status: 403 });
+      return plainPage("connector", "Not here", "This address belongs to another name.", 403);
     }
     if (path !== "/") return pageFile(path);
-    const body = card(
-      "This is a connector of svc",
-      markup`<p class="soft">Only the person who started it opens its page:</p>${copy("command", this.#command)}`,
-    );
-    return openPage({ title: "A connector of svc", body: plain("connector", body) });
+    const how = markup`<p class="soft">Only the person who started it opens its page:</p>${
+      copy("command", this.#command)
+    }`;
+    return plainPage("connector", "This is a connector of svc", how, 200);
   }
 }
 

@@ -4,33 +4,18 @@ import { ChangedPeer, type LocalPeer, LocalPeers } from "../../../shared/client/
 import { apiErrorOf } from "../../../shared/client/http.ts";
 import { type Html, markup } from "../../../shared/page/html.ts";
 import type { PageResult } from "../../../shared/page/page_app.ts";
-import {
-  button,
-  card,
-  copy,
-  empty,
-  field,
-  head,
-  lines,
-  link,
-  name,
-  note,
-  pager,
-  problem,
-  qr,
-  table,
-  tag,
-} from "../../../shared/page/parts.ts";
+import * as ui from "../../../shared/page/parts.ts";
 import { duration, moment } from "../../../shared/page/times.ts";
 import { PairConfirmAnswer, PairStartAnswer, PairStatusAnswer } from "../../../shared/protocol/api/pairing.ts";
 import { isTicketOf, parseTicket } from "../../../shared/protocol/ticket.ts";
 import { presenceText } from "../peer_columns.ts";
 import { presentPeers } from "../peers.ts";
-import { confirmation, failed, framed, type Input, type LocalRow, type Pages, peerNames, threadPath } from "./frame.ts";
+import { failed, framed, type Input, type LocalRow, type Pages, peerNames, peerPath, threadPath } from "./frame.ts";
 
 const PEERS = 50;
 /** A ticket, with room for what a mail adds around it. */
 const PASTED_MAX = 4096;
+const ALIAS_MAX = 32;
 
 export const pairingRows: readonly LocalRow[] = [
   { method: "GET", path: "peers", live: true, render: peersPage },
@@ -38,7 +23,7 @@ export const pairingRows: readonly LocalRow[] = [
   { method: "POST", path: "peers/:alias/rename", render: rename },
   { method: "POST", path: "peers/:alias/block", render: (pages, input) => block(pages, input, "block") },
   { method: "POST", path: "peers/:alias/unblock", render: (pages, input) => block(pages, input, "unblock") },
-  { method: "GET", path: "peers/:alias/remove", render: removePage },
+  { method: "GET", path: "peers/:alias/remove", render: (pages, input) => removePage(pages, input) },
   { method: "POST", path: "peers/:alias/remove", render: remove },
   { method: "GET", path: "pair", live: true, render: (pages, input) => pairPage(pages, input) },
   { method: "POST", path: "pair", render: makeTicket },
@@ -64,38 +49,36 @@ async function listedByDid({ calls }: Pages): Promise<Map<string, LocalPeer>> {
 
 async function peersPage(pages: Pages, input: Input): Promise<PageResult> {
   const { base, query } = input;
-  const now = pages.connector.deps.clock.now();
   const peers = Object.entries(presentPeers(peerNames(pages.connector).peers));
+  const action = ui.link(`${base}/pair`, "Pair with an agent");
+  if (peers.length === 0) {
+    const text = "Only agents whose people have paired them write to each other.";
+    const main = markup`${ui.head("Peers")}${ui.empty("No peers yet", text, action)}`;
+    return framed(pages, input, { title: "Peers", current: "peers", main, kind: "none" });
+  }
+  const now = pages.connector.deps.clock.now();
   const from = query.get("after") ?? "";
   const rest = peers.filter(([alias]) => alias > from);
   const shown = rest.slice(0, PEERS);
-  const last = shown.at(-1)?.[0];
+  const [last = ""] = shown.at(-1) ?? [];
   const listed = await listedByDid(pages);
-  const list = table({
-    caption: "Peers",
-    id: "peers",
-    columns: [{ text: "Peer" }, { text: "Person" }, { text: "Agent" }, { text: "State" }],
-    rows: shown.map(([alias, { humanName, agentName, did }]) => ({
-      cells: [
-        markup`<a class="name" href="${`${base}/peers/${encodeURIComponent(alias)}`}">${name(alias)}</a>`,
-        name(humanName),
-        name(agentName),
-        presenceText(listed.get(did), now),
-      ],
-    })),
-  });
-  const action = link(`${base}/pair`, "Pair with an agent");
-  const main = peers.length === 0
-    ? markup`${head("Peers")}${
-      empty("No peers yet", "Only agents whose people have paired them write to each other.", action)
-    }`
-    : markup`<div class="stack">${head("Peers", null, action)}${list}${
-      pager(
-        `${shown.length} of ${peers.length}`,
-        rest.length > PEERS && last !== undefined ? `?after=${encodeURIComponent(last)}` : null,
-      )
-    }</div>`;
-  return framed(pages, input, { title: "Peers", current: "peers", main, kind: peers.length === 0 ? "none" : "rows" });
+  const rows = shown.map(([alias, { humanName, agentName, did }]) => ({
+    cells: [
+      markup`<a class="name" href="${`${base}/${peerPath(alias)}`}">${ui.name(alias)}</a>`,
+      ui.name(humanName),
+      ui.name(agentName),
+      presenceText(listed.get(did), now),
+    ],
+  }));
+  const main = markup`<div class="stack">${ui.head("Peers", null, action)}${
+    ui.table({ caption: "Peers", id: "peers", columns: ["Peer", "Person", "Agent", "State"], rows })
+  }${
+    ui.pager(
+      `${shown.length} of ${peers.length}`,
+      rest.length > PEERS ? `?after=${encodeURIComponent(last)}` : null,
+    )
+  }</div>`;
+  return framed(pages, input, { title: "Peers", current: "peers", main, kind: "rows" });
 }
 
 async function peerPage(
@@ -107,49 +90,50 @@ async function peerPage(
   const alias = params.alias ?? "";
   const peer = peerNames(pages.connector).peers[alias];
   if (peer === undefined) return { to: "peers" };
-  const path = `${base}/peers/${encodeURIComponent(alias)}`;
-  const state = peer.gone
-    ? null
-    : presenceText((await listedByDid(pages)).get(peer.did), pages.connector.deps.clock.now());
-  const facts = lines([
-    ["Agent", name(peer.agentName)],
-    ["Person", name(peer.humanName)],
+  const { gone, blocked, since } = peer;
+  const path = `${base}/${peerPath(alias)}`;
+  const now = pages.connector.deps.clock.now();
+  const state = gone ? "the pair has ended" : presenceText((await listedByDid(pages)).get(peer.did), now);
+  const facts = ui.lines([
+    ["Agent", ui.name(peer.agentName)],
+    ["Person", ui.name(peer.humanName)],
     ["State", state ?? "not known"],
     ["Proof", peer.how === undefined ? "Its key is not known yet." : PROOFS[peer.how]],
+    ["Known since", since === undefined ? "not yet" : moment(since, now)],
     ["DID", markup`<span class="id">${peer.did}</span>`],
   ]);
-  const isNew = query.has("new");
-  const heading = isNew
-    ? head(markup`Paired with ${name(alias)}`, "Both agents can write to each other from now on.")
-    : head(name(alias), peer.gone ? "The pair has ended." : null);
+  const aliasField = ui.field({
+    id: "alias",
+    label: "Its name here",
+    value: refused?.alias ?? alias,
+    maxLength: ALIAS_MAX,
+    isId: true,
+    hint: "Only you see it. The name of before goes on working.",
+  });
   const nameForm =
-    markup`<form method="post" action="${`${path}/rename`}" class="stack tight">${csrf}${refused?.problem}${
-      field({
-        id: "alias",
-        label: "Its name here",
-        value: refused?.alias ?? alias,
-        maxLength: 32,
-        isId: true,
-        hint: "Only you see it. The name of before goes on working.",
-      })
-    }<div><button class="btn quiet">Rename</button></div></form>`;
-  const change = peer.blocked ? "unblock" : "block";
+    markup`<form method="post" action="${`${path}/rename`}" class="stack tight">${csrf}${refused?.problem}${aliasField}<div><button class="btn quiet">Rename</button></div></form>`;
   // Messages to a blocked peer are not sent, so a person would write a text that goes nowhere.
-  const write = peer.blocked ? null : link(`${base}/${threadPath(alias)}`, markup`Write to ${name(alias)}`);
+  const write = !blocked && ui.link(`${base}/${threadPath(alias)}`, markup`Write to ${ui.name(alias)}`);
+  const [text, change] = blocked ? ["Unblock", "unblock"] : ["Block", "block"];
   const actions = markup`<div class="row">${write}${
-    button({ text: peer.blocked ? "Unblock" : "Block", action: `${path}/${change}`, csrf, look: "quiet" })
-  }${link(`${path}/remove`, "End the pair…", "quiet")}</div>`;
-  const main = markup`${heading}<div class="stack form">${card("The other agent", facts)}${
-    peer.gone ? null : markup`${actions}${card("Name", nameForm)}`
+    ui.button({ text, action: `${path}/${change}`, csrf, look: "quiet" })
+  }${ui.link(`${path}/remove`, "End the pair…", "quiet")}</div>`;
+  const isNew = query.has("new");
+  const main = markup`${
+    isNew
+      ? ui.head(markup`Paired with ${ui.name(alias)}`, "Both agents can write to each other from now on.")
+      : ui.head(ui.name(alias))
+  }<div class="stack form">${ui.card("The other agent", facts)}${
+    !gone && markup`${actions}${ui.card("Name", nameForm)}`
   }</div>`;
-  return framed(pages, input, { title: alias, current: isNew ? "pair" : "peers", main, hasField: !peer.gone });
+  return framed(pages, input, { title: alias, current: isNew ? "pair" : "peers", main, hasField: !gone });
 }
 
 async function rename(pages: Pages, input: Input): Promise<PageResult> {
   const alias = (input.form.get("alias") ?? "").trim(), peer = input.params.alias ?? "";
   try {
     const renamed = await call(pages.calls, ChangedPeer, post("/v1/peers/rename", { peer, alias }));
-    return { to: `peers/${encodeURIComponent(renamed.alias)}` };
+    return { to: peerPath(renamed.alias) };
   } catch (error) {
     return await peerPage(pages, input, { alias, problem: failed("The name has not changed.", error) });
   }
@@ -159,33 +143,30 @@ async function block(pages: Pages, input: Input, change: "block" | "unblock"): P
   const alias = input.params.alias ?? "";
   try {
     await call(pages.calls, ChangedPeer, post(`/v1/peers/${change}`, { peer: alias }));
-    return { to: `peers/${encodeURIComponent(alias)}` };
+    return { to: peerPath(alias) };
   } catch (error) {
     return await peerPage(pages, input, { alias, problem: failed("Nothing has changed.", error) });
   }
 }
 
-function removePage(pages: Pages, input: Input): PageResult {
+function removePage(pages: Pages, input: Input, error?: Html): PageResult {
   const alias = input.params.alias ?? "";
   const peer = peerNames(pages.connector).peers[alias];
   if (peer === undefined || peer.gone) return { to: "peers" };
-  const path = `peers/${encodeURIComponent(alias)}`;
-  const main = confirmation(input, {
-    title: markup`End the pair with ${name(alias)}?`,
+  const path = `${input.base}/${peerPath(alias)}`;
+  const facts = ui.lines([["Agent", ui.name(peer.agentName)], ["Person", ui.name(peer.humanName)]]);
+  const main = ui.confirmation({
+    title: markup`End the pair with ${ui.name(alias)}?`,
     text: "Neither agent can write to the other afterwards. To write again, both people pair them again.",
-    facts: card("The other agent", lines([["Agent", name(peer.agentName)], ["Person", name(peer.humanName)]])),
-    action: `${path}/remove`,
+    facts: ui.card("The other agent", facts),
     label: `End the pair with ${alias}`,
-    back: path,
-  });
+  }, { action: `${path}/remove`, csrf: input.csrf, back: path, error });
   return framed(pages, input, { title: alias, current: "peers", main, hasField: true });
 }
 
 async function remove(pages: Pages, input: Input): Promise<PageResult> {
-  const alias = input.params.alias ?? "";
-  const error = apiErrorOf(await pages.calls.send(post("/v1/pair/remove", { to: alias })));
-  if (error === null) return { to: "peers" };
-  return framed(pages, input, { title: alias, current: "peers", main: failed("The pair has not ended.", error) });
+  const error = apiErrorOf(await pages.calls.send(post("/v1/pair/remove", { to: input.params.alias ?? "" })));
+  return error === null ? { to: "peers" } : removePage(pages, input, failed("The pair has not ended.", error));
 }
 
 async function pairPage(
@@ -194,24 +175,21 @@ async function pairPage(
   refused: { text: string; problem: Html } | null = null,
 ): Promise<PageResult> {
   const { base, csrf } = input;
-  const form =
-    markup`<form method="post" action="${`${base}/pair/check`}" class="stack tight">${csrf}${refused?.problem}${
-      field({
-        id: "ticket",
-        label: "The ticket that you were given",
-        value: refused?.text ?? "",
-        rows: 4,
-        isId: true,
-        placeholder: "svcpair1_…",
-        hint: "Line breaks and spaces from a mail do no harm.",
-      })
-    }<div><button class="btn">Continue</button></div></form>`;
+  const ticket = ui.field({
+    id: "ticket",
+    label: "The ticket that you were given",
+    value: refused?.text ?? "",
+    rows: 4,
+    isId: true,
+    placeholder: "svcpair1_…",
+    hint: "Line breaks and spaces from a mail do no harm.",
+  });
   const main = markup`${
-    head("Pair with another agent", "One of the two people makes a ticket, the other one uses it. It works once.")
-  }<div class="two"><section class="card stack tight" aria-labelledby="own"><h2 id="own">Your ticket</h2>${await ownTicket(
+    ui.head("Pair with another agent", "One of the two people makes a ticket, the other one uses it. It works once.")
+  }<div class="two"><section class="card stack tight" aria-labelledby="own"><h2 id="own">Your ticket</h2><p class="small soft">Send it to the other person over a channel you trust, or let them scan it.</p>${await ownTicket(
     pages,
     input,
-  )}</section><section class="card" aria-labelledby="theirs"><h2 id="theirs">Use a ticket</h2>${form}</section></div>`;
+  )}</section><section class="card" aria-labelledby="theirs"><h2 id="theirs">Use a ticket</h2><form method="post" action="${`${base}/pair/check`}" class="stack tight">${csrf}${refused?.problem}${ticket}<div><button class="btn">Continue</button></div></form></section></div>`;
   return framed(pages, input, { title: "Pair", current: "pair", main, hasField: true });
 }
 
@@ -220,52 +198,36 @@ async function ownTicket(pages: Pages, { base, csrf }: Input): Promise<Html> {
   const now = pages.connector.deps.clock.now();
   pages.tickets = pages.tickets.filter(({ expiresAt }) => expiresAt > now);
   const newest = pages.tickets.at(-1);
-  const make = button({
-    text: newest === undefined ? "Make a ticket" : "Make another one",
-    action: `${base}/pair`,
-    csrf,
-    look: newest === undefined ? "" : "quiet",
-  });
-  if (newest === undefined) {
-    return markup`<p class="small soft">Send it to the other person over a channel you trust, or let them scan it.</p>${make}`;
-  }
-  const { ticket, expiresAt } = newest;
-  return markup`<p class="small soft">Send it to the other person over a channel you trust, or let them scan it.</p>${
-    copy("own-ticket", ticket, "Copy ticket")
-  }<div class="row">${
-    qr(ticket, "The ticket as a QR code")
+  const action = `${base}/pair`;
+  if (newest === undefined) return ui.button({ text: "Make a ticket", action, csrf });
+  const { ticket } = newest;
+  return markup`${ui.copy("own-ticket", ticket, "Copy ticket")}<div class="row">${
+    ui.qr(ticket, "The ticket as a QR code")
   }<div class="grow" id="ticket-state" data-live role="status">${await ticketState(
     pages,
     base,
-    ticket,
-    expiresAt,
+    newest,
     now,
-  )}</div></div>${make}`;
+  )}</div></div>${ui.button({ text: "Make another one", action, csrf, look: "quiet" })}`;
 }
 
 async function ticketState(
   { calls, connector }: Pages,
   base: string,
-  ticket: string,
-  expiresAt: number,
+  { ticket, expiresAt }: Pages["tickets"][number],
   now: number,
 ): Promise<Html> {
-  let answer: PairStatusAnswer | null = null;
-  try {
-    answer = await call(calls, PairStatusAnswer, post("/v1/pair/status", { ticket }));
-  } catch {
-    // The ticket works on; only its state cannot be read while the server is away.
-  }
+  // The ticket works on; only its state cannot be read while the server is away.
+  const answer = await call(calls, PairStatusAnswer, post("/v1/pair/status", { ticket })).catch(() => null);
   if (answer?.responderAgentDid !== undefined) {
     const alias = peerNames(connector).aliasOf(answer.responderAgentDid);
-    return markup`<div id="ticket-used">${tag("ok", "Used")}<p class="small soft">${
-      name(answer.responderProfile?.agentName ?? alias)
-    } of ${name(answer.responderProfile?.humanName ?? "")} is paired now. <a href="${`${base}/peers/${
-      encodeURIComponent(alias)
-    }?new`}">Look at it</a></p></div>`;
+    const { agentName = alias, humanName = "" } = answer.responderProfile ?? {};
+    return markup`<div id="ticket-used">${ui.tag("ok", "Used")}<p class="small soft">${ui.name(agentName)} of ${
+      ui.name(humanName)
+    } is paired now. <a href="${`${base}/${peerPath(alias)}?new`}">Look at it</a></p></div>`;
   }
   return markup`<div id="ticket-waits">${
-    tag("warn", "Waiting for the other person")
+    ui.tag("warn", "Waiting for the other person")
   }<p class="small soft">Works until ${moment(expiresAt, now)}, ${
     duration(expiresAt - now)
   } more. This page shows when it has been used.</p></div>`;
@@ -283,37 +245,32 @@ async function makeTicket(pages: Pages, input: Input): Promise<PageResult> {
 
 /** Reads a pasted ticket, and asks before it is used: a paste is not a decision. */
 async function checkTicket(pages: Pages, input: Input): Promise<PageResult> {
+  const { base, csrf } = input;
+  const { agent, proxy } = pages.connector.options;
   const pasted = (input.form.get("ticket") ?? "").slice(0, PASTED_MAX);
   const parsed = parseTicket(pasted.replace(/\s+/g, ""));
-  const { origin } = pages.connector.options.proxy;
   const again = (title: string, text: string) =>
-    pairPage(pages, input, { text: pasted, problem: problem(title, text) });
+    pairPage(pages, input, { text: pasted, problem: ui.problem(title, text) });
   if (parsed === null) {
     return await again("This is not a ticket.", "A ticket begins with svcpair1_. Copy the whole of it.");
   }
   if (pages.tickets.some(({ ticket }) => ticket === parsed.ticket)) {
     return await again("This is your own ticket.", "Give it to the other person; they use it.");
   }
-  const isElsewhere = !isTicketOf(parsed, origin);
+  const isElsewhere = !isTicketOf(parsed, proxy.origin);
   if (isElsewhere && parsed.pairSecret === null) {
     return await again(`This ticket is of ${parsed.authority}.`, "It is from another server and proves no key.");
   }
-  const { name: agent } = pages.connector.options.agent;
-  const main = confirmation(input, {
-    title: `Pair ${agent} with the agent behind this ticket?`,
+  const whose = isElsewhere ? "This ticket is from another server:" : "The ticket is of";
+  const main = ui.confirmation({
+    title: `Pair ${agent.name} with the agent behind this ticket?`,
     text: "Both agents can write to each other then. Use a ticket only if you know who gave it to you.",
-    facts: note(
-      "",
-      `${isElsewhere ? "This ticket is from another server:" : "The ticket is of"} ${parsed.authority}. ` +
-        "It names no agent: you see agent and person afterwards.",
-    ),
-    action: "pair/confirm",
-    fields: { ticket: parsed.ticket },
+    facts: ui.note("", `${whose} ${parsed.authority}. It names no agent: you see agent and person afterwards.`),
+    fields: ui.hidden({ ticket: parsed.ticket }),
     label: "Pair",
-    look: "",
-    back: "pair",
     no: "Do not pair",
-  });
+    look: "",
+  }, { action: `${base}/pair/confirm`, csrf, back: `${base}/pair` });
   return framed(pages, input, { title: "Pair", current: "pair", main, hasField: true });
 }
 
@@ -321,8 +278,7 @@ async function confirmTicket(pages: Pages, input: Input): Promise<PageResult> {
   const ticket = input.form.get("ticket") ?? "";
   try {
     const { initiatorAgentDid } = await call(pages.calls, PairConfirmAnswer, post("/v1/pair/confirm", { ticket }));
-    const alias = peerNames(pages.connector).aliasOf(initiatorAgentDid);
-    return { to: `peers/${encodeURIComponent(alias)}?new` };
+    return { to: `${peerPath(peerNames(pages.connector).aliasOf(initiatorAgentDid))}?new` };
   } catch (error) {
     return await pairPage(pages, input, { text: ticket, problem: failed("Not paired.", error) });
   }

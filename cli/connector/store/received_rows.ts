@@ -71,6 +71,7 @@ export interface DeadLetter {
   fromAgentDid: string;
   requestId: string;
   conversationId: string | null;
+  identity: FrameIdentity;
   payload: string;
   receivedAt: number;
   verified: Verified;
@@ -139,6 +140,7 @@ export function toDeadLetter(row: Row): DeadLetter {
     fromAgentDid: String(row.from_did),
     requestId: String(row.request_id),
     conversationId: row.conversation_id as string | null,
+    identity: JSON.parse(String(row.identity)) as FrameIdentity,
     payload: String(row.payload),
     receivedAt: Number(row.received_at),
     verified: row.verified as Verified,

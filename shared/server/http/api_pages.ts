@@ -131,8 +131,7 @@ function example({ method, path, credential, body, emptyBody }: Operation): Valu
 }
 
 function fieldTable(caption: string, rows: readonly Row[]): Html {
-  const columns = [{ text: caption }, { text: "In" }, { text: "Needed" }, { text: "What it is" }];
-  return table({ caption, columns, rows });
+  return table({ caption, columns: [caption, "In", "Needed", "What it is"], rows });
 }
 
 function fieldRow(name: string, where: string, isNeeded: boolean, what: Value): Row {
@@ -190,20 +189,29 @@ function typeText(schema: Json): string {
     ? range(minItems, maxItems, " entries")
     : type === "string"
     ? range(minLength, maxLength, " characters")
-    : range(minimum, isBounded(maximum) ? maximum : undefined, "");
+    : range(bound(minimum), bound(maximum), "");
   const entries = type === "array" && items ? ` of ${typeText(items as Json)}` : "";
-  return `${type ?? "any JSON"}${entries}${bounds}${format ? `, ${format}` : pattern ? `, matches ${pattern}` : ""}`;
+  return `${type ?? "any JSON"}${entries}${bounds}${format ? `, ${format}` : formText(pattern)}`;
+}
+
+/** A pattern that is longer says nothing to a reader. */
+const PATTERN_CHARACTERS = 50;
+
+function formText(pattern: unknown): string {
+  if (typeof pattern !== "string") return "";
+  if (pattern.startsWith("^did:")) return ", a DID";
+  return pattern.length > PATTERN_CHARACTERS ? ", of the form in OpenAPI" : `, matches ${pattern}`;
 }
 
 /** The largest safe integer is a bound of JSON numbers, not of the member. */
-function isBounded(maximum: unknown): boolean {
-  return typeof maximum === "number" && maximum < Number.MAX_SAFE_INTEGER;
+function bound(value: unknown): unknown {
+  return Math.abs(Number(value)) < Number.MAX_SAFE_INTEGER ? value : undefined;
 }
 
 function errorTable(codes: readonly ErrorCode[]): Html {
   return table({
     caption: "Errors",
-    columns: [{ text: "Code" }, { text: "Status" }, { text: "When, and what to do" }],
+    columns: ["Code", "Status", "When, and what to do"],
     rows: codes.map((code) => ({
       cells: [
         markup`<code>${code}</code>`,

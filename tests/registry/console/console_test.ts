@@ -119,7 +119,7 @@ Deno.test("a revoked key, a suspended person, a lost role and logging out end a 
   const own = await visit(w);
   const { status, text } = await send(w, own, "close");
   assertEquals(status, 200);
-  assertStringIncludes(text, "This session is closed.");
+  assertStringIncludes(text, "This session is closed");
   assertEquals((await look(w, own, "limits")).status, 403);
   for (const change of [{ role: "user" }, { status: "suspended" }] as const) {
     const session = await visit(w);

@@ -19,12 +19,12 @@ function opened({ now = (): number => 0, uses = [] as boolean[] } = {}) {
   const codes = new Map<string, string>(), sessions = new Map<string, string>();
   const done: string[] = [];
   let version = 1, renders = 0;
-  const rows: PageRow<string>[] = [
+  const rows: PageRow<null, string>[] = [
     {
       method: "GET",
       path: "inbox",
-      live: () => version,
-      render: ({ session, csrf }) => {
+      live: true,
+      render: (_, { session, csrf }) => {
         renders++;
         return { view: { title: "Inbox", body: markup`${session}${csrf}`, live: { every: 2 } } };
       },
@@ -33,13 +33,15 @@ function opened({ now = (): number => 0, uses = [] as boolean[] } = {}) {
       method: "POST",
       path: "peers/:alias",
       formBytes: 100,
-      render: ({ params, form }) => {
+      render: (_, { params, form }) => {
         done.push(`${params.alias} ${form.get("text")}`);
         return { to: "inbox" };
       },
     },
   ];
-  const app = pageApp<string>({
+  const app = pageApp<null, string>({
+    pages: null,
+    version: () => version,
     root: "/p",
     openRoot: "/open",
     origin: ORIGIN,
