@@ -61,7 +61,7 @@ const WORDS: Readonly<Record<AuditEvent, string>> = {
   "console.opened": "Console opened",
 };
 
-/** What the page is asked for: the query of the store, what of it names no record, and the texts as they were given. */
+/** What the page is asked for: the query of the store, what of it names no record, and what was typed. */
 async function wantedOf({ deps }: ConsolePages, { query }: Input) {
   const text = (key: string) => (query.get(key) ?? "").trim().slice(0, LIMITS.auditFilter);
   const given = { event: text("event"), by: text("by"), about: text("about"), since: text("since") };

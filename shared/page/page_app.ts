@@ -25,7 +25,7 @@ export interface PageSessions<S> {
   /**
    * The session, as long as it may be used.
    *
-   * @param isUse whether a person has asked: what an open page asks for by itself keeps no session alive, because nobody
+   * @param isUse whether a person has asked: what an open page asks for by itself keeps no session alive, because no person
    * may be in front of it
    */
   find(sessionDigest: string, isUse: boolean): Promise<S | null> | S | null;
@@ -134,7 +134,7 @@ export function pageApp<C, S>(site: PageSite<C, S>): (request: PageRequest) => P
     }
     if (found === null) {
       await site.sessions.end(digest);
-      return refused(site, "This session is closed", "Nobody can use it any longer.", 200);
+      return refused(site, "This session is closed", "No one can use it any longer.", 200);
     }
     const { row, params } = found;
     const input: PageInput<S> = {

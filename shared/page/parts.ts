@@ -240,19 +240,21 @@ export function table(
   { caption, columns, rows, id }: { caption: string; columns: readonly Column[]; rows: readonly Row[]; id?: string },
 ): Html {
   const headings = columns.map((column) => typeof column === "string" ? column : column.number);
-  const look = columns.map((column) => typeof column === "string" ? null : markup` class="num"`);
+  const isNumber = columns.map((column) => typeof column !== "string");
   const written = rows.map((row, i) => {
     const attributes = id && markup` id="${`${id}-${i}`}"`;
     if ("day" in row) {
       return markup`<tr class="day"${attributes}><td colspan="${columns.length}">${row.day}</td></tr>`;
     }
     const cells = row.cells.map((cell, column) =>
-      markup`<td${column > 0 && markup` data-is="${headings[column]}"`}${look[column]}>${cell}</td>`
+      markup`<td${column > 0 && markup` data-is="${headings[column]}"`}${
+        isNumber[column] && markup` class="num"`
+      }>${cell}</td>`
     );
     return markup`<tr${attributes}>${cells}</tr>`;
   });
   return markup`<table class="rows"><caption class="sr">${caption}</caption><thead><tr>${
-    headings.map((text, column) => markup`<th scope="col"${look[column]}>${text}</th>`)
+    headings.map((text, column) => markup`<th scope="col"${isNumber[column] && markup` class="num"`}>${text}</th>`)
   }</tr></thead><tbody${id && markup` id="${id}" data-live`}>${written}</tbody></table>`;
 }
 
