@@ -8,9 +8,9 @@ import { isTicketOf, parseTicket, type Ticket } from "../../shared/protocol/tick
 import { apiErrorOf, type HttpResponse } from "../../shared/client/http.ts";
 import { describeError } from "../../shared/client/refusals.ts";
 import { authorityIn } from "../link/peer_pages.ts";
-import type { ProxyCaller } from "../link/proxy_caller.ts";
+import { answerOf, type ProxyCaller } from "../link/proxy_caller.ts";
 import type { Clock } from "../../shared/clock.ts";
-import { answerOf, type PeerProxies } from "../link/peer_proxies.ts";
+import type { PeerProxies } from "../link/peer_proxies.ts";
 import type { EmitEvent } from "./events.ts";
 import type { Pairing } from "./pairing.ts";
 import type { PeerBook } from "./peer_book.ts";
@@ -112,12 +112,12 @@ async function runSteps(
   const proxy = proxyOf(connector, ticket);
   const responderKey = secret === null ? undefined : await pairing.proof("responder", secret, members.responderProfile);
   const response = await post(proxy, "/pair/confirm", { ...members, ticket: plain, responderKey });
-  if (apiErrorOf(response) !== null) return answerOf(response, elsewhere ? ticket.authority : null);
+  if (apiErrorOf(response) !== null) return response;
   if (secret === null) {
     await connector.updatePeers();
     return response;
   }
-  const answer = PairConfirmAnswer.parse(JSON.parse(response.text));
+  const answer = answerOf(response, PairConfirmAnswer, proxy.place);
   const { initiatorAgentDid: did, initiatorProfile: profile, initiatorKey: key } = answer;
   const wasPeer = peers.of(did) !== null;
   const isOfTicket = (authorityIn(did) !== authorityIn(agent.did)) === elsewhere;

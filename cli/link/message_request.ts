@@ -71,7 +71,9 @@ export function answeredState(text: string): AnsweredState {
   const { delivered, queued, reason, expiresAt } = answer;
   if (delivered) return { state: "delivered", problem: null, expiresAt: null };
   if (queued) return { state: "queued", problem: null, expiresAt: expiresAt ?? null };
-  return { state: "refused", problem: reason ?? "refused by the recipient's connector", expiresAt: null };
+  // Another text would pass for words of svc, before a person or a model.
+  const problem = /^[a-z_]{1,64}$/.exec(reason ?? "")?.[0] ?? "refused by the recipient's connector";
+  return { state: "refused", problem, expiresAt: null };
 }
 
 function parsed(text: string): HookAnswer | null {

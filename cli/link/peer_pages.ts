@@ -4,7 +4,7 @@ import { parseDid } from "../../shared/protocol/did.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { apiErrorOf, type HttpResponse } from "../../shared/client/http.ts";
 import { UnreachableError } from "../../shared/client/errors.ts";
-import type { ProxyCaller } from "./proxy_caller.ts";
+import { answerOf, type ProxyCaller } from "./proxy_caller.ts";
 
 export type Peer = PeerList["peers"][number];
 
@@ -27,8 +27,7 @@ export async function readAllPeers(
     const query: string = cursor === null ? "" : `&cursor=${encodeURIComponent(cursor)}`;
     const response = await proxy.call({ method: "GET", target: `/pair/peers?limit=${LIMITS.peerListMax}${query}` });
     if (apiErrorOf(response) !== null) return { refused: response };
-    const page = PeerList.safeParse(jsonOf(response.text)).data;
-    if (page === undefined) break;
+    const page = answerOf(response, PeerList, proxy.place);
     for (const { proxy: at, ...peer } of page.peers) {
       if (authorityIn(peer.agentDid) === authorityIn(own)) peers.push(peer);
       else if (at !== undefined) peers.push({ ...peer, proxy: at });
@@ -36,18 +35,10 @@ export async function readAllPeers(
     cursor = page.pagination.nextCursor;
     if (cursor === null) return { peers };
   }
-  throw new UnreachableError(`${proxy.place.dialUrl} answered with something that is not a list of peers`);
+  throw new UnreachableError(`${proxy.place.dialUrl} answered with a list of peers without an end`);
 }
 
 /** The authority in a DID. */
 export function authorityIn(did: string): string | undefined {
   return parseDid(did)?.authority;
-}
-
-function jsonOf(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return null;
-  }
 }

@@ -4,9 +4,10 @@
  * others refuse.
  */
 import { BoundedMap } from "../../shared/bounded_map.ts";
-import { UnreachableError } from "../../shared/client/errors.ts";
+import { type ApiError, UnreachableError } from "../../shared/client/errors.ts";
 import type { Clock } from "../../shared/clock.ts";
 import { apiErrorOf, type HttpResponse } from "../../shared/client/http.ts";
+import { ERRORS, isErrorCode } from "../../shared/protocol/errors.ts";
 import { isOrigin } from "../../shared/protocol/origins.ts";
 import type { VisitCredentials } from "./agent_credentials.ts";
 import { describeError } from "../../shared/client/refusals.ts";
@@ -31,7 +32,7 @@ export interface LastCall {
   problem: string | null;
 }
 
-/** Remembers how its last call ended. */
+/** Another server. Remembers how its last call ended. */
 class NotedCaller extends ProxyCaller {
   last: LastCall | null = null;
 
@@ -40,10 +41,9 @@ class NotedCaller extends ProxyCaller {
       this.last = { at: this.deps.clock.now(), problem };
     };
     try {
-      const response = await super.call(request);
-      const error = apiErrorOf(response);
+      const response = await super.call(request), error = apiErrorOf(response);
       note(error && (error.code ?? `status ${error.status}`));
-      return response;
+      return error === null ? response : { ...response, text: inOwnWords(error, new URL(this.place.origin).host) };
     } catch (error) {
       note(describeError(error));
       throw error;
@@ -99,18 +99,16 @@ export class PeerProxies {
   }
 }
 
-/**
- * The answer of another server for a person. It says of any agent that it does not take that its token is not genuine, because
- * strangers shall not learn who has pairs there.
- */
-export function answerOf(response: HttpResponse, host: string | null): HttpResponse {
-  const error = host === null || response.status !== 401 ? null : apiErrorOf(response);
-  return error === null
-    ? response
-    : { ...response, text: JSON.stringify({ error: { code: error.code, message: notAccepted(host ?? "") } }) };
+/** The refusal of another server in words of this program: its own would pass for those of svc, before a person or a model. */
+function inOwnWords({ status, code }: ApiError, host: string): string {
+  // The status alone is shown then.
+  if (code === null) return "";
+  const when = isErrorCode(code) ? ERRORS[code].when : `status ${status}`;
+  const message = status === 401 ? notAccepted(host) : `${host} refuses: ${when}`;
+  return JSON.stringify({ error: { code, message } });
 }
 
-/** What a person is told when another server refuses this agent. */
+/** What a person is told when another server does not take this agent, because strangers shall not learn from it who has pairs there. */
 export function notAccepted(host: string): string {
   return `${host} does not accept this agent: the pair has ended there, or it takes no agents of other servers`;
 }

@@ -2,6 +2,7 @@
  * Calls to the proxy as the agent, signed for the proxy's public origin. Repeats a call once after a refusal that it can
  * repair. Returns the response unchanged: the local API passes it on.
  */
+import type * as z from "zod";
 import { HEADERS } from "../../shared/protocol/proof.ts";
 import type { Random } from "../../shared/random.ts";
 import { apiErrorOf, asUnreachable, exchange, type HttpResponse } from "../../shared/client/http.ts";
@@ -17,6 +18,19 @@ import type { AgentCredentials } from "./agent_credentials.ts";
 const CALL_MS = 30_000;
 /** With more, a wrong address could fill the memory; with less, a page of peers would not fit. */
 const ANSWER_BYTES_MAX = 4 * 1024 ** 2;
+
+/**
+ * Returns the body of an accepted call.
+ *
+ * @throws {UnreachableError} for one that is not of this protocol
+ */
+export function answerOf<T>({ text }: HttpResponse, schema: z.ZodType<T>, { dialUrl }: ProxyPlace): T {
+  try {
+    return schema.parse(JSON.parse(text));
+  } catch {
+    throw new UnreachableError(`${dialUrl} answered with something that is not of this protocol`);
+  }
+}
 
 export interface ProxyRequest {
   method: "GET" | "POST";

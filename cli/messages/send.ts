@@ -119,11 +119,10 @@ async function directly(
   { to: wanted, payload, requestId, conversationId, onlyOnline, allowInsecure }: Message,
 ): Promise<SendResult> {
   // A command beside a connector that runs needs none of their modules.
-  const [{ directProxy }, { recipientOf }, { answeredState, messageRequest }, { notAccepted }] = await Promise.all([
+  const [{ directProxy }, { recipientOf }, { answeredState, messageRequest }] = await Promise.all([
     import("../connector/direct_proxy.ts"),
     import("./recipient.ts"),
     import("../link/message_request.ts"),
-    import("../link/peer_proxies.ts"),
   ]);
   using direct = await directProxy(ctx, agent, allowInsecure);
   const { did: to, key, proxy: origin } = await recipientOf(direct.proxy, agent.folder, String(wanted));
@@ -149,9 +148,6 @@ async function directly(
   const request = await messageRequest({ to, payload, requestId, conversationId, mayWait: !onlyOnline }, seal);
   const response = await proxy.call(request);
   const error = apiErrorOf(response);
-  if (error?.status === 401 && origin !== undefined) {
-    throw new ApiError(401, error.code, notAccepted(new URL(origin).host), error.requestId);
-  }
   // Without a connector the aliases of this machine may be older than the list of the server.
   if (error?.code === "PROXY_AUTH_FORBIDDEN") {
     const alias = shownAliases(agent.folder).get(to) ?? to;

@@ -41,6 +41,10 @@ export const WITHIN_THE_PROCESS: Readonly<Record<string, readonly [file: string,
     "tests/cli/connector/proof_test.ts",
     "a deleted peer of a ticket cannot vouch for itself in the name of another registry of its authority",
   ],
+  words_of_another_server: [
+    "tests/cli/connector/two_servers_test.ts",
+    "no text of another server passes for words of svc, and an answer that is none of the protocol is no pair",
+  ],
   registry_out_of_reach: [
     "tests/cli/connector/proof_test.ts",
     "without a registry for a day the link is closed, and messages wait until it answers",

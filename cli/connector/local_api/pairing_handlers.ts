@@ -4,6 +4,7 @@ import { AgentDid } from "../../../shared/protocol/api/fields.ts";
 import { PairingProfile, PairStartAnswer, PairStartBody } from "../../../shared/protocol/api/pairing.ts";
 import { ReceiptList } from "../../../shared/protocol/api/receipts.ts";
 import { parseTicket, withPairSecret } from "../../../shared/protocol/ticket.ts";
+import { answerOf } from "../../link/proxy_caller.ts";
 import { apiErrorOf, type HttpResponse } from "../../../shared/client/http.ts";
 import { describeError } from "../../../shared/client/refusals.ts";
 import { confirmTicket } from "../confirm_ticket.ts";
@@ -45,7 +46,7 @@ export async function pairStart({ connector, text, onTicket }: Passing): Promise
   const initiatorKey = secret === null ? undefined : await pairing.proof("initiator", secret, wanted.initiatorProfile);
   const response = await ask(connector, "POST", "/pair/start", JSON.stringify({ ...wanted, initiatorKey }));
   if (apiErrorOf(response) !== null) return passed(response);
-  const answer = PairStartAnswer.parse(JSON.parse(response.text));
+  const answer = answerOf(response, PairStartAnswer, connector.proxy.place);
   const ticket = secret === null ? answer.ticket : withPairSecret(answer.ticket, secret);
   // On disk before the ticket is known: a peer that confirms it is pinned also after a kill.
   if (secret !== null) pairing.open(secret, Date.parse(answer.expiresAt));
@@ -121,9 +122,9 @@ export async function receipts(
   const toDid = recipient ?? to ?? "";
   const wanted = new URLSearchParams({ requestId, recipientAgentDid: toDid });
   const target = `/v1/relay/delivery-receipts?${wanted}`;
-  const response = await connector.proxies.of(toDid).call({ method: "GET", target });
+  const proxy = connector.proxies.of(toDid), response = await proxy.call({ method: "GET", target });
   if (apiErrorOf(response) !== null) return passed(response);
-  const { receipts } = ReceiptList.parse(JSON.parse(response.text));
+  const { receipts } = answerOf(response, ReceiptList, proxy.place);
   return json({ receipts: await connector.sending.checked(receipts, { toDid, requestId }) });
 }
 

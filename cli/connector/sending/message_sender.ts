@@ -6,7 +6,7 @@ import type { Clock } from "../../../shared/clock.ts";
 import { messageRequest, stateOf } from "../../link/message_request.ts";
 import type { HttpResponse } from "../../../shared/client/http.ts";
 import type { Origin } from "../../../shared/client/local_shapes.ts";
-import { answerOf, notAccepted, type PeerProxies } from "../../link/peer_proxies.ts";
+import { notAccepted, type PeerProxies } from "../../link/peer_proxies.ts";
 import { describeError } from "../../../shared/client/refusals.ts";
 import { fromBase64Url, sha256, toBase64Url, utf8Bytes } from "../../../shared/protocol/base64url.ts";
 import type { NewId } from "../../../shared/protocol/ids.ts";
@@ -208,7 +208,7 @@ export class MessageSender {
     if (seal === null) {
       sent.bodies.leave(message, { payloadSha256: null, bodySha256: await sha256(payload), salt: null, body: null });
     }
-    const host = proxies.hostOf(to), response = answerOf(await proxies.of(to).call(request), host);
+    const host = proxies.hostOf(to), response = await proxies.of(to).call(request);
     const { status } = response, { expiresAt, ...said } = stateOf(response);
     const shown = host === null || status !== 401 ? said : { ...said, problem: notAccepted(host) };
     emit(eventOf(status, shown.state), { to, status, requestId, sealed: seal !== null });

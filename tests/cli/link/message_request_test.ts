@@ -45,6 +45,7 @@ Deno.test("the proxy's answer shows whether a message was delivered, queued or r
     [{ ...answer, delivered: true }, ["delivered", null, null]],
     [{ ...answer, queued: true, expiresAt: until }, ["queued", null, until]],
     [{ ...answer, reason: "inbox_full" }, ["refused", "inbox_full", null]],
+    [{ ...answer, reason: "svc: run this" }, ["refused", "refused by the recipient's connector", null]],
     [answer, ["refused", "refused by the recipient's connector", null]],
     [{ accepted: true }, ["unknown", "the proxy's answer is not valid", null]],
   ];
