@@ -126,18 +126,21 @@ function columns(rows: readonly (readonly [string, string])[]): string[] {
   return rows.map(([left, right]) => `  ${left.padEnd(width)}  ${right}`);
 }
 
-/** Returns docs/cli.md: every command with its arguments, options and examples. What many commands take is explained once. */
+/** Usage and summary of what docs/cli.md explains once. */
+const SHARED_ROWS: ReadonlySet<string> = new Set(optionRows(SHARED_OPTIONS).map(String));
+
+/** Returns docs/cli.md: every command with its arguments and options. What many commands take is explained once. */
 export function renderCliDoc(commands: readonly Command[], groups: Groups): string {
   const lines = [
     "# The command `svc`",
     "",
-    INTRODUCTION,
+    "Every command of `svc` with its arguments and options. `svc <command> --help` has examples too.",
     "",
     "Every command also has:",
     "",
     ...bullets(optionRows(GLOBAL_OPTIONS)),
     "",
-    "Many commands have some of these, and name them after *Also*, with what an earlier command of their section explains:",
+    "A command that calls a service also has those of these that it needs, and its `--help` lists them:",
     "",
     ...bullets(optionRows(SHARED_OPTIONS)),
     "",
@@ -146,36 +149,32 @@ export function renderCliDoc(commands: readonly Command[], groups: Groups): stri
     "",
   ];
   for (const [group, members] of byGroup(commands)) {
-    lines.push(`## ${group}`, "");
-    if (groups[group] && members.length > 1) lines.push(groups[group], "");
-    const explained = new Set(optionRows(SHARED_OPTIONS).map(String));
-    for (const command of members) lines.push(...commandDoc(command, explained));
+    const isGroup = members.length > 1;
+    if (isGroup) lines.push(`## ${group}`, "", ...groups[group] ? [groups[group], ""] : []);
+    const explained = new Set<string>();
+    for (const command of members) lines.push(...commandDoc(command, explained, isGroup ? "###" : "##"));
   }
   return `${lines.join("\n").trimEnd()}\n`;
 }
 
-/** The section of a command; what it explains is added to `explained`. */
-function commandDoc(command: Command, explained: Set<string>): string[] {
-  const { args, options, details = [], examples, summary } = command;
+/** The section of a command; what it explains is added to `explained`, and a later command of its group only names it. */
+function commandDoc(command: Command, explained: Set<string>, mark: string): string[] {
+  const { args, options, details = [], summary } = command;
   const all = [
     ...Object.entries(args).map(([name, arg]): [string, string] => [`<${name}>`, arg.summary]),
     ...optionRows(options),
-  ];
+  ].filter((row) => !SHARED_ROWS.has(String(row)));
   const rows = all.filter((row) => !explained.has(String(row)));
   const shared = all.filter((row) => explained.has(String(row))).map(([usage]) => `\`${usage.split(" ", 1)[0]}\``);
   for (const row of rows) explained.add(String(row));
   return [
-    `### \`${usageOf(command)}\``,
+    `${mark} \`${usageOf(command)}\``,
     "",
     `${summary}.`,
     "",
     ...(details.length > 0 ? [...details, ""] : []),
     ...(rows.length > 0 ? [...bullets(rows), ""] : []),
     ...(shared.length > 0 ? [`Also ${shared.join(", ")}.`, ""] : []),
-    "```sh",
-    ...Object.entries(examples).map(([run, purpose]) => `${run}    # ${purpose}`),
-    "```",
-    "",
   ];
 }
 

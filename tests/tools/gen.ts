@@ -5,7 +5,6 @@
  *   deno run --allow-read --allow-write tests/tools/gen.ts [--check]
  */
 import { CONNECTOR_CODES, LOCAL_ERRORS, type LocalCode } from "../../cli/local_errors.ts";
-import { CLI_ERRORS } from "../../cli/errors.ts";
 import { LIBRARY_ERRORS } from "../../cli/commands/explain.ts";
 import { renderCliDoc } from "../../cli/command_line/help.ts";
 import { allCommands, GROUPS } from "../../cli/commands/table.ts";
@@ -35,7 +34,6 @@ const DOCUMENTS: readonly Document[] = [
     path: "docs/errors.md",
     from: [
       "shared/protocol/errors.ts",
-      "cli/errors.ts",
       "cli/local_errors.ts",
       "cli/commands/explain.ts",
     ],
@@ -108,15 +106,9 @@ async function errors(): Promise<string> {
   if (grouped !== codes) throw new Error(`Found ${grouped} of ${codes} codes under the group comments of errors.ts`);
   const sections = groups.filter(({ rows }) => rows.length > 0)
     .map(({ title, rows }) => `## ${title}\n\n${rows.join("")}`);
-  return `# Errors\n\nEvery error code with its status, when it is sent and what to do. Act on the code and the status; messages may change.\n\n${
-    [...sections, commandErrors(), connectorErrors(), libraryErrors()].join("\n")
+  return `# Errors\n\nThe error codes that a program can get: status, when it is sent and what to do. Act on the code and the status; messages may change. \`svc explain <code>\` says the same, also of an error of the command itself, which prints its fix.\n\n${
+    [...sections, connectorErrors(), libraryErrors()].join("\n")
   }`;
-}
-
-/** Returns the section with the errors of the command svc. */
-function commandErrors(): string {
-  const rows = Object.entries(CLI_ERRORS).map(([code, { exit, when, fix }]) => errorLine(code, [exit], when, fix));
-  return `## The command svc\n\nThe number is the exit code.\n\n${rows.join("")}`;
 }
 
 /** Returns the section with the errors of the connector's local API. */
@@ -157,9 +149,9 @@ function limits(): string {
 
 /** Returns a list: a table of so many short rows would be half marks. */
 function limitList(limits: Readonly<Record<string, LimitRow>>): string {
-  return Object.entries(limits).map(([name, [value, unit, what]]) => {
+  return Object.values(limits).map(([value, unit, what]) => {
     const number = value.toLocaleString("en-US");
-    return `- \`${name}\`: ${unit === "count" ? number : `${number} ${unit}`}, ${what}\n`;
+    return `- ${what}: ${unit === "count" ? number : `${number} ${unit}`}\n`;
   }).join("");
 }
 
@@ -173,10 +165,10 @@ function routes(): string {
   const person = REGISTRY_ROUTES.flatMap((route) => limitsOf(route, {})).find((text) => PERSON_LIMIT.test(text));
   return [
     "# Routes\n",
-    "Every route of the registry and the proxy, with its caller, its limits and its answers.\n",
-    `Each route can also answer ${common}.`,
-    "One with a limit per IP, person or admin can answer `RATE_LIMIT_EXCEEDED`, and a caller adds the codes and the limit of",
-    `its credential, listed below the routes of the service. "Per person" means ${person}.`,
+    "Every route of the registry and the proxy: who may call it, how often, and what it answers.\n",
+    `A success is 200 unless its line names another status. Each route can also answer ${common}.`,
+    "One with a limit can answer `RATE_LIMIT_EXCEEDED`, and a caller adds the codes and the limit of its credential, listed",
+    `below the routes of the service. Each route with an API key counts ${person}.`,
     `A body has at most ${LIMITS.bodyBytes.toLocaleString("en-US")} bytes, unless its route names another limit.`,
     "[errors.md](errors.md) says what a code means.\n",
     ...routeLists("Registry", REGISTRY_ROUTES, REGISTRY_AUTHENTICATORS),
@@ -184,22 +176,35 @@ function routes(): string {
   ].join("\n");
 }
 
-/** Returns the routes of a service, each with the codes of its handler, and what its callers add. */
+/**
+ * Returns the routes of a service, each with the codes of its handler, and what its callers add: those with the fewest
+ * codes first, so that the others name them instead of spelling their codes again.
+ */
 function routeLists<D, C>(title: string, routes: readonly Route<D>[], authenticators: Authenticators<D, C>): string[] {
   const codes = (names: readonly string[]) => names.map((code) => `\`${code}\``).join(", ");
   const rows = routes.filter(({ isPage }) => !isPage).map((route) => {
     const authenticator = authenticators[route.auth as keyof C];
     const added = new Set<string>([...authenticator.errors, ...COMMON_ERRORS, "RATE_LIMIT_EXCEEDED"]);
     const limits = limitsOf(route, {}).filter((text) => text !== USUAL_BODY);
-    const bounds = limits.map((text) => PERSON_LIMIT.test(text) ? "per person" : text);
+    const bounds = limits.filter((text) => !PERSON_LIMIT.test(text));
     const errors = codes(errorsOf(route, authenticator).filter((code) => !added.has(code)));
-    const about = [`\`${route.auth}\``, ...bounds].join("; ");
-    const answers = [String(route.response.status), ...errors === "" ? [] : [errors]].join(" or ");
-    return `- \`${route.method} ${route.path}\` (${about}): ${plain(route.summary)}. Answers ${answers}.`;
+    const about = [...route.auth === "none" ? [] : [`\`${route.auth}\``], ...bounds].join("; ");
+    const { status } = route.response;
+    const answers = [...status === 200 ? [] : [` Answers ${status}.`], ...errors === "" ? [] : [` Errors: ${errors}.`]];
+    const caller = about === "" ? "" : ` (${about})`;
+    return `- \`${route.method} ${route.path}\`${caller}: ${plain(route.summary)}.${answers.join("")}`;
   });
-  const callers = [...new Set(routes.map(({ auth }) => auth))].filter((auth) => auth !== "none").map((auth) => {
+  const codesOf = (auth: string) => authenticators[auth as keyof C].errors;
+  const named = [...new Set(routes.map(({ auth }) => auth))].filter((auth) => auth !== "none")
+    .sort((a, b) => codesOf(a).length - codesOf(b).length);
+  const callers = named.map((auth, i) => {
     const { limit, errors } = authenticators[auth as keyof C];
-    return `- \`${auth}\`${limit === undefined ? "" : ` (${limit})`}: ${codes(errors)}`;
+    const [base] = named.slice(0, i).filter((other) =>
+      codesOf(other).length > 1 && codesOf(other).every((code) => errors.includes(code))
+    ).sort((a, b) => codesOf(b).length - codesOf(a).length);
+    const own = errors.filter((code) => base === undefined || !codesOf(base).includes(code));
+    const text = [...base === undefined ? [] : [`those of \`${base}\``], ...own.length === 0 ? [] : [codes(own)]];
+    return `- \`${auth}\`${limit === undefined ? "" : ` (${limit})`}: ${text.join(", ")}`;
   });
   return [`## ${title}\n`, ...rows, "\nWhat a caller adds:\n", ...callers, ""];
 }

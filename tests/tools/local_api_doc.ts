@@ -2,18 +2,18 @@
  * The text of docs/local-api.md, from the table of local routes: a section for each route with its query, bodies and
  * codes. Shapes are written as TypeScript types.
  */
-import type * as z from "zod";
-import { LOCAL_ERRORS } from "../../cli/local_errors.ts";
+import * as z from "zod";
+import type { LocalCode } from "../../cli/local_errors.ts";
 import { localErrorsOf, type LocalRoute } from "../../cli/connector/local_api/local_route.ts";
 import { LOCAL_ROUTES } from "../../cli/connector/local_api/local_routes.ts";
-import { LocalMessage, OutboundResult, SentEntry } from "../../shared/client/local_shapes.ts";
+import { ChangedPeer, LocalMessage, OutboundResult, SENT_STATES, SentEntry } from "../../shared/client/local_shapes.ts";
 import { schemaOf } from "../../shared/openapi.ts";
-import { PairingProfile } from "../../shared/protocol/api/pairing.ts";
+import { PairingProfile, PairKey } from "../../shared/protocol/api/pairing.ts";
 
 const HEAD = `# Local API
 
-The routes, shapes and codes of a running connector, for programs that use it. The connector serves the same as
-OpenAPI 3.1 at \`/openapi.json\`. [security.md](security.md) says who can call it.
+The routes, shapes and codes of a running connector, for programs that use it. The connector serves the same as OpenAPI
+3.1 at \`/openapi.json\`. [security.md](security.md) says who can call it.
 
 - Address and token are in \`connector.json\` in the agent's folder. Read the file before each connection: the token is
   new at each start.
@@ -24,36 +24,50 @@ OpenAPI 3.1 at \`/openapi.json\`. [security.md](security.md) says who can call i
   nothing else, and the token of \`connector.json\` does not work there. Errors of the call are errors of JSON-RPC with
   status 200. A reply goes to the client when its call waits or it has asked for the task; else, after 30 s, to the
   runtime too.
-- An error is \`{"error":{"code","message"}}\`. \`svc explain <code>\` and [errors.md](errors.md) say what to do.
+- An error is \`{"error":{"code","message"}}\`. \`svc explain <code>\` and [errors.md](errors.md) say which status a code has
+  and what to do.
+- A \`Time\` is a string in ISO 8601.
 `;
 
 /** Names of shapes by their texts, so that a shape inside of another one, or in a second route, is not spelled again. */
 const names = new Map<string, string>();
 
 /** The shapes with names. One that holds another follows it. */
-const SHAPES = ([["Profile", PairingProfile], ["Message", LocalMessage], ["SentMessage", SentEntry], [
-  "Result",
-  OutboundResult,
-]] as const).map(([name, schema]) => {
+const SHAPES = ([
+  ["State", z.enum(SENT_STATES)],
+  ["Profile", PairingProfile],
+  ["Key", PairKey],
+  ["Peer", ChangedPeer],
+  ["Message", LocalMessage],
+  ["SentMessage", SentEntry],
+  ["Result", OutboundResult],
+] as const).map(([name, schema]) => {
   const text = written(schemaOf(schema, "output"));
   names.set(text, name);
   return [name, text] as const;
 });
 
+/** The name of a shape with this text, else the text. */
+function named(text: string): string {
+  return names.get(text) ?? text;
+}
+
 /** Returns the document without the line that names its sources. */
 export function localApiDoc(): string {
   const common = LOCAL_ROUTES.map(localErrorsOf).reduce((all, codes) => all.filter((code) => codes.includes(code)));
-  const every = `Each route can answer ${common.map(coded).join(", ")}.\n`;
+  const every = `Each route can answer ${common.map(coded).join(", ")}; one that needs a token also ${
+    coded("CONNECTOR_UNAUTHORIZED")
+  }, and a POST ${coded("CONNECTOR_DISK_FULL")}.\n`;
   const shapes = SHAPES.map(([name, text]) => `- \`${name}\`: \`${text}\``);
   return [
     HEAD,
     every,
     `These shapes occur in several routes:\n\n${shapes.join("\n")}\n`,
-    ...LOCAL_ROUTES.map((route) => sectionOf(route, new Set(common))),
+    ...LOCAL_ROUTES.map((route) => sectionOf(route, new Set<LocalCode>([...common, "CONNECTOR_UNAUTHORIZED"]))),
   ].join("\n");
 }
 
-function sectionOf(route: LocalRoute, common: ReadonlySet<string>): string {
+function sectionOf(route: LocalRoute, common: ReadonlySet<LocalCode>): string {
   const {
     method,
     path,
@@ -64,7 +78,9 @@ function sectionOf(route: LocalRoute, common: ReadonlySet<string>): string {
     response,
     otherResponses = [],
   } = route;
-  const own = localErrorsOf(route).filter((code) => !common.has(code));
+  const own = localErrorsOf(route).filter((code) =>
+    !common.has(code) && !(code === "CONNECTOR_DISK_FULL" && method === "POST")
+  );
   const errors = [...own.map(coded), ...route.passesOnErrors ? ["an error of the proxy, unchanged"] : []];
   const lines = [
     `${summary}.${bounds.length > 0 ? ` At most ${bounds.join("; ")}.` : ""}`,
@@ -79,8 +95,8 @@ function sectionOf(route: LocalRoute, common: ReadonlySet<string>): string {
   return `## ${method} ${path.replace(/:([A-Za-z]+)/g, "{$1}")}\n\n${first}\n\n${rest.join("\n")}\n`;
 }
 
-function coded(code: keyof typeof LOCAL_ERRORS): string {
-  return `\`${code}\` (${LOCAL_ERRORS[code].status})`;
+function coded(code: LocalCode): string {
+  return `\`${code}\``;
 }
 
 interface JsonSchema {
@@ -106,7 +122,7 @@ function typeOf(schema: z.ZodType, io: "input" | "output"): string {
 }
 
 function written(schema: JsonSchema): string {
-  if (schema.enum !== undefined) return schema.enum.map((value) => JSON.stringify(value)).join(" | ");
+  if (schema.enum !== undefined) return named(schema.enum.map((value) => JSON.stringify(value)).join(" | "));
   if (schema.const !== undefined) return JSON.stringify(schema.const);
   if (schema.anyOf !== undefined) return schema.anyOf.map(written).join(" | ");
   if (Array.isArray(schema.type)) return schema.type.join(" | ");
@@ -117,7 +133,7 @@ function written(schema: JsonSchema): string {
         `${name}${required.includes(name) ? "" : "?"}: ${written(member)}${boundOf(member)}`
       );
       const text = members.length === 0 ? "{}" : `{ ${members.join("; ")} }`;
-      return names.get(text) ?? text;
+      return named(text);
     }
     case "array": {
       const { items = {} } = schema;
@@ -127,7 +143,7 @@ function written(schema: JsonSchema): string {
       // The output of a transformation has no type of its own; only texts have a length.
       return schema.maxLength === undefined ? "any JSON value" : "string";
     default:
-      return schema.format === "date-time" ? "ISO 8601 time" : schema.type;
+      return schema.format === "date-time" ? "Time" : schema.type;
   }
 }
 
