@@ -23,13 +23,14 @@ function section(title: string): string {
   return text.split(/\n## /)[0] ?? "";
 }
 
-/** Blocks of commands in the section "Installing" that "Never tried" does not list. */
+/** Blocks of commands in the section "Installing" without those that "Never tried" names. */
 function blocks(): string[] {
-  const listed = section("Never tried");
-  const all = [...section("Installing").matchAll(/^```sh\n([^]*?)^```$/gm)].map(([, block = ""]) => block);
-  assert(all.length > 3, "the section has its blocks");
-  const isListed = (line: string) => listed.includes(`\`${line}\``);
-  return all.filter((block) => !block.replaceAll("\\\n", "").trim().split("\n").every(isListed));
+  assertStringIncludes(section("Never tried"), '"After a release" and the container');
+  const [ways = ""] = section("Installing").split("\n### As a container\n");
+  const parts = ways.split(/^```(?:sh)?\n/m);
+  const tried = parts.filter((_, i) => i % 2 === 1 && !parts[i - 1]?.includes("After a release:"));
+  assert(tried.length > 1, "the section has its blocks");
+  return tried;
 }
 
 /** A user with an empty home, for whom `npx -y deno@…` is this Deno, or the one that fits the runtime stub. */
