@@ -14,7 +14,7 @@ import { connectAgent, openTeam, type Team } from "./server_team.ts";
 const A2A_CLIENT = "tests/support/a2a_client_program.ts";
 
 const README = Deno.readTextFileSync(`${ROOT}/README.md`);
-const SECTION = README.slice(README.indexOf("## Two servers"), README.indexOf("## See and steer it"));
+const SECTION = README.slice(README.indexOf("## Two servers"), README.indexOf("## How a message is delivered"));
 
 Deno.test("the section of the README has at most ten lines of text, and its command is the one that is typed", () => {
   assert(SECTION.split("\n").filter((line) => line.trim() !== "" && !line.startsWith("#")).length <= 10);
