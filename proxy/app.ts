@@ -61,7 +61,7 @@ export const RETURN_PER_AGENT_MS = 4;
 export interface ProxyExternals extends ServiceDeps {
   /** Sends a request to the registry: `fetch`, or the `fetch` of the registry app in this process. */
   send: Send;
-  /** Checks access tokens without a request to the registry, when both share process and store (D-63). */
+  /** Checks access tokens without a request to the registry, when both share process and store. */
   judgeAccess?: CheckAccessToken;
   upgrade: UpgradeWebSocket;
   /** Reaches other instances. */

@@ -40,7 +40,7 @@ export interface ProxyConfig extends ServiceAddresses {
   sessionRevalidateMs: number;
   /** Most pairs of one agent. */
   pairQuota: number;
-  /** Which registries' agents may visit (D-280). */
+  /** Which registries' agents may visit. */
   federation: FederationRules;
   /** Registries at addresses inside a network are asked too. */
   federationPrivate: boolean;

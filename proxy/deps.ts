@@ -47,7 +47,7 @@ export interface ProxyDeps extends AppDeps {
   /** Origins that a proof may name. The first one is the public origin. */
   origins: readonly string[];
   registry: RegistryClient;
-  /** Returns the preconditions of a valid access token, or `null` for an invalid one (D-63). */
+  /** Returns the preconditions of a valid access token, or `null` for an invalid one. */
   access(claim: AccessTokenCheck): Promise<readonly Update<PreconditionFailed>[] | null>;
   /** True when `access()` only reads records, so that it may begin before its check. */
   readsAccess: boolean;

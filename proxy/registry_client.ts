@@ -107,7 +107,8 @@ export class RegistryClient {
   }
 
   /**
-   * Returns whether the access token is the valid token of the agent (D-63).
+   * Returns whether the access token is the valid token of the agent. Asked for each message, because a session may end at
+   * any time; equal questions share one call.
    *
    * @throws {RegistryUnavailable} for every response except 204 and a 401 that refuses the token
    */

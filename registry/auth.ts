@@ -164,7 +164,7 @@ async function findServiceCaller(
 }
 
 /**
- * Verifies AIT, proof and nonce of a refresh (D-42) and commits the nonce. The handler checks the agent's record, so the
+ * Verifies AIT, proof and nonce of a refresh and commits the nonce. The handler checks the agent's record, so the
  * revocation list is not read.
  *
  * @throws {ServiceError} `AGENT_AUTH_REFRESH_UNAUTHORIZED`

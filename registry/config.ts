@@ -38,7 +38,7 @@ export interface RegistryConfig extends ServiceAddresses {
   quotas: Quotas;
 }
 
-/** Quotas of one human (D-210). */
+/** Quotas of one human. */
 export interface Quotas {
   /** Active agents. */
   agents: number;

@@ -1,5 +1,5 @@
 /**
- * The join link of an invite: `https://<registry origin>/join#<invite code>`, or with a pairing (D-314)
+ * The join link of an invite: `https://<registry origin>/join#<invite code>`, or with a pairing
  * `…#<invite code>.<first field>.<second field>`: the fields of a ticket of the registry's proxy. All of it is in the fragment,
  * which no client sends to a server. An error about a link never repeats it.
  */

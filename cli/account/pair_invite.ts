@@ -1,4 +1,4 @@
-/** An invite that also pairs (D-314): a join link with the fields of a ticket of one of the administrator's agents. */
+/** An invite that also pairs: a join link with the fields of a ticket of one of the administrator's agents. */
 import { ApiError } from "../../shared/client/errors.ts";
 import { call, type LocalCalls, post } from "../../shared/client/local_client.ts";
 import { parseServiceUrl } from "../../shared/client/service_url.ts";

@@ -1,4 +1,4 @@
-/** Deletes the configuration folder (D-322), after each agent could be revoked and a person has typed what is deleted. */
+/** Deletes the configuration folder, after each agent could be revoked and a person has typed what is deleted. */
 import { join } from "node:path";
 import { connectAsPerson } from "../account/registry_access.ts";
 import { findAgent } from "../agents/agent_reference.ts";

@@ -245,7 +245,7 @@ class Attached implements Access {
 
 /**
  * Requests to the connector of this process, without a socket: nothing has to be found out about the port first, and an
- * answer through the tools takes a millisecond less (D-412).
+ * answer through the tools takes a millisecond less.
  */
 function fetchFrom({ respond }: RunningConnector): typeof fetch {
   return async (input, init) => {

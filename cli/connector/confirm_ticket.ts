@@ -1,6 +1,6 @@
 /**
  * Confirms a ticket: at the proxy of the agent that made it, and for one of another server also at this agent's own, so that the
- * two may write to each other (D-286). Each step can be repeated, and is until all are done: after a lost answer, after a kill, and
+ * two may write to each other (D-280). Each step can be repeated, and is until all are done: after a lost answer, after a kill, and
  * while one of the two servers is away.
  */
 import { PairConfirmAnswer, PairingProfile } from "../../shared/protocol/api/pairing.ts";

@@ -1,5 +1,5 @@
 /**
- * Profiles (D-315): configuration folders side by side, each with a `profile.json` for settings of this machine that are none
+ * Profiles: configuration folders side by side, each with a `profile.json` for settings of this machine that are none
  * of the registry. What a person trusts is saved there once, so that no later command needs `--ca` or `--allow-insecure`.
  */
 import { basename, dirname, join } from "node:path";

@@ -1,5 +1,5 @@
 /**
- * The body of the newest message that a command sealed without a connector (D-153). Each seal is another text, so without it the
+ * The body of the newest message that a command sealed without a connector (D-152). Each seal is another text, so without it the
  * same message under its request ID, which is what a person sends when the answer was lost, would be refused as another one.
  */
 import * as z from "zod";

@@ -250,7 +250,7 @@ export function asDependencyFailure(error: unknown): unknown {
   return new ServiceError("PROXY_AUTH_DEPENDENCY_UNAVAILABLE", options);
 }
 
-/** The checks of each kind of route (D-60). */
+/** The checks of each kind of route. */
 export const PROFILES = {
   message: { trust: true, access: true, window: "agent", visits: true },
   receipt: { trust: false, access: true, window: "receipts" },

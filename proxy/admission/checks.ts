@@ -37,7 +37,7 @@ import type { NonceUse, Senders } from "../message/sender.ts";
 import { PreconditionFailed, type Standing } from "./standing.ts";
 import type { VerifiedAit } from "./ait_cache.ts";
 
-/** The checks of a route in addition to checks 1 to 6, which every route has (D-60). */
+/** The checks of a route in addition to checks 1 to 6, which every route has. */
 export interface AdmissionProfile {
   /** Check 7: the sender is in a confirmed pair. */
   trust: boolean;
@@ -129,7 +129,7 @@ export interface CheckDeps extends RecordReader {
   senders: Senders;
   owners: OwnerBudgets;
   crl: { isRevoked(jti: string): Promise<boolean>; isDeleted(agentDid: string): Promise<boolean> };
-  /** The preconditions of a valid access token, or `null` for an invalid one (D-63). */
+  /** The preconditions of a valid access token, or `null` for an invalid one. */
   access(check: AccessTokenCheck): Promise<readonly Update<PreconditionFailed>[] | null>;
   /** True when `access()` only reads records, so that it may begin before its check. */
   readsAccess: boolean;

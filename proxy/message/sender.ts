@@ -53,7 +53,7 @@ const PRUNE_MS = 10_000;
 const ENDED_KEPT_MS = 15_000;
 /** A nonce rejects this much longer than a request with its timestamp is accepted. */
 const CLOCK_GRACE_MS = (LIMITS.nonceGraceSeconds - LIMITS.timestampSkewSeconds) * 1000;
-/** The service deletes ended parts. The expiry in the store is later, for parts that the service missed (D-217). */
+/** The service deletes ended parts. The expiry in the store is later, for parts that the service missed. */
 const MARGIN_MS = LIMITS.sweepMarginSeconds * 1000;
 const MOST_BYTES = LIMITS.senderNonces * NONCE_BYTES;
 const NO_WRITES: readonly Write[] = [];

@@ -366,7 +366,7 @@ export class AgentSockets {
     this.#clock = clock;
   }
 
-  /** Adds a socket. Closes the oldest with 4409 when the agent then has too many (D-70). */
+  /** Adds a socket. Closes the oldest with 4409 when the agent then has too many. */
   add(link: RelaySocket): void {
     this.links.push(link);
     if (this.links.length > LIMITS.socketsPerAgent) this.links[0]?.end(CLOSE.replaced, "replaced by a newer one");

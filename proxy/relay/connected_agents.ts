@@ -165,7 +165,7 @@ export class ConnectedAgents {
 
   /**
    * Closes every socket after its last delivery, in equal parts over `withinMs` milliseconds: agents that come back at once
-   * would otherwise all meet the other instances in the same moment (D-392).
+   * would otherwise all meet the other instances in the same moment.
    */
   async closeInWaves({ withinMs, returnMs }: { withinMs: number; returnMs: number }): Promise<void> {
     for (let waves = WAVES; waves > 0; waves--) {

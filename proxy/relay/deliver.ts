@@ -113,7 +113,7 @@ async function waitForOtherInstance(
   }
 }
 
-/** Sends a message, or queues it if it may be queued. Else it waits for a recipient whose instance stops (D-392). */
+/** Sends a message, or queues it if it may be queued. Else it waits for a recipient whose instance stops. */
 async function deliver(
   deps: DeliverDeps,
   caller: AdmittedAgent,
@@ -249,7 +249,7 @@ function mailboxFull(refusal: MailboxRefusal): ServiceError {
   return new ServiceError("PROXY_RELAY_MAILBOX_FULL", { message: MAILBOX_FULL[refusal] });
 }
 
-/** Queues the message in the offline recipient's mailbox. The same commit records the 202 (D-68). */
+/** Queues the message in the recipient's mailbox. The same commit records the 202, or a repeat would queue it twice. */
 async function queue(
   deps: DeliverDeps,
   caller: AdmittedAgent,
@@ -272,7 +272,7 @@ async function queue(
   return json(body, 202, QUEUED_HEADERS);
 }
 
-/** Checks media type, JSON, recipient, conversation, reply headers, signed context and pair, in this order (D-60). */
+/** Checks media type, JSON, recipient, conversation, reply headers, signed context and pair, in this order. */
 async function parseMessage(
   deps: DeliverDeps,
   caller: AdmittedAgent,
@@ -337,8 +337,8 @@ function parseReplyHeaders(headers: Headers): Pick<Message, "inReplyTo" | "auto"
 }
 
 /**
- * Returns the headers of the signed context, none for a message without one. Refuses a message whose headers differ from it
- * (D-140).
+ * Returns the headers of the signed context, none for a message without one. Refuses a message whose headers differ from
+ * it, because a party between sender and proxy has then changed them.
  */
 function signedContext({ request, target }: RequestContext): Record<string, string> {
   try {
@@ -352,7 +352,7 @@ function signedContext({ request, target }: RequestContext): Record<string, stri
   throw new ServiceError("PROXY_HOOK_CONTEXT_INVALID");
 }
 
-/** Returns what the recipient needs to check the sender itself (D-141): the values of the request that admission verified. */
+/** Returns what the recipient needs to check the sender itself: the values of the request that admission verified. */
 function proofOf(
   { request: { headers }, target }: RequestContext,
   origin: string,

@@ -67,7 +67,7 @@ export type DuplicateResult =
   | { repeat: "other_body" }
   | { repeat: "under_way"; instance: string };
 
-/** The service deletes ended records. The expiry in the store is later, for records that the service missed (D-217). */
+/** The service deletes ended records. The expiry in the store is later, for records that the service missed. */
 const MARGIN_MS = LIMITS.sweepMarginSeconds * 1000;
 
 /** What decides about a repeated request: the instance, its time, and the clocks of the others. */
@@ -91,7 +91,7 @@ export function checkDuplicate(
   }
   // An attempt of this instance that is not in memory ended with a crash.
   if (answer || !record.instance || record.instance === leases.instance) return null;
-  // The start is a time of that instance's clock: with another one its attempt could seem to be over (D-390).
+  // The start is a time of that instance's clock: with another one its attempt could seem to be over.
   const isUnderWay = (leases.timeAt(record.instance) ?? now) < startedAt + attemptMs;
   return isUnderWay ? { repeat: "under_way", instance: record.instance } : null;
 }
@@ -179,7 +179,7 @@ export class Deliveries {
 
   /**
    * Returns what records the 202 of an attempt together with the queued message. It refuses with `"over"` when
-   * the attempt has an outcome: its instance has answered meanwhile, and may have queued the message itself (D-389).
+   * the attempt has an outcome: its instance has answered meanwhile, and may have queued the message itself.
    */
   queued(id: DeliveryId, attempt: Attempt, answer: HookAnswer): { update: Update<"over">; live: { record: Sender } } {
     const now = this.#deps.clock.now(), sender = this.#deps.senders.of(id.sender);

@@ -419,7 +419,7 @@ export class MessageForwarder {
     this.#results.set(id, null);
     let dispatched: ForwardResult = FAILED;
     try {
-      // This instance may read the note late: the pair has ended, or the message is answered and queued elsewhere (D-389).
+      // This instance may read the note late: the pair has ended, or the message is answered and queued elsewhere.
       if (this.#restOf(attempt) > 0 && await this.#isStillAllowed(message, attempt)) {
         dispatched = await this.deliverHere(joinMessage(message, content), attempt, queueFor);
       }

@@ -140,7 +140,7 @@ export class PresenceStore {
    */
   async release(agentDid: string, isHere: () => boolean): Promise<void> {
     const { kv, clock, leases } = this.#deps;
-    // Its agents are expected back elsewhere: the presence says for whom to wait (D-392).
+    // Its agents are expected back elsewhere: the presence says for whom to wait.
     if (leases.isLeaving) return;
     for (let isDone = false; !isDone;) {
       const [entry, seen] = await kv.getMany<[Presence, Seen]>([KEYS.presence(agentDid), KEYS.seen(agentDid)]);

@@ -24,7 +24,7 @@ const MOST_SOCKETS = 255;
 
 /** Returns the end of a record, milliseconds since the Unix epoch. */
 export function deliveryEnd({ startedAt, answer: response, answeredAt, receiptAt }: DeliveryRecord): number {
-  // A duplicate gets the same response for a day (D-69), even if the receipt was recorded before the response.
+  // Its sender may repeat the message for a day and gets the same response, even if the receipt was recorded before the response.
   if (receiptAt > 0) return Math.max(receiptAt, answeredAt) + AFTER_RECEIPT_SECONDS * 1000;
   // A queued message may be delivered at the end of its lifetime. Its receipt must still be accepted.
   const from = response?.expiresAt ? parseIso(response.expiresAt) ?? answeredAt : response ? answeredAt : startedAt;

@@ -5,7 +5,7 @@
  * | key | value | written by | expiry |
  * |---|---|---|---|
  * | sender, agent | packed SenderRecord: window "agent", nonces, begun deliveries | admission, through group commit | see ENDS |
- * | sender_part, agent, number | 32 packed nonces | admission, through group commit | D-25, swept |
+ * | sender_part, agent, number | 32 packed nonces | admission, through group commit | swept |
  * | window, rule, agent | WindowRecord of another window | admission, through group commit | two windows |
  * | delivery, request, recipient, sender | packed DeliveryRecord | deliver, through group commit | swept |
  * | receipt, request, recipient, sender, status | when it was recorded, and what its recipient signed | receipts, mailbox, through group commit | swept |
@@ -28,10 +28,10 @@
  * | crl_seen | CrlSeen | CRL cache | none |
  * | issuer, authority | CrlSeen of another registry | CRL cache | 7 days |
  * | sweep | SweepLease | expiry sweep | 2 minutes |
- * | commit_mark, instance, slot, generation | number of the commit | group commit (D-216) | 1 h |
+ * | commit_mark, instance, slot, generation | number of the commit | group commit | 1 h |
  * | probe | time of the write, milliseconds since the Unix epoch | health | 1 h |
  *
- * "Swept" families have an expiry in the store that is a week later than their end; the service deletes them (D-217). A
+ * "Swept" families have an expiry in the store that is a week later than their end; the service deletes them. A
  * request ID is the first part of its key, because IDs of the same time are adjacent and one commit then writes fewer
  * pages.
  */
@@ -112,7 +112,7 @@ export const ENDS: Readonly<Record<string, FamilyEnd>> = {
   sender: { expiry: "901 s, or two windows, or 8 days with a begun delivery, after the last request" },
   sender_part: {
     expiry: `the timestamp of each nonce + ${LIMITS.nonceGraceSeconds} s and at least ${LIMITS.nonceKeptSeconds} s, ` +
-      `kept ${LIMITS.nonceKeptSeconds} s longer (D-25)`,
+      `kept ${LIMITS.nonceKeptSeconds} s longer`,
   },
   window: { expiry: "two windows after the last request" },
   delivery: {

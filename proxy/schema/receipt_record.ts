@@ -21,17 +21,17 @@ export interface ReceiptRecord extends StoredReceipt {
 }
 
 /**
- * Returns the value of a new receipt and its expiry in the store, milliseconds. The service deletes the record earlier
- * (D-217).
+ * Returns the value of a new receipt and its expiry in the store, milliseconds. The service deletes the record earlier,
+ * because every commit waits while the store deletes its expired records.
  */
 export function storedReceipt(value: StoredReceipt, keptMs: number): { value: StoredReceipt; expireInMs: number } {
   return { value, expireInMs: keptMs + LIMITS.sweepMarginSeconds * 1000 };
 }
 
-/** With less, clocks of two instances that differ (D-390) would make a receipt older than its message. An ID is used again after a day. */
+/** With less, clocks of two instances that differ would make a receipt older than its message. An ID is used again after a day. */
 const CLOCKS_MS = 60_000;
 
-/** Whether a receipt is of a message before this one: the request ID of a message may be used again after a day (D-69). */
+/** Whether a receipt is of a message before this one: the request ID of a message may be used again after a day. */
 export function isOfEarlier(receivedAt: number, delivery: Pick<DeliveryRecord, "startedAt"> | null): boolean {
   return delivery !== null && receivedAt < delivery.startedAt - CLOCKS_MS;
 }

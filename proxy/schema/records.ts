@@ -119,13 +119,13 @@ export interface Seen {
   hidden?: true;
 }
 
-/** Record that an instance is alive while it changes (D-390). */
+/** Record that an instance is alive while it changes, because the clocks of two instances may differ. */
 export interface InstanceLease {
   /** When it was written, by the clock of its instance, milliseconds since the Unix epoch. */
   at: number;
   /** Process ID. */
   pid: number;
-  /** "leaving": it takes no further agents. "stopped": it holds none. "left": it handles no further note (D-392). */
+  /** "leaving": it takes no further agents. "stopped": it holds none. "left": it handles no further note. */
   state: "serving" | "leaving" | "stopped" | "left";
   /** When it began to leave, by the clock of its instance. Absent before, and after a kill. */
   leavingAt?: number;

@@ -55,7 +55,7 @@ function endOf(read: () => number): number {
 }
 
 /**
- * The key families that the expiry sweep deletes (D-217): families that grow with messages, and presence, whose end depends
+ * The key families that the expiry sweep deletes: families that grow with messages, and presence, whose end depends
  * on another record.
  */
 export function sweptFamilies(

@@ -124,7 +124,7 @@ export async function pairConfirm(
 }
 
 /**
- * The second half of a pair with an agent of another server: lets that agent write to the caller (D-286). No server is asked,
+ * The second half of a pair with an agent of another server: lets that agent write to the caller. No server is asked,
  * because the caller is the one who says so.
  */
 export async function pairAccept(deps: TrustDeps, { body, caller }: Pairing<typeof PairAcceptBody>): Promise<Answer> {

@@ -233,7 +233,7 @@ function writePair(
 }
 
 /**
- * Lets an agent of another server write to one of this server, on the word of the latter (D-286). Writes nothing when the
+ * Lets an agent of another server write to one of this server, on the word of the latter. Writes nothing when the
  * same values are known.
  *
  * @throws {ServiceError} `QUOTA_EXCEEDED` as a confirmation

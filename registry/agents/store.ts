@@ -44,7 +44,7 @@ export async function findAgent(deps: Pick<AgentDeps, "kv">, id: string): Promis
 }
 
 /**
- * Makes the owner's status a condition of a change that may give an agent a session (D-170).
+ * Makes the owner's status a condition of a change that may give an agent a session.
  *
  * @throws {ServiceError} `ACCOUNT_SUSPENDED`
  */
@@ -207,7 +207,7 @@ export async function reissueAgent(
  * Revokes an agent permanently: adds its AIT to the revocation list and ends its session. It also succeeds when a
  * reissue or refresh commits first. No quota refuses it.
  *
- * @param actor the owner, or an admin (D-171)
+ * @param actor the owner, or an admin
  * @throws {ServiceError} `AGENT_NOT_FOUND`, `AGENT_REVOKE_INVALID_STATE`
  */
 export async function deleteAgent(

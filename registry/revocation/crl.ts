@@ -79,8 +79,8 @@ export class CrlPublisher {
   }
 
   /**
-   * Returns the current list, or `null` when nothing was ever revoked. A long list is built at most once a second
-   * (D-210). A request that finds it changed within that second waits for the next build, because the verifier would use
+   * Returns the current list, or `null` when nothing was ever revoked. A long list is built at most once a second,
+   * because signing it takes long. A request that finds it changed within that second waits for the next build, because the verifier would use
    * an older list until its next refresh.
    *
    * @throws {ServiceError} `CRL_BUILD_FAILED`
@@ -165,7 +165,7 @@ export class CrlPublisher {
     return { body, etag: `"${jti}"`, seq, kid: key.kid, issuedAt };
   }
 
-  /** Logs the humans with the most entries when the list is half full, at most once an hour (D-210). */
+  /** Logs the humans with the most entries when the list is half full, at most once an hour. */
   async #warn(bytes: number): Promise<void> {
     const now = this.#clock.now();
     const isDue = now >= this.#warnedAt + WARN_MS || now < this.#warnedAt;

@@ -24,7 +24,7 @@ export interface HumanRecord extends Human {
   suspendedAt?: string;
 }
 
-/** A suspension or restore whose sessions are not all changed yet (D-170). */
+/** A suspension or restore whose sessions are not all changed yet. */
 export interface SuspensionRecord {
   wanted: Human["status"];
   /** ID of the last agent whose session is done; `null` at the beginning. */
@@ -82,7 +82,7 @@ export interface ChallengeRecord {
 /** An agent as stored: the public record and the ID of its owner. */
 export interface AgentRecord extends Agent {
   ownerId: string;
-  /** Its reissues of the last 24 h (D-210). */
+  /** Its reissues of the last 24 h. */
   reissues?: WindowRecord;
 }
 
@@ -113,7 +113,7 @@ export interface SessionRecord {
   createdAt: number;
   /** When it was revoked; absent while active. */
   revokedAt?: number;
-  /** Present when a suspension of the owner revoked it; a restore makes it active again (D-170). */
+  /** Present when a suspension of the owner revoked it; a restore makes it active again. */
   suspended?: true;
 }
 
@@ -154,7 +154,7 @@ export interface AuditRecord {
   /** DID or ID of the changed record. */
   subject: string;
   requestId: string;
-  /** The reason that the actor gave (D-170). */
+  /** The reason that the actor gave. */
   detail?: string;
 }
 

@@ -42,7 +42,7 @@ export async function refresh(
 }
 
 /**
- * Signs a visit token for an agent with an active session (D-284). The access token is a secret of this registry, so no other
+ * Signs a visit token for an agent with an active session. The access token is a secret of this registry, so no other
  * server may see it.
  */
 export async function visit(

@@ -35,7 +35,7 @@ export function sessionState(session: SessionRecord, now: number): "active" | "r
 }
 
 /**
- * Returns the session as a suspension or restore of its owner leaves it (D-170), or `null` when that does not change it.
+ * Returns the session as a suspension or restore of its owner leaves it, or `null` when that does not change it.
  */
 export function sessionFor(
   wanted: "suspended" | "active",

@@ -58,7 +58,7 @@ export function issueSession(
   return { record, agentAuth };
 }
 
-/** Returns the session, revoked now. A restore of its owner does not bring it back (D-170). */
+/** Returns the session, revoked now. A restore of its owner does not bring it back: it was ended for a reason of its own. */
 export function revoked({ clock }: Pick<StoreDeps, "clock">, session: SessionRecord): SessionRecord {
   const { suspended: _, ...rest } = session;
   return { ...rest, status: "revoked", revokedAt: clock.now() };
@@ -74,7 +74,7 @@ export async function findSession(deps: Pick<StoreDeps, "kv">, agentId: string):
 }
 
 /**
- * Refreshes a session (D-42 to D-44). A reused token revokes the session.
+ * Refreshes a session. A reused token revokes the session, because there is a copy of it.
  *
  * @throws {ServiceError} `AGENT_AUTH_REFRESH_UNAUTHORIZED`, `…_REVOKED`, `…_INVALID` (401), `…_EXPIRED`, `…_CONFLICT`,
  * `ACCOUNT_SUSPENDED`, `AGENT_NOT_FOUND`

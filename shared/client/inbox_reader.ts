@@ -144,7 +144,7 @@ export class InboxReader {
   }
 
   async #finish(message: IncomingMessage, value: Content | void): Promise<void> {
-    // An automatic reply to an automatic message could cause the next one (D-113).
+    // An automatic reply to an automatic message could cause the next one.
     if (value !== undefined && !message.auto) {
       try {
         await this.reply(message, value, await replyIdOf(message));
@@ -157,7 +157,7 @@ export class InboxReader {
   }
 }
 
-/** The request ID of an automatic reply, so that a second attempt is the same message (D-69). */
+/** The request ID of an automatic reply, so that a second attempt is the same message. */
 async function replyIdOf({ from, requestId }: IncomingMessage): Promise<string> {
   return `r-${await sha256(`${from.agentDid}\n${requestId}`)}`;
 }

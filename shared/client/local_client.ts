@@ -56,10 +56,10 @@ export interface LocalDeps {
   clock: Clock;
   /**
    * The discovery file of the connector that runs; `null` while none does. Asked before each request: ports are fixed, so
-   * after the end of a connector another program could get its messages and its token (D-119).
+   * after the end of a connector another program could get its messages and its token.
    */
   find(): Promise<ConnectorFile | null>;
-  /** Whether a process of another user listens at the address of a connector (D-397). Absent: not checked. */
+  /** Whether a process of another user listens at the address of a connector, who would get the token. Absent: not checked. */
   isOfOtherUser?(file: ConnectorFile): Promise<boolean>;
 }
 
@@ -126,7 +126,7 @@ export async function callForText<S extends z.ZodType>(
 }
 
 /**
- * Marks messages as read, or leases them, or ends that (D-395). A repeat changes nothing more.
+ * Marks messages as read, or leases them, or ends that. A repeat changes nothing more.
  *
  * @returns the IDs that this request has changed
  * @throws as `call`
@@ -162,7 +162,7 @@ const AGAIN_MS = 1_000;
 
 /**
  * Sends a message. Resolves at its reply, at an end without one, or when the time is over. Sends it again while its state is
- * `unknown` or no connector answers; that is safe, because with one request ID it is delivered once (D-69).
+ * `unknown` or no connector answers; that is safe, because with one request ID it is delivered once.
  *
  * @throws {ApiError} the refusal of the connector or of the proxy
  * @throws {LocalDown} when no connector answers in time

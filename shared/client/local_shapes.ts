@@ -32,7 +32,7 @@ export const SENT_STATES = [
   "dead_lettered",
   /** The recipient does not have it, and nothing tries again. */
   "refused",
-  /** It may have arrived. Sending it again with the same request ID is safe (D-69). */
+  /** It may have arrived. Sending it again with the same request ID is safe. */
   "unknown",
 ] as const;
 export type SentState = (typeof SENT_STATES)[number];
@@ -61,13 +61,13 @@ export const LocalMessage = z.object({
   verified: z.enum(VERIFIED),
   conversationId: z.string().nullable(),
   inReplyTo: z.string().nullable(),
-  /** True when it answers a message that this agent sent to its sender (D-112). */
+  /** True when it answers a message that this agent sent to its sender; any agent may name another ID. */
   isReply: z.boolean(),
   /** True when a program sent it without a decision of a person or a model. */
   auto: z.boolean(),
   receivedAt: When,
   readAt: When.nullable(),
-  /** True for an unread message that a program held and may have shown before it ended (D-395). */
+  /** True for an unread message that a program held and may have shown before it ended. */
   mayBeRepeat: z.boolean(),
   /** The member `message` without the identity block; `null` when there is none, or when the content is blanked. */
   text: z.string().nullable(),
@@ -97,7 +97,7 @@ export const InboxRead = z.strictObject({
 export const InboxReadResult = z.object({ read: z.array(Id), leaseId: RequestId.optional() });
 export type InboxReadResult = z.infer<typeof InboxReadResult>;
 
-/** What is known of a message that waits in its sender's connector (D-305). */
+/** What is known of a message that waits in its sender's connector. */
 const Kept = {
   /** Until when it is tried; `null` unless it is `kept`. */
   until: When.nullable(),
@@ -175,7 +175,7 @@ export type OutboundResult = z.infer<typeof OutboundResult>;
 /** Response of `POST /v1/page-codes`: an address that opens the connector's web page once. */
 export const PageCode = z.object({ url: z.url(), expiresAt: When });
 
-/** A receipt of a sent message, checked by the connector against the message and the key of its recipient (D-154). */
+/** A receipt of a sent message, checked by the connector against the message and the key of its recipient. */
 export const CheckedReceipt = Receipt.extend({
   /** The recipient signed it for this message, or only the proxy says it. */
   verified: z.enum(["signed", "by-proxy"]),
@@ -242,7 +242,7 @@ export const OutboundRequest = z.strictObject({
     .optional(),
   requestId: RequestId.optional(),
   prefer: z.literal("respond-async").optional(),
-  /** The connector keeps the message while the proxy does not take it, and sends it later; needs `prefer` (D-305). */
+  /** The connector keeps the message while the proxy does not take it, and sends it later; needs `prefer`. */
   keep: z.boolean().optional(),
   inReplyTo: RequestId.optional(),
   /** ID of a message in the inbox: sets recipient, `inReplyTo` and conversation. */

@@ -1,5 +1,5 @@
 /**
- * The error in a reply (D-407): an agent that has no answer says why, and no program takes the reason for an answer. It is
+ * The error in a reply: an agent that has no answer says why, and no program takes the reason for an answer. It is
  * the member `svcError` of the payload and not of the frame, so what proves the payload proves the error too.
  */
 import * as z from "zod";
@@ -17,7 +17,7 @@ export const ReplyError = z.object({
 });
 export type ReplyError = z.infer<typeof ReplyError>;
 
-/** The error of an agent that answers too often without a person or a model between (D-406). */
+/** The error of an agent that answers too often without a person or a model between. */
 export const BUSY = "BUSY";
 
 /** The payload of a reply without an answer. Its `message` is what people and runtimes read. */

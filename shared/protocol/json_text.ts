@@ -144,7 +144,7 @@ const NAME_CHARS = 256;
 
 /**
  * Reads an object with one long array member from chunks of its text. `JSON.parse` is called for a few elements at a time,
- * so that no call takes long (D-210). Accepts what `JSON.parse` accepts, except duplicate or escaped names of outer
+ * so that no call takes long. Accepts what `JSON.parse` accepts, except duplicate or escaped names of outer
  * members, and an element or a remainder of more than 65,536 characters that is not in one chunk.
  */
 export class LongArrayReader {

@@ -27,7 +27,7 @@ export const EMPTY_BODY_SHA256 = "47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU";
 
 const NONCE = /^[A-Za-z0-9_-]{16,128}$/;
 
-/** Returns true for a well-formed nonce (D-25): 16 to 128 characters. The nonce is not decoded. */
+/** Returns true for a well-formed nonce: 16 to 128 characters. The nonce is not decoded. */
 export function isNonce(text: string): boolean {
   return NONCE.test(text);
 }

@@ -1,5 +1,5 @@
 /**
- * Sealed payloads (D-149, D-151): a payload that only its recipient can read, as the body of a message. The key is the agent's
+ * Sealed payloads (D-151): a payload that only its recipient can read, as the body of a message. The key is the agent's
  * own Ed25519 key as X25519, so that the key which a ticket pins is also the one that opens, and no server names another. HPKE
  * draws its ephemeral key itself: the one entropy that is not handed in.
  */

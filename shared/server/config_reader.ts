@@ -92,7 +92,7 @@ export function oneOf<T extends string>(...words: readonly T[]): Parse<T> {
   };
 }
 
-/** Parses an http(s) origin: no path, query, fragment or user info (D-24). */
+/** Parses an http(s) origin: no path, query, fragment or user info. */
 export const origin: Parse<string> = (text) => {
   const url = URL.canParse(text) ? new URL(text) : null;
   if (!url || !/^https?:$/.test(url.protocol)) throw new TypeError("must be an http or https URL");

@@ -5,7 +5,7 @@
 import { createPublicKey, hash, type KeyObject, timingSafeEqual, verify as verifyHere } from "node:crypto";
 import { type Bytes, fromBase64Url, utf8Bytes } from "../protocol/base64url.ts";
 
-/** Returns the base64url SHA-256 of a text (as UTF-8) or of bytes. Secrets are stored as this digest (D-08). */
+/** Returns the base64url SHA-256 of a text (as UTF-8) or of bytes. Secrets are stored as this digest. */
 export function digest(data: string | Uint8Array): string {
   return hash("sha256", data, "base64url");
 }

@@ -161,8 +161,8 @@ export function canUseNetworkStore(denoVersion: string): boolean {
 }
 
 /**
- * Returns the origins that a proof may name (D-24): the public origin, and in `local` the loopback origins with the
- * listening port.
+ * Returns the origins that a proof may name: the public origin, and in `local` the loopback origins with the
+ * listening port. They never come from `Host`, or a hostile server could pass a request on to this one.
  */
 export function acceptedOrigins(environment: Environment, publicOrigin: string, port: number): readonly string[] {
   if (environment !== "local") return [publicOrigin];

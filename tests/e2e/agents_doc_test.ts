@@ -1,6 +1,6 @@
 /**
  * Runs every program of docs/agents.md against real connectors, and computes its request byte by byte again.
- * No payload of a peer stops one of them (D-394): tests/soak/hostile_readers_test.ts has the long run.
+ * No payload of a peer stops one of them: tests/soak/hostile_readers_test.ts has the long run.
  */
 import { assert, assertEquals } from "@std/assert";
 import { fromBase64Url, sha256, utf8Bytes } from "../../shared/protocol/base64url.ts";

@@ -1,5 +1,5 @@
 /**
- * Joining and pairing with one link (D-314): real processes, and once as two people type it. The keys are pinned on both
+ * Joining and pairing with one link: real processes, and once as two people type it. The keys are pinned on both
  * sides; without its pairing part the link still gives an account.
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";

@@ -1,4 +1,4 @@
-/** A log of 1,000,000 messages (D-317): a page is there at once, and a search that finds nothing ends soon. */
+/** A log of 1,000,000 messages: a page is there at once, and a search that finds nothing ends soon. */
 import { assert, assertEquals } from "@std/assert";
 import { Database } from "../../cli/connector/store/database.ts";
 import { History } from "../../cli/connector/store/history.ts";

@@ -1,6 +1,6 @@
 /**
  * kill -9 of each of the six processes of two servers (two servers, two connectors, two commands) at random moments of pairing and
- * messaging (D-286, D-287): no half pair is left, no message that was acknowledged is lost, and none arrives twice. Forty kills;
+ * messaging (D-280, D-287): no half pair is left, no message that was acknowledged is lost, and none arrives twice. Forty kills;
  * `-- --trials n` sets another number, `-- --seed n` repeats moments.
  */
 import { assert, assertEquals } from "@std/assert";

@@ -70,7 +70,7 @@ export async function placeOf(ctx: Context, agentName: string | undefined): Prom
 }
 
 /**
- * Asks for each agent that these settings apply to, and lets them count there (D-301). Called before they are saved.
+ * Asks for each agent that these settings apply to, and lets them count there. Called before they are saved.
  *
  * @throws {CliError} `CLI_PLATFORM_CHANGE`
  */

@@ -1,4 +1,4 @@
-/** Handlers of what was written (D-317): both directions in order, a search, and the end of texts. */
+/** Handlers of what was written: both directions in order, a search, and the end of texts. */
 import * as z from "zod";
 import type { Forgotten } from "../../../shared/client/local_shapes.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";

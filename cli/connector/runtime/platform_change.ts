@@ -1,5 +1,5 @@
 /**
- * Which platform an agent is remembered on (D-301), and the question before its unread messages go to a runtime: they were
+ * Which platform an agent is remembered on, and the question before its unread messages go to a runtime: they were
  * kept for their reader, and a runtime that has them cannot be made to give them back.
  */
 import { join } from "node:path";

@@ -168,7 +168,7 @@ function sourceOf(from: string, otherwise: RuntimeSource): RuntimeSource {
 }
 
 /**
- * The platform of an agent (D-301): `inbox` by option, else the push platform that an address is for, else that of
+ * The platform of an agent: `inbox` by option, else the push platform that an address is for, else that of
  * `runtime.json`, else its framework if that is a platform, else `inbox`, because a default address belongs to the program
  * that happens to listen there. An address without a known platform is that of OpenClaw, whose address is the default;
  * another one is `generic`, so that a runtime does not get by accident what only another may safely have.

@@ -58,7 +58,7 @@ const LATER: RuntimeResult = { attempts: null, isOutage: true, isBusy: true, ret
 const NEVER: RuntimeResult = { attempts: 1, isOutage: false, retryAfterMs: 0 };
 
 /**
- * Waits before the first looks at a task, milliseconds (D-412): without them the answer of a runtime that needs 50 ms takes
+ * Waits before the first looks at a task, milliseconds: without them the answer of a runtime that needs 50 ms takes
  * a second. They are left out while half of the requests of a minute are used, or the next hand-over would wait for them.
  */
 const EARLY_LOOKS_MS = [50, 250];

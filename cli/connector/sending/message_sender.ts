@@ -217,7 +217,7 @@ export class MessageSender {
 
   /**
    * Returns the sealed body, for a repeated attempt the same one: each seal is another text, and the proxy would refuse another
-   * text under the ID (D-153). Another payload under the ID gets its own body, and the proxy decides.
+   * text under the ID (D-152). Another payload under the ID gets its own body, and the proxy decides.
    */
   async #seal(
     message: SentMessage,

@@ -1,5 +1,5 @@
 /**
- * What the agent and its peers have written, as long as its text is kept (D-317): both directions in the order of time. Only
+ * What the agent and its peers have written, as long as its text is kept: both directions in the order of time. Only
  * reads. A search looks through a bounded number of messages, in parts, because acknowledgements wait meanwhile.
  */
 import { yieldToEventLoop } from "../../../shared/clock.ts";

@@ -82,7 +82,7 @@ CREATE TABLE sent (
   payload TEXT NOT NULL,
   -- Of an automatic message: the first of those that follow each other by answers to answers.
   thread TEXT,
-  -- What left (D-153): hashes of payload and body, and for a day the sealed body, which another attempt sends again.
+  -- What left (D-152): hashes of payload and body, and for a day the sealed body, which another attempt sends again.
   payload_sha256 TEXT,
   body_sha256 TEXT,
   salt TEXT,

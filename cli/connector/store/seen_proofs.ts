@@ -1,5 +1,5 @@
 /**
- * The nonces of stored messages (D-144), so that a relay can hand over none twice: the rule on the request ID forgets after a
+ * The nonces of stored messages (D-143), so that a relay can hand over none twice: the rule on the request ID forgets after a
  * day, and the same proof would still verify. Call the methods in the transaction that stores the message.
  */
 import { unixSeconds } from "../../../shared/protocol/time.ts";

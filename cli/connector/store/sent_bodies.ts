@@ -1,5 +1,5 @@
 /**
- * What left for each sent message (D-153), in columns of `sent`: its hashes, against which a receipt is checked, and for a day the
+ * What left for each sent message (D-152), in columns of `sent`: its hashes, against which a receipt is checked, and for a day the
  * sealed body, because each seal of a payload is another text and the proxy would refuse another text under the request ID.
  */
 import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";

@@ -141,7 +141,7 @@ export class SentMessages {
    *
    * The row survives a kill. It does not wait for the disk, because the recipient would wait for that too; `settle` with
    * `isAnswered` puts it there before the caller knows of the message. A power failure before that loses a row that no
-   * caller has heard of (D-412).
+   * caller has heard of.
    *
    * @throws {OutboxFullError}
    */

@@ -30,7 +30,7 @@ export type RegistryHealth = z.output<typeof RegistryHealth>;
 export const RegistryHealth = z.object({
   ...health,
   checks: z.object({ kv: z.boolean(), signingKey: z.boolean() }),
-  /** Size of the revocation list as a share of what verifiers read, 0 to 1, two decimals (D-210). */
+  /** Size of the revocation list as a share of what verifiers read, 0 to 1, two decimals. */
   crlFill: z.number().min(0).max(1),
 });
 
@@ -64,7 +64,7 @@ export const Readiness = z.object({
   linksMissing: z.array(z.string()).optional(),
 });
 
-/** Response of `GET /v1/crl` (D-21): the signed list. */
+/** Response of `GET /v1/crl`: the signed list. */
 export type CrlAnswer = z.output<typeof CrlAnswer>;
 export const CrlAnswer = z.object({ crl: z.string() });
 

@@ -10,7 +10,7 @@ export const PairingProfile = z.object({ agentName: DisplayName, humanName: Disp
 
 const Chars43 = z.string().regex(/^[A-Za-z0-9_-]{43}$/);
 
-/** The proof of a key with the pair secret of a ticket (D-146). The proxy passes it on and cannot check it. */
+/** The proof of a key with the pair secret of a ticket. The proxy passes it on and cannot check it. */
 export type PairKey = z.output<typeof PairKey>;
 export const PairKey = z.object({ publicKey: Chars43, mac: Chars43 });
 

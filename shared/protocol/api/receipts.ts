@@ -22,7 +22,7 @@ export const ReceiptBody = z.object({
   timestamp: IsoTime,
   /** Required when several senders used the request ID. */
   senderAgentDid: AgentDid.optional(),
-  /** The receipt as its recipient signed it (D-154). The proxy looks at its form only. */
+  /** The receipt as its recipient signed it. The proxy looks at its form only. */
   signed: z.string().max(LIMITS.receiptTokenBytes).regex(COMPACT_JWS, "must be a signed receipt").optional(),
 });
 

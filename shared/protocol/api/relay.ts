@@ -4,7 +4,7 @@ import { LIMITS } from "../limits.ts";
 import { IsoTime, RequestId } from "./fields.ts";
 
 /**
- * Body of `POST /hooks/agent`: any JSON value. The proxy inserts the identity block (D-71) in front of a string member
+ * Body of `POST /hooks/agent`: any JSON value. The proxy inserts the identity block in front of a string member
  * `message` of an object. All other bytes are forwarded unchanged.
  */
 export type HookBody = z.output<typeof HookBody>;
@@ -45,7 +45,7 @@ export const ContentTypeHeader = z.string().max(LIMITS.contentTypeLength)
 
 /**
  * Response of `POST /hooks/agent`; `reason` when the connector rejected the message; `queued` and `expiresAt` when it waits
- * for an offline recipient (D-68).
+ * for an offline recipient.
  */
 export type HookAnswer = z.output<typeof HookAnswer>;
 export const HookAnswer = z.object({

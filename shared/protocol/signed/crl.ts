@@ -73,7 +73,7 @@ const SIGNATURE_CHARS = 86;
 
 /**
  * Verifies a list with the active keys of the registry and returns its claims. Retired keys do not sign lists. The payload
- * is read in slices, after the signature has been verified (D-210). Entries about agents of another authority are left
+ * is read in slices, after the signature has been verified. Entries about agents of another authority are left
  * out, because a registry could otherwise end the agents of another one.
  *
  * @param token the compact JWS, as text or as its bytes

@@ -1,6 +1,6 @@
 /**
  * Tokens that a registry signs for one service and five minutes, and that cannot be revoked. With an admin token, ADM (D-172), an
- * admin reads the relay state of a proxy. With a visit token, VIS (D-284), an agent shows a proxy of another registry that its
+ * admin reads the relay state of a proxy. With a visit token, VIS (D-282), an agent shows a proxy of another registry that its
  * session at home stands; it is no secret, because without a proof of the agent for that proxy it is worth nothing. Keys,
  * addresses and time are parameters.
  */

@@ -41,7 +41,7 @@ export interface RequestContext {
   isVisit?: boolean;
   /** Path of the row, once the request is routed; never the path of the request. */
   route?: string;
-  /** Number of the check that refused the request, 1 to 9 (D-60); absent when none of them did. */
+  /** Number of the check that refused the request, 1 to 9; absent when none of them did. */
   check?: number;
 }
 
@@ -121,7 +121,7 @@ export type Credential =
 
 /** Authenticates the caller of a route. */
 export interface Authenticator<D, C> {
-  /** Stage of the request pipeline (D-15, D-42, D-60). */
+  /** Stage of the request pipeline. */
   stage: "before_limit" | "before_body" | "after_body" | "after_input";
   credential: Credential;
   /** Scheme in `WWW-Authenticate` of a 401. */

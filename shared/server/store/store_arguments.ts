@@ -44,7 +44,7 @@ export function isCommitRefusal({ message }: TypeError): boolean {
 
 /**
  * Returns true when a server of KV Connect refused the number of checks. Deno checks every other bound itself, and the
- * checks against the bound of a file (D-251).
+ * checks against the bound of a file.
  */
 export function isRefusedByServer(error: unknown): error is Error {
   return error instanceof Error && error.message.endsWith(": Too many checks included in atomic write.");

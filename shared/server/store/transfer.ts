@@ -171,7 +171,7 @@ export interface KindSize {
   bytes: number;
 }
 
-/** Returns the sizes of every kind (D-210), largest first. Reads every record once, and calls `seen` with each record. */
+/** Returns the sizes of every kind, largest first. Reads every record once, and calls `seen` with each record. */
 export async function sizesOf(
   kv: Kv,
   seen: (entry: KvEntry<unknown>) => void | Promise<void> = () => {},

@@ -1,5 +1,5 @@
 /**
- * Time of a question and its answer through the tools of two agents (D-412): from the line that a host writes to the line
+ * Time of a question and its answer through the tools of two agents: from the line that a host writes to the line
  * with the answer, each way through `svc mcp`, which runs the connector, and the proxy. The other agent answers at once. A
  * commit to a file of this disk is measured beside it, because the way has several of them one after the other.
  */

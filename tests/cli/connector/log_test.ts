@@ -1,4 +1,4 @@
-/** What was written (D-317): both directions in order, by place, peer, time and text, and how long texts are kept. */
+/** What was written: both directions in order, by place, peer, time and text, and how long texts are kept. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import fc from "fast-check";
 import { DAY_MS } from "../../../shared/clock.ts";

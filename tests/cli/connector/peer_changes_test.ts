@@ -1,4 +1,4 @@
-/** Peers that are renamed, blocked and removed (D-312): names that lead to no other agent, and nothing of a blocked peer. */
+/** Peers that are renamed, blocked and removed: names that lead to no other agent, and nothing of a blocked peer. */
 import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import fc from "fast-check";
 import { ALIAS } from "../../../cli/connector/alias_form.ts";

@@ -1,4 +1,4 @@
-/** Where messages go when nothing was chosen, and the question before unread ones go to a runtime (D-301). */
+/** Where messages go when nothing was chosen, and the question before unread ones go to a runtime. */
 import { proven } from "./store/disk.ts";
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { CliError } from "../../../cli/errors.ts";

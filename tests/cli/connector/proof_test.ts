@@ -1,4 +1,4 @@
-/** What a connector believes of a message (D-143, D-144), next to both services and with a relay that changes frames. */
+/** What a connector believes of a message (D-143), next to both services and with a relay that changes frames. */
 import { peersWithOtherKey, removePeer } from "../../../cli/connector/peers.ts";
 import { isConnectorHealthy } from "../../../cli/connector/status.ts";
 import { assert, assertEquals, assertRejects } from "@std/assert";

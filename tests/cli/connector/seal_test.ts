@@ -1,4 +1,4 @@
-/** Sealed payloads between connectors that a ticket paired (D-151, D-152, D-153), next to both services and a relay that reads. */
+/** Sealed payloads between connectors that a ticket paired (D-151, D-152), next to both services and a relay that reads. */
 import { assert, assertEquals, assertNotEquals } from "@std/assert";
 import type { DeliverFrame } from "../../../shared/protocol/frames.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";

@@ -1,4 +1,4 @@
-/** What a sender's connector learns of its messages without a command in between (D-306). */
+/** What a sender's connector learns of its messages without a command in between. */
 import { assertEquals } from "@std/assert";
 import { REFRESH_MS } from "../../../cli/connector/sending/sending.ts";
 import { until } from "../../support/until.ts";

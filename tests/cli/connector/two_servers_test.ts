@@ -1,5 +1,5 @@
 /**
- * Shows two agents of two servers that pair with one ticket and write to each other (D-286, D-287): each sender calls the other's
+ * Shows two agents of two servers that pair with one ticket and write to each other (D-280, D-287): each sender calls the other's
  * proxy itself, nothing of one server reaches the other but what a visit needs, and what cannot be sent is kept.
  */
 import { apiErrorOf } from "../../../shared/client/http.ts";

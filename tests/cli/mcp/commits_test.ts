@@ -1,5 +1,5 @@
 /**
- * What waits for the disk between a question and its answer through the tools (D-412): only what another agent or a caller is
+ * What waits for the disk between a question and its answer through the tools: only what another agent or a caller is
  * about to learn. Each such commit takes a millisecond or more of the way.
  */
 import { assertEquals } from "@std/assert";

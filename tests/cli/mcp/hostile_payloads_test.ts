@@ -1,5 +1,5 @@
 /**
- * Shows that every payload which a peer may send gives a line that a strict reader of JSON accepts (D-394): halves of
+ * Shows that every payload which a peer may send gives a line that a strict reader of JSON accepts: halves of
  * surrogate pairs have no UTF-8, and a program in Rust ends its session at such a line.
  */
 import { assert, assertEquals } from "@std/assert";

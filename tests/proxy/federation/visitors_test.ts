@@ -1,5 +1,5 @@
 /**
- * Shows how an agent of another registry writes to an agent of this server (D-280, D-284, D-286): its registry is asked only when
+ * Shows how an agent of another registry writes to an agent of this server (D-280, D-282): its registry is asked only when
  * it has business here, every check holds for it, and a local message never waits for another server.
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";

@@ -1,4 +1,4 @@
-/** Senders are told the outcomes of their messages, and may ask for what they missed (D-306). */
+/** Senders are told the outcomes of their messages, and may ask for what they missed. */
 import { assertEquals } from "@std/assert";
 import { until } from "../../support/until.ts";
 import { codeOf, type TestAgent, type TestSocket, World } from "../../support/world.ts";

@@ -1,4 +1,4 @@
-/** Shows who gets a visit token (D-284): an active agent with an active session, for the origin of one proxy. */
+/** Shows who gets a visit token (D-282): an active agent with an active session, for the origin of one proxy. */
 import { assertEquals } from "@std/assert";
 import { readKeyDocument } from "../../../shared/protocol/signed/key_document.ts";
 import { parseShortToken, verifyShortToken, VIS } from "../../../shared/protocol/signed/short_token.ts";

@@ -1,4 +1,4 @@
-/** `LocalAgent` next to a connector that is a listener of the test (D-407). */
+/** `LocalAgent` next to a connector that is a listener of the test. */
 import { assertEquals, assertRejects } from "@std/assert";
 import { LocalAgent } from "../../../shared/client/local_agent.ts";
 import { SvcError } from "../../../shared/client/svc_error.ts";

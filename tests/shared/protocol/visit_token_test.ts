@@ -1,5 +1,5 @@
 /**
- * Shows which visit tokens are accepted (D-284): the vectors, here and with `jose` as a second verifier, and a round trip.
+ * Shows which visit tokens are accepted (D-282): the vectors, here and with `jose` as a second verifier, and a round trip.
  */
 import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
 import fc from "fast-check";
