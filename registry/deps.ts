@@ -1,6 +1,6 @@
 /**
  * All dependencies of the registry, built once in `app.ts`. Only `app.ts` and `routes.ts` import this type, because
- * one wide type caused the largest cycles of imports; every other file names the members that it uses.
+ * one wide type would tie most files together in a cycle of imports; every other file names the members that it uses.
  */
 import type { Kv } from "../shared/server/kv.ts";
 import type { AdminCounts } from "../shared/protocol/api/admin.ts";

@@ -56,7 +56,7 @@ export async function confirmTicket(
 /** Goes on with the confirmations that an earlier run, or a server that did not answer, left open. Never rejects. */
 export async function resumeConfirmations(connector: ConfirmingConnector): Promise<void> {
   const { deps: { clock, emit }, store: { pairConfirmations: rows } } = connector;
-  // One that runs would else be asked for twice, with two results for one person.
+  // One that runs would otherwise be asked for twice, with two results for one person.
   if (connector.pairing.isConfirming) return;
   try {
     for (const row of rows.all()) await resume(connector, row, clock.now() >= row.until);
@@ -72,7 +72,7 @@ async function resume(connector: ConfirmingConnector, row: PairConfirmation, isO
     if (ticket !== null && !isOver) {
       const confirm = () => confirmTicket(connector, ticket, { responderProfile: row.profile });
       const confirmed = await connector.pairing.confirming(confirm);
-      // A person who was told that it goes on would else wait for a pair that never comes.
+      // A person who was told that it goes on would otherwise wait for a pair that never comes.
       if (confirmed === "key_mismatch") emit("pair_failed", { why: "the agent of the ticket did not prove its key" });
       else if (apiErrorOf(confirmed) !== null) {
         emit(isPassing(confirmed) ? "pair_waits" : "pair_failed", { why: describeError(apiErrorOf(confirmed)) });

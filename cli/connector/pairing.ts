@@ -109,7 +109,7 @@ export class Pairing {
     }
   }
 
-  /** Returns false for a peer of another key that a ticket has proven: a person would else believe that the new ticket counts. */
+  /** Returns false for a peer of another key that a ticket has proven: a person would otherwise believe that the new ticket counts. */
   async #pin({ did, profile, proxy }: PinnedPeer, { publicKey }: PairKey): Promise<boolean> {
     const { peers, clock, emit } = this.deps;
     const before = peers.of(did);

@@ -317,7 +317,7 @@ function tooManyNames(alias: string): AliasError {
 
 /**
  * Marks pairs as ended, in the order of their ends, and keeps the newest. What a ticket proved and what this agent removed always
- * stays: a relay could else make it forgotten with pairs that it invents.
+ * stays: a relay could otherwise make it forgotten with pairs that it invents.
  */
 function endedPairs(pairs: readonly [string, Peers[string]][]): [string, Peers[string]][] {
   const next = pairs.reduce((last, [, { endOrder = 0 }]) => Math.max(last, endOrder), 0) + 1;

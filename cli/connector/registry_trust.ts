@@ -104,7 +104,7 @@ export class RegistryTrust {
     const jws = parseAit(token);
     const unsigned = readAitClaims(jws);
     if (unsigned.iss !== this.source.issuer) {
-      // A deleted agent could else sign its own token as another origin of this authority, of which no list is read.
+      // A deleted agent could otherwise sign its own token as another origin of this authority, of which no list is read.
       const isElsewhere = authorityOf(unsigned.iss) !== authorityOf(this.source.issuer);
       if (isElsewhere && isPinned(unsigned.cnf.jwk.x)) return unsigned;
       throw new TokenError("issuer", "The token was issued by another registry");

@@ -208,7 +208,7 @@ export const CHECKS: readonly AdmissionCheck[] = [
       if (profile.window === "connect") state.endTurn = await connectTurn(deps, requireSet(ait));
       const nonce = exchange.request.headers.get(HEADERS.nonce) ?? "";
       // Over a network a sender that is not in memory is read together with what later checks need. For one that is, the
-      // nonce is reserved before anything is read: replays on many connections would else fill the queue of the store with
+      // nonce is reserved before anything is read: replays on many connections would otherwise fill the queue of the store with
       // reads that no request waits for, and every other caller would stand behind them.
       const sender = deps.senders.loaded(requireSet(ait).claims.sub, state.now);
       if (sender instanceof Promise) state.prefetched = readAhead(deps, state);

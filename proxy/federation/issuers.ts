@@ -132,7 +132,7 @@ class Issuer implements IssuerDocuments {
       refreshIntervalMs: LIST_FRESH_MS,
       maxAgeMs: LIST_USABLE_MS,
     });
-    // Read when an agent comes, not by the clock: a server with many issuers would else never stop calling.
+    // Read when an agent comes, not by the clock: a server with many issuers would otherwise never stop calling.
     this.list.stop();
     this.list.onInstalled = () => deps.onList(authority, this.list.deletedAgents);
   }
@@ -165,7 +165,7 @@ class Issuer implements IssuerDocuments {
     }
   }
 
-  /** The refusal names the registry, because a person could else not know which of two servers to look at. */
+  /** The refusal names the registry, because a person could otherwise not know which of two servers to look at. */
   async #named<T>(work: Promise<T>): Promise<T> {
     try {
       return await work;

@@ -1,6 +1,6 @@
 /**
  * Delivery receipts in the store (D-72): one of each status per delivery; the first one stays, unless it is of an earlier message
- * with this request ID, which would else be the word on a later one. The recipient and the sender of the delivery may read it. A receipt for an unknown delivery is refused, because any agent could otherwise
+ * with this request ID, which would otherwise be the word on a later one. The recipient and the sender of the delivery may read it. A receipt for an unknown delivery is refused, because any agent could otherwise
  * write receipts without messages.
  */
 import type { Kv, KvEntryMaybe } from "../../shared/server/kv.ts";

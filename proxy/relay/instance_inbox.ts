@@ -126,7 +126,7 @@ export class InstanceInbox {
       together = [];
     }
     await this.#handle(together);
-    // A handled note that is not in the store cannot come again. One that is written after the list began rings again.
+    // A handled note that is not in the store cannot come again. One that is written after the list began wakes this again.
     for (const id of before) if (!present.has(id)) this.#handled.delete(id);
   }
 

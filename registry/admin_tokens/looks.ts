@@ -1,6 +1,6 @@
 /**
  * Which API keys got an admin token lately. A look at the relay is recorded once an hour for each key, because an
- * overview that is repeated every 5 s would else fill the audit log with 17,280 events a day that change nothing.
+ * overview that is repeated every 5 s would otherwise fill the audit log with 17,280 events a day that change nothing.
  */
 import { BoundedMap } from "../../shared/bounded_map.ts";
 import type { Clock } from "../../shared/clock.ts";

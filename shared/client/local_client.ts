@@ -126,7 +126,7 @@ export async function callForText<S extends z.ZodType>(
 }
 
 /**
- * Marks messages as read, or leases them, or ends that. A repeat changes nothing more.
+ * Marks messages as read, leases them, or releases their lease. A repeat changes nothing.
  *
  * @returns the IDs that this request has changed
  * @throws as `call`

@@ -44,8 +44,8 @@ export function isPermanent(error: unknown): boolean {
 export const OPERATOR_RETRY_MS = 300_000;
 
 /**
- * Whether only who runs the server can change it, and the same files work again then: the owner's account is suspended, or the
- * server was started with a store that lacks the agent.
+ * Whether only the operator of the server can end this refusal, after which the same files work again: the owner's account is
+ * suspended, or the server was started with a store that lacks the agent.
  */
 export function needsOperator(error: unknown): boolean {
   return error instanceof ApiError && (error.code === "ACCOUNT_SUSPENDED" || error.code === "AGENT_NOT_FOUND");

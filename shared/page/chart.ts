@@ -102,7 +102,7 @@ function paths({ lines }: Plot, { x, y, width }: Scale): Html[] {
     let path = "", isOpen = false;
     for (const [i, value] of values.entries()) {
       const middle = x(i) + width / 2;
-      // A point between two gaps would else have no length.
+      // A point between two gaps would otherwise have no length.
       const isAlone = !isOpen && (values[i + 1] ?? null) === null;
       if (value !== null) {
         path += isAlone ? `M${round(middle - 2)} ${y(value)}h4` : `${isOpen ? "L" : "M"}${round(middle)} ${y(value)}`;

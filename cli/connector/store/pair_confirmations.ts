@@ -1,5 +1,5 @@
 /**
- * Tickets that this agent confirms and has not finished with: a kill between the two halves of a pair would else leave one
+ * Tickets that this agent confirms and has not finished with: a kill between the two halves of a pair would otherwise leave one
  * of them, which neither person can see.
  */
 import { DAY_MS } from "../../../shared/clock.ts";
