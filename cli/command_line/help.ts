@@ -140,7 +140,8 @@ export function renderCliDoc(commands: readonly Command[], groups: Groups): stri
     "",
     ...bullets(optionRows(GLOBAL_OPTIONS)),
     "",
-    "A command that calls a service also has those of these that it needs, and its `--help` lists them:",
+    "What an earlier command of this page explains is named after *Also*. A command that calls a service also has those of",
+    "these that it needs, and its `--help` lists them:",
     "",
     ...bullets(optionRows(SHARED_OPTIONS)),
     "",
@@ -148,16 +149,16 @@ export function renderCliDoc(commands: readonly Command[], groups: Groups): stri
     `${STANDARD_INPUT} With \`--json\`, an error is \`{"error":{"code","message"}}\` on standard error.`,
     "",
   ];
+  const explained = new Set<string>();
   for (const [group, members] of byGroup(commands)) {
     const isGroup = members.length > 1;
     if (isGroup) lines.push(`## ${group}`, "", ...groups[group] ? [groups[group], ""] : []);
-    const explained = new Set<string>();
     for (const command of members) lines.push(...commandDoc(command, explained, isGroup ? "###" : "##"));
   }
   return `${lines.join("\n").trimEnd()}\n`;
 }
 
-/** The section of a command; what it explains is added to `explained`, and a later command of its group only names it. */
+/** The section of a command; what it explains is added to `explained`, and a later command only names it. */
 function commandDoc(command: Command, explained: Set<string>, mark: string): string[] {
   const { args, options, details = [], summary } = command;
   const all = [
