@@ -19,7 +19,8 @@ const PEOPLE: Run = ["tests/cli/account/operations_page_test.ts", "each command 
 const INSTALLING: Run = ["tests/soak/cli_package_test.ts", "each command of the section on installing"];
 const COMMANDS: Run = ["tests/e2e/documents_test.ts", "the commands of README and operations.md"];
 
-const NEEDS_TWO = "needs denokv and Caddy on fixed ports; tests/soak/cluster_test.ts runs instances on denokv";
+const TWO: Run = ["tests/soak/two_instances_test.ts", "two instances and a balancer start from the lines"];
+const LITESTREAM: Run = ["tests/soak/litestream_test.ts", "a store restored from Litestream"];
 const UNRELEASED = "listed in Never tried: nothing was released";
 
 const BLOCKS: Readonly<Record<string, readonly Row[]>> = {
@@ -58,6 +59,9 @@ const BLOCKS: Readonly<Record<string, readonly Row[]>> = {
     ["kill -TERM ", COMMANDS],
     ["npx -y deno@2.9.6 task store inspect", COMMANDS],
     ["(umask 077; sqlite3 ", COMMANDS],
+    ["go install github.com/benbjohnson/litestream", "builds another project for minutes"],
+    ["umask 077\ncat > .data/litestream.yml ", LITESTREAM],
+    ["umask 077\nlitestream restore ", LITESTREAM],
     ["KV_URL=.data/new.kv ", COMMANDS],
     ["KV_URL=https://<address> ", "needs a store behind TLS, which Never tried lists"],
     ["npx -y deno@2.9.6 task store recover\n", COMMANDS],
@@ -69,10 +73,11 @@ const BLOCKS: Readonly<Record<string, readonly Row[]>> = {
     ["export REGISTRY_URL=http://127.0.0.1:8787 PROXY_URL=http://127.0.0.1:8788\nexport REGISTRY_INTERNAL", COMMANDS],
     ["svc admin service list\n", COMMANDS],
     ["svc admin service create proxy-2\n", COMMANDS],
-    ["denokv --sqlite-path ", NEEDS_TWO],
-    ["export DENO_KV_ACCESS_TOKEN=a-token-of-24-characters KV_URL", NEEDS_TWO],
-    ["export DENO_KV_ACCESS_TOKEN=a-token-of-24-characters KV_URL", NEEDS_TWO],
-    ["printf 'http://127.0.0.1:8787 ", NEEDS_TWO],
+    ["denokv --sqlite-path ", TWO],
+    ["export DENO_KV_ACCESS_TOKEN=a-token-of-24-characters KV_URL", TWO],
+    ["export DENO_KV_ACCESS_TOKEN=a-token-of-24-characters KV_URL", TWO],
+    ["cat > two.Caddyfile ", TWO],
+    ["echo a-secret-for-a-first-try ", TWO],
     ["cargo install denokv ", "builds another project for many minutes, and needs root"],
   ],
 };

@@ -50,6 +50,11 @@ export function isRefusedByServer(error: unknown): error is Error {
   return error instanceof Error && error.message.endsWith(": Too many checks included in atomic write.");
 }
 
+/** Returns true when another program has locked the file: the call had no effect. */
+export function isLocked(error: unknown): boolean {
+  return error instanceof TypeError && error.message === "database is locked";
+}
+
 /** Returns the stored bytes of a key; `NaN` when a part has an invalid type. */
 export function keyBytes(key: KvKey): number {
   return key.reduce<number>((sum, part) => sum + partBytes(part), 0);

@@ -3,8 +3,8 @@
  * arguments are wrong.
  */
 import type { Kv, KvListIterator } from "../kv.ts";
-import { type Clock, systemClock } from "../../clock.ts";
-import { isCommitRefusal, isRefusedByServer, isWrongKey, isWrongMutation } from "./store_arguments.ts";
+import { type Clock, sleep, systemClock } from "../../clock.ts";
+import { isCommitRefusal, isLocked, isRefusedByServer, isWrongKey, isWrongMutation } from "./store_arguments.ts";
 
 /** With more, a client gives up before its answer (30 s); with less, a slow disk counts as a fault. */
 export const STORE_CALL_MS = 10_000;
@@ -12,6 +12,10 @@ export const STORE_CALL_MS = 10_000;
 export const STORE_AWAY_CALL_MS = 1_000;
 /** With more, each request of an outage leaves a call behind, which holds memory until the store is back. */
 export const OPEN_CALLS_MAX = 1_000;
+
+/** Tries of a call while another program has locked the file, and the wait before each: two seconds together. */
+const LOCKED_TRIES = 40;
+const LOCKED_MS = 50;
 
 /** The store failed or did not respond. Handlers respond with 503 and the code of their service. */
 export class StoreUnavailable extends Error {
@@ -42,20 +46,29 @@ export class StoreLate extends StoreUnavailable {}
  * rejects with a `TypeError`. A call without a response is rejected with `StoreLate` after 10 s and may still take
  * effect later. Deno repeats a call for as long as the store is gone, so each call of a request would wait in turn:
  * until the store responds again, further calls are rejected after 1 s, or at once while 1,000 are open. A store may
- * answer reads and no commit, so an answered read says nothing about writes.
+ * answer reads and no commit, so an answered read says nothing about writes. A call that meets a locked file had no effect and
+ * is tried again for two seconds: a program that copies the running store locks it for moments.
  */
 export function wrapStoreErrors(kv: Kv, clock: Clock = systemClock): void {
   const calls = new OpenCalls(clock);
-  const guard =
-    <A extends unknown[], R>(kind: CallKind, call: (...args: A) => Promise<R>, isWrong?: (...args: A) => boolean) =>
-    (...args: A): Promise<R> =>
-      calls.run(kind, () => call(...args))
-        .catch((error) => {
-          if (error instanceof StoreUnavailable) throw error;
-          if (isRefusedByServer(error)) throw new TypeError(error.message, { cause: error });
-          const isDefect = error instanceof TypeError && (isWrong ? isWrong(...args) : isCommitRefusal(error));
-          throw isDefect ? error : new StoreUnavailable(error);
-        });
+  const guard = <A extends unknown[], R>(
+    kind: CallKind,
+    call: (...args: A) => Promise<R>,
+    isWrong?: (...args: A) => boolean,
+  ) => {
+    const guarded = (args: A, tries: number): Promise<R> =>
+      calls.run(kind, () => call(...args)).catch(async (error) => {
+        if (error instanceof StoreUnavailable) throw error;
+        if (isLocked(error) && tries > 0) {
+          await sleep(clock, LOCKED_MS);
+          return await guarded(args, tries - 1);
+        }
+        if (isRefusedByServer(error)) throw new TypeError(error.message, { cause: error });
+        const isDefect = error instanceof TypeError && (isWrong ? isWrong(...args) : isCommitRefusal(error));
+        throw isDefect ? error : new StoreUnavailable(error);
+      });
+    return (...args: A): Promise<R> => guarded(args, LOCKED_TRIES);
+  };
   const { list, atomic } = kv;
   kv.get = guard("read", kv.get.bind(kv), isWrongKey) as typeof kv.get;
   kv.getMany = guard("read", kv.getMany.bind(kv), (keys) => keys.some(isWrongKey)) as typeof kv.getMany;
