@@ -198,11 +198,10 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
   });
   mailbox.onOutcome = (id, outcome) => void forwarder.tellDelivery(id, outcome);
   connectedAgents.onAttached = (agentDid) => {
-    void forwarder.attached(agentDid).catch((cause) => log("warn", "presence_failed", { agentDid, cause }));
     mailboxDelivery.deliverTo(agentDid);
   };
   connectedAgents.onGone = (agentDid) => {
-    const isHere = () => connectedAgents.session(agentDid) !== undefined;
+    const isHere = () => connectedAgents.session(agentDid) !== undefined || connectedAgents.isOpening(agentDid);
     void presence.release(agentDid, isHere).catch((cause) => log("warn", "presence_failed", { agentDid, cause }));
   };
   crl.onInstalled = () => {

@@ -299,19 +299,6 @@ export class MessageForwarder {
     await presence.claim(agentDid, isHere, ({ instance }) => inbox.writesOf(instance, note), request);
   }
 
-  /**
-   * Handles a socket that was attached after `claim`. The previous socket may have released the presence in between, or the
-   * agent may have moved on: then its sockets here are closed.
-   *
-   * @throws {StoreUnavailable}
-   */
-  async attached(agentDid: string): Promise<void> {
-    const { presence, connectedAgents } = this.#deps;
-    if (!(await presence.keep(agentDid, () => connectedAgents.session(agentDid) !== undefined))) {
-      connectedAgents.replace(agentDid);
-    }
-  }
-
   /** Starts mailbox delivery on the instance that holds the recipient's socket. */
   async startMailboxDelivery(agentDid: string): Promise<void> {
     await this.#sendNote(agentDid, { kind: "kick", agentDid });
@@ -398,7 +385,9 @@ export class MessageForwarder {
    */
   async moved(agentDid: string): Promise<void> {
     const { presence, connectedAgents } = this.#deps;
-    const holder = connectedAgents.session(agentDid) && await presence.holderOf(agentDid).catch(() => null);
+    // A socket that is about to open was claimed before the move.
+    const isConnected = connectedAgents.session(agentDid) ?? await connectedAgents.opened(agentDid);
+    const holder = isConnected && await presence.holderOf(agentDid).catch(() => null);
     if (!holder || holder === presence.instance) return;
     connectedAgents.replace(agentDid);
     // The other instance does not know what this one has queued since the move.

@@ -70,7 +70,9 @@ export class PresenceStore {
     onMove: (previous: Presence) => readonly Write[],
     request?: ConnectRequest,
   ): Promise<string | null> {
-    return await this.#change(agentDid, (draft, previous) => {
+    const key = KEYS.presence(agentDid);
+    return await this.#deps.changes.run(async (draft) => {
+      const { value: previous } = await draft.get<Presence>(key);
       const isHidden = request === undefined ? previous?.hidden === true : request.isHidden;
       const isSame = previous?.instance === this.instance && (previous.hidden ?? false) === isHidden;
       if (isSame && isHere()) return null;
@@ -82,29 +84,7 @@ export class PresenceStore {
       if (!previous || !holder) return null;
       for (const write of onMove(previous)) draft.also((operation) => addWrite(operation, write));
       return holder;
-    });
-  }
-
-  /**
-   * Takes an agent's presence again when it was released since `claim`. Returns false when another instance has taken it:
-   * the agent has moved there, and is not taken back.
-   *
-   * @throws {StoreUnavailable}
-   */
-  async keep(agentDid: string, isHere: () => boolean): Promise<boolean> {
-    return await this.#change(agentDid, (draft, presence) => {
-      const holder = presence?.instance;
-      if (holder && holder !== this.instance) return false;
-      if (!holder && isHere()) {
-        this.#take(draft, agentDid, presence, { signedAt: presence?.signedAt, isHidden: presence?.hidden === true });
-      }
-      return true;
-    });
-  }
-
-  async #change<T>(agentDid: string, change: (draft: Draft, presence: Presence | null) => T): Promise<T> {
-    const key = KEYS.presence(agentDid);
-    return await this.#deps.changes.run(async (draft) => change(draft, (await draft.get<Presence>(key)).value), [key]);
+    }, [key]);
   }
 
   /** Clocks of agents differ, so only a late request is compared with another one. */
@@ -134,8 +114,9 @@ export class PresenceStore {
   }
 
   /**
-   * Ends an agent's presence at this instance, unless it has moved or the agent has connected here again.
+   * Ends an agent's presence at this instance, unless it has moved or the agent connects here again.
    *
+   * @param isHere also true while a socket is about to open, whose claim of the presence counts
    * @throws {StoreUnavailable}
    */
   async release(agentDid: string, isHere: () => boolean): Promise<void> {

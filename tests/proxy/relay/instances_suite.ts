@@ -233,17 +233,34 @@ export function instancesBehaveAsOne(where: string, open: () => Promise<SharedSt
       assertEquals([older.closed?.code, older.delivered.length], [4409, 0]);
     }));
 
-  test("an agent that has moved on is not taken back when its older socket is attached late", () =>
+  test("a socket that opens after its agent has moved on is closed", () =>
     twoOf(async (w1, w2, a, b) => {
-      const { connectedAgents, forwarder } = w1.proxy.deps;
+      const { connectedAgents, forwarder } = w1.proxy.deps, { did } = b.agent;
+      const ready = connectedAgents.opening(did);
+      await forwarder.claim(did);
       const newest = await connected(w2, b);
-      // The claim of this socket came before that of the newest one.
+      // Attached as the service does it: the claim came before.
       connectedAgents.onAttached = () => {};
       const older = w1.connect(b);
-      await forwarder.attached(b.agent.did);
+      ready();
+      await until(() => older.closed !== null);
       assertEquals((await w1.message(a, b)).status, 202);
-      await flushTasks();
       assertEquals([older.closed?.code, newest.closed, newest.delivered.length], [4409, null, 1]);
+    }));
+
+  test("an older socket that ends while another one opens leaves the agent here", () =>
+    twoOf(async (w1, _w2, a, b) => {
+      const { connectedAgents, forwarder } = w1.proxy.deps, { did } = b.agent;
+      const older = await connected(w1, b);
+      const ready = connectedAgents.opening(did);
+      await forwarder.claim(did);
+      older.link.lost();
+      await flushTasks();
+      connectedAgents.onAttached = () => {};
+      const newest = w1.connect(b);
+      ready();
+      assertEquals(await w1.proxy.deps.presence.holderOf(did), w1.proxy.deps.presence.instance);
+      assertEquals([(await w1.message(a, b)).status, newest.delivered.length], [202, 1]);
     }));
 
   test("an instance that wrongly assumes it holds the socket sends it nothing", () =>

@@ -97,21 +97,6 @@ Deno.test("PresenceStore.claim() refuses a late request whose agent signed a new
   }
 });
 
-Deno.test("PresenceStore.keep() takes a released presence again, and none that another instance has taken", async () => {
-  using kv = await openTestKv();
-  const clock = new ManualClock();
-  const a = instance(kv, clock, 1), b = instance(kv, clock, 2);
-  const isHere = () => true;
-  const holder = async () => (await kv.get<{ instance: string }>(KEYS.presence(AGENT))).value?.instance;
-  await a.claim(AGENT, isAway, noWrites);
-  assertEquals([await a.keep(AGENT, isHere), await holder()], [true, a.instance]);
-  await a.release(AGENT, isAway);
-  assertEquals([await a.keep(AGENT, isAway), await holder()], [true, ""], "no socket is left");
-  assertEquals([await a.keep(AGENT, isHere), await holder()], [true, a.instance]);
-  await b.claim(AGENT, isAway, noWrites);
-  assertEquals([await a.keep(AGENT, isHere), await holder()], [false, b.instance]);
-});
-
 Deno.test("an agent connects while the store keeps a change of pairs waiting", async () => {
   using store = await FaultyKv.open();
   await using w = await openProxy({ kv: store.kv });
