@@ -134,7 +134,7 @@ export function renderCliDoc(commands: readonly Command[], groups: Groups): stri
   const lines = [
     "# The command `svc`",
     "",
-    "Every command of `svc` with its arguments and options. `svc <command> --help` has examples too.",
+    "Every command of `svc` with its arguments and options. `svc <command> --help` says more about one, with examples.",
     "",
     "Every command also has:",
     "",
@@ -160,7 +160,7 @@ export function renderCliDoc(commands: readonly Command[], groups: Groups): stri
 
 /** The section of a command; what it explains is added to `explained`, and a later command only names it. */
 function commandDoc(command: Command, explained: Set<string>, mark: string): string[] {
-  const { args, options, details = [], summary } = command;
+  const { args, options, summary } = command;
   const all = [
     ...Object.entries(args).map(([name, arg]): [string, string] => [`<${name}>`, arg.summary]),
     ...optionRows(options),
@@ -173,7 +173,6 @@ function commandDoc(command: Command, explained: Set<string>, mark: string): str
     "",
     `${summary}.`,
     "",
-    ...(details.length > 0 ? [...details, ""] : []),
     ...(rows.length > 0 ? [...bullets(rows), ""] : []),
     ...(shared.length > 0 ? [`Also ${shared.join(", ")}.`, ""] : []),
   ];
