@@ -57,6 +57,9 @@ export async function sendMessage(ctx: Context, wanted: SendCommand): Promise<nu
     const isNow = wanted.waitSeconds === null && typeof wanted.to === "string";
     return isNow ? await sendNow(ctx, agent, message) : await sendWith(ctx, agent.folder, message);
   } catch (error) {
+    if (error instanceof ApiError && error.code === "CONNECTOR_PEER_BLOCKED" && typeof wanted.to === "string") {
+      error.fix = `To end that: ${ctx.out.commandLine(["peers", "unblock", wanted.to, "--agent", agent.folder.name])}`;
+    }
     throw withRepeat(error, requestId);
   }
 }

@@ -35,6 +35,8 @@ const NAMES: Readonly<Record<string, string>> = {
   "\x1bOH": "Home",
   "\x1bOF": "End",
 };
+/** A key with the number before it, as in `12r`. */
+const NUMBERED = /^\d{1,9}[a-z]?$/;
 /** The longest start of a sequence that is kept until its rest arrives. */
 const MAX_HELD = 32;
 
@@ -76,9 +78,10 @@ export class KeyDecoder {
     const escape = text.indexOf("\x1b");
     const plain = escape === -1 ? text : text.slice(0, escape);
     const typed = [...plain].filter((character) => character >= " " && character !== "\x7f");
-    // A terminal without bracketed paste sends a pasted text like keys, but at once.
-    if (typed.length > 1) found.push({ kind: "paste", text: plain.length > this.maxPasteCharacters ? null : plain });
-    else {
+    // A terminal without bracketed paste sends a pasted text like keys, but at once. So does a slow line with a number and its key.
+    if (typed.length > 1 && !NUMBERED.test(plain)) {
+      found.push({ kind: "paste", text: plain.length > this.maxPasteCharacters ? null : plain });
+    } else {
       for (const character of plain) {
         const key = NAMES[character] ?? (typed.includes(character) ? character : null);
         if (key !== null) found.push({ kind: "key", key });

@@ -100,6 +100,14 @@ export class TwoMachines implements AsyncDisposable {
     }
   }
 
+  /** Pulls the cable of the laptop, or plugs it in again: its address and routes stay. False on one machine. */
+  async setLink(isUp: boolean): Promise<boolean> {
+    const router = this.namespaces.at(-1);
+    if (router === undefined) return false;
+    await run("ip", "-n", router, "link", "set", "lan", isUp ? "up" : "down");
+    return true;
+  }
+
   /** Ends nothing: the programs of a namespace must have ended. */
   async [Symbol.asyncDispose](): Promise<void> {
     for (const name of this.namespaces) {

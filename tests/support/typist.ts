@@ -18,6 +18,9 @@ export interface TypistOptions {
 }
 
 export class Typist implements AsyncDisposable {
+  /** Command lines that have ended. */
+  #ended = 0;
+
   private constructor(readonly terminal: TmuxTerminal) {}
 
   static async open(program: Program, { dir, env = {}, columns = 80 }: TypistOptions): Promise<Typist> {
@@ -38,9 +41,11 @@ export class Typist implements AsyncDisposable {
 
   /** Types a command line on an empty screen and waits for its end. Returns what is on the screen then. */
   async run(line: string): Promise<string[]> {
-    await this.type(`clear; ${line}`);
-    await this.ready();
-    return (await this.terminal.lines()).slice(0, -1);
+    const end = `ended ${++this.#ended}`;
+    await this.type(`clear; ${line}; echo '${end}'`);
+    await this.shown(new RegExp(`^${end}$`));
+    const lines = await this.terminal.lines();
+    return lines.slice(lines.findLastIndex((one) => one.startsWith("ready clear")) + 1, lines.indexOf(end));
   }
 
   async press(...keys: string[]): Promise<void> {

@@ -31,8 +31,8 @@ export interface ArrivalsDeps {
 
 export class Arrivals {
   readonly #flood = new Flood();
-  /** Unread messages that were shown, by number. */
-  readonly #shown = new Map<number, ShownMessage>();
+  /** Unread messages that were shown, by agent and number: each agent counts its own. */
+  readonly #shown = new Map<string, ShownMessage>();
 
   constructor(private readonly deps: ArrivalsDeps) {}
 
@@ -85,27 +85,36 @@ export class Arrivals {
       text: message.text ?? error?.message ?? JSON.stringify(message.payload) ?? "",
       isWhole,
     });
-    if (readAt === null) this.#shown.set(id, { agent, message });
+    if (readAt === null) this.#shown.set(`${agent.name} ${id}`, { agent, message });
     const [oldest] = this.#shown.keys();
     if (this.#shown.size > REMEMBERED && oldest !== undefined) this.#shown.delete(oldest);
   }
 
-  /** The message with this number, else the newest that was shown and is unread; `null` without one. */
+  /**
+   * The message with this number: of this agent if it was shown, else of another one if only that one's was. Without a number
+   * the newest that was shown and is unread; `null` without one.
+   */
   async find(agent: TalkAgent, number: number | null): Promise<ShownMessage | null> {
-    const wanted = number ?? [...this.#shown.keys()].at(-1) ?? null;
-    if (wanted === null) return null;
-    return this.#shown.get(wanted) ?? { agent, message: await messageOf(agent, wanted) };
+    const shown = [...this.#shown.values()];
+    if (number === null) return shown.at(-1) ?? null;
+    const fits = shown.filter(({ message: { id } }) => id === number);
+    const own = fits.find((one) => one.agent.name === agent.name);
+    return own ?? (fits.length === 1 ? fits[0] : null) ?? { agent, message: await messageOf(agent, number) };
   }
 
   /** A message was answered, and is read with that. */
-  answered(id: number): void {
-    this.#shown.delete(id);
+  answered({ agent, message }: ShownMessage): void {
+    this.#shown.delete(`${agent.name} ${message.id}`);
   }
 
   /** Shows the newest unread messages, or the one with this number whole. */
   async unread(agent: TalkAgent, number: number | null): Promise<void> {
     const { log } = this.deps;
-    if (number !== null) return this.#show(agent, await messageOf(agent, number), true);
+    if (number !== null) {
+      const found = await this.find(agent, number);
+      if (found !== null) this.#show(found.agent, await messageOf(found.agent, number), true);
+      return;
+    }
     const page = await call(agent.calls, InboxPage, get(`/v1/inbox?unread=true&newest=true&limit=${UNREAD_PAGE}`));
     if (page.messages.length === 0) return log.say("No unread messages.");
     this.#showPage(agent, page);
@@ -120,9 +129,9 @@ export class Arrivals {
   async readAll(): Promise<void> {
     const shown = [...this.#shown];
     for (const agent of new Set(shown.map(([, { agent }]) => agent))) {
-      const ids = shown.filter(([, message]) => message.agent === agent).map(([id]) => id);
-      await readMessages(agent.calls, { ids });
-      for (const id of ids) this.#shown.delete(id);
+      const own = shown.filter(([, one]) => one.agent === agent);
+      await readMessages(agent.calls, { ids: own.map(([, { message }]) => message.id) });
+      for (const [key] of own) this.#shown.delete(key);
     }
   }
 }

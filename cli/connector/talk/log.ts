@@ -3,7 +3,7 @@ import type { Clock } from "../../../shared/clock.ts";
 import { TICKET_PREFIX } from "../../../shared/protocol/ticket.ts";
 import { describe } from "../../errors.ts";
 import type { Line, Style } from "../../terminal/styled.ts";
-import { cutToColumns } from "../../terminal/text_width.ts";
+import { wordWrap } from "../../terminal/text_width.ts";
 import { clockText, edgeOf, gutterLines, headerLine, sentenceLines } from "./log_text.ts";
 import type { ConsoleView } from "./view.ts";
 
@@ -45,11 +45,15 @@ export class Log {
     this.say(`${what}${cause}. ${fix}`.trimEnd(), "red");
   }
 
-  /** Shows lines that svc has laid out. */
+  /** Shows lines that svc has laid out; one that is too wide goes on behind the same indent. */
   lines(lines: readonly string[]): void {
     const edge = edgeOf(this.view.columns);
-    // A ticket must stay whole: a terminal that wraps it copies it as one line.
-    this.view.show(lines.map((line) => line.startsWith(TICKET_PREFIX) ? line : cutToColumns(line, edge)));
+    this.view.show(lines.flatMap((line) => {
+      // A ticket must stay whole: a terminal that wraps it copies it as one line.
+      if (line.startsWith(TICKET_PREFIX)) return line;
+      const [indent = ""] = /^ */.exec(line) ?? [];
+      return wordWrap(line.slice(indent.length), edge - indent.length).map((part) => indent + part);
+    }));
   }
 
   message({ at, what, number, text, isWhole, isOwn = false }: LoggedMessage): void {

@@ -105,6 +105,9 @@ export function talkAgent(
       } catch (error) {
         if (mayNotInvite(error)) return null;
         throw error;
+      } finally {
+        // The progress of a call that has taken long would go on over the live line.
+        ctx.out.finish();
       }
     },
     openPage: async () => await openPage(ctx, folder, await call(calls, PageCode, post("/v1/page-codes", {}))),

@@ -16,6 +16,8 @@ export interface SentHereDeps {
   clock: Clock;
   log: Log;
   newId(): string;
+  /** True when the terminal shows several agents, so that each line names its own. */
+  hasSeveral(): boolean;
 }
 
 /** Whom a message is for. */
@@ -70,7 +72,7 @@ export class SentHere {
   }
 
   async #send(agent: TalkAgent, { alias, did, replyTo }: Recipient, text: string): Promise<Open> {
-    const { clock, log, newId } = this.deps;
+    const { clock, log, newId, hasSeveral } = this.deps;
     const requestId = newId();
     const to = replyTo === undefined ? { to: did } : { replyTo };
     const sending = sendAndWait(agent.calls, clock, {
@@ -80,7 +82,8 @@ export class SentHere {
     });
     await settledWithin(clock, sending.catch(() => {}), ROW_MS);
     const seq = await rowOf(agent, requestId, did);
-    log.message({ at: clock.now(), what: `You to ${alias}`, number: seq, text, isWhole: true, isOwn: true });
+    const what = `${hasSeveral() ? `${agent.name} · ` : ""}You to ${alias}`;
+    log.message({ at: clock.now(), what, number: seq, text, isWhole: true, isOwn: true });
     const { result: { state, problem, nextTryAt } } = await sending;
     const open = { agent, alias, requestId, seq, state };
     const refusal = problem === null ? null : refusalText(problem);

@@ -130,13 +130,14 @@ export class Talk {
         view.redraw();
       },
     });
-    this.#sent = new SentHere({ clock, log, newId });
+    const hasSeveral = () => this.#agents.size > 1;
+    this.#sent = new SentHere({ clock, log, newId, hasSeveral });
     this.#people = new People({ clock, view, log, prompt: this.#prompt });
     this.#tickets = new Tickets({ clock, log, view });
     this.#arrivals = new Arrivals({
       clock,
       log,
-      hasSeveral: () => this.#agents.size > 1,
+      hasSeveral,
       arrived: (agent, { inReplyTo, isReply }) => {
         if (isReply && inReplyTo !== null) this.#sent.answered(inReplyTo);
         if (this.#hasSound) deps.arrived(agent.name, unreadOf([agent]));
@@ -327,6 +328,7 @@ export class Talk {
   #choose(): void {
     const names = this.#all().map(({ name }) => name);
     if (names.length < 2) return;
+    this.#log.say(`The agents are ${names.join(", ")}. The keys are for ${this.#agent()?.name}.`);
     this.#prompt.pick("agent› ", names, (name) => {
       if (names.includes(name)) this.#current = name;
       this.#log.say(names.includes(name) ? `The keys are for ${name} now.` : `There is no agent ${name} here.`);
@@ -379,7 +381,7 @@ export class Talk {
     const { message: { id, from } } = known;
     const to = { alias: from.alias ?? from.name, did: from.agentDid, replyTo: id };
     this.#prompt.write(to.alias, async (text) => {
-      if (await this.#sent.send(known.agent, to, text)) this.#arrivals.answered(id);
+      if (await this.#sent.send(known.agent, to, text)) this.#arrivals.answered(known);
     });
   }
 

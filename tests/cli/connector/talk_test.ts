@@ -26,6 +26,7 @@ const PAGE = `http://127.0.0.1:41234/page/open?code=${"c".repeat(80)}`;
 const ENTER = "\r", ESCAPE = "\x1b";
 
 interface Asked {
+  agent: string;
   method: string;
   target: string;
   body: Record<string, unknown>;
@@ -90,7 +91,7 @@ class Screen {
       calls: {
         agentName: name,
         send: async ({ method, target, body }) => {
-          this.asked.push({ method, target, body: body === undefined ? {} : JSON.parse(body) });
+          this.asked.push({ agent: name, method, target, body: body === undefined ? {} : JSON.parse(body) });
           const answer = await this.#answer(name, target, body === undefined ? {} : JSON.parse(body));
           return { status: 200, headers: new Headers(), text: JSON.stringify(answer) };
         },
@@ -588,8 +589,41 @@ Deno.test("several agents share the terminal: each line names its agent, and a c
   assertEquals(screen.live(), "2 agents · 2 unread (space: all read)");
   await screen.arrive({ id: 3, text: "hi" }, "gamma");
   assertStringIncludes(screen.lines.join("\n"), "gamma · beta of Bob asks");
-  await screen.press("a", "g", "\t", ENTER);
+  await screen.press("a");
+  assertEquals(screen.lines.at(-1)?.slice(7), "The agents are alpha, gamma. The keys are for alpha.");
+  await screen.press("g", "\t", ENTER);
   assertEquals(screen.lines.at(-1)?.slice(7), "The keys are for gamma now.");
+});
+
+Deno.test("messages of two agents with the same number are read, shown and answered each for its own agent", async () => {
+  await using screen = new Screen();
+  screen.add("alpha");
+  screen.add("gamma");
+  await screen.arrive({ id: 3, text: "for alpha" }, "alpha");
+  await screen.arrive({ id: 3, text: "for gamma" }, "gamma");
+  await screen.arrive({ id: 4, text: "only for gamma" }, "gamma");
+  const answered = () => screen.asked.filter(({ target }) => target.startsWith("/v1/outbound")).at(-1);
+  await screen.press("4", "r");
+  await screen.press("o", "k", ENTER);
+  assertEquals([answered()?.agent, answered()?.body.replyTo], ["gamma", 4]);
+  assertStringIncludes(screen.lines.join("\n"), "gamma · You to beta");
+  await screen.press("a", "g", "\t", ENTER);
+  await screen.press("3", "r");
+  await screen.press("o", "k", ENTER);
+  assertEquals([answered()?.agent, answered()?.body.replyTo], ["gamma", 3]);
+  await screen.press(" ");
+  const read = screen.asked.filter(({ target }) => target === "/v1/inbox/read");
+  assertEquals(read.map(({ agent, body }) => [agent, body.ids]), [["alpha", [3]]]);
+});
+
+Deno.test("what svc says of a ticket and of a link is wrapped at words where a window is narrow", async () => {
+  await using screen = new Screen(40);
+  screen.add();
+  screen.talk.showTicket("alpha", "svcpair1_x", new Date(screen.clock.now() + 300_000).toISOString());
+  await screen.press("i");
+  const text = screen.lines.map((line) => line.trim()).join(" ");
+  assertStringIncludes(text, "It is a secret. They paste it into the terminal of their connector.");
+  assertStringIncludes(text, "It is a secret, like a password. It makes an account and pairs with you.");
 });
 
 Deno.test("no text of a peer leaves its gutter or the width, at any width", () => {

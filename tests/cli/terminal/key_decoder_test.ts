@@ -40,6 +40,9 @@ Deno.test("the decoder reads keys and pastes, and ignores control characters and
     // Without bracketed paste a pasted text arrives at once.
     [["svcpair1_pq"], [paste("svcpair1_pq")]],
     [["pq"], [paste("pq")]],
+    // A slow line joins what a person types.
+    [["12r", "1", "b"], [key("1"), key("2"), key("r"), key("1"), key("b")]],
+    [["12rq"], [paste("12rq")]],
     [[`${START}${"x".repeat(2048)}${END}`], [paste("x".repeat(2048))]],
     [[`${START}${"x".repeat(2049)}${END}`, "l"], [paste(null), key("l")]],
     [["x".repeat(2049)], [paste(null)]],

@@ -1,0 +1,125 @@
+/**
+ * Two people write while the network of one is away (D-326): a server and a laptop behind NAT, whose cable is pulled for five
+ * minutes. Each message arrives once and in order, and every state that a person reads is true. Needs tmux and namespaces;
+ * `-- --trials n` sets the minutes.
+ */
+import { assert, assertEquals, assertMatch } from "@std/assert";
+import { bundledProgram } from "../cli/program.ts";
+import { Person, START_MS } from "../e2e/machine_person.ts";
+import { eventually, tempFolder, within } from "../support/process.ts";
+import { HAS_TMUX } from "../support/tmux_terminal.ts";
+import { trials } from "../support/trials.ts";
+import { TwoMachines } from "../support/two_machines.ts";
+import { Typist } from "../support/typist.ts";
+
+const MINUTES = trials(5);
+const MESSAGES = 10;
+/** How long a state may be behind once every message is there. */
+const TRUE_MS = 5_000;
+const program = await bundledProgram();
+
+interface Sent {
+  text: string;
+  state: string;
+}
+
+Deno.test({
+  name: `both people write while a cable is pulled for ${MINUTES} min: each message arrives once, in order`,
+  ignore: !HAS_TMUX,
+  async fn(t) {
+    await using machines = await TwoMachines.open();
+    if (machines.kind === "one machine") return console.log("skipped: no network namespaces");
+    await using folder = await tempFolder();
+    const { server: here, laptop } = machines;
+    const url = `http://${here.address}:8787`;
+    const host = new Person(here, `${folder.path}/server`);
+    await using server = host.start([
+      ...["serve", "--host", here.address, "--public-url", url, "--store", `${folder.path}/svc.kv`],
+    ]);
+    await within(START_MS, "the server listens", server.stdout.match(/^listening on /m));
+    const [, secret = ""] = await within(START_MS, "the secret", server.stdout.match(/--bootstrap-secret (\S+)/));
+    const [ada, bob] = [new Person(here, `${folder.path}/ada`), new Person(laptop, `${folder.path}/bob`)];
+    const at = (person: Person) => Typist.open(person.machine.program(program), { dir: person.folder });
+    await using adas = await at(ada);
+    await using bobs = await at(bob);
+
+    await t.step("what svc prints for the other person works when it is pasted, without another option", async () => {
+      const names = `--display-name Ada --agent alpha`;
+      await adas.type(
+        `svc admin bootstrap ${names} --bootstrap-secret ${secret} --registry-url ${url} --allow-insecure`,
+      );
+      await adas.shown(/^Next: /);
+      await adas.type("clear; svc connector start");
+      await adas.shown(/ · online$/);
+      await adas.press("i");
+      const command = await eventually(START_MS, "the command", async () => {
+        return (await adas.terminal.printed()).findLast((line) => line.startsWith("svc join '"));
+      });
+      assertMatch(command, /--allow-insecure/);
+      await bobs.type(`${command} --display-name Bob --agent beta`);
+      await bobs.shown(/Paired with alpha of Ada\./);
+      await bobs.shown(/ · online$/);
+    });
+
+    const messages = (from: string) => Array.from({ length: MESSAGES }, (_, n) => `${from} ${n + 1}`);
+    const write = async (typist: Typist, text: string) => {
+      await typist.press("s");
+      await typist.shown(/^to /);
+      await typist.send(text);
+      await typist.shown(new RegExp(`│ ${text}$`));
+    };
+
+    await t.step("what is written meanwhile waits, and the view says where", async () => {
+      assert(await machines.setLink(false));
+      const back = performance.now() + MINUTES * 60_000;
+      for (const [n, text] of messages("from Ada").entries()) {
+        await write(adas, text);
+        await write(bobs, messages("from Bob")[n] ?? "");
+      }
+      assert((await adas.terminal.printed()).some((line) => /to beta waits at the server/.test(line)));
+      const said = await bobs.terminal.printed();
+      assert(said.some((line) => /to alpha waits here/.test(line)), said.join("\n"));
+      assert(said.some((line) => line.endsWith("The link is lost. Messages wait.")), said.join("\n"));
+      const sent = await states(bob);
+      assertEquals(
+        sent.filter(({ state }) => state !== "kept"),
+        [],
+        "nothing of a machine without a network has left it",
+      );
+      await new Promise((resolve) => setTimeout(resolve, Math.max(0, back - performance.now())));
+      await machines.setLink(true);
+    });
+
+    await t.step("all of them arrive once and in order, and each sender reads so", async () => {
+      await bobs.shown(/Online again after /);
+      for (const [reader, from] of [[ada, "from Bob"], [bob, "from Ada"]] as const) {
+        await eventually(120_000, `every message ${from} is there`, async () => {
+          return (await received(reader)).length >= MESSAGES || undefined;
+        });
+      }
+      const known = performance.now();
+      for (const person of [ada, bob]) {
+        await eventually(60_000, "every state is true", async () => {
+          return (await states(person)).every(({ state }) => state === "delivered") || undefined;
+        });
+      }
+      const ms = performance.now() - known;
+      console.log(`the states were true after ${Math.round(ms)} ms, with the time of the commands that ask`);
+      assertEquals(await received(bob), messages("from Ada"));
+      assertEquals(await received(ada), messages("from Bob"));
+      assert(ms <= TRUE_MS + 20_000, `${ms} ms`);
+      await adas.quit();
+      await bobs.quit();
+    });
+    assertEquals((await server.end()).code, 0);
+  },
+});
+
+/** The texts that wait for a person, oldest first. */
+async function received(person: Person): Promise<string[]> {
+  return JSON.parse(await person.svc("inbox", "--json")).messages.map(({ text }: { text: string }) => text);
+}
+
+async function states(person: Person): Promise<Sent[]> {
+  return JSON.parse(await person.svc("sent", "--json")).messages;
+}
