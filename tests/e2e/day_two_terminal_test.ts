@@ -1,5 +1,5 @@
 /**
- * The second day in a terminal (D-326): three agents in one view, wide and narrow and in a pipe; and a peer that is looked up,
+ * The second day in a terminal: three agents in one view, wide and narrow and in a pipe; and a peer that is looked up,
  * renamed, written to, blocked and removed. Real processes. Needs tmux.
  */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";

@@ -23,7 +23,7 @@ function wordsOf(start: string, values: Record<string, string>): string[] {
 interface Lines {
   /** Words that start the server. */
   serve: string[];
-  /** Options that the section adds to `admin bootstrap` and `join`; no later command needs them (D-315). */
+  /** Options that the section adds to `admin bootstrap` and `join`; no later command needs them. */
   added: string[];
 }
 

@@ -1,5 +1,5 @@
 /**
- * Connectors that a person starts again after each kill (D-326): 40 kills with SIGKILL at random moments, and a server that is
+ * Connectors that a person starts again after each kill: 40 kills with SIGKILL at random moments, and a server that is
  * stopped and started, while both agents write. Nothing is lost and nothing arrives twice. Needs tmux; `-- --trials n` sets the
  * kills, `-- --seed n` repeats their moments.
  */

@@ -1,5 +1,5 @@
 /**
- * Two people write while the network of one is away (D-326): a server and a laptop behind NAT, whose cable is pulled for five
+ * Two people write while the network of one is away: a server and a laptop behind NAT, whose cable is pulled for five
  * minutes. Each message arrives once and in order, and every state that a person reads is true. Needs tmux and namespaces;
  * `-- --trials n` sets the minutes.
  */
