@@ -126,6 +126,6 @@ Deno.test({
     assertStringIncludes(await says("svc peers remove bob --yes"), "has ended");
     assertStringIncludes(await says("svc send bob hi"), 'No peer has the alias "bob"');
     await ask("and now?");
-    await bob.shown(/2 to alpha was refused/);
+    await bob.shown(/Not sent to alpha: The two agents are not a confirmed pair\./);
   },
 });

@@ -13,6 +13,7 @@ const QUIET: ReadonlySet<EventName> = new Set([
     "reloaded",
     "received",
     "probed",
+    "kept",
     "repeated",
     "handed_over",
   ] as const,
