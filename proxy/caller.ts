@@ -47,7 +47,7 @@ export interface AdmittedAgent {
  */
 export interface Admission {
   /** Commits the nonce and the rate-limit count. No-op after the first commit of either method. */
-  commitAlone(): Promise<void>;
+  commitAlone(): Promise<unknown> | void;
   /**
    * Commits `updates`, and the beginning of a delivery if any, with all preconditions. The first call also commits nonce
    * and count, even if `updates` fail.

@@ -26,7 +26,6 @@ import * as meta from "./meta/handlers.ts";
 import * as receipts from "./receipts/handlers.ts";
 import { relayConnect } from "./relay/connect.ts";
 import { postMessage } from "./relay/deliver.ts";
-import { withInFlightBudget } from "./relay/in_flight_budget.ts";
 import * as trust from "./trust/handlers.ts";
 
 export interface ProxyCallers {
@@ -134,7 +133,7 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
       "PROXY_RELAY_UNAVAILABLE",
       "PROXY_RELAY_AUTH_CONTEXT_MISSING",
     ],
-    handler: withInFlightBudget(postMessage),
+    handler: postMessage,
   }),
   route({
     method: "GET",

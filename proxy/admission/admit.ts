@@ -13,7 +13,7 @@ import {
 } from "./checks.ts";
 import type { BadProofLimiter } from "./bad_proof_limiter.ts";
 import type { Admission, AdmittedAgent } from "../caller.ts";
-import { type Beginning, type Count, SenderChange } from "../message/sender.ts";
+import { type Beginning, REFUSE_FULL, SenderChange, WINDOW_FULL } from "../message/sender.ts";
 import { PreconditionFailed, type Standings } from "./standing.ts";
 import { RegistryUnavailable } from "../registry_client.ts";
 import { KEYS } from "../schema/kv_keys.ts";
@@ -21,7 +21,8 @@ import { type ErrorCode, ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
 import type { Authenticator, RequestContext } from "../../shared/server/http/route.ts";
-import { windowUpdate } from "../../shared/server/rate_limit.ts";
+import { type Decision, type WindowRecord, windowUpdate } from "../../shared/server/rate_limit.ts";
+import type { KvEntryMaybe } from "../../shared/server/kv.ts";
 import type { Update } from "../../shared/server/store/group_commit.ts";
 import { busyText, StoreUnavailable } from "../../shared/server/store/store_errors.ts";
 
@@ -33,8 +34,15 @@ export interface AdmissionDeps extends CheckDeps {
 
 type CommitResult<R> = { committed: true } | { committed: false; refused: R };
 
-/** The refusal of the rate-limit window. It is distinct from every refusal of a route's own updates. */
-const LIMIT_EXCEEDED = Symbol("full");
+/** What of a request a claim commits, beside the updates of its route. */
+interface Part {
+  nonce: boolean;
+  count: boolean;
+}
+
+const ALL: Part = { nonce: true, count: true };
+const ONLY_NONCE: Part = { nonce: true, count: false };
+const NOTHING_MORE: Part = { nonce: false, count: false };
 
 /**
  * Returns the agent of a request that passes the nine checks. A request that fails after check 5 still uses up its nonce.
@@ -129,8 +137,8 @@ class RequestCommits implements Admission {
     this.#state = state;
   }
 
-  async commitAlone(): Promise<void> {
-    if (!this.#isCommitted) await this.commitWith([]);
+  commitAlone(): Promise<unknown> | void {
+    if (!this.#isCommitted) return this.commitWith([]);
   }
 
   async commitWith<R>(updates: readonly Update<R>[], beginning: Beginning<R> | null = null): Promise<CommitResult<R>> {
@@ -139,28 +147,28 @@ class RequestCommits implements Admission {
     const held = profile.uncached
       ? preconditions.map((update) => ({ ...update, uncached: true as const }))
       : preconditions;
-    const all = [...held, ...beginning ? [beginning.check] : [], ...updates];
-    let refused: R | PreconditionFailed | typeof LIMIT_EXCEEDED | null | undefined;
+    const all = beginning ? [...held, beginning.check, ...updates] : [...held, ...updates];
+    let refused: R | PreconditionFailed | typeof WINDOW_FULL | null | undefined;
     try {
-      refused = await this.#claim<R | PreconditionFailed>(all, beginning, { nonce: isFirst, count: isFirst });
+      refused = await this.#claim<R | PreconditionFailed>(all, beginning, isFirst ? ALL : NOTHING_MORE);
     } finally {
       if (refused !== null) beginning?.cancel();
     }
     this.#isCommitted = true;
-    if (refused === null) return { committed: true };
-    if (refused === LIMIT_EXCEEDED || refused instanceof PreconditionFailed) {
+    if (refused === null) return COMMITTED;
+    if (refused === WINDOW_FULL || refused instanceof PreconditionFailed) {
       if (isFirst) await this.useNonce();
       throw refused instanceof PreconditionFailed ? changedRecord(this.#deps, state, refused) : limitExceeded(state);
     }
     // A refused request is counted nevertheless.
-    const isFull = isFirst && await this.#claim([], null, { nonce: true, count: true }) === LIMIT_EXCEEDED;
+    const isFull = isFirst && await this.#claim([], null, ALL) === WINDOW_FULL;
     if (isFull) throw limitExceeded(state);
     return { committed: false, refused };
   }
 
   /** Commits the nonce of a refused request. */
   async useNonce(): Promise<void> {
-    await this.#claim([], null, { nonce: true, count: false });
+    await this.#claim([], null, ONLY_NONCE);
   }
 
   /**
@@ -173,30 +181,24 @@ class RequestCommits implements Admission {
   async #claim<R>(
     updates: readonly Update<R>[],
     beginning: Beginning<R> | null,
-    { nonce, count }: { nonce: boolean; count: boolean },
-  ): Promise<R | typeof LIMIT_EXCEEDED | null> {
+    { nonce, count }: Part,
+  ): Promise<R | typeof WINDOW_FULL | null> {
     const state = this.#state, { commits, clock } = this.#deps, use = requireSet(state.use), { sender } = use;
-    let refused: R | "replay" | typeof LIMIT_EXCEEDED | null;
+    const { window } = requireSet(state.prefetched);
+    let refused: R | "replay" | typeof WINDOW_FULL | null;
     try {
-      const counted: Count<R | typeof LIMIT_EXCEEDED> | null = count
-        ? {
-          rule: requireSet(state.rule),
-          seen: (decision) => recordDecision(state, decision),
-          whenFull: LIMIT_EXCEEDED,
-        }
-        : null;
-      const own = counted && await windowOf(this.#deps, state, counted);
+      const all = count && window ? [...updates, ownWindow<R>(this.#deps, state, await window)] : updates;
       const live = nonce || beginning
-        ? new SenderChange<R | typeof LIMIT_EXCEEDED>(
+        ? new SenderChange(
           sender,
           clock,
           nonce ? use : null,
-          own ? null : counted,
+          count && !window ? requireSet(state.rule) : null,
           beginning,
         )
         : undefined;
-      const all = own ? [...updates, own] : updates;
-      const result = await commits.claim<R | "replay" | typeof LIMIT_EXCEEDED>(all, { live });
+      const result = await commits.claim<R | "replay" | typeof WINDOW_FULL>(all, { live });
+      if (live?.decision) recordDecision(state, live.decision);
       refused = result.taken ? null : result.refused;
     } catch (error) {
       if (!nonce) throw error;
@@ -212,6 +214,8 @@ class RequestCommits implements Admission {
     throw new ServiceError("PROXY_AUTH_REPLAY");
   }
 }
+
+const COMMITTED = { committed: true } as const;
 
 /** Returns the refusal of check 7 or 8, whose record changed after the check. Every check of the next message is made. */
 function changedRecord(
@@ -230,16 +234,16 @@ function limitExceeded({ exchange }: AdmissionState): ServiceError {
   return new ServiceError("PROXY_RATE_LIMIT_EXCEEDED");
 }
 
-/** Returns the update of the window of a route that has one of its own; `null` for the window in the sender's record. */
-async function windowOf<R>(
+/** Returns the update of the window of a route that has one of its own, beside the one in the sender's record. */
+function ownWindow<R>(
   { clock }: AdmissionDeps,
-  { ait, profile, prefetched }: AdmissionState,
-  { rule, seen, whenFull }: Count<R>,
-): Promise<Update<R> | null> {
-  const { window } = requireSet(prefetched);
-  if (!window) return null;
+  state: AdmissionState,
+  window: KvEntryMaybe<WindowRecord>,
+): Update<R | typeof WINDOW_FULL> {
+  const { ait, profile } = state, rule = requireSet(state.rule);
+  const seen = (decision: Decision) => recordDecision(state, decision);
   const key = KEYS.window(rule.name, requireSet(ait).claims.sub);
-  const update = windowUpdate(key, rule, () => clock.now(), seen, { refuse: whenFull }, await window);
+  const update = windowUpdate(key, rule, () => clock.now(), seen, REFUSE_FULL, window);
   return profile.uncached ? { ...update, uncached: true } : update;
 }
 
@@ -265,7 +269,7 @@ const CONCLUSIONS: Partial<
   Record<keyof typeof PROFILES, Pick<Authenticator<AdmissionDeps, AdmittedAgent>, "conclude">>
 > = {
   message: { conclude: (_deps, caller) => caller.admission.commitAlone() },
-  connect: { conclude: (_deps, caller) => Promise.resolve(caller.endTurn()) },
+  connect: { conclude: (_deps, caller) => caller.endTurn() },
 };
 
 const ERRORS_OF_CHECKS: readonly ErrorCode[] = [...new Set(CHECKS.flatMap((check) => check.failsWith))];

@@ -33,7 +33,7 @@ import { KEYS } from "../schema/kv_keys.ts";
 import type { PairRecord, Presence } from "../schema/records.ts";
 import { BODY_REFUSAL, type OwnerBudgets } from "../owner_budgets.ts";
 import { hasAnyPair } from "../trust/store.ts";
-import type { NonceUse, Senders } from "../message/sender.ts";
+import type { NonceUse, Sender, Senders } from "../message/sender.ts";
 import { PreconditionFailed, type Standing } from "./standing.ts";
 import type { VerifiedAit } from "./ait_cache.ts";
 
@@ -68,7 +68,7 @@ export interface AdmissionState {
   timestamp?: number;
   /** The service's origin that the proof names. */
   origin?: string;
-  use?: NonceUse;
+  use?: NonceUse | undefined;
   prefetched?: PrefetchedRecords;
   /** Records of checks 7 and 8 that must be unchanged when the request commits. */
   preconditions: readonly Update<PreconditionFailed>[];
@@ -203,20 +203,7 @@ export const CHECKS: readonly AdmissionCheck[] = [
   {
     name: "nonce",
     failsWith: ["PROXY_AUTH_REPLAY", "PROXY_AUTH_DEPENDENCY_UNAVAILABLE"],
-    async run(deps, state) {
-      const { exchange, ait, profile, timestamp } = state;
-      if (profile.window === "connect") state.endTurn = await connectTurn(deps, requireSet(ait));
-      const nonce = exchange.request.headers.get(HEADERS.nonce) ?? "";
-      // Over a network a sender that is not in memory is read together with what later checks need. For one that is, the
-      // nonce is reserved before anything is read: replays on many connections would otherwise fill the queue of the store with
-      // reads that no request waits for, and every other caller would stand behind them.
-      const sender = deps.senders.loaded(requireSet(ait).claims.sub, state.now);
-      if (sender instanceof Promise) state.prefetched = readAhead(deps, state);
-      const use = (await sender).reserve(nonce, requireSet(timestamp), state.now);
-      if (!use) throw new ServiceError("PROXY_AUTH_REPLAY");
-      state.use = use;
-      state.prefetched ??= readAhead(deps, state);
-    },
+    run: (deps, state) => state.profile.window === "connect" ? inTurn(deps, state) : reserveNonce(deps, state),
   },
   {
     name: "revocation",
@@ -269,19 +256,49 @@ export const CHECKS: readonly AdmissionCheck[] = [
   {
     name: "rate limit",
     failsWith: ["PROXY_RATE_LIMIT_EXCEEDED", "PROXY_AUTH_DEPENDENCY_UNAVAILABLE"],
-    async run(deps, state) {
+    run(deps, state) {
       const { window } = requireSet(state.prefetched);
       const rule = state.rule = windowRule(deps, state.profile);
-      state.decision = window
-        ? decide(rule, (await window).value ?? [], state.now)
-        // Later requests may have been counted meanwhile, so the window is asked at the present time.
-        : requireSet(state.use).sender.window.peek(rule, deps.clock.now());
-      if (state.decision.allowed) return takeOfOwner(deps, state);
-      recordDecision(state, state.decision);
-      throw new ServiceError("PROXY_RATE_LIMIT_EXCEEDED");
+      // Later requests may have been counted meanwhile, so the sender's own window is asked at the present time.
+      if (!window) return judgeRate(deps, state, requireSet(state.use).sender.window.peek(rule, deps.clock.now()));
+      return Promise.resolve(window).then(({ value }) => judgeRate(deps, state, decide(rule, value ?? [], state.now)));
     },
   },
 ];
+
+/** Reserves the nonce of a connect in the turn of its owner, because many agents that return at once wait for each other. */
+async function inTurn(deps: CheckDeps, state: AdmissionState): Promise<void> {
+  state.endTurn = await connectTurn(deps, requireSet(state.ait));
+  await reserveNonce(deps, state);
+}
+
+/**
+ * Reserves the nonce in the memory of its sender, and begins to read what later checks need. A sender that is not in memory is
+ * read together with that. For one that is, the nonce is reserved first: replays on many connections would otherwise fill the queue
+ * of the store with reads that no request waits for, and every other caller would stand behind them.
+ *
+ * @throws {ServiceError} `PROXY_AUTH_REPLAY`
+ */
+function reserveNonce(deps: CheckDeps, state: AdmissionState): Promise<void> | void {
+  const { exchange: { request: { headers } }, ait, timestamp, now } = state;
+  const sender = deps.senders.loaded(requireSet(ait).claims.sub, now);
+  const reserve = (sender: Sender): void => {
+    state.use = sender.reserve(headers.get(HEADERS.nonce) ?? "", requireSet(timestamp), now) ?? undefined;
+    if (!state.use) throw new ServiceError("PROXY_AUTH_REPLAY");
+    state.prefetched ??= readAhead(deps, state);
+  };
+  if (!(sender instanceof Promise)) return reserve(sender);
+  state.prefetched = readAhead(deps, state);
+  return sender.then(reserve);
+}
+
+/** @throws {ServiceError} `PROXY_RATE_LIMIT_EXCEEDED` */
+function judgeRate(deps: CheckDeps, state: AdmissionState, decision: Decision): void {
+  state.decision = decision;
+  if (decision.allowed) return takeOfOwner(deps, state);
+  recordDecision(state, decision);
+  throw new ServiceError("PROXY_RATE_LIMIT_EXCEEDED");
+}
 
 /**
  * Verifies the token of an agent of another registry.
@@ -343,7 +360,7 @@ function takeOfOwner({ owners, config }: CheckDeps, { exchange, payer, profile }
 export function recordDecision(state: AdmissionState, decision: Decision): void {
   state.decision = decision;
   const headers = rateLimitHeaders(requireSet(state.rule), decision);
-  for (const [name, value] of Object.entries(headers)) state.exchange.responseHeaders.set(name, value);
+  for (const name in headers) state.exchange.responseHeaders.set(name, headers[name] ?? "");
 }
 
 /**

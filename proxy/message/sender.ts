@@ -318,14 +318,9 @@ export interface NonceUse extends StoredNonce {
   generation: number;
 }
 
-/** How a request counts in the window of its sender. */
-export interface Count<R> {
-  rule: WindowRule;
-  /** Gets the decision at the time of the commit, so that a slow request does not leave the window early. */
-  seen(decision: Decision): void;
-  /** Refuses the claim when the window is full. */
-  whenFull: R;
-}
+/** Refuses a request whose window is full. It is distinct from every refusal of a route's own updates. */
+export const WINDOW_FULL = Symbol("full");
+export const REFUSE_FULL = { refuse: WINDOW_FULL } as const;
 
 /** The beginning of a delivery, which is a part of the claim of its request. */
 export interface Beginning<R> {
@@ -338,25 +333,27 @@ export interface Beginning<R> {
 }
 
 /** What a request changes in its sender's record: its nonce, its place in the window, and the delivery that it begins. */
-export class SenderChange<R> implements LiveChange<R | "replay"> {
+export class SenderChange<R> implements LiveChange<R | "replay" | typeof WINDOW_FULL> {
+  /** Of the window at the time of the commit, so that a slow request does not leave the window early. */
+  decision: Decision | null = null;
   #placed: { begun: readonly BegunDelivery[]; also: readonly Write[] } | null = null;
 
+  /** @param rule of the window that counts the request; `null` when the sender's own does not */
   constructor(
     readonly record: Sender,
     readonly clock: Clock,
     readonly use: NonceUse | null,
-    readonly count: Count<R> | null,
+    readonly rule: WindowRule | null,
     readonly beginning: Beginning<R> | null,
   ) {}
 
-  judge(): { refuse: R | "replay" } | null {
-    const { record, clock, use, count, beginning } = this;
+  judge(): { refuse: R | "replay" | typeof WINDOW_FULL } | null {
+    const { record, use, rule, beginning } = this;
     if (!record.isLoaded) throw new StoreBusy(new Error("The sender was dropped"));
-    if (use && use.generation !== record.generation && record.isUsed(use.name, use.now)) return { refuse: "replay" };
-    if (count) {
-      const decision = record.window.peek(count.rule, clock.now());
-      count.seen(decision);
-      if (!decision.allowed) return { refuse: count.whenFull };
+    if (use && use.generation !== record.generation && record.isUsed(use.name, use.now)) return REPLAY;
+    if (rule) {
+      this.decision = record.window.peek(rule, this.clock.now());
+      if (!this.decision.allowed) return REFUSE_FULL;
     }
     const placed = beginning ? beginning.place(record.begun) : null;
     if (placed && "refuse" in placed) return placed;
@@ -365,11 +362,13 @@ export class SenderChange<R> implements LiveChange<R | "replay"> {
   }
 
   take(): readonly Write[] {
-    const { record, clock, use, count } = this, placed = this.#placed;
+    const { record, use, rule } = this, placed = this.#placed;
     if (use) record.put(use);
-    if (count) record.window.add(count.rule, clock.now());
+    if (rule) record.window.add(rule, this.clock.now());
     if (!placed) return NO_WRITES;
     record.begun = placed.begun;
     return placed.also;
   }
 }
+
+const REPLAY = { refuse: "replay" as const };

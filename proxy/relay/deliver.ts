@@ -11,29 +11,22 @@
  *                                                                        if its instance stops
  */
 import { type Clock, sleep } from "../../shared/clock.ts";
-import { ConversationId, type HookAnswer } from "../../shared/protocol/api/relay.ts";
-import { isAgentDid } from "../../shared/protocol/did.ts";
+import type { HookAnswer } from "../../shared/protocol/api/relay.ts";
 import { type ErrorCode, ServiceError } from "../../shared/protocol/errors.ts";
-import { type BodyEdit, injectIdentity } from "../../shared/protocol/identity_block.ts";
-import { isRequestId } from "../../shared/protocol/ids.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
-import { boundHeaders, ContextError, contextOf, contextText } from "../../shared/protocol/message_context.ts";
-import type { MessageProof } from "../../shared/protocol/message_proof.ts";
-import { payloadProblem } from "../../shared/protocol/payload_bounds.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
-import { digest } from "../../shared/server/crypto.ts";
-import { parseJson } from "../../shared/server/http/body.ts";
-import { authorizationToken } from "../../shared/server/http/signed_request.ts";
 import type { Metrics } from "../../shared/server/metrics/metrics.ts";
 import { StoreUnavailable } from "../../shared/server/store/store_errors.ts";
 import { type Answer, type Input, json, type RequestContext } from "../../shared/server/http/route.ts";
 import type { AdmittedAgent } from "../caller.ts";
+import { readMessage } from "../message/request.ts";
 import type { Message } from "../schema/records.ts";
 import type { ConnectedAgents } from "./connected_agents.ts";
 import { type Deliveries, type DeliveryId, type DuplicateResult, queuedAnswer } from "./deliveries.ts";
 import type { Mailbox, MailboxRefusal } from "./mailbox.ts";
 import type { ForwardResult, MessageForwarder } from "./message_forwarder.ts";
 import type { InstanceLeases } from "./instance_leases.ts";
+import type { InFlightBudget } from "./in_flight_budget.ts";
 import { prefersAsync } from "./prefer.ts";
 import type { PresenceStore } from "./presence.ts";
 import type { RecipientReturn } from "./recipient_return.ts";
@@ -48,17 +41,21 @@ interface DeliverDeps {
   deliveries: Deliveries;
   forwarder: MessageForwarder;
   connectedAgents: ConnectedAgents;
+  held: InFlightBudget;
   leases: InstanceLeases;
   mailbox: Mailbox;
   presence: PresenceStore;
   returns: RecipientReturn;
 }
 
+/** Delivers or queues a message. It counts as held until its response, because its body stays in memory until then. */
 export async function postMessage(
   deps: DeliverDeps,
   { caller, exchange }: Input<undefined, undefined, undefined, AdmittedAgent | undefined>,
 ): Promise<Answer> {
   if (!caller) throw new ServiceError("PROXY_RELAY_AUTH_CONTEXT_MISSING");
+  const release = deps.held.take(caller, exchange.body.length);
+  exchange.room?.release();
   try {
     return await acceptMessage(deps, caller, exchange);
   } catch (cause) {
@@ -68,6 +65,8 @@ export async function postMessage(
     const outcome = error instanceof ServiceError ? OUTCOMES[error.code] : undefined;
     if (outcome !== undefined) deps.metrics.count("relay_messages_total", outcome, originOf(caller));
     throw error;
+  } finally {
+    release();
   }
 }
 
@@ -85,50 +84,55 @@ const OUTCOMES: Readonly<Partial<Record<ErrorCode, string>>> = {
   PROXY_HOOK_REQUEST_ID_REUSED: "repeat",
 };
 
-async function acceptMessage(deps: DeliverDeps, caller: AdmittedAgent, exchange: RequestContext): Promise<Answer> {
-  const { message, recipientOwnerDid } = await parseMessage(deps, caller, exchange);
-  const { requestId, fromAgentDid: sender, toAgentDid: recipient } = message;
-  const id: DeliveryId = { sender, recipient, requestId };
-  // Commit the duplicate's nonce and count before it waits for the first delivery.
-  if (deps.deliveries.isUnderWay(id)) await caller.admission.commitAlone();
-  const queueFor = prefersAsync(exchange.request.headers.get("prefer")) ? recipientOwnerDid : null;
-  const attempt = () => deliver(deps, caller, id, message, { exchange, queueFor });
-  return await deps.deliveries.runExclusive(id, () => waitForOtherInstance(deps, id, attempt));
+/** A message with what its delivery needs. */
+interface Accepted {
+  id: DeliveryId;
+  message: Message;
+  bodySha256: string;
+  /** The recipient's owner when the message may be queued; otherwise `null`. */
+  queueFor: string | null;
 }
 
 /** Another instance delivers the message. */
 type InProgress = Extract<DuplicateResult, { repeat: "under_way" }>;
 
-/** Repeats `attempt` while another instance delivers the same message, whose response is then returned here as well. */
-async function waitForOtherInstance(
-  { leases, clock, deliveries }: DeliverDeps,
-  id: DeliveryId,
-  attempt: () => Promise<Answer | InProgress>,
-): Promise<Answer> {
-  while (true) {
-    const answer = await attempt();
-    if (!("repeat" in answer)) return answer;
-    if (await leases.isAlive(answer.instance)) await sleep(clock, UNDER_WAY_LOOK_MS);
-    else await deliveries.markLost(id, answer.instance);
+async function acceptMessage(deps: DeliverDeps, caller: AdmittedAgent, exchange: RequestContext): Promise<Answer> {
+  const { deliveries, leases, clock, config } = deps, { headers } = exchange.request;
+  let pair = caller.prefetched?.pair;
+  if (pair instanceof Promise) pair = await pair;
+  const { message, recipientOwnerDid } = readMessage(caller, exchange, pair?.value ?? null, config);
+  const { requestId, fromAgentDid: sender, toAgentDid: recipient } = message;
+  const id: DeliveryId = { sender, recipient, requestId };
+  const queueFor = prefersAsync(headers.get("prefer")) ? recipientOwnerDid : null;
+  // Admission has verified that this is the digest of the body.
+  const accepted: Accepted = { id, message, bodySha256: headers.get(HEADERS.bodySha256) ?? "", queueFor };
+  while (deliveries.isUnderWay(id)) {
+    // The duplicate's nonce and count are committed before it waits for the first delivery.
+    await caller.admission.commitAlone();
+    await deliveries.ended(id);
+  }
+  deliveries.enter(id);
+  try {
+    while (true) {
+      const answer = await deliver(deps, caller, accepted);
+      if (!("repeat" in answer)) return answer;
+      // Another instance delivers the same message: its response is then returned here as well.
+      if (await leases.isAlive(answer.instance)) await sleep(clock, UNDER_WAY_LOOK_MS);
+      else await deliveries.markLost(id, answer.instance);
+    }
+  } finally {
+    deliveries.leave(id);
   }
 }
 
 /** Sends a message, or queues it if it may be queued. Else it waits for a recipient whose instance stops. */
-async function deliver(
-  deps: DeliverDeps,
-  caller: AdmittedAgent,
-  id: DeliveryId,
-  message: Message,
-  { exchange, queueFor }: { exchange: RequestContext; queueFor: string | null },
-): Promise<Answer | InProgress> {
-  const { deliveries, returns, clock } = deps;
-  // Admission has verified that this is the digest of the body.
-  const bodySha256 = exchange.request.headers.get(HEADERS.bodySha256) ?? "";
+async function deliver(deps: DeliverDeps, caller: AdmittedAgent, accepted: Accepted): Promise<Answer | InProgress> {
+  const { deliveries, returns, clock } = deps, { id, bodySha256, queueFor } = accepted;
   const began = clock.now();
   for (let isFirst = true;; isFirst = false) {
-    const sent = await send(deps, caller, id, message, { bodySha256, queueFor, isFirst });
+    const sent = await send(deps, caller, accepted, isFirst);
     if (!("offline" in sent)) return sent;
-    if (queueFor !== null) return await queue(deps, caller, id, message, { bodySha256, recipientOwnerDid: queueFor });
+    if (queueFor !== null) return await queue(deps, caller, accepted, queueFor);
     const repeat = await deliveries.repeat(id, bodySha256);
     if (repeat?.repeat === "under_way") await caller.admission.commitAlone();
     if (repeat) return answerRepeat(deps, caller, repeat);
@@ -150,9 +154,8 @@ interface Offline {
 async function send(
   deps: DeliverDeps,
   caller: AdmittedAgent,
-  id: DeliveryId,
-  message: Message,
-  { bodySha256, queueFor, isFirst }: { bodySha256: string; queueFor: string | null; isFirst: boolean },
+  { id, message, bodySha256, queueFor }: Accepted,
+  isFirst: boolean,
 ): Promise<Answer | InProgress | Offline> {
   const { connectedAgents, deliveries, forwarder, leases, presence, config } = deps;
   const begin = deliveries.begin(id, bodySha256);
@@ -160,7 +163,8 @@ async function send(
   const until = startedAt + Math.min(config.ackTimeoutMs, leases.restMs);
   const attempt = { instance: leases.instance, startedAt, until, bodySha256 };
   let dispatched: ForwardResult = { result: "offline" };
-  let seen = isFirst ? await caller.prefetched?.presence : undefined;
+  let seen = isFirst ? caller.prefetched?.presence : undefined;
+  if (seen instanceof Promise) seen = await seen;
   const session = connectedAgents.session(id.recipient) ?? await connectedAgents.opened(id.recipient);
   if (session) {
     const heldHere = session.heldHere ??= presence.requireHeldHere(id.recipient, seen);
@@ -253,9 +257,8 @@ function mailboxFull(refusal: MailboxRefusal): ServiceError {
 async function queue(
   deps: DeliverDeps,
   caller: AdmittedAgent,
-  id: DeliveryId,
-  message: Message,
-  { bodySha256, recipientOwnerDid }: { bodySha256: string; recipientOwnerDid: string },
+  { id, message, bodySha256 }: Accepted,
+  recipientOwnerDid: string,
 ): Promise<Answer | InProgress> {
   const expiresAt = deps.mailbox.expiry();
   const body = queuedAnswer(id, { expiresAt, connectedSockets: 0 });
@@ -270,114 +273,6 @@ async function queue(
   // The recipient may have connected, and found an empty mailbox, before this commit.
   void deps.forwarder.startMailboxDelivery(id.recipient);
   return json(body, 202, QUEUED_HEADERS);
-}
-
-/** Checks media type, JSON, recipient, conversation, reply headers, signed context and pair, in this order. */
-async function parseMessage(
-  deps: DeliverDeps,
-  caller: AdmittedAgent,
-  exchange: RequestContext,
-): Promise<{ message: Message; recipientOwnerDid: string }> {
-  const { headers } = exchange.request;
-  const contentType = headers.get("content-type") ?? "";
-  const isTooLong = contentType.length > LIMITS.contentTypeLength;
-  if (isTooLong || contentType.split(";")[0]?.trim().toLowerCase() !== "application/json") {
-    throw new ServiceError("PROXY_HOOK_UNSUPPORTED_MEDIA_TYPE");
-  }
-  const parsed = parseJson(exchange.body);
-  if (!parsed) throw new ServiceError("PROXY_HOOK_INVALID_JSON");
-  const problem = payloadProblem(parsed.text);
-  if (problem !== null) throw new ServiceError("PROXY_HOOK_INVALID_JSON", { message: problem });
-  const recipient = headers.get(HEADERS.recipient);
-  if (!recipient) throw new ServiceError("PROXY_HOOK_RECIPIENT_REQUIRED");
-  if (!isAgentDid(recipient)) throw new ServiceError("PROXY_HOOK_RECIPIENT_INVALID");
-  const conversationId = headers.get(HEADERS.conversationId);
-  if (conversationId !== null && !ConversationId.safeParse(conversationId).success) {
-    throw new ServiceError("PROXY_HOOK_CONVERSATION_INVALID");
-  }
-  const reply = parseReplyHeaders(headers);
-  const context = signedContext(exchange);
-  const pair = await caller.prefetched?.pair;
-  if (recipient === caller.agentDid || !pair?.value) {
-    throw new ServiceError("PROXY_AUTH_FORBIDDEN");
-  }
-  // No mailbox of this server is one of a peer elsewhere, so the message would wait for a recipient that cannot come.
-  if (pair.value.proxy !== undefined) {
-    throw new ServiceError("PROXY_HOOK_RECIPIENT_INVALID", {
-      message: `The recipient is an agent of another server: send the message to ${pair.value.proxy}`,
-    });
-  }
-  const { agentDid, ownerDid, issuer, aitJti, name } = caller;
-  const identity = { agentDid, ownerDid, issuer, aitJti, name };
-  const { payload, edit } = deps.config.injectIdentity ? withIdentity(parsed, identity) : { payload: parsed.text };
-  const message: Message = {
-    requestId: exchange.requestId,
-    fromAgentDid: agentDid,
-    toAgentDid: recipient,
-    identity,
-    contentType,
-    ...(conversationId === null ? {} : { conversationId }),
-    ...reply,
-    proof: proofOf(exchange, caller.origin, context, edit),
-    payload,
-  };
-  return { message, recipientOwnerDid: pair.value.peerOwnerDid };
-}
-
-/**
- * Returns the members of the reply headers, which the frame carries on every path. Checks their shape only: what they
- * state is the sender's word.
- */
-function parseReplyHeaders(headers: Headers): Pick<Message, "inReplyTo" | "auto"> {
-  const inReplyTo = headers.get(HEADERS.inReplyTo), auto = headers.get(HEADERS.auto);
-  if (inReplyTo !== null && !isRequestId(inReplyTo) || auto !== null && auto !== "1") {
-    throw new ServiceError("PROXY_HOOK_REPLY_INVALID");
-  }
-  return { ...(inReplyTo === null ? {} : { inReplyTo }), ...(auto === null ? {} : { auto: true }) };
-}
-
-/**
- * Returns the headers of the signed context, none for a message without one. Refuses a message whose headers differ from
- * it, because a party between sender and proxy has then changed them.
- */
-function signedContext({ request, target }: RequestContext): Record<string, string> {
-  try {
-    const signed = contextOf(target);
-    if (signed === null) return {};
-    if (signed === digest(contextText(request.headers))) return Object.fromEntries(boundHeaders(request.headers));
-  } catch (cause) {
-    if (!(cause instanceof ContextError)) throw cause;
-    throw new ServiceError("PROXY_HOOK_CONTEXT_INVALID", { message: cause.message });
-  }
-  throw new ServiceError("PROXY_HOOK_CONTEXT_INVALID");
-}
-
-/** Returns what the recipient needs to check the sender itself: the values of the request that admission verified. */
-function proofOf(
-  { request: { headers }, target }: RequestContext,
-  origin: string,
-  context: Record<string, string>,
-  edit: BodyEdit | undefined,
-): MessageProof {
-  return {
-    ait: authorizationToken(headers, "Svc") ?? "",
-    timestamp: headers.get(HEADERS.timestamp) ?? "",
-    nonce: headers.get(HEADERS.nonce) ?? "",
-    origin,
-    target,
-    signature: headers.get(HEADERS.proof) ?? "",
-    context,
-    ...(edit === undefined ? {} : { edit }),
-  };
-}
-
-function withIdentity(
-  { text, value }: { text: string; value: unknown },
-  identity: Message["identity"],
-): { payload: string; edit?: BodyEdit } {
-  const injected = injectIdentity(text, value, identity);
-  if ("payload" in injected) return injected;
-  throw new ServiceError("PROXY_HOOK_INVALID_JSON", { message: "The body names message twice" });
 }
 
 function answerRepeat(

@@ -122,21 +122,24 @@ export class Deliveries {
     return this.#underWay.has(nameOf(id));
   }
 
-  /** Runs `send` when no other call with the same ID is running. */
-  async runExclusive<T>(id: DeliveryId, send: () => Promise<T>): Promise<T> {
+  /** Begins a delivery of which none is under way here. Its end is `leave`. */
+  enter(id: DeliveryId): void {
+    this.#underWay.set(nameOf(id), null);
+  }
+
+  leave(id: DeliveryId): void {
+    const name = nameOf(id), others = this.#underWay.get(name);
+    this.#underWay.delete(name);
+    others?.resolve();
+  }
+
+  /** Resolves when the delivery with this ID that is under way here has ended. */
+  async ended(id: DeliveryId): Promise<void> {
     const name = nameOf(id);
-    for (let other = this.#underWay.get(name); other !== undefined; other = this.#underWay.get(name)) {
-      if (other === null) this.#underWay.set(name, other = Promise.withResolvers());
-      await other.promise;
-    }
-    this.#underWay.set(name, null);
-    try {
-      return await send();
-    } finally {
-      const others = this.#underWay.get(name);
-      this.#underWay.delete(name);
-      others?.resolve();
-    }
+    let end = this.#underWay.get(name);
+    if (end === undefined) return;
+    if (end === null) this.#underWay.set(name, end = Promise.withResolvers());
+    await end.promise;
   }
 
   /**

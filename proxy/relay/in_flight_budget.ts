@@ -6,8 +6,6 @@
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { ByteBudget } from "../../shared/server/byte_budget.ts";
-import type { Answer, Input } from "../../shared/server/http/route.ts";
-import type { AdmittedAgent } from "../caller.ts";
 
 /** With more, messages to slow recipients take the memory of the process. */
 export const HELD_BYTES = 33_554_432;
@@ -47,23 +45,4 @@ export class InFlightBudget {
       headers: { "Retry-After": "1", Connection: "close" },
     });
   }
-}
-
-type MessageInput = Input<undefined, undefined, undefined, AdmittedAgent | undefined>;
-
-/** Returns the handler with each message counted as held until its response. */
-export function withInFlightBudget<D>(
-  handler: (deps: D, input: MessageInput) => Promise<Answer>,
-): (deps: D & { held: InFlightBudget }, input: MessageInput) => Promise<Answer> {
-  return async (deps, input) => {
-    const { caller, exchange } = input;
-    if (!caller) throw new ServiceError("PROXY_RELAY_AUTH_CONTEXT_MISSING");
-    const release = deps.held.take(caller, exchange.body.length);
-    exchange.room?.release();
-    try {
-      return await handler(deps, input);
-    } finally {
-      release();
-    }
-  };
 }

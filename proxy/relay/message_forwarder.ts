@@ -144,8 +144,11 @@ export class MessageForwarder {
    *
    * @throws {StoreUnavailable}
    */
-  async deliverHere(message: Message, attempt: Attempt, queueFor: string | null): Promise<ForwardResult> {
-    if (queueFor === null) return await this.#handOver(message, attempt);
+  deliverHere(message: Message, attempt: Attempt, queueFor: string | null): Promise<ForwardResult> {
+    return queueFor === null ? this.#handOver(message, attempt) : this.#deliverInOrder(message, attempt, queueFor);
+  }
+
+  async #deliverInOrder(message: Message, attempt: Attempt, queueFor: string): Promise<ForwardResult> {
     const { fromAgentDid: sender, toAgentDid: recipient } = message;
     const pair = `${sender} ${recipient}`;
     const all = this.#mayQueue.get(pair) ?? new Set();
@@ -183,13 +186,15 @@ export class MessageForwarder {
 
   /** Delivers a message to the recipient's sockets on this instance, after the queued messages of its sender. */
   async #handOver(message: Message, attempt: Attempt): Promise<ForwardResult> {
-    const { connectedAgents, clock } = this.#deps;
+    const { connectedAgents, mailboxDelivery, clock } = this.#deps;
     const { fromAgentDid: sender, toAgentDid: recipient } = message;
     const timeoutMs = this.#restOf(attempt);
     const deadline = clock.now() + timeoutMs;
     const isStillAllowed = () => this.#isStillAllowed(message, attempt);
-    const line = await this.#lineEnd(recipient, sender, timeoutMs);
-    const hasWaited = line !== "none" || connectedAgents.isOpening(recipient);
+    const line = mailboxDelivery.inProgress(recipient, sender)
+      ? await this.#lineEnd(recipient, sender, timeoutMs)
+      : null;
+    const hasWaited = line !== null || connectedAgents.isOpening(recipient);
     const session = connectedAgents.session(recipient) ?? await connectedAgents.opened(recipient);
     // The pair may have ended during a wait.
     if (line === "late" || hasWaited && !(await isStillAllowed())) return FAILED;
@@ -463,10 +468,9 @@ export class MessageForwarder {
   }
 
   /** Waits for the end of a sender's queued messages. Returns "late" after `timeoutMs` milliseconds. */
-  async #lineEnd(recipient: string, sender: string, timeoutMs: number): Promise<"none" | "over" | "late"> {
+  async #lineEnd(recipient: string, sender: string, timeoutMs: number): Promise<"over" | "late"> {
     const { mailboxDelivery, clock } = this.#deps;
     const inProgress = () => mailboxDelivery.inProgress(recipient, sender);
-    if (!inProgress()) return "none";
     const late = new AbortController();
     const timeout = sleep(clock, timeoutMs, late.signal).then(() => "late" as const);
     for (let line = inProgress(); line; line = inProgress()) {

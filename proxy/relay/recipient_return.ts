@@ -51,7 +51,7 @@ export class RecipientReturn {
    * @param beforeWait is called before the wait, if there is one
    * @throws {StoreUnavailable}
    */
-  async isBack(agentDid: string, tried: string | null, beforeWait: () => Promise<void>): Promise<boolean> {
+  async isBack(agentDid: string, tried: string | null, beforeWait: () => Promise<unknown> | void): Promise<boolean> {
     const { connectedAgents, leases, presence } = this.#deps;
     const holder = await presence.holderOf(agentDid);
     if (holder === null) return false;

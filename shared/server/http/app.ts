@@ -192,6 +192,8 @@ export function requestIdOf(request: Request, newId: NewId): string {
   return isRequestId(own) ? own : newId();
 }
 
+const NO_BODY = new Uint8Array();
+
 export function requestContextOf(deps: AppDeps, request: Request, peer: Peer): RequestContext {
   return {
     request,
@@ -199,7 +201,7 @@ export function requestContextOf(deps: AppDeps, request: Request, peer: Peer): R
     peer,
     ip: clientBucket(peer, request.headers.get("x-forwarded-for"), deps.trustedProxies),
     target: rawTarget(request.url),
-    body: new Uint8Array(),
+    body: NO_BODY,
     responseHeaders: new Map(),
   };
 }
@@ -217,10 +219,9 @@ async function handleRequest<D extends AppDeps>(
   route.precondition?.check(deps);
   const lateRefusal = authenticator.precheck?.(deps, exchange);
   if (lateRefusal) await lateRefusal;
-  const { limit } = route;
+  const { limit } = route, { stage } = authenticator;
   let caller: unknown;
-  const authenticate = async (stage: Authenticator<D, unknown>["stage"]) => {
-    if (authenticator.stage !== stage) return;
+  const authenticate = async () => {
     caller = await authenticator.run(deps, exchange);
     if (limit && limit.per !== "ip") await countRequest(deps, exchange, limit, authenticator.bucket?.(caller) ?? "");
     authenticator.authorise?.(caller);
@@ -228,32 +229,33 @@ async function handleRequest<D extends AppDeps>(
   const spendPerIp = async () => {
     if (limit?.per === "ip") await countRequest(deps, exchange, limit, exchange.ip);
   };
-  try {
-    await authenticate("before_limit");
-  } catch (error) {
-    // A failed authentication still counts against the per-IP limit.
-    await spendPerIp();
-    throw error;
+  if (stage === "before_limit") {
+    try {
+      await authenticate();
+    } catch (error) {
+      // A failed authentication still counts against the per-IP limit.
+      await spendPerIp();
+      throw error;
+    }
   }
-  if (!authenticator.exempt?.(caller)) await spendPerIp();
-  const respond = async () => {
-    await authenticate("before_body");
-    const params = route.params && parseInput(route.params, rawParams, route.invalidPath);
-    const length = declaredBytes(exchange.request);
-    // Requests of this process to itself are small and must not wait for uploads of clients.
-    const expected = exchange.peer.from === "process" ? 0 : length ?? maxBytes;
-    const room = exchange.room = await bodies.take(exchange.ip, expected);
-    exchange.body = await readBody(exchange.request, maxBytes, deps.clock, { room, length });
-    await authenticate("after_body");
-    const query = route.query && parseInput(route.query, queryOf(exchange.target, route.invalid), route.invalid);
-    const body = route.body && parseInput(route.body, jsonBody(route, exchange), route.invalid);
-    await authenticate("after_input");
-    return await route.handler(deps, { params, query, body, caller, exchange });
-  };
+  if (limit && !authenticator.exempt?.(caller)) await spendPerIp();
   try {
-    return await respond().finally(async () => {
+    try {
+      if (stage === "before_body") await authenticate();
+      const params = route.params && parseInput(route.params, rawParams, route.invalidPath);
+      const length = declaredBytes(exchange.request);
+      // Requests of this process to itself are small and must not wait for uploads of clients.
+      const expected = exchange.peer.from === "process" ? 0 : length ?? maxBytes;
+      const room = exchange.room = await bodies.take(exchange.ip, expected);
+      exchange.body = await readBody(exchange.request, maxBytes, deps.clock, { room, length });
+      if (stage === "after_body") await authenticate();
+      const query = route.query && parseInput(route.query, queryOf(exchange.target, route.invalid), route.invalid);
+      const body = route.body && parseInput(route.body, jsonBody(route, exchange), route.invalid);
+      if (stage === "after_input") await authenticate();
+      return await route.handler(deps, { params, query, body, caller, exchange });
+    } finally {
       if (caller !== undefined) await authenticator.conclude?.(deps, caller);
-    });
+    }
   } catch (error) {
     if (limit?.counts && error instanceof ServiceError && limit.counts.includes(error.code)) {
       await countFailure(deps, exchange, limit);

@@ -142,7 +142,7 @@ export interface Authenticator<D, C> {
    * Runs after the handler if authentication succeeded, on success and on error. Its error replaces that of the
    * handler. A `before_limit` caller whom the limit refuses is not concluded.
    */
-  conclude?(deps: D, caller: C): Promise<void>;
+  conclude?(deps: D, caller: C): Promise<unknown> | void;
 }
 
 /** The authenticators of a service, by name. */

@@ -15,9 +15,10 @@ import type { RequestContext } from "./route.ts";
 export function authorizationToken(headers: Headers, scheme: "Svc" | "Bearer"): string | null {
   const value = headers.get(HEADERS.authorization);
   if (value === null) return null;
-  const [word = "", token = "", ...more] = value.split(/ +/);
-  if (word.toLowerCase() !== scheme.toLowerCase() || more.length > 0 || /[\s,]/.test(token)) return "";
-  return token;
+  const end = value.indexOf(" ");
+  if (end === -1 || value.slice(0, end).toLowerCase() !== scheme.toLowerCase()) return "";
+  const token = value.slice(end).replace(/^ +/, "");
+  return /[\s,]/.test(token) ? "" : token;
 }
 
 /** Returns the timestamp header in Unix seconds, or why it is rejected. */

@@ -41,11 +41,19 @@ const OTHER = "other";
 /** Largest number of values for which a counter shows each of its series from the start. */
 const SHOWN_FROM_START = 20;
 
+/** What has the same values of the labels so far. */
+interface Level {
+  next: Map<string, Level>;
+  series: Series | null;
+}
+
 interface Kept {
   row: MetricRow;
   /** Allowed values of each label. */
   sets: readonly ReadonlySet<string>[];
-  series: Map<string, Series>;
+  /** By the value of the first label, and so on. */
+  tree: Level;
+  series: Series[];
   readers: (() => number | null)[];
 }
 
@@ -59,8 +67,9 @@ export class Metrics {
     const rows = Object.entries<MetricRow>(METRICS);
     this.#kept = Object.fromEntries(rows.map(([name, row]) => {
       const sets = row.labels.map(([, values]) => values === "routes" ? this.#routes : new Set(values));
-      return [name, { row, sets, series: new Map(firstSeries(row)), readers: [] }];
+      return [name, { row, sets, tree: newLevel(), series: [], readers: [] }];
     })) as unknown as Record<MetricName, Kept>;
+    for (const kept of Object.values(this.#kept)) for (const values of firstValues(kept.row)) this.#seriesOf(kept, values);
   }
 
   /** Adds the paths of a route table to the values of the label `route`. */
@@ -127,7 +136,7 @@ export class Metrics {
   /** Returns every metric that has a series, with its present values. Reads memory only. */
   families(): Family[] {
     const families = Object.entries<Kept>(this.#kept).map(([name, { row, series, readers }]): Family => {
-      if (readers.length === 0) return { name, row, series: [...series.values()] };
+      if (readers.length === 0) return { name, row, series };
       const found = readers.map((get) => get()).filter((value) => value !== null);
       const value = found.reduce((sum, one) => sum + one, 0);
       return { name, row, series: found.length === 0 ? [] : [{ values: [], value }] };
@@ -135,19 +144,27 @@ export class Metrics {
     return [...buildFamily(this.#build), ...families.filter(({ series }) => series.length > 0)];
   }
 
-  #seriesOf({ row, sets, series }: Kept, values: readonly string[]): Series {
-    // A metric has at most three labels; joining is cheap and needs no cache.
-    let key = "";
+  #seriesOf({ row, sets, tree, series }: Kept, values: readonly string[]): Series {
+    let level = tree;
     for (let i = 0; i < sets.length; i++) {
       const value = values[i] ?? OTHER;
-      key += sets[i]?.has(value) ? `${value}\0` : `${OTHER}\0`;
+      level = level.next.get(value) ?? levelBelow(level, sets[i]?.has(value) ? value : OTHER);
     }
-    const known = series.get(key);
-    if (known) return known;
-    const made = newSeries(row, key.split("\0").slice(0, -1));
-    series.set(key, made);
-    return made;
+    if (level.series) return level.series;
+    const known = sets.map((set, i) => set.has(values[i] ?? OTHER) ? values[i] ?? OTHER : OTHER);
+    series.push(level.series = newSeries(row, known));
+    return level.series;
   }
+}
+
+function newLevel(): Level {
+  return { next: new Map(), series: null };
+}
+
+function levelBelow({ next }: Level, value: string): Level {
+  const known = next.get(value) ?? newLevel();
+  next.set(value, known);
+  return known;
 }
 
 function newSeries(row: MetricRow, values: readonly string[]): Series {
@@ -155,14 +172,14 @@ function newSeries(row: MetricRow, values: readonly string[]): Series {
   return { values, value: 0, counts: Array.from({ length: row.buckets.length + 1 }, () => 0) };
 }
 
-/** Returns the series that exist before anything is counted, so that a rate over them is never missing. */
-function firstSeries(row: MetricRow): [string, Series][] {
+/** Returns the labels of the series that exist before anything is counted, so that a rate over them is never missing. */
+function firstValues(row: MetricRow): (readonly string[])[] {
   if (row.type === "gauge") return [];
   const [label, ...more] = row.labels;
-  if (!label) return [["", newSeries(row, [])]];
+  if (!label) return [[]];
   if (more.length > 0 || row.type === "histogram") return [];
   const values = valuesOf(label);
-  return values.length > SHOWN_FROM_START ? [] : values.map((value) => [`${value}\0`, newSeries(row, [value])]);
+  return values.length > SHOWN_FROM_START ? [] : values.map((value) => [value]);
 }
 
 function valuesOf([, values]: MetricLabel): readonly string[] {

@@ -1,0 +1,125 @@
+/** Reads a message from its admitted request: what its recipient gets, and what the proxy refuses before anything is stored. */
+import { ConversationId } from "../../shared/protocol/api/relay.ts";
+import { isAgentDid } from "../../shared/protocol/did.ts";
+import { ServiceError } from "../../shared/protocol/errors.ts";
+import { type BodyEdit, injectIdentity as insertIdentity } from "../../shared/protocol/identity_block.ts";
+import { isRequestId } from "../../shared/protocol/ids.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
+import { boundHeaders, ContextError, contextOf, contextText } from "../../shared/protocol/message_context.ts";
+import type { MessageProof } from "../../shared/protocol/message_proof.ts";
+import { payloadProblem } from "../../shared/protocol/payload_bounds.ts";
+import { HEADERS } from "../../shared/protocol/proof.ts";
+import { digest } from "../../shared/server/crypto.ts";
+import { parseJson } from "../../shared/server/http/body.ts";
+import type { RequestContext } from "../../shared/server/http/route.ts";
+import { authorizationToken } from "../../shared/server/http/signed_request.ts";
+import type { Message, PairRecord } from "../schema/records.ts";
+
+/** The verified sender of a request, and the origin of the proxy that it was signed for. */
+type Sender = Message["identity"] & { origin: string };
+
+/** Checks media type, JSON, recipient, conversation, reply headers, signed context and pair, in this order. */
+export function readMessage(
+  caller: Sender,
+  exchange: RequestContext,
+  pair: PairRecord | null,
+  { injectIdentity }: { injectIdentity: boolean },
+): { message: Message; recipientOwnerDid: string } {
+  const { headers } = exchange.request;
+  const contentType = headers.get("content-type") ?? "";
+  const isTooLong = contentType.length > LIMITS.contentTypeLength;
+  if (isTooLong || contentType.split(";")[0]?.trim().toLowerCase() !== "application/json") {
+    throw new ServiceError("PROXY_HOOK_UNSUPPORTED_MEDIA_TYPE");
+  }
+  const parsed = parseJson(exchange.body);
+  if (!parsed) throw new ServiceError("PROXY_HOOK_INVALID_JSON");
+  const problem = payloadProblem(parsed.text);
+  if (problem !== null) throw new ServiceError("PROXY_HOOK_INVALID_JSON", { message: problem });
+  const recipient = headers.get(HEADERS.recipient);
+  if (!recipient) throw new ServiceError("PROXY_HOOK_RECIPIENT_REQUIRED");
+  if (!isAgentDid(recipient)) throw new ServiceError("PROXY_HOOK_RECIPIENT_INVALID");
+  const conversationId = headers.get(HEADERS.conversationId);
+  if (conversationId !== null && !ConversationId.safeParse(conversationId).success) {
+    throw new ServiceError("PROXY_HOOK_CONVERSATION_INVALID");
+  }
+  const reply = parseReplyHeaders(headers);
+  const context = signedContext(exchange);
+  if (recipient === caller.agentDid || !pair) throw new ServiceError("PROXY_AUTH_FORBIDDEN");
+  // No mailbox of this server is one of a peer elsewhere, so the message would wait for a recipient that cannot come.
+  if (pair.proxy !== undefined) {
+    throw new ServiceError("PROXY_HOOK_RECIPIENT_INVALID", {
+      message: `The recipient is an agent of another server: send the message to ${pair.proxy}`,
+    });
+  }
+  const { agentDid, ownerDid, issuer, aitJti, name } = caller;
+  const identity = { agentDid, ownerDid, issuer, aitJti, name };
+  const { payload, edit } = injectIdentity ? withIdentity(parsed, identity) : { payload: parsed.text };
+  const message: Message = {
+    requestId: exchange.requestId,
+    fromAgentDid: agentDid,
+    toAgentDid: recipient,
+    identity,
+    contentType,
+    ...(conversationId === null ? {} : { conversationId }),
+    ...reply,
+    proof: proofOf(exchange, caller.origin, context, edit),
+    payload,
+  };
+  return { message, recipientOwnerDid: pair.peerOwnerDid };
+}
+
+/**
+ * Returns the members of the reply headers, which the frame carries on every path. Checks their shape only: what they
+ * state is the sender's word.
+ */
+function parseReplyHeaders(headers: Headers): Pick<Message, "inReplyTo" | "auto"> {
+  const inReplyTo = headers.get(HEADERS.inReplyTo), auto = headers.get(HEADERS.auto);
+  if (inReplyTo !== null && !isRequestId(inReplyTo) || auto !== null && auto !== "1") {
+    throw new ServiceError("PROXY_HOOK_REPLY_INVALID");
+  }
+  return { ...(inReplyTo === null ? {} : { inReplyTo }), ...(auto === null ? {} : { auto: true }) };
+}
+
+/**
+ * Returns the headers of the signed context, none for a message without one. Refuses a message whose headers differ from it
+ * (D-140).
+ */
+function signedContext({ request, target }: RequestContext): Record<string, string> {
+  try {
+    const signed = contextOf(target);
+    if (signed === null) return {};
+    if (signed === digest(contextText(request.headers))) return Object.fromEntries(boundHeaders(request.headers));
+  } catch (cause) {
+    if (!(cause instanceof ContextError)) throw cause;
+    throw new ServiceError("PROXY_HOOK_CONTEXT_INVALID", { message: cause.message });
+  }
+  throw new ServiceError("PROXY_HOOK_CONTEXT_INVALID");
+}
+
+/** Returns what the recipient needs to check the sender itself : the values of the request that admission verified. */
+function proofOf(
+  { request: { headers }, target }: RequestContext,
+  origin: string,
+  context: Record<string, string>,
+  edit: BodyEdit | undefined,
+): MessageProof {
+  return {
+    ait: authorizationToken(headers, "Svc") ?? "",
+    timestamp: headers.get(HEADERS.timestamp) ?? "",
+    nonce: headers.get(HEADERS.nonce) ?? "",
+    origin,
+    target,
+    signature: headers.get(HEADERS.proof) ?? "",
+    context,
+    ...(edit === undefined ? {} : { edit }),
+  };
+}
+
+function withIdentity(
+  { text, value }: { text: string; value: unknown },
+  identity: Message["identity"],
+): { payload: string; edit?: BodyEdit } {
+  const injected = insertIdentity(text, value, identity);
+  if ("payload" in injected) return injected;
+  throw new ServiceError("PROXY_HOOK_INVALID_JSON", { message: "The body names message twice" });
+}
