@@ -82,7 +82,7 @@ function parseReplyHeaders(headers: Headers): Pick<Message, "inReplyTo" | "auto"
 
 /**
  * Returns the headers of the signed context, none for a message without one. Refuses a message whose headers differ from it
- * (D-140).
+ */
  */
 function signedContext({ request, target }: RequestContext): Record<string, string> {
   try {

@@ -3,7 +3,7 @@
  * the files of the command line: `tests/e2e/cli_kill_test.ts` checks it.
  */
 import { LIMITS } from "../../shared/protocol/limits.ts";
-import { JOINING_WAIT_MS } from "../../shared/server/store/joining_claims.ts";
+import { JOINING_WAIT_MS } from "../../shared/server/store/group_commit.ts";
 import type { Area, Event, Logged } from "./events.ts";
 
 /** The result of a simulation. */

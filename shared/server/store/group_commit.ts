@@ -43,13 +43,14 @@ import {
 import { ClaimQueue, type Queued } from "./claim_queue.ts";
 import { CommitMarks, type Mark, MARK_KEPT_MS } from "./commit_marks.ts";
 import { countedCommit } from "./counted_commit.ts";
-import { JoiningClaims } from "./joining_claims.ts";
 import { StoreBusy, StoreLate, StoreUnavailable } from "./store_errors.ts";
 
 /** More could not be committed before their deadline, and would hold memory for nothing. */
 export const CLAIMS_WAITING_MAX = 10_000;
 /** Above this wait new claims are refused: with more, their callers would give up before their commit. */
 export const CLAIM_WAIT_MS = 3_000;
+/** With more, a crash leaves more outcomes unwritten; with less, hardly a claim finds a commit to join. */
+export const JOINING_WAIT_MS = 20;
 
 export { absent, addWrite, idOf } from "./batch.ts";
 export type { ClaimResult, LiveChange, LiveRecord, RecordChange, Update, Write } from "./batch.ts";
@@ -91,13 +92,15 @@ export class GroupCommit {
   readonly #freeSlots: number[];
   readonly #clock: Clock;
   readonly #marks: CommitMarks;
-  readonly #joining: JoiningClaims;
   readonly #metrics: Metrics | undefined;
   readonly #reliedMs: number;
   readonly #writes: WriteWatch | null;
   /** Records that commits of this instance wrote or held, by key; the next claim on one needs no read. */
   readonly #known = new BoundedMap<string, CachedRecord>(REMEMBERED);
   #willCommit = false;
+  #willJoin = false;
+  /** Resolves when no claim waits or is in flight, once something waits for that. */
+  #idle: PromiseWithResolvers<void> | null = null;
   /** Ends the timer for the oldest claim. */
   #cancelDeadline: Cancel | null = null;
 
@@ -109,7 +112,6 @@ export class GroupCommit {
     this.#freeSlots = Array.from({ length: inFlight }, (_, i) => i);
     this.#clock = clock;
     this.#marks = new CommitMarks(kv, markKey);
-    this.#joining = new JoiningClaims(clock, this.#queue, () => this.#commitAll());
     this.#metrics = metrics;
     this.#reliedMs = reliedMs;
     this.#writes = writes;
@@ -142,7 +144,7 @@ export class GroupCommit {
     if (this.#queue.size >= CLAIMS_WAITING_MAX || now - (this.#queue.oldestUnblocked ?? now) > CLAIM_WAIT_MS) {
       return Promise.reject(new StoreBusy(new Error("Too many claims wait, or one for too long")));
     }
-    const result = new Promise<ClaimResult<R>>((resolve, reject) => {
+    return new Promise<ClaimResult<R>>((resolve, reject) => {
       const relies = !this.checksAll, ids: string[] = live ? [live.record.id] : [];
       let bytes = 0;
       for (const update of updates) {
@@ -153,15 +155,32 @@ export class GroupCommit {
       const settle = resolve as QueuedClaim["resolve"];
       this.#queue.add({ updates, live, relies, ids, bytes, since: now, mayWait, resolve: settle, reject });
       this.#cancelDeadline ??= this.#clock.after(WAIT_MS, () => this.#endOverdue());
-      if (mayWait || this.#willCommit || this.#freeSlots.length === 0) return;
+      if (mayWait) return this.#commitLater(JOINING_WAIT_MS);
+      if (this.#willCommit || this.#freeSlots.length === 0) return;
       this.#willCommit = true;
       queueMicrotask(() => {
         this.#willCommit = false;
         this.#fillSlots();
       });
     });
-    if (mayWait) this.#joining.add(result);
-    return result;
+  }
+
+  /**
+   * Commits the claims that wait to join another commit, after `ms` milliseconds. One timer runs at a time: it is left running
+   * when a commit has taken its claims meanwhile, because that costs less than to cancel it for each commit.
+   */
+  #commitLater(ms: number): void {
+    if (this.#willJoin) return;
+    this.#willJoin = true;
+    this.#clock.after(ms, () => {
+      this.#willJoin = false;
+      const since = this.#queue.waitingSince;
+      if (since === undefined) return;
+      const rest = since + JOINING_WAIT_MS - this.#clock.now();
+      // A clock that stepped back must not prolong the wait.
+      if (rest > 0 && rest <= JOINING_WAIT_MS) this.#commitLater(rest);
+      else this.#commitAll();
+    });
   }
 
   /** Rejects the claims that have waited 10 s, and waits for the next one. */
@@ -175,10 +194,10 @@ export class GroupCommit {
     this.#cancelDeadline = oldest === undefined ? null : this.#clock.after(Math.max(1, rest), () => this.#endOverdue());
   }
 
-  /** Commits the claims that may wait now. Resolves when each of them has its result. */
+  /** Commits the claims that may wait now. Resolves when no claim is without its result. */
   async flush(): Promise<void> {
     this.#commitAll();
-    await this.#joining.ended();
+    if (this.#queue.size > 0) await (this.#idle ??= Promise.withResolvers()).promise;
   }
 
   /** Returns the record after the last commit of this instance. A claim that uses a stale record is evaluated again. */
@@ -208,6 +227,8 @@ export class GroupCommit {
     if (this.#queue.size > 0) return;
     this.#cancelDeadline?.();
     this.#cancelDeadline = null;
+    this.#idle?.resolve();
+    this.#idle = null;
   }
 
   async #commit(whole: readonly QueuedClaim[], now: Try): Promise<void> {

@@ -10,7 +10,7 @@ import { HEADERS } from "../../../shared/protocol/proof.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
 import { SWEEP_REST_MS } from "../../../shared/server/store/expiry_sweeper.ts";
-import { JOINING_WAIT_MS } from "../../../shared/server/store/joining_claims.ts";
+import { JOINING_WAIT_MS } from "../../../shared/server/store/group_commit.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { answered, outcome, refused, tally } from "../../support/registry_world.ts";

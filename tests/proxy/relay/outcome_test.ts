@@ -8,7 +8,7 @@ import { unpackDelivery } from "../../../proxy/schema/delivery_record.ts";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
-import { JOINING_WAIT_MS } from "../../../shared/server/store/joining_claims.ts";
+import { JOINING_WAIT_MS } from "../../../shared/server/store/group_commit.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { answered, outcome } from "../../support/registry_world.ts";
 import { openTestKv } from "../../support/test_store.ts";

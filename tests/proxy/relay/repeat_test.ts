@@ -4,7 +4,7 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
-import { JOINING_WAIT_MS } from "../../../shared/server/store/joining_claims.ts";
+import { JOINING_WAIT_MS } from "../../../shared/server/store/group_commit.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { answered, outcome, refused, tally } from "../../support/registry_world.ts";
