@@ -69,7 +69,9 @@ export class Metrics {
       const sets = row.labels.map(([, values]) => values === "routes" ? this.#routes : new Set(values));
       return [name, { row, sets, tree: newLevel(), series: [], readers: [] }];
     })) as unknown as Record<MetricName, Kept>;
-    for (const kept of Object.values(this.#kept)) for (const values of firstValues(kept.row)) this.#seriesOf(kept, values);
+    for (const kept of Object.values(this.#kept)) {
+      for (const values of firstValues(kept.row)) this.#seriesOf(kept, values);
+    }
   }
 
   /** Adds the paths of a route table to the values of the label `route`. */

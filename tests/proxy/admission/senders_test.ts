@@ -4,7 +4,7 @@
  */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import fc from "fast-check";
-import { type NonceUse, type Sender, SenderChange, Senders } from "../../../proxy/message/sender.ts";
+import { type NonceUse, type Sender, SenderChange, Senders, type WINDOW_FULL } from "../../../proxy/message/sender.ts";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
 import { NONCE_BYTES, senderKeptMs, unpackSender } from "../../../proxy/schema/sender_record.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
@@ -48,7 +48,7 @@ class Instance {
   async commit(use: NonceUse): Promise<boolean> {
     try {
       const live = new SenderChange<never>(use.sender, this.clock, use, null, null);
-      return (await this.#commits.claim<"replay">([], { live })).taken;
+      return (await this.#commits.claim<"replay" | typeof WINDOW_FULL>([], { live })).taken;
     } catch (error) {
       use.sender.release(use);
       throw error;
