@@ -81,8 +81,8 @@ function parseReplyHeaders(headers: Headers): Pick<Message, "inReplyTo" | "auto"
 }
 
 /**
- * Returns the headers of the signed context, none for a message without one. Refuses a message whose headers differ from it
- */
+ * Returns the headers of the signed context, none for a message without one. Refuses a message whose headers differ from
+ * it, because a party between sender and proxy has then changed them.
  */
 function signedContext({ request, target }: RequestContext): Record<string, string> {
   try {
