@@ -116,7 +116,7 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
   const connectedAgents = new ConnectedAgents(clock, newId, config.heartbeatIntervalMs, metrics, owners);
   const reserve = new StoreReserve(externals.diskSpace ?? (() => null), clock, config.storeReserveBytes);
   const mailbox = new Mailbox({ kv, clock, commits, metrics, reserve }, {
-    ttlSeconds: config.mailboxTtlSeconds,
+    ttlMs: config.mailboxTtlSeconds * 1000,
     receiptKeptMs: config.receiptKeptMs,
     ownerBytes: config.mailboxOwnerBytes,
     registryUrl: config.registryUrl,

@@ -44,18 +44,6 @@ interface RelayAdminDeps {
 
 type Query<Q> = Input<undefined, Q, undefined, Admin>;
 
-export async function connections(deps: RelayAdminDeps, { query }: Query<ConnectionQuery>): Promise<Answer> {
-  const { items, nextCursor } = await listConnections(deps, query);
-  const response: ConnectionList = { connections: items, pagination: { limit: query.limit, nextCursor } };
-  return json(response);
-}
-
-export async function queues(deps: RelayAdminDeps, { query }: Query<QueueQuery>): Promise<Answer> {
-  const { items, nextCursor } = await listQueues(deps, query);
-  const response: QueueList = { queues: items, pagination: { limit: query.limit, nextCursor } };
-  return json(response);
-}
-
 export async function deliveries(deps: RelayAdminDeps, { query }: Query<DeliveryQuery>): Promise<Answer> {
   const response: DeliveryList = { deliveries: await timelinesOf(deps, query.requestId) };
   return json(response);
@@ -77,22 +65,19 @@ function groupsOf(refusals: Refusals): NonNullable<RefusalList["groups"]> {
 }
 
 /** Lists which agents are connected, and when each was connected last. @throws {StoreUnavailable} */
-function listConnections(
-  { kv, leases, config }: Pick<RelayAdminDeps, "kv" | "leases" | "config">,
-  query: ConnectionQuery,
-): Promise<DidPage<AgentConnection>> {
-  const { registryUrl } = config;
+export async function connections(deps: RelayAdminDeps, { query }: Query<ConnectionQuery>): Promise<Answer> {
+  const { kv, leases } = deps;
   const alive = new Map<string, Promise<boolean>>();
   const isAlive = (instance: string) => {
     const known = alive.get(instance) ?? leases.isAlive(instance);
     alive.set(instance, known);
     return known;
   };
-  return pageByDid<Seen, AgentConnection>(kv, KEYS.allSeen(), { ...query, registryUrl }, async (entries) => {
+  const page = await pageByDid<Seen, AgentConnection>(deps, KEYS.allSeen(), query, async (entries) => {
     const dids = entries.map(({ key }) => String(key.at(-1)));
-    const holders = await holdersOf(kv, dids);
+    const holders = await getTogether<Presence>(kv, dids.map((did) => KEYS.presence(did)));
     return await Promise.all(entries.map(async ({ value }, i) => {
-      const holder = holders[i] ?? "";
+      const holder = holders[i]?.value?.instance ?? "";
       const online = holder !== "" && await isAlive(holder);
       if (query.online !== undefined && query.online !== online) return null;
       return {
@@ -104,12 +89,7 @@ function listConnections(
       };
     }));
   });
-}
-
-/** Returns the instance that each agent's presence names; empty for none. */
-async function holdersOf(kv: Kv, dids: readonly string[]): Promise<string[]> {
-  const found = await getTogether<Presence>(kv, dids.map((did) => KEYS.presence(did)));
-  return found.map(({ value }) => value?.instance ?? "");
+  return json({ connections: page.items, pagination: page.pagination } satisfies ConnectionList);
 }
 
 async function getTogether<V>(kv: Kv, keys: readonly KvKey[]): Promise<KvEntryMaybe<V>[]> {
@@ -120,36 +100,29 @@ async function getTogether<V>(kv: Kv, keys: readonly KvKey[]): Promise<KvEntryMa
   return (await Promise.all(parts.map((part) => kv.getMany<V[]>(part)))).flat();
 }
 
-/**
- * Lists how many messages wait for each recipient. It names no sender and reads no payload.
- *
- * @throws {StoreUnavailable}
- */
-function listQueues(
-  { kv, mailbox, config }: Pick<RelayAdminDeps, "kv" | "mailbox" | "config">,
-  query: QueueQuery,
-): Promise<DidPage<Queue>> {
-  return pageByDid<MailboxState, Queue>(
-    kv,
+/** Lists how many messages wait for each recipient. It names no sender and reads no payload. @throws {StoreUnavailable} */
+export async function queues(deps: RelayAdminDeps, { query }: Query<QueueQuery>): Promise<Answer> {
+  const page = await pageByDid<MailboxState, Queue>(
+    deps,
     KEYS.mailboxStates(),
-    { ...query, registryUrl: config.registryUrl },
+    query,
     (entries) =>
       Promise.all(entries.map(async ({ key, value: { total, bySender } }) => {
         // The state of an emptied mailbox stays for a while.
         const recipientAgentDid = String(key.at(-1));
-        const [oldest] = total === 0 ? [] : await mailbox.after(recipientAgentDid, 0, 1);
+        const [oldest] = total === 0 ? [] : await deps.mailbox.after(recipientAgentDid, 0, 1);
         if (oldest === undefined) return null;
         const senders = Object.keys(bySender).length;
         return { recipientAgentDid, messages: total, senders, oldestExpiresAt: toIso(oldest.expiresAt) };
       })),
   );
+  return json({ queues: page.items, pagination: page.pagination } satisfies QueueList);
 }
 
-/** A page, and where the next one begins. */
+/** A page; its cursor is the DID of the last record that was read, and `null` on the last page. */
 interface DidPage<T> {
   items: T[];
-  /** DID of the last record that was read; `null` on the last page. */
-  nextCursor: string | null;
+  pagination: { limit: number; nextCursor: string | null };
 }
 
 /**
@@ -159,23 +132,18 @@ interface DidPage<T> {
  * @param itemsOf returns the item of each record, in their order; `null` for a record that is not listed
  */
 async function pageByDid<V, T>(
-  kv: Kv,
+  { kv, config }: Pick<RelayAdminDeps, "kv" | "config">,
   prefix: KvKey,
-  { limit, cursor, agents, registryUrl }: {
-    limit: number;
-    cursor?: string | undefined;
-    agents?: readonly string[] | undefined;
-    registryUrl: string;
-  },
+  { limit, cursor, agents }: Pick<ConnectionQuery, "limit" | "cursor" | "agents">,
   itemsOf: (entries: readonly KvEntry<V>[]) => Promise<(T | null)[]>,
 ): Promise<DidPage<T>> {
   if (agents !== undefined) {
-    const authority = authorityOf(registryUrl) ?? "";
+    const authority = authorityOf(config.registryUrl) ?? "";
     const keys = agents.map((id) => [...prefix, formatDid({ authority, kind: "agent", id })]);
     const found = await getTogether<V>(kv, keys);
     const known = found.flatMap(({ key, value, versionstamp }) => value === null ? [] : [{ key, value, versionstamp }]);
     const items = (await itemsOf(known as KvEntry<V>[])).filter((item) => item !== null);
-    return { items: items.slice(0, limit), nextCursor: null };
+    return { items: items.slice(0, limit), pagination: { limit, nextCursor: null } };
   }
   const items: T[] = [];
   let last = cursor ?? null;
@@ -187,12 +155,14 @@ async function pageByDid<V, T>(
     const entries = await Array.fromAsync(kv.list<V>(selector, { limit: size, batchSize: size }));
     const found = await itemsOf(entries);
     for (const [i, { key }] of entries.entries()) {
-      if (items.length === limit || read === LIMITS.filteredPageReads) return { items, nextCursor: last };
+      if (items.length === limit || read === LIMITS.filteredPageReads) {
+        return { items, pagination: { limit, nextCursor: last } };
+      }
       const item = found[i] ?? null;
       if (item !== null) items.push(item);
       last = String(key.at(-1));
       read++;
     }
-    if (entries.length < size) return { items, nextCursor: null };
+    if (entries.length < size) return { items, pagination: { limit, nextCursor: null } };
   }
 }

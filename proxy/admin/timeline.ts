@@ -5,7 +5,6 @@
 import type { Kv } from "../../shared/server/kv.ts";
 import type { DeliveryEvent, DeliveryTimeline } from "../../shared/protocol/api/relay_admin.ts";
 import { RECEIPT_STATUSES, type ReceiptStatus } from "../../shared/protocol/api/receipts.ts";
-import { LIMITS } from "../../shared/protocol/limits.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import type { Clock } from "../../shared/clock.ts";
 import { withoutSecrets } from "../../shared/server/log.ts";
@@ -16,6 +15,7 @@ import type { StoredReceipt } from "../schema/receipt_record.ts";
 import type { DeliveryRecord, MailboxEntry } from "../schema/records.ts";
 import { STATE_OF_RECEIPT } from "../receipts/store.ts";
 import { begunDeliveries } from "../relay/deliveries.ts";
+import type { Mailbox } from "../relay/mailbox.ts";
 
 /** A request ID that many senders use would otherwise make an answer without a bound. */
 const DELIVERIES_LISTED_MAX = 50;
@@ -27,6 +27,7 @@ interface TimelineDeps {
   clock: Clock;
   commits: Pick<GroupCommit, "flush">;
   config: { receiptKeptMs: number };
+  mailbox: Pick<Mailbox, "after">;
 }
 
 interface Event {
@@ -54,7 +55,7 @@ const READ_TOGETHER = 200;
 export async function timelinesOf(deps: TimelineDeps, requestId: string): Promise<DeliveryTimeline[]> {
   const lines = new Map<string, Promise<MailboxEntry[]>>();
   const lineOf = (recipient: string) => {
-    const known = lines.get(recipient) ?? mailboxLine(deps.kv, recipient);
+    const known = lines.get(recipient) ?? deps.mailbox.after(recipient, 0);
     lines.set(recipient, known);
     return known;
   };
@@ -142,11 +143,4 @@ async function waitingEvent(
   const { nacks, notBefore } = entry;
   const next = notBefore > 0 ? `, not before ${toIso(notBefore)}` : "";
   return [{ at: clock.now(), event: "waiting", detail: `place ${place + 1}, refusals ${nacks}${next}` }];
-}
-
-/** Returns the queued messages of a recipient, oldest first. */
-async function mailboxLine(kv: Kv, recipient: string): Promise<MailboxEntry[]> {
-  const limit = LIMITS.mailboxPerRecipient;
-  const entries = await Array.fromAsync(kv.list<MailboxEntry>({ prefix: KEYS.mailbox(recipient) }, { limit }));
-  return entries.map(({ value }) => value);
 }

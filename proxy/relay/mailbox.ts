@@ -43,7 +43,8 @@ interface MailboxDeps {
 
 /** Limits of the mailboxes, from the configuration. */
 interface MailboxLimits {
-  ttlSeconds: number;
+  /** How long a message waits, milliseconds. */
+  ttlMs: number;
   receiptKeptMs: number;
   /** Bytes of queued messages to all agents of an owner, and again of those from them. */
   ownerBytes: number;
@@ -68,31 +69,17 @@ function deliveryOf({ message: { fromAgentDid, toAgentDid, requestId } }: Mailbo
 export class Mailbox {
   /** Called when a queued message has been handed over or has ended. */
   onOutcome: (id: DeliveryId, outcome: DeliveryOutcome) => void = () => {};
-  readonly #kv: Kv;
-  readonly #clock: Clock;
-  readonly #commits: GroupCommit;
-  readonly #metrics: Metrics;
-  readonly #ttlMs: number;
-  readonly #receiptKeptMs: number;
-  readonly #ownerBytes: number;
-  readonly #registryUrl: string;
-  readonly #reserve: StoreReserve;
+  readonly #deps: MailboxDeps;
+  readonly #limits: MailboxLimits;
 
-  constructor(deps: MailboxDeps, { ttlSeconds, receiptKeptMs, ownerBytes, registryUrl }: MailboxLimits) {
-    this.#registryUrl = registryUrl;
-    this.#kv = deps.kv;
-    this.#clock = deps.clock;
-    this.#commits = deps.commits;
-    this.#metrics = deps.metrics;
-    this.#ttlMs = ttlSeconds * 1000;
-    this.#receiptKeptMs = receiptKeptMs;
-    this.#ownerBytes = ownerBytes;
-    this.#reserve = deps.reserve;
+  constructor(deps: MailboxDeps, limits: MailboxLimits) {
+    this.#deps = deps;
+    this.#limits = limits;
   }
 
   /** Returns when a message that is queued now expires, milliseconds since the Unix epoch. */
   expiry(): number {
-    return this.#clock.now() + this.#ttlMs;
+    return this.#deps.clock.now() + this.#limits.ttlMs;
   }
 
   /** Returns the updates that queue a message for an agent of `recipientOwnerDid`, or refuse it. */
@@ -101,7 +88,7 @@ export class Mailbox {
     const { toAgentDid: recipient, fromAgentDid: sender } = message;
     const parts = splitChunks(content);
     const bytes = content.length + RECORDS_BYTES;
-    const expireInMs = this.#ttlMs + GRACE_MS;
+    const expireInMs = this.#limits.ttlMs + GRACE_MS;
     const owners = this.#countBytes({ message, recipientOwnerDid, bytes, sign: 1 });
     return [{
       key: KEYS.mailboxState(recipient),
@@ -112,7 +99,7 @@ export class Mailbox {
         if (state.total >= LIMITS.mailboxPerRecipient || ofSender >= LIMITS.mailboxPerSender) {
           return { refuse: "mailbox_full" };
         }
-        if (!this.#reserve.hasRoom(bytes)) return { refuse: "disk_full" };
+        if (!this.#deps.reserve.hasRoom(bytes)) return { refuse: "disk_full" };
         const number = state.next;
         const entry: MailboxEntry = {
           number,
@@ -149,7 +136,8 @@ export class Mailbox {
       sign: 1 | -1;
     },
   ): Update<MailboxRefusal>[] {
-    const senderOwnerDid = payerOf(message.identity, this.#registryUrl), expireInMs = (this.#ttlMs + GRACE_MS) * 2;
+    const senderOwnerDid = payerOf(message.identity, this.#limits.registryUrl),
+      expireInMs = (this.#limits.ttlMs + GRACE_MS) * 2;
     return [...new Set([recipientOwnerDid, senderOwnerDid])].map((ownerDid) => ({
       key: KEYS.mailboxBytes(ownerDid),
       next: (current) => {
@@ -158,8 +146,10 @@ export class Mailbox {
           received: Math.max(0, received + (ownerDid === recipientOwnerDid ? sign * bytes : 0)),
           sent: Math.max(0, sent + (ownerDid === senderOwnerDid ? sign * bytes : 0)),
         };
-        if (sign > 0 && value.received > Math.max(received, this.#ownerBytes)) return { refuse: "recipient_full" };
-        if (sign > 0 && value.sent > Math.max(sent, this.#ownerBytes)) return { refuse: "sender_full" };
+        if (sign > 0 && value.received > Math.max(received, this.#limits.ownerBytes)) {
+          return { refuse: "recipient_full" };
+        }
+        if (sign > 0 && value.sent > Math.max(sent, this.#limits.ownerBytes)) return { refuse: "sender_full" };
         return value.received + value.sent === 0 ? { delete: true } : { value, expireInMs };
       },
     }));
@@ -172,7 +162,7 @@ export class Mailbox {
    */
   async after(recipient: string, number: number, limit: number = LIMITS.mailboxPerRecipient): Promise<MailboxEntry[]> {
     const start = KEYS.mailboxEntry(recipient, number + 1);
-    const entries = this.#kv.list<MailboxEntry>({ prefix: KEYS.mailbox(recipient), start }, { limit });
+    const entries = this.#deps.kv.list<MailboxEntry>({ prefix: KEYS.mailbox(recipient), start }, { limit });
     return (await Array.fromAsync(entries)).map(({ value }) => value);
   }
 
@@ -185,7 +175,7 @@ export class Mailbox {
     const { toAgentDid: recipient } = entry.message;
     const parts: Uint8Array[] = [];
     for (let i = 0; i < entry.parts; i++) {
-      const { value } = await this.#kv.get<Uint8Array>(KEYS.mailboxPart(recipient, entry.number, i));
+      const { value } = await this.#deps.kv.get<Uint8Array>(KEYS.mailboxPart(recipient, entry.number, i));
       if (value === null) return null;
       parts.push(value);
     }
@@ -198,9 +188,9 @@ export class Mailbox {
    * @throws {StoreUnavailable}
    */
   async remove(entry: MailboxEntry): Promise<void> {
-    const at = this.#clock.now();
+    const at = this.#deps.clock.now();
     const handedOver = queuedUpdate(deliveryOf(entry), "handedOverAt", at);
-    const { taken } = await this.#commits.claim([...this.#removal(entry), handedOver]);
+    const { taken } = await this.#deps.commits.claim([...this.#removal(entry), handedOver]);
     if (taken) this.onOutcome(deliveryOf(entry), { state: "delivered", at });
   }
 
@@ -212,26 +202,26 @@ export class Mailbox {
   async deadLetter(entry: MailboxEntry): Promise<void> {
     const status: ReceiptStatus = "dead_lettered";
     const { toAgentDid: recipientAgentDid, fromAgentDid: senderAgentDid, requestId } = entry.message;
-    const receivedAt = this.#clock.now();
+    const receivedAt = this.#deps.clock.now();
     const receipt: Update<never> = {
       key: KEYS.receipt(recipientAgentDid, requestId, senderAgentDid, status),
       uncached: true,
       next: (current) => {
         const known = current as StoredReceipt | null;
         if (known !== null && !isOfEarlier(known.receivedAt, delivery)) return "keep";
-        return storedReceipt({ receivedAt }, this.#receiptKeptMs);
+        return storedReceipt({ receivedAt }, this.#limits.receiptKeptMs);
       },
     };
     let delivery: DeliveryRecord | null = null;
-    const { taken } = await this.#commits.claim([
+    const { taken } = await this.#deps.commits.claim([
       ...this.#removal(entry),
       queuedUpdate(deliveryOf(entry), "receiptAt", receivedAt, (found) => delivery = found),
       receipt,
     ]);
     if (!taken) return;
     this.onOutcome(deliveryOf(entry), { state: "dead_lettered", at: receivedAt, status });
-    this.#metrics.count("receipts_total", status);
-    this.#metrics.count("relay_handovers_total", "dead");
+    this.#deps.metrics.count("receipts_total", status);
+    this.#deps.metrics.count("relay_handovers_total", "dead");
   }
 
   /**
@@ -245,10 +235,10 @@ export class Mailbox {
       ...entry,
       nacks: entry.nacks + 1,
       finalNacks: entry.finalNacks + (isTemporary ? 0 : 1),
-      notBefore: this.#clock.now() + retryWait(entry.nacks),
+      notBefore: this.#deps.clock.now() + retryWait(entry.nacks),
     };
-    const expireInMs = Math.max(1, entry.expiresAt - this.#clock.now()) + GRACE_MS;
-    await this.#commits.claim([{
+    const expireInMs = Math.max(1, entry.expiresAt - this.#deps.clock.now()) + GRACE_MS;
+    await this.#deps.commits.claim([{
       key: KEYS.mailboxEntry(entry.message.toAgentDid, entry.number),
       next: (current) => current === null ? "keep" : { value: noted, expireInMs },
     }]);
@@ -261,9 +251,9 @@ export class Mailbox {
    * @throws {StoreUnavailable}
    */
   async *expired(): AsyncGenerator<MailboxEntry> {
-    for await (const { key } of this.#kv.list(KEYS.mailboxExpiredBy(this.#clock.now()))) {
+    for await (const { key } of this.#deps.kv.list(KEYS.mailboxExpiredBy(this.#deps.clock.now()))) {
       const [recipient, number] = [String(key.at(-2)), Number(key.at(-1))];
-      const { value } = await this.#kv.get<MailboxEntry>(KEYS.mailboxEntry(recipient, number));
+      const { value } = await this.#deps.kv.get<MailboxEntry>(KEYS.mailboxEntry(recipient, number));
       if (value) yield value;
     }
   }
@@ -275,22 +265,30 @@ export class Mailbox {
    */
   async count(): Promise<MailboxCounts & { areAll: boolean }> {
     let messages = 0, recipients = 0, fullest = 0, bytes = 0;
-    const areQueues = await visitAll<MailboxState>(this.#kv, KEYS.mailboxStates(), ({ value: { total, bySender } }) => {
-      messages += total;
-      if (total > 0) recipients++;
-      fullest = Math.max(fullest, total / LIMITS.mailboxPerRecipient);
-      for (const ofSender of Object.values(bySender)) fullest = Math.max(fullest, ofSender / LIMITS.mailboxPerSender);
-    });
-    const areBytes = await visitAll<MailboxBytes>(this.#kv, KEYS.allMailboxBytes(), ({ value: { received, sent } }) => {
-      bytes = Math.max(bytes, received, sent);
-    });
-    const first = await this.#kv.list({ prefix: KEYS.mailboxExpiries() }, { limit: 1 }).next();
-    const oldestAt = first.done || messages === 0 ? null : Number(first.value.key[2]) - this.#ttlMs;
+    const areQueues = await visitAll<MailboxState>(
+      this.#deps.kv,
+      KEYS.mailboxStates(),
+      ({ value: { total, bySender } }) => {
+        messages += total;
+        if (total > 0) recipients++;
+        fullest = Math.max(fullest, total / LIMITS.mailboxPerRecipient);
+        for (const ofSender of Object.values(bySender)) fullest = Math.max(fullest, ofSender / LIMITS.mailboxPerSender);
+      },
+    );
+    const areBytes = await visitAll<MailboxBytes>(
+      this.#deps.kv,
+      KEYS.allMailboxBytes(),
+      ({ value: { received, sent } }) => {
+        bytes = Math.max(bytes, received, sent);
+      },
+    );
+    const first = await this.#deps.kv.list({ prefix: KEYS.mailboxExpiries() }, { limit: 1 }).next();
+    const oldestAt = first.done || messages === 0 ? null : Number(first.value.key[2]) - this.#limits.ttlMs;
     return {
       messages,
       recipients,
       oldestAt,
-      fullest: Math.max(fullest, bytes / this.#ownerBytes),
+      fullest: Math.max(fullest, bytes / this.#limits.ownerBytes),
       areAll: areQueues && areBytes,
     };
   }
@@ -298,7 +296,7 @@ export class Mailbox {
   #removal(entry: MailboxEntry): Update<"gone" | MailboxRefusal>[] {
     const { number, parts, expiresAt } = entry;
     const { toAgentDid: recipient, fromAgentDid: sender } = entry.message;
-    const expireInMs = (this.#ttlMs + GRACE_MS) * 2;
+    const expireInMs = (this.#limits.ttlMs + GRACE_MS) * 2;
     const also: Write[] = [
       { key: KEYS.mailboxExpiry(expiresAt, recipient, number), delete: true },
       ...Array.from(
