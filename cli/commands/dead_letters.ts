@@ -31,7 +31,7 @@ export const COMMANDS = [
       const { folder, client } = await runningConnector(ctx, options.agent);
       const [{ call, get }, { DeadLetters }, { shownAliases }] = await Promise.all([
         import("../../shared/client/local_client.ts"),
-        import("../connector/local_api/dead_letter_handlers.ts"),
+        import("../connector/local_api/inbox_handlers.ts"),
         import("../connector/peers.ts"),
       ]);
       const listed = await call(client, DeadLetters, get(`/v1/dead-letter?limit=${limit}`));
@@ -97,7 +97,7 @@ async function change(
   const { folder, client } = await runningConnector(ctx, options.agent);
   const [{ call, post }, { Purged, Replayed }] = await Promise.all([
     import("../../shared/client/local_client.ts"),
-    import("../connector/local_api/dead_letter_handlers.ts"),
+    import("../connector/local_api/inbox_handlers.ts"),
   ]);
   const request = post(`/v1/dead-letter/${what}`, options.all ? { all: true } : { ids });
   const count = what === "replay"

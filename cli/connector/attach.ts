@@ -46,11 +46,7 @@ export interface Access extends LocalCalls, AsyncDisposable {
  * @throws {CliError} `CLI_CONNECTOR_DOWN` when a connector holds the lock and does not answer for 20 s; the error of
  * `startAgentConnector` when the connector cannot start in this process
  */
-export async function access(
-  ctx: Context,
-  folder: AgentFolder,
-  options: Partial<StartOptions> = {},
-): Promise<Access> {
+export async function access(ctx: Context, folder: AgentFolder, options: Partial<StartOptions> = {}): Promise<Access> {
   const attached = new Attached(ctx, folder, options, { keeps: false });
   await attached.connected();
   return attached;
@@ -136,7 +132,6 @@ class Attached implements Access {
     }
   }
 
-  /** Keeps a connector running until the access is disposed. */
   async watch(): Promise<void> {
     const { signal } = this.#ended;
     while (!signal.aborted) {
@@ -217,10 +212,7 @@ class Attached implements Access {
         this.#host = null;
         this.#failure = why;
       });
-      const { folder, ctx: { clock } } = this;
-      const file = readConnectorFile(folder);
-      const find = () => Promise.resolve(this.#host === host && !host.connector.isOver ? file : null);
-      return new LocalClient(folder.name, { fetch: fetchFrom(host), clock, find });
+      return host.calls;
     } catch (error) {
       if (error instanceof ConnectorLockedError) return null;
       throw error;
@@ -241,20 +233,6 @@ class Attached implements Access {
     await this.#client?.catch(() => {});
     await this.#host?.stop();
   }
-}
-
-/**
- * Requests to the connector of this process, without a socket: nothing has to be found out about the port first, and an
- * answer through the tools takes a millisecond less.
- */
-function fetchFrom({ respond }: RunningConnector): typeof fetch {
-  return async (input, init) => {
-    const request = new Request(input, init);
-    // A `Request` does not keep the header Host, which the local API checks.
-    const headers = new Headers({ ...init?.headers as Record<string, string>, host: new URL(request.url).host });
-    Object.defineProperty(request, "headers", { value: headers });
-    return await respond(request);
-  };
 }
 
 function over(agentName: string): CliError {

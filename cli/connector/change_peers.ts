@@ -9,7 +9,7 @@ import type { AgentFolder, AgentStore } from "../agents/agent_store.ts";
 import type { Context } from "../context.ts";
 import { apiErrorOf } from "../../shared/client/http.ts";
 import { lockConnector } from "./connector_lock.ts";
-import { directProxy } from "./direct_proxy.ts";
+import { directProxy } from "./file_credentials.ts";
 import { updatePeers } from "./peer_list.ts";
 import {
   AliasError,
@@ -24,7 +24,6 @@ import {
   writePeers,
 } from "./peers.ts";
 
-/** What to do with a peer. */
 export type PeerChange = { kind: "rename"; alias: string; replaces: boolean } | {
   kind: "block" | "unblock" | "remove";
 };

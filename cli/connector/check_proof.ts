@@ -20,7 +20,6 @@ import type { RegistryTrust } from "./registry_trust.ts";
 export const OLDEST_SECONDS = 691_200;
 const AHEAD_SECONDS = 86_400;
 
-/** What is known of the sender. */
 export interface Pin {
   key: string;
   how: "ticket" | "contact";
@@ -28,7 +27,6 @@ export interface Pin {
   ticketAt?: number;
 }
 
-/** This agent. */
 export interface Recipient {
   did: string;
   /** The proxy's origin that its peers sign. */
@@ -36,7 +34,6 @@ export interface Recipient {
   openingKey: OpeningKey;
 }
 
-/** What a message is checked against. */
 export interface Known {
   agent: Recipient;
   /** `null` for a peer whose key is not known. */
@@ -52,7 +49,6 @@ export interface ProvenMessage extends Pick<DeliverFrame, "requestId" | "fromAge
   conversationId?: string;
   inReplyTo?: string;
   auto?: true;
-  /** Key of the sender. */
   key: string;
   nonce: string;
   /** Of the body as its sender sent it. */

@@ -10,9 +10,7 @@ import type { CheckedReceipt } from "../../shared/client/local_shapes.ts";
 import type { Pin } from "./check_proof.ts";
 import type { SentProof } from "./store/sent_messages.ts";
 
-/** What a receipt is checked against. */
 export interface KnownOfReceipt {
-  /** DID of this agent, the sender of the message. */
   did: string;
   /** `null` for a recipient whose key is not known. */
   pin: Pin | null;

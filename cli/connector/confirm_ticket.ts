@@ -15,7 +15,7 @@ import type { EmitEvent } from "./events.ts";
 import type { Pairing } from "./pairing.ts";
 import type { PeerBook } from "./peer_book.ts";
 import { removePeer } from "./peers.ts";
-import type { PairConfirmation, PairConfirmations } from "./store/pair_confirmations.ts";
+import type { PairConfirmation, PairConfirmations } from "./store/pairing_rows.ts";
 
 /** The parts of a connector that confirm a ticket. */
 interface ConfirmingConnector {
@@ -111,7 +111,7 @@ async function runSteps(
   if (elsewhere && secret === null) return "key_mismatch";
   const proxy = proxyOf(connector, ticket);
   const responderKey = secret === null ? undefined : await pairing.proof("responder", secret, members.responderProfile);
-  const response = await post(proxy, "/pair/confirm", { ...members, ticket: plain, responderKey });
+  const response = await proxy.post("/pair/confirm", { ...members, ticket: plain, responderKey });
   if (apiErrorOf(response) !== null) return response;
   if (secret === null) {
     await connector.updatePeers();
@@ -129,7 +129,7 @@ async function runSteps(
   }
   if (elsewhere) {
     rows.halfDone(ticket.ticket, did);
-    const accepted = await post(connector.proxy, "/pair/accept", {
+    const accepted = await connector.proxy.post("/pair/accept", {
       peerAgentDid: did,
       peerProxy: ticket.origin,
       peerProfile: profile,
@@ -144,13 +144,9 @@ async function runSteps(
   return response;
 }
 
-function post(proxy: ProxyCaller, target: string, body: Record<string, unknown>): Promise<HttpResponse> {
-  return proxy.call({ method: "POST", target, body: JSON.stringify(body) });
-}
-
 /** Ends a pair that a relay may have made up, and takes no message of that agent without another ticket. */
 async function endPair(connector: ConfirmingConnector, proxy: ProxyCaller, did: string): Promise<void> {
-  await post(proxy, "/pair/remove", { peerAgentDid: did });
+  await proxy.post("/pair/remove", { peerAgentDid: did });
   await connector.updatePeers();
   await connector.peers.change((known) => removePeer(known, did));
 }
@@ -159,7 +155,7 @@ async function endPair(connector: ConfirmingConnector, proxy: ProxyCaller, did: 
 async function endHalf(connector: ConfirmingConnector, proxy: ProxyCaller, did: string): Promise<void> {
   const { emit } = connector.deps;
   await connector.peers.change((known) => removePeer(known, did));
-  const removed = await post(proxy, "/pair/remove", { peerAgentDid: did }).catch(() => null);
+  const removed = await proxy.post("/pair/remove", { peerAgentDid: did }).catch(() => null);
   const isLeft = removed === null || apiErrorOf(removed) !== null && removed.status !== 401;
   const { host } = new URL(proxy.place.origin);
   emit("pair_half_removed", { from: did, why: isLeft ? `${host} still has its half` : `${host} has ended it too` });

@@ -15,9 +15,9 @@ import { toIso } from "../../shared/protocol/time.ts";
 import type { Random } from "../../shared/random.ts";
 import { apiErrorOf } from "../../shared/client/http.ts";
 import { type OpenLink, ReconnectingLink } from "../link/reconnect.ts";
-import { AskedTasks } from "./runtime/asked_tasks.ts";
+import { AskedTasks, Waits } from "./waits.ts";
 import { RuntimeRoom } from "./runtime/runtime_room.ts";
-import type { EmitEvent } from "./events.ts";
+import { type EmitEvent, orReport } from "./events.ts";
 import { NOT_READ } from "./store/received_messages.ts";
 import type { Change } from "./store/received_rows.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "./limits.ts";
@@ -40,7 +40,6 @@ import type { Runtime } from "./runtime/runtime.ts";
 import type { ServiceClock } from "../link/service_clock.ts";
 import type { VisitCredentials } from "../link/agent_credentials.ts";
 import type { Status } from "./status.ts";
-import { Waits } from "./waits.ts";
 
 /** Between deletions of expired records. Longer, and a message that nothing reads stays unread beyond its seven days. */
 export const CLEANUP_EVERY_MS = 10 * 60_000;
@@ -54,7 +53,6 @@ export interface ConnectorDeps {
   onResponse?: ((headers: Headers) => void) | undefined;
   open: OpenLink;
   session: VisitCredentials;
-  /** Opens what peers seal to the agent. */
   openingKey: OpeningKey;
   /** Opens the store, which its caller closes after the end of the connector. */
   openStore(options: StoreOptions): ConnectorStore;
@@ -67,7 +65,6 @@ export interface ConnectorDeps {
   emit: EmitEvent;
 }
 
-/** The agent and the proxy that the connector serves. */
 export interface ConnectorOptions {
   agent: { name: string; did: string };
   /** Profile that the agent sends when it pairs. */
@@ -99,12 +96,10 @@ const CONTACTS_TOLD = 100;
 export class Connector {
   readonly store: ConnectorStore;
   readonly proxy: ProxyCaller;
-  /** The proxies at which the peers live. */
   readonly proxies: PeerProxies;
   readonly sending: Sending;
   readonly waits: Waits;
   readonly askedTasks = new AskedTasks();
-  /** Makes request IDs. */
   readonly newId: NewId;
   readonly peers: PeerBook;
   readonly #guard = new LoopGuard();
@@ -129,10 +124,7 @@ export class Connector {
     this.#startedAt = clock.now();
     this.newId = ulidSource(() => clock.now(), random.bytes);
     this.waits = new Waits(clock);
-    this.proxy = new ProxyCaller(
-      { fetch, onResponse, clock: serviceClock, random, session, emit },
-      options.proxy,
-    );
+    this.proxy = new ProxyCaller({ fetch, onResponse, clock: serviceClock, random, session, emit }, options.proxy);
     const store = this.store = deps.openStore({
       newId: this.newId,
       delivery: runtime === null ? "pull" : "push",
@@ -150,8 +142,7 @@ export class Connector {
     const { proxy, newId } = this, { strict = false } = options;
     const elsewhere = { fetch, onResponse, machine: clock, random, session, emit, check: deps.checkOrigin };
     const proxies = this.proxies = new PeerProxies(elsewhere, proxy, (did) => peers.of(did)?.proxy);
-    const isBlocked = (did: string) => peers.of(did)?.blocked === true;
-    const sends = { clock, random, store, proxy, proxies, session, peers, guard, newId, did, strict, isBlocked, emit };
+    const sends = { clock, random, store, proxy, proxies, session, peers, guard, newId, did, strict, emit };
     this.sending = new Sending(sends);
     const hasPins = Object.values(peers.all).some(({ key }) => key !== undefined);
     if (store.proofs.begin(hasPins, clock.now())) emit("memory_lost");
@@ -176,9 +167,9 @@ export class Connector {
       paired: ({ peerAgentDid, profile }) => {
         // Who reads the line may write at once, so the peer has its alias by then.
         void this.updatePeers().then(() => {
-          const alias = aliasesOf(this.peers.all).get(peerAgentDid);
+          const alias = this.peers.aliasOf(peerAgentDid);
           // A person who reads the name alone could take an agent of another server for one of this.
-          const called = alias === undefined || alias === profile.agentName ? {} : { alias };
+          const called = alias === null || alias === profile.agentName ? {} : { alias };
           emit("paired", { peer: peerAgentDid, ...profile, ...called });
           this.sending.heardOf(peerAgentDid);
         });
@@ -273,14 +264,9 @@ export class Connector {
     const { clock, emit } = this.deps;
     this.#cancelLeases();
     const now = clock.now();
-    const again = (ms: number) => this.#cancelLeases = clock.after(ms, () => this.#endLeases());
-    try {
-      const next = this.store.received.endLeases(now);
-      if (next !== null) again(next - now);
-    } catch (error) {
-      emit("store_failed", { why: describeError(error) });
-      again(LIMIT.slowFirstMs);
-    }
+    const retryAt = now + LIMIT.slowFirstMs;
+    const next = orReport(emit, () => this.store.received.endLeases(now), retryAt);
+    if (next !== null) this.#cancelLeases = clock.after(next - now, () => this.#endLeases());
   }
 
   /**
@@ -339,30 +325,21 @@ export class Connector {
   /** Ends what an earlier run left open: requests under way, and messages for callers that waited. */
   #recover(): void {
     const { clock, emit } = this.deps;
-    try {
-      this.store.recover(clock.now());
-      this.#endLeases();
-    } catch (error) {
-      emit("store_failed", { why: describeError(error) });
-    }
+    orReport(emit, () => this.store.recover(clock.now()), undefined);
+    this.#endLeases();
   }
 
   #pruneExpired(): void {
     const { clock, emit } = this.deps;
     const now = clock.now();
-    try {
-      // Also those of another server that did not answer, to which no link tells when it is back.
-      if (this.linkState === "connected") void resumeConfirmations(this);
-      for (const { fromDid: from, requestId } of this.store.prune(now)) {
-        emit("dead_letter", { from, requestId, why: NOT_READ });
-      }
-    } catch (error) {
-      emit("store_failed", { why: describeError(error) });
+    // Also those of another server that did not answer, to which no link tells when it is back.
+    if (this.linkState === "connected") void resumeConfirmations(this);
+    for (const { fromDid: from, requestId } of orReport(emit, () => this.store.prune(now), [])) {
+      emit("dead_letter", { from, requestId, why: NOT_READ });
     }
     this.#cancelPrune = clock.after(CLEANUP_EVERY_MS, () => this.#pruneExpired());
   }
 
-  /** The state of the link to the proxy. */
   get linkState(): Status["connection"]["state"] {
     return this.#connection.status.state;
   }

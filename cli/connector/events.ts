@@ -2,6 +2,7 @@
  * Events of a running connector: names and plain values, never a secret or the content of a message. The console view
  * prints them as sentences on a terminal and as JSON lines in a pipe.
  */
+import { describeError } from "../../shared/client/refusals.ts";
 import type { EventFields } from "../link/link_events.ts";
 
 /** All events, with the text for a terminal. */
@@ -66,8 +67,17 @@ export const EVENTS = {
 } as const;
 export type EventName = keyof typeof EVENTS;
 
-/** Reports an event. */
 export type EmitEvent = (event: EventName, fields?: EventFields) => void;
+
+/** Runs work on the store. A failure is reported, because no caller of it could act on it, and `otherwise` is returned. */
+export function orReport<T>(emit: EmitEvent, work: () => T, otherwise: T, about: EventFields = {}): T {
+  try {
+    return work();
+  } catch (error) {
+    emit("store_failed", { ...about, why: describeError(error) });
+    return otherwise;
+  }
+}
 
 /** Adds the alias of the peer that an event is about, as `peer`. */
 export function withAlias(

@@ -1,6 +1,7 @@
 /** The agent's credentials for the connector, from its files. cli/agents/refresh.ts locks out other processes. */
 import { type SessionStore, StoredCredentials, type StoredSession } from "../link/agent_credentials.ts";
-import type { ServiceClock } from "../link/service_clock.ts";
+import { ServiceClock } from "../link/service_clock.ts";
+import { connect } from "../account/registry_access.ts";
 import type { AgentFolder, AgentStore } from "../agents/agent_store.ts";
 import { refreshAgent } from "../agents/refresh.ts";
 import type { RegistryClient } from "../client/registry_client.ts";
@@ -9,18 +10,27 @@ import { CliError } from "../errors.ts";
 import { Output } from "../terminal/output.ts";
 import { issuerOf } from "../link/session_refresh.ts";
 import type { EmitEvent } from "./events.ts";
+import { proxyAddress } from "./proxy_address.ts";
+import { secureServiceUrl } from "../client/service_url.ts";
+import { PeerProxies } from "../link/peer_proxies.ts";
+import { ProxyCaller } from "../link/proxy_caller.ts";
 
-interface FileCredentialsDeps {
-  ctx: Context;
+/** What an agent's calls to the services are made with. */
+export interface AgentSession {
+  session: StoredCredentials;
+  /** Follows the time of the services. */
   clock: ServiceClock;
-  store: AgentStore;
-  name: string;
-  registryOf: (registryUrl: string) => RegistryClient;
-  emit: EmitEvent;
+  registryOf(registryUrl: string): RegistryClient;
 }
 
-export async function openFileCredentials(deps: FileCredentialsDeps): Promise<StoredCredentials> {
-  const { ctx, clock, store, name, registryOf, emit } = deps;
+/** @param onClockRefused called when a service's time is too far off to be used */
+export async function openFileCredentials(
+  ctx: Context,
+  { store, name, allowInsecure, emit }: { store: AgentStore; name: string; allowInsecure: boolean; emit: EmitEvent },
+  onClockRefused?: (offsetMs: number) => void,
+): Promise<AgentSession> {
+  const clock = new ServiceClock(ctx.clock, onClockRefused);
+  const registryOf = (registryUrl: string) => registryAt(ctx, clock, registryUrl, allowInsecure);
   // The connector owns the terminal, so the progress of a refresh is not printed.
   const out = new Output(ctx.terminal, clock, { json: true, colour: false });
   const { did } = (await store.open(name)).identity();
@@ -39,7 +49,22 @@ export async function openFileCredentials(deps: FileCredentialsDeps): Promise<St
     refresh: async () => (await refreshAgent({ ...ctx, clock, out }, store, name, registryOf)).auth,
   };
   const isGone = (error: unknown) => error instanceof CliError && error.code === "CLI_AGENT_UNKNOWN";
-  return await StoredCredentials.open({ clock, store: files, emit, isGone });
+  const session = await StoredCredentials.open({ clock, store: files, emit, isGone });
+  return { session, clock, registryOf };
+}
+
+/** The registry, whose answers tell a clock the time. */
+export function registryAt(
+  ctx: Context,
+  clock: ServiceClock,
+  registryUrl: string,
+  allowInsecure: boolean,
+): RegistryClient {
+  const onResponse = (headers: Headers) => {
+    ctx.onResponse?.(headers);
+    clock.see(headers.get("Date"));
+  };
+  return connect({ ...ctx, clock, onResponse }, { "allow-insecure": allowInsecure }, registryUrl).registry;
 }
 
 async function readFiles(folder: AgentFolder): Promise<StoredSession> {
@@ -51,4 +76,33 @@ async function readFiles(folder: AgentFolder): Promise<StoredSession> {
     auth,
     aitExpiresAt: Date.parse(expiresAt),
   };
+}
+
+/** The proxy for one command. Disposing it ends its timers. */
+export interface DirectProxy extends Disposable {
+  proxy: ProxyCaller;
+  /** The proxy at `origin`, where a peer of another server lives; the agent's own for `undefined`. */
+  at(origin: string | undefined): ProxyCaller;
+}
+
+/**
+ * Calls to the proxy from a command, signed as the agent, when its connector does not run. Takes no connector lock; refreshes the
+ * session as every other process does (D-83).
+ *
+ * @throws {CliError} `CLI_USAGE`, `CLI_INSECURE_URL`, `CLI_FILE_INVALID`
+ */
+export async function directProxy(
+  ctx: Context,
+  { store, folder }: { store: AgentStore; folder: AgentFolder },
+  allowInsecure: boolean,
+): Promise<DirectProxy> {
+  const place = proxyAddress(ctx, undefined, allowInsecure);
+  const emit = () => {};
+  const { session, clock } = await openFileCredentials(ctx, { store, name: folder.name, allowInsecure, emit });
+  const { fetch, random, onResponse } = ctx, calls = { fetch, onResponse, random, session, emit };
+  const proxy = new ProxyCaller({ ...calls, clock }, place);
+  const check = (origin: string) => void secureServiceUrl(ctx, origin, "The server of the peer", allowInsecure);
+  const elsewhere = new PeerProxies({ ...calls, machine: ctx.clock, check }, proxy, () => undefined);
+  const at = (origin: string | undefined) => origin === undefined ? proxy : elsewhere.at(origin);
+  return { proxy, at, [Symbol.dispose]: () => session.stop() };
 }

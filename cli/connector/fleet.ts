@@ -7,6 +7,7 @@ import type { EventFields } from "../link/link_events.ts";
 import type { RunningConnector } from "./agent_connector.ts";
 import { ConnectorLockedError } from "./connector_lock.ts";
 import type { EventName } from "./events.ts";
+import { doubled } from "../../shared/client/backoff.ts";
 import { describeError, isPermanent } from "../../shared/client/refusals.ts";
 
 /** Between two searches for new agents, and for changed files of failed ones. */
@@ -20,7 +21,6 @@ const PERMANENT_MS = 10 * 60_000;
 /** Concurrent starts: hundreds at the same moment would refresh their sessions at the same moment. */
 const STARTS_AT_ONCE = 10;
 
-/** The part of a connector that its fleet uses. */
 export type FleetMember = Pick<RunningConnector, "ended" | "stop">;
 
 export interface FleetDeps<M extends FleetMember> {
@@ -43,7 +43,6 @@ interface Agent<M> {
   connector: M | null;
   /** Aborted when the fleet stops, or when the agent no longer exists. */
   stop: AbortController;
-  /** Failures in a row. */
   failures: number;
   ended: Promise<void>;
 }
@@ -73,13 +72,11 @@ export class Fleet<M extends FleetMember> {
     this.#end.resolve(null);
   }
 
-  /** The number of agents, and the connectors that run. */
   status(): { agents: number; running: M[] } {
     const running = [...this.#agents.values()].flatMap(({ connector }) => connector ?? []);
     return { agents: this.#agents.size, running };
   }
 
-  /** Starts new agents and stops removed ones. */
   async #follow(): Promise<void> {
     const { clock, names, emit } = this.deps;
     while (!this.#stop.signal.aborted) {
@@ -124,7 +121,7 @@ export class Fleet<M extends FleetMember> {
       const hasSettled = clock.now() - began >= RESTART_MAX_MS;
       agent.failures = hasSettled ? 1 : agent.failures + 1;
       const isFinal = isPermanent(error);
-      const wait = isFinal ? PERMANENT_MS : restartWait(agent.failures);
+      const wait = isFinal ? PERMANENT_MS : doubled(RESTART_FIRST_MS, agent.failures - 1, RESTART_MAX_MS);
       this.#fail(agent, error, wait);
       if (isFinal) await this.#untilFilesChange(agent, files, wait);
       else await sleep(clock, wait, signal);
@@ -174,12 +171,6 @@ export class Fleet<M extends FleetMember> {
   }
 }
 
-/** Milliseconds before an agent is started again, after `failures` failures in a row. */
-function restartWait(failures: number): number {
-  return Math.min(RESTART_MAX_MS, RESTART_FIRST_MS * 2 ** (failures - 1));
-}
-
-/** Runs a bounded number of tasks at the same time. */
 class Slots {
   readonly #waiting: (() => void)[] = [];
 

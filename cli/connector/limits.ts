@@ -32,5 +32,4 @@ export const CONNECTOR_LIMIT_TABLE = {
   hookWakeUpsMs: [10 * 60_000, "ms", "window of these wake-ups"],
 } as const satisfies Record<string, LimitRow>;
 
-/** Value of each limit, in the unit of its row. */
 export const CONNECTOR_LIMITS = valuesOf(CONNECTOR_LIMIT_TABLE);

@@ -14,7 +14,7 @@ import type { Peer } from "../link/peer_pages.ts";
 import type { EmitEvent } from "./events.ts";
 import type { PeerBook } from "./peer_book.ts";
 import { pinTicket } from "./peers.ts";
-import type { PairSecrets } from "./store/pair_secrets.ts";
+import type { PairSecrets } from "./store/pairing_rows.ts";
 
 const SECRET_BYTES = 16;
 /** With more, a relay that lists 100,000 keys makes a connector with open tickets compute for minutes. */
@@ -26,7 +26,6 @@ interface PairingDeps {
   session: Pick<AgentCredentials, "current">;
   secrets: PairSecrets;
   peers: PeerBook;
-  /** DID of the agent. */
   did: string;
   emit: EmitEvent;
 }
@@ -44,7 +43,6 @@ export class Pairing {
 
   constructor(private readonly deps: PairingDeps) {}
 
-  /** A new pair secret, as in a ticket. */
   newSecret(): string {
     return toBase64Url(this.deps.random.bytes(SECRET_BYTES));
   }

@@ -4,7 +4,6 @@
  */
 import { aliasesOf, type Peers, sealKey } from "./peers.ts";
 
-/** Where the peers are kept. */
 export interface PeerFile {
   read(): Peers;
   write(peers: Peers): Promise<void>;
@@ -26,10 +25,19 @@ export class PeerBook {
     return this.#peers;
   }
 
+  /** Also of a peer whose pair has ended; `null` for a stranger. */
+  aliasOf(did: string): string | null {
+    return this.#aliases.get(did) ?? null;
+  }
+
   /** The peer with a DID; `null` for a stranger. */
   of(did: string): Peers[string] | null {
-    const alias = this.#aliases.get(did);
-    return alias === undefined ? null : this.#peers[alias] ?? null;
+    return this.#peers[this.aliasOf(did) ?? ""] ?? null;
+  }
+
+  /** Whether this agent has blocked it: nothing is sent to it, and nothing of it is taken. */
+  isBlocked(did: string): boolean {
+    return this.of(did)?.blocked === true;
   }
 
   /** The key to which payloads for a peer are sealed: one that a ticket proved; `null` for any other agent. */

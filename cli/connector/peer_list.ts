@@ -2,7 +2,7 @@
 import type { AgentFolder, AgentStore } from "../agents/agent_store.ts";
 import { apiErrorOf } from "../../shared/client/http.ts";
 import type { Context } from "../context.ts";
-import { directProxy } from "./direct_proxy.ts";
+import { directProxy } from "./file_credentials.ts";
 import { call, get, type LocalCalls } from "../../shared/client/local_client.ts";
 import { type LocalPeer, LocalPeers } from "../../shared/client/local_shapes.ts";
 import { toIso } from "../../shared/protocol/time.ts";
@@ -10,7 +10,6 @@ import { type Peer, readAllPeers } from "../link/peer_pages.ts";
 import type { ProxyCaller } from "../link/proxy_caller.ts";
 import { aliasesOf, findPeer, mergePeers, type Peers, peerUnknown, readPeers } from "./peers.ts";
 
-/** The peers that a running connector reports. */
 export async function connectorPeers(connector: LocalCalls): Promise<LocalPeer[]> {
   return (await call(connector, LocalPeers, get("/v1/peers"))).peers;
 }

@@ -50,11 +50,22 @@ const PeersFile = z.record(
     former: z.array(z.string()).optional(),
   }),
 );
-/** What names a peer in the proxy's list. */
 type PairedPeer = Pick<Peer, "agentDid" | "profile" | "pairedAt" | "proxy">;
 
 /** Alias → peer. */
 export type Peers = z.infer<typeof PeersFile>;
+type KnownPeer = Peers[string];
+
+/** The peers with a change to the one with a DID. */
+function withPeer(peers: Peers, did: string, change: (peer: KnownPeer) => KnownPeer): Peers {
+  return Object.fromEntries(
+    Object.entries(peers).map(([alias, peer]) => [alias, peer.did === did ? change(peer) : peer]),
+  );
+}
+
+function byAlias(rows: Iterable<readonly [string, KnownPeer]>): Peers {
+  return Object.fromEntries([...rows].sort(([a], [b]) => a < b ? -1 : 1));
+}
 
 /** Words that a reader could take for something else than a peer; they get the prefix `peer-`. */
 const RESERVED: ReadonlySet<string> = new Set(["user", "system", "assistant", "human", "admin", "svc"].map(folded));
@@ -128,7 +139,7 @@ export function mergePeers(known: Peers, { peers }: { peers: readonly PairedPeer
   for (const peer of strangers.slice(0, Math.max(0, LISTED_PAIRS - (oldest.length - strangers.length)))) {
     add(freeAlias(wordOf(peer.profile.agentName, peer.agentDid, peer), taken, numbers, CONTACT), peer);
   }
-  return Object.fromEntries(merged.sort(([a], [b]) => a < b ? -1 : 1));
+  return byAlias(merged);
 }
 
 /** What the alias of a peer begins with that did not prove a ticket. */
@@ -157,7 +168,7 @@ export function pinTicket(
     ? known
     : freeAlias(wanted ?? wordOf(agentName, did, { proxy }), taken, new Map());
   const former = [...before?.former ?? [], ...known === undefined || known === alias ? [] : [known]];
-  const pinned = {
+  const pinned: KnownPeer = {
     ...before?.blocked && { blocked: true },
     ...former.length > 0 && { former },
     did,
@@ -168,7 +179,7 @@ export function pinTicket(
     how: "ticket",
     since: before?.how === "ticket" ? before.since : since,
   };
-  return Object.fromEntries([...Object.entries(others), [alias, pinned]].sort(([a], [b]) => a < b ? -1 : 1)) as Peers;
+  return byAlias([...Object.entries(others), [alias, pinned]]);
 }
 
 /** How long another key of a peer is shown: a registry that signs two keys for one agent is not to be forgotten with a restart. */
@@ -176,9 +187,7 @@ const OTHER_KEY_MS = 7 * DAY_MS;
 
 /** The peers with one for which the registry has signed another key (D-145). */
 export function noteOtherKey(peers: Peers, did: string, at: string): Peers {
-  return Object.fromEntries(
-    Object.entries(peers).map(([alias, peer]) => [alias, peer.did === did ? { ...peer, otherKeyAt: at } : peer]),
-  );
+  return withPeer(peers, did, (peer) => ({ ...peer, otherKeyAt: at }));
 }
 
 /** Aliases of the peers for which the registry has lately signed another key, without removed ones. */
@@ -195,11 +204,7 @@ export function sealKey(peer: Peers[string] | null | undefined): string | null {
 
 /** The peers with one that this agent has removed. */
 export function removePeer(peers: Peers, did: string): Peers {
-  return Object.fromEntries(
-    Object.entries(peers).map((
-      [alias, peer],
-    ) => [alias, peer.did === did ? { ...peer, removed: true as const } : peer]),
-  );
+  return withPeer(peers, did, (peer) => ({ ...peer, removed: true }));
 }
 
 /** What is known of a peer's key; `null` for nothing. */
@@ -220,12 +225,8 @@ export function pinContact(peers: Peers, did: string, key: string, since: string
   const [first] = pinned.filter(([, { how, gone, removed }]) => how === "contact" && gone && !removed)
     .sort(([, a], [, b]) => (a.endOrder ?? 0) - (b.endOrder ?? 0));
   if (pinned.length >= PINS && first === undefined) return null;
-  const dropped = pinned.length >= PINS ? first?.[0] : undefined;
-  return Object.fromEntries(
-    Object.entries(peers).filter(([alias]) => alias !== dropped).map((
-      [alias, peer],
-    ) => [alias, peer.did === did && peer.key === undefined ? { ...peer, key, how: "contact", since } : peer]),
-  );
+  const { [pinned.length >= PINS ? first?.[0] ?? "" : ""]: _dropped, ...kept } = peers;
+  return withPeer(kept, did, (peer) => peer.key === undefined ? { ...peer, key, how: "contact", since } : peer);
 }
 
 /** With more keys the file of the peers would become too large to be read at each command. */
@@ -233,12 +234,7 @@ export const PINS = 10_000;
 
 /** The peers with one whose messages are refused, or are not any longer. */
 export function blockPeer(peers: Peers, did: string, isBlocked: boolean): Peers {
-  return Object.fromEntries(
-    Object.entries(peers).map(([alias, { blocked, ...peer }]) => {
-      const isNow = peer.did === did ? isBlocked : blocked;
-      return [alias, isNow ? { ...peer, blocked: true as const } : peer];
-    }),
-  );
+  return withPeer(peers, did, ({ blocked: _before, ...peer }) => isBlocked ? { ...peer, blocked: true } : peer);
 }
 
 /** Aliases that a peer may have had. With more, renaming again and again would fill the file, which must stay readable. */
@@ -270,9 +266,7 @@ export function renamePeer(peers: Peers, did: string, wanted: string): Peers {
   if (like !== undefined) throw new AliasError(`"${alias}" is, or looks like, a name of the peer ${like}`);
   const former = [...(peer.former ?? []).filter((known) => known !== alias), present];
   if (former.length > FORMER_ALIASES) throw tooManyNames(present);
-  return Object.fromEntries(
-    [...Object.entries(others), [alias, { ...peer, former }]].sort(([a], [b]) => a < b ? -1 : 1),
-  );
+  return byAlias([...Object.entries(others), [alias, { ...peer, former }]]);
 }
 
 /**
@@ -296,8 +290,7 @@ export function replacePeer(peers: Peers, did: string, wanted: string): Peers {
   if (former.length > FORMER_ALIASES) throw tooManyNames(present);
   const taken = new Set([...Object.entries(others).flatMap(foldedNames), ...[alias, ...former].map(folded)]);
   const left = freeAlias(extended(alias, "-old"), taken, new Map());
-  const rows = [...Object.entries(others), [alias, { ...peer, former }], [left, { ...ended, removed: true }]] as const;
-  return Object.fromEntries([...rows].sort(([a], [b]) => a < b ? -1 : 1)) as Peers;
+  return byAlias([...Object.entries(others), [alias, { ...peer, former }], [left, { ...ended, removed: true }]]);
 }
 
 /**
@@ -319,14 +312,11 @@ function tooManyNames(alias: string): AliasError {
  * Marks pairs as ended, in the order of their ends, and keeps the newest. What a ticket proved and what this agent removed always
  * stays: a relay could otherwise make it forgotten with pairs that it invents.
  */
-function endedPairs(pairs: readonly [string, Peers[string]][]): [string, Peers[string]][] {
+function endedPairs(pairs: readonly [string, KnownPeer][]): (readonly [string, KnownPeer])[] {
   const next = pairs.reduce((last, [, { endOrder = 0 }]) => Math.max(last, endOrder), 0) + 1;
-  return pairs.map(([alias, peer]) =>
-    [alias, { ...peer, gone: true as const, endOrder: peer.endOrder ?? next }] as const
-  )
-    .sort(([, a], [, b]) => b.endOrder - a.endOrder)
-    .filter(([, { how, removed, blocked }], i) => i < ENDED_PAIRS || how === "ticket" || removed || blocked)
-    .map(([alias, peer]) => [alias, peer]);
+  return pairs.map(([alias, { endOrder = next, ...peer }]) => [alias, { ...peer, gone: true, endOrder }] as const)
+    .toSorted(([, a], [, b]) => b.endOrder - a.endOrder)
+    .filter(([, { how, removed, blocked }], i) => i < ENDED_PAIRS || how === "ticket" || removed || blocked);
 }
 
 /** The name of a peer as one word, with its authority when it is of another server: it must not pass for an agent of this one. */
@@ -381,7 +371,6 @@ export async function writePeers(folder: AgentFolder, peers: Peers): Promise<voi
   await folder.writeJson(PEERS_FILE, peers, PEERS_FILE_BYTES);
 }
 
-/** The peers whose pair has not ended. */
 export function presentPeers(peers: Peers): Peers {
   return Object.fromEntries(Object.entries(peers).filter(([, { gone, removed }]) => !gone && !removed));
 }

@@ -18,6 +18,15 @@ import { type CrlClaims, isCrlRollback, type Revocation, verifyCrl } from "../..
 import { TokenError } from "../../shared/protocol/signed/jws.ts";
 import { describeError } from "../../shared/client/refusals.ts";
 import { Undecided } from "../link/reconnect.ts";
+import { join } from "node:path";
+import { LIMITS } from "../../shared/protocol/limits.ts";
+import { ApiError } from "../../shared/client/errors.ts";
+import type { Context } from "../context.ts";
+import { readPrivate } from "../files/private_files.ts";
+import { ServiceClock } from "../link/service_clock.ts";
+import { Output } from "../terminal/output.ts";
+import { keepCopy, trustedKeys } from "../verify/trusted_keys.ts";
+import { registryAt } from "./file_credentials.ts";
 
 /** With more, a revoked key or token counts for longer; with less, each message costs a request. */
 const FRESH_MS = 300_000;
@@ -38,7 +47,6 @@ export interface PublishedKeys extends AitAuthority {
   proxyUrl?: string;
 }
 
-/** Where keys and lists come from. */
 export interface TrustSource {
   /** Origin of the registry, as in the agent's own token. */
   issuer: string;
@@ -209,4 +217,41 @@ export class RegistryTrust {
     const byJti = new Map(revocations.map((revocation) => [revocation.jti, revocation]));
     this.#list = { claims: { seq, iat }, byJti, deleted: new Set(deleted) };
   }
+}
+
+/** Returns what an agent's connector believes of its registry. `issuer` is its origin, as in the agent's own token. */
+export function registryTrust(
+  ctx: Context,
+  { issuer, registryUrl, allowInsecure }: { issuer: string; registryUrl: string; allowInsecure: boolean },
+): RegistryTrust {
+  // The connector owns the terminal, so the progress of a request is not printed.
+  const quiet = { ...ctx, out: new Output(ctx.terminal, ctx.clock, { json: true, colour: false }) };
+  // Its own clock, because the one of requests also sees the time of the proxy.
+  const clock = new ServiceClock(ctx.clock);
+  const registry = () => registryAt(ctx, clock, registryUrl, allowInsecure);
+  const file = `${encodeURIComponent(registryUrl)}.crl`;
+  return new RegistryTrust(ctx.clock, {
+    issuer,
+    keys: async () => await trustedKeys(quiet, registry()),
+    list: async () => {
+      try {
+        return await registry().crl();
+      } catch (error) {
+        if (error instanceof ApiError && error.code === "CRL_NOT_FOUND") return null;
+        throw error;
+      }
+    },
+    savedList: () => {
+      try {
+        const saved = readPrivate(join(ctx.configDir, "keys", file), LIMITS.crlBytes);
+        // A signed list is no number.
+        return saved === null || Number.isNaN(Number(saved)) ? saved : Number(saved);
+      } catch {
+        // A copy that cannot be read counts as missing; the registry's list replaces it.
+        return null;
+      }
+    },
+    saveList: (list) => keepCopy(ctx, file, String(list)),
+    offsetMs: () => clock.seenMs,
+  });
 }

@@ -23,19 +23,22 @@ import { profileOf } from "../files/profile.ts";
 import { connectorOf } from "./attach.ts";
 import { readConnectorFile } from "./local_api/discovery_file.ts";
 import { proxyAddress } from "./proxy_address.ts";
-import { emptyRuntimeFile, RUNTIME_FILE, runtimeSettings, runtimeTarget } from "./runtime/runtime_file.ts";
-import { confirmChange } from "./runtime/platform_change.ts";
+import {
+  confirmChange,
+  emptyRuntimeFile,
+  RUNTIME_FILE,
+  runtimeSettings,
+  runtimeTarget,
+} from "./runtime/runtime_file.ts";
 import { refuseOptionsOfOne, type StartOptions } from "./start_options.ts";
 import { type Status, statusOf } from "./status.ts";
 
-/** Time for the connector in the service to answer. */
 const UP_MS = 20_000;
 const LOOK_EVERY_MS = 250;
 
 const RUNTIME_VARIABLES = ["SVC_RUNTIME_BASE_URL", "OPENCLAW_BASE_URL", "SVC_HOOK_PATH", "SVC_HOOK_TOKEN"] as const;
 
 export interface ServiceResult extends Installed {
-  /** Status that the new connector reports. */
   status: Status;
 }
 
@@ -65,24 +68,39 @@ export async function installConnector(
     const file = settings?.file ?? emptyRuntimeFile(target.platform);
     await folder.writeJson(RUNTIME_FILE, { ...file, webhookToken: token });
   }
-  const before = readConnectorFile(folder)?.token;
-  const command = [
+  const { agents: [installed], ...service } = await install(ctx, host, system, agentName, [folder], [
     ...[...own, "connector", "start", agentName],
     ...commonArguments(ctx, options),
     ...valued([["port", options.port]]),
     ...target === null ? options.inbox ? ["--inbox"] : [] : runtimeArguments(ctx, options, target.platform),
-  ];
-  const installed = await installService(host, system, {
-    ...serviceName(ctx, agentName),
-    command,
-    logPath: logPathOf(ctx, folder),
-  });
-  const status = await newStatus(ctx, folder, before, ctx.clock.now() + UP_MS);
-  if (status === null) throw notStarted(agentName);
-  return { ...installed, status };
+  ]);
+  return { ...service, status: installed?.status as Status };
 }
 
-/** Installs one service for all agents of this machine. */
+/** Installs a service and waits for its connectors. @throws {CliError} `CLI_SERVICE_FAILED` when none of them answers */
+async function install(
+  ctx: Context,
+  host: Host,
+  system: ReturnType<typeof chooseSystem>,
+  agentName: string | null,
+  folders: readonly AgentFolder[],
+  command: readonly string[],
+): Promise<FleetServiceResult> {
+  const before = new Map(folders.map((folder) => [folder, readConnectorFile(folder)?.token]));
+  const logPath = logPathOf(ctx, agentName === null ? null : folders[0] ?? null);
+  const installed = await installService(host, system, { ...serviceName(ctx, agentName), command, logPath });
+  const end = ctx.clock.now() + UP_MS;
+  const agents = await Promise.all(folders.map(async (folder) => {
+    return { agent: folder.name, status: await newStatus(ctx, folder, before.get(folder), end) };
+  }));
+  if (folders.length > 0 && agents.every(({ status }) => status === null)) {
+    throw new CliError("CLI_SERVICE_FAILED", "The service is installed, but its connector did not start", {
+      fix: `svc connector service logs ${agentName ?? "--all"} shows why.`,
+    });
+  }
+  return { ...installed, agents };
+}
+
 export async function installFleet(
   ctx: Context,
   host: Host,
@@ -95,20 +113,8 @@ export async function installFleet(
   await requireOwnService(host, system, serviceName(ctx, null), ctx.configDir);
   proxyAddress(ctx, options["proxy-ws-url"], options["allow-insecure"]);
   await ensureConfigDir(ctx);
-  const folders = await agentFolders(ctx);
-  const before = new Map(folders.map((folder) => [folder, readConnectorFile(folder)?.token]));
   const command = [...own, "connector", "start", "--all", ...commonArguments(ctx, options)];
-  const installed = await installService(host, system, {
-    ...serviceName(ctx, null),
-    command,
-    logPath: logPathOf(ctx, null),
-  });
-  const end = ctx.clock.now() + UP_MS;
-  const agents = await Promise.all(folders.map(async (folder) => {
-    return { agent: folder.name, status: await newStatus(ctx, folder, before.get(folder), end) };
-  }));
-  if (folders.length > 0 && agents.every(({ status }) => status === null)) throw notStarted("--all");
-  return { ...installed, agents };
+  return await install(ctx, host, system, null, await agentFolders(ctx), command);
 }
 
 /** A service has no environment of a shell, and the options of one agent are not for all. @throws {CliError} `CLI_USAGE` */
@@ -209,10 +215,4 @@ async function newStatus(
     if (status === null || status.connection.state === "connecting") await sleep(ctx.clock, LOOK_EVERY_MS);
   }
   return status;
-}
-
-function notStarted(agent: string): CliError {
-  return new CliError("CLI_SERVICE_FAILED", "The service is installed, but its connector did not start", {
-    fix: `svc connector service logs ${agent} shows why.`,
-  });
 }

@@ -8,8 +8,6 @@ import { AgentStore } from "../agents/agent_store.ts";
 import type { Context } from "../context.ts";
 import { EXIT } from "../errors.ts";
 import { type RunningConnector, startAgentConnector } from "./agent_connector.ts";
-import { connectorOf } from "./attach.ts";
-import { reportDefects } from "./defects.ts";
 import type { EmitEvent } from "./events.ts";
 import { programOf, runForMessages } from "./exec.ts";
 import { Fleet } from "./fleet.ts";
@@ -17,8 +15,8 @@ import { proxyAddress } from "./proxy_address.ts";
 import type { RegistryTrust } from "./registry_trust.ts";
 import { checkSave, givesRuntime, refuseOptionsOfOne, type StartOptions } from "./start_options.ts";
 import { openScreen, talkAgent } from "./talk/screen.ts";
+import { describeError } from "../../shared/client/refusals.ts";
 
-/** What the command that starts a connector provides. */
 export interface StartDeps {
   /**
    * Registers a function that stops the connector. Returns a function that removes it.
@@ -54,19 +52,16 @@ export async function startConnectors(
   let stop = () => {};
   const screen = await openScreen(ctx, options, () => stop());
   const { view, talk } = screen;
-  const started = async (running: RunningConnector) => {
+  const started = ({ connector, folder, calls, ended }: RunningConnector) => {
     if (!ctx.terminal.stdoutIsTerminal || ctx.out.json) return;
-    const calls = await connectorOf(ctx, running.folder);
-    if (calls === null) return;
-    const { connector, folder } = running;
     const status = () => connector.isOver ? null : connector.status();
     talk.add(talkAgent(ctx, folder, calls, { status, allowInsecure: options["allow-insecure"] }));
-    void running.ended.then(() => talk.remove(folder.name));
+    void ended.then(() => talk.remove(folder.name));
   };
-  const runProgram = async ({ folder, ended }: RunningConnector, program: string, emit: EmitEvent) => {
-    const calls = await connectorOf(ctx, folder), end = new AbortController();
+  const runProgram = ({ calls, ended }: RunningConnector, program: string, emit: EmitEvent) => {
+    const end = new AbortController();
     void ended.then(() => end.abort());
-    if (calls !== null) await runForMessages(ctx, calls, program, (why) => emit("exec_failed", { why }), end.signal);
+    void runForMessages(ctx, calls, program, (why) => emit("exec_failed", { why }), end.signal);
   };
   const trusts = new Map<string, RegistryTrust>();
   const start = async (name: string, emit: EmitEvent) => {
@@ -79,8 +74,8 @@ export async function startConnectors(
       onTicket: (ticket, until) => talk.showTicket(name, ticket, until),
       onDefault: async () => view.show(await runtimeHint(ctx)),
     });
-    await started(running);
-    if (program !== null) void runProgram(running, program, emit);
+    started(running);
+    if (program !== null) runProgram(running, program, emit);
     return running;
   };
   const fleet = new Fleet<RunningConnector>({
@@ -153,4 +148,17 @@ async function identityFiles(store: AgentStore, name: string): Promise<string> {
     Object.values(AGENT_FILES).map((file) => Deno.lstat(join(path, file)).catch(() => null)),
   );
   return stats.map((stat) => stat && `${stat.ino} ${stat.size} ${stat.mtime?.getTime()}`).join(", ");
+}
+
+/**
+ * Reports unhandled rejections from now on, because the HTTP client of Deno causes one when a response breaks off, which would
+ * end the connector. A thrown exception still ends it. Returns a function that stops it.
+ */
+export function reportDefects(emit: EmitEvent): () => void {
+  const report = (event: PromiseRejectionEvent) => {
+    event.preventDefault();
+    emit("defect", { why: describeError(event.reason) });
+  };
+  globalThis.addEventListener("unhandledrejection", report);
+  return () => globalThis.removeEventListener("unhandledrejection", report);
 }

@@ -68,7 +68,6 @@ export const Status = z.object({
     movedFrom: z.number().nullable(),
   }).nullable(),
 });
-/** Status of a connector; times are ISO 8601. */
 export type Status = z.infer<typeof Status>;
 
 /** Asks a connector for its status. @throws as `call` */
@@ -122,7 +121,6 @@ export function statusFields(status: Status): Field[] {
   ];
 }
 
-/** Sources of a runtime's address, in words. */
 const RUNTIME_FROM: Readonly<Record<RuntimeSource, string>> = {
   option: "the options of connector start",
   environment: "the environment",
@@ -135,25 +133,10 @@ function apiIs({ url, movedFrom }: NonNullable<Status["api"]>): string {
   return movedFrom === null ? url : `${url}; another program has port ${movedFrom}`;
 }
 
-/** States of a runtime, in words. */
-const RUNTIME_IS = {
-  unknown: "not checked yet",
-  up: "reachable",
-  refuses: "reachable, but does NOT accept messages",
-  down: "NOT REACHABLE",
-} as const;
-
-function runtimeIs({ runtime: { reachable, problem } }: Status): keyof typeof RUNTIME_IS {
-  if (reachable === null) return "unknown";
-  if (!reachable) return "down";
-  return problem === null ? "up" : "refuses";
-}
-
-function runtimeLine(status: Status): string {
-  const { platform, url } = status.runtime;
-  return url === null
-    ? `${platform}: the agent reads its messages`
-    : `${platform} at ${url}: ${RUNTIME_IS[runtimeIs(status)]}`;
+function runtimeLine({ runtime: { platform, url, reachable, problem } }: Status): string {
+  if (url === null) return `${platform}: the agent reads its messages`;
+  const works = problem === null ? "reachable" : "reachable, but does NOT accept messages";
+  return `${platform} at ${url}: ${reachable === null ? "not checked yet" : reachable ? works : "NOT REACHABLE"}`;
 }
 
 function heartbeat(status: Status, now: number): string {

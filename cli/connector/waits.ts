@@ -5,17 +5,13 @@
 import type { Clock } from "../../shared/clock.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "./limits.ts";
 import type { ArrivingMessage } from "./store/received_messages.ts";
-import type { Change, SentKey } from "./store/received_rows.ts";
+import { type Change, keyOf, type SentKey } from "./store/received_rows.ts";
+import { BoundedMap } from "../../shared/bounded_map.ts";
 
 /** After the end of its wait a caller still gets a reply first: between two waits it is not gone. */
 const HELD_AFTER_WAIT_MS = 10_000;
 /** Ended waits that are remembered, the newest. */
 export const ENDED_WAITS = 1_000;
-
-/** The bound on waiting calls is reached. */
-export class TooManyWaitsError extends Error {
-  override name = "TooManyWaitsError";
-}
 
 interface Waiter {
   isAffected(change: Change): boolean;
@@ -54,10 +50,10 @@ export class Waits {
    * Counts a call that will wait. A reply that arrives before the wait begins is found by its first look.
    *
    * @param question the sent message whose reply the caller waits for
-   * @throws {TooManyWaitsError}
+   * @returns `null` when too many calls wait
    */
-  begin(question?: SentKey): WaitingCall {
-    if (this.#calls >= LIMIT.waitingCalls) throw new TooManyWaitsError();
+  begin(question?: SentKey): WaitingCall | null {
+    if (this.#calls >= LIMIT.waitingCalls) return null;
     this.#calls++;
     const key = question && keyOf(question);
     if (key !== undefined) this.#asked.set(key, (this.#asked.get(key) ?? 0) + 1);
@@ -141,6 +137,47 @@ export class Waits {
   }
 }
 
-function keyOf({ toDid, requestId }: SentKey): string {
-  return `${toDid} ${requestId}`;
+/** Tasks that are remembered, the newest: a client may ask for any number. */
+const KNOWN_TASKS = 1_000;
+
+/**
+ * The tasks of local A2A clients whose result their clients wait for or have asked for (D-135): the reply to one ends it
+ * and goes to the client only. In memory: after a restart a reply is kept a moment for a client that asks.
+ */
+export class AskedTasks {
+  /** When the receipts of a task were last requested, milliseconds since the Unix epoch. */
+  readonly #asked = new BoundedMap<string, number>(KNOWN_TASKS);
+  #blocking = 0;
+
+  /** Records that a client will take the result. */
+  add(task: SentKey): void {
+    const key = keyOf(task);
+    this.#asked.set(key, this.#asked.get(key) ?? 0);
+  }
+
+  /** Returns true once for a task whose client takes the result: the first reply is for that client. */
+  claim(task: SentKey): boolean {
+    return this.#asked.delete(keyOf(task));
+  }
+
+  /** Whether the receipts of an asked task may be requested again; then the time is recorded. */
+  mayLookUp(task: SentKey, now: number): boolean {
+    const key = keyOf(task), last = this.#asked.get(key) ?? 0;
+    if (now >= last && now - last < LIMIT.receiptLookupMaxMs) return false;
+    this.#asked.set(key, now);
+    return true;
+  }
+
+  /** Counts a call that waits for the end of its task; `null` when there are too many. Disposing it makes room. */
+  block(): Disposable | null {
+    if (this.#blocking >= LIMIT.a2aBlockingCalls) return null;
+    this.#blocking++;
+    let isOpen = true;
+    return {
+      [Symbol.dispose]: () => {
+        if (isOpen) this.#blocking--;
+        isOpen = false;
+      },
+    };
+  }
 }

@@ -37,7 +37,6 @@ export interface VisitCredentials extends AgentCredentials {
    * @throws {UnreachableError} when the registry gives none
    */
   visit(audience: string): Promise<string>;
-  /** Forgets it. Returns true when there was one. */
   endVisit(audience: string): boolean;
 }
 
@@ -51,7 +50,6 @@ const VISIT_AHEAD_MS = 60_000;
 /** With more, tokens for servers of the past take memory. */
 const VISITS_KEPT = 1_000;
 
-/** An agent's identity and tokens, as they are stored. */
 export interface StoredSession {
   identity: AgentIdentity;
   auth: AgentAuth;
@@ -59,12 +57,9 @@ export interface StoredSession {
   aitExpiresAt: number;
 }
 
-/** The place where a session is stored. */
 export interface SessionStore {
   read(): Promise<StoredSession>;
-  /** Refreshes the session and stores the new tokens. */
   refresh(): Promise<AgentAuth>;
-  /** Asks the registry for a visit token. */
   visit(agent: AgentIdentity, audience: string): Promise<VisitAnswer>;
 }
 
@@ -76,21 +71,18 @@ interface CredentialsDeps {
   isGone?: (error: unknown) => boolean;
 }
 
-/** Credentials of a session that is stored elsewhere. */
 export class StoredCredentials implements VisitCredentials {
   readonly #deps: CredentialsDeps;
   #identity: AgentIdentity;
   #auth: AgentAuth;
   #aitExpiresAt: number;
   #refreshing: Promise<void> | null = null;
-  /** Visit tokens by audience. */
   readonly #visits = new BoundedMap<string, Promise<VisitAnswer>>(VISITS_KEPT);
   #failures = 0;
   /** Whether the last refresh was refused for a reason that only the operator of the server can change. */
   #needsOperator = false;
   #cancel: Cancel = () => {};
   #stopped = false;
-  /** Called when the session has ended permanently. */
   onEnd: (error: unknown) => void = () => {};
 
   private constructor(deps: CredentialsDeps, read: StoredSession) {

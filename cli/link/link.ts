@@ -47,7 +47,6 @@ export interface LinkEvents {
   closed(code: number, reason: string): void;
 }
 
-/** An open link. */
 export interface Link {
   close(): void;
 }
@@ -62,7 +61,6 @@ interface LinkDeps {
   isHidden?: boolean;
 }
 
-/** The addresses of a proxy. */
 export interface ProxyPlace {
   /** Origin to connect to, `http` or `https`. */
   dialUrl: string;
@@ -70,10 +68,8 @@ export interface ProxyPlace {
   origin: string;
 }
 
-/** The proxy refused the upgrade. */
 export class RefusedError extends ApiError {
   override name = "RefusedError";
-  /** The `Date` header of the response. */
   date: string | null = null;
 }
 

@@ -33,7 +33,6 @@ export class LoopGuard {
   #received = 0;
   #refusals = 0;
 
-  /** Messages that the guard has refused. */
   get refusals(): number {
     return this.#refusals;
   }

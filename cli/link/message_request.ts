@@ -9,9 +9,7 @@ import { apiErrorOf, type HttpResponse } from "../../shared/client/http.ts";
 import type { SentEntry } from "../../shared/client/local_shapes.ts";
 import type { ProxyRequest } from "./proxy_caller.ts";
 
-/** A message to send. */
 export interface OutgoingMessage {
-  /** DID of the recipient. */
   to: string;
   /** JSON text; the body, unless it is sealed. */
   payload: string;

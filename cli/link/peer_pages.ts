@@ -38,7 +38,6 @@ export async function readAllPeers(
   throw new UnreachableError(`${proxy.place.dialUrl} answered with a list of peers without an end`);
 }
 
-/** The authority in a DID. */
 export function authorityIn(did: string): string | undefined {
   return parseDid(did)?.authority;
 }

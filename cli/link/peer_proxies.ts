@@ -24,7 +24,6 @@ interface PeerProxiesDeps extends Omit<CallerDeps, "clock" | "session"> {
   check(origin: string): void;
 }
 
-/** The result of a call to another server. */
 export interface LastCall {
   /** By the machine's clock, milliseconds. */
   at: number;

@@ -34,7 +34,6 @@ export function answerOf<T>({ text }: HttpResponse, schema: z.ZodType<T>, { dial
 
 export interface ProxyRequest {
   method: "GET" | "POST";
-  /** Path and query. */
   target: string;
   /** JSON text. */
   body?: string;
@@ -62,16 +61,18 @@ export class ProxyCaller {
   readonly #access: AccessSource;
 
   constructor(readonly deps: CallerDeps, readonly place: ProxyPlace, access?: AccessSource) {
-    this.#access = access ?? {
-      current: ({ accessToken }) => accessToken,
-      renew: () => deps.session.renew("access"),
-    };
+    this.#access = access ?? { current: ({ accessToken }) => accessToken, renew: () => deps.session.renew("access") };
   }
 
   /** Sends a request. @throws {UnreachableError} when the proxy does not answer */
   async call(request: ProxyRequest): Promise<HttpResponse> {
     const response = await this.#once(request);
     return await this.#repaired(apiErrorOf(response)) ? await this.#once(request) : response;
+  }
+
+  /** Sends members as JSON. @throws {UnreachableError} when the proxy does not answer */
+  post(target: string, members: Record<string, unknown>): Promise<HttpResponse> {
+    return this.call({ method: "POST", target, body: JSON.stringify(members) });
   }
 
   /**
@@ -113,13 +114,7 @@ export class ProxyCaller {
     const { dialUrl, origin } = this.place;
     const { method, target, body, recipient } = request;
     const agent = await session.current(), access = await this.#access.current(agent);
-    const signed = await signedHeaders(this.deps, agent, {
-      method,
-      url: origin,
-      target,
-      ...(body === undefined ? {} : { body }),
-      ...(recipient === undefined ? {} : { recipient }),
-    });
+    const signed = await signedHeaders(this.deps, agent, { method, url: origin, target, body, recipient });
     const headers = {
       ...(body === undefined ? {} : { "Content-Type": "application/json" }),
       ...signed,

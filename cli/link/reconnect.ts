@@ -51,7 +51,6 @@ export interface ConnectionDeps {
   emit: EmitLinkEvent;
 }
 
-/** Events of the link that the rest of the connector handles. */
 export interface ConnectionEvents {
   /** Resolves when messages can be taken. @throws {Undecided} why they cannot */
   ready?(): Promise<void>;
@@ -67,11 +66,9 @@ export type ConnectionState = "connecting" | "connected" | "waiting" | "stopped"
 export interface ConnectionStatus {
   state: ConnectionState;
   since: number;
-  /** Time of the next attempt, while waiting. */
   nextTryAt: number | null;
   /** Why there is no link, or why the last attempt failed. */
   problem: string | null;
-  /** Round trip of the last heartbeat on the open link. */
   heartbeatMs: number | null;
   heartbeatAt: number | null;
 }
@@ -266,7 +263,6 @@ export class ReconnectingLink {
 /** How the problem begins when two connectors of one agent run. */
 export const TAKEN_OVER = "another connector of this agent has taken over";
 
-/** Close codes in words. */
 const CLOSES: Readonly<Record<number, string>> = {
   1000: "the proxy closed the link",
   [CLOSE.shuttingDown]: "the proxy is shutting down",

@@ -9,7 +9,6 @@ import type { Random } from "../../shared/random.ts";
 import { UnreachableError } from "../../shared/client/errors.ts";
 import { apiErrorOf, asUnreachable, exchange, type ExchangeDeps } from "../../shared/client/http.ts";
 
-/** What a client of the services needs. */
 export interface HttpDeps extends ExchangeDeps {
   random: Random;
 }

@@ -7,7 +7,6 @@ import { unixSeconds } from "../../shared/protocol/time.ts";
 import type { Clock } from "../../shared/clock.ts";
 import type { Random } from "../../shared/random.ts";
 
-/** The parts of an agent's identity and session that requests need. */
 export interface AgentIdentity {
   did: string;
   ait: string;
@@ -19,7 +18,13 @@ export interface AgentIdentity {
 export function signedHeaders(
   deps: { clock: Clock; random: Random },
   agent: Pick<AgentIdentity, "ait" | "privateKey">,
-  request: { method: string; url: string; target: string; body?: string; recipient?: string },
+  request: {
+    method: string;
+    url: string;
+    target: string;
+    body?: string | undefined;
+    recipient?: string | undefined;
+  },
 ): Promise<Record<string, string>> {
   const { method, target, body, recipient } = request;
   return proofHeaders(

@@ -1,6 +1,5 @@
 /** Types for the part of `npm:ws` that the link uses; the package has none. */
 
-/** The response to a refused upgrade. */
 export interface UnexpectedResponse {
   statusCode?: number;
   headers: Record<string, string | string[] | undefined>;

@@ -123,7 +123,7 @@ async function directly(
 ): Promise<SendResult> {
   // A command beside a connector that runs needs none of their modules.
   const [{ directProxy }, { recipientOf }, { answeredState, messageRequest }] = await Promise.all([
-    import("../connector/direct_proxy.ts"),
+    import("../connector/file_credentials.ts"),
     import("./recipient.ts"),
     import("../link/message_request.ts"),
   ]);

@@ -24,7 +24,7 @@ import { chosenAgent } from "../agents/agent_reference.ts";
 import type { AgentFolder, AgentStore } from "../agents/agent_store.ts";
 import { access, connectorOf } from "../connector/attach.ts";
 import { checkReceipt } from "../connector/check_receipt.ts";
-import { directProxy } from "../connector/direct_proxy.ts";
+import { directProxy } from "../connector/file_credentials.ts";
 import { findPeerEver, hostsOfPeers, pinOf, readPeers, shownAliases } from "../connector/peers.ts";
 import type { Context } from "../context.ts";
 import { wholeId } from "../command_line/whole_id.ts";

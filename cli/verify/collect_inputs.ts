@@ -9,12 +9,10 @@ import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 import { ApiError, UnreachableError } from "../../shared/client/errors.ts";
 import { parseRequestFile, REQUEST_FILE_FORM } from "./request_file.ts";
-import { readGiven } from "./read_given.ts";
 import { parseServiceUrl } from "../../shared/client/service_url.ts";
 import { type TrustedKeys, trustedKeys } from "./trusted_keys.ts";
 import { evaluateRequest, evaluateToken, type TrustedInputs } from "./evaluate.ts";
 
-/** The settings of a verification. */
 export interface VerificationInputs extends RegistryAccess {
   offline: boolean;
   nowSeconds: number;
@@ -94,4 +92,28 @@ export async function revocations(
 
 function source({ issuer, fetchedAt, stale }: TrustedKeys): VerificationReport["keysFrom"] {
   return { issuer, fetchedAt, stale };
+}
+
+/** @param path `-` for standard input @throws {CliError} `CLI_USAGE` when it cannot be read or is larger */
+export async function readGiven(ctx: Context, path: string, maxBytes: number): Promise<Uint8Array<ArrayBuffer>> {
+  let bytes: Uint8Array<ArrayBuffer>;
+  try {
+    bytes = path === "-" ? await ctx.stdin(maxBytes + 1) : await readAtMost(path, maxBytes + 1);
+  } catch {
+    throw new CliError("CLI_USAGE", `${path} cannot be read`);
+  }
+  if (bytes.length > maxBytes) throw new CliError("CLI_USAGE", `${path} is over ${maxBytes} bytes`);
+  return bytes;
+}
+
+async function readAtMost(path: string, maxBytes: number): Promise<Uint8Array<ArrayBuffer>> {
+  using file = await Deno.open(path);
+  const bytes = new Uint8Array(maxBytes);
+  let length = 0;
+  while (length < maxBytes) {
+    const read = await file.read(bytes.subarray(length));
+    if (read === null) break;
+    length += read;
+  }
+  return bytes.slice(0, length);
 }

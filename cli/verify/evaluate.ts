@@ -14,7 +14,6 @@ import { parseUnixSeconds, toIso } from "../../shared/protocol/time.ts";
 import type { RequestFile } from "./request_file.ts";
 import type { TrustedKeys } from "./trusted_keys.ts";
 
-/** One step and its result. */
 export interface VerificationStep {
   name: string;
   result: "passed" | "failed" | "skipped";
@@ -25,7 +24,6 @@ export interface TrustedInputs {
   trusted: TrustedKeys;
   /** The revocation list, or the reason why there is none. */
   crl: Pick<CrlClaims, "revocations"> | string;
-  /** The time of the evaluation, in Unix seconds. */
   nowSeconds: number;
 }
 

@@ -3,12 +3,9 @@
  */
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 
-/** A parsed request. */
 export interface RequestFile {
   method: string;
-  /** Path and query of the request line. */
   target: string;
-  /** The origin in the file, or `null`. */
   origin: string | null;
   headers: Headers;
   body: Uint8Array<ArrayBuffer>;

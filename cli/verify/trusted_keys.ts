@@ -20,7 +20,6 @@ type Copy = z.infer<typeof Copy>;
 const MAX_BYTES = 256 * 1024;
 
 export interface TrustedKeys extends AitAuthority {
-  /** Public origin of the registry's proxy. */
   proxyUrl: string;
   fetchedAt: string;
   /** Why the saved copy is used; `null` when the registry has answered. */

@@ -12,9 +12,8 @@ import { toIso } from "../../shared/protocol/time.ts";
 import type { RegistryAccess } from "../account/registry_access.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
-import { revocations, type VerificationReport } from "./collect_inputs.ts";
+import { readGiven, revocations, type VerificationReport } from "./collect_inputs.ts";
 import { evaluateToken, failed, skipped, step, type TrustedInputs, type VerificationStep } from "./evaluate.ts";
-import { readGiven } from "./read_given.ts";
 import { trustedKeys } from "./trusted_keys.ts";
 
 const FILE_BYTES_MAX = 64 * 1024, KEYS_BYTES_MAX = 256 * 1024, PAYLOAD_BYTES_MAX = 1024 * 1024;
@@ -152,7 +151,6 @@ export async function evaluateReceipt(
   return { checks, receipt };
 }
 
-/** The order in which a receipt is read. */
 const ORDER: readonly TokenRefusal[] = ["malformed", "header", "signature", "claims"];
 const EARLIER = (name: string) => skipped(name, "an earlier check failed");
 

@@ -188,8 +188,8 @@ export class ModelSide implements AsyncDisposable {
   /** What the connector has stored: whether each message is read, by request ID. From its file, which hides no lease. */
   stored(): Map<string, { isRead: boolean }> {
     using db = new DatabaseSync(`${this.#folder}/connector.db`, { readOnly: true });
-    const rows = db.prepare("SELECT request_id, read_at FROM messages").all();
-    return new Map(rows.map(({ request_id: id, read_at: at }) => [String(id), { isRead: at !== null }]));
+    const rows = db.prepare("SELECT requestId, readAt FROM messages").all();
+    return new Map(rows.map(({ requestId: id, readAt: at }) => [String(id), { isRead: at !== null }]));
   }
 
   has(requestId: string): boolean {

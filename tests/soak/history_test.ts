@@ -16,13 +16,13 @@ const PAYLOAD = `'{"message":"Which port does the staging server use? It is numb
 function fill(database: Database): void {
   database.transaction(() => {
     database.run(
-      `${NUMBERS} INSERT INTO sent (to_did, request_id, auto, origin, bytes, sent_at, state, state_at, payload)
+      `${NUMBERS} INSERT INTO sent (toDid, requestId, auto, origin, bytes, sentAt, state, stateAt, payload)
        SELECT ${WHOSE}, 'request-' || n, 0, 'person', 80, n * 2, 'processed', n * 2, ${PAYLOAD} FROM numbers`,
       ROWS / 2,
     );
     database.run(
       `${NUMBERS} INSERT INTO messages
-         (from_did, request_id, to_did, identity, bytes, received_at, state, read_at, verified, signed_at, proof, payload)
+         (fromDid, requestId, toDid, identity, bytes, receivedAt, state, readAt, verified, signedAt, proof, payload)
        SELECT ${WHOSE}, 'request-' || n, 'x', ?, 80, n * 2 + 1, 'done', n * 2 + 1, 'end-to-end', 0, '{}', ${PAYLOAD}
        FROM numbers`,
       ...[ROWS / 2, IDENTITY],

@@ -84,7 +84,7 @@ export async function agreeToChange(
   const [{ AgentStore }, { readRuntimeFileIn }, { confirmChange, forgetDefault }] = await Promise.all([
     import("../../agents/agent_store.ts"),
     import("../../connector/runtime/runtime_file.ts"),
-    import("../../connector/runtime/platform_change.ts"),
+    import("../../connector/runtime/runtime_file.ts"),
   ]);
   const store = new AgentStore(ctx);
   const folders = await Promise.all(agents.map((name) => store.open(name)));

@@ -24,7 +24,6 @@ const A2aPeer = z.object({
 });
 const A2aFile = z.object({ peers: z.array(A2aPeer).max(MAX_PEERS) });
 
-/** A peer that local A2A clients can reach. */
 export type A2aPeer = z.infer<typeof A2aPeer>;
 
 /** @throws {CliError} `CLI_FILE_INVALID` */
@@ -46,7 +45,6 @@ export async function writeA2aPeers(folder: AgentFolder, peers: readonly A2aPeer
   await folder.writeJson(A2A_FILE, { peers });
 }
 
-/** A new token. */
 export function makePeerToken(random: Random): string {
   return `svc_a2a_${toBase64Url(random.bytes(32))}`;
 }
@@ -61,7 +59,6 @@ export function isTokenOf({ tokenHash }: A2aPeer, token: string): boolean {
   return given.length === kept.length && timingSafeEqual(given, kept);
 }
 
-/** Path of a peer's address at the local API. */
 export function a2aPath(alias: string): string {
   return `/a2a/${alias}`;
 }

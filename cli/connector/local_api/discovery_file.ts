@@ -19,7 +19,6 @@ const PORTS_TRIED = 1_000;
 export const CURL_FILE = "connector.curl";
 const PORT_FILE = "port";
 
-/** A server on a loopback port. */
 export interface Listener {
   port: number;
   /** Frees the port. Resolves when the requests in progress are answered. */

@@ -2,24 +2,27 @@
  * Handlers of the routes that read messages: the inbox, one message, taking messages, and the sent ones. Of two
  * readers of a message one gets its ID from `read`, so that only one acts on it.
  */
-import { settledWithin } from "../../../shared/clock.ts";
 import * as z from "zod";
-import type { InboxRead } from "../../../shared/client/local_shapes.ts";
+import { settledWithin } from "../../../shared/clock.ts";
+import { type InboxRead, VERIFIED } from "../../../shared/client/local_shapes.ts";
 import type { Connector } from "../connector.ts";
 import type { Change, SentKey } from "../store/received_rows.ts";
-import { TooManyWaitsError, type WaitingCall } from "../waits.ts";
+import type { WaitingCall } from "../waits.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
 import { findPeerEver } from "../peers.ts";
 import {
+  type BodyInput,
   json,
   jsonText,
   laterJsonText,
   LocalError,
   type LocalInput,
+  type QueryInput,
   wholeNumber,
   wholeNumberOr,
 } from "./local_route.ts";
-import { inboxPageJson, messageJson, PeerNames, sentEntry } from "./message_json.ts";
+import { inboxPageJson, messageJson, sentEntry } from "./message_json.ts";
+import { isRequestId } from "../../../shared/protocol/ids.ts";
 
 const Peer = z.string().min(1).max(256);
 const MAX_ID = Number.MAX_SAFE_INTEGER;
@@ -41,7 +44,6 @@ export const InboxQuery = z.strictObject({
   wait: wholeNumberOr(0, 0, LIMIT.waitMaxMs / 1000),
 });
 
-/** Path of `GET /v1/inbox/:id`. */
 export const MessageId = z.strictObject({ id: wholeNumber(1, MAX_ID) });
 
 /** Query of `GET /v1/sent`; `to` is an alias or a DID. */
@@ -51,9 +53,7 @@ export const SentQuery = z.strictObject({
   limit: wholeNumberOr(LIMIT.pageMessages, 1, LIMIT.pageMessagesMax),
 });
 
-export async function inbox(
-  { connector, query }: LocalInput<undefined, z.output<typeof InboxQuery>, undefined>,
-): Promise<Response> {
+export async function inbox({ connector, query }: QueryInput<typeof InboxQuery>): Promise<Response> {
   if (connector.store.received.delivery === "push") throw new LocalError("CONNECTOR_RUNTIME_PUSHES");
   const { unread, conversation: conversationId, after, newest, limit, wait } = query;
   const fromDids = query.from && await Promise.all(query.from.map((peer) => didEver(connector, peer)));
@@ -69,7 +69,7 @@ export async function inbox(
       message.conversationId === (conversationId ?? message.conversationId);
   };
   const written = (page: ReturnType<typeof look>) =>
-    inboxPageJson(page?.messages ?? [], page?.more ?? false, peerNames(connector));
+    inboxPageJson(page?.messages ?? [], page?.more ?? false, connector.peers);
   const page = look();
   if (page !== null || wait === 0) return jsonText(written(page));
   const waiting = beginWait(connector);
@@ -80,37 +80,31 @@ export async function inbox(
   );
 }
 
-export function message(
-  { connector, params }: LocalInput<z.output<typeof MessageId>, undefined, undefined>,
-): Response {
+export function message({ connector, params }: LocalInput<z.output<typeof MessageId>>): Response {
   const found = connector.store.received.one(params.id);
   if (found === null) throw new LocalError("CONNECTOR_MESSAGE_UNKNOWN");
-  return jsonText(messageJson(found, peerNames(connector)));
+  return jsonText(messageJson(found, connector.peers));
 }
 
 /** Marks messages read, or holds them for a program that is going to show them, or releases such ones (D-395). */
-export function read({ connector, body }: LocalInput<undefined, undefined, z.output<typeof InboxRead>>): Response {
+export function read({ connector, body }: BodyInput<typeof InboxRead>): Response {
   const { ids, lease, leaseId } = body;
   if (lease === undefined) {
     return json({ read: connector.store.received.markRead(ids, connector.deps.clock.now(), leaseId) });
   }
   const id = leaseId ?? connector.newId();
-  return json({
-    read: lease === 0 ? connector.store.received.release(ids, id) : connector.lease(ids, id, lease),
-    leaseId: id,
-  });
+  const held = lease === 0 ? connector.store.received.release(ids, id) : connector.lease(ids, id, lease);
+  return json({ read: held, leaseId: id });
 }
 
-export async function sent(
-  { connector, query }: LocalInput<undefined, z.output<typeof SentQuery>, undefined>,
-): Promise<Response> {
+export async function sent({ connector, query }: QueryInput<typeof SentQuery>): Promise<Response> {
   const { to, before, limit } = query;
   const toDid = to === undefined ? undefined : await didEver(connector, to);
   await settledWithin(connector.deps.clock, connector.sending.refresh(), LIMIT.receiptLookupTimeoutMs);
   const { sent } = connector.store;
   const { messages, more } = sent.list({ toDid, before, limit });
-  const names = peerNames(connector);
-  return json({ messages: messages.map((message) => sentEntry(message, sent.payloadOf(message), names)), more });
+  const entries = messages.map((message) => sentEntry(message, sent.payloadOf(message), connector.peers));
+  return json({ messages: entries, more });
 }
 
 /** The DID of a peer, from an alias or a DID. @throws {LocalError} `CONNECTOR_PEER_UNKNOWN` */
@@ -128,17 +122,54 @@ function known(to: string, did: string | null): string {
   return did;
 }
 
-/** The names of the peers. */
-export function peerNames({ peers }: Connector): PeerNames {
-  return new PeerNames(peers.all);
+/** @throws {LocalError} `CONNECTOR_BUSY` */
+export function beginWait({ waits }: Connector, question?: SentKey): WaitingCall {
+  const waiting = waits.begin(question);
+  if (waiting === null) throw new LocalError("CONNECTOR_BUSY", undefined, 1);
+  return waiting;
 }
 
-/** A waiting call. @throws {LocalError} `CONNECTOR_BUSY` */
-export function beginWait({ waits }: Connector, question?: SentKey): WaitingCall {
-  try {
-    return waits.begin(question);
-  } catch (error) {
-    if (!(error instanceof TooManyWaitsError)) throw error;
-    throw new LocalError("CONNECTOR_BUSY", undefined, 1);
-  }
+export const DeadLettersQuery = z.strictObject({ limit: wholeNumberOr(100, 1, 1_000) });
+
+/** Response of `GET /v1/dead-letter`, newest first. Times are milliseconds since the Unix epoch. */
+export const DeadLetters = z.object({
+  deadLetters: z.array(z.object({
+    id: z.int(),
+    fromAgentDid: z.string(),
+    requestId: z.string().refine(isRequestId),
+    conversationId: z.string().nullable(),
+    /** JSON text. */
+    payload: z.string(),
+    receivedAt: z.int(),
+    verified: z.enum(VERIFIED),
+    endedAt: z.int(),
+    attempts: z.int(),
+    problem: z.string(),
+  })),
+});
+
+export const DeadLetterIds = z.union([
+  z.strictObject({ ids: z.array(z.int().min(1)).min(1).max(10_000) }),
+  z.strictObject({ all: z.literal(true) }),
+]);
+
+export const Replayed = z.object({ replayed: z.int() });
+export const Purged = z.object({ purged: z.int() });
+
+export function list({ connector, query }: QueryInput<typeof DeadLettersQuery>): Response {
+  const letters = connector.store.received.deadLetters(query.limit);
+  return json({ deadLetters: letters.map(({ identity: _, ...letter }) => letter) });
+}
+
+export function replay({ connector, body }: BodyInput<typeof DeadLetterIds>): Response {
+  return json({ replayed: connector.store.received.replay(idsOf(body), connector.deps.clock.now()) });
+}
+
+export function purge({ connector, body }: BodyInput<typeof DeadLetterIds>): Response {
+  return json({ purged: connector.store.received.purge(idsOf(body)) });
+}
+
+/** `null`: all of them. */
+function idsOf(wanted: z.output<typeof DeadLetterIds>): number[] | null {
+  return "ids" in wanted ? wanted.ids : null;
 }

@@ -13,7 +13,7 @@ import type { Connector } from "../connector.ts";
 import { DiskFullError } from "../store/database.ts";
 import { type A2aPeer, isTokenOf } from "./a2a_peers.ts";
 import { LOCAL_ERRORS, type LocalCode } from "../../local_errors.ts";
-import { json, LocalError, type LocalRoute, type OpenPage } from "./local_route.ts";
+import { boundedText, json, LocalError, type LocalRoute, type OpenPage } from "./local_route.ts";
 import { LOCAL_ROUTES } from "./local_routes.ts";
 
 const MAX_BODY_BYTES = LIMITS.hookBodyBytes + 8 * 1024;
@@ -22,16 +22,13 @@ export interface LocalApiOptions {
   connector: Connector;
   token: string;
   port: number;
-  onTicket?: (ticket: string, expiresAt: string) => void;
-  /** Makes an address that opens the web page once; absent where there is none. */
-  openPage?: OpenPage;
-  /** Reads the peers with an A2A address. */
+  onTicket?: ((ticket: string, expiresAt: string) => void) | undefined;
+  page?: OpenPage | null;
   a2aPeers?: () => readonly A2aPeer[];
 }
 
-/** The request handler of the local API. */
 export function localApi(
-  { connector, token, port, onTicket = () => {}, openPage, a2aPeers = () => [] }: LocalApiOptions,
+  { connector, token, port, onTicket = () => {}, page = null, a2aPeers = () => [] }: LocalApiOptions,
 ): (request: Request) => Promise<Response> {
   const hosts = ["127.0.0.1", "localhost", "[::1]"].map((name) => `${name}:${port}`);
   const origin = `http://127.0.0.1:${port}`;
@@ -47,7 +44,6 @@ export function localApi(
     const text = await textOf(request, route);
     const body = bodyOf(route, text);
     const { headers } = request;
-    const page = openPage ?? null;
     return await route.handler({
       connector,
       params,
@@ -151,21 +147,10 @@ function queryOf({ query }: LocalRoute, given: URLSearchParams): unknown {
 }
 
 async function textOf(request: Request, { textBody }: LocalRoute): Promise<string> {
-  const decoder = new TextDecoder("utf-8", { fatal: true });
-  let text = "", length = 0;
-  try {
-    for await (const chunk of request.body ?? []) {
-      length += chunk.length;
-      if (length > MAX_BODY_BYTES) throw new LocalError("PAYLOAD_TOO_LARGE");
-      text += decoder.decode(chunk, { stream: true });
-    }
-    text += decoder.decode();
-  } catch (error) {
-    if (error instanceof LocalError) throw error;
-    if (textBody !== undefined) return "";
-    throw new LocalError("CONNECTOR_INVALID_BODY", "The body is not UTF-8 text");
-  }
-  if (textBody !== undefined) return text;
+  const text = await boundedText(request, MAX_BODY_BYTES).catch(() => undefined);
+  if (text === null) throw new LocalError("PAYLOAD_TOO_LARGE");
+  if (textBody !== undefined) return text ?? "";
+  if (text === undefined) throw new LocalError("CONNECTOR_INVALID_BODY", "The body is not UTF-8 text");
   return text.trim() === "" ? "{}" : text;
 }
 

@@ -9,7 +9,6 @@ import type { Connector } from "../connector.ts";
 import type { A2aPeer } from "./a2a_peers.ts";
 import { LOCAL_ERRORS, type LocalCode } from "../../local_errors.ts";
 
-/** An error of the local API, with its code. */
 export class LocalError extends Error {
   override name = "LocalError";
 
@@ -19,8 +18,7 @@ export class LocalError extends Error {
   }
 }
 
-/** What a handler gets. */
-export interface LocalInput<P, Q, B> {
+export interface LocalInput<P = undefined, Q = undefined, B = undefined> {
   connector: Connector;
   params: P;
   query: Q;
@@ -31,7 +29,6 @@ export interface LocalInput<P, Q, B> {
   origin: string;
   /** The peer whose token the caller has; `null` for another caller. */
   peer: A2aPeer | null;
-  /** The peers with an A2A address. */
   a2aPeers(): readonly A2aPeer[];
   /** Called with the ticket of a pairing that this API started, to print it. */
   onTicket(ticket: string, expiresAt: string): void;
@@ -39,23 +36,22 @@ export interface LocalInput<P, Q, B> {
   page: OpenPage | null;
 }
 
+/** The input of a handler whose row has a schema for the query, or for the body, alone. */
+export type QueryInput<S extends Schema> = LocalInput<undefined, z.output<S>>;
+export type BodyInput<S extends Schema> = LocalInput<undefined, undefined, z.output<S>>;
+
 /** Returns an address for a browser, and when it ends (ISO 8601); `null` when too many are open. */
 export type OpenPage = () => Promise<{ url: string; expiresAt: string } | null>;
 
 type Schema = z.ZodType;
 type Output<S> = S extends Schema ? z.output<S> : undefined;
 
+/** A program with the token of this start, with the token of the peer in the path, or any program. */
 export type LocalCaller = "token" | "peer" | "anyone";
 
-/** A row with the types of its input. */
 interface LocalRouteSpec<P, Q, B> {
-  method: "GET" | "POST";
-  /** Parameters are written as `:name`. */
-  path: string;
-  summary: string;
-  /** Who may call it: a program with the token of this start, with the token of the peer in the path, or any program. */
-  caller: LocalCaller;
-  /** Strings of the path. */
+  /** Who may call it; default: a program with the token of this start. */
+  caller?: LocalCaller;
   params?: P;
   /** Strings of the query. Without a schema the query must be empty. */
   query?: Q;
@@ -71,7 +67,7 @@ interface LocalRouteSpec<P, Q, B> {
   response: RouteAnswer;
   /** Further success responses, with other statuses. */
   otherResponses?: readonly RouteAnswer[];
-  /** Codes of the handler. The codes of admission and input are derived from the row. */
+  /** Codes of the handler. The others are derived from the row. */
   errors?: readonly LocalCode[];
   /** True when an error of the proxy is passed on unchanged. */
   passesOnErrors?: true;
@@ -79,15 +75,22 @@ interface LocalRouteSpec<P, Q, B> {
 }
 
 /** A row without the types of its input. */
-export type LocalRoute = LocalRouteSpec<Schema | undefined, Schema | undefined, Schema | undefined>;
+export interface LocalRoute extends LocalRouteSpec<Schema | undefined, Schema | undefined, Schema | undefined> {
+  method: "GET" | "POST";
+  /** Parameters are written as `:name`. */
+  path: string;
+  summary: string;
+  caller: LocalCaller;
+}
 
 /** Returns a row; infers the handler's input from its schemas. */
 export function localRoute<
   P extends Schema | undefined = undefined,
   Q extends Schema | undefined = undefined,
   B extends Schema | undefined = undefined,
->(row: LocalRouteSpec<P, Q, B>): LocalRoute {
-  return row as unknown as LocalRoute;
+>(route: `${LocalRoute["method"]} ${string}`, summary: string, row: LocalRouteSpec<P, Q, B>): LocalRoute {
+  const [method, path] = route.split(" ");
+  return { method, path, summary, caller: "token", ...row } as unknown as LocalRoute;
 }
 
 const ALWAYS: readonly LocalCode[] = [
@@ -100,8 +103,9 @@ const ALWAYS: readonly LocalCode[] = [
 ];
 
 /** Returns every code of this connector that a route can send. A POST stores something. */
-export function localErrorsOf({ method, caller, errors = [], invalidPath }: LocalRoute): LocalCode[] {
+export function localErrorsOf({ method, caller, errors = [], invalidPath, passesOnErrors }: LocalRoute): LocalCode[] {
   const codes = new Set<LocalCode>([...ALWAYS, ...errors, ...invalidPath === undefined ? [] : [invalidPath]]);
+  if (passesOnErrors) codes.add("CONNECTOR_PROXY_UNREACHABLE");
   if (method === "POST") codes.add("CONNECTOR_DISK_FULL");
   if (caller === "anyone") codes.delete("CONNECTOR_UNAUTHORIZED");
   if (caller !== "token") codes.add("CONNECTOR_OFF_PORT");
@@ -120,6 +124,18 @@ export function wholeNumberOr(usual: number, minimum: number, maximum: number) {
 
 function digits(text: unknown): unknown {
   return typeof text === "string" && /^\d{1,15}$/.test(text) ? Number(text) : text;
+}
+
+/** The body as text; `null` when it has more bytes. @throws {TypeError} when it is not UTF-8 */
+export async function boundedText({ body }: Request, maxBytes: number): Promise<string | null> {
+  const decoder = new TextDecoder("utf-8", { fatal: true });
+  let text = "", length = 0;
+  for await (const chunk of body ?? []) {
+    length += chunk.length;
+    if (length > maxBytes) return null;
+    text += decoder.decode(chunk, { stream: true });
+  }
+  return text + decoder.decode();
 }
 
 export function json(value: unknown, status = 200): Response {

@@ -6,7 +6,7 @@ import * as z from "zod";
 import * as shapes from "../../../shared/client/local_shapes.ts";
 import * as pairingApi from "../../../shared/protocol/api/pairing.ts";
 import * as a2a from "./a2a/endpoint.ts";
-import * as deadLetters from "./dead_letter_handlers.ts";
+import * as deadLetters from "./inbox_handlers.ts";
 import * as inbox from "./inbox_handlers.ts";
 import * as log from "./log_handlers.ts";
 import * as outbound from "./outbound_handlers.ts";
@@ -32,279 +32,187 @@ import { LOCAL_ERRORS, type LocalCode } from "../../local_errors.ts";
 const WAIT_BOUND = `${CONNECTOR_LIMITS.waitingCalls} calls that wait at the same time`;
 const PAGE_BOUNDS = ["1 MiB of payloads on a page, but one message at least", WAIT_BOUND];
 
-/** The alias in a path. */
 const Alias = z.strictObject({ alias: z.string().min(1).max(256) });
 
+const Rpc = z.object({ jsonrpc: z.literal("2.0"), id: z.union([z.string(), z.number(), z.null()]) });
+
 export const LOCAL_ROUTES: readonly LocalRoute[] = [
-  route({
-    method: "GET",
-    path: "/v1/status",
-    summary: "Status of the connector: link, inbox, runtime, session",
-    caller: "token",
+  route("GET /v1/status", "Status of the connector: link, inbox, runtime, session", {
     response: { status: 200, body: Status },
     handler: ({ connector }) => json(connector.status()),
   }),
-  route({
-    method: "GET",
-    path: "/v1/inbox",
-    summary: "Messages of the agent, oldest first; with wait: at the first one",
-    caller: "token",
+  route("GET /v1/inbox", "Messages of the agent, oldest first; with wait: at the first one", {
     query: inbox.InboxQuery,
     bounds: PAGE_BOUNDS,
     response: { status: 200, body: shapes.InboxPage },
     errors: ["CONNECTOR_RUNTIME_PUSHES", "CONNECTOR_PEER_UNKNOWN", "CONNECTOR_BUSY"],
     handler: inbox.inbox,
   }),
-  route({
-    method: "GET",
-    path: "/v1/inbox/:id",
-    summary: "One message, unread or taken",
-    caller: "token",
+  route("GET /v1/inbox/:id", "One message, unread or taken", {
     params: inbox.MessageId,
     invalidPath: "CONNECTOR_MESSAGE_UNKNOWN",
     response: { status: 200, body: shapes.LocalMessage },
-    errors: ["CONNECTOR_MESSAGE_UNKNOWN"],
     handler: inbox.message,
   }),
-  route({
-    method: "POST",
-    path: "/v1/inbox/read",
-    summary:
-      "Take messages. With lease: hold them for these seconds, hidden from other calls, to show them first; take them with " +
+  route(
+    "POST /v1/inbox/read",
+    "Take messages. With lease: hold them for these seconds, hidden from other calls, to show them first; take them with " +
       "leaseId then, or release them with lease 0. Act only on those whose ID is in the response",
-    caller: "token",
-    body: shapes.InboxRead,
-    response: { status: 200, body: shapes.InboxReadResult },
-    handler: inbox.read,
-  }),
-  route({
-    method: "GET",
-    path: "/v1/sent",
-    summary: "Sent messages without their payloads, newest first",
-    caller: "token",
+    { body: shapes.InboxRead, response: { status: 200, body: shapes.InboxReadResult }, handler: inbox.read },
+  ),
+  route("GET /v1/sent", "Sent messages without their payloads, newest first", {
     query: inbox.SentQuery,
     response: { status: 200, body: shapes.SentPage },
     errors: ["CONNECTOR_PEER_UNKNOWN"],
     handler: inbox.sent,
   }),
-  route({
-    method: "GET",
-    path: "/v1/log",
-    summary: "What the agent and its peers have written, newest first; with after: oldest first",
-    caller: "token",
+  route("GET /v1/log", "What the agent and its peers have written, newest first; with after: oldest first", {
     query: log.LogQuery,
     bounds: ["1 MiB of payloads on a page, but one message at least", "a search looks through 100,000 messages"],
     response: { status: 200, body: shapes.LogPage },
     errors: ["CONNECTOR_PEER_UNKNOWN"],
     handler: log.log,
   }),
-  route({
-    method: "POST",
-    path: "/v1/log/forget",
-    summary: "Blank the texts of read messages and of sent ones that have ended",
-    caller: "token",
+  route("POST /v1/log/forget", "Blank the texts of read messages and of sent ones that have ended", {
     body: log.LogForget,
     response: { status: 200, body: shapes.Forgotten },
     errors: ["CONNECTOR_PEER_UNKNOWN"],
     handler: log.forget,
   }),
-  route({
-    method: "POST",
-    path: "/v1/outbound",
-    summary:
-      "Send a message to a peer; with wait: answer at its reply, or with its state when the time is over. With keep: one that " +
+  route(
+    "POST /v1/outbound",
+    "Send a message to a peer; with wait: answer at its reply, or with its state when the time is over. With keep: one that " +
       "the proxy does not take now is answered with the state kept",
-    caller: "token",
-    query: outbound.OutboundQuery,
-    body: outbound.Outbound,
-    bounds: [`${LIMITS.payloadBytes} bytes of payload`, WAIT_BOUND],
-    response: { status: 202, body: HookAnswer, headers: ["x-request-id", "X-Svc-Sealed"] },
-    otherResponses: [{ status: 200, body: shapes.OutboundResult, headers: ["X-Svc-Sealed"] }],
-    errors: [
-      "CONNECTOR_MESSAGE_UNKNOWN",
-      "CONNECTOR_PEER_UNKNOWN",
-      "CONNECTOR_PEER_BLOCKED",
-      "CONNECTOR_PEER_UNCONFIRMED",
-      "CONNECTOR_LOOP_GUARD",
-      "CONNECTOR_OUTBOX_FULL",
-      "CONNECTOR_BUSY",
-      "CONNECTOR_PROXY_UNREACHABLE",
-    ],
-    passesOnErrors: true,
-    handler: outbound.outbound,
-  }),
-  route({
-    method: "GET",
-    path: "/v1/outbound/:requestId",
-    summary: "A sent message with its state and its first reply; without to: the newest with this request ID",
-    caller: "token",
-    params: outbound.SentId,
-    query: outbound.SentIdQuery,
-    bounds: [WAIT_BOUND],
-    invalidPath: "CONNECTOR_MESSAGE_UNKNOWN",
-    response: { status: 200, body: shapes.OutboundResult },
-    errors: ["CONNECTOR_MESSAGE_UNKNOWN", "CONNECTOR_PEER_UNKNOWN", "CONNECTOR_BUSY"],
-    handler: outbound.sentMessage,
-  }),
-  route({
-    method: "POST",
-    path: "/v1/outbound/:requestId/cancel",
-    summary: "End a message that waits in the connector; another one keeps its state",
-    caller: "token",
-    params: outbound.SentId,
-    query: outbound.CancelQuery,
-    invalidPath: "CONNECTOR_MESSAGE_UNKNOWN",
-    response: { status: 200, body: shapes.OutboundResult },
-    errors: ["CONNECTOR_MESSAGE_UNKNOWN", "CONNECTOR_PEER_UNKNOWN"],
-    handler: outbound.cancel,
-  }),
-  route({
-    method: "POST",
-    path: "/v1/pair/start",
-    summary: "Make a pairing ticket for another agent",
-    caller: "token",
+    {
+      query: outbound.OutboundQuery,
+      body: outbound.Outbound,
+      bounds: [`${LIMITS.payloadBytes} bytes of payload`, WAIT_BOUND],
+      response: { status: 202, body: HookAnswer, headers: ["x-request-id", "X-Svc-Sealed"] },
+      otherResponses: [{ status: 200, body: shapes.OutboundResult, headers: ["X-Svc-Sealed"] }],
+      errors: [
+        "CONNECTOR_MESSAGE_UNKNOWN",
+        "CONNECTOR_PEER_UNKNOWN",
+        "CONNECTOR_PEER_BLOCKED",
+        "CONNECTOR_PEER_UNCONFIRMED",
+        "CONNECTOR_LOOP_GUARD",
+        "CONNECTOR_OUTBOX_FULL",
+        "CONNECTOR_BUSY",
+      ],
+      passesOnErrors: true,
+      handler: outbound.outbound,
+    },
+  ),
+  route(
+    "GET /v1/outbound/:requestId",
+    "A sent message with its state and its first reply; without to: the newest with this request ID",
+    {
+      params: outbound.SentId,
+      query: outbound.SentIdQuery,
+      bounds: [WAIT_BOUND],
+      invalidPath: "CONNECTOR_MESSAGE_UNKNOWN",
+      response: { status: 200, body: shapes.OutboundResult },
+      errors: ["CONNECTOR_PEER_UNKNOWN", "CONNECTOR_BUSY"],
+      handler: outbound.sentMessage,
+    },
+  ),
+  route(
+    "POST /v1/outbound/:requestId/cancel",
+    "End a message that waits in the connector; another one keeps its state",
+    {
+      params: outbound.SentId,
+      query: outbound.CancelQuery,
+      invalidPath: "CONNECTOR_MESSAGE_UNKNOWN",
+      response: { status: 200, body: shapes.OutboundResult },
+      errors: ["CONNECTOR_PEER_UNKNOWN"],
+      handler: outbound.cancel,
+    },
+  ),
+  route("POST /v1/pair/start", "Make a pairing ticket for another agent", {
     rawBody: pairing.PairStart,
     response: { status: 200, body: pairingApi.PairStartAnswer },
-    errors: ["CONNECTOR_PROXY_UNREACHABLE"],
     passesOnErrors: true,
     handler: pairing.pairStart,
   }),
-  route({
-    method: "POST",
-    path: "/v1/pair/confirm",
-    summary: "Pair with the agent that made a ticket",
-    caller: "token",
+  route("POST /v1/pair/confirm", "Pair with the agent that made a ticket", {
     rawBody: pairing.PairConfirm,
     response: { status: 201, body: pairingApi.PairConfirmAnswer },
-    errors: ["CONNECTOR_PEER_KEY_MISMATCH", "CONNECTOR_PROXY_UNREACHABLE"],
+    errors: ["CONNECTOR_PEER_KEY_MISMATCH"],
     passesOnErrors: true,
     handler: pairing.pairConfirm,
   }),
-  route({
-    method: "POST",
-    path: "/v1/pair/status",
-    summary: "Whether a ticket has been confirmed",
-    caller: "token",
+  route("POST /v1/pair/status", "Whether a ticket has been confirmed", {
     rawBody: z.object({ ticket: z.string() }),
     response: { status: 200, body: pairingApi.PairStatusAnswer },
-    errors: ["CONNECTOR_PROXY_UNREACHABLE"],
     passesOnErrors: true,
     handler: pairing.pairStatus,
   }),
-  route({
-    method: "GET",
-    path: "/v1/pair/peers",
-    summary: "All peers of the agent",
-    caller: "token",
+  route("GET /v1/pair/peers", "All peers of the agent", {
     response: { status: 200, body: shapes.PairPeers },
-    errors: ["CONNECTOR_PROXY_UNREACHABLE"],
     passesOnErrors: true,
     handler: pairing.pairPeers,
   }),
-  route({
-    method: "POST",
-    path: "/v1/pair/remove",
-    summary: "End a pair in both directions",
-    caller: "token",
+  route("POST /v1/pair/remove", "End a pair in both directions", {
     rawBody: pairing.PairRemove,
     response: { status: 204 },
-    errors: ["CONNECTOR_PROXY_UNREACHABLE"],
     passesOnErrors: true,
     handler: pairing.pairRemove,
   }),
-  route({
-    method: "GET",
-    path: "/v1/peers",
-    summary: "All peers with their aliases, keys, connections and last messages",
-    caller: "token",
+  route("GET /v1/peers", "All peers with their aliases, keys, connections and last messages", {
     response: { status: 200, body: shapes.LocalPeers },
-    errors: ["CONNECTOR_PROXY_UNREACHABLE"],
     passesOnErrors: true,
     handler: peers.listed,
   }),
-  route({
-    method: "POST",
-    path: "/v1/peers/rename",
-    summary: "Give a peer another alias, or with replaces the place of another peer; the old one goes on leading to it",
-    caller: "token",
-    body: peers.PeerRename,
-    response: { status: 200, body: shapes.ChangedPeer },
-    errors: ["CONNECTOR_PEER_UNKNOWN", "CONNECTOR_ALIAS_TAKEN"],
-    handler: peers.renamed,
-  }),
-  route({
-    method: "POST",
-    path: "/v1/peers/block",
-    summary: "Refuse the messages of a peer and send it nothing; the pair stays",
-    caller: "token",
+  route(
+    "POST /v1/peers/rename",
+    "Give a peer another alias, or with replaces the place of another peer; the old one goes on leading to it",
+    {
+      body: peers.PeerRename,
+      response: { status: 200, body: shapes.ChangedPeer },
+      errors: ["CONNECTOR_PEER_UNKNOWN", "CONNECTOR_ALIAS_TAKEN"],
+      handler: peers.renamed,
+    },
+  ),
+  route("POST /v1/peers/block", "Refuse the messages of a peer and send it nothing; the pair stays", {
     body: peers.PeerNamed,
     response: { status: 200, body: shapes.ChangedPeer },
     errors: ["CONNECTOR_PEER_UNKNOWN"],
     handler: peers.blocked,
   }),
-  route({
-    method: "POST",
-    path: "/v1/peers/unblock",
-    summary: "Take the messages of a blocked peer again",
-    caller: "token",
+  route("POST /v1/peers/unblock", "Take the messages of a blocked peer again", {
     body: peers.PeerNamed,
     response: { status: 200, body: shapes.ChangedPeer },
     errors: ["CONNECTOR_PEER_UNKNOWN"],
     handler: peers.unblocked,
   }),
-  route({
-    method: "GET",
-    path: "/v1/receipts",
-    summary: "Receipts of a sent message, each with whether its recipient has signed it",
-    caller: "token",
+  route("GET /v1/receipts", "Receipts of a sent message, each with whether its recipient has signed it", {
     query: pairing.ReceiptsQuery,
     response: { status: 200, body: shapes.CheckedReceipts },
-    errors: ["CONNECTOR_PROXY_UNREACHABLE"],
     passesOnErrors: true,
     handler: pairing.receipts,
   }),
-  route({
-    method: "GET",
-    path: "/v1/dead-letter",
-    summary: "Messages that the connector gave up on, newest first",
-    caller: "token",
+  route("GET /v1/dead-letter", "Messages that the connector gave up on, newest first", {
     query: deadLetters.DeadLettersQuery,
     bounds: ["4 MiB of payloads in a response, but one message at least"],
     response: { status: 200, body: deadLetters.DeadLetters },
     handler: deadLetters.list,
   }),
-  route({
-    method: "POST",
-    path: "/v1/dead-letter/replay",
-    summary: "Hand dead letters over again, or make them unread",
-    caller: "token",
+  route("POST /v1/dead-letter/replay", "Hand dead letters over again, or make them unread", {
     body: deadLetters.DeadLetterIds,
     response: { status: 200, body: deadLetters.Replayed },
     handler: deadLetters.replay,
   }),
-  route({
-    method: "POST",
-    path: "/v1/dead-letter/purge",
-    summary: "Delete dead letters",
-    caller: "token",
+  route("POST /v1/dead-letter/purge", "Delete dead letters", {
     body: deadLetters.DeadLetterIds,
     response: { status: 200, body: deadLetters.Purged },
     handler: deadLetters.purge,
   }),
-  route({
-    method: "POST",
-    path: "/v1/page-codes",
-    summary: "Make an address that opens the connector's web page once, within a minute",
-    caller: "token",
+  route("POST /v1/page-codes", "Make an address that opens the connector's web page once, within a minute", {
     bounds: ["5 addresses that are not opened yet"],
     response: { status: 201, body: shapes.PageCode },
     errors: ["CONNECTOR_BUSY", "CONNECTOR_OFF_PORT"],
     handler: openPage,
   }),
-  route({
-    method: "GET",
-    path: "/a2a/:alias/.well-known/agent-card.json",
-    summary: "The A2A agent card of a peer that was added with svc a2a add",
+  route("GET /a2a/:alias/.well-known/agent-card.json", "The A2A agent card of a peer that was added with svc a2a add", {
     caller: "anyone",
     params: Alias,
     response: { status: 200, body: AgentCard },
@@ -312,51 +220,40 @@ export const LOCAL_ROUTES: readonly LocalRoute[] = [
     errors: ["NOT_FOUND"],
     handler: a2a.card,
   }),
-  route({
-    method: "POST",
-    path: "/a2a/:alias",
-    summary:
-      "A2A 1.0 as JSON-RPC: SendMessage, GetTask, ListTasks. A task is a sent message, its result the peer's reply",
-    caller: "peer",
-    params: Alias,
-    textBody: z.object({
-      jsonrpc: z.literal("2.0"),
-      id: z.union([z.string(), z.number(), z.null()]),
-      method: z.string(),
-      params: z.unknown().optional(),
-    }),
-    bounds: [
-      `${LIMITS.payloadBytes} bytes of payload`,
-      `${CONNECTOR_LIMITS.a2aBlockingCalls} calls that wait for the end of their task, each for ${
-        CONNECTOR_LIMITS.a2aBlockMs / 1000
-      } s; others return at once`,
-    ],
-    response: {
-      status: 200,
-      body: z.object({
-        jsonrpc: z.literal("2.0"),
-        id: z.union([z.string(), z.number(), z.null()]),
-        result: z.unknown().optional(),
-        error: z.object({
-          code: z.int(),
-          message: z.string(),
-          data: z.array(z.object({ "@type": z.string(), reason: z.string(), domain: z.string() })),
-        }).optional(),
-      }),
+  route(
+    "POST /a2a/:alias",
+    "A2A 1.0 as JSON-RPC: SendMessage, GetTask, ListTasks. A task is a sent message, its result the peer's reply",
+    {
+      caller: "peer",
+      params: Alias,
+      textBody: Rpc.extend({ method: z.string(), params: z.unknown().optional() }),
+      bounds: [
+        `${LIMITS.payloadBytes} bytes of payload`,
+        `${CONNECTOR_LIMITS.a2aBlockingCalls} calls that wait for the end of their task, each for ${
+          CONNECTOR_LIMITS.a2aBlockMs / 1000
+        } s; others return at once`,
+      ],
+      response: {
+        status: 200,
+        body: Rpc.extend({
+          result: z.unknown().optional(),
+          error: z.object({
+            code: z.int(),
+            message: z.string(),
+            data: z.array(z.object({ "@type": z.string(), reason: z.string(), domain: z.string() })),
+          }).optional(),
+        }),
+      },
+      handler: a2a.call,
     },
-    handler: a2a.call,
-  }),
-  route({
-    method: "GET",
-    path: "/openapi.json",
-    summary: "This API as OpenAPI 3.1",
-    caller: "token",
+  ),
+  route("GET /openapi.json", "This API as OpenAPI 3.1", {
     response: { status: 200, contentType: "application/json" },
     handler: ({ connector }) => json(localOpenApi(LOCAL_ROUTES, connector.options.version)),
   }),
 ];
 
-async function openPage({ page }: LocalInput<undefined, undefined, undefined>): Promise<Response> {
+async function openPage({ page }: LocalInput): Promise<Response> {
   if (page === null) throw new LocalError("CONNECTOR_OFF_PORT");
   const opened = await page();
   if (opened !== null) return json(opened, 201);
@@ -379,7 +276,6 @@ const FORM: DocumentForm<LocalCode, LocalCaller> = {
   errorHeaders: { 429: ["Retry-After"] },
 };
 
-/** Returns the document as a JSON value. */
 function localOpenApi(routes: readonly LocalRoute[], version: string): Record<string, unknown> {
   const operations = routes.map((route) => ({
     ...route,

@@ -3,8 +3,8 @@ import * as z from "zod";
 import type { Forgotten } from "../../../shared/client/local_shapes.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
 import { type Content, History, type Place, type Written } from "../store/history.ts";
-import { didEver, peerNames } from "./inbox_handlers.ts";
-import { json, jsonText, type LocalInput, wholeNumberOr } from "./local_route.ts";
+import { didEver } from "./inbox_handlers.ts";
+import { type BodyInput, json, jsonText, type QueryInput, wholeNumberOr } from "./local_route.ts";
 import { messageJson, type PeerNames, sentLogJson, textOf } from "./message_json.ts";
 
 const Peer = z.string().min(1).max(256);
@@ -31,9 +31,7 @@ export const LogQuery = z.strictObject({
 /** Body of `POST /v1/log/forget`; without `peer` all texts are blanked. */
 export const LogForget = z.strictObject({ peer: Peer.optional() });
 
-export async function log(
-  { connector, query }: LocalInput<undefined, z.output<typeof LogQuery>, undefined>,
-): Promise<Response> {
+export async function log({ connector, query }: QueryInput<typeof LogQuery>): Promise<Response> {
   const { peer, since, search, before, after, limit } = query;
   const { store: { database, sent } } = connector;
   const { messages, next } = await new History(database, sent).page({
@@ -43,20 +41,16 @@ export async function log(
     from: after === undefined ? before && { before } : { after },
     limit,
   });
-  const names = peerNames(connector);
-  const texts = messages.map((one) => writtenJson(one, names));
+  const texts = messages.map((one) => writtenJson(one, connector.peers));
   const place = next === null ? null : `${next.received}-${next.sent}`;
   return jsonText(`{"messages":[${texts.join(",")}],"next":${JSON.stringify(place)}}`);
 }
 
-export async function forget(
-  { connector, body: { peer } }: LocalInput<undefined, undefined, z.output<typeof LogForget>>,
-): Promise<Response> {
+export async function forget({ connector, body: { peer } }: BodyInput<typeof LogForget>): Promise<Response> {
   const did = peer === undefined ? null : await didEver(connector, peer);
   const forgotten = connector.store.forgetTexts(did);
   connector.version++;
-  const body: z.output<typeof Forgotten> = { forgotten };
-  return json(body);
+  return json({ forgotten } satisfies z.output<typeof Forgotten>);
 }
 
 function writtenJson(one: Written, names: PeerNames): string {

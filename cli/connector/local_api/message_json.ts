@@ -9,24 +9,10 @@ import { topLevelMembers } from "../../../shared/protocol/json_text.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
 import type { InboxMessage } from "../store/received_rows.ts";
 import { keptUntil, type SentMessage } from "../store/sent_messages.ts";
-import { aliasesOf, type Peers } from "../peers.ts";
+import type { PeerBook } from "../peer_book.ts";
 
-export class PeerNames {
-  readonly #aliases: ReadonlyMap<string, string>;
-
-  constructor(readonly peers: Peers) {
-    this.#aliases = aliasesOf(peers);
-  }
-
-  aliasOf(did: string): string | null {
-    return this.#aliases.get(did) ?? null;
-  }
-
-  humanNameOf(did: string): string | null {
-    const alias = this.aliasOf(did);
-    return alias === null ? null : this.peers[alias]?.humanName ?? null;
-  }
-}
+/** Where the names of the peers come from. */
+export type PeerNames = Pick<PeerBook, "aliasOf" | "of">;
 
 export function messageJson(message: InboxMessage, names: PeerNames): string {
   const { identity, payload } = message;
@@ -38,7 +24,7 @@ export function messageJson(message: InboxMessage, names: PeerNames): string {
       ownerDid: identity.ownerDid,
       name: identity.name,
       alias: names.aliasOf(message.fromDid),
-      humanName: names.humanNameOf(message.fromDid),
+      humanName: names.of(message.fromDid)?.humanName ?? null,
     },
     verified: message.verified,
     conversationId: message.conversationId,
@@ -68,11 +54,7 @@ export function outboundJson(
   const head: Omit<OutboundResult, "reply"> = {
     requestId: sent.requestId,
     to: sent.toDid,
-    state: sent.state,
-    problem: sent.problem,
-    expiresAt: sent.expiresAt === null ? null : toIso(sent.expiresAt),
-    ...keptMembers(sent),
-    stateAt: toIso(sent.stateAt),
+    ...stateMembers(sent),
     replies: [...replies],
   };
   return withLast(head, "reply", reply === null ? "null" : messageJson(reply, names));
@@ -95,11 +77,7 @@ export function sentEntry(sent: SentMessage, payload: string | null, names: Peer
     origin: sent.origin,
     bytes: sent.bytes,
     sentAt: toIso(sent.sentAt),
-    state: sent.state,
-    stateAt: toIso(sent.stateAt),
-    problem: sent.problem,
-    expiresAt: sent.expiresAt === null ? null : toIso(sent.expiresAt),
-    ...keptMembers(sent),
+    ...stateMembers(sent),
   };
 }
 
@@ -109,12 +87,16 @@ export function sentLogJson(sent: SentMessage, payload: string, names: PeerNames
   return withLast({ kind: "sent", ...entry }, "payload", payload);
 }
 
-function keptMembers(sent: SentMessage): Pick<SentEntry, "until" | "nextTryAt" | "attempts"> {
-  const isKept = sent.state === "kept";
+function stateMembers(sent: SentMessage) {
+  const { state, problem, attempts } = sent, isKept = state === "kept";
   return {
+    state,
+    stateAt: toIso(sent.stateAt),
+    problem,
+    expiresAt: sent.expiresAt === null ? null : toIso(sent.expiresAt),
     until: isKept ? toIso(keptUntil(sent)) : null,
     nextTryAt: isKept ? toIso(sent.nextAt) : null,
-    attempts: sent.attempts,
+    attempts,
   };
 }
 

@@ -3,17 +3,17 @@ import * as z from "zod";
 import { settledWithin } from "../../../shared/clock.ts";
 import { CANCELLED, OutboundRequest } from "../../../shared/client/local_shapes.ts";
 import { errorPayload } from "../../../shared/client/reply_error.ts";
-import { describeError } from "../../../shared/client/refusals.ts";
 import { isRequestId } from "../../../shared/protocol/ids.ts";
 import { topLevelMembers } from "../../../shared/protocol/json_text.ts";
 import type { Connector } from "../connector.ts";
+import { orReport } from "../events.ts";
 import type { InboxMessage } from "../store/received_rows.ts";
 import { type MessageToSend, SendRefusedError, type SentResult } from "../sending/message_sender.ts";
 import type { SentMessage } from "../store/sent_messages.ts";
 import type { Change } from "../store/received_rows.ts";
 import type { WaitingCall } from "../waits.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
-import { beginWait, didEver, didOf, peerNames } from "./inbox_handlers.ts";
+import { beginWait, didEver, didOf } from "./inbox_handlers.ts";
 import {
   jsonText,
   laterJsonText,
@@ -27,7 +27,6 @@ import { outboundJson } from "./message_json.ts";
 
 const WAIT_MAX_S = LIMIT.waitMaxMs / 1000;
 
-/** Body of `POST /v1/outbound`. */
 export const Outbound = OutboundRequest.superRefine((body, { addIssue }) => {
   const { to, replyTo, inReplyTo, text, error, payload, keep, prefer } = body;
   const problem = (path: string, message: string) => addIssue({ code: "custom", path: [path], message });
@@ -47,10 +46,7 @@ export const OutboundQuery = z.strictObject({ wait: wholeNumber(0, WAIT_MAX_S).o
 /** Path and query of `GET /v1/outbound/:requestId`; `to` is an alias or a DID. */
 export const SentId = z.strictObject({ requestId: z.string().refine(isRequestId) });
 export const CancelQuery = z.strictObject({ to: z.string().min(1).max(256).optional() });
-export const SentIdQuery = z.strictObject({
-  ...CancelQuery.shape,
-  wait: wholeNumberOr(0, 0, WAIT_MAX_S),
-});
+export const SentIdQuery = z.strictObject({ ...CancelQuery.shape, wait: wholeNumberOr(0, 0, WAIT_MAX_S) });
 
 /** States after which no reply is expected. */
 const ENDED: ReadonlySet<string> = new Set(["dead_lettered", "refused"]);
@@ -74,7 +70,11 @@ export async function outbound(
   const waiting = wait ? owned.use(beginWait(connector, message)) : null;
   const { sent, response, sealed } = await send(connector, message);
   const isAccepted = response === null || response.status < 300;
-  if (isAccepted && sent.state !== "refused" && answered !== null) markAnswered(connector, answered);
+  if (isAccepted && sent.state !== "refused" && answered !== null) {
+    const { store: { received }, deps: { clock, emit } } = connector;
+    // The answer has left, so a failure is reported only: the message that it answers stays unread.
+    orReport(emit, () => received.markRead([answered.seq], clock.now()), []);
+  }
   const answer = response !== null && (wait === undefined || !isAccepted)
     ? passed(response)
     : result(connector, sent, waiting && { waiting, owned: owned.move(), seconds: wait ?? 0 });
@@ -87,7 +87,7 @@ const SEALED_HEADER = "X-Svc-Sealed";
 
 /** Ends a message that waits here, and returns it with its state, which stays when the message has left. */
 export async function cancel(
-  { connector, params, query }: LocalInput<z.output<typeof SentId>, z.output<typeof CancelQuery>, undefined>,
+  { connector, params, query }: LocalInput<z.output<typeof SentId>, z.output<typeof CancelQuery>>,
 ): Promise<Response> {
   const { store: { sent }, deps: { clock } } = connector;
   const message = await findSent(connector, params.requestId, query.to);
@@ -102,7 +102,7 @@ async function findSent(connector: Connector, requestId: string, to: string | un
 }
 
 export async function sentMessage(
-  { connector, params, query }: LocalInput<z.output<typeof SentId>, z.output<typeof SentIdQuery>, undefined>,
+  { connector, params, query }: LocalInput<z.output<typeof SentId>, z.output<typeof SentIdQuery>>,
 ): Promise<Response> {
   const sent = await findSent(connector, params.requestId, query.to);
   const waiting = query.wait === 0 ? null : beginWait(connector, sent);
@@ -111,16 +111,6 @@ export async function sentMessage(
   return result(connector, sent, waiting && { waiting, owned: waiting, seconds: query.wait });
 }
 
-/** Takes the message that was answered. The answer has left, so a failure is reported only: the message stays unread. */
-function markAnswered({ store, deps: { clock, emit } }: Connector, { seq }: InboxMessage): void {
-  try {
-    store.received.markRead([seq], clock.now());
-  } catch (error) {
-    emit("store_failed", { why: describeError(error) });
-  }
-}
-
-/** A call that waits for the end of a sent message. */
 interface WaitForEnd {
   waiting: WaitingCall;
   /** Disposed when the wait has ended. */
@@ -134,7 +124,7 @@ function result(connector: Connector, sent: SentMessage, wait: WaitForEnd | null
   const look = () => endOf(connector, sent);
   const written = (found: ReturnType<typeof look>) => {
     const { present, reply } = found ?? { present: connector.store.sent.find(requestId, toDid) ?? sent, reply: null };
-    return outboundJson(present, reply, connector.store.received.repliesTo(sent), peerNames(connector));
+    return outboundJson(present, reply, connector.store.received.repliesTo(sent), connector.peers);
   };
   const found = look();
   if (found !== null || wait === null) {

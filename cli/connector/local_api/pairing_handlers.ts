@@ -11,9 +11,7 @@ import { confirmTicket } from "../confirm_ticket.ts";
 import type { Connector } from "../connector.ts";
 import { readAllPeers } from "../../link/peer_pages.ts";
 import { removePeer } from "../peers.ts";
-import { json, LocalError, type LocalInput, passed } from "./local_route.ts";
-
-type Passing = LocalInput<undefined, undefined, undefined>;
+import { json, LocalError, type LocalInput, passed, type QueryInput } from "./local_route.ts";
 
 /** Body of `POST /v1/pair/start`; the profile is the agent's own when it is absent. */
 export const PairStart = PairStartBody.omit({ initiatorKey: true }).partial({ initiatorProfile: true }).extend({
@@ -38,13 +36,13 @@ export const ReceiptsQuery = z.strictObject({
 
 const Members = z.record(z.string(), z.unknown());
 
-export async function pairStart({ connector, text, onTicket }: Passing): Promise<Response> {
+export async function pairStart({ connector, text, onTicket }: LocalInput): Promise<Response> {
   const { plain, silent, ...members } = membersOf(text);
   const { pairing, options: { profile } } = connector;
   const secret = plain === true ? null : pairing.newSecret();
   const wanted = { initiatorProfile: profile, ...members };
   const initiatorKey = secret === null ? undefined : await pairing.proof("initiator", secret, wanted.initiatorProfile);
-  const response = await ask(connector, "POST", "/pair/start", JSON.stringify({ ...wanted, initiatorKey }));
+  const response = await connector.proxy.post("/pair/start", { ...wanted, initiatorKey });
   if (apiErrorOf(response) !== null) return passed(response);
   const answer = answerOf(response, PairStartAnswer, connector.proxy.place);
   const ticket = secret === null ? answer.ticket : withPairSecret(answer.ticket, secret);
@@ -55,14 +53,14 @@ export async function pairStart({ connector, text, onTicket }: Passing): Promise
   return json({ ...answer, ticket });
 }
 
-export function pairConfirm({ connector, text }: Passing): Promise<Response> {
+export function pairConfirm({ connector, text }: LocalInput): Promise<Response> {
   return connector.pairing.confirming(() => confirm(connector, membersOf(text)));
 }
 
 async function confirm(connector: Connector, members: Record<string, unknown>): Promise<Response> {
   const ticket = typeof members.ticket === "string" ? parseTicket(members.ticket) : null;
   const wanted = { responderProfile: connector.options.profile, ...members };
-  if (ticket === null) return passed(await ask(connector, "POST", "/pair/confirm", JSON.stringify(wanted)));
+  if (ticket === null) return passed(await connector.proxy.post("/pair/confirm", wanted));
   const confirmed = await confirmTicket(connector, ticket, wanted);
   if (confirmed === "key_mismatch") throw new LocalError("CONNECTOR_PEER_KEY_MISMATCH");
   return passed(confirmed);
@@ -70,7 +68,7 @@ async function confirm(connector: Connector, members: Record<string, unknown>): 
 
 /** Ends a pair at the agent's own proxy, and then at the peer's. */
 export async function endPairAt(connector: Connector, did: string): Promise<HttpResponse> {
-  const response = await ask(connector, "POST", "/pair/remove", JSON.stringify({ peerAgentDid: did }));
+  const response = await connector.proxy.post("/pair/remove", { peerAgentDid: did });
   if (apiErrorOf(response) === null) await endPairElsewhere(connector, did);
   return response;
 }
@@ -80,8 +78,7 @@ async function endPairElsewhere({ proxies, deps: { emit } }: Connector, did: str
   const host = proxies.hostOf(did);
   if (host === null) return;
   try {
-    const body = JSON.stringify({ peerAgentDid: did });
-    const response = await proxies.of(did).call({ method: "POST", target: "/pair/remove", body });
+    const response = await proxies.of(did).post("/pair/remove", { peerAgentDid: did });
     const error = apiErrorOf(response);
     // 401: the pair has ended there already.
     if (error !== null && error.status !== 401) throw error;
@@ -90,20 +87,20 @@ async function endPairElsewhere({ proxies, deps: { emit } }: Connector, did: str
   }
 }
 
-export async function pairStatus({ connector, text }: Passing): Promise<Response> {
-  return passed(await ask(connector, "POST", "/pair/status", JSON.stringify(plainTicket(membersOf(text)))));
+export async function pairStatus({ connector, text }: LocalInput): Promise<Response> {
+  return passed(await connector.proxy.post("/pair/status", plainTicket(membersOf(text))));
 }
 
-export async function pairPeers({ connector }: Passing): Promise<Response> {
+export async function pairPeers({ connector }: LocalInput): Promise<Response> {
   const read = await readAllPeers(connector.proxy, connector.options.agent.did);
   return "refused" in read ? passed(read.refused) : json(read);
 }
 
-export async function pairRemove({ connector, text }: Passing): Promise<Response> {
+export async function pairRemove({ connector, text }: LocalInput): Promise<Response> {
   const { to, ...rest } = membersOf(text);
   const named = typeof to === "string" ? await connector.findPeer(to) : null;
   const wanted = named === null ? rest : { ...rest, peerAgentDid: named };
-  const response = await ask(connector, "POST", "/pair/remove", JSON.stringify(wanted));
+  const response = await connector.proxy.post("/pair/remove", wanted);
   if (apiErrorOf(response) !== null) return passed(response);
   const { data: did } = AgentDid.safeParse(wanted.peerAgentDid);
   if (did !== undefined) {
@@ -114,9 +111,7 @@ export async function pairRemove({ connector, text }: Passing): Promise<Response
   return passed(response);
 }
 
-export async function receipts(
-  { connector, query }: LocalInput<undefined, z.output<typeof ReceiptsQuery>, undefined>,
-): Promise<Response> {
+export async function receipts({ connector, query }: QueryInput<typeof ReceiptsQuery>): Promise<Response> {
   const { requestId = "", to, recipientAgentDid } = query;
   const recipient = to === undefined ? recipientAgentDid : await connector.findPeer(to);
   const toDid = recipient ?? to ?? "";
@@ -138,8 +133,4 @@ function membersOf(text: string): Record<string, unknown> {
   const members = Members.safeParse(JSON.parse(text));
   if (!members.success) throw new LocalError("CONNECTOR_INVALID_BODY", "Invalid body: it must be an object");
   return members.data;
-}
-
-function ask(connector: Connector, method: "GET" | "POST", target: string, body?: string): Promise<HttpResponse> {
-  return connector.proxy.call({ method, target, ...(body === undefined ? {} : { body }) });
 }

@@ -19,7 +19,6 @@ function curlCommand({ path }: Pick<AgentFolder, "path">): string {
   return `curl -K ${shellQuote(join(path, CURL_FILE))}`;
 }
 
-/** Commands for a running connector. */
 export function pairingLines(folder: Pick<AgentFolder, "path">, url: string): string[] {
   const curl = curlCommand(folder);
   return [
@@ -41,7 +40,6 @@ export function pairingLines(folder: Pick<AgentFolder, "path">, url: string): st
   ];
 }
 
-/** Any text, quoted as one word of a shell. */
 export function shellQuote(text: string): string {
   return /^[A-Za-z0-9_.\/:@%+,=-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
 }

@@ -8,12 +8,10 @@ import { readAllPeers } from "../../link/peer_pages.ts";
 import { Conversations } from "../store/conversations.ts";
 import { listedPeers } from "../peer_list.ts";
 import { endPairAt } from "./pairing_handlers.ts";
-import { json, LocalError, type LocalInput, passed } from "./local_route.ts";
+import { type BodyInput, json, LocalError, type LocalInput, passed } from "./local_route.ts";
 
-/** An alias or a DID. */
 const Named = z.string().min(1).max(256);
 
-/** Body of `POST /v1/peers/rename`. */
 export const PeerRename = z.strictObject({
   peer: Named,
   alias: Named,
@@ -21,27 +19,22 @@ export const PeerRename = z.strictObject({
   replaces: z.boolean().optional(),
 });
 
-/** Body of `POST /v1/peers/block` and `POST /v1/peers/unblock`. */
 export const PeerNamed = z.strictObject({ peer: Named });
 
 /** All peers, with what the proxy knows of their connections. */
-export async function listed({ connector }: LocalInput<undefined, undefined, undefined>): Promise<Response> {
+export async function listed({ connector }: LocalInput): Promise<Response> {
   const { peers, store: { database, sent }, proxy, options: { agent } } = connector;
   const read = await readAllPeers(proxy, agent.did);
   if ("refused" in read) return passed(read.refused);
   // A peer that paired a moment ago has its alias when it is shown.
   if (read.peers.some(({ agentDid }) => peers.of(agentDid) === null)) await connector.updatePeers();
   const conversations = new Conversations(database, sent);
-  const body: z.output<typeof LocalPeers> = {
-    peers: listedPeers(peers.all, read.peers, (did) => conversations.lastAt(did)),
-  };
-  return json(body);
+  const listed = listedPeers(peers.all, read.peers, (did) => conversations.lastAt(did));
+  return json({ peers: listed } satisfies z.output<typeof LocalPeers>);
 }
 
-type Change<B extends z.ZodType> = LocalInput<undefined, undefined, z.output<B>>;
-
 export async function renamed(
-  { connector, body: { peer, alias, replaces } }: Change<typeof PeerRename>,
+  { connector, body: { peer, alias, replaces } }: BodyInput<typeof PeerRename>,
 ): Promise<Response> {
   if (replaces !== true) return await changed(connector, peer, (peers, did) => renamePeer(peers, did, alias));
   const place = (peers: Peers, did: string) => replacePeer(peers, did, alias);
@@ -55,11 +48,11 @@ export async function renamed(
   return await changed(connector, named, place);
 }
 
-export function blocked({ connector, body: { peer } }: Change<typeof PeerNamed>): Promise<Response> {
+export function blocked({ connector, body: { peer } }: BodyInput<typeof PeerNamed>): Promise<Response> {
   return changed(connector, peer, (peers, did) => blockPeer(peers, did, true));
 }
 
-export function unblocked({ connector, body: { peer } }: Change<typeof PeerNamed>): Promise<Response> {
+export function unblocked({ connector, body: { peer } }: BodyInput<typeof PeerNamed>): Promise<Response> {
   return changed(connector, peer, (peers, did) => blockPeer(peers, did, false));
 }
 

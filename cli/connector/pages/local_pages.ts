@@ -9,6 +9,7 @@ import { isPagePath, pageApp, type PageRequest } from "../../../shared/page/page
 import { copy } from "../../../shared/page/parts.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
 import type { Connector } from "../connector.ts";
+import { boundedText } from "../local_api/local_route.ts";
 import { conversationRows } from "./conversation_pages.ts";
 import type { LocalRow, Pages } from "./frame.ts";
 import { LocalSessions } from "./page_sessions.ts";
@@ -75,7 +76,7 @@ export class LocalPages {
     const isOpen = pathname === "/" || Object.hasOwn(PAGE_FILES, pathname);
     if (!isPage && !(isOpen && request.method === "GET")) return null;
     const { method, headers } = request;
-    const text = (maxBytes: number) => textOf(request, maxBytes);
+    const text = (maxBytes: number) => boundedText(request, maxBytes).catch(() => null);
     const answer = isPage
       ? this.#answer({ method, path: pathname, query: searchParams, headers, text })
       : Promise.resolve(this.#openAnswer(pathname, headers));
@@ -92,21 +93,5 @@ export class LocalPages {
       copy("command", this.#command)
     }`;
     return plainPage("connector", "This is a connector of svc", how, 200);
-  }
-}
-
-/** The body; `null` when it has more bytes, or is not UTF-8. */
-async function textOf(request: Request, maxBytes: number): Promise<string | null> {
-  const decoder = new TextDecoder("utf-8", { fatal: true });
-  let text = "", length = 0;
-  try {
-    for await (const chunk of request.body ?? []) {
-      length += chunk.length;
-      if (length > maxBytes) return null;
-      text += decoder.decode(chunk, { stream: true });
-    }
-    return text + decoder.decode();
-  } catch {
-    return null;
   }
 }

@@ -5,7 +5,7 @@ import type { PageResult } from "../../../shared/page/page_app.ts";
 import * as ui from "../../../shared/page/parts.ts";
 import { when } from "../../../shared/page/times.ts";
 import { PLATFORMS } from "../../platforms/table.ts";
-import { Purged, Replayed } from "../local_api/dead_letter_handlers.ts";
+import { Purged, Replayed } from "../local_api/inbox_handlers.ts";
 import { textOf } from "../local_api/message_json.ts";
 import { statusFields } from "../status.ts";
 import {

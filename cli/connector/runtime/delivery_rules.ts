@@ -25,13 +25,11 @@ export interface AnswerBody {
   cut: "large" | "broken" | null;
 }
 
-/** The result of a request to the runtime. */
 export type RuntimeAnswer =
   | { kind: "status"; status: number; retryAfterMs: number | null; body: AnswerBody }
   | { kind: "timeout" }
   | { kind: "unreachable"; why: string };
 
-/** The meaning of a response for a message. */
 export type RuntimeResult = "accepted" | {
   /** Refusals until the message is a dead letter; `null`: only `PATIENCE_MS` counts. */
   attempts: number | null;
@@ -75,13 +73,11 @@ export function handoverWait(attempts: number): number {
     : doubled(LIMIT.slowFirstMs, attempts - QUICK_ATTEMPTS, SLOW_MAX_MS);
 }
 
-/** The next state of a message. */
 export type NextAttempt =
   | { state: "done" }
   | { state: "dead" }
   | { state: "waiting"; tries: Tries; nextAt: number; aside: boolean };
 
-/** The state of a message after one more attempt. */
 export function nextAttempt(before: Tries, result: RuntimeResult, now: number): NextAttempt {
   if (result === "accepted") return { state: "done" };
   const attempts = before.attempts + 1;

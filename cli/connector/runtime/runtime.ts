@@ -20,13 +20,11 @@ const TASK_POLL_TIMEOUT_MS = 10_000, PROBE_TIMEOUT_MS = 5_000;
 interface RuntimeDeps {
   fetch: typeof fetch;
   clock: Clock;
-  /** Whether an address accepts connections. */
   reach?: ((url: string) => Promise<boolean>) | undefined;
   /** Whether a process of another user listens at an address of this machine (D-397). */
   isOfOtherUser?: ((url: string) => Promise<boolean>) | undefined;
 }
 
-/** Whether the runtime answers, and the problem if not. */
 export interface RuntimeHealth {
   reachable: boolean;
   problem: string | null;
@@ -68,7 +66,6 @@ export class Runtime {
     });
   }
 
-  /** Asks for the present state of a task (D-134). */
   async poll(tasks: TaskProtocol, taskId: string, stopped: AbortSignal): Promise<RuntimeAnswer> {
     return await this.#ask({
       method: "POST",
@@ -134,7 +131,6 @@ export class Runtime {
   }
 }
 
-/** A response in words. */
 export function describeAnswer(response: RuntimeAnswer): string {
   if (response.kind === "timeout") return "no answer in time";
   return response.kind === "unreachable" ? response.why : `status ${response.status}`;

@@ -30,16 +30,10 @@ interface ReplyDeps {
   emit: EmitEvent;
 }
 
-/** The message that a reply answers. */
 export type Question = Pick<InboxMessage, "fromDid" | "requestId" | "conversationId">;
 
 export class RuntimeReplies {
   constructor(private readonly deps: ReplyDeps) {}
-
-  /** Returns true when the answer to a message may become a reply. An automatic message gets none. */
-  wants({ auto }: Pick<InboxMessage, "auto">): boolean {
-    return !auto;
-  }
 
   /** Returns the reply in the answer that accepted a message; `null` when there is none. */
   async from(question: InboxMessage, answer: RuntimeAnswer): Promise<RuntimeReplyRow | null> {

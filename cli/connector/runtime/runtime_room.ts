@@ -1,23 +1,41 @@
 /**
- * The side of the agent's runtime: hand-over, the tasks that it works on, its replies, and its health, which is checked every
- * `probeEveryMs` and seen in each hand-over.
+ * The side of the agent's runtime. Delivers messages to it, lane by lane (D-88): takes the next message, posts it, and stores the result
+ * before the next message of the lane. Its health is checked every `PROBE_EVERY_MS` and seen in each hand-over. The rules are in
+ * delivery_rules.ts, the storage in ../store.
  */
 import type { Cancel, Clock } from "../../../shared/clock.ts";
+import { describeError } from "../../../shared/client/refusals.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
 import type { LoopGuard } from "../../link/loop_guard.ts";
-import type { EmitEvent } from "../events.ts";
+import { type EmitEvent, orReport } from "../events.ts";
+import { CONNECTOR_LIMITS } from "../limits.ts";
 import type { Status } from "../status.ts";
-import type { QueuedMessage } from "../store/received_rows.ts";
+import type { InboxMessage, QueuedMessage } from "../store/received_rows.ts";
 import type { ConnectorStore } from "../store/store.ts";
-import type { Runtime } from "./runtime.ts";
-import { RuntimeDelivery } from "./runtime_delivery.ts";
+import { classifyAnswer, Lanes, type NextAttempt, nextAttempt } from "./delivery_rules.ts";
+import { describeAnswer, type Runtime, type RuntimeHealth } from "./runtime.ts";
 import { RuntimeReplies } from "./runtime_replies.ts";
-import { TaskFollower } from "./task_follower.ts";
+import { type AttemptMeaning, TaskFollower } from "./task_follower.ts";
 
+/** Concurrent requests to the runtime: with more, a burst overloads a runtime that runs a model for each. */
+export const HANDOVERS_AT_ONCE = 16;
+/** An answer that may become a reply: a message cannot hold a longer one. */
+export const ANSWER_BYTES = 256 * 1024;
 /** Between two health checks: for as long `svc status` may say what is over. */
 const PROBE_EVERY_MS = 30_000;
 
-export interface RuntimeDeps {
+interface Result {
+  message: InboxMessage;
+  next: NextAttempt;
+  why: string;
+  /** Time of the response, milliseconds since the Unix epoch. */
+  at: number;
+  ms: number;
+  /** What an accepted message changes beside its own row. */
+  outcome: AttemptMeaning;
+}
+
+interface RuntimeDeps {
   clock: Clock;
   store: ConnectorStore;
   runtime: Runtime;
@@ -26,61 +44,208 @@ export interface RuntimeDeps {
 }
 
 export class RuntimeRoom {
-  readonly #deps: RuntimeDeps;
-  readonly #delivery: RuntimeDelivery;
-  readonly #stopped = new AbortController();
+  readonly #lanes = new Lanes();
+  readonly #stop = new AbortController();
+  readonly #underWay = new Set<Promise<void>>();
+  /**
+   * Attempts whose result could not be stored. Until it is, the runtime is not called, because it would get the same
+   * message at each attempt.
+   */
+  readonly #unstored: Result[] = [];
   #cancel: Cancel = () => {};
-  #health: { reachable: boolean | null; problem: string | null; checkedAt: number | null } = {
+  #cancelCheck: Cancel = () => {};
+  #isOut = false;
+  /** `null` when its answers do not go back. */
+  readonly #replies: RuntimeReplies | null;
+  /** Absent when the runtime answers with its result. */
+  readonly #tasks: TaskFollower | undefined;
+  #health: Omit<RuntimeHealth, "reachable"> & { reachable: boolean | null; checkedAt: number | null } = {
     reachable: null,
     problem: null,
     checkedAt: null,
   };
 
-  constructor(deps: RuntimeDeps) {
-    const { clock, store, runtime, guard, emit } = this.#deps = deps;
+  constructor(private readonly deps: RuntimeDeps) {
+    const { clock, store, runtime, guard, emit } = deps;
     const { platform: { replyOf, tasks: protocol }, target } = runtime;
-    const replies = target.replies && (replyOf || protocol)
+    const replies = this.#replies = target.replies && (replyOf || protocol)
       ? new RuntimeReplies({ clock, guard, store, replyOf, emit })
       : null;
-    const tasks = protocol && new TaskFollower({ clock, store, runtime, protocol, replies, emit });
-    const onRuntime = (reachable: boolean, problem: string | null) => this.#seen(reachable, problem);
-    this.#delivery = new RuntimeDelivery({ clock, inbox: store.received, runtime, replies, tasks, emit, onRuntime });
+    const [hasHandover, onRoom] = [() => this.#hasHandover(), () => this.#pump()];
+    this.#tasks = protocol && new TaskFollower({ clock, store, runtime, protocol, replies, emit, hasHandover, onRoom });
   }
 
-  /** Hands over the messages that an earlier run left, and checks the runtime. */
+  /** Queues the messages that an earlier run left, and checks the runtime. */
   start(): void {
-    this.#delivery.start();
+    this.add(this.deps.store.received.waiting());
+    this.#tasks?.wake();
     void this.#check();
   }
 
-  add(waiting: readonly QueuedMessage[]): void {
-    this.#delivery.add(waiting);
+  add(messages: readonly QueuedMessage[]): void {
+    for (const message of messages) this.#lanes.add(message);
+    this.#pump();
   }
 
   /** Waits up to `ms` for attempts in progress, then aborts them. Aborted ones are repeated after the next start. */
   async stop(ms: number): Promise<void> {
-    await this.#delivery.stop(ms);
-    this.#stopped.abort();
     this.#cancel();
+    const patience = Promise.withResolvers<void>();
+    const cancel = this.deps.clock.after(ms, patience.resolve);
+    this.#closing = true;
+    await Promise.race([Promise.all(this.#underWay), patience.promise]);
+    cancel();
+    this.#stop.abort();
+    await Promise.all([...this.#underWay, this.#tasks?.stop()]);
+    this.#storeHeld();
+    this.#cancelCheck();
+  }
+  #closing = false;
+
+  #pump(): void {
+    this.#cancel();
+    if (this.#closing) return;
+    if (!this.#storeHeld()) {
+      this.#cancel = this.deps.clock.after(CONNECTOR_LIMITS.slowFirstMs, () => this.#pump());
+      return;
+    }
+    const now = this.deps.clock.now();
+    while (this.#underWay.size < HANDOVERS_AT_ONCE) {
+      // Asks for the bound of tasks only when there is a message: that reads the store.
+      const wait = this.#hasDue(now) ? this.#waitForTasks() : 0;
+      if (wait === null) return;
+      if (wait > 0) {
+        this.#cancel = this.deps.clock.after(wait, () => this.#pump());
+        return;
+      }
+      const message = this.#lanes.take(now);
+      if (message === null) break;
+      this.#tasks?.countHandover();
+      const attempt = this.#attempt(message.seq).finally(() => {
+        this.#underWay.delete(attempt);
+        this.#pump();
+      });
+      this.#underWay.add(attempt);
+    }
+    const next = this.#lanes.nextAt(now);
+    if (next === null || this.#underWay.size >= HANDOVERS_AT_ONCE) return;
+    this.#cancel = this.deps.clock.after(Math.max(0, next - now), () => this.#pump());
+  }
+
+  /** Milliseconds until the bounds of tasks allow another message; `null` until one ends. */
+  #waitForTasks(): number | null {
+    const tasks = this.#tasks, wait = () => tasks === undefined ? 0 : tasks.handoverWait(this.#underWay.size);
+    return orReport(this.deps.emit, wait, CONNECTOR_LIMITS.slowFirstMs);
+  }
+
+  #hasDue(now: number): boolean {
+    const next = this.#lanes.nextAt(now);
+    return next !== null && next <= now;
+  }
+
+  #hasHandover(): boolean {
+    const isFree = !this.#closing && this.#underWay.size < HANDOVERS_AT_ONCE;
+    return isFree && this.#hasDue(this.deps.clock.now()) && this.#waitForTasks() !== null;
+  }
+
+  async #attempt(seq: number): Promise<void> {
+    try {
+      await this.#handOver(seq);
+    } catch (error) {
+      // The store cannot be read: the message stays unchanged, and waits.
+      this.deps.emit("store_failed", { why: describeError(error) });
+      const nextAt = this.deps.clock.now() + CONNECTOR_LIMITS.slowFirstMs;
+      this.#lanes.release(seq, { nextAt, aside: false });
+    }
+  }
+
+  async #handOver(seq: number): Promise<void> {
+    const message = this.deps.store.received.read(seq);
+    if (message === null) return this.#lanes.release(seq, null);
+    const began = this.deps.clock.now();
+    const answered = await this.#ask(message);
+    // An attempt that this connector aborted has no result.
+    if (answered === null) return this.#lanes.release(seq, { nextAt: began, aside: false });
+    const { outcome, reachable } = answered;
+    const { result, why } = outcome;
+    const now = this.deps.clock.now();
+    // An answer that shows that the runtime works is not reported as an outage.
+    this.#note(result !== "accepted" && result.isOutage && !result.isBusy, reachable, why);
+    const attempt = { message, next: nextAttempt(message.tries, result, now), why, at: now, ms: now - began, outcome };
+    try {
+      this.#store(attempt);
+    } catch (error) {
+      this.#unstored.push(attempt);
+      const { fromDid: from, requestId } = message;
+      this.deps.emit("store_failed", { from, requestId, why: describeError(error) });
+    }
+  }
+
+  /** Posts a message. Returns what the answer means; `null` when this connector aborted the request. */
+  async #ask(message: InboxMessage): Promise<{ outcome: AttemptMeaning; reachable: boolean } | null> {
+    const { runtime } = this.deps, { signal } = this.#stop, tasks = this.#tasks;
+    const replies = message.auto ? null : this.#replies;
+    const context = await tasks?.contextOf(message);
+    const maxBytes = tasks !== undefined ? CONNECTOR_LIMITS.taskAnswerBytes : replies !== null ? ANSWER_BYTES : 0;
+    const response = await runtime.post(message, signal, maxBytes, context?.asking?.taskId);
+    if (signal.aborted && response.kind !== "status") return null;
+    const reachable = response.kind !== "unreachable";
+    if (tasks !== undefined && context !== undefined) {
+      return { outcome: await tasks.outcome(message, context, response), reachable };
+    }
+    const result = classifyAnswer(response);
+    const reply = replies !== null && result === "accepted" ? await replies.from(message, response) : null;
+    return { outcome: { result, why: describeAnswer(response), reply }, reachable };
+  }
+
+  /** Stores the result of an attempt and releases the message. */
+  #store({ message, next, why, at, ms, outcome }: Result): void {
+    const { seq, fromDid, requestId } = message;
+    const about = { from: fromDid, requestId };
+    if (next.state === "waiting") {
+      this.deps.store.received.retry(seq, next.tries, next, why);
+      this.#lanes.release(seq, next);
+      this.deps.emit("handover_failed", { ...about, attempt: next.tries.attempts, why, nextInMs: next.nextAt - at });
+      return;
+    }
+    if (next.state === "done") this.deps.store.received.finish(message, at, outcome.reply, outcome.also);
+    else this.deps.store.received.moveToDeadLetters(message, why, at);
+    this.#lanes.release(seq, null);
+    const attempts = message.tries.attempts + 1;
+    if (next.state === "done") this.deps.emit("handed_over", { ...about, attempts, ms });
+    else this.deps.emit("dead_letter", { ...about, attempts, why });
+    this.#tasks?.wake();
+  }
+
+  /** Stores results again that could not be stored. Returns true when none is left. */
+  #storeHeld(): boolean {
+    for (let result = this.#unstored[0]; result !== undefined; result = this.#unstored[0]) {
+      try {
+        this.#store(result);
+      } catch {
+        return false;
+      }
+      this.#unstored.shift();
+    }
+    return true;
+  }
+
+  /** Records whether the runtime is out; when it comes back, every waiting message is due. */
+  #note(isOutage: boolean, reachable: boolean, why: string): void {
+    this.#seen(reachable, isOutage ? why : null);
+    if (this.#isOut && !isOutage) this.#lanes.wake(this.deps.clock.now());
+    this.#isOut = isOutage;
   }
 
   status(): Status["runtime"] {
-    const { platform, url, target: { source = null, replies = false } } = this.#deps.runtime;
-    const { reachable, problem, checkedAt } = this.#health;
-    return {
-      platform: platform.id,
-      url,
-      source,
-      replies,
-      reachable,
-      checkedAt: checkedAt === null ? null : toIso(checkedAt),
-      problem,
-    };
+    const { platform: { id: platform }, url, target: { source = null, replies = false } } = this.deps.runtime;
+    const { checkedAt, ...health } = this.#health;
+    return { platform, url, source, replies, ...health, checkedAt: checkedAt === null ? null : toIso(checkedAt) };
   }
 
   /** Records what a request showed: whether the runtime answers, and why it accepts no message at all. */
   #seen(reachable: boolean, problem: string | null): void {
-    const { clock, runtime: { url }, emit } = this.#deps;
+    const { clock, runtime: { url }, emit } = this.deps;
     const before = this.#health.reachable;
     this.#health = { reachable, problem, checkedAt: clock.now() };
     if (before === reachable || (before === null && reachable)) return;
@@ -89,13 +254,17 @@ export class RuntimeRoom {
   }
 
   async #check(): Promise<void> {
-    const { signal } = this.#stopped;
-    const { reachable, problem } = await this.#deps.runtime.probe(signal);
+    const { signal } = this.#stop;
+    const { reachable, problem } = await this.deps.runtime.probe(signal);
     if (signal.aborted) return;
     const wasAway = this.#health.reachable === false;
     // A health check cannot show that messages are accepted, so the result of the last attempt stays.
     this.#seen(reachable, reachable && !wasAway ? this.#health.problem : problem);
-    if (reachable && wasAway) this.#delivery.wake();
-    this.#cancel = this.#deps.clock.after(PROBE_EVERY_MS, () => void this.#check());
+    if (reachable && wasAway && this.#isOut) {
+      this.#isOut = false;
+      this.#lanes.wake(this.deps.clock.now());
+      this.#pump();
+    }
+    this.#cancelCheck = this.deps.clock.after(PROBE_EVERY_MS, () => void this.#check());
   }
 }

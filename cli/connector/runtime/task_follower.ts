@@ -31,7 +31,6 @@ const POLLS_AT_ONCE = 4;
 export interface AttemptMeaning {
   result: RuntimeResult;
   why: string;
-  /** The reply to the accepted message. */
   reply: RuntimeReplyRow | null;
   /** Further changes in the transaction that ends the message. */
   also?: () => void;
@@ -51,6 +50,10 @@ interface FollowerDeps {
   /** `null` when answers of the runtime do not go back: then no task is followed. */
   replies: RuntimeReplies | null;
   emit: EmitEvent;
+  /** Called when a task has ended, so that another message may be handed over. */
+  onRoom(): void;
+  /** Whether a message could be handed over now: those come first. */
+  hasHandover(): boolean;
 }
 
 /** As for status 429: the message waits, and keeps its place. */
@@ -70,17 +73,9 @@ export class TaskFollower {
   /** Tasks whose state is being requested, by message. */
   readonly #polling = new Map<string, Promise<void>>();
   #cancel: Cancel = () => {};
-  /** Called when a task has ended, so that another message may be handed over. */
-  onRoom: () => void = () => {};
-  /** Whether a message could be handed over now: those come first. */
-  hasHandover: () => boolean = () => false;
 
   constructor(private readonly deps: FollowerDeps) {
     this.#rows = deps.store.tasks;
-  }
-
-  start(): void {
-    this.#pump();
   }
 
   /** Aborts requests for states. They are made again after the next start. */
@@ -96,7 +91,6 @@ export class TaskFollower {
     return this.#budget.wait(this.deps.clock.now());
   }
 
-  /** Counts the request of a hand-over. */
   countHandover(): void {
     this.#budget.take(this.deps.clock.now());
   }
@@ -137,13 +131,13 @@ export class TaskFollower {
         return { result: LATER, why, reply: null };
       }
       case "ended": {
-        const payload = replies?.wants(message) ? taskPayload(answer.text, answer.code) : null;
+        const payload = message.auto ? null : taskPayload(answer.text, answer.code);
         const reply = payload === null || replies === null ? null : await replies.row(message, payload);
         return { result, why: "", reply, also: answered };
       }
       case "working":
       case "asks": {
-        if (!replies?.wants(message)) return { result, why: "", reply: null, also: answered };
+        if (replies === null || message.auto) return { result, why: "", reply: null, also: answered };
         const { fromDid, requestId } = message, { taskId } = answer;
         const now = this.deps.clock.now();
         const task = { fromDid, requestId, taskId, contextId, startedAt: now };
@@ -163,20 +157,16 @@ export class TaskFollower {
     }
   }
 
-  /** Looks for tasks that are due, after one was added. */
+  /** Looks for tasks that are due, at the start and after one was added. */
   wake(): void {
-    this.#pump();
-  }
-
-  #pump(): void {
     this.#cancel();
     if (this.#stop.signal.aborted) return;
     try {
       const ms = this.#pollDue();
-      if (ms !== null) this.#cancel = this.deps.clock.after(ms, () => this.#pump());
+      if (ms !== null) this.#cancel = this.deps.clock.after(ms, () => this.wake());
     } catch (error) {
       this.deps.emit("store_failed", { why: describeError(error) });
-      this.#cancel = this.deps.clock.after(LIMIT.taskPollMaxMs, () => this.#pump());
+      this.#cancel = this.deps.clock.after(LIMIT.taskPollMaxMs, () => this.wake());
     }
   }
 
@@ -188,7 +178,7 @@ export class TaskFollower {
       if (this.#polling.size >= POLLS_AT_ONCE) return null;
       const isOver = now - task.startedAt >= LIMIT.taskPatienceMs;
       // Hand-overs come first, unless they wait for the end of a task.
-      const wait = isOver ? 0 : this.hasHandover() ? POLL_FIRST_MS : this.#budget.wait(now);
+      const wait = isOver ? 0 : this.deps.hasHandover() ? POLL_FIRST_MS : this.#budget.wait(now);
       if (wait > 0) return wait;
       if (!isOver) this.#budget.take(now);
       const work = (isOver ? this.#end(task, LOST_LATE, "TASK_LOST") : this.#poll(task)).catch((error) => {
@@ -198,7 +188,7 @@ export class TaskFollower {
         // The row is unchanged: without a pause it would be due at once.
         if (!isStored) await sleep(this.deps.clock, LIMIT.slowFirstMs, this.#stop.signal);
         this.#polling.delete(keyOf(task));
-        this.#pump();
+        this.wake();
       });
       this.#polling.set(keyOf(task), work);
     }
@@ -242,7 +232,7 @@ export class TaskFollower {
     });
     const state = code ?? (asks === null ? "completed" : "asks");
     emit("task_ended", { from: task.fromDid, requestId: task.requestId, state });
-    this.onRoom();
+    this.deps.onRoom();
     return true;
   }
 
@@ -285,7 +275,6 @@ class RequestBudget {
     return this.wait(now) === 0 && this.#times.length <= this.most / 2;
   }
 
-  /** Counts a request. */
   take(now: number): void {
     this.#times.push(now);
   }

@@ -15,15 +15,23 @@ import { payloadProblem } from "../../../shared/protocol/payload_bounds.ts";
 import { payloadHash, SALT_BYTES, sealPayload } from "../../../shared/protocol/sealed_body.ts";
 import type { Random } from "../../../shared/random.ts";
 import { LOCAL_ERRORS } from "../../local_errors.ts";
-import type { EmitEvent } from "../events.ts";
+import { type EmitEvent, orReport } from "../events.ts";
 import { CONNECTOR_LIMITS } from "../limits.ts";
 import type { PeerBook } from "../peer_book.ts";
 import { attempt } from "./attempt.ts";
 import { busyReply, conversationOf, TOO_MANY, waitForThread } from "./automatic_replies.ts";
 import type { Answered } from "../store/received_messages.ts";
+import type { AgentCredentials } from "../../link/agent_credentials.ts";
 import type { LoopGuard } from "../../link/loop_guard.ts";
-import { type NewSentMessage, OutboxFullError, type SentMessage, type StateChange } from "../store/sent_messages.ts";
-import type { SentBody } from "../store/sent_bodies.ts";
+import type { ProxyCaller } from "../../link/proxy_caller.ts";
+import {
+  type NewSentMessage,
+  OutboxFullError,
+  type SentBody,
+  type SentMessage,
+  type StateChange,
+} from "../store/sent_messages.ts";
+
 import type { ConnectorStore } from "../store/store.ts";
 
 export interface MessageToSend {
@@ -31,7 +39,6 @@ export interface MessageToSend {
   /** JSON text; its recipient gets it unchanged. */
   payload: string;
   origin: Exclude<Origin, "runtime">;
-  /** Default: a new ULID. */
   requestId?: string | undefined;
   /** Default: that of the message that this one answers (D-112). */
   conversationId?: string | undefined;
@@ -73,7 +80,6 @@ export class SendRefusedError extends Error {
   }
 }
 
-/** Why a message was not sent. */
 interface Loop {
   why: string;
   /** `null` when waiting does not help. */
@@ -82,27 +88,25 @@ interface Loop {
   asker: Answered | null;
 }
 
-interface SenderDeps {
+/** What the senders of this folder use. */
+export interface SendingDeps {
   clock: Clock;
   random: Random;
-  /** DID of the agent. */
-  did: string;
-  peers: Pick<PeerBook, "sealTo">;
-  /** Refuse contacts. */
-  strict: boolean;
-  newId: NewId;
+  store: Pick<ConnectorStore, "sent" | "received" | "receipts">;
+  /** The agent's own proxy. */
+  proxy: Pick<ProxyCaller, "ask">;
   proxies: Pick<PeerProxies, "of" | "hostOf">;
-  store: Pick<ConnectorStore, "sent" | "received">;
+  session: Pick<AgentCredentials, "current">;
+  peers: Pick<PeerBook, "of" | "sealTo" | "isBlocked">;
   guard: LoopGuard;
-  isBlocked: IsBlocked;
+  newId: NewId;
+  did: string;
+  strict: boolean;
   emit: EmitEvent;
 }
 
-/** Whether this agent has blocked the agent with a DID: nothing is sent to it. */
-export type IsBlocked = (did: string) => boolean;
-
 export class MessageSender {
-  constructor(private readonly deps: SenderDeps) {}
+  constructor(private readonly deps: Omit<SendingDeps, "proxy" | "session">) {}
 
   /**
    * Sends a message. A repeated request ID is the same message (D-69).
@@ -113,7 +117,7 @@ export class MessageSender {
   async send(message: MessageToSend): Promise<SentResult> {
     const { newId, store: { sent, received }, guard } = this.deps;
     const { toDid, payload, origin, inReplyTo = null, auto = false, mayWait = false, keep = false } = message;
-    if (this.deps.isBlocked(toDid)) {
+    if (this.deps.peers.isBlocked(toDid)) {
       throw new SendRefusedError("CONNECTOR_PEER_BLOCKED", LOCAL_ERRORS.CONNECTOR_PEER_BLOCKED.when);
     }
     const bytes = utf8Bytes(payload).length;
@@ -206,7 +210,7 @@ export class MessageSender {
     const seal = key === null ? null : (context: string) => this.#seal(message, payload, { key, context });
     const request = await messageRequest({ ...message, to, payload, mayWait }, seal);
     if (seal === null) {
-      sent.bodies.leave(message, { payloadSha256: null, bodySha256: await sha256(payload), salt: null, body: null });
+      sent.leave(message, { payloadSha256: null, bodySha256: await sha256(payload), salt: null, body: null });
     }
     const host = proxies.hostOf(to), response = await proxies.of(to).call(request);
     const { status } = response, { expiresAt, ...said } = stateOf(response);
@@ -225,7 +229,7 @@ export class MessageSender {
     { key, context }: { key: string; context: string },
   ): Promise<string> {
     const { did: from, random, store: { sent } } = this.deps;
-    const before = await sealedIn(sent.bodies.of(message), payload);
+    const before = await sealedIn(sent.bodyOf(message), payload);
     if (before !== null) return before;
     const salt = random.bytes(SALT_BYTES);
     const body = await sealPayload({ payload, salt }, key, { from, to: message.toDid, context });
@@ -235,7 +239,7 @@ export class MessageSender {
       salt: toBase64Url(salt),
       body,
     };
-    return await sealedIn(sent.bodies.leave(message, made), payload) ?? body;
+    return await sealedIn(sent.leave(message, made), payload) ?? body;
   }
 
   /** Why a message may be part of a loop; `null` when it may be sent. */
@@ -272,12 +276,9 @@ export class MessageSender {
   /** Stores the state. When the store cannot be written, the caller still gets the response. */
   #settle(message: SentMessage, outcome: StateChange): SentMessage {
     const { clock, store: { sent }, emit } = this.deps;
-    try {
-      return sent.settle(message, outcome, clock.now(), { isAnswered: true });
-    } catch (error) {
-      emit("store_failed", { to: message.toDid, requestId: message.requestId, why: describeError(error) });
-      return { ...message, ...outcome };
-    }
+    const { toDid: to, requestId } = message;
+    const settle = () => sent.settle(message, outcome, clock.now(), { isAnswered: true });
+    return orReport(emit, settle, { ...message, ...outcome }, { to, requestId });
   }
 }
 

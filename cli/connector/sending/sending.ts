@@ -2,48 +2,20 @@
  * What leaves: messages, those that were kept, and receipts; and the questions how sent messages ended, which are
  * asked only while a caller of the local API waits or asks. One that fails is asked again at the next time.
  */
-import type { Cancel, Clock } from "../../../shared/clock.ts";
+import type { Cancel } from "../../../shared/clock.ts";
 import { DeliveriesAnswer, type Receipt, ReceiptList } from "../../../shared/protocol/api/receipts.ts";
-import { describeError } from "../../../shared/client/refusals.ts";
-import type { NewId } from "../../../shared/protocol/ids.ts";
-import type { LoopGuard } from "../../link/loop_guard.ts";
-import type { AgentCredentials } from "../../link/agent_credentials.ts";
-import type { PeerProxies } from "../../link/peer_proxies.ts";
-import type { ProxyCaller } from "../../link/proxy_caller.ts";
+import { orReport } from "../events.ts";
 import { checkReceipt } from "../check_receipt.ts";
 import { shownState } from "../states.ts";
-import type { Random } from "../../../shared/random.ts";
-import type { EmitEvent } from "../events.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
-import type { SentKey } from "../store/received_rows.ts";
+import { keyOf, type SentKey } from "../store/received_rows.ts";
 import type { CheckedReceipt } from "../../../shared/client/local_shapes.ts";
-import type { PeerBook } from "../peer_book.ts";
 import { pinOf } from "../peers.ts";
-import type { ConnectorStore } from "../store/store.ts";
-import { type IsBlocked, MessageSender, type MessageToSend, type SentResult } from "./message_sender.ts";
+import { MessageSender, type MessageToSend, type SendingDeps, type SentResult } from "./message_sender.ts";
 import { KeptSender, ReceiptSender } from "./sending_loop.ts";
 
 /** The wait before the receipts of a message are asked for again; doubles. */
 const LOOKUP_FIRST_MS = 1_000;
-
-export interface SendingDeps {
-  clock: Clock;
-  random: Random;
-  store: ConnectorStore;
-  /** The agent's own proxy. */
-  proxy: Pick<ProxyCaller, "ask">;
-  proxies: Pick<PeerProxies, "of" | "hostOf">;
-  session: Pick<AgentCredentials, "current">;
-  peers: Pick<PeerBook, "of" | "sealTo">;
-  guard: LoopGuard;
-  newId: NewId;
-  /** DID of the agent. */
-  did: string;
-  isBlocked: IsBlocked;
-  /** Refuse contacts. */
-  strict: boolean;
-  emit: EmitEvent;
-}
 
 /** As many as a proxy lists. With more, an answer full of signatures would hold up the messages. */
 const RECEIPTS_CHECKED_MAX = 200;
@@ -137,12 +109,15 @@ export class Sending {
   told({ requestId, recipientAgentDid: toDid, state }: DeliveriesAnswer["deliveries"][number]): void {
     const { clock, store: { sent }, emit } = this.deps;
     if (state === "processed" && this.#signs(toDid)) return this.#prove({ toDid, requestId });
-    try {
-      const message = sent.find(requestId, toDid);
-      if (message !== null) sent.settle(message, { state }, clock.now());
-    } catch (error) {
-      emit("store_failed", { to: toDid, requestId, why: describeError(error) });
-    }
+    orReport(
+      emit,
+      () => {
+        const message = sent.find(requestId, toDid);
+        if (message !== null) sent.settle(message, { state }, clock.now());
+      },
+      undefined,
+      { to: toDid, requestId },
+    );
   }
 
   #signs(did: string): boolean {
@@ -225,11 +200,8 @@ export class Sending {
     if (first === undefined) return;
     const about = messages.map(({ requestId, toDid }) => ({ requestId, recipientAgentDid: toDid }));
     const body = JSON.stringify({ messages: about });
-    const answer = await this.deps.proxies.of(first.toDid).ask({
-      method: "POST",
-      target: "/v1/relay/deliveries",
-      body,
-    });
+    const target = "/v1/relay/deliveries";
+    const answer = await this.deps.proxies.of(first.toDid).ask({ method: "POST", target, body });
     for (const news of DeliveriesAnswer.parse(answer).deliveries) this.told(news);
   }
 
@@ -249,10 +221,8 @@ export class Sending {
     try {
       if (!OPEN.has(sent.find(requestId, toDid)?.state ?? "")) return;
       const query = new URLSearchParams({ requestId, recipientAgentDid: toDid });
-      const answer = await proxies.of(toDid).ask({
-        method: "GET",
-        target: `/v1/relay/delivery-receipts?${query}`,
-      });
+      const target = `/v1/relay/delivery-receipts?${query}`;
+      const answer = await proxies.of(toDid).ask({ method: "GET", target });
       const state = shownState(await this.checked(ReceiptList.parse(answer).receipts, key), this.#signs(toDid));
       const message = sent.find(requestId, toDid);
       if (message !== null && state !== null) sent.settle(message, { state }, clock.now());
@@ -260,8 +230,4 @@ export class Sending {
       // The caller learns the last known state.
     }
   }
-}
-
-function keyOf({ toDid, requestId }: SentKey): string {
-  return `${toDid} ${requestId}`;
 }

@@ -2,7 +2,7 @@
  * Sends stored items to the proxy until it has them: receipts and kept messages. The loop decides when and how many at a
  * time; its two subclasses send and store.
  */
-import type { Cancel, Clock } from "../../../shared/clock.ts";
+import type { Cancel } from "../../../shared/clock.ts";
 import { doubled, RECEIPT_FIRST_MS, RECEIPT_MAX_MS, receiptWait } from "../../../shared/client/backoff.ts";
 import { BoundedMap } from "../../../shared/bounded_map.ts";
 import { ApiError } from "../../../shared/client/errors.ts";
@@ -10,18 +10,14 @@ import { describeError, isReceiptRefused } from "../../../shared/client/refusals
 import { signReceipt } from "../../../shared/protocol/receipt_token.ts";
 import { parseAit, readAitClaims } from "../../../shared/protocol/signed/ait.ts";
 import { toIso, unixSeconds } from "../../../shared/protocol/time.ts";
-import type { AgentCredentials } from "../../link/agent_credentials.ts";
-import type { PeerProxies } from "../../link/peer_proxies.ts";
-import type { ProxyCaller } from "../../link/proxy_caller.ts";
-import type { EmitEvent } from "../events.ts";
+import { orReport } from "../events.ts";
 import { attempt } from "./attempt.ts";
 import type { PendingReceipt } from "../store/receipt_rows.ts";
 import { keptUntil, type SentMessage } from "../store/sent_messages.ts";
-import type { ConnectorStore } from "../store/store.ts";
-import type { IsBlocked, MessageSender } from "./message_sender.ts";
+import type { MessageSender, SendingDeps } from "./message_sender.ts";
 
-/** Concurrent requests for receipts, and for messages to different peers: with more, messages wait behind them. */
-const RECEIPTS_AT_ONCE = 8, KEPT_AT_ONCE = 8;
+/** Concurrent requests for receipts, or for messages to different peers: with more, messages wait behind them. */
+const SENT_AT_ONCE = 8;
 
 /** The items that wait; times are milliseconds since the Unix epoch. */
 interface SendingQueue<T> {
@@ -32,29 +28,17 @@ interface SendingQueue<T> {
   makeAllDue(now: number): void;
 }
 
-interface LoopDeps<T> {
-  clock: Clock;
-  emit: EmitEvent;
-  queue: SendingQueue<T>;
-  /** Items that are sent at a time. */
-  atOnce: number;
-}
-
 abstract class SendingLoop<T> {
-  readonly #deps: LoopDeps<T>;
   #cancel: Cancel = () => {};
   #sending: Promise<void> | null = null;
   #again = false;
   #stopped = false;
 
-  constructor(deps: LoopDeps<T>) {
-    this.#deps = deps;
-  }
+  constructor(protected readonly deps: Pick<SendingDeps, "clock" | "emit">, private readonly queue: SendingQueue<T>) {}
 
   /** Sends an item and stores the result. Returns the milliseconds to wait before the next item; 0: none. */
   protected abstract send(item: T): Promise<number>;
 
-  /** Called before each run. */
   protected prepare(): void {}
 
   /** Sends the items that are due, and schedules the next run. */
@@ -66,7 +50,7 @@ abstract class SendingLoop<T> {
       return;
     }
     this.#sending = this.#sendDue().catch((error) => {
-      this.#deps.emit("store_failed", { why: describeError(error) });
+      this.deps.emit("store_failed", { why: describeError(error) });
       return RECEIPT_FIRST_MS;
     }).then((leastWait) => {
       this.#sending = null;
@@ -76,19 +60,15 @@ abstract class SendingLoop<T> {
 
   /** Makes every item due and sends them, after the proxy has come back. */
   sendAllNow(): void {
-    const { queue, clock, emit } = this.#deps;
-    try {
-      queue.makeAllDue(clock.now());
-    } catch (error) {
-      emit("store_failed", { why: describeError(error) });
-    }
+    const { clock, emit } = this.deps;
+    orReport(emit, () => this.queue.makeAllDue(clock.now()), undefined);
     this.wake();
   }
 
   /** Sends for up to `ms`, then stops. The rest is sent after the next start. */
   async stop(ms: number): Promise<void> {
     const patience = Promise.withResolvers<void>();
-    const cancel = this.#deps.clock.after(ms, patience.resolve);
+    const cancel = this.deps.clock.after(ms, patience.resolve);
     this.wake();
     await Promise.race([this.#sending, patience.promise]);
     this.#stopped = true;
@@ -103,7 +83,7 @@ abstract class SendingLoop<T> {
       return this.wake();
     }
     this.#again = false;
-    const { clock } = this.#deps;
+    const { clock } = this.deps;
     const next = this.#nextAt();
     if (next === null) return;
     const wait = Math.min(Math.max(next - clock.now(), leastWait), RECEIPT_MAX_MS);
@@ -112,25 +92,20 @@ abstract class SendingLoop<T> {
 
   /** When the next item is due; soon when the store cannot be read, because no caller of this run gets its error. */
   #nextAt(): number | null {
-    const { clock, queue, emit } = this.#deps;
-    try {
-      return queue.nextAt();
-    } catch (error) {
-      emit("store_failed", { why: describeError(error) });
-      return clock.now() + RECEIPT_FIRST_MS;
-    }
+    const { clock, emit } = this.deps;
+    return orReport(emit, () => this.queue.nextAt(), clock.now() + RECEIPT_FIRST_MS);
   }
 
   /** @returns milliseconds to wait before the next request, when the proxy does not answer or asks for a pause */
   async #sendDue(): Promise<number> {
-    const { clock, queue, atOnce } = this.#deps;
+    const { clock } = this.deps;
     this.prepare();
     while (!this.#stopped) {
       const now = clock.now();
-      const due = queue.due(now, now + RECEIPT_MAX_MS);
+      const due = this.queue.due(now, now + RECEIPT_MAX_MS);
       if (due.length === 0) return 0;
-      for (let i = 0; i < due.length && !this.#stopped; i += atOnce) {
-        const waits = await Promise.all(due.slice(i, i + atOnce).map((item) => this.send(item)));
+      for (let i = 0; i < due.length && !this.#stopped; i += SENT_AT_ONCE) {
+        const waits = await Promise.all(due.slice(i, i + SENT_AT_ONCE).map((item) => this.send(item)));
         const wait = Math.max(...waits);
         if (wait > 0) return wait;
       }
@@ -139,34 +114,19 @@ abstract class SendingLoop<T> {
   }
 }
 
-interface StoredDeps {
-  clock: Clock;
-  store: Pick<ConnectorStore, "sent" | "receipts">;
-  isBlocked: IsBlocked;
-  emit: EmitEvent;
-}
-
-interface KeptDeps extends StoredDeps {
-  proxies: Pick<PeerProxies, "hostOf">;
-}
-
-interface ReceiptDeps extends StoredDeps {
-  proxy: Pick<ProxyCaller, "ask">;
-  session: Pick<AgentCredentials, "current">;
-  /** DID of the agent. */
-  did: string;
-}
+/** What the sender of receipts uses. */
+type ReceiptDeps = Pick<SendingDeps, "clock" | "emit" | "proxy" | "session" | "did"> & {
+  store: Pick<SendingDeps["store"], "receipts">;
+  peers: Pick<SendingDeps["peers"], "isBlocked">;
+};
 
 /** Signs receipts and sends them to the proxy until it has them (D-72, D-154). */
 export class ReceiptSender extends SendingLoop<PendingReceipt> {
-  readonly #deps: ReceiptDeps;
   /** Receipts that the proxy has and that are still stored. */
   readonly #sent = new Set<number>();
 
-  constructor(deps: ReceiptDeps) {
-    const { clock, emit, store: { receipts } } = deps;
-    super({ clock, emit, queue: receipts, atOnce: RECEIPTS_AT_ONCE });
-    this.#deps = deps;
+  constructor(protected override readonly deps: ReceiptDeps) {
+    super(deps, deps.store.receipts);
   }
 
   protected override prepare(): void {
@@ -174,9 +134,9 @@ export class ReceiptSender extends SendingLoop<PendingReceipt> {
   }
 
   protected override async send(receipt: PendingReceipt): Promise<number> {
-    const { clock, store: { receipts }, proxy, did: recipientAgentDid, isBlocked, emit } = this.#deps;
+    const { clock, store: { receipts }, proxy, did: recipientAgentDid, peers, emit } = this.deps;
     const { seq, fromDid, requestId, status, at } = receipt;
-    if (isBlocked(fromDid)) {
+    if (peers.isBlocked(fromDid)) {
       this.#remove(seq);
       return 0;
     }
@@ -207,10 +167,10 @@ export class ReceiptSender extends SendingLoop<PendingReceipt> {
 
   /** The receipt as the agent signs it, the same at every attempt. */
   async #signed({ fromDid: sub, requestId, status, at, about }: PendingReceipt): Promise<string> {
-    const { ait, privateKey } = await this.#deps.session.current();
+    const { ait, privateKey } = await this.deps.session.current();
     const { cnf: { jwk: { x: publicKey } } } = readAitClaims(parseAit(ait));
     const iat = unixSeconds(at);
-    return await signReceipt({ iss: this.#deps.did, sub, iat, requestId, status, ...about }, { publicKey, privateKey });
+    return await signReceipt({ iss: this.deps.did, sub, iat, requestId, status, ...about }, { publicKey, privateKey });
   }
 
   /**
@@ -219,7 +179,7 @@ export class ReceiptSender extends SendingLoop<PendingReceipt> {
    */
   #remove(seq: number): void {
     this.#sent.add(seq);
-    this.#deps.store.receipts.remove(seq);
+    this.deps.store.receipts.remove(seq);
     this.#sent.delete(seq);
   }
 }
@@ -229,30 +189,20 @@ export class ReceiptSender extends SendingLoop<PendingReceipt> {
  * refuses it permanently, or after 24 h.
  */
 export class KeptSender extends SendingLoop<SentMessage> {
-  readonly #deps: KeptDeps;
   readonly #pauses = new ServerPauses();
-  readonly #sender: Pick<MessageSender, "request">;
 
-  constructor(deps: KeptDeps, sender: Pick<MessageSender, "request">) {
-    const { clock, emit, store: { sent } } = deps;
-    const queue = {
-      due: (now: number, latest: number) => sent.dueKept(now, latest),
-      nextAt: () => sent.nextKeptAt(),
-      makeAllDue: (now: number) => sent.makeKeptDue(now),
-    };
-    super({ clock, emit, queue, atOnce: KEPT_AT_ONCE });
-    this.#deps = deps;
-    this.#sender = sender;
+  constructor(protected override readonly deps: SendingDeps, private readonly sender: MessageSender) {
+    super(deps, deps.store.sent.kept);
   }
 
   protected override async send(kept: SentMessage): Promise<number> {
-    const { clock, store: { sent }, isBlocked, emit } = this.#deps;
-    if (isBlocked(kept.toDid)) return this.#giveUp(kept, "you have blocked this peer");
+    const { clock, store: { sent }, peers, emit } = this.deps;
+    if (peers.isBlocked(kept.toDid)) return this.#giveUp(kept, "you have blocked this peer");
     const payload = sent.payloadOf(kept);
     if (payload === null) return this.#giveUp(kept, "its content is gone");
     if (clock.now() >= keptUntil(kept)) return this.#giveUp(kept, "not sent within 24 h");
-    const host = this.#deps.proxies.hostOf(kept.toDid),
-      pausedMs = host === null ? 0 : this.#pauses.begin(host, clock.now());
+    const host = this.deps.proxies.hostOf(kept.toDid);
+    const pausedMs = host === null ? 0 : this.#pauses.begin(host, clock.now());
     if (pausedMs > 0) {
       // Another message is the probe of this server, or its next one is not due.
       const { problem, mayHaveArrived } = kept;
@@ -266,7 +216,7 @@ export class KeptSender extends SendingLoop<SentMessage> {
       if (host !== null) this.#pauses.endProbe(host);
       return 0;
     }
-    const tried = await attempt(this.#sender.request(message, payload, { mayWait: true }), kept.attempts);
+    const tried = await attempt(this.sender.request(message, payload, { mayWait: true }), kept.attempts);
     const about = { to: kept.toDid, requestId: kept.requestId };
     if (tried.later) {
       const { problem, mayHaveArrived, isOfAll } = tried;
@@ -292,7 +242,7 @@ export class KeptSender extends SendingLoop<SentMessage> {
   }
 
   #giveUp(message: SentMessage, problem: string): number {
-    const { clock, store: { sent }, emit } = this.#deps;
+    const { clock, store: { sent }, emit } = this.deps;
     sent.giveUp(message, problem, clock.now());
     const about = { to: message.toDid, requestId: message.requestId, why: problem };
     emit(isReply(message) ? "reply_refused" : "kept_ended", about);

@@ -1,18 +1,15 @@
 /** What the agent and its peers have written to each other, for people: by peer, both directions. Only reads. */
 import type { Database } from "./database.ts";
-import { isLeased } from "./leases.ts";
-import { type InboxMessage, MESSAGE_COLUMNS, toMessage } from "./received_rows.ts";
+import { isLeased } from "./received_messages.ts";
+import { type InboxMessage, MESSAGE_COLUMNS, type MessageRow, toMessage } from "./received_rows.ts";
 import type { SentMessage, SentMessages } from "./sent_messages.ts";
 
-/** The messages of one peer. */
 export interface Conversation {
   did: string;
-  /** When the last message came or left. */
   at: number;
   unread: number;
 }
 
-/** A message of a conversation. */
 export type Entry =
   | {
     kind: "received";
@@ -37,29 +34,23 @@ export class Conversations {
 
   /** The conversations with the latest messages, the latest first. */
   list(limit: number, offset: number): { conversations: Conversation[]; more: boolean } {
-    const rows = this.db.all(
+    const rows = this.db.all<Conversation>(
       `SELECT did, max(at) AS at, sum(unread) AS unread FROM (
-         SELECT from_did AS did, max(received_at) AS at, sum(state = 'waiting') AS unread FROM messages
-         WHERE ${NOT_DEAD} GROUP BY from_did
-         UNION ALL SELECT to_did, max(sent_at), 0 FROM sent GROUP BY to_did
+         SELECT fromDid AS did, max(receivedAt) AS at, sum(state = 'waiting') AS unread FROM messages
+         WHERE ${NOT_DEAD} GROUP BY fromDid
+         UNION ALL SELECT toDid, max(sentAt), 0 FROM sent GROUP BY toDid
        ) GROUP BY did ORDER BY at DESC, did LIMIT ? OFFSET ?`,
       ...[limit + 1, offset],
     );
-    const conversations = rows.slice(0, limit)
-      .map(({ did, at, unread }) => ({ did: String(did), at: Number(at), unread: Number(unread) }));
-    return { conversations, more: rows.length > limit };
+    return { conversations: rows.slice(0, limit), more: rows.length > limit };
   }
 
   /** When the last message with a peer came or left; `null` without one. */
   lastAt(did: string): number | null {
-    const row = this.db.get(
-      `SELECT max((SELECT coalesce(max(received_at), 0) FROM
-         (SELECT received_at FROM messages WHERE from_did = ?1 ORDER BY seq DESC LIMIT 1)),
-         (SELECT coalesce(max(sent_at), 0) FROM
-         (SELECT sent_at FROM sent WHERE to_did = ?1 ORDER BY seq DESC LIMIT 1))) AS at`,
-      did,
-    );
-    return Number(row?.at) || null;
+    const last = (at: string, table: string, peer: string) =>
+      `coalesce((SELECT ${at} FROM ${table} WHERE ${peer} = ?1 ORDER BY seq DESC LIMIT 1), 0)`;
+    const sql = `SELECT max(${last("receivedAt", "messages", "fromDid")}, ${last("sentAt", "sent", "toDid")})`;
+    return this.db.number(sql, did) || null;
   }
 
   /** The latest messages with a peer, oldest first. `before`: only those before a page that was shown. */
@@ -69,18 +60,19 @@ export class Conversations {
     older: Before | null;
   } {
     const { received = Number.MAX_SAFE_INTEGER, sent = Number.MAX_SAFE_INTEGER } = before;
-    const rows = this.db.all(
-      `SELECT ${MESSAGE_COLUMNS} FROM messages WHERE from_did = ? AND seq < ? AND ${NOT_DEAD} ORDER BY seq DESC LIMIT ?`,
+    const rows = this.db.all<MessageRow & { state: string; leaseUntil: number }>(
+      `SELECT ${MESSAGE_COLUMNS}, state, leaseUntil FROM messages WHERE fromDid = ? AND seq < ? AND ${NOT_DEAD}
+       ORDER BY seq DESC LIMIT ?`,
       ...[did, received, limit + 1],
     );
     const mine = this.sent.list({ toDid: did, before: sent, limit: limit + 1 }).messages;
     const all: Entry[] = [
       ...rows.map((row): Entry => ({
         kind: "received",
-        at: Number(row.received_at),
+        at: row.receivedAt,
         message: toMessage(row),
         isUnread: row.state === "waiting",
-        isHeld: isLeased(Number(row.lease_until), now),
+        isHeld: isLeased(row.leaseUntil, now),
       })),
       ...mine.map((message): Entry => ({
         kind: "sent",

@@ -10,7 +10,6 @@ import { ensureTables, missingTables } from "./schema.ts";
 /** Pages in memory: one process may have the databases of hundreds of agents open. */
 const CACHE_KIB = 256;
 
-/** A column value. */
 export type Cell = string | number | null;
 export type Row = Record<string, Cell>;
 
@@ -69,13 +68,23 @@ export class Database implements Disposable {
     return this.#named(() => Number(this.#prepared(sql).run(...values).changes));
   }
 
-  /** The first row, or `null`. */
-  get(sql: string, ...values: Cell[]): Row | null {
-    return this.#named(() => this.#prepared(sql).get(...values) as Row | undefined ?? null);
+  /** The first row, or `null`. The caller names the type that its columns have. */
+  get<R extends object = Row>(sql: string, ...values: Cell[]): R | null {
+    return this.#named(() => this.#prepared(sql).get(...values) as R | undefined ?? null);
   }
 
-  all(sql: string, ...values: Cell[]): Row[] {
-    return this.#named(() => this.#prepared(sql).all(...values) as Row[]);
+  all<R extends object = Row>(sql: string, ...values: Cell[]): R[] {
+    return this.#named(() => this.#prepared(sql).all(...values) as R[]);
+  }
+
+  /** The number that a query returns; `null` when it returns none. */
+  number(sql: string, ...values: Cell[]): number | null {
+    return this.get<{ n: number | null }>(`SELECT (${sql}) AS n`, ...values)?.n ?? null;
+  }
+
+  /** Runs one statement, as `transactionWithoutSync`. */
+  runWithoutSync(sql: string, ...values: Cell[]): number {
+    return this.transactionWithoutSync(() => this.run(sql, ...values));
   }
 
   /** Runs `work` in one transaction. All of it is on disk when this returns, or none of it after an error. */
@@ -185,7 +194,6 @@ function refuseRest(path: string): void {
   });
 }
 
-/** Size of a file in bytes; `null` without one. */
 function sizeOf(path: string): number | null {
   try {
     return Deno.lstatSync(path).size;

@@ -4,17 +4,15 @@
  */
 import { yieldToEventLoop } from "../../../shared/clock.ts";
 import type { FrameIdentity } from "../../../shared/protocol/frames.ts";
-import type { Database, Row } from "./database.ts";
+import type { Database } from "./database.ts";
 import { LISTED_BYTES } from "./received_messages.ts";
-import { type InboxMessage, MESSAGE_COLUMNS, toMessage } from "./received_rows.ts";
+import { type InboxMessage, MESSAGE_COLUMNS, type MessageRow, toMessage } from "./received_rows.ts";
 import type { SentMessage, SentMessages } from "./sent_messages.ts";
 
-/** Messages that one search looks through. */
 const SEARCHED = 100_000;
 /** Rows in memory at a time, and between two pauses. */
 const BATCH = 500;
 
-/** A message with its text. */
 export type Written =
   | { kind: "received"; message: InboxMessage }
   | { kind: "sent"; message: SentMessage; payload: string };
@@ -26,7 +24,6 @@ export interface Place {
 }
 
 export interface HistoryQuery {
-  /** Only messages from and to this agent. */
   did?: string | undefined;
   /** Only messages from this time on, milliseconds. */
   since?: number | undefined;
@@ -98,21 +95,19 @@ export class History {
   #found(kind: Found["kind"], query: HistoryQuery, seq: number, count: number): Found[] {
     const { did, since = 0 } = query;
     const [table, at, peer, identity, dead] = kind === "received"
-      ? ["messages", "received_at", "from_did", "identity", "AND state <> 'dead'"]
-      : ["sent", "sent_at", "to_did", "NULL", ""];
+      ? ["messages", "receivedAt", "fromDid", "identity", "AND state <> 'dead'"]
+      : ["sent", "sentAt", "toDid", "NULL", ""];
     const [than, order] = isForwards(query) ? [">", "ASC"] : ["<", "DESC"];
-    const rows = this.db.all(
+    const rows = this.db.all<Pick<Found, "seq" | "at" | "bytes"> & { payload: string; identity: string | null }>(
       `SELECT seq, ${at} AS at, bytes, payload, ${identity} AS identity FROM ${table}
        WHERE seq ${than} ? AND ${at} >= ? AND payload <> '' ${dead} ${did === undefined ? "" : `AND ${peer} = ?`}
        ORDER BY seq ${order} LIMIT ?`,
       ...[seq, since, ...did === undefined ? [] : [did], count],
     );
-    return rows.map((row): Found => ({
+    return rows.map(({ payload, identity, ...row }): Found => ({
       kind,
-      seq: Number(row.seq),
-      at: Number(row.at),
-      bytes: Number(row.bytes),
-      content: { payload: String(row.payload), identity: identityOf(row) },
+      ...row,
+      content: { payload, identity: identity === null ? null : JSON.parse(identity) },
     }));
   }
 
@@ -121,7 +116,7 @@ export class History {
       const [message] = this.sent.list({ before: seq + 1, limit: 1 }).messages;
       return message?.seq === seq ? { kind, message, payload } : null;
     }
-    const row = this.db.get(`SELECT ${MESSAGE_COLUMNS} FROM messages WHERE seq = ?`, seq);
+    const row = this.db.get<MessageRow>(`SELECT ${MESSAGE_COLUMNS} FROM messages WHERE seq = ?`, seq);
     return row && { kind, message: toMessage(row) };
   }
 }
@@ -133,8 +128,4 @@ function isForwards({ from }: HistoryQuery): boolean {
 function placeOf({ from }: HistoryQuery): Place {
   if (from === undefined) return NEWEST;
   return "after" in from ? from.after : from.before;
-}
-
-function identityOf({ identity }: Row): FrameIdentity | null {
-  return identity === null ? null : JSON.parse(String(identity)) as FrameIdentity;
 }

@@ -5,7 +5,7 @@
 import type { ReceiptStatus } from "../../../shared/protocol/api/receipts.ts";
 import type { NewId } from "../../../shared/protocol/ids.ts";
 import type { ReceiptClaims } from "../../../shared/protocol/receipt_token.ts";
-import type { Cell, Database, Row } from "./database.ts";
+import type { Database } from "./database.ts";
 import type { OnChange } from "./received_rows.ts";
 
 /** What a receipt says of the message's proof (D-154). */
@@ -24,11 +24,7 @@ export interface PendingReceipt {
 }
 
 export class ReceiptRows {
-  constructor(
-    private readonly db: Database,
-    private readonly onChange: OnChange,
-    private readonly newId: NewId,
-  ) {}
+  constructor(private readonly db: Database, private readonly onChange: OnChange, private readonly newId: NewId) {}
 
   /** Adds a receipt. Call it in the transaction that ends the message. */
   add(
@@ -36,63 +32,42 @@ export class ReceiptRows {
       about: Omit<PendingReceipt["about"], "jti">;
     },
   ): void {
-    this.db.run(
-      "INSERT INTO receipts (from_did, request_id, status, at, about) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-      ...[fromDid, requestId, status, at, JSON.stringify({ jti: this.newId(), ...about })] as Cell[],
-    );
+    const sql =
+      "INSERT INTO receipts (fromDid, requestId, status, at, about) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING";
+    this.db.run(sql, fromDid, requestId, status, at, JSON.stringify({ jti: this.newId(), ...about }));
     this.db.afterCommit(() => this.onChange({ kind: "receipt" }));
   }
 
   /** The receipts that are due, oldest first, at most 100. */
   due(now: number, latest: number): PendingReceipt[] {
     // A time beyond the longest wait comes from a clock that was set back later; it counts as due.
-    return this.db.all(
-      "SELECT * FROM receipts WHERE next_at <= ? OR next_at > ? ORDER BY seq LIMIT 100",
-      now,
-      latest,
-    ).map(toReceipt);
+    const sql = "SELECT * FROM receipts WHERE nextAt <= ? OR nextAt > ? ORDER BY seq LIMIT 100";
+    return this.db.all<Omit<PendingReceipt, "about"> & { about: string }>(sql, now, latest)
+      .map((row) => ({ ...row, about: JSON.parse(row.about) }));
   }
 
-  /** Time when the next receipt is due; `null` when none waits. */
   nextAt(): number | null {
-    const at = this.db.get("SELECT min(next_at) AS at FROM receipts")?.at ?? null;
-    return at === null ? null : Number(at);
+    return this.db.number("SELECT min(nextAt) FROM receipts");
   }
 
   get size(): number {
-    return Number(this.db.get("SELECT count(*) AS n FROM receipts")?.n);
+    return this.db.number("SELECT count(*) FROM receipts") ?? 0;
   }
 
-  /** Removes a receipt that the proxy has or rejects permanently. Sending it again is harmless. */
+  /** The proxy has it, or rejects it permanently. Sending it again is harmless, so this does not wait for the disk. */
   remove(seq: number): void {
-    this.db.transactionWithoutSync(() => this.db.run("DELETE FROM receipts WHERE seq = ?", seq));
+    this.db.runWithoutSync("DELETE FROM receipts WHERE seq = ?", seq);
   }
 
   postpone(seq: number, attempts: number, nextAt: number): void {
-    this.db.transactionWithoutSync(() =>
-      this.db.run("UPDATE receipts SET attempts = ?, next_at = ? WHERE seq = ?", attempts, nextAt, seq)
-    );
+    this.db.runWithoutSync("UPDATE receipts SET attempts = ?, nextAt = ? WHERE seq = ?", attempts, nextAt, seq);
   }
 
   makeAllDue(now: number): void {
-    this.db.transactionWithoutSync(() => this.db.run("UPDATE receipts SET next_at = ? WHERE next_at > ?", now, now));
+    this.db.runWithoutSync("UPDATE receipts SET nextAt = ?1 WHERE nextAt > ?1", now);
   }
 
-  /** Deletes receipts from before a time. Returns the number deleted. */
   forget(before: number): number {
-    return this.db.transactionWithoutSync(() => this.db.run("DELETE FROM receipts WHERE at < ?", before));
+    return this.db.runWithoutSync("DELETE FROM receipts WHERE at < ?", before);
   }
-}
-
-function toReceipt(row: Row): PendingReceipt {
-  return {
-    seq: Number(row.seq),
-    fromDid: String(row.from_did),
-    requestId: String(row.request_id),
-    status: String(row.status) as ReceiptStatus,
-    at: Number(row.at),
-    about: JSON.parse(String(row.about)),
-    attempts: Number(row.attempts),
-    nextAt: Number(row.next_at),
-  };
 }

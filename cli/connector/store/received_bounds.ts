@@ -2,7 +2,7 @@
  * The bounds of the inbox (D-68, D-116): messages and bytes in total, and of each sender, so that no peer shuts out the
  * others. Makes room by blanking what was read and deleting dead letters.
  */
-import type { Database } from "./database.ts";
+import type { Cell, Database } from "./database.ts";
 
 /** Bounds of the inbox: waiting, unread, read with content and dead. Without them, peers fill the disk. */
 export const INBOX_MESSAGES = 10_000, INBOX_BYTES = 1024 ** 3;
@@ -21,7 +21,7 @@ export interface InboxCounts {
   oldestAt: number | null;
 }
 
-const READ = "read_at IS NOT NULL AND bytes > 0";
+const READ = "readAt IS NOT NULL AND bytes > 0";
 
 export class ReceivedBounds {
   /** Messages and bytes that count toward the bounds; `null` until they are counted again. */
@@ -30,19 +30,19 @@ export class ReceivedBounds {
   constructor(private readonly db: Database) {}
 
   counts(): InboxCounts {
-    const row = this.db.get(
+    const row = this.db.get<Omit<InboxCounts, "read">>(
       `SELECT count(*) FILTER (WHERE state = 'waiting') AS waiting, count(*) FILTER (WHERE state = 'dead') AS dead,
-       coalesce(sum(bytes), 0) AS bytes, min(received_at) FILTER (WHERE state = 'waiting') AS oldest
+       coalesce(sum(bytes), 0) AS bytes, min(receivedAt) FILTER (WHERE state = 'waiting') AS oldestAt
        FROM messages WHERE state IN ('waiting', 'dead')`,
-    );
-    const read = this.db.get(`SELECT count(*) AS n, coalesce(sum(bytes), 0) AS bytes FROM messages WHERE ${READ}`);
-    return {
-      waiting: Number(row?.waiting),
-      dead: Number(row?.dead),
-      read: Number(read?.n),
-      bytes: Number(row?.bytes) + Number(read?.bytes),
-      oldestAt: row?.oldest === null ? null : Number(row?.oldest),
-    };
+    ) ?? { waiting: 0, dead: 0, bytes: 0, oldestAt: null };
+    const read = this.#sums(READ);
+    return { ...row, read: read.messages, bytes: row.bytes + read.bytes };
+  }
+
+  /** Messages and bytes for which a condition holds. */
+  #sums(condition: string, ...values: Cell[]): { messages: number; bytes: number } {
+    const sql = `SELECT count(*) AS messages, coalesce(sum(bytes), 0) AS bytes FROM messages WHERE ${condition}`;
+    return this.db.get(sql, ...values) as { messages: number; bytes: number };
   }
 
   /**
@@ -76,22 +76,22 @@ export class ReceivedBounds {
   }
 
   #senderHasRoom(fromDid: string, bytes: number): boolean {
-    const unread = "SELECT count(*) AS n, coalesce(sum(bytes), 0) AS bytes FROM messages";
-    const row = this.db.get(`${unread} WHERE from_did = ? AND state = 'waiting'`, fromDid);
-    return Number(row?.n) < SENDER_MESSAGES && Number(row?.bytes) + bytes <= SENDER_BYTES;
+    const unread = this.#sums("fromDid = ? AND state = 'waiting'", fromDid);
+    return unread.messages < SENDER_MESSAGES && unread.bytes + bytes <= SENDER_BYTES;
   }
 
   /** @returns the bytes that are free now; `null` when there is none */
   #blankOldestRead(): number | null {
-    const row = this.db.get(`SELECT seq, bytes FROM messages WHERE ${READ} ORDER BY seq LIMIT 1`);
-    if (row === null) return null;
-    this.db.run("UPDATE messages SET payload = '', bytes = 0 WHERE seq = ?", row.seq ?? null);
-    return Number(row.bytes);
+    const row = this.db.get<{ seq: number; bytes: number }>(
+      `SELECT seq, bytes FROM messages WHERE ${READ} ORDER BY seq LIMIT 1`,
+    );
+    if (row !== null) this.db.run("UPDATE messages SET payload = '', bytes = 0 WHERE seq = ?", row.seq);
+    return row && row.bytes;
   }
 
   #deleteOldestDead(): number | null {
     const oldest = "(SELECT min(seq) FROM messages WHERE state = 'dead')";
-    const row = this.db.get(`DELETE FROM messages WHERE seq = ${oldest} RETURNING bytes`);
-    return row && Number(row.bytes);
+    const row = this.db.get<{ bytes: number }>(`DELETE FROM messages WHERE seq = ${oldest} RETURNING bytes`);
+    return row && row.bytes;
   }
 }

@@ -8,29 +8,29 @@ import { utf8Bytes } from "../../../shared/protocol/base64url.ts";
 import { DAY_MS } from "../../../shared/clock.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
 import type { SeenProofs } from "./seen_proofs.ts";
-import type { Cell, Database, Row } from "./database.ts";
+import type { Cell, Database } from "./database.ts";
 import { type InboxCounts, ReceivedBounds } from "./received_bounds.ts";
 import {
+  DEAD_COLUMNS,
   type DeadLetter,
   type InboxMessage,
-  laneOf,
   MESSAGE_COLUMNS,
+  type MessageRow,
   type OnChange,
   QUEUE_COLUMNS,
   type QueuedMessage,
-  SESSION,
+  type SentKey,
+  STORED_COLUMNS,
   type StoredMessage,
   TASK_REPLY,
-  toDeadLetter,
   toMessage,
   toQueued,
-  toStored,
   type Tries,
   withinBytes,
 } from "./received_rows.ts";
-import { free, IS_FREE, isLeased, type Lease, Leases } from "./leases.ts";
+import { LIMITS } from "../../../shared/protocol/limits.ts";
 import type { AboutProof, ReceiptRows } from "./receipt_rows.ts";
-import { isTaskId, type NewSentMessage, type SentMessage, type SentMessages } from "./sent_messages.ts";
+import { isTaskId, type NewSentMessage, type SentMessages } from "./sent_messages.ts";
 
 /** Ended messages that are remembered. With fewer, a repeated delivery is handed over twice under load. */
 export const SEEN_MESSAGES = 100_000;
@@ -43,7 +43,6 @@ export const LISTED_BYTES = 1024 ** 2, DEAD_LISTED_BYTES = 4 * 1024 ** 2;
 /** Replies to one message that are listed: a peer may send any number. */
 const REPLIES_LISTED = 100;
 
-/** The result of storing a message. */
 export type StoreResult = "stored" | "known" | "full" | "replayed" | "proof_too_old";
 
 /** Which messages to list: all conditions must hold. */
@@ -65,10 +64,8 @@ export interface InboxFilter {
 /** A proven message to store, and how its sender's key is known. */
 export type TakenMessage = Omit<ProvenMessage, "key"> & Pick<InboxMessage, "verified">;
 
-/** A message that is about to be stored, as far as callers that wait may claim it. */
 export type ArrivingMessage = Omit<StoredMessage, "seq">;
 
-/** What callers may want with a reply. */
 export interface ReplyClaims {
   /** On a push platform: until when it waits for a caller instead of going to the runtime; 0: not at all. */
   heldUntil(message: ArrivingMessage, now: number): number;
@@ -87,22 +84,39 @@ export interface ReceivedOptions {
 /** A stored message, as far as a reply to it must know it. */
 export type Answered = Pick<InboxMessage, "fromDid" | "requestId" | "conversationId" | "inReplyTo" | "auto">;
 
-/** An unread message that became a dead letter. */
 export type ExpiredMessage = Pick<InboxMessage, "fromDid" | "requestId">;
 
 /** Why an unread message becomes a dead letter. */
 export const NOT_READ = `not read within ${UNREAD_KEPT_MS / 86_400_000} days`;
 
+/** A program holds it while it shows it (D-395). `until` in milliseconds since the Unix epoch. */
+export interface Lease {
+  id: string;
+  until: number;
+}
+
+const LEASE_MS = LIMITS.leaseSeconds * 1000;
+
+/** Whether a lease that ends at a time holds now. One that ends later than any may comes from a clock that was set back. */
+export function isLeased(until: number, now: number): boolean {
+  return until > now && until <= now + LEASE_MS;
+}
+
+/** The same as a condition for those that no program holds, of the parameter `?1`: now. */
+const IS_FREE = `(leaseUntil <= ?1 OR leaseUntil > ?1 + ${LEASE_MS})`;
 /** The messages of a push platform that the agent may take: those that wait for a caller, not for the runtime. */
-const HELD = "aside = 1 AND attempts = 0 AND next_at > ?";
+const HELD = "aside = 1 AND attempts = 0 AND nextAt > ?1";
+const BLANK = "payload = '', bytes = 0";
 
 /** What a receipt needs of its message. */
-const ENDED_COLUMNS = "from_did, request_id, conversation_id, proof";
+const ENDED_COLUMNS = "fromDid, requestId, conversationId, proof";
+type EndedRow = Pick<InboxMessage, "fromDid" | "requestId" | "conversationId"> & { proof: string };
 
 export class ReceivedMessages {
   readonly delivery: "push" | "pull";
   readonly #bounds: ReceivedBounds;
-  readonly #leases: Leases;
+  /** Condition for a message that the agent may take; `?1` is the time. */
+  readonly #mayTake: string;
 
   constructor(
     private readonly db: Database,
@@ -110,8 +124,8 @@ export class ReceivedMessages {
     private readonly options: ReceivedOptions,
   ) {
     this.delivery = options.delivery;
+    this.#mayTake = options.delivery === "pull" ? "TRUE" : HELD;
     this.#bounds = new ReceivedBounds(db);
-    this.#leases = new Leases(db);
   }
 
   /** Stores messages in one transaction. They are on disk when this returns. */
@@ -131,11 +145,14 @@ export class ReceivedMessages {
     const judged = this.tables.proofs.judge(proof);
     if (judged !== "new") return judged;
     const conversationId = message.conversationId ?? null, inReplyTo = message.inReplyTo ?? null;
-    const same = "from_did = ? AND request_id = ?";
-    const known = this.db.get(`SELECT state, ended_at FROM messages WHERE ${same}`, fromDid, requestId);
+    const same = "fromDid = ? AND requestId = ?";
+    const known = this.db.get<{ endedAt: number | null }>(
+      `SELECT endedAt FROM messages WHERE ${same}`,
+      ...[fromDid, requestId],
+    );
     if (known !== null) {
       // After 24 h the same ID is a new message (D-69).
-      const isOver = known.ended_at !== null && now - Number(known.ended_at) >= LIMIT.seenKeptMs;
+      const isOver = known.endedAt !== null && now - known.endedAt >= LIMIT.seenKeptMs;
       if (!isOver) {
         // The sender's own repetition: its new nonce must not work once the message is forgotten.
         this.tables.proofs.add(proof);
@@ -148,10 +165,10 @@ export class ReceivedMessages {
     if (!this.#bounds.makeRoom(fromDid, bytes)) return "full";
     const about = { fromDid, conversationId, inReplyTo };
     const heldUntil = this.delivery === "push" && inReplyTo !== null ? this.options.claims.heldUntil(about, now) : 0;
-    const row = this.db.get(
-      `INSERT INTO messages (from_did, request_id, to_did, identity, conversation_id, in_reply_to, auto, payload, bytes,
-       received_at, next_at, aside, verified, signed_at, proof, state)
-       VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'waiting') RETURNING seq, ${SESSION}`,
+    const row = this.db.get<Parameters<typeof toQueued>[0]>(
+      `INSERT INTO messages (fromDid, requestId, toDid, identity, conversationId, inReplyTo, auto, payload, bytes,
+       receivedAt, nextAt, aside, verified, signedAt, proof, state)
+       VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'waiting') RETURNING ${QUEUE_COLUMNS}`,
       ...[fromDid, requestId, message.toAgentDid, JSON.stringify(message.identity), conversationId, inReplyTo],
       ...[message.auto ? 1 : 0, payload, bytes, now, heldUntil, heldUntil > 0 ? 1 : 0, verified, signedAt],
       JSON.stringify({ nonce, bodySha256, payloadSha256 } satisfies AboutProof),
@@ -159,35 +176,39 @@ export class ReceivedMessages {
     this.tables.proofs.add(proof);
     this.#bounds.add(1, bytes);
     if (inReplyTo !== null) this.tables.sent.markAnswered(inReplyTo, fromDid, now);
-    const seq = Number(row?.seq);
-    const lane = laneOf(fromDid, row?.session as string | null);
-    const held = heldUntil > 0 ? { aside: true, isHeld: true } : { aside: false };
-    this.#arrived({ seq, ...about }, { seq, lane, nextAt: heldUntil, ...held });
-    if (inReplyTo !== null && this.options.claims.isClaimed(about)) this.#takeOut(seq, now);
+    if (row === null) throw new Error("the message was not stored");
+    const { seq } = row, queued = toQueued(row);
+    this.#arrived({ seq, ...about }, queued.aside ? { ...queued, isHeld: true } : queued);
+    if (inReplyTo !== null && this.options.claims.isClaimed(about)) this.#markRead(seq, now);
     return "stored";
   }
 
   /** Ends the waits of callers that an earlier run had: their messages go to the runtime. */
   releaseHeld(): void {
-    this.db.run("UPDATE messages SET next_at = 0, aside = 0 WHERE state = 'waiting' AND aside = 1 AND attempts = 0");
+    this.db.run("UPDATE messages SET nextAt = 0, aside = 0 WHERE state = 'waiting' AND aside = 1 AND attempts = 0");
   }
 
   /** All waiting messages in order of arrival, for the start of the connector. */
   waiting(): QueuedMessage[] {
-    return this.db.all(`SELECT ${QUEUE_COLUMNS} FROM messages WHERE state = 'waiting' ORDER BY seq`).map(toQueued);
+    const sql = `SELECT ${QUEUE_COLUMNS} FROM messages WHERE state = 'waiting' ORDER BY seq`;
+    return this.db.all<Parameters<typeof toQueued>[0]>(sql).map(toQueued);
+  }
+
+  /** The first message for which a condition holds. */
+  #first(condition: string, ...values: Cell[]): InboxMessage | null {
+    const sql = `SELECT ${MESSAGE_COLUMNS} FROM messages WHERE ${condition} ORDER BY seq LIMIT 1`;
+    const row = this.db.get<MessageRow>(sql, ...values);
+    return row && toMessage(row);
   }
 
   /** A waiting message; `null` when it does not wait. */
   read(seq: number): InboxMessage | null {
-    const row = this.db.get(`SELECT ${MESSAGE_COLUMNS} FROM messages WHERE seq = ? AND state = 'waiting'`, seq);
-    return row && toMessage(row);
+    return this.#first("state = 'waiting' AND seq = ?", seq);
   }
 
   /** A message that is unread or that the agent has taken; `null` when there is none. */
   one(seq: number): InboxMessage | null {
-    const isThere = "(state = 'waiting' OR read_at IS NOT NULL)";
-    const row = this.db.get(`SELECT ${MESSAGE_COLUMNS} FROM messages WHERE seq = ? AND ${isThere}`, seq);
-    return row && toMessage(row);
+    return this.#first("(state = 'waiting' OR readAt IS NOT NULL) AND seq = ?", seq);
   }
 
   /** Messages, oldest first: at most `limit` and `LISTED_BYTES` of payload, but at least one. */
@@ -196,82 +217,63 @@ export class ReceivedMessages {
     /** True when there are others: after the last one, with `newest` before the first one. */
     more: boolean;
   } {
-    const conditions = [unread ? "state = 'waiting'" : "read_at IS NOT NULL", "seq > ?"];
-    const values: Cell[] = [after];
+    const conditions = ["seq > ?2", unread ? "state = 'waiting'" : "readAt IS NOT NULL"];
+    const values: Cell[] = [freeAt ?? null, after];
     if (fromDids !== undefined) {
-      conditions.push(`from_did IN (${fromDids.map(() => "?").join(", ")})`);
+      conditions.push(`fromDid IN (${fromDids.map(() => "?").join(", ")})`);
       values.push(...fromDids);
     }
     if (conversationId !== undefined) {
-      conditions.push("conversation_id = ?");
+      conditions.push("conversationId = ?");
       values.push(conversationId);
     }
-    if (unread && freeAt !== undefined) {
-      conditions.push(IS_FREE);
-      values.push(...free(freeAt));
-    }
+    if (unread && freeAt !== undefined) conditions.push(IS_FREE);
     const order = newest ? "seq DESC" : "seq";
     const sql = `SELECT seq, bytes FROM messages WHERE ${conditions.join(" AND ")} ORDER BY ${order} LIMIT ?`;
-    const found = this.db.all(sql, ...values, limit + 1);
+    const found = this.db.all<{ seq: number; bytes: number }>(sql, ...values, limit + 1);
     const listed = withinBytes(found.slice(0, limit), LISTED_BYTES);
-    const messages = listed.flatMap(({ seq }) => this.one(Number(seq)) ?? []);
+    const messages = listed.flatMap(({ seq }) => this.one(seq) ?? []);
     return { messages: newest ? messages.reverse() : messages, more: found.length > listed.length };
   }
 
   /** The first reply to a sent message that the agent may take or has taken; `null` when there is none (D-112). */
-  replyTo({ toDid, requestId }: Pick<SentMessage, "toDid" | "requestId">, now: number): InboxMessage | null {
-    const row = this.db.get(
-      `SELECT ${MESSAGE_COLUMNS} FROM messages WHERE in_reply_to = ? AND from_did = ?
-       AND (read_at IS NOT NULL OR state = 'waiting' AND ${this.#mayTake}) ORDER BY seq LIMIT 1`,
-      ...[requestId, toDid, now],
-    );
-    return row && toMessage(row);
+  replyTo({ toDid, requestId }: SentKey, now: number): InboxMessage | null {
+    const isReadable = `(readAt IS NOT NULL OR state = 'waiting' AND ${this.#mayTake})`;
+    return this.#first(`inReplyTo = ?2 AND fromDid = ?3 AND ${isReadable}`, now, requestId, toDid);
   }
 
   /** IDs of the replies to a sent message that the agent may take or has taken, the first ones (D-112). */
-  repliesTo({ toDid, requestId }: Pick<SentMessage, "toDid" | "requestId">): number[] {
-    return this.db.all(
-      `SELECT seq FROM messages WHERE in_reply_to = ? AND from_did = ? AND (read_at IS NOT NULL OR state = 'waiting')
+  repliesTo({ toDid, requestId }: SentKey): number[] {
+    return this.db.all<{ seq: number }>(
+      `SELECT seq FROM messages WHERE inReplyTo = ? AND fromDid = ? AND (readAt IS NOT NULL OR state = 'waiting')
        ORDER BY seq LIMIT ?`,
       ...[requestId, toDid, REPLIES_LISTED],
-    ).map(({ seq }) => Number(seq));
+    ).map(({ seq }) => seq);
   }
 
   /** The first reply to a task of an A2A client; `null` without one (D-135). It is not taken with that. */
-  taskReply(task: Pick<SentMessage, "toDid" | "requestId">): InboxMessage | null {
-    const row = this.#taskReply(task);
-    return row && toMessage(row);
+  taskReply({ toDid, requestId }: SentKey): InboxMessage | null {
+    return this.#first(`inReplyTo = ? AND fromDid = ? AND ${TASK_REPLY}`, requestId, toDid);
   }
 
   /** The same. A waiting one is taken with that: the client gets it, and the runtime does not. */
-  takeReply(task: Pick<SentMessage, "toDid" | "requestId">, now: number): InboxMessage | null {
-    const row = this.#taskReply(task);
-    if (row === null) return null;
-    if (row.state === "waiting") this.db.transaction(() => this.#takeOut(Number(row.seq), now));
-    return toMessage(row);
+  takeReply(task: SentKey, now: number): InboxMessage | null {
+    const reply = this.taskReply(task);
+    if (reply !== null && reply.readAt === null) this.db.transaction(() => this.#markRead(reply.seq, now));
+    return reply;
   }
 
-  #taskReply({ toDid, requestId }: Pick<SentMessage, "toDid" | "requestId">): Row | null {
-    return this.db.get(
-      `SELECT ${MESSAGE_COLUMNS} FROM messages WHERE in_reply_to = ? AND from_did = ? AND ${TASK_REPLY}
-       ORDER BY seq LIMIT 1`,
-      ...[requestId, toDid],
+  /** The agent has taken a waiting message, unless another program holds it. Returns whether this call has changed it. */
+  #markRead(seq: number, now: number, leaseId: string | null = null, condition = "TRUE"): boolean {
+    const row = this.db.get<EndedRow>(
+      `UPDATE messages SET state = 'done', readAt = ?1, endedAt = ?1, leaseUntil = 0 WHERE seq = ?2
+       AND state = 'waiting' AND (leaseId = ?3 OR ${IS_FREE}) AND ${condition} RETURNING ${ENDED_COLUMNS}`,
+      ...[now, seq, leaseId],
     );
-  }
-
-  #takeOut(seq: number, now: number): void {
-    const row = this.db.get(
-      `UPDATE messages SET state = 'done', read_at = ?, ended_at = ? WHERE seq = ? AND state = 'waiting' AND ${IS_FREE}
-       RETURNING ${ENDED_COLUMNS}`,
-      ...[now, now, seq, ...free(now)],
-    );
-    if (row !== null) this.#read(row, now);
-  }
-
-  /** The agent has taken a message. */
-  #read(row: Row, now: number): void {
+    if (row === null) return false;
     this.#addReceipt(row, "processed_by_svc", now);
     this.db.afterCommit(() => this.options.onChange({ kind: "taken" }));
+    return true;
   }
 
   #arrived(message: StoredMessage, waiting: QueuedMessage | null): void {
@@ -280,15 +282,9 @@ export class ReceivedMessages {
 
   /** What a reply must know about the stored message that it answers; `null` when that is not stored. */
   question(fromDid: string, requestId: string): Answered | null {
-    const sql = "SELECT conversation_id, in_reply_to, auto FROM messages WHERE from_did = ? AND request_id = ?";
-    const row = this.db.get(sql, fromDid, requestId);
-    return row && {
-      fromDid,
-      requestId,
-      conversationId: row.conversation_id as string | null,
-      inReplyTo: row.in_reply_to as string | null,
-      auto: row.auto === 1,
-    };
+    const sql = "SELECT conversationId, inReplyTo, auto FROM messages WHERE fromDid = ? AND requestId = ?";
+    const row = this.db.get<Pick<Answered, "conversationId" | "inReplyTo"> & { auto: number }>(sql, fromDid, requestId);
+    return row && { ...row, fromDid, requestId, auto: row.auto === 1 };
   }
 
   /**
@@ -299,54 +295,54 @@ export class ReceivedMessages {
    * power failure makes them unread again, as the end of the lease would
    */
   markRead(ids: readonly number[], now: number, leaseId: string | null = null): number[] {
-    const mayTake = this.#mayTake;
-    const change = () =>
-      ids.filter((seq) => {
-        const row = this.db.get(
-          `UPDATE messages SET state = 'done', read_at = ?, ended_at = ?, lease_until = 0 WHERE seq = ?
-           AND state = 'waiting' AND (lease_id = ? OR ${IS_FREE}) AND ${mayTake} RETURNING ${ENDED_COLUMNS}`,
-          ...[now, now, seq, leaseId, ...free(now), now],
-        );
-        if (row !== null) this.#read(row, now);
-        return row !== null;
-      });
+    const change = () => ids.filter((seq) => this.#markRead(seq, now, leaseId, this.#mayTake));
     return leaseId === null ? this.db.transaction(change) : this.db.transactionWithoutSync(change);
   }
 
-  /** Leases unread messages to a program that is going to show them (D-395). Returns the IDs that the lease holds now. */
-  lease(ids: readonly number[], lease: Lease, now: number): number[] {
-    return this.#leases.take(ids, lease, now, this.#mayTake, [now]);
+  /**
+   * Leases unread messages to a program that is going to show them (D-395): no reader has seen them yet, but another program must
+   * not show them too. Returns the IDs that the lease holds now. The rows survive a kill of the connector; after a power failure
+   * they may be missing, and then the message is unread, which is what the end of its program makes it anyway.
+   */
+  lease(ids: readonly number[], { id, until }: Lease, now: number): number[] {
+    const sql = `UPDATE messages SET mayRepeat = mayRepeat OR (leaseId IS NOT NULL AND leaseId <> ?2), leaseId = ?2,
+     leaseUntil = ?3 WHERE seq = ?4 AND state = 'waiting' AND (leaseId = ?2 OR ${IS_FREE}) AND ${this.#mayTake}`;
+    return this.db.transactionWithoutSync(() => ids.filter((seq) => this.db.run(sql, now, id, until, seq) > 0));
   }
 
-  /** Ends a lease of messages that were not shown. Returns their IDs. */
+  /** Ends a lease whose messages were not shown: the next reader gets them as new ones. Returns the IDs of the unread ones. */
   release(ids: readonly number[], leaseId: string): number[] {
-    return this.#announce(this.#leases.release(ids, leaseId));
+    const sql =
+      "UPDATE messages SET leaseId = NULL, leaseUntil = 0 WHERE seq = ? AND leaseId = ? AND state = 'waiting'";
+    return this.#freed(() =>
+      ids.flatMap((seq) => this.db.all<StoredMessage>(`${sql} RETURNING ${STORED_COLUMNS}`, seq, leaseId))
+    );
   }
 
-  /** Ends the leases whose time is over. Returns when the next one ends; `null` without one. */
+  /**
+   * Ends the leases whose time is over, because a program that is killed releases nothing: whether their messages were shown is
+   * not known. Returns when the next one ends; `null` without one.
+   */
   endLeases(now: number): number | null {
-    const next = this.#leases.nextEnd();
+    const nextEnd = "SELECT min(leaseUntil) FROM messages WHERE leaseUntil > 0 AND state = 'waiting'";
+    const next = this.db.number(nextEnd);
     if (next === null || isLeased(next, now)) return next;
-    this.#announce(this.#leases.end(now));
-    return this.#leases.nextEnd();
+    const sql = `UPDATE messages SET leaseUntil = 0 WHERE leaseUntil > 0 AND state = 'waiting' AND ${IS_FREE}`;
+    this.#freed(() => this.db.all<StoredMessage>(`${sql} RETURNING ${STORED_COLUMNS}`, now));
+    return this.db.number(nextEnd);
   }
 
-  #announce(messages: readonly StoredMessage[]): number[] {
+  #freed(change: () => StoredMessage[]): number[] {
+    const messages = this.db.transactionWithoutSync(change);
     for (const message of messages) this.#arrived(message, null);
     return messages.map(({ seq }) => seq);
   }
 
-  /** Condition for a message that the agent may take, with the time as its value. */
-  get #mayTake(): string {
-    return this.delivery === "pull" ? "? IS NOT NULL" : HELD;
-  }
-
-  #addReceipt(row: Row | null, status: "processed_by_svc" | "dead_lettered", at: number): void {
+  #addReceipt(row: EndedRow | null, status: "processed_by_svc" | "dead_lettered", at: number): void {
     if (row === null) return;
-    const about: AboutProof = JSON.parse(String(row.proof));
-    const conversation = row.conversation_id === null ? {} : { conversationId: String(row.conversation_id) };
-    const key = { fromDid: String(row.from_did), requestId: String(row.request_id) };
-    this.tables.receipts.add({ ...key, status, at, about: { ...about, ...conversation } });
+    const { fromDid, requestId, conversationId, proof } = row, about: AboutProof = JSON.parse(proof);
+    const conversation = conversationId === null ? {} : { conversationId };
+    this.tables.receipts.add({ fromDid, requestId, status, at, about: { ...about, ...conversation } });
   }
 
   /** Stores a failed attempt. If a power failure loses it, there is one more attempt. */
@@ -356,12 +352,10 @@ export class ReceivedMessages {
     next: Pick<QueuedMessage, "nextAt" | "aside">,
     why: string,
   ) {
-    this.db.transactionWithoutSync(() =>
-      this.db.run(
-        `UPDATE messages SET attempts = ?, refusals = ?, first_tried_at = ?, next_at = ?, aside = ?, problem = ?
-         WHERE seq = ? AND state = 'waiting'`,
-        ...[attempts, refusals, firstTriedAt, next.nextAt, next.aside ? 1 : 0, why, seq],
-      )
+    this.db.runWithoutSync(
+      `UPDATE messages SET attempts = ?, refusals = ?, firstTriedAt = ?, nextAt = ?, aside = ?, problem = ?
+       WHERE seq = ? AND state = 'waiting'`,
+      ...[attempts, refusals, firstTriedAt, next.nextAt, next.aside ? 1 : 0, why, seq],
     );
   }
 
@@ -378,11 +372,12 @@ export class ReceivedMessages {
     reply: { message: NewSentMessage; problem: string | null } | null = null,
     also: () => void = () => {},
   ): void {
-    const content = isTaskId(inReplyTo) ? "read_at = ended_at" : "payload = '', bytes = 0";
+    const content = isTaskId(inReplyTo) ? "readAt = ?1" : BLANK;
     this.db.transaction(() => {
-      const sql = `UPDATE messages SET state = 'done', ended_at = ? WHERE seq = ? RETURNING ${ENDED_COLUMNS}`;
-      const ended = this.db.get(sql, now, seq);
-      this.db.run(`UPDATE messages SET ${content} WHERE seq = ?`, seq);
+      const ended = this.db.get<EndedRow>(
+        `UPDATE messages SET state = 'done', endedAt = ?1, ${content} WHERE seq = ?2 RETURNING ${ENDED_COLUMNS}`,
+        ...[now, seq],
+      );
       this.#addReceipt(ended, "processed_by_svc", now);
       if (reply !== null) this.tables.sent.add(reply.message, now, reply.problem);
       also();
@@ -390,11 +385,10 @@ export class ReceivedMessages {
     if (!isTaskId(inReplyTo)) this.#bounds.add(-1, -utf8Bytes(payload).length);
   }
 
-  /** Makes the message a dead letter and adds its receipt. */
   moveToDeadLetters({ seq, tries }: InboxMessage, why: string, now: number): void {
     this.db.transaction(() => {
-      const ended = this.db.get(
-        `UPDATE messages SET state = 'dead', ended_at = ?, attempts = ?, problem = ? WHERE seq = ?
+      const ended = this.db.get<EndedRow>(
+        `UPDATE messages SET state = 'dead', endedAt = ?, attempts = ?, problem = ? WHERE seq = ?
          RETURNING ${ENDED_COLUMNS}`,
         ...[now, tries.attempts + 1, why, seq],
       );
@@ -408,24 +402,27 @@ export class ReceivedMessages {
 
   /** Dead letters, newest first: at most `limit` and `DEAD_LISTED_BYTES` of payload, but at least one. */
   deadLetters(limit: number): DeadLetter[] {
-    const newest = "SELECT seq, bytes FROM messages WHERE state = 'dead' ORDER BY ended_at DESC, seq DESC LIMIT ?";
-    const listed = withinBytes(this.db.all(newest, limit), DEAD_LISTED_BYTES);
-    return listed.flatMap(({ seq }) => this.db.all("SELECT * FROM messages WHERE seq = ?", seq ?? null)).map(
-      toDeadLetter,
-    );
+    const newest = "SELECT seq, bytes FROM messages WHERE state = 'dead' ORDER BY endedAt DESC, seq DESC LIMIT ?";
+    const listed = withinBytes(this.db.all<{ seq: number; bytes: number }>(newest, limit), DEAD_LISTED_BYTES);
+    const sql = `SELECT ${DEAD_COLUMNS} FROM messages WHERE seq = ?`;
+    return listed.flatMap(({ seq }) => this.db.all<Omit<DeadLetter, "identity"> & { identity: string }>(sql, seq))
+      .map((row) => ({ ...row, identity: JSON.parse(row.identity) }));
   }
 
   /** Makes dead letters wait again, or unread on a pull platform. `null`: all of them. Returns their number. */
   replay(ids: readonly number[] | null, now: number): number {
     return this.db.transaction(() => {
       const rows = this.#deadIds(ids).flatMap((seq) =>
-        this.db.all(
-          `UPDATE messages SET state = 'waiting', ended_at = NULL, attempts = 0, refusals = 0, first_tried_at = NULL,
-           next_at = ?, aside = 0 WHERE seq = ? RETURNING ${QUEUE_COLUMNS}, conversation_id, in_reply_to`,
+        this.db.all<Parameters<typeof toQueued>[0] & StoredMessage>(
+          `UPDATE messages SET state = 'waiting', endedAt = NULL, attempts = 0, refusals = 0, firstTriedAt = NULL,
+           nextAt = ?, aside = 0 WHERE seq = ? RETURNING ${QUEUE_COLUMNS}, conversationId, inReplyTo`,
           ...[now, seq],
         )
       );
-      for (const row of rows) this.#arrived(toStored(row), toQueued(row));
+      for (const row of rows) {
+        const { seq, fromDid, conversationId, inReplyTo } = row;
+        this.#arrived({ seq, fromDid, conversationId, inReplyTo }, toQueued(row));
+      }
       return rows.length;
     });
   }
@@ -437,54 +434,53 @@ export class ReceivedMessages {
       const dead = this.#deadIds(ids);
       for (const seq of dead) {
         // The row stays, so that a repeated delivery is recognised.
-        this.db.run("UPDATE messages SET state = 'done', payload = '', bytes = 0 WHERE seq = ?", seq);
+        this.db.run(`UPDATE messages SET state = 'done', ${BLANK} WHERE seq = ?`, seq);
       }
       return dead.length;
     });
   }
 
   /**
-   * Makes messages that stay unread dead letters and returns them. `next_at` is the time of a replay, which starts the
+   * Makes messages that stay unread dead letters and returns them. `nextAt` is the time of a replay, which starts the
    * time again.
    */
   expireUnread(now: number): ExpiredMessage[] {
     if (this.delivery === "push") return [];
     return this.db.transaction(() => {
-      const expired = this.db.all(
-        `UPDATE messages SET state = 'dead', ended_at = ?, problem = ?
-         WHERE state = 'waiting' AND max(received_at, next_at) <= ? RETURNING ${ENDED_COLUMNS}`,
+      const expired = this.db.all<EndedRow>(
+        `UPDATE messages SET state = 'dead', endedAt = ?, problem = ?
+         WHERE state = 'waiting' AND max(receivedAt, nextAt) <= ? RETURNING ${ENDED_COLUMNS}`,
         ...[now, NOT_READ, now - UNREAD_KEPT_MS],
       );
       for (const row of expired) this.#addReceipt(row, "dead_lettered", now);
-      return expired.map((row) => ({ fromDid: String(row.from_did), requestId: String(row.request_id) }));
+      return expired;
     });
   }
 
   /** Blanks the content of messages that the agent has read, of one sender or of all. Returns how many. */
   blank(fromDid: string | null): number {
     this.#bounds.recount();
-    const sql = "UPDATE messages SET payload = '', bytes = 0 WHERE read_at IS NOT NULL AND bytes > 0";
-    return fromDid === null ? this.db.run(sql) : this.db.run(`${sql} AND from_did = ?`, fromDid);
+    const sql = `UPDATE messages SET ${BLANK} WHERE readAt IS NOT NULL AND bytes > 0`;
+    return fromDid === null ? this.db.run(sql) : this.db.run(`${sql} AND fromDid = ?`, fromDid);
   }
 
   /** Deletes messages and content after their retention, and ended messages over `SEEN_MESSAGES`. */
   forget(now: number, historyMs: number): void {
     this.#bounds.recount();
-    const blank = "state = 'done' AND bytes = 0";
+    const isBlank = "state = 'done' AND bytes = 0";
     this.db.transactionWithoutSync(() => {
       const over = now - historyMs;
-      this.db.run("UPDATE messages SET payload = '', bytes = 0 WHERE read_at < ? AND bytes > 0", over);
-      this.db.run(`DELETE FROM messages WHERE ${blank} AND ended_at < ?`, now - LIMIT.seenKeptMs);
-      const newestTooMany = `SELECT seq FROM messages WHERE ${blank} ORDER BY seq DESC LIMIT 1 OFFSET ?`;
-      this.db.run(`DELETE FROM messages WHERE ${blank} AND seq <= (${newestTooMany})`, SEEN_MESSAGES);
-      this.db.run("DELETE FROM messages WHERE state = 'dead' AND ended_at < ?", now - DEAD_KEPT_MS);
+      this.db.run(`UPDATE messages SET ${BLANK} WHERE readAt < ? AND bytes > 0`, over);
+      this.db.run(`DELETE FROM messages WHERE ${isBlank} AND endedAt < ?`, now - LIMIT.seenKeptMs);
+      const newestTooMany = `SELECT seq FROM messages WHERE ${isBlank} ORDER BY seq DESC LIMIT 1 OFFSET ?`;
+      this.db.run(`DELETE FROM messages WHERE ${isBlank} AND seq <= (${newestTooMany})`, SEEN_MESSAGES);
+      this.db.run("DELETE FROM messages WHERE state = 'dead' AND endedAt < ?", now - DEAD_KEPT_MS);
     });
   }
 
   #deadIds(ids: readonly number[] | null): number[] {
-    const dead = this.db.all("SELECT seq FROM messages WHERE state = 'dead' ORDER BY seq").map(({ seq }) =>
-      Number(seq)
-    );
+    const sql = "SELECT seq FROM messages WHERE state = 'dead' ORDER BY seq";
+    const dead = this.db.all<{ seq: number }>(sql).map(({ seq }) => seq);
     const wanted = new Set(ids);
     return ids === null ? dead : dead.filter((seq) => wanted.has(seq));
   }

@@ -2,9 +2,7 @@
 import { sha256 } from "../../../shared/protocol/base64url.ts";
 import type { FrameIdentity } from "../../../shared/protocol/frames.ts";
 import type { Verified } from "../../../shared/client/local_shapes.ts";
-import type { Row } from "./database.ts";
 
-/** The attempts at a message so far. */
 export interface Tries {
   attempts: number;
   /** Attempts with a response about the message. */
@@ -60,11 +58,6 @@ export interface QueuedMessage {
   isHeld?: boolean;
 }
 
-/** The lane of a message: one per sender and conversation. Messages of a lane are delivered in order. */
-export function laneOf(fromDid: string, conversationId: string | null): string {
-  return conversationId === null ? fromDid : `${fromDid} ${conversationId}`;
-}
-
 /** A message that the connector gave up on. */
 export interface DeadLetter {
   id: number;
@@ -82,112 +75,83 @@ export interface DeadLetter {
 
 /** Whether this agent has answered in the conversation, or opened it, with a message that named none before. */
 const IS_OPENED = `EXISTS (
-  SELECT 1 FROM sent WHERE sent.to_did = messages.from_did AND sent.in_reply_to = messages.conversation_id
-    AND sent.conversation_id = messages.conversation_id
+  SELECT 1 FROM sent WHERE sent.toDid = messages.fromDid AND sent.inReplyTo = messages.conversationId
+    AND sent.conversationId = messages.conversationId
 ) OR EXISTS (
-  SELECT 1 FROM sent WHERE sent.request_id = messages.conversation_id AND sent.to_did = messages.from_did
-    AND sent.conversation_id IS NULL
+  SELECT 1 FROM sent WHERE sent.requestId = messages.conversationId AND sent.toDid = messages.fromDid
+    AND sent.conversationId IS NULL
 )`;
-export const SESSION = `CASE WHEN ${IS_OPENED} THEN NULL ELSE messages.conversation_id END AS session`;
+const SESSION = `CASE WHEN ${IS_OPENED} THEN NULL ELSE messages.conversationId END AS session`;
 
-export const MESSAGE_COLUMNS = `messages.*, ${SESSION}, EXISTS (
-  SELECT 1 FROM sent WHERE sent.request_id = messages.in_reply_to AND sent.to_did = messages.from_did
-) AS is_reply`;
+export const MESSAGE_COLUMNS = `seq, fromDid, requestId, toDid, identity, conversationId, ${SESSION}, inReplyTo, auto,
+  payload, receivedAt, verified, signedAt, readAt, readAt IS NULL AND (mayRepeat OR leaseId IS NOT NULL) AS mayBeRepeat,
+  attempts, refusals, firstTriedAt, EXISTS (
+    SELECT 1 FROM sent WHERE sent.requestId = messages.inReplyTo AND sent.toDid = messages.fromDid
+  ) AS isReply`;
+
+export const QUEUE_COLUMNS = `seq, fromDid, ${SESSION}, nextAt, aside`;
+export const DEAD_COLUMNS =
+  `seq AS id, fromDid AS fromAgentDid, requestId, conversationId, identity, payload, receivedAt,
+  verified, endedAt, attempts, problem`;
+export const STORED_COLUMNS = "seq, fromDid, conversationId, inReplyTo";
 
 /** Condition of a message that can be the result of a task (D-135): not one that its runtime has got. */
-export const TASK_REPLY = "(messages.read_at IS NOT NULL OR messages.state <> 'done')";
+export const TASK_REPLY = "(messages.readAt IS NOT NULL OR messages.state <> 'done')";
 
-export const QUEUE_COLUMNS = `seq, from_did, ${SESSION}, next_at, aside`;
-
-export function toQueued(row: Row): QueuedMessage {
-  return {
-    seq: Number(row.seq),
-    lane: laneOf(String(row.from_did), row.session as string | null),
-    nextAt: Number(row.next_at),
-    aside: row.aside === 1,
-  };
+/** A lane for each sender and conversation: its messages are delivered in order. */
+export function toQueued(
+  { seq, fromDid, session, nextAt, aside }: Pick<InboxMessage, "seq" | "fromDid" | "session"> & {
+    nextAt: number;
+    aside: number;
+  },
+): QueuedMessage {
+  return { seq, lane: session === null ? fromDid : `${fromDid} ${session}`, nextAt, aside: aside === 1 };
 }
 
-export function toMessage(row: Row): InboxMessage {
+export interface MessageRow
+  extends Omit<InboxMessage, "identity" | "isReply" | "auto" | "mayBeRepeat" | "tries">, Tries {
+  identity: string;
+  isReply: number;
+  auto: number;
+  mayBeRepeat: number;
+}
+
+export function toMessage({ attempts, refusals, firstTriedAt, ...row }: MessageRow): InboxMessage {
   return {
-    seq: Number(row.seq),
-    fromDid: String(row.from_did),
-    requestId: String(row.request_id),
-    toDid: String(row.to_did),
-    identity: JSON.parse(String(row.identity)) as FrameIdentity,
-    conversationId: row.conversation_id as string | null,
-    session: row.session as string | null,
-    inReplyTo: row.in_reply_to as string | null,
-    isReply: row.is_reply === 1,
+    ...row,
+    identity: JSON.parse(row.identity),
+    isReply: row.isReply === 1,
     auto: row.auto === 1,
-    payload: String(row.payload),
-    receivedAt: Number(row.received_at),
-    verified: row.verified as Verified,
-    signedAt: Number(row.signed_at),
-    readAt: row.read_at as number | null,
-    mayBeRepeat: row.read_at === null && (row.may_repeat === 1 || row.lease_id !== null),
-    tries: {
-      attempts: Number(row.attempts),
-      refusals: Number(row.refusals),
-      firstTriedAt: row.first_tried_at === null ? null : Number(row.first_tried_at),
-    },
+    mayBeRepeat: row.mayBeRepeat === 1,
+    tries: { attempts, refusals, firstTriedAt },
   };
 }
 
-export function toDeadLetter(row: Row): DeadLetter {
-  return {
-    id: Number(row.seq),
-    fromAgentDid: String(row.from_did),
-    requestId: String(row.request_id),
-    conversationId: row.conversation_id as string | null,
-    identity: JSON.parse(String(row.identity)) as FrameIdentity,
-    payload: String(row.payload),
-    receivedAt: Number(row.received_at),
-    verified: row.verified as Verified,
-    endedAt: Number(row.ended_at),
-    attempts: Number(row.attempts),
-    problem: String(row.problem),
-  };
-}
-
-/** A message that has just been stored. */
 export type StoredMessage = Pick<InboxMessage, "seq" | "fromDid" | "conversationId" | "inReplyTo">;
 
-/** Turns a row into what is announced of it. */
-export function toStored(row: Row): StoredMessage {
-  const { seq, from_did, conversation_id, in_reply_to } = row;
-  return {
-    seq: Number(seq),
-    fromDid: String(from_did),
-    conversationId: conversation_id as string | null,
-    inReplyTo: in_reply_to as string | null,
-  };
-}
-
-/** What names a sent message. */
 export interface SentKey {
   toDid: string;
   requestId: string;
+}
+
+/** The same as one text, for a map. */
+export function keyOf({ toDid, requestId }: SentKey): string {
+  return `${toDid} ${requestId}`;
 }
 
 /** A change in the store, told after its commit. */
 export type Change =
   /** A message is stored, or unread again. `waiting`: its place among the hand-overs; `null` when it has one already. */
   | { kind: "arrived"; message: StoredMessage; waiting: QueuedMessage | null }
-  /** The agent has taken messages. */
   | { kind: "taken" }
-  /** The state of a sent message has changed. */
   | { kind: "sent"; message: SentKey }
-  /** A receipt waits to be sent. */
-  | { kind: "receipt" }
-  /** A message waits to be sent again. */
-  | { kind: "kept" };
+  /** A receipt, or a kept message, waits to be sent. */
+  | { kind: "receipt" | "kept" };
 
-/** Is told of changes. */
 export type OnChange = (change: Change) => void;
 
 /** The first rows, at least one, whose `bytes` together stay within a bound. */
-export function withinBytes(rows: readonly Row[], most: number): Row[] {
+export function withinBytes<R extends { bytes: number }>(rows: readonly R[], most: number): R[] {
   let bytes = 0;
-  return rows.filter((row, i) => (bytes += Number(row.bytes)) <= most || i === 0);
+  return rows.filter((row, i) => (bytes += row.bytes) <= most || i === 0);
 }

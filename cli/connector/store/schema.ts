@@ -3,124 +3,124 @@ import type { DatabaseSync } from "node:sqlite";
 import { CliError } from "../../errors.ts";
 
 /** The version that this program reads and writes, in `user_version`. Raised with each change of the tables. */
-export const SCHEMA_VERSION = 11;
+export const SCHEMA_VERSION = 12;
 
 const TABLES = `
 CREATE TABLE messages (
   seq INTEGER PRIMARY KEY AUTOINCREMENT,
-  from_did TEXT NOT NULL,
-  request_id TEXT NOT NULL,
-  to_did TEXT NOT NULL,
+  fromDid TEXT NOT NULL,
+  requestId TEXT NOT NULL,
+  toDid TEXT NOT NULL,
   identity TEXT NOT NULL,
-  conversation_id TEXT,
-  in_reply_to TEXT,
+  conversationId TEXT,
+  inReplyTo TEXT,
   auto INTEGER NOT NULL DEFAULT 0,
   bytes INTEGER NOT NULL,
-  received_at INTEGER NOT NULL,
+  receivedAt INTEGER NOT NULL,
   state TEXT NOT NULL CHECK (state IN ('waiting', 'done', 'dead')),
   attempts INTEGER NOT NULL DEFAULT 0,
   refusals INTEGER NOT NULL DEFAULT 0,
-  first_tried_at INTEGER,
-  next_at INTEGER NOT NULL DEFAULT 0,
+  firstTriedAt INTEGER,
+  nextAt INTEGER NOT NULL DEFAULT 0,
   aside INTEGER NOT NULL DEFAULT 0,
   problem TEXT,
-  read_at INTEGER,
-  lease_id TEXT,
-  lease_until INTEGER NOT NULL DEFAULT 0,
-  may_repeat INTEGER NOT NULL DEFAULT 0,
-  ended_at INTEGER,
+  readAt INTEGER,
+  leaseId TEXT,
+  leaseUntil INTEGER NOT NULL DEFAULT 0,
+  mayRepeat INTEGER NOT NULL DEFAULT 0,
+  endedAt INTEGER,
   verified TEXT NOT NULL,
-  signed_at INTEGER NOT NULL,
+  signedAt INTEGER NOT NULL,
   -- What a receipt says of its proof: JSON with nonce and hashes.
   proof TEXT NOT NULL,
   payload TEXT NOT NULL,
-  UNIQUE (from_did, request_id)
+  UNIQUE (fromDid, requestId)
 ) STRICT;
-CREATE INDEX messages_by_state ON messages (state, seq, bytes, received_at);
+CREATE INDEX messages_by_state ON messages (state, seq, bytes, receivedAt);
 -- Bounds of one sender, and the content that an agent has read.
-CREATE INDEX messages_waiting_by_sender ON messages (from_did, seq, bytes) WHERE state = 'waiting';
+CREATE INDEX messages_waiting_by_sender ON messages (fromDid, seq, bytes) WHERE state = 'waiting';
 -- What was said with a peer, in its order.
-CREATE INDEX messages_by_sender ON messages (from_did);
-CREATE INDEX messages_by_question ON messages (in_reply_to, from_did) WHERE in_reply_to IS NOT NULL;
-CREATE INDEX messages_read ON messages (seq, bytes, read_at) WHERE read_at IS NOT NULL;
-CREATE INDEX messages_leased ON messages (lease_until) WHERE lease_until > 0;
+CREATE INDEX messages_by_sender ON messages (fromDid);
+CREATE INDEX messages_by_question ON messages (inReplyTo, fromDid) WHERE inReplyTo IS NOT NULL;
+CREATE INDEX messages_read ON messages (seq, bytes, readAt) WHERE readAt IS NOT NULL;
+CREATE INDEX messages_leased ON messages (leaseUntil) WHERE leaseUntil > 0;
 
 CREATE TABLE receipts (
   seq INTEGER PRIMARY KEY AUTOINCREMENT,
-  from_did TEXT NOT NULL,
-  request_id TEXT NOT NULL,
+  fromDid TEXT NOT NULL,
+  requestId TEXT NOT NULL,
   status TEXT NOT NULL,
   at INTEGER NOT NULL,
   -- The claims to sign that are not in the other columns: JSON. Every attempt sends the same bytes.
   about TEXT NOT NULL,
   attempts INTEGER NOT NULL DEFAULT 0,
-  next_at INTEGER NOT NULL DEFAULT 0,
-  UNIQUE (from_did, request_id, status)
+  nextAt INTEGER NOT NULL DEFAULT 0,
+  UNIQUE (fromDid, requestId, status)
 ) STRICT;
 
 CREATE TABLE sent (
   seq INTEGER PRIMARY KEY AUTOINCREMENT,
-  to_did TEXT NOT NULL,
-  request_id TEXT NOT NULL,
-  conversation_id TEXT,
-  in_reply_to TEXT,
+  toDid TEXT NOT NULL,
+  requestId TEXT NOT NULL,
+  conversationId TEXT,
+  inReplyTo TEXT,
   auto INTEGER NOT NULL,
   origin TEXT NOT NULL,
   bytes INTEGER NOT NULL,
-  sent_at INTEGER NOT NULL,
+  sentAt INTEGER NOT NULL,
   state TEXT NOT NULL CHECK (
     state IN ('sending', 'kept', 'queued', 'delivered', 'processed', 'dead_lettered', 'refused', 'unknown')
   ),
-  state_at INTEGER NOT NULL,
+  stateAt INTEGER NOT NULL,
   problem TEXT,
-  expires_at INTEGER,
+  expiresAt INTEGER,
   -- Whether the connector sends it again by itself, and whether the answer of an attempt was lost.
   keep INTEGER NOT NULL DEFAULT 0,
-  may_have_arrived INTEGER NOT NULL DEFAULT 0,
+  mayHaveArrived INTEGER NOT NULL DEFAULT 0,
   attempts INTEGER NOT NULL DEFAULT 0,
-  next_at INTEGER NOT NULL DEFAULT 0,
+  nextAt INTEGER NOT NULL DEFAULT 0,
   payload TEXT NOT NULL,
   -- Of an automatic message: the first of those that follow each other by answers to answers.
   thread TEXT,
   -- What left (D-152): hashes of payload and body, and for a day the sealed body, which another attempt sends again.
-  payload_sha256 TEXT,
-  body_sha256 TEXT,
+  payloadSha256 TEXT,
+  bodySha256 TEXT,
   salt TEXT,
   body TEXT,
-  body_bytes INTEGER NOT NULL DEFAULT 0,
-  UNIQUE (request_id, to_did)
+  bodyBytes INTEGER NOT NULL DEFAULT 0,
+  UNIQUE (requestId, toDid)
 ) STRICT;
-CREATE INDEX sent_by_state ON sent (state, seq, state_at);
-CREATE INDEX sent_kept ON sent (to_did, seq, next_at) WHERE state = 'kept';
+CREATE INDEX sent_by_state ON sent (state, seq, stateAt);
+CREATE INDEX sent_kept ON sent (toDid, seq, nextAt) WHERE state = 'kept';
 CREATE INDEX sent_open ON sent (bytes) WHERE keep = 1 AND state IN ('kept', 'sending');
-CREATE INDEX sent_by_recipient ON sent (to_did);
+CREATE INDEX sent_by_recipient ON sent (toDid);
 -- Tasks of local A2A clients.
-CREATE INDEX sent_tasks ON sent (to_did, seq) WHERE request_id >= 'a-' AND request_id < 'a.';
-CREATE INDEX sent_with_payload ON sent (seq, bytes, body_bytes) WHERE payload <> '';
-CREATE INDEX sent_with_body ON sent (sent_at) WHERE body IS NOT NULL;
-CREATE INDEX sent_by_question ON sent (to_did, in_reply_to) WHERE in_reply_to IS NOT NULL;
-CREATE INDEX sent_by_thread ON sent (to_did, thread) WHERE thread IS NOT NULL;
+CREATE INDEX sent_tasks ON sent (toDid, seq) WHERE requestId >= 'a-' AND requestId < 'a.';
+CREATE INDEX sent_with_payload ON sent (seq, bytes, bodyBytes) WHERE payload <> '';
+CREATE INDEX sent_with_body ON sent (sentAt) WHERE body IS NOT NULL;
+CREATE INDEX sent_by_question ON sent (toDid, inReplyTo) WHERE inReplyTo IS NOT NULL;
+CREATE INDEX sent_by_thread ON sent (toDid, thread) WHERE thread IS NOT NULL;
 
 CREATE TABLE tasks (
-  from_did TEXT NOT NULL,
-  request_id TEXT NOT NULL,
-  task_id TEXT NOT NULL,
-  context_id TEXT NOT NULL,
+  fromDid TEXT NOT NULL,
+  requestId TEXT NOT NULL,
+  taskId TEXT NOT NULL,
+  contextId TEXT NOT NULL,
   state TEXT NOT NULL,
-  next_at INTEGER NOT NULL,
+  nextAt INTEGER NOT NULL,
   polls INTEGER NOT NULL,
-  started_at INTEGER NOT NULL,
-  PRIMARY KEY (from_did, request_id)
+  startedAt INTEGER NOT NULL,
+  PRIMARY KEY (fromDid, requestId)
 ) STRICT;
 
 CREATE TABLE seen_proofs (
-  from_did TEXT NOT NULL,
+  fromDid TEXT NOT NULL,
   nonce TEXT NOT NULL,
-  request_id TEXT NOT NULL,
-  signed_at INTEGER NOT NULL,
-  PRIMARY KEY (from_did, nonce)
+  requestId TEXT NOT NULL,
+  signedAt INTEGER NOT NULL,
+  PRIMARY KEY (fromDid, nonce)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX seen_proofs_by_time ON seen_proofs (from_did, signed_at);
+CREATE INDEX seen_proofs_by_time ON seen_proofs (fromDid, signedAt);
 -- Of open tickets of this agent.
 CREATE TABLE pair_secrets (secret TEXT PRIMARY KEY, until INTEGER NOT NULL) STRICT;
 -- Tickets that this agent confirms. half: the peer whose own server has the pair already.

@@ -39,9 +39,10 @@ export class SeenProofs {
 
   /** Whether a proof is new, was stored with the same message, or must be refused. */
   judge({ fromDid, requestId, nonce, signedAt }: SeenProof): "new" | "known" | "replayed" | "proof_too_old" {
-    const known = this.db.get("SELECT request_id FROM seen_proofs WHERE from_did = ? AND nonce = ?", fromDid, nonce);
-    if (known !== null) return known.request_id === requestId ? "known" : "replayed";
-    if (signedAt < Number(this.db.get("SELECT since FROM memory")?.since ?? 0)) return "proof_too_old";
+    const sql = "SELECT requestId FROM seen_proofs WHERE fromDid = ? AND nonce = ?";
+    const known = this.db.get(sql, fromDid, nonce);
+    if (known !== null) return known.requestId === requestId ? "known" : "replayed";
+    if (signedAt < (this.db.number("SELECT since FROM memory") ?? 0)) return "proof_too_old";
     return this.#count(fromDid) >= SEEN_PER_SENDER && signedAt <= this.#oldest(fromDid) ? "proof_too_old" : "new";
   }
 
@@ -50,13 +51,13 @@ export class SeenProofs {
     const count = this.#count(fromDid);
     if (count >= SEEN_PER_SENDER) {
       this.db.run(
-        `DELETE FROM seen_proofs WHERE (from_did, nonce) IN
-         (SELECT from_did, nonce FROM seen_proofs WHERE from_did = ? ORDER BY signed_at LIMIT 1)`,
+        `DELETE FROM seen_proofs WHERE (fromDid, nonce) IN
+         (SELECT fromDid, nonce FROM seen_proofs WHERE fromDid = ? ORDER BY signedAt LIMIT 1)`,
         fromDid,
       );
     }
     this.db.run(
-      "INSERT INTO seen_proofs (from_did, nonce, request_id, signed_at) VALUES (?, ?, ?, ?)",
+      "INSERT INTO seen_proofs (fromDid, nonce, requestId, signedAt) VALUES (?, ?, ?, ?)",
       ...[fromDid, nonce, requestId, signedAt],
     );
     this.#counts.set(fromDid, Math.min(count + 1, SEEN_PER_SENDER));
@@ -69,22 +70,19 @@ export class SeenProofs {
 
   /** Deletes what is too old to be accepted again. */
   forget(now: number): void {
-    this.db.transactionWithoutSync(() =>
-      this.db.run("DELETE FROM seen_proofs WHERE signed_at < ?", unixSeconds(now) - KEPT_SECONDS)
-    );
+    this.db.runWithoutSync("DELETE FROM seen_proofs WHERE signedAt < ?", unixSeconds(now) - KEPT_SECONDS);
     this.recount();
   }
 
   #count(fromDid: string): number {
     const known = this.#counts.get(fromDid);
     if (known !== undefined) return known;
-    const count = Number(this.db.get("SELECT count(*) AS n FROM seen_proofs WHERE from_did = ?", fromDid)?.n);
+    const count = this.db.number("SELECT count(*) FROM seen_proofs WHERE fromDid = ?", fromDid) ?? 0;
     this.#counts.set(fromDid, count);
     return count;
   }
 
   #oldest(fromDid: string): number {
-    const sql = "SELECT min(signed_at) AS at FROM seen_proofs WHERE from_did = ?";
-    return Number(this.db.get(sql, fromDid)?.at ?? 0);
+    return this.db.number("SELECT min(signedAt) FROM seen_proofs WHERE fromDid = ?", fromDid) ?? 0;
   }
 }

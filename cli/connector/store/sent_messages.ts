@@ -7,9 +7,8 @@ import type { Origin, SentState } from "../../../shared/client/local_shapes.ts";
 import { utf8Bytes } from "../../../shared/protocol/base64url.ts";
 import { DAY_MS } from "../../../shared/clock.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
-import type { Database, Row } from "./database.ts";
+import type { Database } from "./database.ts";
 import { type OnChange, TASK_REPLY } from "./received_rows.ts";
-import { NO_BODY, SentBodies, type SentBody } from "./sent_bodies.ts";
 
 /** After its last change: with less than the proxy keeps a receipt, a late receipt finds no message. */
 const SENT_KEPT_MS = 8 * DAY_MS;
@@ -42,7 +41,6 @@ export interface SentMessage {
   mayHaveArrived: boolean;
   /** Attempts to send it again. */
   attempts: number;
-  /** When a `kept` message is tried again. */
   nextAt: number;
 }
 
@@ -58,7 +56,20 @@ export interface SentProof {
   salt?: string;
 }
 
-/** What the caller decides about a message. */
+/**
+ * What left for a message (D-152): its hashes, against which a receipt is checked, and for a day the sealed body, because each seal of
+ * a payload is another text and the proxy would refuse another text under the request ID. A plain message has the hash of its body
+ * only: its payload is the body.
+ */
+export interface SentBody {
+  /** base64url, as are the hashes. */
+  salt: string | null;
+  payloadSha256: string | null;
+  bodySha256: string;
+  /** The sealed body; `null` for a plain message, and when it is dropped. */
+  body: string | null;
+}
+
 export type NewSentMessage =
   & Pick<SentMessage, "toDid" | "requestId" | "conversationId" | "inReplyTo" | "auto" | "origin">
   & {
@@ -78,7 +89,6 @@ export class OutboxFullError extends Error {
   override name = "OutboxFullError";
 }
 
-/** A state with its reason. */
 export type StateChange = Pick<SentMessage, "state"> & Partial<Pick<SentMessage, "problem" | "expiresAt">>;
 
 /** Request IDs of tasks: `a-` and a SHA-256 as base64url, which no other sender of this agent makes. */
@@ -99,40 +109,42 @@ const NEXT: Readonly<Record<SentState, readonly SentState[]>> = {
   processed: [],
 };
 
-const COLUMNS = `seq, to_did, request_id, conversation_id, in_reply_to, auto, origin, bytes, sent_at, state, state_at,
- problem, expires_at, keep, may_have_arrived, attempts, next_at`;
+const COLUMNS = `seq, toDid, requestId, conversationId, inReplyTo, auto, origin, bytes, sentAt, state, stateAt,
+ problem, expiresAt, keep, mayHaveArrived, attempts, nextAt`;
 /**
  * The newest tasks of local A2A clients for a peer, each with the time of its state: that of its reply, if there is one. The
  * bounds of the request ID are those of their index.
  */
-const TASKS = `SELECT seq, conversation_id, coalesce((
-   SELECT received_at FROM messages WHERE messages.in_reply_to = sent.request_id AND messages.from_did = sent.to_did
+const TASKS = `SELECT seq, conversationId, coalesce((
+   SELECT receivedAt FROM messages WHERE messages.inReplyTo = sent.requestId AND messages.fromDid = sent.toDid
    AND ${TASK_REPLY} ORDER BY messages.seq LIMIT 1
- ), state_at) AS at
- FROM sent WHERE to_did = ? AND request_id >= 'a-' AND request_id < 'a.' AND length(request_id) = 45
+ ), stateAt) AS at
+ FROM sent WHERE toDid = ? AND requestId >= 'a-' AND requestId < 'a.' AND length(requestId) = 45
  ORDER BY seq DESC LIMIT ${LISTED_TASKS}`;
 /** Finished rows first, then queued ones, the oldest of each first: the order in which rows make room. */
 const OLDEST_FINISHED = "ORDER BY state IN ('sending', 'kept'), state = 'queued', seq LIMIT ?";
 /** Rows that make room at a time, so that a full table is not searched for each message. */
 const ROOM_ROWS = 1_000;
-const FIRST_KEPT = "seq IN (SELECT min(seq) FROM sent WHERE state = 'kept' GROUP BY to_did)";
+const FIRST_KEPT = "seq IN (SELECT min(seq) FROM sent WHERE state = 'kept' GROUP BY toDid)";
+const NO_BODY = "body = NULL, bodyBytes = 0";
 const FINISHED = "state NOT IN ('sending', 'kept', 'queued')";
 /** The thread of the automatic message that a stored message answers; NULL without one. The parameters are of the message. */
 const threadOf = (fromDid: string, requestId: string) =>
   `(SELECT before.thread FROM messages JOIN sent AS before
-    ON before.to_did = messages.from_did AND before.request_id = messages.in_reply_to
-    WHERE messages.from_did = ${fromDid} AND messages.request_id = ${requestId})`;
+    ON before.toDid = messages.fromDid AND before.requestId = messages.inReplyTo
+    WHERE messages.fromDid = ${fromDid} AND messages.requestId = ${requestId})`;
+
+/** The last task of a page: tasks are ordered by the time of their state, then by the order in which they were sent. */
+export interface TaskCursor {
+  at: number;
+  seq: number;
+}
 
 export class SentMessages {
   /** Rows, and bytes of payload; `null` until they are counted again. A row that is rolled back counts until then. */
   #kept: { rows: number; bytes: number } | null = null;
-  readonly bodies: SentBodies;
 
-  constructor(private readonly db: Database, private readonly onChange: OnChange) {
-    this.bodies = new SentBodies(db, (bytes) => {
-      if (this.#kept !== null) this.#kept.bytes += bytes;
-    });
-  }
+  constructor(private readonly db: Database, private readonly onChange: OnChange) {}
 
   /**
    * Stores a message before its request leaves, in state `sending`. One that may be kept is `kept` at once behind others to
@@ -161,7 +173,7 @@ export class SentMessages {
       if (!isOver && !NEXT[known.state].includes("sending")) return known;
       const isSame = known.conversationId === conversationId && known.inReplyTo === inReplyTo && known.auto === auto &&
         this.payloadOf(known) === payload;
-      if (!isOver && isSame) left = this.bodies.of(known);
+      if (!isOver && isSame) left = this.bodyOf(known);
       this.db.run("DELETE FROM sent WHERE seq = ?", known.seq);
     }
     const bytes = utf8Bytes(payload).length;
@@ -169,42 +181,28 @@ export class SentMessages {
     this.#makeRoom(bytes);
     const isKept = isReply || keep && this.#isAhead(toDid);
     const state: SentState = problem !== null ? "refused" : isKept ? "kept" : "sending";
-    const row = this.db.get(
-      `INSERT INTO sent (to_did, request_id, conversation_id, in_reply_to, auto, origin, bytes, sent_at, state, state_at,
+    const row = this.db.get<SentRow>(
+      `INSERT INTO sent (toDid, requestId, conversationId, inReplyTo, auto, origin, bytes, sentAt, state, stateAt,
        problem, payload, keep, thread) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?8, ?10, ?11, ?12,
        CASE WHEN ?5 THEN coalesce(${threadOf("?1", "?4")}, ?2) END) RETURNING ${COLUMNS}`,
-      ...[
-        toDid,
-        requestId,
-        conversationId,
-        inReplyTo,
-        auto ? 1 : 0,
-        origin,
-        bytes,
-        now,
-        state,
-        problem,
-        payload,
-        keep ? 1 : 0,
-      ],
+      ...[toDid, requestId, conversationId, inReplyTo, auto ? 1 : 0, origin, bytes, now, state, problem, payload],
+      keep ? 1 : 0,
     );
-    const stored = toSent(row as Row);
-    if (left?.body) this.bodies.store(stored, left);
+    const stored = toSent(row as SentRow);
+    if (left?.body) this.#storeBody(stored, left);
     if (state === "kept") this.db.afterCommit(() => this.onChange({ kind: "kept" }));
     return stored;
   }
 
   /** Replies of the runtime count, but are never refused: no caller would learn it. */
   #checkOutbox(bytes: number): void {
-    const sql = "SELECT count(*) AS n, sum(bytes) AS bytes FROM sent WHERE keep = 1 AND state IN ('kept', 'sending')";
-    const row = this.db.get(sql);
-    const isFull = Number(row?.n) >= LIMIT.keptMessages || Number(row?.bytes ?? 0) + bytes > LIMIT.keptBytes;
-    if (isFull) throw new OutboxFullError();
+    const open = this.#sums("bytes", "keep = 1 AND state IN ('kept', 'sending')");
+    if (open.rows >= LIMIT.keptMessages || open.bytes + bytes > LIMIT.keptBytes) throw new OutboxFullError();
   }
 
   /** Whether a kept message to a recipient waits, or is tried again now. */
   #isAhead(toDid: string): boolean {
-    const sql = `SELECT 1 FROM sent WHERE to_did = ? AND keep = 1
+    const sql = `SELECT 1 FROM sent WHERE toDid = ? AND keep = 1
       AND (state = 'kept' OR state = 'sending' AND attempts > 0) LIMIT 1`;
     return this.db.get(sql, toDid) !== null;
   }
@@ -215,7 +213,10 @@ export class SentMessages {
    * @param options `isAnswered`: a caller gets the state as its answer, so message and state are on disk before
    */
   settle(message: SentMessage, outcome: StateChange, now: number, { isAnswered = false } = {}): SentMessage {
-    const change = () => this.#change(message, outcome, now);
+    return this.#write(isAnswered, () => this.#change(message, outcome, now));
+  }
+
+  #write<T>(isAnswered: boolean, change: () => T): T {
     return isAnswered ? this.db.transaction(change) : this.db.transactionWithoutSync(change);
   }
 
@@ -232,7 +233,7 @@ export class SentMessages {
     const { seq } = message;
     const present = this.#bySeq(seq);
     if (present !== null && !NEXT[present.state].includes(state)) return present;
-    const sql = "UPDATE sent SET state = ?, state_at = ?, problem = ?, expires_at = ? WHERE seq = ?";
+    const sql = "UPDATE sent SET state = ?, stateAt = ?, problem = ?, expiresAt = ? WHERE seq = ?";
     this.db.run(sql, state, now, problem, expiresAt, seq);
     this.db.afterCommit(() => this.onChange({ kind: "sent", message }));
     // The row may have made room in the meantime.
@@ -250,24 +251,23 @@ export class SentMessages {
     now: number,
     { isAnswered = false } = {},
   ): SentMessage {
-    const change = () => {
+    return this.#write(isAnswered, () => {
       const present = this.#change(message, { state: "kept", problem }, now);
       if (present.state !== "kept") return present;
       const isUnclear = present.mayHaveArrived || mayHaveArrived;
-      const sql = "UPDATE sent SET next_at = ?, may_have_arrived = ? WHERE seq = ?";
+      const sql = "UPDATE sent SET nextAt = ?, mayHaveArrived = ? WHERE seq = ?";
       this.db.run(sql, nextAt, isUnclear ? 1 : 0, message.seq);
       this.db.afterCommit(() => this.onChange({ kind: "kept" }));
       return { ...present, nextAt, mayHaveArrived: isUnclear };
-    };
-    return isAnswered ? this.db.transaction(change) : this.db.transactionWithoutSync(change);
+    });
   }
 
   /** Stores that a kept message is tried again; `null` when it is no longer kept. */
   tryAgain({ seq }: Pick<SentMessage, "seq">, now: number): SentMessage | null {
     const sql =
-      `UPDATE sent SET state = 'sending', state_at = ?, attempts = attempts + 1 WHERE seq = ? AND state = 'kept'
+      `UPDATE sent SET state = 'sending', stateAt = ?, attempts = attempts + 1 WHERE seq = ? AND state = 'kept'
       RETURNING ${COLUMNS}`;
-    const row = this.db.transactionWithoutSync(() => this.db.get(sql, now, seq));
+    const row = this.db.transactionWithoutSync(() => this.db.get<SentRow>(sql, now, seq));
     if (row === null) return null;
     const message = toSent(row);
     this.onChange({ kind: "sent", message });
@@ -283,9 +283,9 @@ export class SentMessages {
 
   /** The message with this request ID: to one recipient, or the newest; `null` when there is none. */
   find(requestId: string, toDid?: string): SentMessage | null {
-    const one = toDid === undefined ? "" : "AND to_did = ?";
-    const sql = `SELECT ${COLUMNS} FROM sent WHERE request_id = ? ${one} ORDER BY seq DESC LIMIT 1`;
-    const row = this.db.get(sql, requestId, ...toDid === undefined ? [] : [toDid]);
+    const one = toDid === undefined ? "" : "AND toDid = ?";
+    const sql = `SELECT ${COLUMNS} FROM sent WHERE requestId = ? ${one} ORDER BY seq DESC LIMIT 1`;
+    const row = this.db.get<SentRow>(sql, requestId, ...toDid === undefined ? [] : [toDid]);
     return row && toSent(row);
   }
 
@@ -295,29 +295,55 @@ export class SentMessages {
    * turn.
    */
   automaticInThread(peerDid: string, requestId: string, n: number): number | null {
-    const inThread = `to_did = ?1 AND thread = ${threadOf("?1", "?2")}`;
-    const sql = `SELECT sent_at FROM sent WHERE ${inThread} ORDER BY seq DESC LIMIT 1 OFFSET ?3`;
-    const row = this.db.get(sql, peerDid, requestId, n - 1);
-    return row && Number(row.sent_at);
+    const inThread = `toDid = ?1 AND thread = ${threadOf("?1", "?2")}`;
+    const sql = `SELECT sentAt FROM sent WHERE ${inThread} ORDER BY seq DESC LIMIT 1 OFFSET ?3`;
+    return this.db.number(sql, peerDid, requestId, n - 1);
   }
 
   hasAnswered(peerDid: string, requestId: string): boolean {
-    return this.db.get("SELECT 1 FROM sent WHERE to_did = ? AND in_reply_to = ? LIMIT 1", peerDid, requestId) !== null;
+    return this.db.get("SELECT 1 FROM sent WHERE toDid = ? AND inReplyTo = ? LIMIT 1", peerDid, requestId) !== null;
   }
 
   /** What a receipt of a message is checked against; `null` when there is no such message. */
   proofOf(requestId: string, toDid: string): SentProof | null {
     const message = this.find(requestId, toDid);
     if (message === null) return null;
-    const { bodySha256 = null, payloadSha256, salt } = this.bodies.of(message) ?? {};
+    const { bodySha256 = null, payloadSha256, salt } = this.bodyOf(message) ?? {};
     const sealed = payloadSha256 == null || salt == null ? {} : { payloadSha256, salt };
     return { sentAt: message.sentAt, conversationId: message.conversationId, bodySha256, ...sealed };
   }
 
-  /** The content of a message; `null` when it is blanked. */
   payloadOf({ seq }: Pick<SentMessage, "seq">): string | null {
     const payload = this.db.get("SELECT payload FROM sent WHERE seq = ?", seq)?.payload ?? "";
     return payload === "" ? null : String(payload);
+  }
+
+  bodyOf({ seq }: Pick<SentMessage, "seq">): SentBody | null {
+    const sql = "SELECT payloadSha256, bodySha256, salt, body FROM sent WHERE seq = ? AND bodySha256 IS NOT NULL";
+    return this.db.get<SentBody>(sql, seq);
+  }
+
+  /**
+   * Stores what is going to leave for a message, and returns what is stored. Of two attempts at a time the first one stores, and
+   * both send its body. What the proxy may have already stays.
+   */
+  leave(message: Pick<SentMessage, "seq">, body: SentBody): SentBody {
+    return this.db.transactionWithoutSync(() => {
+      const present = this.bodyOf(message);
+      const isOpen = () => ["sending", "kept"].includes(this.#bySeq(message.seq)?.state ?? "");
+      if (present !== null && (present.body !== null || !isOpen())) return present;
+      this.#storeBody(message, body);
+      return body;
+    });
+  }
+
+  #storeBody({ seq }: Pick<SentMessage, "seq">, { payloadSha256, bodySha256, salt, body }: SentBody): void {
+    const bytes = body?.length ?? 0;
+    this.db.run(
+      "UPDATE sent SET payloadSha256 = ?, bodySha256 = ?, salt = ?, body = ?, bodyBytes = ? WHERE seq = ?",
+      ...[payloadSha256, bodySha256, salt, body, bytes, seq],
+    );
+    if (this.#kept !== null) this.#kept.bytes += bytes;
   }
 
   /** Messages without their content, newest first. `before`: only those with a lower `seq`. */
@@ -326,13 +352,10 @@ export class SentMessages {
     /** True when there are older ones. */
     more: boolean;
   } {
-    const rows = this.db.all(
-      `SELECT ${COLUMNS} FROM sent WHERE seq < ? ${
-        toDid === undefined ? "" : "AND to_did = ?"
-      } ORDER BY seq DESC LIMIT ?`,
-      before ?? Number.MAX_SAFE_INTEGER,
-      ...toDid === undefined ? [] : [toDid],
-      limit + 1,
+    const isTo = toDid === undefined ? "" : "AND toDid = ?";
+    const rows = this.db.all<SentRow>(
+      `SELECT ${COLUMNS} FROM sent WHERE seq < ? ${isTo} ORDER BY seq DESC LIMIT ?`,
+      ...[before ?? Number.MAX_SAFE_INTEGER, ...toDid === undefined ? [] : [toDid], limit + 1],
     );
     return { messages: rows.slice(0, limit).map(toSent), more: rows.length > limit };
   }
@@ -346,16 +369,16 @@ export class SentMessages {
     { contextId, since, before, limit }: {
       contextId: string | undefined;
       since: number;
-      before: { at: number; seq: number } | undefined;
+      before: TaskCursor | undefined;
       limit: number;
     },
-  ): { tasks: { sent: SentMessage; cursor: { at: number; seq: number } }[]; more: boolean; total: number } {
-    const all = this.db.all(
-      `SELECT seq, at FROM (${TASKS}) WHERE at >= ? AND conversation_id IS coalesce(?, conversation_id)
+  ): { tasks: { sent: SentMessage; cursor: TaskCursor }[]; more: boolean; total: number } {
+    const all = this.db.all<TaskCursor>(
+      `SELECT seq, at FROM (${TASKS}) WHERE at >= ? AND conversationId IS coalesce(?, conversationId)
        ORDER BY at DESC, seq DESC`,
       ...[toDid, since, contextId ?? null],
-    ).map(({ seq, at }) => ({ seq: Number(seq), at: Number(at) }));
-    const isBehind = ({ at, seq }: { at: number; seq: number }) =>
+    );
+    const isBehind = ({ at, seq }: TaskCursor) =>
       before === undefined || at < before.at || at === before.at && seq < before.seq;
     const left = all.filter(isBehind);
     const tasks = left.slice(0, limit).flatMap((cursor) => {
@@ -371,39 +394,27 @@ export class SentMessages {
    */
   markInterrupted(now: number): number {
     return this.db.run(
-      `UPDATE sent SET state = CASE WHEN keep = 1 THEN 'kept' ELSE 'unknown' END, state_at = ?, may_have_arrived = 1,
-       next_at = 0, problem = 'the connector ended during the request' WHERE state = 'sending'`,
+      `UPDATE sent SET state = CASE WHEN keep = 1 THEN 'kept' ELSE 'unknown' END, stateAt = ?, mayHaveArrived = 1,
+       nextAt = 0, problem = 'the connector ended during the request' WHERE state = 'sending'`,
       now,
     );
   }
 
-  /**
-   * The oldest kept message to each peer, if it is due, at most 100. The next one to that peer waits for it. `latest`: a later
-   * time counts as due.
-   */
-  dueKept(now: number, latest: number): SentMessage[] {
-    return this.db.all(
-      `SELECT ${COLUMNS} FROM sent WHERE ${FIRST_KEPT} AND (next_at <= ? OR next_at > ?) ORDER BY seq LIMIT 100`,
-      now,
-      latest,
-    ).map(toSent);
-  }
-
-  /** Time when the next kept message is due; `null` when none waits. */
-  nextKeptAt(): number | null {
-    const at = this.db.get(`SELECT min(next_at) AS at FROM sent WHERE ${FIRST_KEPT}`)?.at ?? null;
-    return at === null ? null : Number(at);
-  }
-
-  makeKeptDue(now: number): void {
-    this.db.transactionWithoutSync(() =>
-      this.db.run("UPDATE sent SET next_at = ? WHERE state = 'kept' AND next_at > ?", now, now)
-    );
-  }
+  /** The queue of kept messages. The next one to a peer waits for the one before it, so the oldest to each peer is due, at most 100. */
+  readonly kept = {
+    due: (now: number, latest: number): SentMessage[] =>
+      this.db.all<SentRow>(
+        `SELECT ${COLUMNS} FROM sent WHERE ${FIRST_KEPT} AND (nextAt <= ? OR nextAt > ?) ORDER BY seq LIMIT 100`,
+        ...[now, latest],
+      ).map(toSent),
+    nextAt: (): number | null => this.db.number(`SELECT min(nextAt) FROM sent WHERE ${FIRST_KEPT}`),
+    makeAllDue: (now: number): void =>
+      void this.db.runWithoutSync("UPDATE sent SET nextAt = ?1 WHERE state = 'kept' AND nextAt > ?1", now),
+  };
 
   /** The newest messages before `seq` whose state the proxy may change. */
   open(seq: number, limit: number): SentMessage[] {
-    return this.db.all(
+    return this.db.all<SentRow>(
       `SELECT ${COLUMNS} FROM sent WHERE state IN ('queued', 'delivered', 'unknown', 'dead_lettered') AND seq < ?
        ORDER BY seq DESC LIMIT ?`,
       ...[Math.min(seq, Number.MAX_SAFE_INTEGER), limit],
@@ -414,17 +425,18 @@ export class SentMessages {
   blank(toDid: string | null): number {
     this.#kept = null;
     const sql = `UPDATE sent SET payload = '' WHERE payload <> '' AND ${FINISHED}`;
-    return toDid === null ? this.db.run(sql) : this.db.run(`${sql} AND to_did = ?`, toDid);
+    return toDid === null ? this.db.run(sql) : this.db.run(`${sql} AND toDid = ?`, toDid);
   }
 
   /** Deletes rows after their retention, and blanks the content of messages that have ended long ago. */
   prune(now: number, historyMs: number): void {
     this.#kept = null;
     this.db.transactionWithoutSync(() => {
-      this.db.run("DELETE FROM sent WHERE state_at < ?", now - Math.max(SENT_KEPT_MS, historyMs));
+      this.db.run("DELETE FROM sent WHERE stateAt < ?", now - Math.max(SENT_KEPT_MS, historyMs));
       const over = now - historyMs;
-      this.db.run(`UPDATE sent SET payload = '' WHERE payload <> '' AND ${FINISHED} AND state_at < ?`, over);
-      this.bodies.prune(now);
+      this.db.run(`UPDATE sent SET payload = '' WHERE payload <> '' AND ${FINISHED} AND stateAt < ?`, over);
+      // The proxy takes the ID for a new message after a day.
+      this.db.run(`UPDATE sent SET ${NO_BODY} WHERE body IS NOT NULL AND sentAt < ?`, now - LIMIT.seenKeptMs);
     });
   }
 
@@ -446,36 +458,27 @@ export class SentMessages {
     kept.bytes += bytes;
   }
 
+  /** All rows, and the bytes of those that have content. */
   #count(): { rows: number; bytes: number } {
-    const rows = Number(this.db.get("SELECT count(*) AS n FROM sent")?.n);
-    const sum = "SELECT coalesce(sum(bytes + body_bytes), 0) AS bytes FROM sent WHERE payload <> ''";
-    return { rows, bytes: Number(this.db.get(sum)?.bytes) };
+    const { bytes } = this.#sums("bytes + bodyBytes", "payload <> ''");
+    return { rows: this.db.number("SELECT count(*) FROM sent") ?? 0, bytes };
+  }
+
+  #sums(bytes: string, condition: string): { rows: number; bytes: number } {
+    const sql = `SELECT count(*) AS rows, coalesce(sum(${bytes}), 0) AS bytes FROM sent WHERE ${condition}`;
+    return this.db.get(sql) as { rows: number; bytes: number };
   }
 
   #bySeq(seq: number): SentMessage | null {
-    const row = this.db.get(`SELECT ${COLUMNS} FROM sent WHERE seq = ?`, seq);
+    const row = this.db.get<SentRow>(`SELECT ${COLUMNS} FROM sent WHERE seq = ?`, seq);
     return row && toSent(row);
   }
 }
 
-function toSent(row: Row): SentMessage {
-  return {
-    seq: Number(row.seq),
-    toDid: String(row.to_did),
-    requestId: String(row.request_id),
-    conversationId: row.conversation_id as string | null,
-    inReplyTo: row.in_reply_to as string | null,
-    auto: row.auto === 1,
-    origin: row.origin as Origin,
-    bytes: Number(row.bytes),
-    sentAt: Number(row.sent_at),
-    state: row.state as SentState,
-    stateAt: Number(row.state_at),
-    problem: row.problem as string | null,
-    expiresAt: row.expires_at === null ? null : Number(row.expires_at),
-    keep: row.keep === 1,
-    mayHaveArrived: row.may_have_arrived === 1,
-    attempts: Number(row.attempts),
-    nextAt: Number(row.next_at),
-  };
+type SentRow =
+  & Omit<SentMessage, "auto" | "keep" | "mayHaveArrived">
+  & Record<"auto" | "keep" | "mayHaveArrived", number>;
+
+function toSent(row: SentRow): SentMessage {
+  return { ...row, auto: row.auto === 1, keep: row.keep === 1, mayHaveArrived: row.mayHaveArrived === 1 };
 }

@@ -10,8 +10,7 @@ import type { ProvenMessage } from "../check_proof.ts";
 import { Database } from "./database.ts";
 import { type ExpiredMessage, ReceivedMessages, type ReceivedOptions } from "./received_messages.ts";
 import { ReceiptRows } from "./receipt_rows.ts";
-import { PairConfirmations } from "./pair_confirmations.ts";
-import { PairSecrets } from "./pair_secrets.ts";
+import { PairConfirmations, PairSecrets } from "./pairing_rows.ts";
 import { SeenProofs } from "./seen_proofs.ts";
 import { SentMessages } from "./sent_messages.ts";
 import { TaskRows } from "./task_rows.ts";
@@ -26,7 +25,6 @@ const RECEIPT_KEPT_MS = LIMITS.deliveryKeptSeconds * 1000;
 export const HISTORY_MS = 7 * DAY_MS;
 
 export interface StoreOptions extends ReceivedOptions {
-  /** Makes the IDs of receipts. */
   newId: NewId;
   /** How long the texts of read and sent messages are kept; default: 7 days. */
   historyMs?: number | undefined;

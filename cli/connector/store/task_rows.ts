@@ -3,7 +3,7 @@
  * stored, or until the question of the task is answered. Stores; sends nothing.
  */
 import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
-import type { Cell, Database, Row } from "./database.ts";
+import type { Cell, Database } from "./database.ts";
 
 /** A task; times are milliseconds since the Unix epoch. */
 export interface OpenTask {
@@ -23,8 +23,8 @@ export interface OpenTask {
 
 export type TaskKey = Pick<OpenTask, "fromDid" | "requestId">;
 
-const SELECT = `SELECT tasks.*, messages.conversation_id FROM tasks
- LEFT JOIN messages ON messages.from_did = tasks.from_did AND messages.request_id = tasks.request_id`;
+const SELECT = `SELECT tasks.*, conversationId FROM tasks
+ LEFT JOIN messages ON messages.fromDid = tasks.fromDid AND messages.requestId = tasks.requestId`;
 
 export class TaskRows {
   constructor(private readonly db: Database) {}
@@ -33,7 +33,7 @@ export class TaskRows {
   put(task: Omit<OpenTask, "conversationId">): void {
     const { fromDid, requestId, taskId, contextId, state, nextAt, polls, startedAt } = task;
     this.db.run(
-      `INSERT OR REPLACE INTO tasks (from_did, request_id, task_id, context_id, state, next_at, polls, started_at)
+      `INSERT OR REPLACE INTO tasks (fromDid, requestId, taskId, contextId, state, nextAt, polls, startedAt)
        VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
       ...[fromDid, requestId, taskId, contextId, state, nextAt, polls, startedAt] as Cell[],
     );
@@ -41,60 +41,39 @@ export class TaskRows {
 
   /** Removes a task. Call it in the transaction that stores its reply. */
   remove({ fromDid, requestId }: TaskKey): void {
-    this.db.run("DELETE FROM tasks WHERE from_did = ? AND request_id = ?", fromDid, requestId);
+    this.db.run("DELETE FROM tasks WHERE fromDid = ? AND requestId = ?", fromDid, requestId);
   }
 
   /** Stores when the state is requested again. If a power failure loses it, there is one more request. */
   postpone({ fromDid, requestId }: TaskKey, polls: number, nextAt: number): void {
-    this.db.transactionWithoutSync(() =>
-      this.db.run(
-        "UPDATE tasks SET polls = ?, next_at = ? WHERE from_did = ? AND request_id = ?",
-        ...[polls, nextAt, fromDid, requestId] as Cell[],
-      )
-    );
+    const sql = "UPDATE tasks SET polls = ?, nextAt = ? WHERE fromDid = ? AND requestId = ?";
+    this.db.runWithoutSync(sql, polls, nextAt, fromDid, requestId);
   }
 
   get size(): number {
-    return Number(this.db.get("SELECT count(*) AS n FROM tasks WHERE state = 'working'")?.n);
+    return this.db.number("SELECT count(*) FROM tasks WHERE state = 'working'") ?? 0;
   }
 
   /** The tasks whose state is due, the longest due first. A time beyond the longest wait counts as due. */
   due(now: number): OpenTask[] {
-    const sql = `${SELECT} WHERE tasks.state = 'working' AND (tasks.next_at <= ? OR tasks.next_at > ?)
-     ORDER BY tasks.next_at LIMIT ?`;
-    return this.db.all(sql, now, now + LIMIT.taskPollMaxMs, LIMIT.openTasks).map(toTask);
+    const sql = `${SELECT} WHERE tasks.state = 'working' AND (tasks.nextAt <= ? OR tasks.nextAt > ?)
+     ORDER BY tasks.nextAt LIMIT ?`;
+    return this.db.all<OpenTask>(sql, now, now + LIMIT.taskPollMaxMs, LIMIT.openTasks);
   }
 
-  /** Time when the next task is due; `null` without tasks. */
   nextAt(): number | null {
-    const at = this.db.get("SELECT min(next_at) AS at FROM tasks WHERE state = 'working'")?.at ?? null;
-    return at === null ? null : Number(at);
+    return this.db.number("SELECT min(nextAt) FROM tasks WHERE state = 'working'");
   }
 
   /** The task that asked last in a conversation and whose question may still be answered; `null` without one. */
   asking(contextId: string, now: number): OpenTask | null {
-    const sql = `${SELECT} WHERE tasks.state = 'asks' AND tasks.context_id = ? AND tasks.started_at > ?
-     ORDER BY tasks.started_at DESC LIMIT 1`;
-    const row = this.db.get(sql, contextId, now - LIMIT.taskPatienceMs);
-    return row && toTask(row);
+    const sql = `${SELECT} WHERE tasks.state = 'asks' AND tasks.contextId = ? AND tasks.startedAt > ?
+     ORDER BY tasks.startedAt DESC LIMIT 1`;
+    return this.db.get<OpenTask>(sql, contextId, now - LIMIT.taskPatienceMs);
   }
 
   /** Deletes tasks that are not followed any longer: questions without an answer, and tasks of another platform. */
   forget(now: number): void {
-    this.db.transactionWithoutSync(() => this.db.run("DELETE FROM tasks WHERE started_at < ?", now - LIMIT.seenKeptMs));
+    this.db.runWithoutSync("DELETE FROM tasks WHERE startedAt < ?", now - LIMIT.seenKeptMs);
   }
-}
-
-function toTask(row: Row): OpenTask {
-  return {
-    fromDid: String(row.from_did),
-    requestId: String(row.request_id),
-    taskId: String(row.task_id),
-    contextId: String(row.context_id),
-    state: row.state === "asks" ? "asks" : "working",
-    nextAt: Number(row.next_at),
-    polls: Number(row.polls),
-    startedAt: Number(row.started_at),
-    conversationId: row.conversation_id as string | null,
-  };
 }

@@ -4,14 +4,16 @@ import { LocalDown } from "../../../shared/client/errors.ts";
 import { call, get, readMessages } from "../../../shared/client/local_client.ts";
 import { InboxPage, type LocalMessage } from "../../../shared/client/local_shapes.ts";
 import { describe } from "../../errors.ts";
-import { Flood } from "./flood.ts";
 import type { Log } from "./log.ts";
 import { messageOf, type TalkAgent } from "./talk_agent.ts";
+
+const WINDOW_MS = 10_000;
+const OF_ONE_PEER = 5;
+const OF_ALL = 20;
 
 const WAIT_S = 25;
 const RETRY_MS = 2_000;
 const UNREAD_PAGE = 5;
-/** Messages that are remembered as shown. */
 const REMEMBERED = 1_000;
 
 export interface ShownMessage {
@@ -102,7 +104,6 @@ export class Arrivals {
     return own ?? (fits.length === 1 ? fits[0] : null) ?? { agent, message: await messageOf(agent, number) };
   }
 
-  /** A message was answered, and is read with that. */
   answered({ agent, message }: ShownMessage): void {
     this.#shown.delete(`${agent.name} ${message.id}`);
   }
@@ -141,4 +142,42 @@ export function didWhat({ error, auto, isReply }: Pick<LocalMessage, "error" | "
   if (error !== null) return "could not answer";
   if (auto) return "replies automatically";
   return isReply ? "replies" : "asks";
+}
+
+/** How many messages are shown at once: a peer that writes a thousand must not push the others off the screen. */
+class Flood {
+  #began = -Infinity;
+  #shown = new Map<string, number>();
+  #hidden = new Map<string, number>();
+
+  /** Whether this message of a peer is shown; else it is counted. */
+  isShown(peer: string, now: number): boolean {
+    if (now - this.#began >= WINDOW_MS && this.#hidden.size === 0) {
+      this.#began = now;
+      this.#shown.clear();
+    }
+    const all = [...this.#shown.values()].reduce((sum, count) => sum + count, 0);
+    const own = this.#shown.get(peer) ?? 0;
+    if (own < OF_ONE_PEER && all < OF_ALL && now - this.#began < WINDOW_MS) {
+      this.#shown.set(peer, own + 1);
+      return true;
+    }
+    this.#hidden.set(peer, (this.#hidden.get(peer) ?? 0) + 1);
+    return false;
+  }
+
+  /** A line for each peer with messages that are not shown. */
+  lines(): string[] {
+    return [...this.#hidden].slice(0, OF_ONE_PEER).map(([peer, count]) =>
+      `${peer}: ${count} more ${count === 1 ? "message" : "messages"}; u shows them`
+    );
+  }
+
+  /** The lines when the window is over, after which they do not change; empty before. */
+  take(now: number): string[] {
+    if (this.#hidden.size === 0 || now - this.#began < WINDOW_MS) return [];
+    const lines = this.lines();
+    this.#hidden.clear();
+    return lines;
+  }
 }

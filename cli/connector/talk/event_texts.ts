@@ -24,7 +24,6 @@ export class CalmTexts {
   #lostAt: number | null = null;
   #wasOnline = false;
 
-  /** The sentence for an event; `null` when it needs none. `now` in milliseconds. */
   of(name: EventName, fields: EventFields, now: number): string | null {
     const { why, peer, agentName, humanName, alias } = fields;
     switch (name) {

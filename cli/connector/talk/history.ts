@@ -5,7 +5,6 @@ import { stateText } from "../states.ts";
 import { didWhat } from "./arrivals.ts";
 import { gutterLines, headerLine } from "./log_text.ts";
 
-/** How messages are shown. */
 export interface HistoryPlace {
   /** Columns of the terminal; `null`: a pipe, whose lines are not wrapped. */
   columns: number | null;

@@ -2,12 +2,11 @@
 import type { Clock } from "../../../shared/clock.ts";
 import { TICKET_PREFIX } from "../../../shared/protocol/ticket.ts";
 import { describe } from "../../errors.ts";
-import type { Line, Style } from "../../terminal/styled.ts";
+import type { Style } from "../../terminal/styled.ts";
 import { wordWrap } from "../../terminal/text_width.ts";
-import { clockText, edgeOf, gutterLines, headerLine, sentenceLines } from "./log_text.ts";
+import { edgeOf, gutterLines, headerLine, sentenceLines } from "./log_text.ts";
 import type { ConsoleView } from "./view.ts";
 
-/** A message for the log. */
 export interface LoggedMessage {
   /** Milliseconds. */
   at: number;
@@ -30,16 +29,9 @@ export class Log {
   }
 
   say(text: string, style: Style = ""): void {
-    const [first, ...rest] = sentenceLines(this.clock.now(), text, this.view.columns);
-    const styled = rest.map((line): Line => [[style, String(line)]]);
-    const head: Line = [["dim", clockText(this.clock.now())], [
-      style,
-      String(Array.isArray(first) ? first[1]?.[1] ?? "" : first),
-    ]];
-    this.view.show([head, ...styled]);
+    this.view.show(sentenceLines(this.clock.now(), text, this.view.columns, style));
   }
 
-  /** Says why something failed and what to do. */
   sayFailure(error: unknown, what = ""): void {
     const { cause, fix } = describe(error);
     this.say(`${what}${cause}. ${fix}`.trimEnd(), "red");
@@ -59,10 +51,7 @@ export class Log {
   message({ at, what, number, text, isWhole, isOwn = false }: LoggedMessage): void {
     const { columns } = this.view;
     this.#newDay();
-    this.view.show([
-      headerLine(at, what, number, columns),
-      ...gutterLines(text, { columns, number, isWhole, isOwn }),
-    ]);
+    this.view.show([headerLine(at, what, number, columns), ...gutterLines(text, { columns, number, isWhole, isOwn })]);
   }
 
   /** ` of Bob`, the first time on a day; else an empty text. */

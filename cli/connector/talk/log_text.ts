@@ -1,5 +1,5 @@
 /** The lines of a log of messages: column 1 belongs to svc, a peer's text stands behind a gutter. Pure. */
-import type { Line } from "../../terminal/styled.ts";
+import type { Line, Style } from "../../terminal/styled.ts";
 import { printable } from "../../terminal/escapes.ts";
 import { cutToColumns, textColumns, wordWrap } from "../../terminal/text_width.ts";
 
@@ -15,16 +15,15 @@ export function edgeOf(columns: number | null): number {
   return Math.max(10, Math.min((columns ?? 80) - 1, WIDEST));
 }
 
-/** Hours and minutes of this machine's time zone. */
 export function clockText(ms: number): string {
   const at = new Date(ms);
   return [at.getHours(), at.getMinutes()].map((part) => String(part).padStart(2, "0")).join(":");
 }
 
 /** A sentence of svc, with a hanging indent behind the time. */
-export function sentenceLines(ms: number, text: string, columns: number | null): Line[] {
+export function sentenceLines(ms: number, text: string, columns: number | null, style: Style = ""): Line[] {
   const [first = "", ...rest] = wordWrap(printable(text), edgeOf(columns) - 7);
-  return [[["dim", clockText(ms)], ["", `  ${first}`]], ...rest.map((line) => `       ${line}`)];
+  return [[["dim", clockText(ms)], [style, `  ${first}`]], ...rest.map((line): Line => [[style, `       ${line}`]])];
 }
 
 /** The header of a message, with its number at the edge. */

@@ -35,7 +35,6 @@ export class Notifier {
     this.#title = text;
   }
 
-  /** Gives the earlier title back. */
   close(): void {
     if (this.#title !== "") this.write("\x1b[23;0t");
     this.#title = "";

@@ -13,7 +13,6 @@ import type { Prompt } from "./prompt.ts";
 import type { TalkAgent } from "./talk_agent.ts";
 import type { ConsoleView } from "./view.ts";
 
-/** Messages that h shows. */
 const HISTORY = 10;
 
 export const NO_PEERS = "No peers yet. p makes a ticket for another person.";
@@ -31,7 +30,6 @@ export class People {
 
   constructor(private readonly deps: PeopleDeps) {}
 
-  /** Lists the peers with their numbers. */
   async list(agent: TalkAgent): Promise<void> {
     const { clock, log, view } = this.deps;
     const { peers } = await call(agent.calls, LocalPeers, get("/v1/peers"));
@@ -79,7 +77,6 @@ export class People {
     });
   }
 
-  /** Blocks a peer, or ends that. */
   async block(agent: TalkAgent, { alias, agentDid }: LocalPeer): Promise<void> {
     const { log } = this.deps;
     const { peers } = await call(agent.calls, LocalPeers, get("/v1/peers"));
@@ -93,7 +90,6 @@ export class People {
     );
   }
 
-  /** Ends the pair with a peer, after a question. */
   remove(agent: TalkAgent, { alias, humanName, agentDid }: LocalPeer): void {
     const { log, prompt } = this.deps;
     const whom = `${alias} of ${humanName}`;

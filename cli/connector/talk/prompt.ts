@@ -14,7 +14,6 @@ type Mode =
 
 export interface PromptDeps {
   clock: Clock;
-  /** Runs what a person has confirmed. */
   run(action: () => unknown): void;
   /** Called when a prompt has ended, with what to say. */
   ended(say: string | null): void;

@@ -35,9 +35,7 @@ export interface ScreenOptions {
 export interface Screen {
   view: ConsoleView;
   talk: Talk;
-  /** Takes the keys. */
   open(): void;
-  /** Gives the terminal back unchanged. */
   close(): void;
 }
 
@@ -83,7 +81,6 @@ export async function openScreen(ctx: Context, options: ScreenOptions, stop: () 
   };
 }
 
-/** An agent for the view. */
 export function talkAgent(
   ctx: Context,
   folder: AgentFolder,

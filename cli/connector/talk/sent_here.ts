@@ -9,7 +9,6 @@ import { rowOf, type TalkAgent } from "./talk_agent.ts";
 /** A message whose row is stored by then is shown with its number before the answer is there. */
 const ROW_MS = 300;
 const STATES_EVERY_MS = 2_000;
-/** Sent messages whose state is followed. */
 const REMEMBERED = 1_000;
 
 export interface SentHereDeps {
@@ -20,15 +19,12 @@ export interface SentHereDeps {
   hasSeveral(): boolean;
 }
 
-/** Whom a message is for. */
 export interface Recipient {
   alias: string;
   did: string;
-  /** Number of the message that it answers. */
   replyTo?: number;
 }
 
-/** A sent message whose state is not final. */
 interface Open {
   agent: TalkAgent;
   alias: string;
@@ -49,7 +45,6 @@ export class SentHere {
     this.#cancel();
   }
 
-  /** A reply to this message arrived. */
   answered(requestId: string): void {
     this.#answered.add(requestId);
     if (this.#answered.size > REMEMBERED) this.#answered.clear();

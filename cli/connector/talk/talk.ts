@@ -7,12 +7,11 @@ import { ChangedPeer } from "../../../shared/client/local_shapes.ts";
 import type { Cancel, Clock } from "../../../shared/clock.ts";
 import { isTicketOf, type Ticket, TICKET_PREFIX } from "../../../shared/protocol/ticket.ts";
 import { KeyDecoder } from "../../terminal/key_decoder.ts";
-import type { Line } from "../../terminal/styled.ts";
+import type { Line, Style } from "../../terminal/styled.ts";
 import { printable } from "../../terminal/escapes.ts";
 import { cutToColumns, wordWrap } from "../../terminal/text_width.ts";
 import { aliasesOf } from "../peers.ts";
 import { Arrivals } from "./arrivals.ts";
-import { liveLine, titleText } from "./live_line.ts";
 import { Log } from "./log.ts";
 import { edgeOf } from "./log_text.ts";
 import { NO_PEERS, People } from "./people.ts";
@@ -21,6 +20,7 @@ import { SentHere } from "./sent_here.ts";
 import { type TalkAgent, unreadOf } from "./talk_agent.ts";
 import { Tickets } from "./tickets.ts";
 import type { ConsoleView, LiveLines } from "./view.ts";
+import { formatDuration, type Status } from "../status.ts";
 
 const PASTE_CHARACTERS = 65_536;
 /** Keys that arrive so soon after a paste may belong to it. */
@@ -174,7 +174,6 @@ export class Talk {
     return isOpen;
   }
 
-  /** Handles the bytes of the terminal. */
   receive(bytes: Uint8Array): void {
     const { clock, view } = this.#deps;
     this.#cancelReset();
@@ -240,7 +239,6 @@ export class Talk {
     this.#deps.view.redraw();
   }
 
-  /** The title of the window. */
   title(): string {
     return titleText(this.#all());
   }
@@ -401,4 +399,44 @@ export class Talk {
     };
     void done();
   }
+}
+
+/** @param digits the number that a person has begun to type */
+export function liveLine(agents: readonly TalkAgent[], columns: number, digits: string): Line {
+  const known = agents.flatMap((agent) => agent.status() ?? []);
+  const unread = unreadOf(agents);
+  const [only] = known;
+  const online = known.filter(({ connection }) => connection.state === "connected").length;
+  const parts: [Style, string][] = [["", whoseOf(agents)]];
+  if (agents.length === 1 && only !== undefined) parts.push(["", " · "], linkPart(only));
+  else if (online < agents.length) parts.push(["", " · "], ["yellow", `${agents.length - online} offline`]);
+  const hint = columns + 1 < 60 ? "" : " (space: all read)";
+  if (unread > 0) parts.push(["", ` · ${unread} unread${hint}`]);
+  for (const { runtime, deadLetters } of known) {
+    if (runtime.reachable === false) parts.push(["", " · "], ["red", `${runtime.platform} does not answer`]);
+    if (deadLetters > 0) parts.push(["", " · "], ["red", `${deadLetters} dead letters`]);
+  }
+  if (digits !== "") parts.push(["", ` · ${digits}`]);
+  let left = columns;
+  return parts.map(([style, text]) => {
+    const cut = cutToColumns(text, Math.max(0, left));
+    left -= [...cut].length;
+    return [style, cut] as const;
+  });
+}
+
+export function titleText(agents: readonly TalkAgent[]): string {
+  const unread = unreadOf(agents);
+  return `${whoseOf(agents)}${unread === 0 ? "" : ` · ${unread} unread`}`;
+}
+
+function whoseOf(agents: readonly TalkAgent[]): string {
+  return agents.length === 1 ? agents[0]?.name ?? "" : `${agents.length} agents`;
+}
+
+function linkPart({ connection: { state, nextTryAt }, now }: Status): [Style, string] {
+  if (state === "connected") return ["green", "online"];
+  if (state === "connecting") return ["yellow", "connecting"];
+  if (state === "stopped" || nextTryAt === null) return ["yellow", "offline"];
+  return ["yellow", `offline · next try in ${formatDuration(Date.parse(nextTryAt) - Date.parse(now))}`];
 }

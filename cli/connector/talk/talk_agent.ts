@@ -8,7 +8,6 @@ export interface TalkAgent {
   name: string;
   humanName: string;
   calls: LocalCalls;
-  /** The peers whose pair has not ended. */
   peers(): Peers;
   /** The alias of the peer whose place a new one may take; `null` for none. */
   perhapsReplaced(did: string): string | null;

@@ -8,11 +8,10 @@ import { aliasesOf } from "../peers.ts";
 import { formatDuration } from "../status.ts";
 import type { Log } from "./log.ts";
 import type { TalkAgent } from "./talk_agent.ts";
-import { ticketPicture } from "./ticket_picture.ts";
 import type { ConsoleView } from "./view.ts";
+import { wordWrap } from "../../terminal/text_width.ts";
 
 export class Tickets {
-  /** The ticket that is shown. */
   #open: { agent: string; text: string; until: number } | null = null;
 
   constructor(private readonly deps: { clock: Clock; log: Log; view: ConsoleView }) {}
@@ -50,7 +49,6 @@ export class Tickets {
     view.show(await ticketPicture(open.text, view.columns ?? 80, view.rows ?? 24));
   }
 
-  /** Shows the command of an invite that also pairs. */
   async invite(agent: TalkAgent): Promise<void> {
     const { log, view } = this.deps;
     const command = await agent.invite();
@@ -77,7 +75,6 @@ export class Tickets {
     return null;
   }
 
-  /** Confirms a ticket, and returns the DID of the agent that made it. */
   async confirm(agent: TalkAgent, { ticket }: Ticket): Promise<string> {
     const answer = await call(agent.calls, PairConfirmAnswer, post("/v1/pair/confirm", { ticket }));
     const { initiatorAgentDid: did, initiatorProfile: { agentName, humanName } } = answer;
@@ -87,4 +84,25 @@ export class Tickets {
     this.deps.log.say(`Paired with ${agentName} of ${humanName}.${known}`);
     return did;
   }
+}
+
+/** Columns beside the code, and rows below it: the ticket, the live line, and a blank one at each. */
+const BESIDE = 30;
+const BELOW = 4;
+const TEXT = [
+  "Give this ticket to the other person.",
+  "It is a secret.",
+  "They paste it into the terminal of their connector.",
+];
+
+/** The lines of a ticket as a QR code with what to do beside it, or a sentence when the window is too small; `rows` and `columns` of the terminal. */
+async function ticketPicture(ticket: string, columns: number, rows: number): Promise<string[]> {
+  const { renderUnicodeCompact } = await import("uqr");
+  const code = String(renderUnicodeCompact(ticket, { border: 2, ecc: "L" })).split("\n");
+  const width = code[0]?.length ?? 0;
+  if (columns < width + BESIDE || rows < code.length + BELOW) {
+    return [`The window is too small for the QR code: ${width + BESIDE} × ${code.length + BELOW} are needed.`];
+  }
+  const text = TEXT.flatMap((sentence) => [...wordWrap(sentence, columns - width - 3), ""]);
+  return [...code.map((row, i) => `${row}  ${text[i] ?? ""}`.trimEnd()), ticket];
 }

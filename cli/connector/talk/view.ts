@@ -26,7 +26,6 @@ export interface ConsoleView {
   event(name: EventName, fields?: EventFields): void;
   /** Prints lines on a terminal; nothing in a pipe. */
   show(lines: readonly Line[]): void;
-  /** Draws the live lines again. */
   redraw(): void;
   /** Prints BEL or another sequence that leaves no trace on the screen. */
   signal(sequence: string): void;

@@ -11,7 +11,7 @@ import { accepts, Bench, hangs, isDown, passing, RUNTIME_URL, story } from "./be
 import { flushTasks } from "../../support/manual_clock.ts";
 import { PROXY_URL } from "../../support/world.ts";
 import { until } from "../../support/until.ts";
-import { HANDOVERS_AT_ONCE } from "../../../cli/connector/runtime/runtime_delivery.ts";
+import { HANDOVERS_AT_ONCE } from "../../../cli/connector/runtime/runtime_room.ts";
 
 const MANY = { proxy: { agentRequests: 100_000 } };
 const body = (text: string) => JSON.stringify({ message: text });

@@ -1,6 +1,6 @@
 /** What the connector does with an unhandled rejection. */
 import { assertEquals } from "@std/assert";
-import { reportDefects } from "../../../cli/connector/defects.ts";
+import { reportDefects } from "../../../cli/connector/start.ts";
 
 Deno.test("an unhandled rejection is reported and the connector keeps running", () => {
   const reported: unknown[] = [];

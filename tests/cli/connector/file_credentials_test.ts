@@ -4,26 +4,21 @@
  */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { AgentStore } from "../../../cli/agents/agent_store.ts";
-import { RegistryClient } from "../../../cli/client/registry_client.ts";
 import { CliError } from "../../../cli/errors.ts";
-import { ServiceClock } from "../../../cli/link/service_clock.ts";
 import { openFileCredentials } from "../../../cli/connector/file_credentials.ts";
-import { REGISTRY_URL, World } from "../../support/world.ts";
+import { World } from "../../support/world.ts";
 import { Machine } from "../cli_world.ts";
 import { contextOf } from "./context.ts";
 import { until, untilLater } from "../../support/until.ts";
 
 async function opened(world: World, machine: Machine) {
   const ctx = contextOf(world, machine);
-  const clock = new ServiceClock(world.clock);
   const events: string[] = [];
-  const session = await openFileCredentials({
-    ctx,
-    clock,
+  const { session, clock } = await openFileCredentials(ctx, {
     store: new AgentStore(ctx),
     name: "alpha",
+    allowInsecure: false,
     emit: (event) => void events.push(event),
-    registryOf: () => new RegistryClient({ ...ctx, clock }, REGISTRY_URL),
   });
   return { session, events, clock };
 }

@@ -133,7 +133,7 @@ Deno.test("at 1,000 kept messages the next is refused with 507, and nothing is s
   proxy.answer = down;
   bench.database.run(
     `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
-     INSERT INTO sent (to_did, request_id, auto, origin, bytes, sent_at, state, state_at, keep, next_at, payload)
+     INSERT INTO sent (toDid, requestId, auto, origin, bytes, sentAt, state, stateAt, keep, nextAt, payload)
      SELECT ?, 'request-' || i, 0, 'program', 2, ?2 IS NULL, 'kept', 0, 1, ?3, '{}' FROM n`,
     CONNECTOR_LIMITS.keptMessages,
     a.agent.did,

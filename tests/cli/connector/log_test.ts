@@ -226,7 +226,7 @@ Deno.test("a search looks through a bounded number of messages, and its next pag
   bench.database.transaction(() => {
     for (let n = 0; n < 100_400; n++) {
       bench.database.run(
-        `INSERT INTO sent (to_did, request_id, auto, origin, bytes, sent_at, state, state_at, payload)
+        `INSERT INTO sent (toDid, requestId, auto, origin, bytes, sentAt, state, stateAt, payload)
          VALUES (?, ?, 0, 'person', 20, ?, 'delivered', ?, ?)`,
         ...[a.agent.did, `request-${n}`, now + n, now + n, textOf(n === 10 ? "the needle" : `hay ${n}`)],
       );

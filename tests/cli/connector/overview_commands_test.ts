@@ -162,7 +162,9 @@ Deno.test("a misspelt command below svc connector is suggested, and the port of 
   const reached = machine.fetch;
   for (const body of ["<html>", "{}", "", "[]"]) {
     machine.fetch = (input, init) =>
-      String(input).startsWith(connector.url) ? Promise.resolve(new Response(body)) : reached(input, init);
+      String(input).startsWith(connector.connector.api?.url ?? "")
+        ? Promise.resolve(new Response(body))
+        : reached(input, init);
     for (const command of [["connector", "status"], ["peers"]]) {
       const { exit, code, message } = await machine.failure(...command);
       assertEquals([exit, code], [5, "CLI_CONNECTOR_DOWN"], `${command.join(" ")} ${body}`);

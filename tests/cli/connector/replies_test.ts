@@ -13,7 +13,7 @@ import { until } from "../../support/until.ts";
 import { type TestAgent, World } from "../../support/world.ts";
 import { down, gate, refusal } from "./gate.ts";
 import { type Behaviour, Bench, type BenchOptions, passing, story } from "./bench.ts";
-import { ANSWER_BYTES } from "../../../cli/connector/runtime/runtime_delivery.ts";
+import { ANSWER_BYTES } from "../../../cli/connector/runtime/runtime_room.ts";
 import { CONNECTOR_LIMITS } from "../../../cli/connector/limits.ts";
 
 const FAILS = { status: 500 };

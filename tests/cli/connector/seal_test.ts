@@ -120,10 +120,10 @@ Deno.test("a repeat after a lost answer sends the same bytes, arrives once, and 
   assertEquals([bodies.length, new Set(bodies).size, unread(beta).length], [2, 1, 1]);
   const left = alpha.connector.store.sent.find(requestId, b.agent.did);
   assert(left);
-  assertEquals(alpha.connector.store.sent.bodies.of(left)?.body, bodies[0]);
+  assertEquals(alpha.connector.store.sent.bodyOf(left)?.body, bodies[0]);
   const other = await send({ text: "another text", requestId });
   assertEquals([other.status, other.body.error.code], [409, "PROXY_HOOK_REQUEST_ID_REUSED"]);
-  assertEquals(alpha.connector.store.sent.bodies.of(left)?.body, bodies[0]);
+  assertEquals(alpha.connector.store.sent.bodyOf(left)?.body, bodies[0]);
   await end(alpha, beta);
 });
 
@@ -145,14 +145,14 @@ Deno.test("a stored body is dropped after a day, and then the ID names a new mes
   await send({ text: SECRET, requestId });
   const first = sent.find(requestId, b.agent.did);
   assert(first);
-  const { payloadSha256, bodySha256 } = sent.bodies.of(first) ?? {};
+  const { payloadSha256, bodySha256 } = sent.bodyOf(first) ?? {};
   world.clock.step(DAY_MS + 60_000);
   alpha.connector.store.prune(world.clock.now());
-  const { body, salt, ...hashes } = sent.bodies.of(first) ?? {};
+  const { body, salt, ...hashes } = sent.bodyOf(first) ?? {};
   assertEquals([body, typeof salt, hashes], [null, "string", { payloadSha256, bodySha256 } as typeof hashes]);
   await send({ text: SECRET, requestId });
   const second = sent.find(requestId, b.agent.did);
-  assertNotEquals(second && sent.bodies.of(second)?.bodySha256, bodySha256);
+  assertNotEquals(second && sent.bodyOf(second)?.bodySha256, bodySha256);
   await end(alpha, beta);
 });
 

@@ -3,7 +3,7 @@
  * about to learn. Each such commit takes a millisecond or more of the way.
  */
 import { assertEquals } from "@std/assert";
-import { Database } from "../../../cli/connector/store/database.ts";
+import { type Cell, Database } from "../../../cli/connector/store/database.ts";
 import { World } from "../../support/world.ts";
 import { Bench } from "../connector/bench.ts";
 import { McpClient } from "./mcp_client.ts";
@@ -21,8 +21,8 @@ function noting(commits: string[]) {
       if (count > 0) note(sql);
       return count;
     };
-    database.get = (sql, ...values) => {
-      const row = get.call(database, sql, ...values);
+    database.get = <R extends object>(sql: string, ...values: Cell[]) => {
+      const row = get.call(database, sql, ...values) as R | null;
       if (row !== null) note(sql);
       return row;
     };

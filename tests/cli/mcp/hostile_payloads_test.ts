@@ -3,7 +3,7 @@
  * surrogate pairs have no UTF-8, and a program in Rust ends its session at such a line.
  */
 import { assert, assertEquals } from "@std/assert";
-import { messageJson, PeerNames } from "../../../cli/connector/local_api/message_json.ts";
+import { messageJson } from "../../../cli/connector/local_api/message_json.ts";
 import { modelMessage } from "../../../cli/mcp/model_message.ts";
 import { toolResult } from "../../../cli/mcp/tool_result.ts";
 import { LocalMessage } from "../../../shared/client/local_shapes.ts";
@@ -45,7 +45,7 @@ Deno.test("a result has no half of a surrogate pair, with any payload of a peer"
       ...{ isReply: false, auto: false, payload, receivedAt: 0, readAt: null, mayBeRepeat: false, session: null },
       ...{ verified: "by-registry", signedAt: 0 },
       tries: { attempts: 0, refusals: 0, firstTriedAt: null },
-    }, new PeerNames({}));
+    }, { aliasOf: () => null, of: () => null });
     const message = LocalMessage.parse(JSON.parse(json));
     const result = toolResult({ messages: [modelMessage({ message, json })] }, true);
     for (const text of strings(JSON.parse(JSON.stringify(result)))) assert(text.isWellFormed(), payload.slice(0, 200));

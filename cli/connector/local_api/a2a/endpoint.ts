@@ -13,7 +13,6 @@ import { DiskFullError } from "../../store/database.ts";
 import { SendRefusedError } from "../../sending/message_sender.ts";
 import { isTaskId, type SentMessage } from "../../store/sent_messages.ts";
 import type { Change, InboxMessage } from "../../store/received_rows.ts";
-import { TooManyWaitsError } from "../../waits.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../../limits.ts";
 import { LOCAL_ERRORS } from "../../../local_errors.ts";
 import { json, jsonText, laterJsonText, LocalError, type LocalInput } from "../local_route.ts";
@@ -30,9 +29,9 @@ const CARD_AGE_S = 60;
 /** Characters after which a page of tasks ends: 100 tasks with the longest replies would be 20 MB. */
 const LIST_CHARACTERS = 4 * 1024 ** 2;
 
-type CardInput = LocalInput<{ alias: string }, undefined, undefined>;
-
-export async function card({ connector, params: { alias }, a2aPeers, origin, headers }: CardInput): Promise<Response> {
+export async function card(
+  { connector, params: { alias }, a2aPeers, origin, headers }: LocalInput<{ alias: string }>,
+): Promise<Response> {
   if (a2aPeers().every((peer) => peer.alias !== alias)) throw new LocalError("NOT_FOUND");
   const { agent: { name: agentName }, version } = connector.options;
   const text = JSON.stringify(agentCard({ alias, agentName, version, url: origin + a2aPath(alias) }));
@@ -43,7 +42,7 @@ export async function card({ connector, params: { alias }, a2aPeers, origin, hea
   return new Response(text, { headers: { ...caching, "Content-Type": "application/json" } });
 }
 
-export async function call({ connector, peer, headers, text }: CardInput): Promise<Response> {
+export async function call({ connector, peer, headers, text }: LocalInput<{ alias: string }>): Promise<Response> {
   if (peer === null) throw new LocalError("CONNECTOR_UNAUTHORIZED");
   try {
     const type = headers.get("content-type") ?? "application/json";
@@ -125,7 +124,7 @@ async function sendMessage(
   const sent = connector.store.sent.find(requestId, peerDid);
   if (sent === null) throw new RpcError("internal", "The message has made room for others", id);
   const written = () => resultText(id, `{"task":${presentJson(connector, sent)}}`);
-  const waiting = blocked === null || !isOpen(present(connector, sent)) ? null : beginWait(connector);
+  const waiting = blocked === null || !isOpen(present(connector, sent)) ? null : connector.waits.begin();
   if (waiting === null) return jsonText(written());
   owned.use(waiting);
   const look = () => isOpen(present(connector, sent)) ? null : true;
@@ -156,29 +155,21 @@ async function deliver(
 ): Promise<void> {
   const { store: { sent }, sending, newId } = connector;
   const known = sent.find(requestId, toDid);
-  if (known !== null) {
-    // The request of the others is under way, or its result is known. After these states it is safe to send again (D-69).
-    if (known.state !== "unknown" && known.state !== "refused") return;
-  }
+  // The request of the others is under way, or its result is known. After these states it is safe to send again (D-69).
+  if (known !== null && known.state !== "unknown" && known.state !== "refused") return;
   const conversationId = contextId ?? known?.conversationId ?? newId();
   try {
     const message = { toDid, requestId, conversationId, payload, origin: "program", mayWait: true } as const;
     const { response } = await sending.send(message);
     if (response?.status !== 429) return;
-    throw tooMany("The proxy limits the messages of this agent", retryAfterOf(response.headers), id);
+    const why = "The proxy limits the messages of this agent",
+      seconds = wholeSeconds(response.headers.get("Retry-After"));
+    throw new RpcError("internal", seconds === null ? why : `${why}. Try again in ${seconds} s`, id);
   } catch (error) {
     if (error instanceof SendRefusedError) throw new RpcError("params", error.message, id);
     // The row says why it is unknown whether the message has left.
     if (!(error instanceof UnreachableError)) throw error;
   }
-}
-
-function retryAfterOf(headers: Headers): number | null {
-  return wholeSeconds(headers.get("Retry-After"));
-}
-
-function tooMany(why: string, seconds: number | null, id: RpcId): RpcError {
-  return new RpcError("internal", seconds === null ? why : `${why}. Try again in ${seconds} s`, id);
 }
 
 function taskOf({ store: { sent } }: Connector, peerDid: string, taskId: string): SentMessage | null {
@@ -197,31 +188,11 @@ function presentJson(connector: Connector, task: SentMessage): string {
   return taskJson(connector.store.sent.find(task.requestId, task.toDid) ?? task, view);
 }
 
-function beginWait({ waits }: Connector) {
-  try {
-    return waits.begin();
-  } catch (error) {
-    if (error instanceof TooManyWaitsError) return null;
-    throw error;
-  }
-}
-
 function resultText(id: RpcId, result: string): string {
   return `{"jsonrpc":"2.0","id":${JSON.stringify(id)},"result":${result}}`;
 }
 
 const TEXT_MODES = ["text/plain", "application/json"];
-
-interface CardFacts {
-  /** The alias of the peer. */
-  alias: string;
-  /** The agent that sends the messages. */
-  agentName: string;
-  /** Address for the requests. */
-  url: string;
-  /** Version of svc. */
-  version: string;
-}
 
 const Text = z.string();
 
@@ -238,7 +209,9 @@ export const AgentCard = z.object({
   skills: z.array(z.object({ id: Text, name: Text, description: Text, tags: z.array(Text) })),
 });
 
-function agentCard({ alias, agentName, url, version }: CardFacts): z.infer<typeof AgentCard> {
+function agentCard(
+  { alias, agentName, url, version }: Record<"alias" | "agentName" | "url" | "version", string>,
+): z.infer<typeof AgentCard> {
   return {
     name: alias,
     description: `The agent ${alias}, a peer of ${agentName}. Messages go through svc.`,
@@ -273,19 +246,18 @@ const STATES: Readonly<Record<SentMessage["state"], TaskState>> = {
 };
 const OPEN: ReadonlySet<TaskState> = new Set(["TASK_STATE_SUBMITTED", "TASK_STATE_WORKING"]);
 
-export interface TaskView {
+interface TaskView {
   state: TaskState;
   /** Why there is no result; `null` for another state. */
   why: string | null;
   reply: InboxMessage | null;
 }
 
-/** Whether the task has no result yet. */
-export function isOpen({ state }: TaskView): boolean {
+function isOpen({ state }: TaskView): boolean {
   return OPEN.has(state);
 }
 
-export function viewOf(sent: SentMessage, reply: InboxMessage | null, now: number): TaskView {
+function viewOf(sent: SentMessage, reply: InboxMessage | null, now: number): TaskView {
   if (reply !== null) {
     const error = errorIn(reply.payload);
     if (error === null) return { state: "TASK_STATE_COMPLETED", why: null, reply };
@@ -300,7 +272,7 @@ export function viewOf(sent: SentMessage, reply: InboxMessage | null, now: numbe
 }
 
 /** The JSON text of a task. @param hasArtifacts false for a list that is asked for without them: the member is absent then */
-export function taskJson(sent: SentMessage, { state, why, reply }: TaskView, hasArtifacts = true): string {
+function taskJson(sent: SentMessage, { state, why, reply }: TaskView, hasArtifacts = true): string {
   const contextId = sent.conversationId ?? sent.requestId;
   const message = why === null
     ? {}

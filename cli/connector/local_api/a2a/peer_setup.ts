@@ -20,11 +20,9 @@ interface Place {
 }
 
 interface ConnectedPlace extends Place {
-  /** The running connector; `null` when there is none. */
   client: LocalCalls | null;
 }
 
-/** The address of a peer, with its new token. */
 export interface AddedPeer {
   url: string;
   card: string;

@@ -8,8 +8,8 @@ import { inputText, problemText } from "../../../../shared/protocol/input_text.t
 import { arrayElements, topLevelMembers } from "../../../../shared/protocol/json_text.ts";
 import { Part, type RPC_ERROR, TASK_STATES, type TaskState } from "../../../platforms/a2a_protocol.ts";
 import { LIMITS } from "../../../../shared/protocol/limits.ts";
+import type { TaskCursor } from "../../store/sent_messages.ts";
 
-/** The ID of a request, which its response repeats. */
 export type RpcId = string | number | null;
 
 /** An error of JSON-RPC; `id` of the request, `null` when it is unknown. */
@@ -30,7 +30,6 @@ export interface ClientMessage {
   returnImmediately: boolean;
 }
 
-/** Which tasks a client wants to see. */
 export interface TaskQuery {
   contextId: string | undefined;
   status: TaskState | undefined;
@@ -42,13 +41,6 @@ export interface TaskQuery {
   hasArtifacts: boolean;
 }
 
-/** The last task of a page: tasks are ordered by the time of their state, then by the order in which they were sent. */
-export interface TaskCursor {
-  at: number;
-  seq: number;
-}
-
-/** What a client wants. */
 export type RpcCall =
   | { method: "ListTasks"; id: RpcId; query: TaskQuery }
   | { method: "SendMessage"; id: RpcId; message: ClientMessage }

@@ -216,7 +216,7 @@ Deno.test("refusals are passed on, and nothing is sent when the call may not wai
   assertEquals([busy.status, busy.body.error.code, busy.headers.get("retry-after")], [429, "CONNECTOR_BUSY", "1"]);
   assertEquals((await ask(`/v1/outbound/${QUESTION}`)).body.error.code, "CONNECTOR_MESSAGE_UNKNOWN");
   assertEquals((await ask("/v1/outbound?wait=0", post({ to, text: "Hello" }))).body.state, "delivered");
-  for (const wait of waits) wait[Symbol.dispose]();
+  for (const wait of waits) wait?.[Symbol.dispose]();
   for (let n = 0; n < LOOP_MESSAGES; n++) {
     assertEquals((await ask("/v1/outbound", post({ to, text: "x", origin: "model" }))).status, 202);
   }

@@ -41,10 +41,9 @@ function senderOn(disk: Disk) {
     ...parts,
     clock,
     guard,
-    isBlocked: (did) => did === BLOCKED,
     random: seededRandom(),
     did: ALPHA,
-    peers: { sealTo: () => null },
+    peers: { of: () => null, sealTo: () => null, isBlocked: (did) => did === BLOCKED },
     strict: false,
     newId: () => `01KHYQ5H00AAAAAAAAAAAAAAA${ids++}`,
     proxies: {

@@ -34,7 +34,7 @@ Deno.test("a receipt leaves the outbox when the proxy rejects it permanently, an
         session: { current: () => Promise.resolve(IDENTITY) },
         proxy: { ask: () => Promise.reject(new ApiError(status, code, "refused", null)) },
         did: DID,
-        isBlocked: () => false,
+        peers: { isBlocked: () => false },
         emit: (event) => void events.push(event),
       });
       sender.wake();

@@ -59,7 +59,7 @@ Deno.test("a full inbox accepts no message, but dead letters make room", async (
   assert(inbox.take(all, 0).every((taken) => taken === "stored"));
   assertEquals(inbox.take([received("request-x")], 0)[0], "full");
   assertEquals(inbox.take([received("request-7", { from: from(7) })], 0)[0], "known");
-  db.run("UPDATE messages SET state = 'dead', ended_at = 1, problem = '' WHERE request_id = 'request-3'");
+  db.run("UPDATE messages SET state = 'dead', endedAt = 1, problem = '' WHERE requestId = 'request-3'");
   assertEquals(inbox.take([received("request-x"), received("request-y")], 0), [
     "stored",
     "full",
@@ -92,7 +92,7 @@ Deno.test("the inbox remembers at most 100,000 delivered messages, the newest", 
   inbox.moveToDeadLetters(dead, "status 400", 0);
   db.run(
     `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
-     INSERT INTO messages (from_did, request_id, to_did, identity, bytes, received_at, state, ended_at, verified, signed_at, proof,
+     INSERT INTO messages (fromDid, requestId, toDid, identity, bytes, receivedAt, state, endedAt, verified, signedAt, proof,
        payload)
      SELECT ?, 'done-' || i, '', '{}', 0, 0, 'done', 0, 'by-registry', 0, '{}', '' FROM n`,
     SEEN_MESSAGES + 3,
@@ -171,9 +171,9 @@ Deno.test("a large message replaces many small dead letters, and the counts stay
   await using disk = await Disk.make();
   const { inbox, db } = disk.open();
   inbox.take(Array.from({ length: 2_000 }, (_, n) => received(`request-${n}`, n < 1_000 ? {} : { from: GAMMA })), 0);
-  db.run("UPDATE messages SET state = 'dead', ended_at = 1000 WHERE request_id <> 'request-1999'");
+  db.run("UPDATE messages SET state = 'dead', endedAt = 1000 WHERE requestId <> 'request-1999'");
   // The counts show a nearly full inbox.
-  const size = (found: number) => `UPDATE messages SET bytes = ${found} WHERE request_id = 'request-1999'`;
+  const size = (found: number) => `UPDATE messages SET bytes = ${found} WHERE requestId = 'request-1999'`;
   db.run(size(INBOX_BYTES - 1_998 * 29));
   inbox.forget(0, HISTORY_MS);
   assertEquals(inbox.take([received("large", { payload: `"${"x".repeat(29 * 1_000)}"` })], 0)[0], "stored");

@@ -91,7 +91,7 @@ Deno.test("a full table deletes the oldest finished messages, then queued ones",
   const { sent, db } = disk.open();
   db.run(
     `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
-     INSERT INTO sent (to_did, request_id, auto, origin, bytes, sent_at, state, state_at, payload)
+     INSERT INTO sent (toDid, requestId, auto, origin, bytes, sentAt, state, stateAt, payload)
      SELECT ?, 'request-' || i, 0, 'program', 2, 0,
        CASE WHEN i <= 10 THEN 'sending' WHEN i <= 99500 THEN 'queued' ELSE 'delivered' END, 0, '{}' FROM n`,
     SENT_MESSAGES,

@@ -88,7 +88,7 @@ Deno.test("read content makes room before dead letters do, the oldest first", as
   const { inbox, db } = disk.open("pull");
   for (let n = 1; n <= 4; n++) store(inbox, `request-${n}`);
   inbox.markRead([2, 3], 0);
-  db.run("UPDATE messages SET state = 'dead', ended_at = 0, problem = '' WHERE seq = 1");
+  db.run("UPDATE messages SET state = 'dead', endedAt = 0, problem = '' WHERE seq = 1");
   // The unread message claims nearly all bytes.
   db.run("UPDATE messages SET bytes = ? WHERE seq = 4", INBOX_BYTES - 3 * 29);
   inbox.forget(0, HISTORY_MS);

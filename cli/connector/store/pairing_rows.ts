@@ -1,0 +1,83 @@
+/** What pairing keeps on disk, so that a kill in the middle of it loses nothing. */
+import { DAY_MS } from "../../../shared/clock.ts";
+import type { PairingProfile } from "../../../shared/protocol/api/pairing.ts";
+import { LIMITS } from "../../../shared/protocol/limits.ts";
+import type { Database } from "./database.ts";
+
+/** A peer that confirmed in time may be listed this much later, when the connector was offline. */
+const KEPT_AFTER_MS = DAY_MS;
+/** As long as a proxy gives the same answer to the same confirmation. */
+const KEPT_MS = DAY_MS;
+/** With more, a program that pastes tickets would fill the file. */
+const ROWS_MAX = 100;
+
+/** The pair secrets of this agent's open tickets (D-146). One is deleted when a peer has proven its key with it. */
+export class PairSecrets {
+  constructor(private readonly db: Database) {}
+
+  /** Adds one; the oldest make room, since the proxy allows no more open tickets. `until`: expiry of the ticket. */
+  add(secret: string, until: number): void {
+    this.db.transaction(() => {
+      this.db.run("INSERT INTO pair_secrets (secret, until) VALUES (?, ?)", secret, until + KEPT_AFTER_MS);
+      const newest = "SELECT secret FROM pair_secrets ORDER BY rowid DESC LIMIT ?";
+      this.db.run(`DELETE FROM pair_secrets WHERE secret NOT IN (${newest})`, LIMITS.openTickets);
+    });
+  }
+
+  /** Those that still count. */
+  open(now: number): string[] {
+    return this.db.all<{ secret: string }>("SELECT secret FROM pair_secrets WHERE until > ?", now)
+      .map(({ secret }) => secret);
+  }
+
+  remove(secret: string): void {
+    this.db.run("DELETE FROM pair_secrets WHERE secret = ?", secret);
+  }
+
+  forget(now: number): void {
+    this.db.run("DELETE FROM pair_secrets WHERE until <= ?", now);
+  }
+}
+
+export interface PairConfirmation {
+  /** The whole ticket, with its pair secret. */
+  ticket: string;
+  profile: PairingProfile;
+  /** Until when it is repeated, milliseconds. */
+  until: number;
+  /** The peer whose own server has the pair already; `null` before. */
+  half: string | null;
+}
+
+/**
+ * Tickets that this agent confirms and has not finished with: a kill between the two halves of a pair would otherwise leave one
+ * of them, which neither person can see.
+ */
+export class PairConfirmations {
+  constructor(private readonly db: Database) {}
+
+  /** Adds one; the oldest make room. It is on disk when this returns. */
+  begin(ticket: string, profile: PairingProfile, now: number): void {
+    this.db.transaction(() => {
+      const sql = "INSERT OR IGNORE INTO pair_confirmations (ticket, profile, until) VALUES (?, ?, ?)";
+      this.db.run(sql, ticket, JSON.stringify(profile), now + KEPT_MS);
+      const newest = "SELECT ticket FROM pair_confirmations ORDER BY rowid DESC LIMIT ?";
+      this.db.run(`DELETE FROM pair_confirmations WHERE ticket NOT IN (${newest})`, ROWS_MAX);
+    });
+  }
+
+  /** The peer's own server has the pair. */
+  halfDone(ticket: string, did: string): void {
+    this.db.run("UPDATE pair_confirmations SET half = ? WHERE ticket = ?", did, ticket);
+  }
+
+  end(ticket: string): void {
+    this.db.run("DELETE FROM pair_confirmations WHERE ticket = ?", ticket);
+  }
+
+  all(): PairConfirmation[] {
+    const sql = "SELECT ticket, profile, until, half FROM pair_confirmations ORDER BY rowid";
+    return this.db.all<Omit<PairConfirmation, "profile"> & { profile: string }>(sql)
+      .map((row) => ({ ...row, profile: JSON.parse(row.profile) }));
+  }
+}
