@@ -97,7 +97,7 @@ async function withSection({ path, behind, before, render }: Section): Promise<s
 async function errors(): Promise<string> {
   const source = await Deno.readTextFile(new URL("shared/protocol/errors.ts", ROOT));
   const groups: { title: string; rows: string[] }[] = [];
-  for (const [, title, code = ""] of source.matchAll(/^ {2}(?:\/\/ (.+)|([A-Z0-9_]+): \{.*)$/gm)) {
+  for (const [, title, code = ""] of source.matchAll(/^ {2}(?:\/\/ (.+)|([A-Z0-9_]+): \[.*)$/gm)) {
     if (title !== undefined) groups.push({ title, rows: [] });
     else if (isErrorCode(code)) groups.at(-1)?.rows.push(errorRow(code));
   }
