@@ -42,152 +42,51 @@ export function returnWindow(reason: string): number | null {
   return ms === undefined ? null : Number(ms);
 }
 
-/** Members that every frame has. */
-export interface FrameHead {
-  /** Version of the protocol. */
-  v: 1;
-  /** ULID, new for each frame. */
-  id: string;
-  /** ISO-8601. */
-  ts: string;
-}
-
-/** The sender, as verified by the proxy. A recipient that checks `proof` takes these values from the AIT instead. */
-export interface FrameIdentity {
-  /** DID of the sender. */
-  agentDid: string;
-  /** DID of the sender's owner. */
-  ownerDid: string;
-  /** Origin of the registry that issued the AIT. */
-  issuer: string;
-  /** `jti` of the sender's AIT. */
-  aitJti: string;
-  /** Name of the sender. */
-  name: string;
-}
-
-/** A message for the agent; `payload` is JSON text. (`fromAgentDid`, `requestId`) is stable across attempts. */
-export interface DeliverFrame extends FrameHead {
-  /** Name of the frame. */
-  type: "deliver";
-  /** ID that the sender chose for the message. */
-  requestId: string;
-  /** DID of the sender. */
-  fromAgentDid: string;
-  /** DID of the recipient. */
-  toAgentDid: string;
-  /** The verified sender. */
-  identity: FrameIdentity;
-  contentType: string;
-  /** 1 for the first attempt. */
-  attempt: number;
-  /** ID of the conversation, if the sender named one. */
-  conversationId?: string;
-  /** ID of the message that this one answers, as the sender states it; its shape is checked, nothing else. */
-  inReplyTo?: string;
-  /** True when a program sent the message and no person or model decided to send it. */
-  auto?: true;
-  /** What proves the sender to the recipient; `readMessageProof` checks its members, so a malformed one is refused with a reason. */
-  proof?: object;
-  /** JSON text of the message. */
-  payload: string;
-}
-
-/** Acknowledges a message: the connector has stored it (`accepted`), or gives the reason why it cannot. */
-export interface DeliverAckFrame extends FrameHead {
-  /** Name of the frame. */
-  type: "deliver_ack";
-  /** `id` of the `deliver` frame. */
-  ackId: string;
-  /** True when the message is stored. */
-  accepted: boolean;
-  /** Why the message was not stored. */
-  reason?: string;
-}
-
 /**
  * Reasons of a connector that pass by themselves: it has no space now. A message that may wait is queued then, because its
  * sender would otherwise be told that it was refused.
  */
 export const TEMPORARY_REASONS: ReadonlySet<string> = new Set(["inbox_full", "store_failed"]);
 
-/** Asks for a heartbeat acknowledgement. */
-export interface HeartbeatFrame extends FrameHead {
-  /** Name of the frame. */
-  type: "heartbeat";
-}
-
-/** Acknowledges a heartbeat. */
-export interface HeartbeatAckFrame extends FrameHead {
-  /** Name of the frame. */
-  type: "heartbeat_ack";
-  /** `id` of the `heartbeat` frame. */
-  ackId: string;
-}
-
-/** The agent has a new peer. */
-export interface PairedFrame extends FrameHead {
-  /** Name of the frame. */
-  type: "paired";
-  /** DID of the new peer. */
-  peerAgentDid: string;
-  /** Profile of the new peer. */
-  profile: { agentName: string; humanName: string };
-  /** Origin of the peer's home proxy; absent for the one that sends the frame. */
-  proxy?: string;
-}
-
 /** States of a message that the proxy tells its sender. */
 export const DELIVERY_STATES = ["queued", "delivered", "processed", "dead_lettered", "refused"] as const;
 export type DeliveryState = (typeof DELIVERY_STATES)[number];
 
-/** A message of this agent has a new state. Sent once and not repeated: `POST /v1/relay/deliveries` gives what was missed. */
-export interface DeliveryFrame extends FrameHead {
-  /** Name of the frame. */
-  type: "delivery";
-  requestId: string;
-  recipientAgentDid: string;
-  state: DeliveryState;
-  /** When it got the state, ISO-8601. */
-  at: string;
-  /** The receipt, when one gave it the state. */
-  receipt?: { requestId: string; recipientAgentDid: string; status: string; receivedAt: string };
+/** The sender, as verified by the proxy. A recipient that checks `proof` takes these values from the AIT instead. */
+export interface FrameIdentity {
+  agentDid: string;
+  ownerDid: string;
+  issuer: string;
+  aitJti: string;
+  name: string;
 }
 
-/** The agent is no longer authorised. The socket then closes with 4401. */
-export interface RevokedFrame extends FrameHead {
-  /** Name of the frame. */
-  type: "revoked";
-  /** Why the agent is not authorised. */
-  reason: string;
-}
+/** Whether the member of a frame is valid; `undefined` stands for an absent member. Its type is that of the member. */
+type Check<T = unknown> = (value: unknown) => value is T;
 
-/** A frame that a connector may send. */
-export type ConnectorFrame = DeliverAckFrame | HeartbeatFrame | HeartbeatAckFrame;
-/** A frame that a proxy may send. */
-export type ProxyFrame = DeliverFrame | DeliveryFrame | HeartbeatFrame | HeartbeatAckFrame | PairedFrame | RevokedFrame;
-/** Any frame. */
-export type Frame = ConnectorFrame | ProxyFrame;
-/** The name of a frame. */
-export type FrameType = Frame["type"];
-
-/** True when the member of a frame is valid; `undefined` stands for an absent member. */
-export type FrameMemberCheck = (value: unknown) => boolean;
-
-const isText = (max: number): FrameMemberCheck => (value) => typeof value === "string" && value.length <= max;
-const optional = (check: FrameMemberCheck): FrameMemberCheck => (value) => value === undefined || check(value);
-const isTime: FrameMemberCheck = (value) => typeof value === "string" && parseIso(value) !== null;
-const isBoolean: FrameMemberCheck = (value) => typeof value === "boolean";
-const isProfile: FrameMemberCheck = (value) =>
+const isText = (max: number): Check<string> => (value): value is string =>
+  typeof value === "string" && value.length <= max;
+const optional = <T>(check: Check<T>): Check<T | undefined> => (value): value is T | undefined =>
+  value === undefined || check(value);
+const oneOf = <T>(...values: readonly T[]): Check<T> => (value): value is T => values.some((one) => one === value);
+const isTime = (value: unknown): value is string => typeof value === "string" && parseIso(value) !== null;
+const isProfile = (value: unknown): value is { agentName: string; humanName: string } =>
   isRecord(value) && isText(256)(value.agentName) && isText(256)(value.humanName);
-const isIdentity: FrameMemberCheck = (value) =>
+const isIdentity = (value: unknown): value is FrameIdentity =>
   isRecord(value) && isAgentDid(value.agentDid) && isHumanDid(value.ownerDid) && isText(2048)(value.issuer) &&
   isUlid(value.aitJti) && isText(64)(value.name);
+const isAttempt = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 1;
+const isObject = (value: unknown): value is object => isRecord(value);
+/** Its form is that of the route that records it, so a connector shows what it does not know. */
+const isReceipt = (
+  value: unknown,
+): value is { requestId: string; recipientAgentDid: string; status: string; receivedAt: string } => isRecord(value);
 
-/** One row per frame: its sender and the check of each member. */
-export const FRAMES: Readonly<
-  Record<FrameType, { from: "proxy" | "connector" | "both"; members: Record<string, FrameMemberCheck> }>
-> = Object.freeze({
+const HEAD = { v: oneOf(1), id: isUlid, ts: isTime };
+
+/** One row per frame: its sender and its members. */
+export const FRAMES = {
+  /** A message for the agent. (`fromAgentDid`, `requestId`) is stable across attempts. */
   deliver: {
     from: "proxy",
     members: {
@@ -196,42 +95,74 @@ export const FRAMES: Readonly<
       toAgentDid: isAgentDid,
       identity: isIdentity,
       contentType: isText(LIMITS.frameBytes),
-      attempt: (value) => Number.isSafeInteger(value) && (value as number) >= 1,
+      /** 1 for the first attempt. */
+      attempt: isAttempt,
       conversationId: optional(isText(128)),
+      /** ID of the message that this one answers, as the sender states it. */
       inReplyTo: optional(isRequestId),
-      auto: optional((value) => value === true),
-      proof: optional(isRecord),
+      /** A program sent the message, and no person or model decided to send it. */
+      auto: optional(oneOf<true>(true)),
+      /** What proves the sender; `readMessageProof` checks its members, so a malformed one is refused with a reason. */
+      proof: optional(isObject),
     },
   },
+  /** The connector has stored the message with this `id`, or gives the reason why it cannot. */
   deliver_ack: {
     from: "connector",
-    members: { ackId: isUlid, accepted: isBoolean, reason: optional(isText(256)) },
+    members: { ackId: isUlid, accepted: oneOf<boolean>(true, false), reason: optional(isText(256)) },
   },
+  /** A message of this agent has a new state. Not repeated: `POST /v1/relay/deliveries` gives what was missed. */
   delivery: {
     from: "proxy",
     members: {
       requestId: isRequestId,
       recipientAgentDid: isAgentDid,
-      state: (value) => DELIVERY_STATES.some((state) => state === value),
+      state: oneOf(...DELIVERY_STATES),
+      /** When it got the state. */
       at: isTime,
-      receipt: optional(isRecord),
+      /** The receipt, when one gave it the state. */
+      receipt: optional(isReceipt),
     },
   },
   heartbeat: { from: "both", members: {} },
   heartbeat_ack: { from: "both", members: { ackId: isUlid } },
+  /** The agent has a new peer; `proxy` is its home, absent for the one that sends the frame. */
   paired: { from: "proxy", members: { peerAgentDid: isAgentDid, profile: isProfile, proxy: optional(isText(150)) } },
+  /** The agent is no longer authorised. The socket then closes with 4401. */
   revoked: { from: "proxy", members: { reason: isText(256) } },
-});
+} as const satisfies Record<string, { from: "proxy" | "connector" | "both"; members: Record<string, Check> }>;
 
-const HEAD: Record<string, FrameMemberCheck> = {
-  v: (value) => value === 1,
-  id: isUlid,
-  ts: isTime,
-};
+type Checked<C> = C extends Check<infer T> ? T : never;
+type Members<M> =
+  & { [K in keyof M as undefined extends Checked<M[K]> ? never : K]: Checked<M[K]> }
+  & { [K in keyof M as undefined extends Checked<M[K]> ? K : never]?: Exclude<Checked<M[K]>, undefined> };
+type FrameOf<T extends FrameType> = FrameHead & { type: T } & Members<(typeof FRAMES)[T]["members"]>;
+/** The frames of the table that this side may send. */
+type SentBy<S extends "proxy" | "connector"> = {
+  [T in FrameType]: (typeof FRAMES)[T]["from"] extends S | "both" ? T extends "deliver" ? DeliverFrame : FrameOf<T>
+    : never;
+}[FrameType];
+
+/** The name of a frame. */
+export type FrameType = keyof typeof FRAMES;
+/** Members that every frame has: version of the protocol, ULID of the frame, time. */
+export type FrameHead = Members<typeof HEAD>;
+/** `payload` is the JSON text of the message. */
+export type DeliverFrame = FrameOf<"deliver"> & { payload: string };
+export type DeliverAckFrame = FrameOf<"deliver_ack">;
+export type DeliveryFrame = FrameOf<"delivery">;
+export type PairedFrame = FrameOf<"paired">;
+export type RevokedFrame = FrameOf<"revoked">;
+export type ConnectorFrame = SentBy<"connector">;
+export type ProxyFrame = SentBy<"proxy">;
+export type Frame = ConnectorFrame | ProxyFrame;
 
 /** The checks of each frame, its head first. Made once, because every message has two frames that are read. */
-const MEMBERS = new Map(
-  Object.entries(FRAMES).map(([type, { members }]) => [type, [...Object.entries(HEAD), ...Object.entries(members)]]),
+const MEMBERS = new Map<string, [name: string, check: Check][]>(
+  Object.entries(FRAMES).map(([type, { members }]) => [
+    type,
+    [...Object.entries<Check>(HEAD), ...Object.entries<Check>(members)],
+  ]),
 );
 
 /** The text is not a frame that its sender may send. */
@@ -263,11 +194,6 @@ export function isOversize(text: string, from: "proxy" | "connector"): boolean {
  * malformed
  */
 export function decodeFrame(text: string, from: "connector"): ConnectorFrame;
-/**
- * Returns the frame in a text received from a proxy.
- *
- * @throws {FrameError}
- */
 export function decodeFrame(text: string, from: "proxy"): ProxyFrame;
 export function decodeFrame(text: string, from: "proxy" | "connector"): Frame {
   if (isOversize(text, from)) throw new FrameError(`The frame is over ${MAX_BYTES[from]} bytes`);
