@@ -132,12 +132,7 @@ async function compose(
   const own = `http://127.0.0.1:${port}`;
   const place = { registryUrl: server.registryUrl ?? own, proxyUrl: server.proxyUrl ?? own };
   const deps = {
-    kv: store.kv,
-    place: store.place,
-    maxChecks: store.maxChecks,
-    commitsInFlight: store.commitsInFlight,
-    reliedMs: store.reliedMs,
-    writes: store.writes,
+    ...store,
     clock,
     random: systemRandom,
     newId,
@@ -163,19 +158,12 @@ async function compose(
     origins: acceptedOrigins(environment, place.proxyUrl, port),
     // In one process, calls to the registry need no socket and no credential.
     ...registry
-      ? {
-        send: (request) => registry.fetch(request, { from: "process" }),
-        judgeAccess: registry.judgeAccess,
-      }
+      ? { send: (request) => registry.fetch(request, { from: "process" }), judgeAccess: registry.judgeAccess }
       : { send: (request) => fetch(request) },
     upgrade: (request) => Deno.upgradeWebSocket(request, { idleTimeout: 45 }),
-    dial: {
-      fetch: (url, init) => fetch(url, { ...init, redirect: "error" }),
-      open: (url) => new WebSocket(url),
-    },
+    dial: { fetch: (url, init) => fetch(url, { ...init, redirect: "error" }), open: (url) => new WebSocket(url) },
     // A redirect would lead past the check of the address.
     abroad: { send: (request) => fetch(request), lookup: (host) => lookup(host, { all: true }) },
-    diskSpace: store.diskSpace,
     storeBytes: store.bytes,
     residentBytes: () => Deno.memoryUsage().rss,
   }, { ...proxyConfig, ...place });
@@ -191,12 +179,8 @@ async function compose(
 /** Share of the memory above which sockets must show that they are honest. The rest is for what arrives meanwhile. */
 const GUARDED_SHARE = 0.7;
 
-function guardMemory(
-  { deps: { owners, connectedAgents } }: Proxy,
-  { memoryGuardBytes }: ProxyConfig,
-  log: Log,
-): MemoryGuard {
-  const heldBytes = () => Deno.memoryUsage().rss;
+function guardMemory({ deps }: Proxy, { memoryGuardBytes }: ProxyConfig, log: Log): MemoryGuard {
+  const { owners, connectedAgents } = deps, heldBytes = () => Deno.memoryUsage().rss;
   const guard = new MemoryGuard(
     { clock: systemClock, log, owners, connectedAgents, heldBytes },
     memoryGuardBytes ?? (memoryBytes() ?? Infinity) * GUARDED_SHARE,
@@ -218,7 +202,8 @@ export async function startServer(environ: Environ, log: Log, own: OwnProcess | 
   if (service === "proxy" && registryUrl !== null) requireRegistry(registryUrl);
   const store = await openStore(kvUrl, clock);
   if (!store.isExclusive) confirmCommits(store.kv, newId());
-  const metrics = newMetrics(configuration);
+  const metrics = new Metrics();
+  describeProcess(metrics, { version: config.version, service }, systemClock);
   const stopped = new AbortController();
   if (own) {
     metrics.read("log_lines_dropped_total", () => own.lines.dropped);
@@ -238,11 +223,8 @@ export async function startServer(environ: Environ, log: Log, own: OwnProcess | 
     const { registry, proxy, guard } = await compose(configuration, store, port, { log, metrics, between });
     entry.open(servedBy(registry, proxy));
     if (!isLoopbackHost(host)) {
-      log("warn", "plain_http", {
-        host,
-        port,
-        message: "the server speaks plain HTTP; put a reverse proxy with TLS in front of it",
-      });
+      const message = "the server speaks plain HTTP; put a reverse proxy with TLS in front of it";
+      log("warn", "plain_http", { host, port, message });
     }
     return {
       address: `http://${addressText({ host, port })}`,
@@ -286,12 +268,6 @@ function requireRegistry(registryUrl: string): void {
   throw new StartRefused(
     `REGISTRY_URL: this process may not connect to ${host}. Use svc serve or deno task start, or add --allow-net=${host}`,
   );
-}
-
-function newMetrics({ server }: Configuration): Metrics {
-  const metrics = new Metrics();
-  describeProcess(metrics, { version: config.version, service: server.service }, systemClock);
-  return metrics;
 }
 
 /** Deadlines of requests. A shutdown, which has a time of its own, uses the system clock. */

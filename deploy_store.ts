@@ -14,9 +14,9 @@ import { systemClock } from "./shared/clock.ts";
 import { parseDid } from "./shared/protocol/did.ts";
 import { ulidSource } from "./shared/protocol/ids.ts";
 import { systemRandom } from "./shared/random.ts";
-import { ConfigReader, processEnviron, StartRefused } from "./shared/server/config_reader.ts";
+import { processEnviron, StartRefused } from "./shared/server/config_reader.ts";
 import { openStore, type Store, StoreRefused } from "./shared/server/store/open_store.ts";
-import { readServerConfig } from "./shared/server/server_config.ts";
+import { DEFAULT_STORE } from "./shared/server/server_config.ts";
 import { readWithFormatCheck } from "./shared/server/store/store_format.ts";
 import { exportLines, importLines, sizesOf, type StoredTables, TransferError } from "./shared/server/store/transfer.ts";
 
@@ -39,8 +39,8 @@ export class WorkFailed extends Error {
  *
  * @throws {StoreRefused}
  */
-async function refuseMissing(kvUrl: string | null): Promise<void> {
-  if (kvUrl === null || /^(https?:|:memory:$)/.test(kvUrl)) return;
+async function refuseMissing(kvUrl: string): Promise<void> {
+  if (/^(https?:|:memory:$)/.test(kvUrl)) return;
   try {
     await Deno.stat(kvUrl);
   } catch (error) {
@@ -52,18 +52,17 @@ async function refuseMissing(kvUrl: string | null): Promise<void> {
 }
 
 /**
- * Opens the store.
+ * Works on the store, and closes it.
  *
  * @throws {StoreRefused} when another process uses the store, or the store has another format
  */
-async function openReadable(kvUrl: string | null): Promise<Store> {
+async function withStore(kvUrl: string, work: (store: Store) => Promise<void>): Promise<void> {
   const store = await openStore(kvUrl);
   try {
     await readWithFormatCheck(store, []);
-    return store;
-  } catch (error) {
+    await work(store);
+  } finally {
     store.close();
-    throw error;
   }
 }
 
@@ -103,28 +102,22 @@ class RevocationCounts {
   }
 }
 
-async function recover(kvUrl: string | null, { json }: Options): Promise<void> {
-  await refuseMissing(kvUrl);
-  const store = await openReadable(kvUrl);
-  try {
-    const newId = ulidSource(systemClock.now, systemRandom.bytes);
-    const recovered = await recoverAdmin({ ...store, clock: systemClock, random: systemRandom, newId });
-    if (!recovered) {
-      throw new WorkFailed(
-        "There is no admin to recover: this store was never bootstrapped. Start the server and bootstrap it.",
-      );
-    }
-    const { human, key } = recovered;
-    if (json) {
-      const { did, displayName } = human;
-      return console.log(JSON.stringify({ human: { did, displayName }, apiKey: { token: key.token } }));
-    }
-    console.log(`admin    ${human.displayName}  ${human.did}`);
-    console.log(`API key  ${key.token}`);
-    console.log(`\nThis key is shown only once. Revoke the lost keys with svc api-key revoke <id>.`);
-  } finally {
-    store.close();
+async function recover(store: Store, { json }: Options): Promise<void> {
+  const newId = ulidSource(systemClock.now, systemRandom.bytes);
+  const recovered = await recoverAdmin({ ...store, clock: systemClock, random: systemRandom, newId });
+  if (!recovered) {
+    throw new WorkFailed(
+      "There is no admin to recover: this store was never bootstrapped. Start the server and bootstrap it.",
+    );
   }
+  const { human, key } = recovered;
+  if (json) {
+    const { did, displayName } = human;
+    return console.log(JSON.stringify({ human: { did, displayName }, apiKey: { token: key.token } }));
+  }
+  console.log(`admin    ${human.displayName}  ${human.did}`);
+  console.log(`API key  ${key.token}`);
+  console.log(`\nThis key is shown only once. Revoke the lost keys with svc api-key revoke <id>.`);
 }
 
 const TABLES: StoredTables = { registry: REGISTRY_STORED, proxy: PROXY_STORED };
@@ -137,54 +130,42 @@ interface Options {
 
 const TOP_REVOCATIONS = 10;
 
-async function inspect(kvUrl: string | null, { json }: Options): Promise<void> {
-  await refuseMissing(kvUrl);
-  const store = await openReadable(kvUrl);
-  try {
-    const counts = new RevocationCounts(store.kv);
-    const found = await sizesOf(store.kv, (entry) => counts.count(entry));
-    const known = new Set(found.map(({ kind }) => kind));
-    const absent = Object.entries(TABLES).flatMap(([service, kinds]) =>
-      Object.keys(kinds).map((kind) => `${service} ${kind}`)
-    )
-      .filter((kind) => !known.has(kind)).map((kind) => ({ kind, records: 0, bytes: 0 }));
-    const kinds = [...found, ...absent];
-    const total = kinds.reduce((sum, one) => ({
-      kind: "total",
-      records: sum.records + one.records,
-      bytes: sum.bytes + one.bytes,
-    }));
-    const revocations = counts.top(TOP_REVOCATIONS);
-    if (json) console.log(JSON.stringify({ kinds, total, revocations }));
-    else {
-      const width = Math.max(...kinds.map(({ kind }) => kind.length));
-      console.log(`${"kind".padEnd(width)}  ${"records".padStart(12)}  ${"bytes".padStart(15)}`);
-      for (const { kind, records, bytes } of [...kinds, total]) {
-        console.log(`${kind.padEnd(width)}  ${String(records).padStart(12)}  ${String(bytes).padStart(15)}`);
-      }
-      console.log(revocations.length === 0 ? "\nno revocations" : "\nhumans with most revocations");
-      for (const { ownerDid, revocations: count } of revocations) {
-        console.log(`${String(count).padStart(12)}  ${ownerDid}`);
-      }
+async function inspect(store: Store, { json }: Options): Promise<void> {
+  const counts = new RevocationCounts(store.kv);
+  const found = await sizesOf(store.kv, (entry) => counts.count(entry));
+  const known = new Set(found.map(({ kind }) => kind));
+  const absent = Object.entries(TABLES).flatMap(([service, kinds]) =>
+    Object.keys(kinds).map((kind) => `${service} ${kind}`)
+  )
+    .filter((kind) => !known.has(kind)).map((kind) => ({ kind, records: 0, bytes: 0 }));
+  const kinds = [...found, ...absent];
+  const total = kinds.reduce((sum, one) => ({
+    kind: "total",
+    records: sum.records + one.records,
+    bytes: sum.bytes + one.bytes,
+  }));
+  const revocations = counts.top(TOP_REVOCATIONS);
+  if (json) console.log(JSON.stringify({ kinds, total, revocations }));
+  else {
+    const width = Math.max(...kinds.map(({ kind }) => kind.length));
+    console.log(`${"kind".padEnd(width)}  ${"records".padStart(12)}  ${"bytes".padStart(15)}`);
+    for (const { kind, records, bytes } of [...kinds, total]) {
+      console.log(`${kind.padEnd(width)}  ${String(records).padStart(12)}  ${String(bytes).padStart(15)}`);
     }
-  } finally {
-    store.close();
+    console.log(revocations.length === 0 ? "\nno revocations" : "\nhumans with most revocations");
+    for (const { ownerDid, revocations: count } of revocations) {
+      console.log(`${String(count).padStart(12)}  ${ownerDid}`);
+    }
   }
 }
 
-async function exportStore(kvUrl: string | null, { out }: Options): Promise<void> {
-  await refuseMissing(kvUrl);
-  const store = await openReadable(kvUrl);
-  try {
-    const target = out === undefined ? Deno.stdout : await createPrivate(out);
-    const encoder = new TextEncoder();
-    for await (const line of exportLines(store.kv, TABLES, systemClock.now())) {
-      for (let rest = encoder.encode(`${line}\n`); rest.length > 0;) {
-        rest = rest.subarray(await target.write(rest));
-      }
+async function exportStore(store: Store, { out }: Options): Promise<void> {
+  const target = out === undefined ? Deno.stdout : await createPrivate(out);
+  const encoder = new TextEncoder();
+  for await (const line of exportLines(store.kv, TABLES, systemClock.now())) {
+    for (let rest = encoder.encode(`${line}\n`); rest.length > 0;) {
+      rest = rest.subarray(await target.write(rest));
     }
-  } finally {
-    store.close();
   }
 }
 
@@ -204,18 +185,14 @@ async function createPrivate(path: string): Promise<Deno.FsFile> {
   }
 }
 
-async function importStore(kvUrl: string | null, { json }: Options): Promise<void> {
-  const store = await openReadable(kvUrl);
-  try {
-    const lines = linesOf(Deno.stdin.readable);
-    const records = await importLines(store.kv, TABLES, lines, systemClock.now());
-    if (json) console.log(JSON.stringify({ records }));
-    else console.error(`${records} records imported`);
-  } catch (error) {
-    throw error instanceof TransferError ? new WorkFailed(`Cannot import: ${error.message}`) : error;
-  } finally {
-    store.close();
-  }
+async function importStore(store: Store, { json }: Options): Promise<void> {
+  const records = await importLines(store.kv, TABLES, linesOf(Deno.stdin.readable), systemClock.now()).catch(
+    (error) => {
+      throw error instanceof TransferError ? new WorkFailed(`Cannot import: ${error.message}`) : error;
+    },
+  );
+  if (json) console.log(JSON.stringify({ records }));
+  else console.error(`${records} records imported`);
 }
 
 async function* linesOf(stream: ReadableStream<Uint8Array<ArrayBuffer>>): AsyncGenerator<string> {
@@ -228,7 +205,7 @@ async function* linesOf(stream: ReadableStream<Uint8Array<ArrayBuffer>>): AsyncG
   if (rest !== "") yield rest;
 }
 
-const COMMANDS: Readonly<Record<string, (kvUrl: string | null, options: Options) => Promise<void>>> = {
+const COMMANDS: Readonly<Record<string, (store: Store, options: Options) => Promise<void>>> = {
   inspect,
   recover,
   export: exportStore,
@@ -255,10 +232,9 @@ export async function runStore(args: readonly string[]): Promise<number> {
     console.error(USAGE);
     return 2;
   }
-  const reader = new ConfigReader(processEnviron);
-  const { kvUrl } = readServerConfig(reader, { isOnDeploy: false });
-  reader.finish({});
-  await command(textOption(store) ?? kvUrl, { json: json === true, out: textOption(out) });
+  const path = textOption(store) ?? processEnviron("KV_URL") ?? DEFAULT_STORE;
+  if (command !== importStore) await refuseMissing(path);
+  await withStore(path, (opened) => command(opened, { json: json === true, out: textOption(out) }));
   return 0;
 }
 

@@ -49,31 +49,6 @@ export interface ProxyConfig extends ServiceAddresses {
 /** Most bytes of a variable: a petabyte. */
 const MAX_BYTES = 2 ** 50;
 
-/** Names of the variables, for the permission to read them. */
-export const PROXY_VARIABLES = [
-  "REGISTRY_INTERNAL_SERVICE_ID",
-  "REGISTRY_INTERNAL_SERVICE_SECRET",
-  "INJECT_IDENTITY_INTO_MESSAGE",
-  "AGENT_RATE_LIMIT_REQUESTS_PER_MINUTE",
-  "AGENT_RATE_LIMIT_WINDOW_MS",
-  "OWNER_RATE_LIMIT_REQUESTS_PER_MINUTE",
-  "CRL_REFRESH_INTERVAL_MS",
-  "CRL_MAX_AGE_MS",
-  "REGISTRY_KEYS_TTL_MS",
-  "RELAY_ACK_TIMEOUT_MS",
-  "RELAY_HEARTBEAT_INTERVAL_MS",
-  "AGENT_ACCESS_CACHE_MS",
-  "RELAY_MAILBOX_TTL_SECONDS",
-  "RECEIPT_RETENTION_SECONDS",
-  "SESSION_REVALIDATE_INTERVAL_MS",
-  "QUOTA_PAIRS",
-  "QUOTA_MAILBOX_BYTES",
-  "STORE_RESERVE_BYTES",
-  "MEMORY_GUARD",
-  "FEDERATION",
-  "FEDERATION_PRIVATE",
-] as const;
-
 /** Returns the proxy's configuration. The reader collects all problems. */
 export function readProxyConfig(reader: ConfigReader, place: ServiceAddresses): ProxyConfig {
   const ms = wholeNumber(1, DAY_MS);

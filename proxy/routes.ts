@@ -97,20 +97,14 @@ const UPGRADE_HEADERS: readonly RouteHeader[] = [
 ];
 
 export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
-  route({
-    method: "GET",
-    path: "/health",
-    summary: "Health of the proxy",
+  route("GET", "/health", "Health of the proxy", {
     auth: "none",
     limit: null,
     response: { status: 200, body: metaApi.ProxyHealth, mayBeUnready: true },
     handler: meta.health,
   }),
   ...probeRoutes<ProxyDeps>(meta.proxyReady, ({ links }) => links.missing),
-  route({
-    method: "POST",
-    path: "/hooks/agent",
-    summary: "Deliver a message to a paired agent",
+  route("POST", "/hooks/agent", "Deliver a message to a paired agent", {
     auth: "message",
     limit: null,
     maxBodyBytes: LIMITS.hookBodyBytes,
@@ -135,10 +129,7 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
     ],
     handler: postMessage,
   }),
-  route({
-    method: "GET",
-    path: "/v1/relay/connect",
-    summary: "Open the relay socket on which an agent receives messages",
+  route("GET", "/v1/relay/connect", "Open the relay socket on which an agent receives messages", {
     auth: "connect",
     limit: null,
     rawQuery: relayApi.ConnectQuery,
@@ -152,10 +143,7 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
     errors: ["PROXY_RELAY_UPGRADE_REQUIRED", "PROXY_RELAY_UNAVAILABLE", "PROXY_RELAY_AUTH_CONTEXT_MISSING"],
     handler: relayConnect,
   }),
-  route({
-    method: "POST",
-    path: "/v1/relay/delivery-receipts",
-    summary: "Record a receipt of a received message",
+  route("POST", "/v1/relay/delivery-receipts", "Record a receipt of a received message", {
     auth: "receipt",
     limit: null,
     body: receiptsApi.ReceiptBody,
@@ -164,10 +152,7 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
     errors: ["PROXY_RELAY_RECEIPT_FORBIDDEN", "PROXY_RECEIPT_DELIVERY_NOT_FOUND"],
     handler: receipts.submitReceipt,
   }),
-  route({
-    method: "GET",
-    path: "/v1/relay/delivery-receipts",
-    summary: "Receipts of a message, for its sender and its recipient",
+  route("GET", "/v1/relay/delivery-receipts", "Receipts of a message, for its sender and its recipient", {
     auth: "query",
     limit: null,
     query: receiptsApi.ReceiptQuery,
@@ -175,10 +160,7 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
     response: { status: 200, body: receiptsApi.ReceiptList },
     handler: receipts.queryReceipts,
   }),
-  route({
-    method: "POST",
-    path: "/v1/relay/deliveries",
-    summary: "Outcomes of messages that the caller has sent",
+  route("POST", "/v1/relay/deliveries", "Outcomes of messages that the caller has sent", {
     auth: "query",
     limit: null,
     body: receiptsApi.DeliveriesBody,
@@ -187,10 +169,7 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
     errors: [],
     handler: receipts.queryDeliveries,
   }),
-  route({
-    method: "POST",
-    path: "/pair/start",
-    summary: "Create a pairing ticket that another agent can confirm",
+  route("POST", "/pair/start", "Create a pairing ticket that another agent can confirm", {
     auth: "pairing",
     limit: null,
     body: pairingApi.PairStartBody,
@@ -199,10 +178,7 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
     errors: ["PROXY_PAIR_OWNERSHIP_FORBIDDEN", "PROXY_PAIR_OWNERSHIP_UNAVAILABLE"],
     handler: trust.pairStart,
   }),
-  route({
-    method: "POST",
-    path: "/pair/confirm",
-    summary: "Confirm a ticket and create the pair",
+  route("POST", "/pair/confirm", "Confirm a ticket and create the pair", {
     auth: "visit",
     limit: null,
     body: pairingApi.PairConfirmBody,
@@ -219,10 +195,7 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
     ],
     handler: trust.pairConfirm,
   }),
-  route({
-    method: "POST",
-    path: "/pair/accept",
-    summary: "Let an agent of another server write to the caller",
+  route("POST", "/pair/accept", "Let an agent of another server write to the caller", {
     auth: "pairing",
     limit: null,
     body: pairingApi.PairAcceptBody,
@@ -236,10 +209,7 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
     ],
     handler: trust.pairAccept,
   }),
-  route({
-    method: "POST",
-    path: "/pair/status",
-    summary: "Status of a ticket, for its participants",
+  route("POST", "/pair/status", "Status of a ticket, for its participants", {
     auth: "pairing",
     limit: null,
     body: pairingApi.PairStatusBody,
@@ -253,10 +223,7 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
     ],
     handler: trust.pairStatus,
   }),
-  route({
-    method: "GET",
-    path: "/pair/peers",
-    summary: "List the peers of the caller in pages",
+  route("GET", "/pair/peers", "List the peers of the caller in pages", {
     auth: "pairing",
     limit: null,
     query: pairingApi.PeerListQuery,
@@ -265,10 +232,7 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
     errors: ["PROXY_PAIR_OWNERSHIP_FORBIDDEN", "PROXY_PAIR_OWNERSHIP_UNAVAILABLE"],
     handler: trust.listPeers,
   }),
-  route({
-    method: "POST",
-    path: "/pair/remove",
-    summary: "End a pair in both directions",
+  route("POST", "/pair/remove", "End a pair in both directions", {
     auth: "visit",
     limit: null,
     body: pairingApi.PairRemoveBody,
@@ -278,20 +242,19 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
     handler: trust.removePeer,
   }),
   // Admins, by admin token
-  route({
-    method: "GET",
-    path: "/v1/admin/relay/overview",
-    summary: "Connected agents and queued messages, with memory and disk of the instance that answers",
-    auth: "admin_token",
-    limit: perAdmin,
-    response: { status: 200, body: relayAdminApi.RelayOverview },
-    errors: [],
-    handler: overview,
-  }),
-  route({
-    method: "GET",
-    path: "/v1/admin/relay/connections",
-    summary: "Which agents are connected, and when each was connected last",
+  route(
+    "GET",
+    "/v1/admin/relay/overview",
+    "Connected agents and queued messages, with memory and disk of the instance that answers",
+    {
+      auth: "admin_token",
+      limit: perAdmin,
+      response: { status: 200, body: relayAdminApi.RelayOverview },
+      errors: [],
+      handler: overview,
+    },
+  ),
+  route("GET", "/v1/admin/relay/connections", "Which agents are connected, and when each was connected last", {
     auth: "admin_token",
     limit: perAdmin,
     query: relayAdminApi.ConnectionQuery,
@@ -299,10 +262,7 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
     response: { status: 200, body: relayAdminApi.ConnectionList },
     handler: admin.connections,
   }),
-  route({
-    method: "GET",
-    path: "/v1/admin/relay/queues",
-    summary: "How many messages wait for each recipient",
+  route("GET", "/v1/admin/relay/queues", "How many messages wait for each recipient", {
     auth: "admin_token",
     limit: perAdmin,
     query: relayAdminApi.QueueQuery,
@@ -310,20 +270,19 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
     response: { status: 200, body: relayAdminApi.QueueList },
     handler: admin.queues,
   }),
-  route({
-    method: "GET",
-    path: "/v1/admin/relay/issuers",
-    summary: "Other registries whose agents have pairs here, with what the instance that answers knows of them",
-    auth: "admin_token",
-    limit: perAdmin,
-    response: { status: 200, body: relayAdminApi.IssuerList },
-    errors: [],
-    handler: issuers,
-  }),
-  route({
-    method: "GET",
-    path: "/v1/admin/relay/deliveries",
-    summary: "What happened to a message, by its request ID",
+  route(
+    "GET",
+    "/v1/admin/relay/issuers",
+    "Other registries whose agents have pairs here, with what the instance that answers knows of them",
+    {
+      auth: "admin_token",
+      limit: perAdmin,
+      response: { status: 200, body: relayAdminApi.IssuerList },
+      errors: [],
+      handler: issuers,
+    },
+  ),
+  route("GET", "/v1/admin/relay/deliveries", "What happened to a message, by its request ID", {
     auth: "admin_token",
     limit: perAdmin,
     query: relayAdminApi.DeliveryQuery,
@@ -331,10 +290,7 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
     response: { status: 200, body: relayAdminApi.DeliveryList },
     handler: admin.deliveries,
   }),
-  route({
-    method: "GET",
-    path: "/v1/admin/relay/refusals",
-    summary: "The newest refusals of the instance that answers, kept in memory",
+  route("GET", "/v1/admin/relay/refusals", "The newest refusals of the instance that answers, kept in memory", {
     auth: "admin_token",
     limit: perAdmin,
     query: relayAdminApi.RefusalQuery,
@@ -342,17 +298,19 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
     response: { status: 200, body: relayAdminApi.RefusalList },
     handler: admin.refusals,
   }),
-  route({
-    method: "GET",
-    path: "/v1/admin/relay/series",
-    summary: "What passed in the last hour or day at the instance that answers, kept in memory",
-    auth: "admin_token",
-    limit: perAdmin,
-    query: relayAdminApi.SeriesQuery,
-    invalid: "PROXY_ADMIN_INVALID_QUERY",
-    response: { status: 200, body: relayAdminApi.RelaySeriesAnswer },
-    handler: series,
-  }),
+  route(
+    "GET",
+    "/v1/admin/relay/series",
+    "What passed in the last hour or day at the instance that answers, kept in memory",
+    {
+      auth: "admin_token",
+      limit: perAdmin,
+      query: relayAdminApi.SeriesQuery,
+      invalid: "PROXY_ADMIN_INVALID_QUERY",
+      response: { status: 200, body: relayAdminApi.RelaySeriesAnswer },
+      handler: series,
+    },
+  ),
   openApiRoute<ProxyDeps>(),
   ...pageRoutes<ProxyDeps>(meta.proxyReady),
 ];

@@ -85,11 +85,7 @@ export async function createRegistry(
     suspensions: new Suspensions({ ...externals, authority, reads, changes }),
     reads,
     probe: new StoreProbe({ kv, clock, commits }, KEYS.probe()),
-    crl: new CrlPublisher(
-      { kv, reads, clock, newId, signing, log: externals.log },
-      config.registryUrl,
-      externals.crlBytes,
-    ),
+    crl: new CrlPublisher({ ...externals, reads, signing }, config.registryUrl, externals.crlBytes),
     nonces: new Nonces(clock),
     limiter: new RateLimiter(kv, commits, clock, KEYS.window),
     random,

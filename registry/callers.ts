@@ -1,11 +1,17 @@
-/** The callers that the authenticators of the registry return. */
+/** The callers that the authenticators of the registry return, and what the handlers of people's routes get. */
 import type { ApiKeyRecord, HumanRecord } from "./schema/records.ts";
+import type { IdPath } from "../shared/protocol/api/fields.ts";
 import type { ServiceScope } from "../shared/protocol/api/services.ts";
+import type { Input } from "../shared/server/http/route.ts";
 
 export interface ApiKeyCaller {
   human: HumanRecord;
   key: ApiKeyRecord;
 }
+
+export type WithBody<B> = Input<undefined, undefined, B, ApiKeyCaller>;
+export type WithQuery<Q> = Input<undefined, Q, undefined, ApiKeyCaller>;
+export type WithId<B = undefined> = Input<IdPath, undefined, B, ApiKeyCaller>;
 
 /** An internal service, or this process. */
 export interface ServiceCaller {

@@ -16,90 +16,52 @@ const BOOTSTRAP_SECRET_LENGTH_MIN = 24;
 /** A signing key of the configuration. */
 export interface ConfiguredKey {
   kid: string | null;
-  /** base64url, 32 bytes. */
   publicKey: string;
-  /** base64url of the seed; `null` for a retired key that only verifies. */
+  /** `null` for a retired key that only verifies. */
   seed: string | null;
   status: "active" | "retired";
 }
 
-/** The configuration of the registry. */
-export interface RegistryConfig extends ServiceAddresses {
-  /** `null`: bootstrap is disabled. */
-  bootstrapSecret: string | null;
-  /** `null`: the first start makes a key and keeps it in the store. */
-  signingKeys: readonly ConfiguredKey[] | null;
-  accessTokenTtlSeconds: number;
-  refreshTokenTtlSeconds: number;
-  challengeTtlSeconds: number;
-  apiKeyRequestsPerMinute: number;
-  /** True when the operator's console is served. */
-  console: boolean;
-  quotas: Quotas;
-}
-
-/** Quotas of one human. */
-export interface Quotas {
-  /** Active agents. */
-  agents: number;
-  /** Active API keys. */
-  apiKeys: number;
-  registrationsPerDay: number;
-  agentReissuesPerDay: number;
-  reissuesPerDay: number;
-  /** Challenges that are neither answered nor expired. */
-  challenges: number;
-  /** Live entries of the revocation list. */
-  revocations: number;
-}
-
-/** Names of the variables. The start needs permission to read each of them. */
-export const REGISTRY_VARIABLES = [
-  "BOOTSTRAP_SECRET",
-  "REGISTRY_SIGNING_KEYS",
-  "ACCESS_TOKEN_TTL_SECONDS",
-  "REFRESH_TOKEN_TTL_SECONDS",
-  "CHALLENGE_TTL_SECONDS",
-  "API_KEY_REQUESTS_PER_MINUTE",
-  "QUOTA_AGENTS",
-  "QUOTA_API_KEYS",
-  "QUOTA_REGISTRATIONS_PER_DAY",
-  "QUOTA_AGENT_REISSUES_PER_DAY",
-  "QUOTA_REISSUES_PER_DAY",
-  "QUOTA_CHALLENGES",
-  "QUOTA_REVOCATIONS",
-  "CONSOLE",
-] as const;
-
 const YEAR_SECONDS = 31_536_000;
 
+/** The configuration of the registry. */
+export type RegistryConfig = ReturnType<typeof readRegistryConfig>;
+/** Quotas of one human (D-210). */
+export type Quotas = RegistryConfig["quotas"];
+
 /** Reads the registry's variables. Problems are collected in `reader`. */
-export function readRegistryConfig(reader: ConfigReader, place: ServiceAddresses): RegistryConfig {
+export function readRegistryConfig(reader: ConfigReader, place: ServiceAddresses) {
   const seconds = wholeNumber(1, YEAR_SECONDS);
   const count = wholeNumber(1, COUNT_MAX);
   return {
     ...place,
+    /** `null`: bootstrap is disabled. */
     bootstrapSecret: reader.read<string | null>("BOOTSTRAP_SECRET", bootstrapSecret(place.environment), null),
-    signingKeys: reader.read<ConfiguredKey[] | null>("REGISTRY_SIGNING_KEYS", signingKeys, null),
+    /** `null`: the first start makes a key and keeps it in the store. */
+    signingKeys: reader.read<readonly ConfiguredKey[] | null>("REGISTRY_SIGNING_KEYS", signingKeys, null),
     accessTokenTtlSeconds: reader.read("ACCESS_TOKEN_TTL_SECONDS", seconds, LIMITS.accessTokenTtlSeconds),
     refreshTokenTtlSeconds: reader.read("REFRESH_TOKEN_TTL_SECONDS", seconds, LIMITS.refreshTokenTtlSeconds),
     challengeTtlSeconds: reader.read("CHALLENGE_TTL_SECONDS", seconds, LIMITS.challengeTtlSeconds),
     apiKeyRequestsPerMinute: reader.read("API_KEY_REQUESTS_PER_MINUTE", count, LIMITS.apiKeyRequests),
     console: reader.read("CONSOLE", oneOf("on", "off"), "off") === "on",
     quotas: {
+      /** Active agents. */
       agents: reader.read("QUOTA_AGENTS", count, LIMITS.quotaAgents),
+      /** Active API keys. */
       apiKeys: reader.read("QUOTA_API_KEYS", count, LIMITS.quotaApiKeys),
       registrationsPerDay: reader.read("QUOTA_REGISTRATIONS_PER_DAY", count, LIMITS.quotaRegistrationsPerDay),
       agentReissuesPerDay: reader.read("QUOTA_AGENT_REISSUES_PER_DAY", count, LIMITS.quotaAgentReissuesPerDay),
       reissuesPerDay: reader.read("QUOTA_REISSUES_PER_DAY", count, LIMITS.quotaReissuesPerDay),
+      /** Challenges that are neither answered nor expired. */
       challenges: reader.read("QUOTA_CHALLENGES", count, LIMITS.quotaChallenges),
+      /** Live entries of the revocation list. */
       revocations: reader.read("QUOTA_REVOCATIONS", count, LIMITS.quotaRevocations),
     },
   };
 }
 
 /** In production a minimum length keeps the secret from being guessed within the failure limit. */
-function bootstrapSecret(environment: RegistryConfig["environment"]): Parse<string> {
+function bootstrapSecret(environment: ServiceAddresses["environment"]): Parse<string> {
   return (text) => {
     if (environment === "production" && text.length < BOOTSTRAP_SECRET_LENGTH_MIN) {
       throw new TypeError(`must have at least ${BOOTSTRAP_SECRET_LENGTH_MIN} characters in production`);

@@ -48,10 +48,7 @@ export function liveCount(list: Expiring, now: number): number {
 }
 
 /** Returns the list with one more entry, which counts until `until`, rounded up to a multiple of `grainMs`. */
-function withOne(
-  list: Expiring,
-  { until, grainMs, now }: { until: number; grainMs: number; now: number },
-): Expiring {
+function withOne(list: Expiring, { until, grainMs, now }: { until: number; grainMs: number; now: number }): Expiring {
   const end = until === NEVER ? NEVER : Math.ceil(until / grainMs) * grainMs;
   const live = list.filter(([other]) => other > now);
   const same = live.find(([other]) => other === end)?.[1] ?? 0;

@@ -6,7 +6,7 @@ import * as accountsApi from "../shared/protocol/api/accounts.ts";
 import * as adminApi from "../shared/protocol/api/admin.ts";
 import * as agentsApi from "../shared/protocol/api/agents.ts";
 import * as auditApi from "../shared/protocol/api/audit.ts";
-import { AdminPageQuery, PageQuery } from "../shared/protocol/api/fields.ts";
+import { AdminPageQuery, IdPath, PageQuery } from "../shared/protocol/api/fields.ts";
 import * as invitesApi from "../shared/protocol/api/invites.ts";
 import * as metaApi from "../shared/protocol/api/meta.ts";
 import { AdminTokenAnswer } from "../shared/protocol/api/relay_admin.ts";
@@ -42,64 +42,47 @@ const perHuman: RouteLimit = { name: "api-key", requests: LIMITS.apiKeyRequests,
 const perIp = (name: string, requests: number): RouteLimit => ({ name, requests, windowMs, per: "ip" });
 const byPerson = { auth: "api_key", limit: perHuman } as const;
 const byAdmin = { auth: "admin", limit: perHuman } as const;
-const ofAgent = { params: agentsApi.AgentPath, invalidPath: "AGENT_REVOKE_INVALID_PATH" } as const;
+const byServiceAdmin = { auth: "service_admin", limit: perHuman } as const;
+const byNobody = { auth: "none", limit: null } as const;
+const ofAgent = { params: IdPath, invalidPath: "AGENT_REVOKE_INVALID_PATH" } as const;
+const ofPerson = { params: IdPath, invalidPath: "PERSON_NOT_FOUND" } as const;
+const ofService = { params: IdPath, invalidPath: "INTERNAL_SERVICE_NOT_FOUND" } as const;
 
 export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
   // No authentication
-  route({
-    method: "GET",
-    path: "/health",
-    summary: "Health of the registry",
-    auth: "none",
-    limit: null,
+  route("GET", "/health", "Health of the registry", {
+    ...byNobody,
     response: { status: 200, body: metaApi.RegistryHealth, mayBeUnready: true },
     handler: meta.health,
   }),
   ...probeRoutes<RegistryDeps>(meta.registryReady),
-  route({
-    method: "GET",
-    path: "/.well-known/svc-keys.json",
-    summary: "Public keys that verify identity tokens and revocation lists",
-    auth: "none",
-    limit: null,
+  route("GET", "/.well-known/svc-keys.json", "Public keys that verify identity tokens and revocation lists", {
+    ...byNobody,
     response: { status: 200, body: KeyDocument, isCacheable: true },
     handler: meta.keys,
   }),
-  route({
-    method: "GET",
-    path: "/v1/crl",
-    summary: "The signed list of revoked identity tokens",
+  route("GET", "/v1/crl", "The signed list of revoked identity tokens", {
     auth: "crl_service",
     limit: perIp("crl", LIMITS.crlRequests),
     response: { status: 200, body: metaApi.CrlAnswer, isCacheable: true },
     errors: ["CRL_NOT_FOUND", "CRL_BUILD_FAILED"],
     handler: getCrl,
   }),
-  route({
-    method: "GET",
-    path: "/v1/resolve/:id",
-    summary: "Public record of an agent",
+  route("GET", "/v1/resolve/:id", "Public record of an agent", {
     auth: "none",
     limit: perIp("resolve", LIMITS.resolveRequests),
-    params: agentsApi.AgentPath,
+    params: IdPath,
     invalidPath: "AGENT_RESOLVE_INVALID_PATH",
     response: { status: 200, body: agentsApi.ResolvedAgent },
     errors: ["AGENT_NOT_FOUND"],
     handler: agents.resolveAgent,
   }),
-  route({
-    method: "GET",
-    path: "/v1/metadata",
-    summary: "Public addresses, environment and version",
-    auth: "none",
-    limit: null,
+  route("GET", "/v1/metadata", "Public addresses, environment and version", {
+    ...byNobody,
     response: { status: 200, body: metaApi.Metadata },
     handler: meta.metadata,
   }),
-  route({
-    method: "POST",
-    path: "/v1/invites/redeem",
-    summary: "Turn an invite code into an account with an API key",
+  route("POST", "/v1/invites/redeem", "Turn an invite code into an account with an API key", {
     auth: "none",
     limit: { ...perIp("redeem", LIMITS.redeemFailures), counts: ["INVITE_REDEEM_CODE_INVALID"] },
     body: invitesApi.RedeemInviteBody,
@@ -109,10 +92,7 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
     handler: invites.redeemInvite,
   }),
   // Agents
-  route({
-    method: "POST",
-    path: "/v1/agents/auth/refresh",
-    summary: "Refresh an agent's session: new access and refresh tokens",
+  route("POST", "/v1/agents/auth/refresh", "Refresh an agent's session: new access and refresh tokens", {
     auth: "agent_proof",
     limit: perIp("refresh", LIMITS.refreshRequests),
     body: sessionsApi.RefreshBody,
@@ -127,10 +107,7 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
     ],
     handler: sessions.refresh,
   }),
-  route({
-    method: "POST",
-    path: "/v1/agents/auth/validate",
-    summary: "Check an access token of an agent",
+  route("POST", "/v1/agents/auth/validate", "Check an access token of an agent", {
     auth: "validate_service",
     limit: perIp("validate", LIMITS.validateRequests),
     headers: [{
@@ -145,10 +122,7 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
     errors: ["AGENT_AUTH_VALIDATE_UNAUTHORIZED", "AGENT_AUTH_VALIDATE_EXPIRED"],
     handler: sessions.validate,
   }),
-  route({
-    method: "POST",
-    path: "/v1/agents/auth/visit",
-    summary: "A token with which the agent may visit a proxy of another registry",
+  route("POST", "/v1/agents/auth/visit", "A token with which the agent may visit a proxy of another registry", {
     auth: "agent_proof",
     // Only refused ones, because many agents may share an address; the handler counts the others per agent.
     limit: {
@@ -168,18 +142,12 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
     handler: sessions.visit,
   }),
   // Humans, by API key
-  route({
-    method: "GET",
-    path: "/v1/me",
-    summary: "The caller's account",
+  route("GET", "/v1/me", "The caller's account", {
     ...byPerson,
     response: { status: 200, body: accountsApi.AccountProfile },
     handler: accounts.me,
   }),
-  route({
-    method: "POST",
-    path: "/v1/me/api-keys",
-    summary: "Create an API key",
+  route("POST", "/v1/me/api-keys", "Create an API key", {
     ...byPerson,
     body: accountsApi.CreateApiKeyBody,
     emptyBody: true,
@@ -188,41 +156,29 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
     errors: ["QUOTA_EXCEEDED"],
     handler: credentials.createApiKey,
   }),
-  route({
-    method: "GET",
-    path: "/v1/me/api-keys",
-    summary: "The caller's API keys, without their tokens",
+  route("GET", "/v1/me/api-keys", "The caller's API keys, without their tokens", {
     ...byPerson,
     query: PageQuery,
     invalid: "LIST_INVALID_QUERY",
     response: { status: 200, body: accountsApi.ApiKeyList },
     handler: credentials.listApiKeys,
   }),
-  route({
-    method: "DELETE",
-    path: "/v1/me/api-keys/:id",
-    summary: "Revoke one API key",
+  route("DELETE", "/v1/me/api-keys/:id", "Revoke one API key", {
     ...byPerson,
-    params: accountsApi.ApiKeyPath,
+    params: IdPath,
     invalidPath: "API_KEY_REVOKE_INVALID_PATH",
     response: { status: 204 },
     errors: ["API_KEY_NOT_FOUND"],
     handler: credentials.revokeApiKey,
   }),
-  route({
-    method: "GET",
-    path: "/v1/agents",
-    summary: "The caller's agents, newest first",
+  route("GET", "/v1/agents", "The caller's agents, newest first", {
     ...byPerson,
     query: agentsApi.AgentListQuery,
     invalid: "AGENT_LIST_INVALID_QUERY",
     response: { status: 200, body: agentsApi.AgentList },
     handler: agents.listAgents,
   }),
-  route({
-    method: "POST",
-    path: "/v1/agents/challenge",
-    summary: "Create a challenge for the registration of an agent",
+  route("POST", "/v1/agents/challenge", "Create a challenge for the registration of an agent", {
     ...byPerson,
     body: agentsApi.ChallengeBody,
     invalid: "AGENT_REGISTRATION_CHALLENGE_INVALID",
@@ -230,10 +186,7 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
     errors: ["QUOTA_EXCEEDED"],
     handler: agents.createChallenge,
   }),
-  route({
-    method: "POST",
-    path: "/v1/agents",
-    summary: "Register an agent: identity token and session",
+  route("POST", "/v1/agents", "Register an agent: identity token and session", {
     ...byPerson,
     body: agentsApi.RegisterBody,
     invalid: "AGENT_REGISTRATION_INVALID",
@@ -248,40 +201,28 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
     ],
     handler: agents.registerAgent,
   }),
-  route({
-    method: "GET",
-    path: "/v1/agents/:id",
-    summary: "One of the caller's agents",
+  route("GET", "/v1/agents/:id", "One of the caller's agents", {
     ...byPerson,
     ...ofAgent,
     response: { status: 200, body: agentsApi.AgentAnswer },
     errors: ["AGENT_NOT_FOUND"],
     handler: agents.getAgent,
   }),
-  route({
-    method: "POST",
-    path: "/v1/agents/:id/reissue",
-    summary: "Issue a new identity token and revoke the previous one",
+  route("POST", "/v1/agents/:id/reissue", "Issue a new identity token and revoke the previous one", {
     ...byPerson,
     ...ofAgent,
     response: { status: 200, body: agentsApi.ReissueAnswer },
     errors: ["AGENT_NOT_FOUND", "AGENT_REISSUE_INVALID_STATE", "QUOTA_EXCEEDED"],
     handler: agents.reissueAgent,
   }),
-  route({
-    method: "DELETE",
-    path: "/v1/agents/:id/auth/revoke",
-    summary: "Revoke an agent's session; its identity token stays valid",
+  route("DELETE", "/v1/agents/:id/auth/revoke", "Revoke an agent's session; its identity token stays valid", {
     ...byPerson,
     ...ofAgent,
     response: { status: 204 },
     errors: ["AGENT_NOT_FOUND"],
     handler: agents.revokeAgentAuth,
   }),
-  route({
-    method: "DELETE",
-    path: "/v1/agents/:id",
-    summary: "Revoke an agent permanently",
+  route("DELETE", "/v1/agents/:id", "Revoke an agent permanently", {
     ...byPerson,
     ...ofAgent,
     response: { status: 204 },
@@ -289,24 +230,23 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
     handler: agents.deleteAgent,
   }),
   // Admins
-  route({
-    method: "POST",
-    path: "/v1/admin/bootstrap",
-    summary: "Create the first admin, its API key and the proxy's service credential; works once",
-    auth: "bootstrap_secret",
-    precondition: accounts.bootstrapEnabled,
-    limit: { ...perIp("bootstrap", LIMITS.bootstrapFailures), counts: ["ADMIN_BOOTSTRAP_UNAUTHORIZED"] },
-    body: accountsApi.BootstrapBody,
-    emptyBody: true,
-    invalid: "ADMIN_BOOTSTRAP_INVALID",
-    response: { status: 201, body: accountsApi.BootstrapAnswer },
-    errors: ["ADMIN_BOOTSTRAP_ALREADY_COMPLETED"],
-    handler: accounts.bootstrap,
-  }),
-  route({
-    method: "POST",
-    path: "/v1/invites",
-    summary: "Create a single-use invite code",
+  route(
+    "POST",
+    "/v1/admin/bootstrap",
+    "Create the first admin, its API key and the proxy's service credential; works once",
+    {
+      auth: "bootstrap_secret",
+      precondition: accounts.bootstrapEnabled,
+      limit: { ...perIp("bootstrap", LIMITS.bootstrapFailures), counts: ["ADMIN_BOOTSTRAP_UNAUTHORIZED"] },
+      body: accountsApi.BootstrapBody,
+      emptyBody: true,
+      invalid: "ADMIN_BOOTSTRAP_INVALID",
+      response: { status: 201, body: accountsApi.BootstrapAnswer },
+      errors: ["ADMIN_BOOTSTRAP_ALREADY_COMPLETED"],
+      handler: accounts.bootstrap,
+    },
+  ),
+  route("POST", "/v1/invites", "Create a single-use invite code", {
     auth: "invite_admin",
     limit: perHuman,
     body: invitesApi.CreateInviteBody,
@@ -316,207 +256,148 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
     errors: ["QUOTA_EXCEEDED"],
     handler: invites.createInvite,
   }),
-  route({
-    method: "GET",
-    path: "/v1/invites",
-    summary: "All invites, without their codes",
+  route("GET", "/v1/invites", "All invites, without their codes", {
     ...byAdmin,
     query: AdminPageQuery,
     invalid: "LIST_INVALID_QUERY",
     response: { status: 200, body: invitesApi.InviteList },
     handler: invites.listInvites,
   }),
-  route({
-    method: "DELETE",
-    path: "/v1/invites/:id",
-    summary: "Delete an invite",
+  route("DELETE", "/v1/invites/:id", "Delete an invite", {
     ...byAdmin,
-    params: invitesApi.InvitePath,
+    params: IdPath,
     invalidPath: "INVITE_NOT_FOUND",
     response: { status: 204 },
     handler: invites.deleteInvite,
   }),
-  route({
-    method: "POST",
-    path: "/v1/admin/internal-services",
-    summary: "Create a credential for an internal service",
-    auth: "service_admin",
-    limit: perHuman,
+  route("POST", "/v1/admin/internal-services", "Create a credential for an internal service", {
+    ...byServiceAdmin,
     body: servicesApi.CreateServiceBody,
     invalid: "INTERNAL_SERVICE_INVALID",
     response: { status: 201, body: servicesApi.IssuedServiceAnswer },
     errors: ["INTERNAL_SERVICE_ALREADY_EXISTS"],
     handler: services.createService,
   }),
-  route({
-    method: "GET",
-    path: "/v1/admin/internal-services",
-    summary: "All internal services, without their secrets",
-    auth: "service_admin",
-    limit: perHuman,
+  route("GET", "/v1/admin/internal-services", "All internal services, without their secrets", {
+    ...byServiceAdmin,
     query: AdminPageQuery,
     invalid: "LIST_INVALID_QUERY",
     response: { status: 200, body: servicesApi.ServiceList },
     handler: services.listServices,
   }),
-  route({
-    method: "POST",
-    path: "/v1/admin/internal-services/:id/rotate",
-    summary: "Create a new secret; the old one works for one more hour",
-    auth: "service_admin",
-    limit: perHuman,
-    params: servicesApi.ServicePath,
-    invalidPath: "INTERNAL_SERVICE_NOT_FOUND",
+  route("POST", "/v1/admin/internal-services/:id/rotate", "Create a new secret; the old one works for one more hour", {
+    ...byServiceAdmin,
+    ...ofService,
     response: { status: 200, body: servicesApi.IssuedServiceAnswer },
     handler: services.rotateService,
   }),
-  route({
-    method: "DELETE",
-    path: "/v1/admin/internal-services/:id",
-    summary: "Revoke an internal service",
-    auth: "service_admin",
-    limit: perHuman,
-    params: servicesApi.ServicePath,
-    invalidPath: "INTERNAL_SERVICE_NOT_FOUND",
+  route("DELETE", "/v1/admin/internal-services/:id", "Revoke an internal service", {
+    ...byServiceAdmin,
+    ...ofService,
     response: { status: 204 },
     handler: services.deleteService,
   }),
-  route({
-    method: "POST",
-    path: "/v1/admin/keys/rotate",
-    summary: "Create a new signing key; the response says when it begins to sign",
+  route("POST", "/v1/admin/keys/rotate", "Create a new signing key; the response says when it begins to sign", {
     ...byAdmin,
     response: { status: 200, body: metaApi.RotateKeysAnswer },
     errors: ["SIGNING_KEYS_CONFIGURED", "SIGNING_KEYS_TOO_MANY"],
     handler: meta.rotateKeys,
   }),
-  route({
-    method: "POST",
-    path: "/v1/admin/tokens",
-    summary: "A token with which an admin reads the relay state of the proxy for five minutes",
+  route("POST", "/v1/admin/tokens", "A token with which an admin reads the relay state of the proxy for five minutes", {
     ...byAdmin,
     response: { status: 201, body: AdminTokenAnswer },
     handler: issueAdminToken,
   }),
-  route({
-    method: "POST",
-    path: "/v1/admin/console-codes",
-    summary: "An address that opens the console once, within a minute",
+  route("POST", "/v1/admin/console-codes", "An address that opens the console once, within a minute", {
     ...byAdmin,
     response: { status: 201, body: adminApi.ConsoleCode },
     errors: ["CONSOLE_OFF", "QUOTA_EXCEEDED"],
     handler: openConsole,
   }),
-  route({
-    method: "GET",
-    path: "/v1/admin/audit",
-    summary: "Audit events with filters, newest or oldest first",
+  route("GET", "/v1/admin/audit", "Audit events with filters, newest or oldest first", {
     ...byAdmin,
     query: auditApi.AuditQuery,
     invalid: "AUDIT_INVALID_QUERY",
     response: { status: 200, body: auditApi.AuditList },
     handler: listAudit,
   }),
-  route({
-    method: "GET",
-    path: "/v1/admin/counts",
-    summary: "How many people and agents there are, counted at most once in 10 s",
+  route("GET", "/v1/admin/counts", "How many people and agents there are, counted at most once in 10 s", {
     ...byAdmin,
     response: { status: 200, body: adminApi.AdminCounts },
     handler: people.counts,
   }),
-  route({
-    method: "GET",
-    path: "/v1/admin/people",
-    summary: "All people, newest first",
+  route("GET", "/v1/admin/people", "All people, newest first", {
     ...byAdmin,
     query: adminApi.PeopleQuery,
     invalid: "ADMIN_INVALID_QUERY",
     response: { status: 200, body: adminApi.PeopleList },
     handler: people.listPeople,
   }),
-  route({
-    method: "GET",
-    path: "/v1/admin/people/:id",
-    summary: "A person, with its API keys and the number of its agents",
+  route("GET", "/v1/admin/people/:id", "A person, with its API keys and the number of its agents", {
     ...byAdmin,
-    params: adminApi.PersonPath,
-    invalidPath: "PERSON_NOT_FOUND",
+    ...ofPerson,
     response: { status: 200, body: adminApi.PersonAnswer },
     handler: people.getPerson,
   }),
-  route({
-    method: "POST",
-    path: "/v1/admin/people/:id/suspend",
-    summary: "Refuse a person's API keys and end the sessions of its agents, until it is restored",
+  route(
+    "POST",
+    "/v1/admin/people/:id/suspend",
+    "Refuse a person's API keys and end the sessions of its agents, until it is restored",
+    {
+      ...byAdmin,
+      ...ofPerson,
+      body: adminApi.SuspensionBody,
+      emptyBody: true,
+      invalid: "ADMIN_INVALID_BODY",
+      response: { status: 200, body: adminApi.SuspensionAnswer },
+      errors: ["ADMIN_SUSPEND_FORBIDDEN"],
+      handler: people.suspendPerson,
+    },
+  ),
+  route("POST", "/v1/admin/people/:id/restore", "End a suspension; the sessions that it ended are active again", {
     ...byAdmin,
-    params: adminApi.PersonPath,
-    invalidPath: "PERSON_NOT_FOUND",
-    body: adminApi.SuspensionBody,
-    emptyBody: true,
-    invalid: "ADMIN_INVALID_BODY",
-    response: { status: 200, body: adminApi.SuspensionAnswer },
-    errors: ["ADMIN_SUSPEND_FORBIDDEN"],
-    handler: people.suspendPerson,
-  }),
-  route({
-    method: "POST",
-    path: "/v1/admin/people/:id/restore",
-    summary: "End a suspension; the sessions that it ended are active again",
-    ...byAdmin,
-    params: adminApi.PersonPath,
-    invalidPath: "PERSON_NOT_FOUND",
+    ...ofPerson,
     body: adminApi.SuspensionBody,
     emptyBody: true,
     invalid: "ADMIN_INVALID_BODY",
     response: { status: 200, body: adminApi.SuspensionAnswer },
     handler: people.restorePerson,
   }),
-  route({
-    method: "GET",
-    path: "/v1/admin/agents",
-    summary: "All agents with the status of their sessions, newest first",
+  route("GET", "/v1/admin/agents", "All agents with the status of their sessions, newest first", {
     ...byAdmin,
     query: adminApi.AdminAgentQuery,
     invalid: "ADMIN_INVALID_QUERY",
     response: { status: 200, body: adminApi.AdminAgentList },
     handler: people.listAgents,
   }),
-  route({
-    method: "GET",
-    path: "/v1/admin/agents/:id",
-    summary: "Any agent, with its session",
+  route("GET", "/v1/admin/agents/:id", "Any agent, with its session", {
     ...byAdmin,
     ...ofAgent,
     response: { status: 200, body: adminApi.AdminAgentAnswer },
     errors: ["AGENT_NOT_FOUND"],
     handler: people.getAgent,
   }),
-  route({
-    method: "DELETE",
-    path: "/v1/admin/agents/:id",
-    summary: "Revoke any agent permanently",
+  route("DELETE", "/v1/admin/agents/:id", "Revoke any agent permanently", {
     ...byAdmin,
     ...ofAgent,
     response: { status: 204 },
     errors: ["AGENT_NOT_FOUND", "AGENT_REVOKE_INVALID_STATE"],
     handler: people.deleteAgent,
   }),
-  route({
-    method: "DELETE",
-    path: "/v1/admin/agents/:id/auth/revoke",
-    summary: "Revoke the session of any agent; its identity token stays valid",
-    ...byAdmin,
-    ...ofAgent,
-    response: { status: 204 },
-    errors: ["AGENT_NOT_FOUND"],
-    handler: people.revokeAgentAuth,
-  }),
+  route(
+    "DELETE",
+    "/v1/admin/agents/:id/auth/revoke",
+    "Revoke the session of any agent; its identity token stays valid",
+    {
+      ...byAdmin,
+      ...ofAgent,
+      response: { status: 204 },
+      errors: ["AGENT_NOT_FOUND"],
+      handler: people.revokeAgentAuth,
+    },
+  ),
   // Services
-  route({
-    method: "POST",
-    path: "/internal/v1/identity/agent-ownership",
-    summary: "Whether a human owns an agent, and the status of the agent",
+  route("POST", "/internal/v1/identity/agent-ownership", "Whether a human owns an agent, and the status of the agent", {
     auth: "ownership_service",
     limit: null,
     body: servicesApi.OwnershipBody,

@@ -44,11 +44,6 @@ const RETIRED_KEPT_MS = LIMITS.aitTtlDaysMax * DAY_MS;
 
 /** Holds the key that signs, and publishes the keys that verify. */
 export class Signing {
-  readonly #kv: Kv;
-  readonly #reads: BatchedReads;
-  readonly #clock: Clock;
-  readonly #random: Random;
-  readonly #configured: SigningKeySet | null;
   readonly #imported = new Map<string, Promise<CryptoKey>>();
   #versionstamp: string | null = null;
   #verifying: { document: string; keys: VerificationKeys } | null = null;
@@ -59,13 +54,7 @@ export class Signing {
    */
   onChanged: (() => void) | null = null;
 
-  private constructor(deps: SigningDeps, configured: SigningKeySet | null) {
-    this.#kv = deps.kv;
-    this.#reads = deps.reads;
-    this.#clock = deps.clock;
-    this.#random = deps.random;
-    this.#configured = configured;
-  }
+  private constructor(private readonly deps: SigningDeps, private readonly configured: SigningKeySet | null) {}
 
   /**
    * Opens the keys that the start has read. Makes and stores the first key when there is none.
@@ -110,18 +99,8 @@ export class Signing {
   /** Returns the public part of each key that still verifies. */
   async document(): Promise<KeyDocument> {
     const { keys } = await this.#load();
-    return {
-      keys: keys
-        .map(({ kid, publicKey, status }) => ({
-          kid,
-          kty: "OKP" as const,
-          crv: "Ed25519" as const,
-          alg: "EdDSA" as const,
-          use: "sig" as const,
-          x: publicKey,
-          status,
-        })),
-    };
+    const form = { kty: "OKP", crv: "Ed25519", alg: "EdDSA", use: "sig" } as const;
+    return { keys: keys.map(({ kid, publicKey, status }) => ({ kid, ...form, x: publicKey, status })) };
   }
 
   /** Returns the published keys, imported once for each document. */
@@ -141,9 +120,9 @@ export class Signing {
    * @throws {ServiceError} `SIGNING_KEYS_CONFIGURED`, `SIGNING_KEYS_TOO_MANY`
    */
   async rotate(draft: Draft): Promise<Rotation> {
-    if (this.#configured) throw new ServiceError("SIGNING_KEYS_CONFIGURED");
+    if (this.configured) throw new ServiceError("SIGNING_KEYS_CONFIGURED");
     const entry = await draft.get<SigningKeySet>(KEYS.signingKeys());
-    const now = this.#clock.now();
+    const now = this.deps.clock.now();
     const { keys } = settledSet(entry.value ?? { keys: [] }, now);
     if (keys.length >= LIMITS.signingKeys) throw new ServiceError("SIGNING_KEYS_TOO_MANY");
     const signsFrom = this.onChanged ? now : now + KEY_LEAD_SECONDS * 1000;
@@ -159,10 +138,10 @@ export class Signing {
   }
 
   async #load(): Promise<SigningKeySet> {
-    if (this.#configured) return this.#configured;
-    const entry = await this.#reads.get<SigningKeySet>(KEYS.signingKeys());
+    if (this.configured) return this.configured;
+    const entry = await this.deps.reads.get<SigningKeySet>(KEYS.signingKeys());
     const stored = entry.value ?? { keys: [] };
-    const set = settledSet(stored, this.#clock.now());
+    const set = settledSet(stored, this.deps.clock.now());
     if (this.#versionstamp !== entry.versionstamp) {
       if (this.#versionstamp !== null) this.onChanged?.();
       this.#versionstamp = entry.versionstamp;
@@ -171,7 +150,7 @@ export class Signing {
     const isSettled = stored.keys.every(({ kid, seed }) =>
       seed === null || set.keys.some((key) => key.kid === kid && key.seed)
     );
-    if (!isSettled) await this.#kv.atomic().check(entry).set(entry.key, set).commit().catch(() => {});
+    if (!isSettled) await this.deps.kv.atomic().check(entry).set(entry.key, set).commit().catch(() => {});
     return set;
   }
 
@@ -185,14 +164,8 @@ export class Signing {
   }
 
   async #newKey(): Promise<StoredKey> {
-    const pair = await keyPairFromSeed(this.#random.bytes(32));
-    return {
-      kid: await kidOf(pair.publicKey),
-      publicKey: pair.publicKey,
-      seed: pair.seed,
-      status: "active",
-      retiredAt: null,
-    };
+    const { publicKey, seed } = await keyPairFromSeed(this.deps.random.bytes(32));
+    return { kid: await kidOf(publicKey), publicKey, seed, status: "active", retiredAt: null };
   }
 }
 

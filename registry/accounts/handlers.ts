@@ -2,11 +2,10 @@
  * HTTP handlers of accounts: the bootstrap and the caller's own profile. One commit makes admin, key and service
  * credential, so of many calls at once one wins.
  */
-import type * as z from "zod";
 import { AccountProfile, type BootstrapAnswer, type BootstrapBody, Human } from "../../shared/protocol/api/accounts.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { type Answer, type Input, json, pick } from "../../shared/server/http/route.ts";
-import type { ApiKeyCaller } from "../callers.ts";
+import type { WithBody } from "../callers.ts";
 import type { RegistryConfig } from "../config.ts";
 import { type AccountDeps, bootstrapAdmin } from "./store.ts";
 
@@ -20,22 +19,20 @@ export const bootstrapEnabled = {
 
 export async function bootstrap(
   deps: AccountDeps,
-  { body, exchange }: Input<undefined, undefined, z.output<typeof BootstrapBody>, null>,
+  { body, exchange }: Input<undefined, undefined, BootstrapBody, null>,
 ): Promise<Answer> {
   const { human, key, service } = await bootstrapAdmin(deps, body, exchange.requestId);
-  const response: BootstrapAnswer = {
+  return json<BootstrapAnswer>({
     human: pick(Human, human),
     apiKey: { id: key.record.id, name: key.record.name, token: key.token },
     internalService: { id: service.record.id, name: service.record.name, secret: service.secret },
-  };
-  return json(response, 201);
+  }, 201);
 }
 
-export function me(_deps: unknown, { caller }: Input<undefined, undefined, undefined, ApiKeyCaller>): Answer {
+export function me(_deps: unknown, { caller }: WithBody<undefined>): Answer {
   const { human, key } = caller;
-  const response: AccountProfile = {
+  return json<AccountProfile>({
     human: pick(AccountProfile.shape.human, human),
     apiKey: pick(AccountProfile.shape.apiKey, key),
-  };
-  return json(response);
+  });
 }

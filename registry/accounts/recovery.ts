@@ -5,7 +5,7 @@
 import { BatchedReads } from "../../shared/server/store/batched_reads.ts";
 import { Changes } from "../../shared/server/store/changes.ts";
 import type { StoreDeps } from "../../shared/server/store/open_store.ts";
-import { audited } from "../audit/record.ts";
+import { audit } from "../audit/record.ts";
 import { issueApiKey, type IssuedApiKey, putApiKey } from "../api_keys/store.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import { quotaOf } from "../quota.ts";
@@ -36,9 +36,7 @@ export async function recoverAdmin(
       draft.also((operation) => operation.set(KEYS.suspension(human.id), restore));
     }
     const requestId = deps.newId();
-    draft.also((operation) =>
-      audited(operation, deps, { event: "admin.recovered", actor: "store recover", subject: human.did, requestId })
-    );
+    audit(draft, deps, { event: "admin.recovered", actor: "store recover", subject: human.did, requestId });
     return { human, key };
   });
 }

@@ -3,7 +3,7 @@
  */
 import type { AtomicOperation, Kv } from "../../shared/server/kv.ts";
 import { issueApiKey, type IssuedApiKey, putApiKey } from "../api_keys/store.ts";
-import { audited } from "../audit/record.ts";
+import { audit } from "../audit/record.ts";
 import { type IssuedService, issueService, putService } from "../internal_services/store.ts";
 import { newQuota } from "../quota.ts";
 import { KEYS } from "../schema/kv_keys.ts";
@@ -30,11 +30,7 @@ export function newHuman(deps: Omit<AccountDeps, "changes">, displayName: string
 }
 
 /** Adds a new human, its first API key and its counts to a commit. Adds two checks. */
-export function putHuman(
-  operation: AtomicOperation,
-  human: HumanRecord,
-  key: IssuedApiKey,
-): AtomicOperation {
+export function putHuman(operation: AtomicOperation, human: HumanRecord, key: IssuedApiKey): AtomicOperation {
   return putApiKey(
     operation.check({ key: KEYS.human(human.id), versionstamp: null })
       .set(KEYS.human(human.id), human)
@@ -73,9 +69,7 @@ export async function bootstrapAdmin(
     await putService(draft, service);
     draft.set(entry.key, record);
     draft.also((operation) => putHuman(operation, human, key), { checks: 2 });
-    draft.also((operation) =>
-      audited(operation, deps, { event: "admin.bootstrapped", actor: human.did, subject: human.did, requestId })
-    );
+    audit(draft, deps, { event: "admin.bootstrapped", actor: human.did, subject: human.did, requestId });
     return { human, key, service };
   });
 }

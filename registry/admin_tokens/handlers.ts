@@ -9,9 +9,9 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import { ADM, type AdminTokenClaims, signShortToken } from "../../shared/protocol/signed/short_token.ts";
 import { toIso, unixSeconds } from "../../shared/protocol/time.ts";
 import type { Clock } from "../../shared/clock.ts";
-import { type Answer, type Input, json } from "../../shared/server/http/route.ts";
+import { type Answer, json } from "../../shared/server/http/route.ts";
 import { audited } from "../audit/record.ts";
-import type { ApiKeyCaller } from "../callers.ts";
+import type { WithBody } from "../callers.ts";
 import type { RegistryConfig } from "../config.ts";
 import type { Signing } from "../signing_keys.ts";
 import type { Looks } from "./looks.ts";
@@ -27,7 +27,7 @@ interface AdminTokenDeps {
 
 export async function issueAdminToken(
   deps: AdminTokenDeps,
-  { caller, exchange }: Input<undefined, undefined, undefined, ApiKeyCaller>,
+  { caller, exchange }: WithBody<undefined>,
 ): Promise<Answer> {
   const { did } = caller.human;
   const { requestId } = exchange;

@@ -10,17 +10,14 @@ const RECORDED_EVERY_MS = 3_600_000;
 const REMEMBERED_MAX = 10_000;
 
 export class Looks {
-  readonly #clock: Clock;
   /** When each key was recorded, milliseconds since the Unix epoch. */
   readonly #recorded = new BoundedMap<string, number>(REMEMBERED_MAX);
 
-  constructor(clock: Clock) {
-    this.#clock = clock;
-  }
+  constructor(private readonly clock: Clock) {}
 
   /** Calls `write` unless the key was recorded less than an hour ago. @throws the error of `write`, and forgets the key */
   async record(keyId: string, write: () => Promise<void>): Promise<void> {
-    const now = this.#clock.now();
+    const now = this.clock.now();
     const last = this.#recorded.get(keyId);
     if (last !== undefined && Math.abs(now - last) < RECORDED_EVERY_MS) return;
     this.#recorded.set(keyId, now);

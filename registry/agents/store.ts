@@ -4,7 +4,7 @@
  */
 import type { KvEntry } from "../../shared/server/kv.ts";
 import { checkRegistration, type RegistrationRequest } from "./registration_rules.ts";
-import { audited } from "../audit/record.ts";
+import { audit } from "../audit/record.ts";
 import type { RegistryConfig } from "../config.ts";
 import { countChallenge, countDeletion, countRegistration, countReissue, quotaOf } from "../quota.ts";
 import type { CrlPublisher } from "../revocation/crl.ts";
@@ -149,9 +149,7 @@ export async function registerAgent(
         .set(KEYS.agent(id), agent)
         .set(KEYS.agentOf(owner.id, id), true)
         .set(KEYS.session(id), session.record, keptFor(deps, session.record)), { checks: 1 });
-    draft.also((operation) =>
-      audited(operation, deps, { event: "agent.registered", actor: owner.did, subject: agent.did, requestId })
-    );
+    audit(draft, deps, { event: "agent.registered", actor: owner.did, subject: agent.did, requestId });
     return result;
   });
   deps.metrics?.count("agents_registered_total");
@@ -194,9 +192,7 @@ export async function reissueAgent(
     draft.set(entry.key, agent);
     const fresh = isLive(session.value, now) ? null : newSession;
     if (fresh) draft.set(session.key, fresh.record, keptFor(deps, fresh.record));
-    draft.also((operation) =>
-      audited(operation, deps, { event: "agent.reissued", actor: owner.did, subject: agent.did, requestId })
-    );
+    audit(draft, deps, { event: "agent.reissued", actor: owner.did, subject: agent.did, requestId });
     return { agent, ait: issued.ait, ...(fresh ? { agentAuth: fresh.agentAuth } : {}) };
   });
   deps.metrics?.count("aits_issued_total");
@@ -233,9 +229,7 @@ export async function deleteAgent(
     draft.set(entry.key, deleted, kept);
     if (session.value) draft.set(session.key, revoked(deps, session.value), kept);
     draft.also((operation) => operation.set(KEYS.agentOf(ownerId, id), now + ENDED_KEPT_MS, kept));
-    draft.also((operation) =>
-      audited(operation, deps, { event: "agent.deleted", actor: actor.did, subject: agent.did, requestId })
-    );
+    audit(draft, deps, { event: "agent.deleted", actor: actor.did, subject: agent.did, requestId });
   });
   deps.metrics?.count("agents_revoked_total");
 }

@@ -2,7 +2,7 @@
  * API keys (PATs) in the store, by digest and by owner. The store never holds the token.
  */
 import type { AtomicOperation, KvEntry, KvEntryMaybe } from "../../shared/server/kv.ts";
-import { audited } from "../audit/record.ts";
+import { audit } from "../audit/record.ts";
 import type { Quotas } from "../config.ts";
 import { countApiKey, countApiKeyRevoked, quotaOf } from "../quota.ts";
 import { ENDED_KEPT_MS, KEYS } from "../schema/kv_keys.ts";
@@ -68,9 +68,7 @@ export async function createApiKey(
     const quota = await quotaOf(draft, owner.id);
     draft.set(quota.key, countApiKey(quota.value, deps.config.quotas, deps.clock.now()));
     draft.also((operation) => putApiKey(operation, key), { checks: 1 });
-    draft.also((operation) =>
-      audited(operation, deps, { event: "api_key.created", actor: owner.did, subject, requestId })
-    );
+    audit(draft, deps, { event: "api_key.created", actor: owner.did, subject, requestId });
     return key;
   });
 }
@@ -122,9 +120,7 @@ export async function revokeApiKey(
     draft.set(entry.key, revoked, options);
     draft.set(quota.key, countApiKeyRevoked(quota.value));
     draft.also((operation) => operation.set(KEYS.apiKeyOf(owner.id, id), digest, options));
-    draft.also((operation) =>
-      audited(operation, deps, { event: "api_key.revoked", actor: owner.did, subject: id, requestId })
-    );
+    audit(draft, deps, { event: "api_key.revoked", actor: owner.did, subject: id, requestId });
   });
 }
 
@@ -133,10 +129,7 @@ export async function findApiKey(deps: Pick<StoreDeps, "kv">, token: string): Pr
 }
 
 /** Records the use of a key, at most once a minute. A lost race needs no retry: the other change counts. */
-export async function touchApiKey(
-  deps: Pick<StoreDeps, "kv" | "clock">,
-  entry: KvEntry<ApiKeyRecord>,
-): Promise<void> {
+export async function touchApiKey(deps: Pick<StoreDeps, "kv" | "clock">, entry: KvEntry<ApiKeyRecord>): Promise<void> {
   const { lastUsedAt } = entry.value;
   const now = deps.clock.now();
   const last = lastUsedAt === null ? null : parseIso(lastUsedAt);

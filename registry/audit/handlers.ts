@@ -3,19 +3,16 @@ import type { Kv, KvListSelector } from "../../shared/server/kv.ts";
 import { AuditEntry, type AuditQuery } from "../../shared/protocol/api/audit.ts";
 import { firstUlidOf } from "../../shared/protocol/ids.ts";
 import { parseIso } from "../../shared/protocol/time.ts";
-import { type Answer, type Input, json, pick } from "../../shared/server/http/route.ts";
+import { type Answer, json, pick } from "../../shared/server/http/route.ts";
 import { afterCursor, belowCursor, type Page, readFilteredPage } from "../../shared/server/store/pages.ts";
-import type { ApiKeyCaller } from "../callers.ts";
+import type { WithQuery } from "../callers.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { AuditRecord } from "../schema/records.ts";
 
 /** An ID never goes back when the clock does: with less, the page of a time would miss what was written after that. */
 const CLOCK_SLACK_MS = 3_600_000;
 
-export async function listAudit(
-  deps: { kv: Kv },
-  { query }: Input<undefined, AuditQuery, undefined, ApiKeyCaller>,
-): Promise<Answer> {
+export async function listAudit(deps: { kv: Kv }, { query }: WithQuery<AuditQuery>): Promise<Answer> {
   const { items: events, nextCursor } = await readAudit(deps, query);
   return json({
     events: events.map((event) => pick(AuditEntry, event)),

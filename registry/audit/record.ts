@@ -8,15 +8,24 @@ import type { AuditRecord } from "../schema/records.ts";
 import type { Clock } from "../../shared/clock.ts";
 import type { NewId } from "../../shared/protocol/ids.ts";
 import { toIso } from "../../shared/protocol/time.ts";
+import type { Draft } from "../../shared/server/store/changes.ts";
+
+interface AuditDeps {
+  clock: Clock;
+  newId: NewId;
+}
+
+export type AuditFacts = Omit<AuditRecord, "id" | "at">;
+
+/** Adds an audit event to a change. */
+export function audit(draft: Draft, deps: AuditDeps, facts: AuditFacts): void {
+  draft.also((operation) => audited(operation, deps, facts));
+}
 
 /** Adds an audit event to a commit. */
-export function audited(
-  operation: AtomicOperation,
-  deps: { clock: Clock; newId: NewId },
-  entry: Omit<AuditRecord, "id" | "at">,
-): AtomicOperation {
+export function audited(operation: AtomicOperation, deps: AuditDeps, facts: AuditFacts): AtomicOperation {
   // The time first: the ID of an entry is never older than its time.
   const at = toIso(deps.clock.now());
-  const record: AuditRecord = { id: deps.newId(), at, ...entry };
-  return operation.set(KEYS.audit(record.id), record, { expireIn: auditKeptMs(entry.event) });
+  const record: AuditRecord = { id: deps.newId(), at, ...facts };
+  return operation.set(KEYS.audit(record.id), record, { expireIn: auditKeptMs(facts.event) });
 }

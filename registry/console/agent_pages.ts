@@ -265,7 +265,7 @@ async function askEnd(pages: ConsolePages, input: Input) {
     title: markup`End the session of ${ui.name(name)}?`,
     text: "Its connector is disconnected and cannot come back until its owner issues a new identity for it.",
     label: "End session",
-  }, () => revokeSession(pages.deps, id, { event: "session.revoked", actor: human.did, subject: did, requestId }));
+  }, () => revokeSession(pages.deps, { id, did }, { event: "session.revoked", actor: human.did, requestId }));
 }
 
 async function askOf(

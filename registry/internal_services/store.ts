@@ -3,7 +3,7 @@
  * what the proxy does not need. Secrets are stored as digests. A rotated secret works for one more hour.
  */
 import type { KvEntry } from "../../shared/server/kv.ts";
-import { audited } from "../audit/record.ts";
+import { audit } from "../audit/record.ts";
 import { ENDED_KEPT_MS, KEYS } from "../schema/kv_keys.ts";
 import type { HumanRecord, ServiceRecord } from "../schema/records.ts";
 import type { ServiceScope } from "../../shared/protocol/api/services.ts";
@@ -72,9 +72,7 @@ export async function createService(
   const subject = service.record.id;
   return await deps.changes.run(async (draft) => {
     await putService(draft, service);
-    draft.also((operation) =>
-      audited(operation, deps, { event: "service.created", actor: admin.did, subject, requestId })
-    );
+    audit(draft, deps, { event: "service.created", actor: admin.did, subject, requestId });
     return service;
   });
 }
@@ -108,9 +106,7 @@ export async function rotateService(
       previousUntil: now + LIMITS.serviceOverlapSeconds * 1000,
     };
     draft.set(entry.key, record);
-    draft.also((operation) =>
-      audited(operation, deps, { event: "service.rotated", actor: admin.did, subject: id, requestId })
-    );
+    audit(draft, deps, { event: "service.rotated", actor: admin.did, subject: id, requestId });
     return { record, secret };
   });
 }
@@ -132,9 +128,7 @@ export async function deleteService(
     const revoked: ServiceRecord = { ...entry.value, status: "revoked", deletedAt: toIso(deps.clock.now()) };
     draft.set(entry.key, revoked, { expireIn: ENDED_KEPT_MS });
     draft.delete(name.key);
-    draft.also((operation) =>
-      audited(operation, deps, { event: "service.deleted", actor: admin.did, subject: id, requestId })
-    );
+    audit(draft, deps, { event: "service.deleted", actor: admin.did, subject: id, requestId });
   });
 }
 

@@ -2,26 +2,24 @@
  * HTTP handlers of invites. Admins list and delete them, because a code that leaked must be revocable; a `role` in
  * the body of a redemption is ignored, so that no caller chooses it.
  */
-import type * as z from "zod";
 import { Human } from "../../shared/protocol/api/accounts.ts";
 import {
   CreateInviteAnswer,
   type CreateInviteBody,
   Invite,
-  type InvitePath,
   type RedeemInviteAnswer,
   type RedeemInviteBody,
 } from "../../shared/protocol/api/invites.ts";
 import type { PageQuery } from "../../shared/protocol/api/fields.ts";
 import { type Answer, type Input, json, noContent, pick } from "../../shared/server/http/route.ts";
-import type { ApiKeyCaller } from "../callers.ts";
+import type { WithBody, WithId, WithQuery } from "../callers.ts";
 import type { RegistryConfig } from "../config.ts";
 import * as store from "./store.ts";
 import type { InviteDeps } from "./store.ts";
 
 export async function createInvite(
   deps: InviteDeps,
-  { body, caller, exchange }: Input<undefined, undefined, z.output<typeof CreateInviteBody>, ApiKeyCaller>,
+  { body, caller, exchange }: WithBody<CreateInviteBody>,
 ): Promise<Answer> {
   const { invite, code } = await store.createInvite(deps, caller.human, body.expiresAt, exchange.requestId);
   return json({ invite: pick(CreateInviteAnswer.shape.invite, { ...invite, code }) }, 201);
@@ -29,31 +27,24 @@ export async function createInvite(
 
 export async function redeemInvite(
   deps: InviteDeps & { config: Pick<RegistryConfig, "proxyUrl"> },
-  { body, exchange }: Input<undefined, undefined, z.output<typeof RedeemInviteBody>, null>,
+  { body, exchange }: Input<undefined, undefined, RedeemInviteBody, null>,
 ): Promise<Answer> {
   const { human, key } = await store.redeemInvite(deps, body, exchange.requestId);
-  const response: RedeemInviteAnswer = {
+  return json<RedeemInviteAnswer>({
     human: pick(Human, human),
     apiKey: { id: key.record.id, name: key.record.name, token: key.token },
     proxyUrl: deps.config.proxyUrl,
-  };
-  return json(response, 201);
+  }, 201);
 }
 
-export async function listInvites(
-  deps: InviteDeps,
-  { query }: Input<undefined, z.output<typeof PageQuery>, undefined, ApiKeyCaller>,
-): Promise<Answer> {
+export async function listInvites(deps: InviteDeps, { query }: WithQuery<PageQuery>): Promise<Answer> {
   const now = deps.clock.now();
   const { items, nextCursor } = await store.listInvites(deps, query);
   const invites = items.map((invite) => pick(Invite, { ...invite, status: store.inviteStatus(invite, now) }));
   return json({ invites, pagination: { limit: query.limit, nextCursor } });
 }
 
-export async function deleteInvite(
-  deps: InviteDeps,
-  { params, caller, exchange }: Input<z.output<typeof InvitePath>, undefined, undefined, ApiKeyCaller>,
-): Promise<Answer> {
+export async function deleteInvite(deps: InviteDeps, { params, caller, exchange }: WithId): Promise<Answer> {
   await store.deleteInvite(deps, caller.human, params.id, exchange.requestId);
   return noContent();
 }

@@ -3,7 +3,7 @@
  */
 import { type AccountDeps, newHuman, putHuman } from "../accounts/store.ts";
 import { issueApiKey, type IssuedApiKey } from "../api_keys/store.ts";
-import { audited } from "../audit/record.ts";
+import { audit } from "../audit/record.ts";
 import { countInvite, countInviteClosed, quotaOf } from "../quota.ts";
 import { ENDED_KEPT_MS, KEYS } from "../schema/kv_keys.ts";
 import type { HumanRecord, InviteRecord } from "../schema/records.ts";
@@ -63,9 +63,7 @@ export async function createInvite(
       operation.check({ key: KEYS.inviteCode(invite.digest), versionstamp: null })
         .set(KEYS.inviteCode(invite.digest), invite.id, kept)
         .set(KEYS.invite(invite.id), invite, kept), { checks: 1 });
-    draft.also((operation) =>
-      audited(operation, deps, { event: "invite.created", actor: admin.did, subject: invite.id, requestId })
-    );
+    audit(draft, deps, { event: "invite.created", actor: admin.did, subject: invite.id, requestId });
     return { invite, code };
   });
 }
@@ -97,9 +95,7 @@ export async function redeemInvite(
     await closeInvite(draft, entry.value);
     draft.set(entry.key, redeemed, kept);
     draft.also((operation) => putHuman(operation.set(KEYS.inviteCode(given), id, kept), human, key), { checks: 2 });
-    draft.also((operation) =>
-      audited(operation, deps, { event: "invite.redeemed", actor: human.did, subject: redeemed.id, requestId })
-    );
+    audit(draft, deps, { event: "invite.redeemed", actor: human.did, subject: redeemed.id, requestId });
     return { human, key };
   });
 }
@@ -114,12 +110,7 @@ export async function listInvites(deps: Pick<InviteDeps, "kv">, query: PageQuery
  *
  * @throws {ServiceError} `INVITE_NOT_FOUND`
  */
-export async function deleteInvite(
-  deps: InviteDeps,
-  admin: HumanRecord,
-  id: string,
-  requestId: string,
-): Promise<void> {
+export async function deleteInvite(deps: InviteDeps, admin: HumanRecord, id: string, requestId: string): Promise<void> {
   await deps.changes.run(async (draft) => {
     const entry = await draft.get<InviteRecord>(KEYS.invite(id));
     if (!entry.value) throw new ServiceError("INVITE_NOT_FOUND");
@@ -127,9 +118,7 @@ export async function deleteInvite(
     if (entry.value.redeemedAt === null) await closeInvite(draft, entry.value);
     draft.delete(entry.key);
     draft.also((operation) => operation.delete(KEYS.inviteCode(digest)));
-    draft.also((operation) =>
-      audited(operation, deps, { event: "invite.deleted", actor: admin.did, subject: id, requestId })
-    );
+    audit(draft, deps, { event: "invite.deleted", actor: admin.did, subject: id, requestId });
   });
 }
 

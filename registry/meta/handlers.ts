@@ -7,8 +7,8 @@ import type { Changes } from "../../shared/server/store/changes.ts";
 import type { StoreDeps } from "../../shared/server/store/open_store.ts";
 import type { StoreProbe } from "../../shared/server/store/store_probe.ts";
 import { type Answer, type Input, json } from "../../shared/server/http/route.ts";
-import { audited } from "../audit/record.ts";
-import type { ApiKeyCaller } from "../callers.ts";
+import { audit } from "../audit/record.ts";
+import type { WithBody } from "../callers.ts";
 import type { RegistryConfig } from "../config.ts";
 import type { CrlPublisher } from "../revocation/crl.ts";
 import type { Signing } from "../signing_keys.ts";
@@ -27,17 +27,9 @@ interface HealthDeps {
 async function readiness(
   deps: Pick<HealthDeps, "probe" | "signing">,
 ): Promise<Pick<RegistryHealth, "checks" | "ready">> {
-  const works = async (probe: () => Promise<unknown>) => {
-    try {
-      await probe();
-      return true;
-    } catch {
-      return false;
-    }
-  };
   const checks = {
     kv: await deps.probe.works(),
-    signingKey: await works(() => deps.signing.current()),
+    signingKey: await deps.signing.current().then(() => true, () => false),
   };
   return { checks, ready: checks.kv && checks.signingKey };
 }
@@ -61,8 +53,7 @@ export async function health(deps: HealthDeps): Promise<Answer> {
 
 export function metadata({ config }: { config: RegistryConfig }): Answer {
   const { registryUrl, proxyUrl, environment, version } = config;
-  const response: Metadata = { registryUrl, proxyUrl, environment, version };
-  return json(response);
+  return json<Metadata>({ registryUrl, proxyUrl, environment, version });
 }
 
 export async function keys(
@@ -77,15 +68,13 @@ export async function keys(
 /** Creates a new signing key. Once it signs, the next request for the revocation list signs the list again. */
 export async function rotateKeys(
   deps: StoreDeps & { signing: Signing; changes: Changes },
-  { caller, exchange }: Input<undefined, undefined, undefined, ApiKeyCaller>,
+  { caller, exchange }: WithBody<undefined>,
 ): Promise<Answer> {
   const { requestId } = exchange;
   const rotated = await deps.changes.run(async (draft) => {
     const { kid, retiredKid, signsFrom } = await deps.signing.rotate(draft);
     draft.announce([]);
-    draft.also((operation) =>
-      audited(operation, deps, { event: "signing_key.rotated", actor: caller.human.did, subject: kid, requestId })
-    );
+    audit(draft, deps, { event: "signing_key.rotated", actor: caller.human.did, subject: kid, requestId });
     return { kid, retiredKid, signsFrom: toIso(signsFrom) };
   });
   return json(rotated);

@@ -10,55 +10,46 @@ import {
   type PeopleQuery,
   Person,
   type PersonAnswer,
-  type PersonPath,
   type SuspensionAnswer,
   type SuspensionBody,
 } from "../../shared/protocol/api/admin.ts";
 import { ApiKey } from "../../shared/protocol/api/accounts.ts";
-import { Agent, type AgentPath } from "../../shared/protocol/api/agents.ts";
+import { Agent } from "../../shared/protocol/api/agents.ts";
 import { toIso } from "../../shared/protocol/time.ts";
-import { type Answer, type Input, json, noContent, pick } from "../../shared/server/http/route.ts";
+import { type Answer, json, noContent, pick } from "../../shared/server/http/route.ts";
 import type { StoreCount } from "../../shared/server/store/store_count.ts";
 import { type AgentDeps, deleteAgent as deleteAnyAgent } from "../agents/store.ts";
-import type { ApiKeyCaller } from "../callers.ts";
+import type { WithId, WithQuery } from "../callers.ts";
 import type { HumanRecord, SessionRecord } from "../schema/records.ts";
 import { sessionState } from "../sessions/session_rules.ts";
 import { revokeSession } from "../sessions/store.ts";
 import * as store from "./store.ts";
 import type { Suspensions } from "./suspensions.ts";
 
-type OfPerson<B = undefined> = Input<PersonPath, undefined, B, ApiKeyCaller>;
-type OfAgent = Input<AgentPath, undefined, undefined, ApiKeyCaller>;
-
 export async function counts({ counts }: { counts: StoreCount<AdminCounts> }): Promise<Answer> {
   return json(await counts.current());
 }
 
-export async function listPeople(
-  deps: store.PeopleDeps,
-  { query }: Input<undefined, PeopleQuery, undefined, ApiKeyCaller>,
-): Promise<Answer> {
+export async function listPeople(deps: store.PeopleDeps, { query }: WithQuery<PeopleQuery>): Promise<Answer> {
   const { items, nextCursor } = await store.listPeople(deps, query);
-  const response: PeopleList = { people: items.map(personView), pagination: { limit: query.limit, nextCursor } };
-  return json(response);
+  return json<PeopleList>({ people: items.map(personView), pagination: { limit: query.limit, nextCursor } });
 }
 
-export async function getPerson(deps: store.PeopleDeps, { params }: OfPerson): Promise<Answer> {
+export async function getPerson(deps: store.PeopleDeps, { params }: WithId): Promise<Answer> {
   const { human, apiKeys, agents, lastUsedAt } = await store.readPerson(deps, params.id);
-  const response: PersonAnswer = {
+  return json<PersonAnswer>({
     person: personView(human),
     apiKeys: apiKeys.map((key) => pick(ApiKey, key)),
     agents,
     lastUsedAt,
-  };
-  return json(response);
+  });
 }
 
-export function suspendPerson(deps: SuspendDeps, input: OfPerson<SuspensionBody>): Promise<Answer> {
+export function suspendPerson(deps: SuspendDeps, input: WithId<SuspensionBody>): Promise<Answer> {
   return changeStatus(deps, "suspended", input);
 }
 
-export function restorePerson(deps: SuspendDeps, input: OfPerson<SuspensionBody>): Promise<Answer> {
+export function restorePerson(deps: SuspendDeps, input: WithId<SuspensionBody>): Promise<Answer> {
   return changeStatus(deps, "active", input);
 }
 
@@ -69,22 +60,18 @@ interface SuspendDeps {
 async function changeStatus(
   { suspensions }: SuspendDeps,
   wanted: Person["status"],
-  { params, body, caller, exchange }: OfPerson<SuspensionBody>,
+  { params, body, caller, exchange }: WithId<SuspensionBody>,
 ): Promise<Answer> {
   const { reason } = body;
   const { requestId } = exchange;
   const { human, complete } = await suspensions.change(params.id, { wanted, admin: caller.human, reason, requestId });
-  const response: SuspensionAnswer = { person: personView(human), complete };
-  return json(response);
+  return json<SuspensionAnswer>({ person: personView(human), complete });
 }
 
-export async function listAgents(
-  deps: AgentDeps,
-  { query }: Input<undefined, AdminAgentQuery, undefined, ApiKeyCaller>,
-): Promise<Answer> {
+export async function listAgents(deps: AgentDeps, { query }: WithQuery<AdminAgentQuery>): Promise<Answer> {
   const { items, nextCursor } = await store.listAllAgents(deps, query);
   const now = deps.clock.now();
-  const response: AdminAgentList = {
+  return json<AdminAgentList>({
     agents: items.map(({ agent, ownerName, session }) =>
       pick(AdminAgentSummary, {
         ...agent,
@@ -94,35 +81,28 @@ export async function listAgents(
       })
     ),
     pagination: { limit: query.limit, nextCursor },
-  };
-  return json(response);
+  });
 }
 
-export async function getAgent(deps: AgentDeps, { params }: OfAgent): Promise<Answer> {
+export async function getAgent(deps: AgentDeps, { params }: WithId): Promise<Answer> {
   const { agent, ownerName, session } = await store.readAgent(deps, params.id);
-  const response: AdminAgentAnswer = {
+  return json<AdminAgentAnswer>({
     agent: pick(Agent, agent),
     ownerName,
     session: session === null ? null : sessionView(session, deps.clock.now()),
-  };
-  return json(response);
+  });
 }
 
-export async function deleteAgent(deps: AgentDeps, { params, caller, exchange }: OfAgent): Promise<Answer> {
+export async function deleteAgent(deps: AgentDeps, { params, caller, exchange }: WithId): Promise<Answer> {
   const { agent } = await store.readAgent(deps, params.id);
   await deleteAnyAgent(deps, caller.human, agent, exchange.requestId);
   return noContent();
 }
 
-export async function revokeAgentAuth(deps: AgentDeps, { params, caller, exchange }: OfAgent): Promise<Answer> {
+export async function revokeAgentAuth(deps: AgentDeps, { params, caller, exchange }: WithId): Promise<Answer> {
   const { agent } = await store.readAgent(deps, params.id);
-  const { requestId } = exchange;
-  await revokeSession(deps, agent.id, {
-    event: "session.revoked",
-    actor: caller.human.did,
-    subject: agent.did,
-    requestId,
-  });
+  const why = { event: "session.revoked", actor: caller.human.did, requestId: exchange.requestId } as const;
+  await revokeSession(deps, agent, why);
   return noContent();
 }
 

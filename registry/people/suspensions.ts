@@ -4,7 +4,7 @@
  * on one person: each commit checks the place.
  */
 import type { KvEntryMaybe, KvKey } from "../../shared/server/kv.ts";
-import { audited } from "../audit/record.ts";
+import { audit } from "../audit/record.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { HumanRecord, SessionRecord, SuspensionRecord } from "../schema/records.ts";
 import { sessionFor } from "../sessions/session_rules.ts";
@@ -114,15 +114,13 @@ export class Suspensions {
       const begun: SuspensionRecord = { wanted, cursor: null };
       draft.set(entry.key, human);
       draft.set(job.key, begun);
-      draft.also((operation) =>
-        audited(operation, this.deps, {
-          event: wanted === "suspended" ? "person.suspended" : "person.restored",
-          actor: admin.did,
-          subject: human.did,
-          requestId,
-          ...(reason === undefined ? {} : { detail: reason }),
-        })
-      );
+      audit(draft, this.deps, {
+        event: wanted === "suspended" ? "person.suspended" : "person.restored",
+        actor: admin.did,
+        subject: human.did,
+        requestId,
+        ...(reason === undefined ? {} : { detail: reason }),
+      });
       isChange = true;
       return human;
     });

@@ -39,7 +39,7 @@ export interface PublishedCrl {
   issuedAt: number;
 }
 
-/** Revocations that are read before the build yields to other requests. */
+/** With more, a build holds back other requests; with less, it takes longer. */
 const BATCH = 500;
 
 /** A build. Before it begins it includes every change so far; afterwards the changes up to `seq`. */
@@ -50,14 +50,17 @@ interface Building {
   list: Promise<PublishedCrl>;
 }
 
+interface CrlDeps {
+  kv: Kv;
+  reads: BatchedReads;
+  clock: Clock;
+  newId: NewId;
+  signing: Signing;
+  log: Log;
+}
+
 /** Builds the list and caches the newest one. */
 export class CrlPublisher {
-  readonly #kv: Kv;
-  readonly #reads: BatchedReads;
-  readonly #clock: Clock;
-  readonly #newId: NewId;
-  readonly #signing: Signing;
-  readonly #log: Log;
   #published: PublishedCrl | null = null;
   #building: Building | null = null;
   #builtAt = -Infinity;
@@ -66,17 +69,10 @@ export class CrlPublisher {
 
   /** @param bytesMax size of a list that verifiers read; a test gives a smaller one, because it takes 10 s to fill */
   constructor(
-    deps: { kv: Kv; reads: BatchedReads; clock: Clock; newId: NewId; signing: Signing; log: Log },
+    private readonly deps: CrlDeps,
     private readonly issuer: string,
     private readonly bytesMax: number = LIMITS.crlBytes,
-  ) {
-    this.#kv = deps.kv;
-    this.#reads = deps.reads;
-    this.#clock = deps.clock;
-    this.#newId = deps.newId;
-    this.#signing = deps.signing;
-    this.#log = deps.log;
-  }
+  ) {}
 
   /**
    * Returns the current list, or `null` when nothing was ever revoked. A long list is built at most once a second,
@@ -88,8 +84,8 @@ export class CrlPublisher {
   async current(): Promise<PublishedCrl | null> {
     try {
       const [head, { kid }] = await Promise.all([
-        this.#reads.get<CrlHead>(KEYS.crlHead()),
-        this.#signing.current(),
+        this.deps.reads.get<CrlHead>(KEYS.crlHead()),
+        this.deps.signing.current(),
       ]);
       const seq = seqOf(head.value);
       if (seq === 0) return null;
@@ -114,7 +110,7 @@ export class CrlPublisher {
       await before?.catch(() => {});
       await this.#pause();
       building.hasBegun = true;
-      this.#builtAt = this.#clock.now();
+      this.#builtAt = this.deps.clock.now();
       return this.#published = await this.#build();
     };
     const building: Building = { seq, kid, hasBegun: false, list: Promise.resolve().then(run) };
@@ -128,22 +124,22 @@ export class CrlPublisher {
   /** Waits until a long list may be built again, at most 1 s. */
   async #pause(): Promise<void> {
     if (this.#entries <= REBUILD_FREE_ENTRIES) return;
-    const since = this.#clock.now() - this.#builtAt;
-    if (since >= 0 && since < REBUILD_MS) await sleep(this.#clock, REBUILD_MS - since);
+    const since = this.deps.clock.now() - this.#builtAt;
+    if (since >= 0 && since < REBUILD_MS) await sleep(this.deps.clock, REBUILD_MS - since);
   }
 
   #isFresh(list: PublishedCrl, seq: number, kid: string): boolean {
-    const age = unixSeconds(this.#clock.now()) - list.issuedAt;
+    const age = unixSeconds(this.deps.clock.now()) - list.issuedAt;
     return list.seq === seq && list.kid === kid && age >= 0 && age < LIMITS.crlTtlSeconds / 2;
   }
 
   async #build(): Promise<PublishedCrl> {
-    const issuedAt = unixSeconds(this.#clock.now());
+    const issuedAt = unixSeconds(this.deps.clock.now());
     // A revocation that commits during the read may be in the list or not. Both are correct for the number read first.
-    const seq = seqOf((await this.#kv.get<CrlHead>(KEYS.crlHead())).value);
+    const seq = seqOf((await this.deps.kv.get<CrlHead>(KEYS.crlHead())).value);
     const revocations: Revocation[] = [];
     let read = 0;
-    for await (const { value } of this.#kv.list({ prefix: KEYS.revocations() }, { batchSize: BATCH })) {
+    for await (const { value } of this.deps.kv.list({ prefix: KEYS.revocations() }, { batchSize: BATCH })) {
       const { keptUntil, ...revocation } = value as RevocationRecord;
       if (!isRevocation(revocation) || !Number.isSafeInteger(keptUntil)) {
         throw new TypeError("A revocation does not parse");
@@ -154,8 +150,8 @@ export class CrlPublisher {
     revocations.sort((a, b) => b.revokedAt - a.revokedAt || (a.jti < b.jti ? 1 : -1));
     const yieldIfLong = revocations.length < BATCH ? () => Promise.resolve() : yieldToEventLoop;
     await yieldIfLong();
-    const key = await this.#signing.current();
-    const jti = this.#newId();
+    const key = await this.deps.signing.current();
+    const jti = this.deps.newId();
     const crl = await signCrl({ issuer: this.issuer, jti, issuedAtSeconds: issuedAt, seq, revocations }, key);
     await yieldIfLong();
     // A JWS contains no character that JSON escapes.
@@ -167,11 +163,11 @@ export class CrlPublisher {
 
   /** Logs the humans with the most entries when the list is half full, at most once an hour. */
   async #warn(bytes: number): Promise<void> {
-    const now = this.#clock.now();
+    const now = this.deps.clock.now();
     const isDue = now >= this.#warnedAt + WARN_MS || now < this.#warnedAt;
     if (bytes * 100 < this.bytesMax * WARN_PERCENT || !isDue) return;
     this.#warnedAt = now;
-    const humans = await mostRevocations(this.#kv, { now, limit: 10 });
-    this.#log("warn", "crl_filling", { bytes, bytesMax: this.bytesMax, entries: this.#entries, humans });
+    const humans = await mostRevocations(this.deps.kv, { now, limit: 10 });
+    this.deps.log("warn", "crl_filling", { bytes, bytesMax: this.bytesMax, entries: this.#entries, humans });
   }
 }

@@ -34,7 +34,6 @@ import type { AuditEvent } from "./records.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { hashKeyPart } from "../../shared/server/crypto.ts";
 import { COMMIT_MARK } from "../../shared/server/store/commit_marks.ts";
-import type { FamilyEnd } from "../../shared/server/store/transfer.ts";
 
 const key = (...parts: KvKeyPart[]): KvKey => ["registry", ...parts];
 
@@ -83,37 +82,3 @@ export const ENDED_KEPT_MS = LIMITS.endedKeptSeconds * 1000;
 /** Returns how long an audit event is kept. Refresh events are frequent and are kept for a shorter time. */
 export const auditKeptMs = (event: AuditEvent): number =>
   (event === "session.refreshed" ? LIMITS.refreshAuditKeptSeconds : LIMITS.auditKeptSeconds) * 1000;
-
-const ONE_RECORD = { rule: "one record" };
-
-/**
- * How the records of each key family end. A test compares them with what is written, because records without an end
- * fill the store.
- */
-export const ENDS: Readonly<Record<string, FamilyEnd>> = {
-  issuer: ONE_RECORD,
-  signing_keys: { rule: "one record of at most 64 keys; a retired key leaves it after 90 days" },
-  bootstrap: ONE_RECORD,
-  human: { rule: "one for each redeemed invite; an admin decides how many there are" },
-  suspension: { rule: "one for each human; deleted when its sessions are changed" },
-  quota: { rule: "one for each human" },
-  api_key: { quota: "QUOTA_API_KEYS active ones of a human; an expiry of 90 days from the revocation" },
-  api_key_of: { rule: "ends with its API key, by the same expiry" },
-  invite: { quota: "1,000 open ones of an admin; an expiry of 90 days from its end" },
-  invite_code: { rule: "ends with its invite, by the same expiry" },
-  challenge: { expiry: "24 h" },
-  agent: { quota: "QUOTA_AGENTS active ones of a human; an expiry of 90 days from the deletion" },
-  agent_of: { rule: "ends with its agent, by the same expiry" },
-  session: { expiry: "90 days after its revocation, or after the expiry of its refresh token" },
-  spent_refresh: { expiry: "the expiry of the refresh token" },
-  revocation: { expiry: "1 h after the expiry of the AIT" },
-  crl_head: ONE_RECORD,
-  service: { rule: "lives until an admin deletes it; then an expiry of 90 days" },
-  service_name: { rule: "deleted with its service" },
-  audit: { expiry: "400 days; of session.refreshed 7 days" },
-  nonce: { expiry: "when no valid request can use it again" },
-  window: { expiry: "two windows" },
-  commit_mark: { expiry: "an hour after the last commit of its instance" },
-  console: { expiry: "one minute for a code, 8 h for a session" },
-  probe: { expiry: "an hour; one record" },
-};

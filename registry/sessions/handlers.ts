@@ -1,5 +1,4 @@
 /** HTTP handlers of agent sessions: refresh and validate (D-42 to D-44). */
-import type * as z from "zod";
 import type {
   RefreshAnswer,
   RefreshBody,
@@ -35,10 +34,9 @@ interface VisitDeps {
 
 export async function refresh(
   deps: SessionDeps,
-  { body, caller, exchange }: Input<undefined, undefined, z.output<typeof RefreshBody>, ProvenAgent>,
+  { body, caller, exchange }: Input<undefined, undefined, RefreshBody, ProvenAgent>,
 ): Promise<Answer> {
-  const response: RefreshAnswer = { agentAuth: await refreshSession(deps, caller, body, exchange.requestId) };
-  return json(response);
+  return json<RefreshAnswer>({ agentAuth: await refreshSession(deps, caller, body, exchange.requestId) });
 }
 
 /**
@@ -47,7 +45,7 @@ export async function refresh(
  */
 export async function visit(
   deps: VisitDeps,
-  { body, caller, exchange }: Input<undefined, undefined, z.output<typeof VisitBody>, ProvenAgent>,
+  { body, caller, exchange }: Input<undefined, undefined, VisitBody, ProvenAgent>,
 ): Promise<Answer> {
   const { agentDid, aitJti } = caller, { audience } = body, { clock, config, signing } = deps;
   if (!isForeignOrigin(audience, config.environment)) {
@@ -63,17 +61,16 @@ export async function visit(
   }
   const iat = unixSeconds(clock.now()), proxy = new URL(config.proxyUrl).origin, jti = deps.newId();
   const claims = { iss: config.registryUrl, sub: agentDid, aud: audience, proxy, aitJti, iat, jti };
-  const response: VisitAnswer = {
+  return json<VisitAnswer>({
     token: await signShortToken(VIS, claims, await signing.current()),
     expiresAt: toIso((iat + LIMITS.visitTokenTtlSeconds) * 1000),
-  };
-  return json(response, 201);
+  }, 201);
 }
 
 /** A proxy in another process calls this to check the access token of a request. */
 export async function validate(
   deps: { reads: BatchedReads; clock: Clock },
-  { body, exchange }: Input<undefined, undefined, z.output<typeof ValidateBody>, ServiceCaller | null>,
+  { body, exchange }: Input<undefined, undefined, ValidateBody, ServiceCaller | null>,
 ): Promise<Answer> {
   await requireAccess(deps, exchange, body);
   return noContent();

@@ -9,8 +9,8 @@ import { digest } from "../../shared/server/crypto.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import type { Changes } from "../../shared/server/store/changes.ts";
 import type { StoreDeps } from "../../shared/server/store/open_store.ts";
-import type { AgentRecord, AuditEvent, HumanRecord, SessionRecord, SpentRefresh } from "../schema/records.ts";
-import { audited } from "../audit/record.ts";
+import type { AgentRecord, HumanRecord, SessionRecord, SpentRefresh } from "../schema/records.ts";
+import { audit, audited, type AuditFacts } from "../audit/record.ts";
 import type { ProvenAgent } from "../callers.ts";
 import type { RegistryConfig } from "../config.ts";
 import { ENDED_KEPT_MS, KEYS } from "../schema/kv_keys.ts";
@@ -141,12 +141,7 @@ async function refreshOnce(
       break;
     case "reused":
       report("reuse_detected");
-      await revokeSession(deps, agentId, {
-        event: "session.reuse_detected",
-        actor: agentDid,
-        subject: agentDid,
-        requestId,
-      });
+      await revokeSession(deps, agent.value, { event: "session.reuse_detected", actor: agentDid, requestId });
       throw new ServiceError("AGENT_AUTH_REFRESH_INVALID", {
         status: 401,
         message: "The refresh token was used before; the session is revoked",
@@ -183,15 +178,15 @@ async function refreshOnce(
 /** Revokes the active or suspended session of an agent, if there is one. Idempotent. */
 export async function revokeSession(
   deps: Pick<SessionDeps, "clock" | "newId" | "changes">,
-  agentId: string,
-  audit: { event: AuditEvent; actor: string; subject: string; requestId: string },
+  { id, did }: Pick<AgentRecord, "id" | "did">,
+  why: Pick<AuditFacts, "event" | "actor" | "requestId">,
 ): Promise<void> {
   await deps.changes.run(async (draft) => {
-    const entry = await draft.get<SessionRecord>(KEYS.session(agentId));
+    const entry = await draft.get<SessionRecord>(KEYS.session(id));
     if (entry.value?.status !== "active" && !entry.value?.suspended) return;
     const ended = revoked(deps, entry.value);
     draft.set(entry.key, ended, keptFor(deps, ended));
-    draft.announce([audit.subject]);
-    draft.also((operation) => audited(operation, deps, audit));
+    draft.announce([did]);
+    audit(draft, deps, { ...why, subject: did });
   });
 }

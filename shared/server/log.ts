@@ -42,29 +42,26 @@ interface Alike {
 
 /** A log with at most 20 lines in a second for one event and code, and then a line with the number of the others. */
 export class LimitedLog {
-  readonly #log: Log;
   /** By event and code, which come from tables. */
   readonly #alike = new Map<string, Alike>();
 
-  constructor(log: Log, private readonly clock: Pick<Clock, "after">) {
-    this.#log = log;
-  }
+  constructor(private readonly all: Log, private readonly clock: Pick<Clock, "after">) {}
 
   readonly log: Log = (level, event, fields) => {
-    if (event === UNLIMITED) return this.#log(level, event, fields);
+    if (event === UNLIMITED) return this.all(level, event, fields);
     const code = fields?.code;
     const name = `${event} ${code}`;
     const alike = this.#alike.get(name) ?? { level, event, code, lines: 0 };
     if (this.#alike.size === 0) this.clock.after(SECOND_MS, () => this.endSecond());
     this.#alike.set(name, alike);
-    if (++alike.lines <= LINES_PER_SECOND) this.#log(level, event, fields);
+    if (++alike.lines <= LINES_PER_SECOND) this.all(level, event, fields);
   };
 
   /** Logs how many lines were left out since the second began, and begins another one. */
   endSecond(): void {
     for (const { level, event, code, lines } of this.#alike.values()) {
       const leftOut = lines - LINES_PER_SECOND;
-      if (leftOut > 0) this.#log(level, "log_lines_left_out", { of: event, code, lines: leftOut });
+      if (leftOut > 0) this.all(level, "log_lines_left_out", { of: event, code, lines: leftOut });
     }
     this.#alike.clear();
   }

@@ -12,8 +12,6 @@ const QUEUE_BYTES = 1_048_576;
 const WRITE_BYTES = 65_536;
 
 export class LogQueue {
-  readonly #write: (bytes: Bytes) => Promise<number>;
-  readonly #report: (lines: number) => void;
   /** Lines that wait, each with its line end. The bytes include those that are being written. */
   #waiting: Bytes[] = [];
   #bytes = 0;
@@ -27,10 +25,10 @@ export class LogQueue {
    * @param write writes at least one byte and returns how many
    * @param report logs how many lines were dropped
    */
-  constructor(write: (bytes: Bytes) => Promise<number>, report: (lines: number) => void) {
-    this.#write = write;
-    this.#report = report;
-  }
+  constructor(
+    private readonly write: (bytes: Bytes) => Promise<number>,
+    private readonly report: (lines: number) => void,
+  ) {}
 
   /** Adds a line, without its end. Never waits. */
   add(line: string): void {
@@ -59,7 +57,7 @@ export class LogQueue {
       const bytes = joined(lines);
       let isWritten = false;
       try {
-        for (let at = 0; at < bytes.length;) at += await this.#write(bytes.subarray(at));
+        for (let at = 0; at < bytes.length;) at += await this.write(bytes.subarray(at));
         isWritten = true;
       } catch {
         // The reader is gone, and there is no other place to say so. Later lines are tried again.
@@ -70,7 +68,7 @@ export class LogQueue {
       if (isWritten && this.#unreported > 0 && this.#bytes <= QUEUE_BYTES / 2) {
         const unreported = this.#unreported;
         this.#unreported = 0;
-        this.#report(unreported);
+        this.report(unreported);
       }
     }
   }

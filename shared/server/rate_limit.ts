@@ -168,29 +168,24 @@ export function rateLimitHeaders(rule: WindowRule, decision: Decision): Record<s
 
 /** Windows in the store, for limits that have their own commit. */
 export class RateLimiter {
-  readonly #kv: Kv;
-  readonly #commits: GroupCommit;
-  readonly #clock: Clock;
-  readonly #keyOf: (rule: string, who: string) => KvKey;
-
-  constructor(kv: Kv, commits: GroupCommit, clock: Clock, keyOf: (rule: string, who: string) => KvKey) {
-    this.#kv = kv;
-    this.#commits = commits;
-    this.#clock = clock;
-    this.#keyOf = keyOf;
-  }
+  constructor(
+    private readonly kv: Kv,
+    private readonly commits: GroupCommit,
+    private readonly clock: Clock,
+    private readonly keyOf: (rule: string, who: string) => KvKey,
+  ) {}
 
   /** Returns the decision without counting. */
   async peek(rule: WindowRule, who: string): Promise<Decision> {
-    const { value } = await this.#kv.get<WindowRecord>(this.#keyOf(rule.name, who));
-    return decide(rule, value ?? [], this.#clock.now());
+    const { value } = await this.kv.get<WindowRecord>(this.keyOf(rule.name, who));
+    return decide(rule, value ?? [], this.clock.now());
   }
 
   /** Counts one request unless the window is full. Returns the decision. */
   async hit(rule: WindowRule, who: string): Promise<Decision> {
     let decision: Decision | undefined;
     const seen = (latest: Decision) => decision = latest;
-    await this.#commits.claim([windowUpdate(this.#keyOf(rule.name, who), rule, () => this.#clock.now(), seen)]);
+    await this.commits.claim([windowUpdate(this.keyOf(rule.name, who), rule, () => this.clock.now(), seen)]);
     return decision as Decision;
   }
 }

@@ -14,61 +14,33 @@ export interface ServiceAddresses {
   version: string;
 }
 
-/** Configuration of the process before it listens. */
-export interface ServerConfig {
-  service: "all" | "registry" | "proxy";
-  environment: Environment;
-  host: string;
-  /** Port; 0 selects a free one. */
-  port: number;
-  /** Public origin; `null` for the listening address. */
-  registryUrl: string | null;
-  proxyUrl: string | null;
-  /** A path, `:memory:`, or an `http(s)` URL; `null` for the database attached on Deno Deploy. */
-  kvUrl: string | null;
-  trustedProxies: TrustedProxies;
-  /** Where the metrics are served; `null`: nowhere. */
-  metricsListen: ListenAddress | null;
-  /** Where other instances open links to this one; `null`: nowhere. */
-  instanceListen: ListenAddress | null;
-  /** True when each success is logged. */
-  accessLog: boolean;
-  /** True when Deno exports telemetry. */
-  exportsTelemetry: boolean;
-}
+/** Where the store is unless `KV_URL` says so. */
+export const DEFAULT_STORE = ".data/svc.kv";
 
 /** Oldest Deno whose client of KV Connect outlives a cancelled `watch`. */
 const OLDEST_FOR_NETWORK = [2, 9, 1] as const;
 
-/** Names of the variables, for the permission to read them. */
-export const SERVER_VARIABLES = [
-  "SVC_SERVICE",
-  "ENVIRONMENT",
-  "HOST",
-  "PORT",
-  "REGISTRY_URL",
-  "PROXY_URL",
-  "KV_URL",
-  "TRUSTED_PROXIES",
-  "METRICS_LISTEN",
-  "INSTANCE_LISTEN",
-  "ACCESS_LOG",
-  "OTEL_DENO",
-] as const;
+/** Configuration of the process before it listens. */
+export type ServerConfig = ReturnType<typeof readServerConfig>;
 
 /** Returns the configuration. Problems are added to the reader. */
-export function readServerConfig(reader: ConfigReader, { isOnDeploy }: { isOnDeploy: boolean }): ServerConfig {
+export function readServerConfig(reader: ConfigReader, { isOnDeploy }: { isOnDeploy: boolean }) {
   return {
     service: reader.read("SVC_SERVICE", oneOf("all", "registry", "proxy"), "all"),
     environment: reader.read("ENVIRONMENT", oneOf("local", "dev", "production"), "local"),
     host: reader.read("HOST", hostName, "127.0.0.1"),
+    /** 0 selects a free one. */
     port: reader.read("PORT", wholeNumber(0, 65_535), 8787),
+    /** Public origin; `null` for the listening address. */
     registryUrl: reader.read<string | null>("REGISTRY_URL", origin, null),
     proxyUrl: reader.read<string | null>("PROXY_URL", origin, null),
-    kvUrl: reader.read<string | null>("KV_URL", (text) => text, isOnDeploy ? null : ".data/svc.kv"),
+    /** A path, `:memory:`, or an `http(s)` URL; `null` for the database attached on Deno Deploy. */
+    kvUrl: reader.read<string | null>("KV_URL", (text) => text, isOnDeploy ? null : DEFAULT_STORE),
     trustedProxies: reader.read("TRUSTED_PROXIES", (text) => new TrustedProxies(list(text)), new TrustedProxies([])),
     metricsListen: readListen(reader, "METRICS_LISTEN", { isOnDeploy }),
+    /** Where other instances open links to this one. */
     instanceListen: readInstanceListen(reader, { isOnDeploy }),
+    /** True when each success is logged. */
     accessLog: reader.read("ACCESS_LOG", oneOf("on", "off"), "off") === "on",
     // Deno itself reads this variable and takes any other value as off.
     exportsTelemetry: reader.read("OTEL_DENO", (text) => text, "") === "true",

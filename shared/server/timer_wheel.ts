@@ -24,7 +24,6 @@ const nothing = () => {};
  * alive; once none is left, the wheel holds nothing.
  */
 export class TimerWheel implements Clock {
-  readonly #uptime: () => number;
   /** Pending timers by the number of their slot. No slot is empty. */
   readonly #slots = new Map<number, Set<Timer>>();
   /** The slot for which the timer of the runtime is set. */
@@ -32,9 +31,7 @@ export class TimerWheel implements Clock {
   #cancelWake: Cancel = () => {};
 
   /** @param uptime milliseconds on a scale that never steps */
-  constructor(private readonly clock: Clock, uptime: () => number) {
-    this.#uptime = uptime;
-  }
+  constructor(private readonly clock: Clock, private readonly uptime: () => number) {}
 
   now(): number {
     return this.clock.now();
@@ -42,7 +39,7 @@ export class TimerWheel implements Clock {
 
   after(ms: number, fn: () => void): Cancel {
     if (!(ms >= WHEEL_TIMER_MS)) return this.clock.after(ms, fn);
-    const at = this.#uptime() + ms;
+    const at = this.uptime() + ms;
     const slot = Math.ceil(at / SLOT_MS);
     const timers = this.#slots.get(slot) ?? new Set<Timer>();
     const timer = { at, fn };
@@ -68,7 +65,7 @@ export class TimerWheel implements Clock {
     this.#wakeSlot = slot;
     if (slot === Infinity) return;
     // The runtime cannot wait for longer than 24 days. An early wake-up only sets the next one.
-    const wait = Math.min(Math.ceil(slot * SLOT_MS - this.#uptime()), DAY_MS);
+    const wait = Math.min(Math.ceil(slot * SLOT_MS - this.uptime()), DAY_MS);
     this.#cancelWake = this.clock.after(Math.max(0, wait), () => this.#wake());
   }
 
@@ -76,7 +73,7 @@ export class TimerWheel implements Clock {
   #wake(): void {
     // Timers that are set meanwhile compare their slot with none.
     this.#wakeSlot = Infinity;
-    const last = Math.floor(this.#uptime() / SLOT_MS);
+    const last = Math.floor(this.uptime() / SLOT_MS);
     const ended = [...this.#slots.keys()].filter((slot) => slot <= last).sort((a, b) => a - b);
     for (const slot of ended) this.#fire(slot);
     let next = Infinity;

@@ -7,8 +7,6 @@
 const BURST_SECONDS = 10;
 
 export class TokenBucket {
-  readonly #perSecond: number;
-  readonly #burstSeconds: number;
   #left: number;
   #at = -Infinity;
 
@@ -16,23 +14,21 @@ export class TokenBucket {
    * @param perSecond what may be taken in a second, in any unit
    * @param burstSeconds how many seconds' share may be taken at once
    */
-  constructor(perSecond: number, burstSeconds = BURST_SECONDS) {
-    this.#perSecond = perSecond;
-    this.#burstSeconds = burstSeconds;
+  constructor(private readonly perSecond: number, private readonly burstSeconds = BURST_SECONDS) {
     this.#left = perSecond * burstSeconds;
   }
 
   /** Milliseconds until an amount of what was refused can be taken. */
   waitMs(amount: number): number {
-    return Math.max(0, (amount - this.#left) / this.#perSecond * 1000);
+    return Math.max(0, (amount - this.#left) / this.perSecond * 1000);
   }
 
   /** Takes an amount at `now`, milliseconds. Returns false, and takes nothing, when less is left. */
   take(amount: number, now: number): boolean {
     // A clock that stepped back gives nothing, and takes nothing away.
     if (now > this.#at) {
-      const gained = Math.min(this.#burstSeconds, (now - this.#at) / 1000) * this.#perSecond;
-      this.#left = Math.min(this.#perSecond * this.#burstSeconds, this.#left + gained);
+      const gained = Math.min(this.burstSeconds, (now - this.#at) / 1000) * this.perSecond;
+      this.#left = Math.min(this.perSecond * this.burstSeconds, this.#left + gained);
     }
     this.#at = now;
     if (this.#left < amount) return false;

@@ -4,9 +4,7 @@
  */
 import { assertEquals } from "@std/assert";
 import { ENVIRONMENT } from "../../cli/context.ts";
-import { PROXY_VARIABLES } from "../../proxy/config.ts";
-import { REGISTRY_VARIABLES } from "../../registry/config.ts";
-import { SERVER_VARIABLES } from "../../shared/server/server_config.ts";
+import { SERVER_VARIABLES } from "../support/server_variables.ts";
 
 type Permission = boolean | string[];
 type PermissionSet = Record<string, Permission>;
@@ -26,13 +24,12 @@ const PLATFORM_VARIABLES = [
 ];
 
 const sorted = (names: Permission | readonly string[] | undefined) => [...names as readonly string[]].sort();
-const serverVariables = [...new Set([...SERVER_VARIABLES, ...REGISTRY_VARIABLES, ...PROXY_VARIABLES])];
 
 /** Variables that the library of WebSockets reads. */
 const WEBSOCKET_VARIABLES = ["WS_NO_BUFFER_UTIL", "WS_NO_UTF_8_VALIDATE"];
 
 // Deno itself reads the token of a store over the network.
-const production = [...serverVariables, ...PLATFORM_VARIABLES, "DENO_KV_ACCESS_TOKEN"];
+const production = [...SERVER_VARIABLES, ...PLATFORM_VARIABLES, "DENO_KV_ACCESS_TOKEN"];
 const ofCommand = [...ENVIRONMENT, ...WEBSOCKET_VARIABLES];
 
 Deno.test("the server's set holds every variable that the server reads and no other", () => {

@@ -12,17 +12,15 @@ export const Human = z.object({
 });
 
 /** A new API key; `token` is shown only once. */
-export type NewApiKey = z.output<typeof NewApiKey>;
 export const NewApiKey = z.object({ id: Ulid, name: z.string(), token: z.string() });
 
-/** Body of `POST /v1/admin/bootstrap`. */
 export type BootstrapBody = z.output<typeof BootstrapBody>;
 export const BootstrapBody = z.object({
   displayName: DisplayName.default("Admin"),
   apiKeyName: DisplayName.default("bootstrap-admin"),
 });
 
-/** Response of `POST /v1/admin/bootstrap`; both secrets are shown only once. */
+/** Both secrets are shown only once. */
 export type BootstrapAnswer = z.output<typeof BootstrapAnswer>;
 export const BootstrapAnswer = z.object({
   human: Human,
@@ -31,7 +29,6 @@ export const BootstrapAnswer = z.object({
   internalService: z.object({ id: Ulid, name: z.string(), secret: z.string() }),
 });
 
-/** Response of `GET /v1/me`. */
 export type AccountProfile = z.output<typeof AccountProfile>;
 export const AccountProfile = z.object({
   human: Human.extend({ createdAt: IsoTime }),
@@ -49,18 +46,13 @@ export const ApiKey = z.object({
   lastUsedAt: IsoTime.nullable(),
 });
 
-/** Body of `POST /v1/me/api-keys`. */
 export type CreateApiKeyBody = z.output<typeof CreateApiKeyBody>;
 export const CreateApiKeyBody = z.object({ name: DisplayName.default("api-key") });
 
-/** Path of `/v1/me/api-keys/:id`. */
-export type ApiKeyPath = z.output<typeof ApiKeyPath>;
-export const ApiKeyPath = z.object({ id: Ulid });
-
-/** Response of `POST /v1/me/api-keys`; the token is shown only once. */
+/** The token is shown only once. */
 export type CreateApiKeyAnswer = z.output<typeof CreateApiKeyAnswer>;
 export const CreateApiKeyAnswer = z.object({ apiKey: ApiKey.extend({ token: z.string() }) });
 
-/** Response of `GET /v1/me/api-keys`, newest first. */
+/** Newest first. */
 export type ApiKeyList = z.output<typeof ApiKeyList>;
 export const ApiKeyList = z.object({ apiKeys: z.array(ApiKey), pagination: Pagination });

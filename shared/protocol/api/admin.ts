@@ -37,7 +37,6 @@ export const Person = z.object({
   suspendedAt: IsoTime.nullable(),
 });
 
-/** Response of `GET /v1/admin/counts`. */
 export type AdminCounts = z.output<typeof AdminCounts>;
 export const AdminCounts = z.object({
   /** When it was counted. */
@@ -53,7 +52,6 @@ export const AdminCounts = z.object({
 /** Beginning of a name, in any case. */
 const namePrefix = parsedText(parseDisplayName, `must be 1 to ${LIMITS.displayName} characters`, LIMITS.displayName);
 
-/** Query of `GET /v1/admin/people`. */
 export type PeopleQuery = z.output<typeof PeopleQuery>;
 export const PeopleQuery = adminQuery({
   /** Only people whose name begins with it. */
@@ -64,15 +62,10 @@ export const PeopleQuery = adminQuery({
   cursor,
 });
 
-/** Response of `GET /v1/admin/people`, newest first. A page with a filter may be short and not be the last. */
+/** Newest first. A page with a filter may be short and not be the last. */
 export type PeopleList = z.output<typeof PeopleList>;
 export const PeopleList = z.object({ people: z.array(Person), pagination: Pagination });
 
-/** Path of `/v1/admin/people/:id` and below. */
-export type PersonPath = z.output<typeof PersonPath>;
-export const PersonPath = z.object({ id: Ulid });
-
-/** Response of `GET /v1/admin/people/:id`. */
 export type PersonAnswer = z.output<typeof PersonAnswer>;
 export const PersonAnswer = z.object({
   person: Person,
@@ -84,14 +77,12 @@ export const PersonAnswer = z.object({
   lastUsedAt: IsoTime.nullable(),
 });
 
-/** Body of `POST /v1/admin/people/:id/suspend` and `…/restore`. */
 export type SuspensionBody = z.output<typeof SuspensionBody>;
 export const SuspensionBody = z.object({
   /** For the audit log. */
   reason: parsedText(parseReason, `must be 1 to ${LIMITS.reason} characters of text`, LIMITS.reason).optional(),
 });
 
-/** Response of `POST /v1/admin/people/:id/suspend` and `…/restore`. */
 export type SuspensionAnswer = z.output<typeof SuspensionAnswer>;
 export const SuspensionAnswer = z.object({
   person: Person,
@@ -99,7 +90,6 @@ export const SuspensionAnswer = z.object({
   complete: z.boolean(),
 });
 
-/** Query of `GET /v1/admin/agents`. */
 export type AdminAgentQuery = z.output<typeof AdminAgentQuery>;
 export const AdminAgentQuery = adminQuery({
   status: ActiveOrRevoked.optional(),
@@ -130,7 +120,7 @@ export const AdminAgentSummary = z.object({
   session: sessionStatus.nullable(),
 });
 
-/** Response of `GET /v1/admin/agents`, newest first. A page with a filter may be short and not be the last. */
+/** Newest first. A page with a filter may be short and not be the last. */
 export type AdminAgentList = z.output<typeof AdminAgentList>;
 export const AdminAgentList = z.object({
   agents: z.array(AdminAgentSummary),
@@ -147,7 +137,6 @@ export const AgentSession = z.object({
   refreshedAt: IsoTime.nullable(),
 });
 
-/** Response of `GET /v1/admin/agents/:id`. */
 export type AdminAgentAnswer = z.output<typeof AdminAgentAnswer>;
 export const AdminAgentAnswer = z.object({
   agent: Agent,
@@ -156,7 +145,7 @@ export const AdminAgentAnswer = z.object({
   session: AgentSession.nullable(),
 });
 
-/** Response of `POST /v1/admin/console-codes`: an address that opens the console once. */
+/** An address that opens the console once. */
 export type ConsoleCode = z.output<typeof ConsoleCode>;
 export const ConsoleCode = z.object({
   /** Works once, until `expiresAt`. */

@@ -16,15 +16,9 @@ import {
 } from "./fields.ts";
 import { AgentAuth } from "./sessions.ts";
 
-/** Path of `/v1/agents/:id` and below. */
-export type AgentPath = z.output<typeof AgentPath>;
-export const AgentPath = z.object({ id: Ulid });
-
-/** Body of `POST /v1/agents/challenge`. */
 export type ChallengeBody = z.output<typeof ChallengeBody>;
 export const ChallengeBody = z.object({ publicKey: PublicKey });
 
-/** Response of `POST /v1/agents/challenge`. */
 export type Challenge = z.output<typeof Challenge>;
 export const Challenge = z.object({
   challengeId: Ulid,
@@ -38,7 +32,7 @@ export const Challenge = z.object({
   messageTemplate: z.string(),
 });
 
-/** Body of `POST /v1/agents`; absent `framework` and `ttlDays` stay absent, because the signed message distinguishes them. */
+/** Absent `framework` and `ttlDays` stay absent, because the signed message distinguishes them. */
 export type RegisterBody = z.output<typeof RegisterBody>;
 export const RegisterBody = z.object({
   name: AgentName,
@@ -74,11 +68,10 @@ export const Agent = z.object({
   updatedAt: IsoTime,
 });
 
-/** Response of `POST /v1/agents`. */
 export type RegisterAnswer = z.output<typeof RegisterAnswer>;
 export const RegisterAnswer = z.object({ agent: Agent, ait: z.string(), agentAuth: AgentAuth });
 
-/** Response of `POST /v1/agents/:id/reissue`; `agentAuth` when the agent had no live session. */
+/** `agentAuth` when the agent had no live session. */
 export type ReissueAnswer = z.output<typeof ReissueAnswer>;
 export const ReissueAnswer = z.object({
   agent: Agent,
@@ -86,11 +79,9 @@ export const ReissueAnswer = z.object({
   agentAuth: AgentAuth.optional(),
 });
 
-/** Response of `GET /v1/agents/:id`. */
 export type AgentAnswer = z.output<typeof AgentAnswer>;
 export const AgentAnswer = z.object({ agent: Agent });
 
-/** Query of `GET /v1/agents`. */
 export type AgentListQuery = z.output<typeof AgentListQuery>;
 export const AgentListQuery = z.object({
   status: ActiveOrRevoked.optional(),
@@ -100,7 +91,6 @@ export const AgentListQuery = z.object({
 });
 
 /** An agent as it is listed; `expires` is when its AIT does. */
-export type AgentSummary = z.output<typeof AgentSummary>;
 export const AgentSummary = z.object({
   id: Ulid,
   did: AgentDid,
@@ -109,14 +99,14 @@ export const AgentSummary = z.object({
   expires: IsoTime,
 });
 
-/** Response of `GET /v1/agents`, newest first. */
+/** Newest first. */
 export type AgentList = z.output<typeof AgentList>;
 export const AgentList = z.object({
   agents: z.array(AgentSummary),
   pagination: Pagination,
 });
 
-/** Response of `GET /v1/resolve/:id`: the public data of an agent. */
+/** The public data of an agent. */
 export type ResolvedAgent = z.output<typeof ResolvedAgent>;
 export const ResolvedAgent = z.object({
   did: AgentDid,

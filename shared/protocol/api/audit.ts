@@ -37,7 +37,6 @@ export function isAuditFilter(text: string): boolean {
 
 const name = z.string().min(1).max(LIMITS.auditFilter).optional();
 
-/** Query of `GET /v1/admin/audit`. */
 export type AuditQuery = z.output<typeof AuditQuery>;
 export const AuditQuery = adminQuery({
   /** Only this event, or a group of events such as `agent.`. */
@@ -71,7 +70,7 @@ export const AuditEntry = z.object({
   detail: z.string().optional(),
 });
 
-/** Response of `GET /v1/admin/audit`. A page with a filter may be short and not be the last. */
+/** A page with a filter may be short and not be the last. */
 export type AuditList = z.output<typeof AuditList>;
 export const AuditList = z.object({
   events: z.array(AuditEntry),

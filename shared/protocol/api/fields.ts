@@ -1,5 +1,6 @@
 /**
- * Schemas of members that several request and response bodies share. The rules themselves are in the folder above.
+ * Schemas of members that several request and response bodies share. The rules themselves are in the folder above; the
+ * route tables say which route has which body.
  */
 import * as z from "zod";
 import { isAgentDid, isHumanDid } from "../did.ts";
@@ -75,9 +76,11 @@ export const FrameworkAsSent = text(
   `must be 1 to ${LIMITS.framework} characters of text`,
   { minLength: 1, maxLength: LIMITS.framework, pattern: textPattern(CONTROL_PATTERN) },
 );
+/** Path of a route with the ID of a record. */
+export type IdPath = z.output<typeof IdPath>;
+export const IdPath = z.object({ id: Ulid });
 export const ActiveOrRevoked = z.enum(["active", "revoked"]);
 /** Where the next page of a list begins. */
-export type Pagination = z.output<typeof Pagination>;
 export const Pagination = z.object({
   limit: z.int(),
   /** ID of the last record of this page; `null` on the last page. */
@@ -113,7 +116,4 @@ export const PageQuery = z.object({
   cursor: Ulid.optional(),
 });
 /** `PageQuery` for an admin's list. */
-export const AdminPageQuery = adminQuery({
-  limit: PageLimit.default(LIMITS.listPageDefault),
-  cursor: Ulid.optional(),
-});
+export const AdminPageQuery = adminQuery(PageQuery.shape);

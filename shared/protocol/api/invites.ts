@@ -4,20 +4,19 @@ import { Human, NewApiKey } from "./accounts.ts";
 import { DisplayName, IsoTime, Pagination, Ulid } from "./fields.ts";
 import { LIMITS } from "../limits.ts";
 
-/** Body of `POST /v1/invites`. The registry checks that `expiresAt` is in the future. */
+/** The registry checks that `expiresAt` is in the future. */
 export type CreateInviteBody = z.output<typeof CreateInviteBody>;
 export const CreateInviteBody = z.object({
   /** `null`: it does not expire. */
   expiresAt: IsoTime.nullable().default(null),
 });
 
-/** Response of `POST /v1/invites`; the code is shown only once. */
+/** The code is shown only once. */
 export type CreateInviteAnswer = z.output<typeof CreateInviteAnswer>;
 export const CreateInviteAnswer = z.object({
   invite: z.object({ id: Ulid, code: z.string(), expiresAt: IsoTime.nullable(), createdAt: IsoTime }),
 });
 
-/** Body of `POST /v1/invites/redeem`. */
 export type RedeemInviteBody = z.output<typeof RedeemInviteBody>;
 export const RedeemInviteBody = z.object({
   code: z.string().min(1).max(LIMITS.inviteCodeLength),
@@ -25,7 +24,7 @@ export const RedeemInviteBody = z.object({
   apiKeyName: DisplayName.default("invite"),
 });
 
-/** Response of `POST /v1/invites/redeem`; the API key is shown only once. */
+/** The API key is shown only once. */
 export type RedeemInviteAnswer = z.output<typeof RedeemInviteAnswer>;
 export const RedeemInviteAnswer = z.object({
   human: Human,
@@ -45,10 +44,6 @@ export const Invite = z.object({
   redeemedAt: IsoTime.nullable(),
 });
 
-/** Response of `GET /v1/invites`, newest first. */
+/** Newest first. */
 export type InviteList = z.output<typeof InviteList>;
 export const InviteList = z.object({ invites: z.array(Invite), pagination: Pagination });
-
-/** Path of `/v1/invites/:id`. */
-export type InvitePath = z.output<typeof InvitePath>;
-export const InvitePath = z.object({ id: Ulid });

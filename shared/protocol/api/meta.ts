@@ -9,7 +9,6 @@ import { IsoTime } from "./fields.ts";
 export type Environment = z.output<typeof Environment>;
 export const Environment = z.enum(["local", "dev", "production"]);
 
-/** Response of `GET /v1/metadata`. */
 export type Metadata = z.output<typeof Metadata>;
 export const Metadata = z.object({
   registryUrl: z.string(),
@@ -51,12 +50,8 @@ export const ServiceHealth = z.object({
   proxy: ProxyHealth,
 });
 
-/** Response of `GET /healthz`. */
-export type Liveness = z.output<typeof Liveness>;
 export const Liveness = z.object({ status: z.literal("ok") });
 
-/** Response of `GET /readyz`. */
-export type Readiness = z.output<typeof Readiness>;
 export const Readiness = z.object({
   status: health.status,
   ready: health.ready,
@@ -68,7 +63,6 @@ export const Readiness = z.object({
 export type CrlAnswer = z.output<typeof CrlAnswer>;
 export const CrlAnswer = z.object({ crl: z.string() });
 
-/** Response of `POST /v1/admin/keys/rotate`. */
 export type RotateKeysAnswer = z.output<typeof RotateKeysAnswer>;
 export const RotateKeysAnswer = z.object({
   kid: z.string(),

@@ -20,7 +20,6 @@ const ProxyOrigin = z.string().max(150).refine(isOrigin);
 /** A pasted ticket; surrounding white space and backticks are removed and are not a ticket alone. */
 const PastedTicket = z.string().trim().regex(/[^\s`]/);
 
-/** Body of `POST /pair/start`. */
 export type PairStartBody = z.output<typeof PairStartBody>;
 export const PairStartBody = z.object({
   ttlSeconds: z.int().min(1).max(LIMITS.ticketTtlMaxSeconds).default(LIMITS.ticketTtlSeconds),
@@ -30,7 +29,6 @@ export const PairStartBody = z.object({
   initiatorKey: PairKey.optional(),
 });
 
-/** Response of `POST /pair/start`. */
 export type PairStartAnswer = z.output<typeof PairStartAnswer>;
 export const PairStartAnswer = z.object({
   ticket: z.string(),
@@ -39,7 +37,6 @@ export const PairStartAnswer = z.object({
   initiatorProfile: PairingProfile,
 });
 
-/** Body of `POST /pair/confirm`. */
 export type PairConfirmBody = z.output<typeof PairConfirmBody>;
 export const PairConfirmBody = z.object({
   ticket: PastedTicket,
@@ -47,7 +44,6 @@ export const PairConfirmBody = z.object({
   responderKey: PairKey.optional(),
 });
 
-/** Response of `POST /pair/confirm`. */
 export type PairConfirmAnswer = z.output<typeof PairConfirmAnswer>;
 export const PairConfirmAnswer = z.object({
   paired: z.literal(true),
@@ -58,7 +54,7 @@ export const PairConfirmAnswer = z.object({
   initiatorKey: PairKey.optional(),
 });
 
-/** Body of `POST /pair/accept`: a peer whose home is another server. */
+/** A peer whose home is another server. */
 export type PairAcceptBody = z.output<typeof PairAcceptBody>;
 export const PairAcceptBody = z.object({
   peerAgentDid: AgentDid,
@@ -68,7 +64,6 @@ export const PairAcceptBody = z.object({
   peerKey: PairKey,
 });
 
-/** Response of `POST /pair/accept`. */
 export type PairAcceptAnswer = z.output<typeof PairAcceptAnswer>;
 export const PairAcceptAnswer = z.object({
   paired: z.literal(true),
@@ -78,11 +73,10 @@ export const PairAcceptAnswer = z.object({
   peerProfile: PairingProfile,
 });
 
-/** Body of `POST /pair/status`. */
 export type PairStatusBody = z.output<typeof PairStatusBody>;
 export const PairStatusBody = z.object({ ticket: PastedTicket });
 
-/** Response of `POST /pair/status`; the last five once confirmed, the keys if they were sent. */
+/** The last five once confirmed, the keys if they were sent. */
 export type PairStatusAnswer = z.output<typeof PairStatusAnswer>;
 export const PairStatusAnswer = z.object({
   status: z.enum(["pending", "confirmed"]),
@@ -96,7 +90,7 @@ export const PairStatusAnswer = z.object({
   responderKey: PairKey.optional(),
 });
 
-/** Query of `GET /pair/peers`; `cursor` is the `nextCursor` of the previous page. */
+/** `cursor` is the `nextCursor` of the previous page. */
 export type PeerListQuery = z.output<typeof PeerListQuery>;
 export const PeerListQuery = z.object({
   limit: z.string().regex(/^[1-9]\d{0,2}$/).meta({ pattern: "^(?:[1-9][0-9]?|[1-4][0-9]{2}|500)$" }).transform(Number)
@@ -106,7 +100,7 @@ export const PeerListQuery = z.object({
   cursor: AgentDid.optional(),
 });
 
-/** Response of `GET /pair/peers`: one page, by DID. */
+/** One page, by DID. */
 export type PeerList = z.output<typeof PeerList>;
 export const PeerList = z.object({
   peers: z.array(z.object({
@@ -124,6 +118,5 @@ export const PeerList = z.object({
   pagination: z.object({ limit: z.int(), nextCursor: AgentDid.nullable() }),
 });
 
-/** Body of `POST /pair/remove`. */
 export type PairRemoveBody = z.output<typeof PairRemoveBody>;
 export const PairRemoveBody = z.object({ peerAgentDid: AgentDid });

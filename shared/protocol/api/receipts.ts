@@ -12,7 +12,6 @@ export const ReceiptStatus = z.enum(RECEIPT_STATUSES);
 
 const COMPACT_JWS = /^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]{86}$/;
 
-/** Body of `POST /v1/relay/delivery-receipts`. */
 export type ReceiptBody = z.output<typeof ReceiptBody>;
 export const ReceiptBody = z.object({
   requestId: RequestId,
@@ -40,25 +39,22 @@ export const Receipt = z.object({
   ait: z.string().optional(),
 });
 
-/** Response of `POST /v1/relay/delivery-receipts`. */
 export type ReceiptAnswer = z.output<typeof ReceiptAnswer>;
 export const ReceiptAnswer = z.object({ receipt: Receipt });
 
-/** Query of `GET /v1/relay/delivery-receipts`. */
 export type ReceiptQuery = z.output<typeof ReceiptQuery>;
 export const ReceiptQuery = z.object({ requestId: RequestId, recipientAgentDid: AgentDid });
 
-/** Response of `GET /v1/relay/delivery-receipts`. */
 export type ReceiptList = z.output<typeof ReceiptList>;
 export const ReceiptList = z.object({ receipts: z.array(Receipt) });
 
-/** Body of `POST /v1/relay/deliveries`: messages that the caller has sent. */
+/** Messages that the caller has sent. */
 export type DeliveriesBody = z.output<typeof DeliveriesBody>;
 export const DeliveriesBody = z.object({
   messages: z.array(z.object({ requestId: RequestId, recipientAgentDid: AgentDid })).min(1).max(100),
 });
 
-/** Response of `POST /v1/relay/deliveries`: the messages whose outcome is known, in the order of the request. */
+/** The messages whose outcome is known, in the order of the request. */
 export type DeliveriesAnswer = z.output<typeof DeliveriesAnswer>;
 export const DeliveriesAnswer = z.object({
   deliveries: z.array(z.object({

@@ -25,14 +25,13 @@ export const InReplyToHeader = RequestId;
 export type AutoHeader = z.output<typeof AutoHeader>;
 export const AutoHeader = z.literal("1");
 
-/** Query of `POST /hooks/agent`: the signed context, base64url of 32 bytes. */
+/** The signed context, base64url of 32 bytes. */
 export type HookQuery = z.output<typeof HookQuery>;
 export const HookQuery = z.object({
   /** Hash of the bound headers. */
   ctx: z.string().regex(/^[A-Za-z0-9_-]{43}$/).optional(),
 });
 
-/** Query of `GET /v1/relay/connect`. */
 export const ConnectQuery = z.object({
   /** The peers of the agent are not told whether it is connected. */
   hidden: z.literal("1").optional().meta({ description: "Tell no peer whether the agent is connected" }),

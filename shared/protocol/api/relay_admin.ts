@@ -4,7 +4,6 @@ import { LIMITS } from "../limits.ts";
 import { isUlid } from "../ids.ts";
 import { adminQuery, AgentDid, IsoTime, PageLimit, RequestId, Ulid, ULID_PATTERN } from "./fields.ts";
 
-/** Response of `POST /v1/admin/tokens`. */
 export type AdminTokenAnswer = z.output<typeof AdminTokenAnswer>;
 export const AdminTokenAnswer = z.object({
   /** For `Authorization: Bearer`. */
@@ -25,7 +24,6 @@ const AgentIds = z.string().refine(
 ).meta({ pattern: `^${ULID_PATTERN}(?:,${ULID_PATTERN}){0,99}$` }).transform((text) => text.split(","));
 const DidPagination = z.object({ limit: z.int(), nextCursor: AgentDid.nullable() });
 
-/** Query of `GET /v1/admin/relay/connections`. */
 export type ConnectionQuery = z.output<typeof ConnectionQuery>;
 export const ConnectionQuery = adminQuery({
   /** Only agents that are connected, or only agents that are not. */
@@ -50,7 +48,7 @@ export const AgentConnection = z.object({
   disconnectedAt: IsoTime.nullable(),
 });
 
-/** Response of `GET /v1/admin/relay/connections`: one page, by DID. */
+/** One page, by DID. */
 export type ConnectionList = z.output<typeof ConnectionList>;
 export const ConnectionList = z.object({
   connections: z.array(AgentConnection),
@@ -58,7 +56,6 @@ export const ConnectionList = z.object({
   pagination: DidPagination,
 });
 
-/** Query of `GET /v1/admin/relay/queues`. */
 export type QueueQuery = z.output<typeof QueueQuery>;
 export const QueueQuery = adminQuery({
   limit,
@@ -77,7 +74,7 @@ export const Queue = z.object({
   oldestExpiresAt: IsoTime,
 });
 
-/** Response of `GET /v1/admin/relay/queues`: one page, by DID. */
+/** One page, by DID. */
 export type QueueList = z.output<typeof QueueList>;
 export const QueueList = z.object({
   queues: z.array(Queue),
@@ -102,7 +99,7 @@ export const IssuerView = z.object({
   problem: z.string().nullable(),
 });
 
-/** Response of `GET /v1/admin/relay/issuers`, by authority. */
+/** By authority. */
 export type IssuerList = z.output<typeof IssuerList>;
 export const IssuerList = z.object({
   issuers: z.array(IssuerView),
@@ -110,7 +107,6 @@ export const IssuerList = z.object({
   areAll: z.boolean(),
 });
 
-/** Query of `GET /v1/admin/relay/deliveries`. */
 export type DeliveryQuery = z.output<typeof DeliveryQuery>;
 export const DeliveryQuery = adminQuery({ requestId: RequestId });
 
@@ -140,13 +136,12 @@ export const DeliveryTimeline = z.object({
   ),
 });
 
-/** Response of `GET /v1/admin/relay/deliveries`; empty for an unknown ID. */
+/** Empty for an unknown ID. */
 export type DeliveryList = z.output<typeof DeliveryList>;
 export const DeliveryList = z.object({
   deliveries: z.array(DeliveryTimeline),
 });
 
-/** Query of `GET /v1/admin/relay/refusals`. */
 export type RefusalQuery = z.output<typeof RefusalQuery>;
 export const RefusalQuery = adminQuery({
   requestId: RequestId.optional(),
@@ -186,7 +181,7 @@ export const RefusalGroup = z.object({
   lastAt: IsoTime,
 });
 
-/** Response of `GET /v1/admin/relay/refusals`, newest first. */
+/** Newest first. */
 export type RefusalList = z.output<typeof RefusalList>;
 export const RefusalList = z.object({
   refusals: z.array(Refusal),
@@ -204,7 +199,7 @@ export const RefusalList = z.object({
   }).optional(),
 });
 
-/** Response of `GET /v1/admin/relay/overview`: what the store and the instance that answers know. */
+/** What the store and the instance that answers know. */
 export type RelayOverview = z.output<typeof RelayOverview>;
 export const RelayOverview = z.object({
   version: z.string(),
@@ -235,7 +230,6 @@ export const RelayOverview = z.object({
   agentLimit: z.object({ requests: z.int(), windowMs: z.int() }),
 });
 
-/** Query of `GET /v1/admin/relay/series`. */
 export type SeriesQuery = z.output<typeof SeriesQuery>;
 export const SeriesQuery = adminQuery({
   /** The last 60 minutes, or the last 96 times 15 minutes. */
@@ -263,7 +257,7 @@ export const RelayPoint = z.object({
   ackP95Ms: z.number().nullable(),
 });
 
-/** Response of `GET /v1/admin/relay/series`: what the instance that answers has counted, oldest first. */
+/** What the instance that answers has counted, oldest first. */
 export type RelaySeriesAnswer = z.output<typeof RelaySeriesAnswer>;
 export const RelaySeriesAnswer = z.object({
   instance: Ulid,

@@ -6,11 +6,9 @@ import { ActiveOrRevoked, AgentDid, HumanDid, IsoTime, Pagination, Ulid } from "
 export const SERVICE_SCOPES = ["identity.read", "auth.validate", "crl.read"] as const;
 export type ServiceScope = (typeof SERVICE_SCOPES)[number];
 
-/** Body of `POST /internal/v1/identity/agent-ownership`. */
 export type OwnershipBody = z.output<typeof OwnershipBody>;
 export const OwnershipBody = z.object({ ownerDid: HumanDid, agentDid: AgentDid });
 
-/** Response of `POST /internal/v1/identity/agent-ownership`. */
 export type Ownership = z.output<typeof Ownership>;
 export const Ownership = z.object({
   ownsAgent: z.boolean(),
@@ -20,17 +18,12 @@ export const Ownership = z.object({
   session: z.enum(["active", "revoked", "expired"]).nullable(),
 });
 
-/** Body of `POST /v1/admin/internal-services`. */
 export type CreateServiceBody = z.output<typeof CreateServiceBody>;
 export const CreateServiceBody = z.object({
   name: z.string().regex(/^[a-z0-9][a-z0-9_-]{1,63}$/),
   scopes: z.array(z.enum(SERVICE_SCOPES)).min(1).refine((all) => new Set(all).size === all.length, "must not repeat")
     .meta({ uniqueItems: true }),
 });
-
-/** Path of `/v1/admin/internal-services/:id`. */
-export type ServicePath = z.output<typeof ServicePath>;
-export const ServicePath = z.object({ id: Ulid });
 
 export type InternalService = z.output<typeof InternalService>;
 export const InternalService = z.object({
@@ -51,7 +44,6 @@ export const IssuedServiceAnswer = z.object({
   internalService: InternalService.extend({ secret: z.string() }),
 });
 
-/** Response of `GET /v1/admin/internal-services`. */
 export type ServiceList = z.output<typeof ServiceList>;
 export const ServiceList = z.object({
   internalServices: z.array(InternalService),

@@ -14,7 +14,7 @@ export const AgentAuth = z.object({
   refreshExpiresAt: IsoTime,
 });
 
-/** Body of `POST /v1/agents/auth/refresh`; `recovery` after a lost answer. */
+/** `recovery` after a lost answer. */
 export type RefreshBody = z.output<typeof RefreshBody>;
 export const RefreshBody = z.object({
   /** The current refresh token, or its predecessor with `recovery`. */
@@ -23,24 +23,20 @@ export const RefreshBody = z.object({
   recovery: z.boolean().default(false),
 });
 
-/** Response of `POST /v1/agents/auth/refresh`. */
 export type RefreshAnswer = z.output<typeof RefreshAnswer>;
 export const RefreshAnswer = z.object({ agentAuth: AgentAuth });
 
-/** Body of `POST /v1/agents/auth/visit`. */
 export type VisitBody = z.output<typeof VisitBody>;
 export const VisitBody = z.object({
   /** Origin of the proxy to visit, in its one spelling. */
   audience: z.string().refine(isOrigin),
 });
 
-/** Response of `POST /v1/agents/auth/visit`. */
 export type VisitAnswer = z.output<typeof VisitAnswer>;
 export const VisitAnswer = z.object({ token: z.string(), expiresAt: IsoTime });
 
 /** `X-Svc-Agent-Access` of `POST /v1/agents/auth/validate`: the token to check. */
 export const AccessHeader = z.string().min(1);
 
-/** Body of `POST /v1/agents/auth/validate`. */
 export type ValidateBody = z.output<typeof ValidateBody>;
 export const ValidateBody = z.object({ agentDid: AgentDid, aitJti: Ulid });

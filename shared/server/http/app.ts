@@ -54,7 +54,7 @@ export interface AppDeps {
 }
 
 /** External dependencies of a service. */
-export interface ServiceDeps {
+export interface ServiceDeps extends Omit<AppDeps, "limiter" | "showDetails" | "onRefused"> {
   kv: Kv;
   /** Where the store is, for the message that refuses it. */
   place: string;
@@ -66,14 +66,7 @@ export interface ServiceDeps {
   reliedMs: number;
   /** The writes of a store that this process alone has open. */
   writes?: WriteWatch | null;
-  clock: Clock;
   random: Random;
-  newId: NewId;
-  log: Log;
-  metrics: Metrics;
-  accessLog?: boolean;
-  labelSpan?(route: string): void;
-  trustedProxies: TrustedProxies;
   /** Origins that a proof may name; the public origin first. */
   origins: readonly string[];
   /** Content of `/openapi.json` and `/docs`. */
@@ -356,11 +349,8 @@ function levelOf(status: number): Level {
 function asServiceError(error: unknown): ServiceError {
   if (error instanceof ServiceError) return error;
   if (error instanceof StoreUnavailable) {
-    return new ServiceError("SERVICE_UNAVAILABLE", {
-      ...busyText(error),
-      headers: { "Retry-After": "1" },
-      cause: error,
-    });
+    const headers = { "Retry-After": "1" };
+    return new ServiceError("SERVICE_UNAVAILABLE", { ...busyText(error), headers, cause: error });
   }
   return new ServiceError("INTERNAL_ERROR", { cause: error });
 }
@@ -398,24 +388,12 @@ export function invalidInput(code: ErrorCode | undefined, details: ErrorDetails)
   return new ServiceError(code, { message, details });
 }
 
-interface RecordDeps {
-  metrics: Metrics;
-  log: Log;
-  accessLog?: boolean;
-  labelSpan?(route: string): void;
-}
-
-/** Areas of the admin's routes by the third part of their path. */
-const ADMIN_AREAS: Readonly<Record<string, string>> = {
-  people: "people",
-  agents: "agents",
-  audit: "audit",
-  relay: "relay",
-};
+/** The third part of the path of an admin's routes, where the metrics tell them apart. */
+const ADMIN_AREAS = ["people", "agents", "audit", "relay"];
 
 /** Records the response to a request of a client. `ms` is the time that the response took. */
 export function recordResponse(
-  { metrics, log, accessLog = false, labelSpan }: RecordDeps,
+  { metrics, log, accessLog = false, labelSpan }: Pick<AppDeps, "metrics" | "log" | "accessLog" | "labelSpan">,
   { request, requestId, peer, route = "none", ip, agentDid }: RequestContext,
   status: number,
   ms: number,
@@ -432,5 +410,5 @@ export function recordResponse(
 }
 
 function adminArea(route: string): string | undefined {
-  return route.startsWith("/v1/admin/") ? ADMIN_AREAS[route.split("/")[3] ?? ""] : undefined;
+  return route.startsWith("/v1/admin/") ? ADMIN_AREAS.find((area) => area === route.split("/")[3]) : undefined;
 }

@@ -19,19 +19,14 @@ export const BODIES_WAITING_MAX = 1_000;
 
 /** Bytes that a body holds. */
 export class BodyLease {
-  readonly #release: () => void;
   /** Ends the reading of the body, while it is being read. */
   abortRead: (() => void) | null = null;
 
-  /** @param since when the bytes were granted, milliseconds since the Unix epoch */
-  constructor(readonly since: number, release: () => void) {
-    this.#release = release;
-  }
-
-  /** Releases the lease. Idempotent. */
-  release(): void {
-    this.#release();
-  }
+  /**
+   * @param since when the bytes were granted, milliseconds since the Unix epoch
+   * @param release releases the lease; idempotent
+   */
+  constructor(readonly since: number, readonly release: () => void) {}
 }
 
 interface QueuedBody {

@@ -2,23 +2,14 @@
  * Receives the requests of a process and passes each to its service. It waits until the services are ready, counts
  * requests in progress, refuses requests while the process stops, and answers for the process itself.
  */
-import type { Clock } from "../../clock.ts";
-import type { NewId } from "../../protocol/ids.ts";
-import type { Log } from "../log.ts";
-import type { Metrics } from "../metrics/metrics.ts";
-import { type App, earlyRefusal, requestIdOf, routedPath } from "./app.ts";
+import { type App, type AppDeps, earlyRefusal, requestIdOf, routedPath } from "./app.ts";
 import { leaveBody } from "./body.ts";
 import type { Peer } from "./client_ip.ts";
 import { livenessAnswer, readinessAnswer } from "./probes.ts";
 import { toResponse } from "./response.ts";
 import type { Answer } from "./route.ts";
 
-interface EntryDeps {
-  clock: Clock;
-  newId: NewId;
-  log: Log;
-  metrics: Metrics;
-}
+type EntryDeps = Pick<AppDeps, "clock" | "newId" | "log" | "metrics">;
 
 /** The services of a process, at least one of them. */
 export interface Served {

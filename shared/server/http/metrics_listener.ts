@@ -67,10 +67,7 @@ export async function answer(request: Request, deps: Omit<ListenerDeps, "log">):
   return request.method === "HEAD" ? new Response(null, response) : response;
 }
 
-async function pathAnswer(
-  request: Request,
-  { clock, metrics, isReady }: Omit<ListenerDeps, "log">,
-): Promise<Response> {
+async function pathAnswer(request: Request, { clock, metrics, isReady }: Omit<ListenerDeps, "log">): Promise<Response> {
   const path = routedPath(request);
   const known = path === "/metrics" || path === "/healthz" || path === "/readyz";
   if (!known) return new Response("not found\n", { status: 404 });

@@ -7,15 +7,13 @@ import { type Answer, json, type Route } from "./route.ts";
 
 /** Returns the answer of `GET /healthz`. */
 export function livenessAnswer(): Answer {
-  const body: Liveness = { status: "ok" };
-  return json(body);
+  return json({ status: "ok" });
 }
 
 /** Returns the answer of `GET /readyz`: 200 when ready, else 503. A missing link makes messages slower, so it refuses none. */
 export function readinessAnswer(ready: boolean, linksMissing: readonly string[] = []): Answer {
   const missing = linksMissing.length > 0 ? { linksMissing: [...linksMissing] } : {};
-  const body: Readiness = { status: ready ? "ok" : "unavailable", ready, ...missing };
-  return json(body, ready ? 200 : 503);
+  return json({ status: ready ? "ok" : "unavailable", ready, ...missing }, ready ? 200 : 503);
 }
 
 /** Returns the two routes of a service. */

@@ -155,12 +155,17 @@ export function routeFor<D, Callers>() {
     P extends Schema | undefined = undefined,
     Q extends Schema | undefined = undefined,
     B extends Schema | undefined = undefined,
-  >(row: RouteSpec<D, Callers[A], P, Q, B> & { auth: A }): Route<D> {
-    return row as unknown as Route<D>;
+  >(
+    method: Method,
+    path: string,
+    summary: string,
+    row: Omit<RouteSpec<D, Callers[A], P, Q, B>, "method" | "path" | "summary"> & { auth: A },
+  ): Route<D> {
+    return { method, path, summary, ...row } as unknown as Route<D>;
   };
 }
 
-export function json(body: unknown, status = 200, headers: Record<string, string> = {}): Answer {
+export function json<T>(body: T, status = 200, headers: Record<string, string> = {}): Answer {
   return {
     status,
     headers: { "Content-Type": "application/json; charset=utf-8", "Cache-Control": "no-store", ...headers },

@@ -29,10 +29,7 @@ interface Callers {
 /** The proxy with another handler of messages. */
 function appWith(w: World, handler: (caller: AdmittedAgent) => Promise<Answer>): App {
   const { message } = AUTHENTICATORS;
-  const row = routeFor<typeof w.proxy.deps, Callers>()({
-    method: "POST",
-    path: "/hooks/agent",
-    summary: "",
+  const row = routeFor<typeof w.proxy.deps, Callers>()("POST", "/hooks/agent", "", {
     auth: "message",
     limit: null,
     response: { status: 200 },
@@ -190,19 +187,21 @@ Deno.test("conclude is not called when authentication fails or yields no caller"
   await using w = await openProxy();
   let concluded = 0;
   const routes = (["missing", "failing"] as const).map((auth) =>
-    routeFor<typeof w.proxy.deps, { missing: AdmittedAgent | undefined; failing: AdmittedAgent }>()({
-      method: "POST",
-      path: `/${auth}`,
-      summary: "",
-      auth,
-      limit: null,
-      response: { status: 200 },
-      errors: [],
-      handler(_deps, { caller }) {
-        if (!caller) throw new ServiceError("PROXY_RELAY_AUTH_CONTEXT_MISSING");
-        return json({});
+    routeFor<typeof w.proxy.deps, { missing: AdmittedAgent | undefined; failing: AdmittedAgent }>()(
+      "POST",
+      `/${auth}`,
+      "",
+      {
+        auth,
+        limit: null,
+        response: { status: 200 },
+        errors: [],
+        handler(_deps, { caller }) {
+          if (!caller) throw new ServiceError("PROXY_RELAY_AUTH_CONTEXT_MISSING");
+          return json({});
+        },
       },
-    })
+    )
   );
   const common = {
     ...AUTHENTICATORS.message,

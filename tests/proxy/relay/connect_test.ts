@@ -52,10 +52,10 @@ class Upgrading {
       return { socket: socket as unknown as WebSocket, response: new Response(null, { status: 200 }) };
     };
     this.deps = { ...w.proxy.deps, upgrade };
-    const row = { method: "GET", path: "/v1/relay/connect", summary: "", limit: null, errors: [] } as const;
+    const row = { auth: "connect", limit: null, errors: [], response: { status: 101 }, handler: relayConnect } as const;
     const route = routeFor<ProxyDeps, ProxyCallers>();
     this.app = createApp(
-      [route({ ...row, auth: "connect", response: { status: 101 }, handler: relayConnect })],
+      [route("GET", "/v1/relay/connect", "", row)],
       AUTHENTICATORS,
       this.deps,
     );

@@ -340,11 +340,11 @@ Deno.test("a relay handler without an identity answers 500 and does nothing", as
     },
   };
   const route = routeFor<ProxyDeps, Callers>();
-  const row = { summary: "", auth: "none", limit: null, response: { status: 202 }, errors: [] } as const;
+  const row = { auth: "none", limit: null, response: { status: 202 }, errors: [] } as const;
   const app = createApp(
     [
-      route({ ...row, method: "POST", path: "/hooks/agent", handler: postMessage }),
-      route({ ...row, method: "GET", path: "/v1/relay/connect", handler: relayConnect }),
+      route("POST", "/hooks/agent", "", { ...row, handler: postMessage }),
+      route("GET", "/v1/relay/connect", "", { ...row, handler: relayConnect }),
     ],
     authenticators,
     w.proxy.deps,

@@ -7,7 +7,8 @@ import type * as z from "zod";
 import { BootstrapBody } from "../../../shared/protocol/api/accounts.ts";
 import { AdminAgentQuery, PeopleQuery, SuspensionBody } from "../../../shared/protocol/api/admin.ts";
 import { AuditQuery } from "../../../shared/protocol/api/audit.ts";
-import { AgentPath, ChallengeBody, RegisterBody } from "../../../shared/protocol/api/agents.ts";
+import { ChallengeBody, RegisterBody } from "../../../shared/protocol/api/agents.ts";
+import { IdPath } from "../../../shared/protocol/api/fields.ts";
 import { CreateInviteBody, RedeemInviteBody } from "../../../shared/protocol/api/invites.ts";
 import { PairConfirmBody, PairStartBody, PairStatusBody } from "../../../shared/protocol/api/pairing.ts";
 import { ReceiptBody, ReceiptQuery } from "../../../shared/protocol/api/receipts.ts";
@@ -63,7 +64,7 @@ const ROWS: [name: string, schema: z.ZodType, good: Good[], bad: unknown[]][] = 
     ...["", "a".repeat(129), 1, null, ["x"]].map((code) => ({ code })),
     ...BAD_NAMES.flatMap((name) => [{ code: "x", displayName: name }, { code: "x", apiKeyName: name }]),
   ]],
-  ["AgentPath", AgentPath, [[{ id: ID }, { id: ID }]], [{ id: ID.toLowerCase() }, { id: "abc" }, { id: `${ID}A` }, {}]],
+  ["IdPath", IdPath, [[{ id: ID }, { id: ID }]], [{ id: ID.toLowerCase() }, { id: "abc" }, { id: `${ID}A` }, {}]],
   ["ChallengeBody", ChallengeBody, [[{ publicKey: agentKey.x }, { publicKey: agentKey.x }]], [
     {},
     ...["", "AAAA", `${agentKey.x}=`, "A".repeat(43), `Ag${"A".repeat(41)}`, 1, null].map((publicKey) => ({

@@ -125,10 +125,7 @@ Deno.test("a request releases its lease with any result, and calls within the pr
   let gate: Promise<void> = Promise.resolve();
   const app = createApp(
     [
-      routeFor<AppDeps, Callers>()({
-        method: "POST",
-        path: "/",
-        summary: "",
+      routeFor<AppDeps, Callers>()("POST", "/", "", {
         auth: "none",
         limit: null,
         response: { status: 200 },

@@ -17,10 +17,7 @@ const route = routeFor<AppDeps, Callers>();
 
 /** A row that answers with its service and its path. */
 function row(service: string, method: Method, path: string): Route<AppDeps> {
-  return route({
-    method,
-    path,
-    summary: "",
+  return route(method, path, "", {
     auth: "none",
     limit: null,
     response: { status: 200 },

@@ -66,16 +66,14 @@ export const AUTHENTICATORS: Authenticators<AppDeps, Callers> = {
 };
 
 const route = routeFor<AppDeps, Callers>();
-const row = { summary: "", response: { status: 200 }, errors: [] } as const;
+const row = { response: { status: 200 }, errors: [] } as const;
 const perIp: RouteLimit = { name: "ip", requests: 2, windowMs: 60_000, per: "ip" };
 
 export const ROUTES: readonly Route<AppDeps>[] = [
-  route({ ...row, method: "GET", path: "/open", auth: "none", limit: null, handler: () => json({ ok: true }) }),
-  route({ ...row, method: "GET", path: "/limited", auth: "service", limit: perIp, handler: () => json({}) }),
-  route({
+  route("GET", "/open", "", { ...row, auth: "none", limit: null, handler: () => json({ ok: true }) }),
+  route("GET", "/limited", "", { ...row, auth: "service", limit: perIp, handler: () => json({}) }),
+  route("POST", "/failures", "", {
     ...row,
-    method: "POST",
-    path: "/failures",
     auth: "none",
     limit: { ...perIp, name: "failures", counts: ["INVITE_REDEEM_CODE_INVALID"] },
     handler(_deps, { exchange }) {
@@ -83,10 +81,8 @@ export const ROUTES: readonly Route<AppDeps>[] = [
       return json({});
     },
   }),
-  route({
+  route("POST", "/things/:id", "", {
     ...row,
-    method: "POST",
-    path: "/things/:id",
     auth: "key",
     limit: { name: "key", requests: 3, windowMs: 60_000, per: "person" },
     params: z.object({ id: z.string().regex(/^\d+$/) }),
@@ -100,20 +96,16 @@ export const ROUTES: readonly Route<AppDeps>[] = [
       return json({ id: params.id, name: body.name, caller }, 201);
     },
   }),
-  route({
+  route("GET", "/query", "", {
     ...row,
-    method: "GET",
-    path: "/query",
     auth: "none",
     limit: null,
     query: z.object({ a: z.string(), b: z.array(z.string()).optional() }),
     invalid: "AGENT_LIST_INVALID_QUERY",
     handler: (_deps, { query, exchange }) => json({ query, target: exchange.target }),
   }),
-  route({
+  route("DELETE", "/off", "", {
     ...row,
-    method: "DELETE",
-    path: "/off",
     auth: "key",
     limit: null,
     precondition: {
@@ -124,11 +116,9 @@ export const ROUTES: readonly Route<AppDeps>[] = [
     },
     handler: () => json({}),
   }),
-  route({ ...row, method: "POST", path: "/glanced", auth: "glancing", limit: null, handler: () => json({}) }),
-  route({
+  route("POST", "/glanced", "", { ...row, auth: "glancing", limit: null, handler: () => json({}) }),
+  route("GET", "/fails/:how", "", {
     ...row,
-    method: "GET",
-    path: "/fails/:how",
     auth: "none",
     limit: null,
     params: z.object({ how: z.string() }),
