@@ -63,7 +63,6 @@ export interface RunningServer {
   address: string;
   /** The address of the metrics; `null` when they are not served. */
   metricsAddress: string | null;
-  /** Returns true until the first admin exists. */
   bootstrapOpen(): Promise<boolean>;
   /** Drains and stops within 5 s (D-70). */
   stop(): Promise<void>;
@@ -77,7 +76,6 @@ interface OwnProcess {
   onStoreReplaced(): void;
 }
 
-/** The configuration from the environment. */
 interface Configuration {
   server: ServerConfig;
   registry: RegistryConfig;
@@ -275,7 +273,6 @@ const clock = new TimerWheel(systemClock, systemUptime);
 
 const newId = ulidSource(systemClock.now, systemRandom.bytes);
 
-/** Returns what the entry needs of the services. */
 function servedBy(registry: Registry | null, proxy: Proxy | null): Served {
   return {
     registry,
@@ -314,7 +311,6 @@ function listen(host: string, port: number, entry: Entry, store: Store): Deno.Ht
   }
 }
 
-/** The port between instances. */
 interface InstanceListener {
   /** For example `10.0.0.7:8790`. */
   address: string;

@@ -66,7 +66,6 @@ async function withStore(kvUrl: string, work: (store: Store) => Promise<void>): 
   }
 }
 
-/** Number of cached owners. The cache saves a read for each further revocation of an agent. */
 const OWNERS_REMEMBERED = 10_000;
 const UNKNOWN = "unknown";
 
@@ -77,7 +76,6 @@ class RevocationCounts {
 
   constructor(private readonly kv: Kv) {}
 
-  /** Counts a record if it is a revocation. */
   async count({ key, value }: KvEntry<unknown>): Promise<void> {
     const [service, kind] = REGISTRY_KEYS.revocations();
     if (key[0] !== service || key[1] !== kind) return;
@@ -122,7 +120,6 @@ async function recover(store: Store, { json }: Options): Promise<void> {
 
 const TABLES: StoredTables = { registry: REGISTRY_STORED, proxy: PROXY_STORED };
 
-/** Options of the command line. */
 interface Options {
   json: boolean;
   out: string | undefined;

@@ -30,10 +30,8 @@ import { accessTokenPreconditions } from "./sessions/access_token.ts";
 import { Signing } from "./signing_keys.ts";
 import type { SigningKeySet } from "./schema/records.ts";
 
-/** A registry that answers requests. */
 export interface Registry extends App {
   deps: RegistryDeps;
-  /** Checks access tokens for a proxy in the same process. */
   judgeAccess: CheckAccessToken;
   /** Ends the work in the background; the next start resumes it. */
   stop(): void;

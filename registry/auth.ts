@@ -25,12 +25,10 @@ import { type Nonces, nonceUpdate } from "../shared/server/nonces.ts";
 import type { BatchedReads } from "../shared/server/store/batched_reads.ts";
 import type { GroupCommit } from "../shared/server/store/group_commit.ts";
 
-/** What the authenticators work with. */
 export interface AuthDeps {
   kv: Kv;
   clock: Clock;
   config: Pick<RegistryConfig, "bootstrapSecret" | "registryUrl">;
-  /** Origins that a proof may name; the public one first. */
   origins: readonly string[];
   signing: Signing;
   reads: BatchedReads;
@@ -38,7 +36,6 @@ export interface AuthDeps {
   nonces: Nonces;
 }
 
-/** The authenticators and the type of the caller that each one returns. */
 export interface RegistryCallers {
   none: null;
   bootstrap_secret: null;

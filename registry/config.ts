@@ -13,7 +13,6 @@ const COUNT_MAX = 1_000_000;
 /** A shorter secret can be guessed, and the one who guesses it becomes the first admin. */
 const BOOTSTRAP_SECRET_LENGTH_MIN = 24;
 
-/** A signing key of the configuration. */
 export interface ConfiguredKey {
   kid: string | null;
   publicKey: string;
@@ -24,7 +23,6 @@ export interface ConfiguredKey {
 
 const YEAR_SECONDS = 31_536_000;
 
-/** The configuration of the registry. */
 export type RegistryConfig = ReturnType<typeof readRegistryConfig>;
 /** Quotas of one human (D-210). */
 export type Quotas = RegistryConfig["quotas"];
@@ -45,9 +43,7 @@ export function readRegistryConfig(reader: ConfigReader, place: ServiceAddresses
     apiKeyRequestsPerMinute: reader.read("API_KEY_REQUESTS_PER_MINUTE", count, LIMITS.apiKeyRequests),
     console: reader.read("CONSOLE", oneOf("on", "off"), "off") === "on",
     quotas: {
-      /** Active agents. */
       agents: reader.read("QUOTA_AGENTS", count, LIMITS.quotaAgents),
-      /** Active API keys. */
       apiKeys: reader.read("QUOTA_API_KEYS", count, LIMITS.quotaApiKeys),
       registrationsPerDay: reader.read("QUOTA_REGISTRATIONS_PER_DAY", count, LIMITS.quotaRegistrationsPerDay),
       agentReissuesPerDay: reader.read("QUOTA_AGENT_REISSUES_PER_DAY", count, LIMITS.quotaAgentReissuesPerDay),

@@ -26,7 +26,6 @@ export interface RegistryDeps extends AppDeps {
   documents: ApiDocs;
   /** Authority of the DIDs that this registry issues. */
   authority: string;
-  /** Origins that a proof may name; the public one first. */
   origins: readonly string[];
   signing: Signing;
   crl: CrlPublisher;

@@ -34,7 +34,6 @@ export async function quotaOf(draft: Draft, humanId: string): Promise<KvEntry<Qu
   return entry;
 }
 
-/** Reads the counts of several people. */
 export function quotasOf(
   { reads }: { reads: BatchedReads },
   humanIds: readonly string[],
@@ -42,7 +41,6 @@ export function quotasOf(
   return Promise.all(humanIds.map(async (id) => (await reads.get<QuotaRecord>(KEYS.quota(id))).value));
 }
 
-/** Returns the number of entries that have not ended. */
 export function liveCount(list: Expiring, now: number): number {
   return list.reduce((sum, [until, count]) => until > now ? sum + count : sum, 0);
 }

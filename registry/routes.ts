@@ -411,7 +411,6 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
   pageRoute<RegistryDeps>("/join", "How to use a join link", joinPage),
 ];
 
-/** The registry's part of the OpenAPI document. */
 export const REGISTRY_DOCUMENT: DocumentPart = {
   title: "svc registry",
   operations: operationsOf(REGISTRY_ROUTES, AUTHENTICATORS),

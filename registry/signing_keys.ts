@@ -24,9 +24,7 @@ import type { Draft } from "../shared/server/store/changes.ts";
 const KEY_LEAD_SECONDS = 60;
 
 export interface Rotation {
-  /** The new key. */
   kid: string;
-  /** The key that signs until `signsFrom`. */
   retiredKid: string;
   /** Milliseconds since the Unix epoch. */
   signsFrom: number;
@@ -85,7 +83,6 @@ export class Signing {
     return signing;
   }
 
-  /** Returns the key that signs now. */
   async current(): Promise<SigningKey> {
     return await this.#signer(await this.#load());
   }
@@ -96,7 +93,6 @@ export class Signing {
     return { kid: key.kid, privateKey: await this.#import(key.kid, key.seed) };
   }
 
-  /** Returns the public part of each key that still verifies. */
   async document(): Promise<KeyDocument> {
     const { keys } = await this.#load();
     const form = { kty: "OKP", crv: "Ed25519", alg: "EdDSA", use: "sig" } as const;
@@ -186,7 +182,6 @@ function settledSet({ keys }: SigningKeySet, now: number): SigningKeySet {
   return { keys: [...(signer ? [signer] : []), ...pending, ...kept] };
 }
 
-/** Returns the key as retired, without its seed. */
 function retire(key: StoredKey, retiredAt: number): StoredKey {
   return { ...key, seed: null, status: "retired", retiredAt };
 }
@@ -203,7 +198,6 @@ async function checkPairs(configured: readonly ConfiguredKey[]): Promise<void> {
   if (problems.length > 0) throw new ConfigError(problems);
 }
 
-/** Returns the RFC 7638 thumbprint. */
 function kidOf(publicKey: string): Promise<string> {
   return calculateJwkThumbprint({ kty: "OKP", crv: "Ed25519", x: publicKey });
 }

@@ -9,7 +9,6 @@ import type { WithBody } from "../callers.ts";
 import type { RegistryConfig } from "../config.ts";
 import { type AccountDeps, bootstrapAdmin } from "./store.ts";
 
-/** Refuses the bootstrap when no secret is configured. */
 export const bootstrapEnabled = {
   errors: ["ADMIN_BOOTSTRAP_DISABLED"] as const,
   check(deps: { config: Pick<RegistryConfig, "bootstrapSecret"> }): void {

@@ -17,12 +17,10 @@ import type { Changes } from "../../shared/server/store/changes.ts";
 import type { StoreDeps } from "../../shared/server/store/open_store.ts";
 
 export interface AccountDeps extends StoreDeps {
-  /** Authority of the DIDs that this registry issues. */
   authority: string;
   changes: Changes;
 }
 
-/** Returns a new human that is not stored yet. */
 export function newHuman(deps: Omit<AccountDeps, "changes">, displayName: string, role: Human["role"]): HumanRecord {
   const id = deps.newId();
   const did = formatDid({ authority: deps.authority, kind: "human", id });
@@ -43,7 +41,6 @@ export async function findHuman(deps: Pick<StoreDeps, "kv">, id: string): Promis
   return (await deps.kv.get<HumanRecord>(KEYS.human(id))).value;
 }
 
-/** Returns true until the first admin exists. */
 export async function bootstrapOpen(kv: Kv): Promise<boolean> {
   return (await kv.get(KEYS.bootstrap())).value === null;
 }

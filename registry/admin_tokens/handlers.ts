@@ -39,7 +39,6 @@ export async function issueAdminToken(
   return json(await newAdminToken(deps, did, jti), 201);
 }
 
-/** Signs a token with which a person reads the relay state. */
 export async function newAdminToken(
   { clock, config, signing }: Pick<AdminTokenDeps, "clock" | "config" | "signing">,
   humanDid: string,

@@ -32,7 +32,6 @@ export interface AgentDeps extends SessionDeps {
     RegistryConfig,
     "registryUrl" | "quotas" | "challengeTtlSeconds" | "accessTokenTtlSeconds" | "refreshTokenTtlSeconds"
   >;
-  /** Authority of the DIDs that this registry issues. */
   authority: string;
   reads: BatchedReads;
   signing: Signing;

@@ -73,7 +73,6 @@ export async function createApiKey(
   });
 }
 
-/** Returns one page of the keys of a human, newest first. */
 export async function listApiKeys(
   deps: Pick<ApiKeyDeps, "kv" | "reads">,
   humanId: string,
@@ -84,7 +83,6 @@ export async function listApiKeys(
   return { items: keys.map(({ value }) => value).filter((value) => value !== null), nextCursor: page.nextCursor };
 }
 
-/** Returns the newest keys of a human, at most `limit`. */
 export async function listApiKeysOf(
   { kv, reads }: Pick<ApiKeyDeps, "kv" | "reads">,
   humanId: string,

@@ -20,7 +20,6 @@ export async function listAudit(deps: { kv: Kv }, { query }: WithQuery<AuditQuer
   });
 }
 
-/** Returns one page of the events that fit, without those that are hidden. */
 export async function readAudit(
   { kv }: { kv: Kv },
   query: AuditQuery,

@@ -17,12 +17,10 @@ interface AuditDeps {
 
 export type AuditFacts = Omit<AuditRecord, "id" | "at">;
 
-/** Adds an audit event to a change. */
 export function audit(draft: Draft, deps: AuditDeps, facts: AuditFacts): void {
   draft.also((operation) => audited(operation, deps, facts));
 }
 
-/** Adds an audit event to a commit. */
 export function audited(operation: AtomicOperation, deps: AuditDeps, facts: AuditFacts): AtomicOperation {
   // The time first: the ID of an entry is never older than its time.
   const at = toIso(deps.clock.now());

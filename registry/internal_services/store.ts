@@ -77,7 +77,6 @@ export async function createService(
   });
 }
 
-/** Returns one page of all services, newest first. */
 export async function listServices(deps: Pick<StoreDeps, "kv">, query: PageQuery): Promise<Page<ServiceRecord>> {
   return await readPage(deps.kv, KEYS.services(), query);
 }

@@ -100,7 +100,6 @@ export async function redeemInvite(
   });
 }
 
-/** Returns one page of all invites, newest first. */
 export async function listInvites(deps: Pick<InviteDeps, "kv">, query: PageQuery): Promise<Page<InviteRecord>> {
   return await readPage(deps.kv, KEYS.invites(), query);
 }

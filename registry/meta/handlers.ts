@@ -23,7 +23,6 @@ interface HealthDeps {
   crl: CrlPublisher;
 }
 
-/** Returns the checks of the health response, and `ready` when both pass. */
 async function readiness(
   deps: Pick<HealthDeps, "probe" | "signing">,
 ): Promise<Pick<RegistryHealth, "checks" | "ready">> {
@@ -34,7 +33,6 @@ async function readiness(
   return { checks, ready: checks.kv && checks.signingKey };
 }
 
-/** Returns true when the registry accepts requests. */
 export async function registryReady(deps: Pick<HealthDeps, "probe" | "signing">): Promise<boolean> {
   return (await readiness(deps)).ready;
 }

@@ -28,14 +28,12 @@ export interface PeopleDeps {
   reads: BatchedReads;
 }
 
-/** An agent with the name of its owner, and its session. */
 export interface AgentWithSession {
   agent: AgentRecord;
   ownerName: string;
   session: SessionRecord | null;
 }
 
-/** A person with its API keys, the number of its agents, and the last use of a key. */
 export interface PersonDetails {
   human: HumanRecord;
   apiKeys: ApiKeyRecord[];
@@ -43,7 +41,6 @@ export interface PersonDetails {
   lastUsedAt: string | null;
 }
 
-/** Returns one page of all people, newest first. */
 export async function listPeople(deps: PeopleDeps, query: PeopleQuery): Promise<Page<HumanRecord>> {
   const begins = beginsWith(query.name);
   const fits = ({ status, role, displayName }: HumanRecord) =>

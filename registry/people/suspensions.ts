@@ -32,13 +32,11 @@ const SESSIONS_PER_COMMIT = 4;
 
 interface SuspensionDeps extends StoreDeps {
   log: Log;
-  /** Authority of the DIDs that this registry issues. */
   authority: string;
   reads: BatchedReads;
   changes: Changes;
 }
 
-/** What an admin asks for. */
 export interface SuspensionRequest {
   wanted: HumanRecord["status"];
   admin: HumanRecord;
@@ -46,7 +44,6 @@ export interface SuspensionRequest {
   requestId: string;
 }
 
-/** A session that a step changes. */
 interface Changed {
   agentId: string;
   entry: KvEntryMaybe<SessionRecord>;
@@ -183,7 +180,6 @@ export class Suspensions {
     return isLast && changed.length === 0 ? "done" : "moved";
   }
 
-  /** Returns the IDs of the person's next agents, oldest first. */
   async #agentsAfter(id: string, cursor: string | null): Promise<string[]> {
     const prefix = KEYS.agentsOf(id);
     const selector = cursor === null ? { prefix } : { prefix, start: [...prefix, afterCursor(cursor)] };

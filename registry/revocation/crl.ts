@@ -28,7 +28,6 @@ const WARN_PERCENT = 50;
 /** With less, each build of a nearly full list writes the same warning. */
 const WARN_MS = 3_600_000;
 
-/** A signed list with its response body. */
 export interface PublishedCrl {
   /** The JSON text of the response, as UTF-8. */
   body: Bytes;
@@ -59,7 +58,6 @@ interface CrlDeps {
   log: Log;
 }
 
-/** Builds the list and caches the newest one. */
 export class CrlPublisher {
   #published: PublishedCrl | null = null;
   #building: Building | null = null;
@@ -121,7 +119,6 @@ export class CrlPublisher {
     return building;
   }
 
-  /** Waits until a long list may be built again, at most 1 s. */
   async #pause(): Promise<void> {
     if (this.#entries <= REBUILD_FREE_ENTRIES) return;
     const since = this.deps.clock.now() - this.#builtAt;

@@ -26,11 +26,9 @@ export function seqOf(head: unknown): number {
   return seq as number;
 }
 
-/** An AIT to revoke. */
 export interface Revoked {
   jti: string;
   agentDid: string;
-  /** When the AIT expires, milliseconds since the Unix epoch. */
   expiresAt: number;
 }
 

@@ -76,7 +76,6 @@ export const KEYS = {
   probe: () => key("probe"),
 } as const;
 
-/** Time that a record is kept after its end. */
 export const ENDED_KEPT_MS = LIMITS.endedKeptSeconds * 1000;
 
 /** Returns how long an audit event is kept. Refresh events are frequent and are kept for a shorter time. */

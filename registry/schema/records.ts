@@ -6,12 +6,10 @@ import type { InternalService } from "../../shared/protocol/api/services.ts";
 import type { Revocation } from "../../shared/protocol/signed/crl.ts";
 import type { WindowRecord } from "../../shared/server/rate_limit.ts";
 
-/** The stored signing keys: the active, the pending and the retired ones. */
 export interface SigningKeySet {
   keys: StoredKey[];
 }
 
-/** Marks that the first admin exists. */
 export interface BootstrapRecord {
   humanId: string;
   at: string;
@@ -31,17 +29,12 @@ export interface SuspensionRecord {
   cursor: string | null;
 }
 
-/** The counts of one human, as stored. */
 export interface QuotaRecord {
-  /** Active agents. */
   agents: number;
-  /** Active API keys. */
   apiKeys: number;
   registrations: WindowRecord;
   reissues: WindowRecord;
-  /** API keys created in the last 24 h. */
   keyCreations: WindowRecord;
-  /** Open challenges, by their expiry. */
   challenges: Expiring;
   /** Entries of the revocation list, by the end of the day on which they leave it. */
   revocations: Expiring;
@@ -90,10 +83,8 @@ export interface AgentRecord extends Agent {
 export interface ConsoleRecord {
   kind: "code" | "session";
   humanId: string;
-  /** ID of the API key with which it was opened. */
   keyId: string;
   createdAt: number;
-  /** When a person used it last. */
   seenAt: number;
 }
 
@@ -111,7 +102,6 @@ export interface SessionRecord {
   refreshedAtSeconds: number;
   /** When this session began. Spent refresh tokens name it. */
   createdAt: number;
-  /** When it was revoked; absent while active. */
   revokedAt?: number;
   /** Present when a suspension of the owner revoked it; a restore makes it active again. */
   suspended?: true;
@@ -144,7 +134,6 @@ export interface ServiceRecord extends InternalService {
   deletedAt?: string;
 }
 
-/** An audit event, as stored and returned. */
 export interface AuditRecord {
   id: string;
   at: string;
@@ -154,7 +143,6 @@ export interface AuditRecord {
   /** DID or ID of the changed record. */
   subject: string;
   requestId: string;
-  /** The reason that the actor gave. */
   detail?: string;
 }
 

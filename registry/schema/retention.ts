@@ -28,7 +28,6 @@ export function sessionEnd({ revokedAt, refreshExpiresAt, suspended }: SessionRe
   return suspended ? Math.max(revokedAt ?? 0, refreshExpiresAt) : revokedAt ?? refreshExpiresAt;
 }
 
-/** Expiry of each kind, as in the table of kv_keys.ts. */
 export const STORED: StoredKinds = {
   issuer: "forever",
   signing_keys: "forever",

@@ -5,7 +5,6 @@
 import type { SessionRecord, SpentRefresh } from "../schema/records.ts";
 import { equalDigests } from "../../shared/server/crypto.ts";
 
-/** A refresh request, reduced to what the rules need. */
 export interface RefreshRequest {
   digest: string;
   recovery: boolean;
@@ -13,7 +12,6 @@ export interface RefreshRequest {
   timestamp: number;
 }
 
-/** The result of a refresh. */
 export type RefreshDecision =
   | "rotate"
   | "recover"
@@ -23,12 +21,10 @@ export type RefreshDecision =
   | "revoked"
   | "conflict";
 
-/** Returns true while the session can be refreshed. */
 export function isLive(session: SessionRecord | null, now: number): session is SessionRecord {
   return session !== null && session.status === "active" && now < session.refreshExpiresAt;
 }
 
-/** Returns the state of the session for the ownership response. */
 export function sessionState(session: SessionRecord, now: number): "active" | "revoked" | "expired" {
   if (session.status === "revoked") return "revoked";
   return isLive(session, now) ? "active" : "expired";

@@ -99,7 +99,6 @@ export async function refreshSession(
 /** The caller has an identity token of this registry, so the agent was here. */
 const NO_AGENT = "The registry has no such agent. It may have been restored from an older backup";
 
-/** What a request to refresh a session led to, for the metrics. */
 type RefreshResult = "rotated" | "recovered" | "refused" | "reuse_detected";
 
 async function refreshOnce(

@@ -4,7 +4,6 @@ const AGAIN = "Send it again with a new signature.";
 const LATER = "Send it again later, or with Prefer: respond-async, which keeps it until it can be taken.";
 const NOT_GENUINE = "Send it again. If that happens again, the proxy between the two agents changes messages.";
 
-/** Why a connector refuses a message, and what its sender can do. */
 export const ACK_REASONS = {
   wrong_recipient: { when: "the message is for another agent than the one that got it", fix: NOT_GENUINE },
   not_a_peer: { when: "the recipient knows no such peer, or has removed it", fix: "Pair again, with a new ticket." },

@@ -6,7 +6,6 @@ import { decodeBase64Url, encodeBase64Url } from "@std/encoding/base64url";
 /** Bytes over an `ArrayBuffer`, as WebCrypto requires. */
 export type Bytes = Uint8Array<ArrayBuffer>;
 
-/** Returns base64url of bytes, without padding. */
 export function toBase64Url(bytes: Uint8Array): string {
   return encodeBase64Url(bytes);
 }
@@ -28,7 +27,6 @@ const ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789
 
 const utf8 = new TextEncoder();
 
-/** Returns the UTF-8 bytes of a text. */
 export function utf8Bytes(text: string): Bytes {
   return utf8.encode(text);
 }

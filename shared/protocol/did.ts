@@ -4,16 +4,12 @@
  */
 import { isUlid } from "./ids.ts";
 
-/** What a DID names. */
 export type DidKind = "agent" | "human";
 
-/** The parts of a DID. */
 export interface Did {
   /** Lower-case host name of the registry, without port. */
   authority: string;
-  /** What the DID names. */
   kind: DidKind;
-  /** ULID of the record. */
   id: string;
 }
 
@@ -42,7 +38,6 @@ export function parseDid(text: string): Did | null {
   return { authority, kind, id };
 }
 
-/** Returns the text of a DID. */
 export function formatDid(did: Did): string {
   return `did:svc:${did.authority}:${did.kind}:${did.id}`;
 }

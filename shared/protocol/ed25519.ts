@@ -35,9 +35,7 @@ export function importPublicKey(publicKey: string): Promise<CryptoKey> {
   return crypto.subtle.importKey("raw", bytes, ALGORITHM, true, ["verify"]);
 }
 
-/** An Ed25519 key pair. */
 export interface KeyPair {
-  /** base64url, 32 bytes. */
   publicKey: string;
   /** base64url of the 32-byte seed; a secret. */
   seed: string;

@@ -7,9 +7,7 @@ import { LIMITS } from "./limits.ts";
 export interface ErrorRow {
   /** HTTP status; of two, the code that throws selects one. */
   status: number | readonly [number, number];
-  /** The condition; the default message. */
   when: string;
-  /** What a person can do. */
   fix: string;
 }
 
@@ -390,7 +388,6 @@ type CodeWithTwoStatuses = {
   [K in ErrorCode]: (typeof ERROR_TABLE)[K][0] extends number ? never : K;
 }[ErrorCode];
 
-/** The row of each code. */
 export const ERRORS = Object.freeze(
   Object.fromEntries(Object.entries(ERROR_TABLE).map(([code, [status, when, fix]]) => [code, { status, when, fix }])),
 ) as Readonly<Record<ErrorCode, ErrorRow>>;
@@ -402,9 +399,7 @@ export function isErrorCode(text: string): text is ErrorCode {
 
 /** Problems of an input, by member and as a whole. Sent in `local` and `dev` only. */
 export interface ErrorDetails {
-  /** Problems of each member, by its name. */
   fieldErrors: Record<string, string[]>;
-  /** Problems of the input as a whole. */
   formErrors: string[];
 }
 
@@ -412,24 +407,19 @@ export interface ServiceErrorOptions {
   /** Message (default: the table's `when`). Never contains a secret. */
   message?: string;
   details?: ErrorDetails;
-  /** Response headers, for example `Retry-After`. */
   headers?: Record<string, string>;
   /** Internal cause; logged, never sent. */
   cause?: unknown;
 }
 
-/** An error whose code is sent to the client. */
 export class ServiceError extends Error {
   override name = "ServiceError";
   readonly code: ErrorCode;
   readonly status: number;
-  /** Problems of the input, if any. */
   readonly details: ErrorDetails | undefined;
   readonly headers: Record<string, string>;
 
-  /** Creates an error with a code; the status only where the table has two. */
   constructor(code: Exclude<ErrorCode, CodeWithTwoStatuses>, options?: ServiceErrorOptions);
-  /** Creates an error with a code; the status only where the table has two. */
   constructor(code: CodeWithTwoStatuses, options: ServiceErrorOptions & { status: 400 | 401 });
   constructor(code: ErrorCode, options: ServiceErrorOptions & { status?: number } = {}) {
     super(options.message ?? capitalised(ERRORS[code].when), { cause: options.cause });
@@ -441,7 +431,6 @@ export class ServiceError extends Error {
   }
 }
 
-/** Body of every error response. */
 export interface ErrorEnvelope {
   error: { code: ErrorCode; message: string; details?: ErrorDetails };
 }

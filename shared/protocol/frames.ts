@@ -20,7 +20,6 @@ import { topLevelMembers } from "./json_text.ts";
 import { LIMITS } from "./limits.ts";
 import { parseIso } from "./time.ts";
 
-/** Close codes of a relay socket. */
 export const CLOSE = {
   shuttingDown: 1001,
   misuse: 1008,
@@ -118,7 +117,6 @@ export const FRAMES = {
       requestId: isRequestId,
       recipientAgentDid: isAgentDid,
       state: oneOf(...DELIVERY_STATES),
-      /** When it got the state. */
       at: isTime,
       /** The receipt, when one gave it the state. */
       receipt: optional(isReceipt),
@@ -143,7 +141,6 @@ type SentBy<S extends "proxy" | "connector"> = {
     : never;
 }[FrameType];
 
-/** The name of a frame. */
 export type FrameType = keyof typeof FRAMES;
 /** Members that every frame has: version of the protocol, ULID of the frame, time. */
 export type FrameHead = Members<typeof HEAD>;

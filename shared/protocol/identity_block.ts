@@ -6,18 +6,13 @@ import { utf8Bytes } from "./base64url.ts";
 import { topLevelMembers } from "./json_text.ts";
 import { LIMITS } from "./limits.ts";
 
-/** First line of every identity block. */
 export const IDENTITY_MARKER = "[Svc Identity]";
 
 /** The sender of a message, from the verified AIT. */
 export interface SenderIdentity {
-  /** DID of the sender. */
   agentDid: string;
-  /** DID of the sender's owner. */
   ownerDid: string;
-  /** Origin of the registry that issued the AIT. */
   issuer: string;
-  /** `jti` of the AIT. */
   aitJti: string;
 }
 
@@ -60,7 +55,6 @@ export function withoutIdentityBlock(message: string, identity: SenderIdentity):
   return message.startsWith(block) ? message.slice(block.length) : message;
 }
 
-/** Returns the lines of the block, and an empty line. */
 function blockOf(identity: SenderIdentity): string {
   const lines = FIELDS.map(([name, max]) => `${name}: ${sanitizeField(identity[name], max)}`);
   return `${[IDENTITY_MARKER, ...lines].join("\n")}\n\n`;

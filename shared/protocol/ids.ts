@@ -26,7 +26,6 @@ export function firstUlidOf(ms: number): string {
 /** Random bytes per call: single bytes would cost more than the rest of a ULID. */
 const DRAWN = 256;
 
-/** Returns a new ULID with each call. */
 export type NewId = () => string;
 
 /**

@@ -2,7 +2,6 @@
  * Texts about invalid input: the member and the expectation, never the value, because it may be a secret. Shared by
  * the services and the connector's local API.
  */
-/** Names of expected types in messages. */
 const EXPECTED: Readonly<Record<string, string>> = {
   nonoptional: "any JSON value",
   string: "text",
@@ -15,7 +14,6 @@ const EXPECTED: Readonly<Record<string, string>> = {
   null: "null",
 };
 
-/** Units of a size, by type. */
 const UNITS: Readonly<Record<string, string | undefined>> = {
   string: " characters",
   array: " entries",
@@ -24,21 +22,14 @@ const UNITS: Readonly<Record<string, string | undefined>> = {
 
 /** What zod reports about an input, as far as it is read here. */
 export interface InputIssue {
-  /** Kind of the problem. */
   readonly code?: string | undefined;
   /** The input; `undefined` when it is missing. */
   readonly input?: unknown;
-  /** Expected type. */
   readonly expected?: string | undefined;
-  /** Allowed values. */
   readonly values?: readonly unknown[] | undefined;
-  /** Type of the value that has a wrong size. */
   readonly origin?: string | undefined;
-  /** Smallest size or value. */
   readonly minimum?: number | bigint | undefined;
-  /** Largest size or value. */
   readonly maximum?: number | bigint | undefined;
-  /** Expected pattern. */
   readonly pattern?: string | undefined;
 }
 

@@ -5,13 +5,10 @@
 
 /** A member of the outermost object, with the position of its value in the text. */
 export interface Member {
-  /** Name of the member, decoded. */
   key: string;
   /** Index just past the colon, before any white space. */
   after: number;
-  /** Index of the first character of the value. */
   start: number;
-  /** Index just past the value. */
   end: number;
 }
 

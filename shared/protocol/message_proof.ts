@@ -15,16 +15,13 @@ import { parseUnixSeconds } from "./time.ts";
 const visible = (max: number) => z.string().regex(/^[\x21-\x7e]+$/).max(max);
 
 const Proof = z.object({
-  /** Identity token of the sender. */
   ait: visible(LIMITS.aitBytes),
-  /** Unix seconds, as in the header. */
   timestamp: z.string().refine((text) => parseUnixSeconds(text) !== null),
   nonce: z.string().refine(isNonce),
   /** The proxy's origin that was signed. */
   origin: visible(2_048),
   /** The request target as received. */
   target: visible(LIMITS.queryLength + 256),
-  /** `X-Svc-Proof`. */
   signature: visible(86).length(86),
   /** The signed headers by lower-case name; none without `ctx`. */
   context: z.record(z.string(), z.string().max(LIMITS.contextValueLength)).refine((headers) =>

@@ -10,7 +10,6 @@ const WINDOWS_DEVICE = /^(?:con|prn|aux|nul|com[0-9]|lpt[0-9]|conin\$|conout\$)(
 const CONTROL = /[\u0000-\u001f\u007f-\u009f]/;
 const BIDI = /[\u202a-\u202e\u2066-\u2069]/;
 
-/** The default framework label. */
 export const DEFAULT_FRAMEWORK = "generic";
 
 export function isAgentName(value: unknown): value is string {

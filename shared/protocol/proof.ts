@@ -5,7 +5,6 @@
 import { type Bytes, sha256, utf8Bytes } from "./base64url.ts";
 import { sign, verify } from "./ed25519.ts";
 
-/** Names of the request headers, in the case in which they are sent. */
 export const HEADERS = {
   authorization: "Authorization",
   timestamp: "X-Svc-Timestamp",
@@ -32,7 +31,6 @@ export function isNonce(text: string): boolean {
   return NONCE.test(text);
 }
 
-/** The fields of the canonical string. */
 export interface ProofFields {
   /** HTTP method, upper case. */
   method: string;
@@ -40,15 +38,11 @@ export interface ProofFields {
   origin: string;
   /** Path and query, as in the request line. */
   target: string;
-  /** Unix seconds, as in the header. */
   timestamp: string;
-  /** Nonce of the request, as in the header. */
   nonce: string;
-  /** SHA-256 of the body, base64url. */
   bodySha256: string;
   /** The recipient header, or an empty string. */
   recipient: string;
-  /** SHA-256 of the AIT, base64url. */
   aitSha256: string;
 }
 
@@ -76,23 +70,16 @@ export function verifyProof(publicKey: CryptoKey, proof: string, fields: ProofFi
   return verify(publicKey, proof, utf8Bytes(canonicalProof(fields)));
 }
 
-/** A request to sign. */
 export interface UnsignedRequest {
   /** HTTP method, upper case. */
   method: string;
-  /** Public origin of the service. */
   origin: string;
-  /** Path and query, exactly as in the request line. */
   target: string;
-  /** Raw body, if any. */
   body?: Bytes;
-  /** DID of the recipient, if any. */
   recipient?: string;
 }
 
-/** The AIT and the private key of an agent. */
 export interface ProofSigner {
-  /** Identity token of the agent. */
   ait: string;
   privateKey: CryptoKey;
 }

@@ -15,7 +15,6 @@ import { type Bytes, fromBase64Url, sha256, toBase64Url, utf8Bytes } from "./bas
 import type { KeyPair } from "./ed25519.ts";
 import { LIMITS } from "./limits.ts";
 
-/** The suite of RFC 9180 A.1.1. */
 export const SEAL_SUITE: CipherSuite<CryptoKey> = new CipherSuite(
   KEM_DHKEM_X25519_HKDF_SHA256,
   KDF_HKDF_SHA256,
@@ -36,7 +35,6 @@ const MOST_BYTES = HEAD_BYTES + LIMITS.payloadBytes;
 export interface SealBinding {
   /** DID of the sender: no other agent can pass the body on as its own. */
   from: string;
-  /** DID of the recipient. */
   to: string;
   /** The text of the signed context: the body belongs to one message. */
   context: string;
@@ -83,7 +81,6 @@ export function paddedLength(bytes: number): number {
 
 /** A payload with the random bytes that were sealed with it. */
 export interface SaltedPayload {
-  /** JSON text. */
   payload: string;
   salt: Bytes;
 }

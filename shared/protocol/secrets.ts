@@ -3,7 +3,6 @@
  */
 import { fromBase64Url, toBase64Url } from "./base64url.ts";
 
-/** Prefix and random bytes of each kind of secret. */
 export const SECRET_KINDS = {
   pat: { prefix: "svc_pat_", bytes: 32 },
   access: { prefix: "svc_agt_", bytes: 32 },

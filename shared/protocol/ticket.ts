@@ -4,7 +4,6 @@
  */
 import { fromBase64Url, toBase64Url } from "./base64url.ts";
 
-/** The start of each ticket. */
 export const TICKET_PREFIX = "svcpair1_";
 const SECRET_BYTES = 16;
 const MAX_LENGTH = 2048;
@@ -20,7 +19,6 @@ export function isLoopback(host: string): boolean {
   return LOOPBACK.test(host);
 }
 
-/** A ticket and its content. */
 export interface Ticket {
   /** The complete text; a secret that one person gives to the other. */
   ticket: string;

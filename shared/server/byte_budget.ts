@@ -4,9 +4,7 @@
  */
 
 interface ByteBudgetLimits {
-  /** Bytes that all parties may hold together. */
   total: number;
-  /** Bytes that one party may hold. */
   perParty: number;
 }
 
@@ -16,7 +14,6 @@ export class ByteBudget {
 
   constructor(private readonly limits: ByteBudgetLimits) {}
 
-  /** Bytes that are held, over all parties. */
   get used(): number {
     return this.#used;
   }

@@ -44,7 +44,6 @@ export class ConfigError extends StartRefused {
   }
 }
 
-/** Reads variables and collects their problems. */
 export class ConfigReader {
   readonly problems: string[] = [];
 
@@ -62,7 +61,6 @@ export class ConfigReader {
     }
   }
 
-  /** Adds a problem. */
   problem(name: string, message: string): void {
     this.problems.push(`${name}: ${message}`);
   }
@@ -74,7 +72,6 @@ export class ConfigReader {
   }
 }
 
-/** Parses an integer within bounds. */
 export function wholeNumber(min: number, max: number): Parse<number> {
   return (text) => {
     const value = /^\d{1,15}$/.test(text) ? Number(text) : NaN;
@@ -83,7 +80,6 @@ export function wholeNumber(min: number, max: number): Parse<number> {
   };
 }
 
-/** Parses one of the given words. */
 export function oneOf<T extends string>(...words: readonly T[]): Parse<T> {
   return (text) => {
     const word = words.find((candidate) => candidate === text);
@@ -102,5 +98,4 @@ export const origin: Parse<string> = (text) => {
   return url.origin;
 };
 
-/** Parses words separated by commas. */
 export const list: Parse<string[]> = (text) => text.split(",").map((word) => word.trim()).filter((word) => word !== "");

@@ -4,7 +4,6 @@
 import type { Clock } from "../clock.ts";
 import { toIso } from "../protocol/time.ts";
 
-/** Severity of a line. */
 export type Level = "info" | "warn" | "error";
 
 /** Writes a line about an event with its fields. */
@@ -70,7 +69,6 @@ export class LimitedLog {
 /** Characters that JSON does not escape and that a terminal or a line reader interprets. */
 const UNPRINTABLE = /[\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
 
-/** Discards every line. */
 export const silentLog: Log = () => {};
 
 function redact(name: string, value: unknown): unknown {

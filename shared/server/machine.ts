@@ -2,7 +2,6 @@
 import { statfsSync, statSync } from "node:fs";
 import process from "node:process";
 
-/** Bytes of a disk. */
 export interface DiskSpace {
   freeBytes: number;
   totalBytes: number;

@@ -16,10 +16,8 @@ export interface NonceRecord {
   timestamp: number;
 }
 
-/** A nonce reserved for one request. */
 export interface Reservation {
   nonce: string;
-  /** What is stored when the request uses the nonce. */
   record: NonceRecord;
   /** Time of the reservation, milliseconds since the Unix epoch. */
   now: number;
@@ -40,7 +38,6 @@ export function nonceEnd({ expiresAt }: NonceRecord): number {
 /** Most cached used nonces; a replay of a cached nonce needs no commit. */
 const REMEMBERED = 20_000;
 
-/** Nonces by agent. */
 export class Nonces {
   readonly #held = new Set<string>();
   readonly #used = new BoundedMap<string, NonceRecord>(REMEMBERED);

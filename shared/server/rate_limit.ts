@@ -21,7 +21,6 @@ export interface WindowRule {
 /** Counted requests: time (milliseconds since the Unix epoch) and number of requests at it. */
 export type WindowRecord = (readonly [at: number, count: number])[];
 
-/** Decision of a window about a request. */
 export interface Decision {
   allowed: boolean;
   /** Requests left after this one. */
@@ -48,7 +47,6 @@ export class Window {
     for (const [at, count] of record) this.#push(at, count);
   }
 
-  /** Number of entries. */
   get length(): number {
     return this.#times.length - this.#first;
   }

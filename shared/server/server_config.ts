@@ -9,7 +9,6 @@ export interface ServiceAddresses {
   environment: Environment;
   /** Public origin of the registry: the issuer. */
   registryUrl: string;
-  /** Public origin of the proxy. */
   proxyUrl: string;
   version: string;
 }
@@ -20,7 +19,6 @@ export const DEFAULT_STORE = ".data/svc.kv";
 /** Oldest Deno whose client of KV Connect outlives a cancelled `watch`. */
 const OLDEST_FOR_NETWORK = [2, 9, 1] as const;
 
-/** Configuration of the process before it listens. */
 export type ServerConfig = ReturnType<typeof readServerConfig>;
 
 /** Returns the configuration. Problems are added to the reader. */
@@ -72,7 +70,6 @@ function readInstanceListen(reader: ConfigReader, place: { isOnDeploy: boolean }
 export interface Surroundings {
   signingKeysGiven: boolean;
   serviceCredentialGiven: boolean;
-  /** For instance `2.9.6`. */
   denoVersion: string;
   isOnDeploy: boolean;
   /** The store that `KV_URL` or Deno Deploy names; `null` without one. */
@@ -114,7 +111,6 @@ export function validateServerConfig(
   }
 }
 
-/** Returns true for the address of a store that is reached over the network. */
 export function isNetworkStore(database: string | null): boolean {
   return database !== null && /^https?:/.test(database);
 }

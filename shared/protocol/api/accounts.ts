@@ -25,14 +25,12 @@ export type BootstrapAnswer = z.output<typeof BootstrapAnswer>;
 export const BootstrapAnswer = z.object({
   human: Human,
   apiKey: NewApiKey,
-  /** Credential of the proxy. */
   internalService: z.object({ id: Ulid, name: z.string(), secret: z.string() }),
 });
 
 export type AccountProfile = z.output<typeof AccountProfile>;
 export const AccountProfile = z.object({
   human: Human.extend({ createdAt: IsoTime }),
-  /** The API key of this request. */
   apiKey: z.object({ id: Ulid, name: z.string() }),
 });
 

@@ -23,7 +23,6 @@ const role = z.enum(["user", "admin"]);
 const personStatus = z.enum(["active", "suspended"]);
 const sessionStatus = z.enum(["active", "revoked", "expired"]);
 
-/** An account as an admin sees it. */
 export type Person = z.output<typeof Person>;
 export const Person = z.object({
   id: Ulid,
@@ -39,7 +38,6 @@ export const Person = z.object({
 
 export type AdminCounts = z.output<typeof AdminCounts>;
 export const AdminCounts = z.object({
-  /** When it was counted. */
   at: IsoTime,
   people: z.object({ active: z.int(), suspended: z.int() }),
   agents: z.object({ active: z.int(), revoked: z.int() }),
@@ -54,7 +52,6 @@ const namePrefix = parsedText(parseDisplayName, `must be 1 to ${LIMITS.displayNa
 
 export type PeopleQuery = z.output<typeof PeopleQuery>;
 export const PeopleQuery = adminQuery({
-  /** Only people whose name begins with it. */
   name: namePrefix.optional(),
   status: personStatus.optional(),
   role: role.optional(),
@@ -79,7 +76,6 @@ export const PersonAnswer = z.object({
 
 export type SuspensionBody = z.output<typeof SuspensionBody>;
 export const SuspensionBody = z.object({
-  /** For the audit log. */
   reason: parsedText(parseReason, `must be 1 to ${LIMITS.reason} characters of text`, LIMITS.reason).optional(),
 });
 
@@ -94,9 +90,7 @@ export type AdminAgentQuery = z.output<typeof AdminAgentQuery>;
 export const AdminAgentQuery = adminQuery({
   status: ActiveOrRevoked.optional(),
   framework: FrameworkAsSent.optional(),
-  /** Only agents whose name begins with it. */
   name: namePrefix.optional(),
-  /** ULID of the human. */
   ownerId: Ulid.optional(),
   /** Only active agents whose identity token ends within this many days and has not ended. */
   expiringDays: PageLimit.optional(),
@@ -113,7 +107,6 @@ export const AdminAgentSummary = z.object({
   status: ActiveOrRevoked,
   ownerDid: HumanDid,
   ownerName: z.string(),
-  /** When the current AIT expires. */
   expires: IsoTime,
   createdAt: IsoTime,
   /** `null` when its record is no longer kept. */
@@ -127,7 +120,6 @@ export const AdminAgentList = z.object({
   pagination: Pagination,
 });
 
-/** The session of an agent, without its tokens. */
 export type AgentSession = z.output<typeof AgentSession>;
 export const AgentSession = z.object({
   status: sessionStatus,

@@ -24,7 +24,6 @@ export const Challenge = z.object({
   challengeId: Ulid,
   /** base64url of 24 random bytes. */
   nonce: z.string(),
-  /** DID of the caller. */
   ownerDid: HumanDid,
   expiresAt: IsoTime,
   algorithm: z.literal("Ed25519"),
@@ -38,7 +37,6 @@ export const RegisterBody = z.object({
   name: AgentName,
   publicKey: PublicKey,
   challengeId: Ulid,
-  /** Signature of the registration message. */
   challengeSignature: z.string().refine(
     (text) => fromBase64Url(text)?.length === LIMITS.signatureBytes,
     "must be base64url of 64 bytes",
@@ -49,7 +47,6 @@ export const RegisterBody = z.object({
   ttlDays: z.int().min(LIMITS.aitTtlDaysMin).max(LIMITS.aitTtlDaysMax).optional(),
 });
 
-/** The full record of an agent. */
 export type Agent = z.output<typeof Agent>;
 export const Agent = z.object({
   id: Ulid,
@@ -59,10 +56,8 @@ export const Agent = z.object({
   framework: z.string(),
   publicKey: z.string(),
   currentJti: Ulid,
-  /** Lifetime of the AIT. */
   ttlDays: z.int(),
   status: ActiveOrRevoked,
-  /** When the current AIT expires. */
   expiresAt: IsoTime,
   createdAt: IsoTime,
   updatedAt: IsoTime,
@@ -106,7 +101,6 @@ export const AgentList = z.object({
   pagination: Pagination,
 });
 
-/** The public data of an agent. */
 export type ResolvedAgent = z.output<typeof ResolvedAgent>;
 export const ResolvedAgent = z.object({
   did: AgentDid,

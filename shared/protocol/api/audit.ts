@@ -47,9 +47,7 @@ export const AuditQuery = adminQuery({
   actor: name,
   /** Only entries about this record: a DID or an ID. */
   subject: name,
-  /** Only entries from this time on. */
   since: IsoTime.optional(),
-  /** Only entries before this time. */
   until: IsoTime.optional(),
   order: z.enum(["asc", "desc"]).default("desc"),
   limit: PageLimit.default(LIMITS.listPageDefault),
@@ -66,7 +64,6 @@ export const AuditEntry = z.object({
   /** DID or ID of the changed record. */
   subject: z.string(),
   requestId: z.string(),
-  /** The reason that the actor gave. */
   detail: z.string().optional(),
 });
 

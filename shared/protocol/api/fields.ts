@@ -40,7 +40,6 @@ export function parsedText(parse: (value: string) => string | null, message: str
   }).meta({ minLength: 1, maxLength, pattern: textPattern(CONTROL_PATTERN + BIDI_PATTERN) });
 }
 
-/** ULID of a record. */
 export const Ulid = text(isUlid, "must be a ULID", { pattern: `^${ULID_PATTERN}$` });
 export const AgentDid = text(isAgentDid, "must be the DID of an agent", {
   pattern: `^did:svc:${AUTHORITY_PATTERN}:agent:${ULID_PATTERN}$`,
@@ -48,7 +47,6 @@ export const AgentDid = text(isAgentDid, "must be the DID of an agent", {
 export const HumanDid = text(isHumanDid, "must be the DID of a human", {
   pattern: `^did:svc:${AUTHORITY_PATTERN}:human:${ULID_PATTERN}$`,
 });
-/** ISO-8601 time. */
 export const IsoTime = text((value) => parseIso(value) !== null, "must be an RFC 3339 time", {
   format: "date-time",
   pattern: "^[2-9][0-9]{3}-",
@@ -57,14 +55,12 @@ export const AgentName = text(isAgentName, "must be 1 to 64 of A-Z, a-z, 0-9, '.
   maxLength: 64,
   pattern: `^(?!${DEVICE_PATTERN}(?:\\.|$))[A-Za-z0-9](?:(?:[A-Za-z0-9_-]|\\.(?!\\.)){0,62}[A-Za-z0-9])?$`,
 });
-/** Ed25519 public key. */
 export const PublicKey = text(isPublicKey, "must be base64url of an Ed25519 public key", {
   pattern: "^[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]$",
 });
 export const RequestId = text(isRequestId, "must be 8 to 128 of A-Z, a-z, 0-9, '.', '_', ':' and '-'", {
   pattern: "^[A-Za-z0-9._:-]{8,128}$",
 });
-/** Display name, trimmed. */
 export const DisplayName = parsedText(
   parseDisplayName,
   `must be 1 to ${LIMITS.displayName} characters of text`,
@@ -76,11 +72,9 @@ export const FrameworkAsSent = text(
   `must be 1 to ${LIMITS.framework} characters of text`,
   { minLength: 1, maxLength: LIMITS.framework, pattern: textPattern(CONTROL_PATTERN) },
 );
-/** Path of a route with the ID of a record. */
 export type IdPath = z.output<typeof IdPath>;
 export const IdPath = z.object({ id: Ulid });
 export const ActiveOrRevoked = z.enum(["active", "revoked"]);
-/** Where the next page of a list begins. */
 export const Pagination = z.object({
   limit: z.int(),
   /** ID of the last record of this page; `null` on the last page. */
@@ -115,5 +109,4 @@ export const PageQuery = z.object({
   limit: PageLimit.default(LIMITS.listPageDefault),
   cursor: Ulid.optional(),
 });
-/** `PageQuery` for an admin's list. */
 export const AdminPageQuery = adminQuery(PageQuery.shape);

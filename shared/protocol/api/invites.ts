@@ -32,7 +32,6 @@ export const RedeemInviteAnswer = z.object({
   proxyUrl: z.string(),
 });
 
-/** An invite in a list, without its code. */
 export type Invite = z.output<typeof Invite>;
 export const Invite = z.object({
   id: Ulid,

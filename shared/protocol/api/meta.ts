@@ -5,7 +5,6 @@
 import * as z from "zod";
 import { IsoTime } from "./fields.ts";
 
-/** Where a service runs. */
 export type Environment = z.output<typeof Environment>;
 export const Environment = z.enum(["local", "dev", "production"]);
 
@@ -38,7 +37,6 @@ export type ProxyHealth = z.output<typeof ProxyHealth>;
 export const ProxyHealth = z.object({
   ...health,
   checks: z.object({ kv: z.boolean(), registryKeys: z.boolean(), crl: z.boolean() }),
-  /** Relay sockets of this instance. */
   connectedSockets: z.int(),
 });
 

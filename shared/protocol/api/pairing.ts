@@ -4,7 +4,6 @@ import { LIMITS } from "../limits.ts";
 import { isOrigin } from "../origins.ts";
 import { AgentDid, DisplayName, IsoTime } from "./fields.ts";
 
-/** How the two sides introduce themselves. */
 export type PairingProfile = z.output<typeof PairingProfile>;
 export const PairingProfile = z.object({ agentName: DisplayName, humanName: DisplayName });
 
@@ -58,7 +57,6 @@ export const PairConfirmAnswer = z.object({
 export type PairAcceptBody = z.output<typeof PairAcceptBody>;
 export const PairAcceptBody = z.object({
   peerAgentDid: AgentDid,
-  /** Origin of the peer's home proxy. */
   peerProxy: ProxyOrigin,
   peerProfile: PairingProfile,
   peerKey: PairKey,
@@ -90,7 +88,6 @@ export const PairStatusAnswer = z.object({
   responderKey: PairKey.optional(),
 });
 
-/** `cursor` is the `nextCursor` of the previous page. */
 export type PeerListQuery = z.output<typeof PeerListQuery>;
 export const PeerListQuery = z.object({
   limit: z.string().regex(/^[1-9]\d{0,2}$/).meta({ pattern: "^(?:[1-9][0-9]?|[1-4][0-9]{2}|500)$" }).transform(Number)

@@ -4,9 +4,7 @@ import { DELIVERY_STATES } from "../frames.ts";
 import { LIMITS } from "../limits.ts";
 import { AgentDid, IsoTime, RequestId } from "./fields.ts";
 
-/** Every status of a receipt. */
 export const RECEIPT_STATUSES = ["processed_by_svc", "dead_lettered"] as const;
-/** How a message ended. */
 export type ReceiptStatus = z.output<typeof ReceiptStatus>;
 export const ReceiptStatus = z.enum(RECEIPT_STATUSES);
 
@@ -17,7 +15,6 @@ export const ReceiptBody = z.object({
   requestId: RequestId,
   recipientAgentDid: AgentDid,
   status: ReceiptStatus,
-  /** When the message ended. */
   timestamp: IsoTime,
   /** Required when several senders used the request ID. */
   senderAgentDid: AgentDid.optional(),
@@ -61,7 +58,6 @@ export const DeliveriesAnswer = z.object({
     requestId: RequestId,
     recipientAgentDid: AgentDid,
     state: z.enum(DELIVERY_STATES),
-    /** When it got the state. */
     at: IsoTime,
   })),
 });

@@ -28,7 +28,6 @@ export const AutoHeader = z.literal("1");
 /** The signed context, base64url of 32 bytes. */
 export type HookQuery = z.output<typeof HookQuery>;
 export const HookQuery = z.object({
-  /** Hash of the bound headers. */
   ctx: z.string().regex(/^[A-Za-z0-9_-]{43}$/).optional(),
 });
 
@@ -51,7 +50,6 @@ export const HookAnswer = z.object({
   accepted: z.literal(true),
   /** True when the recipient's connector stored the message. */
   delivered: z.boolean(),
-  /** Relay sockets of the recipient. */
   connectedSockets: z.int(),
   requestId: RequestId,
   reason: z.string().optional(),

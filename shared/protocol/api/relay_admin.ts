@@ -42,7 +42,6 @@ export const AgentConnection = z.object({
   online: z.boolean(),
   /** The instance that holds, or last held, its sockets. */
   instance: Ulid,
-  /** Start of the last connection. */
   connectedAt: IsoTime,
   /** End of the last connection; `null` while it lasts, and when its instance ended without recording it. */
   disconnectedAt: IsoTime.nullable(),
@@ -64,7 +63,6 @@ export const QueueQuery = adminQuery({
   cursor: AgentDid.optional(),
 });
 
-/** The messages that wait for one recipient. */
 export type Queue = z.output<typeof Queue>;
 export const Queue = z.object({
   recipientAgentDid: AgentDid,
@@ -128,7 +126,6 @@ export type DeliveryTimeline = z.output<typeof DeliveryTimeline>;
 export const DeliveryTimeline = z.object({
   senderAgentDid: AgentDid,
   recipientAgentDid: AgentDid,
-  /** The last event. */
   state: z.enum(DELIVERY_EVENTS),
   /** Oldest first. `waiting` has the time of this answer. */
   events: z.array(
@@ -152,7 +149,6 @@ export const RefusalQuery = adminQuery({
   limit,
 });
 
-/** A request that the proxy refused. */
 export type Refusal = z.output<typeof Refusal>;
 export const Refusal = z.object({
   at: IsoTime,
@@ -185,7 +181,6 @@ export const RefusalGroup = z.object({
 export type RefusalList = z.output<typeof RefusalList>;
 export const RefusalList = z.object({
   refusals: z.array(Refusal),
-  /** The instance that answered. */
   instance: Ulid,
   /** Time from which its refusals are kept. */
   since: IsoTime,
@@ -218,7 +213,6 @@ export const RelayOverview = z.object({
     /** When the oldest message was queued; `null` without one. */
     oldestAt: IsoTime.nullable(),
   }),
-  /** Resident memory of the process. */
   memoryBytes: z.int(),
   /** The store's file and its disk; `null` for a store without a file. */
   store: z.object({ bytes: z.int(), freeBytes: z.int(), reserveBytes: z.number() }).nullable(),
@@ -226,7 +220,6 @@ export const RelayOverview = z.object({
   links: z.object({ open: z.int(), missing: z.array(Ulid) }),
   /** Messages of this instance to agents of others since it started, by their way. */
   crossed: z.object({ link: z.int(), note: z.int() }),
-  /** What one agent may send. */
   agentLimit: z.object({ requests: z.int(), windowMs: z.int() }),
 });
 
@@ -242,7 +235,6 @@ export const ACK_OVER_MS = 10_001;
 /** What passed in one step. */
 export type RelayPoint = z.output<typeof RelayPoint>;
 export const RelayPoint = z.object({
-  /** End of the step. */
   at: IsoTime,
   delivered: z.int(),
   queued: z.int(),
@@ -261,7 +253,6 @@ export const RelayPoint = z.object({
 export type RelaySeriesAnswer = z.output<typeof RelaySeriesAnswer>;
 export const RelaySeriesAnswer = z.object({
   instance: Ulid,
-  /** Start of the instance. */
   since: IsoTime,
   stepSeconds: z.int(),
   points: z.array(RelayPoint),

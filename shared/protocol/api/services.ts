@@ -2,7 +2,6 @@
 import * as z from "zod";
 import { ActiveOrRevoked, AgentDid, HumanDid, IsoTime, Pagination, Ulid } from "./fields.ts";
 
-/** What an internal service may do. */
 export const SERVICE_SCOPES = ["identity.read", "auth.validate", "crl.read"] as const;
 export type ServiceScope = (typeof SERVICE_SCOPES)[number];
 

@@ -19,7 +19,6 @@ export type RefreshBody = z.output<typeof RefreshBody>;
 export const RefreshBody = z.object({
   /** The current refresh token, or its predecessor with `recovery`. */
   refreshToken: z.string().min(1).max(256),
-  /** True when the response to the previous refresh was lost. */
   recovery: z.boolean().default(false),
 });
 

@@ -21,7 +21,6 @@ import { isAgentName, parseFramework } from "../names.ts";
 
 const DAY_SECONDS = 86_400;
 
-/** Claims of an AIT. `cnf.jwk.x` is the agent's public key. */
 export type AitClaims = z.output<typeof AitClaims>;
 const AitClaims = z.strictObject({
   /** Origin of the registry that signed. */
@@ -52,7 +51,6 @@ export interface AitGrant extends Pick<AitClaims, "ownerDid" | "name" | "framewo
   ttlDays: number;
 }
 
-/** Returns a signed AIT, a compact JWS. */
 export function signAit(grant: AitGrant, key: SigningKey): Promise<string> {
   const claims: AitClaims = {
     iss: grant.issuer,

@@ -14,7 +14,6 @@ import { LIMITS } from "../limits.ts";
 /** Why an AIT was revoked. */
 export const REVOCATION_REASONS = ["reissued", "agent_deleted"] as const;
 
-/** A revoked AIT. */
 export interface Revocation {
   /** `jti` of the revoked AIT. */
   jti: string;

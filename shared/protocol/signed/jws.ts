@@ -44,7 +44,6 @@ export interface VerificationKey {
   publicKey: CryptoKey;
 }
 
-/** Published keys by `kid`. */
 export type VerificationKeys = ReadonlyMap<string, VerificationKey>;
 
 /** The parts of a token that is not verified. */

@@ -6,13 +6,11 @@ import { apiPage } from "./api_pages.ts";
 import { type DocumentPart, type Operation, SERVICE_FORM } from "./openapi.ts";
 import type { Route } from "./route.ts";
 
-/** The documents; each is built at its first request. */
 export interface ApiDocs {
   readonly openApi: string;
   page(path: string): PageAnswer;
 }
 
-/** Returns the documents of one service, or of both. */
 export function apiDocsOf(services: readonly DocumentPart[], version: string): ApiDocs {
   const parts = services.length > 1 ? withoutRepeats(services) : services;
   const operations = parts.flatMap((part) => part.operations);

@@ -45,7 +45,6 @@ const RESOURCES: Readonly<Record<string, Resource>> = {
   errors: { title: "Errors", line: "What every route can answer.", paths: [] },
 };
 
-/** Addresses of the pages. */
 export const API_PAGES: readonly string[] = ["/docs", ...Object.keys(RESOURCES).map((id) => `/docs/${id}`)];
 
 /** Returns the page at an address of `API_PAGES`. */

@@ -34,13 +34,11 @@ import type { WriteWatch } from "../write_watch.ts";
 /** With more, one wrong input would be answered with a text many times its own length. */
 const PROBLEMS_REPORTED_MAX = 20;
 
-/** What every service passes to its app. */
 export interface AppDeps {
   clock: Clock;
   newId: NewId;
   log: Log;
   metrics: Metrics;
-  /** True when each success is logged. */
   accessLog?: boolean;
   /** Puts the path of a route on the span of the present request. */
   labelSpan?(route: string): void;
@@ -53,14 +51,11 @@ export interface AppDeps {
   onRefused?(code: ErrorCode, exchange: RequestContext): void;
 }
 
-/** External dependencies of a service. */
 export interface ServiceDeps extends Omit<AppDeps, "limiter" | "showDetails" | "onRefused"> {
   kv: Kv;
   /** Where the store is, for the message that refuses it. */
   place: string;
-  /** Most checks of one commit. */
   maxChecks: number;
-  /** Most group commits in flight. */
   commitsInFlight: number;
   /** How long the proxy relies on a record that its commit does not check, milliseconds; 0: it checks all. */
   reliedMs: number;
@@ -69,11 +64,9 @@ export interface ServiceDeps extends Omit<AppDeps, "limiter" | "showDetails" | "
   random: Random;
   /** Origins that a proof may name; the public origin first. */
   origins: readonly string[];
-  /** Content of `/openapi.json` and `/docs`. */
   documents: ApiDocs;
 }
 
-/** A service that handles requests. */
 export interface App {
   /** @param path `routedPath` of the request, if known */
   fetch(request: Request, peer: Peer, path?: string): Promise<Response>;
@@ -91,7 +84,6 @@ interface Env {
   Bindings: { exchange: RequestContext };
 }
 
-/** Returns the app of a route table. */
 export function createApp<D extends AppDeps, Callers>(
   routes: readonly Route<D>[],
   authenticators: Authenticators<D, Callers>,

@@ -38,7 +38,6 @@ function isSmall(length: number | null | undefined): length is number {
 /** A request, or a response of another service. */
 export interface BodySource {
   readonly body: ReadableStream<Uint8Array<ArrayBuffer>> | null;
-  /** Reads the whole body. */
   bytes?(): Promise<Bytes>;
 }
 
@@ -52,7 +51,6 @@ interface Cancellable {
   cancel(): Promise<void>;
 }
 
-/** Options of `readBody`. */
 export interface ReadOptions {
   room?: BodyLease;
   /** Length in bytes, if the connection enforces it. */

@@ -17,7 +17,6 @@ export const BODY_WAIT_MS = 2_000;
 /** Each one holds a connection and its head: with more, a flood costs memory before it is refused. */
 export const BODIES_WAITING_MAX = 1_000;
 
-/** Bytes that a body holds. */
 export class BodyLease {
   /** Ends the reading of the body, while it is being read. */
   abortRead: (() => void) | null = null;
@@ -35,7 +34,6 @@ interface QueuedBody {
   grant(release: () => void): void;
 }
 
-/** Bytes that one address may hold. */
 const PER_ADDRESS = BODY_ROOM_BYTES / 2;
 
 export class BodyBudget {
@@ -45,7 +43,6 @@ export class BodyBudget {
 
   constructor(private readonly clock: Clock) {}
 
-  /** Bytes that are held, over all addresses. */
   get total(): number {
     return this.#budget.used;
   }

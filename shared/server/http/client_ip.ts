@@ -7,7 +7,6 @@ import { BlockList, isIP } from "node:net";
 /** Origin of a request: the peer address of a socket, or this process. */
 export type Peer = { from: "socket"; address: string | null } | { from: "process" };
 
-/** Bucket of clients without a known address. */
 const UNKNOWN = "unknown";
 
 /** Addresses and CIDR blocks whose `X-Forwarded-For` is trusted. */
@@ -27,7 +26,6 @@ export class TrustedProxies {
     }
   }
 
-  /** Returns true when the address is trusted. */
   has(address: string): boolean {
     const plain = unmapped(address);
     const family = isIP(plain);

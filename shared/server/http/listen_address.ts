@@ -1,7 +1,6 @@
 /** Addresses that a server listens on, and why it may not use one, as one plain line with what to do. */
 import { ConfigError, StartRefused } from "../config_reader.ts";
 
-/** Host and port. */
 export interface ListenAddress {
   host: string;
   port: number;

@@ -10,7 +10,6 @@ import { addressText, type ListenAddress, refusedAddress } from "./listen_addres
 import { livenessAnswer, readinessAnswer } from "./probes.ts";
 import { toResponse } from "./response.ts";
 
-/** A running listener. */
 export interface MetricsListener {
   /** For example `http://127.0.0.1:9464`. */
   address: string;

@@ -27,7 +27,6 @@ export interface RequestContext {
   peer: Peer;
   /** Rate-limit bucket of the client's address. */
   ip: string;
-  /** Path and query, exactly as in the request line. */
   target: string;
   /** Raw body, after it was read. */
   body: Bytes;

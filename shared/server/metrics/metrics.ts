@@ -18,21 +18,18 @@ export interface Series {
   readonly counts?: number[];
 }
 
-/** A metric with its series. */
 export interface Family {
   readonly name: string;
   readonly row: MetricRow;
   readonly series: readonly Series[];
 }
 
-/** What `build_info` says about the process. */
 export interface BuildInfo {
   version: string;
   deno: string;
   service: string;
 }
 
-/** Prefix of every name that leaves the process. */
 export const PREFIX = "svc_";
 
 export const EXPOSITION_TYPE = "text/plain; version=0.0.4; charset=utf-8";
@@ -79,12 +76,10 @@ export class Metrics {
     for (const path of paths) this.#routes.add(path);
   }
 
-  /** Sets what `build_info` says. */
   describe(build: BuildInfo): void {
     this.#build = build;
   }
 
-  /** Adds 1 to a counter. */
   count<N extends NamesOf<"counter">>(name: N, ...values: ValuesOf<N>): void {
     this.#seriesOf(this.#kept[name], values as readonly string[]).value++;
   }
@@ -206,9 +201,7 @@ export function describeProcess(metrics: Metrics, build: { version: string; serv
   metrics.read("process_resident_memory_bytes", () => Deno.memoryUsage().rss);
 }
 
-/** A number with its labels. */
 interface Sample {
-  /** Without the prefix. */
   name: string;
   labels: readonly (readonly [name: string, value: string])[];
   value: number;

@@ -16,7 +16,6 @@ export interface MetricRow {
   buckets?: readonly number[];
 }
 
-/** Upper bounds of durations, seconds. */
 const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
 
 const METHODS = ["GET", "HEAD", "POST", "DELETE"];
@@ -190,5 +189,4 @@ export const METRICS = {
   },
 } as const satisfies Readonly<Record<string, MetricRow>>;
 
-/** Name of a metric, without its prefix. */
 export type MetricName = keyof typeof METRICS;
