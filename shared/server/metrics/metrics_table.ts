@@ -3,7 +3,7 @@
  * sets, help. Times are in seconds, sizes in bytes. The exposition puts `svc_` in front of each name.
  */
 import { ERRORS } from "../../protocol/errors.ts";
-import { CLOSE } from "../../protocol/frames.ts";
+import { CLOSE, FRAMES } from "../../protocol/frames.ts";
 
 /** A label: its name and its values. `"routes"` stands for the paths of the route tables. */
 export type MetricLabel = readonly [name: string, values: readonly string[] | "routes"];
@@ -18,175 +18,121 @@ export interface MetricRow {
 
 const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
 
-const METHODS = ["GET", "HEAD", "POST", "DELETE"];
+const ROUTE: MetricLabel = ["route", "routes"];
+const METHOD: MetricLabel = ["method", ["GET", "HEAD", "POST", "DELETE"]];
 const SUCCESSES = [101, 200, 201, 202, 204, 304];
-const STATUSES = [...new Set([...SUCCESSES, ...Object.values(ERRORS).flatMap(({ status }) => status)])].map(String);
-const CHECK_NUMBERS = ["none", "1", "2", "3", "4", "5", "6", "7", "8", "9"];
-
+const STATUSES = new Set([...SUCCESSES, ...Object.values(ERRORS).flatMap(({ status }) => status)]);
+const STATUS: MetricLabel = ["status", [...STATUSES].map(String)];
+const CHECK: MetricLabel = ["check", ["none", "1", "2", "3", "4", "5", "6", "7", "8", "9"]];
 /** Whether the caller is an agent of this server's registry or of another one; which one is no label, because others choose it. */
-const ORIGINS = ["local", "foreign"];
+const ORIGIN: MetricLabel = ["origin", ["local", "foreign"]];
+const FRAME: MetricLabel = ["type", Object.keys(FRAMES)];
+const DIRECTION: MetricLabel = ["direction", ["in", "out"]];
+const MESSAGE_OUTCOMES = ["delivered", "refused_by_connector", "queued", "repeat", "offline", "failed", "unavailable"];
+const MESSAGE_OUTCOME: MetricLabel = ["outcome", [...MESSAGE_OUTCOMES, "mailbox_full"]];
 
-const gauge = (help: string) => ({ type: "gauge", labels: [], help }) as const;
+type Labels = readonly MetricLabel[];
+const gauge = <L extends Labels>(help: string, ...labels: L) => ({ type: "gauge", labels, help }) as const;
+const counter = <L extends Labels>(help: string, ...labels: L) => ({ type: "counter", labels, help }) as const;
+const histogram = <L extends Labels>(help: string, buckets: readonly number[], ...labels: L) =>
+  ({ type: "histogram", labels, help, buckets }) as const;
 
 export const METRICS = {
   process_start_time_seconds: gauge("When the process started, Unix seconds"),
   process_resident_memory_bytes: gauge("Resident memory of the process"),
   ready: gauge("1 while this instance accepts requests, as /readyz says, else 0"),
-  http_requests_total: {
-    type: "counter",
-    labels: [["route", "routes"], ["method", METHODS], ["status", STATUSES]],
-    help: "Answered requests by the path of their route table row",
-  },
-  http_request_duration_seconds: {
-    type: "histogram",
-    labels: [["route", "routes"]],
-    help: "Time from the request head to the response head",
-    buckets: SECONDS,
-  },
-  log_lines_dropped_total: {
-    type: "counter",
-    labels: [],
-    help: "Lines of the log that were dropped because standard error was not read",
-  },
+  http_requests_total: counter("Answered requests by the path of their route table row", ROUTE, METHOD, STATUS),
+  http_request_duration_seconds: histogram("Time from the request head to the response head", SECONDS, ROUTE),
+  log_lines_dropped_total: counter("Lines of the log that were dropped because standard error was not read"),
   http_requests_in_flight: gauge("Requests without a response"),
-  refusals_total: {
-    type: "counter",
-    labels: [["code", Object.keys(ERRORS)], ["check", CHECK_NUMBERS], ["origin", ORIGINS]],
-    help: "Error responses by code, by the number of the check that refused an agent, and by its server",
-  },
+  refusals_total: counter(
+    "Error responses by code, by the number of the check that refused an agent, and by its server",
+    ["code", Object.keys(ERRORS)],
+    CHECK,
+    ORIGIN,
+  ),
   relay_sockets: gauge("Open relay sockets of this instance"),
   relay_agents: gauge("Agents with a relay socket at this instance"),
-  relay_closes_total: {
-    type: "counter",
-    labels: [["code", Object.values(CLOSE).map(String)]],
-    help: "Ended relay sockets by the close code of the proxy; other means that the connector ended it",
-  },
+  relay_closes_total: counter(
+    "Ended relay sockets by the close code of the proxy; other means that the connector ended it",
+    ["code", Object.values(CLOSE).map(String)],
+  ),
   instance_clock_difference_seconds: gauge(
     "Largest difference between the clock of this instance and that of another one; 0 up to 2 s",
   ),
-  relay_messages_total: {
-    type: "counter",
-    labels: [["outcome", [
-      "delivered",
-      "refused_by_connector",
-      "queued",
-      "repeat",
-      "offline",
-      "failed",
-      "unavailable",
-      "mailbox_full",
-    ]], ["origin", ORIGINS]],
-    help: "Admitted messages by their result for the sender, and by the sender's server",
-  },
-  relay_ack_seconds: {
-    type: "histogram",
-    labels: [],
-    help: "Time from a deliver frame to the acknowledgement of the connector",
-    buckets: SECONDS,
-  },
-  relay_frames_total: {
-    type: "counter",
-    labels: [["type", ["deliver", "deliver_ack", "heartbeat", "heartbeat_ack", "delivery", "paired", "revoked"]], [
-      "direction",
-      ["in", "out"],
-    ]],
-    help: "Frames of relay sockets",
-  },
-  relay_frame_bytes_total: {
-    type: "counter",
-    labels: [["type", ["deliver", "deliver_ack", "heartbeat", "heartbeat_ack", "delivery", "paired", "revoked"]], [
-      "direction",
-      ["in", "out"],
-    ]],
-    help: "Length of the frames of relay sockets, in UTF-16 units: bytes where the text is ASCII",
-  },
-  relay_handovers_total: {
-    type: "counter",
-    labels: [["outcome", ["delivered", "nacked", "dead"]]],
-    help: "Attempts to hand a queued message to its recipient, and messages that ended without delivery",
-  },
+  relay_messages_total: counter(
+    "Admitted messages by their result for the sender, and by the sender's server",
+    MESSAGE_OUTCOME,
+    ORIGIN,
+  ),
+  relay_ack_seconds: histogram("Time from a deliver frame to the acknowledgement of the connector", SECONDS),
+  relay_frames_total: counter("Frames of relay sockets", FRAME, DIRECTION),
+  relay_frame_bytes_total: counter(
+    "Length of the frames of relay sockets, in UTF-16 units: bytes where the text is ASCII",
+    FRAME,
+    DIRECTION,
+  ),
+  relay_handovers_total: counter(
+    "Attempts to hand a queued message to its recipient, and messages that ended without delivery",
+    ["outcome", ["delivered", "nacked", "dead"]],
+  ),
   mailbox_messages: gauge("Queued messages in the store"),
   mailbox_recipients: gauge("Recipients with queued messages"),
   mailbox_oldest_seconds: gauge("Age of the oldest queued message; 0 without one"),
   mailbox_fullest_ratio: gauge(
     "Largest share of its bound that is used: messages to a recipient or of a sender to it, or bytes of an owner",
   ),
-  receipts_total: {
-    type: "counter",
-    labels: [["status", ["processed_by_svc", "dead_lettered"]]],
-    help: "Recorded receipts by status",
-  },
+  receipts_total: counter("Recorded receipts by status", ["status", ["processed_by_svc", "dead_lettered"]]),
   crl_age_seconds: gauge("Age of the proxy's revocation list; -1 without one"),
   crl_entries: gauge("Entries of the proxy's revocation list; -1 without one"),
   registry_keys_age_seconds: gauge("Age of the proxy's copy of the registry's keys; -1 without one"),
-  crl_refreshes_total: {
-    type: "counter",
-    labels: [["result", ["new", "same", "empty", "failed", "rollback"]]],
-    help: "Requests of the proxy for the revocation list by result",
-  },
-  issuer_calls_total: {
-    type: "counter",
-    labels: [["result", ["answered", "failed"]]],
-    help: "Requests of the proxy for keys and revocation lists of other registries by result",
-  },
-  revocation_close_seconds: {
-    type: "histogram",
-    labels: [],
-    help: "Time from the announcement of a revocation to the close of a socket",
-    buckets: SECONDS,
-  },
-  agents: { type: "gauge", labels: [["status", ["active", "revoked"]]], help: "Agents of the registry by status" },
+  crl_refreshes_total: counter("Requests of the proxy for the revocation list by result", [
+    "result",
+    ["new", "same", "empty", "failed", "rollback"],
+  ]),
+  issuer_calls_total: counter(
+    "Requests of the proxy for keys and revocation lists of other registries by result",
+    ["result", ["answered", "failed"]],
+  ),
+  revocation_close_seconds: histogram("Time from the announcement of a revocation to the close of a socket", SECONDS),
+  agents: gauge("Agents of the registry by status", ["status", ["active", "revoked"]]),
   agents_offline_1d: gauge("Agents that were connected within 90 days and are offline for over a day"),
   agent_tokens_expiring_7d: gauge("Active agents whose identity token ends within 7 days and has not ended"),
-  agents_registered_total: { type: "counter", labels: [], help: "Registered agents" },
-  agents_revoked_total: { type: "counter", labels: [], help: "Agents that were revoked permanently" },
-  aits_issued_total: { type: "counter", labels: [], help: "Issued identity tokens" },
-  people_suspended_total: { type: "counter", labels: [], help: "Suspended people" },
-  sessions_refreshed_total: {
-    type: "counter",
-    labels: [["result", ["rotated", "recovered", "refused", "reuse_detected"]]],
-    help: "Requests to refresh a session by result",
-  },
+  agents_registered_total: counter("Registered agents"),
+  agents_revoked_total: counter("Agents that were revoked permanently"),
+  aits_issued_total: counter("Issued identity tokens"),
+  people_suspended_total: counter("Suspended people"),
+  sessions_refreshed_total: counter("Requests to refresh a session by result", ["result", [
+    "rotated",
+    "recovered",
+    "refused",
+    "reuse_detected",
+  ]]),
   store_bytes: gauge("Bytes of the store's file, with what SQLite has not moved into it"),
   store_free_bytes: gauge("Free bytes of the disk that holds the store's file"),
   store_reserve_bytes: gauge("Bytes of that disk that queued messages leave free: STORE_RESERVE_BYTES"),
-  store_commit_seconds: {
-    type: "histogram",
-    labels: [],
-    help: "Time of a group commit in the store",
-    buckets: SECONDS,
-  },
-  store_batch_claims: {
-    type: "histogram",
-    labels: [],
-    help: "Claims in one group commit",
-    buckets: [1, 2, 5, 10, 20, 50, 100],
-  },
-  store_commits_total: {
-    type: "counter",
-    labels: [["result", ["ok", "conflict", "error"]]],
-    help: "Commits by result",
-  },
-  bus_notes_total: {
-    type: "counter",
-    labels: [["kind", ["message", "dispatched", "asked", "moved", "kick", "paired", "delivery"]]],
-    help: "Notes between the parts and instances of the proxy that arrived here",
-  },
-  relay_crossings_total: {
-    type: "counter",
-    labels: [["way", ["link", "note"]]],
-    help: "Messages to agents of other instances by their way: the link between two instances, or the store",
-  },
+  store_commit_seconds: histogram("Time of a group commit in the store", SECONDS),
+  store_batch_claims: histogram("Claims in one group commit", [1, 2, 5, 10, 20, 50, 100]),
+  store_commits_total: counter("Commits by result", ["result", ["ok", "conflict", "error"]]),
+  bus_notes_total: counter("Notes between the parts and instances of the proxy that arrived here", ["kind", [
+    "message",
+    "dispatched",
+    "asked",
+    "moved",
+    "kick",
+    "paired",
+    "delivery",
+  ]]),
+  relay_crossings_total: counter(
+    "Messages to agents of other instances by their way: the link between two instances, or the store",
+    ["way", ["link", "note"]],
+  ),
   instance_links: gauge("Open links to other instances"),
   instance_links_missing: gauge("Other instances with an address to which this one has no link"),
   held_bytes: gauge("Bytes of messages that wait for their result"),
   body_room_bytes: gauge("Bytes of large request bodies that are being read or handled"),
   unsent_bytes: gauge("Bytes that relay sockets have not sent yet"),
-  admin_requests_total: {
-    type: "counter",
-    labels: [["area", ["people", "agents", "audit", "relay"]]],
-    help: "Requests of admins by area",
-  },
+  admin_requests_total: counter("Requests of admins by area", ["area", ["people", "agents", "audit", "relay"]]),
 } as const satisfies Readonly<Record<string, MetricRow>>;
 
 export type MetricName = keyof typeof METRICS;
