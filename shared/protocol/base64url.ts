@@ -31,6 +31,17 @@ export function utf8Bytes(text: string): Bytes {
   return utf8.encode(text);
 }
 
+/** Returns the bytes of the parts, one after the other. */
+export function joinedBytes(parts: readonly Uint8Array[]): Bytes {
+  const bytes = new Uint8Array(parts.reduce((sum, { length }) => sum + length, 0));
+  let at = 0;
+  for (const part of parts) {
+    bytes.set(part, at);
+    at += part.length;
+  }
+  return bytes;
+}
+
 /** Returns the base64url SHA-256 of a text (as UTF-8) or of bytes. */
 export async function sha256(data: string | Bytes): Promise<string> {
   const bytes = typeof data === "string" ? utf8Bytes(data) : data;

@@ -3,18 +3,14 @@
  * insertion changes no other byte of the sender's JSON.
  */
 import { utf8Bytes } from "./base64url.ts";
+import type { FrameIdentity } from "./frames.ts";
 import { topLevelMembers } from "./json_text.ts";
 import { LIMITS } from "./limits.ts";
 
 export const IDENTITY_MARKER = "[Svc Identity]";
 
 /** The sender of a message, from the verified AIT. */
-export interface SenderIdentity {
-  agentDid: string;
-  ownerDid: string;
-  issuer: string;
-  aitJti: string;
-}
+export type SenderIdentity = Omit<FrameIdentity, "name">;
 
 /** Lines of the block in order, with their maximum length in code points. */
 const FIELDS = [

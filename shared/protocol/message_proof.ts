@@ -3,7 +3,7 @@
  * way back to the signed body, the canonical string and the signed headers; which key is the sender's is decided elsewhere.
  */
 import * as z from "zod";
-import { type Bytes, sha256, utf8Bytes } from "./base64url.ts";
+import { type Bytes, joinedBytes, sha256, utf8Bytes } from "./base64url.ts";
 import type { DeliverFrame } from "./frames.ts";
 import type { BodyEdit } from "./identity_block.ts";
 import { LIMITS } from "./limits.ts";
@@ -50,11 +50,7 @@ export function sentBody(payload: string, edit: BodyEdit | undefined): Bytes | n
   if (edit === undefined) return bytes;
   const [offset, length, sent] = edit, text = utf8Bytes(sent);
   if (offset + length > bytes.length || text.length > LIMITS.hookBodyBytes) return null;
-  const body = new Uint8Array(bytes.length - length + text.length);
-  body.set(bytes.subarray(0, offset));
-  body.set(text, offset);
-  body.set(bytes.subarray(offset + length), offset + text.length);
-  return body;
+  return joinedBytes([bytes.subarray(0, offset), text, bytes.subarray(offset + length)]);
 }
 
 /** Returns true when the key signed a message with this body to this recipient. */

@@ -70,11 +70,7 @@ export function verifyProof(publicKey: CryptoKey, proof: string, fields: ProofFi
   return verify(publicKey, proof, utf8Bytes(canonicalProof(fields)));
 }
 
-export interface UnsignedRequest {
-  /** HTTP method, upper case. */
-  method: string;
-  origin: string;
-  target: string;
+export interface UnsignedRequest extends Pick<ProofFields, "method" | "origin" | "target"> {
   body?: Bytes;
   recipient?: string;
 }

@@ -11,7 +11,7 @@ import {
   KEM_DHKEM_X25519_HKDF_SHA256,
   type KeyPair as OpeningKeyPair,
 } from "hpke";
-import { type Bytes, fromBase64Url, sha256, toBase64Url, utf8Bytes } from "./base64url.ts";
+import { type Bytes, fromBase64Url, joinedBytes, sha256, toBase64Url, utf8Bytes } from "./base64url.ts";
 import type { KeyPair } from "./ed25519.ts";
 import { LIMITS } from "./limits.ts";
 
@@ -87,10 +87,7 @@ export interface SaltedPayload {
 
 /** Returns the hash by which sender and recipient name a sealed payload: without the salt it could be guessed. */
 export function payloadHash({ payload, salt }: SaltedPayload): Promise<string> {
-  const text = utf8Bytes(payload), bytes = new Uint8Array(salt.length + text.length);
-  bytes.set(salt);
-  bytes.set(text, salt.length);
-  return sha256(bytes);
+  return sha256(joinedBytes([salt, utf8Bytes(payload)]));
 }
 
 /**

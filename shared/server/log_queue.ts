@@ -4,7 +4,7 @@
  * and reported by one line as soon as lines fit again.
  */
 import { type Clock, settledWithin } from "../clock.ts";
-import { type Bytes, utf8Bytes } from "../protocol/base64url.ts";
+import { type Bytes, joinedBytes, utf8Bytes } from "../protocol/base64url.ts";
 
 /** With more, a server whose log is not read fills its memory with lines; with less, a burst of errors is lost. */
 const QUEUE_BYTES = 1_048_576;
@@ -54,7 +54,7 @@ export class LogQueue {
     await Promise.resolve();
     while (this.#waiting.length > 0) {
       const lines = this.#take();
-      const bytes = joined(lines);
+      const bytes = joinedBytes(lines);
       let isWritten = false;
       try {
         for (let at = 0; at < bytes.length;) at += await this.write(bytes.subarray(at));
@@ -82,14 +82,4 @@ export class LogQueue {
     }
     return this.#waiting.splice(0, count);
   }
-}
-
-function joined(lines: readonly Bytes[]): Bytes {
-  const bytes = new Uint8Array(lines.reduce((sum, line) => sum + line.length, 0));
-  let at = 0;
-  for (const line of lines) {
-    bytes.set(line, at);
-    at += line.length;
-  }
-  return bytes;
 }

@@ -4,7 +4,7 @@
  * small one with a declared length once the rest has arrived, any other one after 2 s.
  */
 import type { Clock } from "../../clock.ts";
-import type { Bytes } from "../../protocol/base64url.ts";
+import { type Bytes, joinedBytes } from "../../protocol/base64url.ts";
 import { ServiceError } from "../../protocol/errors.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 import type { BodyLease } from "./body_budget.ts";
@@ -165,7 +165,7 @@ async function gathered(reader: ReadableStreamDefaultReader<Bytes>, maxBytes: nu
   let size = 0;
   while (true) {
     const { done, value } = await reader.read();
-    if (done) return chunks.length === 1 && chunks[0] ? chunks[0] : concatChunks(chunks, size);
+    if (done) return chunks.length === 1 && chunks[0] ? chunks[0] : joinedBytes(chunks);
     size += value.length;
     if (size > maxBytes) throw tooLarge(maxBytes);
     if (chunks.push(value) > BODY_PIECES_MAX) throw tooManyPieces();
@@ -186,16 +186,6 @@ async function filled(reader: ReadableStreamBYOBReader, length: number, maxBytes
     if (done) return new Uint8Array(buffer, 0, size);
   }
   throw tooLarge(maxBytes);
-}
-
-function concatChunks(chunks: Uint8Array[], size: number): Bytes {
-  const body = new Uint8Array(size);
-  let at = 0;
-  for (const chunk of chunks) {
-    body.set(chunk, at);
-    at += chunk.length;
-  }
-  return body;
 }
 
 function tooLarge(maxBytes: number): ServiceError {
