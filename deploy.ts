@@ -28,6 +28,8 @@ import {
   addressText,
   isLoopbackHost,
   type ListenAddress,
+  listenAt,
+  type Listener,
   refusedAddress,
 } from "./shared/server/http/listen_address.ts";
 import { openStore, type Store } from "./shared/server/store/open_store.ts";
@@ -44,7 +46,7 @@ import {
 } from "./shared/server/server_config.ts";
 import { confirmCommits } from "./shared/server/confirmed_commits.ts";
 import { TimerWheel } from "./shared/server/timer_wheel.ts";
-import { type MetricsListener, serveMetrics } from "./shared/server/http/metrics_listener.ts";
+import { serveMetrics } from "./shared/server/http/metrics_listener.ts";
 import { type Answer, json } from "./shared/server/http/route.ts";
 import { readWithFormatCheck } from "./shared/server/store/store_format.ts";
 
@@ -213,7 +215,7 @@ export async function startServer(environ: Environ, log: Log, own: OwnProcess | 
   metrics.beforeRead(async () => metrics.set("ready", await entry.isReady() ? 1 : 0));
   const http = listen(host, wanted, entry, store);
   const { port } = http.addr;
-  let scraped: MetricsListener | null = null;
+  let scraped: Listener | null = null;
   let between: InstanceListener | null = null;
   try {
     if (metricsListen) scraped = serveMetrics(metricsListen, { clock, metrics, log, isReady: () => entry.isReady() });
@@ -226,7 +228,7 @@ export async function startServer(environ: Environ, log: Log, own: OwnProcess | 
     }
     return {
       address: `http://${addressText({ host, port })}`,
-      metricsAddress: scraped?.address ?? null,
+      metricsAddress: scraped && `http://${scraped.address}`,
       bootstrapOpen: async () => registry !== null && await bootstrapOpen(store.kv),
       async stop() {
         stopped.abort();
@@ -311,35 +313,16 @@ function listen(host: string, port: number, entry: Entry, store: Store): Deno.Ht
   }
 }
 
-interface InstanceListener {
-  /** For example `10.0.0.7:8790`. */
-  address: string;
+interface InstanceListener extends Listener {
   /** Passes requests to the links of a proxy from now on. */
   open(proxy: Proxy | null): void;
-  stop(): Promise<void>;
 }
 
 /** @throws {StartRefused} when the address cannot be used */
 function listenForInstances(at: ListenAddress): InstanceListener {
-  const end = new AbortController();
   let proxy: Proxy | null = null;
   const answer = (request: Request) => proxy?.deps.links.answer(request) ?? new Response(null, { status: 503 });
-  try {
-    const server = Deno.serve(
-      { hostname: at.host, port: at.port, signal: end.signal, onListen: () => {} },
-      answer,
-    );
-    return {
-      address: addressText({ ...at, port: server.addr.port }),
-      open: (opened) => void (proxy = opened),
-      async stop() {
-        end.abort();
-        await server.finished;
-      },
-    };
-  } catch (error) {
-    throw refusedAddress({ host: "INSTANCE_LISTEN", port: "INSTANCE_LISTEN" }, at, error) ?? error;
-  }
+  return { ...listenAt("INSTANCE_LISTEN", at, answer), open: (opened) => void (proxy = opened) };
 }
 
 /**

@@ -48,3 +48,37 @@ export function refusedAddress(
   }
   return null;
 }
+
+/** A second listener of the process. */
+export interface Listener {
+  /** For example `127.0.0.1:9464`. */
+  address: string;
+  stop(): Promise<void>;
+}
+
+/**
+ * Listens on the address that a variable names.
+ *
+ * @throws {StartRefused} when the address cannot be used
+ */
+export function listenAt(
+  variable: string,
+  at: ListenAddress,
+  answer: (request: Request) => Response | Promise<Response>,
+): Listener {
+  const end = new AbortController();
+  try {
+    const options = { hostname: at.host, port: at.port, signal: end.signal, onListen: () => {} };
+    const server = Deno.serve(options, answer);
+    return {
+      address: addressText({ ...at, port: server.addr.port }),
+      // Closes the connections too: a client that does not read must not delay the end of the process.
+      async stop() {
+        end.abort();
+        await server.finished;
+      },
+    };
+  } catch (error) {
+    throw refusedAddress({ host: variable, port: variable }, at, error) ?? error;
+  }
+}

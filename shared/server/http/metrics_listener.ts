@@ -6,15 +6,9 @@ import { type Clock, settledWithin } from "../../clock.ts";
 import type { Log } from "../log.ts";
 import { EXPOSITION_TYPE, expositionOf, type Metrics } from "../metrics/metrics.ts";
 import { routedPath } from "./app.ts";
-import { addressText, type ListenAddress, refusedAddress } from "./listen_address.ts";
+import { type ListenAddress, listenAt, type Listener } from "./listen_address.ts";
 import { livenessAnswer, readinessAnswer } from "./probes.ts";
 import { toResponse } from "./response.ts";
-
-export interface MetricsListener {
-  /** For example `http://127.0.0.1:9464`. */
-  address: string;
-  stop(): Promise<void>;
-}
 
 /** With more, a store that does not answer keeps a scrape waiting; with less, more scrapes show older values. */
 const MEASURE_MS = 1_000;
@@ -26,35 +20,13 @@ interface ListenerDeps {
   isReady(): Promise<boolean>;
 }
 
-/**
- * Opens the listener.
- *
- * @throws {StartRefused} when the address cannot be used
- */
-export function serveMetrics(at: ListenAddress, deps: ListenerDeps): MetricsListener {
-  const end = new AbortController();
-  const server = listen(at, deps, end.signal);
-  return {
-    address: `http://${addressText({ ...at, port: server.addr.port })}`,
-    // Closes the connections too: a scraper that does not read must not delay the end of the process.
-    async stop() {
-      end.abort();
-      await server.finished;
-    },
-  };
-}
-
-function listen(at: ListenAddress, deps: ListenerDeps, signal: AbortSignal): Deno.HttpServer<Deno.NetAddr> {
-  const onError = (cause: unknown) => {
-    deps.log("error", "metrics_failed", { cause });
-    return new Response(null, { status: 500 });
-  };
-  const options = { hostname: at.host, port: at.port, signal, onListen: () => {}, onError };
-  try {
-    return Deno.serve(options, (request) => answer(request, deps));
-  } catch (error) {
-    throw refusedAddress({ host: "METRICS_LISTEN", port: "METRICS_LISTEN" }, at, error) ?? error;
-  }
+/** @throws {StartRefused} when the address cannot be used */
+export function serveMetrics(at: ListenAddress, deps: ListenerDeps): Listener {
+  return listenAt("METRICS_LISTEN", at, (request) =>
+    answer(request, deps).catch((cause) => {
+      deps.log("error", "metrics_failed", { cause });
+      return new Response(null, { status: 500 });
+    }));
 }
 
 export async function answer(request: Request, deps: Omit<ListenerDeps, "log">): Promise<Response> {
