@@ -44,10 +44,15 @@ export async function registerAgent(
 }
 
 export async function listAgents(deps: AgentDeps, { query, caller }: WithQuery<AgentListQuery>): Promise<Answer> {
-  const framework = query.framework === undefined ? undefined : parseFramework(query.framework) ?? undefined;
-  const { agents, nextCursor } = await store.listAgents(deps, caller.human, { ...query, framework });
-  const summaries = agents.map((agent) => pick(AgentSummary, { ...agent, expires: agent.expiresAt }));
-  return json({ agents: summaries, pagination: { limit: query.limit, nextCursor } });
+  const { status, limit } = query, framework = query.framework && parseFramework(query.framework);
+  const { items, nextCursor } = await store.pageOfAgents(
+    deps,
+    caller.human.id,
+    query,
+    (agent) => (!status || agent.status === status) && (!framework || agent.framework === framework),
+  );
+  const agents = items.map((agent) => pick(AgentSummary, { ...agent, expires: agent.expiresAt }));
+  return json({ agents, pagination: { limit, nextCursor } });
 }
 
 export async function getAgent(deps: AgentDeps, { params, caller }: WithId): Promise<Answer> {

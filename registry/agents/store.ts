@@ -25,7 +25,7 @@ import { DEFAULT_FRAMEWORK, parseFramework } from "../../shared/protocol/names.t
 import { parseIso, toIso, unixSeconds } from "../../shared/protocol/time.ts";
 import type { BatchedReads } from "../../shared/server/store/batched_reads.ts";
 import type { Draft } from "../../shared/server/store/changes.ts";
-import { belowCursor, readFilteredPage } from "../../shared/server/store/pages.ts";
+import { belowCursor, type Page, type PageQuery, readFilteredPage } from "../../shared/server/store/pages.ts";
 
 export interface AgentDeps extends SessionDeps {
   config: Pick<
@@ -234,24 +234,23 @@ export async function deleteAgent(
 }
 
 /**
- * Returns one page of a human's agents, newest first. A page with a filter reads at most 1,000 agents. It may hold
- * fewer agents than its limit, or none, and still return a cursor.
+ * Returns one page of the agents of an owner, or of all, that fit, newest first. A page with a filter reads at most 1,000
+ * agents, so it may hold fewer than its limit, or none, and still return a cursor.
  */
-export async function listAgents(
+export async function pageOfAgents(
   deps: Pick<AgentDeps, "kv" | "reads">,
-  owner: HumanRecord,
-  query: { status?: string | undefined; framework?: string | undefined; limit: number; cursor?: string | undefined },
-): Promise<{ agents: AgentRecord[]; nextCursor: string | null }> {
-  const fits = (agent: AgentRecord | null) =>
-    agent !== null && (!query.status || agent.status === query.status) &&
-    (query.framework === undefined || agent.framework === query.framework);
-  const selector = belowCursor(KEYS.agentsOf(owner.id), query.cursor);
-  const page = await readFilteredPage<true | number, AgentRecord>(deps.kv, selector, query, async (entries) => {
+  ownerId: string | undefined,
+  query: PageQuery,
+  fits: (agent: AgentRecord) => boolean,
+): Promise<Page<AgentRecord>> {
+  const fitting = (agent: AgentRecord | null) => agent !== null && fits(agent) ? agent : null;
+  const selector = belowCursor(ownerId === undefined ? KEYS.agents() : KEYS.agentsOf(ownerId), query.cursor);
+  return await readFilteredPage<AgentRecord, AgentRecord>(deps.kv, selector, query, async (entries) => {
+    if (ownerId === undefined) return entries.map(({ value }) => fitting(value));
     const ids = entries.map(({ key }) => String(key.at(-1)));
     const agents = await Promise.all(ids.map((id) => deps.reads.get<AgentRecord>(KEYS.agent(id))));
-    return agents.map(({ value }) => fits(value) ? value : null);
+    return agents.map(({ value }) => fitting(value));
   });
-  return { agents: page.items, nextCursor: page.nextCursor };
 }
 
 async function withNewAit(

@@ -3,6 +3,7 @@
  * otherwise stop the server by looking. Writes nothing.
  */
 import type { Kv } from "../../shared/server/kv.ts";
+import { pageOfAgents } from "../agents/store.ts";
 import { listApiKeysOf } from "../api_keys/store.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { AgentRecord, ApiKeyRecord, HumanRecord, SessionRecord } from "../schema/records.ts";
@@ -84,31 +85,17 @@ export async function listAllAgents(
   deps: PeopleDeps & { clock: Clock },
   query: AdminAgentQuery,
 ): Promise<Page<AgentWithSession>> {
-  const { status, ownerId, cursor, expiringDays } = query;
+  const { status, ownerId, expiringDays } = query;
   const framework = query.framework === undefined ? undefined : parseFramework(query.framework);
   const now = deps.clock.now(), begins = beginsWith(query.name);
-  const fits = (agent: AgentRecord | null) =>
-    agent !== null && (status === undefined || agent.status === status) &&
-    (framework === undefined || agent.framework === framework) && begins(agent.name) &&
-    (expiringDays === undefined || isExpiring(agent, now, expiringDays));
-  const fitting = (agent: AgentRecord | null) => fits(agent) ? agent : null;
-  const { items, nextCursor } = ownerId === undefined
-    ? await readFilteredPage<AgentRecord, AgentRecord>(
-      deps.kv,
-      belowCursor(KEYS.agents(), cursor),
-      query,
-      (entries) => entries.map(({ value }) => fitting(value)),
-    )
-    : await readFilteredPage<unknown, AgentRecord>(
-      deps.kv,
-      belowCursor(KEYS.agentsOf(ownerId), cursor),
-      query,
-      async (entries) => {
-        const ids = entries.map(({ key }) => String(key.at(-1)));
-        const agents = await Promise.all(ids.map((id) => deps.reads.get<AgentRecord>(KEYS.agent(id))));
-        return agents.map(({ value }) => fitting(value));
-      },
-    );
+  const { items, nextCursor } = await pageOfAgents(
+    deps,
+    ownerId,
+    query,
+    (agent) =>
+      (status === undefined || agent.status === status) && (framework === undefined || agent.framework === framework) &&
+      begins(agent.name) && (expiringDays === undefined || isExpiring(agent, now, expiringDays)),
+  );
   return { items: await Promise.all(items.map((agent) => withOwner(deps, agent))), nextCursor };
 }
 
