@@ -2,16 +2,13 @@
  * `deno task store` and `svc store`: maintenance of the store on the host while no server uses it. It holds no rule of
  * either service.
  */
-import type { Kv, KvEntry } from "./shared/server/kv.ts";
 import { parseArgs } from "@std/cli/parse-args";
 import { STORED as PROXY_STORED } from "./proxy/schema/retention.ts";
 import { STORED as REGISTRY_STORED } from "./registry/schema/retention.ts";
-import { KEYS as REGISTRY_KEYS } from "./registry/schema/kv_keys.ts";
-import type { AgentRecord, RevocationRecord } from "./registry/schema/records.ts";
 import { recoverAdmin } from "./registry/accounts/recovery.ts";
-import { BoundedMap } from "./shared/bounded_map.ts";
+import { findHuman } from "./registry/accounts/store.ts";
+import { mostRevocations } from "./registry/quota.ts";
 import { systemClock } from "./shared/clock.ts";
-import { parseDid } from "./shared/protocol/did.ts";
 import { ulidSource } from "./shared/protocol/ids.ts";
 import { systemRandom } from "./shared/random.ts";
 import { processEnviron, StartRefused } from "./shared/server/config_reader.ts";
@@ -66,40 +63,6 @@ async function withStore(kvUrl: string, work: (store: Store) => Promise<void>): 
   }
 }
 
-const OWNERS_REMEMBERED = 10_000;
-const UNKNOWN = "unknown";
-
-/** Counts the revocations of each human while the store is read record by record (D-210). */
-class RevocationCounts {
-  readonly #counts = new Map<string, number>();
-  readonly #owners = new BoundedMap<string, string>(OWNERS_REMEMBERED);
-
-  constructor(private readonly kv: Kv) {}
-
-  async count({ key, value }: KvEntry<unknown>): Promise<void> {
-    const [service, kind] = REGISTRY_KEYS.revocations();
-    if (key[0] !== service || key[1] !== kind) return;
-    const owner = await this.#ownerOf((value as RevocationRecord).agentDid);
-    this.#counts.set(owner, (this.#counts.get(owner) ?? 0) + 1);
-  }
-
-  /** Returns the humans with the most revocations, largest number first. */
-  top(most: number): { ownerDid: string; revocations: number }[] {
-    return [...this.#counts].sort(([, a], [, b]) => b - a).slice(0, most)
-      .map(([ownerDid, revocations]) => ({ ownerDid, revocations }));
-  }
-
-  async #ownerOf(agentDid: string): Promise<string> {
-    const known = this.#owners.get(agentDid);
-    if (known !== undefined) return known;
-    const id = parseDid(agentDid)?.id;
-    const agent = id === undefined ? null : (await this.kv.get<AgentRecord>(REGISTRY_KEYS.agent(id))).value;
-    const owner = agent?.ownerDid ?? UNKNOWN;
-    this.#owners.set(agentDid, owner);
-    return owner;
-  }
-}
-
 async function recover(store: Store, { json }: Options): Promise<void> {
   const newId = ulidSource(systemClock.now, systemRandom.bytes);
   const recovered = await recoverAdmin({ ...store, clock: systemClock, random: systemRandom, newId });
@@ -128,8 +91,7 @@ interface Options {
 const TOP_REVOCATIONS = 10;
 
 async function inspect(store: Store, { json }: Options): Promise<void> {
-  const counts = new RevocationCounts(store.kv);
-  const found = await sizesOf(store.kv, (entry) => counts.count(entry));
+  const found = await sizesOf(store.kv);
   const known = new Set(found.map(({ kind }) => kind));
   const absent = Object.entries(TABLES).flatMap(([service, kinds]) =>
     Object.keys(kinds).map((kind) => `${service} ${kind}`)
@@ -141,7 +103,11 @@ async function inspect(store: Store, { json }: Options): Promise<void> {
     records: sum.records + one.records,
     bytes: sum.bytes + one.bytes,
   }));
-  const revocations = counts.top(TOP_REVOCATIONS);
+  const most = await mostRevocations(store.kv, { now: systemClock.now(), limit: TOP_REVOCATIONS });
+  const revocations = await Promise.all(most.map(async ({ humanId, entries }) => {
+    const human = await findHuman(store, humanId);
+    return { ownerDid: human?.did ?? humanId, revocations: entries };
+  }));
   if (json) console.log(JSON.stringify({ kinds, total, revocations }));
   else {
     const width = Math.max(...kinds.map(({ kind }) => kind.length));

@@ -2,7 +2,7 @@
 import type { Metadata, RegistryHealth } from "../../shared/protocol/api/meta.ts";
 import { sha256, utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { toIso } from "../../shared/protocol/time.ts";
-import { conditionalAnswer } from "../../shared/server/http/conditional_response.ts";
+import { conditionalAnswer } from "../../shared/server/http/response.ts";
 import type { Changes } from "../../shared/server/store/changes.ts";
 import type { StoreDeps } from "../../shared/server/store/open_store.ts";
 import type { StoreProbe } from "../../shared/server/store/store_probe.ts";

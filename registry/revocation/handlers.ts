@@ -2,7 +2,7 @@
  * HTTP handler of the revocation list (D-21).
  */
 import { ServiceError } from "../../shared/protocol/errors.ts";
-import { conditionalAnswer } from "../../shared/server/http/conditional_response.ts";
+import { conditionalAnswer } from "../../shared/server/http/response.ts";
 import type { Answer, Input } from "../../shared/server/http/route.ts";
 import type { ServiceCaller } from "../callers.ts";
 import type { CrlPublisher } from "./crl.ts";

@@ -32,7 +32,7 @@
 import type { KvKey, KvKeyPart } from "../../shared/server/kv.ts";
 import type { AuditEvent } from "./records.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
-import { hashKeyPart } from "../../shared/server/crypto.ts";
+import { digest } from "../../shared/server/crypto.ts";
 import { COMMIT_MARK } from "../../shared/server/store/commit_marks.ts";
 
 const key = (...parts: KvKeyPart[]): KvKey => ["registry", ...parts];
@@ -68,8 +68,8 @@ export const KEYS = {
   serviceName: (name: string) => key("service_name", name),
   audit: (id: string) => key("audit", id),
   auditLog: () => key("audit"),
-  nonce: (agentDid: string, nonce: string) => key("nonce", agentDid, hashKeyPart(nonce)),
-  window: (rule: string, who: string) => key("window", rule, hashKeyPart(who)),
+  nonce: (agentDid: string, nonce: string) => key("nonce", agentDid, digest(nonce)),
+  window: (rule: string, who: string) => key("window", rule, digest(who)),
   console: (digest: string) => key("console", digest),
   consoles: () => key("console"),
   commitMark: (instance: string) => key(COMMIT_MARK, instance),

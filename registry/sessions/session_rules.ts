@@ -12,14 +12,7 @@ export interface RefreshRequest {
   timestamp: number;
 }
 
-export type RefreshDecision =
-  | "rotate"
-  | "recover"
-  | "invalid"
-  | "reused"
-  | "expired"
-  | "revoked"
-  | "conflict";
+export type RefreshDecision = "rotate" | "recover" | "invalid" | "reused" | "expired" | "conflict";
 
 export function isLive(session: SessionRecord | null, now: number): session is SessionRecord {
   return session !== null && session.status === "active" && now < session.refreshExpiresAt;
@@ -49,7 +42,7 @@ export function sessionFor(
 }
 
 /**
- * Evaluates a refresh. `rotate` accepts the current token. `recover` accepts the previous token after a lost response,
+ * Evaluates a refresh of an active session. `rotate` accepts the current token. `recover` accepts the previous token after a lost response,
  * while its successor is unused. An older token is a copy and ends the session.
  *
  * @param spent the record of an older token of this agent with this digest
@@ -60,7 +53,6 @@ export function evaluateRefresh(
   request: RefreshRequest,
   now: number,
 ): RefreshDecision {
-  if (session.status === "revoked") return "revoked";
   if (equalDigests(session.refreshDigest, request.digest)) {
     return now < session.refreshExpiresAt ? "rotate" : "expired";
   }

@@ -134,26 +134,15 @@ async function refreshOnce(
   const isOwn = spent.value?.agentId === agentId && spent.value.sessionCreatedAt === session.createdAt;
   const own = isOwn ? spent.value : null;
   const decision = evaluateRefresh(session, own, request, deps.clock.now());
-  switch (decision) {
-    case "rotate":
-    case "recover":
-      break;
-    case "reused":
-      report("reuse_detected");
-      await revokeSession(deps, agent.value, { event: "session.reuse_detected", actor: agentDid, requestId });
-      throw new ServiceError("AGENT_AUTH_REFRESH_INVALID", {
-        status: 401,
-        message: "The refresh token was used before; the session is revoked",
-      });
-    case "invalid":
-      throw new ServiceError("AGENT_AUTH_REFRESH_INVALID", { status: 401 });
-    case "expired":
-      throw new ServiceError("AGENT_AUTH_REFRESH_EXPIRED");
-    case "revoked":
-      throw new ServiceError("AGENT_AUTH_REFRESH_REVOKED");
-    case "conflict":
-      throw new ServiceError("AGENT_AUTH_REFRESH_CONFLICT");
+  if (decision === "reused") {
+    report("reuse_detected");
+    await revokeSession(deps, agent.value, { event: "session.reuse_detected", actor: agentDid, requestId });
+    const message = "The refresh token was used before; the session is revoked";
+    throw new ServiceError("AGENT_AUTH_REFRESH_INVALID", { status: 401, message });
   }
+  if (decision === "invalid") throw new ServiceError("AGENT_AUTH_REFRESH_INVALID", { status: 401 });
+  if (decision === "expired") throw new ServiceError("AGENT_AUTH_REFRESH_EXPIRED");
+  if (decision === "conflict") throw new ServiceError("AGENT_AUTH_REFRESH_CONFLICT");
   const rotated = { previousDigest: session.refreshDigest, previousExpiresAt: session.refreshExpiresAt };
   const next = issueSession(deps, {
     ...session,

@@ -2,6 +2,8 @@
  * Texts about invalid input: the member and the expectation, never the value, because it may be a secret. Shared by
  * the services and the connector's local API.
  */
+import type * as z from "zod";
+
 const EXPECTED: Readonly<Record<string, string>> = {
   nonoptional: "any JSON value",
   string: "text",
@@ -20,21 +22,8 @@ const UNITS: Readonly<Record<string, string | undefined>> = {
   object: " members",
 };
 
-/** What zod reports about an input, as far as it is read here. */
-export interface InputIssue {
-  readonly code?: string | undefined;
-  /** The input; `undefined` when it is missing. */
-  readonly input?: unknown;
-  readonly expected?: string | undefined;
-  readonly values?: readonly unknown[] | undefined;
-  readonly origin?: string | undefined;
-  readonly minimum?: number | bigint | undefined;
-  readonly maximum?: number | bigint | undefined;
-  readonly pattern?: string | undefined;
-}
-
 /** Error map for `safeParse(value, { error: inputText })`. Returns the problem of one member, without its name. */
-export function inputText(issue: InputIssue): string | undefined {
+export function inputText(issue: z.core.$ZodRawIssue): string | undefined {
   const expected = expectationOf(issue);
   if (expected === undefined) return undefined;
   if (issue.input === undefined) return `is missing; expected ${expected}`;
@@ -42,7 +31,7 @@ export function inputText(issue: InputIssue): string | undefined {
   return `must ${isSize ? "have" : "be"} ${expected}`;
 }
 
-function expectationOf(issue: InputIssue): string | undefined {
+function expectationOf(issue: z.core.$ZodRawIssue): string | undefined {
   switch (issue.code) {
     case "invalid_type":
       return EXPECTED[issue.expected ?? ""] ?? String(issue.expected);

@@ -5,7 +5,7 @@
 import { createPublicKey, hash, type KeyObject, timingSafeEqual, verify as verifyHere } from "node:crypto";
 import { type Bytes, fromBase64Url, utf8Bytes } from "../protocol/base64url.ts";
 
-/** Returns the base64url SHA-256 of a text (as UTF-8) or of bytes. Secrets are stored as this digest. */
+/** Returns the base64url SHA-256 of a text (as UTF-8) or of bytes. Secrets are stored as this digest, and texts of users are key parts as it, because a key part has a bound (D-08). */
 export function digest(data: string | Uint8Array): string {
   return hash("sha256", data, "base64url");
 }
@@ -40,9 +40,4 @@ export function readPublicKey(publicKey: string): KeyObject {
 export function verify(publicKey: KeyObject, signature: string, message: Bytes): boolean {
   const bytes = fromBase64Url(signature);
   return bytes?.length === 64 && verifyHere(null, message, publicKey, bytes);
-}
-
-/** Returns a key part of fixed length for a text that a user chose. */
-export function hashKeyPart(text: string): string {
-  return digest(text);
 }

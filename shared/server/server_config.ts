@@ -17,7 +17,7 @@ export interface ServiceAddresses {
 export const DEFAULT_STORE = ".data/svc.kv";
 
 /** Oldest Deno whose client of KV Connect outlives a cancelled `watch`. */
-const OLDEST_FOR_NETWORK = [2, 9, 1] as const;
+const OLDEST_FOR_NETWORK = "2.9.1";
 
 export type ServerConfig = ReturnType<typeof readServerConfig>;
 
@@ -90,8 +90,8 @@ export function validateServerConfig(
     );
   }
   if (isNetworked && !canUseNetworkStore(denoVersion)) {
-    const oldest = OLDEST_FOR_NETWORK.join(".");
-    reader.problem("KV_URL", `a store over the network needs Deno ${oldest} or newer; this is Deno ${denoVersion}`);
+    const oldest = `${OLDEST_FOR_NETWORK} or newer`;
+    reader.problem("KV_URL", `a store over the network needs Deno ${oldest}; this is Deno ${denoVersion}`);
   }
   if (config.registryUrl !== null && authorityOf(config.registryUrl) === null) {
     reader.problem("REGISTRY_URL", "its host cannot be part of a DID: use a DNS name or an IPv4 address");
@@ -120,12 +120,12 @@ export function isNetworkStore(database: string | null): boolean {
  * breaks every later call once the server's token has expired.
  */
 export function canUseNetworkStore(denoVersion: string): boolean {
-  const parts = denoVersion.split(".").map((part) => Number.parseInt(part));
-  for (const [i, oldest] of OLDEST_FOR_NETWORK.entries()) {
-    const part = parts[i] ?? NaN;
-    if (part !== oldest) return part > oldest;
-  }
-  return true;
+  return versionNumber(denoVersion) >= versionNumber(OLDEST_FOR_NETWORK);
+}
+
+function versionNumber(version: string): number {
+  const [major = NaN, minor = NaN, patch = NaN] = version.split(".").map((part) => Number.parseInt(part));
+  return (major * 1_000 + minor) * 1_000 + patch;
 }
 
 /**

@@ -1,4 +1,4 @@
-/** Makes the one `Response` of an answer. */
+/** Makes the one `Response` of an answer, and the answer to a conditional request. */
 import { type Bytes, utf8Bytes } from "../../protocol/base64url.ts";
 import type { Answer } from "./route.ts";
 
@@ -27,4 +27,20 @@ function inPieces(body: Bytes): ReadableStream<Bytes> {
       if (at >= body.length) controller.close();
     },
   });
+}
+
+/** Returns the JSON text, or 304 when the client has this version (RFC 9110 section 13). */
+export function conditionalAnswer(request: Request, body: Bytes, etag: string, cacheControl: string): Answer {
+  const headers = { ETag: etag, "Cache-Control": cacheControl };
+  const known = request.headers.get("if-none-match")?.split(",").map((tag) => tag.trim().replace(/^W\//, ""));
+  if (known?.some((tag) => tag === etag || tag === "*")) return { status: 304, headers, body: null };
+  return {
+    status: 200,
+    headers: {
+      ...headers,
+      "Content-Type": "application/json; charset=utf-8",
+      "Content-Length": String(body.length),
+    },
+    body,
+  };
 }

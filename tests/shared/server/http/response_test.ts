@@ -1,7 +1,7 @@
 /** Shows when a client that has the current answer gets 304 (RFC 9110), and with which headers. */
 import { assertEquals } from "@std/assert";
 import { utf8Bytes } from "../../../../shared/protocol/base64url.ts";
-import { conditionalAnswer } from "../../../../shared/server/http/conditional_response.ts";
+import { conditionalAnswer } from "../../../../shared/server/http/response.ts";
 import { toResponse } from "../../../../shared/server/http/response.ts";
 
 function ask(ifNoneMatch?: string): Response {
