@@ -31,11 +31,7 @@ export class WorkFailed extends Error {
   override name = "WorkFailed";
 }
 
-/**
- * Refuses a path without a store, because opening it would create an empty one.
- *
- * @throws {StoreRefused}
- */
+/** Refuses a path without a store, because opening it would create an empty one. @throws {StoreRefused} */
 async function refuseMissing(kvUrl: string): Promise<void> {
   if (/^(https?:|:memory:$)/.test(kvUrl)) return;
   try {

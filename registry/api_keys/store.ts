@@ -93,11 +93,7 @@ export async function listApiKeysOf(
   return keys.flatMap(({ value }) => value === null ? [] : [value]);
 }
 
-/**
- * Revokes one key of a human. Idempotent.
- *
- * @throws {ServiceError} `API_KEY_NOT_FOUND`
- */
+/** Revokes one key of a human. Idempotent. @throws {ServiceError} `API_KEY_NOT_FOUND` */
 export async function revokeApiKey(
   deps: Omit<ApiKeyDeps, "config">,
   owner: HumanRecord,

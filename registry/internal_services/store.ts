@@ -49,11 +49,7 @@ export function issueService(
   return { record, secret };
 }
 
-/**
- * Adds a new service to a change.
- *
- * @throws {ServiceError} `INTERNAL_SERVICE_ALREADY_EXISTS` when the name is taken
- */
+/** Adds a new service to a change. @throws {ServiceError} `INTERNAL_SERVICE_ALREADY_EXISTS` when the name is taken */
 export async function putService(draft: Draft, { record }: IssuedService): Promise<void> {
   const name = await draft.get(KEYS.serviceName(record.name));
   if (name.value !== null) throw new ServiceError("INTERNAL_SERVICE_ALREADY_EXISTS");
@@ -110,11 +106,7 @@ export async function rotateService(
   });
 }
 
-/**
- * Revokes a service and frees its name.
- *
- * @throws {ServiceError} `INTERNAL_SERVICE_NOT_FOUND`
- */
+/** Revokes a service and frees its name. @throws {ServiceError} `INTERNAL_SERVICE_NOT_FOUND` */
 export async function deleteService(
   deps: ServiceStoreDeps,
   admin: HumanRecord,

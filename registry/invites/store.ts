@@ -104,11 +104,7 @@ export async function listInvites(deps: Pick<InviteDeps, "kv">, query: PageQuery
   return await readPage(deps.kv, KEYS.invites(), query);
 }
 
-/**
- * Deletes an invite. Its code is unknown afterwards.
- *
- * @throws {ServiceError} `INVITE_NOT_FOUND`
- */
+/** Deletes an invite. Its code is unknown afterwards. @throws {ServiceError} `INVITE_NOT_FOUND` */
 export async function deleteInvite(deps: InviteDeps, admin: HumanRecord, id: string, requestId: string): Promise<void> {
   await deps.changes.run(async (draft) => {
     const entry = await draft.get<InviteRecord>(KEYS.invite(id));

@@ -43,11 +43,7 @@ export interface KeyPair {
   privateKey: CryptoKey;
 }
 
-/**
- * Returns the key pair of a 32-byte seed.
- *
- * @throws {TypeError} when the seed is not 32 bytes
- */
+/** Returns the key pair of a 32-byte seed. @throws {TypeError} when the seed is not 32 bytes */
 export async function keyPairFromSeed(seed: Uint8Array): Promise<KeyPair> {
   if (seed.length !== 32) throw new TypeError("Cannot make a key pair: the seed is not 32 bytes");
   const pkcs8 = new Uint8Array([...PKCS8_PREFIX, ...seed]);

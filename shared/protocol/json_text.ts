@@ -96,11 +96,7 @@ export function arrayElements(json: string): string[] {
   return elements;
 }
 
-/**
- * Returns true when an object in the text has a duplicate key, at any depth.
- *
- * @param json a valid JSON text
- */
+/** Returns true when an object in the text has a duplicate key, at any depth. @param json a valid JSON text */
 export function hasDuplicateKeys(json: string): boolean {
   const objects: (Set<string> | null)[] = [];
   let lastString: [number, number] = [0, 0];
@@ -156,11 +152,7 @@ export class LongArrayReader {
   #isEscaped = false;
   #hasElements = false;
 
-  /**
-   * Creates a reader.
-   *
-   * @param member name of the outer member with the array; letters only
-   */
+  /** Creates a reader. @param member name of the outer member with the array; letters only */
   constructor(readonly member: string) {
     this.#before = new RegExp(`[{,][ \\t\\n\\r]*"${member}"[ \\t\\n\\r]*:[ \\t\\n\\r]*$`);
   }

@@ -14,11 +14,7 @@ export type RegistrationFields = Record<Exclude<(typeof FIELDS)[number], "framew
 /** The message with `{challengeId}`, `{nonce}` … in place of the values: `messageTemplate` of a challenge. */
 export const REGISTRATION_TEMPLATE: string = messageOf((field) => `{${field}}`);
 
-/**
- * Returns the eight lines that are signed.
- *
- * @throws {TypeError} when a value contains a line feed
- */
+/** Returns the eight lines that are signed. @throws {TypeError} when a value contains a line feed */
 export function registrationMessage(fields: RegistrationFields): string {
   if (FIELDS.some((field) => String(fields[field]).includes("\n"))) {
     throw new TypeError("Cannot build the registration message: a value holds a line feed");

@@ -63,11 +63,7 @@ export function signJws(typ: string, claims: object, key: SigningKey): Promise<s
     .sign(key.privateKey);
 }
 
-/**
- * Returns the parts of a token without verifying it.
- *
- * @throws {TokenError} `malformed` or `header`
- */
+/** Returns the parts of a token without verifying it. @throws {TokenError} `malformed` or `header` */
 export function parseJws(token: string, typ: string, maxBytes: number): UnverifiedJws {
   if (token.length > maxBytes) throw new TokenError("malformed", `The token is over ${maxBytes} bytes`);
   const [header, payload, signature, ...more] = token.split(".");

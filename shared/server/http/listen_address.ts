@@ -56,11 +56,7 @@ export interface Listener {
   stop(): Promise<void>;
 }
 
-/**
- * Listens on the address that a variable names.
- *
- * @throws {StartRefused} when the address cannot be used
- */
+/** Listens on the address that a variable names. @throws {StartRefused} when the address cannot be used */
 export function listenAt(
   variable: string,
   at: ListenAddress,
