@@ -63,10 +63,9 @@ const DOCUMENTED = {
 export interface RunningServer {
   /** The address it listens on, for example `http://127.0.0.1:8787`. */
   address: string;
-  /** The address of the metrics; `null` when they are not served. */
   metricsAddress: string | null;
   bootstrapOpen(): Promise<boolean>;
-  /** Drains and stops within 5 s (D-70). */
+  /** Drains and stops within 5 s. */
   stop(): Promise<void>;
 }
 
@@ -326,9 +325,9 @@ function listenForInstances(at: ListenAddress): InstanceListener {
 }
 
 /**
- * Refuses new requests, waits up to 3.5 s for acks in flight, closes sockets with 1001 and ends within 5 s (D-70).
+ * Refuses new requests, waits up to 3.5 s for acks in flight, closes sockets with 1001 and ends within 5 s.
  * With other instances it first serves requests for a second while it is not ready, because load balancers learn that
- * late, and closes its sockets in parts (D-392).
+ * late, and closes its sockets in parts.
  */
 async function stop(
   entry: Entry,

@@ -1,6 +1,4 @@
-/**
- * Builds the registry from its dependencies: an app that answers requests.
- */
+/** Builds the registry from its dependencies: an app that answers requests. */
 import type { Kv } from "../shared/server/kv.ts";
 import { authorityOf } from "../shared/protocol/did.ts";
 import type { CheckAccessToken } from "../shared/server/store/access_check.ts";

@@ -4,7 +4,7 @@
  */
 import type { Kv } from "../shared/server/kv.ts";
 import { findHuman } from "./accounts/store.ts";
-import { findApiKey, touchApiKey } from "./api_keys/store.ts";
+import { findApiKey, touch } from "./api_keys/store.ts";
 import type { ApiKeyCaller, ProvenAgent, ServiceCaller } from "./callers.ts";
 import type { RegistryConfig } from "./config.ts";
 import { authenticateService } from "./internal_services/store.ts";
@@ -117,8 +117,8 @@ function apiKey(adminCode?: "ADMIN_REQUIRED" | "INVITE_CREATE_FORBIDDEN" | "INTE
       if (entry.value.status === "revoked") throw new ServiceError("API_KEY_REVOKED");
       const human = await findHuman(deps, entry.value.humanId);
       if (!human) throw new ServiceError("API_KEY_INVALID");
-      await touchApiKey(deps, entry);
-      return { human, key: entry.value };
+      await touch(deps, entry);
+      return { human, key: entry.value, requestId: exchange.requestId };
     },
   };
 }

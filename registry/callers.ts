@@ -4,8 +4,13 @@ import type { IdPath } from "../shared/protocol/api/fields.ts";
 import type { ServiceScope } from "../shared/protocol/api/services.ts";
 import type { Input } from "../shared/server/http/route.ts";
 
-export interface ApiKeyCaller {
-  human: HumanRecord;
+/** A person who asks for a change, and the request in which they do. */
+export interface Asker<H = HumanRecord> {
+  human: H;
+  requestId: string;
+}
+
+export interface ApiKeyCaller extends Asker {
   key: ApiKeyRecord;
 }
 
@@ -13,7 +18,6 @@ export type WithBody<B> = Input<undefined, undefined, B, ApiKeyCaller>;
 export type WithQuery<Q> = Input<undefined, Q, undefined, ApiKeyCaller>;
 export type WithId<B = undefined> = Input<IdPath, undefined, B, ApiKeyCaller>;
 
-/** An internal service, or this process. */
 export interface ServiceCaller {
   id: string;
   scopes: readonly ServiceScope[];

@@ -1,6 +1,4 @@
-/**
- * The registry's configuration, read and checked once at the start (docs/operations.md#configuration).
- */
+/** The registry's configuration, read and checked once at the start (docs/operations.md#configuration). */
 import { fromBase64Url } from "../shared/protocol/base64url.ts";
 import { isPublicKey } from "../shared/protocol/ed25519.ts";
 import { MAX_KEYS } from "../shared/protocol/signed/key_document.ts";
@@ -24,7 +22,7 @@ export interface ConfiguredKey {
 const YEAR_SECONDS = 31_536_000;
 
 export type RegistryConfig = ReturnType<typeof readRegistryConfig>;
-/** Quotas of one human (D-210). */
+/** Quotas of one human. */
 export type Quotas = RegistryConfig["quotas"];
 
 /** Reads the registry's variables. Problems are collected in `reader`. */

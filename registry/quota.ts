@@ -1,5 +1,5 @@
 /**
- * Quotas of one human (D-210): the rules of the counts. The quota record is part of the commit that it counts: a
+ * Quotas of one human: the rules of the counts. The quota record is part of the commit that it counts: a
  * quota holds under races, and its cost does not depend on the number of agents.
  */
 import type { Kv, KvEntry } from "../shared/server/kv.ts";

@@ -1,6 +1,4 @@
-/**
- * The route table of the registry: one complete row per route.
- */
+/** The route table of the registry: one complete row per route. */
 import { HEADERS } from "../shared/protocol/proof.ts";
 import * as accountsApi from "../shared/protocol/api/accounts.ts";
 import * as adminApi from "../shared/protocol/api/admin.ts";
@@ -44,6 +42,9 @@ const byPerson = { auth: "api_key", limit: perHuman } as const;
 const byAdmin = { auth: "admin", limit: perHuman } as const;
 const byServiceAdmin = { auth: "service_admin", limit: perHuman } as const;
 const byNobody = { auth: "none", limit: null } as const;
+const accessHeader = (what: string) => [
+  { name: HEADERS.access, required: true, schema: sessionsApi.AccessHeader, what },
+];
 const ofAgent = { params: IdPath, invalidPath: "AGENT_REVOKE_INVALID_PATH" } as const;
 const ofPerson = { params: IdPath, invalidPath: "PERSON_NOT_FOUND" } as const;
 const ofService = { params: IdPath, invalidPath: "INTERNAL_SERVICE_NOT_FOUND" } as const;
@@ -110,12 +111,7 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
   route("POST", "/v1/agents/auth/validate", "Check an access token of an agent", {
     auth: "validate_service",
     limit: perIp("validate", LIMITS.validateRequests),
-    headers: [{
-      name: HEADERS.access,
-      required: true,
-      schema: sessionsApi.AccessHeader,
-      what: "the access token to check",
-    }],
+    headers: accessHeader("the access token to check"),
     body: sessionsApi.ValidateBody,
     invalid: "AGENT_AUTH_VALIDATE_INVALID",
     response: { status: 204 },
@@ -129,12 +125,7 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
       ...perIp("visit", LIMITS.refreshRequests),
       counts: ["AGENT_AUTH_REFRESH_UNAUTHORIZED", "AGENT_AUTH_VALIDATE_INVALID"],
     },
-    headers: [{
-      name: HEADERS.access,
-      required: true,
-      schema: sessionsApi.AccessHeader,
-      what: "the access token of the agent's session",
-    }],
+    headers: accessHeader("the access token of the agent's session"),
     body: sessionsApi.VisitBody,
     invalid: "AGENT_AUTH_VALIDATE_INVALID",
     response: { status: 201, body: sessionsApi.VisitAnswer },

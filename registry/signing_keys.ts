@@ -9,12 +9,14 @@ import type { ConfiguredKey } from "./config.ts";
 import { KEYS } from "./schema/kv_keys.ts";
 import type { SigningKeySet, StoredKey } from "./schema/records.ts";
 import { type Clock, DAY_MS } from "../shared/clock.ts";
+import type { RotateKeysAnswer } from "../shared/protocol/api/meta.ts";
 import { fromBase64Url } from "../shared/protocol/base64url.ts";
 import { keyPairFromSeed } from "../shared/protocol/ed25519.ts";
 import { ServiceError } from "../shared/protocol/errors.ts";
 import type { SigningKey, VerificationKeys } from "../shared/protocol/signed/jws.ts";
 import { type KeyDocument, readKeyDocument } from "../shared/protocol/signed/key_document.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
+import { toIso } from "../shared/protocol/time.ts";
 import type { Random } from "../shared/random.ts";
 import { ConfigError } from "../shared/server/config_reader.ts";
 import type { BatchedReads } from "../shared/server/store/batched_reads.ts";
@@ -22,13 +24,6 @@ import type { Draft } from "../shared/server/store/changes.ts";
 
 /** With less, a proxy sees tokens of a key that it may not look up yet, and refuses them. */
 const KEY_LEAD_SECONDS = 60;
-
-export interface Rotation {
-  kid: string;
-  retiredKid: string;
-  /** Milliseconds since the Unix epoch. */
-  signsFrom: number;
-}
 
 interface SigningDeps {
   kv: Kv;
@@ -40,7 +35,6 @@ interface SigningDeps {
 /** Longest lifetime of an AIT that a retired key signed. */
 const RETIRED_KEPT_MS = LIMITS.aitTtlDaysMax * DAY_MS;
 
-/** Holds the key that signs, and publishes the keys that verify. */
 export class Signing {
   readonly #imported = new Map<string, Promise<CryptoKey>>();
   #versionstamp: string | null = null;
@@ -115,7 +109,7 @@ export class Signing {
    *
    * @throws {ServiceError} `SIGNING_KEYS_CONFIGURED`, `SIGNING_KEYS_TOO_MANY`
    */
-  async rotate(draft: Draft): Promise<Rotation> {
+  async rotate(draft: Draft): Promise<RotateKeysAnswer> {
     if (this.configured) throw new ServiceError("SIGNING_KEYS_CONFIGURED");
     const entry = await draft.get<SigningKeySet>(KEYS.signingKeys());
     const now = this.deps.clock.now();
@@ -130,7 +124,7 @@ export class Signing {
       ? { keys: [...active, fresh, ...others] }
       : { keys: [fresh, ...active.map((key) => retire(key, now)), ...others] };
     draft.set(entry.key, set);
-    return { kid: fresh.kid, retiredKid, signsFrom };
+    return { kid: fresh.kid, retiredKid, signsFrom: toIso(signsFrom) };
   }
 
   async #load(): Promise<SigningKeySet> {

@@ -1,5 +1,5 @@
 /**
- * Recovery (D-52): a new API key for the first admin when all admin keys are lost. It opens the store on the registry's
+ * Recovery: a new API key for the first admin when all admin keys are lost. It opens the store on the registry's
  * host; no route does the same. The audit log records it.
  */
 import { BatchedReads } from "../../shared/server/store/batched_reads.ts";
@@ -35,8 +35,7 @@ export async function recoverAdmin(
       const restore: SuspensionRecord = { wanted: "active", cursor: null };
       draft.also((operation) => operation.set(KEYS.suspension(human.id), restore));
     }
-    const requestId = deps.newId();
-    audit(draft, deps, { event: "admin.recovered", actor: "store recover", subject: human.did, requestId });
+    audit(draft, deps, { human: { did: "store recover" }, requestId: deps.newId() }, "admin.recovered", human.did);
     return { human, key };
   });
 }

@@ -1,6 +1,4 @@
-/**
- * Human accounts in the store, and the bootstrap that creates the first one.
- */
+/** Human accounts in the store, and the bootstrap that creates the first one. */
 import type { AtomicOperation, Kv } from "../../shared/server/kv.ts";
 import { issueApiKey, type IssuedApiKey, putApiKey } from "../api_keys/store.ts";
 import { audit } from "../audit/record.ts";
@@ -66,7 +64,7 @@ export async function bootstrapAdmin(
     await putService(draft, service);
     draft.set(entry.key, record);
     draft.also((operation) => putHuman(operation, human, key), { checks: 2 });
-    audit(draft, deps, { event: "admin.bootstrapped", actor: human.did, subject: human.did, requestId });
+    audit(draft, deps, { human, requestId }, "admin.bootstrapped", human.did);
     return { human, key, service };
   });
 }

@@ -1,5 +1,5 @@
 /**
- * HTTP handler of admin tokens (D-172): the registry signs, a proxy verifies. An API key never reaches a proxy, whose
+ * HTTP handler of admin tokens: the registry signs, a proxy verifies. An API key never reaches a proxy, whose
  * operator could otherwise administer the registry.
  */
 import type { Kv } from "../../shared/server/kv.ts";

@@ -35,11 +35,8 @@ export async function createChallenge(deps: AgentDeps, { body, caller }: WithBod
   }, 201);
 }
 
-export async function registerAgent(
-  deps: AgentDeps,
-  { body, caller, exchange }: WithBody<RegisterBody>,
-): Promise<Answer> {
-  const { agent, ait, agentAuth } = await store.registerAgent(deps, caller.human, body, exchange.requestId);
+export async function registerAgent(deps: AgentDeps, { body, caller }: WithBody<RegisterBody>): Promise<Answer> {
+  const { agent, ait, agentAuth } = await store.registerAgent(deps, caller, body);
   return json<RegisterAnswer>({ agent: pick(Agent, agent), ait, agentAuth }, 201);
 }
 
@@ -60,29 +57,26 @@ export async function getAgent(deps: AgentDeps, { params, caller }: WithId): Pro
   return json({ agent: pick(Agent, entry.value) });
 }
 
-export async function reissueAgent(deps: AgentDeps, { params, caller, exchange }: WithId): Promise<Answer> {
-  const issued = await store.reissueAgent(deps, caller.human, params.id, exchange.requestId);
+export async function reissueAgent(deps: AgentDeps, { params, caller }: WithId): Promise<Answer> {
+  const issued = await store.reissueAgent(deps, caller, params.id);
   return json<ReissueAnswer>({ ...issued, agent: pick(Agent, issued.agent) });
 }
 
-export async function deleteAgent(deps: AgentDeps, { params, caller, exchange }: WithId): Promise<Answer> {
+export async function deleteAgent(deps: AgentDeps, { params, caller }: WithId): Promise<Answer> {
   const { value: agent } = await store.findOwnAgent(deps, caller.human, params.id);
-  await store.deleteAgent(deps, caller.human, agent, exchange.requestId);
+  await store.deleteAgent(deps, caller, agent);
   return noContent();
 }
 
-export async function revokeAgentAuth(deps: AgentDeps, { params, caller, exchange }: WithId): Promise<Answer> {
+export async function revokeAgentAuth(deps: AgentDeps, { params, caller }: WithId): Promise<Answer> {
   const { value: agent } = await store.findOwnAgent(deps, caller.human, params.id);
-  const why = { event: "session.revoked", actor: caller.human.did, requestId: exchange.requestId } as const;
-  await revokeSession(deps, agent, why);
+  const { human, requestId } = caller;
+  await revokeSession(deps, agent, { event: "session.revoked", actor: human.did, requestId });
   return noContent();
 }
 
 /** The caller is anonymous, so the message names no owner. */
-export async function resolveAgent(
-  deps: AgentDeps,
-  { params }: Pick<WithId, "params">,
-): Promise<Answer> {
+export async function resolveAgent(deps: AgentDeps, { params }: Pick<WithId, "params">): Promise<Answer> {
   const agent = await store.findAgent(deps, params.id);
   if (!agent) throw new ServiceError("AGENT_NOT_FOUND", { message: "no such agent" });
   return json(pick(ResolvedAgent, agent));

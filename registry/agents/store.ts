@@ -5,6 +5,7 @@
 import type { KvEntry } from "../../shared/server/kv.ts";
 import { checkRegistration, type RegistrationRequest } from "./registration_rules.ts";
 import { audit } from "../audit/record.ts";
+import type { Asker } from "../callers.ts";
 import type { RegistryConfig } from "../config.ts";
 import { countChallenge, countDeletion, countRegistration, countReissue, quotaOf } from "../quota.ts";
 import type { CrlPublisher } from "../revocation/crl.ts";
@@ -102,10 +103,10 @@ export interface IssuedAgent {
  */
 export async function registerAgent(
   deps: AgentDeps,
-  owner: HumanRecord,
+  by: Asker,
   request: RegistrationRequest,
-  requestId: string,
 ): Promise<IssuedAgent & { agentAuth: AgentAuth }> {
+  const owner = by.human;
   const challenge = (await deps.reads.get<ChallengeRecord>(KEYS.challenge(request.challengeId))).value;
   if (challenge?.ownerId !== owner.id) throw new ServiceError("AGENT_REGISTRATION_CHALLENGE_NOT_FOUND");
   const now = deps.clock.now();
@@ -148,7 +149,7 @@ export async function registerAgent(
         .set(KEYS.agent(id), agent)
         .set(KEYS.agentOf(owner.id, id), true)
         .set(KEYS.session(id), session.record, keptFor(deps, session.record)), { checks: 1 });
-    audit(draft, deps, { event: "agent.registered", actor: owner.did, subject: agent.did, requestId });
+    audit(draft, deps, by, "agent.registered", agent.did);
     return result;
   });
   deps.metrics?.count("agents_registered_total");
@@ -163,12 +164,8 @@ export async function registerAgent(
  * @throws {ServiceError} `AGENT_NOT_FOUND`, `AGENT_REISSUE_INVALID_STATE` when the agent is revoked or another change came first,
  * `QUOTA_EXCEEDED`, `RATE_LIMIT_EXCEEDED`, `ACCOUNT_SUSPENDED`
  */
-export async function reissueAgent(
-  deps: AgentDeps,
-  owner: HumanRecord,
-  id: string,
-  requestId: string,
-): Promise<IssuedAgent> {
+export async function reissueAgent(deps: AgentDeps, by: Asker, id: string): Promise<IssuedAgent> {
+  const owner = by.human;
   const { value: before } = await findOwnAgent(deps, owner, id);
   if (before.status !== "active") throw new ServiceError("AGENT_REISSUE_INVALID_STATE");
   const issued = await withNewAit(deps, before);
@@ -191,7 +188,7 @@ export async function reissueAgent(
     draft.set(entry.key, agent);
     const fresh = isLive(session.value, now) ? null : newSession;
     if (fresh) draft.set(session.key, fresh.record, keptFor(deps, fresh.record));
-    audit(draft, deps, { event: "agent.reissued", actor: owner.did, subject: agent.did, requestId });
+    audit(draft, deps, by, "agent.reissued", agent.did);
     return { agent, ait: issued.ait, ...(fresh ? { agentAuth: fresh.agentAuth } : {}) };
   });
   deps.metrics?.count("aits_issued_total");
@@ -202,14 +199,13 @@ export async function reissueAgent(
  * Revokes an agent permanently: adds its AIT to the revocation list and ends its session. It also succeeds when a
  * reissue or refresh commits first. No quota refuses it.
  *
- * @param actor the owner, or an admin
+ * @param by the owner, or an admin
  * @throws {ServiceError} `AGENT_NOT_FOUND`, `AGENT_REVOKE_INVALID_STATE`
  */
 export async function deleteAgent(
   deps: AgentDeps,
-  actor: HumanRecord,
+  by: Asker,
   { id, ownerId }: Pick<AgentRecord, "id" | "ownerId">,
-  requestId: string,
 ): Promise<void> {
   await deps.changes.run(async (draft) => {
     const [entry, session, quota] = await Promise.all([
@@ -228,7 +224,7 @@ export async function deleteAgent(
     draft.set(entry.key, deleted, kept);
     if (session.value) draft.set(session.key, revoked(deps, session.value), kept);
     draft.also((operation) => operation.set(KEYS.agentOf(ownerId, id), now + ENDED_KEPT_MS, kept));
-    audit(draft, deps, { event: "agent.deleted", actor: actor.did, subject: agent.did, requestId });
+    audit(draft, deps, by, "agent.deleted", agent.did);
   });
   deps.metrics?.count("agents_revoked_total");
 }

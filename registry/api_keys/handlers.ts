@@ -6,11 +6,8 @@ import type { WithBody, WithId, WithQuery } from "../callers.ts";
 import * as store from "./store.ts";
 import type { ApiKeyDeps } from "./store.ts";
 
-export async function createApiKey(
-  deps: ApiKeyDeps,
-  { body, caller, exchange }: WithBody<CreateApiKeyBody>,
-): Promise<Answer> {
-  const { record, token } = await store.createApiKey(deps, caller.human, body.name, exchange.requestId);
+export async function createApiKey(deps: ApiKeyDeps, { body, caller }: WithBody<CreateApiKeyBody>): Promise<Answer> {
+  const { record, token } = await store.createApiKey(deps, caller, body.name);
   return json({ apiKey: { ...pick(ApiKey, record), token } }, 201);
 }
 
@@ -19,7 +16,7 @@ export async function listApiKeys(deps: ApiKeyDeps, { query, caller }: WithQuery
   return json({ apiKeys: items.map((key) => pick(ApiKey, key)), pagination: { limit: query.limit, nextCursor } });
 }
 
-export async function revokeApiKey(deps: ApiKeyDeps, { params, caller, exchange }: WithId): Promise<Answer> {
-  await store.revokeApiKey(deps, caller.human, params.id, exchange.requestId);
+export async function revokeApiKey(deps: ApiKeyDeps, { params, caller }: WithId): Promise<Answer> {
+  await store.revokeApiKey(deps, caller, params.id);
   return noContent();
 }

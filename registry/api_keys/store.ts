@@ -1,12 +1,11 @@
-/**
- * API keys (PATs) in the store, by digest and by owner. The store never holds the token.
- */
+/** API keys (PATs) in the store, by digest and by owner. The store never holds the token. */
 import type { AtomicOperation, KvEntry, KvEntryMaybe } from "../../shared/server/kv.ts";
 import { audit } from "../audit/record.ts";
+import type { Asker } from "../callers.ts";
 import type { Quotas } from "../config.ts";
 import { countApiKey, countApiKeyRevoked, quotaOf } from "../quota.ts";
 import { ENDED_KEPT_MS, KEYS } from "../schema/kv_keys.ts";
-import type { ApiKeyRecord, HumanRecord } from "../schema/records.ts";
+import type { ApiKeyRecord } from "../schema/records.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { makeSecret } from "../../shared/protocol/secrets.ts";
@@ -56,19 +55,14 @@ export function putApiKey(operation: AtomicOperation, { record }: IssuedApiKey):
 }
 
 /** @throws {ServiceError} `QUOTA_EXCEEDED`, `RATE_LIMIT_EXCEEDED` */
-export async function createApiKey(
-  deps: ApiKeyDeps,
-  owner: HumanRecord,
-  name: string,
-  requestId: string,
-): Promise<IssuedApiKey> {
+export async function createApiKey(deps: ApiKeyDeps, by: Asker, name: string): Promise<IssuedApiKey> {
+  const owner = by.human;
   const key = issueApiKey(deps, owner.id, name);
-  const subject = key.record.id;
   return await deps.changes.run(async (draft) => {
     const quota = await quotaOf(draft, owner.id);
     draft.set(quota.key, countApiKey(quota.value, deps.config.quotas, deps.clock.now()));
     draft.also((operation) => putApiKey(operation, key), { checks: 1 });
-    audit(draft, deps, { event: "api_key.created", actor: owner.did, subject, requestId });
+    audit(draft, deps, by, "api_key.created", key.record.id);
     return key;
   });
 }
@@ -94,12 +88,8 @@ export async function listApiKeysOf(
 }
 
 /** Revokes one key of a human. Idempotent. @throws {ServiceError} `API_KEY_NOT_FOUND` */
-export async function revokeApiKey(
-  deps: Omit<ApiKeyDeps, "config">,
-  owner: HumanRecord,
-  id: string,
-  requestId: string,
-): Promise<void> {
+export async function revokeApiKey(deps: Omit<ApiKeyDeps, "config">, by: Asker, id: string): Promise<void> {
+  const owner = by.human;
   const digest = (await deps.kv.get<string>(KEYS.apiKeyOf(owner.id, id))).value;
   if (digest === null) throw new ServiceError("API_KEY_NOT_FOUND");
   await deps.changes.run(async (draft) => {
@@ -114,7 +104,7 @@ export async function revokeApiKey(
     draft.set(entry.key, revoked, options);
     draft.set(quota.key, countApiKeyRevoked(quota.value));
     draft.also((operation) => operation.set(KEYS.apiKeyOf(owner.id, id), digest, options));
-    audit(draft, deps, { event: "api_key.revoked", actor: owner.did, subject: id, requestId });
+    audit(draft, deps, by, "api_key.revoked", id);
   });
 }
 
@@ -122,11 +112,13 @@ export async function findApiKey(deps: Pick<StoreDeps, "kv">, token: string): Pr
   return await deps.kv.get<ApiKeyRecord>(KEYS.apiKey(digest(token)));
 }
 
-/** Records the use of a key, at most once a minute. A lost race needs no retry: the other change counts. */
-export async function touchApiKey(deps: Pick<StoreDeps, "kv" | "clock">, entry: KvEntry<ApiKeyRecord>): Promise<void> {
-  const { lastUsedAt } = entry.value;
+/** Records the use of a key or a service, at most once a minute. A lost race needs no retry: the other change counts. */
+export async function touch<T extends { lastUsedAt: string | null }>(
+  deps: Pick<StoreDeps, "kv" | "clock">,
+  { key, value, versionstamp }: KvEntry<T>,
+): Promise<void> {
   const now = deps.clock.now();
-  const last = lastUsedAt === null ? null : parseIso(lastUsedAt);
+  const last = value.lastUsedAt === null ? null : parseIso(value.lastUsedAt);
   if (last !== null && Math.abs(now - last) < LIMITS.apiKeyTouchMs) return;
-  await deps.kv.atomic().check(entry).set(entry.key, { ...entry.value, lastUsedAt: toIso(now) }).commit();
+  await deps.kv.atomic().check({ key, versionstamp }).set(key, { ...value, lastUsedAt: toIso(now) }).commit();
 }

@@ -4,7 +4,8 @@
  */
 import type { AtomicOperation } from "../../shared/server/kv.ts";
 import { auditKeptMs, KEYS } from "../schema/kv_keys.ts";
-import type { AuditRecord } from "../schema/records.ts";
+import type { Asker } from "../callers.ts";
+import type { AuditEvent, AuditRecord } from "../schema/records.ts";
 import type { Clock } from "../../shared/clock.ts";
 import type { NewId } from "../../shared/protocol/ids.ts";
 import { toIso } from "../../shared/protocol/time.ts";
@@ -17,7 +18,16 @@ interface AuditDeps {
 
 export type AuditFacts = Omit<AuditRecord, "id" | "at">;
 
-export function audit(draft: Draft, deps: AuditDeps, facts: AuditFacts): void {
+/** @param detail the reason that the person gave */
+export function audit(
+  draft: Draft,
+  deps: AuditDeps,
+  { human, requestId }: Asker<{ did: string }>,
+  event: AuditEvent,
+  subject: string,
+  detail?: string,
+): void {
+  const facts = { event, actor: human.did, subject, requestId, ...(detail === undefined ? {} : { detail }) };
   draft.also((operation) => audited(operation, deps, facts));
 }
 

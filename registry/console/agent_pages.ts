@@ -246,14 +246,13 @@ function missing(pages: ConsolePages, input: Input): PageResult {
 async function askRevoke(pages: ConsolePages, input: Input) {
   const found = await agentOf(pages, input);
   if (found === null) return missing(pages, input);
-  const { human, requestId } = input.session;
   const { agent } = found;
   return await askOf(pages, input, found, {
     title: markup`Revoke ${ui.name(agent.name)}?`,
     text:
       "This is permanent. The agent can no longer send or receive, its pairs end, and messages that wait for it are dropped.",
     label: markup`Revoke ${ui.name(agent.name)}`,
-  }, () => deleteAgent(pages.deps, human, agent, requestId));
+  }, () => deleteAgent(pages.deps, input.session, agent));
 }
 
 async function askEnd(pages: ConsolePages, input: Input) {

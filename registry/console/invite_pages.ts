@@ -73,13 +73,13 @@ async function invitesPage(pages: ConsolePages, input: Input, error?: Html): Pro
 
 /** The link is shown by this answer only: no address leads to it again. */
 async function create(pages: ConsolePages, input: Input): Promise<PageResult> {
-  const { deps } = pages, { human, requestId } = input.session;
+  const { deps } = pages;
   const [days] = DAYS.find(([value]) => value === input.form.get("days")) ?? ["7"];
   const now = deps.clock.now();
   const expiresAt = days === "0" ? null : toIso(now + Number(days) * DAY_MS);
   let code: string;
   try {
-    ({ code } = await createInvite(deps, human, expiresAt, requestId));
+    ({ code } = await createInvite(deps, input.session, expiresAt));
   } catch (error) {
     return await invitesPage(pages, input, failed("No invite.", error));
   }
@@ -104,7 +104,7 @@ function askDelete({ deps }: ConsolePages, { params, session }: Input) {
     facts: ui.card("The invite", ui.lines([["ID", markup`<span class="id">${id}</span>`]])),
     label: "Take it back",
   };
-  const act = () => deleteInvite(deps, session.human, id, session.requestId);
+  const act = () => deleteInvite(deps, session, id);
   return isUlid(id)
     ? { question, title: "Take an invite back", record: "invites", current: "invites", act }
     : { to: "invites" };

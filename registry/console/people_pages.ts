@@ -190,6 +190,5 @@ async function change(
     const message = `a reason has at most ${LIMITS.reason} characters of text`;
     throw new ServiceError("ADMIN_INVALID_BODY", { message });
   }
-  const { human: admin, requestId } = session;
-  await deps.suspensions.change(params.id ?? "", { wanted, admin, reason, requestId });
+  await deps.suspensions.change(params.id ?? "", { wanted, by: session, reason });
 }

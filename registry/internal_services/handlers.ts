@@ -17,9 +17,9 @@ import * as store from "./store.ts";
 
 export async function createService(
   deps: store.ServiceStoreDeps,
-  { body, caller, exchange }: WithBody<CreateServiceBody>,
+  { body, caller }: WithBody<CreateServiceBody>,
 ): Promise<Answer> {
-  return shown(await store.createService(deps, caller.human, body, exchange.requestId), 201);
+  return shown(await store.createService(deps, caller, body), 201);
 }
 
 export async function listServices(deps: StoreDeps, { query }: WithQuery<PageQuery>): Promise<Answer> {
@@ -30,18 +30,12 @@ export async function listServices(deps: StoreDeps, { query }: WithQuery<PageQue
   });
 }
 
-export async function rotateService(
-  deps: store.ServiceStoreDeps,
-  { params, caller, exchange }: WithId,
-): Promise<Answer> {
-  return shown(await store.rotateService(deps, caller.human, params.id, exchange.requestId), 200);
+export async function rotateService(deps: store.ServiceStoreDeps, { params, caller }: WithId): Promise<Answer> {
+  return shown(await store.rotateService(deps, caller, params.id), 200);
 }
 
-export async function deleteService(
-  deps: store.ServiceStoreDeps,
-  { params, caller, exchange }: WithId,
-): Promise<Answer> {
-  await store.deleteService(deps, caller.human, params.id, exchange.requestId);
+export async function deleteService(deps: store.ServiceStoreDeps, { params, caller }: WithId): Promise<Answer> {
+  await store.deleteService(deps, caller, params.id);
   return noContent();
 }
 

@@ -4,14 +4,16 @@
  */
 import type { KvEntry } from "../../shared/server/kv.ts";
 import { audit } from "../audit/record.ts";
+import type { Asker } from "../callers.ts";
+import { touch } from "../api_keys/store.ts";
 import { ENDED_KEPT_MS, KEYS } from "../schema/kv_keys.ts";
-import type { HumanRecord, ServiceRecord } from "../schema/records.ts";
+import type { ServiceRecord } from "../schema/records.ts";
 import type { ServiceScope } from "../../shared/protocol/api/services.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { isUlid } from "../../shared/protocol/ids.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { makeSecret } from "../../shared/protocol/secrets.ts";
-import { parseIso, toIso } from "../../shared/protocol/time.ts";
+import { toIso } from "../../shared/protocol/time.ts";
 import { digest, equalDigests } from "../../shared/server/crypto.ts";
 import type { BatchedReads } from "../../shared/server/store/batched_reads.ts";
 import type { Changes, Draft } from "../../shared/server/store/changes.ts";
@@ -60,15 +62,13 @@ export async function putService(draft: Draft, { record }: IssuedService): Promi
 /** @throws {ServiceError} `INTERNAL_SERVICE_ALREADY_EXISTS` */
 export async function createService(
   deps: ServiceStoreDeps,
-  admin: HumanRecord,
+  by: Asker,
   { name, scopes }: { name: string; scopes: ServiceScope[] },
-  requestId: string,
 ): Promise<IssuedService> {
   const service = issueService(deps, name, scopes);
-  const subject = service.record.id;
   return await deps.changes.run(async (draft) => {
     await putService(draft, service);
-    audit(draft, deps, { event: "service.created", actor: admin.did, subject, requestId });
+    audit(draft, deps, by, "service.created", service.record.id);
     return service;
   });
 }
@@ -82,12 +82,7 @@ export async function listServices(deps: Pick<StoreDeps, "kv">, query: PageQuery
  *
  * @throws {ServiceError} `INTERNAL_SERVICE_NOT_FOUND`
  */
-export async function rotateService(
-  deps: ServiceStoreDeps,
-  admin: HumanRecord,
-  id: string,
-  requestId: string,
-): Promise<IssuedService> {
+export async function rotateService(deps: ServiceStoreDeps, by: Asker, id: string): Promise<IssuedService> {
   const secret = makeSecret("service", deps.random.bytes);
   const renewed = digest(secret);
   return await deps.changes.run(async (draft) => {
@@ -101,25 +96,20 @@ export async function rotateService(
       previousUntil: now + LIMITS.serviceOverlapSeconds * 1000,
     };
     draft.set(entry.key, record);
-    audit(draft, deps, { event: "service.rotated", actor: admin.did, subject: id, requestId });
+    audit(draft, deps, by, "service.rotated", id);
     return { record, secret };
   });
 }
 
 /** Revokes a service and frees its name. @throws {ServiceError} `INTERNAL_SERVICE_NOT_FOUND` */
-export async function deleteService(
-  deps: ServiceStoreDeps,
-  admin: HumanRecord,
-  id: string,
-  requestId: string,
-): Promise<void> {
+export async function deleteService(deps: ServiceStoreDeps, by: Asker, id: string): Promise<void> {
   await deps.changes.run(async (draft) => {
     const entry = await activeService(draft, id);
     const name = await draft.get(KEYS.serviceName(entry.value.name));
     const revoked: ServiceRecord = { ...entry.value, status: "revoked", deletedAt: toIso(deps.clock.now()) };
     draft.set(entry.key, revoked, { expireIn: ENDED_KEPT_MS });
     draft.delete(name.key);
-    audit(draft, deps, { event: "service.deleted", actor: admin.did, subject: id, requestId });
+    audit(draft, deps, by, "service.deleted", id);
   });
 }
 
@@ -132,17 +122,14 @@ export async function authenticateService(
   if (!isUlid(id)) return null;
   const given = digest(secret);
   const entry = await deps.reads.get<ServiceRecord>(KEYS.service(id));
+  if (entry.value === null || entry.value.status !== "active") return null;
   const record = entry.value;
-  if (record?.status !== "active") return null;
   const now = deps.clock.now();
   const isCurrent = equalDigests(record.digest, given);
   const isPrevious = record.previousDigest !== null && equalDigests(record.previousDigest, given) &&
     now < record.previousUntil;
   if (!isCurrent && !isPrevious) return null;
-  const last = record.lastUsedAt === null ? null : parseIso(record.lastUsedAt);
-  if (last === null || Math.abs(now - last) >= LIMITS.apiKeyTouchMs) {
-    await deps.kv.atomic().check(entry).set(entry.key, { ...record, lastUsedAt: toIso(now) }).commit();
-  }
+  await touch(deps, entry);
   return record;
 }
 

@@ -17,11 +17,8 @@ import type { RegistryConfig } from "../config.ts";
 import * as store from "./store.ts";
 import type { InviteDeps } from "./store.ts";
 
-export async function createInvite(
-  deps: InviteDeps,
-  { body, caller, exchange }: WithBody<CreateInviteBody>,
-): Promise<Answer> {
-  const { invite, code } = await store.createInvite(deps, caller.human, body.expiresAt, exchange.requestId);
+export async function createInvite(deps: InviteDeps, { body, caller }: WithBody<CreateInviteBody>): Promise<Answer> {
+  const { invite, code } = await store.createInvite(deps, caller, body.expiresAt);
   return json({ invite: pick(CreateInviteAnswer.shape.invite, { ...invite, code }) }, 201);
 }
 
@@ -44,7 +41,7 @@ export async function listInvites(deps: InviteDeps, { query }: WithQuery<PageQue
   return json({ invites, pagination: { limit: query.limit, nextCursor } });
 }
 
-export async function deleteInvite(deps: InviteDeps, { params, caller, exchange }: WithId): Promise<Answer> {
-  await store.deleteInvite(deps, caller.human, params.id, exchange.requestId);
+export async function deleteInvite(deps: InviteDeps, { params, caller }: WithId): Promise<Answer> {
+  await store.deleteInvite(deps, caller, params.id);
   return noContent();
 }

@@ -1,9 +1,8 @@
-/**
- * Invites in the store. A code works once, because one commit changes invite, human and API key.
- */
+/** Invites in the store. A code works once, because one commit changes invite, human and API key. */
 import { type AccountDeps, newHuman, putHuman } from "../accounts/store.ts";
 import { issueApiKey, type IssuedApiKey } from "../api_keys/store.ts";
 import { audit } from "../audit/record.ts";
+import type { Asker } from "../callers.ts";
 import { countInvite, countInviteClosed, quotaOf } from "../quota.ts";
 import { ENDED_KEPT_MS, KEYS } from "../schema/kv_keys.ts";
 import type { HumanRecord, InviteRecord } from "../schema/records.ts";
@@ -39,9 +38,8 @@ function checkedExpiry(wanted: string | null, now: number): string | null {
 /** @throws {ServiceError} `INVITE_CREATE_INVALID`, `QUOTA_EXCEEDED` */
 export async function createInvite(
   deps: InviteDeps,
-  admin: HumanRecord,
+  by: Asker,
   wantedExpiry: string | null,
-  requestId: string,
 ): Promise<{ invite: InviteRecord; code: string }> {
   const expiresAt = checkedExpiry(wantedExpiry, deps.clock.now());
   const code = makeSecret("invite", deps.random.bytes);
@@ -52,18 +50,18 @@ export async function createInvite(
     createdAt: toIso(deps.clock.now()),
     redeemedAt: null,
     redeemedBy: null,
-    createdBy: admin.id,
+    createdBy: by.human.id,
   };
   const expiry = expiryOf(invite);
   const kept = expiry === null ? {} : { expireIn: expiry + ENDED_KEPT_MS - deps.clock.now() };
   return await deps.changes.run(async (draft) => {
-    const quota = await quotaOf(draft, admin.id);
+    const quota = await quotaOf(draft, by.human.id);
     draft.set(quota.key, countInvite(quota.value, expiry, deps.clock.now()));
     draft.also((operation) =>
       operation.check({ key: KEYS.inviteCode(invite.digest), versionstamp: null })
         .set(KEYS.inviteCode(invite.digest), invite.id, kept)
         .set(KEYS.invite(invite.id), invite, kept), { checks: 1 });
-    audit(draft, deps, { event: "invite.created", actor: admin.did, subject: invite.id, requestId });
+    audit(draft, deps, by, "invite.created", invite.id);
     return { invite, code };
   });
 }
@@ -95,7 +93,7 @@ export async function redeemInvite(
     await closeInvite(draft, entry.value);
     draft.set(entry.key, redeemed, kept);
     draft.also((operation) => putHuman(operation.set(KEYS.inviteCode(given), id, kept), human, key), { checks: 2 });
-    audit(draft, deps, { event: "invite.redeemed", actor: human.did, subject: redeemed.id, requestId });
+    audit(draft, deps, { human, requestId }, "invite.redeemed", redeemed.id);
     return { human, key };
   });
 }
@@ -105,7 +103,7 @@ export async function listInvites(deps: Pick<InviteDeps, "kv">, query: PageQuery
 }
 
 /** Deletes an invite. Its code is unknown afterwards. @throws {ServiceError} `INVITE_NOT_FOUND` */
-export async function deleteInvite(deps: InviteDeps, admin: HumanRecord, id: string, requestId: string): Promise<void> {
+export async function deleteInvite(deps: InviteDeps, by: Asker, id: string): Promise<void> {
   await deps.changes.run(async (draft) => {
     const entry = await draft.get<InviteRecord>(KEYS.invite(id));
     if (!entry.value) throw new ServiceError("INVITE_NOT_FOUND");
@@ -113,7 +111,7 @@ export async function deleteInvite(deps: InviteDeps, admin: HumanRecord, id: str
     if (entry.value.redeemedAt === null) await closeInvite(draft, entry.value);
     draft.delete(entry.key);
     draft.also((operation) => operation.delete(KEYS.inviteCode(digest)));
-    audit(draft, deps, { event: "invite.deleted", actor: admin.did, subject: id, requestId });
+    audit(draft, deps, by, "invite.deleted", id);
   });
 }
 

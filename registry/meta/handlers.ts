@@ -1,7 +1,6 @@
 /** HTTP handlers of health, metadata, the key document and key rotation. */
 import type { Metadata, RegistryHealth } from "../../shared/protocol/api/meta.ts";
 import { sha256, utf8Bytes } from "../../shared/protocol/base64url.ts";
-import { toIso } from "../../shared/protocol/time.ts";
 import { conditionalAnswer } from "../../shared/server/http/response.ts";
 import type { Changes } from "../../shared/server/store/changes.ts";
 import type { StoreDeps } from "../../shared/server/store/open_store.ts";
@@ -66,14 +65,13 @@ export async function keys(
 /** Creates a new signing key. Once it signs, the next request for the revocation list signs the list again. */
 export async function rotateKeys(
   deps: StoreDeps & { signing: Signing; changes: Changes },
-  { caller, exchange }: WithBody<undefined>,
+  { caller }: WithBody<undefined>,
 ): Promise<Answer> {
-  const { requestId } = exchange;
-  const rotated = await deps.changes.run(async (draft) => {
-    const { kid, retiredKid, signsFrom } = await deps.signing.rotate(draft);
+  const rotation = await deps.changes.run(async (draft) => {
+    const rotated = await deps.signing.rotate(draft);
     draft.announce([]);
-    audit(draft, deps, { event: "signing_key.rotated", actor: caller.human.did, subject: kid, requestId });
-    return { kid, retiredKid, signsFrom: toIso(signsFrom) };
+    audit(draft, deps, caller, "signing_key.rotated", rotated.kid);
+    return rotated;
   });
-  return json(rotated);
+  return json(rotation);
 }

@@ -1,4 +1,4 @@
-/** HTTP handlers of the admin's routes for people and agents (D-170, D-171). */
+/** HTTP handlers of the admin's routes for people and agents. */
 import {
   type AdminAgentAnswer,
   type AdminAgentList,
@@ -45,27 +45,17 @@ export async function getPerson(deps: store.PeopleDeps, { params }: WithId): Pro
   });
 }
 
-export function suspendPerson(deps: SuspendDeps, input: WithId<SuspensionBody>): Promise<Answer> {
-  return changeStatus(deps, "suspended", input);
-}
+export const suspendPerson = changeTo("suspended");
+export const restorePerson = changeTo("active");
 
-export function restorePerson(deps: SuspendDeps, input: WithId<SuspensionBody>): Promise<Answer> {
-  return changeStatus(deps, "active", input);
-}
-
-interface SuspendDeps {
-  suspensions: Suspensions;
-}
-
-async function changeStatus(
-  { suspensions }: SuspendDeps,
-  wanted: Person["status"],
-  { params, body, caller, exchange }: WithId<SuspensionBody>,
-): Promise<Answer> {
-  const { reason } = body;
-  const { requestId } = exchange;
-  const { human, complete } = await suspensions.change(params.id, { wanted, admin: caller.human, reason, requestId });
-  return json<SuspensionAnswer>({ person: personView(human), complete });
+function changeTo(wanted: Person["status"]) {
+  return async (
+    { suspensions }: { suspensions: Suspensions },
+    { params, body, caller }: WithId<SuspensionBody>,
+  ): Promise<Answer> => {
+    const { human, complete } = await suspensions.change(params.id, { wanted, by: caller, reason: body.reason });
+    return json<SuspensionAnswer>({ person: personView(human), complete });
+  };
 }
 
 export async function listAgents(deps: AgentDeps, { query }: WithQuery<AdminAgentQuery>): Promise<Answer> {
@@ -93,16 +83,16 @@ export async function getAgent(deps: AgentDeps, { params }: WithId): Promise<Ans
   });
 }
 
-export async function deleteAgent(deps: AgentDeps, { params, caller, exchange }: WithId): Promise<Answer> {
+export async function deleteAgent(deps: AgentDeps, { params, caller }: WithId): Promise<Answer> {
   const { agent } = await store.readAgent(deps, params.id);
-  await deleteAnyAgent(deps, caller.human, agent, exchange.requestId);
+  await deleteAnyAgent(deps, caller, agent);
   return noContent();
 }
 
-export async function revokeAgentAuth(deps: AgentDeps, { params, caller, exchange }: WithId): Promise<Answer> {
+export async function revokeAgentAuth(deps: AgentDeps, { params, caller }: WithId): Promise<Answer> {
   const { agent } = await store.readAgent(deps, params.id);
-  const why = { event: "session.revoked", actor: caller.human.did, requestId: exchange.requestId } as const;
-  await revokeSession(deps, agent, why);
+  const { human, requestId } = caller;
+  await revokeSession(deps, agent, { event: "session.revoked", actor: human.did, requestId });
   return noContent();
 }
 

@@ -80,7 +80,6 @@ async function countAgents({ kv, reads }: PeopleDeps, humanId: string): Promise<
   return { active, revoked: known.length - active };
 }
 
-/** Returns one page of all agents, or of those of one owner, newest first. */
 export async function listAllAgents(
   deps: PeopleDeps & { clock: Clock },
   query: AdminAgentQuery,

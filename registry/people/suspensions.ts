@@ -1,10 +1,11 @@
 /**
- * Suspends and restores people (D-170). One commit changes the human; then the sessions of the person's agents follow,
+ * Suspends and restores people. One commit changes the human; then the sessions of the person's agents follow,
  * four per commit, each with the place reached, so that a restarted registry resumes the work. Several instances may work
  * on one person: each commit checks the place.
  */
 import type { KvEntryMaybe, KvKey } from "../../shared/server/kv.ts";
 import { audit } from "../audit/record.ts";
+import type { Asker } from "../callers.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { HumanRecord, SessionRecord, SuspensionRecord } from "../schema/records.ts";
 import { sessionFor } from "../sessions/session_rules.ts";
@@ -39,9 +40,8 @@ interface SuspensionDeps extends StoreDeps {
 
 export interface SuspensionRequest {
   wanted: HumanRecord["status"];
-  admin: HumanRecord;
+  by: Asker;
   reason: string | undefined;
-  requestId: string;
 }
 
 interface Changed {
@@ -92,7 +92,7 @@ export class Suspensions {
     this.#stopped.abort();
   }
 
-  async #decide(id: string, { wanted, admin, reason, requestId }: SuspensionRequest): Promise<HumanRecord> {
+  async #decide(id: string, { wanted, by, reason }: SuspensionRequest): Promise<HumanRecord> {
     const { changes, clock, metrics } = this.deps;
     let isChange = false;
     const decided = await changes.run(async (draft) => {
@@ -111,13 +111,7 @@ export class Suspensions {
       const begun: SuspensionRecord = { wanted, cursor: null };
       draft.set(entry.key, human);
       draft.set(job.key, begun);
-      audit(draft, this.deps, {
-        event: wanted === "suspended" ? "person.suspended" : "person.restored",
-        actor: admin.did,
-        subject: human.did,
-        requestId,
-        ...(reason === undefined ? {} : { detail: reason }),
-      });
+      audit(draft, this.deps, by, wanted === "suspended" ? "person.suspended" : "person.restored", human.did, reason);
       isChange = true;
       return human;
     });

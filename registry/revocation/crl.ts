@@ -1,5 +1,5 @@
 /**
- * Publishes the revocation list (D-21). The list is built and signed once per change and served from memory. If it
+ * Publishes the revocation list. The list is built and signed once per change and served from memory. If it
  * cannot be built, the request fails; an older list is never served. Long lists are built in chunks that yield to other
  * requests.
  */
@@ -74,8 +74,8 @@ export class CrlPublisher {
 
   /**
    * Returns the current list, or `null` when nothing was ever revoked. A long list is built at most once a second,
-   * because signing it takes long. A request that finds it changed within that second waits for the next build, because the verifier would use
-   * an older list until its next refresh.
+   * because signing it takes long. A request that finds it changed within that second waits for the next build, because the
+   * verifier would use an older list until its next refresh.
    *
    * @throws {ServiceError} `CRL_BUILD_FAILED`
    */

@@ -1,6 +1,4 @@
-/**
- * HTTP handler of the revocation list (D-21).
- */
+/** HTTP handler of the revocation list. */
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { conditionalAnswer } from "../../shared/server/http/response.ts";
 import type { Answer, Input } from "../../shared/server/http/route.ts";

@@ -1,5 +1,5 @@
 /**
- * Revocations in the store (D-21): one key for each revoked AIT. The commit that revokes an AIT writes the key and raises
+ * Revocations in the store: one key for each revoked AIT. The commit that revokes an AIT writes the key and raises
  * the list's sequence number by one.
  */
 import type { KvKey } from "../../shared/server/kv.ts";

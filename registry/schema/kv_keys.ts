@@ -23,9 +23,9 @@
  * | service, id | ServiceRecord | bootstrap, internal services | 90 days after its deletion |
  * | service_name, name | id | the same | deleted with its service |
  * | audit, id | AuditRecord | every change above | 400 days, of a refresh 7 days |
- * | nonce, agent, nonce | NonceRecord | refresh, through group commit | D-25 |
+ * | nonce, agent, nonce | NonceRecord | refresh, through group commit | when no valid request can use it again |
  * | window, rule, who | WindowRecord | limits, through group commit | two windows |
- * | commit_mark, instance, slot, generation | number of the commit | group commit (D-216) | 1 h |
+ * | commit_mark, instance, slot, generation | number of the commit | group commit | 1 h |
  * | console, digest | ConsoleRecord | codes and sessions of the console | the code's or session's own |
  * | probe | moment, milliseconds since the Unix epoch | health | 1 h |
  */

@@ -1,5 +1,5 @@
 /**
- * Checks of an access token: over HTTP, and for a proxy in the same process as preconditions of its claim (D-63).
+ * Checks of an access token: over HTTP, and for a proxy in the same process as preconditions of its claim.
  * Writes nothing.
  */
 import { parseDid } from "../../shared/protocol/did.ts";

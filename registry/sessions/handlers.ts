@@ -1,4 +1,4 @@
-/** HTTP handlers of agent sessions: refresh and validate (D-42 to D-44). */
+/** HTTP handlers of agent sessions: refresh and validate. */
 import type {
   RefreshAnswer,
   RefreshBody,

@@ -1,5 +1,5 @@
 /**
- * The rules of an agent's session (D-42 to D-44): the result of a refresh and of an access-token check. Pure;
+ * The rules of an agent's session: the result of a refresh and of an access-token check. Pure;
  * `store.ts` applies the results.
  */
 import type { SessionRecord, SpentRefresh } from "../schema/records.ts";
@@ -23,9 +23,7 @@ export function sessionState(session: SessionRecord, now: number): "active" | "r
   return isLive(session, now) ? "active" : "expired";
 }
 
-/**
- * Returns the session as a suspension or restore of its owner leaves it, or `null` when that does not change it.
- */
+/** Returns the session as a suspension or restore of its owner leaves it, or `null` when that does not change it. */
 export function sessionFor(
   wanted: "suspended" | "active",
   session: SessionRecord | null,

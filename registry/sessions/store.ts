@@ -10,7 +10,7 @@ import { toIso } from "../../shared/protocol/time.ts";
 import type { Changes } from "../../shared/server/store/changes.ts";
 import type { StoreDeps } from "../../shared/server/store/open_store.ts";
 import type { AgentRecord, HumanRecord, SessionRecord, SpentRefresh } from "../schema/records.ts";
-import { audit, audited, type AuditFacts } from "../audit/record.ts";
+import { audited, type AuditFacts } from "../audit/record.ts";
 import type { ProvenAgent } from "../callers.ts";
 import type { RegistryConfig } from "../config.ts";
 import { ENDED_KEPT_MS, KEYS } from "../schema/kv_keys.ts";
@@ -175,6 +175,6 @@ export async function revokeSession(
     const ended = revoked(deps, entry.value);
     draft.set(entry.key, ended, keptFor(deps, ended));
     draft.announce([did]);
-    audit(draft, deps, { ...why, subject: did });
+    draft.also((operation) => audited(operation, deps, { ...why, subject: did }));
   });
 }

@@ -1,6 +1,4 @@
-/**
- * Strict base64url (D-01): RFC 4648 section 5 without padding. Each byte string has exactly one accepted text.
- */
+/** Strict base64url (D-01): RFC 4648 section 5 without padding. Each byte string has exactly one accepted text. */
 import { decodeBase64Url, encodeBase64Url } from "@std/encoding/base64url";
 
 /** Bytes over an `ArrayBuffer`, as WebCrypto requires. */
@@ -31,7 +29,6 @@ export function utf8Bytes(text: string): Bytes {
   return utf8.encode(text);
 }
 
-/** Returns the bytes of the parts, one after the other. */
 export function joinedBytes(parts: readonly Uint8Array[]): Bytes {
   const bytes = new Uint8Array(parts.reduce((sum, { length }) => sum + length, 0));
   let at = 0;

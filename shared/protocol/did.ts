@@ -28,7 +28,6 @@ export function isAuthority(text: string): boolean {
   return labels.every((label) => LABEL.test(label));
 }
 
-/** Returns the parts of a DID, or `null` for any other text. */
 export function parseDid(text: string): Did | null {
   const parts = text.split(":");
   const [scheme, method, authority, kind, id] = parts;

@@ -435,7 +435,6 @@ export interface ErrorEnvelope {
   error: { code: ErrorCode; message: string; details?: ErrorDetails };
 }
 
-/** Returns the envelope of an error, with its `details` only if `showDetails` is true. */
 export function errorEnvelope(error: ServiceError, showDetails: boolean): ErrorEnvelope {
   const { code, message, details } = error;
   return { error: { code, message, ...(showDetails && details ? { details } : {}) } };

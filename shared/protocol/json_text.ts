@@ -21,41 +21,7 @@ const CLOSE_BRACKET = 0x5d, COLON = 0x3a, COMMA = 0x2c;
  * @param json a valid JSON text
  */
 export function topLevelMembers(json: string): Member[] {
-  const members: Member[] = [];
-  let depth = 0, key: string | null = null, start = -1, lastString: [number, number] = [0, 0];
-  const finish = (end: number) => {
-    if (key !== null) members.push({ key, after: start, ...trimmed(json, start, end) });
-    key = null;
-  };
-  for (let i = 0; i < json.length; i++) {
-    switch (json.charCodeAt(i)) {
-      case QUOTE: {
-        const end = stringEnd(json, i);
-        lastString = [i, end];
-        i = end - 1;
-        break;
-      }
-      case OPEN_BRACE:
-      case OPEN_BRACKET:
-        if (depth === 0 && json.charCodeAt(i) === OPEN_BRACKET) return [];
-        depth++;
-        break;
-      case CLOSE_BRACE:
-      case CLOSE_BRACKET:
-        if (--depth === 0) finish(i);
-        break;
-      case COLON:
-        if (depth === 1) {
-          key = JSON.parse(json.slice(...lastString)) as string;
-          start = i + 1;
-        }
-        break;
-      case COMMA:
-        if (depth === 1) finish(i);
-        break;
-    }
-  }
-  return members;
+  return topLevel(json, OPEN_BRACE);
 }
 
 /**
@@ -64,36 +30,49 @@ export function topLevelMembers(json: string): Member[] {
  * @param json a valid JSON text
  */
 export function arrayElements(json: string): string[] {
-  const elements: string[] = [];
-  let depth = 0, start = -1;
+  return topLevel(json, OPEN_BRACKET).map(({ start, end }) => json.slice(start, end));
+}
+
+/** Returns the parts of the outermost object or array; the key of an element is empty. */
+function topLevel(json: string, open: typeof OPEN_BRACE | typeof OPEN_BRACKET): Member[] {
+  const parts: Member[] = [];
+  let depth = 0, key: string | null = null, start = -1, lastString: [number, number] = [0, 0];
   const finish = (end: number) => {
-    const element = json.slice(start, end).trim();
-    // An empty array has no element.
-    if (element !== "") elements.push(element);
+    const span = trimmed(json, start, end);
+    // An empty object or array has no part.
+    if (key !== null && span.start < span.end) parts.push({ key, after: start, ...span });
+    key = null;
   };
+  const begin = (named: string, at: number) => [key, start] = [named, at];
   for (let i = 0; i < json.length; i++) {
-    switch (json.charCodeAt(i)) {
-      case QUOTE:
-        if (depth === 0) return [];
-        i = stringEnd(json, i) - 1;
+    const unit = json.charCodeAt(i);
+    switch (unit) {
+      case QUOTE: {
+        const end = stringEnd(json, i);
+        lastString = [i, end];
+        i = end - 1;
         break;
+      }
       case OPEN_BRACE:
       case OPEN_BRACKET:
-        if (depth === 0 && json.charCodeAt(i) === OPEN_BRACE) return [];
-        if (++depth === 1) start = i + 1;
+        if (depth === 0 && unit !== open) return [];
+        if (++depth === 1 && open === OPEN_BRACKET) begin("", i + 1);
         break;
       case CLOSE_BRACE:
       case CLOSE_BRACKET:
         if (--depth === 0) finish(i);
         break;
+      case COLON:
+        if (depth === 1) begin(JSON.parse(json.slice(...lastString)) as string, i + 1);
+        break;
       case COMMA:
         if (depth !== 1) break;
         finish(i);
-        start = i + 1;
+        if (open === OPEN_BRACKET) begin("", i + 1);
         break;
     }
   }
-  return elements;
+  return parts;
 }
 
 /** Returns true when an object in the text has a duplicate key, at any depth. @param json a valid JSON text */

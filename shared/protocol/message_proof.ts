@@ -53,7 +53,6 @@ export function sentBody(payload: string, edit: BodyEdit | undefined): Bytes | n
   return joinedBytes([bytes.subarray(0, offset), text, bytes.subarray(offset + length)]);
 }
 
-/** Returns true when the key signed a message with this body to this recipient. */
 export async function verifiesMessage(
   publicKey: CryptoKey,
   { ait, timestamp, nonce, origin, target, signature }: MessageProof,

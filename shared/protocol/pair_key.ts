@@ -6,7 +6,6 @@ import type { PairingProfile, PairKey } from "./api/pairing.ts";
 import { type Bytes, fromBase64Url, toBase64Url, utf8Bytes } from "./base64url.ts";
 import { isPublicKey } from "./ed25519.ts";
 
-/** The side of a pairing whose key is proven. */
 export interface PairSide {
   role: "initiator" | "responder";
   did: string;

@@ -5,7 +5,7 @@
 import { createPublicKey, hash, type KeyObject, timingSafeEqual, verify as verifyHere } from "node:crypto";
 import { type Bytes, fromBase64Url, utf8Bytes } from "../protocol/base64url.ts";
 
-/** Returns the base64url SHA-256 of a text (as UTF-8) or of bytes. Secrets are stored as this digest, and texts of users are key parts as it, because a key part has a bound (D-08). */
+/** Returns the base64url SHA-256 of a text (as UTF-8) or of bytes. Secrets are stored as this digest, and texts of users are key parts as it, because a key part has a bound. */
 export function digest(data: string | Uint8Array): string {
   return hash("sha256", data, "base64url");
 }

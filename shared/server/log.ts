@@ -1,6 +1,4 @@
-/**
- * The log: one JSON object per line, with secrets redacted. Accepted messages are not logged.
- */
+/** The log: one JSON object per line, with secrets redacted. Accepted messages are not logged. */
 import type { Clock } from "../clock.ts";
 import { toIso } from "../protocol/time.ts";
 

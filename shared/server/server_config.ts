@@ -13,7 +13,6 @@ export interface ServiceAddresses {
   version: string;
 }
 
-/** Where the store is unless `KV_URL` says so. */
 export const DEFAULT_STORE = ".data/svc.kv";
 
 /** Oldest Deno whose client of KV Connect outlives a cancelled `watch`. */

@@ -27,6 +27,7 @@ const STILL: Readonly<Record<string, string>> = {
   instance_links: "one instance has no other; tests/proxy/relay/instance_links_test.ts",
   instance_links_missing: "one instance has no other; tests/proxy/relay/instance_links_test.ts",
   http_requests_in_flight: "deploy.ts reads it; tests/e2e/metrics_test.ts",
+  build_info: "deploy.ts sets it; tests/e2e/metrics_test.ts",
 };
 
 Deno.test("every metric moves when the story is played once", async () => {

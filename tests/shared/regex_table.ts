@@ -46,7 +46,6 @@ export const REGEXES: readonly RegexRow[] = [
   ),
   meets("/[.!?]$/", "", ".", "x"),
   meets(String.raw`/\s+/g`, "", " ", ""),
-  meets(String.raw`/^\d{1,6}$/`, "", "1", "x"),
   meets("/^[0-9]{1,3}$/", "", "1", "x"),
   meets(String.raw`/[\t\n\r]/`, "", "x", ""),
   meets(String.raw`/\r?\n$/`, "", "\n", "x"),
@@ -116,7 +115,7 @@ export const REGEXES: readonly RegexRow[] = [
   meets(String.raw`/^\[|\]$/g`, "[", "]", "x"),
 
   meets(String.raw`/^\.svc-[A-Za-z0-9_-]{16}\.tmp$/`, ".svc-", "x", ".tmp"),
-  meets("/^[A-Z_]+$/", "", "A", "a"),
+  meets(String.raw`/^"(\w{1,20})";q=(\d{1,9});w=(\d{1,6})$/`, '"', "1", " "),
   never(String.raw`/client error \(Connect\)|connection refused|ECONNREFUSED|ENOTFOUND/i`, OS_MESSAGE),
   never("/^[A-Z]+: /", OS_MESSAGE),
   never(String.raw`/ \(os error \d+\).*$/s`, OS_MESSAGE),

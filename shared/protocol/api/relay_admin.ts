@@ -145,7 +145,6 @@ export const RefusalQuery = adminQuery({
   agentDid: AgentDid.optional(),
   /** Adds how often each agent was refused. */
   group: z.literal("agent").optional(),
-  /** Most refusals in the response. */
   limit,
 });
 

@@ -1,6 +1,4 @@
-/**
- * The agent identity token, AIT (D-20): claims, signing, verification. Keys, issuer and time are parameters.
- */
+/** The agent identity token, AIT (D-20): claims, signing, verification. Keys, issuer and time are parameters. */
 import * as z from "zod";
 import { authorityOf, isAgentDid, isHumanDid, parseDid } from "../did.ts";
 import { isPublicKey } from "../ed25519.ts";
@@ -67,7 +65,6 @@ export function signAit(grant: AitGrant, key: SigningKey): Promise<string> {
   return signJws("AIT", claims, key);
 }
 
-/** The trusted issuer and its published keys. */
 export interface AitAuthority {
   /** Origin of the registry, as in `iss`. */
   issuer: string;
@@ -96,11 +93,7 @@ export function parseAit(token: string): UnverifiedJws {
   return parseJws(token, "AIT", LIMITS.aitBytes);
 }
 
-/**
- * Verifies signature and claims, not the times. Returns the claims.
- *
- * @throws {TokenError} with the reason
- */
+/** Verifies signature and claims, not the times. Returns the claims. @throws {TokenError} with the reason */
 export async function verifyAitSignature(jws: UnverifiedJws, authority: AitAuthority): Promise<AitClaims> {
   const key = authority.keys.get(jws.kid);
   if (!key) throw new TokenError("unknown_kid", "The token's key is not published by the registry");

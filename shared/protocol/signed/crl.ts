@@ -55,7 +55,6 @@ export interface CrlGrant extends Pick<CrlClaims, "jti" | "seq" | "revocations">
   issuedAtSeconds: number;
 }
 
-/** Returns a signed list, a compact JWS that is valid for 900 s. */
 export function signCrl(grant: CrlGrant, key: SigningKey): Promise<string> {
   const { issuer: iss, jti, issuedAtSeconds: iat, seq, revocations } = grant;
   const claims: CrlClaims = { iss, jti, iat, exp: iat + LIMITS.crlTtlSeconds, seq, revocations };

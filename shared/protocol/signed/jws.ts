@@ -46,9 +46,7 @@ export interface VerificationKey {
 
 export type VerificationKeys = ReadonlyMap<string, VerificationKey>;
 
-/** The parts of a token that is not verified. */
 export interface UnverifiedJws {
-  /** The compact JWS. */
   token: string;
   /** ID of the key that signed, as the header names it. */
   kid: string;
@@ -56,7 +54,6 @@ export interface UnverifiedJws {
   payloadJson: string;
 }
 
-/** Returns claims as a signed compact JWS with the header of the profile. */
 export function signJws(typ: string, claims: object, key: SigningKey): Promise<string> {
   return new CompactSign(utf8Bytes(JSON.stringify(claims)))
     .setProtectedHeader({ alg: "EdDSA", typ, kid: key.kid })
@@ -96,11 +93,7 @@ export function readJwsHeader(header: string, typ: string): string {
   return kid;
 }
 
-/**
- * Verifies the signature with a published key.
- *
- * @throws {TokenError} `signature`
- */
+/** Verifies the signature with a published key. @throws {TokenError} `signature` */
 export async function verifyJws(jws: UnverifiedJws, key: CryptoKey): Promise<void> {
   try {
     await compactVerify(jws.token, key, { algorithms: ["EdDSA"] });

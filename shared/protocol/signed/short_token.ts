@@ -101,11 +101,7 @@ export function signShortToken<C extends ShortTokenClaims>(
   return signJws(typ, { ...claims, exp: claims.iat + ttlSeconds, jti }, key);
 }
 
-/**
- * Returns the parts of a token without verifying it.
- *
- * @throws {TokenError} `malformed` or `header`
- */
+/** Returns the parts of a token without verifying it. @throws {TokenError} `malformed` or `header` */
 export function parseShortToken({ typ }: Pick<ShortTokenKind<never>, "typ">, token: string): UnverifiedJws {
   return parseJws(token, typ, SHORT_TOKEN_BYTES_MAX);
 }

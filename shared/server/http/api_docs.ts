@@ -28,31 +28,21 @@ export function apiDocsOf(services: readonly DocumentPart[], version: string): A
   };
 }
 
-/** Operations with one response of both services in one process. */
-const TOGETHER: readonly Operation[] = [{
-  method: "GET",
-  path: "/health",
+/** What the one answer of both services in one process has beside that of a service alone. */
+const HEALTH_OF_BOTH: Partial<Operation> = {
   summary: "Whether registry and proxy can work",
-  credential: "none",
-  limits: [],
-  headers: [],
-  params: undefined,
-  query: undefined,
-  body: undefined,
-  emptyBody: false,
   response: { status: 200, body: ServiceHealth, mayBeUnready: true },
   errors: ["SERVICE_UNAVAILABLE", "INTERNAL_ERROR"],
-}];
+};
 
-/** Returns each operation once: the shared one, else that of the first service that has it. */
+/** Returns each operation once: that of the first service that has it. */
 function withoutRepeats(parts: readonly DocumentPart[]): DocumentPart[] {
   const nameOf = ({ method, path }: Operation) => `${method} ${path}`;
-  const together = new Map(TOGETHER.map((operation) => [nameOf(operation), operation]));
   const known = new Set<string>();
   return parts.map(({ title, operations }) => ({
     title,
     operations: operations.filter((operation) => !known.has(nameOf(operation)) && known.add(nameOf(operation)))
-      .map((operation) => together.get(nameOf(operation)) ?? operation),
+      .map((operation) => operation.path === "/health" ? { ...operation, ...HEALTH_OF_BOTH } : operation),
   }));
 }
 

@@ -1,6 +1,4 @@
-/**
- * The row of a route table: method, path, authentication, limit, input schemas, error codes and handler.
- */
+/** The row of a route table: method, path, authentication, limit, input schemas, error codes and handler. */
 import type * as z from "zod";
 import type { RouteAnswer, RouteHeader } from "../../openapi.ts";
 import type { Bytes } from "../../protocol/base64url.ts";

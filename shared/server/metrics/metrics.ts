@@ -24,12 +24,6 @@ export interface Family {
   readonly series: readonly Series[];
 }
 
-export interface BuildInfo {
-  version: string;
-  deno: string;
-  service: string;
-}
-
 export const PREFIX = "svc_";
 
 export const EXPOSITION_TYPE = "text/plain; version=0.0.4; charset=utf-8";
@@ -47,7 +41,7 @@ interface Level {
 interface Kept {
   row: MetricRow;
   /** Allowed values of each label. */
-  sets: readonly ReadonlySet<string>[];
+  sets: readonly Set<string>[];
   /** By the value of the first label, and so on. */
   tree: Level;
   series: Series[];
@@ -58,7 +52,6 @@ export class Metrics {
   readonly #routes = new Set<string>(["none"]);
   readonly #kept: Record<MetricName, Kept>;
   readonly #measures: (() => Promise<unknown>)[] = [];
-  #build: BuildInfo | null = null;
 
   constructor() {
     const rows = Object.entries<MetricRow>(METRICS);
@@ -76,8 +69,11 @@ export class Metrics {
     for (const path of paths) this.#routes.add(path);
   }
 
-  describe(build: BuildInfo): void {
-    this.#build = build;
+  /** Sets what `build_info` says about the process. */
+  describe({ version, deno, service }: { version: string; deno: string; service: string }): void {
+    const values = [version, deno, service] as const;
+    for (const [i, value] of values.entries()) this.#kept.build_info.sets[i]?.add(value);
+    this.set("build_info", 1, ...values);
   }
 
   count<N extends NamesOf<"counter">>(name: N, ...values: ValuesOf<N>): void {
@@ -122,14 +118,6 @@ export class Metrics {
     series.value += positive;
   }
 
-  /** Returns the name and the row of each metric that there can be. */
-  rows(): [string, MetricRow][] {
-    return [
-      ...buildFamily(this.#build).map((one): [string, MetricRow] => [one.name, one.row]),
-      ...Object.entries(METRICS),
-    ];
-  }
-
   /** Returns every metric that has a series, with its present values. Reads memory only. */
   families(): Family[] {
     const families = Object.entries<Kept>(this.#kept).map(([name, { row, series, readers }]): Family => {
@@ -138,7 +126,7 @@ export class Metrics {
       const value = found.reduce((sum, one) => sum + one, 0);
       return { name, row, series: found.length === 0 ? [] : [{ values: [], value }] };
     });
-    return [...buildFamily(this.#build), ...families.filter(({ series }) => series.length > 0)];
+    return families.filter(({ series }) => series.length > 0);
   }
 
   #seriesOf({ row, sets, tree, series }: Kept, values: readonly string[]): Series {
@@ -181,16 +169,6 @@ function firstValues(row: MetricRow): (readonly string[])[] {
 
 function valuesOf([, values]: MetricLabel): readonly string[] {
   return values === "routes" ? [] : values;
-}
-
-function buildFamily(build: BuildInfo | null): Family[] {
-  if (!build) return [];
-  const row: MetricRow = {
-    type: "gauge",
-    labels: [["version", [build.version]], ["deno", [build.deno]], ["service", [build.service]]],
-    help: "1; its labels say what runs",
-  };
-  return [{ name: "build_info", row, series: [{ values: [build.version, build.deno, build.service], value: 1 }] }];
 }
 
 /** Adds version, start time and memory of this process to the metrics. */
@@ -273,7 +251,7 @@ export async function exportTelemetry(metrics: Metrics, version: string): Promis
   const { metrics: api, trace } = await import("@opentelemetry/api");
   const meter = api.getMeter("svc", version);
   const instruments = new Map(
-    metrics.rows().flatMap(([name, row]) => {
+    Object.entries<MetricRow>(METRICS).flatMap(([name, row]) => {
       const options = { description: row.help };
       return sampleNames(name, row).map((sample) => [
         sample,

@@ -38,6 +38,7 @@ const histogram = <L extends Labels>(help: string, buckets: readonly number[], .
   ({ type: "histogram", labels, help, buckets }) as const;
 
 export const METRICS = {
+  build_info: gauge("1; its labels say what runs", ["version", []], ["deno", []], ["service", []]),
   process_start_time_seconds: gauge("When the process started, Unix seconds"),
   process_resident_memory_bytes: gauge("Resident memory of the process"),
   ready: gauge("1 while this instance accepts requests, as /readyz says, else 0"),
