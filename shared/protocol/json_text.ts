@@ -43,7 +43,10 @@ function topLevel(json: string, open: typeof OPEN_BRACE | typeof OPEN_BRACKET): 
     if (key !== null && span.start < span.end) parts.push({ key, after: start, ...span });
     key = null;
   };
-  const begin = (named: string, at: number) => [key, start] = [named, at];
+  const begin = (named: string, at: number) => {
+    key = named;
+    start = at;
+  };
   for (let i = 0; i < json.length; i++) {
     const unit = json.charCodeAt(i);
     switch (unit) {

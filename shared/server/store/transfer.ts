@@ -3,7 +3,7 @@
  * with the key tables of the services; values are not checked. The key table defines how long a record is kept, because
  * Deno KV does not return the expiry of a key.
  */
-import type { Kv, KvEntry, KvKey } from "../kv.ts";
+import type { Kv, KvKey } from "../kv.ts";
 import { fromBase64Url, toBase64Url } from "../../protocol/base64url.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 import { parseIso, toIso } from "../../protocol/time.ts";
@@ -171,20 +171,15 @@ export interface KindSize {
   bytes: number;
 }
 
-/** Returns the sizes of every kind, largest first. Reads every record once, and calls `seen` with each record. */
-export async function sizesOf(
-  kv: Kv,
-  seen: (entry: KvEntry<unknown>) => void | Promise<void> = () => {},
-): Promise<KindSize[]> {
+/** Returns the sizes of every kind, largest first. Reads every record once. */
+export async function sizesOf(kv: Kv): Promise<KindSize[]> {
   const sizes = new Map<string, KindSize>();
-  for await (const entry of kv.list({ prefix: [] }, { batchSize: 200 })) {
-    const { key, value } = entry;
+  for await (const { key, value } of kv.list({ prefix: [] }, { batchSize: 200 })) {
     const kind = key.slice(0, 2).map(String).join(" ");
     const size = sizes.get(kind) ?? { kind, records: 0, bytes: 0 };
     size.records++;
     size.bytes += keyBytes(key) + valueBytes(value);
     sizes.set(kind, size);
-    await seen(entry);
   }
   return [...sizes.values()].sort((a, b) => b.bytes - a.bytes);
 }
