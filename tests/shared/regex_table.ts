@@ -35,6 +35,9 @@ export const REGEXES: readonly RegexRow[] = [
   meets(String.raw`/^[1-9]\d{0,15}$/`, "", "1", "x"),
   meets(String.raw`/^([1-9]\d{0,3})(min|h|d)$/`, "", "1", "x"),
   meets("/^[A-Za-z0-9_-]+$/", "", "x", " "),
+  meets("/^ */", "", " ", ""),
+  meets("/^[a-z_]{1,64}$/", "", "a", " "),
+  meets(String.raw`/^\d{1,9}[a-z]?$/`, "", "1", " "),
   meets(String.raw`/^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]{86}$/`, "", "x", " "),
   meets(String.raw`/^[\x21-\x7e]+$/`, "", "x", " "),
   meets("/^[a-z0-9.-]{1,80}$/", "", "x", " "),
@@ -234,7 +237,6 @@ export const REGEXES: readonly RegexRow[] = [
 
   meets("/^[A-Za-z0-9.:_-]+$/", "", "x", " "),
 
-  meets("/ +/", "", " x", " "),
   meets(String.raw`/[\s,]/`, "", "x", ","),
 
   meets(String.raw`/^(?:\d{1,20}\n?)?$/`, "", "1", "x"),
