@@ -64,7 +64,6 @@ export interface ConnectorHooks {
   emit: EmitEvent;
   /** Keys and lists by registry, which the connectors of one process share. */
   trusts?: Map<string, RegistryTrust>;
-  /** Called with the ticket of a pairing that the local API started, and with the time when it expires. */
   onTicket?: (ticket: string, until: string) => void;
   /** Called when the agent reads its messages because no platform was ever chosen, at the first start only. */
   onDefault?: () => Promise<void>;
@@ -80,7 +79,6 @@ export interface RunningConnector {
   calls: LocalClient;
   /** Resolves when everything is released: with `null` after `stop()`, else with the error. Never rejects. */
   ended: Promise<unknown>;
-  /** Stops it. Resolves when everything is released. */
   stop(): Promise<void>;
 }
 

@@ -35,7 +35,6 @@ const RETRY_MS = 30_000;
  * afterwards.
  */
 export interface Access extends LocalCalls, AsyncDisposable {
-  /** True while this process runs the connector. */
   readonly isHost: boolean;
 }
 

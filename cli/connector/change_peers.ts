@@ -31,7 +31,6 @@ export type PeerChange = { kind: "rename"; alias: string; replaces: boolean } | 
 interface ChangedAgent {
   store: AgentStore;
   folder: AgentFolder;
-  /** The connector that runs; `null` without one. */
   client: LocalCalls | null;
 }
 

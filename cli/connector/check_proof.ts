@@ -55,7 +55,6 @@ export interface ProvenMessage extends Pick<DeliverFrame, "requestId" | "fromAge
   bodySha256: string;
   /** Of a sealed one: of its salt and its payload. A plain one has none. */
   payloadSha256?: string;
-  /** Unix seconds, as signed. */
   signedAt: number;
 }
 

@@ -17,7 +17,6 @@ import type { PeerBook } from "./peer_book.ts";
 import { removePeer } from "./peers.ts";
 import type { PairConfirmation, PairConfirmations } from "./store/pairing_rows.ts";
 
-/** The parts of a connector that confirm a ticket. */
 interface ConfirmingConnector {
   options: { agent: { did: string }; proxy: { origin: string } };
   deps: { clock: Clock; emit: EmitEvent };

@@ -215,7 +215,6 @@ export class Connector {
     return promise;
   }
 
-  /** Ends the connector with an error that a retry cannot fix. */
   fail(why: unknown): void {
     void this.#shutDown(why);
   }

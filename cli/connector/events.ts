@@ -5,7 +5,6 @@
 import { describeError } from "../../shared/client/refusals.ts";
 import type { EventFields } from "../link/link_events.ts";
 
-/** All events, with the text for a terminal. */
 export const EVENTS = {
   started: "Started",
   port_moved: "The port of the local API is taken; another is used for this run",

@@ -78,7 +78,6 @@ async function readFiles(folder: AgentFolder): Promise<StoredSession> {
   };
 }
 
-/** The proxy for one command. Disposing it ends its timers. */
 export interface DirectProxy extends Disposable {
   proxy: ProxyCaller;
   /** The proxy at `origin`, where a peer of another server lives; the agent's own for `undefined`. */

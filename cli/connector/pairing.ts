@@ -30,7 +30,6 @@ interface PairingDeps {
   emit: EmitEvent;
 }
 
-/** A peer whose key a ticket has proven. */
 interface PinnedPeer {
   did: string;
   profile: PairingProfile;

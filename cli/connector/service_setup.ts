@@ -144,7 +144,6 @@ export async function connectorLogs(
   return logCommand(chooseSystem(platform, ctx.os), serviceName(ctx, agentName), logPathOf(ctx, folder), lines, follow);
 }
 
-/** The name of the service of an agent, or of all (`null`), in the profile in use. */
 function serviceName(ctx: Context, agentName: string | null) {
   return { agentName, profile: profileOf(ctx) };
 }
@@ -179,7 +178,6 @@ function commonArguments(ctx: Context, options: StartOptions): string[] {
   ];
 }
 
-/** The options of one agent's service. */
 function runtimeArguments(ctx: Context, options: StartOptions, platform: PushPlatformId): string[] {
   const openClawUrl = platform === "openclaw" ? ctx.env("OPENCLAW_BASE_URL") : undefined;
   const words = valued([

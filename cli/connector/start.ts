@@ -140,7 +140,6 @@ async function runtimeHint(ctx: Context): Promise<string[]> {
   return [`${found.name} is installed here. To hand it the messages: ${command}`];
 }
 
-/** A text that changes when a file of the agent's identity changes. */
 async function identityFiles(store: AgentStore, name: string): Promise<string> {
   const { path } = await store.open(name).catch(() => ({ path: null }));
   if (path === null) return "";

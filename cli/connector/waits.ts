@@ -99,7 +99,6 @@ export class Waits {
     }
   }
 
-  /** Wakes the waits that a change affects. */
   changed(change: Change): void {
     for (const waiter of this.#waiters) if (waiter.isAffected(change)) waiter.wake();
   }
@@ -149,7 +148,6 @@ export class AskedTasks {
   readonly #asked = new BoundedMap<string, number>(KNOWN_TASKS);
   #blocking = 0;
 
-  /** Records that a client will take the result. */
   add(task: SentKey): void {
     const key = keyOf(task);
     this.#asked.set(key, this.#asked.get(key) ?? 0);

@@ -124,7 +124,6 @@ export class ReconnectingLink {
   /** Whether the present attempt failed for a reason that only the operator of the server can change. */
   #needsOperator = false;
 
-  /** Closes the link and ends the retries. */
   stop(): void {
     this.#stop.abort();
     this.#link?.close();
@@ -137,7 +136,6 @@ export class ReconnectingLink {
     this.#link?.close();
   }
 
-  /** Opens a link and waits until it ends. */
   async #hold(): Promise<{ code: number; reason: string }> {
     let end: (closed: { code: number; reason: string }) => void = () => {};
     const ended = new Promise<{ code: number; reason: string }>((resolve) => end = resolve);

@@ -21,7 +21,6 @@ const PORT_FILE = "port";
 
 export interface Listener {
   port: number;
-  /** Frees the port. Resolves when the requests in progress are answered. */
   close(): Promise<void>;
 }
 
@@ -35,25 +34,14 @@ export function firstPort({ uid, configDir }: Pick<Context, "uid" | "configDir">
   return LOWEST_PORT + ((a << 16) + (b << 8) + c) % PORTS;
 }
 
-/** Where an agent without a port looks for one. */
-export interface PortChoice {
-  first: number;
-  /** Ports of other programs that may not run at this time. */
-  reserved?: readonly number[];
-}
-
-export interface OpenPort {
-  listener: Listener;
-  /** The agent's own port, when another program has it; `null`: the listener has it. */
-  movedFrom: number | null;
-}
-
 /**
  * Listens on the agent's own port. The first start chooses a free port that no other agent of this configuration has,
  * and saves it, so that an agent's address never leads to another agent's connector. When another program has the port,
  * the next free one is used for this run.
  *
  * @param wanted `--port`, which changes the port permanently
+ * @param choice where an agent without a port looks for one; `reserved`: ports of other programs that may not run at this time
+ * @returns `movedFrom`: the agent's own port, when another program has it; `null`: the listener has it
  * @throws {CliError} `CLI_BUSY` when none of a thousand ports is free
  */
 export async function openPort(
@@ -61,8 +49,8 @@ export async function openPort(
   folder: AgentFolder,
   wanted: number | null,
   response: (request: Request) => Promise<Response>,
-  { first, reserved = [] }: PortChoice,
-): Promise<OpenPort> {
+  { first, reserved = [] }: { first: number; reserved?: readonly number[] },
+): Promise<{ listener: Listener; movedFrom: number | null }> {
   const own = wanted ?? readPort(folder);
   // The files of the others are read only when they matter: one process may start hundreds of agents.
   const listener = (own === null ? null : listenOn(own, response)) ??
@@ -115,7 +103,6 @@ function listenFrom(
   });
 }
 
-/** Listens on a port; `null` when another program has it. */
 function listenOn(port: number, response: (request: Request) => Promise<Response>): Listener | null {
   try {
     const server = Deno.serve({ hostname: "127.0.0.1", port, onListen: () => {} }, response);
@@ -126,7 +113,6 @@ function listenOn(port: number, response: (request: Request) => Promise<Response
   }
 }
 
-/** A token for the local API; new at each start. */
 export function makeToken(random: Random): string {
   return toBase64Url(random.bytes(32));
 }

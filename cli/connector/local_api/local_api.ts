@@ -98,14 +98,8 @@ function sha256(text: string): Uint8Array {
   return hash("sha256", text, "buffer");
 }
 
-interface Matched {
-  route: LocalRoute;
-  /** The parameters of the path; `undefined` when the route has none. */
-  params: unknown;
-}
-
 /** The row for a request. A path without parameters wins over one with them. */
-function routeOf(method: string, pathname: string): Matched {
+function routeOf(method: string, pathname: string): { route: LocalRoute; params: unknown } {
   const plain = LOCAL_ROUTES.filter(({ path }) => path === pathname);
   const rows = plain.length > 0 ? plain : LOCAL_ROUTES.filter(({ path }) => valuesOf(path, pathname) !== null);
   if (rows.length === 0) throw new LocalError("NOT_FOUND");

@@ -30,7 +30,6 @@ export interface LocalInput<P = undefined, Q = undefined, B = undefined> {
   /** The peer whose token the caller has; `null` for another caller. */
   peer: A2aPeer | null;
   a2aPeers(): readonly A2aPeer[];
-  /** Called with the ticket of a pairing that this API started, to print it. */
   onTicket(ticket: string, expiresAt: string): void;
   /** Makes an address that opens the web page once; `null` where there is no page. */
   page: OpenPage | null;
@@ -58,14 +57,10 @@ interface LocalRouteSpec<P, Q, B> {
   body?: B;
   /** Body that the proxy checks; here only a JSON object is required. */
   rawBody?: Schema;
-  /** Body that the handler parses. */
   textBody?: Schema;
-  /** Texts of bounds that the schemas do not show. */
   bounds?: readonly string[];
-  /** Code for parameters of the path that do not fit. */
   invalidPath?: LocalCode;
   response: RouteAnswer;
-  /** Further success responses, with other statuses. */
   otherResponses?: readonly RouteAnswer[];
   /** Codes of the handler. The others are derived from the row. */
   errors?: readonly LocalCode[];
@@ -74,7 +69,6 @@ interface LocalRouteSpec<P, Q, B> {
   handler(input: LocalInput<Output<P>, Output<Q>, Output<B>>): Response | Promise<Response>;
 }
 
-/** A row without the types of its input. */
 export interface LocalRoute extends LocalRouteSpec<Schema | undefined, Schema | undefined, Schema | undefined> {
   method: "GET" | "POST";
   /** Parameters are written as `:name`. */

@@ -81,7 +81,6 @@ export function sentEntry(sent: SentMessage, payload: string | null, names: Peer
   };
 }
 
-/** The JSON text of a sent message in the log, with its whole content. */
 export function sentLogJson(sent: SentMessage, payload: string, names: PeerNames): string {
   const entry: SentEntry = { ...sentEntry(sent, null, names), text: textOf({ payload, identity: null }) };
   return withLast({ kind: "sent", ...entry }, "payload", payload);

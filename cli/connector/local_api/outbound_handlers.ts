@@ -48,7 +48,6 @@ export const SentId = z.strictObject({ requestId: z.string().refine(isRequestId)
 export const CancelQuery = z.strictObject({ to: z.string().min(1).max(256).optional() });
 export const SentIdQuery = z.strictObject({ ...CancelQuery.shape, wait: wholeNumberOr(0, 0, WAIT_MAX_S) });
 
-/** States after which no reply is expected. */
 const ENDED: ReadonlySet<string> = new Set(["dead_lettered", "refused"]);
 
 export async function outbound(
@@ -113,7 +112,6 @@ export async function sentMessage(
 
 interface WaitForEnd {
   waiting: WaitingCall;
-  /** Disposed when the wait has ended. */
   owned: Disposable;
   seconds: number;
 }

@@ -21,7 +21,6 @@ export const PeerRename = z.strictObject({
 
 export const PeerNamed = z.strictObject({ peer: Named });
 
-/** All peers, with what the proxy knows of their connections. */
 export async function listed({ connector }: LocalInput): Promise<Response> {
   const { peers, store: { database, sent }, proxy, options: { agent } } = connector;
   const read = await readAllPeers(proxy, agent.did);

@@ -184,7 +184,6 @@ ${messages(pages, input, thread)}
 ${peer === null || peer.gone === true ? ended : writing(pages, input, thread)}</section>`;
 }
 
-/** The messages with the headings of days, and of what is new. */
 function messages(pages: Pages, input: Input, thread: Thread): Html[] {
   const now = pages.connector.deps.clock.now();
   let day = NaN, isNew = false;
@@ -362,7 +361,6 @@ async function sendNew(pages: Pages, input: Input): Promise<PageResult> {
   return problem === null ? { to: threadPath(draft.to) } : newMessage(pages, input, { ...draft, problem });
 }
 
-/** The whole text of a received message. */
 function messagePage(pages: Pages, input: Input): PageResult {
   const { deps, store } = pages.connector;
   const seq = numberIn(input.params.id);

@@ -69,7 +69,6 @@ export class LocalPages {
     return made && { url: `${this.#origin}${OPEN}/${made.code}`, expiresAt: toIso(made.expiresAt) };
   }
 
-  /** Answers a request for a page; `null` for another one. */
   answer(request: Request): Promise<Response> | null {
     const { pathname, searchParams } = new URL(request.url);
     const isPage = isPagePath({ root: ROOT, openRoot: OPEN }, pathname);

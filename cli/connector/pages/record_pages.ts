@@ -70,7 +70,6 @@ function sentPage(pages: Pages, input: Input): PageResult {
   return framed(pages, input, { title: "Sent", current: "sent", main, kind: "rows" });
 }
 
-/** The whole text of a sent message. */
 function sentText(pages: Pages, input: Input): PageResult {
   const seq = numberIn(input.params.seq);
   const payload = seq === undefined ? null : pages.connector.store.sent.payloadOf({ seq });

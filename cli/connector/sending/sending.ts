@@ -58,7 +58,6 @@ export class Sending {
     if (host !== null) this.#loops.kept.reached(host);
   }
 
-  /** Sends the receipts or the kept messages that are due. */
   wake(kind: "receipt" | "kept"): void {
     this.#loops[kind].wake();
   }

@@ -32,7 +32,6 @@ const NOT_DEAD = "state <> 'dead'";
 export class Conversations {
   constructor(readonly db: Database, readonly sent: SentMessages) {}
 
-  /** The conversations with the latest messages, the latest first. */
   list(limit: number, offset: number): { conversations: Conversation[]; more: boolean } {
     const rows = this.db.all<Conversation>(
       `SELECT did, max(at) AS at, sum(unread) AS unread FROM (

@@ -136,7 +136,6 @@ PRAGMA user_version = ${SCHEMA_VERSION};`;
 
 const NAMES = [...TABLES.matchAll(/^CREATE TABLE (\w+)/gm)].map(([, name = ""]) => name);
 
-/** Names of the tables that a database lacks. */
 export function missingTables(db: DatabaseSync): string[] {
   const there = db.prepare("SELECT name FROM sqlite_schema WHERE type = 'table'").all().map(({ name }) => name);
   return NAMES.filter((name) => !there.includes(name));

@@ -21,7 +21,6 @@ export interface SeenProof {
 }
 
 export class SeenProofs {
-  /** Rows of each sender; missing until they are counted. */
   readonly #counts = new Map<string, number>();
 
   constructor(private readonly db: Database) {}

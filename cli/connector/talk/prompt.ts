@@ -26,7 +26,6 @@ export class Prompt {
 
   constructor(private readonly deps: PromptDeps) {}
 
-  /** Runs an action that a prompt has led to. */
   run(action: () => unknown): void {
     this.deps.run(action);
   }
@@ -35,7 +34,6 @@ export class Prompt {
     return this.#mode !== null;
   }
 
-  /** The editor of the line that is being written; `null` when there is none. */
   get editor(): LineEditor | null {
     return this.#mode?.kind === "edit" ? this.#mode.editor : null;
   }
@@ -102,7 +100,6 @@ export class Prompt {
     if (text.trim() !== "") done(text);
   }
 
-  /** The last live line; `null` when there is no prompt. */
   live(columns: number): { line: string; cursor: LiveLines["cursor"] } | null {
     const mode = this.#mode;
     if (mode === null) return null;

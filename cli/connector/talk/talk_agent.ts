@@ -11,7 +11,6 @@ export interface TalkAgent {
   peers(): Peers;
   /** The alias of the peer whose place a new one may take; `null` for none. */
   perhapsReplaced(did: string): string | null;
-  /** The latest status; `null` before there is one. */
   status(): Status | null;
   /** Opens the connector's web page. Returns the lines to show: without a browser they have its address. */
   openPage(): Promise<string[]>;

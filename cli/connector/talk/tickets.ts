@@ -16,7 +16,6 @@ export class Tickets {
 
   constructor(private readonly deps: { clock: Clock; log: Log; view: ConsoleView }) {}
 
-  /** Whether a ticket was shown and is not used yet. */
   get isOpen(): boolean {
     return this.#open !== null;
   }

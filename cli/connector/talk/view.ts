@@ -24,7 +24,6 @@ export interface LiveLines {
 
 export interface ConsoleView {
   event(name: EventName, fields?: EventFields): void;
-  /** Prints lines on a terminal; nothing in a pipe. */
   show(lines: readonly Line[]): void;
   redraw(): void;
   /** Prints BEL or another sequence that leaves no trace on the screen. */
