@@ -4,10 +4,10 @@
  */
 import { relative } from "node:path";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { attempt, denoDir, Listener, svc } from "../cli/connector/people.ts";
+import { attempt, clientFromFiles, denoDir, Listener, svc } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
 import { HAS_OPENSSL, PrivateAuthority } from "../support/private_authority.ts";
-import { freePort, ROOT, Service, tempFolder } from "../support/process.ts";
+import { eventually, freePort, ROOT, Service, SOON_MS, tempFolder } from "../support/process.ts";
 
 const program = await bundledProgram();
 
@@ -121,6 +121,26 @@ Deno.test("a service installs, runs, shows its logs and uninstalls, each of them
       assert(text.includes(`"--port" "${port}" "--inbox"`) && text.includes('"--strict"'), text);
       assertEquals((await runtimeOf()).platform, "inbox");
       await svc(dir, install, within, program);
+    });
+
+    await t.step("the program of --exec runs when a message arrives for the service", async () => {
+      const [told, notify] = [`${folder.path}/told`, `${bin}/notify`];
+      const script = `#!/bin/sh\necho "$SVC_AGENT $SVC_UNREAD" > '${told}'\n`;
+      await Deno.writeTextFile(notify, script, { mode: 0o755 });
+      const sender = await service.agent("sender");
+      const beta = await clientFromFiles(dir, "beta", service.url);
+      const { ticket } = await sender.client.pairStart({ agentName: "sender", humanName: "S" });
+      await beta.pairConfirm(ticket, { agentName: "beta", humanName: "B" });
+      await svc(dir, [...install.slice(0, 6), "--inbox", "--exec", notify], within, program);
+      const text = await Deno.readTextFile(unit);
+      // This program only, beside those of the permission set.
+      assert(/"--allow-run=grep,lsof,[^",]+"/.test(text) && text.includes(`"--exec" "${notify}"`), text);
+      await sender.client.sendMessage({ recipientDid: beta.agent.did, payload: '{"message":"hi"}' });
+      const said = await eventually(SOON_MS, "the program has run", async () => {
+        const line = await Deno.readTextFile(told).catch(() => "");
+        return line.endsWith("\n") ? line : undefined;
+      });
+      assertEquals(said, "beta 1\n");
     });
 
     await t.step("logs come from the system's log", async () => {

@@ -21,23 +21,39 @@ const LONG_WORD = "a".repeat(60);
 const LONG_NAME = "Maximiliane Featherstonehaugh-Cholmondeley von und zu Hohenstein";
 
 /** Asserts that a text keeps to the width, and that each word of its wide form that fits into a line is there whole. */
-function assertFits(text: string, columns: number, what: string): void {
-  for (const line of text.split("\n")) {
+function assertFits(text: string, columns: number, what: string, wide: string): void {
+  const words = new Set(wide.split(/\s+/)), lines = text.split("\n");
+  for (const [i, line] of lines.entries()) {
     const isCommand = line.endsWith("\\") || /^ {2,}\S+$/.test(line);
     assert(textColumns(line) <= columns || COPIED.test(line) || isCommand, `${what} in ${columns}: ${line}`);
+    const [, indent = "", begin = ""] = /^( *)(\S*)/.exec(lines[i + 1] ?? "") ?? [],
+      [end = ""] = /\S*$/.exec(line) ?? [];
+    const isCut = end !== "" && begin !== "" && words.has(end + begin) && !words.has(end);
+    assert(!isCut || indent.length + textColumns(end + begin) > columns, `${what} in ${columns} cuts ${end + begin}`);
   }
 }
 
+/** The commands that were run at both widths. */
+const tried = new Set<string>();
+/** The exit codes of a command that ends by itself. */
+const ANY_END = [0, 1, 2, 3, 4, 5, 6];
+
 /** Runs a command at both widths. */
 async function runAtWidths(machine: Machine, argv: readonly string[], codes: readonly number[] = [0]): Promise<string> {
+  const names = COMMANDS.map(({ path }) => path.join(" ")).filter((name) =>
+    `${argv.join(" ")} `.startsWith(`${name} `)
+  );
+  if (!argv.includes("--help")) tried.add(names.sort((a, b) => b.length - a.length)[0] ?? "");
   machine.isTerminal = true;
   let shown = "";
+  machine.columns = 10_000;
+  const wide = await machine.svc(...argv), last = (stderr: string) => stderr.split("\r\x1b[K").at(-1) ?? "";
   for (const columns of WIDTHS) {
     machine.columns = columns;
     const { code, stdout, stderr } = await machine.svc(...argv);
     assert(codes.includes(code), `${argv.join(" ")}: ${stderr}`);
-    assertFits(stdout, columns, argv.join(" "));
-    assertFits(stderr.split("\r\x1b[K").at(-1) ?? "", columns, argv.join(" "));
+    assertFits(stdout, columns, argv.join(" "), wide.stdout);
+    assertFits(last(stderr), columns, argv.join(" "), last(wide.stderr));
     shown ||= stdout;
   }
   machine.isTerminal = false;
@@ -151,6 +167,58 @@ Deno.test("sent messages, the inbox and peers keep to the width", async () => {
   const refused = await world.agent(await world.person(LONG_NAME), LONG_WORD);
   await (await world.message(refused, refused)).body?.cancel();
   assertStringIncludes(await runAtWidths(admin, ["admin", "overview"]), "Refused since");
+});
+
+Deno.test("every other command keeps to the width, also where it fails", async () => {
+  await using world = await World.open();
+  await using machine = await bootstrapped(world);
+  Object.assign(machine.env, { NO_COLOR: "1", HOME: machine.path("home"), PATH: "" });
+  await machine.json("agent", "create", LONG_WORD);
+  await machine.json("agent", "create", "alpha");
+  const { internalService: { id } } = await machine.json("admin", "service", "create", "extra");
+  machine.write("pem", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
+  const bootstrap = ["admin", "bootstrap", "--bootstrap-secret", "secret-that-is-wrong"];
+  const commands = [
+    ...[["serve"], ["demo"], ["health"], ["hook", "claude-code"], ["admin", "open", "--print"], bootstrap],
+    ...["inspect", "recover", "export", "import"].map((name) => ["store", name]),
+    ...["rotate", "revoke"].map((name) => ["admin", "service", name, id]),
+    ["admin", "service", "create", "s".repeat(63)],
+    ["admin", "keys", "rotate"],
+    ...["suspend", "restore"].map((name) => ["admin", "people", name, LONG_WORD, "--yes"]),
+    ...["end-session", "revoke"].map((name) => ["admin", "agents", name, LONG_WORD, "--yes"]),
+    ...[["init"], ["set", "humanName", LONG_NAME], ["get", "humanName"]].map((words) => ["config", ...words]),
+    ...[["list"], ["show"], ["set", "historyDays", "30"], ["set", "ca", machine.path("pem")]].map((
+      words,
+    ) => ["profile", ...words]),
+    ["profile", "set", "ca", "none"],
+    ...[["revoke", "ABCDEF"], ["redeem", "svc_inv_x"]].map((words) => ["invite", ...words]),
+    ["join", `${REGISTRY_URL}/join#svc_inv_x`, "--agent", "beta"],
+    ...[["create", LONG_WORD.slice(1)], ["reissue", "alpha"], ["auth", "refresh", "alpha"]].map((
+      words,
+    ) => ["agent", ...words]),
+    ...[["auth", "revoke", LONG_WORD], ["delete", LONG_WORD, "--yes"]].map((words) => ["agent", ...words]),
+    ...[["create", "--name", LONG_NAME], ["revoke", "ABCDEF"]].map((words) => ["api-key", ...words]),
+    ["peers", "remove", LONG_WORD, "--yes", "--agent", "alpha"],
+    ["reply", "12", "text", "--agent", "alpha"],
+    ["log", "--agent", "alpha"],
+    ...["open", "start"].map((name) => ["connector", name, "nobody"]),
+    ...["install", "uninstall", "logs"].map((name) => ["connector", "service", name, "nobody"]),
+    ["mcp", "install", "alpha", "--for", "cursor", "--print"],
+    ["mcp", "nobody"],
+    ...["add", "remove"].map((name) => ["a2a", name, LONG_WORD, "--agent", "alpha"]),
+    ...["replay", "purge"].map((name) => ["dead-letters", name, "7", "--agent", "alpha"]),
+    ["install", "--for", "generic"],
+    ["provider", "setup", "--for", "generic"],
+    ["provider", "relay-test", "--agent", "alpha"],
+    ["verify", "nonsense"],
+    ["receipt", "verify", machine.path("nothing")],
+  ];
+  for (const argv of commands) await runAtWidths(machine, argv, ANY_END);
+});
+
+Deno.test("each command was tried, but the script that a shell reads", () => {
+  const names = COMMANDS.map(({ path }) => path.join(" "));
+  assertEquals(names.filter((name) => !tried.has(name)), ["completions"]);
 });
 
 Deno.test("a command accepts the end of an ID that a table shows, when one ID ends so", async () => {
