@@ -100,6 +100,30 @@ Deno.test("a service installs, runs, shows its logs and uninstalls, each of them
       assertEquals((await svc(dir, ["connector", "status"], {}, program)).pid, second.pid);
     });
 
+    await t.step("the program of --exec runs when a message arrives for the service", async () => {
+      const [told, notify] = [`${folder.path}/told`, `${bin}/notify`];
+      const script = `#!/bin/sh\necho "$SVC_AGENT $SVC_UNREAD" > '${told}'\n`;
+      await Deno.writeTextFile(notify, script, { mode: 0o755 });
+      const sender = await service.agent("sender");
+      const beta = await clientFromFiles(dir, "beta", service.url);
+      const { ticket } = await sender.client.pairStart({ agentName: "sender", humanName: "S" });
+      await beta.pairConfirm(ticket, { agentName: "beta", humanName: "B" });
+      await svc(dir, [...install.slice(0, 6), "--inbox", "--exec", notify], within, program);
+      const text = await Deno.readTextFile(unit);
+      // This program only, beside those of the permission set.
+      assert(/"--allow-run=grep,lsof,[^",]+"/.test(text) && text.includes(`"--exec" "${notify}"`), text);
+      const { delivered } = await sender.client.sendMessage({
+        recipientDid: beta.agent.did,
+        payload: '{"message":"hi"}',
+      });
+      assertEquals(delivered, true);
+      const said = await eventually(SOON_MS, "the program has run", async () => {
+        const line = await Deno.readTextFile(told).catch(() => "");
+        return line.endsWith("\n") ? line : undefined;
+      });
+      assertEquals(said, "beta 1\n");
+    });
+
     await t.step({
       name: "the service has the absolute path of the authority that a variable names",
       ignore: !HAS_OPENSSL,
@@ -121,26 +145,6 @@ Deno.test("a service installs, runs, shows its logs and uninstalls, each of them
       assert(text.includes(`"--port" "${port}" "--inbox"`) && text.includes('"--strict"'), text);
       assertEquals((await runtimeOf()).platform, "inbox");
       await svc(dir, install, within, program);
-    });
-
-    await t.step("the program of --exec runs when a message arrives for the service", async () => {
-      const [told, notify] = [`${folder.path}/told`, `${bin}/notify`];
-      const script = `#!/bin/sh\necho "$SVC_AGENT $SVC_UNREAD" > '${told}'\n`;
-      await Deno.writeTextFile(notify, script, { mode: 0o755 });
-      const sender = await service.agent("sender");
-      const beta = await clientFromFiles(dir, "beta", service.url);
-      const { ticket } = await sender.client.pairStart({ agentName: "sender", humanName: "S" });
-      await beta.pairConfirm(ticket, { agentName: "beta", humanName: "B" });
-      await svc(dir, [...install.slice(0, 6), "--inbox", "--exec", notify], within, program);
-      const text = await Deno.readTextFile(unit);
-      // This program only, beside those of the permission set.
-      assert(/"--allow-run=grep,lsof,[^",]+"/.test(text) && text.includes(`"--exec" "${notify}"`), text);
-      await sender.client.sendMessage({ recipientDid: beta.agent.did, payload: '{"message":"hi"}' });
-      const said = await eventually(SOON_MS, "the program has run", async () => {
-        const line = await Deno.readTextFile(told).catch(() => "");
-        return line.endsWith("\n") ? line : undefined;
-      });
-      assertEquals(said, "beta 1\n");
     });
 
     await t.step("logs come from the system's log", async () => {

@@ -84,5 +84,6 @@ async function received(dir: string, agent: string): Promise<string[]> {
   const words = ["log", "--agent", agent, "--export", "--config-dir", dir];
   const { stdout } = await output(program.command, [...program.args, ...words]);
   const lines = stdout.trim().split("\n").map((line) => JSON.parse(line));
-  return lines.filter(({ kind }) => kind === "received").map(({ payload }) => payload.message);
+  // The proxy has put the identity of the sender in front of each.
+  return lines.filter(({ kind }) => kind === "received").map(({ payload }) => payload.message.split("\n").at(-1));
 }

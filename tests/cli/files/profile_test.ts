@@ -3,6 +3,7 @@ import { assert, assertEquals, assertNotEquals, assertStringIncludes } from "@st
 import { NOTIFY } from "../../../cli/files/profile.ts";
 import { BOOTSTRAP_SECRET, PROXY_URL, REGISTRY_URL, World } from "../../support/world.ts";
 import { bootstrapped, Machine } from "../cli_world.ts";
+import { everyCommand, everyList } from "../every_command.ts";
 
 const PEM = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
 const PLAIN = "http://registry.lan:8787";
@@ -155,4 +156,37 @@ Deno.test("how a person is told of messages is set once, and a wrong word names 
   assertEquals(code, "CLI_USAGE");
   assertStringIncludes(message, NOTIFY.join(", "));
   assertEquals((await machine.json("profile", "show")).notify, NOTIFY.at(-1));
+});
+
+Deno.test("no command needs --ca or --allow-insecure after the one that saved them", async () => {
+  await using world = await World.open();
+  await using machine = await bootstrapped(world);
+  Object.assign(machine.env, { HOME: machine.path("home"), PATH: "" });
+  for (const name of ["alpha", "other"]) await machine.json("agent", "create", name);
+  const { internalService: { id } } = await machine.json("admin", "service", "create", "extra");
+  await using plain = await plainMachine(world);
+  let requests = 0;
+  machine.fetch = ((input: RequestInfo | URL, init?: RequestInit) => {
+    requests++;
+    return plain.fetch(input, init);
+  }) as typeof fetch;
+  machine.env.SVC_REGISTRY_URL = "";
+  machine.write("pem", PEM);
+  for (const key of ["registryUrl", "proxyUrl"]) {
+    await machine.json("config", "set", key, PLAIN, "--allow-insecure", "--ca", machine.path("pem"));
+  }
+  const names = { agent: "other", service: id, humanName: "Ada", path: (file: string) => machine.path(file) };
+  // These name another server, or end the trust.
+  const isOther = ([first, , third]: string[]) => first === "join" || first === "profile" && third === "ca";
+  const calling = new Set<string>();
+  for (const argv of [...everyList("other"), ...everyCommand(names)].filter((argv) => !isOther(argv))) {
+    const line = argv.join(" ");
+    machine.trusted.length = requests = 0;
+    const { stdout, stderr } = await machine.svc(...argv, "--json");
+    assert(!/CLI_INSECURE_URL|CLI_TLS_REFUSED|--allow-insecure|--ca/.test(stdout + stderr), `${line}\n${stderr}`);
+    if (requests === 0) continue;
+    calling.add(line);
+    assert(machine.trusted.includes(PEM), `${line} does not trust the saved authority`);
+  }
+  assert(calling.size > 40, `${calling.size}\n${[...calling].join("\n")}`);
 });

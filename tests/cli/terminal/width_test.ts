@@ -10,6 +10,7 @@ import { REGISTRY_URL, World } from "../../support/world.ts";
 import { connectorOfAlpha, machineWithAlpha, pairAlpha } from "../connector/local_machine.ts";
 import { proven } from "../connector/store/disk.ts";
 import { bootstrapped, Machine } from "../cli_world.ts";
+import { everyCommand, everyList } from "../every_command.ts";
 
 const COMMANDS = await allCommands();
 
@@ -91,38 +92,7 @@ Deno.test("every list and every record keeps to the width, also with long names"
     );
   }
   await machine.json("admin", "service", "create", "s".repeat(60));
-  const commands = [
-    ["agent", "list"],
-    ["agent", "inspect", "alpha"],
-    ["agent", "inspect", LONG_WORD],
-    ["api-key", "list"],
-    ["invite", "list"],
-    ["invite", "create"],
-    ["config", "show"],
-    ["whoami"],
-    ["status"],
-    ["a2a", "list", "--agent", "alpha"],
-    ["install", "--list"],
-    ["uninstall", "--print"],
-    ["explain", "PROXY_AUTH_REPLAY"],
-    ["explain", "NONSENSE"],
-    ["send", "nobody", "text", "--agent", "alpha"],
-    ["provider", "status"],
-    ["provider", "doctor", "--agent-name", "alpha"],
-    ["connector", "alpha"],
-    ["admin", "people", "list"],
-    ["admin", "people", "show", LONG_WORD],
-    ["admin", "agents", "list", "--online"],
-    ["admin", "agents", "show", "alpha"],
-    ["admin", "service", "list"],
-    ["admin", "issuers"],
-    ["admin", "relay", "queues"],
-    ["admin", "relay", "refusals"],
-    ["admin", "relay", "delivery", "request-0001"],
-    ["admin", "overview"],
-    ["admin", "audit"],
-  ];
-  for (const argv of commands) await runAtWidths(machine, argv, [0, 1, 3, 4, 5]);
+  for (const argv of everyList(LONG_WORD)) await runAtWidths(machine, argv, [0, 1, 3, 4, 5]);
   const people = await runAtWidths(machine, ["admin", "people", "list"]);
   assertStringIncludes(people, "Maximiliane");
   machine.isTerminal = true;
@@ -177,42 +147,12 @@ Deno.test("every other command keeps to the width, also where it fails", async (
   await machine.json("agent", "create", "alpha");
   const { internalService: { id } } = await machine.json("admin", "service", "create", "extra");
   machine.write("pem", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
-  const bootstrap = ["admin", "bootstrap", "--bootstrap-secret", "secret-that-is-wrong"];
-  const commands = [
-    ...[["serve"], ["demo"], ["health"], ["hook", "claude-code"], ["admin", "open", "--print"], bootstrap],
-    ...["inspect", "recover", "export", "import"].map((name) => ["store", name]),
-    ...["rotate", "revoke"].map((name) => ["admin", "service", name, id]),
-    ["admin", "service", "create", "s".repeat(63)],
-    ["admin", "keys", "rotate"],
-    ...["suspend", "restore"].map((name) => ["admin", "people", name, LONG_WORD, "--yes"]),
-    ...["end-session", "revoke"].map((name) => ["admin", "agents", name, LONG_WORD, "--yes"]),
-    ...[["init"], ["set", "humanName", LONG_NAME], ["get", "humanName"]].map((words) => ["config", ...words]),
-    ...[["list"], ["show"], ["set", "historyDays", "30"], ["set", "ca", machine.path("pem")]].map((
-      words,
-    ) => ["profile", ...words]),
-    ["profile", "set", "ca", "none"],
-    ...[["revoke", "ABCDEF"], ["redeem", "svc_inv_x"]].map((words) => ["invite", ...words]),
-    ["join", `${REGISTRY_URL}/join#svc_inv_x`, "--agent", "beta"],
-    ...[["create", LONG_WORD.slice(1)], ["reissue", "alpha"], ["auth", "refresh", "alpha"]].map((
-      words,
-    ) => ["agent", ...words]),
-    ...[["auth", "revoke", LONG_WORD], ["delete", LONG_WORD, "--yes"]].map((words) => ["agent", ...words]),
-    ...[["create", "--name", LONG_NAME], ["revoke", "ABCDEF"]].map((words) => ["api-key", ...words]),
-    ["peers", "remove", LONG_WORD, "--yes", "--agent", "alpha"],
-    ["reply", "12", "text", "--agent", "alpha"],
-    ["log", "--agent", "alpha"],
-    ...["open", "start"].map((name) => ["connector", name, "nobody"]),
-    ...["install", "uninstall", "logs"].map((name) => ["connector", "service", name, "nobody"]),
-    ["mcp", "install", "alpha", "--for", "cursor", "--print"],
-    ["mcp", "nobody"],
-    ...["add", "remove"].map((name) => ["a2a", name, LONG_WORD, "--agent", "alpha"]),
-    ...["replay", "purge"].map((name) => ["dead-letters", name, "7", "--agent", "alpha"]),
-    ["install", "--for", "generic"],
-    ["provider", "setup", "--for", "generic"],
-    ["provider", "relay-test", "--agent", "alpha"],
-    ["verify", "nonsense"],
-    ["receipt", "verify", machine.path("nothing")],
-  ];
+  const commands = everyCommand({
+    agent: LONG_WORD,
+    service: id,
+    humanName: LONG_NAME,
+    path: (file) => machine.path(file),
+  });
   for (const argv of commands) await runAtWidths(machine, argv, ANY_END);
 });
 
