@@ -122,6 +122,8 @@ Deno.test("a service installs, runs, shows its logs and uninstalls, each of them
         return line.endsWith("\n") ? line : undefined;
       });
       assertEquals(said, "beta 1\n");
+      // An unread message would have to be handed to the runtime of the next steps.
+      await svc(dir, ["inbox", "--take"], {}, program);
     });
 
     await t.step({
