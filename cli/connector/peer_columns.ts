@@ -3,11 +3,15 @@ import type { LocalPeer } from "../../shared/client/local_shapes.ts";
 import { type Column, timeCell } from "../terminal/tables.ts";
 import { durationText } from "../terminal/times.ts";
 
+/** Of a message that is not end-to-end, and of its sender: a contact has proven no ticket, so nothing was sealed. */
+export const READABLE = "readable by the server";
+
 export function peerColumns(now: number): Column<LocalPeer>[] {
   return [
     { head: "PEER", of: ({ alias }) => alias },
     { head: "AGENT OF", rank: 2, of: ({ humanName }) => humanName },
     { head: "STATE", rank: 1, of: (peer) => presenceText(peer, now) },
+    { head: "MESSAGES", rank: 4, of: ({ how }) => how === "ticket" ? "end-to-end" : READABLE },
     { head: "LAST MESSAGE", rank: 3, of: ({ lastMessageAt }) => timeCell(lastMessageAt, now) },
   ];
 }

@@ -6,6 +6,7 @@ import * as z from "zod";
 import { arrayElements, topLevelMembers } from "../../shared/protocol/json_text.ts";
 import { callForText, get, type LocalCalls } from "../../shared/client/local_client.ts";
 import { LocalMessage } from "../../shared/client/local_shapes.ts";
+import { READABLE } from "../connector/peer_columns.ts";
 import { linesOf, peerText } from "../terminal/escapes.ts";
 import { layOut } from "../terminal/layout.ts";
 import { wordWrap } from "../terminal/text_width.ts";
@@ -60,11 +61,12 @@ const INDENT = "    ";
  * @param now milliseconds
  */
 export function messageLines(received: Received, columns: number | null, now: number): string[] {
-  const { id, receivedAt, from, inReplyTo, isReply, auto, mayBeRepeat, error } = received.message;
+  const { id, receivedAt, from, verified, inReplyTo, isReply, auto, mayBeRepeat, error } = received.message;
   const about = [
     String(id),
     columns === null ? receivedAt : whenText(Date.parse(receivedAt), now),
     from.alias ?? from.agentDid,
+    verified === "end-to-end" ? verified : READABLE,
     inReplyTo === null
       ? null
       : isReply

@@ -21,7 +21,7 @@ for (const program of await programs()) {
       assertEquals([code, stdout], [0, ""]);
       assert(/^Sent to beta: delivered \(\w{26}\)\n$/.test(stderr), stderr);
       const inbox = await shell.run("beta", "svc inbox --take");
-      assert(/^1 {2}\S+ {2}alpha\n {4}a\n {4}b\n$/.test(inbox.stdout), inbox.stdout);
+      assert(/^1 {2}\S+ {2}alpha {2}end-to-end\n {4}a\n {4}b\n$/.test(inbox.stdout), inbox.stdout);
     });
 
     await t.step("no control character of a peer reaches a terminal", async () => {
@@ -100,7 +100,7 @@ Deno.test("messages are received, answered and listed while no connector runs", 
   const { requestId, state } = JSON.parse(reply.stdout);
   assertEquals([reply.code, reply.stderr, state], [0, "", "queued"]);
   const read = await shell.run("beta", "svc inbox --read");
-  assert(/^1 {2}\S+ {2}alpha\n {4}for later\n$/.test(read.stdout), read.stdout);
+  assert(/^1 {2}\S+ {2}alpha {2}end-to-end\n {4}for later\n$/.test(read.stdout), read.stdout);
   const [one, list] = await Promise.all([
     shell.run("beta", `svc sent ${requestId} --to alpha --json`),
     shell.run("beta", "svc sent"),
@@ -108,7 +108,7 @@ Deno.test("messages are received, answered and listed while no connector runs", 
   assertEquals([one.code, JSON.parse(one.stdout).receipts, list.code], [0, [], 0]);
   assertStringIncludes(list.stdout, `waits at the server  ${requestId}`);
   const taken = await shell.run("alpha", "svc inbox --take");
-  assert(/^1 {2}\S+ {2}beta {2}names \S+, which .*\n {4}the answer\n$/.test(taken.stdout), taken.stdout);
+  assert(/^1 {2}\S+ {2}beta {2}end-to-end {2}names \S+, which .*\n {4}the answer\n$/.test(taken.stdout), taken.stdout);
 });
 
 Deno.test("no command sends a byte to the program that has the port of a killed connector", async () => {

@@ -23,7 +23,7 @@ Deno.test("svc peers shows whether a peer is connected, unless it hides that", a
     await agents.run("beta", "svc send alpha hello");
     const { stdout } = await agents.run("alpha", "svc peers");
     const [head = "", row = ""] = stdout.split("\n");
-    assertEquals(head.split(/ {2,}/).slice(0, 4), ["PEER", "AGENT OF", "STATE", "LAST MESSAGE"]);
+    assertEquals(head.split(/ {2,}/).slice(0, 5), ["PEER", "AGENT OF", "STATE", "MESSAGES", "LAST MESSAGE"]);
     assertEquals(row.split(/ {2,}/).slice(0, 3), ["beta", "B", "online"]);
   });
   await t.step("after its end", async () => {

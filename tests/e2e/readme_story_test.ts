@@ -87,6 +87,8 @@ for (const program of await programs()) {
         await adas.shown(/^\d\d:\d\d {2}beta (?:of .* )?replies +1$/);
         await adas.shown(/^ {5}│ 8443$/);
         await bobs.shown(/^beta · online$/);
+        await bobs.press("l");
+        await bobs.shown(/alpha .*end-to-end/);
       });
 
       await t.step(

@@ -4,6 +4,7 @@ import { LocalDown } from "../../../shared/client/errors.ts";
 import { call, get, readMessages } from "../../../shared/client/local_client.ts";
 import { InboxPage, type LocalMessage } from "../../../shared/client/local_shapes.ts";
 import { describe } from "../../errors.ts";
+import { READABLE } from "../peer_columns.ts";
 import type { Log } from "./log.ts";
 import { messageOf, type TalkAgent } from "./talk_agent.ts";
 
@@ -137,11 +138,12 @@ export class Arrivals {
   }
 }
 
-/** What the sender of a message did. */
-export function didWhat({ error, auto, isReply }: Pick<LocalMessage, "error" | "auto" | "isReply">): string {
-  if (error !== null) return "could not answer";
-  if (auto) return "replies automatically";
-  return isReply ? "replies" : "asks";
+/** What the sender of a message did, and what a person must know of one that was not sealed. */
+export function didWhat(
+  { error, auto, isReply, verified }: Pick<LocalMessage, "error" | "auto" | "isReply" | "verified">,
+): string {
+  const did = error !== null ? "could not answer" : auto ? "replies automatically" : isReply ? "replies" : "asks";
+  return verified === "end-to-end" ? did : `${did} (${READABLE})`;
 }
 
 /** How many messages are shown at once: a peer that writes a thousand must not push the others off the screen. */

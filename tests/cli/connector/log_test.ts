@@ -83,9 +83,9 @@ Deno.test("svc log prints both directions in order, of all peers or one, by time
   assertEquals(lines.map((line) => line.replace(/^\d\d:\d\d {2}(.*?) +\d+$/, "$1")), [
     "You to beta",
     "     │ Which PORT does it use?",
-    "beta of Bob asks",
+    "beta of Bob asks (readable by the server)",
     "     │ 8443. It moves on Friday.",
-    "gamma of Bob asks",
+    "gamma of Bob asks (readable by the server)",
     "     │ hello",
     "     │ from gamma",
     "You to beta",

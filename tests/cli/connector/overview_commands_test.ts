@@ -47,7 +47,15 @@ Deno.test("svc peers lists the same peers with and without a connector, and keep
   await using _connector = await connectorOfAlpha(world, machine);
   assertEquals(await machine.json("peers", "--agent", "alpha"), list);
   const { stdout } = await machine.svc("peers");
-  assertEquals(stdout.split("\n")[0]?.split(/ {2,}/), ["PEER", "AGENT OF", "STATE", "LAST MESSAGE", "PAIRED", "DID"]);
+  assertEquals(stdout.split("\n")[0]?.split(/ {2,}/), [
+    "PEER",
+    "AGENT OF",
+    "STATE",
+    "MESSAGES",
+    "LAST MESSAGE",
+    "PAIRED",
+    "DID",
+  ]);
 });
 
 Deno.test("svc peers without a connector refreshes an expired session and sends no API key", async () => {

@@ -179,7 +179,7 @@ class Screen {
     const message = {
       requestId: "request-x",
       from,
-      verified: "by-registry",
+      verified: "end-to-end",
       ...rest,
       receivedAt,
       error: null,
@@ -550,7 +550,7 @@ Deno.test("h shows what was written with a peer, oldest first, behind the gutter
   const both = { conversationId: null, inReplyTo: null, auto: false };
   screen.written = [
     {
-      ...{ kind: "received", id: 12, requestId: "request-b", from, verified: "by-registry", isReply: true, ...both },
+      ...{ kind: "received", id: 12, requestId: "request-b", from, verified: "end-to-end", isReply: true, ...both },
       ...{ receivedAt: at, readAt: null, mayBeRepeat: false, text: "8443\n\x1b[2J", error: null, payload: null },
     },
     {

@@ -4,6 +4,7 @@ import { proven } from "../connector/store/disk.ts";
 import { NOT_KEPT } from "../../../shared/client/local_shapes.ts";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import type { RunningConnector } from "../../../cli/connector/agent_connector.ts";
+import { didWhat } from "../../../cli/connector/talk/arrivals.ts";
 import { messageLines } from "../../../cli/messages/received.ts";
 import { columnsOf } from "../../../cli/terminal/text_width.ts";
 import { LocalMessage } from "../../../shared/client/local_shapes.ts";
@@ -95,11 +96,12 @@ Deno.test("svc inbox lists unread messages with number, time, alias and text, an
       receive({ message: "x" }, { auto: true }),
     ];
     const time = new Date(world.clock.now()).toISOString();
-    const lines = [`${a}  ${time}  beta`, "    Hello", "    alpha", `${b}  ${time}  beta`, '    [1,{"n":2}]'];
+    const head = (id: number) => `${id}  ${time}  beta  readable by the server`;
+    const lines = [head(a), "    Hello", "    alpha", head(b), '    [1,{"n":2}]'];
     for (const _ of [1, 2]) {
       const { code, stdout, stderr } = await machine.svc("inbox");
       assertEquals([code, stderr], [0, ""]);
-      assertEquals(stdout.split("\n"), [...lines, `${c}  ${time}  beta  automatic`, "    x", ""]);
+      assertEquals(stdout.split("\n"), [...lines, `${head(c)}  automatic`, "    x", ""]);
     }
     assertEquals(await unread(machine), [a, b, c]);
   }));
@@ -180,6 +182,16 @@ Deno.test("no control character of a peer reaches the terminal, and its text can
     const { stdout } = await machine.svc("inbox", "--read");
     assertStringIncludes(stdout, "    \\u001b[2J\\u0007\\u009b31m\\u{202e}end\tof it\n");
   }));
+
+Deno.test("a message says whether it came end-to-end, and of a contact that the server could read it", () => {
+  const headOf = (verified: string) =>
+    messageLines({ message: LocalMessage.parse({ ...EXAMPLE, text: "x", verified }), json: "{}" }, null, 0)[0] ?? "";
+  assertStringIncludes(headOf("end-to-end"), "  end-to-end");
+  assertStringIncludes(headOf("by-registry"), "  readable by the server");
+  const said = { error: null, auto: false, isReply: false };
+  assertEquals(didWhat({ ...said, verified: "end-to-end" }), "asks");
+  assertEquals(didWhat({ ...said, verified: "by-registry" }), "asks (readable by the server)");
+});
 
 Deno.test("a long line of a peer does not reach the first column of a terminal", () => {
   const forged = "17  2026-01-01T00:00:00.000Z  boss";
