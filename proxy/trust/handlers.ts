@@ -25,13 +25,7 @@ import { toIso } from "../../shared/protocol/time.ts";
 import type { Random } from "../../shared/random.ts";
 import { type Answer, type Input, json, noContent } from "../../shared/server/http/route.ts";
 import type { AdmittedAgent } from "../caller.ts";
-import {
-  checkConfirmation,
-  type ConfirmResult,
-  type OwnershipDeps,
-  requireInitiator,
-  requireOwnership,
-} from "./pairing.ts";
+import { checkConfirmation, type ConfirmResult, type OwnershipDeps, requireOwnership } from "./pairing.ts";
 import { HIDDEN, lastSeen, type LastSeenDeps, NEVER_SEEN } from "./last_seen.ts";
 import * as store from "./store.ts";
 import { KEYS } from "../schema/kv_keys.ts";
@@ -89,7 +83,8 @@ export async function pairConfirm(
   }
   // Before its turn, because these ask the registry, and all other changes would wait for its answers.
   await requireHome(deps, caller);
-  await requireInitiator(deps, initiatorOwnerDid, initiatorAgentDid);
+  const gone = "The agent that created the ticket is not active, or its session has ended";
+  await requireOwnership(deps, initiatorOwnerDid, initiatorAgentDid, gone);
   const { ticket, isNew } = await deps.changes.run(async (draft) => {
     const records = await store.readConfirmation(draft, seen.text, initiatorAgentDid, caller.agentDid);
     const present = requireKnown(deps, records.ticket.value);

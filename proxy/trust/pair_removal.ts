@@ -12,7 +12,7 @@ import { fraction, type Random } from "../../shared/random.ts";
 import type { Log } from "../../shared/server/log.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { PairCount } from "../schema/records.ts";
-import { pairsOf, setPairCount } from "./store.ts";
+import { pairsOf, writeCount } from "./store.ts";
 
 interface PairRemovalDeps {
   kv: Kv;
@@ -154,7 +154,7 @@ export class PairRemoval {
       for (let k = 0; k < entries.length; k += 2) {
         const [count, pair] = entries.slice(k, k + 2) as [KvEntryMaybe<PairCount>, KvEntryMaybe<unknown>];
         if (pair.value === null) continue;
-        setPairCount(operation, count, pairsOf(count) - 1);
+        writeCount(operation.check(count), count, pairsOf(count) - 1);
         operation.delete(pair.key).delete(KEYS.pair(String(pair.key.at(-1)), agentDid));
       }
     }

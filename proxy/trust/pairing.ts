@@ -37,34 +37,24 @@ export function checkConfirmation(ticket: TicketRecord, responderDid: string, no
 }
 
 /**
- * Checks at the registry that an agent may use the pairing routes: the owner in its AIT owns it, and the agent and
- * its session are active, because an owner who ends a session ends these rights with it.
+ * Checks at the registry that an agent may pair: its owner owns it, and the agent and its session are active, because an owner
+ * who ends a session ends these rights with it.
  *
+ * @param message for another agent than the caller
  * @throws {ServiceError} `PROXY_PAIR_OWNERSHIP_FORBIDDEN`, `PROXY_PAIR_OWNERSHIP_UNAVAILABLE`
  */
-export async function requireOwnership(deps: OwnershipDeps, ownerDid: string, agentDid: string): Promise<void> {
-  if (await mayPair(deps, ownerDid, agentDid)) return;
-  throw new ServiceError("PROXY_PAIR_OWNERSHIP_FORBIDDEN");
-}
-
-/**
- * Makes the same check for the initiator of a ticket when the ticket is confirmed.
- *
- * @throws {ServiceError} `PROXY_PAIR_OWNERSHIP_FORBIDDEN`, `PROXY_PAIR_OWNERSHIP_UNAVAILABLE`
- */
-export async function requireInitiator(deps: OwnershipDeps, ownerDid: string, agentDid: string): Promise<void> {
-  if (await mayPair(deps, ownerDid, agentDid)) return;
-  throw new ServiceError("PROXY_PAIR_OWNERSHIP_FORBIDDEN", {
-    message: "The agent that created the ticket is not active, or its session has ended",
-  });
-}
-
-async function mayPair(deps: OwnershipDeps, ownerDid: string, agentDid: string): Promise<boolean> {
+export async function requireOwnership(
+  { registry }: OwnershipDeps,
+  ownerDid: string,
+  agentDid: string,
+  message?: string,
+): Promise<void> {
   try {
-    const { ownsAgent, agentStatus, session } = await deps.registry.ownership(ownerDid, agentDid);
-    return ownsAgent && agentStatus === "active" && session === "active";
+    const { ownsAgent, agentStatus, session } = await registry.ownership(ownerDid, agentDid);
+    if (ownsAgent && agentStatus === "active" && session === "active") return;
   } catch (cause) {
     if (!(cause instanceof RegistryUnavailable)) throw cause;
     throw new ServiceError("PROXY_PAIR_OWNERSHIP_UNAVAILABLE", { cause, headers: { "Retry-After": "1" } });
   }
+  throw new ServiceError("PROXY_PAIR_OWNERSHIP_FORBIDDEN", message === undefined ? {} : { message });
 }

@@ -101,21 +101,14 @@ export function pairsOf(count: KvEntryMaybe<PairCount>): number {
   return count.value?.pairs ?? 0;
 }
 
-/** Adds a new count to a commit. The commit fails if the count has changed since it was read. */
-export function setPairCount(
-  operation: AtomicOperation,
-  count: KvEntryMaybe<PairCount>,
+/** Writes a new count in a commit or change that fails if the present one has changed since it was read. */
+export function writeCount(
+  commit: Pick<AtomicOperation | Draft, "set" | "delete">,
+  { key }: KvEntryMaybe<PairCount>,
   pairs: number,
 ): void {
-  operation.check(count);
-  if (pairs > 0) operation.set(count.key, { pairs } satisfies PairCount);
-  else operation.delete(count.key);
-}
-
-/** Writes a new count in a change that has read it. */
-function writeCount(draft: Draft, { key }: KvEntryMaybe<PairCount>, pairs: number): void {
-  if (pairs > 0) draft.set(key, { pairs } satisfies PairCount);
-  else draft.delete(key);
+  if (pairs > 0) commit.set(key, { pairs } satisfies PairCount);
+  else commit.delete(key);
 }
 
 /**

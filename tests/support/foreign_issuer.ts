@@ -31,7 +31,7 @@ export class ForeignIssuer {
   readonly revocations: Revocation[] = [];
   seq = 1;
   /** Answers in place of the documents when a test sets it. */
-  answer: ((request: Request) => Promise<Response> | Response | null) | null = null;
+  answer: ((request: Request) => Promise<Response | null> | Response | null) | null = null;
   addresses: { address: string; family: number }[] = [{ address: "93.184.215.14", family: 4 }];
 
   private constructor(clock: Clock, readonly origin: string, signing: KeyPair, seed: number) {
