@@ -2,6 +2,7 @@
  * Prometheus with the two example files speaks within two minutes of each fault that docs/operations.md names, and is silent
  * before. A rule that waits longer by itself is pending by then. Each fault is caused as it would be met: a refused sender, a
  * slow connector, a full disk, a registry that is gone. Not here: memory, whose number is that of the machine.
+ * `-- --trials n` sets the minutes of health before.
  */
 import { assert, assertEquals } from "@std/assert";
 import { AgentClient, RegistryClient } from "../support/agent_client.ts";
@@ -24,11 +25,11 @@ import {
   startServer,
   tempFolder,
 } from "../support/process.ts";
+import { trials } from "../support/trials.ts";
 import { findFaketime } from "./chaos/cluster.ts";
 
 const EXAMPLES = new URL("../../docs/examples/", import.meta.url);
-/** Rules that compare with an earlier hour look back five minutes, so a server is healthy at least as long before. */
-const HEALTHY_MS = 390_000;
+const HEALTHY_MS = trials(6) * 60_000;
 const SPEAKS_MS = 120_000;
 const DISK_MIB = 256;
 
