@@ -4,6 +4,7 @@ import { allCommands } from "../../cli/commands/table.ts";
 import { parse } from "../../cli/command_line/parse.ts";
 import { BOOTSTRAP_SECRET, World } from "../support/world.ts";
 import { bootstrapped, Machine } from "./cli_world.ts";
+import { machineWithAlpha, pairAlpha } from "./connector/local_machine.ts";
 
 const COMMANDS = await allCommands();
 
@@ -87,6 +88,33 @@ Deno.test("the next steps of svc status lead from nothing to an agent that pairs
   const start = await step();
   assertEquals(start.slice(0, 3), ["connector", "start", "my-agent"]);
   assertEquals(parse(start, COMMANDS).kind, "run");
+});
+
+Deno.test("what an admin reads next ends a suspension, turns the page and explains a refusal", async () => {
+  await using world = await World.open();
+  await using ada = await Machine.ofAdmin(world);
+  await world.person("Bob");
+  const [restore = []] = await next(ada, "admin", "people", "suspend", "Bob", "--yes");
+  assertEquals((await ada.json(...restore)).person.status, "active");
+  const [page = []] = await next(ada, "admin", "people", "list", "--limit", "1");
+  assertEquals((await ada.json(...page)).people.length, 1);
+  const stranger = await world.agent(undefined, "stranger");
+  await (await world.message(stranger, stranger)).body?.cancel();
+  const [explain = []] = await next(ada, "admin", "relay", "refusals");
+  assertEquals((await ada.json(...explain)).code, explain[1]);
+});
+
+Deno.test("what a person reads next of a peer sends to it, and ends a block", async () => {
+  await using world = await World.open();
+  await using machine = await machineWithAlpha(world);
+  const peer = await pairAlpha(world, machine, "beta");
+  world.connect(peer);
+  const [send = [], start = []] = await next(machine, "peers");
+  assertEquals(start.slice(0, 3), ["connector", "start", "alpha"]);
+  assertEquals((await machine.json(...send)).state, "delivered");
+  const [unblock = []] = await next(machine, "peers", "block", send[1] ?? "");
+  await machine.json(...unblock);
+  assertEquals((await machine.json(...send)).state, "delivered");
 });
 
 Deno.test("every suggestion passes through the function that quotes it", async () => {
