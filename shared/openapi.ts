@@ -58,11 +58,15 @@ type Json = Record<string, unknown>;
 /** What all operations of a document share. */
 export interface DocumentForm<Code extends string, Credential extends string> {
   errors: Readonly<Record<Code, { status: number | readonly number[]; when: string }>>;
+  /** Codes of every operation, which the document has once. */
+  commonErrors: readonly Code[];
   securitySchemes: Readonly<Record<string, Json>>;
   /** For each credential: its security requirements, and the headers beside those of the schemes. */
   credentials: Readonly<Record<Credential, { security: readonly Json[]; headers: readonly RouteHeader[] }>>;
   requestHeaders: readonly RouteHeader[];
   responseHeaders: readonly string[];
+  /** Further schemas, which no operation names. */
+  schemas: Readonly<Record<string, Json>>;
   /** Response headers of errors, by status. */
   errorHeaders: Readonly<Record<number, readonly string[]>>;
 }
@@ -88,7 +92,7 @@ export function openApiDocument<Code extends string, Credential extends string>(
       license: { name: "MIT", identifier: "MIT" },
     },
     paths,
-    components: { securitySchemes: form.securitySchemes },
+    components: { securitySchemes: form.securitySchemes, schemas: form.schemas, responses: commonResponses(form) },
   };
 }
 
@@ -108,17 +112,18 @@ function describe<Code extends string, Credential extends string>(
       ...parametersOf(params, "path"),
       ...parametersOf(query, "query"),
       ...form.credentials[credential].headers.map(headerParameter),
-      ...headers.map(headerParameter),
+      ...headers.filter(({ name }) => name !== "Content-Type").map(headerParameter),
       ...operation.response.isCacheable
         ? [{ name: "If-None-Match", in: "header", required: false, schema: { type: "string" } }]
         : [],
       ...form.requestHeaders.map(headerParameter),
     ],
-    ...(body ? { requestBody: { required: !emptyBody, content: jsonContent(schemaOf(body, "input")) } } : {}),
+    ...(body ? { requestBody: { required: !emptyBody, content: jsonContent(body, "input") } } : {}),
     responses: responsesOf(operation, form),
   };
 }
 
+/** `Content-Type` is none: the content of the body says it, and a generated client would ask its caller for it. */
 function headerParameter({ name, required, schema, what }: RouteHeader): Json {
   return { name, in: "header", required, description: what, schema: schemaOf(schema, "input") };
 }
@@ -154,6 +159,11 @@ function responsesOf<Code extends string, Credential extends string>(
     for (const status of statusesOf(code)) byStatus.set(status, [...byStatus.get(status) ?? [], code]);
   }
   for (const [status, codes] of [...byStatus].sort(([a], [b]) => a - b)) {
+    const [code] = codes;
+    if (codes.length === 1 && code !== undefined && form.commonErrors.includes(code)) {
+      responses[status] = { $ref: `#/components/responses/${code}` };
+      continue;
+    }
     const envelope = envelopeOf(passesOnErrorsOf === undefined ? codes : null);
     const schema = response.body && schemaOf(response.body, "output");
     const isUnready = status === 503 && schema && response.mayBeUnready;
@@ -161,14 +171,14 @@ function responsesOf<Code extends string, Credential extends string>(
       description: codes.map((code) => `${code}: ${form.errors[code].when}`).join("; ") +
         (isUnready ? "; or not ready" : ""),
       headers: headersOf([...common, ...form.errorHeaders[status] ?? []]),
-      content: jsonContent(isUnready ? { anyOf: [envelope, schema] } : envelope),
+      content: { "application/json": { schema: isUnready ? { anyOf: [envelope, schema] } : envelope } },
     };
   }
   if (passesOnErrorsOf !== undefined) {
     responses.default = {
       description: `An error of ${passesOnErrorsOf}, unchanged`,
       headers: headersOf(common),
-      content: jsonContent(envelopeOf(null)),
+      content: { "application/json": { schema: envelopeOf(null) } },
     };
   }
   return responses;
@@ -178,7 +188,7 @@ function successOf({ body, contentType, headers = [], isCacheable }: RouteAnswer
   return {
     description: "Success",
     headers: headersOf([...common, ...headers, ...isCacheable ? ["ETag"] : []]),
-    ...(body ? { content: jsonContent(schemaOf(body, "output")) } : {}),
+    ...(body ? { content: jsonContent(body, "output") } : {}),
     ...(contentType ? { content: { [contentType]: { schema: {} } } } : {}),
   };
 }
@@ -201,8 +211,49 @@ function envelopeOf(codes: readonly string[] | null): Json {
   return { type: "object", required: ["error"], properties: { error } };
 }
 
-function jsonContent(schema: Json): Json {
-  return { "application/json": { schema } };
+function commonResponses<Code extends string>(
+  { errors, commonErrors, responseHeaders, errorHeaders }: Pick<
+    DocumentForm<Code, never>,
+    "errors" | "commonErrors" | "responseHeaders" | "errorHeaders"
+  >,
+): Json {
+  return Object.fromEntries(commonErrors.map((code) => {
+    const [status = 500] = [errors[code].status].flat();
+    const headers = headersOf([...responseHeaders, ...errorHeaders[status] ?? []]);
+    const content = { "application/json": { schema: envelopeOf([code]) } };
+    return [code, { description: `${code}: ${errors[code].when}`, headers, content }];
+  }));
+}
+
+/** A body with an example, where a plain one is taken: a reader understands it sooner than the schema. */
+function jsonContent(body: z.ZodType, io: "input" | "output"): Json {
+  const schema = schemaOf(body, io), example = exampleOf(schema);
+  return { "application/json": { schema, ...body.safeParse(example).success ? { example } : {} } };
+}
+
+/** A value that a schema takes: its own example, else a plain value of its type. */
+export function exampleOf(schema: Json): unknown {
+  const { type, examples, properties = {}, items, minItems, minimum, format } = schema;
+  const others = (schema.anyOf ?? schema.oneOf) as Json[] | undefined;
+  if (Array.isArray(examples)) return examples[0];
+  if ("const" in schema) return schema.const;
+  if (Array.isArray(schema.enum)) return schema.enum[0];
+  if (others?.[0] !== undefined) return exampleOf(others[0]);
+  switch (Array.isArray(type) ? type[0] : type) {
+    case "object":
+      return Object.fromEntries(Object.entries(properties as Json).map(([key, of]) => [key, exampleOf(of as Json)]));
+    case "array":
+      return Array.from({ length: Number(minItems ?? 1) }, () => exampleOf(items as Json));
+    case "integer":
+    case "number":
+      return Math.max(1, Number(minimum ?? 1));
+    case "boolean":
+      return true;
+    case "string":
+      return format === "date-time" ? "2026-02-21T00:01:00.000Z" : "text";
+    default:
+      return type === "null" ? null : {};
+  }
 }
 
 export function schemaOf(schema: z.ZodType, io: "input" | "output"): Json {

@@ -134,3 +134,66 @@ export async function layoutShift(page: Page): Promise<number> {
   );
   return Math.round(shift * 1000) / 1000;
 }
+
+/** As far as the functions below use it, which run in a page. */
+interface Window {
+  document: {
+    body: { append(...nodes: unknown[]): void; innerHTML: string; setAttribute(name: string, value: string): void };
+    createRange(): { createContextualFragment(html: string): unknown };
+    createElement(name: string): Record<string, unknown>;
+  };
+  open(address: string): { closed: boolean; document: unknown } | null;
+}
+
+/**
+ * What would run if a page wrote a text of another person as markup: inline code, a handler, a file of another address, a
+ * string as markup. The list is empty when all of it is refused.
+ *
+ * @param file an address of the same server that is no file of the pages
+ */
+export async function whatMistakesRun(page: Page, file: string): Promise<string[]> {
+  return await page.evaluate(async (file) => {
+    const { document } = globalThis as unknown as Window;
+    const ran: string[] = [];
+    const attempt = (name: string, work: () => unknown) => {
+      try {
+        work();
+        ran.push(name);
+      } catch { /* refused */ }
+    };
+    const loads = (tag: string, address: string) =>
+      new Promise<boolean>((resolve) => {
+        const element = document.createElement(tag);
+        Object.assign(element, { onload: () => resolve(true), onerror: () => resolve(false) });
+        try {
+          Object.assign(element, tag === "link" ? { rel: "stylesheet", href: address } : { src: address });
+        } catch {
+          return resolve(false);
+        }
+        document.body.append(element);
+      });
+    attempt("markup", () => document.createRange().createContextualFragment("<script>alert(1)</script>"));
+    attempt("innerHTML", () => document.body.innerHTML = "<b>x</b>");
+    attempt("script text", () => document.createElement("script").text = "alert(1)");
+    attempt("handler", () => document.body.setAttribute("onclick", "alert(1)"));
+    for (const tag of ["script", "link", "img"]) if (await loads(tag, file)) ran.push(`${tag} of another file`);
+    return ran;
+  }, file);
+}
+
+/** The opener of a page has its window and can read nothing of it. */
+export const REACH_OF_NONE = ["closed to its opener", "no opener"];
+
+/** What a page of another site reaches of a page that it opens by a click, and that page of it. */
+export async function reachOfOpener(tab: Page, address: string): Promise<string[]> {
+  const opened = tab.context().waitForEvent("page");
+  const closed = await tab.evaluate(async (address) => {
+    const window = (globalThis as unknown as Window).open(address);
+    for (let i = 0; i < 200 && window?.closed === false; i++) await new Promise((done) => setTimeout(done, 25));
+    return window === null || window.closed;
+  }, address);
+  const page = await opened;
+  await page.waitForLoadState();
+  const hasOpener = await page.evaluate("window.opener !== null");
+  return [closed ? "closed to its opener" : "open to its opener", hasOpener ? "an opener" : "no opener"];
+}

@@ -1,7 +1,15 @@
 /** The operator's console in a browser: its story by clicks and by keyboard, its attacks, each page once. tests/soak/browser_console_test.ts has the rest. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { REGISTRY_URL } from "../support/world.ts";
-import { assertSays, browserTest, SIZES, TestBrowser } from "./browser.ts";
+import {
+  assertSays,
+  browserTest,
+  REACH_OF_NONE,
+  reachOfOpener,
+  SIZES,
+  TestBrowser,
+  whatMistakesRun,
+} from "./browser.ts";
 import { assertConsolePages } from "./console_pages.ts";
 import { ConsoleWorld } from "./console_world.ts";
 
@@ -83,6 +91,8 @@ browserTest("another site, a frame, another name and a stolen code get nothing o
   const { page, context, base, problems } = await w.page();
   await page.goto(`${base}/agents/${alpha.agent.id}/revoke`);
   const csrf = await page.locator("main [name=csrf]").inputValue();
+  assertEquals(await whatMistakesRun(page, `${REGISTRY_URL}/v1/metadata`), []);
+  problems.length = 0;
   const html =
     `<form method="post" action="${base}/agents/${alpha.agent.id}/revoke"><input name="csrf" value="${csrf}">` +
     `<button>go</button></form><iframe src="${base}/overview"></iframe>`;
@@ -93,6 +103,7 @@ browserTest("another site, a frame, another name and a stolen code get nothing o
   const tab = await context.newPage();
   await tab.goto(`http://127.0.0.1:${other.addr.port}`);
   assert(!(await tab.frames()[1]?.content() ?? "").includes("Overview"));
+  assertEquals(await reachOfOpener(tab, `${base}/overview`), REACH_OF_NONE);
   const answered = tab.waitForResponse((response) => response.request().method() === "POST");
   await tab.click("button");
   assertEquals((await answered).status(), 403);

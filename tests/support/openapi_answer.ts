@@ -8,6 +8,8 @@ export interface Recorded {
   status: number;
   headers: Headers;
   text: string;
+  /** What was asked. */
+  asked?: { query: URLSearchParams; headers: Headers; body: string | null };
 }
 
 // deno-lint-ignore no-explicit-any -- the document is checked by a validator of its own
@@ -17,7 +19,8 @@ export type ApiDocument = any;
 export function problemOf(document: ApiDocument, { method, path, status, headers, text }: Recorded): string | null {
   const operation = document.paths[path]?.[method.toLowerCase()];
   if (!operation) return "no such operation";
-  const response = operation.responses[status] ?? (status >= 400 ? operation.responses.default : undefined);
+  const listed = operation.responses[status] ?? (status >= 400 ? operation.responses.default : undefined);
+  const response = listed && resolved(document, listed);
   if (!response) return `status ${status} is not described`;
   const type = headers.get("content-type")?.split(";")[0];
   const content = response.content?.[type ?? ""];
@@ -26,6 +29,44 @@ export function problemOf(document: ApiDocument, { method, path, status, headers
   if (type !== "application/json") return null;
   const ajv = new Ajv2020({ strict: false, validateFormats: false });
   return ajv.validate(content.schema, JSON.parse(text)) ? null : ajv.errorsText();
+}
+
+/** What a reference within a document leads to; another value itself. */
+export function resolved(document: ApiDocument, value: object): ApiDocument {
+  if (!("$ref" in value)) return value;
+  return String(value.$ref).slice("#/".length).split("/").reduce((place, name) => place[name], document);
+}
+
+/** Why a request is not one of the document; `null` when it has only what its operation names, and all of what that needs. */
+export function requestProblemOf(
+  document: ApiDocument,
+  { method, path, asked }: Recorded,
+): string | null {
+  if (asked === undefined) return "the request was not recorded";
+  const { query, headers, body } = asked;
+  const operation = document.paths[path]?.[method.toLowerCase()];
+  if (!operation) return "no such operation";
+  const parameters: { name: string; in: string; required: boolean; schema: object }[] = operation.parameters;
+  const ajv = new Ajv2020({ strict: false, validateFormats: false });
+  const schemes = Object.values<{ type: string; name?: string }>(document.components.securitySchemes);
+  const given = { query: (name: string) => query.get(name), header: (name: string) => headers.get(name) };
+  for (const { name, in: where, required, schema } of parameters) {
+    if (where === "path") continue;
+    const value = given[where as "query" | "header"](name);
+    if (value === null && required) return `${where} ${name} is missing`;
+    if (value !== null && !ajv.validate(schema, value)) return `${where} ${name}: ${ajv.errorsText()}`;
+  }
+  const named = new Set(parameters.map(({ name }) => name.toLowerCase()));
+  const credentials = schemes.map(({ type, name }) => type === "http" ? "authorization" : name?.toLowerCase());
+  const unknown = [...headers.keys()].filter((name) => !named.has(name) && !credentials.includes(name));
+  const extra = [...query.keys(), ...unknown].filter((name) =>
+    !named.has(name.toLowerCase()) && name !== "content-type"
+  );
+  if (extra.length > 0) return `${extra} is not described`;
+  const content = operation.requestBody?.content["application/json"];
+  if (body === null) return operation.requestBody?.required ? "the body is missing" : null;
+  if (!content) return "no body is described";
+  return ajv.validate(content.schema, JSON.parse(body)) ? null : `body: ${ajv.errorsText()}`;
 }
 
 /**

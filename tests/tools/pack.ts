@@ -1,7 +1,7 @@
 /**
- * `deno task pack`: builds two npm packages. `svc`, for `npx` and `npm install --global`, contains the bundle in parts
+ * `deno task pack`: builds three npm packages. `svc`, for `npx` and `npm install --global`, contains the bundle in parts
  * and a short launcher, and depends on the npm package `deno` of the same version as the packing Deno. pack_client.ts
- * has the content of the client library.
+ * and pack_protocol.ts have the content of the two libraries.
  *
  *   deno run -A tests/tools/pack.ts [--dist <folder>]
  */
@@ -9,6 +9,7 @@ import project from "../../deno.json" with { type: "json" };
 import { GLOBAL_OPTIONS } from "../../cli/command_line/command.ts";
 import { bundleInParts, FIRST_PART } from "./compile.ts";
 import { writeClientPackage } from "./pack_client.ts";
+import { writeProtocolPackage } from "./pack_protocol.ts";
 
 const ROOT = decodeURIComponent(new URL("../../", import.meta.url).pathname).replace(/^\/(?=[A-Za-z]:)/, "");
 
@@ -97,6 +98,13 @@ export async function packClient(dist: string): Promise<string> {
   return await npmPack(dist, folder);
 }
 
+/** Builds the package of the protocol. Returns the path of the tarball. */
+export async function packProtocol(dist: string): Promise<string> {
+  const folder = await emptyFolder(`${dist}/npm-protocol`);
+  await writeProtocolPackage(folder);
+  return await npmPack(dist, folder);
+}
+
 async function emptyFolder(folder: string): Promise<string> {
   await Deno.remove(folder, { recursive: true }).catch(() => {});
   await Deno.mkdir(folder, { recursive: true });
@@ -120,6 +128,7 @@ if (import.meta.main) {
   try {
     console.log(`built      ${await pack(dist)}`);
     console.log(`built      ${await packClient(dist)}`);
+    console.log(`built      ${await packProtocol(dist)}`);
   } catch (error) {
     const isMissing = error instanceof Deno.errors.NotFound;
     console.error(`NOT BUILT  ${isMissing ? "npm is not on this machine" : (error as Error).message}`);

@@ -6,7 +6,7 @@ import project from "../../deno.json" with { type: "json" };
 import client from "../../shared/client/deno.json" with { type: "json" };
 import { refuseRepackaging } from "./compile.ts";
 
-const ROOT = decodeURIComponent(new URL("../../", import.meta.url).pathname).replace(/^\/(?=[A-Za-z]:)/, "");
+export const ROOT = decodeURIComponent(new URL("../../", import.meta.url).pathname).replace(/^\/(?=[A-Za-z]:)/, "");
 const LIBRARY = "shared/client";
 
 /** Files with the public types; their declarations import nothing else. */
@@ -56,7 +56,7 @@ export async function writeClientPackage(folder: string): Promise<void> {
  * Copies the sources without `exactOptionalPropertyTypes`, with which Deno 2.9.6 finds an error in its own types of Node when
  * it writes declarations. Returns the folder.
  */
-async function copyOfSources(): Promise<string> {
+export async function copyOfSources(): Promise<string> {
   const copy = await Deno.makeTempDir();
   for (const path of SOURCES) await copyFolder(`${ROOT}${path}`, `${copy}/${path}`);
   for (const path of SOURCE_FILES) await Deno.copyFile(`${ROOT}${path}`, `${copy}/${path}`);
@@ -88,15 +88,15 @@ async function withLines(folder: string, code: string): Promise<string> {
 }
 
 /** A declaration file for Node: without the paths of this machine, with the names of the packed files. */
-function declaration(text: string): string {
+export function declaration(text: string): string {
   const lines = text.split("\n").filter((line) => !line.startsWith("/// <amd-module"));
   return ['/// <reference lib="esnext.disposable" />', ...lines].join("\n").replaceAll(
-    /(from "\.\/\w+)\.ts"/g,
+    /(from "\.[\w./]+)\.ts"/g,
     '$1.js"',
   );
 }
 
-async function copyFolder(from: string, to: string): Promise<void> {
+export async function copyFolder(from: string, to: string): Promise<void> {
   await Deno.mkdir(to, { recursive: true });
   for await (const { name, isDirectory } of Deno.readDir(from)) {
     // The packages' own settings would make the copy a workspace.
@@ -106,7 +106,7 @@ async function copyFolder(from: string, to: string): Promise<void> {
   }
 }
 
-async function deno(cwd: string, ...args: string[]): Promise<void> {
+export async function deno(cwd: string, ...args: string[]): Promise<void> {
   const { success, stderr } = await new Deno.Command(Deno.execPath(), { args, cwd, stderr: "piped" }).output();
   if (!success) throw new Error(`deno ${args[0]} failed\n${new TextDecoder().decode(stderr)}`);
 }

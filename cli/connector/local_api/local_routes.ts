@@ -262,6 +262,8 @@ async function openPage({ page }: LocalInput): Promise<Response> {
 
 const FORM: DocumentForm<LocalCode, LocalCaller> = {
   errors: LOCAL_ERRORS,
+  commonErrors: [],
+  schemas: {},
   securitySchemes: {
     token: { type: "http", scheme: "bearer", description: "The token in connector.json; new at each start" },
     peer: { type: "http", scheme: "bearer", description: "The token that svc a2a add printed for this peer" },

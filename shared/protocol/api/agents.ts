@@ -40,7 +40,10 @@ export const RegisterBody = z.object({
   challengeSignature: z.string().refine(
     (text) => fromBase64Url(text)?.length === LIMITS.signatureBytes,
     "must be base64url of 64 bytes",
-  ).meta({ pattern: "^[A-Za-z0-9_-]{85}[AQgw]$" }),
+  ).meta({
+    pattern: "^[A-Za-z0-9_-]{85}[AQgw]$",
+    examples: ["-Htb2eSXJJoHAXeu_VipZB86a3SaxglfoBW2bzEGUAByz54FDBoXHNihHFlevarE2uGFFRNr69TlhGSOdVMwAA"],
+  }),
   /** Default: `generic`. */
   framework: FrameworkAsSent.optional(),
   /** Lifetime of the AIT (default: 30). */

@@ -37,15 +37,20 @@ export function parsedText(parse: (value: string) => string | null, message: str
     const parsed = parse(value);
     if (parsed === null) ctx.addIssue({ code: "custom", message });
     return parsed ?? "";
-  }).meta({ minLength: 1, maxLength, pattern: textPattern(CONTROL_PATTERN + BIDI_PATTERN) });
+  }).meta({ minLength: 1, maxLength, pattern: textPattern(CONTROL_PATTERN + BIDI_PATTERN), examples: ["alpha"] });
 }
 
-export const Ulid = text(isUlid, "must be a ULID", { pattern: `^${ULID_PATTERN}$` });
+export const Ulid = text(isUlid, "must be a ULID", {
+  pattern: `^${ULID_PATTERN}$`,
+  examples: ["01KHYQ5H00AAAAAAAAAAAAAAAA"],
+});
 export const AgentDid = text(isAgentDid, "must be the DID of an agent", {
   pattern: `^did:svc:${AUTHORITY_PATTERN}:agent:${ULID_PATTERN}$`,
+  examples: ["did:svc:registry.example.test:agent:01KHYQ5H00AAAAAAAAAAAAAAAA"],
 });
 export const HumanDid = text(isHumanDid, "must be the DID of a human", {
   pattern: `^did:svc:${AUTHORITY_PATTERN}:human:${ULID_PATTERN}$`,
+  examples: ["did:svc:registry.example.test:human:01KHYQ5H00CCCCCCCCCCCCCCCC"],
 });
 export const IsoTime = text((value) => parseIso(value) !== null, "must be an RFC 3339 time", {
   format: "date-time",
@@ -57,9 +62,11 @@ export const AgentName = text(isAgentName, "must be 1 to 64 of A-Z, a-z, 0-9, '.
 });
 export const PublicKey = text(isPublicKey, "must be base64url of an Ed25519 public key", {
   pattern: "^[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]$",
+  examples: ["iRSOjP63Dt2YWIPUuF3KABGDXODn7ZR5yEAIFPwaNcE"],
 });
 export const RequestId = text(isRequestId, "must be 8 to 128 of A-Z, a-z, 0-9, '.', '_', ':' and '-'", {
   pattern: "^[A-Za-z0-9._:-]{8,128}$",
+  examples: ["01KHYQ5H00EEEEEEEEEEEEEEEE"],
 });
 export const DisplayName = parsedText(
   parseDisplayName,

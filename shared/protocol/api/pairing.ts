@@ -7,14 +7,16 @@ import { AgentDid, DisplayName, IsoTime } from "./fields.ts";
 export type PairingProfile = z.output<typeof PairingProfile>;
 export const PairingProfile = z.object({ agentName: DisplayName, humanName: DisplayName });
 
-const Chars43 = z.string().regex(/^[A-Za-z0-9_-]{43}$/);
+const Chars43 = z.string().regex(/^[A-Za-z0-9_-]{43}$/).meta({
+  examples: ["iRSOjP63Dt2YWIPUuF3KABGDXODn7ZR5yEAIFPwaNcE"],
+});
 
 /** The proof of a key with the pair secret of a ticket. The proxy passes it on and cannot check it. */
 export type PairKey = z.output<typeof PairKey>;
 export const PairKey = z.object({ publicKey: Chars43, mac: Chars43 });
 
 /** Origin of a proxy in its one spelling. */
-const ProxyOrigin = z.string().max(150).refine(isOrigin);
+const ProxyOrigin = z.string().max(150).refine(isOrigin).meta({ examples: ["https://proxy.example.test"] });
 
 /** A pasted ticket; surrounding white space and backticks are removed and are not a ticket alone. */
 const PastedTicket = z.string().trim().regex(/[^\s`]/);

@@ -19,7 +19,9 @@ export const ReceiptBody = z.object({
   /** Required when several senders used the request ID. */
   senderAgentDid: AgentDid.optional(),
   /** The receipt as its recipient signed it. The proxy looks at its form only. */
-  signed: z.string().max(LIMITS.receiptTokenBytes).regex(COMPACT_JWS, "must be a signed receipt").optional(),
+  signed: z.string().max(LIMITS.receiptTokenBytes).regex(COMPACT_JWS, "must be a signed receipt").meta({
+    examples: [`e30.e30.${"A".repeat(86)}`],
+  }).optional(),
 });
 
 /**

@@ -28,7 +28,7 @@ export const RefreshAnswer = z.object({ agentAuth: AgentAuth });
 export type VisitBody = z.output<typeof VisitBody>;
 export const VisitBody = z.object({
   /** Origin of the proxy to visit, in its one spelling. */
-  audience: z.string().refine(isOrigin),
+  audience: z.string().refine(isOrigin).meta({ examples: ["https://proxy.example.test"] }),
 });
 
 export type VisitAnswer = z.output<typeof VisitAnswer>;

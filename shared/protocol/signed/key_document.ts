@@ -18,7 +18,7 @@ export const PublishedKey = z.strictObject({
   crv: z.literal("Ed25519"),
   alg: z.literal("EdDSA"),
   use: z.literal("sig"),
-  x: z.string().refine(isPublicKey),
+  x: z.string().refine(isPublicKey).meta({ examples: ["iRSOjP63Dt2YWIPUuF3KABGDXODn7ZR5yEAIFPwaNcE"] }),
   status: z.enum(["active", "retired"]),
 });
 

@@ -3,11 +3,19 @@
  * limits, and the credentials of its callers.
  */
 import * as z from "zod";
-import type * as openapi from "../../openapi.ts";
+import * as openapi from "../../openapi.ts";
+import { FRAME_SHAPES } from "./frame_shapes.ts";
 import { type ErrorCode, ERRORS } from "../../protocol/errors.ts";
 import { HEADERS } from "../../protocol/proof.ts";
 import { LIMITS } from "../../protocol/limits.ts";
-import { type Authenticator, type Authenticators, type Credential, errorsOf, type Route } from "./route.ts";
+import {
+  type Authenticator,
+  type Authenticators,
+  COMMON_ERRORS,
+  type Credential,
+  errorsOf,
+  type Route,
+} from "./route.ts";
 
 /** A row of a service and its possible responses. */
 export type Operation = openapi.Operation<ErrorCode, Credential>;
@@ -81,6 +89,10 @@ export const CREDENTIALS: Readonly<Record<Credential, { what: string; headers: r
 /** What all operations of the services share. */
 export const SERVICE_FORM: openapi.DocumentForm<ErrorCode, Credential> = {
   errors: ERRORS,
+  commonErrors: COMMON_ERRORS,
+  schemas: Object.fromEntries(
+    FRAME_SHAPES.map(([type, shape]) => [`frame.${type}`, openapi.schemaOf(shape, "output")]),
+  ),
   securitySchemes: {
     api_key: { type: "http", scheme: "bearer", description: "An API key: svc_pat_…" },
     admin_token: {

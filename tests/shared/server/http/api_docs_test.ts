@@ -1,11 +1,15 @@
 /** The API documents that the services serve are valid and complete, and the page is safe to open. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { Validator } from "@seriousme/openapi-schema-validator";
+import { Ajv2020 } from "ajv";
 import { PROXY_DOCUMENT } from "../../../../proxy/routes.ts";
 import { REGISTRY_DOCUMENT } from "../../../../registry/routes.ts";
+import { exampleOf, schemaOf } from "../../../../shared/openapi.ts";
 import { ERRORS } from "../../../../shared/protocol/errors.ts";
+import { FRAMES } from "../../../../shared/protocol/frames.ts";
+import { HEADERS } from "../../../../shared/protocol/proof.ts";
 import { apiDocsOf } from "../../../../shared/server/http/api_docs.ts";
-import { schemaProblems } from "../../../support/openapi_answer.ts";
+import { resolved, schemaProblems } from "../../../support/openapi_answer.ts";
 import { REGISTRY_URL, World } from "../../../support/world.ts";
 
 const PARTS = {
@@ -28,7 +32,7 @@ for (const [name, parts] of Object.entries(PARTS)) {
       const shared = ["/health", "/openapi.json"].includes(path) && parts.length > 1;
       if (shared) continue;
       const listed = Object.values(operation.responses as Record<string, { content?: never }>)
-        .flatMap((response) => codesOf(response));
+        .flatMap((response) => codesOf(resolved(document, response)));
       assertEquals([...new Set(listed)].sort(), [...errors].sort(), `${method} ${path}`);
     }
   });
@@ -75,6 +79,75 @@ Deno.test("the document of both services describes the health answer of both, an
   const alone = JSON.parse(apiDocsOf(PARTS.proxy, "1.2.3").openApi).paths["/health"].get.responses[200];
   assert("connectedSockets" in alone.content["application/json"].schema.properties);
 });
+
+Deno.test("each example is taken by the shape that it is an example of", () => {
+  for (const { method, path, body, response } of PARTS.both.flatMap((part) => part.operations)) {
+    for (const [shape, io] of [[body, "input"], [response.body, "output"]] as const) {
+      if (shape === undefined) continue;
+      const { error } = shape.safeParse(exampleOf(schemaOf(shape, io)));
+      assertEquals(error?.issues ?? [], [], `${method} ${path}, ${io}`);
+    }
+  }
+});
+
+Deno.test("the schemas of the frames take and refuse what the vectors say", async () => {
+  const { components } = JSON.parse(apiDocsOf(PARTS.both, "1.2.3").openApi);
+  const ajv = new Ajv2020({ strict: false, validateFormats: false });
+  const vectors = JSON.parse(await Deno.readTextFile("tests/vectors/frames.json"));
+  const seen = new Set<string>();
+  for (const { name, text } of vectors.valid as { name: string; text: string }[]) {
+    const frame = JSON.parse(text);
+    seen.add(frame.type);
+    assert(ajv.validate(components.schemas[`frame.${frame.type}`], frame), `${name}: ${ajv.errorsText()}`);
+  }
+  assertEquals([...seen].sort(), Object.keys(FRAMES).sort());
+  const head = ["v", "id", "ts", "type", "payload"];
+  for (const [type, { members }] of Object.entries(FRAMES)) {
+    const { properties, required } = components.schemas[`frame.${type}`];
+    const own = (names: string[]) => names.filter((name) => !head.includes(name)).sort();
+    assertEquals(own(Object.keys(properties)), Object.keys(members).sort(), type);
+    const needed = Object.entries(members).filter(([, check]) => !(check as (value: unknown) => boolean)(undefined));
+    assertEquals(own(required), needed.map(([name]) => name).sort(), type);
+  }
+  // A schema cannot say the size, the sender, the place of a member, or what a DID is.
+  const absent = (vectors.invalid as { name: string; text: string; reason: string }[]).filter(({ text, reason }) =>
+    text.startsWith("{") && reason !== "json" && !Object.hasOwn(JSON.parse(text), reason)
+  );
+  const refused = absent.filter(({ text, reason }) => {
+    const frame = JSON.parse(text), schema = components.schemas[`frame.${frame.type}`];
+    return schema?.required.includes(reason) && !ajv.validate(schema, frame);
+  });
+  assert(refused.length >= 3, `${refused.length} of ${absent.length}`);
+});
+
+Deno.test("each header that the services read is named by an operation", async () => {
+  const document = JSON.parse(apiDocsOf(PARTS.both, "1.2.3").openApi);
+  const operations = Object.values<Record<string, { parameters: { name: string; in: string }[] }>>(document.paths)
+    .flatMap((methods) => Object.values(methods));
+  const schemes = Object.values<{ type: string; name?: string }>(document.components.securitySchemes);
+  const named = new Set([
+    ...operations.flatMap(({ parameters }) => parameters.filter((one) => one.in === "header")).map(({ name }) => name),
+    ...schemes.map(({ type, name }) => type === "http" ? HEADERS.authorization : name),
+  ]);
+  const read = new Set<string>();
+  for (const folder of ["registry", "proxy", "shared/server"]) {
+    for (const file of await filesIn(folder)) {
+      const text = await Deno.readTextFile(file);
+      for (const [, key = ""] of text.matchAll(/\bHEADERS\.(\w+)/g)) read.add(HEADERS[key as keyof typeof HEADERS]);
+    }
+  }
+  assert(read.size >= 10, `${[...read]}`);
+  assertEquals([...read].filter((name) => !named.has(name)), []);
+});
+
+async function filesIn(folder: string): Promise<string[]> {
+  const found: string[] = [];
+  for await (const { name, isDirectory } of Deno.readDir(folder)) {
+    if (isDirectory) found.push(...await filesIn(`${folder}/${name}`));
+    else if (name.endsWith(".ts")) found.push(`${folder}/${name}`);
+  }
+  return found;
+}
 
 interface Schema {
   properties?: { error?: { properties?: { code?: { enum?: string[] } } } };
