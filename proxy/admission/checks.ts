@@ -2,7 +2,7 @@
  * The nine checks of a request in their fixed order (D-60). Each row lists its error codes. The first check that
  * fails decides the response. Before check 5 only the bad-proof limiter records a failure.
  */
-import type { Kv } from "../../shared/server/kv.ts";
+import type { Kv, KvEntryMaybe } from "../../shared/server/kv.ts";
 import type { Clock } from "../../shared/clock.ts";
 import type { AccessTokenCheck } from "../../shared/server/store/access_check.ts";
 import type { Update } from "../../shared/server/store/group_commit.ts";
@@ -127,6 +127,8 @@ export interface CheckDeps extends RecordReader {
   aits: { verify(token: string): Promise<VerifiedAit>; kept(token: string): VerifiedAit | undefined };
   visitors: VisitorChecks;
   senders: Senders;
+  /** The presence of an agent that was at another instance within a second. */
+  presence: { hint(agentDid: string): KvEntryMaybe<Presence> | undefined };
   owners: OwnerBudgets;
   crl: { isRevoked(jti: string): Promise<boolean>; isDeleted(agentDid: string): Promise<boolean> };
   /** The preconditions of a valid access token, or `null` for an invalid one. */
@@ -385,7 +387,7 @@ function readAhead(
   const sender = requireSet(ait).claims.sub;
   const recipient = exchange.request.headers.get(HEADERS.recipient);
   if (standing && recipient) {
-    const presence = readCached<Presence>(deps, KEYS.presence(recipient), isPresent);
+    const presence = deps.presence.hint(recipient) ?? readCached<Presence>(deps, KEYS.presence(recipient), isPresent);
     return { window: null, message: { pair: standing.pair, presence }, access: null };
   }
   // An earlier check may end the request before a read is awaited. Its failure must not become unhandled.

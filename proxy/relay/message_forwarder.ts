@@ -6,7 +6,6 @@
 import type { Kv } from "../../shared/server/kv.ts";
 import { type Clock, sleep } from "../../shared/clock.ts";
 import type { PairingProfile } from "../../shared/protocol/api/pairing.ts";
-import type { HookAnswer } from "../../shared/protocol/api/relay.ts";
 import { TEMPORARY_REASONS } from "../../shared/protocol/frames.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { BoundedMap } from "../../shared/bounded_map.ts";
@@ -20,7 +19,7 @@ import type { InstanceLinks } from "./instance_links.ts";
 import type { InstanceLeases } from "./instance_leases.ts";
 import type { ConnectRequest, PresenceStore } from "./presence.ts";
 import type { MailboxDelivery } from "./mailbox_delivery.ts";
-import type { ConnectedAgents, DeliveryNews } from "./connected_agents.ts";
+import type { ConnectedAgents } from "./connected_agents.ts";
 import {
   type Attempt,
   type Deliveries,
@@ -30,9 +29,10 @@ import {
   queuedAnswer,
 } from "./deliveries.ts";
 import type { Mailbox, MailboxRefusal } from "./mailbox.ts";
+import type { ForwardResult, MessageNote, Note } from "./instance_note.ts";
 import { joinMessage, splitMessage } from "./message_content.ts";
 import { KEYS } from "../schema/kv_keys.ts";
-import type { Envelope, Message, PairRecord } from "../schema/records.ts";
+import type { Envelope, Message, PairRecord, Presence } from "../schema/records.ts";
 import { unpackSender } from "../schema/sender_record.ts";
 
 /** Notes in a second that tell senders at other instances the outcomes of their messages. More would be commits for each receipt. */
@@ -44,40 +44,14 @@ const ASKED_MAX = 1_000;
 /** With more, a sender learns later that the instance of its recipient has ended. */
 const LEASE_LOOK_MS = 1_000;
 const NO_BYTES: Uint8Array = new Uint8Array();
-const FAILED = { result: "failed" } as const;
-
-/** The result of a message. */
-export type ForwardResult =
-  | { result: "acked"; accepted: boolean; reason?: string; connectedSockets: number }
-  | { result: "queued"; answer: HookAnswer }
-  | { result: "full"; refusal: MailboxRefusal }
-  | { result: "failed" }
-  | { result: "offline" };
-
-/** A message on its way to another instance, without its content. */
-interface MessageNote {
-  kind: "message";
-  id: string;
-  message: Envelope;
-  queueFor: string | null;
-  /** Names the instance that gets the result. */
-  attempt: Attempt;
-}
-
-type Note =
-  | MessageNote
-  | { kind: "dispatched"; id: string; dispatched: ForwardResult }
-  | { kind: "asked"; from: string; ids: string[] }
-  | { kind: "moved"; agentDid: string }
-  | { kind: "kick"; agentDid: string }
-  | { kind: "paired"; agentDid: string; peerAgentDid: string; profile: PairingProfile; proxy?: string | undefined }
-  | { kind: "delivery"; agentDid: string; news: DeliveryNews };
+const FAILED = { result: "failed" } as const, OFFLINE = { result: "offline" } as const;
 
 /** A message that waits for the result of another instance. */
 interface Away {
   instance: string;
   /** It went over the link. */
   isOnLink: boolean;
+  promise: Promise<ForwardResult>;
   resolve(dispatched: ForwardResult): void;
 }
 
@@ -198,7 +172,7 @@ export class MessageForwarder {
     const session = connectedAgents.session(recipient) ?? await connectedAgents.opened(recipient);
     // The pair may have ended during a wait.
     if (line === "late" || hasWaited && !(await isStillAllowed())) return FAILED;
-    if (!session) return { result: "offline" };
+    if (!session) return OFFLINE;
     const rest = deadline - clock.now();
     const delivery = rest > 0 ? await session.deliver(message, rest, isStillAllowed) : { acked: false as const };
     if (!delivery.acked) return FAILED;
@@ -217,33 +191,49 @@ export class MessageForwarder {
     attempt: Attempt,
     queueFor: string | null,
   ): { updates: Update<never>[]; dispatched: () => Promise<ForwardResult>; cancel: () => void } {
-    const { inbox, links, clock, metrics, newId } = this.#deps;
+    const { inbox, links, presence, newId } = this.#deps;
     const { envelope, content } = splitMessage(message);
-    const id = newId();
-    const note: MessageNote = { kind: "message", id, message: envelope, queueFor, attempt };
-    const { promise, resolve } = Promise.withResolvers<ForwardResult>();
+    const note: MessageNote = { kind: "message", id: newId(), message: envelope, queueFor, attempt };
     // Registered before the commit: the result may arrive before the commit returns.
-    const away: Away = { instance, isOnLink: false, resolve };
-    this.#away.set(id, away);
-    if (!this.#isWatching) void this.#watchStops();
+    const away = this.#register(instance, note.id);
     const takesLink = links.has(instance);
     const dispatched = async () => {
-      away.isOnLink = takesLink && links.send(instance, note, content);
-      const way = away.isOnLink ? "link" : "note";
-      this.crossed[way]++;
-      metrics.count("relay_crossings_total", way);
-      // The link was lost, or filled up, during the commit, so nothing of the message has left.
-      if (takesLink && !away.isOnLink) void this.#note(instance, note, content);
-      const cancel = clock.after(attempt.until - attempt.startedAt + LIMITS.wayBackMs, () => resolve(FAILED));
-      try {
-        return await promise;
-      } finally {
-        cancel();
-        this.#away.delete(id);
-      }
+      const result = await this.#result(away, note, content, !takesLink);
+      if (result.result !== "offline") return result;
+      // It may have moved within the second in which its presence was not read.
+      presence.forget(message.toAgentDid);
+      const next = await presence.findInstance(message.toAgentDid).catch(() => null);
+      if (next === null || next === instance) return result;
+      const again = { ...note, id: newId() };
+      return await this.#result(this.#register(next, again.id), again, content, false);
     };
-    const cancel = () => void this.#away.delete(id);
+    const cancel = () => void this.#away.delete(note.id);
     return { updates: takesLink ? [] : [inbox.write(instance, note, content)], dispatched, cancel };
+  }
+
+  #register(instance: string, id: string): Away {
+    const away: Away = { instance, isOnLink: false, ...Promise.withResolvers<ForwardResult>() };
+    this.#away.set(id, away);
+    if (!this.#isWatching) void this.#watchStops();
+    return away;
+  }
+
+  /** Sends a message unless its note is written, and waits for its result. */
+  async #result(away: Away, note: MessageNote, content: Uint8Array, isWritten: boolean): Promise<ForwardResult> {
+    const { links, clock, metrics } = this.#deps, { until, startedAt } = note.attempt;
+    away.isOnLink = !isWritten && links.send(away.instance, note, content);
+    const way = away.isOnLink ? "link" : "note";
+    this.crossed[way]++;
+    metrics.count("relay_crossings_total", way);
+    // Without a link, and when it was lost or filled up during the commit, nothing of the message has left.
+    if (!isWritten && !away.isOnLink) void this.#note(away.instance, note, content);
+    const cancel = clock.after(until - startedAt + LIMITS.wayBackMs, () => away.resolve(FAILED));
+    try {
+      return await away.promise;
+    } finally {
+      cancel();
+      this.#away.delete(note.id);
+    }
   }
 
   /** Fails the messages to instances that stop without their results: one look a second serves all of them. Never rejects. */
@@ -414,8 +404,12 @@ export class MessageForwarder {
     let dispatched: ForwardResult = FAILED;
     try {
       // This instance may read the note late: the pair has ended, or the message is answered and queued elsewhere.
-      if (this.#restOf(attempt) > 0 && await this.#isStillAllowed(message, attempt)) {
-        dispatched = await this.deliverHere(joinMessage(message, content), attempt, queueFor);
+      const where = this.#restOf(attempt) > 0 ? await this.#look(message, attempt) : "over";
+      if (where === "here") dispatched = await this.deliverHere(joinMessage(message, content), attempt, queueFor);
+      if (where === "elsewhere") {
+        // Its sender knew an older presence.
+        dispatched = OFFLINE;
+        void this.moved(message.toAgentDid);
       }
     } catch (cause) {
       this.#deps.log("error", "dispatch_failed", {
@@ -433,16 +427,27 @@ export class MessageForwarder {
     return until - (this.#deps.leases.timeAt(instance) ?? startedAt);
   }
 
-  /** Returns true while the agents are paired and the attempt has no outcome: the records decide, not the time. */
   async #isStillAllowed(message: Envelope, attempt: Attempt): Promise<boolean> {
+    return await this.#look(message, attempt) !== "over";
+  }
+
+  /**
+   * Returns where the recipient of an attempt is connected; "over" when the agents are not paired or the attempt has an outcome: the
+   * records decide, not the time.
+   */
+  async #look(message: Envelope, attempt: Attempt): Promise<"here" | "elsewhere" | "over"> {
     const id = idOf(message), { sender, recipient, requestId } = id;
-    const [pair, begun, delivery] = await this.#deps.kv.getMany<[PairRecord, Uint8Array, Uint8Array]>([
+    const [pair, begun, delivery, presence] = await this.#deps.kv.getMany<
+      [PairRecord, Uint8Array, Uint8Array, Presence]
+    >([
       KEYS.pair(sender, recipient),
       KEYS.sender(sender),
       KEYS.delivery(recipient, requestId, sender),
+      KEYS.presence(recipient),
     ]);
-    return pair.value !== null &&
-      isBegun(id, attempt, begun.value === null ? [] : unpackSender(begun.value).begun, delivery.value);
+    const all = begun.value === null ? [] : unpackSender(begun.value).begun;
+    if (pair.value === null || !isBegun(id, attempt, all, delivery.value)) return "over";
+    return presence.value?.instance === this.#deps.leases.instance ? "here" : "elsewhere";
   }
 
   /**

@@ -6,12 +6,17 @@
 import type { Kv, KvEntryMaybe } from "../../shared/server/kv.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { Presence, Seen } from "../schema/records.ts";
+import { BoundedMap } from "../../shared/bounded_map.ts";
 import type { Clock } from "../../shared/clock.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { Changes, Draft } from "../../shared/server/store/changes.ts";
 import { addWrite, type Update, type Write } from "../../shared/server/store/group_commit.ts";
 import type { InstanceLeases } from "./instance_leases.ts";
 
+/** Agents elsewhere whose presence is remembered. With fewer, their messages read it each time. */
+const ELSEWHERE_MAX = 20_000;
+/** With more, a message to an agent that has moved meanwhile takes its way over the wrong instance for longer. */
+const ELSEWHERE_MS = 1_000;
 /** With more, a request that waited for the store takes an agent back that has moved meanwhile. */
 export const CONNECT_LATE_MS = 1_000;
 
@@ -48,6 +53,8 @@ export class PresenceStore {
   /** ID of this instance. */
   readonly instance: string;
   readonly #deps: PresenceDeps;
+  /** Presences that name another instance, with the time of their use. */
+  readonly #elsewhere = new BoundedMap<string, { seen: KvEntryMaybe<Presence>; at: number }>(ELSEWHERE_MAX);
 
   constructor(deps: PresenceDeps) {
     this.#deps = deps;
@@ -71,6 +78,7 @@ export class PresenceStore {
     request?: ConnectRequest,
   ): Promise<string | null> {
     const key = KEYS.presence(agentDid);
+    this.forget(agentDid);
     return await this.#deps.changes.run(async (draft) => {
       const { value: previous } = await draft.get<Presence>(key);
       const isHidden = request === undefined ? previous?.hidden === true : request.isHidden;
@@ -148,7 +156,23 @@ export class PresenceStore {
     // An absent record is never cached.
     if (seen?.value === null) return null;
     const instance = this.#otherIn(seen?.value) ?? await this.lastSeenAt(agentDid);
-    return instance && await this.#deps.leases.takesMessages(instance) ? instance : null;
+    if (!instance || !(await this.#deps.leases.takesMessages(instance))) return null;
+    if (seen && !this.hint(agentDid)) this.#elsewhere.set(agentDid, { seen, at: this.#deps.clock.now() });
+    return instance;
+  }
+
+  /**
+   * Returns the presence of an agent at another instance, if it was used within a second. It may be old: the instance that it
+   * names compares it before it delivers.
+   */
+  hint(agentDid: string): KvEntryMaybe<Presence> | undefined {
+    const found = this.#elsewhere.get(agentDid);
+    return found && Math.abs(this.#deps.clock.now() - found.at) < ELSEWHERE_MS ? found.seen : undefined;
+  }
+
+  /** Forgets where an agent is. */
+  forget(agentDid: string): void {
+    this.#elsewhere.delete(agentDid);
   }
 
   /**

@@ -58,6 +58,8 @@ export interface RunAsk {
   repeat?: boolean;
   /** Fail on the first unexpected response, and count messages at their recipients. */
   strict: boolean;
+  /** Addresses over which the connections are spread (default: the one of the plan). */
+  urls?: readonly string[];
 }
 
 /** The result of a run. Times are milliseconds. */

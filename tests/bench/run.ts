@@ -40,6 +40,7 @@ class Sending {
   readonly #statuses: Record<string, number> = {};
   #waiting: (() => void)[] = [];
   #good = 0;
+  #opened = 0;
   #failure: Error | null = null;
   sent = 0;
 
@@ -50,7 +51,12 @@ class Sending {
   }
 
   async open(): Promise<void> {
-    for (let i = 0; i < this.#ask.concurrency; i++) this.#wires.push(await HttpWire.open(this.#url));
+    for (let i = 0; i < this.#ask.concurrency; i++) this.#wires.push(await this.#connect());
+  }
+
+  #connect(): Promise<HttpWire> {
+    const { urls = [this.#url] } = this.#ask;
+    return HttpWire.open(urls[this.#opened++ % urls.length] ?? this.#url);
   }
 
   close(): void {
@@ -114,7 +120,7 @@ class Sending {
       if (this.#ask.strict) this.#failure ??= new Error(`Request ${index} was not answered`, { cause });
       this.#count("broken");
       wire.close();
-      return await HttpWire.open(this.#url);
+      return await this.#connect();
     }
     this.#latencies.push(performance.now() - began);
     this.#count(String(answer.status));

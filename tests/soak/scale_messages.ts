@@ -1,7 +1,6 @@
 /**
- * A million agents send messages over a hundred instances, on paper: commits in claims, notes in the inbox of an
- * instance, one wake-up for all notes of a commit that the watch reports together, reads of fifty notes at once. The
- * store answers every call after one round trip; its CPU is added up, not waited for.
+ * A million agents send messages over a hundred instances with links, on paper. The store answers every call after one round
+ * trip; its CPU is added up, not waited for. A link takes no time, because it is one hop where a call of the store is several.
  */
 import { numbersFrom } from "../support/seeded_random.ts";
 import { CommitQueue, Events, nextWait, quantile, type UnitCosts } from "./scale_store.ts";
@@ -21,8 +20,6 @@ export interface MessageFigures {
   /** Share of the messages whose recipient is at another instance. */
   crossing: number;
   /** Of all instances together. */
-  notesPerSecond: number;
-  wakeUpsPerSecond: number;
   commitsPerSecond: number;
   readsPerSecond: number;
   /** Cores of the store that the calls use. */
@@ -38,69 +35,10 @@ export interface MessageFigures {
   isStable: boolean;
 }
 
-/** Notes that one commit takes out of an inbox, as in proxy/relay/instance_inbox.ts. */
-const NOTES_AT_ONCE = 50;
-/** Half of a round trip: from the commit of a note to the watch. */
-const WATCH_SHARE = 0.5;
-
-/** The inbox of one instance. */
-class Inbox {
-  wakeUps = 0;
-  readCalls = 0;
-  commits = 0;
-  #notes: { hasBody: boolean; handle: () => void }[] = [];
-  #isReading = false;
-  #isRung = false;
-
-  constructor(readonly events: Events, readonly roundTripMs: number) {}
-
-  add(hasBody: boolean, handle: () => void): void {
-    this.#notes.push({ hasBody, handle });
-    this.events.after(this.roundTripMs * WATCH_SHARE, () => this.#ring());
-  }
-
-  /** A change of the wake key. A busy reader receives any number of changes as one. */
-  #ring(): void {
-    if (this.#isReading) {
-      this.#isRung = true;
-      return;
-    }
-    this.#isReading = true;
-    this.wakeUps++;
-    this.#read();
-  }
-
-  #read(): void {
-    this.readCalls++;
-    this.events.after(this.roundTripMs, () => {
-      const notes = this.#notes.splice(0, NOTES_AT_ONCE);
-      if (notes.length === 0) return this.#rest();
-      const bodies = notes.filter(({ hasBody }) => hasBody).length;
-      this.readCalls += bodies;
-      // The parts of all notes are read together. One commit deletes the notes; only a full read waits for it.
-      this.events.after(bodies > 0 ? this.roundTripMs : 0, () => {
-        for (const { handle } of notes) handle();
-        this.commits++;
-        if (notes.length < NOTES_AT_ONCE) return this.#rest();
-        this.events.after(this.roundTripMs, () => this.#read());
-      });
-    });
-  }
-
-  #rest(): void {
-    this.#isReading = false;
-    if (!this.#isRung) return;
-    this.#isRung = false;
-    this.#ring();
-  }
-}
-
-/** Read of a note's message before it is delivered: is the pair still there? */
-const READS_OF_DELIVERY = 1;
 /** Reads of every message: pair, agent, session and presence together. */
 const READS_OF_MESSAGE = 1;
-/** Read of a sender's instance: the lease of the recipient's instance. */
-const READS_OF_FORWARD = 1;
+/** Reads of the recipient's instance before it delivers: pair and record of the sender together. */
+const READS_OF_DELIVERY = 1;
 
 /** True when the second half of the waits is not much longer than the first. */
 function isFlat(waits: readonly number[]): boolean {
@@ -115,9 +53,8 @@ export function simulateMessages(load: MessageLoad, costs: UnitCosts): MessageFi
   const chance = numbersFrom(seed), events = new Events();
   const at = Uint8Array.from({ length: agents }, () => Math.floor(chance() * instances));
   const queues = Array.from({ length: instances }, () => new CommitQueue(events, costs));
-  const inboxes = Array.from({ length: instances }, () => new Inbox(events, costs.roundTripMs));
   const waits: number[] = [];
-  let sent = 0, crossed = 0, notes = 0, reads = 0;
+  let sent = 0, crossed = 0, reads = 0;
   const { roundTripMs, messageChecks } = costs;
 
   const outcome = (sender: number) => queues[sender]!.claim(1, () => {});
@@ -126,27 +63,14 @@ export function simulateMessages(load: MessageLoad, costs: UnitCosts): MessageFi
     const began = events.now;
     sent++;
     reads += READS_OF_MESSAGE;
-    if (sender === recipient) {
-      return events.after(
-        roundTripMs * READS_OF_MESSAGE,
-        () => queues[sender]!.claim(messageChecks, () => outcome(sender)),
-      );
-    }
-    crossed++;
-    reads += READS_OF_FORWARD;
-    events.after(roundTripMs * (READS_OF_MESSAGE + READS_OF_FORWARD), () =>
+    events.after(roundTripMs * READS_OF_MESSAGE, () =>
       queues[sender]!.claim(messageChecks, () => {
-        notes++;
-        inboxes[recipient]!.add(true, () => {
-          reads += READS_OF_DELIVERY;
-          events.after(roundTripMs * READS_OF_DELIVERY, () =>
-            queues[recipient]!.claim(1, () => {
-              notes++;
-              inboxes[sender]!.add(false, () => {
-                waits.push(events.now - began);
-                outcome(sender);
-              });
-            }));
+        if (sender === recipient) return outcome(sender);
+        crossed++;
+        reads += READS_OF_DELIVERY;
+        events.after(roundTripMs * READS_OF_DELIVERY, () => {
+          waits.push(events.now - began);
+          outcome(sender);
         });
       }));
   };
@@ -160,10 +84,8 @@ export function simulateMessages(load: MessageLoad, costs: UnitCosts): MessageFi
   const totals = () => ({
     sent,
     crossed,
-    notes,
-    wakeUps: sum(inboxes.map((inbox) => inbox.wakeUps)),
-    commits: sum(queues.map((queue) => queue.commits)) + sum(inboxes.map((inbox) => inbox.commits)),
-    reads: reads + sum(inboxes.map((inbox) => inbox.readCalls)),
+    commits: sum(queues.map((queue) => queue.commits)),
+    reads,
     answered: waits.length,
   });
   // At the start no message is under way, so the first half does not count.
@@ -176,8 +98,6 @@ export function simulateMessages(load: MessageLoad, costs: UnitCosts): MessageFi
   return {
     messagesPerSecond: perSecond("sent"),
     crossing: perSecond("crossed") / perSecond("sent"),
-    notesPerSecond: perSecond("notes"),
-    wakeUpsPerSecond: perSecond("wakeUps"),
     commitsPerSecond: perSecond("commits"),
     readsPerSecond: perSecond("reads"),
     storeCores: (perSecond("commits") * costs.storeCommitMs + perSecond("reads") * costs.storeReadMs) / 1000,

@@ -28,6 +28,9 @@ const [STORE = "", FIRST = "", SECOND = "", BALANCER = "", CHECK = ""] = [...SEC
     })
   );
 
+/** The last line takes the place of the shell. */
+const replaced = (block: string) => block.replace(/^PORT=/m, "exec env PORT=");
+
 const denokv = await denokvProgram();
 const hasAll = denokv !== null && await isInstalled("caddy") && await isInstalled("curl");
 if (!hasAll) console.log(`skipped: the lines for two instances; needs caddy and curl, or ${NO_DENOKV}`);
@@ -41,11 +44,10 @@ Deno.test({
     await Deno.mkdir(programs);
     const program = (name: string, text: string) =>
       Deno.writeTextFile(`${programs}/${name}`, `#!/bin/sh\n${text}\n`, { mode: 0o755 });
-    // The lines are typed in the project's folder; here the files that they write stay outside of it.
-    await program(
-      "npx",
-      `[ "$1 $2 $3" = "-y deno@2.9.6 task" ] || exit 9; shift 3; exec ${deno} task --quiet --config ${ROOT}/deno.json "$@"`,
-    );
+    // The task itself, not a process that starts it: a test ends only what it started.
+    const { command } = JSON.parse(Deno.readTextFileSync(`${ROOT}/deno.json`)).tasks.start;
+    const task = `cd ${ROOT}; exec env ${command.replace(" deno run ", ` ${deno} run `)}`;
+    await program("npx", `[ "$*" = "-y deno@2.9.6 task start" ] || exit 9; ${task}`);
     await program("svc", `exec ${deno} run --quiet -A ${ROOT}/svc.ts "$@"`);
     await program("denokv", `exec ${denokv} "$@"`);
     const env = {
@@ -57,9 +59,9 @@ Deno.test({
     const type = (block: string) => new ChildProcess(["-euc", `cd ${folder.path}\n${block}`], env, "sh");
     await using store = type(STORE.replace("denokv --", "exec denokv --"));
     await within(START_MS, "denokv listens", store.stderr.match(/Listening on/));
-    await using first = type(FIRST);
+    await using first = type(replaced(FIRST));
     await within(START_MS, "the first instance listens", first.stdout.match(/^listening on/m));
-    await using second = type(SECOND);
+    await using second = type(replaced(SECOND));
     await within(START_MS, "the second instance listens", second.stdout.match(/^listening on/m));
     await using balancer = type(BALANCER.replace("caddy run", "exec caddy run"));
     const url = `http://127.0.0.1:${PORTS.get("8787")}`;

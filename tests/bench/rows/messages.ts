@@ -20,6 +20,8 @@ export interface Target {
   pace: number;
   /** Longest trial, seconds (default: that of the scale). */
   seconds?: number;
+  /** Addresses over which the messages are spread (default: the one of the plan). */
+  urls?: readonly string[];
 }
 
 const BODY_BYTES = 120;
@@ -189,11 +191,16 @@ export function medianRatio(
 /** Runs once. Prepares as many requests as the latest pace needs, or exactly `count`. */
 export async function trial(world: World, target: Target, atOnce: number, count?: number): Promise<Trial> {
   const { messages, trailingMs } = world.scale;
-  const { seconds = world.scale.seconds } = target;
+  const { seconds = world.scale.seconds, urls } = target;
   const wanted = count ?? Math.max(50, Math.ceil(target.pace * seconds * 1.2));
   await target.load.ask("prepare", target.plan(Math.min(messages, wanted)));
   const before = cpuOf(target.servers);
-  const run = await target.load.ask("run", { concurrency: atOnce, seconds, strict: true });
+  const run = await target.load.ask("run", {
+    concurrency: atOnce,
+    seconds,
+    strict: true,
+    ...urls === undefined ? {} : { urls },
+  });
   // Work after the last response belongs to its message.
   await pause(trailingMs);
   const after = cpuOf(target.servers);

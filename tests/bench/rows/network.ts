@@ -1,9 +1,10 @@
 /**
- * The service on a store over the network: instances, a denokv, and a link with a fixed delay between them. Instances,
- * denokv and load processes share the cores of this machine. A figure for which all of them together used more than 90
- * % of two cores is marked CPU-bound; the one of several instances is then repeated with ten times the delay.
+ * The service on a store over the network: instances with links, a denokv with the options of its unit, and a fixed delay
+ * between them. Each message goes to one of the instances, regardless of where its agents are. Instances, denokv and load
+ * processes share the cores of this machine. A figure for which all of them together used more than 90 % of two cores is marked
+ * CPU-bound; the one of several instances is then repeated with ten times the delay.
  */
-import { accessToken, denokvProgram, NO_DENOKV } from "../../support/denokv.ts";
+import { accessToken, denokvProgram, NO_DENOKV, unitOptions } from "../../support/denokv.ts";
 import { SlowLink } from "../../tools/slow_link.ts";
 import { pause } from "../child.ts";
 import { type Figure, figure, median, type Outcome, ratio, type Trial } from "../figures.ts";
@@ -16,10 +17,13 @@ const ROUND_TRIP_MS = 10;
 /** Part of the goal for a message between instances: 100 ms and four round trips. */
 const ACROSS_MS = 100;
 
+/** Most CPU of a message to another instance, as a multiple of one within an instance. */
+const CROSSING_CPU = 1.5;
+
 /** Several instances, with the round trip and the goal of their row. */
 const SPREADS: readonly { instances: number; roundTripMs: number; atLeast: number }[] = [
-  { instances: 2, roundTripMs: 10, atLeast: 1.8 },
-  { instances: 4, roundTripMs: 20, atLeast: 3 },
+  { instances: 2, roundTripMs: 20, atLeast: 1.6 },
+  { instances: 4, roundTripMs: 20, atLeast: 2.8 },
 ];
 
 /** Instances on one denokv, each with its own agents and load process. */
@@ -35,6 +39,8 @@ interface Run {
   perSecond: number;
   p50: number;
   p99: number;
+  /** CPU of the servers for a message, microseconds. */
+  cpuUs: number;
   isCpuBound: boolean;
 }
 
@@ -68,7 +74,8 @@ export async function network(world: World): Promise<Outcome> {
   for (const { instances, roundTripMs, atLeast } of SPREADS) {
     if (instances > world.scale.instances) continue;
     while (cluster.targets.length < instances) await join(world, cluster);
-    const several = cluster.targets.slice(0, instances);
+    const urls = cluster.places.slice(0, instances).map(({ proxyUrl }) => proxyUrl);
+    const several = cluster.targets.slice(0, instances).map((target) => spread(target, cluster, urls));
     const compare = async (ms: number): Promise<boolean> => {
       const name = `${instances} instances, ${ms} ms`;
       const [one, all] = [await at(`1 instance, ${ms} ms`, [first], ms), await at(name, several, ms)];
@@ -79,19 +86,38 @@ export async function network(world: World): Promise<Outcome> {
     if (await compare(roundTripMs)) await compare(roundTripMs * 10);
   }
   cluster.link.delayMs = ROUND_TRIP_MS / 2;
-  const across = await acrossInstances(world, cluster);
+  const [one, two] = cluster.places as [Place, Place];
+  const target = await serviceTarget(world, "across", two, cluster.admin);
+  const across = spread({ ...target, servers: [...one.children, ...two.children] }, cluster, [one.proxyUrl]);
+  const lone = await measured(world, "to another instance", [across], 1);
   const allowed = ACROSS_MS + 4 * ROUND_TRIP_MS;
   figures.push(
-    ratio(`to another instance, ${ROUND_TRIP_MS} ms: p99 / ${allowed} ms`, across.p99, allowed, { atMost: 1 }),
+    ratio(`to another instance, ${ROUND_TRIP_MS} ms: p99 / ${allowed} ms`, lone.p99, allowed, { atMost: 1 }),
   );
+  figures.push(ratio(`to another instance, ${ROUND_TRIP_MS} ms: p50 / round trip`, lone.p50, ROUND_TRIP_MS));
+  const within = spread({ ...target, servers: [...one.children, ...two.children] }, cluster, [two.proxyUrl]);
+  for (const count of new Set([1, atOnce])) {
+    const [here, there] = [
+      await measured(world, "within", [within], count),
+      await measured(world, "across", [across], count),
+    ];
+    const name = `to another instance / within, ${count} at once: CPU per message`;
+    figures.push(ratio(name, there.cpuUs, here.cpuUs, count === atOnce ? { atMost: CROSSING_CPU } : undefined));
+  }
   return { figures, notes };
+}
+
+/** The messages of a target, sent over some instances. All instances have the origin of the first. */
+function spread(target: Target, { places: [first] }: Cluster, urls: readonly string[]): Target {
+  const plan = (count: number) => ({ ...target.plan(count), proxyUrl: first?.registryUrl ?? "" });
+  return { ...target, urls, plan };
 }
 
 /** Starts denokv and waits until it answers. */
 export async function startDenokv(world: World, program: string): Promise<Server> {
   const port = freePort();
   const file = world.newStore();
-  const args = ["--sqlite-path", file, "serve", "--addr", `127.0.0.1:${port}`];
+  const args = ["--sqlite-path", file, "serve", "--addr", `127.0.0.1:${port}`, ...await unitOptions()];
   const child = world.spawn(args, { DENO_KV_ACCESS_TOKEN: accessToken() }, program);
   const url = `http://127.0.0.1:${port}`;
   while (!(await fetch(url).then((answer) => answer.body?.cancel().then(() => true) ?? true, () => false))) {
@@ -121,7 +147,8 @@ async function join(world: World, cluster: Cluster): Promise<void> {
 }
 
 function networkVariables(link: SlowLink): Record<string, string> {
-  return { ...UNLIMITED, KV_URL: link.address, DENO_KV_ACCESS_TOKEN: accessToken() };
+  const between = { INSTANCE_LISTEN: "127.0.0.1:0", KV_URL: link.address, DENO_KV_ACCESS_TOKEN: accessToken() };
+  return { ...UNLIMITED, ...between };
 }
 
 /** Runs trials on all targets at the same time. Returns their sum and medians. */
@@ -137,6 +164,8 @@ async function measured(world: World, name: string, targets: readonly Target[], 
       perSecond: trials.reduce((sum, one) => sum + one.perSecond, 0),
       p50: Math.max(...trials.map(({ p50 }) => p50)),
       p99: Math.max(...trials.map(({ p99 }) => p99)),
+      cpuUs: trials.reduce((sum, { cpuUs, perSecond }) => sum + (cpuUs ?? NaN) * perSecond, 0) /
+        trials.reduce((sum, { perSecond }) => sum + perSecond, 0),
       isCpuBound: cores > CPU_BOUND_CORES,
     });
   }
@@ -145,6 +174,7 @@ async function measured(world: World, name: string, targets: readonly Target[], 
     perSecond: middle((run) => run.perSecond),
     p50: middle((run) => run.p50),
     p99: middle((run) => run.p99),
+    cpuUs: middle((run) => run.cpuUs),
     isCpuBound: runs.filter((run) => run.isCpuBound).length * 2 > runs.length,
   };
 }
@@ -152,12 +182,4 @@ async function measured(world: World, name: string, targets: readonly Target[], 
 /** Returns the cores that the servers and the load process of a trial used, without the link. */
 function coresOf({ cpuUs, perSecond, loadShare }: Trial): number {
   return (cpuUs ?? 0) * perSecond / 1_000_000 + loadShare;
-}
-
-/** Sends to agents that are connected to the second instance, from the first. Each message must arrive. */
-async function acrossInstances(world: World, { places, admin }: Cluster): Promise<Run> {
-  const [first, second] = places as [Place, Place];
-  const target = await serviceTarget(world, "across", second, admin);
-  const plan = (count: number) => ({ ...target.plan(count), proxyUrl: first.proxyUrl });
-  return await measured(world, "to another instance", [{ ...target, servers: [], plan }], 1);
 }

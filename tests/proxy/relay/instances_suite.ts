@@ -263,6 +263,23 @@ export function instancesBehaveAsOne(where: string, open: () => Promise<SharedSt
       assertEquals([(await w1.message(a, b)).status, newest.delivered.length], [202, 1]);
     }));
 
+  test("a message to an agent that has moved on within a second is delivered where it is, and by no older socket", () =>
+    twoOf(async (w1, w2, a, b) => {
+      await using w3 = await World.open({ kv: w1.kv, seed: 3, clock: w1.clock, sharedProcess: true });
+      await w3.proxy.start();
+      const older = await connected(w2, b);
+      for (let n = 0; n < 2; n++) assertEquals((await w1.message(a, b)).status, 202);
+      // The second instance does not receive the note that presence has moved.
+      w2.proxy.deps.inbox.onNote = (body, bytes) =>
+        (body as { kind: string }).kind === "message" && w2.proxy.deps.links.onMessage(body, bytes);
+      const newest = await connected(w3, b);
+      assert(w1.proxy.deps.presence.hint(b.agent.did)?.value?.instance === w2.proxy.deps.leases.instance);
+      const answer = await (await w1.message(a, b)).json();
+      assertEquals([answer.delivered, older.delivered.length, newest.delivered.length], [true, 2, 1]);
+      await until(() => older.closed !== null);
+      assertEquals(older.closed?.code, 4409);
+    }, { sharedProcess: true }));
+
   test("an instance that wrongly assumes it holds the socket sends it nothing", () =>
     twoOf(async (w1, w2, a, b) => {
       const stale = await connected(w1, b);

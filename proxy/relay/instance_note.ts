@@ -1,0 +1,34 @@
+/** What instances say to each other, over a link or as notes in the store. Types only. */
+import type { PairingProfile } from "../../shared/protocol/api/pairing.ts";
+import type { HookAnswer } from "../../shared/protocol/api/relay.ts";
+import type { Envelope } from "../schema/records.ts";
+import type { DeliveryNews } from "./connected_agents.ts";
+import type { Attempt } from "./deliveries.ts";
+import type { MailboxRefusal } from "./mailbox.ts";
+
+/** The result of a message. */
+export type ForwardResult =
+  | { result: "acked"; accepted: boolean; reason?: string; connectedSockets: number }
+  | { result: "queued"; answer: HookAnswer }
+  | { result: "full"; refusal: MailboxRefusal }
+  | { result: "failed" }
+  | { result: "offline" };
+
+/** A message on its way to another instance, without its content. */
+export interface MessageNote {
+  kind: "message";
+  id: string;
+  message: Envelope;
+  queueFor: string | null;
+  /** Names the instance that gets the result. */
+  attempt: Attempt;
+}
+
+export type Note =
+  | MessageNote
+  | { kind: "dispatched"; id: string; dispatched: ForwardResult }
+  | { kind: "asked"; from: string; ids: string[] }
+  | { kind: "moved"; agentDid: string }
+  | { kind: "kick"; agentDid: string }
+  | { kind: "paired"; agentDid: string; peerAgentDid: string; profile: PairingProfile; proxy?: string | undefined }
+  | { kind: "delivery"; agentDid: string; news: DeliveryNews };
