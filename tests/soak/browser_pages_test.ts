@@ -52,6 +52,21 @@ browserTest("each page of a connector is accessible, fits its window and reports
   assertEquals(problems, []);
 });
 
+browserTest("what a page shows first needs the page and one style sheet, and its script waits", async () => {
+  await using w = await talked();
+  const { page, base } = await w.page("alpha");
+  const asked: string[] = [];
+  page.on("request", (request) => asked.push(`${request.resourceType()} ${new URL(request.url()).pathname}`));
+  await page.goto(`${base}/inbox/beta`);
+  const own = new URL(base).pathname;
+  assertEquals(asked.filter((one) => !one.endsWith("/icon.svg")), [
+    `document ${own}/inbox/beta`,
+    "stylesheet /page.css",
+    "script /page.js",
+  ]);
+  assertEquals(await page.locator("head script:not([defer])").count(), 0);
+});
+
 browserTest("a person writes and marks messages read with the keyboard alone", async () => {
   await using w = await talked();
   const { page, base, problems } = await w.page("alpha");

@@ -1,7 +1,7 @@
 /** Admission, opening, forms and looks of pages: what another site, an old code or a stolen half of a session gets. */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { sha256 } from "../../../shared/protocol/base64url.ts";
-import type { PageAnswer } from "../../../shared/page/document.ts";
+import { PAGE_FILES, type PageAnswer } from "../../../shared/page/document.ts";
 import { markup } from "../../../shared/page/html.ts";
 import { newCode, pageApp, type PageRow } from "../../../shared/page/page_app.ts";
 import { seededRandom } from "../../support/seeded_random.ts";
@@ -229,4 +229,10 @@ Deno.test("the policy of a page with a session names its files and its path by t
       `connect-src ${ORIGIN}${base}/; form-action ${ORIGIN}${base}/; frame-ancestors 'none'; base-uri 'none'; ` +
       "require-trusted-types-for 'script'; trusted-types 'none'",
   );
+});
+
+Deno.test("the files of the pages stay small, because a slow line loads them before it shows anything", () => {
+  const bytes = (path: string) => new TextEncoder().encode(PAGE_FILES[path]?.text).length;
+  assert(bytes("/page.css") <= 12 * 1024, `${bytes("/page.css")} bytes of CSS`);
+  assert(bytes("/page.js") <= 4 * 1024, `${bytes("/page.js")} bytes of JavaScript`);
 });
