@@ -45,7 +45,7 @@ export const COMMANDS = [
         ...fields([
           ["registry", service(registry)],
           ["proxy", service(proxy)],
-          ["person", person.problem === null ? `${person.name}, ${person.did}` : person.problem],
+          ["person", person.problem ?? (ctx.out.showsIds ? `${person.name}, ${person.did}` : person.name)],
         ]),
         "",
         ...agents.length === 0 ? [`No agents in ${ctx.configDir}.`] : ctx.out.table<AgentOverview>([

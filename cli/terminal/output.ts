@@ -117,6 +117,11 @@ export class Output {
     return this.terminal.stdoutIsTerminal ? this.terminal.columns?.() ?? null : null;
   }
 
+  /** Whether IDs are shown whole: in a pipe and with `--wide`. On a terminal a person reads names. */
+  get showsIds(): boolean {
+    return this.#wide || !this.terminal.stdoutIsTerminal;
+  }
+
   /** Returns the lines of a table that fits the terminal; in a pipe and with `--wide` it has everything. */
   table<T>(columns: readonly Column<T>[], rows: readonly T[]): string[] {
     return tableLines(columns, rows, this.#wide ? null : this.#room(this.columns));

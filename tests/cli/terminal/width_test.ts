@@ -93,6 +93,7 @@ Deno.test("every list and every record keeps to the width, also with long names"
   }
   await machine.json("admin", "service", "create", "s".repeat(60));
   for (const argv of everyList(LONG_WORD)) await runAtWidths(machine, argv, [0, 1, 3, 4, 5]);
+  assert(!(await runAtWidths(machine, ["status"], ANY_END)).includes("did:svc"), "a whole ID on a terminal");
   const people = await runAtWidths(machine, ["admin", "people", "list"]);
   assertStringIncludes(people, "Maximiliane");
   machine.isTerminal = true;
