@@ -4,7 +4,7 @@
  */
 import { CliError } from "./cli/errors.ts";
 import { main } from "./cli/main.ts";
-import type { Programs } from "./cli/programs.ts";
+import type { Programs } from "./cli/context.ts";
 
 export const programs: Programs = {
   async serve({ variables, purpose }) {

@@ -5,7 +5,6 @@
 import type { Interrupt } from "./terminal/interrupt.ts";
 import type { Keyboard } from "./terminal/keyboard.ts";
 import type { Output, Terminal } from "./terminal/output.ts";
-import type { Programs } from "./programs.ts";
 import type { Clock } from "../shared/clock.ts";
 import type { Random } from "../shared/random.ts";
 
@@ -80,7 +79,7 @@ export interface System {
   authority?: Authority | undefined;
   /** Returns true when a server accepts connections at the URL. Absent where there is no network. */
   reach?: (url: string) => Promise<boolean>;
-  /** Returns true when a process of another user listens at an address of this machine (D-397). Absent as `reach` is. */
+  /** Returns true when a process of another user listens at an address of this machine. Absent as `reach` is. */
   isOfOtherUser?: (url: string) => Promise<boolean>;
   /** Shows a file in the browser of this person; returns false where there is none. Absent where no program may start. */
   openFile?: (path: string) => Promise<boolean>;
@@ -143,4 +142,44 @@ export interface Context extends System {
 export function withLoopback(given: string | undefined): string {
   const list = (given ?? "").split(",").map((entry) => entry.trim()).filter((entry) => entry !== "");
   return [...list, ...list.includes("*") ? ["0.0.0.0/0", "::/0"] : [], "localhost", "127.0.0.0/8", "::1"].join(",");
+}
+
+/** How to start a server. */
+export interface ServeOptions {
+  /** Values of the server's variables, by name. */
+  variables: Readonly<Record<string, string>>;
+  /**
+   * `service`: the work of this process. Other variables come from the environment, and it logs to standard error.
+   * `demo`: a server beside the command. It reads no environment and logs nothing.
+   */
+  purpose: "service" | "demo";
+}
+
+/** A server that listens. */
+export interface RunningProgram {
+  /** The address it listens on, for example `http://127.0.0.1:8787`. */
+  address: string;
+  /** The address of the metrics; `null` or absent when they are not served. */
+  metricsAddress?: string | null;
+  /** Returns true until the first admin exists. */
+  bootstrapOpen(): Promise<boolean>;
+  /** Drains and stops within 5 s. */
+  stop(): Promise<void>;
+}
+
+/** Returns a variable of the environment; `undefined` when it is unset or empty. */
+export type ServerVariable = (name: string) => string | undefined;
+
+/** Filled in by `svc.ts`, because `cli/` does not import the server. The CLI without it answers `CLI_NO_SERVER`. */
+export interface Programs {
+  /** Starts the server. @throws {import("./errors.ts").CliError} `CLI_SERVER_REFUSED` */
+  serve(options: ServeOptions): Promise<RunningProgram>;
+  /** Returns the reader of the server's variables. */
+  environment(): Promise<ServerVariable>;
+  /**
+   * Runs a command of `deploy_store.ts`, which prints its result. Returns its exit code.
+   *
+   * @throws {import("./errors.ts").CliError} `CLI_SERVER_REFUSED`, `CLI_STORE_FAILED`
+   */
+  store(argv: readonly string[]): Promise<number>;
 }

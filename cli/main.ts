@@ -2,23 +2,22 @@
  * The program `svc`: parses the command line, runs the command and returns its exit code. The only file that ends the
  * process.
  */
-import { resolve } from "node:path";
+import { join, resolve } from "node:path";
 import type { Command, RawInput } from "./command_line/command.ts";
 import { commandsOf, GROUPS } from "./commands/table.ts";
-import type { Authority, Context, EnvironmentName, SeenVersion, System } from "./context.ts";
+import type { Authority, Context, Programs, SeenVersion, System } from "./context.ts";
 import { defaultConfigDir } from "./files/config_dir.ts";
-import { DEFAULT_PROFILE, profileFolder, savedAuthority } from "./files/profile.ts";
-import type { Programs } from "./programs.ts";
+import { DEFAULT_PROFILE, profileFolder, readAuthority, savedAuthority } from "./files/profile.ts";
 import { realSystem } from "./system.ts";
 import { CliError, describe, type Described, EXIT } from "./errors.ts";
 import { ApiError, UnreachableError } from "../shared/client/errors.ts";
 import { help } from "./command_line/help.ts";
 import { Output } from "./terminal/output.ts";
 import { hasSwitch, type HereOptions, parse } from "./command_line/parse.ts";
-import type { Clock } from "../shared/clock.ts";
+import { type Clock, DAY_MS } from "../shared/clock.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
-import { toIso } from "../shared/protocol/time.ts";
-
+import { parseIso, toIso } from "../shared/protocol/time.ts";
+import { readPrivate, writePrivate } from "./files/private_files.ts";
 import project from "../deno.json" with { type: "json" };
 
 /** First words of commands that a damaged profile must not stop, because they trust no server of it, or explain and undo. */
@@ -57,7 +56,7 @@ export async function run(argv: readonly string[], world: System): Promise<numbe
     const { configDir, profile, ca } = parsed.here;
     out.hereWords = Object.entries({ "--config-dir": configDir, "--profile": profile, "--ca": ca })
       .flatMap(([name, value]) => value === undefined ? [] : [name, value]);
-    if (namesAgents(command)) (await import("./agents/agent_name.ts")).checkAgentWords(command, input);
+    if (namesAgents(command)) (await import("./agents/agent_store.ts")).checkAgentWords(command, input);
     await resolveSecrets(world, command, input);
     const needsProfile = !NEEDS_NO_PROFILE.has(command.path[0]);
     const ctx: Context = Object.assign(await contextOf(world, parsed.here, out, needsProfile), {
@@ -65,7 +64,7 @@ export async function run(argv: readonly string[], world: System): Promise<numbe
       onVersion: (found: SeenVersion) => seen = found,
     });
     const code = await command.run(ctx, input) ?? EXIT.done;
-    if (seen !== null) await (await import("./files/newer_version.ts")).tellNewerVersion(ctx, seen);
+    if (seen !== null) await tellNewerVersion(ctx, seen);
     return code;
   } catch (error) {
     const described = withClock(describe(error), error, clockCheck);
@@ -151,7 +150,7 @@ async function contextOf(
   needsProfile: boolean,
 ): Promise<Omit<Context, "onResponse" | "onVersion">> {
   const file = here.ca ?? world.env("SVC_CA");
-  const given = file === undefined ? undefined : await (await import("./files/authority.ts")).readAuthority(
+  const given = file === undefined ? undefined : await readAuthority(
     world,
     file,
     here.ca === undefined ? "SVC_CA" : "--ca",
@@ -192,65 +191,76 @@ if (import.meta.main) await main(null);
 /** Far above every secret. */
 const MAX_SECRET_BYTES = 64 * 1024;
 
-interface WantedSecret {
-  /** The name in messages: `--api-key`, `<code>`. */
-  what: string;
-  given: string | undefined;
-  env: EnvironmentName | undefined;
-  required: boolean;
-  take(value: string): void;
-}
-
 /**
  * Fills in the secrets that are not on the command line: from standard input for `-`, or from the environment, because
  * other processes can read the arguments of a command.
  *
  * @throws {CliError} `CLI_USAGE` when a required secret is missing, or two would come from standard input
  */
-export async function resolveSecrets(world: Pick<System, "stdin" | "env">, command: Command, input: RawInput) {
+async function resolveSecrets(world: Pick<System, "stdin" | "env">, command: Command, input: RawInput) {
+  const places = [
+    ...Object.entries(command.args).map(([name, { secret, env, optional }]) => ({
+      what: `<${name}>`,
+      name,
+      secret,
+      env,
+      values: input.args,
+      isRequired: !optional,
+    })),
+    ...Object.entries(command.options).map(([name, { secret, env, required }]) => ({
+      what: `--${name}`,
+      name,
+      secret,
+      env,
+      values: input.options,
+      isRequired: required,
+    })),
+  ];
   let stdinIsFor: string | null = null;
-  for (const { what, given, env, required, take } of wantedSecrets(command, input)) {
-    if (given === "-") {
+  for (const { what, name, env, values, isRequired } of places.filter(({ secret }) => secret)) {
+    if (values[name] === "-") {
       if (stdinIsFor !== null) {
         throw new CliError("CLI_USAGE", `Standard input can be ${stdinIsFor} or ${what}, not both`);
       }
       stdinIsFor = what;
-      const value = new TextDecoder().decode(await world.stdin(MAX_SECRET_BYTES)).trim();
-      if (value === "") throw new CliError("CLI_USAGE", `Standard input is empty; expected ${what}`);
-      take(value);
-    } else if (given === undefined) {
-      const value = env === undefined ? undefined : world.env(env);
-      if (value !== undefined) take(value);
-      else if (required) {
-        const how = env === undefined ? "" : `, set ${env},`;
-        throw new CliError("CLI_USAGE", `${what} is missing: give it${how} or give - and pipe it to standard input`);
-      }
+      values[name] = new TextDecoder().decode(await world.stdin(MAX_SECRET_BYTES)).trim();
+      if (values[name] === "") throw new CliError("CLI_USAGE", `Standard input is empty; expected ${what}`);
+    } else if (values[name] === undefined) {
+      values[name] = env === undefined ? undefined : world.env(env);
+      if (values[name] !== undefined || !isRequired) continue;
+      const how = env === undefined ? "" : `, set ${env},`;
+      throw new CliError("CLI_USAGE", `${what} is missing: give it${how} or give - and pipe it to standard input`);
     }
   }
 }
 
-function wantedSecrets(command: Command, { args, options }: RawInput): WantedSecret[] {
-  const wanted: WantedSecret[] = [];
-  for (const [name, { secret, optional }] of Object.entries(command.args)) {
-    if (!secret) continue;
-    const take = (value: string) => void (args[name] = value);
-    wanted.push({ what: `<${name}>`, given: single(args[name]), env: secret.env, required: !optional, take });
-  }
-  for (const [name, { secret, env, required }] of Object.entries(command.options)) {
-    if (!secret) continue;
-    const take = (value: string) => void (options[name] = value);
-    wanted.push({
-      what: `--${name}`,
-      given: single(options[name]),
-      env,
-      required: required === true,
-      take,
-    });
-  }
-  return wanted;
+const NOTICE_FILE = "version-notice.json";
+const NOTICE_BYTES = 1_000;
+
+/** True when a version is higher than another one. A text that is no version is not. */
+export function isNewer(version: string, than: string): boolean {
+  const [found, own] = [version, than].map((text) => /^(\d{1,6})\.(\d{1,6})\.(\d{1,6})(?![.\d])/.exec(text)?.slice(1));
+  if (found === undefined || own === undefined) return false;
+  const [wanted, given] = [found, own].map((parts) => parts.reduce((sum, part) => sum * 1_000_000 + Number(part), 0));
+  return (wanted ?? 0) > (given ?? 0);
 }
 
-/** A secret is never repeated. */
-function single(given: RawInput["options"][string]): string | undefined {
-  return typeof given === "string" ? given : undefined;
+/**
+ * Prints the notice on a terminal, unless it was printed within a day, with `--json` and with `SVC_NO_NOTICE=1`.
+ * Never throws: the command that was asked for has ended by then.
+ */
+export async function tellNewerVersion(ctx: Context, { version, registryUrl }: SeenVersion): Promise<void> {
+  const [plain = ""] = /^[\d.]+/.exec(version) ?? [];
+  const isSilent = ctx.out.json || !ctx.terminal.stderrIsTerminal || ctx.env("SVC_NO_NOTICE") === "1";
+  if (isSilent || !isNewer(version, ctx.version)) return;
+  try {
+    const path = join(ctx.configDir, NOTICE_FILE), now = ctx.clock.now();
+    const told = parseIso(JSON.parse(readPrivate(path, NOTICE_BYTES) ?? "{}").toldAt ?? "");
+    if (told !== null && now - told < DAY_MS && told <= now) return;
+    // Before it is shown: where the file cannot be written, each command would show it.
+    await writePrivate(ctx.random, path, `${JSON.stringify({ toldAt: toIso(now) })}\n`);
+    ctx.out.note(`The server runs svc ${plain}, this is ${ctx.version}. How to update: ${registryUrl}/join`);
+  } catch {
+    // Without the file the notice could not be held back for a day.
+  }
 }

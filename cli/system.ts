@@ -1,8 +1,7 @@
 /** The real system of a command: network, clock, entropy, terminal. The only file of the CLI that reads the environment. */
 import { isOfOtherUser } from "../shared/client/port_owner.ts";
 import { isLoopback } from "../shared/client/service_url.ts";
-import type { Programs } from "./programs.ts";
-import { type EnvironmentName, type System, withLoopback } from "./context.ts";
+import { type EnvironmentName, type Programs, type System, withLoopback } from "./context.ts";
 import { Interrupt } from "./terminal/interrupt.ts";
 import { systemKeyboard } from "./terminal/keyboard.ts";
 import type { Terminal } from "./terminal/output.ts";
@@ -29,7 +28,7 @@ export function realSystem(version: string, programs: Programs | null = null): S
     terminal: systemTerminal(),
     stdin: readStandardInput,
     stdinIsTerminal: Deno.stdin.isTerminal(),
-    keyboard: systemKeyboard(systemClock),
+    keyboard: systemKeyboard(run),
     confirm: isAsked ? confirmOnTerminal : null,
     ask: isAsked ? askOnTerminal : null,
     interrupt: new Interrupt(systemClock),

@@ -10,7 +10,7 @@ import { CliError } from "../errors.ts";
 import { isDirectory, readPrivate, removeLeftovers, writePrivate } from "../files/private_files.ts";
 import { withLock } from "../files/lock.ts";
 import { parseServiceUrl } from "../../shared/client/service_url.ts";
-import { secureServiceUrl } from "../client/service_url.ts";
+import { secureServiceUrl } from "../files/profile.ts";
 import { didYouMean } from "../../shared/did_you_mean.ts";
 
 export const CONFIG_KEYS = ["registryUrl", "proxyUrl", "apiKey", "humanName"] as const;

@@ -9,7 +9,6 @@ import { parseTicket, type Ticket, TICKET_PREFIX } from "../../shared/protocol/t
 import { CliError } from "../errors.ts";
 
 export interface JoinLink {
-  /** Origin of the registry. */
   registryUrl: string;
   /** The invite code; a secret. */
   code: string;
@@ -24,7 +23,6 @@ const MAX_LENGTH = 512;
 const PARTS = /^(https?):\/\/([^/?#\\\s]+)([^?#]*)(\?[^#]*)?(?:#(.*))?$/is;
 const CODE = /^svc_inv_[A-Za-z0-9_-]+$/;
 
-/** Returns the link of an invite. */
 export function joinLink({ registryUrl, code, ticketFields }: JoinLink): string {
   return `${registryUrl}/join#${code}${ticketFields === null ? "" : `.${ticketFields}`}`;
 }

@@ -7,7 +7,7 @@ import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 import { AdminClient, RelayAdminClient } from "../client/admin_client.ts";
 import { RegistryClient } from "../client/registry_client.ts";
-import { secureServiceUrl } from "../client/service_url.ts";
+import { secureServiceUrl } from "../files/profile.ts";
 
 /** Values of `REGISTRY_OPTIONS` and `PERSON_OPTIONS`. */
 export interface ConnectionOptions {

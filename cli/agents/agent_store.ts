@@ -3,7 +3,6 @@
  * during its creation. Checks each file that it reads. Makes no network request.
  */
 import { join } from "node:path";
-import type * as z from "zod";
 import { AGENT_FILES, Identity } from "../../shared/client/agent_files.ts";
 import { AgentAuth } from "../../shared/protocol/api/sessions.ts";
 import { fromBase64Url } from "../../shared/protocol/base64url.ts";
@@ -17,14 +16,17 @@ import {
   ensureDirectory,
   kindOf,
   type Owners,
+  PrivateFolder,
   reason,
   removeLeftovers,
   syncDirectory,
 } from "../files/private_files.ts";
 import { type HeldLock, withLock } from "../files/lock.ts";
-import { requireAgentName } from "./agent_name.ts";
-import { PrivateFolder } from "../files/private_folder.ts";
 import { didYouMean } from "../../shared/did_you_mean.ts";
+import { isAgentDid, parseDid } from "../../shared/protocol/did.ts";
+import { isUlid } from "../../shared/protocol/ids.ts";
+import type { Command, RawInput } from "../command_line/command.ts";
+import type * as z from "zod";
 
 /** The lock of an agent, inside its own folder. */
 const LOCK_FILE = "agent.lock";
@@ -248,4 +250,76 @@ export class AgentStore {
       : didYouMean(name, agents);
     return new CliError("CLI_AGENT_UNKNOWN", `There is no agent ${name} on this machine.${hint}`);
   }
+}
+
+const RULE = "1 to 64 of A-Z, a-z, 0-9, ., _ and -, first and last a letter or digit";
+
+/** Returns the name if it is valid. @throws {CliError} `CLI_USAGE` */
+export function requireAgentName(text: string): string {
+  if (isAgentName(text)) return text;
+  throw new CliError("CLI_USAGE", `"${text}" is not an agent name: ${RULE}`);
+}
+
+/** Returns a name, an agent ID or an agent DID. @throws {CliError} `CLI_USAGE` */
+export function requireAgentReference(text: string): string {
+  return isUlid(text) || isAgentDid(text) ? text : requireAgentName(text);
+}
+
+/** Checks all words of a command line that name an agent. @throws {CliError} `CLI_USAGE` */
+export function checkAgentWords({ args, options }: Command, input: RawInput): void {
+  for (const [name, { complete, orId }] of Object.entries(args)) {
+    if (complete !== "agents") continue;
+    for (const word of [input.args[name] ?? []].flat()) {
+      if (orId) requireAgentReference(word);
+      else requireAgentName(word);
+    }
+  }
+  for (const [name, { complete }] of Object.entries(options)) {
+    const word = input.options[name];
+    if (complete === "agents" && typeof word === "string") requireAgentName(word);
+  }
+}
+
+export interface AgentReference {
+  /** ULID of the agent's record. */
+  id: string;
+  /** Name on this machine; `null` for an agent of another machine. */
+  localName: string | null;
+}
+
+/** Returns ID and local name of an agent. @throws {CliError} `CLI_AGENT_UNKNOWN`, `CLI_USAGE`, `CLI_FILE_INVALID` */
+export async function findAgent(ctx: Context, text: string): Promise<AgentReference> {
+  const store = new AgentStore(ctx);
+  const did = parseDid(text);
+  const id = did?.kind === "agent" ? did.id : isUlid(text) ? text : null;
+  const { agents } = await store.names();
+  if (id !== null && !agents.includes(text)) {
+    const here = [...await store.namesByDid()].find(([known]) => parseDid(known)?.id === id);
+    return { id, localName: here?.[1] ?? null };
+  }
+  const identity = (await store.open(text)).identity();
+  const own = parseDid(identity.did)?.id;
+  if (own === undefined) throw new CliError("CLI_FILE_INVALID", `The identity of ${text} has no valid DID`);
+  return { id: own, localName: text };
+}
+
+/**
+ * Returns the named agent, else that of `SVC_AGENT`, else the only agent on this machine.
+ *
+ * @throws {CliError} `CLI_AGENT_UNKNOWN`; `CLI_USAGE` when there are several agents and none is named
+ */
+export async function chosenAgent(
+  ctx: Context,
+  named: string | undefined,
+): Promise<{ store: AgentStore; folder: AgentFolder }> {
+  const store = new AgentStore(ctx);
+  const name = named ?? ctx.env("SVC_AGENT") ?? onlyOne((await store.names()).agents, ctx.configDir);
+  return { store, folder: await store.open(name) };
+}
+
+function onlyOne(agents: readonly string[], configDir: string): string {
+  const [first, second] = agents;
+  if (first === undefined) throw new CliError("CLI_AGENT_UNKNOWN", `There is no agent in ${configDir}`);
+  if (second === undefined) return first;
+  throw new CliError("CLI_USAGE", `There are several agents on this machine. Name one of ${agents.join(", ")}`);
 }

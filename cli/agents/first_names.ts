@@ -1,10 +1,16 @@
-/** The names of a new account and of its first agent: from options, or asked for on a terminal before anything is sent. */
+/**
+ * A new account: the names of its person and of its first agent, from options or asked for on a terminal before anything is
+ * sent, and its API key, which is saved after it was printed, so that it is not lost if saving fails.
+ */
 import { parseDisplayName } from "../../shared/protocol/names.ts";
-import { effectiveConfig } from "../account/config_store.ts";
-import type { RegistryClient } from "../client/registry_client.ts";
+import { type Config, configPath, effectiveConfig, readConfig, updateConfig } from "../account/config_store.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
-import type { CreatedAgent } from "./registration.ts";
+import { AgentStore, requireAgentName } from "./agent_store.ts";
+import { saveTrust } from "../files/profile.ts";
+import { maskSecret } from "../../shared/protocol/secrets.ts";
+import type { RegistryClient } from "../client/registry_client.ts";
+import { parseServiceUrl } from "../../shared/client/service_url.ts";
 
 /** Options of the commands that make an account. */
 export const FIRST_NAME_OPTIONS = {
@@ -64,20 +70,45 @@ async function ask(
 
 /** @throws {CliError} `CLI_USAGE`, `CLI_AGENT_EXISTS` */
 async function checkAgentName(ctx: Context, name: string): Promise<void> {
-  const [{ requireAgentName }, { AgentStore }] = await Promise.all([
-    import("./agent_name.ts"),
-    import("./agent_store.ts"),
-  ]);
   await new AgentStore(ctx).refuseExisting(requireAgentName(name));
 }
 
-/** Creates the first agent of an account. */
-export async function firstAgent(
+/**
+ * Saves key, name and URLs in config.json.
+ *
+ * @param server its proxy's URL if that is known; else the registry is asked. Plain http that was allowed stays allowed
+ * @throws {CliError} `CLI_SAVE_FAILED`; its fix says how to save the key
+ */
+export async function saveAccount(
   ctx: Context,
-  registry: RegistryClient,
-  apiKey: string,
-  name: string,
-): Promise<CreatedAgent> {
-  const { createAgent } = await import("./registration.ts");
-  return await createAgent(ctx, { registry, apiKey }, { name });
+  { registry, apiKey }: { registry: RegistryClient; apiKey: string },
+  { displayName: humanName }: { displayName: string },
+  server: { proxyUrl?: string; allowInsecure: boolean },
+): Promise<void> {
+  try {
+    const before = readConfig(ctx);
+    const config: Config = { registryUrl: registry.registryUrl, apiKey, humanName };
+    const proxyUrl = parseServiceUrl(server.proxyUrl ?? await proxyOf(registry));
+    if (proxyUrl !== null) config.proxyUrl = proxyUrl;
+    await updateConfig(ctx, config);
+    const urls = [config.registryUrl, config.proxyUrl].filter((url) => url !== undefined);
+    await saveTrust(ctx, urls, server.allowInsecure);
+    ctx.out.note(`The API key is saved in ${configPath(ctx)}.`);
+    if (before?.apiKey !== undefined && before.apiKey !== apiKey) {
+      ctx.out.warn(`It replaces the previously saved key ${maskSecret(before.apiKey)}`);
+    }
+  } catch (cause) {
+    const why = cause instanceof Error ? cause.message : String(cause);
+    const fix = "Store it now, and save it with svc config set apiKey - when the file is writable.";
+    throw new CliError("CLI_SAVE_FAILED", `The API key above could not be saved: ${why}`, { cause, fix });
+  }
+}
+
+/** Returns the proxy URL; empty when the registry does not answer. The key is then saved without it. */
+async function proxyOf(registry: RegistryClient): Promise<string> {
+  try {
+    return (await registry.metadata()).proxyUrl;
+  } catch {
+    return "";
+  }
 }

@@ -1,16 +1,20 @@
 /**
- * Ends and renews an agent. A deletion first revokes it permanently, then deletes its files, so that no active agent
+ * Ends and renews an agent, and refreshes the tokens of its session (D-83), one process at a time; the steps of a refresh are in
+ * cli/link/session_refresh.ts. A deletion first revokes it permanently, then deletes its files, so that no active agent
  * loses its files. A new token leaves an intent marker, which shows the next run that an answer was lost: the registry
  * may have created a session with unknown tokens, so that run ends it first. After an interruption, running either
  * again completes it.
  */
-import type { AgentReference } from "./agent_reference.ts";
-import { AgentStore } from "./agent_store.ts";
+import { type AgentFolder, type AgentReference, AgentStore } from "./agent_store.ts";
 import type { Context } from "../context.ts";
 import { ApiError, wasRefused } from "../../shared/client/errors.ts";
 import { type Owner, reissueWithSession } from "./registration.ts";
 import { parseDid } from "../../shared/protocol/did.ts";
 import { AGENT_FILES, type Identity } from "../../shared/client/agent_files.ts";
+import type { AgentAuth } from "../../shared/protocol/api/sessions.ts";
+import { issuerOf, REFRESH_MARKER, type RefreshFiles, refreshSession } from "../link/session_refresh.ts";
+import { CliError } from "../errors.ts";
+import type { RegistryClient } from "../client/registry_client.ts";
 
 /** What a deleted agent was for its registry; `unknown` after the registry was restored from an older backup. */
 export type StateBefore = "active" | "revoked" | "unknown";
@@ -57,14 +61,8 @@ async function isUnknown(registry: Pick<Owner["registry"], "resolve">, id: strin
 
 const INTENT = "reissue.pending";
 
-export interface Reissued {
-  identity: Identity;
-  /** True when the session is new as well. */
-  newSession: boolean;
-}
-
 /** Reissues the agent's identity token, and its session if none is active. */
-export async function reissueAgent({ registry, apiKey }: Owner, store: AgentStore, name: string): Promise<Reissued> {
+export async function reissueAgent({ registry, apiKey }: Owner, store: AgentStore, name: string) {
   return await store.lock(name, async () => {
     const folder = await store.open(name);
     const before = folder.identity();
@@ -84,4 +82,77 @@ export async function reissueAgent({ registry, apiKey }: Owner, store: AgentStor
     await folder.remove(INTENT);
     return { identity, newSession: agentAuth !== undefined };
   });
+}
+
+export interface Refreshed {
+  auth: AgentAuth;
+  /** `recovered` when an earlier answer was lost, `shared` when another process has just refreshed the session. */
+  how: "refreshed" | "recovered" | "shared";
+}
+
+/**
+ * Refreshes the session, or returns the tokens that another process has just received.
+ *
+ * @param registryOf returns the registry client for the URL in the agent's identity
+ * @throws {CliError} `CLI_SAVE_FAILED` when the new tokens cannot be saved
+ */
+export async function refreshAgent(
+  ctx: Context,
+  store: AgentStore,
+  name: string,
+  registryOf: (registryUrl: string) => RegistryClient,
+): Promise<Refreshed> {
+  const before = (await store.open(name)).auth();
+  return await store.lock(name, async () => {
+    const folder = await store.open(name);
+    const auth = folder.auth();
+    if (auth.refreshToken !== before.refreshToken) return { auth, how: "shared" };
+    const ait = folder.ait();
+    const { privateKey } = await folder.keys();
+    const registry = registryOf(folder.identity().registryUrl);
+    const origin = issuerOf(ait) ?? registry.registryUrl;
+    ctx.out.doing(`Refreshing the session of ${name}`);
+    const refreshed = await refreshSession(
+      ctx.clock,
+      filesOf(folder),
+      auth.refreshToken,
+      (isRecovery) => registry.refresh({ ait, privateKey }, auth.refreshToken, isRecovery, origin),
+    ).catch((error) => {
+      if (error instanceof ApiError && error.code === "AGENT_NOT_FOUND") error.fix = wayBack(name);
+      throw error;
+    });
+    return { auth: refreshed.auth, how: refreshed.isRecovered ? "recovered" : "refreshed" };
+  });
+}
+
+/** What the owner of an agent does that its registry does not have any longer. */
+function wayBack(name: string): string {
+  return `Ask its administrator. To begin again: svc agent delete ${name}, then svc agent create ${name}, and pair it again`;
+}
+
+function filesOf(folder: AgentFolder): RefreshFiles {
+  return {
+    readMarker: () => marker(folder),
+    writeMarker: (digest) => folder.write(REFRESH_MARKER, digest),
+    removeMarker: () => folder.remove(REFRESH_MARKER),
+    async save(auth) {
+      try {
+        await folder.writeJson(AGENT_FILES.auth, auth);
+      } catch (cause) {
+        const why = cause instanceof Error ? cause.message : String(cause);
+        const fix =
+          `Free disk space or make the directory writable, then run svc agent auth refresh ${folder.name} to recover them.`;
+        throw new CliError("CLI_SAVE_FAILED", `The new tokens could not be saved: ${why}`, { cause, fix });
+      }
+    },
+  };
+}
+
+function marker(folder: AgentFolder): string | null {
+  try {
+    return folder.read(REFRESH_MARKER)?.trim() ?? null;
+  } catch (error) {
+    if (error instanceof CliError && error.code === "CLI_FILE_INVALID") return "";
+    throw error;
+  }
 }

@@ -15,7 +15,7 @@ import { type AgentFolder, AgentStore } from "./agent_store.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 import { ApiError, UnreachableError, wasRefused } from "../../shared/client/errors.ts";
-import type { RegistryClient, WantedAgent } from "../client/registry_client.ts";
+import { pagesOf, type RegistryClient, type WantedAgent } from "../client/registry_client.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
 import { type TrustedKeys, trustedKeys } from "../verify/trusted_keys.ts";
 import { evaluateToken } from "../verify/evaluate.ts";
@@ -225,19 +225,18 @@ async function findByKey(
   name: string,
   sinceMs: number,
 ): Promise<Agent | null> {
-  let cursor: string | undefined;
   let pages = 0;
-  do {
-    const page = await registry.agents(apiKey, { status: "active", limit: String(LIMITS.agentListMax), cursor });
-    for (const { id, name: found } of page.agents) {
+  const read = (cursor?: string) => registry.agents(apiKey, { status: "active", limit: LIMITS.agentListMax, cursor });
+  for await (const { agents } of pagesOf(read)) {
+    for (const { id, name: found } of agents) {
       // Sorted newest first: all following agents are older.
       if (decodeTime(id) < sinceMs) return null;
       if (found !== name) continue;
       const agent = await registry.agent(apiKey, id);
       if (agent.publicKey === publicKey) return agent;
     }
-    cursor = page.pagination.nextCursor ?? undefined;
-  } while (cursor !== undefined && ++pages < MAX_PAGES);
+    if (++pages === MAX_PAGES) break;
+  }
   return null;
 }
 

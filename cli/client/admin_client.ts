@@ -6,7 +6,7 @@ import { AuditList } from "../../shared/protocol/api/audit.ts";
 import * as relay from "../../shared/protocol/api/relay_admin.ts";
 import { type Answer, callService, type HttpDeps } from "../link/service_call.ts";
 
-/** The registry's routes (D-170, D-171), with the API key of an admin. */
+/** The registry's routes, with the API key of an admin. */
 export class AdminClient {
   constructor(readonly deps: HttpDeps, readonly registryUrl: string, readonly apiKey: string) {}
 
@@ -27,7 +27,7 @@ export class AdminClient {
   /** Makes an address that opens the console once. */
   readonly consoleCode = () => this.#call("POST", "console-codes", admin.ConsoleCode);
   readonly audit = (query: Query) => this.#call("GET", `audit${searchOf(query)}`, AuditList);
-  /** Makes a token for the proxy, which must not see the API key (D-172). */
+  /** Makes a token for the proxy, which must not see the API key. */
   readonly relayToken = () => this.#call("POST", "tokens", relay.AdminTokenAnswer);
 
   #call<S extends z.ZodType | null>(method: "GET" | "POST" | "DELETE", path: string, response: S, body?: object) {

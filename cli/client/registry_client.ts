@@ -58,8 +58,8 @@ export class RegistryClient {
     this.#call("POST", "/v1/me/api-keys", apiKey, accounts.CreateApiKeyAnswer, { name });
   /** All API keys of the caller, from every page. */
   readonly apiKeys = async (apiKey: string) => {
-    const read = (query: Query) => this.#call("GET", `/v1/me/api-keys${searchOf(query)}`, apiKey, accounts.ApiKeyList);
-    return { apiKeys: (await allPages(read)).flatMap((page) => page.apiKeys) };
+    const pages = this.#pages("/v1/me/api-keys", apiKey, accounts.ApiKeyList);
+    return { apiKeys: (await Array.fromAsync(pages)).flatMap((page) => page.apiKeys) };
   };
   readonly revokeApiKey = (apiKey: string, keyId: string) =>
     this.#call("DELETE", `/v1/me/api-keys/${encodeURIComponent(keyId)}`, apiKey, null);
@@ -104,8 +104,8 @@ export class RegistryClient {
     this.#call("POST", "/v1/invites", apiKey, invites.CreateInviteAnswer, { expiresAt });
   /** All invites, without their codes, from every page. */
   readonly invites = async (apiKey: string) => {
-    const read = (query: Query) => this.#call("GET", `/v1/invites${searchOf(query)}`, apiKey, invites.InviteList);
-    return { invites: (await allPages(read)).flatMap((page) => page.invites) };
+    const pages = this.#pages("/v1/invites", apiKey, invites.InviteList);
+    return { invites: (await Array.fromAsync(pages)).flatMap((page) => page.invites) };
   };
   /** Deletes an invite; its code no longer works. */
   readonly deleteInvite = (apiKey: string, inviteId: string) =>
@@ -114,8 +114,8 @@ export class RegistryClient {
   readonly createService = (apiKey: string, name: string, scopes: readonly string[]) =>
     this.#call("POST", SERVICES, apiKey, services.IssuedServiceAnswer, { name, scopes });
   readonly services = async (apiKey: string) => {
-    const read = (query: Query) => this.#call("GET", SERVICES + searchOf(query), apiKey, services.ServiceList);
-    return { internalServices: (await allPages(read)).flatMap((page) => page.internalServices) };
+    const pages = this.#pages(SERVICES, apiKey, services.ServiceList);
+    return { internalServices: (await Array.fromAsync(pages)).flatMap((page) => page.internalServices) };
   };
   readonly rotateService = (apiKey: string, serviceId: string) =>
     this.#call("POST", `${SERVICES}/${encodeURIComponent(serviceId)}/rotate`, apiKey, services.IssuedServiceAnswer);
@@ -151,6 +151,16 @@ export class RegistryClient {
     await this.#call("POST", "/v1/agents/auth/validate", null, null, { agentDid, aitJti }, headers);
   }
 
+  #pages<S extends z.ZodType<{ pagination: { nextCursor: string | null } }>>(
+    path: string,
+    apiKey: string,
+    response: S,
+  ) {
+    return pagesOf((cursor) =>
+      this.#call("GET", path + searchOf({ cursor }), apiKey, response) as Promise<z.output<S>>
+    );
+  }
+
   #call<S extends z.ZodType | null>(
     method: "GET" | "POST" | "DELETE",
     path: string,
@@ -164,20 +174,18 @@ export class RegistryClient {
   }
 }
 
-/** Reads all pages of a list, until there is no cursor or a cursor repeats. */
-async function allPages<P extends { pagination: { nextCursor: string | null } }>(
-  read: (query: Query) => Promise<P>,
-): Promise<P[]> {
-  const pages: P[] = [];
-  const cursors = new Set<string | undefined>();
-  let cursor: string | undefined;
+/** Reads the pages of a list one by one, until there is no cursor or a cursor repeats. */
+export async function* pagesOf<P extends { pagination: { nextCursor: string | null } }>(
+  read: (cursor: string | undefined) => Promise<P>,
+  cursor?: string,
+): AsyncGenerator<P, void> {
+  const seen = new Set<string>();
   do {
-    cursors.add(cursor);
-    const page = await read({ cursor });
-    pages.push(page);
+    if (cursor !== undefined) seen.add(cursor);
+    const page = await read(cursor);
+    yield page;
     cursor = page.pagination.nextCursor ?? undefined;
-  } while (!cursors.has(cursor));
-  return pages;
+  } while (cursor !== undefined && !seen.has(cursor));
 }
 
 const SERVICES = "/v1/admin/internal-services";

@@ -8,8 +8,10 @@ import type { Context, EnvironmentName } from "../context.ts";
 export interface ArgSpec {
   summary: string;
   optional?: true;
-  /** Marks a secret: `-` reads it from standard input, `env` is the variable to use when it is not given. */
-  secret?: { env?: EnvironmentName };
+  /** Marks a secret, as in `OptionSpec`. */
+  secret?: true;
+  /** The variable to use for a secret that is not given. */
+  env?: EnvironmentName;
   /** What shell completion offers. With `agents` the word must be a valid agent name. */
   complete?: Completion;
   /** With `complete: "agents"`: the word may also be an agent's ID or DID. */
@@ -80,7 +82,6 @@ export interface Command extends Omit<CommandSpec<Args, Options>, "run" | "args"
 /** One sentence for each group of commands; the key is the common start of their paths. */
 export type Groups = Readonly<Record<string, string>>;
 
-/** Input as the parser returns it. */
 export interface RawInput {
   args: Record<string, string | string[] | undefined>;
   options: Record<string, string | string[] | boolean | undefined>;

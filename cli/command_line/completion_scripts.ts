@@ -26,7 +26,6 @@ const ALIASES = `awk '/^  "/ { split($0, part, "\\""); alias = part[2] } /^    "
 /** The beginning of each script, by which svc knows its own. */
 export const COMPLETION_START = "# Completion of svc, made by: svc completions";
 
-/** Returns the script for a shell. */
 export function completionScript(
   shell: "bash" | "zsh" | "fish",
   commands: readonly Command[],

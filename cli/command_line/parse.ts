@@ -186,9 +186,9 @@ function namedArgs(command: Command, words: readonly string[], commands: readonl
     const what = specs.some(([, { secret }]) => secret) ? "There" : `"${words[specs.length]}"`;
     throw usage(command, `${what} is an extra argument.${hint}`);
   }
-  return Object.fromEntries(specs.map(([name, { optional, secret, repeat }], i) => {
+  return Object.fromEntries(specs.map(([name, { optional, env, repeat }], i) => {
     const word = words[i];
-    if (word === undefined && !optional && !secret?.env) throw usage(command, `<${name}> is missing.`);
+    if (word === undefined && !optional && env === undefined) throw usage(command, `<${name}> is missing.`);
     return [name, repeat ? words.slice(i) : word];
   }));
 }

@@ -4,6 +4,9 @@ import { CliError } from "../errors.ts";
 import { fields } from "../terminal/output.ts";
 import { timeCell } from "../terminal/tables.ts";
 import { connectorOf } from "./connector/connector.ts";
+import * as setup from "../connector/local_api/a2a/peer_setup.ts";
+import { listPeers, removePeer } from "../connector/local_api/a2a/peer_setup.ts";
+import { peerOf } from "../connector/peer_list.ts";
 
 const PEER = { peer: { summary: "Alias or DID of a peer", complete: "peers" } } as const;
 
@@ -32,10 +35,6 @@ export const COMMANDS = [
         throw new CliError("CLI_USAGE", `--for takes openclaw, not "${program}"`);
       }
       const { store, folder, client } = await connectorOf(ctx, options.agent);
-      const [{ peerOf }, setup] = await Promise.all([
-        import("../connector/peer_list.ts"),
-        import("../connector/local_api/a2a/peer_setup.ts"),
-      ]);
       const peer = await peerOf(ctx, { store, folder, client }, args.peer, options["allow-insecure"]);
       const isFor = program !== undefined;
       const added = await setup.addPeer(
@@ -66,7 +65,6 @@ export const COMMANDS = [
     examples: { "svc a2a list": "Show each address and when it was added" },
     async run(ctx, { options }) {
       const { folder } = await connectorOf(ctx, options.agent);
-      const { listPeers } = await import("../connector/local_api/a2a/peer_setup.ts");
       const peers = listPeers(folder);
       ctx.out.result(
         { agent: folder.name, peers },
@@ -87,7 +85,6 @@ export const COMMANDS = [
     examples: { "svc a2a remove beta": "End the token of beta's address" },
     async run(ctx, { args, options }) {
       const { store, folder } = await connectorOf(ctx, options.agent);
-      const { removePeer } = await import("../connector/local_api/a2a/peer_setup.ts");
       const { alias, did } = await removePeer({ store, folder }, args.peer);
       ctx.out.result({ agent: folder.name, peer: alias, agentDid: did }, `${alias} has no A2A address any longer.`);
     },

@@ -1,4 +1,4 @@
-/** `svc agent …`: create, list, inspect and delete agents. agent_tokens.ts has the commands for their tokens. */
+/** `svc agent …`: agents, and their identity tokens and sessions. */
 import type { AgentList } from "../../shared/protocol/api/agents.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { parseFramework } from "../../shared/protocol/names.ts";
@@ -6,10 +6,21 @@ import { command, PERSON_OPTIONS, REGISTRY_OPTIONS } from "../command_line/comma
 import { parseCount } from "../command_line/numbers.ts";
 import { connect, connectAsPerson } from "../account/registry_access.ts";
 import { CliError, EXIT } from "../errors.ts";
-import type { StateBefore } from "../agents/lifecycle.ts";
-import { IN_A_CODING_AGENT } from "../hosts/host_ids.ts";
+import { IN_A_CODING_AGENT } from "../hosts/table.ts";
+import { pagesOf, type RegistryClient } from "../client/registry_client.ts";
 import { fields } from "../terminal/output.ts";
 import { idCell, timeCell } from "../terminal/tables.ts";
+import { type AgentFolder, AgentStore, findAgent, requireAgentName } from "../agents/agent_store.ts";
+import { createAgent } from "../agents/registration.ts";
+import { deleteAgent, refreshAgent, reissueAgent, type StateBefore } from "../agents/lifecycle.ts";
+import { type AitClaims, parseAit } from "../../shared/protocol/signed/ait.ts";
+import { parseDid } from "../../shared/protocol/did.ts";
+import { TokenError } from "../../shared/protocol/signed/jws.ts";
+import { toIso, unixSeconds } from "../../shared/protocol/time.ts";
+import type { Context } from "../context.ts";
+import { ApiError, UnreachableError } from "../../shared/client/errors.ts";
+import { trustedKeys } from "../verify/trusted_keys.ts";
+import { evaluateToken } from "../verify/evaluate.ts";
 
 /** Maximum pages of one listing: 10,000 agents. */
 const MAX_PAGES = 100;
@@ -17,6 +28,7 @@ const TTL_RANGE = `from ${LIMITS.aitTtlDaysMin} to ${LIMITS.aitTtlDaysMax}`;
 const STATUSES = ["active", "revoked"] as const;
 const HERE = { summary: "Agent name on this machine", complete: "agents" } as const;
 
+/** The state of a session. An answer with new tokens that was lost interrupts it. */
 const SESSION_IS = {
   active: () => "active",
   revoked: (name: string) => `REVOKED: run svc agent reissue ${name} to start a new one`,
@@ -42,10 +54,6 @@ export const COMMANDS = [
         throw new CliError("CLI_USAGE", "--framework must be 1 to 32 characters of text");
       }
       const ttlDays = options["ttl-days"] === undefined ? undefined : parseTtlDays(options["ttl-days"]);
-      const [{ requireAgentName }, { createAgent }] = await Promise.all([
-        import("../agents/agent_name.ts"),
-        import("../agents/registration.ts"),
-      ]);
       requireAgentName(name);
       const owner = connectAsPerson(ctx, options);
       const { identity, path, resumed } = await createAgent(ctx, owner, { name, framework, ttlDays });
@@ -85,10 +93,12 @@ export const COMMANDS = [
       if (limit !== undefined) parseCount(limit, "--limit", LIMITS.agentListMax);
       const { registry, apiKey } = connectAsPerson(ctx, options);
       const query = { status, framework, limit, cursor };
-      const { agents, pagination } = limit === undefined && cursor === undefined
-        ? await everyPage((cursor) => registry.agents(apiKey, { ...query, limit: `${LIMITS.agentListMax}`, cursor }))
-        : await registry.agents(apiKey, query);
-      const { AgentStore } = await import("../agents/agent_store.ts");
+      const pages: AgentList[] = [];
+      if (limit === undefined && cursor === undefined) {
+        const read = (cursor?: string) => registry.agents(apiKey, { ...query, limit: LIMITS.agentListMax, cursor });
+        for await (const page of pagesOf(read)) if (pages.push(page) === MAX_PAGES) break;
+      } else pages.push(await registry.agents(apiKey, query));
+      const agents = pages.flatMap((page) => page.agents), pagination = pages.at(-1)?.pagination;
       const store = new AgentStore(ctx);
       const here = await store.namesByDid();
       const listed = agents.map((agent) => ({ ...agent, localName: here.get(agent.did) ?? null }));
@@ -103,7 +113,7 @@ export const COMMANDS = [
           { head: "HERE AS", rank: 2, of: ({ localName }) => localName },
         ], listed),
       );
-      if (pagination.nextCursor !== null) {
+      if (pagination && pagination.nextCursor !== null) {
         const given = Object.entries({ status, framework, limit, cursor: pagination.nextCursor });
         const words = given.flatMap(([name, value]) => value === undefined ? [] : [`--${name}=${value}`]);
         ctx.out.next(["agent", "list", ...words], { when: "for more" });
@@ -120,10 +130,6 @@ export const COMMANDS = [
     options: REGISTRY_OPTIONS,
     examples: { "svc agent inspect alpha": "Show the identity of alpha and when it expires" },
     async run(ctx, { args: { name }, options }) {
-      const [{ AgentStore }, { inspectAgent }] = await Promise.all([
-        import("../agents/agent_store.ts"),
-        import("../agents/inspection.ts"),
-      ]);
       const folder = await new AgentStore(ctx).open(name);
       const { registry } = connect(ctx, options, folder.identity().registryUrl);
       const { facts, error } = await inspectAgent(ctx, folder, registry);
@@ -160,10 +166,6 @@ export const COMMANDS = [
     examples: { "svc agent delete alpha": "alpha is revoked and its files are deleted" },
     async run(ctx, { args: { agent }, options }) {
       const { registry, apiKey } = connectAsPerson(ctx, options);
-      const [{ findAgent }, { deleteAgent }] = await Promise.all([
-        import("../agents/agent_reference.ts"),
-        import("../agents/lifecycle.ts"),
-      ]);
       const found = await findAgent(ctx, agent);
       if (!options.yes && !ctx.out.json && ctx.confirm !== null) {
         ctx.out.finish();
@@ -182,6 +184,64 @@ export const COMMANDS = [
       );
     },
   }),
+  command({
+    path: ["agent", "reissue"],
+    summary: "Issue a new identity token for an agent; the previous one is revoked",
+    details: ["An agent without an active session also gets a new session."],
+    args: { name: HERE },
+    options: PERSON_OPTIONS,
+    examples: { "svc agent reissue alpha": "Replace the token before it expires, or after the session ended" },
+    async run(ctx, { args: { name }, options }) {
+      const owner = connectAsPerson(ctx, options);
+      ctx.out.doing(`Reissuing the token of ${name}`);
+      const { identity, newSession } = await reissueAgent(owner, new AgentStore(ctx), name);
+      const { did, expiresAt } = identity;
+      ctx.out.result({ name, did, expiresAt, newSession }, [
+        `${name} has a new identity token${newSession ? " and a new session" : ""}; the previous token is revoked.`,
+        ...fields([["expires", expiresAt]]),
+      ]);
+    },
+  }),
+  command({
+    path: ["agent", "auth", "refresh"],
+    summary: "Refresh the tokens of an agent's session",
+    details: [
+      "Safe to run at any time and in several processes: one sends the request, the others use its result. If an answer",
+      "is lost, the next run recovers the session.",
+    ],
+    args: { name: HERE },
+    options: REGISTRY_OPTIONS,
+    examples: { "svc agent auth refresh alpha": "Get an access token that is valid for 15 minutes" },
+    async run(ctx, { args: { name }, options }) {
+      const { auth, how } = await refreshAgent(
+        ctx,
+        new AgentStore(ctx),
+        name,
+        (registryUrl) => connect(ctx, options, registryUrl).registry,
+      );
+      const { accessExpiresAt, refreshExpiresAt } = auth;
+      const what =
+        { refreshed: "has new tokens", recovered: "has recovered its session", shared: "was just refreshed" }[how];
+      ctx.out.result({ name, how, accessExpiresAt, refreshExpiresAt }, [
+        `${name} ${what}.`,
+        ...fields([["access until", accessExpiresAt], ["refresh until", refreshExpiresAt]]),
+      ]);
+    },
+  }),
+  command({
+    path: ["agent", "auth", "revoke"],
+    summary: "End an agent's session; its identity stays valid",
+    args: { agent: { summary: "Agent name on this machine, agent ID or DID", complete: "agents", orId: true } },
+    options: PERSON_OPTIONS,
+    examples: { "svc agent auth revoke alpha": "Its access and refresh tokens stop working" },
+    async run(ctx, { args: { agent }, options }) {
+      const { registry, apiKey } = connectAsPerson(ctx, options);
+      const { id, localName } = await findAgent(ctx, agent);
+      await registry.revokeAgentAuth(apiKey, id);
+      ctx.out.result({ id, localName, session: "revoked" }, `The session of ${agent} has ended.`);
+      if (localName !== null) ctx.out.next(["agent", "reissue", localName], { when: "for a new session" });
+    },
+  }),
 ];
 
 const DELETED: Readonly<Record<StateBefore, string>> = {
@@ -190,19 +250,117 @@ const DELETED: Readonly<Record<StateBefore, string>> = {
   unknown: "The registry has no agent % any longer.",
 };
 
-/** Reads up to `MAX_PAGES` pages. The cursor of the result is that of the last page. */
-async function everyPage(read: (cursor: string | undefined) => Promise<AgentList>): Promise<AgentList> {
-  const agents: AgentList["agents"] = [];
-  for (let pages = 1, cursor: string | undefined;; pages++) {
-    const page = await read(cursor);
-    agents.push(...page.agents);
-    cursor = page.pagination.nextCursor ?? undefined;
-    if (cursor === undefined || pages === MAX_PAGES) return { agents, pagination: page.pagination };
-  }
-}
-
 function parseTtlDays(text: string): number {
   const days = /^[1-9]\d*$/.test(text) ? Number(text) : NaN;
   if (days >= LIMITS.aitTtlDaysMin && days <= LIMITS.aitTtlDaysMax) return days;
   throw new CliError("CLI_USAGE", `--ttl-days must be an integer ${TTL_RANGE}, not "${text}"`);
+}
+
+/** Marker files of requests whose answer may have been lost. */
+const PENDING = ["refresh.pending", "reissue.pending"];
+
+/**
+ * Returns the facts about an agent; one that could not be determined is `null` or `unknown`. `error` says why its token is
+ * invalid or could not be verified.
+ */
+async function inspectAgent(ctx: Context, folder: AgentFolder, registry: RegistryClient) {
+  const identity = folder.identity();
+  const auth = folder.auth();
+  const ait = folder.ait();
+  const keys = await folder.keys();
+  const kid = kidOf(ait);
+  ctx.out.doing(`Calling ${registry.registryUrl}`);
+  const [judged, status] = await Promise.all([judge(ctx, registry, ait), statusOf(registry, identity.did)]);
+  const { claims } = judged;
+  const session = claims === null ? "unknown" : await sessionOf(registry, folder, claims, auth.accessToken);
+  const mismatch = claims && claims.cnf.jwk.x !== keys.publicKey
+    ? "its key is not that of secret.key"
+    : claims && claims.sub !== identity.did
+    ? "its subject is not the agent of identity.json"
+    : null;
+  const refused = judged.refused ?? mismatch;
+  const error = judged.unreachable ?? (refused === null ? null : new CliError("CLI_TOKEN_REFUSED", refused));
+  const facts = {
+    did: identity.did,
+    name: identity.name,
+    framework: claims?.framework ?? identity.framework,
+    ownerDid: claims?.ownerDid ?? identity.ownerDid,
+    status,
+    session,
+    aitJti: claims?.jti ?? null,
+    issuedAt: claims ? toIso(claims.iat * 1000) : null,
+    expiresAt: claims ? toIso(claims.exp * 1000) : identity.expiresAt,
+    kid,
+    accessExpiresAt: auth.accessExpiresAt,
+    refreshExpiresAt: auth.refreshExpiresAt,
+    registryUrl: identity.registryUrl,
+    verified: error === null,
+    problem: error?.message ?? null,
+  };
+  return { facts, error };
+}
+
+interface Judged {
+  claims: Awaited<ReturnType<typeof evaluateToken>>["claims"];
+  refused: string | null;
+  unreachable: UnreachableError | null;
+}
+
+async function judge(ctx: Context, registry: RegistryClient, ait: string): Promise<Judged> {
+  try {
+    const trusted = await trustedKeys(ctx, registry);
+    const nowSeconds = unixSeconds(ctx.clock.now());
+    const { checks, claims } = await evaluateToken(ait, {
+      trusted,
+      crl: "the registry reports the status",
+      nowSeconds,
+    });
+    const bad = checks.find(({ result }) => result === "failed");
+    return { claims, refused: bad ? `${bad.name}: ${bad.detail}` : null, unreachable: null };
+  } catch (error) {
+    if (!(error instanceof UnreachableError)) throw error;
+    return { claims: null, refused: null, unreachable: error };
+  }
+}
+
+/** Returns the agent's status from the public route, so that inspecting needs no API key. */
+async function statusOf(registry: RegistryClient, did: string): Promise<string> {
+  try {
+    return (await registry.resolve(parseDid(did)?.id ?? "")).status;
+  } catch (error) {
+    if (error instanceof ApiError || error instanceof UnreachableError) return "unknown";
+    throw error;
+  }
+}
+
+/**
+ * Returns the state of the session whose tokens are on this machine. An expired access token is not the end of a
+ * session.
+ */
+async function sessionOf(
+  registry: RegistryClient,
+  folder: AgentFolder,
+  { sub, jti }: Pick<AitClaims, "sub" | "jti">,
+  accessToken: string,
+): Promise<keyof typeof SESSION_IS> {
+  if (PENDING.some((file) => folder.read(file) !== null)) return "interrupted";
+  try {
+    await registry.validate(sub, jti, accessToken);
+    return "active";
+  } catch (error) {
+    if (error instanceof ApiError && error.code === "AGENT_AUTH_VALIDATE_UNAUTHORIZED") return "revoked";
+    // The next command refreshes an expired access token.
+    if (error instanceof ApiError && error.code === "AGENT_AUTH_VALIDATE_EXPIRED") return "active";
+    if (error instanceof ApiError || error instanceof UnreachableError) return "unknown";
+    throw error;
+  }
+}
+
+function kidOf(ait: string): string | null {
+  try {
+    return parseAit(ait).kid;
+  } catch (error) {
+    if (error instanceof TokenError) return null;
+    throw error;
+  }
 }

@@ -5,6 +5,8 @@ import { connectAsPerson } from "../account/registry_access.ts";
 import { CliError } from "../errors.ts";
 import { fields } from "../terminal/output.ts";
 import { idCell, timeCell } from "../terminal/tables.ts";
+import { isUlid } from "../../shared/protocol/ids.ts";
+import { wholeId } from "../command_line/numbers.ts";
 
 export const COMMANDS = [
   command({
@@ -55,10 +57,6 @@ export const COMMANDS = [
     options: PERSON_OPTIONS,
     examples: { "svc api-key revoke 01KHYQ5H00AAAAAAAAAAAAAAAA": "The key stops working" },
     async run(ctx, { args, options }) {
-      const [{ isUlid }, { wholeId }] = await Promise.all([
-        import("../../shared/protocol/ids.ts"),
-        import("../command_line/whole_id.ts"),
-      ]);
       const { registry, apiKey } = connectAsPerson(ctx, options);
       const id = await wholeId(args["key-id"], {
         isWhole: isUlid,

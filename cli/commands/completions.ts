@@ -2,6 +2,7 @@
 import { type Command, command, type Groups } from "../command_line/command.ts";
 import { CliError } from "../errors.ts";
 import { didYouMean } from "../../shared/did_you_mean.ts";
+import { completionScript } from "../command_line/completion_scripts.ts";
 
 const SHELLS = ["bash", "zsh", "fish"] as const;
 
@@ -21,7 +22,6 @@ export const completionCommands = (commands: () => Promise<readonly Command[]>, 
       if (shell === undefined) {
         throw new CliError("CLI_USAGE", `There is no completion for ${args.shell}.${didYouMean(args.shell, SHELLS)}`);
       }
-      const { completionScript } = await import("../command_line/completion_scripts.ts");
       const script = completionScript(shell, await commands(), groups);
       ctx.out.result({ shell, script }, script.split("\n"));
     },

@@ -57,7 +57,7 @@ export const COMMANDS = [
   command({
     path: ["config", "set"],
     summary: "Set a configuration value",
-    args: { key: KEY, value: { summary: "The value; - reads it from standard input", secret: {} } },
+    args: { key: KEY, value: { summary: "The value; - reads it from standard input", secret: true } },
     options: { "allow-insecure": REGISTRY_OPTIONS["allow-insecure"] },
     examples: {
       "svc config set humanName Ada": "Set your display name",

@@ -6,6 +6,9 @@ import type { Context } from "../context.ts";
 import { CliError, EXIT } from "../errors.ts";
 import { idCell, timeCell } from "../terminal/tables.ts";
 import { runningConnector } from "./connector/connector.ts";
+import { call, get, post } from "../../shared/client/local_client.ts";
+import { DeadLetters, Purged, Replayed } from "../connector/local_api/inbox_handlers.ts";
+import { shownAliases } from "../connector/peers.ts";
 
 /** Most dead letters of one listing, as the local API allows. */
 const MAX_LISTED = 1_000;
@@ -29,11 +32,6 @@ export const COMMANDS = [
     async run(ctx, { options }) {
       const limit = parseCount(options.limit ?? "100", "--limit", MAX_LISTED);
       const { folder, client } = await runningConnector(ctx, options.agent);
-      const [{ call, get }, { DeadLetters }, { shownAliases }] = await Promise.all([
-        import("../../shared/client/local_client.ts"),
-        import("../connector/local_api/inbox_handlers.ts"),
-        import("../connector/peers.ts"),
-      ]);
       const listed = await call(client, DeadLetters, get(`/v1/dead-letter?limit=${limit}`));
       const aliases = shownAliases(folder);
       const deadLetters = listed.deadLetters.map(({ receivedAt, endedAt, ...rest }) => ({
@@ -95,10 +93,6 @@ async function change(
   if (words.length > MAX_IDS) throw new CliError("CLI_USAGE", `Give at most ${MAX_IDS} IDs, or --all`);
   const ids = [...new Set(words.map((word) => parseCount(word, "<id>", Number.MAX_SAFE_INTEGER)))];
   const { folder, client } = await runningConnector(ctx, options.agent);
-  const [{ call, post }, { Purged, Replayed }] = await Promise.all([
-    import("../../shared/client/local_client.ts"),
-    import("../connector/local_api/inbox_handlers.ts"),
-  ]);
   const request = post(`/v1/dead-letter/${what}`, options.all ? { all: true } : { ids });
   const count = what === "replay"
     ? (await call(client, Replayed, request)).replayed

@@ -1,8 +1,28 @@
-/** `svc hook claude-code`: the hook that wakes Claude Code when a message arrives. */
+/**
+ * `svc hook claude-code`: waits until an agent has a new unread message, and wakes Claude Code. One process waits for a
+ * session; a message is announced once in it, and remembered first: a lost wake-up leaves the message unread, a repeated
+ * one costs a turn. Uses a running connector only, and marks nothing read.
+ */
+import { join } from "node:path";
+import { call, get, type LocalCalls } from "../../shared/client/local_client.ts";
+import { InboxPage, type LocalMessage } from "../../shared/client/local_shapes.ts";
+import { sha256 } from "../../shared/protocol/base64url.ts";
+import { DAY_MS, settledWithin, sleep } from "../../shared/clock.ts";
+import { topLevelMembers } from "../../shared/protocol/json_text.ts";
+import { ApiError, LocalDown } from "../../shared/client/errors.ts";
+import { type AgentFolder, chosenAgent } from "../agents/agent_store.ts";
+import { connectorOf } from "../connector/attach.ts";
+import { CONNECTOR_LIMITS as LIMIT } from "../connector/limits.ts";
+import type { Context } from "../context.ts";
+import { CliError, EXIT } from "../errors.ts";
+import { ensureConfigDir } from "../files/config_dir.ts";
+import { withLock } from "../files/lock.ts";
+import { ensureDirectory, PrivateFolder } from "../files/private_files.ts";
+import { announcement } from "../messages/received.ts";
 import { command } from "../command_line/command.ts";
 import { parseCount } from "../command_line/numbers.ts";
-import { EXIT } from "../errors.ts";
 import { onStop } from "../terminal/interrupt.ts";
+import * as z from "zod";
 
 /** Default and longest wait, in seconds: Claude Code ends a hook after an hour. */
 const MAX_WAIT = 3_500;
@@ -39,7 +59,6 @@ export const COMMANDS = [
         const isLeft = options["unless-inbox"] && ctx.os !== "windows" &&
           ctx.env("CLAUDE_CODE_MESSAGING_SOCKET") !== undefined;
         if (isLeft) return EXIT.done;
-        const { waitForMessages } = await import("../messages/wake_up.ts");
         const seconds = parseCount(options.timeout ?? `${MAX_WAIT}`, "--timeout", MAX_WAIT);
         const line = await Promise.race([waitForMessages(ctx, args.agent, seconds), stopped.promise]);
         if (typeof line !== "string") return EXIT.done;
@@ -54,3 +73,163 @@ export const COMMANDS = [
     },
   }),
 ];
+
+/** With more, a wrong input could fill the memory. */
+export const INPUT_BYTES_MAX = 64 * 1024;
+/** With more, a hook whose input never ends waits instead of watching the inbox. */
+const INPUT_MS = 10_000;
+/** With less, each session reads the disk all the time; with more, messages wait after a start of the connector. */
+export const CONNECTOR_LOOK_MS = 5_000;
+/** With more, the announcement of a full inbox takes seconds. */
+const PAGES_MAX = 50;
+/** With less, a session that is continued later would announce its messages again; with more, the files pile up. */
+export const SESSION_KEPT_MS = 30 * DAY_MS;
+
+/** Characters of the digest that names the files of a session. */
+const NAME_LENGTH = 16;
+
+const Session = z.object({
+  /** The highest ID that has been announced. */
+  announced: z.int().min(0),
+  /** When the model was woken, in milliseconds since the Unix epoch. */
+  wakeUps: z.array(z.number()),
+});
+type Session = z.infer<typeof Session>;
+
+/**
+ * Returns the line that announces new unread messages; `null` when there is none within the time, or when another process
+ * waits for the session.
+ *
+ * @throws {CliError} for input without a session, and when the connector pushes the messages to a runtime
+ */
+async function waitForMessages(
+  ctx: Context,
+  agentName: string | undefined,
+  seconds: number,
+): Promise<string | null> {
+  const end = ctx.clock.now() + seconds * 1000;
+  const { folder } = await chosenAgent(ctx, agentName);
+  const name = (await sha256(await sessionOf(ctx))).slice(0, NAME_LENGTH);
+  const sessions = new PrivateFolder(ctx, join(folder.path, "hooks"));
+  await ensureDirectory(sessions.path, await ensureConfigDir(ctx));
+  const place = () => join(sessions.path, `${name}.lock`);
+  return await withLock(
+    ctx,
+    place,
+    async () => {
+      await removeOldSessions(sessions.path, ctx.clock.now());
+      return await new Waiter(ctx, folder, sessions, `${name}.json`).until(end);
+    },
+    () => {},
+    0,
+  );
+}
+
+/** The session of the hook, from standard input. @throws {CliError} `CLI_USAGE` */
+async function sessionOf(ctx: Context): Promise<string> {
+  const reading = ctx.stdin(INPUT_BYTES_MAX);
+  const input: { bytes?: Uint8Array } = {};
+  await settledWithin(ctx.clock, reading.then((bytes) => void (input.bytes = bytes)), INPUT_MS);
+  // The input also has texts of the model, and may be cut in one of them.
+  const text = new TextDecoder().decode(input.bytes);
+  const member = topLevelMembers(text).find(({ key }) => key === "session_id");
+  const session: unknown = member && JSON.parse(text.slice(member.start, member.end));
+  if (typeof session === "string" && session !== "") return session;
+  throw new CliError("CLI_USAGE", "The input has no session_id");
+}
+
+class Waiter {
+  #session: Session;
+
+  constructor(
+    readonly ctx: Context,
+    readonly folder: AgentFolder,
+    readonly files: PrivateFolder,
+    readonly file: string,
+  ) {
+    this.#session = parsedSession(files.read(file));
+  }
+
+  async until(end: number): Promise<string | null> {
+    const { clock } = this.ctx;
+    for (let now = clock.now(); now < end; now = clock.now()) {
+      const free = this.#freeAt(now);
+      if (free > now) {
+        await sleep(clock, Math.min(free, end) - now);
+        continue;
+      }
+      const messages = await this.#unread(end);
+      if (messages.length > 0) return await this.#announce(messages);
+    }
+    return null;
+  }
+
+  /** When the model may be woken again. */
+  #freeAt(now: number): number {
+    const recent = this.#session.wakeUps.filter((at) => at > now - LIMIT.hookWakeUpsMs && at <= now);
+    return recent.length < LIMIT.hookWakeUps ? now : (recent.at(-LIMIT.hookWakeUps) ?? now) + LIMIT.hookWakeUpsMs;
+  }
+
+  /** New unread messages; none after a wait. @throws {ApiError} `CONNECTOR_RUNTIME_PUSHES` */
+  async #unread(end: number): Promise<LocalMessage[]> {
+    const { ctx, folder } = this;
+    const pause = (ms = CONNECTOR_LOOK_MS) => sleep(ctx.clock, Math.max(0, Math.min(ms, end - ctx.clock.now())));
+    try {
+      const client = await connectorOf(ctx, folder);
+      if (client === null) {
+        await pause();
+        return [];
+      }
+      const messages: LocalMessage[] = [];
+      let more = true;
+      for (let pages = 0; more && pages < PAGES_MAX; pages++) {
+        const after = messages.at(-1)?.id ?? this.#session.announced;
+        const seconds = messages.length > 0 ? 0 : Math.ceil(Math.min(LIMIT.waitMaxMs, end - ctx.clock.now()) / 1000);
+        const page = await this.#page(client, after, seconds);
+        messages.push(...page.messages);
+        more = page.more && page.messages.length > 0;
+      }
+      // A connector that is ending answers at once.
+      if (messages.length === 0) await pause(LIMIT.waitPauseMs);
+      return messages;
+    } catch (error) {
+      // The connector ended, or has too many waiting calls: look again later.
+      const isPassing = error instanceof LocalDown || error instanceof ApiError && error.code === "CONNECTOR_BUSY";
+      if (!isPassing) throw error;
+      await pause();
+      return [];
+    }
+  }
+
+  async #page(client: LocalCalls, after: number, seconds: number): Promise<InboxPage> {
+    const waitSeconds = Math.max(0, seconds);
+    const query = { unread: true, after, limit: LIMIT.pageMessagesMax, wait: waitSeconds };
+    return await call(client, InboxPage, { ...get("/v1/inbox", query), waitSeconds });
+  }
+
+  /** Remembers the messages first: a message that is announced twice wakes the model without need. */
+  async #announce(messages: readonly LocalMessage[]): Promise<string> {
+    const wakeUps = [...this.#session.wakeUps, this.ctx.clock.now()].slice(-LIMIT.hookWakeUps);
+    const announced = Math.max(this.#session.announced, ...messages.map(({ id }) => id));
+    await this.files.writeJson(this.file, { announced, wakeUps });
+    return announcement(this.folder.name, messages);
+  }
+}
+
+/** A damaged file counts as that of a new session. */
+function parsedSession(text: string | null): Session {
+  try {
+    return Session.parse(JSON.parse(text ?? ""));
+  } catch {
+    return { announced: 0, wakeUps: [] };
+  }
+}
+
+/** Removes the files of sessions that have ended long ago. */
+async function removeOldSessions(folder: string, now: number): Promise<void> {
+  for await (const { name } of Deno.readDir(folder)) {
+    const path = join(folder, name);
+    const { mtime } = await Deno.lstat(path).catch(() => ({ mtime: null }));
+    if (mtime !== null && now - mtime.getTime() > SESSION_KEPT_MS) await Deno.remove(path).catch(() => {});
+  }
+}

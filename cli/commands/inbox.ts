@@ -1,15 +1,23 @@
-/** `svc inbox` and `svc sent`: the messages that an agent has received, and those that it has sent. */
+/** `svc inbox`: the messages that an agent has received. Exactly those are marked read that were printed, after that. */
+import { sleep } from "../../shared/clock.ts";
+import { LocalMessage } from "../../shared/client/local_shapes.ts";
+import { callForText, get, type LocalCalls, readMessages } from "../../shared/client/local_client.ts";
+import { chosenAgent } from "../agents/agent_store.ts";
 import { AGENT_OPTION, command, REGISTRY_OPTIONS } from "../command_line/command.ts";
 import { parseCount } from "../command_line/numbers.ts";
+import { access, connectorOf } from "../connector/attach.ts";
+import { programOf, runForMessages } from "../connector/exec.ts";
+import { CONNECTOR_LIMITS as LIMIT } from "../connector/limits.ts";
+import { findPeerEver, readPeers } from "../connector/peers.ts";
+import { statusOf } from "../connector/status.ts";
+import type { Context } from "../context.ts";
+import { CliError } from "../errors.ts";
+import { messageLines, readPage, type Received, type ReceivedPage } from "../messages/received.ts";
+import { onStop, stopSignal } from "../terminal/interrupt.ts";
 import { EXEC_OPTION, VIEW_OPTIONS } from "./connector/connector_start.ts";
-import { CONNECTOR_LIMITS } from "../connector/limits.ts";
-import { CliError, EXIT } from "../errors.ts";
-import { onStop } from "../terminal/interrupt.ts";
 
-const { pageMessages: LISTED, pageMessagesMax: MAX_LISTED } = CONNECTOR_LIMITS;
-const QUEUED_S = CONNECTOR_LIMITS.queuedWaitMs / 1000;
-const LIMIT = { value: "count", summary: `Most messages to list, 1 to ${MAX_LISTED} (default ${LISTED})` } as const;
-const INSECURE = { "allow-insecure": REGISTRY_OPTIONS["allow-insecure"] } as const;
+const { pageMessages: LISTED, pageMessagesMax: MAX_LISTED } = LIMIT;
+const QUEUED_S = LIMIT.queuedWaitMs / 1000;
 
 export const COMMANDS = [
   command({
@@ -24,13 +32,13 @@ export const COMMANDS = [
       ...AGENT_OPTION,
       from: { value: "peer", summary: "Only messages of this peer, an alias or a DID", complete: "peers" },
       conversation: { value: "id", summary: "Only messages of this conversation" },
-      limit: LIMIT,
+      limit: { value: "count", summary: `Most messages to list, 1 to ${MAX_LISTED} (default ${LISTED})` },
       read: { summary: "List read messages; their content is kept for 7 days" },
       follow: { summary: "Wait for more messages until Ctrl-C; on a terminal the view of the connector that runs" },
       take: { summary: "Mark the printed messages read" },
       ...VIEW_OPTIONS,
       ...EXEC_OPTION,
-      ...INSECURE,
+      "allow-insecure": REGISTRY_OPTIONS["allow-insecure"],
     },
     examples: {
       "svc inbox": "Show what is unread",
@@ -39,59 +47,138 @@ export const COMMANDS = [
       "svc inbox --follow --take --json": "Print each message as one JSON line",
     },
     async run(ctx, { args: { id }, options }) {
-      const { read, follow, take } = options;
-      if (id !== undefined) {
-        const { from, conversation, limit } = options;
-        if (read || follow || [from, conversation, limit].some((given) => given !== undefined)) {
-          throw new CliError("CLI_USAGE", "A message that is named by its number takes only --take");
-        }
-        const { showMessage } = await import("../messages/list_inbox.ts");
-        return await showMessage(ctx, parseCount(id, "<id>", Number.MAX_SAFE_INTEGER), {
-          agent: options.agent,
-          take,
-          allowInsecure: options["allow-insecure"],
-        });
+      const { read, follow, take, from, conversation } = options;
+      const hasFilter = [from, conversation, options.limit].some((given) => given !== undefined);
+      if (id !== undefined && (read || follow || hasFilter)) {
+        throw new CliError("CLI_USAGE", "A message that is named by its number takes only --take");
       }
       if (read && (follow || take)) throw new CliError("CLI_USAGE", "--read lists messages that are read already");
       if (options.exec !== undefined && !follow) throw new CliError("CLI_USAGE", "--exec is for --follow");
-      const { listInbox } = await import("../messages/list_inbox.ts");
-      await listInbox(ctx, {
-        ...options,
-        limit: parseCount(options.limit ?? `${LISTED}`, "--limit", MAX_LISTED),
-        allowInsecure: options["allow-insecure"],
-        hasFilter: [options.from, options.conversation, options.limit].some((given) => given !== undefined),
-        onStop: (...given) => onStop(ctx, ...given),
-      });
-    },
-  }),
-  command({
-    path: ["sent"],
-    summary: "List the messages that an agent has sent, or show one with its receipts and reply",
-    details: [
-      "A message that was sent without a connector is not in the list; give its ID and --to.",
-    ],
-    args: { requestId: { summary: "Request ID, or its last 6 characters, from svc sent", optional: true } },
-    options: {
-      ...AGENT_OPTION,
-      to: { value: "peer", summary: "Only messages to this peer, an alias or a DID", complete: "peers" },
-      limit: LIMIT,
-      cancel: { summary: "End this message if it waits in the connector" },
-      ...INSECURE,
-    },
-    examples: {
-      "svc sent --to beta --limit 5": "Show the state of the latest messages to beta",
-      "svc sent 01KHYQ5H00AAAAAAAAAAAAAAAA --to beta": "Show the receipts and the reply of a message",
-    },
-    async run(ctx, { args: { requestId }, options }) {
-      const limit = parseCount(options.limit ?? `${LISTED}`, "--limit", MAX_LISTED);
-      const { cancelSent, listSent, showSent } = await import("../messages/sent.ts");
-      const query = { agent: options.agent, to: options.to, allowInsecure: options["allow-insecure"] };
-      if (requestId === undefined) {
-        if (options.cancel) throw new CliError("CLI_USAGE", "--cancel needs the request ID of a message");
-        await listSent(ctx, { ...query, limit });
-      } else if (options.cancel) {
-        return await cancelSent(ctx, { ...query, requestId }) ? EXIT.done : EXIT.failed;
-      } else await showSent(ctx, { ...query, requestId });
+      const number = id === undefined ? null : parseCount(id, "<id>", Number.MAX_SAFE_INTEGER);
+      const query = { ...options, limit: parseCount(options.limit ?? `${LISTED}`, "--limit", MAX_LISTED) };
+      const { folder } = await chosenAgent(ctx, options.agent);
+      const insecure = { "allow-insecure": options["allow-insecure"] };
+      if (number !== null) {
+        await using connector = await access(ctx, folder, insecure);
+        return await showMessage(ctx, connector, number, take);
+      }
+      const program = await programOf(ctx, options.exec);
+      if (follow && !take && !hasFilter && ctx.out.columns !== null && !ctx.out.json) {
+        const running = await connectorOf(ctx, folder);
+        // Messages that go to a runtime are not in the view.
+        if (running !== null && (await statusOf(running)).runtime.url === null) {
+          const { attachScreen } = await import("../connector/talk/screen.ts");
+          return await attachScreen(ctx, folder, running, {
+            ...options,
+            program,
+            allowInsecure: options["allow-insecure"],
+          }, (...given) => onStop(ctx, ...given));
+        }
+      }
+      using stopped = follow ? stopSignal(ctx) : null;
+      const stop = new Promise<null>((resolve) => stopped?.signal.addEventListener("abort", () => resolve(null)));
+      await using connector = await access(ctx, folder, insecure);
+      if (connector.isHost) {
+        ctx.out.doing("Waiting for queued messages");
+        await Promise.race([sleep(ctx.clock, LIMIT.queuedWaitMs), stop]);
+      }
+      const sender = from === undefined ? undefined : findPeerEver(readPeers(folder), from) ?? from;
+      const lister = new Lister(ctx, connector, { ...query, from: sender });
+      if (stopped === null) return await lister.list();
+      const ended = new AbortController();
+      if (program !== null) void runForMessages(ctx, connector, program, (why) => ctx.out.warn(why), ended.signal);
+      try {
+        while (!stopped.signal.aborted) {
+          const page = await Promise.race([lister.next(LIMIT.waitMaxMs / 1000), stop]);
+          if (page === null || !await lister.print(page.messages)) return;
+          await sleep(ctx.clock, LIMIT.waitPauseMs);
+        }
+      } finally {
+        ended.abort();
+      }
     },
   }),
 ];
+
+/** Prints one message whole; with `takes` it is read then. */
+async function showMessage(ctx: Context, connector: LocalCalls, id: number, takes: boolean): Promise<void> {
+  const { body: message, json } = await callForText(connector, LocalMessage, get(`/v1/inbox/${id}`));
+  const isTaken = isPrinted(ctx, { message, json }) && takes && message.readAt === null;
+  if (isTaken) await readMessages(connector, { ids: [id] });
+}
+
+/** Prints a message. Returns false when the reader of the output has ended. */
+function isPrinted({ out, clock }: Context, received: Received): boolean {
+  if (out.json) return out.jsonLine(received.json);
+  return out.peerLines(messageLines(received, out.columns, clock.now()));
+}
+
+interface InboxQuery {
+  /** DID, or a text that no peer has. */
+  from: string | undefined;
+  conversation: string | undefined;
+  limit: number;
+  /** Messages that are read, in place of unread ones. */
+  read: boolean;
+  take: boolean;
+}
+
+class Lister {
+  #after: number | null = null;
+
+  constructor(
+    readonly ctx: Context,
+    readonly connector: LocalCalls,
+    readonly query: InboxQuery,
+  ) {}
+
+  /** Prints up to `limit` messages. */
+  async list(): Promise<void> {
+    const { ctx, query: { limit, read } } = this;
+    const found: Received[] = [];
+    let more = true;
+    while (more && found.length < limit) {
+      const before = this.#after;
+      const page = await this.next(0);
+      found.push(...page.messages);
+      more = page.more && this.#after !== before;
+    }
+    const shown = found.slice(0, limit);
+    more ||= shown.length < found.length;
+    if (ctx.out.json) {
+      const json = `{"messages":[${shown.map(({ json }) => json).join(",")}],"more":${more}}`;
+      if (ctx.out.jsonLine(json)) await this.#take(shown);
+      return;
+    }
+    if (shown.length === 0) ctx.out.note(read ? "No read messages." : "No unread messages.");
+    if (await this.print(shown) && more) ctx.out.note("There are more messages; --limit shows more of them.");
+  }
+
+  /** The next messages that match, at most a page; waits up to `wait` seconds for the first one. */
+  async next(wait: number): Promise<ReceivedPage> {
+    const { from, conversation, limit, read } = this.query;
+    const after = this.#after ?? undefined;
+    const page = await readPage(this.connector, { unread: !read, limit, wait, from, conversation, after });
+    this.#after = page.messages.at(-1)?.message.id ?? this.#after;
+    return { ...page, messages: page.messages.filter(({ message }) => (message.readAt !== null) === read) };
+  }
+
+  /** Prints messages one by one, and marks those read that were printed. Returns false when the reader has ended. */
+  async print(messages: readonly Received[]): Promise<boolean> {
+    const printed: Received[] = [];
+    for (const received of messages) {
+      if (!isPrinted(this.ctx, received)) break;
+      printed.push(received);
+    }
+    await this.#take(printed);
+    return printed.length === messages.length;
+  }
+
+  async #take(messages: readonly Received[]): Promise<void> {
+    if (!this.query.take || messages.length === 0) return;
+    const ids = messages.map(({ message }) => message.id);
+    const read = await readMessages(this.connector, { ids });
+    const lost = ids.filter((id) => !read.includes(id));
+    if (lost.length > 0) this.ctx.out.warn(`Another program has read ${lost.join(", ")} at the same time`);
+  }
+}

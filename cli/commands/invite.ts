@@ -10,7 +10,12 @@ import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 import { fields } from "../terminal/output.ts";
 import { idCell, timeCell } from "../terminal/tables.ts";
-import { saveAccount } from "../account/saved_account.ts";
+import { saveAccount } from "../agents/first_names.ts";
+import { isUlid } from "../../shared/protocol/ids.ts";
+import { wholeId } from "../command_line/numbers.ts";
+import { chosenAgent } from "../agents/agent_store.ts";
+import { access } from "../connector/attach.ts";
+import { createPairInvite } from "../account/pair_invite.ts";
 
 export const COMMANDS = [
   command({
@@ -87,10 +92,6 @@ export const COMMANDS = [
     options: PERSON_OPTIONS,
     examples: { "svc invite revoke 01KHYQ5H00AAAAAAAAAAAAAAAA": "The code can no longer be redeemed" },
     async run(ctx, { args: { id: given }, options }) {
-      const [{ isUlid }, { wholeId }] = await Promise.all([
-        import("../../shared/protocol/ids.ts"),
-        import("../command_line/whole_id.ts"),
-      ]);
       const { registry, apiKey } = connectAsPerson(ctx, options);
       const id = await wholeId(given, {
         isWhole: isUlid,
@@ -105,7 +106,7 @@ export const COMMANDS = [
     path: ["invite", "redeem"],
     summary: "Redeem an invite code: create an account and save its API key",
     args: {
-      code: { summary: "Invite code svc_inv_…, or set SVC_INVITE_CODE", secret: { env: "SVC_INVITE_CODE" } },
+      code: { summary: "Invite code svc_inv_…, or set SVC_INVITE_CODE", secret: true, env: "SVC_INVITE_CODE" },
     },
     options: {
       ...REGISTRY_OPTIONS,
@@ -129,13 +130,8 @@ export const COMMANDS = [
         "",
         "The API key is shown only once.",
       ]);
-      await saveAccount(ctx, {
-        registry,
-        apiKey: apiKey.token,
-        humanName: human.displayName,
-        proxyUrl,
-        allowInsecure: options["allow-insecure"],
-      });
+      const owner = { registry, apiKey: apiKey.token };
+      await saveAccount(ctx, owner, human, { proxyUrl, allowInsecure: options["allow-insecure"] });
       ctx.out.next(["agent", "create", "my-agent"]);
     },
   }),
@@ -146,11 +142,6 @@ async function createWithPair(
   agentName: string | undefined,
   { expiresAt, ...options }: ConnectionOptions & { expiresAt: string | null },
 ): Promise<void> {
-  const [{ chosenAgent }, { access }, { createPairInvite }] = await Promise.all([
-    import("../agents/agent_reference.ts"),
-    import("../connector/attach.ts"),
-    import("../account/pair_invite.ts"),
-  ]);
   const { folder } = await chosenAgent(ctx, agentName);
   await using connector = await access(ctx, folder, { "allow-insecure": options["allow-insecure"] });
   const { invite, registryUrl, link, words, pairing } = await createPairInvite(ctx, connector, options, expiresAt);

@@ -1,18 +1,21 @@
 /** `svc join`: turns a join link into an account, and on request into an agent. */
 import { parseServiceUrl } from "../../shared/client/service_url.ts";
 import { checkSavable, configPath, readConfig } from "../account/config_store.ts";
-import { FIRST_NAME_OPTIONS, firstAgent, firstNames } from "../agents/first_names.ts";
+import { FIRST_NAME_OPTIONS, firstNames, saveAccount } from "../agents/first_names.ts";
 import { parseJoinLink, ticketOf } from "../account/join_link.ts";
-import { saveAccount } from "../account/saved_account.ts";
-import type { CreatedAgent } from "../agents/registration.ts";
-import type { RegistryClient } from "../client/registry_client.ts";
-import { secureServiceUrl } from "../client/service_url.ts";
+import { createAgent, type CreatedAgent } from "../agents/registration.ts";
+import { secureServiceUrl } from "../files/profile.ts";
 import { command, REGISTRY_OPTIONS } from "../command_line/command.ts";
 import type { Context } from "../context.ts";
 import { CliError, describe } from "../errors.ts";
-import { IN_A_CODING_AGENT } from "../hosts/host_ids.ts";
+import { IN_A_CODING_AGENT } from "../hosts/table.ts";
 import { onStop } from "../terminal/interrupt.ts";
 import { fields } from "../terminal/output.ts";
+import { RegistryClient } from "../client/registry_client.ts";
+import { AgentStore } from "../agents/agent_store.ts";
+import { access } from "../connector/attach.ts";
+import { call, post } from "../../shared/client/local_client.ts";
+import { PairConfirmAnswer } from "../../shared/protocol/api/pairing.ts";
 
 export const COMMANDS = [
   command({
@@ -25,7 +28,8 @@ export const COMMANDS = [
     args: {
       link: {
         summary: "Join link https://…/join#svc_inv_…, or set SVC_JOIN_LINK",
-        secret: { env: "SVC_JOIN_LINK" },
+        secret: true,
+        env: "SVC_JOIN_LINK",
       },
     },
     options: {
@@ -49,7 +53,6 @@ export const COMMANDS = [
       const { displayName, agent: agentName } = await firstNames(ctx, options);
       if (agentName === undefined && (pairs || options.start)) throw needsAgent(pairs);
 
-      const { RegistryClient } = await import("../client/registry_client.ts");
       const registry = new RegistryClient(ctx, registryUrl);
       ctx.out.doing(`Asking ${registryUrl} for its addresses`);
       const proxyUrl = secureServiceUrl(ctx, await proxyOf(registry), "the address of the proxy", isInsecureAllowed);
@@ -58,16 +61,11 @@ export const COMMANDS = [
       ctx.out.doing(`Redeeming the invite at ${registryUrl}`);
       const { human, apiKey } = await registry.redeemInvite(code, displayName);
       warnOfVariables(ctx, registryUrl);
+      const owner = { registry, apiKey: apiKey.token };
       let agent: CreatedAgent | null = null, pairing: PairResult | null = null;
       try {
-        await saveAccount(ctx, {
-          registry,
-          apiKey: apiKey.token,
-          humanName: human.displayName,
-          proxyUrl,
-          allowInsecure: isInsecureAllowed,
-        });
-        if (agentName !== undefined) agent = await firstAgent(ctx, registry, apiKey.token, agentName);
+        await saveAccount(ctx, owner, human, { proxyUrl, allowInsecure: isInsecureAllowed });
+        if (agentName !== undefined) agent = await createAgent(ctx, owner, { name: agentName });
         const ticket = pairs ? ticketOf(link, proxyUrl) : null;
         if (agent !== null && ticket !== null) pairing = await pairWith(ctx, agent, ticket, isInsecureAllowed);
       } finally {
@@ -125,12 +123,6 @@ async function pairWith(
   ticket: string,
   allowInsecure: boolean,
 ): Promise<PairResult> {
-  const [{ AgentStore }, { access }, { call, post }, { PairConfirmAnswer }] = await Promise.all([
-    import("../agents/agent_store.ts"),
-    import("../connector/attach.ts"),
-    import("../../shared/client/local_client.ts"),
-    import("../../shared/protocol/api/pairing.ts"),
-  ]);
   try {
     const folder = await new AgentStore(ctx).open(name);
     await using connector = await access(ctx, folder, { "allow-insecure": allowInsecure });
@@ -152,7 +144,6 @@ async function pairWith(
 async function refuseSavedAccount(ctx: Context, registryUrl: string, pairs: boolean): Promise<void> {
   const saved = readConfig(ctx);
   if (saved?.apiKey === undefined) return;
-  const { AgentStore } = await import("../agents/agent_store.ts");
   const isHere = saved.registryUrl === registryUrl;
   const [begun] = isHere ? (await new AgentStore(ctx).names()).pending : [];
   const pair = "the other person presses p; paste that ticket into svc connector start.";

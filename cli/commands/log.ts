@@ -3,7 +3,7 @@ import { arrayElements } from "../../shared/protocol/json_text.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { call, callForText, get, type LocalCalls, post } from "../../shared/client/local_client.ts";
 import { Forgotten, type LogEntry, LogPage } from "../../shared/client/local_shapes.ts";
-import { chosenAgent } from "../agents/agent_reference.ts";
+import { chosenAgent } from "../agents/agent_store.ts";
 import { AGENT_OPTION, command, REGISTRY_OPTIONS } from "../command_line/command.ts";
 import { parseCount, parseDuration } from "../command_line/numbers.ts";
 import { access } from "../connector/attach.ts";
@@ -12,7 +12,7 @@ import { historyLines } from "../connector/talk/history.ts";
 import type { Context } from "../context.ts";
 import { CliError, EXIT } from "../errors.ts";
 import { memberOf } from "../messages/received.ts";
-import { painted } from "../terminal/styled.ts";
+import { painted } from "../terminal/escapes.ts";
 import { isConfirmed } from "./admin/pages.ts";
 
 /** Messages that are printed: their texts are in memory. */

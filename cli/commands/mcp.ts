@@ -1,8 +1,29 @@
-/** `svc mcp`: the agent as tools for a program that runs a model. */
+/**
+ * `svc mcp`: the agent as tools for a program that runs a model, on standard input and output. It answers before it has a
+ * connector, because clients give up early, and loads the MCP library after the console writes to standard error.
+ */
+import { settledWithin } from "../../shared/clock.ts";
+import { type AgentFolder, chosenAgent } from "../agents/agent_store.ts";
+import { thisHost } from "../autostart/control.ts";
+import { connectorOf, keptAccess } from "../connector/attach.ts";
+import { runtimeSettings, runtimeTarget } from "../connector/runtime/runtime_file.ts";
+import { readConnectorFile } from "../connector/local_api/discovery_file.ts";
+import { pairingCommand } from "../connector/local_api/pairing_hint.ts";
+import { findPeerEver, readPeers } from "../connector/peers.ts";
+import { statusOf } from "../connector/status.ts";
+import type { Context } from "../context.ts";
+import { CliError, describe } from "../errors.ts";
+import { Output } from "../terminal/output.ts";
+import { McpAgent } from "../mcp/mcp_agent.ts";
 import { command, REGISTRY_OPTIONS } from "../command_line/command.ts";
 import { CONNECTOR_LIMITS } from "../connector/limits.ts";
-import { CliError } from "../errors.ts";
-import { onStop } from "../terminal/interrupt.ts";
+import { stopSignal } from "../terminal/interrupt.ts";
+
+/** With more, a host that measures the start gives up; with less, a busy connector is not asked. */
+const PLATFORM_MS = 500;
+
+/** Time for the program that puts a message into the queue of Codex. */
+const PROGRAM_MS = 10_000;
 
 export const COMMANDS = [
   command({
@@ -26,18 +47,7 @@ export const COMMANDS = [
       "svc mcp alpha": "What the configuration of such a program runs",
       "svc mcp alpha --peers beta --read-only": "Let a model only read what beta has written",
     },
-    async run(ctx, { args: { agent }, options }) {
-      const { serveMcp } = await import("../mcp/serve.ts");
-      await serveMcp(ctx, {
-        agent,
-        isReadOnly: options["read-only"],
-        only: options.peers === undefined ? null : peerNames(options.peers),
-        isChannel: options.channel,
-        isWaking: options["wake-model"],
-        allowInsecure: options["allow-insecure"],
-        onStop: (stop) => onStop(ctx, stop),
-      });
-    },
+    run: (ctx, { args: { agent }, options }) => serveMcp(withoutStdout(ctx), agent, options),
   }),
 ];
 
@@ -47,4 +57,110 @@ function peerNames(list: string): string[] {
   const { sendersAtOnce } = CONNECTOR_LIMITS;
   if (names.length <= sendersAtOnce && names.every((name) => name !== "")) return names;
   throw new CliError("CLI_USAGE", `--peers takes 1 to ${sendersAtOnce} names, separated by commas`);
+}
+
+interface McpOptions {
+  "read-only": boolean;
+  peers: string | undefined;
+  channel: boolean;
+  "wake-model": boolean;
+  "allow-insecure": boolean;
+}
+
+/** Serves until standard input ends or the command is stopped. @throws {CliError} */
+async function serveMcp(ctx: Context, agentName: string | undefined, options: McpOptions): Promise<void> {
+  const only = options.peers === undefined ? null : peerNames(options.peers);
+  const { folder } = await chosenAgent(ctx, agentName);
+  consoleToStderr();
+  const { name } = folder;
+  warnOfUnknown(ctx, folder, only);
+  const insecure = { "allow-insecure": options["allow-insecure"] };
+  const isPush = await isPushPlatform(ctx, folder, insecure);
+  if (isPush && options.channel) ctx.out.warn("The messages of this agent go to its runtime: --channel has no effect");
+  await using connector = keptAccess(ctx, folder, insecure);
+  const mcp = new McpAgent({
+    identity: { ...folder.identity(), name },
+    connector,
+    peers: () => readPeers(folder),
+    pairingCommand: (action, body) => {
+      const url = readConnectorFile(folder)?.url;
+      return url === undefined ? null : pairingCommand(folder, url, action, body);
+    },
+    clock: ctx.clock,
+    random: ctx.random,
+    isPush,
+    isReadOnly: options["read-only"],
+    only,
+  });
+  using stopped = stopSignal(ctx);
+  const ended = new AbortController();
+  if (options["wake-model"] && !isPush) {
+    const { claudeInbox, codexQueue, wakeModel } = await import("../mcp/channel.ts");
+    const inbox = claudeInbox(ctx);
+    const run = async (program: string, args: string[]) => {
+      let code: number | null = null;
+      await settledWithin(
+        ctx.clock,
+        thisHost(ctx).run(program, args).then((ran) => code = ran?.code ?? null),
+        PROGRAM_MS,
+      );
+      return code;
+    };
+    const wayOf = () => inbox ?? (mcp.codexThread === null ? null : codexQueue(mcp.codexThread, run));
+    void wakeModel(mcp, wayOf, AbortSignal.any([stopped.signal, ended.signal]));
+  }
+  const { serveMcpAgent } = await import("../mcp/stdio_server.ts");
+  await serveMcpAgent(mcp, {
+    version: ctx.version,
+    isChannel: options.channel && !isPush,
+    report: (error) => ctx.out.note(error.message),
+    signal: stopped.signal,
+  });
+  ended.abort();
+}
+
+/** Output of libraries must not come between the lines of the protocol. */
+function consoleToStderr(): void {
+  for (const method of ["log", "info", "debug"] as const) console[method] = console.error;
+}
+
+/** The context with a terminal that writes everything to standard error. */
+function withoutStdout(ctx: Context): Context {
+  const { stderr, stderrIsTerminal } = ctx.terminal;
+  const stdout = (text: string) => {
+    stderr(text);
+    return true;
+  };
+  const terminal = { ...ctx.terminal, stdout, stdoutIsTerminal: stderrIsTerminal };
+  return {
+    ...ctx,
+    configDir: ctx.configDir,
+    terminal,
+    out: new Output(terminal, ctx.clock, { json: false, colour: false }),
+  };
+}
+
+function warnOfUnknown(ctx: Context, folder: AgentFolder, only: readonly string[] | null): void {
+  if (only === null) return;
+  const peers = readPeers(folder);
+  const unknown = only.filter((name) => findPeerEver(peers, name) === null);
+  if (unknown.length > 0) ctx.out.warn(`${folder.name} has no peer with the alias ${unknown.join(", ")}`);
+}
+
+/** Whether the messages go to a runtime: as the running connector says, else as the files say. */
+async function isPushPlatform(
+  ctx: Context,
+  folder: AgentFolder,
+  options: { "allow-insecure": boolean },
+): Promise<boolean> {
+  const settings = runtimeSettings(folder);
+  const { framework } = folder.identity();
+  let isPush = runtimeTarget(ctx, settings?.file ?? null, framework, options, settings?.source) !== null;
+  const running = async () => {
+    const client = await connectorOf(ctx, folder);
+    if (client !== null) isPush = (await statusOf(client)).runtime.platform !== "inbox";
+  };
+  const asked = running().catch((error) => ctx.out.warn(describe(error).cause));
+  await settledWithin(ctx.clock, asked, PLATFORM_MS);
+  return isPush;
 }

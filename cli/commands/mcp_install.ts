@@ -3,8 +3,10 @@ import { resolve } from "node:path";
 import { command } from "../command_line/command.ts";
 import { didYouMean } from "../../shared/did_you_mean.ts";
 import { CliError } from "../errors.ts";
-import { HOST_IDS, SCOPES, WAKES } from "../hosts/host_ids.ts";
+import { HOST_IDS, SCOPES, WAKES } from "../hosts/table.ts";
 import { fields } from "../terminal/output.ts";
+import { chosenAgent } from "../agents/agent_store.ts";
+import { ownCommand } from "../autostart/control.ts";
 
 export const COMMANDS = [
   command({
@@ -45,11 +47,7 @@ export const COMMANDS = [
       const scope = oneOf(SCOPES, options.scope ?? "user", "scope");
       const wake = options.wake === undefined ? undefined : oneOf(WAKES, options.wake, "way of --wake");
       if (options.print && options.undo) throw new CliError("CLI_USAGE", "--print and --undo exclude each other");
-      const [{ chosenAgent }, { ownCommand }, hosts] = await Promise.all([
-        import("../agents/agent_reference.ts"),
-        import("../autostart/this_host.ts"),
-        import("../hosts/install.ts"),
-      ]);
+      const hosts = await import("../hosts/install.ts");
       const { folder } = await chosenAgent(ctx, args.agent);
       const agent = folder.name;
       const wish = {

@@ -1,13 +1,16 @@
 /** `svc peers …`: the agents that an agent is paired with, their names, and the end of a pair. */
 import type { ChangedPeer, LocalPeer } from "../../shared/client/local_shapes.ts";
 import { AGENT_OPTION, command, REGISTRY_OPTIONS } from "../command_line/command.ts";
-import type { PeerChange } from "../connector/change_peers.ts";
 import { ALIAS, ALIAS_FORM } from "../connector/alias_form.ts";
 import { peerColumns } from "../connector/peer_columns.ts";
 import type { Context } from "../context.ts";
 import { CliError, EXIT } from "../errors.ts";
 import type { Column } from "../terminal/tables.ts";
 import { connectorOf } from "./connector/connector.ts";
+import { connectorPeers, directPeers } from "../connector/peer_list.ts";
+import { changePeer, type PeerChange } from "../connector/change_peers.ts";
+import { peerIn, readPeers } from "../connector/peers.ts";
+import { isConfirmed } from "./admin/pages.ts";
 
 const PEER = { peer: { summary: "Alias or DID of the peer, from svc peers", complete: "peers" } } as const;
 const OPTIONS = { ...AGENT_OPTION, "allow-insecure": REGISTRY_OPTIONS["allow-insecure"] } as const;
@@ -21,7 +24,6 @@ export const COMMANDS = [
     examples: { "svc peers": "Show with whom the agent can exchange messages" },
     async run(ctx, { options }) {
       const { store, folder, client } = await connectorOf(ctx, options.agent);
-      const { directPeers, connectorPeers } = await import("../connector/peer_list.ts");
       const peers = client === null
         ? await directPeers(ctx, { store, folder }, options["allow-insecure"])
         : await connectorPeers(client);
@@ -100,11 +102,6 @@ export const COMMANDS = [
     examples: { "svc peers remove bob": "End the pair with bob, after a question" },
     async run(ctx, { args: { peer }, options }) {
       const { store, folder, client } = await connectorOf(ctx, options.agent);
-      const [{ changePeer }, { peerIn, readPeers }, { isConfirmed }] = await Promise.all([
-        import("../connector/change_peers.ts"),
-        import("../connector/peers.ts"),
-        import("./admin/pages.ts"),
-      ]);
       const known = peerIn(readPeers(folder), peer);
       const whom = known === null ? peer : `${known.alias} of ${known.humanName}`;
       const question = `End the pair with ${whom}? Neither can write to the other.`;
@@ -126,7 +123,6 @@ async function changedPeer(
   options: { agent: string | undefined; "allow-insecure": boolean },
 ): Promise<{ agent: string; changed: ChangedPeer }> {
   const { store, folder, client } = await connectorOf(ctx, options.agent);
-  const { changePeer } = await import("../connector/change_peers.ts");
   const changed = await changePeer(ctx, { store, folder, client }, peer, change, options["allow-insecure"]);
   return { agent: folder.name, changed };
 }

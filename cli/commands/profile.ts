@@ -1,11 +1,12 @@
 /** `svc profile …`: configuration folders side by side, and what each of them trusts. */
 import { configPath, readConfig } from "../account/config_store.ts";
-import { secureServiceUrl } from "../client/service_url.ts";
+import { readAuthority, secureServiceUrl } from "../files/profile.ts";
 import { command } from "../command_line/command.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
-import * as profiles from "../files/profile.ts";
 import { fields } from "../terminal/output.ts";
+import { AgentStore } from "../agents/agent_store.ts";
+import * as profiles from "../files/profile.ts";
 
 const SETTINGS = ["ca", "insecure", "historyDays", "notify"] as const;
 const NONE = "none";
@@ -20,7 +21,6 @@ export const COMMANDS = [
     ],
     examples: { "svc profile list": "Show the accounts of this machine" },
     async run(ctx) {
-      const { AgentStore } = await import("../agents/agent_store.ts");
       const rows = await Promise.all(
         [...profiles.profileFolders(ctx)].map(async ([name, folder]) => {
           const { agents } = await new AgentStore({ ...ctx, configDir: folder }).names();
@@ -90,7 +90,6 @@ export const COMMANDS = [
       const [value = ""] = values;
       const isNone = values.length === 1 && value === NONE;
       if (setting === "ca" && values.length === 1) {
-        const { readAuthority } = await import("../files/authority.ts");
         await profiles.saveAuthority(ctx, isNone ? null : await readAuthority(ctx, value, "ca"));
       } else if (setting === "insecure" && values.length > 0) {
         const origins = isNone ? [] : values.map((text) => secureServiceUrl(ctx, text, "insecure", true));

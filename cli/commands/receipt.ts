@@ -4,6 +4,7 @@ import { command, REGISTRY_OPTIONS } from "../command_line/command.ts";
 import { connect } from "../account/registry_access.ts";
 import { EXIT } from "../errors.ts";
 import { stepLine } from "./verify.ts";
+import { verifyReceiptFile } from "../verify/verify_receipt.ts";
 
 export const COMMANDS = [
   command({
@@ -30,7 +31,6 @@ export const COMMANDS = [
         "Check it with the payload, without a network",
     },
     async run(ctx, { args, options }) {
-      const { verifyReceiptFile } = await import("../verify/verify_receipt.ts");
       const report = await verifyReceiptFile(ctx, () => connect(ctx, options), {
         path: args.file,
         payloadPath: options.payload,

@@ -1,7 +1,33 @@
-/** `svc send` and `svc reply`: send a message, and print the reply. */
-import { AGENT_OPTION, command, REGISTRY_OPTIONS } from "../command_line/command.ts";
+/**
+ * `svc send` and `svc reply`: send a message through the connector that runs, else directly to the proxy, and print the
+ * reply. With `--wait`, and for a reply to a stored message, a connector is needed; this process runs one if no other does.
+ */
+import { apiErrorOf } from "../../shared/client/http.ts";
+import { ApiError, LocalDown, UnreachableError } from "../../shared/client/errors.ts";
+import {
+  type LocalCalls,
+  readMessages,
+  sendAndWait,
+  type SendResult,
+  type WaitedMessage,
+} from "../../shared/client/local_client.ts";
+import { NOT_KEPT, type OutboundResult } from "../../shared/client/local_shapes.ts";
+import { ConversationId } from "../../shared/protocol/api/relay.ts";
+import { isRequestId, ulidSource } from "../../shared/protocol/ids.ts";
+import { toIso } from "../../shared/protocol/time.ts";
+import { type AgentFolder, type AgentStore, chosenAgent } from "../agents/agent_store.ts";
+import { access, connectorOf } from "../connector/attach.ts";
+import { hostsOfPeers, isBlockedHere, shownAliases } from "../connector/peers.ts";
+import type { Context } from "../context.ts";
+import { CliError, EXIT } from "../errors.ts";
+import { LOCAL_ERRORS } from "../local_errors.ts";
+import { contentLines, memberOf } from "../messages/received.ts";
+import { utf8Bytes } from "../../shared/protocol/base64url.ts";
+import { reason } from "../files/private_files.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
+import { dayAndTime, problemText, refusalText } from "../connector/states.ts";
+import { AGENT_OPTION, command, type Input, REGISTRY_OPTIONS } from "../command_line/command.ts";
 import { parseCount } from "../command_line/numbers.ts";
-import { CliError } from "../errors.ts";
 
 /** Default and longest wait for a reply, in seconds. */
 const TIMEOUT = 60, MAX_TIMEOUT = 3_600;
@@ -20,6 +46,12 @@ const CONTENT = {
   "allow-insecure": REGISTRY_OPTIONS["allow-insecure"],
 } as const;
 
+const SEND_OPTIONS = {
+  ...CONTENT,
+  conversation: { value: "id", summary: "Conversation of the message" },
+  "only-online": { summary: "Do not let the message wait for a peer that is offline" },
+} as const;
+
 export const COMMANDS = [
   command({
     path: ["send"],
@@ -30,30 +62,12 @@ export const COMMANDS = [
       "in time.",
     ],
     args: { peer: { summary: "Alias or DID of the peer, from svc peers", complete: "peers" }, text: TEXT },
-    options: {
-      ...CONTENT,
-      conversation: { value: "id", summary: "Conversation of the message" },
-      "only-online": { summary: "Do not let the message wait for a peer that is offline" },
-    },
+    options: SEND_OPTIONS,
     examples: {
       'svc send beta "Hello beta"': "Send a text",
       'svc send beta --wait "How many tests fail?"': "Ask, and print only the answer to stdout",
     },
-    async run(ctx, { args: { peer, text }, options }) {
-      const { sendMessage } = await import("../messages/send.ts");
-      return await sendMessage(ctx, {
-        agent: options.agent,
-        to: peer,
-        text,
-        data: options.data,
-        file: options.file,
-        conversationId: options.conversation,
-        requestId: options["request-id"],
-        onlyOnline: options["only-online"],
-        waitSeconds: waitSeconds(options),
-        allowInsecure: options["allow-insecure"],
-      });
-    },
+    run: (ctx, { args: { peer, text }, options }) => sendMessage(ctx, peer, text, options),
   }),
   command({
     path: ["reply"],
@@ -64,24 +78,312 @@ export const COMMANDS = [
     examples: { 'svc reply 17 "All tests pass"': "Answer message 17" },
     async run(ctx, { args: { id, text }, options }) {
       const replyTo = parseCount(id, "<id>", Number.MAX_SAFE_INTEGER);
-      const { sendMessage } = await import("../messages/send.ts");
-      return await sendMessage(ctx, {
-        agent: options.agent,
-        to: { replyTo },
-        text,
-        data: options.data,
-        file: options.file,
-        requestId: options["request-id"],
-        onlyOnline: false,
-        waitSeconds: waitSeconds(options),
-        allowInsecure: options["allow-insecure"],
-      });
+      return await sendMessage(ctx, { replyTo }, text, { ...options, conversation: undefined, "only-online": false });
     },
   }),
 ];
 
-/** Seconds to wait; `null` without `--wait`. @throws {CliError} `CLI_USAGE` */
-function waitSeconds({ wait, timeout }: { wait: boolean; timeout: string | undefined }): number | null {
+/** A message that a person or a program wants to send. */
+interface Message {
+  /** Alias or DID; or the inbox ID of the message that this one answers. */
+  to: string | { replyTo: number };
+  /** JSON text. */
+  payload: string;
+  requestId: string;
+  conversationId: string | undefined;
+  onlyOnline: boolean;
+  /** Seconds to wait for the reply; `null`: does not wait. */
+  waitSeconds: number | null;
+  allowInsecure: boolean;
+}
+
+type SendOptions = Input<Record<never, never>, typeof SEND_OPTIONS>["options"];
+
+/**
+ * Sends a message, waits for the reply if that is wanted, and prints the result. Returns the exit code.
+ *
+ * @throws {CliError} `CLI_USAGE`, `PAYLOAD_TOO_LARGE`, `CLI_CONNECTOR_DOWN`; `CLI_NO_REPLY` when no reply came in time
+ * @throws {ApiError} the refusal of the connector or of the proxy
+ */
+async function sendMessage(ctx: Context, to: Message["to"], text: string | undefined, options: SendOptions) {
+  const { wait, timeout, data, file, conversation: conversationId } = options;
   if (!wait && timeout !== undefined) throw new CliError("CLI_USAGE", "--timeout needs --wait");
-  return wait ? parseCount(timeout ?? `${TIMEOUT}`, "--timeout", MAX_TIMEOUT) : null;
+  const waitSeconds = wait ? parseCount(timeout ?? `${TIMEOUT}`, "--timeout", MAX_TIMEOUT) : null;
+  const given = options["request-id"];
+  if (given !== undefined && !isRequestId(given)) {
+    throw new CliError("CLI_USAGE", "--request-id must be 8 to 128 of A-Z, a-z, 0-9, '.', '_', ':' and '-'");
+  }
+  if (conversationId !== undefined && !ConversationId.safeParse(conversationId).success) {
+    throw new CliError("CLI_USAGE", "--conversation must be 1 to 128 visible ASCII characters without a comma");
+  }
+  const agent = await chosenAgent(ctx, options.agent);
+  const payload = await payloadOf(ctx, { text, data, file });
+  const requestId = given ?? ulidSource(() => ctx.clock.now(), (count) => ctx.random.bytes(count))();
+  const { "only-online": onlyOnline, "allow-insecure": allowInsecure } = options;
+  const message: Message = { to, payload, requestId, conversationId, onlyOnline, waitSeconds, allowInsecure };
+  try {
+    const isNow = waitSeconds === null && typeof to === "string";
+    return isNow ? await sendNow(ctx, agent, message) : await sendWith(ctx, agent.folder, message);
+  } catch (error) {
+    if (error instanceof ApiError && error.code === "CONNECTOR_PEER_BLOCKED" && typeof to === "string") {
+      error.fix = `To end that: ${ctx.out.commandLine(["peers", "unblock", to, "--agent", agent.folder.name])}`;
+    }
+    throw withRepeat(error, requestId);
+  }
+}
+
+async function sendNow(
+  ctx: Context,
+  agent: { store: AgentStore; folder: AgentFolder },
+  message: Message,
+): Promise<number> {
+  const client = await connectorOf(ctx, agent.folder);
+  try {
+    if (client !== null) return await report(ctx, agent.folder, message, await through(ctx, client, message));
+  } catch (error) {
+    // The connector has just ended and has not got the message.
+    if (!(error instanceof LocalDown) || error.wasSent) throw error;
+  }
+  return await report(ctx, agent.folder, message, await directly(ctx, agent, message));
+}
+
+/** Sends with access to a connector, and marks the reply read after it was printed. */
+async function sendWith(ctx: Context, folder: AgentFolder, message: Message): Promise<number> {
+  await using connector = await access(ctx, folder, { "allow-insecure": message.allowInsecure });
+  const sent = await through(ctx, connector, message);
+  return await report(ctx, folder, message, sent, (id) => readMessages(connector, { ids: [id] }));
+}
+
+/** Sends through a connector. The same request ID makes a repeated call safe. */
+async function through(
+  ctx: Context,
+  connector: LocalCalls,
+  message: Message,
+): Promise<SendResult> {
+  const { to, requestId, conversationId, onlyOnline, payload, waitSeconds } = message;
+  const members: WaitedMessage["members"] = {
+    ...typeof to === "string" ? { to } : to,
+    ...conversationId === undefined ? {} : { conversationId },
+    ...onlyOnline ? {} : { prefer: "respond-async", keep: true },
+    requestId,
+    origin: ctx.stdinIsTerminal ? "person" : "program",
+  };
+  if (waitSeconds !== null) ctx.out.doing("Waiting for the reply");
+  return await sendAndWait(connector, ctx.clock, { members, payload, waitSeconds: waitSeconds ?? 0 });
+}
+
+/** Signs and posts the message. Takes no lock and leaves no row in `sent`. */
+async function directly(
+  ctx: Context,
+  agent: { store: AgentStore; folder: AgentFolder },
+  { to: wanted, payload, requestId, conversationId, onlyOnline, allowInsecure }: Message,
+): Promise<SendResult> {
+  // A command beside a connector that runs needs none of their modules.
+  const [{ directProxy }, { recipientOf, sealedOnce }, { answeredState, messageRequest }] = await Promise.all([
+    import("../connector/file_credentials.ts"),
+    import("../messages/recipient.ts"),
+    import("../link/message_request.ts"),
+  ]);
+  using direct = await directProxy(ctx, agent, allowInsecure);
+  const { did: to, key, proxy: origin } = await recipientOf(direct.proxy, agent.folder, String(wanted));
+  const proxy = direct.at(origin);
+  if (isBlockedHere(agent.folder, to)) {
+    throw new ApiError(409, "CONNECTOR_PEER_BLOCKED", LOCAL_ERRORS.CONNECTOR_PEER_BLOCKED.when, null);
+  }
+  if (key === null) await refuseContact(ctx, agent.folder);
+  const { did: from } = agent.folder.identity();
+  const seal = key === null ? null : async (context: string) => {
+    const { SALT_BYTES, sealPayload } = await import("../../shared/protocol/sealed_body.ts");
+    return await sealedOnce(
+      ctx,
+      agent.folder,
+      [from, to, key, context, payload],
+      () => sealPayload({ payload, salt: ctx.random.bytes(SALT_BYTES) }, key, { from, to, context }),
+    );
+  };
+  ctx.out.doing(`Calling ${proxy.place.dialUrl}`);
+  const request = await messageRequest({ to, payload, requestId, conversationId, mayWait: !onlyOnline }, seal);
+  const response = await proxy.call(request);
+  const error = apiErrorOf(response);
+  // Without a connector the aliases of this machine may be older than the list of the server.
+  if (error?.code === "PROXY_AUTH_FORBIDDEN") {
+    const alias = shownAliases(agent.folder).get(to) ?? to;
+    const ended = new ApiError(
+      error.status,
+      error.code,
+      `The agents ${agent.folder.name} and ${alias} are not paired`,
+      error.requestId,
+    );
+    ended.fix =
+      `To pair again: svc connector start ${agent.folder.name}, then press p, or paste a ticket of the other person.`;
+    throw ended;
+  }
+  // Each seal is another text, and this command keeps the newest only, so the server may not see that it is the same message.
+  if (error?.code === "PROXY_HOOK_REQUEST_ID_REUSED" && key !== null) {
+    error.fix =
+      "If it is the same message, it was accepted then, and nothing is to be done. Send another message without " +
+      "--request-id. What a running connector sends can be repeated.";
+  }
+  if (error) throw error;
+  const result: OutboundResult = {
+    requestId,
+    to,
+    ...answeredState(response.text),
+    ...NOT_KEPT,
+    stateAt: toIso(ctx.clock.now()),
+    replies: [],
+    reply: null,
+  };
+  return { result, json: JSON.stringify(result) };
+}
+
+/** Refuses a contact as a connector does. @throws {ApiError} `CONNECTOR_PEER_UNCONFIRMED` */
+async function refuseContact(ctx: Context, folder: AgentFolder): Promise<void> {
+  const { isStrict, runtimeSettings } = await import("../connector/runtime/runtime_file.ts");
+  if (!isStrict(ctx, runtimeSettings(folder)?.file ?? null)) return;
+  const { when, status } = LOCAL_ERRORS.CONNECTOR_PEER_UNCONFIRMED;
+  throw new ApiError(status, "CONNECTOR_PEER_UNCONFIRMED", when, null);
+}
+
+/** Prints the result: the reply to standard output, the state to standard error. Returns the exit code. */
+async function report(
+  ctx: Context,
+  folder: AgentFolder,
+  { waitSeconds }: Message,
+  { result, json }: SendResult,
+  markRead: (id: number) => Promise<unknown> = () => Promise.resolve(),
+): Promise<number> {
+  const { reply, state, problem, expiresAt, requestId } = result;
+  const peer = shownAliases(folder).get(result.to) ?? result.to;
+  const received = reply && { message: reply, json: memberOf(json, "reply") };
+  const error = reply?.error ?? null;
+  if (error !== null) ctx.out.note(`${peer} could not answer: ${error.code}: ${error.message}`);
+  // An error is not an answer, so a program that reads standard output must not get it as one.
+  const isPrinted = ctx.out.json
+    ? ctx.out.jsonLine(json)
+    : received === null || error !== null || ctx.out.peerLines(contentLines(received));
+  if (reply !== null) {
+    // An unread reply is shown again, so a failure loses nothing.
+    if (isPrinted) await markRead(reply.id).catch(() => ctx.out.warn(`The reply ${reply.id} is still unread`));
+    return error === null ? EXIT.done : EXIT.failed;
+  }
+  const why = problem === null ? null : problemText(problem, peer);
+  const details = [why, expiresAt === null ? null : `until ${expiresAt}`].filter((part) => part !== null);
+  if (state === "kept" && waitSeconds === null) {
+    ctx.out.note(keptNote(result, hostsOfPeers(folder)(result.to) ?? undefined));
+    return EXIT.done;
+  }
+  const what = [state.replace("_", "-"), ...details].join(", ");
+  if (state === "refused" || state === "dead_lettered" || waitSeconds === null) {
+    ctx.out.note(`Sent to ${peer}: ${what} (${requestId})`);
+    if (state === "unknown") return EXIT.unreachable;
+    return state === "refused" || state === "dead_lettered" ? EXIT.failed : EXIT.done;
+  }
+  throw new CliError("CLI_NO_REPLY", `No reply of ${peer} came within ${waitSeconds} s; ${requestId} is ${what}`);
+}
+
+function keptNote({ problem, until, requestId }: OutboundResult, host = "the server"): string {
+  const refusal = problem === null ? null : refusalText(problem);
+  const why = refusal === null ? `${host} cannot be reached` : `${host} does not take it now: ${refusal}`;
+  return `Kept: ${why}. Sent when it can, until ${dayAndTime(until ?? "")}. (${requestId})`;
+}
+
+/** Adds how to send the same message again to an error after which it is not known whether the proxy has it. */
+function withRepeat(error: unknown, requestId: string): unknown {
+  const fix = `Run the command again with --request-id ${requestId}: the message is delivered once.`;
+  if (error instanceof UnreachableError) {
+    // Only without a connector: one keeps the message.
+    const later = `Nothing here would send it later. Start the connector, or repeat with --request-id ${requestId}.`;
+    return new UnreachableError(error.message, { cause: error, code: error.code, fix: error.fix ?? later });
+  }
+  if (error instanceof ApiError && error.code === "CONNECTOR_PROXY_UNREACHABLE") error.fix = fix;
+  if (error instanceof LocalDown && error.wasSent) {
+    return new CliError("CLI_CONNECTOR_DOWN", error.message, { cause: error, fix });
+  }
+  return error;
+}
+
+/** What a person gave; one of the three at most. */
+interface Given {
+  /** The text; `-` reads standard input. */
+  text?: string | undefined;
+  /** JSON; `-` reads standard input. */
+  data?: string | undefined;
+  /** Path of a file with the text. */
+  file?: string | undefined;
+}
+
+/** No larger text fits into a payload, which has at least as many bytes. */
+const READ_BYTES = LIMITS.payloadBytes + 1;
+
+/**
+ * Returns the payload as JSON text: `{"message": text}`, or the JSON of `data` unchanged. Without a text, standard input is
+ * the text when it is not a terminal.
+ *
+ * @throws {CliError} `CLI_USAGE`, `PAYLOAD_TOO_LARGE`
+ */
+async function payloadOf(ctx: Context, given: Given): Promise<string> {
+  const payload = given.data === undefined
+    ? JSON.stringify({ message: await textOf(ctx, given) })
+    : await jsonOf(ctx, given, given.data);
+  const { length } = utf8Bytes(payload);
+  if (length > LIMITS.payloadBytes) throw tooLarge(`${length}`);
+  return payload;
+}
+
+async function textOf(ctx: Context, { text, file }: Given): Promise<string> {
+  if (text !== undefined && file !== undefined) throw new CliError("CLI_USAGE", "Give either a text or --file");
+  const isPiped = text === undefined && file === undefined && !ctx.stdinIsTerminal;
+  const found = file !== undefined
+    ? decoded(await fileBytes(file), file)
+    : text === "-" || isPiped
+    ? decoded(await ctx.stdin(READ_BYTES), "Standard input")
+    : text;
+  if (found === undefined) {
+    throw new CliError("CLI_USAGE", "The text is missing: give it, or --file, or --data, or pipe it to standard input");
+  }
+  if (found.trim() === "") throw new CliError("CLI_USAGE", "The text is empty");
+  return found;
+}
+
+async function jsonOf(ctx: Context, { text, file }: Given, data: string): Promise<string> {
+  if (text !== undefined || file !== undefined) throw new CliError("CLI_USAGE", "Give either a text or --data");
+  const json = data === "-" ? decoded(await ctx.stdin(READ_BYTES), "Standard input") : data;
+  try {
+    JSON.parse(json);
+  } catch {
+    throw new CliError("CLI_USAGE", "--data is not JSON");
+  }
+  return json.trim();
+}
+
+function decoded(bytes: Uint8Array, what: string): string {
+  if (bytes.length >= READ_BYTES) throw tooLarge(`at least ${bytes.length}`);
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch {
+    throw new CliError("CLI_USAGE", `${what} is not UTF-8 text`);
+  }
+}
+
+/** The bytes of a file, at most `READ_BYTES` of them. */
+async function fileBytes(path: string): Promise<Uint8Array> {
+  const buffer = new Uint8Array(READ_BYTES);
+  let length = 0;
+  try {
+    using file = await Deno.open(path);
+    for (let read: number | null = 0; read !== null && length < READ_BYTES; length += read ?? 0) {
+      read = await file.read(buffer.subarray(length));
+    }
+  } catch (error) {
+    throw new CliError("CLI_USAGE", `${path} cannot be read: ${reason(error)}`, { cause: error });
+  }
+  return buffer.subarray(0, length);
+}
+
+function tooLarge(length: string): CliError {
+  return new CliError(
+    "PAYLOAD_TOO_LARGE",
+    `The payload has ${length} bytes; at most ${LIMITS.payloadBytes} are allowed`,
+  );
 }

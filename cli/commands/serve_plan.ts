@@ -2,15 +2,13 @@
  * What `svc serve` starts: the variables that its options set, the facts that it prints, and its warnings. Pure; the
  * server itself checks every variable.
  */
-import { isAbsolute, join, resolve } from "node:path";
+import { join, resolve } from "node:path";
 import { isLoopback, parseServiceUrl } from "../../shared/client/service_url.ts";
 import { toBase64Url } from "../../shared/protocol/base64url.ts";
-import type { Context, System } from "../context.ts";
+import type { Context, ServerVariable, System } from "../context.ts";
 import { CliError } from "../errors.ts";
-import type { ServerVariable } from "../programs.ts";
+import { userFolder } from "../files/config_dir.ts";
 import { fields } from "../terminal/output.ts";
-import { asUnreachable, exchange } from "../../shared/client/http.ts";
-import { LIMITS } from "../../shared/protocol/limits.ts";
 
 /** Options of `svc serve` that set a variable. */
 export const VARIABLE_OF = {
@@ -127,7 +125,6 @@ function warningsOf(value: ServerVariable): string[] {
 }
 
 export interface Announcement extends ServePlan {
-  /** The address it listens on. */
   address: string;
   /** The address of the metrics; `null` when they are not served. */
   metricsAddress: string | null;
@@ -181,47 +178,10 @@ function reachable(address: string): string {
 }
 
 /** Returns the path of the store in the data folder of the user. @throws {CliError} `CLI_USAGE` without a home directory */
-export function defaultStore({ env, os }: Pick<System, "env" | "os">): string {
-  const folder = os === "windows" ? windowsFolder(env) : dataFolder(env, os);
-  if (folder !== undefined) return join(folder, "svc.kv");
-  throw new CliError("CLI_USAGE", "No home directory is set", { fix: "Give --store <path>, or set KV_URL." });
-}
-
-function windowsFolder(env: System["env"]): string | undefined {
-  const local = env("LOCALAPPDATA");
-  return local === undefined ? undefined : join(local, "svc");
-}
-
-function dataFolder(env: System["env"], os: System["os"]): string | undefined {
-  const xdg = env("XDG_DATA_HOME");
-  // The XDG specification says to ignore a relative path.
-  if (xdg !== undefined && isAbsolute(xdg)) return join(xdg, "svc");
-  const home = env("HOME");
-  if (home === undefined) return undefined;
+export function defaultStore(system: Pick<System, "env" | "os">): string {
+  const folder = userFolder(system, "data");
   // On macOS the configuration folder has the same parent.
-  return os === "darwin"
-    ? join(home, "Library", "Application Support", "svc", "server")
-    : join(home, ".local", "share", "svc");
-}
-
-/**
- * Returns the origin, and whether the server is ready. No secret is sent, so plain http is accepted.
- *
- * @throws {CliError} `CLI_USAGE` for a URL that is not an origin
- * @throws {import("../../shared/client/errors.ts").UnreachableError} when no server answers
- */
-export async function readiness(ctx: Context, url: string): Promise<{ url: string; ready: boolean }> {
-  const origin = parseServiceUrl(url);
-  if (origin === null) throw new CliError("CLI_USAGE", "--url must be an origin such as http://127.0.0.1:8787");
-  const { status } = await exchange(ctx, {
-    method: "GET",
-    url: `${origin}/readyz`,
-    timeoutMs: LIMITS.registryTimeoutMs,
-    connectMs: LIMITS.registryConnectMs,
-    maxBytes: 0,
-    onTooLarge: "truncate",
-  }).catch((error) => {
-    throw asUnreachable(origin, error);
-  });
-  return { url: origin, ready: status === 200 };
+  const isShared = folder !== undefined && folder === userFolder(system, "config");
+  if (folder !== undefined) return join(folder, "svc", ...isShared ? ["server"] : [], "svc.kv");
+  throw new CliError("CLI_USAGE", "No home directory is set", { fix: "Give --store <path>, or set KV_URL." });
 }

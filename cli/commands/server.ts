@@ -1,9 +1,12 @@
 /** `svc serve`, `svc demo`, `svc store …` and `svc health`: the server, its store and its readiness. */
+import { asUnreachable, exchange } from "../../shared/client/http.ts";
+import { parseServiceUrl } from "../../shared/client/service_url.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
 import { command } from "../command_line/command.ts";
-import type { Context } from "../context.ts";
+import type { Context, Programs } from "../context.ts";
 import { CliError, EXIT } from "../errors.ts";
-import type { Programs } from "../programs.ts";
 import { onStop } from "../terminal/interrupt.ts";
+import { announce, defaultStore, servePlan } from "./serve_plan.ts";
 
 const LOCAL_SERVER = "http://127.0.0.1:8787";
 const STORE_OPTION = {
@@ -53,13 +56,11 @@ export const COMMANDS = [
     },
     async run(ctx, { options }) {
       const programs = programsOf(ctx);
-      const { servePlan } = await import("./serve_plan.ts");
       const plan = servePlan(ctx, options, await programs.environment());
       const server = await programs.serve({ variables: plan.variables, purpose: "service" });
       const stopped = Promise.withResolvers<void>();
       onStop(ctx, () => stopped.resolve());
       try {
-        const { announce } = await import("./serve_plan.ts");
         const { address, metricsAddress = null } = server;
         announce(ctx, { ...plan, address, metricsAddress, isOpen: await server.bootstrapOpen() });
         await stopped.promise;
@@ -86,7 +87,7 @@ export const COMMANDS = [
     async run(ctx, { options }) {
       const programs = programsOf(ctx);
       const { runDemo } = await import("../demo/demo.ts");
-      await runDemo(ctx, { programs, tempDir: options["temp-dir"], onStop: (stop) => onStop(ctx, stop) });
+      await runDemo(ctx, programs, options["temp-dir"]);
     },
   }),
   command({
@@ -131,8 +132,20 @@ export const COMMANDS = [
     options: { url: { value: "origin", summary: `Address of the server (default ${LOCAL_SERVER})` } },
     examples: { "svc health": "The health check of a container" },
     async run(ctx, { options }) {
-      const { readiness } = await import("./serve_plan.ts");
-      const { url, ready } = await readiness(ctx, options.url ?? LOCAL_SERVER);
+      const url = parseServiceUrl(options.url ?? LOCAL_SERVER);
+      if (url === null) throw new CliError("CLI_USAGE", "--url must be an origin such as http://127.0.0.1:8787");
+      // No secret is sent, so plain http is accepted.
+      const { status } = await exchange(ctx, {
+        method: "GET",
+        url: `${url}/readyz`,
+        timeoutMs: LIMITS.registryTimeoutMs,
+        connectMs: LIMITS.registryConnectMs,
+        maxBytes: 0,
+        onTooLarge: "truncate",
+      }).catch((error) => {
+        throw asUnreachable(url, error);
+      });
+      const ready = status === 200;
       ctx.out.result({ url, ready }, ready ? `${url} is ready.` : `${url} is NOT ready.`);
       return ready ? EXIT.done : EXIT.failed;
     },
@@ -147,7 +160,6 @@ async function workOnStore(
   more: string[] = [],
 ): Promise<number> {
   const programs = programsOf(ctx);
-  const { defaultStore } = await import("./serve_plan.ts");
   const path = store ?? (await programs.environment())("KV_URL") ?? defaultStore(ctx);
   // An export is JSON lines in any case.
   const json = ctx.out.json && name !== "export" ? ["--json"] : [];

@@ -49,7 +49,6 @@ export const GROUPS: Groups = {
 /** The files of commands, each with the first words of its commands. */
 const FILES: readonly (readonly [words: string, load: () => Promise<{ COMMANDS: readonly Command[] }>])[] = [
   ["serve demo store health", () => import("./server.ts")],
-  ["admin", () => import("./admin/console.ts")],
   ["admin", () => import("./admin/admin.ts")],
   ["admin", () => import("./admin/people.ts")],
   ["admin", () => import("./admin/agents.ts")],
@@ -60,12 +59,12 @@ const FILES: readonly (readonly [words: string, load: () => Promise<{ COMMANDS: 
   ["invite", () => import("./invite.ts")],
   ["join", () => import("./join.ts")],
   ["agent", () => import("./agent.ts")],
-  ["agent", () => import("./agent_tokens.ts")],
   ["api-key", () => import("./api_key.ts")],
   ["whoami status", () => import("./status.ts")],
   ["peers", () => import("./peers.ts")],
   ["send reply", () => import("./send.ts")],
-  ["inbox sent", () => import("./inbox.ts")],
+  ["inbox", () => import("./inbox.ts")],
+  ["sent", () => import("./sent.ts")],
   ["log", () => import("./log.ts")],
   ["mcp", () => import("./mcp_install.ts")],
   ["hook", () => import("./hook.ts")],

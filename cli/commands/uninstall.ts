@@ -1,6 +1,21 @@
-/** `svc uninstall`: removes what svc added to this machine outside of its own folder. */
+/**
+ * `svc uninstall`: removes what svc added to this machine outside of its own folder: services, entries in files of hosts,
+ * and completions. Each one is removed by its own undo, so what another program or another folder of svc made stays.
+ */
+import { join } from "node:path";
+import { describeError } from "../../shared/client/refusals.ts";
+import { connectAsPerson } from "../account/registry_access.ts";
+import { AgentStore, findAgent } from "../agents/agent_store.ts";
+import { deleteAgent } from "../agents/lifecycle.ts";
+import { chooseSystem, type Host, serviceFile, thisHost, uninstallService } from "../autostart/control.ts";
 import { command } from "../command_line/command.ts";
-import { CliError, EXIT } from "../errors.ts";
+import { COMPLETION_START } from "../command_line/completion_scripts.ts";
+import { connectorOf } from "../connector/attach.ts";
+import type { Context } from "../context.ts";
+import { CliError, describe, EXIT } from "../errors.ts";
+import { reason } from "../files/private_files.ts";
+import { DEFAULT_PROFILE, profileFolders, profileOf } from "../files/profile.ts";
+import { recordedEntries } from "../hosts/install.ts";
 import { isConfirmed } from "./admin/pages.ts";
 
 export const COMMANDS = [
@@ -19,19 +34,10 @@ export const COMMANDS = [
     },
     examples: { "svc uninstall --print": "Show what svc added to this machine" },
     async run(ctx, { options }) {
-      const [{ findEverywhere, programRemoval }, { chooseSystem }, { thisHost }, { describeError }] = await Promise.all(
-        [
-          import("../hosts/uninstall.ts"),
-          import("../autostart/control.ts"),
-          import("../autostart/this_host.ts"),
-          import("../../shared/client/refusals.ts"),
-        ],
-      );
-      const system = ctx.os === "darwin" || ctx.os === "linux" ? chooseSystem("auto", ctx.os) : null;
-      const { installed, kept: keptAgents, unread } = await findEverywhere(ctx, thisHost(ctx), system);
+      const { installed, kept: keptAgents, unread } = await findEverywhere(ctx);
       const agents = keptAgents.map(({ shown }) => shown);
-      const deletion = options.purge && !options.print ? await import("./purge.ts") : null;
-      await deletion?.checkPurge(ctx, keptAgents);
+      const deletes = options.purge && !options.print;
+      if (deletes) await checkPurge(ctx, keptAgents);
       for (const { agent, error } of unread) ctx.out.warn(`What svc wrote for ${agent}: ${describeError(error)}`);
       const listed = installed.map(({ kind, path, what }) => ({ kind, path, what }));
       const lines = listed.length === 0 ? ["There is nothing to remove."] : ctx.out.table([
@@ -48,9 +54,7 @@ export const COMMANDS = [
       if (installed.length > 0) { for (const line of lines) ctx.out.note(line); }
       if (installed.length > 0 && !await isConfirmed(ctx, options.yes, "Remove all of this?")) return EXIT.failed;
       const removed: typeof listed = [], failed: typeof listed = [];
-      for (const [i, { remove }] of installed.entries()) {
-        const one = listed[i];
-        if (one === undefined) continue;
+      for (const { remove, ...one } of installed) {
         try {
           if (await remove()) removed.push(one);
         } catch (error) {
@@ -61,7 +65,7 @@ export const COMMANDS = [
       }
       const isWhole = failed.length + unread.length === 0;
       // The records in the folder say how to undo a change, so they stay as long as one is not undone.
-      const left = isWhole && deletion !== null ? await deletion.purge(ctx, keptAgents) : null;
+      const left = isWhole && deletes ? await purge(ctx, keptAgents) : null;
       const ends = left === null
         ? [kept]
         : left.length === 0
@@ -72,7 +76,150 @@ export const COMMANDS = [
         ...ends,
         `To remove the program itself: ${programRemoval()}`,
       ]);
-      return isWhole && (deletion === null || left?.length === 0) ? EXIT.done : EXIT.failed;
+      return isWhole && (!deletes || left?.length === 0) ? EXIT.done : EXIT.failed;
     },
   }),
 ];
+
+/** A thing that svc added to this machine. */
+interface Installed {
+  kind: "service" | "entry" | "completion";
+  path: string;
+  what: string;
+  /** Returns false when it is gone already. */
+  remove(): Promise<boolean>;
+}
+
+/** An agent whose keys stay, with the context of its profile. */
+interface KeptAgent {
+  ctx: Context;
+  name: string;
+  /** Its name, behind that of its profile unless that is the default one. */
+  shown: string;
+}
+
+/** Returns what every profile added. `unread`: agents whose records cannot be read, so what svc wrote for them is not known. */
+async function findEverywhere(ctx: Context) {
+  const host = thisHost(ctx);
+  // Elsewhere svc installs no service.
+  const system = ctx.os === "darwin" || ctx.os === "linux" ? chooseSystem("auto", ctx.os) : null;
+  const installed: Installed[] = [], kept: KeptAgent[] = [], unread: { agent: string; error: unknown }[] = [];
+  for (const [profile, configDir] of profileFolders(ctx)) {
+    const here = { ...ctx, configDir }, store = new AgentStore(here);
+    const { agents } = await store.names();
+    const shown = (name: string) => profile === DEFAULT_PROFILE ? name : `${profile}/${name}`;
+    kept.push(...agents.map((name) => ({ ctx: here, name, shown: shown(name) })));
+    for (const agentName of [...agents, null]) {
+      if (system === null) break;
+      const service = { agentName, profile: profileOf(here) };
+      const path = await serviceFile(host, system, service, configDir);
+      const remove = () => uninstallService(host, system, service);
+      if (path !== null) installed.push({ kind: "service", path, what: agentName ?? "all agents", remove });
+    }
+    for (const agent of agents) {
+      try {
+        for (const { path, place: what, remove } of recordedEntries(here, await store.open(agent))) {
+          installed.push({ kind: "entry", path, what, remove });
+        }
+      } catch (error) {
+        unread.push({ agent, error });
+      }
+    }
+  }
+  for (const path of completionFiles(host)) {
+    const text = await Deno.readTextFile(path).catch(() => "");
+    const remove = () => Deno.remove(path).then(() => true, () => false);
+    if (text.startsWith(COMPLETION_START)) installed.push({ kind: "completion", path, what: "svc", remove });
+  }
+  return { installed, kept, unread };
+}
+
+/** The files that `svc completions --help` names, as far as they hold nothing else. */
+function completionFiles({ home, configHome }: Host): string[] {
+  return [
+    join(home, ".local", "share", "bash-completion", "completions", "svc"),
+    join(configHome, "fish", "completions", "svc.fish"),
+  ];
+}
+
+/** How a person removes the program itself. */
+function programRemoval(): string {
+  if (Deno.build.standalone) return `rm ${Deno.execPath()}`;
+  return Deno.mainModule.endsWith(".js") ? "npm uninstall --global @svc/svc" : "remove the project's folder";
+}
+
+/** What svc writes into a configuration folder, which may hold files of others: `--config-dir` can be any folder. */
+const OWN: ReadonlySet<string> = new Set([
+  ...["agents", "keys", "config.json", "profile.json", "ca.pem", "runtime.json", "version-notice.json", "open.html"],
+  ...["connector.log", "hosts.lock", ".config.lock", ".config.probe"],
+]);
+
+/** @throws {CliError} `CLI_USAGE` where no person can be asked, or while a connector runs */
+async function checkPurge({ ask, confirm, out }: Context, agents: readonly KeptAgent[]): Promise<void> {
+  if (ask === undefined || ask === null || confirm === null || out.json) {
+    throw new CliError("CLI_USAGE", "--purge deletes keys, so it asks on a terminal", {
+      fix: "Run it there, without --json.",
+    });
+  }
+  for (const { ctx, name, shown } of agents) {
+    const folder = await new AgentStore(ctx).open(name).catch(() => null);
+    if (folder === null || await connectorOf(ctx, folder).catch(() => null) === null) continue;
+    throw new CliError("CLI_USAGE", `The connector of ${shown} runs and would write its files again`, {
+      fix: "Stop it first.",
+    });
+  }
+}
+
+/** Offers to revoke each agent, asks, and deletes. Returns the paths that are left; `null` when the person declined. */
+async function purge(ctx: Context, agents: readonly KeptAgent[]): Promise<string[] | null> {
+  for (const agent of agents) await offerRevocation(agent);
+  const wanted = ["delete", ...agents.length === 0 ? ["everything"] : agents.map(({ shown }) => shown)].join(" ");
+  ctx.out.finish();
+  const typed = await ctx.ask?.(
+    `This deletes ${ctx.baseDir}. Its keys cannot be made again. To do it, type ${wanted}: `,
+  );
+  if (typed?.trim() !== wanted) return null;
+  const left: string[] = [];
+  // The default profile comes first in the list; its folder holds the others.
+  for (const folder of [...profileFolders(ctx).values()].reverse()) left.push(...await removeOwn(folder));
+  return left;
+}
+
+/** An identity without a key can be used by no person, and ended only by its owner or an admin. */
+async function offerRevocation({ ctx, name, shown }: KeptAgent): Promise<void> {
+  ctx.out.finish();
+  if (
+    await ctx.confirm?.(`Revoke ${shown} permanently first, so that no identity is left without its key?`, true) !==
+      true
+  ) return;
+  try {
+    const owner = connectAsPerson(ctx, { "allow-insecure": false });
+    await deleteAgent(ctx, owner, await findAgent(ctx, name));
+    ctx.out.note(`${shown} is revoked.`);
+  } catch (error) {
+    ctx.out.warn(`${shown} is not revoked: ${describe(error).cause}`);
+  }
+}
+
+/** Removes what svc wrote into the folder, and the folder when it is empty then. Returns what is left. */
+async function removeOwn(folder: string): Promise<string[]> {
+  const names = await Array.fromAsync(Deno.readDir(folder), ({ name }) => name).catch(() => []);
+  const left: string[] = [];
+  for (const name of [...names, "profiles"]) {
+    const path = join(folder, name);
+    const isOwn = OWN.has(name) || isLeftover(name);
+    try {
+      if (isOwn) await Deno.remove(path, { recursive: true });
+      // Only when it is empty: each profile is deleted by itself.
+      else if (name === "profiles") await Deno.remove(path);
+      else left.push(path);
+    } catch (error) {
+      if (!(error instanceof Deno.errors.NotFound)) left.push(`${path} (${reason(error)})`);
+    }
+  }
+  if (left.length === 0) await Deno.remove(folder).catch(() => {});
+  return [...new Set(left)];
+}
+
+/** A file of a write that was cut off. */
+const isLeftover = (name: string): boolean => name.startsWith(".svc-") && name.endsWith(".tmp");

@@ -5,6 +5,7 @@ import { connect } from "../account/registry_access.ts";
 import type { Context } from "../context.ts";
 import { CliError, EXIT } from "../errors.ts";
 import type { VerificationStep } from "../verify/evaluate.ts";
+import { verifyRequest, verifyToken } from "../verify/collect_inputs.ts";
 
 export const COMMANDS = [
   command({
@@ -15,7 +16,7 @@ export const COMMANDS = [
       '{"method":"POST","url":"https://…","headers":{…},"body":"text"}. The canonical string is also shown.',
       "Exits with 0 if no check failed (some may be skipped), and with 1 if one failed.",
     ],
-    args: { token: { summary: "Identity token (AIT)", optional: true, secret: {} } },
+    args: { token: { summary: "Identity token (AIT)", optional: true, secret: true } },
     options: {
       ...REGISTRY_OPTIONS,
       request: { value: "file", summary: "Request to check; - reads it from standard input", complete: "files" },
@@ -35,7 +36,6 @@ export const COMMANDS = [
       const at = options.at === undefined ? ctx.clock.now() : parseIso(options.at);
       if (at === null) throw new CliError("CLI_USAGE", `--at is not an RFC 3339 time: "${options.at}"`);
       const connection = connect(ctx, options);
-      const { verifyToken, verifyRequest } = await import("../verify/collect_inputs.ts");
       const setting = { ...connection, offline: options.offline, nowSeconds: unixSeconds(at), origin: options.origin };
       const verdict = token === undefined
         ? await verifyRequest(ctx, setting, options.request ?? "")
@@ -62,7 +62,6 @@ export const COMMANDS = [
 
 const MARKS = { passed: "✓", failed: "✗", skipped: "–" } as const;
 
-/** One step as a line of the terminal. */
 export function stepLine(ctx: Context, { name, result, detail }: VerificationStep): string {
   const text = `${MARKS[result]} ${name}: ${detail}`;
   return `  ${result === "passed" ? ctx.out.green(text) : result === "failed" ? ctx.out.red(text) : ctx.out.dim(text)}`;

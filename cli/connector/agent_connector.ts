@@ -9,7 +9,7 @@ import { openingKey } from "../../shared/protocol/sealed_body.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { type AgentFolder, AgentStore } from "../agents/agent_store.ts";
 import { effectiveConfig } from "../account/config_store.ts";
-import { readProfile } from "../files/profile.ts";
+import { readProfile, secureServiceUrl } from "../files/profile.ts";
 import type { Context } from "../context.ts";
 import { PLATFORMS } from "../platforms/table.ts";
 import { Connector } from "./connector.ts";
@@ -28,7 +28,6 @@ import {
 } from "./runtime/runtime_file.ts";
 import { type EmitEvent, withAlias } from "./events.ts";
 import { openFileCredentials } from "./file_credentials.ts";
-import { secureServiceUrl } from "../client/service_url.ts";
 import { proxyAddress } from "./proxy_address.ts";
 import { describeError } from "../../shared/client/refusals.ts";
 import { issuerOf } from "../link/session_refresh.ts";
@@ -45,13 +44,12 @@ import {
 import { CONNECTOR_LIMITS } from "./limits.ts";
 import { readA2aPeers } from "./local_api/a2a_peers.ts";
 import { LocalClient } from "../../shared/client/local_client.ts";
-import { PAGE_FILE } from "../../shared/client/agent_files.ts";
+import { type Identity, PAGE_FILE } from "../../shared/client/agent_files.ts";
 import { localApi } from "./local_api/local_api.ts";
 import type { LocalPages } from "./pages/local_pages.ts";
 import { aliasesOf, readPeers, shownAliases, writePeers } from "./peers.ts";
 import { parsePort, type StartOptions } from "./start_options.ts";
 import { parseDid } from "../../shared/protocol/did.ts";
-import type { Identity } from "../../shared/client/agent_files.ts";
 import { ApiError } from "../../shared/client/errors.ts";
 import type { RegistryClient } from "../client/registry_client.ts";
 

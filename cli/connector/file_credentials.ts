@@ -3,7 +3,7 @@ import { type SessionStore, StoredCredentials, type StoredSession } from "../lin
 import { ServiceClock } from "../link/service_clock.ts";
 import { connect } from "../account/registry_access.ts";
 import type { AgentFolder, AgentStore } from "../agents/agent_store.ts";
-import { refreshAgent } from "../agents/refresh.ts";
+import { refreshAgent } from "../agents/lifecycle.ts";
 import type { RegistryClient } from "../client/registry_client.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
@@ -11,7 +11,7 @@ import { Output } from "../terminal/output.ts";
 import { issuerOf } from "../link/session_refresh.ts";
 import type { EmitEvent } from "./events.ts";
 import { proxyAddress } from "./proxy_address.ts";
-import { secureServiceUrl } from "../client/service_url.ts";
+import { secureServiceUrl } from "../files/profile.ts";
 import { PeerProxies } from "../link/peer_proxies.ts";
 import { ProxyCaller } from "../link/proxy_caller.ts";
 

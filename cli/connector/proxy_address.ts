@@ -2,7 +2,7 @@
 import type { Context } from "../context.ts";
 import { effectiveConfig } from "../account/config_store.ts";
 import { CliError } from "../errors.ts";
-import { secureServiceUrl } from "../client/service_url.ts";
+import { secureServiceUrl } from "../files/profile.ts";
 import type { ProxyPlace } from "../link/link.ts";
 
 const CONNECT_PATH = "/v1/relay/connect";

@@ -19,9 +19,9 @@ import { openLink } from "../link/link.ts";
 import { messageRequest } from "../link/message_request.ts";
 import type { ProxyRequest } from "../link/proxy_caller.ts";
 import { RegistryClient } from "../client/registry_client.ts";
-import type { Context } from "../context.ts";
+import { onStop } from "../terminal/interrupt.ts";
+import type { Context, Programs, RunningProgram } from "../context.ts";
 import { CliError } from "../errors.ts";
-import type { Programs, RunningProgram } from "../programs.ts";
 import { aboutAgent, callAs, keyProof, newDemoAgent, pinPeer, sideOf } from "./demo_agent.ts";
 import { Story } from "./story.ts";
 import { resolve } from "node:path";
@@ -31,17 +31,13 @@ import { reason } from "../files/private_files.ts";
 const REVOCATION_MS = 2_000;
 const RETRY_MS = 50;
 
-/** What the demo gets from its command. */
-export interface DemoWanted {
-  programs: Programs;
-  /** The folder in which the files of the agents are; default: that of the system for temporary files. */
-  tempDir: string | undefined;
-  /** Registers a function that ends the demo. Returns a function that removes it. */
-  onStop(stop: () => void): () => void;
-}
-
-/** Runs the demo. @throws the error of the step that failed; {@linkcode CliError} `CLI_INTERRUPTED` */
-export async function runDemo(ctx: Context, { programs, tempDir, onStop }: DemoWanted): Promise<void> {
+/**
+ * Runs the demo.
+ *
+ * @param tempDir the folder in which the files of the agents are; default: that of the system for temporary files
+ * @throws the error of the step that failed; {@linkcode CliError} `CLI_INTERRUPTED`
+ */
+export async function runDemo(ctx: Context, programs: Programs, tempDir: string | undefined): Promise<void> {
   const began = ctx.clock.now();
   const interrupted = Promise.withResolvers<never>();
   // It counts in the steps only.
@@ -49,7 +45,7 @@ export async function runDemo(ctx: Context, { programs, tempDir, onStop }: DemoW
   const story = new Story(ctx, interrupted.promise);
   await using stack = new AsyncDisposableStack();
   const stop = () => interrupted.reject(new CliError("CLI_INTERRUPTED", "The demo was interrupted", { fix: "" }));
-  stack.defer(onStop(stop));
+  stack.defer(onStop(ctx, stop));
   const folder = makeDemoFolder(tempDir);
   stack.defer(() => removeDemoFolder(ctx, folder));
   stack.defer(() => story.settle());

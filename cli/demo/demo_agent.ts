@@ -25,12 +25,10 @@ export interface DemoPerson {
   apiKey: string;
 }
 
-/** An agent with its files. */
 export interface DemoAgent {
   /** The context of its owner's commands. */
   ctx: Context;
   folder: AgentFolder;
-  /** Name of its owner. */
   humanName: string;
   file: Identity;
   auth: AgentAuth;

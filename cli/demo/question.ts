@@ -1,9 +1,9 @@
-/** The second act of the demo: a question and its answer between two programs that run a model (D-128). */
+/** The second act of the demo: a question and its answer between two programs that run a model. */
 import * as z from "zod";
 import { ModelMessage } from "../mcp/model_message.ts";
 import type { DemoAgent } from "./demo_agent.ts";
 import type { Story } from "./story.ts";
-import { WAIT_DEFAULT_SECONDS, WAIT_SECONDS } from "../mcp/progress.ts";
+import { WAIT_DEFAULT_SECONDS, WAIT_SECONDS } from "../mcp/tool.ts";
 import { PassThrough, type Readable } from "node:stream";
 import { type Access, keptAccess } from "../connector/attach.ts";
 import { readPeers } from "../connector/peers.ts";

@@ -5,7 +5,6 @@ import type { Context } from "../context.ts";
 /** Longest wait for the work of an interrupted step, milliseconds. */
 const SETTLE_MS = 5_000;
 
-/** What a step does. */
 export interface Step<T> {
   /** What a reader learns from it. */
   proves: string;

@@ -2,23 +2,18 @@
 import type { AgentFolder } from "../agents/agent_store.ts";
 import type { LocalCalls } from "../../shared/client/local_client.ts";
 import { findPeer, findPeerEver, readPeers } from "../connector/peers.ts";
-import { describeError } from "../../shared/client/refusals.ts";
+import { describeError, TAKEN_OVER } from "../../shared/client/refusals.ts";
 import { OF_OTHER_USER, type Runtime } from "../connector/runtime/runtime.ts";
 import type { RuntimeFile } from "../connector/runtime/runtime_file.ts";
 import { formatDuration, type Status, statusOf } from "../connector/status.ts";
-import type { Machine } from "../platforms/machine.ts";
-import type { Platform, RuntimeTarget } from "../platforms/platform.ts";
+import type { Machine, Platform, RuntimeTarget } from "../platforms/platform.ts";
 import { PLATFORMS } from "../platforms/table.ts";
-
 import { CliError } from "../errors.ts";
-import { againFrom, type Registered, wayBack } from "./way_back.ts";
 
 export interface DoctorCheck {
   name: string;
   ok: boolean;
-  /** The observation. */
   seen: string;
-  /** Source of the observation. */
   source: string;
   /** The fix; empty when the check passes. */
   fix: string;
@@ -275,5 +270,42 @@ function peerCheck(folder: AgentFolder, alias: string): DoctorCheck {
     // Without the file each peer would have to be paired again.
     const fix = error instanceof CliError && error.fix || `Restore the folder of ${folder.name} from a copy`;
     return check("peer", false, describeError(error), FILES, fix);
+  }
+}
+
+/** What a registry says of an agent: its status, or that it has none. */
+export type Registered = "active" | "revoked" | "unknown";
+
+/** The way back of an agent that was deleted, or made after the backup with which its registry goes on. */
+function againFrom(name: string): string {
+  return `Make it again: svc agent delete ${name}, then svc agent create ${name}, and pair it by new tickets`;
+}
+
+function newSession(name: string): string {
+  return `svc agent auth revoke ${name}, then svc agent reissue ${name}`;
+}
+
+/** The way back from why a connector has no link; `null` when it comes back by itself, or no command is known. */
+function wayBack(name: string, problem: string | null): string | null {
+  if (problem === null) return null;
+  if (problem.startsWith(TAKEN_OVER)) {
+    return `A copy of ${name} runs. Stop one; if you do not know it: ${newSession(name)}`;
+  }
+  switch (problem.split(":", 1)[0]) {
+    case "AGENT_NOT_FOUND":
+      return againFrom(name);
+    case "PROXY_AUTH_REVOKED":
+      return `It was reissued elsewhere, or its files are an old copy: svc agent reissue ${name}`;
+    case "AGENT_AUTH_REFRESH_REVOKED":
+      return `svc agent reissue ${name}`;
+    case "AGENT_AUTH_REFRESH_INVALID":
+      return `If a copy of ${name} runs elsewhere, stop it. Then ${newSession(name)}`;
+    case "AGENT_AUTH_REFRESH_EXPIRED":
+    case "AGENT_AUTH_REFRESH_UNAUTHORIZED":
+      return newSession(name);
+    case "ACCOUNT_SUSPENDED":
+      return "Ask the administrator of the registry; then it comes back by itself";
+    default:
+      return null;
   }
 }

@@ -8,18 +8,21 @@ import { close as takeRights, isOpen, type Owners, reason } from "./private_file
 export function defaultConfigDir({ env, os }: Pick<System, "env" | "os">): string {
   const given = env("SVC_CONFIG_DIR");
   if (given !== undefined) return given;
-  const parent = os === "windows" ? env("APPDATA") : configHome(env, os);
+  const parent = userFolder({ env, os }, "config");
   if (parent === undefined) throw new CliError("CLI_NO_CONFIG_DIR", "No home directory is set");
   return join(parent, "svc");
 }
 
-function configHome(env: System["env"], os: System["os"]): string | undefined {
-  const xdg = env("XDG_CONFIG_HOME");
+/** The folder in which programs of this user keep settings, or data; `undefined` without a home directory. */
+export function userFolder({ env, os }: Pick<System, "env" | "os">, kind: "config" | "data"): string | undefined {
+  if (os === "windows") return env(kind === "config" ? "APPDATA" : "LOCALAPPDATA");
+  const xdg = env(kind === "config" ? "XDG_CONFIG_HOME" : "XDG_DATA_HOME");
   // The XDG specification says to ignore a relative path.
   if (xdg !== undefined && isAbsolute(xdg)) return xdg;
   const home = env("HOME");
   if (home === undefined) return undefined;
-  return os === "darwin" ? join(home, "Library", "Application Support") : join(home, ".config");
+  if (os === "darwin") return join(home, "Library", "Application Support");
+  return kind === "config" ? join(home, ".config") : join(home, ".local", "share");
 }
 
 /**

@@ -17,7 +17,6 @@ const MAX_CONTENT_BYTES = 32;
 /** How often a file may be removed or replaced while it is being opened. */
 const MAX_OPENS = 100;
 
-/** Dependencies of a lock. */
 export interface LockDeps {
   clock: Clock;
   pid: number;

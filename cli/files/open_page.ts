@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { markup } from "../../shared/page/html.ts";
 import { PAGE_FILE } from "../../shared/client/agent_files.ts";
 import type { System } from "../context.ts";
-import type { PrivateFolder } from "./private_folder.ts";
+import type { PrivateFolder } from "./private_files.ts";
 
 /** An address that works once, until a time (ISO 8601). */
 interface PageCode {

@@ -3,10 +3,11 @@
  * never reached through a link.
  */
 import { dirname, join } from "node:path";
-import process from "node:process";
 import { toBase64Url, utf8Bytes } from "../../shared/protocol/base64url.ts";
 import type { Random } from "../../shared/random.ts";
 import { CliError } from "../errors.ts";
+import type { Context } from "../context.ts";
+import process from "node:process";
 
 const TEMPORARY = /^\.svc-[A-Za-z0-9_-]{16}\.tmp$/;
 const LEFTOVER_AFTER_MS = 600_000;
@@ -212,4 +213,33 @@ export function reason(error: unknown): string {
   const text = error instanceof Error ? error.message : String(error);
   if (text.includes("No space left on device")) return "the disk is full";
   return text.replace(/^[A-Z]+: /, "").replace(/ \(os error \d+\).*$/s, "").replace(/, \w+ '.*'$/s, "");
+}
+
+/** Maximum size of a file in the folder, in bytes. */
+const FILE_BYTES = 64 * 1024;
+
+export class PrivateFolder {
+  constructor(protected readonly ctx: Context, readonly path: string) {}
+
+  /** Returns the text of a file, or `null` when it does not exist. */
+  read(file: string, maxBytes = FILE_BYTES): string | null {
+    return readPrivate(join(this.path, file), maxBytes);
+  }
+
+  /** Replaces a file. @throws {CliError} `CLI_SAVE_FAILED`, also for a text that is too large to be read again */
+  async write(file: string, text: string, maxBytes = FILE_BYTES): Promise<void> {
+    const path = join(this.path, file);
+    if (utf8Bytes(text).length >= maxBytes) {
+      throw new CliError("CLI_SAVE_FAILED", `${path} would be larger than ${maxBytes} bytes`, { fix: "" });
+    }
+    await writePrivate(this.ctx.random, path, `${text}\n`);
+  }
+
+  async writeJson(file: string, value: object, maxBytes = FILE_BYTES): Promise<void> {
+    await this.write(file, JSON.stringify(value, null, 2), maxBytes);
+  }
+
+  async remove(file: string): Promise<void> {
+    await removeFile(join(this.path, file));
+  }
 }

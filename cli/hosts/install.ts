@@ -13,23 +13,12 @@ import { reason } from "../files/private_files.ts";
 import type { PlatformId } from "../platforms/platform.ts";
 import { thisMachine } from "../platforms/local_machine.ts";
 import { addEntry, checkEntry, fragmentOf, removeEntry, type Target } from "./change.ts";
-import type { HostId, Scope, Wake } from "./host_ids.ts";
+import { claudeHooksPath, type HostId, type HostRow, HOSTS, type Scope, type Wake, type Whereabouts } from "./table.ts";
 import { JSON_TEXT } from "./json_text.ts";
-import {
-  entryName,
-  hasInbox,
-  isOwnHook,
-  isOwnTool,
-  type OwnCommand,
-  toolCommand,
-  type ToolSwitches,
-  WAKE_PATH,
-  wakeHook,
-} from "./own_entry.ts";
 import { Records } from "./records.ts";
-import { isSame } from "./same_value.ts";
-import { claudeHooksPath, type HostRow, HOSTS, type Whereabouts } from "./table.ts";
+import { isSame, type Place } from "./place.ts";
 import { TOML_TEXT } from "./toml_text.ts";
+import { shellWord } from "../terminal/output.ts";
 
 const LOCK_FILE = "hosts.lock";
 /** In a project, the file belongs to all who work on it. */
@@ -42,35 +31,11 @@ export interface InstallWish extends ToolSwitches {
   name: string | undefined;
   /** Program and first words of this svc. */
   own: readonly string[];
-  /** The folder of the project. */
   project: string;
 }
 
-/** A file with an entry. */
-export interface Entry {
-  path: string;
-  /** The entry as the part of a file that a person can paste. */
-  fragment: string;
-  /** Whether the file was changed. */
-  changed: boolean;
-}
-
-export interface InstallResult {
-  name: string;
-  hostName: string;
-  command: string;
-  args: readonly string[];
-  entry: Entry;
-  /** The hook; `null` when it is not asked for. */
-  hook: Entry | null;
-  /** Where the agent's messages go. */
-  messages: Messages;
-  /** What a person does then. */
-  then: string;
-}
-
 /** Where the messages of an agent go. */
-export interface Messages {
+interface Messages {
   platform: PlatformId;
   /** True when this command has chosen the platform. */
   isNew: boolean;
@@ -85,8 +50,8 @@ interface Plan {
 }
 
 /** Returns what `installEntry` would write. Changes nothing. @throws {CliError} `CLI_USAGE` */
-export async function planEntry(ctx: Context, folder: AgentFolder, wish: InstallWish): Promise<InstallResult> {
-  return resultOf(await planOf(ctx, folder, wish), { messages: messagesOf(ctx, folder) });
+export function planEntry(ctx: Context, folder: AgentFolder, wish: InstallWish) {
+  return resultOf(planOf(ctx, folder, wish), { messages: messagesOf(ctx, folder) });
 }
 
 /**
@@ -94,8 +59,8 @@ export async function planEntry(ctx: Context, folder: AgentFolder, wish: Install
  *
  * @throws {CliError} `CLI_USAGE`, `CLI_FILE_INVALID`, `CLI_FILE_UNSAFE`, `CLI_SAVE_FAILED`, `CLI_BUSY`
  */
-export async function installEntry(ctx: Context, folder: AgentFolder, wish: InstallWish): Promise<InstallResult> {
-  const plan = await planOf(ctx, folder, wish);
+export async function installEntry(ctx: Context, folder: AgentFolder, wish: InstallWish) {
+  const plan = planOf(ctx, folder, wish);
   const { target, hook } = plan;
   const records = new Records(ctx, folder);
   return await locked(ctx, async () => {
@@ -115,9 +80,9 @@ export async function installEntry(ctx: Context, folder: AgentFolder, wish: Inst
  *
  * @throws {CliError} `CLI_FILE_INVALID` when it is not what svc wrote, `CLI_FILE_UNSAFE`, `CLI_SAVE_FAILED`, `CLI_BUSY`
  */
-export async function removeInstalled(ctx: Context, folder: AgentFolder, wish: InstallWish): Promise<InstallResult> {
+export async function removeInstalled(ctx: Context, folder: AgentFolder, wish: InstallWish) {
   const wake = wish.host === "claude-code" ? "auto" : undefined;
-  const plan = await planOf(ctx, folder, { ...wish, wake });
+  const plan = planOf(ctx, folder, { ...wish, wake });
   const records = new Records(ctx, folder);
   return await locked(ctx, async () => {
     const entry = await removeEntry(ctx, records, plan.target);
@@ -164,13 +129,13 @@ export async function isOnPath(ctx: Context): Promise<boolean> {
   return found.includes(true);
 }
 
-async function planOf(ctx: Context, folder: AgentFolder, wish: InstallWish): Promise<Plan> {
+function planOf(ctx: Context, folder: AgentFolder, wish: InstallWish): Plan {
   const { host, scope } = wish;
   const row = HOSTS[host];
   const { wake } = wish;
   if (wake !== undefined && !row.wakes.includes(wake)) throw noWake(row, wake);
   const where = whereabouts(ctx, folder, wish.project);
-  const path = await row.path(scope, where);
+  const path = row.path(scope, where);
   if (path === null) throw new CliError("CLI_USAGE", `${row.name} has no file of the scope ${scope} here`);
   const name = entryName(folder.name, wish.name);
   const command: OwnCommand = { own: wish.own, agent: folder.name, here: hereWords(ctx) };
@@ -209,10 +174,11 @@ function noWake({ name, wakes }: HostRow, wake: Wake): CliError {
   });
 }
 
+/** What a command did with the entry, and with the hook if it is asked for; `changed` says whether a file was changed. */
 function resultOf(
   { row, name, tool, target, hook }: Plan,
   { entry = false, hook: isHookChanged = false, messages }: { entry?: boolean; hook?: boolean; messages: Messages },
-): InstallResult {
+) {
   const entryOf = (one: Target, changed: boolean) => ({ path: one.path, fragment: fragmentOf(one), changed });
   return {
     name,
@@ -286,4 +252,97 @@ function messagesOf(ctx: Context, folder: AgentFolder): Messages {
   const file = runtimeSettings(folder)?.file ?? null;
   const target = runtimeTarget(ctx, file, folder.identity().framework, { "allow-insecure": true });
   return { platform: target?.platform ?? "inbox", isNew: false };
+}
+
+/** Hosts put the name in front of that of each tool, whose length they limit: with more, they refuse the tools. */
+const ENTRY_NAME_LENGTH_MAX = 32;
+/** Longer than the longest wait of the hook: with less, Claude Code ends it, and no message wakes the model. */
+const HOOK_TIMEOUT_MS = 3_600_000;
+
+/** What the entry's command is made of. */
+export interface OwnCommand {
+  /** The program and its first words. */
+  own: readonly string[];
+  agent: string;
+  /** Options that find the agent's files: `--config-dir` and `--ca`. */
+  here: readonly string[];
+}
+
+/** Options of `svc mcp` in the entry. */
+export interface ToolSwitches {
+  readOnly: boolean;
+  /** Aliases or DIDs, separated by commas. */
+  peers: string | undefined;
+  /** How the model is woken; `undefined`: not at all. */
+  wake: Wake | undefined;
+}
+
+const NAME = /^[A-Za-z0-9_-]+$/;
+
+/** Returns the name of an entry. @throws {CliError} `CLI_USAGE` for a `--name` that no host accepts */
+export function entryName(agent: string, given: string | undefined): string {
+  const max = ENTRY_NAME_LENGTH_MAX;
+  if (given === undefined) return `svc-${agent.replaceAll(".", "_")}`.slice(0, max);
+  if (given.length <= max && NAME.test(given)) return given;
+  throw new CliError("CLI_USAGE", `--name must be 1 to ${max} of A-Z, a-z, 0-9, "-" and "_", not "${given}"`);
+}
+
+/** Program and arguments of the entry. */
+export function toolCommand({ own: [command = "", ...first], agent, here }: OwnCommand, wanted: ToolSwitches) {
+  const { readOnly, peers, wake } = wanted;
+  const switches = [
+    ...readOnly ? ["--read-only"] : [],
+    ...peers === undefined ? [] : ["--peers", peers],
+    ...hasInbox(wake) ? ["--wake-model"] : [],
+  ];
+  return { command, args: [...first, "mcp", agent, ...here, ...switches] };
+}
+
+/** Whether the entry's own program wakes the model through the inbox of its host. */
+export function hasInbox(wake: Wake | undefined): boolean {
+  return wake === "auto" || wake === "inbox";
+}
+
+/** The group of hooks that wakes Claude Code. With `auto` it leaves a session that has an inbox to the entry. */
+export function wakeHook({ own, agent, here }: OwnCommand, wake: Wake): Record<string, unknown> {
+  const unless = wake === "auto" ? ["--unless-inbox"] : [];
+  const command = [...own, "hook", "claude-code", agent, ...here, ...unless].map(shellWord).join(" ");
+  const timeout = HOOK_TIMEOUT_MS / 1000;
+  return { hooks: [{ type: "command", command, asyncRewake: true, timeout }] };
+}
+
+/** Names of the objects around the group of hooks. */
+export const WAKE_PATH: Place["path"] = ["hooks", "Stop"];
+
+/**
+ * Whether an entry is ours: it runs `svc mcp` or `svc hook` for this agent in this configuration directory, regardless of its
+ * path and options. Otherwise an update would add a second one.
+ */
+export function isOwnTool({ agent, here }: OwnCommand, entry: unknown): boolean {
+  const args = memberOf(entry, "args");
+  if (!Array.isArray(args)) return false;
+  const at = args.findIndex((word, i) => word === "mcp" && args[i + 1] === agent);
+  return at !== -1 && isSame(configDirOf(args.slice(at)), configDirOf(here));
+}
+
+/** The same for a group of hooks. */
+export function isOwnHook({ agent, here }: OwnCommand, group: unknown): boolean {
+  const hooks = memberOf(group, "hooks");
+  const command = Array.isArray(hooks) && hooks.length === 1 ? memberOf(hooks[0], "command") : null;
+  if (typeof command !== "string") return false;
+  const start = command.indexOf(` hook claude-code ${shellWord(agent)}`);
+  const rest = start === -1 ? [] : command.slice(start).trimStart().split(" ").slice(2);
+  return rest[0] === shellWord(agent) && isSame(configDirOf(rest), configDirOf(here.map(shellWord)));
+}
+
+/** The value of `--config-dir` in a list of words; `null` without one. */
+function configDirOf(words: readonly unknown[]): unknown {
+  const at = words.indexOf("--config-dir");
+  return at === -1 ? null : words[at + 1] ?? null;
+}
+
+function memberOf(value: unknown, name: string): unknown {
+  return typeof value === "object" && value !== null && Object.hasOwn(value, name)
+    ? (value as Record<string, unknown>)[name]
+    : undefined;
 }

@@ -20,7 +20,6 @@ const RECORD_FILE = "hosts.json";
 const COPIES = "backups";
 
 const Record = z.object({
-  /** The file. */
   path: z.string(),
   /** Names of the objects from the outermost one to the entry, or to the array with it. */
   place: z.array(z.string()),
@@ -74,7 +73,6 @@ export class Records {
     await this.#removeUnknownCopies();
   }
 
-  /** Removes a record with its copies. */
   async remove(record: Record): Promise<void> {
     const others = this.#others(record);
     if (others.length > 0) await this.#write(others);

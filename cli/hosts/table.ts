@@ -1,9 +1,26 @@
 /** The hosts of `svc mcp install`: programs that start `svc mcp` and give its tools to a model. One row each. */
-import { isAbsolute, join } from "node:path";
+import { join } from "node:path";
 import type { System } from "../context.ts";
-import type { Machine } from "../platforms/machine.ts";
+import { userFolder } from "../files/config_dir.ts";
+import type { Machine } from "../platforms/platform.ts";
 import { openClawConfigPath } from "../platforms/openclaw.ts";
-import type { HostId, Scope, Wake } from "./host_ids.ts";
+
+export const HOST_IDS = ["claude-code", "codex", "cursor", "gemini", "vscode", "openclaw"] as const;
+export type HostId = (typeof HOST_IDS)[number];
+
+/** When a person runs `svc mcp install`; the command beside it names one of the hosts. */
+export const IN_A_CODING_AGENT = `to use it in a coding agent (${HOST_IDS.join(", ")})`;
+
+/**
+ * How a message wakes the model: `inbox` through what the host has for it, `hook` by a hook at the end of a turn, `auto` by
+ * the hook where a session has no inbox.
+ */
+export const WAKES = ["auto", "inbox", "hook"] as const;
+export type Wake = (typeof WAKES)[number];
+
+/** `user`: for every project of this user; `project`: for one folder, in a file that its other users may share. */
+export const SCOPES = ["user", "project"] as const;
+export type Scope = (typeof SCOPES)[number];
 
 /** Longer than the longest wait of a tool (45 s without progress): with less, the host ends a call that still waits. */
 const TOOL_MS = 60_000;
@@ -12,9 +29,7 @@ const START_MS = 20_000;
 
 /** Where files of hosts are. */
 export interface Whereabouts extends Pick<System, "os" | "env"> {
-  /** The home directory. */
   home: string;
-  /** The folder of the project. */
   project: string;
   machine: Machine;
   /** The state directory of OpenClaw when `runtime.json` names one. */
@@ -22,13 +37,11 @@ export interface Whereabouts extends Pick<System, "os" | "env"> {
 }
 
 export interface HostRow {
-  /** Display name. */
   name: string;
   format: "json" | "toml";
-  /** The objects around the entry. */
   around: readonly string[];
   /** Path of the file; `null` when the host has none of this scope. */
-  path(scope: Scope, where: Whereabouts): string | null | Promise<string | null>;
+  path(scope: Scope, where: Whereabouts): string | null;
   entry(command: string, args: readonly string[]): Record<string, unknown>;
   /** Ways to wake its model, and members of an entry that uses its inbox. */
   wakes: readonly Wake[];
@@ -96,8 +109,9 @@ export const HOSTS: Readonly<Record<HostId, HostRow>> = Object.freeze({
     around: ["servers"],
     path(scope, where) {
       if (scope === "project") return join(where.project, ".vscode", "mcp.json");
-      const settings = applicationSettings(where);
-      return settings && join(settings, "Code", "User", "mcp.json");
+      const env: System["env"] = (name) => name === "HOME" ? where.home : where.env(name);
+      const settings = userFolder({ os: where.os, env }, "config");
+      return settings === undefined ? null : join(settings, "Code", "User", "mcp.json");
     },
     entry: (command, args) => ({ type: "stdio", command, args }),
     wakes: [],
@@ -117,11 +131,3 @@ export const HOSTS: Readonly<Record<HostId, HostRow>> = Object.freeze({
 
 /** Path of the file with the hooks of Claude Code. */
 export const claudeHooksPath = inHomeOr(".claude/settings.json", ".claude/settings.json");
-
-/** The folder with the settings of desktop programs; `null` on Windows without `APPDATA`. */
-function applicationSettings({ os, env, home }: Whereabouts): string | null {
-  if (os === "windows") return env("APPDATA") ?? null;
-  if (os === "darwin") return join(home, "Library", "Application Support");
-  const own = env("XDG_CONFIG_HOME");
-  return own !== undefined && isAbsolute(own) ? own : join(home, ".config");
-}

@@ -4,8 +4,7 @@
  */
 import { parse } from "smol-toml";
 import { CONNECTOR_LIMITS } from "../connector/limits.ts";
-import { NotEditableError, type Place, type TextEditor } from "./place.ts";
-import { isSame } from "./same_value.ts";
+import { isSame, NotEditableError, type Place, type TextEditor } from "./place.ts";
 
 type Table = Record<string, unknown>;
 

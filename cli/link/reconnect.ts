@@ -24,6 +24,7 @@ import {
   needsOperator,
   OPERATOR_RETRY_MS,
   remedyOf,
+  TAKEN_OVER,
 } from "../../shared/client/refusals.ts";
 import type { ServiceClock } from "./service_clock.ts";
 import type { AgentCredentials } from "./agent_credentials.ts";
@@ -258,9 +259,7 @@ export class ReconnectingLink {
   }
 }
 
-/** How the problem begins when two connectors of one agent run. */
-export const TAKEN_OVER = "another connector of this agent has taken over";
-
+/** Close codes in words. */
 const CLOSES: Readonly<Record<number, string>> = {
   1000: "the proxy closed the link",
   [CLOSE.shuttingDown]: "the proxy is shutting down",

@@ -1,5 +1,4 @@
-/** Tools that look and change nothing: the agent itself, its peers, and what happened to a sent message (D-128). */
-import * as z from "zod";
+/** Tools that look and change nothing: the agent itself, its peers, and what happened to a sent message. */
 import { COUNTED_PAGES_MAX } from "./channel.ts";
 import { sentMessage } from "../../shared/client/local_client.ts";
 import { SENT_STATES } from "../../shared/client/local_shapes.ts";
@@ -7,10 +6,10 @@ import { CONNECTOR_LIMITS } from "../connector/limits.ts";
 import { connectorPeers } from "../connector/peer_list.ts";
 import { statusOf } from "../connector/status.ts";
 import { fitting, ModelPeer, modelPeer } from "./model_message.ts";
-import { never, Peer, RequestId, tool, type ToolRow } from "./tool.ts";
+import { Peer, RequestId, tool, type ToolRow } from "./tool.ts";
 import type { McpAgent } from "./mcp_agent.ts";
-import { pairByHand } from "./texts.ts";
-import { localError, PROBLEM_CHARACTERS_MAX, shownText } from "./tool_result.ts";
+import { localError, pairByHand, PROBLEM_CHARACTERS_MAX, shownText } from "./tool_result.ts";
+import * as z from "zod";
 
 const Text = z.string();
 
@@ -31,8 +30,6 @@ export const WHOAMI: ToolRow = tool({
     problem: Text.nullable(),
   }),
   isLookup: true,
-  hasPeerText: false,
-  absent: never,
   async run(mcp) {
     const { identity, connector } = mcp.options;
     const { connection, inbox, proxy, runtime } = await statusOf(connector);
@@ -77,7 +74,6 @@ export const LIST_PEERS: ToolRow = tool({
   }),
   isLookup: true,
   hasPeerText: true,
-  absent: never,
   async run(mcp) {
     const all = await connectorPeers(mcp.options.connector);
     const allowed = all.filter(({ agentDid }) => mcp.allows(agentDid));
@@ -109,7 +105,6 @@ export const DELIVERY_STATUS: ToolRow = tool({
   }),
   isLookup: true,
   hasPeerText: true,
-  absent: never,
   async run(mcp, { request_id, to }) {
     const { connector } = mcp.options;
     const recipient = to === undefined ? undefined : mcp.peer(to);

@@ -1,6 +1,6 @@
 /**
  * What the tools of one MCP server share (D-128): the agent, its connector, which peers it may see, and which messages
- * its answers hold. A message is leased before it is returned, so of two servers one gets it (D-395).
+ * its answers hold. A message is leased before it is returned, so of two servers one gets it.
  */
 import { type Clock, sleep } from "../../shared/clock.ts";
 import type { Identity } from "../../shared/client/agent_files.ts";
@@ -27,7 +27,6 @@ export const READ_MESSAGES_MAX = 20;
 export interface McpAgentOptions {
   identity: Pick<Identity, "name" | "did" | "ownerDid" | "registryUrl">;
   connector: LocalCalls;
-  /** The peers by alias. */
   peers(): Peers;
   /** The command with which a person pairs without this program; `null` while no connector runs. */
   pairingCommand(action: "start" | "confirm", body: Record<string, unknown>): string | null;
@@ -118,11 +117,7 @@ export class McpAgent {
       if (wait > 0) await sleep(clock, wait * 1000);
       return { messages: [], more: false };
     }
-    const query = new URLSearchParams({ unread: `${unread}`, after: `${after}`, limit: `${limit}`, wait: `${wait}` });
-    query.set("newest", `${newest}`);
-    if (senders !== null) query.set("from", senders.join(","));
-    if (conversation !== undefined) query.set("conversation", conversation);
-    return await readPage(connector, query);
+    return await readPage(connector, { unread, after, limit, wait, newest, from: senders?.join(","), conversation });
   }
 
   /** One message. @throws {import("../../shared/client/errors.ts").ApiError} `CONNECTOR_MESSAGE_UNKNOWN` */
@@ -185,7 +180,7 @@ const KEY_BYTES = 32;
 const NONCE_BYTES = 16;
 
 /**
- * Approvals of a person (D-130). Each question has a state that belongs to one tool and its arguments, counts once and for a
+ * Approvals of a person. Each question has a state that belongs to one tool and its arguments, counts once and for a
  * few minutes, and cannot be made outside of this process.
  */
 export class Approvals {

@@ -1,15 +1,25 @@
-/** Tools for messages: send one, read the inbox, wait (D-128). Texts of peers are data, which no tool acts on (D-129). */
-import * as z from "zod";
-import { LONG_WAIT_SECONDS, WAIT_DEFAULT_SECONDS, WAIT_SECONDS } from "./progress.ts";
+/** Tools for messages: send one, read the inbox, wait. Texts of peers are data, which no tool acts on. */
+import {
+  Conversation,
+  LONG_WAIT_SECONDS,
+  MessageId,
+  Peer,
+  RequestId,
+  tool,
+  type ToolCall,
+  type ToolRow,
+  WAIT_DEFAULT_SECONDS,
+  WAIT_SECONDS,
+} from "./tool.ts";
 import { ApiError, LocalDown, wasRefused } from "../../shared/client/errors.ts";
 import { sendAndWait, type SendResult } from "../../shared/client/local_client.ts";
 import { SENT_STATES, type SentState } from "../../shared/client/local_shapes.ts";
 import { CliError, describe } from "../errors.ts";
 import { memberOf } from "../messages/received.ts";
-import { Conversation, MessageId, Peer, RequestId, tool, type ToolCall, type ToolRow } from "./tool.ts";
 import { fitting, ModelMessage, modelMessage } from "./model_message.ts";
 import { CALL_SECONDS, type McpAgent, READ_MESSAGES_MAX } from "./mcp_agent.ts";
 import { failureText, localError, PROBLEM_CHARACTERS_MAX, shownText, ToolError } from "./tool_result.ts";
+import * as z from "zod";
 
 /** With more, the JSON of a text could pass the largest payload, which its sender would learn late. */
 const TEXT_CHARACTERS_MAX = 100_000;
@@ -45,7 +55,6 @@ export const SEND_MESSAGE: ToolRow = tool({
     reply: ModelMessage.nullable(),
     next: Text.describe("What to do now"),
   }),
-  isLookup: false,
   hasPeerText: true,
   errorOf: ({ reply }) => reply?.error ?? null,
   absent: ({ options }) => options.isReadOnly,
@@ -158,7 +167,6 @@ export const READ_INBOX: ToolRow = tool({
     offset: z.int().min(0).max(Number.MAX_SAFE_INTEGER).optional().describe("Needs id; in a cut text, where to go on"),
   }),
   output: z.object({ messages: z.array(ModelMessage), more: z.boolean() }),
-  isLookup: false,
   hasPeerText: true,
   absent: ({ options }) => options.isPush,
   async run(mcp, { unread_only, from, conversation, limit, id, offset }, call) {
@@ -200,7 +208,6 @@ export const WAIT_FOR_MESSAGE: ToolRow = tool({
     timedOut: z.boolean(),
     next: Text.describe("What to do now"),
   }),
-  isLookup: false,
   hasPeerText: true,
   absent: ({ options }) => options.isPush,
   async run(mcp, { from, conversation, timeout_seconds }, call) {

@@ -1,14 +1,13 @@
 /**
- * Messages and peers as a model gets them (D-128, D-129): a text of a peer is one JSON string of bounded length, and who
+ * Messages and peers as a model gets them: a text of a peer is one JSON string of bounded length, and who
  * wrote it is in members of its own.
  */
-import { VERIFIED } from "../../shared/client/local_shapes.ts";
-import * as z from "zod";
-import { isErrorMember, ReplyError } from "../../shared/client/reply_error.ts";
+import { isErrorMember, ReplyError, VERIFIED } from "../../shared/client/local_shapes.ts";
 import { topLevelMembers } from "../../shared/protocol/json_text.ts";
 import { memberOf, type Received } from "../messages/received.ts";
 import { oneLine, withoutHidden } from "../terminal/escapes.ts";
 import { isHighSurrogate, NAME_CHARACTERS_MAX, PROBLEM_CHARACTERS_MAX, resultJson, shownText } from "./tool_result.ts";
+import * as z from "zod";
 
 /** With more, hosts cut or store the result, and the model does not see its end. */
 export const RESULT_CHARACTERS_MAX = 24_000;
@@ -23,7 +22,6 @@ const ALIAS_CHARACTERS_MAX = 32;
 
 const Text = z.string();
 
-/** A message in a result. */
 export const ModelMessage = z.object({
   id: z.int(),
   requestId: Text,
@@ -46,7 +44,6 @@ export const ModelMessage = z.object({
 });
 export type ModelMessage = z.infer<typeof ModelMessage>;
 
-/** A peer in a result. */
 export const ModelPeer = z.object({
   alias: Text,
   agentDid: Text,

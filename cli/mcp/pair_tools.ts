@@ -3,7 +3,6 @@
  * that a peer wrote, and could hand a ticket to a peer.
  */
 import { inputRequired, type InputRequiredResult } from "@modelcontextprotocol/server";
-import * as z from "zod";
 import { PairConfirmAnswer, PairStartAnswer } from "../../shared/protocol/api/pairing.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { isTicketOf, parseTicket } from "../../shared/protocol/ticket.ts";
@@ -14,9 +13,9 @@ import { connectorPeers } from "../connector/peer_list.ts";
 import { perhapsReplaced } from "../connector/peers.ts";
 import { ModelPeer, modelPeer } from "./model_message.ts";
 import { type McpAgent, QUESTIONS_MAX, QUESTIONS_WINDOW_MS } from "./mcp_agent.ts";
-import { pairByHand } from "./texts.ts";
+import { failureText, pairByHand, PROBLEM_CHARACTERS_MAX, shownText, ToolError } from "./tool_result.ts";
 import { tool, type ToolCall, type ToolRow } from "./tool.ts";
-import { failureText, PROBLEM_CHARACTERS_MAX, shownText, ToolError } from "./tool_result.ts";
+import * as z from "zod";
 
 /** With less, a ticket ends before a person has passed it on. */
 const TICKET_SECONDS_MIN = 60;
@@ -41,8 +40,6 @@ export const PAIR_START: ToolRow = tool({
     ttl_seconds: z.int().min(TICKET_SECONDS_MIN).max(LIMITS.ticketTtlMaxSeconds).default(TICKET_SECONDS_DEFAULT),
   }),
   output: z.object({ ticket: z.string(), expiresAt: z.string(), say: z.string().describe("Show this to your user") }),
-  isLookup: false,
-  hasPeerText: false,
   absent: isAbsent,
   async run(mcp, { ttl_seconds: ttlSeconds }, call) {
     const { identity, clock, connector } = mcp.options;
@@ -66,7 +63,6 @@ export const PAIR_CONFIRM: ToolRow = tool({
   description: "Pair with the agent that made a ticket, which your user gave you. Your user is asked first.",
   input: z.strictObject({ ticket: z.string().min(1).max(TICKET_CHARACTERS_MAX) }),
   output: z.object({ peer: ModelPeer, say: z.string().optional().describe("Show this to your user") }),
-  isLookup: false,
   hasPeerText: true,
   absent: isAbsent,
   async run(mcp, args, call) {

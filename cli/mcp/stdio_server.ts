@@ -1,6 +1,4 @@
 /** Serves an agent over standard input and output. Standard output carries lines of the protocol only. */
-import process from "node:process";
-import type * as z from "zod";
 import type { Readable, Writable } from "node:stream";
 import {
   acceptedContent,
@@ -15,16 +13,15 @@ import {
 import { serveStdio, StdioServerTransport } from "@modelcontextprotocol/server/stdio";
 import { settledWithin } from "../../shared/clock.ts";
 import type { Answers } from "./answers.ts";
-import { announce, CHANNEL_CAPABILITY } from "./channel.ts";
+import { announce, CHANNEL_CAPABILITY, codexThread } from "./channel.ts";
 import { APPROVAL_MS, type McpAgent } from "./mcp_agent.ts";
 import { DELIVERY_STATUS, LIST_PEERS, WHOAMI } from "./lookup_tools.ts";
 import { READ_INBOX, SEND_MESSAGE, WAIT_FOR_MESSAGE } from "./message_tools.ts";
 import { Confirmation, PAIR_CONFIRM, PAIR_START, QUESTION } from "./pair_tools.ts";
-import { longestWait, reportProgress } from "./progress.ts";
-import { INSTRUCTIONS } from "./texts.ts";
-import type { Person, ToolRow } from "./tool.ts";
-import { codexThread } from "./wake.ts";
-import { checkedArguments, toolFailure, toolResult } from "./tool_result.ts";
+import { longestWait, type Person, reportProgress, type ToolRow } from "./tool.ts";
+import { checkedArguments, INSTRUCTIONS, toolFailure, toolResult } from "./tool_result.ts";
+import process from "node:process";
+import type * as z from "zod";
 
 /** With more, a client that never ends its line fills the memory; with less, a long text is refused. */
 export const REQUEST_BYTES_MAX = 1024 ** 2;
@@ -122,7 +119,6 @@ export const TOOLS: readonly ToolRow[] = [
 /** What a server says about itself beside its tools. */
 export interface ServerAbout {
   version: string;
-  /** Experimental capabilities. */
   experimental?: Record<string, Record<string, never>>;
 }
 
@@ -133,7 +129,7 @@ export function mcpServer(mcp: McpAgent, { version, experimental }: ServerAbout)
     instructions: INSTRUCTIONS,
     inputRequired: { maxRounds: 1, roundTimeoutMs: APPROVAL_MS },
   });
-  for (const row of TOOLS.filter(({ absent }) => !absent(mcp))) register(server, mcp, row);
+  for (const row of TOOLS.filter(({ absent }) => !absent?.(mcp))) register(server, mcp, row);
   return server;
 }
 
@@ -158,7 +154,9 @@ function register(server: McpServer, mcp: McpAgent, row: ToolRow): void {
         answer: mcp.answers.begin(id, signal),
       };
       const result = await row.run(mcp, checkedArguments(input, given), call);
-      return isInputRequiredResult(result) ? result : toolResult(result, hasPeerText, row.errorOf?.(result) ?? null);
+      return isInputRequiredResult(result)
+        ? result
+        : toolResult(result, hasPeerText === true, row.errorOf?.(result) ?? null);
     } catch (error) {
       return toolFailure(error);
     }

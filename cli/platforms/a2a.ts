@@ -2,13 +2,20 @@
  * A local agent that speaks A2A 1.0, for example OpenClaw with its A2A channel, or Hermes (D-134). It is asked with
  * `returnImmediately`, so its answer is a task, which the connector follows. Chosen by name, never detected.
  */
-import * as z from "zod";
 import { sha256 } from "../../shared/protocol/base64url.ts";
 import { A2A_VERSION, A2A_VERSION_HEADER, CARD_PATH, Part, RPC_ERROR, textOfParts } from "./a2a_protocol.ts";
-import { textOf } from "./message_text.ts";
+import {
+  bearer,
+  type PushPlatform,
+  senderHeaders,
+  type TaskAnswer,
+  type TaskCode,
+  type TaskProtocol,
+  textOf,
+} from "./platform.ts";
 import { gatewayUrl, openClawConfigPath } from "./openclaw.ts";
-import { type PushPlatform, senderHeaders, type TaskAnswer, type TaskCode, type TaskProtocol } from "./platform.ts";
 import { memberOf, parseSettings, tryParse, withMember } from "./settings.ts";
+import * as z from "zod";
 
 /** Name of this program among the peers of a runtime. */
 const PEER = "svc";
@@ -24,7 +31,6 @@ const FINAL: ReadonlySet<number> = new Set([
   RPC_ERROR.version,
 ]);
 
-/** States without a result. */
 const WITHOUT_RESULT: ReadonlyMap<string, TaskCode> = new Map([
   ["TASK_STATE_FAILED", "TASK_FAILED"],
   ["TASK_STATE_REJECTED", "TASK_REJECTED"],
@@ -104,7 +110,7 @@ export const A2A: PushPlatform = {
   },
 
   async detect(machine, stateDir) {
-    const configPath = await openClawConfigPath(machine, stateDir);
+    const configPath = openClawConfigPath(machine, stateDir);
     const settings = tryParse(configPath === null ? null : await machine.read(configPath));
     const found = settings === null ? {} : { baseUrl: gatewayUrl(settings) };
     return { confidence: "none", reasons: [], configPath: null, ...found };
@@ -112,7 +118,7 @@ export const A2A: PushPlatform = {
 
   async inspectHook(machine, { hookPath, hookToken }, stateDir) {
     if (hookPath !== HOOK_PATH) return null;
-    const path = await openClawConfigPath(machine, stateDir);
+    const path = openClawConfigPath(machine, stateDir);
     const settings = tryParse(path === null ? null : await machine.read(path));
     if (settings === null) return null;
     if (memberOf(settings, "channels", "a2a", "enabled") !== true) return `the A2A channel is off in ${path}`;
@@ -122,7 +128,7 @@ export const A2A: PushPlatform = {
 
   async plan(machine, { target, stateDir, makeToken }) {
     const { hookPath } = target;
-    const path = await openClawConfigPath(machine, stateDir);
+    const path = openClawConfigPath(machine, stateDir);
     const text = path === null ? null : await machine.read(path);
     const settings = path === null ? {} : parseSettings(text, path);
     const at = ["channels", "a2a", "peers", PEER, "token"];
@@ -167,6 +173,5 @@ function request(id: string, method: string, params: object): string {
 }
 
 function authorized(hookToken: string | null): Record<string, string> {
-  const version = { [A2A_VERSION_HEADER]: A2A_VERSION };
-  return hookToken === null ? version : { ...version, Authorization: `Bearer ${hookToken}` };
+  return { [A2A_VERSION_HEADER]: A2A_VERSION, ...bearer(hookToken) };
 }

@@ -1,5 +1,5 @@
 /**
- * Names and numbers of the A2A protocol 1.0 in its JSON-RPC binding (D-134, D-135), and texts of its parts. Used on both
+ * Names and numbers of the A2A protocol 1.0 in its JSON-RPC binding, and texts of its parts. Used on both
  * sides: towards a runtime that is an A2A agent, and towards a local A2A client. https://a2a-protocol.org/v1.0.0/
  */
 import * as z from "zod";

@@ -4,9 +4,7 @@
  */
 import { join } from "node:path";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
-import type { Finding, Machine } from "./machine.ts";
-import { payloadOf, textOf } from "./message_text.ts";
-import { type PushPlatform, senderHeaders } from "./platform.ts";
+import { type Finding, type Machine, payloadOf, type PushPlatform, senderHeaders, textOf } from "./platform.ts";
 import { memberOf, readEnvFile, tryParse, withEnvValues } from "./settings.ts";
 
 const PORT = 8_644;
@@ -21,13 +19,7 @@ export const HERMES: PushPlatform = {
   repliesByDefault: false,
   health: {
     path: "/health",
-    isHealthy(status, body) {
-      try {
-        return status === 200 && memberOf(JSON.parse(body), "platform") === "webhook";
-      } catch {
-        return false;
-      }
-    },
+    isHealthy: (status, body) => status === 200 && memberOf(tryParse(body), "platform") === "webhook",
   },
 
   async request(message, { hookToken }, nowSeconds) {

@@ -2,7 +2,7 @@
 import { sleep } from "../../shared/clock.ts";
 import { exchange } from "../../shared/client/http.ts";
 import type { Context, EnvironmentName } from "../context.ts";
-import { type Machine, MAX_SETTINGS_BYTES } from "./machine.ts";
+import { type Machine, MAX_SETTINGS_BYTES } from "./platform.ts";
 
 const ASK_MS = 2_000;
 const RUN_MS = 10_000;

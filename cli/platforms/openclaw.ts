@@ -4,11 +4,8 @@
  * gateway applies changes to its hooks.
  */
 import { join } from "node:path";
-import { textOf } from "./message_text.ts";
-import type { Finding, Machine } from "./machine.ts";
+import { confidenceOf, type FileChange, type Machine, type PushPlatform, senderHeaders, textOf } from "./platform.ts";
 import { CliError } from "../errors.ts";
-import { type PushPlatform, senderHeaders } from "./platform.ts";
-import type { FileChange } from "./setup.ts";
 import { memberOf, parseSettings, tryParse, withMember } from "./settings.ts";
 
 const PORT = 18_789;
@@ -25,13 +22,12 @@ export const OPENCLAW: PushPlatform = {
 
   request(message, { hookToken }) {
     const body = JSON.stringify({ message: textOf(message) });
-    const authorization = hookToken === null ? {} : { Authorization: `Bearer ${hookToken}` };
-    return Promise.resolve({ headers: { ...senderHeaders(message), ...authorization }, body });
+    return Promise.resolve({ headers: senderHeaders(message, hookToken), body });
   },
 
   async detect(machine, stateDir) {
     const reasons: string[] = [];
-    const configPath = await openClawConfigPath(machine, stateDir);
+    const configPath = openClawConfigPath(machine, stateDir);
     const text = configPath === null ? null : await machine.read(configPath);
     if (text !== null) reasons.push(`its settings are at ${configPath}`);
     const version = await machine.run("openclaw", ["--version"]);
@@ -42,9 +38,7 @@ export const OPENCLAW: PushPlatform = {
     if (isLive) reasons.push(`its gateway answers at ${baseUrl}`);
     const path = memberOf(settings, "hooks", "path");
     const hookPath = `${typeof path === "string" ? path.replace(/\/$/, "") : "/hooks"}/agent`;
-    const count = reasons.length;
-    const confidence: Finding["confidence"] = count === 0 ? "none" : isLive || count > 1 ? "high" : "medium";
-    return { confidence, reasons, configPath, baseUrl, hookPath };
+    return { confidence: confidenceOf(reasons, isLive), reasons, configPath, baseUrl, hookPath };
   },
 
   async inspectHook(machine, { baseUrl, hookPath, hookToken }, stateDir) {
@@ -54,14 +48,14 @@ export const OPENCLAW: PushPlatform = {
     if (response.status !== 405) {
       return `hooks are off, or not at ${hookPath}: a GET returns ${response.status}`;
     }
-    const path = await openClawConfigPath(machine, stateDir);
+    const path = openClawConfigPath(machine, stateDir);
     const known = memberOf(tryParse(path === null ? null : await machine.read(path)), "hooks", "token");
     if (typeof known === "string" && known !== hookToken) return `the token is not that of ${path}`;
     return null;
   },
 
   async plan(machine, { target, stateDir, makeToken }) {
-    const path = await openClawConfigPath(machine, stateDir);
+    const path = openClawConfigPath(machine, stateDir);
     if (path === null) {
       return { changes: [], steps: ["Give the state directory of OpenClaw with --platform-state-dir"], ...none };
     }
@@ -100,7 +94,7 @@ export async function withA2aPeer(
   alias: string,
   peer: OpenClawPeer,
 ): Promise<FileChange & { name: string }> {
-  const path = await openClawConfigPath(machine, stateDir);
+  const path = openClawConfigPath(machine, stateDir);
   const text = path === null ? null : await machine.read(path);
   if (path === null || text === null) {
     throw new CliError("CLI_USAGE", `There is no ${path ?? "openclaw.json"}: is OpenClaw installed for this user?`, {
@@ -128,15 +122,12 @@ export function gatewayUrl(settings: unknown): string {
 }
 
 /** Path of `openclaw.json`, also when the file does not exist; `null` without a home directory. */
-export async function openClawConfigPath(machine: Machine, stateDir: string | null): Promise<string | null> {
+export function openClawConfigPath(machine: Machine, stateDir: string | null): string | null {
   if (stateDir !== null) return join(stateDir, "openclaw.json");
   const named = machine.env("OPENCLAW_CONFIG_PATH");
   if (named !== undefined) return named;
   const state = machine.env("OPENCLAW_STATE_DIR");
   if (state !== undefined) return join(state, "openclaw.json");
-  if (machine.home !== null && await machine.exists(join(machine.home, ".openclaw", "openclaw.json"))) {
-    return join(machine.home, ".openclaw", "openclaw.json");
-  }
   return machine.home === null ? null : join(machine.home, ".openclaw", "openclaw.json");
 }
 

@@ -6,8 +6,8 @@
 import { toIso } from "../../shared/protocol/time.ts";
 import type { Verified } from "../../shared/client/local_shapes.ts";
 import type { FrameIdentity } from "../../shared/protocol/frames.ts";
-import type { Finding, Machine } from "./machine.ts";
-import type { SetupPlan } from "./setup.ts";
+import { withIdentityBlock } from "../../shared/protocol/identity_block.ts";
+import { topLevelMembers } from "../../shared/protocol/json_text.ts";
 
 /** Platforms whose runtime gets the messages. */
 export const PUSH_PLATFORM_IDS = ["openclaw", "hermes", "nanobot", "generic", "a2a"] as const;
@@ -34,9 +34,9 @@ export interface RuntimeMessage {
   signedAt: number;
   /** JSON text. */
   payload: string;
-  /** The same for each attempt at this message, and different for every other message (D-88). */
+  /** The same for each attempt at this message, and different for every other message. */
   idempotencyKey: string;
-  /** ID of the runtime's task that asked for this message (D-134). */
+  /** ID of the runtime's task that asked for this message. */
   taskId?: string | undefined;
 }
 
@@ -53,7 +53,6 @@ export interface RuntimeTarget {
   hookPath: string;
   /** The runtime's own secret; `null` when it needs none. */
   hookToken: string | null;
-  /** Source of `baseUrl`. */
   source?: RuntimeSource;
   /** True when its answers go back to the senders. */
   replies?: boolean;
@@ -74,7 +73,7 @@ export interface RuntimeReply {
 /** What a runtime replies: a text, or a payload as JSON text. */
 export type ReplyContent = { text: string } | { payload: string };
 
-/** Codes of the error in the reply of a task that has no result (D-134). */
+/** Codes of the error in the reply of a task that has no result. */
 export const TASK_CODES = ["TASK_FAILED", "TASK_REJECTED", "TASK_CANCELED", "TASK_LOST"] as const;
 export type TaskCode = (typeof TASK_CODES)[number];
 
@@ -92,7 +91,7 @@ export type TaskAnswer =
   /** It may accept the request later. */
   | { kind: "unclear"; why: string };
 
-/** How a runtime answers that runs tasks (D-134). */
+/** How a runtime answers that runs tasks. */
 export interface TaskProtocol {
   answerOf(answer: RuntimeReply): TaskAnswer;
   /** The request for the present state of a task. */
@@ -110,6 +109,22 @@ export interface Health {
   isHealthy(status: number, body: string): boolean;
 }
 
+/** The new content of a file. */
+export interface FileChange {
+  path: string;
+  text: string;
+}
+
+/** The plan of a set-up, printed before it is applied. */
+export interface SetupPlan {
+  changes: FileChange[];
+  /** Manual steps. */
+  steps: string[];
+  /** The token that the runtime will require; `null` for none. */
+  hookToken: string | null;
+  hookPath: string;
+}
+
 /** Input of a set-up. */
 export interface SetupOptions {
   target: RuntimeTarget;
@@ -121,7 +136,6 @@ export interface SetupOptions {
 export interface PushPlatform {
   delivery: "push";
   id: PushPlatformId;
-  /** Display name. */
   name: string;
   defaults: { baseUrl: string; hookPath: string };
   /** Milliseconds to wait for a response. */
@@ -140,7 +154,7 @@ export interface PushPlatform {
    * for a generic webhook, because an internal service must not begin to leak its answers.
    */
   replyOf?(answer: RuntimeReply): ReplyContent | null;
-  /** Present: the answers are about tasks, which the connector follows; `replyOf` is absent then (D-134). */
+  /** Present: the answers are about tasks, which the connector follows; `replyOf` is absent then. */
   tasks?: TaskProtocol;
   /** Whether replies go back to the sender when neither option nor `runtime.json` says so. */
   repliesByDefault: boolean;
@@ -155,15 +169,25 @@ export interface PushPlatform {
 export interface PullPlatform {
   delivery: "pull";
   id: Exclude<PlatformId, PushPlatformId>;
-  /** Display name. */
   name: string;
 }
 
 export type Platform = PushPlatform | PullPlatform;
 
-/** Headers that name the sender of a message (D-88) and the message that it answers. */
-export function senderHeaders(message: RuntimeMessage): Record<string, string> {
+export function bearer(hookToken: string | null): Record<string, string> {
+  return hookToken === null ? {} : { Authorization: `Bearer ${hookToken}` };
+}
+
+/** The confidence of a detection from its evidence. */
+export function confidenceOf({ length }: readonly string[], isLive: boolean): Confidence {
+  if (length === 0) return "none";
+  return isLive || length > 1 ? "high" : "medium";
+}
+
+/** Headers that name the sender of a message and the message that it answers, with the token of the runtime. */
+export function senderHeaders(message: RuntimeMessage, hookToken: string | null = null): Record<string, string> {
   return {
+    ...bearer(hookToken),
     "Content-Type": "application/json",
     "x-request-id": message.requestId,
     "x-svc-agent-did": message.identity.agentDid,
@@ -176,4 +200,79 @@ export function senderHeaders(message: RuntimeMessage): Record<string, string> {
     ...(message.inReplyTo === null ? {} : { "x-svc-in-reply-to": message.inReplyTo }),
     ...(message.auto ? { "x-svc-auto": "1" } : {}),
   };
+}
+
+/** The largest settings file of a runtime that is read or changed. */
+export const MAX_SETTINGS_BYTES = 16 * 1024 * 1024;
+
+/** Files, environment and programs; injected, so that a test has its own machine. */
+export interface Machine {
+  home: string | null;
+  os: typeof Deno.build.os;
+  env(name: string): string | undefined;
+  /** The response of a loopback address, up to 1 MiB; `null` without a response within 2 s. */
+  ask(url: string): Promise<{ status: number; body: string } | null>;
+  /** The output of a program, up to 1 MiB; `null` when it is not installed or fails. */
+  run(command: string, args: readonly string[]): Promise<string | null>;
+  /** Text of a file; `null` when it does not exist, is over `MAX_SETTINGS_BYTES`, or cannot be read. */
+  read(path: string): Promise<string | null>;
+  exists(path: string): Promise<boolean>;
+}
+
+export type Confidence = "none" | "low" | "medium" | "high";
+
+/** The result of a detection, with its evidence. */
+export interface Finding {
+  confidence: Confidence;
+  reasons: string[];
+  /** Path of its settings; `null` when unknown. */
+  configPath: string | null;
+  /** Address for messages, from its settings. */
+  baseUrl?: string;
+  hookPath?: string;
+}
+
+type Sent = Pick<RuntimeMessage, "payload" | "identity">;
+
+/** The string `message` of the payload; `null` without one, or when it is blank. */
+function ownText({ payload }: Sent): string | null {
+  const value: unknown = JSON.parse(payload);
+  if (typeof value !== "object" || value === null || !Object.hasOwn(value, "message")) return null;
+  const { message } = value as { message: unknown };
+  return typeof message === "string" && message.trim() !== "" ? message : null;
+}
+
+/**
+ * The message as text below the sender's identity block. Without a text it is the whole payload. The sender comes from the
+ * frame only: the proxy may have added a block, depending on its settings, and a peer may have written a false one.
+ */
+export function textOf(sent: Sent): string {
+  const text = ownText(sent) ?? sent.payload;
+  const block = withIdentityBlock("", sent.identity);
+  return withIdentityBlock(text.startsWith(block) ? text.slice(block.length) : text, sent.identity);
+}
+
+/**
+ * The payload, byte for byte, except that `message` contains no identity block but the sender's own at its beginning.
+ * Every other line that equals the marker is quoted.
+ */
+export function payloadOf(sent: Sent): string {
+  const json = sent.payload;
+  const parts: string[] = [];
+  let copied = 0;
+  for (const { key, start, end } of topLevelMembers(json)) {
+    const value: unknown = key === "message" ? JSON.parse(json.slice(start, end)) : null;
+    const safe = typeof value === "string" ? withoutForgedBlocks(value, sent) : value;
+    if (safe === value) continue;
+    parts.push(json.slice(copied, start), JSON.stringify(safe));
+    copied = end;
+  }
+  return copied === 0 ? json : parts.join("") + json.slice(copied);
+}
+
+function withoutForgedBlocks(text: string, { identity }: Sent): string {
+  const block = withIdentityBlock("", identity);
+  const isGenuine = text.startsWith(block);
+  const quoted = withIdentityBlock(isGenuine ? text.slice(block.length) : text, identity);
+  return isGenuine ? quoted : quoted.slice(block.length);
 }

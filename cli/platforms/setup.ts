@@ -3,29 +3,12 @@
  * file that another program has changed since is not restored. A file keeps its permissions.
  */
 import { dirname } from "node:path";
-import * as z from "zod";
 import { sha256 } from "../../shared/protocol/base64url.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
-import { kindOf, removeFile, writePrivate } from "../files/private_files.ts";
-import type { PrivateFolder } from "../files/private_folder.ts";
-import { MAX_SETTINGS_BYTES } from "./machine.ts";
-
-/** The new content of a file. */
-export interface FileChange {
-  path: string;
-  text: string;
-}
-
-/** The plan of a set-up, printed before it is applied. */
-export interface SetupPlan {
-  changes: FileChange[];
-  /** Manual steps. */
-  steps: string[];
-  /** The token that the runtime will require; `null` for none. */
-  hookToken: string | null;
-  hookPath: string;
-}
+import { kindOf, type PrivateFolder, removeFile, writePrivate } from "../files/private_files.ts";
+import { type FileChange, MAX_SETTINGS_BYTES } from "./platform.ts";
+import * as z from "zod";
 
 export const BACKUP_FILE = "setup-backup.json";
 

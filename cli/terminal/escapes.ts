@@ -46,3 +46,17 @@ export function oneLine(json: string): string {
 function escaped(character: string): string {
   return character.split("").map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`).join("");
 }
+
+const CODES = { bold: 1, dim: 2, red: 31, green: 32, yellow: 33 } as const;
+export type Style = keyof typeof CODES | "";
+
+/** A line, or its parts with their styles. */
+export type Line = string | readonly (readonly [Style, string])[];
+
+/** The line for a terminal. All control characters in its texts are escaped. */
+export function painted(line: Line, hasColour: boolean): string {
+  if (typeof line === "string") return printable(line);
+  return line.map(([style, text]) =>
+    style === "" || !hasColour ? printable(text) : `\x1b[${CODES[style]}m${printable(text)}\x1b[0m`
+  ).join("");
+}

@@ -38,6 +38,12 @@ export class Interrupt {
   }
 }
 
+/** A signal that aborts when a person or the system stops the command, until it is disposed. */
+export function stopSignal(ctx: Parameters<typeof onStop>[0]): Disposable & { signal: AbortSignal } {
+  const stopped = new AbortController();
+  return { signal: stopped.signal, [Symbol.dispose]: onStop(ctx, () => stopped.abort()) };
+}
+
 /**
  * Calls `stop` on Ctrl-C and SIGTERM (SIGBREAK on Windows, which has no SIGTERM); a second Ctrl-C ends the process.
  * Returns a function that undoes this.

@@ -4,8 +4,6 @@
  * SIGHUP would take effect under nohup too. key_decoder.ts reads the bytes.
  */
 
-import type { Clock } from "../../shared/clock.ts";
-
 /** A keyboard that a command may use. */
 export interface Keyboard {
   /** True when this process is in the foreground of its terminal, `null` when the system does not say. */
@@ -21,12 +19,18 @@ export interface Keyboard {
 
 const BRACKETED_PASTE = { on: "\x1b[?2004h", off: "\x1b[?2004l" };
 const READ_BYTES = 4096;
-const ASK_MS = 3_000;
 
-/** The keyboard of this process; `null` unless standard input and output are terminals. */
-export function systemKeyboard(clock: Clock): Keyboard | null {
+/**
+ * The keyboard of this process; `null` unless standard input and output are terminals.
+ *
+ * @param run what a program prints. `ps` knows the process group in the foreground of the terminal: Deno itself cannot ask,
+ * and lets a program read /proc with all permissions only
+ */
+export function systemKeyboard(run: (program: string, args: string[]) => Promise<string | null>): Keyboard | null {
   if (!Deno.stdin.isTerminal() || !Deno.stdout.isTerminal()) return null;
-  return { isInForeground: () => isInForeground(clock, Deno.pid), open };
+  const isInForeground = async () =>
+    foregroundOf(await run("ps", ["-o", "pgid=", "-o", "tpgid=", "-p", String(Deno.pid)]) ?? "");
+  return { isInForeground, open };
 }
 
 function open(onBytes: (bytes: Uint8Array) => void, onQuit: () => void): () => void {
@@ -62,29 +66,6 @@ function open(onBytes: (bytes: Uint8Array) => void, onQuit: () => void): () => v
   // A closed terminal ends the reading; its signal ends the process.
   void read().catch(() => {});
   return restore;
-}
-
-/**
- * Asks `ps` for the process group in the foreground of the terminal: Deno itself cannot ask, and lets a program read
- * /proc with all permissions only.
- */
-async function isInForeground(clock: Clock, pid: number): Promise<boolean | null> {
-  const late = new AbortController();
-  const cancel = clock.after(ASK_MS, () => late.abort());
-  try {
-    const { stdout } = await new Deno.Command("ps", {
-      args: ["-o", "pgid=", "-o", "tpgid=", "-p", String(pid)],
-      stdin: "null",
-      stdout: "piped",
-      stderr: "null",
-      signal: late.signal,
-    }).output();
-    return foregroundOf(new TextDecoder().decode(stdout));
-  } catch {
-    return null;
-  } finally {
-    cancel();
-  }
 }
 
 /** Whether the two numbers that `ps` printed, process group and foreground group, are equal. */

@@ -35,7 +35,6 @@ export class LineEditor {
     this.#cursor += added.length;
   }
 
-  /** Replaces the text. */
   set(text: string): void {
     [this.#text, this.#cursor] = [[], 0];
     this.insert(text);

@@ -1,5 +1,5 @@
 /**
- * Files of an agent's folder that the commands of `svc` and the client library both read: names and shapes (D-87).
+ * Files of an agent's folder that the commands of `svc` and the client library both read: names and shapes.
  * Reads nothing.
  */
 import * as z from "zod";
@@ -21,7 +21,6 @@ export const CONNECTOR_FILE = "connector.json";
 /** The file that sends a browser to the connector's page, as long as its code works. */
 export const PAGE_FILE = "open.html";
 
-/** The peers by alias. */
 export const PEERS_FILE = "peers.json";
 
 /** Maximum size of `peers.json` in bytes: 10,000 peers with the longest names fit. */

@@ -3,12 +3,11 @@
  * has resolved, so it is handled at least once. Replies that an `ask` of this process waits for are left to it.
  */
 import { type Clock, sleep } from "../clock.ts";
-import { sha256 } from "../protocol/base64url.ts";
+import { sha256, utf8Bytes } from "../protocol/base64url.ts";
 import { receiptWait } from "./backoff.ts";
-import { call, get, type LocalCalls, readMessages } from "./local_client.ts";
-import { InboxPage } from "./local_shapes.ts";
-import type { AgentEvent, AgentEventName, Content, IncomingMessage, MessageHandler } from "./agent_api.ts";
-import { messageOfLocal } from "./message_values.ts";
+import { call, get, type LocalCalls, readMessages, type WaitedMessage } from "./local_client.ts";
+import { InboxPage, type LocalMessage } from "./local_shapes.ts";
+import type { AgentEvent, AgentEventName, Content, IncomingMessage, MessageHandler, SendOptions } from "./agent_api.ts";
 import { asSvcError, SvcError } from "./svc_error.ts";
 import { LIMITS } from "../protocol/limits.ts";
 import { describeError } from "./refusals.ts";
@@ -274,4 +273,36 @@ export class EventHandlers {
     const message = describeError(error);
     this.emit("problem", what === "" ? message : `${what}: ${message}`, error instanceof SvcError ? error.code : null);
   }
+}
+
+/**
+ * The JSON text of a content.
+ *
+ * @throws {SvcError} `PAYLOAD_TOO_LARGE`, `CLI_USAGE` for a content that is not JSON
+ */
+export function payloadText(content: Content): string {
+  const text: string | undefined = JSON.stringify(typeof content === "string" ? { message: content } : content);
+  if (text === undefined) throw new SvcError("CLI_USAGE", "The content of a message must be a text or an object");
+  const { length } = utf8Bytes(text);
+  if (length <= LIMITS.payloadBytes) return text;
+  const most = LIMITS.payloadBytes;
+  throw new SvcError("PAYLOAD_TOO_LARGE", `The content has ${length} bytes as JSON, at most ${most} are sent`);
+}
+
+/** The parts of a message that a content and its options decide. @throws as `payloadText` */
+export function messageParts(
+  content: Content,
+  { conversationId, requestId, onlyOnline = false }: SendOptions & { requestId: string },
+): Pick<WaitedMessage, "members" | "payload"> {
+  const members: WaitedMessage["members"] = {
+    requestId,
+    ...(conversationId === undefined ? {} : { conversationId }),
+    ...(onlyOnline ? {} : { prefer: "respond-async", keep: true }),
+  };
+  return { members, payload: payloadText(content) };
+}
+
+export function messageOfLocal(message: LocalMessage): IncomingMessage {
+  const { readAt: _readAt, mayBeRepeat: _mayBeRepeat, ...rest } = message;
+  return rest;
 }

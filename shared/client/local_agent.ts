@@ -3,7 +3,6 @@
  * An agent through the local API of its connector, which keeps its messages on disk. A class with keys and a link of
  * its own would be a second connector without the disk: a crash would lose messages that it has acknowledged.
  */
-import * as z from "zod";
 import { isAbsolute, join } from "node:path";
 import { type Clock, sleep } from "../clock.ts";
 import { PairConfirmAnswer, PairStartAnswer } from "../protocol/api/pairing.ts";
@@ -38,11 +37,11 @@ import type {
   Ticket,
 } from "./agent_api.ts";
 import { AgentDirectory, agentNames } from "./directory_store.ts";
-import { EventHandlers, InboxReader } from "./inbox_reader.ts";
-import { messageOfLocal, messageParts } from "./message_values.ts";
+import { EventHandlers, InboxReader, messageOfLocal, messageParts } from "./inbox_reader.ts";
 import { asSvcError, SvcError } from "./svc_error.ts";
 import { type ClientSystem, hostSystem, leavesMachine } from "./system.ts";
 import { LocalDown } from "./errors.ts";
+import * as z from "zod";
 
 /** With less, a model that answers would be too slow for ask; with more, a program waits for an agent that is gone. */
 const ASK_MS = 60_000;

@@ -70,6 +70,9 @@ const RECEIPT_REFUSALS: ReadonlySet<string> = new Set([
   "PROXY_RECEIPT_DELIVERY_NOT_FOUND",
 ]);
 
+/** How the problem begins when two connectors of one agent run. */
+export const TAKEN_OVER = "another connector of this agent has taken over";
+
 /** An error in one line. */
 export function describeError(error: unknown): string {
   if (error instanceof ApiError) {

@@ -33,7 +33,6 @@ interface HostProcess {
   kill(pid: number, signal: 0): boolean;
 }
 
-/** The system of this process. */
 export function hostSystem(): ClientSystem {
   const { process: host } = globalThis as unknown as { process: HostProcess };
   const env = (name: string) => allowed(() => host.env[name]) || undefined;

@@ -54,7 +54,7 @@ Deno.test("a server loads the library for telemetry only when it is asked for", 
   assert([...loaded(modules, `${ROOT}deploy.ts`, true)].some(isTelemetry));
 });
 
-Deno.test("starting loads neither zod nor the tokens of jose nor a client: --version and --help need none of them", async () => {
+Deno.test("starting loads neither zod nor the tokens of jose nor a client: --version needs none of them", async () => {
   const atOnce = [...loaded(await graph(), `${ROOT}cli/main.ts`, false)].map(short);
   const heavy =
     /npm:\/?(?:zod|jose(?!@[^/]*\/base64url$)|ulid|@noble|hpke|@modelcontextprotocol|jsonc-parser|smol-toml)|shared\/protocol\/api|registry_client|agent_store/;
@@ -63,7 +63,7 @@ Deno.test("starting loads neither zod nor the tokens of jose nor a client: --ver
 
 Deno.test("svc send beside a connector that runs loads neither a connector nor the way without one", async () => {
   const modules = await graph();
-  const atOnce = ["cli/messages/send.ts", "cli/connector/attach.ts"].flatMap((path) => [
+  const atOnce = ["cli/commands/send.ts", "cli/connector/attach.ts"].flatMap((path) => [
     ...loaded(modules, `${ROOT}${path}`, false),
   ]).map(short);
   const needless = /cli\/connector\/(?:agent_connector|connector|link\/direct_proxy)\.ts|proxy_caller|message_request/;
@@ -72,8 +72,8 @@ Deno.test("svc send beside a connector that runs loads neither a connector nor t
 });
 
 Deno.test("svc mcp loads the MCP library after its console writes to standard error", async () => {
-  const start = `${ROOT}cli/mcp/serve.ts`;
-  const modules = await graph("cli/mcp/serve.ts");
+  const start = `${ROOT}cli/commands/mcp.ts`;
+  const modules = await graph("cli/commands/mcp.ts");
   const isOfMcp = (specifier: string) => specifier.includes("@modelcontextprotocol");
   assertEquals([...loaded(modules, start, false)].filter(isOfMcp), []);
   assert([...loaded(modules, start, true)].some(isOfMcp));

@@ -6,7 +6,7 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { CliError } from "../../cli/errors.ts";
 import { run } from "../../cli/main.ts";
-import type { Programs } from "../../cli/programs.ts";
+import type { Programs } from "../../cli/context.ts";
 import { realSystem } from "../../cli/system.ts";
 import { programs } from "../../svc.ts";
 import { ChildProcess, eventually, ROOT, tempFolder, within } from "../support/process.ts";

@@ -6,7 +6,7 @@
  */
 import { CONNECTOR_CODES, LOCAL_ERRORS, type LocalCode } from "../../cli/local_errors.ts";
 import { LIBRARY_ERRORS } from "../../cli/commands/explain.ts";
-import { renderCliDoc } from "../../cli/command_line/help.ts";
+import { renderCliDoc } from "./cli_doc.ts";
 import { allCommands, GROUPS } from "../../cli/commands/table.ts";
 import { type ErrorCode, ERRORS, isErrorCode } from "../../shared/protocol/errors.ts";
 import { CONNECTOR_LIMIT_TABLE } from "../../cli/connector/limits.ts";

@@ -1,20 +1,46 @@
 /** `svc admin …`: the commands for registry operators. */
-import type { CreatedAgent } from "../../agents/registration.ts";
+import { createAgent, type CreatedAgent } from "../../agents/registration.ts";
 import type { InternalService, IssuedServiceAnswer } from "../../../shared/protocol/api/services.ts";
 import { command, PERSON_OPTIONS, REGISTRY_OPTIONS } from "../../command_line/command.ts";
-import { connect, connectAsPerson } from "../../account/registry_access.ts";
+import { connect, connectAsAdmin, connectAsPerson } from "../../account/registry_access.ts";
 import type { RegistryClient } from "../../client/registry_client.ts";
 import type { Context } from "../../context.ts";
+import { wholeId } from "../../command_line/numbers.ts";
+import { ensureConfigDir } from "../../files/config_dir.ts";
+import { openPage, pageLines } from "../../files/open_page.ts";
+import { PrivateFolder } from "../../files/private_files.ts";
 import { fields } from "../../terminal/output.ts";
-import { idCell, timeCell } from "../../terminal/tables.ts";
+import { idCell, idEnd, timeCell } from "../../terminal/tables.ts";
 import { checkSavable } from "../../account/config_store.ts";
-import { FIRST_NAME_OPTIONS, firstAgent, firstNames } from "../../agents/first_names.ts";
-import { saveAccount } from "../../account/saved_account.ts";
+import { FIRST_NAME_OPTIONS, firstNames, saveAccount } from "../../agents/first_names.ts";
 
 const SCOPES = ["identity.read", "auth.validate", "crl.read"] as const;
 const SERVICE = { summary: "Service ID, or its last 6 characters, from svc admin service list" } as const;
 
 export const COMMANDS = [
+  command({
+    path: ["admin", "open"],
+    summary: "Open the console in a browser: people, agents, messages, refusals",
+    details: ["The server must run with svc serve --console, or CONSOLE=on. The address works once, for one minute."],
+    options: {
+      ...PERSON_OPTIONS,
+      print: { summary: "Print the address and its QR code instead of opening a browser" },
+    },
+    examples: {
+      "svc admin open": "See what passes and who is refused",
+      "svc admin open --print": "Open the console on a phone",
+    },
+    async run(ctx, { options }) {
+      const code = await connectAsAdmin(ctx, options).consoleCode();
+      if (ctx.out.json) return ctx.out.result(code, []);
+      if (!options.print) {
+        await ensureConfigDir(ctx);
+        return ctx.out.result(code, await openPage(ctx, new PrivateFolder(ctx, ctx.configDir), code));
+      }
+      const { renderUnicodeCompact } = await import("uqr");
+      ctx.out.result(code, [...pageLines(code), ...renderUnicodeCompact(code.url, { border: 1 }).split("\n")]);
+    },
+  }),
   command({
     path: ["admin", "bootstrap"],
     summary: "Create the first admin and save its API key",
@@ -49,15 +75,11 @@ export const COMMANDS = [
       );
       const { secret, ...service } = internalService;
       const isShown = options["show-service"];
+      const owner = { registry, apiKey: apiKey.token };
       let agent: CreatedAgent | null = null;
       try {
-        await saveAccount(ctx, {
-          registry,
-          apiKey: apiKey.token,
-          humanName: human.displayName,
-          allowInsecure: options["allow-insecure"],
-        });
-        if (agentName !== undefined) agent = await firstAgent(ctx, registry, apiKey.token, agentName);
+        await saveAccount(ctx, owner, human, { allowInsecure: options["allow-insecure"] });
+        if (agentName !== undefined) agent = await createAgent(ctx, owner, { name: agentName });
       } finally {
         // Also after a failure: the account exists, and its key is not shown again.
         const made = agent === null ? {} : { agent: { ...agent.identity, path: agent.path } };
@@ -174,10 +196,6 @@ export const COMMANDS = [
 
 /** The ID of a service in an argument; a text that is neither an ID nor the end of one is left to the registry. */
 async function serviceId(registry: RegistryClient, apiKey: string, text: string): Promise<string> {
-  const [{ idEnd }, { wholeId }] = await Promise.all([
-    import("../../terminal/tables.ts"),
-    import("../../command_line/whole_id.ts"),
-  ]);
   const known = async () => (await registry.services(apiKey)).internalServices.map(({ id }) => id);
   return await wholeId(text, { isWhole: (text) => idEnd(text) === null, known, what: "a service ID" });
 }

@@ -1,4 +1,4 @@
-/** `svc admin agents …`: the agents of all people (D-171). */
+/** `svc admin agents …`: the agents of all people. */
 import type { AdminAgentSummary } from "../../../shared/protocol/api/admin.ts";
 import type { AgentConnection } from "../../../shared/protocol/api/relay_admin.ts";
 import { DAY_MS } from "../../../shared/clock.ts";
@@ -10,13 +10,20 @@ import { parseDuration } from "../../command_line/numbers.ts";
 import type { Context } from "../../context.ts";
 import { CliError, EXIT } from "../../errors.ts";
 import { fields } from "../../terminal/output.ts";
-import type { Column } from "../../terminal/tables.ts";
-import { agoText, durationText } from "../../terminal/times.ts";
-import { agentIdOf, hintNextPage, isConfirmed, PAGE_OPTIONS, personIdOf, readPages } from "./pages.ts";
+import { agoText, type Column, durationText } from "../../terminal/tables.ts";
+import {
+  agentIdOf,
+  hintNextPage,
+  isConfirmed,
+  optionWords,
+  PAGE_OPTIONS,
+  personIdOf,
+  readPages,
+  YES,
+} from "./pages.ts";
 
 const AGENT = { summary: "Name, name@person, ID or DID of the agent, from svc admin agents list" } as const;
 const STATUSES = ["active", "revoked"] as const;
-const YES = { summary: "Do not ask for confirmation" } as const;
 /** With a longer time the registry refuses the query. */
 const EXPIRING_DAYS_MAX = 100;
 
@@ -81,8 +88,7 @@ export const COMMANDS = [
           { head: "ID", isWide: true, of: ({ id }) => id },
         ], agents),
       );
-      const filters = Object.entries({ status, framework, name, owner: ownerId, expiring: options.expiring });
-      const words = filters.flatMap(([name, value]) => value === undefined ? [] : [`--${name}`, value]);
+      const words = optionWords({ status, framework, name, owner: ownerId, expiring: options.expiring });
       hintNextPage(ctx, ["admin", "agents", "list", ...words], pages);
     },
   }),

@@ -1,15 +1,25 @@
-/** `svc admin audit`: lists, follows and exports the audit log. */
-import type { AuditEntry } from "../../../shared/protocol/api/audit.ts";
-import { parseIso } from "../../../shared/protocol/time.ts";
+/**
+ * `svc admin audit`: the newest events, all events as JSON lines, and new events as they come. Entries of two instances are
+ * not in the order of their commits, so following reads the last 30 s again. An export ends with its count, so that a cut
+ * one is recognised.
+ */
+import { ApiError, UnreachableError } from "../../../shared/client/errors.ts";
+import { sleep } from "../../../shared/clock.ts";
+import { type AuditEntry, isAuditFilter } from "../../../shared/protocol/api/audit.ts";
+import { parseIso, toIso } from "../../../shared/protocol/time.ts";
 import { connectAsAdmin } from "../../account/registry_access.ts";
-import type { AuditFilter } from "../../account/audit_log.ts";
+import type { AdminClient } from "../../client/admin_client.ts";
+import { pagesOf } from "../../client/registry_client.ts";
 import { command, PERSON_OPTIONS } from "../../command_line/command.ts";
 import { parseCount } from "../../command_line/numbers.ts";
 import type { Context } from "../../context.ts";
 import { CliError } from "../../errors.ts";
-import { onStop } from "../../terminal/interrupt.ts";
+import { stopSignal } from "../../terminal/interrupt.ts";
 import { idCell, timeCell } from "../../terminal/tables.ts";
 
+const PAGE = 100;
+const LOOK_EVERY_MS = 2_000;
+const OVERLAP_MS = 30_000;
 /** Most events of one list: ten pages. */
 const MAX_EVENTS = 1_000;
 const EVENTS = 50;
@@ -42,12 +52,8 @@ export const COMMANDS = [
       if (options.export && options.limit !== undefined) {
         throw new CliError("CLI_USAGE", "--export prints all events; it has no --limit");
       }
-      const { exportAudit, followAudit, newestEvents } = await import("../../account/audit_log.ts");
-      if (event !== undefined) {
-        const { isAuditFilter } = await import("../../../shared/protocol/api/audit.ts");
-        if (!isAuditFilter(event)) {
-          throw new CliError("CLI_USAGE", "--event is not an event such as agent.deleted, or a group such as agent.");
-        }
+      if (event !== undefined && !isAuditFilter(event)) {
+        throw new CliError("CLI_USAGE", "--event is not an event such as agent.deleted, or a group such as agent.");
       }
       if (since !== undefined && parseIso(since) === null) {
         throw new CliError("CLI_USAGE", "--since is not an RFC 3339 time such as 2026-12-31T12:00:00Z");
@@ -57,13 +63,8 @@ export const COMMANDS = [
       const admin = connectAsAdmin(ctx, options);
       if (options.export) return await exportAudit(ctx, admin, filter);
       if (follow) {
-        const stopped = new AbortController();
-        const forget = onStop(ctx, () => stopped.abort());
-        try {
-          return await followAudit(ctx, admin, filter, count, stopped.signal);
-        } finally {
-          forget();
-        }
+        using stopped = stopSignal(ctx);
+        return await followAudit(ctx, admin, filter, count, stopped.signal);
       }
       listed(ctx, await newestEvents(admin, filter, count));
     },
@@ -83,4 +84,144 @@ function listed(ctx: Context, events: readonly AuditEntry[]): void {
       { head: "REASON", rank: 2, of: ({ detail }) => detail ?? null },
     ], events),
   );
+}
+
+/** Which events to show. */
+interface AuditFilter {
+  event: string | undefined;
+  actor: string | undefined;
+  since: string | undefined;
+}
+
+const EVERYTHING: AuditFilter = { event: undefined, actor: undefined, since: undefined };
+
+/** Returns true for an event of a list: unless events are chosen, a look at the relay is none, because it changes nothing. */
+function isListed({ event }: AuditEntry, filter: AuditFilter): boolean {
+  return filter.event !== undefined || event !== "admin.token_issued";
+}
+
+/** Returns the newest events of a list that fit, newest first, at most `count`. */
+async function newestEvents(admin: AdminClient, filter: AuditFilter, count: number): Promise<AuditEntry[]> {
+  const found: AuditEntry[] = [];
+  const limit = () => Math.min(PAGE, count - found.length);
+  for await (const { events } of pagesOf((cursor) => admin.audit({ ...filter, limit: limit(), cursor }))) {
+    found.push(...events.slice(0, limit()).filter((entry) => isListed(entry, filter)));
+    if (found.length >= count) break;
+  }
+  return found;
+}
+
+/** Reads all events that fit, oldest first, page by page. */
+function oldestFirst(admin: AdminClient, filter: AuditFilter) {
+  return pagesOf((cursor) => admin.audit({ ...filter, order: "asc", limit: PAGE, cursor }));
+}
+
+/** Prints all events that exist when it begins as JSON lines, then their number. */
+async function exportAudit(ctx: Context, admin: AdminClient, filter: AuditFilter): Promise<void> {
+  const { events: [newest] } = await admin.audit({ limit: 1 });
+  let count = 0;
+  ctx.out.doing("Exporting the audit log");
+  for await (const { events } of oldestFirst(admin, filter)) {
+    const known = events.filter(({ id }) => newest !== undefined && id <= newest.id);
+    for (const entry of known) if (!ctx.out.peerLines([JSON.stringify(entry)])) return;
+    count += known.length;
+    if (known.length < events.length) break;
+  }
+  ctx.out.peerLines([JSON.stringify({ count })]);
+}
+
+/** Prints the newest events, at most `count`, and then each new one, until the signal or the end of the reader. */
+async function followAudit(
+  ctx: Context,
+  admin: AdminClient,
+  filter: AuditFilter,
+  count: number,
+  signal: AbortSignal,
+): Promise<void> {
+  const follower = new Follower(ctx, filter);
+  // Without a filter: the position must not depend on how rare the events are.
+  for (const { at } of (await admin.audit({ limit: 1 })).events) follower.reach(at);
+  // What the overlap holds already is not new. Events that come during these requests are.
+  for await (const { events } of oldestFirst(admin, follower.query)) for (const entry of events) follower.mark(entry);
+  for (const entry of (await newestEvents(admin, filter, count)).reverse()) {
+    follower.mark(entry);
+    if (!follower.print(entry)) return;
+  }
+  while (!signal.aborted) {
+    let pauseMs = LOOK_EVERY_MS;
+    try {
+      for await (const { events } of oldestFirst(admin, follower.query)) if (!follower.show(events)) return;
+      follower.forget();
+    } catch (error) {
+      pauseMs = pauseAfter(error);
+      ctx.out.note(`The registry does not answer; asking again in ${pauseMs / 1000} s.`);
+    }
+    await sleep(ctx.clock, pauseMs, signal);
+  }
+}
+
+/** Returns how long to wait after a failure that passes. @throws any other error */
+function pauseAfter(error: unknown): number {
+  if (error instanceof ApiError && (error.status === 429 || error.status >= 500)) {
+    return Math.max(LOOK_EVERY_MS, (error.retryAfter ?? 0) * 1000);
+  }
+  if (error instanceof UnreachableError) return LOOK_EVERY_MS;
+  throw error;
+}
+
+/** Prints each event once. */
+class Follower {
+  /** IDs that were seen, with their times. */
+  readonly #seen = new Map<string, number>();
+  /** Time of the newest event. */
+  #newest = -Infinity;
+
+  constructor(private readonly ctx: Context, private readonly filter: AuditFilter) {}
+
+  /** All events of the last 30 s before the newest one; `show` filters them. */
+  get query(): AuditFilter {
+    const since = Number.isFinite(this.#newest) ? toIso(this.#newest - OVERLAP_MS) : undefined;
+    return { ...EVERYTHING, since };
+  }
+
+  /** Moves the position to a time. */
+  reach(at: string): void {
+    this.#newest = Math.max(this.#newest, parseIso(at) ?? -Infinity);
+  }
+
+  /** Remembers an event as seen. */
+  mark({ id, at }: AuditEntry): void {
+    this.#seen.set(id, parseIso(at) ?? 0);
+    this.reach(at);
+  }
+
+  /** Prints the events that are new and fit. Returns false when the reader of the output has ended. */
+  show(events: readonly AuditEntry[]): boolean {
+    for (const entry of events) {
+      if (this.#seen.has(entry.id)) continue;
+      this.mark(entry);
+      if (this.#fits(entry) && !this.print(entry)) return false;
+    }
+    return true;
+  }
+
+  /** Forgets the IDs that the next query does not return. */
+  forget(): void {
+    for (const [id, at] of this.#seen) if (at < this.#newest - OVERLAP_MS) this.#seen.delete(id);
+  }
+
+  #fits(entry: AuditEntry): boolean {
+    const { event, actor, at } = entry, { event: wanted, since } = this.filter;
+    return isListed(entry, this.filter) &&
+      (wanted === undefined || event === wanted || (wanted.endsWith(".") && event.startsWith(wanted))) &&
+      (this.filter.actor === undefined || actor === this.filter.actor) &&
+      (since === undefined || (parseIso(at) ?? 0) >= (parseIso(since) ?? 0));
+  }
+
+  /** Prints an event. Returns false when the reader of the output has ended. */
+  print(entry: AuditEntry): boolean {
+    const { at, event, actor, subject, requestId, detail } = entry;
+    if (this.ctx.out.json) return this.ctx.out.jsonLine(JSON.stringify(entry));
+    return this.ctx.out.peerLines([[at, event, actor, subject, requestId, detail ?? ""].join("  ").trimEnd()]);
+  }
 }

@@ -3,10 +3,15 @@
  * script answers with `--yes`, because it cannot read the question.
  */
 import type { AdminAgentSummary } from "../../../shared/protocol/api/admin.ts";
+import { parseDid } from "../../../shared/protocol/did.ts";
+import { isUlid } from "../../../shared/protocol/ids.ts";
+import { parseDisplayName } from "../../../shared/protocol/names.ts";
 import type { AdminClient } from "../../client/admin_client.ts";
+import { pagesOf } from "../../client/registry_client.ts";
 import { parseCount } from "../../command_line/numbers.ts";
 import type { Context } from "../../context.ts";
 import { CliError } from "../../errors.ts";
+import { idEnd } from "../../terminal/tables.ts";
 
 /** Most records of a page. */
 const PAGE_MAX = 100;
@@ -17,6 +22,8 @@ export const PAGE_OPTIONS = {
   cursor: { value: "cursor", summary: "Begin behind this record: nextCursor of the page before" },
   all: { summary: "List every page" },
 } as const;
+
+export const YES = { summary: "Do not ask for confirmation" } as const;
 
 export interface PageOptions {
   limit?: string | undefined;
@@ -35,19 +42,16 @@ interface PageAnswer {
  */
 export async function readPages<P extends PageAnswer>(
   { limit, cursor, all }: PageOptions,
-  read: (query: { limit: string | undefined; cursor: string | undefined }) => Promise<P>,
+  read: (query: { limit: number | undefined; cursor: string | undefined }) => Promise<P>,
 ): Promise<P[]> {
   const size = limit === undefined ? (all ? PAGE_MAX : undefined) : parseCount(limit, "--limit", PAGE_MAX);
-  const pages: P[] = [];
-  const seen = new Set<string>();
-  for (let next = cursor;;) {
-    const page = await read({ limit: size === undefined ? undefined : String(size), cursor: next });
-    pages.push(page);
-    const { nextCursor } = page.pagination;
-    if (!all || nextCursor === null || seen.has(nextCursor)) return pages;
-    seen.add(nextCursor);
-    next = nextCursor;
-  }
+  if (!all) return [await read({ limit: size, cursor })];
+  return await Array.fromAsync(pagesOf((next) => read({ limit: size, cursor: next }), cursor));
+}
+
+/** The words of a command line that have these options again. */
+export function optionWords(options: Record<string, string | undefined>): string[] {
+  return Object.entries(options).flatMap(([name, value]) => value === undefined ? [] : [`--${name}`, value]);
 }
 
 export function hintNextPage(ctx: Context, words: readonly string[], pages: readonly PageAnswer[]): void {
@@ -61,7 +65,7 @@ export function hintNextPage(ctx: Context, words: readonly string[], pages: read
  * @throws {CliError} `CLI_USAGE`, `CLI_AMBIGUOUS`, `CLI_NAME_UNKNOWN`
  */
 export async function personIdOf(admin: AdminClient, text: string): Promise<string> {
-  const id = await idIn("human", text);
+  const id = idIn("human", text);
   if (id !== null) return id;
   const list = async (query: { name?: string }) =>
     (await readPages({ all: true }, (page) => admin.people({ ...query, ...page }))).flatMap((page) => page.people);
@@ -83,7 +87,7 @@ export async function personIdOf(admin: AdminClient, text: string): Promise<stri
  * @throws {CliError} `CLI_USAGE`, `CLI_AMBIGUOUS`, `CLI_NAME_UNKNOWN`
  */
 export async function agentIdOf(admin: AdminClient, text: string): Promise<string> {
-  const id = await idIn("agent", text);
+  const id = idIn("agent", text);
   if (id !== null) return id;
   const [name = "", ...owner] = text.split("@");
   const ownerId = owner.length === 0 ? undefined : await personIdOf(admin, owner.join("@"));
@@ -99,18 +103,12 @@ export async function agentIdOf(admin: AdminClient, text: string): Promise<strin
 
 /** The records whose ID ends in the text, as tables show it; none for a text that is no end of an ID. */
 async function endingIn<T extends { id: string }>(text: string, list: () => Promise<T[]>): Promise<T[]> {
-  const { idEnd } = await import("../../terminal/tables.ts");
   const end = idEnd(text);
   return end === null ? [] : (await list()).filter(({ id }) => id.endsWith(end));
 }
 
 /** Returns the ID of an ID or DID; `null` for a name. @throws {CliError} `CLI_USAGE` for what is neither */
-async function idIn(kind: "human" | "agent", text: string): Promise<string | null> {
-  const [{ isUlid }, { parseDid }, { parseDisplayName }] = await Promise.all([
-    import("../../../shared/protocol/ids.ts"),
-    import("../../../shared/protocol/did.ts"),
-    import("../../../shared/protocol/names.ts"),
-  ]);
+function idIn(kind: "human" | "agent", text: string): string | null {
   const did = parseDid(text), isId: boolean = isUlid(text);
   if (isId) return text;
   if (did?.kind === kind) return did.id;

@@ -1,17 +1,17 @@
-/** `svc admin people …`: the people of a registry (D-170). */
+/** `svc admin people …`: the people of a registry. */
+import { parseReason } from "../../../shared/protocol/names.ts";
 import { connectAsAdmin } from "../../account/registry_access.ts";
 import { command, PERSON_OPTIONS } from "../../command_line/command.ts";
 import type { Context } from "../../context.ts";
 import { CliError, EXIT } from "../../errors.ts";
 import { fields } from "../../terminal/output.ts";
 import { idCell, timeCell } from "../../terminal/tables.ts";
-import { hintNextPage, isConfirmed, PAGE_OPTIONS, personIdOf, readPages } from "./pages.ts";
+import { hintNextPage, isConfirmed, optionWords, PAGE_OPTIONS, personIdOf, readPages, YES } from "./pages.ts";
 
 const PERSON = { summary: "Name, ID or DID of the person, from svc admin people list" } as const;
 const STATUSES = ["active", "suspended"] as const;
 const ROLES = ["user", "admin"] as const;
 const REASON = { value: "text", summary: "Reason for the audit log, at most 200 characters" } as const;
-const YES = { summary: "Do not ask for confirmation" } as const;
 
 export const COMMANDS = [
   command({
@@ -41,7 +41,7 @@ export const COMMANDS = [
           { head: "CREATED", rank: 2, of: ({ createdAt }) => timeCell(createdAt, now) },
         ], people),
       );
-      hintNextPage(ctx, ["admin", "people", "list", ...filterWords({ status, name, role })], pages);
+      hintNextPage(ctx, ["admin", "people", "list", ...optionWords({ status, name, role })], pages);
     },
   }),
   command({
@@ -90,12 +90,12 @@ export const COMMANDS = [
         "Stop an account now, and decide later",
     },
     async run(ctx, { args, options }) {
-      const reason = await checkedReason(options.reason);
+      checkReason(options.reason);
       const admin = connectAsAdmin(ctx, options);
       const id = await personIdOf(admin, args.person);
       if (!await isConfirmed(ctx, options.yes, `Suspend ${id}? Its API keys and agents stop.`)) return EXIT.failed;
       ctx.out.doing(`Suspending ${id}`);
-      const { person, complete } = await admin.suspend(id, reason);
+      const { person, complete } = await admin.suspend(id, options.reason);
       ctx.out.result({ person, complete }, `${person.displayName} (${id}) is suspended.`);
       noteRest(ctx, complete);
       ctx.out.next(["admin", "people", "restore", id], { when: "to end the suspension" });
@@ -115,11 +115,11 @@ export const COMMANDS = [
     },
     examples: { "svc admin people restore 01KHYQ5H00AAAAAAAAAAAAAAAA": "Let an account work again" },
     async run(ctx, { args, options }) {
-      const reason = await checkedReason(options.reason);
+      checkReason(options.reason);
       const admin = connectAsAdmin(ctx, options);
       const id = await personIdOf(admin, args.person);
       ctx.out.doing(`Restoring ${id}`);
-      const { person, complete } = await admin.restore(id, reason);
+      const { person, complete } = await admin.restore(id, options.reason);
       ctx.out.result({ person, complete }, `${person.displayName} (${id}) is active.`);
       noteRest(ctx, complete);
     },
@@ -130,13 +130,7 @@ function noteRest(ctx: Context, complete: boolean): void {
   if (!complete) ctx.out.note("The registry is still changing the sessions of its agents. It finishes by itself.");
 }
 
-function filterWords(filters: Record<string, string | undefined>): string[] {
-  return Object.entries(filters).flatMap(([name, value]) => value === undefined ? [] : [`--${name}`, value]);
-}
-
-async function checkedReason(reason: string | undefined): Promise<string | undefined> {
-  if (reason === undefined) return undefined;
-  const { parseReason } = await import("../../../shared/protocol/names.ts");
-  if (parseReason(reason) !== null) return reason;
+function checkReason(reason: string | undefined): void {
+  if (reason === undefined || parseReason(reason) !== null) return;
   throw new CliError("CLI_USAGE", "--reason must be 1 to 200 characters of text");
 }

@@ -4,6 +4,15 @@ import type { Context } from "../../context.ts";
 import { didYouMean } from "../../../shared/did_you_mean.ts";
 import { CliError, EXIT } from "../../errors.ts";
 import { fields } from "../../terminal/output.ts";
+import { isConnectorHealthy, statusFields, statusOf } from "../../connector/status.ts";
+import { LocalDown } from "../../../shared/client/errors.ts";
+import { pairingLines } from "../../connector/local_api/pairing_hint.ts";
+import { readConnectorFile } from "../../connector/local_api/discovery_file.ts";
+import { call, post } from "../../../shared/client/local_client.ts";
+import { PageCode } from "../../../shared/client/local_shapes.ts";
+import { openPage, pageLines } from "../../files/open_page.ts";
+import { chosenAgent } from "../../agents/agent_store.ts";
+import * as attach from "../../connector/attach.ts";
 
 const WHICH = {
   summary: "Agent name on this machine; optional if there is only one agent",
@@ -25,11 +34,6 @@ export const COMMANDS = [
       const { folder, client } = await runningConnector(ctx, agentName).catch((error) => {
         throw orCommand(error, agentName);
       });
-      const [{ pairingLines }, { statusOf }, { readConnectorFile }] = await Promise.all([
-        import("../../connector/local_api/pairing_hint.ts"),
-        import("../../connector/status.ts"),
-        import("../../connector/local_api/discovery_file.ts"),
-      ]);
       await statusOf(client);
       const { url = "", port } = readConnectorFile(folder) ?? {};
       const lines = pairingLines(folder, url);
@@ -49,7 +53,6 @@ export const COMMANDS = [
     examples: { "svc connector status": "Show whether it is connected, and since when" },
     async run(ctx, { args: { agentName } }) {
       const { folder, client } = await runningConnector(ctx, agentName);
-      const { isConnectorHealthy, statusFields, statusOf } = await import("../../connector/status.ts");
       const status = await statusOf(client);
       const well = isConnectorHealthy(status);
       ctx.out.result({ ...status, well }, [
@@ -68,11 +71,6 @@ export const COMMANDS = [
     examples: { "svc connector open": "Read and answer messages in a browser" },
     async run(ctx, { args: { agentName }, options }) {
       const { folder, client } = await runningConnector(ctx, agentName);
-      const [{ call, post }, { PageCode }, { openPage, pageLines }] = await Promise.all([
-        import("../../../shared/client/local_client.ts"),
-        import("../../../shared/client/local_shapes.ts"),
-        import("../../files/open_page.ts"),
-      ]);
       const code = await call(client, PageCode, post("/v1/page-codes", {}));
       ctx.out.result(code, options.print || ctx.out.json ? pageLines(code) : await openPage(ctx, folder, code));
     },
@@ -88,10 +86,6 @@ function orCommand(error: unknown, word: string | undefined): unknown {
 
 /** Returns an agent's folder and the client of its connector, `null` when none runs. */
 export async function connectorOf(ctx: Context, agentName: string | undefined) {
-  const [{ chosenAgent }, attach] = await Promise.all([
-    import("../../agents/agent_reference.ts"),
-    import("../../connector/attach.ts"),
-  ]);
   const { store, folder } = await chosenAgent(ctx, agentName);
   return { store, folder, client: await attach.connectorOf(ctx, folder) };
 }
@@ -100,6 +94,5 @@ export async function connectorOf(ctx: Context, agentName: string | undefined) {
 export async function runningConnector(ctx: Context, agentName: string | undefined) {
   const { folder, client } = await connectorOf(ctx, agentName);
   if (client !== null) return { folder, client };
-  const { LocalDown } = await import("../../../shared/client/errors.ts");
   throw new LocalDown(folder.name, "does not run");
 }

@@ -4,6 +4,9 @@ import type { Context } from "../../context.ts";
 import { CliError, EXIT } from "../../errors.ts";
 import { fields } from "../../terminal/output.ts";
 import { ALL_OPTION, chosenAgents, CONNECTOR_OPTIONS, YES } from "./connector_start.ts";
+import { connectorLogs, installConnector, installFleet, uninstallConnector } from "../../connector/service_setup.ts";
+import { ownCommand, thisHost } from "../../autostart/control.ts";
+import { checkProgram } from "../../connector/exec.ts";
 
 const AGENT = { agentName: { summary: "Agent name on this machine", complete: "agents", optional: true } } as const;
 const PLATFORM = {
@@ -29,11 +32,6 @@ export const COMMANDS = [
     },
     async run(ctx, { args: { agentName: given }, options }) {
       const agentName = await serviceAgent(ctx, given, options.all, "Install the service for");
-      const [{ installConnector, installFleet }, { ownCommand, thisHost }, { checkProgram }] = await Promise.all([
-        import("../../connector/service_setup.ts"),
-        import("../../autostart/this_host.ts"),
-        import("../../connector/exec.ts"),
-      ]);
       if (options.exec !== undefined) await checkProgram(options.exec);
       const own = ownCommand("connector", options.exec);
       ctx.out.doing("Waiting for the connector to start");
@@ -76,10 +74,6 @@ export const COMMANDS = [
     examples: { "svc connector service uninstall alpha": "Stop the connector from starting at login" },
     async run(ctx, { args: { agentName: given }, options: { platform, all } }) {
       const agentName = await serviceAgent(ctx, given, all, "Remove the service of");
-      const [{ uninstallConnector }, { thisHost }] = await Promise.all([
-        import("../../connector/service_setup.ts"),
-        import("../../autostart/this_host.ts"),
-      ]);
       const { system, removed } = await uninstallConnector(ctx, thisHost(ctx), agentName, platform);
       const what = removed ? "is removed" : "does not exist";
       const whose = agentName ?? "all agents";
@@ -100,7 +94,6 @@ export const COMMANDS = [
     async run(ctx, { args: { agentName: given }, options: { platform = "auto", lines = "100", follow, all } }) {
       const agentName = await serviceAgent(ctx, given, all, "Show the log of");
       if (!/^[1-9]\d{0,5}$/.test(lines)) throw new CliError("CLI_USAGE", `--lines must be a number, not "${lines}"`);
-      const { connectorLogs } = await import("../../connector/service_setup.ts");
       const { program, args } = await connectorLogs(ctx, agentName, platform, Number(lines), follow);
       const stdout = ctx.out.json ? "piped" : "inherit";
       let child: Deno.ChildProcess;

@@ -4,6 +4,7 @@ import type { Context } from "../../context.ts";
 import { CliError } from "../../errors.ts";
 import { NOTIFY } from "../../files/profile.ts";
 import { onStop } from "../../terminal/interrupt.ts";
+import { AgentStore, chosenAgent } from "../../agents/agent_store.ts";
 
 /** Shared with `inbox --follow`. */
 export const EXEC_OPTION = {
@@ -122,10 +123,6 @@ export async function chosenAgents(
   if (all && names.length > 0) throw new CliError("CLI_USAGE", "Give either an agent name or --all");
   if (all) return "all";
   if (names.length > 0) return [...new Set(names)];
-  const [{ AgentStore }, { chosenAgent }] = await Promise.all([
-    import("../../agents/agent_store.ts"),
-    import("../../agents/agent_reference.ts"),
-  ]);
   const { agents } = await new AgentStore(ctx).names();
   const hasSeveral = agents.length > 1 && ctx.env("SVC_AGENT") === undefined;
   if (hasSeveral && isAgreed) return agents;

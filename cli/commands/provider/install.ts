@@ -14,6 +14,8 @@ import {
   warnOfOwnSettings,
   WHICH_AGENT,
 } from "./provider_world.ts";
+import { detectAll, likeliest } from "../../platforms/table.ts";
+import { thisMachine } from "../../platforms/local_machine.ts";
 
 /** Suggests to start the connectors. */
 function nextStarts(ctx: Context, agents: readonly string[]): void {
@@ -41,10 +43,6 @@ export const COMMANDS = [
       "svc install --list": "List detected runtimes with the evidence",
     },
     async run(ctx, { options }) {
-      const [{ detectAll, likeliest }, { thisMachine }] = await Promise.all([
-        import("../../platforms/table.ts"),
-        import("../../platforms/local_machine.ts"),
-      ]);
       const wanted = options.for === undefined ? null : parsePlatform(options.for);
       const port = parsePort(options.port, "--port");
       ctx.out.doing("Looking for agent runtimes");

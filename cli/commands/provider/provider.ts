@@ -2,8 +2,18 @@
 import { command } from "../../command_line/command.ts";
 import { CliError, describe, EXIT } from "../../errors.ts";
 import { fields } from "../../terminal/output.ts";
-import type { DoctorCheck } from "../../doctor/checks.ts";
 import { FOR, placeOf, providerOf, WHICH_AGENT } from "./provider_world.ts";
+import { BLOCKING_CHECKS, type DoctorCheck, runChecks, runtimeOf } from "../../doctor/checks.ts";
+import { connectorOf } from "../connector/connector.ts";
+import { statusOf } from "../../connector/status.ts";
+import { PLATFORMS } from "../../platforms/table.ts";
+import { presentPeers, readPeers } from "../../connector/peers.ts";
+import { toBase64Url } from "../../../shared/protocol/base64url.ts";
+import { ApiError, LocalDown } from "../../../shared/client/errors.ts";
+import { type Clock, sleep } from "../../../shared/clock.ts";
+import { HookAnswer } from "../../../shared/protocol/api/relay.ts";
+import { call, get, type LocalCalls, post } from "../../../shared/client/local_client.ts";
+import { CheckedReceipts } from "../../../shared/client/local_shapes.ts";
 
 const WHERE = {
   for: FOR,
@@ -24,11 +34,6 @@ export const COMMANDS = [
       const { folder } = await placeOf(ctx, options["agent-name"]);
       const provider = await providerOf(ctx, options, folder);
       const { file, machine, stateDir, client } = provider;
-      const [{ statusOf }, { runtimeOf }, { PLATFORMS }] = await Promise.all([
-        import("../../connector/status.ts"),
-        import("../../doctor/checks.ts"),
-        import("../../platforms/table.ts"),
-      ]);
       const connector = client === null ? null : await statusOf(client).catch(() => null);
       // What the connector uses counts, because it may have been started with other settings than those of the files.
       const runtime = connector === null ? provider.runtime : runtimeOf(connector, provider);
@@ -80,7 +85,6 @@ export const COMMANDS = [
     },
     examples: { "svc provider doctor": "Print one line per check, with a fix for each failure" },
     async run(ctx, { options }) {
-      const { runChecks } = await import("../../doctor/checks.ts");
       const { folder, agents } = await placeOf(ctx, options["agent-name"]);
       const names = folder !== null ? [folder.name] : agents;
       const checks: (DoctorCheck & { agent: string | null })[] = [];
@@ -133,24 +137,9 @@ export const COMMANDS = [
     },
     examples: { "svc provider relay-test --peer beta": "Test the delivery to beta and show how long it took" },
     async run(ctx, { options }) {
-      const { connectorOf } = await import("../connector/connector.ts");
       const { folder } = await connectorOf(ctx, options["agent-name"]);
       const provider = await providerOf(ctx, options, folder);
       const { client } = provider;
-      const [
-        { runChecks, BLOCKING_CHECKS },
-        { sendProbe },
-        { presentPeers, readPeers },
-        { toBase64Url },
-        { ApiError, LocalDown },
-      ] = await Promise
-        .all([
-          import("../../doctor/checks.ts"),
-          import("../../doctor/relay_probe.ts"),
-          import("../../connector/peers.ts"),
-          import("../../../shared/protocol/base64url.ts"),
-          import("../../../shared/client/errors.ts"),
-        ]);
       if (client === null) throw new LocalDown(folder.name, "does not run");
       const peer = options.peer ?? onlyPeer(Object.keys(presentPeers(readPeers(folder))));
       if (!options["no-preflight"]) {
@@ -211,4 +200,44 @@ function onlyPeer(aliases: readonly string[]): string {
     throw new CliError("CLI_USAGE", "No peer yet: pair first, with the keys of svc connector start");
   }
   throw new CliError("CLI_USAGE", `There are several peers. Give --peer, one of ${aliases.join(", ")}`);
+}
+
+const WAIT_MS = 30_000;
+const LOOK_EVERY_MS = 500;
+
+interface RelayProbe {
+  peer: string;
+  /** Text of a message that the peer's agent reads; `null`: a probe, which its connector answers. */
+  message: string | null;
+  requestId: string;
+  sessionId?: string | undefined;
+}
+
+/**
+ * Sends the message and waits for its receipt. `reason`: why it was not delivered, that of the recipient's connector, or
+ * `queued`. `status`: that of the receipt; `null` when none came in time.
+ *
+ * @throws the refusal of the connector or the proxy
+ */
+async function sendProbe(clock: Clock, connector: LocalCalls, probe: RelayProbe) {
+  const { peer, message, requestId, sessionId } = probe;
+  const began = clock.now();
+  const conversation = sessionId === undefined ? {} : { conversationId: sessionId };
+  const body = {
+    to: peer,
+    payload: message === null ? { svcProbe: requestId } : { message },
+    requestId,
+    ...conversation,
+  };
+  const sent = await call(connector, HookAnswer, post("/v1/outbound", body));
+  const sentInMs = clock.now() - began;
+  const query = new URLSearchParams({ to: peer, requestId });
+  while (sent.delivered && clock.now() - began < WAIT_MS) {
+    const { receipts } = await call(connector, CheckedReceipts, get(`/v1/receipts?${query}`));
+    const status = receipts.findLast(({ problem }) => problem === undefined)?.status;
+    if (status) return { requestId, delivered: true, reason: null, status, sentInMs, receiptInMs: clock.now() - began };
+    await sleep(clock, LOOK_EVERY_MS);
+  }
+  const reason = sent.delivered ? null : sent.queued ? "queued" : sent.reason ?? "refused";
+  return { requestId, delivered: sent.delivered, reason, status: null, sentInMs, receiptInMs: null };
 }

@@ -16,6 +16,11 @@ import {
   warnOfOwnSettings,
   WHICH_AGENT,
 } from "./provider_world.ts";
+import { presentPeers, readPeers } from "../../connector/peers.ts";
+import { applyChanges, hasBackup, undoChanges } from "../../platforms/setup.ts";
+import { makeToken } from "../../connector/local_api/discovery_file.ts";
+import { emptyRuntimeFile, RUNTIME_FILE, runtimeTarget } from "../../connector/runtime/runtime_file.ts";
+import { connectorOf } from "../connector/connector.ts";
 
 export const COMMANDS = [
   command({
@@ -53,17 +58,6 @@ export const COMMANDS = [
       "svc provider setup --for openclaw --undo": "Restore the previous settings",
     },
     async run(ctx, { options }) {
-      const [
-        { applyChanges, hasBackup, undoChanges },
-        { makeToken },
-        { RUNTIME_FILE, runtimeTarget, emptyRuntimeFile },
-        { connectorOf },
-      ] = await Promise.all([
-        import("../../platforms/setup.ts"),
-        import("../../connector/local_api/discovery_file.ts"),
-        import("../../connector/runtime/runtime_file.ts"),
-        import("../connector/connector.ts"),
-      ]);
       const id = parsePlatform(options.for);
       const place = await placeOf(ctx, options["agent-name"]);
       const { settings } = place;
@@ -130,7 +124,6 @@ function nothingToSetUp(id: PlatformId): CliError {
 
 /** Writes the peers for a runtime. An ended pair is not one of them. */
 async function copyPeers(folder: AgentFolder, path: string): Promise<void> {
-  const { presentPeers, readPeers } = await import("../../connector/peers.ts");
   const text = JSON.stringify(presentPeers(readPeers(folder)), null, 2);
   try {
     await Deno.writeTextFile(path, `${text}\n`);

@@ -1,12 +1,22 @@
 /** Shared parts of the runtime commands: the agent that a command concerns, and its saved runtime settings. */
 import { join } from "node:path";
-import type { AgentFolder } from "../../agents/agent_store.ts";
 import type { Context } from "../../context.ts";
 import { CliError } from "../../errors.ts";
 import { PLATFORM_IDS, type PlatformId, type RuntimeTarget } from "../../platforms/platform.ts";
-import type { Registered } from "../../doctor/way_back.ts";
-import type { PrivateFolder } from "../../files/private_folder.ts";
+import type { Registered } from "../../doctor/checks.ts";
 import { didYouMean } from "../../../shared/did_you_mean.ts";
+import { type AgentFolder, AgentStore } from "../../agents/agent_store.ts";
+import { PrivateFolder } from "../../files/private_files.ts";
+import { confirmChange, forgetDefault, readRuntimeFileIn } from "../../connector/runtime/runtime_file.ts";
+import { connectorOf } from "../../connector/attach.ts";
+import { readConnectorFile } from "../../connector/local_api/discovery_file.ts";
+import { parseRuntimeUrl, Runtime } from "../../connector/runtime/runtime.ts";
+import { PLATFORMS } from "../../platforms/table.ts";
+import { thisMachine } from "../../platforms/local_machine.ts";
+import { connect } from "../../account/registry_access.ts";
+import { parseDid } from "../../../shared/protocol/did.ts";
+import { ApiError } from "../../../shared/client/errors.ts";
+import * as files from "../../connector/runtime/runtime_file.ts";
 
 export const FOR = {
   value: "platform",
@@ -57,10 +67,6 @@ export interface ProviderPlace {
 
 /** @throws {CliError} `CLI_AGENT_UNKNOWN` when the named agent does not exist on this machine */
 export async function placeOf(ctx: Context, agentName: string | undefined): Promise<ProviderPlace> {
-  const [{ AgentStore }, { PrivateFolder }] = await Promise.all([
-    import("../../agents/agent_store.ts"),
-    import("../../files/private_folder.ts"),
-  ]);
   const store = new AgentStore(ctx);
   const { agents } = await store.names();
   const name = agentName ?? (agents.length === 1 ? agents[0] : undefined);
@@ -81,11 +87,6 @@ export async function agreeToChange(
   isAgreed: boolean,
 ): Promise<void> {
   if (target === null) return;
-  const [{ AgentStore }, { readRuntimeFileIn }, { confirmChange, forgetDefault }] = await Promise.all([
-    import("../../agents/agent_store.ts"),
-    import("../../connector/runtime/runtime_file.ts"),
-    import("../../connector/runtime/runtime_file.ts"),
-  ]);
   const store = new AgentStore(ctx);
   const folders = await Promise.all(agents.map((name) => store.open(name)));
   const changed = folders.filter((folder) =>
@@ -98,10 +99,6 @@ export async function agreeToChange(
 /** Warns about agents whose own settings override the shared ones. */
 export async function warnOfOwnSettings(ctx: Context, { agents, settings }: ProviderPlace): Promise<void> {
   if (settings.path !== ctx.configDir) return;
-  const [{ AgentStore }, { readRuntimeFileIn }] = await Promise.all([
-    import("../../agents/agent_store.ts"),
-    import("../../connector/runtime/runtime_file.ts"),
-  ]);
   const store = new AgentStore(ctx);
   for (const name of agents) {
     if (readRuntimeFileIn(await store.open(name)) === null) continue;
@@ -114,23 +111,6 @@ export async function warnOfOwnSettings(ctx: Context, { agents, settings }: Prov
  * `runtime` is on the platform `inbox`.
  */
 export async function providerOf(ctx: Context, options: ProviderOptions, folder: AgentFolder | null) {
-  const [
-    { connectorOf },
-    { readConnectorFile },
-    files,
-    { Runtime, parseRuntimeUrl },
-    { PLATFORMS },
-    { thisMachine },
-    { PrivateFolder },
-  ] = await Promise.all([
-    import("../../connector/attach.ts"),
-    import("../../connector/local_api/discovery_file.ts"),
-    import("../../connector/runtime/runtime_file.ts"),
-    import("../../connector/runtime/runtime.ts"),
-    import("../../platforms/table.ts"),
-    import("../../platforms/local_machine.ts"),
-    import("../../files/private_folder.ts"),
-  ]);
   const given = options["connector-base-url"] ?? options["connector-url"];
   const shared = new PrivateFolder(ctx, ctx.configDir);
   const own = folder && files.runtimeSettings(folder);
@@ -164,11 +144,6 @@ export async function providerOf(ctx: Context, options: ProviderOptions, folder:
 
 /** What the registry of an agent says of it; `null` when it does not answer, or the files are damaged. */
 async function registeredAs(ctx: Context, folder: AgentFolder): Promise<Registered | null> {
-  const [{ connect }, { parseDid }, { ApiError }] = await Promise.all([
-    import("../../account/registry_access.ts"),
-    import("../../../shared/protocol/did.ts"),
-    import("../../../shared/client/errors.ts"),
-  ]);
   try {
     const { did, registryUrl } = folder.identity();
     const { registry } = connect(ctx, { "allow-insecure": false }, registryUrl);

@@ -2,8 +2,13 @@
  * Stored and sent messages as JSON texts of the local API. `payload` is the last member, byte for byte: numbers that
  * JavaScript would round keep their digits, and no depth of nesting is walked.
  */
-import type { InboxPage, LocalMessage, OutboundResult, SentEntry } from "../../../shared/client/local_shapes.ts";
-import { errorIn } from "../../../shared/client/reply_error.ts";
+import {
+  errorIn,
+  type InboxPage,
+  type LocalMessage,
+  type OutboundResult,
+  type SentEntry,
+} from "../../../shared/client/local_shapes.ts";
 import { withoutIdentityBlock } from "../../../shared/protocol/identity_block.ts";
 import { topLevelMembers } from "../../../shared/protocol/json_text.ts";
 import { toIso } from "../../../shared/protocol/time.ts";

@@ -1,16 +1,13 @@
 /** Handlers of the routes that send a message and wait for its reply (D-87). */
-import * as z from "zod";
 import { settledWithin } from "../../../shared/clock.ts";
-import { CANCELLED, OutboundRequest } from "../../../shared/client/local_shapes.ts";
-import { errorPayload } from "../../../shared/client/reply_error.ts";
+import { CANCELLED, errorPayload, OutboundRequest } from "../../../shared/client/local_shapes.ts";
 import { isRequestId } from "../../../shared/protocol/ids.ts";
 import { topLevelMembers } from "../../../shared/protocol/json_text.ts";
 import type { Connector } from "../connector.ts";
 import { orReport } from "../events.ts";
-import type { InboxMessage } from "../store/received_rows.ts";
+import type { Change, InboxMessage } from "../store/received_rows.ts";
 import { type MessageToSend, SendRefusedError, type SentResult } from "../sending/message_sender.ts";
 import type { SentMessage } from "../store/sent_messages.ts";
-import type { Change } from "../store/received_rows.ts";
 import type { WaitingCall } from "../waits.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
 import { beginWait, didEver, didOf } from "./inbox_handlers.ts";
@@ -24,6 +21,7 @@ import {
   wholeNumberOr,
 } from "./local_route.ts";
 import { outboundJson } from "./message_json.ts";
+import * as z from "zod";
 
 const WAIT_MAX_S = LIMIT.waitMaxMs / 1000;
 

@@ -7,7 +7,7 @@ import * as z from "zod";
 import type { AgentFolder } from "../../agents/agent_store.ts";
 import type { Context } from "../../context.ts";
 import { CliError } from "../../errors.ts";
-import type { PrivateFolder } from "../../files/private_folder.ts";
+import type { PrivateFolder } from "../../files/private_files.ts";
 import {
   PLATFORM_IDS,
   type PlatformId,

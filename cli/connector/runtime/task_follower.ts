@@ -15,7 +15,7 @@ import { describeAnswer, type Runtime } from "./runtime.ts";
 import type { RuntimeReplies, RuntimeReplyRow } from "./runtime_replies.ts";
 import type { ConnectorStore } from "../store/store.ts";
 import type { OpenTask, TaskRows } from "../store/task_rows.ts";
-import { errorPayload } from "../../../shared/client/reply_error.ts";
+import { errorPayload } from "../../../shared/client/local_shapes.ts";
 import { utf8Bytes } from "../../../shared/protocol/base64url.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 

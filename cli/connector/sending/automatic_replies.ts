@@ -2,9 +2,8 @@
  * Which automatic replies may be sent (D-113, D-406), and the reply that an asker gets in place of one that may not: with
  * silence it would wait until its time is over, and try again.
  */
-import type { LoopGuard } from "../../link/loop_guard.ts";
-import { LOOP_MESSAGES } from "../../link/loop_guard.ts";
-import { BUSY, errorPayload } from "../../../shared/client/reply_error.ts";
+import { LOOP_MESSAGES, type LoopGuard } from "../../link/loop_guard.ts";
+import { BUSY, errorPayload } from "../../../shared/client/local_shapes.ts";
 import type { Clock } from "../../../shared/clock.ts";
 import type { Answered } from "../store/received_messages.ts";
 import { idempotencyKey } from "../store/received_rows.ts";

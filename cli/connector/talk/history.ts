@@ -1,6 +1,6 @@
 /** What an agent and its peers have written, as the view shows it. Pure. */
 import type { LogEntry } from "../../../shared/client/local_shapes.ts";
-import type { Line } from "../../terminal/styled.ts";
+import type { Line } from "../../terminal/escapes.ts";
 import { stateText } from "../states.ts";
 import { didWhat } from "./arrivals.ts";
 import { gutterLines, headerLine } from "./log_text.ts";

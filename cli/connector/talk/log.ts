@@ -2,7 +2,7 @@
 import type { Clock } from "../../../shared/clock.ts";
 import { TICKET_PREFIX } from "../../../shared/protocol/ticket.ts";
 import { describe } from "../../errors.ts";
-import type { Style } from "../../terminal/styled.ts";
+import type { Style } from "../../terminal/escapes.ts";
 import { wordWrap } from "../../terminal/text_width.ts";
 import { edgeOf, gutterLines, headerLine, sentenceLines } from "./log_text.ts";
 import type { ConsoleView } from "./view.ts";

@@ -1,6 +1,5 @@
 /** The lines of a log of messages: column 1 belongs to svc, a peer's text stands behind a gutter. Pure. */
-import type { Line, Style } from "../../terminal/styled.ts";
-import { printable } from "../../terminal/escapes.ts";
+import { type Line, printable, type Style } from "../../terminal/escapes.ts";
 import { cutToColumns, textColumns, wordWrap } from "../../terminal/text_width.ts";
 
 /** Lines that are wider are hard to read; also the place of the numbers. */

@@ -5,9 +5,8 @@
 import type { Cancel, Clock } from "../../../shared/clock.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
 import type { EventFields } from "../../link/link_events.ts";
-import { oneLine } from "../../terminal/escapes.ts";
+import { type Line, oneLine, painted } from "../../terminal/escapes.ts";
 import type { Terminal } from "../../terminal/output.ts";
-import { type Line, painted } from "../../terminal/styled.ts";
 import { CalmTexts, quietText } from "./event_texts.ts";
 import type { EventName } from "../events.ts";
 import { sentenceLines } from "./log_text.ts";

@@ -5,7 +5,8 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { type Command, GLOBAL_OPTIONS, usageOf } from "../../../cli/command_line/command.ts";
 import { allCommands, GROUPS } from "../../../cli/commands/table.ts";
-import { help, renderCliDoc } from "../../../cli/command_line/help.ts";
+import { help } from "../../../cli/command_line/help.ts";
+import { renderCliDoc } from "../../tools/cli_doc.ts";
 import { parse } from "../../../cli/command_line/parse.ts";
 
 const COMMANDS = await allCommands();

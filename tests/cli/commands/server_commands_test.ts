@@ -1,8 +1,7 @@
 /** The commands `serve`, `demo`, `store` and `health` without a server: help, refusals, exit codes. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import type { EnvironmentName, System } from "../../../cli/context.ts";
+import type { EnvironmentName, Programs, System } from "../../../cli/context.ts";
 import { run } from "../../../cli/main.ts";
-import type { Programs } from "../../../cli/programs.ts";
 import { realSystem } from "../../../cli/system.ts";
 
 interface Outcome {

@@ -1,6 +1,5 @@
 /** The log and the keys of `connector start`: what a person sees, types and pastes. */
 import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
-import fc from "fast-check";
 import type { ConsoleView } from "../../../cli/connector/talk/view.ts";
 import type { Peers } from "../../../cli/connector/peers.ts";
 import type { Status } from "../../../cli/connector/status.ts";
@@ -9,14 +8,14 @@ import { Notifier } from "../../../cli/connector/talk/notifier.ts";
 import { NOTIFY, type Notify, parseNotify } from "../../../cli/files/profile.ts";
 import { Talk } from "../../../cli/connector/talk/talk.ts";
 import type { TalkAgent } from "../../../cli/connector/talk/talk_agent.ts";
-import { gutterLines } from "../../../cli/connector/talk/log_text.ts";
+import { gutterLines, sentenceLines } from "../../../cli/connector/talk/log_text.ts";
 import { CalmTexts } from "../../../cli/connector/talk/event_texts.ts";
-import { sentenceLines } from "../../../cli/connector/talk/log_text.ts";
-import { type Line, painted } from "../../../cli/terminal/styled.ts";
+import { type Line, painted } from "../../../cli/terminal/escapes.ts";
 import { textColumns } from "../../../cli/terminal/text_width.ts";
 import { NOT_KEPT } from "../../../shared/client/local_shapes.ts";
 import { formatTicket, withPairSecret } from "../../../shared/protocol/ticket.ts";
 import { flushTasks, ManualClock } from "../../support/manual_clock.ts";
+import fc from "fast-check";
 
 const SERVER = "https://svc.example.com";
 const DID = "did:svc:registry.example:agent:01KHYQ5H00AAAAAAAAAAAAAAAA";

@@ -1,7 +1,7 @@
 /** A machine with the folders of every host, an agent, and a project, for the tests of `svc mcp install`. */
 import { parse as parseJson } from "jsonc-parser";
 import { parse as parseToml } from "smol-toml";
-import type { HostId, Scope } from "../../../cli/hosts/host_ids.ts";
+import type { HostId, Scope } from "../../../cli/hosts/table.ts";
 import type { World } from "../../support/world.ts";
 import { Machine } from "../cli_world.ts";
 

@@ -1,7 +1,6 @@
 /** The table of hosts: the file of each host by system, scope and variables. */
 import { assertEquals } from "@std/assert";
-import { HOST_IDS, type HostId, type Scope } from "../../../cli/hosts/host_ids.ts";
-import { HOSTS, type Whereabouts } from "../../../cli/hosts/table.ts";
+import { HOST_IDS, type HostId, HOSTS, type Scope, type Whereabouts } from "../../../cli/hosts/table.ts";
 
 function where(os: Whereabouts["os"], variables: Record<string, string> = {}, stateDir: string | null = null) {
   const env = (name: string) => variables[name];

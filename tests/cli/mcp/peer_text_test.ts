@@ -1,6 +1,5 @@
 /** Texts of peers in results (D-129): one JSON string each, of bounded length, behind one line about what they are. */
 import { assert, assertEquals } from "@std/assert";
-import fc from "fast-check";
 import type { LocalMessage } from "../../../shared/client/local_shapes.ts";
 import {
   fitting,
@@ -10,12 +9,12 @@ import {
   modelPeer,
   RESULT_CHARACTERS_MAX,
 } from "../../../cli/mcp/model_message.ts";
-import { DATA_LINE } from "../../../cli/mcp/texts.ts";
-import { ERROR_CHARACTERS_MAX, failureText, toolResult } from "../../../cli/mcp/tool_result.ts";
+import { DATA_LINE, ERROR_CHARACTERS_MAX, failureText, toolResult } from "../../../cli/mcp/tool_result.ts";
 import { withoutHidden } from "../../../cli/terminal/escapes.ts";
 import { World } from "../../support/world.ts";
 import { Bench } from "../connector/bench.ts";
 import { McpClient } from "./mcp_client.ts";
+import fc from "fast-check";
 
 const DID = "did:svc:registry.example.test:agent:01KHYQ5H00BBBBBBBBBBBBBBBB";
 

@@ -3,8 +3,8 @@
  * that no error reaches the model.
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { announcement } from "../../../cli/messages/announcement.ts";
-import { CONNECTOR_LOOK_MS, INPUT_BYTES_MAX, SESSION_KEPT_MS } from "../../../cli/messages/wake_up.ts";
+import { announcement } from "../../../cli/messages/received.ts";
+import { CONNECTOR_LOOK_MS, INPUT_BYTES_MAX, SESSION_KEPT_MS } from "../../../cli/commands/hook.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
 import { World } from "../../support/world.ts";
 import { Machine } from "../cli_world.ts";

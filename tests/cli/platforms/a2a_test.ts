@@ -1,7 +1,7 @@
 /** The row of an A2A agent (D-134): health by its card, set-up for OpenClaw and Hermes, and the settings of a peer (D-135). */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { A2A } from "../../../cli/platforms/a2a.ts";
-import type { Machine } from "../../../cli/platforms/machine.ts";
+import type { Machine } from "../../../cli/platforms/platform.ts";
 import { withA2aPeer } from "../../../cli/platforms/openclaw.ts";
 import { CliError } from "../../../cli/errors.ts";
 

@@ -1,14 +1,13 @@
 /** The rows of the platform table: the requests that the runtimes accept, detection, set-up and undo. */
 import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
-import { detectAll, likeliest } from "../../../cli/platforms/table.ts";
-import type { Machine } from "../../../cli/platforms/machine.ts";
+import { detectAll, likeliest, PLATFORMS } from "../../../cli/platforms/table.ts";
 import {
+  type Machine,
   PLATFORM_IDS,
   PUSH_PLATFORM_IDS,
   type PushPlatformId,
   type RuntimeMessage,
 } from "../../../cli/platforms/platform.ts";
-import { PLATFORMS } from "../../../cli/platforms/table.ts";
 import { parseSettings, withEnvValues, withMember } from "../../../cli/platforms/settings.ts";
 import { parseHookPath, parseHookToken, parseRuntimeUrl } from "../../../cli/connector/runtime/runtime.ts";
 import { emptyRuntimeFile, runtimeTarget, withTarget } from "../../../cli/connector/runtime/runtime_file.ts";

@@ -6,7 +6,7 @@ import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/as
 import { holdConnectorLock } from "../connector/held_lock.ts";
 import type { DoctorCheck } from "../../../cli/doctor/checks.ts";
 import { KEYS } from "../../../registry/schema/kv_keys.ts";
-import { MAX_SETTINGS_BYTES } from "../../../cli/platforms/machine.ts";
+import { MAX_SETTINGS_BYTES } from "../../../cli/platforms/platform.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { World } from "../../support/world.ts";

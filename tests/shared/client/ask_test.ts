@@ -2,7 +2,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import type { IncomingMessage } from "../../../shared/client/agent_api.ts";
 import { askThrough } from "../../../shared/client/local_agent.ts";
-import { messageParts } from "../../../shared/client/message_values.ts";
+import { messageParts } from "../../../shared/client/inbox_reader.ts";
 import { SvcError } from "../../../shared/client/svc_error.ts";
 import { until } from "../../support/until.ts";
 import { flushTasks } from "../../support/manual_clock.ts";

@@ -1,8 +1,7 @@
 /** Which messages of a connector's inbox `LocalAgent` gives to its handler, and when it marks them as read. */
 import { assert, assertEquals } from "@std/assert";
 import type { IncomingMessage, MessageHandler } from "../../../shared/client/agent_api.ts";
-import { EventHandlers, InboxReader } from "../../../shared/client/inbox_reader.ts";
-import { messageParts } from "../../../shared/client/message_values.ts";
+import { EventHandlers, InboxReader, messageParts } from "../../../shared/client/inbox_reader.ts";
 import { readMessages, sendAndWait } from "../../../shared/client/local_client.ts";
 import { until } from "../../support/until.ts";
 import { asSvcError } from "../../../shared/client/svc_error.ts";

@@ -1,7 +1,7 @@
 /** Contents and messages of the client library, and its public types. */
 import { assertEquals, assertThrows } from "@std/assert";
 import type * as api from "../../../shared/client/agent_api.ts";
-import { payloadText } from "../../../shared/client/message_values.ts";
+import { payloadText } from "../../../shared/client/inbox_reader.ts";
 import { SvcError } from "../../../shared/client/svc_error.ts";
 import type { CheckedReceipt, LocalMessage, SentState } from "../../../shared/client/local_shapes.ts";
 

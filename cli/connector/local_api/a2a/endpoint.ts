@@ -18,7 +18,7 @@ import { LOCAL_ERRORS } from "../../../local_errors.ts";
 import { json, jsonText, laterJsonText, LocalError, type LocalInput } from "../local_route.ts";
 import { a2aPath } from "../a2a_peers.ts";
 import { type ClientMessage, parseCall, type RpcCall, RpcError, type RpcId, type TaskQuery } from "./rpc_request.ts";
-import { errorIn } from "../../../../shared/client/reply_error.ts";
+import { errorIn } from "../../../../shared/client/local_shapes.ts";
 import { topLevelMembers } from "../../../../shared/protocol/json_text.ts";
 import { toIso } from "../../../../shared/protocol/time.ts";
 import { textOf } from "../message_json.ts";

@@ -1,4 +1,4 @@
-/** Lists sent messages for `svc sent`, or shows one with its receipts and its reply. */
+/** `svc sent`: the messages that an agent has sent, or one with its receipts and its reply. */
 import { ReceiptList } from "../../shared/protocol/api/receipts.ts";
 import { isRequestId } from "../../shared/protocol/ids.ts";
 import { toIso } from "../../shared/protocol/time.ts";
@@ -20,40 +20,70 @@ import {
   OutboundResult,
   SentPage,
 } from "../../shared/client/local_shapes.ts";
-import { chosenAgent } from "../agents/agent_reference.ts";
-import type { AgentFolder, AgentStore } from "../agents/agent_store.ts";
+import { type AgentFolder, type AgentStore, chosenAgent } from "../agents/agent_store.ts";
 import { access, connectorOf } from "../connector/attach.ts";
 import { checkReceipt } from "../connector/check_receipt.ts";
 import { directProxy } from "../connector/file_credentials.ts";
 import { findPeerEver, hostsOfPeers, pinOf, readPeers, shownAliases } from "../connector/peers.ts";
 import type { Context } from "../context.ts";
-import { wholeId } from "../command_line/whole_id.ts";
+import { parseCount, wholeId } from "../command_line/numbers.ts";
 import { CONNECTOR_LIMITS } from "../connector/limits.ts";
-import { describe } from "../errors.ts";
+import { AGENT_OPTION, command, REGISTRY_OPTIONS } from "../command_line/command.ts";
+import { searchOf } from "../../shared/client/http.ts";
+import { CliError, describe, EXIT } from "../errors.ts";
 import { fields } from "../terminal/output.ts";
 import { type Cell, type Column, idCell, timeCell } from "../terminal/tables.ts";
-import { recipientOf } from "./recipient.ts";
-import { memberOf, messageLines } from "./received.ts";
+import { recipientOf } from "../messages/recipient.ts";
+import { memberOf, messageLines } from "../messages/received.ts";
 import { cutToColumns } from "../terminal/text_width.ts";
 import { shownState, stateText } from "../connector/states.ts";
 
-export interface SentQuery {
-  agent: string | undefined;
+const { pageMessages: LISTED, pageMessagesMax: MAX_LISTED } = CONNECTOR_LIMITS;
+
+export const COMMANDS = [
+  command({
+    path: ["sent"],
+    summary: "List the messages that an agent has sent, or show one with its receipts and reply",
+    details: [
+      "A message that was sent without a connector is not in the list; give its ID and --to.",
+    ],
+    args: { requestId: { summary: "Request ID, or its last 6 characters, from svc sent", optional: true } },
+    options: {
+      ...AGENT_OPTION,
+      to: { value: "peer", summary: "Only messages to this peer, an alias or a DID", complete: "peers" },
+      limit: { value: "count", summary: `Most messages to list, 1 to ${MAX_LISTED} (default ${LISTED})` },
+      cancel: { summary: "End this message if it waits in the connector" },
+      "allow-insecure": REGISTRY_OPTIONS["allow-insecure"],
+    },
+    examples: {
+      "svc sent --to beta --limit 5": "Show the state of the latest messages to beta",
+      "svc sent 01KHYQ5H00AAAAAAAAAAAAAAAA --to beta": "Show the receipts and the reply of a message",
+    },
+    async run(ctx, { args: { requestId }, options }) {
+      const limit = parseCount(options.limit ?? `${LISTED}`, "--limit", MAX_LISTED);
+      if (options.cancel && requestId === undefined) {
+        throw new CliError("CLI_USAGE", "--cancel needs the request ID of a message");
+      }
+      const agent = await chosenAgent(ctx, options.agent);
+      if (requestId === undefined) return await listSent(ctx, agent.folder, options, limit);
+      const id = await requestIdOf(ctx, agent.folder, requestId, options);
+      if (options.cancel) return await cancelSent(ctx, agent.folder, id, options) ? EXIT.done : EXIT.failed;
+      await showSent(ctx, agent, id, options);
+    },
+  }),
+];
+
+interface SentOptions {
   /** Alias or DID of the recipient. */
   to: string | undefined;
-  allowInsecure: boolean;
+  "allow-insecure": boolean;
 }
 
-/** Lists the newest messages. @throws {CliError} `CLI_CONNECTOR_DOWN` */
-export async function listSent(
-  ctx: Context,
-  { agent, to, limit, allowInsecure }: SentQuery & { limit: number },
-): Promise<void> {
-  const { folder } = await chosenAgent(ctx, agent);
-  await using connector = await access(ctx, folder, { "allow-insecure": allowInsecure });
-  const did = to === undefined ? undefined : findPeerEver(readPeers(folder), to) ?? to;
-  const query = new URLSearchParams({ limit: String(limit), ...did === undefined ? {} : { to: did } });
-  const { messages, more } = await call(connector, SentPage, get(`/v1/sent?${query}`));
+/** Lists the newest messages. */
+async function listSent(ctx: Context, folder: AgentFolder, options: SentOptions, limit: number): Promise<void> {
+  await using connector = await access(ctx, folder, options);
+  const to = options.to === undefined ? undefined : findPeerEver(readPeers(folder), options.to) ?? options.to;
+  const { messages, more } = await call(connector, SentPage, get("/v1/sent", { limit, to }));
   const now = ctx.clock.now(), hostOf = hostsOfPeers(folder);
   const columns: Column<SentPage["messages"][number]>[] = [
     { head: "SENT", rank: 2, of: ({ sentAt }) => timeCell(sentAt, now) },
@@ -82,49 +112,41 @@ function textCell(text: string | null): Cell {
 }
 
 /** The request ID in an argument; the end of one is looked for in the list of sent messages. @throws as `wholeId` */
-async function requestIdOf(ctx: Context, folder: AgentFolder, text: string, allowInsecure: boolean): Promise<string> {
+async function requestIdOf(ctx: Context, folder: AgentFolder, text: string, options: SentOptions): Promise<string> {
   const known = async () => {
-    await using connector = await access(ctx, folder, { "allow-insecure": allowInsecure });
-    const { messages } = await call(connector, SentPage, get(`/v1/sent?limit=${CONNECTOR_LIMITS.pageMessagesMax}`));
+    await using connector = await access(ctx, folder, options);
+    const { messages } = await call(connector, SentPage, get("/v1/sent", { limit: MAX_LISTED }));
     return messages.map(({ requestId }) => requestId);
   };
   const what = "a request ID, which has 8 to 128 of A-Z, a-z, 0-9, '.', '_', ':' and '-'";
   return await wholeId(text, { isWhole: isRequestId, known, what });
 }
 
-/**
- * Shows one message. With a recipient and without a connector it asks the proxy, which knows the receipts only.
- *
- * @throws {CliError} `CLI_USAGE`, `CLI_CONNECTOR_DOWN`
- */
-export async function showSent(
+/** Shows one message. With a recipient and without a connector it asks the proxy, which knows the receipts only. */
+async function showSent(
   ctx: Context,
-  { agent, to, requestId: text, allowInsecure }: SentQuery & { requestId: string },
+  agent: { store: AgentStore; folder: AgentFolder },
+  requestId: string,
+  options: SentOptions,
 ): Promise<void> {
-  const chosen = await chosenAgent(ctx, agent);
-  const requestId = await requestIdOf(ctx, chosen.folder, text, allowInsecure);
-  if (to !== undefined && await connectorOf(ctx, chosen.folder) === null) {
-    return await showReceipts(ctx, chosen, { to, requestId, allowInsecure });
+  const { to } = options;
+  if (to !== undefined && await connectorOf(ctx, agent.folder) === null) {
+    return await showReceipts(ctx, agent, to, requestId, options["allow-insecure"]);
   }
-  await using connector = await access(ctx, chosen.folder, { "allow-insecure": allowInsecure });
-  const { json, result } = await sentMessage(connector, { requestId, to });
-  show(ctx, chosen.folder, { json, result }, await receiptsOf(ctx, connector, result));
+  await using connector = await access(ctx, agent.folder, options);
+  const sent = await sentMessage(connector, { requestId, to });
+  show(ctx, agent.folder, sent, await receiptsOf(ctx, connector, sent.result));
 }
 
-/**
- * Ends a message that waits in the connector. Returns false, and says what it is now, when it does not wait there.
- *
- * @throws {CliError} `CLI_CONNECTOR_DOWN`
- */
-export async function cancelSent(
+/** Ends a message that waits in the connector. Returns false, and says what it is now, when it does not wait there. */
+async function cancelSent(
   ctx: Context,
-  { agent, to, requestId: text, allowInsecure }: SentQuery & { requestId: string },
+  folder: AgentFolder,
+  requestId: string,
+  options: SentOptions,
 ): Promise<boolean> {
-  const { folder } = await chosenAgent(ctx, agent);
-  const requestId = await requestIdOf(ctx, folder, text, allowInsecure);
-  await using connector = await access(ctx, folder, { "allow-insecure": allowInsecure });
-  const query = new URLSearchParams(to === undefined ? {} : { to });
-  const target = `/v1/outbound/${encodeURIComponent(requestId)}/cancel?${query}`;
+  await using connector = await access(ctx, folder, options);
+  const target = `/v1/outbound/${encodeURIComponent(requestId)}/cancel${searchOf({ to: options.to })}`;
   const { body: result, json } = await callForText(connector, OutboundResult, post(target, {}));
   const isCancelled = result.problem === CANCELLED;
   const shown = isCancelled && result.state === "unknown"
@@ -142,8 +164,7 @@ async function receiptsOf(
   { to, requestId }: OutboundResult,
 ): Promise<CheckedReceipt[] | null> {
   try {
-    const query = new URLSearchParams({ to, requestId });
-    return (await call(connector, CheckedReceipts, get(`/v1/receipts?${query}`))).receipts;
+    return (await call(connector, CheckedReceipts, get("/v1/receipts", { to, requestId }))).receipts;
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
     const { code, cause, fix } = describe(error);
@@ -155,13 +176,14 @@ async function receiptsOf(
 async function showReceipts(
   ctx: Context,
   agent: { store: AgentStore; folder: AgentFolder },
-  { to: peer, requestId, allowInsecure }: { to: string; requestId: string; allowInsecure: boolean },
+  peer: string,
+  requestId: string,
+  allowInsecure: boolean,
 ): Promise<void> {
   using direct = await directProxy(ctx, agent, allowInsecure);
   ctx.out.doing(`Calling ${direct.proxy.place.dialUrl}`);
   const { did: to, proxy } = await recipientOf(direct.proxy, agent.folder, peer);
-  const query = new URLSearchParams({ requestId, recipientAgentDid: to });
-  const target = `/v1/relay/delivery-receipts?${query}`;
+  const target = `/v1/relay/delivery-receipts${searchOf({ requestId, recipientAgentDid: to })}`;
   const listed = ReceiptList.parse(await direct.at(proxy).ask({ method: "GET", target })).receipts;
   const peers = Object.values(readPeers(agent.folder));
   const pin = pinOf(peers.find(({ did }) => did === to) ?? null);
