@@ -311,7 +311,13 @@ class WaitingMessage {
   constructor(
     readonly message: Message,
     readonly sockets: AgentSockets,
-    readonly options: { clock: Clock; timeoutMs: number; isStillAllowed: () => Promise<boolean>; triedBefore: number },
+    readonly options: {
+      clock: Clock;
+      timeoutMs: number;
+      isStillAllowed: () => Promise<boolean>;
+      triedBefore: number;
+      after: ((result: DeliveryResult) => Promise<void> | undefined) | undefined;
+    },
     readonly resolve: (result: DeliveryResult) => void,
     readonly reject: (error: unknown) => void,
   ) {
@@ -336,7 +342,10 @@ class WaitingMessage {
     if (this.#isOver) return;
     this.#isOver = true;
     this.#cancel();
-    this.#link?.forget(this.#frameId);
+    const forget = () => this.#link?.forget(this.#frameId);
+    const rest = this.options.after?.(result);
+    if (rest) void rest.then(forget, forget);
+    else forget();
     this.resolve(result);
   }
 
@@ -383,14 +392,16 @@ export class AgentSockets {
    * @param timeoutMs milliseconds for all attempts together
    * @param isStillAllowed is called before each attempt but the first, because the pair may have ended
    * @param triedBefore attempts of this message before this call
+   * @param after is called with the result; a socket that leaves stays open until what it returns has ended
    */
   deliver(
     message: Message,
     timeoutMs: number,
     isStillAllowed = () => Promise.resolve(true),
     triedBefore = 0,
+    after?: (result: DeliveryResult) => Promise<void> | undefined,
   ): Promise<DeliveryResult> {
-    const options = { clock: this.#clock, timeoutMs, isStillAllowed, triedBefore };
+    const options = { clock: this.#clock, timeoutMs, isStillAllowed, triedBefore, after };
     return new Promise((resolve, reject) => void new WaitingMessage(message, this, options, resolve, reject));
   }
 }

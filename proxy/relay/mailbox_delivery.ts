@@ -13,6 +13,7 @@ import type { Metrics } from "../../shared/server/metrics/metrics.ts";
 import type { CrlCache } from "../admission/crl_cache.ts";
 import { arePaired } from "../trust/store.ts";
 import type { Visitors } from "../federation/visitors.ts";
+import type { DeliveryResult } from "./agent_sockets.ts";
 import type { ConnectedAgents } from "./connected_agents.ts";
 import { type Mailbox, retryWait } from "./mailbox.ts";
 import type { MailboxEntry } from "../schema/records.ts";
@@ -228,13 +229,15 @@ export class MailboxDelivery {
     const session = connectedAgents.session(entry.message.toAgentDid);
     if (!session || this.#stopped.signal.aborted) return 0;
     const isStillAllowed = () => this.#isStillAllowed(entry);
-    const outcome = await session.deliver(message, ackTimeoutMs, isStillAllowed, entry.nacks);
+    // Its socket stays until the message is removed: another instance, to which the agent moves, would otherwise send it again.
+    let removal: Promise<void> | undefined;
+    const remove = (result: DeliveryResult) =>
+      result.acked && result.accepted ? removal = this.#remove(entry) : undefined;
+    const outcome = await session.deliver(message, ackTimeoutMs, isStillAllowed, entry.nacks, remove);
     if (!outcome.acked) return retryWait(failures);
     if (outcome.accepted) {
       this.#deps.metrics.count("relay_handovers_total", "delivered");
-      const removal = this.#remove(entry);
-      this.#removals.add(removal);
-      await removal.finally(() => this.#removals.delete(removal));
+      await removal;
       line.replace(entry, null);
       return 0;
     }
@@ -251,7 +254,13 @@ export class MailboxDelivery {
    *
    * @throws {StoreUnavailable} when this instance stops
    */
-  async #remove(entry: MailboxEntry): Promise<void> {
+  #remove(entry: MailboxEntry): Promise<void> {
+    const removal = this.#removeWithRetries(entry).finally(() => this.#removals.delete(removal));
+    this.#removals.add(removal);
+    return removal;
+  }
+
+  async #removeWithRetries(entry: MailboxEntry): Promise<void> {
     const { mailbox, clock, log } = this.#deps;
     for (let failures = 0;; failures++) {
       try {

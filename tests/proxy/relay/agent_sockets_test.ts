@@ -132,6 +132,28 @@ Deno.test("an ack counts once and only from the socket that the frame went to", 
   assertEquals([older, newer, stranger].map((far) => far.closed), [null, null, null]);
 });
 
+Deno.test("a socket that leaves stays open until what follows the ack has ended, also when that fails", async () => {
+  for (const end of ["resolve", "reject"] as const) {
+    const relay = new Relay(), far = relay.connect();
+    const removal = Promise.withResolvers<void>();
+    const outcome = relay.connectedAgents.session(A.agentDid)?.deliver(
+      messageTo(A, B),
+      TIMEOUT_MS,
+      undefined,
+      0,
+      () => removal.promise,
+    );
+    ack(far, only(far.of("deliver")).id);
+    assertEquals(await outcome, ACCEPTED);
+    far.link.leave(1001, "shutting down");
+    await flushTasks();
+    assertEquals(far.closed, null);
+    removal[end]();
+    await flushTasks();
+    assertEquals(far.closed?.code, 1001);
+  }
+});
+
 Deno.test("an ack of a lost attempt does not count for the next attempt", async () => {
   const relay = new Relay();
   const [older, newer] = [relay.connect(), relay.connect()];
