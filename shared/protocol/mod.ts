@@ -43,6 +43,8 @@ export * as adminApi from "./api/admin.ts";
 export * as agentsApi from "./api/agents.ts";
 /** Request and response bodies of the audit log. */
 export * as auditApi from "./api/audit.ts";
+/** Shapes of the relay's frames. */
+export * as framesApi from "./api/frames.ts";
 /** Request and response bodies of invites. */
 export * as invitesApi from "./api/invites.ts";
 /** Request and response bodies of health, metadata, CRL and key rotation. */

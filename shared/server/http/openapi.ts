@@ -4,7 +4,7 @@
  */
 import * as z from "zod";
 import * as openapi from "../../openapi.ts";
-import { FRAME_SHAPES } from "./frame_shapes.ts";
+import { FRAME_SHAPES } from "../../protocol/api/frames.ts";
 import { type ErrorCode, ERRORS } from "../../protocol/errors.ts";
 import { HEADERS } from "../../protocol/proof.ts";
 import { LIMITS } from "../../protocol/limits.ts";

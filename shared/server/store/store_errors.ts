@@ -13,9 +13,10 @@ export const STORE_AWAY_CALL_MS = 1_000;
 /** With more, each request of an outage leaves a call behind, which holds memory until the store is back. */
 export const OPEN_CALLS_MAX = 1_000;
 
-/** Tries of a call while another program has locked the file, and the wait before each: two seconds together. */
-const LOCKED_TRIES = 40;
-const LOCKED_MS = 50;
+/** A program that copies the running store locks it for moments. With more, a request waits longer than the copy takes. */
+const LOCKED_FOR_MS = 2_000;
+/** With less, the tries slow down the program that they wait for. */
+const LOCKED_LOOK_MS = 50;
 
 /** The store failed or did not respond. Handlers respond with 503 and the code of their service. */
 export class StoreUnavailable extends Error {
@@ -46,8 +47,8 @@ export class StoreLate extends StoreUnavailable {}
  * rejects with a `TypeError`. A call without a response is rejected with `StoreLate` after 10 s and may still take
  * effect later. Deno repeats a call for as long as the store is gone, so each call of a request would wait in turn:
  * until the store responds again, further calls are rejected after 1 s, or at once while 1,000 are open. A store may
- * answer reads and no commit, so an answered read says nothing about writes. A call that meets a locked file had no effect and
- * is tried again for two seconds: a program that copies the running store locks it for moments.
+ * answer reads and no commit, so an answered read says nothing about writes. A call that meets a locked file had no effect, so
+ * it is tried again for two seconds.
  */
 export function wrapStoreErrors(kv: Kv, clock: Clock = systemClock): void {
   const calls = new OpenCalls(clock);
@@ -56,18 +57,19 @@ export function wrapStoreErrors(kv: Kv, clock: Clock = systemClock): void {
     call: (...args: A) => Promise<R>,
     isWrong?: (...args: A) => boolean,
   ) => {
-    const guarded = (args: A, tries: number): Promise<R> =>
+    const guarded = (args: A, until: number): Promise<R> =>
       calls.run(kind, () => call(...args)).catch(async (error) => {
         if (error instanceof StoreUnavailable) throw error;
-        if (isLocked(error) && tries > 0) {
-          await sleep(clock, LOCKED_MS);
-          return await guarded(args, tries - 1);
+        // SQLite itself has waited for five seconds, unless waiting would not have helped it.
+        if (isLocked(error) && clock.now() < until) {
+          await sleep(clock, LOCKED_LOOK_MS);
+          return await guarded(args, until);
         }
         if (isRefusedByServer(error)) throw new TypeError(error.message, { cause: error });
         const isDefect = error instanceof TypeError && (isWrong ? isWrong(...args) : isCommitRefusal(error));
         throw isDefect ? error : new StoreUnavailable(error);
       });
-    return (...args: A): Promise<R> => guarded(args, LOCKED_TRIES);
+    return (...args: A): Promise<R> => guarded(args, clock.now() + LOCKED_FOR_MS);
   };
   const { list, atomic } = kv;
   kv.get = guard("read", kv.get.bind(kv), isWrongKey) as typeof kv.get;

@@ -3,8 +3,8 @@
  * because every message has two; a test compares both.
  */
 import * as z from "zod";
-import { AgentDid, HumanDid, IsoTime, RequestId, Ulid } from "../../protocol/api/fields.ts";
-import { DELIVERY_STATES, type FrameType } from "../../protocol/frames.ts";
+import { AgentDid, HumanDid, IsoTime, RequestId, Ulid } from "./fields.ts";
+import { DELIVERY_STATES, type FrameType } from "../frames.ts";
 
 const Text = z.string().max(256);
 
