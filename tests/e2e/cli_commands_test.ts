@@ -7,7 +7,7 @@ import { Place } from "../cli/place.ts";
 import { clientFromFiles, denoDir, Listener } from "../cli/connector/people.ts";
 import { ended, output, programs, Watched } from "../cli/program.ts";
 import { machineTests } from "./harness.ts";
-import { eventually, newAgent } from "../support/process.ts";
+import { eventually, freePort, newAgent } from "../support/process.ts";
 
 const place = await Place.open();
 Deno.test.afterAll(() => place[Symbol.asyncDispose]());
@@ -45,9 +45,11 @@ for (const program of await programs()) {
     async (_, machine) => {
       await machine.json("agent", "create", "alpha");
       Object.assign(machine.env, { HOME: machine.folder.path, DENO_DIR: denoDir() });
+      // At the usual port a listener of another test could be taken for the runtime.
+      const runtime = `http://127.0.0.1:${freePort()}`;
       const commands = [
         ["install", "--for", "generic"],
-        ["provider", "setup", "--for", "generic"],
+        ["provider", "setup", "--for", "generic", "--platform-base-url", runtime],
         ["connector", "service", "uninstall", "alpha", "--platform", "systemd"],
       ];
       for (const argv of commands) {

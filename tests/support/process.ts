@@ -56,10 +56,10 @@ export async function tempFolder(): Promise<AsyncDisposable & { path: string }> 
   return { path, [Symbol.asyncDispose]: () => Deno.remove(path, { recursive: true }) };
 }
 
-/** A port without a listener, outside the range that the system assigns. */
+/** A port without a listener, outside the range that the system assigns, and above 10080, which `fetch` refuses. */
 export function freePort(): number {
   while (true) {
-    const port = 10_000 + Math.floor(Math.random() * 20_000);
+    const port = 10_100 + Math.floor(Math.random() * 19_900);
     try {
       Deno.listen({ hostname: "127.0.0.1", port }).close();
       return port;
