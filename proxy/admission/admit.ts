@@ -184,10 +184,10 @@ class RequestCommits implements Admission {
     { nonce, count }: Part,
   ): Promise<R | typeof WINDOW_FULL | null> {
     const state = this.#state, { commits, clock } = this.#deps, use = requireSet(state.use), { sender } = use;
-    const { window } = requireSet(state.prefetched);
+    const window = count ? requireSet(state.prefetched).window : null;
     let refused: R | "replay" | typeof WINDOW_FULL | null;
     try {
-      const all = count && window ? [...updates, ownWindow<R>(this.#deps, state, await window)] : updates;
+      const all = window ? [...updates, ownWindow<R>(this.#deps, state, await window)] : updates;
       const live = nonce || beginning
         ? new SenderChange(
           sender,
