@@ -60,25 +60,22 @@ export class Typist implements AsyncDisposable {
   }
 
   /** Waits for a line of the screen. */
-  async shown(pattern: RegExp): Promise<string> {
-    let lines: string[] = [];
-    const found = () =>
-      eventually(SHOWN_MS, `the terminal shows ${pattern}`, async () => {
-        lines = await this.terminal.lines();
-        return lines.find((line) => pattern.test(line));
-      });
-    return await found().catch((error) => {
-      throw new Error(`${error.message}\n${lines.join("\n")}`);
-    });
+  shown(pattern: RegExp): Promise<string> {
+    return this.#seen(`the terminal shows ${pattern}`, (lines) => lines.find((line) => pattern.test(line)));
   }
 
   /** Waits until the shell reads what is typed: a connector that is stopping still reads it. */
   async ready(): Promise<void> {
-    await eventually(
-      SHOWN_MS,
-      "the shell is ready",
-      async () => /^ready\s*$/.test((await this.terminal.lines()).at(-1) ?? "") || undefined,
-    );
+    await this.#seen("the shell is ready", (lines) => lines.at(-1)?.match(/^ready\s*$/) ?? undefined);
+  }
+
+  /** Waits until `find` finds something on the screen, and fails with the screen: without it a failure cannot be understood. */
+  async #seen<T>(what: string, find: (lines: string[]) => T | undefined): Promise<T> {
+    let lines: string[] = [];
+    const found = eventually(SHOWN_MS, what, async () => find(lines = await this.terminal.lines()));
+    return await found.catch((error) => {
+      throw new Error(`${error.message}\n${lines.join("\n")}`);
+    });
   }
 
   /** Ends the view with its key. */
