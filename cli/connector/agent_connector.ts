@@ -182,7 +182,8 @@ export async function startAgentConnector(
   });
   const url = `http://127.0.0.1:${port}`;
   const file = { url, port, token, pid: ctx.pid, agentDid: identity.did, startedAt: toIso(ctx.clock.now()) };
-  const find = () => Promise.resolve(connector.isOver ? null : file);
+  // A view that waits for messages would get its answer at once and ask again without end, and leave no time for the stop.
+  const find = () => Promise.resolve(connector.isStopping ? null : file);
   const calls = new LocalClient(name, { fetch: fetchFrom(api), clock, find });
   // Loaded with the first page, because most connectors show none.
   let loading: Promise<LocalPages> | null = null;

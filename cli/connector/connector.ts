@@ -224,6 +224,11 @@ export class Connector {
     return this.#shutDown(null);
   }
 
+  /** True from the beginning of the stop: every wait ends at once from then on. */
+  get isStopping(): boolean {
+    return this.#shutting !== null;
+  }
+
   /** True once nothing of it runs. Its database closes next, so it no longer has a status. */
   get isOver(): boolean {
     return this.#stopped.signal.aborted;

@@ -2,12 +2,15 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { startConnectors } from "../../../cli/connector/start.ts";
 import { CliError } from "../../../cli/errors.ts";
+import { LocalDown } from "../../../shared/client/errors.ts";
+import { get } from "../../../shared/client/local_client.ts";
 import { Output } from "../../../cli/terminal/output.ts";
 import { freePort } from "../../support/process.ts";
 import { World } from "../../support/world.ts";
 import { Machine } from "../cli_world.ts";
 import { until } from "../../support/until.ts";
 import { contextOf } from "./context.ts";
+import { connectorOfAlpha, machineWithAlpha } from "./local_machine.ts";
 
 Deno.test("a connector signs its refresh with the registry's time when the registry refuses its own", async () => {
   await using world = await World.open();
@@ -92,4 +95,15 @@ Deno.test("--keys without a terminal, or with --json, is a usage error", async (
   for (const context of [ctx, { ...ctx, keyboard }]) {
     await assertRejects(() => startConnectors(context, ["alpha"], options, deps), CliError, "--keys needs a terminal");
   }
+});
+
+Deno.test("a connector that stops takes no more calls of its own view, whose waits would end at once and hold up the stop", async () => {
+  await using world = await World.open();
+  const machine = await machineWithAlpha(world);
+  await using alpha = await connectorOfAlpha(world, machine);
+  const wait = () => alpha.calls.send({ ...get("/v1/inbox?after=0&wait=25"), waitSeconds: 25 });
+  const waiting = wait();
+  void alpha.stop();
+  await assertRejects(wait, LocalDown, "does not run");
+  assertEquals((await waiting).status, 200);
 });
