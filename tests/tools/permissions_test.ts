@@ -25,12 +25,12 @@ const PLATFORM_VARIABLES = [
 
 const sorted = (names: Permission | readonly string[] | undefined) => [...names as readonly string[]].sort();
 
-/** Variables that the library of WebSockets reads. */
-const WEBSOCKET_VARIABLES = ["WS_NO_BUFFER_UTIL", "WS_NO_UTF_8_VALIDATE"];
+/** The variable that the library of WebSockets reads. */
+const WEBSOCKET_VARIABLE = "WS_NO_BUFFER_UTIL";
 
 // Deno itself reads the token of a store over the network.
 const production = [...SERVER_VARIABLES, ...PLATFORM_VARIABLES, "DENO_KV_ACCESS_TOKEN"];
-const ofCommand = [...ENVIRONMENT, ...WEBSOCKET_VARIABLES];
+const ofCommand = [...ENVIRONMENT, WEBSOCKET_VARIABLE];
 
 Deno.test("the server's set holds every variable that the server reads and no other", () => {
   assertEquals(sorted(permissions.server?.env), sorted(production));
@@ -48,7 +48,7 @@ Deno.test("the set of a connector has no variable of the server, and starts only
 });
 
 Deno.test("no set of a server starts programs, and only the server's set has the whole network", () => {
-  for (const name of ["server", "demo", "store"]) {
+  for (const name of ["server", "demo"]) {
     const whole = Object.entries(permissions[name] ?? {}).filter(([, value]) => value === true).map(([kind]) => kind);
     assertEquals([name, permissions[name]?.run, whole], [name, undefined, name === "server" ? ["net"] : []]);
   }
@@ -65,7 +65,7 @@ Deno.test("the demo's set opens one folder, in which its task keeps the files", 
 });
 
 Deno.test("each program task names its permission set and prints no warning about it", () => {
-  const used = { dev: "server", start: "server", demo: "demo", cli: "svc", store: "store" };
+  const used = { dev: "server", start: "server", demo: "demo", cli: "svc", store: "server" };
   for (const [task, set] of Object.entries(used)) {
     const words = tasks[task]?.command.split(" ") ?? [];
     assertEquals(["--quiet", "--no-prompt", `-P=${set}`].filter((word) => !words.includes(word)), [], task);
