@@ -99,17 +99,20 @@ function bars({ times, lines }: Plot, { x, y, width }: Scale): Html[] {
 
 function paths({ lines }: Plot, { x, y, width }: Scale): Html[] {
   return lines.map(({ values }, line) => {
-    let path = "", isOpen = false;
+    let path = "", area = "", start = 0;
     for (const [i, value] of values.entries()) {
-      const middle = x(i) + width / 2;
+      if (value === null) continue;
+      const middle = round(x(i) + width / 2), height = y(value);
+      const isFirst = (values[i - 1] ?? null) === null, isLast = (values[i + 1] ?? null) === null;
+      if (isFirst) start = middle;
       // A point between two gaps would otherwise have no length.
-      const isAlone = !isOpen && (values[i + 1] ?? null) === null;
-      if (value !== null) {
-        path += isAlone ? `M${round(middle - 2)} ${y(value)}h4` : `${isOpen ? "L" : "M"}${round(middle)} ${y(value)}`;
-      }
-      isOpen = value !== null;
+      path += isFirst && isLast ? `M${round(middle - 2)} ${height}h4` : `${isFirst ? "M" : "L"}${middle} ${height}`;
+      area += `${isFirst ? `M${middle} ${BOTTOM}` : ""}L${middle} ${height}${isLast ? `V${BOTTOM}H${start}z` : ""}`;
     }
-    return markup`<path class="${`l${line + 1}`}" d="${path}"/>`;
+    // Below several lines, areas would cover each other.
+    return markup`${lines.length === 1 && markup`<path class="f1 a1" d="${area}"/>`}<path class="${`l${
+      line + 1
+    }`}" d="${path}"/>`;
   });
 }
 

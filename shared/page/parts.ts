@@ -15,7 +15,9 @@ export function name(text: string): Html {
 
 /** The sign of the program with a name and a line below it. */
 function mark(title: string, line: string): Html {
-  return markup`${MARK}<span><b>${title}</b><span>${line}</span></span>`;
+  // A long host name breaks after a dot, not within a word.
+  const words = line.split(".").map((word, i) => markup`${i > 0 && markup`.<wbr>`}${word}`);
+  return markup`${MARK}<span><b>${title}</b><span>${words}</span></span>`;
 }
 
 /** An entry of the navigation. */
