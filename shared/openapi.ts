@@ -1,5 +1,5 @@
 /**
- * OpenAPI 3.1 from rows of routes (D-52): one operation per row, with every code that it can send. Contains only what
+ * OpenAPI 3.1 from rows of routes: one operation per row, with every code that it can send. Contains only what
  * the rows and the form contain. Used by the services and by the connector's local API.
  */
 import * as z from "zod";

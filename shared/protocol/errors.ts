@@ -1,5 +1,5 @@
 /**
- * The error table: every code with its HTTP status, condition and fix (D-10). Also the error class that carries a code,
+ * The error table: every code with its HTTP status, condition and fix. Also the error class that carries a code,
  * and the envelope. No other file defines the status of an error.
  */
 import { LIMITS } from "./limits.ts";

@@ -1,5 +1,5 @@
 /**
- * The proof that travels with a message (D-141): what a recipient needs to check the sender without trusting the proxy. The
+ * The proof that travels with a message (D-143): what a recipient needs to check the sender without trusting the proxy. The
  * way back to the signed body, the canonical string and the signed headers; which key is the sender's is decided elsewhere.
  */
 import * as z from "zod";

@@ -1,5 +1,5 @@
 /**
- * Runs every program of docs/agents.md against real connectors, and computes its request byte by byte again.
+ * Runs every program of docs/agents.md against real connectors, and computes the request of docs/protocol.md again.
  * No payload of a peer stops one of them: tests/soak/hostile_readers_test.ts has the long run.
  */
 import { assert, assertEquals } from "@std/assert";
@@ -141,7 +141,7 @@ Deno.test("two shell programs do not answer each other's answers", async () => {
   assertEquals(JSON.parse(sent.stdout).messages.length, 1);
 });
 
-Deno.test("the request of the page is the one that the rules give", async () => {
+Deno.test("the request of protocol.md is the one that the rules give", async () => {
   const { agentKey, ait } = vectors("proof");
   const [head = "", body = ""] = block("request").trim().split("\n\n");
   const [start = "", ...rows] = head.split("\n");

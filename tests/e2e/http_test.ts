@@ -1,5 +1,5 @@
 /**
- * HTTP as bytes (D-15): framing that two parsers could read differently, bodies that are too large or never end,
+ * HTTP as bytes: framing that two parsers could read differently, bodies that are too large or never end,
  * repeated headers, foreign hosts. Requests that `fetch` would normalise are written by hand.
  */
 import { assert, assertEquals } from "@std/assert";

@@ -1,5 +1,5 @@
 /**
- * Shows how the registry handles any request (D-10, D-15): unknown paths, other methods, large bodies and slow ones,
+ * Shows how the registry handles any request: unknown paths, other methods, large bodies and slow ones,
  * request IDs, the shape of every error, and that no answer shows the request or the inside of the service.
  */
 import { assert, assertEquals, assertMatch } from "@std/assert";

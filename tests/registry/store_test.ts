@@ -1,5 +1,5 @@
 /**
- * Shows the registry on a failing store (D-10): it answers 503 and changes nothing when the store fails, works with ten
+ * Shows the registry on a failing store: it answers 503 and changes nothing when the store fails, works with ten
  * checks in a commit as KV Connect requires, and retries conflicting commits.
  */
 import { assert, assertEquals } from "@std/assert";

@@ -1,13 +1,13 @@
-/** The programs of docs/agents.md, as a test runs them. */
+/** The programs of docs/agents.md, as a test runs them, and the request of docs/protocol.md. */
 import { assert } from "@std/assert";
 import { output } from "../cli/program.ts";
 import { eventually, ROOT } from "./process.ts";
 
 const END_MS = 60_000;
-const PAGE = Deno.readTextFileSync(`${ROOT}/docs/agents.md`);
-/** The fenced blocks of the page by the name behind their language. */
+const TEXT = ["agents", "protocol"].map((name) => Deno.readTextFileSync(`${ROOT}/docs/${name}.md`)).join("\n");
+/** The fenced blocks of both by the name behind their language. */
 const BLOCKS = new Map(
-  [...PAGE.matchAll(/^```\w+ (\S+)\n(.*?)^```$/gms)].map(([, name = "", text = ""]) => [name, text]),
+  [...TEXT.matchAll(/^```\w+ (\S+)\n(.*?)^```$/gms)].map(([, name = "", text = ""]) => [name, text]),
 );
 
 export const HAS_PYTHON = await output("python3", ["--version"]).then(({ code }) => code === 0, () => false);
@@ -15,7 +15,7 @@ export const HAS_PYTHON = await output("python3", ["--version"]).then(({ code })
 /** The text of a block. */
 export function block(name: string): string {
   const text = BLOCKS.get(name);
-  assert(text !== undefined, `docs/agents.md has no block ${name}`);
+  assert(text !== undefined, `no document has the block ${name}`);
   return text;
 }
 

@@ -87,7 +87,7 @@ async function judge(w: World, method: string, path: string, answer: Response): 
   assert(allowed.includes(code), `${what}: its row allows ${allowed.join(", ")}`);
 }
 
-/** Asserts the form of an error body (D-10): exactly these members, `details` only where they may be shown. */
+/** Asserts the form of an error body: exactly these members, `details` only where they may be shown. */
 export function judgeEnvelope(body: unknown, showDetails: boolean, what: string): { code: ErrorCode; message: string } {
   const { error, ...rest } = body as { error: Record<string, unknown> };
   assertEquals(rest, {}, what);

@@ -132,7 +132,7 @@ export default {
         for (const member of node.arguments.flatMap(membersOf)) {
           if (keyOf(member) !== "error") continue;
           report(member, "An error body written by hand", {
-            why: "escapes the error table and the one envelope (D-10)",
+            why: "escapes the error table and the one envelope",
             instead: "Throw new ServiceError(code); shared/server/http/app.ts answers it.",
           });
         }

@@ -1,4 +1,7 @@
-/** Request and response bodies of the admin's routes for people and agents (D-170, D-171). */
+/**
+ * Request and response bodies of the admin's routes for people and agents (D-170). An admin stops an agent by
+ * routes of its own and not by the owner's, because the audit log could not tell in which role a person acted.
+ */
 import * as z from "zod";
 import { LIMITS } from "../limits.ts";
 import { parseDisplayName, parseReason } from "../names.ts";

@@ -1,4 +1,4 @@
-/** Request and response bodies of message delivery (D-66 to D-71). */
+/** Request and response bodies of message delivery (D-67 to D-71). */
 import * as z from "zod";
 import { LIMITS } from "../limits.ts";
 import { IsoTime, RequestId } from "./fields.ts";
@@ -51,6 +51,7 @@ export const HookAnswer = z.object({
   /** True when the recipient's connector stored the message. */
   delivered: z.boolean(),
   connectedSockets: z.int(),
+  /** The ID by which a sender finds the receipt; in the body, because shells and simple clients do not see headers. */
   requestId: RequestId,
   reason: z.string().optional(),
   queued: z.literal(true).optional(),

@@ -1,6 +1,7 @@
 /**
- * Builds an app from a route table. Defines the request pipeline (D-15) and is the only place that writes error responses
- * (D-10).
+ * Builds an app from a route table. Defines the request pipeline and is the only place that writes error responses,
+ * because a failure without the envelope would make each client write a second parser. Limits per IP come before the
+ * credential, so guesses are counted; records come last, because the status could otherwise tell whether one exists.
  */
 import type { Kv } from "../kv.ts";
 import * as z from "zod";

@@ -1,5 +1,5 @@
 /**
- * The services' rows for the OpenAPI builder of shared/openapi.ts (D-52): the operations of a table, the texts of its
+ * The services' rows for the OpenAPI builder of shared/openapi.ts: the operations of a table, the texts of its
  * limits, and the credentials of its callers.
  */
 import * as z from "zod";

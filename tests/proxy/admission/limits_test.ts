@@ -1,6 +1,6 @@
 /**
  * Shows the rate limit of an agent (check 9, D-60): at most n requests in any window, through any instance and with any
- * duration. Receipts and connects have windows of their own. Decisions: D-10.
+ * duration. Receipts and connects have windows of their own.
  */
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { readProxyConfig } from "../../../proxy/config.ts";

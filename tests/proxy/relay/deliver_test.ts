@@ -1,5 +1,5 @@
 /**
- * Shows which messages the proxy refuses and why, and what it answers the sender of a delivered one (D-60, D-66, D-67).
+ * Shows which messages the proxy refuses and why, and what it answers the sender of a delivered one (D-60, D-67).
  */
 import { assert, assertEquals } from "@std/assert";
 import type { ProxyDeps } from "../../../proxy/deps.ts";

@@ -1,6 +1,6 @@
 /**
  * Shows the bootstrap: who can create the first admin, that exactly one is created, and what the answer holds; the
- * caller's own account; and the recovery of the first admin (D-52).
+ * caller's own account; and the recovery of the first admin.
  */
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { recoverAdmin } from "../../../registry/accounts/recovery.ts";

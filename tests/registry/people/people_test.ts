@@ -1,5 +1,5 @@
 /**
- * Shows what an admin reads and stops (D-171): people and agents page by page with any filter, one record with its
+ * Shows what an admin reads and stops: people and agents page by page with any filter, one record with its
  * details, and the end of a foreign agent. Also odd queries, and that the owners' routes stay with the owners.
  */
 import { assert, assertEquals } from "@std/assert";

@@ -1,5 +1,5 @@
 /**
- * Shows that base64url is strict (D-01): one byte string has one accepted text, and every other text is refused. The
+ * Shows that base64url is strict: one byte string has one accepted text, and every other text is refused. The
  * cases are generated: padding, foreign alphabets, white space, impossible lengths, trailing bits.
  */
 import { assert, assertEquals } from "@std/assert";

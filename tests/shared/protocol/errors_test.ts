@@ -1,5 +1,5 @@
 /**
- * Shows the error class and the error envelope (D-10): the status comes from the table, details are shown on request
+ * Shows the error class and the error envelope: the status comes from the table, details are shown on request
  * only. `spec_tables_test.ts` compares the table with the requirements.
  */
 import { assert, assertEquals, assertInstanceOf, assertMatch, assertThrows } from "@std/assert";

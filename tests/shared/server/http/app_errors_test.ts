@@ -1,5 +1,5 @@
 /**
- * Shows the one form of every error (D-10): its envelope, its headers, its log line, and that it shows nothing
+ * Shows the one form of every error: its envelope, its headers, its log line, and that it shows nothing
  * internal. Also which errors a route can answer.
  */
 import { assert, assertEquals } from "@std/assert";

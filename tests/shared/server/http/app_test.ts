@@ -1,5 +1,5 @@
 /**
- * Shows the order of the checks of a request (D-15), which requests count against which limit, and what the handler
+ * Shows the order of the checks of a request, which requests count against which limit, and what the handler
  * receives. Uses its own small route table; contract tests cover the services' tables.
  */
 import { assert, assertEquals, assertMatch, assertStringIncludes, assertThrows } from "@std/assert";

@@ -172,7 +172,7 @@ export class TestApp implements Disposable {
   }
 }
 
-/** Status and code of an error answer. Asserts that its envelope is exactly that of D-10. */
+/** Status and code of an error answer. Asserts that its envelope is the one of every error. */
 export async function errorOf(answer: Response): Promise<[number, string]> {
   assertEquals(answer.headers.get("content-type"), "application/json; charset=utf-8");
   const body = await answer.json();
