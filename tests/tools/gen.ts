@@ -139,7 +139,8 @@ function errorLine(code: string, numbers: readonly number[], when: string, fix: 
 function limits(): string {
   return [
     "# Limits\n",
-    "Every number that a client or an operator needs, with its unit. A number of a single file is a constant at its top.\n",
+    "Every number that a client or an operator needs, with its unit. [operations.md](operations.md#configuration) has those",
+    "that an operator may set, with their defaults.\n",
     "## The network and its clients\n",
     limitList(LIMIT_TABLE),
     "## The connector\n",
@@ -147,9 +148,12 @@ function limits(): string {
   ].join("\n");
 }
 
+/** The end of the name of a number that an operator may set: docs/operations.md has it, and two homes would differ. */
+const SETTABLE = ", by default";
+
 /** Returns a list: a table of so many short rows would be half marks. */
 function limitList(limits: Readonly<Record<string, LimitRow>>): string {
-  return Object.values(limits).map(([value, unit, what]) => {
+  return Object.values(limits).filter(([, , what]) => !what.endsWith(SETTABLE)).map(([value, unit, what]) => {
     const number = value.toLocaleString("en-US");
     return `- ${what}: ${unit === "count" ? number : `${number} ${unit}`}\n`;
   }).join("");
