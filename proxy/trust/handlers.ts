@@ -1,4 +1,4 @@
-/** HTTP handlers of pairing and peers (D-74). */
+/** HTTP handlers of pairing and peers. */
 import type * as z from "zod";
 import type { Environment } from "../../shared/protocol/api/meta.ts";
 import type {

@@ -1,6 +1,7 @@
 /**
- * The rules of pairing (D-74): who may confirm a ticket, and who may use the pairing routes. Only participants learn
- * that a ticket exists, because a stranger could otherwise tell a used one from an invented one.
+ * The rules of pairing: who may confirm a ticket, and who may use the pairing routes. Only participants learn
+ * that a ticket exists, because a stranger could otherwise tell a used one from an invented one. The ticket and both
+ * directions of the pair change in one commit, because half a pair would let messages flow in one direction.
  */
 import type { Ownership } from "../../shared/protocol/api/services.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";

@@ -1,6 +1,7 @@
 /**
- * What the services need of a store, on each of its kinds: in memory, a file, a denokv (D-251). A difference between the
- * kinds is a member of `StoreKind`, or an entry of docs/decisions.md.
+ * What the services need of a store, on each of its kinds: in memory, a file, a denokv. They differ where their
+ * documentation is silent, so without this suite a new version of Deno or denokv would break messages in production
+ * only. A known difference is a member of `StoreKind`.
  */
 import type { Kv, KvEntry } from "../../shared/server/kv.ts";
 import { assert, assertEquals, assertRejects } from "@std/assert";

@@ -1,5 +1,5 @@
 /**
- * Shows the proxy on a faulty store (D-216, D-97): with any failing call, a change is applied completely or not at all;
+ * Shows the proxy on a faulty store (D-216): with any failing call, a change is applied completely or not at all;
  * conflicting commits are retried at most ten times; no commit holds more checks than the store allows. The registry's
  * part: `tests/registry/store_test.ts` and `faults_test.ts`.
  */

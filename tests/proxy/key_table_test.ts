@@ -1,4 +1,4 @@
-/** Every key family of the proxy states how its records end and how they are moved (D-97). */
+/** Every key family of the proxy states how its records end and how they are moved. */
 import { assert, assertEquals } from "@std/assert";
 import { ENDS, KEYS } from "../../proxy/schema/kv_keys.ts";
 import { STORED } from "../../proxy/schema/retention.ts";

@@ -1,5 +1,5 @@
 /**
- * Honest agents are never silenced, and rings of agents that answer by themselves end (D-406): a thousand questions to each
+ * Honest agents are never silenced, and rings of agents that answer by themselves end (D-113): a thousand questions to each
  * program of docs/agents.md and to a runtime, a thousand rounds of two models, rings of real processes. Fewer with
  * `-- --trials n`.
  */

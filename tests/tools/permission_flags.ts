@@ -1,4 +1,4 @@
-/** The permission sets of deno.json for programs that run without it: flags for the binary, a deno.json for the package (D-163). */
+/** The permission sets of deno.json for programs that run without it: flags for the binary, a deno.json for the package. */
 import project from "../../deno.json" with { type: "json" };
 
 type Permission = boolean | readonly string[];

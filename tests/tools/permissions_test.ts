@@ -1,5 +1,5 @@
 /**
- * The permission sets of deno.json (D-163): each holds exactly what its program reads, and each task uses its set. A
+ * The permission sets of deno.json: each holds exactly what its program reads, and each task uses its set. A
  * variable that a program reads and its set lacks would count as unset.
  */
 import { assertEquals } from "@std/assert";

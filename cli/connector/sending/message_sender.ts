@@ -262,7 +262,7 @@ export class MessageSender {
     return stopped("too many messages wait for an answer", guard.modelMessage(toDid, requestId, now));
   }
 
-  /** Reports a refusal, also to the asker that waits for the answer (D-406). */
+  /** Reports a refusal, also to the asker that waits for the answer (D-113). */
   async #refused(toDid: string, { why, waitMs, asker }: Loop): Promise<SendRefusedError> {
     const { clock, store: { sent }, emit } = this.deps;
     emit("loop_guard", { to: toDid, why });

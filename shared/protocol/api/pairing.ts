@@ -1,4 +1,4 @@
-/** Request and response bodies of pairing (D-74). */
+/** Request and response bodies of pairing. */
 import * as z from "zod";
 import { LIMITS } from "../limits.ts";
 import { isOrigin } from "../origins.ts";

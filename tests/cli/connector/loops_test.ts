@@ -1,4 +1,4 @@
-/** Programs that pass every message on through the local API (D-406): a ring of them ends, also without any mark. */
+/** Programs that pass every message on through the local API (D-113): a ring of them ends, also without any mark. */
 import { assert, assertEquals } from "@std/assert";
 import { LOOP_MESSAGES } from "../../../cli/link/loop_guard.ts";
 import { type TestAgent, World } from "../../support/world.ts";

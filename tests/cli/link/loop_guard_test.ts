@@ -1,4 +1,4 @@
-/** The loop guard (D-113, D-406): what a model and a program may send, and that no loop goes on. */
+/** The loop guard (D-113): what a model and a program may send, and that no loop goes on. */
 import { assert, assertEquals } from "@std/assert";
 import fc from "fast-check";
 import { LOOP_MESSAGES, LOOP_PEERS, LOOP_WINDOW_MS as HOUR, LoopGuard } from "../../../cli/link/loop_guard.ts";

@@ -1,5 +1,5 @@
 /**
- * Shows the order in which a confirmation is checked (D-74), which agents the registry allows to pair, and the routes
+ * Shows the order in which a confirmation is checked, which agents the registry allows to pair, and the routes
  * that manage trust.
  */
 import { assert, assertEquals } from "@std/assert";

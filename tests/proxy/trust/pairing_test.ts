@@ -1,5 +1,5 @@
 /**
- * Shows how two agents pair (D-26, D-74): one makes a ticket, the other confirms it, and both directions of the pair
+ * Shows how two agents pair (D-26): one makes a ticket, the other confirms it, and both directions of the pair
  * exist or neither does.
  */
 import { assert, assertEquals, assertMatch } from "@std/assert";

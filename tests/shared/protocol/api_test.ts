@@ -1,5 +1,5 @@
 /**
- * Shows which request bodies are valid (D-42 to D-44, D-72, D-74). Each schema accepts its valid bodies, fills in the
+ * Shows which request bodies are valid (D-42 to D-44, D-72). Each schema accepts its valid bodies, fills in the
  * defaults, ignores unknown members and refuses each invalid body.
  */
 import { assertEquals } from "@std/assert";

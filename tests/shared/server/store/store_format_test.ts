@@ -1,4 +1,4 @@
-/** A moved store works in its new place (D-97), and a store with another format is refused unchanged. */
+/** A moved store works in its new place, and a store with another format is refused unchanged. */
 import { assertEquals, assertRejects } from "@std/assert";
 import { StoreRefused } from "../../../../shared/server/store/open_store.ts";
 import { wrapStoreErrors } from "../../../../shared/server/store/store_errors.ts";

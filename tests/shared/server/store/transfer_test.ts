@@ -1,4 +1,4 @@
-/** Moving a store (D-97): an export has every record that must stay valid, and only a complete export is read. */
+/** Moving a store: an export has every record that must stay valid, and only a complete export is read. */
 import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { KEYS as PROXY_KEYS } from "../../../../proxy/schema/kv_keys.ts";
 import { STORED as PROXY_STORED } from "../../../../proxy/schema/retention.ts";
