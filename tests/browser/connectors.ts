@@ -1,6 +1,6 @@
 /** A server, and connectors of agents of one person as processes, with their pages in a browser. */
 import type { Page } from "playwright-core";
-import { RunningConnector, svc } from "../cli/connector/people.ts";
+import { createAgents, RunningConnector } from "../cli/connector/people.ts";
 import { Service, tempFolder } from "../support/process.ts";
 import { TestBrowser, type Watched } from "./browser.ts";
 
@@ -21,10 +21,7 @@ export class Connectors implements AsyncDisposable {
       world.service = world.#owned.use(await Service.open());
       const { path } = world.#owned.use(await tempFolder());
       world.dir = path;
-      const { url, apiKey } = world.service;
-      const account = { SVC_API_KEY: apiKey, SVC_REGISTRY_URL: url, SVC_HUMAN_NAME: "Ada" };
-      await svc(path, ["config", "init", "--registry-url", url], account);
-      for (const name of agents) await svc(path, ["agent", "create", name], account);
+      await createAgents(path, world.service, agents);
       await Promise.all(agents.map((name) => world.start(name)));
       world.browser = world.#owned.use(await TestBrowser.start());
       return world;

@@ -35,7 +35,7 @@ Deno.test("three commands share one connector; when its process is killed, the o
   await using service = await Service.open();
   await using folder = await tempFolder();
   const dir = folder.path;
-  const { a, b } = await pairedAgents(service, dir, program);
+  const { a, b } = await pairedAgents(service, dir);
   const { did } = b.agent;
   await svc(dir, ["install", "--for", "inbox"], {}, program);
   /** Sends a message as a sender does that retries with the same request ID while the connector does not acknowledge. */

@@ -4,7 +4,7 @@
  */
 import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { Place } from "../cli/place.ts";
-import { RunningConnector, svc } from "../cli/connector/people.ts";
+import { RunningConnector, svcHere } from "../cli/connector/people.ts";
 import type { AgentEventName } from "../../shared/client/agent_api.ts";
 import { LocalAgent } from "../../shared/client/local_agent.ts";
 import { SvcError } from "../../shared/client/svc_error.ts";
@@ -26,9 +26,10 @@ if (client !== null) RUNTIMES.push(["Node", (program, ...args) => inNode(client,
 /** Creates the agents alpha and beta in a configuration directory. Returns their DIDs. */
 async function agentsIn(dir: string, place: Place, proxyUrl: string): Promise<{ alpha: string; beta: string }> {
   const env = { SVC_API_KEY: place.apiKey, SVC_REGISTRY_URL: place.url };
-  await svc(dir, ["config", "set", "registryUrl", place.url], {}, program);
-  await svc(dir, ["config", "set", "proxyUrl", proxyUrl], {}, program);
-  for (const name of ["alpha", "beta"]) await svc(dir, ["agent", "create", name], env, program);
+  for (const [member, url] of [["registryUrl", place.url], ["proxyUrl", proxyUrl]] as const) {
+    await svcHere(dir, ["config", "set", member, url]);
+  }
+  for (const name of ["alpha", "beta"]) await svcHere(dir, ["agent", "create", name], env);
   const didOf = (name: string) =>
     JSON.parse(Deno.readTextFileSync(`${dir}/agents/${name}/identity.json`)).did as string;
   return { alpha: didOf("alpha"), beta: didOf("beta") };

@@ -50,7 +50,7 @@ Deno.test("an A2A client gets the result of an A2A agent behind the connector of
   await using folder = await tempFolder();
   await using runtime = new Runtime();
   const dir = folder.path;
-  await pairedNames(service, dir, program, ["alpha", "beta"]);
+  await pairedNames(service, dir, ["alpha", "beta"]);
   await svc(dir, ["install", "--for", "a2a", "--agent-name", "beta"], {}, program);
   const alphaOnly = ["--agent", "alpha"];
   const early = await attempt(dir, ["a2a", "add", "beta", ...alphaOnly], {}, program);

@@ -13,7 +13,7 @@ const program = await bundledProgram();
 Deno.test("a message is unread once across a kill, and has its receipt when it is taken", async () => {
   await using service = await Service.open();
   await using folder = await tempFolder();
-  const { a, b } = await pairedAgents(service, folder.path, program);
+  const { a, b } = await pairedAgents(service, folder.path);
   const to = b.agent.did;
   const send = (requestId: string) =>
     a.client.sendMessage({ recipientDid: to, payload: '{"message":"hi"}', requestId });

@@ -4,7 +4,7 @@
  */
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { shellQuote } from "../../cli/connector/local_api/pairing_hint.ts";
-import { svc } from "../cli/connector/people.ts";
+import { createAgents, svc } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
 import { eventually, Service, tempFolder } from "../support/process.ts";
 import { HAS_TMUX, TmuxTerminal } from "../support/tmux_terminal.ts";
@@ -19,12 +19,6 @@ function start(dir: string, agent: string): string {
 
 function shellLine(args: readonly string[]): string {
   return `NO_COLOR=1 LANG=C.UTF-8 ${[program.command, ...program.args, ...args].map(shellQuote).join(" ")}`;
-}
-
-async function createAgent(service: Service, dir: string, name: string): Promise<void> {
-  const env = { SVC_API_KEY: service.apiKey, SVC_REGISTRY_URL: service.url };
-  await svc(dir, ["config", "init", "--registry-url", service.url], {}, program);
-  await svc(dir, ["agent", "create", name], env, program);
 }
 
 /** Waits for a line of the screen. */
@@ -54,8 +48,8 @@ Deno.test({
     await using service = await Service.open();
     await using folder = await tempFolder();
     const [here, there] = [`${folder.path}/here`, `${folder.path}/there`];
-    await createAgent(service, here, "alpha");
-    await createAgent(service, there, "beta");
+    await createAgents(here, service, ["alpha"]);
+    await createAgents(there, service, ["beta"]);
     await using alpha = await TmuxTerminal.run(COLUMNS, start(here, "alpha"));
     await using beta = await TmuxTerminal.run(COLUMNS, start(there, "beta"));
     for (const terminal of [alpha, beta]) {
@@ -162,7 +156,7 @@ Deno.test({
   async fn() {
     await using service = await Service.open();
     await using folder = await tempFolder();
-    await createAgent(service, folder.path, "alpha");
+    await createAgents(folder.path, service, ["alpha"]);
     await using shell = await TmuxTerminal.run(COLUMNS, "bash --norc --noprofile -i");
     await shell.press(`${start(folder.path, "alpha")} &`, "Enter");
     await shown(shell, /alpha · online$/);
@@ -184,7 +178,7 @@ Deno.test({
     await using service = await Service.open();
     await using folder = await tempFolder();
     const dir = folder.path;
-    await createAgent(service, dir, "alpha");
+    await createAgents(dir, service, ["alpha"]);
     const ends: Record<string, (terminal: TmuxTerminal) => Promise<void>> = {
       q: (terminal) => terminal.press("q"),
       SIGTERM: async () => {

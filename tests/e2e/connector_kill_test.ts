@@ -22,7 +22,7 @@ for (const program of await programs()) {
     await using service = await Service.open();
     await using folder = await tempFolder();
     const dir = `${folder.path}/b`;
-    const { a, b } = await pairedAgents(service, dir, program);
+    const { a, b } = await pairedAgents(service, dir);
     await using runtime = new Listener();
     runtime.answer = async () => {
       await new Promise((resolve) => setTimeout(resolve, Math.random() * 40));

@@ -1,6 +1,6 @@
 /** Each agent's connector keeps its port from start to start. Real processes. */
 import { assert, assertEquals, assertNotEquals } from "@std/assert";
-import { attempt, RunningConnector, svc } from "../cli/connector/people.ts";
+import { attempt, createAgents, RunningConnector } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
 import { freePort, Service, tempFolder } from "../support/process.ts";
 
@@ -11,9 +11,7 @@ Deno.test("two agents that start together keep their ports, and a token is good 
   await using service = await Service.open();
   await using folder = await tempFolder();
   const dir = folder.path;
-  const env = { SVC_API_KEY: service.apiKey, SVC_REGISTRY_URL: service.url };
-  await svc(dir, ["config", "init", "--registry-url", service.url], {}, program);
-  for (const name of ["alpha", "beta"]) await svc(dir, ["agent", "create", name], env, program);
+  await createAgents(dir, service, ["alpha", "beta"]);
   const start = (name: string, ...args: string[]) => RunningConnector.start(dir, name, args, { program });
   const portCheck = async (name: string) => {
     const { result } = await attempt(dir, ["provider", "doctor", "--agent-name", name], {}, program);

@@ -29,7 +29,7 @@ Deno.test("svc send --wait prints the answer of nanobot, unless its replies are 
   await using folder = await tempFolder();
   await using runtime = nanobot();
   const dir = folder.path;
-  await pairedNames(service, dir, program, ["alpha", "beta"]);
+  await pairedNames(service, dir, ["alpha", "beta"]);
   await svc(dir, ["install", "--for", "nanobot", "--agent-name", "beta"], {}, program);
   const start = (...more: string[]) =>
     RunningConnector.start(dir, "beta", ["--runtime-base-url", runtime.url, ...more], { program });
@@ -63,7 +63,7 @@ Deno.test("a connector that is killed around the runtime's answers sends exactly
     await pause(Math.random() * 80);
     return await answer(received);
   };
-  const { a, b } = await pairedAgents(service, folder.path, program);
+  const { a, b } = await pairedAgents(service, folder.path);
   const far = await service.connect(a);
   await svc(folder.path, ["install", "--for", "nanobot"], {}, program);
   const start = () => RunningConnector.start(folder.path, "b", ["--runtime-base-url", runtime.url], { program });
@@ -113,7 +113,7 @@ Deno.test("a reply arrives when the proxy is back", async () => {
     await isDown.promise;
     return await answer(received);
   };
-  const { a, b } = await pairedAgents(service, folder.path, program);
+  const { a, b } = await pairedAgents(service, folder.path);
   await svc(folder.path, ["install", "--for", "nanobot"], {}, program);
   await using connector = await RunningConnector.start(folder.path, "b", ["--runtime-base-url", runtime.url], {
     program,

@@ -4,7 +4,7 @@
  */
 import net from "node:net";
 import { assertEquals } from "@std/assert";
-import { svc } from "../cli/connector/people.ts";
+import { createAgents, svc } from "../cli/connector/people.ts";
 import { programs } from "../cli/program.ts";
 import { ChildProcess, eventually, Service, tempFolder } from "../support/process.ts";
 
@@ -55,12 +55,10 @@ for (const program of await programs()) {
     await using folder = await tempFolder();
     await using stack = new AsyncDisposableStack();
     const dir = folder.path;
-    const env = { SVC_API_KEY: service.apiKey, SVC_REGISTRY_URL: service.url };
-    await svc(dir, ["config", "init", "--registry-url", service.url], {}, program);
+    await createAgents(dir, service, ["agent-0", "agent-2", "agent-4"]);
     const children: { name: string; child: ChildProcess; server: Resetting }[] = [];
     for (let i = 0; i < ANSWERS.length; i += 2) {
       const name = `agent-${i}`;
-      await svc(dir, ["agent", "create", name], env, program);
       const server = stack.use(await Resetting.listen(ANSWERS.slice(i, i + 2)));
       const args = ["connector", "start", name, "--config-dir", dir, "--proxy-ws-url", server.wsUrl];
       const child = new ChildProcess([...program.args, ...args], {}, program.command);

@@ -23,7 +23,7 @@ function contents(folder: string): string {
 Deno.test("the hook token goes to the configured origin only and appears in no output and no file", async () => {
   await using service = await Service.open();
   await using folder = await tempFolder();
-  const { a, b } = await pairedAgents(service, folder.path, program);
+  const { a, b } = await pairedAgents(service, folder.path);
   const { did } = b.agent;
   let strayed = 0;
   await using canary = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen: () => {} }, () => {
@@ -74,7 +74,7 @@ Deno.test("the hook token goes to the configured origin only and appears in no o
 Deno.test("the local API refuses web pages, other host names and other machines", async (t) => {
   await using service = await Service.open();
   await using folder = await tempFolder();
-  await pairedAgents(service, folder.path, program);
+  await pairedAgents(service, folder.path);
   await using runtime = new Listener();
   await using connector = await RunningConnector.start(folder.path, "b", ["--runtime-base-url", runtime.url], {
     program,

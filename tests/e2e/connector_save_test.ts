@@ -1,6 +1,6 @@
 /** Runtime settings of a connector: saved with --save for one agent or all, and shown in its status. */
 import { assert, assertEquals } from "@std/assert";
-import { attempt, Listener, RunningConnector, svc } from "../cli/connector/people.ts";
+import { attempt, createAgents, Listener, RunningConnector } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
 import { Service, tempFolder } from "../support/process.ts";
 
@@ -11,9 +11,7 @@ Deno.test("connector start --save keeps the runtime settings, and the status nam
   await using folder = await tempFolder();
   await using runtime = new Listener();
   const dir = folder.path;
-  const env = { SVC_API_KEY: service.apiKey, SVC_REGISTRY_URL: service.url };
-  await svc(dir, ["config", "init", "--registry-url", service.url], {}, program);
-  await svc(dir, ["agent", "create", "b"], env, program);
+  await createAgents(dir, service, ["b"]);
   /** Starts and stops the connector; returns the runtime part of its status. */
   const statusOf = async (args: string[], more: Record<string, string> = {}) => {
     await using connector = await RunningConnector.start(dir, "b", args, { program, env: more });

@@ -4,7 +4,7 @@
  */
 import { relative } from "node:path";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { attempt, clientFromFiles, denoDir, Listener, svc } from "../cli/connector/people.ts";
+import { attempt, clientFromFiles, createAgents, denoDir, Listener, svc } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
 import { HAS_OPENSSL, PrivateAuthority } from "../support/private_authority.ts";
 import { eventually, freePort, ROOT, Service, SOON_MS, tempFolder } from "../support/process.ts";
@@ -49,8 +49,7 @@ Deno.test("a service installs, runs, shows its logs and uninstalls, each of them
   };
   const without = { ...env, PATH: `${folder.path}/empty` };
   const within = { ...env, PATH: `${bin}:${Deno.env.get("PATH")}` };
-  await svc(dir, ["config", "init", "--registry-url", service.url], {}, program);
-  await svc(dir, ["agent", "create", "beta"], { SVC_API_KEY: service.apiKey, SVC_REGISTRY_URL: service.url }, program);
+  await createAgents(dir, service, ["beta"]);
   const unit = `${env.XDG_CONFIG_HOME}/systemd/user/svc-connector-beta.service`;
   const install = [
     "connector",

@@ -3,7 +3,7 @@
  * deletion of its agent ends the connector, which reports it.
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { Listener, RunningConnector, svc } from "../cli/connector/people.ts";
+import { clientFromFiles, createAgents, Listener, RunningConnector } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
 import { RegistryClient } from "../support/agent_client.ts";
 import { parseDid } from "../../shared/protocol/did.ts";
@@ -20,13 +20,11 @@ Deno.test("messages in both directions survive the expiry of both agents' access
   });
   await using folder = await tempFolder();
   await using runtime = new Listener();
-  const env = { SVC_API_KEY: service.apiKey, SVC_REGISTRY_URL: service.url };
   const dir = folder.path;
-  await svc(dir, ["config", "init", "--registry-url", service.url], {}, program);
+  await createAgents(dir, service, ["alpha", "beta"]);
   const connectors: RunningConnector[] = [];
   try {
     for (const name of ["alpha", "beta"]) {
-      await svc(dir, ["agent", "create", name], env, program);
       const options = ["--runtime-base-url", runtime.url];
       connectors.push(await RunningConnector.start(dir, name, options, { program }));
     }
@@ -63,10 +61,9 @@ Deno.test("a connector reports the fix when its agent is deleted, and at each la
   const program = await bundledProgram();
   await using service = await Service.open();
   await using folder = await tempFolder();
-  const env = { SVC_API_KEY: service.apiKey, SVC_REGISTRY_URL: service.url };
   const dir = folder.path;
-  await svc(dir, ["config", "init", "--registry-url", service.url], {}, program);
-  const { did } = await svc(dir, ["agent", "create", "alpha"], env, program);
+  await createAgents(dir, service, ["alpha"]);
+  const { agent: { did } } = await clientFromFiles(dir, "alpha", service.url);
   const options = ["--runtime-base-url", "http://127.0.0.1:9"];
   await using connector = await RunningConnector.start(dir, "alpha", [...options, "--json"], { program });
   await new RegistryClient(deps, service.url).deleteAgent(service.apiKey, parseDid(did)?.id ?? "");

@@ -1,7 +1,7 @@
 /** The live line of a connector in a real terminal: one line at any width. Needs tmux. */
 import { assert } from "@std/assert";
 import { shellQuote } from "../../cli/connector/local_api/pairing_hint.ts";
-import { svc } from "../cli/connector/people.ts";
+import { createAgents } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
 import { eventually, Service, tempFolder } from "../support/process.ts";
 import { HAS_TMUX, TmuxTerminal } from "../support/tmux_terminal.ts";
@@ -16,9 +16,7 @@ Deno.test({
     await using service = await Service.open();
     await using folder = await tempFolder();
     const dir = folder.path;
-    const env = { SVC_API_KEY: service.apiKey, SVC_REGISTRY_URL: service.url };
-    await svc(dir, ["config", "init", "--registry-url", service.url], {}, program);
-    await svc(dir, ["agent", "create", "b"], env, program);
+    await createAgents(dir, service, ["b"]);
     const args = [
       "connector",
       "start",

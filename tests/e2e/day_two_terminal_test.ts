@@ -15,7 +15,7 @@ const NAMES = ["alpha", "beta", "gamma"];
 
 /** A person with three agents that are paired with each other. */
 async function threeAgents(service: Service, dir: string): Promise<void> {
-  await pairedNames(service, dir, program, NAMES);
+  await pairedNames(service, dir, NAMES);
   await svc(dir, ["config", "set", "humanName", "Ada"], {}, program);
   // A sound would only disturb who runs the tests.
   await svc(dir, ["profile", "set", "notify", "off"], {}, program);

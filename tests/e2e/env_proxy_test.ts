@@ -21,7 +21,7 @@ Deno.test("a proxy of the environment gets no request when registry, proxy, runt
   await using runtime = new Listener();
   const env = { ...proxyEnv, SVC_API_KEY: service.apiKey, SVC_REGISTRY_URL: service.url };
   const dir = folder.path;
-  const { a, b } = await pairedAgents(service, dir, program, proxyEnv);
+  const { a, b } = await pairedAgents(service, dir);
   const args = ["--runtime-base-url", runtime.url, "--hook-token", "hook-token"];
   await using connector = await RunningConnector.start(dir, "b", args, { env, program });
   const recipientDid = b.agent.did;

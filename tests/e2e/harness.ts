@@ -1,7 +1,7 @@
 /** What several e2e files set up in the same way. */
 import { knowEachOther, knowPeer } from "../support/known_peer.ts";
 import type { Place } from "../cli/place.ts";
-import { clientFromFiles, svc } from "../cli/connector/people.ts";
+import { clientFromFiles, createAgents } from "../cli/connector/people.ts";
 import { Machine, type Program } from "../cli/program.ts";
 import { type AgentClient, ApiError } from "../support/agent_client.ts";
 import type { LiveAgent, Service } from "../support/process.ts";
@@ -22,16 +22,13 @@ export function machineTests(program: Program, place: Place) {
     });
 }
 
-/** Creates agents with their files in `dir`, each paired with each other one. */
+/** Creates agents with their files in `dir`, each paired with each other one by a ticket. */
 export async function pairedNames(
   service: Pick<Service, "apiKey" | "url">,
   dir: string,
-  program: Program,
   names: readonly string[],
 ): Promise<void> {
-  const env = { SVC_API_KEY: service.apiKey, SVC_REGISTRY_URL: service.url };
-  await svc(dir, ["config", "init", "--registry-url", service.url], {}, program);
-  for (const name of names) await svc(dir, ["agent", "create", name], env, program);
+  await createAgents(dir, service, names);
   for (const [i, second] of names.entries()) {
     for (const first of names.slice(0, i)) {
       const a = await clientFromFiles(dir, first, service.url);
@@ -43,16 +40,12 @@ export async function pairedNames(
   }
 }
 
-/** Creates agent `b` with its files in `dir`, and agent `a` paired with it; `more` is set in the environment. */
+/** Creates agent `b` with its files in `dir`, and agent `a` paired with it. */
 export async function pairedAgents(
   service: Service,
   dir: string,
-  program: Program,
-  more: Record<string, string> = {},
 ): Promise<{ a: LiveAgent; b: AgentClient }> {
-  const env = { ...more, SVC_API_KEY: service.apiKey, SVC_REGISTRY_URL: service.url };
-  await svc(dir, ["config", "init", "--registry-url", service.url], more, program);
-  await svc(dir, ["agent", "create", "b"], env, program);
+  await createAgents(dir, service, ["b"]);
   const a = await service.agent("a");
   const b = await clientFromFiles(dir, "b", service.url);
   const { ticket } = await a.client.pairStart({ agentName: "a", humanName: "A" });

@@ -48,7 +48,7 @@ const NONE = { code: 0, stdout: "", stderr: "" };
 Deno.test("the hook wakes once for each message, without a byte of it, and marks none read", async () => {
   await using service = await Service.open();
   await using folder = await tempFolder();
-  const { a, b } = await pairedAgents(service, folder.path, program);
+  const { a, b } = await pairedAgents(service, folder.path);
   const send = async () => {
     const sent = { recipientDid: b.agent.did, payload: JSON.stringify({ message: TEXT }), requestId: newId() };
     assertEquals((await a.client.sendMessage(sent)).delivered, true);
@@ -95,7 +95,7 @@ Deno.test("the hook wakes once for each message, without a byte of it, and marks
 Deno.test("of twenty hooks of a session that start at the same time one waits and wakes", async () => {
   await using service = await Service.open();
   await using folder = await tempFolder();
-  const { a, b } = await pairedAgents(service, folder.path, program);
+  const { a, b } = await pairedAgents(service, folder.path);
   await using _connector = await RunningConnector.start(folder.path, "b", ["--inbox"], { program });
   const hooks = Array.from({ length: 20 }, () => new Hook(program, folder.path, "session"));
   let left = hooks.length;

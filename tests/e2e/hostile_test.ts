@@ -44,105 +44,53 @@ const REFUSED: Readonly<Partial<Record<AttackName, readonly (string | null)[]>>>
   flood: Array.from({ length: 500 }, () => "proof_invalid"),
 };
 
-Deno.test("a message that a relay changed or invented reaches no runtime, and a genuine one follows", async (t) => {
+Deno.test("what a relay that lies makes of pairings, messages, receipts, lists and the time", async (t) => {
   await using more = new AsyncDisposableStack();
   const all = await opened(more);
-  await pair(all);
-  await arrives(all, (await send(all)).text);
-  for (const name of Object.keys(FRAME_ATTACKS) as (keyof typeof FRAME_ATTACKS)[]) {
-    await t.step(name, async () => {
-      const expected = REFUSED[name] ?? [];
-      await all.relay.arm(name);
-      const attacked = await send(all);
-      const acks = await all.relay.acks(name, expected.length);
-      assertEquals(acks.map(({ reason }) => reason), expected);
-      assertEquals(attacked.reason, expected.at(-1));
-      const genuine = await send(all);
-      assertEquals(genuine.reason, null);
-      await arrives(all, genuine.text);
-      const arrived = textsOf(all).filter((text) => text.endsWith(attacked.text));
-      assertEquals(arrived.length, expected.at(-1) === null ? 1 : 0);
-    });
-  }
-  const texts = textsOf(all);
-  assertEquals(new Set(texts).size, texts.length, "a message was handed over twice");
-  assert(!texts.some((text) => text.includes("send money")));
-  const identities = all.runtime.received.map(({ body }) => String(JSON.parse(body).message));
-  assert(!identities.some((text) => text.includes("admin")));
-  await t.step("replay after a restart", async () => {
-    await all.beta.child.end("SIGKILL");
-    const again = await all.start(all.bob, "beta", "--runtime-base-url", all.runtime.url);
-    more.use(again);
-    await all.relay.arm("replay");
-    const before = textsOf(all).length;
-    const { text } = await send(all);
-    await all.relay.acks("replay", 4);
-    await arrives(all, text);
-    assertEquals(textsOf(all).length, before + 1);
-  });
-});
 
-Deno.test("a receipt that a relay changed is shown as the proxy's word, and the state does not follow it", async (t) => {
-  await using more = new AsyncDisposableStack();
-  const all = await opened(more);
-  await pair(all);
-  const receiptsOf = async (requestId: string) =>
-    (await all.alpha.json("GET", `/v1/receipts?to=beta&requestId=${requestId}`)).receipts;
-  const signed = async () => {
-    const { requestId, text } = await send(all);
-    await arrives(all, text);
-    const state = async () =>
-      (await all.alpha.json("GET", `/v1/outbound/${requestId}`)).state === "processed" || undefined;
-    await eventually(60_000, "the receipt is signed", async () => {
-      const [receipt] = await receiptsOf(requestId);
-      return receipt?.verified === "signed" && await state() || undefined;
-    });
-    return requestId;
-  };
-  await signed();
-  for (const name of ["receipt_stripped", "receipt_forged", "receipt_status", "receipt_of_another"] as const) {
-    await t.step(name, async () => {
-      const requestId = await signed();
-      await all.relay.arm(name);
-      const [receipt] = await receiptsOf(requestId);
-      await all.relay.made(name);
-      assertEquals([receipt.verified, typeof receipt.problem], ["by-proxy", "string"]);
-      await signed();
-    });
-  }
-  await t.step("a receipt verifies on another machine, with the payload and without a network", async () => {
-    const requestId = await signed();
-    const dir = `${all.ada}-elsewhere`,
-      write = (name: string, text: string) => Deno.writeTextFile(`${dir}/${name}`, text);
-    await Deno.mkdir(dir, { mode: 0o700 });
-    await write("receipt.json", JSON.stringify(await svc(all.ada, ["sent", requestId, "--to", "beta"], all.at)));
-    await write("keys.json", await (await fetch(`${all.server.address}/.well-known/svc-keys.json`)).text());
-    await write("payload.json", JSON.stringify({ message: textOf(requestId) }));
-    const files = ["receipt.json", "--payload", "payload.json", "--key-document", "keys.json"];
-    const words = files.map((word) => word.endsWith(".json") ? `${dir}/${word}` : word);
-    const { valid, receipt, checks } = await svc(dir, ["receipt", "verify", ...words]);
-    assertEquals([valid, receipt.requestId, receipt.status], [true, requestId, "processed_by_svc"]);
-    const { result, detail } = checks.find(({ name }: { name: string }) => name === "payload");
-    assertEquals([result, detail], ["passed", "what was sealed, with the salt"]);
+  await t.step("a pairing that the relay changed pins nothing", async (t) => {
+    for (const name of ["pair_key_stripped", "pair_key_forged", "pair_name"] as const) {
+      await t.step(name, async () => {
+        const { ticket } = await all.alpha.json("POST", "/v1/pair/start", {});
+        await all.relay.arm(name);
+        const answer = await all.beta.call("POST", "/v1/pair/confirm", { ticket });
+        assertEquals([answer.status, (await answer.json()).error.code], [409, "CONNECTOR_PEER_KEY_MISMATCH"]);
+        await all.relay.made(name);
+        assertEquals((await all.beta.json("GET", "/v1/pair/peers")).peers, []);
+      });
+    }
   });
-});
 
-Deno.test("a relay that changes a pairing or the list of peers pins nothing and takes no name", async (t) => {
-  await using more = new AsyncDisposableStack();
-  const all = await opened(more);
-  for (const name of ["pair_key_stripped", "pair_key_forged", "pair_name"] as const) {
-    await t.step(name, async () => {
-      const { ticket } = await all.alpha.json("POST", "/v1/pair/start", {});
-      await all.relay.arm(name);
-      const answer = await all.beta.call("POST", "/v1/pair/confirm", { ticket });
-      assertEquals([answer.status, (await answer.json()).error.code], [409, "CONNECTOR_PEER_KEY_MISMATCH"]);
-      await all.relay.made(name);
-      assertEquals((await all.beta.json("GET", "/v1/pair/peers")).peers, []);
-    });
-  }
   await pair(all);
-  await arrives(all, (await send(all)).text);
-  await t.step("listed_stranger", async () => {
+
+  await t.step(
+    "a message that the relay changed or invented reaches no runtime, and a genuine one follows",
+    async (t) => {
+      await arrives(all, (await send(all)).text);
+      for (const name of Object.keys(FRAME_ATTACKS) as (keyof typeof FRAME_ATTACKS)[]) {
+        await t.step(name, async () => {
+          const expected = REFUSED[name] ?? [];
+          await all.relay.arm(name);
+          const attacked = await send(all);
+          const acks = await all.relay.acks(name, expected.length);
+          assertEquals(acks.map(({ reason }) => reason), expected);
+          assertEquals(attacked.reason, expected.at(-1));
+          const genuine = await send(all);
+          assertEquals(genuine.reason, null);
+          await arrives(all, genuine.text);
+          const arrived = textsOf(all).filter((text) => text.endsWith(attacked.text));
+          assertEquals(arrived.length, expected.at(-1) === null ? 1 : 0);
+        });
+      }
+      const texts = textsOf(all);
+      assertEquals(new Set(texts).size, texts.length, "a message was handed over twice");
+      assert(!texts.some((text) => text.includes("send money")));
+      const identities = all.runtime.received.map(({ body }) => String(JSON.parse(body).message));
+      assert(!identities.some((text) => text.includes("admin")));
+    },
+  );
+
+  await t.step("a stranger in the list of peers takes no name", async () => {
     const read = () => JSON.parse(Deno.readTextFileSync(`${all.bob}/agents/beta/peers.json`));
     const { alpha } = read();
     await all.relay.arm("listed_stranger");
@@ -153,20 +101,73 @@ Deno.test("a relay that changes a pairing or the list of peers pins nothing and 
     assertEquals(read().alpha, alpha);
     await arrives(all, (await send(all)).text);
   });
-});
 
-Deno.test("a relay whose time is two days ahead moves no clock", async () => {
-  await using more = new AsyncDisposableStack();
-  const all = await opened(more);
-  await pair(all);
-  await all.relay.arm("date");
-  await all.beta.call("POST", "/v1/outbound", { to: "gamma", text: "hi" });
-  await all.relay.made("date");
-  await eventually(
-    60_000,
-    "the connector refuses the time",
-    () => all.beta.events.some(({ event }) => event === "clock_offset_refused") || undefined,
+  await t.step(
+    "a receipt that the relay changed is shown as the proxy's word, and the state does not follow it",
+    async (t) => {
+      const receiptsOf = async (requestId: string) =>
+        (await all.alpha.json("GET", `/v1/receipts?to=beta&requestId=${requestId}`)).receipts;
+      const signed = async () => {
+        const { requestId, text } = await send(all);
+        await arrives(all, text);
+        const state = async () =>
+          (await all.alpha.json("GET", `/v1/outbound/${requestId}`)).state === "processed" || undefined;
+        await eventually(60_000, "the receipt is signed", async () => {
+          const [receipt] = await receiptsOf(requestId);
+          return receipt?.verified === "signed" && await state() || undefined;
+        });
+        return requestId;
+      };
+      await signed();
+      for (const name of ["receipt_stripped", "receipt_forged", "receipt_status", "receipt_of_another"] as const) {
+        await t.step(name, async () => {
+          const requestId = await signed();
+          await all.relay.arm(name);
+          const [receipt] = await receiptsOf(requestId);
+          await all.relay.made(name);
+          assertEquals([receipt.verified, typeof receipt.problem], ["by-proxy", "string"]);
+          await signed();
+        });
+      }
+      await t.step("a receipt verifies on another machine, with the payload and without a network", async () => {
+        const requestId = await signed();
+        const dir = `${all.ada}-elsewhere`,
+          write = (name: string, text: string) => Deno.writeTextFile(`${dir}/${name}`, text);
+        await Deno.mkdir(dir, { mode: 0o700 });
+        await write("receipt.json", JSON.stringify(await svc(all.ada, ["sent", requestId, "--to", "beta"])));
+        await write("keys.json", await (await fetch(`${all.service.url}/.well-known/svc-keys.json`)).text());
+        await write("payload.json", JSON.stringify({ message: textOf(requestId) }));
+        const files = ["receipt.json", "--payload", "payload.json", "--key-document", "keys.json"];
+        const words = files.map((word) => word.endsWith(".json") ? `${dir}/${word}` : word);
+        const { valid, receipt, checks } = await svc(dir, ["receipt", "verify", ...words]);
+        assertEquals([valid, receipt.requestId, receipt.status], [true, requestId, "processed_by_svc"]);
+        const { result, detail } = checks.find(({ name }: { name: string }) => name === "payload");
+        assertEquals([result, detail], ["passed", "what was sealed, with the salt"]);
+      });
+    },
   );
-  assertEquals((await all.beta.json("GET", "/v1/status")).clockOffsetMs, 0);
-  await arrives(all, (await send(all)).text);
+
+  await t.step("a time that is two days ahead moves no clock", async () => {
+    await all.relay.arm("date");
+    await all.alpha.call("POST", "/v1/outbound", { to: "gamma", text: "hi" });
+    await all.relay.made("date");
+    await eventually(
+      60_000,
+      "the connector refuses the time",
+      () => all.alpha.events.some(({ event }) => event === "clock_offset_refused") || undefined,
+    );
+    assertEquals((await all.alpha.json("GET", "/v1/status")).clockOffsetMs, 0);
+    await arrives(all, (await send(all)).text);
+  });
+
+  await t.step("replay after a restart", async () => {
+    await all.beta.child.end("SIGKILL");
+    all.beta = more.use(await all.start(all.bob, "beta", "--runtime-base-url", all.runtime.url));
+    await all.relay.arm("replay");
+    const before = textsOf(all).length;
+    const { text } = await send(all);
+    await all.relay.acks("replay", 4);
+    await arrives(all, text);
+    assertEquals(textsOf(all).length, before + 1);
+  });
 });

@@ -1,34 +1,24 @@
 /** Real connectors that dial a relay that lies, in front of a real service. */
-import { Listener, RunningConnector, svc } from "../cli/connector/people.ts";
+import { createAgents, Listener, RunningConnector } from "../cli/connector/people.ts";
 import { HostileRelay } from "../support/hostile_relay.ts";
-import { AMPLE_QUOTA_VARIABLES, BOOTSTRAP_SECRET, eventually, startServer, tempFolder } from "../support/process.ts";
+import { eventually, Service, tempFolder } from "../support/process.ts";
 
 /** A service, a relay that lies, and two people whose connectors dial it. */
 export async function opened(more: AsyncDisposableStack) {
-  const folder = more.use(await tempFolder());
-  const env = { ...AMPLE_QUOTA_VARIABLES, AGENT_RATE_LIMIT_REQUESTS_PER_MINUTE: "100000" };
-  const server = more.use(await startServer({ folder: folder.path, env }));
-  const relay = more.use(await HostileRelay.start(server.address));
+  const service = more.use(await Service.open()), folder = more.use(await tempFolder());
+  const relay = more.use(await HostileRelay.start(service.url));
   const [ada, bob] = [`${folder.path}/ada`, `${folder.path}/bob`];
-  const at = { SVC_REGISTRY_URL: server.address };
-  await svc(ada, ["admin", "bootstrap", "--bootstrap-secret", BOOTSTRAP_SECRET], at);
-  for (const [dir, name] of [[ada, "alpha"], [bob, "beta"]] as const) {
-    if (dir === bob) {
-      const { invite } = await svc(ada, ["invite", "create"], at);
-      await svc(bob, ["invite", "redeem", invite.code, "--display-name", "Bob"], at);
-    }
-    await svc(dir, ["agent", "create", name], at);
-  }
+  await createAgents(ada, service, ["alpha"]);
+  await createAgents(bob, { url: service.url, apiKey: await service.person() }, ["beta"]);
   const runtime = more.use(new Listener());
   const dial = ["--proxy-ws-url", relay.wsUrl];
-  const start = (dir: string, name: string, ...args: string[]) =>
-    RunningConnector.start(dir, name, [...dial, ...args], { env: at });
+  const start = (dir: string, name: string, ...args: string[]) => RunningConnector.start(dir, name, [...dial, ...args]);
   const alpha = more.use(await start(ada, "alpha"));
   const beta = more.use(await start(bob, "beta", "--runtime-base-url", runtime.url));
-  return { server, relay, runtime, alpha, beta, ada, bob, at, start };
+  return { service, relay, runtime, alpha, beta, ada, bob, start };
 }
 
-export type Opened = Awaited<ReturnType<typeof opened>>;
+type Opened = Awaited<ReturnType<typeof opened>>;
 
 export async function pair({ alpha, beta }: Pick<Opened, "alpha" | "beta">): Promise<void> {
   const { ticket } = await alpha.json("POST", "/v1/pair/start", {});

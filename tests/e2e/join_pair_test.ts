@@ -4,7 +4,7 @@
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { shellQuote } from "../../cli/connector/local_api/pairing_hint.ts";
-import { attempt, RunningConnector, svc } from "../cli/connector/people.ts";
+import { attempt, createAgents, RunningConnector, svc, svcHere } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
 import { ChildProcess, eventually, Service, tempFolder } from "../support/process.ts";
 import { HAS_TMUX, TmuxTerminal } from "../support/tmux_terminal.ts";
@@ -14,10 +14,10 @@ const program = await bundledProgram();
 
 /** An administrator with the agent alpha. */
 async function administrator(service: Service, dir: string): Promise<void> {
-  await svc(dir, ["config", "init", "--registry-url", service.url], {}, program);
-  await svc(dir, ["config", "set", "apiKey", service.apiKey], {}, program);
-  await svc(dir, ["config", "set", "humanName", "Ada"], {}, program);
-  await svc(dir, ["agent", "create", "alpha"], {}, program);
+  await createAgents(dir, service, ["alpha"]);
+  for (const words of [["apiKey", service.apiKey], ["humanName", "Ada"]]) {
+    await svcHere(dir, ["config", "set", ...words]);
+  }
 }
 
 /** How each peer of an agent is known, by alias. */

@@ -47,7 +47,7 @@ class Caller {
 
 /** A service, and agent b with a connector that its program reads messages from; a is paired with it. */
 async function story(dir: string, service: Service) {
-  const { a } = await pairedAgents(service, dir, program);
+  const { a } = await pairedAgents(service, dir);
   await svc(dir, ["install", "--for", "inbox"], {}, program);
   const connector = await RunningConnector.start(dir, "b", [], { program });
   const b = JSON.parse(Deno.readTextFileSync(`${dir}/agents/b/identity.json`)) as { did: string };

@@ -7,7 +7,7 @@ import { assert, assertEquals } from "@std/assert";
 import { Client } from "@modelcontextprotocol/client";
 import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
 import { type Era, negotiationOf } from "../cli/mcp/mcp_client.ts";
-import { clientFromFiles, svc } from "../cli/connector/people.ts";
+import { clientFromFiles, createAgents, svc } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
 import { childCommand } from "../support/child_command.ts";
 import { ProcessOutput } from "../support/process_output.ts";
@@ -119,9 +119,7 @@ class RawServer implements AsyncDisposable {
 /** A folder with one agent of a person of its own. */
 async function person(service: Service, agent: string) {
   const folder = await tempFolder();
-  await svc(folder.path, ["config", "init", "--registry-url", service.url], {}, program);
-  const env = { SVC_API_KEY: service.apiKey, SVC_REGISTRY_URL: service.url };
-  await svc(folder.path, ["agent", "create", agent], env, program);
+  await createAgents(folder.path, service, [agent]);
   return {
     dir: folder.path,
     client: await clientFromFiles(folder.path, agent, service.url),

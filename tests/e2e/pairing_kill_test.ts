@@ -3,8 +3,8 @@
  * pair secret and pin are on disk before the answer. One trial, of one of the two; more with `-- --trials n`.
  */
 import { assertEquals } from "@std/assert";
-import { RunningConnector, svc } from "../cli/connector/people.ts";
-import { AMPLE_QUOTA_VARIABLES, BOOTSTRAP_SECRET, eventually, startServer, tempFolder } from "../support/process.ts";
+import { createAgents, RunningConnector, svc } from "../cli/connector/people.ts";
+import { eventually, Service, tempFolder } from "../support/process.ts";
 import { trials } from "../support/trials.ts";
 
 const TRIALS = trials(1);
@@ -13,13 +13,10 @@ const PAIRING_MS = 120;
 
 Deno.test(`two connectors of which one is killed while they pair, ${TRIALS} times, end with the keys of both`, async () => {
   await using folder = await tempFolder();
-  const quotas = { ...AMPLE_QUOTA_VARIABLES, AGENT_RATE_LIMIT_REQUESTS_PER_MINUTE: "100000" };
-  await using server = await startServer({ folder: folder.path, env: quotas });
-  const env = { SVC_REGISTRY_URL: server.address }, dir = folder.path;
-  await svc(dir, ["admin", "bootstrap", "--bootstrap-secret", BOOTSTRAP_SECRET], env);
-  const start = (name: string) => RunningConnector.start(dir, name, ["--inbox"], { env });
-  const names = ["alpha", "beta"] as const;
-  for (const name of names) await svc(dir, ["agent", "create", name], env);
+  await using service = await Service.open();
+  const names = ["alpha", "beta"] as const, dir = folder.path;
+  await createAgents(dir, service, names);
+  const start = (name: string) => RunningConnector.start(dir, name, ["--inbox"]);
   const running = { alpha: await start("alpha"), beta: await start("beta") };
   const other = { alpha: "beta", beta: "alpha" } as const;
   const isPinned = async (name: "alpha" | "beta") => {
@@ -43,7 +40,7 @@ Deno.test(`two connectors of which one is killed while they pair, ${TRIALS} time
       for (const name of names) await eventually(30_000, `${name} knows the key, ${what}`, () => isPinned(name));
       const sent = await running.alpha.json("POST", "/v1/outbound", { to: "beta", text: `message ${trial}` });
       assertEquals(sent.delivered, true, what);
-      for (const name of names) await svc(dir, ["peers", "remove", other[name], "--yes", "--agent", name], env);
+      for (const name of names) await svc(dir, ["peers", "remove", other[name], "--yes", "--agent", name]);
     }
   } finally {
     for (const name of names) await running[name].child.end("SIGKILL");

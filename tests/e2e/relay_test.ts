@@ -51,17 +51,6 @@ Deno.test("an authenticated GET without an upgrade gets 426 that names the upgra
   assert(answer.headers.get("x-request-id"));
 });
 
-Deno.test("a message to a connected agent arrives, and its ack is the answer", async () => {
-  const { a, b } = await relay.agents();
-  const connector = await relay.connect(b);
-  const sent = await a.client.sendMessage(messageTo(b));
-  assertEquals([sent.accepted, sent.delivered, sent.connectedSockets], [true, true, 1]);
-  const frame = await connector.frame(1);
-  assertEquals([frame.fromAgentDid, frame.toAgentDid], [a.identity.did, b.identity.did]);
-  assertEquals([frame.requestId, frame.attempt], [sent.requestId, 1]);
-  await connector.close();
-});
-
 Deno.test("a captured upgrade cannot be sent again", async () => {
   const { b } = await relay.agents();
   const lines = await upgradeLines(relay.url, b);

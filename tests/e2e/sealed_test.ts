@@ -1,7 +1,7 @@
 /** What the machine of the operator holds of a message between peers of a ticket: nothing that it can read (D-152). */
 import { assert, assertEquals } from "@std/assert";
-import { RunningConnector, svc } from "../cli/connector/people.ts";
-import { AMPLE_QUOTA_VARIABLES, BOOTSTRAP_SECRET, eventually, startServer, tempFolder } from "../support/process.ts";
+import { createAgents, RunningConnector } from "../cli/connector/people.ts";
+import { eventually, Service, tempFolder } from "../support/process.ts";
 
 /** Every byte of the files below a folder, as Latin-1, so that any encoding of a file is searched. */
 async function bytesBelow(folder: string): Promise<string> {
@@ -16,14 +16,9 @@ async function bytesBelow(folder: string): Promise<string> {
 
 Deno.test("store, journal and log of a server hold no text of a message between peers of a ticket, sent or queued", async () => {
   await using more = new AsyncDisposableStack();
-  const [data, home] = [more.use(await tempFolder()), more.use(await tempFolder())];
-  const server = more.use(
-    await startServer({ folder: data.path, env: { ...AMPLE_QUOTA_VARIABLES, ACCESS_LOG: "on" } }),
-  );
-  const env = { SVC_REGISTRY_URL: server.address };
-  await svc(home.path, ["admin", "bootstrap", "--bootstrap-secret", BOOTSTRAP_SECRET], env);
-  for (const name of ["alpha", "beta"]) await svc(home.path, ["agent", "create", name], env);
-  const start = async (name: string) => more.use(await RunningConnector.start(home.path, name, ["--inbox"], { env }));
+  const service = more.use(await Service.open({ ACCESS_LOG: "on" })), home = more.use(await tempFolder());
+  await createAgents(home.path, service, ["alpha", "beta"]);
+  const start = async (name: string) => more.use(await RunningConnector.start(home.path, name, ["--inbox"]));
   const alpha = await start("alpha"), beta = await start("beta");
   const { ticket } = await alpha.json("POST", "/v1/pair/start", {});
   await beta.json("POST", "/v1/pair/confirm", { ticket });
@@ -46,7 +41,7 @@ Deno.test("store, journal and log of a server hold no text of a message between 
   await eventually(60_000, "the message is queued", async () => (await send(queued)).queued || undefined);
   const own = await bytesBelow(home.path);
   assert(own.includes(word), "the search finds what is there: the connectors keep the text on their own machine");
-  const all = await bytesBelow(data.path) + server.printed;
+  const all = await bytesBelow(service.folders[0]!.path) + service.server.printed;
   assert(all.includes(known), "the search reads the store");
   assertEquals(all.includes(word), false);
 });

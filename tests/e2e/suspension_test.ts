@@ -4,7 +4,7 @@
  */
 import { assertEquals } from "@std/assert";
 import { AdminClient } from "../../cli/client/admin_client.ts";
-import { clientFromFiles, Listener, RunningConnector, svc } from "../cli/connector/people.ts";
+import { clientFromFiles, createAgents, Listener, RunningConnector } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
 import { RegistryClient } from "../support/agent_client.ts";
 import { deps, eventually, newAgent, refusedWith, Service, tempFolder, within } from "../support/process.ts";
@@ -20,9 +20,7 @@ Deno.test("the agents of a suspended person end at once, and their files work ag
   const registry = new RegistryClient(deps, service.url);
   const { invite } = await registry.createInvite(service.apiKey);
   const { human, apiKey: { token } } = await registry.redeemInvite(invite.code, "Bob");
-  const env = { SVC_API_KEY: token, SVC_REGISTRY_URL: service.url };
-  await svc(dir, ["config", "init", "--registry-url", service.url], {}, program);
-  await svc(dir, ["agent", "create", "b"], env, program);
+  await createAgents(dir, { url: service.url, apiKey: token }, ["b"]);
   const a = await service.agent("a");
   const b = await clientFromFiles(dir, "b", service.url);
   const { ticket } = await a.client.pairStart({ agentName: "a", humanName: "A" });

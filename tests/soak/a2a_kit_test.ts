@@ -98,7 +98,7 @@ Deno.test({
     await using service = await Service.open();
     await using folder = await tempFolder();
     const program = await bundledProgram();
-    await pairedNames(service, folder.path, program, ["alpha", "beta"]);
+    await pairedNames(service, folder.path, ["alpha", "beta"]);
     await using _alpha = await RunningConnector.start(folder.path, "alpha", ["--inbox"], { program });
     await using runtime = peer();
     const options = ["--runtime-base-url", `http://127.0.0.1:${runtime.addr.port}`, "--replies", "on"];

@@ -41,7 +41,7 @@ Deno.test({
     const dir = `${folder.path}/svc`;
     await Deno.mkdir(dir, { mode: 0o700 });
     await using _disk = await smallDisk(dir);
-    const { a, b } = await pairedAgents(service, dir, program);
+    const { a, b } = await pairedAgents(service, dir);
     await using runtime = new Listener();
     const filler = `${dir}/filler`;
     runtime.answer = async () => {

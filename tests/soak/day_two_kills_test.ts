@@ -29,7 +29,7 @@ Deno.test({
     await using service = await Service.open({ AGENT_RATE_LIMIT_REQUESTS_PER_MINUTE: "100000" });
     await using folder = await tempFolder();
     const dir = folder.path;
-    await pairedNames(service, dir, program, NAMES);
+    await pairedNames(service, dir, NAMES);
     await using alpha = await Typist.open(program, { dir });
     await using beta = await Typist.open(program, { dir });
     const typists = { alpha, beta };

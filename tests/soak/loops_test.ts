@@ -95,7 +95,7 @@ Deno.test(`a runtime answers ${MANY} questions of one peer in a row`, async () =
   await using folder = await tempFolder();
   await using runtime = new Listener();
   runtime.answer = () => Response.json({ reply: "x" });
-  await pairedNames(service, folder.path, program, ["alpha", "beta"]);
+  await pairedNames(service, folder.path, ["alpha", "beta"]);
   const options = ["--runtime-base-url", runtime.url, "--replies", "on"];
   await using alpha = await RunningConnector.start(folder.path, "alpha", ["--inbox"], { program });
   await using beta = await RunningConnector.start(folder.path, "beta", options, { program });
@@ -107,7 +107,7 @@ Deno.test(`a runtime answers ${MANY} questions of one peer in a row`, async () =
 async function models(stack: AsyncDisposableStack, names: readonly string[]): Promise<McpPipe[]> {
   const service = stack.use(await Service.open());
   const { path } = stack.use(await tempFolder());
-  await pairedNames(service, path, program, names);
+  await pairedNames(service, path, names);
   const pipes: McpPipe[] = [];
   for (const name of names) pipes.push(stack.use(await McpPipe.open(program, path, name)));
   return pipes;
@@ -188,7 +188,7 @@ Deno.test("two and three programs that pass everything on stop within 100 messag
     await t.step(`${names.length}`, async () => {
       await using service = await Service.open();
       await using folder = await tempFolder();
-      await pairedNames(service, folder.path, program, names);
+      await pairedNames(service, folder.path, names);
       await using stack = new AsyncDisposableStack();
       const members: RunningConnector[] = [];
       for (const name of names) {

@@ -90,7 +90,7 @@ async function people(service: Service) {
   const folder = await tempFolder();
   const program = await bundledProgram();
   const dir = folder.path;
-  await pairedNames(service, dir, program, ["alpha", "beta"]);
+  await pairedNames(service, dir, ["alpha", "beta"]);
   const [home, project] = [`${dir}/home`, `${dir}/project`];
   for (const path of [home, project]) await Deno.mkdir(path);
   const env = { HOME: home, CODEX_HOME: `${home}/.codex` };

@@ -21,7 +21,7 @@ export async function ask(world: World): Promise<Outcome> {
   const program = await bundledProgram();
   const [run = "", ...options] = program.args;
   const dir = `${world.folder}/ask`;
-  await pairedNames({ apiKey, url }, dir, program, ["alpha", "beta"]);
+  await pairedNames({ apiKey, url }, dir, ["alpha", "beta"]);
   const open = async (agent: string) =>
     await McpPipe.over(
       world.spawn([run, ...world.profiling, ...options, ...mcpArgs(dir, agent)], { NO_COLOR: "1" }, program.command),

@@ -43,7 +43,7 @@ async function cost(world: World, service: { apiKey: string; url: string }, how:
   const program = await bundledProgram();
   const [run = "", ...options] = program.args;
   const dir = `${world.folder}/connector-${how}`, names = ["alpha", "beta"] as const;
-  await pairedNames(service, dir, program, names);
+  await pairedNames(service, dir, names);
   if (how === "contact") { for (const name of names) forgetKeys(`${dir}/agents/${name}/peers.json`); }
   await using runtime = new Listener();
   const start = (name: string) => {

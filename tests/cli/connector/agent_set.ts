@@ -1,9 +1,7 @@
 /** Many agents of one machine: their files, a runtime with one path for each, and a peer that sends to all of them. */
 import { knowPeer } from "../../support/known_peer.ts";
-import { run } from "../../../cli/main.ts";
-import { realSystem } from "../../../cli/system.ts";
 import { eventually, type LiveAgent, type Service } from "../../support/process.ts";
-import { clientFromFiles } from "./people.ts";
+import { clientFromFiles, svcHere } from "./people.ts";
 
 /** Messages that are on their way at the same time. */
 const SENDERS = 4;
@@ -75,20 +73,9 @@ export class AgentSet {
     this.dids.set(name, client.agent.did);
   }
 
-  /** Runs `svc` in this process, which is faster than a process for each agent. */
-  async svc(...argv: string[]): Promise<void> {
-    const system = realSystem("0");
-    let printed = "";
-    const terminal = {
-      stdout: () => true,
-      stderr: (text: string) => void (printed += text),
-      stdoutIsTerminal: false,
-      stderrIsTerminal: false,
-    };
-    const env: Record<string, string> = { SVC_API_KEY: this.service.apiKey, SVC_REGISTRY_URL: this.service.url };
-    const line = [...argv, "--config-dir", this.dir, "--json"];
-    const code = await run(line, { ...system, terminal, env: (name) => env[name] });
-    if (code !== 0) throw new Error(`svc ${argv.join(" ")} ended with ${code}\n${printed}`);
+  svc(...argv: string[]): Promise<void> {
+    const { apiKey, url } = this.service;
+    return svcHere(this.dir, argv, { SVC_API_KEY: apiKey, SVC_REGISTRY_URL: url });
   }
 
   /** Sends one message to each agent. Returns the milliseconds until the runtime received each, in ascending order. */

@@ -1,10 +1,10 @@
 /** Two paired agents of one person, with a real server, and the person's shell. */
-import { knowEachOther } from "../../support/known_peer.ts";
 import { shellQuote } from "../../../cli/connector/local_api/pairing_hint.ts";
 import { Service, tempFolder, within } from "../../support/process.ts";
 import { ended, type Program } from "../program.ts";
 import type { Outcome } from "../svc_runner.ts";
-import { clientFromFiles, RunningConnector, svc } from "./people.ts";
+import { pairedNames } from "../../e2e/harness.ts";
+import { RunningConnector } from "./people.ts";
 
 const END_MS = 90_000;
 
@@ -22,19 +22,7 @@ export class PairedAgents implements AsyncDisposable {
   /** @param env variables of the server */
   static async open(program: Program, env: Record<string, string> = {}): Promise<PairedAgents> {
     const shell = new PairedAgents(program, await Service.open(env), await tempFolder());
-    const account = { SVC_API_KEY: shell.service.apiKey, SVC_REGISTRY_URL: shell.service.url };
-    await svc(shell.dir, ["config", "init", "--registry-url", shell.service.url], {}, program);
-    for (const name of ["alpha", "beta"]) await svc(shell.dir, ["agent", "create", name], account, program);
-    const [alpha, beta] = await Promise.all(
-      ["alpha", "beta"].map((name) => clientFromFiles(shell.dir, name, shell.service.url)),
-    );
-    const { ticket } = await alpha!.pairStart({ agentName: "alpha", humanName: "A" });
-    await beta!.pairConfirm(ticket, { agentName: "beta", humanName: "B" });
-    await knowEachOther({ dir: shell.dir, name: "alpha", humanName: "A" }, {
-      dir: shell.dir,
-      name: "beta",
-      humanName: "B",
-    });
+    await pairedNames(shell.service, shell.dir, ["alpha", "beta"]);
     return shell;
   }
 

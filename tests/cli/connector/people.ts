@@ -2,6 +2,8 @@
  * People on one machine who use `svc` as a program: each has a configuration folder, a runtime that is a plain HTTP
  * listener, and a connector as a process that can be killed.
  */
+import { run } from "../../../cli/main.ts";
+import { realSystem } from "../../../cli/system.ts";
 import { AgentClient } from "../../support/agent_client.ts";
 import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
 import { fromBase64Url } from "../../../shared/protocol/base64url.ts";
@@ -50,6 +52,31 @@ export async function svc(
   const { code, result, error } = await attempt(dir, args, env, program);
   if (code !== 0) throw new Error(`svc ${args.join(" ")} ended with ${code}\n${JSON.stringify({ result, error })}`);
   return result;
+}
+
+/** Runs `svc` in this process, because a process for each step of a set-up is most of what a short test costs. */
+export async function svcHere(dir: string, args: readonly string[], env: Record<string, string> = {}): Promise<void> {
+  let printed = "";
+  const terminal = {
+    stdout: () => true,
+    stderr: (text: string) => void (printed += text),
+    stdoutIsTerminal: false,
+    stderrIsTerminal: false,
+  };
+  const system = { ...realSystem("0"), terminal, env: (name: string) => env[name] };
+  const code = await run([...args, "--config-dir", dir, "--json"], system);
+  if (code !== 0) throw new Error(`svc ${args.join(" ")} ended with ${code}\n${printed}`);
+}
+
+/** Creates agents with their files in `dir`. */
+export async function createAgents(
+  dir: string,
+  { url, apiKey }: { url: string; apiKey: string },
+  names: readonly string[],
+): Promise<void> {
+  const account = { SVC_API_KEY: apiKey, SVC_REGISTRY_URL: url };
+  await svcHere(dir, ["config", "init", "--registry-url", url]);
+  for (const name of names) await svcHere(dir, ["agent", "create", name], account);
 }
 
 /** Deno's cache folder, for a child with another home. */
