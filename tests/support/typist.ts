@@ -54,7 +54,10 @@ export class Typist implements AsyncDisposable {
 
   /** Writes a text into the line of `svc` and sends it. */
   async send(text: string): Promise<void> {
+    const before = (await this.terminal.lines()).at(-1);
     await this.terminal.paste(text);
+    // A busy machine reads the paste late, and the time in which keys are dropped begins with that.
+    await this.#seen("the terminal has read the paste", (lines) => lines.at(-1) !== before || undefined);
     await new Promise((resolve) => setTimeout(resolve, AFTER_PASTE_MS));
     await this.press("Enter");
   }
