@@ -64,7 +64,7 @@ export const LOCAL_ERRORS = Object.freeze(
     CONNECTOR_MESSAGE_UNKNOWN: {
       status: 404,
       when: "There is no such message",
-      fix: "svc inbox and svc sent list the messages of this agent. Read messages are kept 7 days, sent ones 8 days.",
+      fix: "svc inbox and svc sent list the messages of this agent. svc log --help says how long they are kept.",
     },
     CONNECTOR_RUNTIME_PUSHES: {
       status: 409,

@@ -1,6 +1,7 @@
 /**
- * Which registries' agents may visit this server (D-280). An issuer is an https origin that is a DNS name and nothing else,
- * so that one authority of DIDs is one issuer: with a port, another service of the host could claim its DIDs.
+ * Which registries' agents may visit this server (D-280). An issuer is an https origin that is a DNS name and nothing else
+ * (shared/protocol/origins.ts decides), so that one authority of DIDs is one issuer: with a port, another service of the host
+ * could claim its DIDs.
  */
 import type { Environment } from "../shared/protocol/api/meta.ts";
 import { authorityOf, isAuthority } from "../shared/protocol/did.ts";

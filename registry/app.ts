@@ -14,7 +14,7 @@ import { StoreCount } from "../shared/server/store/store_count.ts";
 import { StoreProbe } from "../shared/server/store/store_probe.ts";
 import { readWithFormatCheck } from "../shared/server/store/store_format.ts";
 import { newAdminToken } from "./admin_tokens/handlers.ts";
-import { Looks } from "./admin_tokens/looks.ts";
+import { Looks } from "./admin_tokens/recorded_looks.ts";
 import { AUTHENTICATORS, type RegistryCallers } from "./auth.ts";
 import type { RegistryConfig } from "./config.ts";
 import { Console } from "./console/console.ts";

@@ -33,7 +33,7 @@ export const COMMANDS = [
       from: { value: "peer", summary: "Only messages of this peer, an alias or a DID", complete: "peers" },
       conversation: { value: "id", summary: "Only messages of this conversation" },
       limit: { value: "count", summary: `Most messages to list, 1 to ${MAX_LISTED} (default ${LISTED})` },
-      read: { summary: "List read messages; their content is kept for 7 days" },
+      read: { summary: "List read messages, whose content is kept as long as svc log says" },
       follow: { summary: "Wait for more messages until Ctrl-C; on a terminal the view of the connector that runs" },
       take: { summary: "Mark the printed messages read" },
       ...VIEW_OPTIONS,

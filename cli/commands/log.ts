@@ -1,5 +1,6 @@
 /** `svc log`: what an agent and its peers have written to each other. */
 import { arrayElements } from "../../shared/protocol/json_text.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { call, callForText, get, type LocalCalls, post } from "../../shared/client/local_client.ts";
 import { Forgotten, type LogEntry, LogPage } from "../../shared/client/local_shapes.ts";
@@ -23,8 +24,8 @@ export const COMMANDS = [
     path: ["log"],
     summary: "Print what the agent and its peers have written, in order",
     details: [
-      "Texts of read and sent messages are kept 7 days, or as many as svc profile set historyDays says. A message that",
-      "went to a runtime has no text here.",
+      `Texts of read and sent messages are kept ${LIMITS.historyDays} days, or as many as svc profile set historyDays says. A`,
+      "message that went to a runtime has no text here.",
     ],
     args: { peer: { summary: "Only messages with this peer, an alias or a DID", optional: true, complete: "peers" } },
     options: {

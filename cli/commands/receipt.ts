@@ -21,7 +21,8 @@ export const COMMANDS = [
       payload: { value: "file", summary: "The payload that was sent, to compare it", complete: "files" },
       "key-document": {
         value: "file",
-        summary: "Saved key document of the registry; makes no request. Retired keys are published for 90 days",
+        summary:
+          "Saved key document of the registry; makes no request. Retired keys are published as long as an AIT may live",
         complete: "files",
       },
     },

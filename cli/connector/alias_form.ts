@@ -1,4 +1,4 @@
-/** The form of an alias that a person gives. Apart from the peers, because the commands start without their parsers. */
+/** The form of an alias that a person gives. Apart from peers.ts, which would load the parsers of schemas into each command. */
 export const ALIAS = /^[A-Za-z0-9][A-Za-z0-9._-]{0,31}$/;
 
 /** The same, for texts. */

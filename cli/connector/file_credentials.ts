@@ -1,4 +1,4 @@
-/** The agent's credentials for the connector, from its files. cli/agents/refresh.ts locks out other processes. */
+/** The agent's credentials for the connector, from its files. refreshAgent locks out other processes. */
 import { type SessionStore, StoredCredentials, type StoredSession } from "../link/agent_credentials.ts";
 import { ServiceClock } from "../link/service_clock.ts";
 import { connect } from "../account/registry_access.ts";

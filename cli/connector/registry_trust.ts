@@ -1,7 +1,7 @@
 /**
  * What the connector believes of its registry (D-143): the keys that sign identity tokens, and the revocation list. Both are
- * read from the registry itself, with a copy on disk, because a relay that named them could vouch for anyone. One of a
- * process serves all its agents.
+ * read from the registry itself, with a copy on disk, because a relay that named them could vouch for anyone. The agents of a
+ * process share one object for each registry, because each would otherwise read the same lists.
  */
 import type { Clock } from "../../shared/clock.ts";
 import { BoundedMap } from "../../shared/bounded_map.ts";

@@ -1,9 +1,10 @@
 /**
- * Profiles: configuration folders side by side, each with a `profile.json` for settings of this machine that are none
- * of the registry. What a person trusts is saved there once, so that no later command needs `--ca` or `--allow-insecure`.
+ * Profiles: configuration folders side by side, each with a `profile.json` for settings of this machine, beside the
+ * `config.json` that names the registry. What a person trusts is saved there once, so that no later command needs `--ca` or `--allow-insecure`.
  */
 import { basename, dirname, join, resolve } from "node:path";
 import { isLoopback, parseServiceUrl } from "../../shared/client/service_url.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { Authority, Context, System } from "../context.ts";
 import { CliError } from "../errors.ts";
 import { ensureConfigDir } from "./config_dir.ts";
@@ -15,10 +16,9 @@ const PROFILE_FILE = "profile.json", CA_FILE = "ca.pem", PROFILES_FOLDER = "prof
 export const DEFAULT_PROFILE = "default";
 const NAME = /^[a-z0-9-]{1,32}$/;
 const MAX_BYTES = 64 * 1024;
-/** As for `--ca`. */
+/** One byte over what `--ca` takes, so that a file that is too large is found to be so. */
 const CA_MAX_BYTES = 1024 * 1024 + 1;
-/** Days for which the texts of read and sent messages are kept. */
-const HISTORY_DAYS = 7, HISTORY_DAYS_MAX = 365;
+const { historyDays: HISTORY_DAYS, historyDaysMax: HISTORY_DAYS_MAX } = LIMITS;
 /** How a person at a terminal is told of messages; the second is the default. */
 export const NOTIFY = ["off", "bell", "desktop"] as const;
 export type Notify = (typeof NOTIFY)[number];

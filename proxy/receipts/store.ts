@@ -1,7 +1,8 @@
 /**
- * Delivery receipts in the store (D-72): one of each status per delivery; the first one stays, unless it is of an earlier message
- * with this request ID, which would otherwise be the word on a later one. The recipient and the sender of the delivery may read it. A receipt for an unknown delivery is refused, because any agent could otherwise
- * write receipts without messages.
+ * Delivery receipts in the store (D-72): one of each status per delivery, and the first one stays. Only one that belongs to an
+ * earlier message with the same request ID is replaced, because it would otherwise say that the later message was read. The
+ * recipient and the sender of the delivery may read it. A receipt for an unknown delivery is refused, because any agent could
+ * otherwise write receipts without messages.
  */
 import type { Kv, KvEntryMaybe } from "../../shared/server/kv.ts";
 import { RECEIPT_STATUSES, ReceiptStatus } from "../../shared/protocol/api/receipts.ts";

@@ -1,6 +1,7 @@
 /**
- * Proof and payload of a message as bytes, for records that hold them in chunks: an AIT and a text that the way back from
- * a quoted message needs may exceed one value of the store. A line of JSON is followed by that text, then the payload.
+ * Proof and payload of a message as bytes, for records that hold them in chunks, because an AIT together with the text that an
+ * identity block has replaced (`BodyEdit`) may exceed one value of the store. A line of JSON is followed by that text, then the
+ * payload.
  */
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import type { MessageProof } from "../../shared/protocol/message_proof.ts";

@@ -14,7 +14,7 @@ import { audited } from "../audit/record.ts";
 import type { WithBody } from "../callers.ts";
 import type { RegistryConfig } from "../config.ts";
 import type { Signing } from "../signing_keys.ts";
-import type { Looks } from "./looks.ts";
+import type { Looks } from "./recorded_looks.ts";
 
 interface AdminTokenDeps {
   kv: Kv;

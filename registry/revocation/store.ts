@@ -7,12 +7,10 @@ import { countRevocation } from "../quota.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { CrlHead, QuotaRecord, RevocationRecord } from "../schema/records.ts";
 import type { Revocation } from "../../shared/protocol/signed/crl.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
 import type { Draft } from "../../shared/server/store/changes.ts";
 import type { StoreDeps } from "../../shared/server/store/open_store.ts";
-
-/** With less, a verifier whose clock is behind would accept a revoked token again. */
-const ENTRY_KEPT_SECONDS = 3_600;
 
 /**
  * Returns the sequence number of a stored head: 0 when nothing was ever revoked.
@@ -47,7 +45,7 @@ export async function addRevocation(
   const head = await draft.get<CrlHead>(KEYS.crlHead());
   const next: CrlHead = { seq: seqOf(head.value) + 1 };
   const now = deps.clock.now();
-  const keptUntil = Math.ceil(expiresAt / 1000) + ENTRY_KEPT_SECONDS;
+  const keptUntil = Math.ceil(expiresAt / 1000) + LIMITS.crlEntryKeptSeconds;
   const record: RevocationRecord = {
     jti,
     agentDid,

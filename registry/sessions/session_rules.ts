@@ -2,7 +2,8 @@
  * The rules of an agent's session: the result of a refresh and of an access-token check. Pure;
  * `store.ts` applies the results.
  */
-import type { SessionRecord, SpentRefresh } from "../schema/records.ts";
+import type { ProvenAgent } from "../callers.ts";
+import type { AgentRecord, SessionRecord, SpentRefresh } from "../schema/records.ts";
 import { equalDigests } from "../../shared/server/crypto.ts";
 
 export interface RefreshRequest {
@@ -12,7 +13,22 @@ export interface RefreshRequest {
   timestamp: number;
 }
 
-export type RefreshDecision = "rotate" | "recover" | "invalid" | "reused" | "expired" | "conflict";
+/** Why a refresh is refused; `suspended`: the owner is; `superseded`: the agent has a newer AIT. */
+export type RefreshRefusal =
+  | "no_agent"
+  | "other_agent"
+  | "suspended"
+  | "revoked"
+  | "superseded"
+  | "invalid"
+  | "reused"
+  | "expired"
+  | "conflict";
+
+/** What a refresh does: it rotates the tokens of a session, repeats a rotation whose answer was lost, or is refused. */
+export type RefreshDecision =
+  | { done: "rotate" | "recover"; session: SessionRecord }
+  | { refused: RefreshRefusal };
 
 export function isLive(session: SessionRecord | null, now: number): session is SessionRecord {
   return session !== null && session.status === "active" && now < session.refreshExpiresAt;
@@ -40,26 +56,35 @@ export function sessionFor(
 }
 
 /**
- * Evaluates a refresh of an active session. `rotate` accepts the current token. `recover` accepts the previous token after a lost response,
- * while its successor is unused. An older token is a copy and ends the session.
+ * Evaluates a refresh. `rotate` accepts the current token. `recover` accepts the previous token after a lost response, while its
+ * successor is unused. An older token is a copy and ends the session.
  *
- * @param spent the record of an older token of this agent with this digest
+ * @param spent the record of an older token with this digest
  */
 export function evaluateRefresh(
-  session: SessionRecord,
+  agent: AgentRecord | null,
+  session: SessionRecord | null,
   spent: SpentRefresh | null,
+  { agentDid, aitJti }: Pick<ProvenAgent, "agentDid" | "aitJti">,
   request: RefreshRequest,
   now: number,
 ): RefreshDecision {
+  if (agent === null) return { refused: "no_agent" };
+  if (agent.did !== agentDid) return { refused: "other_agent" };
+  // The connector of a suspended person waits for the restore; to reissue would be refused too.
+  if (agent.status === "active" && session?.suspended) return { refused: "suspended" };
+  if (agent.status === "revoked" || session === null || session.status === "revoked") return { refused: "revoked" };
+  if (agent.currentJti !== aitJti) return { refused: "superseded" };
   if (equalDigests(session.refreshDigest, request.digest)) {
-    return now < session.refreshExpiresAt ? "rotate" : "expired";
+    return now < session.refreshExpiresAt ? { done: "rotate", session } : { refused: "expired" };
   }
   if (session.previousDigest !== null && equalDigests(session.previousDigest, request.digest)) {
-    if (!request.recovery) return "invalid";
-    if (now >= session.previousExpiresAt) return "expired";
-    return request.timestamp > session.refreshedAtSeconds ? "recover" : "conflict";
+    if (!request.recovery) return { refused: "invalid" };
+    if (now >= session.previousExpiresAt) return { refused: "expired" };
+    return request.timestamp > session.refreshedAtSeconds ? { done: "recover", session } : { refused: "conflict" };
   }
-  return spent !== null && now < spent.expiresAt ? "reused" : "invalid";
+  const isOwn = spent?.agentId === agent.id && spent.sessionCreatedAt === session.createdAt;
+  return { refused: isOwn && now < spent.expiresAt ? "reused" : "invalid" };
 }
 
 /**

@@ -15,7 +15,7 @@ import type { ProvenAgent } from "../callers.ts";
 import type { RegistryConfig } from "../config.ts";
 import { ENDED_KEPT_MS, KEYS } from "../schema/kv_keys.ts";
 import { sessionEnd } from "../schema/retention.ts";
-import { evaluateRefresh, type RefreshRequest } from "./session_rules.ts";
+import { evaluateRefresh, type RefreshRefusal, type RefreshRequest } from "./session_rules.ts";
 
 export interface SessionDeps extends StoreDeps {
   config: Pick<RegistryConfig, "accessTokenTtlSeconds" | "refreshTokenTtlSeconds">;
@@ -96,8 +96,26 @@ export async function refreshSession(
   }
 }
 
-/** The caller has an identity token of this registry, so the agent was here. */
-const NO_AGENT = "The registry has no such agent. It may have been restored from an older backup";
+/** What a refusal answers; that of a suspended owner needs the owner's name. */
+const REFUSALS: Readonly<Record<Exclude<RefreshRefusal, "suspended">, () => ServiceError>> = {
+  // With the code of a wrong proof the owner would look for a mistake of this machine, and never make the agent again.
+  no_agent: () =>
+    new ServiceError("AGENT_NOT_FOUND", {
+      message: "The registry has no such agent. It may have been restored from an older backup",
+    }),
+  other_agent: () => new ServiceError("AGENT_AUTH_REFRESH_UNAUTHORIZED"),
+  revoked: () => new ServiceError("AGENT_AUTH_REFRESH_REVOKED"),
+  superseded: () =>
+    new ServiceError("AGENT_AUTH_REFRESH_UNAUTHORIZED", { message: "The AIT was superseded by a newer one" }),
+  invalid: () => new ServiceError("AGENT_AUTH_REFRESH_INVALID", { status: 401 }),
+  reused: () =>
+    new ServiceError("AGENT_AUTH_REFRESH_INVALID", {
+      status: 401,
+      message: "The refresh token was used before; the session is revoked",
+    }),
+  expired: () => new ServiceError("AGENT_AUTH_REFRESH_EXPIRED"),
+  conflict: () => new ServiceError("AGENT_AUTH_REFRESH_CONFLICT"),
+};
 
 type RefreshResult = "rotated" | "recovered" | "refused" | "reuse_detected";
 
@@ -108,58 +126,43 @@ async function refreshOnce(
   requestId: string,
   report: (result: RefreshResult) => void,
 ): Promise<AgentAuth> {
-  const { agentId, agentDid, aitJti, timestamp } = caller;
+  const { agentId, agentDid, timestamp } = caller;
   const request: RefreshRequest = { digest: digest(refreshToken), recovery, timestamp };
   const [agent, entry, spent] = await deps.kv.getMany<[AgentRecord, SessionRecord, SpentRefresh]>([
     KEYS.agent(agentId),
     KEYS.session(agentId),
     KEYS.spentRefresh(request.digest),
   ]);
-  // With the code of a wrong proof the owner would look for a mistake of this machine, and never make the agent again.
-  if (agent.value === null) throw new ServiceError("AGENT_NOT_FOUND", { message: NO_AGENT });
-  if (agent.value.did !== agentDid) throw new ServiceError("AGENT_AUTH_REFRESH_UNAUTHORIZED");
-  const session = entry.value;
-  // The connector of a suspended person waits for the restore; to reissue would be refused too.
-  if (agent.value.status === "active" && session?.suspended) {
-    const { value: owner } = await deps.kv.get<HumanRecord>(KEYS.human(agent.value.ownerId));
+  const decision = evaluateRefresh(agent.value, entry.value, spent.value, caller, request, deps.clock.now());
+  if ("refused" in decision) {
+    const { refused } = decision;
+    if (refused === "reused" && agent.value !== null) {
+      report("reuse_detected");
+      await revokeSession(deps, agent.value, { event: "session.reuse_detected", actor: agentDid, requestId });
+    }
+    if (refused !== "suspended") throw REFUSALS[refused]();
+    const { value: owner } = await deps.kv.get<HumanRecord>(KEYS.human(agent.value?.ownerId ?? ""));
     const message = `${owner?.displayName ?? "Its owner"}'s account is suspended. Ask the administrator`;
     throw new ServiceError("ACCOUNT_SUSPENDED", { message });
   }
-  if (agent.value.status === "revoked" || session === null || session.status === "revoked") {
-    throw new ServiceError("AGENT_AUTH_REFRESH_REVOKED");
-  }
-  if (agent.value.currentJti !== aitJti) {
-    throw new ServiceError("AGENT_AUTH_REFRESH_UNAUTHORIZED", { message: "The AIT was superseded by a newer one" });
-  }
-  const isOwn = spent.value?.agentId === agentId && spent.value.sessionCreatedAt === session.createdAt;
-  const own = isOwn ? spent.value : null;
-  const decision = evaluateRefresh(session, own, request, deps.clock.now());
-  if (decision === "reused") {
-    report("reuse_detected");
-    await revokeSession(deps, agent.value, { event: "session.reuse_detected", actor: agentDid, requestId });
-    const message = "The refresh token was used before; the session is revoked";
-    throw new ServiceError("AGENT_AUTH_REFRESH_INVALID", { status: 401, message });
-  }
-  if (decision === "invalid") throw new ServiceError("AGENT_AUTH_REFRESH_INVALID", { status: 401 });
-  if (decision === "expired") throw new ServiceError("AGENT_AUTH_REFRESH_EXPIRED");
-  if (decision === "conflict") throw new ServiceError("AGENT_AUTH_REFRESH_CONFLICT");
+  const { done, session } = decision;
   const rotated = { previousDigest: session.refreshDigest, previousExpiresAt: session.refreshExpiresAt };
   const next = issueSession(deps, {
     ...session,
-    ...(decision === "rotate" ? rotated : {}),
+    ...(done === "rotate" ? rotated : {}),
     refreshedAtSeconds: timestamp,
   });
   const operation = deps.kv.atomic().check(agent).check(entry).set(entry.key, next.record, keptFor(deps, next.record));
-  if (decision === "rotate" && session.previousDigest !== null) {
+  if (done === "rotate" && session.previousDigest !== null) {
     const { createdAt: sessionCreatedAt, previousExpiresAt: expiresAt } = session;
     const old: SpentRefresh = { agentId, sessionCreatedAt, expiresAt };
     const expireIn = Math.max(1, session.previousExpiresAt - deps.clock.now());
     operation.set(KEYS.spentRefresh(session.previousDigest), old, { expireIn });
   }
-  const event = decision === "rotate" ? "session.refreshed" : "session.recovered";
+  const event = done === "rotate" ? "session.refreshed" : "session.recovered";
   audited(operation, deps, { event, actor: agentDid, subject: agentDid, requestId });
   if (!(await operation.commit()).ok) throw new ServiceError("AGENT_AUTH_REFRESH_CONFLICT");
-  report(decision === "rotate" ? "rotated" : "recovered");
+  report(done === "rotate" ? "rotated" : "recovered");
   return next.agentAuth;
 }
 

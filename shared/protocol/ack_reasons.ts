@@ -1,4 +1,4 @@
-/** Why connectors refuse messages. Apart from the frames, because the command that explains codes starts without their parsers. */
+/** Why connectors refuse messages. Apart from frames.ts, which would load its parsers into the command that explains codes. */
 
 const AGAIN = "Send it again with a new signature.";
 const LATER = "Send it again later, or with Prefer: respond-async, which keeps it until it can be taken.";

@@ -1,6 +1,6 @@
 /**
  * The numbers that a client, an operator or two files need, with their units. Another number is a constant of its only file,
- * because its reader would look here for a value and there for its use.
+ * because who reads that file would otherwise have to look here for the value.
  */
 
 export type LimitRow = readonly [value: number, unit: Unit, what: string];
@@ -47,7 +47,7 @@ export const LIMIT_TABLE = {
   challengeNonceBytes: [24, "bytes", "nonce of a registration challenge"],
   aitTtlDaysDefault: [30, "days", "lifetime of an AIT without ttlDays"],
   aitTtlDaysMin: [1, "days", "shortest lifetime of an AIT"],
-  aitTtlDaysMax: [90, "days", "longest lifetime of an AIT"],
+  aitTtlDaysMax: [90, "days", "longest lifetime of an AIT; a retired signing key is published as long"],
   aitBytes: [8_192, "bytes", "an AIT"],
   receiptTokenBytes: [4_096, "bytes", "a signed receipt"],
   tokenLeewaySeconds: [60, "s", "lead of iat and nbf over the verifier's clock"],
@@ -59,6 +59,11 @@ export const LIMIT_TABLE = {
   refreshTokenTtlSeconds: [2_592_000, "s", "lifetime of a refresh token, by default"],
   crlTtlSeconds: [900, "s", "validity of a signed CRL"],
   crlBytes: [33_554_432, "bytes", "a signed CRL"],
+  crlEntryKeptSeconds: [
+    3_600,
+    "s",
+    "retention of a CRL entry after the end of its AIT, for verifiers whose clock is behind",
+  ],
   crlRefreshIntervalMs: [300_000, "ms", "time between CRL refreshes, by default"],
   crlMaxAgeMs: [900_000, "ms", "age after which a CRL is not used, by default"],
   keysTtlMs: [300_000, "ms", "caching of the registry's keys, by default"],
@@ -116,6 +121,8 @@ export const LIMIT_TABLE = {
   ],
   localWaitSeconds: [60, "s", "wait of one call to a local API"],
   leaseSeconds: [120, "s", "time in which a program marks the messages that it holds as read"],
+  historyDays: [7, "days", "how long a connector keeps the texts of read and sent messages, by default"],
+  historyDaysMax: [365, "days", "longest such time"],
 } as const satisfies Record<string, LimitRow>;
 
 /** Limits that several files need but no client or operator meets, so docs/limits.md leaves them out. */

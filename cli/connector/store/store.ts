@@ -21,12 +21,11 @@ import { TaskRows } from "./task_rows.ts";
  */
 const RECEIPT_KEPT_MS = LIMITS.deliveryKeptSeconds * 1000;
 
-/** A holiday fits in. */
-export const HISTORY_MS = 7 * DAY_MS;
+export const HISTORY_MS = LIMITS.historyDays * DAY_MS;
 
 export interface StoreOptions extends ReceivedOptions {
   newId: NewId;
-  /** How long the texts of read and sent messages are kept; default: 7 days. */
+  /** How long the texts of read and sent messages are kept; default: `historyDays`. */
   historyMs?: number | undefined;
   /** Called when the file turns out to be damaged, also from the middle of work. A retry cannot help. */
   onDamaged(error: unknown): void;
