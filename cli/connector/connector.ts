@@ -124,7 +124,9 @@ export class Connector {
     this.#startedAt = clock.now();
     this.newId = ulidSource(() => clock.now(), random.bytes);
     this.waits = new Waits(clock);
-    this.proxy = new ProxyCaller({ fetch, onResponse, clock: serviceClock, random, session, emit }, options.proxy);
+    const onSilence = () => this.#connection.check();
+    const calls = { fetch, onResponse, clock: serviceClock, random, session, emit, onSilence };
+    this.proxy = new ProxyCaller(calls, options.proxy);
     const store = this.store = deps.openStore({
       newId: this.newId,
       delivery: runtime === null ? "pull" : "push",
@@ -176,6 +178,7 @@ export class Connector {
       },
       delivery: (frame) => this.sending.told(frame),
       connected: () => {
+        proxy.endSlow();
         this.sending.sendAllNow();
         void this.sending.refresh();
         void this.updatePeers();

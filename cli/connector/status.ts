@@ -147,7 +147,7 @@ function heartbeat(status: Status, now: number): string {
   }`;
 }
 
-/** Connected, but a heartbeat is overdue. A dead link is detected within 60 s. */
+/** Connected, but a heartbeat is overdue. A dead link is found within 26 s. */
 function isQuiet({ connection: { state, since, heartbeatAt }, now }: Status): boolean {
   const last = Date.parse(heartbeatAt ?? since);
   return state === "connected" && Date.parse(now) - last > LIMITS.heartbeatIntervalMs + HEARTBEAT_GRACE_MS;

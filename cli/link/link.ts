@@ -28,6 +28,10 @@ import { mayPassWithOtherRoots, rootsToTry, unreachable } from "../../shared/cli
 
 /** With less, a busy proxy admits agents that have given up; with more, a dead address is noticed later. */
 export const HANDSHAKE_MS = 10_000;
+/** As the proxy does. With less, a busy proxy loses its links; with more, a person reads `online` without a network. */
+const ANSWER_MS = 10_000;
+/** Between two heartbeats of the proxy. With less, an idle link has more frames; with more, its end is noticed later. */
+const QUIET_MS = LIMITS.heartbeatIntervalMs / 2 + 1_000;
 
 /** The acknowledgement of a message: accepted, or the reason why not. */
 export interface Ack {
@@ -41,7 +45,7 @@ export interface LinkEvents {
   paired?(frame: PairedFrame): void;
   delivery?(frame: DeliveryFrame): void;
   revoked?(frame: RevokedFrame): void;
-  /** The proxy answered a heartbeat. Without this handler the link sends no heartbeats. */
+  /** The proxy answered a heartbeat. */
   heartbeat?(roundTripMs: number): void;
   /** The link ended; `code` is the WebSocket close code. */
   closed(code: number, reason: string): void;
@@ -49,6 +53,8 @@ export interface LinkEvents {
 
 export interface Link {
   close(): void;
+  /** Sends a heartbeat, and ends the link when no frame comes within 10 s. */
+  check(): void;
 }
 
 interface LinkDeps {
@@ -75,7 +81,9 @@ export class RefusedError extends ApiError {
 
 const TARGET = "/v1/relay/connect";
 const MAX_REFUSAL_CHARS = 64 * 1024;
-const SILENT = `silent for ${LIMITS.silentSocketMs / 1000} s`;
+const SILENT = `no answer within ${ANSWER_MS / 1000} s`;
+/** The text of the system for an address that does not even accept a connection. */
+const NO_WAY = "ETIMEDOUT";
 const HANDSHAKE_LATE = `did not answer within ${HANDSHAKE_MS / 1000} s`;
 
 /**
@@ -100,15 +108,20 @@ export async function openLink(
       ...await signedHeaders(deps, agent, { method: "GET", url: origin, target }),
       [HEADERS.access]: agent.accessToken,
     };
+    const way = { isOpen: false };
     const socket = new WebSocket(dialUrl.replace(/^http/, "ws") + target, {
       headers,
       maxPayload: LIMITS.frameBytes,
       perMessageDeflate: false,
       followRedirects: false,
+      finishRequest: (request) => {
+        request.once("socket", (socket) => socket.once("connect", () => way.isOpen = true));
+        request.end();
+      },
       ...(ca === null ? {} : { ca: [ca] }),
     });
     try {
-      return await opened(deps.clock, socket, dialUrl, () => new OpenLink(deps, socket, events));
+      return await opened(deps.clock, { socket, dialUrl, way }, () => new OpenLink(deps, socket, events));
     } catch (error) {
       if (roots.length === 0 || !mayPassWithOtherRoots(error)) throw error;
     }
@@ -118,8 +131,9 @@ export async function openLink(
 class OpenLink implements Link {
   #lastHeard: number;
   #cancelWatch = () => {};
-  /** The heartbeat that has no answer yet. */
-  #beat: { id: string; sentAt: number } | null = null;
+  #beat = { id: "", sentAt: 0 };
+  /** A frame must come before the time of the watch is over. */
+  #isChecked = false;
 
   constructor(
     private readonly deps: LinkDeps,
@@ -133,23 +147,36 @@ class OpenLink implements Link {
       this.#cancelWatch();
       events.closed(code, new TextDecoder().decode(reason));
     });
-    this.#sendHeartbeat();
-    this.#watch();
+    this.check();
   }
 
   close(): void {
     this.socket.close(1000, "done");
   }
 
-  #sendHeartbeat(): void {
-    if (!this.events.heartbeat) return;
+  check(): void {
+    if (this.#isChecked || this.socket.readyState !== WebSocket.OPEN) return;
+    const { clock } = this.deps;
+    this.#isChecked = true;
     const frame = { ...this.#head(), type: "heartbeat" } as const;
-    this.#beat = { id: frame.id, sentAt: this.deps.clock.now() };
+    this.#beat = { id: frame.id, sentAt: clock.now() };
     this.#send(frame);
+    this.#cancelWatch();
+    this.#cancelWatch = clock.after(ANSWER_MS, () => this.#isChecked ? this.#endSilent() : this.#watch());
+  }
+
+  /** Checks the link after some silence, and as often as the proxy does. */
+  #watch(): void {
+    const { clock } = this.deps, now = clock.now();
+    const wait = Math.min(this.#lastHeard + QUIET_MS, this.#beat.sentAt + LIMITS.heartbeatIntervalMs) - now;
+    if (wait <= 0) return this.check();
+    // A time ahead is of a clock that was set back.
+    this.#cancelWatch = clock.after(Math.min(wait, QUIET_MS), () => this.#watch());
   }
 
   #receive(text: string | null): void {
     this.#lastHeard = this.deps.clock.now();
+    this.#isChecked = false;
     try {
       if (text === null) throw new FrameError("The frame is binary");
       const frame = decodeFrame(text, "proxy");
@@ -161,10 +188,7 @@ class OpenLink implements Link {
           this.#send({ ...this.#head(), type: "heartbeat_ack", ackId: frame.id });
           break;
         case "heartbeat_ack":
-          if (frame.ackId === this.#beat?.id) {
-            this.events.heartbeat?.(this.deps.clock.now() - this.#beat.sentAt);
-            this.#beat = null;
-          }
+          if (frame.ackId === this.#beat.id) this.events.heartbeat?.(this.deps.clock.now() - this.#beat.sentAt);
           break;
         case "delivery":
           this.events.delivery?.(frame);
@@ -196,20 +220,13 @@ class OpenLink implements Link {
     return { v: 1, id: this.deps.newId(), ts: toIso(this.deps.clock.now()) } as const;
   }
 
-  /** The proxy sends a heartbeat every 30 s. A link without any frame for 60 s is dead. */
-  #watch(): void {
-    this.#cancelWatch = this.deps.clock.after(LIMITS.heartbeatIntervalMs, () => {
-      if (this.deps.clock.now() - this.#lastHeard < LIMITS.silentSocketMs) {
-        this.#sendHeartbeat();
-        return this.#watch();
-      }
-      // A close frame would not be answered. Report the end here, because the socket would report only that it broke.
-      this.socket.removeAllListeners();
-      this.socket.on("error", () => {});
-      this.socket.close(CLOSE.silent, SILENT);
-      this.socket.terminate();
-      this.events.closed(CLOSE.silent, SILENT);
-    });
+  #endSilent(): void {
+    // A close frame would not be answered. Report the end here, because the socket would report only that it broke.
+    this.socket.removeAllListeners();
+    this.socket.on("error", () => {});
+    this.socket.close(CLOSE.silent, SILENT);
+    this.socket.terminate();
+    this.events.closed(CLOSE.silent, SILENT);
   }
 }
 
@@ -219,10 +236,14 @@ class OpenLink implements Link {
  * request that has already failed, which ends the process. Errors after the first one are ignored for the same
  * reason.
  */
-function opened(clock: Clock, socket: WebSocket, dialUrl: string, makeLink: () => Link): Promise<Link> {
+function opened(
+  clock: Clock,
+  { socket, dialUrl, way }: { socket: WebSocket; dialUrl: string; way: { isOpen: boolean } },
+  makeLink: () => Link,
+): Promise<Link> {
   let resolve: (link: Link) => void = () => {}, reject: (error: unknown) => void = () => {};
   const promise = new Promise<Link>((done, failed) => [resolve, reject] = [done, failed]);
-  let refused = () => reject(unreachable(dialUrl, HANDSHAKE_LATE, null));
+  let refused = () => reject(unreachable(dialUrl, HANDSHAKE_LATE, way.isOpen ? null : new Error(NO_WAY)));
   const cancel = clock.after(HANDSHAKE_MS, () => refused());
   socket.once("open", () => {
     socket.removeAllListeners();

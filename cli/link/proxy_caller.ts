@@ -16,6 +16,8 @@ import type { AgentCredentials } from "./agent_credentials.ts";
 
 /** Longer than the proxy waits for an acknowledgement (10 s): with less, messages that arrive count as failed. */
 const CALL_MS = 30_000;
+/** After this time without an answer it is asked whether there is still a way to the proxy; a working one answers sooner. */
+const SLOW_MS = 3_000;
 /** With more, a wrong address could fill the memory; with less, a page of peers would not fit. */
 const ANSWER_BYTES_MAX = 4 * 1024 ** 2;
 
@@ -48,6 +50,8 @@ export interface CallerDeps {
   random: Random;
   session: AgentCredentials;
   emit: EmitLinkEvent;
+  /** Called when the proxy does not answer, or is slow to. */
+  onSilence?: () => void;
 }
 
 /** What a request shows beside its proof: that the agent's session stands. */
@@ -59,6 +63,8 @@ interface AccessSource {
 
 export class ProxyCaller {
   readonly #access: AccessSource;
+  /** Requests that have waited for an answer for long. */
+  readonly #slow = new Set<AbortController>();
 
   constructor(readonly deps: CallerDeps, readonly place: ProxyPlace, access?: AccessSource) {
     this.#access = access ?? { current: ({ accessToken }) => accessToken, renew: () => deps.session.renew("access") };
@@ -92,6 +98,11 @@ export class ProxyCaller {
     }
   }
 
+  /** Ends the requests that wait for long, once there is a way to the proxy: theirs may be one that leads nowhere now. */
+  endSlow(): void {
+    for (const request of this.#slow) request.abort();
+  }
+
   /** Repairs the cause of a refusal if it can. Returns true when the call should be repeated. */
   async #repaired(error: ApiError | null): Promise<boolean> {
     const { clock, session, emit } = this.deps;
@@ -110,7 +121,7 @@ export class ProxyCaller {
   }
 
   async #once(request: ProxyRequest): Promise<HttpResponse> {
-    const { clock, session } = this.deps;
+    const { clock, session, onSilence = () => {} } = this.deps;
     const { dialUrl, origin } = this.place;
     const { method, target, body, recipient } = request;
     const agent = await session.current(), access = await this.#access.current(agent);
@@ -125,16 +136,28 @@ export class ProxyCaller {
       this.deps.onResponse?.(headers);
       clock.see(headers.get("Date"));
     };
-    return await exchange({ fetch: this.deps.fetch, clock, onResponse }, {
-      method,
-      url: dialUrl + target,
-      headers,
-      body,
-      timeoutMs: CALL_MS,
-      maxBytes: ANSWER_BYTES_MAX,
-      onTooLarge: "fail",
-    }).catch((error) => {
-      throw asUnreachable(dialUrl, error);
+    const end = new AbortController();
+    const cancel = clock.after(SLOW_MS, () => {
+      this.#slow.add(end);
+      onSilence();
     });
+    try {
+      return await exchange({ fetch: this.deps.fetch, clock, onResponse }, {
+        method,
+        url: dialUrl + target,
+        headers,
+        body,
+        timeoutMs: CALL_MS,
+        maxBytes: ANSWER_BYTES_MAX,
+        onTooLarge: "fail",
+        signal: end.signal,
+      });
+    } catch (error) {
+      onSilence();
+      throw asUnreachable(dialUrl, error);
+    } finally {
+      cancel();
+      this.#slow.delete(end);
+    }
   }
 }

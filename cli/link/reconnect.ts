@@ -13,7 +13,7 @@ import {
 } from "../../shared/protocol/frames.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { fraction, type Random } from "../../shared/random.ts";
-import { ApiError } from "../../shared/client/errors.ts";
+import { ApiError, UnreachableError } from "../../shared/client/errors.ts";
 import type { AgentIdentity } from "./signed_headers.ts";
 import { RECONNECT_FIRST_MAX_MS, reconnectWait } from "../../shared/client/backoff.ts";
 import type { EmitLinkEvent } from "./link_events.ts";
@@ -35,6 +35,11 @@ const REPLACED_MS = 30_000;
 export const SETTLED_MS = 10_000;
 /** With more, one wrong header would keep an agent away for hours. */
 const RETRY_AFTER_MAX_MS = 60_000;
+
+/** A machine without a network tries soon for so long, because who sits at it waits; its tries reach no server. */
+const WITHOUT_NETWORK_MS = 600_000;
+/** The shortest such wait, and how much longer it is at random. */
+const NETWORK_WAIT_MS = 1_000;
 
 /** It cannot be decided now whether messages are genuine, so there is no link: they stay at the proxy. */
 export class Undecided extends Error {
@@ -81,9 +86,11 @@ export class ReconnectingLink {
   #failures = 0;
   /** Longest first wait: of the proxy that shut down, or the default. */
   #firstMaxMs: number = RECONNECT_FIRST_MAX_MS;
+  /** Since when there is no link. */
+  #awaySince: number;
 
   constructor(private readonly deps: ConnectionDeps, private readonly events: ConnectionEvents) {
-    const since = deps.clock.now();
+    const since = this.#awaySince = deps.clock.now();
     this.#status = { state: "connecting", since, nextTryAt: null, problem: null, heartbeatMs: null, heartbeatAt: null };
   }
 
@@ -131,6 +138,11 @@ export class ReconnectingLink {
     this.#become("stopped");
   }
 
+  /** A request did not get through: ends the link if the proxy does not answer on it either. */
+  check(): void {
+    this.#link?.check();
+  }
+
   /** Closes the link for now. It is opened again when `ready` resolves. */
   drop(why: string): void {
     this.deps.emit("registry_unavailable", { why });
@@ -161,6 +173,7 @@ export class ReconnectingLink {
       return await ended;
     } finally {
       this.#link = null;
+      this.#awaySince = clock.now();
       this.#status.heartbeatMs = null;
       this.#status.heartbeatAt = null;
     }
@@ -191,6 +204,10 @@ export class ReconnectingLink {
   }
 
   #afterRefusal(error: unknown): number {
+    const awayMs = this.deps.clock.now() - this.#awaySince;
+    if (error instanceof UnreachableError && error.hasNoNetwork && awayMs < WITHOUT_NETWORK_MS) {
+      return Math.round(NETWORK_WAIT_MS * (1 + fraction(this.deps.random)));
+    }
     const asked = error instanceof ApiError ? (error.retryAfter ?? 0) * 1000 : 0;
     const wait = this.#nextWait();
     this.#failures++;
@@ -268,7 +285,7 @@ const CLOSES: Readonly<Record<number, string>> = {
   [CLOSE.tooLarge]: "a frame was too large",
   [CLOSE.tooSlow]: "this connector received too slowly",
   [CLOSE.notAuthorised]: "the agent is no longer authorised",
-  [CLOSE.silent]: "the proxy received nothing for one minute",
+  [CLOSE.silent]: "the link was silent",
   [CLOSE.replaced]: TAKEN_OVER,
 };
 

@@ -15,6 +15,13 @@ interface Options {
   followRedirects?: boolean;
   /** Roots in PEM form. They replace the roots of the system. */
   ca?: string[];
+  /** Called in place of `request.end()`. */
+  finishRequest?: (request: ConnectingRequest) => void;
+}
+
+interface ConnectingRequest {
+  once(event: "socket", listener: (socket: { once(event: "connect", listener: () => void): void }) => void): void;
+  end(): void;
 }
 
 export declare class WebSocket {

@@ -37,6 +37,10 @@ export function wasRefused(error: unknown): error is ApiError {
 /** How the `fetch` of Deno names a failure before the request, and how sockets do. */
 const NO_CONNECTION = /client error \(Connect\)|connection refused|ECONNREFUSED|ENOTFOUND/i;
 
+/** How a socket and `fetch` say that nothing on the way to an address answers, or that its name cannot be looked up. */
+const NO_NETWORK =
+  /ETIMEDOUT|ENETUNREACH|EHOSTUNREACH|ENETDOWN|ENOTFOUND|EAI_AGAIN|network is unreachable|no route to host|dns error/i;
+
 /** The service is unreachable, or its answer is not one of this protocol. */
 export class UnreachableError extends Error {
   override name = "UnreachableError";
@@ -45,6 +49,8 @@ export class UnreachableError extends Error {
   readonly code: "CLI_UNREACHABLE" | "CLI_TLS_REFUSED";
   /** False when there was no connection, so that the service certainly did not get the request. */
   readonly mayHaveArrived: boolean;
+  /** Whether this machine seems to have no network: nothing on the way has answered. */
+  readonly hasNoNetwork: boolean;
 
   constructor(
     message: string,
@@ -52,6 +58,7 @@ export class UnreachableError extends Error {
   ) {
     super(message, { cause });
     this.mayHaveArrived = !(cause instanceof Error && NO_CONNECTION.test(cause.message));
+    this.hasNoNetwork = cause instanceof Error && NO_NETWORK.test(cause.message);
     this.fix = fix;
     this.code = code;
   }

@@ -4,8 +4,8 @@
  *   proxy                          connector
  *     │ ── deliver ───────────────▶ │   a message; the connector stores it, then
  *     │ ◀────────────── deliver_ack │   reports whether it did
- *     │ ── heartbeat ─────────────▶ │   every 30 s, in both directions;
- *     │ ◀──────────── heartbeat_ack │   60 s of silence close the socket (4408)
+ *     │ ── heartbeat ─────────────▶ │   every 30 s; 60 s of silence close the socket (4408).
+ *     │ ◀──────────── heartbeat_ack │   The connector sends its own, and waits 10 s for an answer
  *     │ ── delivery ──────────────▶ │   a message of this agent has a new state
  *     │ ── paired, revoked ───────▶ │   need no answer
  *

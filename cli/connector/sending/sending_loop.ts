@@ -32,6 +32,8 @@ abstract class SendingLoop<T> {
   #cancel: Cancel = () => {};
   #sending: Promise<void> | null = null;
   #again = false;
+  /** The proxy has come back during this run, which may fail because it began before. */
+  #isBack = false;
   #stopped = false;
 
   constructor(protected readonly deps: Pick<SendingDeps, "clock" | "emit">, private readonly queue: SendingQueue<T>) {}
@@ -61,6 +63,7 @@ abstract class SendingLoop<T> {
   /** Makes every item due and sends them, after the proxy has come back. */
   sendAllNow(): void {
     const { clock, emit } = this.deps;
+    this.#isBack = this.#sending !== null;
     orReport(emit, () => this.queue.makeAllDue(clock.now()), undefined);
     this.wake();
   }
@@ -78,6 +81,7 @@ abstract class SendingLoop<T> {
 
   #later(leastWait: number): void {
     if (this.#stopped) return;
+    if (this.#isBack) return this.sendAllNow();
     if (this.#again && leastWait === 0) {
       this.#again = false;
       return this.wake();

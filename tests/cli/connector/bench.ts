@@ -128,6 +128,8 @@ export class Bench implements AsyncDisposable {
   /** Refuses links while it is set. */
   refuse: (() => unknown) | null = null;
   links = 0;
+  /** How often the connector has asked whether its link still works. */
+  checks = 0;
   ended: Promise<unknown> = Promise.resolve();
   readonly #tamper: NonNullable<BenchOptions["tamper"]>;
   #isStopped = false;
@@ -279,7 +281,7 @@ export class Bench implements AsyncDisposable {
       link.lost();
       close(code, reason);
     };
-    return { close: () => this.endLink(1000) };
+    return { close: () => this.endLink(1000), check: () => void this.checks++ };
   };
 }
 

@@ -2,13 +2,23 @@
 import type { World } from "../../support/world.ts";
 
 /** Fails requests for messages while it is set. */
-export function gate(world: World): { fetch: typeof fetch; answer: (() => Response) | null; requests: string[] } {
+export function gate(world: World): {
+  fetch: typeof fetch;
+  answer: (() => Response) | null;
+  /** No request is answered. */
+  isDeaf: boolean;
+  requests: string[];
+} {
   const state = {
+    isDeaf: false,
     answer: null as (() => Response) | null,
     requests: [] as string[],
     fetch: (async (input: string, init?: RequestInit) => {
       if (!String(input).includes("/hooks/agent")) return await world.fetch(input, init);
       state.requests.push(new Headers(init?.headers).get("x-request-id") ?? "");
+      if (state.isDeaf) {
+        await new Promise((_, reject) => init?.signal?.addEventListener("abort", () => reject(new Error("aborted"))));
+      }
       return state.answer?.() ?? await world.fetch(input, init);
     }) as typeof fetch,
   };

@@ -173,3 +173,29 @@ Deno.test("a message that may not be kept is answered by the proxy as before", a
   const invalid = await send(bench, a, "no-prefer", { prefer: undefined });
   assertEquals([invalid.status, invalid.body.error.code], [400, "CONNECTOR_INVALID_BODY"]);
 });
+
+Deno.test("a request that leads nowhere makes the connector check its link, and the next link sends the message at once", async () => {
+  await using world = await World.open();
+  const { a, bench, socket, proxy } = await keeper(world);
+  await using _ = bench;
+  const state = () => bench.connector.store.sent.list({ limit: 1 }).messages[0]?.state;
+  proxy.isDeaf = true;
+  proxy.requests.length = 0;
+  const sent = send(bench, a, "into-the-dark");
+  await until(() => proxy.requests.length === 1);
+  await world.clock.advance(2_999);
+  assertEquals(bench.checks, 0);
+  await world.clock.advance(1);
+  assertEquals(bench.checks, 1);
+  await world.clock.advance(27_000);
+  assertEquals([(await sent).body.state, bench.checks], ["kept", 2]);
+  // The next attempt is under way when the network is back.
+  await passing(world, 5, () => proxy.requests.length === 2);
+  await world.clock.advance(5_000);
+  bench.endLink(4408);
+  proxy.isDeaf = false;
+  await until(() => bench.connector.status().connection.state === "waiting");
+  await world.clock.advance(5_000);
+  await until(() => state() === "delivered");
+  assertEquals(texts(socket), ["into-the-dark"]);
+});

@@ -6,6 +6,7 @@ import net from "node:net";
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { CLOSE } from "../../../shared/protocol/frames.ts";
 import { ulidSource } from "../../../shared/protocol/ids.ts";
+import { toIso } from "../../../shared/protocol/time.ts";
 import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
 import { UnreachableError } from "../../../shared/client/errors.ts";
 import { openLink, RefusedError } from "../../../cli/link/link.ts";
@@ -23,32 +24,69 @@ async function agent() {
   };
 }
 
-Deno.test("a link that receives nothing for a minute ends as silent and reports it once", async () => {
-  const clock = new ManualClock();
-  const random = seededRandom(1);
-  const frames: string[] = [];
-  let server: WebSocket | null = null;
-  await using proxy = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen: () => {} }, (request) => {
+/** A link to a proxy that answers heartbeats while `answers` is true. */
+async function openAtProxy(answers = true) {
+  const clock = new ManualClock(), { bytes } = seededRandom(1);
+  const state = { answers, beats: 0, answered: 0, ends: [] as [number, string][], server: null as WebSocket | null };
+  const proxy = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen: () => {} }, (request) => {
     const { socket, response } = Deno.upgradeWebSocket(request, { idleTimeout: 0 });
-    socket.onmessage = ({ data }) => void frames.push(JSON.parse(data).type);
-    server = socket;
+    state.server = socket;
+    socket.onmessage = ({ data }) => {
+      const { id, type } = JSON.parse(data);
+      if (type === "heartbeat") state.beats++;
+      if (type === "heartbeat" && state.answers) {
+        socket.send(JSON.stringify({ v: 1, type: "heartbeat_ack", id, ts: toIso(clock.now()), ackId: id }));
+      }
+    };
     return response;
   });
-  const ends: [number, string][] = [];
-  const beats: number[] = [];
-  const newId = ulidSource(() => clock.now(), random.bytes);
-  await openLink({ clock, random, newId }, `http://127.0.0.1:${proxy.addr.port}`, await agent(), {
-    deliver: () => Promise.resolve({ accepted: true }),
-    heartbeat: (ms) => void beats.push(ms),
-    closed: (code, reason) => void ends.push([code, reason]),
-  });
-  await until(() => frames.length === 1);
-  await clock.advance(59_999);
-  assertEquals([ends, frames[0]], [[], "heartbeat"]);
-  await clock.advance(1);
-  assertEquals([ends, beats], [[[CLOSE.silent, "silent for 60 s"]], []]);
-  await until(() => server?.readyState === WebSocket.CLOSED);
-  assertEquals([ends.length, clock.waiting], [1, 0]);
+  const newId = ulidSource(() => clock.now(), bytes);
+  const link = await openLink(
+    { clock, random: { bytes }, newId },
+    `http://127.0.0.1:${proxy.addr.port}`,
+    await agent(),
+    {
+      deliver: () => Promise.resolve({ accepted: true }),
+      heartbeat: () => void state.answered++,
+      closed: (code, reason) => void state.ends.push([code, reason]),
+    },
+  );
+  return Object.assign(state, { clock, link, [Symbol.asyncDispose]: () => proxy[Symbol.asyncDispose]() });
+}
+
+const SILENT: [number, string] = [CLOSE.silent, "no answer within 10 s"];
+
+Deno.test("a link whose first heartbeat is not answered ends as silent after 10 s and reports it once", async () => {
+  await using proxy = await openAtProxy(false);
+  await proxy.clock.advance(9_999);
+  assertEquals(proxy.ends, []);
+  await proxy.clock.advance(1);
+  assertEquals(proxy.ends, [SILENT]);
+  await until(() => proxy.server?.readyState === WebSocket.CLOSED);
+  assertEquals([proxy.ends.length, proxy.clock.waiting], [1, 0]);
+});
+
+Deno.test("a pulled cable is known 26 s later, and 10 s after a request that did not get through", async () => {
+  for (const isTold of [false, true]) {
+    await using proxy = await openAtProxy();
+    const { clock } = proxy;
+    await until(() => proxy.answered === 1);
+    // A link that works has one heartbeat of its own in 16 s, or in 30 s when the proxy sends one between.
+    for (let beats = 2; beats <= 5; beats++) {
+      await clock.advance(16_000);
+      await until(() => proxy.answered === beats);
+    }
+    proxy.answers = false;
+    if (isTold) {
+      proxy.link.check();
+      proxy.link.check();
+    } else await clock.advance(16_000);
+    await until(() => proxy.beats === 6);
+    await clock.advance(9_999);
+    assertEquals(proxy.ends, []);
+    await clock.advance(1);
+    assertEquals([proxy.ends, proxy.beats], [[SILENT], 6]);
+  }
 });
 
 Deno.test("a refused upgrade and an address without a listener are reported differently", async () => {

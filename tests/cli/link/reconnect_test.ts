@@ -1,6 +1,6 @@
 /** When a link is opened again after its end (D-392). */
 import { assertEquals } from "@std/assert";
-import { ApiError } from "../../../shared/client/errors.ts";
+import { ApiError, UnreachableError } from "../../../shared/client/errors.ts";
 import type { LinkEvents } from "../../../cli/link/link.ts";
 import { ReconnectingLink } from "../../../cli/link/reconnect.ts";
 import { ServiceClock } from "../../../cli/link/service_clock.ts";
@@ -36,7 +36,7 @@ class Proxy {
       open: (_, events) => {
         if (this.refusal) return Promise.reject(this.refusal);
         this.link = events;
-        return Promise.resolve({ close: () => {} });
+        return Promise.resolve({ close: () => {}, check: () => {} });
       },
       emit: (event, fields) => event === "waiting" && this.waits.push(Number((fields as { ms: number }).ms)),
     }, {
@@ -134,4 +134,19 @@ Deno.test("other ends of a link, and a shutdown without a time, have the usual w
       assertEquals(await proxy.close(1001, reason), [2_500, 2_000, 4_000, 8_000][i], reason);
     }
     assertEquals(await proxy.close(1008, shutdownReason(1)), 16_000);
+  }));
+
+Deno.test("a machine without a network tries every two seconds for ten minutes; one whose server is down tries rarely", () =>
+  withProxy(async (proxy) => {
+    proxy.refusal = new UnreachableError("no", { cause: new Error("connect EHOSTUNREACH 192.0.2.1:443") });
+    assertEquals(await proxy.close(1006, ""), 2_500);
+    const waits = await proxy.refuse(398);
+    assertEquals(new Set(waits), new Set([1_500]));
+    assertEquals(await proxy.refuse(4), [1_500, 2_000, 4_000, 8_000]);
+    proxy.refusal = null;
+    await proxy.refuse(1);
+    await proxy.clock.advance(60_000);
+    proxy.refusal = new UnreachableError("no", { cause: new Error("connect ECONNREFUSED 192.0.2.1:443") });
+    assertEquals(await proxy.close(1006, ""), 2_500);
+    assertEquals(await proxy.refuse(3), [2_000, 4_000, 8_000]);
   }));
