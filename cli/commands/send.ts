@@ -2,7 +2,6 @@
  * `svc send` and `svc reply`: send a message through the connector that runs, else directly to the proxy, and print the
  * reply. With `--wait`, and for a reply to a stored message, a connector is needed; this process runs one if no other does.
  */
-import { apiErrorOf } from "../../shared/client/http.ts";
 import { ApiError, LocalDown, UnreachableError } from "../../shared/client/errors.ts";
 import {
   type LocalCalls,
@@ -11,16 +10,15 @@ import {
   type SendResult,
   type WaitedMessage,
 } from "../../shared/client/local_client.ts";
-import { NOT_KEPT, type OutboundResult } from "../../shared/client/local_shapes.ts";
+import type { OutboundResult } from "../../shared/client/local_shapes.ts";
 import { ConversationId } from "../../shared/protocol/api/relay.ts";
 import { isRequestId, ulidSource } from "../../shared/protocol/ids.ts";
-import { toIso } from "../../shared/protocol/time.ts";
 import { type AgentFolder, type AgentStore, chosenAgent } from "../agents/agent_store.ts";
 import { access, connectorOf } from "../connector/attach.ts";
-import { hostsOfPeers, isBlockedHere, shownAliases } from "../connector/peers.ts";
+import { ConnectorLockedError } from "../connector/connector_lock.ts";
+import { hostsOfPeers, shownAliases } from "../connector/peers.ts";
 import type { Context } from "../context.ts";
 import { CliError, EXIT } from "../errors.ts";
-import { LOCAL_ERRORS } from "../local_errors.ts";
 import { contentLines, memberOf } from "../messages/received.ts";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { reason } from "../files/private_files.ts";
@@ -144,7 +142,13 @@ async function sendNow(
     // The connector has just ended and has not got the message.
     if (!(error instanceof LocalDown) || error.wasSent) throw error;
   }
-  return await report(ctx, agent.folder, message, await directly(ctx, agent, message));
+  try {
+    return await report(ctx, agent.folder, message, await directly(ctx, agent, message));
+  } catch (error) {
+    if (!(error instanceof ConnectorLockedError)) throw error;
+    // One has just started.
+    return await sendWith(ctx, agent.folder, message);
+  }
 }
 
 /** Sends with access to a connector, and marks the reply read after it was printed. */
@@ -172,77 +176,26 @@ async function through(
   return await sendAndWait(connector, ctx.clock, { members, payload, waitSeconds: waitSeconds ?? 0 });
 }
 
-/** Signs and posts the message. Takes no lock and leaves no row in `sent`. */
+/** Sends without a connector. @throws {ApiError} the refusal, also of the rules of this machine */
 async function directly(
   ctx: Context,
   agent: { store: AgentStore; folder: AgentFolder },
-  { to: wanted, payload, requestId, conversationId, onlyOnline, allowInsecure }: Message,
+  { to, payload, requestId, conversationId, onlyOnline, allowInsecure }: Message,
 ): Promise<SendResult> {
-  // A command beside a connector that runs needs none of their modules.
-  const [{ directProxy }, { recipientOf, sealedOnce }, { answeredState, messageRequest }] = await Promise.all([
-    import("../connector/file_credentials.ts"),
-    import("../messages/recipient.ts"),
-    import("../link/message_request.ts"),
-  ]);
-  using direct = await directProxy(ctx, agent, allowInsecure);
-  const { did: to, key, proxy: origin } = await recipientOf(direct.proxy, agent.folder, String(wanted));
-  const proxy = direct.at(origin);
-  if (isBlockedHere(agent.folder, to)) {
-    throw new ApiError(409, "CONNECTOR_PEER_BLOCKED", LOCAL_ERRORS.CONNECTOR_PEER_BLOCKED.when, null);
-  }
-  if (key === null) await refuseContact(ctx, agent.folder);
-  const { did: from } = agent.folder.identity();
-  const seal = key === null ? null : async (context: string) => {
-    const { SALT_BYTES, sealPayload } = await import("../../shared/protocol/sealed_body.ts");
-    return await sealedOnce(
-      ctx,
-      agent.folder,
-      [from, to, key, context, payload],
-      () => sealPayload({ payload, salt: ctx.random.bytes(SALT_BYTES) }, key, { from, to, context }),
-    );
-  };
-  ctx.out.doing(`Calling ${proxy.place.dialUrl}`);
-  const request = await messageRequest({ to, payload, requestId, conversationId, mayWait: !onlyOnline }, seal);
-  const response = await proxy.call(request);
-  const error = apiErrorOf(response);
-  // Without a connector the aliases of this machine may be older than the list of the server.
-  if (error?.code === "PROXY_AUTH_FORBIDDEN") {
-    const alias = shownAliases(agent.folder).get(to) ?? to;
-    const ended = new ApiError(
-      error.status,
-      error.code,
-      `The agents ${agent.folder.name} and ${alias} are not paired`,
-      error.requestId,
-    );
-    ended.fix =
-      `To pair again: svc connector start ${agent.folder.name}, then press p, or paste a ticket of the other person.`;
+  // A command beside a connector that runs needs none of its modules.
+  const { sendDirectly } = await import("../messages/send_directly.ts");
+  const origin = ctx.stdinIsTerminal ? "person" : "program";
+  const message = { payload, requestId, conversationId, mayWait: !onlyOnline, origin } as const;
+  try {
+    return await sendDirectly(ctx, agent, { to: String(to), ...message }, allowInsecure);
+  } catch (error) {
+    // Without a connector the aliases of this machine may be older than the list of the server.
+    if (!(error instanceof ApiError && error.code === "PROXY_AUTH_FORBIDDEN")) throw error;
+    const { status, code } = error, { name } = agent.folder;
+    const ended = new ApiError(status, code, `The agents ${name} and ${to} are not paired`, error.requestId);
+    ended.fix = `To pair again: svc connector start ${name}, then press p, or paste a ticket of the other person.`;
     throw ended;
   }
-  // Each seal is another text, and this command keeps the newest only, so the server may not see that it is the same message.
-  if (error?.code === "PROXY_HOOK_REQUEST_ID_REUSED" && key !== null) {
-    error.fix =
-      "If it is the same message, it was accepted then, and nothing is to be done. Send another message without " +
-      "--request-id. What a running connector sends can be repeated.";
-  }
-  if (error) throw error;
-  const result: OutboundResult = {
-    requestId,
-    to,
-    ...answeredState(response.text),
-    ...NOT_KEPT,
-    stateAt: toIso(ctx.clock.now()),
-    replies: [],
-    reply: null,
-  };
-  return { result, json: JSON.stringify(result) };
-}
-
-/** Refuses a contact as a connector does. @throws {ApiError} `CONNECTOR_PEER_UNCONFIRMED` */
-async function refuseContact(ctx: Context, folder: AgentFolder): Promise<void> {
-  const { isStrict, runtimeSettings } = await import("../connector/runtime/runtime_file.ts");
-  if (!isStrict(ctx, runtimeSettings(folder)?.file ?? null)) return;
-  const { when, status } = LOCAL_ERRORS.CONNECTOR_PEER_UNCONFIRMED;
-  throw new ApiError(status, "CONNECTOR_PEER_UNCONFIRMED", when, null);
 }
 
 /** Prints the result: the reply to standard output, the state to standard error. Returns the exit code. */

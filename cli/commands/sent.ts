@@ -1,7 +1,5 @@
 /** `svc sent`: the messages that an agent has sent, or one with its receipts and its reply. */
-import { ReceiptList } from "../../shared/protocol/api/receipts.ts";
 import { isRequestId } from "../../shared/protocol/ids.ts";
-import { toIso } from "../../shared/protocol/time.ts";
 import { ApiError } from "../../shared/client/errors.ts";
 import {
   call,
@@ -16,15 +14,12 @@ import {
   CANCELLED,
   type CheckedReceipt,
   CheckedReceipts,
-  NOT_KEPT,
   OutboundResult,
   SentPage,
 } from "../../shared/client/local_shapes.ts";
-import { type AgentFolder, type AgentStore, chosenAgent } from "../agents/agent_store.ts";
-import { access, connectorOf } from "../connector/attach.ts";
-import { checkReceipt } from "../connector/check_receipt.ts";
-import { directProxy } from "../connector/file_credentials.ts";
-import { findPeerEver, hostsOfPeers, pinOf, readPeers, shownAliases } from "../connector/peers.ts";
+import { type AgentFolder, chosenAgent } from "../agents/agent_store.ts";
+import { access } from "../connector/attach.ts";
+import { findPeerEver, hostsOfPeers, readPeers, shownAliases } from "../connector/peers.ts";
 import type { Context } from "../context.ts";
 import { parseCount, wholeId } from "../command_line/numbers.ts";
 import { CONNECTOR_LIMITS } from "../connector/limits.ts";
@@ -33,10 +28,9 @@ import { searchOf } from "../../shared/client/http.ts";
 import { CliError, describe, EXIT } from "../errors.ts";
 import { fields } from "../terminal/output.ts";
 import { type Cell, type Column, idCell, timeCell } from "../terminal/tables.ts";
-import { recipientOf } from "../messages/recipient.ts";
 import { memberOf, messageLines } from "../messages/received.ts";
 import { cutToColumns } from "../terminal/text_width.ts";
-import { shownState, stateText } from "../connector/states.ts";
+import { stateText } from "../connector/states.ts";
 
 const { pageMessages: LISTED, pageMessagesMax: MAX_LISTED } = CONNECTOR_LIMITS;
 
@@ -44,9 +38,6 @@ export const COMMANDS = [
   command({
     path: ["sent"],
     summary: "List the messages that an agent has sent, or show one with its receipts and reply",
-    details: [
-      "A message that was sent without a connector is not in the list; give its ID and --to.",
-    ],
     args: { requestId: { summary: "Request ID, or its last 6 characters, from svc sent", optional: true } },
     options: {
       ...AGENT_OPTION,
@@ -68,7 +59,9 @@ export const COMMANDS = [
       if (requestId === undefined) return await listSent(ctx, agent.folder, options, limit);
       const id = await requestIdOf(ctx, agent.folder, requestId, options);
       if (options.cancel) return await cancelSent(ctx, agent.folder, id, options) ? EXIT.done : EXIT.failed;
-      await showSent(ctx, agent, id, options);
+      await using connector = await access(ctx, agent.folder, options);
+      const sent = await sentMessage(connector, { requestId: id, to: options.to });
+      show(ctx, agent.folder, sent, await receiptsOf(ctx, connector, sent.result));
     },
   }),
 ];
@@ -122,22 +115,6 @@ async function requestIdOf(ctx: Context, folder: AgentFolder, text: string, opti
   return await wholeId(text, { isWhole: isRequestId, known, what });
 }
 
-/** Shows one message. With a recipient and without a connector it asks the proxy, which knows the receipts only. */
-async function showSent(
-  ctx: Context,
-  agent: { store: AgentStore; folder: AgentFolder },
-  requestId: string,
-  options: SentOptions,
-): Promise<void> {
-  const { to } = options;
-  if (to !== undefined && await connectorOf(ctx, agent.folder) === null) {
-    return await showReceipts(ctx, agent, to, requestId, options["allow-insecure"]);
-  }
-  await using connector = await access(ctx, agent.folder, options);
-  const sent = await sentMessage(connector, { requestId, to });
-  show(ctx, agent.folder, sent, await receiptsOf(ctx, connector, sent.result));
-}
-
 /** Ends a message that waits in the connector. Returns false, and says what it is now, when it does not wait there. */
 async function cancelSent(
   ctx: Context,
@@ -171,36 +148,6 @@ async function receiptsOf(
     ctx.out.warn(`The receipts could not be requested: ${code}: ${cause}. ${fix}`);
     return null;
   }
-}
-
-async function showReceipts(
-  ctx: Context,
-  agent: { store: AgentStore; folder: AgentFolder },
-  peer: string,
-  requestId: string,
-  allowInsecure: boolean,
-): Promise<void> {
-  using direct = await directProxy(ctx, agent, allowInsecure);
-  ctx.out.doing(`Calling ${direct.proxy.place.dialUrl}`);
-  const { did: to, proxy } = await recipientOf(direct.proxy, agent.folder, peer);
-  const target = `/v1/relay/delivery-receipts${searchOf({ requestId, recipientAgentDid: to })}`;
-  const listed = ReceiptList.parse(await direct.at(proxy).ask({ method: "GET", target })).receipts;
-  const peers = Object.values(readPeers(agent.folder));
-  const pin = pinOf(peers.find(({ did }) => did === to) ?? null);
-  const known = { did: agent.folder.identity().did, pin, sent: null };
-  const receipts = await Promise.all(listed.map((receipt) => checkReceipt(receipt, known)));
-  const result: OutboundResult = {
-    requestId,
-    to,
-    state: shownState(receipts, pin?.how === "ticket") ?? "unknown",
-    problem: null,
-    expiresAt: null,
-    ...NOT_KEPT,
-    stateAt: receipts.at(-1)?.receivedAt ?? toIso(ctx.clock.now()),
-    replies: [],
-    reply: null,
-  };
-  show(ctx, agent.folder, { json: JSON.stringify(result), result }, receipts);
 }
 
 function show(

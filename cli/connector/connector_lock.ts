@@ -1,5 +1,6 @@
 /** Allows one connector per agent, with a file lock that the system releases when the owning process ends. */
 import { join } from "node:path";
+import { yieldToEventLoop } from "../../shared/clock.ts";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import type { AgentFolder } from "../agents/agent_store.ts";
 import { CliError } from "../errors.ts";
@@ -18,16 +19,17 @@ export class ConnectorLockedError extends CliError {
   }
 }
 
-/** Tries while other processes only ask for the holder: each asks for less than a millisecond. */
+/** Tries while other processes only ask for the holder, or write for a moment: each has a millisecond or more. */
 const MAX_TRIES = 1_000;
 
 /**
  * Takes the lock; disposing the result releases it.
  *
+ * @param pid of the connector; `null`: of no connector, for a moment, for which others wait
  * @throws {ConnectorLockedError} when another connector has it
  * @throws {CliError} `CLI_FILE_UNSAFE`, `CLI_SAVE_FAILED`
  */
-export async function lockConnector(folder: AgentFolder, pid: number): Promise<Disposable> {
+export async function lockConnector(folder: AgentFolder, pid: number | null): Promise<Disposable> {
   const path = await lockPath(folder);
   let file: Deno.FsFile;
   try {
@@ -39,13 +41,13 @@ export async function lockConnector(folder: AgentFolder, pid: number): Promise<D
   using owned = new DisposableStack();
   owned.use(file);
   for (let tries = 1; !await file.tryLock(true); tries++) {
-    if (tries >= MAX_TRIES || await isHeld(file)) {
-      throw new ConnectorLockedError(folder.name, lockHolder(folder) ?? "unknown");
-    }
+    const holder = await isHeld(file) ? lockHolder(folder) : null;
+    if (holder !== null || tries >= MAX_TRIES) throw new ConnectorLockedError(folder.name, holder ?? "unknown");
+    await yieldToEventLoop();
   }
   try {
     await file.truncate(0);
-    await file.write(utf8Bytes(`${pid}\n`));
+    if (pid !== null) await file.write(utf8Bytes(`${pid}\n`));
   } catch (error) {
     throw new CliError("CLI_SAVE_FAILED", `${path} could not be written: ${reason(error)}`, { cause: error });
   }

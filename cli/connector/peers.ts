@@ -90,11 +90,6 @@ export function shownAliases(folder: AgentFolder): Map<string, string> {
   return aliasesOf(peersIfAny(folder));
 }
 
-/** Whether the agent has blocked another one, for a command that sends without its connector. */
-export function isBlockedHere(folder: AgentFolder, did: string): boolean {
-  return peerIn(peersIfAny(folder), did)?.blocked ?? false;
-}
-
 /** Returns the host of a peer's server by its DID; `null` for one of the agent's own. */
 export function hostsOfPeers(folder: AgentFolder): (did: string) => string | null {
   const origins = new Map(Object.values(peersIfAny(folder)).map(({ did, proxy }) => [did, proxy]));

@@ -4,6 +4,7 @@
  */
 import type { Clock } from "../../../shared/clock.ts";
 import { messageRequest, stateOf } from "../../link/message_request.ts";
+import { UnreachableError } from "../../../shared/client/errors.ts";
 import type { HttpResponse } from "../../../shared/client/http.ts";
 import type { Origin } from "../../../shared/client/local_shapes.ts";
 import { notAccepted, type PeerProxies } from "../../link/peer_proxies.ts";
@@ -105,14 +106,19 @@ export interface SendingDeps {
   emit: EmitEvent;
 }
 
+export type MessageDeps = Omit<SendingDeps, "proxy" | "proxies" | "session" | "store"> & {
+  store: Pick<SendingDeps["store"], "sent"> & { received: Pick<SendingDeps["store"]["received"], "question"> };
+  proxies: Pick<SendingDeps["proxies"], "hostOf"> & { of(did: string): Pick<ProxyCaller, "call"> };
+};
+
 export class MessageSender {
-  constructor(private readonly deps: Omit<SendingDeps, "proxy" | "session">) {}
+  constructor(private readonly deps: MessageDeps) {}
 
   /**
    * Sends a message. A repeated request ID is the same message (D-69).
    *
    * @throws {SendRefusedError} before anything is stored or sent
-   * @throws {import("../../../shared/client/errors.ts").UnreachableError} when the proxy does not answer; the state is `unknown`
+   * @throws {import("../../../shared/client/errors.ts").UnreachableError} when the proxy does not answer; the state is `unknown` if it may have the message
    */
   async send(message: MessageToSend): Promise<SentResult> {
     const { newId, store: { sent, received }, guard } = this.deps;
@@ -147,7 +153,8 @@ export class MessageSender {
       if (outcome.state === "refused") guard.notSent(toDid, requestId);
       return { sent: this.#settle(row, isUnknown ? { ...outcome, state: "unknown" } : outcome), response, sealed };
     } catch (error) {
-      this.#settle(row, { state: "unknown", problem: describeError(error) });
+      const isCertain = before !== "unknown" && error instanceof UnreachableError && !error.mayHaveArrived;
+      this.#settle(row, { state: isCertain ? "refused" : "unknown", problem: describeError(error) });
       throw error;
     }
   }

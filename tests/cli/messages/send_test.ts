@@ -5,6 +5,10 @@ import type { DeliverFrame } from "../../../shared/protocol/frames.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { contextText } from "../../../shared/protocol/message_context.ts";
 import { openingKey, openPayload } from "../../../shared/protocol/sealed_body.ts";
+import { AgentStore } from "../../../cli/agents/agent_store.ts";
+import { lockConnector } from "../../../cli/connector/connector_lock.ts";
+import { until } from "../../support/until.ts";
+import { contextOf } from "../connector/context.ts";
 import { type TestAgent, type TestSocket, World } from "../../support/world.ts";
 import type { Machine } from "../cli_world.ts";
 import { machineWithAlpha, pairAlpha } from "../connector/local_machine.ts";
@@ -48,7 +52,7 @@ Deno.test("svc send without a connector seals for a peer of a ticket, by alias a
     assertStringIncludes(stderr, "peers.json is damaged");
   }));
 
-Deno.test("svc send without a connector repeats its newest message to a ticket peer, and explains an older one", () =>
+Deno.test("svc send without a connector repeats a message to a ticket peer with the same body for a day", () =>
   withBeta(async ({ world, machine, beta, socket }) => {
     const peer = { did: beta.agent.did, agentName: "beta", humanName: "Bob", key: beta.keys.publicKey, how: "ticket" };
     machine.write("agents/alpha/peers.json", JSON.stringify({ beta: { ...peer, since: "" } }));
@@ -60,18 +64,65 @@ Deno.test("svc send without a connector repeats its newest message to a ticket p
     };
     assertEquals([(await send("request-1")).code, socket.delivered.length], [5, 1]);
     machine.fetch = world.fetch;
-    assertEquals([(await send("request-1")).code, socket.delivered.length], [0, 1]);
-    assert(!machine.read("agents/alpha/last_sealed.json").includes("8443"));
-    const other = await send("request-1", "--conversation", "c-1");
-    assertEquals([other.code, socket.delivered.length], [1, 1]);
     assertEquals([(await send("request-2")).code, socket.delivered.length], [0, 2]);
-    const { code, stderr } = await send("request-1");
-    assertEquals([code, socket.delivered.length], [1, 2]);
-    assertStringIncludes(stderr, "If it is the same message, it was accepted then, and nothing is to be done.");
-    machine.write("agents/alpha/last_sealed.json", "{");
-    assertEquals([(await send("request-3")).code, socket.delivered.length], [0, 3]);
+    assertEquals([(await send("request-1")).code, socket.delivered.length], [0, 2]);
     world.clock.step(86_400_000);
-    assertEquals([(await send("request-3")).code, socket.delivered.length], [0, 4]);
+    assertEquals([(await send("request-1")).code, socket.delivered.length], [0, 3]);
+  }));
+
+Deno.test("svc sent lists what was sent without a connector, with the state that is true", () =>
+  withBeta(async ({ world, machine, beta, socket }) => {
+    const states = async () =>
+      (await machine.json("sent")).messages.map((
+        { text, state }: { text: string; state: string },
+      ) => [text, state]);
+    await machine.svc("send", "beta", "it arrives");
+    machine.fetch = () =>
+      Promise.reject(new TypeError("client error (Connect): tcp connect error: Connection refused"));
+    const refused = await machine.svc("send", "beta", "without a network");
+    assertEquals(refused.code, 5);
+    assertStringIncludes(refused.stderr, "Nothing here would send it later.");
+    machine.fetch = async (input, init) => {
+      await (await world.fetch(input, init)).body?.cancel();
+      throw new TypeError("connection reset");
+    };
+    assertEquals((await machine.svc("send", "beta", "the answer is lost")).code, 5);
+    machine.fetch = world.fetch;
+    socket.behaviour = "nack";
+    await machine.svc("send", "beta", "it is not wanted");
+    socket.behaviour = "ack";
+    assertEquals((await machine.svc("send", (await world.agent()).agent.did, "a stranger")).code, 3);
+    const [stranger, unwanted, lost, ...others] = await states();
+    assertEquals([stranger, unwanted, others], [["a stranger", "refused"], ["it is not wanted", "refused"], [
+      ["without a network", "refused"],
+      ["it arrives", "delivered"],
+    ]]);
+    // The connector of the command that lists asks the proxy how it ended.
+    assertEquals([lost[0], ["unknown", "delivered"].includes(lost[1])], ["the answer is lost", true]);
+    await until(async () => (await states())[2][1] === "delivered");
+    assertStringIncludes((await machine.svc("sent")).stdout, "it arrives");
+    assertEquals(socket.delivered.filter(({ fromAgentDid }) => fromAgentDid !== beta.agent.did).length, 3);
+  }));
+
+Deno.test("svc send waits for another command that writes, and a connector may start while a request is under way", () =>
+  withBeta(async ({ world, machine, socket }) => {
+    const answer = Promise.withResolvers<void>();
+    machine.fetch = async (input, init) => {
+      if (String(input).includes("/hooks/agent")) await answer.promise;
+      return await world.fetch(input, init);
+    };
+    const sent = ["one", "two", "three"].map((text) => machine.svc("send", "beta", text));
+    const folder = await new AgentStore(contextOf(world, machine)).open("alpha");
+    await until(() => machine.requests.filter((request) => request.includes("/hooks/agent")).length === 3);
+    const lock = await lockConnector(folder, 4711);
+    answer.resolve();
+    assertEquals((await Promise.all(sent)).map(({ code }) => code), [0, 0, 0]);
+    lock[Symbol.dispose]();
+    assertEquals(socket.delivered.map(textOf).toSorted(), ["one", "three", "two"]);
+    assertEquals(
+      (await machine.json("sent")).messages.map(({ state }: { state: string }) => state),
+      Array(3).fill("delivered"),
+    );
   }));
 
 Deno.test("svc send without a connector refuses a contact where SVC_STRICT or runtime.json says so", () =>
@@ -86,14 +137,13 @@ Deno.test("svc send without a connector refuses a contact where SVC_STRICT or ru
     assertEquals([(await machine.svc("send", "beta", "hello")).code, socket.delivered.length], [0, 1]);
   }));
 
-Deno.test("svc send without a connector signs and posts directly, and takes no lock", () =>
+Deno.test("svc send without a connector signs and posts directly", () =>
   withBeta(async ({ machine, beta, socket }) => {
     const { code, stdout, stderr } = await machine.svc("send", "beta", "Hello beta");
     const { requestId } = socket.delivered[0] as DeliverFrame;
     assertEquals([code, stdout, stderr], [0, "", `Sent to beta: delivered (${requestId})\n`]);
     assertEquals(textOf(socket.delivered[0]), "Hello beta");
     assertEquals(machine.requests.map((request) => request.split("=")[0]), ["POST /hooks/agent?ctx"]);
-    for (const file of ["connector.lock", "connector.db"]) assert(!(`agents/alpha/${file}` in machine.tree()));
 
     machine.requests.length = 0;
     const { stateAt, ...result } = await machine.json(
@@ -249,11 +299,11 @@ Deno.test("svc send names the request ID when the answer is lost, and the same I
     assertEquals([again.state, socket.delivered.length], ["delivered", 1]);
   }));
 
-Deno.test("svc sent asks the proxy for the receipts of a message when no connector runs", () =>
+Deno.test("svc sent shows a message that was sent without a connector, with its receipts", () =>
   withBeta(async ({ machine, beta, world }) => {
     const { requestId } = await machine.json("send", "beta", "x");
     const open = await machine.json("sent", requestId, "--to", "beta");
-    assertEquals([open.state, open.to, open.receipts], ["unknown", beta.agent.did, []]);
+    assertEquals([open.state, open.to, open.receipts], ["delivered", beta.agent.did, []]);
     const sender = JSON.parse(machine.read("agents/alpha/identity.json")).did;
     await beta.client.submitReceipt({
       requestId,

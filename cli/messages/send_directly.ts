@@ -1,0 +1,97 @@
+/**
+ * Sends a message when no connector runs, with the rules and the rows of one, so that `svc sent` lists it. The connector's lock is
+ * taken for the moments of writing and not for the request, because a connector that starts meanwhile would find it taken.
+ */
+import { join } from "node:path";
+import { ApiError } from "../../shared/client/errors.ts";
+import { apiErrorOf } from "../../shared/client/http.ts";
+import type { SendResult } from "../../shared/client/local_client.ts";
+import { OutboundResult } from "../../shared/client/local_shapes.ts";
+import { ulidSource } from "../../shared/protocol/ids.ts";
+import type { AgentFolder, AgentStore } from "../agents/agent_store.ts";
+import { ConnectorLockedError, lockConnector } from "../connector/connector_lock.ts";
+import { directProxy } from "../connector/file_credentials.ts";
+import { outboundJson } from "../connector/local_api/message_json.ts";
+import { PeerBook } from "../connector/peer_book.ts";
+import { readPeers } from "../connector/peers.ts";
+import { isStrict, runtimeSettings } from "../connector/runtime/runtime_file.ts";
+import { MessageSender, type MessageToSend, SendRefusedError } from "../connector/sending/message_sender.ts";
+import { Database } from "../connector/store/database.ts";
+import { SentMessages } from "../connector/store/sent_messages.ts";
+import type { Context } from "../context.ts";
+import { LoopGuard } from "../link/loop_guard.ts";
+import type { ProxyRequest } from "../link/proxy_caller.ts";
+import { LOCAL_ERRORS } from "../local_errors.ts";
+import { recipientOf } from "./recipient.ts";
+
+/**
+ * @param to alias or DID
+ * @throws {ConnectorLockedError} when a connector runs; nothing was sent
+ * @throws {ApiError} the refusal of the proxy, or of the rules of this machine as a connector answers it
+ */
+export async function sendDirectly(
+  ctx: Context,
+  agent: { store: AgentStore; folder: AgentFolder },
+  { to, ...message }: Omit<MessageToSend, "toDid"> & { to: string },
+  allowInsecure: boolean,
+): Promise<SendResult> {
+  const { folder } = agent, { clock, random, out } = ctx;
+  using direct = await directProxy(ctx, agent, allowInsecure);
+  const { did: toDid, proxy: origin } = await recipientOf(direct.proxy, folder, to);
+  const proxy = direct.at(origin);
+  using lock = await MomentaryLock.take(folder);
+  using database = Database.open(join(folder.path, "connector.db"));
+  const peers = new PeerBook({ read: () => readPeers(folder), write: () => Promise.resolve() });
+  const call = async (request: ProxyRequest) => {
+    out.doing(`Calling ${proxy.place.dialUrl}`);
+    return await lock.without(() => proxy.call(request));
+  };
+  const sender = new MessageSender({
+    clock,
+    random,
+    store: { sent: new SentMessages(database, () => {}), received: { question: () => null } },
+    proxies: { of: () => ({ call }), hostOf: () => origin === undefined ? null : new URL(origin).host },
+    peers,
+    guard: new LoopGuard(),
+    newId: ulidSource(() => clock.now(), (count) => random.bytes(count)),
+    did: folder.identity().did,
+    strict: isStrict(ctx, runtimeSettings(folder)?.file ?? null),
+    emit: () => {},
+  });
+  try {
+    const { sent, response } = await sender.send({ toDid, ...message });
+    const refused = response && apiErrorOf(response);
+    if (refused) throw refused;
+    const json = outboundJson(sent, null, [], peers);
+    return { json, result: OutboundResult.parse(JSON.parse(json)) };
+  } catch (error) {
+    if (!(error instanceof SendRefusedError)) throw error;
+    throw new ApiError(LOCAL_ERRORS[error.code].status, error.code, error.message, null, error.retryAfter);
+  }
+}
+
+class MomentaryLock implements Disposable {
+  private constructor(private readonly folder: AgentFolder, private held: Disposable | null) {}
+
+  static async take(folder: AgentFolder): Promise<MomentaryLock> {
+    return new MomentaryLock(folder, await lockConnector(folder, null));
+  }
+
+  async without<T>(work: () => Promise<T>): Promise<T> {
+    this[Symbol.dispose]();
+    try {
+      return await work();
+    } finally {
+      this.held = await lockConnector(this.folder, null).catch((error) => {
+        // A connector has started. It has the row, and SQLite lets both write.
+        if (error instanceof ConnectorLockedError) return null;
+        throw error;
+      });
+    }
+  }
+
+  [Symbol.dispose](): void {
+    this.held?.[Symbol.dispose]();
+    this.held = null;
+  }
+}
