@@ -50,7 +50,8 @@ export async function startConnectors(
     proxyAddress(ctx, options["proxy-ws-url"], options["allow-insecure"]);
   }
   let stop = () => {};
-  const screen = await openScreen(ctx, options, () => stop());
+  const names = async () => wanted === "all" ? (await store.names()).agents : wanted;
+  const screen = await openScreen(ctx, { ...options, agents: (await names()).length }, () => stop());
   const { view, talk } = screen;
   const started = ({ connector, folder, calls, ended }: RunningConnector) => {
     if (!ctx.terminal.stdoutIsTerminal || ctx.out.json) return;
@@ -80,7 +81,7 @@ export async function startConnectors(
   };
   const fleet = new Fleet<RunningConnector>({
     clock: ctx.clock,
-    names: async () => wanted === "all" ? (await store.names()).agents : wanted,
+    names,
     start: (agent) => start(agent, (event, fields) => view.event(event, { agent, ...fields })),
     filesOf: (agent) => identityFiles(store, agent),
     emit: (agent, event, fields) => view.event(event, agent === null ? fields : { agent, ...fields }),

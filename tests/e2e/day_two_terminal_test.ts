@@ -33,6 +33,7 @@ Deno.test({
       await t.step(`${columns} columns`, async () => {
         await using ada = await Typist.open(program, { dir, columns });
         await ada.type("clear; svc connector start --all");
+        await ada.shown(/^3 agents of Ada · 127\.0\.0\.1:\d+$/);
         await ada.shown(/^3 agents$/);
         await ada.press("a");
         await ada.shown(/^agent›/);

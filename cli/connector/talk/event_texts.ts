@@ -11,7 +11,6 @@ const QUIET: ReadonlySet<EventName> = new Set([
     "waiting",
     "refreshed",
     "reloaded",
-    "received",
     "probed",
     "kept",
     "repeated",
@@ -20,15 +19,26 @@ const QUIET: ReadonlySet<EventName> = new Set([
   ...["task_ended", "receipt_sent", "sent", "queued", "not_taken", "not_sent", "pair_ticket", "runtime_up"] as const,
 ]);
 
+/** What waited at the server has arrived when nothing more comes for this time; a peer that goes on and on ends the count. */
+const ARRIVED_MS = 1_000, COUNTED_MS = 30_000;
+/** With more names the line tells no longer who has written. */
+const PEERS_NAMED = 3;
+
 export class CalmTexts {
   #lostAt: number | null = null;
   #wasOnline = false;
+  /** The link is back since then, and the messages that waited are counted by peer. */
+  #back: { at: number; heardAt: number; from: Map<string, number> } | null = null;
 
   of(name: EventName, fields: EventFields, now: number): string | null {
     const { why, peer, agentName, humanName, alias } = fields;
     switch (name) {
       case "connected":
-        return this.#connected(now);
+        this.#connected(now);
+        return null;
+      case "received":
+        this.#received(typeof peer === "string" ? peer : "another agent", now);
+        return null;
       case "disconnected":
       case "unreachable":
         return this.#lost(now);
@@ -40,18 +50,46 @@ export class CalmTexts {
     return `${EVENTS[name]}${about}${typeof why === "string" ? `: ${why}` : "."}`;
   }
 
-  #connected(now: number): string | null {
-    const text = this.#lostAt === null ? null : `Online again after ${formatDuration(now - this.#lostAt)}.`;
-    this.#lostAt = null;
-    this.#wasOnline = true;
+  /** A sentence that had to wait for more to come; `null` when there is none yet. */
+  due(now: number): string | null {
+    const back = this.#back;
+    if (back === null || this.#lostAt === null) return null;
+    // A later time comes from a clock that was set back.
+    if (Math.abs(now - back.heardAt) < ARRIVED_MS && Math.abs(now - back.at) < COUNTED_MS) return null;
+    const text = `Online again after ${formatDuration(back.at - this.#lostAt)}.${arrivedText(back.from)}`;
+    this.#lostAt = this.#back = null;
     return text;
   }
 
+  #connected(now: number): void {
+    this.#back = { at: now, heardAt: now, from: new Map() };
+    this.#wasOnline = true;
+  }
+
+  #received(peer: string, now: number): void {
+    if (this.#back === null) return;
+    this.#back.heardAt = now;
+    this.#back.from.set(peer, (this.#back.from.get(peer) ?? 0) + 1);
+  }
+
   #lost(now: number): string | null {
+    this.#back = null;
     if (this.#lostAt !== null) return null;
     this.#lostAt = now;
     return this.#wasOnline ? "The link is lost. Messages wait." : "The server cannot be reached. Messages wait here.";
   }
+}
+
+function arrivedText(from: ReadonlyMap<string, number>): string {
+  if (from.size === 0) return "";
+  const peers = [...from.keys()], last = peers.at(-1);
+  const count = [...from.values()].reduce((sum, one) => sum + one, 0);
+  const who = peers.length > PEERS_NAMED
+    ? `${peers.length} peers`
+    : peers.length === 1
+    ? last
+    : `${peers.slice(0, -1).join(", ")} and ${last}`;
+  return ` ${count} ${count === 1 ? "message" : "messages"} of ${who} arrived meanwhile.`;
 }
 
 /** The sentence for an event that needs no attention, for the view of all events. */

@@ -30,6 +30,8 @@ export interface ScreenOptions {
    * would take what a person types for another program.
    */
   keys?: boolean;
+  /** How many agents are shown; default: one. */
+  agents?: number;
 }
 
 export interface Screen {
@@ -62,6 +64,7 @@ export async function openScreen(ctx: Context, options: ScreenOptions, stop: () 
     clock: ctx.clock,
     view,
     newId: ulidSource(() => ctx.clock.now(), (count) => ctx.random.bytes(count)),
+    agents: options.agents ?? 1,
     arrived: (agent, unread) => notifier.arrived(agent, unread),
     stop,
   });

@@ -32,6 +32,8 @@ export interface TalkDeps {
   clock: Clock;
   view: ConsoleView;
   newId(): string;
+  /** How many agents the terminal will show. */
+  agents: number;
   /** Called when a message arrived, unless the person has turned the sound off. */
   arrived(agent: string, unread: number): void;
   stop(): void;
@@ -58,6 +60,7 @@ export class Talk {
   #isBusy = false;
   #deafUntil = -Infinity;
   #hasSound = true;
+  #hasHead = false;
   #cancelReset: Cancel = () => {};
 
   /** The keys, in the order of the help. */
@@ -145,9 +148,9 @@ export class Talk {
     });
   }
 
-  /** Shows the head of the log for the first agent, and follows the messages of the agent until it is removed. */
+  /** Shows the head of the log before the first agent, and follows the messages of the agent until it is removed. */
   add(agent: TalkAgent): void {
-    if (this.#agents.size === 0) this.#head(agent);
+    if (!this.#hasHead) this.#head(agent);
     this.remove(agent.name);
     const end = new AbortController();
     this.#agents.set(agent.name, { agent, end });
@@ -248,12 +251,14 @@ export class Talk {
   }
 
   #head({ name, humanName, status }: TalkAgent): void {
+    this.#hasHead = true;
+    const { agents } = this.#deps, whose = agents > 1 ? `${agents} agents` : name;
     const columns = this.#deps.view.columns ?? 80;
     const origin = status()?.proxy.origin;
     const server = origin === undefined ? "" : ` · ${new URL(origin).host}`;
     const keys = "s send  r reply  p pair  i invite  l peers  h history  ? all keys  q stop";
     const shown = keys.length < columns ? keys : "? shows the keys";
-    this.#deps.view.show([[["bold", cutToColumns(`${name} of ${humanName}${server}`, columns - 1)]], shown, ""]);
+    this.#deps.view.show([[["bold", cutToColumns(`${whose} of ${humanName}${server}`, columns - 1)]], shown, ""]);
   }
 
   #help(): void {

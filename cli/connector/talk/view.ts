@@ -93,13 +93,19 @@ class LiveView implements ConsoleView {
   }
 
   event(name: EventName, fields: EventFields = {}): void {
-    const now = this.deps.clock.now();
     const { agent } = fields;
     const texts = this.#texts.get(agent) ?? new CalmTexts();
     this.#texts.set(agent, texts);
-    const calm = texts.of(name, fields, now);
-    const text = calm ?? (this.isVerbose ? quietText(name, fields) : null);
-    if (text !== null) this.show(sentenceLines(now, agent === undefined ? text : `${agent} · ${text}`, this.columns));
+    this.#say(
+      agent,
+      texts.of(name, fields, this.deps.clock.now()) ?? (this.isVerbose ? quietText(name, fields) : null),
+    );
+  }
+
+  #say(agent: unknown, text: string | null): void {
+    if (text === null) return;
+    const said = agent === undefined ? text : `${agent} · ${text}`;
+    this.show(sentenceLines(this.deps.clock.now(), said, this.columns));
   }
 
   show(lines: readonly Line[]): void {
@@ -140,6 +146,7 @@ class LiveView implements ConsoleView {
 
   #redrawLater(): void {
     this.#cancel = this.deps.clock.after(REDRAW_MS, () => {
+      for (const [agent, texts] of this.#texts) this.#say(agent, texts.due(this.deps.clock.now()));
       this.redraw();
       if (!this.#stopped) this.#redrawLater();
     });

@@ -53,7 +53,7 @@ class Screen {
   readonly talk: Talk;
   #seq = 8;
 
-  constructor(readonly columns = 80, at = new Date(2026, 1, 21, 7, 57).getTime()) {
+  constructor(readonly columns = 80, at = new Date(2026, 1, 21, 7, 57).getTime(), agents = 1) {
     this.clock = new ManualClock(at);
     const view: ConsoleView = {
       event: () => {},
@@ -69,6 +69,7 @@ class Screen {
       clock: this.clock,
       view,
       newId: () => `request-${++this.#seq}`,
+      agents,
       arrived: () => {},
       stop: () => void this.stops++,
     });
@@ -233,7 +234,7 @@ const MOCKUPS: Record<number, string[]> = {
     "     │ 8443. It moves to 9443 on Friday; the firewall rule for it is already",
     "     │ open.",
     "08:20  The link is lost. Messages wait.",
-    "08:20  Online again after 40 s.",
+    "08:20  Online again after 40 s. 2 messages of beta arrived meanwhile.",
     "alpha · online · 1 unread (space: all read)",
   ],
   40: [
@@ -249,7 +250,9 @@ const MOCKUPS: Record<number, string[]> = {
     " │ the firewall rule for it is already",
     " │ open.",
     "08:20  The link is lost. Messages wait.",
-    "08:20  Online again after 40 s.",
+    "08:20  Online again after 40 s. 2",
+    "       messages of beta arrived",
+    "       meanwhile.",
     "alpha · online · 1 unread",
   ],
 };
@@ -278,9 +281,46 @@ for (const columns of [80, 40]) {
     event("unreachable", { why: "http://x" });
     await screen.clock.advance(40_000);
     event("connected", {});
+    event("received", { peer: "beta" });
+    event("received", { peer: "beta" });
+    assertEquals(texts.due(screen.clock.now()), null);
+    await screen.clock.advance(1_000);
+    screen.print(sentenceLines(screen.clock.now(), texts.due(screen.clock.now()) ?? "", columns));
     assertEquals([...screen.lines, screen.live()], MOCKUPS[columns]);
   });
 }
+
+Deno.test("after an outage the log says who has written meanwhile, once what waited is there", () => {
+  const cases: [string[], string][] = [
+    [[], ""],
+    [["beta"], " 1 message of beta arrived meanwhile."],
+    [["beta", "gamma", "beta"], " 3 messages of beta and gamma arrived meanwhile."],
+    [["a", "b", "c"], " 3 messages of a, b and c arrived meanwhile."],
+    [["a", "b", "c", "d"], " 4 messages of 4 peers arrived meanwhile."],
+  ];
+  for (const [from, expected] of cases) {
+    const texts = new CalmTexts();
+    texts.of("connected", {}, 0);
+    assertEquals(texts.due(60_000), null, "the first link is no news");
+    texts.of("received", { peer: "beta" }, 60_000);
+    assertEquals(texts.of("disconnected", {}, 100_000), "The link is lost. Messages wait.");
+    texts.of("connected", {}, 120_000);
+    // A link that ends at once again was not there.
+    assertEquals(texts.of("disconnected", {}, 120_500), null);
+    texts.of("connected", {}, 140_000);
+    for (const [i, peer] of from.entries()) texts.of("received", { peer }, 140_000 + i * 900);
+    const last = 140_000 + Math.max(0, from.length - 1) * 900;
+    assertEquals(texts.due(last + 999), null);
+    assertEquals(texts.due(last + 1_000), `Online again after 40 s.${expected}`);
+    assertEquals(texts.due(last + 2_000), null);
+  }
+});
+
+Deno.test("the head of several agents names their person and server, and no agent", async () => {
+  await using screen = new Screen(80, undefined, 3);
+  for (const name of ["alpha", "beta", "gamma"]) screen.add(name);
+  assertEquals(screen.lines, ["3 agents of Ada · svc.example.com", screen.lines[1], ""]);
+});
 
 Deno.test("r replies to the newest message, a number names another one, and space reads what was shown", async () => {
   await using screen = new Screen();
