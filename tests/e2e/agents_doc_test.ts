@@ -8,7 +8,7 @@ import { messageTarget } from "../../shared/protocol/message_context.ts";
 import { PairedAgents } from "../cli/connector/paired_agents.ts";
 import { bundledProgram, output } from "../cli/program.ts";
 import { ANSWERING, background, block, HAS_PYTHON } from "../support/page_programs.ts";
-import { eventually, tempFolder } from "../support/process.ts";
+import { eventually, ROOT, tempFolder } from "../support/process.ts";
 import { vectors } from "../support/vectors.ts";
 import { HostileReaders } from "./hostile_readers.ts";
 
@@ -163,6 +163,8 @@ Deno.test("the request of protocol.md is the one that the rules give", async () 
     await sha256(ait),
   ].join("\n");
   assertEquals(block("canonical").trim(), canonical);
+  const page = await Deno.readTextFile(`${ROOT}/docs/protocol.md`);
+  assert(page.includes(agentKey.seed) && page.includes(`the ${body.length} bytes`), "key and body");
   assertEquals(header("x-svc-body-sha256"), await sha256(body));
   const jwk = { kty: "OKP", crv: "Ed25519", x: agentKey.x };
   const key = await crypto.subtle.importKey("jwk", jwk, "Ed25519", false, ["verify"]);

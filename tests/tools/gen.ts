@@ -53,46 +53,6 @@ const DOCUMENTS: readonly Document[] = [
   { path: "docs/routes.md", from: ["registry/routes.ts", "proxy/routes.ts"], render: routes },
 ];
 
-/** A part of a document that is written by hand otherwise: what lies between two of its texts. */
-interface Section {
-  path: string;
-  behind: string;
-  before: string;
-  render: () => Promise<string>;
-}
-
-const SECTIONS: readonly Section[] = [{
-  path: "docs/protocol.md",
-  behind: "### Worked example\n\n",
-  before: "\n[examples/client.py]",
-  render: workedExample,
-}];
-
-/** Returns the example of a signed request, from the values that clients test themselves with. */
-async function workedExample(): Promise<string> {
-  const { agentKey, valid: [first] } = JSON.parse(await Deno.readTextFile(new URL("tests/vectors/proof.json", ROOT)));
-  const { request: { body, bodySha256 }, canonical, proof } = first;
-  return [
-    `From [tests/vectors/proof.json](../tests/vectors/proof.json). The body is \`${body}\`, ${body.length} bytes. Its SHA-256 in`,
-    `base64url is \`${bodySha256}\`. The string to sign is`,
-    "",
-    "```",
-    canonical,
-    "```",
-    "",
-    `With the private key seed \`${agentKey.seed}\` the proof is`,
-    `\`${proof}\`.`,
-    "",
-  ].join("\n");
-}
-
-/** Returns the document with a section as it must be. */
-async function withSection({ path, behind, before, render }: Section): Promise<string> {
-  const text = await onDisk(path) ?? "", from = text.indexOf(behind) + behind.length, to = text.indexOf(before, from);
-  if (from < behind.length || to === -1) throw new Error(`${path} has no place for a generated part`);
-  return text.slice(0, from) + await render() + text.slice(to);
-}
-
 /** Returns a section for each group of the table, named by its comments: `// Proxy: pairing`. */
 async function errors(): Promise<string> {
   const source = await Deno.readTextFile(new URL("shared/protocol/errors.ts", ROOT));
@@ -236,12 +196,8 @@ async function onDisk(path: string): Promise<string | null> {
 if (import.meta.main) {
   const checkOnly = Deno.args.includes("--check");
   let stale = 0;
-  const texts = [
-    ...DOCUMENTS.map((document) => ({ path: document.path, text: written(document) })),
-    ...SECTIONS.map((section) => ({ path: section.path, text: withSection(section) })),
-  ];
-  for (const { path, text: made } of texts) {
-    const text = await made;
+  for (const document of DOCUMENTS) {
+    const { path } = document, text = await written(document);
     if (await onDisk(path) === text) continue;
     stale++;
     console.log(checkOnly ? `${path} is stale` : `${path} written`);
@@ -249,7 +205,7 @@ if (import.meta.main) {
     await Deno.mkdir(new URL("./", new URL(path, ROOT)), { recursive: true });
     await Deno.writeTextFile(new URL(path, ROOT), text);
   }
-  if (stale === 0) console.log(`${texts.length} documents are up to date`);
+  if (stale === 0) console.log(`${DOCUMENTS.length} documents are up to date`);
   else if (checkOnly) {
     console.error("Run: deno task gen");
     Deno.exit(1);

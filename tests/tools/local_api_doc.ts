@@ -15,17 +15,15 @@ const HEAD = `# Local API
 The routes, shapes and codes of a running connector, for programs that use it. The connector serves the same as OpenAPI
 3.1 at \`/openapi.json\`. [security.md](security.md) says who can call it.
 
-- Address and token are in \`connector.json\` in the agent's folder. Read the file before each connection: the token is
-  new at each start.
-- Each request has \`Authorization: Bearer <token>\` and a loopback \`Host\`, and no \`Origin\`. Under \`/v1/\` and \`/a2a/\`
-  it has no \`Sec-Fetch-Site\`, or \`none\`.
+- Address and token are in \`connector.json\` in the agent's folder. Read the file before each connection, because the
+  token is new at each start.
+- Each request has \`Authorization: Bearer <token>\` and a loopback \`Host\`, and no \`Origin\`, because a page of another
+  site could otherwise call it. Under \`/v1/\` and \`/a2a/\` it has no \`Sec-Fetch-Site\`, or \`none\`.
 - Bodies are JSON. Unknown members and unknown query parameters are refused, except members of A2A requests.
-- Under \`/a2a/<alias>\` an A2A 1.0 client reaches one peer, with the token that \`svc a2a add\` printed. That token opens
-  nothing else, and the token of \`connector.json\` does not work there. Errors of the call are errors of JSON-RPC with
-  status 200. A reply goes to the client when its call waits or it has asked for the task; else, after 30 s, to the
-  runtime too.
-- An error is \`{"error":{"code","message"}}\`. \`svc explain <code>\` and [errors.md](errors.md) say which status a code has
-  and what to do.
+- Under \`/a2a/<alias>\` an A2A 1.0 client reaches one peer, with the token that \`svc a2a add\` printed and no other.
+  Errors of the call are errors of JSON-RPC with status 200. A reply goes to the client when its call waits or it has
+  asked for the task; else, after 30 s, to the runtime too.
+- An error is \`{"error":{"code","message"}}\`; [errors.md](errors.md) says which status a code has and what to do.
 - A \`Time\` is a string in ISO 8601.
 `;
 
