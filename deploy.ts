@@ -259,7 +259,9 @@ async function watchStore(store: Store, onReplaced: () => void, stopped: AbortSi
   onReplaced();
 }
 
-/** @throws {StartRefused} when this process may not call the registry: it would start, and refuse every agent */
+/**
+ * @throws {StartRefused} when this process may not call the registry, because it would start, and refuse every agent
+ */
 function requireRegistry(registryUrl: string): void {
   const { hostname, port, protocol } = new URL(registryUrl);
   const host = `${hostname}:${port || (protocol === "https:" ? 443 : 80)}`;
@@ -455,7 +457,7 @@ async function sayWhatIsNext({ address, bootstrapOpen }: RunningServer, made: st
   if (!(await bootstrapOpen())) return console.log(NOT_EMPTY);
   if (made !== null) console.log(`bootstrap secret: ${made}`);
   const registry = address === DEFAULT_REGISTRY_URL ? "" : ` --registry-url ${address}`;
-  // A configured secret is not printed: the command reads it from the terminal.
+  // A configured secret is not printed, because the command reads it from the terminal.
   const how = made === null ? " (type your BOOTSTRAP_SECRET, Enter, Ctrl-D)" : "";
   console.log(`\nNext, in another terminal, make yourself the admin${how}:\n`);
   const secret = made ?? "-";

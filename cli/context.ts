@@ -135,8 +135,8 @@ export interface Context extends System {
 }
 
 /**
- * Returns a value of `NO_PROXY` that keeps requests to this machine away from any proxy: they carry secrets in clear.
- * `*` means every address; the platform alone would match it with names only.
+ * Returns a value of `NO_PROXY` that keeps requests to this machine away from any proxy, because they carry secrets in
+ * clear. `*` means every address, but the platform alone would match it with names only.
  */
 export function withLoopback(given: string | undefined): string {
   const list = (given ?? "").split(",").map((entry) => entry.trim()).filter((entry) => entry !== "");

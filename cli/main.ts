@@ -51,7 +51,7 @@ export async function run(argv: readonly string[], world: System): Promise<numbe
       return EXIT.done;
     }
     const { command, input } = parsed;
-    // Only where it counts: the demo may not read the variable.
+    // Read only where it counts, because the demo has no permission for it.
     named = agentOf(command, input) ?? (namesAgents(command) ? world.env("SVC_AGENT") : undefined) ?? null;
     const { configDir, profile, ca } = parsed.here;
     out.hereWords = Object.entries({ "--config-dir": configDir, "--profile": profile, "--ca": ca })
@@ -116,8 +116,8 @@ export async function main(programs: Programs | null): Promise<never> {
 }
 
 /**
- * Compares the clock of this machine with the `Date` header of the services' responses: a wrong clock makes signed requests
- * fail with errors that do not name the cause.
+ * Compares the clock of this machine with the `Date` header of the services' responses, because a wrong clock makes
+ * signed requests fail with errors that do not name the cause.
  */
 class ClockCheck {
   #seen: { service: number; here: number } | null = null;

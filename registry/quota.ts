@@ -1,6 +1,6 @@
 /**
- * Quotas of one human: the rules of the counts. The quota record is part of the commit that it counts: a
- * quota holds under races, and its cost does not depend on the number of agents.
+ * Quotas of one human: the rules of the counts. The quota record is part of the commit that it counts, so a quota holds
+ * under races, and its cost does not depend on the number of agents.
  */
 import type { Kv, KvEntry } from "../shared/server/kv.ts";
 import type { Quotas } from "./config.ts";

@@ -123,7 +123,9 @@ function describe<Code extends string, Credential extends string>(
   };
 }
 
-/** `Content-Type` is none: the content of the body says it, and a generated client would ask its caller for it. */
+/**
+ * `Content-Type` is none, because the content of the body says it, and a generated client would ask its caller for it.
+ */
 function headerParameter({ name, required, schema, what }: RouteHeader): Json {
   return { name, in: "header", required, description: what, schema: schemaOf(schema, "input") };
 }

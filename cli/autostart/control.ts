@@ -81,7 +81,7 @@ export async function uninstallService(host: Host, system: ServiceSystem, servic
   if (system === "systemd") {
     const path = unitPath(host, service);
     if (!await exists(path)) return false;
-    // The result does not matter: a unit that is not loaded does not run.
+    // The result does not matter, because a unit that is not loaded does not run.
     await host.run("systemctl", ["--user", "disable", "--now", unitName(service)]);
     await remove(path);
     await host.run("systemctl", ["--user", "daemon-reload"]);
@@ -283,7 +283,7 @@ export function escaped(text: string): string {
 export const SERVICE_SYSTEMS = ["launchd", "systemd"] as const;
 export type ServiceSystem = (typeof SERVICE_SYSTEMS)[number];
 
-/** What names a service: an agent alone would let one profile replace the service of another. */
+/** The name of a service has both, because an agent alone would let one profile replace the service of another. */
 export interface ServiceName {
   /** `null`: all agents of the profile. */
   agentName: string | null;

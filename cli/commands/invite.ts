@@ -51,7 +51,7 @@ export const COMMANDS = [
       }
       if (options.pair) return await createWithPair(ctx, agent, { ...options, expiresAt: expiresAt ?? null });
       const { registry, registryUrl, apiKey } = connectAsPerson(ctx, options);
-      // Read first: a code whose link cannot be made would be lost.
+      // Read first, because a code whose link cannot be made would be lost.
       const named = parseServiceUrl((await registry.metadata()).registryUrl) ?? registryUrl;
       const { invite } = await registry.createInvite(apiKey, expiresAt ?? null);
       const link = { registryUrl: named, code: invite.code, ticketFields: null };

@@ -69,7 +69,7 @@ export const COMMANDS = [
         const ticket = pairs ? ticketOf(link, proxyUrl) : null;
         if (agent !== null && ticket !== null) pairing = await pairWith(ctx, agent, ticket, isInsecureAllowed);
       } finally {
-        // Also after a failure: the account exists, and its key is not shown again.
+        // Also after a failure, because the account exists, and its key is not shown again.
         const made = {
           ...agent && { agent: { ...agent.identity, path: agent.path } },
           ...pairing && { pairing: pairing.json },

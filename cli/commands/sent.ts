@@ -134,7 +134,10 @@ async function cancelSent(
   return isCancelled;
 }
 
-/** The receipts of a message; `null`, with a warning, when the proxy does not give them: the rest is stored locally. */
+/**
+ * The receipts of a message; `null`, with a warning, when the proxy does not give them, because the rest is stored
+ * locally.
+ */
 async function receiptsOf(
   ctx: Context,
   connector: LocalCalls,

@@ -75,7 +75,7 @@ export async function connectorOf(ctx: Context, folder: AgentFolder, url?: strin
 }
 
 function clientOf(ctx: Context, folder: AgentFolder, find = () => runningFile(folder)): LocalClient {
-  // Looked up once for each connector: the lock shows at each request that it, which has the port, still runs.
+  // Looked up once for each connector, because the lock shows at each request that it, which has the port, still runs.
   let owner: { token: string; isOther: Promise<boolean> } | null = null;
   const isOfOtherUser = async ({ token, url }: ConnectorFile) => {
     if (owner?.token !== token) owner = { token, isOther: ctx.isOfOtherUser?.(url) ?? Promise.resolve(false) };
@@ -174,7 +174,7 @@ class Attached implements Access {
     const { ctx, folder } = this;
     const end = ctx.clock.now() + ATTACH_MS;
     while (true) {
-      // Also for a request that was in progress then: a connector that it starts would outlive the command.
+      // Also for a request that was in progress then, because a connector that it starts would outlive the command.
       if (this.#ended.signal.aborted) throw over(this.agentName);
       this.#throwFailure();
       const client = await isConnectorLocked(folder) ? await this.#answering() : await this.#start();

@@ -1,6 +1,6 @@
 /**
- * `--exec`: runs a program of the person when messages arrive. It learns numbers and names from its environment, never a text
- * of a peer: that would be a word of a stranger in what a shell or a model reads.
+ * `--exec`: runs a program of the person when messages arrive. It learns numbers and names from its environment, never
+ * a text of a peer, because that would be a word of a stranger in what a shell or a model reads.
  */
 import { isAbsolute } from "node:path";
 import { sleep } from "../../shared/clock.ts";

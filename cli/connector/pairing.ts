@@ -106,7 +106,10 @@ export class Pairing {
     }
   }
 
-  /** Returns false for a peer of another key that a ticket has proven: a person would otherwise believe that the new ticket counts. */
+  /**
+   * Returns false for a peer of another key that a ticket has proven, because a person would otherwise believe that the
+   * new ticket counts.
+   */
   async #pin({ did, profile, proxy }: PinnedPeer, { publicKey }: PairKey): Promise<boolean> {
     const { peers, clock, emit } = this.deps;
     const before = peers.of(did);

@@ -40,13 +40,17 @@ const PeersFile = z.record(
     since: z.string().optional(),
     /** When the registry's word for another key of it came last. */
     otherKeyAt: z.string().optional(),
-    /** This agent has ended the pair. Only a ticket begins it again: a relay must not bring a removed peer back. */
+    /**
+     * This agent has ended the pair. Only a ticket begins it again, because a relay must not bring a removed peer back.
+     */
     removed: z.literal(true).optional(),
     /** This agent takes nothing of the peer and sends it nothing, and keeps the pair. */
     blocked: z.literal(true).optional(),
     /** Origin of its home proxy, for a peer of another server. */
     proxy: z.string().max(150).refine(isOrigin).optional(),
-    /** Aliases that it had before. They stay its own: a person who types one must not write to another agent. */
+    /**
+     * Aliases that it had before. They stay its own, because a person who types one must not write to another agent.
+     */
     former: z.array(z.string()).optional(),
   }),
 );
@@ -177,7 +181,10 @@ export function pinTicket(
   return byAlias([...Object.entries(others), [alias, pinned]]);
 }
 
-/** How long another key of a peer is shown: a registry that signs two keys for one agent is not to be forgotten with a restart. */
+/**
+ * How long another key of a peer is shown, also after a restart, because it means that a registry signs two keys for
+ * one agent.
+ */
 const OTHER_KEY_MS = 7 * DAY_MS;
 
 /** The peers with one for which the registry has signed another key (D-145). */
@@ -314,7 +321,10 @@ function endedPairs(pairs: readonly [string, KnownPeer][]): (readonly [string, K
     .filter(([, { how, removed, blocked }], i) => i < ENDED_PAIRS || how === "ticket" || removed || blocked);
 }
 
-/** The name of a peer as one word, with its authority when it is of another server: it must not pass for an agent of this one. */
+/**
+ * The name of a peer as one word, with its authority when it is of another server, because it must not pass for an
+ * agent of this one.
+ */
 function wordOf(agentName: string, did: string, { proxy }: { proxy?: string | undefined }): string {
   const word = /[A-Za-z0-9](?:.*[A-Za-z0-9])?/.exec(agentName.replace(/[^A-Za-z0-9._-]+/g, "-"))?.[0] ?? "peer";
   return proxy === undefined ? word : `${word}@${parseDid(did)?.authority ?? ""}`;
@@ -377,7 +387,7 @@ export function findPeer(peers: Peers, to: string): string | null {
   return peer === undefined || peer.gone || peer.removed ? null : peer.did;
 }
 
-/** The same, also for an alias whose pair has ended: its messages can still be read. */
+/** The same, also for an alias whose pair has ended, because its messages can still be read. */
 export function findPeerEver(peers: Peers, to: string): string | null {
   return isAgentDid(to) ? to : peers[presentAlias(peers, to) ?? ""]?.did ?? null;
 }

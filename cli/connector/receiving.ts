@@ -37,7 +37,7 @@ export interface ReceivingDeps {
   pairing: Pick<Pairing, "settled">;
   /** Reads the peers from the proxy. Never rejects. */
   readPeers(): Promise<void>;
-  /** Closes the link until messages can be decided: a refused one would be lost after five attempts. */
+  /** Closes the link until messages can be decided, because a refused one would be lost after five attempts. */
   onUndecided(why: string): void;
 }
 

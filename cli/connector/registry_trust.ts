@@ -35,7 +35,7 @@ const KEYS_AGAIN_MS = 30_000;
 const LIST_AGAIN_MS = 60_000;
 /** A list of this age still decides. With more, a relay that is also on the way to the registry could hide a revocation. */
 const LIST_MAX_MS = 86_400_000;
-/** A machine whose clock is further off takes no messages: it would refuse them all as too old or ahead. */
+/** A machine whose clock is further off takes no messages, because it would refuse them all as too old or ahead. */
 const CLOCK_MAX_MS = 86_400_000;
 /** With less, tokens of many peers are verified at every message. */
 const AITS_KEPT = 1_000;
@@ -247,7 +247,7 @@ export function registryTrust(
         // A signed list is no number.
         return saved === null || Number.isNaN(Number(saved)) ? saved : Number(saved);
       } catch {
-        // A copy that cannot be read counts as missing; the registry's list replaces it.
+        // A copy that cannot be read counts as missing, because the registry's list replaces it.
         return null;
       }
     },

@@ -148,7 +148,7 @@ function serviceName(ctx: Context, agentName: string | null) {
   return { agentName, profile: profileOf(ctx) };
 }
 
-/** The folders of all agents that can be opened; a damaged one must not stop the others. */
+/** The folders of all agents that can be opened, because a damaged one must not stop the others. */
 async function agentFolders(ctx: Context): Promise<AgentFolder[]> {
   const store = new AgentStore(ctx);
   const folders = (await store.names()).agents.map((name) => store.open(name).catch(() => null));
@@ -186,7 +186,7 @@ function runtimeArguments(ctx: Context, options: StartOptions, platform: PushPla
     ["hook-path", options["hook-path"] ?? ctx.env("SVC_HOOK_PATH")],
     ["replies", options.replies],
   ]);
-  // The person was asked by the command that installs; the service cannot ask when it restarts.
+  // The person was asked by the command that installs, because the service cannot ask when it restarts.
   return words.length === 0 ? words : [...words, "--yes"];
 }
 

@@ -136,7 +136,7 @@ export class Waits {
   }
 }
 
-/** Tasks that are remembered, the newest: a client may ask for any number. */
+/** At most this many tasks are remembered, the newest, because a client may ask for any number. */
 const KNOWN_TASKS = 1_000;
 
 /**

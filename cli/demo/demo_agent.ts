@@ -56,7 +56,7 @@ export async function newDemoAgent(
 
 /** A context with a configuration of its own, and without the environment of this user. */
 function contextIn(ctx: Context, configDir: string): Context {
-  // Member by member: the configuration folder of this user must not be looked up.
+  // Member by member, because the configuration folder of this user must not be looked up.
   const { fetch, clock, random, terminal, stdin, stdinIsTerminal, interrupt, os, uid, pid, version, out } = ctx;
   const { onResponse } = ctx;
   return {

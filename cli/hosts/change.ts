@@ -268,7 +268,7 @@ export async function replaceHostFile(
 }
 
 /**
- * Refuses a file that its user may not write: it would be replaced, since that needs only the right to write the folder.
+ * Refuses a file that its user may not write, because to replace it needs only the right to write the folder.
  *
  * @throws {CliError} `CLI_FILE_UNSAFE`
  */

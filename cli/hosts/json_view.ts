@@ -37,7 +37,7 @@ export interface JsonView {
   entry: Item | null;
 }
 
-/** Tokens of the scanner: its enumeration is not a value. */
+/** Tokens of the scanner as numbers, because its enumeration is not a value. */
 const TOKEN = { comma: 5, lineComment: 12, blockComment: 13, lineBreak: 14, end: 17 } as const;
 
 /** A container that is being read; `level` is its depth on the way to the entry, `null` beside it. */

@@ -73,13 +73,13 @@ function refuseDeepNames(text: string): void {
     const character = text.charAt(i);
     if (character === "\n") [parts, isName] = [0, true];
     else if (character === "=" || character === "#") isName = false;
-    // Dots in a row separate nothing: they are a line in a text.
+    // Dots in a row separate nothing, because they are a line in a text.
     else if (isName && character === "." && text.charAt(i - 1) !== ".") parts++;
   }
   if (parts > max) throw new NotEditableError(`it is nested deeper than ${max} levels`);
 }
 
-/** The changed text: a present value can have a form to which TOML adds no table. */
+/** Parses the changed text, because a present value can have a form to which TOML adds no table. */
 function parsedAgain(written: string, path: readonly string[]): Table {
   try {
     return parsed(written);

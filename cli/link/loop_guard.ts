@@ -70,7 +70,10 @@ export class LoopGuard {
     if (inReplyTo === null || !this.notSent(peer, inReplyTo)) this.#asked.delete(peer);
   }
 
-  /** Removes a message of a model: it was answered, or the peer has not got it. Returns false when it is not counted. */
+  /**
+   * Removes a message of a model, because it was answered, or the peer has not got it. Returns false when it is not
+   * counted.
+   */
   notSent(peer: string, requestId: string): boolean {
     return this.#asked.get(peer)?.times.delete(requestId) ?? false;
   }

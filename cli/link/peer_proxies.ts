@@ -98,7 +98,10 @@ export class PeerProxies {
   }
 }
 
-/** The refusal of another server in words of this program: its own would pass for those of svc, before a person or a model. */
+/**
+ * The refusal of another server in words of this program, because its own would pass for those of svc, before a person
+ * or a model.
+ */
 function inOwnWords({ status, code }: ApiError, host: string): string {
   // The status alone is shown then.
   if (code === null) return "";

@@ -4,7 +4,10 @@
  */
 import type { Cancel, Clock } from "../../shared/clock.ts";
 
-/** Of a machine that is further off the time is not corrected: a relay could otherwise make it sign requests dated far ahead. */
+/**
+ * Of a machine that is further off the time is not corrected, because a relay could otherwise make it sign requests
+ * dated far ahead.
+ */
 const OFFSET_MAX_MS = 86_400_000;
 /** `Date` headers have a resolution of 1 s; a smaller offset is ignored. */
 const NOTICEABLE_MS = 2_000;

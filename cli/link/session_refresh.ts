@@ -46,7 +46,8 @@ export async function refreshSession(
       await files.removeMarker();
       return { auth, isRecovered };
     } catch (error) {
-      // The marker stays after any rejection: an intermediary may have repeated the request, and the first may have worked.
+      // The marker stays after any rejection, because an intermediary may have repeated the request, and the first may
+      // have worked.
       if (!(error instanceof ApiError) || error.status !== 409 || tries === TRIES) throw error;
       await sleep(clock, AGAIN_AFTER_MS);
     }

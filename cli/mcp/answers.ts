@@ -69,7 +69,7 @@ export class Answers {
   }
 
   #await(work: Promise<unknown>): void {
-    // A call that fails changes nothing: the lease ends by itself, and its messages are unread again.
+    // A call that fails changes nothing, because the lease ends by itself, and its messages are unread again.
     const ending = work.catch(() => {}).finally(() => this.#ending.delete(ending));
     this.#ending.add(ending);
   }

@@ -80,8 +80,8 @@ export class McpAgent {
   }
 
   /**
-   * The DID of a peer, from a DID, an alias or an alias as results show it. An alias that is not known here stays: the
-   * connector may know it.
+   * The DID of a peer, from a DID, an alias or an alias as results show it. An alias that is not known here stays,
+   * because the connector may know it.
    *
    * @throws {import("../../shared/client/errors.ts").ApiError} `CONNECTOR_PEER_UNKNOWN` for a peer that is not allowed
    */

@@ -93,7 +93,10 @@ function payloadOf({ message, json }: Received): string {
 
 /** The last quote is optional, because a search that fails at the end of the text would begin again at each quote. */
 const STRINGS = /"(?:[^"\\]|\\.)*"?/g;
-/** Half of a surrogate pair, here in a name: a host whose JSON reader is strict would end its session at the line. */
+/**
+ * Half of a surrogate pair, here in a name, because a host whose JSON reader is strict would end its session at the
+ * line.
+ */
 const HALF_PAIR = /\\ud[89a-f]/;
 /** Outside strings: numbers that JavaScript would round, or read as infinite. */
 const LONG_NUMBER = /\d{16}|[eE]\+?\d{3}/;

@@ -1,6 +1,6 @@
 /**
- * Tools that pair (D-130). Both ask the person behind the MCP client first: a model may have the idea to pair from a text
- * that a peer wrote, and could hand a ticket to a peer.
+ * Tools that pair (D-130). Both ask the person behind the MCP client first, because a model may have the idea to pair
+ * from a text that a peer wrote, and could hand a ticket to a peer.
  */
 import { inputRequired, type InputRequiredResult } from "@modelcontextprotocol/server";
 import { PairConfirmAnswer, PairStartAnswer } from "../../shared/protocol/api/pairing.ts";

@@ -57,7 +57,7 @@ export async function serveMcpAgent(mcp: McpAgent, serving: Serving): Promise<vo
   signal.removeEventListener("abort", stop);
 }
 
-/** A client takes a server for a channel only if it negotiates such a revision: the other ones are not offered. */
+/** A client takes a server for a channel only if it negotiates such a revision, so the other ones are not offered. */
 async function serveChannel(mcp: McpAgent, transport: Transport, { version, report }: Serving) {
   const server = mcpServer(mcp, { version, experimental: { [CHANNEL_CAPABILITY]: {} } });
   const ended = new AbortController();

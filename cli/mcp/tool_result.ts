@@ -17,7 +17,7 @@ export const PROBLEM_CHARACTERS_MAX = 300;
 export const ERROR_CHARACTERS_MAX = 1_000;
 
 const NEW_TICKET = "Ask your user for a new ticket, from the person of the other agent.";
-/** What a model can do where the usual fix names a command or a header: it has only the tools. */
+/** What a model can do where the usual fix names a command or a header, because it has only the tools. */
 const MCP_FIXES: Readonly<Record<string, string>> = {
   CONNECTOR_PEER_UNKNOWN: "list_peers lists the peers, and says how to pair with another agent.",
   CONNECTOR_MESSAGE_UNKNOWN: "read_inbox and delivery_status know the messages of some days only.",

@@ -89,8 +89,8 @@ const ALIAS_CHARACTERS_MAX = 32;
 const DID_END = 8;
 
 /**
- * `svc: 2 new messages for alpha from "beta", "gamma". …`; `messages` has at least one. An alias is quoted: it has no space,
- * and still could read as an order (`beta.Run-make-clean`) where it stood bare in the sentence.
+ * `svc: 2 new messages for alpha from "beta", "gamma". …`; `messages` has at least one. An alias is quoted, because it
+ * has no space but still could read as an order (`beta.Run-make-clean`) where it stood bare in the sentence.
  */
 export function announcement(agent: string, messages: readonly Pick<LocalMessage, "from">[]): string {
   const names = [...new Set(messages.map(({ from }) => nameOf(from)))];

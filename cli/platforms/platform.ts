@@ -1,6 +1,6 @@
 /**
  * A row of the platform table (D-116). A push row: the request that an agent runtime accepts, its health check, its
- * detection and its set-up. The pull row has no runtime: the agent reads its messages. Rows know nothing of the
+ * detection and its set-up. The pull row has no runtime, so the agent reads its messages. Rows know nothing of the
  * connector.
  */
 import { toIso } from "../../shared/protocol/time.ts";

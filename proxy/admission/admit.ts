@@ -115,7 +115,10 @@ function isCostlyRefusal({ use, ait, payer }: AdmissionState, { code }: ServiceE
   return isStranger || code === "PROXY_AUTH_INVALID_PROOF" || code === "PROXY_AUTH_REPLAY" || use !== undefined;
 }
 
-/** Counts a costly refusal in the bad-proof limiter, once for a request: its commit may find the same replay again. */
+/**
+ * Counts a costly refusal in the bad-proof limiter, once for a request, because its commit may find the same replay
+ * again.
+ */
 function countCostly({ guard }: AdmissionDeps, state: AdmissionState, code: ErrorCode): void {
   const ownerDid = requireSet(state.payer);
   // A replay was signed by the agent, but any program that saw the original may send it.

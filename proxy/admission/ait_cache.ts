@@ -52,7 +52,8 @@ export class AitCache {
     let keys = await this.#keys.current();
     if (kept?.signer && keys.get(kept.kid) === kept.signer) return kept;
     const jws = parseAit(token);
-    // Keys that were fetched for this token need no search: a stranger's token would otherwise cost its registry two requests.
+    // Keys that were fetched for this token need no search, because a stranger's token would otherwise cost its
+    // registry two requests.
     if (!keys.has(jws.kid) && fresh !== null) keys = await this.#keys.search();
     const claims = await verifyAitSignature(jws, { issuer: this.#issuer, keys });
     const publicKey = readPublicKey(claims.cnf.jwk.x);

@@ -390,7 +390,8 @@ function readAhead(
     const presence = deps.presence.hint(recipient) ?? readCached<Presence>(deps, KEYS.presence(recipient), isPresent);
     return { window: null, message: { pair: standing.pair, presence }, access: null };
   }
-  // An earlier check may end the request before a read is awaited. Its failure must not become unhandled.
+  // An earlier check may end the request before a read is awaited, and its failure would then be an unhandled
+  // rejection.
   const begun = <T>(read: T): T => {
     if (read instanceof Promise) read.catch(() => {});
     return read;

@@ -85,7 +85,7 @@ class IssuerClient extends RegistryClient {
     const { clock, turns, metrics } = this.deps;
     if (clock.now() < this.pausedUntil) throw new RegistryUnavailable("The last call failed a short time ago");
     const end = await turns.take("all");
-    // Not its fault: a pause would let the slow answers of others shut it out.
+    // Not its fault, because a pause would let the slow answers of others shut it out.
     if (!end) throw new RegistryUnavailable("Too many registries are asked at once");
     try {
       const answer = await call();
@@ -132,7 +132,8 @@ class Issuer implements IssuerDocuments {
       refreshIntervalMs: LIST_FRESH_MS,
       maxAgeMs: LIST_USABLE_MS,
     });
-    // Read when an agent comes, not by the clock: a server with many issuers would otherwise never stop calling.
+    // Read when an agent comes, not by the clock, because a server with many issuers would otherwise never stop
+    // calling.
     this.list.stop();
     this.list.onInstalled = () => deps.onList(authority, this.list.deletedAgents);
   }
@@ -250,7 +251,10 @@ function insideAddresses(): BlockList {
   return blocked;
 }
 
-/** Whether an address is inside a network: a server that calls it for a stranger would open what a firewall closes. */
+/**
+ * Whether an address is inside a network. It is not called for a stranger, because that would open what a firewall
+ * closes.
+ */
 export function isInside(address: string): boolean {
   const [text = ""] = address.split("%"), version = isIP(text);
   return version === 0 || INSIDE.check(text, version === 6 ? "ipv6" : "ipv4");

@@ -42,7 +42,7 @@ interface KeptVisit extends Visit {
   exp: number;
 }
 
-/** As for a bad signature: an answer of its own would tell a stranger who is paired here. */
+/** As for a bad signature, because an answer of its own would tell a stranger who is paired here. */
 const refused = () => new TokenError("signature", "The signature does not verify");
 
 /**
@@ -116,8 +116,8 @@ export class Visitors implements VisitorChecks {
   }
 
   /**
-   * Returns whether a queued message of a visiting agent may be handed over. Its registry is not asked: the policy and the
-   * newest list that was seen decide.
+   * Returns whether a queued message of a visiting agent may be handed over. Its registry is not asked, because the
+   * policy and the newest list that was seen decide.
    */
   mayStillSend({ issuer, agentDid, aitJti }: { issuer: string; agentDid: string; aitJti: string }): boolean {
     const { policy, issuers } = this.#deps;

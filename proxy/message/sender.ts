@@ -177,8 +177,9 @@ export class Sender implements LiveRecord {
         this.#ends.clear();
         this.#asOf = now;
       }
-      // A nonce that was reserved before this reading is known only if the store has it. One that was reserved while the
-      // record was being read is among them: its request would otherwise find its own reservation, and be refused as a replay.
+      // A nonce that was reserved before this reading is known only if the store has it. One that was reserved while
+      // the record was being read is among them, because its request would otherwise find its own reservation, and be
+      // refused as a replay.
       for (const use of this.#reserved) if (use.generation === this.generation) this.#ends.delete(use.name);
       for (const { name, expiresAt } of older) this.#ends.set(name, expiresAt);
       for (const { name, expiresAt } of noncesIn(nonces)) this.#ends.set(name, expiresAt);
@@ -194,7 +195,8 @@ export class Sender implements LiveRecord {
       this.generation++;
       this.isLoaded = true;
     } finally {
-      // In the same turn as `isLoaded`: a drop in a later one would otherwise wait for this reading, and find nothing loaded.
+      // In the same turn as `isLoaded`, because a drop in a later one would otherwise wait for this reading, and find
+      // nothing loaded.
       this.#loading = null;
     }
   }

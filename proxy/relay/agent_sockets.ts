@@ -135,7 +135,7 @@ export class RelaySocket {
     return isSilent;
   }
 
-  /** True while a delivery waits for its ack and nothing has arrived since it was sent: the peer may be gone. */
+  /** True while a delivery waits for its ack and nothing has arrived since it was sent, so the peer may be gone. */
   get isSilent(): boolean {
     const [oldest] = this.#inFlight.values();
     const isLate = oldest !== undefined && this.#deps.clock.now() - oldest.sentAt >= SILENT_MS;
@@ -246,7 +246,7 @@ export class RelaySocket {
     this.#connection.close(code, reason);
   }
 
-  /** Ends the connection at once: a peer that is sending would otherwise go on. Idempotent. */
+  /** Ends the connection at once, because a peer that is sending would otherwise go on. Idempotent. */
   drop(code: number, reason: string): void {
     this.end(code, reason);
     this.#connection.drop();

@@ -106,7 +106,7 @@ export class ConnectedAgents {
     };
   }
 
-  /** Returns true while a socket of an agent is about to open: its presence may already name this instance. */
+  /** Returns true while a socket of an agent is about to open; its presence may already name this instance. */
   isOpening(agentDid: string): boolean {
     return this.#opening.has(agentDid);
   }

@@ -59,7 +59,10 @@ const CLOCKS_DIFFER_MS = 2_000;
 const CLOCK_WARNING_MS = 60_000;
 /** Longest wait for the announcement. With more, a slow store would take the time in which the sockets close. */
 const ANNOUNCED_MS = 300;
-/** Time that an instance that stops keeps for its last answers: a request that is cut is repeated, and may arrive twice. */
+/**
+ * Time that an instance that stops keeps for its last answers, because a request that is cut is repeated, and may
+ * arrive twice.
+ */
 const ANSWER_MS = 500;
 /** The presence of an instance's agents ends with the record of its lease, a day after the lease. */
 const KEPT_MS = LEASE_MS + LIMITS.presenceKeptSeconds * 1000;
@@ -162,8 +165,8 @@ export class InstanceLeases {
   }
 
   /**
-   * Returns true when a message can be sent to another instance. It reads no lease that was seen to serve within half a second,
-   * or whose instance has a link: a read for each message would be a round trip.
+   * Returns true when a message can be sent to another instance. It reads no lease that was seen to serve within half a
+   * second, or whose instance has a link, because a read for each message would be a round trip.
    *
    * @throws {StoreUnavailable}
    */
@@ -302,7 +305,9 @@ export class InstanceLeases {
     await this.#write().catch(() => {});
   }
 
-  /** Writes come one after the other: a renewal on its way would otherwise be able to undo the end of the lease. */
+  /**
+   * Writes come one after the other, because a renewal on its way would otherwise be able to undo the end of the lease.
+   */
   #write(): Promise<void> {
     const writing = this.#written.then(async () => {
       const leaving = this.#leavingAt === undefined ? {} : { leavingAt: this.#leavingAt };

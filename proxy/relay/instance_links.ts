@@ -26,7 +26,10 @@ const SILENT_MS = 3 * BEAT_MS;
 const UNSENT_MAX = 8 * LIMITS.frameBytes;
 /** A message between instances is its frame and what its record holds of it. */
 const MESSAGE_MAX = 2 * LIMITS.frameBytes;
-/** How long a challenge may be answered, and how many of its kind are issued: a flood of requests must not cost memory. */
+/**
+ * How long a challenge may be answered, and how many of its kind are issued, because a flood of requests must not cost
+ * memory.
+ */
 const CHALLENGE_MS = 10_000;
 const URL_MAX = 1_000;
 const LINE_FEED = 0x0a;
@@ -171,7 +174,10 @@ export class InstanceLinks {
     return true;
   }
 
-  /** Of two instances with addresses the one with the smaller ID opens the link: otherwise each two would have two. */
+  /**
+   * Of two instances with addresses the one with the smaller ID opens the link, because each two would otherwise have
+   * two.
+   */
   #look(): void {
     const { leases } = this.#deps, others = leases.others();
     for (const instance of this.#failed) {
@@ -225,7 +231,7 @@ export class InstanceLinks {
           const isProven = typeof data === "string" && equalDigests(data, proofOf(key, "accepts", about));
           if (!isProven) return reject(new Error("it does not know the key of its lease"));
           if (this.#hasStopped) return reject(new Error("this instance stops"));
-          // At once: the next message may be one of its link.
+          // At once, because the next message may be one of its link.
           this.#use(instance, socket);
           resolve();
         };

@@ -229,7 +229,8 @@ export class MailboxDelivery {
     const session = connectedAgents.session(entry.message.toAgentDid);
     if (!session || this.#stopped.signal.aborted) return 0;
     const isStillAllowed = () => this.#isStillAllowed(entry);
-    // Its socket stays until the message is removed: another instance, to which the agent moves, would otherwise send it again.
+    // Its socket stays until the message is removed, because another instance, to which the agent moves, would
+    // otherwise send it again.
     let removal: Promise<void> | undefined;
     const remove = (result: DeliveryResult) =>
       result.acked && result.accepted ? removal = this.#remove(entry) : undefined;
@@ -250,7 +251,8 @@ export class MailboxDelivery {
   }
 
   /**
-   * Removes an acknowledged message, as often as it takes: one that stays after a failure of the store would be delivered again.
+   * Removes an acknowledged message, as often as it takes, because one that stays after a failure of the store would be
+   * delivered again.
    *
    * @throws {StoreUnavailable} when this instance stops
    */
@@ -276,7 +278,7 @@ export class MailboxDelivery {
   /**
    * Returns true while the sender is paired with the recipient, and neither deleted nor revoked.
    *
-   * @throws {RegistryUnavailable} when the status of the sender is not known: the message stays queued
+   * @throws {RegistryUnavailable} when the status of the sender is not known, so the message stays queued
    * @throws {StoreUnavailable}
    */
   async #isStillAllowed({ message }: MailboxEntry): Promise<boolean> {

@@ -22,7 +22,9 @@ const LATE_MS = 200;
 const MAX_WAITS = 3;
 /** Wait of an owner whose socket was closed. With less, the memory is full again before the next look. */
 const CONNECT_WAIT_MS = 60_000;
-/** Time between two rounds while the memory only stays above the bound: each round is a frame to every socket. */
+/**
+ * Time between two rounds while the memory only stays above the bound, because each round is a frame to every socket.
+ */
 const REST_MS = 30_000;
 
 interface GuardDeps {

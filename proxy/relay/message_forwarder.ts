@@ -194,7 +194,7 @@ export class MessageForwarder {
     const { inbox, links, presence, newId } = this.#deps;
     const { envelope, content } = splitMessage(message);
     const note: MessageNote = { kind: "message", id: newId(), message: envelope, queueFor, attempt };
-    // Registered before the commit: the result may arrive before the commit returns.
+    // Registered before the commit, because the result may arrive before the commit returns.
     const away = this.#register(instance, note.id);
     const takesLink = links.has(instance);
     const dispatched = async () => {
@@ -432,8 +432,8 @@ export class MessageForwarder {
   }
 
   /**
-   * Returns where the recipient of an attempt is connected; "over" when the agents are not paired or the attempt has an outcome: the
-   * records decide, not the time.
+   * Returns where the recipient of an attempt is connected; "over" when the agents are not paired or the attempt has an
+   * outcome, because the records decide, not the time.
    */
   async #look(message: Envelope, attempt: Attempt): Promise<"here" | "elsewhere" | "over"> {
     const id = idOf(message), { sender, recipient, requestId } = id;
@@ -451,8 +451,8 @@ export class MessageForwarder {
   }
 
   /**
-   * Queues a message while its pair lasts, and records its 202 in the same commit: the instance that waits for it may have
-   * given up.
+   * Queues a message while its pair lasts, and records its 202 in the same commit, because the instance that waits for
+   * it may have given up.
    */
   async #queue(message: Message, recipientOwnerDid: string, attempt: Attempt): Promise<ForwardResult> {
     if (!(await this.#isStillAllowed(message, attempt))) return FAILED;

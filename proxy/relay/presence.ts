@@ -162,8 +162,8 @@ export class PresenceStore {
   }
 
   /**
-   * Returns the presence of an agent at another instance, if it was used within a second. It may be old: the instance that it
-   * names compares it before it delivers.
+   * Returns the presence of an agent at another instance, if it was used within a second. It may be old, but the
+   * instance that it names compares it before it delivers.
    */
   hint(agentDid: string): KvEntryMaybe<Presence> | undefined {
     const found = this.#elsewhere.get(agentDid);

@@ -1,6 +1,6 @@
 /**
  * Caches for 30 s whether the sender of a queued message is still an active agent. The registry is the source. The CRL
- * is not enough: an entry leaves it when the AIT has expired.
+ * is not enough, because an entry leaves it when the AIT has expired.
  */
 import type { Clock } from "../../shared/clock.ts";
 import type { RegistryClient } from "../registry_client.ts";

@@ -31,7 +31,7 @@ export function storedReceipt(value: StoredReceipt, keptMs: number): { value: St
 /** With less, clocks of two instances that differ would make a receipt older than its message. An ID is used again after a day. */
 const CLOCKS_MS = 60_000;
 
-/** Whether a receipt is of a message before this one: the request ID of a message may be used again after a day. */
+/** Whether a receipt is of a message before this one, because its request ID may be used again after a day. */
 export function isOfEarlier(receivedAt: number, delivery: Pick<DeliveryRecord, "startedAt"> | null): boolean {
   return delivery !== null && receivedAt < delivery.startedAt - CLOCKS_MS;
 }

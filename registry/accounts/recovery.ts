@@ -1,6 +1,6 @@
 /**
- * Recovery: a new API key for the first admin when all admin keys are lost. It opens the store on the registry's
- * host; no route does the same. The audit log records it.
+ * Recovery: a new API key for the first admin when all admin keys are lost. It opens the store on the registry's host,
+ * and no route does the same, because a stolen admin key could otherwise make another admin. The audit log records it.
  */
 import { BatchedReads } from "../../shared/server/store/batched_reads.ts";
 import { Changes } from "../../shared/server/store/changes.ts";

@@ -112,7 +112,10 @@ export async function findApiKey(deps: Pick<StoreDeps, "kv">, token: string): Pr
   return await deps.kv.get<ApiKeyRecord>(KEYS.apiKey(digest(token)));
 }
 
-/** Records the use of a key or a service, at most once a minute. A lost race needs no retry: the other change counts. */
+/**
+ * Records the use of a key or a service, at most once a minute. A lost race needs no retry, because the other change
+ * counts.
+ */
 export async function touch<T extends { lastUsedAt: string | null }>(
   deps: Pick<StoreDeps, "kv" | "clock">,
   { key, value, versionstamp }: KvEntry<T>,

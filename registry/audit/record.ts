@@ -32,7 +32,7 @@ export function audit(
 }
 
 export function audited(operation: AtomicOperation, deps: AuditDeps, facts: AuditFacts): AtomicOperation {
-  // The time first: the ID of an entry is never older than its time.
+  // The time first, so the ID of an entry is never older than its time.
   const at = toIso(deps.clock.now());
   const record: AuditRecord = { id: deps.newId(), at, ...facts };
   return operation.set(KEYS.audit(record.id), record, { expireIn: auditKeptMs(facts.event) });

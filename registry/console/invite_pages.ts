@@ -71,7 +71,7 @@ async function invitesPage(pages: ConsolePages, input: Input, error?: Html): Pro
   return framed(pages, input, { title: "Invites", current: "invites", main, hasField: true });
 }
 
-/** The link is shown by this answer only: no address leads to it again. */
+/** The link is shown by this answer only, because no address leads to it again. */
 async function create(pages: ConsolePages, input: Input): Promise<PageResult> {
   const { deps } = pages;
   const [days] = DAYS.find(([value]) => value === input.form.get("days")) ?? ["7"];

@@ -84,7 +84,7 @@ export async function findConsoleSession(
   if (human === null) return null;
   if (isUse && Math.abs(now - entry.value.seenAt) >= SEEN_EVERY_MS) {
     const expireIn = Math.max(1, entry.value.createdAt + SESSION_MS - now);
-    // A lost race needs no retry: the other request was at the same time, or the session has ended.
+    // A lost race needs no retry, because the other request was at the same time, or the session has ended.
     await deps.kv.atomic().check(entry).set(entry.key, { ...entry.value, seenAt: now }, { expireIn }).commit();
   }
   return { human, digest, requestId };

@@ -110,7 +110,7 @@ export interface SessionRecord {
 /** A refresh token older than the previous one. A request that presents it has a copy. */
 export interface SpentRefresh {
   agentId: string;
-  /** `createdAt` of its session: a token of an older session does not end a newer one. */
+  /** `createdAt` of its session, so a token of an older session does not end a newer one. */
   sessionCreatedAt: number;
   expiresAt: number;
 }

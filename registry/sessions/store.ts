@@ -58,7 +58,10 @@ export function issueSession(
   return { record, agentAuth };
 }
 
-/** Returns the session, revoked now. A restore of its owner does not bring it back: it was ended for a reason of its own. */
+/**
+ * Returns the session, revoked now. A restore of its owner does not bring it back, because it was ended for a reason of
+ * its own.
+ */
 export function revoked({ clock }: Pick<StoreDeps, "clock">, session: SessionRecord): SessionRecord {
   const { suspended: _, ...rest } = session;
   return { ...rest, status: "revoked", revokedAt: clock.now() };

@@ -75,7 +75,8 @@ export class LocalClient implements LocalCalls {
     if (await deps.isOfOtherUser?.(file)) {
       throw new LocalDown(agentName, `is not what listens at ${url}, but another user`);
     }
-    // Asked again last: the look may take seconds, and a connector that ends meanwhile leaves its port to any program.
+    // Asked again last, because the look may take seconds, and a connector that ends meanwhile leaves its port to any
+    // program.
     if (deps.isOfOtherUser && (await deps.find())?.token !== token) throw new LocalDown(agentName, "has ended");
     const response = await exchange(deps, {
       method,

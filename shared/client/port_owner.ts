@@ -12,7 +12,10 @@ export interface PortSystem {
   uid: number | null;
   /** The text of a file; `null` when it cannot be read. */
   read(path: string): Promise<string | null>;
-  /** What a program prints, with any exit code: one that finds nothing fails. `null` when it cannot run or hangs. */
+  /**
+   * What a program prints, with any exit code, because one that finds nothing fails. `null` when it cannot run or
+   * hangs.
+   */
   run(command: string, args: string[]): Promise<string | null>;
   /** Whether an address accepts connections. */
   reach(url: string): Promise<boolean>;
@@ -36,7 +39,7 @@ export async function isOfOtherUser(system: PortSystem, url: string): Promise<bo
   const text = await system.run("lsof", ["-nP", `-iTCP:${number}`, "-sTCP:LISTEN", "-Fu"]);
   if (text === null) return false;
   const owners = [...text.matchAll(/^u(\d+)$/gm)].map(([, owner]) => Number(owner));
-  // lsof shows an ordinary user its own sockets only: one that is not shown and answers is another user's.
+  // lsof shows an ordinary user its own sockets only, so one that is not shown and answers is another user's.
   return owners.length > 0 ? !owners.every((owner) => isTrusted(owner, uid)) : await system.reach(url);
 }
 

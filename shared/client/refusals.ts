@@ -34,7 +34,7 @@ export function remedyOf(error: unknown): Remedy {
   return Object.hasOwn(REMEDIES, error.code) ? REMEDIES[error.code] ?? "wait" : "wait";
 }
 
-/** Whether to stop when the remedy failed: a retry will not change the response. */
+/** Whether to stop when the remedy failed, because a retry will not change the response. */
 export function isPermanent(error: unknown): boolean {
   if (!(error instanceof ApiError)) return false;
   return HOPELESS.has(error.code ?? "");

@@ -12,8 +12,8 @@ export class Html {
 export type Value = Html | string | number | null | undefined | false | readonly Value[];
 
 /**
- * What could become markup, what is invisible, and what turns the direction of text: a reader who does not see a
- * character cannot see that two names differ. Tab and line feed stay.
+ * Escaped are what could become markup, what is invisible, and what turns the direction of text, because a reader who
+ * does not see a character cannot see that two names differ. Tab and line feed stay.
  */
 const UNSAFE = /[&<>"']|(?![\t\n])[\p{Cc}\u2028\u2029\p{Default_Ignorable_Code_Point}\ufff9-\ufffb]/gu;
 

@@ -11,7 +11,7 @@ import { boundHeaders, ContextError, contextOf, contextText } from "./message_co
 import { HEADERS, isNonce, verifyProof } from "./proof.ts";
 import { parseUnixSeconds } from "./time.ts";
 
-/** Visible ASCII: a line feed would move a value into another line of the canonical string. */
+/** Visible ASCII, because a line feed would move a value into another line of the canonical string. */
 const visible = (max: number) => z.string().regex(/^[\x21-\x7e]+$/).max(max);
 
 const Proof = z.object({
@@ -80,7 +80,7 @@ export async function contextVerdict(
     const hash = contextOf(target);
     if (hash === null) return "unsigned";
     if (hash !== await sha256(contextText(context))) return "wrong";
-    // Read as the hash was made: a name in another case would hash alike and hide its value here.
+    // Read as the hash was made, because a name in another case would hash alike and hide its value here.
     signed = boundHeaders(context);
   } catch (error) {
     if (error instanceof ContextError) return "wrong";

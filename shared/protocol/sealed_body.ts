@@ -33,7 +33,7 @@ const MOST_BYTES = HEAD_BYTES + LIMITS.payloadBytes;
 
 /** What a sealed body is bound to: under any other value it does not open. */
 export interface SealBinding {
-  /** DID of the sender: no other agent can pass the body on as its own. */
+  /** DID of the sender, so no other agent can pass the body on as its own. */
   from: string;
   to: string;
   /** The text of the signed context: the body belongs to one message. */

@@ -1,6 +1,6 @@
 /**
- * Pairing tickets (D-26): `svcpair1_<secret>.<pair secret, or ->.<authority of the proxy>`. Does not check that a ticket
- * exists: the proxy compares the digest of its plain form.
+ * Pairing tickets (D-26): `svcpair1_<secret>.<pair secret, or ->.<authority of the proxy>`. Does not check that a
+ * ticket exists, because the proxy compares the digest of its plain form.
  */
 import { fromBase64Url, toBase64Url } from "./base64url.ts";
 

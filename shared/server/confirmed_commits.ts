@@ -34,7 +34,7 @@ export function confirmCommits(kv: Kv, id: string): void {
         set.call(operation, key, number, { expireIn: MARK_KEPT_MS });
         const result = await run();
         const mark = result.ok ? null : await kv.get(key);
-        // After an error the key is not used again: a late commit could replace a newer mark.
+        // After an error the key is not used again, because a late commit could replace a newer mark.
         free.push(key);
         return mark?.value === number && mark.versionstamp ? { ok: true, versionstamp: mark.versionstamp } : result;
       },

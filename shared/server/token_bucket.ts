@@ -1,8 +1,8 @@
 /** A rate over time. Pure apart from its count; the caller passes the time. */
 
 /**
- * Seconds whose share may come at once: a server that was late gets everything that arrived meanwhile in one moment, and
- * would otherwise take its own delay for a burst of the sender.
+ * Seconds whose share may come at once, because a server that was late gets everything that arrived meanwhile in one
+ * moment, and would otherwise take its own delay for a burst of the sender.
  */
 const BURST_SECONDS = 10;
 

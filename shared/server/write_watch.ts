@@ -28,7 +28,10 @@ export class WriteWatch {
   /** By kind; the key tables bound their number. */
   readonly #kinds = new Map<string, Kind>();
 
-  /** Wraps the calls of an open store that write, in place. Wrap them before their deadlines: a late write may take effect. */
+  /**
+   * Wraps the calls of an open store that write, in place. Wrap them before their deadlines, because a late write may
+   * take effect.
+   */
   constructor(kv: Kv) {
     const set = kv.set.bind(kv), remove = kv.delete.bind(kv), atomic = kv.atomic.bind(kv);
     kv.set = (key, ...rest) => this.#during([key], () => set(key, ...rest));

@@ -81,7 +81,7 @@ export const COMMANDS = [
         await saveAccount(ctx, owner, human, { allowInsecure: options["allow-insecure"] });
         if (agentName !== undefined) agent = await createAgent(ctx, owner, { name: agentName });
       } finally {
-        // Also after a failure: the account exists, and its key is not shown again.
+        // Also after a failure, because the account exists, and its key is not shown again.
         const made = agent === null ? {} : { agent: { ...agent.identity, path: agent.path } };
         ctx.out.result({ registryUrl, human, apiKey, internalService: isShown ? internalService : service, ...made }, [
           ctx.out.bold(`${human.displayName} is the admin of ${registryUrl}.`),

@@ -13,7 +13,7 @@ import { CliError } from "../../errors.ts";
 
 /** The first ports: they end below 32,768, because above it systems take ports for connections. */
 export const LOWEST_PORT = 12_000, PORTS = 20_000;
-/** Free ports are searched from there: a search of all would take seconds when another program holds them. */
+/** Free ports are searched from there, because a search of all would take seconds when another program holds them. */
 const PORTS_TRIED = 1_000;
 
 export const CURL_FILE = "connector.curl";
@@ -52,7 +52,7 @@ export async function openPort(
   { first, reserved = [] }: { first: number; reserved?: readonly number[] },
 ): Promise<{ listener: Listener; movedFrom: number | null }> {
   const own = wanted ?? readPort(folder);
-  // The files of the others are read only when they matter: one process may start hundreds of agents.
+  // The files of the others are read only when they matter, because one process may start hundreds of agents.
   const listener = (own === null ? null : listenOn(own, response)) ??
     listenFrom(own ?? first, new Set([...await portsOfOthers(store, folder.name), ...reserved]), response);
   const kept = own ?? listener.port;

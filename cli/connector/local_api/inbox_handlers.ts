@@ -112,7 +112,7 @@ export async function didOf(connector: Connector, to: string): Promise<string> {
   return known(to, await connector.findPeer(to));
 }
 
-/** The same, also for a peer whose pair has ended: its messages can still be read. */
+/** The same, also for a peer whose pair has ended, because its messages can still be read. */
 export async function didEver(connector: Connector, to: string): Promise<string> {
   return known(to, findPeerEver(connector.peers.all, to) ?? await connector.findPeer(to));
 }

@@ -66,7 +66,7 @@ export function localApi(
 }
 
 function refuseWebPages({ headers }: Request, pathname: string, hosts: readonly string[]): void {
-  // DNS rebinding: a web page whose name resolves to 127.0.0.1 still sends its own name.
+  // Against DNS rebinding, because a web page whose name resolves to 127.0.0.1 still sends its own name.
   if (!hosts.includes(headers.get("host")?.toLowerCase() ?? "")) throw new LocalError("CONNECTOR_HOST_FORBIDDEN");
   // A browser sends Sec-Fetch-Site also where it sends no Origin: images, links, forms with GET. Programs send none.
   const isOfPage = headers.has("origin") ||

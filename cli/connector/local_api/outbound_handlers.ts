@@ -63,7 +63,8 @@ export async function outbound(
     keep: body.keep ?? false,
   } as const;
   using owned = new DisposableStack();
-  // Before the request leaves: the reply can be faster than the response, and a call that cannot wait sends nothing.
+  // Before the request leaves, because the reply can be faster than the response, and a call that cannot wait sends
+  // nothing.
   const waiting = wait ? owned.use(beginWait(connector, message)) : null;
   const { sent, response, sealed } = await send(connector, message);
   const isAccepted = response === null || response.status < 300;

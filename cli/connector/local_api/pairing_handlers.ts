@@ -46,7 +46,7 @@ export async function pairStart({ connector, text, onTicket }: LocalInput): Prom
   if (apiErrorOf(response) !== null) return passed(response);
   const answer = answerOf(response, PairStartAnswer, connector.proxy.place);
   const ticket = secret === null ? answer.ticket : withPairSecret(answer.ticket, secret);
-  // On disk before the ticket is known: a peer that confirms it is pinned also after a kill.
+  // On disk before the ticket is known, so a peer that confirms it is pinned also after a kill.
   if (secret !== null) pairing.open(secret, Date.parse(answer.expiresAt));
   connector.deps.emit("pair_ticket", { until: answer.expiresAt });
   if (silent !== true) onTicket(ticket, answer.expiresAt);
@@ -73,7 +73,7 @@ export async function endPairAt(connector: Connector, did: string): Promise<Http
   return response;
 }
 
-/** Ends the other half of a pair as far as its server can be reached: that half only lets this agent write. */
+/** Ends the other half of a pair as far as its server can be reached, because that half only lets this agent write. */
 async function endPairElsewhere({ proxies, deps: { emit } }: Connector, did: string): Promise<void> {
   const host = proxies.hostOf(did);
   if (host === null) return;
@@ -123,7 +123,7 @@ export async function receipts({ connector, query }: QueryInput<typeof ReceiptsQ
   return json({ receipts: await connector.sending.checked(receipts, { toDid, requestId }) });
 }
 
-/** The members with a ticket in its plain form: the proxy must not learn a pair secret. */
+/** The members with a ticket in its plain form, because the proxy must not learn a pair secret. */
 function plainTicket(members: Record<string, unknown>): Record<string, unknown> {
   const parsed = typeof members["ticket"] === "string" ? parseTicket(members["ticket"]) : null;
   return parsed === null ? members : { ...members, ticket: parsed.plain };

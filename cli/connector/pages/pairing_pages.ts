@@ -243,7 +243,7 @@ async function makeTicket(pages: Pages, input: Input): Promise<PageResult> {
   }
 }
 
-/** Reads a pasted ticket, and asks before it is used: a paste is not a decision. */
+/** Reads a pasted ticket, and asks before it is used, because a paste is not a decision. */
 async function checkTicket(pages: Pages, input: Input): Promise<PageResult> {
   const { base, csrf } = input;
   const { agent, proxy } = pages.connector.options;

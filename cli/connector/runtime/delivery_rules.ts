@@ -33,7 +33,7 @@ export type RuntimeAnswer =
 export type RuntimeResult = "accepted" | {
   /** Refusals until the message is a dead letter; `null`: only `PATIENCE_MS` counts. */
   attempts: number | null;
-  /** True when the next message would fail too: the lane waits and keeps its order. */
+  /** True when the next message would fail too, so the lane waits and keeps its order. */
   isOutage: boolean;
   /** True when the answer shows that the runtime works. */
   isBusy?: true;

@@ -220,8 +220,8 @@ export function emptyRuntimeFile(platform: PlatformId): RuntimeFile {
 }
 
 /**
- * Asks before unread messages of an agent that read them itself go to a runtime: they were kept for their reader, and a
- * runtime that has them cannot be made to give them back.
+ * Asks before unread messages of an agent that read them itself go to a runtime, because they were kept for their
+ * reader, and a runtime that has them cannot be made to give them back.
  *
  * @throws {CliError} `CLI_PLATFORM_CHANGE` when the person declines or cannot be asked
  */

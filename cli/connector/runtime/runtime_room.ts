@@ -19,7 +19,7 @@ import { type AttemptMeaning, TaskFollower } from "./task_follower.ts";
 
 /** Concurrent requests to the runtime: with more, a burst overloads a runtime that runs a model for each. */
 export const HANDOVERS_AT_ONCE = 16;
-/** An answer that may become a reply: a message cannot hold a longer one. */
+/** Longest answer that may become a reply, because a message cannot hold more. */
 export const ANSWER_BYTES = 256 * 1024;
 /** Between two health checks: for as long `svc status` may say what is over. */
 const PROBE_EVERY_MS = 30_000;
@@ -111,7 +111,7 @@ export class RuntimeRoom {
     }
     const now = this.deps.clock.now();
     while (this.#underWay.size < HANDOVERS_AT_ONCE) {
-      // Asks for the bound of tasks only when there is a message: that reads the store.
+      // Asks for the bound of tasks only when there is a message, because that reads the store.
       const wait = this.#hasDue(now) ? this.#waitForTasks() : 0;
       if (wait === null) return;
       if (wait > 0) {
@@ -152,7 +152,7 @@ export class RuntimeRoom {
     try {
       await this.#handOver(seq);
     } catch (error) {
-      // The store cannot be read: the message stays unchanged, and waits.
+      // The store cannot be read, so the message stays unchanged, and waits.
       this.deps.emit("store_failed", { why: describeError(error) });
       const nextAt = this.deps.clock.now() + CONNECTOR_LIMITS.slowFirstMs;
       this.#lanes.release(seq, { nextAt, aside: false });

@@ -5,7 +5,7 @@ import { apiErrorOf, type HttpResponse, wholeSeconds } from "../../../shared/cli
 import { describeError, remedyOf } from "../../../shared/client/refusals.ts";
 import type { StateChange } from "../store/sent_messages.ts";
 
-/** Statuses of a permanent refusal: another attempt would get the same. */
+/** Statuses that end a message, because another attempt would get the same. */
 const FINAL: ReadonlySet<number> = new Set([400, 401, 403, 409, 413]);
 /** Statuses that concern every message. The others concern the recipient, so messages to other peers go on. */
 const OF_ALL: ReadonlySet<number> = new Set([401, 429, 503]);
@@ -27,7 +27,7 @@ export async function attempt(
   try {
     const { response, outcome } = await request;
     const { status, headers } = response;
-    // The session could not be renewed: it says nothing about the message.
+    // The session could not be renewed, which says nothing about the message.
     const isOfSession = remedyOf(apiErrorOf(response)) === "renew_access";
     if (status < 300 || FINAL.has(status) && !isOfSession) return { later: false, outcome, response };
     const askedMs = (wholeSeconds(headers.get("Retry-After")) ?? 0) * 1000;

@@ -227,8 +227,9 @@ export class MessageSender {
   }
 
   /**
-   * Returns the sealed body, for a repeated attempt the same one: each seal is another text, and the proxy would refuse another
-   * text under the ID (D-152). Another payload under the ID gets its own body, and the proxy decides.
+   * Returns the sealed body, for a repeated attempt the same one, because each seal is another text, and the proxy
+   * would refuse another text under the ID (D-152). Another payload under the ID gets its own body, and the proxy
+   * decides.
    */
   async #seal(
     message: SentMessage,

@@ -123,7 +123,10 @@ export class Sending {
     return pinOf(this.deps.peers.of(did))?.how === "ticket";
   }
 
-  /** Asks for the receipts of messages one after the other: a proxy that tells of many must not cost as many requests at once. */
+  /**
+   * Asks for the receipts of messages one after the other, because a proxy that tells of many must not cost as many
+   * requests at once.
+   */
   #prove(sent: SentKey): void {
     this.#toProve.set(keyOf(sent), sent);
     if (!this.#isProving) void this.#proveAll();
@@ -160,8 +163,8 @@ export class Sending {
   #reportedAt = -Infinity;
 
   /**
-   * Asks for the outcomes of the messages whose state can still change, the newest first, at most once in 10 s; calls meanwhile
-   * share the answer. Never rejects: one that fails is asked again.
+   * Asks for the outcomes of the messages whose state can still change, the newest first, at most once in 10 s; calls
+   * meanwhile share the answer. Never rejects, because one that fails is asked again.
    */
   refresh(): Promise<void> {
     const { clock } = this.deps;

@@ -227,7 +227,7 @@ export class KeptSender extends SendingLoop<SentMessage> {
       // Another server holds up only what is for it.
       const serverMs = host !== null && isOfAll ? this.#pauses.failed(host, clock.now()) : 0;
       if (host !== null && !isOfAll) this.#pauses.reached(host);
-      // A later time would count as one of a clock that was set back; the pause holds on until it is over.
+      // A later time would count as one of a clock that was set back, so the pause holds on until it is over.
       const waitMs = Math.min(Math.max(tried.waitMs, serverMs), RECEIPT_MAX_MS);
       sent.keep(message, { problem, mayHaveArrived, nextAt: clock.now() + waitMs }, clock.now());
       emit(isReply(kept) ? "reply_failed" : "kept", { ...about, why: problem, nextInMs: waitMs });
@@ -260,7 +260,10 @@ const PAUSE_FIRST_MS = 1_000, PAUSE_MAX_MS = 900_000;
 const PROBE_LOOK_MS = 5_000;
 const SERVERS_MAX = 1_000;
 
-/** Pauses between tries of servers that do not answer (D-287): one message at a time is the probe of all that wait for a server. */
+/**
+ * Pauses between tries of servers that do not answer (D-287), so one message at a time is the probe of all that wait
+ * for a server.
+ */
 export class ServerPauses {
   readonly #servers = new BoundedMap<string, { failures: number; until: number; probing: boolean }>(SERVERS_MAX);
 

@@ -7,7 +7,7 @@ import { CliError } from "../../errors.ts";
 import { reason } from "../../files/private_files.ts";
 import { ensureTables, missingTables } from "./schema.ts";
 
-/** Pages in memory: one process may have the databases of hundreds of agents open. */
+/** Pages in memory; few, because one process may have the databases of hundreds of agents open. */
 const CACHE_KIB = 256;
 
 export type Cell = string | number | null;

@@ -50,8 +50,8 @@ export interface PairConfirmation {
 }
 
 /**
- * Tickets that this agent confirms and has not finished with: a kill between the two halves of a pair would otherwise leave one
- * of them, which neither person can see.
+ * Tickets that this agent confirms and has not finished with. They are on disk, because a kill between the two halves
+ * of a pair would otherwise leave one of them, which neither person can see.
  */
 export class PairConfirmations {
   constructor(private readonly db: Database) {}

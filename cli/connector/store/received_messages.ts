@@ -40,7 +40,7 @@ const UNREAD_KEPT_MS = 7 * DAY_MS;
 export const DEAD_KEPT_MS = 30 * DAY_MS;
 /** Payload on a page and in a list of dead letters: a peer decides how large a payload is, and the answer is in memory. */
 export const LISTED_BYTES = 1024 ** 2, DEAD_LISTED_BYTES = 4 * 1024 ** 2;
-/** Replies to one message that are listed: a peer may send any number. */
+/** At most this many replies to one message are listed, because a peer may send any number. */
 const REPLIES_LISTED = 100;
 
 export type StoreResult = "stored" | "known" | "full" | "replayed" | "proof_too_old";
@@ -154,7 +154,7 @@ export class ReceivedMessages {
       // After 24 h the same ID is a new message (D-69).
       const isOver = known.endedAt !== null && now - known.endedAt >= LIMIT.seenKeptMs;
       if (!isOver) {
-        // The sender's own repetition: its new nonce must not work once the message is forgotten.
+        // Kept although the sender repeats itself, because its new nonce must not work once the message is forgotten.
         this.tables.proofs.add(proof);
         return "known";
       }
@@ -256,7 +256,7 @@ export class ReceivedMessages {
     return this.#first(`inReplyTo = ? AND fromDid = ? AND ${TASK_REPLY}`, requestId, toDid);
   }
 
-  /** The same. A waiting one is taken with that: the client gets it, and the runtime does not. */
+  /** The same. A waiting one is taken with that, because the client gets it, and the runtime does not. */
   takeReply(task: SentKey, now: number): InboxMessage | null {
     const reply = this.taskReply(task);
     if (reply !== null && reply.readAt === null) this.db.transaction(() => this.#markRead(reply.seq, now));
@@ -310,7 +310,10 @@ export class ReceivedMessages {
     return this.db.transactionWithoutSync(() => ids.filter((seq) => this.db.run(sql, now, id, until, seq) > 0));
   }
 
-  /** Ends a lease whose messages were not shown: the next reader gets them as new ones. Returns the IDs of the unread ones. */
+  /**
+   * Ends a lease whose messages were not shown, so the next reader gets them as new ones. Returns the IDs of the unread
+   * ones.
+   */
   release(ids: readonly number[], leaseId: string): number[] {
     const sql =
       "UPDATE messages SET leaseId = NULL, leaseUntil = 0 WHERE seq = ? AND leaseId = ? AND state = 'waiting'";

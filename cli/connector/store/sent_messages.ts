@@ -12,7 +12,7 @@ import { type OnChange, TASK_REPLY } from "./received_rows.ts";
 
 /** After its last change: with less than the proxy keeps a receipt, a late receipt finds no message. */
 const SENT_KEPT_MS = 8 * DAY_MS;
-/** Kept rows and content: an agent in a loop would fill the disk. */
+/** Rows and content are bounded, because an agent in a loop would fill the disk. */
 export const SENT_MESSAGES = 100_000, SENT_BYTES = 256 * 1024 ** 2;
 /** The newest tasks of a peer that ListTasks looks through: more would hold up each other call. */
 const LISTED_TASKS = 1_000;

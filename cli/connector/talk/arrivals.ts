@@ -146,7 +146,10 @@ export function didWhat(
   return verified === "end-to-end" ? did : `${did} (${READABLE})`;
 }
 
-/** How many messages are shown at once: a peer that writes a thousand must not push the others off the screen. */
+/**
+ * At most this many messages are shown at once, because a peer that writes a thousand must not push the others off the
+ * screen.
+ */
 class Flood {
   #began = -Infinity;
   #shown = new Map<string, number>();

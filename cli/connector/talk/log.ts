@@ -41,7 +41,7 @@ export class Log {
   lines(lines: readonly string[]): void {
     const edge = edgeOf(this.view.columns);
     this.view.show(lines.flatMap((line) => {
-      // A ticket must stay whole: a terminal that wraps it copies it as one line.
+      // A ticket must stay whole, because a terminal that wraps it copies it as one line.
       if (line.startsWith(TICKET_PREFIX)) return line;
       const [indent = ""] = /^ */.exec(line) ?? [];
       return wordWrap(line.slice(indent.length), edge - indent.length).map((part) => indent + part);

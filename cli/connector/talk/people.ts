@@ -25,7 +25,10 @@ export interface PeopleDeps {
 }
 
 export class People {
-  /** The list that is on the screen: its numbers stay those of the same peers, also when another one pairs meanwhile. */
+  /**
+   * The list that is on the screen. It is kept, because its numbers stay those of the same peers when another one
+   * pairs.
+   */
   #listed: { agent: string; peers: readonly LocalPeer[] } = { agent: "", peers: [] };
 
   constructor(private readonly deps: PeopleDeps) {}

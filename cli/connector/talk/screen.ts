@@ -163,7 +163,7 @@ export async function attachScreen(
 }
 
 /**
- * The keyboard, if this process may use it: a process in the background would be stopped when it reads.
+ * The keyboard, if this process may use it, because a process in the background would be stopped when it reads.
  *
  * @throws {CliError} `CLI_USAGE` when keys are wanted and there is no terminal
  */

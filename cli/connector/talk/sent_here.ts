@@ -35,7 +35,7 @@ interface Open {
 
 export class SentHere {
   readonly #open = new Map<string, Open>();
-  /** Request IDs of own messages that were answered: that they were read needs no line. */
+  /** Request IDs of own messages that were answered, so no line needs to say that they were read. */
   readonly #answered = new Set<string>();
   #cancel: Cancel = () => {};
 

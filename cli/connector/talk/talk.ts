@@ -196,7 +196,10 @@ export class Talk {
     view.redraw();
   }
 
-  /** Says why an action failed: an exception that reached the reader of the keyboard would end it, and with it all keys. */
+  /**
+   * Says why an action failed, because an exception that reached the reader of the keyboard would end it, and with it
+   * all keys.
+   */
   #told(action: () => void): void {
     try {
       action();

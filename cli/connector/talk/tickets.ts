@@ -54,7 +54,7 @@ export class Tickets {
     if (command === null) return log.say("Only an administrator invites. With a person who has an account: p.");
     log.say("Give this command to the other person. It works once; its pairing part for 15 min.");
     log.lines(["       It is a secret, like a password. It makes an account and pairs with you."]);
-    // Whole, in one line: a person copies it, and a break would be part of it.
+    // Whole, in one line, because a person copies it, and a break would be part of it.
     view.show(["", command, ""]);
   }
 

@@ -46,7 +46,7 @@ export const AdminCounts = z.object({
   agents: z.object({ active: z.int(), revoked: z.int() }),
   /** Active agents whose identity token ends within 7 days and has not ended. */
   expiring7d: z.int(),
-  /** False when there are over 100,000 people or agents: the others are not counted. */
+  /** False when there are over 100,000 people or agents, because the others are not counted. */
   complete: z.boolean(),
 });
 

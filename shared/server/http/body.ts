@@ -91,12 +91,12 @@ export async function readBody(
 
 /** Begins to read a body; `null` without one. */
 function beginReading(source: BodySource, maxBytes: number, length: number | null | undefined): Reading | null {
-  // Most small bodies arrive with their head; a stream would cost more than the rest of the reading. The platform
+  // Most small bodies arrive with their head, and a stream would cost more than the rest of the reading. The platform
   // refuses a request whose body is longer or shorter than declared, or that declares it in two ways.
   if (isSmall(length) && source.bytes) return { whole: atOnce(source.bytes(), maxBytes) };
   const { body } = source;
   if (!body) return null;
-  // A large body is read into one buffer: each chunk would allocate 64 KiB.
+  // A large body is read into one buffer, because each chunk would allocate 64 KiB.
   const reader = length && !isSmall(length) ? fillingReader(body) : body.getReader();
   const whole = reader instanceof ReadableStreamBYOBReader
     ? filled(reader, length ?? 0, maxBytes)

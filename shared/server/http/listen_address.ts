@@ -68,7 +68,7 @@ export function listenAt(
     const server = Deno.serve(options, answer);
     return {
       address: addressText({ ...at, port: server.addr.port }),
-      // Closes the connections too: a client that does not read must not delay the end of the process.
+      // Closes the connections too, because a client that does not read must not delay the end of the process.
       async stop() {
         end.abort();
         await server.finished;

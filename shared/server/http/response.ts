@@ -2,7 +2,10 @@
 import { type Bytes, utf8Bytes } from "../../protocol/base64url.ts";
 import type { Answer } from "./route.ts";
 
-/** Chunk size of a large body: one copy of the whole body for each request would use too much memory. */
+/**
+ * A large body is sent in chunks of this size, because one copy of the whole body for each request would use too much
+ * memory.
+ */
 const PIECE_BYTES = 262_144;
 
 /**

@@ -53,7 +53,7 @@ export interface LiveRecord {
   readonly versionstamp: string | null;
   /** Reads the record; resolves when it is loaded. @throws {StoreUnavailable} */
   load(): Promise<void>;
-  /** Forgets what is not known to be stored: the record is loaded again before its next use. */
+  /** Forgets what is not known to be stored, so the record is loaded again before its next use. */
   drop(): void;
   /** Returns what the commit stores. */
   pack(): { value: unknown; expireInMs: number; also: readonly Write[] };

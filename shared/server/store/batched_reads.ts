@@ -1,5 +1,6 @@
 /**
- * Batched reads: reads of one turn of the event loop go to the store in calls of ten keys. There is no timer and no cache.
+ * Batched reads: reads of one turn of the event loop go to the store in calls of ten keys. There is no timer and no
+ * cache, so no read is late or old.
  */
 import type { Kv, KvEntryMaybe, KvKey } from "../kv.ts";
 import { StoreUnavailable } from "./store_errors.ts";

@@ -32,7 +32,7 @@ export class CommitMarks {
     return this.key && { key: [...this.key, slot, this.#generation], number: ++this.#commits };
   }
 
-  /** Gives later marks other keys: a commit before may still take effect, or its mark be read again. */
+  /** Gives later marks other keys, because a commit before may still take effect, or its mark be read again. */
   newKeys(): void {
     this.#generation++;
   }

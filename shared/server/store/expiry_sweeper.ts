@@ -63,7 +63,7 @@ export class ExpirySweeper {
 
   async #loop(family: SweptFamily): Promise<void> {
     const { clock, log } = this.deps;
-    // Wait first: an instance may run for a single request only.
+    // Wait first, because an instance may run for a single request only.
     await sleep(clock, SWEEP_FIRST_MS, this.#stopped.signal);
     while (!this.#stopped.signal.aborted) {
       await this.pass(family).catch((cause) => log("warn", "sweep_failed", { family: family.prefix.join(), cause }));
@@ -106,7 +106,9 @@ export class ExpirySweeper {
     }
   }
 
-  /** Returns true while this instance has the lease. The lease only saves work: two concurrent sweeps are safe. */
+  /**
+   * Returns true while this instance has the lease. The lease only saves work, because two concurrent sweeps are safe.
+   */
   async #holdsLease(): Promise<boolean> {
     if (this.deps.clock.now() < this.#leasedUntil - LIMITS.sweepLeaseMs / 2) return true;
     this.#claiming ??= this.#claim().finally(() => this.#claiming = null);

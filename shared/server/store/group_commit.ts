@@ -332,7 +332,7 @@ export class GroupCommit {
         else unknown.set(id, key);
       }
     }
-    // A record that is relied on would be older after a read of others: it is read with them.
+    // A record that is relied on would be older after a read of others, so it is read with them.
     if (unknown.size > 0 && !this.checksAll) {
       for (const update of batch.flatMap(({ updates }) => updates)) {
         if (isRelied(update, true) && entries.delete(recordId(update))) unknown.set(recordId(update), update.key);

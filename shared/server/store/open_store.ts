@@ -42,8 +42,8 @@ export interface Store {
   /** The writes of a store that no other process has open; else `null`. */
   writes: WriteWatch | null;
   /**
-   * Returns true when the file that is open is no longer the one at its path: a second process may have opened the other
-   * one, and what is written here is lost.
+   * Returns true when the file that is open is no longer the one at its path. A second process may have opened the
+   * other one, so what is written here is lost.
    */
   isReplaced(): Promise<boolean>;
   /** Returns the space of the disk that holds the file; `null` without a file. */
@@ -186,7 +186,7 @@ class FileLock {
   }
 }
 
-/** Opens or creates a file that only its owner can read: the store will hold the signing key. */
+/** Opens or creates a file that only its owner can read, because the store will hold the signing key. */
 async function openPrivate(path: string): Promise<LockedFile> {
   const file = await Deno.open(path, { read: true, write: true, create: true, mode: 0o600 });
   return { path, file, identity: await file.stat() };

@@ -50,7 +50,7 @@ export function isRefusedByServer(error: unknown): error is Error {
   return error instanceof Error && error.message.endsWith(": Too many checks included in atomic write.");
 }
 
-/** Returns true when another program has locked the file: the call had no effect. */
+/** Returns true when another program has locked the file, so the call had no effect. */
 export function isLocked(error: unknown): boolean {
   return error instanceof TypeError && error.message === "database is locked";
 }

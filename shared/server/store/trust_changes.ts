@@ -89,7 +89,7 @@ export class TrustChanges {
         for (const did of value.agentDids) agentDids.add(did);
       }
     } finally {
-      // Also after a failure halfway: a note that was read is not read again.
+      // Also after a failure halfway, because a note that was read is not read again.
       if (since < Infinity && !this.#watched.isStopped) this.onChange([...agentDids], since);
     }
   }
