@@ -28,11 +28,7 @@ export type Plan =
     plainTarget?: boolean;
     /** Sign with a wrong key: every request must be refused. */
     spoil?: boolean;
-    /** Send `Prefer: respond-async`; the response has `queued`. */
-    queue?: boolean;
   }
-  | { kind: "refreshes"; registryUrl: string; forwarded: boolean }
-  | { kind: "validations"; registryUrl: string; count: number; service: { id: string; secret: string } }
   | {
     kind: "gets";
     url: string;
@@ -102,8 +98,6 @@ export interface Jobs {
   resume: { ask: { waitMs: number }; answer: { closed: Record<string, number> } };
   prepare: { ask: Plan; answer: { count: number } };
   run: { ask: RunAsk; answer: RunAnswer };
-  /** Waits until every prepared message has arrived. */
-  collect: { ask: { waitMs: number }; answer: Timed & { arrived: number } };
 }
 
 export type JobName = keyof Jobs;

@@ -11,7 +11,7 @@ import { prepare, type Prepared } from "./plans.ts";
 import { run, timed } from "./run.ts";
 
 const fleet = new Fleet();
-let prepared: Prepared = { requests: [], isGood: () => false, ledger: null, answersArrival: false };
+let prepared: Prepared = { requests: [], isGood: () => false, ledger: null };
 let target = "";
 
 async function work(line: JobLine): Promise<Jobs[keyof Jobs]["answer"]> {
@@ -43,12 +43,10 @@ async function work(line: JobLine): Promise<Jobs[keyof Jobs]["answer"]> {
       return { closed: await fleet.resume(line.ask.waitMs) };
     case "prepare":
       prepared = await prepare(line.ask, fleet);
-      target = "proxyUrl" in line.ask ? line.ask.proxyUrl : "url" in line.ask ? line.ask.url : line.ask.registryUrl;
+      target = "proxyUrl" in line.ask ? line.ask.proxyUrl : line.ask.url;
       return { count: prepared.requests.length };
     case "run":
       return await run(target, prepared, line.ask);
-    case "collect":
-      return await collect(line.ask.waitMs);
   }
 }
 
@@ -58,17 +56,6 @@ async function returned({ count, waitMs }: Jobs["returned"]["ask"]): Promise<Job
     while (fleet.returns.length < count && performance.now() < end) await pause(20);
   });
   return { ...cost, at: [...fleet.returns], failures: fleet.failures };
-}
-
-async function collect(waitMs: number): Promise<Jobs["collect"]["answer"]> {
-  const { ledger, requests } = prepared;
-  if (!ledger) throw new Error("No messages were prepared");
-  const end = performance.now() + waitMs;
-  const cost = await timed(async () => {
-    while (ledger.arrived < requests.length && performance.now() < end) await pause(5);
-  });
-  ledger.close(requests.length);
-  return { ...cost, arrived: ledger.arrived };
 }
 
 function causes(error: unknown): string {

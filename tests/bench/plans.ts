@@ -16,30 +16,22 @@ export interface Prepared {
   isGood(answer: WireAnswer, index: number): boolean;
   /** Counts messages at their recipients; `null` when the requests are not messages that must arrive. */
   ledger: Ledger | null;
-  /** True when an expected response means that the message has arrived. */
-  answersArrival: boolean;
 }
 
 const SIGNED_AT_ONCE = 64;
-/** Refreshes of one address in a minute, slightly below the limit. */
-const REFRESHES_PER_ADDRESS = 15;
 
 /** Returns the requests of a plan. */
 export async function prepare(plan: Plan, fleet: Fleet): Promise<Prepared> {
   switch (plan.kind) {
     case "messages":
       return await messages(plan, fleet);
-    case "refreshes":
-      return await refreshes(plan, fleet);
-    case "validations":
-      return validations(plan, fleet);
     case "gets":
       return gets(plan);
   }
 }
 
 async function messages(plan: PlanOf<"messages">, fleet: Fleet): Promise<Prepared> {
-  const { proxyUrl, pairs, count, bodyBytes, identity, plainTarget = false, spoil = false, queue = false } = plan;
+  const { proxyUrl, pairs, count, bodyBytes, identity, plainTarget = false, spoil = false } = plan;
   const ledger = new Ledger(`bench-${newId()}-`, identity);
   const ids: string[] = [];
   const requests = await inOrder(count, async (i) => {
@@ -55,7 +47,6 @@ async function messages(plan: PlanOf<"messages">, fleet: Fleet): Promise<Prepare
     const headers = {
       ...await provenHeaders(sender, request),
       ...(spoil ? { [HEADERS.proof]: "A".repeat(86) } : {}),
-      ...(queue ? { Prefer: "respond-async" } : {}),
       ...bound,
     };
     return requestBytes("POST", proxyUrl, target, headers, body);
@@ -64,44 +55,14 @@ async function messages(plan: PlanOf<"messages">, fleet: Fleet): Promise<Prepare
   return {
     requests,
     ledger: spoil ? null : ledger,
-    answersArrival: !queue,
     isGood({ status, text }, index) {
       // After some bad proofs the rate limit refuses them with 429.
       if (spoil) return status === 401 || status === 429;
       if (status !== 202) return false;
       const answer = JSON.parse(text) as Record<string, unknown>;
-      return answer.accepted === true && answer.requestId === ids[index] &&
-        (queue ? answer.queued === true && answer.delivered === false : answer.delivered === true);
+      return answer.accepted === true && answer.requestId === ids[index] && answer.delivered === true;
     },
   };
-}
-
-async function refreshes({ registryUrl, forwarded }: PlanOf<"refreshes">, fleet: Fleet): Promise<Prepared> {
-  const target = "/v1/agents/auth/refresh";
-  const requests = await inOrder(fleet.agents.length, async (i) => {
-    const agent = fleet.agent(i);
-    const body = JSON.stringify({ refreshToken: agent.refreshToken });
-    const headers = await provenHeaders(agent, { method: "POST", url: registryUrl, target, body });
-    const from = forwarded ? forwardedFor(i, REFRESHES_PER_ADDRESS) : {};
-    return requestBytes("POST", registryUrl, target, { ...headers, ...from }, body);
-  });
-  const isGood = ({ status, text }: WireAnswer) => status === 200 && text.includes('"refreshToken"');
-  return { requests, ledger: null, answersArrival: false, isGood };
-}
-
-function validations({ registryUrl, count, service }: PlanOf<"validations">, fleet: Fleet): Prepared {
-  const target = "/v1/agents/auth/validate";
-  const requests = Array.from({ length: count }, (_, i) => {
-    const { did, aitJti, accessToken } = fleet.agent(i % fleet.agents.length);
-    const headers = {
-      [HEADERS.serviceId]: service.id,
-      [HEADERS.serviceSecret]: service.secret,
-      [HEADERS.access]: accessToken,
-      "Content-Type": "application/json",
-    };
-    return requestBytes("POST", registryUrl, target, headers, JSON.stringify({ agentDid: did, aitJti }));
-  });
-  return { requests, ledger: null, answersArrival: false, isGood: ({ status }) => status === 204 };
 }
 
 function gets({ url, count, bytes: least, headers = {} }: PlanOf<"gets">): Prepared {
@@ -110,15 +71,8 @@ function gets({ url, count, bytes: least, headers = {} }: PlanOf<"gets">): Prepa
   return {
     requests,
     ledger: null,
-    answersArrival: false,
     isGood: ({ status, bytes }) => status === 200 && bytes >= least,
   };
-}
-
-/** Returns the header of an invented client address, as a trusted proxy sends it. */
-function forwardedFor(index: number, perAddress: number): Record<string, string> {
-  const client = Math.floor(index / perAddress);
-  return { "X-Forwarded-For": `10.${client >> 16 & 255}.${client >> 8 & 255}.${client & 255}` };
 }
 
 async function inOrder<T>(count: number, make: (index: number) => Promise<T>): Promise<T[]> {

@@ -9,7 +9,6 @@ import * as growth from "./rows/growth.ts";
 import * as memory from "./rows/memory.ts";
 import * as messages from "./rows/messages.ts";
 import * as overload from "./rows/overload.ts";
-import * as registry from "./rows/registry.ts";
 import { network } from "./rows/network.ts";
 import { send } from "./rows/send.ts";
 import * as start from "./rows/start.ts";
@@ -40,8 +39,6 @@ export const ROWS: readonly Row[] = [
   { name: "overload: bad proofs", measure: overload.badProofs },
   { name: "overload: slow reader", measure: overload.slowReader },
   { name: "memory: idle sockets", measure: memory.idleSocket },
-  { name: "registry: read, validate, refresh, register", measure: registry.registry },
-  { name: "mailbox: in and out", measure: registry.mailbox },
   { name: "start: server", measure: start.server },
   { name: "start: command from its sources", measure: start.command },
   { name: "start: compiled program", measure: start.program },

@@ -24,7 +24,7 @@ export async function run(url: string, prepared: Prepared, ask: RunAsk): Promise
   await sending.open();
   try {
     const cost = await timed(() => ask.rate === undefined ? sending.flatOut() : sending.paced(ask.rate));
-    if (ask.strict && prepared.answersArrival) prepared.ledger?.close(sending.sent);
+    if (ask.strict) prepared.ledger?.close(sending.sent);
     return { ...cost, ...sending.result() };
   } finally {
     sending.close();

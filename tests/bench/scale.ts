@@ -45,12 +45,6 @@ export interface Scale {
   /** Messages of 256 KiB to a reader that has stopped, and the service's ack time-out, milliseconds. */
   bigMessages: number;
   ackTimeoutMs: number;
-  /** Requests of the registry's rows. */
-  validations: number;
-  refreshes: number;
-  registrations: number;
-  /** Mailboxes, each with as many messages as one sender may queue. */
-  mailboxes: number;
   /** Starts of a server, and of a program. */
   starts: number;
   /** Questions of one agent to another, one after the other. */
@@ -93,10 +87,6 @@ const usual: Scale = {
   badProofs: 1_000,
   bigMessages: 200,
   ackTimeoutMs: 10_000,
-  validations: 4_000,
-  refreshes: 400,
-  registrations: 400,
-  mailboxes: 20,
   starts: 7,
   asks: 300,
   grownAgents: 100_000,
@@ -132,10 +122,6 @@ export const SCALES = {
     badProofs: 200,
     bigMessages: 60,
     ackTimeoutMs: 3_000,
-    validations: 50,
-    refreshes: 10,
-    registrations: 5,
-    mailboxes: 2,
     starts: 1,
     asks: 5,
     grownAgents: 1_000,

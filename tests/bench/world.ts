@@ -187,7 +187,7 @@ export class World implements AsyncDisposable {
 }
 
 /** Returns enough API keys of the admin to register `count` agents within a minute. */
-export async function newApiKeys({ registryUrl }: Place, { apiKey }: Admin, agents: number): Promise<string[]> {
+async function newApiKeys({ registryUrl }: Place, { apiKey }: Admin, agents: number): Promise<string[]> {
   const headers = { Authorization: `Bearer ${apiKey}`, "Content-Type": "application/json" };
   const keys: string[] = [];
   for (let i = 0; i < agents; i += AGENTS_PER_KEY) {

@@ -13,7 +13,7 @@ const TOO_MANY = 500;
 /** Number of trials at a time, each on a machine of its own. */
 const LANES = IS_LONG ? 4 : 2;
 /** Every operation with `-- --trials n`, else each n-th one from a random one on: a creation has more of them. */
-const STRIDE = { create: IS_LONG ? 1 : 30, refresh: IS_LONG ? 1 : 10 };
+const STRIDE = { create: IS_LONG ? 1 : 60, refresh: IS_LONG ? 1 : 20 };
 
 const CREATE = ["agent", "create", "alpha"];
 const REFRESH = ["agent", "auth", "refresh", "alpha"];

@@ -6,7 +6,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { AgentSet, SharedRuntime } from "../cli/connector/agent_set.ts";
 import { FleetProcess, isThere, manyAgents } from "../cli/connector/many_agents.ts";
-import { attempt, RunningConnector, svc } from "../cli/connector/people.ts";
+import { attemptHere, RunningConnector, svc } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
 import { eventually, Service, tempFolder } from "../support/process.ts";
 
@@ -63,11 +63,11 @@ Deno.test("named agents run in one process, except one that another process runs
       [[], "There are several agents on this machine. Name one of"],
     ];
     for (const [line, message] of lines) {
-      const { code, error } = await attempt(dir, ["connector", "start", ...line], {}, program);
+      const { code, error } = await attemptHere(dir, ["connector", "start", ...line]);
       assertEquals([code, error?.code], [2, "CLI_USAGE"], line.join(" "));
       assertStringIncludes(error?.message ?? "", message);
     }
-    const { code, error } = await attempt(dir, ["connector", "start", "agent-1", "nobody"], {}, program);
+    const { code, error } = await attemptHere(dir, ["connector", "start", "agent-1", "nobody"]);
     assertEquals([code, error?.code], [4, "CLI_AGENT_UNKNOWN"]);
   });
 

@@ -5,7 +5,6 @@ import { bundledProgram } from "../cli/program.ts";
 import { freePort, Service, tempFolder } from "../support/process.ts";
 
 const program = await bundledProgram();
-const STARTS = 2;
 
 Deno.test("two agents that start together keep their ports, and a token is good for its own agent only", async (t) => {
   await using service = await Service.open();
@@ -27,9 +26,9 @@ Deno.test("two agents that start together keep their ports, and a token is good 
   };
   const [alpha = "", beta] = await both();
 
-  await t.step(`${STARTS} starts together have the same ports`, async () => {
+  await t.step("later starts together have the same ports", async () => {
     assertNotEquals(alpha, beta);
-    for (let n = 0; n < STARTS; n++) assertEquals(await both(), [alpha, beta]);
+    assertEquals(await both(), [alpha, beta]);
   });
 
   await t.step("a token at another agent's port gets 401 with the name of that agent", async () => {

@@ -72,19 +72,8 @@ Deno.test("a folded header is refused", async () => {
 });
 
 Deno.test("other encodings of a signed path are other paths", async (t) => {
-  const forms = [
-    "/hooks/agent/",
-    "//hooks/agent",
-    "/hooks//agent",
-    "/hooks/%61gent",
-    "/hooks/agent%20",
-    "/hooks/agent?x=1",
-    "/hooks/agent?",
-    "/./hooks/agent",
-    "/x/../hooks/agent",
-    "/HOOKS/agent",
-    "/hooks/agent;x",
-  ];
+  // Forms that fetch would change before it sends them; proof_test.ts of the proxy has the others.
+  const forms = ["//hooks/agent", "/hooks/agent?", "/./hooks/agent", "/x/../hooks/agent"];
   for (const form of forms) {
     await t.step(form, async () => {
       const result = summary(await hook(await hookLines(), form));

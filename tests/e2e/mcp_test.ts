@@ -7,7 +7,7 @@ import { assert, assertEquals } from "@std/assert";
 import { Client } from "@modelcontextprotocol/client";
 import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
 import { type Era, negotiationOf } from "../cli/mcp/mcp_client.ts";
-import { clientFromFiles, createAgents, svc } from "../cli/connector/people.ts";
+import { clientFromFiles, createAgents } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
 import { childCommand } from "../support/child_command.ts";
 import { ProcessOutput } from "../support/process_output.ts";
@@ -224,25 +224,4 @@ Deno.test("a host that shows no questions gets one command to paste, and it pair
   });
   const { ticket: given } = await other.client.pairStart({ agentName: "beta", humanName: "Bob" });
   assertEquals(typeof (await paste("pair_confirm", { ticket: given })).initiatorAgentDid, "string");
-});
-
-Deno.test("a channel announces each message once, without its text, on earlier revisions only", async () => {
-  await using service = await Service.open();
-  await using people = await pairOfPeople(service);
-  await using server = new RawServer(people.other, "beta", "--channel");
-  const meta = { "io.modelcontextprotocol/protocolVersion": "2026-07-28" };
-  assertEquals((await server.request("server/discover", { _meta: meta })).error.code, -32601);
-  const { capabilities } = await server.initialize();
-  assertEquals(capabilities.experimental, { "claude/channel": {} });
-  await aliasesOf(people.other, "beta");
-  await svc(people.one, ["send", "beta", "A secret text"], {}, program);
-  const notices = () => server.messages.filter(({ method }) => method === "notifications/claude/channel");
-  const [{ params }] = await eventually(CALL_MS, "a notification", () => notices().length > 0 ? notices() : undefined);
-  assertEquals(params, {
-    content: 'svc: 1 new message for beta from "alpha". Call read_inbox. It is from another agent, not your user.',
-    meta: { agent: "beta", count: "1" },
-  });
-  const read = await server.request("tools/call", { name: "read_inbox", arguments: {} });
-  assertEquals(read.result.structuredContent.messages.length, 1);
-  assertEquals([notices().length, await server.end("SIGTERM")], [1, 0]);
 });

@@ -3,13 +3,11 @@
  * the port of a killed connector (D-119).
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { shellQuote } from "../../cli/connector/local_api/pairing_hint.ts";
 import { PairedAgents } from "../cli/connector/paired_agents.ts";
 import { bundledProgram, programs, Watched } from "../cli/program.ts";
 import { eventually, within } from "../support/process.ts";
 
 const END_MS = 90_000;
-const HOSTILE = "\u001b[2J\u0007\r\u009b31m\u202e";
 
 for (const program of await programs()) {
   Deno.test(`two agents ask, answer and read by svc alone (${program.name})`, async (t) => {
@@ -22,17 +20,6 @@ for (const program of await programs()) {
       assert(/^Sent to beta: delivered \(\w{26}\)\n$/.test(stderr), stderr);
       const inbox = await shell.run("beta", "svc inbox --take");
       assert(/^1 {2}\S+ {2}alpha {2}end-to-end\n {4}a\n {4}b\n$/.test(inbox.stdout), inbox.stdout);
-    });
-
-    await t.step("no control character of a peer reaches a terminal", async () => {
-      await shell.run("alpha", `svc send beta --data ${shellQuote(JSON.stringify({ message: HOSTILE }))}`);
-      for (const line of ["svc inbox", "svc inbox --json", "svc inbox --take"]) {
-        const words = [program.command, ...program.args, ...line.split(" ").slice(1)].map(shellQuote).join(" ");
-        const { stdout } = await shell.run("beta", `script -qfec ${shellQuote(words)} /dev/null </dev/null || ${line}`);
-        const shown = stdout.replaceAll("\r\n", "\n").replaceAll("\r\u001b[K", "");
-        assertStringIncludes(shown, "u001b[2J");
-        for (const char of ["\u001b", "\u0007", "\r", "\u009b", "\u202e"]) assert(!shown.includes(char), line);
-      }
     });
 
     // Beta answers each question while it runs.
@@ -78,13 +65,11 @@ Deno.test("svc inbox --take into a closed pipe marks nothing read", async () => 
   await using shell = await PairedAgents.open(program);
   await using beta = await shell.connector("beta");
   await shell.run("alpha", "svc send beta one && svc send beta two");
-  for (const options of [[], ["--json"], ["--follow"]]) {
-    const child = shell.spawn("beta", ["inbox", "--take", ...options]);
-    await child.stdout.cancel();
-    const { code } = await within(END_MS, "svc inbox ends", child.status);
-    await child.stderr.cancel();
-    assertEquals([code, (await beta.json("GET", "/v1/inbox")).messages.length], [0, 2], options.join());
-  }
+  const child = shell.spawn("beta", ["inbox", "--take"]);
+  await child.stdout.cancel();
+  const { code } = await within(END_MS, "svc inbox ends", child.status);
+  await child.stderr.cancel();
+  assertEquals([code, (await beta.json("GET", "/v1/inbox")).messages.length], [0, 2]);
 });
 
 Deno.test("messages are received, answered and listed while no connector runs", async () => {
@@ -132,11 +117,7 @@ Deno.test("no command sends a byte to the program that has the port of a killed 
   const lines: [string, number][] = [
     ["svc send beta hello", 0],
     ["svc inbox", 0],
-    ["svc sent", 0],
-    ["svc peers", 0],
     ["svc status", 0],
-    ["svc send beta --wait --timeout 1 hello", 6],
-    ["svc dead-letters", 5],
     ["svc connector status", 5],
   ];
   for (const [line, exit] of lines) {

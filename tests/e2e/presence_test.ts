@@ -1,7 +1,7 @@
 /** What `svc peers` says of a peer's connection: online, offline, and nothing of one that hides it. */
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { PairedAgents } from "../cli/connector/paired_agents.ts";
-import { RunningConnector, svc } from "../cli/connector/people.ts";
+import { RunningConnector, svcHere } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
 import { eventually } from "../support/process.ts";
 
@@ -10,7 +10,7 @@ Deno.test("svc peers shows whether a peer is connected, unless it hides that", a
   await using agents = await PairedAgents.open(program);
   const peerOfAlpha = async (state: unknown) => {
     return await eventually(60_000, `beta is ${state}`, async () => {
-      const { peers: [beta] } = await svc(agents.dir, ["peers", "--agent", "alpha"], {}, program);
+      const { peers: [beta] } = await svcHere(agents.dir, ["peers", "--agent", "alpha"]);
       return beta.online === state ? beta : undefined;
     });
   };

@@ -3,11 +3,10 @@
  * at once. What ends by a time limit is in `tests/soak/relay_time_limits_test.ts`, because it takes real minutes.
  */
 import { assert, assertEquals, assertMatch } from "@std/assert";
-import { CLOSE } from "../../shared/protocol/frames.ts";
 import { Connector, type LiveAgent, messageTo, pair, PATIENT, Service, SOON_MS, within } from "../support/process.ts";
 import { BareConnector, codeOf, CONNECT, OPCODE, RawSocket, upgradeLines } from "../support/raw_http.ts";
 import { IS_LONG } from "../support/trials.ts";
-import { connectedSockets, outcome } from "./harness.ts";
+import { outcome } from "./harness.ts";
 
 /** Messages of each sender at once. A machine that other work slows down answers fewer of them before their deadlines. */
 const EACH = IS_LONG ? 50 : 10;
@@ -52,26 +51,6 @@ Deno.test(`of ${ALL} concurrent messages of 10 senders each 202 is one ack, and 
     }
     await connector.close();
   }
-});
-
-Deno.test("SIGTERM with 200 sockets and 20 messages in flight answers all, closes with 1001, and exits with 0", async () => {
-  await using service = await Service.open(PATIENT);
-  const silent = new Promise<never>(() => {});
-  const recipients = await Promise.all(Array.from({ length: 50 }, (_, i) => service.agent(`recipient-${i}`)));
-  const connectors = (await Promise.all(recipients.map(async (recipient) => {
-    const open = () => Connector.open(service.place, recipient, () => silent);
-    return [await open(), await open(), await open(), await open()];
-  }))).flat();
-  assertEquals(await connectedSockets(service.url), 200);
-  const sender = await service.agent("sender");
-  for (const recipient of recipients.slice(0, 20)) await pair(sender, recipient);
-  const inFlight = recipients.slice(0, 20).map((recipient) => outcome(sender.client.sendMessage(messageTo(recipient))));
-  await Promise.all(connectors.slice(0, 80).filter((_, i) => i % 4 === 3).map((newest) => newest.frame(1)));
-  const { code } = await service.server.end("SIGTERM", SOON_MS);
-  assertEquals(code, 0);
-  assertEquals(new Set(await Promise.all(inFlight)), new Set(["502 PROXY_RELAY_DELIVERY_FAILED"]));
-  const ends = await Promise.all(connectors.map((connector) => connector.closed));
-  assertEquals(new Set(ends.map((end) => end.code)), new Set([CLOSE.shuttingDown]));
 });
 
 /** Sends fragments of one message until the server ends the connection. Returns how many went out. */

@@ -24,6 +24,7 @@ import {
   RawSocket,
   upgradeLines,
 } from "../support/raw_http.ts";
+import { connectedSockets } from "./harness.ts";
 
 const SHORT_LIMITS = { RELAY_ACK_TIMEOUT_MS: "500", RELAY_HEARTBEAT_INTERVAL_MS: "200" };
 
@@ -35,11 +36,6 @@ Deno.test.beforeAll(async () => {
 Deno.test.afterAll(async () => {
   await Promise.all([relay?.[Symbol.asyncDispose](), shortLimits?.[Symbol.asyncDispose]()]);
 });
-
-async function sockets(): Promise<number> {
-  const response = await fetch(`${relay.url}/health`);
-  return (await response.json()).proxy.connectedSockets;
-}
 
 Deno.test("an authenticated GET without an upgrade gets 426 that names the upgrade", async () => {
   const { a } = await relay.agents();
@@ -109,15 +105,15 @@ Deno.test("the next socket gets the message when the newest one dies before its 
 
 Deno.test("a fifth socket closes the oldest with 4409, and health counts the open ones", async () => {
   const { b } = await relay.agents();
-  const before = await sockets();
+  const before = await connectedSockets(relay.url);
   const connectors: Connector[] = [];
   for (let i = 0; i < 5; i++) connectors.push(await relay.connect(b));
   const [oldest, ...rest] = connectors;
   assert(oldest);
   assertEquals((await within(SOON_MS, "the oldest is closed", oldest.closed)).code, CLOSE.replaced);
-  assertEquals(await sockets(), before + 4);
+  assertEquals(await connectedSockets(relay.url), before + 4);
   for (const connector of rest) await connector.close();
-  await eventually(SOON_MS, "all are gone", async () => await sockets() === before || undefined);
+  await eventually(SOON_MS, "all are gone", async () => await connectedSockets(relay.url) === before || undefined);
 });
 
 Deno.test("heartbeats arrive at their interval, and each one needs an ack", async () => {

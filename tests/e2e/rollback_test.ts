@@ -4,7 +4,7 @@
  */
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { RegistryClient } from "../support/agent_client.ts";
-import { attempt, RunningConnector, svc } from "../cli/connector/people.ts";
+import { attemptHere, RunningConnector, svcHere } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
 import { deps, eventually, Service, SOON_MS, tempFolder } from "../support/process.ts";
 
@@ -14,12 +14,12 @@ class Person {
   constructor(private readonly dir: string) {}
 
   svc(...args: string[]) {
-    return svc(this.dir, args, {}, program);
+    return svcHere(this.dir, args);
   }
 
   /** Runs a command that must be refused. */
   async refused(code: string, ...args: string[]): Promise<string> {
-    const { error } = await attempt(this.dir, args, {}, program);
+    const { error } = await attemptHere(this.dir, args);
     assertEquals(error?.code, code, error?.message);
     return error?.message ?? "";
   }
@@ -117,7 +117,7 @@ Deno.test("after a rollback of the server each person sees what is gone, and get
   const delta2 = stack.use(await bob.start("delta"));
   await pair(alpha, delta2);
   await eventually(SOON_MS, "delta is a peer again", async () => {
-    return (await attempt(`${folder.path}/Ada`, ["send", "delta", "again"], {}, program)).code === 0 || undefined;
+    return (await attemptHere(`${folder.path}/Ada`, ["send", "delta", "again"])).code === 0 || undefined;
   });
   assertEquals(ada.pins("alpha").delta?.key, key);
   assertEquals(await bob.texts("delta"), ["arrived before", "again"]);

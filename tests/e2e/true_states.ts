@@ -4,7 +4,7 @@
  */
 import { assert } from "@std/assert";
 import { MANY_STARTS, PairedAgents } from "../cli/connector/paired_agents.ts";
-import { svc } from "../cli/connector/people.ts";
+import { svcHere } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
 import type { SentState } from "../../shared/client/local_shapes.ts";
 import { stateOf } from "../../cli/link/message_request.ts";
@@ -231,8 +231,7 @@ class States implements AsyncDisposable {
       );
       if (state !== undefined) now.push({ requestId, state, by: "delivery_status" });
     }
-    const { dir, program } = this.agents;
-    const list = await svc(dir, ["sent", "--agent", side.name, "--limit", LISTED], {}, program);
+    const list = await svcHere(this.agents.dir, ["sent", "--agent", side.name, "--limit", LISTED]);
     for (const { requestId, state } of list.messages) now.push({ requestId, state, by: "svc sent" });
     // What the recipient's host has shown by now is in an earlier line than this answer.
     const reader = await recipient.present();

@@ -4,7 +4,7 @@
  * Detects mistakes, not deliberately hidden globals.
  */
 
-import { CHECKED, hitsIn, isChecked, plainComment } from "./prose_rules.ts";
+import { hitsIn, isChecked, plainComment } from "./prose_rules.ts";
 
 type Node = Deno.lint.Node;
 
@@ -177,8 +177,34 @@ export default {
       },
     },
 
-    // Comments, and strings with a space, of the paths that prose_rules.ts lists.
-    prose: proseRule(CHECKED),
+    // Comments, and strings with a space.
+    prose: {
+      create(context) {
+        if (!isChecked(projectPath(context.filename))) return {};
+        const check = (range: Deno.lint.Range, text: string) => {
+          for (const { rule: { name, instead }, words } of hitsIn(text)) {
+            context.report({
+              range,
+              message: `"${words.trim()}" is not plain English (${name}).`,
+              hint: `Use ${instead}.`,
+            });
+          }
+        };
+        return {
+          Program() {
+            for (const comment of context.sourceCode.getAllComments()) {
+              if (!/^\s*deno-lint-ignore/.test(comment.value)) check(comment.range, plainComment(comment.value));
+            }
+          },
+          Literal(node) {
+            if (typeof node.value === "string" && node.value.includes(" ")) check(node.range, node.value);
+          },
+          TemplateElement(node) {
+            if (node.cooked.includes(" ")) check(node.range, node.cooked);
+          },
+        };
+      },
+    },
 
     "kv-keys": rule(["**/kv_keys.ts", "shared/server/store/trust_changes.ts", "tests/"], (report) => ({
       CallExpression(node) {
@@ -199,37 +225,6 @@ export default {
     })),
   },
 } satisfies Deno.lint.Plugin;
-
-/** Returns the rule `svc/prose` for the paths; tests pass other paths. */
-export function proseRule(checked: readonly string[]): Deno.lint.Rule {
-  return {
-    create(context) {
-      if (!isChecked(projectPath(context.filename), checked)) return {};
-      const check = (range: Deno.lint.Range, text: string) => {
-        for (const { rule: { name, instead }, words } of hitsIn(text)) {
-          context.report({
-            range,
-            message: `"${words.trim()}" is not plain English (${name}).`,
-            hint: `Use ${instead}.`,
-          });
-        }
-      };
-      return {
-        Program() {
-          for (const comment of context.sourceCode.getAllComments()) {
-            if (!/^\s*deno-lint-ignore/.test(comment.value)) check(comment.range, plainComment(comment.value));
-          }
-        },
-        Literal(node) {
-          if (typeof node.value === "string" && node.value.includes(" ")) check(node.range, node.value);
-        },
-        TemplateElement(node) {
-          if (node.cooked.includes(" ")) check(node.range, node.cooked);
-        },
-      };
-    },
-  };
-}
 
 const NOT_ESCAPED: Advice = {
   why: "puts a value where escaping does not stop it from becoming markup or script",

@@ -1,5 +1,5 @@
 /**
- * The words that the project does not use in prose, and the paths whose prose is clean. Two programs use the table: the
+ * The words that the project does not use in prose. Two programs use the table: the
  * lint rule `svc/prose` for comments and strings, and check_prose.ts for Markdown and commit messages.
  */
 
@@ -10,14 +10,11 @@ export interface ProseRule {
   instead: string;
 }
 
-/** Paths whose prose is clean: a file, `folder/`, or `.` for all. The list only grows. */
-export const CHECKED: readonly string[] = ["."];
-
 /** Paths that no rule reads: data, copies of other projects, and the examples of these rules. */
 const NOT_CHECKED = ["tests/vectors/", "shared/jsr/", "tests/tools/prose_rules.ts", "tests/tools/prose_rules_test.ts"];
 
 /** Markdown that `deno task gen` writes; its sources are checked. */
-export const GENERATED: readonly string[] = ["docs/cli.md", "docs/errors.md", "docs/limits.md", "docs/routes.md"];
+const GENERATED = ["docs/cli.md", "docs/errors.md", "docs/limits.md", "docs/routes.md"];
 
 /** At most this many exceptions in the whole project. */
 export const MAX_IGNORES = 20;
@@ -158,11 +155,9 @@ export function hitsIn(text: string): ProseHit[] {
   });
 }
 
-/** True when the file's prose must be clean; `checked` replaces the table in tests. */
-export function isChecked(path: string, checked: readonly string[] = CHECKED): boolean {
-  const isIn = (pattern: string) =>
-    pattern === "." || (pattern.endsWith("/") ? path.startsWith(pattern) : path === pattern);
-  return checked.some(isIn) && !NOT_CHECKED.some(isIn) && !GENERATED.includes(path);
+/** True when the file's prose must be clean. */
+export function isChecked(path: string): boolean {
+  return ![...NOT_CHECKED, ...GENERATED].some((one) => one.endsWith("/") ? path.startsWith(one) : path === one);
 }
 
 /** A comment without its marks and line breaks, so that a rule finds words that stand on two lines. */

@@ -74,26 +74,9 @@ Deno.test("agent create refuses bad names, frameworks and lifetimes before it se
   await using machine = await Machine.ofPerson(world);
   const sent = machine.requests.length;
   const bad = [
-    ...[
-      "..",
-      ".",
-      "a/b",
-      "../evil",
-      "a\\b",
-      "CON",
-      "nul.txt",
-      "a..b",
-      "-a",
-      "a-",
-      "a b",
-      "",
-      "ä",
-      "x".repeat(65),
-      "a\n",
-    ]
-      .map((name) => ["--", name]),
-    ...["", " ", "x".repeat(33), "a\u0007"].map((framework) => ["ok", `--framework=${framework}`]),
-    ...["0", "91", "-1", "1.5", "1e1", "０7", "thirty", " 7"].map((days) => ["ok", `--ttl-days=${days}`]),
+    ...["..", "a/b", "CON", "", "x".repeat(65)].map((name) => ["--", name]),
+    ...["", "x".repeat(33), "a\u0007"].map((framework) => ["ok", `--framework=${framework}`]),
+    ...["0", "91", "1.5", "０7", "thirty"].map((days) => ["ok", `--ttl-days=${days}`]),
   ];
   for (const argv of bad) {
     await t.step(argv.join(" "), async () => {

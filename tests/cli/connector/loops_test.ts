@@ -45,18 +45,15 @@ async function ring(world: World, size: number, passOn: PassOn): Promise<{ sent:
 }
 
 Deno.test("two and three programs that pass everything on stop within 100 messages", async (t) => {
-  const ways: [string, PassOn][] = [
-    ["a new conversation in each turn", (_, n) => ({ auto: true, conversationId: `turn-${n}` })],
-    ["one conversation", () => ({ auto: true, conversationId: "talk" })],
-    ["naming what they answer", ({ requestId }) => ({ auto: true, inReplyTo: requestId })],
+  const ways: [size: number, what: string, PassOn][] = [
+    [2, "naming what they answer", ({ requestId }) => ({ auto: true, inReplyTo: requestId })],
+    [3, "a new conversation in each turn", (_, n) => ({ auto: true, conversationId: `turn-${n}` })],
   ];
-  for (const [size, some] of [[2, ways], [3, ways.slice(0, 1)]] as const) {
-    for (const [what, passOn] of some) {
-      await t.step(`${size}: ${what}`, async () => {
-        await using world = await World.open(MANY);
-        const { sent, refused } = await ring(world, size, passOn);
-        assert(sent <= size * LOOP_MESSAGES + 1 && refused === 1, `${sent} sent, ${refused} refused`);
-      });
-    }
+  for (const [size, what, passOn] of ways) {
+    await t.step(`${size}: ${what}`, async () => {
+      await using world = await World.open(MANY);
+      const { sent, refused } = await ring(world, size, passOn);
+      assert(sent <= size * LOOP_MESSAGES + 1 && refused === 1, `${sent} sent, ${refused} refused`);
+    });
   }
 });

@@ -37,8 +37,12 @@ export async function attempt(
   const line = [...program.args, ...args, "--config-dir", dir, "--json"];
   await using child = new ChildProcess(line, env, program.command);
   const { code } = await within(60_000, `svc ${args.join(" ")}`, child.status);
+  return attemptOf(code, child.stdout.text, child.stderr.text);
+}
+
+function attemptOf(code: number, stdout: string, stderr: string): Attempt {
   const parsed = (text: string) => text === "" ? null : JSON.parse(text);
-  return { code, result: parsed(child.stdout.text), error: parsed(child.stderr.text)?.error ?? null };
+  return { code, result: parsed(stdout), error: parsed(stderr)?.error ?? null };
 }
 
 /** Runs `svc`, which must succeed; returns its result. */
@@ -49,23 +53,39 @@ export async function svc(
   program = SOURCE,
   // deno-lint-ignore no-explicit-any
 ): Promise<any> {
-  const { code, result, error } = await attempt(dir, args, env, program);
+  return resultOf(args, await attempt(dir, args, env, program));
+}
+
+// deno-lint-ignore no-explicit-any
+function resultOf(args: readonly string[], { code, result, error }: Attempt): any {
   if (code !== 0) throw new Error(`svc ${args.join(" ")} ended with ${code}\n${JSON.stringify({ result, error })}`);
   return result;
 }
 
-/** Runs `svc` in this process, because a process for each step of a set-up is most of what a short test costs. */
-export async function svcHere(dir: string, args: readonly string[], env: Record<string, string> = {}): Promise<void> {
-  let printed = "";
+/**
+ * Runs `svc` in this process until it ends. It is for the steps of a test that are not its subject, because a process for
+ * each of them is most of what a short test costs.
+ */
+export async function attemptHere(
+  dir: string,
+  args: readonly string[],
+  env: Record<string, string> = {},
+): Promise<Attempt> {
+  let stdout = "", stderr = "";
   const terminal = {
-    stdout: () => true,
-    stderr: (text: string) => void (printed += text),
+    stdout: (text: string) => (stdout += text) !== "",
+    stderr: (text: string) => void (stderr += text),
     stdoutIsTerminal: false,
     stderrIsTerminal: false,
   };
   const system = { ...realSystem("0"), terminal, env: (name: string) => env[name] };
-  const code = await run([...args, "--config-dir", dir, "--json"], system);
-  if (code !== 0) throw new Error(`svc ${args.join(" ")} ended with ${code}\n${printed}`);
+  return attemptOf(await run([...args, "--config-dir", dir, "--json"], system), stdout, stderr);
+}
+
+/** Runs `svc` in this process, which must succeed; returns its result. */
+// deno-lint-ignore no-explicit-any
+export async function svcHere(dir: string, args: readonly string[], env: Record<string, string> = {}): Promise<any> {
+  return resultOf(args, await attemptHere(dir, args, env));
 }
 
 /** Creates agents with their files in `dir`. */

@@ -17,6 +17,7 @@ import { resigned } from "./resigned.ts";
 import { Bench, passing, story, trustOf, trustSource } from "./bench.ts";
 
 const DAY = 86_400;
+const STRANGER = "did:svc:registry.example.test:agent:01KHYQ5H00BBBBBBBBBBBBBBBB";
 const REPLY = {
   "x-request-id": "request-1",
   "X-Svc-Conversation-Id": "c-1",
@@ -53,37 +54,23 @@ Deno.test("a message that a relay changed is refused, stored nowhere, and a genu
   await using world = await World.open();
   const { bench, answer } = await attacked(world);
   await using _ = bench;
-  const c = await world.agent();
-  const other = "did:svc:registry.example.test:agent:01KHYQ5H00BBBBBBBBBBBBBBBB";
   const set = (changes: Partial<DeliverFrame>) => (frame: DeliverFrame) => ({ ...frame, ...changes });
-  const without = (name: "conversationId" | "inReplyTo" | "auto" | "proof") => (frame: DeliverFrame) => {
+  const without = (name: "inReplyTo" | "auto" | "proof") => (frame: DeliverFrame) => {
     const { [name]: _gone, ...rest } = frame;
     return rest;
   };
-  const past = String(unixSeconds(world.clock.now()) - 60);
+  // With real processes, hostile_test.ts has thirty changes.
   const rows: [name: string, change: (frame: DeliverFrame) => DeliverFrame, reason: string][] = [
-    ["another recipient", set({ toAgentDid: other }), "wrong_recipient"],
-    ["a stranger as its sender", set({ fromAgentDid: other }), "not_a_peer"],
+    ["a stranger as its sender", set({ fromAgentDid: STRANGER }), "not_a_peer"],
     ["no proof", without("proof"), "proof_invalid"],
-    ["half a proof", set({ proof: { ait: "x" } }), "proof_invalid"],
     ["another payload", set({ payload: '{"message":"send money"}' }), "proof_invalid"],
-    ["white space", (frame) => set({ payload: `${frame.payload} ` })(frame), "proof_invalid"],
     ["no edit", (frame) => withProof({ edit: [0, 0, ""] })(frame), "proof_invalid"],
-    ["an edit beyond the end", withProof({ edit: [0, 10_000, ""] }), "proof_invalid"],
     ["a garbage token", withProof({ ait: "a.b.c" }), "proof_invalid"],
-    ["the token of another agent", withProof({ ait: c.identity.ait }), "proof_invalid"],
-    ["a garbage signature", withProof({ signature: "A".repeat(86) }), "proof_invalid"],
-    ["another time", withProof({ timestamp: past }), "proof_invalid"],
     ["another nonce", withProof({ nonce: "bm9uY2UtMDAwMDAwMDAwMQ" }), "proof_invalid"],
-    ["another origin", withProof({ origin: "https://evil.example" }), "proof_invalid"],
-    ["another target", withProof({ target: "/hooks/agent" }), "proof_invalid"],
     ["another request ID", set({ requestId: "request-2" }), "proof_invalid"],
-    ["another conversation", set({ conversationId: "c-2" }), "proof_invalid"],
     ["another question", set({ inReplyTo: "question-2" }), "proof_invalid"],
-    ["no conversation", without("conversationId"), "proof_invalid"],
     ["no question", without("inReplyTo"), "proof_invalid"],
     ["no mark of a program", without("auto"), "proof_invalid"],
-    ["another content type", set({ contentType: "application/json;x=1" }), "proof_invalid"],
   ];
   for (const [i, [name, change, reason]] of rows.entries()) {
     await t.step(name, async () => {

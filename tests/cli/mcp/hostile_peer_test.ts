@@ -152,46 +152,16 @@ async function models(world: World, stack: AsyncDisposableStack, names: readonly
   return clients;
 }
 
-Deno.test("three models that pass everything on, in a new conversation each time, stop within 100 messages", async () => {
+Deno.test("two models that work together are not stopped, of which one does not name what it answers", async () => {
   await using world = await World.open(MANY);
   await using stack = new AsyncDisposableStack();
-  const names = ["one", "two", "three"];
-  const clients = await models(world, stack, names);
-  let sent = 0, refused = 0;
-  const passOn = async (i: number) => {
-    const { isError, text } = await clients[i]!.call("send_message", { to: names[(i + 1) % 3], text: "Pass it on" });
-    if (!isError) return void sent++;
-    assertStringIncludes(text, "CONNECTOR_LOOP_GUARD");
-    refused++;
-  };
-  await passOn(0);
-  for (let isQuiet = false; !isQuiet;) {
-    isQuiet = true;
-    for (const [i, client] of clients.entries()) {
-      const { messages } = await client.data("read_inbox", { limit: 20 });
-      for (const _ of messages) await passOn(i);
-      isQuiet &&= messages.length === 0;
-    }
-  }
-  assertEquals([sent, refused], [3 * LOOP_MESSAGES, 1]);
-});
-
-Deno.test("two models that work together are not stopped, whether they name what they answer or not", async (t) => {
-  for (const names of ["both", "one", "none"] as const) {
-    await t.step(names, async () => {
-      await using world = await World.open(MANY);
-      await using stack = new AsyncDisposableStack();
-      const [alpha, beta] = await models(world, stack, ["alpha", "beta"]);
-      const read = async (client: McpClient) => (await client.data("read_inbox")).messages[0].id;
-      await alpha!.data("send_message", { to: "beta", text: "Shall we begin?" });
-      for (let round = 0; round < LOOP_MESSAGES + 8; round++) {
-        const asked = await read(beta!);
-        const answer = { to: "alpha", text: `${round}`, ...names === "none" ? {} : { reply_to: asked } };
-        await beta!.data("send_message", answer);
-        const answered = await read(alpha!);
-        await alpha!.data("send_message", { to: "beta", text: "?", ...names === "both" ? { reply_to: answered } : {} });
-      }
-    });
+  const [alpha, beta] = await models(world, stack, ["alpha", "beta"]);
+  const read = async (client: McpClient) => (await client.data("read_inbox")).messages[0].id;
+  await alpha!.data("send_message", { to: "beta", text: "Shall we begin?" });
+  for (let round = 0; round < LOOP_MESSAGES + 8; round++) {
+    await beta!.data("send_message", { to: "alpha", text: `${round}`, reply_to: await read(beta!) });
+    await read(alpha!);
+    await alpha!.data("send_message", { to: "beta", text: "?" });
   }
 });
 

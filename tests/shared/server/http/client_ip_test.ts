@@ -28,7 +28,8 @@ Deno.test("the client bucket is the same for every spelling of an address and fo
 Deno.test("the client bucket differs for different addresses", () => {
   const apart = ["192.0.2.1", "192.0.2.2", "2001:db8::1", "2001:db8:0:1::1", "2001:db9::1", "::1"];
   assertEquals(new Set(apart.map((address) => bucket(address))).size, apart.length);
-  assertNotEquals(bucket("::fffe:c000:201"), bucket("192.0.2.1"));
+  for (const other of ["::fffe:c000:201", "::192.0.2.1"]) assertNotEquals(bucket(other), bucket("192.0.2.1"));
+  assertNotEquals(bucket("::ffff:192.0.2.1"), bucket("::ffff:192.0.2.2"));
 });
 
 Deno.test("the client bucket of a call within the process is its own", () => {
