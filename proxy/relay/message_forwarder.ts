@@ -403,7 +403,8 @@ export class MessageForwarder {
     this.#results.set(id, null);
     let dispatched: ForwardResult = FAILED;
     try {
-      // This instance may read the note late: the pair has ended, or the message is answered and queued elsewhere.
+      // After a pause this instance reads the note late, when the message may be answered and queued elsewhere, so it
+      // looks at the records first; a lock before each frame would cost every crossing message a commit.
       const where = this.#restOf(attempt) > 0 ? await this.#look(message, attempt) : "over";
       if (where === "here") dispatched = await this.deliverHere(joinMessage(message, content), attempt, queueFor);
       if (where === "elsewhere") {

@@ -1,6 +1,8 @@
 /**
  * Answers requests for pages from a table of rows: admission, session, opening, forms, and looks that ask for changes. The
- * console and the local page use it in place of their HTTP layers, because their APIs refuse what a browser sends.
+ * console and the local page use it in place of their HTTP layers, because their APIs refuse what a browser sends. A code
+ * that works once opens a session, because a password can be phished. A session is half in the path and half in a cookie,
+ * because a cookie alone goes to every port of a host, and an address alone stays in the history.
  */
 import { sha256, toBase64Url } from "../protocol/base64url.ts";
 import { documentOf, type PageAnswer, pageHeaders, type PageView, plainPage } from "./document.ts";

@@ -1,5 +1,5 @@
 /**
- * An instance that is frozen, as by a pause of its machine, while others answer for its agents (D-389): what they answered
+ * An instance that is frozen, as by a pause of its machine, while others answer for its agents: what they answered
  * meanwhile as queued is delivered from the mailbox alone.
  */
 import { assert, assertEquals } from "@std/assert";

@@ -3,11 +3,11 @@
  * for are in spec_tables_test.ts.
  */
 import { assert, assertEquals, assertMatch, assertThrows } from "@std/assert";
-import { CONNECTOR_LIMIT_TABLE, CONNECTOR_LIMITS } from "../../../cli/connector/limits.ts";
+import { CONNECTOR_LIMIT_TABLE, CONNECTOR_LIMITS, INNER_CONNECTOR_LIMIT_TABLE } from "../../../cli/connector/limits.ts";
 import { INNER_LIMIT_TABLE, LIMIT_TABLE, LIMITS } from "../../../shared/protocol/limits.ts";
 
 const rows = Object.entries({ ...LIMIT_TABLE, ...INNER_LIMIT_TABLE });
-const connectorRows = Object.entries(CONNECTOR_LIMIT_TABLE);
+const connectorRows = Object.entries({ ...CONNECTOR_LIMIT_TABLE, ...INNER_CONNECTOR_LIMIT_TABLE });
 
 Deno.test("rows of the limit tables are positive integers with a description", () => {
   for (const [name, [value, , what]] of [...rows, ...connectorRows]) {
