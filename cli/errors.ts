@@ -86,7 +86,7 @@ export const CLI_ERRORS = Object.freeze(
     CLI_AGENT_UNKNOWN: {
       exit: EXIT.notFound,
       when: "no agent with this name exists on this machine",
-      fix: "Run svc agent list to see your agents, or svc agent create to create one.",
+      fix: "Run svc agent list to see your agents, or svc agent create <name> to create one.",
     },
     CLI_AMBIGUOUS: {
       exit: EXIT.usage,
@@ -212,6 +212,8 @@ const CLI_FIXES: Readonly<Record<string, string>> = {
   INTERNAL_SERVICE_NOT_FOUND: "Run svc admin service list to see the IDs of the services.",
   ADMIN_BOOTSTRAP_UNAUTHORIZED: "Give the registry's BOOTSTRAP_SECRET with --bootstrap-secret or SVC_BOOTSTRAP_SECRET.",
   ADMIN_BOOTSTRAP_ALREADY_COMPLETED: "Save the admin's API key with svc config set apiKey -, or ask for an invite.",
+  PROXY_AUTH_FORBIDDEN:
+    "To pair: press p in the terminal of svc connector start, or paste a ticket of the other person there.",
   PROXY_PAIR_TICKET_NOT_FOUND: `Copy the whole ticket again. ${NEW_TICKET}`,
   PROXY_PAIR_TICKET_EXPIRED: NEW_TICKET,
   PROXY_PAIR_TICKET_ALREADY_CONFIRMED: `A ticket works once. ${NEW_TICKET}`,
@@ -251,6 +253,10 @@ export function describe(error: unknown): Described {
   if (error instanceof UnreachableError) {
     const { exit, fix } = CLI_ERRORS[error.code];
     return { code: error.code, cause: error.message, fix: error.fix ?? fix, exit, requestId: null };
+  }
+  if (error instanceof Error && error.message.includes("No space left on device")) {
+    const { exit, fix } = CLI_ERRORS.CLI_SAVE_FAILED;
+    return { code: "CLI_SAVE_FAILED", cause: "The disk is full", fix, exit, requestId: null };
   }
   const { exit, fix } = CLI_ERRORS.CLI_UNEXPECTED;
   const cause = error instanceof Error ? `${error.name}: ${error.message}` : String(error);

@@ -90,7 +90,7 @@ export const LOCAL_ERRORS = Object.freeze(
     CONNECTOR_OFF_PORT: {
       status: 503,
       when: "Another program has this agent's port, so its A2A addresses and its web page are off",
-      fix: "Stop that program, or choose another port with svc connector start --port; then start the connector again.",
+      fix: "Stop that program, or choose another port: svc connector start <name> --port <port>.",
     },
     CONNECTOR_PROXY_UNREACHABLE: {
       status: 502,

@@ -37,6 +37,7 @@ export async function run(argv: readonly string[], world: System): Promise<numbe
   out.concern = () => clockCheck.complaint();
   /** The agent that the command is about, for the commands in the text of an error. */
   let named: string | null = null;
+  let only = () => Promise.resolve("<name>");
   let seen: SeenVersion | null = null;
   try {
     const commands = await commandsOf(argv);
@@ -51,30 +52,40 @@ export async function run(argv: readonly string[], world: System): Promise<numbe
       return EXIT.done;
     }
     const { command, input } = parsed;
+      out.groups = Object.keys(GROUPS);
     // Read only where it counts, because the demo has no permission for it.
     named = agentOf(command, input) ?? (namesAgents(command) ? world.env("SVC_AGENT") : undefined) ?? null;
     const { configDir, profile, ca } = parsed.here;
     out.hereWords = Object.entries({ "--config-dir": configDir, "--profile": profile, "--ca": ca })
       .flatMap(([name, value]) => value === undefined ? [] : [name, value]);
     if (namesAgents(command)) (await import("./agents/agent_store.ts")).checkAgentWords(command, input);
-    await resolveSecrets(world, command, input);
+    await resolveSecrets(world, out, command, input);
     const needsProfile = !NEEDS_NO_PROFILE.has(command.path[0]);
     const ctx: Context = Object.assign(await contextOf(world, parsed.here, out, needsProfile), {
       onResponse: (headers: Headers) => clockCheck.see(headers),
       onVersion: (found: SeenVersion) => seen = found,
     });
+    only = () => onlyAgent(ctx);
     const code = await command.run(ctx, input) ?? EXIT.done;
     if (seen !== null) await tellNewerVersion(ctx, seen);
     return code;
   } catch (error) {
     const described = withClock(describe(error), error, clockCheck);
-    if (named !== null) described.fix = described.fix.replaceAll("<name>", named);
+    if (described.fix.includes("<name>")) described.fix = described.fix.replaceAll("<name>", named ?? await only());
+    described.fix = out.withHere(described.fix);
     out.error(described);
     // For a hook of Claude Code this exit code means to wake the model, at the end of every turn.
     return argv[0] === "hook" && described.exit === EXIT.usage ? EXIT.failed : described.exit;
   } finally {
     out.finish();
   }
+}
+
+/** The agent of this machine, for the commands in the text of an error; `<name>` where there are none or several. */
+async function onlyAgent(ctx: Context): Promise<string> {
+  const { AgentStore } = await import("./agents/agent_store.ts");
+  const { agents } = await new AgentStore(ctx).names().catch(() => ({ agents: [] }));
+  return agents.length === 1 ? agents[0] ?? "<name>" : "<name>";
 }
 
 function namesAgents({ args, options }: Command): boolean {
@@ -197,7 +208,12 @@ const MAX_SECRET_BYTES = 64 * 1024;
  *
  * @throws {CliError} `CLI_USAGE` when a required secret is missing, or two would come from standard input
  */
-async function resolveSecrets(world: Pick<System, "stdin" | "env">, command: Command, input: RawInput) {
+async function resolveSecrets(
+  world: Pick<System, "stdin" | "stdinIsTerminal" | "env">,
+  out: Output,
+  command: Command,
+  input: RawInput,
+) {
   const places = [
     ...Object.entries(command.args).map(([name, { secret, env, optional }]) => ({
       what: `<${name}>`,
@@ -223,6 +239,7 @@ async function resolveSecrets(world: Pick<System, "stdin" | "env">, command: Com
         throw new CliError("CLI_USAGE", `Standard input can be ${stdinIsFor} or ${what}, not both`);
       }
       stdinIsFor = what;
+      if (world.stdinIsTerminal) out.note(`Paste ${what} here, then press Enter and Ctrl-D.`);
       values[name] = new TextDecoder().decode(await world.stdin(MAX_SECRET_BYTES)).trim();
       if (values[name] === "") throw new CliError("CLI_USAGE", `Standard input is empty; expected ${what}`);
     } else if (values[name] === undefined) {

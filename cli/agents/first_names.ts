@@ -28,10 +28,14 @@ export interface FirstNames {
 /** A person who mistypes is asked again; a program that answers at random must come to an end. */
 const TRIES = 3;
 
-/** @throws {CliError} `CLI_USAGE` for a name that the registry would refuse, `CLI_AGENT_EXISTS` */
+/**
+ * @param needsAgent whether a person who is asked must name an agent
+ * @throws {CliError} `CLI_USAGE` for a name that the registry would refuse, `CLI_AGENT_EXISTS`
+ */
 export async function firstNames(
   ctx: Context,
   options: { "display-name": string | undefined; agent: string | undefined },
+  needsAgent = false,
 ): Promise<FirstNames> {
   const { "display-name": given, agent } = options;
   if (given !== undefined && parseDisplayName(given) === null) {
@@ -43,21 +47,32 @@ export async function firstNames(
     displayName: displayName ?? await ask(ctx, "Your name, as others see it: ", (text) => {
       if (parseDisplayName(text) === null) throw new CliError("CLI_USAGE", "A name has 1 to 64 characters of text");
     }),
-    agent: agent ?? await ask(ctx, "Name of your first agent (Enter: none): ", (text) => checkAgentName(ctx, text)),
+    agent: agent ??
+      await ask(
+        ctx,
+        `Name of your first agent${needsAgent ? "" : " (Enter: none)"}: `,
+        (text) => checkAgentName(ctx, text),
+        needsAgent,
+      ),
   };
 }
 
-/** Returns the answer; `undefined` for Enter alone, and where no person is asked. @throws {CliError} that of `check` */
+/**
+ * Returns the answer; `undefined` where no person is asked, and for Enter alone unless an answer is needed.
+ *
+ * @throws {CliError} that of `check`
+ */
 async function ask(
   ctx: Context,
   question: string,
   check: (text: string) => void | Promise<void>,
+  isNeeded = false,
 ): Promise<string | undefined> {
   if (ctx.ask === undefined || ctx.ask === null || ctx.out.json) return undefined;
   ctx.out.finish();
   for (let left = TRIES;; left--) {
     const text = (await ctx.ask(question)).trim();
-    if (text === "") return undefined;
+    if (text === "" && !isNeeded) return undefined;
     try {
       await check(text);
       return text;

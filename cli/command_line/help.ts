@@ -5,18 +5,26 @@ export const EXIT_CODES =
   "0 success, 1 failure, 2 usage error, 3 not authorised, 4 not found, 5 service unreachable, 6 no reply, 130 interrupted";
 const INTRODUCTION = "Command-line tool for svc: agent identities, and message relay between agents.";
 /** Commands whose examples appear under "First steps", in this order. */
-const FIRST_STEPS = ["join", "agent create", "connector start", "send"];
+const FIRST_STEPS = ["join", "connector start", "send"];
 export const STANDARD_INPUT = "Pass - as a secret to read it from standard input.";
 
 /** Returns the help of a command, of a group of commands, or of the whole program. */
 export function help(path: readonly string[], commands: readonly Command[], groups: Groups): string {
   const found = find(commands, path.join(" "));
-  if (found) return commandHelp(found);
+  if (found) return commandHelp(found, commands.filter((command) => command !== found && isBelow(command, path)));
   return path.length === 0 ? topHelp(commands, groups) : groupHelp(path, commands, groups);
 }
 
 function find(commands: readonly Command[], path: string): Command | undefined {
   return commands.find((command) => command.path.join(" ") === path);
+}
+
+function isBelow(command: Command, path: readonly string[]): boolean {
+  return path.every((word, i) => command.path[i] === word);
+}
+
+function memberRows(members: readonly Command[]): string[] {
+  return columns(members.map((command) => [usageOf(command).slice("svc ".length), command.summary]));
 }
 
 function topHelp(commands: readonly Command[], groups: Groups): string {
@@ -43,15 +51,14 @@ function topHelp(commands: readonly Command[], groups: Groups): string {
 }
 
 function groupHelp(path: readonly string[], commands: readonly Command[], groups: Groups): string {
-  const members = commands.filter((command) => path.every((word, i) => command.path[i] === word));
-  const rows = members.map((command): [string, string] => [usageOf(command).slice("svc ".length), command.summary]);
+  const members = commands.filter((command) => isBelow(command, path));
   return [
     groups[path.join(" ")] ?? "",
     "",
     `Usage: svc ${path.join(" ")} <command> [options]`,
     "",
     "Commands:",
-    ...columns(rows),
+    ...memberRows(members),
     "",
     "Examples:",
     ...exampleLines(members.flatMap(({ examples }) => Object.entries(examples).slice(0, 1))),
@@ -79,7 +86,8 @@ function exampleLines(examples: readonly (readonly [string, string])[]): string[
   return examples.flatMap(([run, purpose]) => [`  ${run}`, `      ${purpose}`]);
 }
 
-function commandHelp(command: Command): string {
+/** @param below the commands that begin with its words */
+function commandHelp(command: Command, below: readonly Command[]): string {
   const { args, options, details = [], examples, summary } = command;
   const hasSecret = [...Object.values(args), ...Object.values(options)].some(({ secret }) => secret);
   const section = (title: string, lines: string[]) => lines.length > 0 ? ["", title, ...lines] : [];
@@ -88,6 +96,7 @@ function commandHelp(command: Command): string {
     ...(details.length > 0 ? ["", details.join(" ")] : []),
     "",
     `Usage: ${usageOf(command)} [options]`,
+    ...section("More commands:", below.length > 0 ? memberRows(below) : []),
     ...section("Arguments:", columns(Object.entries(args).map(([name, arg]) => [name, arg.summary]))),
     ...section("Options:", columns(optionRows({ ...options, ...GLOBAL_OPTIONS }))),
     ...(hasSecret ? ["", STANDARD_INPUT] : []),

@@ -61,10 +61,14 @@ export function parse(argv: readonly string[], commands: readonly Command[]): Pa
 
 const PAIRING =
   "A person pairs with the keys of svc connector start <agent>; svc connector <agent> prints the lines for a program.";
+const PEERS = "svc peers lists the peers, and its help how to rename, block and remove one: svc peers --help.";
+const LEAVING = "svc agent delete <agent> ends an agent, svc uninstall --purge removes what svc keeps on this machine.";
 /** Words that people try as commands, and what to use in their place. */
-const ELSEWHERE: ReadonlyMap<string, string> = new Map(
-  ["pair", "unpair", "pairing", "confirm", "ticket"].map((word) => [word, PAIRING]),
-);
+const ELSEWHERE: ReadonlyMap<string, string> = new Map([
+  ...["pair", "pairing", "confirm", "ticket"].map((word) => [word, PAIRING] as const),
+  ...["rename", "block", "unblock", "unpair", "part", "contacts"].map((word) => [word, PEERS] as const),
+  ...["leave", "logout", "quit"].map((word) => [word, LEAVING] as const),
+]);
 
 /** Returns true when a switch of every command is given, even if the command line is otherwise invalid. */
 export function hasSwitch(argv: readonly string[], name: "json" | "wide"): boolean {

@@ -40,8 +40,8 @@ export const COMMANDS = [
       start: { summary: "Run the connector of the new agent then, until it is stopped" },
     },
     examples: {
-      "svc join 'https://registry.example/join#svc_inv_…' --display-name Bob --agent beta":
-        "Join as Bob, with an agent named beta",
+      "svc join 'https://registry.example/join#svc_inv_…' --display-name Ada --agent alpha":
+        "Join as Ada, with an agent named alpha",
     },
     async run(ctx, { args, options }) {
       const link = parseJoinLink(args.link);
@@ -50,7 +50,7 @@ export const COMMANDS = [
       const isInsecureAllowed = options["allow-insecure"];
       const registryUrl = secureServiceUrl(ctx, linked, "the join link", isInsecureAllowed);
       if (!options.replace) await refuseSavedAccount(ctx, registryUrl, pairs);
-      const { displayName, agent: agentName } = await firstNames(ctx, options);
+      const { displayName, agent: agentName } = await firstNames(ctx, options, pairs || options.start);
       if (agentName === undefined && (pairs || options.start)) throw needsAgent(pairs);
 
       const registry = new RegistryClient(ctx, registryUrl);

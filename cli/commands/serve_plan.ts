@@ -163,7 +163,7 @@ function nextLines(out: Context["out"], { address, madeSecret, hasSecret }: Anno
   // A secret may begin with a dash, so it follows an equals sign. A configured one is not printed.
   const words = ["admin", "bootstrap", `--bootstrap-secret=${madeSecret ?? "-"}`, "--registry-url", url, ...insecure];
   const how = madeSecret === null ? " (type your BOOTSTRAP_SECRET, Enter, Ctrl-D)" : "";
-  return ["", `Next, in another terminal, make yourself the admin${how}:`, "", `  ${out.commandLine(words)}`, ""];
+  return ["", `Next, in another terminal, make yourself the admin${how}:`, "", ...out.commandLines(words), ""];
 }
 
 /** Returns the port, also when it is the usual one. */

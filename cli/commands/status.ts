@@ -64,6 +64,7 @@ export const COMMANDS = [
         ], agents),
       ]);
       const lonely = agents.find(({ hasPeers, problem }) => !hasPeers && problem === null);
+      const stopped = agents.find(({ connector, problem }) => connector === "not running" && problem === null);
       // A command that reads the link from standard input keeps the code out of the process list.
       if (person.problem === NO_API_KEY) ctx.out.next(["join", "-"], { when: "then paste the link of your invite" });
       else if (agents.length === 0) ctx.out.next(["agent", "create", "my-agent"]);
@@ -71,7 +72,7 @@ export const COMMANDS = [
         ctx.out.next(["connector", "start", lonely.name], { when: "then press p to pair with another agent" });
       } else if (lonely !== undefined) {
         ctx.out.note(`${lonely.name} has no peer yet: press p where its connector runs.`);
-      }
+      } else if (stopped !== undefined) ctx.out.next(["connector", "start", stopped.name]);
       const isIll = [registry, proxy].some(({ problem }) => problem !== null) ||
         agents.some(({ connector }) => connector === "unhealthy");
       return isIll ? EXIT.failed : EXIT.done;

@@ -45,11 +45,14 @@ export const COMMANDS = [
         { head: "FILE", rank: 1, of: ({ path }) => path },
         { head: "NAME", of: ({ what }) => what },
       ], listed);
-      const kept = agents.length === 0
-        ? `Kept: ${ctx.baseDir}.`
-        : `Kept: ${ctx.baseDir} with the keys of ${agents.join(", ")}. They cannot be made again.`;
+      const kept = [
+        agents.length === 0
+          ? `Kept: ${ctx.baseDir}.`
+          : `Kept: ${ctx.baseDir} with the keys of ${agents.join(", ")}. They cannot be made again.`,
+        `To delete it too: ${ctx.out.commandLine(["uninstall", "--purge"])}`,
+      ];
       if (options.print) {
-        return ctx.out.result({ installed: listed, agents, folder: ctx.baseDir }, [...lines, "", kept]);
+        return ctx.out.result({ installed: listed, agents, folder: ctx.baseDir }, [...lines, "", ...kept]);
       }
       if (installed.length > 0) { for (const line of lines) ctx.out.note(line); }
       if (installed.length > 0 && !await isConfirmed(ctx, options.yes, "Remove all of this?")) return EXIT.failed;
@@ -67,7 +70,7 @@ export const COMMANDS = [
       // The records in the folder say how to undo a change, so they stay as long as one is not undone.
       const left = isWhole && deletes ? await purge(ctx, keptAgents) : null;
       const ends = left === null
-        ? [kept]
+        ? kept
         : left.length === 0
         ? [`Deleted: ${ctx.baseDir}.`]
         : ["Deleted, but for:", ...left];

@@ -14,6 +14,7 @@ import { updatePeers } from "./peer_list.ts";
 import {
   AliasError,
   blockPeer,
+  noPeer,
   peerIn,
   type Peers,
   peerUnknown,
@@ -51,7 +52,7 @@ export async function changePeer(
   const { kind, ...members } = change;
   if (kind !== "remove") return await call(client, ChangedPeer, post(`/v1/peers/${kind}`, { peer: named, ...members }));
   const peer = peerIn(readPeers(agent.folder), named);
-  if (peer === null) throw peerUnknown(named);
+  if (peer === null) throw peerUnknown(noPeer(named, readPeers(agent.folder)));
   const refused = apiErrorOf(await client.send(post("/v1/pair/remove", { peerAgentDid: peer.agentDid })));
   if (refused !== null) throw refused;
   return peer;
@@ -74,7 +75,7 @@ async function changeHere(
     // A peer that no connector of this agent has seen yet.
     if (peerIn(peers, named) === null) peers = (await updatePeers(direct.proxy, folder)).known;
     const { agentDid } = peerIn(peers, named) ?? {};
-    if (agentDid === undefined) throw peerUnknown(named);
+    if (agentDid === undefined) throw peerUnknown(noPeer(named, peers));
     // Refused before the pair has ended.
     changed(peers, agentDid, change);
     const { agentDid: peerAgentDid } = peerIn(peers, ended ?? "") ?? {};

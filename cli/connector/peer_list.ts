@@ -8,7 +8,7 @@ import { type LocalPeer, LocalPeers } from "../../shared/client/local_shapes.ts"
 import { toIso } from "../../shared/protocol/time.ts";
 import { type Peer, readAllPeers } from "../link/peer_pages.ts";
 import type { ProxyCaller } from "../link/proxy_caller.ts";
-import { aliasesOf, findPeer, mergePeers, type Peers, peerUnknown, readPeers } from "./peers.ts";
+import { aliasesOf, findPeer, mergePeers, noPeer, type Peers, peerUnknown, readPeers } from "./peers.ts";
 
 export async function connectorPeers(connector: LocalCalls): Promise<LocalPeer[]> {
   return (await call(connector, LocalPeers, get("/v1/peers"))).peers;
@@ -56,7 +56,7 @@ export async function peerOf(
   if (did !== null && alias !== undefined && !known[alias]?.gone) return { alias, did };
   const peers = client === null ? await directPeers(ctx, agent, allowInsecure) : await connectorPeers(client);
   const found = peers.find((peer) => peer.alias === named || peer.agentDid === named);
-  if (found === undefined) throw peerUnknown(named);
+  if (found === undefined) throw peerUnknown(noPeer(named, readPeers(folder)));
   return { alias: found.alias, did: found.agentDid };
 }
 

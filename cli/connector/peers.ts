@@ -6,6 +6,7 @@ import * as z from "zod";
 import { PEERS_FILE, PEERS_FILE_BYTES } from "../../shared/client/agent_files.ts";
 import { ApiError } from "../../shared/client/errors.ts";
 import { DAY_MS } from "../../shared/clock.ts";
+import { didYouMean } from "../../shared/did_you_mean.ts";
 import { isAgentDid, parseDid } from "../../shared/protocol/did.ts";
 import { isOrigin } from "../../shared/protocol/origins.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
@@ -408,7 +409,12 @@ export function peerIn(peers: Peers, named: string): ChangedPeer | null {
   return { alias, agentDid: peer.did, agentName, humanName, blocked };
 }
 
+/** Says that no peer has the alias, and which one is spelled nearly like it. */
+export function noPeer(named: string, peers: Peers): string {
+  return `No peer has the alias "${named}".${didYouMean(named, Object.keys(presentPeers(peers)))}`;
+}
+
 /** The error for a peer that is not there, as a connector answers it. */
-export function peerUnknown(peer: string, message = `No peer has the alias "${peer}"`): ApiError {
+export function peerUnknown(message: string): ApiError {
   return new ApiError(404, "CONNECTOR_PEER_UNKNOWN", message, null);
 }

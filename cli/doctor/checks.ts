@@ -190,7 +190,7 @@ function connectorChecks(
   const inboxFix = isPull ? `svc inbox --agent ${folder.name} --take reads them` : "See the check of the runtime";
   return [
     check("connector", true, `runs as process ${response.pid}`, RUNNING, ""),
-    ...api === null ? [] : [portCheck(api)],
+    ...api === null ? [] : [portCheck(api, folder.name)],
     check(
       "proxy",
       connection.state === "connected",
@@ -236,9 +236,9 @@ function connectorChecks(
 }
 
 /** Whether the local API has the agent's own port, which other programs know. */
-function portCheck({ url, movedFrom }: NonNullable<Status["api"]>): DoctorCheck {
+function portCheck({ url, movedFrom }: NonNullable<Status["api"]>, name: string): DoctorCheck {
   const seen = movedFrom === null ? url : `${url}, because another program has port ${movedFrom}`;
-  const fix = "Stop that program, or choose another port with svc connector start --port; then start the connector";
+  const fix = `Stop that program, or choose another port: svc connector start ${name} --port <port>`;
   return check("port", movedFrom === null, seen, RUNNING, fix);
 }
 

@@ -29,7 +29,9 @@ export async function applyChanges(ctx: Context, folder: PrivateFolder, changes:
   const backup = readBackup(folder);
   for (const { path, text } of changes) {
     if (await kindOf(dirname(path)) !== "directory") {
-      throw new CliError("CLI_FILE_INVALID", `${dirname(path)} is not there: is the runtime installed for this user?`);
+      throw new CliError("CLI_FILE_INVALID", `${dirname(path)} is not there: is the runtime installed for this user?`, {
+        fix: "Start the runtime once, so that it makes its folder, then run the command again.",
+      });
     }
     const current = await currentOf(path);
     const written = await sha256(text);

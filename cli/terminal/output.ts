@@ -44,6 +44,8 @@ export class Output {
   concern: () => string | null = () => null;
   /** Words that the next command needs to use the same files: `--config-dir` and `--ca`, if they were given. */
   hereWords: readonly string[] = [];
+  /** The first words of all commands. */
+  groups: readonly string[] = [];
   #label = "";
   #cancel: Cancel = () => {};
   #shown = false;
@@ -174,6 +176,18 @@ export class Output {
   /** Returns a command of svc as one line for a shell, with the words that it needs to use the same files. */
   commandLine(words: readonly string[], isHere = true): string {
     return this.#commandWords(words, isHere).join(" ");
+  }
+
+  /** Adds those words to the commands in a sentence, because without them a command would use other files. */
+  withHere(text: string): string {
+    if (this.hereWords.length === 0) return text;
+    const words = this.hereWords.map(shellWord).join(" ");
+    return text.replaceAll(new RegExp(`\\bsvc (?=(?:${this.groups.join("|")})\\b)`, "g"), `svc ${words} `);
+  }
+
+  /** Returns a command of svc as indented lines that work when they are pasted, also in a narrow terminal. */
+  commandLines(words: readonly string[]): string[] {
+    return continued(this.#commandWords(words, true).map(printable), this.#room(this.columns) ?? Infinity);
   }
 
   #commandWords(words: readonly string[], isHere: boolean): string[] {

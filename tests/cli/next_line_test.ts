@@ -4,7 +4,7 @@ import { allCommands } from "../../cli/commands/table.ts";
 import { parse } from "../../cli/command_line/parse.ts";
 import { BOOTSTRAP_SECRET, World } from "../support/world.ts";
 import { bootstrapped, Machine } from "./cli_world.ts";
-import { machineWithAlpha, pairAlpha } from "./connector/local_machine.ts";
+import { connectorOfAlpha, deadLettersFrom, machineWithAlpha, pairAlpha } from "./connector/local_machine.ts";
 
 const COMMANDS = await allCommands();
 
@@ -117,12 +117,34 @@ Deno.test("what a person reads next of a peer sends to it, and ends a block", as
   assertEquals((await machine.json(...send)).state, "delivered");
 });
 
+Deno.test("a dead letter, a creation that was cut off and an A2A address say what to do next, and it works", async () => {
+  await using world = await World.open();
+  await using machine = await machineWithAlpha(world);
+  const beta = await pairAlpha(world, machine, "beta");
+  {
+    await using connector = await connectorOfAlpha(world, machine);
+    deadLettersFrom(connector.connector.store.received, beta, 1, world.clock.now());
+    const [replay = []] = await next(machine, "dead-letters");
+    assertEquals((await machine.json(...replay)).replayed, 1);
+  }
+  const [start = []] = await next(machine, "a2a", "add", "beta");
+  assertEquals(start, ["connector", "start", "alpha"]);
+  const { fetch } = machine;
+  machine.fetch =
+    ((input: string, init?: RequestInit) =>
+      input.endsWith("/v1/agents") ? Promise.reject(new TypeError("refused")) : fetch(input, init)) as typeof fetch;
+  assertEquals((await machine.failure("agent", "create", "gamma")).exit, 5);
+  machine.fetch = fetch;
+  const [resume = []] = await next(machine, "agent", "list");
+  assertEquals((await machine.json(...resume)).resumed, true);
+});
+
 Deno.test("every suggestion passes through the function that quotes it", async () => {
   const folder = new URL("../../cli/commands/", import.meta.url);
   const check = async (folder: URL) => {
     for await (const { name, isDirectory } of Deno.readDir(folder)) {
       if (isDirectory) await check(new URL(`${name}/`, folder));
-      else assert(!/["'`]Next\b(?!.*commandLine\()/.test(await Deno.readTextFile(new URL(name, folder))), name);
+      else assert(!/["'`]Next\b(?!.*commandLines?\()/.test(await Deno.readTextFile(new URL(name, folder))), name);
     }
   };
   await check(folder);

@@ -68,13 +68,18 @@ Deno.test("serve listens, answers, refuses a second one by its pid and ends with
   await t.step("SIGTERM ends it with 0", async () => {
     assertEquals((await child.end("SIGTERM")).code, 0, child.printed);
   });
-  await t.step("the next start prints no secret, because there is an admin", async () => {
-    const again = await serve(own);
-    await using _ = again.child;
-    await within(20_000, "its pid", again.child.stdout.match(new RegExp(`pid +${again.child.pid}`)));
-    assertEquals((await again.child.end()).code, 0);
-    assert(!/secret|identity/.test(again.child.stdout.text), again.child.stdout.text);
-  });
+  await t.step(
+    "the next start prints no secret, because there is an admin, and with --console it has the console",
+    async () => {
+      const again = await serve([...own, "--console"]);
+      await using _ = again.child;
+      await within(20_000, "its pid", again.child.stdout.match(new RegExp(`pid +${again.child.pid}`)));
+      const page = await fetch(`${again.address}/console`);
+      assertStringIncludes(await page.text(), "svc admin open");
+      assertEquals((await again.child.end()).code, 0);
+      assert(!/secret|identity/.test(again.child.stdout.text), again.child.stdout.text);
+    },
+  );
 });
 
 Deno.test("a server that may not listen on an address says so in one sentence with exit code 2", async () => {

@@ -1,7 +1,7 @@
 /**
  * Prometheus with the two example files speaks within two minutes of each fault that docs/operations.md names, and is silent
  * before. A rule that waits longer by itself is pending by then. Each fault is caused as it would be met: a refused sender, a
- * slow connector, a full disk, a registry that is gone. Not here: memory, whose number is that of the machine.
+ * slow connector, a full disk, a message without an end, a registry that is gone.
  * `-- --trials n` sets the minutes of health before.
  */
 import { assert, assertEquals } from "@std/assert";
@@ -25,6 +25,7 @@ import {
   startServer,
   tempFolder,
 } from "../support/process.ts";
+import { BareConnector, OPCODE } from "../support/raw_http.ts";
 import { trials } from "../support/trials.ts";
 import { findFaketime } from "./chaos/cluster.ts";
 
@@ -32,6 +33,9 @@ const EXAMPLES = new URL("../../docs/examples/", import.meta.url);
 const HEALTHY_MS = trials(6) * 60_000;
 const SPEAKS_MS = 120_000;
 const DISK_MIB = 256;
+const MIB = 1024 * 1024;
+/** Above the 0.8 GiB of the rule. */
+const FILL_MIB = 1_000;
 
 const wait = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms));
 const run = async (command: string, ...args: string[]) =>
@@ -115,7 +119,11 @@ Deno.test({
     const [port, metrics] = [freePort(), freePort()];
     const url = `http://127.0.0.1:${port}`;
     const start = (env: Record<string, string> = {}) =>
-      startServer({ folder: disk, env: { PORT: `${port}`, METRICS_LISTEN: `127.0.0.1:${metrics}`, ...env } });
+      startServer({
+        folder: disk,
+        // Without the guard's bound, so that memory can fill.
+        env: { PORT: `${port}`, METRICS_LISTEN: `127.0.0.1:${metrics}`, MEMORY_GUARD: `${2 ** 40}`, ...env },
+      });
     let server: ServerProcess = await start();
     const place: Place = { registryUrl: url, proxyUrl: url };
     const apiKey = await bootstrap(place);
@@ -161,7 +169,10 @@ Deno.test({
     await t.step("a sender over its window, a fifth of whose messages is refused then", async () => {
       for (let n = 0; n < 250; n++) await send(a.client, b);
       await prometheus.speaks("SvcRateLimited");
-      await prometheus.speaks("SvcMessagesRefused");
+      // A rate needs refusals between two scrapes.
+      await prometheus.speaks("SvcMessagesRefused", async () => {
+        for (let n = 0; n < 5; n++) await send(a.client, b);
+      });
     });
 
     await t.step("a mailbox that fills", async () => {
@@ -192,6 +203,13 @@ Deno.test({
       };
       await prometheus.speaks("SvcStoreErrors", write);
       await Deno.remove(`${disk}/filler`);
+    });
+
+    await t.step("memory that a message without an end fills", async () => {
+      const isOver = new AbortController();
+      const filling = fillMemory(url, b, isOver.signal);
+      await prometheus.speaks("SvcMemory").finally(() => isOver.abort());
+      await filling;
     });
 
     await t.step({
@@ -248,10 +266,24 @@ Deno.test({
   },
 });
 
+/** Sends the fragments of one message, slower than the growth that the memory guard ends, and again when its socket is closed. */
+async function fillMemory(url: string, agent: LiveAgent, isOver: AbortSignal): Promise<void> {
+  const fragment = new Uint8Array(MIB).fill(120);
+  while (!isOver.aborted) {
+    await using bare = await BareConnector.open(url, agent);
+    for (let sent = 0; sent < FILL_MIB && !isOver.aborted; sent++) {
+      if (!await bare.socket.send(sent === 0 ? OPCODE.text : OPCODE.continuation, fragment, false)) break;
+      await wait(30);
+    }
+    const end = new Promise((resolve) => isOver.addEventListener("abort", resolve));
+    if (!isOver.aborted) await Promise.race([bare.socket.closed, end]);
+  }
+}
+
 /** Leaves no byte of a file system free. */
 async function fillDisk(folder: string): Promise<void> {
   using file = await Deno.open(`${folder}/filler`, { create: true, append: true });
-  const bytes = new Uint8Array(1024 * 1024);
+  const bytes = new Uint8Array(MIB);
   for (let part = bytes; part.length > 0;) {
     try {
       await file.write(part);

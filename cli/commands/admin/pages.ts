@@ -11,6 +11,7 @@ import { pagesOf } from "../../client/registry_client.ts";
 import { parseCount } from "../../command_line/numbers.ts";
 import type { Context } from "../../context.ts";
 import { CliError } from "../../errors.ts";
+import { didYouMean } from "../../../shared/did_you_mean.ts";
 import { idEnd } from "../../terminal/tables.ts";
 
 /** Most records of a page. */
@@ -72,10 +73,11 @@ export async function personIdOf(admin: AdminClient, text: string): Promise<stri
   const people = await list({ name: text });
   const named = people.filter(({ displayName }) => isSame(displayName, text));
   const same = named.length > 0 ? named : await endingIn(text, () => list({}));
+  const near = same.length > 0 || people.length > 0 ? people : (await admin.people(likeness(text))).people;
   return onlyOne(
     text,
     same,
-    people.map(({ displayName }) => displayName),
+    near.map(({ displayName }) => displayName),
     ({ id, createdAt }) => `${id} (${createdAt})`,
   );
 }
@@ -98,8 +100,14 @@ export async function agentIdOf(admin: AdminClient, text: string): Promise<strin
   const same = named.length > 0 ? named : await endingIn(text, () => list({}));
   const active = same.filter(({ status }) => status === "active");
   const shown = (agent: AdminAgentSummary) => `${agent.name}@${agent.ownerName} (${agent.id})`;
-  return onlyOne(text, same.length > 1 && active.length > 0 ? active : same, agents.map(({ name }) => name), shown);
+  const near = same.length > 0 || agents.length > 0
+    ? agents
+    : (await admin.agents({ ...likeness(name), ownerId })).agents;
+  return onlyOne(text, same.length > 1 && active.length > 0 ? active : same, near.map(({ name }) => name), shown);
 }
+
+/** Asks for names among which a mistyped one may be found: one page of those with its first letter. */
+const likeness = (text: string) => ({ name: [...text.trim()][0] ?? "", limit: PAGE_MAX });
 
 /** The records whose ID ends in the text, as tables show it; none for a text that is no end of an ID. */
 async function endingIn<T extends { id: string }>(text: string, list: () => Promise<T[]>): Promise<T[]> {
@@ -128,8 +136,8 @@ function onlyOne<T extends { id: string }>(
   const [first] = found;
   if (first !== undefined && found.length === 1) return first.id;
   if (first === undefined) {
-    const [like] = near;
-    const hint = like === undefined ? "" : ` Did you mean ${like}?`;
+    const [longer] = near.filter((name) => name.toLowerCase().startsWith(text.toLowerCase()));
+    const hint = longer === undefined ? didYouMean(text, near) : ` Did you mean ${longer}?`;
     throw new CliError("CLI_NAME_UNKNOWN", `There is no ${text}.${hint}`);
   }
   throw new CliError("CLI_AMBIGUOUS", `Several have the name ${text}: ${found.slice(0, 10).map(shown).join(", ")}`);

@@ -105,7 +105,7 @@ export const COMMANDS = [
         ...checks.flatMap((check, i) => [
           ...(names.length > 1 && check.agent !== checks[i - 1]?.agent ? [ctx.out.bold(check.agent ?? "")] : []),
           `${mark(check)}  ${check.name.padEnd(width)}  ${check.seen}  ${ctx.out.dim(`(from ${check.source})`)}`,
-          ...(check.ok ? [] : [`${" ".repeat(width + 8)}${check.fix}`]),
+          ...(check.ok ? [] : [`${" ".repeat(width + 8)}${ctx.out.withHere(check.fix)}`]),
         ]),
         healthy ? "All checks passed." : "Some checks failed.",
       ]);
@@ -148,10 +148,13 @@ export const COMMANDS = [
         const stopper = failed.find(({ name }) => BLOCKING_CHECKS.has(name));
         if (stopper) {
           const fields = { agent: folder.name, peer, healthy: false, failed: stopper };
-          ctx.out.result(fields, [`${ctx.out.red("FAIL")}  ${stopper.name}: ${stopper.seen}`, `  ${stopper.fix}`]);
+          ctx.out.result(fields, [
+            `${ctx.out.red("FAIL")}  ${stopper.name}: ${stopper.seen}`,
+            `  ${ctx.out.withHere(stopper.fix)}`,
+          ]);
           return EXIT.failed;
         }
-        for (const { name, seen, fix } of failed) ctx.out.warn(`${name}: ${seen}. ${fix}`);
+        for (const { name, seen, fix } of failed) ctx.out.warn(`${name}: ${seen}. ${ctx.out.withHere(fix)}`);
       }
       ctx.out.doing(`Waiting for the receipt of ${peer}`);
       const sending = sendProbe(ctx.clock, client, {
@@ -166,7 +169,7 @@ export const COMMANDS = [
         const { code, cause, fix } = describe(error);
         ctx.out.result({ agent: folder.name, peer, healthy: false, problem: code }, [
           `${ctx.out.red("FAIL")}  not delivered: ${code}: ${cause}`,
-          ...fix === "" ? [] : [`  ${fix}`],
+          ...fix === "" ? [] : [`  ${ctx.out.withHere(fix)}`],
         ]);
         return null;
       });

@@ -9,7 +9,7 @@ import type { Connector } from "../connector.ts";
 import type { Change, SentKey } from "../store/received_rows.ts";
 import type { WaitingCall } from "../waits.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
-import { findPeerEver } from "../peers.ts";
+import { findPeerEver, noPeer } from "../peers.ts";
 import {
   type BodyInput,
   json,
@@ -109,16 +109,16 @@ export async function sent({ connector, query }: QueryInput<typeof SentQuery>): 
 
 /** The DID of a peer, from an alias or a DID. @throws {LocalError} `CONNECTOR_PEER_UNKNOWN` */
 export async function didOf(connector: Connector, to: string): Promise<string> {
-  return known(to, await connector.findPeer(to));
+  return known(connector, to, await connector.findPeer(to));
 }
 
 /** The same, also for a peer whose pair has ended, because its messages can still be read. */
 export async function didEver(connector: Connector, to: string): Promise<string> {
-  return known(to, findPeerEver(connector.peers.all, to) ?? await connector.findPeer(to));
+  return known(connector, to, findPeerEver(connector.peers.all, to) ?? await connector.findPeer(to));
 }
 
-function known(to: string, did: string | null): string {
-  if (did === null) throw new LocalError("CONNECTOR_PEER_UNKNOWN", `No peer has the alias "${to}"`);
+function known({ peers }: Connector, to: string, did: string | null): string {
+  if (did === null) throw new LocalError("CONNECTOR_PEER_UNKNOWN", noPeer(to, peers.all));
   return did;
 }
 

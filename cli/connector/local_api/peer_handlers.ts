@@ -1,6 +1,6 @@
 /** Handlers that list the peers and change what this agent knows of them. The connector is the only writer of `peers.json` (D-145). */
 import * as z from "zod";
-import { AliasError, blockPeer, peerIn, type Peers, renamePeer, replacePeer } from "../peers.ts";
+import { AliasError, blockPeer, noPeer, peerIn, type Peers, renamePeer, replacePeer } from "../peers.ts";
 import type { Connector } from "../connector.ts";
 import { apiErrorOf } from "../../../shared/client/http.ts";
 import type { LocalPeers } from "../../../shared/client/local_shapes.ts";
@@ -72,7 +72,7 @@ async function didOf(connector: Connector, named: string): Promise<string> {
   // The list may have a peer that paired a moment ago.
   if (peerIn(peers.all, named) === null) await connector.updatePeers();
   const did = peerIn(peers.all, named)?.agentDid;
-  if (did === undefined) throw new LocalError("CONNECTOR_PEER_UNKNOWN", `No peer is called "${named}"`);
+  if (did === undefined) throw new LocalError("CONNECTOR_PEER_UNKNOWN", noPeer(named, peers.all));
   return did;
 }
 

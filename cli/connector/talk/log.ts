@@ -19,6 +19,14 @@ export interface LoggedMessage {
   isOwn?: boolean;
 }
 
+const PAIRING = "To pair: p, or paste a ticket of the other person.";
+/** What a person at this terminal can do; the fix of the code names commands. */
+const KEYS: Readonly<Record<string, string>> = {
+  CONNECTOR_PEER_BLOCKED: "To end that: l, then the number of the peer and b.",
+  CONNECTOR_PEER_UNKNOWN: `l lists the peers. ${PAIRING}`,
+  PROXY_AUTH_FORBIDDEN: PAIRING,
+};
+
 export class Log {
   /** Agents whose person was named today. */
   readonly #named = new Set<string>();
@@ -33,8 +41,8 @@ export class Log {
   }
 
   sayFailure(error: unknown, what = ""): void {
-    const { cause, fix } = describe(error);
-    this.say(`${what}${cause}. ${fix}`.trimEnd(), "red");
+    const { code, cause, fix } = describe(error);
+    this.say(`${what}${cause}. ${KEYS[code] ?? fix}`.trimEnd(), "red");
   }
 
   /** Shows lines that svc has laid out; one that is too wide goes on behind the same indent. */

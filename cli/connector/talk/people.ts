@@ -15,7 +15,7 @@ import type { ConsoleView } from "./view.ts";
 
 const HISTORY = 10;
 
-export const NO_PEERS = "No peers yet. p makes a ticket for another person.";
+export const NO_PEERS = "No peers yet. p makes a ticket for another person; paste one that you were given.";
 
 export interface PeopleDeps {
   clock: Clock;
@@ -41,7 +41,10 @@ export class People {
     const numbers = new Map(peers.map((peer, i) => [peer, String(i + 1)]));
     const columns: Column<LocalPeer>[] = [{ head: "#", of: (peer) => numbers.get(peer) ?? "" }];
     log.lines(tableLines([...columns, ...peerColumns(clock.now())], peers, edgeOf(view.columns)));
-    log.say("1h shows what was written with the first one. 1n renames it, 1b blocks it, 1x ends the pair.", "dim");
+    log.say(
+      "1h shows what was written with the first one. 1n renames it, 1b blocks it or ends that, 1x ends the pair.",
+      "dim",
+    );
   }
 
   /** The peer with this number in the list that was shown; says what to do, and returns `null`, without it. */
@@ -89,7 +92,7 @@ export class People {
     log.say(
       isBlocked
         ? `${alias} is not blocked: both can write to each other.`
-        : `${alias} is blocked: its messages are refused, and nothing is sent to it.`,
+        : `${alias} is blocked: its messages are refused, and nothing is sent to it. The same key ends that.`,
     );
   }
 

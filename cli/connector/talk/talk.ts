@@ -96,7 +96,7 @@ export class Talk {
     { key: "x", name: "2x", purpose: "end the pair with the second peer of the list", of: this.#listed("remove") },
     {
       key: "p",
-      purpose: "make a ticket that another agent pairs with",
+      purpose: "make a ticket that another agent pairs with; pasting one pairs",
       of: (agent) => this.#run(() => this.#tickets.make(agent)),
     },
     {

@@ -197,7 +197,7 @@ Deno.test("every level has help that names all its entries", async (t) => {
       assertStringIncludes(text, `\n  ${group} `);
       assertStringIncludes(text, below.join(" "));
     }
-    for (const path of ["join", "agent create", "connector start"]) {
+    for (const path of ["join", "connector start", "send"]) {
       assertStringIncludes(text, Object.keys(find(path)?.examples ?? {})[0] ?? path);
     }
     assert(text.split("\n").length <= 70, "fits one tall screen");
@@ -215,6 +215,9 @@ Deno.test("every level has help that names all its entries", async (t) => {
   for (const command of COMMANDS) {
     await t.step(name(command), () => {
       const text = help(command.path, COMMANDS, GROUPS);
+      for (const below of COMMANDS.filter((c) => name(c).startsWith(`${name(command)} `))) {
+        assertStringIncludes(text, below.summary);
+      }
       for (const argument of Object.keys(command.args)) assertStringIncludes(text, argument);
       for (const option of Object.keys({ ...command.options, ...GLOBAL_OPTIONS })) {
         assertStringIncludes(text, `--${option}`);

@@ -219,11 +219,19 @@ Deno.test("the JSON option is found at any position, but not after --", () => {
   assertEquals(hasSwitch(["a", "--", "--json"], "json"), false);
 });
 
-Deno.test("the parser says where pairing is when a person tries it as a command", () => {
-  for (const argv of [["pair"], ["pair", "--help"], ["help", "pair"], ["unpair", "beta"]]) {
+Deno.test("the parser says what to use where a person tries pairing, peers or leaving as a command", () => {
+  const tried: [argv: string[], command: string][] = [
+    [["pair"], "svc connector start"],
+    [["pair", "--help"], "svc connector start"],
+    [["help", "pair"], "svc connector start"],
+    [["unpair", "beta"], "svc peers --help"],
+    [["block", "beta"], "svc peers --help"],
+    [["leave"], "svc agent delete"],
+  ];
+  for (const [argv, command] of tried) {
     const error = assertThrows(() => parse(argv, COMMANDS), CliError);
     assertEquals(error.code, "CLI_USAGE");
-    assertStringIncludes(error.fix ?? "", "svc connector start");
+    assertStringIncludes(error.fix ?? "", command);
   }
 });
 

@@ -2,11 +2,14 @@
  * A machine with the agent alpha in the test's process, and alpha's connector with its local API on a real port. The
  * proxy is reached by requests only: the connector has no link.
  */
+import { assert } from "@std/assert";
+import { proven } from "./store/disk.ts";
+import type { ReceivedMessages } from "../../../cli/connector/store/received_messages.ts";
 import { knowPeer } from "../../support/known_peer.ts";
 import { type RunningConnector, startAgentConnector } from "../../../cli/connector/agent_connector.ts";
 import { AgentStore } from "../../../cli/agents/agent_store.ts";
 import type { StartOptions } from "../../../cli/connector/start_options.ts";
-import { PROXY_URL, type TestAgent, type World } from "../../support/world.ts";
+import { PROXY_URL, REGISTRY_URL, type TestAgent, type World } from "../../support/world.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { Machine } from "../cli_world.ts";
 import { contextOf } from "./context.ts";
@@ -57,4 +60,28 @@ export async function connectorOfAlpha(
       await stopped;
     },
   };
+}
+
+/** A text with characters that a terminal must not get. */
+export const HOSTILE = "no\u001b[2J\u0007\r\u009b\u202e";
+
+/** Stores messages of an agent, and makes each a dead letter. Returns their IDs. */
+export function deadLettersFrom(inbox: ReceivedMessages, from: TestAgent, count: number, now: number): number[] {
+  const { did: agentDid, name } = from.agent;
+  const identity = { agentDid, ownerDid: from.owner.did, issuer: REGISTRY_URL, aitJti: from.agent.currentJti, name };
+  return Array.from({ length: count }, (_, i) => {
+    const frame = {
+      fromAgentDid: agentDid,
+      requestId: `request-${i}`,
+      toAgentDid: agentDid,
+      identity,
+      ...proven(),
+      payload: "{}",
+    };
+    inbox.take([frame], now + i);
+    const message = inbox.read(inbox.waiting().at(-1)?.seq ?? 0);
+    assert(message);
+    inbox.moveToDeadLetters(message, HOSTILE, now + i);
+    return message.seq;
+  });
 }

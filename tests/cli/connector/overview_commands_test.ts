@@ -1,33 +1,9 @@
 /** `svc peers`, `svc status` and `svc dead-letters`, with and without a running connector. */
 import { proven } from "./store/disk.ts";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import type { ReceivedMessages } from "../../../cli/connector/store/received_messages.ts";
-import { REGISTRY_URL, type TestAgent, World } from "../../support/world.ts";
+import { REGISTRY_URL, World } from "../../support/world.ts";
 import { Machine } from "../cli_world.ts";
-import { connectorOfAlpha, machineWithAlpha, pairAlpha } from "./local_machine.ts";
-
-const HOSTILE = "no\u001b[2J\u0007\r\u009b\u202e";
-
-/** Stores messages of an agent, and makes each a dead letter. Returns their IDs. */
-function deadLettersFrom(inbox: ReceivedMessages, from: TestAgent, count: number, now: number): number[] {
-  const { did: agentDid, name } = from.agent;
-  const identity = { agentDid, ownerDid: from.owner.did, issuer: REGISTRY_URL, aitJti: from.agent.currentJti, name };
-  return Array.from({ length: count }, (_, i) => {
-    const frame = {
-      fromAgentDid: agentDid,
-      requestId: `request-${i}`,
-      toAgentDid: agentDid,
-      identity,
-      ...proven(),
-      payload: "{}",
-    };
-    inbox.take([frame], now + i);
-    const message = inbox.read(inbox.waiting().at(-1)?.seq ?? 0);
-    assert(message);
-    inbox.moveToDeadLetters(message, HOSTILE, now + i);
-    return message.seq;
-  });
-}
+import { connectorOfAlpha, deadLettersFrom, HOSTILE, machineWithAlpha, pairAlpha } from "./local_machine.ts";
 
 Deno.test("svc peers lists the same peers with and without a connector, and keeps the aliases it showed", async () => {
   await using world = await World.open();

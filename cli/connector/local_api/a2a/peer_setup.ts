@@ -49,7 +49,7 @@ export async function addPeer(
 ): Promise<AddedPeer> {
   const origin = originOf(folder);
   if (origin === null) {
-    throw new CliError("CLI_USAGE", `${folder.name} has no port yet: its connector has never run`, {
+    throw new CliError("CLI_USAGE", `The agent ${folder.name} has no port yet: its connector has never run`, {
       fix: `svc connector start ${folder.name}`,
     });
   }
@@ -98,7 +98,7 @@ export async function removePeer({ store, folder }: Place, named: string): Promi
   return await store.lock(folder.name, async () => {
     const peers = readA2aPeers(folder);
     const found = peers.find(({ alias, did }) => alias === named || did === named);
-    if (found === undefined) throw peerUnknown(named, `${named} has no A2A address`);
+    if (found === undefined) throw peerUnknown(`${named} has no A2A address`);
     await writeA2aPeers(folder, peers.filter((peer) => peer !== found));
     return found;
   });
