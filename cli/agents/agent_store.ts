@@ -313,13 +313,18 @@ export async function chosenAgent(
   named: string | undefined,
 ): Promise<{ store: AgentStore; folder: AgentFolder }> {
   const store = new AgentStore(ctx);
-  const name = named ?? ctx.env("SVC_AGENT") ?? onlyOne((await store.names()).agents, ctx.configDir);
+  const name = named ?? ctx.env("SVC_AGENT") ?? onlyOne((await store.names()).agents, ctx);
   return { store, folder: await store.open(name) };
 }
 
-function onlyOne(agents: readonly string[], configDir: string): string {
+function onlyOne(agents: readonly string[], ctx: Context): string {
   const [first, second] = agents;
-  if (first === undefined) throw new CliError("CLI_AGENT_UNKNOWN", `There is no agent in ${configDir}`);
+  if (first === undefined) {
+    throw new CliError("CLI_AGENT_UNKNOWN", `There is no agent in ${ctx.configDir}`, {
+      fix:
+        "Create one with svc agent create my-agent; without an account, paste the link of an invite into svc join -.",
+    });
+  }
   if (second === undefined) return first;
   throw new CliError("CLI_USAGE", `There are several agents on this machine. Name one of ${agents.join(", ")}`);
 }

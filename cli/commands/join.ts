@@ -5,11 +5,11 @@ import { FIRST_NAME_OPTIONS, firstNames, saveAccount } from "../agents/first_nam
 import { parseJoinLink, ticketOf } from "../account/join_link.ts";
 import { createAgent, type CreatedAgent } from "../agents/registration.ts";
 import { secureServiceUrl } from "../files/profile.ts";
+import { runConnectors } from "./connector/connector_start.ts";
 import { command, REGISTRY_OPTIONS } from "../command_line/command.ts";
 import type { Context } from "../context.ts";
 import { CliError, describe } from "../errors.ts";
 import { IN_A_CODING_AGENT } from "../hosts/table.ts";
-import { onStop } from "../terminal/interrupt.ts";
 import { fields } from "../terminal/output.ts";
 import { RegistryClient } from "../client/registry_client.ts";
 import { AgentStore } from "../agents/agent_store.ts";
@@ -83,9 +83,7 @@ export const COMMANDS = [
       }
       if (pairing !== null) ctx.out.note(pairing.text);
       if (options.start && agentName !== undefined) {
-        const { startConnectors } = await import("../connector/start.ts");
-        const started = { "allow-insecure": isInsecureAllowed };
-        return await startConnectors(ctx, [agentName], started, { onStop: (...given) => onStop(ctx, ...given) });
+        return await runConnectors(ctx, [agentName], { "allow-insecure": isInsecureAllowed });
       }
       if (agentName === undefined) {
         ctx.out.next(["agent", "create", "my-agent"]);

@@ -276,6 +276,6 @@ async function explainEnd(
     return error;
   }
   const deleted = new ApiError(error.status, error.code, `The agent ${name} was deleted`, error.requestId);
-  deleted.fix = "Create a new one with svc agent create <name>, and pair it again.";
+  deleted.fix = "To make it again: svc agent delete <name>, then svc agent create <name>, and pair it by a new ticket.";
   return deleted;
 }

@@ -203,6 +203,11 @@ Deno.test({
       };
       await prometheus.speaks("SvcStoreErrors", write);
       await Deno.remove(`${disk}/filler`);
+      const goesOn = await fetch(`${url}/healthz`).then(async ({ body, ok }) => {
+        await body?.cancel();
+        return ok;
+      }, () => false);
+      assert(goesOn, `the server ended: ${JSON.stringify(await server.status)} ${server.stderr.text.slice(-5_000)}`);
     });
 
     await t.step("memory that a message without an end fills", async () => {

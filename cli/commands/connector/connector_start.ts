@@ -1,5 +1,6 @@
 /** `svc connector start`: runs a connector in the foreground. */
 import { command } from "../../command_line/command.ts";
+import type { StartOptions } from "../../connector/start_options.ts";
 import type { Context } from "../../context.ts";
 import { CliError } from "../../errors.ts";
 import { NOTIFY } from "../../files/profile.ts";
@@ -100,11 +101,23 @@ export const COMMANDS = [
     },
     async run(ctx, { args: { agentName: names }, options }) {
       const chosen = await chosenAgents(ctx, names, options.all, "Start", options.yes);
-      const { startConnectors } = await import("../../connector/start.ts");
-      return await startConnectors(ctx, chosen, options, { onStop: (...given) => onStop(ctx, ...given) });
+      return await runConnectors(ctx, chosen, options);
     },
   }),
 ];
+
+/** Runs connectors until they are stopped. A person who stopped them reads how to go on. Returns the exit code. */
+export async function runConnectors(
+  ctx: Context,
+  chosen: readonly string[] | "all",
+  options: StartOptions,
+): Promise<number> {
+  const { startConnectors } = await import("../../connector/start.ts");
+  const code = await startConnectors(ctx, chosen, options, { onStop: (...given) => onStop(ctx, ...given) });
+  const again = ["connector", "start", ...chosen === "all" ? ["--all"] : chosen];
+  if (ctx.terminal.stderrIsTerminal) ctx.out.next(again, { when: "to go on; messages wait meanwhile" });
+  return code;
+}
 
 /**
  * The agents that a command is about: those named, else that of `SVC_AGENT`, else the only one of this machine, else all
