@@ -95,7 +95,8 @@ export const LOCAL_ERRORS = Object.freeze(
     CONNECTOR_PROXY_UNREACHABLE: {
       status: 502,
       when: "The proxy cannot be reached",
-      fix: "svc connector status shows the reason and the next attempt.",
+      fix:
+        "Check its name, and try again later. svc connector status shows the link to the own server and its next attempt.",
     },
     CONNECTOR_DISK_FULL: {
       status: 507,

@@ -52,7 +52,7 @@ export async function run(argv: readonly string[], world: System): Promise<numbe
       return EXIT.done;
     }
     const { command, input } = parsed;
-      out.groups = Object.keys(GROUPS);
+    out.groups = Object.keys(GROUPS);
     // Read only where it counts, because the demo has no permission for it.
     named = agentOf(command, input) ?? (namesAgents(command) ? world.env("SVC_AGENT") : undefined) ?? null;
     const { configDir, profile, ca } = parsed.here;

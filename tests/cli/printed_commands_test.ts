@@ -36,6 +36,7 @@ const WITHOUT_CONNECTOR: readonly string[] = [
   "install --for <generic>",
   "install --for inbox",
   "install --for inbox --agent-name <alpha>",
+  "log --help",
   "log <beta>",
   "mcp install alpha --for claude-code",
   "mcp install --for claude-code --wake auto",
