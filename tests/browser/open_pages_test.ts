@@ -22,33 +22,32 @@ browserTest("each open page is accessible, fits a phone and reports nothing", as
   }
 });
 
-browserTest("the join page writes the command of its link, and of a hostile one none", async () => {
-  await using served = await ServedWorld.open();
-  const { page, problems } = await served.browser.open();
-  const shown = async (address: string) => {
-    await page.goto("about:blank");
-    await page.goto(REGISTRY_URL + address);
-    const isShown = (when: string) => page.isVisible(`[data-when="${when}"]`);
-    return [
-      await isShown("invite") && await page.textContent("#invite"),
-      await isShown("pairs"),
-      await isShown("none"),
-    ];
-  };
-  const command = (code: string) => `svc join '${REGISTRY_URL}/join#${code}'`;
-  assertEquals(await shown("/join#svc_inv_aB3-_"), [command("svc_inv_aB3-_"), false, false]);
-  assertEquals(await shown("/join?x=';rm#svc_inv_a.b.c"), [command("svc_inv_a.b.c"), true, false]);
-  for (const end of ["", "#", "#svc_inv_a';reboot;'", "#svc_inv_a%27", "#svc_inv_a b", "#svc_pat_a"]) {
-    assertEquals(await shown(`/join${end}`), [false, false, true], end);
-  }
-  assertEquals(problems, []);
-});
+browserTest(
+  "the join page writes the command of its link, of a hostile one none, and says how to join without a script",
+  async () => {
+    await using served = await ServedWorld.open();
+    const { page, problems } = await served.browser.open();
+    const shown = async (address: string) => {
+      await page.goto("about:blank");
+      await page.goto(REGISTRY_URL + address);
+      const isShown = (when: string) => page.isVisible(`[data-when="${when}"]`);
+      return [
+        await isShown("invite") && await page.textContent("#invite"),
+        await isShown("pairs"),
+        await isShown("none"),
+      ];
+    };
+    const command = (code: string) => `svc join '${REGISTRY_URL}/join#${code}'`;
+    assertEquals(await shown("/join#svc_inv_aB3-_"), [command("svc_inv_aB3-_"), false, false]);
+    assertEquals(await shown("/join?x=';rm#svc_inv_a.b.c"), [command("svc_inv_a.b.c"), true, false]);
+    for (const end of ["", "#", "#svc_inv_a';reboot;'", "#svc_inv_a%27", "#svc_inv_a b", "#svc_pat_a"]) {
+      assertEquals(await shown(`/join${end}`), [false, false, true], end);
+    }
+    assertEquals(problems, []);
 
-browserTest("the join page says how to join without a script, too", async () => {
-  await using served = await ServedWorld.open();
-  const { page } = await served.browser.open({ javaScriptEnabled: false });
-  await page.goto(`${REGISTRY_URL}/join#svc_inv_a`);
-  assertEquals(await page.textContent("#invite"), "svc join 'ADDRESS'");
-  assertEquals(await page.isVisible("[data-when=none]"), false);
-  assertEquals(await page.isVisible("[data-copy]"), false);
-});
+    const { page: plain } = await served.browser.open({ javaScriptEnabled: false });
+    await plain.goto(`${REGISTRY_URL}/join#svc_inv_a`);
+    assertEquals(await plain.textContent("#invite"), "svc join 'ADDRESS'");
+    for (const absent of ["[data-when=none]", "[data-copy]"]) assertEquals(await plain.isVisible(absent), false);
+  },
+);

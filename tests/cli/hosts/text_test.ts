@@ -10,7 +10,7 @@ import { JSON_TEXT } from "../../../cli/hosts/json_text.ts";
 import { NotEditableError, type Place, type TextEditor } from "../../../cli/hosts/place.ts";
 import { TOML_TEXT } from "../../../cli/hosts/toml_text.ts";
 
-const RUNS = { seed: 1, numRuns: 1_000 };
+const RUNS = { seed: 1, numRuns: 300 };
 const ENTRY = { command: "svc", args: ["mcp", "alpha", 'a "quoted" \\ word\u007f'] };
 const OTHER = { command: "svc", args: [] };
 const MEMBER: Place = { path: ["servers", "svc-alpha"] };

@@ -90,7 +90,7 @@ Deno.test("a thousand hostile texts come out as one JSON string each, behind the
 Deno.test("any text is read whole in parts that fit into a result", () => {
   const units = fc.constantFrom("a", '"', "\u202e", "\u0000", "🔥", "\ud800", "\n");
   fc.assert(
-    fc.property(units, fc.nat({ max: 30_000 }), units, (unit, count, last) => {
+    fc.property(units, fc.nat({ max: 20_000 }), units, (unit, count, last) => {
       const written = unit.repeat(count) + last, text = withoutHidden(written);
       let read = "", parts = 0;
       for (let isCut = true; isCut; parts++) {
@@ -103,7 +103,7 @@ Deno.test("any text is read whole in parts that fit into a result", () => {
       assertEquals(read, text);
       assert(parts <= 1 + Math.ceil(text.length / 2_600));
     }),
-    { numRuns: 60 },
+    { numRuns: 20 },
   );
 });
 
