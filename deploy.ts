@@ -428,7 +428,7 @@ async function main(args: readonly string[]): Promise<void> {
     Deno.exit(isExplained ? 2 : 1);
   }
   let stopping = false;
-  // Windows has no SIGTERM; a service manager sends SIGBREAK there.
+  // Windows has no SIGTERM, so a service manager sends SIGBREAK there.
   for (const signal of ["SIGINT", Deno.build.os === "windows" ? "SIGBREAK" : "SIGTERM"] as const) {
     Deno.addSignalListener(signal, () => {
       if (stopping) return;

@@ -120,7 +120,7 @@ export async function main(programs: Programs | null): Promise<never> {
       const interrupted = describe(new CliError("CLI_INTERRUPTED", "The command was interrupted"));
       new Output(world.terminal, world.clock, { json: true, colour: false }).error(interrupted);
     } else stderr(stderrIsTerminal ? "\r\x1b[KInterrupted.\n" : "Interrupted.\n");
-    // Safe at any moment: every command resumes when it is run again.
+    // Safe at any moment, because every command resumes when it is run again.
     Deno.exit(EXIT.interrupted);
   });
   Deno.exit(await run(Deno.args, world));
@@ -274,7 +274,7 @@ export async function tellNewerVersion(ctx: Context, { version, registryUrl }: S
     const path = join(ctx.configDir, NOTICE_FILE), now = ctx.clock.now();
     const told = parseIso(JSON.parse(readPrivate(path, NOTICE_BYTES) ?? "{}").toldAt ?? "");
     if (told !== null && now - told < DAY_MS && told <= now) return;
-    // Before it is shown: where the file cannot be written, each command would show it.
+    // Before it is shown, because where the file cannot be written, each command would show it.
     await writePrivate(ctx.random, path, `${JSON.stringify({ toldAt: toIso(now) })}\n`);
     ctx.out.note(`The server runs svc ${plain}, this is ${ctx.version}. How to update: ${registryUrl}/join`);
   } catch {

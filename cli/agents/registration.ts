@@ -229,7 +229,7 @@ async function findByKey(
   const read = (cursor?: string) => registry.agents(apiKey, { status: "active", limit: LIMITS.agentListMax, cursor });
   for await (const { agents } of pagesOf(read)) {
     for (const { id, name: found } of agents) {
-      // Sorted newest first: all following agents are older.
+      // Sorted newest first, so all following agents are older.
       if (decodeTime(id) < sinceMs) return null;
       if (found !== name) continue;
       const agent = await registry.agent(apiKey, id);

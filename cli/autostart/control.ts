@@ -36,7 +36,7 @@ export async function installService(host: Host, system: ServiceSystem, spec: Se
   try {
     return system === "systemd" ? await installUnit(host, spec) : await installAgent(host, spec);
   } catch (error) {
-    // Remove the file: else a rejected service would start at the next login.
+    // Remove the file, because a rejected service would otherwise start at the next login.
     if (!wasThere) await uninstallService(host, system, spec);
     throw error;
   }
@@ -354,7 +354,7 @@ export function ownCommand(set: "connector" | "svc" = "connector", exec?: string
     );
   }
   const main = fileURLToPath(Deno.mainModule);
-  // The bundle of the npm package has all its code; the source loads libraries.
+  // The bundle of the npm package has all its code, but the source loads libraries.
   const alone = main.endsWith(".js") ? ["--no-remote", "--no-npm"] : [];
   const config = join(dirname(main), "deno.json");
   // The option takes the place of the set's own list, so it has that too.

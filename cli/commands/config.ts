@@ -68,7 +68,7 @@ export const COMMANDS = [
       const value = parseConfigValue(ctx, key, args.value, options["allow-insecure"]);
       await updateConfig(ctx, { [key]: value });
       if (key === "registryUrl" || key === "proxyUrl") {
-        // The other one stays: registry and proxy are set one after the other.
+        // The other one stays, because registry and proxy are set one after the other.
         await saveTrust(ctx, [...readProfile(ctx).insecureOrigins, value], options["allow-insecure"]);
       }
       const shown = masked(key, value);

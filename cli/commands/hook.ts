@@ -193,7 +193,7 @@ class Waiter {
       if (messages.length === 0) await pause(LIMIT.waitPauseMs);
       return messages;
     } catch (error) {
-      // The connector ended, or has too many waiting calls: look again later.
+      // The connector ended, or has too many waiting calls, so look again later.
       const isPassing = error instanceof LocalDown || error instanceof ApiError && error.code === "CONNECTOR_BUSY";
       if (!isPassing) throw error;
       await pause();

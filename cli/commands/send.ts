@@ -245,7 +245,7 @@ function keptNote({ problem, until, requestId }: OutboundResult, host = "the ser
 function withRepeat(error: unknown, requestId: string): unknown {
   const fix = `Run the command again with --request-id ${requestId}: the message is delivered once.`;
   if (error instanceof UnreachableError) {
-    // Only without a connector: one keeps the message.
+    // Only without a connector, because one keeps the message.
     const later = `Nothing here would send it later. Start the connector, or repeat with --request-id ${requestId}.`;
     return new UnreachableError(error.message, { cause: error, code: error.code, fix: error.fix ?? later });
   }

@@ -135,8 +135,8 @@ async function cancelSent(
 }
 
 /**
- * The receipts of a message; `null`, with a warning, when the proxy does not give them, because the rest is stored
- * locally.
+ * The receipts of a message; `null`, with a warning, when the proxy does not give them; the list goes on, because the
+ * rest is stored locally.
  */
 async function receiptsOf(
   ctx: Context,

@@ -183,7 +183,7 @@ async function purge(ctx: Context, agents: readonly KeptAgent[]): Promise<string
   );
   if (typed?.trim() !== wanted) return null;
   const left: string[] = [];
-  // The default profile comes first in the list; its folder holds the others.
+  // The default profile comes first in the list, but its folder holds the others.
   for (const folder of [...profileFolders(ctx).values()].reverse()) left.push(...await removeOwn(folder));
   return left;
 }
@@ -213,7 +213,7 @@ async function removeOwn(folder: string): Promise<string[]> {
     const isOwn = OWN.has(name) || isLeftover(name);
     try {
       if (isOwn) await Deno.remove(path, { recursive: true });
-      // Only when it is empty: each profile is deleted by itself.
+      // Only when it is empty, because each profile is deleted by itself.
       else if (name === "profiles") await Deno.remove(path);
       else left.push(path);
     } catch (error) {

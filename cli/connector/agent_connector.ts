@@ -166,7 +166,7 @@ export async function startAgentConnector(
   let respond: ReturnType<typeof localApi> = () => Promise.resolve(new Response(null, { status: 503 }));
   const choice = { first: firstPort(ctx), reserved: RUNTIME_PORTS };
   const { listener, movedFrom } = await openPort(store, folder, wantedPort, (request) => respond(request), choice);
-  // Calls that waited get their answers; a request that takes longer must not delay the end.
+  // Calls that waited get their answers, but a request that takes longer must not delay the end.
   opened.defer(() => settledWithin(ctx.clock, listener.close(), CONNECTOR_LIMITS.closeMs));
   const { port } = listener;
   // Another program has the port that a browser knows, so there is no page (D-119).

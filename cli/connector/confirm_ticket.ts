@@ -122,7 +122,7 @@ async function runSteps(
   const isOfTicket = (authorityIn(did) !== authorityIn(agent.did)) === elsewhere;
   const peer = { did, profile, proxy: elsewhere ? ticket.origin : undefined };
   if (!isOfTicket || !await pairing.pinInitiator(secret, peer, key)) {
-    // A peer from before keeps its pair: else a relay could end a good one with a false answer.
+    // A peer from before keeps its pair, because a relay could otherwise end a good one with a false answer.
     if (!wasPeer) await endPair(connector, proxy, did);
     return "key_mismatch";
   }

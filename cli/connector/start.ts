@@ -45,7 +45,7 @@ export async function startConnectors(
   const store = new AgentStore(ctx);
   if (!isOne) {
     refuseOptionsOfOne(ctx, options);
-    // Mistakes in the command line or the configuration end the command; later failures end one agent.
+    // Mistakes in the command line or the configuration end the command, but later failures end one agent.
     for (const name of wanted === "all" ? [] : wanted) await store.open(name);
     proxyAddress(ctx, options["proxy-ws-url"], options["allow-insecure"]);
   }

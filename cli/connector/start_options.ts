@@ -46,7 +46,7 @@ export function checkSave(options: StartOptions): void {
 export function refuseOptionsOfOne({ env }: Pick<Context, "env">, options: StartOptions): void {
   for (const name of OPTIONS_OF_ONE) {
     const value = options[name];
-    // A value of the environment is for every agent; the parser gives that of the token as the option.
+    // A value of the environment is for every agent, so the parser gives that of the token as the option.
     const isOfAll = name === "hook-token" && value === env("SVC_HOOK_TOKEN");
     if (value === undefined || isOfAll) continue;
     throw new CliError("CLI_USAGE", `--${name} is for the connector of one agent, not for several`);

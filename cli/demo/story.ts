@@ -29,7 +29,7 @@ export class Story {
     try {
       const work = run();
       this.#work = work;
-      // The interruption first: also a step that is over at once ends with it.
+      // The interruption first, so also a step that is over at once ends with it.
       result = await Promise.race([this.interrupted, work]);
     } catch (error) {
       out.note("");

@@ -57,7 +57,7 @@ export async function withLock<T>(
     }
     if (!await isSameFile(path, file)) continue;
     await writePid(path, file, deps.pid);
-    // Closing the file releases the lock; closing it again does nothing.
+    // Closing the file releases the lock, so closing it again does nothing.
     return await work({ release: () => file[Symbol.dispose]() });
   }
 }

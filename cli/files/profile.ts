@@ -90,7 +90,7 @@ async function updateProfile(ctx: Context, change: Partial<ProfileSettings>): Pr
 export async function saveAuthority(ctx: Context, authority: Authority | null): Promise<void> {
   const path = join(ctx.configDir, CA_FILE);
   await ensureConfigDir(ctx);
-  // The settings never name a file that is not there: commands would refuse to run.
+  // The settings never name a file that is not there, because commands would then refuse to run.
   if (authority !== null) await writePrivate(ctx.random, path, authority.pem);
   await updateProfile(ctx, { ca: authority === null ? null : CA_FILE });
   if (authority === null) await removeFile(path);

@@ -326,7 +326,8 @@ async function checkFolder(ctx: Context, folder: string): Promise<void> {
   const { mode, uid, gid } = await Deno.stat(folder);
   if (ctx.uid === null || mode === null) return;
   if (uid !== 0 && isOfOther(ctx, uid)) throw new CliError("CLI_FILE_UNSAFE", `${folder} belongs to another user`);
-  // A group with the number of the user has no other member: pam_umask gives it the right to write for the same reason.
+  // A group with the number of the user has no other member, so pam_umask gives it the right to write for the same
+  // reason.
   const isPrivateGroup = gid === ctx.uid;
   if ((mode & OTHERS_MAY_WRITE) === 0 && (isPrivateGroup || (mode & GROUP_MAY_WRITE) === 0)) return;
   throw new CliError("CLI_FILE_UNSAFE", `Other users can write to ${folder}`, {

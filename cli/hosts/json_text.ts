@@ -142,7 +142,7 @@ function removed(text: string, { open, close, first, last, wanted }: Container):
   let start = item.start;
   while (start > open && " \t".includes(text.charAt(start - 1))) start--;
   if (text.charAt(start - 1) === "\n") start -= text.charAt(start - 2) === "\r" ? 2 : 1;
-  // A comma behind the last item shows that the file uses trailing commas: the one before it stays as such.
+  // A comma behind the last item shows that the file uses trailing commas, so the one before it stays as such.
   const comma = commaAfter ?? commaBefore;
   let [from, to] = [start, item.end];
   const edits: Edit[] = [];

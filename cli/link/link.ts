@@ -201,7 +201,7 @@ class OpenLink implements Link {
           break;
       }
     } catch (error) {
-      // A proxy of a later version may send unknown frames; they are ignored.
+      // A proxy of a later version may send unknown frames, so they are ignored.
       if (!(error instanceof FrameError)) throw error;
     }
   }

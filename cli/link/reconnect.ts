@@ -108,7 +108,7 @@ export class ReconnectingLink {
         const closed = await this.#hold();
         repaired = false;
         if (this.#stop.signal.aborted) break;
-        // Without the handshake: one of 10 s and a link that ends at once must not count as a good connection.
+        // Without the handshake, because one of 10 s and a link that ends at once must not count as a good connection.
         const lived = this.deps.clock.now() - this.#status.since;
         if (lived >= SETTLED_MS) this.#failures = 0;
         wait = this.#afterClose(closed);
@@ -193,7 +193,8 @@ export class ReconnectingLink {
     const within = code === CLOSE.shuttingDown ? returnWindow(reason) : null;
     this.#firstMaxMs = Math.min(within ?? RECONNECT_FIRST_MAX_MS, RETRY_AFTER_MAX_MS);
     if (within !== null) {
-      // A proxy that says when to come back has not failed: counted as a failure, each restart would double the wait.
+      // A proxy that says when to come back has not failed, because each restart, counted as a failure, would double
+      // the wait.
       this.#failures = 0;
       return this.#nextWait();
     }

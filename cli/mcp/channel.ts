@@ -138,7 +138,7 @@ export async function wakeModel(mcp: McpAgent, wayOf: () => Wake | null, signal:
     if (signal.aborted) return;
     if (left.length > 0) {
       wakeUps.push(clock.now());
-      // After a failure it is tried again: the wake-ups are counted before.
+      // After a failure it is tried again; the wake-ups are counted before.
       if (!await wake(announcement(identity.name, left.map(({ message }) => message)))) continue;
     }
     after = (left.at(-1) ?? found.at(-1))?.message.id ?? after;
@@ -148,7 +148,7 @@ export async function wakeModel(mcp: McpAgent, wayOf: () => Wake | null, signal:
 /** The way to the model of Claude Code: `null` where it has set no inbox. */
 export function claudeInbox({ env, os, writeSocket }: Pick<System, "env" | "os" | "writeSocket">): Wake | null {
   const path = env("CLAUDE_CODE_MESSAGING_SOCKET");
-  // On Windows it is a named pipe, which this program cannot open: there the hook wakes.
+  // On Windows it is a named pipe, which this program cannot open, so there the hook wakes.
   if (path === undefined || os === "windows" || writeSocket === undefined) return null;
   const token = env("CLAUDE_CODE_MESSAGING_TOKEN");
   return async (line) => {

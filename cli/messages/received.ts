@@ -73,7 +73,7 @@ export function messageLines(received: Received, columns: number | null, now: nu
     mayBeRepeat ? "may have been shown before" : null,
     error === null ? null : `no answer, ${error.code}`,
   ];
-  // The last column stays free: some terminals wrap when it is filled.
+  // The last column stays free, because some terminals wrap when it is filled.
   const width = columns === null ? Infinity : columns - 1;
   const content = contentLines(received).flatMap((line) => wordWrap(peerText(line), width - INDENT.length));
   const head = about.filter((part) => part !== null).join("  ");

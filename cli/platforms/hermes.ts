@@ -27,7 +27,7 @@ export const HERMES: PushPlatform = {
     const body = isObject(message.payload) ? payloadOf(message) : JSON.stringify({ message: textOf(message) });
     const headers = {
       ...senderHeaders(message),
-      // Hermes deduplicates by this header; the request IDs of two senders could be equal.
+      // Hermes deduplicates by this header, but the request IDs of two senders could be equal.
       "x-request-id": message.idempotencyKey,
     };
     if (hookToken === null) return { headers, body };
@@ -57,7 +57,7 @@ export const HERMES: PushPlatform = {
   async inspectHook(machine, { hookPath, hookToken }, stateDir) {
     const folder = stateOf(machine, stateDir);
     const text = folder === null ? null : await machine.read(join(folder, ".env"));
-    // The state directory may not be readable; then only the health check is possible.
+    // The state directory may not be readable, so then only the health check is possible.
     if (folder === null || text === null) return null;
     const values = readEnvFile(text);
     if (values.get("WEBHOOK_ENABLED") !== "true") return `webhooks are off in ${join(folder, ".env")}`;

@@ -33,7 +33,7 @@ export function peerText(line: string): string {
 
 /** Returns JSON text in which the characters that `JSON.stringify` leaves, but `printable` escapes, are escaped too. */
 export function jsonText(value: unknown): string {
-  // A line feed is layout here: JSON.stringify has escaped those inside strings.
+  // A line feed is layout here, because JSON.stringify has escaped those inside strings.
   return JSON.stringify(value, null, 2).replace(STEERING, (char) => char === "\n" ? char : escaped(char));
 }
 

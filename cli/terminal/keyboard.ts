@@ -63,7 +63,7 @@ function open(onBytes: (bytes: Uint8Array) => void, onQuit: () => void): () => v
       if (isOpen) onBytes(buffer.slice(0, length));
     }
   };
-  // A closed terminal ends the reading; its signal ends the process.
+  // A closed terminal ends the reading, and its signal ends the process.
   void read().catch(() => {});
   return restore;
 }

@@ -80,7 +80,7 @@ export async function revocations(
   if (offline) return "not fetched: --offline";
   try {
     ctx.out.doing("Fetching the revocation list");
-    // Checked at the current time, regardless of `--at`: the list is the current one.
+    // Checked at the current time, regardless of `--at`, because the list is the current one.
     return await verifyCrl(await registry.crl(), trusted, Math.floor(ctx.clock.now() / 1000));
   } catch (error) {
     if (error instanceof ApiError && error.code === "CRL_NOT_FOUND") return { revocations: [] };

@@ -148,7 +148,7 @@ async function pageByDid<V, T>(
   const items: T[] = [];
   let last = cursor ?? null;
   for (let read = 0;;) {
-    // One more than needed: it shows that another page follows.
+    // One more than needed, because it shows that another page follows.
     const size = Math.min(BATCH, LIMITS.filteredPageReads - read) + 1;
     // A DID continues with no character below "\u0001".
     const selector = last === null ? { prefix } : { prefix, start: [...prefix, `${last}\u0001`] };

@@ -86,7 +86,7 @@ async function countAgents(
   const alive = new Set<string>();
   for (const instance of instances) if (await leases.isAlive(instance)) alive.add(instance);
   const recent = new Set<string>();
-  // The lease of an instance that was killed is kept for a day: until then its agents are not offline for longer.
+  // The lease of an instance that was killed is kept for a day, so until then its agents are not offline for longer.
   await visitAll(kv, KEYS.instances(), ({ key }) => recent.add(String(key.at(-1))));
   let online = 0, offlineOver1d = 0;
   const areSeen = await visitAll<Seen>(kv, KEYS.allSeen(), ({ key, value: { instance, disconnectedAt } }) => {

@@ -91,7 +91,7 @@ async function recordsOf({ kv, clock, commits, config }: TimelineDeps, requestId
     if (delivery === null || now >= deliveryEnd(delivery)) continue;
     foundOf(String(key.at(-2)), String(key.at(-1))).delivery = delivery;
   }
-  // A delivery that has begun is in the record of its sender. Which sender is not known; not all of many are read.
+  // A delivery that has begun is in the record of its sender. Which sender is not known, so of many not all are read.
   const senders = kv.list({ prefix: KEYS.allSenders() }, {
     limit: SENDERS_READ_MAX,
     batchSize: READ_TOGETHER,

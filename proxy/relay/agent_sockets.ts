@@ -207,7 +207,7 @@ export class RelaySocket {
   receive(text: string): void {
     if (!this.#open) return;
     const now = this.#heard();
-    // The size is checked before parsing: the worst JSON of this size takes about 0.3 ms.
+    // The size is checked before parsing, because the worst JSON of this size takes about 0.3 ms.
     if (isOversize(text, "connector")) return this.end(CLOSE.tooLarge, FRAME_TOO_LARGE);
     try {
       const frame = decodeFrame(text, "connector");

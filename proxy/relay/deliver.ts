@@ -117,7 +117,7 @@ async function acceptMessage(deps: DeliverDeps, caller: AdmittedAgent, exchange:
     while (true) {
       const answer = await deliver(deps, caller, accepted);
       if (!("repeat" in answer)) return answer;
-      // Another instance delivers the same message: its response is then returned here as well.
+      // Another instance delivers the same message, so its response is returned here as well.
       if (await leases.isAlive(answer.instance)) await sleep(clock, UNDER_WAY_LOOK_MS);
       else await deliveries.markLost(id, answer.instance);
     }
@@ -195,7 +195,7 @@ async function send(
     if (isGone) dispatched = { result: "offline" };
   }
   if (dispatched.result !== "offline") return answer(deps, caller, id, dispatched);
-  // The attempt was recorded and did not reach the recipient: it has ended.
+  // The attempt was recorded and did not reach the recipient, so it has ended.
   if (elsewhere) await deliveries.markFailed(id);
   return { offline: true, tried: elsewhere };
 }

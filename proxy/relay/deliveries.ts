@@ -91,7 +91,7 @@ export function checkDuplicate(
   }
   // An attempt of this instance that is not in memory ended with a crash.
   if (answer || !record.instance || record.instance === leases.instance) return null;
-  // The start is a time of that instance's clock: with another one its attempt could seem to be over.
+  // The start is a time of that instance's clock, because with another one its attempt could seem to be over.
   const isUnderWay = (leases.timeAt(record.instance) ?? now) < startedAt + attemptMs;
   return isUnderWay ? { repeat: "under_way", instance: record.instance } : null;
 }
@@ -150,7 +150,7 @@ export class Deliveries {
   async repeat(id: DeliveryId, bodySha256: string): Promise<DuplicateResult | null> {
     const now = this.#deps.clock.now();
     const sender = this.#deps.senders.of(id.sender);
-    // A claim sees a 202 that waits for its commit; a read of the store does not.
+    // A claim sees a 202 that waits for its commit, but a read of the store does not.
     const found = await this.#deps.commits.claim<DuplicateResult>([{
       key: keyOf(id),
       uncached: true,

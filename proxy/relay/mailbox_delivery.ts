@@ -207,7 +207,7 @@ export class MailboxDelivery {
       line.changed();
       if (wait > 0) await line.sleep(clock, wait);
     }
-    // At once: a message that comes later begins a line of its own.
+    // At once, because a message that comes later begins a line of its own.
     this.#lines.delete(recipient);
     line.changed();
   }

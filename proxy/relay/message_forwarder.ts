@@ -326,11 +326,12 @@ export class MessageForwarder {
     const { presence, connectedAgents, log } = this.#deps;
     if (connectedAgents.session(agentDid)) return this.#receive(note);
     try {
-      // Also to an instance without a lease: with a different clock or a late renewal it may still hold the sockets.
+      // Also to an instance without a lease, because with a different clock or a late renewal it may still hold the
+      // sockets.
       const instance = await presence.lastSeenAt(agentDid);
       if (instance) await this.#send(instance, note);
     } catch (cause) {
-      // Not an error: the next poll or the agent's next connect has the same effect.
+      // Not an error, because the next poll or the agent's next connect has the same effect.
       log("warn", "note_lost", { kind: note.kind, agentDid, cause });
     }
   }

@@ -129,7 +129,7 @@ export class PresenceStore {
    */
   async release(agentDid: string, isHere: () => boolean): Promise<void> {
     const { kv, clock, leases } = this.#deps;
-    // Its agents are expected back elsewhere: the presence says for whom to wait.
+    // Its agents are expected back elsewhere, so the presence says for whom to wait.
     if (leases.isLeaving) return;
     for (let isDone = false; !isDone;) {
       const [entry, seen] = await kv.getMany<[Presence, Seen]>([KEYS.presence(agentDid), KEYS.seen(agentDid)]);

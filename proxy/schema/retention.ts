@@ -65,7 +65,7 @@ export function sweptFamilies(
   return [
     {
       prefix: KEYS.allSenders(),
-      // Not deleted: the record of a sender has its own expiry. Deliveries without an outcome leave it.
+      // Not deleted, because the record of a sender has its own expiry. Deliveries without an outcome leave it.
       hasEnded: async ({ value }) => {
         await options.settle(value);
         return false;

@@ -166,7 +166,7 @@ export async function readConfirmation(
   initiatorDid: string,
   responderDid: string,
 ): Promise<ConfirmationRecords> {
-  // All at once: the changes behind this one wait for its reads.
+  // All at once, because the changes behind this one wait for its reads.
   const [entry, open, between] = await Promise.all([
     draft.get<TicketRecord>(KEYS.ticket(digest(ticket))),
     draft.get<OpenTicket[]>(KEYS.openTickets(initiatorDid)),

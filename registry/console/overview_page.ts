@@ -216,7 +216,7 @@ export function queueTable(
 export function reasonCell(code: string): Html {
   const known = REASONS[code];
   const text = isErrorCode(code) ? sentence(ERRORS[code].when).slice(0, -1) : code;
-  // A long reason wraps; a tag does not.
+  // A long reason wraps, but a tag does not.
   return markup`${
     known === undefined ? markup`<span>${text}</span>` : ui.tag(known.mood, known.text)
   }<small class="id">${code}</small>`;

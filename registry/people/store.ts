@@ -64,7 +64,7 @@ export async function readPerson(deps: PeopleDeps, id: string): Promise<PersonDe
     countAgents(deps, id),
   ]);
   const used = apiKeys.flatMap(({ lastUsedAt }) => lastUsedAt === null ? [] : [lastUsedAt]).sort();
-  // Active keys first: many revoked ones do not hide an active one.
+  // Active keys first, so many revoked ones do not hide an active one.
   const shown = [...apiKeys.filter(isActive), ...apiKeys.filter((key) => !isActive(key))].slice(0, API_KEYS_SHOWN_MAX);
   return { human, apiKeys: shown, agents, lastUsedAt: used.at(-1) ?? null };
 }

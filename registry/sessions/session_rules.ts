@@ -71,7 +71,7 @@ export function evaluateRefresh(
 ): RefreshDecision {
   if (agent === null) return { refused: "no_agent" };
   if (agent.did !== agentDid) return { refused: "other_agent" };
-  // The connector of a suspended person waits for the restore; to reissue would be refused too.
+  // The connector of a suspended person waits for the restore, because to reissue would be refused too.
   if (agent.status === "active" && session?.suspended) return { refused: "suspended" };
   if (agent.status === "revoked" || session === null || session.status === "revoked") return { refused: "revoked" };
   if (agent.currentJti !== aitJti) return { refused: "superseded" };

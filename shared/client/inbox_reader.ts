@@ -97,7 +97,7 @@ export class InboxReader {
         if (isConnected) this.events.emit("disconnected", "The connector does not answer");
         if (!isDown(error) || failures++ === 0) this.events.problem(error);
         isConnected = false;
-        // Its connector hands messages to a runtime; only another start of it changes that.
+        // Its connector hands messages to a runtime, so only another start of it changes that.
         if (error instanceof SvcError && error.code === "CONNECTOR_RUNTIME_PUSHES") return;
         await sleep(this.clock, receiptWait(failures), this.#stop.signal);
       }

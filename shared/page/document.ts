@@ -77,7 +77,7 @@ export function pageHeaders(place: PagePlace | null): Record<string, string> {
       "require-trusted-types-for 'script'",
       "trusted-types 'none'",
     ].join("; "),
-    // With no-referrer a form would send `Origin: null`, and no own form would be known.
+    // With no-referrer a form would send `Origin: null`, so no own form would be known.
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Permissions-Policy": "camera=(), microphone=(), geolocation=()",

@@ -51,7 +51,7 @@ export function contextText(headers: MessageHeaders): string {
   const bound = boundHeaders(headers);
   if (!bound.has(CONTENT_TYPE)) throw new ContextError(`The header ${CONTENT_TYPE} is missing`);
   if (!isRequestId(bound.get(REQUEST_ID))) throw new ContextError(`The header ${REQUEST_ID} is missing or malformed`);
-  // Sorted by name: sorted lines would put `x-svc-a-b` before `x-svc-a`.
+  // Sorted by name, because sorted lines would put `x-svc-a-b` before `x-svc-a`.
   const lines = [...bound.keys()].sort().map((name) => `${name}:${bound.get(name)}`);
   const text = [FIRST_LINE, ...lines].join("\n");
   if (text.length > LIMITS.contextBytes) throw new ContextError(`The context is over ${LIMITS.contextBytes} bytes`);

@@ -33,7 +33,7 @@ export function parseReason(value: unknown): string | null {
 }
 
 function parseText(value: unknown, maxCodePoints: number, banned?: RegExp): string | null {
-  // A code point has at most two UTF-16 units; four leave room for white space and bound the work on hostile input.
+  // A code point has at most two UTF-16 units, so four leave room for white space and bound the work on hostile input.
   if (typeof value !== "string" || value.length > maxCodePoints * 4) return null;
   if (CONTROL.test(value) || banned?.test(value) || !value.isWellFormed()) return null;
   const trimmed = value.trim();

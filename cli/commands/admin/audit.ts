@@ -139,7 +139,7 @@ async function followAudit(
   signal: AbortSignal,
 ): Promise<void> {
   const follower = new Follower(ctx, filter);
-  // Without a filter: the position must not depend on how rare the events are.
+  // Without a filter, because the position must not depend on how rare the events are.
   for (const { at } of (await admin.audit({ limit: 1 })).events) follower.reach(at);
   // What the overlap holds already is not new. Events that come during these requests are.
   for await (const { events } of oldestFirst(admin, follower.query)) for (const entry of events) follower.mark(entry);

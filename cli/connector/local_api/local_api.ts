@@ -68,7 +68,8 @@ export function localApi(
 function refuseWebPages({ headers }: Request, pathname: string, hosts: readonly string[]): void {
   // Against DNS rebinding, because a web page whose name resolves to 127.0.0.1 still sends its own name.
   if (!hosts.includes(headers.get("host")?.toLowerCase() ?? "")) throw new LocalError("CONNECTOR_HOST_FORBIDDEN");
-  // A browser sends Sec-Fetch-Site also where it sends no Origin: images, links, forms with GET. Programs send none.
+  // A browser sends Sec-Fetch-Site also where it sends no Origin: images, links, forms with GET, but programs send
+  // none.
   const isOfPage = headers.has("origin") ||
     /^\/(?:v1|a2a)\//.test(pathname) && (headers.get("sec-fetch-site") ?? "none") !== "none";
   if (isOfPage) throw new LocalError("CONNECTOR_ORIGIN_FORBIDDEN");

@@ -63,7 +63,7 @@ function hasText(search: string): (content: Content) => boolean {
   const wanted = search.toLowerCase();
   return (content) => {
     const raw = content.payload.toLowerCase();
-    // Without an escape, what is not in the JSON is not in the text either; most messages are not parsed then.
+    // Without an escape, what is not in the JSON is not in the text either, so most messages are not parsed then.
     if (!raw.includes("\\") && !raw.includes(wanted)) return false;
     return (textOf(content) ?? raw).toLowerCase().includes(wanted);
   };

@@ -217,7 +217,7 @@ async function ticketState(
   { ticket, expiresAt }: Pages["tickets"][number],
   now: number,
 ): Promise<Html> {
-  // The ticket works on; only its state cannot be read while the server is away.
+  // The ticket works on, but its state cannot be read while the server is away.
   const answer = await call(calls, PairStatusAnswer, post("/v1/pair/status", { ticket })).catch(() => null);
   if (answer?.responderAgentDid !== undefined) {
     const alias = peerNames(connector).aliasOf(answer.responderAgentDid);

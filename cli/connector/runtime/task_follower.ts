@@ -112,7 +112,7 @@ export class TaskFollower {
     }
     const { emit, replies } = this.deps;
     if (response.body.cut === "broken") {
-      // The runtime has the message: a second request could be a second run.
+      // The runtime has the message and is not asked again, because a second request could be a second run.
       emit("reply_lost", { to: message.fromDid, requestId: message.requestId });
       return { result, why: "", reply: null };
     }
@@ -126,7 +126,7 @@ export class TaskFollower {
         const why = answer.kind === "refused" ? answer.why : "A2A error: the task is unknown";
         if (asking === null) return { result: answer.kind === "refused" ? NEVER : LATER, why, reply: null };
         if (answer.kind === "refused" && !answer.isEnded) return { result: NEVER, why, reply: null };
-        // The task that asked is gone: the message begins another one.
+        // The task that asked is gone, so the message begins another one.
         this.deps.store.transaction(() => this.#rows.remove(asking));
         return { result: LATER, why, reply: null };
       }
@@ -185,7 +185,7 @@ export class TaskFollower {
         this.deps.emit("store_failed", { why: describeError(error) });
         return false;
       }).then(async (isStored) => {
-        // The row is unchanged: without a pause it would be due at once.
+        // The row is unchanged, so without a pause it would be due at once.
         if (!isStored) await sleep(this.deps.clock, LIMIT.slowFirstMs, this.#stop.signal);
         this.#polling.delete(keyOf(task));
         this.wake();

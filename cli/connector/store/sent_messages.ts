@@ -447,7 +447,7 @@ export class SentMessages {
       Object.assign(kept, this.#count());
     }
     while (kept.bytes > 0 && kept.bytes + bytes > SENT_BYTES) {
-      // The row of a message whose request is under way needs its content; the others are known without it.
+      // The row of a message whose request is under way needs its content, but the others are known without it.
       const oldest = `SELECT seq FROM sent WHERE payload <> '' ${OLDEST_FINISHED}`;
       const blank =
         `UPDATE sent SET payload = '', ${NO_BODY} WHERE state NOT IN ('sending', 'kept') AND seq IN (${oldest})`;

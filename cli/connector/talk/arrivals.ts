@@ -54,7 +54,7 @@ export class Arrivals {
         else for (const message of page.messages) this.#arrived(agent, message);
         after = page.messages.at(-1)?.id ?? after ?? 0;
       } catch (error) {
-        // A connector that starts again has the messages; a runtime that gets them needs no reader.
+        // A connector that starts again has the messages, and a runtime that gets them needs no reader.
         if (!(error instanceof LocalDown) && describe(error).code === "CONNECTOR_RUNTIME_PUSHES") return;
         await sleep(this.deps.clock, RETRY_MS);
       }

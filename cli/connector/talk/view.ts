@@ -136,7 +136,7 @@ class LiveView implements ConsoleView {
 
   #drawn(): string {
     if (this.#stopped || this.deps.isDumb) return "";
-    // The last column stays free: some terminals wrap when it is filled.
+    // The last column stays free, because some terminals wrap when it is filled.
     const live = this.deps.live((this.columns ?? 80) - 1);
     if (live === null) return "";
     this.#above = live.lines.length - 1;

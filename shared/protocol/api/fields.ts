@@ -14,7 +14,8 @@ function text(check: (value: string) => boolean, message: string, pattern: Recor
   return z.string({ error: message }).refine(check, message).meta(pattern);
 }
 
-// The patterns below are for the API documents: what a rule refuses, a client must be able to see there. The rules decide.
+// The patterns below are for the API documents, because what a rule refuses, a client must be able to see there. The
+// rules decide.
 /** @internal */
 export const ULID_PATTERN = "[0-7][0-9A-HJKMNP-TV-Z]{25}";
 const LABEL_PATTERN = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?";

@@ -46,7 +46,7 @@ const MEMBERS = {
   revoked: { reason: Text },
 } satisfies Record<FrameType, z.core.$ZodLooseShape>;
 
-/** Each frame by its type. A receiver ignores members that it does not know. */
+/** Each frame by its type. A receiver ignores members that it does not know, so a later version may add some. */
 export const FRAME_SHAPES: readonly (readonly [type: FrameType, shape: z.ZodType])[] = Object.entries(MEMBERS).map(
   ([type, members]) => [
     type as FrameType,

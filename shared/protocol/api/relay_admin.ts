@@ -11,7 +11,7 @@ export const AdminTokenAnswer = z.object({
   expiresAt: IsoTime,
   /** Origin of the proxy that accepts it. */
   audience: z.string(),
-  // No tuple: readers of the API document take its schema for that of an earlier draft.
+  // No tuple, because readers of the API document take its schema for that of an earlier draft.
   scope: z.array(z.literal("relay.read")).length(1),
 });
 

@@ -365,7 +365,7 @@ function responseOf({ request, responseHeaders, requestId }: RequestContext, ans
 export function parseInput<S extends z.ZodType>(schema: S, value: unknown, code: ErrorCode | undefined): z.output<S> {
   const parsed = schema.safeParse(value, { error: inputText });
   if (parsed.success) return parsed.data;
-  // A body may have ten thousand problems; only the first ones are reported.
+  // A body may have ten thousand problems, so only the first ones are reported.
   const first = new z.ZodError(parsed.error.issues.slice(0, PROBLEMS_REPORTED_MAX));
   const { fieldErrors, formErrors } = z.flattenError(first, problemText);
   throw invalidInput(code, { fieldErrors: fieldErrors as Record<string, string[]>, formErrors });

@@ -27,7 +27,7 @@ export function refuseByLength(headers: Headers, maxBytes: number): void {
 export function declaredBytes(request: Request): number | null {
   const header = request.headers.get("content-length");
   const length = header === null ? null : Number(header);
-  // Asking for the stream would create it; a small body is read without one.
+  // Asking for the stream would create it, so a small body is read without one.
   return isSmall(length) || request.body ? length : 0;
 }
 

@@ -33,7 +33,7 @@ export async function answer(request: Request, deps: Omit<ListenerDeps, "log">):
   const response = await pathAnswer(request, deps);
   response.headers.set("Cache-Control", "no-store");
   response.headers.set("X-Content-Type-Options", "nosniff");
-  // A client that sends a body would keep the connection busy; nothing reads it.
+  // A client that sends a body would keep the connection busy, so nothing reads it.
   if (request.body) response.headers.set("Connection", "close");
   return request.method === "HEAD" ? new Response(null, response) : response;
 }

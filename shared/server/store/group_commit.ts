@@ -140,7 +140,7 @@ export class GroupCommit {
     { live, mayWait = false }: { live?: LiveChange<R> | undefined; mayWait?: boolean } = {},
   ): Promise<ClaimResult<R>> {
     const now = this.#clock.now();
-    // A claim behind a late commit on its record does not count: claims on other records pass it.
+    // A claim behind a late commit on its record does not count, because claims on other records pass it.
     if (this.#queue.size >= CLAIMS_WAITING_MAX || now - (this.#queue.oldestUnblocked ?? now) > CLAIM_WAIT_MS) {
       return Promise.reject(new StoreBusy(new Error("Too many claims wait, or one for too long")));
     }

@@ -118,7 +118,7 @@ async function sendMessage(
   const blocked = message.returnImmediately ? null : connector.askedTasks.block();
   if (blocked !== null) owned.use(blocked);
   const task = { toDid: peerDid, requestId };
-  // Before the request leaves: the reply can be faster than the response.
+  // Before the request leaves, because the reply can be faster than the response.
   if (!message.returnImmediately) connector.askedTasks.add(task);
   await deliver(connector, task, message, id);
   const sent = connector.store.sent.find(requestId, peerDid);
