@@ -6,6 +6,7 @@ import { parseDisplayName } from "../../shared/protocol/names.ts";
 import { type Config, configPath, effectiveConfig, readConfig, updateConfig } from "../account/config_store.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
+import { fields } from "../terminal/output.ts";
 import { AgentStore, requireAgentName } from "./agent_store.ts";
 import { saveTrust } from "../files/profile.ts";
 import { maskSecret } from "../../shared/protocol/secrets.ts";
@@ -117,6 +118,19 @@ export async function saveAccount(
     const fix = "Store it now, and save it with svc config set apiKey - when the file is writable.";
     throw new CliError("CLI_SAVE_FAILED", `The API key above could not be saved: ${why}`, { cause, fix });
   }
+}
+
+/** What a person is shown of a new account: names on a terminal, and the DIDs where `showsIds` says so. */
+export function accountFields(
+  { out }: Pick<Context, "out">,
+  { human, apiKey }: { human: { did: string; displayName: string }; apiKey: { token: string } },
+  agent: { name: string; did: string } | null,
+): string[] {
+  return fields([
+    ["human", out.shown({ short: human.displayName, whole: human.did })],
+    ["API key", apiKey.token],
+    ["agent", agent === null ? undefined : out.shown({ short: agent.name, whole: agent.did })],
+  ]);
 }
 
 /** Returns the proxy URL; empty when the registry does not answer. The key is then saved without it. */

@@ -60,10 +60,10 @@ export const COMMANDS = [
       ctx.out.result({ ...identity, path, resumed }, [
         ctx.out.bold(`The agent ${name} is ready${resumed ? "; it resumed an earlier run" : ""}.`),
         ...fields([
-          ["did", identity.did],
+          ["did", ctx.out.showsIds ? identity.did : undefined],
           ["framework", identity.framework],
-          ["owner", identity.ownerDid],
-          ["expires", identity.expiresAt],
+          ["owner", ctx.out.showsIds ? identity.ownerDid : undefined],
+          ["expires", ctx.out.shown(timeCell(identity.expiresAt, ctx.clock.now()))],
           ["files", path],
         ]),
       ]);
@@ -198,7 +198,7 @@ export const COMMANDS = [
       const { did, expiresAt } = identity;
       ctx.out.result({ name, did, expiresAt, newSession }, [
         `${name} has a new identity token${newSession ? " and a new session" : ""}; the previous token is revoked.`,
-        ...fields([["expires", expiresAt]]),
+        ...fields([["expires", ctx.out.shown(timeCell(expiresAt, ctx.clock.now()))]]),
       ]);
     },
   }),

@@ -10,7 +10,7 @@ import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 import { fields } from "../terminal/output.ts";
 import { idCell, timeCell } from "../terminal/tables.ts";
-import { saveAccount } from "../agents/first_names.ts";
+import { accountFields, saveAccount } from "../agents/first_names.ts";
 import { isUlid } from "../../shared/protocol/ids.ts";
 import { wholeId } from "../command_line/numbers.ts";
 import { chosenAgent } from "../agents/agent_store.ts";
@@ -57,7 +57,10 @@ export const COMMANDS = [
       const link = { registryUrl: named, code: invite.code, ticketFields: null };
       ctx.out.result({ invite, registryUrl, joinLink: joinLink(link) }, [
         ctx.out.bold("The invite works once and is shown only once."),
-        ...fields([["code", invite.code], ["expires", invite.expiresAt ?? "never"]]),
+        ...fields([["code", invite.code], [
+          "expires",
+          ctx.out.shown(timeCell(invite.expiresAt, ctx.clock.now())) ?? "never",
+        ]]),
       ]);
       if (isLoopback(named)) ctx.out.note(`The registry's address ${named} can be reached from this machine only.`);
       ctx.out.next(joinWords(link), { when: "on the other person's machine", isHere: false });
@@ -126,7 +129,7 @@ export const COMMANDS = [
       const { human, apiKey, proxyUrl } = await registry.redeemInvite(args.code, given ?? config.humanName);
       ctx.out.result({ registryUrl, proxyUrl, human, apiKey }, [
         ctx.out.bold(`${human.displayName} has an account at ${registryUrl}.`),
-        ...fields([["human", human.did], ["API key", apiKey.token]]),
+        ...accountFields(ctx, { human, apiKey }, null),
         "",
         "The API key is shown only once.",
       ]);
@@ -145,11 +148,12 @@ async function createWithPair(
   const { folder } = await chosenAgent(ctx, agentName);
   await using connector = await access(ctx, folder, { "allow-insecure": options["allow-insecure"] });
   const { invite, registryUrl, link, words, pairing } = await createPairInvite(ctx, connector, options, expiresAt);
+  const time = (iso: string | null) => ctx.out.shown(timeCell(iso, ctx.clock.now()));
   ctx.out.result({ invite, registryUrl, joinLink: link, pairing }, [
     ctx.out.bold("The link works once and is shown only once. It is a secret."),
-    ...fields([["pairs with", `${pairing.agent}, until ${pairing.expiresAt}`], [
+    ...fields([["pairs with", `${pairing.agent}, until ${time(pairing.expiresAt)}`], [
       "expires",
-      invite.expiresAt ?? "never",
+      time(invite.expiresAt) ?? "never",
     ]]),
   ]);
   if (isLoopback(registryUrl)) {

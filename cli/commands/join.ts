@@ -1,7 +1,7 @@
 /** `svc join`: turns a join link into an account, and on request into an agent. */
 import { parseServiceUrl } from "../../shared/client/service_url.ts";
 import { checkSavable, configPath, readConfig } from "../account/config_store.ts";
-import { FIRST_NAME_OPTIONS, firstNames, saveAccount } from "../agents/first_names.ts";
+import { accountFields, FIRST_NAME_OPTIONS, firstNames, saveAccount } from "../agents/first_names.ts";
 import { parseJoinLink, ticketOf } from "../account/join_link.ts";
 import { createAgent, type CreatedAgent } from "../agents/registration.ts";
 import { secureServiceUrl } from "../files/profile.ts";
@@ -10,7 +10,6 @@ import { command, REGISTRY_OPTIONS } from "../command_line/command.ts";
 import type { Context } from "../context.ts";
 import { CliError, describe } from "../errors.ts";
 import { IN_A_CODING_AGENT } from "../hosts/table.ts";
-import { fields } from "../terminal/output.ts";
 import { RegistryClient } from "../client/registry_client.ts";
 import { AgentStore } from "../agents/agent_store.ts";
 import { access } from "../connector/attach.ts";
@@ -76,7 +75,7 @@ export const COMMANDS = [
         };
         ctx.out.result({ registryUrl, proxyUrl, human, apiKey, ...made }, [
           ctx.out.bold(`${human.displayName} has an account at ${registryUrl}.`),
-          ...fields([["human", human.did], ["API key", apiKey.token], ["agent", agent?.identity.did]]),
+          ...accountFields(ctx, { human, apiKey }, agent && agent.identity),
           "",
           "The API key is shown only once.",
         ]);

@@ -24,6 +24,7 @@ import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { reason } from "../files/private_files.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { dayAndTime, problemText, refusalText } from "../connector/states.ts";
+import { idCell } from "../terminal/tables.ts";
 import { AGENT_OPTION, command, type Input, REGISTRY_OPTIONS } from "../command_line/command.ts";
 import { parseCount } from "../command_line/numbers.ts";
 
@@ -221,24 +222,26 @@ async function report(
     return error === null ? EXIT.done : EXIT.failed;
   }
   const why = problem === null ? null : problemText(problem, peer);
-  const details = [why, expiresAt === null ? null : `until ${expiresAt}`].filter((part) => part !== null);
+  const until = expiresAt === null ? null : ctx.out.showsIds ? expiresAt : dayAndTime(expiresAt);
+  const id = ctx.out.shown(idCell(requestId));
+  const details = [why, until === null ? null : `until ${until}`].filter((part) => part !== null);
   if (state === "kept" && waitSeconds === null) {
-    ctx.out.note(keptNote(result, hostsOfPeers(folder)(result.to) ?? undefined));
+    ctx.out.note(`${keptNote(result, hostsOfPeers(folder)(result.to) ?? undefined)} (${id})`);
     return EXIT.done;
   }
   const what = [state.replace("_", "-"), ...details].join(", ");
   if (state === "refused" || state === "dead_lettered" || waitSeconds === null) {
-    ctx.out.note(`Sent to ${peer}: ${what} (${requestId})`);
+    ctx.out.note(`Sent to ${peer}: ${what} (${id})`);
     if (state === "unknown") return EXIT.unreachable;
     return state === "refused" || state === "dead_lettered" ? EXIT.failed : EXIT.done;
   }
-  throw new CliError("CLI_NO_REPLY", `No reply of ${peer} came within ${waitSeconds} s; ${requestId} is ${what}`);
+  throw new CliError("CLI_NO_REPLY", `No reply of ${peer} came within ${waitSeconds} s; ${id} is ${what}`);
 }
 
-function keptNote({ problem, until, requestId }: OutboundResult, host = "the server"): string {
+function keptNote({ problem, until }: OutboundResult, host = "the server"): string {
   const refusal = problem === null ? null : refusalText(problem);
   const why = refusal === null ? `${host} cannot be reached` : `${host} does not take it now: ${refusal}`;
-  return `Kept: ${why}. Sent when it can, until ${dayAndTime(until ?? "")}. (${requestId})`;
+  return `Kept: ${why}. Sent when it can, until ${dayAndTime(until ?? "")}.`;
 }
 
 /** Adds how to send the same message again to an error after which it is not known whether the proxy has it. */

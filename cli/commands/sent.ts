@@ -130,7 +130,11 @@ async function cancelSent(
     ? "Cancelled; an earlier attempt may have arrived."
     : "Cancelled.";
   if (ctx.out.json) ctx.out.jsonLine(json);
-  else ctx.out.note(isCancelled ? shown : `Not cancelled: ${requestId} is ${stateText(result, ctx.clock.now())}`);
+  else {ctx.out.note(
+      isCancelled
+        ? shown
+        : `Not cancelled: ${ctx.out.shown(idCell(requestId))} is ${stateText(result, ctx.clock.now())}`,
+    );}
   return isCancelled;
 }
 

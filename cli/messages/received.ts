@@ -59,16 +59,17 @@ const INDENT = "    ";
  */
 export function messageLines(received: Received, columns: number | null, now: number): string[] {
   const { id, receivedAt, from, verified, inReplyTo, isReply, auto, mayBeRepeat, error } = received.message;
+  const shownId = (id: string) => columns === null ? id : `…${id.slice(-6)}`;
   const about = [
     String(id),
     columns === null ? receivedAt : whenText(Date.parse(receivedAt), now),
-    from.alias ?? from.agentDid,
+    from.alias ?? shownId(from.agentDid),
     verified === "end-to-end" ? verified : READABLE,
     inReplyTo === null
       ? null
       : isReply
-      ? `reply to ${columns === null ? inReplyTo : `…${inReplyTo.slice(-6)}`}`
-      : `names ${inReplyTo}, which svc sent does not list for this peer`,
+      ? `reply to ${shownId(inReplyTo)}`
+      : `names ${shownId(inReplyTo)}, which svc sent does not list for this peer`,
     auto ? "automatic" : null,
     mayBeRepeat ? "may have been shown before" : null,
     error === null ? null : `no answer, ${error.code}`,

@@ -6,7 +6,7 @@ import type { Cancel, Clock } from "../../shared/clock.ts";
 import type { Described } from "../errors.ts";
 import { jsonText, oneLine, peerText, printable } from "./escapes.ts";
 import { continued, layOut } from "./layout.ts";
-import { type Column, tableLines } from "./tables.ts";
+import { type Cell, type Column, tableLines } from "./tables.ts";
 import { cutToColumns, textColumns, wordWrap } from "./text_width.ts";
 
 /** The two output streams and their terminal. */
@@ -122,6 +122,12 @@ export class Output {
   /** Whether IDs are shown whole: in a pipe and with `--wide`. On a terminal a person reads names. */
   get showsIds(): boolean {
     return this.#wide || !this.terminal.stdoutIsTerminal;
+  }
+
+  /** A value beside a table: as `showsIds` says whole, or short. */
+  shown(cell: Cell): string | null {
+    if (cell === null || typeof cell === "string") return cell;
+    return this.showsIds ? cell.whole : cell.short;
   }
 
   /** Returns the lines of a table that fits the terminal; in a pipe and with `--wide` it has everything. */

@@ -12,7 +12,7 @@ import { PrivateFolder } from "../../files/private_files.ts";
 import { fields } from "../../terminal/output.ts";
 import { idCell, idEnd, timeCell } from "../../terminal/tables.ts";
 import { checkSavable } from "../../account/config_store.ts";
-import { FIRST_NAME_OPTIONS, firstNames, saveAccount } from "../../agents/first_names.ts";
+import { accountFields, FIRST_NAME_OPTIONS, firstNames, saveAccount } from "../../agents/first_names.ts";
 
 const SCOPES = ["identity.read", "auth.validate", "crl.read"] as const;
 const SERVICE = { summary: "Service ID, or its last 6 characters, from svc admin service list" } as const;
@@ -85,7 +85,7 @@ export const COMMANDS = [
         const made = agent === null ? {} : { agent: { ...agent.identity, path: agent.path } };
         ctx.out.result({ registryUrl, human, apiKey, internalService: isShown ? internalService : service, ...made }, [
           ctx.out.bold(`${human.displayName} is the admin of ${registryUrl}.`),
-          ...fields([["human", human.did], ["API key", apiKey.token], ["agent", agent?.identity.did]]),
+          ...accountFields(ctx, { human, apiKey }, agent && agent.identity),
           "",
           ...isShown
             ? [

@@ -120,7 +120,9 @@ export const COMMANDS = [
         relay.refusals({ requestId, limit: MAX_REFUSALS }),
       ]);
       const lines = deliveries.flatMap(({ senderAgentDid, recipientAgentDid, state, events }) => [
-        `${ctx.out.bold(state)}: from ${senderAgentDid} to ${recipientAgentDid}`,
+        `${ctx.out.bold(state)}: from ${ctx.out.shown(idCell(senderAgentDid))} to ${
+          ctx.out.shown(idCell(recipientAgentDid))
+        }`,
         ...ctx.out.table([
           { head: "AT", of: ({ at }) => at },
           { head: "EVENT", of: ({ event }) => event },

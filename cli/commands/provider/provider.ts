@@ -6,6 +6,7 @@ import { FOR, placeOf, providerOf, WHICH_AGENT } from "./provider_world.ts";
 import { BLOCKING_CHECKS, type DoctorCheck, runChecks, runtimeOf } from "../../doctor/checks.ts";
 import { connectorOf } from "../connector/connector.ts";
 import { statusOf } from "../../connector/status.ts";
+import { idCell, timeCell } from "../../terminal/tables.ts";
 import { PLATFORMS } from "../../platforms/table.ts";
 import { presentPeers, readPeers } from "../../connector/peers.ts";
 import { toBase64Url } from "../../../shared/protocol/base64url.ts";
@@ -99,12 +100,15 @@ export const COMMANDS = [
         platform = names.length > 1 ? null : provider.platform.id;
       }
       const healthy = checks.every(({ ok }) => ok);
+      const shown = (text: string) =>
+        text.replace(/did:svc:\S+/, (did) => ctx.out.shown(idCell(did)) ?? "")
+          .replace(/[\d-]+T[\d:.]+Z/, (iso) => ctx.out.shown(timeCell(iso, ctx.clock.now())) ?? "");
       const mark = ({ ok }: DoctorCheck) => ok ? ctx.out.green("pass") : ctx.out.red("FAIL");
       const width = Math.max(...checks.map(({ name }) => name.length));
       ctx.out.result({ agent: folder?.name ?? null, platform, healthy, checks }, [
         ...checks.flatMap((check, i) => [
           ...(names.length > 1 && check.agent !== checks[i - 1]?.agent ? [ctx.out.bold(check.agent ?? "")] : []),
-          `${mark(check)}  ${check.name.padEnd(width)}  ${check.seen}  ${ctx.out.dim(`(from ${check.source})`)}`,
+          `${mark(check)}  ${check.name.padEnd(width)}  ${shown(check.seen)}  ${ctx.out.dim(`(from ${check.source})`)}`,
           ...(check.ok ? [] : [`${" ".repeat(width + 8)}${ctx.out.withHere(check.fix)}`]),
         ]),
         healthy ? "All checks passed." : "Some checks failed.",

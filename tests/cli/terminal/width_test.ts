@@ -38,6 +38,9 @@ const tried = new Set<string>();
 /** The exit codes of a command that ends by itself. */
 const ANY_END = [0, 1, 2, 3, 4, 5, 6];
 
+/** Commands that show one thing whole. */
+const SHOWS = /^(whoami|agent inspect|admin (people|agents) show)/;
+
 /** Runs a command at both widths. */
 async function runAtWidths(machine: Machine, argv: readonly string[], codes: readonly number[] = [0]): Promise<string> {
   const names = COMMANDS.map(({ path }) => path.join(" ")).filter((name) =>
@@ -54,6 +57,8 @@ async function runAtWidths(machine: Machine, argv: readonly string[], codes: rea
     assert(codes.includes(code), `${argv.join(" ")}: ${stderr}`);
     assertFits(stdout, columns, argv.join(" "), wide.stdout);
     assertFits(last(stderr), columns, argv.join(" "), last(wide.stderr));
+    const hasId = /did:svc/.test(stdout + stderr) && !SHOWS.test(argv.join(" "));
+    assert(!hasId, `${argv.join(" ")} prints a whole ID on a terminal: ${stdout}${stderr}`);
     shown ||= stdout;
   }
   machine.isTerminal = false;
