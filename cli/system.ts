@@ -82,14 +82,16 @@ function sizeOf(side: "columns" | "rows"): number | null {
   }
 }
 
-/** Writes the whole text. Returns false when the reader of the pipe has ended (`svc … | head -1`). */
+/** Writes the whole text. Returns false when its reader has ended: that of a pipe (`svc … | head -1`), or a closed terminal. */
 function write(stream: { writeSync(bytes: Uint8Array): number }, text: string): boolean {
   const bytes = new TextEncoder().encode(text);
   try {
     for (let at = 0; at < bytes.length;) at += stream.writeSync(bytes.subarray(at));
     return true;
   } catch (error) {
-    if (error instanceof Deno.errors.BrokenPipe) return false;
+    if (error instanceof Deno.errors.BrokenPipe || error instanceof Error && "code" in error && error.code === "EIO") {
+      return false;
+    }
     throw error;
   }
 }

@@ -10,6 +10,7 @@ import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 import { fields } from "../terminal/output.ts";
 import { idCell, timeCell } from "../terminal/tables.ts";
+import { dayAndTime } from "../connector/states.ts";
 import { accountFields, saveAccount } from "../agents/first_names.ts";
 import { isUlid } from "../../shared/protocol/ids.ts";
 import { wholeId } from "../command_line/numbers.ts";
@@ -148,12 +149,12 @@ async function createWithPair(
   const { folder } = await chosenAgent(ctx, agentName);
   await using connector = await access(ctx, folder, { "allow-insecure": options["allow-insecure"] });
   const { invite, registryUrl, link, words, pairing } = await createPairInvite(ctx, connector, options, expiresAt);
-  const time = (iso: string | null) => ctx.out.shown(timeCell(iso, ctx.clock.now()));
+  const until = ctx.out.shown({ short: dayAndTime(pairing.expiresAt), whole: pairing.expiresAt });
   ctx.out.result({ invite, registryUrl, joinLink: link, pairing }, [
     ctx.out.bold("The link works once and is shown only once. It is a secret."),
-    ...fields([["pairs with", `${pairing.agent}, until ${time(pairing.expiresAt)}`], [
+    ...fields([["pairs with", `${pairing.agent}, until ${until}`], [
       "expires",
-      time(invite.expiresAt) ?? "never",
+      ctx.out.shown(timeCell(invite.expiresAt, ctx.clock.now())) ?? "never",
     ]]),
   ]);
   if (isLoopback(registryUrl)) {

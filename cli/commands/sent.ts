@@ -27,9 +27,8 @@ import { AGENT_OPTION, command, REGISTRY_OPTIONS } from "../command_line/command
 import { searchOf } from "../../shared/client/http.ts";
 import { CliError, describe, EXIT } from "../errors.ts";
 import { fields } from "../terminal/output.ts";
-import { type Cell, type Column, idCell, timeCell } from "../terminal/tables.ts";
+import { type Column, idCell, timeCell } from "../terminal/tables.ts";
 import { memberOf, messageLines } from "../messages/received.ts";
-import { cutToColumns } from "../terminal/text_width.ts";
 import { stateText } from "../connector/states.ts";
 
 const { pageMessages: LISTED, pageMessagesMax: MAX_LISTED } = CONNECTOR_LIMITS;
@@ -87,7 +86,7 @@ async function listSent(ctx: Context, folder: AgentFolder, options: SentOptions,
       of: (message) => stateText(message, now, message.to.alias ?? undefined, hostOf(message.to.agentDid)),
     },
     { head: "REQUEST ID", rank: 1, of: ({ requestId }) => idCell(requestId) },
-    { head: "TEXT", rank: 3, of: ({ text }) => textCell(text) },
+    { head: "TEXT", rank: 3, cut: TEXT_COLUMNS, of: ({ text }) => text?.replaceAll("\n", " ") ?? null },
     { head: "REPLY TO", isWide: true, of: ({ inReplyTo }) => inReplyTo },
   ];
   ctx.out.result(
@@ -96,13 +95,8 @@ async function listSent(ctx: Context, folder: AgentFolder, options: SentOptions,
   );
 }
 
-/** Columns of a text in the list: more would leave no room for its state. */
-const TEXT_COLUMNS = 32;
-
-function textCell(text: string | null): Cell {
-  const whole = text?.replaceAll("\n", " ") ?? null;
-  return whole === null ? null : { short: cutToColumns(whole, TEXT_COLUMNS), whole };
-}
+/** With fewer columns a text tells nothing. */
+const TEXT_COLUMNS = 16;
 
 /** The request ID in an argument; the end of one is looked for in the list of sent messages. @throws as `wholeId` */
 async function requestIdOf(ctx: Context, folder: AgentFolder, text: string, options: SentOptions): Promise<string> {

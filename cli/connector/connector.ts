@@ -243,7 +243,19 @@ export class Connector {
   }
   #shutting: Promise<void> | null = null;
 
+  /** Ends also when a part of it cannot be stopped: its owner would wait for ever, with the lock. */
   async #drain(why: unknown): Promise<void> {
+    try {
+      await this.#stopAll();
+    } catch (error) {
+      why ??= error;
+    } finally {
+      this.#stopped.abort();
+      this.#end?.(why);
+    }
+  }
+
+  async #stopAll(): Promise<void> {
     this.deps.emit("stopping");
     this.deps.session.stop();
     this.#connection.stop();
@@ -255,7 +267,6 @@ export class Connector {
     this.#cancelLeases();
     this.#receiving.stop();
     await settledWithin(this.deps.clock, this.peers.settled(), LIMIT.closeMs);
-    this.#end?.(why);
   }
 
   /** Leases unread messages to a program (D-395). Returns the IDs that the lease holds now. */

@@ -55,7 +55,14 @@ export async function startConnectors(
   const { view, talk } = screen;
   const started = ({ connector, folder, calls, ended }: RunningConnector) => {
     if (!ctx.terminal.stdoutIsTerminal || ctx.out.json) return;
-    const status = () => connector.isOver ? null : connector.status();
+    const status = () => {
+      try {
+        return connector.isOver ? null : connector.status();
+      } catch {
+        // A store that cannot be read now must not end the view that would say so.
+        return null;
+      }
+    };
     talk.add(talkAgent(ctx, folder, calls, { status, allowInsecure: options["allow-insecure"] }));
     void ended.then(() => talk.remove(folder.name));
   };

@@ -1,7 +1,7 @@
 /** Tables in the width of a terminal: the columns that matter most, with cells that are wrapped at words. Pure. */
 import { parseIso } from "../../shared/protocol/time.ts";
 import { printable } from "./escapes.ts";
-import { textColumns, wordWrap } from "./text_width.ts";
+import { cutToColumns, textColumns, wordWrap } from "./text_width.ts";
 import { DAY_MS } from "../../shared/clock.ts";
 
 /** A cell; `null` is shown as a dash. Where the table has no width to keep, `whole` is shown. */
@@ -11,6 +11,8 @@ export interface Column<T> {
   head: string;
   /** Without room the column with the highest rank is left out first; 0, the default, stays as long as it can. */
   rank?: number;
+  /** Its cells are cut and not wrapped, unless there is no room for so many columns. */
+  cut?: number;
   /** Only where the table has no width to keep. */
   isWide?: true;
   of(row: T): Cell;
@@ -31,11 +33,14 @@ export function tableLines<T>(columns: readonly Column<T>[], rows: readonly T[],
     return table(columns.map(({ head }) => head), rows.map((row) => columns.map(({ of }) => whole(of(row)))));
   }
   const short = (cell: Cell) => printable(cell === null ? "–" : typeof cell === "string" ? cell : cell.short);
-  let shown = columns.filter(({ isWide }) => !isWide).map(({ head, rank = 0, of }) => {
+  let shown = columns.filter(({ isWide }) => !isWide).map(({ head, rank = 0, cut, of }) => {
     const cells = [head, ...rows.map((row) => short(of(row)))];
     const words = cells.flatMap((cell) => cell.split(" ")).map(textColumns);
-    const least = Math.max(...words.map((word) => word > width ? CUT_WORD : word));
-    return { cells, rank, least, natural: Math.max(...cells.map(textColumns)) };
+    const natural = Math.max(...cells.map(textColumns));
+    const least = cut === undefined
+      ? Math.max(...words.map((word) => word > width ? CUT_WORD : word))
+      : Math.min(cut, natural);
+    return { cells, rank, least, natural, isCut: cut !== undefined };
   });
   const needed = () => shown.reduce((sum, { least }) => sum + least + GAP, -GAP);
   while (shown.length > 1 && needed() > width) {
@@ -45,7 +50,9 @@ export function tableLines<T>(columns: readonly Column<T>[], rows: readonly T[],
   }
   const widths = grown(shown, width - needed());
   return [...rows.keys(), rows.length].flatMap((n) => {
-    const cells = shown.map(({ cells }, i) => wordWrap(cells[n] ?? "", widths[i] ?? 1));
+    const cells = shown.map(({ cells: { [n]: cell = "" }, isCut }, i) =>
+      isCut ? [cutToColumns(cell, widths[i] ?? 1)] : wordWrap(cell, widths[i] ?? 1)
+    );
     const height = Math.max(...cells.map(({ length }) => length));
     return Array.from(
       { length: height },

@@ -6,7 +6,8 @@ import { FOR, placeOf, providerOf, WHICH_AGENT } from "./provider_world.ts";
 import { BLOCKING_CHECKS, type DoctorCheck, runChecks, runtimeOf } from "../../doctor/checks.ts";
 import { connectorOf } from "../connector/connector.ts";
 import { statusOf } from "../../connector/status.ts";
-import { idCell, timeCell } from "../../terminal/tables.ts";
+import { idCell } from "../../terminal/tables.ts";
+import { dayAndTime } from "../../connector/states.ts";
 import { PLATFORMS } from "../../platforms/table.ts";
 import { presentPeers, readPeers } from "../../connector/peers.ts";
 import { toBase64Url } from "../../../shared/protocol/base64url.ts";
@@ -102,7 +103,7 @@ export const COMMANDS = [
       const healthy = checks.every(({ ok }) => ok);
       const shown = (text: string) =>
         text.replace(/did:svc:\S+/, (did) => ctx.out.shown(idCell(did)) ?? "")
-          .replace(/[\d-]+T[\d:.]+Z/, (iso) => ctx.out.shown(timeCell(iso, ctx.clock.now())) ?? "");
+          .replace(/[\d-]+T[\d:.]+Z/, (iso) => ctx.out.shown({ short: dayAndTime(iso), whole: iso }) ?? "");
       const mark = ({ ok }: DoctorCheck) => ok ? ctx.out.green("pass") : ctx.out.red("FAIL");
       const width = Math.max(...checks.map(({ name }) => name.length));
       ctx.out.result({ agent: folder?.name ?? null, platform, healthy, checks }, [

@@ -193,7 +193,7 @@ export class Talk {
         view.redraw();
       });
     }
-    view.redraw();
+    this.#told(() => view.redraw());
   }
 
   /**
@@ -225,6 +225,7 @@ export class Talk {
   /** A ticket was confirmed, so the one that was shown is used up. */
   paired(name: string, did: string): void {
     this.#tickets.used();
+    this.#log.met(did);
     const known = this.#agents.get(name);
     if (known !== undefined) this.#told(() => this.#askReplaced(known.agent, did));
   }
@@ -282,7 +283,9 @@ export class Talk {
   }
 
   #pressed(key: string): void {
-    const isDeaf = this.#deps.clock.now() < this.#deafUntil;
+    const left = this.#deafUntil - this.#deps.clock.now();
+    // More is of a clock that was set back: all keys would be dropped until it has caught up.
+    const isDeaf = left > 0 && left <= DEAF_MS;
     if (this.#prompt.press(key, isDeaf) || isDeaf) return;
     if (/^\d$/.test(key) && this.#digits.length < 9) {
       this.#digits += key;

@@ -36,7 +36,7 @@ export class Tickets {
 
   /** Makes a ticket; while one is open, shows it as a picture that another device can read. */
   async make(agent: TalkAgent): Promise<void> {
-    const { clock, view } = this.deps;
+    const { clock, log, view } = this.deps;
     const open = this.#open;
     if (open === null || open.agent !== agent.name || open.until <= clock.now()) {
       const { ticket, expiresAt } = await call(agent.calls, PairStartAnswer, post("/v1/pair/start", {}));
@@ -44,8 +44,10 @@ export class Tickets {
       if (this.#open?.text !== ticket) this.show(agent.name, ticket, expiresAt, "");
       return;
     }
+    const picture = await ticketPicture(open.text, view.columns ?? 80, view.rows ?? 24);
     // A picture that is cut cannot be read, so it is as wide as it is.
-    view.show(await ticketPicture(open.text, view.columns ?? 80, view.rows ?? 24));
+    if (typeof picture === "string") log.say(picture);
+    else view.show(picture);
   }
 
   async invite(agent: TalkAgent): Promise<void> {
@@ -95,12 +97,12 @@ const TEXT = [
 ];
 
 /** The lines of a ticket as a QR code with what to do beside it, or a sentence when the window is too small; `rows` and `columns` of the terminal. */
-async function ticketPicture(ticket: string, columns: number, rows: number): Promise<string[]> {
+async function ticketPicture(ticket: string, columns: number, rows: number): Promise<string[] | string> {
   const { renderUnicodeCompact } = await import("uqr");
   const code = String(renderUnicodeCompact(ticket, { border: 2, ecc: "L" })).split("\n");
   const width = code[0]?.length ?? 0;
   if (columns < width + BESIDE || rows < code.length + BELOW) {
-    return [`The window is too small for the QR code: ${width + BESIDE} × ${code.length + BELOW} are needed.`];
+    return `The window is too small for the QR code: ${width + BESIDE} × ${code.length + BELOW} are needed.`;
   }
   const text = TEXT.flatMap((sentence) => [...wordWrap(sentence, columns - width - 3), ""]);
   return [...code.map((row, i) => `${row}  ${text[i] ?? ""}`.trimEnd()), ticket];

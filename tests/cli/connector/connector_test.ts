@@ -446,3 +446,17 @@ Deno.test("a hundred messages are handed over once each, in the order of their c
   assertEquals(bench.handedOver.length, count);
   assertEquals(bench.connector.status().proxy.url, PROXY_URL);
 });
+
+Deno.test("a connector ends also when its events cannot be written any longer", async () => {
+  await using world = await World.open();
+  const { bench } = await story(world);
+  await using _ = bench;
+  Object.assign(bench.connector.deps, {
+    emit: () => {
+      throw new Error("Input/output error");
+    },
+  });
+  void bench.connector.stop();
+  const why = await bench.ended;
+  assertEquals([why instanceof Error && why.message, bench.connector.isOver], ["Input/output error", true]);
+});

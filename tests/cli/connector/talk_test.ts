@@ -35,6 +35,8 @@ interface Asked {
 class Screen {
   readonly clock: ManualClock;
   mayInvite = true;
+  /** The line below the log cannot be drawn. */
+  isBroken = false;
   readonly lines: string[] = [];
   readonly asked: Asked[] = [];
   peers: Peers = BETA;
@@ -58,7 +60,9 @@ class Screen {
     const view: ConsoleView = {
       event: () => {},
       show: (lines) => this.print(lines),
-      redraw: () => {},
+      redraw: () => {
+        if (this.isBroken) throw new Error("the store is locked");
+      },
       signal: () => {},
       isVerbose: false,
       columns,
@@ -320,6 +324,19 @@ Deno.test("the head of several agents names their person and server, and no agen
   await using screen = new Screen(80, undefined, 3);
   for (const name of ["alpha", "beta", "gamma"]) screen.add(name);
   assertEquals(screen.lines, ["3 agents of Ada · svc.example.com", screen.lines[1], ""]);
+});
+
+Deno.test("q works when the clock was set back after a paste, and when the line below the log could not be drawn", async () => {
+  await using screen = new Screen();
+  screen.add();
+  await screen.paste("a text");
+  screen.clock.step(-3_600_000);
+  screen.isBroken = true;
+  await screen.press("?");
+  screen.isBroken = false;
+  assertStringIncludes(screen.lines.join("\n"), "the store is locked");
+  await screen.press("q");
+  assertEquals(screen.stops, 1);
 });
 
 Deno.test("r replies to the newest message, a number names another one, and space reads what was shown", async () => {
