@@ -14,7 +14,7 @@ export class ConnectorLockedError extends CliError {
 
   constructor(agentName: string, readonly pid: string) {
     super("CLI_BUSY", `The connector of ${agentName} runs already (pid ${pid})`, {
-      fix: `svc inbox --follow --agent ${agentName} talks with its peers from here.`,
+      fix: `To talk here: svc inbox --follow --agent ${agentName}`,
     });
   }
 }
@@ -46,7 +46,8 @@ export async function lockConnector(folder: AgentFolder, pid: number | null): Pr
     await yieldToEventLoop();
   }
   try {
-    await file.truncate(0);
+    // At once: a process that finds the lock taken takes what is written for the holder.
+    file.truncateSync(0);
     if (pid !== null) await file.write(utf8Bytes(`${pid}\n`));
   } catch (error) {
     throw new CliError("CLI_SAVE_FAILED", `${path} could not be written: ${reason(error)}`, { cause: error });

@@ -2,9 +2,10 @@
 import { type Cancel, type Clock, settledWithin } from "../../../shared/clock.ts";
 import { call, get, sendAndWait } from "../../../shared/client/local_client.ts";
 import { SentPage, type SentState } from "../../../shared/client/local_shapes.ts";
-import { problemText, refusalText } from "../states.ts";
+import { dayAndTime, problemText, refusalText } from "../states.ts";
 import type { Log } from "./log.ts";
-import { rowOf, type TalkAgent } from "./talk_agent.ts";
+import { clockText } from "./log_text.ts";
+import { lastSeenOf, rowOf, type TalkAgent } from "./talk_agent.ts";
 
 /** A message whose row is stored by then is shown with its number before the answer is there. */
 const ROW_MS = 300;
@@ -85,20 +86,30 @@ export class SentHere {
     if (state === "kept" && refusal !== null && nextTryAt !== null) {
       const seconds = Math.max(1, Math.ceil((Date.parse(nextTryAt) - clock.now()) / 1000));
       log.say(`Not sent yet: ${refusal}. Next try in ${seconds} s.`, "yellow");
-    } else this.#tellState(open, problem);
+    } else this.#tellState(open, problem, state === "queued" ? await lastSeenOf(agent, did) : null);
     return open;
   }
 
-  /** A line for a state that is not the good one. */
-  #tellState({ alias, seq, state }: Open, problem: string | null): void {
+  /** A line for a state that is not the good one. `lastSeenAt`: when the recipient was online. */
+  #tellState({ alias, seq, state }: Open, problem: string | null, lastSeenAt: string | null = null): void {
     const { log } = this.deps;
     const what = seq === null ? `The message to ${alias}` : `${seq} to ${alias}`;
     const why = problem === null ? "" : `: ${problemText(problem, alias)}`;
-    if (state === "queued") log.say(`${what} waits at the server: ${alias} is offline.`, "yellow");
-    else if (state === "kept") log.say(`${what} waits here${why}.`, "yellow");
+    if (state === "queued") {
+      const since = lastSeenAt === null ? "" : ` since ${this.#timeOf(lastSeenAt)}`;
+      log.say(`${what} waits at the server: ${alias} is offline${since}.`, "yellow");
+    }
+    if (state === "kept") log.say(`${what} waits here${why}.`, "yellow");
     else if (state === "unknown") log.say(`${what}: unclear, it may have arrived${why}.`, "yellow");
     else if (state === "refused") log.say(`${what} was refused${why}.`, "red");
     else if (state === "dead_lettered") log.say(`${what} was not delivered${why}.`, "red");
+  }
+
+  /** `07:40`, or with the day when it is another one. */
+  #timeOf(iso: string): string {
+    const at = Date.parse(iso),
+      isToday = new Date(at).toDateString() === new Date(this.deps.clock.now()).toDateString();
+    return isToday ? clockText(at) : dayAndTime(iso);
   }
 
   #lookLater(): void {

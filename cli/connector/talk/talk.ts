@@ -261,8 +261,12 @@ export class Talk {
     const origin = status()?.proxy.origin;
     const server = origin === undefined ? "" : ` · ${new URL(origin).host}`;
     const keys = "s send  r reply  p pair  i invite  l peers  h history  ? all keys  q stop";
-    const shown = keys.length < columns ? keys : "? shows the keys";
-    this.#deps.view.show([[["bold", cutToColumns(`${whose} of ${humanName}${server}`, columns - 1)]], shown, ""]);
+    const shown = keys.length < columns ? keys.split("  ") : ["? shows the keys"];
+    const line = shown.flatMap((text, i): [Style, string][] => [
+      ["bold", `${i === 0 ? "" : "  "}${text[0]}`],
+      ["", text.slice(1)],
+    ]);
+    this.#deps.view.show([[["bold", cutToColumns(`${whose} of ${humanName}${server}`, columns - 1)]], line, ""]);
   }
 
   #help(): void {
@@ -319,7 +323,8 @@ export class Talk {
   }
 
   async #confirm(agent: TalkAgent, ticket: Ticket): Promise<void> {
-    this.#askReplaced(agent, await this.#tickets.confirm(agent, ticket));
+    const did = await this.#tickets.confirm(agent, ticket);
+    if (did !== null) this.#askReplaced(agent, did);
   }
 
   #toggleSound(): void {

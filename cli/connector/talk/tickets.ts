@@ -1,5 +1,6 @@
 /** Pairing on a terminal: the ticket that is shown, and the one that is pasted. */
 import type { Clock } from "../../../shared/clock.ts";
+import { ApiError } from "../../../shared/client/errors.ts";
 import { call, post } from "../../../shared/client/local_client.ts";
 import { PairConfirmAnswer, PairStartAnswer } from "../../../shared/protocol/api/pairing.ts";
 import { ticketInPaste } from "../../../shared/protocol/pasted_ticket.ts";
@@ -76,8 +77,15 @@ export class Tickets {
     return null;
   }
 
-  async confirm(agent: TalkAgent, { ticket }: Ticket): Promise<string> {
-    const answer = await call(agent.calls, PairConfirmAnswer, post("/v1/pair/confirm", { ticket }));
+  /** Pairs. Returns the DID of the peer; `null` when the ticket is over. */
+  async confirm(agent: TalkAgent, { ticket }: Ticket): Promise<string | null> {
+    const confirming = call(agent.calls, PairConfirmAnswer, post("/v1/pair/confirm", { ticket }));
+    const answer = await confirming.catch((error) => {
+      if (!(error instanceof ApiError && error.code === "PROXY_PAIR_TICKET_EXPIRED")) throw error;
+      this.deps.log.say("This ticket is over. The other person presses p again.");
+      return null;
+    });
+    if (answer === null) return null;
     const { initiatorAgentDid: did, initiatorProfile: { agentName, humanName } } = answer;
     const alias = aliasesOf(agent.peers()).get(did);
     const known = alias === undefined || alias === agentName ? "" : ` It is called ${alias} here.`;

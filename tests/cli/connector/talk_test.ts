@@ -503,6 +503,23 @@ Deno.test("the state of a sent message is a line unless it is the good one, and 
   Object.assign(screen.sent[0] ?? {}, { state: "processed" });
   await screen.clock.advance(2_000);
   assertEquals(screen.lines.at(-1)?.slice(7), "beta has read 9.");
+  for (
+    const [lastSeenAt, since] of [[new Date(2026, 1, 21, 7, 40), "07:40"], [
+      new Date(2026, 1, 20, 18, 5),
+      "20 Feb 18:05",
+    ]]
+  ) {
+    screen.listed = [{ ...listedPeer("beta", DID), online: false, lastSeenAt }];
+    await screen.press("s");
+    await screen.type("y");
+    await screen.press(ENTER);
+    await flushTasks();
+    assertStringIncludes(
+      screen.lines.slice(-2).join(" "),
+      `to beta waits at the server: beta is offline since ${since}.`,
+    );
+  }
+  screen.sent.length = 0;
   const count = screen.lines.length;
   await screen.clock.advance(10_000);
   assertEquals(screen.lines.length, count);
