@@ -243,7 +243,7 @@ export class Connector {
   }
   #shutting: Promise<void> | null = null;
 
-  /** Ends also when a part of it cannot be stopped: its owner would wait for ever, with the lock. */
+  /** Ends also when a part of it cannot be stopped: else its owner would wait without an end, and the agent could not start again. */
   async #drain(why: unknown): Promise<void> {
     try {
       await this.#stopAll();
