@@ -14,10 +14,13 @@ import { Typist } from "../support/typist.ts";
 
 const MINUTES = trials(5);
 const MESSAGES = 10;
-/** Within this time after a cable is plugged in again, or pulled while someone writes, every state is true. */
-const TRUE_MS = 5_000, LOST_MS = 20_000;
-/** What the commands that ask take. */
-const ASKING_MS = 5_000;
+/**
+ * Within this time after a cable is plugged in again, or pulled while someone writes, every state is true: a machine that does
+ * nothing else needs 5 s and 14 s of it.
+ */
+const TRUE_MS = 10_000, LOST_MS = 30_000;
+/** How long the commands that ask may take. */
+const ASKING_MS = 60_000;
 const program = await bundledProgram();
 
 interface Sent {
@@ -98,7 +101,7 @@ Deno.test({
       const up = Date.now();
       const known = await Promise.all(
         [ada, bob].map((person) =>
-          eventually(TRUE_MS + ASKING_MS, "every state is true", async () => {
+          eventually(ASKING_MS, "every state is true", async () => {
             const sent = await states(person);
             return sent.every(({ state }) => state === "delivered") ? sent : undefined;
           })
