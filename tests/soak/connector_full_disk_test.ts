@@ -1,5 +1,7 @@
 /** A real disk that is full under the connector: a small tmpfs, which only root can mount on Linux. */
-import { assertEquals, assertStringIncludes } from "@std/assert";
+import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
+import { Database } from "../../cli/connector/store/database.ts";
+import { CliError } from "../../cli/errors.ts";
 import { Listener, RunningConnector } from "../cli/connector/people.ts";
 import { bundledProgram, output } from "../cli/program.ts";
 import { eventually, Service, tempFolder } from "../support/process.ts";
@@ -30,6 +32,21 @@ const CAN_MOUNT = await (async () => {
   await using disk = await smallDisk(folder.path);
   return disk !== null;
 })();
+
+Deno.test({
+  name: "a database that finds no room for its index is not called damaged, and opens when there is room",
+  ignore: !CAN_MOUNT,
+  async fn() {
+    await using folder = await tempFolder();
+    await using _disk = await smallDisk(folder.path);
+    const [path, filler] = [`${folder.path}/connector.db`, `${folder.path}/filler`];
+    Database.open(path).close();
+    await fill(filler);
+    assertThrows(() => Database.open(path), CliError, "the disk is full");
+    await Deno.remove(filler);
+    Database.open(path).close();
+  },
+});
 
 Deno.test({
   name: "a message whose result a full disk cannot store is handed over once and finished later",

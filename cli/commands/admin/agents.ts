@@ -42,6 +42,7 @@ export const COMMANDS = [
       name: { value: "prefix", summary: "Only agents whose name begins with this, in any case" },
       owner: { value: "person", summary: "Only agents of this person, by name, ID or DID" },
       expiring: { value: "days", summary: "Only active agents whose identity token ends within this time, such as 7d" },
+      // Not `--offline`, which is a switch of `svc verify`: a name has a value in every command that has it, or in none.
       "offline-for": { value: "time", summary: "Only active agents that left longer ago than this, such as 1d" },
       online: { summary: "Show also which agents are connected, as the proxy reports it" },
     },

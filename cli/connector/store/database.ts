@@ -9,6 +9,8 @@ import { ensureTables, missingTables } from "./schema.ts";
 
 /** Pages in memory; few, because one process may have the databases of hundreds of agents open. */
 const CACHE_KIB = 256;
+/** Size of the file `-shm` that SQLite makes beside a database when it opens it. */
+const LOG_INDEX_BYTES = 32 * 1024;
 
 export type Cell = string | number | null;
 export type Row = Record<string, Cell>;
@@ -58,7 +60,9 @@ export class Database implements Disposable {
     } catch (error) {
       db?.close();
       if (error instanceof CliError) throw error;
-      if (isFull(error)) throw new CliError("CLI_SAVE_FAILED", `${path} could not be written: the disk is full`);
+      if (isFull(error) || hasNoRoom(path)) {
+        throw new CliError("CLI_SAVE_FAILED", `${path} could not be written: the disk is full`);
+      }
       throw damaged(path, reason(error));
     }
   }
@@ -173,6 +177,26 @@ function isCorrupt(error: unknown): boolean {
 
 function isFull(error: unknown): boolean {
   return error instanceof Error && !(error instanceof DiskFullError) && /disk is full/.test(error.message);
+}
+
+/**
+ * Whether the index of the log does not fit on the disk, which SQLite reports as a mere I/O error: a file that is called
+ * damaged then would be moved away with its messages.
+ */
+function hasNoRoom(path: string): boolean {
+  const probe = `${path}-room`;
+  try {
+    Deno.writeFileSync(probe, new Uint8Array(LOG_INDEX_BYTES), { mode: 0o600 });
+    return false;
+  } catch (error) {
+    return reason(error) === "the disk is full";
+  } finally {
+    try {
+      Deno.removeSync(probe);
+    } catch {
+      // It was never made.
+    }
+  }
 }
 
 function damaged(path: string, why: string): CliError {

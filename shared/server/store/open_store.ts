@@ -126,7 +126,10 @@ async function lockedFile(url: string): Promise<FileLock> {
     if (cause instanceof StoreRefused) throw cause;
     if (cause instanceof Deno.errors.AlreadyExists) throw new StoreRefused(`Cannot keep a store at ${url}: no folder`);
     const isForbidden = cause instanceof Deno.errors.NotCapable || cause instanceof Deno.errors.PermissionDenied;
-    if (!isForbidden) throw new StoreRefused(`Cannot keep a store at ${url}: ${(cause as Error).message}`);
+    if (!isForbidden) {
+      const why = (cause as Error).message;
+      throw new StoreRefused(`Cannot keep a store at ${url}: ${why}. Correct that, or set KV_URL to another path`);
+    }
     throw new StoreRefused(
       `Cannot keep a store at ${url}: this process may not write there. Set KV_URL to a path where it may ` +
         `(deno task dev: below .data), or start it with permission to read and write that folder.`,

@@ -138,6 +138,9 @@ Deno.test("a person and an agent are named by name, and one who is not the only 
   const many = await admin.failure("admin", "agents", "revoke", "crawler", "--yes");
   assertEquals([many.exit, many.code], [2, "CLI_AMBIGUOUS"]);
   for (const { agent } of [a, b]) assertStringIncludes(many.message, agent.id);
+  for (const [kind, typed, meant] of [["people", "Crol", "Carol"], ["agents", "bilder", "builder"]] as const) {
+    assertStringIncludes((await admin.failure("admin", kind, "show", typed)).message, `Did you mean ${meant}?`);
+  }
   const none = await admin.failure("admin", "people", "suspend", "Ev", "--yes");
   assertEquals([none.exit, none.code], [4, "CLI_NAME_UNKNOWN"]);
   assertStringIncludes(none.message, "Did you mean Eve?");

@@ -219,6 +219,19 @@ Deno.test("on a terminal, bootstrap and join ask for the names that are missing,
   machine.types = ["", "a/b", "beta"];
   assertEquals((await machine.svc("join", link)).code, 0);
   assertEquals((await machine.json("agent", "inspect", "beta")).name, "beta");
+
+  await using other = await Machine.open(world);
+  // What starts its connector needs an agent, so the question does not offer to leave it out.
+  other.types = ["Ci", "", "", ""];
+  assertEquals((await other.svc("join", (await invited(admin)).link, "--start")).code, 2);
+  assertEquals([other.asked.slice(1), other.types], [Array(3).fill("Name of your first agent: "), []]);
+});
+
+Deno.test("a secret from a terminal's standard input says how it ends", async () => {
+  await using world = await World.open();
+  await using machine = await Machine.open(world);
+  machine.stdin = null;
+  assertStringIncludes((await machine.svc("join", "-")).stderr, "Paste <link> here, then press Enter and Ctrl-D.");
 });
 
 Deno.test("bootstrap takes both names as options, and says in JSON what it made", async () => {

@@ -20,7 +20,15 @@ Deno.test("svc peers lists the same peers with and without a connector, and keep
   const shown = list.peers.map((peer: Record<string, string>) => [peer.alias, peer.agentDid, peer.humanName]);
   assertEquals([list.agent, ...shown], ["alpha", ["beta", beta.agent.did, "Bob"], ["beta-2", second.agent.did, "Bob"]]);
   assertEquals(Object.keys(JSON.parse(machine.read("agents/alpha/peers.json"))), ["beta", "beta-2"]);
+  const misspelt = async () => {
+    for (const argv of [["send", "bta", "hi"], ["log", "bta"], ["peers", "block", "bta"]]) {
+      assertStringIncludes((await machine.failure(...argv)).message, "Did you mean beta?", argv.join(" "));
+    }
+  };
+  await misspelt();
+  assertStringIncludes((await machine.svc("status")).stderr, "Next: svc connector start alpha");
   await using _connector = await connectorOfAlpha(world, machine);
+  await misspelt();
   assertEquals(await machine.json("peers", "--agent", "alpha"), list);
   const { stdout } = await machine.svc("peers");
   assertEquals(stdout.split("\n")[0]?.split(/ {2,}/), [

@@ -85,6 +85,8 @@ Deno.test("a profile is a folder of its own, which option or variable choose and
   assertStringIncludes(joined.stderr, "svc connector start beta --inbox --profile work");
   assertEquals(JSON.parse(machine.read("profiles/work/config.json")).proxyUrl, PROXY_URL);
   assertEquals((await machine.json("agent", "inspect", "beta", "--profile", "work")).name, "beta");
+  const unknown = (await machine.failure("agent", "inspect", "bta", "--profile", "work")).message;
+  assertStringIncludes(unknown, "Did you mean beta? Run svc --profile work agent list to see");
   const { profiles } = await machine.json("profile", "list");
   const short = (rows: { name: string; humanName: string; agents: string[]; isCurrent: boolean }[]) =>
     rows.map(({ name, agents, isCurrent }) => [name, agents, isCurrent]);

@@ -125,6 +125,8 @@ Deno.test("every code of both services maps to the exit code of its status", () 
     exit: EXIT.failed,
     requestId: null,
   });
+  const full = describe(new Error("No space left on device (os error 28)"));
+  assertEquals([full.code, full.cause], ["CLI_SAVE_FAILED", "The disk is full"]);
 });
 
 Deno.test("the CLI and the services share no error code", () => {
