@@ -64,14 +64,11 @@ export class RegistryClient {
   readonly revokeApiKey = (apiKey: string, keyId: string) =>
     this.#call("DELETE", `/v1/me/api-keys/${encodeURIComponent(keyId)}`, apiKey, null);
 
-  /** Registers an agent by challenge and proof. The private key is not sent. */
-  readonly registerAgent = async (apiKey: string, keys: KeyPair, wanted: WantedAgent) =>
-    await this.answerChallenge(apiKey, keys, wanted, await this.challenge(apiKey, keys.publicKey));
   /** A challenge for registering a key. It can be answered once. */
   readonly challenge = (apiKey: string, publicKey: string) =>
     this.#call("POST", "/v1/agents/challenge", apiKey, agents.Challenge, { publicKey });
 
-  /** Registers an agent by the answer to a challenge. */
+  /** Registers an agent by the answer to a challenge. The private key is not sent. */
   async answerChallenge(
     apiKey: string,
     keys: KeyPair,

@@ -9,13 +9,23 @@ import * as relay from "../../shared/protocol/api/relay.ts";
 import { type NewId, ulidSource } from "../../shared/protocol/ids.ts";
 import { messageTarget } from "../../shared/protocol/message_context.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
+import { RegistryClient as Client, type WantedAgent } from "../../cli/client/registry_client.ts";
+import type { RegisterAnswer } from "../../shared/protocol/api/agents.ts";
+import type { KeyPair } from "../../shared/protocol/ed25519.ts";
 import { type Answer, callService, type HttpDeps } from "../../cli/link/service_call.ts";
 import { type AgentIdentity, signedHeaders } from "../../cli/link/signed_headers.ts";
 
 export type { HttpDeps } from "../../cli/link/service_call.ts";
 export { ApiError, UnreachableError } from "../../shared/client/errors.ts";
-export { RegistryClient } from "../../cli/client/registry_client.ts";
 export { type AgentIdentity, signedHeaders } from "../../cli/link/signed_headers.ts";
+
+/** The client of the registry. */
+export class RegistryClient extends Client {
+  /** Registers an agent by challenge and proof. */
+  async registerAgent(apiKey: string, keys: KeyPair, wanted: WantedAgent): Promise<RegisterAnswer> {
+    return await this.answerChallenge(apiKey, keys, wanted, await this.challenge(apiKey, keys.publicKey));
+  }
+}
 
 /** A message to send. */
 export interface OutboundMessage {
