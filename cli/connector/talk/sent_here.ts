@@ -91,9 +91,10 @@ export class SentHere {
   }
 
   /** A line for a state that is not the good one. `lastSeenAt`: when the recipient was online. */
-  #tellState({ alias, seq, state }: Open, problem: string | null, lastSeenAt: string | null = null): void {
-    const { log } = this.deps;
-    const what = seq === null ? `The message to ${alias}` : `${seq} to ${alias}`;
+  #tellState({ agent, alias, seq, state }: Open, problem: string | null, lastSeenAt: string | null = null): void {
+    const { log, hasSeveral } = this.deps;
+    const whose = hasSeveral() ? `${agent.name} · ` : "";
+    const what = whose + (seq === null ? `The message to ${alias}` : `${seq} to ${alias}`);
     const why = problem === null ? "" : `: ${problemText(problem, alias)}`;
     if (state === "queued") {
       const since = lastSeenAt === null ? "" : ` since ${this.#timeOf(lastSeenAt)}`;

@@ -67,11 +67,13 @@ export class Tickets {
     const origin = agent.status()?.proxy.origin;
     if (origin === undefined) return null;
     const { host } = new URL(origin);
+    // Another agent of this terminal may pair with it.
+    const own = this.#open?.agent === agent.name ? parseTicket(this.#open.text) : null;
     const found = ticketInPaste(text, origin);
     if ("problem" in found) log.say(found.problem);
     else if (found.ticket.authority !== host && found.ticket.pairSecret === null) {
       log.say(`This ticket is from another server, ${found.ticket.authority}, and proves no key. Ask for another one.`);
-    } else if (found.ticket.plain === parseTicket(this.#open?.text ?? "")?.plain) {
+    } else if (found.ticket.plain === own?.plain) {
       log.say("This is your own ticket. Give it to the other person.");
     } else return found.ticket;
     return null;

@@ -339,6 +339,20 @@ Deno.test("q works when the clock was set back after a paste, and when the line 
   assertEquals(screen.stops, 1);
 });
 
+Deno.test("the ticket of an agent pairs with another one of the same terminal, and not with itself", async () => {
+  await using screen = new Screen(80, undefined, 2);
+  for (const name of ["alpha", "beta"]) screen.add(name);
+  const ticket = formatTicket(SERVER, new Uint8Array(16));
+  screen.talk.showTicket("alpha", ticket, new Date(screen.clock.now() + 300_000).toISOString());
+  await screen.paste(ticket);
+  assertEquals(screen.lines.at(-1)?.slice(7), "This is your own ticket. Give it to the other person.");
+  await screen.press("a");
+  await screen.type("beta");
+  await screen.press(ENTER);
+  await screen.paste(ticket);
+  assertEquals(screen.live(), "Pair with an agent of svc.example.com? [y/N] ");
+});
+
 Deno.test("r replies to the newest message, a number names another one, and space reads what was shown", async () => {
   await using screen = new Screen();
   screen.add();
