@@ -127,6 +127,8 @@ Deno.test({
     assertStringIncludes(await says("svc peers remove bob --yes"), "has ended");
     assertStringIncludes(await says("svc send bob hi"), 'No peer has the alias "bob"');
     await ask("and now?");
-    await bob.shown(/Not sent to alpha: The two agents are not a confirmed pair\./);
+    await bob.shown(/Not sent to alpha: The two agents are not a confirmed pair\. To pair:$/);
+    await bob.quit();
+    await bob.shown(/^Next, to go on; messages wait meanwhile: svc connector start beta$/);
   },
 });
