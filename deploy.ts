@@ -407,7 +407,10 @@ function logsToConsole(environ: Environ): boolean {
   return environ("OTEL_DENO") === "true" || environ("DENO_DEPLOYMENT_ID") !== undefined;
 }
 
-/** Gives up the right to start programs and to know the user: neither is needed to serve, and hostile input could use them. */
+/**
+ * Gives up the right to start programs and to know the user, because neither is needed to serve, and hostile input
+ * could use them.
+ */
 export async function startNoPrograms(): Promise<void> {
   await Deno.permissions.revoke({ name: "run" });
   await Deno.permissions.revoke({ name: "sys", kind: "uid" });

@@ -185,7 +185,10 @@ async function contextOf(
   };
 }
 
-/** The saved authorities. Read before the command runs: in a request the reason would be that a service cannot be reached. */
+/**
+ * The saved authorities. Read before the command runs, because in a request the reason would be that a service cannot
+ * be reached.
+ */
 function savedOf(folder: () => string, isNeeded: boolean): Authority | undefined {
   try {
     return savedAuthority({ configDir: folder() }) ?? undefined;

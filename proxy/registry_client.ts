@@ -27,7 +27,7 @@ const OWN_BOUNDS: AnswerBounds = {
   // With more, a message whose sender must be checked takes longer than its own client waits.
   callMs: 5_000,
   listMs: null,
-  // Only the revocation list is long: with more, a wrong address could fill the memory.
+  // Only the revocation list is long. With more, a wrong address could fill the memory.
   bytes: 1_048_576,
   listBytes: LIMITS.registryAnswerBytes,
 };

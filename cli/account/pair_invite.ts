@@ -16,7 +16,7 @@ import { connectAsPerson, type ConnectionOptions } from "./registry_access.ts";
 const INVITE_MS = DAY_MS;
 
 /**
- * Makes the invite. The ticket comes first: one that stays unused ends by itself, and an invite would not.
+ * Makes the invite. The ticket comes first, because one that stays unused ends by itself, and an invite would not.
  *
  * @param calls the connector of the agent to pair with
  * @param expiresAt of the invite, ISO 8601; `null`: a day

@@ -231,7 +231,10 @@ export function label({ agentName, profile }: ServiceName): string {
   return `com.svc.connector${agentName === null ? "" : `.${agentName}`}${profileSuffix(profile)}`;
 }
 
-/** Two dots, which no agent name has: else the agent `a.work` and the agent `a` of the profile `work` would share a service. */
+/**
+ * Two dots, which no agent name has, because otherwise the agent `a.work` and the agent `a` of the profile `work` would
+ * share a service.
+ */
 function profileSuffix(profile: string | null): string {
   return profile === null ? "" : `..${profile}`;
 }

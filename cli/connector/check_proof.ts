@@ -128,9 +128,9 @@ function textOf(body: Uint8Array<ArrayBuffer>): string | null {
 }
 
 /**
- * Returns the sender's payload, or why it is refused (D-152): of a ticket peer only a sealed one is taken, of a contact only a
- * plain one, so that no relay and no sender can choose the weaker form. What a contact had signed before its ticket is still of a
- * contact: it waited in the mailbox, and would be lost.
+ * Returns the sender's payload, or why it is refused (D-152): of a ticket peer only a sealed one is taken, of a contact
+ * only a plain one, so that no relay and no sender can choose the weaker form. What a contact had signed before its
+ * ticket is still of a contact, because it waited in the mailbox, and would be lost.
  */
 async function openBody(
   text: string | null,

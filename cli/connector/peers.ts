@@ -277,7 +277,7 @@ export function renamePeer(peers: Peers, did: string, wanted: string): Peers {
  * the other, which becomes removed and is called `<alias>-old`, so that its messages can still be read.
  *
  * @param wanted a name of the other
- * @throws {AliasError} also for a contact: a relay could list one under any name
+ * @throws {AliasError} also for a contact, because a relay could list one under any name
  */
 export function replacePeer(peers: Peers, did: string, wanted: string): Peers {
   const present = aliasesOf(peers).get(did) ?? "", alias = presentAlias(peers, wanted) ?? "";
@@ -312,8 +312,8 @@ function tooManyNames(alias: string): AliasError {
 }
 
 /**
- * Marks pairs as ended, in the order of their ends, and keeps the newest. What a ticket proved and what this agent removed always
- * stays: a relay could otherwise make it forgotten with pairs that it invents.
+ * Marks pairs as ended, in the order of their ends, and keeps the newest. What a ticket proved and what this agent
+ * removed always stays, because a relay could otherwise make it forgotten with pairs that it invents.
  */
 function endedPairs(pairs: readonly [string, KnownPeer][]): (readonly [string, KnownPeer])[] {
   const next = pairs.reduce((last, [, { endOrder = 0 }]) => Math.max(last, endOrder), 0) + 1;

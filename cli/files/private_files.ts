@@ -21,7 +21,7 @@ const OTHERS_MAY_WRITE = 0o022;
 export function readPrivate(path: string, maxBytes: number): string | null {
   // node:fs, because Deno.open() has no O_NOFOLLOW. Loaded on use, because it takes longer than the rest of the program.
   const { closeSync, constants, fstatSync, openSync, readFileSync } = process.getBuiltinModule("node:fs");
-  // O_NONBLOCK: opening a pipe must not wait for a writer.
+  // O_NONBLOCK, because opening a pipe must not wait for a writer.
   const flags = constants.O_RDONLY | (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0);
   if (isLink(path)) throw unsafe(path, "is a link");
   let fd: number;

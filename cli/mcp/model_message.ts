@@ -13,7 +13,7 @@ import * as z from "zod";
 export const RESULT_CHARACTERS_MAX = 24_000;
 /** With more, one message takes the result from the others. */
 export const MESSAGE_CHARACTERS_MAX = 8_000;
-/** Control characters are escaped: with more, a text of them would take six times its length of the result. */
+/** Control characters are escaped. With more, a text of them would take six times its length of the result. */
 const MESSAGE_JSON_CHARACTERS_MAX = 16_000;
 /** With more, data would take the result from the texts; such data is shown as JSON text, which is cut. */
 const DATA_CHARACTERS_MAX = 4_000;

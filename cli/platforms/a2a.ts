@@ -99,7 +99,7 @@ export const A2A: PushPlatform = {
       message: {
         messageId,
         role: "ROLE_USER",
-        // Contains the sender's DID: with a free choice a peer could join the conversation of another.
+        // Contains the sender's DID, because with a free choice a peer could join the conversation of another.
         contextId: await contextOf(fromDid, session),
         parts: [{ text: textOf(message) }],
         ...(taskId === undefined ? {} : { taskId }),

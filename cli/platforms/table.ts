@@ -47,7 +47,7 @@ const NANOBOT: PushPlatform = {
   request(message, { hookToken }) {
     const body = JSON.stringify({
       messages: [{ role: "user", content: textOf(message) }],
-      // Contains the sender's DID: with a free choice a peer could join the conversation of another.
+      // Contains the sender's DID, because with a free choice a peer could join the conversation of another.
       session_id: message.session === null ? message.fromDid : `${message.fromDid}#${message.session}`,
     });
     return Promise.resolve({ headers: senderHeaders(message, hookToken), body });

@@ -275,9 +275,10 @@ async function inTurn(deps: CheckDeps, state: AdmissionState): Promise<void> {
 }
 
 /**
- * Reserves the nonce in the memory of its sender, and begins to read what later checks need. A sender that is not in memory is
- * read together with that. For one that is, the nonce is reserved first: replays on many connections would otherwise fill the queue
- * of the store with reads that no request waits for, and every other caller would stand behind them.
+ * Reserves the nonce in the memory of its sender, and begins to read what later checks need. A sender that is not in
+ * memory is read together with that. For one that is, the nonce is reserved first, because replays on many connections
+ * would otherwise fill the queue of the store with reads that no request waits for, and every other caller would stand
+ * behind them.
  *
  * @throws {ServiceError} `PROXY_AUTH_REPLAY`
  */

@@ -164,8 +164,8 @@ export class ConnectedAgents {
   }
 
   /**
-   * Closes every socket after its last delivery, in equal parts over `withinMs` milliseconds: agents that come back at once
-   * would otherwise all meet the other instances in the same moment.
+   * Closes every socket after its last delivery, in equal parts over `withinMs` milliseconds, because agents that come
+   * back at once would otherwise all meet the other instances in the same moment.
    */
   async closeInWaves({ withinMs, returnMs }: { withinMs: number; returnMs: number }): Promise<void> {
     for (let waves = WAVES; waves > 0; waves--) {
@@ -179,8 +179,8 @@ export class ConnectedAgents {
   }
 
   /**
-   * When all sockets together have too many unsent bytes, closes the slowest socket of the owner that has most of them: many
-   * slow sockets of one person would otherwise close a single one of another person.
+   * When all sockets together have too many unsent bytes, closes the slowest socket of the owner that has most of them,
+   * because many slow sockets of one person would otherwise close a single one of another person.
    */
   #endSlowest(): void {
     let unsent = 0;

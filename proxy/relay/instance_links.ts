@@ -20,7 +20,7 @@ import type { InstanceLeases } from "./instance_leases.ts";
 const OPEN_MS = 2_000;
 /** With more, messages of a machine that is gone wait in vain for longer; each beat is a few bytes. */
 const BEAT_MS = 4_000;
-/** Silence after which a link is lost: with less, one that is busy for some seconds would lose it. */
+/** Silence after which a link is lost. With less, one that is busy for some seconds would lose it. */
 const SILENT_MS = 3 * BEAT_MS;
 /** Unsent bytes above which messages go as notes. With more, one slow instance would fill the memory of the others. */
 const UNSENT_MAX = 8 * LIMITS.frameBytes;

@@ -39,7 +39,7 @@ import { unpackSender } from "../schema/sender_record.ts";
 const NEWS_PER_SECOND = 100;
 /** Messages of other instances whose results are remembered: more than arrive in the time of a message. */
 const RESULTS_MAX = 20_000;
-/** IDs of one note that asks for results: with more it would not fit a value of the store. */
+/** IDs of one note that asks for results. With more it would not fit a value of the store. */
 const ASKED_MAX = 1_000;
 /** With more, a sender learns later that the instance of its recipient has ended. */
 const LEASE_LOOK_MS = 1_000;

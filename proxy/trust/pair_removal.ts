@@ -1,7 +1,7 @@
 /**
- * Removes the pairs of a deleted agent, and when it was connected, when a revocation list names the agent: an overview
- * would otherwise count it among the agents that are offline. Every instance does this, in commits of
- * a few pairs, and skips pairs that another instance has removed. The store keeps the time up to which deletions are
+ * Removes the pairs of a deleted agent, and when it was connected, when a revocation list names the agent, because an
+ * overview would otherwise count it among the agents that are offline. Every instance does this, in commits of a few
+ * pairs, and skips pairs that another instance has removed. The store keeps the time up to which deletions are
  * processed, and a start repeats the hour before it, so that a crash loses no removal.
  */
 import type { Kv, KvEntryMaybe } from "../../shared/server/kv.ts";

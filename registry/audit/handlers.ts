@@ -9,7 +9,10 @@ import type { WithQuery } from "../callers.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { AuditRecord } from "../schema/records.ts";
 
-/** An ID never goes back when the clock does: with less, the page of a time would miss what was written after that. */
+/**
+ * An ID never goes back when the clock does, because otherwise the page of a time would miss what was written after
+ * that.
+ */
 const CLOCK_SLACK_MS = 3_600_000;
 
 export async function listAudit(deps: { kv: Kv }, { query }: WithQuery<AuditQuery>): Promise<Answer> {

@@ -15,7 +15,7 @@ import type { StoreDeps } from "../../shared/server/store/open_store.ts";
 /**
  * Returns the sequence number of a stored head: 0 when nothing was ever revoked.
  *
- * @throws {TypeError} when the head does not parse: treating it as 0 would undo revocations
+ * @throws {TypeError} when the head does not parse, because treating it as 0 would undo revocations
  */
 export function seqOf(head: unknown): number {
   if (head === null) return 0;

@@ -1,7 +1,7 @@
 /// <reference lib="esnext.disposable" />
 /**
  * An agent through the local API of its connector, which keeps its messages on disk. A class with keys and a link of
- * its own would be a second connector without the disk: a crash would lose messages that it has acknowledged.
+ * its own would be a second connector without the disk, so a crash would lose messages that it has acknowledged.
  */
 import { isAbsolute, join } from "node:path";
 import { type Clock, sleep } from "../clock.ts";

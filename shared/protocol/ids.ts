@@ -23,7 +23,7 @@ export function firstUlidOf(ms: number): string {
   return encodeTime(Math.max(0, ms), 10) + "0".repeat(16);
 }
 
-/** Random bytes per call: single bytes would cost more than the rest of a ULID. */
+/** Random bytes per call, because single bytes would cost more than the rest of a ULID. */
 const DRAWN = 256;
 
 export type NewId = () => string;

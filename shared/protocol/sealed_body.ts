@@ -24,7 +24,7 @@ export const SEAL_SUITE: CipherSuite<CryptoKey> = new CipherSuite(
 const FIRST_LINE = "SVC-SEALED-V1";
 const BEFORE_ENC = '{"svcSealed":1,"enc":"', BEFORE_CT = '","ct":"', END = '"}';
 const ENC_LENGTH = 43;
-/** Random bytes in front of each payload: with fewer, a relay that knows the hash could guess a short payload. */
+/** Random bytes in front of each payload. With fewer, a relay that knows the hash could guess a short payload. */
 export const SALT_BYTES = 32;
 const HEAD_BYTES = SALT_BYTES + 4;
 /** With less, a relay could tell one short text from another by its length. */
@@ -85,7 +85,9 @@ export interface SaltedPayload {
   salt: Bytes;
 }
 
-/** Returns the hash by which sender and recipient name a sealed payload: without the salt it could be guessed. */
+/**
+ * Returns the hash by which sender and recipient name a sealed payload, because without the salt it could be guessed.
+ */
 export function payloadHash({ payload, salt }: SaltedPayload): Promise<string> {
   return sha256(joinedBytes([salt, utf8Bytes(payload)]));
 }

@@ -10,7 +10,7 @@ const MAX_LENGTH = 2048;
 /** From the first to the last character that is neither white space nor a backtick. */
 const TEXT = /[^\s`](?:.*[^\s`])?/s;
 
-/** People are shown the authority: without this shape it could be a sentence that asks them to agree. */
+/** People are shown the authority, because without this shape it could be a sentence that asks them to agree. */
 const AUTHORITY = /^(?:\[[0-9a-f:.]+\]|[a-z0-9_-]+(?:\.[a-z0-9_-]+)*)(?::\d+)?$/;
 const LOOPBACK = /^(?:localhost|127(?:\.\d+){3}|\[::1\])(?::\d+)?$/;
 
@@ -22,7 +22,10 @@ export function isLoopback(host: string): boolean {
 export interface Ticket {
   /** The complete text; a secret that one person gives to the other. */
   ticket: string;
-  /** The form that goes to the proxy, which gets no pair secret: with one it could sign in the place of either agent. */
+  /**
+   * The form that goes to the proxy, which gets no pair secret, because with one it could sign in the place of either
+   * agent.
+   */
   plain: string;
   /** 16 bytes in base64url that only the two connectors know; `null` for a ticket without. */
   pairSecret: string | null;

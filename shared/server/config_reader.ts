@@ -9,7 +9,8 @@ export type Environ = (name: string) => string | undefined;
 /**
  * Reads the environment of the process. An empty value counts as not set.
  *
- * @throws {StartRefused} when this process may not read the variable: as unset, it would silently be a default
+ * @throws {StartRefused} when this process may not read the variable, because it would count as unset and silently be a
+ * default
  */
 export const processEnviron: Environ = (name) => {
   try {

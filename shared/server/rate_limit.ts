@@ -7,7 +7,10 @@ import type { Kv, KvEntryMaybe, KvKey } from "./kv.ts";
 import type { Clock } from "../clock.ts";
 import type { GroupCommit, Update } from "./store/group_commit.ts";
 
-/** A larger limit counts in steps of its window: with a time for each request its record would grow with the limit. */
+/**
+ * A larger limit counts in steps of its window, because with a time for each request its record would grow with the
+ * limit.
+ */
 export const EXACT_WINDOW_REQUESTS_MAX = 1_000;
 
 /** Most requests in any window of `windowMs` milliseconds. */

@@ -1,6 +1,6 @@
 /**
- * Which automatic replies may be sent (D-113), and the reply that an asker gets in place of one that may not: with
- * silence it would wait until its time is over, and try again.
+ * Which automatic replies may be sent (D-113), and the reply that an asker gets in place of one that may not, because
+ * with silence it would wait until its time is over, and try again.
  */
 import { LOOP_MESSAGES, type LoopGuard } from "../../link/loop_guard.ts";
 import { BUSY, errorPayload } from "../../../shared/client/local_shapes.ts";

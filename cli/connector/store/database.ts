@@ -36,8 +36,8 @@ export class Database implements Disposable {
   }
 
   /**
-   * Opens the file, or creates it. A file that lost a part is refused here: later, each message that needs the part would
-   * fail with an error of SQLite, and the connector would try each of them again.
+   * Opens the file, or creates it. A file that lost a part is refused here, because later, each message that needs the
+   * part would fail with an error of SQLite, and the connector would try each of them again.
    *
    * @throws {CliError} `CLI_FILE_UNSAFE`, `CLI_FILE_INVALID`, `CLI_SAVE_FAILED`
    */
@@ -208,8 +208,8 @@ function damaged(path: string, why: string): CliError {
 }
 
 /**
- * Refuses a journal without its database: after a kill the newest messages are in the journal alone, and SQLite would delete it
- * when it makes a new database.
+ * Refuses a journal without its database, because after a kill the newest messages are in the journal alone, and SQLite
+ * would delete it when it makes a new database.
  */
 function refuseRest(path: string): void {
   if (sizeOf(path) !== null || (sizeOf(`${path}-wal`) ?? 0) === 0) return;

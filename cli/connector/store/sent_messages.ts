@@ -14,7 +14,7 @@ import { type OnChange, TASK_REPLY } from "./received_rows.ts";
 const SENT_KEPT_MS = 8 * DAY_MS;
 /** Rows and content are bounded, because an agent in a loop would fill the disk. */
 export const SENT_MESSAGES = 100_000, SENT_BYTES = 256 * 1024 ** 2;
-/** The newest tasks of a peer that ListTasks looks through: more would hold up each other call. */
+/** The newest tasks of a peer that ListTasks looks through, because more would hold up each other call. */
 const LISTED_TASKS = 1_000;
 
 /** A sent message; times are milliseconds since the Unix epoch. */

@@ -142,7 +142,8 @@ export function createApp<D extends AppDeps, Callers>(
     async fetch(request, peer, path = routedPath(request)) {
       const exchange = requestContextOf(deps, request, peer);
       const began = deps.clock.now();
-      // HEAD is handled as GET, also by the router. The proof must name HEAD.
+      // HEAD is handled as GET, also by the router. The proof must name HEAD, because it covers the method that was
+      // sent.
       const method = request.method === "HEAD" ? "GET" : request.method;
       const answerTo = fixed.get(`${method} ${path}`);
       const response = answerTo

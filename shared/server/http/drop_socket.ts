@@ -1,8 +1,9 @@
 /**
- * Ends the connection of a WebSocket of the server. `WebSocket.close` only asks the peer to end it, and Deno reads on until
- * the peer agrees: one that sends a message without an end would fill the memory after its close, and one that does not read
- * would keep what was sent to it. The only documented end is that of the whole server, so this uses the part of the
- * runtime that its own idle timeout uses. tests/e2e/relay_faults_test.ts fails when a version of Deno has no such part.
+ * Ends the connection of a WebSocket of the server. `WebSocket.close` only asks the peer to end it, and Deno reads on
+ * until the peer agrees, so one that sends a message without an end would fill the memory after its close, and one that
+ * does not read would keep what was sent to it. The only documented end is that of the whole server, so this uses the
+ * part of the runtime that its own idle timeout uses. tests/e2e/relay_faults_test.ts fails when a version of Deno has
+ * no such part.
  */
 
 interface Runtime {

@@ -93,7 +93,7 @@ export class Metrics {
     this.#measures.push(measure);
   }
 
-  /** Measures what is not in memory. Never rejects: what cannot be measured keeps its last value. */
+  /** Measures what is not in memory. Never rejects, because what cannot be measured keeps its last value. */
   async measure(): Promise<void> {
     await Promise.allSettled(this.#measures.map((measure) => measure()));
   }

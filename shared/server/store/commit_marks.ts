@@ -1,9 +1,9 @@
 /**
  * Marks of group commits. A commit whose call fails or is late may have taken effect, or may still do so (D-216). Each
- * commit therefore also writes a mark: a record of its slot in this instance, with the number of the commit. The mark takes
- * effect with the commit, so it shows exactly whether the commit did. The records cannot, because a replay writes the same
- * values. A slot has one commit in flight. After an error, and for the halves of a batch, marks are written at another key:
- * a late commit cannot overwrite a newer mark, nor one half the mark that the other half reads.
+ * commit therefore also writes a mark: a record of its slot in this instance, with the number of the commit. The mark
+ * takes effect with the commit, so it shows exactly whether the commit did. The records cannot, because a replay writes
+ * the same values. A slot has one commit in flight. After an error, and for the halves of a batch, marks are written at
+ * another key, so a late commit cannot overwrite a newer mark, nor one half the mark that the other half reads.
  */
 import type { Kv, KvKey } from "../kv.ts";
 

@@ -14,7 +14,7 @@
  * - A claim is rejected with `StoreUnavailable` when the mark cannot be read or the second commit fails. It may still
  *   take effect. A later request has its own claim: the same nonce in another request is a replay.
  * - A claim ends after 10 s, wherever it is, because its sender gives up soon after. A commit that is late is not tried
- *   again in halves: each of them would be as late, and the claims behind them would wait for all.
+ * again in halves, because each of them would be as late, and the claims behind them would wait for all.
  */
 import type { Kv, KvEntryMaybe, KvKey } from "../kv.ts";
 import { type Cancel, type Clock, systemClock } from "../../clock.ts";
@@ -47,7 +47,7 @@ import { StoreBusy, StoreLate, StoreUnavailable } from "./store_errors.ts";
 
 /** More could not be committed before their deadline, and would hold memory for nothing. */
 export const CLAIMS_WAITING_MAX = 10_000;
-/** Above this wait new claims are refused: with more, their callers would give up before their commit. */
+/** Above this wait new claims are refused. With more, their callers would give up before their commit. */
 export const CLAIM_WAIT_MS = 3_000;
 /** With more, a crash leaves more outcomes unwritten; with less, hardly a claim finds a commit to join. */
 export const JOINING_WAIT_MS = 20;

@@ -7,7 +7,7 @@ import type { KvKey } from "../kv.ts";
 import { serialize } from "node:v8";
 import { utf8Bytes } from "../../protocol/base64url.ts";
 
-/** A bound of Deno KV: with more, its error would look like a fault of the store. */
+/** A bound of Deno KV. With more, its error would look like a fault of the store. */
 export const KEY_BYTES_MAX = 2_048;
 /** A bound of Deno KV, like that of keys. */
 export const VALUE_BYTES_MAX = 65_536;

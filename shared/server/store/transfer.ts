@@ -1,8 +1,8 @@
 /**
  * Measures, exports and imports a store. In an export every record is a line of JSON, and the import checks each line,
- * because a store without its last records would forget revocations. A copy of the SQLite file would not do: a store over
- * the network cannot read it. Keys are checked with the key tables of the services; values are not checked. The key table
- * defines how long a record is kept, because Deno KV does not return the expiry of a key.
+ * because a store without its last records would forget revocations. A copy of the SQLite file would not do, because a
+ * store over the network cannot read it. Keys are checked with the key tables of the services; values are not checked.
+ * The key table defines how long a record is kept, because Deno KV does not return the expiry of a key.
  */
 import type { Kv, KvKey } from "../kv.ts";
 import { fromBase64Url, toBase64Url } from "../../protocol/base64url.ts";

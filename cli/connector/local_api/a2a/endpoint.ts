@@ -23,7 +23,7 @@ import { topLevelMembers } from "../../../../shared/protocol/json_text.ts";
 import { toIso } from "../../../../shared/protocol/time.ts";
 import { textOf } from "../message_json.ts";
 
-/** Seconds for which a client may keep the card: with more, one would go on using an address that has moved. */
+/** Seconds for which a client may keep the card. With more, one would go on using an address that has moved. */
 const CARD_AGE_S = 60;
 
 /** Characters after which a page of tasks ends: 100 tasks with the longest replies would be 20 MB. */
