@@ -1,4 +1,5 @@
 /** The caller of an admitted request. */
+import type { FrameIdentity } from "../shared/protocol/frames.ts";
 import type { KvEntryMaybe } from "../shared/server/kv.ts";
 import type { Update } from "../shared/server/store/group_commit.ts";
 import type { Beginning } from "./message/sender.ts";
@@ -15,15 +16,14 @@ export interface Visit {
 
 /** An agent whose request passed all checks of its route. */
 export interface AdmittedAgent {
+  identity: FrameIdentity;
   agentDid: string;
   ownerDid: string;
   /** Whose budgets it uses: its owner's, or those of its registry when that is another one. */
   payer: string;
   /** What the visit token of an agent of another registry says; otherwise `null`. */
   visit: Visit | null;
-  issuer: string;
   aitJti: string;
-  name: string;
   /** When the AIT expires, unix seconds. */
   aitExpiresAt: number;
   /** When the request was signed, unix seconds, and when its checks began, milliseconds since the Unix epoch. */

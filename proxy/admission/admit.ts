@@ -3,6 +3,7 @@
  * once. The request pipeline calls it after the handler, on success and on error, so that no route can forget it.
  */
 import {
+  type AdmissionCheck,
   type AdmissionProfile,
   type AdmissionState,
   type CheckDeps,
@@ -62,16 +63,16 @@ export async function admit(
     state.payer = standing.ait.claims.ownerDid;
     exchange.agentDid = standing.ait.claims.sub;
   }
-  let number = 0;
+  let passed = 0;
   try {
-    for (const check of CHECKS) {
-      number++;
+    for (; passed < CHECKS.length; passed++) {
+      const check = CHECKS[passed] as AdmissionCheck;
       if (standing && check.isStanding) continue;
       const done = check.run(deps, state);
       if (done) await done;
     }
   } catch (error) {
-    exchange.check = number;
+    exchange.check = passed + 1;
     const refusal = asDependencyFailure(error);
     if (error instanceof ServiceError && isCostlyRefusal(state, error)) countCostly(deps, state, error.code);
     if (state.prefetched) await readsEnded(state.prefetched);
@@ -87,13 +88,12 @@ export async function admit(
   const pair = deps.readsAccess && !standing && !state.visitor ? await state.prefetched?.message?.pair : undefined;
   if (pair?.value) deps.standings.add(exchange, { ait, pair, preconditions: state.preconditions }, now);
   return {
+    identity: ait.identity,
     agentDid: claims.sub,
     ownerDid: claims.ownerDid,
     payer: requireSet(state.payer),
     visit: state.visit ?? null,
-    issuer: claims.iss,
     aitJti: claims.jti,
-    name: claims.name,
     aitExpiresAt: claims.exp,
     signedAt: requireSet(state.timestamp),
     origin: requireSet(state.origin),

@@ -3,6 +3,7 @@
  * only while the key document has the same key. Check 2 of admission checks the times at every use.
  */
 import type { KeyObject } from "node:crypto";
+import type { FrameIdentity } from "../../shared/protocol/frames.ts";
 import { type AitClaims, parseAit, verifyAitSignature } from "../../shared/protocol/signed/ait.ts";
 import type { VerificationKey } from "../../shared/protocol/signed/jws.ts";
 import { BoundedMap } from "../../shared/bounded_map.ts";
@@ -19,6 +20,8 @@ export interface VerifiedAit {
   sha256: string;
   /** The agent's public key, which verifies proofs. */
   publicKey: KeyObject;
+  /** What messages say of the agent: one object for all of them, so that its block and its copies are made once. */
+  identity: FrameIdentity;
 }
 
 const MAX_KEPT = 20_000;
@@ -57,7 +60,9 @@ export class AitCache {
     if (!keys.has(jws.kid) && fresh !== null) keys = await this.#keys.search();
     const claims = await verifyAitSignature(jws, { issuer: this.#issuer, keys });
     const publicKey = readPublicKey(claims.cnf.jwk.x);
-    const verified = { claims, kid: jws.kid, signer: keys.get(jws.kid), sha256: digest(token), publicKey };
+    const { sub: agentDid, ownerDid, iss: issuer, jti: aitJti, name } = claims;
+    const identity = { agentDid, ownerDid, issuer, aitJti, name };
+    const verified = { claims, kid: jws.kid, signer: keys.get(jws.kid), sha256: digest(token), publicKey, identity };
     this.#kept.set(token, verified);
     return verified;
   }

@@ -362,8 +362,7 @@ function takeOfOwner({ owners, config }: CheckDeps, { exchange, payer, profile }
 /** Stores the decision of the rate-limit window and sets its response headers. */
 export function recordDecision(state: AdmissionState, decision: Decision): void {
   state.decision = decision;
-  const headers = rateLimitHeaders(requireSet(state.rule), decision);
-  for (const name in headers) state.exchange.responseHeaders.set(name, headers[name] ?? "");
+  Object.assign(state.exchange.responseHeaders, rateLimitHeaders(requireSet(state.rule), decision));
 }
 
 /**

@@ -13,14 +13,12 @@ import { digest } from "../../shared/server/crypto.ts";
 import { parseJson } from "../../shared/server/http/body.ts";
 import type { RequestContext } from "../../shared/server/http/route.ts";
 import { authorizationToken } from "../../shared/server/http/signed_request.ts";
+import type { AdmittedAgent } from "../caller.ts";
 import type { Message, PairRecord } from "../schema/records.ts";
-
-/** The verified sender of a request, and the origin of the proxy that it was signed for. */
-type Sender = Message["identity"] & { origin: string };
 
 /** Checks media type, JSON, recipient, conversation, reply headers, signed context and pair, in this order. */
 export function readMessage(
-  caller: Sender,
+  { identity, origin }: Pick<AdmittedAgent, "identity" | "origin">,
   exchange: RequestContext,
   pair: PairRecord | null,
   { injectIdentity }: { injectIdentity: boolean },
@@ -44,25 +42,23 @@ export function readMessage(
   }
   const reply = parseReplyHeaders(headers);
   const context = signedContext(exchange);
-  if (recipient === caller.agentDid || !pair) throw new ServiceError("PROXY_AUTH_FORBIDDEN");
+  if (recipient === identity.agentDid || !pair) throw new ServiceError("PROXY_AUTH_FORBIDDEN");
   // No mailbox of this server is one of a peer elsewhere, so the message would wait for a recipient that cannot come.
   if (pair.proxy !== undefined) {
     throw new ServiceError("PROXY_HOOK_RECIPIENT_INVALID", {
       message: `The recipient is an agent of another server: send the message to ${pair.proxy}`,
     });
   }
-  const { agentDid, ownerDid, issuer, aitJti, name } = caller;
-  const identity = { agentDid, ownerDid, issuer, aitJti, name };
   const { payload, edit } = injectIdentity ? withIdentity(parsed, identity) : { payload: parsed.text };
   const message: Message = {
     requestId: exchange.requestId,
-    fromAgentDid: agentDid,
+    fromAgentDid: identity.agentDid,
     toAgentDid: recipient,
     identity,
     contentType,
     ...(conversationId === null ? {} : { conversationId }),
     ...reply,
-    proof: proofOf(exchange, caller.origin, context, edit),
+    proof: proofOf(exchange, origin, context, edit),
     payload,
   };
   return { message, recipientOwnerDid: pair.peerOwnerDid };

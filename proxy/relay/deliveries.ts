@@ -40,8 +40,9 @@ export interface DeliveryId {
   readonly sender: string;
   readonly recipient: string;
   readonly requestId: string;
-  /** All three as one text, once it was needed: a message needs it several times. */
+  /** All three as one text, and as the key of the delivery record, once they were needed: a message needs them several times. */
   name?: string;
+  key?: KvKey;
 }
 
 /** The new state of a message, in milliseconds since the Unix epoch, with the status of its receipt if that gave it. */
@@ -474,6 +475,6 @@ function nameOf(id: DeliveryId): string {
   return id.name ??= `${id.sender} ${id.recipient} ${id.requestId}`;
 }
 
-function keyOf({ recipient, requestId, sender }: DeliveryId): KvKey {
-  return KEYS.delivery(recipient, requestId, sender);
+function keyOf(id: DeliveryId): KvKey {
+  return id.key ??= KEYS.delivery(id.recipient, id.requestId, id.sender);
 }

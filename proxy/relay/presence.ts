@@ -90,7 +90,7 @@ export class PresenceStore {
       this.#take(draft, agentDid, previous, { signedAt: request?.signedAt, isHidden });
       const holder = this.#otherIn(previous);
       if (!previous || !holder) return null;
-      for (const write of onMove(previous)) draft.also((operation) => addWrite(operation, write));
+      for (const write of onMove(previous)) draft.also((operation) => addWrite(operation, write.key, write));
       return holder;
     }, [key]);
   }

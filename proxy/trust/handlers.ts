@@ -134,7 +134,7 @@ export async function pairAccept(deps: TrustDeps, { body, caller }: Pairing<type
       message: `This server takes no agents of ${authority}`,
     });
   }
-  const { agentDid, ownerDid, name } = caller, profile = { agentName: name, humanName: name };
+  const { agentDid, ownerDid, identity: { name } } = caller, profile = { agentName: name, humanName: name };
   const peer = { agentDid: peerAgentDid, ownerDid: authority, profile: peerProfile, key: peerKey, proxy: peerProxy };
   const limits = { now: deps.clock.now(), pairQuota };
   await store.acceptPeer(deps, { agentDid, ownerDid, profile }, peer, deps.newId(), limits);

@@ -87,7 +87,7 @@ export class Console {
     }
     recordResponse(deps, exchange, answer.status, deps.clock.now() - began);
     const headers = { ...answer.headers, "x-request-id": exchange.requestId };
-    return toResponse({ ...answer, headers }, { isHead: request.method === "HEAD" });
+    return toResponse(answer, { headers, isHead: request.method === "HEAD" });
   }
 
   async #answer(request: Request, peer: Peer, requestId: string): Promise<PageAnswer> {

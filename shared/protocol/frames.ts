@@ -155,10 +155,10 @@ export type ProxyFrame = SentBy<"proxy">;
 export type Frame = ConnectorFrame | ProxyFrame;
 
 /** The checks of each frame, its head first. Made once, because every message has two frames that are read. */
-const MEMBERS = new Map<string, [name: string, check: Check][]>(
+const MEMBERS = new Map<string, { name: string; check: Check }[]>(
   Object.entries(FRAMES).map(([type, { members }]) => [
     type,
-    [...Object.entries<Check>(HEAD), ...Object.entries<Check>(members)],
+    [...Object.entries<Check>(HEAD), ...Object.entries<Check>(members)].map(([name, check]) => ({ name, check })),
   ]),
 );
 
@@ -170,8 +170,7 @@ export class FrameError extends Error {
 /** Returns the text of a frame. The payload of `deliver` is inserted unchanged. */
 export function encodeFrame(frame: Frame): string {
   if (frame.type !== "deliver") return JSON.stringify(frame);
-  const { payload, ...head } = frame;
-  return `${JSON.stringify(head).slice(0, -1)},"payload":${payload}}`;
+  return `${JSON.stringify({ ...frame, payload: undefined }).slice(0, -1)},"payload":${frame.payload}}`;
 }
 
 /** Largest frame of each sender, bytes of UTF-8. */
@@ -204,7 +203,7 @@ export function decodeFrame(text: string, from: "proxy" | "connector"): Frame {
   const { type } = value;
   const row = typeof type === "string" && Object.hasOwn(FRAMES, type) ? FRAMES[type as FrameType] : undefined;
   if (!row || (row.from !== from && row.from !== "both")) throw new FrameError("The frame has an unknown type");
-  for (const [name, check] of MEMBERS.get(type as FrameType) ?? []) {
+  for (const { name, check } of MEMBERS.get(type as FrameType) ?? []) {
     if (!check(Object.hasOwn(value, name) ? value[name] : undefined)) {
       throw new FrameError(`The frame's ${name} is missing or malformed`);
     }

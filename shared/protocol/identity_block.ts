@@ -51,9 +51,16 @@ export function withoutIdentityBlock(message: string, identity: SenderIdentity):
   return message.startsWith(block) ? message.slice(block.length) : message;
 }
 
+/** Blocks by the object of their identity, which the messages of a sender share. */
+const BLOCKS = new WeakMap<SenderIdentity, string>();
+
 function blockOf(identity: SenderIdentity): string {
+  const known = BLOCKS.get(identity);
+  if (known !== undefined) return known;
   const lines = FIELDS.map(([name, max]) => `${name}: ${sanitizeField(identity[name], max)}`);
-  return `${[IDENTITY_MARKER, ...lines].join("\n")}\n\n`;
+  const block = `${[IDENTITY_MARKER, ...lines].join("\n")}\n\n`;
+  BLOCKS.set(identity, block);
+  return block;
 }
 
 /**

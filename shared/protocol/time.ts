@@ -7,6 +7,7 @@
 export type EpochMs = number;
 
 const RFC3339 = /^(\d{4})-(\d{2})-(\d{2})[Tt](\d{2}):(\d{2}):(\d{2})(?:\.(\d{1,9}))?(?:[Zz]|([+-])(\d{2}):(\d{2}))$/;
+const ISO_LENGTH = "2000-01-01T00:00:00.000Z".length;
 const FIRST = Date.UTC(2000, 0, 1);
 const LAST = Date.UTC(10_000, 0, 1) - 1;
 const UNIX_SECONDS = /^(0|[1-9][0-9]{0,15})$/;
@@ -23,6 +24,9 @@ export function toIso(ms: EpochMs): string {
  * @returns milliseconds since the Unix epoch
  */
 export function parseIso(text: string): EpochMs | null {
+  // The form of `toIso`, which nearly every time has, is read at a tenth of the cost.
+  const usual = text.length === ISO_LENGTH ? Date.parse(text) : NaN;
+  if (usual >= FIRST && usual <= LAST && toIso(usual) === text) return usual;
   const match = RFC3339.exec(text);
   if (!match) return null;
   const part = (i: number) => Number(match[i] ?? 0);

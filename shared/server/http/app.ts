@@ -189,7 +189,7 @@ export function requestContextOf(deps: AppDeps, request: Request, peer: Peer): R
     ip: clientBucket(peer, request.headers.get("x-forwarded-for"), deps.trustedProxies),
     target: rawTarget(request.url),
     body: NO_BODY,
-    responseHeaders: new Map(),
+    responseHeaders: {},
   };
 }
 
@@ -259,7 +259,7 @@ async function handleRequest<D extends AppDeps>(
 async function countRequest(deps: AppDeps, exchange: RequestContext, limit: RouteLimit, who: string): Promise<void> {
   if (exchange.peer.from === "process") return;
   const decision = limit.counts ? await deps.limiter.peek(limit, who) : await deps.limiter.hit(limit, who);
-  setHeaders(exchange, rateLimitHeaders(limit, decision));
+  Object.assign(exchange.responseHeaders, rateLimitHeaders(limit, decision));
   if (!decision.allowed) throw new ServiceError("RATE_LIMIT_EXCEEDED");
 }
 
@@ -267,10 +267,6 @@ async function countRequest(deps: AppDeps, exchange: RequestContext, limit: Rout
 async function countFailure(deps: AppDeps, exchange: RequestContext, limit: RouteLimit): Promise<void> {
   const { counts: _, ...every } = limit;
   await countRequest(deps, exchange, every, exchange.ip);
-}
-
-function setHeaders(exchange: RequestContext, headers: Record<string, string>): void {
-  for (const [name, value] of Object.entries(headers)) exchange.responseHeaders.set(name, value);
 }
 
 /** Returns the query by name; a repeated name has a list. */
@@ -350,10 +346,8 @@ function asServiceError(error: unknown): ServiceError {
 }
 
 function responseOf({ request, responseHeaders, requestId }: RequestContext, answer: Answer): Response {
-  const headers: Record<string, string> = { ...answer.headers };
-  for (const [name, value] of responseHeaders) headers[name] = value;
-  headers["x-request-id"] = requestId;
-  if (!answer.upgrade) return toResponse({ ...answer, headers }, { isHead: request.method === "HEAD" });
+  const headers = { ...answer.headers, ...responseHeaders, "x-request-id": requestId };
+  if (!answer.upgrade) return toResponse(answer, { headers, isHead: request.method === "HEAD" });
   for (const [name, value] of Object.entries(headers)) answer.upgrade.headers.set(name, value);
   return answer.upgrade;
 }

@@ -70,14 +70,14 @@ export async function readBody(
 ): Promise<Bytes> {
   const reading = beginReading(source, maxBytes, length);
   if (!reading) return new Uint8Array();
-  const late = Promise.withResolvers<never>();
-  const giveUp = () => late.reject(new ServiceError("REQUEST_TIMEOUT"));
+  const result = Promise.withResolvers<Bytes>();
+  reading.whole.then(result.resolve, result.reject);
+  const giveUp = () => result.reject(new ServiceError("REQUEST_TIMEOUT"));
   const cancel = clock.after(LIMITS.bodyTimeoutMs, giveUp);
   if (room) room.abortRead = giveUp;
   try {
-    return await Promise.race([reading.whole, late.promise]);
+    return await result.promise;
   } catch (error) {
-    reading.whole.catch(() => {});
     if (error instanceof ServiceError) {
       if (reading.reader) endLater(reading.reader, clock);
       throw error;

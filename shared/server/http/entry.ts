@@ -105,7 +105,7 @@ export class Entry {
     const { metrics, newId } = this.deps;
     metrics.count("http_requests_total", path, method, String(answer.status));
     const headers = { ...answer.headers, "x-request-id": requestIdOf(request, newId) };
-    return toResponse({ ...answer, headers }, { isHead: method === "HEAD" });
+    return toResponse(answer, { headers, isHead: method === "HEAD" });
   }
 }
 

@@ -11,9 +11,10 @@ const PIECE_BYTES = 262_144;
 /**
  * Returns the response of an answer.
  *
+ * @param headers in place of those of the answer
  * @param isHead true for HEAD: without the body, with its length (RFC 9110 section 8.6)
  */
-export function toResponse({ status, headers, body }: Answer, { isHead = false } = {}): Response {
+export function toResponse({ status, headers: own, body }: Answer, { headers = own, isHead = false } = {}): Response {
   if (isHead && body !== null) {
     const { length } = typeof body === "string" ? utf8Bytes(body) : body;
     return new Response(null, { status, headers: { ...headers, "Content-Length": String(length) } });

@@ -31,7 +31,7 @@ export interface RequestContext {
   /** Lease of the body budget, held until the response or until the handler releases it. */
   room?: BodyLease;
   /** Headers of the response by name, including error responses. They replace those of the answer. */
-  responseHeaders: Map<string, string>;
+  responseHeaders: Record<string, string>;
   /** The authenticated caller, for the log. */
   agentDid?: string;
   /** The caller says that it is an agent of another server's registry. */

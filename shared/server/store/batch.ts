@@ -85,6 +85,8 @@ export function absent(key: KvKey): KvEntryMaybe<never> {
   return { key, value: null, versionstamp: null };
 }
 
+type StoredChange = Exclude<RecordChange<never>, "hold" | "keep" | { refuse: never }>;
+
 export interface CachedRecord {
   key: KvKey;
   versionstamp: string | null;
@@ -93,19 +95,25 @@ export interface CachedRecord {
 
 /** A record of a batch, as the claims before have left it. */
 export interface BatchRecord extends CachedRecord {
+  /** The key as `idOf` returns it. */
+  readonly id: string;
   /** The change by the batch, after a claim has changed the record. */
-  change: Exclude<RecordChange<never>, "hold" | "keep" | { refuse: never }> | null;
+  change: StoredChange | null;
   isHeld: boolean;
-  /** The shared updates that hold the record. */
-  holders: Update<unknown>[];
-  also: Write[];
+  /** The shared updates that hold the record, and since when its kind is known not to be written. */
+  holders: readonly Update<unknown>[];
+  moment: Moment | null;
+  also: readonly Write[];
   /** True when every update writes the record only once. */
   uncached: boolean;
 }
 
+const NONE: readonly never[] = [];
+
 /** Returns a record that no claim has changed. */
-export function untouched({ key, value, versionstamp }: CachedRecord): BatchRecord {
-  return { key, value, versionstamp, change: null, isHeld: false, holders: [], also: [], uncached: true };
+export function untouched(id: string, { key, value, versionstamp }: CachedRecord): BatchRecord {
+  const state = { change: null, isHeld: false, holders: NONE, moment: null, also: NONE, uncached: true };
+  return { id, key, value, versionstamp, ...state };
 }
 
 /** Returns the later of two versions of a record. */
@@ -114,10 +122,10 @@ export function newer(a: CachedRecord | undefined, b: CachedRecord | undefined):
   return (a.versionstamp ?? "") >= (b.versionstamp ?? "") ? a : b;
 }
 
-/** Adds a write to a commit. */
-export function addWrite(operation: AtomicOperation, change: Write): void {
-  if ("delete" in change) operation.delete(change.key);
-  else operation.set(change.key, change.value, { expireIn: change.expireInMs });
+/** Adds a write of a key to a commit. */
+export function addWrite(operation: AtomicOperation, key: KvKey, change: Write | StoredChange): void {
+  if ("delete" in change) operation.delete(key);
+  else operation.set(key, change.value, { expireIn: change.expireInMs });
 }
 
 /** Applies claims in order. A claim whose update throws is rejected with this error and left out. */
@@ -166,12 +174,12 @@ function apply(
     entry.uncached &&= update.uncached === true;
     if (verdict === "hold") {
       entry.isHeld = true;
-      if (update.held !== undefined) entry.holders.push(update);
+      if (update.held !== undefined) entry.holders = [...entry.holders, update];
       continue;
     }
     entry.change = verdict;
     entry.value = "delete" in verdict ? null : verdict.value;
-    for (const write of verdict.also ?? []) entry.also.push(write);
+    if (verdict.also) entry.also = [...entry.also, ...verdict.also];
   }
   return { taken: true };
 }

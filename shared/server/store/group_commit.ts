@@ -21,7 +21,7 @@ import { type Cancel, type Clock, systemClock } from "../../clock.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 import { BoundedMap } from "../../bounded_map.ts";
 import type { Metrics } from "../metrics/metrics.ts";
-import { isUnwritten, type Moment, type WriteWatch } from "../write_watch.ts";
+import { isUnwritten, type WriteWatch } from "../write_watch.ts";
 import {
   addWrite,
   applyAll,
@@ -328,7 +328,7 @@ export class GroupCommit {
         if (entries.has(id) || unknown.has(id) || !isFresh && held && isUnwritten(held.at, now)) continue;
         const isTaken = isRelied(update, relies), isTooOld = isFresh || isTaken && seenAt < oldest;
         const known = isTooOld ? undefined : isTaken ? seen : newer(this.#known.get(id), seen);
-        if (known) entries.set(id, untouched(known));
+        if (known) entries.set(id, untouched(id, known));
         else unknown.set(id, key);
       }
     }
@@ -342,7 +342,10 @@ export class GroupCommit {
     const ids = [...unknown.keys()], keys = [...unknown.values()];
     const reads = [];
     for (let i = 0; i < keys.length; i += 10) reads.push(this.#kv.getMany(keys.slice(i, i + 10)));
-    for (const [i, entry] of (await Promise.all(reads)).flat().entries()) entries.set(ids[i] ?? "", untouched(entry));
+    (await Promise.all(reads)).flat().forEach((entry, i) => {
+      const id = ids[i] ?? "";
+      entries.set(id, untouched(id, entry));
+    });
     return entries;
   }
 
@@ -371,38 +374,38 @@ export class GroupCommit {
     let isChange = false;
     const began = this.#clock.now();
     const operation = this.#kv.atomic();
-    const concerned: [string, BatchRecord, Moment | null][] = [];
-    for (const [id, entry] of entries) {
-      const { key, versionstamp, change, also } = entry;
+    const concerned: BatchRecord[] = [];
+    for (const entry of entries.values()) {
+      const { key, change, also } = entry;
       if (!change && !entry.isHeld) continue;
-      concerned.push([id, entry, entry.holders.length > 0 ? this.#writes?.momentOf(key, began) ?? null : null]);
-      operation.check({ key, versionstamp });
+      concerned.push(entry);
+      if (entry.holders.length > 0) entry.moment = this.#writes?.momentOf(key, began) ?? null;
+      operation.check(entry);
       if (!change) continue;
       isChange = true;
-      addWrite(operation, { key, ...change });
-      for (const more of also) addWrite(operation, more);
+      addWrite(operation, key, change);
+      for (const more of also) addWrite(operation, more.key, more);
     }
     for (const [record, more] of changed) {
       isChange = true;
       const { value, expireInMs, also } = record.pack();
       operation.check(record).set(record.key, value, { expireIn: expireInMs });
-      for (const write of also) addWrite(operation, write);
-      for (const write of more) addWrite(operation, write);
+      for (const write of also) addWrite(operation, write.key, write);
+      for (const write of more) addWrite(operation, write.key, write);
     }
     if (concerned.length === 0 && !isChange) return true;
-    if (mark && isChange) addWrite(operation, { key: mark.key, value: mark.number, expireInMs: MARK_KEPT_MS });
+    if (mark && isChange) addWrite(operation, mark.key, { value: mark.number, expireInMs: MARK_KEPT_MS });
     const result = await countedCommit(operation, this.#metrics);
     this.#metrics?.observe("store_commit_seconds", (this.#clock.now() - began) / 1000);
-    for (const [id, entry, moment] of concerned) {
+    for (const entry of concerned) {
+      const { id, key, value, change } = entry;
       this.#known.delete(id);
       if (!result.ok) continue;
       // What a claim of this commit has written is not what its holders have seen.
-      const at = entry.change ? null : moment;
-      for (const update of entry.holders) update.held = at && { value: entry.value, at };
-      if (!entry.uncached && entry.value !== null) {
-        const versionstamp = entry.change ? result.versionstamp : entry.versionstamp;
-        this.#known.set(id, { key: entry.key, value: entry.value, versionstamp });
-      }
+      const at = change ? null : entry.moment;
+      for (const update of entry.holders) update.held = at && { value, at };
+      if (entry.uncached || value === null) continue;
+      this.#known.set(id, { key, value, versionstamp: change ? result.versionstamp : entry.versionstamp });
     }
     for (const record of changed.keys()) {
       if (result.ok) record.committed(result.versionstamp);

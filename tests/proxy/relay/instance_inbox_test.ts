@@ -50,7 +50,7 @@ async function withInboxes(
 /** Writes a note to b. */
 async function send(kv: Deno.Kv, a: InstanceInbox, b: InstanceInbox, body: unknown): Promise<void> {
   const operation = kv.atomic();
-  for (const write of a.writesOf(b.instance, body)) addWrite(operation, write);
+  for (const write of a.writesOf(b.instance, body)) addWrite(operation, write.key, write);
   await operation.commit();
 }
 
