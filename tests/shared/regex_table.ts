@@ -121,6 +121,19 @@ export const REGEXES: readonly RegexRow[] = [
   meets(String.raw`/^"(\w{1,20})";q=(\d{1,9});w=(\d{1,6})$/`, '"', "1", " "),
   never(String.raw`/client error \(Connect\)|connection refused|ECONNREFUSED|ENOTFOUND/i`, OS_MESSAGE),
   never("/^[A-Z]+: /", OS_MESSAGE),
+  never(
+    "/ETIMEDOUT|ENETUNREACH|EHOSTUNREACH|ENETDOWN|ENOTFOUND|EAI_AGAIN|network is unreachable|no route to host|dns error/i",
+    OS_MESSAGE,
+  ),
+  meets(String.raw`/did:svc:\S+/`, "did:svc:", "a", " "),
+  meets(String.raw`/\d{4}-\d\d-\d\dT[\d:.]+Z/`, "2026-11-26T", "1", "x"),
+  meets(
+    'new RegExp(`\\\\bsvc (?=(?:${this.groups.join("|")})\\\\b)`, "g")',
+    "",
+    "svc ",
+    "x",
+    String.raw`\bsvc (?=(?:admin|agent)\b)`,
+  ),
   never(String.raw`/ \(os error \d+\).*$/s`, OS_MESSAGE),
   never(String.raw`/, \w+ '.*'$/s`, OS_MESSAGE),
 

@@ -103,7 +103,7 @@ export const COMMANDS = [
       const healthy = checks.every(({ ok }) => ok);
       const shown = (text: string) =>
         text.replace(/did:svc:\S+/, (did) => ctx.out.shown(idCell(did)) ?? "")
-          .replace(/[\d-]+T[\d:.]+Z/, (iso) => ctx.out.shown({ short: dayAndTime(iso), whole: iso }) ?? "");
+          .replace(/\d{4}-\d\d-\d\dT[\d:.]+Z/, (iso) => ctx.out.shown({ short: dayAndTime(iso), whole: iso }) ?? "");
       const mark = ({ ok }: DoctorCheck) => ok ? ctx.out.green("pass") : ctx.out.red("FAIL");
       const width = Math.max(...checks.map(({ name }) => name.length));
       ctx.out.result({ agent: folder?.name ?? null, platform, healthy, checks }, [

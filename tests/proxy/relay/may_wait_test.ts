@@ -130,6 +130,9 @@ Deno.test("a message whose pair ends while it waits for an ack is not queued", a
   await using w = await World.open();
   const { a, b } = await agents(w);
   const socket = w.connect(b, "silent");
+  // While the mailbox is looked through, the message would be queued at once.
+  await w.connected();
+  await flushTasks();
   const answer = w.message(a, b, { headers: ASYNC });
   await until(() => socket.delivered.length === 1);
   const body = JSON.stringify({ peerAgentDid: a.agent.did });
