@@ -93,7 +93,7 @@ Deno.test("messages are received, answered and listed while no connector runs", 
   assertEquals([one.code, JSON.parse(one.stdout).receipts, list.code], [0, [], 0]);
   assertStringIncludes(list.stdout, `waits at the server  ${requestId}`);
   const taken = await shell.run("alpha", "svc inbox --take");
-  assert(/^1 {2}\S+ {2}beta {2}end-to-end {2}names \S+, which .*\n {4}the answer\n$/.test(taken.stdout), taken.stdout);
+  assert(/^1 {2}\S+ {2}beta {2}end-to-end {2}reply to \S+\n {4}the answer\n$/.test(taken.stdout), taken.stdout);
 });
 
 Deno.test("no command sends a byte to the program that has the port of a killed connector", async () => {
