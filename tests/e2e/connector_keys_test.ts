@@ -118,7 +118,7 @@ Deno.test({
     });
 
     await t.step("another terminal has the same view and keys, and leaves the connector as it is", async () => {
-      const talk = "svc inbox --follow --agent alpha";
+      const talk = "inbox --follow --agent alpha";
       await assertRejects(() => svc(here, ["connector", "start", "alpha"], {}, program), Error, talk);
       const args = ["inbox", "--follow", "--agent", "alpha", "--config-dir", here];
       await using other = await TmuxTerminal.run(40, shellLine(args));
@@ -131,6 +131,10 @@ Deno.test({
       await shown(beta, /^ {5}│ hi$/);
       await other.press("p");
       await shown(other, /^svcpair1_/);
+      await service.server.end();
+      await shown(other, /^\d\d:\d\d {2}The link is lost\. Messages wait\.$/);
+      await service.restart(0);
+      await shown(other, /^\d\d:\d\d {2}Online again after \d+ s\.$/);
       await other.press("q");
       await shown(alpha, /^alpha · online/);
       await beta.press("Space");

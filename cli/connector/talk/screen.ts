@@ -138,7 +138,10 @@ export async function attachScreen(
     screen.talk.add(agent);
     const failed = (why: string) => screen.view.event("exec_failed", { why });
     if (options.program !== null) void runForMessages(ctx, calls, options.program, failed, end.signal);
-    while (!end.signal.aborted) {
+    for (let wasOnline = false; !end.signal.aborted;) {
+      const isOnline = status.connection.state === "connected";
+      if (isOnline !== wasOnline) screen.view.event(isOnline ? "connected" : "disconnected");
+      wasOnline = isOnline;
       await sleep(ctx.clock, STATUS_EVERY_MS, end.signal);
       status = await statusOf(calls);
       for (const { did, agentName, humanName } of Object.values(agent.peers())) {
