@@ -6,7 +6,7 @@ import { timeCell } from "../terminal/tables.ts";
 import { connectorOf } from "./connector/connector.ts";
 import * as setup from "../connector/local_api/a2a/peer_setup.ts";
 import { listPeers, removePeer } from "../connector/local_api/a2a/peer_setup.ts";
-import { peerOf } from "../connector/peer_list.ts";
+import { peerOf } from "../connector/peers/peer_list.ts";
 
 const PEER = { peer: { summary: "Alias or DID of a peer", complete: "peers" } } as const;
 

@@ -8,7 +8,7 @@ import { idCell, timeCell } from "../terminal/tables.ts";
 import { runningConnector } from "./connector/connector.ts";
 import { call, get, post } from "../../shared/client/local_client.ts";
 import { DeadLetters, Purged, Replayed } from "../connector/local_api/inbox_handlers.ts";
-import { shownAliases } from "../connector/peers.ts";
+import { shownAliases } from "../connector/peers/peers.ts";
 
 /** Most dead letters of one listing, as the local API allows. */
 const MAX_LISTED = 1_000;

@@ -8,7 +8,7 @@ import { parseCount } from "../command_line/numbers.ts";
 import { access, connectorOf } from "../connector/attach.ts";
 import { programOf, runForMessages } from "../connector/exec.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../connector/limits.ts";
-import { findPeerEver, readPeers } from "../connector/peers.ts";
+import { findPeerEver, readPeers } from "../connector/peers/peers.ts";
 import { statusOf } from "../connector/status.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";

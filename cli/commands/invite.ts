@@ -11,7 +11,7 @@ import { CliError } from "../errors.ts";
 import { fields } from "../terminal/output.ts";
 import { idCell, timeCell } from "../terminal/tables.ts";
 import { dayAndTime } from "../connector/states.ts";
-import { accountFields, saveAccount } from "../agents/first_names.ts";
+import { accountFields, saveAccount } from "../agents/new_account.ts";
 import { isUlid } from "../../shared/protocol/ids.ts";
 import { wholeId } from "../command_line/numbers.ts";
 import { chosenAgent } from "../agents/agent_store.ts";

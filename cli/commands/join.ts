@@ -1,7 +1,7 @@
 /** `svc join`: turns a join link into an account, and on request into an agent. */
 import { parseServiceUrl } from "../../shared/client/service_url.ts";
 import { checkSavable, configPath, readConfig } from "../account/config_store.ts";
-import { accountFields, FIRST_NAME_OPTIONS, firstNames, saveAccount } from "../agents/first_names.ts";
+import { accountFields, FIRST_NAME_OPTIONS, firstNames, saveAccount } from "../agents/new_account.ts";
 import { parseJoinLink, ticketOf } from "../account/join_link.ts";
 import { createAgent, type CreatedAgent } from "../agents/registration.ts";
 import { secureServiceUrl } from "../files/profile.ts";

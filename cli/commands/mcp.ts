@@ -9,7 +9,7 @@ import { connectorOf, keptAccess } from "../connector/attach.ts";
 import { runtimeSettings, runtimeTarget } from "../connector/runtime/runtime_file.ts";
 import { readConnectorFile } from "../connector/local_api/discovery_file.ts";
 import { pairingCommand } from "../connector/local_api/pairing_hint.ts";
-import { findPeerEver, readPeers } from "../connector/peers.ts";
+import { findPeerEver, readPeers } from "../connector/peers/peers.ts";
 import { statusOf } from "../connector/status.ts";
 import type { Context } from "../context.ts";
 import { CliError, describe } from "../errors.ts";

@@ -1,15 +1,15 @@
 /** `svc peers …`: the agents that an agent is paired with, their names, and the end of a pair. */
 import type { ChangedPeer, LocalPeer } from "../../shared/client/local_shapes.ts";
 import { AGENT_OPTION, command, REGISTRY_OPTIONS } from "../command_line/command.ts";
-import { ALIAS, ALIAS_FORM } from "../connector/alias_form.ts";
-import { peerColumns } from "../connector/peer_columns.ts";
+import { ALIAS, ALIAS_FORM } from "../connector/peers/alias_form.ts";
+import { peerColumns } from "../connector/peers/peer_columns.ts";
 import type { Context } from "../context.ts";
 import { CliError, EXIT } from "../errors.ts";
 import type { Column } from "../terminal/tables.ts";
 import { connectorOf } from "./connector/connector.ts";
-import { connectorPeers, directPeers } from "../connector/peer_list.ts";
-import { changePeer, type PeerChange } from "../connector/change_peers.ts";
-import { peerIn, readPeers } from "../connector/peers.ts";
+import { connectorPeers, directPeers } from "../connector/peers/peer_list.ts";
+import { changePeer, type PeerChange } from "../connector/peers/change_peers.ts";
+import { peerIn, readPeers } from "../connector/peers/peers.ts";
 import { isConfirmed } from "./admin/pages.ts";
 
 const PEER = { peer: { summary: "Alias or DID of the peer, from svc peers", complete: "peers" } } as const;

@@ -16,7 +16,7 @@ import { isRequestId, ulidSource } from "../../shared/protocol/ids.ts";
 import { type AgentFolder, type AgentStore, chosenAgent } from "../agents/agent_store.ts";
 import { access, connectorOf } from "../connector/attach.ts";
 import { ConnectorLockedError } from "../connector/connector_lock.ts";
-import { hostsOfPeers, shownAliases } from "../connector/peers.ts";
+import { hostsOfPeers, shownAliases } from "../connector/peers/peers.ts";
 import type { Context } from "../context.ts";
 import { CliError, EXIT } from "../errors.ts";
 import { contentLines, memberOf } from "../messages/received.ts";

@@ -19,7 +19,7 @@ import {
 } from "../../shared/client/local_shapes.ts";
 import { type AgentFolder, chosenAgent } from "../agents/agent_store.ts";
 import { access } from "../connector/attach.ts";
-import { findPeerEver, hostsOfPeers, readPeers, shownAliases } from "../connector/peers.ts";
+import { findPeerEver, hostsOfPeers, readPeers, shownAliases } from "../connector/peers/peers.ts";
 import type { Context } from "../context.ts";
 import { parseCount, wholeId } from "../command_line/numbers.ts";
 import { CONNECTOR_LIMITS } from "../connector/limits.ts";

@@ -7,7 +7,7 @@ import { effectiveConfig } from "../account/config_store.ts";
 import { type AgentFolder, AgentStore } from "../agents/agent_store.ts";
 import { exchange, ExchangeError } from "../../shared/client/http.ts";
 import { connectorOf } from "../connector/attach.ts";
-import { presentPeers, readPeers } from "../connector/peers.ts";
+import { presentPeers, readPeers } from "../connector/peers/peers.ts";
 import { describeError } from "../../shared/client/refusals.ts";
 import { isConnectorHealthy, statusOf } from "../connector/status.ts";
 import type { Context } from "../context.ts";

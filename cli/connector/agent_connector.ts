@@ -47,7 +47,7 @@ import { LocalClient } from "../../shared/client/local_client.ts";
 import { type Identity, PAGE_FILE } from "../../shared/client/agent_files.ts";
 import { localApi } from "./local_api/local_api.ts";
 import type { LocalPages } from "./pages/local_pages.ts";
-import { aliasesOf, readPeers, shownAliases, writePeers } from "./peers.ts";
+import { aliasesOf, readPeers, shownAliases, writePeers } from "./peers/peers.ts";
 import { parsePort, type StartOptions } from "./start_options.ts";
 import { parseDid } from "../../shared/protocol/did.ts";
 import { ApiError } from "../../shared/client/errors.ts";

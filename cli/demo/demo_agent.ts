@@ -6,7 +6,7 @@ import type { AgentAuth } from "../../shared/protocol/api/sessions.ts";
 import { parseDid } from "../../shared/protocol/did.ts";
 import { type PairSide, provePairKey, provesPairKey } from "../../shared/protocol/pair_key.ts";
 import { toIso } from "../../shared/protocol/time.ts";
-import { pinTicket, writePeers } from "../connector/peers.ts";
+import { pinTicket, writePeers } from "../connector/peers/peers.ts";
 import { CliError } from "../errors.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
 import { maskSecret } from "../../shared/protocol/secrets.ts";

@@ -6,7 +6,7 @@ import type { Story } from "./story.ts";
 import { WAIT_DEFAULT_SECONDS, WAIT_SECONDS } from "../mcp/tool.ts";
 import { PassThrough, type Readable } from "node:stream";
 import { type Access, keptAccess } from "../connector/attach.ts";
-import { readPeers } from "../connector/peers.ts";
+import { readPeers } from "../connector/peers/peers.ts";
 import { McpAgent } from "../mcp/mcp_agent.ts";
 import { serveMcpAgent } from "../mcp/stdio_server.ts";
 

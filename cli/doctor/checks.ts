@@ -1,7 +1,7 @@
 /** The checks of `provider doctor`: one result per check, with its fix. Changes nothing. */
 import type { AgentFolder } from "../agents/agent_store.ts";
 import type { LocalCalls } from "../../shared/client/local_client.ts";
-import { findPeer, findPeerEver, readPeers } from "../connector/peers.ts";
+import { findPeer, findPeerEver, readPeers } from "../connector/peers/peers.ts";
 import { describeError, TAKEN_OVER } from "../../shared/client/refusals.ts";
 import { OF_OTHER_USER, type Runtime } from "../connector/runtime/runtime.ts";
 import type { RuntimeFile } from "../connector/runtime/runtime_file.ts";

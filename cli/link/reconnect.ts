@@ -15,7 +15,7 @@ import { toIso } from "../../shared/protocol/time.ts";
 import { fraction, type Random } from "../../shared/random.ts";
 import { ApiError, UnreachableError } from "../../shared/client/errors.ts";
 import type { AgentIdentity } from "./signed_headers.ts";
-import { RECONNECT_FIRST_MAX_MS, reconnectWait } from "../../shared/client/backoff.ts";
+import { doubled } from "../../shared/client/backoff.ts";
 import type { EmitLinkEvent } from "./link_events.ts";
 import { type Ack, type Link, type LinkEvents, RefusedError } from "./link.ts";
 import {
@@ -29,6 +29,14 @@ import {
 import type { ServiceClock } from "./service_clock.ts";
 import type { AgentCredentials } from "./agent_credentials.ts";
 
+/** With less, connectors that lost a proxy together come back together; with more, messages wait for longer. */
+export const RECONNECT_FIRST_MAX_MS = 5_000;
+/** With less, a proxy that refuses gets the next tries at once. */
+const RECONNECT_START_MS = 2_000;
+/** With more, and the 20 % at random, agents are away for over half a minute after the proxy is back. */
+const RECONNECT_MAX_MS = 28_000;
+/** The share by which a wait between connections varies at random. */
+const JITTER = 0.2;
 /** With less, two connectors of one agent replace each other without an end. */
 const REPLACED_MS = 30_000;
 /** With less, a proxy that closes each new link would see all agents again after their first wait. */
@@ -40,6 +48,20 @@ const RETRY_AFTER_MAX_MS = 60_000;
 const WITHOUT_NETWORK_MS = 600_000;
 /** The shortest such wait, and how much longer it is at random. */
 const NETWORK_WAIT_MS = 1_000;
+
+/**
+ * Milliseconds before the next connection: first a random wait, so that connectors that lost a proxy together do not
+ * reconnect together; then a wait that doubles with each failure.
+ *
+ * @param failures consecutive attempts without a link
+ * @param chance 0 up to 1
+ * @param firstMaxMs longest first wait, milliseconds
+ */
+export function reconnectWait(failures: number, chance: number, firstMaxMs = RECONNECT_FIRST_MAX_MS): number {
+  if (failures <= 0) return Math.round(chance * firstMaxMs);
+  const wait = doubled(RECONNECT_START_MS, failures - 1, RECONNECT_MAX_MS);
+  return Math.round(wait * (1 + JITTER * (2 * chance - 1)));
+}
 
 /** It cannot be decided now whether messages are genuine, so there is no link: they stay at the proxy. */
 export class Undecided extends Error {

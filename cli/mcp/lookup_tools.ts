@@ -3,7 +3,7 @@ import { COUNTED_PAGES_MAX } from "./channel.ts";
 import { sentMessage } from "../../shared/client/local_client.ts";
 import { SENT_STATES } from "../../shared/client/local_shapes.ts";
 import { CONNECTOR_LIMITS } from "../connector/limits.ts";
-import { connectorPeers } from "../connector/peer_list.ts";
+import { connectorPeers } from "../connector/peers/peer_list.ts";
 import { statusOf } from "../connector/status.ts";
 import { fitting, ModelPeer, modelPeer } from "./model_message.ts";
 import { Peer, RequestId, tool, type ToolRow } from "./tool.ts";

@@ -10,7 +10,7 @@ import { ulidSource } from "../../shared/protocol/ids.ts";
 import type { Random } from "../../shared/random.ts";
 import { CONNECTOR_LIMITS } from "../connector/limits.ts";
 import { CliError } from "../errors.ts";
-import { aliasesOf, findPeerEver, type Peers } from "../connector/peers.ts";
+import { aliasesOf, findPeerEver, type Peers } from "../connector/peers/peers.ts";
 import { readPage, type Received, type ReceivedPage } from "../messages/received.ts";
 import { type AnsweredCall, Answers } from "./answers.ts";
 import { fitting, type ModelMessage, modelMessage, shownAlias } from "./model_message.ts";

@@ -5,7 +5,7 @@
 import { arrayElements, topLevelMembers } from "../../shared/protocol/json_text.ts";
 import { callForText, get, type LocalCalls } from "../../shared/client/local_client.ts";
 import { InboxPage, type LocalMessage } from "../../shared/client/local_shapes.ts";
-import { READABLE } from "../connector/peer_columns.ts";
+import { READABLE } from "../connector/peers/peer_columns.ts";
 import { linesOf, peerText, printable } from "../terminal/escapes.ts";
 import type { Query } from "../../shared/client/http.ts";
 import { layOut } from "../terminal/layout.ts";

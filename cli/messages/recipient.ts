@@ -1,7 +1,7 @@
 /** The recipient of a message that a command sends when no connector runs. */
 import type { ProxyCaller } from "../link/proxy_caller.ts";
 import type { AgentFolder } from "../agents/agent_store.ts";
-import { aliasesOf, findPeer, noPeer, type Peers, peerUnknown, readPeers } from "../connector/peers.ts";
+import { aliasesOf, findPeer, noPeer, type Peers, peerUnknown, readPeers } from "../connector/peers/peers.ts";
 
 export interface Recipient {
   did: string;
@@ -19,7 +19,7 @@ export async function recipientOf(proxy: ProxyCaller, folder: AgentFolder, peer:
   const known = readPeers(folder);
   const did = findPeer(known, peer);
   if (did !== null) return withProxy(known, did);
-  const { updatePeers } = await import("../connector/peer_list.ts");
+  const { updatePeers } = await import("../connector/peers/peer_list.ts");
   const { known: listed } = await updatePeers(proxy, folder);
   const found = findPeer(listed, peer);
   if (found !== null) return withProxy(listed, found);

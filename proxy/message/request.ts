@@ -2,6 +2,7 @@
 import { ConversationId } from "../../shared/protocol/api/relay.ts";
 import { isAgentDid } from "../../shared/protocol/did.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
+import type { FrameIdentity } from "../../shared/protocol/frames.ts";
 import { type BodyEdit, injectIdentity as insertIdentity } from "../../shared/protocol/identity_block.ts";
 import { isRequestId } from "../../shared/protocol/ids.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
@@ -13,12 +14,11 @@ import { digest } from "../../shared/server/crypto.ts";
 import { parseJson } from "../../shared/server/http/body.ts";
 import type { RequestContext } from "../../shared/server/http/route.ts";
 import { authorizationToken } from "../../shared/server/http/signed_request.ts";
-import type { AdmittedAgent } from "../caller.ts";
 import type { Message, PairRecord } from "../schema/records.ts";
 
 /** Checks media type, JSON, recipient, conversation, reply headers, signed context and pair, in this order. */
 export function readMessage(
-  { identity, origin }: Pick<AdmittedAgent, "identity" | "origin">,
+  { identity, origin }: { identity: FrameIdentity; origin: string },
   exchange: RequestContext,
   pair: PairRecord | null,
   { injectIdentity }: { injectIdentity: boolean },

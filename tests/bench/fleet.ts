@@ -2,7 +2,7 @@
  * The agents of a load process and their sockets. For the floor the agents are invented; for the service they are
  * registered and paired over HTTP as by any client. Every private key stays in this process.
  */
-import { reconnectWait } from "../../shared/client/backoff.ts";
+import { reconnectWait } from "../../cli/link/reconnect.ts";
 import { sha256, toBase64Url, utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { type KeyPair, keyPairFromSeed, sign } from "../../shared/protocol/ed25519.ts";
 import { ulidSource } from "../../shared/protocol/ids.ts";

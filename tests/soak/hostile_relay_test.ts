@@ -4,7 +4,7 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import { arrives, opened, pair, send } from "../e2e/hostile_world.ts";
-import { LISTED_PAIRS } from "../../cli/connector/peers.ts";
+import { LISTED_PAIRS } from "../../cli/connector/peers/peers.ts";
 import { eventually } from "../support/process.ts";
 
 const FLOODS = 40, OF_EACH = 500;

@@ -4,7 +4,7 @@
  * the time-out of the handshake, and the work for it is done nevertheless.
  */
 import { HANDSHAKE_MS } from "../../cli/link/link.ts";
-import { reconnectWait } from "../../shared/client/backoff.ts";
+import { reconnectWait } from "../../cli/link/reconnect.ts";
 import { numbersFrom } from "../support/seeded_random.ts";
 import { Events, quantile, type UnitCosts } from "./scale_store.ts";
 

@@ -1,5 +1,5 @@
 /** Writes a peer that an agent has named before, as an earlier run of its connector has left it. */
-import { aliasesOf, type Peers } from "../../cli/connector/peers.ts";
+import { aliasesOf, type Peers } from "../../cli/connector/peers/peers.ts";
 
 /**
  * @param dir configuration folder

@@ -12,7 +12,7 @@ import { PrivateFolder } from "../../files/private_files.ts";
 import { fields } from "../../terminal/output.ts";
 import { idCell, idEnd, timeCell } from "../../terminal/tables.ts";
 import { checkSavable } from "../../account/config_store.ts";
-import { accountFields, FIRST_NAME_OPTIONS, firstNames, saveAccount } from "../../agents/first_names.ts";
+import { accountFields, FIRST_NAME_OPTIONS, firstNames, saveAccount } from "../../agents/new_account.ts";
 
 const SCOPES = ["identity.read", "auth.validate", "crl.read"] as const;
 const SERVICE = { summary: "Service ID, or its last 6 characters, from svc admin service list" } as const;

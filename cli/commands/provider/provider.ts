@@ -9,7 +9,7 @@ import { statusOf } from "../../connector/status.ts";
 import { idCell } from "../../terminal/tables.ts";
 import { dayAndTime } from "../../connector/states.ts";
 import { PLATFORMS } from "../../platforms/table.ts";
-import { presentPeers, readPeers } from "../../connector/peers.ts";
+import { presentPeers, readPeers } from "../../connector/peers/peers.ts";
 import { toBase64Url } from "../../../shared/protocol/base64url.ts";
 import { ApiError, LocalDown } from "../../../shared/client/errors.ts";
 import { type Clock, sleep } from "../../../shared/clock.ts";

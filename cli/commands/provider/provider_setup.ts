@@ -16,7 +16,7 @@ import {
   warnOfOwnSettings,
   WHICH_AGENT,
 } from "./provider_world.ts";
-import { presentPeers, readPeers } from "../../connector/peers.ts";
+import { presentPeers, readPeers } from "../../connector/peers/peers.ts";
 import { applyChanges, hasBackup, undoChanges } from "../../platforms/setup.ts";
 import { makeToken } from "../../connector/local_api/discovery_file.ts";
 import { emptyRuntimeFile, RUNTIME_FILE, runtimeTarget } from "../../connector/runtime/runtime_file.ts";

@@ -9,7 +9,7 @@ import type { Connector } from "../connector.ts";
 import type { Change, SentKey } from "../store/received_rows.ts";
 import type { WaitingCall } from "../waits.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
-import { findPeerEver, noPeer } from "../peers.ts";
+import { findPeerEver, noPeer } from "../peers/peers.ts";
 import {
   type BodyInput,
   json,

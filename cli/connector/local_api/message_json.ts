@@ -14,7 +14,7 @@ import { topLevelMembers } from "../../../shared/protocol/json_text.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
 import type { InboxMessage } from "../store/received_rows.ts";
 import { keptUntil, type SentMessage } from "../store/sent_messages.ts";
-import type { PeerBook } from "../peer_book.ts";
+import type { PeerBook } from "../peers/peer_book.ts";
 
 /** Where the names of the peers come from. */
 export type PeerNames = Pick<PeerBook, "aliasOf" | "of">;

@@ -7,10 +7,10 @@ import { parseTicket, withPairSecret } from "../../../shared/protocol/ticket.ts"
 import { answerOf } from "../../link/proxy_caller.ts";
 import { apiErrorOf, type HttpResponse } from "../../../shared/client/http.ts";
 import { describeError } from "../../../shared/client/refusals.ts";
-import { confirmTicket } from "../confirm_ticket.ts";
+import { confirmTicket } from "../peers/confirm_ticket.ts";
 import type { Connector } from "../connector.ts";
 import { readAllPeers } from "../../link/peer_pages.ts";
-import { removePeer } from "../peers.ts";
+import { removePeer } from "../peers/peers.ts";
 import { json, LocalError, type LocalInput, passed, type QueryInput } from "./local_route.ts";
 
 /** Body of `POST /v1/pair/start`; the profile is the agent's own when it is absent. */

@@ -1,12 +1,12 @@
 /** Handlers that list the peers and change what this agent knows of them. The connector is the only writer of `peers.json` (D-145). */
 import * as z from "zod";
-import { AliasError, blockPeer, noPeer, peerIn, type Peers, renamePeer, replacePeer } from "../peers.ts";
+import { AliasError, blockPeer, noPeer, peerIn, type Peers, renamePeer, replacePeer } from "../peers/peers.ts";
 import type { Connector } from "../connector.ts";
 import { apiErrorOf } from "../../../shared/client/http.ts";
 import type { LocalPeers } from "../../../shared/client/local_shapes.ts";
 import { readAllPeers } from "../../link/peer_pages.ts";
 import { Conversations } from "../store/conversations.ts";
-import { listedPeers } from "../peer_list.ts";
+import { listedPeers } from "../peers/peer_list.ts";
 import { endPairAt } from "./pairing_handlers.ts";
 import { type BodyInput, json, LocalError, type LocalInput, passed } from "./local_route.ts";
 

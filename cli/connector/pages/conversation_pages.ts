@@ -7,7 +7,7 @@ import type { PageResult } from "../../../shared/page/page_app.ts";
 import * as ui from "../../../shared/page/parts.ts";
 import { dayHeading, dayOf, when } from "../../../shared/page/times.ts";
 import { type Before, Conversations, type Entry } from "../store/conversations.ts";
-import { findPeerEver, presentPeers } from "../peers.ts";
+import { findPeerEver, presentPeers } from "../peers/peers.ts";
 import { textOf } from "../local_api/message_json.ts";
 import { PLATFORMS } from "../../platforms/table.ts";
 import {

@@ -10,7 +10,7 @@ import { moment } from "../../../shared/page/times.ts";
 import { stateText } from "../states.ts";
 import type { SentMessage } from "../store/sent_messages.ts";
 import { textOf } from "../local_api/message_json.ts";
-import { aliasesOf, type Peers } from "../peers.ts";
+import { aliasesOf, type Peers } from "../peers/peers.ts";
 import type { Connector } from "../connector.ts";
 import { describe } from "../../errors.ts";
 

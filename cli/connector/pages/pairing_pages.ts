@@ -8,8 +8,8 @@ import * as ui from "../../../shared/page/parts.ts";
 import { duration, moment } from "../../../shared/page/times.ts";
 import { PairConfirmAnswer, PairStartAnswer, PairStatusAnswer } from "../../../shared/protocol/api/pairing.ts";
 import { isTicketOf, parseTicket } from "../../../shared/protocol/ticket.ts";
-import { presenceText } from "../peer_columns.ts";
-import { presentPeers } from "../peers.ts";
+import { presenceText } from "../peers/peer_columns.ts";
+import { presentPeers } from "../peers/peers.ts";
 import { failed, framed, type Input, type LocalRow, type Pages, peerNames, peerPath, threadPath } from "./frame.ts";
 
 const PEERS = 50;

@@ -18,7 +18,7 @@ import type { Random } from "../../../shared/random.ts";
 import { LOCAL_ERRORS } from "../../local_errors.ts";
 import { type EmitEvent, orReport } from "../events.ts";
 import { CONNECTOR_LIMITS } from "../limits.ts";
-import type { PeerBook } from "../peer_book.ts";
+import type { PeerBook } from "../peers/peer_book.ts";
 import { attempt } from "./attempt.ts";
 import { busyReply, conversationOf, TOO_MANY, waitForThread } from "./automatic_replies.ts";
 import type { Answered } from "../store/received_messages.ts";

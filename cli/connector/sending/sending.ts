@@ -10,7 +10,7 @@ import { shownState } from "../states.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
 import { keyOf, type SentKey } from "../store/received_rows.ts";
 import type { CheckedReceipt } from "../../../shared/client/local_shapes.ts";
-import { pinOf } from "../peers.ts";
+import { pinOf } from "../peers/peers.ts";
 import { MessageSender, type MessageToSend, type SendingDeps, type SentResult } from "./message_sender.ts";
 import { KeptSender, ReceiptSender } from "./sending_loop.ts";
 

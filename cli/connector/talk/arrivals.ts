@@ -4,7 +4,7 @@ import { LocalDown } from "../../../shared/client/errors.ts";
 import { call, get, readMessages } from "../../../shared/client/local_client.ts";
 import { InboxPage, type LocalMessage } from "../../../shared/client/local_shapes.ts";
 import { describe } from "../../errors.ts";
-import { READABLE } from "../peer_columns.ts";
+import { READABLE } from "../peers/peer_columns.ts";
 import type { Log } from "./log.ts";
 import { messageOf, type TalkAgent } from "./talk_agent.ts";
 

@@ -12,7 +12,7 @@ import { openPage } from "../../files/open_page.ts";
 import { parseNotify, readProfile } from "../../files/profile.ts";
 import type { Keyboard } from "../../terminal/keyboard.ts";
 import { runForMessages } from "../exec.ts";
-import { perhapsReplaced, presentPeers, readPeers } from "../peers.ts";
+import { perhapsReplaced, presentPeers, readPeers } from "../peers/peers.ts";
 import { type Status, statusOf } from "../status.ts";
 import { Notifier } from "./notifier.ts";
 import { Talk } from "./talk.ts";

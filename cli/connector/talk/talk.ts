@@ -9,7 +9,7 @@ import { isTicketOf, type Ticket, TICKET_PREFIX } from "../../../shared/protocol
 import { KeyDecoder } from "../../terminal/key_decoder.ts";
 import { type Line, printable, type Style } from "../../terminal/escapes.ts";
 import { cutToColumns, wordWrap } from "../../terminal/text_width.ts";
-import { aliasesOf } from "../peers.ts";
+import { aliasesOf } from "../peers/peers.ts";
 import { Arrivals } from "./arrivals.ts";
 import { Log } from "./log.ts";
 import { edgeOf } from "./log_text.ts";

@@ -1,7 +1,7 @@
 /** An agent on a terminal, and what a terminal asks of its local API. */
 import { call, get, type LocalCalls } from "../../../shared/client/local_client.ts";
 import { LocalMessage, LocalPeers, SentPage } from "../../../shared/client/local_shapes.ts";
-import type { Peers } from "../peers.ts";
+import type { Peers } from "../peers/peers.ts";
 import type { Status } from "../status.ts";
 
 export interface TalkAgent {

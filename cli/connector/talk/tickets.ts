@@ -5,7 +5,7 @@ import { call, post } from "../../../shared/client/local_client.ts";
 import { PairConfirmAnswer, PairStartAnswer } from "../../../shared/protocol/api/pairing.ts";
 import { ticketInPaste } from "../../../shared/protocol/pasted_ticket.ts";
 import { parseTicket, type Ticket } from "../../../shared/protocol/ticket.ts";
-import { aliasesOf } from "../peers.ts";
+import { aliasesOf } from "../peers/peers.ts";
 import { formatDuration } from "../status.ts";
 import type { Log } from "./log.ts";
 import type { TalkAgent } from "./talk_agent.ts";

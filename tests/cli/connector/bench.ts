@@ -12,7 +12,7 @@ import { Database } from "../../../cli/connector/store/database.ts";
 import { ConnectorStore } from "../../../cli/connector/store/store.ts";
 import type { EventName } from "../../../cli/connector/events.ts";
 import type { EventFields } from "../../../cli/link/link_events.ts";
-import type { Peers } from "../../../cli/connector/peers.ts";
+import type { Peers } from "../../../cli/connector/peers/peers.ts";
 import { Runtime } from "../../../cli/connector/runtime/runtime.ts";
 import type { Ack } from "../../../cli/link/link.ts";
 import { ServiceClock } from "../../../cli/link/service_clock.ts";

@@ -1,7 +1,7 @@
 /** The connector as a whole, next to both services in one process (D-88). Decisions: D-68. */
 import { proven } from "./store/disk.ts";
 import { assert, assertEquals } from "@std/assert";
-import { RECONNECT_FIRST_MAX_MS } from "../../../shared/client/backoff.ts";
+import { RECONNECT_FIRST_MAX_MS } from "../../../cli/link/reconnect.ts";
 import { CLOSE } from "../../../shared/protocol/frames.ts";
 import { sha256 } from "../../../shared/protocol/base64url.ts";
 import { ApiError, UnreachableError } from "../../../shared/client/errors.ts";

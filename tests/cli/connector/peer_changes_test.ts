@@ -1,7 +1,7 @@
 /** Peers that are renamed, blocked and removed: names that lead to no other agent, and nothing of a blocked peer. */
 import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import fc from "fast-check";
-import { ALIAS } from "../../../cli/connector/alias_form.ts";
+import { ALIAS } from "../../../cli/connector/peers/alias_form.ts";
 import {
   AliasError,
   blockPeer,
@@ -16,7 +16,7 @@ import {
   removePeer,
   renamePeer,
   replacePeer,
-} from "../../../cli/connector/peers.ts";
+} from "../../../cli/connector/peers/peers.ts";
 import { AgentStore } from "../../../cli/agents/agent_store.ts";
 import type { DeliverFrame } from "../../../shared/protocol/frames.ts";
 import { type TestAgent, World } from "../../support/world.ts";

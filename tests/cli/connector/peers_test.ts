@@ -11,7 +11,7 @@ import {
   presentPeers,
   readPeers,
   writePeers,
-} from "../../../cli/connector/peers.ts";
+} from "../../../cli/connector/peers/peers.ts";
 import { CONNECTOR_LIMITS } from "../../../cli/connector/limits.ts";
 import { CliError } from "../../../cli/errors.ts";
 import type { PeerList } from "../../../shared/protocol/api/pairing.ts";

@@ -1,6 +1,6 @@
 /** Keys that a ticket proves (D-145, D-146): two connectors pair next to both services, and a relay answers as it likes. */
 import { assert, assertEquals } from "@std/assert";
-import { mergePeers, type Peers, pinContact, PINS, pinTicket } from "../../../cli/connector/peers.ts";
+import { mergePeers, type Peers, pinContact, PINS, pinTicket } from "../../../cli/connector/peers/peers.ts";
 import { provePairKey } from "../../../shared/protocol/pair_key.ts";
 import { parseTicket } from "../../../shared/protocol/ticket.ts";
 import { until } from "../../support/until.ts";

@@ -1,5 +1,5 @@
 /** What a connector believes of a message (D-143), next to both services and with a relay that changes frames. */
-import { peersWithOtherKey, removePeer } from "../../../cli/connector/peers.ts";
+import { peersWithOtherKey, removePeer } from "../../../cli/connector/peers/peers.ts";
 import { isConnectorHealthy } from "../../../cli/connector/status.ts";
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import type { TrustSource } from "../../../cli/connector/registry_trust.ts";

@@ -5,7 +5,7 @@ import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { contextText, messageTarget } from "../../../shared/protocol/message_context.ts";
 import { openingKey, openPayload, sealPayload } from "../../../shared/protocol/sealed_body.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
-import type { Peers } from "../../../cli/connector/peers.ts";
+import type { Peers } from "../../../cli/connector/peers/peers.ts";
 import { until } from "../../support/until.ts";
 import { type TestAgent, World, type WorldOptions } from "../../support/world.ts";
 import { Bench, type BenchOptions } from "./bench.ts";

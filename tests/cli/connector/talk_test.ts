@@ -1,7 +1,7 @@
 /** The log and the keys of `connector start`: what a person sees, types and pastes. */
 import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import type { ConsoleView } from "../../../cli/connector/talk/view.ts";
-import type { Peers } from "../../../cli/connector/peers.ts";
+import type { Peers } from "../../../cli/connector/peers/peers.ts";
 import type { Status } from "../../../cli/connector/status.ts";
 import { CliError } from "../../../cli/errors.ts";
 import { Notifier } from "../../../cli/connector/talk/notifier.ts";

@@ -9,7 +9,7 @@ import { thisMachine } from "../../../platforms/local_machine.ts";
 import { withA2aPeer } from "../../../platforms/openclaw.ts";
 import { applyChanges } from "../../../platforms/setup.ts";
 import { call, get, type LocalCalls } from "../../../../shared/client/local_client.ts";
-import { peerUnknown } from "../../peers.ts";
+import { peerUnknown } from "../../peers/peers.ts";
 import { Status } from "../../status.ts";
 import { readPort } from "../discovery_file.ts";
 import { a2aPath, type A2aPeer, makePeerToken, peerTokenHash, readA2aPeers, writeA2aPeers } from "../a2a_peers.ts";

@@ -2,14 +2,14 @@
  * Changes the agent's peers for a command: through the connector that runs, else under its lock, because only the holder of
  * that lock writes `peers.json`: of two writers one would lose the key of a peer (D-145).
  */
-import { ApiError } from "../../shared/client/errors.ts";
-import { call, type LocalCalls, post } from "../../shared/client/local_client.ts";
-import { ChangedPeer } from "../../shared/client/local_shapes.ts";
-import type { AgentFolder, AgentStore } from "../agents/agent_store.ts";
-import type { Context } from "../context.ts";
-import { apiErrorOf } from "../../shared/client/http.ts";
-import { lockConnector } from "./connector_lock.ts";
-import { directProxy } from "./file_credentials.ts";
+import { ApiError } from "../../../shared/client/errors.ts";
+import { call, type LocalCalls, post } from "../../../shared/client/local_client.ts";
+import { ChangedPeer } from "../../../shared/client/local_shapes.ts";
+import type { AgentFolder, AgentStore } from "../../agents/agent_store.ts";
+import type { Context } from "../../context.ts";
+import { apiErrorOf } from "../../../shared/client/http.ts";
+import { lockConnector } from "../connector_lock.ts";
+import { directProxy } from "../file_credentials.ts";
 import { updatePeers } from "./peer_list.ts";
 import {
   AliasError,

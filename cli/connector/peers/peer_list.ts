@@ -1,20 +1,20 @@
 /** The agent's peers with their aliases for commands: from the running connector, else from the proxy. */
-import type { AgentFolder, AgentStore } from "../agents/agent_store.ts";
-import { apiErrorOf } from "../../shared/client/http.ts";
-import type { Context } from "../context.ts";
-import { directProxy } from "./file_credentials.ts";
-import { call, get, type LocalCalls } from "../../shared/client/local_client.ts";
-import { type LocalPeer, LocalPeers } from "../../shared/client/local_shapes.ts";
-import { toIso } from "../../shared/protocol/time.ts";
-import { type Peer, readAllPeers } from "../link/peer_pages.ts";
-import type { ProxyCaller } from "../link/proxy_caller.ts";
+import type { AgentFolder, AgentStore } from "../../agents/agent_store.ts";
+import { apiErrorOf } from "../../../shared/client/http.ts";
+import type { Context } from "../../context.ts";
+import { directProxy } from "../file_credentials.ts";
+import { call, get, type LocalCalls } from "../../../shared/client/local_client.ts";
+import { type LocalPeer, LocalPeers } from "../../../shared/client/local_shapes.ts";
+import { toIso } from "../../../shared/protocol/time.ts";
+import { type Peer, readAllPeers } from "../../link/peer_pages.ts";
+import type { ProxyCaller } from "../../link/proxy_caller.ts";
 import { aliasesOf, findPeer, mergePeers, noPeer, type Peers, peerUnknown, readPeers } from "./peers.ts";
 
 export async function connectorPeers(connector: LocalCalls): Promise<LocalPeer[]> {
   return (await call(connector, LocalPeers, get("/v1/peers"))).peers;
 }
 
-/** The peers that the proxy reports to the agent. @throws {import("../errors.ts").ApiError} */
+/** The peers that the proxy reports to the agent. @throws {import("../../errors.ts").ApiError} */
 export async function directPeers(
   ctx: Context,
   agent: { store: AgentStore; folder: AgentFolder },
@@ -31,7 +31,7 @@ export async function directPeers(
  * Reads the peers from the proxy. Saves nothing: only the connector writes `peers.json`, because two writers could lose the key
  * of a peer.
  *
- * @throws {import("../errors.ts").ApiError} when the proxy refuses
+ * @throws {import("../../errors.ts").ApiError} when the proxy refuses
  */
 export async function updatePeers(
   proxy: ProxyCaller,

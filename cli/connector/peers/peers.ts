@@ -3,20 +3,20 @@
  * the end of a pair it never leads to another agent, because a person who types it would write to a stranger.
  */
 import * as z from "zod";
-import { PEERS_FILE, PEERS_FILE_BYTES } from "../../shared/client/agent_files.ts";
-import { ApiError } from "../../shared/client/errors.ts";
-import { DAY_MS } from "../../shared/clock.ts";
-import { didYouMean } from "../../shared/did_you_mean.ts";
-import { isAgentDid, parseDid } from "../../shared/protocol/did.ts";
-import { isOrigin } from "../../shared/protocol/origins.ts";
-import { unixSeconds } from "../../shared/protocol/time.ts";
-import { isPublicKey } from "../../shared/protocol/ed25519.ts";
-import type { AgentFolder } from "../agents/agent_store.ts";
+import { PEERS_FILE, PEERS_FILE_BYTES } from "../../../shared/client/agent_files.ts";
+import { ApiError } from "../../../shared/client/errors.ts";
+import { DAY_MS } from "../../../shared/clock.ts";
+import { didYouMean } from "../../../shared/did_you_mean.ts";
+import { isAgentDid, parseDid } from "../../../shared/protocol/did.ts";
+import { isOrigin } from "../../../shared/protocol/origins.ts";
+import { unixSeconds } from "../../../shared/protocol/time.ts";
+import { isPublicKey } from "../../../shared/protocol/ed25519.ts";
+import type { AgentFolder } from "../../agents/agent_store.ts";
 import { ALIAS, ALIAS_FORM } from "./alias_form.ts";
-import { CliError } from "../errors.ts";
-import type { Peer } from "../link/peer_pages.ts";
-import type { Pin } from "./check_proof.ts";
-import type { ChangedPeer } from "../../shared/client/local_shapes.ts";
+import { CliError } from "../../errors.ts";
+import type { Peer } from "../../link/peer_pages.ts";
+import type { Pin } from "../check_proof.ts";
+import type { ChangedPeer } from "../../../shared/client/local_shapes.ts";
 
 /** Peers that a list can make known. With more, the file would be too large to be written, and no change of a peer could be kept. */
 export const LISTED_PAIRS = 10_000;

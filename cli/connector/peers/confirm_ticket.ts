@@ -3,19 +3,19 @@
  * two may write to each other (D-280). Each step can be repeated, and is until all are done: after a lost answer, after a kill, and
  * while one of the two servers is away.
  */
-import { PairConfirmAnswer, PairingProfile } from "../../shared/protocol/api/pairing.ts";
-import { isTicketOf, parseTicket, type Ticket } from "../../shared/protocol/ticket.ts";
-import { apiErrorOf, type HttpResponse } from "../../shared/client/http.ts";
-import { describeError } from "../../shared/client/refusals.ts";
-import { authorityIn } from "../link/peer_pages.ts";
-import { answerOf, type ProxyCaller } from "../link/proxy_caller.ts";
-import type { Clock } from "../../shared/clock.ts";
-import type { PeerProxies } from "../link/peer_proxies.ts";
-import type { EmitEvent } from "./events.ts";
+import { PairConfirmAnswer, PairingProfile } from "../../../shared/protocol/api/pairing.ts";
+import { isTicketOf, parseTicket, type Ticket } from "../../../shared/protocol/ticket.ts";
+import { apiErrorOf, type HttpResponse } from "../../../shared/client/http.ts";
+import { describeError } from "../../../shared/client/refusals.ts";
+import { authorityIn } from "../../link/peer_pages.ts";
+import { answerOf, type ProxyCaller } from "../../link/proxy_caller.ts";
+import type { Clock } from "../../../shared/clock.ts";
+import type { PeerProxies } from "../../link/peer_proxies.ts";
+import type { EmitEvent } from "../events.ts";
 import type { Pairing } from "./pairing.ts";
 import type { PeerBook } from "./peer_book.ts";
 import { removePeer } from "./peers.ts";
-import type { PairConfirmation, PairConfirmations } from "./store/pairing_rows.ts";
+import type { PairConfirmation, PairConfirmations } from "../store/pairing_rows.ts";
 
 interface ConfirmingConnector {
   options: { agent: { did: string }; proxy: { origin: string } };
@@ -36,7 +36,7 @@ export type Confirmed = HttpResponse | "key_mismatch";
  * Confirms a ticket.
  *
  * @param members of the request: a profile, and what the caller adds
- * @throws {import("../../shared/client/errors.ts").UnreachableError} when a server does not answer; it is tried again for a day
+ * @throws {import("../../../shared/client/errors.ts").UnreachableError} when a server does not answer; it is tried again for a day
  */
 export async function confirmTicket(
   connector: ConfirmingConnector,

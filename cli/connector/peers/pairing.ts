@@ -2,19 +2,19 @@
  * Proves this agent's key to a peer while they pair, and pins the peer's (D-146). The pair secret travels in the ticket only,
  * from person to person, so neither proxy nor registry chooses the key.
  */
-import type { Clock } from "../../shared/clock.ts";
-import { PairingProfile, type PairKey } from "../../shared/protocol/api/pairing.ts";
-import { toBase64Url } from "../../shared/protocol/base64url.ts";
-import { type PairSide, provePairKey, provesPairKey } from "../../shared/protocol/pair_key.ts";
-import { parseAit, readAitClaims } from "../../shared/protocol/signed/ait.ts";
-import { toIso } from "../../shared/protocol/time.ts";
-import type { Random } from "../../shared/random.ts";
-import type { AgentCredentials } from "../link/agent_credentials.ts";
-import type { Peer } from "../link/peer_pages.ts";
-import type { EmitEvent } from "./events.ts";
+import type { Clock } from "../../../shared/clock.ts";
+import { PairingProfile, type PairKey } from "../../../shared/protocol/api/pairing.ts";
+import { toBase64Url } from "../../../shared/protocol/base64url.ts";
+import { type PairSide, provePairKey, provesPairKey } from "../../../shared/protocol/pair_key.ts";
+import { parseAit, readAitClaims } from "../../../shared/protocol/signed/ait.ts";
+import { toIso } from "../../../shared/protocol/time.ts";
+import type { Random } from "../../../shared/random.ts";
+import type { AgentCredentials } from "../../link/agent_credentials.ts";
+import type { Peer } from "../../link/peer_pages.ts";
+import type { EmitEvent } from "../events.ts";
 import type { PeerBook } from "./peer_book.ts";
 import { pinTicket } from "./peers.ts";
-import type { PairSecrets } from "./store/pairing_rows.ts";
+import type { PairSecrets } from "../store/pairing_rows.ts";
 
 const SECRET_BYTES = 16;
 /** With more, a relay that lists 100,000 keys makes a connector with open tickets compute for minutes. */

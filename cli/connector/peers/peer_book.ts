@@ -14,7 +14,7 @@ export class PeerBook {
   #aliases: ReadonlyMap<string, string>;
   #changing: Promise<unknown> = Promise.resolve();
 
-  /** @throws {import("../errors.ts").CliError} `CLI_FILE_INVALID` */
+  /** @throws {import("../../errors.ts").CliError} `CLI_FILE_INVALID` */
   constructor(private readonly file: PeerFile) {
     this.#peers = file.read();
     this.#aliases = aliasesOf(this.#peers);

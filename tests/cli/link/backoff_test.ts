@@ -1,6 +1,7 @@
 /** The waits before a reconnect and before a receipt. */
 import { assert, assertEquals } from "@std/assert";
-import { receiptWait, reconnectWait } from "../../../shared/client/backoff.ts";
+import { reconnectWait } from "../../../cli/link/reconnect.ts";
+import { receiptWait } from "../../../shared/client/backoff.ts";
 import { fraction } from "../../../shared/random.ts";
 import { seededRandom } from "../../support/seeded_random.ts";
 
