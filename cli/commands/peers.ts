@@ -1,7 +1,7 @@
 /** `svc peers …`: the agents that an agent is paired with, their names, and the end of a pair. */
 import type { ChangedPeer, LocalPeer } from "../../shared/client/local_shapes.ts";
 import { AGENT_OPTION, command, REGISTRY_OPTIONS } from "../command_line/command.ts";
-import { ALIAS, ALIAS_FORM } from "../connector/peers/alias_form.ts";
+import { ALIAS, ALIAS_FORM } from "../connector/peers/aliases.ts";
 import { peerColumns } from "../connector/peers/peer_columns.ts";
 import type { Context } from "../context.ts";
 import { CliError, EXIT } from "../errors.ts";

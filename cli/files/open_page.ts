@@ -2,6 +2,7 @@
 import { join } from "node:path";
 import { markup } from "../../shared/page/html.ts";
 import { PAGE_FILE } from "../../shared/client/agent_files.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { System } from "../context.ts";
 import type { PrivateFolder } from "./private_files.ts";
 
@@ -33,5 +34,5 @@ export async function openPage(
 
 /** The address as lines for a terminal. */
 export function pageLines({ url }: PageCode): string[] {
-  return ["Open this address in a browser. It works once, for one minute:", "", url, ""];
+  return [`Open this address in a browser. It works once, for ${LIMITS.pageCodeMs / 60_000} min:`, "", url, ""];
 }

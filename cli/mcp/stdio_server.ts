@@ -19,7 +19,8 @@ import { DELIVERY_STATUS, LIST_PEERS, WHOAMI } from "./lookup_tools.ts";
 import { READ_INBOX, SEND_MESSAGE, WAIT_FOR_MESSAGE } from "./message_tools.ts";
 import { Confirmation, PAIR_CONFIRM, PAIR_START, QUESTION } from "./pair_tools.ts";
 import { longestWait, type Person, reportProgress, type ToolRow } from "./tool.ts";
-import { checkedArguments, INSTRUCTIONS, toolFailure, toolResult } from "./tool_result.ts";
+import { INSTRUCTIONS } from "./model_texts.ts";
+import { checkedArguments, toolFailure, toolResult } from "./tool_result.ts";
 import process from "node:process";
 import type * as z from "zod";
 

@@ -8,7 +8,6 @@ import {
   type ReceiptList,
   type ReceiptQuery,
 } from "../../shared/protocol/api/receipts.ts";
-import { ServiceError } from "../../shared/protocol/errors.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { type Answer, type Input, json, pick } from "../../shared/server/http/route.ts";
 import { authorizationToken } from "../../shared/server/http/signed_request.ts";
@@ -20,11 +19,10 @@ export async function submitReceipt(
   deps: ReceiptDeps,
   { body, caller, exchange }: Input<undefined, undefined, z.output<typeof ReceiptBody>, AdmittedAgent>,
 ): Promise<Answer> {
-  if (caller.agentDid !== body.recipientAgentDid) throw new ServiceError("PROXY_RELAY_RECEIPT_FORBIDDEN");
   const { signed } = body;
   const ait = authorizationToken(exchange.request.headers, "Svc");
   const proof = signed === undefined || ait === null ? undefined : { signed, ait };
-  return json({ receipt: receiptView(await recordReceipt(deps, { ...body, proof })) }, 201);
+  return json({ receipt: receiptView(await recordReceipt(deps, caller.agentDid, { ...body, proof })) }, 201);
 }
 
 export async function queryReceipts(

@@ -45,11 +45,14 @@ class First {
 /**
  * Records a receipt. Returns the new receipt, or the first one of the same status.
  *
- * @throws {ServiceError} `PROXY_RELAY_RECEIPT_INVALID` when several senders used the ID and none is named,
+ * @param agentDid of the agent that says so
+ * @throws {ServiceError} `PROXY_RELAY_RECEIPT_FORBIDDEN` for a receipt of another agent, `PROXY_RELAY_RECEIPT_INVALID` when
+ * several senders used the ID and none is named,
  * `PROXY_RECEIPT_DELIVERY_NOT_FOUND` when the delivery is unknown
  */
 export async function recordReceipt(
   deps: ReceiptDeps,
+  agentDid: string,
   receipt: Pick<ReceiptRecord, "requestId" | "recipientAgentDid" | "status"> & {
     senderAgentDid?: string | undefined;
     /** As its recipient signed it, with the identity token of the request. */
@@ -57,6 +60,7 @@ export async function recordReceipt(
   },
 ): Promise<ReceiptRecord> {
   const { requestId, recipientAgentDid, status, proof } = receipt;
+  if (agentDid !== recipientAgentDid) throw new ServiceError("PROXY_RELAY_RECEIPT_FORBIDDEN");
   const sender = receipt.senderAgentDid ?? await onlySender(deps, recipientAgentDid, requestId);
   const id: DeliveryId = { sender, recipient: recipientAgentDid, requestId };
   const now = deps.clock.now();

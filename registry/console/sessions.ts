@@ -10,10 +10,11 @@ import { KEYS } from "../schema/kv_keys.ts";
 import type { ApiKeyRecord, ConsoleRecord, HumanRecord } from "../schema/records.ts";
 import { newCode } from "../../shared/page/page_app.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { StoreDeps } from "../../shared/server/store/open_store.ts";
 
 /** Longer, and a code in a history stays useful to another reader. */
-const CODE_MS = 60_000;
+const CODE_MS = LIMITS.pageCodeMs;
 const SESSION_MS = 8 * 3_600_000;
 const IDLE_MS = 1_800_000;
 /** With less, each click would be a write. */

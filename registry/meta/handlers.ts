@@ -1,6 +1,7 @@
 /** HTTP handlers of health, metadata, the key document and key rotation. */
 import type { Metadata, RegistryHealth } from "../../shared/protocol/api/meta.ts";
 import { sha256, utf8Bytes } from "../../shared/protocol/base64url.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
 import { conditionalAnswer } from "../../shared/server/http/response.ts";
 import type { Changes } from "../../shared/server/store/changes.ts";
 import type { StoreDeps } from "../../shared/server/store/open_store.ts";
@@ -11,9 +12,6 @@ import type { WithBody } from "../callers.ts";
 import type { RegistryConfig } from "../config.ts";
 import type { CrlPublisher } from "../revocation/crl.ts";
 import type { Signing } from "../signing_keys.ts";
-
-/** With more, a verifier learns of a new key only after tokens that it signed are used. */
-const KEY_DOCUMENT_MAX_AGE_SECONDS = 300;
 
 interface HealthDeps {
   config: Pick<RegistryConfig, "version" | "environment">;
@@ -59,7 +57,7 @@ export async function keys(
 ): Promise<Answer> {
   const body = utf8Bytes(JSON.stringify(await deps.signing.document()));
   const etag = `"${await sha256(body)}"`;
-  return conditionalAnswer(exchange.request, body, etag, `public, max-age=${KEY_DOCUMENT_MAX_AGE_SECONDS}`);
+  return conditionalAnswer(exchange.request, body, etag, `public, max-age=${LIMITS.keysMaxAgeSeconds}`);
 }
 
 /** Creates a new signing key. Once it signs, the next request for the revocation list signs the list again. */

@@ -5,6 +5,7 @@
  * because a cookie alone goes to every port of a host, and an address alone stays in the history.
  */
 import { sha256, toBase64Url } from "../protocol/base64url.ts";
+import { LIMITS } from "../protocol/limits.ts";
 import { documentOf, type PageAnswer, pageHeaders, type PageView, plainPage } from "./document.ts";
 import { type Html, markup } from "./html.ts";
 import { copy, hidden } from "./parts.ts";
@@ -178,14 +179,14 @@ async function opened<C, S>(site: PageSite<C, S>, request: PageRequest, code: st
     return plainPage(
       place,
       title,
-      markup`<p class="soft">${line} The address works once, for one minute.</p>${form}`,
+      markup`<p class="soft">${line} The address works once, for ${LIMITS.pageCodeMs / 60_000} min.</p>${form}`,
       200,
     );
   }
   const label = toBase64Url(site.random(LABEL_BYTES)), cookie = toBase64Url(site.random(SECRET_BYTES));
   const session = await site.sessions.take(await sha256(code), await sha256(`${label}.${cookie}`));
   if (session === null) {
-    return refused(site, "This address is over", "It was used, or it is over a minute old.", 404);
+    return refused(site, "This address is over", `It was used, or it is over ${LIMITS.pageCodeMs / 60_000} min old.`, 404);
   }
   const base = `${site.root}/${label}`;
   const secure = site.origin.startsWith("https:") ? "; Secure" : "";

@@ -66,6 +66,7 @@ export const LIMIT_TABLE = {
   ],
   crlRefreshIntervalMs: [300_000, "ms", "time between CRL refreshes, by default"],
   crlMaxAgeMs: [900_000, "ms", "age after which a CRL is not used, by default"],
+  keysMaxAgeSeconds: [300, "s", "max-age of the key document"],
   keysTtlMs: [300_000, "ms", "caching of the registry's keys, by default"],
   signingKeys: [64, "count", "signing keys in the store, with retired ones"],
   timestampSkewSeconds: [300, "s", "X-Svc-Timestamp before or after the server's clock"],
@@ -121,6 +122,7 @@ export const LIMIT_TABLE = {
   ],
   localWaitSeconds: [60, "s", "wait of one call to a local API"],
   leaseSeconds: [120, "s", "time in which a program marks the messages that it holds as read"],
+  pageCodeMs: [60_000, "ms", "validity of an address that opens a page or the console"],
   historyDays: [7, "days", "how long a connector keeps the texts of read and sent messages, by default"],
   historyDaysMax: [365, "days", "longest such time"],
 } as const satisfies Record<string, LimitRow>;

@@ -128,7 +128,7 @@ browserTest("another site, a frame, another name and a stolen code get nothing o
   w.world.clock.step(61_000);
   await late.page.goto(old);
   await late.page.click("button.btn");
-  await assertSays(late.page, "main", "over a minute old");
+  await assertSays(late.page, "main", "over 1 min old");
   assertEquals(problems, []);
 });
 

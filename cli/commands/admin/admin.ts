@@ -1,5 +1,6 @@
 /** `svc admin …`: the commands for registry operators. */
 import { createAgent, type CreatedAgent } from "../../agents/registration.ts";
+import { LIMITS } from "../../../shared/protocol/limits.ts";
 import type { InternalService, IssuedServiceAnswer } from "../../../shared/protocol/api/services.ts";
 import { command, PERSON_OPTIONS, REGISTRY_OPTIONS } from "../../command_line/command.ts";
 import { connect, connectAsAdmin, connectAsPerson } from "../../account/registry_access.ts";
@@ -21,7 +22,11 @@ export const COMMANDS = [
   command({
     path: ["admin", "open"],
     summary: "Open the console in a browser: people, agents, messages, refusals",
-    details: ["The server must run with svc serve --console, or CONSOLE=on. The address works once, for one minute."],
+    details: [
+      `The server must run with svc serve --console, or CONSOLE=on. The address works once, for ${
+        LIMITS.pageCodeMs / 60_000
+      } min.`,
+    ],
     options: {
       ...PERSON_OPTIONS,
       print: { summary: "Print the address and its QR code instead of opening a browser" },

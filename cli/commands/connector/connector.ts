@@ -1,6 +1,7 @@
 /** `svc connector` and `svc connector status`. connector_start.ts runs a connector, connector_service.ts installs it. */
 import { command } from "../../command_line/command.ts";
 import type { Context } from "../../context.ts";
+import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { didYouMean } from "../../../shared/did_you_mean.ts";
 import { CliError, EXIT } from "../../errors.ts";
 import { fields } from "../../terminal/output.ts";
@@ -65,7 +66,11 @@ export const COMMANDS = [
   command({
     path: ["connector", "open"],
     summary: "Open the web page of a running connector: read, answer, pair",
-    details: ["The address works once, for one minute, on this machine only. Without a browser it is printed."],
+    details: [
+      `The address works once, for ${
+        LIMITS.pageCodeMs / 60_000
+      } min, on this machine only. Without a browser it is printed.`,
+    ],
     args: { agentName: WHICH },
     options: { print: { summary: "Print the address instead of opening a browser" } },
     examples: { "svc connector open": "Read and answer messages in a browser" },

@@ -1,10 +1,11 @@
 /** The codes and sessions of the local page, in memory: they end with the connector. */
 import type { Clock } from "../../../shared/clock.ts";
 import { newCode, type PageSessions } from "../../../shared/page/page_app.ts";
+import { LIMITS } from "../../../shared/protocol/limits.ts";
 import type { Random } from "../../../shared/random.ts";
 
 /** Longer, and a code in a file or a history stays useful to another reader. */
-const CODE_MS = 60_000;
+const CODE_MS = LIMITS.pageCodeMs;
 /** More at a time are only made by a program that does not open them. */
 const CODES_MAX = 5;
 /** One for each browser of a person; the oldest makes room. */

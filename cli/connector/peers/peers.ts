@@ -7,12 +7,12 @@ import { PEERS_FILE, PEERS_FILE_BYTES } from "../../../shared/client/agent_files
 import { ApiError } from "../../../shared/client/errors.ts";
 import { DAY_MS } from "../../../shared/clock.ts";
 import { didYouMean } from "../../../shared/did_you_mean.ts";
-import { isAgentDid, parseDid } from "../../../shared/protocol/did.ts";
+import { isAgentDid } from "../../../shared/protocol/did.ts";
 import { isOrigin } from "../../../shared/protocol/origins.ts";
 import { unixSeconds } from "../../../shared/protocol/time.ts";
 import { isPublicKey } from "../../../shared/protocol/ed25519.ts";
 import type { AgentFolder } from "../../agents/agent_store.ts";
-import { ALIAS, ALIAS_FORM } from "./alias_form.ts";
+import { ALIAS, ALIAS_FORM, CONTACT, extended, folded, foldedNames, freeAlias, RESERVED, wordOf } from "./aliases.ts";
 import { CliError } from "../../errors.ts";
 import type { Peer } from "../../link/peer_pages.ts";
 import type { Pin } from "../check_proof.ts";
@@ -72,19 +72,6 @@ function byAlias(rows: Iterable<readonly [string, KnownPeer]>): Peers {
   return Object.fromEntries([...rows].sort(([a], [b]) => a < b ? -1 : 1));
 }
 
-/** Words that a reader could take for something else than a peer; they get the prefix `peer-`. */
-const RESERVED: ReadonlySet<string> = new Set(["user", "system", "assistant", "human", "admin", "svc"].map(folded));
-
-/** What a reader sees of an alias: capitals, l, I and 1, and O and 0 look alike, so a peer could pass for another one. */
-function folded(alias: string): string {
-  return alias.toLowerCase().replaceAll(/[il]/g, "1").replaceAll("o", "0");
-}
-
-/** What a reader sees of all names of a peer. */
-function foldedNames([alias, { former = [] }]: readonly [string, Pick<Peers[string], "former">]): string[] {
-  return [alias, ...former].map(folded);
-}
-
 /** DID → alias, also of pairs that have ended. */
 export function aliasesOf(peers: Peers): Map<string, string> {
   return new Map(Object.entries(peers).map(([alias, { did }]) => [did, alias]));
@@ -141,9 +128,6 @@ export function mergePeers(known: Peers, { peers }: { peers: readonly PairedPeer
   }
   return byAlias(merged);
 }
-
-/** What the alias of a peer begins with that did not prove a ticket. */
-export const CONTACT = "contact-";
 
 /**
  * The peers with one whose ticket proved its key. A key that a ticket proved before stays; a contact's is replaced, and its alias
@@ -320,38 +304,6 @@ function endedPairs(pairs: readonly [string, KnownPeer][]): (readonly [string, K
   return pairs.map(([alias, { endOrder = next, ...peer }]) => [alias, { ...peer, gone: true, endOrder }] as const)
     .toSorted(([, a], [, b]) => b.endOrder - a.endOrder)
     .filter(([, { how, removed, blocked }], i) => i < ENDED_PAIRS || how === "ticket" || removed || blocked);
-}
-
-/**
- * The name of a peer as one word, with its authority when it is of another server, because it must not pass for an
- * agent of this one.
- */
-function wordOf(agentName: string, did: string, { proxy }: { proxy?: string | undefined }): string {
-  const word = /[A-Za-z0-9](?:.*[A-Za-z0-9])?/.exec(agentName.replace(/[^A-Za-z0-9._-]+/g, "-"))?.[0] ?? "peer";
-  return proxy === undefined ? word : `${word}@${parseDid(did)?.authority ?? ""}`;
-}
-
-/** An alias with more at the end of its name. */
-function extended(alias: string, more: string): string {
-  const at = alias.indexOf("@");
-  return at === -1 ? alias + more : alias.slice(0, at) + more + alias.slice(at);
-}
-
-/**
- * A word as an alias, with a number when another peer has the word, or one that looks like it.
- *
- * @param taken the folded aliases of the others
- * @param prefix of a contact
- * @param numbers the number to try next for each folded word, so that many peers with one name stay linear
- */
-function freeAlias(name: string, taken: ReadonlySet<string>, numbers: Map<string, number>, prefix = ""): string {
-  const word = prefix === "" && RESERVED.has(folded(name)) ? `peer-${name}` : prefix + name;
-  for (let n = numbers.get(folded(word)) ?? 1;; n++) {
-    const alias = n === 1 ? word : extended(word, `-${n}`);
-    if (taken.has(folded(alias))) continue;
-    numbers.set(folded(word), n + 1);
-    return alias;
-  }
 }
 
 /** @throws {CliError} `CLI_FILE_INVALID` */

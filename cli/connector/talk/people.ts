@@ -4,7 +4,7 @@ import { call, get, post } from "../../../shared/client/local_client.ts";
 import { ChangedPeer, type LocalPeer, LocalPeers, LogPage } from "../../../shared/client/local_shapes.ts";
 import { apiErrorOf } from "../../../shared/client/http.ts";
 import { type Column, tableLines } from "../../terminal/tables.ts";
-import { ALIAS, ALIAS_FORM } from "../peers/alias_form.ts";
+import { ALIAS, ALIAS_FORM } from "../peers/aliases.ts";
 import { peerColumns } from "../peers/peer_columns.ts";
 import { historyLines } from "./history.ts";
 import type { Log } from "./log.ts";

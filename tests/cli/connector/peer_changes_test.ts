@@ -1,7 +1,7 @@
 /** Peers that are renamed, blocked and removed: names that lead to no other agent, and nothing of a blocked peer. */
 import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import fc from "fast-check";
-import { ALIAS } from "../../../cli/connector/peers/alias_form.ts";
+import { ALIAS } from "../../../cli/connector/peers/aliases.ts";
 import {
   AliasError,
   blockPeer,

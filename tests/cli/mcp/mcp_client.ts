@@ -9,7 +9,7 @@ import type { LocalCalls } from "../../../shared/client/local_client.ts";
 import { pairingCommand } from "../../../cli/connector/local_api/pairing_hint.ts";
 import { mcpServer } from "../../../cli/mcp/stdio_server.ts";
 import { McpAgent, type McpAgentOptions } from "../../../cli/mcp/mcp_agent.ts";
-import { DATA_LINE } from "../../../cli/mcp/tool_result.ts";
+import { DATA_LINE } from "../../../cli/mcp/model_texts.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { REGISTRY_URL, type World } from "../../support/world.ts";
 import type { Bench } from "../connector/bench.ts";
