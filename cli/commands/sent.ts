@@ -163,11 +163,10 @@ function show(
   }
   const { requestId, to, problem, expiresAt, until, reply } = result;
   const peer = shownAliases(folder).get(to) ?? to;
-  const answered = result.replies.length > 0 ? ", answered" : "";
   ctx.out.peerLines([
     `${requestId} to ${peer}`,
     ...fields([
-      ["state", `${stateText(result, ctx.clock.now(), peer, hostsOfPeers(folder)(to))}${answered}`],
+      ["state", stateText(result, ctx.clock.now(), peer, hostsOfPeers(folder)(to))],
       ["problem", problem ?? undefined],
       ["expires", expiresAt ?? until ?? undefined],
       ...(receipts ?? []).map((receipt) => ["receipt", receiptText(receipt)] as const),

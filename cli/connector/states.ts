@@ -20,11 +20,19 @@ export function refusalText(problem: string): string | null {
  * @param peer the alias of the recipient
  * @param host of its server, when that is another one
  */
-export function stateText(
-  { state, problem, nextTryAt, expiresAt }: Pick<OutboundResult, "state" | "problem" | "nextTryAt" | "expiresAt">,
+export function stateText(message: Shown, now: number, peer = "the recipient", host: string | null = null): string {
+  const text = stateAlone(message, now, peer, host);
+  return (message.replies?.length ?? 0) > 0 ? `${text}, answered` : text;
+}
+
+/** A message whose state is shown; its replies where they are known. */
+type Shown = Pick<OutboundResult, "state" | "problem" | "nextTryAt" | "expiresAt"> & { replies?: readonly number[] };
+
+function stateAlone(
+  { state, problem, nextTryAt, expiresAt }: Shown,
   now: number,
-  peer = "the recipient",
-  host: string | null = null,
+  peer: string,
+  host: string | null,
 ): string {
   const why = problem === null ? "" : `: ${problemText(problem, peer)}`;
   switch (state) {

@@ -168,6 +168,8 @@ export const SentEntry = z.object({
   /** When the proxy deletes the message if it is still queued; `null` when it is not queued. */
   expiresAt: When.nullable(),
   ...Kept,
+  /** IDs of the first messages that answer it. */
+  replies: z.array(Id),
 });
 export type SentEntry = z.infer<typeof SentEntry>;
 
@@ -178,7 +180,7 @@ export type SentPage = z.infer<typeof SentPage>;
 /** A message of the log; `payload` is the last member, byte for byte as its sender wrote it. */
 export const LogEntry = z.discriminatedUnion("kind", [
   LocalMessage.extend({ kind: z.literal("received") }),
-  SentEntry.extend({ kind: z.literal("sent"), payload: z.unknown() }),
+  SentEntry.omit({ replies: true }).extend({ kind: z.literal("sent"), payload: z.unknown() }),
 ]);
 export type LogEntry = z.infer<typeof LogEntry>;
 

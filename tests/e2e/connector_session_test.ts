@@ -74,7 +74,7 @@ Deno.test("a connector reports the fix when its agent is deleted, and at each la
   for (const { stderr } of [connector.child, later]) {
     const { message } = JSON.parse(stderr.text).error;
     assertStringIncludes(message, "The agent alpha was deleted");
-    assertStringIncludes(message, "svc agent create alpha");
+    assertStringIncludes(message, "agent create alpha");
     assert(!message.includes("reissue"), message);
   }
 });

@@ -217,7 +217,7 @@ for (const program of await programs()) {
       for (const line of [["connector"], ["connector", "status"], ["provider", "relay-test"]]) {
         const { code, error } = await attempt(bob, line, {}, program);
         assertEquals([code, error?.code], [5, "CLI_CONNECTOR_DOWN"]);
-        assertStringIncludes(error?.message ?? "", "svc connector start beta");
+        assertStringIncludes(error?.message ?? "", "connector start beta");
       }
       terminate(alpha);
       await within(10_000, "alpha ends", alpha.child.status);

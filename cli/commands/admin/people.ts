@@ -93,8 +93,10 @@ export const COMMANDS = [
       checkReason(options.reason);
       const admin = connectAsAdmin(ctx, options);
       const id = await personIdOf(admin, args.person);
-      if (!await isConfirmed(ctx, options.yes, `Suspend ${id}? Its API keys and agents stop.`)) return EXIT.failed;
-      ctx.out.doing(`Suspending ${id}`);
+      const { person: { displayName } } = await admin.person(id);
+      const question = `Suspend ${displayName} (${id})? Its API keys and agents stop.`;
+      if (!await isConfirmed(ctx, options.yes, question)) return EXIT.failed;
+      ctx.out.doing(`Suspending ${displayName}`);
       const { person, complete } = await admin.suspend(id, options.reason);
       ctx.out.result({ person, complete }, `${person.displayName} (${id}) is suspended.`);
       noteRest(ctx, complete);

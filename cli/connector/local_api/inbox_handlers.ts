@@ -4,7 +4,7 @@
  */
 import * as z from "zod";
 import { settledWithin } from "../../../shared/clock.ts";
-import { type InboxRead, VERIFIED } from "../../../shared/client/local_shapes.ts";
+import { type InboxRead, type SentEntry, type SentPage, VERIFIED } from "../../../shared/client/local_shapes.ts";
 import type { Connector } from "../connector.ts";
 import type { Change, SentKey } from "../store/received_rows.ts";
 import type { WaitingCall } from "../waits.ts";
@@ -101,10 +101,13 @@ export async function sent({ connector, query }: QueryInput<typeof SentQuery>): 
   const { to, before, limit } = query;
   const toDid = to === undefined ? undefined : await didEver(connector, to);
   await settledWithin(connector.deps.clock, connector.sending.refresh(), LIMIT.receiptLookupTimeoutMs);
-  const { sent } = connector.store;
+  const { store: { sent, received }, peers } = connector;
   const { messages, more } = sent.list({ toDid, before, limit });
-  const entries = messages.map((message) => sentEntry(message, sent.payloadOf(message), connector.peers));
-  return json({ messages: entries, more });
+  const entries = messages.map((message): SentEntry => ({
+    ...sentEntry(message, sent.payloadOf(message), peers),
+    replies: received.repliesTo(message),
+  }));
+  return json({ messages: entries, more } satisfies SentPage);
 }
 
 /** The DID of a peer, from an alias or a DID. @throws {LocalError} `CONNECTOR_PEER_UNKNOWN` */

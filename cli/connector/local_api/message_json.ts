@@ -69,7 +69,11 @@ export function outboundJson(
 const LISTED_CHARACTERS = 200;
 
 /** A sent message for a list. `payload`: its content; `null` when it is blanked. */
-export function sentEntry(sent: SentMessage, payload: string | null, names: PeerNames): SentEntry {
+export function sentEntry(
+  sent: SentMessage,
+  payload: string | null,
+  names: PeerNames,
+): Omit<SentEntry, "replies"> {
   const text = payload === null ? null : textOf({ payload, identity: null });
   return {
     text: text === null ? null : text.slice(0, LISTED_CHARACTERS).toWellFormed(),
@@ -87,7 +91,7 @@ export function sentEntry(sent: SentMessage, payload: string | null, names: Peer
 }
 
 export function sentLogJson(sent: SentMessage, payload: string, names: PeerNames): string {
-  const entry: SentEntry = { ...sentEntry(sent, null, names), text: textOf({ payload, identity: null }) };
+  const entry = { ...sentEntry(sent, null, names), text: textOf({ payload, identity: null }) };
   return withLast({ kind: "sent", ...entry }, "payload", payload);
 }
 

@@ -11,3 +11,8 @@ Deno.test("a queued message waits at the server until its time there is over, an
   ]);
   assertEquals(stateText({ ...message, expiresAt: null }, end), "waits at the server");
 });
+
+Deno.test("a message that was answered says so beside its state", () => {
+  const message = { state: "processed", problem: null, nextTryAt: null, expiresAt: null } as const;
+  assertEquals([[], [3]].map((replies) => stateText({ ...message, replies }, 0)), ["read", "read, answered"]);
+});
