@@ -186,7 +186,12 @@ async function opened<C, S>(site: PageSite<C, S>, request: PageRequest, code: st
   const label = toBase64Url(site.random(LABEL_BYTES)), cookie = toBase64Url(site.random(SECRET_BYTES));
   const session = await site.sessions.take(await sha256(code), await sha256(`${label}.${cookie}`));
   if (session === null) {
-    return refused(site, "This address is over", `It was used, or it is over ${LIMITS.pageCodeMs / 60_000} min old.`, 404);
+    return refused(
+      site,
+      "This address is over",
+      `It was used, or it is over ${LIMITS.pageCodeMs / 60_000} min old.`,
+      404,
+    );
   }
   const base = `${site.root}/${label}`;
   const secure = site.origin.startsWith("https:") ? "; Secure" : "";
