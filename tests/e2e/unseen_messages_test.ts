@@ -11,6 +11,8 @@ for (const isAttached of [false, true]) {
     await disturbed(DISTURBANCES, { seed, isAttached, isDrained: false });
   });
 
+  // The long run kills each process of both, because a kill of all takes half a minute.
+  if (isAttached) continue;
   Deno.test(`what is said of a message is true after a kill of each process, ${where}`, async () => {
     await killed(victims(isAttached), { seed, isAttached });
   });
