@@ -154,6 +154,7 @@ class Screen {
         origin: "person",
         bytes: 1,
         expiresAt: null,
+        replies: [],
       };
       this.sent.unshift({ ...row, ...rest, seq: this.#seq, sentAt, stateAt: sentAt });
       return { ...row, to: DID, expiresAt: null, stateAt: sentAt, replies: [], reply: null };
