@@ -68,8 +68,7 @@ export const COMMANDS = [
         ]),
       ]);
       const here = options["allow-insecure"] ? ["--allow-insecure"] : [];
-      ctx.out.next(["connector", "start", name, ...here], { when: "with an agent runtime" });
-      ctx.out.next(["connector", "start", name, "--inbox", ...here], { when: "to read its messages with svc inbox" });
+      ctx.out.next(["connector", "start", name, ...here]);
       ctx.out.next(["mcp", "install", name, "--for", "claude-code"], { when: IN_A_CODING_AGENT });
       ctx.out.next(["agent", "inspect", name, ...here], { when: "to check it" });
     },

@@ -88,7 +88,7 @@ export const COMMANDS = [
         ctx.out.next(["agent", "create", "my-agent"]);
         return;
       }
-      ctx.out.next(["connector", "start", agentName, "--inbox"]);
+      ctx.out.next(["connector", "start", agentName]);
       ctx.out.next(["mcp", "install", agentName, "--for", "claude-code"], { when: IN_A_CODING_AGENT });
     },
   }),

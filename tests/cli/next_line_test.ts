@@ -45,9 +45,8 @@ Deno.test("every suggested line can be pasted unchanged, from the first admin to
   assertEquals(join[0], "join");
   const [createToo = []] = await next(bob, ...join);
   await next(bob, ...createToo);
-  const [start = [], startInbox = [], install = [], inspect = []] = await next(ada, ...create);
+  const [start = [], install = [], inspect = []] = await next(ada, ...create);
   assertEquals(start.slice(0, 3), ["connector", "start", "my-agent"]);
-  assertEquals(startInbox.slice(0, 4), ["connector", "start", "my-agent", "--inbox"]);
   assertEquals((await ada.json(...install)).host, "claude-code");
   assertEquals((await ada.json(...inspect)).verified, true);
   const here = ["--config-dir", strange];
@@ -70,7 +69,7 @@ Deno.test("a person who joins with an agent reads how a coding agent gets it", a
   await Deno.mkdir(bob.path("home"));
   const { joinLink } = await ada.json("invite", "create");
   const [start = [], install = []] = await next(bob, "join", joinLink, "--agent", "beta");
-  assertEquals(start.slice(0, 4), ["connector", "start", "beta", "--inbox"]);
+  assertEquals(start.slice(0, 3), ["connector", "start", "beta"]);
   assertEquals(install.slice(0, 5), ["mcp", "install", "beta", "--for", "claude-code"]);
   assertEquals((await bob.json(...install)).agent, "beta");
 });

@@ -8,6 +8,8 @@ import type { LiveLines } from "./view.ts";
 /** A question that was left open must not be answered by a key that is meant for something else. */
 const QUESTION_MS = 60_000;
 
+const ANSWERS = " [y/N] ";
+
 type Mode =
   | { kind: "edit"; editor: LineEditor; names: readonly string[]; done(text: string): void }
   | { kind: "question"; text: string; yes(): unknown; no: string };
@@ -49,7 +51,7 @@ export class Prompt {
   }
 
   ask(text: string, yes: () => unknown, no: string): void {
-    this.#mode = { kind: "question", text: `${text} [y/N] `, yes, no };
+    this.#mode = { kind: "question", text, yes, no };
     this.#cancel = this.deps.clock.after(QUESTION_MS, () => this.end(no));
   }
 
@@ -103,7 +105,11 @@ export class Prompt {
   live(columns: number): { line: string; cursor: LiveLines["cursor"] } | null {
     const mode = this.#mode;
     if (mode === null) return null;
-    if (mode.kind === "question") return { line: cutToColumns(printable(mode.text), columns), cursor: null };
+    if (mode.kind === "question") {
+      // A question that is cut still says which keys answer it.
+      const question = cutToColumns(printable(mode.text), columns - ANSWERS.length);
+      return { line: question + ANSWERS, cursor: null };
+    }
     const { text, cursor } = mode.editor.draw(columns);
     return { line: text, cursor };
   }

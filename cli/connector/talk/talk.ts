@@ -135,7 +135,7 @@ export class Talk {
     const hasSeveral = () => this.#agents.size > 1;
     this.#sent = new SentHere({ clock, log, newId, hasSeveral });
     this.#people = new People({ clock, view, log, prompt: this.#prompt });
-    this.#tickets = new Tickets({ clock, log, view });
+    this.#tickets = new Tickets({ clock, log, view, hasSeveral });
     this.#arrivals = new Arrivals({
       clock,
       log,
@@ -279,7 +279,8 @@ export class Talk {
   }
 
   #all(): TalkAgent[] {
-    return [...this.#agents.values()].map(({ agent }) => agent);
+    // In the order of their names: they start in any, and the first one is what the keys are for.
+    return [...this.#agents.values()].map(({ agent }) => agent).toSorted((a, b) => a.name < b.name ? -1 : 1);
   }
 
   #agent(): TalkAgent | null {

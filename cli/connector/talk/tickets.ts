@@ -15,7 +15,7 @@ import { wordWrap } from "../../terminal/text_width.ts";
 export class Tickets {
   #open: { agent: string; text: string; until: number } | null = null;
 
-  constructor(private readonly deps: { clock: Clock; log: Log; view: ConsoleView }) {}
+  constructor(private readonly deps: { clock: Clock; log: Log; view: ConsoleView; hasSeveral(): boolean }) {}
 
   get isOpen(): boolean {
     return this.#open !== null;
@@ -91,8 +91,9 @@ export class Tickets {
     const { initiatorAgentDid: did, initiatorProfile: { agentName, humanName } } = answer;
     const alias = aliasesOf(agent.peers()).get(did);
     const known = alias === undefined || alias === agentName ? "" : ` It is called ${alias} here.`;
-    this.deps.log.met(did);
-    this.deps.log.say(`Paired with ${agentName} of ${humanName}.${known}`);
+    const { log, hasSeveral } = this.deps;
+    log.met(did);
+    log.say(`${hasSeveral() ? `${agent.name} · ` : ""}Paired with ${agentName} of ${humanName}.${known}`);
     return did;
   }
 }

@@ -712,6 +712,9 @@ Deno.test("what svc says of a ticket and of a link is wrapped at words where a w
   const text = screen.lines.map((line) => line.trim()).join(" ");
   assertStringIncludes(text, "It is a secret. They paste it into the terminal of their connector.");
   assertStringIncludes(text, "It is a secret, like a password. It makes an account and pairs with you.");
+  await screen.paste(formatTicket(SERVER, new Uint8Array(16)));
+  const question = screen.live();
+  assert(question.startsWith("Pair with an agent of ") && question.endsWith(" [y/N] ") && textColumns(question) < 40);
 });
 
 Deno.test("no text of a peer leaves its gutter or the width, at any width", () => {
