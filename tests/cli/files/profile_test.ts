@@ -82,7 +82,7 @@ Deno.test("a profile is a folder of its own, which option or variable choose and
   const { joinLink } = await machine.json("invite", "create");
   const joined = await machine.svc("join", joinLink, "--display-name", "Work", "--agent", "beta", "--profile", "work");
   assertEquals(joined.code, 0, joined.stderr);
-  assertStringIncludes(joined.stderr, "svc connector start beta --inbox --profile work");
+  assertStringIncludes(joined.stderr, "svc connector start beta --profile work");
   assertEquals(JSON.parse(machine.read("profiles/work/config.json")).proxyUrl, PROXY_URL);
   assertEquals((await machine.json("agent", "inspect", "beta", "--profile", "work")).name, "beta");
   const unknown = (await machine.failure("agent", "inspect", "bta", "--profile", "work")).message;
