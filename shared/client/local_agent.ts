@@ -4,24 +4,13 @@
  * its own would be a second connector without the disk, so a crash would lose messages that it has acknowledged.
  */
 import { isAbsolute, join } from "node:path";
-import { type Clock, sleep } from "../clock.ts";
+import { sleep } from "../clock.ts";
 import { PairConfirmAnswer, PairStartAnswer } from "../protocol/api/pairing.ts";
 import { isAgentDid } from "../protocol/did.ts";
 import { type NewId, ulidSource } from "../protocol/ids.ts";
 import { isAgentName } from "../protocol/names.ts";
-import {
-  call,
-  get,
-  type LocalCalls,
-  LocalClient,
-  type LocalRequest,
-  post,
-  readMessages,
-  sendAndWait,
-  STATUS_MS,
-  type WaitedMessage,
-} from "./local_client.ts";
-import { CheckedReceipts, type OutboundResult, PairPeers } from "./local_shapes.ts";
+import { call, get, type LocalClient, type LocalRequest, post, sendAndWait, STATUS_MS } from "./local_client.ts";
+import { CheckedReceipts, PairPeers } from "./local_shapes.ts";
 import type {
   AgentEvent,
   AgentEventName,
@@ -37,10 +26,10 @@ import type {
   Ticket,
 } from "./agent_api.ts";
 import { AgentDirectory, agentNames } from "./directory_store.ts";
-import { EventHandlers, InboxReader, messageOfLocal, messageParts } from "./inbox_reader.ts";
-import { asSvcError, SvcError } from "./svc_error.ts";
-import { type ClientSystem, hostSystem, leavesMachine } from "./system.ts";
-import { LocalDown } from "./errors.ts";
+import { EventHandlers, InboxReader, messageParts } from "./inbox_reader.ts";
+import { askThrough, localClient, orSvcError } from "./connector_calls.ts";
+import { SvcError } from "./svc_error.ts";
+import { type ClientSystem, hostSystem } from "./system.ts";
 import * as z from "zod";
 
 /** With less, a model that answers would be too slow for ask; with more, a program waits for an agent that is gone. */
@@ -230,58 +219,4 @@ function defaultConfigDir({ env, os }: Pick<ClientSystem, "env" | "os">): string
   const parent = os === "win32" ? env("APPDATA") : unixHome;
   if (parent === undefined) throw new SvcError("CLI_NO_CONFIG_DIR", "No home directory is set");
   return join(parent, "svc");
-}
-
-/** Rejects with a `SvcError`, as every method of `LocalAgent` does. */
-export async function orSvcError<T>(work: Promise<T>): Promise<T> {
-  try {
-    return await work;
-  } catch (error) {
-    throw asSvcError(error);
-  }
-}
-
-/** The client of the connector whose discovery file is in the folder of the agent. */
-export function localClient(system: ClientSystem, directory: AgentDirectory): LocalClient {
-  const { fetch, clock } = system;
-  const find = async () => {
-    if (leavesMachine(system)) {
-      const what = "HTTP_PROXY is set, and would get the token of the local API";
-      throw new SvcError("CLI_USAGE", `${what}: add 127.0.0.1 to NO_PROXY`);
-    }
-    const file = await directory.connectorFile();
-    try {
-      return file !== null && system.isRunning(file.pid) ? file : null;
-    } catch (cause) {
-      throw new LocalDown(directory.name, "may run, but Deno needs --allow-run to find out", { cause });
-    }
-  };
-  return new LocalClient(directory.name, { fetch, clock, find, isOfOtherUser: ({ url }) => system.isOfOtherUser(url) });
-}
-
-/**
- * Sends a message and returns its first reply, which it marks as read.
- *
- * @throws {SvcError} `NO_REPLY` when there is none in time; the error of the connector or the proxy
- */
-export async function askThrough(
-  local: LocalCalls,
-  clock: Clock,
-  question: Pick<WaitedMessage, "members" | "payload">,
-  timeoutMs: number,
-): Promise<IncomingMessage> {
-  const message = { ...question, waitSeconds: timeoutMs / 1000, obeysRetryAfter: true };
-  const { result } = await orSvcError(sendAndWait(local, clock, message));
-  const { reply, state, problem } = result;
-  if (reply === null) {
-    const isOver = state === "dead_lettered" || state === "refused";
-    throw noReply(result, isOver ? problem ?? "the recipient gave up on it" : "none came in time");
-  }
-  // Of two readers of a message only the one that changed it may act on it.
-  if ((await orSvcError(readMessages(local, { ids: [reply.id] }))).length > 0) return messageOfLocal(reply);
-  throw noReply(result, "another program took the reply");
-}
-
-function noReply({ requestId, state }: OutboundResult, why: string): SvcError {
-  return new SvcError("NO_REPLY", `No reply to the message (state ${state}): ${why}`, { requestId });
 }

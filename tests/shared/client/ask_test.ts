@@ -1,7 +1,7 @@
 /** How `LocalAgent` asks through a connector: it waits, repeats what was interrupted, and ends in time. */
 import { assertEquals, assertRejects } from "@std/assert";
 import type { IncomingMessage } from "../../../shared/client/agent_api.ts";
-import { askThrough } from "../../../shared/client/local_agent.ts";
+import { askThrough } from "../../../shared/client/connector_calls.ts";
 import { messageParts } from "../../../shared/client/inbox_reader.ts";
 import { SvcError } from "../../../shared/client/svc_error.ts";
 import { until } from "../../support/until.ts";

@@ -1,6 +1,6 @@
 /** The local API of a connector with the platform `inbox`, as far as the client library uses it: in memory, without a socket. */
 import { AgentDirectory } from "../../../shared/client/directory_store.ts";
-import { localClient } from "../../../shared/client/local_agent.ts";
+import { localClient } from "../../../shared/client/connector_calls.ts";
 import type { LocalClient } from "../../../shared/client/local_client.ts";
 import { type LocalMessage, NOT_KEPT, type OutboundResult } from "../../../shared/client/local_shapes.ts";
 import type { ManualClock } from "../../support/manual_clock.ts";

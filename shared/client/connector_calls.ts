@@ -1,0 +1,67 @@
+/**
+ * What `LocalAgent` does with its connector. Apart from that class, because the declarations of the package would otherwise name
+ * modules that it does not contain.
+ */
+import type { Clock } from "../clock.ts";
+import type { IncomingMessage } from "./agent_api.ts";
+import type { AgentDirectory } from "./directory_store.ts";
+import { LocalDown } from "./errors.ts";
+import { messageOfLocal } from "./inbox_reader.ts";
+import { type LocalCalls, LocalClient, readMessages, sendAndWait, type WaitedMessage } from "./local_client.ts";
+import type { OutboundResult } from "./local_shapes.ts";
+import { asSvcError, SvcError } from "./svc_error.ts";
+import { type ClientSystem, leavesMachine } from "./system.ts";
+
+/** Rejects with a `SvcError`, as every method of `LocalAgent` does. */
+export async function orSvcError<T>(work: Promise<T>): Promise<T> {
+  try {
+    return await work;
+  } catch (error) {
+    throw asSvcError(error);
+  }
+}
+
+/** The client of the connector whose discovery file is in the folder of the agent. */
+export function localClient(system: ClientSystem, directory: AgentDirectory): LocalClient {
+  const { fetch, clock } = system;
+  const find = async () => {
+    if (leavesMachine(system)) {
+      const what = "HTTP_PROXY is set, and would get the token of the local API";
+      throw new SvcError("CLI_USAGE", `${what}: add 127.0.0.1 to NO_PROXY`);
+    }
+    const file = await directory.connectorFile();
+    try {
+      return file !== null && system.isRunning(file.pid) ? file : null;
+    } catch (cause) {
+      throw new LocalDown(directory.name, "may run, but Deno needs --allow-run to find out", { cause });
+    }
+  };
+  return new LocalClient(directory.name, { fetch, clock, find, isOfOtherUser: ({ url }) => system.isOfOtherUser(url) });
+}
+
+/**
+ * Sends a message and returns its first reply, which it marks as read.
+ *
+ * @throws {SvcError} `NO_REPLY` when there is none in time; the error of the connector or the proxy
+ */
+export async function askThrough(
+  local: LocalCalls,
+  clock: Clock,
+  question: Pick<WaitedMessage, "members" | "payload">,
+  timeoutMs: number,
+): Promise<IncomingMessage> {
+  const message = { ...question, waitSeconds: timeoutMs / 1000, obeysRetryAfter: true };
+  const { result } = await orSvcError(sendAndWait(local, clock, message));
+  const { reply, state, problem } = result;
+  if (reply === null) {
+    const isOver = state === "dead_lettered" || state === "refused";
+    throw noReply(result, isOver ? problem ?? "the recipient gave up on it" : "none came in time");
+  }
+  // Of two readers of a message only the one that changed it may act on it.
+  if ((await orSvcError(readMessages(local, { ids: [reply.id] }))).length > 0) return messageOfLocal(reply);
+  throw noReply(result, "another program took the reply");
+}
+
+function noReply({ requestId, state }: OutboundResult, why: string): SvcError {
+  return new SvcError("NO_REPLY", `No reply to the message (state ${state}): ${why}`, { requestId });
+}
