@@ -8,6 +8,7 @@ import { isPublicKey } from "../ed25519.ts";
 import { isRequestId, isUlid } from "../ids.ts";
 import { isAgentName, parseDisplayName, parseFramework } from "../names.ts";
 import { LIMITS } from "../limits.ts";
+import { isOrigin } from "../origins.ts";
 import { parseIso } from "../time.ts";
 
 function text(check: (value: string) => boolean, message: string, pattern: Record<string, unknown>) {
@@ -26,6 +27,10 @@ const AUTHORITY_PATTERN = `(?:(?:${OCTET_PATTERN}\\.){3}${OCTET_PATTERN}` +
 const DEVICE_PATTERN = "(?:[cC][oO][nN]|[pP][rR][nN]|[aA][uU][xX]|[nN][uU][lL]|[cC][oO][mM][0-9]|[lL][pP][tT][0-9])";
 const CONTROL_PATTERN = "\\u0000-\\u001f\\u007f-\\u009f";
 const BIDI_PATTERN = "\\u202a-\\u202e\\u2066-\\u2069";
+
+/** Ports of other lengths are rare, and a default one is no part of an origin. */
+const ORIGIN_PATTERN = `^https?://(?:127\\.0\\.0\\.1|(?:${LABEL_PATTERN}\\.)*[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?)` +
+  "(?::(?:[1-9][0-9]{3}|[1-5][0-9]{4}))?$";
 
 /** Returns the pattern of a text with at least one character that is not white space, and none of `banned`. */
 function textPattern(banned: string): string {
@@ -118,3 +123,17 @@ export const PageQuery = z.object({
   cursor: Ulid.optional(),
 });
 export const AdminPageQuery = adminQuery(PageQuery.shape);
+
+/** The origin of a service, in its one spelling. */
+export const Origin = text(isOrigin, "must be an origin as https://proxy.example", {
+  maxLength: 150,
+  pattern: ORIGIN_PATTERN,
+  examples: ["https://proxy.example.test"],
+});
+
+/** The same, of another server. A server for trials takes http on loopback too. */
+export const ForeignOrigin = text(isOrigin, "must be an origin as https://proxy.example", {
+  maxLength: 150,
+  pattern: `^https://(?:${LABEL_PATTERN}\\.)+[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?$`,
+  examples: ["https://proxy.example.test"],
+});

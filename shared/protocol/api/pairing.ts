@@ -1,8 +1,7 @@
 /** Request and response bodies of pairing. */
 import * as z from "zod";
 import { LIMITS } from "../limits.ts";
-import { isOrigin } from "../origins.ts";
-import { AgentDid, DisplayName, IsoTime } from "./fields.ts";
+import { AgentDid, DisplayName, ForeignOrigin, IsoTime, Origin } from "./fields.ts";
 
 export type PairingProfile = z.output<typeof PairingProfile>;
 export const PairingProfile = z.object({ agentName: DisplayName, humanName: DisplayName });
@@ -14,9 +13,6 @@ const Chars43 = z.string().regex(/^[A-Za-z0-9_-]{43}$/).meta({
 /** The proof of a key with the pair secret of a ticket. The proxy passes it on and cannot check it. */
 export type PairKey = z.output<typeof PairKey>;
 export const PairKey = z.object({ publicKey: Chars43, mac: Chars43 });
-
-/** Origin of a proxy in its one spelling. */
-const ProxyOrigin = z.string().max(150).refine(isOrigin).meta({ examples: ["https://proxy.example.test"] });
 
 /** A pasted ticket; surrounding white space and backticks are removed and are not a ticket alone. */
 const PastedTicket = z.string().trim().regex(/[^\s`]/);
@@ -59,7 +55,7 @@ export const PairConfirmAnswer = z.object({
 export type PairAcceptBody = z.output<typeof PairAcceptBody>;
 export const PairAcceptBody = z.object({
   peerAgentDid: AgentDid,
-  peerProxy: ProxyOrigin,
+  peerProxy: ForeignOrigin,
   peerProfile: PairingProfile,
   peerKey: PairKey,
 });
@@ -69,7 +65,7 @@ export const PairAcceptAnswer = z.object({
   paired: z.literal(true),
   agentDid: AgentDid,
   peerAgentDid: AgentDid,
-  peerProxy: ProxyOrigin,
+  peerProxy: Origin,
   peerProfile: PairingProfile,
 });
 
@@ -112,7 +108,7 @@ export const PeerList = z.object({
     /** When it was connected last, to the minute; `null` for one that never was, or hides it. */
     lastSeenAt: IsoTime.nullable(),
     /** Origin of the peer's home proxy, to which messages for it go; absent for the answering one. */
-    proxy: ProxyOrigin.optional(),
+    proxy: Origin.optional(),
   })),
   pagination: z.object({ limit: z.int(), nextCursor: AgentDid.nullable() }),
 });

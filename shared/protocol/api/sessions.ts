@@ -1,7 +1,6 @@
 /** Request and response bodies of agent sessions: refresh and validate (D-42 to D-44). */
 import * as z from "zod";
-import { isOrigin } from "../origins.ts";
-import { AgentDid, IsoTime, Ulid } from "./fields.ts";
+import { AgentDid, IsoTime, Origin, Ulid } from "./fields.ts";
 
 /** Tokens of an agent's session; both are shown only once. */
 export type AgentAuth = z.output<typeof AgentAuth>;
@@ -28,7 +27,7 @@ export const RefreshAnswer = z.object({ agentAuth: AgentAuth });
 export type VisitBody = z.output<typeof VisitBody>;
 export const VisitBody = z.object({
   /** Origin of the proxy to visit, in its one spelling. */
-  audience: z.string().refine(isOrigin).meta({ examples: ["https://proxy.example.test"] }),
+  audience: Origin,
 });
 
 export type VisitAnswer = z.output<typeof VisitAnswer>;
