@@ -146,7 +146,7 @@ async function refuseSavedAccount(ctx: Context, registryUrl: string, pairs: bool
   const pair = "the other person presses p; paste that ticket into svc connector start.";
   // The invite is spent by then, so only the rest can be done again.
   const fix = begun !== undefined
-    ? `An svc join was cut off here. Complete its agent with: svc agent create ${begun}. If its link also paired: ${pair}`
+    ? `A join was cut off here. Complete its agent with: svc agent create ${begun}. If its link also paired: ${pair}`
     : isHere && pairs
     ? `You are at this server already. To pair an agent of yours with the one of the link: ${pair}`
     : null;

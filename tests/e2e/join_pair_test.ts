@@ -143,7 +143,7 @@ Deno.test(`a join that pairs, killed at ${TRIALS} moments, leaves what its repet
       assert(["CLI_CONFIG_IN_USE", "INVITE_REDEEM_ALREADY_USED"].includes(code), `${what}: ${code}`);
       if (code !== "CLI_CONFIG_IN_USE") continue;
       if (isThere(`${dir}/agents/.${name}.pending`)) {
-        assertStringIncludes(JSON.stringify(again.error), `svc agent create ${name}`, what);
+        assertStringIncludes(JSON.stringify(again.error), `svc --config-dir ${dir} agent create ${name}`, what);
       }
       if (!isThere(`${dir}/agents/${name}`)) await svc(dir, ["agent", "create", name], {}, program);
     }
