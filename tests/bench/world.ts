@@ -162,7 +162,11 @@ export class World implements AsyncDisposable {
 
   /** Starts a load process without agents. */
   load(): Load {
-    return new Load(this.spawn(["run", "--no-prompt", "--allow-net=127.0.0.1", `${ROOT}/tests/bench/load.ts`]));
+    return new Load(this.spawn([
+      ...["run", "--no-prompt", "--allow-net=127.0.0.1"],
+      // The library of WebSockets reads it.
+      ...["--allow-env=WS_NO_BUFFER_UTIL", `${ROOT}/tests/bench/load.ts`],
+    ]));
   }
 
   /** Starts a load process with `count` registered agents. */
