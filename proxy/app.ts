@@ -40,7 +40,7 @@ import { InstanceLeases } from "./relay/instance_leases.ts";
 import { PresenceStore } from "./relay/presence.ts";
 import { RecipientReturn } from "./relay/recipient_return.ts";
 import type { UpgradeWebSocket } from "./relay/connect.ts";
-import { Deliveries } from "./relay/deliveries.ts";
+import { Deliveries } from "./message/deliveries.ts";
 import { MessageForwarder } from "./relay/message_forwarder.ts";
 import { MailboxDelivery } from "./relay/mailbox_delivery.ts";
 import { InFlightBudget } from "./relay/in_flight_budget.ts";

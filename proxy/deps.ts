@@ -31,7 +31,7 @@ import type { InstanceLeases } from "./relay/instance_leases.ts";
 import type { PresenceStore } from "./relay/presence.ts";
 import type { RecipientReturn } from "./relay/recipient_return.ts";
 import type { UpgradeWebSocket } from "./relay/connect.ts";
-import type { Deliveries } from "./relay/deliveries.ts";
+import type { Deliveries } from "./message/deliveries.ts";
 import type { MessageForwarder } from "./relay/message_forwarder.ts";
 import type { MailboxDelivery } from "./relay/mailbox_delivery.ts";
 import type { InFlightBudget } from "./relay/in_flight_budget.ts";

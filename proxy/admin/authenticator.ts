@@ -9,7 +9,7 @@ import { TokenError } from "../../shared/protocol/signed/jws.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
 import type { Authenticator, RequestContext } from "../../shared/server/http/route.ts";
 import { authorizationToken } from "../../shared/server/http/signed_request.ts";
-import { asDependencyFailure } from "../admission/admit.ts";
+import { asDependencyFailure } from "../admission/commits.ts";
 import type { BadProofLimiter } from "../admission/bad_proof_limiter.ts";
 import type { KeyCache } from "../admission/key_cache.ts";
 

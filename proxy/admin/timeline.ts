@@ -14,7 +14,7 @@ import { KEYS } from "../schema/kv_keys.ts";
 import type { StoredReceipt } from "../schema/receipt_record.ts";
 import type { DeliveryRecord, MailboxEntry } from "../schema/records.ts";
 import { STATE_OF_RECEIPT } from "../receipts/store.ts";
-import { begunDeliveries } from "../relay/deliveries.ts";
+import { begunDeliveries } from "../message/deliveries.ts";
 import type { Mailbox } from "../relay/mailbox.ts";
 
 /** A request ID that many senders use would otherwise make an answer without a bound. */

@@ -34,8 +34,9 @@ import type { PairRecord, Presence } from "../schema/records.ts";
 import { BODY_REFUSAL, type OwnerBudgets } from "../owner_budgets.ts";
 import { hasAnyPair } from "../trust/store.ts";
 import type { NonceUse, Sender, Senders } from "../message/sender.ts";
-import { PreconditionFailed, type Standing } from "./standing.ts";
+import { PreconditionFailed, type Standing, type Standings } from "./standing.ts";
 import type { VerifiedAit } from "./ait_cache.ts";
+import type { BadProofLimiter } from "./bad_proof_limiter.ts";
 
 /** The checks of a route in addition to checks 1 to 6, which every route has. */
 export interface AdmissionProfile {
@@ -119,6 +120,8 @@ export interface VisitorChecks {
 }
 
 export interface CheckDeps extends RecordReader {
+  guard: BadProofLimiter;
+  standings: Standings;
   kv: Kv;
   clock: Clock;
   /** Origins that a proof may name. The first one is the public origin. */

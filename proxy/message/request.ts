@@ -119,3 +119,33 @@ function withIdentity(
   if ("payload" in injected) return injected;
   throw new ServiceError("PROXY_HOOK_INVALID_JSON", { message: "The body names message twice" });
 }
+
+/** Returns true when the `Prefer` header (RFC 7240) names `respond-async`. A header over the limit counts as absent. */
+export function prefersAsync(prefer: string | null): boolean {
+  if (prefer === null || prefer.length > LIMITS.preferLength) return false;
+  return namesOf(prefer).includes("respond-async");
+}
+
+/** Returns the lower-case names of the preferences, in one linear pass: the text outside quoted strings before `,`, `;` or `=`. */
+function namesOf(prefer: string): string[] {
+  const names: string[] = [];
+  let name = "", isName = true, isQuoted = false;
+  for (let i = 0; i < prefer.length; i++) {
+    const char = prefer.charAt(i);
+    if (isQuoted) {
+      if (char === "\\") i++;
+      else if (char === '"') isQuoted = false;
+    } else if (char === '"') {
+      isQuoted = true;
+    } else if (char === ",") {
+      names.push(name);
+      name = "";
+      isName = true;
+    } else if (char === ";" || char === "=") {
+      isName = false;
+    } else if (isName) {
+      name += char;
+    }
+  }
+  return [...names, name].map((text) => text.trim().toLowerCase());
+}

@@ -19,16 +19,15 @@ import type { Metrics } from "../../shared/server/metrics/metrics.ts";
 import { StoreUnavailable } from "../../shared/server/store/store_errors.ts";
 import { type Answer, type Input, json, type RequestContext } from "../../shared/server/http/route.ts";
 import type { AdmittedAgent } from "../caller.ts";
-import { readMessage } from "../message/request.ts";
+import { prefersAsync, readMessage } from "../message/request.ts";
 import type { Message } from "../schema/records.ts";
 import type { ConnectedAgents } from "./connected_agents.ts";
-import { type Deliveries, type DeliveryId, type DuplicateResult, queuedAnswer } from "./deliveries.ts";
+import { type Deliveries, type DeliveryId, type DuplicateResult, queuedAnswer } from "../message/deliveries.ts";
 import type { Mailbox, MailboxRefusal } from "./mailbox.ts";
 import type { ForwardResult } from "./instance_note.ts";
 import type { MessageForwarder } from "./message_forwarder.ts";
 import type { InstanceLeases } from "./instance_leases.ts";
 import type { InFlightBudget } from "./in_flight_budget.ts";
-import { prefersAsync } from "./prefer.ts";
 import type { PresenceStore } from "./presence.ts";
 import type { RecipientReturn } from "./recipient_return.ts";
 

@@ -3,7 +3,7 @@ import type { PairingProfile } from "../../shared/protocol/api/pairing.ts";
 import type { HookAnswer } from "../../shared/protocol/api/relay.ts";
 import type { Envelope } from "../schema/records.ts";
 import type { DeliveryNews } from "./connected_agents.ts";
-import type { Attempt } from "./deliveries.ts";
+import type { Attempt } from "../message/deliveries.ts";
 import type { MailboxRefusal } from "./mailbox.ts";
 
 /** The result of a message. */

@@ -27,7 +27,7 @@ import {
   type DeliveryOutcome,
   isBegun,
   queuedAnswer,
-} from "./deliveries.ts";
+} from "../message/deliveries.ts";
 import type { Mailbox, MailboxRefusal } from "./mailbox.ts";
 import type { ForwardResult, MessageNote, Note } from "./instance_note.ts";
 import { joinMessage, splitMessage } from "./message_content.ts";

@@ -3,7 +3,7 @@
  * the server goes on with the restored file. `-- --trials n` sets the number of kills.
  */
 import { assert, assertEquals } from "@std/assert";
-import { begunDeliveries } from "../../proxy/relay/deliveries.ts";
+import { begunDeliveries } from "../../proxy/message/deliveries.ts";
 import { KEYS } from "../../proxy/schema/kv_keys.ts";
 import { ApiError } from "../support/agent_client.ts";
 import { ChildProcess } from "../support/child_process.ts";

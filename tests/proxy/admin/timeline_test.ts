@@ -1,6 +1,6 @@
 /** What the proxy reports to an admin about one message: each end has the timeline that it had. */
 import { assert, assertEquals, assertMatch } from "@std/assert";
-import { begunDeliveries } from "../../../proxy/relay/deliveries.ts";
+import { begunDeliveries } from "../../../proxy/message/deliveries.ts";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";

@@ -3,7 +3,7 @@
  * and the timeline see both the same way, in progress, after a crash, and without room in the record.
  */
 import { assert, assertEquals } from "@std/assert";
-import { BEGUN_MAX, begunDeliveries, SETTLED_MS } from "../../../proxy/relay/deliveries.ts";
+import { BEGUN_MAX, begunDeliveries, SETTLED_MS } from "../../../proxy/message/deliveries.ts";
 import { deliveryEnd, unpackDelivery } from "../../../proxy/schema/delivery_record.ts";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
@@ -20,7 +20,7 @@ import type { TestAgent, World } from "../../support/world.ts";
 import { storyOf } from "../admin/admin_world.ts";
 import { type Cast, openCast } from "../cast.ts";
 import { openProxy, post, restart } from "../proxy_world.ts";
-import { connected, two } from "./instances_suite.ts";
+import { connected, two } from "../relay/instances_suite.ts";
 
 const ID = "request-1";
 const DAY_MS = 86_400_000;

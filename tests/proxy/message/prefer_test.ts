@@ -1,9 +1,9 @@
 /** The `Prefer` header (RFC 7240) and the bound on `Content-Type`. */
 import { assertEquals } from "@std/assert";
-import { prefersAsync } from "../../proxy/relay/prefer.ts";
-import { LIMITS } from "../../shared/protocol/limits.ts";
-import { codeOf } from "../support/world.ts";
-import { openProxy } from "./proxy_world.ts";
+import { prefersAsync } from "../../../proxy/message/request.ts";
+import { LIMITS } from "../../../shared/protocol/limits.ts";
+import { codeOf } from "../../support/world.ts";
+import { openProxy } from "../proxy_world.ts";
 
 Deno.test("the async preference is found among others and outside quotes only", () => {
   const wanted = [

@@ -3,7 +3,7 @@
  * it, a stop writes it, and a crash leaves the delivery as begun.
  */
 import { assertEquals } from "@std/assert";
-import { begunDeliveries } from "../../../proxy/relay/deliveries.ts";
+import { begunDeliveries } from "../../../proxy/message/deliveries.ts";
 import { unpackDelivery } from "../../../proxy/schema/delivery_record.ts";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";

@@ -26,9 +26,8 @@ import type { Log } from "../../shared/server/log.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import { deliveryEnd, packDelivery, unpackDelivery } from "../schema/delivery_record.ts";
 import type { DeliveryRecord } from "../schema/records.ts";
-import type { InstanceLeases } from "./instance_leases.ts";
 import { type BegunDelivery, unpackSender } from "../schema/sender_record.ts";
-import type { Beginning, Sender, Senders } from "../message/sender.ts";
+import type { Beginning, Sender, Senders } from "./sender.ts";
 
 /** With more, each request of the sender reads and writes a larger record. */
 export const BEGUN_MAX = 16;
@@ -71,12 +70,18 @@ export type DuplicateResult =
 /** The service deletes ended records. The expiry in the store is later, for records that the service missed. */
 const MARGIN_MS = LIMITS.sweepMarginSeconds * 1000;
 
+/** This instance, and the present time of others by their clocks: `null` for one that is not known. */
+interface Instances {
+  readonly instance: string;
+  timeAt(instance: string): number | null;
+}
+
 /** What decides about a repeated request: the instance, its time, and the clocks of the others. */
 interface Judging {
   now: number;
   /** Longest duration of an attempt, milliseconds. */
   attemptMs: number;
-  leases: Pick<InstanceLeases, "instance" | "timeAt">;
+  leases: Instances;
 }
 
 /** Returns why a request with the ID of this record is not sent by this instance now, or `null` when it is. */
@@ -101,7 +106,7 @@ interface DeliveriesDeps {
   clock: Clock;
   commits: GroupCommit;
   log: Log;
-  leases: InstanceLeases;
+  leases: Instances;
   senders: Senders;
   /** Longest duration of an attempt, milliseconds. */
   attemptMs: number;

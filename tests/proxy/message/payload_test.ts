@@ -9,7 +9,7 @@ import type { MessageProof } from "../../../shared/protocol/message_proof.ts";
 import { outcome } from "../../support/registry_world.ts";
 import { REGISTRY_URL, type RequestParts, type TestAgent } from "../../support/world.ts";
 import { type Cast, openCast } from "../cast.ts";
-import { inContext, isProven } from "./proven.ts";
+import { inContext, isProven } from "../relay/proven.ts";
 
 /** Sends a body and returns the frame that delivers it. */
 async function frameOf({ w, a, b, socket }: Cast, body: string, parts: RequestParts = {}): Promise<DeliverFrame> {

@@ -1,0 +1,169 @@
+/**
+ * The commit of a request: nonce, count, and what its route writes, on condition that nothing has changed that a check relied
+ * on. Without one commit for all of them, a crash between two would let a replay through, or lose a message that was counted.
+ */
+import type { Admission } from "../caller.ts";
+import { type AdmissionState, type CheckDeps, recordDecision, requireSet } from "./checks.ts";
+import { RegistryUnavailable } from "../registry_client.ts";
+import { KEYS } from "../schema/kv_keys.ts";
+import { type Beginning, REFUSE_FULL, SenderChange, WINDOW_FULL } from "../message/sender.ts";
+import { PreconditionFailed } from "./standing.ts";
+import { type ErrorCode, ServiceError } from "../../shared/protocol/errors.ts";
+import type { KvEntryMaybe } from "../../shared/server/kv.ts";
+import { type Decision, type WindowRecord, windowUpdate } from "../../shared/server/rate_limit.ts";
+import type { Update } from "../../shared/server/store/group_commit.ts";
+import { busyText, StoreUnavailable } from "../../shared/server/store/store_errors.ts";
+
+type CommitResult<R> = { committed: true } | { committed: false; refused: R };
+
+/** What of a request a claim commits, beside the updates of its route. */
+interface Part {
+  nonce: boolean;
+  count: boolean;
+}
+
+const ALL: Part = { nonce: true, count: true };
+const ONLY_NONCE: Part = { nonce: true, count: false };
+const NOTHING_MORE: Part = { nonce: false, count: false };
+
+/** What a request uses up, with what its route writes. */
+export class RequestCommits implements Admission {
+  readonly #deps: CheckDeps;
+  readonly #state: AdmissionState;
+  #isCommitted = false;
+  /** The error of a commit of the nonce, which may have taken effect. */
+  #doubt: unknown;
+
+  constructor(deps: CheckDeps, state: AdmissionState) {
+    this.#deps = deps;
+    this.#state = state;
+  }
+
+  commitAlone(): Promise<unknown> | void {
+    if (!this.#isCommitted) return this.commitWith([]);
+  }
+
+  async commitWith<R>(updates: readonly Update<R>[], beginning: Beginning<R> | null = null): Promise<CommitResult<R>> {
+    const state = this.#state, isFirst = !this.#isCommitted;
+    const { profile, preconditions } = state;
+    const held = profile.uncached
+      ? preconditions.map((update) => ({ ...update, uncached: true as const }))
+      : preconditions;
+    const all = beginning ? [...held, beginning.check, ...updates] : [...held, ...updates];
+    let refused: R | PreconditionFailed | typeof WINDOW_FULL | null | undefined;
+    try {
+      refused = await this.#claim<R | PreconditionFailed>(all, beginning, isFirst ? ALL : NOTHING_MORE);
+    } finally {
+      if (refused !== null) beginning?.cancel();
+    }
+    this.#isCommitted = true;
+    if (refused === null) return COMMITTED;
+    if (refused === WINDOW_FULL || refused instanceof PreconditionFailed) {
+      if (isFirst) await this.useNonce();
+      throw refused instanceof PreconditionFailed ? changedRecord(this.#deps, state, refused) : limitExceeded(state);
+    }
+    // A refused request is counted nevertheless.
+    const isFull = isFirst && await this.#claim([], null, ALL) === WINDOW_FULL;
+    if (isFull) throw limitExceeded(state);
+    return { committed: false, refused };
+  }
+
+  /** Commits the nonce of a refused request. */
+  async useNonce(): Promise<void> {
+    await this.#claim([], null, ONLY_NONCE);
+  }
+
+  /**
+   * Commits updates with nonce, count and beginning. Those refuse first; a replay is detected nevertheless, because the nonce of
+   * a refused request is committed alone. Returns the refusal, or `null` after the commit.
+   *
+   * @throws {ServiceError} `PROXY_AUTH_REPLAY`; with the nonce also `PROXY_AUTH_DEPENDENCY_UNAVAILABLE`
+   * @throws {StoreUnavailable} without the nonce
+   */
+  async #claim<R>(
+    updates: readonly Update<R>[],
+    beginning: Beginning<R> | null,
+    { nonce, count }: Part,
+  ): Promise<R | typeof WINDOW_FULL | null> {
+    const state = this.#state, { commits, clock } = this.#deps, use = requireSet(state.use), { sender } = use;
+    const window = count ? requireSet(state.prefetched).window : null;
+    let refused: R | "replay" | typeof WINDOW_FULL | null;
+    try {
+      const all = window ? [...updates, ownWindow<R>(this.#deps, state, await window)] : updates;
+      const live = nonce || beginning
+        ? new SenderChange(
+          sender,
+          clock,
+          nonce ? use : null,
+          count && !window ? requireSet(state.rule) : null,
+          beginning,
+        )
+        : undefined;
+      const result = await commits.claim<R | "replay" | typeof WINDOW_FULL>(all, { live });
+      if (live?.decision) recordDecision(state, live.decision);
+      refused = result.taken ? null : result.refused;
+    } catch (error) {
+      if (!nonce) throw error;
+      sender.release(use);
+      throw this.#doubt = asDependencyFailure(error);
+    }
+    if (refused !== "replay") return refused;
+    sender.release(use);
+    // The nonce may be from this request's own commit.
+    if (this.#doubt !== undefined) throw this.#doubt;
+    state.exchange.check = 5;
+    countCostly(this.#deps, state, "PROXY_AUTH_REPLAY");
+    throw new ServiceError("PROXY_AUTH_REPLAY");
+  }
+}
+
+const COMMITTED = { committed: true } as const;
+
+/** Returns the refusal of check 7 or 8, whose record changed after the check. Every check of the next message is made. */
+function changedRecord(
+  { standings }: CheckDeps,
+  { exchange, standing }: AdmissionState,
+  { code }: PreconditionFailed,
+): ServiceError {
+  if (standing) standings.end(standing);
+  exchange.check = code === "PROXY_AUTH_FORBIDDEN" ? 7 : 8;
+  return new ServiceError(code);
+}
+
+/** Returns the refusal of check 9, for a window that filled after the check. */
+function limitExceeded({ exchange }: AdmissionState): ServiceError {
+  exchange.check = 9;
+  return new ServiceError("PROXY_RATE_LIMIT_EXCEEDED");
+}
+
+/** Returns the update of the window of a route that has one of its own, beside the one in the sender's record. */
+function ownWindow<R>(
+  { clock }: CheckDeps,
+  state: AdmissionState,
+  window: KvEntryMaybe<WindowRecord>,
+): Update<R | typeof WINDOW_FULL> {
+  const { ait, profile } = state, rule = requireSet(state.rule);
+  const seen = (decision: Decision) => recordDecision(state, decision);
+  const key = KEYS.window(rule.name, requireSet(ait).claims.sub);
+  const update = windowUpdate(key, rule, () => clock.now(), seen, REFUSE_FULL, window);
+  return profile.uncached ? { ...update, uncached: true } : update;
+}
+
+/**
+ * Counts a costly refusal in the bad-proof limiter, once for a request, because its commit may find the same replay
+ * again.
+ */
+export function countCostly({ guard }: CheckDeps, state: AdmissionState, code: ErrorCode): void {
+  const ownerDid = requireSet(state.payer);
+  // A replay was signed by the agent, but any program that saw the original may send it.
+  const isProven = state.use !== undefined && code !== "PROXY_AUTH_REPLAY";
+  if (!state.isCounted) guard.recordFailure(state.exchange, { ownerDid, isProven });
+  state.isCounted = true;
+}
+
+/** Returns the error of a failed registry or store as `PROXY_AUTH_DEPENDENCY_UNAVAILABLE`, and any other unchanged. */
+export function asDependencyFailure(error: unknown): unknown {
+  if (!(error instanceof StoreUnavailable || error instanceof RegistryUnavailable)) return error;
+  const options = { ...busyText(error), headers: { "Retry-After": "1" }, cause: error };
+  return new ServiceError("PROXY_AUTH_DEPENDENCY_UNAVAILABLE", options);
+}
