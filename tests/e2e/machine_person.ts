@@ -1,23 +1,20 @@
 /** A person who types commands at one of two machines. */
 import { assertEquals } from "@std/assert";
-import type { Program } from "../cli/program.ts";
+import { bundledProgram, bundledServer } from "../cli/program.ts";
 import { ChildProcess, within } from "../support/process.ts";
 import type { Machine } from "../support/two_machines.ts";
 
 /** Longest wait for a program, milliseconds. */
 export const START_MS = 60_000;
 
-/** `svc` from the checkout. */
-export const SVC: Program = {
-  name: "svc",
-  command: Deno.execPath(),
-  args: ["run", "--quiet", "--no-prompt", "-P=svc", "svc.ts"],
-};
+/** `svc` as a bundle, which starts in two thirds of the time of the sources. */
+export const SVC = await bundledProgram();
+const SERVER = await bundledServer();
 
 export class Person {
   constructor(readonly machine: Machine, readonly folder: string, readonly env: Record<string, string> = {}) {}
 
-  start(words: readonly string[], program = SVC): ChildProcess {
+  start(words: readonly string[], program = words[0] === "serve" ? SERVER : SVC): ChildProcess {
     const { command, args } = this.machine.program(program);
     return new ChildProcess([...args, ...words], { SVC_CONFIG_DIR: this.folder, ...this.env }, command);
   }
