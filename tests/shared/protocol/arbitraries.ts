@@ -32,6 +32,14 @@ export const anyText = fc.oneof(
   fc.array(fc.integer({ min: 0, max: 0xffff })).map((units) => String.fromCharCode(...units)),
 );
 
+/** An address with any path. `fc.webUrl()` first builds a table of all characters, which takes seconds. */
+export const webAddress = fc.tuple(
+  fc.constantFrom("http", "https"),
+  fc.domain(),
+  fc.constantFrom("", ":8443"),
+  fc.oneof(fc.constant(""), anyText.map((text) => `/${text}`)),
+).map(([scheme, host, port, path]) => `${scheme}://${host}${port}${path}`);
+
 /** White space between JSON tokens, mostly empty. */
 export const space = fc.constantFrom("", "", "", "", " ", "\n", "\t ", "\r\n  ");
 
