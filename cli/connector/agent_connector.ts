@@ -164,7 +164,7 @@ export async function startAgentConnector(
   });
   const token = makeToken(ctx.random);
   let respond: ReturnType<typeof localApi> = () => Promise.resolve(new Response(null, { status: 503 }));
-  const choice = { first: firstPort(ctx), reserved: RUNTIME_PORTS };
+  const choice = { first: await firstPort(ctx), reserved: RUNTIME_PORTS };
   const { listener, movedFrom } = await openPort(store, folder, wantedPort, (request) => respond(request), choice);
   // Calls that waited get their answers, but a request that takes longer must not delay the end.
   opened.defer(() => settledWithin(ctx.clock, listener.close(), CONNECTOR_LIMITS.closeMs));

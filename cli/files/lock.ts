@@ -6,7 +6,7 @@
 import { type Clock, sleep } from "../../shared/clock.ts";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { CliError } from "../errors.ts";
-import { readPrivate, reason } from "./private_files.ts";
+import { isSame, readPrivate, reason } from "./private_files.ts";
 
 const LOOK_EVERY_MS = 50;
 /** Longer than any work under a lock: a request takes at most 30 s, and a conflict is retried. */
@@ -91,9 +91,7 @@ async function openLock(path: string): Promise<Deno.FsFile | null> {
 /** Returns true when the path still names the open file, and not through a link. */
 async function isSameFile(path: string, file: Deno.FsFile): Promise<boolean> {
   const [there, open] = await Promise.all([Deno.lstat(path).catch(() => null), file.stat()]);
-  if (there === null || !there.isFile) return false;
-  // Windows has no inode numbers to compare. Creating links there needs a right that ordinary users do not have.
-  return there.ino === null || open.ino === null || (there.ino === open.ino && there.dev === open.dev);
+  return there?.isFile === true && isSame(there, open);
 }
 
 async function writePid(path: string, file: Deno.FsFile, pid: number): Promise<void> {

@@ -2,10 +2,9 @@
  * The port of a connector's local API, and its discovery files (D-87): `connector.json` gives address and token to other
  * programs of the same user, `connector.curl` does the same for `curl -K`.
  */
-import { hash } from "node:crypto";
 import { join, resolve } from "node:path";
 import { CONNECTOR_FILE, ConnectorFile } from "../../../shared/client/agent_files.ts";
-import { toBase64Url } from "../../../shared/protocol/base64url.ts";
+import { fromBase64Url, sha256, toBase64Url } from "../../../shared/protocol/base64url.ts";
 import type { Random } from "../../../shared/random.ts";
 import type { AgentFolder, AgentStore } from "../../agents/agent_store.ts";
 import type { Context } from "../../context.ts";
@@ -29,8 +28,8 @@ export interface Listener {
  * one, and those of two users at different ones: if every user began at one port, the address of a connector that does
  * not run would lead to the connector of another user.
  */
-export function firstPort({ uid, configDir }: Pick<Context, "uid" | "configDir">): number {
-  const [a = 0, b = 0, c = 0] = hash("sha256", `${uid}\n${resolve(configDir)}`, "buffer");
+export async function firstPort({ uid, configDir }: Pick<Context, "uid" | "configDir">): Promise<number> {
+  const [a = 0, b = 0, c = 0] = fromBase64Url(await sha256(`${uid}\n${resolve(configDir)}`)) ?? [];
   return LOWEST_PORT + ((a << 16) + (b << 8) + c) % PORTS;
 }
 

@@ -62,14 +62,40 @@ Deno.test("no file is read or written through a link", async () => {
 
 Deno.test("a file that becomes a link after it was checked is not read", async () => {
   await using dir = await folder();
+  const path = `${dir.path}/file`;
   await Deno.writeTextFile(`${dir.path}/target`, "target");
-  await Deno.symlink(`${dir.path}/target`, `${dir.path}/link`);
-  const plain = Deno.lstatSync(`${dir.path}/target`);
+  await Deno.writeTextFile(path, "file");
   const { lstatSync } = Deno;
-  Deno.lstatSync = () => plain;
+  Deno.lstatSync = (path) => {
+    Deno.lstatSync = lstatSync;
+    const plain = lstatSync(path);
+    Deno.removeSync(path);
+    Deno.symlinkSync(`${dir.path}/target`, path);
+    return plain;
+  };
   try {
-    const { code, message } = assertThrows(() => readPrivate(`${dir.path}/link`, 100), CliError);
-    assertEquals([code, message], ["CLI_FILE_UNSAFE", `${dir.path}/link is a link`]);
+    const { code, message } = assertThrows(() => readPrivate(path, 100), CliError);
+    assertEquals([code, message], ["CLI_FILE_UNSAFE", `${path} is a link`]);
+  } finally {
+    Deno.lstatSync = lstatSync;
+  }
+});
+
+Deno.test("a file that is replaced after it was checked is read as it is then", async () => {
+  await using dir = await folder();
+  const path = `${dir.path}/file`;
+  for (const [name, text] of [["file", "old"], ["new", "new"]] as const) {
+    await Deno.writeTextFile(`${dir.path}/${name}`, text);
+  }
+  const { lstatSync } = Deno;
+  Deno.lstatSync = (path) => {
+    Deno.lstatSync = lstatSync;
+    const plain = lstatSync(path);
+    Deno.renameSync(`${dir.path}/new`, path);
+    return plain;
+  };
+  try {
+    assertEquals(readPrivate(path, 100), "new");
   } finally {
     Deno.lstatSync = lstatSync;
   }
@@ -79,6 +105,8 @@ Deno.test("a private read returns null for no file and refuses links, large file
   await using dir = await folder();
   assertEquals(readPrivate(`${dir.path}/none`, 10), null);
   assertEquals(readPrivate(`${dir.path}/none/below`, 10), null);
+  await Deno.writeTextFile(`${dir.path}/empty`, "");
+  assertEquals([readPrivate(`${dir.path}/empty`, 10), readPrivate(`${dir.path}/empty/below`, 10)], ["", null]);
   await Deno.mkdir(`${dir.path}/folder`);
   assertEquals(assertThrows(() => readPrivate(`${dir.path}/folder`, 10), CliError).code, "CLI_FILE_UNSAFE");
   await new Deno.Command("mkfifo", { args: [`${dir.path}/pipe`] }).output();
