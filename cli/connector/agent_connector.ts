@@ -2,9 +2,11 @@
  * Starts the connector of one agent in this process: lock, database, credentials, local API, discovery file. Prints
  * nothing; the caller reports its events. Releases everything when the connector ends.
  */
+import { createHmac, hash } from "node:crypto";
 import { join } from "node:path";
 import { DAY_MS, settledWithin } from "../../shared/clock.ts";
 import { ulidSource } from "../../shared/protocol/ids.ts";
+import { useHashes } from "../../shared/protocol/hashes.ts";
 import { openingKey } from "../../shared/protocol/sealed_body.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { type AgentFolder, AgentStore } from "../agents/agent_store.ts";
@@ -52,6 +54,12 @@ import { parsePort, type StartOptions } from "./start_options.ts";
 import { parseDid } from "../../shared/protocol/did.ts";
 import { ApiError } from "../../shared/client/errors.ts";
 import type { RegistryClient } from "../client/registry_client.ts";
+
+// A connector hashes for each message; a command that ends at once does without the time to load these.
+useHashes({
+  sha256: (data) => hash("sha256", data, "base64url"),
+  hmacSha256: (key, data) => createHmac("sha256", key).update(data).digest(),
+});
 
 /** Ports at which runtimes listen unless they are told otherwise. */
 const RUNTIME_PORTS = Object.values(PLATFORMS).flatMap((platform) =>

@@ -3,6 +3,7 @@
  * key that can be written in two ways would pass a check for "used before" the second time.
  */
 import { decodeBase64Url, encodeBase64Url } from "@std/encoding/base64url";
+import { givenHashes } from "./hashes.ts";
 
 /** Bytes over an `ArrayBuffer`, as WebCrypto requires. */
 export type Bytes = Uint8Array<ArrayBuffer>;
@@ -45,5 +46,5 @@ export function joinedBytes(parts: readonly Uint8Array[]): Bytes {
 /** Returns the base64url SHA-256 of a text (as UTF-8) or of bytes. */
 export async function sha256(data: string | Bytes): Promise<string> {
   const bytes = typeof data === "string" ? utf8Bytes(data) : data;
-  return encodeBase64Url(await crypto.subtle.digest("SHA-256", bytes));
+  return givenHashes()?.sha256(bytes) ?? encodeBase64Url(await crypto.subtle.digest("SHA-256", bytes));
 }

@@ -15,6 +15,7 @@ export * from "./did.ts";
 export * from "./ed25519.ts";
 export * from "./errors.ts";
 export * from "./frames.ts";
+export * from "./hashes.ts";
 export * from "./identity_block.ts";
 export * from "./ids.ts";
 export * from "./input_text.ts";
