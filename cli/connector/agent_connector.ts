@@ -45,9 +45,9 @@ import {
 } from "./local_api/discovery_file.ts";
 import { CONNECTOR_LIMITS } from "./limits.ts";
 import { readA2aPeers } from "./local_api/a2a_peers.ts";
-import { LocalClient } from "../../shared/client/local_client.ts";
+import type { LocalCalls } from "../../shared/client/local_client.ts";
 import { type Identity, PAGE_FILE } from "../../shared/client/agent_files.ts";
-import { localApi } from "./local_api/local_api.ts";
+import { localApi, ownCalls } from "./local_api/local_api.ts";
 import type { LocalPages } from "./pages/local_pages.ts";
 import { aliasesOf, readPeers, shownAliases, writePeers } from "./peers/peers.ts";
 import { parsePort, type StartOptions } from "./start_options.ts";
@@ -82,7 +82,7 @@ export interface RunningConnector {
    * Its local API without a socket: nothing has to be found out about the port first, and an answer through the tools takes a
    * millisecond less.
    */
-  calls: LocalClient;
+  calls: LocalCalls;
   /** Resolves when everything is released: with `null` after `stop()`, else with the error. Never rejects. */
   ended: Promise<unknown>;
   stop(): Promise<void>;
@@ -180,19 +180,17 @@ export async function startAgentConnector(
   // Another program has the port that a browser knows, so there is no page (D-119).
   const hasPage = movedFrom === null;
   const openPage = async () => await (await pages()).open();
-  const api = localApi({
+  const local = {
     connector,
     token,
     port,
     a2aPeers: () => readA2aPeers(folder),
     onTicket: hooks.onTicket,
     page: hasPage ? openPage : null,
-  });
+  };
+  const api = localApi(local), calls = ownCalls(local);
   const url = `http://127.0.0.1:${port}`;
   const file = { url, port, token, pid: ctx.pid, agentDid: identity.did, startedAt: toIso(ctx.clock.now()) };
-  // A view that waits for messages would get its answer at once and ask again without end, and leave no time for the stop.
-  const find = () => Promise.resolve(connector.isStopping ? null : file);
-  const calls = new LocalClient(name, { fetch: fetchFrom(api), clock, find });
   // Loaded with the first page, because most connectors show none.
   let loading: Promise<LocalPages> | null = null;
   const pages = () =>
@@ -232,17 +230,6 @@ export async function startAgentConnector(
 
 /** Beginnings of the paths of the local API; another path may be a page. */
 const API_PATHS = ["/v1/", "/a2a/", "/openapi.json"];
-
-/** Requests to the local API of this process. */
-function fetchFrom(respond: (request: Request) => Promise<Response>): typeof fetch {
-  return async (input, init) => {
-    const request = new Request(input, init);
-    // A `Request` does not keep the header Host, which the local API checks.
-    const headers = new Headers({ ...init?.headers as Record<string, string>, host: new URL(request.url).host });
-    Object.defineProperty(request, "headers", { value: headers });
-    return await respond(request);
-  };
-}
 
 /** The file that opens the page holds a code, so it goes when that is used, over, or useless. */
 async function removePageFile(folder: AgentFolder): Promise<void> {

@@ -97,7 +97,7 @@ class Attached implements Access {
   readonly options: StartOptions;
   readonly keeps: boolean;
   readonly #ended = new AbortController();
-  #client: Promise<LocalClient> | null = null;
+  #client: Promise<LocalCalls> | null = null;
   #host: RunningConnector | null = null;
   /** Why the connector in this process has ended by itself. */
   #failure: unknown = null;
@@ -145,14 +145,14 @@ class Attached implements Access {
   }
 
   /** The client of the present connector. Requests at the same time wait for one attempt to find or start it. */
-  connected(): Promise<LocalClient> {
+  connected(): Promise<LocalCalls> {
     if (this.#client !== null) return this.#client;
     const client = this.#client = this.#connect();
     client.catch(() => this.#forget(client));
     return client;
   }
 
-  async #ready(client: Promise<LocalClient>): Promise<LocalClient> {
+  async #ready(client: Promise<LocalCalls>): Promise<LocalCalls> {
     if (!this.keeps) return await client;
     const { promise, reject } = Promise.withResolvers<never>();
     const cancel = this.ctx.clock.after(READY_MS, () => {
@@ -166,11 +166,11 @@ class Attached implements Access {
     }
   }
 
-  #forget(client: Promise<LocalClient>): void {
+  #forget(client: Promise<LocalCalls>): void {
     if (this.#client === client) this.#client = null;
   }
 
-  async #connect(): Promise<LocalClient> {
+  async #connect(): Promise<LocalCalls> {
     const { ctx, folder } = this;
     const end = ctx.clock.now() + ATTACH_MS;
     while (true) {
@@ -192,7 +192,7 @@ class Attached implements Access {
   }
 
   /** The client of a connector that runs and answers; `null` when there is none. */
-  async #answering(): Promise<LocalClient | null> {
+  async #answering(): Promise<LocalCalls | null> {
     const client = clientOf(this.ctx, this.folder);
     return await statusOf(client).then(() => client, (error) => {
       if (error instanceof LocalDown) return null;
@@ -201,7 +201,7 @@ class Attached implements Access {
   }
 
   /** Starts the connector in this process; `null` when another process was faster. */
-  async #start(): Promise<LocalClient | null> {
+  async #start(): Promise<LocalCalls | null> {
     try {
       // A command beside a connector that runs needs none of its modules.
       const { startAgentConnector } = await import("./agent_connector.ts");

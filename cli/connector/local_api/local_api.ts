@@ -4,7 +4,8 @@
  */
 import { hash, timingSafeEqual } from "node:crypto";
 import type * as z from "zod";
-import { UnreachableError } from "../../../shared/client/errors.ts";
+import { LocalDown, UnreachableError } from "../../../shared/client/errors.ts";
+import type { LocalCalls } from "../../../shared/client/local_client.ts";
 import { describeError } from "../../../shared/client/refusals.ts";
 import { inputText, problemText } from "../../../shared/protocol/input_text.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
@@ -27,36 +28,28 @@ export interface LocalApiOptions {
   a2aPeers?: () => readonly A2aPeer[];
 }
 
-export function localApi(
-  { connector, token, port, onTicket = () => {}, page = null, a2aPeers = () => [] }: LocalApiOptions,
-): (request: Request) => Promise<Response> {
+/** A request whose caller may make it. */
+interface AllowedRequest {
+  method: string;
+  /** Path and query. */
+  url: URL;
+  headers: Headers;
+  /** Reads the body for a route. */
+  read(route: LocalRoute): string | Promise<string>;
+}
+
+/** Answers requests of programs on this machine. */
+export function localApi(options: LocalApiOptions): (request: Request) => Promise<Response> {
+  const { connector, token, port } = options;
   const hosts = ["127.0.0.1", "localhost", "[::1]"].map((name) => `${name}:${port}`);
-  const origin = `http://127.0.0.1:${port}`;
   const respond = async (request: Request): Promise<Response> => {
-    const { pathname, searchParams } = new URL(request.url);
-    refuseWebPages(request, pathname, hosts);
-    const isA2a = pathname.startsWith("/a2a/");
-    if (!isA2a) checkToken(request, token, connector.options.agent.name);
+    const { method, headers } = request, url = new URL(request.url);
+    refuseWebPages(headers, url.pathname, hosts);
+    const isA2a = url.pathname.startsWith("/a2a/");
+    if (!isA2a) checkToken(headers, token, connector.options.agent.name);
     else if (typeof connector.api?.movedFrom === "number") throw new LocalError("CONNECTOR_OFF_PORT");
-    const { route, params } = routeOf(request.method, isA2a ? pathname.replace(/\/$/, "") : pathname);
-    const peer = route.caller === "peer" ? peerOf(request, params, a2aPeers()) : null;
-    const query = queryOf(route, searchParams);
-    const text = await textOf(request, route);
-    const body = bodyOf(route, text);
-    const { headers } = request;
-    return await route.handler({
-      connector,
-      params,
-      query,
-      body,
-      text,
-      headers,
-      origin,
-      peer,
-      a2aPeers,
-      onTicket,
-      page,
-    });
+    else url.pathname = url.pathname.replace(/\/$/, "");
+    return await answer(options, { method, url, headers, read: (route) => textOf(request, route) });
   };
   return async (request) => {
     const response = await respond(request).catch(refuse);
@@ -65,7 +58,48 @@ export function localApi(
   };
 }
 
-function refuseWebPages({ headers }: Request, pathname: string, hosts: readonly string[]): void {
+/** Calls of this process, which need no token and no HTTP. */
+export function ownCalls(options: LocalApiOptions): LocalCalls {
+  const { connector } = options, { name } = connector.options.agent;
+  const origin = originOf(options), headers = new Headers();
+  return {
+    agentName: name,
+    async send({ method, target, body = "{}" }) {
+      // A view that waits for messages would get its answer at once and ask again without end, and leave no time for the stop.
+      if (connector.isStopping) throw new LocalDown(name, "does not run");
+      const allowed = { method, url: new URL(target, origin), headers, read: () => body };
+      const response = await answer(options, allowed).catch(refuse);
+      return { status: response.status, headers: response.headers, text: await response.text() };
+    },
+  };
+}
+
+const originOf = ({ port }: LocalApiOptions) => `http://127.0.0.1:${port}`;
+
+async function answer(options: LocalApiOptions, { method, url, headers, read }: AllowedRequest): Promise<Response> {
+  const { connector, onTicket = () => {}, page = null, a2aPeers = () => [] } = options;
+  const { route, params } = routeOf(method, url.pathname);
+  const peer = route.caller === "peer" ? peerOf(headers, params, a2aPeers()) : null;
+  const query = queryOf(route, url.searchParams);
+  const text = await read(route);
+  const body = bodyOf(route, text);
+  const origin = originOf(options);
+  return await route.handler({
+    connector,
+    params,
+    query,
+    body,
+    text,
+    headers,
+    origin,
+    peer,
+    a2aPeers,
+    onTicket,
+    page,
+  });
+}
+
+function refuseWebPages(headers: Headers, pathname: string, hosts: readonly string[]): void {
   // Against DNS rebinding, because a web page whose name resolves to 127.0.0.1 still sends its own name.
   if (!hosts.includes(headers.get("host")?.toLowerCase() ?? "")) throw new LocalError("CONNECTOR_HOST_FORBIDDEN");
   // A browser sends Sec-Fetch-Site also where it sends no Origin: images, links, forms with GET, but programs send
@@ -75,22 +109,22 @@ function refuseWebPages({ headers }: Request, pathname: string, hosts: readonly 
   if (isOfPage) throw new LocalError("CONNECTOR_ORIGIN_FORBIDDEN");
 }
 
-function checkToken(request: Request, token: string, agentName: string): void {
-  if (timingSafeEqual(sha256(bearerOf(request)), sha256(token))) return;
+function checkToken(headers: Headers, token: string, agentName: string): void {
+  if (timingSafeEqual(sha256(bearerOf(headers)), sha256(token))) return;
   const whose = `This is the connector of ${agentName}; its token is in connector.json of that agent`;
   throw new LocalError("CONNECTOR_UNAUTHORIZED", whose);
 }
 
 /** The peer in the path, when the caller has its token. @throws {LocalError} `CONNECTOR_UNAUTHORIZED`, also for no peer */
-function peerOf(request: Request, params: unknown, peers: readonly A2aPeer[]): A2aPeer {
+function peerOf(headers: Headers, params: unknown, peers: readonly A2aPeer[]): A2aPeer {
   const { alias } = params as { alias: string };
   const peer = peers.find((known) => known.alias === alias);
-  if (peer !== undefined && isTokenOf(peer, bearerOf(request))) return peer;
+  if (peer !== undefined && isTokenOf(peer, bearerOf(headers))) return peer;
   const whose = "Missing or wrong token: this address takes the token that svc a2a add printed for this peer";
   throw new LocalError("CONNECTOR_UNAUTHORIZED", whose);
 }
 
-function bearerOf({ headers }: Request): string {
+function bearerOf(headers: Headers): string {
   return /^Bearer ([!-~]+)$/i.exec(headers.get("authorization") ?? "")?.[1] ?? "";
 }
 
