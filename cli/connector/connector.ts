@@ -176,7 +176,11 @@ export class Connector {
           this.sending.heardOf(peerAgentDid);
         });
       },
-      delivery: (frame) => this.sending.told(frame),
+      delivery: (frame) => {
+        const { requestId, recipientAgentDid: toDid, state } = frame;
+        // Who waits for the reply asks for receipts by itself, after the time in which most replies come, which say more.
+        if (state !== "processed" || !this.waits.isAsked({ toDid, requestId })) this.sending.told(frame);
+      },
       connected: () => {
         proxy.endSlow();
         this.sending.sendAllNow();

@@ -115,6 +115,11 @@ export class Waits {
     return this.#asked.has(key) || isRecent ? now + LIMIT.heldMs : 0;
   }
 
+  /** Whether a caller waits for the reply to a sent message now. */
+  isAsked(sent: SentKey): boolean {
+    return this.#asked.has(keyOf(sent));
+  }
+
   /** Ends all waits, and each later one at its first look. */
   stop(): void {
     this.#isStopped = true;

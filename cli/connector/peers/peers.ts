@@ -306,12 +306,18 @@ function endedPairs(pairs: readonly [string, KnownPeer][]): (readonly [string, K
     .filter(([, { how, removed, blocked }], i) => i < ENDED_PAIRS || how === "ticket" || removed || blocked);
 }
 
+/** A tool reads the peers several times for one call, and the check of their file takes longer than its reading. */
+let lastRead: { text: string; peers: Peers } | null = null;
+
 /** @throws {CliError} `CLI_FILE_INVALID` */
 export function readPeers(folder: AgentFolder): Peers {
   const text = folder.read(PEERS_FILE, PEERS_FILE_BYTES);
   if (text === null) return {};
+  if (text === lastRead?.text) return lastRead.peers;
   try {
-    return PeersFile.parse(JSON.parse(text));
+    const peers = PeersFile.parse(JSON.parse(text));
+    lastRead = { text, peers };
+    return peers;
   } catch {
     throw new CliError(
       "CLI_FILE_INVALID",
