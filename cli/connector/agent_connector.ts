@@ -137,6 +137,7 @@ export async function startAgentConnector(
   const isHidden = options.hidden === true || ctx.env("SVC_HIDDEN") === "1";
   const { fetch, clock, reach, isOfOtherUser } = ctx;
   const runtime = target && new Runtime({ fetch, clock, reach, isOfOtherUser }, PLATFORMS[target.platform], target);
+  const keys = await folder.keys();
   const connector = new Connector({
     clock: ctx.clock,
     serviceClock,
@@ -144,7 +145,8 @@ export async function startAgentConnector(
     fetch: ctx.fetch,
     onResponse: ctx.onResponse,
     session,
-    openingKey: await openingKey(await folder.keys()),
+    publicKey: keys.publicKey,
+    openingKey: await openingKey(keys),
     openStore: (options) =>
       opened.use(ConnectorStore.open(join(folder.path, "connector.db"), { ...options, historyMs })),
     emit,

@@ -53,6 +53,8 @@ export interface ConnectorDeps {
   onResponse?: ((headers: Headers) => void) | undefined;
   open: OpenLink;
   session: VisitCredentials;
+  /** Of the agent, which signs with its other half. */
+  publicKey: string;
   openingKey: OpeningKey;
   /** Opens the store, which its caller closes after the end of the connector. */
   openStore(options: StoreOptions): ConnectorStore;
@@ -144,7 +146,8 @@ export class Connector {
     const { proxy, newId } = this, { strict = false } = options;
     const elsewhere = { fetch, onResponse, machine: clock, random, session, emit, check: deps.checkOrigin };
     const proxies = this.proxies = new PeerProxies(elsewhere, proxy, (did) => peers.of(did)?.proxy);
-    const sends = { clock, random, store, proxy, proxies, session, peers, guard, newId, did, strict, emit };
+    const { publicKey } = deps;
+    const sends = { clock, random, store, proxy, proxies, session, publicKey, peers, guard, newId, did, strict, emit };
     this.sending = new Sending(sends);
     const hasPins = Object.values(peers.all).some(({ key }) => key !== undefined);
     if (store.proofs.begin(hasPins, clock.now())) emit("memory_lost");

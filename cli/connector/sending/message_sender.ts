@@ -98,6 +98,7 @@ export interface SendingDeps {
   proxy: Pick<ProxyCaller, "ask">;
   proxies: Pick<PeerProxies, "of" | "hostOf">;
   session: Pick<AgentCredentials, "current">;
+  publicKey: string;
   peers: Pick<PeerBook, "of" | "sealTo" | "isBlocked">;
   guard: LoopGuard;
   newId: NewId;
@@ -106,7 +107,7 @@ export interface SendingDeps {
   emit: EmitEvent;
 }
 
-export type MessageDeps = Omit<SendingDeps, "proxy" | "proxies" | "session" | "store"> & {
+export type MessageDeps = Omit<SendingDeps, "proxy" | "proxies" | "session" | "publicKey" | "store"> & {
   store: Pick<SendingDeps["store"], "sent"> & { received: Pick<SendingDeps["store"]["received"], "question"> };
   proxies: Pick<SendingDeps["proxies"], "hostOf"> & { of(did: string): Pick<ProxyCaller, "call"> };
 };

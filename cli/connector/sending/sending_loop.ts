@@ -8,7 +8,6 @@ import { BoundedMap } from "../../../shared/bounded_map.ts";
 import { ApiError } from "../../../shared/client/errors.ts";
 import { describeError, isReceiptRefused } from "../../../shared/client/refusals.ts";
 import { signReceipt } from "../../../shared/protocol/receipt_token.ts";
-import { parseAit, readAitClaims } from "../../../shared/protocol/signed/ait.ts";
 import { toIso, unixSeconds } from "../../../shared/protocol/time.ts";
 import { orReport } from "../events.ts";
 import { attempt } from "./attempt.ts";
@@ -119,7 +118,7 @@ abstract class SendingLoop<T> {
 }
 
 /** What the sender of receipts uses. */
-type ReceiptDeps = Pick<SendingDeps, "clock" | "emit" | "proxy" | "session" | "did"> & {
+type ReceiptDeps = Pick<SendingDeps, "clock" | "emit" | "proxy" | "session" | "publicKey" | "did"> & {
   store: Pick<SendingDeps["store"], "receipts">;
   peers: Pick<SendingDeps["peers"], "isBlocked">;
 };
@@ -171,10 +170,10 @@ export class ReceiptSender extends SendingLoop<PendingReceipt> {
 
   /** The receipt as the agent signs it, the same at every attempt. */
   async #signed({ fromDid: sub, requestId, status, at, about }: PendingReceipt): Promise<string> {
-    const { ait, privateKey } = await this.deps.session.current();
-    const { cnf: { jwk: { x: publicKey } } } = readAitClaims(parseAit(ait));
+    const { session, publicKey, did: iss } = this.deps;
+    const { privateKey } = await session.current();
     const iat = unixSeconds(at);
-    return await signReceipt({ iss: this.deps.did, sub, iat, requestId, status, ...about }, { publicKey, privateKey });
+    return await signReceipt({ iss, sub, iat, requestId, status, ...about }, { publicKey, privateKey });
   }
 
   /**

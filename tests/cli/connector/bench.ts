@@ -161,6 +161,7 @@ export class Bench implements AsyncDisposable {
       random,
       fetch: options.fetch ?? world.fetch,
       session: this.session,
+      publicKey: agent.keys.publicKey,
       openingKey: key,
       openStore: (options) => new ConnectorStore(this.database, options),
       emit: (name, fields = {}) => void this.events.push({ name, fields }),

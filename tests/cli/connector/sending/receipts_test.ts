@@ -9,7 +9,7 @@ import { vectors } from "../../../support/vectors.ts";
 import { Disk } from "../store/disk.ts";
 
 const DID = "did:svc:localhost:agent:01KHYQ5H00AAAAAAAAAAAAAAAA";
-const { privateKey } = await keyPairFromSeed(new Uint8Array(32).fill(1));
+const { publicKey, privateKey } = await keyPairFromSeed(new Uint8Array(32).fill(1));
 const IDENTITY = { did: DID, ait: vectors("proof").ait, privateKey, accessToken: "" };
 
 Deno.test("a receipt leaves the outbox when the proxy rejects it permanently, and stays after any other error", async (t) => {
@@ -32,6 +32,7 @@ Deno.test("a receipt leaves the outbox when the proxy rejects it permanently, an
         clock,
         store,
         session: { current: () => Promise.resolve(IDENTITY) },
+        publicKey,
         proxy: { ask: () => Promise.reject(new ApiError(status, code, "refused", null)) },
         did: DID,
         peers: { isBlocked: () => false },
