@@ -127,6 +127,8 @@ export interface Context extends System {
   configDir: string;
   /** The folder that holds the profiles: `configDir` itself, unless a profile is chosen. */
   baseDir: string;
+  /** Whether `--allow-insecure` was given: secrets may then be sent to another machine with plain http. */
+  allowInsecure?: boolean;
   out: Output;
   /** Called with the headers of each response of a service. */
   onResponse?: ((headers: Headers) => void) | undefined;

@@ -62,6 +62,7 @@ export async function run(argv: readonly string[], world: System): Promise<numbe
     await resolveSecrets(world, out, command, input);
     const needsProfile = !NEEDS_NO_PROFILE.has(command.path[0]);
     const ctx: Context = Object.assign(await contextOf(world, parsed.here, out, needsProfile), {
+      allowInsecure: input.options["allow-insecure"] === true,
       onResponse: (headers: Headers) => clockCheck.see(headers),
       onVersion: (found: SeenVersion) => seen = found,
     });

@@ -45,15 +45,14 @@ export function parseConfigKey(text: string): ConfigKey {
  * @throws {CliError} `CLI_USAGE`, `CLI_INSECURE_URL`
  */
 export function parseConfigValue(
-  ctx: Pick<Context, "configDir">,
+  ctx: Pick<Context, "configDir" | "allowInsecure">,
   key: ConfigKey,
   text: string,
-  allowInsecure: boolean,
 ): string {
   switch (key) {
     case "registryUrl":
     case "proxyUrl":
-      return secureServiceUrl(ctx, text, key, allowInsecure);
+      return secureServiceUrl(ctx, text, key);
     case "apiKey":
       // The registry checks the exact form. Here the key must only fit into a header.
       if (/^[\x21-\x7e]{1,256}$/.test(text)) return text;

@@ -25,7 +25,7 @@ const INVITE_MS = DAY_MS;
 export async function createPairInvite(
   ctx: Context,
   calls: LocalCalls,
-  options: ConnectionOptions,
+  options: ConnectionOptions = {},
   expiresAt: string | null = null,
 ) {
   const { registry, registryUrl, apiKey } = connectAsPerson(ctx, options);

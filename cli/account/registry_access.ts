@@ -12,7 +12,6 @@ import { secureServiceUrl } from "../files/profile.ts";
 /** Values of `REGISTRY_OPTIONS` and `PERSON_OPTIONS`. */
 export interface ConnectionOptions {
   "registry-url"?: string | undefined;
-  "allow-insecure": boolean;
   "api-key"?: string | undefined;
 }
 
@@ -28,19 +27,19 @@ export interface RegistryAccess {
  * @param own a URL that overrides environment and file
  * @throws {CliError} `CLI_USAGE`, `CLI_INSECURE_URL`, `CLI_CONFIG_INVALID`
  */
-export function connect(ctx: Context, options: ConnectionOptions, own?: string): RegistryAccess {
+export function connect(ctx: Context, options: ConnectionOptions = {}, own?: string): RegistryAccess {
   const flags: Config = {};
   const wanted = options["registry-url"] ?? own;
   if (wanted !== undefined) flags.registryUrl = wanted;
   if (options["api-key"] !== undefined) flags.apiKey = options["api-key"];
   const config = effectiveConfig(ctx, flags);
   const what = options["registry-url"] === undefined ? "registryUrl" : "--registry-url";
-  const registryUrl = secureServiceUrl(ctx, config.registryUrl ?? "", what, options["allow-insecure"]);
+  const registryUrl = secureServiceUrl(ctx, config.registryUrl ?? "", what);
   return { registry: new RegistryClient(ctx, registryUrl), registryUrl, config };
 }
 
 /** Returns the client of the registry and the API key. @throws {CliError} `API_KEY_MISSING` */
-export function connectAsPerson(ctx: Context, options: ConnectionOptions): RegistryAccess & { apiKey: string } {
+export function connectAsPerson(ctx: Context, options: ConnectionOptions = {}): RegistryAccess & { apiKey: string } {
   const connection = connect(ctx, options);
   const { apiKey } = connection.config;
   if (apiKey === undefined) throw new CliError("API_KEY_MISSING", "No API key is configured");
@@ -64,6 +63,6 @@ export async function connectToRelay(ctx: Context, options: ConnectionOptions): 
   const { registryUrl, config, apiKey } = connectAsPerson(ctx, options);
   const { token, audience } = await new AdminClient(ctx, registryUrl, apiKey).relayToken();
   const what = config.proxyUrl === undefined ? "the proxy's address" : "proxyUrl";
-  const proxyUrl = secureServiceUrl(ctx, config.proxyUrl ?? audience, what, options["allow-insecure"]);
+  const proxyUrl = secureServiceUrl(ctx, config.proxyUrl ?? audience, what);
   return new RelayAdminClient(ctx, proxyUrl, token);
 }

@@ -308,13 +308,9 @@ export async function findAgent(ctx: Context, text: string): Promise<AgentRefere
  *
  * @throws {CliError} `CLI_AGENT_UNKNOWN`; `CLI_USAGE` when there are several agents and none is named
  */
-export async function chosenAgent(
-  ctx: Context,
-  named: string | undefined,
-): Promise<{ store: AgentStore; folder: AgentFolder }> {
+export async function chosenAgent(ctx: Context, named: string | undefined): Promise<AgentFolder> {
   const store = new AgentStore(ctx);
-  const name = named ?? ctx.env("SVC_AGENT") ?? onlyOne((await store.names()).agents, ctx);
-  return { store, folder: await store.open(name) };
+  return await store.open(named ?? ctx.env("SVC_AGENT") ?? onlyOne((await store.names()).agents, ctx));
 }
 
 function onlyOne(agents: readonly string[], ctx: Context): string {

@@ -62,7 +62,8 @@ async function isUnknown(registry: Pick<Owner["registry"], "resolve">, id: strin
 const INTENT = "reissue.pending";
 
 /** Reissues the agent's identity token, and its session if none is active. */
-export async function reissueAgent({ registry, apiKey }: Owner, store: AgentStore, name: string) {
+export async function reissueAgent(ctx: Context, { registry, apiKey }: Owner, name: string) {
+  const store = new AgentStore(ctx);
   return await store.lock(name, async () => {
     const folder = await store.open(name);
     const before = folder.identity();
@@ -98,10 +99,10 @@ export interface Refreshed {
  */
 export async function refreshAgent(
   ctx: Context,
-  store: AgentStore,
   name: string,
   registryOf: (registryUrl: string) => RegistryClient,
 ): Promise<Refreshed> {
+  const store = new AgentStore(ctx);
   const before = (await store.open(name)).auth();
   return await store.lock(name, async () => {
     const folder = await store.open(name);

@@ -92,23 +92,23 @@ async function checkAgentName(ctx: Context, name: string): Promise<void> {
 /**
  * Saves key, name and URLs in config.json.
  *
- * @param server its proxy's URL if that is known; else the registry is asked. Plain http that was allowed stays allowed
+ * @param knownProxyUrl without it the registry is asked. Plain http that was allowed stays allowed
  * @throws {CliError} `CLI_SAVE_FAILED`; its fix says how to save the key
  */
 export async function saveAccount(
   ctx: Context,
   { registry, apiKey }: { registry: RegistryClient; apiKey: string },
   { displayName: humanName }: { displayName: string },
-  server: { proxyUrl?: string; allowInsecure: boolean },
+  knownProxyUrl?: string,
 ): Promise<void> {
   try {
     const before = readConfig(ctx);
     const config: Config = { registryUrl: registry.registryUrl, apiKey, humanName };
-    const proxyUrl = parseServiceUrl(server.proxyUrl ?? await proxyOf(registry));
+    const proxyUrl = parseServiceUrl(knownProxyUrl ?? await proxyOf(registry));
     if (proxyUrl !== null) config.proxyUrl = proxyUrl;
     await updateConfig(ctx, config);
     const urls = [config.registryUrl, config.proxyUrl].filter((url) => url !== undefined);
-    await saveTrust(ctx, urls, server.allowInsecure);
+    await saveTrust(ctx, urls);
     ctx.out.note(`The API key is saved in ${configPath(ctx)}.`);
     if (before?.apiKey !== undefined && before.apiKey !== apiKey) {
       ctx.out.warn(`It replaces the previously saved key ${maskSecret(before.apiKey)}`);

@@ -1,11 +1,11 @@
 /** `svc a2a …`: gives an A2A client on this machine one address for each peer (D-135). */
 import { AGENT_OPTION, command, REGISTRY_OPTIONS } from "../command_line/command.ts";
+import { chosenAgent } from "../agents/agent_store.ts";
 import { CliError } from "../errors.ts";
 import { fields } from "../terminal/output.ts";
 import { timeCell } from "../terminal/tables.ts";
 import { connectorOf } from "./connector/connector.ts";
-import * as setup from "../connector/local_api/a2a/peer_setup.ts";
-import { listPeers, removePeer } from "../connector/local_api/a2a/peer_setup.ts";
+import { addPeer, listPeers, removePeer } from "../connector/local_api/a2a/peer_setup.ts";
 import { peerOf } from "../connector/peers/peer_list.ts";
 
 const PEER = { peer: { summary: "Alias or DID of a peer", complete: "peers" } } as const;
@@ -34,16 +34,10 @@ export const COMMANDS = [
       if (program !== undefined && program !== "openclaw") {
         throw new CliError("CLI_USAGE", `--for takes openclaw, not "${program}"`);
       }
-      const { store, folder, client } = await connectorOf(ctx, options.agent);
-      const peer = await peerOf(ctx, { store, folder, client }, args.peer, options["allow-insecure"]);
-      const isFor = program !== undefined;
-      const added = await setup.addPeer(
-        ctx,
-        { store, folder, client },
-        peer,
-        isFor,
-        options["platform-state-dir"] ?? null,
-      );
+      const connector = await connectorOf(ctx, options.agent), { folder } = connector;
+      const peer = await peerOf(ctx, connector, args.peer);
+      const stateDir = options["platform-state-dir"] ?? null;
+      const added = await addPeer(ctx, connector, peer, program !== undefined, stateDir);
       const { url, card, token, changed, target } = added;
       ctx.out.result({ agent: folder.name, peer: peer.alias, agentDid: peer.did, url, card, token, changed, target }, [
         ctx.out.bold(`A2A clients on this machine reach ${peer.alias} at ${url}`),
@@ -55,7 +49,7 @@ export const COMMANDS = [
         ]),
         "The token is shown once. It is good for messages to this peer and for nothing else.",
       ]);
-      if (client === null) ctx.out.next(["connector", "start", folder.name]);
+      if (connector.client === null) ctx.out.next(["connector", "start", folder.name]);
     },
   }),
   command({
@@ -64,7 +58,7 @@ export const COMMANDS = [
     options: AGENT_OPTION,
     examples: { "svc a2a list": "Show each address and when it was added" },
     async run(ctx, { options }) {
-      const { folder } = await connectorOf(ctx, options.agent);
+      const folder = await chosenAgent(ctx, options.agent);
       const peers = listPeers(folder);
       ctx.out.result(
         { agent: folder.name, peers },
@@ -84,8 +78,8 @@ export const COMMANDS = [
     options: AGENT_OPTION,
     examples: { "svc a2a remove beta": "End the token of beta's address" },
     async run(ctx, { args, options }) {
-      const { store, folder } = await connectorOf(ctx, options.agent);
-      const { alias, did } = await removePeer({ store, folder }, args.peer);
+      const folder = await chosenAgent(ctx, options.agent);
+      const { alias, did } = await removePeer(ctx, folder, args.peer);
       ctx.out.result({ agent: folder.name, peer: alias, agentDid: did }, `${alias} has no A2A address any longer.`);
     },
   }),

@@ -67,7 +67,7 @@ export const COMMANDS = [
           ["files", path],
         ]),
       ]);
-      const here = options["allow-insecure"] ? ["--allow-insecure"] : [];
+      const here = ctx.allowInsecure ? ["--allow-insecure"] : [];
       ctx.out.next(["connector", "start", name, ...here]);
       ctx.out.next(["mcp", "install", name, "--for", "claude-code"], { when: IN_A_CODING_AGENT });
       ctx.out.next(["agent", "inspect", name, ...here], { when: "to check it" });
@@ -193,7 +193,7 @@ export const COMMANDS = [
     async run(ctx, { args: { name }, options }) {
       const owner = connectAsPerson(ctx, options);
       ctx.out.doing(`Reissuing the token of ${name}`);
-      const { identity, newSession } = await reissueAgent(owner, new AgentStore(ctx), name);
+      const { identity, newSession } = await reissueAgent(ctx, owner, name);
       const { did, expiresAt } = identity;
       ctx.out.result({ name, did, expiresAt, newSession }, [
         `${name} has a new identity token${newSession ? " and a new session" : ""}; the previous token is revoked.`,
@@ -212,12 +212,7 @@ export const COMMANDS = [
     options: REGISTRY_OPTIONS,
     examples: { "svc agent auth refresh alpha": "Get an access token that is valid for 15 minutes" },
     async run(ctx, { args: { name }, options }) {
-      const { auth, how } = await refreshAgent(
-        ctx,
-        new AgentStore(ctx),
-        name,
-        (registryUrl) => connect(ctx, options, registryUrl).registry,
-      );
+      const { auth, how } = await refreshAgent(ctx, name, (url) => connect(ctx, options, url).registry);
       const { accessExpiresAt, refreshExpiresAt } = auth;
       const what =
         { refreshed: "has new tokens", recovered: "has recovered its session", shared: "was just refreshed" }[how];

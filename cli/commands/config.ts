@@ -38,11 +38,11 @@ export const COMMANDS = [
       const apiKeyIsOfAnother = before?.apiKey !== undefined && before.registryUrl !== undefined &&
         before.registryUrl !== registryUrl;
       if (apiKeyIsOfAnother) ctx.out.warn(`The saved API key belongs to ${before.registryUrl}`);
-      const change = { registryUrl, proxyUrl: parseConfigValue(ctx, "proxyUrl", proxyUrl, options["allow-insecure"]) };
+      const change = { registryUrl, proxyUrl: parseConfigValue(ctx, "proxyUrl", proxyUrl) };
       const isNew = before === null;
       const isChanged = isNew || CONFIG_KEYS.some((key) => key in change && before[key] !== (change as Config)[key]);
       if (isChanged) await updateConfig(ctx, change);
-      await saveTrust(ctx, Object.values(change), options["allow-insecure"]);
+      await saveTrust(ctx, Object.values(change));
       const path = configPath(ctx);
       ctx.out.result({ ...change, path, created: isNew, changed: isChanged }, [
         isNew ? "The configuration is created." : isChanged ? "The configuration is changed." : "Nothing to change.",
@@ -63,13 +63,13 @@ export const COMMANDS = [
       "svc config set humanName Ada": "Set your display name",
       "svc config set apiKey - <key.txt": "Save an API key and keep it out of the process list",
     },
-    async run(ctx, { args, options }) {
+    async run(ctx, { args }) {
       const key = parseConfigKey(args.key);
-      const value = parseConfigValue(ctx, key, args.value, options["allow-insecure"]);
+      const value = parseConfigValue(ctx, key, args.value);
       await updateConfig(ctx, { [key]: value });
       if (key === "registryUrl" || key === "proxyUrl") {
         // The other one stays, because registry and proxy are set one after the other.
-        await saveTrust(ctx, [...readProfile(ctx).insecureOrigins, value], options["allow-insecure"]);
+        await saveTrust(ctx, [...readProfile(ctx).insecureOrigins, value]);
       }
       const shown = masked(key, value);
       ctx.out.result({ key, value: shown, path: configPath(ctx) }, `${key} is ${shown}`);

@@ -108,7 +108,7 @@ async function waitForMessages(
   seconds: number,
 ): Promise<string | null> {
   const end = ctx.clock.now() + seconds * 1000;
-  const { folder } = await chosenAgent(ctx, agentName);
+  const folder = await chosenAgent(ctx, agentName);
   const name = (await sha256(await sessionOf(ctx))).slice(0, NAME_LENGTH);
   const sessions = new PrivateFolder(ctx, join(folder.path, "hooks"));
   await ensureDirectory(sessions.path, await ensureConfigDir(ctx));

@@ -56,10 +56,9 @@ export const COMMANDS = [
       if (options.exec !== undefined && !follow) throw new CliError("CLI_USAGE", "--exec is for --follow");
       const number = id === undefined ? null : parseCount(id, "<id>", Number.MAX_SAFE_INTEGER);
       const query = { ...options, limit: parseCount(options.limit ?? `${LISTED}`, "--limit", MAX_LISTED) };
-      const { folder } = await chosenAgent(ctx, options.agent);
-      const insecure = { "allow-insecure": options["allow-insecure"] };
+      const folder = await chosenAgent(ctx, options.agent);
       if (number !== null) {
-        await using connector = await access(ctx, folder, insecure);
+        await using connector = await access(ctx, folder);
         return await showMessage(ctx, connector, number, take);
       }
       const program = await programOf(ctx, options.exec);
@@ -71,13 +70,12 @@ export const COMMANDS = [
           return await attachScreen(ctx, folder, running, {
             ...options,
             program,
-            allowInsecure: options["allow-insecure"],
           }, (...given) => onStop(ctx, ...given));
         }
       }
       using stopped = follow ? stopSignal(ctx) : null;
       const stop = new Promise<null>((resolve) => stopped?.signal.addEventListener("abort", () => resolve(null)));
-      await using connector = await access(ctx, folder, insecure);
+      await using connector = await access(ctx, folder);
       if (connector.isHost) {
         ctx.out.doing("Waiting for queued messages");
         await Promise.race([sleep(ctx.clock, LIMIT.queuedWaitMs), stop]);

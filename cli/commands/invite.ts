@@ -135,7 +135,7 @@ export const COMMANDS = [
         "The API key is shown only once.",
       ]);
       const owner = { registry, apiKey: apiKey.token };
-      await saveAccount(ctx, owner, human, { proxyUrl, allowInsecure: options["allow-insecure"] });
+      await saveAccount(ctx, owner, human, proxyUrl);
       ctx.out.next(["agent", "create", "my-agent"]);
     },
   }),
@@ -146,8 +146,8 @@ async function createWithPair(
   agentName: string | undefined,
   { expiresAt, ...options }: ConnectionOptions & { expiresAt: string | null },
 ): Promise<void> {
-  const { folder } = await chosenAgent(ctx, agentName);
-  await using connector = await access(ctx, folder, { "allow-insecure": options["allow-insecure"] });
+  const folder = await chosenAgent(ctx, agentName);
+  await using connector = await access(ctx, folder);
   const { invite, registryUrl, link, words, pairing } = await createPairInvite(ctx, connector, options, expiresAt);
   const until = ctx.out.shown({ short: dayAndTime(pairing.expiresAt), whole: pairing.expiresAt });
   ctx.out.result({ invite, registryUrl, joinLink: link, pairing }, [

@@ -46,15 +46,14 @@ export const COMMANDS = [
       const link = parseJoinLink(args.link);
       const { registryUrl: linked, code } = link;
       const pairs = link.ticketFields !== null && !options["no-pair"];
-      const isInsecureAllowed = options["allow-insecure"];
-      const registryUrl = secureServiceUrl(ctx, linked, "the join link", isInsecureAllowed);
+      const registryUrl = secureServiceUrl(ctx, linked, "the join link");
       if (!options.replace) await refuseSavedAccount(ctx, registryUrl, pairs);
       const { displayName, agent: agentName } = await firstNames(ctx, options, pairs || options.start);
       if (agentName === undefined && (pairs || options.start)) throw needsAgent(pairs);
 
       const registry = new RegistryClient(ctx, registryUrl);
       ctx.out.doing(`Asking ${registryUrl} for its addresses`);
-      const proxyUrl = secureServiceUrl(ctx, await proxyOf(registry), "the address of the proxy", isInsecureAllowed);
+      const proxyUrl = secureServiceUrl(ctx, await proxyOf(registry), "the address of the proxy");
       if (pairs) ctx.out.note("The link also pairs your agent with an agent of the person who sent it.");
       await checkSavable(ctx);
       ctx.out.doing(`Redeeming the invite at ${registryUrl}`);
@@ -63,10 +62,10 @@ export const COMMANDS = [
       const owner = { registry, apiKey: apiKey.token };
       let agent: CreatedAgent | null = null, pairing: PairResult | null = null;
       try {
-        await saveAccount(ctx, owner, human, { proxyUrl, allowInsecure: isInsecureAllowed });
+        await saveAccount(ctx, owner, human, proxyUrl);
         if (agentName !== undefined) agent = await createAgent(ctx, owner, { name: agentName });
         const ticket = pairs ? ticketOf(link, proxyUrl) : null;
-        if (agent !== null && ticket !== null) pairing = await pairWith(ctx, agent, ticket, isInsecureAllowed);
+        if (agent !== null && ticket !== null) pairing = await pairWith(ctx, agent, ticket);
       } finally {
         // Also after a failure, because the account exists, and its key is not shown again.
         const made = {
@@ -82,7 +81,7 @@ export const COMMANDS = [
       }
       if (pairing !== null) ctx.out.note(pairing.text);
       if (options.start && agentName !== undefined) {
-        return await runConnectors(ctx, [agentName], { "allow-insecure": isInsecureAllowed });
+        return await runConnectors(ctx, [agentName], {});
       }
       if (agentName === undefined) {
         ctx.out.next(["agent", "create", "my-agent"]);
@@ -118,11 +117,10 @@ async function pairWith(
   ctx: Context,
   { identity: { name } }: CreatedAgent,
   ticket: string,
-  allowInsecure: boolean,
 ): Promise<PairResult> {
   try {
     const folder = await new AgentStore(ctx).open(name);
-    await using connector = await access(ctx, folder, { "allow-insecure": allowInsecure });
+    await using connector = await access(ctx, folder);
     const answer = await call(connector, PairConfirmAnswer, post("/v1/pair/confirm", { ticket }));
     const { initiatorAgentDid: agentDid, initiatorProfile: { agentName, humanName } } = answer;
     return {

@@ -58,10 +58,10 @@ export const COMMANDS = [
         search,
         limit: parseCount(limit ?? `${PRINTED}`, "--limit", PRINTED_MAX),
       };
-      const { folder } = await chosenAgent(ctx, options.agent);
+      const folder = await chosenAgent(ctx, options.agent);
       const question = `Blank the texts with ${peer ?? "all peers"}? They cannot be read again.`;
       if (forget && !await isConfirmed(ctx, options.yes, question)) return EXIT.failed;
-      await using connector = await access(ctx, folder, { "allow-insecure": options["allow-insecure"] });
+      await using connector = await access(ctx, folder);
       if (options.export) return await exportLog(ctx, connector, query);
       if (!forget) return await printLog(ctx, connector, query);
       const body = peer === undefined ? {} : { peer };

@@ -64,20 +64,18 @@ interface McpOptions {
   peers: string | undefined;
   channel: boolean;
   "wake-model": boolean;
-  "allow-insecure": boolean;
 }
 
 /** Serves until standard input ends or the command is stopped. @throws {CliError} */
 async function serveMcp(ctx: Context, agentName: string | undefined, options: McpOptions): Promise<void> {
   const only = options.peers === undefined ? null : peerNames(options.peers);
-  const { folder } = await chosenAgent(ctx, agentName);
+  const folder = await chosenAgent(ctx, agentName);
   consoleToStderr();
   const { name } = folder;
   warnOfUnknown(ctx, folder, only);
-  const insecure = { "allow-insecure": options["allow-insecure"] };
-  const isPush = await isPushPlatform(ctx, folder, insecure);
+  const isPush = await isPushPlatform(ctx, folder);
   if (isPush && options.channel) ctx.out.warn("The messages of this agent go to its runtime: --channel has no effect");
-  await using connector = keptAccess(ctx, folder, insecure);
+  await using connector = keptAccess(ctx, folder);
   const mcp = new McpAgent({
     identity: { ...folder.identity(), name },
     connector,
@@ -148,14 +146,10 @@ function warnOfUnknown(ctx: Context, folder: AgentFolder, only: readonly string[
 }
 
 /** Whether the messages go to a runtime: as the running connector says, else as the files say. */
-async function isPushPlatform(
-  ctx: Context,
-  folder: AgentFolder,
-  options: { "allow-insecure": boolean },
-): Promise<boolean> {
+async function isPushPlatform(ctx: Context, folder: AgentFolder): Promise<boolean> {
   const settings = runtimeSettings(folder);
   const { framework } = folder.identity();
-  let isPush = runtimeTarget(ctx, settings?.file ?? null, framework, options, settings?.source) !== null;
+  let isPush = runtimeTarget(ctx, settings?.file ?? null, framework, {}, settings?.source) !== null;
   const running = async () => {
     const client = await connectorOf(ctx, folder);
     if (client !== null) isPush = (await statusOf(client)).runtime.platform !== "inbox";

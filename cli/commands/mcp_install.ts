@@ -48,7 +48,7 @@ export const COMMANDS = [
       const wake = options.wake === undefined ? undefined : oneOf(WAKES, options.wake, "way of --wake");
       if (options.print && options.undo) throw new CliError("CLI_USAGE", "--print and --undo exclude each other");
       const hosts = await import("../hosts/install.ts");
-      const { folder } = await chosenAgent(ctx, args.agent);
+      const folder = await chosenAgent(ctx, args.agent);
       const agent = folder.name;
       const wish = {
         host,

@@ -23,10 +23,8 @@ export const COMMANDS = [
     options: OPTIONS,
     examples: { "svc peers": "Show with whom the agent can exchange messages" },
     async run(ctx, { options }) {
-      const { store, folder, client } = await connectorOf(ctx, options.agent);
-      const peers = client === null
-        ? await directPeers(ctx, { store, folder }, options["allow-insecure"])
-        : await connectorPeers(client);
+      const { folder, client } = await connectorOf(ctx, options.agent);
+      const peers = client === null ? await directPeers(ctx, folder) : await connectorPeers(client);
       const now = ctx.clock.now();
       const columns: Column<LocalPeer>[] = [
         ...peerColumns(now),
@@ -101,13 +99,12 @@ export const COMMANDS = [
     options: { ...OPTIONS, yes: { summary: "Do not ask for confirmation" } },
     examples: { "svc peers remove bob": "End the pair with bob, after a question" },
     async run(ctx, { args: { peer }, options }) {
-      const { store, folder, client } = await connectorOf(ctx, options.agent);
+      const { folder, client } = await connectorOf(ctx, options.agent);
       const known = peerIn(readPeers(folder), peer);
       const whom = known === null ? peer : `${known.alias} of ${known.humanName}`;
       const question = `End the pair with ${whom}? Neither can write to the other.`;
       if (!await isConfirmed(ctx, options.yes, question)) return EXIT.failed;
-      const agent = { store, folder, client };
-      const removed = await changePeer(ctx, agent, peer, { kind: "remove" }, options["allow-insecure"]);
+      const removed = await changePeer(ctx, { folder, client }, peer, { kind: "remove" });
       ctx.out.result(
         { agent: folder.name, peer: removed },
         `The pair with ${removed.alias} of ${removed.humanName} has ended.`,
@@ -120,9 +117,8 @@ async function changedPeer(
   ctx: Context,
   peer: string,
   change: PeerChange,
-  options: { agent: string | undefined; "allow-insecure": boolean },
+  { agent }: { agent: string | undefined },
 ): Promise<{ agent: string; changed: ChangedPeer }> {
-  const { store, folder, client } = await connectorOf(ctx, options.agent);
-  const changed = await changePeer(ctx, { store, folder, client }, peer, change, options["allow-insecure"]);
-  return { agent: folder.name, changed };
+  const connector = await connectorOf(ctx, agent);
+  return { agent: connector.folder.name, changed: await changePeer(ctx, connector, peer, change) };
 }

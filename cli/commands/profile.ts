@@ -92,7 +92,8 @@ export const COMMANDS = [
       if (setting === "ca" && values.length === 1) {
         await profiles.saveAuthority(ctx, isNone ? null : await readAuthority(ctx, value, "ca"));
       } else if (setting === "insecure" && values.length > 0) {
-        const origins = isNone ? [] : values.map((text) => secureServiceUrl(ctx, text, "insecure", true));
+        const allowing = { ...ctx, allowInsecure: true };
+        const origins = isNone ? [] : values.map((text) => secureServiceUrl(allowing, text, "insecure"));
         const other = origins.find((origin) => !profiles.isPlain(origin));
         if (other !== undefined) {
           throw new CliError("CLI_USAGE", `${other} needs no permission: it is no plain http to another machine`);

@@ -13,7 +13,7 @@ import {
 import type { OutboundResult } from "../../shared/client/local_shapes.ts";
 import { ConversationId } from "../../shared/protocol/api/relay.ts";
 import { isRequestId, ulidSource } from "../../shared/protocol/ids.ts";
-import { type AgentFolder, type AgentStore, chosenAgent } from "../agents/agent_store.ts";
+import { type AgentFolder, chosenAgent } from "../agents/agent_store.ts";
 import { access, connectorOf } from "../connector/attach.ts";
 import { ConnectorLockedError } from "../connector/connector_lock.ts";
 import { hostsOfPeers, shownAliases } from "../connector/peers/peers.ts";
@@ -93,7 +93,6 @@ interface Message {
   onlyOnline: boolean;
   /** Seconds to wait for the reply; `null`: does not wait. */
   waitSeconds: number | null;
-  allowInsecure: boolean;
 }
 
 type SendOptions = Input<Record<never, never>, typeof SEND_OPTIONS>["options"];
@@ -115,56 +114,48 @@ async function sendMessage(ctx: Context, to: Message["to"], text: string | undef
   if (conversationId !== undefined && !ConversationId.safeParse(conversationId).success) {
     throw new CliError("CLI_USAGE", "--conversation must be 1 to 128 visible ASCII characters without a comma");
   }
-  const agent = await chosenAgent(ctx, options.agent);
+  const folder = await chosenAgent(ctx, options.agent);
   const payload = await payloadOf(ctx, { text, data, file });
   const requestId = given ?? ulidSource(() => ctx.clock.now(), (count) => ctx.random.bytes(count))();
-  const { "only-online": onlyOnline, "allow-insecure": allowInsecure } = options;
-  const message: Message = { to, payload, requestId, conversationId, onlyOnline, waitSeconds, allowInsecure };
+  const { "only-online": onlyOnline } = options;
+  const message: Message = { to, payload, requestId, conversationId, onlyOnline, waitSeconds };
   try {
     const isNow = waitSeconds === null && typeof to === "string";
-    return isNow ? await sendNow(ctx, agent, message) : await sendWith(ctx, agent.folder, message);
+    return isNow ? await sendNow(ctx, folder, message) : await sendWith(ctx, folder, message);
   } catch (error) {
     if (error instanceof ApiError && error.code === "CONNECTOR_PEER_BLOCKED" && typeof to === "string") {
-      error.fix = `To end that: ${ctx.out.commandLine(["peers", "unblock", to, "--agent", agent.folder.name])}`;
+      error.fix = `To end that: ${ctx.out.commandLine(["peers", "unblock", to, "--agent", folder.name])}`;
     }
     throw withRepeat(error, requestId);
   }
 }
 
-async function sendNow(
-  ctx: Context,
-  agent: { store: AgentStore; folder: AgentFolder },
-  message: Message,
-): Promise<number> {
-  const client = await connectorOf(ctx, agent.folder);
+async function sendNow(ctx: Context, folder: AgentFolder, message: Message): Promise<number> {
+  const client = await connectorOf(ctx, folder);
   try {
-    if (client !== null) return await report(ctx, agent.folder, message, await through(ctx, client, message));
+    if (client !== null) return await report(ctx, folder, message, await through(ctx, client, message));
   } catch (error) {
     // The connector has just ended and has not got the message.
     if (!(error instanceof LocalDown) || error.wasSent) throw error;
   }
   try {
-    return await report(ctx, agent.folder, message, await directly(ctx, agent, message));
+    return await report(ctx, folder, message, await directly(ctx, folder, message));
   } catch (error) {
     if (!(error instanceof ConnectorLockedError)) throw error;
     // One has just started.
-    return await sendWith(ctx, agent.folder, message);
+    return await sendWith(ctx, folder, message);
   }
 }
 
 /** Sends with access to a connector, and marks the reply read after it was printed. */
 async function sendWith(ctx: Context, folder: AgentFolder, message: Message): Promise<number> {
-  await using connector = await access(ctx, folder, { "allow-insecure": message.allowInsecure });
+  await using connector = await access(ctx, folder);
   const sent = await through(ctx, connector, message);
   return await report(ctx, folder, message, sent, (id) => readMessages(connector, { ids: [id] }));
 }
 
 /** Sends through a connector. The same request ID makes a repeated call safe. */
-async function through(
-  ctx: Context,
-  connector: LocalCalls,
-  message: Message,
-): Promise<SendResult> {
+async function through(ctx: Context, connector: LocalCalls, message: Message): Promise<SendResult> {
   const { to, requestId, conversationId, onlyOnline, payload, waitSeconds } = message;
   const members: WaitedMessage["members"] = {
     ...typeof to === "string" ? { to } : to,
@@ -180,19 +171,19 @@ async function through(
 /** Sends without a connector. @throws {ApiError} the refusal, also of the rules of this machine */
 async function directly(
   ctx: Context,
-  agent: { store: AgentStore; folder: AgentFolder },
-  { to, payload, requestId, conversationId, onlyOnline, allowInsecure }: Message,
+  folder: AgentFolder,
+  { to, payload, requestId, conversationId, onlyOnline }: Message,
 ): Promise<SendResult> {
   // A command beside a connector that runs needs none of its modules.
   const { sendDirectly } = await import("../messages/send_directly.ts");
   const origin = ctx.stdinIsTerminal ? "person" : "program";
   const message = { payload, requestId, conversationId, mayWait: !onlyOnline, origin } as const;
   try {
-    return await sendDirectly(ctx, agent, { to: String(to), ...message }, allowInsecure);
+    return await sendDirectly(ctx, folder, { to: String(to), ...message });
   } catch (error) {
     // Without a connector the aliases of this machine may be older than the list of the server.
     if (!(error instanceof ApiError && error.code === "PROXY_AUTH_FORBIDDEN")) throw error;
-    const { status, code } = error, { name } = agent.folder;
+    const { status, code } = error, { name } = folder;
     const ended = new ApiError(status, code, `The agents ${name} and ${to} are not paired`, error.requestId);
     ended.fix = `To pair again: svc connector start ${name}, then press p, or paste a ticket of the other person.`;
     throw ended;

@@ -54,27 +54,26 @@ export const COMMANDS = [
       if (options.cancel && requestId === undefined) {
         throw new CliError("CLI_USAGE", "--cancel needs the request ID of a message");
       }
-      const agent = await chosenAgent(ctx, options.agent);
-      if (requestId === undefined) return await listSent(ctx, agent.folder, options, limit);
-      const id = await requestIdOf(ctx, agent.folder, requestId, options);
-      if (options.cancel) return await cancelSent(ctx, agent.folder, id, options) ? EXIT.done : EXIT.failed;
-      await using connector = await access(ctx, agent.folder, options);
+      const folder = await chosenAgent(ctx, options.agent);
+      const id = requestId === undefined ? null : await requestIdOf(ctx, folder, requestId);
+      await using connector = await access(ctx, folder);
+      if (id === null) return await listSent(ctx, folder, connector, options.to, limit);
+      if (options.cancel) return await cancelSent(ctx, connector, id, options.to) ? EXIT.done : EXIT.failed;
       const sent = await sentMessage(connector, { requestId: id, to: options.to });
-      show(ctx, agent.folder, sent, await receiptsOf(ctx, connector, sent.result));
+      show(ctx, folder, sent, await receiptsOf(ctx, connector, sent.result));
     },
   }),
 ];
 
-interface SentOptions {
-  /** Alias or DID of the recipient. */
-  to: string | undefined;
-  "allow-insecure": boolean;
-}
-
-/** Lists the newest messages. */
-async function listSent(ctx: Context, folder: AgentFolder, options: SentOptions, limit: number): Promise<void> {
-  await using connector = await access(ctx, folder, options);
-  const to = options.to === undefined ? undefined : findPeerEver(readPeers(folder), options.to) ?? options.to;
+/** Lists the newest messages, or those to an alias or DID. */
+async function listSent(
+  ctx: Context,
+  folder: AgentFolder,
+  connector: LocalCalls,
+  named: string | undefined,
+  limit: number,
+): Promise<void> {
+  const to = named === undefined ? undefined : findPeerEver(readPeers(folder), named) ?? named;
   const { messages, more } = await call(connector, SentPage, get("/v1/sent", { limit, to }));
   const now = ctx.clock.now(), hostOf = hostsOfPeers(folder);
   const columns: Column<SentPage["messages"][number]>[] = [
@@ -99,9 +98,9 @@ async function listSent(ctx: Context, folder: AgentFolder, options: SentOptions,
 const TEXT_COLUMNS = 16;
 
 /** The request ID in an argument; the end of one is looked for in the list of sent messages. @throws as `wholeId` */
-async function requestIdOf(ctx: Context, folder: AgentFolder, text: string, options: SentOptions): Promise<string> {
+async function requestIdOf(ctx: Context, folder: AgentFolder, text: string): Promise<string> {
   const known = async () => {
-    await using connector = await access(ctx, folder, options);
+    await using connector = await access(ctx, folder);
     const { messages } = await call(connector, SentPage, get("/v1/sent", { limit: MAX_LISTED }));
     return messages.map(({ requestId }) => requestId);
   };
@@ -112,12 +111,11 @@ async function requestIdOf(ctx: Context, folder: AgentFolder, text: string, opti
 /** Ends a message that waits in the connector. Returns false, and says what it is now, when it does not wait there. */
 async function cancelSent(
   ctx: Context,
-  folder: AgentFolder,
+  connector: LocalCalls,
   requestId: string,
-  options: SentOptions,
+  to: string | undefined,
 ): Promise<boolean> {
-  await using connector = await access(ctx, folder, options);
-  const target = `/v1/outbound/${encodeURIComponent(requestId)}/cancel${searchOf({ to: options.to })}`;
+  const target = `/v1/outbound/${encodeURIComponent(requestId)}/cancel${searchOf({ to })}`;
   const { body: result, json } = await callForText(connector, OutboundResult, post(target, {}));
   const isCancelled = result.problem === CANCELLED;
   const shown = isCancelled && result.state === "unknown"

@@ -196,7 +196,7 @@ async function offerRevocation({ ctx, name, shown }: KeptAgent): Promise<void> {
       true
   ) return;
   try {
-    const owner = connectAsPerson(ctx, { "allow-insecure": false });
+    const owner = connectAsPerson(ctx);
     await deleteAgent(ctx, owner, await findAgent(ctx, name));
     ctx.out.note(`${shown} is revoked.`);
   } catch (error) {

@@ -105,7 +105,7 @@ export async function startAgentConnector(
   let aliases = shownAliases(folder);
   const emit: EmitEvent = (event, fields) => hooks.emit(event, withAlias(fields, aliases));
   const identity = folder.identity();
-  const proxy = proxyAddress(ctx, options["proxy-ws-url"], options["allow-insecure"]);
+  const proxy = proxyAddress(ctx, options["proxy-ws-url"]);
   const settings = runtimeSettings(folder);
   const target = runtimeTarget(ctx, settings?.file ?? null, identity.framework, options, settings?.source);
   const wantedPort = parsePort(options.port);
@@ -120,16 +120,14 @@ export async function startAgentConnector(
   } else if (target === null && settings === null && await rememberInbox(folder)) {
     await hooks.onDefault?.();
   }
-  const allowInsecure = options["allow-insecure"];
   const { session, clock: serviceClock, registryOf } = await openFileCredentials(
     ctx,
-    { store, name, allowInsecure, emit },
+    { name, emit },
     (offsetMs) => emit("clock_offset_refused", { offsetMs }),
   );
   const trust = hooks.trusts?.get(identity.registryUrl) ?? registryTrust(ctx, {
     issuer: issuerOf(folder.ait()) ?? identity.registryUrl,
     registryUrl: identity.registryUrl,
-    allowInsecure,
   });
   hooks.trusts?.set(identity.registryUrl, trust);
   const newId = ulidSource(ctx.clock.now, ctx.random.bytes);
@@ -151,7 +149,7 @@ export async function startAgentConnector(
       opened.use(ConnectorStore.open(join(folder.path, "connector.db"), { ...options, historyMs })),
     emit,
     trust,
-    checkOrigin: (origin) => void secureServiceUrl(ctx, origin, "The server of the peer", allowInsecure),
+    checkOrigin: (origin) => void secureServiceUrl(ctx, origin, "The server of the peer"),
     open: (agent, events) => {
       const { random, authority } = ctx;
       return openLink({ clock: serviceClock, random, newId, authority, isHidden }, proxy, agent, events);

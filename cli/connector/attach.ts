@@ -41,12 +41,11 @@ export interface Access extends LocalCalls, AsyncDisposable {
 /**
  * Gets access to the connector of an agent.
  *
- * @param options of the connector that this process runs when no other one does
  * @throws {CliError} `CLI_CONNECTOR_DOWN` when a connector holds the lock and does not answer for 20 s; the error of
  * `startAgentConnector` when the connector cannot start in this process
  */
-export async function access(ctx: Context, folder: AgentFolder, options: Partial<StartOptions> = {}): Promise<Access> {
-  const attached = new Attached(ctx, folder, options, { keeps: false });
+export async function access(ctx: Context, folder: AgentFolder): Promise<Access> {
+  const attached = new Attached(ctx, folder, {}, { keeps: false });
   await attached.connected();
   return attached;
 }
@@ -55,7 +54,7 @@ export async function access(ctx: Context, folder: AgentFolder, options: Partial
  * Access that finds or runs a connector while it lives, also without a request, so that the agent stays reachable. A request
  * fails with `CLI_CONNECTOR_DOWN` when no connector is there within 10 s.
  */
-export function keptAccess(ctx: Context, folder: AgentFolder, options: Partial<StartOptions> = {}): Access {
+export function keptAccess(ctx: Context, folder: AgentFolder, options: StartOptions = {}): Access {
   const attached = new Attached(ctx, folder, options, { keeps: true });
   void attached.watch();
   return attached;
@@ -94,7 +93,6 @@ async function runningFile(folder: AgentFolder): Promise<ConnectorFile | null> {
 
 class Attached implements Access {
   readonly agentName: string;
-  readonly options: StartOptions;
   readonly keeps: boolean;
   readonly #ended = new AbortController();
   #client: Promise<LocalCalls> | null = null;
@@ -105,11 +103,10 @@ class Attached implements Access {
   constructor(
     readonly ctx: Context,
     readonly folder: AgentFolder,
-    options: Partial<StartOptions>,
+    readonly options: StartOptions,
     { keeps }: { keeps: boolean },
   ) {
     this.agentName = folder.name;
-    this.options = { "allow-insecure": false, ...options };
     this.keeps = keeps;
   }
 

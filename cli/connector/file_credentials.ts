@@ -2,7 +2,7 @@
 import { type SessionStore, StoredCredentials, type StoredSession } from "../link/agent_credentials.ts";
 import { ServiceClock } from "../link/service_clock.ts";
 import { connect } from "../account/registry_access.ts";
-import type { AgentFolder, AgentStore } from "../agents/agent_store.ts";
+import { type AgentFolder, AgentStore } from "../agents/agent_store.ts";
 import { refreshAgent } from "../agents/lifecycle.ts";
 import type { RegistryClient } from "../client/registry_client.ts";
 import type { Context } from "../context.ts";
@@ -26,11 +26,12 @@ export interface AgentSession {
 /** @param onClockRefused called when a service's time is too far off to be used */
 export async function openFileCredentials(
   ctx: Context,
-  { store, name, allowInsecure, emit }: { store: AgentStore; name: string; allowInsecure: boolean; emit: EmitEvent },
+  { name, emit }: { name: string; emit: EmitEvent },
   onClockRefused?: (offsetMs: number) => void,
 ): Promise<AgentSession> {
   const clock = new ServiceClock(ctx.clock, onClockRefused);
-  const registryOf = (registryUrl: string) => registryAt(ctx, clock, registryUrl, allowInsecure);
+  const store = new AgentStore(ctx);
+  const registryOf = (registryUrl: string) => registryAt(ctx, clock, registryUrl);
   // The connector owns the terminal, so the progress of a refresh is not printed.
   const out = new Output(ctx.terminal, clock, { json: true, colour: false });
   const { did } = (await store.open(name)).identity();
@@ -46,7 +47,7 @@ export async function openFileCredentials(
       const registry = registryOf(registryUrl);
       return await registry.visit(agent, audience, issuerOf(agent.ait) ?? registryUrl);
     },
-    refresh: async () => (await refreshAgent({ ...ctx, clock, out }, store, name, registryOf)).auth,
+    refresh: async () => (await refreshAgent({ ...ctx, clock, out }, name, registryOf)).auth,
   };
   const isGone = (error: unknown) => error instanceof CliError && error.code === "CLI_AGENT_UNKNOWN";
   const session = await StoredCredentials.open({ clock, store: files, emit, isGone });
@@ -54,17 +55,12 @@ export async function openFileCredentials(
 }
 
 /** The registry, whose answers tell a clock the time. */
-export function registryAt(
-  ctx: Context,
-  clock: ServiceClock,
-  registryUrl: string,
-  allowInsecure: boolean,
-): RegistryClient {
+export function registryAt(ctx: Context, clock: ServiceClock, registryUrl: string): RegistryClient {
   const onResponse = (headers: Headers) => {
     ctx.onResponse?.(headers);
     clock.see(headers.get("Date"));
   };
-  return connect({ ...ctx, clock, onResponse }, { "allow-insecure": allowInsecure }, registryUrl).registry;
+  return connect({ ...ctx, clock, onResponse }, {}, registryUrl).registry;
 }
 
 async function readFiles(folder: AgentFolder): Promise<StoredSession> {
@@ -90,17 +86,13 @@ export interface DirectProxy extends Disposable {
  *
  * @throws {CliError} `CLI_USAGE`, `CLI_INSECURE_URL`, `CLI_FILE_INVALID`
  */
-export async function directProxy(
-  ctx: Context,
-  { store, folder }: { store: AgentStore; folder: AgentFolder },
-  allowInsecure: boolean,
-): Promise<DirectProxy> {
-  const place = proxyAddress(ctx, undefined, allowInsecure);
+export async function directProxy(ctx: Context, folder: AgentFolder): Promise<DirectProxy> {
+  const place = proxyAddress(ctx);
   const emit = () => {};
-  const { session, clock } = await openFileCredentials(ctx, { store, name: folder.name, allowInsecure, emit });
+  const { session, clock } = await openFileCredentials(ctx, { name: folder.name, emit });
   const { fetch, random, onResponse } = ctx, calls = { fetch, onResponse, random, session, emit };
   const proxy = new ProxyCaller({ ...calls, clock }, place);
-  const check = (origin: string) => void secureServiceUrl(ctx, origin, "The server of the peer", allowInsecure);
+  const check = (origin: string) => void secureServiceUrl(ctx, origin, "The server of the peer");
   const elsewhere = new PeerProxies({ ...calls, machine: ctx.clock, check }, proxy, () => undefined);
   const at = (origin: string | undefined) => origin === undefined ? proxy : elsewhere.at(origin);
   return { proxy, at, [Symbol.dispose]: () => session.stop() };

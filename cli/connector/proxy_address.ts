@@ -12,27 +12,25 @@ const CONNECT_PATH = "/v1/relay/connect";
  *
  * @throws {CliError} `CLI_USAGE`, `CLI_INSECURE_URL`
  */
-export function proxyAddress(ctx: Context, wsUrl: string | undefined, allowInsecure: boolean): ProxyPlace {
+export function proxyAddress(ctx: Context, wsUrl?: string): ProxyPlace {
   const configured = effectiveConfig(ctx).proxyUrl;
   const given = wsUrl ?? ctx.env("SVC_PROXY_WS_URL");
   const what = wsUrl === undefined ? "SVC_PROXY_WS_URL" : "--proxy-ws-url";
-  const dialUrl = given === undefined ? null : parseWsUrl(ctx, given, what, allowInsecure);
+  const dialUrl = given === undefined ? null : parseWsUrl(ctx, given, what);
   if (configured === undefined) {
     if (dialUrl === null) {
       throw new CliError("CLI_USAGE", "No proxy is configured: run svc config init, or give --proxy-ws-url");
     }
     return { dialUrl, origin: dialUrl };
   }
-  const origin = dialUrl === null
-    ? secureServiceUrl(ctx, configured, "proxyUrl", allowInsecure)
-    : new URL(configured).origin;
+  const origin = dialUrl === null ? secureServiceUrl(ctx, configured, "proxyUrl") : new URL(configured).origin;
   return { dialUrl: dialUrl ?? origin, origin };
 }
 
-function parseWsUrl(ctx: Context, text: string, what: string, allowInsecure: boolean): string {
+function parseWsUrl(ctx: Context, text: string, what: string): string {
   if (!/^wss?:\/\//i.test(text)) {
     throw new CliError("CLI_USAGE", `${what} is not an address such as wss://proxy.example: "${text}"`);
   }
   const http = text.replace(/^ws/i, "http").replace(new RegExp(`${CONNECT_PATH}/?$`), "");
-  return secureServiceUrl(ctx, http, what, allowInsecure);
+  return secureServiceUrl(ctx, http, what);
 }

@@ -222,13 +222,13 @@ export class RegistryTrust {
 /** Returns what an agent's connector believes of its registry. `issuer` is its origin, as in the agent's own token. */
 export function registryTrust(
   ctx: Context,
-  { issuer, registryUrl, allowInsecure }: { issuer: string; registryUrl: string; allowInsecure: boolean },
+  { issuer, registryUrl }: { issuer: string; registryUrl: string },
 ): RegistryTrust {
   // The connector owns the terminal, so the progress of a request is not printed.
   const quiet = { ...ctx, out: new Output(ctx.terminal, ctx.clock, { json: true, colour: false }) };
   // Its own clock, because the one of requests also sees the time of the proxy.
   const clock = new ServiceClock(ctx.clock);
-  const registry = () => registryAt(ctx, clock, registryUrl, allowInsecure);
+  const registry = () => registryAt(ctx, clock, registryUrl);
   const file = `${encodeURIComponent(registryUrl)}.crl`;
   return new RegistryTrust(ctx.clock, {
     issuer,

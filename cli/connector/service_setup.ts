@@ -59,7 +59,7 @@ export async function installConnector(
   const identity = folder.identity();
   await requireOwnService(host, system, serviceName(ctx, agentName), ctx.configDir);
   // Fails here, before a service is installed that could not start.
-  proxyAddress(ctx, options["proxy-ws-url"], options["allow-insecure"]);
+  proxyAddress(ctx, options["proxy-ws-url"]);
   const settings = runtimeSettings(folder);
   const target = runtimeTarget(ctx, settings?.file ?? null, identity.framework, options, settings?.source);
   await confirmChange(ctx, folder, target, options.yes === true);
@@ -111,7 +111,7 @@ export async function installFleet(
   refuseOptionsOfOne(ctx, options);
   const system = chooseSystem(options.platform ?? "auto", ctx.os);
   await requireOwnService(host, system, serviceName(ctx, null), ctx.configDir);
-  proxyAddress(ctx, options["proxy-ws-url"], options["allow-insecure"]);
+  proxyAddress(ctx, options["proxy-ws-url"]);
   await ensureConfigDir(ctx);
   const command = [...own, "connector", "start", "--all", ...commonArguments(ctx, options)];
   return await install(ctx, host, system, null, await agentFolders(ctx), command);
@@ -174,7 +174,7 @@ function commonArguments(ctx: Context, options: StartOptions): string[] {
     ...words,
     ...isStrict ? ["--strict"] : [],
     ...isHidden ? ["--hidden"] : [],
-    ...options["allow-insecure"] ? ["--allow-insecure"] : [],
+    ...ctx.allowInsecure ? ["--allow-insecure"] : [],
   ];
 }
 

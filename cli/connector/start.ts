@@ -47,7 +47,7 @@ export async function startConnectors(
     refuseOptionsOfOne(ctx, options);
     // Mistakes in the command line or the configuration end the command, but later failures end one agent.
     for (const name of wanted === "all" ? [] : wanted) await store.open(name);
-    proxyAddress(ctx, options["proxy-ws-url"], options["allow-insecure"]);
+    proxyAddress(ctx, options["proxy-ws-url"]);
   }
   let stop = () => {};
   const names = async () => wanted === "all" ? (await store.names()).agents : wanted;
@@ -63,7 +63,7 @@ export async function startConnectors(
         return null;
       }
     };
-    talk.add(talkAgent(ctx, folder, calls, { status, allowInsecure: options["allow-insecure"] }));
+    talk.add(talkAgent(ctx, folder, calls, status));
     void ended.then(() => talk.remove(folder.name));
   };
   const runProgram = ({ calls, ended }: RunningConnector, program: string, emit: EmitEvent) => {

@@ -134,9 +134,9 @@ export async function saveHistoryDays(ctx: Context, text: string): Promise<void>
  *
  * @param origins those of registry and proxy
  */
-export async function saveTrust(ctx: Context, origins: readonly string[], allowInsecure: boolean): Promise<void> {
+export async function saveTrust(ctx: Context, origins: readonly string[]): Promise<void> {
   const plain = origins.filter(isPlain);
-  if (allowInsecure && plain.length > 0) await saveInsecureOrigins(ctx, plain.slice(-ORIGINS_MAX));
+  if (ctx.allowInsecure && plain.length > 0) await saveInsecureOrigins(ctx, plain.slice(-ORIGINS_MAX));
   if (ctx.authority === undefined || ctx.authority.isSaved) return;
   await saveAuthority(ctx, ctx.authority);
   const at = ctx.out.hereWords.indexOf("--ca");
@@ -186,16 +186,15 @@ function damaged({ configDir }: Folder): CliError {
  * @throws {CliError} `CLI_USAGE` for an invalid URL, `CLI_INSECURE_URL` for plain http to another machine
  */
 export function secureServiceUrl(
-  ctx: Pick<Context, "configDir">,
+  ctx: Pick<Context, "configDir" | "allowInsecure">,
   text: string,
   what: string,
-  allowInsecure: boolean,
 ): string {
   const origin = parseServiceUrl(text);
   if (origin === null) {
     throw new CliError("CLI_USAGE", `${what} is not an address such as https://registry.example: "${text}"`);
   }
-  if (!allowInsecure && isPlain(origin) && !readProfile(ctx).insecureOrigins.includes(origin)) {
+  if (!ctx.allowInsecure && isPlain(origin) && !readProfile(ctx).insecureOrigins.includes(origin)) {
     throw new CliError("CLI_INSECURE_URL", `${what} is ${origin}: plain http would expose your secrets to the network`);
   }
   return origin;

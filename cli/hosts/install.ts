@@ -250,7 +250,7 @@ async function chooseInbox(ctx: Context, folder: AgentFolder): Promise<Messages>
 /** Where the messages go: without `runtime.json`, the framework may be a runtime that gets them today. */
 function messagesOf(ctx: Context, folder: AgentFolder): Messages {
   const file = runtimeSettings(folder)?.file ?? null;
-  const target = runtimeTarget(ctx, file, folder.identity().framework, { "allow-insecure": true });
+  const target = runtimeTarget({ env: ctx.env, allowInsecure: true }, file, folder.identity().framework);
   return { platform: target?.platform ?? "inbox", isNew: false };
 }
 

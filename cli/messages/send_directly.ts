@@ -8,7 +8,7 @@ import { apiErrorOf } from "../../shared/client/http.ts";
 import type { SendResult } from "../../shared/client/local_client.ts";
 import { OutboundResult } from "../../shared/client/local_shapes.ts";
 import { ulidSource } from "../../shared/protocol/ids.ts";
-import type { AgentFolder, AgentStore } from "../agents/agent_store.ts";
+import type { AgentFolder } from "../agents/agent_store.ts";
 import { ConnectorLockedError, lockConnector } from "../connector/connector_lock.ts";
 import { directProxy } from "../connector/file_credentials.ts";
 import { outboundJson } from "../connector/local_api/message_json.ts";
@@ -31,12 +31,11 @@ import { recipientOf } from "./recipient.ts";
  */
 export async function sendDirectly(
   ctx: Context,
-  agent: { store: AgentStore; folder: AgentFolder },
+  folder: AgentFolder,
   { to, ...message }: Omit<MessageToSend, "toDid"> & { to: string },
-  allowInsecure: boolean,
 ): Promise<SendResult> {
-  const { folder } = agent, { clock, random, out } = ctx;
-  using direct = await directProxy(ctx, agent, allowInsecure);
+  const { clock, random, out } = ctx;
+  using direct = await directProxy(ctx, folder);
   const { did: toDid, proxy: origin } = await recipientOf(direct.proxy, folder, to);
   const proxy = direct.at(origin);
   using lock = await MomentaryLock.take(folder);

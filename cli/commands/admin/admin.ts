@@ -83,7 +83,7 @@ export const COMMANDS = [
       const owner = { registry, apiKey: apiKey.token };
       let agent: CreatedAgent | null = null;
       try {
-        await saveAccount(ctx, owner, human, { allowInsecure: options["allow-insecure"] });
+        await saveAccount(ctx, owner, human);
         if (agentName !== undefined) agent = await createAgent(ctx, owner, { name: agentName });
       } finally {
         // Also after a failure, because the account exists, and its key is not shown again.

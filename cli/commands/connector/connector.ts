@@ -91,8 +91,8 @@ function orCommand(error: unknown, word: string | undefined): unknown {
 
 /** Returns an agent's folder and the client of its connector, `null` when none runs. */
 export async function connectorOf(ctx: Context, agentName: string | undefined) {
-  const { store, folder } = await chosenAgent(ctx, agentName);
-  return { store, folder, client: await attach.connectorOf(ctx, folder) };
+  const folder = await chosenAgent(ctx, agentName);
+  return { folder, client: await attach.connectorOf(ctx, folder) };
 }
 
 /** Returns folder, client and status of a connector. @throws {import("../../../shared/client/errors.ts").LocalDown} */

@@ -141,7 +141,7 @@ export async function chosenAgents(
   if (hasSeveral && isAgreed) return agents;
   const canAsk = hasSeveral && ctx.confirm !== null && !ctx.out.json;
   if (!canAsk || !await ctx.confirm?.(`Several agents: ${agents.join(", ")}. ${what} all of them?`, true)) {
-    return [(await chosenAgent(ctx, undefined)).folder.name];
+    return [(await chosenAgent(ctx, undefined)).name];
   }
   return agents;
 }

@@ -87,7 +87,7 @@ export const COMMANDS = [
         // The token may be in the environment for other agents.
         webhookToken: chosen.platform === "inbox" ? null : options.token ?? before.webhookToken,
       };
-      const target = files.runtimeTarget({ env: () => undefined }, file, "", { "allow-insecure": true });
+      const target = files.runtimeTarget({ env: () => undefined, allowInsecure: true }, file);
       await ensureConfigDir(ctx);
       await agreeToChange(ctx, place, target, options.yes);
       await settings.writeJson(files.RUNTIME_FILE, file);

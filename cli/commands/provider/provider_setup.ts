@@ -86,7 +86,7 @@ export const COMMANDS = [
         connectorBaseUrl: options["connector-base-url"] ?? options["connector-url"] ?? before.connectorBaseUrl,
         stateDir: options["platform-state-dir"] ?? before.stateDir,
       };
-      const target = runtimeTarget({ env: () => undefined }, wanted, "", { "allow-insecure": true });
+      const target = runtimeTarget({ env: () => undefined, allowInsecure: true }, wanted);
       if (target === null) throw nothingToSetUp(id);
       const plan = await platform.plan(machine, {
         target,

@@ -121,12 +121,12 @@ export async function providerOf(ctx: Context, options: ProviderOptions, folder:
   const file = isSaved ? saved : wanted === null ? null : files.emptyRuntimeFile(wanted);
   // The local API token is sent to this machine only.
   const asked = given ?? file?.connectorBaseUrl ?? undefined;
-  const url = asked === undefined ? undefined : parseRuntimeUrl(asked, "--connector-base-url", false);
+  const url = asked === undefined ? undefined : parseRuntimeUrl(asked, "--connector-base-url");
   const client = folder && await connectorOf(ctx, folder, url);
-  const target = files.runtimeTarget(ctx, file, folder?.identity().framework ?? "", {
+  const anywhere = { env: ctx.env, allowInsecure: true };
+  const target = files.runtimeTarget(anywhere, file, folder?.identity().framework, {
     "runtime-base-url": options["platform-base-url"],
     "hook-token": options["webhook-token"],
-    "allow-insecure": true,
   });
   const machine = thisMachine(ctx);
   const stateDir = options["platform-state-dir"] ?? file?.stateDir ?? null;
@@ -146,7 +146,7 @@ export async function providerOf(ctx: Context, options: ProviderOptions, folder:
 async function registeredAs(ctx: Context, folder: AgentFolder): Promise<Registered | null> {
   try {
     const { did, registryUrl } = folder.identity();
-    const { registry } = connect(ctx, { "allow-insecure": false }, registryUrl);
+    const { registry } = connect(ctx, {}, registryUrl);
     return (await registry.resolve(parseDid(did)?.id ?? "")).status;
   } catch (error) {
     return error instanceof ApiError && error.code === "AGENT_NOT_FOUND" ? "unknown" : null;

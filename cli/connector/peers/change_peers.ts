@@ -5,7 +5,7 @@
 import { ApiError } from "../../../shared/client/errors.ts";
 import { call, type LocalCalls, post } from "../../../shared/client/local_client.ts";
 import { ChangedPeer } from "../../../shared/client/local_shapes.ts";
-import type { AgentFolder, AgentStore } from "../../agents/agent_store.ts";
+import type { AgentFolder } from "../../agents/agent_store.ts";
 import type { Context } from "../../context.ts";
 import { apiErrorOf } from "../../../shared/client/http.ts";
 import { lockConnector } from "../connector_lock.ts";
@@ -29,12 +29,6 @@ export type PeerChange = { kind: "rename"; alias: string; replaces: boolean } | 
   kind: "block" | "unblock" | "remove";
 };
 
-interface ChangedAgent {
-  store: AgentStore;
-  folder: AgentFolder;
-  client: LocalCalls | null;
-}
-
 /**
  * Changes a peer, and returns it as it is then.
  *
@@ -43,16 +37,15 @@ interface ChangedAgent {
  */
 export async function changePeer(
   ctx: Context,
-  { client, ...agent }: ChangedAgent,
+  { folder, client }: { folder: AgentFolder; client: LocalCalls | null },
   named: string,
   change: PeerChange,
-  allowInsecure: boolean,
 ): Promise<ChangedPeer> {
-  if (client === null) return await changeHere(ctx, agent, named, change, allowInsecure);
+  if (client === null) return await changeHere(ctx, folder, named, change);
   const { kind, ...members } = change;
   if (kind !== "remove") return await call(client, ChangedPeer, post(`/v1/peers/${kind}`, { peer: named, ...members }));
-  const peer = peerIn(readPeers(agent.folder), named);
-  if (peer === null) throw peerUnknown(noPeer(named, readPeers(agent.folder)));
+  const peers = readPeers(folder), peer = peerIn(peers, named);
+  if (peer === null) throw peerUnknown(noPeer(named, peers));
   const refused = apiErrorOf(await client.send(post("/v1/pair/remove", { peerAgentDid: peer.agentDid })));
   if (refused !== null) throw refused;
   return peer;
@@ -60,17 +53,15 @@ export async function changePeer(
 
 async function changeHere(
   ctx: Context,
-  agent: { store: AgentStore; folder: AgentFolder },
+  folder: AgentFolder,
   named: string,
   change: PeerChange,
-  allowInsecure: boolean,
 ): Promise<ChangedPeer> {
-  const { folder } = agent;
   using _lock = await lockConnector(folder, ctx.pid);
   let peers = readPeers(folder);
   const ended = change.kind === "remove" ? named : change.kind === "rename" && change.replaces ? change.alias : null;
   if (peerIn(peers, named) === null || ended !== null) {
-    using direct = await directProxy(ctx, agent, allowInsecure);
+    using direct = await directProxy(ctx, folder);
     ctx.out.doing(`Calling ${direct.proxy.place.dialUrl}`);
     // A peer that no connector of this agent has seen yet.
     if (peerIn(peers, named) === null) peers = (await updatePeers(direct.proxy, folder)).known;

@@ -1,5 +1,5 @@
 /** The agent's peers with their aliases for commands: from the running connector, else from the proxy. */
-import type { AgentFolder, AgentStore } from "../../agents/agent_store.ts";
+import type { AgentFolder } from "../../agents/agent_store.ts";
 import { apiErrorOf } from "../../../shared/client/http.ts";
 import type { Context } from "../../context.ts";
 import { directProxy } from "../file_credentials.ts";
@@ -15,14 +15,10 @@ export async function connectorPeers(connector: LocalCalls): Promise<LocalPeer[]
 }
 
 /** The peers that the proxy reports to the agent. @throws {import("../../errors.ts").ApiError} */
-export async function directPeers(
-  ctx: Context,
-  agent: { store: AgentStore; folder: AgentFolder },
-  allowInsecure: boolean,
-): Promise<LocalPeer[]> {
-  using direct = await directProxy(ctx, agent, allowInsecure);
+export async function directPeers(ctx: Context, folder: AgentFolder): Promise<LocalPeer[]> {
+  using direct = await directProxy(ctx, folder);
   ctx.out.doing(`Calling ${direct.proxy.place.dialUrl}`);
-  const { known, peers } = await updatePeers(direct.proxy, agent.folder);
+  const { known, peers } = await updatePeers(direct.proxy, folder);
   // The messages are in the database of the connector, which does not run.
   return listedPeers(known, peers, () => null);
 }
@@ -45,16 +41,14 @@ export async function updatePeers(
 /** Finds a peer by alias or DID: in `peers.json`, else as `svc peers` does. @throws {ApiError} `CONNECTOR_PEER_UNKNOWN` */
 export async function peerOf(
   ctx: Context,
-  { client, ...agent }: { store: AgentStore; folder: AgentFolder; client: LocalCalls | null },
+  { folder, client }: { folder: AgentFolder; client: LocalCalls | null },
   named: string,
-  allowInsecure: boolean,
 ): Promise<{ alias: string; did: string }> {
-  const { folder } = agent;
   const known = readPeers(folder);
   const did = findPeer(known, named);
   const alias = did === null ? undefined : aliasesOf(known).get(did);
   if (did !== null && alias !== undefined && !known[alias]?.gone) return { alias, did };
-  const peers = client === null ? await directPeers(ctx, agent, allowInsecure) : await connectorPeers(client);
+  const peers = client === null ? await directPeers(ctx, folder) : await connectorPeers(client);
   const found = peers.find((peer) => peer.alias === named || peer.agentDid === named);
   if (found === undefined) throw peerUnknown(noPeer(named, readPeers(folder)));
   return { alias: found.alias, did: found.agentDid };

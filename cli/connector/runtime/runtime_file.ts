@@ -106,7 +106,6 @@ export interface TargetOptions {
   inbox?: boolean | undefined;
   /** `auto`, `on` or `off`: whether answers of the runtime go back to the senders. */
   replies?: string | undefined;
-  "allow-insecure": boolean;
 }
 
 /**
@@ -116,10 +115,10 @@ export interface TargetOptions {
  * @throws {CliError} `CLI_USAGE`, `CLI_INSECURE_URL`
  */
 export function runtimeTarget(
-  ctx: Pick<Context, "env">,
+  ctx: Pick<Context, "env" | "allowInsecure">,
   file: RuntimeFile | null,
-  framework: string,
-  options: TargetOptions,
+  framework = "",
+  options: TargetOptions = {},
   fileSource: "agent" | "install" = "agent",
 ): RuntimeTarget | null {
   const platform = platformOf(ctx, file, framework, options);
@@ -143,7 +142,7 @@ export function runtimeTarget(
   ], "");
   return {
     platform,
-    baseUrl: parseRuntimeUrl(url, urlFrom, options["allow-insecure"]),
+    baseUrl: parseRuntimeUrl(url, urlFrom, ctx.allowInsecure),
     hookPath: parseHookPath(path, pathFrom),
     hookToken: token === "" ? null : parseHookToken(token, tokenFrom),
     source: sourceOf(urlFrom, file === null ? "default" : fileSource),

@@ -88,7 +88,7 @@ export function talkAgent(
   ctx: Context,
   folder: AgentFolder,
   calls: LocalCalls,
-  { status, allowInsecure }: { status(): Status | null; allowInsecure: boolean },
+  status: () => Status | null,
 ): TalkAgent {
   return {
     name: folder.name,
@@ -100,7 +100,7 @@ export function talkAgent(
     invite: async () => {
       const { createPairInvite, mayNotInvite } = await import("../../account/pair_invite.ts");
       try {
-        const { words } = await createPairInvite(ctx, calls, { "allow-insecure": allowInsecure });
+        const { words } = await createPairInvite(ctx, calls);
         return ctx.out.commandLine(words, false);
       } catch (error) {
         if (mayNotInvite(error)) return null;
@@ -124,7 +124,7 @@ export async function attachScreen(
   ctx: Context,
   folder: AgentFolder,
   calls: LocalCalls,
-  options: ScreenOptions & { allowInsecure: boolean; program: string | null },
+  options: ScreenOptions & { program: string | null },
   onStop: (stop: () => void, discard: () => boolean) => () => void,
 ): Promise<void> {
   const end = new AbortController();
@@ -132,7 +132,7 @@ export async function attachScreen(
   const forget = onStop(() => end.abort(), () => screen.talk.discard());
   try {
     let status = await statusOf(calls);
-    const agent = talkAgent(ctx, folder, calls, { status: () => status, allowInsecure: options.allowInsecure });
+    const agent = talkAgent(ctx, folder, calls, () => status);
     const met = new Set(Object.values(agent.peers()).map(({ did }) => did));
     screen.open();
     screen.talk.add(agent);

@@ -15,9 +15,7 @@ async function opened(world: World, machine: Machine) {
   const ctx = contextOf(world, machine);
   const events: string[] = [];
   const { session, clock } = await openFileCredentials(ctx, {
-    store: new AgentStore(ctx),
     name: "alpha",
-    allowInsecure: false,
     emit: (event) => void events.push(event),
   });
   return { session, events, clock };

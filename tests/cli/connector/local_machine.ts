@@ -45,10 +45,10 @@ export async function pairAlpha(world: World, machine: Machine, name: string): P
 export async function connectorOfAlpha(
   world: World,
   machine: Machine,
-  options: Partial<StartOptions> = {},
+  options: StartOptions = {},
 ): Promise<RunningConnector & AsyncDisposable> {
   const ctx = { ...contextOf(world, machine), env: (name: keyof typeof machine.env) => machine.env[name] };
-  const running = await startAgentConnector(ctx, "alpha", { "allow-insecure": false, ...options }, { emit: () => {} });
+  const running = await startAgentConnector(ctx, "alpha", options, { emit: () => {} });
   return {
     ...running,
     async [Symbol.asyncDispose]() {

@@ -12,11 +12,11 @@ function machine(variables: Partial<Record<EnvironmentName, string>>, configDir:
 Deno.test("only wss, or ws to this machine, is dialled without --allow-insecure, from any source", async (t) => {
   const folder = await Deno.makeTempDir({ prefix: "svc_place_" });
   const place = (url: string, from: "option" | "environment" | "configuration", allow: boolean) => {
-    const ctx = machine({
+    const given = machine({
       ...(from === "environment" ? { SVC_PROXY_WS_URL: url } : {}),
       ...(from === "configuration" ? { SVC_PROXY_URL: url } : {}),
     }, folder);
-    return proxyAddress(ctx, from === "option" ? url : undefined, allow).dialUrl;
+    return proxyAddress({ ...given, allowInsecure: allow }, from === "option" ? url : undefined).dialUrl;
   };
   const insecure = [
     ...["192.0.2.1", "proxy.example", "localhost.evil.example", "127.0.0.1.evil.example", "[2001:db8::1]"],
@@ -56,13 +56,13 @@ Deno.test("the dialled address may differ from the signed one and may end in the
   try {
     const ctx = machine({ SVC_PROXY_URL: "https://proxy.example" }, folder);
     const signed = { origin: "https://proxy.example" };
-    assertEquals(proxyAddress(ctx, undefined, false), { dialUrl: "https://proxy.example", ...signed });
-    assertEquals(proxyAddress(ctx, "ws://127.0.0.1:9", false), { dialUrl: "http://127.0.0.1:9", ...signed });
-    assertEquals(proxyAddress(ctx, "wss://inner.example/v1/relay/connect", false), {
+    assertEquals(proxyAddress(ctx), { dialUrl: "https://proxy.example", ...signed });
+    assertEquals(proxyAddress(ctx, "ws://127.0.0.1:9"), { dialUrl: "http://127.0.0.1:9", ...signed });
+    assertEquals(proxyAddress(ctx, "wss://inner.example/v1/relay/connect"), {
       dialUrl: "https://inner.example",
       ...signed,
     });
-    assertThrows(() => proxyAddress(machine({}, folder), undefined, false), CliError, "No proxy is configured");
+    assertThrows(() => proxyAddress(machine({}, folder)), CliError, "No proxy is configured");
   } finally {
     await Deno.remove(folder, { recursive: true });
   }

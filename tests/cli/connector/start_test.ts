@@ -27,7 +27,7 @@ Deno.test("a connector signs its refresh with the registry's time when the regis
     return Promise.resolve(Response.json({ error }, { status: 401, headers }));
   };
   let stop = () => {};
-  const options = { "proxy-ws-url": `ws://127.0.0.1:${freePort()}`, port: String(freePort()), "allow-insecure": false };
+  const options = { "proxy-ws-url": `ws://127.0.0.1:${freePort()}`, port: String(freePort()) };
   const onStop = (given: () => void) => {
     stop = given;
     return () => {};
@@ -72,7 +72,7 @@ Deno.test("keys are read only in the foreground, or with --keys where the system
       const deps = { onStop: (given: () => void) => (stop = given, () => {}) };
       const options = {
         ...{ "proxy-ws-url": `ws://127.0.0.1:${freePort()}`, port: String(freePort()) },
-        ...{ "allow-insecure": false, keys },
+        keys,
       };
       const ended = startConnectors({ ...silent, terminal, out, keyboard }, ["alpha"], options, deps);
       await until(() => screen.includes("alpha of "));
@@ -89,7 +89,7 @@ Deno.test("--keys without a terminal, or with --json, is a usage error", async (
   await using machine = await Machine.ofPerson(world);
   await machine.json("agent", "create", "alpha");
   const keyboard = { isInForeground: () => Promise.resolve(true), open: () => () => {} };
-  const options = { "allow-insecure": false, keys: true };
+  const options = { keys: true };
   const deps = { onStop: () => () => {} };
   const ctx = contextOf(world, machine);
   for (const context of [ctx, { ...ctx, keyboard }]) {

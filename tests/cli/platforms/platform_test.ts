@@ -322,40 +322,38 @@ Deno.test("a runtime address or path that leads elsewhere is refused at the star
 
 Deno.test("the source of a runtime's address is named", () => {
   const env = (values: Record<string, string>) => ({ env: (name: string) => values[name] });
-  const none = { "allow-insecure": false };
-  const given = { ...none, "runtime-base-url": "http://127.0.0.1:1" };
+  const given = { "runtime-base-url": "http://127.0.0.1:1" };
   const file = emptyRuntimeFile("hermes");
   const variable = env({ SVC_RUNTIME_BASE_URL: "http://127.0.0.1:2" });
   const sources = [
     runtimeTarget(variable, file, "", given),
-    runtimeTarget(variable, file, "", none),
-    runtimeTarget(env({}), file, "", none),
-    runtimeTarget(env({}), { ...file, webhookPort: 9_000 }, "", none, "install"),
-    runtimeTarget(env({}), null, "openclaw", none),
+    runtimeTarget(variable, file),
+    runtimeTarget(env({}), file),
+    runtimeTarget(env({}), { ...file, webhookPort: 9_000 }, "", {}, "install"),
+    runtimeTarget(env({}), null, "openclaw"),
   ].map((target) => target?.source);
   assertEquals(sources, ["option", "environment", "agent", "install", "default"]);
 });
 
 Deno.test("an agent reads its messages unless an address, a file or its framework names a runtime", () => {
   const env = (values: Record<string, string>) => ({ env: (name: string) => values[name] });
-  const none = { "allow-insecure": false };
   const [inbox, hermes] = [emptyRuntimeFile("inbox"), emptyRuntimeFile("hermes")];
   const chosen = (...args: Parameters<typeof runtimeTarget>) => runtimeTarget(...args)?.platform ?? "inbox";
-  const address = { ...none, "runtime-base-url": "http://127.0.0.1:5" };
-  assertEquals(chosen(env({}), inbox, "openclaw", none), "inbox");
-  assertEquals(chosen(env({ SVC_RUNTIME_BASE_URL: "http://127.0.0.1:5" }), inbox, "", none), "generic");
-  assertEquals(chosen(env({ SVC_HOOK_PATH: "/in" }), null, "", none), "openclaw");
-  assertEquals(chosen(env({ SVC_HOOK_TOKEN: "t" }), null, "", { ...none, replies: "off" }), "inbox");
-  assertEquals(chosen(env({}), hermes, "", { ...none, inbox: true }), "inbox");
-  assertEquals(chosen(env({}), null, "inbox", none), "inbox");
+  const address = { "runtime-base-url": "http://127.0.0.1:5" };
+  assertEquals(chosen(env({}), inbox, "openclaw"), "inbox");
+  assertEquals(chosen(env({ SVC_RUNTIME_BASE_URL: "http://127.0.0.1:5" }), inbox), "generic");
+  assertEquals(chosen(env({ SVC_HOOK_PATH: "/in" }), null), "openclaw");
+  assertEquals(chosen(env({ SVC_HOOK_TOKEN: "t" }), null, "", { replies: "off" }), "inbox");
+  assertEquals(chosen(env({}), hermes, "", { inbox: true }), "inbox");
+  assertEquals(chosen(env({}), null, "inbox"), "inbox");
   // An address in the options is for this start.
   assertEquals(chosen(env({}), inbox, "", address), "generic");
-  assertEquals(chosen(env({}), inbox, "", { ...none, "openclaw-base-url": "http://127.0.0.1:5" }), "openclaw");
+  assertEquals(chosen(env({}), inbox, "", { "openclaw-base-url": "http://127.0.0.1:5" }), "openclaw");
   const error = assertThrows(() => chosen(env({}), null, "", { ...address, inbox: true }), CliError);
   assertEquals(error.message, "--inbox and --runtime-base-url exclude each other: with --inbox there is no runtime");
   // A runtime that nothing names gets nothing, although it may listen at the default address.
   const places = [[null, "generic"], [null, "hermes"], [hermes, "generic"], [inbox, "hermes"]] as const;
-  assertEquals(places.map(([file, framework]) => chosen(env({}), file, framework, none)), [
+  assertEquals(places.map(([file, framework]) => chosen(env({}), file, framework)), [
     "inbox",
     "hermes",
     "hermes",
@@ -366,7 +364,7 @@ Deno.test("an agent reads its messages unless an address, a file or its framewor
 Deno.test("answers go back as option, runtime.json or the platform say, in this order", () => {
   const env = { env: () => undefined };
   const sends = (platform: PushPlatformId, saved: "auto" | "on" | "off", replies?: string) =>
-    runtimeTarget(env, { ...emptyRuntimeFile(platform), replies: saved }, "", { "allow-insecure": false, replies })
+    runtimeTarget(env, { ...emptyRuntimeFile(platform), replies: saved }, "", { replies })
       ?.replies;
   assertEquals(PUSH_PLATFORM_IDS.map((platform) => sends(platform, "auto")), [false, false, true, false, true]);
   assertEquals([sends("nanobot", "off"), sends("nanobot", "off", "on"), sends("nanobot", "on", "off")], [
@@ -388,7 +386,7 @@ Deno.test("answers go back as option, runtime.json or the platform say, in this 
 Deno.test("saved runtime settings keep the replies unless the options change them", () => {
   const env = { env: () => undefined };
   const file = { ...emptyRuntimeFile("nanobot"), replies: "off" as const };
-  const target = runtimeTarget(env, file, "", { "allow-insecure": false });
+  const target = runtimeTarget(env, file);
   assertEquals([withTarget(file, target, {}).replies, withTarget(file, target, { replies: "on" }).replies], [
     "off",
     "on",
@@ -404,7 +402,6 @@ Deno.test("saved runtime settings keep the replies unless the options change the
 
 Deno.test("the runtime address comes from option, environment, runtime.json or the platform's default", () => {
   const env = (values: Record<string, string>) => ({ env: (name: string) => values[name] });
-  const none = { "allow-insecure": false };
   const file = { ...emptyRuntimeFile("hermes"), webhookPort: 9_000, webhookToken: "t" };
   const url = (...args: Parameters<typeof runtimeTarget>) => {
     const target = runtimeTarget(...args);
@@ -413,21 +410,21 @@ Deno.test("the runtime address comes from option, environment, runtime.json or t
     return [platform, baseUrl + hookPath, hookToken];
   };
   // The default address is that of OpenClaw, so the request has OpenClaw's form.
-  const path = { ...none, "hook-path": "/in" };
+  const path = { "hook-path": "/in" };
   assertEquals(url(env({}), null, "generic", path), ["openclaw", "http://127.0.0.1:18789/in", null]);
-  assertEquals(url(env({}), null, "something", { ...none, "openclaw-base-url": "http://127.0.0.1:5" })[0], "openclaw");
-  assertEquals(url(env({}), null, "something", { ...none, "runtime-base-url": "http://127.0.0.1:5" })[0], "generic");
-  assertEquals(url(env({ SVC_RUNTIME_BASE_URL: "http://127.0.0.1:5" }), null, "generic", none)[0], "generic");
-  assertEquals(url(env({}), null, "openclaw", none)[0], "openclaw");
-  assertEquals(url(env({}), file, "", none), ["hermes", "http://127.0.0.1:9000/webhooks/svc", "t"]);
+  assertEquals(url(env({}), null, "something", { "openclaw-base-url": "http://127.0.0.1:5" })[0], "openclaw");
+  assertEquals(url(env({}), null, "something", { "runtime-base-url": "http://127.0.0.1:5" })[0], "generic");
+  assertEquals(url(env({ SVC_RUNTIME_BASE_URL: "http://127.0.0.1:5" }), null, "generic")[0], "generic");
+  assertEquals(url(env({}), null, "openclaw")[0], "openclaw");
+  assertEquals(url(env({}), file), ["hermes", "http://127.0.0.1:9000/webhooks/svc", "t"]);
   const both = env({ SVC_RUNTIME_BASE_URL: "http://127.0.0.1:2", OPENCLAW_BASE_URL: "http://127.0.0.1:3" });
-  assertEquals(url(both, file, "", none)[1], "http://127.0.0.1:2/webhooks/svc");
+  assertEquals(url(both, file)[1], "http://127.0.0.1:2/webhooks/svc");
   assertEquals(
-    url(both, file, "", { ...none, "runtime-base-url": "http://127.0.0.1:1" })[1],
+    url(both, file, "", { "runtime-base-url": "http://127.0.0.1:1" })[1],
     "http://127.0.0.1:1/webhooks/svc",
   );
   const openclaw = env({ OPENCLAW_BASE_URL: "http://127.0.0.1:3" });
-  assertEquals(url(openclaw, file, "", none)[1], "http://127.0.0.1:9000/webhooks/svc");
-  assertEquals(url(openclaw, null, "", none)[1], "http://127.0.0.1:3/hooks/agent");
+  assertEquals(url(openclaw, file)[1], "http://127.0.0.1:9000/webhooks/svc");
+  assertEquals(url(openclaw, null)[1], "http://127.0.0.1:3/hooks/agent");
   assertEquals(PLATFORM_IDS, ["openclaw", "hermes", "nanobot", "generic", "a2a", "inbox"]);
 });

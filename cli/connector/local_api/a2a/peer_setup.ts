@@ -1,7 +1,7 @@
 /** Adds, lists and removes local A2A addresses of peers for the commands of `svc a2a` (D-135). */
 import { toBase64Url } from "../../../../shared/protocol/base64url.ts";
 import { toIso } from "../../../../shared/protocol/time.ts";
-import type { AgentFolder, AgentStore } from "../../../agents/agent_store.ts";
+import { type AgentFolder, AgentStore } from "../../../agents/agent_store.ts";
 import type { Context } from "../../../context.ts";
 import { CliError } from "../../../errors.ts";
 import { CARD_PATH } from "../../../platforms/a2a_protocol.ts";
@@ -13,15 +13,6 @@ import { peerUnknown } from "../../peers/peers.ts";
 import { Status } from "../../status.ts";
 import { readPort } from "../discovery_file.ts";
 import { a2aPath, type A2aPeer, makePeerToken, peerTokenHash, readA2aPeers, writeA2aPeers } from "../a2a_peers.ts";
-
-interface Place {
-  store: AgentStore;
-  folder: AgentFolder;
-}
-
-interface ConnectedPlace extends Place {
-  client: LocalCalls | null;
-}
 
 export interface AddedPeer {
   url: string;
@@ -42,7 +33,7 @@ export interface AddedPeer {
  */
 export async function addPeer(
   ctx: Context,
-  { store, folder, client }: ConnectedPlace,
+  { folder, client }: { folder: AgentFolder; client: LocalCalls | null },
   { alias, did }: { alias: string; did: string },
   isForOpenClaw: boolean,
   stateDir: string | null,
@@ -60,7 +51,7 @@ export async function addPeer(
   }
   const url = origin + a2aPath(alias);
   const token = makePeerToken(ctx.random);
-  return await store.lock(folder.name, async () => {
+  return await new AgentStore(ctx).lock(folder.name, async () => {
     const others = readA2aPeers(folder).filter((known) => known.did !== did && known.alias !== alias);
     const added: A2aPeer = { alias, did, tokenHash: peerTokenHash(token), addedAt: toIso(ctx.clock.now()) };
     const inboundToken = toBase64Url(ctx.random.bytes(32));
@@ -74,7 +65,7 @@ export async function addPeer(
 }
 
 /** Whether the agent's port is that of its connector, or free for it. */
-async function isOwnPort(ctx: Context, origin: string, client: ConnectedPlace["client"]): Promise<boolean> {
+async function isOwnPort(ctx: Context, origin: string, client: LocalCalls | null): Promise<boolean> {
   if (client !== null) {
     const { api } = await call(client, Status.pick({ api: true }), get("/v1/status"));
     return (api?.movedFrom ?? null) === null;
@@ -94,8 +85,8 @@ export function listPeers(folder: AgentFolder) {
 }
 
 /** Removes a peer by alias or DID. @throws {ApiError} `CONNECTOR_PEER_UNKNOWN` when it has no address */
-export async function removePeer({ store, folder }: Place, named: string): Promise<A2aPeer> {
-  return await store.lock(folder.name, async () => {
+export async function removePeer(ctx: Context, folder: AgentFolder, named: string): Promise<A2aPeer> {
+  return await new AgentStore(ctx).lock(folder.name, async () => {
     const peers = readA2aPeers(folder);
     const found = peers.find(({ alias, did }) => alias === named || did === named);
     if (found === undefined) throw peerUnknown(`${named} has no A2A address`);

@@ -100,7 +100,7 @@ Deno.test("a port of a runtime that does not run is left free for it", async () 
 Deno.test("no A2A address is given out while another program has the agent's port", async (t) => {
   await using world = await World.open();
   await using machine = await Machine.ofPerson(world);
-  const { store, alpha: folder } = await twoAgents(world, machine);
+  const { alpha: folder } = await twoAgents(world, machine);
   await folder.write("port", "12000");
   const peer = { alias: "beta", did: "did:svc:registry.example.test:agent:01KHYQ5H00BBBBBBBBBBBBBBBB" };
   const add = (isTaken: boolean, movedFrom?: number | null) => {
@@ -108,7 +108,7 @@ Deno.test("no A2A address is given out while another program has the agent's por
     const text = JSON.stringify({ api: { url: "http://127.0.0.1:12001", movedFrom } });
     const send = () => Promise.resolve({ status: 200, headers: new Headers(), text });
     const client = movedFrom === undefined ? null : { agentName: "alpha", send };
-    return addPeer(ctx, { store, folder, client }, peer, false, null);
+    return addPeer(ctx, { folder, client }, peer, false, null);
   };
   const taken: [what: string, movedFrom?: number][] = [["no connector runs"], ["the connector has moved", 12_000]];
   for (const [what, movedFrom] of taken) {
