@@ -1,6 +1,7 @@
 /**
- * Ends and renews an agent, and refreshes the tokens of its session (D-83), one process at a time; the steps of a refresh are in
- * cli/link/session_refresh.ts. A deletion first revokes it permanently, then deletes its files, so that no active agent
+ * Ends and renews an agent, and refreshes the tokens of its session (D-83), one process at a time. A refresh survives a kill at
+ * any moment: a marker is written, the request is sent, the new tokens are saved, the marker is removed; after a kill the next
+ * one recovers (D-44). A deletion first revokes it permanently, then deletes its files, so that no active agent
  * loses its files. A new token leaves an intent marker, which shows the next run that an answer was lost: the registry
  * may have created a session with unknown tokens, so that run ends it first. After an interruption, running either
  * again completes it.
@@ -12,7 +13,9 @@ import { type Owner, reissueWithSession } from "./registration.ts";
 import { parseDid } from "../../shared/protocol/did.ts";
 import { AGENT_FILES, type Identity } from "../../shared/client/agent_files.ts";
 import type { AgentAuth } from "../../shared/protocol/api/sessions.ts";
-import { issuerOf, REFRESH_MARKER, type RefreshFiles, refreshSession } from "../link/session_refresh.ts";
+import { issuerOf } from "../link/signed_headers.ts";
+import { sha256 } from "../../shared/protocol/base64url.ts";
+import { sleep } from "../../shared/clock.ts";
 import { CliError } from "../errors.ts";
 import type { RegistryClient } from "../client/registry_client.ts";
 
@@ -85,6 +88,12 @@ export async function reissueAgent(ctx: Context, { registry, apiKey }: Owner, na
   });
 }
 
+/** Name of the marker file: a refresh with the token of this digest may have been sent. */
+const REFRESH_MARKER = "refresh.pending";
+/** A conflict ends with the current second. */
+const AGAIN_AFTER_MS = 1_100;
+const TRIES = 4;
+
 export interface Refreshed {
   auth: AgentAuth;
   /** `recovered` when an earlier answer was lost, `shared` when another process has just refreshed the session. */
@@ -106,24 +115,38 @@ export async function refreshAgent(
   const before = (await store.open(name)).auth();
   return await store.lock(name, async () => {
     const folder = await store.open(name);
-    const auth = folder.auth();
-    if (auth.refreshToken !== before.refreshToken) return { auth, how: "shared" };
+    const known = folder.auth(), { refreshToken } = known;
+    if (refreshToken !== before.refreshToken) return { auth: known, how: "shared" };
     const ait = folder.ait();
     const { privateKey } = await folder.keys();
     const registry = registryOf(folder.identity().registryUrl);
     const origin = issuerOf(ait) ?? registry.registryUrl;
     ctx.out.doing(`Refreshing the session of ${name}`);
-    const refreshed = await refreshSession(
-      ctx.clock,
-      filesOf(folder),
-      auth.refreshToken,
-      (isRecovery) => registry.refresh({ ait, privateKey }, auth.refreshToken, isRecovery, origin),
-    ).catch((error) => {
-      if (error instanceof ApiError && error.code === "AGENT_NOT_FOUND") error.fix = wayBack(name);
-      throw error;
-    });
-    return { auth: refreshed.auth, how: refreshed.isRecovered ? "recovered" : "refreshed" };
+    const isRecovery = await mark(folder, refreshToken);
+    for (let tries = 1;; tries++) {
+      try {
+        const auth = await registry.refresh({ ait, privateKey }, refreshToken, isRecovery, origin);
+        await saveTokens(folder, auth);
+        await folder.remove(REFRESH_MARKER);
+        return { auth, how: isRecovery ? "recovered" : "refreshed" };
+      } catch (error) {
+        if (error instanceof ApiError && error.code === "AGENT_NOT_FOUND") error.fix = wayBack(name);
+        // The marker stays after any rejection, because an intermediary may have repeated the request, and the first may
+        // have worked.
+        if (!(error instanceof ApiError) || error.status !== 409 || tries === TRIES) throw error;
+        await sleep(ctx.clock, AGAIN_AFTER_MS);
+      }
+    }
   });
+}
+
+/** Writes the marker. Returns true when an earlier refresh with this token left one, so that its answer may be lost. */
+async function mark(folder: AgentFolder, refreshToken: string): Promise<boolean> {
+  const digest = await sha256(refreshToken), found = marker(folder);
+  // A digest of another token remains from a refresh whose answer was saved. Damaged content may be this token's marker.
+  if (found !== null && (found === digest || !/^[A-Za-z0-9_-]{43}$/.test(found))) return true;
+  await folder.write(REFRESH_MARKER, digest);
+  return false;
 }
 
 /** What the owner of an agent does that its registry does not have any longer. */
@@ -131,24 +154,18 @@ function wayBack(name: string): string {
   return `Ask its administrator. To begin again: svc agent delete ${name}, then svc agent create ${name}, and pair it again`;
 }
 
-function filesOf(folder: AgentFolder): RefreshFiles {
-  return {
-    readMarker: () => marker(folder),
-    writeMarker: (digest) => folder.write(REFRESH_MARKER, digest),
-    removeMarker: () => folder.remove(REFRESH_MARKER),
-    async save(auth) {
-      try {
-        await folder.writeJson(AGENT_FILES.auth, auth);
-      } catch (cause) {
-        const why = cause instanceof Error ? cause.message : String(cause);
-        const fix =
-          `Free disk space or make the directory writable, then run svc agent auth refresh ${folder.name} to recover them.`;
-        throw new CliError("CLI_SAVE_FAILED", `The new tokens could not be saved: ${why}`, { cause, fix });
-      }
-    },
-  };
+async function saveTokens(folder: AgentFolder, auth: AgentAuth): Promise<void> {
+  try {
+    await folder.writeJson(AGENT_FILES.auth, auth);
+  } catch (cause) {
+    const why = cause instanceof Error ? cause.message : String(cause);
+    const fix =
+      `Free disk space or make the directory writable, then run svc agent auth refresh ${folder.name} to recover them.`;
+    throw new CliError("CLI_SAVE_FAILED", `The new tokens could not be saved: ${why}`, { cause, fix });
+  }
 }
 
+/** The digest in the marker; `null` without a marker, empty when it is damaged. */
 function marker(folder: AgentFolder): string | null {
   try {
     return folder.read(REFRESH_MARKER)?.trim() ?? null;

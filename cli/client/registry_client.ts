@@ -7,15 +7,14 @@ import * as agents from "../../shared/protocol/api/agents.ts";
 import * as invites from "../../shared/protocol/api/invites.ts";
 import * as meta from "../../shared/protocol/api/meta.ts";
 import * as services from "../../shared/protocol/api/services.ts";
-import type * as sessions from "../../shared/protocol/api/sessions.ts";
+import * as sessions from "../../shared/protocol/api/sessions.ts";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { type KeyPair, sign } from "../../shared/protocol/ed25519.ts";
 import { KeyDocument } from "../../shared/protocol/signed/key_document.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
 import { registrationMessage } from "../../shared/protocol/registration.ts";
 import { callService, type HttpDeps } from "../link/service_call.ts";
-import { postRefresh, postVisit } from "../link/session_refresh.ts";
-import type { AgentIdentity } from "../link/signed_headers.ts";
+import { type AgentIdentity, signedHeaders } from "../link/signed_headers.ts";
 
 /** Properties of a new agent. The registry chooses `framework` and `ttlDays` when they are absent. */
 export interface WantedAgent {
@@ -126,20 +125,29 @@ export class RegistryClient {
    * Returns new tokens for an agent's session.
    *
    * @param recovery true after a response that was lost
-   * @param origin the registry's public origin, when `registryUrl` is another address
+   * @param origin the registry's public origin, which is signed also when `registryUrl` is another address (D-24)
    */
-  refresh(
+  async refresh(
     agent: Pick<AgentIdentity, "ait" | "privateKey">,
     refreshToken: string,
     recovery = false,
-    origin: string = this.registryUrl,
+    origin = this.registryUrl,
   ): Promise<sessions.AgentAuth> {
-    return postRefresh(this.deps, this.registryUrl, agent, refreshToken, recovery, origin);
+    const target = "/v1/agents/auth/refresh", body = { refreshToken, ...recovery ? { recovery } : {} };
+    const headers = await this.#signed(agent, origin, target, body);
+    return (await this.#call("POST", target, null, sessions.RefreshAnswer, body, headers)).agentAuth;
   }
 
   /** Returns a token with which an agent visits the proxy at `audience`. `origin` as for a refresh. */
-  visit(agent: AgentIdentity, audience: string, origin: string = this.registryUrl): Promise<sessions.VisitAnswer> {
-    return postVisit(this.deps, this.registryUrl, agent, audience, origin);
+  async visit(agent: AgentIdentity, audience: string, origin = this.registryUrl): Promise<sessions.VisitAnswer> {
+    const target = "/v1/agents/auth/visit", body = { audience };
+    const signed = await this.#signed(agent, origin, target, body);
+    const headers = { ...signed, [HEADERS.access]: agent.accessToken };
+    return await this.#call("POST", target, null, sessions.VisitAnswer, body, headers);
+  }
+
+  #signed(agent: Pick<AgentIdentity, "ait" | "privateKey">, url: string, target: string, body: object) {
+    return signedHeaders(this.deps, agent, { method: "POST", url, target, body: JSON.stringify(body) });
   }
 
   /** Checks an access token. @throws {import("../errors.ts").ApiError} 401 when it has expired or belongs to another session */

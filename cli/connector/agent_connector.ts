@@ -32,7 +32,7 @@ import { type EmitEvent, withAlias } from "./events.ts";
 import { openFileCredentials } from "./file_credentials.ts";
 import { proxyAddress } from "./proxy_address.ts";
 import { describeError } from "../../shared/client/refusals.ts";
-import { issuerOf } from "../link/session_refresh.ts";
+import { issuerOf } from "../link/signed_headers.ts";
 import { type RegistryTrust, registryTrust } from "./registry_trust.ts";
 import { openLink } from "../link/link.ts";
 import {

@@ -8,7 +8,7 @@ import type { RegistryClient } from "../client/registry_client.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 import { Output } from "../terminal/output.ts";
-import { issuerOf } from "../link/session_refresh.ts";
+import { issuerOf } from "../link/signed_headers.ts";
 import type { EmitEvent } from "./events.ts";
 import { proxyAddress } from "./proxy_address.ts";
 import { secureServiceUrl } from "../files/profile.ts";

@@ -1,8 +1,7 @@
-/**
- * An agent's identity for requests, and the proof headers. Signs; sends nothing.
- */
+/** An agent's identity for requests, and the proof headers. Signs; sends nothing. */
 import { toBase64Url, utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { proofHeaders, publicOrigin } from "../../shared/protocol/proof.ts";
+import { parseAit } from "../../shared/protocol/signed/ait.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
 import type { Clock } from "../../shared/clock.ts";
 import type { Random } from "../../shared/random.ts";
@@ -39,4 +38,14 @@ export function signedHeaders(
     unixSeconds(deps.clock.now()),
     toBase64Url(deps.random.bytes(18)),
   );
+}
+
+/** Returns the registry's public origin from the unverified token; `null` when it names none. */
+export function issuerOf(ait: string): string | null {
+  try {
+    const { iss } = JSON.parse(parseAit(ait).payloadJson) as { iss?: unknown };
+    return typeof iss === "string" ? new URL(iss).origin : null;
+  } catch {
+    return null;
+  }
 }
