@@ -46,7 +46,7 @@ import {
 } from "./shared/server/server_config.ts";
 import { confirmCommits } from "./shared/server/confirmed_commits.ts";
 import { TimerWheel } from "./shared/server/timer_wheel.ts";
-import { serveMetrics } from "./shared/server/http/metrics_listener.ts";
+import { serveMetrics } from "./shared/server/http/probes.ts";
 import { type Answer, json } from "./shared/server/http/route.ts";
 import { readWithFormatCheck } from "./shared/server/store/store_format.ts";
 

@@ -5,8 +5,7 @@
 import { parseArgs } from "@std/cli/parse-args";
 import { STORED as PROXY_STORED } from "./proxy/schema/retention.ts";
 import { STORED as REGISTRY_STORED } from "./registry/schema/retention.ts";
-import { recoverAdmin } from "./registry/accounts/recovery.ts";
-import { findHuman } from "./registry/accounts/store.ts";
+import { findHuman, recoverAdmin } from "./registry/accounts/store.ts";
 import { mostRevocations } from "./registry/quota.ts";
 import { systemClock } from "./shared/clock.ts";
 import { ulidSource } from "./shared/protocol/ids.ts";

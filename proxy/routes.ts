@@ -16,7 +16,7 @@ import { probeRoutes } from "../shared/server/http/probes.ts";
 import { type Authenticators, type Route, routeFor, type RouteLimit } from "../shared/server/http/route.ts";
 import { type Admin, ADMIN_TOKEN } from "./admin/authenticator.ts";
 import * as admin from "./admin/handlers.ts";
-import { issuers } from "./admin/issuers.ts";
+import { issuers } from "./admin/handlers.ts";
 import { overview } from "./admin/overview.ts";
 import { series } from "./admin/series.ts";
 import { admission } from "./admission/admit.ts";

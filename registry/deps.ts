@@ -16,7 +16,7 @@ import type { Random } from "../shared/random.ts";
 import type { RegistryConfig } from "./config.ts";
 import type { CrlPublisher } from "./revocation/crl.ts";
 import type { Suspensions } from "./people/suspensions.ts";
-import type { Looks } from "./admin_tokens/recorded_looks.ts";
+import type { Looks } from "./admin_tokens/handlers.ts";
 import type { Signing } from "./signing_keys.ts";
 
 export interface RegistryDeps extends AppDeps {

@@ -6,6 +6,8 @@ import {
   type ConnectionQuery,
   type DeliveryList,
   type DeliveryQuery,
+  type IssuerList,
+  type IssuerView,
   type Queue,
   type QueueList,
   type QueueQuery,
@@ -13,7 +15,7 @@ import {
   type RefusalList,
   type RefusalQuery,
 } from "../../shared/protocol/api/relay_admin.ts";
-import { authorityOf, formatDid } from "../../shared/protocol/did.ts";
+import { authorityOf, formatDid, parseDid } from "../../shared/protocol/did.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import type { Clock } from "../../shared/clock.ts";
@@ -22,10 +24,12 @@ import type { GroupCommit } from "../../shared/server/store/group_commit.ts";
 import type { Mailbox } from "../relay/mailbox.ts";
 import type { InstanceLeases } from "../relay/instance_leases.ts";
 import { KEYS } from "../schema/kv_keys.ts";
-import type { MailboxState, Presence, Seen } from "../schema/records.ts";
+import type { MailboxState, PairCount, Presence, Seen } from "../schema/records.ts";
 import type { Admin } from "./authenticator.ts";
 import type { Refusals } from "./refusals.ts";
 import { timelinesOf } from "./timeline.ts";
+import type { Issuers } from "../federation/issuers.ts";
+import type { IssuerPolicy } from "../issuer_policy.ts";
 
 /** Most keys of one `getMany`. */
 const READ_TOGETHER = 10;
@@ -165,4 +169,44 @@ async function pageByDid<V, T>(
     }
     if (entries.length < size) return { items, pagination: { limit, nextCursor: null } };
   }
+}
+
+/** With more, one look would read the records of every agent that ever visited. */
+const AGENTS_MAX = 10_000;
+
+interface IssuersDeps {
+  kv: Kv;
+  config: { registryUrl: string };
+  policy: IssuerPolicy;
+  issuers: Issuers;
+}
+
+/** The registries whose agents have pairs here (D-280). */
+export async function issuers({ kv, config, policy, issuers }: IssuersDeps): Promise<Answer> {
+  const own = authorityOf(config.registryUrl) ?? "", found = new Map<string, IssuerView>();
+  const known = new Map([...issuers.known].map(([issuer, one]) => [authorityOf(issuer), one]));
+  let agents = 0;
+  // The agents of this server are between the two ranges, because keys are in order.
+  for (const range of [KEYS.pairCountsBefore(own), KEYS.pairCountsBehind(own)]) {
+    for await (const { key, value } of kv.list<PairCount>(range, { limit: AGENTS_MAX - agents + 1 })) {
+      if (++agents > AGENTS_MAX) break;
+      const authority = parseDid(String(key.at(-1)))?.authority ?? "", one = known.get(authority);
+      const view = found.get(authority) ?? {
+        authority,
+        agents: 0,
+        pairs: 0,
+        allowed: policy.acceptsAuthority(authority),
+        keysAgeSeconds: ageOf(one?.keysAgeSeconds),
+        listAgeSeconds: ageOf(one?.list.ageSeconds),
+        problem: one?.problem ?? null,
+      };
+      found.set(authority, { ...view, agents: view.agents + 1, pairs: view.pairs + value.pairs });
+    }
+  }
+  const views = [...found.values()].sort((a, b) => a.authority < b.authority ? -1 : 1);
+  return json({ issuers: views, areAll: agents <= AGENTS_MAX } satisfies IssuerList);
+}
+
+function ageOf(seconds = -1): number | null {
+  return seconds < 0 ? null : seconds;
 }

@@ -1,7 +1,6 @@
 /** The packed form of a delivery record (D-69), without the values in its key. */
 import type { DeliveryRecord } from "./records.ts";
 import type { HookAnswer } from "../../shared/protocol/api/relay.ts";
-import { readAscii, writeAscii } from "./ascii.ts";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { parseIso, toIso } from "../../shared/protocol/time.ts";
@@ -86,4 +85,16 @@ export function unpackDelivery(value: unknown, requestId: string): DeliveryRecor
     receiptAt: time(2),
     ...(isHandedOver ? { handedOverAt: view.getFloat64(end) } : {}),
   };
+}
+
+// Text in packed records, one byte for each character. Faster than the encoders of the runtime for short text.
+/** Writes a text of characters up to U+00FF from an offset on. */
+export function writeAscii(bytes: Uint8Array, at: number, text: string): void {
+  for (let i = 0; i < text.length; i++) bytes[at + i] = text.charCodeAt(i);
+}
+
+/** Returns the text of the bytes from `start` to before `end`. */
+export function readAscii(bytes: Uint8Array, start: number, end: number): string {
+  // Joining characters one by one allocates about thirty times as much.
+  return Reflect.apply(String.fromCharCode, null, bytes.subarray(start, end));
 }

@@ -9,7 +9,7 @@
  *   begun   start of the delivery 8, then request ID, sender, recipient and instance: each a length 1 and ASCII
  *   part    version 1, then 32 nonces
  */
-import { readAscii, writeAscii } from "./ascii.ts";
+import { readAscii, writeAscii } from "./delivery_record.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { nonceEnd, type NonceRecord } from "../../shared/server/nonces.ts";
 import type { WindowRecord } from "../../shared/server/rate_limit.ts";

@@ -26,7 +26,7 @@ import type { Random } from "../../shared/random.ts";
 import { type Answer, type Input, json, noContent } from "../../shared/server/http/route.ts";
 import type { AdmittedAgent } from "../caller.ts";
 import { checkConfirmation, type ConfirmResult, type OwnershipDeps, requireOwnership } from "./pairing.ts";
-import { HIDDEN, lastSeen, type LastSeenDeps, NEVER_SEEN } from "./last_seen.ts";
+import { HIDDEN, lastSeen, type LastSeenDeps, NEVER_SEEN } from "./store.ts";
 import * as store from "./store.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { PairRecord, TicketRecord } from "../schema/records.ts";

@@ -3,7 +3,6 @@
  * request that loses a race gets an error.
  */
 import type { KvEntry } from "../../shared/server/kv.ts";
-import { checkRegistration, type RegistrationRequest } from "./registration_rules.ts";
 import { audit } from "../audit/record.ts";
 import type { Asker } from "../callers.ts";
 import type { RegistryConfig } from "../config.ts";
@@ -18,7 +17,7 @@ import type { Signing } from "../signing_keys.ts";
 import { DAY_MS } from "../../shared/clock.ts";
 import { signAit } from "../../shared/protocol/signed/ait.ts";
 import type { AgentAuth } from "../../shared/protocol/api/sessions.ts";
-import { toBase64Url } from "../../shared/protocol/base64url.ts";
+import { toBase64Url, utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { formatDid } from "../../shared/protocol/did.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
@@ -27,6 +26,8 @@ import { parseIso, toIso, unixSeconds } from "../../shared/protocol/time.ts";
 import type { BatchedReads } from "../../shared/server/store/batched_reads.ts";
 import type { Draft } from "../../shared/server/store/changes.ts";
 import { belowCursor, type Page, type PageQuery, readFilteredPage } from "../../shared/server/store/pages.ts";
+import { registrationMessage } from "../../shared/protocol/registration.ts";
+import { readPublicKey, verify } from "../../shared/server/crypto.ts";
 
 export interface AgentDeps extends SessionDeps {
   config: Pick<
@@ -277,4 +278,31 @@ async function withNewAit(
 
 function currentAit({ currentJti: jti, did: agentDid, expiresAt }: AgentRecord): Revoked {
   return { jti, agentDid, expiresAt: parseIso(expiresAt) ?? 0 };
+}
+
+interface RegistrationRequest {
+  name: string;
+  publicKey: string;
+  challengeId: string;
+  challengeSignature: string;
+  framework?: string | undefined;
+  ttlDays?: number | undefined;
+}
+
+/**
+ * Checks a registration, in this order: replayed, expired, other key, wrong proof. The client has to do something else in
+ * each case.
+ *
+ * @throws {ServiceError} `AGENT_REGISTRATION_CHALLENGE_REPLAYED`, `…_CHALLENGE_EXPIRED`, `…_PROOF_MISMATCH`,
+ * `…_PROOF_INVALID`
+ */
+function checkRegistration(challenge: ChallengeRecord, request: RegistrationRequest, now: number): void {
+  if (challenge.usedAt !== null) throw new ServiceError("AGENT_REGISTRATION_CHALLENGE_REPLAYED");
+  if (now >= challenge.expiresAt) throw new ServiceError("AGENT_REGISTRATION_CHALLENGE_EXPIRED");
+  if (challenge.publicKey !== request.publicKey) throw new ServiceError("AGENT_REGISTRATION_PROOF_MISMATCH");
+  const { nonce, ownerDid } = challenge;
+  const message = registrationMessage({ ...request, nonce, ownerDid });
+  if (!verify(readPublicKey(request.publicKey), request.challengeSignature, utf8Bytes(message))) {
+    throw new ServiceError("AGENT_REGISTRATION_PROOF_INVALID");
+  }
 }

@@ -4,6 +4,7 @@ import {
   agentsByDid,
   type ConsolePages,
   type ConsoleRow,
+  cursorOf,
   framed,
   type Input,
   type NamedAgent,
@@ -95,8 +96,7 @@ async function recordNamed(
 
 async function auditPage(pages: ConsolePages, input: Input): Promise<PageResult> {
   const { given, store, wrong, isWrong, hidden } = await wantedOf(pages, input);
-  const cursor = input.query.get("cursor") ?? "";
-  const wanted = { ...store, limit: PAGE_ROWS, cursor: isUlid(cursor) ? cursor : undefined };
+  const wanted = { ...store, limit: PAGE_ROWS, cursor: cursorOf(input) };
   const { items, nextCursor } = isWrong ? { items: [], nextCursor: null } : await readAudit(pages.deps, wanted, hidden);
   const subjects = items.flatMap(({ actor, subject }) => [actor, subject]);
   const [agents, people] = await Promise.all([agentsByDid(pages, subjects), peopleByDid(pages, subjects)]);

@@ -127,6 +127,12 @@ export function shortId(text: string): string {
   return id.length <= 14 ? id : `${id.slice(0, 6)}…${id.slice(-4)}`;
 }
 
+/** The end of the page before, from the query of a list. */
+export function cursorOf({ query }: Input): string | undefined {
+  const cursor = query.get("cursor");
+  return isUlid(cursor) ? cursor : undefined;
+}
+
 /** The ID that a person gave in place of a name, also within a DID; `null` for a name. */
 export function idIn(text: string, kind: "agent" | "human"): string | null {
   const did = parseDid(text);

@@ -3,6 +3,7 @@ import {
   confirmed,
   type ConsolePages,
   type ConsoleRow,
+  cursorOf,
   failed,
   framed,
   type Input,
@@ -36,10 +37,8 @@ const STATUS_TAGS = {
 } as const;
 
 async function invitesPage(pages: ConsolePages, input: Input, error?: Html): Promise<PageResult> {
-  const { deps } = pages, { base, csrf, query } = input;
-  const cursor = query.get("cursor") ?? "";
-  const wanted = { limit: PAGE_ROWS, cursor: isUlid(cursor) ? cursor : undefined };
-  const { items, nextCursor } = await listInvites(deps, wanted);
+  const { deps } = pages, { base, csrf } = input;
+  const { items, nextCursor } = await listInvites(deps, { limit: PAGE_ROWS, cursor: cursorOf(input) });
   const now = deps.clock.now();
   const people = await peopleByDid(pages, items.flatMap(({ redeemedBy }) => redeemedBy ?? []));
   const rows = items.map((invite) => {

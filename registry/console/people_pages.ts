@@ -4,6 +4,7 @@ import {
   confirmed,
   type ConsolePages,
   type ConsoleRow,
+  cursorOf,
   failed,
   framed,
   idIn,
@@ -25,7 +26,6 @@ import type { PageResult } from "../../shared/page/page_app.ts";
 import * as ui from "../../shared/page/parts.ts";
 import { when } from "../../shared/page/times.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
-import { isUlid } from "../../shared/protocol/ids.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { parseReason } from "../../shared/protocol/names.ts";
 
@@ -43,8 +43,8 @@ async function peoplePage(pages: ConsolePages, input: Input): Promise<PageResult
   const q = (query.get("q") ?? "").trim().slice(0, LIMITS.displayName);
   const id = idIn(q, "human");
   if (id !== null) return { to: `people/${id}` };
-  const status = STATUSES.find((one) => one === query.get("status")), cursor = query.get("cursor") ?? "";
-  const wanted = { name: q || undefined, status, limit: PAGE_ROWS, cursor: isUlid(cursor) ? cursor : undefined };
+  const status = STATUSES.find((one) => one === query.get("status"));
+  const wanted = { name: q || undefined, status, limit: PAGE_ROWS, cursor: cursorOf(input) };
   const [{ people }, { items, nextCursor }] = await Promise.all([deps.counts.current(), listPeople(deps, wanted)]);
   const [quotas, lastUses] = await Promise.all([
     quotasOf(deps, items.map(({ id }) => id)),

@@ -5,9 +5,6 @@ import { type Html, markup } from "./html.ts";
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 const DAY_MS = 24 * HOUR_MS;
-const DAYS = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
-const LONG_DAYS = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
-const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
 /** Milliseconds since the Unix epoch, or an instant of RFC 3339. */
 export type Time = number | string;
@@ -38,10 +35,7 @@ export function moment(time: Time, now: number): Html {
 /** The heading of a day: `Today`, `Sunday 22 November`. */
 export function dayHeading(ms: number, now: number): string {
   if (dayOf(ms) === dayOf(now)) return "Today";
-  const date = new Date(ms);
-  const month = date.toLocaleString("en-GB", { month: "long", timeZone: "UTC" });
-  const year = date.getUTCFullYear() === new Date(now).getUTCFullYear() ? "" : ` ${date.getUTCFullYear()}`;
-  return `${LONG_DAYS[date.getUTCDay()]} ${date.getUTCDate()} ${month}${year}`;
+  return `${inWords(ms, { weekday: "long" })} ${dayText(ms, now, "long")}`;
 }
 
 /** The number of a day, the same for each moment of it. */
@@ -62,13 +56,18 @@ export function duration(ms: number): string {
 function shortTime(ms: number, now: number): string {
   if (dayOf(ms) === dayOf(now)) return toIso(ms).slice(11, 16);
   const days = dayOf(now) - dayOf(ms);
-  return days > 0 && days < 7 ? DAYS[new Date(ms).getUTCDay()] ?? "" : dayText(ms, now);
+  return days > 0 && days < 7 ? inWords(ms, { weekday: "short" }) : dayText(ms, now);
 }
 
-function dayText(ms: number, now: number): string {
+function dayText(ms: number, now: number, month: "short" | "long" = "short"): string {
   const date = new Date(ms);
   const year = date.getUTCFullYear() === new Date(now).getUTCFullYear() ? "" : ` ${date.getUTCFullYear()}`;
-  return `${date.getUTCDate()} ${MONTHS[date.getUTCMonth()]}${year}`;
+  return `${date.getUTCDate()} ${inWords(ms, { month })}${year}`;
+}
+
+/** A day or a month as a word. */
+function inWords(ms: number, part: { weekday: "short" | "long" } | { month: "short" | "long" }): string {
+  return new Date(ms).toLocaleString("en-US", { ...part, timeZone: "UTC" });
 }
 
 function timeElement(ms: number, text: string): Html {

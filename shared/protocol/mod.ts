@@ -27,7 +27,7 @@ export * from "./message_context.ts";
 export * from "./message_proof.ts";
 export * from "./names.ts";
 export * from "./pair_key.ts";
-export * from "./pasted_ticket.ts";
+export * from "./ticket.ts";
 export * from "./payload_bounds.ts";
 export * from "./proof.ts";
 export * from "./receipt_token.ts";

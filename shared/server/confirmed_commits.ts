@@ -5,7 +5,7 @@
  * before, and never see the key that it gave.
  */
 import type { Kv, KvKey } from "./kv.ts";
-import { intercept } from "./intercepted.ts";
+import { intercept } from "./write_watch.ts";
 import { COMMIT_MARK, MARK_KEPT_MS } from "./store/commit_marks.ts";
 
 /**

@@ -5,8 +5,7 @@
  * the first two parts of its key. After a second a record is checked again in any case: should another process write
  * to the file although it is locked, what that one ends would otherwise be accepted here until this process ends.
  */
-import type { AtomicOperation, Kv, KvKey } from "./kv.ts";
-import { intercept } from "./intercepted.ts";
+import type { AtomicOperation, Kv, KvCommitError, KvCommitResult, KvKey } from "./kv.ts";
 
 /** With more, a change that this process did not make is noticed later; with less, most messages check again. */
 const CHECKED_FOR_MS = 1_000;
@@ -77,4 +76,42 @@ export class WriteWatch {
 /** Returns true when the moment is less than a second ago and no record of the kind was written since. */
 export function isUnwritten({ kind, begun, at }: Moment, now: number): boolean {
   return kind.underWay === 0 && kind.begun === begun && now >= at && now - at < CHECKED_FOR_MS;
+}
+
+/** What sees the writes of a store. */
+interface Interceptor {
+  /** Called with each key of an atomic operation that is written or deleted. */
+  writes(key: KvKey): void;
+  /** Called when an operation with checks begins to have them. */
+  checks?(): void;
+  commit(run: () => Promise<Commit>): Promise<Commit>;
+}
+
+type Commit = KvCommitResult | KvCommitError;
+
+/** Reports the keys and the commit of an atomic operation, in place. Returns the operation. */
+export function intercept(operation: AtomicOperation, seen: Interceptor): AtomicOperation {
+  for (const name of ["set", "delete", "sum", "min", "max"] as const) {
+    const call = operation[name].bind(operation) as (...args: unknown[]) => AtomicOperation;
+    operation[name] = (key: KvKey, ...rest: unknown[]) => {
+      seen.writes(key);
+      call(key, ...rest);
+      return operation;
+    };
+  }
+  const { mutate, check, commit } = operation;
+  operation.mutate = (...mutations) => {
+    for (const { key } of mutations) seen.writes(key);
+    mutate.apply(operation, mutations);
+    return operation;
+  };
+  if (seen.checks) {
+    operation.check = (...checks) => {
+      seen.checks?.();
+      check.apply(operation, checks);
+      return operation;
+    };
+  }
+  operation.commit = () => seen.commit(() => commit.call(operation));
+  return operation;
 }

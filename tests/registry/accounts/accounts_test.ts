@@ -3,7 +3,7 @@
  * caller's own account; and the recovery of the first admin.
  */
 import { assert, assertEquals, assertMatch } from "@std/assert";
-import { recoverAdmin } from "../../../registry/accounts/recovery.ts";
+import { recoverAdmin } from "../../../registry/accounts/store.ts";
 import { KEYS } from "../../../registry/schema/kv_keys.ts";
 import type { HumanRecord } from "../../../registry/schema/records.ts";
 import type { BootstrapAnswer } from "../../../shared/protocol/api/accounts.ts";

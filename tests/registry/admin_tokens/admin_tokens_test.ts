@@ -1,6 +1,6 @@
 /** Issuing admin tokens (D-172): who gets one, what it says, and its audit event. */
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import { Looks } from "../../../registry/admin_tokens/recorded_looks.ts";
+import { Looks } from "../../../registry/admin_tokens/handlers.ts";
 import { ADM, parseShortToken, verifyShortToken } from "../../../shared/protocol/signed/short_token.ts";
 import { unixSeconds } from "../../../shared/protocol/time.ts";
 import { answered, openRegistry, publishedKeys, refused } from "../../support/registry_world.ts";

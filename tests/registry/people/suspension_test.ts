@@ -3,7 +3,7 @@
  * leaves a live session, and a restore brings nothing back that ended otherwise.
  */
 import { assert, assertEquals, assertMatch } from "@std/assert";
-import { recoverAdmin } from "../../../registry/accounts/recovery.ts";
+import { recoverAdmin } from "../../../registry/accounts/store.ts";
 import { REGISTRY_ROUTES } from "../../../registry/routes.ts";
 import { KEYS } from "../../../registry/schema/kv_keys.ts";
 import type { AgentRecord, HumanRecord, SessionRecord } from "../../../registry/schema/records.ts";

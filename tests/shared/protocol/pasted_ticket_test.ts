@@ -1,8 +1,7 @@
 /** Tickets in pasted texts: broken into lines by a mail or a terminal, with text around, and texts without one. */
-import { assertEquals } from "@std/assert";
 import fc from "fast-check";
-import { ticketInPaste } from "../../../shared/protocol/pasted_ticket.ts";
-import { formatTicket } from "../../../shared/protocol/ticket.ts";
+import { assertEquals } from "@std/assert";
+import { formatTicket, ticketInPaste } from "../../../shared/protocol/ticket.ts";
 import { anyText } from "./arbitraries.ts";
 
 const OWN = "https://svc.example.com";
