@@ -131,14 +131,16 @@ export const PERSON_OPTIONS = {
   "api-key": { value: "key", summary: "API key", env: "SVC_API_KEY", secret: true },
 } as const satisfies Options;
 
+/** The agent of a command, as an argument. */
+export const AGENT_ARG = {
+  summary: "Agent name on this machine; optional if there is only one agent",
+  optional: true,
+  complete: "agents",
+} as const;
+
 /** The agent of a command about messages; `chosenAgent` reads it. */
 export const AGENT_OPTION = {
-  agent: {
-    value: "name",
-    summary: "Agent name on this machine; optional if there is only one agent",
-    env: "SVC_AGENT",
-    complete: "agents",
-  },
+  agent: { value: "name", summary: AGENT_ARG.summary, env: "SVC_AGENT", complete: "agents" },
 } as const satisfies Options;
 
 /** Returns the usage line with required options. Secret options are left out: they have other sources. */

@@ -19,7 +19,7 @@ import { ensureConfigDir } from "../files/config_dir.ts";
 import { withLock } from "../files/lock.ts";
 import { ensureDirectory, PrivateFolder } from "../files/private_files.ts";
 import { announcement } from "../messages/received.ts";
-import { command } from "../command_line/command.ts";
+import { AGENT_ARG, command } from "../command_line/command.ts";
 import { parseCount } from "../command_line/numbers.ts";
 import { onStop } from "../terminal/interrupt.ts";
 import * as z from "zod";
@@ -38,13 +38,7 @@ export const COMMANDS = [
       "svc mcp install --for claude-code --wake auto adds it to the hooks. Exits with 2 and one line on standard error when an",
       "unread message arrives, else with 0 and no output. It marks nothing read, and runs no connector.",
     ],
-    args: {
-      agent: {
-        summary: "Agent name on this machine; optional if there is only one agent",
-        optional: true,
-        complete: "agents",
-      },
-    },
+    args: { agent: AGENT_ARG },
     options: {
       "unless-inbox": {
         summary: "Do nothing in a session with an inbox, through which svc mcp --wake-model wakes the model",

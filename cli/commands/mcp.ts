@@ -15,7 +15,7 @@ import type { Context } from "../context.ts";
 import { CliError, describe } from "../errors.ts";
 import { Output } from "../terminal/output.ts";
 import { McpAgent } from "../mcp/mcp_agent.ts";
-import { command, REGISTRY_OPTIONS } from "../command_line/command.ts";
+import { AGENT_ARG, command, REGISTRY_OPTIONS } from "../command_line/command.ts";
 import { CONNECTOR_LIMITS } from "../connector/limits.ts";
 import { stopSignal } from "../terminal/interrupt.ts";
 
@@ -33,7 +33,7 @@ export const COMMANDS = [
       "A program that runs a model starts this command and reads its output. Runs the agent's connector unless one runs.",
       "Sending and reading need no further approval here; pairing asks the person through that program.",
     ],
-    args: { agent: { summary: "Agent name; optional if there is only one agent", optional: true, complete: "agents" } },
+    args: { agent: AGENT_ARG },
     options: {
       "read-only": { summary: "Offer only tools that change nothing: none sends, pairs or marks a message read" },
       peers: { value: "names", summary: "Show the model only these peers: aliases or DIDs, separated by commas" },

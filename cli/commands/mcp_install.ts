@@ -1,6 +1,6 @@
 /** `svc mcp install`: gives the tools of `svc mcp` to the program that runs a model. */
 import { resolve } from "node:path";
-import { command } from "../command_line/command.ts";
+import { AGENT_ARG, command } from "../command_line/command.ts";
 import { didYouMean } from "../../shared/did_you_mean.ts";
 import { CliError } from "../errors.ts";
 import { HOST_IDS, SCOPES, WAKES } from "../hosts/table.ts";
@@ -16,13 +16,7 @@ export const COMMANDS = [
       "Only the entry of the agent changes in that file; a copy of the text before is kept for --undo. Safe to run again.",
       "The entry holds no secret. For a host that is not in the list, add by hand what --print shows.",
     ],
-    args: {
-      agent: {
-        summary: "Agent name on this machine; optional if there is only one agent",
-        optional: true,
-        complete: "agents",
-      },
-    },
+    args: { agent: AGENT_ARG },
     options: {
       for: { value: "host", summary: `One of ${HOST_IDS.join(", ")}`, required: true, complete: HOST_IDS },
       scope: { value: "scope", summary: "user: every project; project: this folder (default user)", complete: SCOPES },

@@ -1,11 +1,12 @@
-/** `svc verify`: checks a token or a signed request step by step. */
-import { parseIso, unixSeconds } from "../../shared/protocol/time.ts";
+/** `svc verify` and `svc receipt verify`: check a token, a signed request or a receipt step by step. */
+import { parseIso, toIso, unixSeconds } from "../../shared/protocol/time.ts";
 import { command, REGISTRY_OPTIONS } from "../command_line/command.ts";
 import { connect } from "../account/registry_access.ts";
 import type { Context } from "../context.ts";
 import { CliError, EXIT } from "../errors.ts";
 import type { VerificationStep } from "../verify/evaluate.ts";
-import { verifyRequest, verifyToken } from "../verify/collect_inputs.ts";
+import { type VerificationReport, verifyRequest, verifyToken } from "../verify/collect_inputs.ts";
+import { verifyReceiptFile } from "../verify/verify_receipt.ts";
 
 export const COMMANDS = [
   command({
@@ -41,28 +42,89 @@ export const COMMANDS = [
         ? await verifyRequest(ctx, setting, options.request ?? "")
         : await verifyToken(ctx, setting, token);
       const { checks, claims, keysFrom, canonical } = verdict;
-      const isValid = checks.every(({ result }) => result !== "failed");
+      const isValid = checks.every(isNotFailed);
       ctx.out.result(
         { valid: isValid, checks, claims, keys: keysFrom, ...(canonical === undefined ? {} : { canonical }) },
         [
-          isValid ? ctx.out.green("All checks that are possible here passed.") : ctx.out.red("Some checks failed."),
-          ...checks.map((check) => stepLine(ctx, check)),
+          ...checkLines(ctx, checks),
           ...(canonical === undefined ? [] : ["", "Canonical string:", ...canonical.split("\n").map(numbered)]),
           "",
           ...(claims ? [`Token of ${claims.name}, ${claims.sub}, owned by ${claims.ownerDid}.`] : []),
-          ctx.out.dim(
-            `Keys of ${keysFrom.issuer}, from ${keysFrom.fetchedAt}${keysFrom.stale ? ` (${keysFrom.stale})` : ""}.`,
-          ),
+          keysLine(ctx, keysFrom),
         ],
       );
       return isValid ? EXIT.done : EXIT.failed;
     },
   }),
+  command({
+    path: ["receipt", "verify"],
+    summary: "Check a signed receipt step by step",
+    details: [
+      "A receipt says that an agent has processed a message, or that it gave it up. Save the output of",
+      "svc sent <requestId> --json, which has the receipts that a peer signed. Needs no agent, connector or account.",
+      "Exits with 0 if no check failed (some may be skipped), and with 1 if one failed.",
+    ],
+    args: { file: { summary: "File with the receipt; - reads standard input", complete: "files" } },
+    options: {
+      ...REGISTRY_OPTIONS,
+      payload: { value: "file", summary: "The payload that was sent, to compare it", complete: "files" },
+      "key-document": {
+        value: "file",
+        summary:
+          "Saved key document of the registry; makes no request. Retired keys are published as long as an AIT may live",
+        complete: "files",
+      },
+    },
+    examples: {
+      "svc receipt verify receipt.json": "Show who signed the receipt, for which message and when",
+      "svc receipt verify receipt.json --payload payload.json --key-document keys.json":
+        "Check it with the payload, without a network",
+    },
+    async run(ctx, { args, options }) {
+      const report = await verifyReceiptFile(ctx, () => connect(ctx, options), {
+        path: args.file,
+        payloadPath: options.payload,
+        keysPath: options["key-document"],
+      });
+      const { checks, receipt, keysFrom } = report;
+      const isValid = checks.every(isNotFailed);
+      ctx.out.result({ valid: isValid, checks, receipt, keys: keysFrom }, [
+        ...checkLines(ctx, checks),
+        ...(receipt === null ? [] : [
+          "",
+          `status      ${receipt.status}`,
+          `recipient   ${receipt.iss}`,
+          `sender      ${receipt.sub}`,
+          `request ID  ${receipt.requestId}`,
+          `time        ${toIso(receipt.iat * 1000)}`,
+        ]),
+        "",
+        keysLine(ctx, keysFrom),
+      ]);
+      return isValid ? EXIT.done : EXIT.failed;
+    },
+  }),
 ];
+
+function isNotFailed({ result }: VerificationStep): boolean {
+  return result !== "failed";
+}
+
+function checkLines(ctx: Context, checks: readonly VerificationStep[]): string[] {
+  const isValid = checks.every(isNotFailed);
+  return [
+    isValid ? ctx.out.green("All checks that are possible here passed.") : ctx.out.red("Some checks failed."),
+    ...checks.map((check) => stepLine(ctx, check)),
+  ];
+}
+
+function keysLine(ctx: Context, { issuer, fetchedAt, stale }: VerificationReport["keysFrom"]): string {
+  return ctx.out.dim(`Keys of ${issuer}, from ${fetchedAt}${stale ? ` (${stale})` : ""}.`);
+}
 
 const MARKS = { passed: "✓", failed: "✗", skipped: "–" } as const;
 
-export function stepLine(ctx: Context, { name, result, detail }: VerificationStep): string {
+function stepLine(ctx: Context, { name, result, detail }: VerificationStep): string {
   const text = `${MARKS[result]} ${name}: ${detail}`;
   return `  ${result === "passed" ? ctx.out.green(text) : result === "failed" ? ctx.out.red(text) : ctx.out.dim(text)}`;
 }

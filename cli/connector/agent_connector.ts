@@ -175,8 +175,8 @@ export async function startAgentConnector(
   const choice = { first: await firstPort(ctx), reserved: RUNTIME_PORTS };
   const { listener, movedFrom } = await openPort(store, folder, wantedPort, (request) => respond(request), choice);
   // Calls that waited get their answers, but a request that takes longer must not delay the end.
-  opened.defer(() => settledWithin(ctx.clock, listener.close(), CONNECTOR_LIMITS.closeMs));
-  const { port } = listener;
+  opened.defer(() => settledWithin(ctx.clock, listener.shutdown(), CONNECTOR_LIMITS.closeMs));
+  const { port } = listener.addr;
   // Another program has the port that a browser knows, so there is no page (D-119).
   const hasPage = movedFrom === null;
   const openPage = async () => await (await pages()).open();

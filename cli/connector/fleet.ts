@@ -23,11 +23,11 @@ const STARTS_AT_ONCE = 10;
 
 export type FleetMember = Pick<RunningConnector, "ended" | "stop">;
 
-export interface FleetDeps<M extends FleetMember> {
+interface FleetDeps {
   clock: Clock;
   /** The agents to run. Called every 10 s. */
   names(): Promise<readonly string[]>;
-  start(name: string): Promise<M>;
+  start(name: string): Promise<FleetMember>;
   /** A text that changes when the agent's identity files change. Never rejects. */
   filesOf(name: string): Promise<string>;
   /** Reports an event of an agent, or of the whole fleet (`null`). */
@@ -36,25 +36,25 @@ export interface FleetDeps<M extends FleetMember> {
   endsWithAgents: boolean;
 }
 
-interface Agent<M> {
+interface Agent {
   name: string;
   /** `busy`: another process runs its connector. `failed`: it has ended and waits for its next start. */
   state: "starting" | "running" | "busy" | "failed";
-  connector: M | null;
+  connector: FleetMember | null;
   /** Aborted when the fleet stops, or when the agent no longer exists. */
   stop: AbortController;
   failures: number;
   ended: Promise<void>;
 }
 
-export class Fleet<M extends FleetMember> {
-  readonly #agents = new Map<string, Agent<M>>();
+export class Fleet {
+  readonly #agents = new Map<string, Agent>();
   readonly #stop = new AbortController();
   readonly #end = Promise.withResolvers<unknown>();
   readonly #starts = new Slots(STARTS_AT_ONCE);
   #firstFailure: { error: unknown } | null = null;
 
-  constructor(private readonly deps: FleetDeps<M>) {}
+  constructor(private readonly deps: FleetDeps) {}
 
   /** Runs the agents. Resolves with `null` after `stop()`, or with the first failure when every agent has failed. */
   async run(): Promise<unknown> {
@@ -70,11 +70,6 @@ export class Fleet<M extends FleetMember> {
   /** Stops all connectors together. `run()` resolves when they have ended. */
   stop(): void {
     this.#end.resolve(null);
-  }
-
-  status(): { agents: number; running: M[] } {
-    const running = [...this.#agents.values()].flatMap(({ connector }) => connector ?? []);
-    return { agents: this.#agents.size, running };
   }
 
   async #follow(): Promise<void> {
@@ -98,14 +93,14 @@ export class Fleet<M extends FleetMember> {
       // One that is still stopping is started at a later look.
       if (this.#agents.has(name)) continue;
       const stop = new AbortController();
-      const agent: Agent<M> = { name, state: "starting", connector: null, stop, failures: 0, ended: Promise.resolve() };
+      const agent: Agent = { name, state: "starting", connector: null, stop, failures: 0, ended: Promise.resolve() };
       this.#agents.set(name, agent);
       agent.ended = this.#keepRunning(agent).finally(() => this.#agents.delete(name));
     }
   }
 
   /** Runs the connector of an agent, and starts it again after a failure, until it is stopped. */
-  async #keepRunning(agent: Agent<M>): Promise<void> {
+  async #keepRunning(agent: Agent): Promise<void> {
     const { clock, filesOf } = this.deps;
     const { signal } = agent.stop;
     while (!signal.aborted) {
@@ -129,7 +124,7 @@ export class Fleet<M extends FleetMember> {
   }
 
   /** Runs the connector of an agent until it ends. Returns why it ended or did not start. */
-  async #runOnce(agent: Agent<M>): Promise<unknown> {
+  async #runOnce(agent: Agent): Promise<unknown> {
     const { signal } = agent.stop;
     const stop = () => void agent.connector?.stop();
     if (agent.state === "failed") agent.state = "starting";
@@ -148,12 +143,12 @@ export class Fleet<M extends FleetMember> {
     }
   }
 
-  #becomeBusy(agent: Agent<M>, { pid }: ConnectorLockedError): void {
+  #becomeBusy(agent: Agent, { pid }: ConnectorLockedError): void {
     if (agent.state !== "busy") this.deps.emit(agent.name, "busy", { pid });
     agent.state = "busy";
   }
 
-  #fail(agent: Agent<M>, error: unknown, nextInMs: number): void {
+  #fail(agent: Agent, error: unknown, nextInMs: number): void {
     agent.state = "failed";
     this.#firstFailure ??= { error };
     this.deps.emit(agent.name, "agent_stopped", { why: describeError(error), nextInMs });
@@ -162,7 +157,7 @@ export class Fleet<M extends FleetMember> {
   }
 
   /** Waits until a start may have another result than the one with these files. */
-  async #untilFilesChange({ name, stop: { signal } }: Agent<M>, files: string, atMostMs: number): Promise<void> {
+  async #untilFilesChange({ name, stop: { signal } }: Agent, files: string, atMostMs: number): Promise<void> {
     const { clock, filesOf } = this.deps;
     const end = clock.now() + atMostMs;
     do await sleep(clock, LOOK_MS, signal); while (

@@ -86,7 +86,7 @@ export async function startConnectors(
     if (program !== null) runProgram(running, program, emit);
     return running;
   };
-  const fleet = new Fleet<RunningConnector>({
+  const fleet = new Fleet({
     clock: ctx.clock,
     names,
     start: (agent) => start(agent, (event, fields) => view.event(event, { agent, ...fields })),

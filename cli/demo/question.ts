@@ -3,8 +3,9 @@ import * as z from "zod";
 import { ModelMessage } from "../mcp/model_message.ts";
 import type { DemoAgent } from "./demo_agent.ts";
 import type { Story } from "./story.ts";
-import { WAIT_DEFAULT_SECONDS, WAIT_SECONDS } from "../mcp/tool.ts";
-import { PassThrough, type Readable } from "node:stream";
+import { WAIT_DEFAULT_SECONDS } from "../mcp/tool.ts";
+import { createInterface } from "node:readline";
+import { PassThrough } from "node:stream";
 import { type Access, keptAccess } from "../connector/attach.ts";
 import { readPeers } from "../connector/peers/peers.ts";
 import { McpAgent } from "../mcp/mcp_agent.ts";
@@ -75,12 +76,7 @@ function aboutMessage({ from, verified, text }: ModelMessage): string[] {
 
 const PROTOCOL = "2025-11-25";
 
-const Response = z.object({
-  id: z.int(),
-  result: z.unknown(),
-  error: z.object({ message: z.string() }).optional(),
-});
-type Response = z.infer<typeof Response>;
+const Response = z.object({ result: z.unknown(), error: z.object({ message: z.string() }).optional() });
 
 const ToolList = z.object({ tools: z.array(z.object({ name: z.string() })) });
 
@@ -91,32 +87,33 @@ const ToolResult = z.object({
 });
 
 /** A result of a tool: as text for the model, and as data. */
-export interface ToolAnswer<T> {
+interface ToolAnswer<T> {
   text: string;
   data: T;
 }
 
 /**
  * A program that runs a model, as far as its tools go: calls the tools of an MCP server in this process by lines of
- * JSON-RPC. The server runs the agent's connector.
+ * JSON-RPC, one after another. The server runs the agent's connector.
  */
-export class McpProgram implements AsyncDisposable {
+class McpProgram implements AsyncDisposable {
   readonly name: string;
-  readonly #agent: DemoAgent;
+  readonly #version: string;
   readonly #input = new PassThrough();
+  readonly #output = new PassThrough();
+  readonly #answers = createInterface({ input: this.#output })[Symbol.asyncIterator]();
   readonly #connector: Access;
   readonly #stop = new AbortController();
   readonly #ended: Promise<void>;
-  readonly #waiting = new Map<number, PromiseWithResolvers<Response>>();
   #id = 0;
 
-  constructor(agent: DemoAgent) {
-    const { ctx, folder } = this.#agent = agent;
+  constructor({ ctx, folder, file }: DemoAgent) {
     const { clock, random, version } = ctx;
     this.name = folder.name;
+    this.#version = version;
     this.#connector = keptAccess(ctx, folder, { inbox: true });
     const mcp = new McpAgent({
-      identity: agent.file,
+      identity: file,
       connector: this.#connector,
       peers: () => readPeers(folder),
       clock,
@@ -126,26 +123,24 @@ export class McpProgram implements AsyncDisposable {
       isReadOnly: false,
       only: null,
     });
-    const output = new PassThrough();
-    this.#read(output);
     this.#ended = serveMcpAgent(mcp, {
       version,
       isChannel: false,
       report: ({ message }) => ctx.out.warn(message),
       signal: this.#stop.signal,
-      streams: { input: this.#input, output },
+      streams: { input: this.#input, output: this.#output },
     });
   }
 
   /** Opens the connection. Returns the names of the tools. */
   async open(): Promise<string[]> {
-    const clientInfo = { name: "svc-demo", version: this.#agent.ctx.version };
+    const clientInfo = { name: "svc-demo", version: this.#version };
     await this.#request("initialize", { protocolVersion: PROTOCOL, capabilities: {}, clientInfo });
     this.#write({ jsonrpc: "2.0", method: "notifications/initialized" });
     return ToolList.parse(await this.#request("tools/list", {})).tools.map(({ name }) => name);
   }
 
-  /** Calls a tool. @throws {Error} with the text of a tool that fails, or without an answer in time */
+  /** Calls a tool. @throws {Error} with the text of a tool that fails */
   async call<S extends z.ZodType>(name: string, args: object, result: S): Promise<ToolAnswer<z.output<S>>> {
     const { content, structuredContent, isError } = ToolResult.parse(
       await this.#request("tools/call", { name, arguments: args }),
@@ -156,48 +151,23 @@ export class McpProgram implements AsyncDisposable {
   }
 
   async #request(method: string, params: object): Promise<unknown> {
-    const id = ++this.#id;
-    const answer = Promise.withResolvers<Response>();
-    this.#waiting.set(id, answer);
-    const late = () => answer.reject(new Error(`The MCP server of ${this.name} did not answer ${method}`));
-    const cancel = this.#agent.ctx.clock.after(WAIT_SECONDS * 1000, late);
-    try {
-      this.#write({ jsonrpc: "2.0", id, method, params });
-      const { result, error } = await answer.promise;
-      if (error !== undefined) throw new Error(`${method} of ${this.name}: ${error.message}`);
-      return result;
-    } finally {
-      cancel();
-      this.#waiting.delete(id);
-    }
+    this.#write({ jsonrpc: "2.0", id: ++this.#id, method, params });
+    const { value: line, done } = await this.#answers.next();
+    if (done) throw new Error(`The MCP server of ${this.name} has ended`);
+    const { result, error } = Response.parse(JSON.parse(line));
+    if (error !== undefined) throw new Error(`${method} of ${this.name}: ${error.message}`);
+    return result;
   }
 
   #write(message: object): void {
-    if (this.#stop.signal.aborted) throw ended(this.name);
     this.#input.write(`${JSON.stringify(message)}\n`);
-  }
-
-  #read(output: Readable): void {
-    let rest = "";
-    output.setEncoding("utf8").on("data", (chunk: string) => {
-      const lines = (rest + chunk).split("\n");
-      rest = lines.pop() ?? "";
-      for (const line of lines) {
-        const answer = Response.parse(JSON.parse(line));
-        this.#waiting.get(answer.id)?.resolve(answer);
-      }
-    });
   }
 
   /** Ends the server, then its connector. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#stop.abort();
-    for (const { reject } of this.#waiting.values()) reject(ended(this.name));
     await this.#ended;
+    this.#output.end();
     await this.#connector[Symbol.asyncDispose]();
   }
-}
-
-function ended(name: string): Error {
-  return new Error(`The MCP server of ${name} has ended`);
 }

@@ -18,27 +18,13 @@ import {
 import type { ServiceClock } from "./service_clock.ts";
 import type { AgentIdentity } from "./signed_headers.ts";
 
-export interface AgentCredentials {
-  /** The identity to sign with. Refreshes it first when its access token is about to expire. */
-  current(): Promise<AgentIdentity>;
-  /** After a refusal: reads the files again, or refreshes. Returns true when the credentials have changed. */
-  renew(what: "access" | "identity"): Promise<boolean>;
-  /** Milliseconds since the Unix epoch. */
-  readonly accessExpiresAt: number;
-  readonly identityExpiresAt: number;
-  stop(): void;
-}
+export type AgentCredentials = Pick<
+  StoredCredentials,
+  "current" | "renew" | "accessExpiresAt" | "identityExpiresAt" | "stop"
+>;
 
 /** Credentials that also reach the servers of peers elsewhere. */
-export interface VisitCredentials extends AgentCredentials {
-  /**
-   * A token for the proxy of another server, in memory only.
-   *
-   * @throws {UnreachableError} when the registry gives none
-   */
-  visit(audience: string): Promise<string>;
-  endVisit(audience: string): boolean;
-}
+export type VisitCredentials = AgentCredentials & Pick<StoredCredentials, "visit" | "endVisit">;
 
 /** A minute ahead of the end would do; 10 s more leave room for a slow response. */
 const AHEAD_MS = 70_000;
@@ -71,7 +57,7 @@ interface CredentialsDeps {
   isGone?: (error: unknown) => boolean;
 }
 
-export class StoredCredentials implements VisitCredentials {
+export class StoredCredentials {
   readonly #deps: CredentialsDeps;
   #identity: AgentIdentity;
   #auth: AgentAuth;
@@ -96,6 +82,7 @@ export class StoredCredentials implements VisitCredentials {
     return new StoredCredentials(deps, await deps.store.read());
   }
 
+  /** Milliseconds since the Unix epoch. */
   get accessExpiresAt(): number {
     return Date.parse(this.#auth.accessExpiresAt);
   }
@@ -104,6 +91,7 @@ export class StoredCredentials implements VisitCredentials {
     return this.#aitExpiresAt;
   }
 
+  /** The identity to sign with. Refreshes it first when its access token is about to expire. */
   async current(): Promise<AgentIdentity> {
     const { clock } = this.#deps;
     if (this.accessExpiresAt - clock.now() <= LEAST_MS) {
@@ -115,6 +103,7 @@ export class StoredCredentials implements VisitCredentials {
     return this.#identity;
   }
 
+  /** After a refusal: reads the files again, or refreshes. Returns true when the credentials have changed. */
   async renew(what: "access" | "identity"): Promise<boolean> {
     const { ait, accessToken } = this.#identity;
     await this.#reload();
@@ -127,6 +116,7 @@ export class StoredCredentials implements VisitCredentials {
     return this.#identity.accessToken !== accessToken;
   }
 
+  /** A token for the proxy of another server, in memory only. @throws {UnreachableError} when the registry gives none */
   async visit(audience: string): Promise<string> {
     const kept = await this.#visits.get(audience)?.catch(() => null);
     if (kept && Date.parse(kept.expiresAt) - this.#deps.clock.now() > VISIT_AHEAD_MS) return kept.token;

@@ -8,8 +8,7 @@ import { InboxPage, type LocalMessage } from "../../shared/client/local_shapes.t
 import { READABLE } from "../connector/peers/peer_columns.ts";
 import { linesOf, peerText, printable } from "../terminal/escapes.ts";
 import type { Query } from "../../shared/client/http.ts";
-import { layOut } from "../terminal/layout.ts";
-import { wordWrap } from "../terminal/text_width.ts";
+import { layOut, wordWrap } from "../terminal/text_width.ts";
 import { whenText } from "../terminal/tables.ts";
 
 /** A message with its JSON text. */

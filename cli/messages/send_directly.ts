@@ -13,16 +13,15 @@ import { ConnectorLockedError, lockConnector } from "../connector/connector_lock
 import { directProxy } from "../connector/file_credentials.ts";
 import { outboundJson } from "../connector/local_api/message_json.ts";
 import { PeerBook } from "../connector/peers/peer_book.ts";
-import { readPeers } from "../connector/peers/peers.ts";
+import { aliasesOf, findPeer, noPeer, type Peers, peerUnknown, readPeers } from "../connector/peers/peers.ts";
 import { isStrict, runtimeSettings } from "../connector/runtime/runtime_file.ts";
 import { MessageSender, type MessageToSend, SendRefusedError } from "../connector/sending/message_sender.ts";
 import { Database } from "../connector/store/database.ts";
 import { SentMessages } from "../connector/store/sent_messages.ts";
 import type { Context } from "../context.ts";
 import { LoopGuard } from "../link/loop_guard.ts";
-import type { ProxyRequest } from "../link/proxy_caller.ts";
+import type { ProxyCaller, ProxyRequest } from "../link/proxy_caller.ts";
 import { LOCAL_ERRORS } from "../local_errors.ts";
-import { recipientOf } from "./recipient.ts";
 
 /**
  * @param to alias or DID
@@ -93,4 +92,31 @@ class MomentaryLock implements Disposable {
     this.held?.[Symbol.dispose]();
     this.held = null;
   }
+}
+
+interface Recipient {
+  did: string;
+  /** Origin of its home proxy, for a peer of another server. */
+  proxy: string | undefined;
+}
+
+/**
+ * Returns a peer, from a DID or an alias. Reads the peers from the proxy when the alias is unknown.
+ *
+ * @throws {import("../../shared/client/errors.ts").ApiError} `CONNECTOR_PEER_UNKNOWN`, as a connector answers
+ * @throws {import("../errors.ts").CliError} `CLI_FILE_INVALID`
+ */
+async function recipientOf(proxy: ProxyCaller, folder: AgentFolder, peer: string): Promise<Recipient> {
+  const known = readPeers(folder);
+  const did = findPeer(known, peer);
+  if (did !== null) return withProxy(known, did);
+  const { updatePeers } = await import("../connector/peers/peer_list.ts");
+  const { known: listed } = await updatePeers(proxy, folder);
+  const found = findPeer(listed, peer);
+  if (found !== null) return withProxy(listed, found);
+  throw peerUnknown(noPeer(peer, listed));
+}
+
+function withProxy(peers: Peers, did: string): Recipient {
+  return { did, proxy: peers[aliasesOf(peers).get(did) ?? ""]?.proxy };
 }

@@ -5,9 +5,8 @@
 import type { Cancel, Clock } from "../../shared/clock.ts";
 import type { Described } from "../errors.ts";
 import { jsonText, oneLine, peerText, printable } from "./escapes.ts";
-import { continued, layOut } from "./layout.ts";
+import { continued, cutToColumns, layOut, textColumns, wordWrap } from "./text_width.ts";
 import { type Cell, type Column, tableLines } from "./tables.ts";
-import { cutToColumns, textColumns, wordWrap } from "./text_width.ts";
 
 /** The two output streams and their terminal. */
 export interface Terminal {

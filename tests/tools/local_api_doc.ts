@@ -71,11 +71,11 @@ function sectionOf(route: LocalRoute, common: ReadonlySet<LocalCode>): string {
     path,
     summary,
     query,
-    body = route.rawBody ?? route.textBody,
     bounds = [],
     response,
     otherResponses = [],
   } = route;
+  const body = route.shownBody ?? route.textBody ?? route.body;
   const own = localErrorsOf(route).filter((code) =>
     !common.has(code) && !(code === "CONNECTOR_DISK_FULL" && method === "POST")
   );

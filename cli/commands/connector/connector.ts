@@ -1,5 +1,5 @@
 /** `svc connector` and `svc connector status`. connector_start.ts runs a connector, connector_service.ts installs it. */
-import { command } from "../../command_line/command.ts";
+import { AGENT_ARG, command } from "../../command_line/command.ts";
 import type { Context } from "../../context.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { didYouMean } from "../../../shared/did_you_mean.ts";
@@ -15,12 +15,6 @@ import { openPage, pageLines } from "../../files/open_page.ts";
 import { chosenAgent } from "../../agents/agent_store.ts";
 import * as attach from "../../connector/attach.ts";
 
-const WHICH = {
-  summary: "Agent name on this machine; optional if there is only one agent",
-  optional: true,
-  complete: "agents",
-} as const;
-
 export const COMMANDS = [
   command({
     path: ["connector"],
@@ -29,7 +23,7 @@ export const COMMANDS = [
       "There are no pairing commands: a person uses the keys of svc connector start, a program these lines.",
       "People send and read messages with svc send, svc inbox and svc reply.",
     ],
-    args: { agentName: WHICH },
+    args: { agentName: AGENT_ARG },
     examples: { "svc connector": "Print the curl commands for this machine's agent" },
     async run(ctx, { args: { agentName } }) {
       const { folder, client } = await runningConnector(ctx, agentName).catch((error) => {
@@ -50,7 +44,7 @@ export const COMMANDS = [
     path: ["connector", "status"],
     summary: "Show connector status: link, runtime, inbox, dead letters, tokens",
     details: ["Exits with 1 if the connector is unhealthy."],
-    args: { agentName: WHICH },
+    args: { agentName: AGENT_ARG },
     examples: { "svc connector status": "Show whether it is connected, and since when" },
     async run(ctx, { args: { agentName } }) {
       const { folder, client } = await runningConnector(ctx, agentName);
@@ -71,7 +65,7 @@ export const COMMANDS = [
         LIMITS.pageCodeMs / 60_000
       } min, on this machine only. Without a browser it is printed.`,
     ],
-    args: { agentName: WHICH },
+    args: { agentName: AGENT_ARG },
     options: { print: { summary: "Print the address instead of opening a browser" } },
     examples: { "svc connector open": "Read and answer messages in a browser" },
     async run(ctx, { args: { agentName }, options }) {

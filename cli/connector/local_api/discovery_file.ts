@@ -18,10 +18,7 @@ const PORTS_TRIED = 1_000;
 export const CURL_FILE = "connector.curl";
 const PORT_FILE = "port";
 
-export interface Listener {
-  port: number;
-  close(): Promise<void>;
-}
+export type Listener = Deno.HttpServer<Deno.NetAddr>;
 
 /**
  * The first port that an agent without one tries. All agents of a user and configuration directory begin at the same
@@ -54,14 +51,14 @@ export async function openPort(
   // The files of the others are read only when they matter, because one process may start hundreds of agents.
   const listener = (own === null ? null : listenOn(own, response)) ??
     listenFrom(own ?? first, new Set([...await portsOfOthers(store, folder.name), ...reserved]), response);
-  const kept = own ?? listener.port;
+  const { port } = listener.addr, kept = own ?? port;
   try {
     if (kept !== readPort(folder)) await folder.write(PORT_FILE, String(kept));
   } catch (error) {
-    await listener.close();
+    await listener.shutdown();
     throw error;
   }
-  return { listener, movedFrom: listener.port === kept ? null : kept };
+  return { listener, movedFrom: port === kept ? null : kept };
 }
 
 /** The saved port of an agent; `null` before its first start, or when the file is invalid. */
@@ -104,8 +101,7 @@ function listenFrom(
 
 function listenOn(port: number, response: (request: Request) => Promise<Response>): Listener | null {
   try {
-    const server = Deno.serve({ hostname: "127.0.0.1", port, onListen: () => {} }, response);
-    return { port: server.addr.port, close: () => server.shutdown() };
+    return Deno.serve({ hostname: "127.0.0.1", port, onListen: () => {} }, response);
   } catch (error) {
     if (error instanceof Deno.errors.AddrInUse) return null;
     throw error;

@@ -1,10 +1,16 @@
 /**
- * Handlers of the routes that read messages: the inbox, one message, taking messages, and the sent ones. Of two
- * readers of a message one gets its ID from `read`, so that only one acts on it.
+ * Handlers of the routes that read messages: the inbox, one message, taking messages, the sent ones, the dead letters
+ * and the log. Of two readers of a message one gets its ID from `read`, so that only one acts on it.
  */
 import * as z from "zod";
 import { settledWithin } from "../../../shared/clock.ts";
-import { type InboxRead, type SentEntry, type SentPage, VERIFIED } from "../../../shared/client/local_shapes.ts";
+import {
+  type Forgotten,
+  type InboxRead,
+  type SentEntry,
+  type SentPage,
+  VERIFIED,
+} from "../../../shared/client/local_shapes.ts";
 import type { Connector } from "../connector.ts";
 import type { Change, SentKey } from "../store/received_rows.ts";
 import type { WaitingCall } from "../waits.ts";
@@ -21,8 +27,9 @@ import {
   wholeNumber,
   wholeNumberOr,
 } from "./local_route.ts";
-import { inboxPageJson, messageJson, sentEntry } from "./message_json.ts";
+import { inboxPageJson, messageJson, type PeerNames, sentEntry, sentLogJson, textOf } from "./message_json.ts";
 import { isRequestId } from "../../../shared/protocol/ids.ts";
+import { type Content, History, type Place, type Written } from "../store/history.ts";
 
 const Peer = z.string().min(1).max(256);
 const MAX_ID = Number.MAX_SAFE_INTEGER;
@@ -159,7 +166,7 @@ export const DeadLetterIds = z.union([
 export const Replayed = z.object({ replayed: z.int() });
 export const Purged = z.object({ purged: z.int() });
 
-export function list({ connector, query }: QueryInput<typeof DeadLettersQuery>): Response {
+export function deadLetters({ connector, query }: QueryInput<typeof DeadLettersQuery>): Response {
   const letters = connector.store.received.deadLetters(query.limit);
   return json({ deadLetters: letters.map(({ identity: _, ...letter }) => letter) });
 }
@@ -175,4 +182,64 @@ export function purge({ connector, body }: BodyInput<typeof DeadLetterIds>): Res
 /** `null`: all of them. */
 function idsOf(wanted: z.output<typeof DeadLetterIds>): number[] | null {
   return "ids" in wanted ? wanted.ids : null;
+}
+
+/** A place, as `next` of a page gives it. */
+const PlaceText = z.string().max(40).transform((text, { addIssue }): Place => {
+  const [received = NaN, sent = NaN, ...rest] = text.split("-").map((part) => part === "" ? NaN : Number(part));
+  if (!Number.isSafeInteger(received) || !Number.isSafeInteger(sent) || rest.length > 0) {
+    addIssue({ code: "custom", message: "is not the place of another page" });
+  }
+  return { received, sent };
+});
+
+/** Query of `GET /v1/log`; `peer` is an alias or a DID. `before` gives the newest first, `after` the oldest. */
+export const LogQuery = z.strictObject({
+  peer: Peer.optional(),
+  since: z.iso.datetime().optional(),
+  search: z.string().min(1).max(256).optional(),
+  before: PlaceText.optional(),
+  after: PlaceText.optional(),
+  limit: wholeNumberOr(LIMIT.pageMessages, 1, LIMIT.pageMessagesMax),
+});
+
+/** Body of `POST /v1/log/forget`; without `peer` all texts are blanked. */
+export const LogForget = z.strictObject({ peer: Peer.optional() });
+
+export async function log({ connector, query }: QueryInput<typeof LogQuery>): Promise<Response> {
+  const { peer, since, search, before, after, limit } = query;
+  const { store: { database, sent } } = connector;
+  const { messages, next } = await new History(database, sent).page({
+    did: peer === undefined ? undefined : await didEver(connector, peer),
+    since: since === undefined ? undefined : Date.parse(since),
+    isWanted: search === undefined ? undefined : hasText(search),
+    from: after === undefined ? before && { before } : { after },
+    limit,
+  });
+  const texts = messages.map((one) => writtenJson(one, connector.peers));
+  const place = next === null ? null : `${next.received}-${next.sent}`;
+  return jsonText(`{"messages":[${texts.join(",")}],"next":${JSON.stringify(place)}}`);
+}
+
+export async function forget({ connector, body: { peer } }: BodyInput<typeof LogForget>): Promise<Response> {
+  const did = peer === undefined ? null : await didEver(connector, peer);
+  const forgotten = connector.store.forgetTexts(did);
+  connector.version++;
+  return json({ forgotten } satisfies z.output<typeof Forgotten>);
+}
+
+function writtenJson(one: Written, names: PeerNames): string {
+  if (one.kind === "sent") return sentLogJson(one.message, one.payload, names);
+  return `{"kind":"received",${messageJson(one.message, names).slice(1)}`;
+}
+
+/** Whether a message has a text, without regard to case; of one without text its JSON is searched. */
+function hasText(search: string): (content: Content) => boolean {
+  const wanted = search.toLowerCase();
+  return (content) => {
+    const raw = content.payload.toLowerCase();
+    // Without an escape, what is not in the JSON is not in the text either, so most messages are not parsed then.
+    if (!raw.includes("\\") && !raw.includes(wanted)) return false;
+    return (textOf(content) ?? raw).toLowerCase().includes(wanted);
+  };
 }

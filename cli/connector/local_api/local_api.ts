@@ -183,15 +183,15 @@ async function textOf(request: Request, { textBody }: LocalRoute): Promise<strin
   return text.trim() === "" ? "{}" : text;
 }
 
-function bodyOf({ body, rawBody }: LocalRoute, text: string): unknown {
-  if (body === undefined && rawBody === undefined) return undefined;
+function bodyOf({ body }: LocalRoute, text: string): unknown {
+  if (body === undefined) return undefined;
   let value: unknown;
   try {
     value = JSON.parse(text);
   } catch {
     throw new LocalError("CONNECTOR_INVALID_BODY", "The body is not JSON");
   }
-  return body === undefined ? undefined : parse(body, value, "body");
+  return parse(body, value, "body");
 }
 
 function parse(schema: z.ZodType, value: unknown, what: "body" | "query"): unknown {

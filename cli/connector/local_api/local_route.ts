@@ -43,6 +43,8 @@ export type BodyInput<S extends Schema> = LocalInput<undefined, undefined, z.out
 export type OpenPage = () => Promise<{ url: string; expiresAt: string } | null>;
 
 type Schema = z.ZodType;
+
+export const Members = z.record(z.string(), z.unknown());
 type Output<S> = S extends Schema ? z.output<S> : undefined;
 
 /** A program with the token of this start, with the token of the peer in the path, or any program. */
@@ -55,8 +57,8 @@ interface LocalRouteSpec<P, Q, B> {
   /** Strings of the query. Without a schema the query must be empty. */
   query?: Q;
   body?: B;
-  /** Body that the proxy checks; here only a JSON object is required. */
-  rawBody?: Schema;
+  /** The schema in the API documents, where the proxy checks the body and here it must be an object only. */
+  shownBody?: Schema;
   textBody?: Schema;
   bounds?: readonly string[];
   invalidPath?: LocalCode;

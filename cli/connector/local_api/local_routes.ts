@@ -6,12 +6,9 @@ import * as z from "zod";
 import * as shapes from "../../../shared/client/local_shapes.ts";
 import * as pairingApi from "../../../shared/protocol/api/pairing.ts";
 import * as a2a from "./a2a/endpoint.ts";
-import * as deadLetters from "./inbox_handlers.ts";
 import * as inbox from "./inbox_handlers.ts";
-import * as log from "./log_handlers.ts";
 import * as outbound from "./outbound_handlers.ts";
 import * as pairing from "./pairing_handlers.ts";
-import * as peers from "./peer_handlers.ts";
 import { HookAnswer } from "../../../shared/protocol/api/relay.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { CONNECTOR_LIMITS } from "../limits.ts";
@@ -25,6 +22,7 @@ import {
   type LocalInput,
   type LocalRoute,
   localRoute as route,
+  Members,
 } from "./local_route.ts";
 import { type DocumentForm, openApiDocument } from "../../../shared/openapi.ts";
 import { LOCAL_ERRORS, type LocalCode } from "../../local_errors.ts";
@@ -67,17 +65,17 @@ export const LOCAL_ROUTES: readonly LocalRoute[] = [
     handler: inbox.sent,
   }),
   route("GET /v1/log", "What the agent and its peers have written, newest first; with after: oldest first", {
-    query: log.LogQuery,
+    query: inbox.LogQuery,
     bounds: ["1 MiB of payloads on a page, but one message at least", "a search looks through 100,000 messages"],
     response: { status: 200, body: shapes.LogPage },
     errors: ["CONNECTOR_PEER_UNKNOWN"],
-    handler: log.log,
+    handler: inbox.log,
   }),
   route("POST /v1/log/forget", "Blank the texts of read messages and of sent ones that have ended", {
-    body: log.LogForget,
+    body: inbox.LogForget,
     response: { status: 200, body: shapes.Forgotten },
     errors: ["CONNECTOR_PEER_UNKNOWN"],
-    handler: log.forget,
+    handler: inbox.forget,
   }),
   route(
     "POST /v1/outbound",
@@ -128,20 +126,23 @@ export const LOCAL_ROUTES: readonly LocalRoute[] = [
     },
   ),
   route("POST /v1/pair/start", "Make a pairing ticket for another agent", {
-    rawBody: pairing.PairStart,
+    body: Members,
+    shownBody: pairing.PairStart,
     response: { status: 200, body: pairingApi.PairStartAnswer },
     passesOnErrors: true,
     handler: pairing.pairStart,
   }),
   route("POST /v1/pair/confirm", "Pair with the agent that made a ticket", {
-    rawBody: pairing.PairConfirm,
+    body: Members,
+    shownBody: pairing.PairConfirm,
     response: { status: 201, body: pairingApi.PairConfirmAnswer },
     errors: ["CONNECTOR_PEER_KEY_MISMATCH"],
     passesOnErrors: true,
     handler: pairing.pairConfirm,
   }),
   route("POST /v1/pair/status", "Whether a ticket has been confirmed", {
-    rawBody: z.object({ ticket: z.string() }),
+    body: Members,
+    shownBody: z.object({ ticket: z.string() }),
     response: { status: 200, body: pairingApi.PairStatusAnswer },
     passesOnErrors: true,
     handler: pairing.pairStatus,
@@ -152,7 +153,8 @@ export const LOCAL_ROUTES: readonly LocalRoute[] = [
     handler: pairing.pairPeers,
   }),
   route("POST /v1/pair/remove", "End a pair in both directions", {
-    rawBody: pairing.PairRemove,
+    body: Members,
+    shownBody: pairing.PairRemove,
     response: { status: 204 },
     passesOnErrors: true,
     handler: pairing.pairRemove,
@@ -160,29 +162,29 @@ export const LOCAL_ROUTES: readonly LocalRoute[] = [
   route("GET /v1/peers", "All peers with their aliases, keys, connections and last messages", {
     response: { status: 200, body: shapes.LocalPeers },
     passesOnErrors: true,
-    handler: peers.listed,
+    handler: pairing.listed,
   }),
   route(
     "POST /v1/peers/rename",
     "Give a peer another alias, or with replaces the place of another peer; the old one goes on leading to it",
     {
-      body: peers.PeerRename,
+      body: pairing.PeerRename,
       response: { status: 200, body: shapes.ChangedPeer },
       errors: ["CONNECTOR_PEER_UNKNOWN", "CONNECTOR_ALIAS_TAKEN"],
-      handler: peers.renamed,
+      handler: pairing.renamed,
     },
   ),
   route("POST /v1/peers/block", "Refuse the messages of a peer and send it nothing; the pair stays", {
-    body: peers.PeerNamed,
+    body: pairing.PeerNamed,
     response: { status: 200, body: shapes.ChangedPeer },
     errors: ["CONNECTOR_PEER_UNKNOWN"],
-    handler: peers.blocked,
+    handler: pairing.blocked,
   }),
   route("POST /v1/peers/unblock", "Take the messages of a blocked peer again", {
-    body: peers.PeerNamed,
+    body: pairing.PeerNamed,
     response: { status: 200, body: shapes.ChangedPeer },
     errors: ["CONNECTOR_PEER_UNKNOWN"],
-    handler: peers.unblocked,
+    handler: pairing.unblocked,
   }),
   route("GET /v1/receipts", "Receipts of a sent message, each with whether its recipient has signed it", {
     query: pairing.ReceiptsQuery,
@@ -191,20 +193,20 @@ export const LOCAL_ROUTES: readonly LocalRoute[] = [
     handler: pairing.receipts,
   }),
   route("GET /v1/dead-letter", "Messages that the connector gave up on, newest first", {
-    query: deadLetters.DeadLettersQuery,
+    query: inbox.DeadLettersQuery,
     bounds: ["4 MiB of payloads in a response, but one message at least"],
-    response: { status: 200, body: deadLetters.DeadLetters },
-    handler: deadLetters.list,
+    response: { status: 200, body: inbox.DeadLetters },
+    handler: inbox.deadLetters,
   }),
   route("POST /v1/dead-letter/replay", "Hand dead letters over again, or make them unread", {
-    body: deadLetters.DeadLetterIds,
-    response: { status: 200, body: deadLetters.Replayed },
-    handler: deadLetters.replay,
+    body: inbox.DeadLetterIds,
+    response: { status: 200, body: inbox.Replayed },
+    handler: inbox.replay,
   }),
   route("POST /v1/dead-letter/purge", "Delete dead letters", {
-    body: deadLetters.DeadLetterIds,
-    response: { status: 200, body: deadLetters.Purged },
-    handler: deadLetters.purge,
+    body: inbox.DeadLetterIds,
+    response: { status: 200, body: inbox.Purged },
+    handler: inbox.purge,
   }),
   route("POST /v1/page-codes", "Make an address that opens the connector's web page once, within a minute", {
     bounds: ["5 addresses that are not opened yet"],
@@ -286,7 +288,7 @@ function localOpenApi(routes: readonly LocalRoute[], version: string): Record<st
     headers: [],
     params: route.params,
     query: route.query,
-    body: route.body ?? route.rawBody ?? route.textBody,
+    body: route.shownBody ?? route.textBody ?? route.body,
     emptyBody: false,
     errors: localErrorsOf(route),
     ...(route.passesOnErrors ? { passesOnErrorsOf: "the proxy" } : {}),

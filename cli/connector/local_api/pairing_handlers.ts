@@ -1,4 +1,7 @@
-/** Handlers that pass a request on to the proxy: pairing, peers and receipts (D-87). The proxy checks the bodies. */
+/**
+ * Handlers of pairs and peers. Those of pairing and of receipts pass a request on to the proxy (D-87), which checks the
+ * bodies. Aliases and blocks are changed here, because the connector is the only writer of peers.json (D-145).
+ */
 import * as z from "zod";
 import { AgentDid } from "../../../shared/protocol/api/fields.ts";
 import { PairingProfile, PairStartAnswer, PairStartBody } from "../../../shared/protocol/api/pairing.ts";
@@ -10,8 +13,28 @@ import { describeError } from "../../../shared/client/refusals.ts";
 import { confirmTicket } from "../peers/confirm_ticket.ts";
 import type { Connector } from "../connector.ts";
 import { readAllPeers } from "../../link/peer_pages.ts";
-import { removePeer } from "../peers/peers.ts";
-import { json, LocalError, type LocalInput, passed, type QueryInput } from "./local_route.ts";
+import {
+  AliasError,
+  blockPeer,
+  noPeer,
+  peerIn,
+  type Peers,
+  removePeer,
+  renamePeer,
+  replacePeer,
+} from "../peers/peers.ts";
+import {
+  type BodyInput,
+  json,
+  LocalError,
+  type LocalInput,
+  type Members,
+  passed,
+  type QueryInput,
+} from "./local_route.ts";
+import type { LocalPeers } from "../../../shared/client/local_shapes.ts";
+import { Conversations } from "../store/conversations.ts";
+import { listedPeers } from "../peers/peer_list.ts";
 
 /** Body of `POST /v1/pair/start`; the profile is the agent's own when it is absent. */
 export const PairStart = PairStartBody.omit({ initiatorKey: true }).partial({ initiatorProfile: true }).extend({
@@ -34,10 +57,8 @@ export const ReceiptsQuery = z.strictObject({
   recipientAgentDid: z.string().optional(),
 });
 
-const Members = z.record(z.string(), z.unknown());
-
-export async function pairStart({ connector, text, onTicket }: LocalInput): Promise<Response> {
-  const { plain, silent, ...members } = membersOf(text);
+export async function pairStart({ connector, body, onTicket }: BodyInput<typeof Members>): Promise<Response> {
+  const { plain, silent, ...members } = body;
   const { pairing, options: { profile } } = connector;
   const secret = plain === true ? null : pairing.newSecret();
   const wanted = { initiatorProfile: profile, ...members };
@@ -53,8 +74,8 @@ export async function pairStart({ connector, text, onTicket }: LocalInput): Prom
   return json({ ...answer, ticket });
 }
 
-export function pairConfirm({ connector, text }: LocalInput): Promise<Response> {
-  return connector.pairing.confirming(() => confirm(connector, membersOf(text)));
+export function pairConfirm({ connector, body }: BodyInput<typeof Members>): Promise<Response> {
+  return connector.pairing.confirming(() => confirm(connector, body));
 }
 
 async function confirm(connector: Connector, members: Record<string, unknown>): Promise<Response> {
@@ -87,8 +108,8 @@ async function endPairElsewhere({ proxies, deps: { emit } }: Connector, did: str
   }
 }
 
-export async function pairStatus({ connector, text }: LocalInput): Promise<Response> {
-  return passed(await connector.proxy.post("/pair/status", plainTicket(membersOf(text))));
+export async function pairStatus({ connector, body }: BodyInput<typeof Members>): Promise<Response> {
+  return passed(await connector.proxy.post("/pair/status", plainTicket(body)));
 }
 
 export async function pairPeers({ connector }: LocalInput): Promise<Response> {
@@ -96,8 +117,8 @@ export async function pairPeers({ connector }: LocalInput): Promise<Response> {
   return "refused" in read ? passed(read.refused) : json(read);
 }
 
-export async function pairRemove({ connector, text }: LocalInput): Promise<Response> {
-  const { to, ...rest } = membersOf(text);
+export async function pairRemove({ connector, body }: BodyInput<typeof Members>): Promise<Response> {
+  const { to, ...rest } = body;
   const named = typeof to === "string" ? await connector.findPeer(to) : null;
   const wanted = named === null ? rest : { ...rest, peerAgentDid: named };
   const response = await connector.proxy.post("/pair/remove", wanted);
@@ -129,8 +150,78 @@ function plainTicket(members: Record<string, unknown>): Record<string, unknown> 
   return parsed === null ? members : { ...members, ticket: parsed.plain };
 }
 
-function membersOf(text: string): Record<string, unknown> {
-  const members = Members.safeParse(JSON.parse(text));
-  if (!members.success) throw new LocalError("CONNECTOR_INVALID_BODY", "Invalid body: it must be an object");
-  return members.data;
+const Named = z.string().min(1).max(256);
+
+export const PeerRename = z.strictObject({
+  peer: Named,
+  alias: Named,
+  /** The peer is the new agent of the one with this alias, whose pair ends. */
+  replaces: z.boolean().optional(),
+});
+
+export const PeerNamed = z.strictObject({ peer: Named });
+
+export async function listed({ connector }: LocalInput): Promise<Response> {
+  const { peers, store: { database, sent }, proxy, options: { agent } } = connector;
+  const read = await readAllPeers(proxy, agent.did);
+  if ("refused" in read) return passed(read.refused);
+  // A peer that paired a moment ago has its alias when it is shown.
+  if (read.peers.some(({ agentDid }) => peers.of(agentDid) === null)) await connector.updatePeers();
+  const conversations = new Conversations(database, sent);
+  const listed = listedPeers(peers.all, read.peers, (did) => conversations.lastAt(did));
+  return json({ peers: listed } satisfies z.output<typeof LocalPeers>);
+}
+
+export async function renamed(
+  { connector, body: { peer, alias, replaces } }: BodyInput<typeof PeerRename>,
+): Promise<Response> {
+  if (replaces !== true) return await changed(connector, peer, (peers, did) => renamePeer(peers, did, alias));
+  const place = (peers: Peers, did: string) => replacePeer(peers, did, alias);
+  const named = await didOf(connector, peer), before = peerIn(connector.peers.all, alias);
+  // Refused before the pair has ended, which cannot be undone.
+  await withAliases(() => place(connector.peers.all, named));
+  if (before !== null) {
+    const response = await endPairAt(connector, before.agentDid);
+    if (apiErrorOf(response) !== null) return passed(response);
+  }
+  return await changed(connector, named, place);
+}
+
+export function blocked({ connector, body: { peer } }: BodyInput<typeof PeerNamed>): Promise<Response> {
+  return changed(connector, peer, (peers, did) => blockPeer(peers, did, true));
+}
+
+export function unblocked({ connector, body: { peer } }: BodyInput<typeof PeerNamed>): Promise<Response> {
+  return changed(connector, peer, (peers, did) => blockPeer(peers, did, false));
+}
+
+async function changed(
+  connector: Connector,
+  named: string,
+  change: (peers: Peers, did: string) => Peers,
+): Promise<Response> {
+  const { peers } = connector, did = await didOf(connector, named);
+  await withAliases(() => peers.change((all) => change(all, did)));
+  connector.version++;
+  return json(peerIn(peers.all, did));
+}
+
+/** @throws {LocalError} `CONNECTOR_PEER_UNKNOWN` */
+async function didOf(connector: Connector, named: string): Promise<string> {
+  const { peers } = connector;
+  // The list may have a peer that paired a moment ago.
+  if (peerIn(peers.all, named) === null) await connector.updatePeers();
+  const did = peerIn(peers.all, named)?.agentDid;
+  if (did === undefined) throw new LocalError("CONNECTOR_PEER_UNKNOWN", noPeer(named, peers.all));
+  return did;
+}
+
+/** @throws {LocalError} `CONNECTOR_ALIAS_TAKEN` */
+async function withAliases(change: () => unknown): Promise<void> {
+  try {
+    await change();
+  } catch (error) {
+    if (error instanceof AliasError) throw new LocalError("CONNECTOR_ALIAS_TAKEN", error.message);
+    throw error;
+  }
 }

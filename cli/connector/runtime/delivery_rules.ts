@@ -173,12 +173,6 @@ export class Lanes {
     return next;
   }
 
-  get size(): number {
-    let size = this.#aside.size;
-    for (const lane of this.#lanes.values()) size += lane.length;
-    return size;
-  }
-
   *#heads(): Generator<QueuedMessage> {
     for (const [head] of this.#lanes.values()) {
       if (head && !this.#taken.has(head.seq)) yield head;

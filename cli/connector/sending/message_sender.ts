@@ -5,10 +5,10 @@
 import type { Clock } from "../../../shared/clock.ts";
 import { messageRequest, stateOf } from "../../link/message_request.ts";
 import { UnreachableError } from "../../../shared/client/errors.ts";
-import type { HttpResponse } from "../../../shared/client/http.ts";
+import { apiErrorOf, type HttpResponse, wholeSeconds } from "../../../shared/client/http.ts";
 import type { Origin } from "../../../shared/client/local_shapes.ts";
 import { notAccepted, type PeerProxies } from "../../link/peer_proxies.ts";
-import { describeError } from "../../../shared/client/refusals.ts";
+import { describeError, remedyOf } from "../../../shared/client/refusals.ts";
 import { fromBase64Url, sha256, toBase64Url, utf8Bytes } from "../../../shared/protocol/base64url.ts";
 import type { NewId } from "../../../shared/protocol/ids.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
@@ -19,7 +19,6 @@ import { LOCAL_ERRORS } from "../../local_errors.ts";
 import { type EmitEvent, orReport } from "../events.ts";
 import { CONNECTOR_LIMITS } from "../limits.ts";
 import type { PeerBook } from "../peers/peer_book.ts";
-import { attempt } from "./attempt.ts";
 import { busyReply, conversationOf, TOO_MANY, waitForThread } from "./automatic_replies.ts";
 import type { Answered } from "../store/received_messages.ts";
 import type { AgentCredentials } from "../../link/agent_credentials.ts";
@@ -32,8 +31,8 @@ import {
   type SentMessage,
   type StateChange,
 } from "../store/sent_messages.ts";
-
 import type { ConnectorStore } from "../store/store.ts";
+import { RECEIPT_MAX_MS, receiptWait } from "../../../shared/client/backoff.ts";
 
 export interface MessageToSend {
   toDid: string;
@@ -303,4 +302,51 @@ function eventOf(status: number, state: StateChange["state"]): "sent" | "queued"
   if (status >= 300) return "not_sent";
   if (state === "refused") return "not_taken";
   return state === "queued" ? "queued" : "sent";
+}
+
+/** Statuses that end a message, because another attempt would get the same. */
+const FINAL: ReadonlySet<number> = new Set([400, 401, 403, 409, 413]);
+/** Statuses that concern every message. The others concern the recipient, so messages to other peers go on. */
+const OF_ALL: ReadonlySet<number> = new Set([401, 429, 503]);
+
+/** The result of an attempt: `later`: the message may be tried again. */
+type Attempt =
+  | { later: false; outcome: StateChange; response: HttpResponse }
+  | { later: true; problem: string; mayHaveArrived: boolean; waitMs: number; isOfAll: boolean };
+
+/** Returns the result of one more request for a message (D-305), `attempts` of which have failed before. */
+export async function attempt(
+  request: Promise<{ response: HttpResponse; outcome: StateChange }>,
+  attempts: number,
+): Promise<Attempt> {
+  const postponed = (problem: string, mayHaveArrived: boolean, isOfAll: boolean, askedMs = 0): Attempt => {
+    const waitMs = Math.min(Math.max(receiptWait(attempts + 1), askedMs), RECEIPT_MAX_MS);
+    return { later: true, problem, mayHaveArrived, isOfAll, waitMs };
+  };
+  try {
+    const { response, outcome } = await request;
+    const { status, headers } = response;
+    // The session could not be renewed, which says nothing about the message.
+    const isOfSession = remedyOf(apiErrorOf(response)) === "renew_access";
+    if (status < 300 || FINAL.has(status) && !isOfSession) return { later: false, outcome, response };
+    const askedMs = (wholeSeconds(headers.get("Retry-After")) ?? 0) * 1000;
+    const problem = status === 429 ? withLimit(outcome.problem ?? null, headers) : outcome.problem;
+    return postponed(problem ?? `status ${status}`, outcome.state === "unknown", OF_ALL.has(status), askedMs);
+  } catch (error) {
+    return postponed(describeError(error), !(error instanceof UnreachableError) || error.mayHaveArrived, true);
+  }
+}
+
+/**
+ * Adds how many messages the server takes, for the person who reads why a message waits. Only numbers of the answer are shown,
+ * because a server of others could write anything else into a line of svc.
+ */
+function withLimit(code: string | null, headers: Headers): string | null {
+  const found = /^"(\w{1,20})";q=(\d{1,9});w=(\d{1,6})$/.exec(headers.get("RateLimit-Policy") ?? "");
+  if (code === null || found === null) return code;
+  const [, name, requests, seconds] = found;
+  const many = Number(requests).toLocaleString("en-GB");
+  const time = seconds === "60" ? "a minute" : `in ${seconds} s`;
+  const limit = name === "owner" ? `${many} ${time} from all your agents` : `${many} messages ${time}`;
+  return `${code}: more than ${limit}`;
 }

@@ -10,10 +10,9 @@ import { describeError, isReceiptRefused } from "../../../shared/client/refusals
 import { signReceipt } from "../../../shared/protocol/receipt_token.ts";
 import { toIso, unixSeconds } from "../../../shared/protocol/time.ts";
 import { orReport } from "../events.ts";
-import { attempt } from "./attempt.ts";
+import { attempt, type MessageSender, type SendingDeps } from "./message_sender.ts";
 import type { PendingReceipt } from "../store/receipt_rows.ts";
 import { keptUntil, type SentMessage } from "../store/sent_messages.ts";
-import type { MessageSender, SendingDeps } from "./message_sender.ts";
 
 /** Concurrent requests for receipts, or for messages to different peers: with more, messages wait behind them. */
 const SENT_AT_ONCE = 8;

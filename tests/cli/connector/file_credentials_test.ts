@@ -3,7 +3,6 @@
  * session is revoked.
  */
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import { AgentStore } from "../../../cli/agents/agent_store.ts";
 import { CliError } from "../../../cli/errors.ts";
 import { openFileCredentials } from "../../../cli/connector/file_credentials.ts";
 import { World } from "../../support/world.ts";

@@ -1,15 +1,14 @@
 /** What every command prints in the width of a terminal: no line wider, and no word cut that fits. */
+import fc from "fast-check";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { allCommands } from "../../../cli/commands/table.ts";
-import { continued, layOut } from "../../../cli/terminal/layout.ts";
+import { continued, layOut, textColumns } from "../../../cli/terminal/text_width.ts";
 import { idCell, idEnd, tableLines, whenText } from "../../../cli/terminal/tables.ts";
-import { textColumns } from "../../../cli/terminal/text_width.ts";
 import { REGISTRY_URL, World } from "../../support/world.ts";
 import { connectorOfAlpha, machineWithAlpha, pairAlpha } from "../connector/local_machine.ts";
 import { proven } from "../connector/store/disk.ts";
 import { bootstrapped, Machine } from "../cli_world.ts";
 import { everyCommand, everyList } from "../every_command.ts";
-import fc from "fast-check";
 
 const COMMANDS = await allCommands();
 

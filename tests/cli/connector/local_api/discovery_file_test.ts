@@ -1,7 +1,7 @@
 /** The port of an agent's local API: chosen once, kept, and never that of another agent. */
 import { assert, assertEquals, assertNotEquals, assertRejects } from "@std/assert";
 import { AgentStore } from "../../../../cli/agents/agent_store.ts";
-import { addPeer } from "../../../../cli/connector/local_api/a2a/peer_setup.ts";
+import { addPeer } from "../../../../cli/commands/a2a.ts";
 import { readA2aPeers } from "../../../../cli/connector/local_api/a2a_peers.ts";
 import { CliError } from "../../../../cli/errors.ts";
 import {
@@ -31,17 +31,17 @@ Deno.test("an agent keeps the port of its first start, and another agent does no
   const { store, alpha, beta } = await twoAgents(world, machine);
   const first = freePort();
   const chosen = await openPort(store, alpha, null, answer, { first });
-  await chosen.listener.close();
-  const { port } = chosen.listener;
+  await chosen.listener.shutdown();
+  const { port } = chosen.listener.addr;
   assertEquals([chosen.movedFrom, readPort(alpha)], [null, port]);
   const other = await openPort(store, beta, null, answer, { first });
-  assertNotEquals(other.listener.port, port);
+  assertNotEquals(other.listener.addr.port, port);
   for (let n = 0; n < 3; n++) {
     const again = await openPort(store, alpha, null, answer, { first: freePort() });
-    assertEquals([again.listener.port, again.movedFrom], [port, null]);
-    await again.listener.close();
+    assertEquals([again.listener.addr.port, again.movedFrom], [port, null]);
+    await again.listener.shutdown();
   }
-  await other.listener.close();
+  await other.listener.shutdown();
 });
 
 Deno.test("agents that start together for the first time get ports of their own", async () => {
@@ -50,8 +50,8 @@ Deno.test("agents that start together for the first time get ports of their own"
   const { store, alpha, beta } = await twoAgents(world, machine);
   const first = freePort();
   const opened = await Promise.all([alpha, beta].map((folder) => openPort(store, folder, null, answer, { first })));
-  const ports = opened.map(({ listener }) => listener.port);
-  for (const { listener } of opened) await listener.close();
+  const ports = opened.map(({ listener }) => listener.addr.port);
+  for (const { listener } of opened) await listener.shutdown();
   assertEquals([readPort(alpha), readPort(beta)], ports);
   assertNotEquals(ports[0], ports[1]);
 });
@@ -61,15 +61,15 @@ Deno.test("a port in use by another program is skipped for one run; --port chang
   await using machine = await Machine.ofPerson(world);
   const { store, alpha } = await twoAgents(world, machine);
   const chosen = await openPort(store, alpha, null, answer, { first: freePort() });
-  const { port } = chosen.listener;
+  const { port } = chosen.listener.addr;
   const moved = await openPort(store, alpha, null, answer, { first: 1 });
   assertEquals([moved.movedFrom, readPort(alpha)], [port, port]);
-  assert(moved.listener.port > port);
-  for (const { listener } of [chosen, moved]) await listener.close();
+  assert(moved.listener.addr.port > port);
+  for (const { listener } of [chosen, moved]) await listener.shutdown();
   const wanted = freePort();
   const changed = await openPort(store, alpha, wanted, answer, { first: 1 });
-  assertEquals([changed.listener.port, changed.movedFrom, readPort(alpha)], [wanted, null, wanted]);
-  await changed.listener.close();
+  assertEquals([changed.listener.addr.port, changed.movedFrom, readPort(alpha)], [wanted, null, wanted]);
+  await changed.listener.shutdown();
   machine.write("agents/alpha/port", "not a port");
   assertEquals(readPort(alpha), null);
 });
@@ -93,8 +93,8 @@ Deno.test("a port of a runtime that does not run is left free for it", async () 
   const { store, alpha } = await twoAgents(world, machine);
   const first = freePort();
   const { listener } = await openPort(store, alpha, null, answer, { first, reserved: [first] });
-  assert(listener.port > first);
-  await listener.close();
+  assert(listener.addr.port > first);
+  await listener.shutdown();
 });
 
 Deno.test("no A2A address is given out while another program has the agent's port", async (t) => {

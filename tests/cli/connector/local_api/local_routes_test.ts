@@ -70,7 +70,7 @@ Deno.test("every route refuses callers without the token, web pages, and unknown
       for (const query of ["unknown=1", "__proto__=1", "constructor", "limit=1&limit=1"]) {
         assertEquals(await codeOf(`${target}?${query}`), "CONNECTOR_INVALID_BODY", query);
       }
-      if (route.body === undefined) return;
+      if (route.body === undefined || route.shownBody !== undefined) return;
       assertEquals(await codeOf(target, {}, '{"unknownMember":1}'), "CONNECTOR_INVALID_BODY");
       for (const deep of ["[".repeat(100_000), `{"payload":${"[".repeat(100_000)}${"]".repeat(100_000)}}`]) {
         assertEquals(await codeOf(target, {}, deep), "CONNECTOR_INVALID_BODY");
