@@ -29,8 +29,16 @@ export interface Watched {
   problems: string[];
 }
 
-/** A browser of a test. */
+/** Browsers by the rules for their names. The tests of an isolate share them, because a start takes as long as a few pages. */
+const launched = new Map<string, Promise<Browser>>();
+Deno.test.afterAll(async () => {
+  for (const browser of launched.values()) await (await browser).close();
+});
+
+/** A browser of a test: its contexts end with it. */
 export class TestBrowser implements AsyncDisposable {
+  readonly #contexts: BrowserContext[] = [];
+
   private constructor(readonly browser: Browser) {}
 
   /** @param hosts names of servers that are a port of this machine */
@@ -39,11 +47,12 @@ export class TestBrowser implements AsyncDisposable {
     const rules = Object.entries(hosts).map(([host, port]) => `MAP ${host} 127.0.0.1:${port}`).join(",");
     // Chromium refuses to sandbox as root, for example in a container.
     const args = [...Deno.uid() === 0 ? ["--no-sandbox"] : [], ...rules ? [`--host-resolver-rules=${rules}`] : []];
-    return new TestBrowser(await chromium.launch({ executablePath: PROGRAM, args }));
+    const launch = () => chromium.launch({ executablePath: PROGRAM, args });
+    return new TestBrowser(await launched.getOrInsertComputed(rules, launch));
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.browser.close();
+    for (const context of this.#contexts) await context.close();
   }
 
   async open(options: BrowserContextOptions = {}): Promise<Watched> {
@@ -53,6 +62,7 @@ export class TestBrowser implements AsyncDisposable {
       ignoreHTTPSErrors: true,
       ...options,
     });
+    this.#contexts.push(context);
     const page = await context.newPage();
     // A wait of 30 s, the usual one, would only hide which step has failed.
     page.setDefaultTimeout(15_000);

@@ -82,7 +82,7 @@ browserTest("the console works by keyboard alone and without a script", async ()
 
 browserTest("each page of the console is accessible, fits a phone, is small and shows names as text", async () => {
   await using w = await ConsoleWorld.open();
-  await assertConsolePages(w, { schemes: ["dark"], sizes: [SIZES.desktop] });
+  await assertConsolePages(w, { schemes: ["dark"], sizes: [SIZES.phone] });
 });
 
 browserTest("another site, a frame, another name and a stolen code get nothing of the console", async () => {

@@ -1,25 +1,12 @@
-/** The pages without a session in a browser: join links, hostile links, accessibility and width. */
+/** The pages without a session in a browser: join links, hostile links, and each page on a phone; tests/soak has the other size. */
 import { assertEquals } from "@std/assert";
 import { REGISTRY_URL } from "../support/world.ts";
-import { assertAccessible, assertNoSidewaysScroll, browserTest, SIZES } from "./browser.ts";
+import { browserTest } from "./browser.ts";
+import { assertOpenPages } from "./open_pages.ts";
 import { ServedWorld } from "./served_world.ts";
 
 browserTest("each open page is accessible, fits a phone and reports nothing", async () => {
-  await using served = await ServedWorld.open();
-  for (const size of [SIZES.desktop, SIZES.phone]) {
-    const { page, problems } = await served.browser.open({
-      viewport: size,
-      colorScheme: size === SIZES.phone ? "dark" : "light",
-      bypassCSP: true,
-    });
-    for (const path of ["/", "/join", "/join#svc_inv_abc", "/docs", "/docs/messages", "/docs/errors"]) {
-      await page.goto("about:blank");
-      await page.goto(REGISTRY_URL + path);
-      await assertAccessible(page, `${path} at ${size.width}`);
-      await assertNoSidewaysScroll(page, `${path} at ${size.width}`);
-    }
-    assertEquals(problems, []);
-  }
+  await assertOpenPages("phone");
 });
 
 browserTest(

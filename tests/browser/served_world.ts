@@ -1,8 +1,11 @@
 /** Both services behind TLS on one port of this machine, under their public names, for a browser. */
 import { PrivateAuthority } from "../support/private_authority.ts";
+import { freePort } from "../support/process.ts";
 import { PROXY_URL, REGISTRY_URL, World, type WorldOptions } from "../support/world.ts";
 import { TestBrowser } from "./browser.ts";
 
+/** One for all worlds of an isolate, so that they share a browser that knows it. */
+const PORT = freePort();
 const HOSTS = [REGISTRY_URL, PROXY_URL].map((url) => new URL(url).host);
 
 export class ServedWorld implements AsyncDisposable {
@@ -18,11 +21,14 @@ export class ServedWorld implements AsyncDisposable {
       const authority = await PrivateAuthority.make(folder);
       const certificate = await authority.issue("served", HOSTS.map((host) => `DNS:${host}`).join(","));
       const world = await World.open(options);
-      const server = Deno.serve({ port: 0, hostname: "127.0.0.1", onListen() {}, ...certificate }, (request, info) => {
-        const service = new URL(request.url).origin === PROXY_URL ? world.proxy : world.registry;
-        return service.fetch(request, { from: "socket", address: info.remoteAddr.hostname });
-      });
-      const browser = await TestBrowser.start(Object.fromEntries(HOSTS.map((host) => [host, server.addr.port])));
+      const server = Deno.serve(
+        { port: PORT, hostname: "127.0.0.1", onListen() {}, ...certificate },
+        (request, info) => {
+          const service = new URL(request.url).origin === PROXY_URL ? world.proxy : world.registry;
+          return service.fetch(request, { from: "socket", address: info.remoteAddr.hostname });
+        },
+      );
+      const browser = await TestBrowser.start(Object.fromEntries(HOSTS.map((host) => [host, PORT])));
       return new ServedWorld(world, browser, server);
     } finally {
       await Deno.remove(folder, { recursive: true });

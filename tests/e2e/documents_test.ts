@@ -3,6 +3,7 @@
  * for the placeholders. tests/tools/doc_blocks_test.ts names each of the blocks.
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { bundledProgram } from "../cli/program.ts";
 import { isInstalled } from "../support/installed.ts";
 import { BOOTSTRAP_SECRET, ChildProcess, eventually, freePort, ROOT, tempFolder, within } from "../support/process.ts";
 
@@ -41,7 +42,8 @@ async function copy(folder: string) {
   const program = (name: string, text: string) =>
     Deno.writeTextFile(`${programs}/${name}`, `#!/bin/sh\n${text}\n`, { mode: 0o755 });
   await program("npx", `[ "$1 $2" = "-y deno@2.9.6" ] || exit 9\nshift 2\nexec ${deno} "$@"`);
-  await program("svc", `exec ${deno} run --quiet -A ${folder}/svc.ts "$@"`);
+  const svc = await bundledProgram();
+  await program("svc", `exec ${[svc.command, ...svc.args].join(" ")} "$@"`);
   const env = {
     HOME: folder,
     DENO_DIR: Deno.env.get("DENO_DIR") ?? `${Deno.env.get("HOME")}/.cache/deno`,

@@ -2,6 +2,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { assertAccessible, assertNoSidewaysScroll, browserTest, layoutShift, SIZES } from "../browser/browser.ts";
 import { Connectors } from "../browser/connectors.ts";
+import { assertOpenPages } from "../browser/open_pages.ts";
 
 const PAGES = [
   "inbox",
@@ -111,4 +112,8 @@ browserTest("a page asks for changes only, and says so when its connector is gon
   await page.waitForSelector("#over", { state: "visible" });
   assertEquals(await page.inputValue("#text"), "half a thought");
   assertEquals(problems, []);
+});
+
+browserTest("each open page is accessible and fits on a desktop", async () => {
+  await assertOpenPages("desktop");
 });

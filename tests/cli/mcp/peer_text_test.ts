@@ -12,6 +12,7 @@ import {
 import { DATA_LINE } from "../../../cli/mcp/model_texts.ts";
 import { ERROR_CHARACTERS_MAX, failureText, toolResult } from "../../../cli/mcp/tool_result.ts";
 import { withoutHidden } from "../../../cli/terminal/escapes.ts";
+import { codePoints } from "../../shared/protocol/arbitraries.ts";
 import { World } from "../../support/world.ts";
 import { Bench } from "../connector/bench.ts";
 import { McpClient } from "./mcp_client.ts";
@@ -65,7 +66,7 @@ const PARTS = [
   "🔥é\u0301",
   "\\u0022\\",
 ];
-const hostile = fc.array(fc.oneof(fc.constantFrom(...PARTS), fc.string({ unit: "binary" })), { maxLength: 12 })
+const hostile = fc.array(fc.oneof(fc.constantFrom(...PARTS), codePoints), { maxLength: 12 })
   .map((parts) => parts.join(""));
 
 Deno.test("a thousand hostile texts come out as one JSON string each, behind the same first line", () => {

@@ -67,17 +67,17 @@ Deno.test("a counter with one small label set shows each of its series before th
   assert(text.includes("svc_relay_ack_seconds_count 0\n"));
 });
 
-Deno.test("100,000 label values outside of their sets add one series", () => {
+Deno.test("10,000 label values outside of their sets add one series", () => {
   const metrics = new Metrics();
   metrics.addRoutes(["/v1/me"]);
   const before = expositionOf(metrics).split("\n").length;
-  for (let i = 0; i < 100_000; i++) {
+  for (let i = 0; i < 10_000; i++) {
     metrics.count("http_requests_total", `/${i}`, `M${i}`, String(1000 + i));
     metrics.count("refusals_total", `CODE_${i}\n`, `"${i}`, "local");
   }
   const text = expositionOf(metrics);
-  assert(text.includes('svc_http_requests_total{route="other",method="other",status="other"} 100000\n'));
-  assert(text.includes('svc_refusals_total{code="other",check="other",origin="local"} 100000\n'));
+  assert(text.includes('svc_http_requests_total{route="other",method="other",status="other"} 10000\n'));
+  assert(text.includes('svc_refusals_total{code="other",check="other",origin="local"} 10000\n'));
   assertEquals(text.split("\n").length - before, 6);
 });
 
