@@ -1,4 +1,7 @@
-/** A log of 1,000,000 messages: a page is there at once, and a search that finds nothing ends soon. */
+/**
+ * A log of 1,000,000 messages: a page is there at once, and a search that finds nothing ends soon. The control is SQLite alone,
+ * which looks through all texts.
+ */
 import { assert, assertEquals } from "@std/assert";
 import { Database } from "../../cli/connector/store/database.ts";
 import { History } from "../../cli/connector/store/history.ts";
@@ -30,7 +33,12 @@ function fill(database: Database): void {
   });
 }
 
-Deno.test("a log of 1,000,000 messages is read in 300 ms, and searched without a match in 3 s", async () => {
+/** With more, a page would be looked for, not found by an index. */
+const MAX_PAGE_PART = 0.3;
+/** A search also makes a message of each row, in pieces that leave the connector time for others. */
+const MAX_SEARCH_TIMES = 6;
+
+Deno.test("a page of a log of 1,000,000 messages needs no look through it, and a search about two looks", async () => {
   await using folder = await tempFolder();
   const database = Database.open(`${folder.path}/connector.db`);
   try {
@@ -40,16 +48,21 @@ Deno.test("a log of 1,000,000 messages is read in 300 ms, and searched without a
       const began = performance.now(), { messages } = await history.page(query);
       return { count: messages.length, ms: performance.now() - began };
     };
+    const began = performance.now();
+    for (const table of ["messages", "sent"]) {
+      database.all(`SELECT 1 FROM ${table} WHERE lower(payload) LIKE '%no such text%'`);
+    }
+    const lookMs = performance.now() - began;
     const whole = await timed({ limit: 50 }), rare = await timed({ did: BETA, limit: 50 });
     const oldest = await timed({ limit: 50, from: { after: { received: 0, sent: 0 } } });
     const search = await timed({
       limit: 50,
       isWanted: ({ payload }) => payload.toLowerCase().includes("no such text"),
     });
-    console.log(JSON.stringify({ whole, rare, oldest, search }));
+    console.log(JSON.stringify({ lookMs, whole, rare, oldest, search }));
     assertEquals([whole.count, rare.count, oldest.count, search.count], [50, 50, 50, 0]);
-    for (const { ms } of [whole, rare, oldest]) assert(ms < 300, `${ms} ms`);
-    assert(search.ms < 3_000, `${search.ms} ms`);
+    for (const { ms } of [whole, rare, oldest]) assert(ms < lookMs * MAX_PAGE_PART, `${ms} of ${lookMs} ms`);
+    assert(search.ms < lookMs * MAX_SEARCH_TIMES, `${search.ms} of ${lookMs} ms`);
   } finally {
     database.close();
   }
