@@ -1,11 +1,10 @@
 /** `svc peers …`: the agents that an agent is paired with, their names, and the end of a pair. */
-import { ChangedPeer, type LocalPeer } from "../../shared/client/local_shapes.ts";
+import { ChangedPeer } from "../../shared/client/local_shapes.ts";
 import { AGENT_OPTION, command, REGISTRY_OPTIONS } from "../command_line/command.ts";
 import { ALIAS, ALIAS_FORM } from "../connector/peers/aliases.ts";
 import { peerColumns } from "../connector/peers/peer_columns.ts";
 import type { Context } from "../context.ts";
 import { CliError, EXIT } from "../errors.ts";
-import type { Column } from "../terminal/tables.ts";
 import { connectorOf } from "./connector/connector.ts";
 import { connectorPeers, directPeers, updatePeers } from "../connector/peers/peer_list.ts";
 import {
@@ -42,15 +41,9 @@ export const COMMANDS = [
     async run(ctx, { options }) {
       const { folder, client } = await connectorOf(ctx, options.agent);
       const peers = client === null ? await directPeers(ctx, folder) : await connectorPeers(client);
-      const now = ctx.clock.now();
-      const columns: Column<LocalPeer>[] = [
-        ...peerColumns(now),
-        { head: "PAIRED", isWide: true, of: ({ pairedAt }) => pairedAt },
-        { head: "DID", isWide: true, of: ({ agentDid }) => agentDid },
-      ];
       ctx.out.result(
         { agent: folder.name, peers },
-        peers.length === 0 ? "No peers." : ctx.out.table(columns, peers),
+        peers.length === 0 ? "No peers." : ctx.out.table(peerColumns(ctx.clock.now()), peers),
       );
       const [first] = peers;
       if (first !== undefined) ctx.out.next(["send", first.alias, "Hello", "--agent", folder.name]);

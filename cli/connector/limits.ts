@@ -1,6 +1,6 @@
 /** The connector's own limits. Those of the network and of its clients are in shared/protocol/limits.ts. */
 import { DAY_MS } from "../../shared/clock.ts";
-import { type LimitRow, valuesOf } from "../../shared/protocol/limits.ts";
+import { type LimitRow, LIMITS, valuesOf } from "../../shared/protocol/limits.ts";
 
 export const CONNECTOR_LIMIT_TABLE = {
   seenKeptMs: [DAY_MS, "ms", "how long an ended message is remembered, to recognise a repeated delivery"],
@@ -13,9 +13,10 @@ export const CONNECTOR_LIMIT_TABLE = {
   keptBytes: [64 * 1024 ** 2, "bytes", "payload of these messages"],
   keptMs: [DAY_MS, "ms", "how long such a message is tried: as long as the proxy recognises its request ID"],
   drainMs: [4_000, "ms", "time for work in progress when the connector stops"],
+  localBodyBytes: [LIMITS.hookBodyBytes + 8 * 1024, "bytes", "body of a call of the local API"],
   waitingCalls: [64, "count", "calls of the local API that wait at the same time"],
   waitMaxMs: [60_000, "ms", "longest wait of a call of the local API"],
-  pageMessages: [50, "count", "default number of messages on a page of the local API"],
+  pageMessages: [50, "count", "default number of messages on a page of the local API, and of svc inbox and svc sent"],
   pageMessagesMax: [200, "count", "largest number of messages on a page of the local API"],
   sendersAtOnce: [20, "count", "senders in one query of the inbox, and peers of svc mcp --peers"],
   heldMs: [30_000, "ms", "how long a reply is kept for a caller instead of going to the runtime"],

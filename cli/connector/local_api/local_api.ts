@@ -8,16 +8,14 @@ import { LocalDown, UnreachableError } from "../../../shared/client/errors.ts";
 import type { LocalCalls } from "../../../shared/client/local_client.ts";
 import { describeError } from "../../../shared/client/refusals.ts";
 import { inputText, problemText } from "../../../shared/protocol/input_text.ts";
-import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { CliError } from "../../errors.ts";
 import type { Connector } from "../connector.ts";
+import { CONNECTOR_LIMITS } from "../limits.ts";
 import { DiskFullError } from "../store/database.ts";
 import { type A2aPeer, isTokenOf } from "./a2a_peers.ts";
 import { LOCAL_ERRORS, type LocalCode } from "../../local_errors.ts";
 import { boundedText, json, LocalError, type LocalRoute, type OpenPage } from "./local_route.ts";
 import { LOCAL_ROUTES } from "./local_routes.ts";
-
-const MAX_BODY_BYTES = LIMITS.hookBodyBytes + 8 * 1024;
 
 export interface LocalApiOptions {
   connector: Connector;
@@ -176,7 +174,7 @@ function queryOf({ query }: LocalRoute, given: URLSearchParams): unknown {
 }
 
 async function textOf(request: Request, { textBody }: LocalRoute): Promise<string> {
-  const text = await boundedText(request, MAX_BODY_BYTES).catch(() => undefined);
+  const text = await boundedText(request, CONNECTOR_LIMITS.localBodyBytes).catch(() => undefined);
   if (text === null) throw new LocalError("PAYLOAD_TOO_LARGE");
   if (textBody !== undefined) return text ?? "";
   if (text === undefined) throw new LocalError("CONNECTOR_INVALID_BODY", "The body is not UTF-8 text");

@@ -12,6 +12,8 @@ export function peerColumns(now: number): Column<LocalPeer>[] {
     { head: "STATE", rank: 1, of: (peer) => presenceText(peer, now) },
     { head: "MESSAGES", rank: 4, of: ({ how }) => how === "ticket" ? "end-to-end" : READABLE },
     { head: "LAST MESSAGE", rank: 3, of: ({ lastMessageAt }) => timeCell(lastMessageAt, now) },
+    { head: "PAIRED", isWide: true, of: ({ pairedAt }) => pairedAt },
+    { head: "DID", isWide: true, of: ({ agentDid }) => agentDid },
   ];
 }
 
