@@ -19,7 +19,7 @@ import { countRelay, type RelayCounts } from "./admin/overview.ts";
 import { Refusals } from "./admin/refusals.ts";
 import { RelaySeries } from "./admin/series.ts";
 import { AitCache } from "./admission/ait_cache.ts";
-import { ACCESS_TOKEN_ENDED, CHECKS } from "./admission/checks.ts";
+import { ACCESS_TOKEN_ENDED, CHECKS, windowRules } from "./admission/checks.ts";
 import { CrlCache } from "./admission/crl_cache.ts";
 import { BadProofLimiter } from "./admission/bad_proof_limiter.ts";
 import { KeyCache } from "./admission/key_cache.ts";
@@ -245,6 +245,7 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
     policy,
     issuers,
     visitors,
+    windows: windowRules(config),
     standings: new Standings({ aits, keys, crl, reliedMs: externals.reliedMs }),
     senders,
     limiter: new RateLimiter(kv, commits, clock, KEYS.window),

@@ -31,8 +31,8 @@ export interface AdmittedAgent {
   admittedAt: number;
   /** The origin of the proxy that the request was signed for. */
   origin: string;
-  /** Records of a message to an agent, read during admission; otherwise `null`. */
-  prefetched: { pair: Prefetched<PairRecord>; presence: Prefetched<Presence> } | null;
+  /** Records of a message to an agent, read during admission; otherwise `null`. With a standing the presence is not read. */
+  prefetched: { pair: Prefetched<PairRecord>; presence: Prefetched<Presence> | undefined } | null;
   admission: Admission;
   /** Lets the next connect of the owner begin. Idempotent; does nothing for other requests. */
   endTurn(): void;

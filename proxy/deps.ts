@@ -14,6 +14,7 @@ import type { RelayCounts } from "./admin/overview.ts";
 import type { Refusals } from "./admin/refusals.ts";
 import type { RelaySeries } from "./admin/series.ts";
 import type { AitCache } from "./admission/ait_cache.ts";
+import type { CheckDeps } from "./admission/checks.ts";
 import type { CrlCache } from "./admission/crl_cache.ts";
 import type { BadProofLimiter } from "./admission/bad_proof_limiter.ts";
 import type { KeyCache } from "./admission/key_cache.ts";
@@ -63,6 +64,7 @@ export interface ProxyDeps extends AppDeps {
   probe: StoreProbe;
   reads: BatchedReads;
   senders: Senders;
+  windows: CheckDeps["windows"];
   standings: Standings;
   owners: OwnerBudgets;
   held: InFlightBudget;

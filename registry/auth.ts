@@ -20,7 +20,12 @@ import { LIMITS } from "../shared/protocol/limits.ts";
 import { HEADERS, isNonce } from "../shared/protocol/proof.ts";
 import { digest, equalDigests, readPublicKey } from "../shared/server/crypto.ts";
 import type { Authenticator, Authenticators, RequestContext } from "../shared/server/http/route.ts";
-import { authorizationToken, provenOrigin, requestTimestamp } from "../shared/server/http/signed_request.ts";
+import {
+  authorizationToken,
+  provenOrigin,
+  requestTimestamp,
+  signedHeaders,
+} from "../shared/server/http/signed_request.ts";
 import { type Nonces, nonceUpdate } from "../shared/server/nonces.ts";
 import type { BatchedReads } from "../shared/server/store/batched_reads.ts";
 import type { GroupCommit } from "../shared/server/store/group_commit.ts";
@@ -168,19 +173,16 @@ async function findServiceCaller(
  */
 async function proveAgent(deps: AuthDeps, exchange: RequestContext): Promise<ProvenAgent> {
   const refuse = (message: string) => new ServiceError("AGENT_AUTH_REFRESH_UNAUTHORIZED", { message });
-  const { headers } = exchange.request;
-  const now = deps.clock.now();
-  const token = authorizationToken(headers, "Svc");
+  const now = deps.clock.now(), { token, nonce } = signedHeaders(exchange);
   if (!token) throw refuse("The Authorization header is not of the form Svc <ait>");
   const authority = { issuer: deps.config.registryUrl, keys: await deps.signing.verificationKeys() };
   const claims = await verifyAit(token, authority, Math.floor(now / 1000)).catch((error) => {
     throw error instanceof TokenError ? refuse(error.message) : error;
   });
   exchange.agentDid = claims.sub;
-  const timestamp = requestTimestamp(headers, now);
+  const timestamp = requestTimestamp(exchange, now);
   if (timestamp === "invalid") throw refuse("X-Svc-Timestamp is missing or not a Unix timestamp");
   if (timestamp === "skew") throw refuse(`X-Svc-Timestamp is more than ${LIMITS.timestampSkewSeconds} s off`);
-  const nonce = headers.get(HEADERS.nonce) ?? "";
   if (!isNonce(nonce)) throw refuse("The nonce is missing or malformed");
   if (provenOrigin(exchange, readPublicKey(claims.cnf.jwk.x), digest(token), deps.origins) === null) {
     throw refuse(`The proof does not verify for the origin ${deps.origins[0]}`);

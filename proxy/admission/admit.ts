@@ -15,8 +15,8 @@ import type { AdmittedAgent } from "../caller.ts";
 import { asDependencyFailure, countCostly, RequestCommits } from "./commits.ts";
 import { type ErrorCode, ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
-import { HEADERS } from "../../shared/protocol/proof.ts";
 import type { Authenticator, RequestContext } from "../../shared/server/http/route.ts";
+import { signedHeaders } from "../../shared/server/http/signed_request.ts";
 
 /**
  * Returns the agent of a request that passes the nine checks. A request that fails after check 5 still uses up its nonce.
@@ -55,7 +55,7 @@ export async function admit(
   }
   const ait = requireSet(state.ait), { claims } = ait, { visit } = state;
   if (visit && profile.trust) {
-    await deps.visitors.follow(claims.sub, exchange.request.headers.get(HEADERS.recipient) ?? "", visit);
+    await deps.visitors.follow(claims.sub, signedHeaders(exchange).recipient, visit);
   }
   // Where the registry answers each request, nothing can be held.
   const pair = deps.readsAccess && !standing && !state.visitor ? await state.prefetched?.message?.pair : undefined;
@@ -120,16 +120,18 @@ export function admission(profile: keyof typeof PROFILES): Authenticator<CheckDe
     errors: errorsOf(PROFILES[profile]),
     limit: limitText(PROFILES[profile].window),
     precheck: (deps, exchange) => deps.guard.rejectIfOver(exchange),
-    async run(deps, exchange) {
-      const admitted = await admit(deps, exchange, PROFILES[profile]);
-      try {
-        if (profile !== "message") await admitted.admission.commitAlone();
-        return admitted;
-      } catch (error) {
-        admitted.endTurn();
-        throw error;
-      }
-    },
+    run: profile === "message"
+      ? (deps, exchange) => admit(deps, exchange, PROFILES[profile])
+      : async (deps, exchange) => {
+        const admitted = await admit(deps, exchange, PROFILES[profile]);
+        try {
+          await admitted.admission.commitAlone();
+          return admitted;
+        } catch (error) {
+          admitted.endTurn();
+          throw error;
+        }
+      },
     ...CONCLUSIONS[profile],
   };
 }

@@ -2,7 +2,7 @@
  * The nine checks of a request in their fixed order (D-60). Each row lists its error codes. The first check that
  * fails decides the response. Before check 5 only the bad-proof limiter records a failure.
  */
-import type { Kv, KvEntryMaybe } from "../../shared/server/kv.ts";
+import type { Kv } from "../../shared/server/kv.ts";
 import type { Clock } from "../../shared/clock.ts";
 import type { AccessTokenCheck } from "../../shared/server/store/access_check.ts";
 import type { Update } from "../../shared/server/store/group_commit.ts";
@@ -24,10 +24,10 @@ import { type AitClaims, checkAitTimes } from "../../shared/protocol/signed/ait.
 import { type ErrorCode, ServiceError } from "../../shared/protocol/errors.ts";
 import { TokenError, type VerificationKeys } from "../../shared/protocol/signed/jws.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
-import { HEADERS, isNonce } from "../../shared/protocol/proof.ts";
+import { isNonce } from "../../shared/protocol/proof.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
 import type { RequestContext } from "../../shared/server/http/route.ts";
-import { authorizationToken, provenOrigin, requestTimestamp } from "../../shared/server/http/signed_request.ts";
+import { provenOrigin, requestTimestamp, signedHeaders } from "../../shared/server/http/signed_request.ts";
 import type { AdmittedAgent, Prefetched, Visit } from "../caller.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { PairRecord, Presence } from "../schema/records.ts";
@@ -127,11 +127,10 @@ export interface CheckDeps extends RecordReader {
   /** Origins that a proof may name. The first one is the public origin. */
   origins: readonly string[];
   config: { agentRequests: number; agentWindowMs: number; ownerRequests: number };
+  windows: Readonly<Record<AdmissionProfile["window"], WindowRule>>;
   aits: { verify(token: string): Promise<VerifiedAit>; kept(token: string): VerifiedAit | undefined };
   visitors: VisitorChecks;
   senders: Senders;
-  /** The presence of an agent that was at another instance within a second. */
-  presence: { hint(agentDid: string): KvEntryMaybe<Presence> | undefined };
   owners: OwnerBudgets;
   crl: { isRevoked(jti: string): Promise<boolean>; isDeleted(agentDid: string): Promise<boolean> };
   /** The preconditions of a valid access token, or `null` for an invalid one. */
@@ -159,7 +158,7 @@ export const CHECKS: readonly AdmissionCheck[] = [
       "PROXY_AUTH_DEPENDENCY_UNAVAILABLE",
     ],
     async run(deps, state) {
-      const token = authorizationToken(state.exchange.request.headers, "Svc");
+      const { token } = signedHeaders(state.exchange);
       if (token === null) throw new ServiceError("PROXY_AUTH_MISSING_TOKEN");
       if (token === "") throw new ServiceError("PROXY_AUTH_INVALID_SCHEME");
       const visiting = deps.aits.kept(token) ? null : deps.visitors.claimsOf(token);
@@ -181,7 +180,7 @@ export const CHECKS: readonly AdmissionCheck[] = [
     name: "timestamp",
     failsWith: ["PROXY_AUTH_INVALID_TIMESTAMP", "PROXY_AUTH_TIMESTAMP_SKEW"],
     run(_deps, state) {
-      const timestamp = requestTimestamp(state.exchange.request.headers, state.now);
+      const timestamp = requestTimestamp(state.exchange, state.now);
       if (timestamp === "invalid") throw new ServiceError("PROXY_AUTH_INVALID_TIMESTAMP");
       if (timestamp === "skew") throw new ServiceError("PROXY_AUTH_TIMESTAMP_SKEW");
       state.timestamp = timestamp;
@@ -192,9 +191,7 @@ export const CHECKS: readonly AdmissionCheck[] = [
     failsWith: ["PROXY_AUTH_INVALID_NONCE", "PROXY_AUTH_INVALID_PROOF"],
     run(deps, state) {
       const { exchange, ait } = state;
-      if (!isNonce(exchange.request.headers.get(HEADERS.nonce) ?? "")) {
-        throw new ServiceError("PROXY_AUTH_INVALID_NONCE");
-      }
+      if (!isNonce(signedHeaders(exchange).nonce)) throw new ServiceError("PROXY_AUTH_INVALID_NONCE");
       const { publicKey, sha256 } = requireSet(ait);
       const origin = provenOrigin(exchange, publicKey, sha256, deps.origins);
       if (origin === null) {
@@ -229,7 +226,7 @@ export const CHECKS: readonly AdmissionCheck[] = [
       if (!profile.trust) return;
       const pair = await prefetched?.message?.pair;
       // A pair with a deleted agent ends when the revocation list names the agent.
-      if (pair?.value && await deps.crl.isDeleted(exchange.request.headers.get(HEADERS.recipient) ?? "")) {
+      if (pair?.value && await deps.crl.isDeleted(signedHeaders(exchange).recipient)) {
         throw new ServiceError("PROXY_AUTH_FORBIDDEN");
       }
       if (pair?.value) state.preconditions = [requireUnchanged(pair, now, isPresent, PAIR_LOST)];
@@ -245,7 +242,7 @@ export const CHECKS: readonly AdmissionCheck[] = [
     async run(deps, state) {
       const { profile, exchange, ait, prefetched, visitor } = state;
       if (!profile.access && !visitor) return;
-      const accessToken = exchange.request.headers.get(HEADERS.access);
+      const { access: accessToken } = signedHeaders(exchange);
       if (!accessToken) throw new ServiceError("PROXY_AGENT_ACCESS_REQUIRED");
       if (visitor) {
         const visit = await deps.visitors.visit(visitor, accessToken, requireSet(ait), requireSet(state.origin));
@@ -263,7 +260,7 @@ export const CHECKS: readonly AdmissionCheck[] = [
     failsWith: ["PROXY_RATE_LIMIT_EXCEEDED", "PROXY_AUTH_DEPENDENCY_UNAVAILABLE"],
     run(deps, state) {
       const { window } = requireSet(state.prefetched);
-      const rule = state.rule = windowRule(deps, state.profile);
+      const rule = state.rule = deps.windows[state.profile.window];
       // Later requests may have been counted meanwhile, so the sender's own window is asked at the present time.
       if (!window) return judgeRate(deps, state, requireSet(state.use).sender.window.peek(rule, deps.clock.now()));
       return Promise.resolve(window).then(({ value }) => judgeRate(deps, state, decide(rule, value ?? [], state.now)));
@@ -286,10 +283,10 @@ async function inTurn(deps: CheckDeps, state: AdmissionState): Promise<void> {
  * @throws {ServiceError} `PROXY_AUTH_REPLAY`
  */
 function reserveNonce(deps: CheckDeps, state: AdmissionState): Promise<void> | void {
-  const { exchange: { request: { headers } }, ait, timestamp, now } = state;
+  const { exchange, ait, timestamp, now } = state;
   const sender = deps.senders.loaded(requireSet(ait).claims.sub, now);
   const reserve = (sender: Sender): void => {
-    state.use = sender.reserve(headers.get(HEADERS.nonce) ?? "", requireSet(timestamp), now) ?? undefined;
+    state.use = sender.reserve(signedHeaders(exchange).nonce, requireSet(timestamp), now) ?? undefined;
     if (!state.use) throw new ServiceError("PROXY_AUTH_REPLAY");
     state.prefetched ??= readAhead(deps, state);
   };
@@ -388,21 +385,16 @@ function readAhead(
   { exchange, profile, ait, now, standing, visitor }: AdmissionState,
 ): PrefetchedRecords {
   const sender = requireSet(ait).claims.sub;
-  const recipient = exchange.request.headers.get(HEADERS.recipient);
-  if (standing && recipient) {
-    const presence = deps.presence.hint(recipient) ?? readCached<Presence>(deps, KEYS.presence(recipient), isPresent);
-    return { window: null, message: { pair: standing.pair, presence }, access: null };
-  }
+  const { recipient, access } = signedHeaders(exchange);
+  if (standing) return { window: null, message: { pair: standing.pair, presence: undefined }, access: null };
   // An earlier check may end the request before a read is awaited, and its failure would then be an unhandled
   // rejection.
   const begun = <T>(read: T): T => {
     if (read instanceof Promise) read.catch(() => {});
     return read;
   };
-  const accessToken = profile.access && deps.readsAccess && !visitor
-    ? exchange.request.headers.get(HEADERS.access)
-    : null;
-  const rule = windowRule(deps, profile);
+  const accessToken = profile.access && deps.readsAccess && !visitor ? access : "";
+  const rule = deps.windows[profile.window];
   const allows = (record: WindowRecord | null) => decide(rule, record ?? [], now).allowed;
   return {
     window: profile.window === "agent"
@@ -435,9 +427,16 @@ function isPresent(value: unknown): boolean {
 
 const MINUTE_MS = 60_000;
 
-function windowRule({ config }: CheckDeps, { window }: AdmissionProfile): WindowRule {
-  const { agentRequests: requests, agentWindowMs: windowMs } = config;
-  return { name: window, requests: requests * factorOf({ window }), windowMs };
+/** Returns the rules of the windows: how many requests of an agent each one lets through. */
+export function windowRules(
+  { agentRequests, agentWindowMs: windowMs }: Pick<CheckDeps["config"], "agentRequests" | "agentWindowMs">,
+): CheckDeps["windows"] {
+  const ruleOf = (window: AdmissionProfile["window"]) => ({
+    name: window,
+    requests: agentRequests * factorOf({ window }),
+    windowMs,
+  });
+  return { agent: ruleOf("agent"), receipts: ruleOf("receipts"), connect: ruleOf("connect") };
 }
 
 /** A message may have several receipts. */

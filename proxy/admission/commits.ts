@@ -43,21 +43,24 @@ export class RequestCommits implements Admission {
     if (!this.#isCommitted) return this.commitWith([]);
   }
 
-  async commitWith<R>(updates: readonly Update<R>[], beginning: Beginning<R> | null = null): Promise<CommitResult<R>> {
-    const state = this.#state, isFirst = !this.#isCommitted;
-    const { profile, preconditions } = state;
+  commitWith<R>(updates: readonly Update<R>[], beginning: Beginning<R> | null = null): Promise<CommitResult<R>> {
+    const isFirst = !this.#isCommitted, { profile, preconditions } = this.#state;
     const held = profile.uncached
       ? preconditions.map((update) => ({ ...update, uncached: true as const }))
       : preconditions;
     const all = beginning ? [...held, beginning.check, ...updates] : [...held, ...updates];
-    let refused: R | PreconditionFailed | typeof WINDOW_FULL | null | undefined;
-    try {
-      refused = await this.#claim<R | PreconditionFailed>(all, beginning, isFirst ? ALL : NOTHING_MORE);
-    } finally {
-      if (refused !== null) beginning?.cancel();
-    }
-    this.#isCommitted = true;
-    if (refused === null) return COMMITTED;
+    return this.#claim<R | PreconditionFailed>(all, beginning, isFirst ? ALL : NOTHING_MORE).then((refused) => {
+      this.#isCommitted = true;
+      return refused === null ? COMMITTED : this.#refused<R>(refused, isFirst);
+    });
+  }
+
+  /** Uses up what a refused request uses up in any case. @throws {ServiceError} the refusal of a check */
+  async #refused<R>(
+    refused: R | PreconditionFailed | typeof WINDOW_FULL,
+    isFirst: boolean,
+  ): Promise<CommitResult<R>> {
+    const state = this.#state;
     if (refused === WINDOW_FULL || refused instanceof PreconditionFailed) {
       if (isFirst) await this.useNonce();
       throw refused instanceof PreconditionFailed ? changedRecord(this.#deps, state, refused) : limitExceeded(state);
@@ -87,7 +90,7 @@ export class RequestCommits implements Admission {
   ): Promise<R | typeof WINDOW_FULL | null> {
     const state = this.#state, { commits, clock } = this.#deps, use = requireSet(state.use), { sender } = use;
     const window = count ? requireSet(state.prefetched).window : null;
-    let refused: R | "replay" | typeof WINDOW_FULL | null;
+    let refused: R | "replay" | typeof WINDOW_FULL | null | undefined;
     try {
       const all = window ? [...updates, ownWindow<R>(this.#deps, state, await window)] : updates;
       const live = nonce || beginning
@@ -106,6 +109,8 @@ export class RequestCommits implements Admission {
       if (!nonce) throw error;
       sender.release(use);
       throw this.#doubt = asDependencyFailure(error);
+    } finally {
+      if (refused !== null) beginning?.cancel();
     }
     if (refused !== "replay") return refused;
     sender.release(use);

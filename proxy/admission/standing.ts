@@ -6,10 +6,9 @@
 import type { KvEntryMaybe } from "../../shared/server/kv.ts";
 import { BoundedMap } from "../../shared/bounded_map.ts";
 import type { VerificationKeys } from "../../shared/protocol/signed/jws.ts";
-import { HEADERS } from "../../shared/protocol/proof.ts";
 import { digest } from "../../shared/server/crypto.ts";
-import type { RequestContext } from "../../shared/server/http/route.ts";
-import { authorizationToken } from "../../shared/server/http/signed_request.ts";
+import type { RequestContext, SignedHeaders } from "../../shared/server/http/route.ts";
+import { signedHeaders } from "../../shared/server/http/signed_request.ts";
 import type { Update } from "../../shared/server/store/group_commit.ts";
 import type { AitCache, VerifiedAit } from "./ait_cache.ts";
 import type { CrlCache } from "./crl_cache.ts";
@@ -56,8 +55,8 @@ export class Standings {
   }
 
   /** Returns the standing of a request; `null` when every check must be made. */
-  of({ request: { headers } }: RequestContext, now: number): Standing | null {
-    const token = authorizationToken(headers, "Svc"), ait = token ? this.#deps.aits.kept(token) : undefined;
+  of(exchange: RequestContext, now: number): Standing | null {
+    const headers = signedHeaders(exchange), ait = headers.token ? this.#deps.aits.kept(headers.token) : undefined;
     const name = ait && nameOf(headers, ait), standing = name === undefined ? undefined : this.#kept.get(name);
     if (!standing) return null;
     const { keys, crl } = this.#deps;
@@ -70,13 +69,13 @@ export class Standings {
 
   /** Keeps what all checks of a request have proven. `now` is when they began, before anything was read. */
   add(
-    { request: { headers } }: RequestContext,
+    exchange: RequestContext,
     proven: Pick<Standing, "ait" | "pair" | "preconditions">,
     now: number,
   ): void {
     const { keys, crl, reliedMs } = this.#deps, { ait } = proven;
     const until = Math.min(ait.claims.exp * 1000, reliedMs > 0 ? now + reliedMs : Infinity);
-    const name = nameOf(headers, ait);
+    const name = nameOf(signedHeaders(exchange), ait);
     if (name === undefined || keys.fresh === null || crl.usable === null) return;
     this.#kept.set(name, { ...proven, name, keys: keys.fresh, list: crl.usable, since: now, until });
   }
@@ -87,7 +86,6 @@ export class Standings {
   }
 }
 
-function nameOf(headers: Headers, { sha256 }: VerifiedAit): string | undefined {
-  const access = headers.get(HEADERS.access), recipient = headers.get(HEADERS.recipient);
+function nameOf({ access, recipient }: SignedHeaders, { sha256 }: VerifiedAit): string | undefined {
   return access && recipient ? `${sha256} ${digest(access)} ${recipient}` : undefined;
 }

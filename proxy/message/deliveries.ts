@@ -18,6 +18,7 @@ import { BoundedMap } from "../../shared/bounded_map.ts";
 import {
   absent,
   type GroupCommit,
+  idOf,
   type RecordChange,
   type Update,
   type Write,
@@ -39,9 +40,9 @@ export interface DeliveryId {
   readonly sender: string;
   readonly recipient: string;
   readonly requestId: string;
-  /** All three as one text, and as the key of the delivery record, once they were needed: a message needs them several times. */
-  name?: string;
+  /** The key of the delivery record, and that as one text, once they were needed: a message needs them several times. */
   key?: KvKey;
+  name?: string;
 }
 
 /** The new state of a message, in milliseconds since the Unix epoch, with the status of its receipt if that gave it. */
@@ -175,9 +176,9 @@ export class Deliveries {
     bodySha256: string,
     answer: HookAnswer | null = null,
   ): BeginningOfDelivery {
-    const now = this.#deps.clock.now(), instance = this.#deps.leases.instance;
-    const check = (record: DeliveryRecord | null) => this.#check(record, bodySha256, now);
-    return new BeginningOfDelivery(id, { bodySha256, now, instance, answer, open: this.#open, check });
+    const { clock, leases, attemptMs } = this.#deps;
+    const judging = { now: clock.now(), attemptMs, leases };
+    return new BeginningOfDelivery(id, bodySha256, answer, judging, this.#open);
   }
 
   /** Records the 202 with the next commit, after 20 ms at the latest. Never rejects: a failure is logged. */
@@ -275,6 +276,7 @@ export class Deliveries {
     const open = this.#open.get(name);
     const update: Update<never> = {
       key,
+      id: name,
       ...(open ? { seen: absent(key) } : {}),
       uncached: true,
       next: (current) => {
@@ -282,9 +284,8 @@ export class Deliveries {
         return record ? stored(change(record), this.#deps.clock.now()) : "keep";
       },
     };
-    return this.#deps.commits.claim([update], options).then(() => {
-      if (this.#open.get(name) === open) this.#open.delete(name);
-    }).catch((cause) => this.#lost(id, cause));
+    const ended = () => void (this.#open.get(name) === open && this.#open.delete(name));
+    return this.#deps.commits.claim([update], options).then(ended, (cause) => this.#lost(id, cause));
   }
 
   #lost(id: DeliveryId, cause: unknown): void {
@@ -303,41 +304,35 @@ class BeginningOfDelivery implements Beginning<DuplicateResult>, Update<Duplicat
   readonly key: KvKey;
   readonly seen: KvEntryMaybe<never>;
   readonly check = this;
+  readonly id: string;
   readonly #id: DeliveryId;
-  readonly #name: string;
-  readonly #instance: string;
   readonly #record: DeliveryRecord;
+  readonly #judging: Judging;
   readonly #open: Map<string, DeliveryRecord>;
-  readonly #repeatOf: (record: DeliveryRecord | null) => DuplicateResult | null;
   /** Whether the claim found no delivery record. */
   #isNew = true;
 
   constructor(
     id: DeliveryId,
-    { bodySha256, now, instance, answer, open, check }: {
-      bodySha256: string;
-      now: number;
-      instance: string;
-      answer: HookAnswer | null;
-      open: Map<string, DeliveryRecord>;
-      check: (record: DeliveryRecord | null) => DuplicateResult | null;
-    },
+    bodySha256: string,
+    answer: HookAnswer | null,
+    judging: Judging,
+    open: Map<string, DeliveryRecord>,
   ) {
+    const { now, leases } = judging;
     this.startedAt = now;
     this.key = keyOf(id);
+    this.id = nameOf(id);
     this.seen = absent(this.key);
     this.#id = id;
-    this.#name = nameOf(id);
-    this.#instance = instance;
+    this.#judging = judging;
     this.#open = open;
-    this.#repeatOf = check;
-    const answeredAt = answer ? now : 0;
     this.#record = {
       bodySha256,
       startedAt: now,
-      instance: answer ? null : instance,
+      instance: answer ? null : leases.instance,
       answer,
-      answeredAt,
+      answeredAt: answer ? now : 0,
       receiptAt: 0,
     };
   }
@@ -350,7 +345,7 @@ class BeginningOfDelivery implements Beginning<DuplicateResult>, Update<Duplicat
   }
 
   place(before: readonly BegunDelivery[]): ReturnType<Beginning<DuplicateResult>["place"]> {
-    const id = this.#id, instance = this.#instance, startedAt = this.startedAt;
+    const id = this.#id, { instance } = this.#judging.leases, startedAt = this.startedAt;
     const others: BegunDelivery[] = [];
     for (const one of before) {
       // One of this instance whose outcome is stored leaves the record.
@@ -366,14 +361,18 @@ class BeginningOfDelivery implements Beginning<DuplicateResult>, Update<Duplicat
     if (others.length >= BEGUN_MAX) {
       return { begun: others, also: [{ key: this.key, ...stored(this.#record, startedAt) }] };
     }
-    this.#open.set(this.#name, this.#record);
+    this.#open.set(this.id, this.#record);
     const { sender, recipient, requestId } = id;
     others.push({ sender, recipient, requestId, startedAt, instance });
     return { begun: others, also: NOTHING };
   }
 
+  #repeatOf(record: DeliveryRecord | null): DuplicateResult | null {
+    return checkDuplicate(record, this.#record.bodySha256, this.#judging);
+  }
+
   cancel(): void {
-    if (this.#open.get(this.#name) === this.#record) this.#open.delete(this.#name);
+    if (this.#open.get(this.id) === this.#record) this.#open.delete(this.id);
   }
 }
 
@@ -477,7 +476,7 @@ function stored(record: DeliveryRecord, now: number): { value: Uint8Array; expir
 }
 
 function nameOf(id: DeliveryId): string {
-  return id.name ??= `${id.sender} ${id.recipient} ${id.requestId}`;
+  return id.name ??= idOf(keyOf(id));
 }
 
 function keyOf(id: DeliveryId): KvKey {

@@ -13,7 +13,7 @@ import { HEADERS } from "../../shared/protocol/proof.ts";
 import { digest } from "../../shared/server/crypto.ts";
 import { parseJson } from "../../shared/server/http/body.ts";
 import type { RequestContext } from "../../shared/server/http/route.ts";
-import { authorizationToken } from "../../shared/server/http/signed_request.ts";
+import { signedHeaders } from "../../shared/server/http/signed_request.ts";
 import type { Message, PairRecord } from "../schema/records.ts";
 
 /** Checks media type, JSON, recipient, conversation, reply headers, signed context and pair, in this order. */
@@ -23,7 +23,7 @@ export function readMessage(
   pair: PairRecord | null,
   { injectIdentity }: { injectIdentity: boolean },
 ): { message: Message; recipientOwnerDid: string } {
-  const { headers } = exchange.request;
+  const { headers } = exchange.request, { recipient } = signedHeaders(exchange);
   const contentType = headers.get("content-type") ?? "";
   const isTooLong = contentType.length > LIMITS.contentTypeLength;
   if (isTooLong || contentType.split(";")[0]?.trim().toLowerCase() !== "application/json") {
@@ -33,7 +33,6 @@ export function readMessage(
   if (!parsed) throw new ServiceError("PROXY_HOOK_INVALID_JSON");
   const problem = payloadProblem(parsed.text);
   if (problem !== null) throw new ServiceError("PROXY_HOOK_INVALID_JSON", { message: problem });
-  const recipient = headers.get(HEADERS.recipient);
   if (!recipient) throw new ServiceError("PROXY_HOOK_RECIPIENT_REQUIRED");
   if (!isAgentDid(recipient)) throw new ServiceError("PROXY_HOOK_RECIPIENT_INVALID");
   const conversationId = headers.get(HEADERS.conversationId);
@@ -94,18 +93,19 @@ function signedContext({ request, target }: RequestContext): Record<string, stri
 
 /** Returns what the recipient needs to check the sender itself : the values of the request that admission verified. */
 function proofOf(
-  { request: { headers }, target }: RequestContext,
+  exchange: RequestContext,
   origin: string,
   context: Record<string, string>,
   edit: BodyEdit | undefined,
 ): MessageProof {
+  const { token, timestamp, nonce, proof } = signedHeaders(exchange);
   return {
-    ait: authorizationToken(headers, "Svc") ?? "",
-    timestamp: headers.get(HEADERS.timestamp) ?? "",
-    nonce: headers.get(HEADERS.nonce) ?? "",
+    ait: token ?? "",
+    timestamp,
+    nonce,
     origin,
-    target,
-    signature: headers.get(HEADERS.proof) ?? "",
+    target: exchange.target,
+    signature: proof,
     context,
     ...(edit === undefined ? {} : { edit }),
   };

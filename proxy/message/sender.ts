@@ -28,7 +28,7 @@ import {
 import { BoundedMap } from "../../shared/bounded_map.ts";
 import type { Clock } from "../../shared/clock.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
-import { digestBytes } from "../../shared/server/crypto.ts";
+import { digestCharacters } from "../../shared/server/crypto.ts";
 import { type Decision, Window, type WindowRule } from "../../shared/server/rate_limit.ts";
 import type { BatchedReads } from "../../shared/server/store/batched_reads.ts";
 import {
@@ -234,7 +234,7 @@ export class Sender implements LiveRecord {
    */
   reserve(nonce: string, timestamp: number, now: number): NonceUse | null {
     this.#prune(now);
-    const name = nonceName(digestBytes(nonce));
+    const name = nonceName(digestCharacters(nonce));
     if (this.isUsed(name, now)) return null;
     const expiresAt = Math.max(
       (timestamp + LIMITS.nonceGraceSeconds) * 1000,

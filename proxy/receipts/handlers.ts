@@ -10,7 +10,7 @@ import {
 } from "../../shared/protocol/api/receipts.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { type Answer, type Input, json, pick } from "../../shared/server/http/route.ts";
-import { authorizationToken } from "../../shared/server/http/signed_request.ts";
+import { signedHeaders } from "../../shared/server/http/signed_request.ts";
 import type { AdmittedAgent } from "../caller.ts";
 import type { ReceiptRecord } from "../schema/receipt_record.ts";
 import { listReceipts, outcomesOf, type ReceiptDeps, recordReceipt } from "./store.ts";
@@ -20,7 +20,7 @@ export async function submitReceipt(
   { body, caller, exchange }: Input<undefined, undefined, z.output<typeof ReceiptBody>, AdmittedAgent>,
 ): Promise<Answer> {
   const { signed } = body;
-  const ait = authorizationToken(exchange.request.headers, "Svc");
+  const ait = signedHeaders(exchange).token;
   const proof = signed === undefined || ait === null ? undefined : { signed, ait };
   return json({ receipt: receiptView(await recordReceipt(deps, caller.agentDid, { ...body, proof })) }, 201);
 }

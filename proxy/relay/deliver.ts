@@ -14,10 +14,10 @@ import { type Clock, sleep } from "../../shared/clock.ts";
 import type { HookAnswer } from "../../shared/protocol/api/relay.ts";
 import { type ErrorCode, ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
-import { HEADERS } from "../../shared/protocol/proof.ts";
 import type { Metrics } from "../../shared/server/metrics/metrics.ts";
 import { StoreUnavailable } from "../../shared/server/store/store_errors.ts";
 import { type Answer, type Input, json, type RequestContext } from "../../shared/server/http/route.ts";
+import { signedHeaders } from "../../shared/server/http/signed_request.ts";
 import type { AdmittedAgent } from "../caller.ts";
 import { prefersAsync, readMessage } from "../message/request.ts";
 import type { Message } from "../schema/records.ts";
@@ -105,43 +105,48 @@ async function acceptMessage(deps: DeliverDeps, caller: AdmittedAgent, exchange:
   const id: DeliveryId = { sender, recipient, requestId };
   const queueFor = prefersAsync(headers.get("prefer")) ? recipientOwnerDid : null;
   // Admission has verified that this is the digest of the body.
-  const accepted: Accepted = { id, message, bodySha256: headers.get(HEADERS.bodySha256) ?? "", queueFor };
+  const accepted: Accepted = { id, message, bodySha256: signedHeaders(exchange).bodySha256, queueFor };
   while (deliveries.isUnderWay(id)) {
     // The duplicate's nonce and count are committed before it waits for the first delivery.
     await caller.admission.commitAlone();
     await deliveries.ended(id);
   }
+  let began = clock.now();
   deliveries.enter(id);
   try {
-    while (true) {
-      const answer = await deliver(deps, caller, accepted);
+    for (let isFirst = true;; isFirst = false) {
+      const sent = await send(deps, caller, accepted, isFirst);
+      const answer = "offline" in sent ? await withoutRecipient(deps, caller, accepted, sent, began) : sent;
+      if (answer === null) continue;
       if (!("repeat" in answer)) return answer;
       // Another instance delivers the same message, so its response is returned here as well.
       if (await leases.isAlive(answer.instance)) await sleep(clock, UNDER_WAY_LOOK_MS);
       else await deliveries.markLost(id, answer.instance);
+      began = clock.now();
     }
   } finally {
     deliveries.leave(id);
   }
 }
 
-/** Sends a message, or queues it if it may be queued. Else it waits for a recipient whose instance stops. */
-async function deliver(deps: DeliverDeps, caller: AdmittedAgent, accepted: Accepted): Promise<Answer | InProgress> {
+/** Queues a message if it may be queued. Else it waits for a recipient whose instance stops: `null` when that is back. */
+async function withoutRecipient(
+  deps: DeliverDeps,
+  caller: AdmittedAgent,
+  accepted: Accepted,
+  { tried }: Offline,
+  began: number,
+): Promise<Answer | InProgress | null> {
   const { deliveries, returns, clock } = deps, { id, bodySha256, queueFor } = accepted;
-  const began = clock.now();
-  for (let isFirst = true;; isFirst = false) {
-    const sent = await send(deps, caller, accepted, isFirst);
-    if (!("offline" in sent)) return sent;
-    if (queueFor !== null) return await queue(deps, caller, accepted, queueFor);
-    const repeat = await deliveries.repeat(id, bodySha256);
-    if (repeat?.repeat === "under_way") await caller.admission.commitAlone();
-    if (repeat) return answerRepeat(deps, caller, repeat);
-    const isLate = clock.now() - began >= LIMITS.returnWaitMs;
-    // The nonce is used up before a wait, so that copies of the request do not wait beside it.
-    const isBack = !isLate &&
-      await returns.isBack(id.recipient, sent.tried, () => caller.admission.commitAlone());
-    if (!isBack) throw new ServiceError("PROXY_RELAY_CONNECTOR_OFFLINE");
-  }
+  if (queueFor !== null) return await queue(deps, caller, accepted, queueFor);
+  const repeat = await deliveries.repeat(id, bodySha256);
+  if (repeat?.repeat === "under_way") await caller.admission.commitAlone();
+  if (repeat) return answerRepeat(deps, caller, repeat);
+  const isLate = clock.now() - began >= LIMITS.returnWaitMs;
+  // The nonce is used up before a wait, so that copies of the request do not wait beside it.
+  const isBack = !isLate && await returns.isBack(id.recipient, tried, () => caller.admission.commitAlone());
+  if (isBack) return null;
+  throw new ServiceError("PROXY_RELAY_CONNECTOR_OFFLINE");
 }
 
 /** The recipient has no socket at this instance, nor at the other one that was tried, if any. */

@@ -19,6 +19,7 @@ import type { InstanceLinks } from "./instance_links.ts";
 import type { InstanceLeases } from "./instance_leases.ts";
 import type { ConnectRequest, PresenceStore } from "./presence.ts";
 import type { MailboxDelivery } from "./mailbox_delivery.ts";
+import type { AgentSockets } from "./agent_sockets.ts";
 import type { ConnectedAgents } from "./connected_agents.ts";
 import {
   type Attempt,
@@ -159,26 +160,40 @@ export class MessageForwarder {
   }
 
   /** Delivers a message to the recipient's sockets on this instance, after the queued messages of its sender. */
-  async #handOver(message: Message, attempt: Attempt): Promise<ForwardResult> {
+  #handOver(message: Message, attempt: Attempt): Promise<ForwardResult> {
+    const { connectedAgents, mailboxDelivery } = this.#deps;
+    const { fromAgentDid: sender, toAgentDid: recipient } = message;
+    const session = connectedAgents.session(recipient);
+    const mustWait = connectedAgents.isOpening(recipient) || mailboxDelivery.inProgress(recipient, sender);
+    return session && !mustWait
+      ? this.#deliverTo(session, message, attempt, this.#restOf(attempt))
+      : this.#handOverLater(message, attempt);
+  }
+
+  async #handOverLater(message: Message, attempt: Attempt): Promise<ForwardResult> {
     const { connectedAgents, mailboxDelivery, clock } = this.#deps;
     const { fromAgentDid: sender, toAgentDid: recipient } = message;
     const timeoutMs = this.#restOf(attempt);
     const deadline = clock.now() + timeoutMs;
-    const isStillAllowed = () => this.#isStillAllowed(message, attempt);
     const line = mailboxDelivery.inProgress(recipient, sender)
       ? await this.#lineEnd(recipient, sender, timeoutMs)
       : null;
     const hasWaited = line !== null || connectedAgents.isOpening(recipient);
     const session = connectedAgents.session(recipient) ?? await connectedAgents.opened(recipient);
     // The pair may have ended during a wait.
-    if (line === "late" || hasWaited && !(await isStillAllowed())) return FAILED;
+    if (line === "late" || hasWaited && !(await this.#isStillAllowed(message, attempt))) return FAILED;
     if (!session) return OFFLINE;
-    const rest = deadline - clock.now();
-    const delivery = rest > 0 ? await session.deliver(message, rest, isStillAllowed) : { acked: false as const };
-    if (!delivery.acked) return FAILED;
-    const { accepted, reason } = delivery;
-    const connectedSockets = session.links.length;
-    return { result: "acked", accepted, connectedSockets, ...(reason === undefined ? {} : { reason }) };
+    return await this.#deliverTo(session, message, attempt, deadline - clock.now());
+  }
+
+  /** @param restMs how long the attempt still counts */
+  #deliverTo(session: AgentSockets, message: Message, attempt: Attempt, restMs: number): Promise<ForwardResult> {
+    if (restMs <= 0) return Promise.resolve(FAILED);
+    return session.deliver(message, restMs, () => this.#isStillAllowed(message, attempt)).then((delivery) => {
+      if (!delivery.acked) return FAILED;
+      const { accepted, reason } = delivery, connectedSockets = session.links.length;
+      return { result: "acked", accepted, connectedSockets, ...(reason === undefined ? {} : { reason }) };
+    });
   }
 
   /**

@@ -152,12 +152,14 @@ export class PresenceStore {
    * @param seen the presence as the caller has read it; one that names no other instance may be old and is read again
    * @throws {StoreUnavailable}
    */
-  async findInstance(agentDid: string, seen?: KvEntryMaybe<Presence>): Promise<string | null> {
+  async findInstance(agentDid: string, seen = this.hint(agentDid)): Promise<string | null> {
     // An absent record is never cached.
     if (seen?.value === null) return null;
-    const instance = this.#otherIn(seen?.value) ?? await this.lastSeenAt(agentDid);
-    if (!instance || !(await this.#deps.leases.takesMessages(instance))) return null;
-    if (seen && !this.hint(agentDid)) this.#elsewhere.set(agentDid, { seen, at: this.#deps.clock.now() });
+    let found: KvEntryMaybe<Presence> | undefined = seen;
+    if (!this.#otherIn(seen?.value)) found = await this.#deps.kv.get<Presence>(KEYS.presence(agentDid));
+    const instance = this.#otherIn(found?.value);
+    if (!found || !instance || !(await this.#deps.leases.takesMessages(instance))) return null;
+    if (!this.hint(agentDid)) this.#elsewhere.set(agentDid, { seen: found, at: this.#deps.clock.now() });
     return instance;
   }
 

@@ -49,7 +49,14 @@ export const KEYS = {
   allSenders: () => key("sender"),
   allSenderParts: () => key("sender_part"),
   window: (rule: string, agentDid: string) => key("window", rule, agentDid),
-  delivery: (recipient: string, requestId: string, sender: string) => key("delivery", requestId, recipient, sender),
+  // Written out, because the helper would make two more lists for each message.
+  delivery: (recipient: string, requestId: string, sender: string): KvKey => [
+    "proxy",
+    "delivery",
+    requestId,
+    recipient,
+    sender,
+  ],
   deliveriesOf: (requestId: string) => key("delivery", requestId),
   deliveries: (recipient: string, requestId: string) => key("delivery", requestId, recipient),
   receipt: (recipient: string, requestId: string, sender: string, status: ReceiptStatus) =>

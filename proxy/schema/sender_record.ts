@@ -71,9 +71,9 @@ export function newSender(now: number): SenderRecord {
   return { since: now, sealed: 0, nonces: new Uint8Array(), window: [], begun: [] };
 }
 
-/** Returns the name of a nonce. `hash` is its SHA-256. */
-export function nonceName(hash: Uint8Array): string {
-  return readAscii(hash, 0, NAME_BYTES);
+/** Returns the name of a nonce. `hash` is its SHA-256, one character for each byte. */
+export function nonceName(hash: string): string {
+  return hash.slice(0, NAME_BYTES);
 }
 
 /** Returns the stored form of a record. */

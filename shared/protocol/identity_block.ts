@@ -39,7 +39,7 @@ export function sanitizeField(value: string, maxCodePoints: number): string {
 
 /** Returns the block, an empty line and the text. Lines of the text that look like the block's first line are quoted. */
 export function withIdentityBlock(message: string, identity: SenderIdentity): string {
-  return blockOf(identity) + quoteMarkers(message);
+  return blockOf(identity).text + quoteMarkers(message);
 }
 
 /**
@@ -47,18 +47,26 @@ export function withIdentityBlock(message: string, identity: SenderIdentity): st
  * text which the sender wrote stays complete.
  */
 export function withoutIdentityBlock(message: string, identity: SenderIdentity): string {
-  const block = blockOf(identity);
-  return message.startsWith(block) ? message.slice(block.length) : message;
+  const { text } = blockOf(identity);
+  return message.startsWith(text) ? message.slice(text.length) : message;
+}
+
+/** A block as text, and as it stands between the quotes of a JSON string, with the bytes of that. */
+interface Block {
+  text: string;
+  json: string;
+  jsonBytes: number;
 }
 
 /** Blocks by the object of their identity, which the messages of a sender share. */
-const BLOCKS = new WeakMap<SenderIdentity, string>();
+const BLOCKS = new WeakMap<SenderIdentity, Block>();
 
-function blockOf(identity: SenderIdentity): string {
+function blockOf(identity: SenderIdentity): Block {
   const known = BLOCKS.get(identity);
   if (known !== undefined) return known;
   const lines = FIELDS.map(([name, max]) => `${name}: ${sanitizeField(identity[name], max)}`);
-  const block = `${[IDENTITY_MARKER, ...lines].join("\n")}\n\n`;
+  const text = `${[IDENTITY_MARKER, ...lines].join("\n")}\n\n`, json = JSON.stringify(text).slice(1, -1);
+  const block = { text, json, jsonBytes: utf8Bytes(json).length };
   BLOCKS.set(identity, block);
   return block;
 }
@@ -88,14 +96,14 @@ export function injectIdentity(json: string, value: unknown, identity: SenderIde
   const message = (value as { message: unknown }).message;
   if (!span || typeof message !== "string") return { payload: json };
   const block = blockOf(identity), quoted = quoteMarkers(message);
-  const isAsSent = quoted === message;
-  const start = isAsSent ? span.start + 1 : span.start, end = isAsSent ? start : span.end;
-  const text = isAsSent ? JSON.stringify(block).slice(1, -1) : JSON.stringify(block + quoted);
-  const before = json.slice(0, start);
-  return {
-    payload: before + text + json.slice(end),
-    edit: [utf8Bytes(before).length, utf8Bytes(text).length, json.slice(start, end)],
-  };
+  if (quoted === message) {
+    const before = json.slice(0, span.start + 1);
+    const edit = [utf8Bytes(before).length, block.jsonBytes, ""] as const;
+    return { payload: before + block.json + json.slice(span.start + 1), edit };
+  }
+  const before = json.slice(0, span.start), text = JSON.stringify(block.text + quoted);
+  const edit = [utf8Bytes(before).length, utf8Bytes(text).length, json.slice(span.start, span.end)] as const;
+  return { payload: before + text + json.slice(span.end), edit };
 }
 
 function quoteMarkers(text: string): string {

@@ -10,9 +10,9 @@ export function digest(data: string | Uint8Array): string {
   return hash("sha256", data, "base64url");
 }
 
-/** Returns the SHA-256 of a text (as UTF-8). */
-export function digestBytes(text: string): Uint8Array {
-  return hash("sha256", text, "buffer");
+/** Returns the SHA-256 of a text (as UTF-8), one character for each byte: a message needs no array for it. */
+export function digestCharacters(text: string): string {
+  return hash("sha256", text, "binary");
 }
 
 /**

@@ -157,11 +157,22 @@ export function windowUpdate<R = never>(
   };
 }
 
+/** The text of each rule, because a rule decides about thousands of requests. */
+const POLICIES = new WeakMap<WindowRule, string>();
+
+function policyOf(rule: WindowRule): string {
+  const known = POLICIES.get(rule);
+  if (known !== undefined) return known;
+  const policy = `"${rule.name}";q=${rule.requests};w=${Math.ceil(rule.windowMs / 1000)}`;
+  POLICIES.set(rule, policy);
+  return policy;
+}
+
 /** Returns `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers), and `Retry-After` for a rejected request. */
 export function rateLimitHeaders(rule: WindowRule, decision: Decision): Record<string, string> {
   const seconds = Math.max(1, Math.ceil(decision.resetMs / 1000));
   return {
-    "RateLimit-Policy": `"${rule.name}";q=${rule.requests};w=${Math.ceil(rule.windowMs / 1000)}`,
+    "RateLimit-Policy": policyOf(rule),
     "RateLimit": `"${rule.name}";r=${decision.remaining};t=${seconds}`,
     ...(decision.allowed ? {} : { "Retry-After": String(seconds) }),
   };

@@ -96,13 +96,10 @@ export function createApp<D extends AppDeps, Callers>(
   const rows = routes.map((route) => {
     const authenticator = (authenticators as Record<string, Authenticator<D, unknown>>)[route.auth];
     if (!authenticator) throw new Error(`Route ${route.path} names the unknown authenticator ${route.auth}`);
-    const answerTo: AnswerTo = async (exchange, params) => {
+    const answerTo: AnswerTo = (exchange, params) => {
       exchange.route = route.path;
-      try {
-        return await handleRequest(route, authenticator, deps, bodies, exchange, params);
-      } catch (error) {
-        return errorAnswer(deps, exchange, error, authenticator.scheme);
-      }
+      return handleRequest(route, authenticator, deps, bodies, exchange, params)
+        .catch((error) => errorAnswer(deps, exchange, error, authenticator.scheme));
     };
     return { method: route.method, path: route.path, answerTo };
   });
@@ -208,37 +205,38 @@ async function handleRequest<D extends AppDeps>(
   if (lateRefusal) await lateRefusal;
   const { limit } = route, { stage } = authenticator;
   let caller: unknown;
-  const authenticate = async () => {
-    caller = await authenticator.run(deps, exchange);
-    if (limit && limit.per !== "ip") await countRequest(deps, exchange, limit, authenticator.bucket?.(caller) ?? "");
-    authenticator.authorise?.(caller);
-  };
-  const spendPerIp = async () => {
-    if (limit?.per === "ip") await countRequest(deps, exchange, limit, exchange.ip);
-  };
+  const perIp = limit?.per === "ip" ? limit : null;
   if (stage === "before_limit") {
     try {
-      await authenticate();
+      await judge(deps, exchange, route, authenticator, caller = await authenticator.run(deps, exchange));
     } catch (error) {
       // A failed authentication still counts against the per-IP limit.
-      await spendPerIp();
+      if (perIp) await countRequest(deps, exchange, perIp, exchange.ip);
       throw error;
     }
   }
-  if (limit && !authenticator.exempt?.(caller)) await spendPerIp();
+  if (perIp && !authenticator.exempt?.(caller)) await countRequest(deps, exchange, perIp, exchange.ip);
   try {
     try {
-      if (stage === "before_body") await authenticate();
+      if (stage === "before_body") {
+        await judge(deps, exchange, route, authenticator, caller = await authenticator.run(deps, exchange));
+      }
       const params = route.params && parseInput(route.params, rawParams, route.invalidPath);
       const length = declaredBytes(exchange.request);
       // Requests of this process to itself are small and must not wait for uploads of clients.
       const expected = exchange.peer.from === "process" ? 0 : length ?? maxBytes;
-      const room = exchange.room = await bodies.take(exchange.ip, expected);
+      let room = bodies.take(exchange.ip, expected);
+      if (room instanceof Promise) room = await room;
+      exchange.room = room;
       exchange.body = await readBody(exchange.request, maxBytes, deps.clock, { room, length });
-      if (stage === "after_body") await authenticate();
+      if (stage === "after_body") {
+        await judge(deps, exchange, route, authenticator, caller = await authenticator.run(deps, exchange));
+      }
       const query = route.query && parseInput(route.query, queryOf(exchange.target, route.invalid), route.invalid);
       const body = route.body && parseInput(route.body, jsonBody(route, exchange), route.invalid);
-      if (stage === "after_input") await authenticate();
+      if (stage === "after_input") {
+        await judge(deps, exchange, route, authenticator, caller = await authenticator.run(deps, exchange));
+      }
       return await route.handler(deps, { params, query, body, caller, exchange });
     } finally {
       if (caller !== undefined) await authenticator.conclude?.(deps, caller);
@@ -253,6 +251,19 @@ async function handleRequest<D extends AppDeps>(
     // Frees the memory of a large body now. Many bodies at once would exceed memory before the next garbage collection.
     if (exchange.body.length > LIMITS.bodyFreeBytes) exchange.body.buffer.transfer(0);
   }
+}
+
+/** Counts the request of a caller in a limit that is not per address, then asks whether the caller may make it. */
+function judge<D extends AppDeps>(
+  deps: D,
+  exchange: RequestContext,
+  { limit }: Route<D>,
+  authenticator: Authenticator<D, unknown>,
+  caller: unknown,
+): Promise<void> | void {
+  if (limit === null || limit.per === "ip") return authenticator.authorise?.(caller);
+  const counted = countRequest(deps, exchange, limit, authenticator.bucket?.(caller) ?? "");
+  return counted.then(() => authenticator.authorise?.(caller));
 }
 
 /** Counts a request in its window; only checks the window when the limit counts failures. */

@@ -76,7 +76,10 @@ export async function readBody(
   const cancel = clock.after(LIMITS.bodyTimeoutMs, giveUp);
   if (room) room.abortRead = giveUp;
   try {
-    return await result.promise;
+    const body = await result.promise;
+    // What is read at once was not counted while it arrived.
+    if (body.length > maxBytes) throw tooLarge(maxBytes);
+    return body;
   } catch (error) {
     if (error instanceof ServiceError) {
       if (reading.reader) endLater(reading.reader, clock);
@@ -93,7 +96,7 @@ export async function readBody(
 function beginReading(source: BodySource, maxBytes: number, length: number | null | undefined): Reading | null {
   // Most small bodies arrive with their head, and a stream would cost more than the rest of the reading. The platform
   // refuses a request whose body is longer or shorter than declared, or that declares it in two ways.
-  if (isSmall(length) && source.bytes) return { whole: atOnce(source.bytes(), maxBytes) };
+  if (isSmall(length) && source.bytes) return { whole: source.bytes() };
   const { body } = source;
   if (!body) return null;
   // A large body is read into one buffer, because each chunk would allocate 64 KiB.
@@ -152,12 +155,6 @@ function fillingReader(body: NonNullable<BodySource["body"]>) {
   } catch {
     return body.getReader();
   }
-}
-
-async function atOnce(bytes: Promise<Bytes>, maxBytes: number): Promise<Bytes> {
-  const body = await bytes;
-  if (body.length > maxBytes) throw tooLarge(maxBytes);
-  return body;
 }
 
 async function gathered(reader: ReadableStreamDefaultReader<Bytes>, maxBytes: number): Promise<Bytes> {

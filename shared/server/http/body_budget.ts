@@ -34,6 +34,8 @@ interface QueuedBody {
   grant(release: () => void): void;
 }
 
+const FREE = () => {};
+
 const PER_ADDRESS = BODY_ROOM_BYTES / 2;
 
 export class BodyBudget {
@@ -52,8 +54,11 @@ export class BodyBudget {
    *
    * @throws {ServiceError} `SERVICE_UNAVAILABLE` when they are not free in time, or too many bodies wait
    */
-  async take(address: string, bytes: number): Promise<BodyLease> {
-    if (bytes <= LIMITS.bodyFreeBytes) return new BodyLease(this.clock.now(), () => {});
+  take(address: string, bytes: number): BodyLease | Promise<BodyLease> {
+    return bytes <= LIMITS.bodyFreeBytes ? new BodyLease(this.clock.now(), FREE) : this.#takeRoom(address, bytes);
+  }
+
+  async #takeRoom(address: string, bytes: number): Promise<BodyLease> {
     // A body that fits still waits behind those that came before it.
     const granted = this.#queue.length === 0 ? this.#budget.take(address, bytes) : null;
     const release = granted ?? await this.#wait(address, bytes);

@@ -28,6 +28,8 @@ export interface RequestContext {
   target: string;
   /** Raw body, after it was read. */
   body: Bytes;
+  /** Headers of a signed request, once `signedHeaders` has read them. */
+  signed?: SignedHeaders;
   /** Lease of the body budget, held until the response or until the handler releases it. */
   room?: BodyLease;
   /** Headers of the response by name, including error responses. They replace those of the answer. */
@@ -40,6 +42,18 @@ export interface RequestContext {
   route?: string;
   /** Number of the check that refused the request, 1 to 9; absent when none of them did. */
   check?: number;
+}
+
+/** Headers of a signed request as they arrived; an empty text for one that is absent. */
+export interface SignedHeaders {
+  /** Token of `Authorization: Svc`; `null` without the header, empty for another form of it. */
+  token: string | null;
+  access: string;
+  recipient: string;
+  timestamp: string;
+  nonce: string;
+  bodySha256: string;
+  proof: string;
 }
 
 /** What a handler answers. It becomes one `Response` at the end of the pipeline. */
@@ -162,12 +176,10 @@ export function routeFor<D, Callers>() {
   };
 }
 
-export function json<T>(body: T, status = 200, headers: Record<string, string> = {}): Answer {
-  return {
-    status,
-    headers: { "Content-Type": "application/json; charset=utf-8", "Cache-Control": "no-store", ...headers },
-    body: JSON.stringify(body),
-  };
+const OF_JSON = { "Content-Type": "application/json; charset=utf-8", "Cache-Control": "no-store" } as const;
+
+export function json<T>(body: T, status = 200, headers?: Record<string, string>): Answer {
+  return { status, headers: headers ? { ...OF_JSON, ...headers } : OF_JSON, body: JSON.stringify(body) };
 }
 
 /**

@@ -9,21 +9,42 @@ import { canonicalProof, HEADERS } from "../../protocol/proof.ts";
 import { utf8Bytes } from "../../protocol/base64url.ts";
 import { parseUnixSeconds, unixSeconds } from "../../protocol/time.ts";
 import { digest, verify } from "../crypto.ts";
-import type { RequestContext } from "./route.ts";
+import type { RequestContext, SignedHeaders } from "./route.ts";
 
 /** Returns the token of an `Authorization` header of this scheme; `null` without a header, `""` for any other form. */
 export function authorizationToken(headers: Headers, scheme: "Svc" | "Bearer"): string | null {
   const value = headers.get(HEADERS.authorization);
   if (value === null) return null;
   const end = value.indexOf(" ");
-  if (end === -1 || value.slice(0, end).toLowerCase() !== scheme.toLowerCase()) return "";
-  const token = value.slice(end).replace(/^ +/, "");
+  const isScheme = end === scheme.length &&
+    (value.startsWith(scheme) || value.slice(0, end).toLowerCase() === scheme.toLowerCase());
+  if (!isScheme) return "";
+  let at = end;
+  while (value[at] === " ") at++;
+  const token = value.slice(at);
   return /[\s,]/.test(token) ? "" : token;
 }
 
+/** Returns the headers of a signed request. They are read once, because each reading of one is a call of the platform. */
+export function signedHeaders(exchange: RequestContext): SignedHeaders {
+  return exchange.signed ??= readSigned(exchange.request.headers);
+}
+
+function readSigned(headers: Headers): SignedHeaders {
+  return {
+    token: authorizationToken(headers, "Svc"),
+    access: headers.get(HEADERS.access) ?? "",
+    recipient: headers.get(HEADERS.recipient) ?? "",
+    timestamp: headers.get(HEADERS.timestamp) ?? "",
+    nonce: headers.get(HEADERS.nonce) ?? "",
+    bodySha256: headers.get(HEADERS.bodySha256) ?? "",
+    proof: headers.get(HEADERS.proof) ?? "",
+  };
+}
+
 /** Returns the timestamp header in Unix seconds, or why it is rejected. */
-export function requestTimestamp(headers: Headers, now: number): number | "invalid" | "skew" {
-  const timestamp = parseUnixSeconds(headers.get(HEADERS.timestamp) ?? "");
+export function requestTimestamp(exchange: RequestContext, now: number): number | "invalid" | "skew" {
+  const timestamp = parseUnixSeconds(signedHeaders(exchange).timestamp);
   if (timestamp === null) return "invalid";
   return Math.abs(unixSeconds(now) - timestamp) > LIMITS.timestampSkewSeconds ? "skew" : timestamp;
 }
@@ -38,21 +59,11 @@ export function provenOrigin(
   aitSha256: string,
   origins: readonly string[],
 ): string | null {
-  const { headers, method } = exchange.request;
-  const bodySha256 = headers.get(HEADERS.bodySha256) ?? "";
-  const proof = headers.get(HEADERS.proof) ?? "";
+  const { timestamp, nonce, bodySha256, recipient, proof } = signedHeaders(exchange);
+  const { request: { method }, target } = exchange;
   if (bodySha256 !== digest(exchange.body)) return null;
   for (const origin of origins) {
-    const fields = {
-      method,
-      origin,
-      target: exchange.target,
-      timestamp: headers.get(HEADERS.timestamp) ?? "",
-      nonce: headers.get(HEADERS.nonce) ?? "",
-      bodySha256,
-      recipient: headers.get(HEADERS.recipient) ?? "",
-      aitSha256,
-    };
+    const fields = { method, origin, target, timestamp, nonce, bodySha256, recipient, aitSha256 };
     if (verify(publicKey, proof, utf8Bytes(canonicalProof(fields)))) return origin;
   }
   return null;

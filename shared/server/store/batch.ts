@@ -112,8 +112,18 @@ const NONE: readonly never[] = [];
 
 /** Returns a record that no claim has changed. */
 export function untouched(id: string, { key, value, versionstamp }: CachedRecord): BatchRecord {
-  const state = { change: null, isHeld: false, holders: NONE, moment: null, also: NONE, uncached: true };
-  return { id, key, value, versionstamp, ...state };
+  return {
+    id,
+    key,
+    value,
+    versionstamp,
+    change: null,
+    isHeld: false,
+    holders: NONE,
+    moment: null,
+    also: NONE,
+    uncached: true,
+  };
 }
 
 /** Returns the later of two versions of a record. */
@@ -134,10 +144,11 @@ export function applyAll<C extends BatchClaim>(
   entries: Map<string, BatchRecord>,
   changed: Map<LiveRecord, Write[]>,
 ): [C[], ClaimResult<unknown>[]] {
-  const applied: C[] = [], fates: ClaimResult<unknown>[] = [];
+  const applied: C[] = [], fates: ClaimResult<unknown>[] = [], verdicts: Verdict[] = [];
   for (const claim of batch) {
+    verdicts.length = 0;
     try {
-      fates.push(apply(claim, entries, changed));
+      fates.push(apply(claim, entries, changed, verdicts));
       applied.push(claim);
     } catch (error) {
       claim.reject(error);
@@ -146,16 +157,19 @@ export function applyAll<C extends BatchClaim>(
   return [applied, fates];
 }
 
-/** Applies all updates of a claim to the batch's records, or none. */
+type Verdict = Exclude<RecordChange<never>, { refuse: never }>;
+
+const TAKEN = { taken: true } as const;
+
+/** Applies all updates of a claim to the batch's records, or none. `verdicts` is empty. */
 function apply(
-  claim: BatchClaim,
+  { updates, relies, live }: BatchClaim,
   entries: Map<string, BatchRecord>,
   changed: Map<LiveRecord, Write[]>,
+  verdicts: Verdict[],
 ): ClaimResult<unknown> {
-  const { updates, relies, live } = claim;
-  const verdicts: Exclude<RecordChange<never>, { refuse: never }>[] = [];
-  for (const update of updates) {
-    const entry = entries.get(recordId(update));
+  for (let i = 0; i < updates.length; i++) {
+    const update = updates[i] as Update<unknown>, entry = entries.get(recordId(update));
     const verdict = update.next(entry ? entry.value : update.held?.value ?? null);
     if (typeof verdict === "object" && "refuse" in verdict) return { taken: false, refused: verdict.refuse };
     verdicts.push(verdict);
@@ -165,7 +179,8 @@ function apply(
   if (live?.take) {
     const also = changed.get(live.record) ?? [];
     changed.set(live.record, also);
-    for (const write of live.take()) also.push(write);
+    const writes = live.take();
+    if (writes.length > 0) also.push(...writes);
   }
   for (let i = 0; i < updates.length; i++) {
     const update = updates[i] as Update<unknown>, verdict = verdicts[i];
@@ -181,7 +196,7 @@ function apply(
     entry.value = "delete" in verdict ? null : verdict.value;
     if (verdict.also) entry.also = [...entry.also, ...verdict.also];
   }
-  return { taken: true };
+  return TAKEN;
 }
 
 /** Rejects a claim that the store refuses regardless of the rest of its commit. Returns false for any other claim. */

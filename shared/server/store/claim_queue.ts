@@ -24,9 +24,8 @@ export interface Queued {
 
 export class ClaimQueue<C extends Queued> {
   #waiting: C[] = [];
-  readonly #inFlight = new Set<readonly C[]>();
-  /** The records of the commits in flight. */
-  readonly #busy = new Set<string>();
+  /** The commits in flight, each with its records. */
+  readonly #inFlight = new Map<readonly C[], ReadonlySet<string>>();
   /** The first waiting claims, as many as the last `take` passed over. */
   #passed = 0;
   #allDue = false;
@@ -37,14 +36,14 @@ export class ClaimQueue<C extends Queued> {
   /** Number of claims that wait or are in flight. */
   get size(): number {
     let size = this.#waiting.length;
-    for (const batch of this.#inFlight) size += batch.length;
+    for (const batch of this.#inFlight.keys()) size += batch.length;
     return size;
   }
 
   /** Time of the oldest claim that a request waits for: those that may wait do not count. `undefined` without one. */
   get oldest(): number | undefined {
     let oldest = sinceOf(this.#waiting);
-    for (const batch of this.#inFlight) oldest = Math.min(oldest, sinceOf(batch));
+    for (const batch of this.#inFlight.keys()) oldest = Math.min(oldest, sinceOf(batch));
     return oldest === Infinity ? undefined : oldest;
   }
 
@@ -86,14 +85,16 @@ export class ClaimQueue<C extends Queued> {
     let seen = 0, bytes = 0;
     for (const claim of this.#waiting) {
       if (passed.length === PASSED_OVER_MAX) break;
-      if (isAnyIn(claim.ids, this.#busy) || isAnyIn(claim.ids, behind)) {
+      if (this.#isBusy(claim) || isAnyIn(claim.ids, behind)) {
         // A later claim on any of these records waits behind this one.
         for (const id of claim.ids) behind.add(id);
         passed.push(claim);
       } else {
-        for (const id of claim.ids) ids.add(id);
+        let checks = ids.size;
+        for (const id of claim.ids) if (!ids.has(id)) checks++;
         bytes += claim.bytes;
-        if (batch.length > 0 && (ids.size > this.maxChecks || bytes > LIMITS.commitBytes)) break;
+        if (batch.length > 0 && (checks > this.maxChecks || bytes > LIMITS.commitBytes)) break;
+        for (const id of claim.ids) ids.add(id);
         batch.push(claim);
       }
       seen++;
@@ -102,9 +103,14 @@ export class ClaimQueue<C extends Queued> {
     if (batch.length === 0) return batch;
     this.#waiting.splice(0, seen, ...passed);
     if (this.#waiting.length === 0) this.#allDue = false;
-    for (const claim of batch) for (const id of claim.ids) this.#busy.add(id);
-    this.#inFlight.add(batch);
+    this.#inFlight.set(batch, ids);
     return batch;
+  }
+
+  /** True while a commit in flight concerns a record of the claim. */
+  #isBusy({ ids }: C): boolean {
+    for (const busy of this.#inFlight.values()) if (isAnyIn(ids, busy)) return true;
+    return false;
   }
 
   /**
@@ -127,18 +133,19 @@ export class ClaimQueue<C extends Queued> {
   }
 
   #open(): C[] {
-    return [...this.#inFlight, this.#waiting].flat().filter(({ isOver }) => !isOver);
+    return [...this.#inFlight.keys(), this.#waiting].flat().filter(({ isOver }) => !isOver);
   }
 
   /** Removes the claims of a commit in flight, which all have their result. Their records are free. */
   done(batch: readonly C[]): void {
     this.#inFlight.delete(batch);
-    for (const claim of batch) for (const id of claim.ids) this.#busy.delete(id);
   }
 }
 
 function isAnyIn(ids: readonly string[], set: ReadonlySet<string>): boolean {
-  return set.size > 0 && ids.some((id) => set.has(id));
+  if (set.size === 0) return false;
+  for (const id of ids) if (set.has(id)) return true;
+  return false;
 }
 
 /** Time of the first claim that a request waits for, or infinity. */

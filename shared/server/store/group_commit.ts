@@ -147,7 +147,8 @@ export class GroupCommit {
     return new Promise<ClaimResult<R>>((resolve, reject) => {
       const relies = !this.checksAll, ids: string[] = live ? [live.record.id] : [];
       let bytes = 0;
-      for (const update of updates) {
+      for (let i = 0; i < updates.length; i++) {
+        const update = updates[i] as Update<R>;
         bytes += update.bytes ?? 0;
         const isShared = update.held !== undefined && this.#writes !== null;
         if (!isShared && !isRelied(update, relies)) ids.push(recordId(update));
@@ -240,8 +241,9 @@ export class GroupCommit {
     const changed = new Map<LiveRecord, Write[]>();
     try {
       let entries = await this.#entries(batch, isFresh);
-      await loadAll(batch, isFresh);
-      batch = await this.#undoubted(batch);
+      const loading = loadAll(batch, isFresh);
+      if (loading) await loading;
+      if (batch.some(isInDoubt)) batch = await this.#undoubted(batch);
       // What is held must be so when the commit begins.
       while (this.#isOutdated(batch, entries)) entries = await this.#entries(batch, isFresh);
       if (this.#isTooLarge(batch, entries)) return await this.#split(batch, now);
@@ -322,10 +324,13 @@ export class GroupCommit {
     const entries = new Map<string, BatchRecord>();
     const unknown = new Map<string, KvKey>();
     const now = this.#clock.now(), oldest = now - this.#reliedMs;
-    for (const { updates, relies } of batch) {
-      for (const update of updates) {
-        const id = recordId(update), { key, seen, seenAt = 0, held } = update;
-        if (entries.has(id) || unknown.has(id) || !isFresh && held && isUnwritten(held.at, now)) continue;
+    for (let i = 0; i < batch.length; i++) {
+      const { updates, relies } = batch[i] as QueuedClaim;
+      for (let j = 0; j < updates.length; j++) {
+        const update = updates[j] as Update<unknown>, { key, seen, seenAt = 0, held } = update;
+        if (!isFresh && held && isUnwritten(held.at, now)) continue;
+        const id = recordId(update);
+        if (entries.has(id) || unknown.has(id)) continue;
         const isTaken = isRelied(update, relies), isTooOld = isFresh || isTaken && seenAt < oldest;
         const known = isTooOld ? undefined : isTaken ? seen : newer(this.#known.get(id), seen);
         if (known) entries.set(id, untouched(id, known));
@@ -352,8 +357,10 @@ export class GroupCommit {
   /** Returns true when a record of these claims is neither in `entries` nor held. */
   #isOutdated(batch: readonly QueuedClaim[], entries: ReadonlyMap<string, BatchRecord>): boolean {
     const now = this.#clock.now();
-    for (const { updates } of batch) {
-      for (const update of updates) {
+    for (let i = 0; i < batch.length; i++) {
+      const { updates } = batch[i] as QueuedClaim;
+      for (let j = 0; j < updates.length; j++) {
+        const update = updates[j] as Update<unknown>;
         if (update.held && !isUnwritten(update.held.at, now) && !entries.has(recordId(update))) return true;
       }
     }
@@ -415,8 +422,13 @@ export class GroupCommit {
   }
 }
 
-/** Loads the live records of claims: all of them after a first attempt, which was refused or in conflict. */
-async function loadAll(batch: readonly QueuedClaim[], isFresh: boolean): Promise<void> {
+/** True when an earlier commit may have applied the claim. */
+function isInDoubt({ doubts, conflict }: QueuedClaim): boolean {
+  return doubts !== undefined || conflict !== undefined;
+}
+
+/** Loads the live records of claims that are not in memory: all of them after a refusal or a conflict. */
+function loadAll(batch: readonly QueuedClaim[], isFresh: boolean): Promise<unknown> | null {
   const records = new Set<LiveRecord>();
   for (const { live } of batch) if (live) records.add(live.record);
   const loading: Promise<void>[] = [];
@@ -424,7 +436,7 @@ async function loadAll(batch: readonly QueuedClaim[], isFresh: boolean): Promise
     if (isFresh) record.drop();
     if (!record.isLoaded) loading.push(record.load());
   }
-  if (loading.length > 0) await Promise.all(loading);
+  return loading.length > 0 ? Promise.all(loading) : null;
 }
 
 const REMEMBERED = 5_000;

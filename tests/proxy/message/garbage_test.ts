@@ -3,7 +3,6 @@ import { assert } from "@std/assert";
 import type { SocketTransport } from "../../../proxy/relay/agent_sockets.ts";
 import { TimerWheel } from "../../../shared/server/timer_wheel.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
-import { answered } from "../../support/registry_world.ts";
 import type { TestAgent } from "../../support/world.ts";
 import { World } from "../../support/world.ts";
 import { unixSeconds } from "../../../shared/protocol/time.ts";
@@ -13,7 +12,7 @@ const MESSAGES = 400;
 /** The least of the rounds counts: what else the process does at the time leaves bytes too. */
 const ROUNDS = 3;
 /** A tenth over what was measured. With more, each message costs the helper threads of V8 time that no profile shows. */
-const MOST_BYTES = 55_500;
+const MOST_BYTES = 46_500;
 
 /** The server's own timers on the clock of the test, whose timers leave 5 KB a message that a server does not. */
 function clockOfServer(): ManualClock {
@@ -68,7 +67,9 @@ Deno.test("a message leaves a bounded number of bytes to the garbage collector",
     for (let i = 0; i < some.length; i += 16) {
       await Promise.all(
         some.slice(i, i + 16).map(async (request) => {
-          await answered(await w.proxy.fetch(request, w.peer), 202);
+          // The body is not read: the platform sends it, and what a client leaves is not the server's.
+          const { status } = await w.proxy.fetch(request, w.peer);
+          assert(status === 202);
           const now = Deno.memoryUsage().heapUsed;
           // A collection takes away what it does not count.
           bytes += Math.max(0, now - before);
