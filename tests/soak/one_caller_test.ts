@@ -7,7 +7,7 @@ import { assert, assertEquals } from "@std/assert";
 import { HEADERS } from "../../shared/protocol/proof.ts";
 import { signedHeaders } from "../../cli/link/signed_headers.ts";
 import { HealthPoller, median } from "../support/health_poller.ts";
-import { deps, type LiveAgent, Service } from "../support/process.ts";
+import { deps, eventually, type LiveAgent, Service } from "../support/process.ts";
 import { BareConnector, OPCODE, RawConnection, rawRequest, usualLines } from "../support/raw_http.ts";
 
 const KIB = 1024;
@@ -98,7 +98,12 @@ function raw(request: (url: string) => string | Uint8Array): Drive {
 /** Sends frames on a relay socket of the recipient until it is closed, then opens a new socket. */
 function frames(text: string): Drive {
   return async ({ service, b }) => {
-    await using bare = await BareConnector.open(service.url, b);
+    // After such frames the agents of the owner wait before they connect, also in the next try.
+    await using bare = await eventually(
+      60_000,
+      "the agent may connect",
+      () => BareConnector.open(service.url, b).catch(() => undefined),
+    );
     let isOpen = true;
     const end = performance.now() + DRIVE_MS;
     while (isOpen && performance.now() < end) {
