@@ -11,6 +11,8 @@ import type { Context } from "../context.ts";
 const TEMPORARY = /^\.svc-[A-Za-z0-9_-]{16}\.tmp$/;
 const LEFTOVER_AFTER_MS = 600_000;
 const OTHERS_MAY_WRITE = 0o022;
+/** Each save of svc replaces its file once; with more, a program that replaces it without end holds up the command. */
+const LOOKS_MAX = 5;
 
 /**
  * Returns the text of a file, or `null` when it does not exist. Rejects links, devices and files over `maxBytes`.
@@ -38,7 +40,7 @@ export function readPrivate(path: string, maxBytes: number): string | null {
  * in the open itself, each command would start a fifth slower.
  */
 function openPlain(path: string): { file: Deno.FsFile; size: number } | null {
-  while (true) {
+  for (let look = 0; look < LOOKS_MAX; look++) {
     let named: Deno.FileInfo, file: Deno.FsFile;
     try {
       named = Deno.lstatSync(path);
@@ -57,6 +59,7 @@ function openPlain(path: string): { file: Deno.FsFile; size: number } | null {
     // A link or another file has taken its place in between: the next look says which.
     file.close();
   }
+  throw unsafe(path, "is replaced while it is read");
 }
 
 /** Returns true when an open file is the one that `lstat` saw: otherwise its path leads through a link. */
