@@ -71,8 +71,7 @@ const IN_ONE_PROCESS = ["registry", "proxy", "shared", "simulation", "doc", "too
 
 export const PLANS: Readonly<Record<string, Plan>> = {
   test: [[IN_ONE_PROCESS]],
-  // The tests of e2e wait more than they compute, the others only compute: together they use both cores. The lanes are
-  // about equally long, because the gate takes as long as the longer one.
-  ok: [[["check"]], [IN_ONE_PROCESS, ["e2e", "denokv_gate", "browser"]]],
+  // The tests of e2e and denokv_gate wait more than they compute, the others only compute: together they use both cores.
+  ok: [[["check", "denokv_gate"], IN_ONE_PROCESS, ["e2e", "browser"]]],
   soak: [[["soak", "e2e_long", "seeds", "denokv"]]],
 };

@@ -19,7 +19,7 @@ import {
 import { until } from "../../support/until.ts";
 import { AMPLE_QUOTAS, codeOf, type World } from "../../support/world.ts";
 
-const PEOPLE = 5_000;
+const PEOPLE = 1_250;
 
 /** Reads all pages of a list; returns all IDs and the number of pages. */
 async function walk(
@@ -38,7 +38,7 @@ async function walk(
   }
 }
 
-Deno.test("five thousand people page through completely, each once and newest first, with every filter", async () => {
+Deno.test("1,250 people page through completely, each once and newest first, with every filter", async () => {
   await using w = await openRegistry();
   const { id: adminId } = await w.admin();
   const people: HumanRecord[] = [];
@@ -64,7 +64,7 @@ Deno.test("five thousand people page through completely, each once and newest fi
   const newestFirst = people.map(({ id }) => id).reverse();
   const suspended = people.filter(({ status }) => status === "suspended").map(({ id }) => id).reverse();
   const all = await walk(w, "/v1/admin/people");
-  assertEquals(all, { ids: [...newestFirst, adminId], pages: 51 });
+  assertEquals(all, { ids: [...newestFirst, adminId], pages: 13 });
   assertEquals((await walk(w, "/v1/admin/people", { status: "suspended" })).ids, suspended);
   assertEquals((await walk(w, "/v1/admin/people", { role: "admin" })).ids, [adminId]);
   assertEquals((await walk(w, "/v1/admin/people", { role: "admin", status: "suspended" })).ids, []);
