@@ -36,12 +36,13 @@ async function agentsIn(dir: string, place: Place, proxyUrl: string): Promise<{ 
 }
 
 /** Starts the connectors of both agents, for programs that read their messages. */
-async function connectorsOf(dir: string): Promise<AsyncDisposable> {
+async function connectorsOf(
+  dir: string,
+): Promise<{ alpha: RunningConnector; beta: RunningConnector } & AsyncDisposable> {
+  const start = (name: string) => RunningConnector.start(dir, name, ["--inbox"], { program });
   const stack = new AsyncDisposableStack();
-  for (const name of ["alpha", "beta"]) {
-    stack.use(await RunningConnector.start(dir, name, ["--inbox"], { program }));
-  }
-  return stack;
+  const [alpha, beta] = [stack.use(await start("alpha")), stack.use(await start("beta"))];
+  return { alpha, beta, [Symbol.asyncDispose]: () => stack.disposeAsync() };
 }
 
 /** The lines of JSON that a program printed. */
@@ -81,10 +82,7 @@ for (const [runtime, start] of RUNTIMES) {
   });
 }
 
-/** Pairs alpha and beta. */
-async function paired(dir: string): Promise<void> {
-  await using alpha = await RunningConnector.start(dir, "alpha", ["--inbox"], { program });
-  await using beta = await RunningConnector.start(dir, "beta", ["--inbox"], { program });
+async function pair(alpha: RunningConnector, beta: RunningConnector): Promise<void> {
   const { ticket } = await alpha.json("POST", "/v1/pair/start", {});
   await beta.json("POST", "/v1/pair/confirm", { ticket });
 }
@@ -93,8 +91,8 @@ Deno.test("programs work again within 30 s after a restart of the proxy", async 
   await using place = await Place.open({}, true);
   await using folder = await tempFolder();
   const dids = await agentsIn(folder.path, place, place.server.address);
-  await paired(folder.path);
-  await using _connectors = await connectorsOf(folder.path);
+  await using connectors = await connectorsOf(folder.path);
+  await pair(connectors.alpha, connectors.beta);
   const [, start] = RUNTIMES.at(-1)!;
   await using alpha = await start("steady.mjs", folder.path, "alpha", dids.beta);
   await using beta = await start("steady.mjs", folder.path, "beta", dids.alpha);
@@ -117,9 +115,9 @@ Deno.test("a question of LocalAgent gets its reply when its connector is killed 
   await using folder = await tempFolder();
   const dir = folder.path;
   const dids = await agentsIn(dir, place, place.server.address);
-  await paired(dir);
-  await using betaConnector = await RunningConnector.start(dir, "beta", ["--inbox"], { program });
-  const connector = await RunningConnector.start(dir, "alpha", ["--inbox"], { program });
+  await using connectors = await connectorsOf(dir);
+  const { alpha: connector, beta: betaConnector } = connectors;
+  await pair(connector, betaConnector);
   await using alpha = await LocalAgent.open({ name: "alpha", configDir: dir });
   await using beta = await LocalAgent.open({ name: "beta", configDir: dir });
   const { promise, resolve } = Promise.withResolvers<void>();
