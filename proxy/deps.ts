@@ -1,89 +1,264 @@
-/** All dependencies of the proxy's handlers. `app.ts` builds them. Only `app.ts` and `routes.ts` import this type. */
-import type { Kv } from "../shared/server/kv.ts";
-import type { AccessTokenCheck } from "../shared/server/store/access_check.ts";
-import type { AppDeps } from "../shared/server/http/app.ts";
-import type { ApiDocs } from "../shared/server/http/api_docs.ts";
-import type { Changes } from "../shared/server/store/changes.ts";
-import type { GroupCommit, Update } from "../shared/server/store/group_commit.ts";
-import type { StoreCount } from "../shared/server/store/store_count.ts";
-import type { StoreReserve } from "../shared/server/store/store_reserve.ts";
-import type { StoreProbe } from "../shared/server/store/store_probe.ts";
-import type { BatchedReads } from "../shared/server/store/batched_reads.ts";
-import type { Random } from "../shared/random.ts";
-import type { RelayCounts } from "./admin/overview.ts";
-import type { Refusals } from "./admin/refusals.ts";
-import type { RelaySeries } from "./admin/series.ts";
-import type { AitCache } from "./admission/ait_cache.ts";
-import type { CheckDeps } from "./admission/checks.ts";
-import type { CrlCache } from "./admission/crl_cache.ts";
-import type { BadProofLimiter } from "./admission/bad_proof_limiter.ts";
-import type { KeyCache } from "./admission/key_cache.ts";
+/** Builds all dependencies of the proxy's handlers. Only `app.ts` and `routes.ts` import this file. */
+import type { Clock } from "../shared/clock.ts";
+import type { ErrorCode } from "../shared/protocol/errors.ts";
+import { LIMITS } from "../shared/protocol/limits.ts";
+import type { AccessTokenCheck, CheckAccessToken } from "../shared/server/store/access_check.ts";
+import type { ServiceDeps } from "../shared/server/http/app.ts";
+import type { RequestContext } from "../shared/server/http/route.ts";
+import { TrustChanges } from "../shared/server/store/trust_changes.ts";
+import { Changes } from "../shared/server/store/changes.ts";
+import { GroupCommit, type Update } from "../shared/server/store/group_commit.ts";
+import { ExpirySweeper } from "../shared/server/store/expiry_sweeper.ts";
+import type { Metrics } from "../shared/server/metrics/metrics.ts";
+import { BatchedReads } from "../shared/server/store/batched_reads.ts";
+import { RateLimiter } from "../shared/server/rate_limit.ts";
+import type { DiskSpace } from "../shared/server/machine.ts";
+import { StoreCount } from "../shared/server/store/store_count.ts";
+import { StoreReserve } from "../shared/server/store/store_reserve.ts";
+import { StoreProbe } from "../shared/server/store/store_probe.ts";
+import { countRelay, type RelayCounts } from "./admin/overview.ts";
+import { Refusals } from "./admin/refusals.ts";
+import { RelaySeries } from "./admin/series.ts";
+import { AitCache } from "./admission/ait_cache.ts";
+import { ACCESS_TOKEN_ENDED, CHECKS, windowRules } from "./admission/checks.ts";
+import { CrlCache } from "./admission/crl_cache.ts";
+import { BadProofLimiter } from "./admission/bad_proof_limiter.ts";
+import { KeyCache } from "./admission/key_cache.ts";
 import type { ProxyConfig } from "./config.ts";
-import type { IssuerPolicy } from "./issuer_policy.ts";
-import type { Issuers } from "./federation/issuers.ts";
-import type { Visitors } from "./federation/visitors.ts";
-import type { Senders } from "./message/sender.ts";
-import type { PreconditionFailed, Standings } from "./admission/standing.ts";
-import type { OwnerBudgets } from "./owner_budgets.ts";
-import type { RegistryClient } from "./registry_client.ts";
-import type { InstanceInbox } from "./relay/instance_inbox.ts";
-import type { InstanceLinks } from "./relay/instance_links.ts";
-import type { InstanceLeases } from "./relay/instance_leases.ts";
-import type { PresenceStore } from "./relay/presence.ts";
-import type { RecipientReturn } from "./relay/recipient_return.ts";
+import { IssuerPolicy } from "./issuer_policy.ts";
+import { Issuers, type Lookup } from "./federation/issuers.ts";
+import { Visitors } from "./federation/visitors.ts";
+import { Senders } from "./message/sender.ts";
+import { type PreconditionFailed, Standings } from "./admission/standing.ts";
+import { OwnerBudgets } from "./owner_budgets.ts";
+import { KEYS } from "./schema/kv_keys.ts";
+import { sweptFamilies } from "./schema/retention.ts";
+import { RegistryClient, type Send } from "./registry_client.ts";
+import { InstanceInbox } from "./relay/instance_inbox.ts";
+import { type Dial, InstanceLinks } from "./relay/instance_links.ts";
+import { InstanceLeases } from "./relay/instance_leases.ts";
+import { PresenceStore } from "./relay/presence.ts";
+import { RecipientReturn } from "./relay/recipient_return.ts";
 import type { UpgradeWebSocket } from "./relay/connect.ts";
-import type { Deliveries } from "./message/deliveries.ts";
-import type { MessageForwarder } from "./relay/message_forwarder.ts";
-import type { MailboxDelivery } from "./relay/mailbox_delivery.ts";
-import type { InFlightBudget } from "./relay/in_flight_budget.ts";
-import type { ConnectedAgents } from "./relay/connected_agents.ts";
-import type { Mailbox } from "./relay/mailbox.ts";
-import type { Revalidation } from "./relay/revalidation.ts";
+import { Deliveries } from "./message/deliveries.ts";
+import { MessageForwarder } from "./relay/message_forwarder.ts";
+import { MailboxDelivery } from "./relay/mailbox_delivery.ts";
+import { InFlightBudget } from "./relay/in_flight_budget.ts";
+import { ConnectedAgents } from "./relay/connected_agents.ts";
+import { Mailbox } from "./relay/mailbox.ts";
+import { Revalidation } from "./relay/revalidation.ts";
+import { SenderStatus } from "./relay/sender_status.ts";
+import { PairRemoval } from "./trust/pair_removal.ts";
 
-export interface ProxyDeps extends AppDeps {
-  kv: Kv;
-  random: Random;
-  config: ProxyConfig;
-  documents: ApiDocs;
-  /** Origins that a proof may name. The first one is the public origin. */
-  origins: readonly string[];
-  registry: RegistryClient;
-  /** Returns the preconditions of a valid access token, or `null` for an invalid one. */
-  access(claim: AccessTokenCheck): Promise<readonly Update<PreconditionFailed>[] | null>;
-  /** True when `access()` only reads records, so that it may begin before its check. */
-  readsAccess: boolean;
-  keys: KeyCache;
-  crl: CrlCache;
-  aits: AitCache;
-  policy: IssuerPolicy;
-  issuers: Issuers;
-  visitors: Visitors;
-  guard: BadProofLimiter;
-  commits: GroupCommit;
-  changes: Changes;
-  probe: StoreProbe;
-  reads: BatchedReads;
-  senders: Senders;
-  windows: CheckDeps["windows"];
-  standings: Standings;
-  owners: OwnerBudgets;
-  held: InFlightBudget;
-  connectedAgents: ConnectedAgents;
-  deliveries: Deliveries;
-  mailbox: Mailbox;
-  mailboxDelivery: MailboxDelivery;
-  leases: InstanceLeases;
-  presence: PresenceStore;
-  returns: RecipientReturn;
-  inbox: InstanceInbox;
-  links: InstanceLinks;
-  forwarder: MessageForwarder;
-  revalidation: Revalidation;
-  refusals: Refusals;
-  series: RelaySeries;
-  counts: StoreCount<RelayCounts>;
-  reserve: StoreReserve;
-  storeBytes?(): number | null;
-  residentBytes?(): number;
+export interface ProxyExternals extends ServiceDeps {
+  /** Sends a request to the registry: `fetch`, or the `fetch` of the registry app in this process. */
+  send: Send;
+  /** Checks access tokens without a request to the registry, when both share process and store. */
+  judgeAccess?: CheckAccessToken;
   upgrade: UpgradeWebSocket;
+  /** Reaches other instances. */
+  dial: Dial;
+  /** Returns the space of the store's disk, or `null` when this process cannot see it. */
+  diskSpace?(): DiskSpace | null;
+  /** Sends requests to registries of other servers, and resolves their names. */
+  abroad: { send: Send; lookup: Lookup };
+  /** Returns the bytes of the store's file; `null` without a file. */
+  storeBytes?(): number | null;
+  /** Returns the memory of this process. */
+  residentBytes?(): number;
+}
+
+export type ProxyDeps = ReturnType<typeof buildProxy>["deps"];
+
+/** Returns what the handlers use, and the work in the background that only `app.ts` starts and stops. */
+export function buildProxy(externals: ProxyExternals, config: ProxyConfig) {
+  const { kv, maxChecks, clock, random, newId, log, metrics } = externals;
+  const registry = new RegistryClient(externals.send, clock, config);
+  const keys = new KeyCache(registry, clock, config.registryKeysTtlMs);
+  const crl = new CrlCache({ kv, clock, random, log, metrics, registry, keys }, {
+    issuer: config.registryUrl,
+    refreshIntervalMs: config.crlRefreshIntervalMs,
+    maxAgeMs: config.crlMaxAgeMs,
+  });
+  const commits = new GroupCommit(kv, maxChecks, {
+    clock,
+    markKey: KEYS.commitMark(newId()),
+    metrics,
+    inFlight: externals.commitsInFlight,
+    reliedMs: externals.reliedMs,
+    writes: externals.writes ?? null,
+  });
+  const reads = new BatchedReads(kv);
+  const changes = new Changes({ kv, reads, clock, random, maxChecks, metrics });
+  const owners = new OwnerBudgets(clock, config.ownerRequests);
+  const connectedAgents = new ConnectedAgents(clock, newId, config.heartbeatIntervalMs, metrics, owners);
+  const reserve = new StoreReserve(externals.diskSpace ?? (() => null), clock, config.storeReserveBytes);
+  const mailbox = new Mailbox({ kv, clock, commits, metrics, reserve }, {
+    ttlMs: config.mailboxTtlSeconds * 1000,
+    receiptKeptMs: config.receiptKeptMs,
+    ownerBytes: config.mailboxOwnerBytes,
+    registryUrl: config.registryUrl,
+  });
+  const senders = new Senders({ kv, reads, clock, windowMs: config.agentWindowMs });
+  const senderStatus = new SenderStatus(registry, clock);
+  const pairRemoval = new PairRemoval({ kv, clock, random, log, crl, maxChecks });
+  const policy = new IssuerPolicy(config);
+  const issuers = new Issuers({
+    ...{ kv, clock, random, log, metrics, config, ...externals.abroad },
+    onList: (authority, deleted) => void pairRemoval.visitorsListed(authority, deleted),
+  });
+  const visitors = new Visitors({ kv, clock, changes, policy, issuers, config });
+  const mailboxDelivery = new MailboxDelivery({
+    kv,
+    clock,
+    log,
+    metrics,
+    connectedAgents,
+    crl,
+    senders: senderStatus,
+    visitors,
+    registryUrl: config.registryUrl,
+    mailbox,
+    ackTimeoutMs: config.ackTimeoutMs,
+  });
+  const revalidation = new Revalidation({
+    clock,
+    log,
+    metrics,
+    connectedAgents,
+    crl,
+    registry,
+    intervalMs: config.sessionRevalidateMs,
+  });
+  const trustChanges = new TrustChanges(externals, (agentDids, since) => {
+    senderStatus.forget(agentDids);
+    void revalidation.onTrustChange(agentDids, since);
+  });
+  const leases = new InstanceLeases({ kv, clock, random, newId, log, metrics });
+  const { instance } = leases;
+  // In a queue of its own, a connect does not wait for a change of pairs that the store keeps waiting, nor the other way.
+  const presences = new Changes({ kv, reads, clock, random, maxChecks, metrics });
+  const presence = new PresenceStore({ kv, changes: presences, clock, leases });
+  const inbox = new InstanceInbox({ kv, clock, newId, log, instance });
+  const { upgrade, dial } = externals;
+  const links = new InstanceLinks({ clock, random, log, metrics, leases, upgrade, dial });
+  const deliveries = new Deliveries({
+    clock,
+    commits,
+    log,
+    leases,
+    senders,
+    attemptMs: config.ackTimeoutMs + LIMITS.wayBackMs,
+  });
+  const sweeper = new ExpirySweeper(
+    { kv, maxChecks, clock, log, instance, leaseKey: KEYS.sweep() },
+    sweptFamilies(kv, {
+      receiptKeptMs: config.receiptKeptMs,
+      instance,
+      settle: (sender) => deliveries.settle(sender),
+    }),
+  );
+  const forwarder = new MessageForwarder({
+    kv,
+    clock,
+    log,
+    metrics,
+    newId,
+    commits,
+    deliveries,
+    leases,
+    presence,
+    inbox,
+    links,
+    connectedAgents,
+    mailboxDelivery,
+    mailbox,
+  });
+  mailbox.onOutcome = (id, outcome) => void forwarder.tellDelivery(id, outcome);
+  connectedAgents.onAttached = (agentDid) => {
+    mailboxDelivery.deliverTo(agentDid);
+  };
+  connectedAgents.onGone = (agentDid) => {
+    const isHere = () => connectedAgents.session(agentDid) !== undefined || connectedAgents.isOpening(agentDid);
+    void presence.release(agentDid, isHere).catch((cause) => log("warn", "presence_failed", { agentDid, cause }));
+  };
+  crl.onInstalled = () => {
+    void revalidation.onCrlInstalled();
+    void pairRemoval.listed();
+  };
+  const refusals = new Refusals(clock);
+  const held = new InFlightBudget();
+  // Prometheus sees no increase in a series that begins with an attack, so the refusals of each check begin with 0.
+  for (const [i, { failsWith }] of CHECKS.entries()) {
+    for (const code of failsWith) {
+      for (const origin of ["local", "foreign"]) metrics.add("refusals_total", 0, code, String(i + 1), origin);
+    }
+  }
+  metrics.read("held_bytes", () => held.total);
+  metrics.read("crl_age_seconds", () => crl.ageSeconds);
+  metrics.read("crl_entries", () => crl.entries);
+  metrics.read("registry_keys_age_seconds", () => keys.ageSeconds);
+  const counts = new StoreCount(clock, () => countRelay({ kv, clock, leases, mailbox }));
+  const series = new RelaySeries({ clock, metrics, counts });
+  metrics.beforeRead(async () => showCounts(metrics, await counts.current(), clock));
+  metrics.read("store_reserve_bytes", () => reserve.space?.reserveBytes ?? null);
+  const { judgeAccess } = externals;
+  const aits = new AitCache(keys, config.registryUrl);
+  const access = async (claim: AccessTokenCheck): Promise<readonly Update<PreconditionFailed>[] | null> => {
+    if (judgeAccess) return await judgeAccess(claim, { commits, reads }, ACCESS_TOKEN_ENDED);
+    return await registry.validate(claim) ? [] : null;
+  };
+  const deps = {
+    ...externals,
+    config,
+    registry,
+    /** The preconditions of a valid access token; `null` for an invalid one. */
+    access,
+    /** True when `access()` only reads records, so that it may begin before its check. */
+    readsAccess: judgeAccess !== undefined,
+    keys,
+    crl,
+    commits,
+    changes,
+    reads,
+    probe: new StoreProbe({ kv, clock, commits }, KEYS.probe()),
+    guard: new BadProofLimiter(clock, owners),
+    aits,
+    policy,
+    issuers,
+    visitors,
+    windows: windowRules(config),
+    standings: new Standings({ aits, keys, crl, reliedMs: externals.reliedMs }),
+    senders,
+    limiter: new RateLimiter(kv, commits, clock, KEYS.window),
+    owners,
+    held,
+    connectedAgents,
+    mailbox,
+    mailboxDelivery,
+    leases,
+    presence,
+    returns: new RecipientReturn({ clock, connectedAgents, leases, presence, reads }),
+    inbox,
+    links,
+    forwarder,
+    revalidation,
+    deliveries,
+    refusals,
+    series,
+    counts,
+    reserve,
+    onRefused: (code: ErrorCode, exchange: RequestContext) => refusals.record(code, exchange),
+    showDetails: config.environment !== "production",
+  };
+  return { deps, pairRemoval, sweeper, trustChanges };
+}
+
+function showCounts(metrics: Metrics, { agents, queues }: RelayCounts, clock: Clock): void {
+  metrics.set("agents_offline_1d", agents.offlineOver1d);
+  metrics.set("mailbox_messages", queues.messages);
+  metrics.set("mailbox_recipients", queues.recipients);
+  metrics.set("mailbox_fullest_ratio", queues.fullest);
+  const { oldestAt } = queues;
+  metrics.set("mailbox_oldest_seconds", oldestAt === null ? 0 : Math.max(0, clock.now() - oldestAt) / 1000);
 }

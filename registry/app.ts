@@ -1,31 +1,14 @@
 /** Builds the registry from its dependencies: an app that answers requests. */
-import type { Kv } from "../shared/server/kv.ts";
-import { authorityOf } from "../shared/protocol/did.ts";
 import type { CheckAccessToken } from "../shared/server/store/access_check.ts";
-import { type App, createApp, routedPath, type ServiceDeps } from "../shared/server/http/app.ts";
-import { ConfigError } from "../shared/server/config_reader.ts";
-import { GroupCommit } from "../shared/server/store/group_commit.ts";
-import { Nonces } from "../shared/server/nonces.ts";
-import { Changes } from "../shared/server/store/changes.ts";
-import { BatchedReads } from "../shared/server/store/batched_reads.ts";
-import { RateLimiter } from "../shared/server/rate_limit.ts";
+import { type App, createApp, routedPath } from "../shared/server/http/app.ts";
 import type { Route } from "../shared/server/http/route.ts";
-import { StoreCount } from "../shared/server/store/store_count.ts";
-import { StoreProbe } from "../shared/server/store/store_probe.ts";
-import { readWithFormatCheck } from "../shared/server/store/store_format.ts";
-import { Looks, newAdminToken } from "./admin_tokens/handlers.ts";
+import { newAdminToken } from "./admin_tokens/handlers.ts";
 import { AUTHENTICATORS, type RegistryCallers } from "./auth.ts";
 import type { RegistryConfig } from "./config.ts";
 import { Console } from "./console/console.ts";
-import type { RegistryDeps } from "./deps.ts";
-import { KEYS } from "./schema/kv_keys.ts";
-import { countRegistry } from "./people/store.ts";
-import { Suspensions } from "./people/suspensions.ts";
-import { CrlPublisher } from "./revocation/crl.ts";
+import { buildRegistry, type RegistryDeps, type RegistryExternals } from "./deps.ts";
 import { REGISTRY_ROUTES } from "./routes.ts";
 import { accessTokenPreconditions } from "./sessions/access_token.ts";
-import { Signing } from "./signing_keys.ts";
-import type { SigningKeySet } from "./schema/records.ts";
 
 export interface Registry extends App {
   deps: RegistryDeps;
@@ -35,57 +18,12 @@ export interface Registry extends App {
 }
 
 /**
- * Opens the registry on its store. The first start stores the issuer and makes the signing key; each later start is one
- * read. Suspensions that a stopped registry left are resumed in the background.
+ * Opens the registry on its store. Suspensions that a stopped registry left are resumed in the background.
  *
- * @throws {ConfigError} when the store belongs to another issuer
- * @throws {StoreRefused} when the store has another format
+ * @throws as `buildRegistry`
  */
-export async function createRegistry(
-  externals: ServiceDeps & {
-    crlBytes?: number | undefined;
-    /** Sends a request of the console to the proxy: `fetch`, or the `fetch` of the proxy in this process. */
-    callProxy?(request: Request): Promise<Response>;
-  },
-  config: RegistryConfig,
-): Promise<Registry> {
-  const { kv, maxChecks, clock, random, newId, metrics } = externals;
-  const authority = authorityOf(config.registryUrl);
-  if (authority === null) throw new ConfigError(["REGISTRY_URL: its host cannot be part of a DID"]);
-  const [issuer, stored] = await readWithFormatCheck<[string, SigningKeySet]>(externals, [
-    KEYS.issuer(),
-    KEYS.signingKeys(),
-  ]);
-  await fixIssuer(kv, issuer.value, config.registryUrl);
-  const reads = new BatchedReads(kv);
-  const signing = await Signing.open({ ...externals, reads }, config.signingKeys, stored.value);
-  const commits = new GroupCommit(kv, maxChecks, {
-    clock,
-    markKey: KEYS.commitMark(newId()),
-    metrics,
-    inFlight: externals.commitsInFlight,
-  });
-  const changes = new Changes({ kv, reads, clock, random, maxChecks, metrics });
-  const counts = new StoreCount(clock, () => countRegistry({ kv, clock, metrics }));
-  metrics.beforeRead(() => counts.current());
-  const deps: RegistryDeps = {
-    ...externals,
-    config,
-    authority,
-    signing,
-    commits,
-    changes,
-    counts,
-    looks: new Looks(clock),
-    suspensions: new Suspensions({ ...externals, authority, reads, changes }),
-    reads,
-    probe: new StoreProbe({ kv, clock, commits }, KEYS.probe()),
-    crl: new CrlPublisher({ ...externals, reads, signing }, config.registryUrl, externals.crlBytes),
-    nonces: new Nonces(clock),
-    limiter: new RateLimiter(kv, commits, clock, KEYS.window),
-    random,
-    showDetails: config.environment !== "production",
-  };
+export async function createRegistry(externals: RegistryExternals, config: RegistryConfig): Promise<Registry> {
+  const deps = await buildRegistry(externals, config);
   void deps.suspensions.resume();
   const app = createApp<RegistryDeps, RegistryCallers>(
     routesWith(config.apiKeyRequestsPerMinute),
@@ -95,7 +33,7 @@ export async function createRegistry(
   const console = config.console
     ? new Console(deps, {
       send: externals.callProxy ?? fetch,
-      tokenFor: (humanDid) => newAdminToken(deps, humanDid, newId()),
+      tokenFor: (humanDid) => newAdminToken(deps, humanDid, deps.newId()),
     })
     : null;
   return {
@@ -114,19 +52,4 @@ function routesWith(requests: number): Route<RegistryDeps>[] {
   return REGISTRY_ROUTES.map((row) =>
     row.limit?.per === "person" ? { ...row, limit: { ...row.limit, requests } } : row
   );
-}
-
-/** @throws {ConfigError} when the store belongs to another issuer */
-async function fixIssuer(kv: Kv, stored: string | null, issuer: string): Promise<void> {
-  let value = stored;
-  if (value === null) {
-    await kv.atomic().check({ key: KEYS.issuer(), versionstamp: null }).set(KEYS.issuer(), issuer).commit();
-    value = (await kv.get<string>(KEYS.issuer())).value;
-  }
-  if (value !== issuer) {
-    throw new ConfigError([
-      `REGISTRY_URL: the store belongs to ${value}, and its identities are valid for that address only; ` +
-      `set REGISTRY_URL=${value}, or KV_URL to a new store`,
-    ]);
-  }
 }

@@ -1,41 +1,95 @@
 /**
- * All dependencies of the registry, built once in `app.ts`. Only `app.ts` and `routes.ts` import this type, because
- * one wide type would tie most files together in a cycle of imports; every other file names the members that it uses.
+ * Builds all dependencies of the registry. Only `app.ts` and `routes.ts` import this file, because one wide type would tie
+ * most files together in a cycle of imports; every other file names the members that it uses.
  */
 import type { Kv } from "../shared/server/kv.ts";
-import type { AdminCounts } from "../shared/protocol/api/admin.ts";
-import type { AppDeps } from "../shared/server/http/app.ts";
-import type { ApiDocs } from "../shared/server/http/api_docs.ts";
-import type { GroupCommit } from "../shared/server/store/group_commit.ts";
-import type { BatchedReads } from "../shared/server/store/batched_reads.ts";
-import type { Changes } from "../shared/server/store/changes.ts";
-import type { Nonces } from "../shared/server/nonces.ts";
-import type { StoreCount } from "../shared/server/store/store_count.ts";
-import type { StoreProbe } from "../shared/server/store/store_probe.ts";
-import type { Random } from "../shared/random.ts";
+import { authorityOf } from "../shared/protocol/did.ts";
+import type { ServiceDeps } from "../shared/server/http/app.ts";
+import { ConfigError } from "../shared/server/config_reader.ts";
+import { GroupCommit } from "../shared/server/store/group_commit.ts";
+import { Nonces } from "../shared/server/nonces.ts";
+import { Changes } from "../shared/server/store/changes.ts";
+import { BatchedReads } from "../shared/server/store/batched_reads.ts";
+import { RateLimiter } from "../shared/server/rate_limit.ts";
+import { StoreCount } from "../shared/server/store/store_count.ts";
+import { StoreProbe } from "../shared/server/store/store_probe.ts";
+import { readWithFormatCheck } from "../shared/server/store/store_format.ts";
+import { Looks } from "./admin_tokens/handlers.ts";
 import type { RegistryConfig } from "./config.ts";
-import type { CrlPublisher } from "./revocation/crl.ts";
-import type { Suspensions } from "./people/suspensions.ts";
-import type { Looks } from "./admin_tokens/handlers.ts";
-import type { Signing } from "./signing_keys.ts";
+import { KEYS } from "./schema/kv_keys.ts";
+import { countRegistry } from "./people/store.ts";
+import { Suspensions } from "./people/suspensions.ts";
+import { CrlPublisher } from "./revocation/crl.ts";
+import { Signing } from "./signing_keys.ts";
+import type { SigningKeySet } from "./schema/records.ts";
 
-export interface RegistryDeps extends AppDeps {
-  kv: Kv;
-  random: Random;
-  config: RegistryConfig;
-  documents: ApiDocs;
-  /** Authority of the DIDs that this registry issues. */
-  authority: string;
-  origins: readonly string[];
-  signing: Signing;
-  crl: CrlPublisher;
-  commits: GroupCommit;
-  /** The queue of changes that share a record, such as a quota. */
-  changes: Changes;
-  reads: BatchedReads;
-  suspensions: Suspensions;
-  counts: StoreCount<AdminCounts>;
-  looks: Looks;
-  probe: StoreProbe;
-  nonces: Nonces;
+export interface RegistryExternals extends ServiceDeps {
+  crlBytes?: number | undefined;
+  /** Sends a request of the console to the proxy: `fetch`, or the `fetch` of the proxy in this process. */
+  callProxy?(request: Request): Promise<Response>;
+}
+
+export type RegistryDeps = Awaited<ReturnType<typeof buildRegistry>>;
+
+/**
+ * Opens the store of the registry. The first start stores the issuer and makes the signing key; each later start is one
+ * read.
+ *
+ * @throws {ConfigError} when the store belongs to another issuer
+ * @throws {StoreRefused} when the store has another format
+ */
+export async function buildRegistry(externals: RegistryExternals, config: RegistryConfig) {
+  const { kv, maxChecks, clock, random, newId, metrics } = externals;
+  const authority = authorityOf(config.registryUrl);
+  if (authority === null) throw new ConfigError(["REGISTRY_URL: its host cannot be part of a DID"]);
+  const [issuer, stored] = await readWithFormatCheck<[string, SigningKeySet]>(externals, [
+    KEYS.issuer(),
+    KEYS.signingKeys(),
+  ]);
+  await fixIssuer(kv, issuer.value, config.registryUrl);
+  const reads = new BatchedReads(kv);
+  const signing = await Signing.open({ ...externals, reads }, config.signingKeys, stored.value);
+  const commits = new GroupCommit(kv, maxChecks, {
+    clock,
+    markKey: KEYS.commitMark(newId()),
+    metrics,
+    inFlight: externals.commitsInFlight,
+  });
+  const changes = new Changes({ kv, reads, clock, random, maxChecks, metrics });
+  const counts = new StoreCount(clock, () => countRegistry({ kv, clock, metrics }));
+  metrics.beforeRead(() => counts.current());
+  return {
+    ...externals,
+    config,
+    /** Authority of the DIDs that this registry issues. */
+    authority,
+    signing,
+    commits,
+    /** The queue of changes that share a record, such as a quota. */
+    changes,
+    counts,
+    looks: new Looks(clock),
+    suspensions: new Suspensions({ ...externals, authority, reads, changes }),
+    reads,
+    probe: new StoreProbe({ kv, clock, commits }, KEYS.probe()),
+    crl: new CrlPublisher({ ...externals, reads, signing }, config.registryUrl, externals.crlBytes),
+    nonces: new Nonces(clock),
+    limiter: new RateLimiter(kv, commits, clock, KEYS.window),
+    showDetails: config.environment !== "production",
+  };
+}
+
+/** @throws {ConfigError} when the store belongs to another issuer */
+async function fixIssuer(kv: Kv, stored: string | null, issuer: string): Promise<void> {
+  let value = stored;
+  if (value === null) {
+    await kv.atomic().check({ key: KEYS.issuer(), versionstamp: null }).set(KEYS.issuer(), issuer).commit();
+    value = (await kv.get<string>(KEYS.issuer())).value;
+  }
+  if (value !== issuer) {
+    throw new ConfigError([
+      `REGISTRY_URL: the store belongs to ${value}, and its identities are valid for that address only; ` +
+      `set REGISTRY_URL=${value}, or KV_URL to a new store`,
+    ]);
+  }
 }

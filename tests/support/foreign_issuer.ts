@@ -1,5 +1,5 @@
 /** The registry of another server, as a proxy sees it: its keys, its revocation list, and agents with visit tokens. */
-import type { ProxyExternals } from "../../proxy/app.ts";
+import type { ProxyExternals } from "../../proxy/deps.ts";
 import { type KeyPair, keyPairFromSeed } from "../../shared/protocol/ed25519.ts";
 import { type NewId, ulidSource } from "../../shared/protocol/ids.ts";
 import { signAit } from "../../shared/protocol/signed/ait.ts";

@@ -5,7 +5,8 @@
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { COMMITS_IN_FLIGHT, RELIED_MS } from "../../shared/server/store/open_store.ts";
 import { AgentClient, type AgentIdentity, type HttpDeps, RegistryClient } from "./agent_client.ts";
-import { createProxy, type Proxy, type ProxyExternals } from "../../proxy/app.ts";
+import { createProxy, type Proxy } from "../../proxy/app.ts";
+import type { ProxyExternals } from "../../proxy/deps.ts";
 import { type ProxyConfig, readProxyConfig } from "../../proxy/config.ts";
 import type { RelaySocket, SocketTransport } from "../../proxy/relay/agent_sockets.ts";
 import { createRegistry, type Registry } from "../../registry/app.ts";
