@@ -158,6 +158,11 @@ export class World implements AsyncDisposable {
     return world;
   }
 
+  /** Lets the time pass in which the proxy relies on what it has read of a store over the network: an end takes effect then. */
+  passRelied(): void {
+    if ((this.options.maxChecks ?? MAX_CHECKS) === LIMITS.commitChecksConnect) this.clock.step(RELIED_MS + 1);
+  }
+
   /** Composes both services again over the same store: a restart. */
   async start(): Promise<void> {
     this.registry?.stop();

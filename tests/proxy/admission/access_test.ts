@@ -80,7 +80,8 @@ for (const sharedProcess of [false, true]) {
     await using _ = w;
     assertEquals(await outcome(await w.message(a, b)), "202");
     const old = a.identity.accessToken;
-    const next = await w.client.refresh(a.identity, a.agentAuth.refreshToken);
+    const next = await w.client.refresh(a.identity, a.agentAuth.refreshToken), refreshed = w.clock.now();
+    w.passRelied();
     const cases: [name: string, access: string, result: string][] = [
       ["the one before", old, INVALID],
       ["its own", next.accessToken, "202"],
@@ -107,7 +108,7 @@ for (const sharedProcess of [false, true]) {
     });
     await t.step("the agent's own token, just before and just after it expires", async () => {
       const sender = withAccess(a, next.accessToken);
-      await w.clock.stepWhenIdle(899_000);
+      await w.clock.stepWhenIdle(refreshed + 899_000 - w.clock.now());
       assertEquals(await outcome(await w.message(sender, b)), "202");
       await w.clock.stepWhenIdle(1_000);
       assertEquals(await outcome(await w.message(sender, b)), INVALID);
@@ -121,6 +122,7 @@ for (const sharedProcess of [false, true]) {
     assertEquals(await outcome(await w.message(a, b)), "202");
     const path = `/v1/agents/${a.agent.id}/auth/revoke`;
     assertEquals((await w.ask("DELETE", path, { apiKey: a.owner.apiKey })).status, 204);
+    w.passRelied();
     assertEquals(await outcome(await w.message(a, b)), INVALID);
     // The AIT admits the request; the route itself requires an active session.
     assertEquals(await outcome(await get(w, a, "/pair/peers")), "403 PROXY_PAIR_OWNERSHIP_FORBIDDEN");
@@ -143,6 +145,7 @@ Deno.test("in one process a message is refused in every race after its session, 
         const racing = Array.from({ length: 10 }, () => w.message(a, b));
         const ended = end(w, a, b).then((answer) => {
           assertEquals(answer.status, 204);
+          w.passRelied();
           return Promise.all(Array.from({ length: 5 }, () => w.message(a, b)));
         });
         const accepted = (await Promise.all(racing)).filter(({ status }) => status === 202).length;

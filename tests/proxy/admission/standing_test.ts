@@ -74,6 +74,7 @@ for (const [name, [end, refusal]] of Object.entries(ENDS)) {
     for (let i = 0; i < 3; i++) assertEquals(await outcome(await w.message(a, b)), "202");
     assertEquals(count.verified, 1);
     await end(w, a, b);
+    w.passRelied();
     for (let i = 0; i < 2; i++) assertEquals(await outcome(await w.message(a, b)), refusal);
   });
 }
@@ -92,6 +93,7 @@ Deno.test("a message relies on nothing that an earlier one has not proven", asyn
   });
   await t.step("another access token", async () => {
     const { accessToken } = await w.client.refresh(a.identity, a.agentAuth.refreshToken);
+    w.passRelied();
     assertEquals(await outcome(await w.message(a, b)), "401 PROXY_AGENT_ACCESS_INVALID");
     a.identity.accessToken = accessToken;
     const before = count.verified;

@@ -116,11 +116,12 @@ Deno.test("a copy of a request that waits is refused as a replay", () =>
   }));
 
 Deno.test("only a recipient that is expected back is waited for", async (t) => {
-  const offline = ["PROXY_RELAY_CONNECTOR_OFFLINE", 0] as const;
+  const offline = ["PROXY_RELAY_CONNECTOR_OFFLINE", "at once"] as const;
   const answered = async (w: World, a: TestAgent, b: TestAgent, headers: Record<string, string> = {}) => {
     const sending = new Sending(w, a, b, headers);
+    // A store over the network answers a step or two later; the wait for a recipient is 5 s.
     const passed = await sending.passed(8_000);
-    return [await sending.outcome(), passed] as const;
+    return [await sending.outcome(), passed < 1_000 ? "at once" : `after ${passed} ms`] as const;
   };
   await t.step("its connector has ended", () =>
     twoOf(async (w1, w2, a, b) => {
@@ -159,7 +160,7 @@ Deno.test("only a recipient that is expected back is waited for", async (t) => {
     twoOf(async (w1, w2, a, b) => {
       await connected(w2, b);
       await leave(w2);
-      assertEquals(await answered(w1, a, b, { Prefer: "respond-async" }), ["202", 0]);
+      assertEquals(await answered(w1, a, b, { Prefer: "respond-async" }), ["202", "at once"]);
     }));
 });
 

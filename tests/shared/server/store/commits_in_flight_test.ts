@@ -10,6 +10,7 @@ import { COMMITS_IN_FLIGHT } from "../../../../shared/server/store/open_store.ts
 import { STORE_CALL_MS, StoreUnavailable } from "../../../../shared/server/store/store_errors.ts";
 import { FaultyKv, type KvCall, overlaid, withRecordedWrites } from "../../../support/faulty_kv.ts";
 import { flushTasks, ManualClock } from "../../../support/manual_clock.ts";
+import { until } from "../../../support/until.ts";
 
 const KEPT_MS = 3_600_000;
 const MAX_CHECKS = LIMITS.commitChecksConnect;
@@ -159,7 +160,10 @@ Deno.test("commits in flight that are late are not tried again, and count once e
   await Promise.all(claims);
   assertEquals(held.length, 2, "no half of a batch is committed");
   open();
-  for (const n of [0, 1, 2, 3]) assertEquals(await listOf(store.kv, `key-${n}`), [n]);
+  for (const n of [0, 1, 2, 3]) {
+    await until(async () => (await listOf(store.kv, `key-${n}`)).length > 0);
+    assertEquals(await listOf(store.kv, `key-${n}`), [n]);
+  }
 });
 
 const KEYS = ["a", "b", "c", "d", "e", "f"];
