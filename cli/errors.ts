@@ -264,7 +264,7 @@ export function describe(error: unknown): Described {
 }
 
 /** The fix of a code of the connector or of a service; empty for any other. */
-function fixOf(code: string): string {
+export function fixOf(code: string): string {
   if (CONNECTOR_CODES.includes(code)) return LOCAL_ERRORS[code as LocalCode].fix;
   return CLI_FIXES[code] ?? (isErrorCode(code) ? ERRORS[code].fix : "");
 }

@@ -5,8 +5,9 @@
 
 interface LocalErrorRow {
   status: number;
-  /** The condition, also the message. */
+  /** The condition, also the message unless the place that throws knows more. */
   when: string;
+  /** For `svc explain` and the documents; no answer holds it. */
   fix: string;
 }
 

@@ -27,7 +27,7 @@ import { openConsole } from "./console/handlers.ts";
 import type { RegistryDeps } from "./deps.ts";
 import * as invites from "./invites/handlers.ts";
 import * as meta from "./meta/handlers.ts";
-import { joinPage } from "./meta/handlers.ts";
+import { joinPage } from "./meta/join_page.ts";
 import { getCrl } from "./revocation/handlers.ts";
 import * as people from "./people/handlers.ts";
 import * as services from "./internal_services/handlers.ts";

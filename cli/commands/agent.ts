@@ -1,7 +1,7 @@
 /** `svc agent …`: agents, and their identity tokens and sessions. */
 import type { AgentList } from "../../shared/protocol/api/agents.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
-import { parseFramework } from "../../shared/protocol/names.ts";
+import { DEFAULT_FRAMEWORK, parseFramework } from "../../shared/protocol/names.ts";
 import { command, PERSON_OPTIONS, REGISTRY_OPTIONS } from "../command_line/command.ts";
 import { parseCount } from "../command_line/numbers.ts";
 import { connect, connectAsPerson } from "../account/registry_access.ts";
@@ -44,7 +44,7 @@ export const COMMANDS = [
     args: { name: { summary: "Agent name: 1 to 64 of A-Z, a-z, 0-9, ., _ and -; also its folder name" } },
     options: {
       ...PERSON_OPTIONS,
-      framework: { value: "framework", summary: "Framework label, up to 32 characters (default generic)" },
+      framework: { value: "framework", summary: `Framework label, up to 32 characters (default ${DEFAULT_FRAMEWORK})` },
       "ttl-days": { value: "days", summary: `Days until the identity token expires, ${TTL_RANGE}` },
     },
     examples: { "svc agent create alpha --framework openclaw": "Create an agent named alpha" },

@@ -3,7 +3,7 @@ import { ACK_REASONS, type AckReason } from "../../shared/protocol/ack_reasons.t
 import { type ErrorCode, ERRORS, isErrorCode } from "../../shared/protocol/errors.ts";
 import { command } from "../command_line/command.ts";
 import { CONNECTOR_CODES, LOCAL_ERRORS, type LocalCode } from "../local_errors.ts";
-import { CLI_ERRORS, CliError, type CliErrorCode, exitOf } from "../errors.ts";
+import { CLI_ERRORS, CliError, type CliErrorCode, exitOf, fixOf } from "../errors.ts";
 import { fields } from "../terminal/output.ts";
 import { didYouMean } from "../../shared/did_you_mean.ts";
 
@@ -94,12 +94,12 @@ function explain(code: string): Explanation | null {
     return { code, ...ACK_REASONS[code as AckReason], from: "the connector of the recipient", exit: [] };
   }
   if (!isErrorCode(code)) return null;
-  const { when, fix, status } = ERRORS[code];
+  const { when, status } = ERRORS[code];
   const statuses = ([] as number[]).concat(status);
   return {
     code,
     when,
-    fix,
+    fix: fixOf(code),
     from: originOf(code),
     status: statuses,
     exit: [...new Set(statuses.map((status) => exitOf(status)))],

@@ -14,7 +14,6 @@ import {
   ResolvedAgent,
 } from "../../shared/protocol/api/agents.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
-import { parseFramework } from "../../shared/protocol/names.ts";
 import { REGISTRATION_TEMPLATE } from "../../shared/protocol/registration.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { type Answer, json, noContent, pick } from "../../shared/server/http/route.ts";
@@ -41,13 +40,8 @@ export async function registerAgent(deps: AgentDeps, { body, caller }: WithBody<
 }
 
 export async function listAgents(deps: AgentDeps, { query, caller }: WithQuery<AgentListQuery>): Promise<Answer> {
-  const { status, limit } = query, framework = query.framework && parseFramework(query.framework);
-  const { items, nextCursor } = await store.pageOfAgents(
-    deps,
-    caller.human.id,
-    query,
-    (agent) => (!status || agent.status === status) && (!framework || agent.framework === framework),
-  );
+  const { limit } = query;
+  const { items, nextCursor } = await store.pageOfAgents(deps, caller.human.id, query, store.fitsQuery(query));
   const agents = items.map((agent) => pick(AgentSummary, { ...agent, expires: agent.expiresAt }));
   return json({ agents, pagination: { limit, nextCursor } });
 }

@@ -250,6 +250,14 @@ export async function pageOfAgents(
   });
 }
 
+/** Returns what tells whether an agent has the status and the framework of a query; each that is absent fits all. */
+export function fitsQuery(
+  { status, framework }: { status?: AgentRecord["status"] | undefined; framework?: string | undefined },
+): (agent: AgentRecord) => boolean {
+  const label = framework === undefined ? null : parseFramework(framework);
+  return (agent) => (status === undefined || agent.status === status) && (label === null || agent.framework === label);
+}
+
 async function withNewAit(
   deps: AgentDeps,
   base: Omit<AgentRecord, "currentJti" | "expiresAt" | "updatedAt">,

@@ -3,7 +3,7 @@
  * otherwise stop the server by looking. Writes nothing.
  */
 import type { Kv } from "../../shared/server/kv.ts";
-import { pageOfAgents } from "../agents/store.ts";
+import { fitsQuery, pageOfAgents } from "../agents/store.ts";
 import { listApiKeysOf } from "../api_keys/store.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { AgentRecord, ApiKeyRecord, HumanRecord, SessionRecord } from "../schema/records.ts";
@@ -12,7 +12,6 @@ import { nearest } from "../../shared/did_you_mean.ts";
 import type { AdminAgentQuery, AdminCounts, PeopleQuery } from "../../shared/protocol/api/admin.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
-import { parseFramework } from "../../shared/protocol/names.ts";
 import { parseIso, toIso } from "../../shared/protocol/time.ts";
 import type { Metrics } from "../../shared/server/metrics/metrics.ts";
 import type { BatchedReads } from "../../shared/server/store/batched_reads.ts";
@@ -84,16 +83,14 @@ export async function listAllAgents(
   deps: PeopleDeps & { clock: Clock },
   query: AdminAgentQuery,
 ): Promise<Page<AgentWithSession>> {
-  const { status, ownerId, expiringDays } = query;
-  const framework = query.framework === undefined ? undefined : parseFramework(query.framework);
+  const { ownerId, expiringDays } = query, fits = fitsQuery(query);
   const now = deps.clock.now(), begins = beginsWith(query.name);
   const { items, nextCursor } = await pageOfAgents(
     deps,
     ownerId,
     query,
     (agent) =>
-      (status === undefined || agent.status === status) && (framework === undefined || agent.framework === framework) &&
-      begins(agent.name) && (expiringDays === undefined || isExpiring(agent, now, expiringDays)),
+      fits(agent) && begins(agent.name) && (expiringDays === undefined || isExpiring(agent, now, expiringDays)),
   );
   return { items: await Promise.all(items.map((agent) => withOwner(deps, agent))), nextCursor };
 }

@@ -44,7 +44,7 @@ export const RegisterBody = z.object({
     pattern: "^[A-Za-z0-9_-]{85}[AQgw]$",
     examples: ["-Htb2eSXJJoHAXeu_VipZB86a3SaxglfoBW2bzEGUAByz54FDBoXHNihHFlevarE2uGFFRNr69TlhGSOdVMwAA"],
   }),
-  /** Default: `generic`. */
+  /** Default: `DEFAULT_FRAMEWORK` of names.ts. */
   framework: FrameworkAsSent.optional(),
   /** Lifetime of the AIT (default: 30). */
   ttlDays: z.int().min(LIMITS.aitTtlDaysMin).max(LIMITS.aitTtlDaysMax).optional(),
