@@ -99,8 +99,7 @@ Deno.test({
       await shown(beta, /^beta · online · 1 unread \(space: all read\)/);
       await beta.press("r");
       await shown(beta, /^to alpha›/);
-      // One key at a time: a terminal without bracketed paste sends a paste as a chunk of keys.
-      for (const key of "no") await beta.press(key);
+      await beta.write("to alpha›", "no");
       await beta.press("Enter");
       await shown(alpha, /^\d\d:\d\d {2}beta (?:of .* )?replies +1$/);
       await shown(beta, /^beta · online$/);
@@ -125,7 +124,7 @@ Deno.test({
       await shown(other, /^alpha · online/);
       await other.press("s");
       await shown(other, /^to beta›/);
-      for (const key of "hi") await other.press(key);
+      await other.write("to beta›", "hi");
       await other.press("Enter");
       await shown(other, /^\d\d:\d\d {2}You to beta +\d+$/);
       await shown(beta, /^ {5}│ hi$/);

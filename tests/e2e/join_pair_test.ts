@@ -106,7 +106,7 @@ Deno.test({
     await shown(beta, /^beta · online$/);
     await beta.press("s");
     await shown(beta, /^to alpha›/);
-    for (const key of "hi") await beta.press(key);
+    await beta.write("to alpha›", "hi");
     await beta.press("Enter");
     await shown(alpha, /beta (?:of Bob )?asks/);
     for (const terminal of [alpha, beta]) await terminal.press("q");

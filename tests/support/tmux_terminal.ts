@@ -1,5 +1,6 @@
 /** A terminal in which one command runs, from `tmux`. Its server ends with it. */
 import { output } from "../cli/program.ts";
+import { eventually } from "./process.ts";
 
 /** False when this machine has no `tmux`. */
 export const HAS_TMUX = await output("tmux", ["-V"]).then(({ code }) => code === 0, () => false);
@@ -39,6 +40,19 @@ export class TmuxTerminal implements AsyncDisposable {
   /** Presses keys, by the names that tmux has for them: `q`, `C-c`, `Enter`. */
   async press(...keys: string[]): Promise<void> {
     await this.#tmux("send-keys", ...keys);
+  }
+
+  /**
+   * Presses the keys of a text, each when the one before is shown behind the prompt: keys that the program reads at once are a
+   * paste to it, and Enter does not send one.
+   */
+  async write(prompt: string, text: string): Promise<void> {
+    for (let length = 1; length <= text.length; length++) {
+      await this.press(text.charAt(length - 1));
+      const line = `${prompt} ${text.slice(0, length)}`;
+      const isShown = async () => (await this.lines()).some((one) => one.startsWith(line)) || undefined;
+      await eventually(60_000, `the terminal shows ${line}`, isShown);
+    }
   }
 
   /** Pastes a text, with the marks of a bracketed paste if the program has asked for them. */
