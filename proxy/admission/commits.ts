@@ -12,7 +12,7 @@ import { type ErrorCode, ServiceError } from "../../shared/protocol/errors.ts";
 import type { KvEntryMaybe } from "../../shared/server/kv.ts";
 import { type Decision, type WindowRecord, windowUpdate } from "../../shared/server/rate_limit.ts";
 import type { Update } from "../../shared/server/store/group_commit.ts";
-import { busyText, StoreUnavailable } from "../../shared/server/store/store_errors.ts";
+import { busyText, StoreLate, StoreUnavailable } from "../../shared/server/store/store_errors.ts";
 
 type CommitResult<R> = { committed: true } | { committed: false; refused: R };
 
@@ -39,8 +39,14 @@ export class RequestCommits implements Admission {
     this.#state = state;
   }
 
+  get #isLate(): boolean {
+    return this.#doubt instanceof ServiceError && this.#doubt.cause instanceof StoreLate;
+  }
+
   commitAlone(): Promise<unknown> | void {
-    if (!this.#isCommitted) return this.commitWith([]);
+    if (this.#isCommitted) return;
+    // A late commit may still take effect. Another would be as late, and its client would give up before the answer.
+    return this.#isLate ? Promise.reject(this.#doubt) : this.commitWith([]);
   }
 
   commitWith<R>(updates: readonly Update<R>[], beginning: Beginning<R> | null = null): Promise<CommitResult<R>> {

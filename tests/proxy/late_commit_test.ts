@@ -15,14 +15,16 @@ const MESSAGES = 12;
 const ANSWERED_S = 15;
 const UNAVAILABLE = "503 PROXY_AUTH_DEPENDENCY_UNAVAILABLE";
 
-/** Commits are never answered while `hangs` is true. */
-async function openLate(options: { maxChecks?: number } = {}) {
+/** Commits, or all calls, are never answered after `hang` until `heal`. */
+async function openLate(options: { maxChecks?: number; sharedProcess?: boolean } = {}) {
   const clock = new ManualClock();
   const store = await FaultyKv.open({}, 1, clock);
   const w = await openProxy({ kv: store.kv, clock, ...options });
-  const hang = () => {
+  const hang = (what: "writes" | "all" = "writes") => {
     store.faults.before = ({ method }) =>
-      method === "commit" || method === "set" || method === "delete" ? new Promise<void>(() => {}) : undefined;
+      what === "all" || method === "commit" || method === "set" || method === "delete"
+        ? new Promise<void>(() => {})
+        : undefined;
   };
   return { store, w, hang, heal: () => delete store.faults.before };
 }
@@ -69,9 +71,30 @@ Deno.test("12 messages are 503 within 15 s while the store commits nothing, and 
         const slowest = Math.max(...done.map(([, seconds]) => seconds));
         assert(slowest <= ANSWERED_S, `the slowest took ${slowest} s`);
         heal();
-        for (let i = 0; i < senders; i++) assertEquals(await outcome(await send(i)), "202");
+        // The first one waits for the last call that has no answer.
+        for (let i = 0; i < senders; i++) assertEquals((await answers(w, [send(i)], 2))[0]?.[0], "202");
       });
     }
+  }
+});
+
+Deno.test("each message is 503 within 15 s while the store answers nothing, and the later ones within 2 s", async (t) => {
+  for (const network of [false, true]) {
+    await t.step(`store ${network ? "over a network" : "in this process"}`, async () => {
+      const { store, w, hang, heal } = await openLate({ sharedProcess: true, maxChecks: network ? 10 : MAX_CHECKS });
+      using _ = store;
+      await using __ = w;
+      const [[a, b]] = await pairs(w, 1) as [[TestAgent, TestAgent]];
+      assertEquals(await outcome(await w.message(a, b)), "202");
+      hang("all");
+      const done: [outcome: string, seconds: number][] = [];
+      for (let i = 0; i < 3; i++) done.push(...await answers(w, [w.message(a, b)], 120));
+      heal();
+      const [first = Infinity, second = Infinity, third = Infinity] = done.map(([, seconds]) => seconds);
+      assertEquals(done.map(([what]) => what), Array(3).fill(UNAVAILABLE));
+      assert(Math.max(first, second) <= ANSWERED_S && third <= 2, `answers after ${first}, ${second} and ${third} s`);
+      assertEquals((await answers(w, [w.message(a, b)], 2))[0]?.[0], "202");
+    });
   }
 });
 
