@@ -64,6 +64,12 @@ export class Child {
     return fields ? (Number(fields[11]) + Number(fields[12])) / TICKS_PER_SECOND : null;
   }
 
+  /** Returns its memory with its share of what other processes use too (PSS), bytes; `null` where there is no /proc. */
+  proportionalBytes(): number | null {
+    const kibibytes = /^Pss:\s+(\d+) kB$/m.exec(readProc(this.pid, "smaps_rollup") ?? "")?.[1];
+    return kibibytes === undefined ? null : Number(kibibytes) * 1024;
+  }
+
   /** Returns its resident memory, bytes; `null` where there is no /proc. */
   residentBytes(): number | null {
     const statm = readProc(this.pid, "statm");

@@ -35,6 +35,8 @@ export interface Round extends Trial {
   atOnce: number;
   /** 1 for the first round of these messages at once. */
   round: number;
+  /** Of the first seconds after the start of the server. */
+  isCold?: true;
 }
 
 /** The result of a row. */

@@ -107,7 +107,10 @@ function isPlotted(latencies: readonly Latency[]): boolean {
 
 /** Returns the medians of the rounds, by messages at once and then in the order of the targets. */
 function latenciesOf(rounds: readonly Round[]): Latency[] {
-  const groups = Map.groupBy(rounds, ({ target, atOnce }) => JSON.stringify([atOnce, target]));
+  const groups = Map.groupBy(
+    rounds.filter(({ isCold }) => !isCold),
+    ({ target, atOnce }) => JSON.stringify([atOnce, target]),
+  );
   const latencies = [...groups.values()].flatMap((own): Latency[] => {
     const [first] = own;
     const [p50, p99] = [median(own.map((one) => one.p50)), median(own.map((one) => one.p99))];

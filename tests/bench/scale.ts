@@ -16,6 +16,9 @@ export interface Scale {
   warmUp: number;
   /** Senders, each with its own recipient. */
   pairs: number;
+  /** Senders of the two sides of a comparison of few and many. */
+  fewSenders: number;
+  manySenders: number;
   /** Messages in progress at the same time. */
   concurrency: readonly number[];
   /** Messages that are sent at once to one recipient. */
@@ -71,6 +74,8 @@ const usual: Scale = {
   messages: 20_000,
   warmUp: 1_000,
   pairs: 64,
+  fewSenders: 10,
+  manySenders: 1_000,
   concurrency: [1, 16, 64],
   burst: 1_000,
   instances: 2,
@@ -110,6 +115,8 @@ export const SCALES = {
     messages: 200,
     warmUp: 10,
     pairs: 4,
+    fewSenders: 2,
+    manySenders: 4,
     burst: 50,
     commits: 50,
     crlEntries: 200,

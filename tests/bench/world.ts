@@ -49,6 +49,10 @@ export class Load {
     if ("failed" in line) throw new Error(`${job}: ${line.failed}`);
     return line.answer as Jobs[N]["answer"];
   }
+
+  async end(): Promise<void> {
+    await this.#child.end();
+  }
 }
 
 export class World implements AsyncDisposable {
@@ -234,12 +238,16 @@ export function cpuOf(children: readonly Child[]): number | null {
 }
 
 /** Returns the settled memory: the minimum within `seconds`. */
-export async function settledBytes(child: Child, seconds: number): Promise<number | null> {
+export async function settledBytes(
+  child: Child,
+  seconds: number,
+  read: (child: Child) => number | null = (child) => child.residentBytes(),
+): Promise<number | null> {
   const end = performance.now() + seconds * 1000;
-  let least = child.residentBytes();
+  let least = read(child);
   while (least !== null && performance.now() < end) {
     await pause(50);
-    least = Math.min(least, child.residentBytes() ?? least);
+    least = Math.min(least, read(child) ?? least);
   }
   return least;
 }

@@ -86,10 +86,11 @@ Deno.test("bench --against measures this version and that of a folder in turns, 
   assertEquals(code, 0, stdout + stderr);
   const { rows: [row] } = JSON.parse(stdout) as { rows: Finished[] };
   assert(row && "figures" in row && row.rounds, stdout);
-  const turns = row.rounds.map(({ target, atOnce, round }) => `${target} ${atOnce} ${round}`);
-  const expected = [1, 4].flatMap((atOnce) =>
-    [1, 2].flatMap((round) => ["this", "other", "floor"].map((target) => `${target} ${atOnce} ${round}`))
-  );
+  const turns = row.rounds.map(({ target, atOnce, round, isCold }) => `${target} ${isCold ? "cold" : atOnce} ${round}`);
+  const expected = [1, 2].flatMap((round) => [
+    ...["this", "other"].map((target) => `${target} cold ${round}`),
+    ...[1, 4].flatMap((atOnce) => ["this", "other", "floor"].map((target) => `${target} ${atOnce} ${round}`)),
+  ]);
   assertEquals(turns, expected);
   assertEquals((await runBench(["--against", `${ROOT}/docs`])).code, 2, "a folder without a service");
 });

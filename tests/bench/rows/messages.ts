@@ -75,16 +75,16 @@ export async function floorTarget(world: World): Promise<Target> {
 /**
  * Returns a service with pairs of agents.
  *
- * @param plainTarget true for a server from before the signed context (D-140)
+ * @param plain true for a server from before the signed context (D-140)
  */
 export async function serviceTarget(
   world: World,
   name: string,
   place: Place,
   admin: Admin,
-  plainTarget = false,
+  { plain = false, senders = world.scale.pairs } = {},
 ): Promise<Target> {
-  const pairs = pairsOf(world.scale.pairs);
+  const pairs = pairsOf(senders);
   const load = await world.agents(place, admin, pairs.length * 2);
   const { proxyUrl, children } = place;
   await load.ask("pair", { proxyUrl, pairs });
@@ -96,7 +96,7 @@ export async function serviceTarget(
     count,
     bodyBytes: BODY_BYTES,
     identity: true,
-    plainTarget,
+    plainTarget: plain,
   });
   return { name, load, servers: children, plan, pace: 0 };
 }
