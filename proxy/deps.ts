@@ -48,7 +48,7 @@ import { ConnectedAgents } from "./relay/connected_agents.ts";
 import { Mailbox } from "./relay/mailbox.ts";
 import { Revalidation } from "./relay/revalidation.ts";
 import { SenderStatus } from "./relay/sender_status.ts";
-import { PairRemoval } from "./trust/pair_removal.ts";
+import { PairRemoval } from "./trust/deleted_agents.ts";
 
 export interface ProxyExternals extends ServiceDeps {
   /** Sends a request to the registry: `fetch`, or the `fetch` of the registry app in this process. */

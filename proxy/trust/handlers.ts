@@ -18,18 +18,25 @@ import type {
 import { parseDid } from "../../shared/protocol/did.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import type { NewId } from "../../shared/protocol/ids.ts";
-import { LIMITS } from "../../shared/protocol/limits.ts";
 import { isForeignOrigin } from "../../shared/protocol/origins.ts";
-import { formatTicket, parseTicket } from "../../shared/protocol/ticket.ts";
+import { formatTicket } from "../../shared/protocol/ticket.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import type { Random } from "../../shared/random.ts";
 import { type Answer, type Input, json, noContent } from "../../shared/server/http/route.ts";
 import type { AdmittedAgent } from "../caller.ts";
-import { checkConfirmation, type ConfirmResult, type OwnershipDeps, requireOwnership } from "./pairing.ts";
-import { HIDDEN, lastSeen, type LastSeenDeps, NEVER_SEEN } from "./store.ts";
+import { HIDDEN, lastSeen, type LastSeenDeps, NEVER_SEEN } from "./last_seen.ts";
+import {
+  checkConfirmation,
+  checkStatus,
+  knownTicket,
+  type OwnershipDeps,
+  requireHome,
+  requireKnown,
+  requireOwnership,
+} from "./pairing.ts";
 import * as store from "./store.ts";
 import { KEYS } from "../schema/kv_keys.ts";
-import type { PairRecord, TicketRecord } from "../schema/records.ts";
+import type { PairRecord } from "../schema/records.ts";
 
 interface TrustDeps extends OwnershipDeps, store.PairStoreDeps, LastSeenDeps {
   newId: NewId;
@@ -74,7 +81,7 @@ export async function pairConfirm(
   const seen = await knownTicket(deps, body.ticket);
   const { initiatorOwnerDid, initiatorAgentDid, initiatorProfile } = seen.ticket;
   const pair = await deps.kv.get<PairRecord>(KEYS.pair(initiatorAgentDid, caller.agentDid));
-  judge(deps, seen.ticket, pair.value, caller.agentDid);
+  checkConfirmation(deps.clock, seen.ticket, pair.value, caller.agentDid);
   // Neither server could name the other's key to its agent, so only the connectors can: each by the ticket's pair secret.
   if (caller.visit && !(seen.ticket.initiatorKey && body.responderKey)) {
     throw new ServiceError("PROXY_PAIR_INVALID_BODY", {
@@ -87,8 +94,8 @@ export async function pairConfirm(
   await requireOwnership(deps, initiatorOwnerDid, initiatorAgentDid, gone);
   const { ticket, isNew } = await deps.changes.run(async (draft) => {
     const records = await store.readConfirmation(draft, seen.text, initiatorAgentDid, caller.agentDid);
-    const present = requireKnown(deps, records.ticket.value);
-    if (judge(deps, present, records.pair.value, caller.agentDid) === "confirmed_before") {
+    const present = requireKnown(deps.clock, records.ticket.value);
+    if (checkConfirmation(deps.clock, present, records.pair.value, caller.agentDid) === "confirmed_before") {
       return { ticket: present, isNew: false };
     }
     const { agentDid, ownerDid } = caller;
@@ -145,11 +152,8 @@ export async function pairAccept(deps: TrustDeps, { body, caller }: Pairing<type
 export async function pairStatus(deps: TrustDeps, { body, caller }: Pairing<typeof PairStatusBody>): Promise<Answer> {
   await requireOwnership(deps, caller.ownerDid, caller.agentDid);
   const { ticket } = await knownTicket(deps, body.ticket);
+  checkStatus(deps.clock, ticket, caller.agentDid);
   const { initiatorAgentDid, initiatorProfile, expiresAt, confirmed } = ticket;
-  if (caller.agentDid !== initiatorAgentDid && caller.agentDid !== confirmed?.responderAgentDid) {
-    throw new ServiceError("PROXY_PAIR_TICKET_NOT_FOUND");
-  }
-  if (!confirmed && deps.clock.now() >= expiresAt) throw new ServiceError("PROXY_PAIR_TICKET_EXPIRED");
   const response: PairStatusAnswer = {
     status: confirmed ? "confirmed" : "pending",
     initiatorAgentDid,
@@ -192,45 +196,4 @@ export async function removePeer(deps: TrustDeps, { body, caller }: Pairing<type
   await requireHome(deps, caller);
   await store.removePair(deps, caller.agentDid, body.peerAgentDid);
   return noContent();
-}
-
-/** Checks the caller's agent, owner and session; of an agent of another registry its visit token has said the same. */
-async function requireHome(deps: OwnershipDeps, { visit, ownerDid, agentDid }: AdmittedAgent): Promise<void> {
-  if (!visit) await requireOwnership(deps, ownerDid, agentDid);
-}
-
-/**
- * Returns whether a ticket is confirmed now or was confirmed before.
- *
- * @throws {ServiceError} as `checkConfirmation`; `PROXY_PAIR_TICKET_NOT_FOUND` when its pair has ended
- */
-function judge(
-  { clock }: Pick<TrustDeps, "clock">,
-  ticket: TicketRecord,
-  pair: PairRecord | null,
-  responderDid: string,
-): ConfirmResult {
-  const result = checkConfirmation(ticket, responderDid, clock.now());
-  if (result === "confirmed_before" && !store.isPairOfTicket(pair, ticket)) {
-    throw new ServiceError("PROXY_PAIR_TICKET_NOT_FOUND");
-  }
-  return result;
-}
-
-/**
- * Returns a ticket and its plain form, whose digest is its key.
- *
- * @throws {ServiceError} `PROXY_PAIR_TICKET_NOT_FOUND` also for a text that is not a ticket
- */
-async function knownTicket(deps: TrustDeps, pasted: string): Promise<{ text: string; ticket: TicketRecord }> {
-  const parsed = parseTicket(pasted);
-  if (!parsed) throw new ServiceError("PROXY_PAIR_TICKET_NOT_FOUND");
-  const { value } = await store.findTicket(deps.kv, parsed.plain);
-  return { text: parsed.plain, ticket: requireKnown(deps, value) };
-}
-
-/** @throws {ServiceError} `PROXY_PAIR_TICKET_NOT_FOUND` for an unknown ticket, and one that expired more than a day ago */
-function requireKnown({ clock }: Pick<TrustDeps, "clock">, ticket: TicketRecord | null): TicketRecord {
-  if (ticket && clock.now() < ticket.expiresAt + LIMITS.ticketKeptSeconds * 1000) return ticket;
-  throw new ServiceError("PROXY_PAIR_TICKET_NOT_FOUND");
 }

@@ -3,38 +3,86 @@
  * that a ticket exists, because a stranger could otherwise tell a used one from an invented one. The ticket and both
  * directions of the pair change in one commit, because half a pair would let messages flow in one direction.
  */
+import type { Clock } from "../../shared/clock.ts";
+import type { Kv } from "../../shared/server/kv.ts";
 import type { Ownership } from "../../shared/protocol/api/services.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
+import { parseTicket } from "../../shared/protocol/ticket.ts";
+import type { AdmittedAgent } from "../caller.ts";
 import { RegistryUnavailable } from "../registry_client.ts";
-import type { TicketRecord } from "../schema/records.ts";
+import type { PairRecord, TicketRecord } from "../schema/records.ts";
+import { findTicket } from "./store.ts";
 
 export interface OwnershipDeps {
   registry: { ownership(ownerDid: string, agentDid: string): Promise<Ownership> };
 }
 
-/** Result of the checks before ownership: a new confirmation, or a repetition that gets the same response. */
-export type ConfirmResult = "confirm" | "confirmed_before";
+/**
+ * Returns a ticket and its plain form, whose digest is its key.
+ *
+ * @throws {ServiceError} `PROXY_PAIR_TICKET_NOT_FOUND` also for a text that is not a ticket
+ */
+export async function knownTicket(
+  { kv, clock }: { kv: Kv; clock: Clock },
+  pasted: string,
+): Promise<{ text: string; ticket: TicketRecord }> {
+  const parsed = parseTicket(pasted);
+  if (!parsed) throw new ServiceError("PROXY_PAIR_TICKET_NOT_FOUND");
+  const { value } = await findTicket(kv, parsed.plain);
+  return { text: parsed.plain, ticket: requireKnown(clock, value) };
+}
+
+/** @throws {ServiceError} `PROXY_PAIR_TICKET_NOT_FOUND` for an unknown ticket, and one that expired more than a day ago */
+export function requireKnown(clock: Clock, ticket: TicketRecord | null): TicketRecord {
+  if (ticket && clock.now() < ticket.expiresAt + LIMITS.ticketKeptSeconds * 1000) return ticket;
+  throw new ServiceError("PROXY_PAIR_TICKET_NOT_FOUND");
+}
 
 /**
- * Returns whether a known ticket is confirmed for the first time or again. Refuses a ticket that another agent confirmed,
- * that expired, that is the responder's own, or that is reserved for another agent.
+ * Returns whether a known ticket is confirmed for the first time, or again, which gets the same response. Refuses a ticket
+ * that another agent confirmed, that expired, that is the responder's own, or that is reserved for another agent.
  *
+ * @param pair of its initiator with the responder
  * @throws {ServiceError} `PROXY_PAIR_TICKET_ALREADY_CONFIRMED`, `PROXY_PAIR_TICKET_EXPIRED`, `PROXY_PAIR_INVALID_BODY`,
- * `PROXY_PAIR_RESPONDER_FORBIDDEN`
+ * `PROXY_PAIR_RESPONDER_FORBIDDEN`; `PROXY_PAIR_TICKET_NOT_FOUND` when its pair has ended
  */
-export function checkConfirmation(ticket: TicketRecord, responderDid: string, now: number): ConfirmResult {
-  if (ticket.confirmed) {
-    if (ticket.confirmed.responderAgentDid === responderDid) return "confirmed_before";
-    throw new ServiceError("PROXY_PAIR_TICKET_ALREADY_CONFIRMED");
+export function checkConfirmation(
+  clock: Clock,
+  { confirmed, initiatorAgentDid, allowResponderAgentDid, expiresAt, id }: TicketRecord,
+  pair: PairRecord | null,
+  responderDid: string,
+): "confirm" | "confirmed_before" {
+  if (confirmed) {
+    if (confirmed.responderAgentDid !== responderDid) throw new ServiceError("PROXY_PAIR_TICKET_ALREADY_CONFIRMED");
+    // A later pair of the two has another ticket, and this one must not be answered as if it had made that pair.
+    if (pair?.ticketId !== id) throw new ServiceError("PROXY_PAIR_TICKET_NOT_FOUND");
+    return "confirmed_before";
   }
-  if (now >= ticket.expiresAt) throw new ServiceError("PROXY_PAIR_TICKET_EXPIRED");
-  if (ticket.initiatorAgentDid === responderDid) {
+  if (clock.now() >= expiresAt) throw new ServiceError("PROXY_PAIR_TICKET_EXPIRED");
+  if (initiatorAgentDid === responderDid) {
     throw new ServiceError("PROXY_PAIR_INVALID_BODY", { message: "An agent cannot confirm its own ticket" });
   }
-  if (ticket.allowResponderAgentDid !== null && ticket.allowResponderAgentDid !== responderDid) {
+  if (allowResponderAgentDid !== null && allowResponderAgentDid !== responderDid) {
     throw new ServiceError("PROXY_PAIR_RESPONDER_FORBIDDEN");
   }
   return "confirm";
+}
+
+/**
+ * Checks that an agent may see the state of a known ticket.
+ *
+ * @throws {ServiceError} `PROXY_PAIR_TICKET_NOT_FOUND` for one that takes no part in it; `PROXY_PAIR_TICKET_EXPIRED`
+ */
+export function checkStatus(
+  clock: Clock,
+  { initiatorAgentDid, confirmed, expiresAt }: TicketRecord,
+  agentDid: string,
+): void {
+  if (agentDid !== initiatorAgentDid && agentDid !== confirmed?.responderAgentDid) {
+    throw new ServiceError("PROXY_PAIR_TICKET_NOT_FOUND");
+  }
+  if (!confirmed && clock.now() >= expiresAt) throw new ServiceError("PROXY_PAIR_TICKET_EXPIRED");
 }
 
 /**
@@ -58,4 +106,9 @@ export async function requireOwnership(
     throw new ServiceError("PROXY_PAIR_OWNERSHIP_UNAVAILABLE", { cause, headers: { "Retry-After": "1" } });
   }
   throw new ServiceError("PROXY_PAIR_OWNERSHIP_FORBIDDEN", message === undefined ? {} : { message });
+}
+
+/** Checks the caller's agent, owner and session; of an agent of another registry its visit token has said the same. */
+export async function requireHome(deps: OwnershipDeps, { visit, ownerDid, agentDid }: AdmittedAgent): Promise<void> {
+  if (!visit) await requireOwnership(deps, ownerDid, agentDid);
 }

@@ -5,14 +5,13 @@
 import type * as z from "zod";
 import type { AtomicOperation, Kv, KvEntryMaybe } from "../../shared/server/kv.ts";
 import { KEYS } from "../schema/kv_keys.ts";
-import type { OpenTicket, PairCount, PairRecord, Seen, TicketRecord } from "../schema/records.ts";
+import type { OpenTicket, PairCount, PairRecord, TicketRecord } from "../schema/records.ts";
 import type { Clock } from "../../shared/clock.ts";
-import type { PairingProfile, PairKey, PeerList, PeerListQuery } from "../../shared/protocol/api/pairing.ts";
+import type { PairingProfile, PairKey, PeerListQuery } from "../../shared/protocol/api/pairing.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { digest } from "../../shared/server/crypto.ts";
 import type { Changes, Draft } from "../../shared/server/store/changes.ts";
-import { toIso } from "../../shared/protocol/time.ts";
 
 export interface PairStoreDeps {
   kv: Kv;
@@ -110,14 +109,6 @@ export function writeCount(
 ): void {
   if (pairs > 0) commit.set(key, { pairs } satisfies PairCount);
   else commit.delete(key);
-}
-
-/**
- * Returns whether this ticket created the pair. A later pair of the same agents has another ticket, and a used one
- * must not be answered as if it had made that pair.
- */
-export function isPairOfTicket(pair: PairRecord | null, { id, confirmed }: TicketRecord): boolean {
-  return confirmed !== null && pair?.ticketId === id;
 }
 
 export async function findTicket(kv: Kv, ticket: string): Promise<KvEntryMaybe<TicketRecord>> {
@@ -284,51 +275,4 @@ export function confirmTicket(
     expireIn: LIMITS.ticketTtlMaxSeconds * 1000,
   });
   return confirmed;
-}
-
-export interface LastSeenDeps {
-  kv: Kv;
-  clock: Clock;
-  /** Whether an instance runs; it may have ended without a record of the agents that it held. */
-  leases: { isAlive(instance: string): Promise<boolean> };
-}
-
-type LastSeen = Pick<PeerList["peers"][number], "online" | "lastSeenAt">;
-
-/** Records in one read of the store. */
-const READ_TOGETHER = 10;
-/** With the second, a peer could tell from its own messages when a person acts. */
-const MINUTE_MS = 60_000;
-
-export const NEVER_SEEN: LastSeen = { online: false, lastSeenAt: null };
-/** Of an agent that hides it, and of one that is connected to another server. */
-export const HIDDEN: LastSeen = { online: null, lastSeenAt: null };
-
-/**
- * What the peers of agents learn of their connections, in their order: whether each is connected, and to the minute when
- * it was last, because the second would show when a person acts. Of one that hides it they learn neither.
- *
- * @throws {StoreUnavailable}
- */
-export async function lastSeen({ kv, clock, leases }: LastSeenDeps, agentDids: readonly string[]): Promise<LastSeen[]> {
-  const keys = agentDids.map((did) => KEYS.seen(did));
-  const parts = Array.from(
-    { length: Math.ceil(keys.length / READ_TOGETHER) },
-    (_, i) => keys.slice(i * READ_TOGETHER, (i + 1) * READ_TOGETHER),
-  );
-  const found = (await Promise.all(parts.map((part) => kv.getMany<Seen[]>(part)))).flat().map(({ value }) => value);
-  const holders = new Set(
-    found.flatMap((seen) => seen !== null && seen.disconnectedAt === null ? [seen.instance] : []),
-  );
-  const alive = new Set<string>();
-  for (const instance of holders) if (await leases.isAlive(instance)) alive.add(instance);
-  return found.map((seen) => {
-    if (seen === null) return NEVER_SEEN;
-    if (seen.hidden) return HIDDEN;
-    const { instance, connectedAt, disconnectedAt } = seen;
-    const online = disconnectedAt === null && alive.has(instance);
-    // Of an instance that was killed it is known only when the agent came to it.
-    const at = online ? clock.now() : disconnectedAt ?? connectedAt;
-    return { online, lastSeenAt: toIso(Math.floor(at / MINUTE_MS) * MINUTE_MS) };
-  });
 }

@@ -19,7 +19,7 @@ import {
   relayStateOf,
   shortId,
 } from "./frame.ts";
-import { reasonCell, todoOf } from "./overview_page.ts";
+import { latestRefusals } from "./refusals.ts";
 import { RelayAway } from "./relay.ts";
 import { deleteAgent } from "../agents/store.ts";
 import { type AgentWithSession, listAllAgents, nearestAgent, readAgent } from "../people/store.ts";
@@ -29,7 +29,7 @@ import { type Html, markup } from "../../shared/page/html.ts";
 import type { PageResult } from "../../shared/page/page_app.ts";
 import * as ui from "../../shared/page/parts.ts";
 import { duration, msOf, when } from "../../shared/page/times.ts";
-import { ConnectionList, type Refusal, RefusalList } from "../../shared/protocol/api/relay_admin.ts";
+import { ConnectionList, RefusalList } from "../../shared/protocol/api/relay_admin.ts";
 import { parseDid } from "../../shared/protocol/did.ts";
 import { isUlid } from "../../shared/protocol/ids.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
@@ -208,7 +208,7 @@ async function agentPage(pages: ConsolePages, input: Input): Promise<PageResult>
         ]),
       )
     }${ui.card("Session", sessionLines || markup`<p class="small soft">No longer kept.</p>`)}</div></div>`,
-    refusals !== null && refusalsOf(refusals.refusals, agent.name, now),
+    refusals !== null && latestRefusals(refusals.refusals, agent.name, now),
   ];
   return framed(pages, input, { title: agent.name, current: "agents", main });
 }
@@ -218,22 +218,6 @@ const SESSION_TAGS = {
   revoked: ui.tag("bad", "ended"),
   expired: ui.tag("bad", "expired"),
 } as const;
-
-function refusalsOf(refusals: readonly Refusal[], agent: string, now: number): Html {
-  if (refusals.length === 0) {
-    return ui.section("Its latest refusals", markup`<p class="small soft">None since this instance started.</p>`);
-  }
-  const rows = refusals.map((refusal) => ({
-    cells: [
-      when(refusal.at, now),
-      reasonCell(refusal.code),
-      markup`<small>${todoOf(refusal, agent)}</small>`,
-      markup`<span class="id">${refusal.requestId}</span>`,
-    ],
-  }));
-  const columns = ["Time, UTC", "Reason", "What to do", "Request"];
-  return ui.section("Its latest refusals", ui.table({ caption: "Latest refusals of this agent", columns, rows }));
-}
 
 async function agentOf({ deps }: ConsolePages, { params }: Input): Promise<AgentWithSession | null> {
   return await orNull("AGENT_NOT_FOUND", readAgent(deps, params.id ?? ""));

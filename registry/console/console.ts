@@ -4,11 +4,12 @@
  */
 import { agentRows } from "./agent_pages.ts";
 import { auditRows } from "./audit_page.ts";
-import { deliveryRows } from "./delivery_pages.ts";
+import { deliveryRows } from "./delivery_page.ts";
 import type { ConsoleDeps, ConsolePages, ConsoleRow } from "./frame.ts";
 import { inviteRows } from "./invite_pages.ts";
 import { overviewRows } from "./overview_page.ts";
 import { peopleRows } from "./people_pages.ts";
+import { queueRows } from "./queue_page.ts";
 import { type RelayDeps, RelayView } from "./relay.ts";
 import { type ConsoleSession, endConsoleSession, findConsoleSession, takeConsoleCode } from "./sessions.ts";
 import { registryReady } from "../meta/handlers.ts";
@@ -36,6 +37,7 @@ const ROWS: readonly ConsoleRow[] = [
   ...peopleRows,
   ...agentRows,
   ...deliveryRows,
+  ...queueRows,
   ...inviteRows,
   ...auditRows,
 ];

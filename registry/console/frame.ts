@@ -42,7 +42,8 @@ export interface ConsolePages {
 export type Input = PageInput<ConsoleSession>;
 export type ConsoleRow = PageRow<ConsolePages, ConsoleSession>;
 
-const EVERY_SECONDS = 10;
+/** How often the script of a page asks again. */
+export const EVERY_SECONDS = 10;
 /** An identity that ends sooner is marked. */
 const ENDING_MS = 7 * DAY_MS;
 const NAV = ["Overview", "People", "Agents", "Deliveries", "Queues", "Invites", "Audit", "Limits"];

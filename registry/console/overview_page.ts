@@ -1,20 +1,19 @@
 /** The overview: what passed, who is refused, what waits. What only the proxy knows is missing while it is away. */
 import {
-  agentCell,
   agentsByDid,
   awayNote,
   connectionTag,
   type ConsolePages,
   type ConsoleRow,
+  EVERY_SECONDS,
   framed,
   type Input,
-  type NamedAgent,
   orAway,
-  type RelayState,
   relayStateOf,
-  sentence,
   shortId,
 } from "./frame.ts";
+import { queueTable } from "./queue_page.ts";
+import { refusedAgents } from "./refusals.ts";
 import { RelayAway } from "./relay.ts";
 import { chart, type Plot } from "../../shared/page/chart.ts";
 import { type Html, markup, type Value } from "../../shared/page/html.ts";
@@ -24,9 +23,7 @@ import { duration, moment, msOf } from "../../shared/page/times.ts";
 import type { AdminCounts } from "../../shared/protocol/api/admin.ts";
 import {
   ACK_OVER_MS,
-  type Queue,
   QueueList,
-  type RefusalGroup,
   RefusalList,
   RelayOverview,
   type RelayPoint,
@@ -34,28 +31,9 @@ import {
 } from "../../shared/protocol/api/relay_admin.ts";
 import { DAY_MS } from "../../shared/clock.ts";
 import { parseDid } from "../../shared/protocol/did.ts";
-import { ERRORS, isErrorCode } from "../../shared/protocol/errors.ts";
 
 const REFUSALS_SHOWN = 12;
 const QUEUES_SHOWN = 5;
-const TOO_MANY = { mood: "warn", text: "Too many requests", todo: () => "Ask its owner, or end its session." } as const;
-/** Codes that an operator meets often, in words, with what to do. Others have the words of the error table. */
-const REASONS: Readonly<Record<string, { mood: ui.Mood; text: string; todo(agent: string): Value }>> = {
-  RATE_LIMIT_EXCEEDED: TOO_MANY,
-  PROXY_RATE_LIMIT_EXCEEDED: TOO_MANY,
-  PROXY_AUTH_INVALID_AIT: {
-    mood: "bad",
-    text: "Identity not valid",
-    todo: (agent) => markup`The owner runs <code>svc agent reissue ${agent}</code>.`,
-  },
-  PROXY_AUTH_REVOKED: {
-    mood: "bad",
-    text: "Identity revoked",
-    todo: () => "Nothing, when the revocation was meant.",
-  },
-  PROXY_AUTH_FORBIDDEN: { mood: "", text: "Not paired", todo: () => "Nothing: the pair has ended, or never was." },
-};
-
 export const overviewRows: readonly ConsoleRow[] = [
   { method: "GET", path: "overview", live: true, render: overviewPage },
 ];
@@ -119,7 +97,7 @@ async function withoutRelay(pages: ConsolePages, counts: AdminCounts, away: Rela
     ]),
     ui.empty(
       "No numbers from the proxy",
-      "Messages, queues and refusals come back here as soon as it answers. This page asks every 10 s.",
+      `Messages, queues and refusals come back here as soon as it answers. This page asks every ${EVERY_SECONDS} s.`,
     ),
   ];
 }
@@ -146,14 +124,6 @@ async function withRelay(pages: ConsolePages, input: Input, seen: Seen): Promise
   const link = (to: Span, text: string) =>
     to === span ? markup`<b>${text}</b>` : markup`<a href="${`?span=${to}`}">${text}</a>`;
   const spans = markup`<div class="row small">${link("hour", "Last hour")}${link("day", "Last day")}</div>`;
-  const refused = groups.map((group) => ({
-    cells: [
-      reasonCell(group.code),
-      agentCell(base, names, group.agentDid),
-      ui.number(group.count),
-      markup`<small>${todoOf(group, names.get(group.agentDid ?? "")?.name ?? "")}</small>`,
-    ],
-  }));
   const isCut = queues.pagination.nextCursor !== null;
   const allQueues = markup`<a class="small" href="${`${base}/queues`}">All queues</a>`;
   return [
@@ -169,12 +139,7 @@ async function withRelay(pages: ConsolePages, input: Input, seen: Seen): Promise
     ),
     ui.section(
       "Refusals that someone should look at",
-      refused.length === 0 ? ui.note("ok", "No refusals in the last hour.") : ui.table({
-        caption: "Refusals of this hour and the one before, by reason and agent",
-        id: "need",
-        columns: ["Reason", "Agent", { number: "Times" }, "What to do"],
-        rows: refused,
-      }),
+      refusedAgents(groups, base, names),
     ),
     ui.section(
       isCut ? "Longest queues of the first 100" : "Longest queues",
@@ -184,46 +149,6 @@ async function withRelay(pages: ConsolePages, input: Input, seen: Seen): Promise
       allQueues,
     ),
   ];
-}
-
-/** Queues with their recipients. */
-export function queueTable(
-  id: string,
-  queues: readonly Queue[],
-  { base, names, state, now }: {
-    base: string;
-    names: ReadonlyMap<string, NamedAgent>;
-    state: RelayState;
-    now: number;
-  },
-): Html {
-  return ui.table({
-    caption: "Queues, the longest first",
-    id,
-    columns: ["Waits for", { number: "Messages" }, { number: "Senders" }, "Oldest ends", "Connection"],
-    rows: queues.map(({ recipientAgentDid, messages, senders, oldestExpiresAt }) => ({
-      cells: [
-        agentCell(base, names, recipientAgentDid),
-        ui.number(messages),
-        ui.number(senders),
-        `in ${duration(msOf(oldestExpiresAt) - now)}`,
-        connectionTag(state, recipientAgentDid, now),
-      ],
-    })),
-  });
-}
-
-export function reasonCell(code: string): Html {
-  const known = REASONS[code];
-  const text = isErrorCode(code) ? sentence(ERRORS[code].when).slice(0, -1) : code;
-  // A long reason wraps, but a tag does not.
-  return markup`${
-    known === undefined ? markup`<span>${text}</span>` : ui.tag(known.mood, known.text)
-  }<small class="id">${code}</small>`;
-}
-
-export function todoOf({ code }: Pick<RefusalGroup, "code">, agent: string): Value {
-  return REASONS[code]?.todo(agent) ?? (isErrorCode(code) ? ERRORS[code].fix : "");
 }
 
 function tilesOf({ counts, relay: { overview, series, refusals: { groups } }, span, now }: Seen) {

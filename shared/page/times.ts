@@ -1,6 +1,6 @@
 /** Times and durations for people, in UTC, because a page of a server is read in several time zones. */
 import { toIso } from "../protocol/time.ts";
-import { type Html, markup } from "./html.ts";
+import { type Html, markup, type Value } from "./html.ts";
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
@@ -23,6 +23,11 @@ export function when(time: Time, now: number): Html {
 export function clockTime(time: Time): Html {
   const ms = msOf(time);
   return timeElement(ms, toIso(ms).slice(11, 19));
+}
+
+/** A time with seconds, and its day when that is not today. */
+export function exactly(time: Time, now: number): Value {
+  return dayOf(msOf(time)) === dayOf(now) ? clockTime(time) : markup`${moment(time, now)}, ${clockTime(time)}`;
 }
 
 /** A moment whose day matters: `12:09 UTC`, or `24 Nov, 11:20 UTC`. */

@@ -1,4 +1,4 @@
-/** The course of one message, and what waits for whom. No page has contents, tickets or who is paired with whom. */
+/** The course of one message. No page has contents, tickets or who is paired with whom. */
 import {
   agentLink,
   agentsByDid,
@@ -9,37 +9,27 @@ import {
   type Input,
   type NamedAgent,
   orAway,
-  PAGE_ROWS,
-  relayStateOf,
-  sentence,
 } from "./frame.ts";
-import { queueTable, todoOf } from "./overview_page.ts";
+import { refusedCard } from "./refusals.ts";
 import { RelayAway } from "./relay.ts";
-import { type Html, markup, type Value } from "../../shared/page/html.ts";
+import { type Html, markup } from "../../shared/page/html.ts";
 import type { PageResult } from "../../shared/page/page_app.ts";
 import * as ui from "../../shared/page/parts.ts";
-import { clockTime, dayOf, duration, moment, msOf } from "../../shared/page/times.ts";
+import { duration, exactly, moment, msOf } from "../../shared/page/times.ts";
 import {
   type DeliveryEvent,
   DeliveryList,
   type DeliveryTimeline,
-  QueueList,
-  type Refusal,
   RefusalList,
 } from "../../shared/protocol/api/relay_admin.ts";
-import { parseDid } from "../../shared/protocol/did.ts";
-import { ERRORS, isErrorCode } from "../../shared/protocol/errors.ts";
 import { isRequestId } from "../../shared/protocol/ids.ts";
 
 /** Largest request ID. */
 const ID_LENGTH = 128;
-/** Checks of a request, as the proxy counts them. */
-const CHECKS = 9;
 const UNTIL = "until ";
 
 export const deliveryRows: readonly ConsoleRow[] = [
   { method: "GET", path: "deliveries", render: deliveriesPage },
-  { method: "GET", path: "queues", live: true, render: queuesPage },
 ];
 
 /** Each event in words, before the name of the agent that it is about, and as a state. */
@@ -139,65 +129,9 @@ function deliveryCards({ senderAgentDid, recipientAgentDid, state, events }: Del
   }</section>${ui.card("From and to", parties)}</div>`;
 }
 
-/** A time with seconds, and its day when that is not today. */
-function exactly(at: string, now: number): Value {
-  return dayOf(msOf(at)) === dayOf(now) ? clockTime(at) : markup`${moment(at, now)}, ${clockTime(at)}`;
-}
-
 function partyOf(did: string, { agents, base }: Look): Html {
   const agent = agents.get(did);
   return markup`${
     agent !== undefined && markup`${agentLink(base, agent)} · ${ui.name(agent.ownerName)}<br>`
   }<span class="id soft">${did}</span>`;
-}
-
-function refusedCard({ at, code, check, method, route, agentDid }: Refusal, { agents, now }: Look): Html {
-  const agent = agentDid === null ? "" : agents.get(agentDid)?.name ?? agentDid;
-  const steps = ui.timeline([
-    {
-      mood: "",
-      title: agent === "" ? "Request without a verified identity" : markup`Request of ${ui.name(agent)}`,
-      text: markup`${exactly(at, now)} · ${method} ${route ?? ""}`,
-    },
-    {
-      mood: "bad",
-      title: isErrorCode(code) ? sentence(ERRORS[code].when) : code,
-      text: markup`${todoOf({ code }, agent)} <span class="id">${code}</span>`,
-    },
-  ]);
-  return markup`<section class="card form"><div class="row spread"><h2>Refused</h2>${
-    check !== null && ui.tag("bad", `at check ${check} of ${CHECKS}`)
-  }</div>${steps}</section>`;
-}
-
-async function queuesPage(pages: ConsolePages, input: Input): Promise<PageResult> {
-  const found = await orAway(queuesOf(pages, input));
-  const isAway = found instanceof RelayAway;
-  const main = [
-    ui.head("Queues", "Messages that wait at the proxy, the longest queue first."),
-    isAway ? awayNote(pages, found) : found ??
-      ui.empty("No message waits", "A message waits here while its recipient is not connected."),
-  ];
-  const kind = isAway ? "away" : found === null ? "none" : "rows";
-  return framed(pages, input, { title: "Queues", current: "queues", main, isLive: true, kind });
-}
-
-/** @throws {RelayAway} */
-async function queuesOf(pages: ConsolePages, input: Input): Promise<Html[] | null> {
-  const { session, base, query } = input;
-  const cursor = query.get("cursor") ?? "";
-  const after: Record<string, string> = parseDid(cursor)?.kind === "agent" ? { cursor } : {};
-  const wanted = { limit: String(PAGE_ROWS), ...after };
-  const { queues, pagination: { nextCursor } } = await pages.relay.get(session, "queues", wanted, QueueList);
-  if (queues.length === 0 && nextCursor === null) return null;
-  const dids = queues.map(({ recipientAgentDid }) => recipientAgentDid);
-  const [names, state] = await Promise.all([
-    agentsByDid(pages, dids),
-    relayStateOf(pages, input, dids.flatMap((did) => parseDid(did)?.id ?? [])),
-  ]);
-  const longest = queues.toSorted((a, b) => b.messages - a.messages);
-  return [
-    queueTable("queues", longest, { base, names, state, now: pages.deps.clock.now() }),
-    ui.pager(`${PAGE_ROWS} on a page`, nextCursor === null ? null : `?${new URLSearchParams({ cursor: nextCursor })}`),
-  ];
 }

@@ -5,7 +5,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { KEYS } from "../../proxy/schema/kv_keys.ts";
 import type { PairCount } from "../../proxy/schema/records.ts";
-import { PairRemoval } from "../../proxy/trust/pair_removal.ts";
+import { PairRemoval } from "../../proxy/trust/deleted_agents.ts";
 import { formatDid } from "../../shared/protocol/did.ts";
 import { FaultyKv, type KvCall } from "../support/faulty_kv.ts";
 import { ManualClock } from "../support/manual_clock.ts";

@@ -1,0 +1,86 @@
+/** The queues: what waits for whom. */
+import {
+  agentCell,
+  agentsByDid,
+  awayNote,
+  connectionTag,
+  type ConsolePages,
+  type ConsoleRow,
+  framed,
+  type Input,
+  type NamedAgent,
+  orAway,
+  PAGE_ROWS,
+  type RelayState,
+  relayStateOf,
+} from "./frame.ts";
+import { RelayAway } from "./relay.ts";
+import type { Html } from "../../shared/page/html.ts";
+import type { PageResult } from "../../shared/page/page_app.ts";
+import * as ui from "../../shared/page/parts.ts";
+import { duration, msOf } from "../../shared/page/times.ts";
+import { type Queue, QueueList } from "../../shared/protocol/api/relay_admin.ts";
+import { parseDid } from "../../shared/protocol/did.ts";
+
+export const queueRows: readonly ConsoleRow[] = [
+  { method: "GET", path: "queues", live: true, render: queuesPage },
+];
+
+async function queuesPage(pages: ConsolePages, input: Input): Promise<PageResult> {
+  const found = await orAway(queuesOf(pages, input));
+  const isAway = found instanceof RelayAway;
+  const main = [
+    ui.head("Queues", "Messages that wait at the proxy, the longest queue first."),
+    isAway ? awayNote(pages, found) : found ??
+      ui.empty("No message waits", "A message waits here while its recipient is not connected."),
+  ];
+  const kind = isAway ? "away" : found === null ? "none" : "rows";
+  return framed(pages, input, { title: "Queues", current: "queues", main, isLive: true, kind });
+}
+
+/** @throws {RelayAway} */
+async function queuesOf(pages: ConsolePages, input: Input): Promise<Html[] | null> {
+  const { session, base, query } = input;
+  const cursor = query.get("cursor") ?? "";
+  const after: Record<string, string> = parseDid(cursor)?.kind === "agent" ? { cursor } : {};
+  const wanted = { limit: String(PAGE_ROWS), ...after };
+  const { queues, pagination: { nextCursor } } = await pages.relay.get(session, "queues", wanted, QueueList);
+  if (queues.length === 0 && nextCursor === null) return null;
+  const dids = queues.map(({ recipientAgentDid }) => recipientAgentDid);
+  const [names, state] = await Promise.all([
+    agentsByDid(pages, dids),
+    relayStateOf(pages, input, dids.flatMap((did) => parseDid(did)?.id ?? [])),
+  ]);
+  const longest = queues.toSorted((a, b) => b.messages - a.messages);
+  return [
+    queueTable("queues", longest, { base, names, state, now: pages.deps.clock.now() }),
+    ui.pager(`${PAGE_ROWS} on a page`, nextCursor === null ? null : `?${new URLSearchParams({ cursor: nextCursor })}`),
+  ];
+}
+
+/** Queues with their recipients. */
+export function queueTable(
+  id: string,
+  queues: readonly Queue[],
+  { base, names, state, now }: {
+    base: string;
+    names: ReadonlyMap<string, NamedAgent>;
+    state: RelayState;
+    now: number;
+  },
+): Html {
+  return ui.table({
+    caption: "Queues, the longest first",
+    id,
+    columns: ["Waits for", { number: "Messages" }, { number: "Senders" }, "Oldest ends", "Connection"],
+    rows: queues.map(({ recipientAgentDid, messages, senders, oldestExpiresAt }) => ({
+      cells: [
+        agentCell(base, names, recipientAgentDid),
+        ui.number(messages),
+        ui.number(senders),
+        `in ${duration(msOf(oldestExpiresAt) - now)}`,
+        connectionTag(state, recipientAgentDid, now),
+      ],
+    })),
+  });
+}
