@@ -9,7 +9,7 @@ import { AGENT_OPTION, command, REGISTRY_OPTIONS } from "../command_line/command
 import { parseCount, parseDuration } from "../command_line/numbers.ts";
 import { access } from "../connector/attach.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../connector/limits.ts";
-import { historyLines } from "../connector/talk/history.ts";
+import { messageLines } from "../connector/talk/earlier_messages.ts";
 import type { Context } from "../context.ts";
 import { CliError, EXIT } from "../errors.ts";
 import { memberOf } from "../messages/received.ts";
@@ -97,7 +97,7 @@ async function printLog(ctx: Context, connector: LocalCalls, query: LogQuery): P
   }
   if (shown.length === 0) ctx.out.note(query.search === undefined ? "No messages." : "No message has this text.");
   const place = { columns: ctx.out.columns, now: ctx.clock.now(), isWhole: true };
-  ctx.out.peerLines(historyLines(shown.map(({ entry }) => entry), place).map((line) => painted(line, false)));
+  ctx.out.peerLines(messageLines(shown.map(({ entry }) => entry), place).map((line) => painted(line, false)));
   if (more) ctx.out.note("There are older messages; --limit shows more of them.");
 }
 

@@ -8,7 +8,7 @@ import { thisHost } from "../autostart/control.ts";
 import { connectorOf, keptAccess } from "../connector/attach.ts";
 import { runtimeSettings, runtimeTarget } from "../connector/runtime/runtime_file.ts";
 import { readConnectorFile } from "../connector/local_api/discovery_file.ts";
-import { pairingCommand } from "../connector/local_api/pairing_hint.ts";
+import { pairingCommand } from "../connector/local_api/curl_lines.ts";
 import { findPeerEver, readPeers } from "../connector/peers/peers.ts";
 import { statusOf } from "../connector/status.ts";
 import type { Context } from "../context.ts";

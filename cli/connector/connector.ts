@@ -18,6 +18,7 @@ import { type OpenLink, ReconnectingLink } from "../link/reconnect.ts";
 import { AskedTasks, Waits } from "./waits.ts";
 import { RuntimeRoom } from "./runtime/runtime_room.ts";
 import { type EmitEvent, orReport } from "./events.ts";
+import { CLEANUP_EVERY_MS, deleteExpired } from "./store/cleanup.ts";
 import { NOT_READ } from "./store/received_messages.ts";
 import type { Change } from "./store/received_rows.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "./limits.ts";
@@ -40,9 +41,6 @@ import type { Runtime } from "./runtime/runtime.ts";
 import type { ServiceClock } from "../link/service_clock.ts";
 import type { VisitCredentials } from "../link/agent_credentials.ts";
 import type { Status } from "./status.ts";
-
-/** Between deletions of expired records. Longer, and a message that nothing reads stays unread beyond its seven days. */
-export const CLEANUP_EVERY_MS = 10 * 60_000;
 
 export interface ConnectorDeps {
   clock: Clock;
@@ -116,7 +114,7 @@ export class Connector {
   version = 0;
   /** Address of the local API, once it is open. */
   api: Status["api"] = null;
-  #cancelPrune: Cancel = () => {};
+  #cancelCleanup: Cancel = () => {};
   #cancelLeases: Cancel = () => {};
   #running: Promise<unknown> = Promise.resolve(null);
   #end: ((why: unknown) => void) | null = null;
@@ -219,7 +217,7 @@ export class Connector {
     this.#runtime?.start();
     this.sending.wake("receipt");
     this.sending.wake("kept");
-    this.#pruneExpired();
+    this.#cleanUp();
     this.#running = this.#connection.run();
     void this.#running.then((why) => why !== null && this.fail(why));
     return promise;
@@ -270,7 +268,7 @@ export class Connector {
     await this.#runtime?.stop(LIMIT.drainMs * 3 / 4);
     await this.sending.stop(LIMIT.drainMs / 4);
     this.#stopped.abort();
-    this.#cancelPrune();
+    this.#cancelCleanup();
     this.#cancelLeases();
     this.#receiving.stop();
     await settledWithin(this.deps.clock, this.peers.settled(), LIMIT.closeMs);
@@ -354,15 +352,15 @@ export class Connector {
     this.#endLeases();
   }
 
-  #pruneExpired(): void {
+  #cleanUp(): void {
     const { clock, emit } = this.deps;
     const now = clock.now();
     // Also those of another server that did not answer, to which no link tells when it is back.
     if (this.linkState === "connected") void resumeConfirmations(this);
-    for (const { fromDid: from, requestId } of orReport(emit, () => this.store.prune(now), [])) {
+    for (const { fromDid: from, requestId } of orReport(emit, () => deleteExpired(this.store, now), [])) {
       emit("dead_letter", { from, requestId, why: NOT_READ });
     }
-    this.#cancelPrune = clock.after(CLEANUP_EVERY_MS, () => this.#pruneExpired());
+    this.#cancelCleanup = clock.after(CLEANUP_EVERY_MS, () => this.#cleanUp());
   }
 
   get linkState(): Status["connection"]["state"] {

@@ -2,7 +2,6 @@
 import {
   agentsByDid,
   awayNote,
-  connectionTag,
   type ConsolePages,
   type ConsoleRow,
   EVERY_SECONDS,
@@ -13,7 +12,7 @@ import {
   shortId,
 } from "./frame.ts";
 import { queueTable } from "./queue_page.ts";
-import { refusedAgents } from "./refusals.ts";
+import { refusalTable } from "./refusals.ts";
 import { RelayAway } from "./relay.ts";
 import { chart, type Plot } from "../../shared/page/chart.ts";
 import { type Html, markup, type Value } from "../../shared/page/html.ts";
@@ -139,7 +138,7 @@ async function withRelay(pages: ConsolePages, input: Input, seen: Seen): Promise
     ),
     ui.section(
       "Refusals that someone should look at",
-      refusedAgents(groups, base, names),
+      refusalTable(groups, base, names),
     ),
     ui.section(
       isCut ? "Longest queues of the first 100" : "Longest queues",

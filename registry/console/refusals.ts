@@ -27,7 +27,7 @@ const REASONS: Readonly<Record<string, { mood: ui.Mood; text: string; todo(agent
 };
 
 /** Of the overview: how often each agent was refused for a reason. */
-export function refusedAgents(
+export function refusalTable(
   groups: readonly RefusalGroup[],
   base: string,
   names: ReadonlyMap<string, NamedAgent>,

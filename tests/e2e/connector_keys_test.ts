@@ -3,7 +3,7 @@
  * connector in the background is not stopped, and the terminal is as before after every end. Needs tmux.
  */
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
-import { shellQuote } from "../../cli/connector/local_api/pairing_hint.ts";
+import { shellQuote } from "../../cli/connector/local_api/curl_lines.ts";
 import { createAgents, svc } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
 import { eventually, Service, tempFolder } from "../support/process.ts";

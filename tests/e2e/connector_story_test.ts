@@ -4,7 +4,7 @@
  * the one file of the npm package and with the compiled binary. readme_story_test.ts has the lines of the README.
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { shellQuote } from "../../cli/connector/local_api/pairing_hint.ts";
+import { shellQuote } from "../../cli/connector/local_api/curl_lines.ts";
 import { attempt, Listener, RunningConnector, svc } from "../cli/connector/people.ts";
 import { ended, type Program, programs } from "../cli/program.ts";
 import {

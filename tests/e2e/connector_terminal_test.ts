@@ -1,6 +1,6 @@
 /** The live line of a connector in a real terminal: one line at any width. Needs tmux. */
 import { assert } from "@std/assert";
-import { shellQuote } from "../../cli/connector/local_api/pairing_hint.ts";
+import { shellQuote } from "../../cli/connector/local_api/curl_lines.ts";
 import { createAgents } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
 import { eventually, Service, tempFolder } from "../support/process.ts";

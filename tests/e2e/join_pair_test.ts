@@ -3,7 +3,7 @@
  * sides; without its pairing part the link still gives an account.
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { shellQuote } from "../../cli/connector/local_api/pairing_hint.ts";
+import { shellQuote } from "../../cli/connector/local_api/curl_lines.ts";
 import { attempt, createAgents, RunningConnector, svc, svcHere } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
 import { ChildProcess, eventually, Service, tempFolder } from "../support/process.ts";

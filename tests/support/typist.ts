@@ -1,5 +1,5 @@
 /** A person at a terminal of 80 columns and 24 rows, whose shell has `svc` as the README defines it. */
-import { shellQuote } from "../../cli/connector/local_api/pairing_hint.ts";
+import { shellQuote } from "../../cli/connector/local_api/curl_lines.ts";
 import type { Program } from "../cli/program.ts";
 import { eventually } from "./process.ts";
 import { TmuxTerminal } from "./tmux_terminal.ts";

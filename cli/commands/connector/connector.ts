@@ -7,7 +7,7 @@ import { CliError, EXIT } from "../../errors.ts";
 import { fields } from "../../terminal/output.ts";
 import { isConnectorHealthy, statusFields, statusOf } from "../../connector/status.ts";
 import { LocalDown } from "../../../shared/client/errors.ts";
-import { pairingLines } from "../../connector/local_api/pairing_hint.ts";
+import { curlLines } from "../../connector/local_api/curl_lines.ts";
 import { readConnectorFile } from "../../connector/local_api/discovery_file.ts";
 import { call, post } from "../../../shared/client/local_client.ts";
 import { PageCode } from "../../../shared/client/local_shapes.ts";
@@ -31,7 +31,7 @@ export const COMMANDS = [
       });
       await statusOf(client);
       const { url = "", port } = readConnectorFile(folder) ?? {};
-      const lines = pairingLines(folder, url);
+      const lines = curlLines(folder, url);
       ctx.out.result({
         agent: folder.name,
         url,

@@ -29,7 +29,7 @@ import {
 } from "./local_route.ts";
 import { inboxPageJson, messageJson, type PeerNames, sentEntry, sentLogJson, textOf } from "./message_json.ts";
 import { isRequestId } from "../../../shared/protocol/ids.ts";
-import { type Content, History, type Place, type Written } from "../store/history.ts";
+import { type Content, MessageLog, type Place, type Written } from "../store/message_log.ts";
 
 const Peer = z.string().min(1).max(256);
 const MAX_ID = Number.MAX_SAFE_INTEGER;
@@ -209,7 +209,7 @@ export const LogForget = z.strictObject({ peer: Peer.optional() });
 export async function log({ connector, query }: QueryInput<typeof LogQuery>): Promise<Response> {
   const { peer, since, search, before, after, limit } = query;
   const { store: { database, sent } } = connector;
-  const { messages, next } = await new History(database, sent).page({
+  const { messages, next } = await new MessageLog(database, sent).page({
     did: peer === undefined ? undefined : await didEver(connector, peer),
     since: since === undefined ? undefined : Date.parse(since),
     isWanted: search === undefined ? undefined : hasText(search),

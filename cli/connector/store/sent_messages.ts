@@ -429,7 +429,7 @@ export class SentMessages {
   }
 
   /** Deletes rows after their retention, and blanks the content of messages that have ended long ago. */
-  prune(now: number, historyMs: number): void {
+  forget(now: number, historyMs: number): void {
     this.#kept = null;
     this.db.transactionWithoutSync(() => {
       this.db.run("DELETE FROM sent WHERE stateAt < ?", now - Math.max(SENT_KEPT_MS, historyMs));

@@ -8,18 +8,12 @@ import type { NewId } from "../../../shared/protocol/ids.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import type { ProvenMessage } from "../check_proof.ts";
 import { Database } from "./database.ts";
-import { type ExpiredMessage, ReceivedMessages, type ReceivedOptions } from "./received_messages.ts";
+import { ReceivedMessages, type ReceivedOptions } from "./received_messages.ts";
 import { ReceiptRows } from "./receipt_rows.ts";
 import { PairConfirmations, PairSecrets } from "./pairing_rows.ts";
 import { SeenProofs } from "./seen_proofs.ts";
 import { SentMessages } from "./sent_messages.ts";
 import { TaskRows } from "./task_rows.ts";
-
-/**
- * How long a receipt is tried: as long as the proxy accepts it. For a queued message these 8 days start at the end of its
- * mailbox lifetime, so a connector that does not reach the proxy for 8 days may drop a receipt that it would still accept.
- */
-const RECEIPT_KEPT_MS = LIMITS.deliveryKeptSeconds * 1000;
 
 export const HISTORY_MS = LIMITS.historyDays * DAY_MS;
 
@@ -40,11 +34,11 @@ export class ConnectorStore implements Disposable {
   readonly pairSecrets: PairSecrets;
   readonly pairConfirmations: PairConfirmations;
 
-  readonly #historyMs: number;
+  readonly historyMs: number;
 
   constructor(readonly database: Database, options: StoreOptions) {
     const { onChange, onDamaged, newId, historyMs = HISTORY_MS } = options;
-    this.#historyMs = historyMs;
+    this.historyMs = historyMs;
     database.onDamaged = onDamaged;
     this.receipts = new ReceiptRows(database, onChange, newId);
     this.sent = new SentMessages(database, onChange);
@@ -88,18 +82,6 @@ export class ConnectorStore implements Disposable {
   recover(now: number): void {
     this.sent.markInterrupted(now);
     this.received.releaseHeld();
-  }
-
-  /** Deletes what is kept no longer. Returns the messages that became dead letters because nothing read them. */
-  prune(now: number): readonly ExpiredMessage[] {
-    const expired = this.received.expireUnread(now);
-    this.received.forget(now, this.#historyMs);
-    this.sent.prune(now, this.#historyMs);
-    this.receipts.forget(now - RECEIPT_KEPT_MS);
-    this.tasks.forget(now);
-    this.proofs.forget(now);
-    this.pairSecrets.forget(now);
-    return expired;
   }
 
   /** Blanks the texts of read messages and of sent ones that have ended, of a peer or of all. Returns how many. */

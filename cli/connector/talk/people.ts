@@ -6,7 +6,7 @@ import { apiErrorOf } from "../../../shared/client/http.ts";
 import { type Column, tableLines } from "../../terminal/tables.ts";
 import { ALIAS, ALIAS_FORM } from "../peers/aliases.ts";
 import { peerColumns } from "../peers/peer_columns.ts";
-import { historyLines } from "./history.ts";
+import { messageLines } from "./earlier_messages.ts";
 import type { Log } from "./log.ts";
 import { edgeOf } from "./log_text.ts";
 import type { Prompt } from "./prompt.ts";
@@ -61,7 +61,7 @@ export class People {
     const query = new URLSearchParams({ peer: did, limit: String(HISTORY) });
     const { messages, next } = await call(calls, LogPage, get(`/v1/log?${query}`));
     if (messages.length === 0) return log.say(`No messages with ${alias}.`);
-    view.show(historyLines(messages.reverse(), { columns: view.columns, now: clock.now(), isWhole: false }));
+    view.show(messageLines(messages.reverse(), { columns: view.columns, now: clock.now(), isWhole: false }));
     if (next !== null) log.say(`There are older ones: svc log ${alias} lists them.`, "dim");
   }
 

@@ -1,5 +1,5 @@
 /** The view on a real terminal: its log and keys, for a connector of this process and for one that runs elsewhere. */
-import { type Clock, sleep } from "../../../shared/clock.ts";
+import { sleep } from "../../../shared/clock.ts";
 import { LocalDown } from "../../../shared/client/errors.ts";
 import { call, type LocalCalls, post } from "../../../shared/client/local_client.ts";
 import { PageCode } from "../../../shared/client/local_shapes.ts";
@@ -9,11 +9,12 @@ import type { AgentFolder } from "../../agents/agent_store.ts";
 import type { Context } from "../../context.ts";
 import { CliError } from "../../errors.ts";
 import { openPage } from "../../files/open_page.ts";
-import { type Notify, parseNotify, readProfile } from "../../files/profile.ts";
+import { parseNotify, readProfile } from "../../files/profile.ts";
 import type { Keyboard } from "../../terminal/keyboard.ts";
 import { runForMessages } from "../exec.ts";
 import { perhapsReplaced, presentPeers, readPeers } from "../peers/peers.ts";
 import { type Status, statusOf } from "../status.ts";
+import { Notifier } from "./notifier.ts";
 import { Talk } from "./talk.ts";
 import type { TalkAgent } from "./talk_agent.ts";
 import { type ConsoleView, viewOf } from "./view.ts";
@@ -175,43 +176,4 @@ async function usableKeyboard({ keyboard = null, out }: Context, isWanted: boole
     return null;
   }
   return await keyboard.isInForeground() ?? isWanted ? keyboard : null;
-}
-
-const EVERY_MS = 30_000;
-/** Terminals that know the older sequence of urxvt only. */
-const OLD_SEQUENCE = /^(?:rxvt|foot)/;
-
-export class Notifier {
-  #last = -Infinity;
-  #title = "";
-
-  /** @param write writes a sequence to the terminal; @param term value of `TERM` */
-  constructor(
-    readonly clock: Clock,
-    readonly write: (sequence: string) => void,
-    readonly how: Notify,
-    readonly term: string,
-  ) {}
-
-  /** A message arrived: at most one signal in 30 s. */
-  arrived(agent: string, unread: number): void {
-    const now = this.clock.now();
-    if (this.how === "off" || now - this.#last < EVERY_MS) return;
-    this.#last = now;
-    if (this.how === "bell") return this.write("\x07");
-    const text = `${unread} unread ${unread === 1 ? "message" : "messages"} for ${agent}`;
-    this.write(OLD_SEQUENCE.test(this.term) ? `\x1b]777;notify;svc;${text}\x07` : `\x1b]9;svc: ${text}\x07`);
-  }
-
-  /** Sets the title of the window; the first time it asks the terminal to keep the earlier one. */
-  title(text: string): void {
-    if (this.how === "off" || text === this.#title) return;
-    this.write(`${this.#title === "" ? "\x1b[22;0t" : ""}\x1b]2;${text}\x07`);
-    this.#title = text;
-  }
-
-  close(): void {
-    if (this.#title !== "") this.write("\x1b[23;0t");
-    this.#title = "";
-  }
 }

@@ -1,7 +1,7 @@
 /** The output of a connector: one JSON line per event in a pipe, sentences and one live line on a terminal. */
 import { assert, assertEquals } from "@std/assert";
 import { mergePeers, type Peers } from "../../../cli/connector/peers/peers.ts";
-import { shellQuote } from "../../../cli/connector/local_api/pairing_hint.ts";
+import { shellQuote } from "../../../cli/connector/local_api/curl_lines.ts";
 import { formatDuration, isConnectorHealthy, Status, statusFields } from "../../../cli/connector/status.ts";
 import { type EventName, EVENTS, withAlias } from "../../../cli/connector/events.ts";
 import { quietText } from "../../../cli/connector/talk/event_texts.ts";

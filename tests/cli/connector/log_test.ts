@@ -1,8 +1,9 @@
 /** What was written: both directions in order, by place, peer, time and text, and how long texts are kept. */
+import { deleteExpired } from "../../../cli/connector/store/cleanup.ts";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import fc from "fast-check";
 import { DAY_MS } from "../../../shared/clock.ts";
-import { History } from "../../../cli/connector/store/history.ts";
+import { MessageLog } from "../../../cli/connector/store/message_log.ts";
 import { type TestAgent, World } from "../../support/world.ts";
 import type { Machine } from "../cli_world.ts";
 import { story } from "./bench.ts";
@@ -164,11 +165,11 @@ Deno.test("texts are kept as many days as historyDays of profile.json says", asy
       await using _ = connector;
       const { store } = connector.connector;
       const left = async () => (await machine.json("log")).messages.length;
-      store.prune(world.clock.now() + (days - 3) * DAY_MS);
+      deleteExpired(store, world.clock.now() + (days - 3) * DAY_MS);
       assertEquals(await left(), 4);
-      store.prune(world.clock.now() + days * DAY_MS - 120_000);
+      deleteExpired(store, world.clock.now() + days * DAY_MS - 120_000);
       assertEquals(await left(), 1);
-      store.prune(world.clock.now() + days * DAY_MS);
+      deleteExpired(store, world.clock.now() + days * DAY_MS);
       assertEquals(await left(), 0);
     });
   }
@@ -195,7 +196,7 @@ Deno.test("pages of any size, in both directions, give each message once and in 
         written(bench, a, isSent ? "sent" : "received", textOf(`${n}`), { at, requestId: `request-${n++}` });
       }
       const { database, store: { sent } } = { database: bench.database, store: bench.connector.store };
-      const history = new History(database, sent);
+      const history = new MessageLog(database, sent);
       const walk = async (direction: "before" | "after") => {
         const seen: string[] = [];
         let place = direction === "after" ? { received: 0, sent: 0 } : { received: 1e9, sent: 1e9 };

@@ -1,5 +1,5 @@
 /** Two paired agents of one person, with a real server, and the person's shell. */
-import { shellQuote } from "../../../cli/connector/local_api/pairing_hint.ts";
+import { shellQuote } from "../../../cli/connector/local_api/curl_lines.ts";
 import { Service, tempFolder, within } from "../../support/process.ts";
 import { ended, type Program } from "../program.ts";
 import type { Outcome } from "../svc_runner.ts";

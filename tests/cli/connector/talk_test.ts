@@ -4,7 +4,7 @@ import type { ConsoleView } from "../../../cli/connector/talk/view.ts";
 import type { Peers } from "../../../cli/connector/peers/peers.ts";
 import type { Status } from "../../../cli/connector/status.ts";
 import { CliError } from "../../../cli/errors.ts";
-import { Notifier } from "../../../cli/connector/talk/screen.ts";
+import { Notifier } from "../../../cli/connector/talk/notifier.ts";
 import { NOTIFY, type Notify, parseNotify } from "../../../cli/files/profile.ts";
 import { Talk } from "../../../cli/connector/talk/talk.ts";
 import type { TalkAgent } from "../../../cli/connector/talk/talk_agent.ts";

@@ -75,14 +75,14 @@ Deno.test("the content of ended messages is blanked after a day, and rows are de
     const begun = sent.begin(outgoing(`request-${state}`), 0);
     if (state !== "sending") sent.settle(begun, { state }, 0);
   }
-  sent.prune(DAY, DAY);
+  sent.forget(DAY, DAY);
   assertEquals(sent.list({ limit: 10 }).messages.filter((one) => sent.payloadOf(one) === null), []);
-  sent.prune(DAY + 1, DAY);
+  sent.forget(DAY + 1, DAY);
   const withContent = sent.list({ limit: 10 }).messages.filter((one) => sent.payloadOf(one) !== null);
   assertEquals(withContent.map(({ state, bytes }) => [state, bytes]), [["queued", 29], ["kept", 29], ["sending", 29]]);
-  sent.prune(8 * DAY, DAY);
+  sent.forget(8 * DAY, DAY);
   assertEquals(sent.list({ limit: 10 }).messages.length, SENT_STATES.length);
-  sent.prune(8 * DAY + 1, DAY);
+  sent.forget(8 * DAY + 1, DAY);
   assertEquals(sent.list({ limit: 10 }).messages, []);
 });
 
@@ -116,13 +116,13 @@ Deno.test("content over 256 MiB is blanked, oldest ended messages first; request
   }
   // The rows claim the size: four contents of it would make the test slow.
   db.run("UPDATE sent SET bytes = ?", size);
-  sent.prune(0, DAY);
+  sent.forget(0, DAY);
   const kept = () =>
     sent.list({ limit: 10 }).messages.filter((one) => sent.payloadOf(one) !== null).map(({ seq }) => seq);
   sent.begin(outgoing("request-5"), 0);
   assertEquals(kept(), [5, 1]);
   db.run("UPDATE sent SET bytes = ? WHERE seq = 1", 4 * size);
-  sent.prune(0, DAY);
+  sent.forget(0, DAY);
   sent.begin(outgoing("request-6"), 0);
   assertEquals(kept(), [6, 5], "the oldest request goes when nothing else is left");
   assertEquals(sent.find("request-0"), null);

@@ -1,6 +1,5 @@
 /**
- * What the agent and its peers have written, as long as its text is kept: both directions in the order of time. Only
- * reads. A search looks through a bounded number of messages, in parts, because acknowledgements wait meanwhile.
+ * Reads what the agent and its peers have written, as long as its text is kept: both directions in the order of time. A search looks through a bounded number of messages, in parts, because acknowledgements wait meanwhile.
  */
 import { yieldToEventLoop } from "../../../shared/clock.ts";
 import type { FrameIdentity } from "../../../shared/protocol/frames.ts";
@@ -23,7 +22,7 @@ export interface Place {
   sent: number;
 }
 
-export interface HistoryQuery {
+export interface LogQuery {
   did?: string | undefined;
   /** Only messages from this time on, milliseconds. */
   since?: number | undefined;
@@ -51,11 +50,11 @@ interface Found {
 
 const NEWEST: Place = { received: Number.MAX_SAFE_INTEGER, sent: Number.MAX_SAFE_INTEGER };
 
-export class History {
+export class MessageLog {
   constructor(private readonly db: Database, private readonly sent: SentMessages) {}
 
   /** Messages in the direction of the query, and the place where the next page begins; `null` at the end. */
-  async page(query: HistoryQuery): Promise<{ messages: Written[]; next: Place | null }> {
+  async page(query: LogQuery): Promise<{ messages: Written[]; next: Place | null }> {
     const { isWanted, limit } = query;
     const messages: Written[] = [];
     let bytes = 0, place = placeOf(query);
@@ -78,7 +77,7 @@ export class History {
   }
 
   /** The next rows of both directions, merged by time; each direction keeps its own order. */
-  #rows(query: HistoryQuery, place: Place, count: number): Found[] {
+  #rows(query: LogQuery, place: Place, count: number): Found[] {
     const isForward = isForwards(query);
     const received = this.#found("received", query, place.received, count);
     const sent = this.#found("sent", query, place.sent, count);
@@ -92,7 +91,7 @@ export class History {
     return rows;
   }
 
-  #found(kind: Found["kind"], query: HistoryQuery, seq: number, count: number): Found[] {
+  #found(kind: Found["kind"], query: LogQuery, seq: number, count: number): Found[] {
     const { did, since = 0 } = query;
     const [table, at, peer, identity, dead] = kind === "received"
       ? ["messages", "receivedAt", "fromDid", "identity", "AND state <> 'dead'"]
@@ -121,11 +120,11 @@ export class History {
   }
 }
 
-function isForwards({ from }: HistoryQuery): boolean {
+function isForwards({ from }: LogQuery): boolean {
   return from !== undefined && "after" in from;
 }
 
-function placeOf({ from }: HistoryQuery): Place {
+function placeOf({ from }: LogQuery): Place {
   if (from === undefined) return NEWEST;
   return "after" in from ? from.after : from.before;
 }

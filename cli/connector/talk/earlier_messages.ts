@@ -1,11 +1,11 @@
-/** What an agent and its peers have written, as the view shows it. Pure. */
+/** What an agent and its peers have written, as the view and `svc log` show it. Pure. */
 import type { LogEntry } from "../../../shared/client/local_shapes.ts";
 import type { Line } from "../../terminal/escapes.ts";
 import { stateText } from "../states.ts";
 import { didWhat } from "./arrivals.ts";
 import { gutterLines, headerLine } from "./log_text.ts";
 
-export interface HistoryPlace {
+export interface LinesPlace {
   /** Columns of the terminal; `null`: a pipe, whose lines are not wrapped. */
   columns: number | null;
   /** Milliseconds. */
@@ -15,7 +15,7 @@ export interface HistoryPlace {
 }
 
 /** The lines of these messages, oldest first, with a line for each day that is not today. */
-export function historyLines(entries: readonly LogEntry[], { columns, now, isWhole }: HistoryPlace): Line[] {
+export function messageLines(entries: readonly LogEntry[], { columns, now, isWhole }: LinesPlace): Line[] {
   const lines: Line[] = [];
   const named = new Set<string>();
   let day = new Date(now).toDateString();

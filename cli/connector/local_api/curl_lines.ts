@@ -1,6 +1,4 @@
-/**
- * Help for pairing (D-87): `curl` commands for a running connector, as lines for a shell.
- */
+/** `curl` commands for a running connector (D-87), as lines for a shell. */
 import { join } from "node:path";
 import type { AgentFolder } from "../../agents/agent_store.ts";
 import { CURL_FILE } from "./discovery_file.ts";
@@ -19,7 +17,7 @@ function curlCommand({ path }: Pick<AgentFolder, "path">): string {
   return `curl -K ${shellQuote(join(path, CURL_FILE))}`;
 }
 
-export function pairingLines(folder: Pick<AgentFolder, "path">, url: string): string[] {
+export function curlLines(folder: Pick<AgentFolder, "path">, url: string): string[] {
   const curl = curlCommand(folder);
   return [
     "Start a pairing; pass the ticket on to the other person:",

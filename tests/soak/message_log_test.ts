@@ -4,7 +4,7 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import { Database } from "../../cli/connector/store/database.ts";
-import { History } from "../../cli/connector/store/history.ts";
+import { MessageLog } from "../../cli/connector/store/message_log.ts";
 import { SentMessages } from "../../cli/connector/store/sent_messages.ts";
 import { tempFolder } from "../support/process.ts";
 
@@ -43,9 +43,9 @@ Deno.test("a page of a log of 1,000,000 messages needs no look through it, and a
   const database = Database.open(`${folder.path}/connector.db`);
   try {
     fill(database);
-    const history = new History(database, new SentMessages(database, () => {}));
-    const timed = async (query: Parameters<History["page"]>[0]) => {
-      const began = performance.now(), { messages } = await history.page(query);
+    const log = new MessageLog(database, new SentMessages(database, () => {}));
+    const timed = async (query: Parameters<MessageLog["page"]>[0]) => {
+      const began = performance.now(), { messages } = await log.page(query);
       return { count: messages.length, ms: performance.now() - began };
     };
     const began = performance.now();
