@@ -9,12 +9,14 @@ import { findHuman, recoverAdmin } from "./registry/accounts/store.ts";
 import { mostRevocations } from "./registry/quota.ts";
 import { systemClock } from "./shared/clock.ts";
 import { ulidSource } from "./shared/protocol/ids.ts";
+import type { Kv } from "./shared/server/kv.ts";
 import { systemRandom } from "./shared/random.ts";
 import { processEnviron, StartRefused } from "./shared/server/config_reader.ts";
 import { openStore, type Store, StoreRefused } from "./shared/server/store/open_store.ts";
 import { DEFAULT_STORE } from "./shared/server/server_config.ts";
+import { keyBytes, valueBytes } from "./shared/server/store/store_arguments.ts";
 import { readWithFormatCheck } from "./shared/server/store/store_format.ts";
-import { exportLines, importLines, sizesOf, type StoredTables, TransferError } from "./shared/server/store/transfer.ts";
+import { exportLines, importLines, type StoredTables, TransferError } from "./shared/server/store/transfer.ts";
 
 const USAGE =
   `deno task store inspect              number and size of the records of each kind; humans with most revocations
@@ -115,6 +117,27 @@ async function inspect(store: Store, { json }: Options): Promise<void> {
       console.log(`${String(count).padStart(12)}  ${ownerDid}`);
     }
   }
+}
+
+/** Size of one kind: the records with the same first two key parts. */
+interface KindSize {
+  kind: string;
+  records: number;
+  /** Stored keys and values, without indexes and free pages of the store. */
+  bytes: number;
+}
+
+/** Returns the sizes of every kind, largest first. Reads every record once. */
+async function sizesOf(kv: Kv): Promise<KindSize[]> {
+  const sizes = new Map<string, KindSize>();
+  for await (const { key, value } of kv.list({ prefix: [] }, { batchSize: 200 })) {
+    const kind = key.slice(0, 2).map(String).join(" ");
+    const size = sizes.get(kind) ?? { kind, records: 0, bytes: 0 };
+    size.records++;
+    size.bytes += keyBytes(key) + valueBytes(value);
+    sizes.set(kind, size);
+  }
+  return [...sizes.values()].sort((a, b) => b.bytes - a.bytes);
 }
 
 async function exportStore(store: Store, { out }: Options): Promise<void> {

@@ -26,8 +26,10 @@ const ALIASES = `awk '/^  "/ { split($0, part, "\\""); alias = part[2] } /^    "
 /** The beginning of each script, by which svc knows its own. */
 export const COMPLETION_START = "# Completion of svc, made by: svc completions";
 
+export const SHELLS = ["bash", "zsh", "fish"] as const;
+
 export function completionScript(
-  shell: "bash" | "zsh" | "fish",
+  shell: (typeof SHELLS)[number],
   commands: readonly Command[],
   groups: Groups,
 ): string {

@@ -2,9 +2,7 @@
 import { type Command, command, type Groups } from "../command_line/command.ts";
 import { CliError } from "../errors.ts";
 import { didYouMean } from "../../shared/did_you_mean.ts";
-import { completionScript } from "../command_line/completion_scripts.ts";
-
-const SHELLS = ["bash", "zsh", "fish"] as const;
+import { completionScript, SHELLS } from "../command_line/completion_scripts.ts";
 
 /** Returns the command. `commands` is called at run time, because that list contains this command. */
 export const completionCommands = (commands: () => Promise<readonly Command[]>, groups: Groups): readonly Command[] => [

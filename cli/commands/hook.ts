@@ -18,7 +18,7 @@ import { CliError, EXIT } from "../errors.ts";
 import { ensureConfigDir } from "../files/config_dir.ts";
 import { withLock } from "../files/lock.ts";
 import { ensureDirectory, PrivateFolder } from "../files/private_files.ts";
-import { announcement } from "../messages/received.ts";
+import { announcement } from "../messages/announcement.ts";
 import { AGENT_ARG, command } from "../command_line/command.ts";
 import { parseCount } from "../command_line/numbers.ts";
 import { onStop } from "../terminal/interrupt.ts";

@@ -5,7 +5,8 @@
  */
 import { type Clock, sleep } from "../../shared/clock.ts";
 import { CONNECTOR_LIMITS, CONNECTOR_LIMITS as LIMIT } from "../connector/limits.ts";
-import { announcement, type Received } from "../messages/received.ts";
+import { announcement } from "../messages/announcement.ts";
+import type { Received } from "../messages/received.ts";
 import { CALL_SECONDS, type McpAgent } from "./mcp_agent.ts";
 import type { System } from "../context.ts";
 

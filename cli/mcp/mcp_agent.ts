@@ -13,15 +13,12 @@ import { CliError } from "../errors.ts";
 import { aliasesOf, findPeerEver, type Peers } from "../connector/peers/peers.ts";
 import { readPage, type Received, type ReceivedPage } from "../messages/received.ts";
 import { type AnsweredCall, Answers } from "./answers.ts";
+import { Approvals } from "./approvals.ts";
 import { fitting, type ModelMessage, modelMessage, shownAlias } from "./model_message.ts";
 import { localError, ToolError } from "./tool_result.ts";
-import { createHmac, timingSafeEqual } from "node:crypto";
-import { toBase64Url, utf8Bytes } from "../../shared/protocol/base64url.ts";
 
 /** With more, a tool whose call was cancelled takes messages that its model does not see. */
 export const CALL_SECONDS = 5;
-/** With more, the result would be cut at its characters anyway. */
-export const READ_MESSAGES_MAX = 20;
 
 /** What the tools need. */
 export interface McpAgentOptions {
@@ -148,7 +145,7 @@ export class McpAgent {
 
   /** The first unread messages, waiting for one. A read-only server shows each once. */
   async next(
-    wanted: Pick<PageQuery, "from" | "conversation">,
+    wanted: Pick<PageQuery, "from" | "conversation" | "limit">,
     seconds: number,
     call: AnsweredCall,
   ): Promise<ModelMessage[]> {
@@ -158,7 +155,7 @@ export class McpAgent {
     for (let left = seconds; left > 0 && !signal.aborted; left = Math.ceil((end - clock.now()) / 1000)) {
       const wait = Math.min(left, CALL_SECONDS);
       const after = isReadOnly ? this.#shown : 0;
-      const { messages } = await this.unread({ ...wanted, after, limit: READ_MESSAGES_MAX, wait }, call);
+      const { messages } = await this.unread({ ...wanted, after, wait }, call);
       if (messages.length > 0) {
         this.#shown = Math.max(this.#shown, ...messages.map(({ id }) => id));
         return messages;
@@ -166,62 +163,5 @@ export class McpAgent {
       await sleep(clock, CONNECTOR_LIMITS.waitPauseMs, signal);
     }
     return [];
-  }
-}
-
-/** With more, a model could ask until the person says yes out of fatigue. */
-export const QUESTIONS_MAX = 3;
-/** With less, such questions begin again too soon. */
-export const QUESTIONS_WINDOW_MS = 10 * 60_000;
-/** With more, an answer could concern a question that the person no longer sees. */
-export const APPROVAL_MS = 5 * 60_000;
-
-const KEY_BYTES = 32;
-const NONCE_BYTES = 16;
-
-/**
- * Approvals of a person. Each question has a state that belongs to one tool and its arguments, counts once and for a
- * few minutes, and cannot be made outside of this process.
- */
-export class Approvals {
-  readonly #clock: Clock;
-  readonly #random: Random;
-  readonly #key: Uint8Array;
-  /** Open questions: nonce → when it expires. At most `QUESTIONS_MAX` of them in a window. */
-  readonly #open = new Map<string, number>();
-  /** Times of the questions in the window. */
-  #asked: number[] = [];
-
-  constructor({ clock, random }: { clock: Clock; random: Random }) {
-    this.#clock = clock;
-    this.#random = random;
-    this.#key = random.bytes(KEY_BYTES);
-  }
-
-  /** The state of a new question; `null` when too many were asked. */
-  ask(tool: string, args: unknown): string | null {
-    const now = this.#clock.now();
-    this.#asked = this.#asked.filter((at) => Math.abs(now - at) < QUESTIONS_WINDOW_MS);
-    for (const [nonce, until] of this.#open) if (until <= now) this.#open.delete(nonce);
-    if (this.#asked.length >= QUESTIONS_MAX) return null;
-    this.#asked.push(now);
-    const nonce = toBase64Url(this.#random.bytes(NONCE_BYTES));
-    this.#open.set(nonce, now + APPROVAL_MS);
-    return this.#state(tool, args, nonce);
-  }
-
-  /** Ends a question. Returns true when the state is that of an open question about this tool and these arguments. */
-  take(state: string, tool: string, args: unknown): boolean {
-    const [nonce = ""] = state.split(".", 1);
-    const until = this.#open.get(nonce);
-    const expected = utf8Bytes(this.#state(tool, args, nonce)), given = utf8Bytes(state);
-    if (expected.length !== given.length || !timingSafeEqual(expected, given)) return false;
-    this.#open.delete(nonce);
-    return until !== undefined && this.#clock.now() < until;
-  }
-
-  #state(tool: string, args: unknown, nonce: string): string {
-    const mac = createHmac("sha256", this.#key).update(JSON.stringify([tool, args, nonce])).digest();
-    return `${nonce}.${toBase64Url(new Uint8Array(mac))}`;
   }
 }

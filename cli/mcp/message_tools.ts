@@ -17,7 +17,7 @@ import { SENT_STATES, type SentState } from "../../shared/client/local_shapes.ts
 import { CliError, describe } from "../errors.ts";
 import { memberOf } from "../messages/received.ts";
 import { fitting, ModelMessage, modelMessage } from "./model_message.ts";
-import { CALL_SECONDS, type McpAgent, READ_MESSAGES_MAX } from "./mcp_agent.ts";
+import { CALL_SECONDS, type McpAgent } from "./mcp_agent.ts";
 import { failureText, localError, PROBLEM_CHARACTERS_MAX, shownText, ToolError } from "./tool_result.ts";
 import * as z from "zod";
 
@@ -25,6 +25,8 @@ import * as z from "zod";
 const TEXT_CHARACTERS_MAX = 100_000;
 /** With more, one call fills the context of a model that asked for no number. */
 const READ_MESSAGES_DEFAULT = 10;
+/** With more, the result would be cut at its characters anyway. */
+const READ_MESSAGES_MAX = 20;
 /** With more, a model waits while other MCP servers take every message; with less, it sees none that are there. */
 const READ_TRIES = 5;
 
@@ -211,7 +213,8 @@ export const WAIT_FOR_MESSAGE: ToolRow = tool({
   hasPeerText: true,
   absent: ({ options }) => options.isPush,
   async run(mcp, { from, conversation, timeout_seconds }, call) {
-    const messages = await mcp.next({ from, conversation }, Math.min(timeout_seconds, call.maxWaitSeconds), call);
+    const wanted = { from, conversation, limit: READ_MESSAGES_MAX };
+    const messages = await mcp.next(wanted, Math.min(timeout_seconds, call.maxWaitSeconds), call);
     const timedOut = messages.length === 0;
     const next = timedOut
       ? "No message came. Go on with your task, or call wait_for_message again."

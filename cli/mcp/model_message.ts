@@ -4,6 +4,7 @@
  */
 import { isErrorMember, ReplyError, VERIFIED } from "../../shared/client/local_shapes.ts";
 import { topLevelMembers } from "../../shared/protocol/json_text.ts";
+import { ALIAS_CHARACTERS_MAX } from "../connector/peers/aliases.ts";
 import { memberOf, type Received } from "../messages/received.ts";
 import { oneLine, withoutHidden } from "../terminal/escapes.ts";
 import { isHighSurrogate, NAME_CHARACTERS_MAX, PROBLEM_CHARACTERS_MAX, resultJson, shownText } from "./tool_result.ts";
@@ -17,8 +18,6 @@ export const MESSAGE_CHARACTERS_MAX = 8_000;
 const MESSAGE_JSON_CHARACTERS_MAX = 16_000;
 /** With more, data would take the result from the texts; such data is shown as JSON text, which is cut. */
 const DATA_CHARACTERS_MAX = 4_000;
-/** With more, a long alias would hide what follows it. */
-const ALIAS_CHARACTERS_MAX = 32;
 
 const Text = z.string();
 

@@ -14,7 +14,8 @@ import { serveStdio, StdioServerTransport } from "@modelcontextprotocol/server/s
 import { settledWithin } from "../../shared/clock.ts";
 import type { Answers } from "./answers.ts";
 import { announce, CHANNEL_CAPABILITY, codexThread } from "./channel.ts";
-import { APPROVAL_MS, type McpAgent } from "./mcp_agent.ts";
+import { APPROVAL_MS } from "./approvals.ts";
+import type { McpAgent } from "./mcp_agent.ts";
 import { DELIVERY_STATUS, LIST_PEERS, WHOAMI } from "./lookup_tools.ts";
 import { READ_INBOX, SEND_MESSAGE, WAIT_FOR_MESSAGE } from "./message_tools.ts";
 import { Confirmation, PAIR_CONFIRM, PAIR_START, QUESTION } from "./pair_tools.ts";

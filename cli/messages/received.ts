@@ -6,7 +6,7 @@ import { arrayElements, topLevelMembers } from "../../shared/protocol/json_text.
 import { callForText, get, type LocalCalls } from "../../shared/client/local_client.ts";
 import { InboxPage, type LocalMessage } from "../../shared/client/local_shapes.ts";
 import { READABLE } from "../connector/peers/peer_columns.ts";
-import { linesOf, peerText, printable } from "../terminal/escapes.ts";
+import { linesOf, peerText } from "../terminal/escapes.ts";
 import type { Query } from "../../shared/client/http.ts";
 import { layOut, wordWrap } from "../terminal/text_width.ts";
 import { whenText } from "../terminal/tables.ts";
@@ -78,32 +78,4 @@ export function messageLines(received: Received, columns: number | null, now: nu
   const content = contentLines(received).flatMap((line) => wordWrap(peerText(line), width - INDENT.length));
   const head = about.filter((part) => part !== null).join("  ");
   return [...layOut(peerText(head), width), ...content.map((line) => INDENT + line)];
-}
-
-/** With more, many senders fill the context of the model with their names. */
-const NAMES_SHOWN_MAX = 5;
-/** With more, an alias could hold a sentence for the model. */
-const ALIAS_CHARACTERS_MAX = 32;
-
-/** Characters at the end of a DID by which agents differ. */
-const DID_END = 8;
-
-/**
- * `svc: 2 new messages for alpha from "beta", "gamma". …`; `messages` has at least one. An alias is quoted, because it
- * has no space but still could read as an order (`beta.Run-make-clean`) where it stood bare in the sentence.
- */
-export function announcement(agent: string, messages: readonly Pick<LocalMessage, "from">[]): string {
-  const names = [...new Set(messages.map(({ from }) => nameOf(from)))];
-  const shown = names.slice(0, NAMES_SHOWN_MAX);
-  const others = names.length - shown.length;
-  const senders = [shown.join(", "), ...others > 0 ? [`${others} more`] : []].join(" and ");
-  const [what, who] = messages.length === 1
-    ? ["1 new message", "It is from another agent"]
-    : [`${messages.length} new messages`, "They are from other agents"];
-  return `svc: ${what} for ${agent} from ${senders}. Call read_inbox. ${who}, not your user.`;
-}
-
-function nameOf({ alias, agentDid }: LocalMessage["from"]): string {
-  const name = alias === null ? agentDid.slice(-DID_END) : alias.slice(0, ALIAS_CHARACTERS_MAX);
-  return printable(JSON.stringify(name));
 }

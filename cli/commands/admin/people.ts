@@ -1,4 +1,5 @@
 /** `svc admin people …`: the people of a registry. */
+import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { parseReason } from "../../../shared/protocol/names.ts";
 import { connectAsAdmin } from "../../account/registry_access.ts";
 import { command, PERSON_OPTIONS } from "../../command_line/command.ts";
@@ -11,7 +12,7 @@ import { hintNextPage, isConfirmed, optionWords, PAGE_OPTIONS, personIdOf, readP
 const PERSON = { summary: "Name, ID or DID of the person, from svc admin people list" } as const;
 const STATUSES = ["active", "suspended"] as const;
 const ROLES = ["user", "admin"] as const;
-const REASON = { value: "text", summary: "Reason for the audit log, at most 200 characters" } as const;
+const REASON = { value: "text", summary: `Reason for the audit log, at most ${LIMITS.reason} characters` } as const;
 
 export const COMMANDS = [
   command({
@@ -134,5 +135,5 @@ function noteRest(ctx: Context, complete: boolean): void {
 
 function checkReason(reason: string | undefined): void {
   if (reason === undefined || parseReason(reason) !== null) return;
-  throw new CliError("CLI_USAGE", "--reason must be 1 to 200 characters of text");
+  throw new CliError("CLI_USAGE", `--reason must be 1 to ${LIMITS.reason} characters of text`);
 }

@@ -8,6 +8,7 @@ import * as ui from "../../../shared/page/parts.ts";
 import { duration, moment } from "../../../shared/page/times.ts";
 import { PairConfirmAnswer, PairStartAnswer, PairStatusAnswer } from "../../../shared/protocol/api/pairing.ts";
 import { isTicketOf, parseTicket } from "../../../shared/protocol/ticket.ts";
+import { ALIAS_CHARACTERS_MAX } from "../peers/aliases.ts";
 import { presenceText } from "../peers/peer_columns.ts";
 import { presentPeers } from "../peers/peers.ts";
 import { failed, framed, type Input, type LocalRow, type Pages, peerNames, peerPath, threadPath } from "./frame.ts";
@@ -15,7 +16,6 @@ import { failed, framed, type Input, type LocalRow, type Pages, peerNames, peerP
 const PEERS = 50;
 /** A ticket, with room for what a mail adds around it. */
 const PASTED_MAX = 4096;
-const ALIAS_MAX = 32;
 
 export const pairingRows: readonly LocalRow[] = [
   { method: "GET", path: "peers", live: true, render: peersPage },
@@ -106,7 +106,7 @@ async function peerPage(
     id: "alias",
     label: "Its name here",
     value: refused?.alias ?? alias,
-    maxLength: ALIAS_MAX,
+    maxLength: ALIAS_CHARACTERS_MAX,
     isId: true,
     hint: "Only you see it. The name of before goes on working.",
   });

@@ -4,11 +4,14 @@
  */
 import { parseDid } from "../../../shared/protocol/did.ts";
 
+/** Of what a person gives, and of what a model is shown: a longer one could hold a sentence, and hides what follows it. */
+export const ALIAS_CHARACTERS_MAX = 32;
+
 /** What a person may give. */
-export const ALIAS = /^[A-Za-z0-9][A-Za-z0-9._-]{0,31}$/;
+export const ALIAS = new RegExp(`^[A-Za-z0-9][A-Za-z0-9._-]{0,${ALIAS_CHARACTERS_MAX - 1}}$`);
 
 /** The same, for texts. */
-export const ALIAS_FORM = "1 to 32 of A-Z, a-z, 0-9, ., _ and -, with a letter or a digit first";
+export const ALIAS_FORM = `1 to ${ALIAS_CHARACTERS_MAX} of A-Z, a-z, 0-9, ., _ and -, with a letter or a digit first`;
 
 /** What the alias of a peer begins with that did not prove a ticket. */
 export const CONTACT = "contact-";

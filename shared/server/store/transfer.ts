@@ -1,5 +1,5 @@
 /**
- * Measures, exports and imports a store. In an export every record is a line of JSON, and the import checks each line,
+ * Exports and imports a store. In an export every record is a line of JSON, and the import checks each line,
  * because a store without its last records would forget revocations. A copy of the SQLite file would not do, because a
  * store over the network cannot read it. Keys are checked with the key tables of the services; values are not checked.
  * The key table defines how long a record is kept, because Deno KV does not return the expiry of a key.
@@ -8,7 +8,6 @@ import type { Kv, KvKey } from "../kv.ts";
 import { fromBase64Url, toBase64Url } from "../../protocol/base64url.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 import { parseIso, toIso } from "../../protocol/time.ts";
-import { keyBytes, valueBytes } from "./store_arguments.ts";
 import { importBegins, importEnded, otherFormat, STORE_FORMAT } from "./store_format.ts";
 
 /**
@@ -162,25 +161,4 @@ function readRecord(
   if (until === null) return { key, value, expireIn: null };
   if (!Number.isFinite(until)) throw new TransferError(number, "the record has no valid end");
   return { key, value, expireIn: until - now };
-}
-
-/** Size of one kind: the records with the same first two key parts. */
-export interface KindSize {
-  kind: string;
-  records: number;
-  /** Stored keys and values, without indexes and free pages of the store. */
-  bytes: number;
-}
-
-/** Returns the sizes of every kind, largest first. Reads every record once. */
-export async function sizesOf(kv: Kv): Promise<KindSize[]> {
-  const sizes = new Map<string, KindSize>();
-  for await (const { key, value } of kv.list({ prefix: [] }, { batchSize: 200 })) {
-    const kind = key.slice(0, 2).map(String).join(" ");
-    const size = sizes.get(kind) ?? { kind, records: 0, bytes: 0 };
-    size.records++;
-    size.bytes += keyBytes(key) + valueBytes(value);
-    sizes.set(kind, size);
-  }
-  return [...sizes.values()].sort((a, b) => b.bytes - a.bytes);
 }

@@ -1,7 +1,7 @@
 /** Pairing by a tool needs a person (D-130), in both kinds of protocol revisions. */
 import { assert, assertEquals, assertNotEquals, assertStringIncludes } from "@std/assert";
 import fc from "fast-check";
-import { APPROVAL_MS, Approvals } from "../../../cli/mcp/mcp_agent.ts";
+import { APPROVAL_MS, Approvals } from "../../../cli/mcp/approvals.ts";
 import { formatTicket } from "../../../shared/protocol/ticket.ts";
 import { systemRandom } from "../../../shared/random.ts";
 import { ManualClock } from "../../support/manual_clock.ts";

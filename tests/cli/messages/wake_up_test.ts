@@ -3,7 +3,7 @@
  * that no error reaches the model.
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { announcement } from "../../../cli/messages/received.ts";
+import { announcement } from "../../../cli/messages/announcement.ts";
 import { CONNECTOR_LOOK_MS, INPUT_BYTES_MAX, SESSION_KEPT_MS } from "../../../cli/commands/hook.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
 import { World } from "../../support/world.ts";
