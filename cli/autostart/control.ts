@@ -6,7 +6,6 @@
 import { dirname, join } from "node:path";
 import { CliError } from "../errors.ts";
 import { reason } from "../files/private_files.ts";
-import { fileURLToPath } from "node:url";
 import type { Context } from "../context.ts";
 
 export interface Installed {
@@ -92,6 +91,11 @@ export async function uninstallService(host: Host, system: ServiceSystem, servic
   await host.run("launchctl", ["bootout", `gui/${host.uid}/${label(service)}`]);
   await remove(path);
   return true;
+}
+
+/** The log of a service under launchd. @param folder of its agent, or of the configuration when it is for all */
+export function logPathOf(folder: string): string {
+  return join(folder, "connector.log");
 }
 
 /** The command that shows the log of a service. */
@@ -337,35 +341,4 @@ export function thisHost(ctx: Context): Host {
       }
     },
   };
-}
-
-/**
- * Program and first words of the command that starts this `svc` again in a service, a host or a hook: the compiled binary,
- * or Deno with the file of this process. The permissions are a set of the deno.json beside that file, never a
- * list: what is written outlives the release, and with an old list the next release fails at the first variable that the
- * list lacks.
- *
- * @param exec program of `--exec`, which is allowed too
- * @throws {CliError} `CLI_USAGE` for `exec` where no program can be allowed
- */
-export function ownCommand(set: "connector" | "svc" = "connector", exec?: string): string[] {
-  if (Deno.build.standalone) {
-    if (exec === undefined) return [Deno.execPath()];
-    throw new CliError(
-      "CLI_USAGE",
-      "--exec needs the installed svc, from npm: a single file may start no other program",
-    );
-  }
-  const main = fileURLToPath(Deno.mainModule);
-  // The bundle of the npm package has all its code, but the source loads libraries.
-  const alone = main.endsWith(".js") ? ["--no-remote", "--no-npm"] : [];
-  const config = join(dirname(main), "deno.json");
-  // The option takes the place of the set's own list, so it has that too.
-  const programs = exec === undefined ? [] : [`--allow-run=${[...programsOf(config, set), exec].join(",")}`];
-  const flags = ["--quiet", "--no-prompt", ...alone, "--config", config, `-P=${set}`, ...programs];
-  return [Deno.execPath(), "run", ...flags, main];
-}
-
-function programsOf(config: string, set: string): string[] {
-  return JSON.parse(Deno.readTextFileSync(config)).permissions[set].run;
 }

@@ -6,7 +6,7 @@ import { CliError } from "../errors.ts";
 import { HOST_IDS, SCOPES, WAKES } from "../hosts/table.ts";
 import { fields } from "../terminal/output.ts";
 import { chosenAgent } from "../agents/agent_store.ts";
-import { ownCommand } from "../autostart/control.ts";
+import { ownCommand } from "../own_command.ts";
 
 export const COMMANDS = [
   command({

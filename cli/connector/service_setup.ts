@@ -3,7 +3,6 @@
  * the options and environment values of the install command. Secrets go into `runtime.json`, which only its owner can
  * read.
  */
-import { join } from "node:path";
 import { sleep } from "../../shared/clock.ts";
 import { type AgentFolder, AgentStore } from "../agents/agent_store.ts";
 import type { Context } from "../context.ts";
@@ -15,6 +14,7 @@ import {
   type Installed,
   installService,
   logCommand,
+  logPathOf,
   requireOwnService,
   uninstallService,
 } from "../autostart/control.ts";
@@ -87,7 +87,7 @@ async function install(
   command: readonly string[],
 ): Promise<FleetServiceResult> {
   const before = new Map(folders.map((folder) => [folder, readConnectorFile(folder)?.token]));
-  const logPath = logPathOf(ctx, agentName === null ? null : folders[0] ?? null);
+  const logPath = logPathOf((agentName === null ? null : folders[0])?.path ?? ctx.configDir);
   const installed = await installService(host, system, { ...serviceName(ctx, agentName), command, logPath });
   const end = ctx.clock.now() + UP_MS;
   const agents = await Promise.all(folders.map(async (folder) => {
@@ -141,7 +141,8 @@ export async function connectorLogs(
   follow: boolean,
 ) {
   const folder = agentName === null ? null : await new AgentStore(ctx).open(agentName);
-  return logCommand(chooseSystem(platform, ctx.os), serviceName(ctx, agentName), logPathOf(ctx, folder), lines, follow);
+  const logPath = logPathOf(folder?.path ?? ctx.configDir);
+  return logCommand(chooseSystem(platform, ctx.os), serviceName(ctx, agentName), logPath, lines, follow);
 }
 
 function serviceName(ctx: Context, agentName: string | null) {
@@ -153,11 +154,6 @@ async function agentFolders(ctx: Context): Promise<AgentFolder[]> {
   const store = new AgentStore(ctx);
   const folders = (await store.names()).agents.map((name) => store.open(name).catch(() => null));
   return (await Promise.all(folders)).filter((folder) => folder !== null);
-}
-
-/** The log of one agent's service, or of the service of all (`null`). */
-function logPathOf(ctx: Context, folder: AgentFolder | null): string {
-  return join(folder?.path ?? ctx.configDir, "connector.log");
 }
 
 /** The options of every service; values of the environment become options, because the service does not have it. */

@@ -1,117 +1,24 @@
 /**
  * The platform table: every supported agent runtime, and the inbox for agents without one; and which of them are on a
- * machine, with evidence. A new runtime is one row and no new path in the code.
+ * machine, with evidence. A row has the runtime's address, timeout, request, replies and setup, and a new runtime is one
+ * row and no new path in the code.
  */
 import { A2A } from "./a2a.ts";
+import { GENERIC } from "./generic.ts";
 import { HERMES } from "./hermes.ts";
+import { NANOBOT } from "./nanobot.ts";
 import { OPENCLAW } from "./openclaw.ts";
 import {
   type Confidence,
-  confidenceOf,
   type Finding,
   type Machine,
-  payloadOf,
   type Platform,
   PLATFORM_IDS,
   type PlatformId,
   type PullPlatform,
   type PushPlatform,
   type PushPlatformId,
-  senderHeaders,
-  textOf,
 } from "./platform.ts";
-import { topLevelMembers } from "../../shared/protocol/json_text.ts";
-import { tryParse } from "./settings.ts";
-import { join } from "node:path";
-import * as z from "zod";
-
-const Choice = z.object({ message: z.object({ content: z.string() }) });
-const Completion = z.object({ choices: z.tuple([Choice], z.unknown()) });
-
-const BASE_URL = "http://127.0.0.1:8900";
-
-/**
- * nanobot: an OpenAI-compatible API, `POST /v1/chat/completions`, with one user message per request. It answers when the
- * run has ended, and its answer goes back to the sender. It has no request IDs, so it cannot recognise a duplicate.
- */
-const NANOBOT: PushPlatform = {
-  delivery: "push",
-  id: "nanobot",
-  name: "nanobot",
-  defaults: { baseUrl: BASE_URL, hookPath: "/v1/chat/completions" },
-  timeoutMs: 120_000,
-  needsToken: false,
-  repliesByDefault: true,
-  health: { path: "/health", isHealthy: (status) => status === 200 },
-
-  request(message, { hookToken }) {
-    const body = JSON.stringify({
-      messages: [{ role: "user", content: textOf(message) }],
-      // Contains the sender's DID, because with a free choice a peer could join the conversation of another.
-      session_id: message.session === null ? message.fromDid : `${message.fromDid}#${message.session}`,
-    });
-    return Promise.resolve({ headers: senderHeaders(message, hookToken), body });
-  },
-
-  replyOf({ text }) {
-    const { success, data } = Completion.safeParse(tryParse(text));
-    return success ? { text: data.choices[0].message.content } : null;
-  },
-
-  async detect(machine, stateDir) {
-    const reasons: string[] = [];
-    const folder = stateDir ?? (machine.home === null ? null : join(machine.home, ".nanobot"));
-    const configPath = folder === null ? null : join(folder, "config.json");
-    if (configPath !== null && await machine.exists(configPath)) reasons.push(`its settings are at ${configPath}`);
-    const version = await machine.run("nanobot", ["--version"]);
-    if (version !== null && /nanobot/i.test(version)) reasons.push(`${version.trim()} is installed`);
-    const [health, models] = [await machine.ask(`${BASE_URL}/health`), await machine.ask(`${BASE_URL}/v1/models`)];
-    const isLive = health?.status === 200 && models?.status === 200;
-    if (isLive) reasons.push(`its API answers at ${BASE_URL}`);
-    return { confidence: confidenceOf(reasons, isLive), reasons, configPath, baseUrl: BASE_URL };
-  },
-
-  plan(_machine, { target: { hookToken, hookPath } }) {
-    // Its API needs no settings.
-    return Promise.resolve({ changes: [], steps: ["Run its API: nanobot serve"], hookToken, hookPath });
-  },
-};
-
-/**
- * Any program that accepts a POST: the payload is the body, the sender is in headers, and a 2xx accepts the message. With
- * replies on, the member `reply` of its JSON answer goes back to the sender.
- */
-const GENERIC: PushPlatform = {
-  delivery: "push",
-  id: "generic",
-  name: "a generic webhook",
-  defaults: { baseUrl: "http://127.0.0.1:18789", hookPath: "/hooks/agent" },
-  timeoutMs: 10_000,
-  needsToken: false,
-  // An internal service must not begin to leak its answers.
-  repliesByDefault: false,
-  health: null,
-
-  request(message, { hookToken }) {
-    return Promise.resolve({ headers: senderHeaders(message, hookToken), body: payloadOf(message) });
-  },
-
-  /** The member `reply` of a JSON object: a text, or an object that is passed on byte for byte. */
-  replyOf({ text }) {
-    if (tryParse(text) === null) return null;
-    const member = topLevelMembers(text).findLast(({ key }) => key === "reply");
-    if (member === undefined) return null;
-    const json = text.slice(member.start, member.end);
-    const reply: unknown = JSON.parse(json);
-    if (typeof reply === "string") return { text: reply };
-    return typeof reply === "object" && reply !== null && !Array.isArray(reply) ? { payload: json } : null;
-  },
-
-  detect: () => Promise.resolve({ confidence: "none", reasons: [], configPath: null }),
-
-  plan: (_machine, { target: { hookToken, hookPath } }) =>
-    Promise.resolve({ changes: [], steps: [], hookToken, hookPath }),
-};
 
 /** No runtime: a program reads the messages from the local API of the connector. */
 const INBOX: PullPlatform = { delivery: "pull", id: "inbox", name: "the inbox of the connector" };

@@ -28,7 +28,7 @@ export const LIMIT_TABLE = {
   agentListMin: [1, "count", "fewest agents per page"],
   agentListMax: [100, "count", "most agents per page"],
   listPageDefault: [100, "count", "records per page of the other lists"],
-  adminListDefault: [20, "count", "people or agents per page for an admin"],
+  adminListDefault: [20, "count", "records per page for an admin"],
   reason: [200, "code points", "reason in the audit log"],
   auditFilter: [200, "count", "characters of an actor or subject in an audit query"],
   quotaAgents: [500, "count", "active agents of one human, by default"],

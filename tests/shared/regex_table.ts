@@ -31,7 +31,6 @@ export const REGEXES: readonly RegexRow[] = [
   meets("/^-{1,2}([^=]+)(?:=(.*))?$/s", "", "-", ""),
   meets(String.raw`/^\.(.+)\.pending$/`, ".", ".pending", "x"),
 
-  meets("/^[A-Za-z0-9][A-Za-z0-9._-]{0,31}$/", "", "a", " "),
   meets(String.raw`/^[1-9]\d{0,15}$/`, "", "1", "x"),
   meets(String.raw`/^([1-9]\d{0,3})(min|h|d)$/`, "", "1", "x"),
   meets("/^[A-Za-z0-9_-]+$/", "", "x", " "),
@@ -103,6 +102,13 @@ export const REGEXES: readonly RegexRow[] = [
   meets(String.raw`/^wss?:\/\//i`, "", "ws", ""),
   meets("/^ws/i", "", "w", ""),
   meets("new RegExp(`${CONNECT_PATH}/?$`)", "", "/v1/relay/connect/", "x", "/v1/relay/connect/?$"),
+  meets(
+    "new RegExp(`^[A-Za-z0-9][A-Za-z0-9._-]{0,${ALIAS_CHARACTERS_MAX - 1}}$`)",
+    "",
+    "a",
+    " ",
+    "^[A-Za-z0-9][A-Za-z0-9._-]{0,31}$",
+  ),
 
   meets(String.raw`/^\/(?!\/)[A-Za-z0-9._~!$&'()*+,;=:@%\/-]*$/`, "/", "x/", " "),
   meets(String.raw`/^[\x21-\x7e]{1,1024}$/`, "", "x", " "),

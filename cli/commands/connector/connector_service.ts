@@ -5,7 +5,8 @@ import { CliError, EXIT } from "../../errors.ts";
 import { fields } from "../../terminal/output.ts";
 import { ALL_OPTION, chosenAgents, CONNECTOR_OPTIONS, YES } from "./connector_start.ts";
 import { connectorLogs, installConnector, installFleet, uninstallConnector } from "../../connector/service_setup.ts";
-import { ownCommand, thisHost } from "../../autostart/control.ts";
+import { thisHost } from "../../autostart/control.ts";
+import { ownCommand } from "../../own_command.ts";
 import { checkProgram } from "../../connector/exec.ts";
 
 const AGENT = { agentName: { summary: "Agent name on this machine", complete: "agents", optional: true } } as const;

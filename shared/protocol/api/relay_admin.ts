@@ -15,7 +15,7 @@ export const AdminTokenAnswer = z.object({
   scope: z.array(z.literal("relay.read")).length(1),
 });
 
-const limit = PageLimit.default(LIMITS.agentListDefault);
+const limit = PageLimit.default(LIMITS.adminListDefault);
 /** More agents than one page of a list has are never asked for. */
 const AGENT_IDS_MAX = 100;
 const AgentIds = z.string().refine(

@@ -1,0 +1,36 @@
+/**
+ * The command with which a service, a host or a hook starts this `svc` again: the compiled binary, or Deno with the file
+ * of this process. The permissions are a set of the deno.json beside that file, never a list: what is written outlives
+ * the release, and with an old list the next release fails at the first variable that the list lacks.
+ */
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { CliError } from "./errors.ts";
+
+/**
+ * Returns the program and the first words.
+ *
+ * @param exec program of `--exec`, which is allowed too
+ * @throws {CliError} `CLI_USAGE` for `exec` where no program can be allowed
+ */
+export function ownCommand(set: "connector" | "svc" = "connector", exec?: string): string[] {
+  if (Deno.build.standalone) {
+    if (exec === undefined) return [Deno.execPath()];
+    throw new CliError(
+      "CLI_USAGE",
+      "--exec needs the installed svc, from npm: a single file may start no other program",
+    );
+  }
+  const main = fileURLToPath(Deno.mainModule);
+  // The bundle of the npm package has all its code, but the source loads libraries.
+  const alone = main.endsWith(".js") ? ["--no-remote", "--no-npm"] : [];
+  const config = join(dirname(main), "deno.json");
+  // The option takes the place of the set's own list, so it has that too.
+  const programs = exec === undefined ? [] : [`--allow-run=${[...programsOf(config, set), exec].join(",")}`];
+  const flags = ["--quiet", "--no-prompt", ...alone, "--config", config, `-P=${set}`, ...programs];
+  return [Deno.execPath(), "run", ...flags, main];
+}
+
+function programsOf(config: string, set: string): string[] {
+  return JSON.parse(Deno.readTextFileSync(config)).permissions[set].run;
+}

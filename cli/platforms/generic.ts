@@ -1,0 +1,39 @@
+/**
+ * Any program that accepts a POST: the payload is the body, the sender is in headers, and a 2xx accepts the message. With
+ * replies on, the member `reply` of its JSON answer goes back to the sender.
+ */
+import { topLevelMembers } from "../../shared/protocol/json_text.ts";
+import { payloadOf, type PushPlatform, senderHeaders } from "./platform.ts";
+import { tryParse } from "./settings.ts";
+
+export const GENERIC: PushPlatform = {
+  delivery: "push",
+  id: "generic",
+  name: "a generic webhook",
+  defaults: { baseUrl: "http://127.0.0.1:18789", hookPath: "/hooks/agent" },
+  timeoutMs: 10_000,
+  needsToken: false,
+  // An internal service must not begin to leak its answers.
+  repliesByDefault: false,
+  health: null,
+
+  request(message, { hookToken }) {
+    return Promise.resolve({ headers: senderHeaders(message, hookToken), body: payloadOf(message) });
+  },
+
+  /** The member `reply` of a JSON object: a text, or an object that is passed on byte for byte. */
+  replyOf({ text }) {
+    if (tryParse(text) === null) return null;
+    const member = topLevelMembers(text).findLast(({ key }) => key === "reply");
+    if (member === undefined) return null;
+    const json = text.slice(member.start, member.end);
+    const reply: unknown = JSON.parse(json);
+    if (typeof reply === "string") return { text: reply };
+    return typeof reply === "object" && reply !== null && !Array.isArray(reply) ? { payload: json } : null;
+  },
+
+  detect: () => Promise.resolve({ confidence: "none", reasons: [], configPath: null }),
+
+  plan: (_machine, { target: { hookToken, hookPath } }) =>
+    Promise.resolve({ changes: [], steps: [], hookToken, hookPath }),
+};
