@@ -1,6 +1,6 @@
 /**
  * This version of the service against another one: a message with everything on, in turns in one run, so that both sides of
- * a ratio had the same machine. Both versions start anew in each round, because the first seconds of a server (cold) cost more
+ * a ratio had the same machine. Both versions start again in each round, because the first seconds of a server (cold) cost more
  * than those after 20,000 messages (warm), and one start may be unlucky. The other version runs from its own folder; the load
  * processes are ours. Only one server and its load process work at a time.
  */
