@@ -51,10 +51,11 @@ export class RequestCommits implements Admission {
 
   commitWith<R>(updates: readonly Update<R>[], beginning: Beginning<R> | null = null): Promise<CommitResult<R>> {
     const isFirst = !this.#isCommitted, { profile, preconditions } = this.#state;
-    const held = profile.uncached
-      ? preconditions.map((update) => ({ ...update, uncached: true as const }))
-      : preconditions;
-    const all = beginning ? [...held, beginning.check, ...updates] : [...held, ...updates];
+    const all: Update<R | PreconditionFailed>[] = profile.uncached
+      ? preconditions.map(uncached)
+      : preconditions.slice();
+    if (beginning) all.push(beginning.check);
+    for (const update of updates) all.push(update);
     return this.#claim<R | PreconditionFailed>(all, beginning, isFirst ? ALL : NOTHING_MORE).then((refused) => {
       this.#isCommitted = true;
       return refused === null ? COMMITTED : this.#refused<R>(refused, isFirst);
@@ -90,7 +91,7 @@ export class RequestCommits implements Admission {
    * @throws {StoreUnavailable} without the nonce
    */
   async #claim<R>(
-    updates: readonly Update<R>[],
+    updates: readonly Update<R | typeof WINDOW_FULL>[],
     beginning: Beginning<R> | null,
     { nonce, count }: Part,
   ): Promise<R | typeof WINDOW_FULL | null> {
@@ -98,7 +99,7 @@ export class RequestCommits implements Admission {
     const window = count ? requireSet(state.prefetched).window : null;
     let refused: R | "replay" | typeof WINDOW_FULL | null | undefined;
     try {
-      const all = window ? [...updates, ownWindow<R>(this.#deps, state, await window)] : updates;
+      const all = window ? updates.concat(ownWindow<R>(this.#deps, state, await window)) : updates;
       const live = nonce || beginning
         ? new SenderChange(
           sender,
@@ -157,7 +158,12 @@ function ownWindow<R>(
   const seen = (decision: Decision) => recordDecision(state, decision);
   const key = KEYS.window(rule.name, requireSet(ait).claims.sub);
   const update = windowUpdate(key, rule, () => clock.now(), seen, REFUSE_FULL, window);
-  return profile.uncached ? { ...update, uncached: true } : update;
+  return profile.uncached ? uncached(update) : update;
+}
+
+/** Returns an update whose record the next claim reads again. */
+function uncached<R>(update: Update<R>): Update<R> {
+  return Object.assign({}, update, { uncached: true as const });
 }
 
 /**
@@ -175,6 +181,6 @@ export function countCostly({ guard }: CheckDeps, state: AdmissionState, code: E
 /** Returns the error of a failed registry or store as `PROXY_AUTH_DEPENDENCY_UNAVAILABLE`, and any other unchanged. */
 export function asDependencyFailure(error: unknown): unknown {
   if (!(error instanceof StoreUnavailable || error instanceof RegistryUnavailable)) return error;
-  const options = { ...busyText(error), headers: { "Retry-After": "1" }, cause: error };
+  const options = Object.assign(busyText(error), { headers: { "Retry-After": "1" }, cause: error });
   return new ServiceError("PROXY_AUTH_DEPENDENCY_UNAVAILABLE", options);
 }

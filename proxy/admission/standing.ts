@@ -70,14 +70,14 @@ export class Standings {
   /** Keeps what all checks of a request have proven. `now` is when they began, before anything was read. */
   add(
     exchange: RequestContext,
-    proven: Pick<Standing, "ait" | "pair" | "preconditions">,
+    { ait, pair, preconditions }: Pick<Standing, "ait" | "pair" | "preconditions">,
     now: number,
   ): void {
-    const { keys, crl, reliedMs } = this.#deps, { ait } = proven;
+    const { keys, crl, reliedMs } = this.#deps;
     const until = Math.min(ait.claims.exp * 1000, reliedMs > 0 ? now + reliedMs : Infinity);
     const name = nameOf(signedHeaders(exchange), ait);
     if (name === undefined || keys.fresh === null || crl.usable === null) return;
-    this.#kept.set(name, { ...proven, name, keys: keys.fresh, list: crl.usable, since: now, until });
+    this.#kept.set(name, { ait, pair, preconditions, name, keys: keys.fresh, list: crl.usable, since: now, until });
   }
 
   /** Ends a standing, so that every check of the next message is made. */

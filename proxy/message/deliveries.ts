@@ -1,49 +1,37 @@
 /**
- * Deliveries (D-69, D-72): which message was sent with which request ID, and its response. The same message within a day
- * of its 202 gets the same response. A duplicate that arrives during the first delivery waits for it.
- *
- * A delivery that begins is put into the record of its sender; the commit checks that it has no delivery record. Its
- * end is written as a delivery record. So a delivery record, if there is one, decides, and otherwise the record of the
- * sender. A delivery without room there begins with a delivery record. The sweep does the same for those whose instance
- * has ended without an outcome, so that they are kept like any other.
+ * The deliveries of this instance, and what changes one beside its own message: a receipt, the mailbox, the end of an
+ * instance. A duplicate that arrives during the first delivery waits for it. The sweep gives delivery records to those
+ * whose instance has ended without an outcome, so that they are kept like any other.
  */
-import type { KvEntryMaybe, KvKey } from "../../shared/server/kv.ts";
 import type { ReceiptStatus } from "../../shared/protocol/api/receipts.ts";
 import type { HookAnswer } from "../../shared/protocol/api/relay.ts";
 import type { DeliveryState } from "../../shared/protocol/frames.ts";
-import { LIMITS } from "../../shared/protocol/limits.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import type { Clock } from "../../shared/clock.ts";
 import { BoundedMap } from "../../shared/bounded_map.ts";
-import {
-  absent,
-  type GroupCommit,
-  idOf,
-  type RecordChange,
-  type Update,
-  type Write,
-} from "../../shared/server/store/group_commit.ts";
+import type { GroupCommit, Update } from "../../shared/server/store/group_commit.ts";
 import type { Log } from "../../shared/server/log.ts";
-import { KEYS } from "../schema/kv_keys.ts";
-import { deliveryEnd, packDelivery, unpackDelivery } from "../schema/delivery_record.ts";
+import { deliveryEnd, unpackDelivery } from "../schema/delivery_record.ts";
 import type { DeliveryRecord } from "../schema/records.ts";
 import { type BegunDelivery, unpackSender } from "../schema/sender_record.ts";
-import type { Beginning, Sender, Senders } from "./sender.ts";
+import {
+  BeginningOfDelivery,
+  begunIn,
+  checkDuplicate,
+  type DeliveryId,
+  type DuplicateResult,
+  EndOfDelivery,
+  type Instances,
+  isSame,
+  keyOf,
+  nameOf,
+  recordOf,
+  stored,
+} from "./delivery.ts";
+import type { Sender, Senders } from "./sender.ts";
 
-/** With more, each request of the sender reads and writes a larger record. */
-export const BEGUN_MAX = 16;
 /** With less, a delivery whose outcome is on its way would get a record of its own. */
 export const SETTLED_MS = 5_000;
-
-/** Identifies a message: sender, recipient and request ID. */
-export interface DeliveryId {
-  readonly sender: string;
-  readonly recipient: string;
-  readonly requestId: string;
-  /** The key of the delivery record, and that as one text, once they were needed: a message needs them several times. */
-  key?: KvKey;
-  name?: string;
-}
 
 /** The new state of a message, in milliseconds since the Unix epoch, with the status of its receipt if that gave it. */
 export interface DeliveryOutcome {
@@ -60,47 +48,6 @@ export interface Attempt {
   /** The attempt counts until then. */
   until: number;
   bodySha256: string;
-}
-
-/** Why a message is not sent again. `under_way`: another instance delivers it. */
-export type DuplicateResult =
-  | { repeat: "same"; answer: HookAnswer }
-  | { repeat: "other_body" }
-  | { repeat: "under_way"; instance: string };
-
-/** The service deletes ended records. The expiry in the store is later, for records that the service missed. */
-const MARGIN_MS = LIMITS.sweepMarginSeconds * 1000;
-
-/** This instance, and the present time of others by their clocks: `null` for one that is not known. */
-interface Instances {
-  readonly instance: string;
-  timeAt(instance: string): number | null;
-}
-
-/** What decides about a repeated request: the instance, its time, and the clocks of the others. */
-interface Judging {
-  now: number;
-  /** Longest duration of an attempt, milliseconds. */
-  attemptMs: number;
-  leases: Instances;
-}
-
-/** Returns why a request with the ID of this record is not sent by this instance now, or `null` when it is. */
-export function checkDuplicate(
-  record: DeliveryRecord | null,
-  bodySha256: string,
-  { now, attemptMs, leases }: Judging,
-): DuplicateResult | null {
-  if (!record) return null;
-  const { answer, answeredAt, startedAt } = record;
-  if (answer && now < answeredAt + LIMITS.sameAnswerSeconds * 1000) {
-    return record.bodySha256 === bodySha256 ? { repeat: "same", answer } : { repeat: "other_body" };
-  }
-  // An attempt of this instance that is not in memory ended with a crash.
-  if (answer || !record.instance || record.instance === leases.instance) return null;
-  // The start is a time of that instance's clock, because with another one its attempt could seem to be over.
-  const isUnderWay = (leases.timeAt(record.instance) ?? now) < startedAt + attemptMs;
-  return isUnderWay ? { repeat: "under_way", instance: record.instance } : null;
 }
 
 interface DeliveriesDeps {
@@ -183,8 +130,7 @@ export class Deliveries {
 
   /** Records the 202 with the next commit, after 20 ms at the latest. Never rejects: a failure is logged. */
   answered(id: DeliveryId, answer: HookAnswer): Promise<void> {
-    const answeredAt = this.#deps.clock.now();
-    return this.#end(id, (record) => ({ ...record, instance: null, answer, answeredAt }), { mayWait: true });
+    return this.#end(id, answer, { mayWait: true });
   }
 
   /**
@@ -212,10 +158,7 @@ export class Deliveries {
 
   /** Records that the attempt of this instance ended without a 202, so that no duplicate waits for it. */
   markFailed(id: DeliveryId): Promise<void> {
-    return this.#end(
-      id,
-      (record) => record.instance === this.#deps.leases.instance ? { ...record, instance: null } : record,
-    );
+    return this.#end(id, null);
   }
 
   /** Records that the attempt of an instance that has stopped ended without a 202. Never rejects: a failure is logged. */
@@ -267,25 +210,11 @@ export class Deliveries {
     await commits.claim(records, { live: { record, take } });
   }
 
-  #end(
-    id: DeliveryId,
-    change: (record: DeliveryRecord) => DeliveryRecord,
-    options: { mayWait?: boolean } = {},
-  ): Promise<void> {
-    const name = nameOf(id), key = keyOf(id);
-    const open = this.#open.get(name);
-    const update: Update<never> = {
-      key,
-      id: name,
-      ...(open ? { seen: absent(key) } : {}),
-      uncached: true,
-      next: (current) => {
-        const record = unpackDelivery(current, id.requestId) ?? open;
-        return record ? stored(change(record), this.#deps.clock.now()) : "keep";
-      },
-    };
+  #end(id: DeliveryId, answer: HookAnswer | null, options?: { mayWait: boolean }): Promise<void> {
+    const { clock, commits, leases } = this.#deps, name = nameOf(id), open = this.#open.get(name);
+    const end = new EndOfDelivery(id, open, answer, { instance: leases.instance, now: clock.now() });
     const ended = () => void (this.#open.get(name) === open && this.#open.delete(name));
-    return this.#deps.commits.claim([update], options).then(ended, (cause) => this.#lost(id, cause));
+    return commits.claim([end], options).then(ended, (cause) => this.#lost(id, cause));
   }
 
   #lost(id: DeliveryId, cause: unknown): void {
@@ -297,86 +226,6 @@ export class Deliveries {
     return checkDuplicate(record, bodySha256, { now, attemptMs, leases });
   }
 }
-
-/** A claim that begins an attempt: the check of its delivery record, and its place in the record of the sender. */
-class BeginningOfDelivery implements Beginning<DuplicateResult>, Update<DuplicateResult> {
-  readonly startedAt: number;
-  readonly key: KvKey;
-  readonly seen: KvEntryMaybe<never>;
-  readonly check = this;
-  readonly id: string;
-  readonly #id: DeliveryId;
-  readonly #record: DeliveryRecord;
-  readonly #judging: Judging;
-  readonly #open: Map<string, DeliveryRecord>;
-  /** Whether the claim found no delivery record. */
-  #isNew = true;
-
-  constructor(
-    id: DeliveryId,
-    bodySha256: string,
-    answer: HookAnswer | null,
-    judging: Judging,
-    open: Map<string, DeliveryRecord>,
-  ) {
-    const { now, leases } = judging;
-    this.startedAt = now;
-    this.key = keyOf(id);
-    this.id = nameOf(id);
-    this.seen = absent(this.key);
-    this.#id = id;
-    this.#judging = judging;
-    this.#open = open;
-    this.#record = {
-      bodySha256,
-      startedAt: now,
-      instance: answer ? null : leases.instance,
-      answer,
-      answeredAt: answer ? now : 0,
-      receiptAt: 0,
-    };
-  }
-
-  next(current: unknown): RecordChange<DuplicateResult> {
-    this.#isNew = current === null;
-    const repeat = this.#repeatOf(unpackDelivery(current, this.#id.requestId));
-    if (repeat) return { refuse: repeat };
-    return this.#isNew && !this.#record.answer ? "hold" : stored(this.#record, this.startedAt);
-  }
-
-  place(before: readonly BegunDelivery[]): ReturnType<Beginning<DuplicateResult>["place"]> {
-    const id = this.#id, { instance } = this.#judging.leases, startedAt = this.startedAt;
-    const others: BegunDelivery[] = [];
-    for (const one of before) {
-      // One of this instance whose outcome is stored leaves the record.
-      if (one.instance === instance && !this.#open.has(nameOf(one))) continue;
-      if (!isSame(one, id)) {
-        others.push(one);
-        continue;
-      }
-      const repeat = this.#isNew ? this.#repeatOf(recordOf(one)) : null;
-      if (repeat) return { refuse: repeat };
-    }
-    if (this.#record.answer || !this.#isNew) return { begun: others, also: NOTHING };
-    if (others.length >= BEGUN_MAX) {
-      return { begun: others, also: [{ key: this.key, ...stored(this.#record, startedAt) }] };
-    }
-    this.#open.set(this.id, this.#record);
-    const { sender, recipient, requestId } = id;
-    others.push({ sender, recipient, requestId, startedAt, instance });
-    return { begun: others, also: NOTHING };
-  }
-
-  #repeatOf(record: DeliveryRecord | null): DuplicateResult | null {
-    return checkDuplicate(record, this.#record.bodySha256, this.#judging);
-  }
-
-  cancel(): void {
-    if (this.#open.get(this.id) === this.#record) this.#open.delete(this.id);
-  }
-}
-
-const NOTHING: readonly Write[] = [];
 
 /** Most deliveries in progress. Those whose outcome could not be stored stay until the sweep gives them a record. */
 const REMEMBERED = 10_000;
@@ -455,30 +304,4 @@ export function queuedAnswer(
   { expiresAt, connectedSockets }: { expiresAt: number; connectedSockets: number },
 ): HookAnswer {
   return { accepted: true, delivered: false, connectedSockets, requestId, queued: true, expiresAt: toIso(expiresAt) };
-}
-
-function begunIn(begun: readonly BegunDelivery[], id: DeliveryId): DeliveryRecord | null {
-  const found = begun.find((one) => isSame(one, id));
-  return found ? recordOf(found) : null;
-}
-
-/** Returns the record of a delivery without an answer. Nothing reads the hash of its body. */
-function recordOf({ startedAt, instance }: BegunDelivery): DeliveryRecord {
-  return { bodySha256: "", startedAt, instance, answer: null, answeredAt: 0, receiptAt: 0 };
-}
-
-function isSame(one: DeliveryId, other: DeliveryId): boolean {
-  return one.requestId === other.requestId && one.recipient === other.recipient && one.sender === other.sender;
-}
-
-function stored(record: DeliveryRecord, now: number): { value: Uint8Array; expireInMs: number } {
-  return { value: packDelivery(record), expireInMs: Math.max(1, deliveryEnd(record) - now) + MARGIN_MS };
-}
-
-function nameOf(id: DeliveryId): string {
-  return id.name ??= idOf(keyOf(id));
-}
-
-function keyOf(id: DeliveryId): KvKey {
-  return id.key ??= KEYS.delivery(id.recipient, id.requestId, id.sender);
 }

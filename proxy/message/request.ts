@@ -39,7 +39,7 @@ export function readMessage(
   if (conversationId !== null && !ConversationId.safeParse(conversationId).success) {
     throw new ServiceError("PROXY_HOOK_CONVERSATION_INVALID");
   }
-  const reply = parseReplyHeaders(headers);
+  const { inReplyTo, isAuto } = parseReplyHeaders(headers);
   const context = signedContext(exchange);
   if (recipient === identity.agentDid || !pair) throw new ServiceError("PROXY_AUTH_FORBIDDEN");
   // No mailbox of this server is one of a peer elsewhere, so the message would wait for a recipient that cannot come.
@@ -49,30 +49,31 @@ export function readMessage(
     });
   }
   const { payload, edit } = injectIdentity ? withIdentity(parsed, identity) : { payload: parsed.text };
-  const message: Message = {
+  const message: { -readonly [K in keyof Message]: Message[K] } = {
     requestId: exchange.requestId,
     fromAgentDid: identity.agentDid,
     toAgentDid: recipient,
     identity,
     contentType,
-    ...(conversationId === null ? {} : { conversationId }),
-    ...reply,
     proof: proofOf(exchange, origin, context, edit),
     payload,
   };
+  if (conversationId !== null) message.conversationId = conversationId;
+  if (inReplyTo !== null) message.inReplyTo = inReplyTo;
+  if (isAuto) message.auto = true;
   return { message, recipientOwnerDid: pair.peerOwnerDid };
 }
 
 /**
- * Returns the members of the reply headers, which the frame carries on every path. Checks their shape only: what they
- * state is the sender's word.
+ * Returns the reply headers, which the frame carries on every path. Checks their shape only: what they state is the sender's
+ * word.
  */
-function parseReplyHeaders(headers: Headers): Pick<Message, "inReplyTo" | "auto"> {
+function parseReplyHeaders(headers: Headers): { inReplyTo: string | null; isAuto: boolean } {
   const inReplyTo = headers.get(HEADERS.inReplyTo), auto = headers.get(HEADERS.auto);
   if (inReplyTo !== null && !isRequestId(inReplyTo) || auto !== null && auto !== "1") {
     throw new ServiceError("PROXY_HOOK_REPLY_INVALID");
   }
-  return { ...(inReplyTo === null ? {} : { inReplyTo }), ...(auto === null ? {} : { auto: true }) };
+  return { inReplyTo, isAuto: auto !== null };
 }
 
 /**
@@ -99,7 +100,7 @@ function proofOf(
   edit: BodyEdit | undefined,
 ): MessageProof {
   const { token, timestamp, nonce, proof } = signedHeaders(exchange);
-  return {
+  const parts: MessageProof = {
     ait: token ?? "",
     timestamp,
     nonce,
@@ -107,8 +108,9 @@ function proofOf(
     target: exchange.target,
     signature: proof,
     context,
-    ...(edit === undefined ? {} : { edit }),
   };
+  if (edit !== undefined) parts.edit = edit;
+  return parts;
 }
 
 function withIdentity(
@@ -147,5 +149,5 @@ function namesOf(prefer: string): string[] {
       name += char;
     }
   }
-  return [...names, name].map((text) => text.trim().toLowerCase());
+  return names.concat(name).map((text) => text.trim().toLowerCase());
 }

@@ -14,7 +14,8 @@ import type { GroupCommit, Update } from "../../shared/server/store/group_commit
 import type { Senders } from "../message/sender.ts";
 import type { MessageForwarder } from "../relay/message_forwarder.ts";
 import { KEYS } from "../schema/kv_keys.ts";
-import { begunDeliveries, type DeliveryId, type DeliveryOutcome, receiptUpdate } from "../message/deliveries.ts";
+import { begunDeliveries, type DeliveryOutcome, receiptUpdate } from "../message/deliveries.ts";
+import type { DeliveryId } from "../message/delivery.ts";
 import { deliveryEnd, unpackDelivery } from "../schema/delivery_record.ts";
 import type { DeliveryRecord } from "../schema/records.ts";
 import { isOfEarlier, type ReceiptRecord, type StoredReceipt, storedReceipt } from "../schema/receipt_record.ts";

@@ -6,7 +6,8 @@
 import type { Kv } from "../../shared/server/kv.ts";
 import { isOfEarlier, type StoredReceipt, storedReceipt } from "../schema/receipt_record.ts";
 import type { DeliveryRecord, Envelope, MailboxBytes, MailboxEntry, MailboxState, Message } from "../schema/records.ts";
-import { type DeliveryId, type DeliveryOutcome, queuedUpdate } from "../message/deliveries.ts";
+import { type DeliveryOutcome, queuedUpdate } from "../message/deliveries.ts";
+import type { DeliveryId } from "../message/delivery.ts";
 import { payerOf } from "../federation/visitors.ts";
 import { joinMessage, splitMessage } from "./message_content.ts";
 import { KEYS } from "../schema/kv_keys.ts";

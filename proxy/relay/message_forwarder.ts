@@ -21,14 +21,8 @@ import type { ConnectRequest, PresenceStore } from "./presence.ts";
 import type { MailboxDelivery } from "./mailbox_delivery.ts";
 import type { AgentSockets } from "./agent_sockets.ts";
 import type { ConnectedAgents } from "./connected_agents.ts";
-import {
-  type Attempt,
-  type Deliveries,
-  type DeliveryId,
-  type DeliveryOutcome,
-  isBegun,
-  queuedAnswer,
-} from "../message/deliveries.ts";
+import { type Attempt, type Deliveries, type DeliveryOutcome, isBegun, queuedAnswer } from "../message/deliveries.ts";
+import type { DeliveryId } from "../message/delivery.ts";
 import type { Mailbox, MailboxRefusal } from "./mailbox.ts";
 import type { ForwardResult, MessageNote, Note } from "./instance_note.ts";
 import { joinMessage, splitMessage } from "./message_content.ts";

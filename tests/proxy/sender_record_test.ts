@@ -1,7 +1,7 @@
 /** The packed record of a sender and its sealed parts: vectors, round trips, hostile bytes, and the worst case. */
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import fc from "fast-check";
-import { BEGUN_MAX } from "../../proxy/message/deliveries.ts";
+import { BEGUN_MAX } from "../../proxy/message/delivery.ts";
 import {
   type BegunDelivery,
   MalformedRecord,

@@ -19,12 +19,23 @@ const SELECTOR_MEMBERS = new Set(["key", "prefix", "start", "end"]);
 /** Files of the CLI and of the client ring that call `fetch`. */
 const ONE_FETCH = new Set(["shared/client/http.ts", "cli/system.ts"]);
 
+/** The steps of a message that run in JavaScript alone. */
+const ON_EACH_MESSAGE = new Set([
+  ...["request", "sender", "delivery"].map((step) => `proxy/message/${step}.ts`),
+  ...["standing", "commits"].map((step) => `proxy/admission/${step}.ts`),
+]);
+
 /** Methods of built-in objects that Node 20 lacks. */
 const NEW_METHODS = new Set(["withResolvers", "fromAsync", "toBase64", "toHex", "fromBase64", "fromHex"]);
 
 const NOT_IN_NODE: Advice = {
   why: "does not exist in Node 20, where shared/client also runs",
   instead: "Take the value as a parameter, or use what both runtimes have.",
+};
+
+const COPIES: Advice = {
+  why: "makes an object for each message that no caller keeps, so the server stops more often to collect garbage",
+  instead: "Name the members, set the optional ones afterwards, or count with an index.",
 };
 
 interface Advice {
@@ -120,6 +131,21 @@ export default {
           },
           VariableDeclaration(node) {
             if (node.kind === "using" || node.kind === "await using") report(node, node.kind, NOT_IN_NODE);
+          },
+        };
+      },
+    },
+
+    "lean-path": {
+      create(context) {
+        if (!ON_EACH_MESSAGE.has(projectPath(context.filename))) return {};
+        const report = reporter(context);
+        return {
+          SpreadElement(node) {
+            report(node, "A spread", COPIES);
+          },
+          CallExpression(node) {
+            if (nameOf(node.callee).endsWith(".entries")) report(node, "entries()", COPIES);
           },
         };
       },

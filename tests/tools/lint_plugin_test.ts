@@ -12,6 +12,12 @@ function reported(rule: string, file: string, source: string): string[] {
 /** Rule, file, sources that are reported once each, sources that are not. */
 const CASES: [rule: string, file: string, bad: string[], good: string[]][] = [
   [
+    "lean-path",
+    "proxy/message/request.ts",
+    ["const a = { ...b }", "const a = [...b, c]", "f(...a)", "for (const [i] of list.entries()) f(i)"],
+    ["const { a, ...rest } = b", "const f = (...all) => all", "Object.entries", "for (const [k, v] of map) f(k, v)"],
+  ],
+  [
     "markup",
     "shared/page/parts.ts",
     [

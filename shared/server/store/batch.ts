@@ -101,7 +101,7 @@ export interface BatchRecord extends CachedRecord {
   change: StoredChange | null;
   isHeld: boolean;
   /** The shared updates that hold the record, and since when its kind is known not to be written. */
-  holders: readonly Update<unknown>[];
+  holders: Update<unknown>[] | null;
   moment: Moment | null;
   also: readonly Write[];
   /** True when every update writes the record only once. */
@@ -119,7 +119,7 @@ export function untouched(id: string, { key, value, versionstamp }: CachedRecord
     versionstamp,
     change: null,
     isHeld: false,
-    holders: NONE,
+    holders: null,
     moment: null,
     also: NONE,
     uncached: true,
@@ -189,12 +189,12 @@ function apply(
     entry.uncached &&= update.uncached === true;
     if (verdict === "hold") {
       entry.isHeld = true;
-      if (update.held !== undefined) entry.holders = [...entry.holders, update];
+      if (update.held !== undefined) (entry.holders ??= []).push(update);
       continue;
     }
     entry.change = verdict;
     entry.value = "delete" in verdict ? null : verdict.value;
-    if (verdict.also) entry.also = [...entry.also, ...verdict.also];
+    if (verdict.also) entry.also = entry.also.concat(verdict.also);
   }
   return TAKEN;
 }

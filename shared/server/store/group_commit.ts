@@ -386,7 +386,7 @@ export class GroupCommit {
       const { key, change, also } = entry;
       if (!change && !entry.isHeld) continue;
       concerned.push(entry);
-      if (entry.holders.length > 0) entry.moment = this.#writes?.momentOf(key, began) ?? null;
+      if (entry.holders) entry.moment = this.#writes?.momentOf(key, began) ?? null;
       operation.check(entry);
       if (!change) continue;
       isChange = true;
@@ -410,7 +410,7 @@ export class GroupCommit {
       if (!result.ok) continue;
       // What a claim of this commit has written is not what its holders have seen.
       const at = change ? null : entry.moment;
-      for (const update of entry.holders) update.held = at && { value, at };
+      for (const update of entry.holders ?? []) update.held = at && { value, at };
       if (entry.uncached || value === null) continue;
       this.#known.set(id, { key, value, versionstamp: change ? result.versionstamp : entry.versionstamp });
     }

@@ -3,7 +3,8 @@
  * and the timeline see both the same way, in progress, after a crash, and without room in the record.
  */
 import { assert, assertEquals } from "@std/assert";
-import { BEGUN_MAX, begunDeliveries, SETTLED_MS } from "../../../proxy/message/deliveries.ts";
+import { begunDeliveries, SETTLED_MS } from "../../../proxy/message/deliveries.ts";
+import { BEGUN_MAX } from "../../../proxy/message/delivery.ts";
 import { deliveryEnd, unpackDelivery } from "../../../proxy/schema/delivery_record.ts";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";

@@ -1,0 +1,225 @@
+/**
+ * One delivery on the path of its message: its beginning, which a repeat of the message joins or is refused by, and its end.
+ * Deliveries (D-69, D-72) say which message was sent with which request ID, and its response. The same message within a day of
+ * its 202 gets the same response.
+ *
+ * A delivery that begins is put into the record of its sender; the commit checks that it has no delivery record. Its end is
+ * written as a delivery record. So a delivery record, if there is one, decides, and otherwise the record of the sender. A
+ * delivery without room there begins with a delivery record.
+ */
+import type { KvEntryMaybe, KvKey } from "../../shared/server/kv.ts";
+import type { HookAnswer } from "../../shared/protocol/api/relay.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
+import { absent, idOf, type RecordChange, type Update, type Write } from "../../shared/server/store/group_commit.ts";
+import { KEYS } from "../schema/kv_keys.ts";
+import { deliveryEnd, packDelivery, unpackDelivery } from "../schema/delivery_record.ts";
+import type { DeliveryRecord } from "../schema/records.ts";
+import type { BegunDelivery } from "../schema/sender_record.ts";
+import type { Beginning } from "./sender.ts";
+
+/** With more, each request of the sender reads and writes a larger record. */
+export const BEGUN_MAX = 16;
+/** The service deletes ended records. The expiry in the store is later, for records that the service missed. */
+const MARGIN_MS = LIMITS.sweepMarginSeconds * 1000;
+
+/** Identifies a message: sender, recipient and request ID. */
+export interface DeliveryId {
+  readonly sender: string;
+  readonly recipient: string;
+  readonly requestId: string;
+  /** The key of the delivery record, and that as one text, once they were needed: a message needs them several times. */
+  key?: KvKey;
+  name?: string;
+}
+
+/** Why a message is not sent again. `under_way`: another instance delivers it. */
+export type DuplicateResult =
+  | { repeat: "same"; answer: HookAnswer }
+  | { repeat: "other_body" }
+  | { repeat: "under_way"; instance: string };
+
+/** This instance, and the present time of others by their clocks: `null` for one that is not known. */
+export interface Instances {
+  readonly instance: string;
+  timeAt(instance: string): number | null;
+}
+
+/** What decides about a repeated request: the instance, its time, and the clocks of the others. */
+interface Judging {
+  now: number;
+  /** Longest duration of an attempt, milliseconds. */
+  attemptMs: number;
+  leases: Instances;
+}
+
+/** Returns why a request with the ID of this record is not sent by this instance now, or `null` when it is. */
+export function checkDuplicate(
+  record: DeliveryRecord | null,
+  bodySha256: string,
+  { now, attemptMs, leases }: Judging,
+): DuplicateResult | null {
+  if (!record) return null;
+  const { answer, answeredAt, startedAt } = record;
+  if (answer && now < answeredAt + LIMITS.sameAnswerSeconds * 1000) {
+    return record.bodySha256 === bodySha256 ? { repeat: "same", answer } : { repeat: "other_body" };
+  }
+  // An attempt of this instance that is not in memory ended with a crash.
+  if (answer || !record.instance || record.instance === leases.instance) return null;
+  // The start is a time of that instance's clock, because with another one its attempt could seem to be over.
+  const isUnderWay = (leases.timeAt(record.instance) ?? now) < startedAt + attemptMs;
+  return isUnderWay ? { repeat: "under_way", instance: record.instance } : null;
+}
+
+/** A claim that begins an attempt: the check of its delivery record, and its place in the record of the sender. */
+export class BeginningOfDelivery implements Beginning<DuplicateResult>, Update<DuplicateResult> {
+  readonly startedAt: number;
+  readonly key: KvKey;
+  readonly seen: KvEntryMaybe<never>;
+  readonly check = this;
+  readonly id: string;
+  readonly #id: DeliveryId;
+  readonly #record: DeliveryRecord;
+  readonly #judging: Judging;
+  readonly #open: Map<string, DeliveryRecord>;
+  /** Whether the claim found no delivery record. */
+  #isNew = true;
+
+  constructor(
+    id: DeliveryId,
+    bodySha256: string,
+    answer: HookAnswer | null,
+    judging: Judging,
+    open: Map<string, DeliveryRecord>,
+  ) {
+    const { now, leases } = judging;
+    this.startedAt = now;
+    this.key = keyOf(id);
+    this.id = nameOf(id);
+    this.seen = absent(this.key);
+    this.#id = id;
+    this.#judging = judging;
+    this.#open = open;
+    this.#record = {
+      bodySha256,
+      startedAt: now,
+      instance: answer ? null : leases.instance,
+      answer,
+      answeredAt: answer ? now : 0,
+      receiptAt: 0,
+    };
+  }
+
+  next(current: unknown): RecordChange<DuplicateResult> {
+    this.#isNew = current === null;
+    const repeat = this.#repeatOf(unpackDelivery(current, this.#id.requestId));
+    if (repeat) return { refuse: repeat };
+    return this.#isNew && !this.#record.answer ? "hold" : stored(this.#record, this.startedAt);
+  }
+
+  place(before: readonly BegunDelivery[]): ReturnType<Beginning<DuplicateResult>["place"]> {
+    const id = this.#id, { instance } = this.#judging.leases, startedAt = this.startedAt;
+    const others: BegunDelivery[] = [];
+    for (const one of before) {
+      // One of this instance whose outcome is stored leaves the record.
+      if (one.instance === instance && !this.#open.has(nameOf(one))) continue;
+      if (!isSame(one, id)) {
+        others.push(one);
+        continue;
+      }
+      const repeat = this.#isNew ? this.#repeatOf(recordOf(one)) : null;
+      if (repeat) return { refuse: repeat };
+    }
+    if (this.#record.answer || !this.#isNew) return { begun: others, also: NOTHING };
+    if (others.length >= BEGUN_MAX) {
+      const { value, expireInMs } = stored(this.#record, startedAt);
+      return { begun: others, also: [{ key: this.key, value, expireInMs }] };
+    }
+    this.#open.set(this.id, this.#record);
+    const { sender, recipient, requestId } = id;
+    others.push({ sender, recipient, requestId, startedAt, instance });
+    return { begun: others, also: NOTHING };
+  }
+
+  #repeatOf(record: DeliveryRecord | null): DuplicateResult | null {
+    return checkDuplicate(record, this.#record.bodySha256, this.#judging);
+  }
+
+  cancel(): void {
+    if (this.#open.get(this.id) === this.#record) this.#open.delete(this.id);
+  }
+}
+
+const NOTHING: readonly Write[] = [];
+
+/** The end of an attempt of this instance: with its 202, or without one. */
+export class EndOfDelivery implements Update<never> {
+  readonly key: KvKey;
+  readonly id: string;
+  readonly uncached = true;
+  declare readonly seen?: KvEntryMaybe<never>;
+  readonly #id: DeliveryId;
+  readonly #open: DeliveryRecord | undefined;
+  readonly #answer: HookAnswer | null;
+  readonly #instance: string;
+  readonly #now: number;
+
+  /** @param open the delivery while it is in the record of its sender */
+  constructor(
+    id: DeliveryId,
+    open: DeliveryRecord | undefined,
+    answer: HookAnswer | null,
+    { instance, now }: { instance: string; now: number },
+  ) {
+    this.key = keyOf(id);
+    this.id = nameOf(id);
+    if (open) this.seen = absent(this.key);
+    this.#id = id;
+    this.#open = open;
+    this.#answer = answer;
+    this.#instance = instance;
+    this.#now = now;
+  }
+
+  next(current: unknown): RecordChange<never> {
+    const record = unpackDelivery(current, this.#id.requestId) ?? this.#open;
+    if (!record || this.#answer === null && record.instance !== this.#instance) return "keep";
+    const { bodySha256, startedAt, receiptAt, handedOverAt } = record;
+    const ended: DeliveryRecord = {
+      bodySha256,
+      startedAt,
+      instance: null,
+      answer: this.#answer ?? record.answer,
+      answeredAt: this.#answer ? this.#now : record.answeredAt,
+      receiptAt,
+    };
+    if (handedOverAt !== undefined) ended.handedOverAt = handedOverAt;
+    return stored(ended, this.#now);
+  }
+}
+
+export function begunIn(begun: readonly BegunDelivery[], id: DeliveryId): DeliveryRecord | null {
+  const found = begun.find((one) => isSame(one, id));
+  return found ? recordOf(found) : null;
+}
+
+/** Returns the record of a delivery without an answer. Nothing reads the hash of its body. */
+export function recordOf({ startedAt, instance }: BegunDelivery): DeliveryRecord {
+  return { bodySha256: "", startedAt, instance, answer: null, answeredAt: 0, receiptAt: 0 };
+}
+
+export function isSame(one: DeliveryId, other: DeliveryId): boolean {
+  return one.requestId === other.requestId && one.recipient === other.recipient && one.sender === other.sender;
+}
+
+export function stored(record: DeliveryRecord, now: number): { value: Uint8Array; expireInMs: number } {
+  return { value: packDelivery(record), expireInMs: Math.max(1, deliveryEnd(record) - now) + MARGIN_MS };
+}
+
+/** Returns the key of a delivery record as one text. */
+export function nameOf(id: DeliveryId): string {
+  return id.name ??= idOf(keyOf(id));
+}
+
+export function keyOf(id: DeliveryId): KvKey {
+  return id.key ??= KEYS.delivery(id.recipient, id.requestId, id.sender);
+}
