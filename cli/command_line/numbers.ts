@@ -28,6 +28,14 @@ export function parseCount(text: string, what: string, max: number): number {
   throw new CliError("CLI_USAGE", `${what} must be an integer from 1 to ${max}, not "${text}"`);
 }
 
+/** @throws {CliError} `CLI_USAGE` */
+export function parsePort(text: string | undefined, what: string): number | undefined {
+  if (text === undefined) return undefined;
+  const port = /^\d{1,5}$/.test(text) ? Number(text) : NaN;
+  if (port >= 1 && port <= 65_535) return port;
+  throw new CliError("CLI_USAGE", `${what} must be a number from 1 to 65535, not "${text}"`);
+}
+
 /**
  * Returns the ID that an argument names.
  *

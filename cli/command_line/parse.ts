@@ -1,6 +1,6 @@
 /**
  * Parses a command line into a command and its input. Rejects unknown words and suggests the nearest known one. Reads
- * neither the environment nor standard input; main.ts resolves secrets.
+ * neither the environment nor standard input; secrets.ts does.
  */
 import { parseArgs } from "@std/cli";
 import { type Command, GLOBAL_OPTIONS, type OptionSpec, type RawInput, usageOf } from "./command.ts";

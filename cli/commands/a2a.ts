@@ -16,7 +16,7 @@ import { applyChanges } from "../platforms/setup.ts";
 import { call, get, type LocalCalls } from "../../shared/client/local_client.ts";
 import { peerUnknown } from "../connector/peers/peers.ts";
 import { Status } from "../connector/status.ts";
-import { readPort } from "../connector/local_api/discovery_file.ts";
+import { readPort } from "../connector/local_api/port.ts";
 import {
   a2aPath,
   type A2aPeer,

@@ -14,7 +14,7 @@ import type { Context } from "../context.ts";
 import { CliError, EXIT } from "../errors.ts";
 import { memberOf } from "../messages/received.ts";
 import { painted } from "../terminal/escapes.ts";
-import { isConfirmed } from "./admin/pages.ts";
+import { isConfirmed } from "./confirm.ts";
 
 /** Messages that are printed: their texts are in memory. */
 const PRINTED = 50, PRINTED_MAX = 1_000;

@@ -93,7 +93,7 @@ async function serveMcp(ctx: Context, agentName: string | undefined, options: Mc
   using stopped = stopSignal(ctx);
   const ended = new AbortController();
   if (options["wake-model"] && !isPush) {
-    const { claudeInbox, codexQueue, wakeModel } = await import("../mcp/channel.ts");
+    const { claudeInbox, codexQueue, wakeModel } = await import("../mcp/wake.ts");
     const inbox = claudeInbox(ctx);
     const run = async (program: string, args: string[]) => {
       let code: number | null = null;

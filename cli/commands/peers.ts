@@ -20,7 +20,7 @@ import {
   replacePeer,
   writePeers,
 } from "../connector/peers/peers.ts";
-import { isConfirmed } from "./admin/pages.ts";
+import { isConfirmed } from "./confirm.ts";
 import { ApiError } from "../../shared/client/errors.ts";
 import { call, type LocalCalls, post } from "../../shared/client/local_client.ts";
 import type { AgentFolder } from "../agents/agent_store.ts";

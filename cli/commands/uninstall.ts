@@ -16,7 +16,7 @@ import { CliError, describe, EXIT } from "../errors.ts";
 import { reason } from "../files/private_files.ts";
 import { DEFAULT_PROFILE, profileFolders, profileOf } from "../files/profile.ts";
 import { recordedEntries } from "../hosts/install.ts";
-import { isConfirmed } from "./admin/pages.ts";
+import { isConfirmed } from "./confirm.ts";
 
 export const COMMANDS = [
   command({

@@ -35,14 +35,8 @@ import { describeError } from "../../shared/client/refusals.ts";
 import { issuerOf } from "../link/signed_headers.ts";
 import { type RegistryTrust, registryTrust } from "./registry_trust.ts";
 import { openLink } from "../link/link.ts";
-import {
-  announce,
-  firstPort,
-  makeToken,
-  openPort,
-  removeDiscoveryFiles,
-  withdraw,
-} from "./local_api/discovery_file.ts";
+import { announce, makeToken, removeDiscoveryFiles, withdraw } from "./local_api/discovery_file.ts";
+import { firstPort, openPort } from "./local_api/port.ts";
 import { CONNECTOR_LIMITS } from "./limits.ts";
 import { readA2aPeers } from "./local_api/a2a_peers.ts";
 import type { LocalCalls } from "../../shared/client/local_client.ts";
@@ -50,7 +44,8 @@ import { type Identity, PAGE_FILE } from "../../shared/client/agent_files.ts";
 import { localApi, ownCalls } from "./local_api/local_api.ts";
 import type { LocalPages } from "./pages/local_pages.ts";
 import { aliasesOf, readPeers, shownAliases, writePeers } from "./peers/peers.ts";
-import { parsePort, type StartOptions } from "./start_options.ts";
+import { parsePort } from "../command_line/numbers.ts";
+import type { StartOptions } from "./start_options.ts";
 import { parseDid } from "../../shared/protocol/did.ts";
 import { ApiError } from "../../shared/client/errors.ts";
 import type { RegistryClient } from "../client/registry_client.ts";
@@ -108,7 +103,7 @@ export async function startAgentConnector(
   const proxy = proxyAddress(ctx, options["proxy-ws-url"]);
   const settings = runtimeSettings(folder);
   const target = runtimeTarget(ctx, settings?.file ?? null, identity.framework, options, settings?.source);
-  const wantedPort = parsePort(options.port);
+  const wantedPort = parsePort(options.port, "--port") ?? null;
   await using opened = new AsyncDisposableStack();
   opened.use(await lockConnector(folder, ctx.pid));
   // From an ended connector. Another program may have its port by now, and must not get a token or a message.

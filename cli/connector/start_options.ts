@@ -52,11 +52,3 @@ export function refuseOptionsOfOne({ env }: Pick<Context, "env">, options: Start
     throw new CliError("CLI_USAGE", `--${name} is for the connector of one agent, not for several`);
   }
 }
-
-/** The port of `--port`; `null` without one. @throws {CliError} `CLI_USAGE` */
-export function parsePort(text: string | undefined): number | null {
-  if (text === undefined) return null;
-  const port = /^\d{1,5}$/.test(text) ? Number(text) : NaN;
-  if (port >= 1 && port <= 65_535) return port;
-  throw new CliError("CLI_USAGE", `--port must be a number from 1 to 65535, not "${text}"`);
-}

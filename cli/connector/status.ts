@@ -1,6 +1,7 @@
 /**
  * Status of a connector: the response of `GET /v1/status`, and the lines of `connector status`.
  */
+import { formatDuration } from "../terminal/times.ts";
 import * as z from "zod";
 import { call, get, type LocalCalls, STATUS_MS } from "../../shared/client/local_client.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
@@ -160,12 +161,4 @@ export function isConnectorHealthy(status: Status): boolean {
   return connection.state === "connected" && !isQuiet(status) && runtime.reachable !== false &&
     runtime.problem === null && deadLetters === 0 && otherKeys.length === 0 && isValid(session.accessExpiresAt) &&
     isValid(session.identityExpiresAt);
-}
-
-/** A duration as text: `42 s`, `3 min`, `5 h`, `12 d`. */
-export function formatDuration(ms: number): string {
-  const seconds = Math.max(0, Math.round(ms / 1000));
-  if (seconds < 120) return `${seconds} s`;
-  if (seconds < 2 * 3600) return `${Math.floor(seconds / 60)} min`;
-  return seconds < 48 * 3600 ? `${Math.floor(seconds / 3600)} h` : `${Math.floor(seconds / 86_400)} d`;
 }

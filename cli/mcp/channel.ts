@@ -1,14 +1,12 @@
 /**
- * Tells the program that runs this server of new messages: notifications for Claude's channel preview, or a line that wakes
- * its model. Without any text of a message, because a peer could otherwise put text before a model that did not ask. Marks
- * nothing read.
+ * Tells the program that runs this server of new messages, with notifications for Claude's channel preview. Without any
+ * text of a message, because a peer could otherwise put text before a model that did not ask. Marks nothing read.
  */
 import { type Clock, sleep } from "../../shared/clock.ts";
-import { CONNECTOR_LIMITS, CONNECTOR_LIMITS as LIMIT } from "../connector/limits.ts";
+import { CONNECTOR_LIMITS } from "../connector/limits.ts";
 import { announcement } from "../messages/announcement.ts";
 import type { Received } from "../messages/received.ts";
 import { CALL_SECONDS, type McpAgent } from "./mcp_agent.ts";
-import type { System } from "../context.ts";
 
 /** With less, a connector that is away is asked again and again; with more, messages are announced later. */
 export const WATCH_MS = 5_000;
@@ -98,81 +96,4 @@ class Gate {
     }
     this.#passed.push(this.clock.now());
   }
-}
-
-/**
- * The way to the model itself goes through what the program has for it: Claude Code the inbox of its session, Codex the
- * queue of its thread. The line says how many messages there are and from whom, never a text of them.
- */
-
-/** With less, a model that waits for a message is woken for the one that it takes at this moment. */
-const WAKE_DELAY_MS = 2_000;
-
-/** Gives a line to the model; false when that has failed. */
-export type Wake = (line: string) => Promise<boolean>;
-
-/**
- * Announces unread messages, then each new one, until `signal` aborts. Never rejects. A message is announced once, and not at
- * all when it has been read a moment later: the model was waiting for it.
- *
- * @param wayOf returns the way to the model; `null` while there is none
- */
-export async function wakeModel(mcp: McpAgent, wayOf: () => Wake | null, signal: AbortSignal): Promise<void> {
-  const { clock, identity } = mcp.options;
-  let wakeUps: number[] = [];
-  let after = 0;
-  while (!signal.aborted) {
-    const wake = wayOf();
-    const found = wake === null ? [] : await newMessages(mcp, after, CALL_SECONDS, signal);
-    if (wake === null || found.length === 0) {
-      await sleep(clock, wake === null ? WATCH_MS : LIMIT.waitPauseMs, signal);
-      continue;
-    }
-    await sleep(clock, WAKE_DELAY_MS, signal);
-    wakeUps = wakeUps.filter((at) => Math.abs(clock.now() - at) < LIMIT.hookWakeUpsMs);
-    const [oldest = 0] = wakeUps;
-    if (wakeUps.length >= LIMIT.hookWakeUps) {
-      await sleep(clock, oldest + LIMIT.hookWakeUpsMs - clock.now(), signal);
-      continue;
-    }
-    const left = await newMessages(mcp, after, 0, signal);
-    if (signal.aborted) return;
-    if (left.length > 0) {
-      wakeUps.push(clock.now());
-      // After a failure it is tried again; the wake-ups are counted before.
-      if (!await wake(announcement(identity.name, left.map(({ message }) => message)))) continue;
-    }
-    after = (left.at(-1) ?? found.at(-1))?.message.id ?? after;
-  }
-}
-
-/** The way to the model of Claude Code: `null` where it has set no inbox. */
-export function claudeInbox({ env, os, writeSocket }: Pick<System, "env" | "os" | "writeSocket">): Wake | null {
-  const path = env("CLAUDE_CODE_MESSAGING_SOCKET");
-  // On Windows it is a named pipe, which this program cannot open, so there the hook wakes.
-  if (path === undefined || os === "windows" || writeSocket === undefined) return null;
-  const token = env("CLAUDE_CODE_MESSAGING_TOKEN");
-  return async (line) => {
-    const message = { type: "user", message: { role: "user", content: line } };
-    const lines = [...token === undefined ? [] : [{ type: "auth", token }], message];
-    const text = lines.map((one) => `${JSON.stringify(one)}\n`).join("");
-    return await writeSocket(path, text).then(() => true, () => false);
-  };
-}
-
-/** A thread of Codex, as it names itself in each call of a tool. */
-export function codexThread(meta: Record<string, unknown> | undefined): string | null {
-  const { threadId } = meta ?? {};
-  return typeof threadId === "string" && /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(threadId)
-    ? threadId
-    : null;
-}
-
-/**
- * The way to the model of Codex.
- *
- * @param run runs a program; the exit code, `null` when it is not installed
- */
-export function codexQueue(thread: string, run: (program: string, args: string[]) => Promise<number | null>): Wake {
-  return async (line) => await run("codex", ["queue", "--thread", thread, "--message", line]).catch(() => null) === 0;
 }

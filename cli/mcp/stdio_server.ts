@@ -13,15 +13,15 @@ import {
 import { serveStdio, StdioServerTransport } from "@modelcontextprotocol/server/stdio";
 import { settledWithin } from "../../shared/clock.ts";
 import type { Answers } from "./answers.ts";
-import { announce, CHANNEL_CAPABILITY, codexThread } from "./channel.ts";
+import { announce, CHANNEL_CAPABILITY } from "./channel.ts";
 import { APPROVAL_MS } from "./approvals.ts";
 import type { McpAgent } from "./mcp_agent.ts";
-import { DELIVERY_STATUS, LIST_PEERS, WHOAMI } from "./lookup_tools.ts";
-import { READ_INBOX, SEND_MESSAGE, WAIT_FOR_MESSAGE } from "./message_tools.ts";
-import { Confirmation, PAIR_CONFIRM, PAIR_START, QUESTION } from "./pair_tools.ts";
+import { Confirmation, QUESTION } from "./pair_tools.ts";
+import { TOOLS } from "./table.ts";
 import { longestWait, type Person, reportProgress, type ToolRow } from "./tool.ts";
 import { INSTRUCTIONS } from "./model_texts.ts";
 import { checkedArguments, toolFailure, toolResult } from "./tool_result.ts";
+import { codexThread } from "./wake.ts";
 import process from "node:process";
 import type * as z from "zod";
 
@@ -105,18 +105,6 @@ function written(output: Writable): Promise<void> {
     output.write("", (error) => error ? reject(error) : resolve());
   });
 }
-
-/** All tools, in their order. */
-export const TOOLS: readonly ToolRow[] = [
-  WHOAMI,
-  LIST_PEERS,
-  SEND_MESSAGE,
-  READ_INBOX,
-  WAIT_FOR_MESSAGE,
-  DELIVERY_STATUS,
-  PAIR_START,
-  PAIR_CONFIRM,
-];
 
 /** What a server says about itself beside its tools. */
 export interface ServerAbout {

@@ -9,7 +9,7 @@ import { READABLE } from "../connector/peers/peer_columns.ts";
 import { linesOf, peerText } from "../terminal/escapes.ts";
 import type { Query } from "../../shared/client/http.ts";
 import { layOut, wordWrap } from "../terminal/text_width.ts";
-import { whenText } from "../terminal/tables.ts";
+import { whenText } from "../terminal/times.ts";
 
 /** A message with its JSON text. */
 export interface Received {

@@ -1,6 +1,6 @@
 /** The notice of a newer server: once a day, on a terminal only. */
 import { assertEquals } from "@std/assert";
-import { isNewer } from "../../cli/main.ts";
+import { isNewer } from "../../cli/newer_version.ts";
 import { World } from "../support/world.ts";
 import { Machine } from "./cli_world.ts";
 

@@ -3,7 +3,7 @@
  * connector in the background is not stopped, and the terminal is as before after every end. Needs tmux.
  */
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
-import { shellQuote } from "../../cli/connector/local_api/curl_lines.ts";
+import { shellWord } from "../../cli/terminal/output.ts";
 import { createAgents, svc } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
 import { eventually, Service, tempFolder } from "../support/process.ts";
@@ -18,7 +18,7 @@ function start(dir: string, agent: string): string {
 }
 
 function shellLine(args: readonly string[]): string {
-  return `NO_COLOR=1 LANG=C.UTF-8 ${[program.command, ...program.args, ...args].map(shellQuote).join(" ")}`;
+  return `NO_COLOR=1 LANG=C.UTF-8 ${[program.command, ...program.args, ...args].map(shellWord).join(" ")}`;
 }
 
 /** Waits for a line of the screen. */
@@ -193,7 +193,7 @@ Deno.test({
     };
     for (const [n, [name, end]] of Object.entries(ends).entries()) {
       await t.step(name, async () => {
-        const file = (what: string) => shellQuote(`${dir}/${n}-${what}`);
+        const file = (what: string) => shellWord(`${dir}/${n}-${what}`);
         const script = [
           `stty -g > ${file("before")}`,
           `${start(dir, "alpha")}; echo $? > ${file("code")}`,

@@ -4,7 +4,7 @@
  * the one file of the npm package and with the compiled binary. readme_story_test.ts has the lines of the README.
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { shellQuote } from "../../cli/connector/local_api/curl_lines.ts";
+import { shellWord } from "../../cli/terminal/output.ts";
 import { attempt, Listener, RunningConnector, svc } from "../cli/connector/people.ts";
 import { ended, type Program, programs } from "../cli/program.ts";
 import {
@@ -32,7 +32,7 @@ function typed(line: string, others: Readonly<Record<string, string>>): string {
 
 /** A shell in which `svc` is the program. */
 async function shell(line: string, program: Program, env: Record<string, string> = {}): Promise<string> {
-  const words = [program.command, ...program.args].map(shellQuote).join(" ");
+  const words = [program.command, ...program.args].map(shellWord).join(" ");
   const child = new Deno.Command("sh", {
     args: ["-c", `svc() { ${words} "$@"; }\n${line}`],
     cwd: ROOT,
@@ -62,7 +62,7 @@ function startedByHand(dir: string, agent: string, runtime: string, program: Pro
   const words = [program.command, ...program.args, ...line.split(" ").slice(1)];
   const env = { SVC_CONFIG_DIR: dir };
   const child = HAS_TERMINAL
-    ? new ChildProcess(["-qfc", words.map(shellQuote).join(" "), "/dev/null"], env, "script")
+    ? new ChildProcess(["-qfc", words.map(shellWord).join(" "), "/dev/null"], env, "script")
     : new ChildProcess(words.slice(1), env, program.command);
   return RunningConnector.of(dir, agent, child);
 }

@@ -1,6 +1,6 @@
 /** The live line of a connector in a real terminal: one line at any width. Needs tmux. */
 import { assert } from "@std/assert";
-import { shellQuote } from "../../cli/connector/local_api/curl_lines.ts";
+import { shellWord } from "../../cli/terminal/output.ts";
 import { createAgents } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
 import { eventually, Service, tempFolder } from "../support/process.ts";
@@ -28,7 +28,7 @@ Deno.test({
       "--proxy-ws-url",
       "ws://127.0.0.1:9",
     ];
-    const command = [program.command, ...program.args, ...args].map(shellQuote).join(" ");
+    const command = [program.command, ...program.args, ...args].map(shellWord).join(" ");
     for (const columns of [40, 80]) {
       await using terminal = await TmuxTerminal.run(columns, `NO_COLOR=1 LANG=C.UTF-8 ${command}`);
       const drawn = new Set<string>();

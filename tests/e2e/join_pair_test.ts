@@ -3,7 +3,7 @@
  * sides; without its pairing part the link still gives an account.
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { shellQuote } from "../../cli/connector/local_api/curl_lines.ts";
+import { shellWord } from "../../cli/terminal/output.ts";
 import { attempt, createAgents, RunningConnector, svc, svcHere } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
 import { ChildProcess, eventually, Service, tempFolder } from "../support/process.ts";
@@ -87,7 +87,7 @@ Deno.test({
     const [ada, bob] = [`${folder.path}/ada`, `${folder.path}/bob`];
     await administrator(service, ada);
     const words = [program.command, ...program.args];
-    const line = (...args: string[]) => `NO_COLOR=1 LANG=C.UTF-8 ${[...words, ...args].map(shellQuote).join(" ")}`;
+    const line = (...args: string[]) => `NO_COLOR=1 LANG=C.UTF-8 ${[...words, ...args].map(shellWord).join(" ")}`;
     const shown = (terminal: TmuxTerminal, pattern: RegExp) =>
       eventually(
         60_000,

@@ -94,8 +94,6 @@ export const REGEXES: readonly RegexRow[] = [
   meets("/^[A-Za-z0-9._:-]{1,128}$/", "", "x", " "),
   meets(String.raw`/^1\.\d{1,3}$/`, "1.", "1", "x"),
 
-  meets(String.raw`/^[A-Za-z0-9_.\/:@%+,=-]+$/`, "", "x", "'"),
-
   meets("/[A-Za-z0-9](?:.*[A-Za-z0-9])?/", "x", "-", ""),
   meets("/[^A-Za-z0-9._-]+/g", "", " x", ""),
 

@@ -1,5 +1,5 @@
 /** A person at a terminal of 80 columns and 24 rows, whose shell has `svc` as the README defines it. */
-import { shellQuote } from "../../cli/connector/local_api/curl_lines.ts";
+import { shellWord } from "../../cli/terminal/output.ts";
 import type { Program } from "../cli/program.ts";
 import { eventually } from "./process.ts";
 import { TmuxTerminal } from "./tmux_terminal.ts";
@@ -24,10 +24,10 @@ export class Typist implements AsyncDisposable {
   private constructor(readonly terminal: TmuxTerminal) {}
 
   static async open(program: Program, { dir, env = {}, columns = 80 }: TypistOptions): Promise<Typist> {
-    const words = [program.command, ...program.args].map(shellQuote).join(" ");
+    const words = [program.command, ...program.args].map(shellWord).join(" ");
     const typist = new Typist(await TmuxTerminal.run(columns, "bash --norc --noprofile -i", 24));
     const variables = Object.entries({ NO_COLOR: "1", LANG: "C.UTF-8", SVC_CONFIG_DIR: dir, ...env })
-      .map(([name, value]) => `${name}=${shellQuote(value)}`).join(" ");
+      .map(([name, value]) => `${name}=${shellWord(value)}`).join(" ");
     await typist.type(`PS1='ready '; svc() { ${variables} ${words} "$@"; }; clear`);
     await typist.shown(/^ready/);
     return typist;

@@ -1,4 +1,5 @@
 /** `svc admin agents …`: the agents of all people. */
+import { isConfirmed, YES } from "../confirm.ts";
 import type { AdminAgentSummary } from "../../../shared/protocol/api/admin.ts";
 import type { AgentConnection } from "../../../shared/protocol/api/relay_admin.ts";
 import { DAY_MS } from "../../../shared/clock.ts";
@@ -10,17 +11,9 @@ import { parseDuration } from "../../command_line/numbers.ts";
 import type { Context } from "../../context.ts";
 import { CliError, EXIT } from "../../errors.ts";
 import { fields } from "../../terminal/output.ts";
-import { agoText, type Column, durationText } from "../../terminal/tables.ts";
-import {
-  agentIdOf,
-  hintNextPage,
-  isConfirmed,
-  optionWords,
-  PAGE_OPTIONS,
-  personIdOf,
-  readPages,
-  YES,
-} from "./pages.ts";
+import type { Column } from "../../terminal/tables.ts";
+import { agoText, durationText } from "../../terminal/times.ts";
+import { agentIdOf, hintNextPage, optionWords, PAGE_OPTIONS, personIdOf, readPages } from "./pages.ts";
 
 const AGENT = { summary: "Name, name@person, ID or DID of the agent, from svc admin agents list" } as const;
 const STATUSES = ["active", "revoked"] as const;

@@ -1,10 +1,8 @@
-/**
- * What the lists of an admin share: options of pages, names and IDs in arguments, and the question before a change, which a
- * script answers with `--yes`, because it cannot read the question.
- */
+/** What the lists of an admin share: options of pages, and names and IDs in arguments. */
 import type { AdminAgentSummary } from "../../../shared/protocol/api/admin.ts";
 import { parseDid } from "../../../shared/protocol/did.ts";
 import { isUlid } from "../../../shared/protocol/ids.ts";
+import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { parseDisplayName } from "../../../shared/protocol/names.ts";
 import type { AdminClient } from "../../client/admin_client.ts";
 import { pagesOf } from "../../client/registry_client.ts";
@@ -19,12 +17,13 @@ const PAGE_MAX = 100;
 
 /** Options of a list that comes in pages. */
 export const PAGE_OPTIONS = {
-  limit: { value: "count", summary: `Records per page, 1 to ${PAGE_MAX} (default 20; 100 with --all)` },
+  limit: {
+    value: "count",
+    summary: `Records per page, 1 to ${PAGE_MAX} (default ${LIMITS.adminListDefault}; ${PAGE_MAX} with --all)`,
+  },
   cursor: { value: "cursor", summary: "Begin behind this record: nextCursor of the page before" },
   all: { summary: "List every page" },
 } as const;
-
-export const YES = { summary: "Do not ask for confirmation" } as const;
 
 export interface PageOptions {
   limit?: string | undefined;
@@ -141,20 +140,4 @@ function onlyOne<T extends { id: string }>(
     throw new CliError("CLI_NAME_UNKNOWN", `There is no ${text}.${hint}`);
   }
   throw new CliError("CLI_AMBIGUOUS", `Several have the name ${text}: ${found.slice(0, 10).map(shown).join(", ")}`);
-}
-
-/**
- * Asks before a change. Returns false when the user declines.
- *
- * @throws {CliError} `CLI_USAGE` without a terminal and without `--yes`
- */
-export async function isConfirmed(ctx: Context, yes: boolean, question: string): Promise<boolean> {
-  if (yes) return true;
-  if (ctx.confirm === null || ctx.out.json) {
-    throw new CliError("CLI_USAGE", "this command asks before it changes anything, and here it cannot; add --yes");
-  }
-  ctx.out.finish();
-  if (await ctx.confirm(question)) return true;
-  ctx.out.note("Cancelled. Nothing was changed.");
-  return false;
 }

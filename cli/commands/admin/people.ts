@@ -1,4 +1,5 @@
 /** `svc admin people …`: the people of a registry. */
+import { isConfirmed, YES } from "../confirm.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { parseReason } from "../../../shared/protocol/names.ts";
 import { connectAsAdmin } from "../../account/registry_access.ts";
@@ -7,7 +8,7 @@ import type { Context } from "../../context.ts";
 import { CliError, EXIT } from "../../errors.ts";
 import { fields } from "../../terminal/output.ts";
 import { idCell, timeCell } from "../../terminal/tables.ts";
-import { hintNextPage, isConfirmed, optionWords, PAGE_OPTIONS, personIdOf, readPages, YES } from "./pages.ts";
+import { hintNextPage, optionWords, PAGE_OPTIONS, personIdOf, readPages } from "./pages.ts";
 
 const PERSON = { summary: "Name, ID or DID of the person, from svc admin people list" } as const;
 const STATUSES = ["active", "suspended"] as const;

@@ -5,11 +5,12 @@ import { isRequestId } from "../../../shared/protocol/ids.ts";
 import { connect, connectAsAdmin, type ConnectionOptions, connectToRelay } from "../../account/registry_access.ts";
 import { command, PERSON_OPTIONS } from "../../command_line/command.ts";
 import { parseCount } from "../../command_line/numbers.ts";
-import { formatDuration } from "../../connector/status.ts";
+import { agoText, durationText, formatDuration } from "../../terminal/times.ts";
 import type { Context } from "../../context.ts";
 import { CliError, EXIT } from "../../errors.ts";
 import { stopSignal } from "../../terminal/interrupt.ts";
-import { agoText, type Column, durationText, idCell, timeCell } from "../../terminal/tables.ts";
+import { type Column, idCell, timeCell } from "../../terminal/tables.ts";
+
 import { hintNextPage, PAGE_OPTIONS, readPages } from "./pages.ts";
 import { ApiError } from "../../../shared/client/errors.ts";
 import { describeError } from "../../../shared/client/refusals.ts";

@@ -1,19 +1,12 @@
 /** `svc install`: detects or selects the runtime and saves it for all agents or for one agent. */
+import { parsePort } from "../../command_line/numbers.ts";
 import { command } from "../../command_line/command.ts";
 import { ensureConfigDir } from "../../files/config_dir.ts";
 import type { Context } from "../../context.ts";
 import { CliError } from "../../errors.ts";
 import { YES } from "../connector/connector_start.ts";
 import { fields } from "../../terminal/output.ts";
-import {
-  agreeToChange,
-  FOR,
-  parsePlatform,
-  parsePort,
-  placeOf,
-  warnOfOwnSettings,
-  WHICH_AGENT,
-} from "./provider_world.ts";
+import { agreeToChange, FOR, parsePlatform, placeOf, warnOfOwnSettings, WHICH_AGENT } from "./provider_world.ts";
 import { detectAll, likeliest } from "../../platforms/table.ts";
 import { thisMachine } from "../../platforms/local_machine.ts";
 

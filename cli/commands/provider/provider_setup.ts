@@ -1,4 +1,5 @@
 /** `svc provider setup`: changes the runtime's settings so that it accepts messages, and restores them with --undo. */
+import { parsePort } from "../../command_line/numbers.ts";
 import type { AgentFolder } from "../../agents/agent_store.ts";
 import { command } from "../../command_line/command.ts";
 import { ensureConfigDir } from "../../files/config_dir.ts";
@@ -10,7 +11,6 @@ import {
   agreeToChange,
   FOR,
   parsePlatform,
-  parsePort,
   placeOf,
   providerOf,
   warnOfOwnSettings,

@@ -37,14 +37,6 @@ export function parsePlatform(text: string): PlatformId {
   throw new CliError("CLI_USAGE", `There is no platform "${text}".${hint}`);
 }
 
-/** @throws {CliError} `CLI_USAGE` */
-export function parsePort(text: string | undefined, what: string): number | undefined {
-  if (text === undefined) return undefined;
-  const port = /^\d{1,5}$/.test(text) ? Number(text) : NaN;
-  if (port >= 1 && port <= 65_535) return port;
-  throw new CliError("CLI_USAGE", `${what} must be a number from 1 to 65535, not "${text}"`);
-}
-
 export interface ProviderOptions {
   for?: string | undefined;
   "agent-name"?: string | undefined;

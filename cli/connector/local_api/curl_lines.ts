@@ -1,6 +1,7 @@
 /** `curl` commands for a running connector (D-87), as lines for a shell. */
 import { join } from "node:path";
 import type { AgentFolder } from "../../agents/agent_store.ts";
+import { shellWord } from "../../terminal/output.ts";
 import { CURL_FILE } from "./discovery_file.ts";
 
 /** The command with which a person lets a running connector pair: the one thing to paste, where no program can ask them. */
@@ -10,11 +11,11 @@ export function pairingCommand(
   action: "start" | "confirm",
   body: Record<string, unknown>,
 ): string {
-  return `${curlCommand(folder)} ${url}/v1/pair/${action} -d ${shellQuote(JSON.stringify(body))}`;
+  return `${curlCommand(folder)} ${url}/v1/pair/${action} -d ${shellWord(JSON.stringify(body))}`;
 }
 
 function curlCommand({ path }: Pick<AgentFolder, "path">): string {
-  return `curl -K ${shellQuote(join(path, CURL_FILE))}`;
+  return `curl -K ${shellWord(join(path, CURL_FILE))}`;
 }
 
 export function curlLines(folder: Pick<AgentFolder, "path">, url: string): string[] {
@@ -36,8 +37,4 @@ export function curlLines(folder: Pick<AgentFolder, "path">, url: string): strin
     `  ${curl} '${url}/v1/receipts?to=<alias or DID>&requestId=<requestId of the answer>'`,
     "People use svc peers, svc send, svc inbox and svc reply for messages.",
   ];
-}
-
-export function shellQuote(text: string): string {
-  return /^[A-Za-z0-9_.\/:@%+,=-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
 }

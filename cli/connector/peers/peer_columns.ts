@@ -1,6 +1,7 @@
 /** The columns of a list of peers, on a terminal and in its view. Pure. */
 import type { LocalPeer } from "../../../shared/client/local_shapes.ts";
-import { type Column, durationText, timeCell } from "../../terminal/tables.ts";
+import { type Column, timeCell } from "../../terminal/tables.ts";
+import { durationText } from "../../terminal/times.ts";
 
 /** Of a message that is not end-to-end, and of its sender: a contact has proven no ticket, so nothing was sealed. */
 export const READABLE = "readable by the server";

@@ -1,5 +1,6 @@
 /**
- * Reads what the agent and its peers have written, as long as its text is kept: both directions in the order of time. A search looks through a bounded number of messages, in parts, because acknowledgements wait meanwhile.
+ * Reads what the agent and its peers have written, as long as its text is kept: both directions in the order of time. A
+ * search looks through a bounded number of messages, in parts, because acknowledgements wait meanwhile.
  */
 import { yieldToEventLoop } from "../../../shared/clock.ts";
 import type { FrameIdentity } from "../../../shared/protocol/frames.ts";

@@ -1,7 +1,7 @@
 /** What a person is told of a connector's events: what needs attention, without IDs, codes and milliseconds. */
 import type { EventFields } from "../../link/link_events.ts";
 import { type EventName, EVENTS } from "../events.ts";
-import { formatDuration } from "../status.ts";
+import { formatDuration } from "../../terminal/times.ts";
 
 /** Events that need no attention. */
 const QUIET: ReadonlySet<EventName> = new Set([

@@ -19,7 +19,8 @@ import { SentHere } from "./sent_here.ts";
 import { type TalkAgent, unreadOf } from "./talk_agent.ts";
 import { Tickets } from "./tickets.ts";
 import type { ConsoleView, LiveLines } from "./view.ts";
-import { formatDuration, type Status } from "../status.ts";
+import type { Status } from "../status.ts";
+import { formatDuration } from "../../terminal/times.ts";
 
 const PASTE_CHARACTERS = 65_536;
 /** Keys that arrive so soon after a paste may belong to it. */

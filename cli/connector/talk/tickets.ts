@@ -5,7 +5,7 @@ import { call, post } from "../../../shared/client/local_client.ts";
 import { PairConfirmAnswer, PairStartAnswer } from "../../../shared/protocol/api/pairing.ts";
 import { parseTicket, type Ticket, ticketInPaste } from "../../../shared/protocol/ticket.ts";
 import { aliasesOf } from "../peers/peers.ts";
-import { formatDuration } from "../status.ts";
+import { formatDuration } from "../../terminal/times.ts";
 import type { Log } from "./log.ts";
 import type { TalkAgent } from "./talk_agent.ts";
 import type { ConsoleView } from "./view.ts";

@@ -1,8 +1,9 @@
 /** The output of a connector: one JSON line per event in a pipe, sentences and one live line on a terminal. */
 import { assert, assertEquals } from "@std/assert";
 import { mergePeers, type Peers } from "../../../cli/connector/peers/peers.ts";
-import { shellQuote } from "../../../cli/connector/local_api/curl_lines.ts";
-import { formatDuration, isConnectorHealthy, Status, statusFields } from "../../../cli/connector/status.ts";
+import { shellWord } from "../../../cli/terminal/output.ts";
+import { isConnectorHealthy, Status, statusFields } from "../../../cli/connector/status.ts";
+import { formatDuration } from "../../../cli/terminal/times.ts";
 import { type EventName, EVENTS, withAlias } from "../../../cli/connector/events.ts";
 import { quietText } from "../../../cli/connector/talk/event_texts.ts";
 import { viewOf } from "../../../cli/connector/talk/view.ts";
@@ -224,7 +225,7 @@ Deno.test("durations are short, and words are quoted for a shell", () => {
     "2 h",
     "2 d",
   ]);
-  assertEquals(["/a/b.c", "a b", "it's", "$(x)"].map(shellQuote), ["/a/b.c", "'a b'", `'it'\\''s'`, "'$(x)'"]);
+  assertEquals(["/a/b.c", "a b", "it's", "$(x)"].map(shellWord), ["/a/b.c", "'a b'", `'it'\\''s'`, "'$(x)'"]);
 });
 
 Deno.test("each peer gets an alias of its own and keeps it", () => {

@@ -1,5 +1,5 @@
 /** Two paired agents of one person, with a real server, and the person's shell. */
-import { shellQuote } from "../../../cli/connector/local_api/curl_lines.ts";
+import { shellWord } from "../../../cli/terminal/output.ts";
 import { Service, tempFolder, within } from "../../support/process.ts";
 import { ended, type Program } from "../program.ts";
 import type { Outcome } from "../svc_runner.ts";
@@ -37,7 +37,7 @@ export class PairedAgents implements AsyncDisposable {
 
   /** The program as words of a shell. */
   get words(): string {
-    return [this.program.command, ...this.program.args].map(shellQuote).join(" ");
+    return [this.program.command, ...this.program.args].map(shellWord).join(" ");
   }
 
   /** Runs a line of `sh`, in which `svc` is the program. */

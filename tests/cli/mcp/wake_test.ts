@@ -1,7 +1,7 @@
 /** Waking the model of the program that runs `svc mcp`: when, how often, and by which way. */
 import { assert, assertEquals } from "@std/assert";
 import { CONNECTOR_LIMITS as LIMIT } from "../../../cli/connector/limits.ts";
-import { claudeInbox, codexQueue, codexThread, type Wake, wakeModel } from "../../../cli/mcp/channel.ts";
+import { claudeInbox, codexQueue, codexThread, type Wake, wakeModel } from "../../../cli/mcp/wake.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { World } from "../../support/world.ts";
 import { Bench, passing } from "../connector/bench.ts";

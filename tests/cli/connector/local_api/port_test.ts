@@ -4,13 +4,7 @@ import { AgentStore } from "../../../../cli/agents/agent_store.ts";
 import { addPeer } from "../../../../cli/commands/a2a.ts";
 import { readA2aPeers } from "../../../../cli/connector/local_api/a2a_peers.ts";
 import { CliError } from "../../../../cli/errors.ts";
-import {
-  firstPort,
-  LOWEST_PORT,
-  openPort,
-  PORTS,
-  readPort,
-} from "../../../../cli/connector/local_api/discovery_file.ts";
+import { firstPort, LOWEST_PORT, openPort, PORTS, readPort } from "../../../../cli/connector/local_api/port.ts";
 import { freePort } from "../../../support/process.ts";
 import { World } from "../../../support/world.ts";
 import { Machine } from "../../cli_world.ts";

@@ -1,0 +1,59 @@
+/**
+ * The secrets that are not on the command line: from standard input for `-`, or from the environment, because other
+ * processes can read the arguments of a command.
+ */
+import type { Command, RawInput } from "./command.ts";
+import type { System } from "../context.ts";
+import { CliError } from "../errors.ts";
+import type { Output } from "../terminal/output.ts";
+
+/** Far above every secret. */
+const MAX_SECRET_BYTES = 64 * 1024;
+
+/**
+ * Fills them in.
+ *
+ * @throws {CliError} `CLI_USAGE` when a required secret is missing, or two would come from standard input
+ */
+export async function resolveSecrets(
+  world: Pick<System, "stdin" | "stdinIsTerminal" | "env">,
+  out: Output,
+  command: Command,
+  input: RawInput,
+) {
+  const places = [
+    ...Object.entries(command.args).map(([name, { secret, env, optional }]) => ({
+      what: `<${name}>`,
+      name,
+      secret,
+      env,
+      values: input.args,
+      isRequired: !optional,
+    })),
+    ...Object.entries(command.options).map(([name, { secret, env, required }]) => ({
+      what: `--${name}`,
+      name,
+      secret,
+      env,
+      values: input.options,
+      isRequired: required,
+    })),
+  ];
+  let stdinIsFor: string | null = null;
+  for (const { what, name, env, values, isRequired } of places.filter(({ secret }) => secret)) {
+    if (values[name] === "-") {
+      if (stdinIsFor !== null) {
+        throw new CliError("CLI_USAGE", `Standard input can be ${stdinIsFor} or ${what}, not both`);
+      }
+      stdinIsFor = what;
+      if (world.stdinIsTerminal) out.note(`Paste ${what} here, then press Enter and Ctrl-D.`);
+      values[name] = new TextDecoder().decode(await world.stdin(MAX_SECRET_BYTES)).trim();
+      if (values[name] === "") throw new CliError("CLI_USAGE", `Standard input is empty; expected ${what}`);
+    } else if (values[name] === undefined) {
+      values[name] = env === undefined ? undefined : world.env(env);
+      if (values[name] !== undefined || !isRequired) continue;
+      const how = env === undefined ? "" : `, set ${env},`;
+      throw new CliError("CLI_USAGE", `${what} is missing: give it${how} or give - and pipe it to standard input`);
+    }
+  }
+}

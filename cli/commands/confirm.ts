@@ -1,0 +1,21 @@
+/** The question before a change, which a script answers with `--yes`, because it cannot read the question. */
+import type { Context } from "../context.ts";
+import { CliError } from "../errors.ts";
+
+export const YES = { summary: "Do not ask for confirmation" } as const;
+
+/**
+ * Asks before a change. Returns false when the user declines.
+ *
+ * @throws {CliError} `CLI_USAGE` without a terminal and without `--yes`
+ */
+export async function isConfirmed(ctx: Context, yes: boolean, question: string): Promise<boolean> {
+  if (yes) return true;
+  if (ctx.confirm === null || ctx.out.json) {
+    throw new CliError("CLI_USAGE", "this command asks before it changes anything, and here it cannot; add --yes");
+  }
+  ctx.out.finish();
+  if (await ctx.confirm(question)) return true;
+  ctx.out.note("Cancelled. Nothing was changed.");
+  return false;
+}

@@ -1,0 +1,103 @@
+/** The port of an agent's local API: chosen once, kept, and never that of another agent. */
+import { resolve } from "node:path";
+import { fromBase64Url, sha256 } from "../../../shared/protocol/base64url.ts";
+import type { AgentFolder, AgentStore } from "../../agents/agent_store.ts";
+import type { Context } from "../../context.ts";
+import { CliError } from "../../errors.ts";
+
+/** The first ports: they end below 32,768, because above it systems take ports for connections. */
+export const LOWEST_PORT = 12_000, PORTS = 20_000;
+/** Free ports are searched from there, because a search of all would take seconds when another program holds them. */
+const PORTS_TRIED = 1_000;
+
+const PORT_FILE = "port";
+
+export type Listener = Deno.HttpServer<Deno.NetAddr>;
+
+/**
+ * The first port that an agent without one tries. All agents of a user and configuration directory begin at the same
+ * one, and those of two users at different ones: if every user began at one port, the address of a connector that does
+ * not run would lead to the connector of another user.
+ */
+export async function firstPort({ uid, configDir }: Pick<Context, "uid" | "configDir">): Promise<number> {
+  const [a = 0, b = 0, c = 0] = fromBase64Url(await sha256(`${uid}\n${resolve(configDir)}`)) ?? [];
+  return LOWEST_PORT + ((a << 16) + (b << 8) + c) % PORTS;
+}
+
+/**
+ * Listens on the agent's own port. The first start chooses a free port that no other agent of this configuration has,
+ * and saves it, so that an agent's address never leads to another agent's connector. When another program has the port,
+ * the next free one is used for this run.
+ *
+ * @param wanted `--port`, which changes the port permanently
+ * @param choice where an agent without a port looks for one; `reserved`: ports of other programs that may not run at this time
+ * @returns `movedFrom`: the agent's own port, when another program has it; `null`: the listener has it
+ * @throws {CliError} `CLI_BUSY` when none of a thousand ports is free
+ */
+export async function openPort(
+  store: AgentStore,
+  folder: AgentFolder,
+  wanted: number | null,
+  response: (request: Request) => Promise<Response>,
+  { first, reserved = [] }: { first: number; reserved?: readonly number[] },
+): Promise<{ listener: Listener; movedFrom: number | null }> {
+  const own = wanted ?? readPort(folder);
+  // The files of the others are read only when they matter, because one process may start hundreds of agents.
+  const listener = (own === null ? null : listenOn(own, response)) ??
+    listenFrom(own ?? first, new Set([...await portsOfOthers(store, folder.name), ...reserved]), response);
+  const { port } = listener.addr, kept = own ?? port;
+  try {
+    if (kept !== readPort(folder)) await folder.write(PORT_FILE, String(kept));
+  } catch (error) {
+    await listener.shutdown();
+    throw error;
+  }
+  return { listener, movedFrom: port === kept ? null : kept };
+}
+
+/** The saved port of an agent; `null` before its first start, or when the file is invalid. */
+export function readPort(folder: AgentFolder): number | null {
+  const text = folder.read(PORT_FILE)?.trim() ?? "";
+  const port = /^\d{1,5}$/.test(text) ? Number(text) : 0;
+  return port >= 1 && port <= 65_535 ? port : null;
+}
+
+async function portsOfOthers(store: AgentStore, name: string): Promise<Set<number>> {
+  const ports = new Set<number>();
+  for (const other of (await store.names()).agents) {
+    if (other === name) continue;
+    try {
+      const port = readPort(await store.open(other));
+      if (port !== null) ports.add(port);
+    } catch (error) {
+      // A damaged folder of another agent must not stop this one from starting.
+      if (!(error instanceof CliError)) throw error;
+    }
+  }
+  return ports;
+}
+
+/** Listens on the first free port that no other agent has. @throws {CliError} `CLI_BUSY` */
+function listenFrom(
+  first: number,
+  taken: ReadonlySet<number>,
+  response: (request: Request) => Promise<Response>,
+): Listener {
+  const last = Math.min(65_535, first + taken.size + PORTS_TRIED - 1);
+  for (let port = first; port <= last; port++) {
+    const listener = taken.has(port) ? null : listenOn(port, response);
+    if (listener !== null) return listener;
+  }
+  throw new CliError("CLI_BUSY", `No port from ${first} to ${last} is free`, {
+    fix: "Choose another port with --port.",
+  });
+}
+
+function listenOn(port: number, response: (request: Request) => Promise<Response>): Listener | null {
+  try {
+    return Deno.serve({ hostname: "127.0.0.1", port, onListen: () => {} }, response);
+  } catch (error) {
+    if (error instanceof Deno.errors.AddrInUse) return null;
+    throw error;
+  }
+}

@@ -1,0 +1,37 @@
+/** The notice that the server runs a newer version, once a day. */
+import { join } from "node:path";
+import type { Context, SeenVersion } from "./context.ts";
+import { readPrivate, writePrivate } from "./files/private_files.ts";
+import { DAY_MS } from "../shared/clock.ts";
+import { parseIso, toIso } from "../shared/protocol/time.ts";
+
+const NOTICE_FILE = "version-notice.json";
+const NOTICE_BYTES = 1_000;
+
+/** True when a version is higher than another one. A text that is no version is not. */
+export function isNewer(version: string, than: string): boolean {
+  const [found, own] = [version, than].map((text) => /^(\d{1,6})\.(\d{1,6})\.(\d{1,6})(?![.\d])/.exec(text)?.slice(1));
+  if (found === undefined || own === undefined) return false;
+  const [wanted, given] = [found, own].map((parts) => parts.reduce((sum, part) => sum * 1_000_000 + Number(part), 0));
+  return (wanted ?? 0) > (given ?? 0);
+}
+
+/**
+ * Prints the notice on a terminal, unless it was printed within a day, with `--json` and with `SVC_NO_NOTICE=1`.
+ * Never throws: the command that was asked for has ended by then.
+ */
+export async function tellNewerVersion(ctx: Context, { version, registryUrl }: SeenVersion): Promise<void> {
+  const [plain = ""] = /^[\d.]+/.exec(version) ?? [];
+  const isSilent = ctx.out.json || !ctx.terminal.stderrIsTerminal || ctx.env("SVC_NO_NOTICE") === "1";
+  if (isSilent || !isNewer(version, ctx.version)) return;
+  try {
+    const path = join(ctx.configDir, NOTICE_FILE), now = ctx.clock.now();
+    const told = parseIso(JSON.parse(readPrivate(path, NOTICE_BYTES) ?? "{}").toldAt ?? "");
+    if (told !== null && now - told < DAY_MS && told <= now) return;
+    // Before it is shown, because where the file cannot be written, each command would show it.
+    await writePrivate(ctx.random, path, `${JSON.stringify({ toldAt: toIso(now) })}\n`);
+    ctx.out.note(`The server runs svc ${plain}, this is ${ctx.version}. How to update: ${registryUrl}/join`);
+  } catch {
+    // Without the file the notice could not be held back for a day.
+  }
+}

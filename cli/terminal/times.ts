@@ -1,0 +1,52 @@
+/** Times and durations for people, in the time zone of the terminal. Pure. */
+import { DAY_MS } from "../../shared/clock.ts";
+
+const UNITS = [["d", 86_400_000], ["h", 3_600_000], ["min", 60_000], ["s", 1_000]] as const;
+
+/** Returns how long something lasts, for example `12 d`, `3 h` or `20 s`. */
+export function durationText(ms: number): string {
+  for (const [unit, unitMs] of UNITS) if (ms >= unitMs) return `${Math.floor(ms / unitMs)} ${unit}`;
+  return "0 s";
+}
+
+/** The same, but up to two of a unit are in the smaller one, for what a person watches: `90 s`, `110 min`, `40 h`. */
+export function formatDuration(ms: number): string {
+  const seconds = Math.max(0, Math.round(ms / 1000));
+  if (seconds < 120) return `${seconds} s`;
+  if (seconds < 2 * 3600) return `${Math.floor(seconds / 60)} min`;
+  return seconds < 48 * 3600 ? `${Math.floor(seconds / 3600)} h` : `${Math.floor(seconds / 86_400)} d`;
+}
+
+/** Returns when something was, for example `now`, `2 min ago` or `3 h ago`; less than a minute ago is `now`. */
+export function agoText(ms: number): string {
+  return ms < 60_000 ? "now" : `${durationText(ms)} ago`;
+}
+
+const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+const DAYS = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
+/** Farther ahead than this, the day says more than the number of days. */
+const AHEAD_MS = 60 * DAY_MS;
+
+/**
+ * Returns when something was or will be: `now`, `2 min ago`, `3 h ago`, `yesterday 14:02`, `Mon 14:02`, `21 Nov 14:02`,
+ * `21 Nov 2025`, `in 4 min`.
+ *
+ * @param at milliseconds
+ */
+export function whenText(at: number, now: number): string {
+  const when = new Date(at), today = new Date(now);
+  const date = `${when.getDate()} ${MONTHS[when.getMonth()]}`;
+  if (at - now >= AHEAD_MS) return `${date} ${when.getFullYear()}`;
+  if (at - now >= 1_000) return `in ${durationText(at - now)}`;
+  const time = [when.getHours(), when.getMinutes()].map((part) => String(part).padStart(2, "0")).join(":");
+  const days = dayNumber(today) - dayNumber(when);
+  if (days <= 0 || now - at < 3_600_000) return agoText(now - at);
+  if (days === 1) return `yesterday ${time}`;
+  if (days < 7) return `${DAYS[when.getDay()]} ${time}`;
+  return when.getFullYear() === today.getFullYear() ? `${date} ${time}` : `${date} ${when.getFullYear()}`;
+}
+
+/** A number that grows by one each calendar day, also when the clocks change. */
+function dayNumber(at: Date): number {
+  return Date.UTC(at.getFullYear(), at.getMonth(), at.getDate()) / DAY_MS;
+}
