@@ -3,7 +3,8 @@
  * change can be missing, and never changes. It holds no secret and no digest of one.
  */
 import type { AtomicOperation } from "../../shared/server/kv.ts";
-import { auditKeptMs, KEYS } from "../schema/kv_keys.ts";
+import { KEYS } from "../schema/kv_keys.ts";
+import { auditKeptMs } from "../schema/retention.ts";
 import type { Asker } from "../callers.ts";
 import type { AuditEvent, AuditRecord } from "../schema/records.ts";
 import type { Clock } from "../../shared/clock.ts";

@@ -1,7 +1,7 @@
 /** What the pages of the console share: their frame, the names behind DIDs, states as tags. */
 import type { AgentDeps } from "../agents/store.ts";
 import type { InviteDeps } from "../invites/store.ts";
-import type { PeopleDeps } from "../people/store.ts";
+import type { ReadDeps } from "../people/all_agents.ts";
 import type { Suspensions } from "../people/suspensions.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { AgentRecord, HumanRecord } from "../schema/records.ts";
@@ -25,7 +25,7 @@ import type { CrlPublisher } from "../revocation/crl.ts";
 /** Rows of a page of a list. */
 export const PAGE_ROWS = 50;
 
-export type ConsoleDeps = AgentDeps & InviteDeps & PeopleDeps & {
+export type ConsoleDeps = AgentDeps & InviteDeps & ReadDeps & {
   config: RegistryConfig;
   counts: StoreCount<AdminCounts>;
   suspensions: Suspensions;

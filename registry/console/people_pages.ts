@@ -18,7 +18,8 @@ import {
   shortId,
 } from "./frame.ts";
 import { RelayAway } from "./relay.ts";
-import { lastUseOf, listAllAgents, listPeople, readPerson } from "../people/store.ts";
+import { listAllAgents } from "../people/all_agents.ts";
+import { lastUseOf, listPeople, readPerson } from "../people/store.ts";
 import { quotasOf } from "../quota.ts";
 import type { HumanRecord } from "../schema/records.ts";
 import { type Html, markup } from "../../shared/page/html.ts";

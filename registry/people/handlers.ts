@@ -23,6 +23,7 @@ import type { WithId, WithQuery } from "../callers.ts";
 import type { HumanRecord, SessionRecord } from "../schema/records.ts";
 import { sessionState } from "../sessions/session_rules.ts";
 import { revokeSession } from "../sessions/store.ts";
+import { listAllAgents, readAgent, type ReadDeps } from "./all_agents.ts";
 import * as store from "./store.ts";
 import type { Suspensions } from "./suspensions.ts";
 
@@ -30,12 +31,12 @@ export async function counts({ counts }: { counts: StoreCount<AdminCounts> }): P
   return json(await counts.current());
 }
 
-export async function listPeople(deps: store.PeopleDeps, { query }: WithQuery<PeopleQuery>): Promise<Answer> {
+export async function listPeople(deps: ReadDeps, { query }: WithQuery<PeopleQuery>): Promise<Answer> {
   const { items, nextCursor } = await store.listPeople(deps, query);
   return json<PeopleList>({ people: items.map(personView), pagination: { limit: query.limit, nextCursor } });
 }
 
-export async function getPerson(deps: store.PeopleDeps, { params }: WithId): Promise<Answer> {
+export async function getPerson(deps: ReadDeps, { params }: WithId): Promise<Answer> {
   const { human, apiKeys, agents, lastUsedAt } = await store.readPerson(deps, params.id);
   return json<PersonAnswer>({
     person: personView(human),
@@ -59,7 +60,7 @@ function changeTo(wanted: Person["status"]) {
 }
 
 export async function listAgents(deps: AgentDeps, { query }: WithQuery<AdminAgentQuery>): Promise<Answer> {
-  const { items, nextCursor } = await store.listAllAgents(deps, query);
+  const { items, nextCursor } = await listAllAgents(deps, query);
   const now = deps.clock.now();
   return json<AdminAgentList>({
     agents: items.map(({ agent, ownerName, session }) =>
@@ -75,7 +76,7 @@ export async function listAgents(deps: AgentDeps, { query }: WithQuery<AdminAgen
 }
 
 export async function getAgent(deps: AgentDeps, { params }: WithId): Promise<Answer> {
-  const { agent, ownerName, session } = await store.readAgent(deps, params.id);
+  const { agent, ownerName, session } = await readAgent(deps, params.id);
   return json<AdminAgentAnswer>({
     agent: pick(Agent, agent),
     ownerName,
@@ -84,13 +85,13 @@ export async function getAgent(deps: AgentDeps, { params }: WithId): Promise<Ans
 }
 
 export async function deleteAgent(deps: AgentDeps, { params, caller }: WithId): Promise<Answer> {
-  const { agent } = await store.readAgent(deps, params.id);
+  const { agent } = await readAgent(deps, params.id);
   await deleteAnyAgent(deps, caller, agent);
   return noContent();
 }
 
 export async function revokeAgentAuth(deps: AgentDeps, { params, caller }: WithId): Promise<Answer> {
-  const { agent } = await store.readAgent(deps, params.id);
+  const { agent } = await readAgent(deps, params.id);
   const { human, requestId } = caller;
   await revokeSession(deps, agent, { event: "session.revoked", actor: human.did, requestId });
   return noContent();

@@ -1,38 +1,21 @@
 /**
- * What an admin reads about people and agents. Every read has a bound, because an operator with many people would
+ * What an admin reads about people. Every read has a bound, because an operator with many people would
  * otherwise stop the server by looking. Writes nothing.
  */
-import type { Kv } from "../../shared/server/kv.ts";
-import { fitsQuery, pageOfAgents } from "../agents/store.ts";
 import { listApiKeysOf } from "../api_keys/store.ts";
 import { KEYS } from "../schema/kv_keys.ts";
-import type { AgentRecord, ApiKeyRecord, HumanRecord, SessionRecord } from "../schema/records.ts";
-import { type Clock, DAY_MS } from "../../shared/clock.ts";
-import { nearest } from "../../shared/did_you_mean.ts";
-import type { AdminAgentQuery, AdminCounts, PeopleQuery } from "../../shared/protocol/api/admin.ts";
+import type { AgentRecord, ApiKeyRecord, HumanRecord } from "../schema/records.ts";
+import type { Clock } from "../../shared/clock.ts";
+import type { PeopleQuery } from "../../shared/protocol/api/admin.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
-import { parseIso, toIso } from "../../shared/protocol/time.ts";
-import type { Metrics } from "../../shared/server/metrics/metrics.ts";
-import type { BatchedReads } from "../../shared/server/store/batched_reads.ts";
 import { belowCursor, type Page, readFilteredPage } from "../../shared/server/store/pages.ts";
-import { visitAll } from "../../shared/server/store/store_count.ts";
+import { beginsWith, listAllAgents, type ReadDeps } from "./all_agents.ts";
 
 /** With more, an answer about a person would grow with all the API keys that have ended. */
 const API_KEYS_SHOWN_MAX = 100;
 /** With more, a list of people reads many ended keys of each. */
 const KEYS_LOOKED_AT = 20;
-
-export interface PeopleDeps {
-  kv: Kv;
-  reads: BatchedReads;
-}
-
-export interface AgentWithSession {
-  agent: AgentRecord;
-  ownerName: string;
-  session: SessionRecord | null;
-}
 
 export interface PersonDetails {
   human: HumanRecord;
@@ -41,7 +24,7 @@ export interface PersonDetails {
   lastUsedAt: string | null;
 }
 
-export async function listPeople(deps: PeopleDeps, query: PeopleQuery): Promise<Page<HumanRecord>> {
+export async function listPeople(deps: ReadDeps, query: PeopleQuery): Promise<Page<HumanRecord>> {
   const begins = beginsWith(query.name);
   const fits = ({ status, role, displayName }: HumanRecord) =>
     (query.status === undefined || status === query.status) && (query.role === undefined || role === query.role) &&
@@ -55,7 +38,7 @@ export async function listPeople(deps: PeopleDeps, query: PeopleQuery): Promise<
 }
 
 /** @throws {ServiceError} `PERSON_NOT_FOUND` */
-export async function readPerson(deps: PeopleDeps, id: string): Promise<PersonDetails> {
+export async function readPerson(deps: ReadDeps, id: string): Promise<PersonDetails> {
   const { value: human } = await deps.kv.get<HumanRecord>(KEYS.human(id));
   if (human === null) throw new ServiceError("PERSON_NOT_FOUND");
   const [apiKeys, agents] = await Promise.all([
@@ -70,7 +53,7 @@ export async function readPerson(deps: PeopleDeps, id: string): Promise<PersonDe
 
 const isActive = ({ status }: ApiKeyRecord): boolean => status === "active";
 
-async function countAgents({ kv, reads }: PeopleDeps, humanId: string): Promise<{ active: number; revoked: number }> {
+async function countAgents({ kv, reads }: ReadDeps, humanId: string): Promise<{ active: number; revoked: number }> {
   const limit = LIMITS.filteredPageReads;
   const index = await Array.fromAsync(kv.list({ prefix: KEYS.agentsOf(humanId) }, { reverse: true, limit }));
   const agents = await Promise.all(index.map(({ key }) => reads.get<AgentRecord>(KEYS.agent(String(key.at(-1))))));
@@ -79,74 +62,14 @@ async function countAgents({ kv, reads }: PeopleDeps, humanId: string): Promise<
   return { active, revoked: known.length - active };
 }
 
-export async function listAllAgents(
-  deps: PeopleDeps & { clock: Clock },
-  query: AdminAgentQuery,
-): Promise<Page<AgentWithSession>> {
-  const { ownerId, expiringDays } = query, fits = fitsQuery(query);
-  const now = deps.clock.now(), begins = beginsWith(query.name);
-  const { items, nextCursor } = await pageOfAgents(
-    deps,
-    ownerId,
-    query,
-    (agent) =>
-      fits(agent) && begins(agent.name) && (expiringDays === undefined || isExpiring(agent, now, expiringDays)),
-  );
-  return { items: await Promise.all(items.map((agent) => withOwner(deps, agent))), nextCursor };
-}
-
-async function withOwner({ reads }: PeopleDeps, agent: AgentRecord): Promise<AgentWithSession> {
-  const [owner, session] = await Promise.all([
-    reads.get<HumanRecord>(KEYS.human(agent.ownerId)),
-    reads.get<SessionRecord>(KEYS.session(agent.id)),
-  ]);
-  return { agent, ownerName: owner.value?.displayName ?? "", session: session.value };
-}
-
-/** Returns whether a name begins with a text, in any case; without a text every name does. */
-function beginsWith(prefix: string | undefined): (name: string) => boolean {
-  const wanted = (prefix ?? "").toLowerCase();
-  return (name) => name.toLowerCase().startsWith(wanted);
-}
-
-/** Returns true for an active agent whose identity token has not ended and ends within some days. */
-function isExpiring({ status, expiresAt }: AgentRecord, now: number, days: number): boolean {
-  const left = (parseIso(expiresAt) ?? 0) - now;
-  return status === "active" && left > 0 && left <= days * DAY_MS;
-}
-
-/** Counts people and agents, for admins and for the metrics. */
-export async function countRegistry(
-  { kv, clock, metrics }: { kv: Kv; clock: Clock; metrics: Metrics },
-): Promise<AdminCounts> {
-  const now = clock.now();
-  const people = { active: 0, suspended: 0 }, agents = { active: 0, revoked: 0 };
-  let expiring7d = 0;
-  const allPeople = await visitAll<HumanRecord>(kv, KEYS.humans(), ({ value }) => people[value.status]++);
-  const allAgents = await visitAll<AgentRecord>(kv, KEYS.agents(), ({ value }) => {
-    agents[value.status]++;
-    if (isExpiring(value, now, 7)) expiring7d++;
-  });
-  for (const status of ["active", "revoked"] as const) metrics.set("agents", agents[status], status);
-  metrics.set("agent_tokens_expiring_7d", expiring7d);
-  return { at: toIso(now), people, agents, expiring7d, complete: allPeople && allAgents };
-}
-
-/** @throws {ServiceError} `AGENT_NOT_FOUND` */
-export async function readAgent(deps: PeopleDeps, id: string): Promise<AgentWithSession> {
-  const { value } = await deps.kv.get<AgentRecord>(KEYS.agent(id));
-  if (value === null) throw new ServiceError("AGENT_NOT_FOUND", { message: "No such agent" });
-  return await withOwner(deps, value);
-}
-
 /** Returns when one of a person's newest keys was last used; `null` before the first use. */
-export async function lastUseOf(deps: PeopleDeps, id: string): Promise<string | null> {
+export async function lastUseOf(deps: ReadDeps, id: string): Promise<string | null> {
   const keys = await listApiKeysOf(deps, id, KEYS_LOOKED_AT);
   return keys.flatMap(({ lastUsedAt }) => lastUsedAt === null ? [] : [lastUsedAt]).sort().at(-1) ?? null;
 }
 
 /** Returns the DIDs of the people and active agents with a name, among the newest 1,000 of each. */
-export async function findByName(deps: PeopleDeps & { clock: Clock }, name: string): Promise<string[]> {
+export async function findByName(deps: ReadDeps & { clock: Clock }, name: string): Promise<string[]> {
   const isSame = (other: string) => other.toLowerCase() === name.toLowerCase();
   const limit = LIMITS.agentListMax;
   const [people, agents] = await Promise.all([
@@ -157,11 +80,4 @@ export async function findByName(deps: PeopleDeps & { clock: Clock }, name: stri
     ...people.items.filter(({ displayName }) => isSame(displayName)).map(({ did }) => did),
     ...agents.items.filter(({ agent }) => isSame(agent.name)).map(({ agent }) => agent.did),
   ];
-}
-
-/** Returns the name among the newest 1,000 agents that a mistyped one resembles. */
-export async function nearestAgent({ kv }: PeopleDeps, name: string): Promise<string | null> {
-  const options = { reverse: true, limit: LIMITS.filteredPageReads };
-  const agents = await Array.fromAsync(kv.list<AgentRecord>({ prefix: KEYS.agents() }, options));
-  return nearest(name, agents.map(({ value }) => value.name));
 }

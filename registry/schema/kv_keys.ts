@@ -30,8 +30,6 @@
  * | probe | moment, milliseconds since the Unix epoch | health | 1 h |
  */
 import type { KvKey, KvKeyPart } from "../../shared/server/kv.ts";
-import type { AuditEvent } from "./records.ts";
-import { LIMITS } from "../../shared/protocol/limits.ts";
 import { digest } from "../../shared/server/crypto.ts";
 import { COMMIT_MARK } from "../../shared/server/store/commit_marks.ts";
 
@@ -75,9 +73,3 @@ export const KEYS = {
   commitMark: (instance: string) => key(COMMIT_MARK, instance),
   probe: () => key("probe"),
 } as const;
-
-export const ENDED_KEPT_MS = LIMITS.endedKeptSeconds * 1000;
-
-/** Returns how long an audit event is kept. Refresh events are frequent and are kept for a shorter time. */
-export const auditKeptMs = (event: AuditEvent): number =>
-  (event === "session.refreshed" ? LIMITS.refreshAuditKeptSeconds : LIMITS.auditKeptSeconds) * 1000;

@@ -1,7 +1,8 @@
-/** Lifetimes of the registry records, for export and import of a store. */
+/** How long the registry's records are kept, and which ones an export has. */
 import type {
   AgentRecord,
   ApiKeyRecord,
+  AuditEvent,
   AuditRecord,
   ChallengeRecord,
   InviteRecord,
@@ -10,11 +11,16 @@ import type {
   SessionRecord,
   SpentRefresh,
 } from "./records.ts";
-import { auditKeptMs, ENDED_KEPT_MS } from "./kv_keys.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { parseIso } from "../../shared/protocol/time.ts";
 import type { NonceRecord } from "../../shared/server/nonces.ts";
 import type { StoredKinds } from "../../shared/server/store/transfer.ts";
+
+export const ENDED_KEPT_MS = LIMITS.endedKeptSeconds * 1000;
+
+/** Returns how long an audit event is kept. Refresh events are frequent and are kept for a shorter time. */
+export const auditKeptMs = (event: AuditEvent): number =>
+  (event === "session.refreshed" ? LIMITS.refreshAuditKeptSeconds : LIMITS.auditKeptSeconds) * 1000;
 
 /** Returns when a record that ended at this ISO time is deleted, or `null` while it has not ended. */
 const endedAt = (time: string | null | undefined): number | null =>

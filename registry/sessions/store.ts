@@ -13,8 +13,8 @@ import type { AgentRecord, HumanRecord, SessionRecord, SpentRefresh } from "../s
 import { audited, type AuditFacts } from "../audit/record.ts";
 import type { ProvenAgent } from "../callers.ts";
 import type { RegistryConfig } from "../config.ts";
-import { ENDED_KEPT_MS, KEYS } from "../schema/kv_keys.ts";
-import { sessionEnd } from "../schema/retention.ts";
+import { KEYS } from "../schema/kv_keys.ts";
+import { ENDED_KEPT_MS, sessionEnd } from "../schema/retention.ts";
 import { evaluateRefresh, type RefreshRefusal, type RefreshRequest } from "./session_rules.ts";
 
 export interface SessionDeps extends StoreDeps {
