@@ -1,14 +1,10 @@
-/** `svc serve`, `svc demo`, `svc store …` and `svc health`: the server, its store and its readiness. */
-import { asUnreachable, exchange } from "../../shared/client/http.ts";
-import { parseServiceUrl } from "../../shared/client/service_url.ts";
-import { LIMITS } from "../../shared/protocol/limits.ts";
+/** `svc serve`, `svc demo` and `svc store …`: the commands that need the server's code. */
 import { command } from "../command_line/command.ts";
 import type { Context, Programs } from "../context.ts";
-import { CliError, EXIT } from "../errors.ts";
+import { CliError } from "../errors.ts";
 import { onStop } from "../terminal/interrupt.ts";
 import { announce, defaultStore, servePlan } from "./serve_plan.ts";
 
-const LOCAL_SERVER = "http://127.0.0.1:8787";
 const STORE_OPTION = {
   store: {
     value: "path",
@@ -125,30 +121,6 @@ export const COMMANDS = [
     options: STORE_OPTION,
     examples: { "svc store import --store new.kv <backup.jsonl": "Restore a backup" },
     run: (ctx, { options }) => workOnStore(ctx, "import", options.store),
-  }),
-  command({
-    path: ["health"],
-    summary: "Ask a server whether it is ready: exit 0 ready, 1 not ready, 5 not reachable",
-    options: { url: { value: "origin", summary: `Address of the server (default ${LOCAL_SERVER})` } },
-    examples: { "svc health": "The health check of a container" },
-    async run(ctx, { options }) {
-      const url = parseServiceUrl(options.url ?? LOCAL_SERVER);
-      if (url === null) throw new CliError("CLI_USAGE", "--url must be an origin such as http://127.0.0.1:8787");
-      // No secret is sent, so plain http is accepted.
-      const { status } = await exchange(ctx, {
-        method: "GET",
-        url: `${url}/readyz`,
-        timeoutMs: LIMITS.registryTimeoutMs,
-        connectMs: LIMITS.registryConnectMs,
-        maxBytes: 0,
-        onTooLarge: "truncate",
-      }).catch((error) => {
-        throw asUnreachable(url, error);
-      });
-      const ready = status === 200;
-      ctx.out.result({ url, ready }, ready ? `${url} is ready.` : `${url} is NOT ready.`);
-      return ready ? EXIT.done : EXIT.failed;
-    },
   }),
 ];
 

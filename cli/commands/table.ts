@@ -48,11 +48,13 @@ export const GROUPS: Groups = {
 
 /** The files of commands, each with the first words of its commands. */
 const FILES: readonly (readonly [words: string, load: () => Promise<{ COMMANDS: readonly Command[] }>])[] = [
-  ["serve demo store health", () => import("./server.ts")],
+  ["serve demo store", () => import("./server.ts")],
+  ["health", () => import("./health.ts")],
   ["admin", () => import("./admin/admin.ts")],
   ["admin", () => import("./admin/people.ts")],
   ["admin", () => import("./admin/agents.ts")],
   ["admin", () => import("./admin/relay.ts")],
+  ["admin", () => import("./admin/overview.ts")],
   ["admin", () => import("./admin/audit.ts")],
   ["config", () => import("./config.ts")],
   ["profile", () => import("./profile.ts")],

@@ -1,0 +1,192 @@
+/** `svc admin overview`: registry and proxy at a glance. */
+import { sleep } from "../../../shared/clock.ts";
+import type { RefusalGroup, RelayOverview } from "../../../shared/protocol/api/relay_admin.ts";
+import { connect, connectAsAdmin, type ConnectionOptions, connectToRelay } from "../../account/registry_access.ts";
+import type { AdminClient, RelayAdminClient } from "../../client/admin_client.ts";
+import { command, PERSON_OPTIONS } from "../../command_line/command.ts";
+import type { Context } from "../../context.ts";
+import { stopSignal } from "../../terminal/interrupt.ts";
+import { type Column, idCell } from "../../terminal/tables.ts";
+import { agoText, durationText } from "../../terminal/times.ts";
+import { ApiError } from "../../../shared/client/errors.ts";
+import { describeError } from "../../../shared/client/refusals.ts";
+import { parseDid } from "../../../shared/protocol/did.ts";
+import { parseIso } from "../../../shared/protocol/time.ts";
+import { healthOf } from "../status.ts";
+
+/** Of the newest ones, with `--json`. */
+const REFUSALS = 20;
+const WATCH_EVERY_MS = 5_000;
+
+export const COMMANDS = [
+  command({
+    path: ["admin", "overview"],
+    summary: "Show people, agents, queues, the store, and who was refused",
+    details: [
+      "The proxy counts refusals in memory, for this hour and the one before. With several instances, they and the memory",
+      "are those of the instance that answers.",
+    ],
+    options: { ...PERSON_OPTIONS, watch: { summary: `Show it again every ${WATCH_EVERY_MS / 1000} s, until Ctrl-C` } },
+    examples: { "svc admin overview": "Show at a glance whether the network works" },
+    async run(ctx, { options }) {
+      if (!options.watch) {
+        const overview = await adminOverview(ctx, options);
+        return ctx.out.result({ ...overview }, overviewLines(overview, ctx));
+      }
+      using stopped = stopSignal(ctx);
+      while (!stopped.signal.aborted) {
+        const overview = await adminOverview(ctx, options);
+        if (!ctx.out.again(overview, overviewLines(overview, ctx))) return;
+        await sleep(ctx.clock, WATCH_EVERY_MS, stopped.signal);
+      }
+    },
+  }),
+];
+
+type AdminOverview = Awaited<ReturnType<typeof adminOverview>>;
+type RelayFacts = Awaited<ReturnType<typeof relayFacts>>;
+
+/** With more, an overview does not fit a terminal, and each agent costs a request for its name. */
+const REFUSED_SHOWN = 10;
+
+/** @throws {CliError} and {ApiError} of the registry; a proxy that does not answer is only a warning */
+async function adminOverview(ctx: Context, options: ConnectionOptions) {
+  const { registry, registryUrl, config } = connect(ctx, options);
+  const { version, environment, proxyUrl: named } = await registry.metadata();
+  // An API key that is not an admin's is refused here.
+  const [admin, relay] = [connectAsAdmin(ctx, options), await connectToRelay(ctx, options)];
+  const [counts, ofRegistry, ofProxy, told] = await Promise.all([
+    admin.counts(),
+    healthOf(ctx, registryUrl),
+    healthOf(ctx, config.proxyUrl ?? named),
+    relayFacts(relay, admin).catch((error) => {
+      ctx.out.warn(`The proxy did not report on its relay: ${describeError(error)}`);
+      return null;
+    }),
+  ]);
+  return { registry: { ...ofRegistry, version, environment }, proxy: ofProxy, counts, relay: told };
+}
+
+async function relayFacts(relay: RelayAdminClient, admin: AdminClient) {
+  const [overview, { refusals, since, groups }] = await Promise.all([
+    relay.overview(),
+    relay.refusals({ limit: REFUSALS, group: "agent" }),
+  ]);
+  const shown = groups?.byAgent.slice(0, REFUSED_SHOWN) ?? [];
+  const hidden = groups?.byAgent.slice(REFUSED_SHOWN) ?? [];
+  return {
+    online: { count: overview.agents.online, isComplete: true },
+    queues: { count: overview.queues.recipients, isComplete: true },
+    queuedMessages: overview.queues.messages,
+    refusals,
+    refusalsSince: since,
+    overview,
+    refused: {
+      since: groups?.since ?? since,
+      byAgent: await Promise.all(shown.map((group) => named(admin, group))),
+      others: hidden.reduce((sum, { count }) => sum + count, groups?.others ?? 0),
+    },
+  };
+}
+
+/** A group with the names of its agent, `null` for an agent that is not known. */
+async function named(admin: AdminClient, group: RefusalGroup) {
+  const id = parseDid(group.agentDid ?? "")?.id;
+  if (id === undefined) return { ...group, agentName: null, ownerName: null };
+  try {
+    const { agent, ownerName } = await admin.agent(id);
+    return { ...group, agentName: agent.name, ownerName };
+  } catch (error) {
+    // An agent of another registry, or one whose record has ended.
+    if (error instanceof ApiError && error.status === 404) return { ...group, agentName: null, ownerName: null };
+    throw error;
+  }
+}
+
+/** Returns the overview as lines, with tables in the width of the terminal. */
+function overviewLines({ registry, proxy, counts, relay }: AdminOverview, ctx: Context): string[] {
+  const now = ctx.clock.now();
+  const { people, agents, expiring7d, complete } = counts;
+  const problems = [["registry", registry.problem], ["proxy", proxy.problem]] as const;
+  const down = problems.flatMap(([name, problem]) => problem === null ? [] : [`NOT HEALTHY: the ${name} ${problem}`]);
+  const since = (iso: string) => durationText(now - (parseIso(iso) ?? now));
+  const up = relay === null ? [] : [`up ${since(relay.overview.startedAt)}`];
+  const lines = [
+    [hostOf(registry.url), ...down.length === 0 ? ["ready"] : down, `version ${registry.version}`, ...up].join(" · "),
+    numberLine("People", people.active + people.suspended, [[people.suspended, "suspended"]]),
+    numberLine("Agents", agents.active + agents.revoked, [
+      ...relay === null
+        ? [[agents.active, "active"] as const]
+        : [[relay.online.count, "online"], [relay.overview.agents.offlineOver1d, "offline for over a day"]] as const,
+      [agents.revoked, "revoked"],
+    ]),
+    `${numberLine("Tokens", expiring7d, [])}   identity tokens end within 7 days`,
+    ...complete && relay?.overview.complete !== false
+      ? []
+      : ["There are more: only 100,000 people, agents and queues are counted."],
+  ];
+  return relay === null ? lines : [...lines, ...relayLines(relay, since), ...refusedLines(relay, ctx)];
+}
+
+function numberLine(label: string, count: number, parts: readonly (readonly [count: number, what: string])[]): string {
+  const text = parts.filter(([count]) => count > 0).map(([count, what]) => `${count} ${what}`).join(", ");
+  return `${label.padEnd(8)}${String(count).padStart(6)}${text === "" ? "" : `   ${text}`}`;
+}
+
+function relayLines({ overview, queuedMessages, queues }: RelayFacts, since: (iso: string) => string): string[] {
+  const { queues: { oldestAt }, store, memoryBytes, links, crossed } = overview;
+  const whose = `${plural(queuedMessages, "message")} for ${queues.count} ${plural(queues.count, "agent")}`;
+  const oldest = oldestAt === null ? "" : `   ${whose}, the oldest since ${since(oldestAt)}`;
+  const disk = store === null ? [] : [`Store      ${sizeText(store.bytes)}, ${sizeText(store.freeBytes)} free`];
+  return [
+    `${numberLine("Waiting", queuedMessages, [])}${oldest}`,
+    [...disk, `Memory  ${sizeText(memoryBytes)}`].join("      "),
+    ...links.open + links.missing.length + crossed.note === 0 ? [] : [
+      numberLine("Links", links.open, [
+        [links.missing.length, "missing"],
+        [crossed.link, "messages over them"],
+        [crossed.note, "through the store"],
+      ]),
+    ],
+  ];
+}
+
+const plural = (count: number, noun: string): string => count === 1 ? noun : `${noun}s`;
+
+function refusedLines({ refused, overview }: RelayFacts, { out, clock }: Context): string[] {
+  if (refused.byAgent.length === 0) return [];
+  const rows = refused.byAgent.map(({ code, check, agentDid, agentName, ownerName, count, lastAt }) => ({
+    what: code + limitText(check, overview),
+    count,
+    who: agentName === null ? idCell(agentDid) : `${agentName} of ${ownerName}`,
+    last: agoText(clock.now() - (parseIso(lastAt) ?? clock.now())) as string | null,
+  }));
+  if (refused.others > 0) rows.push({ what: "others", count: refused.others, who: null, last: null });
+  const from = new Date(parseIso(refused.since) ?? 0).toTimeString().slice(0, 5);
+  const columns: Column<(typeof rows)[number]>[] = [
+    { head: `Refused since ${from}`, of: ({ what }) => what },
+    { head: "COUNT", rank: 1, of: ({ count }) => String(count) },
+    { head: "AGENT", rank: 2, of: ({ who }) => who },
+    { head: "LAST", rank: 3, of: ({ last }) => last },
+  ];
+  return ["", ...out.table(columns, rows)];
+}
+
+/** Returns what the window of an agent allows, for a refusal by it (check 9). */
+function limitText(check: number | null, { agentLimit: { requests, windowMs } }: RelayOverview): string {
+  if (check !== 9) return "";
+  return windowMs === 60_000 ? ` (${requests} a minute)` : ` (${requests} in ${durationText(windowMs)})`;
+}
+
+function hostOf(url: string | null): string {
+  return url === null ? "" : new URL(url).host;
+}
+
+const SIZES = [["TB", 1e12], ["GB", 1e9], ["MB", 1e6], ["KB", 1e3]] as const;
+
+function sizeText(bytes: number): string {
+  for (const [unit, size] of SIZES) {
+    if (bytes >= size) return `${(bytes / size).toFixed(bytes < 10 * size ? 1 : 0)} ${unit}`;
+  }
+  return `${bytes} B`;
+}
