@@ -5,7 +5,7 @@
  */
 import { dirname, join } from "node:path";
 import { CliError } from "../errors.ts";
-import { reason } from "../files/private_files.ts";
+import { reason, removeFile } from "../files/private_files.ts";
 import type { Context } from "../context.ts";
 
 export interface Installed {
@@ -82,14 +82,14 @@ export async function uninstallService(host: Host, system: ServiceSystem, servic
     if (!await exists(path)) return false;
     // The result does not matter, because a unit that is not loaded does not run.
     await host.run("systemctl", ["--user", "disable", "--now", unitName(service)]);
-    await remove(path);
+    await removeFile(path);
     await host.run("systemctl", ["--user", "daemon-reload"]);
     return true;
   }
   const path = plistPath(host, service);
   if (!await exists(path)) return false;
   await host.run("launchctl", ["bootout", `gui/${host.uid}/${label(service)}`]);
-  await remove(path);
+  await removeFile(path);
   return true;
 }
 
@@ -159,15 +159,6 @@ async function write(path: string, text: string): Promise<void> {
     await Deno.rename(temporary, path);
   } catch (error) {
     throw new CliError("CLI_SAVE_FAILED", `${path} could not be written: ${reason(error)}`, { cause: error });
-  }
-}
-
-async function remove(path: string): Promise<void> {
-  try {
-    await Deno.remove(path);
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return;
-    throw new CliError("CLI_SAVE_FAILED", `${path} could not be removed: ${reason(error)}`, { cause: error });
   }
 }
 

@@ -1,7 +1,4 @@
-/**
- * `svc mcp install`: the entry that starts `svc mcp` for an agent in the file of a host, the hook that wakes the host
- * up, and their removal.
- */
+/** `svc mcp install`: writes and removes an entry and a hook (entry.ts) in the files of a host. */
 import { basename, delimiter, dirname, join } from "node:path";
 import type { AgentFolder } from "../agents/agent_store.ts";
 import { emptyRuntimeFile, RUNTIME_FILE, runtimeSettings, runtimeTarget } from "../connector/runtime/runtime_file.ts";
@@ -14,11 +11,21 @@ import type { PlatformId } from "../platforms/platform.ts";
 import { thisMachine } from "../platforms/local_machine.ts";
 import { addEntry, checkEntry, fragmentOf, removeEntry, type Target } from "./change.ts";
 import { claudeHooksPath, type HostId, type HostRow, HOSTS, type Scope, type Wake, type Whereabouts } from "./table.ts";
+import {
+  entryName,
+  hasInbox,
+  isOwnHook,
+  isOwnTool,
+  type OwnCommand,
+  toolCommand,
+  type ToolSwitches,
+  WAKE_PATH,
+  wakeHook,
+} from "./entry.ts";
+import { isSame } from "./place.ts";
 import { JSON_TEXT } from "./json_text.ts";
 import { Records } from "./records.ts";
-import { isSame, type Place } from "./place.ts";
 import { TOML_TEXT } from "./toml_text.ts";
-import { shellWord } from "../terminal/output.ts";
 
 const LOCK_FILE = "hosts.lock";
 /** In a project, the file belongs to all who work on it. */
@@ -252,97 +259,4 @@ function messagesOf(ctx: Context, folder: AgentFolder): Messages {
   const file = runtimeSettings(folder)?.file ?? null;
   const target = runtimeTarget({ env: ctx.env, allowInsecure: true }, file, folder.identity().framework);
   return { platform: target?.platform ?? "inbox", isNew: false };
-}
-
-/** Hosts put the name in front of that of each tool, whose length they limit: with more, they refuse the tools. */
-const ENTRY_NAME_LENGTH_MAX = 32;
-/** Longer than the longest wait of the hook: with less, Claude Code ends it, and no message wakes the model. */
-const HOOK_TIMEOUT_MS = 3_600_000;
-
-/** What the entry's command is made of. */
-export interface OwnCommand {
-  /** The program and its first words. */
-  own: readonly string[];
-  agent: string;
-  /** Options that find the agent's files: `--config-dir` and `--ca`. */
-  here: readonly string[];
-}
-
-/** Options of `svc mcp` in the entry. */
-export interface ToolSwitches {
-  readOnly: boolean;
-  /** Aliases or DIDs, separated by commas. */
-  peers: string | undefined;
-  /** How the model is woken; `undefined`: not at all. */
-  wake: Wake | undefined;
-}
-
-const NAME = /^[A-Za-z0-9_-]+$/;
-
-/** Returns the name of an entry. @throws {CliError} `CLI_USAGE` for a `--name` that no host accepts */
-export function entryName(agent: string, given: string | undefined): string {
-  const max = ENTRY_NAME_LENGTH_MAX;
-  if (given === undefined) return `svc-${agent.replaceAll(".", "_")}`.slice(0, max);
-  if (given.length <= max && NAME.test(given)) return given;
-  throw new CliError("CLI_USAGE", `--name must be 1 to ${max} of A-Z, a-z, 0-9, "-" and "_", not "${given}"`);
-}
-
-/** Program and arguments of the entry. */
-export function toolCommand({ own: [command = "", ...first], agent, here }: OwnCommand, wanted: ToolSwitches) {
-  const { readOnly, peers, wake } = wanted;
-  const switches = [
-    ...readOnly ? ["--read-only"] : [],
-    ...peers === undefined ? [] : ["--peers", peers],
-    ...hasInbox(wake) ? ["--wake-model"] : [],
-  ];
-  return { command, args: [...first, "mcp", agent, ...here, ...switches] };
-}
-
-/** Whether the entry's own program wakes the model through the inbox of its host. */
-export function hasInbox(wake: Wake | undefined): boolean {
-  return wake === "auto" || wake === "inbox";
-}
-
-/** The group of hooks that wakes Claude Code. With `auto` it leaves a session that has an inbox to the entry. */
-export function wakeHook({ own, agent, here }: OwnCommand, wake: Wake): Record<string, unknown> {
-  const unless = wake === "auto" ? ["--unless-inbox"] : [];
-  const command = [...own, "hook", "claude-code", agent, ...here, ...unless].map(shellWord).join(" ");
-  const timeout = HOOK_TIMEOUT_MS / 1000;
-  return { hooks: [{ type: "command", command, asyncRewake: true, timeout }] };
-}
-
-/** Names of the objects around the group of hooks. */
-export const WAKE_PATH: Place["path"] = ["hooks", "Stop"];
-
-/**
- * Whether an entry is ours: it runs `svc mcp` or `svc hook` for this agent in this configuration directory, regardless of its
- * path and options. Otherwise an update would add a second one.
- */
-export function isOwnTool({ agent, here }: OwnCommand, entry: unknown): boolean {
-  const args = memberOf(entry, "args");
-  if (!Array.isArray(args)) return false;
-  const at = args.findIndex((word, i) => word === "mcp" && args[i + 1] === agent);
-  return at !== -1 && isSame(configDirOf(args.slice(at)), configDirOf(here));
-}
-
-/** The same for a group of hooks. */
-export function isOwnHook({ agent, here }: OwnCommand, group: unknown): boolean {
-  const hooks = memberOf(group, "hooks");
-  const command = Array.isArray(hooks) && hooks.length === 1 ? memberOf(hooks[0], "command") : null;
-  if (typeof command !== "string") return false;
-  const start = command.indexOf(` hook claude-code ${shellWord(agent)}`);
-  const rest = start === -1 ? [] : command.slice(start).trimStart().split(" ").slice(2);
-  return rest[0] === shellWord(agent) && isSame(configDirOf(rest), configDirOf(here.map(shellWord)));
-}
-
-/** The value of `--config-dir` in a list of words; `null` without one. */
-function configDirOf(words: readonly unknown[]): unknown {
-  const at = words.indexOf("--config-dir");
-  return at === -1 ? null : words[at + 1] ?? null;
-}
-
-function memberOf(value: unknown, name: string): unknown {
-  return typeof value === "object" && value !== null && Object.hasOwn(value, name)
-    ? (value as Record<string, unknown>)[name]
-    : undefined;
 }

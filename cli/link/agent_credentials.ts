@@ -6,7 +6,7 @@ import type { Cancel } from "../../shared/clock.ts";
 import { BoundedMap } from "../../shared/bounded_map.ts";
 import { UnreachableError } from "../../shared/client/errors.ts";
 import type { AgentAuth, VisitAnswer } from "../../shared/protocol/api/sessions.ts";
-import { receiptWait } from "../../shared/client/backoff.ts";
+import { retryWait } from "../../shared/client/backoff.ts";
 import type { EmitLinkEvent } from "./link_events.ts";
 import {
   describeError,
@@ -146,7 +146,7 @@ export class StoredCredentials {
     const wait = this.#needsOperator
       ? OPERATOR_RETRY_MS
       : this.#failures > 0
-      ? receiptWait(this.#failures)
+      ? retryWait(this.#failures)
       : Math.max(left, LEAST_MS);
     this.#cancel = clock.after(wait, () => void this.#refreshAhead());
   }

@@ -4,7 +4,7 @@
  */
 import { type Clock, sleep } from "../clock.ts";
 import { sha256, utf8Bytes } from "../protocol/base64url.ts";
-import { receiptWait } from "./backoff.ts";
+import { retryWait } from "./backoff.ts";
 import { call, get, type LocalCalls, readMessages, type WaitedMessage } from "./local_client.ts";
 import { InboxPage, type LocalMessage } from "./local_shapes.ts";
 import type { AgentEvent, AgentEventName, Content, IncomingMessage, MessageHandler, SendOptions } from "./agent_api.ts";
@@ -99,7 +99,7 @@ export class InboxReader {
         isConnected = false;
         // Its connector hands messages to a runtime, so only another start of it changes that.
         if (error instanceof SvcError && error.code === "CONNECTOR_RUNTIME_PUSHES") return;
-        await sleep(this.clock, receiptWait(failures), this.#stop.signal);
+        await sleep(this.clock, retryWait(failures), this.#stop.signal);
       }
     }
   }
@@ -134,7 +134,7 @@ export class InboxReader {
           this.events.problem(error, `The message ${message.requestId} stays unread`);
           break;
         }
-        await sleep(this.clock, Math.max(receiptWait(tries - 1), askedMs), this.#stop.signal);
+        await sleep(this.clock, Math.max(retryWait(tries - 1), askedMs), this.#stop.signal);
         // It stays unread.
         if (this.#stop.signal.aborted) break;
       }

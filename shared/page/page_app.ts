@@ -4,6 +4,7 @@
  * that works once opens a session, because a password can be phished. A session is half in the path and half in a cookie,
  * because a cookie alone goes to every port of a host, and an address alone stays in the history.
  */
+import { pathParams } from "../path_params.ts";
 import { sha256, toBase64Url } from "../protocol/base64url.ts";
 import { LIMITS } from "../protocol/limits.ts";
 import { documentOf, type PageAnswer, pageHeaders, type PageView, plainPage } from "./document.ts";
@@ -245,30 +246,10 @@ function notFound<C, S>({ texts, first }: PageSite<C, S>, base: string): PageAns
 
 function rowOf<C, S>(rows: readonly PageRow<C, S>[], method: string, path: string) {
   for (const row of rows) {
-    const params = row.method === method ? paramsOf(row.path, path) : null;
+    const params = row.method === method ? pathParams(row.path, path) : null;
     if (params !== null) return { row, params };
   }
   return null;
-}
-
-/** The parameters of a path; `null` when it is the path of another row. */
-function paramsOf(pattern: string, path: string): Record<string, string> | null {
-  const names = pattern.split("/"), parts = path.split("/");
-  if (names.length !== parts.length) return null;
-  const params: Record<string, string> = {};
-  for (const [i, name] of names.entries()) {
-    const part = parts[i] ?? "";
-    if (!name.startsWith(":")) {
-      if (name !== part) return null;
-      continue;
-    }
-    try {
-      params[name.slice(1)] = decodeURIComponent(part);
-    } catch {
-      return null;
-    }
-  }
-  return params;
 }
 
 async function formOf(request: PageRequest, maxBytes: number): Promise<URLSearchParams | null> {

@@ -1,7 +1,7 @@
 /**
  * 200 connectors lose their proxy together and reconnect within a minute, spread over random waits. The rate is
  * the average from the end of the links on: a slow machine lowers it only. Counted from the first return it depends on how
- * long the restart takes. `tests/shared/client/backoff_test.ts` tries restarts of any length.
+ * long the restart takes. `tests/cli/link/backoff_test.ts` tries restarts of any length.
  */
 import { assert, assertEquals } from "@std/assert";
 import { ReconnectingLink } from "../../cli/link/reconnect.ts";

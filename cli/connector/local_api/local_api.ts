@@ -2,6 +2,7 @@
  * The connector's HTTP API on this machine (D-87): for the agent's runtime and its person. Safe from web pages (no
  * `Origin`, a loopback `Host`) and from other users (a token from a private file). Answers requests; listens elsewhere.
  */
+import { pathParams } from "../../../shared/path_params.ts";
 import { hash, timingSafeEqual } from "node:crypto";
 import type * as z from "zod";
 import { LocalDown, UnreachableError } from "../../../shared/client/errors.ts";
@@ -134,34 +135,14 @@ function sha256(text: string): Uint8Array {
 /** The row for a request. A path without parameters wins over one with them. */
 function routeOf(method: string, pathname: string): { route: LocalRoute; params: unknown } {
   const plain = LOCAL_ROUTES.filter(({ path }) => path === pathname);
-  const rows = plain.length > 0 ? plain : LOCAL_ROUTES.filter(({ path }) => valuesOf(path, pathname) !== null);
+  const rows = plain.length > 0 ? plain : LOCAL_ROUTES.filter(({ path }) => pathParams(path, pathname) !== null);
   if (rows.length === 0) throw new LocalError("NOT_FOUND");
   const route = rows.find((row) => row.method === method);
   if (!route) throw new LocalError("METHOD_NOT_ALLOWED", `The route takes ${rows.map((row) => row.method).join(", ")}`);
   if (route.params === undefined) return { route, params: undefined };
-  const parsed = route.params.safeParse(valuesOf(route.path, pathname));
+  const parsed = route.params.safeParse(pathParams(route.path, pathname));
   if (!parsed.success) throw new LocalError(route.invalidPath ?? "NOT_FOUND");
   return { route, params: parsed.data };
-}
-
-/** The values of the parameters in a path; `null` when it is the path of another route. */
-function valuesOf(pattern: string, pathname: string): Record<string, string> | null {
-  const names = pattern.split("/"), parts = pathname.split("/");
-  if (names.length !== parts.length) return null;
-  const values: Record<string, string> = {};
-  for (const [i, name] of names.entries()) {
-    const part = parts[i] ?? "";
-    if (!name.startsWith(":")) {
-      if (name !== part) return null;
-      continue;
-    }
-    try {
-      values[name.slice(1)] = decodeURIComponent(part);
-    } catch {
-      return null;
-    }
-  }
-  return values;
 }
 
 function queryOf({ query }: LocalRoute, given: URLSearchParams): unknown {

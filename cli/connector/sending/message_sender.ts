@@ -32,7 +32,7 @@ import {
   type StateChange,
 } from "../store/sent_messages.ts";
 import type { ConnectorStore } from "../store/store.ts";
-import { RECEIPT_MAX_MS, receiptWait } from "../../../shared/client/backoff.ts";
+import { RETRY_MAX_MS, retryWait } from "../../../shared/client/backoff.ts";
 
 export interface MessageToSend {
   toDid: string;
@@ -320,7 +320,7 @@ export async function attempt(
   attempts: number,
 ): Promise<Attempt> {
   const postponed = (problem: string, mayHaveArrived: boolean, isOfAll: boolean, askedMs = 0): Attempt => {
-    const waitMs = Math.min(Math.max(receiptWait(attempts + 1), askedMs), RECEIPT_MAX_MS);
+    const waitMs = Math.min(Math.max(retryWait(attempts + 1), askedMs), RETRY_MAX_MS);
     return { later: true, problem, mayHaveArrived, isOfAll, waitMs };
   };
   try {

@@ -3,7 +3,7 @@
  * time; its two subclasses send and store.
  */
 import type { Cancel } from "../../../shared/clock.ts";
-import { doubled, RECEIPT_FIRST_MS, RECEIPT_MAX_MS, receiptWait } from "../../../shared/client/backoff.ts";
+import { doubled, RETRY_FIRST_MS, RETRY_MAX_MS, retryWait } from "../../../shared/client/backoff.ts";
 import { BoundedMap } from "../../../shared/bounded_map.ts";
 import { ApiError } from "../../../shared/client/errors.ts";
 import { describeError, isReceiptRefused } from "../../../shared/client/refusals.ts";
@@ -51,7 +51,7 @@ abstract class SendingLoop<T> {
     }
     this.#sending = this.#sendDue().catch((error) => {
       this.deps.emit("store_failed", { why: describeError(error) });
-      return RECEIPT_FIRST_MS;
+      return RETRY_FIRST_MS;
     }).then((leastWait) => {
       this.#sending = null;
       this.#later(leastWait);
@@ -88,14 +88,14 @@ abstract class SendingLoop<T> {
     const { clock } = this.deps;
     const next = this.#nextAt();
     if (next === null) return;
-    const wait = Math.min(Math.max(next - clock.now(), leastWait), RECEIPT_MAX_MS);
+    const wait = Math.min(Math.max(next - clock.now(), leastWait), RETRY_MAX_MS);
     this.#cancel = clock.after(wait, () => this.wake());
   }
 
   /** When the next item is due; soon when the store cannot be read, because no caller of this run gets its error. */
   #nextAt(): number | null {
     const { clock, emit } = this.deps;
-    return orReport(emit, () => this.queue.nextAt(), clock.now() + RECEIPT_FIRST_MS);
+    return orReport(emit, () => this.queue.nextAt(), clock.now() + RETRY_FIRST_MS);
   }
 
   /** @returns milliseconds to wait before the next request, when the proxy does not answer or asks for a pause */
@@ -104,7 +104,7 @@ abstract class SendingLoop<T> {
     this.prepare();
     while (!this.#stopped) {
       const now = clock.now();
-      const due = this.queue.due(now, now + RECEIPT_MAX_MS);
+      const due = this.queue.due(now, now + RETRY_MAX_MS);
       if (due.length === 0) return 0;
       for (let i = 0; i < due.length && !this.#stopped; i += SENT_AT_ONCE) {
         const waits = await Promise.all(due.slice(i, i + SENT_AT_ONCE).map((item) => this.send(item)));
@@ -157,7 +157,7 @@ export class ReceiptSender extends SendingLoop<PendingReceipt> {
       }
       const attempts = receipt.attempts + 1;
       const asked = error instanceof ApiError ? (error.retryAfter ?? 0) * 1000 : 0;
-      const wait = Math.min(Math.max(receiptWait(attempts), asked), RECEIPT_MAX_MS);
+      const wait = Math.min(Math.max(retryWait(attempts), asked), RETRY_MAX_MS);
       receipts.postpone(seq, attempts, clock.now() + wait);
       emit("receipt_failed", { ...about, why: describeError(error), nextInMs: wait });
       return wait;
@@ -208,7 +208,7 @@ export class KeptSender extends SendingLoop<SentMessage> {
     if (pausedMs > 0) {
       // Another message is the probe of this server, or its next one is not due.
       const { problem, mayHaveArrived } = kept;
-      const nextAt = clock.now() + Math.min(pausedMs, RECEIPT_MAX_MS);
+      const nextAt = clock.now() + Math.min(pausedMs, RETRY_MAX_MS);
       sent.keep(kept, { problem: problem ?? "", mayHaveArrived, nextAt }, clock.now());
       return 0;
     }
@@ -226,7 +226,7 @@ export class KeptSender extends SendingLoop<SentMessage> {
       const serverMs = host !== null && isOfAll ? this.#pauses.failed(host, clock.now()) : 0;
       if (host !== null && !isOfAll) this.#pauses.reached(host);
       // A later time would count as one of a clock that was set back, so the pause holds on until it is over.
-      const waitMs = Math.min(Math.max(tried.waitMs, serverMs), RECEIPT_MAX_MS);
+      const waitMs = Math.min(Math.max(tried.waitMs, serverMs), RETRY_MAX_MS);
       sent.keep(message, { problem, mayHaveArrived, nextAt: clock.now() + waitMs }, clock.now());
       emit(isReply(kept) ? "reply_failed" : "kept", { ...about, why: problem, nextInMs: waitMs });
       return isOfAll && host === null ? waitMs : 0;

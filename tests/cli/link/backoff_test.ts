@@ -1,7 +1,7 @@
 /** The waits before a reconnect and before a receipt. */
 import { assert, assertEquals } from "@std/assert";
 import { reconnectWait } from "../../../cli/link/reconnect.ts";
-import { receiptWait } from "../../../shared/client/backoff.ts";
+import { retryWait } from "../../../shared/client/backoff.ts";
 import { fraction } from "../../../shared/random.ts";
 import { seededRandom } from "../../support/seeded_random.ts";
 
@@ -28,5 +28,5 @@ Deno.test("200 connectors return at 50 a second or fewer, counted from the loss 
 });
 
 Deno.test("the wait before a receipt is sent again is 1 s doubling to 60 s", () => {
-  assertEquals([1, 2, 7, 8].map(receiptWait), [1_000, 2_000, 60_000, 60_000]);
+  assertEquals([1, 2, 7, 8].map(retryWait), [1_000, 2_000, 60_000, 60_000]);
 });
