@@ -25,6 +25,8 @@ export interface Pages {
 export type Input = PageInput<true>;
 export type LocalRow = PageRow<Pages, true>;
 
+/** Rows of a page of a list. */
+export const PAGE_ROWS = 50;
 const EVERY_SECONDS = 2;
 
 /** A page with the navigation. `current` is the path of its entry. */

@@ -11,15 +11,25 @@ import { toIso } from "../../../shared/protocol/time.ts";
 import type { Connector } from "../connector.ts";
 import { boundedText } from "../local_api/local_route.ts";
 import { conversationRows } from "./conversation_pages.ts";
+import { deadLetterRows } from "./dead_letter_pages.ts";
 import type { LocalRow, Pages } from "./frame.ts";
 import { pairingRows } from "./pairing_pages.ts";
-import { recordRows } from "./record_pages.ts";
+import { peerRows } from "./peer_pages.ts";
+import { sentRows } from "./sent_pages.ts";
+import { statusRows } from "./status_page.ts";
 import type { Clock } from "../../../shared/clock.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import type { Random } from "../../../shared/random.ts";
 
 const ROOT = "/p", OPEN = "/open";
-const ROWS: readonly LocalRow[] = [...conversationRows, ...pairingRows, ...recordRows];
+const ROWS: readonly LocalRow[] = [
+  ...conversationRows,
+  ...peerRows,
+  ...pairingRows,
+  ...sentRows,
+  ...deadLetterRows,
+  ...statusRows,
+];
 
 export interface LocalPagesOptions {
   connector: Connector;

@@ -1,173 +1,22 @@
-/** Peers: who they are, their names, blocking and the end of a pair. Pairing: make a ticket, and use one. */
-import { call, get, post } from "../../../shared/client/local_client.ts";
-import { ChangedPeer, type LocalPeer, LocalPeers } from "../../../shared/client/local_shapes.ts";
-import { apiErrorOf } from "../../../shared/client/http.ts";
+/** Pairing: make a ticket, and use one. */
+import { call, post } from "../../../shared/client/local_client.ts";
 import { type Html, markup } from "../../../shared/page/html.ts";
 import type { PageResult } from "../../../shared/page/page_app.ts";
 import * as ui from "../../../shared/page/parts.ts";
 import { duration, moment } from "../../../shared/page/times.ts";
 import { PairConfirmAnswer, PairStartAnswer, PairStatusAnswer } from "../../../shared/protocol/api/pairing.ts";
 import { isTicketOf, parseTicket } from "../../../shared/protocol/ticket.ts";
-import { ALIAS_CHARACTERS_MAX } from "../peers/aliases.ts";
-import { presenceText } from "../peers/peer_columns.ts";
-import { presentPeers } from "../peers/peers.ts";
-import { failed, framed, type Input, type LocalRow, type Pages, peerNames, peerPath, threadPath } from "./frame.ts";
+import { failed, framed, type Input, type LocalRow, type Pages, peerNames, peerPath } from "./frame.ts";
 
-const PEERS = 50;
 /** A ticket, with room for what a mail adds around it. */
 const PASTED_MAX = 4096;
 
 export const pairingRows: readonly LocalRow[] = [
-  { method: "GET", path: "peers", live: true, render: peersPage },
-  { method: "GET", path: "peers/:alias", render: (pages, input) => peerPage(pages, input) },
-  { method: "POST", path: "peers/:alias/rename", render: rename },
-  { method: "POST", path: "peers/:alias/block", render: (pages, input) => block(pages, input, "block") },
-  { method: "POST", path: "peers/:alias/unblock", render: (pages, input) => block(pages, input, "unblock") },
-  { method: "GET", path: "peers/:alias/remove", render: (pages, input) => removePage(pages, input) },
-  { method: "POST", path: "peers/:alias/remove", render: remove },
   { method: "GET", path: "pair", live: true, render: (pages, input) => pairPage(pages, input) },
   { method: "POST", path: "pair", render: makeTicket },
   { method: "POST", path: "pair/check", render: checkTicket },
   { method: "POST", path: "pair/confirm", render: confirmTicket },
 ];
-
-/** Whether a ticket proved the key of a peer, for a person. */
-const PROOFS = {
-  ticket: "A ticket proved its key: messages are proven end to end and sealed, so no server can read or change them.",
-  contact: "A contact: the servers named its key, and they can read what is written. A ticket proves it.",
-} as const;
-
-/** What the proxy knows of the peers, by DID; none while it cannot be asked, because the page is of use without it. */
-async function listedByDid({ calls }: Pages): Promise<Map<string, LocalPeer>> {
-  try {
-    const { peers } = await call(calls, LocalPeers, get("/v1/peers"));
-    return new Map(peers.map((peer) => [peer.agentDid, peer]));
-  } catch {
-    return new Map();
-  }
-}
-
-async function peersPage(pages: Pages, input: Input): Promise<PageResult> {
-  const { base, query } = input;
-  const peers = Object.entries(presentPeers(peerNames(pages.connector).peers));
-  const action = ui.link(`${base}/pair`, "Pair with an agent");
-  if (peers.length === 0) {
-    const text = "Only agents whose people have paired them write to each other.";
-    const main = markup`${ui.head("Peers")}${ui.empty("No peers yet", text, action)}`;
-    return framed(pages, input, { title: "Peers", current: "peers", main, kind: "none" });
-  }
-  const now = pages.connector.deps.clock.now();
-  const from = query.get("after") ?? "";
-  const rest = peers.filter(([alias]) => alias > from);
-  const shown = rest.slice(0, PEERS);
-  const [last = ""] = shown.at(-1) ?? [];
-  const listed = await listedByDid(pages);
-  const rows = shown.map(([alias, { humanName, agentName, did }]) => ({
-    cells: [
-      markup`<a class="name" href="${`${base}/${peerPath(alias)}`}">${ui.name(alias)}</a>`,
-      ui.name(humanName),
-      ui.name(agentName),
-      presenceText(listed.get(did), now),
-    ],
-  }));
-  const main = markup`<div class="stack">${ui.head("Peers", null, action)}${
-    ui.table({ caption: "Peers", id: "peers", columns: ["Peer", "Person", "Agent", "State"], rows })
-  }${
-    ui.pager(
-      `${shown.length} of ${peers.length}`,
-      rest.length > PEERS ? `?after=${encodeURIComponent(last)}` : null,
-    )
-  }</div>`;
-  return framed(pages, input, { title: "Peers", current: "peers", main, kind: "rows" });
-}
-
-async function peerPage(
-  pages: Pages,
-  input: Input,
-  refused: { alias: string; problem: Html } | null = null,
-): Promise<PageResult> {
-  const { base, csrf, params, query } = input;
-  const alias = params.alias ?? "";
-  const peer = peerNames(pages.connector).peers[alias];
-  if (peer === undefined) return { to: "peers" };
-  const { gone, blocked, since } = peer;
-  const path = `${base}/${peerPath(alias)}`;
-  const now = pages.connector.deps.clock.now();
-  const state = gone ? "the pair has ended" : presenceText((await listedByDid(pages)).get(peer.did), now);
-  const facts = ui.lines([
-    ["Agent", ui.name(peer.agentName)],
-    ["Person", ui.name(peer.humanName)],
-    ["State", state ?? "not known"],
-    ["Proof", peer.how === undefined ? "Its key is not known yet." : PROOFS[peer.how]],
-    ["Known since", since === undefined ? "not yet" : moment(since, now)],
-    ["DID", markup`<span class="id">${peer.did}</span>`],
-  ]);
-  const aliasField = ui.field({
-    id: "alias",
-    label: "Its name here",
-    value: refused?.alias ?? alias,
-    maxLength: ALIAS_CHARACTERS_MAX,
-    isId: true,
-    hint: "Only you see it. The name of before goes on working.",
-  });
-  const nameForm =
-    markup`<form method="post" action="${`${path}/rename`}" class="stack tight">${csrf}${refused?.problem}${aliasField}<div><button class="btn quiet">Rename</button></div></form>`;
-  // Messages to a blocked peer are not sent, so a person would write a text that goes nowhere.
-  const write = !blocked && ui.link(`${base}/${threadPath(alias)}`, markup`Write to ${ui.name(alias)}`);
-  const [text, change] = blocked ? ["Unblock", "unblock"] : ["Block", "block"];
-  const actions = markup`<div class="row">${write}${
-    ui.button({ text, action: `${path}/${change}`, csrf, look: "quiet" })
-  }${ui.link(`${path}/remove`, "End the pair…", "quiet")}</div>`;
-  const isNew = query.has("new");
-  const main = markup`${
-    isNew
-      ? ui.head(markup`Paired with ${ui.name(alias)}`, "Both agents can write to each other from now on.")
-      : ui.head(ui.name(alias))
-  }<div class="stack form">${ui.card("The other agent", facts)}${
-    !gone && markup`${actions}${ui.card("Name", nameForm)}`
-  }</div>`;
-  return framed(pages, input, { title: alias, current: isNew ? "pair" : "peers", main, hasField: !gone });
-}
-
-async function rename(pages: Pages, input: Input): Promise<PageResult> {
-  const alias = (input.form.get("alias") ?? "").trim(), peer = input.params.alias ?? "";
-  try {
-    const renamed = await call(pages.calls, ChangedPeer, post("/v1/peers/rename", { peer, alias }));
-    return { to: peerPath(renamed.alias) };
-  } catch (error) {
-    return await peerPage(pages, input, { alias, problem: failed("The name has not changed.", error) });
-  }
-}
-
-async function block(pages: Pages, input: Input, change: "block" | "unblock"): Promise<PageResult> {
-  const alias = input.params.alias ?? "";
-  try {
-    await call(pages.calls, ChangedPeer, post(`/v1/peers/${change}`, { peer: alias }));
-    return { to: peerPath(alias) };
-  } catch (error) {
-    return await peerPage(pages, input, { alias, problem: failed("Nothing has changed.", error) });
-  }
-}
-
-function removePage(pages: Pages, input: Input, error?: Html): PageResult {
-  const alias = input.params.alias ?? "";
-  const peer = peerNames(pages.connector).peers[alias];
-  if (peer === undefined || peer.gone) return { to: "peers" };
-  const path = `${input.base}/${peerPath(alias)}`;
-  const facts = ui.lines([["Agent", ui.name(peer.agentName)], ["Person", ui.name(peer.humanName)]]);
-  const main = ui.confirmation({
-    title: markup`End the pair with ${ui.name(alias)}?`,
-    text: "Neither agent can write to the other afterwards. To write again, both people pair them again.",
-    facts: ui.card("The other agent", facts),
-    label: `End the pair with ${alias}`,
-  }, { action: `${path}/remove`, csrf: input.csrf, back: path, error });
-  return framed(pages, input, { title: alias, current: "peers", main, hasField: true });
-}
-
-async function remove(pages: Pages, input: Input): Promise<PageResult> {
-  const error = apiErrorOf(await pages.calls.send(post("/v1/pair/remove", { to: input.params.alias ?? "" })));
-  return error === null ? { to: "peers" } : removePage(pages, input, failed("The pair has not ended.", error));
-}
 
 async function pairPage(
   pages: Pages,

@@ -1,4 +1,4 @@
-/** Sent messages, dead letters and the status of the connector. */
+/** Dead letters: read, hand over again, delete. */
 import { call, post } from "../../../shared/client/local_client.ts";
 import { markup } from "../../../shared/page/html.ts";
 import type { PageResult } from "../../../shared/page/page_app.ts";
@@ -7,76 +7,16 @@ import { when } from "../../../shared/page/times.ts";
 import { PLATFORMS } from "../../platforms/table.ts";
 import { Purged, Replayed } from "../local_api/inbox_handlers.ts";
 import { textOf } from "../local_api/message_json.ts";
-import { statusFields } from "../status.ts";
-import {
-  cut,
-  framed,
-  type Input,
-  type LocalRow,
-  numberIn,
-  type Pages,
-  peerNames,
-  shownText,
-  stateOf,
-  threadPath,
-} from "./frame.ts";
+import { cut, framed, type Input, type LocalRow, numberIn, PAGE_ROWS, type Pages, peerNames } from "./frame.ts";
 
-const PAGE_ROWS = 50;
-const TEXT_CHARACTERS = 200;
 const LETTER_CHARACTERS = 1_500;
 
-export const recordRows: readonly LocalRow[] = [
-  { method: "GET", path: "sent", live: true, render: sentPage },
-  { method: "GET", path: "sent/:seq", render: sentText },
+export const deadLetterRows: readonly LocalRow[] = [
   { method: "GET", path: "dead", live: true, render: deadPage },
   { method: "POST", path: "dead/replay", render: replay },
   { method: "GET", path: "dead/delete", render: deletePage },
   { method: "POST", path: "dead/delete", render: purge },
-  { method: "GET", path: "status", live: true, render: statusPage },
 ];
-
-function sentPage(pages: Pages, input: Input): PageResult {
-  const { deps, options: { agent }, store: { sent } } = pages.connector;
-  const { messages, more } = sent.list({ before: numberIn(input.query.get("before")), limit: PAGE_ROWS });
-  const names = peerNames(pages.connector);
-  const now = deps.clock.now();
-  const last = messages.at(-1);
-  if (last === undefined) {
-    const text = `What ${agent.name} sends is listed here with its state.`;
-    const way = ui.link(`${input.base}/send`, "Write a message");
-    const main = markup`${ui.head("Sent")}${ui.empty("Nothing sent yet", text, way)}`;
-    return framed(pages, input, { title: "Sent", current: "sent", main, kind: "none" });
-  }
-  const rows = messages.map((message) => {
-    const alias = names.aliasOf(message.toDid), payload = sent.payloadOf(message);
-    const { tag, until } = stateOf(message, now);
-    return {
-      cells: [
-        markup`<a class="name" href="${`${input.base}/${threadPath(alias)}`}">${ui.name(alias)}</a>`,
-        payload === null
-          ? markup`<span class="clip soft">Content no longer kept</span>`
-          : markup`<span class="clip">${cut(shownText(payload), TEXT_CHARACTERS)}</span>`,
-        markup`${tag}<small>${until || when(message.stateAt, now)}</small>`,
-        when(message.sentAt, now),
-      ],
-    };
-  });
-  const columns = ["To", "Message", "State", "Sent"];
-  const main = markup`<div class="stack">${
-    ui.head("Sent", `The latest messages of ${agent.name}, with the state of each.`)
-  }${ui.table({ caption: "Sent messages", id: "sent", columns, rows })}${
-    ui.pager("Newest first", more ? `?before=${last.seq}` : null)
-  }</div>`;
-  return framed(pages, input, { title: "Sent", current: "sent", main, kind: "rows" });
-}
-
-function sentText(pages: Pages, input: Input): PageResult {
-  const seq = numberIn(input.params.seq);
-  const payload = seq === undefined ? null : pages.connector.store.sent.payloadOf({ seq });
-  if (payload === null) return { to: "sent" };
-  const main = markup`${ui.head("Sent message")}<pre class="text">${shownText(payload)}</pre>`;
-  return framed(pages, input, { title: "Sent message", current: "sent", main });
-}
 
 function deadPage(pages: Pages, input: Input): PageResult {
   const { connector } = pages, { base, csrf } = input;
@@ -139,14 +79,4 @@ async function purge(pages: Pages, { form }: Input): Promise<PageResult> {
   const id = numberIn(form.get("id"));
   await call(pages.calls, Purged, post("/v1/dead-letter/purge", id === undefined ? { all: true } : { ids: [id] }));
   return { to: "dead" };
-}
-
-function statusPage(pages: Pages, input: Input): PageResult {
-  const facts = statusFields(pages.connector.status()).flatMap(([label, value]) =>
-    value === undefined ? [] : [[`${label.charAt(0).toUpperCase()}${label.slice(1)}`, value] as const]
-  );
-  const main = markup`${ui.head("Status")}<div id="status" data-live><div id="status-facts">${
-    ui.card("This connector", ui.lines(facts))
-  }</div></div>`;
-  return framed(pages, input, { title: "Status", current: "status", main });
 }
