@@ -3,7 +3,7 @@
  * invalid file is reported and never overwritten.
  */
 import { join } from "node:path";
-import { parseDisplayName } from "../../shared/protocol/names.ts";
+import { requireDisplayName } from "./display_name.ts";
 import type { Context, EnvironmentName } from "../context.ts";
 import { ensureConfigDir } from "../files/config_dir.ts";
 import { CliError } from "../errors.ts";
@@ -57,11 +57,8 @@ export function parseConfigValue(
       // The registry checks the exact form. Here the key must only fit into a header.
       if (/^[\x21-\x7e]{1,256}$/.test(text)) return text;
       throw new CliError("CLI_USAGE", "An API key is one word that starts with svc_pat_");
-    case "humanName": {
-      const name = parseDisplayName(text);
-      if (name !== null) return name;
-      throw new CliError("CLI_USAGE", "humanName must be 1 to 64 characters of text");
-    }
+    case "humanName":
+      return requireDisplayName(text, key);
   }
 }
 

@@ -2,7 +2,7 @@
  * A new account: the names of its person and of its first agent, from options or asked for on a terminal before anything is
  * sent, and its API key, which is saved after it was printed, so that it is not lost if saving fails.
  */
-import { parseDisplayName } from "../../shared/protocol/names.ts";
+import { requireDisplayName } from "../account/display_name.ts";
 import { type Config, configPath, effectiveConfig, readConfig, updateConfig } from "../account/config_store.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
@@ -39,14 +39,12 @@ export async function firstNames(
   needsAgent = false,
 ): Promise<FirstNames> {
   const { "display-name": given, agent } = options;
-  if (given !== undefined && parseDisplayName(given) === null) {
-    throw new CliError("CLI_USAGE", "--display-name must be 1 to 64 characters of text");
-  }
+  if (given !== undefined) requireDisplayName(given, "--display-name");
   if (agent !== undefined) await checkAgentName(ctx, agent);
   const displayName = given ?? effectiveConfig(ctx).humanName;
   return {
     displayName: displayName ?? await ask(ctx, "Your name, as others see it: ", (text) => {
-      if (parseDisplayName(text) === null) throw new CliError("CLI_USAGE", "A name has 1 to 64 characters of text");
+      requireDisplayName(text, "A name");
     }),
     agent: agent ??
       await ask(

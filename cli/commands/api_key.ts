@@ -1,8 +1,7 @@
 /** `svc api-key …`: a person's API keys. */
-import { parseDisplayName } from "../../shared/protocol/names.ts";
+import { requireDisplayName } from "../account/display_name.ts";
 import { command, PERSON_OPTIONS } from "../command_line/command.ts";
 import { connectAsPerson } from "../account/registry_access.ts";
-import { CliError } from "../errors.ts";
 import { fields } from "../terminal/output.ts";
 import { idCell, timeCell } from "../terminal/tables.ts";
 import { isUlid } from "../../shared/protocol/ids.ts";
@@ -18,9 +17,7 @@ export const COMMANDS = [
     },
     examples: { "svc api-key create --name ci": "Create a separate key for another machine" },
     async run(ctx, { options }) {
-      if (parseDisplayName(options.name) === null) {
-        throw new CliError("CLI_USAGE", "--name must be 1 to 64 characters of text");
-      }
+      requireDisplayName(options.name, "--name");
       const { registry, apiKey: own } = connectAsPerson(ctx, options);
       const { apiKey } = await registry.createApiKey(own, options.name);
       ctx.out.result({ apiKey }, [

@@ -1,5 +1,5 @@
 /** `svc invite …`: creates, lists, revokes and redeems invites. */
-import { parseDisplayName } from "../../shared/protocol/names.ts";
+import { requireDisplayName } from "../account/display_name.ts";
 import { parseIso } from "../../shared/protocol/time.ts";
 import { command, PERSON_OPTIONS, REGISTRY_OPTIONS } from "../command_line/command.ts";
 import { isLoopback, parseServiceUrl } from "../../shared/client/service_url.ts";
@@ -10,7 +10,7 @@ import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 import { fields } from "../terminal/output.ts";
 import { idCell, timeCell } from "../terminal/tables.ts";
-import { dayAndTime } from "../connector/states.ts";
+import { dayAndTime } from "../terminal/times.ts";
 import { accountFields, saveAccount } from "../agents/new_account.ts";
 import { isUlid } from "../../shared/protocol/ids.ts";
 import { wholeId } from "../command_line/numbers.ts";
@@ -121,9 +121,7 @@ export const COMMANDS = [
     },
     async run(ctx, { args, options }) {
       const given = options["display-name"];
-      if (given !== undefined && parseDisplayName(given) === null) {
-        throw new CliError("CLI_USAGE", "--display-name must be 1 to 64 characters of text");
-      }
+      if (given !== undefined) requireDisplayName(given, "--display-name");
       const { registry, registryUrl, config } = connect(ctx, options);
       await checkSavable(ctx);
       ctx.out.doing(`Redeeming the invite at ${registryUrl}`);

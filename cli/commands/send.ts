@@ -2,6 +2,7 @@
  * `svc send` and `svc reply`: send a message through the connector that runs, else directly to the proxy, and print the
  * reply. With `--wait`, and for a reply to a stored message, a connector is needed; this process runs one if no other does.
  */
+import { dayAndTime } from "../terminal/times.ts";
 import { ApiError, LocalDown, UnreachableError } from "../../shared/client/errors.ts";
 import {
   type LocalCalls,
@@ -23,7 +24,7 @@ import { contentLines, memberOf } from "../messages/received.ts";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { reason } from "../files/private_files.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
-import { dayAndTime, problemText, refusalText } from "../connector/states.ts";
+import { problemText, refusalText } from "../connector/states.ts";
 import { idCell } from "../terminal/tables.ts";
 import { AGENT_OPTION, command, type Input, REGISTRY_OPTIONS } from "../command_line/command.ts";
 import { parseCount } from "../command_line/numbers.ts";

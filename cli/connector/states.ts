@@ -61,15 +61,6 @@ function stateAlone(
   }
 }
 
-const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-
-/** A time within a year, in the time zone of this machine: `24 Nov 08:13`. */
-export function dayAndTime(iso: string): string {
-  const at = new Date(iso);
-  const two = (value: number) => String(value).padStart(2, "0");
-  return `${at.getDate()} ${MONTHS[at.getMonth()]} ${two(at.getHours())}:${two(at.getMinutes())}`;
-}
-
 /** The state that receipts show; `null` for none. A dead letter can be replayed, so a message can have both receipts. */
 export function shownState(
   receipts: readonly Pick<CheckedReceipt, "status" | "verified">[],

@@ -35,15 +35,30 @@ const AHEAD_MS = 60 * DAY_MS;
  */
 export function whenText(at: number, now: number): string {
   const when = new Date(at), today = new Date(now);
-  const date = `${when.getDate()} ${MONTHS[when.getMonth()]}`;
+  const date = dateText(when);
   if (at - now >= AHEAD_MS) return `${date} ${when.getFullYear()}`;
   if (at - now >= 1_000) return `in ${durationText(at - now)}`;
-  const time = [when.getHours(), when.getMinutes()].map((part) => String(part).padStart(2, "0")).join(":");
+  const time = clockText(at);
   const days = dayNumber(today) - dayNumber(when);
   if (days <= 0 || now - at < 3_600_000) return agoText(now - at);
   if (days === 1) return `yesterday ${time}`;
   if (days < 7) return `${DAYS[when.getDay()]} ${time}`;
   return when.getFullYear() === today.getFullYear() ? `${date} ${time}` : `${date} ${when.getFullYear()}`;
+}
+
+/** A time within a year, in the time zone of this machine: `24 Nov 08:13`. */
+export function dayAndTime(iso: string): string {
+  const at = new Date(iso);
+  return `${dateText(at)} ${clockText(at)}`;
+}
+
+/** `14:02`. */
+export function clockText(time: number | Date): string {
+  return new Date(time).toTimeString().slice(0, 5);
+}
+
+function dateText(at: Date): string {
+  return `${at.getDate()} ${MONTHS[at.getMonth()]}`;
 }
 
 /** A number that grows by one each calendar day, also when the clocks change. */

@@ -7,7 +7,7 @@ import { command, PERSON_OPTIONS } from "../../command_line/command.ts";
 import type { Context } from "../../context.ts";
 import { stopSignal } from "../../terminal/interrupt.ts";
 import { type Column, idCell } from "../../terminal/tables.ts";
-import { agoText, durationText } from "../../terminal/times.ts";
+import { agoText, clockText, durationText } from "../../terminal/times.ts";
 import { ApiError } from "../../../shared/client/errors.ts";
 import { describeError } from "../../../shared/client/refusals.ts";
 import { parseDid } from "../../../shared/protocol/did.ts";
@@ -162,7 +162,7 @@ function refusedLines({ refused, overview }: RelayFacts, { out, clock }: Context
     last: agoText(clock.now() - (parseIso(lastAt) ?? clock.now())) as string | null,
   }));
   if (refused.others > 0) rows.push({ what: "others", count: refused.others, who: null, last: null });
-  const from = new Date(parseIso(refused.since) ?? 0).toTimeString().slice(0, 5);
+  const from = clockText(parseIso(refused.since) ?? 0);
   const columns: Column<(typeof rows)[number]>[] = [
     { head: `Refused since ${from}`, of: ({ what }) => what },
     { head: "COUNT", rank: 1, of: ({ count }) => String(count) },

@@ -7,7 +7,7 @@ import { BLOCKING_CHECKS, type DoctorCheck, runChecks, runtimeOf } from "../../d
 import { connectorOf } from "../connector/connector.ts";
 import { statusOf } from "../../connector/status.ts";
 import { idCell } from "../../terminal/tables.ts";
-import { dayAndTime } from "../../connector/states.ts";
+import { dayAndTime } from "../../terminal/times.ts";
 import { PLATFORMS } from "../../platforms/table.ts";
 import { presentPeers, readPeers } from "../../connector/peers/peers.ts";
 import { toBase64Url } from "../../../shared/protocol/base64url.ts";

@@ -1,4 +1,5 @@
 /** The lines of a log of messages: column 1 belongs to svc, a peer's text stands behind a gutter. Pure. */
+import { clockText } from "../../terminal/times.ts";
 import { type Line, printable, type Style } from "../../terminal/escapes.ts";
 import { cutToColumns, textColumns, wordWrap } from "../../terminal/text_width.ts";
 
@@ -12,11 +13,6 @@ const CHARACTERS_MAX = 1_000;
 /** The usable columns; the last one stays free, because some terminals wrap when it is filled. */
 export function edgeOf(columns: number | null): number {
   return Math.max(10, Math.min((columns ?? 80) - 1, WIDEST));
-}
-
-export function clockText(ms: number): string {
-  const at = new Date(ms);
-  return [at.getHours(), at.getMinutes()].map((part) => String(part).padStart(2, "0")).join(":");
 }
 
 /** A sentence of svc, with a hanging indent behind the time. */

@@ -1,10 +1,10 @@
 /** The messages that a person sends from a terminal, and the states that they reach. */
+import { clockText, dayAndTime } from "../../terminal/times.ts";
 import { type Cancel, type Clock, settledWithin } from "../../../shared/clock.ts";
 import { call, get, sendAndWait } from "../../../shared/client/local_client.ts";
 import { SentPage, type SentState } from "../../../shared/client/local_shapes.ts";
-import { dayAndTime, problemText, refusalText } from "../states.ts";
+import { problemText, refusalText } from "../states.ts";
 import type { Log } from "./log.ts";
-import { clockText } from "./log_text.ts";
 import { lastSeenOf, rowOf, type TalkAgent } from "./talk_agent.ts";
 
 /** A message whose row is stored by then is shown with its number before the answer is there. */
