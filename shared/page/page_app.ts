@@ -4,7 +4,7 @@
  * that works once opens a session, because a password can be phished. A session is half in the path and half in a cookie,
  * because a cookie alone goes to every port of a host, and an address alone stays in the history.
  */
-import { pathParams } from "../path_params.ts";
+import { pathParams } from "./path_params.ts";
 import { sha256, toBase64Url } from "../protocol/base64url.ts";
 import { LIMITS } from "../protocol/limits.ts";
 import { documentOf, type PageAnswer, pageHeaders, type PageView, plainPage } from "./document.ts";

@@ -2,7 +2,7 @@
  * The connector's HTTP API on this machine (D-87): for the agent's runtime and its person. Safe from web pages (no
  * `Origin`, a loopback `Host`) and from other users (a token from a private file). Answers requests; listens elsewhere.
  */
-import { pathParams } from "../../../shared/path_params.ts";
+import { pathParams } from "../../../shared/page/path_params.ts";
 import { hash, timingSafeEqual } from "node:crypto";
 import type * as z from "zod";
 import { LocalDown, UnreachableError } from "../../../shared/client/errors.ts";
