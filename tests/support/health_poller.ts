@@ -3,8 +3,9 @@
 export class HealthPoller implements Disposable {
   readonly #worker = new Worker(new URL("./health_worker.ts", import.meta.url), { type: "module" });
 
-  constructor(url: string) {
-    this.#worker.postMessage(url);
+  /** @param pid of the server, where its waits for a core do not count */
+  constructor(url: string, pid?: number) {
+    this.#worker.postMessage({ url, pid });
   }
 
   /** Milliseconds of each poll since the last call. */

@@ -1,29 +1,31 @@
 /**
- * Polls `/health` on its own thread, so that the work of the test delays no measurement. Started with a URL. Answers
- * `"take"` with the times since the last request, in milliseconds.
+ * Polls `/health` on its own thread, so that the work of the test delays no measurement. Started with a URL and the
+ * process that answers there. Answers `"take"` with the times since the last request, in milliseconds.
  */
+import { stopwatch } from "./process_figures.ts";
+
 declare const self: {
-  onmessage: ((event: MessageEvent<string>) => void) | null;
+  onmessage: ((event: MessageEvent<"take" | { url: string; pid: number | undefined }>) => void) | null;
   postMessage(message: unknown): void;
 };
 
 let times: number[] = [];
-/** Start of the present poll. */
-let began = 0;
+/** The time of the present poll so far. */
+let passed = () => 0;
 
-async function poll(url: string): Promise<never> {
+async function poll(url: string, pid: number | undefined): Promise<never> {
   while (true) {
-    began = performance.now();
+    passed = stopwatch(pid);
     const response = await fetch(`${url}/health`);
     await response.body?.cancel();
-    times.push(performance.now() - began);
+    times.push(passed());
     await new Promise((resolve) => setTimeout(resolve, 10));
   }
 }
 
 self.onmessage = ({ data }) => {
-  if (data !== "take") return void poll(data);
+  if (data !== "take") return void poll(data.url, data.pid);
   // A poll without an answer counts with its time so far.
-  self.postMessage([...times, performance.now() - began]);
+  self.postMessage([...times, passed()]);
   times = [];
 };
