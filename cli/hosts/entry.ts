@@ -4,6 +4,7 @@
 import { isSame, type Place } from "./place.ts";
 import type { Wake } from "./table.ts";
 import { CliError } from "../errors.ts";
+import { memberOf } from "../platforms/settings.ts";
 import { shellWord } from "../terminal/output.ts";
 
 /** Hosts put the name in front of that of each tool, whose length they limit: with more, they refuse the tools. */
@@ -91,10 +92,4 @@ export function isOwnHook({ agent, here }: OwnCommand, group: unknown): boolean 
 function configDirOf(words: readonly unknown[]): unknown {
   const at = words.indexOf("--config-dir");
   return at === -1 ? null : words[at + 1] ?? null;
-}
-
-function memberOf(value: unknown, name: string): unknown {
-  return typeof value === "object" && value !== null && Object.hasOwn(value, name)
-    ? (value as Record<string, unknown>)[name]
-    : undefined;
 }

@@ -5,7 +5,7 @@
 import { join } from "node:path";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { type Finding, type Machine, payloadOf, type PushPlatform, senderHeaders, textOf } from "./platform.ts";
-import { memberOf, readEnvFile, tryParse, withEnvValues } from "./settings.ts";
+import { isRecord, memberOf, readEnvFile, tryParse, withEnvValues } from "./settings.ts";
 
 const PORT = 8_644;
 
@@ -24,7 +24,9 @@ export const HERMES: PushPlatform = {
 
   async request(message, { hookToken }, nowSeconds) {
     // The prompt of the route uses members of an object. Any other payload becomes the text.
-    const body = isObject(message.payload) ? payloadOf(message) : JSON.stringify({ message: textOf(message) });
+    const body = isRecord(tryParse(message.payload))
+      ? payloadOf(message)
+      : JSON.stringify({ message: textOf(message) });
     const headers = {
       ...senderHeaders(message),
       // Hermes deduplicates by this header, but the request IDs of two senders could be equal.
@@ -113,11 +115,6 @@ function routeOf(hookPath: string): string {
 
 function subscribe(route: string): string {
   return `hermes webhook subscribe ${route} --prompt "A message from another agent: {message}"`;
-}
-
-function isObject(json: string): boolean {
-  const value: unknown = JSON.parse(json);
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 function stateOf(machine: Machine, stateDir: string | null): string | null {

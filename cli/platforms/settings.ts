@@ -39,7 +39,7 @@ export function withMember(settings: Json, path: readonly string[], value: unkno
   return { ...settings, [key]: rest.length === 0 ? value : withMember(inner, rest, value) };
 }
 
-function isRecord(value: unknown): value is Json {
+export function isRecord(value: unknown): value is Json {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 

@@ -3,7 +3,7 @@
  * (D-113), the signed request (D-140), and the state that the response shows.
  */
 import type { Clock } from "../../../shared/clock.ts";
-import { messageRequest, stateOf } from "../../link/message_request.ts";
+import { messageRequest, type OutgoingMessage, stateOf } from "../../link/message_request.ts";
 import { UnreachableError } from "../../../shared/client/errors.ts";
 import { apiErrorOf, type HttpResponse, wholeSeconds } from "../../../shared/client/http.ts";
 import type { Origin } from "../../../shared/client/local_shapes.ts";
@@ -34,7 +34,7 @@ import {
 import type { ConnectorStore } from "../store/store.ts";
 import { RETRY_MAX_MS, retryWait } from "../../../shared/client/backoff.ts";
 
-export interface MessageToSend {
+export interface MessageToSend extends Pick<OutgoingMessage, "auto" | "mayWait"> {
   toDid: string;
   /** JSON text; its recipient gets it unchanged. */
   payload: string;
@@ -42,12 +42,7 @@ export interface MessageToSend {
   requestId?: string | undefined;
   /** Default: that of the message that this one answers (D-112). */
   conversationId?: string | undefined;
-  /** Request ID of the message that this one answers. */
   inReplyTo?: string | undefined;
-  /** True when no person or model decided to send it. */
-  auto?: boolean | undefined;
-  /** The message may wait at the proxy for an offline recipient (D-68). */
-  mayWait?: boolean | undefined;
   /** The message may wait here for the proxy (D-305). */
   keep?: boolean | undefined;
 }
