@@ -1,4 +1,4 @@
-/** Numbers, durations and IDs of the command line. */
+/** Numbers, durations, ports and IDs of the command line. */
 import { CliError } from "../errors.ts";
 import { idEnd } from "../terminal/tables.ts";
 

@@ -7,6 +7,7 @@ import { auditRows } from "./audit_page.ts";
 import { deliveryRows } from "./delivery_page.ts";
 import type { ConsoleDeps, ConsolePages, ConsoleRow } from "./frame.ts";
 import { inviteRows } from "./invite_pages.ts";
+import { limitRows } from "./limits_page.ts";
 import { overviewRows } from "./overview_page.ts";
 import { peopleRows } from "./people_pages.ts";
 import { queueRows } from "./queue_page.ts";
@@ -39,6 +40,7 @@ const ROWS: readonly ConsoleRow[] = [
   ...deliveryRows,
   ...queueRows,
   ...inviteRows,
+  ...limitRows,
   ...auditRows,
 ];
 

@@ -1,4 +1,7 @@
-/** What the pages of the console share: their frame, the names behind DIDs, states as tags. */
+/**
+ * What the pages of the console share: frame and menu, the names behind DIDs, what the proxy says of agents, and the
+ * question before a change.
+ */
 import type { AgentDeps } from "../agents/store.ts";
 import type { InviteDeps } from "../invites/store.ts";
 import type { ReadDeps } from "../people/all_agents.ts";

@@ -1,4 +1,4 @@
-/** Invites: open and used ones, a new one whose link is shown once, take one back. And the limits in force. */
+/** Invites: open and used ones, a new one whose link is shown once, take one back. */
 import {
   confirmed,
   type ConsolePages,
@@ -19,14 +19,12 @@ import * as ui from "../../shared/page/parts.ts";
 import { duration, moment, msOf, when } from "../../shared/page/times.ts";
 import { DAY_MS } from "../../shared/clock.ts";
 import { isUlid } from "../../shared/protocol/ids.ts";
-import { LIMITS } from "../../shared/protocol/limits.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 
 export const inviteRows: readonly ConsoleRow[] = [
   { method: "GET", path: "invites", render: (pages, input) => invitesPage(pages, input) },
   { method: "POST", path: "invites", render: create },
   ...confirmed("invites/:id/delete", "Not taken back.", askDelete),
-  { method: "GET", path: "limits", render: limitsPage },
 ];
 
 const DAYS = [["1", "1 day"], ["7", "7 days"], ["30", "30 days"], ["0", "no end"]] as const;
@@ -107,34 +105,4 @@ function askDelete({ deps }: ConsolePages, { params, session }: Input) {
   return isUlid(id)
     ? { question, title: "Take an invite back", record: "invites", current: "invites", act }
     : { to: "invites" };
-}
-
-function limitsPage(pages: ConsolePages, input: Input): PageResult {
-  const { config } = pages.deps, { quotas } = config;
-  const limits: [what: string, value: number, unit: string, variable: string | null][] = [
-    ["Active agents of a person", quotas.agents, "", "QUOTA_AGENTS"],
-    ["Active API keys of a person", quotas.apiKeys, "", "QUOTA_API_KEYS"],
-    ["New agents of a person", quotas.registrationsPerDay, "a day", "QUOTA_REGISTRATIONS_PER_DAY"],
-    ["New identities of an agent", quotas.agentReissuesPerDay, "a day", "QUOTA_AGENT_REISSUES_PER_DAY"],
-    ["New identities of a person", quotas.reissuesPerDay, "a day", "QUOTA_REISSUES_PER_DAY"],
-    ["Open challenges of a person", quotas.challenges, "", "QUOTA_CHALLENGES"],
-    ["Revocations of a person that are kept", quotas.revocations, "", "QUOTA_REVOCATIONS"],
-    ["Requests of a person", config.apiKeyRequestsPerMinute, "a minute", "API_KEY_REQUESTS_PER_MINUTE"],
-    ["Access token", config.accessTokenTtlSeconds, "s", "ACCESS_TOKEN_TTL_SECONDS"],
-    ["Refresh token", config.refreshTokenTtlSeconds, "s", "REFRESH_TOKEN_TTL_SECONDS"],
-    ["Challenge", config.challengeTtlSeconds, "s", "CHALLENGE_TTL_SECONDS"],
-    ["Open invites of an admin", LIMITS.openInvites, "", null],
-  ];
-  const rows = limits.map(([what, value, unit, variable]) => ({
-    cells: [
-      what,
-      `${ui.number(value)} ${unit}`.trim(),
-      variable === null ? "fixed" : markup`<span class="id">${variable}</span>`,
-    ],
-  }));
-  const line =
-    "Those of the registry in force, and the variable that sets each. Those of the proxy are in its own configuration.";
-  const columns = ["What", { number: "Limit" }, "Set by"];
-  const main = [ui.head("Limits", line), ui.table({ caption: "Limits", columns, rows })];
-  return framed(pages, input, { title: "Limits", current: "limits", main });
 }

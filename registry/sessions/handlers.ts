@@ -1,4 +1,4 @@
-/** HTTP handlers of agent sessions: refresh and validate. */
+/** HTTP handlers of agent sessions: refresh, visit tokens, validate. */
 import type {
   RefreshAnswer,
   RefreshBody,
