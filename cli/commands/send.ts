@@ -13,7 +13,7 @@ import {
 } from "../../shared/client/local_client.ts";
 import type { OutboundResult } from "../../shared/client/local_shapes.ts";
 import { ConversationId } from "../../shared/protocol/api/relay.ts";
-import { isRequestId, ulidSource } from "../../shared/protocol/ids.ts";
+import { isRequestId, REQUEST_ID_FORM, ulidSource } from "../../shared/protocol/ids.ts";
 import { type AgentFolder, chosenAgent } from "../agents/agent_store.ts";
 import { access, connectorOf } from "../connector/attach.ts";
 import { ConnectorLockedError } from "../connector/connector_lock.ts";
@@ -110,7 +110,7 @@ async function sendMessage(ctx: Context, to: Message["to"], text: string | undef
   const waitSeconds = wait ? parseCount(timeout ?? `${TIMEOUT}`, "--timeout", MAX_TIMEOUT) : null;
   const given = options["request-id"];
   if (given !== undefined && !isRequestId(given)) {
-    throw new CliError("CLI_USAGE", "--request-id must be 8 to 128 of A-Z, a-z, 0-9, '.', '_', ':' and '-'");
+    throw new CliError("CLI_USAGE", `--request-id must be ${REQUEST_ID_FORM}`);
   }
   if (conversationId !== undefined && !ConversationId.safeParse(conversationId).success) {
     throw new CliError("CLI_USAGE", "--conversation must be 1 to 128 visible ASCII characters without a comma");

@@ -1,5 +1,5 @@
 /** `svc sent`: the messages that an agent has sent, or one with its receipts and its reply. */
-import { isRequestId } from "../../shared/protocol/ids.ts";
+import { isRequestId, REQUEST_ID_FORM } from "../../shared/protocol/ids.ts";
 import { ApiError } from "../../shared/client/errors.ts";
 import {
   call,
@@ -104,7 +104,7 @@ async function requestIdOf(ctx: Context, folder: AgentFolder, text: string): Pro
     const { messages } = await call(connector, SentPage, get("/v1/sent", { limit: MAX_LISTED }));
     return messages.map(({ requestId }) => requestId);
   };
-  const what = "a request ID, which has 8 to 128 of A-Z, a-z, 0-9, '.', '_', ':' and '-'";
+  const what = `a request ID, which has ${REQUEST_ID_FORM}`;
   return await wholeId(text, { isWhole: isRequestId, known, what });
 }
 

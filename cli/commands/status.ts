@@ -1,4 +1,5 @@
 /** `svc whoami`, and `svc status`: registry, proxy, person and agents at a glance. Changes nothing. */
+import { memberOf, tryParse } from "../platforms/settings.ts";
 import { connect, connectAsPerson, type ConnectionOptions } from "../account/registry_access.ts";
 import { AGENT_OPTION, command, PERSON_OPTIONS } from "../command_line/command.ts";
 import { CliError, EXIT } from "../errors.ts";
@@ -131,22 +132,12 @@ export async function healthOf(ctx: Context, url: string | null, registryUrl = u
       maxBytes: MAX_HEALTH_BYTES,
       onTooLarge: "truncate",
     });
-    const version = versionIn(text);
-    if (version !== null && registryUrl !== null) ctx.onVersion?.({ version, registryUrl });
+    const version = memberOf(tryParse(text), "version");
+    if (typeof version === "string" && registryUrl !== null) ctx.onVersion?.({ version, registryUrl });
     return { url, problem: status === 200 ? null : `answers with status ${status}` };
   } catch (error) {
     if (!(error instanceof ExchangeError)) throw error;
     return { url, problem: error.message };
-  }
-}
-
-/** The version in the answer of `/health`; `null` without one. */
-function versionIn(text: string): string | null {
-  try {
-    const { version } = JSON.parse(text);
-    return typeof version === "string" ? version : null;
-  } catch {
-    return null;
   }
 }
 

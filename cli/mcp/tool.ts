@@ -4,7 +4,7 @@ import type { AnsweredCall } from "./answers.ts";
 import type { ReplyError } from "../../shared/client/local_shapes.ts";
 import type { McpAgent } from "./mcp_agent.ts";
 import { ConversationId } from "../../shared/protocol/api/relay.ts";
-import { isRequestId } from "../../shared/protocol/ids.ts";
+import { isRequestId, REQUEST_ID_FORM } from "../../shared/protocol/ids.ts";
 import { type Clock, sleep } from "../../shared/clock.ts";
 import * as z from "zod";
 
@@ -64,7 +64,7 @@ export const Conversation = z.string().min(1).max(128).refine((id) => Conversati
 }).describe("ID of a conversation");
 
 export const RequestId = z.string().min(8).max(128).refine(isRequestId, {
-  error: "must be 8 to 128 of A-Z, a-z, 0-9, '.', '_', ':' and '-'",
+  error: `must be ${REQUEST_ID_FORM}`,
 });
 
 export const MessageId = z.int().min(1).max(Number.MAX_SAFE_INTEGER).describe("id of a message, from read_inbox");

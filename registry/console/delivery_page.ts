@@ -22,7 +22,7 @@ import {
   type DeliveryTimeline,
   RefusalList,
 } from "../../shared/protocol/api/relay_admin.ts";
-import { isRequestId } from "../../shared/protocol/ids.ts";
+import { isRequestId, REQUEST_ID_FORM } from "../../shared/protocol/ids.ts";
 
 /** Largest request ID. */
 const ID_LENGTH = 128;
@@ -58,9 +58,7 @@ async function deliveriesPage(pages: ConsolePages, input: Input): Promise<PageRe
     label: "Request ID",
     value: requestId,
     isId: true,
-    error: requestId === "" || isValid
-      ? undefined
-      : "A request ID has 8 to 128 of A-Z, a-z, 0-9, '.', '_', ':' and '-'.",
+    error: requestId === "" || isValid ? undefined : `A request ID has ${REQUEST_ID_FORM}.`,
   });
   const found = isValid ? await orAway(foundOf(pages, input, requestId)) : null;
   const main = [

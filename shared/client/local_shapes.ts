@@ -5,7 +5,7 @@
 import { PeerList } from "../protocol/api/pairing.ts";
 import { Receipt } from "../protocol/api/receipts.ts";
 import { isAgentDid } from "../protocol/did.ts";
-import { isRequestId } from "../protocol/ids.ts";
+import { isRequestId, REQUEST_ID_FORM } from "../protocol/ids.ts";
 import { LIMITS } from "../protocol/limits.ts";
 import { topLevelMembers } from "../protocol/json_text.ts";
 import * as z from "zod";
@@ -74,7 +74,7 @@ export const SENT_STATES = [
 export type SentState = (typeof SENT_STATES)[number];
 
 const Id = z.int().min(1);
-const RequestId = z.string().refine(isRequestId, "must be 8 to 128 of A-Z, a-z, 0-9, '.', '_', ':' and '-'");
+const RequestId = z.string().refine(isRequestId, `must be ${REQUEST_ID_FORM}`);
 const AgentDid = z.string().refine(isAgentDid, "is not the DID of an agent");
 const When = z.iso.datetime();
 

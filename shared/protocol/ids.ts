@@ -8,6 +8,9 @@ import { encodeTime, monotonicFactory } from "ulid";
 const ULID = /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/;
 const REQUEST_ID = /^[A-Za-z0-9._:-]{8,128}$/;
 
+/** The same, for texts. */
+export const REQUEST_ID_FORM = "8 to 128 of A-Z, a-z, 0-9, '.', '_', ':' and '-'";
+
 /** Returns true for 26 characters of upper-case Crockford base32 that fit 128 bits. */
 export function isUlid(value: unknown): value is string {
   return typeof value === "string" && ULID.test(value);

@@ -1,6 +1,6 @@
 /** `svc admin relay …` and `svc admin issuers`: what the proxy knows. */
 import type { Refusal } from "../../../shared/protocol/api/relay_admin.ts";
-import { isRequestId } from "../../../shared/protocol/ids.ts";
+import { isRequestId, REQUEST_ID_FORM } from "../../../shared/protocol/ids.ts";
 import { connectToRelay } from "../../account/registry_access.ts";
 import { command, PERSON_OPTIONS } from "../../command_line/command.ts";
 import { parseCount } from "../../command_line/numbers.ts";
@@ -103,7 +103,7 @@ export const COMMANDS = [
     examples: { "svc admin relay delivery 01KHYQ5H00AAAAAAAAAAAAAAAA": "Show the timeline of a message" },
     async run(ctx, { args: { requestId }, options }) {
       if (!isRequestId(requestId)) {
-        throw new CliError("CLI_USAGE", "this is not a request ID: 8 to 128 of A-Z, a-z, 0-9, '.', '_', ':' and '-'");
+        throw new CliError("CLI_USAGE", `this is not a request ID: ${REQUEST_ID_FORM}`);
       }
       const relay = await connectToRelay(ctx, options);
       const [{ deliveries }, { refusals }] = await Promise.all([

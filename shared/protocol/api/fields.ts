@@ -5,7 +5,7 @@
 import * as z from "zod";
 import { isAgentDid, isHumanDid } from "../did.ts";
 import { isPublicKey } from "../ed25519.ts";
-import { isRequestId, isUlid } from "../ids.ts";
+import { isRequestId, isUlid, REQUEST_ID_FORM } from "../ids.ts";
 import { isAgentName, parseDisplayName, parseFramework } from "../names.ts";
 import { LIMITS } from "../limits.ts";
 import { isOrigin } from "../origins.ts";
@@ -70,7 +70,7 @@ export const PublicKey = text(isPublicKey, "must be base64url of an Ed25519 publ
   pattern: "^[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]$",
   examples: ["iRSOjP63Dt2YWIPUuF3KABGDXODn7ZR5yEAIFPwaNcE"],
 });
-export const RequestId = text(isRequestId, "must be 8 to 128 of A-Z, a-z, 0-9, '.', '_', ':' and '-'", {
+export const RequestId = text(isRequestId, `must be ${REQUEST_ID_FORM}`, {
   pattern: "^[A-Za-z0-9._:-]{8,128}$",
   examples: ["01KHYQ5H00EEEEEEEEEEEEEEEE"],
 });

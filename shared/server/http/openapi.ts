@@ -2,6 +2,7 @@
  * The services' rows for the OpenAPI builder of shared/openapi.ts: the operations of a table, the texts of its
  * limits, and the credentials of its callers.
  */
+import { REQUEST_ID_FORM } from "../../protocol/ids.ts";
 import * as z from "zod";
 import * as openapi from "../../openapi.ts";
 import { FRAME_SHAPES } from "../../protocol/api/frames.ts";
@@ -120,8 +121,7 @@ export const SERVICE_FORM: openapi.DocumentForm<ErrorCode, Credential> = {
     name: HEADERS.requestId,
     required: false,
     schema: z.string(),
-    what: "ID of the request: 8 to 128 of A-Z, a-z, 0-9, '.', '_', ':' and '-'; without it, or for any other " +
-      "value, the service makes one",
+    what: `ID of the request: ${REQUEST_ID_FORM}; without it, or for any other value, the service makes one`,
   }],
   responseHeaders: [HEADERS.requestId],
   errorHeaders: { 401: ["WWW-Authenticate"], 426: ["Upgrade"], 429: ["Retry-After"], 503: ["Retry-After"] },
