@@ -3,6 +3,7 @@ import type { Page } from "playwright-core";
 import { createAgents, RunningConnector } from "../cli/connector/people.ts";
 import { Service, tempFolder } from "../support/process.ts";
 import { TestBrowser, type Watched } from "./browser.ts";
+import { SERVED } from "./served_world.ts";
 
 /** Names of the persons whom agents name when they pair. */
 const PEOPLE: Readonly<Record<string, string>> = { alpha: "Ada Ovelace", beta: "Bob Tables", gamma: "Charlotte" };
@@ -18,12 +19,12 @@ export class Connectors implements AsyncDisposable {
   static async open(agents: readonly string[]): Promise<Connectors> {
     const world = new Connectors();
     try {
-      world.service = world.#owned.use(await Service.open());
+      world.service = world.#owned.use(await Service.here());
       const { path } = world.#owned.use(await tempFolder());
       world.dir = path;
       await createAgents(path, world.service, agents);
       await Promise.all(agents.map((name) => world.start(name)));
-      world.browser = world.#owned.use(await TestBrowser.start());
+      world.browser = world.#owned.use(await TestBrowser.start(SERVED));
       return world;
     } catch (error) {
       await world[Symbol.asyncDispose]();

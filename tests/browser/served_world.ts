@@ -7,6 +7,8 @@ import { TestBrowser } from "./browser.ts";
 /** One for all worlds of an isolate, so that they share a browser that knows it. */
 const PORT = freePort();
 const HOSTS = [REGISTRY_URL, PROXY_URL].map((url) => new URL(url).host);
+/** The ports of these names. */
+export const SERVED = Object.fromEntries(HOSTS.map((host) => [host, PORT]));
 
 export class ServedWorld implements AsyncDisposable {
   private constructor(
@@ -28,7 +30,7 @@ export class ServedWorld implements AsyncDisposable {
           return service.fetch(request, { from: "socket", address: info.remoteAddr.hostname });
         },
       );
-      const browser = await TestBrowser.start(Object.fromEntries(HOSTS.map((host) => [host, PORT])));
+      const browser = await TestBrowser.start(SERVED);
       return new ServedWorld(world, browser, server);
     } finally {
       await Deno.remove(folder, { recursive: true });

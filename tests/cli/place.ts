@@ -1,14 +1,14 @@
 /**
- * Both services in a process of their own, behind a front that can lose, change or delay answers. The front gives every
+ * Both services in the process of the test, behind a front that can lose, change or delay answers. The front gives every
  * request another address, so that limits per address do not end a test.
  */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import {
   BOOTSTRAP_SECRET,
   freePort,
+  type ServerHere,
   type ServerOptions,
-  type ServerProcess,
-  startServer,
+  startServerHere,
   tempFolder,
 } from "../support/process.ts";
 import type { Machine } from "./program.ts";
@@ -26,7 +26,7 @@ export class Place implements AsyncDisposable {
     readonly url: string,
     readonly folder: AsyncDisposable & { path: string },
     readonly options: ServerOptions,
-    public server: ServerProcess,
+    public server: ServerHere,
     readonly front: Server,
   ) {}
 
@@ -49,7 +49,7 @@ export class Place implements AsyncDisposable {
         TRUSTED_PROXIES: "127.0.0.1",
       },
     };
-    const server = await startServer(options);
+    const server = await startServerHere(options);
     const front = createServer((incoming, outgoing) => void place.#answer(incoming, outgoing));
     const place: Place = new Place(url, folder, options, server, front);
     await new Promise<void>((resolve) => front.listen(port, "127.0.0.1", resolve));
@@ -59,9 +59,10 @@ export class Place implements AsyncDisposable {
     return place;
   }
 
-  /** Starts the services again after their process has ended, at the same address. */
+  /** Ends the services and starts them again at the same address. */
   async restart(): Promise<void> {
-    this.server = await startServer(this.options);
+    await this.server[Symbol.asyncDispose]();
+    this.server = await startServerHere(this.options);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

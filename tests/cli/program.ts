@@ -62,9 +62,12 @@ async function removeOthers(folder: string, name: string): Promise<void> {
   }
 }
 
+/** The bundle in parts, looked for once, because that reads every source. */
+let parts: Promise<string> | null = null;
+
 /** The bundle of the npm package, started as its launcher starts it for a command that opens no store. */
 export async function bundledProgram(): Promise<Program> {
-  const path = await built("parts", bundleInParts);
+  const path = await (parts ??= built("parts", bundleInParts));
   return {
     name: "bundled",
     command: Deno.execPath(),
@@ -80,7 +83,7 @@ export async function bundledServer(): Promise<Program> {
 
 /** The npm package as npm installs it in a folder, with this Deno as the one that it depends on. */
 export async function installedPackage(folder: string): Promise<Program> {
-  const path = await built("parts", bundleInParts);
+  const path = await (parts ??= built("parts", bundleInParts));
   await Deno.mkdir(`${folder}/node_modules/deno`, { recursive: true });
   await Deno.symlink(path, `${folder}/lib`);
   await Deno.writeTextFile(`${folder}/svc.cjs`, launcher());

@@ -11,6 +11,7 @@ import { ANSWERING, background, block, HAS_PYTHON } from "../support/page_progra
 import { eventually, ROOT, tempFolder } from "../support/process.ts";
 import { vectors } from "../support/vectors.ts";
 import { HostileReaders } from "./hostile_readers.ts";
+import { longTest } from "../support/trials.ts";
 
 const END_MS = 90_000;
 if (!HAS_PYTHON) console.log("The Python programs of docs/agents.md are NOT run here: python3 is not installed");
@@ -30,7 +31,7 @@ Deno.test("each program reads what a peer may send, then answers each question w
         await using _answering = program.start({ dir: agents.dir, svc: agents.words, agent: "beta" });
         // Each payload costs the shell several processes, so it gets a part of the crafted ones.
         const isShell = program.name === "answer.sh";
-        await readers.sendAll(program.name, { seed: 1, count: 0, step: isShell ? 40 : 4 });
+        await readers.sendAll(program.name, { seed: 1, count: 0, step: isShell ? 40 : 10 });
         for (let n = 0; n < 2; n++) {
           const text = "?".repeat(n + 1);
           const { reply, state } = await alpha.json("POST", "/v1/outbound?wait=60", { to: "beta", text });
@@ -123,7 +124,7 @@ svc() {
   assertEquals(Deno.readTextFileSync(`${folder.path}/tries`), "1\n1\n3\n");
 });
 
-Deno.test("two shell programs do not answer each other's answers", async () => {
+longTest("two shell programs do not answer each other's answers", async () => {
   await using agents = await PairedAgents.open(await bundledProgram());
   await using _alpha = await agents.connector("alpha");
   await using _beta = await agents.connector("beta");

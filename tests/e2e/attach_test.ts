@@ -32,7 +32,7 @@ function start(dir: string, ...args: string[]): ChildProcess {
 }
 
 Deno.test("three commands share one connector; when its process is killed, the others work again", async (t) => {
-  await using service = await Service.open();
+  await using service = await Service.here();
   await using folder = await tempFolder();
   const dir = folder.path;
   const { a, b } = await pairedAgents(service, dir);

@@ -10,6 +10,7 @@ import { bundledProgram } from "../cli/program.ts";
 import { a2aClient, textOf } from "../support/a2a_client_program.ts";
 import { eventually, Service, tempFolder } from "../support/process.ts";
 import { pairedNames } from "./harness.ts";
+import { longTest } from "../support/trials.ts";
 
 const program = await bundledProgram();
 
@@ -45,8 +46,8 @@ class Runtime implements AsyncDisposable {
   }
 }
 
-Deno.test("an A2A client gets the result of an A2A agent behind the connector of a peer", async (t) => {
-  await using service = await Service.open();
+longTest("an A2A client gets the result of an A2A agent behind the connector of a peer", async (t) => {
+  await using service = await Service.here();
   await using folder = await tempFolder();
   await using runtime = new Runtime();
   const dir = folder.path;

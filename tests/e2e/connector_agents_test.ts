@@ -9,14 +9,17 @@ import { FleetProcess, isThere, manyAgents } from "../cli/connector/many_agents.
 import { attemptHere, RunningConnector, svc } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
 import { eventually, Service, tempFolder } from "../support/process.ts";
+import { longTest } from "../support/trials.ts";
 
 const program = await bundledProgram();
 
-Deno.test("six agents in one process get their own messages, also when three of them fail", (t) =>
-  manyAgents(t, 6, null));
+longTest(
+  "six agents in one process get their own messages, also when three of them fail",
+  (t) => manyAgents(t, 6, null),
+);
 
 Deno.test("an agent that is created and one that is deleted take effect in a running process", async () => {
-  await using service = await Service.open();
+  await using service = await Service.here();
   await using folder = await tempFolder();
   await using runtime = new SharedRuntime();
   const agents = await AgentSet.create(folder.path, service, runtime, 0);
@@ -33,7 +36,7 @@ Deno.test("an agent that is created and one that is deleted take effect in a run
 });
 
 Deno.test("named agents run in one process, except one that another process runs", async (t) => {
-  await using service = await Service.open();
+  await using service = await Service.here();
   await using folder = await tempFolder();
   await using runtime = new SharedRuntime();
   const agents = await AgentSet.create(folder.path, service, runtime, 3);

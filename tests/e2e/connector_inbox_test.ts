@@ -11,7 +11,7 @@ import { pairedAgents } from "./harness.ts";
 const program = await bundledProgram();
 
 Deno.test("a message is unread once across a kill, and has its receipt when it is taken", async () => {
-  await using service = await Service.open();
+  await using service = await Service.here();
   await using folder = await tempFolder();
   const { a, b } = await pairedAgents(service, folder.path);
   const to = b.agent.did;

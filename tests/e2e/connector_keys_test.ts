@@ -45,7 +45,7 @@ Deno.test({
   name: "p here, a paste and y there pair two agents; a paste and another key send nothing",
   ignore: !HAS_TMUX,
   async fn(t) {
-    await using service = await Service.open();
+    await using service = await Service.here();
     await using folder = await tempFolder();
     const [here, there] = [`${folder.path}/here`, `${folder.path}/there`];
     await createAgents(here, service, ["alpha"]);
@@ -130,9 +130,9 @@ Deno.test({
       await shown(beta, /^ {5}│ hi$/);
       await other.press("p");
       await shown(other, /^svcpair1_/);
-      await service.server.end();
+      await service.stopHere();
       await shown(other, /^\d\d:\d\d {2}The link is lost\. Messages wait\.$/);
-      await service.restart(0);
+      await service.restartHere();
       await shown(other, /^\d\d:\d\d {2}Online again after \d+ s\.$/);
       await other.press("q");
       await shown(alpha, /^alpha · online/);
@@ -157,7 +157,7 @@ Deno.test({
   name: "a connector in the background of a shell is not stopped and reads no keys",
   ignore: !HAS_TMUX,
   async fn() {
-    await using service = await Service.open();
+    await using service = await Service.here();
     await using folder = await tempFolder();
     await createAgents(folder.path, service, ["alpha"]);
     await using shell = await TmuxTerminal.run(COLUMNS, "bash --norc --noprofile -i");
@@ -178,7 +178,7 @@ Deno.test({
   name: "the terminal is as before after q, SIGTERM, Ctrl-C and Ctrl-\\",
   ignore: !HAS_TMUX,
   async fn(t) {
-    await using service = await Service.open();
+    await using service = await Service.here();
     await using folder = await tempFolder();
     const dir = folder.path;
     await createAgents(dir, service, ["alpha"]);

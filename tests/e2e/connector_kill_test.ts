@@ -19,7 +19,7 @@ for (const program of await programs()) {
   const TRIALS = Math.ceil(trials(1) / (program.name === "compiled" ? 4 : 1));
 
   Deno.test(`a connector killed ${TRIALS} times loses no message and repeats no answered one (${program.name})`, async () => {
-    await using service = await Service.open();
+    await using service = await Service.here();
     await using folder = await tempFolder();
     const dir = `${folder.path}/b`;
     const { a, b } = await pairedAgents(service, dir);

@@ -3,11 +3,12 @@ import { assert, assertEquals, assertNotEquals } from "@std/assert";
 import { attempt, createAgents, RunningConnector } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
 import { freePort, Service, tempFolder } from "../support/process.ts";
+import { longTest } from "../support/trials.ts";
 
 const program = await bundledProgram();
 
-Deno.test("two agents that start together keep their ports, and a token is good for its own agent only", async (t) => {
-  await using service = await Service.open();
+longTest("two agents that start together keep their ports, and a token is good for its own agent only", async (t) => {
+  await using service = await Service.here();
   await using folder = await tempFolder();
   const dir = folder.path;
   await createAgents(dir, service, ["alpha", "beta"]);

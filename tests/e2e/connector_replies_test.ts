@@ -25,7 +25,7 @@ function nanobot(): Listener {
 }
 
 Deno.test("svc send --wait prints the answer of nanobot, unless its replies are off", async (t) => {
-  await using service = await Service.open();
+  await using service = await Service.here();
   await using folder = await tempFolder();
   await using runtime = nanobot();
   const dir = folder.path;
@@ -55,7 +55,7 @@ Deno.test("svc send --wait prints the answer of nanobot, unless its replies are 
 
 Deno.test("a connector that is killed around the runtime's answers sends exactly one reply to each message", async () => {
   const TRIALS = trials(1);
-  await using service = await Service.open();
+  await using service = await Service.here();
   await using folder = await tempFolder();
   await using runtime = nanobot();
   const { answer } = runtime;
@@ -104,7 +104,7 @@ Deno.test("a connector that is killed around the runtime's answers sends exactly
 });
 
 Deno.test("a reply arrives when the proxy is back", async () => {
-  await using service = await Service.open();
+  await using service = await Service.here();
   await using folder = await tempFolder();
   await using runtime = nanobot();
   const { answer } = runtime;
@@ -120,11 +120,11 @@ Deno.test("a reply arrives when the proxy is back", async () => {
   });
   const { requestId } = await a.client.sendMessage({ recipientDid: b.agent.did, payload: '{"message":"hi"}' });
   await eventually(30_000, "the runtime has it", () => runtime.received.length === 1 || undefined);
-  await service.server.end();
+  await service.stopHere();
   isDown.resolve();
   const count = (name: string) => connector.events.filter(({ event }) => event === name).length;
   await eventually(30_000, "the reply fails twice", () => count("reply_failed") >= 2 || undefined);
-  await service.restart(0);
+  await service.restartHere();
   const far = await service.connect(a);
   const { inReplyTo, auto } = await far.frame(1);
   assertEquals([inReplyTo, auto, far.frames.length], [requestId, true, 1]);

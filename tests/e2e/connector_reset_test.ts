@@ -7,6 +7,7 @@ import { assertEquals } from "@std/assert";
 import { createAgents, svc } from "../cli/connector/people.ts";
 import { programs } from "../cli/program.ts";
 import { ChildProcess, eventually, Service, tempFolder } from "../support/process.ts";
+import { longTest } from "../support/trials.ts";
 
 const UPGRADE = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n";
 /** What the proxy answers before the reset. */
@@ -50,8 +51,8 @@ class Resetting implements AsyncDisposable {
 }
 
 for (const program of await programs()) {
-  Deno.test(`the connector keeps running when the proxy resets the handshake (${program.name})`, async () => {
-    await using service = await Service.open();
+  longTest(`the connector keeps running when the proxy resets the handshake (${program.name})`, async () => {
+    await using service = await Service.here();
     await using folder = await tempFolder();
     await using stack = new AsyncDisposableStack();
     const dir = folder.path;

@@ -21,7 +21,7 @@ function contents(folder: string): string {
 }
 
 Deno.test("the hook token goes to the configured origin only and appears in no output and no file", async () => {
-  await using service = await Service.open();
+  await using service = await Service.here();
   await using folder = await tempFolder();
   const { a, b } = await pairedAgents(service, folder.path);
   const { did } = b.agent;
@@ -72,7 +72,7 @@ Deno.test("the hook token goes to the configured origin only and appears in no o
 });
 
 Deno.test("the local API refuses web pages, other host names and other machines", async (t) => {
-  await using service = await Service.open();
+  await using service = await Service.here();
   await using folder = await tempFolder();
   await pairedAgents(service, folder.path);
   await using runtime = new Listener();

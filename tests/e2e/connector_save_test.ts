@@ -7,7 +7,7 @@ import { Service, tempFolder } from "../support/process.ts";
 const program = await bundledProgram();
 
 Deno.test("connector start --save keeps the runtime settings, and the status names their source", async () => {
-  await using service = await Service.open();
+  await using service = await Service.here();
   await using folder = await tempFolder();
   await using runtime = new Listener();
   const dir = folder.path;

@@ -8,6 +8,7 @@ import { attempt, clientFromFiles, createAgents, denoDir, Listener, svc } from "
 import { bundledProgram } from "../cli/program.ts";
 import { HAS_OPENSSL, PrivateAuthority } from "../support/private_authority.ts";
 import { eventually, freePort, ROOT, Service, SOON_MS, tempFolder } from "../support/process.ts";
+import { IS_LONG } from "../support/trials.ts";
 
 const program = await bundledProgram();
 
@@ -29,7 +30,7 @@ esac
 };
 
 Deno.test("a service installs, runs, shows its logs and uninstalls, each of them twice", async (t) => {
-  await using service = await Service.open();
+  await using service = await Service.here();
   await using folder = await tempFolder();
   await using runtime = new Listener();
   // systemd quotes what a shell quotes in the same way: a space, a percent sign and a semicolon.
@@ -127,7 +128,7 @@ Deno.test("a service installs, runs, shows its logs and uninstalls, each of them
 
     await t.step({
       name: "the service has the absolute path of the authority that a variable names",
-      ignore: !HAS_OPENSSL,
+      ignore: !HAS_OPENSSL || !IS_LONG,
       async fn() {
         const { path } = await PrivateAuthority.make(folder.path);
         await svc(dir, install, { ...within, SVC_CA: relative(ROOT, path) }, program);
@@ -135,17 +136,21 @@ Deno.test("a service installs, runs, shows its logs and uninstalls, each of them
       },
     });
 
-    await t.step("the service sends replies, or keeps the messages, as the options say", async () => {
-      const runtimeOf = async () => (await svc(dir, ["connector", "status"], {}, program)).runtime;
-      await svc(dir, ["install", "--for", "generic", "--agent-name", "beta"], within, program);
-      await svc(dir, [...install, "--replies", "on"], within, program);
-      assertEquals((await runtimeOf()).replies, true);
-      const port = String(freePort());
-      await svc(dir, [...install.slice(0, 6), "--inbox", "--port", port, "--strict"], within, program);
-      const text = await Deno.readTextFile(unit);
-      assert(text.includes(`"--port" "${port}" "--inbox"`) && text.includes('"--strict"'), text);
-      assertEquals((await runtimeOf()).platform, "inbox");
-      await svc(dir, install, within, program);
+    await t.step({
+      name: "the service sends replies, or keeps the messages, as the options say",
+      ignore: !IS_LONG,
+      async fn() {
+        const runtimeOf = async () => (await svc(dir, ["connector", "status"], {}, program)).runtime;
+        await svc(dir, ["install", "--for", "generic", "--agent-name", "beta"], within, program);
+        await svc(dir, [...install, "--replies", "on"], within, program);
+        assertEquals((await runtimeOf()).replies, true);
+        const port = String(freePort());
+        await svc(dir, [...install.slice(0, 6), "--inbox", "--port", port, "--strict"], within, program);
+        const text = await Deno.readTextFile(unit);
+        assert(text.includes(`"--port" "${port}" "--inbox"`) && text.includes('"--strict"'), text);
+        assertEquals((await runtimeOf()).platform, "inbox");
+        await svc(dir, install, within, program);
+      },
     });
 
     await t.step("logs come from the system's log", async () => {

@@ -8,7 +8,7 @@ import { ChildProcess, deps, Service, tempFolder, within } from "../support/proc
 
 Deno.test("a connector reports the fix when its agent is deleted, and at each later start", async () => {
   const program = await bundledProgram();
-  await using service = await Service.open();
+  await using service = await Service.here();
   await using folder = await tempFolder();
   const dir = folder.path;
   await createAgents(dir, service, ["alpha"]);

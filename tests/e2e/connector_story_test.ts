@@ -16,6 +16,7 @@ import {
   tempFolder,
   within,
 } from "../support/process.ts";
+import { longTest } from "../support/trials.ts";
 
 /** `script` of util-linux, which gives a program a terminal. */
 const HAS_TERMINAL = await new Deno.Command("script", { args: ["--version"] }).output().then(
@@ -73,7 +74,7 @@ function terminate({ file }: RunningConnector): void {
 }
 
 for (const program of await programs()) {
-  Deno.test(`two people pair, send a message and see its receipt through the local API (${program.name})`, async (t) => {
+  longTest(`two people pair, send a message and see its receipt through the local API (${program.name})`, async (t) => {
     await using folder = await tempFolder();
     await using server = await startServer({ folder: folder.path });
     const [ada, bob] = [`${folder.path}/ada`, `${folder.path}/bob`];

@@ -13,7 +13,7 @@ Deno.test({
   ignore: !HAS_TMUX,
   async fn() {
     const program = await bundledProgram();
-    await using service = await Service.open();
+    await using service = await Service.here();
     await using folder = await tempFolder();
     const dir = folder.path;
     await createAgents(dir, service, ["b"]);

@@ -7,6 +7,7 @@ import { svc } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
 import { eventually, Service, tempFolder } from "../support/process.ts";
 import { HAS_TMUX } from "../support/tmux_terminal.ts";
+import { longTest } from "../support/trials.ts";
 import { Typist } from "../support/typist.ts";
 import { pairedNames } from "./harness.ts";
 
@@ -21,11 +22,11 @@ async function threeAgents(service: Service, dir: string): Promise<void> {
   await svc(dir, ["profile", "set", "notify", "off"], {}, program);
 }
 
-Deno.test({
+longTest({
   name: "three agents in one view: read, choose, send and reply, at 80 columns, at 40 and in a pipe",
   ignore: !HAS_TMUX,
   async fn(t) {
-    await using service = await Service.open({ AGENT_RATE_LIMIT_REQUESTS_PER_MINUTE: "1000" });
+    await using service = await Service.here({ AGENT_RATE_LIMIT_REQUESTS_PER_MINUTE: "1000" });
     await using folder = await tempFolder();
     const dir = folder.path;
     await threeAgents(service, dir);
@@ -84,7 +85,7 @@ Deno.test({
   name: "a peer is searched for, renamed, written to, blocked and removed, and each line says what to do next",
   ignore: !HAS_TMUX,
   async fn() {
-    await using service = await Service.open({ AGENT_RATE_LIMIT_REQUESTS_PER_MINUTE: "1000" });
+    await using service = await Service.here({ AGENT_RATE_LIMIT_REQUESTS_PER_MINUTE: "1000" });
     await using folder = await tempFolder();
     const dir = folder.path;
     await threeAgents(service, dir);

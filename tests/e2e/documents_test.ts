@@ -5,6 +5,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { bundledProgram } from "../cli/program.ts";
 import { isInstalled } from "../support/installed.ts";
+import { IS_LONG } from "../support/trials.ts";
 import { BOOTSTRAP_SECRET, ChildProcess, eventually, freePort, ROOT, tempFolder, within } from "../support/process.ts";
 
 const START_MS = 60_000;
@@ -106,6 +107,7 @@ Deno.test({
       assertEquals(Object.keys(made.keys[0]), ["kty", "crv", "x", "d"]);
     });
 
+    if (!IS_LONG) return;
     await t.step("a store that is looked at, copied, moved and recovered", async () => {
       await run(blockOf("task store inspect"));
       await run(blockOf('sqlite3 .data/svc.kv ".backup'));

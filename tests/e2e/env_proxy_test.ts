@@ -16,7 +16,7 @@ Deno.test("a proxy of the environment gets no request when registry, proxy, runt
   await using proxy = new RecordingProxy();
   // The bundle is started without its launcher, so Deno itself would look for a new version of Deno.
   const proxyEnv = { ...proxy.env, DENO_NO_UPDATE_CHECK: "1" };
-  await using service = await Service.open();
+  await using service = await Service.here();
   await using folder = await tempFolder();
   await using runtime = new Listener();
   const env = { ...proxyEnv, SVC_API_KEY: service.apiKey, SVC_REGISTRY_URL: service.url };

@@ -46,7 +46,7 @@ const ONE = { code: 2, stdout: "", stderr: line("1 new message", "It is from ano
 const NONE = { code: 0, stdout: "", stderr: "" };
 
 Deno.test("the hook wakes once for each message, without a byte of it, and marks none read", async () => {
-  await using service = await Service.open();
+  await using service = await Service.here();
   await using folder = await tempFolder();
   const { a, b } = await pairedAgents(service, folder.path);
   const send = async () => {
@@ -93,7 +93,7 @@ Deno.test("the hook wakes once for each message, without a byte of it, and marks
 });
 
 Deno.test("of eight hooks of a session that start at the same time one waits and wakes", async () => {
-  await using service = await Service.open();
+  await using service = await Service.here();
   await using folder = await tempFolder();
   const { a, b } = await pairedAgents(service, folder.path);
   await using _connector = await RunningConnector.start(folder.path, "b", ["--inbox"], { program });

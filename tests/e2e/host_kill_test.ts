@@ -6,7 +6,7 @@ import { assert, assertEquals } from "@std/assert";
 import { CASES, give, type HostCase, hostMachine, pathOf, textOf } from "../cli/hosts/host_world.ts";
 import { dyingProgram, type Program } from "../cli/program.ts";
 import type { Machine } from "../cli/cli_world.ts";
-import { IS_LONG } from "../support/trials.ts";
+import { IS_LONG, longTest } from "../support/trials.ts";
 import { World } from "../support/world.ts";
 
 const SIGKILL = 128 + 9;
@@ -74,7 +74,9 @@ async function trials(lanes: readonly Lane[], trial: (lane: Lane, n: number) => 
 }
 
 for (const [host, ...more] of [["claude-code", "--wake", "auto"], ["codex"]]) {
-  Deno.test(`${host}: a kill at any moment leaves the old or the new text, and the next run and undo work`, async () => {
+  // Both go the same way, with texts of another format.
+  const test = host === "codex" ? longTest : Deno.test;
+  test(`${host}: a kill at any moment leaves the old or the new text, and the next run and undo work`, async () => {
     await using stack = new AsyncDisposableStack();
     const one = CASES.find((row) => row.host === host && row.scope === "user") as HostCase;
     const words = ["mcp", "install", "alpha", "--for", one.host, ...more];

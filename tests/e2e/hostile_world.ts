@@ -5,7 +5,7 @@ import { eventually, Service, tempFolder } from "../support/process.ts";
 
 /** A service, a relay that lies, and two people whose connectors dial it. */
 export async function opened(more: AsyncDisposableStack) {
-  const service = more.use(await Service.open()), folder = more.use(await tempFolder());
+  const service = more.use(await Service.here()), folder = more.use(await tempFolder());
   const relay = more.use(await HostileRelay.start(service.url));
   const [ada, bob] = [`${folder.path}/ada`, `${folder.path}/bob`];
   await createAgents(ada, service, ["alpha"]);

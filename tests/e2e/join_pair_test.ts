@@ -28,7 +28,7 @@ function pinsOf(dir: string, agent: string): Record<string, string | undefined> 
 }
 
 Deno.test("one link makes the account and the agent, and pairs it", async (t) => {
-  await using service = await Service.open();
+  await using service = await Service.here();
   await using folder = await tempFolder();
   const ada = `${folder.path}/ada`;
   await administrator(service, ada);
@@ -82,7 +82,7 @@ Deno.test({
   name: "i here, and the command there: an account, an agent and a pair, and both can write",
   ignore: !HAS_TMUX,
   async fn() {
-    await using service = await Service.open();
+    await using service = await Service.here();
     await using folder = await tempFolder();
     const [ada, bob] = [`${folder.path}/ada`, `${folder.path}/bob`];
     await administrator(service, ada);
@@ -118,7 +118,7 @@ const TRIALS = trials(1);
 Deno.test(`a join that pairs, killed at ${TRIALS} moments, leaves what its repetition and a new ticket complete`, async () => {
   for (let trial = 0; trial < TRIALS; trial++) {
     // A server for each, because the registry limits what one address asks for in a minute.
-    await using service = await Service.open();
+    await using service = await Service.here();
     await using folder = await tempFolder();
     const ada = `${folder.path}/ada`;
     await administrator(service, ada);

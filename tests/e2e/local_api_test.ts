@@ -55,7 +55,7 @@ async function story(dir: string, service: Service) {
 }
 
 Deno.test("all answers of a local API are valid against its OpenAPI document, which has every route", async () => {
-  await using service = await Service.open();
+  await using service = await Service.here();
   await using folder = await tempFolder();
   const { a, b, connector } = await story(folder.path, service);
   await using _connector = connector;
@@ -180,7 +180,7 @@ Deno.test("all answers of a local API are valid against its OpenAPI document, wh
 });
 
 Deno.test("waiting calls end with their caller, and with the connector", async (t) => {
-  await using service = await Service.open();
+  await using service = await Service.here();
   await using folder = await tempFolder();
   const { connector } = await story(folder.path, service);
   await using _connector = connector;

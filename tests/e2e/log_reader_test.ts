@@ -7,6 +7,7 @@ import { childCommand, within } from "../support/child_command.ts";
 import { parseExposition } from "../support/exposition.ts";
 import { freePort, tempFolder } from "../support/process.ts";
 import { ProcessOutput } from "../support/process_output.ts";
+import { longTest } from "../support/trials.ts";
 
 /** Each has a line of about 190 bytes: more than the pipe of the system (64 KiB) and the queue (1 MiB) hold together. */
 const REQUESTS = 8_000;
@@ -69,7 +70,7 @@ Deno.test("a reader of standard error that stops does not stop the server, and l
   assert(done + dropped >= REQUESTS, `${done} written and ${dropped} dropped of ${REQUESTS}`);
 });
 
-Deno.test("a server whose log is not read ends when it is asked to", async () => {
+longTest("a server whose log is not read ends when it is asked to", async () => {
   await using folder = await tempFolder();
   const server = await start(folder.path, freePort());
   await using child = server.child;

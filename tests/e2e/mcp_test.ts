@@ -149,7 +149,7 @@ function aliasesOf(dir: string, agent: string): Promise<true> {
 }
 
 Deno.test("an agent asks with a tool, and the answer of the other person's agent is the result of the call", async (t) => {
-  await using service = await Service.open();
+  await using service = await Service.here();
   await using people = await pairOfPeople(service);
   await using alpha = await McpServerProcess.open(people.one, "alpha", "2025");
   await using beta = await McpServerProcess.open(people.other, "beta", "2026");
@@ -176,7 +176,7 @@ Deno.test("an agent asks with a tool, and the answer of the other person's agent
 });
 
 Deno.test("standard output has lines of the protocol only, and the end of standard input ends the server", async (t) => {
-  await using service = await Service.open();
+  await using service = await Service.here();
   await using people = await pairOfPeople(service);
   await using server = new RawServer(people.one, "alpha", "--peers", "delta,beta");
   const { protocolVersion, serverInfo } = await server.initialize();
@@ -190,7 +190,7 @@ Deno.test("standard output has lines of the protocol only, and the end of standa
   await server.line("this is not JSON");
 
   await t.step("also without a proxy", async () => {
-    await service.server.end("SIGKILL");
+    await service.stopHere();
     const kept = await call("send_message", { to: "beta", text: "Hello", request_id: "request-1" });
     assertEquals(kept.structuredContent?.state, "kept", JSON.stringify(kept));
     assertEquals((await call("read_inbox")).structuredContent.messages, []);
@@ -201,7 +201,7 @@ Deno.test("standard output has lines of the protocol only, and the end of standa
 });
 
 Deno.test("a host that shows no questions gets one command to paste, and it pairs while svc mcp runs the connector", async () => {
-  await using service = await Service.open();
+  await using service = await Service.here();
   await using one = await person(service, "alpha");
   await using other = await person(service, "beta");
   await using server = new RawServer(one.dir, "alpha");

@@ -6,6 +6,7 @@ import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { PairedAgents } from "../cli/connector/paired_agents.ts";
 import { bundledProgram, programs, Watched } from "../cli/program.ts";
 import { eventually, within } from "../support/process.ts";
+import { longTest } from "../support/trials.ts";
 
 const END_MS = 90_000;
 
@@ -72,7 +73,7 @@ Deno.test("svc inbox --take into a closed pipe marks nothing read", async () => 
   assertEquals([code, (await beta.json("GET", "/v1/inbox")).messages.length], [0, 2]);
 });
 
-Deno.test("messages are received, answered and listed while no connector runs", async () => {
+longTest("messages are received, answered and listed while no connector runs", async () => {
   await using shell = await PairedAgents.open(await bundledProgram());
   const { stderr } = await shell.run("alpha", "svc send beta 'for later'");
   assertStringIncludes(stderr, "Sent to beta: queued, until 20");

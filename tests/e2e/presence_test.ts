@@ -4,8 +4,9 @@ import { PairedAgents } from "../cli/connector/paired_agents.ts";
 import { RunningConnector, svcHere } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
 import { eventually } from "../support/process.ts";
+import { longTest } from "../support/trials.ts";
 
-Deno.test("svc peers shows whether a peer is connected, unless it hides that", async (t) => {
+longTest("svc peers shows whether a peer is connected, unless it hides that", async (t) => {
   const program = await bundledProgram();
   await using agents = await PairedAgents.open(program);
   const peerOfAlpha = async (state: unknown) => {

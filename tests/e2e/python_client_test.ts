@@ -13,7 +13,7 @@ Deno.test({
   name: "a client in Python, written from docs/protocol.md, sends a message and receives it",
   ignore: !HAS_PYTHON,
   async fn() {
-    await using service = await Service.open();
+    await using service = await Service.here();
     const { url, apiKey } = service;
     const child = new Deno.Command("python3", {
       args: [CLIENT.pathname, url, apiKey],

@@ -8,8 +8,9 @@ import { isInstalled } from "../support/installed.ts";
 import { tempFolder } from "../support/process.ts";
 import { cases, runCase } from "../support/quiet_runtime.ts";
 import { RecordingProxy } from "../support/recording_proxy.ts";
+import { longTest } from "../support/trials.ts";
 
-Deno.test({
+longTest({
   name: "the runtime of svc --version, demo, serve and task dev sends no request to another machine",
   ignore: !await isInstalled("node"),
   async fn() {

@@ -50,7 +50,7 @@ async function pair(initiator: RunningConnector, responder: RunningConnector): P
 }
 
 Deno.test("after a rollback of the server each person sees what is gone, and gets it back with the named commands", async () => {
-  await using service = await Service.open();
+  await using service = await Service.here();
   await using folder = await tempFolder();
   await using stack = new AsyncDisposableStack();
   const registry = new RegistryClient(deps, service.url);
@@ -66,9 +66,9 @@ Deno.test("after a rollback of the server each person sees what is gone, and get
   const alpha = stack.use(await ada.start("alpha")), beta = await bob.start("beta"), delta = await bob.start("delta");
   await pair(alpha, beta);
 
-  await service.server.end("SIGTERM");
+  await service.stopHere();
   await Deno.copyFile(store, `${store}.backup`);
-  await service.restart(0);
+  await service.restartHere();
   const carol = await joined("Carol", "gamma");
   const gamma = stack.use(await carol.start("gamma"));
   await eventually(SOON_MS, "the connectors are back", async () => {
@@ -84,12 +84,12 @@ Deno.test("after a rollback of the server each person sees what is gone, and get
   await ada.svc("send", "delta", "arrived before");
   await beta.child.end("SIGTERM");
   await ada.svc("send", "beta", "queued before");
-  await service.server.end("SIGTERM");
+  await service.stopHere();
   await ada.svc("send", "beta", "kept for beta");
 
   for (const rest of ["-wal", "-shm"]) await Deno.remove(store + rest).catch(() => {});
   await Deno.copyFile(`${store}.backup`, store);
-  await service.restart(0);
+  await service.restartHere();
   const beta2 = stack.use(await bob.start("beta"));
   await eventually(SOON_MS, "what waited at the connector arrives", async () => {
     return (await bob.texts("beta")).includes("kept for beta") || undefined;

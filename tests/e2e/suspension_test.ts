@@ -13,7 +13,7 @@ const AGENTS = 12;
 
 Deno.test("the agents of a suspended person end at once, and their files work again after the restore", async () => {
   const program = await bundledProgram();
-  await using service = await Service.open();
+  await using service = await Service.here();
   await using folder = await tempFolder();
   await using runtime = new Listener();
   const dir = folder.path;

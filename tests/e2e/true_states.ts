@@ -342,7 +342,7 @@ class States implements AsyncDisposable {
 
 /** Kills one process after another while messages flow in both directions. Asserts each time that no state is false. */
 export async function killed(victims: readonly string[], trials: Trials): Promise<Counts> {
-  await using agents = await PairedAgents.open(await bundledProgram(), MANY_STARTS);
+  await using agents = await PairedAgents.open(await bundledProgram(), MANY_STARTS, victims.includes("the server"));
   await using states = new States(agents, trials);
   for (const victim of victims) await states.kill(victim);
   return await states.finish();

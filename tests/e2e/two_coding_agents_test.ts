@@ -12,6 +12,7 @@ import { HAS_OPENSSL } from "../support/private_authority.ts";
 import { freePort, tempFolder, within } from "../support/process.ts";
 import { TwoMachines } from "../support/two_machines.ts";
 import { Person, START_MS, startFront } from "./machine_person.ts";
+import { longTest } from "../support/trials.ts";
 
 const program = await bundledProgram();
 
@@ -69,7 +70,7 @@ class CodingAgent implements AsyncDisposable {
   }
 }
 
-Deno.test({
+longTest({
   name: "a coding agent asks, the one on the other machine is woken, and its answer is the result of the call",
   ignore: !HAS_OPENSSL,
   async fn() {

@@ -2,8 +2,9 @@
 import { freePort, tempFolder } from "../support/process.ts";
 import { Person } from "./machine_person.ts";
 import { secondMachine, wordsOf } from "./second_machine.ts";
+import { longTest } from "../support/trials.ts";
 
-Deno.test("two people get from the lines of the README for a second machine to a receipt", async () => {
+longTest("two people get from the lines of the README for a second machine to a receipt", async () => {
   await using folder = await tempFolder();
   const [address, port] = ["127.0.0.1", String(freePort())];
   const machine = { address, program: <P>(program: P) => program };

@@ -1,6 +1,7 @@
 /** The README's lines for two servers, typed at two loopback addresses; tests/soak has them on two machines, with TLS. */
 import { assert, assertStringIncludes } from "@std/assert";
 import { freePort, ROOT, tempFolder } from "../support/process.ts";
+import { IS_LONG } from "../support/trials.ts";
 import { Person } from "./machine_person.ts";
 import type { Team } from "./server_team.ts";
 import { twoServers } from "./two_servers.ts";
@@ -25,5 +26,5 @@ Deno.test("two servers of one machine: a ticket, questions and answers in both d
       serve: ["serve", "--host", address, "--port", port, "--public-url", `http://${address}:${port}`],
     };
   };
-  await twoServers(team("ada", "alpha", "127.0.0.1"), team("bob", "beta", "127.0.0.2"));
+  await twoServers(team("ada", "alpha", "127.0.0.1"), team("bob", "beta", "127.0.0.2"), IS_LONG);
 });

@@ -1,5 +1,5 @@
 /** One trial of each disturbance of a reader, and one kill (D-395), at fixed moments; tests/soak has the long run. */
-import { IS_LONG, printedSeed } from "../support/trials.ts";
+import { IS_LONG, longTest, printedSeed } from "../support/trials.ts";
 import { killed, victims } from "./true_states.ts";
 import { DISTURBANCES, disturbed } from "./unseen_messages.ts";
 
@@ -7,7 +7,8 @@ const seed = IS_LONG ? printedSeed() : 1;
 
 for (const isAttached of [false, true]) {
   const where = `with the connector ${isAttached ? "of another process" : "in the same process"}`;
-  Deno.test(`no message is read unseen when a call is disturbed, ${where}`, async () => {
+  const test = isAttached ? longTest : Deno.test;
+  test(`no message is read unseen when a call is disturbed, ${where}`, async () => {
     await disturbed(DISTURBANCES, { seed, isAttached, isDrained: false });
   });
 }

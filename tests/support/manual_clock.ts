@@ -23,7 +23,7 @@ export class ManualClock implements Clock {
   }
 
   after(ms: number, fn: () => void): Cancel {
-    const timer = { at: Math.ceil(this.#now + ms), fn, origin: new Error() };
+    const timer = { at: Math.ceil(this.#now + ms), fn, origin: caller() };
     this.#timers.add(timer);
     return () => void this.#timers.delete(timer);
   }
@@ -36,7 +36,7 @@ export class ManualClock implements Clock {
   /** The pending timers, one line each: the delay, and the code that set it. */
   pending(): string {
     const lines = [...this.#timers].map(({ at, origin }) => {
-      return `+${at - this.#now} ms ${origin.stack?.split("\n")[2]?.trim()}`;
+      return `+${at - this.#now} ms ${origin.stack?.split("\n")[3]?.trim()}`;
     });
     return lines.join("\n");
   }
@@ -74,6 +74,15 @@ export class ManualClock implements Clock {
     await flushTasks();
     this.step(ms);
   }
+}
+
+/** An error whose stack has this function and the caller of `after` only, because a whole stack for each timer takes long. */
+function caller(): Error {
+  const { stackTraceLimit } = Error;
+  Error.stackTraceLimit = 3;
+  const origin = new Error();
+  Error.stackTraceLimit = stackTraceLimit;
+  return origin;
 }
 
 /** Event-loop turns without outside work after which no more work follows. */

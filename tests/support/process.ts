@@ -6,6 +6,7 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { AgentClient, type AgentIdentity, ApiError, type HttpDeps, RegistryClient } from "./agent_client.ts";
 import { type Ack, type Link, openLink } from "../../cli/link/link.ts";
+import { silentLog, startServer as runServer } from "../../deploy.ts";
 import { systemClock } from "../../shared/clock.ts";
 import type { Agent } from "../../shared/protocol/api/agents.ts";
 import type { AgentAuth } from "../../shared/protocol/api/sessions.ts";
@@ -97,20 +98,19 @@ export const AMPLE_QUOTA_VARIABLES = {
   OWNER_RATE_LIMIT_REQUESTS_PER_MINUTE: "1000000",
 };
 
-function spawnServer({ folder, env = {}, entry = ["deploy.ts"], args = [] }: ServerOptions): ServerProcess {
+function variablesOf({ folder, env = {} }: ServerOptions): Record<string, string> {
+  return { PORT: "0", KV_URL: `${folder}/svc.kv`, BOOTSTRAP_SECRET, ...AMPLE_QUOTA_VARIABLES, ...env };
+}
+
+function spawnServer(options: ServerOptions): ServerProcess {
+  const { folder, entry = ["deploy.ts"], args = [] } = options;
   const permissions = [
     "--allow-net=127.0.0.1,127.0.0.2,localhost,[::1]",
     "--allow-env",
     "--allow-sys=statfs,systemMemoryInfo",
   ]
     .concat(["read", "write"].map((kind) => `--allow-${kind}=${folder}`));
-  return new ServerProcess(["run", "--no-prompt", ...permissions, ...entry, ...args], {
-    PORT: "0",
-    KV_URL: `${folder}/svc.kv`,
-    BOOTSTRAP_SECRET,
-    ...AMPLE_QUOTA_VARIABLES,
-    ...env,
-  });
+  return new ServerProcess(["run", "--no-prompt", ...permissions, ...entry, ...args], variablesOf(options));
 }
 
 /**
@@ -136,6 +136,22 @@ export async function refusedStart(options: ServerOptions): Promise<{ code: numb
   await using server = spawnServer(options);
   const { code } = await within(START_MS, "the server refuses to start", server.status);
   return { code, stdout: server.stdout.text, stderr: server.stderr.text };
+}
+
+/** A server in the process of the test. */
+export interface ServerHere extends AsyncDisposable {
+  /** For instance `http://127.0.0.1:12345`. */
+  address: string;
+}
+
+/**
+ * Starts a server in this process. It is for tests whose subject is another program, because the start of a process is most
+ * of what a server costs in a short test.
+ */
+export async function startServerHere(options: ServerOptions): Promise<ServerHere> {
+  const variables = variablesOf(options);
+  const { address, stop } = await runServer((name) => variables[name], silentLog);
+  return { address, [Symbol.asyncDispose]: stop };
 }
 
 /** Addresses of the two services. */
@@ -223,10 +239,14 @@ export class Connector {
   }
 }
 
-/** Running services with their first admin: in one process, or registry and proxy separate with one store each. */
+/**
+ * Running services with their first admin: in a process of their own, registry and proxy separate with one store each, or in
+ * the process of the test.
+ */
 export class Service implements AsyncDisposable {
-  /** The server, or registry and proxy. */
+  /** The server, or registry and proxy; empty in the process of the test. */
   readonly servers: ServerProcess[] = [];
+  #here: ServerHere | null = null;
   readonly folders: (AsyncDisposable & { path: string })[] = [];
   readonly #envs: Record<string, string>[];
   readonly place: Place;
@@ -261,6 +281,26 @@ export class Service implements AsyncDisposable {
     Object.assign(service.#envs[1] ?? {}, credential);
     if (isApart) await service.restart(1);
     return service;
+  }
+
+  /** Services in the process of the test: see `startServerHere`. */
+  static async here(env: Record<string, string> = {}): Promise<Service> {
+    const service = new Service(env, false);
+    service.folders.push(await tempFolder());
+    await service.restartHere();
+    service.apiKey = await bootstrap(service.place);
+    return service;
+  }
+
+  /** Ends services in the process of the test. */
+  async stopHere(): Promise<void> {
+    await this.#here?.[Symbol.asyncDispose]();
+    this.#here = null;
+  }
+
+  /** Starts them again on their store and port. */
+  async restartHere(): Promise<void> {
+    this.#here = await startServerHere(this.optionsOf(0));
   }
 
   /** The server, or the registry. */
@@ -312,6 +352,7 @@ export class Service implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
+    await this.stopHere();
     for (const server of this.servers) await server[Symbol.asyncDispose]();
     for (const folder of this.folders) await folder[Symbol.asyncDispose]();
   }

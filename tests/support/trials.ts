@@ -1,6 +1,11 @@
 /** The long run, with `-- --trials n`: it tries every point where a process can be killed, and the compiled binary. */
 export const IS_LONG: boolean = Deno.args.includes("--trials");
 
+/**
+ * `Deno.test` in the long run, else nothing: for what shorter tests prove in parts, because a gate that takes long is not run.
+ */
+export const longTest = (IS_LONG ? Deno.test : () => {}) as typeof Deno.test;
+
 /** Number of rounds of a test with random timing: `-- --trials n`, else the given number. */
 export function trials(usual: number): number {
   return saidNumber("--trials") ?? usual;

@@ -7,10 +7,12 @@
 export interface Group {
   args: readonly string[];
   /**
-   * Folders whose test files run in a few isolates. With one isolate for each file the gate needs a quarter more CPU, because
-   * each loads the same modules again.
+   * Folders whose test files share a few isolates. With one isolate for each file the gate needs a third more CPU, because
+   * each loads the same modules and warms the same code again.
    */
   folders?: readonly string[];
+  /** Number of these isolates (default: one for each core of the gate). */
+  isolates?: number;
   /** A folder below them that another group runs. */
   except?: string;
   /** Seconds of CPU. The report names a group that needs more, because the gate has six minutes on two cores. */
@@ -45,9 +47,10 @@ export const GROUPS: Readonly<Record<string, Group>> = {
   doc: { args: [...USUAL, "--doc", "--allow-read", "shared/protocol"] },
   tools: withProcesses(10, "tests/tools"),
   cli: withProcesses(60, "tests/cli", "tests/shared/client", "tests/bench"),
-  e2e: withProcesses(150, "tests/e2e"),
-  // Pages in Chromium. Its own CPU seconds count too.
-  browser: withProcesses(40, "tests/browser"),
+  // These tests wait for processes more than they compute.
+  e2e: { ...withProcesses(150, "tests/e2e"), isolates: 4, jobs: 4 },
+  // Pages in Chromium. Its own CPU seconds count too. One isolate starts it once for all of them.
+  browser: { ...withProcesses(40, "tests/browser"), isolates: 1 },
   // The suites whose tests open a store, on denokv: --store denokv.
   denokv: onDenokv("tests/shared/server", "tests/registry", "tests/proxy"),
   // The part of them that the gate runs.
@@ -71,7 +74,9 @@ const IN_ONE_PROCESS = ["registry", "proxy", "shared", "simulation", "doc", "too
 
 export const PLANS: Readonly<Record<string, Plan>> = {
   test: [[IN_ONE_PROCESS]],
-  // The tests of e2e and denokv_gate wait more than they compute, the others only compute: together they use both cores.
-  ok: [[["check", "denokv_gate"], IN_ONE_PROCESS, ["e2e", "browser"]]],
+  // The lanes are about equally long.
+  ok: [[["check", "denokv_gate", "cli"], ["registry", "proxy", "shared", "simulation", "doc", "tools", "browser"], [
+    "e2e",
+  ]]],
   soak: [[["soak", "e2e_long", "seeds", "denokv"]]],
 };

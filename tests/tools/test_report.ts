@@ -170,8 +170,8 @@ export function cpuSecondsOf(times: string): number {
     .reduce((sum, [, minutes, seconds]) => sum + Number(minutes) * 60 + Number(seconds), 0);
 }
 
-/** Number of isolates of a group with folders: enough that no core waits for long at the end. */
-const ISOLATES = 6;
+/** Number of isolates of a group with folders, unless it says another one. */
+const ISOLATES = 2;
 
 async function testFiles(folder: string, except?: string): Promise<string[]> {
   const files: string[] = [];
@@ -184,11 +184,11 @@ async function testFiles(folder: string, except?: string): Promise<string[]> {
 }
 
 /** Writes the files that import the tests of a group with folders, each of them an equal part. Returns their paths. */
-async function writeIsolates(to: string, { folders = [], except }: Group): Promise<string[]> {
+async function writeIsolates(to: string, { folders = [], except, isolates = ISOLATES }: Group): Promise<string[]> {
   const files = (await Promise.all(folders.map((folder) => testFiles(folder, except)))).flat();
   const texts: string[] = [];
   for (const [i, file] of files.entries()) {
-    texts[i % ISOLATES] = `${texts[i % ISOLATES] ?? ""}import "file://${Deno.cwd()}/${file}";\n`;
+    texts[i % isolates] = `${texts[i % isolates] ?? ""}import "file://${Deno.cwd()}/${file}";\n`;
   }
   return await Promise.all(texts.map(async (text, i) => {
     const path = `${to}/isolate_${i}_test.ts`;

@@ -48,7 +48,7 @@ const p99 = (times: readonly number[]) => times[Math.ceil(times.length * 0.99) -
  * @param goalMb most memory of the process, in MB; `null` does not check it
  */
 export async function manyAgents(t: Deno.TestContext, count: number, goalMb: number | null): Promise<void> {
-  await using service = await Service.open();
+  await using service = await Service.here();
   await using folder = await tempFolder();
   await using runtime = new SharedRuntime();
   const agents = await AgentSet.create(folder.path, service, runtime, count);

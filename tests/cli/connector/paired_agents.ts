@@ -1,4 +1,4 @@
-/** Two paired agents of one person, with a real server, and the person's shell. */
+/** Two paired agents of one person, with a server, and the person's shell. */
 import { shellWord } from "../../../cli/terminal/output.ts";
 import { Service, tempFolder, within } from "../../support/process.ts";
 import { ended, type Program } from "../program.ts";
@@ -19,9 +19,17 @@ export class PairedAgents implements AsyncDisposable {
     readonly folder: AsyncDisposable & { path: string },
   ) {}
 
-  /** @param env variables of the server */
-  static async open(program: Program, env: Record<string, string> = {}): Promise<PairedAgents> {
-    const shell = new PairedAgents(program, await Service.open(env), await tempFolder());
+  /**
+   * @param env variables of the server
+   * @param isKilled whether the server is a process that the test kills
+   */
+  static async open(
+    program: Program,
+    env: Record<string, string> = {},
+    isKilled = false,
+  ): Promise<PairedAgents> {
+    const service = await (isKilled ? Service.open(env) : Service.here(env));
+    const shell = new PairedAgents(program, service, await tempFolder());
     await pairedNames(shell.service, shell.dir, ["alpha", "beta"]);
     return shell;
   }

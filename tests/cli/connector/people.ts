@@ -7,15 +7,8 @@ import { realSystem } from "../../../cli/system.ts";
 import { AgentClient } from "../../support/agent_client.ts";
 import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
 import { fromBase64Url } from "../../../shared/protocol/base64url.ts";
-import type { Program } from "../program.ts";
+import { bundledProgram, type Program } from "../program.ts";
 import { ChildProcess, deps, eventually, within } from "../../support/process.ts";
-
-/** `svc` from source with all permissions. */
-const SOURCE: Program = {
-  name: "from source",
-  command: Deno.execPath(),
-  args: ["run", "-A", "--no-prompt", "cli/main.ts"],
-};
 
 /** The result of a command line. */
 export interface Attempt {
@@ -32,10 +25,10 @@ export async function attempt(
   dir: string,
   args: readonly string[],
   env: Record<string, string> = {},
-  program = SOURCE,
+  program?: Program,
 ): Promise<Attempt> {
-  const line = [...program.args, ...args, "--config-dir", dir, "--json"];
-  await using child = new ChildProcess(line, env, program.command);
+  const { command, args: before } = program ?? await bundledProgram();
+  await using child = new ChildProcess([...before, ...args, "--config-dir", dir, "--json"], env, command);
   const { code } = await within(60_000, `svc ${args.join(" ")}`, child.status);
   return attemptOf(code, child.stdout.text, child.stderr.text);
 }
@@ -50,7 +43,7 @@ export async function svc(
   dir: string,
   args: readonly string[],
   env: Record<string, string> = {},
-  program = SOURCE,
+  program?: Program,
   // deno-lint-ignore no-explicit-any
 ): Promise<any> {
   return resultOf(args, await attempt(dir, args, env, program));
@@ -163,10 +156,11 @@ export class RunningConnector implements AsyncDisposable {
     dir: string,
     agent: string,
     args: readonly string[] = [],
-    { env = {}, program = SOURCE }: { env?: Record<string, string>; program?: Program } = {},
+    { env = {}, program }: { env?: Record<string, string>; program?: Program } = {},
   ): Promise<RunningConnector> {
-    const line = [...program.args, "connector", "start", agent, "--config-dir", dir, ...args];
-    return await this.of(dir, agent, new ChildProcess(line, env, program.command));
+    const { command, args: before } = program ?? await bundledProgram();
+    const line = [...before, "connector", "start", agent, "--config-dir", dir, ...args];
+    return await this.of(dir, agent, new ChildProcess(line, env, command));
   }
 
   /** The connector of a process that is starting. */

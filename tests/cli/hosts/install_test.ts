@@ -25,14 +25,11 @@ function without(one: HostCase, text: string, name: string): unknown {
   return value;
 }
 
+/** On one machine, because each case has a file of its own. */
 async function forEachCase(t: Deno.TestContext, run: (one: HostCase, machine: Machine) => Promise<void>) {
-  for (const one of CASES) {
-    await t.step(`${one.host} ${one.scope}`, async () => {
-      await using world = await World.open();
-      await using machine = await hostMachine(world);
-      await run(one, machine);
-    });
-  }
+  await using world = await World.open();
+  await using machine = await hostMachine(world);
+  for (const one of CASES) await t.step(`${one.host} ${one.scope}`, () => run(one, machine));
 }
 
 Deno.test("only the entry changes in a file with comments, other servers and unknown members", async (t) => {
@@ -85,10 +82,10 @@ Deno.test("undo restores every byte of an unusual text", async (t) => {
   ];
   const cases = [...json.map(([name, text]) => ({ one: CURSOR, name, text }))]
     .concat(toml.map(([name, text]) => ({ one: CODEX, name, text })));
+  await using world = await World.open();
+  await using machine = await hostMachine(world);
   for (const { one, name, text } of cases) {
     await t.step(`${one.format}: ${name}`, async () => {
-      await using world = await World.open();
-      await using machine = await hostMachine(world);
       const path = await give(machine, one, text);
       for (const more of [[], ["--read-only"], ["--peers", "beta"]]) await machine.json(...wordsOf(one), ...more);
       await machine.json(...wordsOf(one), "--undo");
@@ -275,10 +272,10 @@ Deno.test("a text that cannot be changed safely is refused with what to paste", 
     [CODEX, "a = 1\na = 2\n"],
     [CODEX, `a = ${"[".repeat(101)}${"]".repeat(101)}\n`],
   ];
+  await using world = await World.open();
+  await using machine = await hostMachine(world);
   for (const [one, text] of texts) {
     await t.step(text.slice(0, 30).trim(), async () => {
-      await using world = await World.open();
-      await using machine = await hostMachine(world);
       const path = await give(machine, one, text);
       const { code, message } = await machine.failure(...wordsOf(one));
       assertEquals([code, read(path)], ["CLI_FILE_INVALID", text]);
