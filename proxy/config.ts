@@ -73,7 +73,11 @@ export function readProxyConfig(reader: ConfigReader, place: ServiceAddresses): 
     ackTimeoutMs: reader.read("RELAY_ACK_TIMEOUT_MS", ms, LIMITS.ackTimeoutMs),
     heartbeatIntervalMs: reader.read("RELAY_HEARTBEAT_INTERVAL_MS", ms, LIMITS.heartbeatIntervalMs),
     accessCacheMs: reader.read("AGENT_ACCESS_CACHE_MS", wholeNumber(0, ACCESS_CACHE_MAX_MS), 0),
-    mailboxTtlSeconds: reader.read("RELAY_MAILBOX_TTL_SECONDS", wholeNumber(1, 604_800), LIMITS.mailboxTtlSeconds),
+    mailboxTtlSeconds: reader.read(
+      "RELAY_MAILBOX_TTL_SECONDS",
+      wholeNumber(1, LIMITS.mailboxTtlMaxSeconds),
+      LIMITS.mailboxTtlSeconds,
+    ),
     receiptKeptMs: 1000 * reader.read(
       "RECEIPT_RETENTION_SECONDS",
       wholeNumber(RECEIPT_KEPT_SECONDS_MIN, RECEIPT_KEPT_SECONDS_MAX),

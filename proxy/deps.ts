@@ -13,7 +13,7 @@ import type { Metrics } from "../shared/server/metrics/metrics.ts";
 import { BatchedReads } from "../shared/server/store/batched_reads.ts";
 import { RateLimiter } from "../shared/server/rate_limit.ts";
 import type { DiskSpace } from "../shared/server/machine.ts";
-import { StoreCount } from "../shared/server/store/store_count.ts";
+import { SharedCount } from "../shared/server/store/shared_count.ts";
 import { StoreReserve } from "../shared/server/store/store_reserve.ts";
 import { StoreProbe } from "../shared/server/store/store_probe.ts";
 import { countRelay, type RelayCounts } from "./admin/overview.ts";
@@ -198,7 +198,7 @@ export function buildProxy(externals: ProxyExternals, config: ProxyConfig) {
   metrics.read("crl_age_seconds", () => crl.ageSeconds);
   metrics.read("crl_entries", () => crl.entries);
   metrics.read("registry_keys_age_seconds", () => keys.ageSeconds);
-  const counts = new StoreCount(clock, () => countRelay({ kv, clock, leases, mailbox }));
+  const counts = new SharedCount(clock, () => countRelay({ kv, clock, leases, mailbox }));
   const series = new RelaySeries({ clock, metrics, counts });
   metrics.beforeRead(async () => showCounts(metrics, await counts.current(), clock));
   metrics.read("store_reserve_bytes", () => reserve.space?.reserveBytes ?? null);

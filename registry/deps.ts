@@ -11,7 +11,7 @@ import { Nonces } from "../shared/server/nonces.ts";
 import { Changes } from "../shared/server/store/changes.ts";
 import { BatchedReads } from "../shared/server/store/batched_reads.ts";
 import { RateLimiter } from "../shared/server/rate_limit.ts";
-import { StoreCount } from "../shared/server/store/store_count.ts";
+import { SharedCount } from "../shared/server/store/shared_count.ts";
 import { StoreProbe } from "../shared/server/store/store_probe.ts";
 import { readWithFormatCheck } from "../shared/server/store/store_format.ts";
 import { Looks } from "./admin_tokens/handlers.ts";
@@ -56,7 +56,7 @@ export async function buildRegistry(externals: RegistryExternals, config: Regist
     inFlight: externals.commitsInFlight,
   });
   const changes = new Changes({ kv, reads, clock, random, maxChecks, metrics });
-  const counts = new StoreCount(clock, () => countRegistry({ kv, clock, metrics }));
+  const counts = new SharedCount(clock, () => countRegistry({ kv, clock, metrics }));
   metrics.beforeRead(() => counts.current());
   return {
     ...externals,

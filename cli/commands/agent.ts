@@ -44,14 +44,17 @@ export const COMMANDS = [
     args: { name: { summary: "Agent name: 1 to 64 of A-Z, a-z, 0-9, ., _ and -; also its folder name" } },
     options: {
       ...PERSON_OPTIONS,
-      framework: { value: "framework", summary: `Framework label, up to 32 characters (default ${DEFAULT_FRAMEWORK})` },
+      framework: {
+        value: "framework",
+        summary: `Framework label, up to ${LIMITS.framework} characters (default ${DEFAULT_FRAMEWORK})`,
+      },
       "ttl-days": { value: "days", summary: `Days until the identity token expires, ${TTL_RANGE}` },
     },
     examples: { "svc agent create alpha --framework openclaw": "Create an agent named alpha" },
     async run(ctx, { args: { name }, options }) {
       const { framework } = options;
       if (framework !== undefined && parseFramework(framework) === null) {
-        throw new CliError("CLI_USAGE", "--framework must be 1 to 32 characters of text");
+        throw new CliError("CLI_USAGE", `--framework must be 1 to ${LIMITS.framework} characters of text`);
       }
       const ttlDays = options["ttl-days"] === undefined ? undefined : parseTtlDays(options["ttl-days"]);
       requireAgentName(name);

@@ -4,7 +4,7 @@ import type { RelayOverview } from "../../shared/protocol/api/relay_admin.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { type Clock, DAY_MS } from "../../shared/clock.ts";
 import { type Answer, json } from "../../shared/server/http/route.ts";
-import { type StoreCount, visitAll } from "../../shared/server/store/store_count.ts";
+import { type SharedCount, visitAll } from "../../shared/server/store/shared_count.ts";
 import type { StoreReserve } from "../../shared/server/store/store_reserve.ts";
 import type { ProxyConfig } from "../config.ts";
 import type { InstanceLeases } from "../relay/instance_leases.ts";
@@ -34,7 +34,7 @@ interface CountDeps {
 
 interface OverviewDeps {
   config: Pick<ProxyConfig, "version" | "agentRequests" | "agentWindowMs">;
-  counts: StoreCount<RelayCounts>;
+  counts: SharedCount<RelayCounts>;
   leases: Pick<InstanceLeases, "instance">;
   links: Pick<InstanceLinks, "size" | "missing">;
   forwarder: Pick<MessageForwarder, "crossed">;

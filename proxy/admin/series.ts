@@ -13,7 +13,7 @@ import type { Cancel, Clock } from "../../shared/clock.ts";
 import { type Answer, type Input, json } from "../../shared/server/http/route.ts";
 import type { Metrics, Series } from "../../shared/server/metrics/metrics.ts";
 import { METRICS } from "../../shared/server/metrics/metrics_table.ts";
-import type { StoreCount } from "../../shared/server/store/store_count.ts";
+import type { SharedCount } from "../../shared/server/store/shared_count.ts";
 import type { InstanceLeases } from "../relay/instance_leases.ts";
 import type { Admin } from "./authenticator.ts";
 import type { RelayCounts } from "./overview.ts";
@@ -28,7 +28,7 @@ type Group = keyof RelayPoint["refusals"];
 interface SeriesDeps {
   clock: Clock;
   metrics: Pick<Metrics, "families">;
-  counts: Pick<StoreCount<RelayCounts>, "current">;
+  counts: Pick<SharedCount<RelayCounts>, "current">;
 }
 
 /** The counters at one moment. */

@@ -17,7 +17,7 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import { concatChunks, splitChunks } from "../../shared/server/store/chunks.ts";
 import type { Metrics } from "../../shared/server/metrics/metrics.ts";
 import type { GroupCommit, Update, Write } from "../../shared/server/store/group_commit.ts";
-import { visitAll } from "../../shared/server/store/store_count.ts";
+import { visitAll } from "../../shared/server/store/shared_count.ts";
 import type { StoreReserve } from "../../shared/server/store/store_reserve.ts";
 
 /** Why a message is not queued. */

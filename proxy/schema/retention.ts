@@ -10,6 +10,9 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { SweptFamily } from "../../shared/server/store/expiry_sweeper.ts";
 import type { StoredKinds } from "../../shared/server/store/transfer.ts";
 
+/** With less, a record of a mailbox could end before the longest message in it. */
+const MAILBOX_KEPT_MS = LIMITS.mailboxTtlMaxSeconds * 1000 + 2 * DAY_MS;
+
 /**
  * The end of each record after an import, by key family: the expiry in kv_keys.ts. Records about running instances are
  * never exported.
@@ -27,10 +30,10 @@ export const STORED: StoredKinds = {
   pair_count: "forever",
   pairs_ended: "forever",
   mailbox: (value: MailboxEntry) => value.expiresAt + DAY_MS,
-  mailbox_part: (_: unknown, now: number) => now + 9 * DAY_MS,
-  mailbox_state: (_: unknown, now: number) => now + 9 * DAY_MS,
-  mailbox_bytes: (_: unknown, now: number) => now + 9 * DAY_MS,
-  mailbox_expiry: (_: unknown, now: number) => now + 9 * DAY_MS,
+  mailbox_part: (_: unknown, now: number) => now + MAILBOX_KEPT_MS,
+  mailbox_state: (_: unknown, now: number) => now + MAILBOX_KEPT_MS,
+  mailbox_bytes: (_: unknown, now: number) => now + MAILBOX_KEPT_MS,
+  mailbox_expiry: (_: unknown, now: number) => now + MAILBOX_KEPT_MS,
   crl_seen: "forever",
   issuer: ({ iat }: CrlSeen) => iat * 1000 + 7 * DAY_MS,
   presence: "never",

@@ -22,7 +22,7 @@ import { parseDid } from "../../shared/protocol/did.ts";
 import { isUlid } from "../../shared/protocol/ids.ts";
 import { type ErrorCode, ERRORS, ServiceError } from "../../shared/protocol/errors.ts";
 import { DAY_MS } from "../../shared/clock.ts";
-import type { StoreCount } from "../../shared/server/store/store_count.ts";
+import type { SharedCount } from "../../shared/server/store/shared_count.ts";
 import type { CrlPublisher } from "../revocation/crl.ts";
 
 /** Rows of a page of a list. */
@@ -30,7 +30,7 @@ export const PAGE_ROWS = 50;
 
 export type ConsoleDeps = AgentDeps & InviteDeps & ReadDeps & {
   config: RegistryConfig;
-  counts: StoreCount<AdminCounts>;
+  counts: SharedCount<AdminCounts>;
   suspensions: Suspensions;
   crl: CrlPublisher;
 };

@@ -6,7 +6,7 @@ import type { Clock } from "../../shared/clock.ts";
 import type { AdminCounts } from "../../shared/protocol/api/admin.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import type { Metrics } from "../../shared/server/metrics/metrics.ts";
-import { visitAll } from "../../shared/server/store/store_count.ts";
+import { visitAll } from "../../shared/server/store/shared_count.ts";
 import { isExpiring } from "./all_agents.ts";
 
 export async function countRegistry(

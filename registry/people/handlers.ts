@@ -17,7 +17,7 @@ import { ApiKey } from "../../shared/protocol/api/accounts.ts";
 import { Agent } from "../../shared/protocol/api/agents.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { type Answer, json, noContent, pick } from "../../shared/server/http/route.ts";
-import type { StoreCount } from "../../shared/server/store/store_count.ts";
+import type { SharedCount } from "../../shared/server/store/shared_count.ts";
 import { type AgentDeps, deleteAgent as deleteAnyAgent } from "../agents/store.ts";
 import type { WithId, WithQuery } from "../callers.ts";
 import type { HumanRecord, SessionRecord } from "../schema/records.ts";
@@ -27,7 +27,7 @@ import { listAllAgents, readAgent, type ReadDeps } from "./all_agents.ts";
 import * as store from "./store.ts";
 import type { Suspensions } from "./suspensions.ts";
 
-export async function counts({ counts }: { counts: StoreCount<AdminCounts> }): Promise<Answer> {
+export async function counts({ counts }: { counts: SharedCount<AdminCounts> }): Promise<Answer> {
   return json(await counts.current());
 }
 

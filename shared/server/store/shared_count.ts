@@ -14,7 +14,7 @@ const READ_TOGETHER = 500;
 /** With more, one count takes seconds and its answer is minutes old; the answer then says that there are more. */
 export const COUNTED_MAX = 100_000;
 
-export class StoreCount<T> {
+export class SharedCount<T> {
   readonly #clock: Clock;
   readonly #count: () => Promise<T>;
   #last: Promise<T> | null = null;

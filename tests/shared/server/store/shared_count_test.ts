@@ -1,12 +1,12 @@
 /** Counts over the store: shared, with a rest between two, and bounded. */
 import { assertEquals, assertRejects } from "@std/assert";
-import { COUNTED_MAX, StoreCount, visitAll } from "../../../../shared/server/store/store_count.ts";
+import { COUNTED_MAX, SharedCount, visitAll } from "../../../../shared/server/store/shared_count.ts";
 import { ManualClock } from "../../../support/manual_clock.ts";
 
 Deno.test("all who ask share one count, which is repeated after 10 s or a hundred times its own time", async () => {
   const clock = new ManualClock();
   let counts = 0, took = 0;
-  const count = new StoreCount(clock, () => {
+  const count = new SharedCount(clock, () => {
     clock.step(took);
     return Promise.resolve(++counts);
   });
@@ -24,7 +24,10 @@ Deno.test("all who ask share one count, which is repeated after 10 s or a hundre
 
 Deno.test("a count that fails is made again by the next one who asks", async () => {
   let fails = true;
-  const count = new StoreCount(new ManualClock(), () => fails ? Promise.reject(new Error("gone")) : Promise.resolve(7));
+  const count = new SharedCount(
+    new ManualClock(),
+    () => fails ? Promise.reject(new Error("gone")) : Promise.resolve(7),
+  );
   await assertRejects(() => count.current(), Error, "gone");
   fails = false;
   assertEquals(await count.current(), 7);
