@@ -12,13 +12,13 @@ import { Undecided } from "../link/reconnect.ts";
 import type { LoopGuard } from "../link/loop_guard.ts";
 import { checkProof, type ProofCheck, type ProvenMessage, type Recipient } from "./check_proof.ts";
 import type { EmitEvent } from "./events.ts";
+import { isProbe, ProbeCounts } from "./probes.ts";
 import type { Pairing } from "./peers/pairing.ts";
 import type { PeerBook } from "./peers/peer_book.ts";
 import { noteOtherKey, pinContact, pinOf } from "./peers/peers.ts";
 import type { RegistryTrust } from "./registry_trust.ts";
 import type { StoreResult, TakenMessage } from "./store/received_messages.ts";
 import type { ConnectorStore } from "./store/store.ts";
-import { BoundedMap } from "../../shared/bounded_map.ts";
 
 /** With less, messages of strangers would cost the proxy requests without end. */
 const LOOK_UP_MS = 3_000;
@@ -238,35 +238,3 @@ export class Receiving {
 const STRANGERS_WAITING = 64;
 /** Senders whose refusals are counted, so that invented senders take no memory without end. */
 const SENDERS_REPORTED = 1_000;
-
-/** A longer payload is no probe, so a long one of a peer is not parsed for this. */
-const PROBE_CHARACTERS = 256;
-const MINUTE_MS = 60_000;
-/** With more, a peer could make this agent send receipts without end. */
-export const PROBES_A_MINUTE = 10;
-const PEERS = 1_000;
-
-/**
- * Whether a payload, which is JSON, is `{"svcProbe": <text>}`: a message of `provider relay-test`, which the connector answers
- * itself, so that no agent and no runtime sees it.
- */
-export function isProbe(payload: string): boolean {
-  if (payload.length > PROBE_CHARACTERS || !payload.includes('"svcProbe"')) return false;
-  const value: unknown = JSON.parse(payload);
-  if (typeof value !== "object" || value === null) return false;
-  const [first, second] = Object.entries(value);
-  return first?.[0] === "svcProbe" && typeof first[1] === "string" && second === undefined;
-}
-
-export class ProbeCounts {
-  readonly #counts = new BoundedMap<string, { since: number; count: number }>(PEERS);
-
-  /** Counts a probe of a peer. Returns false when it gets no receipt, because there were too many. */
-  mayAnswer(from: string, now: number): boolean {
-    const known = this.#counts.get(from);
-    const current = known === undefined || now - known.since >= MINUTE_MS ? { since: now, count: 0 } : known;
-    current.count++;
-    this.#counts.set(from, current);
-    return current.count <= PROBES_A_MINUTE;
-  }
-}

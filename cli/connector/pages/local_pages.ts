@@ -5,7 +5,7 @@
 import type { LocalCalls } from "../../../shared/client/local_client.ts";
 import { PAGE_FILES, type PageAnswer, pageFile, plainPage } from "../../../shared/page/document.ts";
 import { markup } from "../../../shared/page/html.ts";
-import { isPagePath, newCode, pageApp, type PageRequest, type PageSessions } from "../../../shared/page/page_app.ts";
+import { isPagePath, pageApp, type PageRequest } from "../../../shared/page/page_app.ts";
 import { copy } from "../../../shared/page/parts.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
 import type { Connector } from "../connector.ts";
@@ -15,11 +15,9 @@ import { deadLetterRows } from "./dead_letter_pages.ts";
 import type { LocalRow, Pages } from "./frame.ts";
 import { pairingRows } from "./pairing_pages.ts";
 import { peerRows } from "./peer_pages.ts";
+import { LocalSessions } from "./sessions.ts";
 import { sentRows } from "./sent_pages.ts";
 import { statusRows } from "./status_page.ts";
-import type { Clock } from "../../../shared/clock.ts";
-import { LIMITS } from "../../../shared/protocol/limits.ts";
-import type { Random } from "../../../shared/random.ts";
 
 const ROOT = "/p", OPEN = "/open";
 const ROWS: readonly LocalRow[] = [
@@ -104,69 +102,5 @@ export class LocalPages {
       copy("command", this.#command)
     }`;
     return plainPage("connector", "This is a connector of svc", how, 200);
-  }
-}
-
-/** Longer, and a code in a file or a history stays useful to another reader. */
-const CODE_MS = LIMITS.pageCodeMs;
-/** More at a time are only made by a program that does not open them. */
-const CODES_MAX = 5;
-/** One for each browser of a person; the oldest makes room. */
-const SESSIONS_MAX = 4;
-const SESSION_MS = 8 * 3_600_000;
-const IDLE_MS = 3_600_000;
-
-interface Session {
-  createdAt: number;
-  seenAt: number;
-}
-
-export class LocalSessions implements PageSessions<true> {
-  readonly #codes = new Map<string, number>();
-  readonly #sessions = new Map<string, Session>();
-
-  /** @param onCodeOver called when a code is used or over: the file that holds it is removed then */
-  constructor(readonly clock: Clock, readonly random: Random, readonly onCodeOver: () => void) {}
-
-  /** Makes a code; `null` when too many are open. */
-  async open(): Promise<{ code: string; expiresAt: number } | null> {
-    this.#forgetOld();
-    if (this.#codes.size >= CODES_MAX) return null;
-    const { code, digest } = await newCode(this.random.bytes);
-    const expiresAt = this.clock.now() + CODE_MS;
-    this.#codes.set(digest, expiresAt);
-    this.clock.after(CODE_MS, () => this.#codes.delete(digest) && this.onCodeOver());
-    return { code, expiresAt };
-  }
-
-  take(code: string, session: string): true | null {
-    this.#forgetOld();
-    if (!this.#codes.delete(code)) return null;
-    this.onCodeOver();
-    const now = this.clock.now();
-    const [oldest] = this.#sessions.keys();
-    if (this.#sessions.size >= SESSIONS_MAX && oldest !== undefined) this.#sessions.delete(oldest);
-    this.#sessions.set(session, { createdAt: now, seenAt: now });
-    return true;
-  }
-
-  find(digest: string, isUse: boolean): true | null {
-    const session = this.#sessions.get(digest);
-    if (session === undefined) return null;
-    const now = this.clock.now();
-    if (now - session.createdAt >= SESSION_MS || now - session.seenAt >= IDLE_MS) {
-      this.#sessions.delete(digest);
-      return null;
-    }
-    if (isUse) session.seenAt = now;
-    return true;
-  }
-
-  end(digest: string): void {
-    this.#sessions.delete(digest);
-  }
-
-  #forgetOld(): void {
-    for (const [digest, expiresAt] of this.#codes) if (expiresAt <= this.clock.now()) this.#codes.delete(digest);
   }
 }

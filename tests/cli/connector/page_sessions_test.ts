@@ -1,6 +1,6 @@
 /** The sessions of the local page: how long they last. */
 import { assertEquals } from "@std/assert";
-import { LocalSessions } from "../../../cli/connector/pages/local_pages.ts";
+import { LocalSessions } from "../../../cli/connector/pages/sessions.ts";
 import { sha256 } from "../../../shared/protocol/base64url.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
 import { seededRandom } from "../../support/seeded_random.ts";

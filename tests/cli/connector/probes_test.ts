@@ -1,7 +1,7 @@
 /** Probes of `provider relay-test`: the peer's connector answers them, and its agent sees none. */
 import { assertEquals } from "@std/assert";
 import fc from "fast-check";
-import { isProbe, PROBES_A_MINUTE } from "../../../cli/connector/receiving.ts";
+import { isProbe, PROBES_A_MINUTE } from "../../../cli/connector/probes.ts";
 import { until } from "../../support/until.ts";
 import { World } from "../../support/world.ts";
 import { Bench, story } from "./bench.ts";

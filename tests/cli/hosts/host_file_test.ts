@@ -1,7 +1,7 @@
 /** Files of hosts: other users, and a file that another program changes at the same moment. */
 import { assertEquals, assertRejects } from "@std/assert";
 import { CliError } from "../../../cli/errors.ts";
-import { readHostFile, replaceHostFile } from "../../../cli/hosts/change.ts";
+import { readHostFile, replaceHostFile } from "../../../cli/hosts/host_file.ts";
 import type { Context } from "../../../cli/context.ts";
 import { World } from "../../support/world.ts";
 import { Machine } from "../cli_world.ts";

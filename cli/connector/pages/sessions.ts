@@ -1,0 +1,67 @@
+/** The codes and sessions of the connector's page, in memory. */
+import type { Clock } from "../../../shared/clock.ts";
+import { newCode, type PageSessions } from "../../../shared/page/page_app.ts";
+import { LIMITS } from "../../../shared/protocol/limits.ts";
+import type { Random } from "../../../shared/random.ts";
+
+/** More at a time are only made by a program that does not open them. */
+const CODES_MAX = 5;
+/** One for each browser of a person; the oldest makes room. */
+const SESSIONS_MAX = 4;
+const SESSION_MS = 8 * 3_600_000;
+const IDLE_MS = 3_600_000;
+
+interface Session {
+  createdAt: number;
+  seenAt: number;
+}
+
+export class LocalSessions implements PageSessions<true> {
+  readonly #codes = new Map<string, number>();
+  readonly #sessions = new Map<string, Session>();
+
+  /** @param onCodeOver called when a code is used or over: the file that holds it is removed then */
+  constructor(readonly clock: Clock, readonly random: Random, readonly onCodeOver: () => void) {}
+
+  /** Makes a code; `null` when too many are open. */
+  async open(): Promise<{ code: string; expiresAt: number } | null> {
+    this.#forgetOld();
+    if (this.#codes.size >= CODES_MAX) return null;
+    const { code, digest } = await newCode(this.random.bytes);
+    const expiresAt = this.clock.now() + LIMITS.pageCodeMs;
+    this.#codes.set(digest, expiresAt);
+    this.clock.after(LIMITS.pageCodeMs, () => this.#codes.delete(digest) && this.onCodeOver());
+    return { code, expiresAt };
+  }
+
+  take(code: string, session: string): true | null {
+    this.#forgetOld();
+    if (!this.#codes.delete(code)) return null;
+    this.onCodeOver();
+    const now = this.clock.now();
+    const [oldest] = this.#sessions.keys();
+    if (this.#sessions.size >= SESSIONS_MAX && oldest !== undefined) this.#sessions.delete(oldest);
+    this.#sessions.set(session, { createdAt: now, seenAt: now });
+    return true;
+  }
+
+  find(digest: string, isUse: boolean): true | null {
+    const session = this.#sessions.get(digest);
+    if (session === undefined) return null;
+    const now = this.clock.now();
+    if (now - session.createdAt >= SESSION_MS || now - session.seenAt >= IDLE_MS) {
+      this.#sessions.delete(digest);
+      return null;
+    }
+    if (isUse) session.seenAt = now;
+    return true;
+  }
+
+  end(digest: string): void {
+    this.#sessions.delete(digest);
+  }
+
+  #forgetOld(): void {
+    for (const [digest, expiresAt] of this.#codes) if (expiresAt <= this.clock.now()) this.#codes.delete(digest);
+  }
+}

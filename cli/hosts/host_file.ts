@@ -1,0 +1,154 @@
+/** Reads and replaces a configuration file of a host, unless another user could have changed it. */
+import { basename, dirname, join, sep } from "node:path";
+import { CONNECTOR_LIMITS } from "../connector/limits.ts";
+import type { Context } from "../context.ts";
+import { CliError } from "../errors.ts";
+import { reason, removeFile, writePrivate } from "../files/private_files.ts";
+
+/** A configuration file that has been read. */
+export interface HostFile {
+  /** The file itself, behind links. */
+  path: string;
+  /** `null` when it does not exist. */
+  text: string | null;
+  /** Permissions; `null` when it does not exist, and on Windows. */
+  mode: number | null;
+}
+
+const OWNER_MAY_WRITE = 0o200;
+const OTHERS_MAY_WRITE = 0o002;
+const GROUP_MAY_WRITE = 0o020;
+
+/**
+ * Reads a configuration file, which may not exist. A link of the user is followed to a file of the user; one of a project is
+ * not, because the author of the repository could point it at the user's own files.
+ *
+ * @param host display name of the host
+ * @param project folder that the file must be in, without a link as its last part; `null` for a file of the user
+ * @throws {CliError} `CLI_FILE_UNSAFE`, `CLI_FILE_INVALID`
+ */
+export async function readHostFile(
+  ctx: Context,
+  path: string,
+  host: string,
+  project: string | null = null,
+): Promise<HostFile> {
+  const real = await behindLinks(path, host, project);
+  for (const folder of new Set([dirname(path), dirname(real)])) await checkFolder(ctx, folder);
+  let stat: Deno.FileInfo;
+  try {
+    stat = await Deno.stat(real);
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return { path: real, text: null, mode: null };
+    throw new CliError("CLI_FILE_INVALID", `${real} cannot be read: ${reason(error)}`, { fix: "" });
+  }
+  if (!stat.isFile) throw new CliError("CLI_FILE_UNSAFE", `${real} is not a plain file`);
+  if (isOfOther(ctx, stat.uid)) throw new CliError("CLI_FILE_UNSAFE", `${real} belongs to another user`);
+  if (stat.size > CONNECTOR_LIMITS.hostFileBytes) {
+    const mib = CONNECTOR_LIMITS.hostFileBytes / 1024 ** 2;
+    throw new CliError("CLI_FILE_INVALID", `${real} is over ${mib} MiB`, { fix: "Change it by hand; see --print." });
+  }
+  const text = textOf(real);
+  if (text === undefined) {
+    throw new CliError("CLI_FILE_INVALID", `${real} cannot be read as text`, {
+      fix: "Change it by hand; see --print.",
+    });
+  }
+  return { path: real, text, mode: stat.mode };
+}
+
+/**
+ * Replaces a file, or removes it (`null`), if it still has the text that was read.
+ *
+ * @param newMode permissions of a file that does not exist yet
+ * @returns false when another program has changed the file
+ * @throws {CliError} `CLI_SAVE_FAILED`
+ */
+export async function replaceHostFile(
+  ctx: Context,
+  { path, text: before, mode }: HostFile,
+  text: string | null,
+  newMode: number,
+): Promise<boolean> {
+  const isUnchanged = () => textOf(path) === before;
+  if (text === null) {
+    if (!isUnchanged()) return false;
+    await removeFile(path);
+    return true;
+  }
+  // Windows has no permissions of this kind.
+  const modeOfNew = ctx.os === "windows" ? null : newMode;
+  return await writePrivate(ctx.random, path, text, before === null ? modeOfNew : mode, isUnchanged);
+}
+
+/**
+ * Refuses a file that its user may not write, because to replace it needs only the right to write the folder.
+ *
+ * @throws {CliError} `CLI_FILE_UNSAFE`
+ */
+export function refuseReadOnly({ path, mode }: HostFile): void {
+  if (mode === null || (mode & OWNER_MAY_WRITE) !== 0) return;
+  throw new CliError("CLI_FILE_UNSAFE", `${path} is read-only, so it stays as it is`, {
+    fix: "Make it writable with chmod u+w and run the command again, or add by hand what --print shows.",
+  });
+}
+
+/** The text of a file; `null` when it does not exist, `undefined` when it is too long, not UTF-8 or not readable. */
+function textOf(path: string): string | null | undefined {
+  try {
+    if (Deno.statSync(path).size > CONNECTOR_LIMITS.hostFileBytes) return undefined;
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(Deno.readFileSync(path));
+  } catch (error) {
+    return error instanceof Deno.errors.NotFound ? null : undefined;
+  }
+}
+
+/** @throws {CliError} `CLI_FILE_INVALID` without the folder, `CLI_FILE_UNSAFE` for a link to nothing or out of a project */
+async function behindLinks(path: string, host: string, project: string | null): Promise<string> {
+  let folder: string;
+  try {
+    folder = await Deno.realPath(dirname(path));
+  } catch (error) {
+    const why = error instanceof Deno.errors.NotFound ? "does not exist" : `cannot be read: ${reason(error)}`;
+    throw new CliError("CLI_FILE_INVALID", `${dirname(path)} ${why}: is ${host} installed for this user?`, {
+      fix: `Start ${host} once, or add by hand what --print shows.`,
+    });
+  }
+  const place = join(folder, basename(path));
+  const isLink = await Deno.lstat(place).then((stat) => stat.isSymlink, () => false);
+  if (project !== null) {
+    const inside = await Deno.realPath(project);
+    if (isLink) throw outOfProject(`${path} is a link`);
+    if (folder !== inside && !folder.startsWith(inside + sep)) throw outOfProject(`${path} is outside the project`);
+  }
+  if (!isLink) return place;
+  try {
+    return await Deno.realPath(place);
+  } catch (error) {
+    throw new CliError("CLI_FILE_UNSAFE", `${path} is a link to a file that cannot be read: ${reason(error)}`);
+  }
+}
+
+function outOfProject(what: string): CliError {
+  return new CliError("CLI_FILE_UNSAFE", `${what}, and links of a project are not followed`, {
+    fix: "Replace the link with a plain file or folder, or use --scope user.",
+  });
+}
+
+/** @throws {CliError} `CLI_FILE_UNSAFE` when another user can replace files in the folder */
+async function checkFolder(ctx: Context, folder: string): Promise<void> {
+  const { mode, uid, gid } = await Deno.stat(folder);
+  if (ctx.uid === null || mode === null) return;
+  if (uid !== 0 && isOfOther(ctx, uid)) throw new CliError("CLI_FILE_UNSAFE", `${folder} belongs to another user`);
+  // A group with the number of the user has no other member, so pam_umask gives it the right to write for the same
+  // reason.
+  const isPrivateGroup = gid === ctx.uid;
+  if ((mode & OTHERS_MAY_WRITE) === 0 && (isPrivateGroup || (mode & GROUP_MAY_WRITE) === 0)) return;
+  throw new CliError("CLI_FILE_UNSAFE", `Other users can write to ${folder}`, {
+    fix: `Take that right away with chmod go-w, then run the command again.`,
+  });
+}
+
+function isOfOther({ uid: own }: Context, uid: number | null): boolean {
+  return own !== null && uid !== null && uid !== own;
+}
