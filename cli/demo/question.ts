@@ -3,7 +3,7 @@ import * as z from "zod";
 import { ModelMessage } from "../mcp/model_message.ts";
 import type { DemoAgent } from "./demo_agent.ts";
 import type { Story } from "./story.ts";
-import { WAIT_DEFAULT_SECONDS } from "../mcp/tool.ts";
+import { WAIT_DEFAULT_SECONDS } from "../mcp/waits.ts";
 import { createInterface } from "node:readline";
 import { PassThrough } from "node:stream";
 import { type Access, keptAccess } from "../connector/attach.ts";

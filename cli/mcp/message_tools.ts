@@ -1,16 +1,5 @@
 /** Tools for messages: send one, read the inbox, wait. Texts of peers are data, which no tool acts on. */
-import {
-  Conversation,
-  LONG_WAIT_SECONDS,
-  MessageId,
-  Peer,
-  RequestId,
-  tool,
-  type ToolCall,
-  type ToolRow,
-  WAIT_DEFAULT_SECONDS,
-  WAIT_SECONDS,
-} from "./tool.ts";
+import { Conversation, MessageId, Peer, RequestId, tool, type ToolCall, type ToolRow } from "./tool.ts";
 import { ApiError, LocalDown, wasRefused } from "../../shared/client/errors.ts";
 import { sendAndWait, type SendResult } from "../../shared/client/local_client.ts";
 import { SENT_STATES, type SentState } from "../../shared/client/local_shapes.ts";
@@ -19,6 +8,7 @@ import { memberOf } from "../messages/received.ts";
 import { fitting, ModelMessage, modelMessage } from "./model_message.ts";
 import { CALL_SECONDS, type McpAgent } from "./mcp_agent.ts";
 import { failureText, localError, PROBLEM_CHARACTERS_MAX, shownText, ToolError } from "./tool_result.ts";
+import { LONG_WAIT_SECONDS, WAIT_DEFAULT_SECONDS, WAIT_SECONDS } from "./waits.ts";
 import * as z from "zod";
 
 /** With more, the JSON of a text could pass the largest payload, which its sender would learn late. */

@@ -1,11 +1,10 @@
 /** A row of the table of tools: what a model may call, what it gets, and which servers have the tool. */
-import type { InputRequiredResult, ServerContext } from "@modelcontextprotocol/server";
+import type { InputRequiredResult } from "@modelcontextprotocol/server";
 import type { AnsweredCall } from "./answers.ts";
 import type { ReplyError } from "../../shared/client/local_shapes.ts";
 import type { McpAgent } from "./mcp_agent.ts";
 import { ConversationId } from "../../shared/protocol/api/relay.ts";
 import { isRequestId, REQUEST_ID_FORM } from "../../shared/protocol/ids.ts";
-import { type Clock, sleep } from "../../shared/clock.ts";
 import * as z from "zod";
 
 /** What a tool knows about its call. */
@@ -68,47 +67,3 @@ export const RequestId = z.string().min(8).max(128).refine(isRequestId, {
 });
 
 export const MessageId = z.int().min(1).max(Number.MAX_SAFE_INTEGER).describe("id of a message, from read_inbox");
-
-/** With more, programs that run a model end the call, and the model sees an error and no answer. */
-export const WAIT_SECONDS = 45;
-/** For a call with a progress token, whose client may extend its time: with more, a turn seems to hang. */
-export const LONG_WAIT_SECONDS = 600;
-/** With more, a model without a message waits for longer than it needs; with less, it asks more often. */
-export const WAIT_DEFAULT_SECONDS = 30;
-/** With more, a client whose time-out is short ends the call between two notifications. */
-const PROGRESS_MS = 5_000;
-
-type McpRequest = Pick<ServerContext["mcpReq"], "_meta" | "notify" | "signal">;
-
-/**
- * Seconds that a tool may wait in a call, because without notifications a longer wait would be cut off by the client.
- */
-export function longestWait({ _meta }: McpRequest): number {
-  return _meta?.progressToken === undefined ? WAIT_SECONDS : LONG_WAIT_SECONDS;
-}
-
-/**
- * Notifies every 5 s that a call with a progress token lives, so that a client which resets its time-out with each of
- * them waits longer than the 60 s after which most clients give up. Until it is disposed, because a notification behind
- * the answer would name a call that the client does not know.
- */
-export function reportProgress(clock: Clock, { _meta, notify, signal }: McpRequest): Disposable {
-  const ended = new AbortController();
-  const progressToken = _meta?.progressToken;
-  if (progressToken !== undefined) void report();
-  return { [Symbol.dispose]: () => ended.abort() };
-
-  async function report(): Promise<void> {
-    const stop = AbortSignal.any([ended.signal, signal]);
-    for (let progress = PROGRESS_MS / 1000;; progress += PROGRESS_MS / 1000) {
-      await sleep(clock, PROGRESS_MS, stop);
-      if (stop.aborted) return;
-      const params = {
-        progressToken: progressToken as string | number,
-        progress,
-        message: `Waiting for ${progress} s`,
-      };
-      await notify({ method: "notifications/progress", params }).catch(() => {});
-    }
-  }
-}
