@@ -1,6 +1,7 @@
 /** `svc profile …`: configuration folders side by side, and what each of them trusts. */
 import { configPath, readConfig } from "../account/config_store.ts";
-import { readAuthority, secureServiceUrl } from "../files/profile.ts";
+import { readAuthority } from "../files/authority.ts";
+import { secureServiceUrl } from "../files/profile.ts";
 import { command } from "../command_line/command.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";

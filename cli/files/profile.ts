@@ -2,10 +2,10 @@
  * Profiles: configuration folders side by side, each with a `profile.json` for settings of this machine, beside the
  * `config.json` that names the registry. What a person trusts is saved there once, so that no later command needs `--ca` or `--allow-insecure`.
  */
-import { basename, dirname, join, resolve } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { isLoopback, parseServiceUrl } from "../../shared/client/service_url.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
-import type { Authority, Context, System } from "../context.ts";
+import type { Authority, Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 import { ensureConfigDir } from "./config_dir.ts";
 import { withLock } from "./lock.ts";
@@ -198,44 +198,4 @@ export function secureServiceUrl(
     throw new CliError("CLI_INSECURE_URL", `${what} is ${origin}: plain http would expose your secrets to the network`);
   }
   return origin;
-}
-
-const AUTHORITY_BYTES = 1024 * 1024;
-const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/;
-
-/**
- * Reads the authorities of a file.
- *
- * @param what the source of the path, for the message: `--ca`, `SVC_CA`
- * @throws {CliError} `CLI_USAGE` when the file holds no certificate, or one that cannot be read
- */
-export async function readAuthority(
-  { trusting }: Pick<System, "trusting">,
-  file: string,
-  what: string,
-): Promise<Authority> {
-  const path = resolve(file);
-  const pem = await readStart(path, what);
-  if (!CERTIFICATE.test(pem)) throw new CliError("CLI_USAGE", `${what}: ${path} holds no certificate in PEM form`);
-  try {
-    trusting?.(pem);
-  } catch (cause) {
-    throw new CliError("CLI_USAGE", `${what}: a certificate in ${path} cannot be read`, { cause });
-  }
-  return { path, pem };
-}
-
-async function readStart(path: string, what: string): Promise<string> {
-  try {
-    using file = await Deno.open(path);
-    const bytes = new Uint8Array(AUTHORITY_BYTES + 1);
-    let length = 0;
-    for (let n: number | null = 0; n !== null && length < bytes.length; length += n ?? 0) {
-      n = await file.read(bytes.subarray(length));
-    }
-    if (length <= AUTHORITY_BYTES) return new TextDecoder().decode(bytes.subarray(0, length));
-  } catch (cause) {
-    throw new CliError("CLI_USAGE", `${what}: ${path} cannot be read`, { cause });
-  }
-  throw new CliError("CLI_USAGE", `${what}: ${path} is larger than 1 MiB`);
 }

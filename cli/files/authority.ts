@@ -1,0 +1,44 @@
+/** The certificate authorities of a file that a person trusts: `--ca`, `SVC_CA`. profile.ts keeps them. */
+import { resolve } from "node:path";
+import type { Authority, System } from "../context.ts";
+import { CliError } from "../errors.ts";
+
+const AUTHORITY_BYTES = 1024 * 1024;
+const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/;
+
+/**
+ * Reads them.
+ *
+ * @param what the source of the path, for the message: `--ca`, `SVC_CA`
+ * @throws {CliError} `CLI_USAGE` when the file holds no certificate, or one that cannot be read
+ */
+export async function readAuthority(
+  { trusting }: Pick<System, "trusting">,
+  file: string,
+  what: string,
+): Promise<Authority> {
+  const path = resolve(file);
+  const pem = await readStart(path, what);
+  if (!CERTIFICATE.test(pem)) throw new CliError("CLI_USAGE", `${what}: ${path} holds no certificate in PEM form`);
+  try {
+    trusting?.(pem);
+  } catch (cause) {
+    throw new CliError("CLI_USAGE", `${what}: a certificate in ${path} cannot be read`, { cause });
+  }
+  return { path, pem };
+}
+
+async function readStart(path: string, what: string): Promise<string> {
+  try {
+    using file = await Deno.open(path);
+    const bytes = new Uint8Array(AUTHORITY_BYTES + 1);
+    let length = 0;
+    for (let n: number | null = 0; n !== null && length < bytes.length; length += n ?? 0) {
+      n = await file.read(bytes.subarray(length));
+    }
+    if (length <= AUTHORITY_BYTES) return new TextDecoder().decode(bytes.subarray(0, length));
+  } catch (cause) {
+    throw new CliError("CLI_USAGE", `${what}: ${path} cannot be read`, { cause });
+  }
+  throw new CliError("CLI_USAGE", `${what}: ${path} is larger than 1 MiB`);
+}
