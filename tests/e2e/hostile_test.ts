@@ -6,6 +6,7 @@ import { assert, assertEquals } from "@std/assert";
 import { svc } from "../cli/connector/people.ts";
 import { type AttackName, FRAME_ATTACKS, STRANGER } from "../support/hostile_proxy.ts";
 import { eventually } from "../support/process.ts";
+import { IS_LONG } from "../support/trials.ts";
 import { arrives, opened, pair, send, textOf, textsOf } from "./hostile_world.ts";
 
 /** How a connector answers each changed or invented frame; the last one has the ID of the genuine message. */
@@ -44,6 +45,10 @@ const REFUSED: Readonly<Partial<Record<AttackName, readonly (string | null)[]>>>
   flood: Array.from({ length: 500 }, () => "proof_invalid"),
 };
 
+/** In the gate a quarter of those that change a signed message, because proof_test.ts of the connector has all kinds. */
+const FRAMES = (Object.keys(FRAME_ATTACKS) as (keyof typeof FRAME_ATTACKS)[])
+  .filter((name, i) => IS_LONG || i % 4 === 0 || REFUSED[name]?.[0] !== "proof_invalid");
+
 Deno.test("what a relay that lies makes of pairings, messages, receipts, lists and the time", async (t) => {
   await using more = new AsyncDisposableStack();
   const all = await opened(more);
@@ -67,7 +72,7 @@ Deno.test("what a relay that lies makes of pairings, messages, receipts, lists a
     "a message that the relay changed or invented reaches no runtime, and a genuine one follows",
     async (t) => {
       await arrives(all, (await send(all)).text);
-      for (const name of Object.keys(FRAME_ATTACKS) as (keyof typeof FRAME_ATTACKS)[]) {
+      for (const name of FRAMES) {
         await t.step(name, async () => {
           const expected = REFUSED[name] ?? [];
           await all.relay.arm(name);

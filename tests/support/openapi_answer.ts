@@ -1,6 +1,9 @@
 /** Checks a recorded answer against an OpenAPI document. */
 import { Ajv2020 } from "ajv";
 
+/** One for all, because it compiles each schema, and that of schemas, once. */
+const ajv = new Ajv2020({ strict: false, validateFormats: false });
+
 export interface Recorded {
   method: string;
   /** A path of the document, for example `/v1/agents/{id}`. */
@@ -27,7 +30,6 @@ export function problemOf(document: ApiDocument, { method, path, status, headers
   if (text === "") return response.content && method !== "HEAD" ? "a body is described and missing" : null;
   if (!content) return `content type ${type} is not described`;
   if (type !== "application/json") return null;
-  const ajv = new Ajv2020({ strict: false, validateFormats: false });
   return ajv.validate(content.schema, JSON.parse(text)) ? null : ajv.errorsText();
 }
 
@@ -47,7 +49,6 @@ export function requestProblemOf(
   const operation = document.paths[path]?.[method.toLowerCase()];
   if (!operation) return "no such operation";
   const parameters: { name: string; in: string; required: boolean; schema: object }[] = operation.parameters;
-  const ajv = new Ajv2020({ strict: false, validateFormats: false });
   const schemes = Object.values<{ type: string; name?: string }>(document.components.securitySchemes);
   const given = { query: (name: string) => query.get(name), header: (name: string) => headers.get(name) };
   for (const { name, in: where, required, schema } of parameters) {
@@ -74,7 +75,6 @@ export function requestProblemOf(
  * names as its dialect. A validator of the document alone takes any object for a schema.
  */
 export function schemaProblems(document: unknown): string[] {
-  const ajv = new Ajv2020({ strict: false, validateFormats: false });
   const problems: string[] = [];
   const walk = (value: unknown, path: string): void => {
     if (typeof value !== "object" || value === null) return;
