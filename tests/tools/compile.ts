@@ -100,7 +100,9 @@ interface ModuleGraph {
 }
 
 async function runBundler(...args: string[]): Promise<void> {
-  const { success, text } = await deno(["bundle", "--quiet", "--minify", "--platform=deno", ...args]);
+  // An older Deno, of which a machine has the runtime stub, imports texts only with this flag.
+  const flags = ["--quiet", "--minify", "--platform=deno", "--unstable-raw-imports"];
+  const { success, text } = await deno(["bundle", ...flags, ...args]);
   if (!success) {
     throw new NotBuilt(`The program could not be bundled (deno bundle fetches esbuild from npm once):\n${text}`);
   }
