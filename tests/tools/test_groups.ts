@@ -41,19 +41,19 @@ function onDenokv(...paths: readonly string[]): Group {
 }
 
 export const GROUPS: Readonly<Record<string, Group>> = {
-  check: { args: ["task", "--quiet", "check"], line: 68 },
+  check: { args: ["task", "--quiet", "check"], line: 65 },
   registry: sandboxed(52, "tests/registry"),
-  proxy: sandboxed(102, "tests/proxy"),
+  proxy: sandboxed(100, "tests/proxy"),
   // The tests of the client open sockets: the group `cli` runs them.
   shared: { ...sandboxed(30, "tests/shared"), except: "tests/shared/client" },
   simulation: sandboxed(11, "tests/simulation"),
   doc: { args: [...USUAL, "--doc", "--allow-read", "shared/protocol"] },
   tools: withProcesses(9, "tests/tools"),
-  cli: withProcesses(150, "tests/cli", "tests/shared/client", "tests/bench"),
+  cli: withProcesses(142, "tests/cli", "tests/shared/client", "tests/bench"),
   // These tests wait for processes more than they compute.
-  e2e: { ...withProcesses(212, "tests/e2e"), isolates: 4, jobs: 4 },
+  e2e: { ...withProcesses(222, "tests/e2e"), isolates: 4, jobs: 4 },
   // Pages in Chromium. Its own CPU seconds count too. One isolate starts it once for all of them.
-  browser: { ...withProcesses(50, "tests/browser"), isolates: 1 },
+  browser: { ...withProcesses(53, "tests/browser"), isolates: 1 },
   // The suites whose tests open a store, on denokv: --store denokv.
   denokv: onDenokv("tests/shared/server", "tests/registry", "tests/proxy"),
   // The part of them that the gate runs.
