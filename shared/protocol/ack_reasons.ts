@@ -36,7 +36,10 @@ export const ACK_REASONS = {
     when: "the message is sealed, and the recipient has not confirmed a ticket with its sender",
     fix: "Pair again, with a new ticket.",
   },
-  payload_invalid: { when: "the payload is not JSON within the bounds", fix: "Send JSON of at most 64 levels with one member message at its top level." },
+  payload_invalid: {
+    when: "the payload is not JSON within the bounds",
+    fix: "Send JSON of at most 64 levels with one member message at its top level.",
+  },
   inbox_full: { when: "the recipient's inbox is full", fix: LATER },
   store_failed: { when: "the recipient could not store the message", fix: LATER },
   failed: { when: "the recipient failed", fix: LATER },
