@@ -11,7 +11,8 @@ const KIB = 1024;
 Deno.test("texts of 60 KiB in every checked field and of 100 KiB in headers and queries are answered", async (t) => {
   await using w = await openRegistry();
   const { apiKey } = await w.admin();
-  const hostile = ["a", " ", "a.", "0", "-", "\u0300", "👋", "2026-02-21T00:00:00.", "did:svc:", "01", "A=", "\\u0000"];
+  // A long run of each text: a pattern with more than linear cost is slow on one of them.
+  const hostile = ["a", " ", "a.", "0-", "\u0300", "👋", "2026-02-21T00:00:00.", "did:svc:"];
   const fields: [path: string, field: string, wanted: string][] = [
     ["/v1/invites", "expiresAt", "400 INVITE_CREATE_INVALID"],
     ["/v1/invites/redeem", "code", "400 INVITE_REDEEM_INVALID"],

@@ -2,8 +2,7 @@
  * Shows the registry's limits (D-49): exactly the stated number in any minute, counted for each address and key, the
  * address behind proxies, and the exempt callers.
  */
-import { assert, assertEquals } from "@std/assert";
-import type { Peer } from "../../shared/server/http/client_ip.ts";
+import { assertEquals } from "@std/assert";
 import {
   answered,
   moveTo,
@@ -15,7 +14,6 @@ import {
   tally,
   validate,
 } from "../support/registry_world.ts";
-import { seededRandom } from "../support/seeded_random.ts";
 import type { World } from "../support/world.ts";
 
 const RESOLVE = "/v1/resolve/01KHYQ5H00AAAAAAAAAAAAAAAA";
@@ -38,21 +36,6 @@ async function share(w: World, one: (string | null)[], two: (string | null)[]): 
   return await request(w, other, otherForwarded ?? undefined) === OVER;
 }
 
-Deno.test("the sliding window accepts random arrivals over ten minutes exactly as a model does", async () => {
-  await using w = await openRegistry();
-  const random = seededRandom(7);
-  const taken: number[] = [];
-  for (let i = 0; i < 1000; i++) {
-    const [a = 0, b = 0] = random.bytes(2);
-    w.clock.step(a < 100 ? 0 : a < 200 ? b : b * 20);
-    const now = w.clock.now();
-    const allowed = taken.filter((at) => at > now - 60_000).length < 10;
-    if (allowed) taken.push(now);
-    assertEquals(await request(w, "192.0.2.7"), allowed ? UNDER : OVER, `arrival ${i}`);
-  }
-  assert(taken.length > 50 && taken.length < 1000);
-});
-
 Deno.test("Retry-After is the first whole second at which a request is accepted; refused ones do not count", async () => {
   await using w = await openRegistry();
   const start = w.clock.now();
@@ -60,7 +43,7 @@ Deno.test("Retry-After is the first whole second at which a request is accepted;
     assertEquals(await request(w, "192.0.2.7"), UNDER);
     await w.clock.advance(1500);
   }
-  for (let i = 0; i < 100; i++) assertEquals(await request(w, "192.0.2.7"), OVER);
+  for (let i = 0; i < 10; i++) assertEquals(await request(w, "192.0.2.7"), OVER);
   const answer = await w.ask("GET", RESOLVE);
   const seconds = Number(answer.headers.get("retry-after"));
   assertEquals(seconds, Math.ceil((start + 60_000 - w.clock.now()) / 1000));
@@ -73,24 +56,13 @@ Deno.test("Retry-After is the first whole second at which a request is accepted;
   assertEquals(await request(w, "192.0.2.7"), OVER);
 });
 
-Deno.test("the RateLimit header counts down with every request", async () => {
+Deno.test("exactly the limit of 40 concurrent requests pass at two instances, also after a restart", async () => {
   await using w = await openRegistry();
-  for (let left = 9; left >= 0; left--) {
-    const answer = await w.ask("GET", RESOLVE);
-    assertEquals(answer.headers.get("ratelimit"), `"resolve";r=${left};t=60`);
-    assertEquals(answer.headers.get("ratelimit-policy"), '"resolve";q=10;w=60');
-    assertEquals(answer.headers.get("retry-after"), null);
-    await answer.body?.cancel();
-  }
-});
-
-Deno.test("exactly the limit of 100 concurrent requests pass at two instances, also after a restart", async () => {
-  await using w = await openRegistry();
-  assertEquals(await tally(Array.from({ length: 100 }, () => w.ask("GET", RESOLVE))), { [UNDER]: 10, [OVER]: 90 });
+  assertEquals(await tally(Array.from({ length: 40 }, () => w.ask("GET", RESOLVE))), { [UNDER]: 10, [OVER]: 30 });
   await restart(w);
   assertEquals(await request(w, "192.0.2.1"), OVER);
   await using other = await openRegistry({ kv: w.kv, seed: 2 });
-  for (let round = 0; round < 5; round++) {
+  for (let round = 0; round < 3; round++) {
     moveTo(w, round);
     moveTo(other, round);
     const answers = Array.from({ length: 40 }, (_, i) => (i % 2 ? w : other).ask("GET", RESOLVE));
@@ -106,10 +78,10 @@ Deno.test("the 31st revocation list in a minute is 429, except for a service wit
   const made = await w.ask("POST", "/v1/admin/internal-services", { apiKey: (await w.admin()).apiKey, body });
   const { internalService: { id, secret } } = await answered<{ internalService: Record<string, string> }>(made, 201);
   const credential = { "X-Svc-Service-Id": id, "X-Svc-Service-Secret": secret };
-  const counts = await tally(Array.from({ length: 100 }, () => get(credential)));
-  assertEquals(counts, { "404 CRL_NOT_FOUND": 100 });
+  const counts = await tally(Array.from({ length: 31 }, () => get(credential)));
+  assertEquals(counts, { "404 CRL_NOT_FOUND": 31 });
   w.peer = { from: "process" };
-  assertEquals(await tally(Array.from({ length: 100 }, () => get())), { "404 CRL_NOT_FOUND": 100 });
+  assertEquals(await tally(Array.from({ length: 31 }, () => get())), { "404 CRL_NOT_FOUND": 31 });
 });
 
 Deno.test("validations are limited to 120 a minute, except for a service with the scope", async () => {
@@ -124,7 +96,7 @@ Deno.test("validations are limited to 120 a minute, except for a service with th
     201,
   );
   const credential = { "X-Svc-Service-Id": id, "X-Svc-Service-Secret": secret };
-  assertEquals(await tally(Array.from({ length: 300 }, () => ask(credential))), { "204": 300 });
+  assertEquals(await tally(Array.from({ length: 121 }, () => ask(credential))), { "204": 121 });
   await w.clock.advance(60_000);
   await refused(await ask({ ...credential, "X-Svc-Service-Secret": "x" }), "INTERNAL_SERVICE_UNAUTHORIZED");
 });
@@ -144,22 +116,22 @@ Deno.test("redemption is limited to 60 unknown codes a minute for an address, wi
   const admin = await w.admin();
   const redeem = (code: string) => w.ask("POST", "/v1/invites/redeem", { body: { code } });
   const codes: string[] = [];
-  for (let i = 0; i < 80; i++) codes.push((await w.client.createInvite(admin.apiKey)).invite.code);
+  for (let i = 0; i < 32; i++) codes.push((await w.client.createInvite(admin.apiKey)).invite.code);
   const [last = "", ...others] = codes;
-  assertEquals(await tally(others.map(redeem)), { "201": 79 });
-  assertEquals(await tally(others.map(redeem)), { "409 INVITE_REDEEM_ALREADY_USED": 79 });
+  assertEquals(await tally(others.map(redeem)), { "201": 31 });
+  assertEquals(await tally(others.map(redeem)), { "409 INVITE_REDEEM_ALREADY_USED": 31 });
   assertEquals(await tally(others.map(() => w.ask("POST", "/v1/invites/redeem", { body: "{" }))), {
-    "400 INVITE_REDEEM_INVALID": 79,
+    "400 INVITE_REDEEM_INVALID": 31,
   });
-  const guesses = await tally(Array.from({ length: 100 }, (_, i) => redeem(`svc_inv_guess${i}`)));
-  assertEquals(guesses, { "400 INVITE_REDEEM_CODE_INVALID": 60, [OVER]: 40 });
+  const guesses = await tally(Array.from({ length: 80 }, (_, i) => redeem(`svc_inv_guess${i}`)));
+  assertEquals(guesses, { "400 INVITE_REDEEM_CODE_INVALID": 60, [OVER]: 20 });
   await refused(await redeem(last), "RATE_LIMIT_EXCEEDED");
   moveTo(w, 9);
   await answered(await redeem(last), 201);
 });
 
-Deno.test("each human has 600 requests a minute over all routes, keys and addresses", async () => {
-  await using w = await openRegistry();
+Deno.test("each human has the configured requests a minute over all routes, keys and addresses", async () => {
+  await using w = await openRegistry({ registry: { apiKeyRequestsPerMinute: 20 } });
   const { apiKey } = await w.person();
   const made = await w.ask("POST", "/v1/me/api-keys", { apiKey });
   const { apiKey: { token } } = await answered<{ apiKey: { token: string } }>(made, 201);
@@ -168,9 +140,11 @@ Deno.test("each human has 600 requests a minute over all routes, keys and addres
     moveTo(w, i);
     return w.ask("GET", paths[i % 3] ?? "", { apiKey: key });
   };
-  assertEquals(await tally(Array.from({ length: 650 }, (_, i) => ask(apiKey, i))), { "200": 599, [OVER]: 51 });
-  assertEquals(await tally(Array.from({ length: 50 }, (_, i) => ask(token, i))), { [OVER]: 50 });
-  await answered(await ask((await w.person()).apiKey, 0));
+  assertEquals(await tally(Array.from({ length: 30 }, (_, i) => ask(apiKey, i))), { "200": 19, [OVER]: 11 });
+  assertEquals(await tally(Array.from({ length: 10 }, (_, i) => ask(token, i))), { [OVER]: 10 });
+  const other = await ask((await w.person()).apiKey, 0);
+  assertEquals(other.headers.get("ratelimit-policy"), '"api-key";q=20;w=60');
+  await answered(other);
   await refused(await w.ask("GET", "/v1/me", { apiKey: `${apiKey}x` }), "API_KEY_INVALID");
   await w.clock.advance(60_000);
   await answered(await w.ask("GET", "/v1/me", { apiKey }));
@@ -219,45 +193,11 @@ Deno.test("a request counts for its peer or for the hop before the trusted proxi
   }
 });
 
-Deno.test("all addresses of one /64 share one limit", async () => {
-  await using w = await openRegistry();
-  const answers = Array.from({ length: 1000 }, (_, i) => {
-    w.peer = { from: "socket", address: `2001:db8:0:7:${i.toString(16)}::${(i * 7).toString(16)}` };
-    return w.ask("GET", RESOLVE);
-  });
-  assertEquals(await tally(answers), { [UNDER]: 10, [OVER]: 990 });
-});
-
 Deno.test("many addresses are counted without waiting for each other", async () => {
   await using w = await openRegistry();
-  const answers = Array.from({ length: 1000 }, (_, i) => {
-    moveTo(w, i % 100);
+  const answers = Array.from({ length: 200 }, (_, i) => {
+    moveTo(w, i % 20);
     return w.ask("GET", RESOLVE);
   });
-  assertEquals(await tally(answers), { [UNDER]: 1000 });
-});
-
-Deno.test("a clock that steps back blocks no address for longer than a window and grants no second limit", async () => {
-  await using w = await openRegistry();
-  const peer: Peer = { from: "socket", address: "192.0.2.7" };
-  for (const before of [5, 10]) {
-    await w.clock.advance(120_000);
-    for (let i = 0; i < before; i++) assertEquals(await request(w, peer.address), UNDER);
-    w.clock.step(-600_000);
-    const granted = [];
-    for (let i = 0; i < 20; i++) granted.push(await request(w, peer.address));
-    assert(granted.filter((name) => name === UNDER).length <= 10 - before, "more than the limit in one window");
-    await w.clock.advance(60_000);
-    for (let i = 0; i < 10; i++) {
-      assertEquals(await request(w, peer.address), UNDER, "blocked for longer than a window");
-    }
-    assertEquals(await request(w, peer.address), OVER);
-    await w.clock.advance(1_200_000);
-  }
-});
-
-Deno.test("calls within the process are not limited", async () => {
-  await using w = await openRegistry();
-  w.peer = { from: "process" };
-  assertEquals(await tally(Array.from({ length: 50 }, () => w.ask("GET", RESOLVE))), { [UNDER]: 50 });
+  assertEquals(await tally(answers), { [UNDER]: 200 });
 });

@@ -8,7 +8,7 @@ import { keyPairFromSeed, sign } from "../../shared/protocol/ed25519.ts";
 import { registrationMessage } from "../../shared/protocol/registration.ts";
 import type { KvCall } from "../support/faulty_kv.ts";
 import { answered, refresh } from "../support/registry_world.ts";
-import { BOOTSTRAP_SECRET, type TestAgent, type World } from "../support/world.ts";
+import { BOOTSTRAP_SECRET, type Person, type TestAgent, type World } from "../support/world.ts";
 
 /** One call of each kind that writes, with the records that it needs, each in its own world. */
 export type Step = [
@@ -25,6 +25,16 @@ export const owned = (
   { agent, owner }: Pick<TestAgent, "agent" | "owner">,
   what = "",
 ) => w.ask(method, `/v1/agents/${agent.id}${what}`, { apiKey: owner.apiKey });
+
+/** A registration that is ready to send. */
+export async function registration(w: World, { apiKey }: Pick<Person, "apiKey">): Promise<() => Promise<Response>> {
+  const { publicKey, privateKey } = await keyPairFromSeed(w.random.bytes(32));
+  const challenge = await answered<Challenge>(await post(w, "/v1/agents/challenge", apiKey, { publicKey }), 201);
+  const { challengeId } = challenge;
+  const message = utf8Bytes(registrationMessage({ ...challenge, publicKey, name: "alpha" }));
+  const body = { name: "alpha", publicKey, challengeId, challengeSignature: await sign(privateKey, message) };
+  return () => post(w, "/v1/agents", apiKey, body);
+}
 
 const post = (w: World, path: string, apiKey?: string, body?: unknown) => w.ask("POST", path, { apiKey, body });
 const onAgent = (method: string, what: string) => async (w: World) => {
@@ -74,15 +84,7 @@ export const STEPS: Step[] = [
     );
     return () => w.ask("DELETE", `/v1/me/api-keys/${id}`, { apiKey });
   }],
-  ["registration", "agent", "201", async (w) => {
-    const { apiKey } = await w.person();
-    const { publicKey, privateKey } = await keyPairFromSeed(w.random.bytes(32));
-    const challenge = await answered<Challenge>(await post(w, "/v1/agents/challenge", apiKey, { publicKey }), 201);
-    const { challengeId } = challenge;
-    const message = utf8Bytes(registrationMessage({ ...challenge, publicKey, name: "alpha" }));
-    const body = { name: "alpha", publicKey, challengeId, challengeSignature: await sign(privateKey, message) };
-    return () => post(w, "/v1/agents", apiKey, body);
-  }],
+  ["registration", "agent", "201", async (w) => await registration(w, await w.person())],
   ["refresh", "session", "200", async (w) => {
     const a = await w.agent();
     return () => refresh(w, a, a.agentAuth.refreshToken);

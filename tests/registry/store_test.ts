@@ -19,6 +19,7 @@ import {
   withTime,
 } from "../support/registry_world.ts";
 import { BOOTSTRAP_SECRET, type Person, REGISTRY_URL, type TestAgent, type World } from "../support/world.ts";
+import { IS_LONG } from "../support/trials.ts";
 import { STEPS, touches } from "./steps.ts";
 import { openTestKv } from "../support/test_store.ts";
 
@@ -29,6 +30,9 @@ const NEEDS_NO_STORE = [
   "/openapi.json",
   ...REGISTRY_ROUTES.filter(({ isPage }) => isPage).map(({ path }) => path),
 ];
+
+/** Steps that the gate tries against lasting conflicts: the others wait in the same queues. */
+const CONTENDED = ["invite", "registration", "deletion of an agent", "count of a limit"];
 
 /** A request on each route, with the credentials that it needs. */
 async function everyRoute(w: World, admin: Person, agent: TestAgent): Promise<[string, Response][]> {
@@ -112,16 +116,17 @@ Deno.test("every route and health are 503 when the store is closed", async () =>
   assertEquals((await w.ask("GET", "/health")).status, 503);
 });
 
-Deno.test("a commit that conflicts is retried; the client gets success, 503 or a refresh conflict", async (t) => {
+Deno.test("a commit of at most ten checks that conflicts is retried; the client gets success, 503 or a refresh conflict", async (t) => {
   for (const [name, record, wanted, prepare] of STEPS) {
     await t.step(name, async () => {
-      using faulty = await FaultyKv.open();
-      await using w = await openRegistry({ kv: faulty.kv });
+      using faulty = await FaultyKv.open({ maxChecks: 10 });
+      await using w = await openRegistry({ kv: faulty.kv, maxChecks: 10 });
       const call = await prepare(w);
       let met = false;
-      faulty.faults = { conflicts: (commit) => !met && (met = touches(record)(commit)) };
+      faulty.faults = { maxChecks: 10, conflicts: (commit) => !met && (met = touches(record)(commit)) };
       const result = await withTime(w, call().then(outcome));
       assert(met, "no such commit was made");
+      assert(faulty.mostChecks <= 10, `${faulty.mostChecks} checks`);
       const allowed = [
         wanted,
         "503 SERVICE_UNAVAILABLE",
@@ -137,7 +142,7 @@ Deno.test("a commit that conflicts is retried; the client gets success, 503 or a
 
 Deno.test("records that stay contended are 503 after ten attempts or 5 s", async (t) => {
   for (const [name, record, wanted, prepare] of STEPS) {
-    if (["use of a key", "refresh"].includes(name)) continue;
+    if (["use of a key", "refresh"].includes(name) || !IS_LONG && !CONTENDED.includes(name)) continue;
     await t.step(name, async () => {
       using faulty = await FaultyKv.open();
       await using w = await openRegistry({ kv: faulty.kv });
@@ -157,34 +162,23 @@ Deno.test("records that stay contended are 503 after ten attempts or 5 s", async
   }
 });
 
-Deno.test("every change works with ten checks in a commit, also when many claims wait", async (t) => {
-  for (const [name, , wanted, prepare] of STEPS) {
-    await t.step(name, async () => {
-      using faulty = await FaultyKv.open({ maxChecks: 10 });
-      await using w = await openRegistry({ kv: faulty.kv, maxChecks: 10 });
-      const call = await prepare(w);
-      assertEquals(await outcome(await call()), wanted);
-      assert(faulty.mostChecks <= 10, `${faulty.mostChecks} checks`);
-    });
-  }
-  await t.step("300 addresses at once", async () => {
-    using faulty = await FaultyKv.open({ maxChecks: 10 });
-    await using w = await openRegistry({ kv: faulty.kv, maxChecks: 10 });
-    const answers = Array.from({ length: 300 }, (_, i) => {
-      moveTo(w, i);
-      return w.ask("GET", `/v1/resolve/${w.newId()}`);
-    });
-    assertEquals(await tally(answers), { "404 AGENT_NOT_FOUND": 300 });
-    assertEquals(faulty.mostChecks, 10);
+Deno.test("many claims that wait share commits of ten checks", async () => {
+  using faulty = await FaultyKv.open({ maxChecks: 10 });
+  await using w = await openRegistry({ kv: faulty.kv, maxChecks: 10 });
+  const answers = Array.from({ length: 100 }, (_, i) => {
+    moveTo(w, i);
+    return w.ask("GET", `/v1/resolve/${w.newId()}`);
   });
+  assertEquals(await tally(answers), { "404 AGENT_NOT_FOUND": 100 });
+  assertEquals(faulty.mostChecks, 10);
 });
 
-Deno.test("twenty agents end with correct records when three of ten commits conflict", async () => {
+Deno.test("eight agents end with correct records when three of ten commits conflict", async () => {
   using faulty = await FaultyKv.open();
   await using w = await openRegistry({ kv: faulty.kv });
   const owner = await w.person();
   const agents: TestAgent[] = [];
-  for (let i = 0; i < 20; i++) agents.push(await w.agent(owner));
+  for (let i = 0; i < 8; i++) agents.push(await w.agent(owner));
   faulty.faults = { conflictRate: 0.3 };
   const ends = await withTime(
     w,
@@ -201,7 +195,7 @@ Deno.test("twenty agents end with correct records when three of ten commits conf
   );
   faulty.faults = {};
   const { seq, revocations } = await readCrl(w);
-  assertEquals(seq, 40);
+  assertEquals(seq, 16);
   assertEquals(revocations.map(({ jti }) => jti).sort(), ends.flat().sort());
   const [a] = agents as [TestAgent];
   moveTo(w, 1000);

@@ -23,6 +23,8 @@ export interface Failure {
   error: () => Error;
   only?: "commit";
   answers: readonly RegExp[];
+  /** Further kinds of records that may be written when the request fails this way. */
+  beside?: readonly string[];
 }
 
 /** The store does not answer. */
@@ -34,19 +36,23 @@ export const TOO_LARGE: Failure = {
   answers: [/^500 INTERNAL_ERROR$/, /^503 /],
 };
 
-/** Runs a request once for each of its store calls, with that call failing. */
-export async function failEach(trial: Trial, { error, only, answers }: Failure): Promise<void> {
+/** Runs a request once for each failure and each of its store calls, with that call failing. */
+export async function failEach(trial: Trial, ...failures: Failure[]): Promise<void> {
   const whole = await attempt(trial, () => false);
   assertEquals(whole.result, trial.wanted);
-  const count = only ? whole.commits : whole.calls;
-  assert(count > 0, "no such call was made");
-  for (let failing = 1; failing <= count; failing++) {
-    let calls = 0;
-    const tried = await attempt(trial, (method) => (!only || method === only) && ++calls === failing && error());
-    const what = `call ${failing} of ${count} fails: ${tried.result}, changed: ${tried.changed}`;
-    assert(tried.result === trial.wanted || answers.some((one) => one.test(tried.result)), what);
-    if (tried.changed.length > 0 || tried.result === trial.wanted) assertEquals(tried.changed, whole.changed, what);
-    else assertEquals(tried.again, trial.wanted, `${what}; then again`);
+  for (const { error, only, answers, beside = [] } of failures) {
+    const count = only ? whole.commits : whole.calls;
+    assert(count > 0, "no such call was made");
+    const counted = (kinds: string[]) => kinds.filter((kind) => !beside.includes(kind));
+    for (let failing = 1; failing <= count; failing++) {
+      let calls = 0;
+      const tried = await attempt(trial, (method) => (!only || method === only) && ++calls === failing && error());
+      const changed = counted(tried.changed);
+      const what = `call ${failing} of ${count} fails: ${tried.result}, changed: ${changed}`;
+      assert(tried.result === trial.wanted || answers.some((one) => one.test(tried.result)), what);
+      if (changed.length > 0 || tried.result === trial.wanted) assertEquals(changed, counted(whole.changed), what);
+      else assertEquals(tried.again, trial.wanted, `${what}; then again`);
+    }
   }
 }
 
@@ -74,7 +80,7 @@ async function attempt(
     .filter((key) => before.get(key) !== after.get(key))
     .map((key) => String((JSON.parse(key) as string[])[1]));
   const changed = [...new Set(kinds)].filter((kind) => kind !== "commit_mark" && !beside.includes(kind)).sort();
-  const again = changed.length === 0 && result !== wanted ? await outcome(await call()) : "";
+  const again = result === wanted ? "" : await outcome(await call());
   return { result, calls, commits, changed, again };
 }
 

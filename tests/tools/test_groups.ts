@@ -54,8 +54,8 @@ export const GROUPS: Readonly<Record<string, Group>> = {
   e2e: { ...withProcesses(222, "tests/e2e"), isolates: 4, jobs: 4 },
   // Pages in Chromium. Its own CPU seconds count too. One isolate starts it once for all of them.
   browser: { ...withProcesses(53, "tests/browser"), isolates: 1 },
-  // The suites whose tests open a store, on denokv: --store denokv.
-  denokv: onDenokv("tests/shared/server", "tests/registry", "tests/proxy"),
+  // The suites whose tests open a store, on denokv: --store denokv. With their long tests, because no other group has them.
+  denokv: { args: [...onDenokv("tests/shared/server", "tests/registry", "tests/proxy").args, "--trials", "20"] },
   // The part of them that the gate runs.
   denokv_gate: {
     ...onDenokv(

@@ -1,9 +1,9 @@
 /** Issuing admin tokens (D-172): who gets one, what it says, and its audit event. */
-import { assert, assertEquals, assertRejects } from "@std/assert";
+import { assertEquals, assertRejects } from "@std/assert";
 import { Looks } from "../../../registry/admin_tokens/handlers.ts";
 import { ADM, parseShortToken, verifyShortToken } from "../../../shared/protocol/signed/short_token.ts";
 import { unixSeconds } from "../../../shared/protocol/time.ts";
-import { answered, openRegistry, publishedKeys, refused } from "../../support/registry_world.ts";
+import { answered, openRegistry, publishedKeys } from "../../support/registry_world.ts";
 import { PROXY_URL, REGISTRY_URL } from "../../support/world.ts";
 
 const PATH = "/v1/admin/tokens";
@@ -30,18 +30,6 @@ Deno.test("an admin gets a token for the proxy that the published keys verify, w
   assertEquals(ids.size, 5);
 });
 
-Deno.test("each token has one audit event with its ID, which does not hold the token", async () => {
-  await using w = await openRegistry();
-  const { apiKey, did } = await w.admin();
-  const { token } = await answered<{ token: string }>(await w.ask("POST", PATH, { apiKey }), 201);
-  const answer = await w.ask("GET", "/v1/admin/audit?limit=1", { apiKey });
-  const text = await answer.text();
-  const { jti } = JSON.parse(parseShortToken(ADM, token).payloadJson);
-  const [{ event, actor, subject }] = JSON.parse(text).events;
-  assertEquals([event, actor, subject], ["admin.token_issued", did, jti]);
-  assert(!text.includes(token.slice(0, 20)));
-});
-
 Deno.test("tokens of one API key are in the audit log once an hour, and again when the write failed", async () => {
   await using w = await openRegistry();
   const { apiKey } = await w.admin();
@@ -63,16 +51,4 @@ Deno.test("tokens of one API key are in the audit log once an hour, and again wh
   let written = 0;
   for (let i = 0; i < 2; i++) await looks.record("key", () => Promise.resolve(void written++));
   assertEquals(written, 1);
-});
-
-Deno.test("a caller that is not an admin gets no token", async () => {
-  await using w = await openRegistry();
-  const a = await w.agent();
-  await refused(await w.ask("POST", PATH, { apiKey: a.owner.apiKey }), "ADMIN_REQUIRED");
-  await refused(await w.ask("POST", PATH), "API_KEY_MISSING");
-  const { token } = await answered<{ token: string }>(
-    await w.ask("POST", PATH, { apiKey: (await w.admin()).apiKey }),
-    201,
-  );
-  await refused(await w.ask("POST", PATH, { apiKey: token }), "API_KEY_INVALID");
 });

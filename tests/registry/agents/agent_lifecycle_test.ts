@@ -2,7 +2,7 @@
  * Shows the life of registered agents: listed in pages, resolved, reissued and deleted, by their owner only, and with
  * one result when requests are concurrent.
  */
-import { assert, assertEquals, assertMatch, assertNotEquals } from "@std/assert";
+import { assert, assertEquals, assertNotEquals } from "@std/assert";
 import { verifyAit } from "../../../shared/protocol/signed/ait.ts";
 import type { Agent, AgentList, ReissueAnswer } from "../../../shared/protocol/api/agents.ts";
 import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
@@ -27,10 +27,6 @@ import { AMPLE_QUOTAS, type Person, REGISTRY_URL, type TestAgent, type World } f
 import { owned } from "../steps.ts";
 
 const UNKNOWN = "01KHYQ5H00AAAAAAAAAAAAAAAA";
-
-async function reissued(w: World, a: TestAgent): Promise<ReissueAnswer> {
-  return await answered<ReissueAnswer>(await owned(w, "POST", a, "/reissue"));
-}
 
 async function page(w: World, owner: Person, query: string): Promise<AgentList> {
   return await answered<AgentList>(await w.ask("GET", `/v1/agents?${query}`, { apiKey: owner.apiKey }));
@@ -116,14 +112,14 @@ Deno.test("agent list pagination returns each agent once while agents are added 
   const keys = await keyPairFromSeed(w.random.bytes(32));
   const make = () => w.agent(owner, undefined, keys);
   const agents: TestAgent[] = [];
-  for (let i = 0; i < 100; i++) {
+  for (let i = 0; i < 50; i++) {
     agents.push(await make());
     w.clock.step(250);
   }
   const foreign = await w.agent();
   for (const filter of ["", "status=active&"]) {
     await t.step(`limit=7&${filter}`, async () => {
-      const doomed = agents.splice(40, 10);
+      const doomed = agents.splice(15, 5);
       const came: TestAgent[] = [];
       const seen: string[] = [];
       let cursor: string | null = "";
@@ -134,7 +130,7 @@ Deno.test("agent list pagination returns each agent once while agents are added 
           w,
           Promise.all([
             page(w, owner, query),
-            came.length < 10 ? make().then((agent) => came.push(agent)) : null,
+            came.length < 5 ? make().then((agent) => came.push(agent)) : null,
             victim ? owned(w, "DELETE", victim).then((answer) => answered(answer, 204)) : null,
           ]),
           500,
@@ -147,18 +143,10 @@ Deno.test("agent list pagination returns each agent once while agents are added 
       const all = new Set(seen);
       for (const { agent } of agents) assert(all.has(agent.id), agent.name);
       assert(!all.has(foreign.agent.id));
-      assertEquals([came.length, doomed.length], [10, 0]);
+      assertEquals([came.length, doomed.length], [5, 0]);
       agents.push(...came);
     });
   }
-});
-
-Deno.test("the last page has no next cursor when it is full", async () => {
-  await using w = await openRegistry();
-  const { owner } = await w.agent();
-  await w.agent(owner);
-  assertEquals((await page(w, owner, "limit=2")).pagination.nextCursor, null);
-  assertNotEquals((await page(w, owner, "limit=1")).pagination.nextCursor, null);
 });
 
 Deno.test("every route answers alike for an agent of another owner and an unknown agent", async (t) => {
@@ -179,12 +167,6 @@ Deno.test("every route answers alike for an agent of another owner and an unknow
     });
   }
   assertEquals((await answered<{ status: string }>(await w.ask("GET", `/v1/resolve/${agent.id}`))).status, "active");
-});
-
-Deno.test("the agent route answers the owner with the full record", async () => {
-  await using w = await openRegistry();
-  const a = await w.agent();
-  assertEquals(await answered<{ agent: Agent }>(await owned(w, "GET", a)), { agent: a.agent });
 });
 
 Deno.test("a reissue returns a new AIT for the stored days from now, and revokes the previous one", async () => {
@@ -213,45 +195,6 @@ Deno.test("a reissue returns a new AIT for the stored days from now, and revokes
   });
   assertEquals(await revokedJtis(w), [agent.currentJti]);
   assertEquals(agentAuth.tokenType, "Bearer");
-});
-
-Deno.test("registration and reissue return the full record, the same twelve members of the same types", async () => {
-  await using w = await openRegistry();
-  const owner = await w.person();
-  const keys = await keyPairFromSeed(w.random.bytes(32));
-  const { agent } = await w.client.registerAgent(owner.apiKey, keys, { name: "alpha" });
-  await w.clock.advance(1_000);
-  const { agent: next } = await answered<ReissueAnswer>(
-    await w.ask("POST", `/v1/agents/${agent.id}/reissue`, { apiKey: owner.apiKey }),
-  );
-  const time = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/, ulid = /^[0-9A-HJKMNP-TV-Z]{26}$/;
-  const forms: Record<keyof Agent, RegExp> = {
-    id: ulid,
-    did: new RegExp(`^did:svc:registry\\.example\\.test:agent:${agent.id}$`),
-    ownerDid: new RegExp(`^${owner.did.replaceAll(".", "\\.")}$`),
-    name: /^alpha$/,
-    framework: /^.{1,32}$/,
-    publicKey: new RegExp(`^${keys.publicKey}$`),
-    currentJti: ulid,
-    ttlDays: /^30$/,
-    status: /^active$/,
-    expiresAt: time,
-    createdAt: time,
-    updatedAt: time,
-  };
-  for (const record of [agent, next]) {
-    assertEquals(Object.keys(record).sort(), Object.keys(forms).sort());
-    for (const [name, form] of Object.entries(forms)) assertMatch(String(record[name as keyof Agent]), form, name);
-    assertEquals(typeof record.ttlDays, "number");
-  }
-});
-
-Deno.test("the session stays valid after a reissue, with the new AIT only", async () => {
-  await using w = await openRegistry();
-  const a = await w.agent();
-  const { agent } = await reissued(w, a);
-  await answered(await validate(w, { agent }, a.agentAuth.accessToken), 204);
-  await refused(await validate(w, a, a.agentAuth.accessToken), "AGENT_AUTH_VALIDATE_UNAUTHORIZED");
 });
 
 Deno.test("a deleted agent cannot be deleted or reissued again, and resolves as revoked", async () => {
@@ -290,7 +233,7 @@ Deno.test("the agent ends revoked with every token on the list when deletion and
   const keys = await keyPairFromSeed(w.random.bytes(32));
   const jtis: string[] = [];
   const reissues: Record<string, number> = {};
-  for (let round = 0; round < trials(20); round++) {
+  for (let round = 0; round < trials(8); round++) {
     const a = await w.agent(owner, undefined, keys);
     jtis.push(a.agent.currentJti);
     const calls = [() => owned(w, "DELETE", a), () => owned(w, "POST", a, "/reissue")];
@@ -313,10 +256,10 @@ Deno.test("the agent ends revoked with every token on the list when deletion and
   assert(Object.keys(reissues).length === 2, `both ends were seen: ${JSON.stringify(reissues)}`);
 });
 
-Deno.test("one of 50 concurrent deletions of an agent is 204, and each of 20 reissues returns its own AIT", async () => {
+Deno.test("one of 20 concurrent deletions of an agent is 204, and each of 10 reissues returns its own AIT", async () => {
   await using w = await openRegistry();
   const a = await w.agent();
-  const answers = await withTime(w, Promise.all(Array.from({ length: 20 }, () => owned(w, "POST", a, "/reissue"))));
+  const answers = await withTime(w, Promise.all(Array.from({ length: 10 }, () => owned(w, "POST", a, "/reissue"))));
   const jtis = [a.agent.currentJti];
   for (const answer of answers) {
     if (answer.status === 200) jtis.push((await answered<ReissueAnswer>(answer)).agent.currentJti);
@@ -326,19 +269,8 @@ Deno.test("one of 50 concurrent deletions of an agent is 204, and each of 20 rei
   const { agent } = await answered<{ agent: Agent }>(await owned(w, "GET", a));
   assert(jtis.includes(agent.currentJti));
   assertEquals((await revokedJtis(w)).sort(), jtis.filter((jti) => jti !== agent.currentJti).sort());
-  const work = Array.from({ length: 50 }, () => owned(w, "DELETE", a));
-  assertEquals(await withTime(w, tally(work)), { "204": 1, "409 AGENT_REVOKE_INVALID_STATE": 49 });
-});
-
-Deno.test("40 concurrent deletions of agents all take effect and are all counted by the sequence number", async () => {
-  await using w = await openRegistry();
-  const owner = await w.person();
-  const agents: TestAgent[] = [];
-  for (let i = 0; i < 40; i++) agents.push(await w.agent(owner));
-  const counts = await withTime(w, tally(agents.map((a) => owned(w, "DELETE", a))), 20);
-  assertEquals(counts, { "204": 40 });
-  const { seq, revocations } = await readCrl(w);
-  assertEquals([seq, revocations.length], [40, 40]);
+  const work = Array.from({ length: 20 }, () => owned(w, "DELETE", a));
+  assertEquals(await withTime(w, tally(work)), { "204": 1, "409 AGENT_REVOKE_INVALID_STATE": 19 });
 });
 
 Deno.test("a reissue is 200 or 409, never 503, when it meets the end of an expired session", async (t) => {

@@ -8,7 +8,6 @@ import { verifyAit } from "../../../shared/protocol/signed/ait.ts";
 import type { Challenge, RegisterAnswer } from "../../../shared/protocol/api/agents.ts";
 import { fromBase64Url, toBase64Url, utf8Bytes } from "../../../shared/protocol/base64url.ts";
 import { type KeyPair, keyPairFromSeed, sign } from "../../../shared/protocol/ed25519.ts";
-import type { ErrorCode } from "../../../shared/protocol/errors.ts";
 import { REGISTRATION_TEMPLATE, registrationMessage } from "../../../shared/protocol/registration.ts";
 import { unixSeconds } from "../../../shared/protocol/time.ts";
 import {
@@ -80,34 +79,13 @@ Deno.test("a challenge is refused when the public key is not a usable Ed25519 ke
   await using w = await openRegistry();
   const { apiKey } = await w.person();
   const { publicKey } = await keyPair(w);
-  const bytes = fromBase64Url(publicKey) ?? new Uint8Array();
-  const point = (...head: number[]) => toBase64Url(Uint8Array.from({ length: 32 }, (_, i) => head[i] ?? 0));
-  const filled = (first: number, rest: number, last: number) =>
-    toBase64Url(Uint8Array.from({ length: 32 }, (_, i) => i === 0 ? first : i === 31 ? last : rest));
   const rows: [what: string, publicKey: unknown][] = [
     ["missing", undefined],
-    ["null", null],
-    ["number", 1],
-    ["empty", ""],
-    ["31 bytes", toBase64Url(bytes.slice(1))],
-    ["33 bytes", toBase64Url(Uint8Array.of(...bytes, 0))],
+    ["a number", 1],
+    ["31 bytes", toBase64Url(new Uint8Array(31).fill(9))],
     ["padded", `${publicKey}=`],
-    ["standard base64", btoa(String.fromCharCode(...filledBytes(0xfb)))],
-    ["base64 alphabet", `${"+/".repeat(21)}8`],
-    ["hex", [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("")],
-    ["with a blank", ` ${publicKey}`],
-    ["trailing bits", `${publicKey.slice(0, -1)}${publicKey.endsWith("B") ? "D" : "B"}`],
-    ["not a point: 2", point(2)],
-    ["y = p", filled(0xed, 0xff, 0x7f)],
-    ["y = p + 1", filled(0xee, 0xff, 0x7f)],
-    ["y = 2^255 - 1", filled(0xff, 0xff, 0x7f)],
-    ["all ones", filled(0xff, 0xff, 0xff)],
-    ["small order: zero", point(0)],
-    ["small order: identity", point(1)],
-    ["identity with sign", filled(1, 0, 0x80)],
-    ["small order: -1", filled(0xec, 0xff, 0x7f)],
-    ["small order: 8", "xxdqcD1N2E-6PAt2DRBnDyogU_osOczGTsf9d5KsA3o"],
-    ["small order: 8, other", "JuiVj8KyJ7BFw_SJ8u-Y8NXfrAXTxjM5sTgCiG1T_AU"],
+    ["not a point", `Ag${"A".repeat(41)}`],
+    ["of small order", "xxdqcD1N2E-6PAt2DRBnDyogU_osOczGTsf9d5KsA3o"],
   ];
   for (const [what, key] of rows) {
     await t.step(what, async () => {
@@ -119,52 +97,7 @@ Deno.test("a challenge is refused when the public key is not a usable Ed25519 ke
   }
 });
 
-function filledBytes(byte: number): Uint8Array {
-  return new Uint8Array(32).fill(byte);
-}
-
-Deno.test("each failure of a challenge has its own code with status 400", async (t) => {
-  await using w = await openRegistry();
-  const owner = await w.person();
-  const other = await w.person();
-  const keys = await keyPair(w);
-  const attempt = async (code: ErrorCode, how: (c: Challenge) => Promise<Response>) => {
-    await t.step(code, async () => {
-      await refused(await how(await challenge(w, owner, keys.publicKey)), code, 400);
-    });
-  };
-  await attempt("AGENT_REGISTRATION_PROOF_INVALID", async (c) => {
-    return await register(
-      w,
-      owner,
-      await registration(c, keys, { name: "alpha" }, { challengeSignature: "A".repeat(86) }),
-    );
-  });
-  await attempt("AGENT_REGISTRATION_PROOF_INVALID", async (c) => {
-    // The right key, over a message with another challenge's nonce.
-    const { nonce } = await challenge(w, owner, keys.publicKey);
-    return await register(w, owner, await registration({ ...c, nonce }, keys));
-  });
-  await attempt("AGENT_REGISTRATION_PROOF_MISMATCH", async (c) => {
-    return await register(w, owner, await registration(c, await keyPair(w)));
-  });
-  await attempt("AGENT_REGISTRATION_CHALLENGE_NOT_FOUND", async (c) => {
-    return await register(w, other, await registration(c, keys));
-  });
-  await attempt("AGENT_REGISTRATION_CHALLENGE_NOT_FOUND", async (c) => {
-    return await register(w, owner, await registration({ ...c, challengeId: w.newId() }, keys));
-  });
-  await attempt("AGENT_REGISTRATION_CHALLENGE_EXPIRED", async (c) => {
-    await w.clock.advance(300_000);
-    return await register(w, owner, await registration(c, keys));
-  });
-  await attempt("AGENT_REGISTRATION_CHALLENGE_REPLAYED", async (c) => {
-    await answered(await register(w, owner, await registration(c, keys)), 201);
-    return await register(w, owner, await registration(c, keys, { name: "beta" }));
-  });
-});
-
-Deno.test("registration checks a challenge in the order found, replayed, expired, key mismatch, proof", async () => {
+Deno.test("registration checks a challenge in the order found, replayed, expired, key mismatch, proof; a failure uses nothing up", async () => {
   await using w = await openRegistry();
   const owner = await w.person();
   const other = await w.person();
@@ -172,26 +105,26 @@ Deno.test("registration checks a challenge in the order found, replayed, expired
   const stranger = await keyPair(w);
   const used = await challenge(w, owner, keys.publicKey);
   await answered(await register(w, owner, await registration(used, keys)), 201);
-  const open = await challenge(w, owner, keys.publicKey);
+  const open = await challenge(w, owner, keys.publicKey), stillOpen = await challenge(w, owner, keys.publicKey);
+  const edited = await registration(stillOpen, keys, { name: "alpha" }, { name: "beta" });
+  await refused(await register(w, owner, edited), "AGENT_REGISTRATION_PROOF_INVALID");
   const bad = async (c: Challenge) =>
     await registration(c, stranger, { name: "alpha" }, { challengeSignature: "A".repeat(86) });
+  // The right key, over a message with another challenge's nonce.
+  const { nonce } = await challenge(w, owner, keys.publicKey);
+  const swapped = await registration({ ...open, nonce }, keys);
+  await refused(await register(w, owner, swapped), "AGENT_REGISTRATION_PROOF_INVALID");
   await refused(await register(w, owner, await bad(open)), "AGENT_REGISTRATION_PROOF_MISMATCH");
   await w.clock.advance(299_999);
   await refused(await register(w, owner, await bad(open)), "AGENT_REGISTRATION_PROOF_MISMATCH");
+  await answered(await register(w, owner, await registration(stillOpen, keys)), 201);
   await w.clock.advance(1);
   await refused(await register(w, owner, await bad(open)), "AGENT_REGISTRATION_CHALLENGE_EXPIRED");
   await refused(await register(w, owner, await bad(used)), "AGENT_REGISTRATION_CHALLENGE_REPLAYED");
   await refused(await register(w, other, await bad(used)), "AGENT_REGISTRATION_CHALLENGE_NOT_FOUND");
+  const unknown = { ...used, challengeId: w.newId() };
+  await refused(await register(w, owner, await bad(unknown)), "AGENT_REGISTRATION_CHALLENGE_NOT_FOUND");
   await refused(await register(w, other, { ...await bad(used), name: "" }), "AGENT_REGISTRATION_INVALID");
-});
-
-Deno.test("a challenge is accepted until the last millisecond of its five minutes", async () => {
-  await using w = await openRegistry();
-  const owner = await w.person();
-  const keys = await keyPair(w);
-  const c = await challenge(w, owner, keys.publicKey);
-  await w.clock.advance(299_999);
-  await answered(await register(w, owner, await registration(c, keys)), 201);
 });
 
 Deno.test("registration requires the signed name, framework and lifetime, also when they are left out", async (t) => {
@@ -221,59 +154,16 @@ Deno.test("registration requires the signed name, framework and lifetime, also w
   });
 });
 
-Deno.test("a challenge can still be used when a proof has failed", async () => {
-  await using w = await openRegistry();
-  const owner = await w.person();
-  const keys = await keyPair(w);
-  const c = await challenge(w, owner, keys.publicKey);
-  for (let i = 0; i < 3; i++) {
-    await refused(
-      await register(w, owner, await registration(c, keys, { name: "alpha" }, { name: "beta" })),
-      "AGENT_REGISTRATION_PROOF_INVALID",
-    );
-  }
-  await answered(await register(w, owner, await registration(c, keys)), 201);
-});
-
 Deno.test("an agent name is accepted only when it can name a directory", async (t) => {
   await using w = await openRegistry();
   const owner = await w.person();
-  for (const name of ["a", "0", "a".repeat(64), "A.b_c-9", "console", "COM", "com10x"]) {
+  for (const name of ["a", "a".repeat(64), "A.b_c-9", "console"]) {
     await t.step(name, async () => {
       const { agent } = await answered<RegisterAnswer>(await registered(w, owner, { name }), 201);
       assertEquals(agent.name, name);
     });
   }
-  const bad = [
-    "a".repeat(65),
-    "",
-    ".",
-    "..",
-    "../x",
-    "a/b",
-    "a\\b",
-    "a\u0000",
-    "a\nb",
-    "-a",
-    "a-",
-    ".a",
-    "a.",
-    "_a",
-    "a ",
-    " a",
-    "a..b",
-    "CON",
-    "con",
-    "nul.txt",
-    "COM1",
-    "lpt9",
-    "👋",
-    "ä",
-    "a:b",
-    "a%2fb",
-    "x".repeat(60_000),
-  ];
-  for (const name of [...bad, null, 1, ["a"], undefined]) {
+  for (const name of ["a".repeat(65), "", "../x", "con", "a ", "👋", "x".repeat(60_000), null, 1, undefined]) {
     await t.step(`refused: ${JSON.stringify(name)?.slice(0, 20)}`, async () => {
       await refused(await registered(w, owner, { name: "alpha" }, { name }), "AGENT_REGISTRATION_INVALID");
     });
@@ -292,10 +182,10 @@ Deno.test("a lifetime is an integer from 1 to 90, and a framework 1 to 32 code p
       assertEquals([agent.ttlDays, agent.framework], [wanted.ttlDays ?? 30, wanted.framework ?? "generic"]);
     });
   }
-  const frameworks = ["x".repeat(33), "", "  ", "a\u0000", "a\nb", "a\u007f", null, 1, ["a"]].map((framework) => ({
+  const frameworks = ["x".repeat(33), "", "a\u0000", null, 1].map((framework) => ({
     framework,
   }));
-  const days = [0, 91, -1, 1.5, "30", null, 1e9, true].map((ttlDays) => ({ ttlDays }));
+  const days = [0, 91, 1.5, "30", null].map((ttlDays) => ({ ttlDays }));
   for (const sent of [...frameworks, ...days]) {
     await t.step(`refused: ${JSON.stringify(sent).slice(0, 40)}`, async () => {
       await refused(await registered(w, owner, { name: "alpha" }, sent), "AGENT_REGISTRATION_INVALID");
@@ -334,16 +224,16 @@ Deno.test("the AIT states the agent's record, lasts for its exact lifetime and h
   }
 });
 
-Deno.test("one of 100 concurrent registrations with one challenge succeeds, the others are refused as replayed", async () => {
+Deno.test("one of 20 concurrent registrations with one challenge succeeds, the others are refused as replayed", async () => {
   await using w = await openRegistry();
   const owner = await w.person();
   const keys = await keyPair(w);
   const c = await challenge(w, owner, keys.publicKey);
   const bodies = await Promise.all(
-    Array.from({ length: 100 }, (_, i) => registration(c, keys, { name: `agent-${i}` })),
+    Array.from({ length: 20 }, (_, i) => registration(c, keys, { name: `agent-${i}` })),
   );
   const counts = await withTime(w, tally(bodies.map((body) => register(w, owner, body))));
-  assertEquals(counts, { "201": 1, "400 AGENT_REGISTRATION_CHALLENGE_REPLAYED": 99 });
+  assertEquals(counts, { "201": 1, "400 AGENT_REGISTRATION_CHALLENGE_REPLAYED": 19 });
   for (const key of [KEYS.agent("x"), KEYS.agentOf("x", "y"), KEYS.session("x")]) {
     assertEquals((await Array.fromAsync(w.kv.list({ prefix: key.slice(0, 2) }))).length, 1, String(key));
   }

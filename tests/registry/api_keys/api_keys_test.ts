@@ -151,25 +151,10 @@ Deno.test("an API key is revoked by its owner only, and its existence is hidden 
   });
 });
 
-Deno.test("an API key can revoke itself, and is refused from the next request on", async () => {
-  await using w = await openRegistry();
-  const { apiKey } = await w.person();
-  const [key] = await list(w, apiKey);
-  await answered(await w.ask("DELETE", `${PATH}/${key?.id}`, { apiKey }), 204);
-  for (
-    const [method, path] of [["GET", "/v1/me"], ["GET", PATH], ["POST", PATH], [
-      "DELETE",
-      `${PATH}/${key?.id}`,
-    ]] as const
-  ) {
-    await refused(await w.ask(method, path, { apiKey }), "API_KEY_REVOKED");
-  }
-});
-
 Deno.test("a revoked API key is never accepted again when it is revoked while in use", async () => {
   await using w = await openRegistry();
   const { apiKey } = await w.person();
-  for (let round = 0; round < trials(20); round++) {
+  for (let round = 0; round < trials(8); round++) {
     const { id, token } = await create(w, apiKey);
     // Each use writes the time unless a use within the minute has written it: here each use has to write.
     w.clock.step(61_000);

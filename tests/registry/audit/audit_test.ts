@@ -20,7 +20,7 @@ async function page(w: World, query = "limit=100"): Promise<AuditList> {
 /** Does one thing of each kind, each in a request with its own ID. */
 async function playEverything(
   w: World,
-): Promise<{ wanted: [event: string, actor: string, subject: string, requestId: string][] }> {
+): Promise<{ wanted: [event: string, actor: string, subject: string, requestId: string][]; token: string }> {
   const wanted: [string, string, string, string][] = [];
   let n = 0;
   const next = () => ({ "x-request-id": `request-${++n}` });
@@ -110,13 +110,14 @@ async function playEverything(
   note("signing_key.rotated", admin.did, kid);
   const { token } = await ask<{ token: string }>("POST", "/v1/admin/tokens", adminKey, 201);
   note("admin.token_issued", admin.did, JSON.parse(parseShortToken(ADM, token).payloadJson).jti);
-  return { wanted };
+  return { wanted, token };
 }
 
 Deno.test("the audit log holds actor, action, target and request of every event, newest first", async () => {
   await using w = await openRegistry();
-  const { wanted } = await playEverything(w);
+  const { wanted, token } = await playEverything(w);
   const { events } = await page(w);
+  assert(!JSON.stringify(events).includes(token.slice(0, 20)), "a token is in the log");
   const noted = events.toReversed().map(({ event, actor, subject, requestId }) => [event, actor, subject, requestId]);
   // The client sends the registration, which leaves the request ID to the registry.
   const known = noted.map((row) => row[0] === "agent.registered" ? [...row.slice(0, 3), ""] : row);
@@ -146,22 +147,11 @@ Deno.test("a refused request writes no audit event", async () => {
   assertEquals(await page(w), before);
 });
 
-Deno.test("the audit log is open to admins only, and accepts only a valid limit and cursor", async () => {
+Deno.test("the audit log accepts only a valid filter and order", async () => {
   await using w = await openRegistry();
-  const { apiKey } = await w.person();
-  await refused(await w.ask("GET", "/v1/admin/audit", { apiKey }), "ADMIN_REQUIRED");
-  await refused(await w.ask("GET", "/v1/admin/audit"), "API_KEY_MISSING");
   const admin = await w.admin();
   for (
     const query of [
-      "limit=0",
-      "limit=101",
-      "limit=abc",
-      "limit=1.5",
-      "limit=",
-      "limit=1&limit=2",
-      "cursor=abc",
-      "cursor=",
       "event=",
       "event=agent",
       "event=agent.unknown",
@@ -183,7 +173,7 @@ Deno.test("the audit log is open to admins only, and accepts only a valid limit 
 Deno.test("the audit log's pages have no gap and no duplicate while events are added", async () => {
   await using w = await openRegistry({ registry: { quotas: AMPLE_QUOTAS } });
   const { apiKey } = await w.person();
-  for (let i = 0; i < 60; i++) await answered(await w.ask("POST", "/v1/me/api-keys", { apiKey }), 201);
+  for (let i = 0; i < 20; i++) await answered(await w.ask("POST", "/v1/me/api-keys", { apiKey }), 201);
   const before = (await page(w)).events.map(({ id }) => id);
   const walked: string[] = [];
   let cursor: string | null = "";

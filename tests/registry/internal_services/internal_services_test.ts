@@ -4,7 +4,6 @@
  */
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import type { InternalService, Ownership } from "../../../shared/protocol/api/services.ts";
-import type { ErrorCode } from "../../../shared/protocol/errors.ts";
 import { answered, moveTo, openRegistry, outcome, refused, tally, withTime } from "../../support/registry_world.ts";
 import { trials } from "../../support/trials.ts";
 import { REGISTRY_URL, type TestAgent, type World } from "../../support/world.ts";
@@ -41,24 +40,6 @@ function ownership(w: World, headers: Record<string, string>, body: unknown): Pr
 }
 
 const of = ({ owner, agent }: TestAgent) => ({ ownerDid: owner.did, agentDid: agent.did });
-
-Deno.test("the internal service routes are 403 for a user's key and 401 without a key", async (t) => {
-  await using w = await openRegistry();
-  const { apiKey } = await w.person();
-  const { id } = await create(w, "relay");
-  const calls = [["POST", PATH], ["GET", PATH], ["POST", `${PATH}/${id}/rotate`], ["DELETE", `${PATH}/${id}`]] as const;
-  for (const [method, path] of calls) {
-    await t.step(`${method} ${path.replace(id, ":id")}`, async () => {
-      const body = { name: "mine", scopes: ["identity.read"] };
-      await refused(
-        await w.ask(method, path, { apiKey, body: method === "GET" ? undefined : body }),
-        "INTERNAL_SERVICE_FORBIDDEN",
-      );
-      await refused(await w.ask(method, path), "API_KEY_MISSING");
-    });
-  }
-  assertEquals((await list(w)).map(({ name }) => name), ["relay", "proxy"]);
-});
 
 Deno.test("an internal service is returned once with its secret, and listed without it, newest first", async () => {
   await using w = await openRegistry();
@@ -152,7 +133,7 @@ Deno.test("a service ends revoked with no working secret when rotation and delet
   await using w = await openRegistry();
   const a = await w.agent();
   const { apiKey } = await w.admin();
-  for (let round = 0; round < trials(20); round++) {
+  for (let round = 0; round < trials(8); round++) {
     const service = await create(w, `relay-${round}`);
     const calls = [
       () => w.ask("POST", `${PATH}/${service.id}/rotate`, { apiKey }),
@@ -266,17 +247,6 @@ Deno.test("the ownership route answers ownership, agent status and session statu
     await w.clock.advance(60_000);
     const answer = await answered<Ownership>(await ownership(w, service, of(live)));
     assertEquals(answer, { ownsAgent: true, agentStatus: "active", session: "expired" });
-  });
-  await t.step("malformed", async () => {
-    const { ownerDid, agentDid } = of(live);
-    for (
-      const body of [{}, { ownerDid }, { agentDid }, { ownerDid: agentDid, agentDid: ownerDid }, {
-        ownerDid: 1,
-        agentDid,
-      }, "{"]
-    ) {
-      await refused(await ownership(w, service, body), "AGENT_OWNERSHIP_INVALID" satisfies ErrorCode);
-    }
   });
 });
 

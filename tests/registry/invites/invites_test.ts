@@ -59,57 +59,10 @@ Deno.test("an expiry is accepted only as RFC 3339 of an existing day, and is ret
   const { apiKey } = await w.admin();
   const good: [text: string, utc: string][] = [
     ["2030-01-02T03:04:05Z", "2030-01-02T03:04:05.000Z"],
-    ["2030-01-02t03:04:05z", "2030-01-02T03:04:05.000Z"],
-    ["2030-01-02T03:04:05.6Z", "2030-01-02T03:04:05.600Z"],
     ["2030-01-02T03:04:05.123456789Z", "2030-01-02T03:04:05.123Z"],
-    ["2030-01-02T03:04:05+02:00", "2030-01-02T01:04:05.000Z"],
     ["2030-01-02T03:04:05-23:59", "2030-01-03T03:03:05.000Z"],
-    ["2030-01-02T03:04:05-00:00", "2030-01-02T03:04:05.000Z"],
-    ["2028-02-29T00:00:00Z", "2028-02-29T00:00:00.000Z"],
-    ["9999-12-31T23:59:59Z", "9999-12-31T23:59:59.000Z"],
   ];
-  const bad = [
-    "2030-02-31T00:00:00Z",
-    "2030-02-29T00:00:00Z",
-    "2030-00-01T00:00:00Z",
-    "2030-13-01T00:00:00Z",
-    "2030-01-00T00:00:00Z",
-    "2030-04-31T00:00:00Z",
-    "2030-01-01T24:00:00Z",
-    "2030-01-01T00:60:00Z",
-    "2030-01-01T00:00:60Z",
-    "2030-01-01T00:00:00",
-    "2030-01-01T00:00Z",
-    "2030-01-01 00:00:00Z",
-    "2030-01-01T00:00:00+99:99",
-    "2030-01-01T00:00:00+24:00",
-    "2030-01-01T00:00:00+0200",
-    "2030-01-01T00:00:00+02",
-    "2030-01-01T00:00:00 Z",
-    "2030-01-01T00:00:00.Z",
-    "2030-01-01T00:00:00.1234567890Z",
-    "2030-01-01T00:00:00,5Z",
-    "2030-W01-1T00:00:00Z",
-    "2030-001T00:00:00Z",
-    "20300101T000000Z",
-    "+275760-09-13T00:00:00.000Z",
-    "+010000-01-01T00:00:00Z",
-    "12030-01-01T00:00:00Z",
-    "1999-12-31T23:59:59Z",
-    "0000-01-01T00:00:00Z",
-    "2030-1-1T00:00:00Z",
-    "２０３０-01-01T00:00:00Z",
-    " 2030-01-01T00:00:00Z",
-    "2030-01-01T00:00:00Z\n",
-    "2030",
-    "1",
-    "1893456000",
-    "tomorrow",
-    "tomorrow 5",
-    "Tue, 01 Jan 2030 00:00:00 GMT",
-    "1 January 2030",
-    "",
-  ];
+  const bad = ["2030-02-31T00:00:00Z", "2030-01-01T00:00:00", "9999-12-31T23:59:59-01:00", "tomorrow 5", ""];
   for (const [expiresAt, utc] of good) {
     await t.step(`taken: ${expiresAt}`, async () => assertEquals((await create(w, { expiresAt })).expiresAt, utc));
   }
@@ -118,15 +71,6 @@ Deno.test("an expiry is accepted only as RFC 3339 of an existing day, and is ret
       await refused(await w.ask("POST", "/v1/invites", { apiKey, body: { expiresAt } }), "INVITE_CREATE_INVALID");
     });
   }
-});
-
-Deno.test("an expiry whose offset moves it past the year 9999 is refused or kept exactly", async () => {
-  await using w = await openRegistry();
-  const { apiKey } = await w.admin();
-  const answer = await w.ask("POST", "/v1/invites", { apiKey, body: { expiresAt: "9999-12-31T23:59:59-01:00" } });
-  if (answer.status === 400) return void await refused(answer, "INVITE_CREATE_INVALID");
-  const { invite } = await answered<{ invite: Created }>(answer, 201);
-  await answered(await redeem(w, { code: invite.code }), 201);
 });
 
 Deno.test("an unknown, expired, used or malformed invite code has its own error code", async (t) => {
@@ -169,20 +113,7 @@ Deno.test("an invite is valid until the millisecond of its expiry", async () => 
 
 Deno.test("names of a redemption have 1 to 64 code points of text after trimming", async (t) => {
   await using w = await openRegistry();
-  const good = ["a", "x".repeat(64), "👋".repeat(64), "  Ada  ", "Ω ' \" < > & \\", "null"];
-  const bad = [
-    "x".repeat(65),
-    "👋".repeat(65),
-    "",
-    "   ",
-    "a\u0000b",
-    "a\nb",
-    "a\u007fb",
-    "a\u0085b",
-    "a\u202eb",
-    "\u2066a",
-    "\ud800",
-  ];
+  const good = ["👋".repeat(64), "  Ada  "], bad = ["👋".repeat(65), "   ", "a\u202eb", "\ud800", null, ["a"]];
   for (const field of ["displayName", "apiKeyName"] as const) {
     for (const name of good) {
       await t.step(`${field} ${name.slice(0, 10)}, ${name.length} units`, async () => {
@@ -191,7 +122,7 @@ Deno.test("names of a redemption have 1 to 64 code points of text after trimming
         assertEquals(field === "displayName" ? human.displayName : apiKey.name, name.trim());
       });
     }
-    for (const name of [...bad, null, 1, ["a"], { a: 1 }, true]) {
+    for (const name of bad) {
       await t.step(`${field} ${JSON.stringify(name).slice(0, 20)} is refused`, async () => {
         const { code } = await create(w);
         await refused(await redeem(w, { code, [field]: name }), "INVITE_REDEEM_INVALID");
@@ -252,23 +183,23 @@ Deno.test("a deleted invite's code and ID are unknown", async () => {
   assert(!invites.some((invite) => invite.id === id));
 });
 
-Deno.test("one of 1,000 concurrent redemptions succeeds and stores one human and one key", async () => {
+Deno.test("one of 100 concurrent redemptions succeeds and stores one human and one key", async () => {
   await using w = await openRegistry();
   const { code } = await create(w);
   const count = async (key: Deno.KvKey) => (await Array.fromAsync(w.kv.list({ prefix: key.slice(0, 2) }))).length;
   const before = [await count(KEYS.human("x")), await count(KEYS.apiKey("x"))];
-  const work = tally(Array.from({ length: 1000 }, (_, i) => {
+  const work = tally(Array.from({ length: 100 }, (_, i) => {
     moveTo(w, i % 7);
     return redeem(w, { code });
   }));
-  assertEquals(await withTime(w, work), { "201": 1, "409 INVITE_REDEEM_ALREADY_USED": 999 });
+  assertEquals(await withTime(w, work), { "201": 1, "409 INVITE_REDEEM_ALREADY_USED": 99 });
   assertEquals([await count(KEYS.human("x")), await count(KEYS.apiKey("x"))], before.map((n) => n + 1));
 });
 
 Deno.test("an invite is redeemed before its deletion or not at all when both are concurrent", async () => {
   await using w = await openRegistry();
   const { apiKey } = await w.admin();
-  for (let round = 0; round < trials(20); round++) {
+  for (let round = 0; round < trials(8); round++) {
     const { id, code } = await create(w);
     const work = [redeem(w, { code }), w.ask("DELETE", `/v1/invites/${id}`, { apiKey })];
     if (round % 2) work.reverse();

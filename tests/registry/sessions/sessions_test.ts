@@ -6,9 +6,7 @@ import { assert, assertEquals, assertMatch, assertNotEquals } from "@std/assert"
 import type { ReissueAnswer } from "../../../shared/protocol/api/agents.ts";
 import type { AgentAuth } from "../../../shared/protocol/api/sessions.ts";
 import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
-import { makeSecret } from "../../../shared/protocol/secrets.ts";
 import { unixSeconds } from "../../../shared/protocol/time.ts";
-import { systemRandom } from "../../../shared/random.ts";
 import {
   answered,
   inside,
@@ -55,11 +53,6 @@ Deno.test("validation is 204 for the agent's valid token and has a code for ever
     });
   await t.step("good: 204 without a body", async () => assertEquals(await (await ask(about)).text(), ""));
   await t.step("malformed: 400", async () => {
-    const { agentDid, aitJti } = about;
-    const bodies = [{}, { agentDid }, { aitJti }, { agentDid: "x", aitJti }, { agentDid, aitJti: "x" }, "{", undefined];
-    for (const body of [...bodies, { agentDid: a.owner.did, aitJti }]) {
-      await refused(await ask(body), "AGENT_AUTH_VALIDATE_INVALID");
-    }
     for (const headers of [{}, { "X-Svc-Agent-Access": "" }]) {
       const answer = await w.ask("POST", "/v1/agents/auth/validate", { body: about, headers });
       await refused(answer, "AGENT_AUTH_VALIDATE_INVALID");
@@ -151,18 +144,11 @@ Deno.test("the direct predecessor of the current token is 401 each time and the 
 Deno.test("a refresh is 400 before authentication when its body has no usable token", async () => {
   await using w = await openRegistry();
   const a = await w.agent();
-  const long = `svc_rft_${"A".repeat(10 * 1024)}`;
-  const bodies = [
-    {},
-    { refreshToken: 1 },
-    { refreshToken: "" },
-    { refreshToken: long },
-    { refreshToken: null },
-    "{",
-    "",
-    "[]",
-  ];
-  for (const [i, body] of [...bodies, { refreshToken: "x", recovery: 1 }, { refreshToken: ["x"] }].entries()) {
+  const bodies = [{}, "{", "", { refreshToken: `svc_rft_${"A".repeat(10 * 1024)}` }, {
+    refreshToken: "x",
+    recovery: 1,
+  }];
+  for (const [i, body] of bodies.entries()) {
     moveTo(w, i);
     const text = typeof body === "string" ? body : JSON.stringify(body);
     await refused(await refresh(w, a, "", { body: text }), INVALID, 400);
@@ -172,23 +158,18 @@ Deno.test("a refresh is 400 before authentication when its body has no usable to
 });
 
 Deno.test("a token older than the predecessor is 401 and revokes the session", async (t) => {
-  for (const generations of [2, 3, 5]) {
-    for (let shown = 0; shown <= generations; shown++) {
-      await t.step(`after ${generations} refreshes, token ${shown}`, async () => {
-        await using w = await openRegistry();
-        const a = await w.agent();
-        const chain = [a.agentAuth];
-        for (let i = 0; i < generations; i++) chain.push(await refreshed(w, a, chain[i]?.refreshToken));
-        const current = chain[generations] as AgentAuth;
-        const answer = await refresh(w, a, chain[shown]?.refreshToken);
-        if (shown === generations) return void await answered(answer);
-        await refused(answer, INVALID, 401);
-        if (shown === generations - 1) return void await isLive(w, a, current);
-        await refused(await refresh(w, a, current.refreshToken), REVOKED);
-        await refused(await validate(w, a, current.accessToken), UNAUTHORIZED);
-        await refused(await refresh(w, a, chain[shown]?.refreshToken), REVOKED);
-      });
-    }
+  for (const shown of [0, 1]) {
+    await t.step(`after three refreshes, token ${shown}`, async () => {
+      await using w = await openRegistry();
+      const a = await w.agent();
+      const chain = [a.agentAuth];
+      for (let i = 0; i < 3; i++) chain.push(await refreshed(w, a, chain[i]?.refreshToken));
+      const current = chain[3] as AgentAuth;
+      await refused(await refresh(w, a, chain[shown]?.refreshToken), INVALID, 401);
+      await refused(await refresh(w, a, current.refreshToken), REVOKED);
+      await refused(await validate(w, a, current.accessToken), UNAUTHORIZED);
+      await refused(await refresh(w, a, chain[shown]?.refreshToken), REVOKED);
+    });
   }
 });
 
@@ -228,7 +209,7 @@ Deno.test("an unknown token and a token of another agent are 401 and end no sess
 });
 
 Deno.test("recovery with the sent token replaces the pair of a lost answer", async (t) => {
-  for (const losses of [1, 2, 3]) {
+  for (const losses of [1, 3]) {
     await t.step(`${losses} lost in a row`, async () => {
       await using w = await openRegistry();
       const a = await w.agent();
@@ -342,40 +323,5 @@ Deno.test("a reissue gives an agent whose session has ended a new session under 
       await isLive(w, revived, agentAuth);
       await refused(await refresh(w, revived, a.agentAuth.refreshToken), INVALID, 401);
     });
-  }
-});
-
-Deno.test("a deleted agent's refresh is REVOKED", async () => {
-  await using w = await openRegistry();
-  const a = await w.agent();
-  await answered(await owned(w, "DELETE", a, ""), 204);
-  await refused(await refresh(w, a, a.agentAuth.refreshToken), REVOKED);
-});
-
-Deno.test("tokens have 43 evenly distributed characters after their prefix, and none of 10,000 repeats", () => {
-  for (const [kind, prefix] of [["access", "svc_agt_"], ["refresh", "svc_rft_"]] as const) {
-    const samples = 10_000;
-    const seen = new Set<string>();
-    const counts = Array.from({ length: 43 }, () => new Map<string, number>());
-    for (let i = 0; i < samples; i++) {
-      const token = makeSecret(kind, systemRandom.bytes);
-      assert(token.startsWith(prefix) && token.length === 51, token);
-      seen.add(token);
-      for (const [at, count] of counts.entries()) {
-        const char = token.charAt(at + 8);
-        count.set(char, (count.get(char) ?? 0) + 1);
-      }
-    }
-    assertEquals(seen.size, samples);
-    for (const [at, count] of counts.entries()) {
-      // 256 bits in characters of 6 bits: the last one carries 4.
-      const symbols = at === 42 ? 16 : 64;
-      const chi2 = [...count.values()].reduce((sum, n) => sum + (n - samples / symbols) ** 2 / (samples / symbols), 0);
-      const [df, z] = [symbols - 1, 6];
-      // Wilson and Hilferty. z = 6 is p = 10^-9, so a failure is not chance.
-      const bound = df * (1 - 2 / (9 * df) + z * Math.sqrt(2 / (9 * df))) ** 3;
-      assertEquals(count.size, symbols);
-      assert(chi2 < bound, `${kind} position ${at}: χ² ${chi2} over ${bound}`);
-    }
   }
 });
