@@ -336,9 +336,15 @@ export class Connector {
     }
   }
 
-  /** The DID of a peer, from a DID or an alias. Reads the peers again when the alias is unknown. */
+  /**
+   * The DID of a peer, from a DID or an alias. Reads the peers again when the alias is unknown, and for an unknown DID while a
+   * ticket is open: its agent may have used the ticket a moment ago, and refuses a message that is not sealed to it.
+   */
   async findPeer(to: string): Promise<string | null> {
-    if (isAgentDid(to)) return to;
+    if (isAgentDid(to)) {
+      if (this.peers.of(to) === null && this.pairing.hasOpenTicket) await this.updatePeers();
+      return to;
+    }
     const known = findPeer(this.peers.all, to);
     if (known !== null) return known;
     await this.updatePeers();

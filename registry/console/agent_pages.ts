@@ -23,6 +23,7 @@ import { latestRefusals } from "./refusals.ts";
 import { RelayAway } from "./relay.ts";
 import { deleteAgent } from "../agents/store.ts";
 import { type AgentWithSession, listAllAgents, nearestAgent, readAgent } from "../people/all_agents.ts";
+import { beginsWith } from "../people/name_match.ts";
 import { sessionState } from "../sessions/session_rules.ts";
 import { revokeSession } from "../sessions/store.ts";
 import { type Html, markup } from "../../shared/page/html.ts";
@@ -110,9 +111,10 @@ async function pageOf(
   const query = { online, limit: String(PAGE_ROWS), ...cursor === "" ? {} : { cursor } };
   const { connections, pagination } = await relay.get(session, "connections", query, ConnectionList);
   const ids = connections.flatMap(({ agentDid }) => parseDid(agentDid)?.id ?? []);
+  const begins = beginsWith(q);
   const found = await Promise.all(ids.map((id) => orNull("AGENT_NOT_FOUND", readAgent(deps, id))));
   const items = found.filter((one) => one !== null).filter(({ agent }) =>
-    (only === undefined || agent.status === only) && agent.name.toLowerCase().startsWith(q.toLowerCase())
+    (only === undefined || agent.status === only) && begins(agent.name)
   );
   return { items, nextCursor: pagination.nextCursor };
 }

@@ -1,6 +1,7 @@
 /** What an admin reads about the agents of all people, with a bound as in store.ts. Writes nothing. */
 import type { Kv } from "../../shared/server/kv.ts";
 import { fitsQuery, pageOfAgents } from "../agents/store.ts";
+import { beginsWith } from "./name_match.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { AgentRecord, HumanRecord, SessionRecord } from "../schema/records.ts";
 import { type Clock, DAY_MS } from "../../shared/clock.ts";
@@ -45,12 +46,6 @@ async function withOwner({ reads }: ReadDeps, agent: AgentRecord): Promise<Agent
     reads.get<SessionRecord>(KEYS.session(agent.id)),
   ]);
   return { agent, ownerName: owner.value?.displayName ?? "", session: session.value };
-}
-
-/** Returns whether a name begins with a text, in any case; without a text every name does. */
-export function beginsWith(prefix: string | undefined): (name: string) => boolean {
-  const wanted = (prefix ?? "").toLowerCase();
-  return (name) => name.toLowerCase().startsWith(wanted);
 }
 
 /** Returns true for an active agent whose identity token has not ended and ends within some days. */

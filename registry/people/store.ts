@@ -10,7 +10,8 @@ import type { PeopleQuery } from "../../shared/protocol/api/admin.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { belowCursor, type Page, readFilteredPage } from "../../shared/server/store/pages.ts";
-import { beginsWith, listAllAgents, type ReadDeps } from "./all_agents.ts";
+import { listAllAgents, type ReadDeps } from "./all_agents.ts";
+import { beginsWith, isSameName } from "./name_match.ts";
 
 /** With more, an answer about a person would grow with all the API keys that have ended. */
 const API_KEYS_SHOWN_MAX = 100;
@@ -70,14 +71,13 @@ export async function lastUseOf(deps: ReadDeps, id: string): Promise<string | nu
 
 /** Returns the DIDs of the people and active agents with a name, among the newest 1,000 of each. */
 export async function findByName(deps: ReadDeps & { clock: Clock }, name: string): Promise<string[]> {
-  const isSame = (other: string) => other.toLowerCase() === name.toLowerCase();
   const limit = LIMITS.agentListMax;
   const [people, agents] = await Promise.all([
     listPeople(deps, { name, limit }),
     listAllAgents(deps, { name, status: "active", limit }),
   ]);
   return [
-    ...people.items.filter(({ displayName }) => isSame(displayName)).map(({ did }) => did),
-    ...agents.items.filter(({ agent }) => isSame(agent.name)).map(({ agent }) => agent.did),
+    ...people.items.filter(({ displayName }) => isSameName(displayName, name)).map(({ did }) => did),
+    ...agents.items.filter(({ agent }) => isSameName(agent.name, name)).map(({ agent }) => agent.did),
   ];
 }

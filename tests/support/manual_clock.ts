@@ -90,7 +90,7 @@ const IDLE_TURNS = 3;
 /** Limit of the wait for a call that a test delays on purpose. */
 const HELD_BACK_MS = 2_000;
 
-/** Runs pending tasks until the store and WebCrypto have answered every call, and three turns bring no new one. */
+/** Runs pending tasks until store, WebCrypto and files have answered every call, and three turns bring no new one. */
 export async function flushTasks(): Promise<void> {
   const end = performance.now() + HELD_BACK_MS;
   for (let idle = 0; idle < IDLE_TURNS && performance.now() < end;) {

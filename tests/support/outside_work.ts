@@ -1,11 +1,11 @@
 /**
- * Counts work outside the event loop: calls of Deno KV and of WebCrypto. A test that waits a number of turns sees
- * another state on a busy machine. A test that waits for the end of this work does not.
+ * Counts work outside the event loop: calls of Deno KV, of WebCrypto and of the file system. A test that waits a number of
+ * turns sees another state on a busy machine. A test that waits for the end of this work does not.
  */
 
 let inFlight = 0;
 
-/** Calls of the store and of WebCrypto that have not settled yet. */
+/** Calls of the store, of WebCrypto and of the file system that have not settled yet. */
 export function outsideWork(): number {
   return inFlight;
 }
@@ -38,3 +38,5 @@ Deno.Kv.prototype.list = function <T>(this: Deno.Kv, ...args: Parameters<typeof 
 countCalls(Deno.Kv.prototype, ["get", "getMany", "set", "delete"]);
 countCalls(Deno.AtomicOperation.prototype, ["commit"]);
 countCalls(SubtleCrypto.prototype, ["sign", "verify", "digest", "importKey", "exportKey", "generateKey"]);
+countCalls(Deno, ["open", "readTextFile", "readFile", "writeTextFile", "stat", "lstat", "rename", "remove", "mkdir"]);
+countCalls(Deno.FsFile.prototype, ["read", "write", "sync", "stat", "tryLock"]);

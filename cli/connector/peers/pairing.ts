@@ -51,6 +51,11 @@ export class Pairing {
     this.deps.secrets.add(secret, until);
   }
 
+  /** Whether a peer may still prove its key with a ticket of this agent. */
+  get hasOpenTicket(): boolean {
+    return this.deps.secrets.open(this.deps.clock.now()).length > 0;
+  }
+
   /** Proves the agent's key for a profile; `undefined` for one that the proxy refuses anyway. */
   async proof(role: PairSide["role"], secret: string, profile: unknown): Promise<PairKey | undefined> {
     const { data } = PairingProfile.safeParse(profile);

@@ -55,6 +55,25 @@ Deno.test("a ticket pins both keys, and a message of such a peer is proven from 
   await end(one, other);
 });
 
+Deno.test("the first message to the peer of a ticket is sealed, also when the list with its key is still on the way", async () => {
+  await using world = await World.open();
+  const listed = Promise.withResolvers<void>();
+  const late = (async (input: string, init?: RequestInit) => {
+    const response = await world.fetch(input, init);
+    if (new URL(input).pathname === "/pair/peers") await listed.promise;
+    return response;
+  }) as typeof fetch;
+  const { b, one, other, ticketOf, confirm } = await two(world, { a: late });
+  assertEquals((await confirm(await ticketOf())).status, 201);
+  const sent = asker(one)("/v1/outbound", post({ to: b.agent.did, text: "hi" }));
+  await world.clock.advance(10);
+  assertEquals(other.connector.store.received.list({ unread: true, limit: 1 }).messages, []);
+  listed.resolve();
+  assertEquals((await sent).body.delivered, true);
+  assertEquals(other.connector.store.received.list({ unread: true, limit: 1 }).messages[0]?.verified, "end-to-end");
+  await end(one, other);
+});
+
 Deno.test("a person whose machine is gone pairs a new agent, which takes the place of the old one", async () => {
   await using world = await World.open();
   const { b, one, other, ticketOf, confirm } = await two(world);
