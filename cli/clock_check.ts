@@ -11,7 +11,6 @@ export class ClockCheck {
 
   constructor(private readonly clock: Clock) {}
 
-  /** Stores the time in the `Date` header of a service's response. */
   see(headers: Headers): void {
     const service = Date.parse(headers.get("Date") ?? "");
     if (!Number.isNaN(service)) this.#seen = { service, here: this.clock.now() };

@@ -116,7 +116,6 @@ export interface System {
   version: string;
 }
 
-/** What an answer of a server said of its version. */
 export interface SeenVersion {
   version: string;
   registryUrl: string;
@@ -145,7 +144,6 @@ export function withLoopback(given: string | undefined): string {
   return [...list, ...list.includes("*") ? ["0.0.0.0/0", "::/0"] : [], "localhost", "127.0.0.0/8", "::1"].join(",");
 }
 
-/** How to start a server. */
 export interface ServeOptions {
   /** Values of the server's variables, by name. */
   variables: Readonly<Record<string, string>>;
@@ -156,7 +154,6 @@ export interface ServeOptions {
   purpose: "service" | "demo";
 }
 
-/** A server that listens. */
 export interface RunningProgram {
   /** The address it listens on, for example `http://127.0.0.1:8787`. */
   address: string;
@@ -175,7 +172,6 @@ export type ServerVariable = (name: string) => string | undefined;
 export interface Programs {
   /** Starts the server. @throws {import("./errors.ts").CliError} `CLI_SERVER_REFUSED` */
   serve(options: ServeOptions): Promise<RunningProgram>;
-  /** Returns the reader of the server's variables. */
   environment(): Promise<ServerVariable>;
   /**
    * Runs a command of `deploy_store.ts`, which prints its result. Returns its exit code.

@@ -23,7 +23,6 @@ export const EXIT = {
 
 interface CliErrorRow {
   exit: number;
-  /** The condition. */
   when: string;
   /** What the user can do, as one imperative sentence. */
   fix: string;
@@ -189,7 +188,6 @@ export class CliError extends Error {
 export interface Described {
   code: string;
   cause: string;
-  /** One problem each, below the cause. */
   details?: readonly string[];
   /** What the user can do; empty when there is no known fix. */
   fix: string;
@@ -230,7 +228,6 @@ const CLI_FIXES: Readonly<Record<string, string>> = {
     "Check this machine's clock, or run svc agent reissue <name> to get a new identity token.",
 };
 
-/** Returns code, cause, fix and exit code of any thrown value. */
 export function describe(error: unknown): Described {
   if (error instanceof CliError) {
     const { code } = error;

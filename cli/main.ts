@@ -25,7 +25,6 @@ const NEEDS_NO_PROFILE: ReadonlySet<string | undefined> = new Set(
   ["serve", "store", "demo", "profile", "explain", "completions", "uninstall"],
 );
 
-/** Runs one command line. Returns the exit code. */
 export async function run(argv: readonly string[], world: System): Promise<number> {
   const clockCheck = new ClockCheck(world.clock);
   const colour = world.env("NO_COLOR") === undefined;
@@ -111,7 +110,6 @@ function withClock(described: Described, error: unknown, clockCheck: ClockCheck)
   return { ...described, cause, ...(error instanceof ApiError ? { fix: "" } : {}) };
 }
 
-/** Runs the command line of this process and ends the process. */
 export async function main(programs: Programs | null): Promise<never> {
   const world = realSystem(project.version, programs);
   Deno.addSignalListener("SIGINT", () => {

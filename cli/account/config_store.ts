@@ -39,11 +39,7 @@ export function parseConfigKey(text: string): ConfigKey {
   throw new CliError("CLI_USAGE", `There is no configuration key "${text}".${hint}`);
 }
 
-/**
- * Parses a configuration value from user input.
- *
- * @throws {CliError} `CLI_USAGE`, `CLI_INSECURE_URL`
- */
+/** @throws {CliError} `CLI_USAGE`, `CLI_INSECURE_URL` */
 export function parseConfigValue(
   ctx: Pick<Context, "configDir" | "allowInsecure">,
   key: ConfigKey,
@@ -103,7 +99,6 @@ export function readConfig(ctx: Pick<Context, "configDir">): Config | null {
   return config;
 }
 
-/** Changes or creates the file, under a lock. */
 export async function updateConfig(ctx: Context, change: Config): Promise<void> {
   await ensureConfigDir(ctx);
   await withLock(ctx, () => join(ctx.configDir, ".config.lock"), async () => {
@@ -131,7 +126,6 @@ export async function checkSavable(ctx: Context): Promise<void> {
   });
 }
 
-/** Returns the effective values. */
 export function effectiveConfig(ctx: Pick<Context, "configDir" | "env">, flags: Config = {}): Config {
   const config: Config = { registryUrl: DEFAULT_REGISTRY_URL };
   const file = readConfig(ctx) ?? {};

@@ -37,7 +37,6 @@ export function ticketOf({ ticketFields }: Pick<JoinLink, "ticketFields">, proxy
   return ticketFields === null ? null : `${TICKET_PREFIX}${ticketFields}.${new URL(proxyUrl).host}`;
 }
 
-/** Returns the words of the command that the invited person runs. */
 export function joinWords(link: JoinLink): string[] {
   const isPlain = link.registryUrl.startsWith("http:") && !isLoopback(link.registryUrl);
   return ["join", joinLink(link), ...isPlain ? ["--allow-insecure"] : []];

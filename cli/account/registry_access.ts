@@ -22,8 +22,6 @@ export interface RegistryAccess {
 }
 
 /**
- * Returns the client of the registry.
- *
  * @param own a URL that overrides environment and file
  * @throws {CliError} `CLI_USAGE`, `CLI_INSECURE_URL`, `CLI_CONFIG_INVALID`
  */

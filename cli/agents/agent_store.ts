@@ -28,7 +28,6 @@ import { isUlid } from "../../shared/protocol/ids.ts";
 import type { Command, RawInput } from "../command_line/command.ts";
 import type * as z from "zod";
 
-/** The lock of an agent, inside its own folder. */
 const LOCK_FILE = "agent.lock";
 
 /** The folder of an agent: `agents/<name>/`, or the pending one. */
@@ -85,7 +84,6 @@ export class AgentFolder extends PrivateFolder {
   }
 }
 
-/** The folder of an agent during its creation. */
 export interface PendingFolder {
   folder: AgentFolder;
   /** True when no earlier run has left files in it. */
@@ -199,7 +197,6 @@ export class AgentStore {
     if (this.ctx.os === "windows") held.release();
   }
 
-  /** Returns the names of the local agents, complete and pending. */
   async names(): Promise<{ agents: string[]; pending: string[] }> {
     const agents: string[] = [], pending: string[] = [];
     try {
@@ -215,7 +212,6 @@ export class AgentStore {
     return { agents: agents.sort(), pending: pending.sort() };
   }
 
-  /** Returns the names of the local agents by DID. */
   async namesByDid(): Promise<Map<string, string>> {
     const names = new Map<string, string>();
     for (const name of (await this.names()).agents) {

@@ -22,7 +22,6 @@ import type { RegistryClient } from "../client/registry_client.ts";
 /** What a deleted agent was for its registry; `unknown` after the registry was restored from an older backup. */
 export type StateBefore = "active" | "revoked" | "unknown";
 
-/** Revokes the agent and deletes its local files. */
 export async function deleteAgent(
   ctx: Context,
   { registry, apiKey }: Owner,

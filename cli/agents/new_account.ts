@@ -13,7 +13,6 @@ import { maskSecret } from "../../shared/protocol/secrets.ts";
 import type { RegistryClient } from "../client/registry_client.ts";
 import { parseServiceUrl } from "../../shared/client/service_url.ts";
 
-/** Options of the commands that make an account. */
 export const FIRST_NAME_OPTIONS = {
   "display-name": { value: "name", summary: "Name, as others see it (default: humanName of the configuration)" },
   agent: { value: "name", summary: "Create an agent with this name as well" },

@@ -27,7 +27,6 @@ export interface CreatedAgent {
   resumed: boolean;
 }
 
-/** The registry, and the API key of the agent's owner. */
 export interface Owner {
   registry: RegistryClient;
   apiKey: string;

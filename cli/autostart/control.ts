@@ -12,7 +12,6 @@ export interface Installed {
   system: ServiceSystem;
   name: string;
   path: string;
-  /** Hints to print. */
   notes: string[];
 }
 
@@ -98,7 +97,6 @@ export function logPathOf(folder: string): string {
   return join(folder, "connector.log");
 }
 
-/** The command that shows the log of a service. */
 export function logCommand(
   system: ServiceSystem,
   service: ServiceName,
@@ -291,20 +289,17 @@ export interface ServiceName {
 
 /** The command of a service. Contains no secret, because other users can read it. */
 export interface ServiceSpec extends ServiceName {
-  /** Program and arguments. */
   command: readonly string[];
   /** File for the output of the program under launchd. */
   logPath: string;
 }
 
-/** The result of a program. */
 export interface Ran {
   code: number;
   stdout: string;
   stderr: string;
 }
 
-/** The machine, injected. */
 export interface Host {
   home: string;
   configHome: string;

@@ -20,9 +20,7 @@ export class AdminClient {
     this.#call("POST", `${personPath(id)}/restore`, admin.SuspensionAnswer, { reason });
   readonly agents = (query: Query) => this.#call("GET", `agents${searchOf(query)}`, admin.AdminAgentList);
   readonly agent = (id: string) => this.#call("GET", agentPath(id), admin.AdminAgentAnswer);
-  /** Revokes an agent permanently. */
   readonly deleteAgent = (id: string) => this.#call("DELETE", agentPath(id), null);
-  /** Ends an agent's session. The agent stays active. */
   readonly endSession = (id: string) => this.#call("DELETE", `${agentPath(id)}/auth/revoke`, null);
   /** Makes an address that opens the console once. */
   readonly consoleCode = () => this.#call("POST", "console-codes", admin.ConsoleCode);

@@ -88,10 +88,8 @@ export class RegistryClient {
   /** Issues a new identity token. The previous one is revoked. */
   readonly reissueAgent = (apiKey: string, agentId: string) =>
     this.#call("POST", `${agentPath(agentId)}/reissue`, apiKey, agents.ReissueAnswer);
-  /** Ends an agent's session. The agent stays active. */
   readonly revokeAgentAuth = (apiKey: string, agentId: string) =>
     this.#call("DELETE", `${agentPath(agentId)}/auth/revoke`, apiKey, null);
-  /** Revokes an agent permanently. */
   readonly deleteAgent = (apiKey: string, agentId: string) => this.#call("DELETE", agentPath(agentId), apiKey, null);
 
   // With an admin's API key
@@ -103,7 +101,6 @@ export class RegistryClient {
     const pages = this.#pages("/v1/invites", apiKey, invites.InviteList);
     return { invites: (await Array.fromAsync(pages)).flatMap((page) => page.invites) };
   };
-  /** Deletes an invite; its code no longer works. */
   readonly deleteInvite = (apiKey: string, inviteId: string) =>
     this.#call("DELETE", `/v1/invites/${encodeURIComponent(inviteId)}`, apiKey, null);
 
@@ -122,8 +119,6 @@ export class RegistryClient {
   // With an agent's credentials
 
   /**
-   * Returns new tokens for an agent's session.
-   *
    * @param recovery true after a response that was lost
    * @param origin the registry's public origin, which is signed also when `registryUrl` is another address (D-24)
    */

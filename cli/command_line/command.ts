@@ -4,7 +4,6 @@
  */
 import type { Context, EnvironmentName } from "../context.ts";
 
-/** A positional argument. */
 export interface ArgSpec {
   summary: string;
   optional?: true;
@@ -26,13 +25,11 @@ export interface OptionSpec {
   /** Placeholder of the value: `url`, `timestamp`. */
   value?: string;
   required?: true;
-  /** The option may be given more than once. */
   repeat?: true;
   /** The environment variable with the same meaning. Shown in help; unless `secret` is set, the command reads it. */
   env?: EnvironmentName;
   /** Marks a secret: the parser's caller reads it from `env`, or from standard input for `-`. */
   secret?: true;
-  /** As in `ArgSpec`. */
   complete?: Completion;
 }
 
@@ -62,7 +59,6 @@ export interface CommandSpec<A extends Args, O extends Options> {
   path: readonly string[];
   /** Imperative, without a full stop, at most 80 characters, because a list of commands shows it on one line. */
   summary: string;
-  /** Additional lines of help. */
   details?: readonly string[];
   args?: A;
   options?: O;
@@ -95,7 +91,6 @@ export function command<
   return { args: {}, options: {}, ...spec, run: (ctx, input) => spec.run(ctx, input as Input<A, O>) };
 }
 
-/** Options that every command has. */
 export const GLOBAL_OPTIONS = {
   json: { summary: "Print the result, or the error, as JSON" },
   wide: { summary: "Print tables with all columns and whole values" },
@@ -131,7 +126,6 @@ export const PERSON_OPTIONS = {
   "api-key": { value: "key", summary: "API key", env: "SVC_API_KEY", secret: true },
 } as const satisfies Options;
 
-/** The agent of a command, as an argument. */
 export const AGENT_ARG = {
   summary: "Agent name on this machine; optional if there is only one agent",
   optional: true,

@@ -8,7 +8,6 @@ import { type Command, type Completion, GLOBAL_OPTIONS, type Groups, type Option
 interface Place {
   /** The words so far, for example `agent auth`; may be empty. */
   path: string;
-  /** Words that may follow, with their summaries. */
   words: { word: string; summary: string }[];
   options: { name: string; spec: OptionSpec }[];
   /** Completion of the first argument, and of all others when it may be repeated. */

@@ -105,7 +105,6 @@ function commandHelp(command: Command, below: readonly Command[]): string {
   ].join("\n");
 }
 
-/** Usage and summary of each option. */
 export function optionRows(options: Readonly<Record<string, OptionSpec>>): [string, string][] {
   return Object.entries(options).map(([name, option]) => [optionUsage(name, option), optionSummary(option)]);
 }

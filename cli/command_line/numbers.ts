@@ -37,8 +37,6 @@ export function parsePort(text: string | undefined, what: string): number | unde
 }
 
 /**
- * Returns the ID that an argument names.
- *
  * @param isWhole whether the text is an ID
  * @param known the IDs that the list command shows; asked only for the end of an ID
  * @param what what the ID is, with an article: `an invite ID`

@@ -14,7 +14,6 @@ export interface HereOptions {
   ca: string | undefined;
 }
 
-/** The result of parsing. */
 export type Parsed =
   | { kind: "run"; command: Command; input: RawInput; here: HereOptions }
   | { kind: "help"; path: readonly string[] }

@@ -10,11 +10,7 @@ import type { Output } from "../terminal/output.ts";
 /** Far above every secret. */
 const MAX_SECRET_BYTES = 64 * 1024;
 
-/**
- * Fills them in.
- *
- * @throws {CliError} `CLI_USAGE` when a required secret is missing, or two would come from standard input
- */
+/** @throws {CliError} `CLI_USAGE` when a required secret is missing, or two would come from standard input */
 export async function resolveSecrets(
   world: Pick<System, "stdin" | "stdinIsTerminal" | "env">,
   out: Output,

@@ -219,7 +219,6 @@ function parsedSession(text: string | null): Session {
   }
 }
 
-/** Removes the files of sessions that have ended long ago. */
 async function removeOldSessions(folder: string, now: number): Promise<void> {
   for await (const { name } of Deno.readDir(folder)) {
     const path = join(folder, name);

@@ -98,7 +98,6 @@ export const COMMANDS = [
   }),
 ];
 
-/** Prints one message whole; with `takes` it is read then. */
 async function showMessage(ctx: Context, connector: LocalCalls, id: number, takes: boolean): Promise<void> {
   const { body: message, json } = await callForText(connector, LocalMessage, get(`/v1/inbox/${id}`));
   const isTaken = isPrinted(ctx, { message, json }) && takes && message.readAt === null;

@@ -83,7 +83,6 @@ export const COMMANDS = [
   }),
 ];
 
-/** A message that a person or a program wants to send. */
 interface Message {
   /** Alias or DID; or the inbox ID of the message that this one answers. */
   to: string | { replyTo: number };

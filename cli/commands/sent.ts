@@ -65,7 +65,6 @@ export const COMMANDS = [
   }),
 ];
 
-/** Lists the newest messages, or those to an alias or DID. */
 async function listSent(
   ctx: Context,
   folder: AgentFolder,

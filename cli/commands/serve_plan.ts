@@ -20,7 +20,6 @@ export const VARIABLE_OF = {
   metrics: "METRICS_LISTEN",
 } as const;
 
-/** Values of the options of `svc serve`. */
 export type ServeInput =
   & { [option in keyof typeof VARIABLE_OF]: string | undefined }
   & { "public-url": string | undefined; "behind-proxy": boolean; "access-log": boolean; console: boolean };

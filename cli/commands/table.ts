@@ -4,7 +4,6 @@
  */
 import type { Command, Groups } from "../command_line/command.ts";
 
-/** One sentence for each group of commands. */
 export const GROUPS: Groups = {
   serve: "Run the server: registry and proxy.",
   demo: "See two agents exchange a message on this machine.",

@@ -84,7 +84,6 @@ export const COMMANDS = [
   }),
 ];
 
-/** A thing that svc added to this machine. */
 interface Installed {
   kind: "service" | "entry" | "completion";
   path: string;
@@ -145,7 +144,6 @@ function completionFiles({ home, configHome }: Host): string[] {
   ];
 }
 
-/** How a person removes the program itself. */
 function programRemoval(): string {
   if (Deno.build.standalone) return `rm ${Deno.execPath()}`;
   return Deno.mainModule.endsWith(".js") ? "npm uninstall --global @svc/svc" : "remove the project's folder";

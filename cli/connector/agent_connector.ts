@@ -84,8 +84,6 @@ export interface RunningConnector {
 }
 
 /**
- * Starts the connector of an agent.
- *
  * @throws {import("./connector_lock.ts").ConnectorLockedError} when another process runs this agent's connector
  * @throws {import("../errors.ts").CliError} for its options and files
  */

@@ -39,8 +39,6 @@ export interface Access extends LocalCalls, AsyncDisposable {
 }
 
 /**
- * Gets access to the connector of an agent.
- *
  * @throws {CliError} `CLI_CONNECTOR_DOWN` when a connector holds the lock and does not answer for 20 s; the error of
  * `startAgentConnector` when the connector cannot start in this process
  */

@@ -47,7 +47,6 @@ export interface ConnectorDeps {
   serviceClock: ServiceClock;
   random: Random;
   fetch: typeof fetch;
-  /** Called with the headers of each response of the proxy. */
   onResponse?: ((headers: Headers) => void) | undefined;
   open: OpenLink;
   session: VisitCredentials;
@@ -70,7 +69,6 @@ export interface ConnectorOptions {
   /** Profile that the agent sends when it pairs. */
   profile: { agentName: string; humanName: string };
   proxy: ProxyPlace;
-  /** Refuse contacts in both directions. */
   strict?: boolean;
   version: string;
   pid: number;

@@ -8,7 +8,6 @@ import { readPrivate, reason } from "../files/private_files.ts";
 
 const LOCK_FILE = "connector.lock";
 
-/** Another process runs the agent's connector; `CLI_BUSY`. */
 export class ConnectorLockedError extends CliError {
   override name = "ConnectorLockedError";
 

@@ -15,7 +15,6 @@ import { secureServiceUrl } from "../files/profile.ts";
 import { PeerProxies } from "../link/peer_proxies.ts";
 import { ProxyCaller } from "../link/proxy_caller.ts";
 
-/** What an agent's calls to the services are made with. */
 export interface AgentSession {
   session: StoredCredentials;
   /** Follows the time of the services. */

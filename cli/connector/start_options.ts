@@ -7,15 +7,10 @@ import type { TargetOptions } from "./runtime/runtime_file.ts";
 export interface StartOptions extends TargetOptions, ScreenOptions {
   "proxy-ws-url"?: string | undefined;
   port?: string | undefined;
-  /** Absolute path of a program to run when messages arrive. */
   exec?: string | undefined;
-  /** Tell no peer whether the agent is connected. */
   hidden?: boolean;
-  /** Save the options of the runtime for later starts. */
   save?: boolean;
-  /** Hand unread messages to a runtime without a question. */
   yes?: boolean;
-  /** Refuse contacts in both directions. */
   strict?: boolean | undefined;
 }
 

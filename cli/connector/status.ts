@@ -41,7 +41,6 @@ export const Status = z.object({
     url: z.string().nullable(),
     /** Where the address comes from; `null` on the platform `inbox`. */
     source: z.enum(RUNTIME_SOURCES).nullable(),
-    /** Whether its answers go back to the senders. */
     replies: z.boolean(),
     /** Whether the runtime answers; `null`: not checked yet. */
     reachable: z.boolean().nullable(),

@@ -32,8 +32,6 @@ const REVOCATION_MS = 2_000;
 const RETRY_MS = 50;
 
 /**
- * Runs the demo.
- *
  * @param tempDir the folder in which the files of the agents are; default: that of the system for temporary files
  * @throws the error of the step that failed; {@linkcode CliError} `CLI_INTERRUPTED`
  */
@@ -65,11 +63,9 @@ export async function runDemo(ctx: Context, programs: Programs, tempDir: string 
   story.end(ctx.clock.now() - began, code);
 }
 
-/** The service of the demo, and what belongs to it. */
 interface Place {
   bootstrapSecret: string;
   url: string;
-  /** Where the files of the agents are. */
   folder: string;
   /** Ends what the steps open. */
   stack: AsyncDisposableStack;
@@ -262,8 +258,6 @@ async function refusalOf(ctx: Context, call: () => Promise<unknown>): Promise<Ap
 const PREFIX = "svc-demo-";
 
 /**
- * Creates the folder.
- *
  * @param parent the folder that holds it, created if it is absent; default: that of the system for temporary files
  * @throws {CliError} `CLI_SAVE_FAILED`
  */

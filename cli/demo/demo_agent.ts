@@ -34,7 +34,6 @@ export interface DemoAgent {
   auth: AgentAuth;
   /** ULID of the agent's record. */
   id: string;
-  /** What its calls are signed with. */
   identity: AgentIdentity;
 }
 
@@ -68,7 +67,6 @@ function contextIn(ctx: Context, configDir: string): Context {
   };
 }
 
-/** Lines about a new agent. */
 export function aboutAgent({ file, auth, folder }: DemoAgent): string[] {
   return [
     `agent    ${file.name}  ${file.did}`,

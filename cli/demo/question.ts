@@ -163,7 +163,6 @@ class McpProgram implements AsyncDisposable {
     this.#input.write(`${JSON.stringify(message)}\n`);
   }
 
-  /** Ends the server, then its connector. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#stop.abort();
     await this.#ended;

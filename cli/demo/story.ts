@@ -9,7 +9,6 @@ export interface Step<T> {
   /** What a reader learns from it. */
   proves: string;
   run: () => Promise<T>;
-  /** Lines about the result. */
   shows: (result: T) => string[];
 }
 

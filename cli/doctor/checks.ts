@@ -27,12 +27,10 @@ export interface DoctorDeps {
   /** `null` when there is no agent on this machine. */
   folder: AgentFolder | null;
   file: RuntimeFile | null;
-  /** Source of the file's settings. */
   source: string;
   /** `null` on the platform `inbox`. */
   runtime: Runtime | null;
   platform: Platform;
-  /** Returns the runtime at another address. */
   runtimeAt(target: RuntimeTarget): Runtime;
   client: LocalCalls | null;
   /** Asks the agent's registry for it; `null` when it does not answer. */

@@ -7,8 +7,6 @@ const AUTHORITY_BYTES = 1024 * 1024;
 const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/;
 
 /**
- * Reads them.
- *
  * @param what the source of the path, for the message: `--ca`, `SVC_CA`
  * @throws {CliError} `CLI_USAGE` when the file holds no certificate, or one that cannot be read
  */

@@ -32,7 +32,6 @@ export async function openPage(
   return pageLines(code);
 }
 
-/** The address as lines for a terminal. */
 export function pageLines({ url }: PageCode): string[] {
   return [`Open this address in a browser. It works once, for ${LIMITS.pageCodeMs / 60_000} min:`, "", url, ""];
 }

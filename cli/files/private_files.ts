@@ -237,7 +237,6 @@ export function reason(error: unknown): string {
   return text.replace(/^[A-Z]+: /, "").replace(/ \(os error \d+\).*$/s, "").replace(/, \w+ '.*'$/s, "");
 }
 
-/** Maximum size of a file in the folder, in bytes. */
 const FILE_BYTES = 64 * 1024;
 
 export class PrivateFolder {

@@ -31,9 +31,7 @@ export interface ProfileSettings {
   ca: typeof CA_FILE | null;
   /** Origins that secrets may be sent to with plain http. */
   insecureOrigins: readonly string[];
-  /** How a person at a terminal is told of messages. */
   notify: Notify;
-  /** For how many days texts are kept. */
   historyDays: number;
 }
 

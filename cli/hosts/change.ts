@@ -16,9 +16,7 @@ const REPLACE_TRIES = 3;
 
 const BYTE_ORDER_MARK = "\ufeff";
 
-/** An entry and the file in which it belongs. */
 export interface Target {
-  /** ID and display name of the host. */
   host: string;
   hostName: string;
   path: string;
@@ -31,7 +29,6 @@ export interface Target {
   value: { [name: string]: unknown };
   /** Returns true for an entry that an svc made for this agent. */
   isOwn(entry: unknown): boolean;
-  /** Permissions of a new file. */
   newMode: number;
 }
 

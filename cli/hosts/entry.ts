@@ -12,7 +12,6 @@ const ENTRY_NAME_LENGTH_MAX = 32;
 /** Longer than the longest wait of the hook: with less, Claude Code ends it, and no message wakes the model. */
 const HOOK_TIMEOUT_MS = 3_600_000;
 
-/** What the entry's command is made of. */
 export interface OwnCommand {
   /** The program and its first words. */
   own: readonly string[];
@@ -21,7 +20,6 @@ export interface OwnCommand {
   here: readonly string[];
 }
 
-/** Options of `svc mcp` in the entry. */
 export interface ToolSwitches {
   readOnly: boolean;
   /** Aliases or DIDs, separated by commas. */
@@ -40,7 +38,6 @@ export function entryName(agent: string, given: string | undefined): string {
   throw new CliError("CLI_USAGE", `--name must be 1 to ${max} of A-Z, a-z, 0-9, "-" and "_", not "${given}"`);
 }
 
-/** Program and arguments of the entry. */
 export function toolCommand({ own: [command = "", ...first], agent, here }: OwnCommand, wanted: ToolSwitches) {
   const { readOnly, peers, wake } = wanted;
   const switches = [

@@ -5,7 +5,6 @@ import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 import { reason, removeFile, writePrivate } from "../files/private_files.ts";
 
-/** A configuration file that has been read. */
 export interface HostFile {
   /** The file itself, behind links. */
   path: string;

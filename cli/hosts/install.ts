@@ -41,7 +41,6 @@ export interface InstallWish extends ToolSwitches {
   project: string;
 }
 
-/** Where the messages of an agent go. */
 interface Messages {
   platform: PlatformId;
   /** True when this command has chosen the platform. */

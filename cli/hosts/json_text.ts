@@ -155,7 +155,6 @@ function removed(text: string, { open, close, first, last, wanted }: Container):
   return [...edits, { start: from, end: to, text: "" }];
 }
 
-/** How a new item is laid out. */
 interface Layout {
   /** A line end with the indentation of the items. */
   newLine: string;
@@ -163,7 +162,6 @@ interface Layout {
   outer: string;
   /** What one level adds. */
   unit: string;
-  /** All on one line. */
   isInline: boolean;
 }
 

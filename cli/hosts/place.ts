@@ -24,8 +24,6 @@ export interface TextEditor {
   /** Returns the text with the entry, which replaces the present one. @throws {NotEditableError} */
   withEntry(text: string, place: Place, value: object): string;
   /**
-   * Returns the text without the entry.
-   *
    * @param made number of the innermost objects around the entry that are removed too when they are empty then
    * @throws {NotEditableError}
    */

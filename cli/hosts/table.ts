@@ -27,7 +27,6 @@ const TOOL_MS = 60_000;
 /** With less, a slow disk makes the host give up the start; with more, a broken entry holds up the host. */
 const START_MS = 20_000;
 
-/** Where files of hosts are. */
 export interface Whereabouts extends Pick<System, "os" | "env"> {
   home: string;
   project: string;
@@ -129,5 +128,4 @@ export const HOSTS: Readonly<Record<HostId, HostRow>> = Object.freeze({
   },
 });
 
-/** Path of the file with the hooks of Claude Code. */
 export const claudeHooksPath = inHomeOr(".claude/settings.json", ".claude/settings.json");

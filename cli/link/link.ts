@@ -87,8 +87,6 @@ const NO_WAY = "ETIMEDOUT";
 const HANDSHAKE_LATE = `did not answer within ${HANDSHAKE_MS / 1000} s`;
 
 /**
- * Opens a link.
- *
  * @param proxy its origin, or its two addresses
  * @throws {RefusedError} with the proxy's code when it refuses the upgrade
  * @throws {import("../../shared/client/errors.ts").UnreachableError} when no proxy answers

@@ -30,8 +30,6 @@ export type AnsweredState = Pick<SentEntry, "state" | "problem" | "expiresAt">;
 export type Seal = (context: string) => Promise<string>;
 
 /**
- * Returns the request of a message.
- *
  * @param seal for a peer of a ticket; `null` for a contact, whose body is the payload
  * @throws {import("../../shared/protocol/message_context.ts").ContextError}
  */

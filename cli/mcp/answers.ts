@@ -18,11 +18,9 @@ export interface Answer {
   hold(ids: readonly number[]): Promise<number[]>;
 }
 
-/** What is needed to return unread messages to a call. */
 export interface AnsweredCall {
   /** Aborted when the call is cancelled, or the MCP client has gone. */
   signal: AbortSignal;
-  /** Holds the unread messages that the call returns. */
   answer: Answer;
 }
 

@@ -23,7 +23,6 @@ export class Approvals {
   readonly #key: Uint8Array;
   /** Open questions: nonce → when it expires. At most `QUESTIONS_MAX` of them in a window. */
   readonly #open = new Map<string, number>();
-  /** Times of the questions in the window. */
   #asked: number[] = [];
 
   constructor({ clock, random }: { clock: Clock; random: Random }) {

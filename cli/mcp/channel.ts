@@ -24,7 +24,6 @@ export const NOTICES_WINDOW_MS = 10 * 60_000;
 /** The experimental capability of a server with a channel. */
 export const CHANNEL_CAPABILITY = "claude/channel";
 
-/** A notification for the MCP client. */
 export interface ChannelNotice {
   method: "notifications/claude/channel";
   params: { content: string; meta: { agent: string; count: string } };

@@ -20,7 +20,6 @@ import { localError, ToolError } from "./tool_result.ts";
 /** With more, a tool whose call was cancelled takes messages that its model does not see. */
 export const CALL_SECONDS = 5;
 
-/** What the tools need. */
 export interface McpAgentOptions {
   identity: Pick<Identity, "name" | "did" | "ownerDid" | "registryUrl">;
   connector: LocalCalls;
@@ -36,7 +35,6 @@ export interface McpAgentOptions {
   only: readonly string[] | null;
 }
 
-/** Which messages of the inbox. */
 export interface PageQuery {
   unread: boolean;
   from?: string | undefined;

@@ -32,14 +32,11 @@ export const REQUEST_BYTES_MAX = 1024 ** 2;
 /** Milliseconds for marking and giving back messages at the end; a host kills a server that takes 2 s. */
 const SETTLED_MS = 1_000;
 
-/** How an agent is served. */
 export interface Serving {
   version: string;
   /** Announces messages as a channel, on revisions up to 2025-11-25 only. */
   isChannel: boolean;
-  /** Called with an error of the connection. */
   report(error: Error): void;
-  /** Ends the server. */
   signal: AbortSignal;
   /** Streams in place of those of the process. */
   streams?: { input: Readable; output: Writable };
@@ -79,7 +76,6 @@ async function serveChannel(mcp: McpAgent, transport: Transport, { version, repo
 class Transport extends StdioServerTransport {
   readonly #output: Writable;
   readonly #closed = Promise.withResolvers<void>();
-  /** Resolves at the end of the connection. */
   readonly closed = this.#closed.promise;
 
   constructor(private readonly answers: Answers, { input, output }: { input: Readable; output: Writable }) {
@@ -107,7 +103,6 @@ function written(output: Writable): Promise<void> {
   });
 }
 
-/** What a server says about itself beside its tools. */
 export interface ServerAbout {
   version: string;
   experimental?: Record<string, Record<string, never>>;

@@ -7,11 +7,9 @@ import { ConversationId } from "../../shared/protocol/api/relay.ts";
 import { isRequestId, REQUEST_ID_FORM } from "../../shared/protocol/ids.ts";
 import * as z from "zod";
 
-/** What a tool knows about its call. */
 export interface ToolCall extends AnsweredCall {
   /** Longest wait of the call, seconds; a longer one that is asked for ends after it. */
   maxWaitSeconds: number;
-  /** The person behind the MCP client. */
   person: Person;
 }
 
@@ -21,7 +19,6 @@ export interface Person {
   canBeAsked: boolean;
   /** The state of the question that this call answers; `null` in a first call. */
   state: string | null;
-  /** Whether the person has agreed. */
   hasAgreed: boolean;
 }
 

@@ -72,11 +72,7 @@ export function codexThread(meta: Record<string, unknown> | undefined): string |
     : null;
 }
 
-/**
- * The way to the model of Codex.
- *
- * @param run runs a program; the exit code, `null` when it is not installed
- */
+/** @param run runs a program; the exit code, `null` when it is not installed */
 export function codexQueue(thread: string, run: (program: string, args: string[]) => Promise<number | null>): Wake {
   return async (line) => await run("codex", ["queue", "--thread", thread, "--message", line]).catch(() => null) === 0;
 }

@@ -11,7 +11,6 @@ import type { Query } from "../../shared/client/http.ts";
 import { layOut, wordWrap } from "../terminal/text_width.ts";
 import { whenText } from "../terminal/times.ts";
 
-/** A message with its JSON text. */
 export interface Received {
   message: LocalMessage;
   json: string;
@@ -23,8 +22,6 @@ export interface ReceivedPage {
 }
 
 /**
- * Reads a page of the inbox.
- *
  * @param query of `GET /v1/inbox`, with `wait`
  * @throws as `call`
  */

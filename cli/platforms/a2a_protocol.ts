@@ -8,7 +8,6 @@ export const A2A_VERSION_HEADER = "A2A-Version";
 export const A2A_VERSION = "1.0";
 export const CARD_PATH = "/.well-known/agent-card.json";
 
-/** Error codes of JSON-RPC and of A2A. */
 export const RPC_ERROR = Object.freeze({
   parse: -32700,
   request: -32600,
@@ -40,7 +39,6 @@ const REASONS: Readonly<Record<keyof typeof RPC_ERROR, string>> = {
   version: "VERSION_NOT_SUPPORTED",
 };
 
-/** The member `error` of a response. */
 export function rpcError(name: keyof typeof RPC_ERROR, message: string) {
   const info = {
     "@type": "type.googleapis.com/google.rpc.ErrorInfo",

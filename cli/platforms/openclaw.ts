@@ -115,7 +115,6 @@ export async function withA2aPeer(
   return { path, text: `${JSON.stringify(wanted, null, 2)}\n`, name };
 }
 
-/** The address of the gateway that these settings describe. */
 export function gatewayUrl(settings: unknown): string {
   const port = memberOf(settings, "gateway", "port");
   return `http://127.0.0.1:${typeof port === "number" ? port : PORT}`;

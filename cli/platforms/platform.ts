@@ -28,7 +28,6 @@ export interface RuntimeMessage {
   inReplyTo: string | null;
   /** True when a program sent the message and no person or model decided to send it. */
   auto: boolean;
-  /** How the key is known that signed the message. */
   verified: Verified;
   /** When its sender signed it, Unix seconds. */
   signedAt: number;
@@ -44,7 +43,6 @@ export interface RuntimeMessage {
 export const RUNTIME_SOURCES = ["option", "environment", "agent", "install", "default"] as const;
 export type RuntimeSource = (typeof RUNTIME_SOURCES)[number];
 
-/** The address of a runtime for messages. */
 export interface RuntimeTarget {
   platform: PushPlatformId;
   /** Origin. */
@@ -91,7 +89,6 @@ export type TaskAnswer =
   /** It may accept the request later. */
   | { kind: "unclear"; why: string };
 
-/** How a runtime answers that runs tasks. */
 export interface TaskProtocol {
   answerOf(answer: RuntimeReply): TaskAnswer;
   /** The request for the present state of a task. */
@@ -103,13 +100,11 @@ export interface RuntimeRequest {
   body: string;
 }
 
-/** Health check of a runtime. */
 export interface Health {
   path: string;
   isHealthy(status: number, body: string): boolean;
 }
 
-/** The new content of a file. */
 export interface FileChange {
   path: string;
   text: string;
@@ -118,14 +113,12 @@ export interface FileChange {
 /** The plan of a set-up, printed before it is applied. */
 export interface SetupPlan {
   changes: FileChange[];
-  /** Manual steps. */
   steps: string[];
   /** The token that the runtime will require; `null` for none. */
   hookToken: string | null;
   hookPath: string;
 }
 
-/** Input of a set-up. */
 export interface SetupOptions {
   target: RuntimeTarget;
   stateDir: string | null;
@@ -178,7 +171,6 @@ export function bearer(hookToken: string | null): Record<string, string> {
   return hookToken === null ? {} : { Authorization: `Bearer ${hookToken}` };
 }
 
-/** The confidence of a detection from its evidence. */
 export function confidenceOf({ length }: readonly string[], isLive: boolean): Confidence {
   if (length === 0) return "none";
   return isLive || length > 1 ? "high" : "medium";
@@ -221,7 +213,6 @@ export interface Machine {
 
 export type Confidence = "none" | "low" | "medium" | "high";
 
-/** The result of a detection, with its evidence. */
 export interface Finding {
   confidence: Confidence;
   reasons: string[];

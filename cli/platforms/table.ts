@@ -39,7 +39,6 @@ export interface Detected extends Finding {
 
 const RANK: Record<Confidence, number> = { high: 3, medium: 2, low: 1, none: 0 };
 
-/** The result for every platform, highest confidence first. */
 export async function detectAll(machine: Machine): Promise<Detected[]> {
   const found = await Promise.all(
     PLATFORM_IDS.map(async (id) => {

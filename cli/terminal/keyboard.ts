@@ -4,7 +4,6 @@
  * SIGHUP would take effect under nohup too. key_decoder.ts reads the bytes.
  */
 
-/** A keyboard that a command may use. */
 export interface Keyboard {
   /** True when this process is in the foreground of its terminal, `null` when the system does not say. */
   isInForeground(): Promise<boolean | null>;

@@ -8,7 +8,6 @@ import { jsonText, oneLine, peerText, printable } from "./escapes.ts";
 import { continued, cutToColumns, layOut, textColumns, wordWrap } from "./text_width.ts";
 import { type Cell, type Column, tableLines } from "./tables.ts";
 
-/** The two output streams and their terminal. */
 export interface Terminal {
   /** Returns false when the reader of the output has ended. */
   stdout(text: string): boolean;
@@ -134,7 +133,6 @@ export class Output {
     return tableLines(columns, rows, this.#wide ? null : this.#room(this.columns));
   }
 
-  /** The same as `columns`, for standard error. */
   get #errorColumns(): number | null {
     return this.terminal.stderrIsTerminal ? this.terminal.columns?.() ?? null : null;
   }
@@ -206,7 +204,6 @@ export class Output {
     this.#say([`${this.#paint("33", "warning:", this.terminal.stderrIsTerminal)} ${printable(text)}`]);
   }
 
-  /** Prints why the command failed: code, cause and fix. */
   error({ code, cause, details = [], fix, requestId }: Described): void {
     this.#quiet();
     const message = [cause, ...details, fix].filter((text) => text !== "").map(sentence).join(" ");
@@ -294,7 +291,6 @@ export class Output {
   }
 }
 
-/** Returns lines of labels and values in two columns. */
 export function fields(list: readonly Field[]): string[] {
   const shown = list.filter(([, value]) => value !== undefined);
   const width = Math.max(...shown.map(([label]) => label.length));

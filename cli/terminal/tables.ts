@@ -22,11 +22,7 @@ const GAP = 2;
 /** Columns for words that fit into no line, so that a cell of them leaves room for the other cells. */
 const CUT_WORD = 12;
 
-/**
- * Returns the lines of a table.
- *
- * @param width columns of the terminal; `null`: a pipe, or a person who wants everything
- */
+/** @param width columns of the terminal; `null`: a pipe, or a person who wants everything */
 export function tableLines<T>(columns: readonly Column<T>[], rows: readonly T[], width: number | null): string[] {
   if (width === null) {
     const whole = (cell: Cell) => cell === null || typeof cell === "string" ? cell : cell.whole;
@@ -97,7 +93,6 @@ export function idEnd(text: string): string | null {
   return end.length === ID_END && /^[\w.:-]+$/.test(end) ? end : null;
 }
 
-/** Returns the lines of a table with a header row. */
 export function table(head: readonly string[], rows: readonly (readonly (string | null)[])[]): string[] {
   const cells = [head, ...rows.map((row) => row.map((cell) => cell === null ? "–" : printable(cell)))];
   const widths = head.map((_, i) => Math.max(...cells.map((row) => textColumns(row[i] ?? ""))));

@@ -27,7 +27,6 @@ export interface TrustedInputs {
   nowSeconds: number;
 }
 
-/** The steps of a token in order, with the refusals of each. */
 const TOKEN_STEPS: readonly { name: string; refusals: readonly TokenRefusal[]; what: string }[] = [
   { name: "form", refusals: ["malformed"], what: "three parts of base64url" },
   { name: "header", refusals: ["header"], what: "alg EdDSA, typ AIT and a kid" },

@@ -11,7 +11,6 @@ export interface RequestFile {
   body: Uint8Array<ArrayBuffer>;
 }
 
-/** The accepted forms of a request file, for error messages. */
 export const REQUEST_FILE_FORM =
   'the HTTP message (request line, headers, empty line, body), or JSON {"method","url","headers":{…},"body":"text"}';
 

@@ -27,8 +27,6 @@ export interface TrustedKeys extends AitAuthority {
 }
 
 /**
- * Returns the keys of a registry.
- *
  * @param offline use the saved copy and make no request
  * @throws {UnreachableError} when the registry does not answer and there is no copy
  */

@@ -20,7 +20,6 @@ import { idCell, timeCell } from "../../terminal/tables.ts";
 const PAGE = 100;
 const LOOK_EVERY_MS = 2_000;
 const OVERLAP_MS = 30_000;
-/** Most events of one list: ten pages. */
 const MAX_EVENTS = 1_000;
 const EVENTS = 50;
 
@@ -86,7 +85,6 @@ function listed(ctx: Context, events: readonly AuditEntry[]): void {
   );
 }
 
-/** Which events to show. */
 interface AuditFilter {
   event: string | undefined;
   actor: string | undefined;
@@ -111,7 +109,6 @@ async function newestEvents(admin: AdminClient, filter: AuditFilter, count: numb
   return found;
 }
 
-/** Reads all events that fit, oldest first, page by page. */
 function oldestFirst(admin: AdminClient, filter: AuditFilter) {
   return pagesOf((cursor) => admin.audit({ ...filter, order: "asc", limit: PAGE, cursor }));
 }
@@ -173,7 +170,6 @@ function pauseAfter(error: unknown): number {
 class Follower {
   /** IDs that were seen, with their times. */
   readonly #seen = new Map<string, number>();
-  /** Time of the newest event. */
   #newest = -Infinity;
 
   constructor(private readonly ctx: Context, private readonly filter: AuditFilter) {}
@@ -184,12 +180,10 @@ class Follower {
     return { ...EVERYTHING, since };
   }
 
-  /** Moves the position to a time. */
   reach(at: string): void {
     this.#newest = Math.max(this.#newest, parseIso(at) ?? -Infinity);
   }
 
-  /** Remembers an event as seen. */
   mark({ id, at }: AuditEntry): void {
     this.#seen.set(id, parseIso(at) ?? 0);
     this.reach(at);

@@ -12,10 +12,8 @@ import { CliError } from "../../errors.ts";
 import { didYouMean } from "../../../shared/did_you_mean.ts";
 import { idEnd } from "../../terminal/tables.ts";
 
-/** Most records of a page. */
 const PAGE_MAX = 100;
 
-/** Options of a list that comes in pages. */
 export const PAGE_OPTIONS = {
   limit: {
     value: "count",

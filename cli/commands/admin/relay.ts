@@ -10,7 +10,6 @@ import { CliError, EXIT } from "../../errors.ts";
 import { idCell, timeCell } from "../../terminal/tables.ts";
 import { hintNextPage, PAGE_OPTIONS, readPages } from "./pages.ts";
 
-/** Most refusals of one command. */
 const MAX_REFUSALS = 100;
 const REFUSALS = 20;
 

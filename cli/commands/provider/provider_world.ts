@@ -51,7 +51,6 @@ export interface ProviderOptions {
 export interface ProviderPlace {
   /** The named agent, else the only agent on this machine; `null` when there are none or several. */
   folder: AgentFolder | null;
-  /** Names of all agents on this machine. */
   agents: readonly string[];
   /** The folder of the settings: the agent's own when it is named, else the shared one. */
   settings: PrivateFolder;

@@ -30,14 +30,11 @@ export interface LocalApiOptions {
 /** A request whose caller may make it. */
 interface AllowedRequest {
   method: string;
-  /** Path and query. */
   url: URL;
   headers: Headers;
-  /** Reads the body for a route. */
   read(route: LocalRoute): string | Promise<string>;
 }
 
-/** Answers requests of programs on this machine. */
 export function localApi(options: LocalApiOptions): (request: Request) => Promise<Response> {
   const { connector, token, port } = options;
   const hosts = ["127.0.0.1", "localhost", "[::1]"].map((name) => `${name}:${port}`);

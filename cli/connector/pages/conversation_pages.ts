@@ -275,7 +275,6 @@ async function markRead(pages: Pages, { form, params }: Input): Promise<PageResu
   return { to: threadPath(params.alias ?? "") };
 }
 
-/** What a form of a message says. */
 interface Draft {
   to: string;
   text: string;

@@ -14,7 +14,6 @@ import { aliasesOf, type Peers } from "../peers/peers.ts";
 import type { Connector } from "../connector.ts";
 import { describe } from "../../errors.ts";
 
-/** What the pages of a connector have. */
 export interface Pages {
   connector: Connector;
   calls: LocalCalls;
@@ -25,7 +24,6 @@ export interface Pages {
 export type Input = PageInput<true>;
 export type LocalRow = PageRow<Pages, true>;
 
-/** Rows of a page of a list. */
 export const PAGE_ROWS = 50;
 const EVERY_SECONDS = 2;
 
@@ -114,7 +112,6 @@ export function threadPath(alias: string): string {
   return `inbox/${encodeURIComponent(alias)}`;
 }
 
-/** The path of a peer below the base. */
 export function peerPath(alias: string): string {
   return `peers/${encodeURIComponent(alias)}`;
 }
@@ -129,12 +126,10 @@ export function shownText(payload: string): string {
   return textOf({ payload, identity: null }) ?? payload;
 }
 
-/** The beginning of a text. */
 export function cut(text: string, characters: number): string {
   return text.length <= characters ? text : `${text.slice(0, characters).toWellFormed()}…`;
 }
 
-/** How good the state of a sent message is. */
 const MOODS: Readonly<Record<SentState, ui.Mood>> = {
   sending: "",
   kept: "warn",
@@ -154,7 +149,6 @@ export function stateOf({ state, problem, expiresAt }: SentMessage, now: number)
   return { tag: ui.tag(MOODS[state], stateText(given, now)), until };
 }
 
-/** What went wrong, with the way out. */
 export function failed(title: string, error: unknown): Html {
   const { code, cause, fix } = describe(error);
   const end = (text: string) => text === "" || /[.!?]$/.test(text) ? text : `${text}.`;

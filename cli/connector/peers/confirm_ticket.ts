@@ -33,8 +33,6 @@ interface ConfirmingConnector {
 export type Confirmed = HttpResponse | "key_mismatch";
 
 /**
- * Confirms a ticket.
- *
  * @param members of the request: a profile, and what the caller adds
  * @throws {import("../../../shared/client/errors.ts").UnreachableError} when a server does not answer; it is tried again for a day
  */

@@ -189,7 +189,6 @@ export function sealKey(peer: Peers[string] | null | undefined): string | null {
   return peer?.how === "ticket" ? peer.key ?? null : null;
 }
 
-/** The peers with one that this agent has removed. */
 export function removePeer(peers: Peers, did: string): Peers {
   return withPeer(peers, did, (peer) => ({ ...peer, removed: true }));
 }
@@ -227,7 +226,6 @@ export function blockPeer(peers: Peers, did: string, isBlocked: boolean): Peers 
 /** Aliases that a peer may have had. With more, renaming again and again would fill the file, which must stay readable. */
 const FORMER_ALIASES = 8;
 
-/** An alias cannot be given; the message says why. */
 export class AliasError extends Error {
   override name = "AliasError";
 }

@@ -78,7 +78,6 @@ export class Runtime {
     });
   }
 
-  /** Checks whether the runtime answers, without sending a message. */
   async probe(stopped: AbortSignal = new AbortController().signal): Promise<RuntimeHealth> {
     const { health } = this.platform;
     if (health === null) {

@@ -42,7 +42,6 @@ const RuntimeFile = z.object({
   hookPath: z.string().nullable().default(null),
   connectorBaseUrl: z.string().nullable().default(null),
   stateDir: z.string().nullable().default(null),
-  /** Whether answers of the runtime go back to the senders. */
   replies: z.enum(REPLIES).default("auto"),
   /** Whether contacts are refused in both directions. */
   strict: z.boolean().default(false),
@@ -96,7 +95,6 @@ export function isStrict(ctx: Pick<Context, "env">, file: RuntimeFile | null, wa
   return wanted || ctx.env("SVC_STRICT") === "1" || file?.strict === true;
 }
 
-/** Options of `connector start` for the address of the runtime. */
 export interface TargetOptions {
   "runtime-base-url"?: string | undefined;
   "openclaw-base-url"?: string | undefined;

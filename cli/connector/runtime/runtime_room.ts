@@ -198,7 +198,6 @@ export class RuntimeRoom {
     return { outcome: { result, why: describeAnswer(response), reply }, reachable };
   }
 
-  /** Stores the result of an attempt and releases the message. */
   #store({ message, next, why, at, ms, outcome }: Result): void {
     const { seq, fromDid, requestId } = message;
     const about = { from: fromDid, requestId };

@@ -83,7 +83,6 @@ interface Loop {
   asker: Answered | null;
 }
 
-/** What the senders of this folder use. */
 export interface SendingDeps {
   clock: Clock;
   random: Random;

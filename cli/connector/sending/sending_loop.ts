@@ -116,7 +116,6 @@ abstract class SendingLoop<T> {
   }
 }
 
-/** What the sender of receipts uses. */
 type ReceiptDeps = Pick<SendingDeps, "clock" | "emit" | "proxy" | "session" | "publicKey" | "did"> & {
   store: Pick<SendingDeps["store"], "receipts">;
   peers: Pick<SendingDeps["peers"], "isBlocked">;

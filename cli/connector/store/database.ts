@@ -25,7 +25,6 @@ export class DiskFullError extends CliError {
 export class Database implements Disposable {
   readonly #path: string;
   readonly #statements = new Map<string, StatementSync>();
-  /** What to call after the commit of the present transaction. */
   #afterCommit: (() => void)[] = [];
   /** Called when the file turns out to be damaged, also from the middle of work. A retry cannot help. */
   onDamaged: (error: CliError) => void = () => {};

@@ -86,7 +86,6 @@ export type Answered = Pick<InboxMessage, "fromDid" | "requestId" | "conversatio
 
 export type ExpiredMessage = Pick<InboxMessage, "fromDid" | "requestId">;
 
-/** Why an unread message becomes a dead letter. */
 export const NOT_READ = `not read within ${UNREAD_KEPT_MS / 86_400_000} days`;
 
 /** A program holds it while it shows it (D-395). `until` in milliseconds since the Unix epoch. */
@@ -194,7 +193,6 @@ export class ReceivedMessages {
     return this.db.all<Parameters<typeof toQueued>[0]>(sql).map(toQueued);
   }
 
-  /** The first message for which a condition holds. */
   #first(condition: string, ...values: Cell[]): InboxMessage | null {
     const sql = `SELECT ${MESSAGE_COLUMNS} FROM messages WHERE ${condition} ORDER BY seq LIMIT 1`;
     const row = this.db.get<MessageRow>(sql, ...values);

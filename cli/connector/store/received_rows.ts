@@ -58,7 +58,6 @@ export interface QueuedMessage {
   isHeld?: boolean;
 }
 
-/** A message that the connector gave up on. */
 export interface DeadLetter {
   id: number;
   fromAgentDid: string;

@@ -79,7 +79,6 @@ export type NewSentMessage =
     keep?: boolean;
   };
 
-/** Until when a kept message is tried. */
 export function keptUntil({ sentAt }: Pick<SentMessage, "sentAt">): number {
   return sentAt + LIMIT.keptMs;
 }

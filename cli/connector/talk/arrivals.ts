@@ -61,7 +61,6 @@ export class Arrivals {
     }
   }
 
-  /** A line for each peer whose messages are counted and not shown. */
   counts(): string[] {
     return this.#flood.lines();
   }

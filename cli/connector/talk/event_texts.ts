@@ -3,7 +3,6 @@ import type { EventFields } from "../../link/link_events.ts";
 import { type EventName, EVENTS } from "../events.ts";
 import { formatDuration } from "../../terminal/times.ts";
 
-/** Events that need no attention. */
 const QUIET: ReadonlySet<EventName> = new Set([
   ...[
     "started",

@@ -14,7 +14,6 @@ export interface LoggedMessage {
   what: string;
   number: number | null;
   text: string;
-  /** Shows all lines, also of a long text. */
   isWhole: boolean;
   isOwn?: boolean;
 }

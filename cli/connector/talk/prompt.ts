@@ -17,7 +17,6 @@ type Mode =
 export interface PromptDeps {
   clock: Clock;
   run(action: () => unknown): void;
-  /** Called when a prompt has ended, with what to say. */
   ended(say: string | null): void;
 }
 

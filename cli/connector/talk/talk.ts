@@ -223,7 +223,6 @@ export class Talk {
     return this.#tickets.isOpen;
   }
 
-  /** A ticket was confirmed, so the one that was shown is used up. */
   paired(name: string, did: string): void {
     this.#tickets.used();
     this.#log.met(did);
@@ -250,7 +249,6 @@ export class Talk {
     return titleText(this.#all());
   }
 
-  /** Shows a ticket of an agent, whichever program asked for it. */
   showTicket(agent: string, ticket: string, until: string): void {
     this.#tickets.show(agent, ticket, until, this.#agents.size > 1 ? `${agent} · ` : "");
   }

@@ -50,7 +50,6 @@ export function viewOf(deps: ViewDeps): ConsoleView {
   return deps.json || !deps.terminal.stdoutIsTerminal ? new JsonLines(deps) : new LiveView(deps);
 }
 
-/** One JSON document per line. */
 class JsonLines implements ConsoleView {
   isVerbose = false;
   readonly columns = null;

@@ -101,8 +101,6 @@ const NOT_SERVED: Readonly<Record<string, keyof typeof RPC_ERROR>> = {
 };
 
 /**
- * Reads a request.
- *
  * @param version the header `A2A-Version`; `null` counts as 1.0
  * @throws {RpcError}
  */
