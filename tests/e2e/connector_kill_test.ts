@@ -61,9 +61,15 @@ for (const program of await programs()) {
         await Promise.all(sending);
         sent.push(...ids);
       }
-      const statuses = await eventually(30_000, "every message has its receipt", async () => {
-        const found = await Promise.all(sent.map(async (id) => (await a.client.receipts(id, b.agent.did)).receipts));
-        return found.every((receipts) => receipts.length > 0) ? found.flat().map(({ status }) => status) : undefined;
+      const statuses: string[] = [], open = new Set(sent);
+      await eventually(120_000, "every message has its receipt", async () => {
+        for (const id of open) {
+          const { receipts } = await a.client.receipts(id, b.agent.did);
+          if (receipts.length === 0) return undefined;
+          statuses.push(...receipts.map(({ status }) => status));
+          open.delete(id);
+        }
+        return true;
       });
       assertEquals(new Set(statuses), new Set(["processed_by_svc"]));
     } finally {
