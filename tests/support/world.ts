@@ -134,6 +134,8 @@ export class World implements AsyncDisposable {
 
   /** Other servers, which `fetch` reaches too. */
   readonly others: World[] = [];
+  /** What ends before this world. */
+  readonly owned = new AsyncDisposableStack();
   readonly registryUrl: string;
   readonly proxyUrl: string;
 
@@ -230,6 +232,7 @@ export class World implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
+    await this.owned.disposeAsync();
     this.registry.stop();
     await this.proxy.stop();
     this.proxy.closeSockets();

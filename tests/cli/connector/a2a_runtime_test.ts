@@ -71,10 +71,7 @@ async function conversation(
     send,
     replies,
     texts,
-    async [Symbol.asyncDispose]() {
-      await bench[Symbol.asyncDispose]();
-      await world[Symbol.asyncDispose]();
-    },
+    [Symbol.asyncDispose]: () => world[Symbol.asyncDispose](),
   };
 }
 
@@ -267,7 +264,6 @@ Deno.test("errors that are about the message end it at once, and others are trie
     await t.step(`${code} is a dead letter`, async () => {
       await using world = await World.open();
       const { a, b, bench } = await story(world, { platform: "a2a", behaviour: () => failing(code) });
-      await using _ = bench;
       await world.message(a, b);
       await until(() => bench.eventsOf("dead_letter").length === 1);
       assertEquals([bench.calls.length, bench.eventsOf("dead_letter")[0]?.why], [1, `A2A error ${code}: No`]);
@@ -288,7 +284,6 @@ Deno.test("errors that are about the message end it at once, and others are trie
         body === "" ? new Response() : n++ === 0 ? answer() : Response.json(ok);
       let n = 0;
       const { a, b, bench } = await story(world, { platform: "a2a", behaviour });
-      await using _ = bench;
       await world.message(a, b);
       await passing(world, 5, () => bench.eventsOf("handed_over").length === 1);
       assertEquals([bench.handedOver.length, bench.connector.status().runtime.problem], [2, null]);
@@ -304,7 +299,6 @@ Deno.test("no task is followed for an automatic message, or while replies are of
       const { agent, end } = working();
       await using world = await World.open();
       const { a, b, bench } = await story(world, withAgent(agent, options));
-      await using _ = bench;
       await world.message(a, b, { headers });
       await until(() => bench.eventsOf("handed_over").length === 1);
       await world.clock.advance(30_000);

@@ -180,11 +180,12 @@ export class Bench implements AsyncDisposable {
     });
   }
 
-  /** A running connector of the agent. */
+  /** A running connector of the agent, which ends with the world unless it has ended before. */
   static async open(world: World, agent: TestAgent, options: BenchOptions = {}): Promise<Bench> {
     const folder = options.folder ?? await Deno.makeTempDir({ prefix: "svc_connector_" });
     const peers = options.peers ?? await namedPeers(world, agent);
     const bench = new Bench(world, agent, folder, { ...options, peers }, await openingKey(agent.keys));
+    world.owned.use(bench);
     bench.ended = bench.connector.run();
     await until(() => bench.connector.status().connection.state === "connected");
     return bench;
@@ -223,7 +224,8 @@ export class Bench implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.stop();
-    await Deno.remove(this.folder, { recursive: true });
+    // A later connector of the agent may have had the same folder.
+    await Deno.remove(this.folder, { recursive: true }).catch(() => {});
   }
 
   readonly #runtime = (async (input: string, init?: RequestInit) => {

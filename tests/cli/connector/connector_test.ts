@@ -28,7 +28,6 @@ async function statuses(
 Deno.test("a message is stored, acknowledged and handed over with its headers, and ends in a receipt", async () => {
   await using world = await World.open();
   const { a, b, bench } = await story(world, { target: { hookToken: "hook-token" } });
-  await using _ = bench;
   const response = await world.message(a, b, {
     body: '{"message":"hi","url":"http://evil.example/","headers":{"x":"y"},"n":12345678901234567890}',
     headers: {
@@ -72,7 +71,6 @@ Deno.test("the frame is acknowledged before the runtime answers, and repeated 50
       return new Response(null, { status: n <= 3 ? 500 : 200 });
     },
   });
-  await using _ = bench;
   const response = await world.message(a, b, { headers: { "x-request-id": "request-1" } });
   assertEquals((await response.json()).delivered, true);
   await until(() => bench.handedOver.length === 1);
@@ -92,7 +90,6 @@ Deno.test("the frame is acknowledged before the runtime answers, and repeated 50
 Deno.test("messages wait in order while the runtime is down and are handed over when it is back", async () => {
   await using world = await World.open();
   const { a, b, bench } = await story(world, { behaviour: isDown });
-  await using _ = bench;
   for (let n = 1; n <= 5; n++) await world.message(a, b, { body: body(`m${n}`) });
   for (let s = 0; s < 60; s++) await world.clock.advance(1_000);
   const { inbox, runtime, deadLetters } = bench.connector.status();
@@ -109,7 +106,6 @@ Deno.test("a redirect is not followed and counts as a refusal of the message", a
   await using world = await World.open();
   const behaviour = () => new Response(null, { status: 302, headers: { Location: "http://169.254.169.254/" } });
   const { a, b, bench } = await story(world, { behaviour });
-  await using _ = bench;
   await world.message(a, b, { headers: { "x-request-id": "request-1" } });
   await passing(world, 200, () => bench.eventsOf("receipt_sent").length === 1);
   assertEquals(bench.calls.map(({ url }) => url), Array(5).fill(`${RUNTIME_URL}/hooks/agent`));
@@ -120,7 +116,6 @@ Deno.test("a redirect is not followed and counts as a refusal of the message", a
 Deno.test("a hand-over that hangs is given up after 10 s and delays no other conversation", async () => {
   await using world = await World.open();
   const { a, b, bench } = await story(world);
-  await using _ = bench;
   bench.behaviour = (call) => call.body.includes("slow") ? hangs(call, 0) : accepts(call, 0);
   await world.message(a, b, { body: body("slow"), headers: { "X-Svc-Conversation-Id": "one" } });
   await world.message(a, b, { body: body("quick"), headers: { "X-Svc-Conversation-Id": "two" } });
@@ -134,7 +129,6 @@ Deno.test("a hand-over that hangs is given up after 10 s and delays no other con
 Deno.test("a poison message lets ten others pass within 30 s and becomes a dead letter", async () => {
   await using world = await World.open();
   const { a, b, bench } = await story(world);
-  await using _ = bench;
   bench.behaviour = (call) => new Response(null, { status: call.body.includes("poison") ? 500 : 200 });
   await world.message(a, b, { body: body("poison"), headers: { "x-request-id": "request-p" } });
   for (let n = 0; n < 10; n++) await world.message(a, b, { body: body(`good${n}`) });
@@ -207,7 +201,6 @@ Deno.test("a peer with many messages does not hold up the message of another one
       return Response.json({});
     },
   });
-  await using _ = bench;
   const quiet = await world.agent();
   await world.pair(quiet, b);
   await bench.connector.updatePeers();
@@ -230,7 +223,6 @@ Deno.test("a peer with many messages does not hold up the message of another one
 Deno.test("a full inbox refuses with a reason, and the sender's message is not lost", async () => {
   await using world = await World.open();
   const { a, b, bench } = await story(world);
-  await using _ = bench;
   bench.connector.store.received.take = (messages) => messages.map(() => "full");
   const sent = await (await world.message(a, b)).json();
   assertEquals([sent.delivered, sent.reason], [false, "inbox_full"]);
@@ -239,7 +231,6 @@ Deno.test("a full inbox refuses with a reason, and the sender's message is not l
 Deno.test("a message is not acknowledged when the store cannot be written", async () => {
   await using world = await World.open();
   const { a, b, bench } = await story(world);
-  await using _ = bench;
   bench.connector.store.received.take = () => {
     throw new Error("disk full");
   };
@@ -258,7 +249,6 @@ Deno.test("the connector reconnects after each end with growing waits, and 30 s 
     await t.step(String(code), async () => {
       await using world = await World.open();
       const { bench } = await story(world);
-      await using _ = bench;
       await world.clock.advance(31_000);
       bench.endLink(code);
       await until(() => bench.connector.status().connection.state === "waiting");
@@ -274,7 +264,6 @@ Deno.test("the connector reconnects after each end with growing waits, and 30 s 
 Deno.test("the connector tries at most 40 times in a ten-minute outage and is back 35 s after it", async () => {
   await using world = await World.open();
   const { bench } = await story(world);
-  await using _ = bench;
   await world.clock.advance(60_000);
   bench.refuse = () => new UnreachableError("no listener");
   bench.links = 0;
@@ -331,7 +320,6 @@ Deno.test("a refused upgrade is reported with its code and its fix", async (t) =
     await t.step(what, async () => {
       await using world = await World.open();
       const { bench } = await story(world);
-      await using _ = bench;
       await world.clock.advance(31_000);
       bench.links = 0;
       bench.refuse = error;
@@ -358,7 +346,6 @@ Deno.test("the waits between links begin with the first again after 10 s of a go
     await t.step(`${goodMs} ms`, async () => {
       await using world = await World.open();
       const { bench } = await story(world);
-      await using _ = bench;
       const lost = async () => {
         const count = bench.eventsOf("waiting").length;
         bench.endLink(1006);
@@ -380,7 +367,6 @@ Deno.test("the waits between links begin with the first again after 10 s of a go
 Deno.test("a wrong clock is corrected by the proxy's Date and reported", async () => {
   await using world = await World.open();
   const { bench } = await story(world);
-  await using _ = bench;
   await world.clock.advance(31_000);
   bench.refuse = () => {
     bench.refuse = null;
@@ -410,7 +396,6 @@ Deno.test("the connector finishes work in progress and accepts no more when it s
   await stopped;
   assertEquals(bench.eventsOf("receipt_sent").length, 1);
   assertEquals(await bench.ended, null);
-  await bench[Symbol.asyncDispose]();
 });
 
 Deno.test("the connector stops within 5 s when the runtime hangs, and the message stays", async () => {
@@ -425,13 +410,11 @@ Deno.test("the connector stops within 5 s when the runtime hangs, and the messag
   while (!isOver && world.clock.now() - began < 10_000) await world.clock.advance(250);
   assert(world.clock.now() - began <= 5_000);
   assertEquals(bench.connector.store.received.counts().waiting, 1);
-  await bench[Symbol.asyncDispose]();
 });
 
 Deno.test("a hundred messages are handed over once each, in the order of their conversation", async () => {
   await using world = await World.open(MANY);
   const { a, b, bench } = await story(world);
-  await using _ = bench;
   const count = 100;
   for (let n = 0; n < count; n++) {
     await world.message(a, b, { body: body(`${n % 3}:${n}`), headers: { "X-Svc-Conversation-Id": `c${n % 3}` } });
@@ -450,7 +433,6 @@ Deno.test("a hundred messages are handed over once each, in the order of their c
 Deno.test("a connector ends also when its events cannot be written any longer", async () => {
   await using world = await World.open();
   const { bench } = await story(world);
-  await using _ = bench;
   Object.assign(bench.connector.deps, {
     emit: () => {
       throw new Error("Input/output error");

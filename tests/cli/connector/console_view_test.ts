@@ -84,7 +84,6 @@ Deno.test("a calm log tells what needs attention; all events and JSON tell the r
 Deno.test("the status fits its schema and reports an unhealthy connector when the runtime is away", async () => {
   await using world = await World.open();
   const { bench } = await story(world);
-  await using _ = bench;
   await until(() => bench.connector.status().runtime.reachable !== null);
   const well = Status.parse(bench.connector.status());
   assertEquals([isConnectorHealthy(well), well.connection.state], [true, "connected"]);
@@ -100,7 +99,6 @@ Deno.test("the status fits its schema and reports an unhealthy connector when th
 Deno.test("a runtime that answers but refuses messages is reported as such until it accepts one", async () => {
   await using world = await World.open();
   const { a, b, bench } = await story(world, { platform: "openclaw", target: { hookToken: "wrong" } });
-  await using _ = bench;
   let status = 401;
   bench.behaviour = ({ url }) => new Response(null, { status: url.endsWith("/readyz") ? 200 : status });
   await world.message(a, b);
@@ -127,7 +125,6 @@ Deno.test("a runtime that answers but refuses messages is reported as such until
 Deno.test("each field of the status is right while connecting, connected, refused and stopped", async () => {
   await using world = await World.open();
   const { bench } = await story(world);
-  await using _ = bench;
   const now = () => new Date(world.clock.now()).toISOString();
   const status = () => Status.parse(bench.connector.status());
   await world.clock.advance(31_000);

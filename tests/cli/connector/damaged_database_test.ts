@@ -98,7 +98,6 @@ async function start() {
     ask: asker(bench),
     async [Symbol.asyncDispose]() {
       disk.damage = null;
-      await bench[Symbol.asyncDispose]();
       await world[Symbol.asyncDispose]();
     },
   };

@@ -34,7 +34,6 @@ for (
     await using world = await World.open();
     const disk = new FailingDisk();
     const { a, b, bench } = await story(world, { database: disk.open });
-    await using _ = bench;
     bench.behaviour = () => {
       disk.isFull = true;
       return behaviour();
@@ -57,7 +56,6 @@ Deno.test("no other message is handed over while a result cannot be stored", asy
   await using world = await World.open();
   const disk = new FailingDisk();
   const { a, b, bench } = await story(world, { database: disk.open, behaviour: isDown });
-  await using _ = bench;
   const c = await world.agent();
   await world.pair(c, b);
   for (const sender of [a, c]) await world.message(sender, b);
@@ -96,7 +94,6 @@ Deno.test("a receipt is sent once while the disk is full", async () => {
       return response;
     },
   });
-  await using _ = bench;
   await world.message(a, b);
   await until(() => sent === 1);
   for (let s = 0; s < 120; s++) await world.clock.advance(1_000);
@@ -110,7 +107,6 @@ Deno.test("each call that stores something answers 507 while the disk is full, a
   await using world = await World.open();
   const disk = new FailingDisk();
   const { a, b, bench } = await story(world, { database: disk.open, platform: "inbox" });
-  await using _ = bench;
   world.connect(a);
   for (const n of [1, 2]) await world.message(a, b, { headers: { "x-request-id": `request-${n}` } });
   const peer = { alias: "a", did: a.agent.did, tokenHash: peerTokenHash(TOKEN), addedAt: "2026-01-01T00:00:00.000Z" };

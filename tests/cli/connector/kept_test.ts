@@ -55,7 +55,6 @@ Deno.test("messages that the proxy could not take arrive once and in order, also
 Deno.test("five kept messages cost at most 40 requests in half an hour, and leave at once when the link is back", async () => {
   await using world = await World.open({ registry: { accessTokenTtlSeconds: 86_400 } });
   const { a, bench, socket, proxy } = await keeper(world);
-  await using _ = bench;
   proxy.answer = down;
   socket.alive = true;
   bench.refuse = () => new TypeError("client error (Connect)");
@@ -90,7 +89,6 @@ Deno.test("a message is kept after 429, 503, 507 and a lost answer, and refused 
   ];
   await using world = await World.open();
   const { a, bench, socket, proxy } = await keeper(world);
-  await using _ = bench;
   for (const [what, answer, state, waitMs, limit] of cases) {
     await t.step(what, async () => {
       proxy.answer = answer;
@@ -112,7 +110,6 @@ Deno.test("a message is kept after 429, 503, 507 and a lost answer, and refused 
 Deno.test("a message that was not sent for a day is refused, or unclear if an answer was lost", async () => {
   await using world = await World.open();
   const { a, bench, proxy } = await keeper(world);
-  await using _ = bench;
   proxy.answer = down;
   await send(bench, a, "never-left");
   proxy.answer = refusal(503, "PROXY_RELAY_UNAVAILABLE");
@@ -129,7 +126,6 @@ Deno.test("a message that was not sent for a day is refused, or unclear if an an
 Deno.test("at 1,000 kept messages the next is refused with 507, and nothing is stored", async () => {
   await using world = await World.open();
   const { a, bench, proxy } = await keeper(world);
-  await using _ = bench;
   proxy.answer = down;
   bench.database.run(
     `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
@@ -147,7 +143,6 @@ Deno.test("at 1,000 kept messages the next is refused with 507, and nothing is s
 Deno.test("a kept message can be cancelled, and another one keeps its state", async () => {
   await using world = await World.open();
   const { a, bench, socket, proxy } = await keeper(world);
-  await using _ = bench;
   const ask = asker(bench);
   await send(bench, a, "arrived");
   // On a slow machine the mailbox of the recipient, which has just connected, may still be read: then the message is queued first.
@@ -167,7 +162,6 @@ Deno.test("a kept message can be cancelled, and another one keeps its state", as
 Deno.test("a message that may not be kept is answered by the proxy as before", async () => {
   await using world = await World.open();
   const { a, bench, proxy } = await keeper(world);
-  await using _ = bench;
   proxy.answer = refusal(503, "PROXY_RELAY_UNAVAILABLE");
   const { status, body } = await send(bench, a, "not-kept", { keep: false });
   assertEquals([status, body.error.code], [503, "PROXY_RELAY_UNAVAILABLE"]);
@@ -179,7 +173,6 @@ Deno.test("a message that may not be kept is answered by the proxy as before", a
 Deno.test("a request that leads nowhere makes the connector check its link, and the next link sends the message at once", async () => {
   await using world = await World.open();
   const { a, bench, socket, proxy } = await keeper(world);
-  await using _ = bench;
   const state = () => bench.connector.store.sent.list({ limit: 1 }).messages[0]?.state;
   proxy.isDeaf = true;
   proxy.requests.length = 0;

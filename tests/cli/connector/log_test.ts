@@ -186,7 +186,6 @@ Deno.test("texts are kept as many days as historyDays of profile.json says", asy
 Deno.test("pages of any size, in both directions, give each message once and in order", async () => {
   await using world = await World.open();
   const { a, bench } = await story(world, { platform: "inbox" });
-  await using _ = bench;
   const steps = fc.array(fc.tuple(fc.boolean(), fc.integer({ min: 0, max: 3 })), { maxLength: 12 });
   let n = 0, at = world.clock.now();
   await fc.assert(
@@ -222,7 +221,6 @@ Deno.test("pages of any size, in both directions, give each message once and in 
 Deno.test("a search looks through a bounded number of messages, and its next page goes on", async () => {
   await using world = await World.open();
   const { a, bench } = await story(world, { platform: "inbox" });
-  await using _ = bench;
   const now = world.clock.now();
   bench.database.run(
     `WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 100399)

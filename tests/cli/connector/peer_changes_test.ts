@@ -176,7 +176,6 @@ Deno.test("of 10,000 messages of a blocked peer no row is left, and its sender r
   await using world = await World.open();
   const frames: DeliverFrame[] = [];
   const { a, b, bench } = await story(world, { platform: "inbox", tamper: (frame) => (frames.push(frame), frame) });
-  await using _ = bench;
   const ask = asker(bench);
   const [alias = ""] = Object.keys(bench.peers);
   assertEquals((await ask("/v1/peers/block", post({ peer: alias }))).body.blocked, true);
@@ -199,7 +198,6 @@ Deno.test("of 10,000 messages of a blocked peer no row is left, and its sender r
 Deno.test("a blocked peer gets no message, no kept message and no receipt", async () => {
   await using world = await World.open();
   const { a, b, bench } = await story(world, { platform: "inbox" });
-  await using _ = bench;
   const ask = asker(bench);
   await world.message(a, b);
   const { body: { messages: [message] } } = await ask("/v1/inbox");

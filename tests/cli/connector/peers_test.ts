@@ -100,7 +100,6 @@ Deno.test("a hundred pairings at once read the list of peers twice", async () =>
       return world.fetch(input, init);
     },
   });
-  await using _ = bench;
   await until(() => lists === 1);
   await bench.connector.updatePeers();
   lists = 0;
@@ -186,7 +185,6 @@ Deno.test("a connector that stops waits at most 500 ms for the peers that it wri
     await t.step(ends ? "a write that ends" : "a write that hangs", async () => {
       await using world = await World.open();
       const { bench } = await story(world);
-      await using _ = bench;
       const begun = Promise.withResolvers<void>(), written = Promise.withResolvers<void>();
       bench.connector.deps.peers.write = () => {
         begun.resolve();
@@ -219,7 +217,6 @@ Deno.test("a connector that has ended does not write the peers that it was readi
       return await world.fetch(...request);
     }) as typeof fetch,
   });
-  await using _ = bench;
   await flushTasks();
   isHeld = true;
   const update = bench.connector.updatePeers();

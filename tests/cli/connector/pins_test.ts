@@ -31,10 +31,6 @@ async function two(world: World, fetchOf: { a?: typeof fetch; b?: typeof fetch }
   return { a, b, one, other, ticketOf, confirm };
 }
 
-async function end(...benches: Bench[]): Promise<void> {
-  for (const bench of benches) await bench[Symbol.asyncDispose]();
-}
-
 Deno.test("a ticket pins both keys, and a message of such a peer is proven from end to end", async () => {
   await using world = await World.open();
   const { a, b, one, other, ticketOf, confirm } = await two(world);
@@ -52,7 +48,6 @@ Deno.test("a ticket pins both keys, and a message of such a peer is proven from 
   await asker(other)("/v1/outbound", post({ to: "alpha", text: "hi" }));
   const [message] = one.connector.store.received.list({ unread: true, limit: 1 }).messages;
   assertEquals(message?.verified, "end-to-end");
-  await end(one, other);
 });
 
 Deno.test("the first message to the peer of a ticket is sealed, also when the list with its key is still on the way", async () => {
@@ -76,7 +71,7 @@ Deno.test("the first message to the peer of a ticket is sealed, also when the li
 
 Deno.test("a person whose machine is gone pairs a new agent, which takes the place of the old one", async () => {
   await using world = await World.open();
-  const { b, one, other, ticketOf, confirm } = await two(world);
+  const { b, one, ticketOf, confirm } = await two(world);
   await confirm(await ticketOf());
   await until(() => one.connector.peers.of(b.agent.did)?.how === "ticket");
   const again = await world.agent(b.owner, "beta");
@@ -95,7 +90,6 @@ Deno.test("a person whose machine is gone pairs a new agent, which takes the pla
   const { body } = await asker(one)("/v1/outbound", post({ to: "beta", text: "hi" }));
   assertEquals([body.delivered, one.connector.peers.all["beta-old"]?.removed], [true, true]);
   assertEquals(third.connector.store.received.list({ unread: true, limit: 1 }).messages[0]?.verified, "end-to-end");
-  await end(one, other, third);
 });
 
 Deno.test("no request of a pairing holds the pair secret", async () => {
@@ -112,7 +106,6 @@ Deno.test("no request of a pairing holds the pair secret", async () => {
   const secret = parseTicket(ticket)?.pairSecret ?? "";
   assertEquals([secret.length, sent.some((text) => text.includes(secret))], [22, false]);
   assertEquals(JSON.stringify([one.events, other.events]).includes(secret), false);
-  await end(one, other);
 });
 
 Deno.test("a relay that answers a confirmation with anything else makes no pin and no pair", async (t) => {
@@ -134,21 +127,20 @@ Deno.test("a relay that answers a confirmation with anything else makes no pin a
     await t.step(name, async () => {
       await using world = await World.open();
       const mallory = await world.agent(undefined, "mallory");
-      const { one, other, ticketOf, confirm } = await two(world, {
+      const { other, ticketOf, confirm } = await two(world, {
         b: relay(world, "/pair/confirm", (body) => change(body, mallory)),
       });
       const { status, body } = await confirm(await ticketOf());
       assertEquals([status, body.error?.code], [409, "CONNECTOR_PEER_KEY_MISMATCH"]);
       assertEquals(pinsOf(other).filter(([, key]) => key !== undefined), []);
       if (name !== "another agent") assertEquals((await asker(other)("/v1/pair/peers")).body.peers, []);
-      await end(one, other);
     });
   }
 });
 
 Deno.test("a ticket that proves another key of a pinned peer is refused, and its pin and pair stay", async () => {
   await using world = await World.open();
-  const { a, one, other, ticketOf, confirm } = await two(world);
+  const { a, other, ticketOf, confirm } = await two(world);
   assertEquals((await confirm(await ticketOf())).status, 201);
   const { keys: { publicKey } } = await world.agent();
   await other.connector.peers.change((peers) =>
@@ -159,7 +151,6 @@ Deno.test("a ticket that proves another key of a pinned peer is refused, and its
   assertEquals(pinsOf(other), [["alpha", publicKey, "ticket"]]);
   assertEquals((await asker(other)("/v1/pair/peers")).body.peers.length, 1);
   assertEquals(other.eventsOf("peer_key_changed").map(({ from }) => from), [a.agent.did]);
-  await end(one, other);
 });
 
 Deno.test("a relay that lists anything else leaves a contact, and the ticket stays open", async (t) => {
@@ -188,7 +179,7 @@ Deno.test("a relay that lists anything else leaves a contact, and the ticket sta
         const peers = await Promise.all((body.peers as Json[]).map((row) => change(row, mallory, "A".repeat(22))));
         return Response.json({ ...body, peers }, { headers: response.headers });
       }) as typeof fetch;
-      const { one, other, ticketOf, confirm } = await two(world, { a: changed });
+      const { one, ticketOf, confirm } = await two(world, { a: changed });
       assertEquals((await confirm(await ticketOf())).status, 201);
       await until(() => one.eventsOf("contact_listed").length === 1);
       const [[alias, key, how] = []] = pinsOf(one);
@@ -196,14 +187,13 @@ Deno.test("a relay that lists anything else leaves a contact, and the ticket sta
       assertEquals(one.connector.store.pairSecrets.open(world.clock.now()).length, 1);
       const { status, body } = await asker(one)("/v1/outbound", post({ to: "beta", text: "secret" }));
       assertEquals([status, body.error.code], [404, "CONNECTOR_PEER_UNKNOWN"]);
-      await end(one, other);
     });
   }
 });
 
 Deno.test("an agent that the relay lists under an expected name gets neither the name nor its message", async () => {
   await using world = await World.open();
-  const { a, b, one, other, ticketOf, confirm } = await two(world);
+  const { a, b, one, ticketOf, confirm } = await two(world);
   const mallory = await world.agent(undefined, "beta");
   await world.pair(a, mallory);
   await until(() => one.eventsOf("contact_listed").length === 1);
@@ -211,7 +201,6 @@ Deno.test("an agent that the relay lists under an expected name gets neither the
   await until(() => one.connector.peers.of(b.agent.did)?.how === "ticket");
   assertEquals(await one.connector.findPeer("beta"), b.agent.did);
   assertEquals(await one.connector.findPeer("contact-beta"), mallory.agent.did);
-  await end(one, other);
 });
 
 Deno.test("a plain ticket makes a contact, and a ticket with a secret makes the contact a peer", async () => {
@@ -227,7 +216,6 @@ Deno.test("a plain ticket makes a contact, and a ticket with a secret makes the 
   assertEquals([pinsOf(one), pinsOf(other).map(([alias]) => alias)], [[["beta", b.keys.publicKey, "ticket"]], [
     "alpha",
   ]]);
-  await end(one, other);
 });
 
 Deno.test("a removed peer stays removed with any list of the relay, until another ticket", async () => {
@@ -244,7 +232,6 @@ Deno.test("a removed peer stays removed with any list of the relay, until anothe
   await confirm(await ticketOf());
   await until(() => !one.connector.peers.of(b.agent.did)?.removed);
   assertEquals((await asker(other)("/v1/outbound", post({ to: "alpha", text: "hi" }))).body.delivered, true);
-  await end(one, other);
 });
 
 Deno.test("a key that a ticket proved is replaced by nothing", () => {
@@ -287,11 +274,10 @@ Deno.test("with a full book the contact whose pair ended first makes room, a tic
   const ofTicket = { ...present, "p-9": { ...present["p-9"], gone: true } } as Peers;
   assertEquals(pinContact(ofTicket, did(PINS), pin.key, ""), null);
   await using world = await World.open();
-  const { a, b, one, other } = await two(world);
+  const { a, b, one } = await two(world);
   await world.pair(a, b);
   await one.connector.updatePeers();
   await one.connector.peers.change((known) => ({ ...present, ...known }));
   assertEquals((await (await world.message(b, a)).json()).reason, "pins_full");
   assertEquals(one.connector.store.received.list({ unread: true, limit: 1 }).messages, []);
-  await end(one, other);
 });

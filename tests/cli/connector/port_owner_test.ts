@@ -15,7 +15,6 @@ Deno.test("a message waits while another user has the port of the runtime, and i
     target: { hookToken: "hook-token" },
     isOfOtherUser: (url) => Promise.resolve(isOther && url === RUNTIME_URL),
   });
-  await using _ = bench;
   assertEquals((await (await world.message(a, b)).json()).delivered, true);
   await until(() => bench.eventsOf("handover_failed").length === 1);
   const { runtime, inbox } = bench.connector.status();
@@ -43,7 +42,6 @@ Deno.test("each hand-over looks again at who has the port", async () => {
   await using world = await World.open();
   let looks = 0;
   const { a, b, bench } = await story(world, { isOfOtherUser: () => Promise.resolve(++looks < 0) });
-  await using _ = bench;
   await until(() => looks === 1);
   for (let n = 1; n <= 3; n++) {
     await world.message(a, b, { headers: { "x-request-id": `request-${n}` } });

@@ -12,7 +12,6 @@ const INBOX = { platform: "inbox" } as const;
 Deno.test("a peer's connector answers a probe with a receipt and stores no message, at most ten in a minute", async () => {
   await using world = await World.open();
   const { a, bench } = await story(world, INBOX);
-  await using _ = bench;
   await using peer = await Bench.open(world, a, INBOX);
   await until(() => peer.connector.status().connection.state === "connected");
   const state = (requestId: string) => bench.connector.store.sent.find(requestId)?.state;

@@ -54,7 +54,6 @@ const withProof = (change: Partial<MessageProof>): (frame: DeliverFrame) => Deli
 Deno.test("a message that a relay changed is refused, stored nowhere, and a genuine one follows", async (t) => {
   await using world = await World.open();
   const { bench, answer } = await attacked(world);
-  await using _ = bench;
   const set = (changes: Partial<DeliverFrame>) => (frame: DeliverFrame) => ({ ...frame, ...changes });
   const without = (name: "inReplyTo" | "auto" | "proof") => (frame: DeliverFrame) => {
     const { [name]: _gone, ...rest } = frame;
@@ -87,7 +86,6 @@ Deno.test("a message that a relay changed is refused, stored nowhere, and a genu
 Deno.test("a relay's word on the sender changes nothing that a runtime reads", async () => {
   await using world = await World.open();
   const { a, bench, answer } = await attacked(world);
-  await using _ = bench;
   const lie = {
     agentDid: "did:svc:evil.example:agent:01KHYQ5H00BBBBBBBBBBBBBBBB",
     ownerDid: "did:svc:evil.example:human:01KHYQ5H00BBBBBBBBBBBBBBBB",
@@ -114,7 +112,6 @@ Deno.test("a relay's word on the sender changes nothing that a runtime reads", a
 Deno.test("headers that no context signs are dropped, and nothing of another route is a message", async () => {
   await using world = await World.open();
   const { a, bench, answer } = await attacked(world, { platform: "inbox" });
-  await using _ = bench;
   const unsigned = (frame: DeliverFrame): DeliverFrame => ({
     ...frame,
     conversationId: "c-1",
@@ -152,7 +149,6 @@ Deno.test("a message counts by the time at which it was signed", async (t) => {
     await t.step(name, async () => {
       await using world = await World.open();
       const { frames, bench, answer } = await attacked(world);
-      await using _ = bench;
       // A sender whose connector never got it.
       await answer((frame) => ({ ...frame, toAgentDid: frame.fromAgentDid }));
       const [frame] = frames;
@@ -174,7 +170,6 @@ Deno.test("a message counts by the time at which it was signed", async (t) => {
 Deno.test("messages that a relay reorders are all handed over, each once", async () => {
   await using world = await World.open();
   const { frames, bench, answer } = await attacked(world);
-  await using _ = bench;
   for (let n = 0; n < 3; n++) await answer((frame) => ({ ...frame, toAgentDid: frame.fromAgentDid }));
   for (const frame of [...frames].reverse()) assertEquals(await bench.redeliver(frame), { accepted: true });
   await until(() => bench.handedOver.length === 3);
@@ -194,7 +189,6 @@ Deno.test("a token is genuine with a key that its registry publishes, also a ret
   let keys: ReturnType<typeof published> = published("active");
   const trust = trustOf(world, { keys: () => Promise.resolve({ issuer: REGISTRY_URL, keys }) });
   const { a, b, frames, bench, answer } = await attacked(world, { trust });
-  await using _ = bench;
   await answer((frame) => ({ ...frame, toAgentDid: frame.fromAgentDid }));
   const [frame] = frames;
   assert(frame);
@@ -250,7 +244,6 @@ Deno.test("a token is genuine with a key that its registry publishes, also a ret
 Deno.test("a deleted peer of a ticket cannot vouch for itself in the name of another registry of its authority", async () => {
   await using world = await World.open();
   const { a, frames, bench, answer } = await attacked(world);
-  await using _ = bench;
   await answer((frame) => ({ ...frame, toAgentDid: frame.fromAgentDid }));
   const [frame] = frames;
   assert(frame);
@@ -317,7 +310,6 @@ Deno.test("a new store beside known keys refuses what may have been handed over 
 Deno.test("a sender that floods shortens only its own window", async () => {
   await using world = await World.open();
   const { a, b, bench } = await attacked(world);
-  await using _ = bench;
   const { proofs, database } = bench.connector.store;
   const row = (fromDid: string, n: number) => ({ fromDid, requestId: `r-${n}`, nonce: `n-${n}`, signedAt: 1_000 + n });
   database.transaction(() => {
@@ -333,7 +325,6 @@ Deno.test("a sender that floods shortens only its own window", async () => {
 Deno.test("the first message of a contact pins its key, and a second key of the registry is refused", async () => {
   await using world = await World.open();
   const { a, bench, answer } = await attacked(world);
-  await using _ = bench;
   assertEquals(await answer((frame) => frame), "taken");
   const pinOf = () => Object.values(bench.peers).map(({ did, key, how }) => [did, key, how]);
   assertEquals(pinOf(), [[a.agent.did, a.keys.publicKey, "contact"]]);
@@ -357,7 +348,6 @@ Deno.test("the first message of a contact pins its key, and a second key of the 
 Deno.test("a revocation ends a sender whom the relay still delivers, and a reissue only what was signed later", async () => {
   await using world = await World.open();
   const { a, frames, bench, answer } = await attacked(world);
-  await using _ = bench;
   await answer((frame) => frame);
   await world.client.reissueAgent(a.owner.apiKey, a.agent.id);
   world.clock.step(300_000);
@@ -392,7 +382,6 @@ Deno.test("without a registry for a day the link is closed, and messages wait un
   await using world = await World.open({ proxy: { mailboxTtlSeconds: 3 * DAY } });
   let isDown = false;
   const { a, b, bench, answer } = await attacked(world, { trust: trustOf(world, {}, () => isDown) });
-  await using _ = bench;
   assertEquals(await answer((frame) => frame), "taken");
   isDown = true;
   world.clock.step(600_000);

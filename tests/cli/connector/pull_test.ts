@@ -20,7 +20,6 @@ async function receiptsOf(from: TestAgent, to: TestAgent, id: string): Promise<s
 Deno.test("a message is delivered without a receipt until the agent reads it", async () => {
   await using world = await World.open();
   const { a, b, bench } = await story(world, { platform: "inbox" });
-  await using _ = bench;
   const response = await world.message(a, b, {
     headers: { ...HEADERS("request-1"), "X-Svc-In-Reply-To": "question-1", "X-Svc-Auto": "1" },
   });
@@ -36,7 +35,6 @@ Deno.test("a message is delivered without a receipt until the agent reads it", a
 Deno.test("the status names no runtime, and the connector is healthy", async () => {
   await using world = await World.open();
   const { a, b, bench } = await story(world, { platform: "inbox" });
-  await using _ = bench;
   await world.message(a, b);
   const status = bench.connector.status();
   const expected: typeof status.runtime = {
@@ -57,7 +55,6 @@ Deno.test("the status names no runtime, and the connector is healthy", async () 
 Deno.test("a message that stays unread for seven days ends as a dead letter with its receipt", async () => {
   await using world = await World.open();
   const { a, b, bench } = await story(world, { platform: "inbox" });
-  await using _ = bench;
   await world.message(a, b, { headers: HEADERS("request-1") });
   await world.clock.stepWhenIdle(7 * DAY);
   bench.session.onRenew = async () => {
@@ -95,7 +92,6 @@ Deno.test("unread messages go to the runtime when the agent gets one", async () 
 Deno.test("a peer with 1,000 unread messages is refused, and another one is not", async () => {
   await using world = await World.open();
   const { a, b, bench } = await story(world, { platform: "inbox" });
-  await using _ = bench;
   const c = await world.agent();
   await world.pair(c, b);
   const { did: fromAgentDid, ownerDid } = a.agent;
@@ -122,7 +118,6 @@ Deno.test("a peer with 1,000 unread messages is refused, and another one is not"
 Deno.test("a reply of another agent than the one that was asked is not a reply", async () => {
   await using world = await World.open();
   const { a, b, bench } = await story(world, { platform: "inbox" });
-  await using _ = bench;
   const c = await world.agent();
   await world.pair(c, b);
   const send = {

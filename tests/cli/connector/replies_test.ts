@@ -39,7 +39,6 @@ Deno.test("the answer of nanobot goes back with its question, its conversation a
   const behaviour: Behaviour = () => Response.json({ choices: [{ message: { role: "assistant", content: "42" } }] });
   const options: BenchOptions = { platform: "nanobot", behaviour, target: { replies: true } };
   const { a, b, bench, socket } = await asked(world, options, { "X-Svc-Conversation-Id": "talk" });
-  await using _ = bench;
   await until(() => socket.delivered.length === 1);
   const [frame] = socket.delivered;
   assert(frame);
@@ -59,8 +58,7 @@ Deno.test("the answer of nanobot goes back with its question, its conversation a
 Deno.test("an object in the answer of a generic runtime is the payload of the reply, byte for byte", async () => {
   await using world = await World.open();
   const body = '{"x":1, "reply" : {"n":12345678901234567890,"m": 1.0}}';
-  const { bench, socket } = await asked(world, { ...ON, behaviour: () => new Response(body) });
-  await using _ = bench;
+  const { socket } = await asked(world, { ...ON, behaviour: () => new Response(body) });
   await until(() => socket.delivered.length === 1);
   assertEquals(socket.delivered[0]?.payload, '{"n":12345678901234567890,"m": 1.0}');
 });
@@ -68,7 +66,6 @@ Deno.test("an object in the answer of a generic runtime is the payload of the re
 Deno.test("a reply for an offline peer waits at the proxy", async () => {
   await using world = await World.open();
   const { a, b, bench } = await story(world, { ...ON, behaviour: says("hi") });
-  await using _ = bench;
   await world.message(a, b);
   await until(() => bench.eventsOf("queued").length === 1);
   const socket = world.connect(a);
@@ -125,7 +122,6 @@ Deno.test("no reply is sent for a blank answer, for an automatic message, or whi
     await t.step(what, async () => {
       await using world = await World.open();
       const { a, b, bench } = await story(world, options);
-      await using _ = bench;
       await world.message(a, b, { headers });
       await passing(world, 5, () => bench.eventsOf("receipt_sent").length === 1);
       assertEquals(sentBy(bench), []);
@@ -142,7 +138,6 @@ Deno.test("an answer over 256 KiB, or a reply over the bound of a payload, is ha
     await t.step(what, async () => {
       await using world = await World.open();
       const { a, bench } = await asked(world, { ...ON, behaviour });
-      await using _ = bench;
       assertEquals(bench.eventsOf("reply_too_large"), [{ to: a.agent.did, requestId: "request-1" }]);
       assertEquals([bench.eventsOf("handed_over").length, sentBy(bench)], [1, []]);
     });
@@ -153,7 +148,6 @@ Deno.test("an answer over 256 KiB, or a reply over the bound of a payload, is ha
       ...ON,
       behaviour: says("x".repeat(LIMITS.payloadBytes - 14)),
     });
-    await using _ = bench;
     await until(() => socket.delivered.length === 1);
     assertEquals(sentBy(bench)[0]?.bytes, LIMITS.payloadBytes);
   });
@@ -164,7 +158,6 @@ Deno.test("an answer that would stop the readers of a reply is handed over witho
     await t.step(reply.slice(0, 6), async () => {
       await using world = await World.open();
       const { bench } = await asked(world, { ...ON, behaviour: () => new Response(`{"reply":${reply}}`) });
-      await using _ = bench;
       assertEquals([bench.eventsOf("reply_invalid").length, sentBy(bench)], [1, []]);
     });
   }
@@ -184,7 +177,6 @@ Deno.test("an answer that breaks off after its status is handed over without a r
       }),
     );
   const { bench } = await asked(world, { ...ON, behaviour: broken });
-  await using _ = bench;
   assertEquals([bench.eventsOf("reply_lost").length, bench.eventsOf("handed_over").length], [1, 1]);
   assertEquals([bench.calls.length, sentBy(bench)], [1, []]);
 });
@@ -203,7 +195,6 @@ Deno.test("a reply is sent again until the proxy has it, with growing waits", as
       const proxy = gate(world);
       proxy.answer = answer;
       const { bench, socket } = await asked(world, { ...ON, fetch: proxy.fetch, behaviour: says("hi") });
-      await using _ = bench;
       await until(() => bench.eventsOf("reply_failed").length === 1);
       for (let s = 0; s < 10; s++) await world.clock.advance(1_000);
       const waits = bench.eventsOf("reply_failed").map(({ nextInMs }) => nextInMs);
@@ -224,7 +215,6 @@ Deno.test("a reply that the proxy refuses permanently ends at once", async (t) =
       const proxy = gate(world);
       proxy.answer = refusal(status, "PROXY_AUTH_FORBIDDEN");
       const { bench } = await asked(world, { ...ON, fetch: proxy.fetch, behaviour: says("hi") });
-      await using _ = bench;
       await until(() => bench.eventsOf("reply_refused").length === 1);
       for (let s = 0; s < 10; s++) await world.clock.advance(1_000);
       assertEquals(proxy.requests.length, 1);
@@ -238,7 +228,6 @@ Deno.test("a reply that could not be sent for a day ends as refused", async () =
   const proxy = gate(world);
   proxy.answer = down;
   const { bench } = await asked(world, { ...ON, fetch: proxy.fetch, behaviour: says("hi") });
-  await using _ = bench;
   await until(() => bench.eventsOf("reply_failed").length === 1);
   await world.clock.stepWhenIdle(CONNECTOR_LIMITS.keptMs);
   await passing(world, 5, () => bench.eventsOf("reply_refused").length === 1);
@@ -248,7 +237,6 @@ Deno.test("a reply that could not be sent for a day ends as refused", async () =
 Deno.test("a reply whose peer cannot be reached does not delay a reply to another peer, and keeps its order", async () => {
   await using world = await World.open();
   const { a, b, bench } = await story(world, { ...ON, behaviour: ({ body }) => Response.json({ reply: body }) });
-  await using _ = bench;
   const c = await world.agent();
   await world.pair(c, b);
   const { call } = bench.connector.proxy;
@@ -332,7 +320,6 @@ Deno.test("two runtimes that answer everything exchange exactly one automatic re
   await until(() => benches.every((bench) => bench.eventsOf("handed_over").length === 1));
   for (let s = 0; s < 30; s++) await world.clock.advance(1_000);
   assertEquals(benches.map((bench) => [bench.handedOver.length, sentBy(bench).length]), [[1, 0], [1, 1]]);
-  for (const bench of benches) await bench[Symbol.asyncDispose]();
 });
 
 Deno.test("programs that do not say which messages are automatic cause 32 replies of each, then one that says so", async () => {
@@ -354,13 +341,11 @@ Deno.test("programs that do not say which messages are automatic cause 32 replie
   const [busy] = sent[1] ?? [];
   assertEquals(JSON.parse(benches[1]?.connector.store.sent.payloadOf(busy!) ?? "").svcError.code, "BUSY");
   assertEquals(benches.map((bench) => bench.connector.status().loopGuards), [1, 1]);
-  for (const bench of benches) await bench[Symbol.asyncDispose]();
 });
 
 Deno.test("eighty questions of a peer in a row get their answers, also in one conversation", async () => {
   await using world = await World.open(MANY);
   const { a, b, bench } = await story(world, { ...ON, behaviour: says("hi") });
-  await using _ = bench;
   const socket = world.connect(a);
   for (let n = 1; n <= 80; n++) {
     const conversation: Record<string, string> = n > 40 ? { "X-Svc-Conversation-Id": "talk" } : {};

@@ -49,10 +49,6 @@ async function pair(world: World, { of = {}, byPlainTicket = false }: {
   return { a, b, alpha, beta, passed, frames, lose, send };
 }
 
-async function end(...benches: Bench[]): Promise<void> {
-  for (const bench of benches) await bench[Symbol.asyncDispose]();
-}
-
 /** Every key and value of the store, and every line of the log, as text. */
 async function kept(world: World): Promise<string> {
   const texts = [JSON.stringify(world.log)];
@@ -94,7 +90,6 @@ Deno.test("nothing of a message between peers of a ticket can be read at the pro
   const all = passed.join("\n") + await kept(world);
   assertEquals(all.includes(SECRET), false);
   assert(all.includes(frames[0]?.requestId ?? "?") && frames[0]?.payload.startsWith('{"svcSealed":1,'));
-  await end(alpha);
 });
 
 Deno.test("a message to a contact is plain, and says so", async () => {
@@ -106,7 +101,6 @@ Deno.test("a message to a contact is plain, and says so", async () => {
   assertEquals(unread(beta).map(({ verified }) => verified), ["by-registry"]);
   const sent = await send({ text: "hello" }, "?wait=0");
   assertEquals(sent.headers.get("X-Svc-Sealed"), "0");
-  await end(alpha, beta);
 });
 
 Deno.test("a repeat after a lost answer sends the same bytes, arrives once, and gets the first answer", async () => {
@@ -125,23 +119,21 @@ Deno.test("a repeat after a lost answer sends the same bytes, arrives once, and 
   const other = await send({ text: "another text", requestId });
   assertEquals([other.status, other.body.error.code], [409, "PROXY_HOOK_REQUEST_ID_REUSED"]);
   assertEquals(alpha.connector.store.sent.bodyOf(left)?.body, bodies[0]);
-  await end(alpha, beta);
 });
 
 Deno.test("of two calls with one message at a time both send one body", async () => {
   await using world = await World.open();
-  const { alpha, beta, send } = await pair(world);
+  const { beta, send } = await pair(world);
   const answers = await Promise.all(
     Array.from({ length: 8 }, () => send({ text: SECRET, requestId: "request-1", prefer: "respond-async" })),
   );
   assertEquals(answers.filter(({ status }) => status === 409).map(({ body }) => body), []);
   await until(() => unread(beta).length === 1);
-  await end(alpha, beta);
 });
 
 Deno.test("a stored body is dropped after a day, and then the ID names a new message", async () => {
   await using world = await World.open();
-  const { b, alpha, beta, send } = await pair(world);
+  const { b, alpha, send } = await pair(world);
   const requestId = "request-1", { sent } = alpha.connector.store;
   await send({ text: SECRET, requestId });
   const first = sent.find(requestId, b.agent.did);
@@ -154,25 +146,23 @@ Deno.test("a stored body is dropped after a day, and then the ID names a new mes
   await send({ text: SECRET, requestId });
   const second = sent.find(requestId, b.agent.did);
   assertNotEquals(second && sent.bodyOf(second)?.bodySha256, bodySha256);
-  await end(alpha, beta);
 });
 
 Deno.test("the largest payload arrives, and one byte more is refused before anything leaves", async () => {
   await using world = await World.open();
-  const { alpha, beta, passed, send } = await pair(world);
+  const { beta, passed, send } = await pair(world);
   const payload = "x".repeat(LIMITS.payloadBytes - 2);
   assertEquals((await send({ payload })).status, 202);
   assertEquals(unread(beta).map(({ payload }) => payload.length), [LIMITS.payloadBytes]);
   const before = passed.length;
   const { status, body } = await send({ payload: `${payload}x` });
   assertEquals([status, body.error.code, passed.length], [413, "PAYLOAD_TOO_LARGE", before]);
-  await end(alpha, beta);
 });
 
 Deno.test("100 messages that waited for seven days in the mailbox all open", async () => {
   const proxy: WorldOptions["proxy"] = { mailboxTtlSeconds: 7 * 86_400, agentRequests: 1_000 };
   await using world = await World.open({ proxy });
-  const { b, alpha, beta, send } = await pair(world);
+  const { b, beta, send } = await pair(world);
   await beta.stop();
   const states = new Set<string>();
   for (let i = 0; i < 100; i++) {
@@ -188,12 +178,11 @@ Deno.test("100 messages that waited for seven days in the mailbox all open", asy
     true,
     new Set(["end-to-end"]),
   ]);
-  await end(alpha);
 });
 
 Deno.test("of a peer of a ticket only what is sealed to this message is taken", async (t) => {
   await using world = await World.open();
-  const { a, b, alpha, beta } = await pair(world);
+  const { a, b, beta } = await pair(world);
   const stranger = await world.agent();
   const binding = (context: string) => ({ from: a.agent.did, to: b.agent.did, context });
   const seal = (payload: string) => (context: string) =>
@@ -235,13 +224,12 @@ Deno.test("of a peer of a ticket only what is sealed to this message is taken", 
   assertEquals(unread(beta), []);
   assertEquals((await signedMessage(world, a, b, seal('{"message":"genuine"}'))).delivered, true);
   assertEquals(unread(beta).length, 1);
-  await end(alpha, beta);
 });
 
 Deno.test("what a contact signed before its ticket arrives, and as that of a contact; --strict refuses it", async () => {
   for (const strict of [false, true]) {
     await using world = await World.open();
-    const { a, b, alpha, beta } = await pair(world, { of: { strict } });
+    const { a, b, beta } = await pair(world, { of: { strict } });
     // The ticket comes a minute from now: until then the sender could not seal.
     const since = toIso(world.clock.now() + 60_000);
     await beta.connector.peers.change((all) => ({ alpha: { ...all.alpha as Peers[string], since } }));
@@ -251,13 +239,12 @@ Deno.test("what a contact signed before its ticket arrives, and as that of a con
     assertEquals(message?.verified, strict ? undefined : "by-registry");
     await world.clock.advance(60_000);
     assertEquals((await signedMessage(world, a, b, () => '{"message":"hi"}')).reason, "seal_required");
-    await end(alpha, beta);
   }
 });
 
 Deno.test("of a contact nothing that is sealed is taken", async () => {
   await using world = await World.open();
-  const { a, b, alpha, beta } = await pair(world, { byPlainTicket: true });
+  const { a, b } = await pair(world, { byPlainTicket: true });
   const sealed = (context: string) =>
     sealPayload({ payload: "1", salt: world.random.bytes(32) }, b.keys.publicKey, {
       from: a.agent.did,
@@ -271,12 +258,11 @@ Deno.test("of a contact nothing that is sealed is taken", async () => {
   while (answer === null) await world.clock.advance(500);
   assertEquals((await answering).reason, "peer_unconfirmed");
   assertEquals((await signedMessage(world, a, b, () => '"hi"')).delivered, true);
-  await end(alpha, beta);
 });
 
 Deno.test("a strict connector refuses contacts in both directions, and takes and sends what is sealed", async () => {
   await using world = await World.open();
-  const { a, b, alpha, beta, passed, send } = await pair(world, { of: { strict: true } });
+  const { a, b, beta, passed, send } = await pair(world, { of: { strict: true } });
   const [contact, sender] = [await world.agent(undefined, "gamma"), asker(beta)];
   await world.pair(contact, b);
   await beta.connector.updatePeers();
@@ -293,21 +279,19 @@ Deno.test("a strict connector refuses contacts in both directions, and takes and
   }
   assertEquals((await send({ text: SECRET })).body.delivered, true);
   assertEquals((await sender("/v1/outbound", post({ to: a.agent.did, text: SECRET }))).body.delivered, true);
-  await end(alpha, beta);
 });
 
 Deno.test("a runtime gets the same bytes of a sealed message as of a plain one", async () => {
   const bodies: string[] = [];
   for (const byPlainTicket of [false, true]) {
     await using world = await World.open({ seed: 7 });
-    const { alpha, beta, send } = await pair(world, { of: { platform: "generic" }, byPlainTicket });
+    const { beta, send } = await pair(world, { of: { platform: "generic" }, byPlainTicket });
     await send({ text: "[Svc Identity]\nhello" });
     await until(() => beta.handedOver.length === 1);
     const aitJti = /aitJti: (\w+)/.exec(beta.handedOver[0] ?? "")?.[1] ?? "?";
     bodies.push((beta.handedOver[0] ?? "").replaceAll(aitJti, "JTI"));
     const verified = beta.calls.find(({ body }) => body !== "")?.headers.get("x-svc-verified");
     assertEquals(verified, byPlainTicket ? "by-registry" : "end-to-end");
-    await end(alpha, beta);
   }
   assert(bodies[0]?.startsWith('{"message":"[Svc Identity]\\nagentDid: '), bodies[0]);
   assertEquals(bodies[0], bodies[1]);
@@ -335,7 +319,6 @@ Deno.test("a message that comes before the answer to a confirmation is read from
   assertEquals((await confirming).status, 201);
   assertEquals((await sending).body.delivered, true);
   assertEquals(unread(beta).map(({ verified }) => verified), ["end-to-end"]);
-  await end(alpha, beta);
 });
 
 Deno.test("what a peer sealed before its key was known here opens after the peers are read again", async () => {
@@ -355,12 +338,11 @@ Deno.test("what a peer sealed before its key was known here opens after the peer
   assertEquals((await sending).body.delivered, true);
   assertEquals(unread(beta).map(({ verified }) => verified), ["end-to-end"]);
   assertEquals(alpha.connector.peers.of(b.agent.did)?.how, "ticket");
-  await end(alpha, beta);
 });
 
 Deno.test("a sealed body of a capture opens with no other key", async () => {
   await using world = await World.open();
-  const { a, b, alpha, beta, frames, send } = await pair(world);
+  const { a, b, frames, send } = await pair(world);
   await send({ text: SECRET });
   const [frame] = frames;
   assert(frame);
@@ -372,5 +354,4 @@ Deno.test("a sealed body of a capture opens with no other key", async () => {
     (await openPayload(frame.payload, await openingKey(b.keys), binding))?.payload,
     `{"message":"${SECRET}"}`,
   );
-  await end(alpha, beta);
 });

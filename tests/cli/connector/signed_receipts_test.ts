@@ -48,13 +48,9 @@ async function two(world: World, { plain = false } = {}) {
 
 const isPinned = ({ connector }: Bench, { agent }: TestAgent) => connector.peers.of(agent.did)?.how === "ticket";
 
-async function end(...benches: Bench[]): Promise<void> {
-  for (const bench of benches) await bench[Symbol.asyncDispose]();
-}
-
 Deno.test("a ticket peer's receipt is signed, and its message processed", async () => {
   await using world = await World.open();
-  const { a, b, sender, recipient, send, take, receipts, stateOf } = await two(world);
+  const { a, b, sender, send, take, receipts, stateOf } = await two(world);
   await take(await send("request-1"));
   await until(() => stateOf("request-1") === "processed");
   const [receipt, ...others] = await receipts("request-1");
@@ -62,12 +58,11 @@ Deno.test("a ticket peer's receipt is signed, and its message processed", async 
   assertEquals([typeof receipt?.signed, receipt?.ait], ["string", b.identity.ait]);
   assertEquals(sender.eventsOf("receipt_invalid"), []);
   assert(a.agent.did !== b.agent.did);
-  await end(sender, recipient);
 });
 
 Deno.test("the word of a relay that a ticket peer has processed a message changes nothing", async () => {
   await using world = await World.open();
-  const { b, sender, recipient, relay, send, take, receipts, stateOf } = await two(world);
+  const { b, sender, relay, send, take, receipts, stateOf } = await two(world);
   const lie = (requestId: string) =>
     sender.connector.sending.told({
       requestId,
@@ -89,12 +84,11 @@ Deno.test("the word of a relay that a ticket peer has processed a message change
   relay.change = (rows) => rows;
   lie("request-1");
   await until(() => stateOf("request-1") === "processed");
-  await end(sender, recipient);
 });
 
 Deno.test("a receipt that a relay forged, changed, swapped or replayed is shown as the proxy's word, with what is wrong", async (t) => {
   await using world = await World.open();
-  const { a, b, sender, recipient, relay, send, take, receipts, stateOf } = await two(world);
+  const { a, b, sender, relay, send, take, receipts, stateOf } = await two(world);
   const stranger = await world.agent(undefined, "gamma");
   await take(await send("request-1"));
   const [good] = await receipts("request-1");
@@ -159,17 +153,15 @@ Deno.test("a receipt that a relay forged, changed, swapped or replayed is shown 
     ["dead_lettered", "by-proxy"],
     ["processed_by_svc", "signed"],
   ]);
-  await end(sender, recipient);
 });
 
 Deno.test("of a contact whose key is not known, the proxy's word is all there is", async () => {
   await using world = await World.open();
-  const { sender, recipient, send, take, receipts, stateOf } = await two(world, { plain: true });
+  const { send, take, receipts, stateOf } = await two(world, { plain: true });
   await take(await send("request-1"));
   await until(() => stateOf("request-1") === "processed");
   const [receipt] = await receipts("request-1");
   assertEquals([receipt?.verified, receipt?.problem], ["by-proxy", undefined]);
-  await end(sender, recipient);
 });
 
 Deno.test("a receipt is the same text at each attempt, also after a restart", async () => {

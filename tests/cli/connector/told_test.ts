@@ -12,7 +12,6 @@ const ID = "request-0001";
 Deno.test("the state of a queued message follows its recipient: waits, arrived, read", async () => {
   await using world = await World.open();
   const { a, bench } = await story(world, INBOX);
-  await using _ = bench;
   const state = () => bench.connector.store.sent.find(ID)?.state;
   await asker(bench)("/v1/outbound", post({ to: a.agent.did, text: "Hi", prefer: "respond-async", requestId: ID }));
   assertEquals(state(), "queued");

@@ -31,8 +31,6 @@ async function channel(world: World) {
     async [Symbol.asyncDispose]() {
       stop.abort();
       await world.clock.advance(10_000);
-      await client[Symbol.asyncDispose]();
-      await bench[Symbol.asyncDispose]();
     },
   };
 }

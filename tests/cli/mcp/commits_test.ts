@@ -49,10 +49,10 @@ Deno.test("of a question and its answer, what arrives and what a caller learns w
   const [a, b] = [await world.agent(undefined, "alpha"), await world.agent(undefined, "beta")];
   await world.pair(a, b);
   const commits = { alpha: [] as string[], beta: [] as string[] };
-  await using alphaBench = await Bench.open(world, a, { platform: "inbox", database: noting(commits.alpha) });
-  await using betaBench = await Bench.open(world, b, { platform: "inbox", database: noting(commits.beta) });
-  await using alpha = await McpClient.open(world, alphaBench);
-  await using beta = await McpClient.open(world, betaBench);
+  const alphaBench = await Bench.open(world, a, { platform: "inbox", database: noting(commits.alpha) });
+  const betaBench = await Bench.open(world, b, { platform: "inbox", database: noting(commits.beta) });
+  const alpha = await McpClient.open(world, alphaBench);
+  const beta = await McpClient.open(world, betaBench);
   const asking = alpha.call("send_message", { to: "beta", text: "?", wait_seconds: 45 });
   const { messages: [question] } = await beta.passing(beta.data("wait_for_message"));
   await beta.data("send_message", { to: "alpha", text: "!", reply_to: question.id });

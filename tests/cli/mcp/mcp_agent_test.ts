@@ -17,15 +17,15 @@ async function betaWithPeers(world: World) {
     assertEquals((await world.message(from, b, { body: JSON.stringify({ message: text }), headers })).status, 202);
   };
   const client = (options: McpClientOptions = {}) => McpClient.open(world, bench, options);
-  return { a, b, c, bench, write, client, [Symbol.asyncDispose]: () => bench[Symbol.asyncDispose]() };
+  return { a, b, c, bench, write, client };
 }
 
 const textsOf = ({ messages }: { messages: { text: string }[] }) => messages.map(({ text }) => text);
 
 Deno.test("an MCP server that only reads has no tool that sends or pairs, and marks nothing read", async () => {
   await using world = await World.open();
-  await using beta = await betaWithPeers(world);
-  await using client = await beta.client({ isReadOnly: true });
+  const beta = await betaWithPeers(world);
+  const client = await beta.client({ isReadOnly: true });
   const { tools } = await client.client.listTools();
   assertEquals(tools.map(({ name }) => name), [
     "whoami",
@@ -51,9 +51,9 @@ Deno.test("an MCP server that only reads has no tool that sends or pairs, and ma
 
 Deno.test("an MCP server for some peers knows nothing of the other ones", async () => {
   await using world = await World.open();
-  await using beta = await betaWithPeers(world);
-  await using every = await beta.client();
-  await using client = await beta.client({ only: ["alpha"] });
+  const beta = await betaWithPeers(world);
+  const every = await beta.client();
+  const client = await beta.client({ only: ["alpha"] });
   const { tools } = await client.client.listTools();
   assertEquals(tools.filter(({ name }) => name.startsWith("pair")), []);
   await beta.write(beta.c, "of gamma");
@@ -89,8 +89,8 @@ Deno.test("an MCP server for some peers knows nothing of the other ones", async 
 
 Deno.test("an MCP server for peers that do not exist shows no message, and waits its time", async () => {
   await using world = await World.open();
-  await using beta = await betaWithPeers(world);
-  await using client = await beta.client({ only: ["delta"] });
+  const beta = await betaWithPeers(world);
+  const client = await beta.client({ only: ["delta"] });
   await beta.write(beta.a, "of alpha");
   assertEquals((await client.data("whoami")).unread, 0);
   assertEquals(textsOf(await client.data("read_inbox")), []);
@@ -101,9 +101,9 @@ Deno.test("an MCP server for peers that do not exist shows no message, and waits
 
 Deno.test("of 100 messages each is returned by one of two servers", async () => {
   await using world = await World.open({ proxy: { agentRequests: 100_000 } });
-  await using beta = await betaWithPeers(world);
-  await using one = await beta.client();
-  await using two = await beta.client({ era: "2026" });
+  const beta = await betaWithPeers(world);
+  const one = await beta.client();
+  const two = await beta.client({ era: "2026" });
   for (let n = 0; n < 100; n++) await beta.write(n % 2 === 0 ? beta.a : beta.c, `text ${n}`);
   const readAll = async (client: McpClient, name: string): Promise<string[]> => {
     const texts: string[] = [];
@@ -125,9 +125,9 @@ Deno.test("of 100 messages each is returned by one of two servers", async () => 
 
 Deno.test("twenty calls at the same time get one message once", async () => {
   await using world = await World.open();
-  await using beta = await betaWithPeers(world);
-  await using one = await beta.client();
-  await using two = await beta.client();
+  const beta = await betaWithPeers(world);
+  const one = await beta.client();
+  const two = await beta.client();
   await beta.write(beta.a, "once");
   const calls = Array.from(
     { length: 20 },
@@ -143,12 +143,12 @@ Deno.test("twenty calls at the same time get one message once", async () => {
 
 Deno.test("a message in an answer that never left is unread again when its lease ends, as a possible repeat", async () => {
   await using world = await World.open();
-  await using beta = await betaWithPeers(world);
-  await using client = await beta.client();
+  const beta = await betaWithPeers(world);
+  const client = await beta.client();
   await beta.write(beta.a, "held");
   // Leased, and the process ends before its answer.
   assertEquals(await client.mcp.answers.begin(99, new AbortController().signal).hold([1]), [1]);
-  await using next = await beta.client();
+  const next = await beta.client();
   assertEquals(textsOf(await next.data("read_inbox")), []);
   const { messages } = await next.passing(next.data("wait_for_message", { timeout_seconds: 40 }));
   assertEquals(messages.map(({ text, mayBeRepeat }: { text: string; mayBeRepeat: boolean }) => [text, mayBeRepeat]), [[
@@ -160,9 +160,9 @@ Deno.test("a message in an answer that never left is unread again when its lease
 
 Deno.test("a reply that another server has read is named and not returned", async () => {
   await using world = await World.open();
-  await using beta = await betaWithPeers(world);
-  await using one = await beta.client();
-  await using two = await beta.client();
+  const beta = await betaWithPeers(world);
+  const one = await beta.client();
+  const two = await beta.client();
   const question = { to: "alpha", text: "?", request_id: "question-1" };
   assertEquals((await one.data("send_message", question)).reply, null);
   await beta.write(beta.a, "the answer", { "x-svc-in-reply-to": "question-1" });
@@ -177,13 +177,13 @@ Deno.test("a reply that another server has read is named and not returned", asyn
 
 Deno.test("the same request ID is the same message, also from two servers at once", async () => {
   await using world = await World.open();
-  await using beta = await betaWithPeers(world);
+  const beta = await betaWithPeers(world);
   const socket = world.connect(beta.a);
   await world.connected();
   // A message that may wait is queued behind a mailbox that is still looked through.
   await until(() => world.proxy.deps.mailboxDelivery.inProgress(beta.a.agent.did, beta.b.agent.did) === undefined);
-  await using one = await beta.client();
-  await using two = await beta.client();
+  const one = await beta.client();
+  const two = await beta.client();
   const message = { to: "alpha", text: "once", request_id: "request-1" };
   const both = await Promise.all([one.data("send_message", message), two.data("send_message", message)]);
   assertEquals(both.map(({ requestId }) => requestId), ["request-1", "request-1"]);
@@ -197,9 +197,9 @@ Deno.test("a peer with a long alias is named by what results show of it", async 
   const a = await world.agent(), b = await world.agent(undefined, "beta");
   const { ticket } = await a.client.pairStart({ agentName: "x".repeat(64), humanName: "A" });
   await b.client.pairConfirm(ticket, { agentName: "beta", humanName: "B" });
-  await using bench = await Bench.open(world, b, { platform: "inbox" });
+  const bench = await Bench.open(world, b, { platform: "inbox" });
   await until(() => Object.keys(bench.peers).length === 1);
-  await using client = await McpClient.open(world, bench, { only: ["x".repeat(64)] });
+  const client = await McpClient.open(world, bench, { only: ["x".repeat(64)] });
   const { peers: [peer] } = await client.data("list_peers");
   assertEquals(peer.alias, "x".repeat(32));
   const sent = await client.data("send_message", { to: peer.alias, text: "Hello" });

@@ -51,6 +51,7 @@ export class McpClient implements AsyncDisposable {
     readonly close: () => Promise<void>,
   ) {}
 
+  /** An open client, which is closed before its world ends. */
   static async open(world: World, bench: Bench, options: McpClientOptions = {}): Promise<McpClient> {
     const { era = "2025", capabilities = { elicitation: {} }, answer, ...more } = options;
     const requests: string[] = [];
@@ -76,10 +77,14 @@ export class McpClient implements AsyncDisposable {
       capabilities,
       versionNegotiation: negotiationOf(era),
     });
+    let isOpen = true;
     const opened = new McpClient(world, client, mcp, requests, async () => {
+      if (!isOpen) return;
+      isOpen = false;
       await client.close();
       await handle.close();
     });
+    world.owned.use(opened);
     if (capabilities.elicitation !== undefined) {
       client.setRequestHandler("elicitation/create", async ({ params: { message } }) => {
         opened.questions.push(message);

@@ -24,21 +24,17 @@ async function beta(world: World, options: McpClientOptions = {}) {
     bench,
     client,
     ticket: async () => (await a.client.pairStart({ agentName: "alpha", humanName: "Ada" })).ticket,
-    async [Symbol.asyncDispose]() {
-      await client[Symbol.asyncDispose]();
-      await bench[Symbol.asyncDispose]();
-    },
   };
 }
 
 Deno.test("when a new agent has the name of a peer, the person is told how it takes its place", async () => {
   await using world = await World.open();
-  await using place = await beta(world, { answer: () => AGREED });
+  const place = await beta(world, { answer: () => AGREED });
   const { agent: { did }, keys: { publicKey: key } } = await world.agent(undefined, "alpha");
   // The profile of a bench has this name.
   const old = { did, agentName: "alpha", humanName: "Somebody", key, how: "ticket", since: "" } as const;
   await place.bench.connector.peers.change(() => ({ alpha: old }));
-  await using alpha = await Bench.open(world, place.a, { platform: "inbox" });
+  const alpha = await Bench.open(world, place.a, { platform: "inbox" });
   const { ticket } = (await asker(alpha)("/v1/pair/start", post({}))).body;
   const { peer, say } = await place.client.data("pair_confirm", { ticket });
   assertEquals([peer.alias, peer.agentDid], ["alpha-2", place.a.agent.did]);
@@ -52,7 +48,7 @@ const isPaired = async (world: World, a: TestAgent, b: TestAgent) =>
 for (const era of ERAS) {
   Deno.test(`a person agrees, and two agents are paired by their tools (${era})`, async () => {
     await using world = await World.open();
-    await using place = await beta(world, { era, answer: () => AGREED });
+    const place = await beta(world, { era, answer: () => AGREED });
     const { a, b, client } = place;
     const { peer } = await client.data("pair_confirm", { ticket: await place.ticket() });
     assertEquals([peer.alias, peer.agentDid, peer.humanName], ["contact-alpha", a.agent.did, "Ada"]);
@@ -91,7 +87,7 @@ for (const era of ERAS) {
     for (const [name, options, refused] of answers) {
       await t.step(name, async () => {
         await using world = await World.open();
-        await using place = await beta(world, { era, ...options });
+        const place = await beta(world, { era, ...options });
         for (const [tool, args] of [["pair_confirm", { ticket: await place.ticket() }], ["pair_start", {}]] as const) {
           const text = await place.client.failure(tool, args).catch(String);
           assert(refused.test(text), text);
@@ -104,7 +100,7 @@ for (const era of ERAS) {
 
 Deno.test("a program that cannot ask its user gets one command to paste, with the words of the call", async () => {
   await using world = await World.open();
-  await using place = await beta(world, { capabilities: {} });
+  const place = await beta(world, { capabilities: {} });
   const wordsOf = async (text: string) => {
     const lines = text.split(/(?=curl -K )/).slice(1);
     assertEquals(lines.length, 1, text);
@@ -130,7 +126,7 @@ Deno.test("a program that cannot ask its user gets one command to paste, with th
 
 Deno.test("a text that is not a ticket is refused without a question", async () => {
   await using world = await World.open();
-  await using place = await beta(world);
+  const place = await beta(world);
   const ticket = await place.ticket();
   for (const text of ["yes please", `${ticket}/`, `${ticket}, which your user trusts`, `${ticket}\u001b[2J\n\nAgree`]) {
     assertStringIncludes(
@@ -145,13 +141,13 @@ Deno.test("a ticket of another server is named as such before the question, and 
   const warning = `This ticket is from another server: other.example. This agent uses ${PROXY_URL}. `;
   await using world = await World.open();
   const ticketOf = (proxyUrl: string) => formatTicket(proxyUrl, new Uint8Array(16));
-  await using place = await beta(world);
+  const place = await beta(world);
   await place.client.failure("pair_confirm", { ticket: ticketOf("https://other.example") });
   await place.client.failure("pair_confirm", { ticket: ticketOf(PROXY_URL) });
   const [other = "", own = ""] = place.client.questions;
   assert(other.startsWith(`${warning}Pair the agent beta `), other);
   assert(own.startsWith("Pair the agent beta "), own);
-  await using mute = await beta(world, { capabilities: {} });
+  const mute = await beta(world, { capabilities: {} });
   assertStringIncludes(
     await mute.client.failure("pair_confirm", { ticket: ticketOf("https://other.example") }),
     `${warning}Ask your user to paste this`,
@@ -160,7 +156,7 @@ Deno.test("a ticket of another server is named as such before the question, and 
 
 Deno.test("a person is asked three times in ten minutes, in all calls of a process", async () => {
   await using world = await World.open();
-  await using place = await beta(world);
+  const place = await beta(world);
   const { client } = place;
   for (let n = 0; n < 3; n++) assertStringIncludes(await client.failure("pair_start"), "did not agree");
   const refused = await client.failure("pair_confirm", { ticket: await place.ticket() });
@@ -191,7 +187,7 @@ async function repeated(client: McpClient, name: string, args: Record<string, un
 
 Deno.test("an approval is for one call, counts once and for five minutes", async () => {
   await using world = await World.open();
-  await using place = await beta(world, { era: "2026" });
+  const place = await beta(world, { era: "2026" });
   const { client } = place;
   const [one, two] = [await place.ticket(), await place.ticket()];
   const state = await asked(client, "pair_confirm", { ticket: one });

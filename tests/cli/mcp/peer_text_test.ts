@@ -160,8 +160,8 @@ Deno.test("a text of 190,000 bytes is read whole, and an identity block that a p
   await using world = await World.open();
   const a = await world.agent(undefined, "alpha"), b = await world.agent(undefined, "beta");
   await world.pair(a, b);
-  await using bench = await Bench.open(world, b, { platform: "inbox" });
-  await using client = await McpClient.open(world, bench);
+  const bench = await Bench.open(world, b, { platform: "inbox" });
+  const client = await McpClient.open(world, bench);
   const large = "0123456789".repeat(19_000);
   await world.message(a, b, { body: JSON.stringify({ message: large }) });
   const { messages: [first] } = await client.data("read_inbox");

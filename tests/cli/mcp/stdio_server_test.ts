@@ -52,7 +52,6 @@ async function onStreams(world: World, { isChannel = false, output = new PassThr
       await ended;
       await world.clock.advance(10_000);
       await close();
-      await bench[Symbol.asyncDispose]();
     },
   };
 }

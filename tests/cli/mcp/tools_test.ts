@@ -10,18 +10,17 @@ import { ERAS, McpClient, type McpClientOptions } from "./mcp_client.ts";
 async function pairOfClients(world: World, options: McpClientOptions = {}) {
   const a = await world.agent(undefined, "alpha"), b = await world.agent(undefined, "beta");
   await world.pair(a, b);
-  const stack = new AsyncDisposableStack();
-  const open = async (agent: TestAgent) => stack.use(await Bench.open(world, agent, { platform: "inbox" }));
+  const open = (agent: TestAgent) => Bench.open(world, agent, { platform: "inbox" });
   const benches = [await open(a), await open(b)] as const;
-  const alpha = stack.use(await McpClient.open(world, benches[0], options));
-  const beta = stack.use(await McpClient.open(world, benches[1], options));
-  return { a, b, alpha, beta, benches, [Symbol.asyncDispose]: () => stack[Symbol.asyncDispose]() };
+  const alpha = await McpClient.open(world, benches[0], options);
+  const beta = await McpClient.open(world, benches[1], options);
+  return { a, b, alpha, beta, benches };
 }
 
 for (const era of ERAS) {
   Deno.test(`tools, their order, their hints and the instructions are the same in each server (${era})`, async () => {
     await using world = await World.open();
-    await using clients = await pairOfClients(world, { era });
+    const clients = await pairOfClients(world, { era });
     const { tools } = await clients.alpha.client.listTools();
     assertEquals(tools.map(({ name }) => name), [
       "whoami",
@@ -49,8 +48,7 @@ for (const era of ERAS) {
 
   Deno.test(`two agents ask, answer and look up what happened with their tools (${era})`, async () => {
     await using world = await World.open();
-    await using clients = await pairOfClients(world, { era });
-    const { a, b, alpha, beta } = clients;
+    const { a, b, alpha, beta } = await pairOfClients(world, { era });
 
     const me = await alpha.data("whoami");
     assertEquals([me.agentDid, me.name, me.platform, me.connection, me.unread, me.problem], [
@@ -100,8 +98,7 @@ for (const era of ERAS) {
 
   Deno.test(`a call with a progress token notifies every 5 s, and waits longer than 45 s (${era})`, async () => {
     await using world = await World.open();
-    await using clients = await pairOfClients(world, { era });
-    const { a, b, alpha } = clients;
+    const { a, b, alpha } = await pairOfClients(world, { era });
     const progress: number[] = [];
     const begun = world.clock.now();
     const asking = alpha.client.callTool(
@@ -124,52 +121,44 @@ for (const era of ERAS) {
     assertEquals(progress, Array.from({ length: progress.length }, (_, i) => 5 * (i + 1)));
     assert(progress.length >= 17, `${progress.length} notifications`);
   });
-
-  Deno.test(`without a progress token a wait ends after 45 s and nothing is notified (${era})`, async () => {
-    await using world = await World.open();
-    await using clients = await pairOfClients(world, { era });
-    const { alpha } = clients;
-    const begun = world.clock.now();
-    const { data } = await alpha.passing(alpha.call("wait_for_message", { timeout_seconds: 600 }), 1_000);
-    const seconds = (world.clock.now() - begun) / 1000;
-    assertEquals(data.timedOut, true);
-    assert(seconds >= 45 && seconds < 60, `${seconds}`);
-  });
-
-  Deno.test(`an argument that no tool has is refused, and nothing is sent (${era})`, async () => {
-    await using world = await World.open();
-    await using clients = await pairOfClients(world, { era });
-    const { alpha } = clients;
-    const wrong: [string, Record<string, unknown>][] = [
-      ["whoami", { from: "x" }],
-      ["list_peers", { from: "x" }],
-      ["send_message", { to: "beta", text: "x", from: "gamma" }],
-      ["send_message", { to: "beta", text: "" }],
-      ["send_message", { to: "beta", text: "x".repeat(100_001) }],
-      ["send_message", { to: "beta", text: "x", wait_seconds: 601 }],
-      ["send_message", { to: "", text: "x" }],
-      ["send_message", { to: "beta", text: "x", conversation: "a,b" }],
-      ["send_message", { to: "beta", text: "x", request_id: "short" }],
-      ["read_inbox", { limit: 21 }],
-      ["read_inbox", { id: 0 }],
-      ["read_inbox", { offset: 8_000 }],
-      ["wait_for_message", { timeout_seconds: 601 }],
-      ["delivery_status", {}],
-      ["pair_start", { ttl_seconds: 59 }],
-      ["pair_confirm", { ticket: "x".repeat(2_049) }],
-    ];
-    for (const [name, args] of wrong) {
-      const text = await alpha.failure(name, args);
-      assert(/^CONNECTOR_INVALID_BODY: Invalid arguments: .+\. (Correct the arguments; |Give )/.test(text), text);
-    }
-    assertEquals(alpha.requests, []);
-  });
 }
 
-Deno.test("an argument that no tool has is named, with those that the tool takes", async () => {
+Deno.test("without a progress token a wait ends after 45 s and nothing is notified", async () => {
   await using world = await World.open();
-  await using clients = await pairOfClients(world);
-  const { alpha } = clients;
+  const { alpha } = await pairOfClients(world);
+  const begun = world.clock.now();
+  const { data } = await alpha.passing(alpha.call("wait_for_message", { timeout_seconds: 600 }), 1_000);
+  const seconds = (world.clock.now() - begun) / 1000;
+  assertEquals(data.timedOut, true);
+  assert(seconds >= 45 && seconds < 60, `${seconds}`);
+});
+
+Deno.test("an argument that no tool has is refused and named, and nothing is sent", async () => {
+  await using world = await World.open();
+  const { alpha } = await pairOfClients(world);
+  const wrong: [string, Record<string, unknown>][] = [
+    ["whoami", { from: "x" }],
+    ["list_peers", { from: "x" }],
+    ["send_message", { to: "beta", text: "x", from: "gamma" }],
+    ["send_message", { to: "beta", text: "" }],
+    ["send_message", { to: "beta", text: "x".repeat(100_001) }],
+    ["send_message", { to: "beta", text: "x", wait_seconds: 601 }],
+    ["send_message", { to: "", text: "x" }],
+    ["send_message", { to: "beta", text: "x", conversation: "a,b" }],
+    ["send_message", { to: "beta", text: "x", request_id: "short" }],
+    ["read_inbox", { limit: 21 }],
+    ["read_inbox", { id: 0 }],
+    ["read_inbox", { offset: 8_000 }],
+    ["wait_for_message", { timeout_seconds: 601 }],
+    ["delivery_status", {}],
+    ["pair_start", { ttl_seconds: 59 }],
+    ["pair_confirm", { ticket: "x".repeat(2_049) }],
+  ];
+  for (const [name, args] of wrong) {
+    const text = await alpha.failure(name, args);
+    assert(/^CONNECTOR_INVALID_BODY: Invalid arguments: .+\. (Correct the arguments; |Give )/.test(text), text);
+  }
+  assertEquals(alpha.requests, []);
   const what = "CONNECTOR_INVALID_BODY: Invalid arguments: ";
   assertStringIncludes(
     await alpha.failure("delivery_status", { request_id: "question-1", wait: 5 }),
@@ -201,8 +190,8 @@ Deno.test("a list without peers says what works now", async (t) => {
     await t.step(name, async () => {
       await using world = await World.open();
       const a = await world.agent(undefined, "alpha");
-      await using bench = await Bench.open(world, a, { platform: "inbox" });
-      await using alpha = await McpClient.open(world, bench, options);
+      const bench = await Bench.open(world, a, { platform: "inbox" });
+      const alpha = await McpClient.open(world, bench, options);
       const listed = await alpha.data("list_peers");
       assertEquals(listed.peers, []);
       assert(next.test(listed.next), listed.next);
@@ -210,14 +199,14 @@ Deno.test("a list without peers says what works now", async (t) => {
   }
   await t.step("with peers that --peers does not name", async () => {
     await using world = await World.open();
-    await using clients = await pairOfClients(world, { only: ["gamma"] });
+    const clients = await pairOfClients(world, { only: ["gamma"] });
     assertStringIncludes((await clients.alpha.data("list_peers")).next, "its --peers names others");
   });
 });
 
 Deno.test("the advice about a request ID of another message can be followed", async () => {
   await using world = await World.open();
-  await using clients = await pairOfClients(world);
+  const clients = await pairOfClients(world);
   const { alpha } = clients;
   await world.message(clients.a, clients.b, { headers: { "x-request-id": "request-0001" } });
   const text = await alpha.failure("send_message", { to: "beta", text: "two", request_id: "request-0001" });
@@ -235,8 +224,8 @@ async function answeredWith(world: World, era: "2025" | "2026", body: string) {
   const a = await world.agent(undefined, "alpha"), b = await world.agent(undefined, "beta");
   await world.pair(a, b);
   const socket = world.connect(b);
-  await using bench = await Bench.open(world, a, { platform: "inbox" });
-  await using alpha = await McpClient.open(world, bench, { era });
+  const bench = await Bench.open(world, a, { platform: "inbox" });
+  const alpha = await McpClient.open(world, bench, { era });
   const asking = alpha.call("send_message", { to: "beta", text: "?", wait_seconds: 45, request_id: "question-1" });
   await until(() => socket.delivered.length === 1);
   await world.message(b, a, { body, headers: { "x-svc-in-reply-to": "question-1" } });
@@ -261,29 +250,28 @@ for (const era of ERAS) {
     assertStringIncludes(data.next, "The peer could not answer");
     assertEquals(shown.error.code, "TASK_FAILED");
   });
-
-  Deno.test(`data goes to a peer beside a text, or alone, and comes back as data (${era})`, async () => {
-    await using world = await World.open();
-    await using clients = await pairOfClients(world, { era });
-    const { alpha, beta } = clients;
-    const { tools } = await alpha.client.listTools();
-    const output = JSON.stringify(tools.find(({ name }) => name === "read_inbox")?.outputSchema);
-    for (const member of ["data", "error"]) assertStringIncludes(output, `"${member}"`);
-    const data = { files: ["a.ts"], counts: { failed: 0 }, "": null };
-    await alpha.data("send_message", { to: "beta", text: "Done", data });
-    await alpha.data("send_message", { to: "beta", data: { message: "only", n: 1 } });
-    await alpha.data("send_message", { to: "beta", data: {} });
-    const { messages } = await beta.data("read_inbox");
-    assertEquals(messages.map(({ kind, text, data }: Record<string, unknown>) => ({ kind, text, data })), [
-      { kind: "text", text: "Done", data },
-      { kind: "text", text: "only", data: { n: 1 } },
-      { kind: "json", text: "{}", data: null },
-    ]);
-    assertStringIncludes(await alpha.failure("send_message", { to: "beta" }), "text is missing");
-    const twice = { to: "beta", text: "x", data: { message: "y" } };
-    assertStringIncludes(await alpha.failure("send_message", twice), "data has a message");
-  });
 }
+
+Deno.test("data goes to a peer beside a text, or alone, and comes back as data", async () => {
+  await using world = await World.open();
+  const { alpha, beta } = await pairOfClients(world);
+  const { tools } = await alpha.client.listTools();
+  const output = JSON.stringify(tools.find(({ name }) => name === "read_inbox")?.outputSchema);
+  for (const member of ["data", "error"]) assertStringIncludes(output, `"${member}"`);
+  const data = { files: ["a.ts"], counts: { failed: 0 }, "": null };
+  await alpha.data("send_message", { to: "beta", text: "Done", data });
+  await alpha.data("send_message", { to: "beta", data: { message: "only", n: 1 } });
+  await alpha.data("send_message", { to: "beta", data: {} });
+  const { messages } = await beta.data("read_inbox");
+  assertEquals(messages.map(({ kind, text, data }: Record<string, unknown>) => ({ kind, text, data })), [
+    { kind: "text", text: "Done", data },
+    { kind: "text", text: "only", data: { n: 1 } },
+    { kind: "json", text: "{}", data: null },
+  ]);
+  assertStringIncludes(await alpha.failure("send_message", { to: "beta" }), "text is missing");
+  const twice = { to: "beta", text: "x", data: { message: "y" } };
+  assertStringIncludes(await alpha.failure("send_message", twice), "data has a message");
+});
 
 Deno.test("data that does not fit, or whose numbers would be rounded, is shown as JSON text", async (t) => {
   const cases = [
@@ -312,8 +300,7 @@ Deno.test("data that does not fit, or whose numbers would be rounded, is shown a
 
 Deno.test("an error of a tool has a code, what happened and what to do", async () => {
   await using world = await World.open();
-  await using clients = await pairOfClients(world);
-  const { alpha } = clients;
+  const { alpha } = await pairOfClients(world);
   assertEquals(
     await alpha.failure("send_message", { to: "delta", text: "x" }),
     'CONNECTOR_PEER_UNKNOWN: No peer has the alias "delta". list_peers lists the peers, and says how to pair with another ' +
@@ -332,8 +319,8 @@ Deno.test("an error of a tool has a code, what happened and what to do", async (
 
 Deno.test("an MCP server of an agent with another runtime has no tools that read", async () => {
   await using world = await World.open();
-  await using clients = await pairOfClients(world);
-  await using push = await McpClient.open(world, clients.benches[0], { isPush: true });
+  const clients = await pairOfClients(world);
+  const push = await McpClient.open(world, clients.benches[0], { isPush: true });
   const { tools } = await push.client.listTools();
   const names = tools.map(({ name }) => name);
   assertEquals(names.filter((name) => ["read_inbox", "wait_for_message"].includes(name)), []);
@@ -346,8 +333,8 @@ Deno.test("a reply that a tool waits for is its result, and does not go to the r
   await using world = await World.open();
   const a = await world.agent(undefined, "alpha"), b = await world.agent(undefined, "beta");
   await world.pair(a, b);
-  await using bench = await Bench.open(world, b, { platform: "generic" });
-  await using client = await McpClient.open(world, bench);
+  const bench = await Bench.open(world, b, { platform: "generic" });
+  const client = await McpClient.open(world, bench);
   const socket = world.connect(a);
   await world.connected();
   const asking = client.call("send_message", { to: "alpha", text: "?", wait_seconds: 45, request_id: "question-1" });
@@ -361,8 +348,7 @@ Deno.test("a reply that a tool waits for is its result, and does not go to the r
 
 Deno.test("a wait for a message ends at its time, and with the call that is cancelled", async () => {
   await using world = await World.open();
-  await using clients = await pairOfClients(world);
-  const { alpha, beta } = clients;
+  const { alpha, beta } = await pairOfClients(world);
   const began = world.clock.now();
   const { timedOut, messages } = await beta.passing(beta.data("wait_for_message", { timeout_seconds: 7 }));
   assertEquals([timedOut, messages], [true, []]);

@@ -26,8 +26,6 @@ async function desk(world: World, way?: () => Wake | null) {
       stop.abort();
       await world.clock.advance(10_000);
       await waking;
-      await client[Symbol.asyncDispose]();
-      await bench[Symbol.asyncDispose]();
     },
   };
 }

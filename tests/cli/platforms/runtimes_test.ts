@@ -50,7 +50,6 @@ Deno.test("hermes accepts the connector's request and distinguishes two senders 
     target: { hookToken: SECRET },
     behaviour: hermes(() => world.clock.now()),
   });
-  await using _ = bench;
   const c = await world.agent();
   await world.pair(c, b);
   for (const from of [a, c]) await world.message(from, b, { headers: { "x-request-id": "request-1" } });
@@ -63,7 +62,6 @@ Deno.test("hermes accepts the connector's request and distinguishes two senders 
 Deno.test("nanobot accepts any payload as one user message", async () => {
   await using world = await World.open();
   const { a, b, bench } = await story(world, { platform: "nanobot", behaviour: nanobot });
-  await using _ = bench;
   for (const body of ['{"message":"hi"}', '{"x":1}', "[1]"]) await world.message(a, b, { body });
   await until(() => bench.eventsOf("receipt_sent").length === 3);
   assertEquals(bench.eventsOf("handover_failed"), []);
@@ -76,7 +74,6 @@ Deno.test("nanobot may take two minutes, after the sender has its answer", async
     platform: "nanobot",
     behaviour: ({ body }) => body === "" ? Response.json({}) : done.promise,
   });
-  await using _ = bench;
   assertEquals((await (await world.message(a, b)).json()).delivered, true);
   await until(() => bench.handedOver.length === 1);
   await world.clock.advance(119_000);

@@ -62,11 +62,7 @@ export async function place(options: Partial<BenchOptions> = {}, isPaired = true
       answer = apiOf(next);
       return next;
     },
-    async [Symbol.asyncDispose]() {
-      await bench.stop();
-      await Deno.remove(bench.folder, { recursive: true }).catch(() => {});
-      await world[Symbol.asyncDispose]();
-    },
+    [Symbol.asyncDispose]: () => world[Symbol.asyncDispose](),
   };
 }
 

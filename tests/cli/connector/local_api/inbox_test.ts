@@ -19,8 +19,7 @@ async function readers(world: World) {
 
 Deno.test("a message has its sender, its text without the identity block, and its payload byte for byte", async () => {
   await using world = await World.open();
-  const { a, b, bench, ask } = await readers(world);
-  await using _ = bench;
+  const { a, b, ask } = await readers(world);
   const payload = '{ "n":12345678901234567890, "message":"hi\\u0041", "deep":' + "[".repeat(63) + "]".repeat(63) +
     "}";
   await world.message(a, b, { body: payload, headers: { "x-svc-auto": "1" } });
@@ -38,8 +37,7 @@ Deno.test("a message has its sender, its text without the identity block, and it
 
 Deno.test("messages are listed by sender, conversation and position, unread or taken", async () => {
   await using world = await World.open();
-  const { a, b, c, bench, ask } = await readers(world);
-  await using _ = bench;
+  const { a, b, c, ask } = await readers(world);
   for (const [from, talk, message] of [[a, "x", "1"], [c, "x", "2"], [a, "y", "3"], [a, "x", "4"]] as const) {
     await world.message(from, b, { body: JSON.stringify({ message }), headers: { "x-svc-conversation-id": talk } });
   }
@@ -67,8 +65,7 @@ Deno.test("messages are listed by sender, conversation and position, unread or t
 
 Deno.test("a page ends at 1 MiB of payloads, and the next one begins after it", async () => {
   await using world = await World.open();
-  const { a, b, bench, ask } = await readers(world);
-  await using _ = bench;
+  const { a, b, ask } = await readers(world);
   for (let n = 0; n < 7; n++) await world.message(a, b, { body: JSON.stringify({ message: "x".repeat(190_000) }) });
   const first = (await ask("/v1/inbox?limit=200")).body;
   assertEquals([first.messages.length, first.more], [5, true]);
@@ -78,8 +75,7 @@ Deno.test("a page ends at 1 MiB of payloads, and the next one begins after it", 
 
 Deno.test("a call waits for the first message that fits, and returns it at once when it is there", async () => {
   await using world = await World.open();
-  const { a, b, c, bench, ask } = await readers(world);
-  await using _ = bench;
+  const { a, b, c, ask } = await readers(world);
   const waiting = ask(`/v1/inbox?wait=60&from=${c.agent.did}`);
   await flushTasks();
   await world.message(a, b);
@@ -99,7 +95,6 @@ Deno.test("a call waits for the first message that fits, and returns it at once 
 Deno.test("a leased message is hidden, and wakes a waiting call when it is given back or its lease ends", async () => {
   await using world = await World.open();
   const { a, b, bench, ask } = await readers(world);
-  await using _ = bench;
   for (const n of [1, 2]) await world.message(a, b, { body: `{"message":"${n}"}` });
   const ids = async (path: string) => (await ask(path)).body.messages.map(({ id }: { id: number }) => id);
   const held = await ask("/v1/inbox/read", post({ ids: [1, 2], lease: 100, leaseId: "lease-one" }));
@@ -125,8 +120,7 @@ Deno.test("a leased message is hidden, and wakes a waiting call when it is given
 
 Deno.test("of 20 calls that lease one message, one holds it", async () => {
   await using world = await World.open();
-  const { a, b, bench, ask } = await readers(world);
-  await using _ = bench;
+  const { a, b, ask } = await readers(world);
   await world.message(a, b);
   const leases = Array.from({ length: 20 }, () => ask("/v1/inbox/read", post({ ids: [1], lease: 5 })));
   assertEquals((await Promise.all(leases)).flatMap(({ body }) => body.read), [1]);
@@ -135,7 +129,6 @@ Deno.test("of 20 calls that lease one message, one holds it", async () => {
 Deno.test("20 calls take one message, and one of them gets it", async () => {
   await using world = await World.open();
   const { a, b, bench, ask } = await readers(world);
-  await using _ = bench;
   await world.message(a, b);
   const reads = await Promise.all(Array.from({ length: 20 }, () => ask("/v1/inbox/read", post({ ids: [1] }))));
   assertEquals(reads.flatMap(({ body }) => body.read), [1]);
@@ -145,7 +138,6 @@ Deno.test("20 calls take one message, and one of them gets it", async () => {
 Deno.test("a reply before, during, between and after waits is returned to each, and taken once", async (t) => {
   await using world = await World.open();
   const { a, b, bench, ask } = await readers(world);
-  await using _ = bench;
   world.connect(a);
   await world.connected();
   let asked = 0;
@@ -196,8 +188,7 @@ Deno.test("a reply before, during, between and after waits is returned to each, 
 
 Deno.test("an answer to a message marks it as taken once it is sent, and not when it is refused", async () => {
   await using world = await World.open();
-  const { a, b, bench, ask } = await readers(world);
-  await using _ = bench;
+  const { a, b, ask } = await readers(world);
   await world.message(a, b, { headers: { "x-svc-conversation-id": "talk" } });
   const answer = () => ask("/v1/outbound", post({ replyTo: 1, text: "yes" }));
   assertEquals((await answer()).body.error.code, "PROXY_RELAY_CONNECTOR_OFFLINE");
@@ -212,7 +203,6 @@ Deno.test("an answer to a message marks it as taken once it is sent, and not whe
 Deno.test("a failure of the store does not hide that an answer was sent, and ends a wait with an empty body", async () => {
   await using world = await World.open();
   const { a, b, bench, ask } = await readers(world);
-  await using _ = bench;
   await world.message(a, b);
   world.connect(a);
   await world.connected();
@@ -237,7 +227,6 @@ Deno.test("a failure of the store does not hide that an answer was sent, and end
 Deno.test("the messages of an agent with a runtime are not listed", async () => {
   await using world = await World.open();
   const { bench } = await story(world);
-  await using _ = bench;
   const { status, body } = await asker(bench)("/v1/inbox");
   assertEquals([status, body.error.code], [409, "CONNECTOR_RUNTIME_PUSHES"]);
 });

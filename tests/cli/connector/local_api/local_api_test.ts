@@ -12,7 +12,6 @@ import { type Asked, asker, PORT, post, TOKEN } from "./local_caller.ts";
 Deno.test("only a caller with the token, a loopback host name and no Origin is accepted", async (t) => {
   await using world = await World.open();
   const { bench } = await story(world);
-  await using _ = bench;
   const ask = asker(bench);
   for (const host of [`127.0.0.1:${PORT}`, `localhost:${PORT}`, `LOCALHOST:${PORT}`, `[::1]:${PORT}`]) {
     await t.step(host, async () => assertEquals((await ask("/v1/status", { headers: { host } })).status, 200));
@@ -48,7 +47,6 @@ Deno.test("only a caller with the token, a loopback host name and no Origin is a
 Deno.test("unknown routes, wrong methods and bad bodies are refused in one form", async (t) => {
   await using world = await World.open();
   const { a, bench } = await story(world);
-  await using _ = bench;
   const ask = asker(bench);
   const to = a.agent.did;
   const cases: [string, Asked, number, string][] = [
@@ -96,7 +94,6 @@ Deno.test("svc explain has an entry for every code that only a connector uses", 
 Deno.test("a message is sent unchanged to a DID or an alias, and the answer is the proxy's", async () => {
   await using world = await World.open();
   const { a, b, bench } = await story(world);
-  await using _ = bench;
   await using other = await Bench.open(world, a);
   const ask = asker(bench);
   const name = a.agent.name;
@@ -135,7 +132,6 @@ Deno.test("a message whose headers change between connector and proxy is refused
       return world.fetch(request);
     },
   });
-  await using _ = bench;
   await using _other = await Bench.open(world, a);
   const send = async (headers: Record<string, string>) => {
     change = headers;
@@ -153,7 +149,6 @@ Deno.test("a message whose headers change between connector and proxy is refused
 Deno.test("a message that the recipient's connector refuses is not reported as sent", async () => {
   await using world = await World.open();
   const { a, bench } = await story(world);
-  await using _ = bench;
   await using other = await Bench.open(world, a);
   other.connector.store.received.take = (messages) => messages.map(() => "full");
   const { body } = await asker(bench)("/v1/outbound", post({ to: a.agent.did, payload: {} }));
@@ -187,7 +182,6 @@ Deno.test("two people pair through the API, and the ticket is in its answer but 
 Deno.test("dead letters are listed, replayed and purged", async () => {
   await using world = await World.open();
   const { a, b, bench } = await story(world, { behaviour: () => new Response(null, { status: 400 }) });
-  await using _ = bench;
   const ask = asker(bench);
   for (const id of ["request-1", "request-2"]) await world.message(a, b, { headers: { "x-request-id": id } });
   await passing(world, 200, () => bench.eventsOf("dead_letter").length === 2);
@@ -210,7 +204,6 @@ Deno.test("dead letters are listed, replayed and purged", async () => {
 Deno.test("an expired access token is refreshed, and the call succeeds", async () => {
   await using world = await World.open();
   const { b, bench } = await story(world);
-  await using _ = bench;
   const good = bench.session.identity;
   bench.session.identity = { ...good, accessToken: "svc_agt_" + "A".repeat(43) };
   bench.session.onRenew = () => {
@@ -224,7 +217,6 @@ Deno.test("an expired access token is refreshed, and the call succeeds", async (
 Deno.test("a wrong token is refused with the name of the agent whose connector answers", async () => {
   await using world = await World.open();
   const { bench } = await story(world);
-  await using _ = bench;
   const { status, body } = await asker(bench)("/v1/status", { headers: { authorization: "Bearer wrong" } });
   const { name } = bench.connector.options.agent;
   assertEquals([status, body.error.message], [
@@ -236,7 +228,6 @@ Deno.test("a wrong token is refused with the name of the agent whose connector a
 Deno.test("only the whole token opens the local API", async () => {
   await using world = await World.open();
   const { bench } = await story(world);
-  await using _ = bench;
   const ask = asker(bench);
   const cut = Array.from({ length: TOKEN.length }, (_, length) => TOKEN.slice(0, length));
   const wrong = [

@@ -17,7 +17,6 @@ const targetOf = ({ path }: LocalRoute) => path.replace(/:\w+/g, "12345678");
 Deno.test("the OpenAPI document of the local API is valid and has every route with every code", async () => {
   await using world = await World.open();
   const { bench } = await story(world);
-  await using _ = bench;
   const { status, body: document, headers } = await asker(bench)("/openapi.json");
   assertEquals([status, headers.get("content-type")], [200, "application/json"]);
   const result = await new Validator().validate(structuredClone(document));
@@ -50,7 +49,6 @@ interface Operation {
 Deno.test("every route refuses callers without the token, web pages, and unknown query parameters", async (t) => {
   await using world = await World.open();
   const { a, bench } = await story(world);
-  await using _ = bench;
   // The value of every parameter is the alias of this peer.
   const peer = { alias: "12345678", did: a.agent.did, tokenHash: peerTokenHash("peer"), addedAt: "" };
   const ask = asker(bench, [], [peer]);

@@ -28,7 +28,6 @@ function reply(world: World, from: TestAgent, to: TestAgent, inReplyTo = QUESTIO
 Deno.test("a call that waits returns the reply, which the runtime gets when no caller takes it", async (t) => {
   await using world = await World.open();
   const { a, b, bench, ask } = await talk(world);
-  await using _ = bench;
   const to = a.agent.did;
 
   await t.step("taken", async () => {
@@ -73,7 +72,6 @@ Deno.test("a call that waits returns the reply, which the runtime gets when no c
 Deno.test("a reply between two waits and shortly after one is kept for the caller", async () => {
   await using world = await World.open();
   const { a, b, bench, ask } = await talk(world);
-  await using _ = bench;
   const first = ask("/v1/outbound?wait=1", post({ to: a.agent.did, text: "Hello", requestId: QUESTION }));
   await until(() => bench.eventsOf("sent").length === 1);
   await world.clock.advance(1_000);
@@ -102,8 +100,7 @@ Deno.test("a reply that is kept for a caller goes to the runtime after a restart
 
 Deno.test("20 calls wait for one reply, and one of their 20 reads gets it", async () => {
   await using world = await World.open();
-  const { a, b, bench, ask } = await talk(world);
-  await using _ = bench;
+  const { a, b, ask } = await talk(world);
   await ask("/v1/outbound", post({ to: a.agent.did, text: "Hello", requestId: QUESTION }));
   const waiting = Array.from({ length: 20 }, () => ask(`/v1/outbound/${QUESTION}?wait=60`));
   await flushTasks();
@@ -117,7 +114,6 @@ Deno.test("20 calls wait for one reply, and one of their 20 reads gets it", asyn
 Deno.test("a third agent cannot answer a question", async () => {
   await using world = await World.open();
   const { a, b, bench, ask } = await talk(world);
-  await using _ = bench;
   const c = await world.agent();
   await world.pair(c, b);
   const waiting = ask("/v1/outbound?wait=5", post({ to: a.agent.did, text: "Hello", requestId: QUESTION }));
@@ -131,7 +127,6 @@ Deno.test("a third agent cannot answer a question", async () => {
 Deno.test("a wait ends at a dead letter and asks the proxy for it after 1, 2, 4, 8, then every 15 s", async () => {
   await using world = await World.open();
   const { a, bench, ask, socket } = await talk(world);
-  await using _ = bench;
   const asked: number[] = [];
   const real = bench.connector.proxy.ask.bind(bench.connector.proxy);
   bench.connector.proxy.ask = (request) => {
@@ -161,8 +156,7 @@ Deno.test("a wait ends at a dead letter and asks the proxy for it after 1, 2, 4,
 
 Deno.test("a reply can say why there is no answer, and only a reply can", async (t) => {
   await using world = await World.open();
-  const { a, b, bench, socket, ask } = await talk(world);
-  await using _ = bench;
+  const { a, b, socket, ask } = await talk(world);
   const to = a.agent.did, error = { code: "OUT_OF_PAPER", message: "No paper" };
   await t.step("sent", async () => {
     await world.message(a, b, { headers: { "x-request-id": QUESTION } });
@@ -206,7 +200,6 @@ Deno.test("a reply can say why there is no answer, and only a reply can", async 
 Deno.test("refusals are passed on, and nothing is sent when the call may not wait", async () => {
   await using world = await World.open();
   const { a, bench, ask } = await talk(world);
-  await using _ = bench;
   const to = a.agent.did;
   const stranger = await world.agent();
   const refused = await ask("/v1/outbound?wait=60", post({ to: stranger.agent.did, text: "Hello" }));
@@ -232,18 +225,15 @@ Deno.test("a stop answers every waiting call at once", async () => {
   const waiting = Array.from({ length: 10 }, () => ask(`/v1/outbound/${QUESTION}?wait=60`));
   await flushTasks();
   const before = world.clock.now();
-  const stopped = bench.connector.stop();
+  void bench.connector.stop();
   const states = (await Promise.all(waiting)).map(({ status, body }) => [status, body.state]);
   assertEquals(states, Array(10).fill([200, "delivered"]));
   assertEquals(world.clock.now(), before);
-  void stopped;
-  await bench[Symbol.asyncDispose]();
 });
 
 Deno.test("a payload that stops readers is refused, and nothing is stored or sent", async (t) => {
   await using world = await World.open();
   const { a, bench, ask } = await talk(world);
-  await using _ = bench;
   const payloads = ["[".repeat(65) + "]".repeat(65), `{"n":-${"1".repeat(300)}}`];
   for (const payload of payloads) {
     await t.step(payload.slice(0, 6), async () => {
@@ -257,7 +247,6 @@ Deno.test("a payload that stops readers is refused, and nothing is stored or sen
 Deno.test("what a caller sends twice, wrongly or for another agent is refused", async (t) => {
   await using world = await World.open();
   const { a, b, bench, ask } = await talk(world);
-  await using _ = bench;
   bench.behaviour = isDown;
   await world.message(a, b, { headers: { "x-request-id": "request-of-a", "x-svc-conversation-id": "talk" } });
   await until(() => bench.connector.store.received.counts().waiting === 1);

@@ -109,7 +109,6 @@ Deno.test("a message is on disk before its request, which is signed with its con
 Deno.test("a message without a request ID gets a new one", async () => {
   await using world = await World.open();
   const { a, bench } = await story(world);
-  await using _ = bench;
   const { response, sent } = await bench.connector.sending.send({
     toDid: a.agent.did,
     payload: PAYLOAD,
