@@ -4,7 +4,7 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import { Place } from "../cli/place.ts";
-import { clientFromFiles, denoDir, Listener } from "../cli/connector/people.ts";
+import { attemptHere, clientFromFiles, denoDir, Listener, svcHere } from "../cli/connector/people.ts";
 import { ended, output, programs, Watched } from "../cli/program.ts";
 import { machineTests } from "./harness.ts";
 import { eventually, freePort, newAgent } from "../support/process.ts";
@@ -22,9 +22,9 @@ for (const program of await programs()) {
     assertEquals([...Deno.readDirSync(folder)], []);
   });
 
-  test("a redirect is not followed, and its target receives no request", async (place, machine) => {
-    await machine.json("agent", "create", "alpha");
-    const invite = (await machine.json("invite", "create")).invite.code;
+  test("a redirect is not followed, and its target receives no request", async (place, { dir, env }) => {
+    await svcHere(dir, ["agent", "create", "alpha"], env);
+    const invite = (await svcHere(dir, ["invite", "create"], env)).invite.code;
     const requests: string[] = [];
     const canary = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen: () => {} }, async (request) => {
       requests.push([...request.headers.values(), request.url, await request.text()].join(" "));
@@ -34,7 +34,7 @@ for (const program of await programs()) {
     const lines = [list, list, ["agent", "auth", "refresh", "alpha"], ["invite", "redeem", invite]];
     for (const [i, status] of [301, 302, 307, 308].entries()) {
       place.tamper = () => Promise.resolve(Response.redirect(`http://127.0.0.1:${canary.addr.port}/`, status));
-      assertEquals((await machine.failure(...lines[i] ?? list)).exit, 5);
+      assertEquals((await attemptHere(dir, lines[i] ?? list, env)).code, 5);
     }
     await canary.shutdown();
     assertEquals(requests, []);
@@ -43,7 +43,8 @@ for (const program of await programs()) {
   test(
     "set-up and uninstall can be repeated, and doctor is read-only",
     async (_, machine) => {
-      await machine.json("agent", "create", "alpha");
+      const here = (argv: readonly string[]) => svcHere(machine.dir, argv, machine.env);
+      await here(["agent", "create", "alpha"]);
       Object.assign(machine.env, { HOME: machine.folder.path, DENO_DIR: denoDir() });
       // At the usual port a listener of another test could be taken for the runtime.
       const runtime = `http://127.0.0.1:${freePort()}`;
@@ -53,15 +54,15 @@ for (const program of await programs()) {
         ["connector", "service", "uninstall", "alpha", "--platform", "systemd"],
       ];
       for (const argv of commands) {
-        await machine.json(...argv);
+        await here(argv);
         const before = await treeOf(machine.folder.path);
-        await machine.json(...argv);
+        await here(argv);
         assertEquals(await treeOf(machine.folder.path), before, argv.join(" "));
       }
       const before = await treeOf(machine.folder.path, true);
       for (const argv of [["provider", "doctor"], ["provider", "doctor", "--skip-connector-runtime"]]) {
-        const { code, stdout } = await machine.svc(...argv, "--json");
-        assertEquals([code, typeof JSON.parse(stdout)], [1, "object"], "no connector runs");
+        const { code, result } = await attemptHere(machine.dir, argv, machine.env);
+        assertEquals([code, typeof result], [1, "object"], "no connector runs");
       }
       assertEquals(await treeOf(machine.folder.path, true), before);
     },
@@ -73,7 +74,7 @@ for (const program of await programs()) {
       const { path: home } = machine.folder;
       const odd = `${home}/a b $x;\`touch ${home}/ran\` %h "q" 'q'`;
       Object.assign(machine.env, { SVC_CONFIG_DIR: odd, HOME: home, XDG_CONFIG_HOME: home, DENO_DIR: denoDir() });
-      for (const argv of [["config", "init"], ["agent", "create", "alpha"]]) await machine.json(...argv);
+      for (const argv of [["config", "init"], ["agent", "create", "alpha"]]) await svcHere(odd, argv, machine.env);
       await Deno.mkdir(`${home}/bin`);
       await Deno.writeTextFile(`${home}/bin/systemctl`, `#!/bin/sh\necho "$*" >>'${home}/calls'\n`, { mode: 0o755 });
       machine.env.PATH = `${home}/bin:${Deno.env.get("PATH")}`;
@@ -120,8 +121,8 @@ for (const program of await programs()) {
     for (const line of lines) assert(line.includes("api-key list") && !line.includes(secret));
   });
 
-  test("a request whose connection breaks is not sent again automatically", async (place, machine) => {
-    const { invite } = await machine.json("invite", "create");
+  test("a request whose connection breaks is not sent again automatically", async (place, { dir, env }) => {
+    const { invite } = await svcHere(dir, ["invite", "create"], env);
     const asked: string[] = [];
     place.tamper = async (request, forward) => {
       asked.push(new URL(request.url).pathname);
@@ -130,8 +131,8 @@ for (const program of await programs()) {
       await response.body?.cancel();
       return null;
     };
-    assertEquals((await machine.failure("agent", "create", "alpha")).exit, 5);
-    assertEquals((await machine.failure("invite", "redeem", invite.code)).exit, 5);
+    assertEquals((await attemptHere(dir, ["agent", "create", "alpha"], env)).code, 5);
+    assertEquals((await attemptHere(dir, ["invite", "redeem", invite.code], env)).code, 5);
     assertEquals(asked, ["/v1/agents/challenge", "/v1/agents", "/v1/invites/redeem"]);
   });
 
@@ -156,7 +157,7 @@ for (const program of await programs()) {
   });
 
   test("Ctrl-C makes a connector finish its work, and a second one ends it at once", async (place, machine) => {
-    await machine.json("agent", "create", "beta");
+    await svcHere(machine.dir, ["agent", "create", "beta"], machine.env);
     // The connector below knows the proxy by this address only, and a message must be signed for the address that it knows.
     const urls = { registryUrl: place.url, proxyUrl: place.server.address };
     const sender = await newAgent(urls, place.apiKey, "sender");
@@ -214,7 +215,7 @@ for (const program of await programs()) {
   });
 
   test("no command asks a question or waits for one without a terminal", async (_, machine) => {
-    await machine.json("agent", "create", "alpha");
+    await svcHere(machine.dir, ["agent", "create", "alpha"], machine.env);
     const child = machine.spawn(["agent", "delete", "alpha"], { stdin: "piped" });
     const { code } = await ended(child);
     await child.stdin.close().catch(() => {});

@@ -4,6 +4,7 @@
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { Place } from "../cli/place.ts";
+import { attemptHere, svcHere } from "../cli/connector/people.ts";
 import { ended, output, programs } from "../cli/program.ts";
 import { machineTests } from "./harness.ts";
 
@@ -25,8 +26,9 @@ for (const program of await programs()) {
       assertEquals(mode, path.endsWith("/") ? "700" : "600", path);
     }
     for (const file of ["config.json", "agents/alpha/registry-auth.json"]) await Deno.chmod(machine.path(file), 0o644);
-    await machine.json("config", "set", "humanName", "Ada");
-    await machine.json("agent", "auth", "refresh", "alpha");
+    for (const argv of [["config", "set", "humanName", "Ada"], ["agent", "auth", "refresh", "alpha"]]) {
+      await svcHere(machine.dir, argv, machine.env);
+    }
     assertEquals([machine.modes()["config.json"], machine.modes()["agents/alpha/registry-auth.json"]], ["600", "600"]);
     assert(await place.works(machine, "alpha"));
   });
@@ -72,7 +74,7 @@ for (const program of await programs()) {
   );
 
   test("a refresh on a full disk loses no session", async (place, machine) => {
-    await machine.json("agent", "create", "alpha");
+    await svcHere(machine.dir, ["agent", "create", "alpha"], machine.env);
     const disk = `${machine.folder.path}/disk`;
     await Deno.mkdir(disk);
     if (
@@ -111,18 +113,19 @@ for (const program of await programs()) {
     async (_, machine) => {
       await Deno.mkdir(machine.path("agents"), { recursive: true });
       await Deno.chmod(machine.path("agents"), 0o777);
-      await machine.json("agent", "create", "alpha");
+      const here = (...argv: string[]) => attemptHere(machine.dir, argv, machine.env);
+      assertEquals((await here("agent", "create", "alpha")).code, 0);
       assertEquals(machine.modes()["agents/"], "700");
       const target = `${machine.folder.path}/target`;
       await Deno.writeTextFile(target, "target");
       for (const name of ["registry-auth.json.tmp", ".registry-auth.json.tmp", "refresh.pending.tmp"]) {
         await Deno.symlink(target, machine.path(`agents/alpha/${name}`));
       }
-      await machine.json("agent", "auth", "refresh", "alpha");
+      assertEquals((await here("agent", "auth", "refresh", "alpha")).code, 0);
       assertEquals(await Deno.readTextFile(target), "target");
       await Deno.remove(machine.path("agents/alpha/registry-auth.json"));
       await Deno.symlink(target, machine.path("agents/alpha/registry-auth.json"));
-      assertEquals((await machine.failure("agent", "auth", "refresh", "alpha")).code, "CLI_FILE_UNSAFE");
+      assertEquals((await here("agent", "auth", "refresh", "alpha")).error?.code, "CLI_FILE_UNSAFE");
       assertEquals(await Deno.readTextFile(target), "target");
     },
   );

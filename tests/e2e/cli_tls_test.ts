@@ -3,10 +3,10 @@
  * authority.
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { attempt, RunningConnector, svc } from "../cli/connector/people.ts";
+import { attempt, attemptHere, RunningConnector, svc, svcHere } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
 import { HAS_OPENSSL, PrivateAuthority, TlsFront } from "../support/private_authority.ts";
-import { bootstrap, ChildProcess, freePort, startServer, tempFolder, within } from "../support/process.ts";
+import { bootstrap, ChildProcess, freePort, startServerHere, tempFolder, within } from "../support/process.ts";
 
 const program = await bundledProgram();
 
@@ -26,7 +26,7 @@ class SecureService implements AsyncDisposable {
     const service = new SecureService(authority, `${folder.path}/svc`, url);
     service.#stack.use(stack);
     const env = { PORT: String(port), REGISTRY_URL: url, PROXY_URL: url };
-    const server = service.#stack.use(await startServer({ folder: folder.path, env }));
+    const server = service.#stack.use(await startServerHere({ folder: folder.path, env }));
     service.apiKey = await bootstrap({ registryUrl: server.address, proxyUrl: server.address });
     return service;
   }
@@ -52,7 +52,7 @@ Deno.test({
     }
     await svc(dir, [...init, "--ca", authority.path], {}, program);
     const env = { SVC_API_KEY: service.apiKey, SVC_CA: authority.path };
-    await svc(dir, ["agent", "create", "b"], env, program);
+    await svcHere(dir, ["agent", "create", "b"], env);
     const runtime = ["--runtime-base-url", "http://127.0.0.1:9"];
     for (const [args, env] of [[["--ca", authority.path], {}], [[], { DENO_CERT: authority.path }]] as const) {
       await using connector = await RunningConnector.start(dir, "b", [...runtime, ...args], { env, program });
@@ -69,8 +69,8 @@ Deno.test({
     await using service = await SecureService.open();
     const { dir, authority } = service;
     const ca = ["--ca", authority.path];
-    await svc(dir, ["config", "init", "--registry-url", service.url, ...ca], {}, program);
-    await svc(dir, ["agent", "create", "b", ...ca], { SVC_API_KEY: service.apiKey }, program);
+    await svcHere(dir, ["config", "init", "--registry-url", service.url, ...ca]);
+    await svcHere(dir, ["agent", "create", "b", ...ca], { SVC_API_KEY: service.apiKey });
     const cases = [
       ["name", "DNS:other.example", 2, "issued for another name"],
       ["old", "DNS:localhost", -1, "expired, or this machine's clock is wrong"],
@@ -78,7 +78,7 @@ Deno.test({
     for (const [name, altNames, days, why] of cases) {
       await using front = new TlsFront(await authority.issue(name, altNames, days), () => 9);
       const url = `https://localhost:${front.port}`;
-      const refused = await attempt(dir, ["config", "init", "--registry-url", url, ...ca], {}, program);
+      const refused = await attemptHere(dir, ["config", "init", "--registry-url", url, ...ca]);
       assertEquals([refused.code, refused.error?.code], [5, "CLI_TLS_REFUSED"]);
       assertStringIncludes(refused.error?.message ?? "", why);
       const line = ["connector", "start", "b", "--config-dir", dir, ...ca, "--proxy-ws-url", url.replace("http", "ws")];
@@ -88,7 +88,7 @@ Deno.test({
       await child.end("SIGTERM");
     }
     const plain = service.url.replace("https", "http");
-    const spoken = await attempt(dir, ["config", "init", "--registry-url", plain], {}, program);
+    const spoken = await attemptHere(dir, ["config", "init", "--registry-url", plain]);
     assertEquals([spoken.code, spoken.error?.code], [5, "CLI_UNREACHABLE"]);
     assertStringIncludes(spoken.error?.message ?? "", "if it speaks TLS, use https");
   },
@@ -102,7 +102,7 @@ Deno.test("a file for --ca without a usable certificate is a usage error before 
   for (const text of files) {
     if (text !== null) await Deno.writeTextFile(path, text);
     const init = ["config", "init", "--registry-url", "https://registry.invalid", "--ca", path];
-    const { code, error } = await attempt(folder.path, init, {}, program);
+    const { code, error } = await attemptHere(folder.path, init);
     assertEquals([code, error?.code], [2, "CLI_USAGE"], text?.slice(0, 40));
     assert(error?.message.includes(path), error?.message);
   }

@@ -3,6 +3,7 @@
  * the permissions of the store. `deno task dev` has every permission that the whole story needs.
  */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { startServer as runServer } from "../../deploy.ts";
 import { RegistryClient } from "../support/agent_client.ts";
 import {
   bootstrap,
@@ -16,10 +17,12 @@ import {
   newId,
   pair,
   placeOf,
+  refusedHere,
   refusedStart,
   ROOT,
   SOON_MS,
   startServer,
+  startServerHere,
   tempFolder,
   within,
 } from "../support/process.ts";
@@ -59,7 +62,7 @@ Deno.test("the output of --dev has address, pid and next command, and the secret
     await bootstrap(placeOf(server));
     assertEquals(server.stdout.text.trim(), `listening on ${server.address}`);
     await using third = await tempFolder();
-    await using closed = await startServer({ folder: third.path, env: { BOOTSTRAP_SECRET: "" } });
+    await using closed = await startServerHere({ folder: third.path, env: { BOOTSTRAP_SECRET: "" } });
     const response = await fetch(`${closed.address}/v1/admin/bootstrap`, {
       method: "POST",
       headers: { "x-bootstrap-secret": BOOTSTRAP_SECRET },
@@ -77,50 +80,31 @@ Deno.test("the next command can be pasted when the secret comes from the environ
   assert(!server.stdout.text.includes(BOOTSTRAP_SECRET));
 });
 
-Deno.test("an address that this machine cannot listen on is refused in one plain line with exit code 2", async (t) => {
-  const cases: [HOST: string, output: RegExp][] = [
-    ["192.0.2.1", /HOST: 192\.0\.2\.1 is not an address of this machine/],
-    ["host.invalid", /HOST: host\.invalid has no address/],
-  ];
-  for (const [HOST, output] of cases) {
-    await t.step(HOST, async () => {
-      await using folder = await tempFolder();
-      const rights = ["--allow-net", "--allow-env", `--allow-read=${folder.path}`, `--allow-write=${folder.path}`];
-      await using server = new ChildProcess(["run", "--no-prompt", ...rights, "deploy.ts"], {
-        KV_URL: `${folder.path}/svc.kv`,
-        PORT: String(freePort()),
-        HOST,
-      });
-      assertEquals((await within(20_000, "the refusal", server.status)).code, 2, server.printed);
-      assertEquals(server.stdout.text, "");
-      // A wrong variable follows a line about the configuration.
-      assert(server.stderr.lines.length <= 2 && !/^\s+at /m.test(server.stderr.text), server.stderr.text);
-      assertMatch(server.stderr.lines.at(-1) ?? "", output);
-    });
+Deno.test("an address that this machine cannot listen on is refused in one plain line", async () => {
+  await using folder = await tempFolder();
+  for (const [HOST, why] of [["192.0.2.1", "is not an address of this machine"], ["host.invalid", "has no address"]]) {
+    const message = await refusedHere({ folder: folder.path, env: { HOST: HOST ?? "" } });
+    assertMatch(message.split("\n").at(-1) ?? "", new RegExp(`HOST: ${HOST} ${why}`));
   }
 });
 
 Deno.test("a server on an address other than loopback warns once that it uses plain http", async () => {
-  await using folder = await tempFolder();
-  const rights = ["--allow-net", "--allow-env", `--allow-read=${folder.path}`, `--allow-write=${folder.path}`];
-  const port = freePort();
-  for (const [HOST, lines] of [["0.0.0.0", 1], ["127.0.0.1", 0]] as const) {
-    await using server = new ChildProcess(["run", "--no-prompt", ...rights, "deploy.ts"], {
-      KV_URL: ":memory:",
-      PORT: String(port),
-      HOST,
-    });
-    await within(20_000, "the server listens", server.stdout.match(/listening on/));
-    assertEquals((await server.end()).code, 0);
-    assertEquals(server.stderr.lines.filter((line) => line.includes('"plain_http"')).length, lines, server.printed);
+  for (const [HOST, count] of [["0.0.0.0", 1], ["127.0.0.1", 0]] as const) {
+    const events: string[] = [];
+    const variables: Record<string, string> = { KV_URL: ":memory:", PORT: String(freePort()), HOST };
+    const { stop } = await runServer((name) => variables[name], (_level, event) => void events.push(event));
+    await stop();
+    assertEquals(events.filter((event) => event === "plain_http").length, count);
   }
 });
 
 Deno.test("a store keeps its issuer: another port or REGISTRY_URL is refused by name", async (t) => {
   await using folder = await tempFolder();
-  const first = await startServer({ folder: folder.path });
-  await first.end();
-  const { address } = first;
+  let address: string;
+  {
+    await using first = await startServerHere({ folder: folder.path });
+    ({ address } = first);
+  }
   const others: [name: string, env: Record<string, string>][] = [
     ["any free port", {}],
     ["another port", { PORT: String(freePort()) }],
@@ -128,14 +112,12 @@ Deno.test("a store keeps its issuer: another port or REGISTRY_URL is refused by 
   ];
   for (const [name, env] of others) {
     await t.step(name, async () => {
-      const { code, stderr } = await refusedStart({ folder: folder.path, env });
-      assertEquals(code, 2);
-      assertStringIncludes(stderr, "REGISTRY_URL");
-      assertStringIncludes(stderr, address);
+      const message = await refusedHere({ folder: folder.path, env });
+      for (const part of ["REGISTRY_URL", address]) assertStringIncludes(message, part);
     });
   }
   await t.step("the same REGISTRY_URL on any free port is fine", async () => {
-    await using again = await startServer({ folder: folder.path, env: { REGISTRY_URL: address } });
+    await using again = await startServerHere({ folder: folder.path, env: { REGISTRY_URL: address } });
     assertEquals((await new RegistryClient(deps, again.address).metadata()).registryUrl, address);
   });
 });
@@ -200,27 +182,25 @@ Deno.test("deno task dev has every permission that the whole story needs and sto
 Deno.test("an in-memory store is refused at the start unless it was requested", async (t) => {
   const variable = "DENO_KV_REQUIRES_DISTRIBUTED_DATABASE";
   await using folder = await tempFolder();
+  const env = (KV_URL: string, value: string) => ({ folder: folder.path, env: { [variable]: value, KV_URL } });
+  const file = `${folder.path}/svc.kv`;
   await t.step("warn, with a file", async () => {
-    const { code, stderr } = await refusedStart({ folder: folder.path, env: { [variable]: "warn" } });
-    assertEquals(code, 2, stderr);
-    assertMatch(stderr, /DENO_KV_REQUIRES_DISTRIBUTED_DATABASE: .*memory/);
+    assertMatch(await refusedHere(env(file, "warn")), /DENO_KV_REQUIRES_DISTRIBUTED_DATABASE: .*memory/);
   });
   await t.step("on Deploy, without a database, with a file or in memory", async () => {
-    for (const [KV_URL, value] of [["", ""], [`${folder.path}/svc.kv`, "warn"], [":memory:", "error"]]) {
-      const env = { [variable]: value ?? "", DENO_DEPLOYMENT_ID: "x", KV_URL: KV_URL ?? "" };
-      const { code, stderr } = await refusedStart({ folder: folder.path, env });
-      assertEquals(code, 2, stderr);
-      assertMatch(stderr, /^ {2}KV_URL: on Deno Deploy, assign a Deno KV database to the app /m);
+    for (const [url, value] of [["", ""], [file, "warn"], [":memory:", "error"]] as const) {
+      const options = env(url, value);
+      const message = await refusedHere({ ...options, env: { ...options.env, DENO_DEPLOYMENT_ID: "x" } });
+      assertMatch(message, /^ {2}KV_URL: on Deno Deploy, assign a Deno KV database to the app /m);
     }
   });
   await t.step("error, with a file", async () => {
-    const { code, stderr } = await refusedStart({ folder: folder.path, env: { [variable]: "error" } });
+    const { code, stderr } = await refusedStart(env(file, "error"));
     assertEquals(code, 2, stderr);
     assertMatch(stderr, /^Cannot open the store .*no KV database is attached/);
     assert(!/^\s+at /m.test(stderr), stderr);
   });
   await t.step("warn, with :memory:", async () => {
-    await using server = await startServer({ folder: folder.path, env: { [variable]: "warn", KV_URL: ":memory:" } });
-    assertEquals((await server.end()).code, 0);
+    await using _ = await startServerHere(env(":memory:", "warn"));
   });
 });

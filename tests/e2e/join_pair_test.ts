@@ -4,7 +4,7 @@
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { shellWord } from "../../cli/terminal/output.ts";
-import { attempt, createAgents, RunningConnector, svc, svcHere } from "../cli/connector/people.ts";
+import { attemptHere, createAgents, RunningConnector, svc, svcHere } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
 import { ChildProcess, eventually, Service, tempFolder } from "../support/process.ts";
 import { HAS_TMUX, TmuxTerminal } from "../support/tmux_terminal.ts";
@@ -35,7 +35,7 @@ Deno.test("one link makes the account and the agent, and pairs it", async (t) =>
   await using alpha = await RunningConnector.start(ada, "alpha", ["--inbox"], { program });
   const invited = () => svcHere(ada, ["invite", "create", "--pair", "alpha"]);
   const join = (who: string, link: string, ...more: string[]) =>
-    attempt(`${folder.path}/${who}`, ["join", link, "--display-name", who, ...more], {}, program);
+    attemptHere(`${folder.path}/${who}`, ["join", link, "--display-name", who, ...more]);
 
   await t.step("also broken at 76 columns", async () => {
     const { joinLink, pairing } = await invited();
@@ -136,7 +136,7 @@ Deno.test(`a join that pairs, killed at ${TRIALS} moments, leaves what its repet
       await new Promise((resolve) => setTimeout(resolve, moment));
       await child.end("SIGKILL");
     }
-    const again = await attempt(dir, words(link, name), {}, program);
+    const again = await attemptHere(dir, words(link, name));
     if (again.code !== 0) {
       const code = again.error?.code ?? "";
       // The invite was spent, and its account was saved or was not yet.
@@ -145,7 +145,7 @@ Deno.test(`a join that pairs, killed at ${TRIALS} moments, leaves what its repet
       if (isThere(`${dir}/agents/.${name}.pending`)) {
         assertStringIncludes(JSON.stringify(again.error), `svc --config-dir ${dir} agent create ${name}`, what);
       }
-      if (!isThere(`${dir}/agents/${name}`)) await svc(dir, ["agent", "create", name], {}, program);
+      if (!isThere(`${dir}/agents/${name}`)) await svcHere(dir, ["agent", "create", name]);
     }
     await using beta = await RunningConnector.start(dir, name, ["--inbox"], { program });
     const isPinned = () => [pinsOf(ada, "alpha")[name] === "ticket", pinsOf(dir, name)["alpha"] === "ticket"] as const;

@@ -1,12 +1,12 @@
 /**
- * Messages by `svc` alone, as real processes: questions and answers in a shell, a closed pipe, and another program on
- * the port of a killed connector (D-119).
+ * Messages by `svc` alone, as real processes: questions and answers in a shell, and another program on the port of a
+ * killed connector (D-119).
  */
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals } from "@std/assert";
 import { PairedAgents } from "../cli/connector/paired_agents.ts";
+import { attemptHere } from "../cli/connector/people.ts";
 import { bundledProgram, programs, Watched } from "../cli/program.ts";
 import { eventually, within } from "../support/process.ts";
-import { longTest } from "../support/trials.ts";
 
 const END_MS = 90_000;
 
@@ -61,42 +61,6 @@ for (const program of await programs()) {
   });
 }
 
-Deno.test("svc inbox --take into a closed pipe marks nothing read", async () => {
-  const program = await bundledProgram();
-  await using shell = await PairedAgents.open(program);
-  await using beta = await shell.connector("beta");
-  await shell.run("alpha", "svc send beta one && svc send beta two");
-  const child = shell.spawn("beta", ["inbox", "--take"]);
-  await child.stdout.cancel();
-  const { code } = await within(END_MS, "svc inbox ends", child.status);
-  await child.stderr.cancel();
-  assertEquals([code, (await beta.json("GET", "/v1/inbox")).messages.length], [0, 2]);
-});
-
-longTest("messages are received, answered and listed while no connector runs", async () => {
-  await using shell = await PairedAgents.open(await bundledProgram());
-  const { stderr } = await shell.run("alpha", "svc send beta 'for later'");
-  assertStringIncludes(stderr, "Sent to beta: queued, until 20");
-  for (const options of ["", " --read"]) {
-    const { code, stdout } = await shell.run("beta", `svc inbox --json${options}`);
-    const texts = JSON.parse(stdout).messages.map(({ text }: { text: string }) => text);
-    assertEquals([code, texts], [0, options === "" ? ["for later"] : []]);
-  }
-  const reply = await shell.run("beta", "echo 'the answer' | svc reply 1 --json");
-  const { requestId, state } = JSON.parse(reply.stdout);
-  assertEquals([reply.code, reply.stderr, state], [0, "", "queued"]);
-  const read = await shell.run("beta", "svc inbox --read");
-  assert(/^1 {2}\S+ {2}alpha {2}end-to-end\n {4}for later\n$/.test(read.stdout), read.stdout);
-  const [one, list] = await Promise.all([
-    shell.run("beta", `svc sent ${requestId} --to alpha --json`),
-    shell.run("beta", "svc sent"),
-  ]);
-  assertEquals([one.code, JSON.parse(one.stdout).receipts, list.code], [0, [], 0]);
-  assertStringIncludes(list.stdout, `waits at the server  ${requestId}`);
-  const taken = await shell.run("alpha", "svc inbox --take");
-  assert(/^1 {2}\S+ {2}beta {2}end-to-end {2}reply to \S+\n {4}the answer\n$/.test(taken.stdout), taken.stdout);
-});
-
 Deno.test("no command sends a byte to the program that has the port of a killed connector", async () => {
   await using shell = await PairedAgents.open(await bundledProgram());
   let port: number;
@@ -115,15 +79,9 @@ Deno.test("no command sends a byte to the program that has the port of a killed 
       connection.close();
     }
   })();
-  const lines: [string, number][] = [
-    ["svc send beta hello", 0],
-    ["svc inbox", 0],
-    ["svc status", 0],
-    ["svc connector status", 5],
-  ];
-  for (const [line, exit] of lines) {
-    const { code, stderr } = await shell.run("alpha", line);
-    assertEquals(code, exit, `${line}\n${stderr}`);
+  for (const [line, exit] of [["send beta hello", 0], ["inbox", 0], ["status", 0], ["connector status", 5]] as const) {
+    const { code, error } = await attemptHere(shell.dir, line.split(" "), { SVC_AGENT: "alpha" });
+    assertEquals(code, exit, `${line}\n${error?.message}`);
   }
   listener.close();
   await accepting;

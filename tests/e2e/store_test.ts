@@ -4,6 +4,7 @@
  */
 import { assert, assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
 import { AgentClient, RegistryClient } from "../support/agent_client.ts";
+import { runStore, StartRefused } from "../../deploy_store.ts";
 import { openStore, StoreRefused } from "../../shared/server/store/open_store.ts";
 import { TABLES } from "../support/store_story.ts";
 import {
@@ -16,10 +17,12 @@ import {
   newAgent,
   pair,
   placeOf,
+  refusedHere,
   refusedStart,
   refusedWith,
   Service,
   startServer,
+  startServerHere,
   tempFolder,
   within,
 } from "../support/process.ts";
@@ -48,17 +51,16 @@ async function store(
 Deno.test("store recover gives the admin a new key when all are lost, once the server is stopped", async () => {
   await using folder = await tempFolder();
   const kvUrl = `${folder.path}/svc.kv`;
-  const missing = await store(`${folder.path}/other.kv`, "recover");
-  assertEquals(missing.code, 2);
-  assertStringIncludes(missing.err, "There is no store at");
+  const recovering = () => runStore(["recover", "--store", `${folder.path}/other.kv`]);
+  await assertRejects(recovering, StartRefused, "There is no store at");
 
-  const port = String(freePort());
-  const first = await startServer({ folder: folder.path, env: { PORT: port } });
+  const options = { folder: folder.path, env: { PORT: String(freePort()) } };
+  const first = await startServerHere(options);
   const admin = await new RegistryClient(deps, first.address).bootstrap(BOOTSTRAP_SECRET, "Ada");
   const busy = await store(kvUrl, "recover");
   assertEquals(busy.code, 2);
-  assertStringIncludes(busy.err, `process ${first.pid} uses it`);
-  await first.end();
+  assertStringIncludes(busy.err, `process ${Deno.pid} uses it`);
+  await first[Symbol.asyncDispose]();
 
   const recovered = await store(kvUrl, "recover");
   assertEquals([recovered.code, recovered.err], [0, ""]);
@@ -66,19 +68,27 @@ Deno.test("store recover gives the admin a new key when all are lost, once the s
   const token = /svc_pat_[A-Za-z0-9_-]{43}/.exec(recovered.out)?.[0];
   assert(token);
 
-  await using second = await startServer({ folder: folder.path, env: { PORT: port } });
+  await using second = await startServerHere(options);
   const { human } = await new RegistryClient(deps, second.address).me(token);
   assertEquals([human.did, human.role], [admin.human.did, "admin"]);
   const audit = await fetch(`${second.address}/v1/admin/audit`, { headers: { Authorization: `Bearer ${token}` } });
   assertMatch(await audit.text(), /"admin\.recovered"/);
-  assertEquals((await store(kvUrl, "nonsense")).code, 2);
+  const { error } = console;
+  console.error = () => {};
+  try {
+    for (const wrong of ["nonsense", "inspect --out x", "inspect more"]) {
+      assertEquals(await runStore([...wrong.split(" "), "--store", kvUrl]), 2, wrong);
+    }
+  } finally {
+    console.error = error;
+  }
 });
 
 Deno.test("store export and import move a store: sessions, pairs and queued messages continue", async () => {
   await using folder = await tempFolder();
   const port = String(freePort());
   const env = { PORT: port };
-  const first = await startServer({ folder: folder.path, env });
+  const first = await startServerHere({ folder: folder.path, env });
   const place = placeOf(first);
   const apiKey = await bootstrap(place);
   const [a, b] = [await newAgent(place, apiKey, "a"), await newAgent(place, apiKey, "b")];
@@ -90,7 +100,7 @@ Deno.test("store export and import move a store: sessions, pairs and queued mess
     prefer: "respond-async",
   });
   assertEquals(queued.queued, true);
-  await first.end();
+  await first[Symbol.asyncDispose]();
 
   const exported = await store(`${folder.path}/svc.kv`, "export");
   assertEquals([exported.code, exported.err], [0, ""]);
@@ -100,9 +110,8 @@ Deno.test("store export and import move a store: sessions, pairs and queued mess
   const cut = await store(`${folder.path}/cut.kv`, "import", exported.out.slice(0, -30));
   assertEquals(cut.code, 1);
   assertMatch(cut.err, /^Cannot import: Line \d+: not a JSON object$/m);
-  const started = await refusedStart({ folder: folder.path, env: { ...env, KV_URL: `${folder.path}/cut.kv` } });
-  assertEquals(started.code, 2);
-  assertStringIncludes(started.stderr, "Remove the store and import again.");
+  const started = await refusedHere({ folder: folder.path, env: { ...env, KV_URL: `${folder.path}/cut.kv` } });
+  assertStringIncludes(started, "Remove the store and import again.");
   const former = exported.out.replace('"svcStore":3', '"svcStore":2');
   const refused = await store(`${folder.path}/format_2.kv`, "import", former);
   assertEquals(refused.code, 1);
@@ -111,7 +120,7 @@ Deno.test("store export and import move a store: sessions, pairs and queued mess
   assertEquals(again.code, 1);
   assertStringIncludes(again.err, "use an empty one");
 
-  await using second = await startServer({ folder: folder.path, env: { ...env, KV_URL: other } });
+  await using second = await startServerHere({ folder: folder.path, env: { ...env, KV_URL: other } });
   const moved = placeOf(second);
   const connector = await Connector.open(moved, b);
   const frame = await connector.frame(1);
@@ -126,20 +135,17 @@ Deno.test("store export and import move a store: sessions, pairs and queued mess
   await connector.close();
 });
 
-Deno.test("store inspect counts every kind of record and the humans with most revocations, while no server runs", async () => {
+Deno.test("store inspect counts every kind of record and the humans with most revocations", async () => {
   await using folder = await tempFolder();
   const kvUrl = `${folder.path}/svc.kv`;
-  const first = await startServer({ folder: folder.path });
+  const first = await startServerHere({ folder: folder.path });
   const place = placeOf(first);
   const registry = new RegistryClient(deps, place.registryUrl);
   const { human, apiKey: { token } } = await registry.bootstrap(BOOTSTRAP_SECRET, "Ada");
   const agents = [];
   for (let i = 0; i < 3; i++) agents.push(await newAgent(place, token, `agent-${i}`));
   for (const { agent } of agents.slice(1)) await registry.deleteAgent(token, agent.id);
-  const busy = await store(kvUrl, "inspect");
-  assertEquals(busy.code, 2);
-  assertMatch(busy.err, new RegExp(`process ${first.pid} uses it\\. Stop that one`));
-  await first.end();
+  await first[Symbol.asyncDispose]();
 
   const { code, out } = await store(kvUrl, ["inspect", "--json"]);
   assertEquals(code, 0);
@@ -162,15 +168,12 @@ Deno.test("store inspect counts every kind of record and the humans with most re
   const text = (await store(kvUrl, "inspect")).out;
   assertMatch(text, /^registry agent +3 +\d+$/m);
   assertMatch(text, new RegExp(`^ +2  ${human.did}$`, "m"));
-  for (const wrong of [["inspect", "--out", "x"], ["inspect", "more"]]) {
-    assertEquals((await store(kvUrl, wrong)).code, 2, wrong.join(" "));
-  }
 });
 
 Deno.test("store export --out writes a new file with mode 0600 and never replaces one", async () => {
   await using folder = await tempFolder();
   const kvUrl = `${folder.path}/svc.kv`;
-  await (await startServer({ folder: folder.path })).end();
+  await (await startServerHere({ folder: folder.path }))[Symbol.asyncDispose]();
   const file = `${folder.path}/export.jsonl`;
   assertEquals(await store(kvUrl, ["export", "--out", file]), { code: 0, out: "", err: "" });
   assertEquals(((await Deno.stat(file)).mode ?? 0) & 0o777, 0o600);
@@ -195,7 +198,7 @@ Deno.test("a store is refused when another process holds it under the same pid, 
 });
 
 Deno.test("sessions, pairs, queued messages and revocations survive a stop and a start", async () => {
-  await using service = await Service.open();
+  await using service = await Service.here();
   const { a, b } = await service.agents();
   const [late, gone] = [await service.agent("late"), await service.agent("gone")];
   await pair(a, late);
@@ -204,8 +207,8 @@ Deno.test("sessions, pairs, queued messages and revocations survive a stop and a
   assertEquals(queued.queued, true);
   const registry = new RegistryClient(deps, service.place.registryUrl);
   await registry.deleteAgent(service.apiKey, gone.agent.id);
-  assertEquals((await service.server.end()).code, 0);
-  await service.restart(0);
+  await service.stopHere();
+  await service.restartHere();
 
   const connector = await service.connect(late);
   assertEquals((await connector.frame(1)).requestId, queued.requestId);
@@ -245,12 +248,11 @@ Deno.test("a store of format 2 or 4, or with records and no format, is refused a
       const isFirst = has === "format 2";
       for (const SVC_SERVICE of isFirst ? ["all", "registry", "proxy"] : ["all"]) {
         const env = { SVC_SERVICE, REGISTRY_URL: "http://127.0.0.1:1", PROXY_URL: "http://127.0.0.1:1", KV_URL: path };
-        const { code, stderr } = await refusedStart({ folder: folder.path, env });
-        assertEquals(code, 2, stderr);
-        assertStringIncludes(stderr, expected);
+        assertStringIncludes(await refusedHere({ folder: folder.path, env }), expected);
       }
       for (const command of isFirst ? ["inspect", "recover", "export"] : ["inspect"]) {
-        assertEquals(await store(path, command), { code: 2, out: "", err: `${expected}\n` });
+        const refused = await assertRejects(() => runStore([command, "--store", path]), StartRefused);
+        assertEquals(refused.message, expected);
       }
       assertEquals(await entries(), before);
     });

@@ -2,12 +2,26 @@
 import { assert, assertStringIncludes } from "@std/assert";
 import { freePort, ROOT, tempFolder } from "../support/process.ts";
 import { IS_LONG } from "../support/trials.ts";
+import { svcHere } from "../cli/connector/people.ts";
 import { Person } from "./machine_person.ts";
 import type { Team } from "./server_team.ts";
 import { twoServers } from "./two_servers.ts";
 
 const README = Deno.readTextFileSync(`${ROOT}/README.md`);
 const SECTION = README.slice(README.indexOf("## Two servers"), README.indexOf("## How a message is delivered"));
+
+/** A person at this machine, whose commands and requests that end by themselves need no process. */
+class PersonHere extends Person {
+  override async svc(...words: string[]): Promise<string> {
+    return JSON.stringify(await svcHere(this.folder, words.filter((word) => word !== "--json")));
+  }
+
+  override async call(agent: string, path: string, body?: unknown): Promise<Record<string, string>> {
+    const { url, token } = JSON.parse(Deno.readTextFileSync(`${this.folder}/agents/${agent}/connector.json`));
+    const headers = { Authorization: `Bearer ${token}` };
+    return await (await fetch(url + path, { method: "POST", headers, body: JSON.stringify(body) })).json();
+  }
+}
 
 Deno.test("the section of the README has at most ten lines of text, and its command is the one that is typed", () => {
   assert(SECTION.split("\n").filter((line) => line.trim() !== "" && !line.startsWith("#")).length <= 10);
@@ -20,7 +34,7 @@ Deno.test("two servers of one machine: a ticket, questions and answers in both d
   const team = (name: string, agent: string, address: string): Team => {
     const port = String(freePort());
     return {
-      person: new Person(here(address), `${folder.path}/${name}`),
+      person: new PersonHere(here(address), `${folder.path}/${name}`),
       agent,
       alias: `${agent}@${address}`,
       serve: ["serve", "--host", address, "--port", port, "--public-url", `http://${address}:${port}`],

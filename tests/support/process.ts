@@ -6,7 +6,7 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { AgentClient, type AgentIdentity, ApiError, type HttpDeps, RegistryClient } from "./agent_client.ts";
 import { type Ack, type Link, openLink } from "../../cli/link/link.ts";
-import { silentLog, startServer as runServer } from "../../deploy.ts";
+import { silentLog, StartRefused, startServer as runServer } from "../../deploy.ts";
 import { systemClock } from "../../shared/clock.ts";
 import type { Agent } from "../../shared/protocol/api/agents.ts";
 import type { AgentAuth } from "../../shared/protocol/api/sessions.ts";
@@ -150,8 +150,15 @@ export interface ServerHere extends AsyncDisposable {
  */
 export async function startServerHere(options: ServerOptions): Promise<ServerHere> {
   const variables = variablesOf(options);
-  const { address, stop } = await runServer((name) => variables[name], silentLog);
+  const { address, stop } = await runServer((name) => variables[name] || undefined, silentLog);
   return { address, [Symbol.asyncDispose]: stop };
+}
+
+/** Starts a server in this process that must refuse to start. Returns what a process would print. */
+export async function refusedHere(options: ServerOptions): Promise<string> {
+  const variables = variablesOf(options);
+  const starting = () => runServer((name) => variables[name] || undefined, silentLog);
+  return (await assertRejects(starting, StartRefused)).message;
 }
 
 /** Addresses of the two services. */
@@ -161,7 +168,7 @@ export interface Place {
 }
 
 /** Both services at one address. */
-export function placeOf({ address }: ServerProcess): Place {
+export function placeOf({ address }: Pick<ServerHere, "address">): Place {
   return { registryUrl: address, proxyUrl: address };
 }
 

@@ -11,7 +11,7 @@ type Run = readonly [file: string, name: string];
 type Row = readonly [start: string, by: Run | string];
 
 const STORY: Run = ["tests/e2e/readme_story_test.ts", "two people ask and answer with the lines of the README"];
-const NETWORK: Run = ["tests/e2e/two_machines_test.ts", "two people get from the lines of the README for a second"];
+const NETWORK: Run = ["tests/soak/two_machines_test.ts", "two machines in a local network get from the lines"];
 const SERVERS: Run = ["tests/e2e/two_servers_test.ts", "two servers of one machine"];
 const FRONT: Run = ["tests/soak/two_machines_test.ts", "two machines with a front for TLS"];
 const DEMO: Run = ["tests/e2e/demo_test.ts", "deno task demo shows every step"];

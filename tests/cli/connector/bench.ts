@@ -45,6 +45,14 @@ export async function passing(world: World, seconds: number, holds: () => boolea
   await until(holds);
 }
 
+/** Moves the world's clock in seconds until a connector has stopped, which waits for work in progress. */
+export async function stopping(world: World, stopped: Promise<unknown>): Promise<void> {
+  let isOver = false;
+  stopped.then(() => isOver = true, () => isOver = true);
+  for (await flushTasks(); !isOver; await flushTasks()) await world.clock.advance(1_000);
+  await stopped;
+}
+
 /** A request that the runtime received. */
 export interface RuntimeCall {
   url: string;
@@ -213,12 +221,7 @@ export class Bench implements AsyncDisposable {
   async stop(): Promise<void> {
     if (this.#isStopped) return;
     this.#isStopped = true;
-    const stopped = this.connector.stop();
-    for (let i = 0; i < 6; i++) {
-      await flushTasks();
-      await this.world.clock.advance(1_000);
-    }
-    await stopped;
+    await stopping(this.world, this.connector.stop());
     this.database.close();
   }
 

@@ -10,8 +10,8 @@ import { type RunningConnector, startAgentConnector } from "../../../cli/connect
 import { AgentStore } from "../../../cli/agents/agent_store.ts";
 import type { StartOptions } from "../../../cli/connector/start_options.ts";
 import { PROXY_URL, REGISTRY_URL, type TestAgent, type World } from "../../support/world.ts";
-import { flushTasks } from "../../support/manual_clock.ts";
 import { Machine } from "../cli_world.ts";
+import { stopping } from "./bench.ts";
 import { contextOf } from "./context.ts";
 
 /** A machine with an agent named alpha. */
@@ -51,14 +51,7 @@ export async function connectorOfAlpha(
   const running = await startAgentConnector(ctx, "alpha", options, { emit: () => {} });
   return {
     ...running,
-    async [Symbol.asyncDispose]() {
-      const stopped = running.stop();
-      for (let i = 0; i < 6; i++) {
-        await flushTasks();
-        await world.clock.advance(1_000);
-      }
-      await stopped;
-    },
+    [Symbol.asyncDispose]: () => stopping(world, running.stop()),
   };
 }
 

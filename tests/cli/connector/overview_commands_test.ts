@@ -143,14 +143,24 @@ Deno.test("svc status works without an API key, an agent, a proxy and a registry
   assertEquals([code, registry.problem, person.name], [1, "cannot be reached", null]);
 });
 
-Deno.test("a misspelt command below svc connector is suggested, and the port of another program is named", async () => {
+Deno.test("svc connector prints lines for curl, suggests a misspelt command, and names a connector that is down or another program", async () => {
   await using world = await World.open();
   await using machine = await machineWithAlpha(world);
   const { exit, message } = await machine.failure("connector", "strat");
   assertEquals(exit, 4);
   assertStringIncludes(message, "Did you mean svc connector start?");
 
+  for (const line of [["connector"], ["connector", "status"], ["provider", "relay-test"]]) {
+    const { exit, code, message } = await machine.failure(...line);
+    assertEquals([exit, code], [5, "CLI_CONNECTOR_DOWN"]);
+    assertStringIncludes(message, "connector start alpha");
+  }
   await using connector = await connectorOfAlpha(world, machine);
+  const lines = (await machine.svc("connector")).stdout;
+  for (const route of ["pair/start", "outbound"]) {
+    const api = `${connector.connector.api?.url}/v1/${route}`;
+    assertStringIncludes(lines, `curl -K ${machine.path("agents/alpha/connector.curl")} ${api} -d '`);
+  }
   const reached = machine.fetch;
   for (const body of ["<html>", "{}", "", "[]"]) {
     machine.fetch = (input, init) =>

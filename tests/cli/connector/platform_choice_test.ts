@@ -40,6 +40,31 @@ Deno.test("an agent for which nothing was chosen reads its messages, and a later
   assertEquals(await platformOf(world, machine), "inbox", "an address is for one start");
 });
 
+Deno.test("runtime settings are kept with --save only, and the status names their source", async () => {
+  await using world = await World.open();
+  await using machine = await machineWithAlpha(world);
+  const statusOf = async (options: Partial<StartOptions> = {}) => {
+    await using running = await connectorOfAlpha(world, machine, options);
+    const { url, platform, source } = running.connector.status().runtime;
+    return [url, platform, source];
+  };
+  assertEquals((await machine.failure("connector", "start", "alpha", "--save")).code, "CLI_USAGE");
+  const base = "http://127.0.0.1:9";
+  const given = { "runtime-base-url": base, "hook-path": "/in", "hook-token": "hook-token" };
+  await Deno.writeTextFile(
+    machine.path("runtime.json"),
+    JSON.stringify({ platform: "generic", baseUrl: base, hookPath: "/all" }),
+    { mode: 0o600 },
+  );
+  assertEquals(await statusOf(), [`${base}/all`, "generic", "install"]);
+  assertEquals(await statusOf(given), [`${base}/in`, "generic", "option"]);
+  assert(!(OWN in machine.tree()), "no setting is saved without --save");
+  assertEquals(await statusOf({ ...given, save: true }), [`${base}/in`, "generic", "option"]);
+  assertEquals(JSON.parse(machine.read(OWN)).webhookToken, "hook-token");
+  assertEquals((Deno.statSync(machine.path(OWN)).mode ?? 0) & 0o777, 0o600);
+  assertEquals(await statusOf(), [`${base}/in`, "generic", "agent"]);
+});
+
 Deno.test("each command that would hand unread messages to a runtime asks first", async () => {
   await using world = await World.open();
   await using machine = await withUnread(world);
