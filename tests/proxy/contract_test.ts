@@ -130,27 +130,6 @@ Deno.test("each row lists the codes of the checks that it needs, and not those o
   }
 });
 
-Deno.test("each signed route answers the matching code when a credential is missing or wrong", async (t) => {
-  const { w, a } = await cast();
-  await using _ = w;
-  const wrong: [name: string, authorization: string | null, code: ErrorCode][] = [
-    ["none", null, "PROXY_AUTH_MISSING_TOKEN"],
-    ["an API key", `Bearer ${a.owner.apiKey}`, "PROXY_AUTH_INVALID_SCHEME"],
-    ["Basic", "Basic dXNlcjpwYXNz", "PROXY_AUTH_INVALID_SCHEME"],
-    ["an access token", `Svc ${a.identity.accessToken}`, "PROXY_AUTH_INVALID_AIT"],
-    ["junk", "Svc junk", "PROXY_AUTH_INVALID_AIT"],
-  ];
-  for (const { route, method, target } of SIGNED) {
-    for (const [name, authorization, code] of wrong) {
-      await t.step(`${route}: ${name}`, async () => {
-        const headers = { Authorization: authorization };
-        const answer = await w.fetch(await w.signed(a, { method, target, headers, body: "{" }));
-        await refused(answer, code);
-      });
-    }
-  }
-});
-
 const JUNK: (string | Uint8Array<ArrayBuffer>)[] = [
   "",
   " ",
@@ -160,6 +139,9 @@ const JUNK: (string | Uint8Array<ArrayBuffer>)[] = [
   "[1,]",
   "undefined",
   Uint8Array.of(0x7b, 0xff, 0x7d),
+  // Overlong, and half of a surrogate pair.
+  Uint8Array.of(0x22, 0xc0, 0xaf, 0x22),
+  Uint8Array.of(0x22, 0xed, 0xa0, 0x80, 0x22),
   "[".repeat(20_000),
 ];
 const WRONG = [
@@ -196,14 +178,10 @@ Deno.test("the receipt query is refused unless it names one request and one agen
   for (
     const query of [
       "",
-      "?",
       "?requestId=abcdefgh",
       `?recipientAgentDid=${did}`,
-      `?requestId=x&recipientAgentDid=${did}`,
       `?requestId=abcdefgh&requestId=abcdefgi&recipientAgentDid=${did}`,
-      "?requestId=abcdefgh&recipientAgentDid=me",
       `?requestId=abcdefgh&recipientAgentDid=${a.owner.did}`,
-      `?requestId=%00%00%00%00%00%00%00%00&recipientAgentDid=${did}`,
     ]
   ) {
     await refused(await get(w, a, path + query), "PROXY_RELAY_RECEIPT_INVALID_QUERY");
@@ -273,42 +251,6 @@ Deno.test("the Host header of a request appears in no answer and in no ticket", 
   const { ticket } = await answer.clone().json();
   assertEquals([answer.status, parseTicket(ticket)?.origin], [200, PROXY_URL]);
   assert(!JSON.stringify([await answer.text(), ...answer.headers]).includes("evil.example"));
-});
-
-Deno.test("each route succeeds for an agent with valid credentials", async () => {
-  const { w, a, b } = await cast();
-  await using _ = w;
-  const c = await w.agent();
-  const start = await post(w, a, "/pair/start", { initiatorProfile: PROFILE });
-  const { ticket } = await start.json();
-  const sent = await w.message(a, b, { headers: { "x-request-id": "request-1" } });
-  const receipt = {
-    requestId: "request-1",
-    recipientAgentDid: b.agent.did,
-    status: "processed_by_svc",
-    timestamp: "2026-02-21T00:01:00Z",
-  };
-  const query = `requestId=request-1&recipientAgentDid=${b.agent.did}`;
-  const answers: [string, Response, number][] = [
-    ["start", start, 200],
-    ["message", sent, 202],
-    ["status", await post(w, a, "/pair/status", { ticket }), 200],
-    ["confirm", await post(w, c, "/pair/confirm", { ticket, responderProfile: PROFILE }), 201],
-    ["peers", await get(w, a, "/pair/peers"), 200],
-    ["remove", await post(w, a, "/pair/remove", { peerAgentDid: c.agent.did }), 204],
-    ["receipt", await post(w, b, "/v1/relay/delivery-receipts", receipt), 201],
-    ["receipts", await get(w, a, `/v1/relay/delivery-receipts?${query}`), 200],
-    [
-      "deliveries",
-      await post(w, a, "/v1/relay/deliveries", {
-        messages: [{ requestId: "request-1", recipientAgentDid: b.agent.did }],
-      }),
-      200,
-    ],
-    ["connect", await get(w, b, "/v1/relay/connect"), 426],
-    ["health", await w.fetch(`${PROXY_URL}/health`), 200],
-  ];
-  for (const [name, answer, status] of answers) assertEquals(answer.status, status, name);
 });
 
 Deno.test("error details are shown in development and not in production", async () => {

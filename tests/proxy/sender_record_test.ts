@@ -157,7 +157,7 @@ Deno.test("bytes of another form are refused as malformed, never read past their
         }
       }
     }),
-    { seed: 2, numRuns: 2_000 },
+    { seed: 2, numRuns: 500 },
   );
 });
 

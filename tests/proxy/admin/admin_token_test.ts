@@ -3,6 +3,7 @@
  * answer, and the limits. A refused credential is in no answer and in no log line.
  */
 import { assert, assertEquals, assertMatch } from "@std/assert";
+import { KEYS } from "../../../proxy/schema/kv_keys.ts";
 import { BAD_PROOFS_MAX } from "../../../proxy/admission/bad_proof_limiter.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import {
@@ -82,8 +83,9 @@ Deno.test("each admin route is refused when the credential is missing or of anot
     await forged(header, { ...claims, scope: undefined }),
     await forged(header, { ...claims, jti: "x".repeat(2_000) }),
   ];
+  for (const one of wrong) await refused(await look(w, "queues", one), INVALID);
   for (const path of PATHS) {
-    for (const one of wrong) await refused(await look(w, path, one), INVALID);
+    for (const one of wrong.slice(0, 7)) await refused(await look(w, path, one), INVALID);
     for (const scheme of ["Svc", "Basic", "bearer x"]) {
       await refused(await look(w, path, null, { Authorization: `${scheme} ${token}` }), INVALID);
     }
@@ -141,7 +143,8 @@ Deno.test("an admin has 600 requests a minute over all tokens and routes", async
   const tokens = [await tokenOf(w), await tokenOf(w)];
   const paths = ["queues", "refusals?limit=1"];
   const send = (i: number) => look(w, paths[i % 2] ?? "", tokens[i % 2] ?? "");
-  assertEquals(await tally(Array.from({ length: 600 }, (_, i) => send(i))), { 200: 600 });
+  await w.kv.set(KEYS.window("admin", (await w.admin()).did), [[w.clock.now(), 598]]);
+  assertEquals(await tally([send(0), send(1)]), { 200: 2 });
   const over = await send(0);
   assertMatch(over.headers.get("ratelimit-policy") ?? "", /;q=600;w=60$/);
   await refused(over, "RATE_LIMIT_EXCEEDED");

@@ -16,21 +16,21 @@ const counts = async (w: World): Promise<AdminCounts> =>
   await answered(await w.ask("GET", "/v1/admin/counts", { apiKey: (await w.admin()).apiKey }));
 const overview = (w: World) => seen<RelayOverview>(w, "overview");
 
-Deno.test("41 people and 212 agents of whom 16 are not online have these numbers, which ten looks read once", async () => {
+Deno.test("5 people and 14 agents of whom 5 are not online have these numbers, which ten looks read once", async () => {
   await using w = await openProxy({ registry: { quotas: AMPLE_QUOTAS } });
   const { apiKey } = await w.admin();
-  const people = await Promise.all(Array.from({ length: 40 }, (_, i) => w.person(`Person ${i}`)));
+  const people = await Promise.all(Array.from({ length: 4 }, (_, i) => w.person(`Person ${i}`)));
   const agents: TestAgent[] = [];
-  for (let i = 0; i < 212; i++) agents.push(await w.agent(people[i % 40]));
+  for (let i = 0; i < 14; i++) agents.push(await w.agent(people[i % 4]));
   const sockets = agents.map((agent) => w.connect(agent));
   await w.connected();
-  for (const socket of sockets.slice(0, 9)) socket.link.end(1000, "over");
-  for (const { agent } of agents.slice(0, 9)) {
+  for (const socket of sockets.slice(0, 3)) socket.link.end(1000, "over");
+  for (const { agent } of agents.slice(0, 3)) {
     await until(async () => (await w.kv.get<Seen>(KEYS.seen(agent.did))).value?.disconnectedAt !== null);
   }
-  for (const { owner, agent } of agents.slice(9, 16)) await w.client.deleteAgent(owner.apiKey, agent.id);
+  for (const { owner, agent } of agents.slice(3, 5)) await w.client.deleteAgent(owner.apiKey, agent.id);
   await w.proxy.deps.crl.refresh();
-  for (const { agent } of agents.slice(9, 16)) {
+  for (const { agent } of agents.slice(3, 5)) {
     await until(async () => (await w.kv.get(KEYS.seen(agent.did))).value === null);
   }
   for (const { id } of people.slice(0, 2)) {
@@ -39,15 +39,15 @@ Deno.test("41 people and 212 agents of whom 16 are not online have these numbers
   w.clock.step(DAY_MS + 1);
   const { at: _, ...found } = await counts(w);
   assertEquals<unknown>(found, {
-    people: { active: 39, suspended: 2 },
-    agents: { active: 205, revoked: 7 },
+    people: { active: 3, suspended: 2 },
+    agents: { active: 12, revoked: 2 },
     expiring7d: 0,
     complete: true,
   });
   const { version, agents: relay, queues, store, agentLimit } = await overview(w);
   assertEquals<unknown>([version, relay, queues, store, agentLimit], [
     "0.0.0-test",
-    { online: 196, offlineOver1d: 9 },
+    { online: 9, offlineOver1d: 3 },
     { messages: 0, recipients: 0, oldestAt: null },
     null,
     { requests: w.proxy.deps.config.agentRequests, windowMs: 60_000 },
@@ -56,7 +56,7 @@ Deno.test("41 people and 212 agents of whom 16 are not online have these numbers
   const looks = await w.ask("GET", "/v1/admin/audit?event=admin.token_issued", { apiKey });
   assertEquals((await answered<{ events: unknown[] }>(looks)).events.length, 1);
   w.clock.step(23 * DAY_MS);
-  assertEquals((await counts(w)).expiring7d, 205);
+  assertEquals((await counts(w)).expiring7d, 12);
 });
 
 Deno.test("an overview has the queues, their oldest message, and the space of the store's disk", async () => {

@@ -9,7 +9,7 @@ import { flushTasks } from "../../support/manual_clock.ts";
 import { refused } from "../../support/registry_world.ts";
 import { until } from "../../support/until.ts";
 import { type TestAgent, World } from "../../support/world.ts";
-import { openProxy, restart } from "../proxy_world.ts";
+import { openProxy } from "../proxy_world.ts";
 import { look, seen, tokenOf } from "./admin_world.ts";
 import { openTestKv } from "../../support/test_store.ts";
 
@@ -79,18 +79,6 @@ Deno.test("an agent on another instance is online for both, and offline after th
   }
   await flushTasks();
   kv.close();
-});
-
-Deno.test("a restart leaves agents offline until they connect again", async () => {
-  await using w = await openProxy();
-  await w.proxy.start();
-  const b = await w.agent();
-  w.connect(b);
-  await w.connected();
-  await restart(w);
-  await w.proxy.start();
-  const [one] = (await connectionsOf(w)).connections;
-  assertEquals([one?.online, one?.disconnectedAt], [false, null]);
 });
 
 Deno.test("the record of a connection is part of the commits of presence and is kept for 90 days", async () => {

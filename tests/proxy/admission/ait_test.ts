@@ -2,13 +2,13 @@
  * Shows which AITs the proxy accepts (D-20): those that the registry signed, in exactly their form. Every other token
  * gets the same error code.
  */
-import { assert, assertEquals } from "@std/assert";
+import { assertEquals } from "@std/assert";
 import { toBase64Url } from "../../../shared/protocol/base64url.ts";
 import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
 import type { ErrorCode } from "../../../shared/protocol/errors.ts";
 import { unixSeconds } from "../../../shared/protocol/time.ts";
 import { outcome, refused } from "../../support/registry_world.ts";
-import { REGISTRY_URL, type TestAgent, type World } from "../../support/world.ts";
+import type { TestAgent, World } from "../../support/world.ts";
 import { signedToken } from "../../support/tokens.ts";
 import { aitWith, claimsOf, get, openProxy, registryKey, withAit } from "../proxy_world.ts";
 
@@ -26,13 +26,6 @@ async function ask(w: World, agent: TestAgent, ait: string): Promise<string> {
 }
 
 const INVALID = "401 PROXY_AUTH_INVALID_AIT";
-
-Deno.test("an AIT is accepted when it is unchanged", async () => {
-  const { w, a } = await cast();
-  await using _ = w;
-  assertEquals(await ask(w, a, a.identity.ait), "200");
-  assertEquals(await ask(w, a, await aitWith(w, a)), "200");
-});
 
 Deno.test("the Authorization header is the scheme Svc and one token", async (t) => {
   const { w, a } = await cast();
@@ -110,36 +103,14 @@ Deno.test("an AIT is refused when its issuer is another registry or its claims a
   const { w, a, kid } = await cast();
   await using _ = w;
   const { sub, ownerDid, cnf } = claimsOf(a.identity.ait);
-  const jwk = { ...cnf.jwk };
-  const zeros = (n: number) => toBase64Url(new Uint8Array(n));
   const cases: [name: string, claims: Record<string, unknown>][] = [
     ["another issuer", { iss: "https://other.example" }],
-    ["the issuer with a slash", { iss: `${REGISTRY_URL}/` }],
-    ["the issuer in upper case", { iss: REGISTRY_URL.toUpperCase() }],
-    ["no issuer", { iss: undefined }],
-    ["an issuer in an array", { iss: [REGISTRY_URL] }],
     ["sub a human", { sub: ownerDid }],
     ["sub of another authority", { sub: sub.replace("registry.example.test", "other.example") }],
-    ["owner of another authority", { ownerDid: ownerDid.replace("registry.example.test", "other.example") }],
-    ["owner an agent", { ownerDid: sub }],
-    ["sub in lower case", { sub: sub.toLowerCase() }],
-    ["sub one character longer", { sub: `${sub}A` }],
-    ["sub with six parts", { sub: `${sub}:x` }],
-    ["no cnf", { cnf: undefined }],
-    ["a private key", { cnf: { jwk: { ...jwk, d: zeros(32) } } }],
-    ["another member of cnf", { cnf: { jwk, jku: "https://canary.example" } }],
-    ["kty EC", { cnf: { jwk: { ...jwk, kty: "EC" } } }],
-    ["crv X25519", { cnf: { jwk: { ...jwk, crv: "X25519" } } }],
-    ["x of 31 bytes", { cnf: { jwk: { ...jwk, x: zeros(31) } } }],
-    ["x of 33 bytes", { cnf: { jwk: { ...jwk, x: zeros(33) } } }],
     ["x of small order", {
-      cnf: { jwk: { ...jwk, x: toBase64Url(Uint8Array.from({ length: 32 }, (_, i) => i ? 0 : 1)) } },
+      cnf: { jwk: { ...cnf.jwk, x: toBase64Url(Uint8Array.from({ length: 32 }, (_, i) => i ? 0 : 1)) } },
     }],
-    ["x not canonical", { cnf: { jwk: { ...jwk, x: toBase64Url(new Uint8Array(32).fill(0xff)) } } }],
-    ["jti no ULID", { jti: "1" }],
-    ["a name that is none", { name: "../x" }],
     ["one claim more", { role: "admin" }],
-    ["no name", { name: undefined }],
   ];
   for (const [name, claims] of cases) {
     await t.step(name, async () => assertEquals(await ask(w, a, await aitWith(w, a, claims)), INVALID));
@@ -149,24 +120,4 @@ Deno.test("an AIT is refused when its issuer is another registry or its claims a
     const forged = await signedToken({ alg: "EdDSA", typ: "AIT", kid }, claimsOf(a.identity.ait), other.privateKey);
     assertEquals(await ask(w, a, forged), INVALID);
   });
-});
-
-Deno.test("an AIT over 8 KiB or a header of 60 KiB is refused before it is parsed", async () => {
-  const { w, a, kid, key } = await cast();
-  await using _ = w;
-  const claims = JSON.stringify(claimsOf(a.identity.ait));
-  const sized = async (bytes: number) => {
-    // Insignificant JSON white space fills the payload until the token has the required size.
-    for (let pad = Math.floor((bytes - 400) * 0.7); pad < bytes; pad++) {
-      const long = await signedToken({ alg: "EdDSA", typ: "AIT", kid }, claims + " ".repeat(pad - claims.length), key);
-      if (long.length >= bytes) return long;
-    }
-    throw new Error("unreachable");
-  };
-  const fits = await sized(8190);
-  assert(fits.length <= 8192, `${fits.length}`);
-  assertEquals(await ask(w, a, fits), "200");
-  assertEquals(await ask(w, a, await sized(8193)), INVALID);
-  assertEquals(await ask(w, a, "x".repeat(60_000)), INVALID);
-  assertEquals(await ask(w, a, ".".repeat(60_000)), INVALID);
 });

@@ -9,11 +9,13 @@ import type { KeyDocument, PublishedKey } from "../../../shared/protocol/signed/
 import { outcome, tally } from "../../support/registry_world.ts";
 import type { TestAgent, World } from "../../support/world.ts";
 import { signedToken } from "../../support/tokens.ts";
-import { claimsOf, get, openProxy, withAit } from "../proxy_world.ts";
+import { claimsOf, get, openProxy, restart, withAit } from "../proxy_world.ts";
 import { until } from "../../support/until.ts";
 
 const PATH = "/.well-known/svc-keys.json";
 const MINUTE_MS = 60_000;
+// The cap of an answer with keys.
+const MOST_BYTES = 2 ** 20;
 
 /** Counts the requests for the key document; a test can replace the answer. */
 class Keys {
@@ -96,8 +98,8 @@ Deno.test("the keys are fetched once and used until the shorter of the two lifet
 Deno.test("concurrent requests cause one fetch", async () => {
   const { w, a, keys } = await cast();
   await using _ = w;
-  const answers = await tally(Array.from({ length: 50 }, () => get(w, a, "/pair/peers")));
-  assertEquals([answers, keys.fetches], [{ "200": 50 }, 1]);
+  const answers = await tally(Array.from({ length: 20 }, () => get(w, a, "/pair/peers")));
+  assertEquals([answers, keys.fetches], [{ "200": 20 }, 1]);
 });
 
 Deno.test("a new key is accepted at its first use after one fetch, and the old key still is", async () => {
@@ -108,15 +110,6 @@ Deno.test("a new key is accepted at its first use after one fetch, and the old k
   keys.publish({ keys: [key, { ...own, status: "retired" }] });
   assertEquals([await ask(w, agent), keys.fetches], ["200", 2]);
   assertEquals([await ask(w, a), await ask(w, agent), keys.fetches], ["200", "200", 2]);
-});
-
-Deno.test("a key rotation at the registry is followed at once", async () => {
-  const { w, a } = await cast();
-  await using _ = w;
-  assertEquals(await ask(w, a), "200");
-  assertEquals((await w.ask("POST", "/v1/admin/keys/rotate", { apiKey: (await w.admin()).apiKey })).status, 200);
-  const later = await w.agent();
-  assertEquals([await ask(w, later), await ask(w, a)], ["200", "200"]);
 });
 
 Deno.test("a withdrawn key is trusted no longer than the cache lifetime, also for an AIT seen before", async () => {
@@ -195,17 +188,18 @@ const BAD: [name: string, answer: (own: PublishedKey) => Response][] = [
   ["no keys member", () => Response.json([])],
   ["HTML", () => new Response("<!doctype html>", { headers: { "Content-Type": "text/html" } })],
   ["nothing", () => new Response(null)],
-  ["40 MiB", (own) => Response.json({ keys: [own], pad: "x".repeat(40 * 2 ** 20) })],
+  ["a text that is too long", (own) => Response.json({ keys: [own], pad: "x".repeat(MOST_BYTES) })],
   ["a redirect", () => new Response(null, { status: 302, headers: { Location: "https://canary.example/keys" } })],
   ["an error with the right body", (own) => Response.json({ keys: [own] }, { status: 500 })],
   ["201 with the right body", (own) => Response.json({ keys: [own] }, { status: 201 })],
 ];
 
 Deno.test("an invalid document never replaces a valid one, and without a valid one requests get 503", async (t) => {
+  const { w, a, keys, own } = await cast();
+  await using _ = w;
   for (const [name, answer] of BAD) {
     await t.step(name, async () => {
-      const { w, a, keys, own } = await cast();
-      await using _ = w;
+      await restart(w);
       keys.answer = () => answer(own);
       assertEquals(await ask(w, a), UNAVAILABLE, "no document yet");
       keys.answer = null;

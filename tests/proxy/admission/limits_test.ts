@@ -19,28 +19,6 @@ const connect = (w: World, agent: TestAgent) => get(w, agent, "/v1/relay/connect
 const receipts = (w: World, agent: TestAgent) =>
   get(w, agent, `/v1/relay/delivery-receipts?requestId=abcdefgh&recipientAgentDid=${agent.agent.did}`);
 
-Deno.test("60 messages pass and the 61st does not; another agent's messages do", async () => {
-  await using w = await openProxy({ proxy: { agentRequests: 60 } });
-  const { a, b } = await w.story();
-  w.connect(a);
-  await w.clock.stepWhenIdle(WINDOW_MS);
-  for (let i = 0; i < 60; i++) {
-    const answer = await w.message(a, b);
-    assertEquals([await outcome(answer), answer.headers.get("ratelimit")], ["202", `"agent";r=${59 - i};t=60`]);
-    assertEquals(answer.headers.get("ratelimit-policy"), '"agent";q=60;w=60');
-    assertEquals(answer.headers.get("retry-after"), null);
-  }
-  const refused = await w.message(a, b);
-  assertEquals(refused.headers.get("retry-after"), "60");
-  assertEquals(refused.headers.get("ratelimit"), '"agent";r=0;t=60');
-  assertEquals(await outcome(refused), LIMITED);
-  assertEquals(await outcome(await w.message(b, a)), "202");
-  await w.clock.stepWhenIdle(WINDOW_MS - 1);
-  assertEquals(await outcome(await w.message(a, b)), LIMITED);
-  await w.clock.stepWhenIdle(1);
-  assertEquals(await outcome(await w.message(a, b)), "202");
-});
-
 Deno.test("the two variables of the rate limit change its number and its window", async () => {
   const variables: Record<string, string> = {
     AGENT_RATE_LIMIT_REQUESTS_PER_MINUTE: "5",
@@ -52,10 +30,18 @@ Deno.test("the two variables of the rate limit change its number and its window"
   const { a, b } = await w.story();
   w.connect(a);
   await w.clock.stepWhenIdle(WINDOW_MS);
-  for (let i = 0; i < 5; i++) assertEquals(await outcome(await w.message(a, b)), "202");
+  for (let i = 0; i < 5; i++) {
+    const answer = await w.message(a, b);
+    assertEquals([await outcome(answer), answer.headers.get("ratelimit")], ["202", `"agent";r=${4 - i};t=3`]);
+    assertEquals([answer.headers.get("ratelimit-policy"), answer.headers.get("retry-after")], [
+      '"agent";q=5;w=3',
+      null,
+    ]);
+  }
   const refused = await w.message(a, b);
-  assertEquals(refused.headers.get("ratelimit-policy"), '"agent";q=5;w=3');
+  assertEquals(refused.headers.get("ratelimit"), '"agent";r=0;t=3');
   assertEquals([refused.headers.get("retry-after"), await outcome(refused)], ["3", LIMITED]);
+  assertEquals(await outcome(await w.message(b, a)), "202", "another agent has a limit of its own");
   await w.clock.stepWhenIdle(2_999);
   assertEquals(await outcome(await w.message(a, b)), LIMITED);
   await w.clock.stepWhenIdle(1);
@@ -63,36 +49,36 @@ Deno.test("the two variables of the rate limit change its number and its window"
 });
 
 Deno.test("the agents of one owner share a limit, and another owner's have their own", async () => {
-  await using w = await openProxy({ proxy: { agentRequests: 60, ownerRequests: 100 } });
+  await using w = await openProxy({ proxy: { agentRequests: 12, ownerRequests: 20 } });
   const { a, b, socket } = await w.story();
   const sibling = await w.agent(a.owner);
   await w.pair(sibling, b);
   await w.clock.stepWhenIdle(WINDOW_MS);
-  const counts = await tally(Array.from({ length: 120 }, (_, n) => w.message(n % 2 === 0 ? a : sibling, b)));
-  assertEquals(counts, { "202": 100, [LIMITED]: 20 });
+  const counts = await tally(Array.from({ length: 24 }, (_, n) => w.message(n % 2 === 0 ? a : sibling, b)));
+  assertEquals(counts, { "202": 20, [LIMITED]: 4 });
   const refused = await w.message(a, b);
   assertEquals(refused.headers.get("retry-after"), "60");
-  assertEquals(refused.headers.get("ratelimit-policy"), '"owner";q=100;w=60');
+  assertEquals(refused.headers.get("ratelimit-policy"), '"owner";q=20;w=60');
   assertEquals(
     (await refused.json()).error.message,
-    "The agents of your account together have sent 100 requests in a minute",
+    "The agents of your account together have sent 20 requests in a minute",
   );
   w.connect(a);
   assertEquals(await outcome(await w.message(b, a)), "202");
   assertEquals(await outcome(await receipts(w, a)), "200", "receipts have a limit of their own");
-  assertEquals(socket.delivered.length, 100);
+  assertEquals(socket.delivered.length, 20);
   await w.clock.stepWhenIdle(WINDOW_MS);
   assertEquals(await outcome(await w.message(sibling, b)), "202");
 });
 
 Deno.test("an agent that repeats beyond its own limit takes nothing from the other agents of its owner", async () => {
-  await using w = await openProxy({ proxy: { agentRequests: 60, ownerRequests: 100 } });
+  await using w = await openProxy({ proxy: { agentRequests: 12, ownerRequests: 20 } });
   const { a, b } = await w.story();
   const sibling = await w.agent(a.owner);
   await w.pair(sibling, b);
   await w.clock.stepWhenIdle(WINDOW_MS);
-  for (let n = 0; n < 150; n++) assertEquals(await outcome(await w.message(a, b)), n < 60 ? "202" : LIMITED);
-  assertEquals(await tally(Array.from({ length: 40 }, () => w.message(sibling, b))), { "202": 40 });
+  for (let n = 0; n < 30; n++) assertEquals(await outcome(await w.message(a, b)), n < 12 ? "202" : LIMITED);
+  assertEquals(await tally(Array.from({ length: 8 }, () => w.message(sibling, b))), { "202": 8 });
   assertEquals(await outcome(await w.message(sibling, b)), LIMITED, "the owner's limit");
 });
 
@@ -114,12 +100,12 @@ Deno.test("the agents of one owner send 2 MiB a second, all of it at once if the
   assertEquals(await outcome(await w.message(a, b, { body })), "202");
 });
 
-Deno.test("of 200 messages at once exactly the limit passes", async () => {
+Deno.test("of 50 messages at once exactly the limit passes", async () => {
   await using w = await openProxy({ proxy: { agentRequests: 25 } });
   const { a, b, socket } = await w.story();
   await w.clock.stepWhenIdle(WINDOW_MS);
-  const counts = await tally(Array.from({ length: 200 }, () => w.message(a, b)));
-  assertEquals(counts, { "202": 25, [LIMITED]: 175 });
+  const counts = await tally(Array.from({ length: 50 }, () => w.message(a, b)));
+  assertEquals(counts, { "202": 25, [LIMITED]: 25 });
   assertEquals(socket.delivered.length, 25);
 });
 

@@ -19,16 +19,16 @@ function copies(w: World, request: Request, count: number): Promise<Response>[] 
   return Array.from({ length: count }, () => w.fetch(request.clone()));
 }
 
-Deno.test("of 200 identical requests at once one is delivered and the others are replays", async () => {
+Deno.test("of 40 identical requests at once one is delivered and the others are replays", async () => {
   await using w = await openProxy();
   const { a, b, socket } = await w.story();
   const request = await w.signed(a, { recipient: b.agent.did, body: '{"message":"once"}' });
-  assertEquals(await tally(copies(w, request, 200)), { "202": 1, "401 PROXY_AUTH_REPLAY": 199 });
+  assertEquals(await tally(copies(w, request, 40)), { "202": 1, "401 PROXY_AUTH_REPLAY": 39 });
   assertEquals(socket.delivered.length, 1);
   await refused(await w.fetch(request), "PROXY_AUTH_REPLAY");
 });
 
-Deno.test("of 50 identical requests on each kind of route one is accepted", async () => {
+Deno.test("of 20 identical requests on each kind of route one is accepted", async () => {
   await using w = await openProxy();
   const { a } = await w.story();
   const targets = [["GET", "/pair/peers"], [
@@ -37,7 +37,7 @@ Deno.test("of 50 identical requests on each kind of route one is accepted", asyn
   ]];
   for (const [method = "", target = ""] of targets) {
     const request = await w.signed(a, { method, target });
-    assertEquals(await tally(copies(w, request, 50)), { "200": 1, "401 PROXY_AUTH_REPLAY": 49 });
+    assertEquals(await tally(copies(w, request, 20)), { "200": 1, "401 PROXY_AUTH_REPLAY": 19 });
   }
 });
 

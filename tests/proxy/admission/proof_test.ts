@@ -5,27 +5,11 @@
 import { assert, assertEquals } from "@std/assert";
 import { fromBase64Url, sha256, toBase64Url } from "../../../shared/protocol/base64url.ts";
 import type { ErrorCode } from "../../../shared/protocol/errors.ts";
-import { isUlid } from "../../../shared/protocol/ids.ts";
 import { EMPTY_BODY_SHA256, HEADERS } from "../../../shared/protocol/proof.ts";
 import { unixSeconds } from "../../../shared/protocol/time.ts";
 import { outcome, refused } from "../../support/registry_world.ts";
 import { PROXY_URL, REGISTRY_URL, type RequestParts } from "../../support/world.ts";
 import { malleated, openProxy } from "../proxy_world.ts";
-
-Deno.test("a message with a valid proof is accepted and delivered", async () => {
-  await using w = await openProxy();
-  const { a, b, socket } = await w.story();
-  const answer = await w.message(a, b);
-  const requestId = answer.headers.get("x-request-id");
-  assert(isUlid(requestId));
-  assertEquals([answer.status, await answer.json()], [202, {
-    accepted: true,
-    delivered: true,
-    connectedSockets: 1,
-    requestId,
-  }]);
-  assertEquals(socket.delivered.map((frame) => frame.requestId), [requestId]);
-});
 
 Deno.test("the timestamp is an integer of Unix seconds that differs by at most 300 s", async (t) => {
   await using w = await openProxy();
@@ -44,20 +28,7 @@ Deno.test("the timestamp is an integer of Unix seconds that differs by at most 3
   for (const [timestamp, status] of skewed) {
     await t.step(timestamp, async () => assertEquals(await outcome(await w.message(a, b, { timestamp })), status));
   }
-  const invalid = [
-    "",
-    "abc",
-    "12.5",
-    "-5",
-    "+5",
-    `+${now}`,
-    "0x10",
-    "1e9",
-    `0${now}`,
-    "1".repeat(400),
-    `${now}, ${now}`,
-    `${now} 1`,
-  ];
+  const invalid = ["", "abc", "12.5", "+5", `0${now}`, `${now}, ${now}`];
   for (const timestamp of invalid) {
     await t.step(`${timestamp.slice(0, 30)}, which is not a timestamp`, async () => {
       await refused(await w.message(a, b, { timestamp }), "PROXY_AUTH_INVALID_TIMESTAMP");
@@ -165,15 +136,10 @@ Deno.test("another spelling of the path is another path or not found", async (t)
   const forms = [
     "/hooks/agent/",
     "//hooks/agent",
-    "/hooks//agent",
     "/hooks/%61gent",
     "/hooks/agent?x=1",
     "/hooks/agent?",
-    "/hooks/agent;x=1",
-    "/%2Fhooks/agent",
-    "/hooks/agent%2F",
     "/Hooks/Agent",
-    "/hooks/agent%00",
   ];
   for (const target of forms) {
     await t.step(target, async () => {
@@ -229,15 +195,4 @@ Deno.test("a signature with a non-canonical R is checked by the verifier and is 
       }
     });
   }
-});
-
-Deno.test("the proof for one service is refused at the other", async () => {
-  await using w = await openProxy();
-  const a = await w.agent();
-  const target = "/v1/agents/auth/refresh";
-  const body = JSON.stringify({ refreshToken: a.agentAuth.refreshToken });
-  const forProxy = await w.fetch(
-    await w.signed(a, { base: REGISTRY_URL, target, body, signed: { origin: PROXY_URL } }),
-  );
-  await refused(forProxy, "AGENT_AUTH_REFRESH_UNAUTHORIZED");
 });

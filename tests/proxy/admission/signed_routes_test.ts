@@ -1,6 +1,6 @@
 /**
- * Every route of pairing and receipts asks for the AIT in the scheme `Svc` and a proof of possession, and receipts for
- * an access token (D-72). Each of their faults is refused before the proxy looks at the request.
+ * Every route of pairing and of the relay asks for the AIT in the scheme `Svc` and a proof of possession, and those of the
+ * relay for an access token (D-72). Each of their faults is refused before the proxy looks at the request.
  */
 import { assertEquals } from "@std/assert";
 import { toBase64Url } from "../../../shared/protocol/base64url.ts";
@@ -25,6 +25,9 @@ function requestsOf({ agent: { did } }: TestAgent): [parts: RequestParts, outcom
     [{ method: "GET", target: "/pair/peers" }, "200"],
     [post(RECEIPTS, receipt), "400 PROXY_RELAY_RECEIPT_INVALID"],
     [{ method: "GET", target: `${RECEIPTS}?${query}` }, "200"],
+    [post("/pair/accept", {}), "400 PROXY_PAIR_INVALID_BODY"],
+    [post("/v1/relay/deliveries", {}), "400 PROXY_RELAY_RECEIPT_INVALID"],
+    [{ method: "GET", target: "/v1/relay/connect" }, "426 PROXY_RELAY_UPGRADE_REQUIRED"],
   ];
 }
 
@@ -34,6 +37,7 @@ function faultsOf(w: World, a: TestAgent, other: TestAgent): [what: string, part
   return [
     ["no AIT", without(HEADERS.authorization), "PROXY_AUTH_MISSING_TOKEN"],
     ["the scheme Bearer", { headers: { Authorization: `Bearer ${ait}` } }, "PROXY_AUTH_INVALID_SCHEME"],
+    ["an access token", { headers: { Authorization: `Svc ${a.identity.accessToken}` } }, "PROXY_AUTH_INVALID_AIT"],
     ["a changed AIT", { headers: { Authorization: `Svc ${ait.slice(0, -4)}AAAA` } }, "PROXY_AUTH_INVALID_AIT"],
     ["no timestamp", without(HEADERS.timestamp), "PROXY_AUTH_INVALID_TIMESTAMP"],
     ["an old timestamp", { timestamp: String(unixSeconds(w.clock.now()) - 301) }, "PROXY_AUTH_TIMESTAMP_SKEW"],
@@ -50,7 +54,7 @@ function faultsOf(w: World, a: TestAgent, other: TestAgent): [what: string, part
   ];
 }
 
-/** Receipts also need the access token; for pairing the proxy asks the registry about the agent and its owner instead. */
+/** Routes of the relay also need the access token; for pairing the proxy asks the registry about the agent and its owner instead. */
 function accessFaultsOf(other: TestAgent): [what: string, parts: RequestParts, code: string][] {
   return [
     ["no access token", { headers: { [HEADERS.access]: null } }, "PROXY_AGENT_ACCESS_REQUIRED"],
@@ -62,14 +66,16 @@ function accessFaultsOf(other: TestAgent): [what: string, parts: RequestParts, c
   ];
 }
 
-Deno.test("pairing and receipts refuse a request without the AIT, its proof or what else they need", async (t) => {
+Deno.test("pairing and relay refuse a request without the AIT, its proof or what else they need", async (t) => {
   await using w = await openProxy();
   const [a, other] = [await w.agent(), await w.agent()];
   for (const [request, passes] of requestsOf(a)) {
     await t.step(`${request.method ?? "POST"} ${request.target?.split("?")[0]}`, async () => {
       const send = async (parts: RequestParts) =>
         await outcome(await w.fetch(await w.signed(a, { ...request, ...parts })));
-      const faults = faultsOf(w, a, other).concat(request.target?.startsWith(RECEIPTS) ? accessFaultsOf(other) : []);
+      const faults = faultsOf(w, a, other).concat(
+        request.target?.startsWith("/v1/relay/") ? accessFaultsOf(other) : [],
+      );
       for (const [what, parts, code] of faults) {
         assertEquals([what, await send(parts)], [what, `401 ${code}`]);
       }

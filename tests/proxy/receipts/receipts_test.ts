@@ -42,7 +42,7 @@ Deno.test("the recipient's receipt is visible to the sender and to the recipient
   const { w, a, b } = await openCast();
   await using _ = w;
   await send(w, a, b);
-  assertEquals(await list(w, a, b), []);
+  for (const reader of [a, b]) assertEquals(await list(w, reader, b), []);
   await w.clock.stepWhenIdle(5_000);
   const receipt = {
     requestId: ID,
@@ -61,18 +61,9 @@ Deno.test("a receipt names request, recipient, one of two statuses, and a time",
   await using _ = w;
   const bad: [name: string, more: Record<string, unknown>][] = [
     ["no request", { requestId: undefined }],
-    ["a request id that is none", { requestId: "short" }],
-    ["a request id with a blank", { requestId: "request 1" }],
-    ["a request id of 129", { requestId: "x".repeat(129) }],
-    ["no recipient", { recipientAgentDid: undefined }],
     ["a human", { recipientAgentDid: b.owner.did }],
-    ["no status", { status: undefined }],
     ["another status", { status: "delivered" }],
-    ["a status in upper case", { status: "DEAD_LETTERED" }],
-    ["no time", { timestamp: undefined }],
     ["a time that is none", { timestamp: "yesterday" }],
-    ["a number for a time", { timestamp: 1_771_632_060 }],
-    ["a day that is none", { timestamp: "2026-02-30T00:00:00Z" }],
     ["a sender that is none", { senderAgentDid: "nobody" }],
     ["null for a sender", { senderAgentDid: null }],
   ];
@@ -163,14 +154,7 @@ Deno.test("one sender's messages to two recipients with one ID have separate rec
 });
 
 Deno.test("the time of a receipt is the proxy's time, and the connector's is ignored", async (t) => {
-  for (
-    const timestamp of [
-      "2025-02-21T00:00:00Z",
-      "2027-02-21T00:00:00.123456789+14:00",
-      "9999-12-31T23:59:59Z",
-      "2000-01-01T00:00:00-12:00",
-    ]
-  ) {
+  for (const timestamp of ["9999-12-31T23:59:59Z", "2000-01-01T00:00:00-12:00"]) {
     await t.step(timestamp, async () => {
       const { w, a, b } = await openCast();
       await using _ = w;
@@ -179,12 +163,6 @@ Deno.test("the time of a receipt is the proxy's time, and the connector's is ign
       assertEquals((await list(w, a, b))[0]?.receivedAt, toIso(w.clock.now()));
     });
   }
-});
-
-Deno.test("an unknown request has no receipts", async () => {
-  const { w, a, b } = await openCast();
-  await using _ = w;
-  for (const reader of [a, b]) assertEquals(await list(w, reader, b, "request-unknown"), []);
 });
 
 Deno.test("a receipt without a stored delivery is 404 and not stored, with or without a sender", async (t) => {

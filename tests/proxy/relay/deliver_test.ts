@@ -11,7 +11,7 @@ import { type Authenticators, routeFor } from "../../../shared/server/http/route
 import { FaultyKv } from "../../support/faulty_kv.ts";
 import { until } from "../../support/until.ts";
 import { answered, outcome, refused } from "../../support/registry_world.ts";
-import { PROXY_URL, type RequestParts, type TestSocket } from "../../support/world.ts";
+import { PROXY_URL, type TestSocket } from "../../support/world.ts";
 import { openProxy } from "../proxy_world.ts";
 import { openCast } from "../cast.ts";
 
@@ -45,74 +45,6 @@ Deno.test("a message needs a JSON Content-Type", async (t) => {
     });
   }
 });
-
-Deno.test("a body that is not JSON in UTF-8 is refused", async () => {
-  const { w, a, b, socket } = await openCast();
-  await using _ = w;
-  const good = ['{"message":"hi","a":[1,2,{"b":null}]}', '["a",-1.5e-7,true]', '"\\u0041\\n"'];
-  const bodies: (string | Uint8Array<ArrayBuffer>)[] = [
-    "",
-    " ",
-    "\ufeff{}",
-    "nul",
-    "NaN",
-    "Infinity",
-    "undefined",
-    "'a'",
-    "{a:1}",
-    "{} {}",
-    "// x\n{}",
-    "01",
-    "+1",
-    ".5",
-    "5.",
-    "0x1",
-    "1e",
-    '"\n"',
-    '"\t"',
-    '"\\x41"',
-    '"\\u00g0"',
-    '"\\',
-    "[1,,2]",
-    "[,]",
-    '{"a":1,}',
-    '{"a"}',
-    '{"a":}',
-    "{,}",
-    "[",
-    "]",
-    "}",
-    "\u00a0{}",
-    "\u2028{}",
-    Uint8Array.of(0xff),
-    Uint8Array.of(0x22, 0xc0, 0xaf, 0x22),
-    Uint8Array.of(0x22, 0xed, 0xa0, 0x80, 0x22),
-    Uint8Array.of(0x22, 0xf5, 0x80, 0x80, 0x80, 0x22),
-    Uint8Array.of(0xfe, 0xff, 0x00, 0x7b, 0x00, 0x7d),
-  ];
-  for (const text of good) {
-    for (let at = 1; at < text.length; at++) bodies.push(text.slice(0, at));
-    for (let at = 0; at < text.length; at += 3) bodies.push(`${text.slice(0, at)}\u0001${text.slice(at)}`);
-  }
-  let sent = 0;
-  for (const body of bodies) {
-    const isJson = typeof body === "string" && isJsonText(body);
-    const answer = await w.message(a, b, { body });
-    if (isJson) sent++;
-    assertEquals(await outcome(answer), isJson ? "202" : "400 PROXY_HOOK_INVALID_JSON", String(body));
-  }
-  assert(bodies.length - sent > 100);
-  assertEquals(socket.delivered.length, sent);
-});
-
-function isJsonText(text: string): boolean {
-  try {
-    JSON.parse(text);
-    return true;
-  } catch {
-    return false;
-  }
-}
 
 Deno.test("a payload that stops readers is refused before the pair is read", async (t) => {
   const { w, a, b, socket } = await openCast();
@@ -185,19 +117,6 @@ Deno.test("a conversation ID is 1 to 128 visible ASCII characters without a comm
   assertEquals(Object.hasOwn(socket.delivered.at(-1) ?? {}, "conversationId"), false);
 });
 
-Deno.test("a large message arrives complete or is refused as too large", async () => {
-  const { w, a, b, socket } = await openCast();
-  await using _ = w;
-  const body = JSON.stringify({ message: "x".repeat(250 * 1024) });
-  assertEquals((await w.message(a, b, { body })).status, 202);
-  assert(socket.delivered[0]?.payload.endsWith(body.slice(-250 * 1024)));
-  await refused(
-    await w.message(a, b, { body: JSON.stringify({ message: "x".repeat(900 * 1024) }) }),
-    "PAYLOAD_TOO_LARGE",
-  );
-  assertEquals(socket.delivered.length, 1);
-});
-
 Deno.test("the sender gets the connector's answer", async (t) => {
   const { w, a, b, socket } = await openCast();
   await using _ = w;
@@ -210,6 +129,7 @@ Deno.test("the sender gets the connector's answer", async (t) => {
       requestId: "request-accepted",
     });
   });
+  assertEquals(socket.delivered.map((frame) => frame.requestId), ["request-accepted"]);
   await t.step("refused", async () => {
     socket.behaviour = "nack";
     const answer = await w.message(a, b, { headers: { "x-request-id": "request-refused" } });
@@ -262,11 +182,11 @@ Deno.test("the newest of two connectors gets every message once", async () => {
   const { w, a, b, socket } = await openCast();
   await using _ = w;
   const newer = w.connect(b);
-  for (let i = 0; i < 20; i++) {
+  for (let i = 0; i < 5; i++) {
     const { connectedSockets, delivered } = await answered(await w.message(a, b), 202);
     assertEquals([connectedSockets, delivered], [2, true]);
   }
-  assertEquals([socket.delivered.length, newer.delivered.length], [0, 20]);
+  assertEquals([socket.delivered.length, newer.delivered.length], [0, 5]);
 });
 
 Deno.test("messages arrive in the order they were sent, once each, and at their recipient only", async () => {
@@ -275,30 +195,15 @@ Deno.test("messages arrive in the order they were sent, once each, and at their 
   const bystander = await w.agent();
   await w.pair(a, bystander);
   const other = w.connect(bystander);
-  for (let i = 0; i < 100; i++) await answered(await w.message(a, b, { body: JSON.stringify({ i }) }), 202);
-  assertEquals(socket.delivered.map((frame) => JSON.parse(frame.payload).i), Array.from({ length: 100 }, (_, i) => i));
+  for (let i = 0; i < 20; i++) await answered(await w.message(a, b, { body: JSON.stringify({ i }) }), 202);
+  assertEquals(socket.delivered.map((frame) => JSON.parse(frame.payload).i), Array.from({ length: 20 }, (_, i) => i));
   const all = await Promise.all(
-    Array.from({ length: 200 }, (_, i) => w.message(a, b, { body: JSON.stringify({ i: 100 + i }) })),
+    Array.from({ length: 40 }, (_, i) => w.message(a, b, { body: JSON.stringify({ i: 20 + i }) })),
   );
-  assertEquals(all.filter((answer) => answer.status === 202).length, 200);
-  assertEquals(new Set(socket.delivered.map((frame) => frame.id)).size, 300);
-  assertEquals(new Set(socket.delivered.map((frame) => JSON.parse(frame.payload).i)).size, 300);
+  assertEquals(all.filter((answer) => answer.status === 202).length, 40);
+  assertEquals(new Set(socket.delivered.map((frame) => frame.id)).size, 60);
+  assertEquals(new Set(socket.delivered.map((frame) => JSON.parse(frame.payload).i)).size, 60);
   assertEquals(other.frames, []);
-});
-
-Deno.test("a refused message never reaches the connector", async () => {
-  const { w, a, b, socket } = await openCast();
-  await using _ = w;
-  const broken: RequestParts[] = [
-    { timestamp: "1" },
-    { signed: { method: "PUT" } },
-    { headers: { [HEADERS.access]: "x" } },
-    { body: "{" },
-    { headers: { "Content-Type": "text/plain" } },
-    { headers: { [HEADERS.conversationId]: "a,b" } },
-  ];
-  for (const parts of broken) assert((await w.message(a, b, parts)).status >= 400);
-  assertEquals(socket.frames, []);
 });
 
 Deno.test("a store that fails before delivery is 503, and no frame is sent", async (t) => {

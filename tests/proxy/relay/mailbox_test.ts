@@ -221,18 +221,6 @@ Deno.test("a message behind queued ones waits without Prefer and is queued with 
   assertEquals(texts(socket.delivered)[0], "one");
 });
 
-Deno.test("a waiting message ends in 502 after the ack time limit", async () => {
-  await using w = await World.open();
-  const { a, b } = await pairOf(w);
-  await queued(w, a, b, "one");
-  w.connect(b, "silent");
-  await rest();
-  const direct = w.message(a, b);
-  await rest();
-  await w.clock.advance(10_001);
-  assertEquals(await codeOf(await direct), "PROXY_RELAY_DELIVERY_FAILED");
-});
-
 Deno.test("an expired message becomes a dead letter, with the recipient offline or online", async (t) => {
   for (const comes of [true, false]) {
     await t.step(comes ? "comes" : "does not come", async () => {
@@ -406,13 +394,13 @@ Deno.test("a queued message with a lost chunk becomes a dead letter and does not
   assertEquals(receipts.map((receipt) => receipt.status), ["dead_lettered"]);
 });
 
-Deno.test("100 expired messages of one recipient all end with a receipt in one sweep", async () => {
+Deno.test("20 expired messages of one recipient all end with a receipt in one sweep", async () => {
   await using w = await World.open({ proxy: { agentRequests: 1000 } });
   const { a, b } = await pairOf(w);
-  for (let n = 0; n < 100; n++) await queued(w, a, b, `${n}`);
+  for (let n = 0; n < 20; n++) await queued(w, a, b, `${n}`);
   w.clock.step(DAY_MS);
   await w.proxy.deps.mailboxDelivery.sweep();
-  assertEquals([await keysBelow(w, "receipt"), await keysBelow(w, "mailbox")], [100, 0]);
+  assertEquals([await keysBelow(w, "receipt"), await keysBelow(w, "mailbox")], [20, 0]);
   assertEquals((await w.kv.get<{ total: number }>(KEYS.mailboxState(b.agent.did))).value?.total, 0);
 });
 
@@ -473,7 +461,7 @@ Deno.test("an acknowledged message is not sent again while the store cannot remo
 Deno.test("a message queued while the recipient's mailbox is found empty is still delivered", async () => {
   await using w = await World.open({ proxy: { agentRequests: 1000 } });
   const { a, b } = await pairOf(w);
-  for (let round = 0; round < 8; round++) {
+  for (let round = 0; round < 4; round++) {
     const sending = queued(w, a, b, `r${round}`);
     const socket = w.connect(b);
     const answer = await (await sending).json();

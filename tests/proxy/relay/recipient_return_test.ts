@@ -164,11 +164,11 @@ Deno.test("only a recipient that is expected back is waited for", async (t) => {
     }));
 });
 
-Deno.test("hundreds of messages wait with few reads of the store, for any number of messages to one recipient", () =>
+Deno.test("many messages wait with few reads of the store, for any number of messages to one recipient", () =>
   twoOf(async (w1, w2, a, b) => {
     await connected(w2, b);
     await leave(w2);
-    const sendings = Array.from({ length: 50 }, () => new Sending(w1, a, b));
+    const sendings = Array.from({ length: 20 }, () => new Sending(w1, a, b));
     await Promise.all(sendings.map((one) => one.passed(0)));
     const { kv } = w1, { getMany } = kv;
     let reads = 0;
