@@ -41,6 +41,7 @@ import { PresenceStore } from "./relay/presence.ts";
 import { RecipientReturn } from "./relay/recipient_return.ts";
 import type { UpgradeWebSocket } from "./relay/connect.ts";
 import { Deliveries } from "./message/deliveries.ts";
+import { LocalDelivery } from "./relay/local_delivery.ts";
 import { MessageForwarder } from "./relay/message_forwarder.ts";
 import { MailboxDelivery } from "./relay/mailbox_delivery.ts";
 import { InFlightBudget } from "./relay/in_flight_budget.ts";
@@ -158,22 +159,31 @@ export function buildProxy(externals: ProxyExternals, config: ProxyConfig) {
       settle: (sender) => deliveries.settle(sender),
     }),
   );
-  const forwarder = new MessageForwarder({
+  const here = new LocalDelivery({
     kv,
+    clock,
+    commits,
+    deliveries,
+    leases,
+    connectedAgents,
+    mailbox,
+    mailboxDelivery,
+  });
+  const forwarder = new MessageForwarder({
     clock,
     log,
     metrics,
     newId,
     commits,
-    deliveries,
+    here,
     leases,
     presence,
     inbox,
     links,
     connectedAgents,
     mailboxDelivery,
-    mailbox,
   });
+  here.onQueued = (recipient) => void forwarder.startMailboxDelivery(recipient);
   mailbox.onOutcome = (id, outcome) => void forwarder.tellDelivery(id, outcome);
   connectedAgents.onAttached = (agentDid) => {
     mailboxDelivery.deliverTo(agentDid);
@@ -242,6 +252,7 @@ export function buildProxy(externals: ProxyExternals, config: ProxyConfig) {
     inbox,
     links,
     forwarder,
+    here,
     revalidation,
     deliveries,
     refusals,

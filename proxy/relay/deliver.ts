@@ -26,6 +26,7 @@ import { type Deliveries, queuedAnswer } from "../message/deliveries.ts";
 import type { DeliveryId, DuplicateResult } from "../message/delivery.ts";
 import type { Mailbox, MailboxRefusal } from "./mailbox.ts";
 import type { ForwardResult } from "./instance_note.ts";
+import type { LocalDelivery } from "./local_delivery.ts";
 import type { MessageForwarder } from "./message_forwarder.ts";
 import type { InstanceLeases } from "./instance_leases.ts";
 import type { InFlightBudget } from "./in_flight_budget.ts";
@@ -41,6 +42,7 @@ interface DeliverDeps {
   config: { injectIdentity: boolean; ackTimeoutMs: number };
   deliveries: Deliveries;
   forwarder: MessageForwarder;
+  here: LocalDelivery;
   connectedAgents: ConnectedAgents;
   held: InFlightBudget;
   leases: InstanceLeases;
@@ -163,7 +165,7 @@ async function send(
   { id, message, bodySha256, queueFor }: Accepted,
   isFirst: boolean,
 ): Promise<Answer | InProgress | Offline> {
-  const { connectedAgents, deliveries, forwarder, leases, presence, config } = deps;
+  const { connectedAgents, deliveries, forwarder, here, leases, presence, config } = deps;
   const begin = deliveries.begin(id, bodySha256);
   const { startedAt } = begin;
   const until = startedAt + Math.min(config.ackTimeoutMs, leases.restMs);
@@ -177,7 +179,7 @@ async function send(
     seen = undefined;
     const commit = await caller.admission.commitWith<DuplicateResult | "moved">([heldHere], begin);
     if (commit.committed) {
-      dispatched = await forwarder.deliverHere(message, attempt, queueFor);
+      dispatched = await here.deliver(message, attempt, queueFor);
     } else if (commit.refused !== "moved") return answerRepeat(deps, caller, commit.refused);
     else await forwarder.moved(id.recipient);
   }

@@ -13,6 +13,7 @@ export type ForwardResult =
   | { result: "full"; refusal: MailboxRefusal }
   | { result: "failed" }
   | { result: "offline" };
+export const FAILED = { result: "failed" } as const, OFFLINE = { result: "offline" } as const;
 
 /** A message on its way to another instance, without its content. */
 export interface MessageNote {

@@ -3,10 +3,8 @@
  * (ARCHITECTURE.md#many-instances). Another instance gets the message over the link to it, or as a note without one, and
  * never both ways, because it would be delivered twice. Also sends the other notes between instances.
  */
-import type { Kv } from "../../shared/server/kv.ts";
 import { type Clock, sleep } from "../../shared/clock.ts";
 import type { PairingProfile } from "../../shared/protocol/api/pairing.ts";
-import { TEMPORARY_REASONS } from "../../shared/protocol/frames.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { BoundedMap } from "../../shared/bounded_map.ts";
 import { TokenBucket } from "../../shared/server/token_bucket.ts";
@@ -19,16 +17,13 @@ import type { InstanceLinks } from "./instance_links.ts";
 import type { InstanceLeases } from "./instance_leases.ts";
 import type { ConnectRequest, PresenceStore } from "./presence.ts";
 import type { MailboxDelivery } from "./mailbox_delivery.ts";
-import type { AgentSockets } from "./agent_sockets.ts";
 import type { ConnectedAgents } from "./connected_agents.ts";
-import { type Attempt, type Deliveries, type DeliveryOutcome, isBegun, queuedAnswer } from "../message/deliveries.ts";
+import type { Attempt, DeliveryOutcome } from "../message/deliveries.ts";
 import type { DeliveryId } from "../message/delivery.ts";
-import type { Mailbox, MailboxRefusal } from "./mailbox.ts";
-import type { ForwardResult, MessageNote, Note } from "./instance_note.ts";
+import { FAILED, type ForwardResult, type MessageNote, type Note, OFFLINE } from "./instance_note.ts";
+import type { LocalDelivery } from "./local_delivery.ts";
 import { joinMessage, splitMessage } from "./message_content.ts";
-import { KEYS } from "../schema/kv_keys.ts";
-import type { Envelope, Message, PairRecord, Presence } from "../schema/records.ts";
-import { unpackSender } from "../schema/sender_record.ts";
+import type { Message } from "../schema/records.ts";
 
 /** Notes in a second that tell senders at other instances the outcomes of their messages. More would be commits for each receipt. */
 const NEWS_PER_SECOND = 100;
@@ -39,7 +34,6 @@ const ASKED_MAX = 1_000;
 /** With more, a sender learns later that the instance of its recipient has ended. */
 const LEASE_LOOK_MS = 1_000;
 const NO_BYTES: Uint8Array = new Uint8Array();
-const FAILED = { result: "failed" } as const, OFFLINE = { result: "offline" } as const;
 
 /** A message that waits for the result of another instance. */
 interface Away {
@@ -50,35 +44,19 @@ interface Away {
   resolve(dispatched: ForwardResult): void;
 }
 
-/** A message on its way that may be queued. */
-interface MayQueue {
-  /** Ends its wait for an ack, so that it is queued. */
-  giveUp(): void;
-  /** Resolves when it has its result. */
-  ended: Promise<void>;
-}
-
-/** Returns true for a result after which a message may still arrive, when its recipient has come back or has space. */
-function mayArriveLater(result: ForwardResult): boolean {
-  return result.result === "failed" ||
-    result.result === "acked" && !result.accepted && TEMPORARY_REASONS.has(result.reason ?? "");
-}
-
 interface DispatchDeps {
-  kv: Kv;
   clock: Clock;
   log: Log;
   metrics: Metrics;
   newId: () => string;
   commits: GroupCommit;
-  deliveries: Deliveries;
+  here: LocalDelivery;
   leases: InstanceLeases;
   presence: PresenceStore;
   inbox: InstanceInbox;
   links: InstanceLinks;
   connectedAgents: ConnectedAgents;
   mailboxDelivery: MailboxDelivery;
-  mailbox: Mailbox;
 }
 
 export class MessageForwarder {
@@ -89,8 +67,6 @@ export class MessageForwarder {
   readonly #results = new BoundedMap<string, ForwardResult | null>(RESULTS_MAX);
   /** Messages to other instances since the start, by their way. */
   readonly crossed = { link: 0, note: 0 };
-  /** Messages that may be queued and are on their way to sockets of this instance, by sender and recipient. */
-  readonly #mayQueue = new Map<string, Set<MayQueue>>();
   readonly #news = new TokenBucket(NEWS_PER_SECOND, 1);
   /** Messages of other instances whose result is not written. */
   readonly #underWay = new Set<Promise<void>>();
@@ -105,89 +81,6 @@ export class MessageForwarder {
   /** Returns the number of messages that wait for the result of another instance. */
   get away(): number {
     return this.#away.size;
-  }
-
-  /**
-   * Delivers to the recipient's sockets on this instance, after the queued messages of its sender and while the attempt
-   * counts. With `queueFor`, the owner of the recipient, it queues what does not arrive.
-   *
-   * @throws {StoreUnavailable}
-   */
-  deliverHere(message: Message, attempt: Attempt, queueFor: string | null): Promise<ForwardResult> {
-    return queueFor === null ? this.#handOver(message, attempt) : this.#deliverInOrder(message, attempt, queueFor);
-  }
-
-  async #deliverInOrder(message: Message, attempt: Attempt, queueFor: string): Promise<ForwardResult> {
-    const { fromAgentDid: sender, toAgentDid: recipient } = message;
-    const pair = `${sender} ${recipient}`;
-    const all = this.#mayQueue.get(pair) ?? new Set();
-    const earlier = [...all];
-    const { promise: givenUp, resolve: giveUp } = Promise.withResolvers<ForwardResult>();
-    const result = this.#deliverOrQueue(message, attempt, queueFor, earlier, givenUp);
-    const own: MayQueue = { giveUp: () => giveUp(FAILED), ended: result.then(() => {}, () => {}) };
-    this.#mayQueue.set(pair, all.add(own));
-    try {
-      return await result;
-    } finally {
-      if (all.delete(own) && all.size === 0) this.#mayQueue.delete(pair);
-    }
-  }
-
-  /** Delivers a message, or queues it behind the earlier ones of its sender that are not delivered. */
-  async #deliverOrQueue(
-    message: Message,
-    attempt: Attempt,
-    recipientOwnerDid: string,
-    earlier: readonly MayQueue[],
-    givenUp: Promise<ForwardResult>,
-  ): Promise<ForwardResult> {
-    const { connectedAgents, mailboxDelivery } = this.#deps;
-    const { fromAgentDid: sender, toAgentDid: recipient } = message;
-    // A machine that is gone would keep each of them until the end of its time, and this one would overtake them.
-    if (connectedAgents.session(recipient)?.isSilent) { for (const one of earlier) one.giveUp(); }
-    else if (!mailboxDelivery.inProgress(recipient, sender)) {
-      const result = await Promise.race([this.#handOver(message, attempt), givenUp]);
-      if (!mayArriveLater(result)) return result;
-    }
-    await Promise.all(earlier.map(({ ended }) => ended));
-    return await this.#queue(message, recipientOwnerDid, attempt);
-  }
-
-  /** Delivers a message to the recipient's sockets on this instance, after the queued messages of its sender. */
-  #handOver(message: Message, attempt: Attempt): Promise<ForwardResult> {
-    const { connectedAgents, mailboxDelivery } = this.#deps;
-    const { fromAgentDid: sender, toAgentDid: recipient } = message;
-    const session = connectedAgents.session(recipient);
-    const mustWait = connectedAgents.isOpening(recipient) || mailboxDelivery.inProgress(recipient, sender);
-    return session && !mustWait
-      ? this.#deliverTo(session, message, attempt, this.#restOf(attempt))
-      : this.#handOverLater(message, attempt);
-  }
-
-  async #handOverLater(message: Message, attempt: Attempt): Promise<ForwardResult> {
-    const { connectedAgents, mailboxDelivery, clock } = this.#deps;
-    const { fromAgentDid: sender, toAgentDid: recipient } = message;
-    const timeoutMs = this.#restOf(attempt);
-    const deadline = clock.now() + timeoutMs;
-    const line = mailboxDelivery.inProgress(recipient, sender)
-      ? await this.#lineEnd(recipient, sender, timeoutMs)
-      : null;
-    const hasWaited = line !== null || connectedAgents.isOpening(recipient);
-    const session = connectedAgents.session(recipient) ?? await connectedAgents.opened(recipient);
-    // The pair may have ended during a wait.
-    if (line === "late" || hasWaited && !(await this.#isStillAllowed(message, attempt))) return FAILED;
-    if (!session) return OFFLINE;
-    return await this.#deliverTo(session, message, attempt, deadline - clock.now());
-  }
-
-  /** @param restMs how long the attempt still counts */
-  #deliverTo(session: AgentSockets, message: Message, attempt: Attempt, restMs: number): Promise<ForwardResult> {
-    if (restMs <= 0) return Promise.resolve(FAILED);
-    return session.deliver(message, restMs, () => this.#isStillAllowed(message, attempt)).then((delivery) => {
-      if (!delivery.acked) return FAILED;
-      const { accepted, reason } = delivery, connectedSockets = session.links.length;
-      return { result: "acked", accepted, connectedSockets, ...(reason === undefined ? {} : { reason }) };
-    });
   }
 
   /**
@@ -410,93 +303,23 @@ export class MessageForwarder {
 
   /** Delivers a message of another instance, and sends the result back. */
   async #deliverNote({ id, message, queueFor, attempt }: MessageNote, content: Uint8Array): Promise<void> {
+    const { here, log } = this.#deps;
     this.#results.set(id, null);
     let dispatched: ForwardResult = FAILED;
     try {
       // After a pause this instance reads the note late, when the message may be answered and queued elsewhere, so it
       // looks at the records first; a lock before each frame would cost every crossing message a commit.
-      const where = this.#restOf(attempt) > 0 ? await this.#look(message, attempt) : "over";
-      if (where === "here") dispatched = await this.deliverHere(joinMessage(message, content), attempt, queueFor);
+      const where = here.restOf(attempt) > 0 ? await here.look(message, attempt) : "over";
+      if (where === "here") dispatched = await here.deliver(joinMessage(message, content), attempt, queueFor);
       if (where === "elsewhere") {
         // Its sender knew an older presence.
         dispatched = OFFLINE;
         void this.moved(message.toAgentDid);
       }
     } catch (cause) {
-      this.#deps.log("error", "dispatch_failed", {
-        agentDid: message.fromAgentDid,
-        requestId: message.requestId,
-        cause,
-      });
+      log("error", "dispatch_failed", { agentDid: message.fromAgentDid, requestId: message.requestId, cause });
     }
     this.#results.set(id, dispatched);
     await this.#send(attempt.instance, { kind: "dispatched", id, dispatched });
   }
-
-  /** Returns how long an attempt still counts, milliseconds; its whole time while the clock of its instance is not known. */
-  #restOf({ instance, startedAt, until }: Attempt): number {
-    return until - (this.#deps.leases.timeAt(instance) ?? startedAt);
-  }
-
-  async #isStillAllowed(message: Envelope, attempt: Attempt): Promise<boolean> {
-    return await this.#look(message, attempt) !== "over";
-  }
-
-  /**
-   * Returns where the recipient of an attempt is connected; "over" when the agents are not paired or the attempt has an
-   * outcome, because the records decide, not the time.
-   */
-  async #look(message: Envelope, attempt: Attempt): Promise<"here" | "elsewhere" | "over"> {
-    const id = idOf(message), { sender, recipient, requestId } = id;
-    const [pair, begun, delivery, presence] = await this.#deps.kv.getMany<
-      [PairRecord, Uint8Array, Uint8Array, Presence]
-    >([
-      KEYS.pair(sender, recipient),
-      KEYS.sender(sender),
-      KEYS.delivery(recipient, requestId, sender),
-      KEYS.presence(recipient),
-    ]);
-    const all = begun.value === null ? [] : unpackSender(begun.value).begun;
-    if (pair.value === null || !isBegun(id, attempt, all, delivery.value)) return "over";
-    return presence.value?.instance === this.#deps.leases.instance ? "here" : "elsewhere";
-  }
-
-  /**
-   * Queues a message while its pair lasts, and records its 202 in the same commit, because the instance that waits for
-   * it may have given up.
-   */
-  async #queue(message: Message, recipientOwnerDid: string, attempt: Attempt): Promise<ForwardResult> {
-    if (!(await this.#isStillAllowed(message, attempt))) return FAILED;
-    const { mailbox, commits, deliveries, connectedAgents } = this.#deps;
-    const id = idOf(message), expiresAt = mailbox.expiry();
-    const connectedSockets = connectedAgents.session(id.recipient)?.links.length ?? 0;
-    const answer = queuedAnswer(id, { expiresAt, connectedSockets });
-    const { update, live } = deliveries.queued(id, attempt, answer);
-    const claim = await commits.claim<MailboxRefusal | "over">([
-      ...mailbox.enqueue(message, recipientOwnerDid, expiresAt),
-      update,
-    ], { live });
-    if (!claim.taken) {
-      return claim.refused === "over" ? FAILED : { result: "full", refusal: claim.refused };
-    }
-    void this.startMailboxDelivery(id.recipient);
-    return { result: "queued", answer };
-  }
-
-  /** Waits for the end of a sender's queued messages. Returns "late" after `timeoutMs` milliseconds. */
-  async #lineEnd(recipient: string, sender: string, timeoutMs: number): Promise<"over" | "late"> {
-    const { mailboxDelivery, clock } = this.#deps;
-    const inProgress = () => mailboxDelivery.inProgress(recipient, sender);
-    const late = new AbortController();
-    const timeout = sleep(clock, timeoutMs, late.signal).then(() => "late" as const);
-    for (let line = inProgress(); line; line = inProgress()) {
-      if (await Promise.race([line, timeout]) === "late") return "late";
-    }
-    late.abort();
-    return "over";
-  }
-}
-
-function idOf({ fromAgentDid, toAgentDid, requestId }: Envelope): DeliveryId {
-  return { sender: fromAgentDid, recipient: toAgentDid, requestId };
 }

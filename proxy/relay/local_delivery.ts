@@ -1,0 +1,206 @@
+/**
+ * Delivers a message to the sockets of its recipient on this instance, whichever instance received it: in the order of its
+ * sender, only while its attempt counts, and into the mailbox if it may wait there.
+ */
+import { type Clock, sleep } from "../../shared/clock.ts";
+import type { Kv } from "../../shared/server/kv.ts";
+import type { GroupCommit } from "../../shared/server/store/group_commit.ts";
+import { TEMPORARY_REASONS } from "../../shared/protocol/frames.ts";
+import { type Attempt, type Deliveries, isBegun, queuedAnswer } from "../message/deliveries.ts";
+import type { DeliveryId } from "../message/delivery.ts";
+import { KEYS } from "../schema/kv_keys.ts";
+import type { Envelope, Message, PairRecord, Presence } from "../schema/records.ts";
+import { unpackSender } from "../schema/sender_record.ts";
+import type { AgentSockets } from "./agent_sockets.ts";
+import type { ConnectedAgents } from "./connected_agents.ts";
+import type { InstanceLeases } from "./instance_leases.ts";
+import { FAILED, type ForwardResult, OFFLINE } from "./instance_note.ts";
+import type { Mailbox, MailboxRefusal } from "./mailbox.ts";
+import type { MailboxDelivery } from "./mailbox_delivery.ts";
+
+/** A message on its way that may be queued. */
+interface MayQueue {
+  /** Ends its wait for an ack, so that it is queued. */
+  giveUp(): void;
+  /** Resolves when it has its result. */
+  ended: Promise<void>;
+}
+
+/** Returns true for a result after which a message may still arrive, when its recipient has come back or has space. */
+function mayArriveLater(result: ForwardResult): boolean {
+  return result.result === "failed" ||
+    result.result === "acked" && !result.accepted && TEMPORARY_REASONS.has(result.reason ?? "");
+}
+
+interface LocalDeliveryDeps {
+  kv: Kv;
+  clock: Clock;
+  commits: GroupCommit;
+  deliveries: Deliveries;
+  leases: InstanceLeases;
+  connectedAgents: ConnectedAgents;
+  mailbox: Mailbox;
+  mailboxDelivery: MailboxDelivery;
+}
+
+export class LocalDelivery {
+  readonly #deps: LocalDeliveryDeps;
+  /** Messages that may be queued and are on their way to sockets of this instance, by sender and recipient. */
+  readonly #mayQueue = new Map<string, Set<MayQueue>>();
+  /** A message for the recipient waits in its mailbox. */
+  onQueued: (recipient: string) => void = () => {};
+
+  constructor(deps: LocalDeliveryDeps) {
+    this.#deps = deps;
+  }
+
+  /**
+   * Delivers to the recipient's sockets on this instance, after the queued messages of its sender and while the attempt
+   * counts. With `queueFor`, the owner of the recipient, it queues what does not arrive.
+   *
+   * @throws {StoreUnavailable}
+   */
+  deliver(message: Message, attempt: Attempt, queueFor: string | null): Promise<ForwardResult> {
+    return queueFor === null ? this.#handOver(message, attempt) : this.#deliverInOrder(message, attempt, queueFor);
+  }
+
+  async #deliverInOrder(message: Message, attempt: Attempt, queueFor: string): Promise<ForwardResult> {
+    const { fromAgentDid: sender, toAgentDid: recipient } = message;
+    const pair = `${sender} ${recipient}`;
+    const all = this.#mayQueue.get(pair) ?? new Set();
+    const earlier = [...all];
+    const { promise: givenUp, resolve: giveUp } = Promise.withResolvers<ForwardResult>();
+    const result = this.#deliverOrQueue(message, attempt, queueFor, earlier, givenUp);
+    const own: MayQueue = { giveUp: () => giveUp(FAILED), ended: result.then(() => {}, () => {}) };
+    this.#mayQueue.set(pair, all.add(own));
+    try {
+      return await result;
+    } finally {
+      if (all.delete(own) && all.size === 0) this.#mayQueue.delete(pair);
+    }
+  }
+
+  /** Delivers a message, or queues it behind the earlier ones of its sender that are not delivered. */
+  async #deliverOrQueue(
+    message: Message,
+    attempt: Attempt,
+    recipientOwnerDid: string,
+    earlier: readonly MayQueue[],
+    givenUp: Promise<ForwardResult>,
+  ): Promise<ForwardResult> {
+    const { connectedAgents, mailboxDelivery } = this.#deps;
+    const { fromAgentDid: sender, toAgentDid: recipient } = message;
+    // A machine that is gone would keep each of them until the end of its time, and this one would overtake them.
+    if (connectedAgents.session(recipient)?.isSilent) { for (const one of earlier) one.giveUp(); }
+    else if (!mailboxDelivery.inProgress(recipient, sender)) {
+      const result = await Promise.race([this.#handOver(message, attempt), givenUp]);
+      if (!mayArriveLater(result)) return result;
+    }
+    await Promise.all(earlier.map(({ ended }) => ended));
+    return await this.#queue(message, recipientOwnerDid, attempt);
+  }
+
+  /** Delivers a message to the recipient's sockets on this instance, after the queued messages of its sender. */
+  #handOver(message: Message, attempt: Attempt): Promise<ForwardResult> {
+    const { connectedAgents, mailboxDelivery } = this.#deps;
+    const { fromAgentDid: sender, toAgentDid: recipient } = message;
+    const session = connectedAgents.session(recipient);
+    const mustWait = connectedAgents.isOpening(recipient) || mailboxDelivery.inProgress(recipient, sender);
+    return session && !mustWait
+      ? this.#deliverTo(session, message, attempt, this.restOf(attempt))
+      : this.#handOverLater(message, attempt);
+  }
+
+  async #handOverLater(message: Message, attempt: Attempt): Promise<ForwardResult> {
+    const { connectedAgents, mailboxDelivery, clock } = this.#deps;
+    const { fromAgentDid: sender, toAgentDid: recipient } = message;
+    const timeoutMs = this.restOf(attempt);
+    const deadline = clock.now() + timeoutMs;
+    const line = mailboxDelivery.inProgress(recipient, sender)
+      ? await this.#lineEnd(recipient, sender, timeoutMs)
+      : null;
+    const hasWaited = line !== null || connectedAgents.isOpening(recipient);
+    const session = connectedAgents.session(recipient) ?? await connectedAgents.opened(recipient);
+    // The pair may have ended during a wait.
+    if (line === "late" || hasWaited && !(await this.#isStillAllowed(message, attempt))) return FAILED;
+    if (!session) return OFFLINE;
+    return await this.#deliverTo(session, message, attempt, deadline - clock.now());
+  }
+
+  /** @param restMs how long the attempt still counts */
+  #deliverTo(session: AgentSockets, message: Message, attempt: Attempt, restMs: number): Promise<ForwardResult> {
+    if (restMs <= 0) return Promise.resolve(FAILED);
+    return session.deliver(message, restMs, () => this.#isStillAllowed(message, attempt)).then((delivery) => {
+      if (!delivery.acked) return FAILED;
+      const { accepted, reason } = delivery, connectedSockets = session.links.length;
+      return { result: "acked", accepted, connectedSockets, ...(reason === undefined ? {} : { reason }) };
+    });
+  }
+
+  /** Returns how long an attempt still counts, milliseconds; its whole time while the clock of its instance is not known. */
+  restOf({ instance, startedAt, until }: Attempt): number {
+    return until - (this.#deps.leases.timeAt(instance) ?? startedAt);
+  }
+
+  async #isStillAllowed(message: Envelope, attempt: Attempt): Promise<boolean> {
+    return await this.look(message, attempt) !== "over";
+  }
+
+  /**
+   * Returns where the recipient of an attempt is connected; "over" when the agents are not paired or the attempt has an
+   * outcome, because the records decide, not the time.
+   */
+  async look(message: Envelope, attempt: Attempt): Promise<"here" | "elsewhere" | "over"> {
+    const id = idOf(message), { sender, recipient, requestId } = id;
+    const [pair, begun, delivery, presence] = await this.#deps.kv.getMany<
+      [PairRecord, Uint8Array, Uint8Array, Presence]
+    >([
+      KEYS.pair(sender, recipient),
+      KEYS.sender(sender),
+      KEYS.delivery(recipient, requestId, sender),
+      KEYS.presence(recipient),
+    ]);
+    const all = begun.value === null ? [] : unpackSender(begun.value).begun;
+    if (pair.value === null || !isBegun(id, attempt, all, delivery.value)) return "over";
+    return presence.value?.instance === this.#deps.leases.instance ? "here" : "elsewhere";
+  }
+
+  /**
+   * Queues a message while its pair lasts, and records its 202 in the same commit, because the instance that waits for
+   * it may have given up.
+   */
+  async #queue(message: Message, recipientOwnerDid: string, attempt: Attempt): Promise<ForwardResult> {
+    if (!(await this.#isStillAllowed(message, attempt))) return FAILED;
+    const { mailbox, commits, deliveries, connectedAgents } = this.#deps;
+    const id = idOf(message), expiresAt = mailbox.expiry();
+    const connectedSockets = connectedAgents.session(id.recipient)?.links.length ?? 0;
+    const answer = queuedAnswer(id, { expiresAt, connectedSockets });
+    const { update, live } = deliveries.queued(id, attempt, answer);
+    const claim = await commits.claim<MailboxRefusal | "over">([
+      ...mailbox.enqueue(message, recipientOwnerDid, expiresAt),
+      update,
+    ], { live });
+    if (!claim.taken) {
+      return claim.refused === "over" ? FAILED : { result: "full", refusal: claim.refused };
+    }
+    this.onQueued(id.recipient);
+    return { result: "queued", answer };
+  }
+
+  /** Waits for the end of a sender's queued messages. Returns "late" after `timeoutMs` milliseconds. */
+  async #lineEnd(recipient: string, sender: string, timeoutMs: number): Promise<"over" | "late"> {
+    const { mailboxDelivery, clock } = this.#deps;
+    const inProgress = () => mailboxDelivery.inProgress(recipient, sender);
+    const late = new AbortController();
+    const timeout = sleep(clock, timeoutMs, late.signal).then(() => "late" as const);
+    for (let line = inProgress(); line; line = inProgress()) {
+      if (await Promise.race([line, timeout]) === "late") return "late";
+    }
+    late.abort();
+    return "over";
+  }
+}
+
+function idOf({ fromAgentDid, toAgentDid, requestId }: Envelope): DeliveryId {
+  return { sender: fromAgentDid, recipient: toAgentDid, requestId };
+}
