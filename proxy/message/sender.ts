@@ -28,6 +28,7 @@ import {
 import { BoundedMap } from "../../shared/bounded_map.ts";
 import type { Clock } from "../../shared/clock.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
+import { rejectedUntil } from "../../shared/server/nonces.ts";
 import { digestCharacters } from "../../shared/server/crypto.ts";
 import { type Decision, Window, type WindowRule } from "../../shared/server/rate_limit.ts";
 import type { BatchedReads } from "../../shared/server/store/batched_reads.ts";
@@ -236,10 +237,7 @@ export class Sender implements LiveRecord {
     this.#prune(now);
     const name = nonceName(digestCharacters(nonce));
     if (this.isUsed(name, now)) return null;
-    const expiresAt = Math.max(
-      (timestamp + LIMITS.nonceGraceSeconds) * 1000,
-      now + LIMITS.nonceKeptSeconds * 1000,
-    );
+    const expiresAt = rejectedUntil(timestamp, now);
     const use: NonceUse = { sender: this, name, timestamp, expiresAt, now, generation: this.generation };
     this.#ends.set(name, expiresAt);
     this.#reserved.add(use);

@@ -1,6 +1,6 @@
 /**
  * The page behind a join link. It is the same for every link, because the invite code is in the fragment, which no
- * browser sends; the script writes the command, and asks for nothing.
+ * browser sends; the script writes it into the command in place of ADDRESS, and asks for nothing.
  */
 import { openPage } from "../../shared/page/document.ts";
 import { markup } from "../../shared/page/html.ts";
@@ -19,7 +19,7 @@ export function joinPage({ origins }: { origins: readonly string[] }): Answer {
 <ol class="stack tight"><li class="card"><h2>1. Install svc</h2><p class="small soft">The file or the package that you were given. From the source, on a machine with Node, this builds the file <code>dist/svc</code>:</p>${
       copy("install", "npx -y deno@2.9.6 task compile")
     }</li>
-<li class="card"><h2>2. Make your account and your first agent</h2><p class="small soft">The command holds your invite. Copy the whole address of this page, with the part after <code>#</code>, between the quotes if it does not stand there yet.</p><div class="copy"><code id="invite" data-end="${end}">svc join 'ADDRESS'${end}</code><button type="button" class="btn" data-copy="invite" hidden>Copy</button></div><p class="small soft" data-when="pairs" hidden>The link also pairs your agent with an agent of the person who sent it.</p></li>
+<li class="card"><h2>2. Make your account and your first agent</h2><p class="small soft">The command holds your invite. Copy the whole address of this page, with the part after <code>#</code>, between the quotes if it does not stand there yet.</p><div class="copy"><code id="invite">svc join 'ADDRESS'${end}</code><button type="button" class="btn" data-copy="invite" hidden>Copy</button></div><p class="small soft" data-when="pairs" hidden>The link also pairs your agent with an agent of the person who sent it.</p></li>
 <li class="card"><h2>3. Start it</h2><p class="small soft">The messages of your agent arrive as long as this runs.</p>${
       copy("start", "svc connector start")
     }</li></ol>

@@ -4,6 +4,7 @@
  */
 import type { ProvenAgent } from "../callers.ts";
 import type { AgentRecord, SessionRecord, SpentRefresh } from "../schema/records.ts";
+import { ServiceError } from "../../shared/protocol/errors.ts";
 import { equalDigests } from "../../shared/server/crypto.ts";
 
 export interface RefreshRequest {
@@ -24,6 +25,27 @@ export type RefreshRefusal =
   | "reused"
   | "expired"
   | "conflict";
+
+/** What a refusal answers; that of a suspended owner needs the owner's name. */
+export const REFRESH_REFUSALS: Readonly<Record<Exclude<RefreshRefusal, "suspended">, () => ServiceError>> = {
+  // With the code of a wrong proof the owner would look for a mistake of this machine, and never make the agent again.
+  no_agent: () =>
+    new ServiceError("AGENT_NOT_FOUND", {
+      message: "The registry has no such agent. It may have been restored from an older backup",
+    }),
+  other_agent: () => new ServiceError("AGENT_AUTH_REFRESH_UNAUTHORIZED"),
+  revoked: () => new ServiceError("AGENT_AUTH_REFRESH_REVOKED"),
+  superseded: () =>
+    new ServiceError("AGENT_AUTH_REFRESH_UNAUTHORIZED", { message: "The AIT was superseded by a newer one" }),
+  invalid: () => new ServiceError("AGENT_AUTH_REFRESH_INVALID", { status: 401 }),
+  reused: () =>
+    new ServiceError("AGENT_AUTH_REFRESH_INVALID", {
+      status: 401,
+      message: "The refresh token was used before; the session is revoked",
+    }),
+  expired: () => new ServiceError("AGENT_AUTH_REFRESH_EXPIRED"),
+  conflict: () => new ServiceError("AGENT_AUTH_REFRESH_CONFLICT"),
+};
 
 /** What a refresh does: it rotates the tokens of a session, repeats a rotation whose answer was lost, or is refused. */
 export type RefreshDecision =

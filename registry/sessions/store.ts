@@ -15,7 +15,7 @@ import type { ProvenAgent } from "../callers.ts";
 import type { RegistryConfig } from "../config.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import { ENDED_KEPT_MS, sessionEnd } from "../schema/retention.ts";
-import { evaluateRefresh, type RefreshRefusal, type RefreshRequest } from "./session_rules.ts";
+import { evaluateRefresh, REFRESH_REFUSALS, type RefreshRequest } from "./session_rules.ts";
 
 export interface SessionDeps extends StoreDeps {
   config: Pick<RegistryConfig, "accessTokenTtlSeconds" | "refreshTokenTtlSeconds">;
@@ -99,27 +99,6 @@ export async function refreshSession(
   }
 }
 
-/** What a refusal answers; that of a suspended owner needs the owner's name. */
-const REFUSALS: Readonly<Record<Exclude<RefreshRefusal, "suspended">, () => ServiceError>> = {
-  // With the code of a wrong proof the owner would look for a mistake of this machine, and never make the agent again.
-  no_agent: () =>
-    new ServiceError("AGENT_NOT_FOUND", {
-      message: "The registry has no such agent. It may have been restored from an older backup",
-    }),
-  other_agent: () => new ServiceError("AGENT_AUTH_REFRESH_UNAUTHORIZED"),
-  revoked: () => new ServiceError("AGENT_AUTH_REFRESH_REVOKED"),
-  superseded: () =>
-    new ServiceError("AGENT_AUTH_REFRESH_UNAUTHORIZED", { message: "The AIT was superseded by a newer one" }),
-  invalid: () => new ServiceError("AGENT_AUTH_REFRESH_INVALID", { status: 401 }),
-  reused: () =>
-    new ServiceError("AGENT_AUTH_REFRESH_INVALID", {
-      status: 401,
-      message: "The refresh token was used before; the session is revoked",
-    }),
-  expired: () => new ServiceError("AGENT_AUTH_REFRESH_EXPIRED"),
-  conflict: () => new ServiceError("AGENT_AUTH_REFRESH_CONFLICT"),
-};
-
 type RefreshResult = "rotated" | "recovered" | "refused" | "reuse_detected";
 
 async function refreshOnce(
@@ -143,7 +122,7 @@ async function refreshOnce(
       report("reuse_detected");
       await revokeSession(deps, agent.value, { event: "session.reuse_detected", actor: agentDid, requestId });
     }
-    if (refused !== "suspended") throw REFUSALS[refused]();
+    if (refused !== "suspended") throw REFRESH_REFUSALS[refused]();
     const { value: owner } = await deps.kv.get<HumanRecord>(KEYS.human(agent.value?.ownerId ?? ""));
     const message = `${owner?.displayName ?? "Its owner"}'s account is suspended. Ask the administrator`;
     throw new ServiceError("ACCOUNT_SUSPENDED", { message });

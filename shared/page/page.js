@@ -78,7 +78,7 @@
   if (invite) {
     const { origin, pathname, hash } = location;
     const [code] = /^#svc_inv_[\w-]+(\.[\w-]+)*$/.exec(hash) ?? [];
-    if (code) invite.textContent = `svc join '${origin}${pathname}${code}'${invite.dataset.end}`;
+    if (code) invite.textContent = invite.textContent.replace("ADDRESS", origin + pathname + code);
     for (const part of all(page, "[data-when]")) {
       part.hidden = !{ invite: code, none: !code, pairs: code?.includes(".") }[part.dataset.when];
     }

@@ -25,6 +25,16 @@ export interface Reservation {
   release(fate: "used" | "replayed" | "unused"): void;
 }
 
+/**
+ * Until when a nonce is refused, milliseconds since the Unix epoch: as long as its request is fresh, which for one that is dated
+ * ahead is longer than from its first sight.
+ *
+ * @param timestamp Unix seconds, as in the request
+ */
+export function rejectedUntil(timestamp: number, now: number): number {
+  return Math.max((timestamp + LIMITS.nonceGraceSeconds) * 1000, now + LIMITS.nonceKeptSeconds * 1000);
+}
+
 /** Returns true when the record still rejects a request. A clock that steps back does not make a replay valid again. */
 export function isReplay(record: NonceRecord, timestamp: number, now: number): boolean {
   return now < record.expiresAt || record.timestamp === timestamp;
@@ -55,10 +65,7 @@ export class Nonces {
     const used = this.#used.get(name);
     if (this.#held.has(name) || (used && isReplay(used, timestamp, now))) return null;
     this.#held.add(name);
-    const expiresAt = Math.max(
-      (timestamp + LIMITS.nonceGraceSeconds) * 1000,
-      now + LIMITS.nonceKeptSeconds * 1000,
-    );
+    const expiresAt = rejectedUntil(timestamp, now);
     const record: NonceRecord = { expiresAt, timestamp };
     return {
       nonce,
