@@ -67,9 +67,9 @@ function textOf([head, unit, tail]: WorstText): string {
 }
 
 /** Shortest time in milliseconds of a search and a replacement. Ends early when one run is fast enough. */
-function timeOf(regex: RegExp, text: string): number {
+function timeOf(regex: RegExp, text: string, runs = RUNS): number {
   let best = Infinity;
-  for (let run = 0; run < RUNS && best > FLOOR_MS; run++) {
+  for (let run = 0; run < runs && best > FLOOR_MS; run++) {
     const start = performance.now();
     regex.lastIndex = 0;
     regex.exec(text);
@@ -115,5 +115,5 @@ Deno.test("each regular expression takes at most 20 times as long on its worst t
 Deno.test("the measurement refuses the expression that read the Prefer header before", () => {
   const regex = /"(?:[^"\\]|\\.)*"/g;
   const text = textOf(["", '\\"', ""]).slice(0, LENGTH / 4);
-  assert(timeOf(regex, text) > MAX_RATIO * FLOOR_MS);
+  assert(timeOf(regex, text, 2) > MAX_RATIO * FLOOR_MS);
 });

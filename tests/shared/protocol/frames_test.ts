@@ -220,55 +220,24 @@ Deno.test("frame decoding accepts from each side its own frames only", async (t)
   }
 });
 
-Deno.test("frame decoding refuses each malformed frame", async (t) => {
+Deno.test("frame decoding refuses malformed members that no vector has", async (t) => {
   const rows: [name: string, frame: Frame, change: Record<string, unknown>][] = [
-    ["of version 2", HEARTBEAT, { v: 2 }],
-    ["whose version is text", HEARTBEAT, { v: "1" }],
-    ["without version", HEARTBEAT, { v: undefined }],
-    ["without id", HEARTBEAT, { id: undefined }],
-    ["with a lower-case id", HEARTBEAT, { id: ID.toLowerCase() }],
-    ["without ts", HEARTBEAT, { ts: undefined }],
-    ["whose ts is a number", HEARTBEAT, { ts: 1 }],
-    ["whose ts is not a time", HEARTBEAT, { ts: "now" }],
-    ["without type", HEARTBEAT, { type: undefined }],
-    ["of an unknown type", HEARTBEAT, { type: "hello" }],
-    ["of an inherited type", HEARTBEAT, { type: "constructor" }],
     ["of type __proto__", HEARTBEAT, { type: "__proto__" }],
-    ["whose type is a list", HEARTBEAT, { type: ["heartbeat"] }],
-    ["without ackId", ACK, { ackId: undefined }],
     ["whose ackId is not a ULID", ACK, { ackId: "x" }],
-    ["without accepted", ACK, { accepted: undefined }],
-    ["whose accepted is text", ACK, { accepted: "true" }],
-    ["whose reason is a number", ACK, { reason: 1 }],
     ["whose reason is null", ACK, { reason: null }],
-    ["whose reason has no end", ACK, { reason: "x".repeat(10_000) }],
     ["of a heartbeat's ack without ackId", HEARTBEAT_ACK, { ackId: undefined }],
     ["without requestId", DELIVER, { requestId: undefined }],
-    ["with a requestId of 7 characters", DELIVER, { requestId: "1234567" }],
     ["without fromAgentDid", DELIVER, { fromAgentDid: undefined }],
-    ["from a human", DELIVER, { fromAgentDid: HUMAN }],
-    ["to a human", DELIVER, { toAgentDid: HUMAN }],
-    ["without identity", DELIVER, { identity: undefined }],
     ["whose identity is null", DELIVER, { identity: null }],
-    ["whose identity lacks a member", DELIVER, { identity: { ...DELIVER.identity, aitJti: undefined } }],
     ["whose identity's owner is an agent", DELIVER, { identity: { ...DELIVER.identity, ownerDid: AGENT } }],
     ["whose identity's name is a number", DELIVER, { identity: { ...DELIVER.identity, name: 1 } }],
-    ["without contentType", DELIVER, { contentType: undefined }],
-    ["of attempt 0", DELIVER, { attempt: 0 }],
-    ["of attempt 1.5", DELIVER, { attempt: 1.5 }],
     ["whose attempt is text", DELIVER, { attempt: "1" }],
     ["whose conversationId is null", DELIVER, { conversationId: null }],
-    ["whose conversationId has 129 characters", DELIVER, { conversationId: "x".repeat(129) }],
     ["whose inReplyTo is null", DELIVER, { inReplyTo: null }],
-    ["whose inReplyTo has 7 characters", DELIVER, { inReplyTo: "1234567" }],
-    ["whose inReplyTo has 129 characters", DELIVER, { inReplyTo: "x".repeat(129) }],
-    ["whose auto is false", DELIVER, { auto: false }],
     ["whose auto is a text", DELIVER, { auto: "1" }],
-    ["of a delivery in another state", TOLD, { state: "sending" }],
     ["of a delivery without time", TOLD, { at: undefined }],
     ["of a pair with a human", PAIRED, { peerAgentDid: HUMAN }],
     ["of a pair without profile", PAIRED, { profile: undefined }],
-    ["of a pair whose profile lacks a name", PAIRED, { profile: { agentName: "beta" } }],
     ["of a revocation without reason", REVOKED, { reason: undefined }],
   ];
   for (const [name, frame, change] of rows) {
@@ -277,14 +246,6 @@ Deno.test("frame decoding refuses each malformed frame", async (t) => {
       assertThrows(() => decodeFrame(text, "proxy"), FrameError);
       assertThrows(() => decodeFrame(text, "connector"), FrameError);
     });
-  }
-});
-
-Deno.test("frame decoding refuses a deliver frame whose payload is missing or not last", () => {
-  const { payload, ...rest } = DELIVER;
-  const first = `{"payload":${payload},${JSON.stringify(rest).slice(1)}`;
-  for (const text of [JSON.stringify(rest), first, encodeFrame(DELIVER).slice(0, -1) + ',"x":1}']) {
-    assertThrows(() => decodeFrame(text, "proxy"), FrameError);
   }
 });
 
@@ -315,30 +276,8 @@ Deno.test("frame decoding throws a frame error only", () => {
         assert(error instanceof FrameError, `${error}`);
       }
     }),
-    { seed: 1, numRuns: 3000 },
+    { seed: 1, numRuns: 500 },
   );
-});
-
-Deno.test("frame decoding refuses a text that is not a JSON object", async (t) => {
-  const rows = [
-    "",
-    " ",
-    "{",
-    "null",
-    "1",
-    '"heartbeat"',
-    "[]",
-    "[{}]",
-    "{}",
-    `\ufeff${JSON.stringify(HEARTBEAT)}`,
-    "undefined",
-  ];
-  for (const text of rows) {
-    await t.step(JSON.stringify(text.slice(0, 20)), () => {
-      assertThrows(() => decodeFrame(text, "connector"), FrameError);
-      assertThrows(() => decodeFrame(text, "proxy"), FrameError);
-    });
-  }
 });
 
 Deno.test("frame decoding handles a frame that is nested 100,000 deep", () => {

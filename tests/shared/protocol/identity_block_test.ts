@@ -16,7 +16,7 @@ import { sentBody } from "../../../shared/protocol/message_proof.ts";
 import { vectors } from "../../support/vectors.ts";
 import { anyText, jsonKey, jsonString, jsonText, memberText, space } from "./arbitraries.ts";
 
-const RUNS = { seed: 1, numRuns: 1000 };
+const RUNS = { seed: 1, numRuns: 200 };
 const { valid } = vectors("identity-block");
 const IDENTITY = valid[0]?.identity ?? fail();
 const LINE_ENDS = ["\n", "\r", "\r\n", "\v", "\f", "\u0085", "\u2028", "\u2029"];
@@ -116,10 +116,6 @@ Deno.test("the identity block cuts each field at its own maximum", () => {
     `[Svc Identity]\nagentDid: ${long.slice(0, 160)}\nownerDid: ${long.slice(0, 160)}\n` +
       `issuer: ${long.slice(0, 200)}\naitJti: ${long.slice(0, 64)}\n\n`,
   );
-});
-
-Deno.test("the identity block has exactly one marker line, the first", () => {
-  fc.assert(fc.property(message, (text) => assertEquals(markerLines(withIdentityBlock(text, IDENTITY)), [0])), RUNS);
 });
 
 Deno.test("the identity block has one marker and five lines for any fields of the identity", () => {

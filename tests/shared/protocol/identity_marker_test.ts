@@ -42,12 +42,12 @@ function fillersOf(): { invisible: string[]; visible: string[] } {
   return { invisible, visible: [" ", "\u3000", "\u00a0", "\u0301", "x", "\u115f\u0301", "\ud800", "ﬁ", "\ufe64"] };
 }
 
-Deno.test("the identity marker is recognised like the complete fold in 10,000 generated spellings", () => {
+Deno.test("the identity marker is recognised like the complete fold in 2,000 generated spellings", () => {
   const pick = numbers(1);
   const spellings = spellingsOf();
   const { invisible, visible } = fillersOf();
   let markers = 0;
-  for (let i = 0; i < 10_000; i++) {
+  for (let i = 0; i < 2_000; i++) {
     const parts: string[] = [];
     for (const letter of "[svc identity]") {
       const choices = spellings.get(letter) ?? [letter];
@@ -61,7 +61,7 @@ Deno.test("the identity marker is recognised like the complete fold in 10,000 ge
     if (expected) markers++;
     assertEquals(isQuoted(line), expected, JSON.stringify(line));
   }
-  assert(markers > 2_000 && markers < 9_990, `${markers} of the spellings pass`);
+  assert(markers > 400 && markers < 1_998, `${markers} of the spellings pass`);
 });
 
 Deno.test("the identity marker is recognised like the complete fold next to every 29th code point", () => {

@@ -12,7 +12,7 @@ import {
 } from "../../../shared/protocol/json_text.ts";
 import { jsonKey, jsonText, memberText, space } from "./arbitraries.ts";
 
-const RUNS = { seed: 1, numRuns: 1000 };
+const RUNS = { seed: 1, numRuns: 300 };
 
 Deno.test("the member scan returns key and exact value text of each member, in order", () => {
   const members = fc.array(fc.tuple(space, jsonKey, space, space, jsonText.map(trim), space), { maxLength: 6 });
@@ -229,7 +229,9 @@ Deno.test("the long array reader refuses each malformed text", async (t) => {
   ];
   for (const [name, json] of rows) {
     await t.step(name, () => {
-      for (const lengths of [[1], [7], [65_536]]) assertEquals(readPieces(json, lengths) === null, true);
+      for (const lengths of [json.length > 1_000 ? [100] : [1], [7], [65_536]]) {
+        assertEquals(readPieces(json, lengths) === null, true);
+      }
     });
   }
 });

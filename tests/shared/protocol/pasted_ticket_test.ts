@@ -47,7 +47,7 @@ Deno.test("a paste without one clear ticket says what to do", () => {
   for (const [text, expected] of cases) assertEquals(found(text), expected, text.slice(0, 60));
 });
 
-Deno.test("10,000 random texts hold no ticket", () => {
+Deno.test("random texts hold no ticket", () => {
   const text = fc.oneof(anyText, anyText.map((rest) => `svcpair1_${rest}`));
-  fc.assert(fc.property(text, (pasted) => "problem" in ticketInPaste(pasted, OWN)), { seed: 1, numRuns: 10_000 });
+  fc.assert(fc.property(text, (pasted) => "problem" in ticketInPaste(pasted, OWN)), { seed: 1, numRuns: 1_000 });
 });

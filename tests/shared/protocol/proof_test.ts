@@ -4,7 +4,7 @@
  */
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import fc from "fast-check";
-import { fromBase64Url, sha256, toBase64Url, utf8Bytes } from "../../../shared/protocol/base64url.ts";
+import { fromBase64Url, sha256, utf8Bytes } from "../../../shared/protocol/base64url.ts";
 import { importPublicKey, keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
 import {
   canonicalProof,
@@ -18,7 +18,7 @@ import {
 } from "../../../shared/protocol/proof.ts";
 import { vectors } from "../../support/vectors.ts";
 
-const RUNS = { seed: 1, numRuns: 500 };
+const RUNS = { seed: 1, numRuns: 200 };
 const { agentKey, claims, ait, valid, invalid } = vectors("proof");
 const publicKey = await importPublicKey(claims.cnf.jwk.x);
 const { privateKey } = await keyPairFromSeed(fromBase64Url(agentKey.seed) ?? new Uint8Array());
@@ -70,30 +70,6 @@ Deno.test("proof verification refuses the invalid vectors", async (t) => {
     await t.step(name, async () => {
       assertEquals(await verifyProof(publicKey, proof, await fieldsOf(request)), false);
     });
-  }
-});
-
-Deno.test("proof verification refuses a malformed proof", async (t) => {
-  const [first] = valid;
-  assert(first);
-  const fields = await fieldsOf(first.request);
-  const bytes = fromBase64Url(first.proof) ?? new Uint8Array();
-  const hex = Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
-  const rows: [name: string, proof: string][] = [
-    ["none", ""],
-    ["63 bytes", toBase64Url(bytes.slice(0, 63))],
-    ["65 bytes", toBase64Url(new Uint8Array([...bytes, 0]))],
-    ["standard base64", btoa(String.fromCharCode(...bytes))],
-    ["padding", `${first.proof}==`],
-    ["hex", hex],
-    ["trailing bits", first.proof.slice(0, -1) + (first.proof.endsWith("A") ? "B" : "R")],
-    ["white space", ` ${first.proof}`],
-    ["two proofs", `${first.proof},${first.proof}`],
-    ["zeros", toBase64Url(new Uint8Array(64))],
-  ];
-  assert(rows.every(([, proof]) => proof !== first.proof));
-  for (const [name, proof] of rows) {
-    await t.step(name, async () => assertEquals(await verifyProof(publicKey, proof, fields), false));
   }
 });
 

@@ -15,6 +15,7 @@ import { HEALTHY_MS } from "../../../shared/server/store/store_probe.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
 import { flushTasks, ManualClock } from "../../support/manual_clock.ts";
 import { MAX_CHECKS } from "../../support/test_store.ts";
+import { IS_LONG } from "../../support/trials.ts";
 
 const KEPT_MS = 3_600_000;
 
@@ -242,6 +243,6 @@ Deno.test("claims at two instances count exactly once over lost answers, errors 
       const unknown = results.filter((one) => one.status === "rejected").length;
       assert(used <= taken.filter(Boolean).length + unknown, "a claim took effect and was refused");
     }),
-    { numRuns: 150, seed: 7 },
+    { numRuns: IS_LONG ? 150 : 50, seed: 7 },
   );
 });

@@ -224,7 +224,7 @@ Deno.test("no decision takes effect after its record has changed, in a store in 
             assertEquals(last?.[1], "good");
           }
         }),
-        { numRuns: kind === "file" ? 15 : 60, seed: 1 },
+        { numRuns: kind === "file" ? 8 : 30, seed: 1 },
       );
     });
   }

@@ -15,6 +15,7 @@ import { COMMITS_IN_FLIGHT } from "../../../../shared/server/store/open_store.ts
 import { StoreUnavailable } from "../../../../shared/server/store/store_errors.ts";
 import { FaultyKv } from "../../../support/faulty_kv.ts";
 import { flushTasks, ManualClock } from "../../../support/manual_clock.ts";
+import { IS_LONG } from "../../../support/trials.ts";
 
 const MAX_CHECKS = LIMITS.commitChecksConnect;
 const WAIT_MS = JOINING_WAIT_MS;
@@ -194,5 +195,5 @@ Deno.test("claims that wait and claims that do not have the outcome of one after
       assertEquals(clock.waiting, 0);
     },
   );
-  await fc.assert(property, { numRuns: 100 });
+  await fc.assert(property, { numRuns: IS_LONG ? 100 : 35 });
 });

@@ -11,6 +11,7 @@ import { STORE_CALL_MS, StoreUnavailable } from "../../../../shared/server/store
 import { FaultyKv, type KvCall, overlaid, withRecordedWrites } from "../../../support/faulty_kv.ts";
 import { flushTasks, ManualClock } from "../../../support/manual_clock.ts";
 import { until } from "../../../support/until.ts";
+import { IS_LONG } from "../../../support/trials.ts";
 
 const KEPT_MS = 3_600_000;
 const MAX_CHECKS = LIMITS.commitChecksConnect;
@@ -238,7 +239,7 @@ Deno.test("commits in flight have the outcome of a serial order over delays, con
         assert(haveCommonOrder([...lists.values()]), "no serial order has this outcome");
       },
     ),
-    { numRuns: 150, seed: 3 },
+    { numRuns: IS_LONG ? 150 : 50, seed: 3 },
   );
   assert(most > 1, "no two commits were in flight together");
 });
