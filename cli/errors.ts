@@ -177,7 +177,7 @@ export class CliError extends Error {
   constructor(
     readonly code: CliErrorCode | keyof typeof DETECTED_HERE,
     message: string,
-    { cause, fix, details = [] }: { cause?: unknown; fix?: string; details?: readonly string[] } = {},
+    { cause, fix, details = [] }: { cause?: unknown; fix?: string | undefined; details?: readonly string[] } = {},
   ) {
     super(message, { cause });
     this.fix = fix;

@@ -26,7 +26,6 @@ import { didYouMean } from "../../shared/did_you_mean.ts";
 import { isAgentDid, parseDid } from "../../shared/protocol/did.ts";
 import { isUlid } from "../../shared/protocol/ids.ts";
 import type { Command, RawInput } from "../command_line/command.ts";
-import type * as z from "zod";
 
 const LOCK_FILE = "agent.lock";
 
@@ -42,15 +41,15 @@ export class AgentFolder extends PrivateFolder {
   }
 
   identity(): Identity {
-    return this.#parse(AGENT_FILES.identity, Identity);
+    return this.#present(AGENT_FILES.identity, this.readJson(AGENT_FILES.identity, Identity));
   }
 
   auth(): AgentAuth {
-    return this.#parse(AGENT_FILES.auth, AgentAuth);
+    return this.#present(AGENT_FILES.auth, this.readJson(AGENT_FILES.auth, AgentAuth));
   }
 
   ait(): string {
-    return this.#text(AGENT_FILES.ait).trim();
+    return this.#present(AGENT_FILES.ait, this.read(AGENT_FILES.ait)).trim();
   }
 
   /** Returns the key pair; `null` when the key is missing or incomplete. */
@@ -61,26 +60,13 @@ export class AgentFolder extends PrivateFolder {
 
   async keys(): Promise<KeyPair> {
     const keys = await this.keysIfAny();
-    if (keys === null) throw this.#damaged(AGENT_FILES.seed);
+    if (keys === null) throw new CliError("CLI_FILE_INVALID", `${join(this.path, AGENT_FILES.seed)} is damaged`);
     return keys;
   }
 
-  #text(file: string): string {
-    const text = this.read(file);
-    if (text === null) throw new CliError("CLI_FILE_INVALID", `${join(this.path, file)} is missing`);
-    return text;
-  }
-
-  #parse<S extends z.ZodType>(file: string, schema: S): z.output<S> {
-    try {
-      return schema.parse(JSON.parse(this.#text(file)));
-    } catch (error) {
-      throw error instanceof CliError ? error : this.#damaged(file);
-    }
-  }
-
-  #damaged(file: string): CliError {
-    return new CliError("CLI_FILE_INVALID", `${join(this.path, file)} is damaged`);
+  #present<T>(file: string, content: T | null): T {
+    if (content === null) throw new CliError("CLI_FILE_INVALID", `${join(this.path, file)} is missing`);
+    return content;
   }
 }
 

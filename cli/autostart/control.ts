@@ -29,7 +29,7 @@ export function chooseSystem(wanted: string, os: typeof Deno.build.os): ServiceS
 }
 
 export async function installService(host: Host, system: ServiceSystem, spec: ServiceSpec): Promise<Installed> {
-  const path = system === "systemd" ? unitPath(host, spec) : plistPath(host, spec);
+  const path = pathOf(host, system, spec);
   const wasThere = await exists(path);
   try {
     return system === "systemd" ? await installUnit(host, spec) : await installAgent(host, spec);
@@ -47,7 +47,7 @@ export async function serviceFile(
   service: ServiceName,
   configDir: string,
 ): Promise<string | null> {
-  const path = system === "systemd" ? unitPath(host, service) : plistPath(host, service);
+  const path = pathOf(host, system, service);
   const text = await Deno.readTextFile(path).catch(() => "");
   return text.includes(system === "systemd" ? quoted(configDir) : `<string>${escaped(configDir)}</string>`)
     ? path
@@ -66,7 +66,7 @@ export async function requireOwnService(
   service: ServiceName,
   configDir: string,
 ): Promise<void> {
-  const path = system === "systemd" ? unitPath(host, service) : plistPath(host, service);
+  const path = pathOf(host, system, service);
   if (!await exists(path) || await serviceFile(host, system, service, configDir) !== null) return;
   throw new CliError("CLI_USAGE", `${path} is the service of another configuration folder`, {
     fix:
@@ -76,20 +76,18 @@ export async function requireOwnService(
 
 /** Stops and removes a service. @returns true when there was one */
 export async function uninstallService(host: Host, system: ServiceSystem, service: ServiceName): Promise<boolean> {
-  if (system === "systemd") {
-    const path = unitPath(host, service);
-    if (!await exists(path)) return false;
-    // The result does not matter, because a unit that is not loaded does not run.
-    await host.run("systemctl", ["--user", "disable", "--now", unitName(service)]);
-    await removeFile(path);
-    await host.run("systemctl", ["--user", "daemon-reload"]);
-    return true;
-  }
-  const path = plistPath(host, service);
+  const path = pathOf(host, system, service);
   if (!await exists(path)) return false;
-  await host.run("launchctl", ["bootout", `gui/${host.uid}/${label(service)}`]);
+  // The results do not matter, because a service that is not loaded does not run.
+  if (system === "systemd") await host.run("systemctl", ["--user", "disable", "--now", unitName(service)]);
+  else await host.run("launchctl", ["bootout", `gui/${host.uid}/${label(service)}`]);
   await removeFile(path);
+  if (system === "systemd") await host.run("systemctl", ["--user", "daemon-reload"]);
   return true;
+}
+
+function pathOf(host: Host, system: ServiceSystem, service: ServiceName): string {
+  return system === "systemd" ? unitPath(host, service) : plistPath(host, service);
 }
 
 /** The log of a service under launchd. @param folder of its agent, or of the configuration when it is for all */

@@ -22,7 +22,7 @@ import type { Context } from "../context.ts";
 import { CliError, EXIT } from "../errors.ts";
 import { contentLines, memberOf } from "../messages/received.ts";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
-import { reason } from "../files/private_files.ts";
+import { readAtMost, reason } from "../files/private_files.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { problemText, refusalText } from "../connector/states.ts";
 import { idCell } from "../terminal/tables.ts";
@@ -313,19 +313,12 @@ function decoded(bytes: Uint8Array, what: string): string {
   }
 }
 
-/** The bytes of a file, at most `READ_BYTES` of them. */
 async function fileBytes(path: string): Promise<Uint8Array> {
-  const buffer = new Uint8Array(READ_BYTES);
-  let length = 0;
   try {
-    using file = await Deno.open(path);
-    for (let read: number | null = 0; read !== null && length < READ_BYTES; length += read ?? 0) {
-      read = await file.read(buffer.subarray(length));
-    }
+    return await readAtMost(path, READ_BYTES);
   } catch (error) {
     throw new CliError("CLI_USAGE", `${path} cannot be read: ${reason(error)}`, { cause: error });
   }
-  return buffer.subarray(0, length);
 }
 
 function tooLarge(length: string): CliError {

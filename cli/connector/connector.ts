@@ -114,7 +114,6 @@ export class Connector {
   api: Status["api"] = null;
   #cancelCleanup: Cancel = () => {};
   #cancelLeases: Cancel = () => {};
-  #running: Promise<unknown> = Promise.resolve(null);
   #end: ((why: unknown) => void) | null = null;
 
   constructor(readonly deps: ConnectorDeps, readonly options: ConnectorOptions) {
@@ -216,8 +215,7 @@ export class Connector {
     this.sending.wake("receipt");
     this.sending.wake("kept");
     this.#cleanUp();
-    this.#running = this.#connection.run();
-    void this.#running.then((why) => why !== null && this.fail(why));
+    void this.#connection.run().then((why) => why !== null && this.fail(why));
     return promise;
   }
 

@@ -55,17 +55,16 @@ export class Waits {
   begin(question?: SentKey): WaitingCall | null {
     if (this.#calls >= LIMIT.waitingCalls) return null;
     this.#calls++;
-    const key = question && keyOf(question);
-    if (key !== undefined) this.#asked.set(key, (this.#asked.get(key) ?? 0) + 1);
-    let isOpen = true;
+    const end = new DisposableStack();
+    end.defer(() => this.#calls--);
+    if (question !== undefined) {
+      const key = keyOf(question);
+      this.#asked.set(key, (this.#asked.get(key) ?? 0) + 1);
+      end.defer(() => this.#release(key));
+    }
     return {
       until: (look, isAffected, ms, signal) => this.#until(look, isAffected, ms, signal),
-      [Symbol.dispose]: () => {
-        if (!isOpen) return;
-        isOpen = false;
-        this.#calls--;
-        if (key !== undefined) this.#release(key);
-      },
+      [Symbol.dispose]: () => end.dispose(),
     };
   }
 
@@ -175,12 +174,8 @@ export class AskedTasks {
   block(): Disposable | null {
     if (this.#blocking >= LIMIT.a2aBlockingCalls) return null;
     this.#blocking++;
-    let isOpen = true;
-    return {
-      [Symbol.dispose]: () => {
-        if (isOpen) this.#blocking--;
-        isOpen = false;
-      },
-    };
+    const end = new DisposableStack();
+    end.defer(() => this.#blocking--);
+    return end;
   }
 }

@@ -2,6 +2,7 @@
 import { resolve } from "node:path";
 import type { Authority, System } from "../context.ts";
 import { CliError } from "../errors.ts";
+import { readAtMost } from "./private_files.ts";
 
 const AUTHORITY_BYTES = 1024 * 1024;
 const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/;
@@ -16,7 +17,7 @@ export async function readAuthority(
   what: string,
 ): Promise<Authority> {
   const path = resolve(file);
-  const pem = await readStart(path, what);
+  const pem = await readText(path, what);
   if (!CERTIFICATE.test(pem)) throw new CliError("CLI_USAGE", `${what}: ${path} holds no certificate in PEM form`);
   try {
     trusting?.(pem);
@@ -26,17 +27,10 @@ export async function readAuthority(
   return { path, pem };
 }
 
-async function readStart(path: string, what: string): Promise<string> {
-  try {
-    using file = await Deno.open(path);
-    const bytes = new Uint8Array(AUTHORITY_BYTES + 1);
-    let length = 0;
-    for (let n: number | null = 0; n !== null && length < bytes.length; length += n ?? 0) {
-      n = await file.read(bytes.subarray(length));
-    }
-    if (length <= AUTHORITY_BYTES) return new TextDecoder().decode(bytes.subarray(0, length));
-  } catch (cause) {
+async function readText(path: string, what: string): Promise<string> {
+  const bytes = await readAtMost(path, AUTHORITY_BYTES + 1).catch((cause) => {
     throw new CliError("CLI_USAGE", `${what}: ${path} cannot be read`, { cause });
-  }
-  throw new CliError("CLI_USAGE", `${what}: ${path} is larger than 1 MiB`);
+  });
+  if (bytes.length > AUTHORITY_BYTES) throw new CliError("CLI_USAGE", `${what}: ${path} is larger than 1 MiB`);
+  return new TextDecoder().decode(bytes);
 }

@@ -5,6 +5,7 @@
 import { dirname, join } from "node:path";
 import { toBase64Url, utf8Bytes } from "../../shared/protocol/base64url.ts";
 import type { Random } from "../../shared/random.ts";
+import type * as z from "zod";
 import { CliError } from "../errors.ts";
 import type { Context } from "../context.ts";
 
@@ -229,6 +230,19 @@ function isForbidden(error: unknown): boolean {
       error.message.startsWith("Requires ");
 }
 
+/** Returns at most so many bytes of a file that a person named, which may be a pipe. */
+export async function readAtMost(path: string, maxBytes: number): Promise<Uint8Array<ArrayBuffer>> {
+  using file = await Deno.open(path);
+  const bytes = new Uint8Array(maxBytes);
+  let length = 0;
+  while (length < maxBytes) {
+    const read = await file.read(bytes.subarray(length));
+    if (read === null) break;
+    length += read;
+  }
+  return bytes.slice(0, length);
+}
+
 /** Returns the system's reason without the path, which the message already contains. */
 export function reason(error: unknown): string {
   if (isForbidden(error)) return "svc has no permission for this path";
@@ -245,6 +259,21 @@ export class PrivateFolder {
   /** Returns the text of a file, or `null` when it does not exist. */
   read(file: string, maxBytes = FILE_BYTES): string | null {
     return readPrivate(join(this.path, file), maxBytes);
+  }
+
+  /** Returns the value of a JSON file, or `null` when it does not exist. @throws {CliError} `CLI_FILE_INVALID` */
+  readJson<S extends z.ZodType>(
+    file: string,
+    schema: S,
+    { maxBytes, hint = "", fix }: { maxBytes?: number; hint?: string; fix?: string } = {},
+  ): z.output<S> | null {
+    const text = this.read(file, maxBytes);
+    if (text === null) return null;
+    try {
+      return schema.parse(JSON.parse(text));
+    } catch {
+      throw new CliError("CLI_FILE_INVALID", `${join(this.path, file)} is damaged${hint}`, { fix });
+    }
   }
 
   /** Replaces a file. @throws {CliError} `CLI_SAVE_FAILED`, also for a text that is too large to be read again */

@@ -8,13 +8,11 @@ import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 import { kindOf, removeLeftovers } from "../files/private_files.ts";
 import { type HostFile, readHostFile, refuseReadOnly, replaceHostFile } from "./host_file.ts";
-import { isSame, NotEditableError, type Place, type TextEditor } from "./place.ts";
+import { BYTE_ORDER_MARK, isSame, NotEditableError, type Place, type TextEditor } from "./place.ts";
 import type { Record, Records } from "./records.ts";
 
 /** With less, a host that writes its file at the same time makes the command fail; with more, two programs race on. */
 const REPLACE_TRIES = 3;
-
-const BYTE_ORDER_MARK = "\ufeff";
 
 export interface Target {
   host: string;

@@ -12,7 +12,7 @@ import {
   valueAt,
   viewJson,
 } from "./json_view.ts";
-import { NotEditableError, type Place, type TextEditor } from "./place.ts";
+import { BYTE_ORDER_MARK, NotEditableError, type Place, type TextEditor } from "./place.ts";
 
 /** A change of a text at positions of the old text. */
 interface Edit {
@@ -21,7 +21,6 @@ interface Edit {
   text: string;
 }
 
-const BYTE_ORDER_MARK = "\ufeff";
 const INDENT = "  ";
 
 export const JSON_TEXT: TextEditor = {

@@ -7,7 +7,6 @@ import * as z from "zod";
 import type { AgentFolder } from "../agents/agent_store.ts";
 import { CONNECTOR_LIMITS } from "../connector/limits.ts";
 import type { Context } from "../context.ts";
-import { CliError } from "../errors.ts";
 import { ensureConfigDir } from "../files/config_dir.ts";
 import { ensureDirectory, isDirectory, writePrivate } from "../files/private_files.ts";
 
@@ -96,15 +95,8 @@ export class Records {
 
   /** All records. @throws {CliError} `CLI_FILE_INVALID` */
   all(): Record[] {
-    const text = this.folder.read(RECORD_FILE, RECORD_BYTES_MAX);
-    if (text === null) return [];
-    try {
-      return z.array(Record).parse(JSON.parse(text));
-    } catch {
-      throw new CliError("CLI_FILE_INVALID", `${join(this.folder.path, RECORD_FILE)} is damaged`, {
-        fix: "Remove the file; svc mcp install writes it again.",
-      });
-    }
+    const fix = "Remove the file; svc mcp install writes it again.";
+    return this.folder.readJson(RECORD_FILE, z.array(Record), { maxBytes: RECORD_BYTES_MAX, fix }) ?? [];
   }
 
   async #write(records: readonly Record[]): Promise<void> {

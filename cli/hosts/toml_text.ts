@@ -4,20 +4,19 @@
  */
 import { parse } from "smol-toml";
 import { CONNECTOR_LIMITS } from "../connector/limits.ts";
-import { isSame, NotEditableError, type Place, type TextEditor } from "./place.ts";
+import { memberOf } from "../platforms/settings.ts";
+import { BYTE_ORDER_MARK, isSame, NotEditableError, type Place, type TextEditor } from "./place.ts";
 
 type Table = Record<string, unknown>;
 
-const BYTE_ORDER_MARK = "\ufeff";
-
 export const TOML_TEXT: TextEditor = {
   find(text, { path }) {
-    return { entry: at(parsed(text), path), missing: 0 };
+    return { entry: memberOf(parsed(text), ...path), missing: 0 };
   },
 
   withEntry(text, place, value) {
     const before = parsed(text);
-    const present = at(before, place.path);
+    const present = memberOf(before, ...place.path);
     const block = blockOf(place, value);
     const written = present === undefined ? appended(text, block) : text.replace(...swap(text, place, present, block));
     return checked(before, written, place, value);
@@ -25,7 +24,7 @@ export const TOML_TEXT: TextEditor = {
 
   withoutEntry(text, place) {
     const before = parsed(text);
-    const present = at(before, place.path);
+    const present = memberOf(before, ...place.path);
     if (present === undefined) return text;
     const end = lineEndOf(text);
     const block = presentBlock(text, place, present);
@@ -43,7 +42,7 @@ export const TOML_TEXT: TextEditor = {
 /** @throws {NotEditableError} when a value other than the entry has changed, or the text is not valid */
 function checked(before: Table, written: string, { path }: Place, value: object | undefined): string {
   const after = parsedAgain(written, path);
-  if (isSame(at(after, path), value) && isSame(without(before, path), without(after, path))) return written;
+  if (isSame(memberOf(after, ...path), value) && isSame(without(before, path), without(after, path))) return written;
   throw new NotEditableError("the entry cannot be changed without changing something else");
 }
 
@@ -86,12 +85,6 @@ function parsedAgain(written: string, path: readonly string[]): Table {
   } catch {
     throw new NotEditableError(`its ${path.slice(0, -1).join(".")} has another form`);
   }
-}
-
-function at(table: Table, path: readonly string[]): unknown {
-  let value: unknown = table;
-  for (const name of path) value = isTable(value) && Object.hasOwn(value, name) ? value[name] : undefined;
-  return value;
 }
 
 /** The document without the entry, and without the tables around it that would be empty. */

@@ -58,10 +58,6 @@ interface CredentialsDeps {
 }
 
 export class StoredCredentials {
-  readonly #deps: CredentialsDeps;
-  #identity: AgentIdentity;
-  #auth: AgentAuth;
-  #aitExpiresAt: number;
   #refreshing: Promise<void> | null = null;
   readonly #visits = new BoundedMap<string, Promise<VisitAnswer>>(VISITS_KEPT);
   #failures = 0;
@@ -71,12 +67,7 @@ export class StoredCredentials {
   #stopped = false;
   onEnd: (error: unknown) => void = () => {};
 
-  private constructor(deps: CredentialsDeps, read: StoredSession) {
-    this.#deps = deps;
-    this.#identity = read.identity;
-    this.#auth = read.auth;
-    this.#aitExpiresAt = read.aitExpiresAt;
-  }
+  private constructor(private readonly deps: CredentialsDeps, private session: StoredSession) {}
 
   static async open(deps: CredentialsDeps): Promise<StoredCredentials> {
     return new StoredCredentials(deps, await deps.store.read());
@@ -84,43 +75,43 @@ export class StoredCredentials {
 
   /** Milliseconds since the Unix epoch. */
   get accessExpiresAt(): number {
-    return Date.parse(this.#auth.accessExpiresAt);
+    return Date.parse(this.session.auth.accessExpiresAt);
   }
 
   get identityExpiresAt(): number {
-    return this.#aitExpiresAt;
+    return this.session.aitExpiresAt;
   }
 
   /** The identity to sign with. Refreshes it first when its access token is about to expire. */
   async current(): Promise<AgentIdentity> {
-    const { clock } = this.#deps;
+    const { clock } = this.deps;
     if (this.accessExpiresAt - clock.now() <= LEAST_MS) {
       // The service decides whether the token has expired.
       await this.#refresh().catch((error) => {
         if (isPermanent(error)) throw error;
       });
     }
-    return this.#identity;
+    return this.session.identity;
   }
 
   /** After a refusal: reads the files again, or refreshes. Returns true when the credentials have changed. */
   async renew(what: "access" | "identity"): Promise<boolean> {
-    const { ait, accessToken } = this.#identity;
+    const { ait, accessToken } = this.session.identity;
     await this.#reload();
-    if (this.#identity.ait !== ait || this.#identity.accessToken !== accessToken) {
-      this.#deps.emit("reloaded");
+    if (this.session.identity.ait !== ait || this.session.identity.accessToken !== accessToken) {
+      this.deps.emit("reloaded");
       return true;
     }
     if (what === "identity") return false;
     await this.#refresh();
-    return this.#identity.accessToken !== accessToken;
+    return this.session.identity.accessToken !== accessToken;
   }
 
   /** A token for the proxy of another server, in memory only. @throws {UnreachableError} when the registry gives none */
   async visit(audience: string): Promise<string> {
     const kept = await this.#visits.get(audience)?.catch(() => null);
-    if (kept && Date.parse(kept.expiresAt) - this.#deps.clock.now() > VISIT_AHEAD_MS) return kept.token;
-    const asked = this.current().then((agent) => this.#deps.store.visit(agent, audience));
+    if (kept && Date.parse(kept.expiresAt) - this.deps.clock.now() > VISIT_AHEAD_MS) return kept.token;
+    const asked = this.current().then((agent) => this.deps.store.visit(agent, audience));
     this.#visits.set(audience, asked);
     try {
       return (await asked).token;
@@ -141,7 +132,7 @@ export class StoredCredentials {
   watch(): void {
     this.#cancel();
     if (this.#stopped) return;
-    const { clock } = this.#deps;
+    const { clock } = this.deps;
     const left = this.accessExpiresAt - clock.now() - AHEAD_MS;
     const wait = this.#needsOperator
       ? OPERATOR_RETRY_MS
@@ -158,16 +149,16 @@ export class StoredCredentials {
 
   async #refreshAhead(): Promise<void> {
     try {
-      const { refreshToken } = this.#auth;
+      const { refreshToken } = this.session.auth;
       await this.#reload();
       // Another process has just refreshed it.
-      const isNew = this.#auth.refreshToken !== refreshToken &&
-        this.accessExpiresAt - this.#deps.clock.now() > AHEAD_MS;
+      const isNew = this.session.auth.refreshToken !== refreshToken &&
+        this.accessExpiresAt - this.deps.clock.now() > AHEAD_MS;
       if (!isNew) await this.#refresh();
       this.#failures = 0;
     } catch (error) {
       this.#failures++;
-      this.#deps.emit("refresh_failed", { why: describeError(error) });
+      this.deps.emit("refresh_failed", { why: describeError(error) });
       if (isPermanent(error)) return this.onEnd(error);
     }
     this.watch();
@@ -179,7 +170,7 @@ export class StoredCredentials {
   }
 
   async #refreshNow(): Promise<void> {
-    const { clock, store, emit } = this.#deps;
+    const { clock, store, emit } = this.deps;
     let auth: AgentAuth;
     try {
       auth = await store.refresh();
@@ -190,21 +181,17 @@ export class StoredCredentials {
       auth = await store.refresh();
     }
     this.#needsOperator = false;
-    this.#auth = auth;
-    this.#identity = { ...this.#identity, accessToken: auth.accessToken };
+    this.session = { ...this.session, auth, identity: { ...this.session.identity, accessToken: auth.accessToken } };
     emit("refreshed", { until: auth.accessExpiresAt });
     this.watch();
   }
 
   async #reload(): Promise<void> {
-    const { store, isGone } = this.#deps;
-    const { identity, auth, aitExpiresAt } = await store.read().catch((error) => {
+    const { store, isGone } = this.deps;
+    this.session = await store.read().catch((error) => {
       // The files of another agent would let it take that one's messages into a store that is deleted already.
       if (isGone?.(error)) this.onEnd(error);
       throw error;
     });
-    this.#identity = identity;
-    this.#auth = auth;
-    this.#aitExpiresAt = aitExpiresAt;
   }
 }

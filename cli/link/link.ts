@@ -239,8 +239,7 @@ function opened(
   { socket, dialUrl, way }: { socket: WebSocket; dialUrl: string; way: { isOpen: boolean } },
   makeLink: () => Link,
 ): Promise<Link> {
-  let resolve: (link: Link) => void = () => {}, reject: (error: unknown) => void = () => {};
-  const promise = new Promise<Link>((done, failed) => [resolve, reject] = [done, failed]);
+  const { promise, resolve, reject } = Promise.withResolvers<Link>();
   let refused = () => reject(unreachable(dialUrl, HANDSHAKE_LATE, way.isOpen ? null : new Error(NO_WAY)));
   const cancel = clock.after(HANDSHAKE_MS, () => refused());
   socket.once("open", () => {

@@ -31,11 +31,7 @@ export class LoopGuard {
   /** Automatic messages that answer none. */
   readonly #passedOn = new BoundedMap<string, Sent>(LOOP_PEERS);
   #received = 0;
-  #refusals = 0;
-
-  get refusals(): number {
-    return this.#refusals;
-  }
+  refusals = 0;
 
   /**
    * Milliseconds until an automatic reply may be sent; 0: now.
@@ -78,11 +74,6 @@ export class LoopGuard {
     return this.#asked.get(peer)?.times.delete(requestId) ?? false;
   }
 
-  /** Counts a refusal for another reason: an automatic reply to an automatic message. */
-  refuse(): void {
-    this.#refusals++;
-  }
-
   #count(counts: BoundedMap<string, Sent>, peer: string, requestId: string, now: number): number {
     const known = counts.get(peer)?.times ?? new Map<string, number>();
     // A later time comes from a clock that was set back.
@@ -96,7 +87,7 @@ export class LoopGuard {
   /** Counts a refusal when there is something to wait for. A wait beyond the window comes from a clock that was set back. */
   #refusedFor(wait: number): number {
     if (wait <= 0 || wait > LOOP_WINDOW_MS) return 0;
-    this.#refusals++;
+    this.refusals++;
     return wait;
   }
 }

@@ -172,8 +172,7 @@ export class ReconnectingLink {
   }
 
   async #hold(): Promise<{ code: number; reason: string }> {
-    let end: (closed: { code: number; reason: string }) => void = () => {};
-    const ended = new Promise<{ code: number; reason: string }>((resolve) => end = resolve);
+    const { promise: ended, resolve: end } = Promise.withResolvers<{ code: number; reason: string }>();
     const { clock, session, open } = this.deps;
     const agent = await session.current();
     await this.events.ready?.();

@@ -13,46 +13,38 @@ const OFFSET_MAX_MS = 86_400_000;
 const NOTICEABLE_MS = 2_000;
 
 export class ServiceClock implements Clock {
-  #offsetMs = 0;
-  #seenMs: number | null = null;
+  /** Milliseconds that are added to the machine's time; 0 until `adopt()`. */
+  offsetMs = 0;
+  /** Milliseconds from the machine's time to the service time that was last seen; `null` before. */
+  seenMs: number | null = null;
 
   /** @param onRefused called when a service's time is too far off to be used */
   constructor(private readonly machine: Clock, private readonly onRefused: (offsetMs: number) => void = () => {}) {}
 
-  /** Milliseconds from the machine's time to the service time that was last seen; `null` before. */
-  get seenMs(): number | null {
-    return this.#seenMs;
-  }
-
   now(): number {
-    return this.machine.now() + this.#offsetMs;
+    return this.machine.now() + this.offsetMs;
   }
 
   after(ms: number, fn: () => void): Cancel {
     return this.machine.after(ms, fn);
   }
 
-  /** Milliseconds that are added to the machine's time; 0 until `adopt()`. */
-  get offsetMs(): number {
-    return this.#offsetMs;
-  }
-
   /** Stores a service's time, from the `Date` header of a response. */
   see(date: string | null): void {
     const time = Date.parse(date ?? "");
-    if (!Number.isNaN(time)) this.#seenMs = time - this.machine.now();
+    if (!Number.isNaN(time)) this.seenMs = time - this.machine.now();
   }
 
   /** Uses the service time that was last seen, unless it is more than a day off. Returns true when the offset changes. */
   adopt(): boolean {
-    if (this.#seenMs === null) return false;
-    const wanted = Math.abs(this.#seenMs) < NOTICEABLE_MS ? 0 : this.#seenMs;
+    if (this.seenMs === null) return false;
+    const wanted = Math.abs(this.seenMs) < NOTICEABLE_MS ? 0 : this.seenMs;
     if (Math.abs(wanted) > OFFSET_MAX_MS) {
       this.onRefused(wanted);
       return false;
     }
-    if (Math.abs(wanted - this.#offsetMs) < NOTICEABLE_MS) return false;
-    this.#offsetMs = wanted;
+    if (Math.abs(wanted - this.offsetMs) < NOTICEABLE_MS) return false;
+    this.offsetMs = wanted;
     return true;
   }
 }

@@ -32,7 +32,7 @@ export class Answers {
 
   /** The answer to a request. `signal` aborts when it is cancelled or its client has gone. */
   begin(request: RequestId, signal: AbortSignal): Answer {
-    const answer = new LeasedAnswer(this.newId(), (ids, how) => this.#read(ids, how), (work) => this.#await(work));
+    const answer = new LeasedAnswer(this.connector, this.newId(), (work) => this.#await(work));
     this.#open.set(request, answer);
     signal.addEventListener("abort", () => {
       // A write under way says itself whether the answer has left.
@@ -71,39 +71,37 @@ export class Answers {
     const ending = work.catch(() => {}).finally(() => this.#ending.delete(ending));
     this.#ending.add(ending);
   }
-
-  /** Repeatable: the same lease holds, marks or releases the same messages. */
-  async #read(ids: readonly number[], how: { lease?: number; leaseId: string }): Promise<number[]> {
-    return await readMessages(this.connector, { ids: [...ids], ...how });
-  }
 }
 
-type Read = (ids: readonly number[], how: { lease?: number; leaseId: string }) => Promise<number[]>;
-
+/** Its requests are repeatable: the same lease holds, marks or releases the same messages. */
 class LeasedAnswer implements Answer {
   readonly #ids: number[] = [];
   #isOver = false;
 
-  constructor(readonly leaseId: string, readonly read: Read, readonly settle: (work: Promise<unknown>) => void) {}
+  constructor(
+    readonly connector: LocalCalls,
+    readonly leaseId: string,
+    readonly settle: (work: Promise<unknown>) => void,
+  ) {}
 
   async hold(ids: readonly number[]): Promise<number[]> {
     if (ids.length === 0) return [];
-    const { leaseId } = this;
-    const held = await this.read(ids, { leaseId, lease: LEASE_SECONDS });
+    const { connector, leaseId } = this;
+    const held = await readMessages(connector, { ids: [...ids], leaseId, lease: LEASE_SECONDS });
     this.#ids.push(...held);
     // Cancelled while the connector leased them.
-    if (this.#isOver) this.#release();
+    if (this.#isOver) this.#settle({ lease: 0 });
     return held;
   }
 
   end(hasLeft: boolean): void {
     this.#isOver = true;
-    if (!hasLeft) this.#release();
-    else if (this.#ids.length > 0) this.settle(this.read(this.#ids, { leaseId: this.leaseId }));
+    this.#settle(hasLeft ? {} : { lease: 0 });
   }
 
-  #release(): void {
-    if (this.#ids.length > 0) this.settle(this.read(this.#ids, { leaseId: this.leaseId, lease: 0 }));
+  #settle(how: { lease?: 0 }): void {
+    const { connector, leaseId } = this, ids = this.#ids;
+    if (ids.length > 0) this.settle(readMessages(connector, { ids, leaseId, ...how }));
   }
 }
 

@@ -18,27 +18,23 @@ const KEY_BYTES = 32;
 const NONCE_BYTES = 16;
 
 export class Approvals {
-  readonly #clock: Clock;
-  readonly #random: Random;
   readonly #key: Uint8Array;
   /** Open questions: nonce → when it expires. At most `QUESTIONS_MAX` of them in a window. */
   readonly #open = new Map<string, number>();
   #asked: number[] = [];
 
-  constructor({ clock, random }: { clock: Clock; random: Random }) {
-    this.#clock = clock;
-    this.#random = random;
-    this.#key = random.bytes(KEY_BYTES);
+  constructor(private readonly deps: { clock: Clock; random: Random }) {
+    this.#key = deps.random.bytes(KEY_BYTES);
   }
 
   /** The state of a new question; `null` when too many were asked. */
   ask(tool: string, args: unknown): string | null {
-    const now = this.#clock.now();
+    const now = this.deps.clock.now();
     this.#asked = this.#asked.filter((at) => Math.abs(now - at) < QUESTIONS_WINDOW_MS);
     for (const [nonce, until] of this.#open) if (until <= now) this.#open.delete(nonce);
     if (this.#asked.length >= QUESTIONS_MAX) return null;
     this.#asked.push(now);
-    const nonce = toBase64Url(this.#random.bytes(NONCE_BYTES));
+    const nonce = toBase64Url(this.deps.random.bytes(NONCE_BYTES));
     this.#open.set(nonce, now + APPROVAL_MS);
     return this.#state(tool, args, nonce);
   }
@@ -50,7 +46,7 @@ export class Approvals {
     const expected = utf8Bytes(this.#state(tool, args, nonce)), given = utf8Bytes(state);
     if (expected.length !== given.length || !timingSafeEqual(expected, given)) return false;
     this.#open.delete(nonce);
-    return until !== undefined && this.#clock.now() < until;
+    return until !== undefined && this.deps.clock.now() < until;
   }
 
   #state(tool: string, args: unknown, nonce: string): string {

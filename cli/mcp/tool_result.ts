@@ -2,7 +2,7 @@
 import type { CallToolResult } from "@modelcontextprotocol/server";
 import { ApiError } from "../../shared/client/errors.ts";
 import type { ReplyError } from "../../shared/client/local_shapes.ts";
-import { inputText, problemText } from "../../shared/protocol/input_text.ts";
+import { firstProblem, inputText } from "../../shared/protocol/input_text.ts";
 import { LOCAL_ERRORS, type LocalCode } from "../local_errors.ts";
 import { describe } from "../errors.ts";
 import { oneLine, printable } from "../terminal/escapes.ts";
@@ -91,14 +91,14 @@ export function checkedArguments<S extends z.ZodObject>(schema: S, given: unknow
   const parsed = schema.safeParse(given ?? {}, { error: inputText });
   if (parsed.success) return parsed.data;
   const [issue] = parsed.error.issues;
-  const what = `Invalid arguments: ${
-    issue?.code === "unrecognized_keys"
-      ? unknownArgument(issue.keys[0] ?? "", Object.keys(schema.shape))
-      : issue
-      ? problemText(issue)
-      : "they do not fit"
-  }`;
-  throw localError("CONNECTOR_INVALID_BODY", what, "Correct the arguments; tools/list has their schema.");
+  const why = issue?.code === "unrecognized_keys"
+    ? unknownArgument(issue.keys[0] ?? "", Object.keys(schema.shape))
+    : firstProblem(parsed.error);
+  throw localError(
+    "CONNECTOR_INVALID_BODY",
+    `Invalid arguments: ${why}`,
+    "Correct the arguments; tools/list has their schema.",
+  );
 }
 
 function unknownArgument(name: string, known: readonly string[]): string {

@@ -2,7 +2,7 @@
  * Messages as a connector's local API returns them, for a terminal and as JSON. The JSON text of a message is kept, so that
  * its payload stays byte for byte as its sender wrote it.
  */
-import { arrayElements, topLevelMembers } from "../../shared/protocol/json_text.ts";
+import { arrayElements, memberText } from "../../shared/protocol/json_text.ts";
 import { callForText, get, type LocalCalls } from "../../shared/client/local_client.ts";
 import { InboxPage, type LocalMessage } from "../../shared/client/local_shapes.ts";
 import { READABLE } from "../connector/peers/peer_columns.ts";
@@ -34,8 +34,7 @@ export async function readPage(connector: LocalCalls, query: Query & { wait?: nu
 
 /** The value of a member as JSON text; empty when there is none. */
 export function memberOf(json: string, name: string): string {
-  const member = topLevelMembers(json).findLast(({ key }) => key === name);
-  return member === undefined ? "" : json.slice(member.start, member.end);
+  return memberText(json, name) ?? "";
 }
 
 /** The content as lines: the text, else the payload as JSON. Escaping is left to the output. */

@@ -54,7 +54,7 @@ const Card = z.object({
 const MAX_WHY = 200;
 
 const TASKS: TaskProtocol = {
-  answerOf({ text }) {
+  answerOf(text) {
     const body = tryParse(text);
     const { data: failure } = Failure.safeParse(body);
     if (failure !== undefined) return errorOf(failure.error);

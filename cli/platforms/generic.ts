@@ -2,7 +2,7 @@
  * Any program that accepts a POST: the payload is the body, the sender is in headers, and a 2xx accepts the message. With
  * replies on, the member `reply` of its JSON answer goes back to the sender.
  */
-import { topLevelMembers } from "../../shared/protocol/json_text.ts";
+import { memberText } from "../../shared/protocol/json_text.ts";
 import { payloadOf, type PushPlatform, senderHeaders } from "./platform.ts";
 import { tryParse } from "./settings.ts";
 
@@ -22,11 +22,10 @@ export const GENERIC: PushPlatform = {
   },
 
   /** The member `reply` of a JSON object: a text, or an object that is passed on byte for byte. */
-  replyOf({ text }) {
+  replyOf(text) {
     if (tryParse(text) === null) return null;
-    const member = topLevelMembers(text).findLast(({ key }) => key === "reply");
-    if (member === undefined) return null;
-    const json = text.slice(member.start, member.end);
+    const json = memberText(text, "reply");
+    if (json === undefined) return null;
     const reply: unknown = JSON.parse(json);
     if (typeof reply === "string") return { text: reply };
     return typeof reply === "object" && reply !== null && !Array.isArray(reply) ? { payload: json } : null;

@@ -13,7 +13,6 @@ export function thisMachine(ctx: Context): Machine {
   const env = (name: string) => ctx.env(name as EnvironmentName);
   return {
     home: env("HOME") ?? null,
-    os: ctx.os,
     env,
     async ask(url) {
       const request = { method: "GET", url, timeoutMs: ASK_MS, maxBytes: MAX_BYTES, onTooLarge: "truncate" } as const;

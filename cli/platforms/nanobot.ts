@@ -31,7 +31,7 @@ export const NANOBOT: PushPlatform = {
     return Promise.resolve({ headers: senderHeaders(message, hookToken), body });
   },
 
-  replyOf({ text }) {
+  replyOf(text) {
     const { success, data } = Completion.safeParse(tryParse(text));
     return success ? { text: data.choices[0].message.content } : null;
   },

@@ -60,14 +60,6 @@ export interface RuntimeTarget {
 export const REPLIES = ["auto", "on", "off"] as const;
 export type Replies = (typeof REPLIES)[number];
 
-/** The 2xx answer of a runtime to a message. */
-export interface RuntimeReply {
-  status: number;
-  contentType: string | null;
-  /** The whole body, at most 256 KiB; of a runtime that runs tasks at most 1 MiB. */
-  text: string;
-}
-
 /** What a runtime replies: a text, or a payload as JSON text. */
 export type ReplyContent = { text: string } | { payload: string };
 
@@ -90,7 +82,7 @@ export type TaskAnswer =
   | { kind: "unclear"; why: string };
 
 export interface TaskProtocol {
-  answerOf(answer: RuntimeReply): TaskAnswer;
+  answerOf(text: string): TaskAnswer;
   /** The request for the present state of a task. */
   poll(taskId: string, target: RuntimeTarget): RuntimeRequest;
 }
@@ -146,7 +138,7 @@ export interface PushPlatform {
    * The reply in an answer; `null` when it has none. Absent: the runtime does not reply in its answer. Off by default
    * for a generic webhook, because an internal service must not begin to leak its answers.
    */
-  replyOf?(answer: RuntimeReply): ReplyContent | null;
+  replyOf?(text: string): ReplyContent | null;
   /** Present: the answers are about tasks, which the connector follows; `replyOf` is absent then. */
   tasks?: TaskProtocol;
   /** Whether replies go back to the sender when neither option nor `runtime.json` says so. */
@@ -200,7 +192,6 @@ export const MAX_SETTINGS_BYTES = 16 * 1024 * 1024;
 /** Files, environment and programs; injected, so that a test has its own machine. */
 export interface Machine {
   home: string | null;
-  os: typeof Deno.build.os;
   env(name: string): string | undefined;
   /** The response of a loopback address, up to 1 MiB; `null` without a response within 2 s. */
   ask(url: string): Promise<{ status: number; body: string } | null>;
@@ -211,7 +202,7 @@ export interface Machine {
   exists(path: string): Promise<boolean>;
 }
 
-export type Confidence = "none" | "low" | "medium" | "high";
+export type Confidence = "none" | "medium" | "high";
 
 export interface Finding {
   confidence: Confidence;

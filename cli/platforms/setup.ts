@@ -94,11 +94,5 @@ function tooLarge(path: string): CliError {
 }
 
 function readBackup(folder: PrivateFolder): Backup {
-  const text = folder.read(BACKUP_FILE, MAX_BACKUP_BYTES);
-  if (text === null) return [];
-  try {
-    return Backup.parse(JSON.parse(text));
-  } catch {
-    throw new CliError("CLI_FILE_INVALID", `${folder.path}/${BACKUP_FILE} is damaged`);
-  }
+  return folder.readJson(BACKUP_FILE, Backup, { maxBytes: MAX_BACKUP_BYTES }) ?? [];
 }

@@ -37,7 +37,7 @@ export interface Detected extends Finding {
   name: string;
 }
 
-const RANK: Record<Confidence, number> = { high: 3, medium: 2, low: 1, none: 0 };
+const RANK: Record<Confidence, number> = { high: 2, medium: 1, none: 0 };
 
 export async function detectAll(machine: Machine): Promise<Detected[]> {
   const found = await Promise.all(

@@ -7,6 +7,7 @@ import { TokenError } from "../../shared/protocol/signed/jws.ts";
 import type { RegistryAccess } from "../account/registry_access.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
+import { readAtMost } from "../files/private_files.ts";
 import { ApiError, UnreachableError } from "../../shared/client/errors.ts";
 import { parseRequestFile, REQUEST_FILE_FORM } from "./request_file.ts";
 import { parseServiceUrl } from "../../shared/client/service_url.ts";
@@ -104,16 +105,4 @@ export async function readGiven(ctx: Context, path: string, maxBytes: number): P
   }
   if (bytes.length > maxBytes) throw new CliError("CLI_USAGE", `${path} is over ${maxBytes} bytes`);
   return bytes;
-}
-
-async function readAtMost(path: string, maxBytes: number): Promise<Uint8Array<ArrayBuffer>> {
-  using file = await Deno.open(path);
-  const bytes = new Uint8Array(maxBytes);
-  let length = 0;
-  while (length < maxBytes) {
-    const read = await file.read(bytes.subarray(length));
-    if (read === null) break;
-    length += read;
-  }
-  return bytes.slice(0, length);
 }

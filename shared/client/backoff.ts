@@ -5,9 +5,9 @@ export const RETRY_FIRST_MS = 1_000;
 /** With more, senders learn the outcome minutes after the proxy is back. */
 export const RETRY_MAX_MS = 60_000;
 
-/** Milliseconds before a request is sent again, after `attempts` attempts. */
-export function retryWait(attempts: number): number {
-  return doubled(RETRY_FIRST_MS, attempts - 1, RETRY_MAX_MS);
+/** Milliseconds before a request is sent again, after `attempts` attempts; `askedMs`: the wait that the answer asked for. */
+export function retryWait(attempts: number, askedMs = 0): number {
+  return Math.max(doubled(RETRY_FIRST_MS, attempts - 1, RETRY_MAX_MS), Math.min(askedMs, RETRY_MAX_MS));
 }
 
 /** Returns `first`, doubled so many times, at most `max`. */

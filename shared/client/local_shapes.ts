@@ -7,7 +7,7 @@ import { Receipt } from "../protocol/api/receipts.ts";
 import { isAgentDid } from "../protocol/did.ts";
 import { isRequestId, REQUEST_ID_FORM } from "../protocol/ids.ts";
 import { LIMITS } from "../protocol/limits.ts";
-import { topLevelMembers } from "../protocol/json_text.ts";
+import { memberText } from "../protocol/json_text.ts";
 import * as z from "zod";
 
 /**
@@ -35,9 +35,8 @@ export function errorPayload(message: string, { code, message: why }: ReplyError
 
 /** The error in the payload of a reply, as JSON text; `null` when it is an answer. */
 export function errorIn(payload: string): ReplyError | null {
-  const member = topLevelMembers(payload).findLast(({ key }) => key === MEMBER);
-  if (member === undefined) return null;
-  const { data } = ReplyError.safeParse(JSON.parse(payload.slice(member.start, member.end)) as unknown);
+  const json = memberText(payload, MEMBER);
+  const { data } = ReplyError.safeParse(json && JSON.parse(json) as unknown);
   return data === undefined ? null : { ...data, message: data.message.slice(0, MAX_MESSAGE_CHARS).toWellFormed() };
 }
 

@@ -56,3 +56,7 @@ function expectationOf(issue: z.core.$ZodRawIssue): string | undefined {
 export function problemText(issue: { path: readonly PropertyKey[]; message: string }): string {
   return `${issue.path.length === 0 ? "the input" : issue.path.map(String).join(".")} ${issue.message}`;
 }
+
+export function firstProblem({ issues: [issue] }: z.ZodError): string {
+  return issue === undefined ? "it does not fit" : problemText(issue);
+}

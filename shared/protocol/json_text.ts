@@ -24,6 +24,12 @@ export function topLevelMembers(json: string): Member[] {
   return topLevel(json, OPEN_BRACE);
 }
 
+/** Returns the JSON text of a member of the outermost object; of a repeated one the last, as `JSON.parse` does. */
+export function memberText(json: string, name: string): string | undefined {
+  const member = topLevelMembers(json).findLast(({ key }) => key === name);
+  return member && json.slice(member.start, member.end);
+}
+
 /**
  * Returns the texts of the elements of the outermost array, in order; none for another value. A number keeps its digits.
  *

@@ -28,13 +28,7 @@ export type A2aPeer = z.infer<typeof A2aPeer>;
 
 /** @throws {CliError} `CLI_FILE_INVALID` */
 export function readA2aPeers(folder: AgentFolder): A2aPeer[] {
-  const text = folder.read(A2A_FILE);
-  if (text === null) return [];
-  try {
-    return A2aFile.parse(JSON.parse(text)).peers;
-  } catch {
-    throw new CliError("CLI_FILE_INVALID", `${folder.path}/${A2A_FILE} is damaged; remove it and add the peers again`);
-  }
+  return folder.readJson(A2A_FILE, A2aFile, { hint: "; remove it and add the peers again" })?.peers ?? [];
 }
 
 /** Writes the peers. Call it under the lock of the agent. @throws {CliError} `CLI_USAGE` when there are too many */

@@ -8,7 +8,7 @@ import type * as z from "zod";
 import { LocalDown, UnreachableError } from "../../../shared/client/errors.ts";
 import type { LocalCalls } from "../../../shared/client/local_client.ts";
 import { describeError } from "../../../shared/client/refusals.ts";
-import { inputText, problemText } from "../../../shared/protocol/input_text.ts";
+import { firstProblem, inputText } from "../../../shared/protocol/input_text.ts";
 import { CliError } from "../../errors.ts";
 import type { Connector } from "../connector.ts";
 import { CONNECTOR_LIMITS } from "../limits.ts";
@@ -77,22 +77,8 @@ async function answer(options: LocalApiOptions, { method, url, headers, read }: 
   const { route, params } = routeOf(method, url.pathname);
   const peer = route.caller === "peer" ? peerOf(headers, params, a2aPeers()) : null;
   const query = queryOf(route, url.searchParams);
-  const text = await read(route);
-  const body = bodyOf(route, text);
-  const origin = originOf(options);
-  return await route.handler({
-    connector,
-    params,
-    query,
-    body,
-    text,
-    headers,
-    origin,
-    peer,
-    a2aPeers,
-    onTicket,
-    page,
-  });
+  const text = await read(route), body = bodyOf(route, text), origin = originOf(options);
+  return await route.handler({ connector, params, query, body, text, headers, origin, peer, a2aPeers, onTicket, page });
 }
 
 function refuseWebPages(headers: Headers, pathname: string, hosts: readonly string[]): void {
@@ -173,8 +159,7 @@ function bodyOf({ body }: LocalRoute, text: string): unknown {
 function parse(schema: z.ZodType, value: unknown, what: "body" | "query"): unknown {
   const parsed = schema.safeParse(value, { error: inputText });
   if (parsed.success) return parsed.data;
-  const [issue] = parsed.error.issues;
-  throw new LocalError("CONNECTOR_INVALID_BODY", `Invalid ${what}: ${issue ? problemText(issue) : "it does not fit"}`);
+  throw new LocalError("CONNECTOR_INVALID_BODY", `Invalid ${what}: ${firstProblem(parsed.error)}`);
 }
 
 function refuse(error: unknown): Response {

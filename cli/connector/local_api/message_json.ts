@@ -10,7 +10,7 @@ import {
   type SentEntry,
 } from "../../../shared/client/local_shapes.ts";
 import { withoutIdentityBlock } from "../../../shared/protocol/identity_block.ts";
-import { topLevelMembers } from "../../../shared/protocol/json_text.ts";
+import { memberText } from "../../../shared/protocol/json_text.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
 import type { InboxMessage } from "../store/received_rows.ts";
 import { keptUntil, type SentMessage } from "../store/sent_messages.ts";
@@ -115,9 +115,9 @@ function stateMembers(sent: SentMessage) {
 export function textOf(
   { payload, identity }: { payload: string; identity: InboxMessage["identity"] | null },
 ): string | null {
-  const member = topLevelMembers(payload).findLast(({ key }) => key === "message");
-  if (member === undefined || payload[member.start] !== '"') return null;
-  const text = JSON.parse(payload.slice(member.start, member.end)) as string;
+  const json = memberText(payload, "message");
+  if (json?.[0] !== '"') return null;
+  const text = JSON.parse(json) as string;
   return (identity === null ? text : withoutIdentityBlock(text, identity)).toWellFormed();
 }
 

@@ -2,7 +2,7 @@
 import { settledWithin } from "../../../shared/clock.ts";
 import { CANCELLED, errorPayload, OutboundRequest } from "../../../shared/client/local_shapes.ts";
 import { isRequestId } from "../../../shared/protocol/ids.ts";
-import { topLevelMembers } from "../../../shared/protocol/json_text.ts";
+import { memberText } from "../../../shared/protocol/json_text.ts";
 import type { Connector } from "../connector.ts";
 import { orReport } from "../events.ts";
 import type { Change, InboxMessage } from "../store/received_rows.ts";
@@ -176,9 +176,9 @@ async function addressed(
 function payloadOf({ text, error }: OutboundRequest, body: string): string {
   if (error !== undefined) return JSON.stringify(errorPayload(text ?? error.message, error));
   if (text !== undefined) return JSON.stringify({ message: text });
-  const member = topLevelMembers(body).findLast(({ key }) => key === "payload");
-  if (member === undefined) throw new LocalError("CONNECTOR_INVALID_BODY", "payload: it is missing");
-  return body.slice(member.start, member.end);
+  const payload = memberText(body, "payload");
+  if (payload === undefined) throw new LocalError("CONNECTOR_INVALID_BODY", "payload: it is missing");
+  return payload;
 }
 
 async function send({ sending }: Connector, message: MessageToSend): Promise<SentResult> {

@@ -68,7 +68,7 @@ export async function pairStart({ connector, body, onTicket }: BodyInput<typeof 
   const answer = answerOf(response, PairStartAnswer, connector.proxy.place);
   const ticket = secret === null ? answer.ticket : withPairSecret(answer.ticket, secret);
   // On disk before the ticket is known, so a peer that confirms it is pinned also after a kill.
-  if (secret !== null) pairing.open(secret, Date.parse(answer.expiresAt));
+  if (secret !== null) connector.store.pairSecrets.add(secret, Date.parse(answer.expiresAt));
   connector.deps.emit("pair_ticket", { until: answer.expiresAt });
   if (silent !== true) onTicket(ticket, answer.expiresAt);
   return json({ ...answer, ticket });

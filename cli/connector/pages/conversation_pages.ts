@@ -16,10 +16,9 @@ import {
   framed,
   type Input,
   type LocalRow,
+  nameOf,
   numberIn,
   type Pages,
-  type PeerNames,
-  peerNames,
   peerPath,
   shownText,
   stateOf,
@@ -75,7 +74,7 @@ function conversationsOf({ connector: { store } }: Pages): Conversations {
 function openThread(pages: Pages, { params, query, form }: Input): Thread | null {
   const { connector } = pages;
   const alias = params.alias ?? "";
-  const did = findPeerEver(peerNames(connector).peers, alias);
+  const did = findPeerEver(connector.peers.all, alias);
   if (did === null) return null;
   const number = (key: keyof Before) => numberIn(query.get(key)) ?? Number.MAX_SAFE_INTEGER;
   const before = { received: number("received"), sent: number("sent") };
@@ -97,20 +96,20 @@ function isPull({ connector }: Pages): boolean {
 
 function inboxPage(pages: Pages, input: Input, thread: Thread | null): PageResult {
   const { base, query } = input;
-  const names = peerNames(pages.connector);
+  const { peers } = pages.connector;
   const offset = numberIn(query.get("from")) ?? 0;
   const { conversations, more } = conversationsOf(pages).list(CONVERSATIONS, offset);
-  if (conversations.length === 0 && thread === null) return emptyInbox(pages, input, names);
+  if (conversations.length === 0 && thread === null) return emptyInbox(pages, input);
   const now = pages.connector.deps.clock.now();
   const list = conversations.map(({ did, at, unread }) => {
-    const alias = names.aliasOf(did);
+    const alias = nameOf(pages.connector, did);
     const [last] = conversationsOf(pages).thread(did, now, 1).entries;
     const isNew = unread > 0 && isPull(pages);
     return markup`<li id="${`conv-${alias}`}"><a class="${isNew ? "conv new" : "conv"}" href="${`${base}/${
       threadPath(alias)
     }`}"${did === thread?.did && markup` aria-current="true"`}><b>${ui.name(alias)}</b><span class="num">${
       when(at, now)
-    }</span><span>${ui.name(names.peerOf(did)?.humanName ?? "")}</span>${
+    }</span><span>${ui.name(peers.of(did)?.humanName ?? "")}</span>${
       isNew ? markup`<span class="count">${unread}<span class="sr"> new</span></span>` : markup`<span></span>`
     }<span class="last">${last && cut(lastText(last), QUOTE_CHARACTERS)}</span></a></li>`;
   });
@@ -122,7 +121,7 @@ function inboxPage(pages: Pages, input: Input, thread: Thread | null): PageResul
   }</section>${
     thread === null
       ? markup`<section class="thread" aria-label="No conversation open"></section>`
-      : threadSection(pages, input, thread, names)
+      : threadSection(pages, input, thread)
   }`;
   return framed(pages, input, {
     title: thread === null ? "Inbox" : thread.alias,
@@ -133,10 +132,10 @@ function inboxPage(pages: Pages, input: Input, thread: Thread | null): PageResul
   });
 }
 
-function emptyInbox(pages: Pages, input: Input, names: PeerNames): PageResult {
-  const { name: agent } = pages.connector.options.agent;
+function emptyInbox(pages: Pages, input: Input): PageResult {
+  const { peers, options: { agent: { name: agent } } } = pages.connector;
   const text = `A message arrives here as soon as a peer of ${agent} sends one.`;
-  const body = Object.keys(presentPeers(names.peers)).length > 0
+  const body = Object.keys(presentPeers(peers.all)).length > 0
     ? ui.empty("No messages yet", text, ui.link(`${input.base}/send`, "Write a message"))
     : ui.empty(
       "No messages yet",
@@ -152,9 +151,9 @@ function lastText(entry: Entry): string {
   return `You: ${entry.payload === null ? "" : shownText(entry.payload)}`;
 }
 
-function threadSection(pages: Pages, input: Input, thread: Thread, names: PeerNames): Html {
+function threadSection(pages: Pages, input: Input, thread: Thread): Html {
   const { alias, did, entries, older } = thread, { base, csrf } = input;
-  const peer = names.peerOf(did);
+  const peer = pages.connector.peers.of(did);
   const unread = entries.flatMap((entry) =>
     entry.kind === "received" && entry.isUnread && !entry.isHeld ? [entry.message.seq] : []
   );
@@ -331,7 +330,7 @@ async function sendInThread(pages: Pages, input: Input): Promise<PageResult> {
 
 function newMessage(pages: Pages, input: Input, again: Draft & { problem: Value } | null = null): PageResult {
   const { base, csrf, query } = input;
-  const peers = Object.entries(presentPeers(peerNames(pages.connector).peers));
+  const peers = Object.entries(presentPeers(pages.connector.peers.all));
   const options = peers.map(([alias, { humanName }]) => [alias, `${alias} (${humanName})`] as const);
   const conversation = ui.field({
     id: "conversation",
@@ -365,7 +364,7 @@ function messagePage(pages: Pages, input: Input): PageResult {
   const seq = numberIn(input.params.id);
   const message = seq === undefined ? null : store.received.one(seq);
   if (message === null) return { to: "inbox" };
-  const alias = peerNames(pages.connector).aliasOf(message.fromDid);
+  const alias = nameOf(pages.connector, message.fromDid);
   const main = markup`${
     ui.head(markup`Message of ${ui.name(alias)}`, when(message.receivedAt, deps.clock.now()))
   }<pre class="text">${textOf(message) ?? prettyJson(message.payload)}</pre><p>${

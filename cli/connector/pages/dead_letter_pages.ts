@@ -7,7 +7,7 @@ import { when } from "../../../shared/page/times.ts";
 import { PLATFORMS } from "../../platforms/table.ts";
 import { Purged, Replayed } from "../local_api/inbox_handlers.ts";
 import { textOf } from "../local_api/message_json.ts";
-import { cut, framed, type Input, type LocalRow, numberIn, PAGE_ROWS, type Pages, peerNames } from "./frame.ts";
+import { cut, framed, type Input, type LocalRow, nameOf, numberIn, PAGE_ROWS, type Pages } from "./frame.ts";
 
 const LETTER_CHARACTERS = 1_500;
 
@@ -26,16 +26,15 @@ function deadPage(pages: Pages, input: Input): PageResult {
     const main = markup`${ui.head("Dead letters")}${ui.empty("No dead letters", text)}`;
     return framed(pages, input, { title: "Dead letters", current: "dead", main, kind: "none" });
   }
-  const names = peerNames(connector);
   const now = connector.deps.clock.now();
   const { platform } = connector.status().runtime;
   const isPull = platform === "inbox";
   const cards = letters.map((letter) => {
     const { id, fromAgentDid, payload, receivedAt, endedAt, attempts, problem } = letter;
-    const person = names.peerOf(fromAgentDid)?.humanName ?? "";
+    const person = connector.peers.of(fromAgentDid)?.humanName ?? "";
     const again = { text: "Hand over again", action: `${base}/dead/replay`, csrf, fields: { id } };
     return markup`<article class="card stack tight" id="${`dead-${id}`}"><div class="row"><span class="name">${
-      ui.name(names.aliasOf(fromAgentDid))
+      ui.name(nameOf(connector, fromAgentDid))
     }</span><span class="small soft">${ui.name(person)} · received ${when(receivedAt, now)}, given up ${
       when(endedAt, now)
     } after ${ui.counted(attempts, "attempt")}</span></div>${

@@ -10,7 +10,6 @@ import { moment } from "../../../shared/page/times.ts";
 import { stateText } from "../states.ts";
 import type { SentMessage } from "../store/sent_messages.ts";
 import { textOf } from "../local_api/message_json.ts";
-import { aliasesOf, type Peers } from "../peers/peers.ts";
 import type { Connector } from "../connector.ts";
 import { describe } from "../../errors.ts";
 
@@ -89,22 +88,13 @@ function unreadOf(connector: Connector): { unread: number; latest: string | null
   const { messages: [newest] } = received.list({ unread: true, newest: true, limit: 1 });
   return {
     unread: received.counts().waiting,
-    latest: newest === undefined ? null : peerNames(connector).aliasOf(newest.fromDid),
+    latest: newest === undefined ? null : nameOf(connector, newest.fromDid),
   };
 }
 
-/** Names of the peers by DID, also of those whose pair has ended. */
-export interface PeerNames {
-  peers: Peers;
-  aliasOf(did: string): string;
-  peerOf(did: string): Peers[string] | null;
-}
-
-export function peerNames(connector: Connector): PeerNames {
-  const peers = connector.peers.all;
-  const aliases = aliasesOf(peers);
-  const aliasOf = (did: string) => aliases.get(did) ?? did;
-  return { peers, aliasOf, peerOf: (did) => peers[aliasOf(did)] ?? null };
+/** The alias of a peer, also of one whose pair has ended; the DID of a stranger. */
+export function nameOf({ peers }: Connector, did: string): string {
+  return peers.aliasOf(did) ?? did;
 }
 
 /** The path of a conversation below the base. */

@@ -19,7 +19,7 @@ import { LocalSessions } from "./sessions.ts";
 import { sentRows } from "./sent_pages.ts";
 import { statusRows } from "./status_page.ts";
 
-const ROOT = "/p", OPEN = "/open";
+const ROOT = "/p", OPEN = "/open", COMMAND = "svc connector open";
 const ROWS: readonly LocalRow[] = [
   ...conversationRows,
   ...peerRows,
@@ -42,14 +42,12 @@ export class LocalPages {
   readonly #answer: (request: PageRequest) => Promise<PageAnswer>;
   readonly #origin: string;
   readonly #host: string;
-  readonly #command: string;
 
   constructor({ connector, calls, port, onCodeOver }: LocalPagesOptions) {
     const { clock, random } = connector.deps;
     const { name } = connector.options.agent;
     this.#host = `127.0.0.1:${port}`;
     this.#origin = `http://${this.#host}`;
-    this.#command = "svc connector open";
     this.#sessions = new LocalSessions(clock, random, onCodeOver);
     this.#answer = pageApp<Pages, true>({
       pages: { connector, calls, tickets: [] },
@@ -61,8 +59,8 @@ export class LocalPages {
       texts: {
         place: new URL(connector.options.proxy.origin).host,
         title: "Open the page of this connector?",
-        line: `You, or someone at this machine, ran ${this.#command}.`,
-        command: `${this.#command} ${name}`,
+        line: `You, or someone at this machine, ran ${COMMAND}.`,
+        command: `${COMMAND} ${name}`,
         over: "It was closed, or not used for an hour. Nothing of what you were writing was sent.",
       },
       sessions: this.#sessions,
@@ -98,9 +96,7 @@ export class LocalPages {
       return plainPage("connector", "Not here", "This address belongs to another name.", 403);
     }
     if (path !== "/") return pageFile(path);
-    const how = markup`<p class="soft">Only the person who started it opens its page:</p>${
-      copy("command", this.#command)
-    }`;
+    const how = markup`<p class="soft">Only the person who started it opens its page:</p>${copy("command", COMMAND)}`;
     return plainPage("connector", "This is a connector of svc", how, 200);
   }
 }

@@ -6,7 +6,7 @@ import * as ui from "../../../shared/page/parts.ts";
 import { duration, moment } from "../../../shared/page/times.ts";
 import { PairConfirmAnswer, PairStartAnswer, PairStatusAnswer } from "../../../shared/protocol/api/pairing.ts";
 import { isTicketOf, parseTicket } from "../../../shared/protocol/ticket.ts";
-import { failed, framed, type Input, type LocalRow, type Pages, peerNames, peerPath } from "./frame.ts";
+import { failed, framed, type Input, type LocalRow, nameOf, type Pages, peerPath } from "./frame.ts";
 
 /** A ticket, with room for what a mail adds around it. */
 const PASTED_MAX = 4096;
@@ -69,7 +69,7 @@ async function ticketState(
   // The ticket works on, but its state cannot be read while the server is away.
   const answer = await call(calls, PairStatusAnswer, post("/v1/pair/status", { ticket })).catch(() => null);
   if (answer?.responderAgentDid !== undefined) {
-    const alias = peerNames(connector).aliasOf(answer.responderAgentDid);
+    const alias = nameOf(connector, answer.responderAgentDid);
     const { agentName = alias, humanName = "" } = answer.responderProfile ?? {};
     return markup`<div id="ticket-used">${ui.tag("ok", "Used")}<p class="small soft">${ui.name(agentName)} of ${
       ui.name(humanName)
@@ -127,7 +127,7 @@ async function confirmTicket(pages: Pages, input: Input): Promise<PageResult> {
   const ticket = input.form.get("ticket") ?? "";
   try {
     const { initiatorAgentDid } = await call(pages.calls, PairConfirmAnswer, post("/v1/pair/confirm", { ticket }));
-    return { to: `${peerPath(peerNames(pages.connector).aliasOf(initiatorAgentDid))}?new` };
+    return { to: `${peerPath(nameOf(pages.connector, initiatorAgentDid))}?new` };
   } catch (error) {
     return await pairPage(pages, input, { text: ticket, problem: failed("Not paired.", error) });
   }

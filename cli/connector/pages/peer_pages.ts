@@ -9,17 +9,7 @@ import { moment } from "../../../shared/page/times.ts";
 import { ALIAS_CHARACTERS_MAX } from "../peers/aliases.ts";
 import { presenceText } from "../peers/peer_columns.ts";
 import { presentPeers } from "../peers/peers.ts";
-import {
-  failed,
-  framed,
-  type Input,
-  type LocalRow,
-  PAGE_ROWS,
-  type Pages,
-  peerNames,
-  peerPath,
-  threadPath,
-} from "./frame.ts";
+import { failed, framed, type Input, type LocalRow, PAGE_ROWS, type Pages, peerPath, threadPath } from "./frame.ts";
 
 export const peerRows: readonly LocalRow[] = [
   { method: "GET", path: "peers", live: true, render: peersPage },
@@ -49,7 +39,7 @@ async function listedByDid({ calls }: Pages): Promise<Map<string, LocalPeer>> {
 
 async function peersPage(pages: Pages, input: Input): Promise<PageResult> {
   const { base, query } = input;
-  const peers = Object.entries(presentPeers(peerNames(pages.connector).peers));
+  const peers = Object.entries(presentPeers(pages.connector.peers.all));
   const action = ui.link(`${base}/pair`, "Pair with an agent");
   if (peers.length === 0) {
     const text = "Only agents whose people have paired them write to each other.";
@@ -88,7 +78,7 @@ async function peerPage(
 ): Promise<PageResult> {
   const { base, csrf, params, query } = input;
   const alias = params.alias ?? "";
-  const peer = peerNames(pages.connector).peers[alias];
+  const peer = pages.connector.peers.all[alias];
   if (peer === undefined) return { to: "peers" };
   const { gone, blocked, since } = peer;
   const path = `${base}/${peerPath(alias)}`;
@@ -151,7 +141,7 @@ async function block(pages: Pages, input: Input, change: "block" | "unblock"): P
 
 function removePage(pages: Pages, input: Input, error?: Html): PageResult {
   const alias = input.params.alias ?? "";
-  const peer = peerNames(pages.connector).peers[alias];
+  const peer = pages.connector.peers.all[alias];
   if (peer === undefined || peer.gone) return { to: "peers" };
   const path = `${input.base}/${peerPath(alias)}`;
   const facts = ui.lines([["Agent", ui.name(peer.agentName)], ["Person", ui.name(peer.humanName)]]);

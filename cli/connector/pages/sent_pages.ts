@@ -8,10 +8,10 @@ import {
   framed,
   type Input,
   type LocalRow,
+  nameOf,
   numberIn,
   PAGE_ROWS,
   type Pages,
-  peerNames,
   shownText,
   stateOf,
   threadPath,
@@ -27,7 +27,6 @@ export const sentRows: readonly LocalRow[] = [
 function sentPage(pages: Pages, input: Input): PageResult {
   const { deps, options: { agent }, store: { sent } } = pages.connector;
   const { messages, more } = sent.list({ before: numberIn(input.query.get("before")), limit: PAGE_ROWS });
-  const names = peerNames(pages.connector);
   const now = deps.clock.now();
   const last = messages.at(-1);
   if (last === undefined) {
@@ -37,7 +36,7 @@ function sentPage(pages: Pages, input: Input): PageResult {
     return framed(pages, input, { title: "Sent", current: "sent", main, kind: "none" });
   }
   const rows = messages.map((message) => {
-    const alias = names.aliasOf(message.toDid), payload = sent.payloadOf(message);
+    const alias = nameOf(pages.connector, message.toDid), payload = sent.payloadOf(message);
     const { tag, until } = stateOf(message, now);
     return {
       cells: [

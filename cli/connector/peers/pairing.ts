@@ -46,11 +46,6 @@ export class Pairing {
     return toBase64Url(this.deps.random.bytes(SECRET_BYTES));
   }
 
-  /** Keeps the pair secret of a ticket that others may confirm until `until`. It is on disk when this returns. */
-  open(secret: string, until: number): void {
-    this.deps.secrets.add(secret, until);
-  }
-
   /** Whether a peer may still prove its key with a ticket of this agent. */
   get hasOpenTicket(): boolean {
     return this.deps.secrets.open(this.deps.clock.now()).length > 0;

@@ -18,15 +18,9 @@ const SERVER_ERROR_ATTEMPTS = 10, CLIENT_ERROR_ATTEMPTS = 5;
 /** How long a message is tried while the answers are not about it: with less, a runtime that is down for a night loses it. */
 const PATIENCE_MS = DAY_MS;
 
-/** The body of an answer. `cut`: why `text` is not all of it. */
-export interface AnswerBody {
-  contentType: string | null;
-  text: string;
-  cut: "large" | "broken" | null;
-}
-
+/** `cut`: why `text` is not the whole body. */
 export type RuntimeAnswer =
-  | { kind: "status"; status: number; retryAfterMs: number | null; body: AnswerBody }
+  | { kind: "status"; status: number; retryAfterMs: number | null; text: string; cut: "large" | "broken" | null }
   | { kind: "timeout" }
   | { kind: "unreachable"; why: string };
 

@@ -4,7 +4,7 @@
  */
 import type { Clock } from "../../../shared/clock.ts";
 import { unixSeconds } from "../../../shared/protocol/time.ts";
-import type { PushPlatform, RuntimeTarget, TaskProtocol } from "../../platforms/platform.ts";
+import type { PushPlatform, RuntimeRequest, RuntimeTarget, TaskProtocol } from "../../platforms/platform.ts";
 import { CliError } from "../../errors.ts";
 import { OTHER_USER } from "../../../shared/client/port_owner.ts";
 import { exchange, ExchangeError, type HttpRequest, wholeSeconds } from "../../../shared/client/http.ts";
@@ -47,34 +47,31 @@ export class Runtime {
    * @param taskId ID of the task that asked for the message (D-134)
    */
   async post(message: InboxMessage, stopped: AbortSignal, maxBytes = 0, taskId?: string): Promise<RuntimeAnswer> {
-    const { clock } = this.deps;
-    const { headers, body } = await this.platform.request(
+    const request = await this.platform.request(
       { ...message, idempotencyKey: await idempotencyKey(message), taskId },
       this.target,
-      unixSeconds(clock.now()),
+      unixSeconds(this.deps.clock.now()),
     );
+    return await this.#post(request, { timeoutMs: this.platform.timeoutMs, maxBytes, signal: stopped });
+  }
+
+  async poll(tasks: TaskProtocol, taskId: string, signal: AbortSignal): Promise<RuntimeAnswer> {
+    const maxBytes = CONNECTOR_LIMITS.taskAnswerBytes;
+    return await this.#post(tasks.poll(taskId, this.target), { timeoutMs: TASK_POLL_TIMEOUT_MS, maxBytes, signal });
+  }
+
+  async #post(
+    request: RuntimeRequest,
+    { maxBytes, ...rest }: { timeoutMs: number; maxBytes: number; signal: AbortSignal },
+  ): Promise<RuntimeAnswer> {
     return await this.#ask({
+      ...request,
+      ...rest,
       method: "POST",
       url: this.url,
-      headers,
-      body,
-      timeoutMs: this.platform.timeoutMs,
       maxBytes: (status) => status >= 200 && status < 300 ? maxBytes : 0,
       // The status says whether the runtime has accepted the message, also when its answer breaks off.
       cutsBrokenBody: true,
-      signal: stopped,
-    });
-  }
-
-  async poll(tasks: TaskProtocol, taskId: string, stopped: AbortSignal): Promise<RuntimeAnswer> {
-    return await this.#ask({
-      method: "POST",
-      url: this.url,
-      ...tasks.poll(taskId, this.target),
-      timeoutMs: TASK_POLL_TIMEOUT_MS,
-      maxBytes: (status) => status >= 200 && status < 300 ? CONNECTOR_LIMITS.taskAnswerBytes : 0,
-      cutsBrokenBody: true,
-      signal: stopped,
     });
   }
 
@@ -94,7 +91,7 @@ export class Runtime {
     });
     if (response.kind === "timeout") return { reachable: false, problem: "it does not answer" };
     if (response.kind === "unreachable") return { reachable: false, problem: response.why };
-    if (health.isHealthy(response.status, response.body.text)) return { reachable: true, problem: null };
+    if (health.isHealthy(response.status, response.text)) return { reachable: true, problem: null };
     return {
       reachable: false,
       problem: `${health.path} answered ${response.status}, not as ${this.platform.name} does`,
@@ -112,14 +109,10 @@ export class Runtime {
     // The message waits as it does while the runtime is down: that it is down is why another program could take its port.
     if (await this.#isOfOtherUser()) return { kind: "unreachable", why: OF_OTHER_USER };
     try {
-      const { fetch, clock } = this.deps;
-      const { status, headers, text, cut = null } = await exchange({ fetch, clock }, {
-        ...request,
-        onTooLarge: "truncate",
-      });
+      const exchanged = await exchange(this.deps, { ...request, onTooLarge: "truncate" });
+      const { status, headers, text, cut = null } = exchanged;
       const seconds = wholeSeconds(headers.get("Retry-After")) ?? 0;
-      const body = { contentType: headers.get("Content-Type"), text, cut };
-      return { kind: "status", status, retryAfterMs: seconds > 0 ? seconds * 1000 : null, body };
+      return { kind: "status", status, retryAfterMs: seconds > 0 ? seconds * 1000 : null, text, cut };
     } catch (error) {
       if (!(error instanceof ExchangeError)) throw error;
       if (error.reason === "timeout") return { kind: "timeout" };

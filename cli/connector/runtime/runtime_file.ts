@@ -60,16 +60,7 @@ export function runtimeSettings(folder: AgentFolder): { file: RuntimeFile; sourc
 
 /** The settings in the file of this folder; `null` without a file. @throws {CliError} `CLI_FILE_INVALID` */
 export function readRuntimeFileIn(folder: PrivateFolder): RuntimeFile | null {
-  const text = folder.read(RUNTIME_FILE);
-  if (text === null) return null;
-  try {
-    return RuntimeFile.parse(JSON.parse(text));
-  } catch {
-    throw new CliError(
-      "CLI_FILE_INVALID",
-      `${folder.path}/${RUNTIME_FILE} is damaged; remove it and svc install writes it again`,
-    );
-  }
+  return folder.readJson(RUNTIME_FILE, RuntimeFile, { hint: "; remove it and svc install writes it again" });
 }
 
 /**

@@ -61,12 +61,12 @@ export class RuntimeReplies {
   #payloadOf(answer: RuntimeAnswer, about: { to: string; requestId: string }): string | null {
     const { replyOf, emit } = this.deps;
     if (answer.kind !== "status") return null;
-    const { status, body: { contentType, text, cut } } = answer;
+    const { text, cut } = answer;
     if (cut === "broken") {
       emit("reply_lost", about);
       return null;
     }
-    const content = cut === null && replyOf ? replyOf({ status, contentType, text }) : null;
+    const content = cut === null && replyOf ? replyOf(text) : null;
     const payload = content && payloadOf(content);
     if (cut === "large" || payload !== null && utf8Bytes(payload).length > LIMITS.payloadBytes) {
       emit("reply_too_large", about);

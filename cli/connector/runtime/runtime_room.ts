@@ -3,7 +3,7 @@
  * before the next message of the lane. Its health is checked every `PROBE_EVERY_MS` and seen in each hand-over. The rules are in
  * delivery_rules.ts, the storage in ../store.
  */
-import type { Cancel, Clock } from "../../../shared/clock.ts";
+import { type Cancel, type Clock, settledWithin } from "../../../shared/clock.ts";
 import { describeError } from "../../../shared/client/refusals.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
 import type { LoopGuard } from "../../link/loop_guard.ts";
@@ -90,11 +90,8 @@ export class RuntimeRoom {
   /** Waits up to `ms` for attempts in progress, then aborts them. Aborted ones are repeated after the next start. */
   async stop(ms: number): Promise<void> {
     this.#cancel();
-    const patience = Promise.withResolvers<void>();
-    const cancel = this.deps.clock.after(ms, patience.resolve);
     this.#closing = true;
-    await Promise.race([Promise.all(this.#underWay), patience.promise]);
-    cancel();
+    await settledWithin(this.deps.clock, Promise.all(this.#underWay), ms);
     this.#stop.abort();
     await Promise.all([...this.#underWay, this.#tasks?.stop()]);
     this.#storeHeld();

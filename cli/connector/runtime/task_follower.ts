@@ -111,7 +111,7 @@ export class TaskFollower {
       return { result, why: describeAnswer(response), reply: null };
     }
     const { emit, replies } = this.deps;
-    if (response.body.cut === "broken") {
+    if (response.cut === "broken") {
       // The runtime has the message and is not asked again, because a second request could be a second run.
       emit("reply_lost", { to: message.fromDid, requestId: message.requestId });
       return { result, why: "", reply: null };
@@ -236,10 +236,10 @@ export class TaskFollower {
     return true;
   }
 
-  #answerOf({ status, body: { contentType, text, cut } }: RuntimeAnswer & { kind: "status" }): TaskAnswer {
+  #answerOf({ text, cut }: RuntimeAnswer & { kind: "status" }): TaskAnswer {
     if (cut === "large") return { kind: "ended", text: TOO_LARGE, code: "TASK_FAILED" };
     if (cut === "broken") return { kind: "unclear", why: "the answer broke off" };
-    return this.deps.protocol.answerOf({ status, contentType, text });
+    return this.deps.protocol.answerOf(text);
   }
 }
 

@@ -15,7 +15,7 @@ import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { payloadProblem } from "../../../shared/protocol/payload_bounds.ts";
 import { payloadHash, SALT_BYTES, sealPayload } from "../../../shared/protocol/sealed_body.ts";
 import type { Random } from "../../../shared/random.ts";
-import { LOCAL_ERRORS } from "../../local_errors.ts";
+import { LOCAL_ERRORS, type LocalCode } from "../../local_errors.ts";
 import { type EmitEvent, orReport } from "../events.ts";
 import { CONNECTOR_LIMITS } from "../limits.ts";
 import type { PeerBook } from "../peers/peer_book.ts";
@@ -32,7 +32,7 @@ import {
   type StateChange,
 } from "../store/sent_messages.ts";
 import type { ConnectorStore } from "../store/store.ts";
-import { RETRY_MAX_MS, retryWait } from "../../../shared/client/backoff.ts";
+import { retryWait } from "../../../shared/client/backoff.ts";
 
 export interface MessageToSend extends Pick<OutgoingMessage, "auto" | "mayWait"> {
   toDid: string;
@@ -60,13 +60,7 @@ export class SendRefusedError extends Error {
   override name = "SendRefusedError";
 
   constructor(
-    readonly code:
-      | "CONNECTOR_LOOP_GUARD"
-      | "CONNECTOR_INVALID_BODY"
-      | "CONNECTOR_OUTBOX_FULL"
-      | "CONNECTOR_PEER_BLOCKED"
-      | "CONNECTOR_PEER_UNCONFIRMED"
-      | "PAYLOAD_TOO_LARGE",
+    readonly code: LocalCode,
     message: string,
     /** Seconds to wait; `null` when waiting does not help. */
     readonly retryAfter: number | null = null,
@@ -255,7 +249,7 @@ export class MessageSender {
     const now = clock.now();
     if (auto && answered !== null) {
       if (!answered.auto) return stopped(TOO_MANY, waitForThread({ clock, guard, sent }, answered), answered);
-      guard.refuse();
+      guard.refusals++;
       return { why: "the message that it answers is automatic", waitMs: null, asker: null };
     }
     if (auto) return stopped("too many messages were passed on", guard.automaticMessage(toDid, requestId, now));
@@ -314,8 +308,7 @@ export async function attempt(
   attempts: number,
 ): Promise<Attempt> {
   const postponed = (problem: string, mayHaveArrived: boolean, isOfAll: boolean, askedMs = 0): Attempt => {
-    const waitMs = Math.min(Math.max(retryWait(attempts + 1), askedMs), RETRY_MAX_MS);
-    return { later: true, problem, mayHaveArrived, isOfAll, waitMs };
+    return { later: true, problem, mayHaveArrived, isOfAll, waitMs: retryWait(attempts + 1, askedMs) };
   };
   try {
     const { response, outcome } = await request;

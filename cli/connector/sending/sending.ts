@@ -2,7 +2,8 @@
  * What leaves: messages, those that were kept, and receipts; and the questions how sent messages ended, which are
  * asked only while a caller of the local API waits or asks. One that fails is asked again at the next time.
  */
-import type { Cancel } from "../../../shared/clock.ts";
+import { type Cancel, sleep } from "../../../shared/clock.ts";
+import { doubled } from "../../../shared/client/backoff.ts";
 import { DeliveriesAnswer, type Receipt, ReceiptList } from "../../../shared/protocol/api/receipts.ts";
 import { orReport } from "../events.ts";
 import { shownState } from "../states.ts";
@@ -74,23 +75,16 @@ export class Sending {
 
   /** Asks after 1, 2, 4 and 8 s, then every 15 s, until the result is disposed. */
   follow(sent: SentKey): Disposable {
-    const { clock } = this.deps;
-    let cancel: Cancel = () => {};
-    let isOver = false;
-    const next = (waits: number) => {
-      const ms = Math.min(LOOKUP_FIRST_MS * 2 ** waits, LIMIT.receiptLookupMaxMs);
-      cancel = clock.after(ms, async () => {
-        await this.ask(sent);
-        if (!isOver) next(waits + 1);
-      });
-    };
-    next(0);
-    return {
-      [Symbol.dispose]: () => {
-        isOver = true;
-        cancel();
-      },
-    };
+    const end = new AbortController();
+    void this.#follow(sent, end.signal);
+    return { [Symbol.dispose]: () => end.abort() };
+  }
+
+  async #follow(sent: SentKey, end: AbortSignal): Promise<void> {
+    for (let waits = 0; !end.aborted; waits++) {
+      await sleep(this.deps.clock, doubled(LOOKUP_FIRST_MS, waits, LIMIT.receiptLookupMaxMs), end);
+      if (!end.aborted) await this.ask(sent);
+    }
   }
 
   /** Asks once and stores the state that the receipts show. Calls at the same time share one request. Never rejects. */

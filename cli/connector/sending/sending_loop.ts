@@ -2,7 +2,7 @@
  * Sends stored items to the proxy until it has them: receipts and kept messages. The loop decides when and how many at a
  * time; its two subclasses send and store.
  */
-import type { Cancel } from "../../../shared/clock.ts";
+import { type Cancel, settledWithin } from "../../../shared/clock.ts";
 import { doubled, RETRY_FIRST_MS, RETRY_MAX_MS, retryWait } from "../../../shared/client/backoff.ts";
 import { BoundedMap } from "../../../shared/bounded_map.ts";
 import { ApiError } from "../../../shared/client/errors.ts";
@@ -68,12 +68,9 @@ abstract class SendingLoop<T> {
 
   /** Sends for up to `ms`, then stops. The rest is sent after the next start. */
   async stop(ms: number): Promise<void> {
-    const patience = Promise.withResolvers<void>();
-    const cancel = this.deps.clock.after(ms, patience.resolve);
     this.wake();
-    await Promise.race([this.#sending, patience.promise]);
+    if (this.#sending) await settledWithin(this.deps.clock, this.#sending, ms);
     this.#stopped = true;
-    cancel();
     this.#cancel();
   }
 
@@ -156,7 +153,7 @@ export class ReceiptSender extends SendingLoop<PendingReceipt> {
       }
       const attempts = receipt.attempts + 1;
       const asked = error instanceof ApiError ? (error.retryAfter ?? 0) * 1000 : 0;
-      const wait = Math.min(Math.max(retryWait(attempts), asked), RETRY_MAX_MS);
+      const wait = retryWait(attempts, asked);
       receipts.postpone(seq, attempts, clock.now() + wait);
       emit("receipt_failed", { ...about, why: describeError(error), nextInMs: wait });
       return wait;

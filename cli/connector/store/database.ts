@@ -23,16 +23,13 @@ export class DiskFullError extends CliError {
 }
 
 export class Database implements Disposable {
-  readonly #path: string;
   readonly #statements = new Map<string, StatementSync>();
   #afterCommit: (() => void)[] = [];
   /** Called when the file turns out to be damaged, also from the middle of work. A retry cannot help. */
   onDamaged: (error: CliError) => void = () => {};
 
   /** Wraps a database that already has the schema. */
-  constructor(private readonly db: DatabaseSync, path = "connector.db") {
-    this.#path = path;
-  }
+  constructor(private readonly db: DatabaseSync, private readonly path = "connector.db") {}
 
   /**
    * Opens the file, or creates it. A file that lost a part is refused here, because later, each message that needs the
@@ -143,7 +140,7 @@ export class Database implements Disposable {
     } catch (error) {
       if (isFull(error)) throw new DiskFullError(error);
       if (!isCorrupt(error)) throw error;
-      const named = damaged(this.#path, reason(error));
+      const named = damaged(this.path, reason(error));
       this.onDamaged(named);
       throw named;
     }

@@ -35,8 +35,6 @@ export interface SentMessage {
   problem: string | null;
   /** When the proxy deletes a queued message; `null` when it is not queued. */
   expiresAt: number | null;
-  /** Whether the connector sends it again by itself. */
-  keep: boolean;
   /** Whether the answer of an attempt was lost, so that the recipient may have it. */
   mayHaveArrived: boolean;
   /** Attempts to send it again. */
@@ -109,7 +107,7 @@ const NEXT: Readonly<Record<SentState, readonly SentState[]>> = {
 };
 
 const COLUMNS = `seq, toDid, requestId, conversationId, inReplyTo, auto, origin, bytes, sentAt, state, stateAt,
- problem, expiresAt, keep, mayHaveArrived, attempts, nextAt`;
+ problem, expiresAt, mayHaveArrived, attempts, nextAt`;
 /**
  * The newest tasks of local A2A clients for a peer, each with the time of its state: that of its reply, if there is one. The
  * bounds of the request ID are those of their index.
@@ -474,10 +472,8 @@ export class SentMessages {
   }
 }
 
-type SentRow =
-  & Omit<SentMessage, "auto" | "keep" | "mayHaveArrived">
-  & Record<"auto" | "keep" | "mayHaveArrived", number>;
+type SentRow = Omit<SentMessage, "auto" | "mayHaveArrived"> & Record<"auto" | "mayHaveArrived", number>;
 
 function toSent(row: SentRow): SentMessage {
-  return { ...row, auto: row.auto === 1, keep: row.keep === 1, mayHaveArrived: row.mayHaveArrived === 1 };
+  return { ...row, auto: row.auto === 1, mayHaveArrived: row.mayHaveArrived === 1 };
 }

@@ -25,8 +25,6 @@ export interface ShownMessage {
 export interface ArrivalsDeps {
   clock: Clock;
   log: Log;
-  /** True when the terminal shows several agents, so that each line names its own. */
-  hasSeveral(): boolean;
   /** Called for each message, before it is shown. */
   arrived(agent: TalkAgent, message: LocalMessage): void;
   redraw(): void;
@@ -75,14 +73,13 @@ export class Arrivals {
   }
 
   #show(agent: TalkAgent, message: LocalMessage, isWhole: boolean): void {
-    const { log, hasSeveral } = this.deps;
+    const { log } = this.deps;
     const { id, from, receivedAt, readAt, error } = message;
     const alias = from.alias ?? from.name;
     const person = log.person(from.agentDid, from.humanName);
-    const whose = hasSeveral() ? `${agent.name} · ` : "";
     log.message({
       at: Date.parse(receivedAt),
-      what: `${whose}${alias}${person} ${didWhat(message)}`,
+      what: `${log.whose(agent)}${alias}${person} ${didWhat(message)}`,
       number: id,
       text: message.text ?? error?.message ?? JSON.stringify(message.payload) ?? "",
       isWhole,

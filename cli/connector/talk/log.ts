@@ -31,8 +31,18 @@ export class Log {
   readonly #named = new Set<string>();
   #day: string;
 
-  constructor(private readonly clock: Clock, private readonly view: ConsoleView) {
+  /** `hasSeveral`: whether the terminal shows several agents, so that each line names its own. */
+  constructor(
+    private readonly clock: Clock,
+    private readonly view: ConsoleView,
+    private readonly hasSeveral: () => boolean,
+  ) {
     this.#day = dayText(clock.now());
+  }
+
+  /** The beginning of a line about an agent. */
+  whose({ name }: { name: string }): string {
+    return this.hasSeveral() ? `${name} · ` : "";
   }
 
   say(text: string, style: Style = ""): void {

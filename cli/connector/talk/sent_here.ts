@@ -16,8 +16,6 @@ export interface SentHereDeps {
   clock: Clock;
   log: Log;
   newId(): string;
-  /** True when the terminal shows several agents, so that each line names its own. */
-  hasSeveral(): boolean;
 }
 
 export interface Recipient {
@@ -68,7 +66,7 @@ export class SentHere {
   }
 
   async #send(agent: TalkAgent, { alias, did, replyTo }: Recipient, text: string): Promise<Open> {
-    const { clock, log, newId, hasSeveral } = this.deps;
+    const { clock, log, newId } = this.deps;
     const requestId = newId();
     const to = replyTo === undefined ? { to: did } : { replyTo };
     const sending = sendAndWait(agent.calls, clock, {
@@ -78,7 +76,7 @@ export class SentHere {
     });
     await settledWithin(clock, sending.catch(() => {}), ROW_MS);
     const seq = await rowOf(agent, requestId, did);
-    const what = `${hasSeveral() ? `${agent.name} · ` : ""}You to ${alias}`;
+    const what = `${log.whose(agent)}You to ${alias}`;
     log.message({ at: clock.now(), what, number: seq, text, isWhole: true, isOwn: true });
     const { result: { state, problem, nextTryAt } } = await sending;
     const open = { agent, alias, requestId, seq, state };
@@ -92,9 +90,8 @@ export class SentHere {
 
   /** A line for a state that is not the good one. `lastSeenAt`: when the recipient was online. */
   #tellState({ agent, alias, seq, state }: Open, problem: string | null, lastSeenAt: string | null = null): void {
-    const { log, hasSeveral } = this.deps;
-    const whose = hasSeveral() ? `${agent.name} · ` : "";
-    const what = whose + (seq === null ? `The message to ${alias}` : `${seq} to ${alias}`);
+    const { log } = this.deps;
+    const what = log.whose(agent) + (seq === null ? `The message to ${alias}` : `${seq} to ${alias}`);
     const why = problem === null ? "" : `: ${problemText(problem, alias)}`;
     if (state === "queued") {
       const since = lastSeenAt === null ? "" : ` since ${this.#timeOf(lastSeenAt)}`;

@@ -124,7 +124,7 @@ export class Talk {
   constructor(deps: TalkDeps) {
     const { clock, view, newId } = deps;
     this.#deps = deps;
-    const log = this.#log = new Log(clock, view);
+    const log = this.#log = new Log(clock, view, () => this.#agents.size > 1);
     this.#prompt = new Prompt({
       clock,
       run: (action) => this.#run(action),
@@ -133,14 +133,12 @@ export class Talk {
         view.redraw();
       },
     });
-    const hasSeveral = () => this.#agents.size > 1;
-    this.#sent = new SentHere({ clock, log, newId, hasSeveral });
+    this.#sent = new SentHere({ clock, log, newId });
     this.#people = new People({ clock, view, log, prompt: this.#prompt });
-    this.#tickets = new Tickets({ clock, log, view, hasSeveral });
+    this.#tickets = new Tickets({ clock, log, view });
     this.#arrivals = new Arrivals({
       clock,
       log,
-      hasSeveral,
       arrived: (agent, { inReplyTo, isReply }) => {
         if (isReply && inReplyTo !== null) this.#sent.answered(inReplyTo);
         if (this.#hasSound) deps.arrived(agent.name, unreadOf([agent]));
@@ -250,7 +248,7 @@ export class Talk {
   }
 
   showTicket(agent: string, ticket: string, until: string): void {
-    this.#tickets.show(agent, ticket, until, this.#agents.size > 1 ? `${agent} · ` : "");
+    this.#tickets.show(agent, ticket, until, this.#log.whose({ name: agent }));
   }
 
   #head({ name, humanName, status }: TalkAgent): void {

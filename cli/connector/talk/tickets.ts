@@ -14,7 +14,7 @@ import { wordWrap } from "../../terminal/text_width.ts";
 export class Tickets {
   #open: { agent: string; text: string; until: number } | null = null;
 
-  constructor(private readonly deps: { clock: Clock; log: Log; view: ConsoleView; hasSeveral(): boolean }) {}
+  constructor(private readonly deps: { clock: Clock; log: Log; view: ConsoleView }) {}
 
   get isOpen(): boolean {
     return this.#open !== null;
@@ -90,9 +90,9 @@ export class Tickets {
     const { initiatorAgentDid: did, initiatorProfile: { agentName, humanName } } = answer;
     const alias = aliasesOf(agent.peers()).get(did);
     const known = alias === undefined || alias === agentName ? "" : ` It is called ${alias} here.`;
-    const { log, hasSeveral } = this.deps;
+    const { log } = this.deps;
     log.met(did);
-    log.say(`${hasSeveral() ? `${agent.name} · ` : ""}Paired with ${agentName} of ${humanName}.${known}`);
+    log.say(`${log.whose(agent)}Paired with ${agentName} of ${humanName}.${known}`);
     return did;
   }
 }

@@ -11,7 +11,6 @@ function machine(settings: unknown = null): Machine {
   const text = settings === null ? null : typeof settings === "string" ? settings : JSON.stringify(settings);
   return {
     home: "/home/me",
-    os: "linux",
     env: () => undefined,
     ask: () => Promise.resolve(null),
     run: () => Promise.resolve(null),

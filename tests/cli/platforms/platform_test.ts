@@ -54,7 +54,6 @@ function machine(
 ): Machine {
   return {
     home: "/home/me",
-    os: "linux",
     env: (name) => env[name],
     ask: (url) => Promise.resolve(answers[url] ?? null),
     run: (program) => Promise.resolve(programs[program] ?? null),

@@ -4,8 +4,8 @@
  */
 import * as z from "zod";
 import { utf8Bytes } from "../../../../shared/protocol/base64url.ts";
-import { inputText, problemText } from "../../../../shared/protocol/input_text.ts";
-import { arrayElements, topLevelMembers } from "../../../../shared/protocol/json_text.ts";
+import { firstProblem, inputText } from "../../../../shared/protocol/input_text.ts";
+import { arrayElements, memberText } from "../../../../shared/protocol/json_text.ts";
 import { Part, type RPC_ERROR, TASK_STATES, type TaskState } from "../../../platforms/a2a_protocol.ts";
 import { LIMITS } from "../../../../shared/protocol/limits.ts";
 import type { TaskCursor } from "../../store/sent_messages.ts";
@@ -111,8 +111,7 @@ export function parseCall(text: string, version: string | null): RpcCall {
   const checked = <S extends z.ZodType>(schema: S): z.output<S> => {
     const { success, data, error } = schema.safeParse(params, { error: inputText });
     if (success) return data;
-    const [issue] = error.issues;
-    throw refuse("params", `Invalid params: ${issue ? problemText(issue) : "they do not fit"}`);
+    throw refuse("params", `Invalid params: ${firstProblem(error)}`);
   };
   switch (method) {
     case "SendMessage": {
@@ -176,17 +175,12 @@ function envelopeOf(text: string): z.output<typeof Envelope> {
 
 /** The payload: one object of data as it is, else a text with a line for each part. `null` for a blank one. */
 function payloadOf(parts: readonly Part[], text: string): string | null {
-  const written = arrayElements(memberText(memberText(memberText(text, "params"), "message"), "parts"));
-  const lines = parts.map((part, i) => part.text ?? memberText(written[i] ?? "", "data"));
+  const within = (json: string, name: string) => memberText(json, name) ?? "null";
+  const written = arrayElements(within(within(within(text, "params"), "message"), "parts"));
+  const lines = parts.map((part, i) => part.text ?? within(written[i] ?? "", "data"));
   const [only] = parts;
   const isObject = lines[0]?.startsWith("{") ?? false;
   if (parts.length === 1 && only?.text === undefined && isObject) return lines[0] ?? null;
   const message = lines.join("\n");
   return message.trim() === "" ? null : JSON.stringify({ message });
-}
-
-/** The JSON text of a member of an object; of a repeated one the last, as `JSON.parse` does. */
-function memberText(json: string, name: string): string {
-  const member = topLevelMembers(json).findLast(({ key }) => key === name);
-  return member === undefined ? "null" : json.slice(member.start, member.end);
 }

@@ -15,7 +15,8 @@ const status = (code: number, retryAfterMs: number | null = null): RuntimeAnswer
   kind: "status",
   status: code,
   retryAfterMs,
-  body: { contentType: null, text: "", cut: null },
+  text: "",
+  cut: null,
 });
 const NEW: Tries = { attempts: 0, refusals: 0, firstTriedAt: null };
 
