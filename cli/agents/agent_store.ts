@@ -17,8 +17,8 @@ import {
   kindOf,
   type Owners,
   PrivateFolder,
-  reason,
   removeLeftovers,
+  saveFailed,
   syncDirectory,
 } from "../files/private_files.ts";
 import { type HeldLock, withLock } from "../files/lock.ts";
@@ -108,7 +108,7 @@ export class AgentStore {
       await Deno.rename(path, final);
       await syncDirectory(this.#folder);
     } catch (error) {
-      throw new CliError("CLI_SAVE_FAILED", `${final} could not be created: ${reason(error)}`, { cause: error });
+      throw saveFailed(final, "created", error);
     }
     return new AgentFolder(this.ctx, final, name);
   }
@@ -124,7 +124,7 @@ export class AgentStore {
       await syncDirectory(this.#folder);
       await Deno.remove(deleted, { recursive: true });
     } catch (error) {
-      throw new CliError("CLI_SAVE_FAILED", `${path} could not be removed: ${reason(error)}`, { cause: error });
+      throw saveFailed(path, "removed", error);
     }
   }
 

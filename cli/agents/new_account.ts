@@ -18,13 +18,6 @@ export const FIRST_NAME_OPTIONS = {
   agent: { value: "name", summary: "Create an agent with this name as well" },
 } as const;
 
-export interface FirstNames {
-  /** `undefined`: the registry chooses. */
-  displayName: string | undefined;
-  /** `undefined`: no agent. */
-  agent: string | undefined;
-}
-
 /** A person who mistypes is asked again; a program that answers at random must come to an end. */
 const TRIES = 3;
 
@@ -36,7 +29,7 @@ export async function firstNames(
   ctx: Context,
   options: { "display-name": string | undefined; agent: string | undefined },
   needsAgent = false,
-): Promise<FirstNames> {
+) {
   const { "display-name": given, agent } = options;
   if (given !== undefined) requireDisplayName(given, "--display-name");
   if (agent !== undefined) await checkAgentName(ctx, agent);

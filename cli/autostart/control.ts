@@ -5,7 +5,7 @@
  */
 import { dirname, join } from "node:path";
 import { CliError } from "../errors.ts";
-import { reason, removeFile } from "../files/private_files.ts";
+import { removeFile, saveFailed } from "../files/private_files.ts";
 import type { Context } from "../context.ts";
 
 export interface Installed {
@@ -154,7 +154,7 @@ async function write(path: string, text: string): Promise<void> {
     await Deno.writeTextFile(temporary, text, { createNew: true, mode: 0o644 });
     await Deno.rename(temporary, path);
   } catch (error) {
-    throw new CliError("CLI_SAVE_FAILED", `${path} could not be written: ${reason(error)}`, { cause: error });
+    throw saveFailed(path, "written", error);
   }
 }
 

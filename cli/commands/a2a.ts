@@ -103,16 +103,6 @@ export const COMMANDS = [
   }),
 ];
 
-interface AddedPeer {
-  url: string;
-  card: string;
-  token: string;
-  /** The settings file of OpenClaw that was changed; `null` when none was. */
-  changed: string | null;
-  /** Name of the peer for OpenClaw; `null` when its settings were not changed. */
-  target: string | null;
-}
-
 /**
  * Adds a peer, or gives it a new token.
  *
@@ -126,7 +116,7 @@ export async function addPeer(
   { alias, did }: { alias: string; did: string },
   isForOpenClaw: boolean,
   stateDir: string | null,
-): Promise<AddedPeer> {
+) {
   const origin = originOf(folder);
   if (origin === null) {
     throw new CliError("CLI_USAGE", `The agent ${folder.name} has no port yet: its connector has never run`, {

@@ -297,13 +297,7 @@ async function inspectAgent(ctx: Context, folder: AgentFolder, registry: Registr
   return { facts, error };
 }
 
-interface Judged {
-  claims: Awaited<ReturnType<typeof evaluateToken>>["claims"];
-  refused: string | null;
-  unreachable: UnreachableError | null;
-}
-
-async function judge(ctx: Context, registry: RegistryClient, ait: string): Promise<Judged> {
+async function judge(ctx: Context, registry: RegistryClient, ait: string) {
   try {
     const trusted = await trustedKeys(ctx, registry);
     const nowSeconds = unixSeconds(ctx.clock.now());

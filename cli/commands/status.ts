@@ -81,12 +81,6 @@ export const COMMANDS = [
   }),
 ];
 
-/** A service; `url` is `null` when none is configured, `problem` when it is healthy. */
-interface ServiceOverview {
-  url: string | null;
-  problem: string | null;
-}
-
 interface AgentOverview {
   name: string;
   did: string | null;
@@ -122,7 +116,7 @@ async function overview(ctx: Context, options: ConnectionOptions & { agent?: str
 }
 
 /** Asks a service for its health. `url` is `null` when none is configured. A newer version is fetched from the registry. */
-export async function healthOf(ctx: Context, url: string | null, registryUrl = url): Promise<ServiceOverview> {
+export async function healthOf(ctx: Context, url: string | null, registryUrl = url) {
   if (url === null) return { url, problem: null };
   try {
     const { status, text } = await exchange(ctx, {

@@ -43,7 +43,7 @@ export interface Access extends LocalCalls, AsyncDisposable {
  * `startAgentConnector` when the connector cannot start in this process
  */
 export async function access(ctx: Context, folder: AgentFolder): Promise<Access> {
-  const attached = new Attached(ctx, folder, {}, { keeps: false });
+  const attached = new Attached(ctx, folder, {}, false);
   await attached.connected();
   return attached;
 }
@@ -53,7 +53,7 @@ export async function access(ctx: Context, folder: AgentFolder): Promise<Access>
  * fails with `CLI_CONNECTOR_DOWN` when no connector is there within 10 s.
  */
 export function keptAccess(ctx: Context, folder: AgentFolder, options: StartOptions = {}): Access {
-  const attached = new Attached(ctx, folder, options, { keeps: true });
+  const attached = new Attached(ctx, folder, options, true);
   void attached.watch();
   return attached;
 }
@@ -91,7 +91,6 @@ async function runningFile(folder: AgentFolder): Promise<ConnectorFile | null> {
 
 class Attached implements Access {
   readonly agentName: string;
-  readonly keeps: boolean;
   readonly #ended = new AbortController();
   #client: Promise<LocalCalls> | null = null;
   #host: RunningConnector | null = null;
@@ -102,10 +101,10 @@ class Attached implements Access {
     readonly ctx: Context,
     readonly folder: AgentFolder,
     readonly options: StartOptions,
-    { keeps }: { keeps: boolean },
+    /** Whether it finds or runs a connector also without a request. */
+    readonly keeps: boolean,
   ) {
     this.agentName = folder.name;
-    this.keeps = keeps;
   }
 
   get isHost(): boolean {

@@ -4,7 +4,7 @@ import { yieldToEventLoop } from "../../shared/clock.ts";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import type { AgentFolder } from "../agents/agent_store.ts";
 import { CliError } from "../errors.ts";
-import { readPrivate, reason } from "../files/private_files.ts";
+import { readPrivate, reason, saveFailed } from "../files/private_files.ts";
 
 const LOCK_FILE = "connector.lock";
 
@@ -30,12 +30,9 @@ const MAX_TRIES = 1_000;
  */
 export async function lockConnector(folder: AgentFolder, pid: number | null): Promise<Disposable> {
   const path = await lockPath(folder);
-  let file: Deno.FsFile;
-  try {
-    file = await Deno.open(path, { read: true, write: true, create: true, mode: 0o600 });
-  } catch (error) {
-    throw new CliError("CLI_SAVE_FAILED", `${path} could not be written: ${reason(error)}`, { cause: error });
-  }
+  const file = await Deno.open(path, { read: true, write: true, create: true, mode: 0o600 }).catch((error) => {
+    throw saveFailed(path, "written", error);
+  });
   // A file that stays open keeps its lock, so a failure below would leave an agent that no connector of this process runs.
   using owned = new DisposableStack();
   owned.use(file);
@@ -49,7 +46,7 @@ export async function lockConnector(folder: AgentFolder, pid: number | null): Pr
     file.truncateSync(0);
     if (pid !== null) await file.write(utf8Bytes(`${pid}\n`));
   } catch (error) {
-    throw new CliError("CLI_SAVE_FAILED", `${path} could not be written: ${reason(error)}`, { cause: error });
+    throw saveFailed(path, "written", error);
   }
   return owned.move();
 }

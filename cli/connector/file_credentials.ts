@@ -15,19 +15,12 @@ import { secureServiceUrl } from "../files/profile.ts";
 import { PeerProxies } from "../link/peer_proxies.ts";
 import { ProxyCaller } from "../link/proxy_caller.ts";
 
-export interface AgentSession {
-  session: StoredCredentials;
-  /** Follows the time of the services. */
-  clock: ServiceClock;
-  registryOf(registryUrl: string): RegistryClient;
-}
-
 /** @param onClockRefused called when a service's time is too far off to be used */
 export async function openFileCredentials(
   ctx: Context,
   { name, emit }: { name: string; emit: EmitEvent },
   onClockRefused?: (offsetMs: number) => void,
-): Promise<AgentSession> {
+) {
   const clock = new ServiceClock(ctx.clock, onClockRefused);
   const store = new AgentStore(ctx);
   const registryOf = (registryUrl: string) => registryAt(ctx, clock, registryUrl);
@@ -73,19 +66,13 @@ async function readFiles(folder: AgentFolder): Promise<StoredSession> {
   };
 }
 
-export interface DirectProxy extends Disposable {
-  proxy: ProxyCaller;
-  /** The proxy at `origin`, where a peer of another server lives; the agent's own for `undefined`. */
-  at(origin: string | undefined): ProxyCaller;
-}
-
 /**
  * Calls to the proxy from a command, signed as the agent, when its connector does not run. Takes no connector lock; refreshes the
  * session as every other process does (D-83).
  *
  * @throws {CliError} `CLI_USAGE`, `CLI_INSECURE_URL`, `CLI_FILE_INVALID`
  */
-export async function directProxy(ctx: Context, folder: AgentFolder): Promise<DirectProxy> {
+export async function directProxy(ctx: Context, folder: AgentFolder) {
   const place = proxyAddress(ctx);
   const emit = () => {};
   const { session, clock } = await openFileCredentials(ctx, { name: folder.name, emit });

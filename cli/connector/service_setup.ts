@@ -38,10 +38,6 @@ const LOOK_EVERY_MS = 250;
 
 const RUNTIME_VARIABLES = ["SVC_RUNTIME_BASE_URL", "OPENCLAW_BASE_URL", "SVC_HOOK_PATH", "SVC_HOOK_TOKEN"] as const;
 
-export interface ServiceResult extends Installed {
-  status: Status;
-}
-
 export interface FleetServiceResult extends Installed {
   /** Each agent with the status that its connector reports; `null` without an answer. */
   agents: { agent: string; status: Status | null }[];
@@ -53,7 +49,7 @@ export async function installConnector(
   own: readonly string[],
   agentName: string,
   options: StartOptions & { platform?: string | undefined },
-): Promise<ServiceResult> {
+) {
   const folder = await new AgentStore(ctx).open(agentName);
   const system = chooseSystem(options.platform ?? "auto", ctx.os);
   const identity = folder.identity();

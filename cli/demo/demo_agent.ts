@@ -84,18 +84,12 @@ export async function callAs<S extends z.ZodType>(
   response: S,
   { method, target, body, recipient, headers }: ProxyRequest,
 ): Promise<Answer<S>> {
-  const signed = await signedHeaders(ctx, identity, {
-    method,
-    url,
-    target,
-    ...(body === undefined ? {} : { body }),
-    ...(recipient === undefined ? {} : { recipient }),
-  });
+  const signed = await signedHeaders(ctx, identity, { method, url, target, body, recipient });
   return await callService(ctx, {
     method,
     url: url + target,
     headers: { ...signed, [HEADERS.access]: identity.accessToken, ...headers },
-    ...(body === undefined ? {} : { body }),
+    body,
     response,
   });
 }

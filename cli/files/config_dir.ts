@@ -2,7 +2,7 @@
 import { isAbsolute, join } from "node:path";
 import type { System } from "../context.ts";
 import { CliError } from "../errors.ts";
-import { close as takeRights, isOpen, type Owners, reason } from "./private_files.ts";
+import { close as takeRights, isOpen, type Owners, saveFailed } from "./private_files.ts";
 
 /** Returns `{config_dir}` when no option names one. @throws {CliError} `CLI_NO_CONFIG_DIR` */
 export function defaultConfigDir({ env, os }: Pick<System, "env" | "os">): string {
@@ -40,7 +40,7 @@ export async function ensureConfigDir(
     await Deno.mkdir(configDir, { recursive: true, mode: 0o700 });
     stat = await Deno.stat(configDir);
   } catch (error) {
-    throw new CliError("CLI_SAVE_FAILED", `${configDir} could not be created: ${reason(error)}`, { cause: error });
+    throw saveFailed(configDir, "created", error);
   }
   if (uid === null || stat.mode === null || stat.uid === null) return null;
   // In a sticky directory such as /tmp other users can add entries, but cannot change ours.

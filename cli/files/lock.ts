@@ -6,7 +6,7 @@
 import { type Clock, sleep } from "../../shared/clock.ts";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { CliError } from "../errors.ts";
-import { isSame, readPrivate, reason } from "./private_files.ts";
+import { isSame, readPrivate, saveFailed } from "./private_files.ts";
 
 const LOOK_EVERY_MS = 50;
 /** Longer than any work under a lock: a request takes at most 30 s, and a conflict is retried. */
@@ -67,9 +67,7 @@ async function openLock(path: string): Promise<Deno.FsFile | null> {
   try {
     return await Deno.open(path, { read: true, write: true, createNew: true, mode: 0o600 });
   } catch (error) {
-    if (!(error instanceof Deno.errors.AlreadyExists)) {
-      throw new CliError("CLI_SAVE_FAILED", `${path} could not be written: ${reason(error)}`, { cause: error });
-    }
+    if (!(error instanceof Deno.errors.AlreadyExists)) throw saveFailed(path, "written", error);
   }
   const stat = await Deno.lstat(path).catch(() => null);
   if (stat === null) return null;
@@ -80,7 +78,7 @@ async function openLock(path: string): Promise<Deno.FsFile | null> {
     file = await Deno.open(path, { read: true, write: true });
   } catch (error) {
     if (error instanceof Deno.errors.NotFound) return null;
-    throw new CliError("CLI_SAVE_FAILED", `${path} could not be written: ${reason(error)}`, { cause: error });
+    throw saveFailed(path, "written", error);
   }
   // Deno has no O_NOFOLLOW: if the open file is not the one that lstat saw, the path leads through a link.
   if (await isSameFile(path, file)) return file;

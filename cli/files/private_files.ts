@@ -109,7 +109,7 @@ export async function writePrivate(
     return true;
   } catch (error) {
     if (made) await Deno.remove(temporary).catch(() => {});
-    throw new CliError("CLI_SAVE_FAILED", `${path} could not be written: ${reason(error)}`, { cause: error });
+    throw saveFailed(path, "written", error);
   }
 }
 
@@ -119,7 +119,7 @@ export async function removeFile(path: string): Promise<void> {
     await Deno.remove(path);
   } catch (error) {
     if (error instanceof Deno.errors.NotFound) return;
-    throw new CliError("CLI_SAVE_FAILED", `${path} could not be removed: ${reason(error)}`, { cause: error });
+    throw saveFailed(path, "removed", error);
   }
   await syncDirectory(dirname(path));
 }
@@ -136,12 +136,8 @@ export async function removeLeftovers(directory: string, now: number): Promise<v
 /** Syncs the entries of a directory to disk. Does nothing on Windows. */
 export async function syncDirectory(path: string): Promise<void> {
   if (Deno.build.os === "windows") return;
-  const directory = await Deno.open(path);
-  try {
-    await directory.sync();
-  } finally {
-    directory.close();
-  }
+  using directory = await Deno.open(path);
+  await directory.sync();
 }
 
 /** User IDs whose directories are trusted; `null` on a system without user IDs. */
@@ -153,9 +149,7 @@ export async function ensureDirectory(path: string, owners: Owners): Promise<voi
     await Deno.mkdir(path, { mode: 0o700 });
     await syncDirectory(dirname(path));
   } catch (error) {
-    if (!(error instanceof Deno.errors.AlreadyExists)) {
-      throw new CliError("CLI_SAVE_FAILED", `${path} could not be created: ${reason(error)}`, { cause: error });
-    }
+    if (!(error instanceof Deno.errors.AlreadyExists)) throw saveFailed(path, "created", error);
     await checkDirectory(path, owners);
   }
 }
@@ -214,6 +208,10 @@ function statOf(path: string): Deno.FileInfo | null {
   } catch {
     return null;
   }
+}
+
+export function saveFailed(path: string, what: "created" | "read" | "removed" | "written", cause: unknown): CliError {
+  return new CliError("CLI_SAVE_FAILED", `${path} could not be ${what}: ${reason(cause)}`, { cause });
 }
 
 function unsafe(path: string, what: string): CliError {

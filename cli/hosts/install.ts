@@ -6,7 +6,7 @@ import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 import { defaultConfigDir } from "../files/config_dir.ts";
 import { withLock } from "../files/lock.ts";
-import { reason } from "../files/private_files.ts";
+import { saveFailed } from "../files/private_files.ts";
 import type { PlatformId } from "../platforms/platform.ts";
 import { thisMachine } from "../platforms/local_machine.ts";
 import { addEntry, checkEntry, fragmentOf, removeEntry, type Target } from "./change.ts";
@@ -97,17 +97,8 @@ export async function removeInstalled(ctx: Context, folder: AgentFolder, wish: I
   });
 }
 
-/** An entry that svc wrote for an agent, by its record. */
-export interface RecordedEntry {
-  path: string;
-  /** Names of the objects around it, and its own. */
-  place: string;
-  /** Removes it, as `removeInstalled` does. Returns false when it is gone already. */
-  remove(): Promise<boolean>;
-}
-
 /** The entries that svc wrote for an agent into any file of a host. @throws {CliError} `CLI_FILE_INVALID` */
-export function recordedEntries(ctx: Context, folder: AgentFolder): RecordedEntry[] {
+export function recordedEntries(ctx: Context, folder: AgentFolder) {
   const records = new Records(ctx, folder);
   return records.all().map(({ path, place, written }) => {
     const target: Target = {
@@ -241,7 +232,7 @@ async function ensureProjectFolder(project: string, folder: string): Promise<voi
     await Deno.mkdir(folder, { mode: 0o755 });
   } catch (error) {
     if (error instanceof Deno.errors.AlreadyExists) return;
-    throw new CliError("CLI_SAVE_FAILED", `${folder} could not be created: ${reason(error)}`, { cause: error });
+    throw saveFailed(folder, "created", error);
   }
 }
 

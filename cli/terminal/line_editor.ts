@@ -2,12 +2,6 @@
 import { printable } from "./escapes.ts";
 import { columnsOf } from "./text_width.ts";
 
-/** What a terminal shows of a line, and the column of its cursor. */
-export interface DrawnLine {
-  text: string;
-  cursor: number;
-}
-
 const PAST_LINES = 20;
 
 export class LineEditor {
@@ -87,7 +81,8 @@ export class LineEditor {
   }
 
   /** The part of the line around the cursor that fits into `columns`; a line break is shown as `⏎`. */
-  draw(columns: number): DrawnLine {
+  /** What a terminal shows of the line, and the column of its cursor. */
+  draw(columns: number) {
     const cells = this.#text.map((character) => character === "\n" ? "⏎" : printable(character));
     const widthOf = (text: string) => [...text].reduce((sum, character) => sum + columnsOf(character), 0);
     const room = Math.max(4, columns - widthOf(this.prompt) - 1);

@@ -243,21 +243,10 @@ export class Output {
     if (this.json && late.warnings !== undefined) this.terminal.stderr(`${jsonText(late)}\n`);
   }
 
-  bold(text: string): string {
-    return this.#paint("1", text);
-  }
-
-  dim(text: string): string {
-    return this.#paint("2", text);
-  }
-
-  green(text: string): string {
-    return this.#paint("32", text);
-  }
-
-  red(text: string): string {
-    return this.#paint("31", text);
-  }
+  readonly bold = (text: string) => this.#paint("1", text);
+  readonly dim = (text: string) => this.#paint("2", text);
+  readonly green = (text: string) => this.#paint("32", text);
+  readonly red = (text: string) => this.#paint("31", text);
 
   #paint(style: string, text: string, isTerminal = this.terminal.stdoutIsTerminal): string {
     if (!this.#colour || !isTerminal || this.json) return text;

@@ -96,7 +96,5 @@ export function idEnd(text: string): string | null {
 export function table(head: readonly string[], rows: readonly (readonly (string | null)[])[]): string[] {
   const cells = [head, ...rows.map((row) => row.map((cell) => cell === null ? "–" : printable(cell)))];
   const widths = head.map((_, i) => Math.max(...cells.map((row) => textColumns(row[i] ?? ""))));
-  return cells.map((row) =>
-    row.map((cell, i) => cell + " ".repeat((widths[i] ?? 0) - textColumns(cell))).join("  ").trimEnd()
-  );
+  return cells.map((row) => row.map((cell, i) => padded(cell, widths[i] ?? 0)).join(" ".repeat(GAP)).trimEnd());
 }

@@ -12,7 +12,7 @@ import { toIso } from "../../shared/protocol/time.ts";
 import type { RegistryAccess } from "../account/registry_access.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
-import { readGiven, revocations, type VerificationReport } from "./collect_inputs.ts";
+import { readGiven, revocations } from "./collect_inputs.ts";
 import { evaluateToken, failed, skipped, step, type TrustedInputs, type VerificationStep } from "./evaluate.ts";
 import { trustedKeys } from "./trusted_keys.ts";
 
@@ -24,19 +24,12 @@ export type ReceiptRow = z.output<typeof Row>;
 /** The output of `svc sent <requestId> --json`, or the answer of the local API. */
 const Rows = z.object({ receipts: z.array(z.unknown()) });
 
-export interface ReceiptReport {
-  checks: VerificationStep[];
-  /** `null` unless the signature is valid. */
-  receipt: ReceiptClaims | null;
-  keysFrom: VerificationReport["keysFrom"];
-}
-
 /** @throws {CliError} `CLI_USAGE` for a file that has not the right form */
 export async function verifyReceiptFile(
   ctx: Context,
   connection: () => RegistryAccess,
   { path, payloadPath, keysPath }: { path: string; payloadPath: string | undefined; keysPath: string | undefined },
-): Promise<ReceiptReport> {
+) {
   const row = rowOf(await readJson(ctx, path, FILE_BYTES_MAX), path);
   const payload = payloadPath === undefined ? null : await readGiven(ctx, payloadPath, PAYLOAD_BYTES_MAX);
   const known = keysPath === undefined
@@ -101,7 +94,7 @@ export async function evaluateReceipt(
   { signed, ait, salt }: ReceiptRow,
   payload: Uint8Array<ArrayBuffer> | null,
   known: TrustedInputs,
-): Promise<Pick<ReceiptReport, "checks" | "receipt">> {
+): Promise<{ checks: VerificationStep[]; receipt: ReceiptClaims | null }> {
   let kid: string | null = null;
   let receipt: ReceiptClaims | null = null;
   let refusal: TokenError | null = null;

@@ -4,7 +4,7 @@
  */
 import { DatabaseSync, type StatementSync } from "node:sqlite";
 import { CliError } from "../../errors.ts";
-import { reason } from "../../files/private_files.ts";
+import { reason, saveFailed } from "../../files/private_files.ts";
 import { ensureTables, missingTables } from "./schema.ts";
 
 /** Pages in memory; few, because one process may have the databases of hundreds of agents open. */
@@ -219,7 +219,7 @@ function sizeOf(path: string): number | null {
     return Deno.lstatSync(path).size;
   } catch (error) {
     if (error instanceof Deno.errors.NotFound) return null;
-    throw new CliError("CLI_SAVE_FAILED", `${path} could not be read: ${reason(error)}`, { cause: error });
+    throw saveFailed(path, "read", error);
   }
 }
 
@@ -229,9 +229,7 @@ function makePrivate(path: string): void {
     Deno.openSync(path, { write: true, createNew: true, mode: 0o600 }).close();
     return;
   } catch (error) {
-    if (!(error instanceof Deno.errors.AlreadyExists)) {
-      throw new CliError("CLI_SAVE_FAILED", `${path} could not be created: ${reason(error)}`, { cause: error });
-    }
+    if (!(error instanceof Deno.errors.AlreadyExists)) throw saveFailed(path, "created", error);
   }
   const stat = Deno.lstatSync(path);
   if (!stat.isFile) throw new CliError("CLI_FILE_UNSAFE", `${path} is not a plain file`);
