@@ -30,7 +30,7 @@ export function realSystem(version: string, programs: Programs | null = null): S
     stdinIsTerminal: Deno.stdin.isTerminal(),
     keyboard: systemKeyboard(run),
     confirm: isAsked ? confirmOnTerminal : null,
-    ask: isAsked ? askOnTerminal : null,
+    ask: isAsked ? async (question) => await lineOnTerminal(question) ?? "" : null,
     interrupt: new Interrupt(systemClock),
     env,
     programs,
@@ -55,12 +55,12 @@ function sentOnce(caCerts: string[]): typeof fetch {
   let client = caCerts.length > 0 ? Deno.createHttpClient({ poolMaxIdlePerHost: 0, caCerts }) : undefined;
   return (input: RequestInfo | URL, init?: RequestInit) => {
     client ??= Deno.createHttpClient({ poolMaxIdlePerHost: 0 });
-    return fetch(input, { ...init, ...(init?.method === "POST" ? { body: streamed(init.body) } : {}), client });
+    return fetch(input, {
+      ...init,
+      ...(init?.method === "POST" ? { body: new Response(init.body ?? "").body } : {}),
+      client,
+    });
   };
-}
-
-function streamed(body: BodyInit | null | undefined): ReadableStream | null {
-  return new Response(body ?? "").body;
 }
 
 function systemTerminal(): Terminal {
@@ -112,10 +112,6 @@ async function confirmOnTerminal(question: string, isYes = false): Promise<boole
   const line = await lineOnTerminal(`${question} ${isYes ? "[Y/n]" : "[y/N]"} `);
   const answer = line?.trim();
   return /^y(es)?$/i.test(answer ?? "") || isYes && answer === "";
-}
-
-async function askOnTerminal(question: string): Promise<string> {
-  return await lineOnTerminal(question) ?? "";
 }
 
 /** Returns what a person types up to Enter; `null` at the end of the input. The terminal hands over one line at a time. */

@@ -146,7 +146,7 @@ export class AgentStore {
     const place = async () => {
       await this.refuseExisting(name);
       const owners = await this.#ensure();
-      const path = this.#pendingPath(name);
+      const path = join(this.#folder, `.${requireAgentName(name)}.pending`);
       await ensureDirectory(path, owners);
       return path;
     };
@@ -219,10 +219,6 @@ export class AgentStore {
 
   #pathOf(name: string): string {
     return join(this.#folder, requireAgentName(name));
-  }
-
-  #pendingPath(name: string): string {
-    return join(this.#folder, `.${requireAgentName(name)}.pending`);
   }
 
   async #unknown(name: string): Promise<CliError> {

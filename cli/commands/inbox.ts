@@ -13,7 +13,7 @@ import { statusOf } from "../connector/status.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 import { messageLines, readPage, type Received, type ReceivedPage } from "../messages/received.ts";
-import { onStop, stopSignal } from "../terminal/interrupt.ts";
+import { stopSignal } from "../terminal/interrupt.ts";
 import { EXEC_OPTION, VIEW_OPTIONS } from "./connector/connector_start.ts";
 
 const { pageMessages: LISTED, pageMessagesMax: MAX_LISTED } = LIMIT;
@@ -67,10 +67,7 @@ export const COMMANDS = [
         // Messages that go to a runtime are not in the view.
         if (running !== null && (await statusOf(running)).runtime.url === null) {
           const { attachScreen } = await import("../connector/talk/screen.ts");
-          return await attachScreen(ctx, folder, running, {
-            ...options,
-            program,
-          }, (...given) => onStop(ctx, ...given));
+          return await attachScreen(ctx, folder, running, { ...options, program });
         }
       }
       using stopped = follow ? stopSignal(ctx) : null;

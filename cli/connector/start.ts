@@ -7,6 +7,7 @@ import { AGENT_FILES } from "../../shared/client/agent_files.ts";
 import { AgentStore } from "../agents/agent_store.ts";
 import type { Context } from "../context.ts";
 import { EXIT } from "../errors.ts";
+import { onStop } from "../terminal/interrupt.ts";
 import { type RunningConnector, startAgentConnector } from "./agent_connector.ts";
 import type { EmitEvent } from "./events.ts";
 import { programOf, runForMessages } from "./exec.ts";
@@ -16,15 +17,6 @@ import type { RegistryTrust } from "./registry_trust.ts";
 import { checkSave, givesRuntime, refuseOptionsOfOne, type StartOptions } from "./start_options.ts";
 import { openScreen, talkAgent } from "./talk/screen.ts";
 import { describeError } from "../../shared/client/refusals.ts";
-
-export interface StartDeps {
-  /**
-   * Registers a function that stops the connector. Returns a function that removes it.
-   *
-   * @param discard called for Ctrl-C first; true when there was something to discard
-   */
-  onStop(stop: () => void, discard: () => boolean): () => void;
-}
 
 /**
  * Runs the connectors of these agents, or of every agent on this machine. Returns the exit code.
@@ -36,7 +28,6 @@ export async function startConnectors(
   ctx: Context,
   wanted: readonly string[] | "all",
   options: StartOptions,
-  { onStop }: StartDeps,
 ): Promise<number> {
   const [only, second] = wanted === "all" ? [] : wanted;
   const isOne = only !== undefined && second === undefined;
@@ -102,7 +93,7 @@ export async function startConnectors(
       void running?.stop();
     }
     : () => fleet.stop();
-  const forget = onStop(stop, () => talk.discard());
+  const forget = onStop(ctx, stop, () => talk.discard());
   const endReports = reportDefects((event, fields) => view.event(event, fields));
   try {
     screen.open();

@@ -39,8 +39,8 @@ export class Waits {
   readonly #waiters = new Set<Waiter>();
   /** Questions whose reply callers wait for, with the number of callers. */
   readonly #asked = new Map<string, number>();
-  /** Questions whose last wait has ended, with the time; oldest first. */
-  readonly #ended = new Map<string, number>();
+  /** Questions whose last wait has ended, with the time. */
+  readonly #ended = new BoundedMap<string, number>(ENDED_WAITS);
   #calls = 0;
   #isStopped = false;
 
@@ -129,14 +129,7 @@ export class Waits {
     const left = (this.#asked.get(key) ?? 1) - 1;
     if (left > 0) return void this.#asked.set(key, left);
     this.#asked.delete(key);
-    const now = this.clock.now();
-    this.#ended.delete(key);
-    this.#ended.set(key, now);
-    for (const [old, endedAt] of this.#ended) {
-      const isOver = now < endedAt || now - endedAt > HELD_AFTER_WAIT_MS;
-      if (!isOver && this.#ended.size <= ENDED_WAITS) break;
-      this.#ended.delete(old);
-    }
+    this.#ended.set(key, this.clock.now());
   }
 }
 

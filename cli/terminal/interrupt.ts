@@ -47,6 +47,8 @@ export function stopSignal(ctx: Parameters<typeof onStop>[0]): Disposable & { si
 /**
  * Calls `stop` on Ctrl-C and SIGTERM (SIGBREAK on Windows, which has no SIGTERM); a second Ctrl-C ends the process.
  * Returns a function that undoes this.
+ *
+ * @param discard called for Ctrl-C first; true when there was something to discard
  */
 export function onStop(
   { interrupt, os }: { interrupt: Interrupt; os: typeof Deno.build.os },

@@ -4,7 +4,6 @@ import type { StartOptions } from "../../connector/start_options.ts";
 import type { Context } from "../../context.ts";
 import { CliError } from "../../errors.ts";
 import { NOTIFY } from "../../files/profile.ts";
-import { onStop } from "../../terminal/interrupt.ts";
 import { AgentStore, chosenAgent } from "../../agents/agent_store.ts";
 
 /** Shared with `inbox --follow`. */
@@ -113,7 +112,7 @@ export async function runConnectors(
   options: StartOptions,
 ): Promise<number> {
   const { startConnectors } = await import("../../connector/start.ts");
-  const code = await startConnectors(ctx, chosen, options, { onStop: (...given) => onStop(ctx, ...given) });
+  const code = await startConnectors(ctx, chosen, options);
   const again = ["connector", "start", ...chosen === "all" ? ["--all"] : chosen];
   if (ctx.terminal.stderrIsTerminal) ctx.out.next(again, { when: "to go on; messages wait meanwhile" });
   return code;

@@ -1,6 +1,7 @@
 /** The codes and sessions of the connector's page, in memory. */
 import type { Clock } from "../../../shared/clock.ts";
 import { newCode, type PageSessions } from "../../../shared/page/page_app.ts";
+import { BoundedMap } from "../../../shared/bounded_map.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import type { Random } from "../../../shared/random.ts";
 
@@ -18,7 +19,7 @@ interface Session {
 
 export class LocalSessions implements PageSessions<true> {
   readonly #codes = new Map<string, number>();
-  readonly #sessions = new Map<string, Session>();
+  readonly #sessions = new BoundedMap<string, Session>(SESSIONS_MAX);
 
   /** @param onCodeOver called when a code is used or over: the file that holds it is removed then */
   constructor(readonly clock: Clock, readonly random: Random, readonly onCodeOver: () => void) {}
@@ -39,8 +40,6 @@ export class LocalSessions implements PageSessions<true> {
     if (!this.#codes.delete(code)) return null;
     this.onCodeOver();
     const now = this.clock.now();
-    const [oldest] = this.#sessions.keys();
-    if (this.#sessions.size >= SESSIONS_MAX && oldest !== undefined) this.#sessions.delete(oldest);
     this.#sessions.set(session, { createdAt: now, seenAt: now });
     return true;
   }

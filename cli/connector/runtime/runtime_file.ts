@@ -12,7 +12,6 @@ import {
   PLATFORM_IDS,
   type PlatformId,
   type PushPlatform,
-  type PushPlatformId,
   REPLIES,
   type Replies,
   type RuntimeSource,
@@ -116,7 +115,7 @@ export function runtimeTarget(
   const [urlFrom, url] = firstGiven([
     ["--runtime-base-url", options["runtime-base-url"] ?? options["openclaw-base-url"]],
     ["SVC_RUNTIME_BASE_URL", ctx.env("SVC_RUNTIME_BASE_URL")],
-    ["OPENCLAW_BASE_URL", isOpenClaw(file, platform) ? ctx.env("OPENCLAW_BASE_URL") : undefined],
+    ["OPENCLAW_BASE_URL", file === null || platform === "openclaw" ? ctx.env("OPENCLAW_BASE_URL") : undefined],
     [RUNTIME_FILE, file === null ? undefined : fileUrl(file, defaults.baseUrl)],
   ], defaults.baseUrl);
   const [pathFrom, path] = firstGiven([
@@ -181,10 +180,6 @@ function platformOf(
   if (named !== "inbox" || !isGiven) return named;
   const isElsewhere = (options["runtime-base-url"] ?? ctx.env("SVC_RUNTIME_BASE_URL")) !== undefined;
   return isElsewhere ? "generic" : "openclaw";
-}
-
-function isOpenClaw(file: RuntimeFile | null, platform: PushPlatformId): boolean {
-  return file === null || platform === "openclaw";
 }
 
 function fileUrl({ baseUrl, webhookHost, webhookPort }: RuntimeFile, usual: string): string | undefined {

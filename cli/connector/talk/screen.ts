@@ -11,6 +11,7 @@ import { CliError } from "../../errors.ts";
 import { openPage } from "../../files/open_page.ts";
 import { parseNotify, readProfile } from "../../files/profile.ts";
 import type { Keyboard } from "../../terminal/keyboard.ts";
+import { onStop } from "../../terminal/interrupt.ts";
 import { runForMessages } from "../exec.ts";
 import { perhapsReplaced, presentPeers, readPeers } from "../peers/peers.ts";
 import { type Status, statusOf } from "../status.ts";
@@ -117,7 +118,6 @@ export function talkAgent(
 /**
  * Shows the view of a connector that runs elsewhere, until Ctrl-C or `q`, which leave that connector as it is.
  *
- * @param onStop as of `connector start`
  * @throws {CliError} `CLI_USAGE`, `CLI_CONNECTOR_DOWN` when the connector ends
  */
 export async function attachScreen(
@@ -125,11 +125,10 @@ export async function attachScreen(
   folder: AgentFolder,
   calls: LocalCalls,
   options: ScreenOptions & { program: string | null },
-  onStop: (stop: () => void, discard: () => boolean) => () => void,
 ): Promise<void> {
   const end = new AbortController();
   const screen = await openScreen(ctx, options, () => end.abort());
-  const forget = onStop(() => end.abort(), () => screen.talk.discard());
+  const forget = onStop(ctx, () => end.abort(), () => screen.talk.discard());
   try {
     let status = await statusOf(calls);
     const agent = talkAgent(ctx, folder, calls, () => status);

@@ -26,17 +26,11 @@ Deno.test("a connector signs its refresh with the registry's time when the regis
     const headers = { Date: new Date(world.clock.now() + aheadMs).toUTCString() };
     return Promise.resolve(Response.json({ error }, { status: 401, headers }));
   };
-  let stop = () => {};
   const options = { "proxy-ws-url": `ws://127.0.0.1:${freePort()}`, port: String(freePort()) };
-  const onStop = (given: () => void) => {
-    stop = given;
-    return () => {};
-  };
-  const ended = startConnectors(contextOf(world, machine), ["alpha"], options, {
-    onStop,
-  });
+  const context = contextOf(world, machine);
+  const ended = startConnectors(context, ["alpha"], options);
   await until(() => signedAt.length >= 2);
-  stop();
+  context.interrupt.press();
   await world.clock.advance(5_000);
   assertEquals(await ended, 0);
   assertEquals(signedAt.slice(0, 2).map((ms) => Math.round(ms / 60_000)), [0, 10]);
@@ -68,16 +62,14 @@ Deno.test("keys are read only in the foreground, or with --keys where the system
       const terminal = { stdout, stderr: () => {}, stdoutIsTerminal: true, stderrIsTerminal: true };
       const silent = contextOf(world, machine);
       const out = new Output(terminal, world.clock, { json: false, colour: false });
-      let stop = () => {};
-      const deps = { onStop: (given: () => void) => (stop = given, () => {}) };
       const options = {
         ...{ "proxy-ws-url": `ws://127.0.0.1:${freePort()}`, port: String(freePort()) },
         keys,
       };
-      const ended = startConnectors({ ...silent, terminal, out, keyboard }, ["alpha"], options, deps);
+      const ended = startConnectors({ ...silent, terminal, out, keyboard }, ["alpha"], options);
       await until(() => screen.includes("alpha of "));
       // Without keys, q does nothing.
-      if (!isRead) stop();
+      if (!isRead) silent.interrupt.press();
       await world.clock.advance(5_000);
       assertEquals([await ended, opened, restored], [0, Number(isRead), Number(isRead)]);
     });
@@ -90,10 +82,9 @@ Deno.test("--keys without a terminal, or with --json, is a usage error", async (
   await machine.json("agent", "create", "alpha");
   const keyboard = { isInForeground: () => Promise.resolve(true), open: () => () => {} };
   const options = { keys: true };
-  const deps = { onStop: () => () => {} };
   const ctx = contextOf(world, machine);
   for (const context of [ctx, { ...ctx, keyboard }]) {
-    await assertRejects(() => startConnectors(context, ["alpha"], options, deps), CliError, "--keys needs a terminal");
+    await assertRejects(() => startConnectors(context, ["alpha"], options), CliError, "--keys needs a terminal");
   }
 });
 
