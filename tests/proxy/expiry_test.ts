@@ -23,7 +23,7 @@ async function count(w: World, family: string): Promise<number> {
 async function later(w: World, ms: number): Promise<void> {
   w.clock.step(ms);
   await w.clock.advance(SWEEP_REST_MS);
-  for (let i = 0; i < 20; i++) await flushTasks();
+  for (let i = 0; i < 3; i++) await flushTasks();
 }
 
 async function renewed(w: World, agent: TestAgent): Promise<void> {

@@ -101,7 +101,7 @@ Deno.test("a begun delivery of a crashed instance gets a record from the sweep, 
   assertEquals([await begunBy(w, all.a), await storyOf(w, ID)], [[ID], { state: "began", events: ["+0 began"] }]);
   await w.proxy.start();
   await w.clock.advance(LIMITS.ackTimeoutMs + LIMITS.wayBackMs + SETTLED_MS + 1 + SWEEP_REST_MS);
-  for (let i = 0; i < 20; i++) await flushTasks();
+  for (let i = 0; i < 3; i++) await flushTasks();
   assertEquals(await begunBy(w, all.a), []);
   const record = await recordOf(all);
   assertEquals([record?.startedAt, record?.instance, record?.answer], [startedAt, null, null]);
@@ -178,7 +178,7 @@ Deno.test("the outcome of a delivery that could not be stored is open until the 
     method === "commit" && keys.some((key) => key[1] === "delivery") && !keys.some((key) => key[1] === "sender");
   await answered(await send(all), 202);
   await w.clock.advance(JOINING_WAIT_MS);
-  for (let i = 0; i < 20; i++) await flushTasks();
+  for (let i = 0; i < 3; i++) await flushTasks();
   store.faults = {};
   assertEquals([await begunBy(w, all.a), await recordOf(all)], [[ID], null]);
   await answered(await send(all, "request-2"), 202);

@@ -9,7 +9,7 @@ import { IS_REMOTE } from "../../support/test_store.ts";
 import { unixSeconds } from "../../../shared/protocol/time.ts";
 
 const PAIRS = 8;
-const MESSAGES = 400;
+const MESSAGES = 200;
 /** The least of the rounds counts: what else the process does at the time leaves bytes too. */
 const ROUNDS = 3;
 /** A tenth over what was measured. With more, each message costs the helper threads of V8 time that no profile shows. */

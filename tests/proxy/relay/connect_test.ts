@@ -322,7 +322,7 @@ Deno.test("a message waits for a socket that is about to open, and for no other"
   await t.step("it opens", async () => {
     await upgrading.connect(b);
     const sending = w.message(a, b);
-    for (let i = 0; i < 20; i++) await flushTasks();
+    for (let i = 0; i < 3; i++) await flushTasks();
     upgrading.sockets.at(-1)?.onopen?.();
     await until(() => upgrading.sockets.at(-1)?.sent.length === 1);
     const { id: ackId } = JSON.parse(upgrading.sockets.at(-1)?.sent[0] ?? "{}");
@@ -335,14 +335,14 @@ Deno.test("a message waits for a socket that is about to open, and for no other"
   await t.step("its client leaves", async () => {
     await upgrading.connect(b);
     const sending = w.message(a, b);
-    for (let i = 0; i < 20; i++) await flushTasks();
+    for (let i = 0; i < 3; i++) await flushTasks();
     upgrading.sockets.at(-1)?.onclose?.();
     assertEquals(await codeOf(await sending), "PROXY_RELAY_CONNECTOR_OFFLINE");
   });
   await t.step("it never opens", async () => {
     await upgrading.connect(b);
     const sending = w.message(a, b);
-    for (let i = 0; i < 20; i++) await flushTasks();
+    for (let i = 0; i < 3; i++) await flushTasks();
     let answer: Response | undefined;
     void sending.then((response) => answer = response);
     for (let ms = 0; ms < 10_000 && !answer; ms += 500) await w.clock.advance(500);
@@ -404,7 +404,8 @@ Deno.test("peers are told whether an agent is connected, and to the minute when 
   const socket = await upgrading.open(b);
   assertEquals(await listed(), [[did, true, minute()]]);
   socket.onclose?.();
-  await until(async () => (await listed())[0]?.[1] === false);
+  // A list would count against the rate limit, which a busy machine would reach.
+  await until(async () => await w.proxy.deps.presence.holderOf(did) === null);
   const left = minute();
   await w.clock.advance(180_000);
   assertEquals(await listed(), [[did, false, left]]);

@@ -28,7 +28,6 @@ function texts(socket: TestSocket): string[] {
 async function pass(w: World, ms: number, step = 500): Promise<void> {
   for (let passed = 0; passed < ms; passed += step) {
     await w.clock.advance(step);
-    await flushTasks();
   }
 }
 
@@ -102,7 +101,7 @@ Deno.test("a message that its recipient has no space for holds up no other sende
   await using w = await World.open({ proxy: { agentRequests: 1000 } });
   const { a, b, c } = await agents(w);
   const socket = w.connect(b, "full");
-  for (let i = 0; i < 20; i++) assertEquals((await send(w, a, b, `a${i}`)).body.queued, true);
+  for (let i = 0; i < 8; i++) assertEquals((await send(w, a, b, `a${i}`)).body.queued, true);
   await pass(w, 5_000);
   socket.behaviour = "ack";
   const began = w.clock.now();
@@ -111,9 +110,9 @@ Deno.test("a message that its recipient has no space for holds up no other sende
   assertEquals((await send(w, c, b, "may not wait", {})).body.delivered, true);
   assert(!texts(socket).includes("a1"));
   await pass(w, 10_000);
-  await until(() => texts(socket).includes("a19"));
+  await until(() => texts(socket).includes("a7"));
   const arrived = texts(socket).filter((text) => text.startsWith("a"));
-  assertEquals([...new Set(arrived)], Array.from({ length: 20 }, (_, i) => `a${i}`));
+  assertEquals([...new Set(arrived)], Array.from({ length: 8 }, (_, i) => `a${i}`));
 });
 
 Deno.test("queued messages are delivered in turns over senders, in order for each", async () => {
