@@ -1,5 +1,6 @@
 /** HTTP handlers of what the proxy reports to an admin. Each one reads only: no payload, no ticket, no pair. */
-import type { Kv, KvEntry, KvEntryMaybe, KvKey } from "../../shared/server/kv.ts";
+import type { Kv, KvEntry, KvKey } from "../../shared/server/kv.ts";
+import { readAll } from "../../shared/server/store/batched_reads.ts";
 import {
   type AgentConnection,
   type ConnectionList,
@@ -31,8 +32,6 @@ import { timelinesOf } from "./timeline.ts";
 import type { Issuers } from "../federation/issuers.ts";
 import type { IssuerPolicy } from "../issuer_policy.ts";
 
-/** Most keys of one `getMany`. */
-const READ_TOGETHER = 10;
 /** Most records of a list that are read together. */
 const BATCH = 100;
 
@@ -79,7 +78,7 @@ export async function connections(deps: RelayAdminDeps, { query }: Query<Connect
   };
   const page = await pageByDid<Seen, AgentConnection>(deps, KEYS.allSeen(), query, async (entries) => {
     const dids = entries.map(({ key }) => String(key.at(-1)));
-    const holders = await getTogether<Presence>(kv, dids.map((did) => KEYS.presence(did)));
+    const holders = await readAll<Presence>(kv, dids.map((did) => KEYS.presence(did)));
     return await Promise.all(entries.map(async ({ value }, i) => {
       const holder = holders[i]?.value?.instance ?? "";
       const online = holder !== "" && await isAlive(holder);
@@ -94,14 +93,6 @@ export async function connections(deps: RelayAdminDeps, { query }: Query<Connect
     }));
   });
   return json({ connections: page.items, pagination: page.pagination } satisfies ConnectionList);
-}
-
-async function getTogether<V>(kv: Kv, keys: readonly KvKey[]): Promise<KvEntryMaybe<V>[]> {
-  const parts = Array.from(
-    { length: Math.ceil(keys.length / READ_TOGETHER) },
-    (_, i) => keys.slice(i * READ_TOGETHER, (i + 1) * READ_TOGETHER),
-  );
-  return (await Promise.all(parts.map((part) => kv.getMany<V[]>(part)))).flat();
 }
 
 /** Lists how many messages wait for each recipient. It names no sender and reads no payload. @throws {StoreUnavailable} */
@@ -144,7 +135,7 @@ async function pageByDid<V, T>(
   if (agents !== undefined) {
     const authority = authorityOf(config.registryUrl) ?? "";
     const keys = agents.map((id) => [...prefix, formatDid({ authority, kind: "agent", id })]);
-    const found = await getTogether<V>(kv, keys);
+    const found = await readAll<V>(kv, keys);
     const known = found.flatMap(({ key, value, versionstamp }) => value === null ? [] : [{ key, value, versionstamp }]);
     const items = (await itemsOf(known as KvEntry<V>[])).filter((item) => item !== null);
     return { items: items.slice(0, limit), pagination: { limit, nextCursor: null } };

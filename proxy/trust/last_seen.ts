@@ -5,6 +5,7 @@ import type { Clock } from "../../shared/clock.ts";
 import type { PeerList } from "../../shared/protocol/api/pairing.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import type { Kv } from "../../shared/server/kv.ts";
+import { readAll } from "../../shared/server/store/batched_reads.ts";
 
 export interface LastSeenDeps {
   kv: Kv;
@@ -15,8 +16,6 @@ export interface LastSeenDeps {
 
 type LastSeen = Pick<PeerList["peers"][number], "online" | "lastSeenAt">;
 
-/** Records in one read of the store. */
-const READ_TOGETHER = 10;
 /** With the second, a peer could tell from its own messages when a person acts. */
 const MINUTE_MS = 60_000;
 
@@ -31,12 +30,7 @@ export const HIDDEN: LastSeen = { online: null, lastSeenAt: null };
  * @throws {StoreUnavailable}
  */
 export async function lastSeen({ kv, clock, leases }: LastSeenDeps, agentDids: readonly string[]): Promise<LastSeen[]> {
-  const keys = agentDids.map((did) => KEYS.seen(did));
-  const parts = Array.from(
-    { length: Math.ceil(keys.length / READ_TOGETHER) },
-    (_, i) => keys.slice(i * READ_TOGETHER, (i + 1) * READ_TOGETHER),
-  );
-  const found = (await Promise.all(parts.map((part) => kv.getMany<Seen[]>(part)))).flat().map(({ value }) => value);
+  const found = (await readAll<Seen>(kv, agentDids.map((did) => KEYS.seen(did)))).map(({ value }) => value);
   const holders = new Set(
     found.flatMap((seen) => seen !== null && seen.disconnectedAt === null ? [seen.instance] : []),
   );

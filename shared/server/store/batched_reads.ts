@@ -11,7 +11,16 @@ interface QueuedRead {
   reject(error: unknown): void;
 }
 
+/** One call of the store takes no more. */
 const KEYS_PER_CALL = 10;
+
+/** Reads any number of records at once, in the order of their keys. @throws {StoreUnavailable} */
+export async function readAll<T>(kv: Kv, keys: readonly KvKey[]): Promise<KvEntryMaybe<T>[]> {
+  const calls: Promise<KvEntryMaybe<T>[]>[] = [];
+  for (let i = 0; i < keys.length; i += KEYS_PER_CALL) calls.push(kv.getMany<T[]>(keys.slice(i, i + KEYS_PER_CALL)));
+  return (await Promise.all(calls)).flat();
+}
+
 /**
  * Reads without an answer. With more, a request would wait so long behind others that its sender has given up, and the
  * queue of the store would hold memory for answers that no caller reads.

@@ -17,6 +17,7 @@
  * again in halves, because each of them would be as late, and the claims behind them would wait for all.
  */
 import type { Kv, KvEntryMaybe, KvKey } from "../kv.ts";
+import { readAll } from "./batched_reads.ts";
 import { type Cancel, type Clock, systemClock } from "../../clock.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 import { BoundedMap } from "../../bounded_map.ts";
@@ -345,9 +346,7 @@ export class GroupCommit {
     }
     if (unknown.size === 0) return entries;
     const ids = [...unknown.keys()], keys = [...unknown.values()];
-    const reads = [];
-    for (let i = 0; i < keys.length; i += 10) reads.push(this.#kv.getMany(keys.slice(i, i + 10)));
-    (await Promise.all(reads)).flat().forEach((entry, i) => {
+    (await readAll<unknown>(this.#kv, keys)).forEach((entry, i) => {
       const id = ids[i] ?? "";
       entries.set(id, untouched(id, entry));
     });
