@@ -135,8 +135,9 @@ export class BeginningOfDelivery implements Beginning<DuplicateResult>, Update<D
       return { begun: others, also: [{ key: this.key, value, expireInMs }] };
     }
     this.#open.set(this.id, this.#record);
-    const { sender, recipient, requestId } = id;
-    others.push({ sender, recipient, requestId, startedAt, instance });
+    const { sender, recipient, requestId } = id, { key, id: name } = this;
+    const own: BegunDelivery & DeliveryId = { sender, recipient, requestId, startedAt, instance, key, name };
+    others.push(own);
     return { begun: others, also: NOTHING };
   }
 

@@ -29,7 +29,7 @@ import { BoundedMap } from "../../shared/bounded_map.ts";
 import type { Clock } from "../../shared/clock.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { rejectedUntil } from "../../shared/server/nonces.ts";
-import { digestCharacters } from "../../shared/server/crypto.ts";
+import { hexDigest } from "../../shared/server/crypto.ts";
 import { type Decision, Window, type WindowRule } from "../../shared/server/rate_limit.ts";
 import type { BatchedReads } from "../../shared/server/store/batched_reads.ts";
 import {
@@ -235,7 +235,7 @@ export class Sender implements LiveRecord {
    */
   reserve(nonce: string, timestamp: number, now: number): NonceUse | null {
     this.#prune(now);
-    const name = nonceName(digestCharacters(nonce));
+    const name = nonceName(hexDigest(nonce));
     if (this.isUsed(name, now)) return null;
     const expiresAt = rejectedUntil(timestamp, now);
     const use: NonceUse = { sender: this, name, timestamp, expiresAt, now, generation: this.generation };

@@ -71,9 +71,18 @@ export function newSender(now: number): SenderRecord {
   return { since: now, sealed: 0, nonces: new Uint8Array(), window: [], begun: [] };
 }
 
-/** Returns the name of a nonce. `hash` is its SHA-256, one character for each byte. */
-export function nonceName(hash: string): string {
-  return hash.slice(0, NAME_BYTES);
+const NAME: number[] = new Array(NAME_BYTES).fill(0);
+
+/** Returns the name of a nonce, one character for each byte. `sha256` is its hash in hexadecimal. */
+export function nonceName(sha256: string): string {
+  for (let i = 0; i < NAME_BYTES; i++) {
+    NAME[i] = hexDigit(sha256.charCodeAt(2 * i)) << 4 | hexDigit(sha256.charCodeAt(2 * i + 1));
+  }
+  return String.fromCharCode.apply(null, NAME);
+}
+
+function hexDigit(code: number): number {
+  return code <= 57 ? code - 48 : code - 87;
 }
 
 /** Returns the stored form of a record. */

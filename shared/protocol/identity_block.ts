@@ -25,6 +25,7 @@ const CONTROL = /[\u0000-\u001f\u007f]/g;
 const INVISIBLE = /[\p{Cc}\p{Default_Ignorable_Code_Point}]/gu;
 // deno-lint-ignore no-control-regex
 const LINE_ENDS = /(\r\n|[\n\r\u000b\u000c\u0085\u2028\u2029])/;
+const PRINTABLE = /^[\n\r\x20-\x7e]*$/, MARKER_IN_ANY_CASE = /\[svc identity\]/i;
 const MARKER_FOLDED = foldLine(IDENTITY_MARKER);
 /** UTF-16 units. The marker has 14 characters, and normalisation removes no character that is kept here. */
 const MAX_MARKER_UNITS = 128;
@@ -107,6 +108,8 @@ export function injectIdentity(json: string, value: unknown, identity: SenderIde
 }
 
 function quoteMarkers(text: string): string {
+  // Of printable ASCII normalisation changes nothing, so that most messages need one pass.
+  if (PRINTABLE.test(text) && !MARKER_IN_ANY_CASE.test(text)) return text;
   // A captured separator keeps every line end unchanged.
   return text.split(LINE_ENDS).map((part, i) => i % 2 === 0 && isMarker(part) ? `> ${part}` : part).join("");
 }

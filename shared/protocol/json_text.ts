@@ -42,7 +42,7 @@ export function arrayElements(json: string): string[] {
 /** Returns the parts of the outermost object or array; the key of an element is empty. */
 function topLevel(json: string, open: typeof OPEN_BRACE | typeof OPEN_BRACKET): Member[] {
   const parts: Member[] = [];
-  let depth = 0, key: string | null = null, start = -1, lastString: [number, number] = [0, 0];
+  let depth = 0, key: string | null = null, start = -1, stringAt = 0, afterString = 0;
   const finish = (end: number) => {
     const span = trimmed(json, start, end);
     // An empty object or array has no part.
@@ -57,9 +57,9 @@ function topLevel(json: string, open: typeof OPEN_BRACE | typeof OPEN_BRACKET): 
     const unit = json.charCodeAt(i);
     switch (unit) {
       case QUOTE: {
-        const end = stringEnd(json, i);
-        lastString = [i, end];
-        i = end - 1;
+        stringAt = i;
+        afterString = stringEnd(json, i);
+        i = afterString - 1;
         break;
       }
       case OPEN_BRACE:
@@ -72,7 +72,7 @@ function topLevel(json: string, open: typeof OPEN_BRACE | typeof OPEN_BRACKET): 
         if (--depth === 0) finish(i);
         break;
       case COLON:
-        if (depth === 1) begin(JSON.parse(json.slice(...lastString)) as string, i + 1);
+        if (depth === 1) begin(JSON.parse(json.slice(stringAt, afterString)) as string, i + 1);
         break;
       case COMMA:
         if (depth !== 1) break;

@@ -51,7 +51,7 @@ function part(i: number): Record[] {
   for (let at = 0; at < nonces.length; at += NONCE_BYTES) {
     putNonce(nonces, view, at, {
       ...nonce,
-      name: nonceName(String.fromCharCode(...crypto.getRandomValues(new Uint8Array(32)))),
+      name: nonceName(crypto.getRandomValues(new Uint8Array(32)).toHex()),
     });
   }
   return [[key, packPart(nonces), TEN_MINUTES_MS]];

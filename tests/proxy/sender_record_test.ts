@@ -19,7 +19,7 @@ import {
   unpackSender,
 } from "../../proxy/schema/sender_record.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
-import { digestCharacters } from "../../shared/server/crypto.ts";
+import { hexDigest } from "../../shared/server/crypto.ts";
 import type { NonceRecord } from "../../shared/server/nonces.ts";
 import { EXACT_WINDOW_REQUESTS_MAX, Window } from "../../shared/server/rate_limit.ts";
 import { VALUE_BYTES_MAX } from "../../shared/server/store/store_arguments.ts";
@@ -43,7 +43,7 @@ function nonces(count: number, { timestamp, expiresAt }: NonceRecord = NONCE): U
 }
 
 function nameOf(i: number | string): string {
-  return nonceName(digestCharacters(String(i)));
+  return nonceName(hexDigest(String(i)));
 }
 
 /** Returns the stored form of a record. */
@@ -52,7 +52,7 @@ function packed(record: Partial<SenderRecord>): Uint8Array {
 }
 
 Deno.test("a packed record has the bytes of the layout", () => {
-  const name = nonceName(digestCharacters("nonce")), own = new Uint8Array(NONCE_BYTES);
+  const name = nonceName(hexDigest("nonce")), own = new Uint8Array(NONCE_BYTES);
   putNonce(own, new DataView(own.buffer), 0, { name, timestamp: SECOND, expiresAt: NOW + 301_500 });
   const record: SenderRecord = {
     since: NOW,

@@ -200,10 +200,12 @@ function tooManyPieces(): ServiceError {
   });
 }
 
+const STRICT_UTF8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+
 /** Returns the parsed UTF-8 JSON text, or `undefined` for any other bytes. */
 export function parseJson(body: Bytes): { text: string; value: unknown } | undefined {
   try {
-    const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(body);
+    const text = STRICT_UTF8.decode(body);
     return { text, value: JSON.parse(text) };
   } catch {
     return undefined;

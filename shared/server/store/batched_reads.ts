@@ -11,7 +11,7 @@ interface QueuedRead {
   reject(error: unknown): void;
 }
 
-/** One call of the store takes no more. */
+/** The most that one call of the store takes. */
 const KEYS_PER_CALL = 10;
 
 /** Reads any number of records at once, in the order of their keys. @throws {StoreUnavailable} */

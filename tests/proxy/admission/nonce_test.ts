@@ -6,7 +6,7 @@ import { assertEquals } from "@std/assert";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
 import { newSender, NONCE_BYTES, nonceName, packSender, putNonce } from "../../../proxy/schema/sender_record.ts";
 import { unixSeconds } from "../../../shared/protocol/time.ts";
-import { digestCharacters } from "../../../shared/server/crypto.ts";
+import { hexDigest } from "../../../shared/server/crypto.ts";
 import { Window } from "../../../shared/server/rate_limit.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
@@ -108,7 +108,7 @@ Deno.test("an expired record that is still stored refuses no request with a vali
   const now = w.clock.now();
   const put = (expiresAt: number) => {
     const nonces = new Uint8Array(NONCE_BYTES);
-    const record = { name: nonceName(digestCharacters(nonce)), expiresAt, timestamp: unixSeconds(now) - 301 };
+    const record = { name: nonceName(hexDigest(nonce)), expiresAt, timestamp: unixSeconds(now) - 301 };
     putNonce(nonces, new DataView(nonces.buffer), 0, record);
     return w.kv.set(KEYS.sender(a.agent.did), packSender({ ...newSender(now), window: new Window(), nonces }));
   };
