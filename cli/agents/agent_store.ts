@@ -113,7 +113,6 @@ export class AgentStore {
     return new AgentFolder(this.ctx, final, name);
   }
 
-  /** Deletes the folder of an agent, complete or pending. */
   async discard({ path, name }: AgentFolder, held: HeldLock): Promise<void> {
     const deleted = join(this.#folder, `.${requireAgentName(name)}.deleted`);
     this.#letGo(held);
@@ -259,7 +258,6 @@ export function checkAgentWords({ args, options }: Command, input: RawInput): vo
 }
 
 export interface AgentReference {
-  /** ULID of the agent's record. */
   id: string;
   /** Name on this machine; `null` for an agent of another machine. */
   localName: string | null;

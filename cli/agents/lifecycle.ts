@@ -17,18 +17,16 @@ import { issuerOf } from "../link/signed_headers.ts";
 import { sha256 } from "../../shared/protocol/base64url.ts";
 import { sleep } from "../../shared/clock.ts";
 import { CliError } from "../errors.ts";
-import type { RegistryClient } from "../client/registry_client.ts";
+import type { AgentState, RegistryClient } from "../client/registry_client.ts";
 
-/** What a deleted agent was for its registry; `unknown` after the registry was restored from an older backup. */
-export type StateBefore = "active" | "revoked" | "unknown";
-
+/** Returns what the agent was for its registry before. */
 export async function deleteAgent(
   ctx: Context,
   { registry, apiKey }: Owner,
   { id, localName }: AgentReference,
-): Promise<StateBefore> {
+): Promise<AgentState> {
   const store = new AgentStore(ctx);
-  const revoke = async (registryUrl?: string): Promise<StateBefore> => {
+  const revoke = async (registryUrl?: string): Promise<AgentState> => {
     try {
       await registry.deleteAgent(apiKey, id);
       return "active";
@@ -37,7 +35,7 @@ export async function deleteAgent(
       if (error.code === "AGENT_REVOKE_INVALID_STATE") return "revoked";
       // The agent of another person or registry gets the same code. Its key may be its only copy.
       const isOwn = error.code === "AGENT_NOT_FOUND" && registryUrl === registry.registryUrl;
-      if (isOwn && await isUnknown(registry, id)) return "unknown";
+      if (isOwn && await registry.stateOf(id) === "unknown") return "unknown";
       throw error;
     }
   };
@@ -48,17 +46,6 @@ export async function deleteAgent(
     await store.discard(folder, held);
     return before;
   });
-}
-
-/** Whether the registry has no agent with an ID, of no person. */
-async function isUnknown(registry: Pick<Owner["registry"], "resolve">, id: string): Promise<boolean> {
-  try {
-    await registry.resolve(id);
-    return false;
-  } catch (error) {
-    if (error instanceof ApiError && error.code === "AGENT_NOT_FOUND") return true;
-    throw error;
-  }
 }
 
 const INTENT = "reissue.pending";

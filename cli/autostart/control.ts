@@ -203,7 +203,6 @@ export function isProgram(path: string): boolean {
   return path.startsWith("/") && !/["'\\*?[\u0000-\u001f\u007f]/.test(path);
 }
 
-/** Any text, quoted as one word of a command line. */
 export function quoted(word: string): string {
   const escaped = word
     .replaceAll("\\", "\\\\")

@@ -8,6 +8,8 @@ import * as invites from "../../shared/protocol/api/invites.ts";
 import * as meta from "../../shared/protocol/api/meta.ts";
 import * as services from "../../shared/protocol/api/services.ts";
 import * as sessions from "../../shared/protocol/api/sessions.ts";
+import { ApiError } from "../../shared/client/errors.ts";
+import { parseDid } from "../../shared/protocol/did.ts";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { type KeyPair, sign } from "../../shared/protocol/ed25519.ts";
 import { KeyDocument } from "../../shared/protocol/signed/key_document.ts";
@@ -22,6 +24,9 @@ export interface WantedAgent {
   framework?: string | undefined;
   ttlDays?: number | undefined;
 }
+
+/** What a registry says of an agent; `unknown`: it has none, for example after it was restored from an older backup. */
+export type AgentState = "active" | "revoked" | "unknown";
 
 export class RegistryClient {
   constructor(
@@ -40,8 +45,16 @@ export class RegistryClient {
   readonly keyDocument = () => this.#call("GET", "/.well-known/svc-keys.json", null, KeyDocument);
   /** The CRL, not verified. */
   readonly crl = async () => (await this.#call("GET", "/v1/crl", null, meta.CrlAnswer)).crl;
-  readonly resolve = (agentId: string) =>
-    this.#call("GET", `/v1/resolve/${encodeURIComponent(agentId)}`, null, agents.ResolvedAgent);
+  /** The state of an agent that is named by its ID or DID. */
+  readonly stateOf = async (agent: string): Promise<AgentState> => {
+    const id = parseDid(agent)?.id ?? agent;
+    try {
+      return (await this.#call("GET", `/v1/resolve/${encodeURIComponent(id)}`, null, agents.ResolvedAgent)).status;
+    } catch (error) {
+      if (error instanceof ApiError && error.code === "AGENT_NOT_FOUND") return "unknown";
+      throw error;
+    }
+  };
   readonly redeemInvite = (code: string, displayName?: string) =>
     this.#call("POST", "/v1/invites/redeem", null, invites.RedeemInviteAnswer, { code, displayName });
   /** Creates the first admin. */

@@ -7,7 +7,6 @@ import type { Context, EnvironmentName } from "../context.ts";
 export interface ArgSpec {
   summary: string;
   optional?: true;
-  /** Marks a secret, as in `OptionSpec`. */
   secret?: true;
   /** The variable to use for a secret that is not given. */
   env?: EnvironmentName;

@@ -8,7 +8,6 @@ const INTRODUCTION = "Command-line tool for svc: agent identities, and message r
 const FIRST_STEPS = ["join", "connector start", "send"];
 export const STANDARD_INPUT = "Pass - as a secret to read it from standard input.";
 
-/** Returns the help of a command, of a group of commands, or of the whole program. */
 export function help(path: readonly string[], commands: readonly Command[], groups: Groups): string {
   const found = find(commands, path.join(" "));
   if (found) return commandHelp(found, commands.filter((command) => command !== found && isBelow(command, path)));

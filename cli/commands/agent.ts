@@ -7,14 +7,13 @@ import { parseCount } from "../command_line/numbers.ts";
 import { connect, connectAsPerson } from "../account/registry_access.ts";
 import { CliError, EXIT } from "../errors.ts";
 import { IN_A_CODING_AGENT } from "../hosts/table.ts";
-import { pagesOf, type RegistryClient } from "../client/registry_client.ts";
+import { type AgentState, pagesOf, type RegistryClient } from "../client/registry_client.ts";
 import { fields } from "../terminal/output.ts";
 import { idCell, timeCell } from "../terminal/tables.ts";
 import { type AgentFolder, AgentStore, findAgent, requireAgentName } from "../agents/agent_store.ts";
 import { createAgent } from "../agents/registration.ts";
-import { deleteAgent, refreshAgent, reissueAgent, type StateBefore } from "../agents/lifecycle.ts";
+import { deleteAgent, refreshAgent, reissueAgent } from "../agents/lifecycle.ts";
 import { type AitClaims, parseAit } from "../../shared/protocol/signed/ait.ts";
-import { parseDid } from "../../shared/protocol/did.ts";
 import { TokenError } from "../../shared/protocol/signed/jws.ts";
 import { toIso, unixSeconds } from "../../shared/protocol/time.ts";
 import type { Context } from "../context.ts";
@@ -241,7 +240,7 @@ export const COMMANDS = [
   }),
 ];
 
-const DELETED: Readonly<Record<StateBefore, string>> = {
+const DELETED: Readonly<Record<AgentState, string>> = {
   active: "The agent % is revoked permanently.",
   revoked: "The agent % is revoked (it was revoked before).",
   unknown: "The registry has no agent % any longer.",
@@ -317,7 +316,7 @@ async function judge(ctx: Context, registry: RegistryClient, ait: string) {
 /** Returns the agent's status from the public route, so that inspecting needs no API key. */
 async function statusOf(registry: RegistryClient, did: string): Promise<string> {
   try {
-    return (await registry.resolve(parseDid(did)?.id ?? "")).status;
+    return await registry.stateOf(did);
   } catch (error) {
     if (error instanceof ApiError || error instanceof UnreachableError) return "unknown";
     throw error;

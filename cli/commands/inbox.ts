@@ -126,7 +126,6 @@ class Lister {
     readonly query: InboxQuery,
   ) {}
 
-  /** Prints up to `limit` messages. */
   async list(): Promise<void> {
     const { ctx, query: { limit, read } } = this;
     const found: Received[] = [];

@@ -100,7 +100,6 @@ function needsAgent(pairs: boolean): CliError {
   return new CliError("CLI_USAGE", `${what}, and none is named`, { fix });
 }
 
-/** The result of the pairing part of the link. */
 interface PairResult {
   json: { paired: true; agentDid: string; agentName: string; humanName: string } | { paired: false; code: string };
   text: string;

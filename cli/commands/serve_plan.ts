@@ -25,7 +25,6 @@ export type ServeInput =
   & { "public-url": string | undefined; "behind-proxy": boolean; "access-log": boolean; console: boolean };
 
 export interface ServePlan {
-  /** Values of the server's variables, by name. */
   variables: Record<string, string>;
   /** Absolute path of the store, `:memory:`, or its URL. */
   store: string;

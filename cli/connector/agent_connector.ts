@@ -46,7 +46,6 @@ import type { LocalPages } from "./pages/local_pages.ts";
 import { aliasesOf, readPeers, shownAliases, writePeers } from "./peers/peers.ts";
 import { parsePort } from "../command_line/numbers.ts";
 import type { StartOptions } from "./start_options.ts";
-import { parseDid } from "../../shared/protocol/did.ts";
 import { ApiError } from "../../shared/client/errors.ts";
 import type { RegistryClient } from "../client/registry_client.ts";
 
@@ -253,12 +252,11 @@ const REVOKED: ReadonlySet<string | null> = new Set(["PROXY_AUTH_REVOKED", "AGEN
 async function explainEnd(
   error: unknown,
   { did, name }: Identity,
-  registry: () => Pick<RegistryClient, "resolve">,
+  registry: () => Pick<RegistryClient, "stateOf">,
 ): Promise<unknown> {
   if (!(error instanceof ApiError) || !REVOKED.has(error.code)) return error;
   try {
-    const { status } = await registry().resolve(parseDid(did)?.id ?? "");
-    if (status === "active") return error;
+    if (await registry().stateOf(did) !== "revoked") return error;
   } catch {
     // The registry does not answer, so the reason stays unknown.
     return error;

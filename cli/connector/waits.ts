@@ -114,7 +114,6 @@ export class Waits {
     return this.#asked.has(key) || isRecent ? now + LIMIT.heldMs : 0;
   }
 
-  /** Whether a caller waits for the reply to a sent message now. */
   isAsked(sent: SentKey): boolean {
     return this.#asked.has(keyOf(sent));
   }

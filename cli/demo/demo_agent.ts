@@ -32,7 +32,6 @@ export interface DemoAgent {
   humanName: string;
   file: Identity;
   auth: AgentAuth;
-  /** ULID of the agent's record. */
   id: string;
   identity: AgentIdentity;
 }

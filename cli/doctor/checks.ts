@@ -10,6 +10,7 @@ import { formatDuration } from "../terminal/times.ts";
 import type { Machine, Platform, RuntimeTarget } from "../platforms/platform.ts";
 import { PLATFORMS } from "../platforms/table.ts";
 import { CliError } from "../errors.ts";
+import type { AgentState } from "../client/registry_client.ts";
 
 export interface DoctorCheck {
   name: string;
@@ -34,7 +35,7 @@ export interface DoctorDeps {
   runtimeAt(target: RuntimeTarget): Runtime;
   client: LocalCalls | null;
   /** Asks the agent's registry for it; `null` when it does not answer. */
-  registered: () => Promise<Registered | null>;
+  registered: () => Promise<AgentState | null>;
   /** Address of its local API; `null` without one. */
   clientUrl: string | null;
   now: number;
@@ -271,9 +272,6 @@ function peerCheck(folder: AgentFolder, alias: string): DoctorCheck {
     return check("peer", false, describeError(error), FILES, fix);
   }
 }
-
-/** What a registry says of an agent: its status, or that it has none. */
-export type Registered = "active" | "revoked" | "unknown";
 
 /** The way back of an agent that was deleted, or made after the backup with which its registry goes on. */
 function againFrom(name: string): string {

@@ -169,7 +169,6 @@ function edited<T>(path: string, target: Target, edit: () => T): T {
   }
 }
 
-/** What a person pastes into the file. */
 export function fragmentOf({ editor, place, isInArray, value }: Target): string {
   return editor.fragment(isInArray ? { path: place, isEntry: () => true } : { path: place }, value);
 }

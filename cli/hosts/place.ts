@@ -11,7 +11,6 @@ export interface Place {
   isEntry?: (element: unknown) => boolean;
 }
 
-/** What a text has at a place. */
 export interface Found {
   /** The entry; `undefined` when there is none. */
   entry: unknown;

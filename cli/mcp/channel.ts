@@ -21,7 +21,6 @@ export const NOTICES_MAX = 30;
 /** With more, an agent that had a burst is silent for longer. */
 export const NOTICES_WINDOW_MS = 10 * 60_000;
 
-/** The experimental capability of a server with a channel. */
 export const CHANNEL_CAPABILITY = "claude/channel";
 
 export interface ChannelNotice {
@@ -79,7 +78,6 @@ function noticeOf(agent: string, messages: readonly Received[]): ChannelNotice {
   return { method: "notifications/claude/channel", params: { content, meta: { agent, count: `${messages.length}` } } };
 }
 
-/** Bounds the notifications in a window. */
 class Gate {
   #passed: number[] = [];
 

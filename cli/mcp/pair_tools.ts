@@ -25,7 +25,6 @@ const TICKET_SECONDS_DEFAULT = 300;
 /** Longer than any ticket; with more, a wrong text comes back at its full length. */
 const TICKET_CHARACTERS_MAX = 2_048;
 
-/** The answer of the person. */
 export const Confirmation = z.object({
   confirm: z.boolean().describe("Yes: allow this pairing"),
 });

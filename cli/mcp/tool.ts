@@ -15,7 +15,6 @@ export interface ToolCall extends AnsweredCall {
 
 /** The way to a person through the MCP client. */
 export interface Person {
-  /** Whether the client can show a question. */
   canBeAsked: boolean;
   /** The state of the question that this call answers; `null` in a first call. */
   state: string | null;

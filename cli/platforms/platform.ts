@@ -123,9 +123,7 @@ export interface PushPlatform {
   id: PushPlatformId;
   name: string;
   defaults: { baseUrl: string; hookPath: string };
-  /** Milliseconds to wait for a response. */
   timeoutMs: number;
-  /** Whether the runtime refuses requests without its token. */
   needsToken: boolean;
   /** `null`: the only check is whether the port accepts connections. */
   health: Health | null;

@@ -146,12 +146,10 @@ export const COMMANDS = [
   }),
 ];
 
-/** What a command does with each agent that it names. */
 interface AgentChange {
   /** `null`: it asks nothing. */
   question: ((names: string) => string) | null;
   change(admin: AdminClient, id: string): Promise<unknown>;
-  /** Members of the result of each agent. */
   result: Record<string, string>;
   done(name: string): string;
 }

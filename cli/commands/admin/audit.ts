@@ -98,7 +98,6 @@ function isListed({ event }: AuditEntry, filter: AuditFilter): boolean {
   return filter.event !== undefined || event !== "admin.token_issued";
 }
 
-/** Returns the newest events of a list that fit, newest first, at most `count`. */
 async function newestEvents(admin: AdminClient, filter: AuditFilter, count: number): Promise<AuditEntry[]> {
   const found: AuditEntry[] = [];
   const limit = () => Math.min(PAGE, count - found.length);

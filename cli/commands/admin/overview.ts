@@ -103,7 +103,6 @@ async function named(admin: AdminClient, group: RefusalGroup) {
   }
 }
 
-/** Returns the overview as lines, with tables in the width of the terminal. */
 function overviewLines({ registry, proxy, counts, relay }: AdminOverview, ctx: Context): string[] {
   const now = ctx.clock.now();
   const { people, agents, expiring7d, complete } = counts;

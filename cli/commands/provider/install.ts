@@ -10,7 +10,6 @@ import { agreeToChange, FOR, parsePlatform, placeOf, warnOfOwnSettings, WHICH_AG
 import { detectAll, likeliest } from "../../platforms/table.ts";
 import { thisMachine } from "../../platforms/local_machine.ts";
 
-/** Suggests to start the connectors. */
 function nextStarts(ctx: Context, agents: readonly string[]): void {
   for (const name of agents) ctx.out.next(["connector", "start", name]);
   if (agents.length === 0) ctx.out.next(["agent", "create", "my-agent"]);

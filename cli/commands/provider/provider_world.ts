@@ -3,7 +3,7 @@ import { join } from "node:path";
 import type { Context } from "../../context.ts";
 import { CliError } from "../../errors.ts";
 import { PLATFORM_IDS, type PlatformId, type RuntimeTarget } from "../../platforms/platform.ts";
-import type { Registered } from "../../doctor/checks.ts";
+import type { AgentState } from "../../client/registry_client.ts";
 import { didYouMean } from "../../../shared/did_you_mean.ts";
 import { type AgentFolder, AgentStore } from "../../agents/agent_store.ts";
 import { PrivateFolder } from "../../files/private_files.ts";
@@ -14,8 +14,6 @@ import { parseRuntimeUrl, Runtime } from "../../connector/runtime/runtime.ts";
 import { PLATFORMS } from "../../platforms/table.ts";
 import { thisMachine } from "../../platforms/local_machine.ts";
 import { connect } from "../../account/registry_access.ts";
-import { parseDid } from "../../../shared/protocol/did.ts";
-import { ApiError } from "../../../shared/client/errors.ts";
 import * as files from "../../connector/runtime/runtime_file.ts";
 
 export const FOR = {
@@ -126,7 +124,6 @@ export async function providerOf(ctx: Context, options: ProviderOptions, folder:
     new Runtime({ fetch, clock, reach, isOfOtherUser }, PLATFORMS[at.platform], at);
   const runtime = target && runtimeAt(target);
   const platform = PLATFORMS[target?.platform ?? "inbox"];
-  /** Source of the settings, as text. */
   const source = isSaved ? join(savedIn, files.RUNTIME_FILE) : wanted === null ? "the default" : "--for";
   const clientUrl = url ?? (folder && readConnectorFile(folder)?.url) ?? null;
   const registered = () => folder === null ? Promise.resolve(null) : registeredAs(ctx, folder);
@@ -134,12 +131,12 @@ export async function providerOf(ctx: Context, options: ProviderOptions, folder:
 }
 
 /** What the registry of an agent says of it; `null` when it does not answer, or the files are damaged. */
-async function registeredAs(ctx: Context, folder: AgentFolder): Promise<Registered | null> {
+async function registeredAs(ctx: Context, folder: AgentFolder): Promise<AgentState | null> {
   try {
     const { did, registryUrl } = folder.identity();
     const { registry } = connect(ctx, {}, registryUrl);
-    return (await registry.resolve(parseDid(did)?.id ?? "")).status;
-  } catch (error) {
-    return error instanceof ApiError && error.code === "AGENT_NOT_FOUND" ? "unknown" : null;
+    return await registry.stateOf(did);
+  } catch {
+    return null;
   }
 }

@@ -16,7 +16,6 @@ import type { InboxMessage } from "../store/received_rows.ts";
 import { keptUntil, type SentMessage } from "../store/sent_messages.ts";
 import type { PeerBook } from "../peers/peer_book.ts";
 
-/** Where the names of the peers come from. */
 export type PeerNames = Pick<PeerBook, "aliasOf" | "of">;
 
 export function messageJson(message: InboxMessage, names: PeerNames): string {

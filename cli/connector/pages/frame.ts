@@ -97,7 +97,6 @@ export function nameOf({ peers }: Connector, did: string): string {
   return peers.aliasOf(did) ?? did;
 }
 
-/** The path of a conversation below the base. */
 export function threadPath(alias: string): string {
   return `inbox/${encodeURIComponent(alias)}`;
 }
@@ -106,7 +105,6 @@ export function peerPath(alias: string): string {
   return `peers/${encodeURIComponent(alias)}`;
 }
 
-/** A whole number in a query or form. */
 export function numberIn(text: string | null | undefined): number | undefined {
   return /^\d{1,15}$/.test(text ?? "") ? Number(text) : undefined;
 }

@@ -100,7 +100,6 @@ export class TaskFollower {
     return { contextId, asking: this.#rows.asking(contextId, this.deps.clock.now()) };
   }
 
-  /** What the answer to a message means. */
   async outcome(
     message: InboxMessage,
     { contextId, asking }: TaskContext,

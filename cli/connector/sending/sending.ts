@@ -67,7 +67,6 @@ export class Sending {
     this.#loops[kind].wake();
   }
 
-  /** Makes everything due and sends it, after the proxy has come back. */
   sendAllNow(): void {
     this.#loops.receipt.sendAllNow();
     this.#loops.kept.sendAllNow();
@@ -95,7 +94,6 @@ export class Sending {
     return asking;
   }
 
-  /** Sends for up to `ms`, then stops. The rest is sent after the next start. */
   async stop(ms: number): Promise<void> {
     this.#isStopped = true;
     this.#cancelAbroad();

@@ -39,7 +39,6 @@ export class ReceivedBounds {
     return { ...row, read: read.messages, bytes: row.bytes + read.bytes };
   }
 
-  /** Messages and bytes for which a condition holds. */
   #sums(condition: string, ...values: Cell[]): { messages: number; bytes: number } {
     const sql = `SELECT count(*) AS messages, coalesce(sum(bytes), 0) AS bytes FROM messages WHERE ${condition}`;
     return this.db.get(sql, ...values) as { messages: number; bytes: number };
