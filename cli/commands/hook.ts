@@ -8,7 +8,7 @@ import { call, get, type LocalCalls } from "../../shared/client/local_client.ts"
 import { InboxPage, type LocalMessage } from "../../shared/client/local_shapes.ts";
 import { sha256 } from "../../shared/protocol/base64url.ts";
 import { DAY_MS, settledWithin, sleep } from "../../shared/clock.ts";
-import { topLevelMembers } from "../../shared/protocol/json_text.ts";
+import { topLevelMembers, tryParse } from "../../shared/protocol/json_text.ts";
 import { ApiError, LocalDown } from "../../shared/client/errors.ts";
 import { type AgentFolder, chosenAgent } from "../agents/agent_store.ts";
 import { connectorOf } from "../connector/attach.ts";
@@ -141,7 +141,8 @@ class Waiter {
     readonly files: PrivateFolder,
     readonly file: string,
   ) {
-    this.#session = parsedSession(files.read(file));
+    // A damaged file counts as that of a new session.
+    this.#session = Session.safeParse(tryParse(files.read(file))).data ?? { announced: 0, wakeUps: [] };
   }
 
   async until(end: number): Promise<string | null> {
@@ -207,15 +208,6 @@ class Waiter {
     const announced = Math.max(this.#session.announced, ...messages.map(({ id }) => id));
     await this.files.writeJson(this.file, { announced, wakeUps });
     return announcement(this.folder.name, messages);
-  }
-}
-
-/** A damaged file counts as that of a new session. */
-function parsedSession(text: string | null): Session {
-  try {
-    return Session.parse(JSON.parse(text ?? ""));
-  } catch {
-    return { announced: 0, wakeUps: [] };
   }
 }
 

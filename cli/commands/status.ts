@@ -1,5 +1,6 @@
 /** `svc whoami`, and `svc status`: registry, proxy, person and agents at a glance. Changes nothing. */
-import { memberOf, tryParse } from "../platforms/settings.ts";
+import { memberOf } from "../platforms/settings.ts";
+import { tryParse } from "../../shared/protocol/json_text.ts";
 import { connect, connectAsPerson, type ConnectionOptions } from "../account/registry_access.ts";
 import { AGENT_OPTION, command, PERSON_OPTIONS } from "../command_line/command.ts";
 import { CliError, EXIT } from "../errors.ts";

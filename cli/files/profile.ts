@@ -4,6 +4,7 @@
  */
 import { basename, dirname, join } from "node:path";
 import { isLoopback, parseServiceUrl } from "../../shared/client/service_url.ts";
+import { tryParse } from "../../shared/protocol/json_text.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { Authority, Context } from "../context.ts";
 import { CliError } from "../errors.ts";
@@ -160,13 +161,9 @@ export function savedAuthority(folder: Folder): Authority | null {
 function members(folder: Folder): Record<string, unknown> {
   const text = readPrivate(join(folder.configDir, PROFILE_FILE), MAX_BYTES);
   if (text === null) return {};
-  try {
-    const value: unknown = JSON.parse(text);
-    const isVersion1 = typeof value === "object" && value !== null && "version" in value && value.version === 1;
-    if (isVersion1) return { ...value };
-  } catch {
-    // Reported below.
-  }
+  const value = tryParse(text);
+  const isVersion1 = typeof value === "object" && value !== null && "version" in value && value.version === 1;
+  if (isVersion1) return { ...value };
   throw damaged(folder);
 }
 

@@ -4,6 +4,7 @@
  */
 import { HookAnswer } from "../../shared/protocol/api/relay.ts";
 import { contextText, messageTarget } from "../../shared/protocol/message_context.ts";
+import { tryParse } from "../../shared/protocol/json_text.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
 import { apiErrorOf, type HttpResponse } from "../../shared/client/http.ts";
 import type { SentEntry } from "../../shared/client/local_shapes.ts";
@@ -62,20 +63,12 @@ export function stateOf(response: HttpResponse): AnsweredState {
 
 /** Returns the state that a 2xx answer shows; `unknown` for a body that is not one of this protocol. */
 export function answeredState(text: string): AnsweredState {
-  const answer = parsed(text);
-  if (answer === null) return { state: "unknown", problem: "the proxy's answer is not valid", expiresAt: null };
+  const { data: answer } = HookAnswer.safeParse(tryParse(text));
+  if (answer === undefined) return { state: "unknown", problem: "the proxy's answer is not valid", expiresAt: null };
   const { delivered, queued, reason, expiresAt } = answer;
   if (delivered) return { state: "delivered", problem: null, expiresAt: null };
   if (queued) return { state: "queued", problem: null, expiresAt: expiresAt ?? null };
   // Another text would pass for words of svc, before a person or a model.
   const problem = /^[a-z_]{1,64}$/.exec(reason ?? "")?.[0] ?? "refused by the recipient's connector";
   return { state: "refused", problem, expiresAt: null };
-}
-
-function parsed(text: string): HookAnswer | null {
-  try {
-    return HookAnswer.parse(JSON.parse(text));
-  } catch {
-    return null;
-  }
 }

@@ -14,7 +14,8 @@ import {
   textOf,
 } from "./platform.ts";
 import { gatewayUrl, openClawConfigPath } from "./openclaw.ts";
-import { memberOf, parseSettings, tryParse, withMember } from "./settings.ts";
+import { memberOf, parseSettings, withMember } from "./settings.ts";
+import { tryParse } from "../../shared/protocol/json_text.ts";
 import * as z from "zod";
 
 /** Name of this program among the peers of a runtime. */

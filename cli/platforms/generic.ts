@@ -2,9 +2,8 @@
  * Any program that accepts a POST: the payload is the body, the sender is in headers, and a 2xx accepts the message. With
  * replies on, the member `reply` of its JSON answer goes back to the sender.
  */
-import { memberText } from "../../shared/protocol/json_text.ts";
+import { memberText, tryParse } from "../../shared/protocol/json_text.ts";
 import { payloadOf, type PushPlatform, senderHeaders } from "./platform.ts";
-import { tryParse } from "./settings.ts";
 
 export const GENERIC: PushPlatform = {
   delivery: "push",

@@ -5,7 +5,8 @@
 import { join } from "node:path";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { type Finding, type Machine, payloadOf, type PushPlatform, senderHeaders, textOf } from "./platform.ts";
-import { isRecord, memberOf, readEnvFile, tryParse, withEnvValues } from "./settings.ts";
+import { isRecord, memberOf, readEnvFile, withEnvValues } from "./settings.ts";
+import { tryParse } from "../../shared/protocol/json_text.ts";
 
 const PORT = 8_644;
 

@@ -5,7 +5,7 @@
 import { join } from "node:path";
 import * as z from "zod";
 import { confidenceOf, type PushPlatform, senderHeaders, textOf } from "./platform.ts";
-import { tryParse } from "./settings.ts";
+import { tryParse } from "../../shared/protocol/json_text.ts";
 
 const Choice = z.object({ message: z.object({ content: z.string() }) });
 const Completion = z.object({ choices: z.tuple([Choice], z.unknown()) });

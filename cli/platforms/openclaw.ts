@@ -6,7 +6,8 @@
 import { join } from "node:path";
 import { confidenceOf, type FileChange, type Machine, type PushPlatform, senderHeaders, textOf } from "./platform.ts";
 import { CliError } from "../errors.ts";
-import { memberOf, parseSettings, tryParse, withMember } from "./settings.ts";
+import { memberOf, parseSettings, withMember } from "./settings.ts";
+import { tryParse } from "../../shared/protocol/json_text.ts";
 
 const PORT = 18_789;
 

@@ -1,27 +1,15 @@
 /** Reads and changes settings files of other programs, and keeps the rest of their content. */
 import { CliError } from "../errors.ts";
+import { tryParse } from "../../shared/protocol/json_text.ts";
 
 type Json = Record<string, unknown>;
 
 /** A JSON settings file; `{}` when there is none. @throws {CliError} `CLI_FILE_INVALID` when it is not plain JSON */
 export function parseSettings(text: string | null, path: string): Json {
   if (text === null || text.trim() === "") return {};
-  try {
-    const value: unknown = JSON.parse(text);
-    if (isRecord(value)) return value;
-  } catch {
-    // Reported below.
-  }
+  const value = tryParse(text);
+  if (isRecord(value)) return value;
   throw new CliError("CLI_FILE_INVALID", `${path} is not a plain JSON object (comments?): change it by hand`);
-}
-
-/** The value of a JSON text; `null` when there is none, or when it is not JSON. */
-export function tryParse(text: string | null): unknown {
-  try {
-    return JSON.parse(text ?? "");
-  } catch {
-    return null;
-  }
 }
 
 /** A nested member; `undefined` when it is absent. */

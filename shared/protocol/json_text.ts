@@ -24,6 +24,15 @@ export function topLevelMembers(json: string): Member[] {
   return topLevel(json, OPEN_BRACE);
 }
 
+/** Returns the value of a JSON text; `null` when there is none, or when it is not JSON. */
+export function tryParse(text: string | null): unknown {
+  try {
+    return JSON.parse(text ?? "");
+  } catch {
+    return null;
+  }
+}
+
 /** Returns the JSON text of a member of the outermost object; of a repeated one the last, as `JSON.parse` does. */
 export function memberText(json: string, name: string): string | undefined {
   const member = topLevelMembers(json).findLast(({ key }) => key === name);
