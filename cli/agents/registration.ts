@@ -177,8 +177,7 @@ async function goOn(
 
 function readIntent(folder: AgentFolder): Intent | "damaged" | null {
   try {
-    const text = folder.read(INTENT);
-    return text === null ? null : Intent.parse(JSON.parse(text));
+    return folder.readJson(INTENT, Intent);
   } catch (error) {
     if (error instanceof CliError && error.code !== "CLI_FILE_INVALID") throw error;
     return "damaged";

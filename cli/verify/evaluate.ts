@@ -3,6 +3,8 @@
  * Reports the result of each step. Makes no network request.
  */
 import { type AitClaims, checkAitTimes, parseAit, verifyAitSignature } from "../../shared/protocol/signed/ait.ts";
+import { tryParse } from "../../shared/protocol/json_text.ts";
+import * as z from "zod";
 import { sha256 } from "../../shared/protocol/base64url.ts";
 import type { CrlClaims } from "../../shared/protocol/signed/crl.ts";
 import { importPublicKey } from "../../shared/protocol/ed25519.ts";
@@ -37,6 +39,8 @@ const TOKEN_STEPS: readonly { name: string; refusals: readonly TokenRefusal[]; w
   { name: "lifetime", refusals: ["expired", "not_yet_valid"], what: "valid at this moment" },
 ];
 
+const Issued = z.object({ iss: z.string() });
+
 /** Evaluates an AIT. `claims` is `null` unless signature and claims are valid. */
 export async function evaluateToken(
   token: string,
@@ -46,7 +50,7 @@ export async function evaluateToken(
   let refusal: TokenError | null = null;
   try {
     const jws = parseAit(token);
-    const issuer = unverifiedClaim(jws.payloadJson, "iss");
+    const issuer = Issued.safeParse(tryParse(jws.payloadJson)).data?.iss ?? "";
     if (issuer !== known.trusted.issuer) {
       throw new TokenError(
         "issuer",
@@ -177,15 +181,6 @@ function revocation(claims: AitClaims | null, { crl }: TrustedInputs): Verificat
 function lifetimeOf(claims: AitClaims, nowSeconds?: number): string {
   const span = `${toIso(claims.nbf * 1000)} to ${toIso(claims.exp * 1000)}`;
   return nowSeconds === undefined ? span : `${span}; checked at ${toIso(nowSeconds * 1000)}`;
-}
-
-function unverifiedClaim(payloadJson: string, name: string): string {
-  try {
-    const value = (JSON.parse(payloadJson) as Record<string, unknown>)[name];
-    return typeof value === "string" ? value : "";
-  } catch {
-    return "";
-  }
 }
 
 export function step(name: string, isGood: boolean, good: string, bad: string): VerificationStep {
