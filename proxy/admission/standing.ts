@@ -6,7 +6,7 @@
 import type { KvEntryMaybe } from "../../shared/server/kv.ts";
 import { BoundedMap } from "../../shared/bounded_map.ts";
 import type { VerificationKeys } from "../../shared/protocol/signed/jws.ts";
-import { digest } from "../../shared/server/crypto.ts";
+import { hexDigest } from "../../shared/server/crypto.ts";
 import type { RequestContext, SignedHeaders } from "../../shared/server/http/route.ts";
 import { signedHeaders } from "../../shared/server/http/signed_request.ts";
 import type { Update } from "../../shared/server/store/group_commit.ts";
@@ -87,5 +87,5 @@ export class Standings {
 }
 
 function nameOf({ access, recipient }: SignedHeaders, { sha256 }: VerifiedAit): string | undefined {
-  return access && recipient ? `${sha256} ${digest(access)} ${recipient}` : undefined;
+  return access && recipient ? `${sha256} ${hexDigest(access)} ${recipient}` : undefined;
 }
