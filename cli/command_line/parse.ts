@@ -81,14 +81,7 @@ function allOptions(commands: readonly Command[]): Record<string, OptionSpec> {
   return Object.assign({ version }, ...commands.map((command) => command.options), GLOBAL_OPTIONS);
 }
 
-interface Flags {
-  /** Values by option name; a switch has the empty string. */
-  flags: Record<string, string[]>;
-  words: string[];
-  unknown: string[];
-}
-
-function readFlags(argv: readonly string[], options: Record<string, OptionSpec>): Flags {
+function readFlags(argv: readonly string[], options: Record<string, OptionSpec>) {
   const valued = Object.keys(options).filter((name) => options[name]?.value !== undefined);
   const switches = Object.keys(options).filter((name) => options[name]?.value === undefined);
   const unknown: string[] = [];
@@ -101,6 +94,7 @@ function readFlags(argv: readonly string[], options: Record<string, OptionSpec>)
       return false;
     },
   });
+  /** Values by option name; a switch has the empty string. */
   const flags: Record<string, string[]> = {};
   for (const name of [...valued, ...switches]) {
     const values = ([] as unknown[]).concat(parsed[plainName(name)] ?? []).map(String);

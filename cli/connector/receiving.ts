@@ -41,16 +41,10 @@ export interface ReceivingDeps {
   onUndecided(why: string): void;
 }
 
-interface Arrival {
-  message: TakenMessage;
-  resolve(taken: StoreResult): void;
-  reject(error: unknown): void;
-}
-
 export class Receiving {
   /** The newest message of each sender that is not stored yet. */
   readonly #turns = new Map<string, Promise<unknown>>();
-  #arrivals: Arrival[] = [];
+  #arrivals: (PromiseWithResolvers<StoreResult> & { message: TakenMessage })[] = [];
   #lookedUpAt = -Infinity;
   #lookingUp: Promise<void> | null = null;
   /** Messages that wait until the peers are read again. */
@@ -193,11 +187,11 @@ export class Receiving {
 
   #store(message: ProvenMessage & Pick<TakenMessage, "verified">): Promise<StoreResult> {
     if (this.#isStopped) throw new Error("the connector has stopped");
-    const { promise, resolve, reject } = Promise.withResolvers<StoreResult>();
-    this.#arrivals.push({ message, resolve, reject });
+    const arrival = { message, ...Promise.withResolvers<StoreResult>() };
+    this.#arrivals.push(arrival);
     // Messages of one turn of the event loop share a transaction.
     if (this.#arrivals.length === 1) queueMicrotask(() => this.#storeArrivals());
-    return promise;
+    return arrival.promise;
   }
 
   #storeArrivals(): void {

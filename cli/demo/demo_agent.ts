@@ -20,11 +20,6 @@ import { createAgent } from "../agents/registration.ts";
 import { RegistryClient } from "../client/registry_client.ts";
 import type { Context } from "../context.ts";
 
-export interface DemoPerson {
-  name: string;
-  apiKey: string;
-}
-
 export interface DemoAgent {
   /** The context of its owner's commands. */
   ctx: Context;
@@ -39,7 +34,7 @@ export interface DemoAgent {
 /** Creates an agent of a person, whose configuration is in a folder of that person in `parent`. */
 export async function newDemoAgent(
   given: Context,
-  { name: humanName, apiKey }: DemoPerson,
+  { name: humanName, apiKey }: { name: string; apiKey: string },
   { name, url, parent }: { name: string; url: string; parent: string },
 ): Promise<DemoAgent> {
   const ctx = contextIn(given, join(parent, humanName.toLowerCase()));

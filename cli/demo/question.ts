@@ -86,12 +86,6 @@ const ToolResult = z.object({
   isError: z.boolean().default(false),
 });
 
-/** A result of a tool: as text for the model, and as data. */
-interface ToolAnswer<T> {
-  text: string;
-  data: T;
-}
-
 /**
  * A program that runs a model, as far as its tools go: calls the tools of an MCP server in this process by lines of
  * JSON-RPC, one after another. The server runs the agent's connector.
@@ -141,7 +135,8 @@ class McpProgram implements AsyncDisposable {
   }
 
   /** Calls a tool. @throws {Error} with the text of a tool that fails */
-  async call<S extends z.ZodType>(name: string, args: object, result: S): Promise<ToolAnswer<z.output<S>>> {
+  /** Returns the result of a tool, as text for the model and as data. */
+  async call<S extends z.ZodType>(name: string, args: object, result: S) {
     const { content, structuredContent, isError } = ToolResult.parse(
       await this.#request("tools/call", { name, arguments: args }),
     );

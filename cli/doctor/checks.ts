@@ -41,11 +41,6 @@ export interface DoctorDeps {
   now: number;
 }
 
-export interface DoctorOptions {
-  peer?: string | undefined;
-  skipConnector: boolean;
-}
-
 /** Checks that must pass to send a message; the others are about received messages. */
 export const BLOCKING_CHECKS: ReadonlySet<string> = new Set([
   "agent",
@@ -63,7 +58,10 @@ const RUNNING = "the running connector";
 const FILES = "the agent's files";
 
 /** Runs every check, also after one fails. Queries a running connector first. */
-export async function runChecks(deps: DoctorDeps, options: DoctorOptions): Promise<DoctorCheck[]> {
+export async function runChecks(
+  deps: DoctorDeps,
+  options: { peer?: string | undefined; skipConnector: boolean },
+): Promise<DoctorCheck[]> {
   const { folder, client } = deps;
   const response = options.skipConnector || client === null ? null : await statusOf(client).catch(describeError);
   const status = typeof response === "string" ? null : response;

@@ -3,8 +3,9 @@
  * system releases the lock when the holder ends for any reason. A file that is not such a lock is rejected, never
  * changed, because it may be the data of another program.
  */
-import { type Clock, sleep } from "../../shared/clock.ts";
+import { sleep } from "../../shared/clock.ts";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
+import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 import { isSame, readPrivate, saveFailed } from "./private_files.ts";
 
@@ -16,11 +17,6 @@ const CONTENT = /^(?:\d{1,20}\n?)?$/;
 const MAX_CONTENT_BYTES = 32;
 /** How often a file may be removed or replaced while it is being opened. */
 const MAX_OPENS = 100;
-
-export interface LockDeps {
-  clock: Clock;
-  pid: number;
-}
 
 export interface HeldLock {
   /** Releases it before the work ends. Idempotent. */
@@ -36,7 +32,7 @@ export interface HeldLock {
  * @throws {CliError} `CLI_BUSY` when another process does not release it, `CLI_FILE_UNSAFE` when the file is not a lock
  */
 export async function withLock<T>(
-  deps: LockDeps,
+  deps: Pick<Context, "clock" | "pid">,
   place: () => string | Promise<string>,
   work: (held: HeldLock) => Promise<T>,
   waiting: () => void = () => {},

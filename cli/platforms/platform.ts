@@ -92,11 +92,6 @@ export interface RuntimeRequest {
   body: string;
 }
 
-export interface Health {
-  path: string;
-  isHealthy(status: number, body: string): boolean;
-}
-
 export interface FileChange {
   path: string;
   text: string;
@@ -126,7 +121,7 @@ export interface PushPlatform {
   timeoutMs: number;
   needsToken: boolean;
   /** `null`: the only check is whether the port accepts connections. */
-  health: Health | null;
+  health: { path: string; isHealthy(status: number, body: string): boolean } | null;
   /**
    * Text of a peer may become text for the runtime, never a member that controls it, because some runtimes take
    * session, model or channel from the caller.

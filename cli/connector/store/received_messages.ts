@@ -88,12 +88,6 @@ export type ExpiredMessage = Pick<InboxMessage, "fromDid" | "requestId">;
 
 export const NOT_READ = `not read within ${UNREAD_KEPT_MS / 86_400_000} days`;
 
-/** A program holds it while it shows it (D-395). `until` in milliseconds since the Unix epoch. */
-export interface Lease {
-  id: string;
-  until: number;
-}
-
 const LEASE_MS = LIMITS.leaseSeconds * 1000;
 
 /** Whether a lease that ends at a time holds now. One that ends later than any may comes from a clock that was set back. */
@@ -302,7 +296,7 @@ export class ReceivedMessages {
    * not show them too. Returns the IDs that the lease holds now. The rows survive a kill of the connector; after a power failure
    * they may be missing, and then the message is unread, which is what the end of its program makes it anyway.
    */
-  lease(ids: readonly number[], { id, until }: Lease, now: number): number[] {
+  lease(ids: readonly number[], { id, until }: { id: string; until: number }, now: number): number[] {
     const sql = `UPDATE messages SET mayRepeat = mayRepeat OR (leaseId IS NOT NULL AND leaseId <> ?2), leaseId = ?2,
      leaseUntil = ?3 WHERE seq = ?4 AND state = 'waiting' AND (leaseId = ?2 OR ${IS_FREE}) AND ${this.#mayTake}`;
     return this.db.transactionWithoutSync(() => ids.filter((seq) => this.db.run(sql, now, id, until, seq) > 0));
