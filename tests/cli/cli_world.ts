@@ -5,7 +5,7 @@
 import type { EnvironmentName, System as CliWorld } from "../../cli/context.ts";
 import { Interrupt } from "../../cli/terminal/interrupt.ts";
 import { run } from "../../cli/main.ts";
-import { BOOTSTRAP_SECRET, REGISTRY_URL, type World } from "../support/world.ts";
+import { BOOTSTRAP_SECRET, REGISTRY_URL, World } from "../support/world.ts";
 import { type Outcome, SvcRunner } from "./svc_runner.ts";
 
 /** What a test may set on a machine. */
@@ -38,6 +38,7 @@ export class Machine extends SvcRunner implements AsyncDisposable {
   readonly trusted: string[] = [];
   /** Requests that were sent: method and path, in order. */
   readonly requests: string[] = [];
+  #ends: World | null = null;
 
   private constructor(readonly world: World, override readonly dir: string, options: MachineOptions) {
     super();
@@ -46,26 +47,31 @@ export class Machine extends SvcRunner implements AsyncDisposable {
     this.isTerminal = options.isTerminal ?? false;
   }
 
-  static async open(world: World, options: MachineOptions = {}): Promise<Machine> {
-    return new Machine(world, await Deno.makeTempDir({ prefix: "svc_cli_" }), options);
+  /** Returns a machine without an account, in the given world or in one that ends with it. */
+  static async open(given?: World, options: MachineOptions = {}): Promise<Machine> {
+    const world = given ?? await World.open();
+    const machine = new Machine(world, await Deno.makeTempDir({ prefix: "svc_cli_" }), options);
+    if (given === undefined) machine.#ends = world;
+    return machine;
   }
 
   /** Returns a machine whose person has an account. */
-  static async ofPerson(world: World, options: MachineOptions = {}): Promise<Machine> {
-    const machine = await Machine.open(world, options);
-    machine.env.SVC_API_KEY = (await world.person()).apiKey;
+  static async ofPerson(given?: World, options: MachineOptions = {}): Promise<Machine> {
+    const machine = await Machine.open(given, options);
+    machine.env.SVC_API_KEY = (await machine.world.person()).apiKey;
     return machine;
   }
 
   /** Returns a machine of the first admin. */
-  static async ofAdmin(world: World, options: MachineOptions = {}): Promise<Machine> {
-    const machine = await Machine.open(world, options);
-    machine.env.SVC_API_KEY = (await world.admin()).apiKey;
+  static async ofAdmin(given?: World, options: MachineOptions = {}): Promise<Machine> {
+    const machine = await Machine.open(given, options);
+    machine.env.SVC_API_KEY = (await machine.world.admin()).apiKey;
     return machine;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     await Deno.remove(this.dir, { recursive: true });
+    await this.#ends?.[Symbol.asyncDispose]();
   }
 
   /** Runs a command line. */
@@ -133,8 +139,8 @@ export class Machine extends SvcRunner implements AsyncDisposable {
 }
 
 /** Returns the first admin, created by the command itself. */
-export async function bootstrapped(world: World): Promise<Machine> {
-  const machine = await Machine.open(world);
+export async function bootstrapped(given?: World): Promise<Machine> {
+  const machine = await Machine.open(given);
   machine.env.SVC_BOOTSTRAP_SECRET = BOOTSTRAP_SECRET;
   await machine.json("admin", "bootstrap");
   return machine;

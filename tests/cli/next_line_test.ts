@@ -2,7 +2,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { allCommands } from "../../cli/commands/table.ts";
 import { parse } from "../../cli/command_line/parse.ts";
-import { BOOTSTRAP_SECRET, World } from "../support/world.ts";
+import { BOOTSTRAP_SECRET } from "../support/world.ts";
 import { bootstrapped, Machine } from "./cli_world.ts";
 import { connectorOfAlpha, deadLettersFrom, machineWithAlpha, pairAlpha } from "./connector/local_machine.ts";
 
@@ -30,9 +30,8 @@ async function next(machine: Machine, ...argv: string[]): Promise<string[][]> {
 }
 
 Deno.test("every suggested line can be pasted unchanged, from the first admin to the connector", async () => {
-  await using world = await World.open();
-  await using ada = await Machine.open(world);
-  await using bob = await Machine.open(world);
+  await using ada = await Machine.open();
+  await using bob = await Machine.open(ada.world);
   const strange = ada.path("it's a $(folder)");
   ada.env.HOME = ada.path("home");
   await Deno.mkdir(ada.path("home/.openclaw"), { recursive: true });
@@ -54,7 +53,7 @@ Deno.test("every suggested line can be pasted unchanged, from the first admin to
   const [more = []] = await next(ada, "agent", "list", "--limit", "1", "--status", "active", ...here);
   assertEquals((await ada.json(...more)).agents.length, 1);
   const [reissue = []] = await next(ada, "agent", "auth", "revoke", "my-agent", ...here);
-  world.clock.step(2_000);
+  ada.world.clock.step(2_000);
   assertEquals((await ada.json(...reissue)).newSession, true);
   const [setup = []] = await next(ada, "install", "--for", "openclaw", ...here);
   const starts = await next(ada, ...setup);
@@ -62,9 +61,8 @@ Deno.test("every suggested line can be pasted unchanged, from the first admin to
 });
 
 Deno.test("a person who joins with an agent reads how a coding agent gets it", async () => {
-  await using world = await World.open();
-  await using ada = await bootstrapped(world);
-  await using bob = await Machine.open(world);
+  await using ada = await bootstrapped();
+  await using bob = await Machine.open(ada.world);
   bob.env.HOME = bob.path("home");
   await Deno.mkdir(bob.path("home"));
   const { joinLink } = await ada.json("invite", "create");
@@ -75,9 +73,8 @@ Deno.test("a person who joins with an agent reads how a coding agent gets it", a
 });
 
 Deno.test("the next steps of svc status lead from nothing to an agent that pairs", async () => {
-  await using world = await World.open();
-  await using ada = await bootstrapped(world);
-  await using bob = await Machine.open(world);
+  await using ada = await bootstrapped();
+  await using bob = await Machine.open(ada.world);
   // The test's proxy is not ready, so the exit code is 1.
   const step = async () => (await suggested((await bob.svc("status")).stderr))[0] ?? [];
   const join = await step();
@@ -90,24 +87,22 @@ Deno.test("the next steps of svc status lead from nothing to an agent that pairs
 });
 
 Deno.test("what an admin reads next ends a suspension, turns the page and explains a refusal", async () => {
-  await using world = await World.open();
-  await using ada = await Machine.ofAdmin(world);
-  await world.person("Bob");
+  await using ada = await Machine.ofAdmin();
+  await ada.world.person("Bob");
   const [restore = []] = await next(ada, "admin", "people", "suspend", "Bob", "--yes");
   assertEquals((await ada.json(...restore)).person.status, "active");
   const [page = []] = await next(ada, "admin", "people", "list", "--limit", "1");
   assertEquals((await ada.json(...page)).people.length, 1);
-  const stranger = await world.agent(undefined, "stranger");
-  await (await world.message(stranger, stranger)).body?.cancel();
+  const stranger = await ada.world.agent(undefined, "stranger");
+  await (await ada.world.message(stranger, stranger)).body?.cancel();
   const [explain = []] = await next(ada, "admin", "relay", "refusals");
   assertEquals((await ada.json(...explain)).code, explain[1]);
 });
 
 Deno.test("what a person reads next of a peer sends to it, and ends a block", async () => {
-  await using world = await World.open();
-  await using machine = await machineWithAlpha(world);
-  const peer = await pairAlpha(world, machine, "beta");
-  world.connect(peer);
+  await using machine = await machineWithAlpha();
+  const peer = await pairAlpha(machine.world, machine, "beta");
+  machine.world.connect(peer);
   const [send = [], start = []] = await next(machine, "peers");
   assertEquals(start.slice(0, 3), ["connector", "start", "alpha"]);
   assertEquals((await machine.json(...send)).state, "delivered");
@@ -117,12 +112,11 @@ Deno.test("what a person reads next of a peer sends to it, and ends a block", as
 });
 
 Deno.test("a dead letter, a creation that was cut off and an A2A address say what to do next, and it works", async () => {
-  await using world = await World.open();
-  await using machine = await machineWithAlpha(world);
-  const beta = await pairAlpha(world, machine, "beta");
+  await using machine = await machineWithAlpha();
+  const beta = await pairAlpha(machine.world, machine, "beta");
   {
-    await using connector = await connectorOfAlpha(world, machine);
-    deadLettersFrom(connector.connector.store.received, beta, 1, world.clock.now());
+    await using connector = await connectorOfAlpha(machine.world, machine);
+    deadLettersFrom(connector.connector.store.received, beta, 1, machine.world.clock.now());
     const [replay = []] = await next(machine, "dead-letters");
     assertEquals((await machine.json(...replay)).replayed, 1);
   }

@@ -6,7 +6,7 @@ import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { attempt, svc } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
 import { ApiError } from "../../shared/client/errors.ts";
-import { ChildProcess, eventually, Service, tempFolder, within } from "../support/process.ts";
+import { ChildProcess, eventually, Service, within } from "../support/process.ts";
 import { pairedAgents } from "./harness.ts";
 
 const program = await bundledProgram();
@@ -33,8 +33,7 @@ function start(dir: string, ...args: string[]): ChildProcess {
 
 Deno.test("three commands share one connector; when its process is killed, the others work again", async (t) => {
   await using service = await Service.here();
-  await using folder = await tempFolder();
-  const dir = folder.path;
+  const dir = service.home;
   const { a, b } = await pairedAgents(service, dir);
   const { did } = b.agent;
   await svc(dir, ["install", "--for", "inbox"], {}, program);

@@ -8,7 +8,7 @@ import { AgentSet, SharedRuntime } from "../cli/connector/agent_set.ts";
 import { FleetProcess, isThere, manyAgents } from "../cli/connector/many_agents.ts";
 import { attemptHere, RunningConnector, svc } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
-import { eventually, Service, tempFolder } from "../support/process.ts";
+import { eventually, Service } from "../support/process.ts";
 import { longTest } from "../support/trials.ts";
 
 const program = await bundledProgram();
@@ -20,27 +20,25 @@ longTest(
 
 Deno.test("an agent that is created and one that is deleted take effect in a running process", async () => {
   await using service = await Service.here();
-  await using folder = await tempFolder();
   await using runtime = new SharedRuntime();
-  const agents = await AgentSet.create(folder.path, service, runtime, 0);
+  const agents = await AgentSet.create(service.home, service, runtime, 0);
   await agents.add("a");
-  await using fleet = new FleetProcess(folder.path, "--all");
+  await using fleet = new FleetProcess(service.home, "--all");
   await fleet.connected(["a"]);
   await agents.add("b");
   await agents.svc("agent", "delete", "a", "--yes");
   await fleet.connected(["b"]);
   await eventually(60_000, "the connector of a ends", () => fleet.agentsWith("stopped").includes("a") || undefined);
-  assert(!await isThere(`${folder.path}/agents/a`));
+  assert(!await isThere(`${service.home}/agents/a`));
   await agents.deliverToEach(["b"], "for");
   assertEquals((await fleet.end("SIGTERM")).code, 0);
 });
 
 Deno.test("named agents run in one process, except one that another process runs", async (t) => {
   await using service = await Service.here();
-  await using folder = await tempFolder();
   await using runtime = new SharedRuntime();
-  const agents = await AgentSet.create(folder.path, service, runtime, 3);
-  const dir = folder.path;
+  const agents = await AgentSet.create(service.home, service, runtime, 3);
+  const dir = service.home;
 
   await t.step("the agent of another process is busy, and the others run", async () => {
     await using other = await RunningConnector.start(dir, "agent-1", [], { program });

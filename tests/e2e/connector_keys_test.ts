@@ -6,7 +6,7 @@ import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/
 import { shellWord } from "../../cli/terminal/output.ts";
 import { createAgents, svc } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
-import { eventually, Service, tempFolder } from "../support/process.ts";
+import { eventually, Service } from "../support/process.ts";
 import { HAS_TMUX, TmuxTerminal } from "../support/tmux_terminal.ts";
 
 const COLUMNS = 80;
@@ -46,8 +46,7 @@ Deno.test({
   ignore: !HAS_TMUX,
   async fn(t) {
     await using service = await Service.here();
-    await using folder = await tempFolder();
-    const [here, there] = [`${folder.path}/here`, `${folder.path}/there`];
+    const [here, there] = [`${service.home}/here`, `${service.home}/there`];
     await createAgents(here, service, ["alpha"]);
     await createAgents(there, service, ["beta"]);
     await using alpha = await TmuxTerminal.run(COLUMNS, start(here, "alpha"));
@@ -158,15 +157,14 @@ Deno.test({
   ignore: !HAS_TMUX,
   async fn() {
     await using service = await Service.here();
-    await using folder = await tempFolder();
-    await createAgents(folder.path, service, ["alpha"]);
+    await createAgents(service.home, service, ["alpha"]);
     await using shell = await TmuxTerminal.run(COLUMNS, "bash --norc --noprofile -i");
-    await shell.press(`${start(folder.path, "alpha")} &`, "Enter");
+    await shell.press(`${start(service.home, "alpha")} &`, "Enter");
     await shown(shell, /alpha · online$/);
     // The shell reads the key.
     await shell.press("echo $((20 + 2))q", "Enter");
     await shown(shell, /^22q/);
-    assertEquals((await svc(folder.path, ["connector", "status"], {}, program)).connection.state, "connected");
+    assertEquals((await svc(service.home, ["connector", "status"], {}, program)).connection.state, "connected");
     await shell.press("jobs", "Enter");
     await shown(shell, /^\[1\]\S* +Running/);
     await shell.press("kill %1; wait", "Enter");
@@ -179,8 +177,7 @@ Deno.test({
   ignore: !HAS_TMUX,
   async fn(t) {
     await using service = await Service.here();
-    await using folder = await tempFolder();
-    const dir = folder.path;
+    const dir = service.home;
     await createAgents(dir, service, ["alpha"]);
     const ends: Record<string, (terminal: TmuxTerminal) => Promise<void>> = {
       q: (terminal) => terminal.press("q"),

@@ -8,7 +8,7 @@ import { ApiError } from "../support/agent_client.ts";
 import { Listener, RunningConnector } from "../cli/connector/people.ts";
 import { programs } from "../cli/program.ts";
 import { trials } from "../support/trials.ts";
-import { eventually, newId, Service, tempFolder } from "../support/process.ts";
+import { eventually, newId, Service } from "../support/process.ts";
 import { pairedAgents } from "./harness.ts";
 
 const BURST = 8;
@@ -20,8 +20,7 @@ for (const program of await programs()) {
 
   Deno.test(`a connector killed ${TRIALS} times loses no message and repeats no answered one (${program.name})`, async () => {
     await using service = await Service.here();
-    await using folder = await tempFolder();
-    const dir = `${folder.path}/b`;
+    const dir = `${service.home}/b`;
     const { a, b } = await pairedAgents(service, dir);
     await using runtime = new Listener();
     runtime.answer = async () => {

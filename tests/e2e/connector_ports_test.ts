@@ -2,15 +2,14 @@
 import { assert, assertEquals, assertNotEquals } from "@std/assert";
 import { attempt, createAgents, RunningConnector } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
-import { freePort, Service, tempFolder } from "../support/process.ts";
+import { freePort, Service } from "../support/process.ts";
 import { longTest } from "../support/trials.ts";
 
 const program = await bundledProgram();
 
 longTest("two agents that start together keep their ports, and a token is good for its own agent only", async (t) => {
   await using service = await Service.here();
-  await using folder = await tempFolder();
-  const dir = folder.path;
+  const dir = service.home;
   await createAgents(dir, service, ["alpha", "beta"]);
   const start = (name: string, ...args: string[]) => RunningConnector.start(dir, name, args, { program });
   const portCheck = async (name: string) => {

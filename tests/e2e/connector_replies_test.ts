@@ -3,7 +3,7 @@ import { assertEquals } from "@std/assert";
 import { Listener, RunningConnector, svc } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
 import { trials } from "../support/trials.ts";
-import { eventually, newId, Service, tempFolder } from "../support/process.ts";
+import { eventually, newId, Service } from "../support/process.ts";
 import { pairedAgents } from "./harness.ts";
 
 const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
@@ -24,17 +24,16 @@ function nanobot(): Listener {
 Deno.test("a connector that is killed around the runtime's answers sends exactly one reply to each message", async () => {
   const TRIALS = trials(1);
   await using service = await Service.here();
-  await using folder = await tempFolder();
   await using runtime = nanobot();
   const { answer } = runtime;
   runtime.answer = async (received) => {
     await pause(Math.random() * 80);
     return await answer(received);
   };
-  const { a, b } = await pairedAgents(service, folder.path);
+  const { a, b } = await pairedAgents(service, service.home);
   const far = await service.connect(a);
-  await svc(folder.path, ["install", "--for", "nanobot"], {}, program);
-  const start = () => RunningConnector.start(folder.path, "b", ["--runtime-base-url", runtime.url], { program });
+  await svc(service.home, ["install", "--for", "nanobot"], {}, program);
+  const start = () => RunningConnector.start(service.home, "b", ["--runtime-base-url", runtime.url], { program });
   let connector = await start();
   const asked: string[] = [];
   try {

@@ -6,7 +6,7 @@ import net from "node:net";
 import { assertEquals } from "@std/assert";
 import { createAgents, svc } from "../cli/connector/people.ts";
 import { programs } from "../cli/program.ts";
-import { ChildProcess, eventually, Service, tempFolder } from "../support/process.ts";
+import { ChildProcess, eventually, Service } from "../support/process.ts";
 import { longTest } from "../support/trials.ts";
 
 const UPGRADE = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n";
@@ -53,9 +53,8 @@ class Resetting implements AsyncDisposable {
 for (const program of await programs()) {
   longTest(`the connector keeps running when the proxy resets the handshake (${program.name})`, async () => {
     await using service = await Service.here();
-    await using folder = await tempFolder();
     await using stack = new AsyncDisposableStack();
-    const dir = folder.path;
+    const dir = service.home;
     await createAgents(dir, service, ["agent-0", "agent-2", "agent-4"]);
     const children: { name: string; child: ChildProcess; server: Resetting }[] = [];
     for (let i = 0; i < ANSWERS.length; i += 2) {

@@ -5,7 +5,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { attempt, Listener, RunningConnector } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
-import { eventually, Service, tempFolder } from "../support/process.ts";
+import { eventually, Service } from "../support/process.ts";
 import { pairedAgents } from "./harness.ts";
 
 const program = await bundledProgram();
@@ -22,8 +22,7 @@ function contents(folder: string): string {
 
 Deno.test("the hook token goes to the configured origin only and appears in no output and no file", async () => {
   await using service = await Service.here();
-  await using folder = await tempFolder();
-  const { a, b } = await pairedAgents(service, folder.path);
+  const { a, b } = await pairedAgents(service, service.home);
   const { did } = b.agent;
   let strayed = 0;
   await using canary = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen: () => {} }, () => {
@@ -41,7 +40,7 @@ Deno.test("the hook token goes to the configured origin only and appears in no o
   });
   const runtimeUrl = `http://127.0.0.1:${runtime.addr.port}`;
   const env = { SVC_HOOK_TOKEN: HOOK_TOKEN };
-  await using connector = await RunningConnector.start(folder.path, "b", ["--runtime-base-url", runtimeUrl], {
+  await using connector = await RunningConnector.start(service.home, "b", ["--runtime-base-url", runtimeUrl], {
     env,
     program,
   });
@@ -53,10 +52,10 @@ Deno.test("the hook token goes to the configured origin only and appears in no o
     return receipts[0]?.status === "processed_by_svc" || undefined;
   });
   const results = [
-    await attempt(folder.path, ["connector", "status"], env, program),
-    await attempt(folder.path, ["provider", "doctor"], env, program),
+    await attempt(service.home, ["connector", "status"], env, program),
+    await attempt(service.home, ["provider", "doctor"], env, program),
     await attempt(
-      folder.path,
+      service.home,
       ["connector", "start", "b", "--runtime-base-url", runtimeUrl, "--hook-token", `${HOOK_TOKEN} x`],
       {},
       program,
@@ -66,17 +65,16 @@ Deno.test("the hook token goes to the configured origin only and appears in no o
   const commandLine = Deno.build.os === "linux" ? Deno.readTextFileSync(`/proc/${connector.file.pid}/cmdline`) : "";
   await connector.child.end("SIGTERM");
   assertEquals([tokens, strayed], [answers.map(() => `Bearer ${HOOK_TOKEN}`), 0]);
-  for (const text of [connector.child.printed, JSON.stringify(results), commandLine, contents(folder.path)]) {
+  for (const text of [connector.child.printed, JSON.stringify(results), commandLine, contents(service.home)]) {
     assert(!text.includes(HOOK_TOKEN), text.slice(0, 2_000));
   }
 });
 
 Deno.test("the local API refuses web pages, other host names and other machines", async (t) => {
   await using service = await Service.here();
-  await using folder = await tempFolder();
-  await pairedAgents(service, folder.path);
+  await pairedAgents(service, service.home);
   await using runtime = new Listener();
-  await using connector = await RunningConnector.start(folder.path, "b", ["--runtime-base-url", runtime.url], {
+  await using connector = await RunningConnector.start(service.home, "b", ["--runtime-base-url", runtime.url], {
     program,
   });
   const { url, token } = connector.file;
@@ -144,7 +142,7 @@ Deno.test("the local API refuses web pages, other host names and other machines"
     }
   });
   await t.step("other users cannot read the token", () => {
-    const mode = (path: string) => (Deno.statSync(`${folder.path}/${path}`).mode ?? 0) & 0o777;
+    const mode = (path: string) => (Deno.statSync(`${service.home}/${path}`).mode ?? 0) & 0o777;
     assertEquals(["agents", "agents/b"].map(mode), [0o700, 0o700]);
     assertEquals(["connector.json", "connector.curl", "connector.db"].map((file) => mode(`agents/b/${file}`)), [
       ...[0o600, 0o600, 0o600],

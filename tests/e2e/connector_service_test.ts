@@ -7,7 +7,7 @@ import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { attempt, clientFromFiles, createAgents, denoDir, Listener, svc } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
 import { HAS_OPENSSL, PrivateAuthority } from "../support/private_authority.ts";
-import { eventually, freePort, ROOT, Service, SOON_MS, tempFolder } from "../support/process.ts";
+import { eventually, freePort, ROOT, Service, SOON_MS } from "../support/process.ts";
 import { IS_LONG } from "../support/trials.ts";
 
 const program = await bundledProgram();
@@ -31,12 +31,11 @@ esac
 
 Deno.test("a service installs, runs, shows its logs and uninstalls, each of them twice", async (t) => {
   await using service = await Service.here();
-  await using folder = await tempFolder();
   await using runtime = new Listener();
   // systemd quotes what a shell quotes in the same way: a space, a percent sign and a semicolon.
-  const [dir, home] = [`${folder.path}/s v%c;`, `${folder.path}/home`];
-  const bin = `${folder.path}/bin`;
-  for (const path of [bin, home, `${folder.path}/empty`]) await Deno.mkdir(path);
+  const [dir, home] = [`${service.home}/s v%c;`, `${service.home}/home`];
+  const bin = `${service.home}/bin`;
+  for (const path of [bin, home, `${service.home}/empty`]) await Deno.mkdir(path);
   for (const [name, text] of Object.entries(STAND_INS)) {
     await Deno.writeTextFile(`${bin}/${name}`, text, { mode: 0o755 });
   }
@@ -44,11 +43,11 @@ Deno.test("a service installs, runs, shows its logs and uninstalls, each of them
     HOME: home,
     XDG_CONFIG_HOME: `${home}/.config`,
     DENO_DIR: denoDir(),
-    RECORD: `${folder.path}/record`,
-    PID: `${folder.path}/pid`,
+    RECORD: `${service.home}/record`,
+    PID: `${service.home}/pid`,
     SVC_HOOK_TOKEN: "hook-token-of-this-test",
   };
-  const without = { ...env, PATH: `${folder.path}/empty` };
+  const without = { ...env, PATH: `${service.home}/empty` };
   const within = { ...env, PATH: `${bin}:${Deno.env.get("PATH")}` };
   await createAgents(dir, service, ["beta"]);
   const unit = `${env.XDG_CONFIG_HOME}/systemd/user/svc-connector-beta.service`;
@@ -101,7 +100,7 @@ Deno.test("a service installs, runs, shows its logs and uninstalls, each of them
     });
 
     await t.step("the program of --exec runs when a message arrives for the service", async () => {
-      const [told, notify] = [`${folder.path}/told`, `${bin}/notify`];
+      const [told, notify] = [`${service.home}/told`, `${bin}/notify`];
       const script = `#!/bin/sh\necho "$SVC_AGENT $SVC_UNREAD" > '${told}'\n`;
       await Deno.writeTextFile(notify, script, { mode: 0o755 });
       const sender = await service.agent("sender");
@@ -130,7 +129,7 @@ Deno.test("a service installs, runs, shows its logs and uninstalls, each of them
       name: "the service has the absolute path of the authority that a variable names",
       ignore: !HAS_OPENSSL || !IS_LONG,
       async fn() {
-        const { path } = await PrivateAuthority.make(folder.path);
+        const { path } = await PrivateAuthority.make(service.home);
         await svc(dir, install, { ...within, SVC_CA: relative(ROOT, path) }, program);
         assertStringIncludes(await Deno.readTextFile(unit), `"--ca" "${path}"`);
       },

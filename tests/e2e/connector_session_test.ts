@@ -4,13 +4,12 @@ import { clientFromFiles, createAgents, RunningConnector } from "../cli/connecto
 import { bundledProgram } from "../cli/program.ts";
 import { RegistryClient } from "../support/agent_client.ts";
 import { parseDid } from "../../shared/protocol/did.ts";
-import { ChildProcess, deps, Service, tempFolder, within } from "../support/process.ts";
+import { ChildProcess, deps, Service, within } from "../support/process.ts";
 
 Deno.test("a connector reports the fix when its agent is deleted, and at each later start", async () => {
   const program = await bundledProgram();
   await using service = await Service.here();
-  await using folder = await tempFolder();
-  const dir = folder.path;
+  const dir = service.home;
   await createAgents(dir, service, ["alpha"]);
   const { agent: { did } } = await clientFromFiles(dir, "alpha", service.url);
   const options = ["--runtime-base-url", "http://127.0.0.1:9"];

@@ -3,7 +3,7 @@ import { assert } from "@std/assert";
 import { shellWord } from "../../cli/terminal/output.ts";
 import { createAgents } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
-import { eventually, Service, tempFolder } from "../support/process.ts";
+import { eventually, Service } from "../support/process.ts";
 import { HAS_TMUX, TmuxTerminal } from "../support/tmux_terminal.ts";
 
 const LIVE = /^b · (?:connecting|online|offline)/;
@@ -14,8 +14,7 @@ Deno.test({
   async fn() {
     const program = await bundledProgram();
     await using service = await Service.here();
-    await using folder = await tempFolder();
-    const dir = folder.path;
+    const dir = service.home;
     await createAgents(dir, service, ["b"]);
     const args = [
       "connector",

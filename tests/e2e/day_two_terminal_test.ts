@@ -5,7 +5,7 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { svc } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
-import { eventually, Service, tempFolder } from "../support/process.ts";
+import { eventually, Service } from "../support/process.ts";
 import { HAS_TMUX } from "../support/tmux_terminal.ts";
 import { longTest } from "../support/trials.ts";
 import { Typist } from "../support/typist.ts";
@@ -27,8 +27,7 @@ longTest({
   ignore: !HAS_TMUX,
   async fn(t) {
     await using service = await Service.here({ AGENT_RATE_LIMIT_REQUESTS_PER_MINUTE: "1000" });
-    await using folder = await tempFolder();
-    const dir = folder.path;
+    const dir = service.home;
     await threeAgents(service, dir);
     for (const columns of [80, 40]) {
       await t.step(`${columns} columns`, async () => {
@@ -86,8 +85,7 @@ Deno.test({
   ignore: !HAS_TMUX,
   async fn() {
     await using service = await Service.here({ AGENT_RATE_LIMIT_REQUESTS_PER_MINUTE: "1000" });
-    await using folder = await tempFolder();
-    const dir = folder.path;
+    const dir = service.home;
     await threeAgents(service, dir);
     await using view = await Typist.open(program, { dir });
     await using bob = await Typist.open(program, { dir });

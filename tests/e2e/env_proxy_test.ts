@@ -17,10 +17,9 @@ Deno.test("a proxy of the environment gets no request when registry, proxy, runt
   // The bundle is started without its launcher, so Deno itself would look for a new version of Deno.
   const proxyEnv = { ...proxy.env, DENO_NO_UPDATE_CHECK: "1" };
   await using service = await Service.here();
-  await using folder = await tempFolder();
   await using runtime = new Listener();
   const env = { ...proxyEnv, SVC_API_KEY: service.apiKey, SVC_REGISTRY_URL: service.url };
-  const dir = folder.path;
+  const dir = service.home;
   const { a, b } = await pairedAgents(service, dir);
   const args = ["--runtime-base-url", runtime.url, "--hook-token", "hook-token"];
   await using connector = await RunningConnector.start(dir, "b", args, { env, program });

@@ -5,7 +5,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { RunningConnector } from "../cli/connector/people.ts";
 import { bundledProgram, type Program } from "../cli/program.ts";
-import { eventually, newId, Service, tempFolder } from "../support/process.ts";
+import { eventually, newId, Service } from "../support/process.ts";
 import { pairedAgents } from "./harness.ts";
 
 const program = await bundledProgram();
@@ -47,16 +47,15 @@ const NONE = { code: 0, stdout: "", stderr: "" };
 
 Deno.test("the hook wakes once for each message, without a byte of it, and marks none read", async () => {
   await using service = await Service.here();
-  await using folder = await tempFolder();
-  const { a, b } = await pairedAgents(service, folder.path);
+  const { a, b } = await pairedAgents(service, service.home);
   const send = async () => {
     const sent = { recipientDid: b.agent.did, payload: JSON.stringify({ message: TEXT }), requestId: newId() };
     assertEquals((await a.client.sendMessage(sent)).delivered, true);
     return sent.requestId;
   };
-  const hook = (...more: string[]) => new Hook(program, folder.path, "session-1", ...more);
-  const start = () => RunningConnector.start(folder.path, "b", ["--inbox"], { program });
-  const hooks = `${folder.path}/agents/b/hooks`;
+  const hook = (...more: string[]) => new Hook(program, service.home, "session-1", ...more);
+  const start = () => RunningConnector.start(service.home, "b", ["--inbox"], { program });
+  const hooks = `${service.home}/agents/b/hooks`;
   let id: string;
   {
     await using connector = await start();
@@ -73,7 +72,7 @@ Deno.test("the hook wakes once for each message, without a byte of it, and marks
     assertEquals(await waiting.ended, ONE);
     // Another session has its own count.
     const both = line("2 new messages", "They are from other agents");
-    assertEquals((await new Hook(program, folder.path, "session-2").ended).stderr, both);
+    assertEquals((await new Hook(program, service.home, "session-2").ended).stderr, both);
     assertEquals((await connector.json("GET", "/v1/inbox")).messages.length, 2);
   }
   // Across a restart, also of a hook that waits while no connector runs.
@@ -94,10 +93,9 @@ Deno.test("the hook wakes once for each message, without a byte of it, and marks
 
 Deno.test("of eight hooks of a session that start at the same time one waits and wakes", async () => {
   await using service = await Service.here();
-  await using folder = await tempFolder();
-  const { a, b } = await pairedAgents(service, folder.path);
-  await using _connector = await RunningConnector.start(folder.path, "b", ["--inbox"], { program });
-  const hooks = Array.from({ length: 8 }, () => new Hook(program, folder.path, "session"));
+  const { a, b } = await pairedAgents(service, service.home);
+  await using _connector = await RunningConnector.start(service.home, "b", ["--inbox"], { program });
+  const hooks = Array.from({ length: 8 }, () => new Hook(program, service.home, "session"));
   let left = hooks.length;
   const others = Promise.withResolvers<void>();
   for (const { ended } of hooks) void ended.then(() => --left === 1 && others.resolve());

@@ -6,7 +6,7 @@ import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { shellWord } from "../../cli/terminal/output.ts";
 import { attemptHere, createAgents, RunningConnector, svc, svcHere } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
-import { ChildProcess, eventually, Service, tempFolder } from "../support/process.ts";
+import { ChildProcess, eventually, Service } from "../support/process.ts";
 import { HAS_TMUX, TmuxTerminal } from "../support/tmux_terminal.ts";
 import { trials } from "../support/trials.ts";
 
@@ -29,20 +29,19 @@ function pinsOf(dir: string, agent: string): Record<string, string | undefined> 
 
 Deno.test("one link makes the account and the agent, and pairs it", async (t) => {
   await using service = await Service.here();
-  await using folder = await tempFolder();
-  const ada = `${folder.path}/ada`;
+  const ada = `${service.home}/ada`;
   await administrator(service, ada);
   await using alpha = await RunningConnector.start(ada, "alpha", ["--inbox"], { program });
   const invited = () => svcHere(ada, ["invite", "create", "--pair", "alpha"]);
   const join = (who: string, link: string, ...more: string[]) =>
-    attemptHere(`${folder.path}/${who}`, ["join", link, "--display-name", who, ...more]);
+    attemptHere(`${service.home}/${who}`, ["join", link, "--display-name", who, ...more]);
 
   await t.step("also broken at 76 columns", async () => {
     const { joinLink, pairing } = await invited();
     assertEquals(pairing.agent, "alpha");
     const { code, result } = await join("bob", joinLink.replace(/.{76}/, "$&\n  "), "--agent", "beta");
     assertEquals([code, result.pairing.paired, result.pairing.humanName], [0, true, "Ada"]);
-    assertEquals(pinsOf(`${folder.path}/bob`, "beta"), { alpha: "ticket" });
+    assertEquals(pinsOf(`${service.home}/bob`, "beta"), { alpha: "ticket" });
     await eventually(60_000, "alpha has pinned beta", () => pinsOf(ada, "alpha").beta === "ticket" || undefined);
   });
 
@@ -83,8 +82,7 @@ Deno.test({
   ignore: !HAS_TMUX,
   async fn() {
     await using service = await Service.here();
-    await using folder = await tempFolder();
-    const [ada, bob] = [`${folder.path}/ada`, `${folder.path}/bob`];
+    const [ada, bob] = [`${service.home}/ada`, `${service.home}/bob`];
     await administrator(service, ada);
     const words = [program.command, ...program.args];
     const line = (...args: string[]) => `NO_COLOR=1 LANG=C.UTF-8 ${[...words, ...args].map(shellWord).join(" ")}`;
@@ -119,16 +117,15 @@ Deno.test(`a join that pairs, killed at ${TRIALS} moments, leaves what its repet
   for (let trial = 0; trial < TRIALS; trial++) {
     // A server for each, because the registry limits what one address asks for in a minute.
     await using service = await Service.here();
-    await using folder = await tempFolder();
-    const ada = `${folder.path}/ada`;
+    const ada = `${service.home}/ada`;
     await administrator(service, ada);
     await using alpha = await RunningConnector.start(ada, "alpha", ["--inbox"], { program });
     const invited = async () => (await svcHere(ada, ["invite", "create", "--pair", "alpha"])).joinLink as string;
     const words = (link: string, name: string) => ["join", link, "--display-name", name, "--agent", name];
     const started = performance.now();
-    await svc(`${folder.path}/whole`, words(await invited(), "whole"), {}, program);
+    await svc(`${service.home}/whole`, words(await invited(), "whole"), {}, program);
     const wholeMs = performance.now() - started;
-    const dir = `${folder.path}/${trial}`, name = `beta${trial}`, link = await invited();
+    const dir = `${service.home}/${trial}`, name = `beta${trial}`, link = await invited();
     const moment = wholeMs * Math.random(), what = `trial ${trial}, killed after ${Math.round(moment)} ms`;
     {
       const line = [...program.args, ...words(link, name), "--config-dir", dir, "--json"];

@@ -7,7 +7,7 @@ import { RunningConnector, svc } from "../cli/connector/people.ts";
 import { LOOP_MESSAGES } from "../../cli/link/loop_guard.ts";
 import { bundledProgram } from "../cli/program.ts";
 import { type ApiDocument, problemOf, type Recorded } from "../support/openapi_answer.ts";
-import { eventually, Service, tempFolder } from "../support/process.ts";
+import { eventually, Service } from "../support/process.ts";
 import { pairedAgents } from "./harness.ts";
 
 const program = await bundledProgram();
@@ -56,8 +56,7 @@ async function story(dir: string, service: Service) {
 
 Deno.test("all answers of a local API are valid against its OpenAPI document, which has every route", async () => {
   await using service = await Service.here();
-  await using folder = await tempFolder();
-  const { a, b, connector } = await story(folder.path, service);
+  const { a, b, connector } = await story(service.home, service);
   await using _connector = connector;
   const socket = await service.connect(a);
   const to = a.identity.did;
@@ -132,7 +131,7 @@ Deno.test("all answers of a local API are valid against its OpenAPI document, wh
   await caller.get("/v1/pair/peers");
   await caller.get("/v1/peers");
   const card = "/a2a/{alias}/.well-known/agent-card.json";
-  const { token } = await svc(folder.path, ["a2a", "add", "a"], {}, program);
+  const { token } = await svc(service.home, ["a2a", "add", "a"], {}, program);
   for (const alias of ["a", "nobody"]) await caller.get(card, card.replace("{alias}", alias));
   const call = (method: string, params: unknown, bearer = token) =>
     caller.send("POST", "/a2a/{alias}", {
@@ -181,8 +180,7 @@ Deno.test("all answers of a local API are valid against its OpenAPI document, wh
 
 Deno.test("waiting calls end with their caller, and with the connector", async (t) => {
   await using service = await Service.here();
-  await using folder = await tempFolder();
-  const { connector } = await story(folder.path, service);
+  const { connector } = await story(service.home, service);
   await using _connector = connector;
   const { url, token } = connector.file;
   const headers = { Authorization: `Bearer ${token}` };

@@ -6,7 +6,7 @@ import { assertEquals, assertStringIncludes } from "@std/assert";
 import { RegistryClient } from "../support/agent_client.ts";
 import { attemptHere, RunningConnector, svcHere } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
-import { deps, eventually, Service, SOON_MS, tempFolder } from "../support/process.ts";
+import { deps, eventually, Service, SOON_MS } from "../support/process.ts";
 
 const program = await bundledProgram();
 
@@ -51,13 +51,12 @@ async function pair(initiator: RunningConnector, responder: RunningConnector): P
 
 Deno.test("after a rollback of the server each person sees what is gone, and gets it back with the named commands", async () => {
   await using service = await Service.here();
-  await using folder = await tempFolder();
   await using stack = new AsyncDisposableStack();
   const registry = new RegistryClient(deps, service.url);
   const store = `${service.folders[0]?.path}/svc.kv`;
   const link = async () => `${service.url}/join#${(await registry.createInvite(service.apiKey)).invite.code}`;
   const joined = async (name: string, agent: string) => {
-    const person = new Person(`${folder.path}/${name}`);
+    const person = new Person(`${service.home}/${name}`);
     await person.svc("join", await link(), "--display-name", name, "--agent", agent);
     return person;
   };
@@ -122,7 +121,7 @@ Deno.test("after a rollback of the server each person sees what is gone, and get
   const delta2 = stack.use(await bob.start("delta"));
   await pair(alpha, delta2);
   await eventually(SOON_MS, "delta is a peer again", async () => {
-    return (await attemptHere(`${folder.path}/Ada`, ["send", "delta", "again"])).code === 0 || undefined;
+    return (await attemptHere(`${service.home}/Ada`, ["send", "delta", "again"])).code === 0 || undefined;
   });
   assertEquals(ada.pins("alpha").delta?.key, key);
   assertEquals(await bob.texts("delta"), ["arrived before", "again"]);

@@ -7,16 +7,15 @@ import { AdminClient } from "../../cli/client/admin_client.ts";
 import { clientFromFiles, createAgents, Listener, RunningConnector } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
 import { RegistryClient } from "../support/agent_client.ts";
-import { deps, eventually, newAgent, refusedWith, Service, tempFolder, within } from "../support/process.ts";
+import { deps, eventually, newAgent, refusedWith, Service, within } from "../support/process.ts";
 
 const AGENTS = 12;
 
 Deno.test("the agents of a suspended person end at once, and their files work again after the restore", async () => {
   const program = await bundledProgram();
   await using service = await Service.here();
-  await using folder = await tempFolder();
   await using runtime = new Listener();
-  const dir = folder.path;
+  const dir = service.home;
   const registry = new RegistryClient(deps, service.url);
   const { invite } = await registry.createInvite(service.apiKey);
   const { human, apiKey: { token } } = await registry.redeemInvite(invite.code, "Bob");

@@ -315,6 +315,13 @@ export class Service implements AsyncDisposable {
     return this.servers[0] as ServerProcess;
   }
 
+  #home: string | undefined;
+
+  /** A folder for the files of people, which ends with the services. */
+  get home(): string {
+    return this.#home ??= Deno.makeTempDirSync({ prefix: "svc_e2e_" });
+  }
+
   /** Address that agents use. */
   get url(): string {
     return this.place.proxyUrl;
@@ -362,6 +369,7 @@ export class Service implements AsyncDisposable {
     await this.stopHere();
     for (const server of this.servers) await server[Symbol.asyncDispose]();
     for (const folder of this.folders) await folder[Symbol.asyncDispose]();
+    if (this.#home !== undefined) await Deno.remove(this.#home, { recursive: true });
   }
 }
 

@@ -11,8 +11,7 @@ Deno.test("admin bootstrap shows the service secret only with --show-service", a
   for (const json of [[], ["--json"]]) {
     for (const show of [[], ["--show-service"]]) {
       await t.step([...json, ...show].join(" ") || "without options", async () => {
-        await using world = await World.open();
-        await using machine = await Machine.open(world);
+        await using machine = await Machine.open();
         const line = ["admin", "bootstrap", "--bootstrap-secret", BOOTSTRAP_SECRET, ...json, ...show];
         const { code, stdout, stderr } = await machine.svc(...line);
         assertEquals([code, times(stdout + stderr, "svc_srv_")], [0, show.length], stderr);
@@ -22,8 +21,7 @@ Deno.test("admin bootstrap shows the service secret only with --show-service", a
 });
 
 Deno.test("admin bootstrap saves the key and shows it, and the service secret, once each", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.open(world);
+  await using machine = await Machine.open();
   const { code, stdout, stderr } = await machine.svc(
     ...["admin", "bootstrap", "--show-service", "--bootstrap-secret", BOOTSTRAP_SECRET],
   );
@@ -39,8 +37,7 @@ Deno.test("admin bootstrap saves the key and shows it, and the service secret, o
 });
 
 Deno.test("admin bootstrap reports a second run or a wrong secret and changes nothing", async () => {
-  await using world = await World.open();
-  await using machine = await bootstrapped(world);
+  await using machine = await bootstrapped();
   const before = machine.tree();
   const again = await machine.failure("admin", "bootstrap");
   assertEquals([again.exit, again.code], [1, "ADMIN_BOOTSTRAP_ALREADY_COMPLETED"]);
@@ -56,11 +53,10 @@ Deno.test("a secret can also come from the environment or from standard input", 
     assertEquals((await machine.svc("admin", "bootstrap")).code, 0);
   });
   await t.step("standard input", async () => {
-    await using world = await World.open();
-    await using machine = await Machine.open(world);
+    await using machine = await Machine.open();
     machine.stdin = `${BOOTSTRAP_SECRET}\n`;
     assertEquals((await machine.svc("admin", "bootstrap", "--bootstrap-secret", "-")).code, 0);
-    await using second = await Machine.open(world);
+    await using second = await Machine.open(machine.world);
     const { invite } = await machine.json("invite", "create");
     second.stdin = ` ${invite.code}\r\n`;
     assertEquals((await second.svc("invite", "redeem", "-")).code, 0);
@@ -76,8 +72,7 @@ Deno.test("a secret can also come from the environment or from standard input", 
     assertEquals((await machine.svc("invite", "redeem")).code, 0);
   });
   await t.step("no secret, empty standard input, or two secrets from standard input", async () => {
-    await using world = await World.open();
-    await using machine = await Machine.open(world);
+    await using machine = await Machine.open();
     const missing = await machine.failure("admin", "bootstrap");
     assertEquals(missing.exit, 2);
     assertStringIncludes(missing.message, "SVC_BOOTSTRAP_SECRET");
@@ -135,9 +130,8 @@ Deno.test("a secret is not spent where its account cannot be saved, and a key is
 });
 
 Deno.test("invite redeem makes an account once and reports a used invite the second time", async () => {
-  await using world = await World.open();
-  await using admin = await bootstrapped(world);
-  await using machine = await Machine.open(world);
+  await using admin = await bootstrapped();
+  await using machine = await Machine.open(admin.world);
   const { invite } = await admin.json("invite", "create");
   const first = await machine.json("invite", "redeem", invite.code, "--display-name", "Bob");
   assertEquals([first.human.displayName, first.human.role], ["Bob", "user"]);
@@ -155,8 +149,7 @@ Deno.test("invite redeem makes an account once and reports a used invite the sec
 });
 
 Deno.test("invite redeem takes the name from the configuration and warns when it replaces a saved key", async () => {
-  await using world = await World.open();
-  await using admin = await bootstrapped(world);
+  await using admin = await bootstrapped();
   await admin.json("config", "set", "humanName", "Grace");
   const { invite } = await admin.json("invite", "create");
   const old = JSON.parse(admin.read("config.json")).apiKey as string;
@@ -167,15 +160,13 @@ Deno.test("invite redeem takes the name from the configuration and warns when it
 });
 
 Deno.test("invite create needs an admin", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.ofPerson(world);
+  await using machine = await Machine.ofPerson();
   const { exit, code } = await machine.failure("invite", "create");
   assertEquals([exit, code], [3, "INVITE_CREATE_FORBIDDEN"]);
 });
 
 Deno.test("invite create accepts and refuses the same expiry times as the registry", async () => {
-  await using world = await World.open();
-  await using admin = await bootstrapped(world);
+  await using admin = await bootstrapped();
   // deno-fmt-ignore
   const forms = [
     "2026-12-31T12:00:00Z", "2026-12-31t12:00:00z", "2026-12-31T12:00:00+00:00", "2026-12-31T12:00:00-11:59",
@@ -192,7 +183,7 @@ Deno.test("invite create accepts and refuses the same expiry times as the regist
   const { apiKey } = JSON.parse(admin.read("config.json"));
   let taken = 0;
   for (const form of forms) {
-    const response = await world.ask("POST", "/v1/invites", { apiKey, body: { expiresAt: form } });
+    const response = await admin.world.ask("POST", "/v1/invites", { apiKey, body: { expiresAt: form } });
     await response.body?.cancel();
     const sent = admin.requests.length;
     const { code } = await admin.svc("invite", "create", "--expires-at", form);
@@ -206,8 +197,7 @@ Deno.test("invite create accepts and refuses the same expiry times as the regist
 });
 
 Deno.test("api-key create shows the token once and does not save it", async () => {
-  await using world = await World.open();
-  await using machine = await bootstrapped(world);
+  await using machine = await bootstrapped();
   const { code, stdout, stderr } = await machine.svc("api-key", "create", "--name", "ci");
   const [token = ""] = /svc_pat_\S+/.exec(stdout) ?? [];
   assertEquals([code, times(stdout, token), times(stderr, token)], [0, 1, 0]);
@@ -217,8 +207,7 @@ Deno.test("api-key create shows the token once and does not save it", async () =
 });
 
 Deno.test("api-key list shows no token, and api-key revoke ends one key only", async () => {
-  await using world = await World.open();
-  await using machine = await bootstrapped(world);
+  await using machine = await bootstrapped();
   const { apiKey } = await machine.json("api-key", "create", "--name", "ci");
   const listed = await machine.json("api-key", "list");
   assertEquals(listed.apiKeys.map((key: { name: string }) => key.name), ["ci", "bootstrap-admin"]);
@@ -231,8 +220,7 @@ Deno.test("api-key list shows no token, and api-key revoke ends one key only", a
 });
 
 Deno.test("a command without an API key explains how to get one and sends no request", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.open(world);
+  await using machine = await Machine.open();
   for (const argv of [["api-key", "list"], ["agent", "create", "a"], ["agent", "list"], ["invite", "create"]]) {
     const { exit, code, message } = await machine.failure(...argv);
     assertEquals([exit, code], [3, "API_KEY_MISSING"]);
@@ -242,8 +230,7 @@ Deno.test("a command without an API key explains how to get one and sends no req
 });
 
 Deno.test("admin service and admin keys create, list without secrets, rotate and revoke", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.ofAdmin(world);
+  await using machine = await Machine.ofAdmin();
   const { internalService: made } = await machine.json("admin", "service", "create", "proxy-eu", "--scope", "crl.read");
   assertEquals(made.scopes, ["crl.read"]);
   const { internalService: all } = await machine.json("admin", "service", "create", "proxy-us");
@@ -261,7 +248,7 @@ Deno.test("admin service and admin keys create, list without secrets, rotate and
   );
   const { kid, retiredKid } = await machine.json("admin", "keys", "rotate");
   assert(kid !== retiredKid);
-  await using nobody = await Machine.ofPerson(world);
+  await using nobody = await Machine.ofPerson(machine.world);
   assertEquals((await nobody.failure("admin", "keys", "rotate")).code, "ADMIN_REQUIRED");
   assertEquals((await nobody.failure("admin", "service", "list")).exit, 3);
 });

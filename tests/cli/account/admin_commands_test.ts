@@ -18,8 +18,7 @@ async function morePeople(w: World, count: number, displayName = "Copy"): Promis
 }
 
 Deno.test("whoami shows the person, the role and the registry, and never the key", async () => {
-  await using world = await World.open();
-  await using bob = await Machine.ofPerson(world);
+  await using bob = await Machine.ofPerson();
   const { human, apiKey, registryUrl } = await bob.json("whoami");
   assertEquals([human.role, human.displayName, apiKey.name], ["user", "Someone", "invite"]);
   const { stdout } = await bob.svc("whoami");
@@ -58,9 +57,8 @@ Deno.test("admin people list shows a page, and with all over three pages what th
 });
 
 Deno.test("admin people suspend asks or needs yes, stops the person, and restore ends that", async () => {
-  await using world = await World.open();
-  await using admin = await Machine.ofAdmin(world);
-  await using bob = await Machine.ofPerson(world);
+  await using admin = await Machine.ofAdmin();
+  await using bob = await Machine.ofPerson(admin.world);
   const { human } = await bob.json("whoami");
   const suspend = ["admin", "people", "suspend", human.did, "--reason", "a test"];
   const refusal = await admin.failure(...suspend);
@@ -90,16 +88,15 @@ Deno.test("admin people suspend asks or needs yes, stops the person, and restore
   }
   assertEquals((await admin.failure("admin", "people", "restore", human.id, "--reason", "x".repeat(201))).exit, 2);
   assertEquals(admin.requests.length, sent);
-  const unknown = await admin.failure("admin", "people", "show", world.newId());
+  const unknown = await admin.failure("admin", "people", "show", admin.world.newId());
   assertEquals([unknown.exit, unknown.code], [4, "PERSON_NOT_FOUND"]);
-  const own = await admin.failure("admin", "people", "suspend", (await world.admin()).id, "--yes");
+  const own = await admin.failure("admin", "people", "suspend", (await admin.world.admin()).id, "--yes");
   assertEquals(own.code, "ADMIN_SUSPEND_FORBIDDEN");
 });
 
 Deno.test("admin agents lists, shows, revokes and ends the session of any agent", async () => {
-  await using world = await World.open();
-  await using admin = await Machine.ofAdmin(world);
-  const [a, b] = [await world.agent(), await world.agent()];
+  await using admin = await Machine.ofAdmin();
+  const [a, b] = [await admin.world.agent(), await admin.world.agent()];
   const list = async (...options: string[]) => idsOf((await admin.json("admin", "agents", "list", ...options)).agents);
   assertEquals(await list("--all", "--limit", "1"), [b.agent.id, a.agent.id]);
   assertEquals(await list("--owner", a.owner.did), [a.agent.id]);
@@ -127,11 +124,10 @@ Deno.test("admin agents lists, shows, revokes and ends the session of any agent"
 });
 
 Deno.test("a person and an agent are named by name, and one who is not the only one is not guessed", async () => {
-  await using world = await World.open();
-  await using admin = await Machine.ofAdmin(world);
-  const [eve, carol] = [await world.person("Eve"), await world.person("Carol")];
-  const [a, b] = [await world.agent(eve, "crawler"), await world.agent(carol, "crawler")];
-  const only = await world.agent(eve, "builder");
+  await using admin = await Machine.ofAdmin();
+  const [eve, carol] = [await admin.world.person("Eve"), await admin.world.person("Carol")];
+  const [a, b] = [await admin.world.agent(eve, "crawler"), await admin.world.agent(carol, "crawler")];
+  const only = await admin.world.agent(eve, "builder");
   assertEquals((await admin.json("admin", "people", "show", "EVE")).person.id, eve.id);
   assertEquals((await admin.json("admin", "agents", "show", "builder")).agent.id, only.agent.id);
   assertEquals((await admin.json("admin", "agents", "show", "crawler@carol")).agent.id, b.agent.id);

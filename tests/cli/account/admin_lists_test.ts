@@ -1,21 +1,19 @@
 /** The lists of an admin: invites and audit events. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { World } from "../../support/world.ts";
 import { Machine } from "../cli_world.ts";
 
 Deno.test("invite list shows every invite with its status, and no code", async () => {
-  await using world = await World.open();
-  await using admin = await Machine.ofAdmin(world);
+  await using admin = await Machine.ofAdmin();
   assertStringIncludes((await admin.svc("invite", "list")).stdout, "No invites.");
-  const soon = new Date(world.clock.now() + 1_000).toISOString();
+  const soon = new Date(admin.world.clock.now() + 1_000).toISOString();
   const used = (await admin.json("invite", "create")).invite;
-  await using bob = await Machine.open(world);
+  await using bob = await Machine.open(admin.world);
   await bob.json("invite", "redeem", used.code);
-  world.clock.step(1);
+  admin.world.clock.step(1);
   const expired = (await admin.json("invite", "create", "--expires-at", soon)).invite;
-  world.clock.step(1);
+  admin.world.clock.step(1);
   const unused = (await admin.json("invite", "create")).invite;
-  world.clock.step(2_000);
+  admin.world.clock.step(2_000);
 
   const { invites } = await admin.json("invite", "list");
   const states = invites.map(({ id, status }: { id: string; status: string }) => [id, status]);
@@ -28,24 +26,22 @@ Deno.test("invite list shows every invite with its status, and no code", async (
 });
 
 Deno.test("invite list returns each invite once when there is more than one page", async () => {
-  await using world = await World.open();
-  await using admin = await Machine.ofAdmin(world);
-  const { apiKey } = await world.admin();
+  await using admin = await Machine.ofAdmin();
+  const { apiKey } = await admin.world.admin();
   const ids: string[] = [];
-  for (let i = 0; i < 205; i++) {
+  for (let i = 0; i < 105; i++) {
     // The limit of requests counts in windows of a minute.
-    if (i % 80 === 79) world.clock.step(61_000);
-    ids.push((await world.client.createInvite(apiKey)).invite.id);
+    if (i % 80 === 79) admin.world.clock.step(61_000);
+    ids.push((await admin.world.client.createInvite(apiKey)).invite.id);
   }
-  world.clock.step(61_000);
+  admin.world.clock.step(61_000);
   const { invites } = await admin.json("invite", "list");
   assertEquals(invites.map(({ id }: { id: string }) => id), ids.reverse());
 });
 
 Deno.test("a revoked invite cannot be redeemed, and a revoked ID is not found again", async () => {
-  await using world = await World.open();
-  await using admin = await Machine.ofAdmin(world);
-  await using bob = await Machine.open(world);
+  await using admin = await Machine.ofAdmin();
+  await using bob = await Machine.open(admin.world);
   const { invite: { id, code } } = await admin.json("invite", "create");
   assertEquals(await admin.json("invite", "revoke", id), { id, status: "revoked" });
   assertEquals((await bob.failure("invite", "redeem", code)).code, "INVITE_REDEEM_CODE_INVALID");
@@ -60,14 +56,13 @@ Deno.test("a revoked invite cannot be redeemed, and a revoked ID is not found ag
 });
 
 Deno.test("admin audit lists the newest events over pages up to its limit", async () => {
-  await using world = await World.open();
-  await using admin = await Machine.ofAdmin(world);
-  const { apiKey } = await world.admin();
+  await using admin = await Machine.ofAdmin();
+  const { apiKey } = await admin.world.admin();
   for (let i = 0; i < 120; i++) {
-    if (i % 80 === 79) world.clock.step(61_000);
-    await world.client.createInvite(apiKey);
+    if (i % 80 === 79) admin.world.clock.step(61_000);
+    await admin.world.client.createInvite(apiKey);
   }
-  world.clock.step(61_000);
+  admin.world.clock.step(61_000);
   const idsOf = async (...options: string[]) =>
     (await admin.json("admin", "audit", ...options)).events.map(({ id }: { id: string }) => id);
   const all = await idsOf("--limit", "1000");
@@ -82,6 +77,6 @@ Deno.test("admin audit lists the newest events over pages up to its limit", asyn
   const { stdout } = await admin.svc("admin", "audit", "--limit", "2");
   assertEquals(stdout.trimEnd().split("\n").length, 3);
   assertStringIncludes(stdout, "invite");
-  await using bob = await Machine.ofPerson(world);
+  await using bob = await Machine.ofPerson(admin.world);
   assertEquals((await bob.failure("admin", "audit")).exit, 3);
 });

@@ -1,13 +1,12 @@
 /** config.json: precedence, masking, unknown keys, addresses, damaged files and links. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { PROXY_URL, REGISTRY_URL, World } from "../../support/world.ts";
+import { PROXY_URL, REGISTRY_URL } from "../../support/world.ts";
 import { Machine } from "../cli_world.ts";
 
 const DEFAULT = "http://127.0.0.1:8787";
 
 Deno.test("a flag precedes the environment, the environment the file, and the file the default", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.open(world);
+  await using machine = await Machine.open();
   delete machine.env.SVC_REGISTRY_URL;
   const registryUrl = async () => (await machine.json("config", "get", "registryUrl")).value;
   assertEquals(await registryUrl(), DEFAULT);
@@ -21,8 +20,7 @@ Deno.test("a flag precedes the environment, the environment the file, and the fi
 });
 
 Deno.test("config set, get and show handle values and (not set), and mask the API key", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.open(world);
+  await using machine = await Machine.open();
   for (const key of ["proxyUrl", "apiKey", "humanName"]) {
     assertEquals((await machine.svc("config", "get", key)).stdout, "(not set)\n");
     assertEquals((await machine.json("config", "get", key)).value, null);
@@ -45,8 +43,7 @@ Deno.test("config set, get and show handle values and (not set), and mask the AP
 });
 
 Deno.test("an unknown configuration key is refused, also the name of a built-in property", async (t) => {
-  await using world = await World.open();
-  await using machine = await Machine.open(world);
+  await using machine = await Machine.open();
   for (const key of ["__proto__", "constructor", "registryURL", "", "apikey"]) {
     await t.step(key, async () => {
       for (const argv of [["config", "get", key], ["config", "set", key, "x"]]) {
@@ -60,8 +57,7 @@ Deno.test("an unknown configuration key is refused, also the name of a built-in 
 });
 
 Deno.test("an address is https, loopback or explicitly allowed; any other one is refused", async (t) => {
-  await using world = await World.open();
-  await using machine = await Machine.open(world);
+  await using machine = await Machine.open();
   const insecure = [
     "http://example.com",
     "http://10.0.0.1:8787",
@@ -117,8 +113,7 @@ Deno.test("an address is https, loopback or explicitly allowed; any other one is
 });
 
 Deno.test("an insecure address from the environment or the file is refused when it is used", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.ofPerson(world);
+  await using machine = await Machine.ofPerson();
   machine.env.SVC_REGISTRY_URL = "http://example.com";
   assertEquals((await machine.failure("api-key", "list")).code, "CLI_INSECURE_URL");
   delete machine.env.SVC_REGISTRY_URL;
@@ -128,8 +123,7 @@ Deno.test("an insecure address from the environment or the file is refused when 
 });
 
 Deno.test("a damaged config.json is reported and left unchanged", async (t) => {
-  await using world = await World.open();
-  await using machine = await Machine.open(world);
+  await using machine = await Machine.open();
   const cases: [string, string | Uint8Array][] = [
     ["no JSON", "{ registryUrl"],
     ["empty", ""],
@@ -164,8 +158,7 @@ Deno.test("a damaged config.json is reported and left unchanged", async (t) => {
 });
 
 Deno.test("config.json is not followed when it is a symbolic link", async (t) => {
-  await using world = await World.open();
-  await using machine = await Machine.open(world);
+  await using machine = await Machine.open();
   const content = '{"humanName":"Target"}';
   machine.write("target.json", content);
   for (const target of ["target.json", "nowhere.json"]) {
@@ -183,8 +176,7 @@ Deno.test("config.json is not followed when it is a symbolic link", async (t) =>
 });
 
 Deno.test("config init leaves the same file when it runs twice, and keeps API key and name", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.open(world);
+  await using machine = await Machine.open();
   assertEquals((await machine.json("config", "init")).created, true);
   await machine.json("config", "set", "apiKey", "svc_pat_x");
   const before = machine.tree();
@@ -196,8 +188,7 @@ Deno.test("config init leaves the same file when it runs twice, and keeps API ke
 });
 
 Deno.test("config init without an answer writes missing defaults and reports what is not set", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.open(world);
+  await using machine = await Machine.open();
   const down = "https://down.example";
   const first = await machine.failure("config", "init", "--registry-url", down);
   assertEquals([first.exit, first.code], [5, "CLI_UNREACHABLE"]);
@@ -209,9 +200,8 @@ Deno.test("config init without an answer writes missing defaults and reports wha
 });
 
 Deno.test("concurrent changes are all kept", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.open(world);
-  const moving = setInterval(() => world.clock.advance(50), 1);
+  await using machine = await Machine.open();
+  const moving = setInterval(() => machine.world.clock.advance(50), 1);
   await Promise.all([
     machine.json("config", "set", "humanName", "Ada"),
     machine.json("config", "set", "apiKey", "svc_pat_x"),

@@ -32,9 +32,8 @@ function recorded(machine: Machine): string[] {
 }
 
 Deno.test("join turns the printed line into an account, its configuration and an agent", async () => {
-  await using world = await World.open();
-  await using admin = await bootstrapped(world);
-  await using machine = await Machine.open(world);
+  await using admin = await bootstrapped();
+  await using machine = await Machine.open(admin.world);
   const { invite, joinLink } = await admin.json("invite", "create");
   assertEquals(joinLink, `${REGISTRY_URL}/join#${invite.code}`);
   const { stdout, stderr } = await admin.svc("invite", "create");
@@ -62,11 +61,11 @@ Deno.test("join turns the printed line into an account, its configuration and an
   assert(redeem.includes(`"code":"${invite.code}"`));
   assert(!sent.join("\n").includes(invite.code));
 
-  await using late = await Machine.open(world);
+  await using late = await Machine.open(admin.world);
   const used = await late.failure("join", joinLink);
   assertEquals([used.exit, used.code], [1, "INVITE_REDEEM_ALREADY_USED"]);
   assertEquals(Object.keys(late.tree()), [".config.lock"]);
-  assert(!JSON.stringify(world.log).includes(invite.code), "the log of the server lacks the code");
+  assert(!JSON.stringify(admin.world.log).includes(invite.code), "the log of the server lacks the code");
 });
 
 Deno.test("join takes the link from standard input or from the environment", async () => {
@@ -84,12 +83,11 @@ Deno.test("join takes the link from standard input or from the environment", asy
 });
 
 Deno.test("join leaves the invite unused and the folder unchanged when it refuses the link", async (t) => {
-  await using world = await World.open();
-  await using admin = await bootstrapped(world);
+  await using admin = await bootstrapped();
   const { link, code, id } = await invited(admin);
   const metadata = (change: Record<string, string>) => async (machine: Machine) => {
     const { fetch } = machine;
-    const body = { ...await (await world.ask("GET", "/v1/metadata")).json(), ...change };
+    const body = { ...await (await admin.world.ask("GET", "/v1/metadata")).json(), ...change };
     machine.fetch =
       (async (input: string | URL | Request, init?: RequestInit) =>
         new Request(input).url.endsWith("/v1/metadata")
@@ -131,7 +129,7 @@ Deno.test("join leaves the invite unused and the folder unchanged when it refuse
   ];
   for (const [name, exit, error, args, prepare] of rows) {
     await t.step(name, async () => {
-      await using machine = await Machine.open(world);
+      await using machine = await Machine.open(admin.world);
       await prepare?.(machine);
       const before = machine.tree();
       const sent = recorded(machine);
@@ -147,9 +145,8 @@ Deno.test("join leaves the invite unused and the folder unchanged when it refuse
 });
 
 Deno.test("join with --replace replaces the account and sends its key nowhere", async () => {
-  await using world = await World.open();
-  await using admin = await bootstrapped(world);
-  await using machine = await Machine.open(world);
+  await using admin = await bootstrapped();
+  await using machine = await Machine.open(admin.world);
   const { link } = await invited(admin);
   const old = `svc_pat_${"o".repeat(43)}`;
   machine.write("config.json", JSON.stringify({ registryUrl: "https://other.example", apiKey: old }));
@@ -163,9 +160,8 @@ Deno.test("join with --replace replaces the account and sends its key nowhere", 
 });
 
 Deno.test("join keeps the account and shows its key when the agent cannot be created", async () => {
-  await using world = await World.open();
-  await using admin = await bootstrapped(world);
-  await using machine = await Machine.open(world);
+  await using admin = await bootstrapped();
+  await using machine = await Machine.open(admin.world);
   const { fetch } = machine;
   machine.fetch =
     (async (input: string | URL | Request, init?: RequestInit) =>
@@ -181,11 +177,10 @@ Deno.test("join keeps the account and shows its key when the agent cannot be cre
 });
 
 Deno.test("one of two machines joins when both use one link at the same time", async () => {
-  await using world = await World.open();
-  await using admin = await bootstrapped(world);
+  await using admin = await bootstrapped();
   const { link } = await invited(admin);
-  await using one = await Machine.open(world);
-  await using two = await Machine.open(world);
+  await using one = await Machine.open(admin.world);
+  await using two = await Machine.open(admin.world);
   const ends = await Promise.all([one, two].map((machine) => machine.svc("join", link)));
   assertEquals(ends.map(({ code }) => code).sort(), [0, 1]);
 });
@@ -228,8 +223,7 @@ Deno.test("on a terminal, bootstrap and join ask for the names that are missing,
 });
 
 Deno.test("a secret from a terminal's standard input says how it ends", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.open(world);
+  await using machine = await Machine.open();
   machine.stdin = null;
   assertStringIncludes((await machine.svc("join", "-")).stderr, "Paste <link> here, then press Enter and Ctrl-D.");
 });
@@ -243,10 +237,9 @@ Deno.test("bootstrap takes both names as options, and says in JSON what it made"
 });
 
 Deno.test("join and invite redeem check that they can save before the invite is spent", async () => {
-  await using world = await World.open();
-  await using admin = await bootstrapped(world);
+  await using admin = await bootstrapped();
   const { link, code, id } = await invited(admin);
-  await using machine = await Machine.open(world);
+  await using machine = await Machine.open(admin.world);
   Deno.mkdirSync(machine.path("config.json"));
   for (const args of [["join", link], ["invite", "redeem", code]]) {
     assertEquals((await machine.failure(...args)).code, "CLI_SAVE_FAILED", args[0]);
@@ -255,10 +248,9 @@ Deno.test("join and invite redeem check that they can save before the invite is 
 });
 
 Deno.test("after a join that was cut off at its agent, join names the command that completes it", async () => {
-  await using world = await World.open();
-  await using admin = await bootstrapped(world);
+  await using admin = await bootstrapped();
   const { link } = await invited(admin);
-  await using machine = await Machine.open(world);
+  await using machine = await Machine.open(admin.world);
   const { fetch } = machine;
   machine.fetch = (async (input: string | URL | Request, init?: RequestInit) => {
     const answer = await fetch(input, init);

@@ -1,6 +1,5 @@
 /** The commands of docs/operations.md for people and agents, each run as it stands with its placeholders filled in. */
 import { assert, assertEquals } from "@std/assert";
-import { World } from "../../support/world.ts";
 import { Machine } from "../cli_world.ts";
 
 const PAGE = await Deno.readTextFile(new URL("../../../docs/operations.md", import.meta.url));
@@ -10,12 +9,11 @@ Deno.test("each command of operations.md for people and agents does what it says
   const blocks = [...section.matchAll(/```sh\n([\s\S]*?)```/g)].map(([, block = ""]) => block);
   const lines = blocks.flatMap((block) => block.trim().split("\n"));
   assert(lines.length >= 10, section);
-  await using world = await World.open();
-  await using admin = await Machine.ofAdmin(world);
-  const { a, b } = await world.story();
-  const more = await world.agent(await world.person("Eve"), "crawler");
+  await using admin = await Machine.ofAdmin();
+  const { a, b } = await admin.world.story();
+  const more = await admin.world.agent(await admin.world.person("Eve"), "crawler");
   const requestId = "request-1";
-  assertEquals((await world.message(a, b, { headers: { "x-request-id": requestId } })).status, 202);
+  assertEquals((await admin.world.message(a, b, { headers: { "x-request-id": requestId } })).status, 202);
   const values: Record<string, string> = { person: "Eve", agent: `crawler@Eve`, prefix: "craw", requestId };
   const wordsOf = (line: string) =>
     [...line.matchAll(/"([^"]*)"|(\S+)/g)].map(([, quoted, word = ""]) =>

@@ -20,14 +20,13 @@ async function queued(world: World): Promise<{ sender: string; recipient: string
 }
 
 Deno.test("admin relay queues lists the recipients, one page or all", async () => {
-  await using world = await World.open();
-  await using admin = await Machine.ofAdmin(world);
+  await using admin = await Machine.ofAdmin();
   assertStringIncludes((await admin.svc("admin", "relay", "queues")).stdout, "No queued messages");
   const dids = Array.from({ length: 5 }, (_, i) => didOf(i));
   for (const did of dids) {
-    await world.kv.set(KEYS.mailboxState(did), { next: 3, total: 2, bySender: { [didOf(9)]: 2 } });
-    const entry = { number: 1, message: {}, parts: 0, expiresAt: world.clock.now(), nacks: 0, notBefore: 0 };
-    await world.kv.set(KEYS.mailboxEntry(did, 1), entry);
+    await admin.world.kv.set(KEYS.mailboxState(did), { next: 3, total: 2, bySender: { [didOf(9)]: 2 } });
+    const entry = { number: 1, message: {}, parts: 0, expiresAt: admin.world.clock.now(), nacks: 0, notBefore: 0 };
+    await admin.world.kv.set(KEYS.mailboxEntry(did, 1), entry);
   }
   const first = await admin.json("admin", "relay", "queues", "--limit", "2");
   assertEquals(first.queues.map((one: { recipientAgentDid: string }) => one.recipientAgentDid), dids.slice(0, 2));
@@ -41,9 +40,8 @@ Deno.test("admin relay queues lists the recipients, one page or all", async () =
 });
 
 Deno.test("admin relay delivery shows the timeline of a message", async () => {
-  await using world = await World.open();
-  await using admin = await Machine.ofAdmin(world);
-  const { sender, recipient } = await queued(world);
+  await using admin = await Machine.ofAdmin();
+  const { sender, recipient } = await queued(admin.world);
   const { requestId, deliveries } = await admin.json("admin", "relay", "delivery", ID);
   assertEquals([requestId, deliveries.length, deliveries[0].state], [ID, 1, "waiting"]);
   const { stdout } = await admin.svc("admin", "relay", "delivery", ID);
@@ -53,7 +51,7 @@ Deno.test("admin relay delivery shows the timeline of a message", async () => {
   const unknown = await admin.svc("admin", "relay", "delivery", "request-2");
   assertEquals(unknown.code, 4);
   assertStringIncludes(unknown.stdout, "No trace of request-2. Deliveries are kept 8 days");
-  await world.fetch(`${PROXY_URL}/pair/peers`, { headers: { "x-request-id": "request-3" } });
+  await admin.world.fetch(`${PROXY_URL}/pair/peers`, { headers: { "x-request-id": "request-3" } });
   const refused = await admin.json("admin", "relay", "delivery", "request-3");
   assertEquals([refused.deliveries, refused.refusals[0].code], [[], "PROXY_AUTH_MISSING_TOKEN"]);
   const sent = admin.requests.length;
@@ -64,15 +62,14 @@ Deno.test("admin relay delivery shows the timeline of a message", async () => {
 });
 
 Deno.test("admin relay refusals lists the newest ones and names the next command", async () => {
-  await using world = await World.open();
-  await using admin = await Machine.ofAdmin(world);
+  await using admin = await Machine.ofAdmin();
   assertStringIncludes((await admin.svc("admin", "relay", "refusals")).stdout, "No refusals since 2026-");
   for (const id of ["request-1", "request-2"]) {
-    await world.fetch(`${PROXY_URL}/pair/peers`, { headers: { "x-request-id": id } });
+    await admin.world.fetch(`${PROXY_URL}/pair/peers`, { headers: { "x-request-id": id } });
   }
   const { refusals, instance } = await admin.json("admin", "relay", "refusals", "--limit", "1");
   assertEquals(refusals.map((one: { requestId: string }) => one.requestId), ["request-2"]);
-  assertEquals(instance, world.proxy.deps.presence.instance);
+  assertEquals(instance, admin.world.proxy.deps.presence.instance);
   const one = await admin.json("admin", "relay", "refusals", "--request", "request-1");
   assertEquals(one.refusals.length, 1);
   const { stdout, stderr } = await admin.svc("admin", "relay", "refusals");
@@ -175,11 +172,12 @@ Deno.test("admin overview names who was refused, how often and when, and repeats
 });
 
 Deno.test("admin overview warns and shows the rest when the proxy does not answer", async () => {
-  await using world = await World.open();
-  await using admin = await Machine.ofAdmin(world);
+  await using admin = await Machine.ofAdmin();
   admin.fetch = (input, init) => {
     const { url } = new Request(input, init);
-    return url.startsWith(PROXY_URL) ? Promise.reject(new TypeError("connection refused")) : world.fetch(input, init);
+    return url.startsWith(PROXY_URL)
+      ? Promise.reject(new TypeError("connection refused"))
+      : admin.world.fetch(input, init);
   };
   const { registry, proxy, relay, warnings } = await admin.json("admin", "overview");
   assertEquals([registry.problem, relay, typeof proxy.problem], [null, null, "string"]);
@@ -187,15 +185,14 @@ Deno.test("admin overview warns and shows the rest when the proxy does not answe
 });
 
 Deno.test("the API key of an admin is sent to the registry only, and a user's key is refused there", async () => {
-  await using world = await World.open();
-  await using admin = await Machine.ofAdmin(world);
-  await using user = await Machine.ofPerson(world);
-  const { apiKey } = await world.admin();
+  await using admin = await Machine.ofAdmin();
+  await using user = await Machine.ofPerson(admin.world);
+  const { apiKey } = await admin.world.admin();
   const toProxy: string[] = [];
   admin.fetch = async (input, init) => {
     const request = new Request(input, init);
     if (request.url.startsWith(PROXY_URL)) toProxy.push(JSON.stringify([request.url, ...request.headers]));
-    return await world.fetch(request);
+    return await admin.world.fetch(request);
   };
   const commands = [["issuers"], ["relay", "queues"], ["relay", "refusals"], ["relay", "delivery", ID], ["overview"]];
   for (const words of commands) {

@@ -31,14 +31,13 @@ function losing(inner: typeof fetch, what: RegExp, n = 1): typeof fetch {
 }
 
 Deno.test("agent create writes exactly its private files and makes a working agent", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.ofPerson(world);
+  await using machine = await Machine.ofPerson();
   const made = await machine.json("agent", "create", "alpha", "--framework", "openclaw", "--ttl-days", "7");
   assertEquals(agentFiles(machine, "alpha"), FILES);
   const identity = JSON.parse(machine.read("agents/alpha/identity.json"));
   assertEquals(Object.keys(identity), ["did", "name", "framework", "ownerDid", "expiresAt", "registryUrl"]);
   assertEquals([identity.name, identity.framework, identity.registryUrl], ["alpha", "openclaw", REGISTRY_URL]);
-  assertEquals(Date.parse(identity.expiresAt) - world.clock.now(), 7 * 86_400_000);
+  assertEquals(Date.parse(identity.expiresAt) - machine.world.clock.now(), 7 * 86_400_000);
   assertEquals([made.did, made.resumed], [identity.did, false]);
   for (
     const [path, mode] of [
@@ -63,15 +62,13 @@ Deno.test("agent create writes exactly its private files and makes a working age
 });
 
 Deno.test("agent create leaves framework and lifetime to the registry when they are not set", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.ofPerson(world);
+  await using machine = await Machine.ofPerson();
   const { framework, expiresAt } = await machine.json("agent", "create", "alpha");
-  assertEquals([framework, Date.parse(expiresAt) - world.clock.now()], [DEFAULT_FRAMEWORK, 30 * 86_400_000]);
+  assertEquals([framework, Date.parse(expiresAt) - machine.world.clock.now()], [DEFAULT_FRAMEWORK, 30 * 86_400_000]);
 });
 
 Deno.test("agent create refuses bad names, frameworks and lifetimes before it sends or writes", async (t) => {
-  await using world = await World.open();
-  await using machine = await Machine.ofPerson(world);
+  await using machine = await Machine.ofPerson();
   const sent = machine.requests.length;
   const bad = [
     ...["..", "a/b", "CON", "", "x".repeat(65)].map((name) => ["--", name]),
@@ -96,8 +93,7 @@ Deno.test("agent create fails before any request when a file or folder has the n
   ];
   for (const [what, occupy] of occupants) {
     await t.step(what, async () => {
-      await using world = await World.open();
-      await using machine = await Machine.ofPerson(world);
+      await using machine = await Machine.ofPerson();
       await Deno.mkdir(machine.path("agents"), { mode: 0o700 });
       await occupy(machine.path("agents/alpha"));
       const before = machine.tree();
@@ -109,8 +105,7 @@ Deno.test("agent create fails before any request when a file or folder has the n
 });
 
 Deno.test("agent create refuses a second run because the name is taken", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.ofPerson(world);
+  await using machine = await Machine.ofPerson();
   await machine.json("agent", "create", "alpha");
   const before = machine.tree();
   assertEquals((await machine.failure("agent", "create", "alpha")).code, "CLI_AGENT_EXISTS");
@@ -118,10 +113,9 @@ Deno.test("agent create refuses a second run because the name is taken", async (
 });
 
 Deno.test("a name from the registry never chooses a path", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.ofPerson(world);
+  await using machine = await Machine.ofPerson();
   machine.fetch = async (input, init) => {
-    const response = await world.fetch(input, init);
+    const response = await machine.world.fetch(input, init);
     if (init?.method !== "POST" || !String(input).endsWith("/v1/agents")) return response;
     const body = await response.json();
     return Response.json({ ...body, agent: { ...body.agent, name: "../../evil" } }, { status: 201 });
@@ -157,15 +151,14 @@ Deno.test("agent create keeps no file when the AIT does not verify", async (t) =
   ];
   for (const [what, swap, problem] of swaps) {
     await t.step(what, async () => {
-      await using world = await World.open();
-      await using machine = await Machine.ofPerson(world);
+      await using machine = await Machine.ofPerson();
       const deleted: string[] = [];
       machine.fetch = async (input, init) => {
         if (init?.method === "DELETE") deleted.push(String(input));
-        const response = await world.fetch(input, init);
+        const response = await machine.world.fetch(input, init);
         if (init?.method !== "POST" || !String(input).endsWith("/v1/agents")) return response;
         const body = await response.json();
-        return Response.json({ ...body, ait: await swap(body.ait, world) }, { status: 201 });
+        return Response.json({ ...body, ait: await swap(body.ait, machine.world) }, { status: 201 });
       };
       const { exit, code, message } = await machine.failure("agent", "create", "alpha");
       assertEquals([exit, code], [1, "CLI_TOKEN_REFUSED"], message);
@@ -184,15 +177,16 @@ Deno.test("agent create continues when the registry's keys could not be fetched"
   ];
   for (const [what, answer] of failures) {
     await t.step(what, async () => {
-      await using world = await World.open();
-      await using machine = await Machine.ofPerson(world);
+      await using machine = await Machine.ofPerson();
       machine.fetch = (input, init) =>
-        String(input).endsWith("/.well-known/svc-keys.json") ? Promise.resolve(answer()) : world.fetch(input, init);
+        String(input).endsWith("/.well-known/svc-keys.json")
+          ? Promise.resolve(answer())
+          : machine.world.fetch(input, init);
       const { exit, code } = await machine.failure("agent", "create", "alpha");
       assertEquals([exit, code], [5, "CLI_UNREACHABLE"]);
       const seed = machine.read("agents/.alpha.pending/secret.key");
       assert(!("agents/.alpha.pending/ait.jwt" in machine.tree()), "no token is saved before it is verified");
-      machine.fetch = world.fetch;
+      machine.fetch = machine.world.fetch;
       assertEquals((await machine.json("agent", "create", "alpha")).resumed, true);
       assertEquals([machine.read("agents/alpha/secret.key"), (await registered(machine)).length], [seed, 1]);
     });
@@ -213,9 +207,8 @@ Deno.test("agent create resumes a registration without an answer: one agent, the
   ];
   for (const [what, request, wasRegistered] of losses) {
     await t.step(what, async () => {
-      await using world = await World.open();
-      await using machine = await Machine.ofPerson(world);
-      machine.fetch = losing(world.fetch, request);
+      await using machine = await Machine.ofPerson();
+      machine.fetch = losing(machine.world.fetch, request);
       const lost = await machine.failure("agent", "create", "alpha");
       assertEquals([lost.exit, lost.code], [5, "CLI_UNREACHABLE"]);
       const seed = machine.read("agents/.alpha.pending/secret.key");
@@ -234,12 +227,11 @@ Deno.test("agent create resumes a registration without an answer: one agent, the
 });
 
 Deno.test("agent create resumes when the answers of the resumption are lost too", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.ofPerson(world);
-  machine.fetch = losing(world.fetch, /^POST \/v1\/agents$/);
+  await using machine = await Machine.ofPerson();
+  machine.fetch = losing(machine.world.fetch, /^POST \/v1\/agents$/);
   assertEquals((await machine.failure("agent", "create", "alpha")).exit, 5);
   for (const request of [/GET \/v1\/agents$/, /GET \/v1\/agents\/\w+/, /\/auth\/revoke$/, /\/reissue$/]) {
-    machine.fetch = losing(world.fetch, request);
+    machine.fetch = losing(machine.world.fetch, request);
     assertEquals((await machine.failure("agent", "create", "alpha")).exit, 5, String(request));
   }
   assertEquals((await machine.json("agent", "create", "alpha")).resumed, true);
@@ -253,25 +245,24 @@ Deno.test("agent create finds its key among many agents, also of the same name",
   await using machine = await Machine.open(world, { env: { SVC_API_KEY: owner.apiKey } });
   machine.fetch = losing(world.fetch, /^POST \/v1\/agents$/);
   await machine.failure("agent", "create", "alpha");
-  for (let i = 0; i < 105; i++) await world.agent(owner, i % 50 === 0 ? "alpha" : `other-${i}`);
+  for (let i = 0; i < 55; i++) await world.agent(owner, i % 50 === 0 ? "alpha" : `other-${i}`);
   const made = await machine.json("agent", "create", "alpha");
   assertEquals(made.resumed, true);
-  assertEquals((await registered(machine)).length, 106);
+  assertEquals((await registered(machine)).length, 56);
   assertEquals((await machine.json("agent", "inspect", "alpha")).verified, true);
 });
 
 Deno.test("agent create resumes when the request was sent twice and the first answer was lost", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.ofPerson(world);
+  await using machine = await Machine.ofPerson();
   machine.fetch = async (input, init) => {
     if (init?.method === "POST" && String(input).endsWith("/v1/agents")) {
-      await (await world.fetch(input, init)).body?.cancel();
+      await (await machine.world.fetch(input, init)).body?.cancel();
     }
-    return await world.fetch(input, init);
+    return await machine.world.fetch(input, init);
   };
   const { code } = await machine.failure("agent", "create", "alpha");
   assertEquals(code, "AGENT_REGISTRATION_CHALLENGE_REPLAYED");
-  machine.fetch = world.fetch;
+  machine.fetch = machine.world.fetch;
   assertEquals((await machine.json("agent", "create", "alpha")).resumed, true);
   assertEquals((await registered(machine)).length, 1);
 });
@@ -279,7 +270,7 @@ Deno.test("agent create resumes when the request was sent twice and the first an
 Deno.test("agent create requests few agents when it resumes, for any number of the name", async () => {
   await using world = await World.open();
   const owner = await world.person();
-  for (let i = 0; i < 60; i++) await world.agent(owner, "alpha");
+  for (let i = 0; i < 20; i++) await world.agent(owner, "alpha");
   world.clock.step(60_000);
   await using machine = await Machine.open(world, { env: { SVC_API_KEY: owner.apiKey } });
   for (const request of [/^POST \/v1\/agents\/challenge$/, /^POST \/v1\/agents$/]) {
@@ -377,10 +368,9 @@ Deno.test("agent create resumes from every state that a kill can leave", async (
   ];
   for (const [state, prepare, agents] of states) {
     await t.step(state, async () => {
-      await using world = await World.open();
-      await using machine = await Machine.ofPerson(world);
-      await prepare(world, machine);
-      machine.fetch = world.fetch;
+      await using machine = await Machine.ofPerson();
+      await prepare(machine.world, machine);
+      machine.fetch = machine.world.fetch;
       const { code, stderr } = await machine.svc("agent", "create", "alpha");
       assertEquals(code, 0, stderr);
       assertEquals(agentFiles(machine, "alpha"), FILES);
@@ -393,9 +383,8 @@ Deno.test("agent create resumes from every state that a kill can leave", async (
 });
 
 Deno.test("one of two concurrent creations of an agent wins, the other gets an error, and one agent exists", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.ofPerson(world);
-  const moving = setInterval(() => world.clock.advance(50), 1);
+  await using machine = await Machine.ofPerson();
+  const moving = setInterval(() => machine.world.clock.advance(50), 1);
   const outcomes = await Promise.all([1, 2, 3].map(() => machine.svc("agent", "create", "alpha")));
   clearInterval(moving);
   assertEquals(outcomes.map(({ code }) => code).sort(), [0, 1, 1]);
@@ -405,11 +394,10 @@ Deno.test("one of two concurrent creations of an agent wins, the other gets an e
 });
 
 Deno.test("an answer with another agent's key is refused", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.ofPerson(world);
-  const other = await world.agent();
+  await using machine = await Machine.ofPerson();
+  const other = await machine.world.agent();
   machine.fetch = async (input, init) => {
-    const response = await world.fetch(input, init);
+    const response = await machine.world.fetch(input, init);
     if (init?.method !== "POST" || !String(input).endsWith("/v1/agents")) return response;
     return Response.json({ ...await response.json(), agent: other.agent }, { status: 201 });
   };

@@ -8,8 +8,7 @@ const idOf = (machine: Machine, name: string): string =>
   JSON.parse(machine.read(`agents/${name}/identity.json`)).did.split(":").at(-1);
 
 Deno.test("agent list shows the person's agents, where they are, and incomplete ones", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.ofPerson(world);
+  await using machine = await Machine.ofPerson();
   assertStringIncludes((await machine.svc("agent", "list")).stdout, "No agents.");
   for (const name of ["alpha", "beta", "gamma"]) await machine.json("agent", "create", name);
   await machine.json("agent", "delete", "gamma");
@@ -60,8 +59,7 @@ Deno.test("agent list reads every page and stops at a registry whose pages never
 });
 
 Deno.test("agent list shows the other agents when one is damaged", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.ofPerson(world);
+  await using machine = await Machine.ofPerson();
   for (const name of ["alpha", "beta"]) await machine.json("agent", "create", name);
   machine.write("agents/alpha/identity.json", "rubbish");
   const { agents } = await machine.json("agent", "list");
@@ -69,8 +67,7 @@ Deno.test("agent list shows the other agents when one is damaged", async () => {
 });
 
 Deno.test("agent inspect shows all verified facts and changes nothing but the copy of the keys", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.ofPerson(world);
+  await using machine = await Machine.ofPerson();
   const made = await machine.json("agent", "create", "alpha", "--framework", "hermes");
   const before = machine.tree();
   const facts = await machine.json("agent", "inspect", "alpha");
@@ -102,18 +99,17 @@ Deno.test("agent inspect shows all verified facts and changes nothing but the co
 });
 
 Deno.test("agent inspect needs no API key, and no registry when the keys are saved", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.ofPerson(world);
+  await using machine = await Machine.ofPerson();
   await machine.json("agent", "create", "alpha");
   delete machine.env.SVC_API_KEY;
   await Deno.remove(machine.path("keys"), { recursive: true });
   machine.fetch = () => Promise.reject(new TypeError("no network"));
   const first = await machine.failure("agent", "inspect", "alpha");
   assertEquals([first.exit, first.code, JSON.parse(first.stdout).verified], [5, "CLI_UNREACHABLE", false]);
-  machine.fetch = world.fetch;
+  machine.fetch = machine.world.fetch;
   await machine.json("agent", "inspect", "alpha");
   machine.fetch = () => Promise.reject(new TypeError("no network"));
-  world.clock.step(3_600_000);
+  machine.world.clock.step(3_600_000);
   const { verified, status } = await machine.json("agent", "inspect", "alpha");
   assertEquals([verified, status], [true, "unknown"]);
 });
@@ -149,8 +145,7 @@ Deno.test("agent inspect shows a revoked agent as revoked and refuses an AIT tha
 });
 
 Deno.test("agent inspect shows a revoked session without its end time", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.ofPerson(world);
+  await using machine = await Machine.ofPerson();
   await machine.json("agent", "create", "alpha");
   const session = async () => (await machine.json("agent", "inspect", "alpha")).session;
   assertEquals(await session(), "active");
@@ -160,19 +155,18 @@ Deno.test("agent inspect shows a revoked session without its end time", async ()
   const { code, stdout } = await machine.svc("agent", "inspect", "alpha");
   assertEquals([code, stdout.includes("until")], [0, false]);
   assertStringIncludes(stdout, "REVOKED: run svc agent reissue alpha to start a new one");
-  world.clock.step(2_000);
+  machine.world.clock.step(2_000);
   await machine.json("agent", "reissue", "alpha");
   assertEquals(await session(), "active");
   // An access token that has only expired does not end the session.
-  world.clock.step(16 * 60_000);
+  machine.world.clock.step(16 * 60_000);
   assertEquals(await session(), "active");
   machine.write("agents/alpha/refresh.pending", "x");
   assertEquals(await session(), "interrupted");
 });
 
 Deno.test("a key that the registry now uses is fetched although the saved keys are fresh", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.ofAdmin(world);
+  await using machine = await Machine.ofAdmin();
   await machine.json("agent", "create", "alpha");
   await machine.json("agent", "inspect", "alpha");
   await machine.json("admin", "keys", "rotate");
@@ -181,8 +175,7 @@ Deno.test("a key that the registry now uses is fetched although the saved keys a
 });
 
 Deno.test("an unknown agent is reported with the nearest known name, exit code 4", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.ofPerson(world);
+  await using machine = await Machine.ofPerson();
   await machine.json("agent", "create", "alpha");
   for (const argv of [["inspect"], ["auth", "refresh"], ["reissue"], ["delete"], ["auth", "revoke"]]) {
     const { exit, code, message } = await machine.failure("agent", ...argv, "alhpa");
@@ -195,8 +188,7 @@ Deno.test("an unknown agent is reported with the nearest known name, exit code 4
 });
 
 Deno.test("agent delete revokes, removes the files and frees the name", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.ofPerson(world);
+  await using machine = await Machine.ofPerson();
   await machine.json("agent", "create", "alpha");
   assertEquals((await machine.json("agent", "delete", "alpha")).status, "revoked");
   assertEquals(Object.keys(machine.tree()).filter((path) => !path.startsWith("keys/")), ["agents/"]);
@@ -206,16 +198,15 @@ Deno.test("agent delete revokes, removes the files and frees the name", async ()
 });
 
 Deno.test("agent delete finishes at the next run when its answer was lost", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.ofPerson(world);
+  await using machine = await Machine.ofPerson();
   await machine.json("agent", "create", "alpha");
   machine.fetch = async (input, init) => {
-    await (await world.fetch(input, init)).body?.cancel();
+    await (await machine.world.fetch(input, init)).body?.cancel();
     throw new TypeError("connection reset");
   };
   assertEquals((await machine.failure("agent", "delete", "alpha")).exit, 5);
   assert("agents/alpha/" in machine.tree(), "no file is removed before the registry has answered");
-  machine.fetch = world.fetch;
+  machine.fetch = machine.world.fetch;
   await machine.json("agent", "delete", "alpha");
   assert(!("agents/alpha/" in machine.tree()));
 });
@@ -236,8 +227,7 @@ Deno.test("agent delete by ID ends an agent of another machine, or a local one w
 });
 
 Deno.test("agent delete asks for confirmation on a terminal only", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.ofPerson(world);
+  await using machine = await Machine.ofPerson();
   await machine.json("agent", "create", "alpha");
   machine.answers = false;
   const { code, stderr } = await machine.svc("agent", "delete", "alpha");
@@ -251,11 +241,10 @@ Deno.test("agent delete asks for confirmation on a terminal only", async () => {
 });
 
 Deno.test("agent delete also removes the files of an agent that the registry lost, and no key that may be in use", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.ofPerson(world);
+  await using machine = await Machine.ofPerson();
   for (const name of ["alpha", "beta"]) await machine.json("agent", "create", name);
   const alpha = idOf(machine, "alpha"), beta = idOf(machine, "beta");
-  for (const id of [alpha, beta]) await world.kv.delete(KEYS.agent(id));
+  for (const id of [alpha, beta]) await machine.world.kv.delete(KEYS.agent(id));
   const identity = JSON.parse(machine.read("agents/beta/identity.json"));
   await Deno.writeTextFile(
     machine.path("agents/beta/identity.json"),

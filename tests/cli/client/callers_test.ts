@@ -13,7 +13,6 @@ import { OPENCLAW } from "../../../cli/platforms/openclaw.ts";
 import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { seededRandom } from "../../support/seeded_random.ts";
-import { World } from "../../support/world.ts";
 import { Machine } from "../cli_world.ts";
 import { contextOf } from "../connector/context.ts";
 import * as z from "zod";
@@ -93,9 +92,8 @@ const EXPECTED: Record<string, readonly string[]> = {
 };
 
 Deno.test("each caller of the HTTP exchange gives its own error code for each kind of response", async (t) => {
-  await using world = await World.open();
-  await using machine = await Machine.ofPerson(world);
-  const { clock } = world;
+  await using machine = await Machine.ofPerson();
+  const { clock } = machine.world;
   const random = seededRandom(1);
   const { privateKey } = await keyPairFromSeed(new Uint8Array(32));
   const identity = { did: "did:svc:x", ait: "a.b.c", privateKey, accessToken: "svc_agt_x" };
@@ -126,7 +124,7 @@ Deno.test("each caller of the HTTP exchange gives its own error code for each ki
     },
     health: async ({ fetch }) => (await new Runtime({ fetch, clock }, OPENCLAW, target).probe()).problem ?? "healthy",
     detection: async ({ fetch }) => {
-      const answer = await thisMachine({ ...contextOf(world, machine), fetch }).ask(URL_);
+      const answer = await thisMachine({ ...contextOf(machine.world, machine), fetch }).ask(URL_);
       return answer === null ? "none" : `${answer.status} ${answer.body.length}`;
     },
   };

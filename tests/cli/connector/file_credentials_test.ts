@@ -23,14 +23,13 @@ async function opened(world: World, machine: Machine) {
 const token = (machine: Machine) => JSON.parse(machine.read("agents/alpha/registry-auth.json")).accessToken;
 
 Deno.test("the access token is refreshed at least 60 s before it expires, each time", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.ofPerson(world);
+  await using machine = await Machine.ofPerson();
   await machine.json("agent", "create", "alpha");
-  const { session, events } = await opened(world, machine);
+  const { session, events } = await opened(machine.world, machine);
   session.watch();
   for (let n = 1; n <= 3; n++) {
     const [before, end] = [token(machine), session.accessExpiresAt];
-    await world.clock.advance(end - world.clock.now() - 61_000);
+    await machine.world.clock.advance(end - machine.world.clock.now() - 61_000);
     await until(() => events.length === n);
     assert(token(machine) !== before);
     assertEquals((await session.current()).accessToken, token(machine));
@@ -39,10 +38,9 @@ Deno.test("the access token is refreshed at least 60 s before it expires, each t
 });
 
 Deno.test("tokens that another process refreshed are used and not refreshed again", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.ofPerson(world);
+  await using machine = await Machine.ofPerson();
   await machine.json("agent", "create", "alpha");
-  const { session, events } = await opened(world, machine);
+  const { session, events } = await opened(machine.world, machine);
   const old = await session.current();
   await machine.json("agent", "auth", "refresh", "alpha");
   assertEquals((await session.current()).accessToken, old.accessToken);
@@ -51,10 +49,9 @@ Deno.test("tokens that another process refreshed are used and not refreshed agai
 });
 
 Deno.test("a refused token is refreshed when its files are unchanged; a refused AIT is not", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.ofPerson(world);
+  await using machine = await Machine.ofPerson();
   await machine.json("agent", "create", "alpha");
-  const { session, events } = await opened(world, machine);
+  const { session, events } = await opened(machine.world, machine);
   assertEquals([await session.renew("identity"), await session.renew("access"), events], [false, true, ["refreshed"]]);
   await machine.json("agent", "reissue", "alpha");
   assertEquals(await session.renew("identity"), true);
@@ -80,11 +77,10 @@ Deno.test("an unreachable registry is asked again; a revoked session is final", 
 });
 
 Deno.test("the files of an agent that was deleted, or made again under its name, end the session", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.ofPerson(world);
+  await using machine = await Machine.ofPerson();
   await machine.json("agent", "create", "alpha");
   for (const again of [true, false]) {
-    const { session } = await opened(world, machine);
+    const { session } = await opened(machine.world, machine);
     let ended: unknown = null;
     session.onEnd = (error) => ended = error;
     const { did } = await session.current();

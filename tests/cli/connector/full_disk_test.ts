@@ -41,7 +41,7 @@ for (
     await world.message(a, b);
     await until(() => bench.eventsOf("store_failed").length > 0);
     assertStringIncludes(reasons(bench.eventsOf("store_failed"))[0] ?? "", "disk is full");
-    for (let s = 0; s < 120; s++) await world.clock.advance(1_000);
+    await world.clock.advance(120_000);
     assertEquals([bench.handedOver.length, bench.connector.status().inbox.waiting], [1, 1]);
     bench.behaviour = behaviour;
     disk.isFull = false;
@@ -68,7 +68,7 @@ Deno.test("no other message is handed over while a result cannot be stored", asy
   };
   await passing(world, 60, () => bench.eventsOf("store_failed").length > 0);
   const before = calls;
-  for (let s = 0; s < 120; s++) await world.clock.advance(1_000);
+  await world.clock.advance(120_000);
   assertEquals(calls, before);
   disk.isFull = false;
   bench.behaviour = () => {
@@ -96,7 +96,7 @@ Deno.test("a receipt is sent once while the disk is full", async () => {
   });
   await world.message(a, b);
   await until(() => sent === 1);
-  for (let s = 0; s < 120; s++) await world.clock.advance(1_000);
+  await world.clock.advance(120_000);
   assertEquals(sent, 1);
   disk.isFull = false;
   await passing(world, 60, () => bench.connector.status().receiptsWaiting === 0);

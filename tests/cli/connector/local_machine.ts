@@ -15,11 +15,11 @@ import { stopping } from "./bench.ts";
 import { contextOf } from "./context.ts";
 
 /** A machine with an agent named alpha. */
-export async function machineWithAlpha(world: World): Promise<Machine> {
-  const machine = await Machine.ofPerson(world, { env: { SVC_PROXY_URL: PROXY_URL, SVC_HUMAN_NAME: "Ada" } });
+export async function machineWithAlpha(given?: World): Promise<Machine> {
+  const machine = await Machine.ofPerson(given, { env: { SVC_PROXY_URL: PROXY_URL, SVC_HUMAN_NAME: "Ada" } });
   machine.fetch =
     ((input: string, init?: RequestInit) =>
-      input.startsWith("http://127.0.0.1:") ? fetch(input, init) : world.fetch(input, init)) as typeof fetch;
+      input.startsWith("http://127.0.0.1:") ? fetch(input, init) : machine.world.fetch(input, init)) as typeof fetch;
   await machine.json("agent", "create", "alpha");
   return machine;
 }

@@ -1,18 +1,17 @@
 /** `svc peers`, `svc status` and `svc dead-letters`, with and without a running connector. */
 import { proven } from "./store/disk.ts";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { REGISTRY_URL, World } from "../../support/world.ts";
+import { REGISTRY_URL } from "../../support/world.ts";
 import { Machine } from "../cli_world.ts";
 import { connectorOfAlpha, deadLettersFrom, HOSTILE, machineWithAlpha, pairAlpha } from "./local_machine.ts";
 
 Deno.test("svc peers lists the same peers with and without a connector, and keeps the aliases it showed", async () => {
-  await using world = await World.open();
-  await using machine = await machineWithAlpha(world);
+  await using machine = await machineWithAlpha();
   const empty = await machine.svc("peers");
   assertEquals([empty.code, empty.stdout], [0, "No peers.\n"]);
-  const beta = await pairAlpha(world, machine, "beta");
-  world.clock.step(1_000);
-  const second = await pairAlpha(world, machine, "beta");
+  const beta = await pairAlpha(machine.world, machine, "beta");
+  machine.world.clock.step(1_000);
+  const second = await pairAlpha(machine.world, machine, "beta");
 
   const list = await machine.json("peers");
   const members = ["alias", "agentDid", "agentName", "humanName", "blocked", "pairedAt", "key", "how", "since"];
@@ -27,7 +26,7 @@ Deno.test("svc peers lists the same peers with and without a connector, and keep
   };
   await misspelt();
   assertStringIncludes((await machine.svc("status")).stderr, "Next: svc connector start alpha");
-  await using _connector = await connectorOfAlpha(world, machine);
+  await using _connector = await connectorOfAlpha(machine.world, machine);
   await misspelt();
   assertEquals(await machine.json("peers", "--agent", "alpha"), list);
   const { stdout } = await machine.svc("peers");
@@ -43,29 +42,26 @@ Deno.test("svc peers lists the same peers with and without a connector, and keep
 });
 
 Deno.test("svc peers without a connector refreshes an expired session and sends no API key", async () => {
-  await using world = await World.open();
-  await using machine = await machineWithAlpha(world);
-  await pairAlpha(world, machine, "beta");
+  await using machine = await machineWithAlpha();
+  await pairAlpha(machine.world, machine, "beta");
   delete machine.env.SVC_API_KEY;
-  world.clock.step(16 * 60_000);
+  machine.world.clock.step(16 * 60_000);
   machine.requests.length = 0;
   assertEquals((await machine.json("peers")).peers.length, 1);
   assertEquals(machine.requests, ["POST /v1/agents/auth/refresh", "GET /pair/peers?limit=500"]);
 });
 
 Deno.test("svc peers without a connector reports a refusal of the proxy with its code", async () => {
-  await using world = await World.open();
-  await using machine = await machineWithAlpha(world);
+  await using machine = await machineWithAlpha();
   const { agents: [agent] } = await machine.json("agent", "list");
-  await world.client.deleteAgent(machine.env.SVC_API_KEY ?? "", agent.id);
-  world.clock.step(10_000);
+  await machine.world.client.deleteAgent(machine.env.SVC_API_KEY ?? "", agent.id);
+  machine.world.clock.step(10_000);
   const { exit, code } = await machine.failure("peers");
   assertEquals([exit, code], [3, "PROXY_AUTH_REVOKED"]);
 });
 
 Deno.test("a command takes its agent from --agent, then from SVC_AGENT, and else lists the agents", async () => {
-  await using world = await World.open();
-  await using machine = await machineWithAlpha(world);
+  await using machine = await machineWithAlpha();
   await machine.json("agent", "create", "other");
   const { exit, message } = await machine.failure("peers");
   assertEquals(exit, 2);
@@ -81,8 +77,7 @@ Deno.test("a command takes its agent from --agent, then from SVC_AGENT, and else
 });
 
 Deno.test("svc status shows services, person and agents, and exits with 1 for an unhealthy connector", async () => {
-  await using world = await World.open();
-  await using machine = await machineWithAlpha(world);
+  await using machine = await machineWithAlpha();
   // The proxy is healthy when it has a revocation list.
   await machine.json("peers");
   await machine.json("agent", "create", "stopped");
@@ -94,8 +89,8 @@ Deno.test("svc status shows services, person and agents, and exits with 1 for an
   assertEquals([alpha.name, alpha.connector, alpha.link, alpha.unread], ["alpha", "not running", null, null]);
   assertStringIncludes(stopped.problem, "identity.json");
 
-  await using connector = await connectorOfAlpha(world, machine);
-  deadLettersFrom(connector.connector.store.received, await world.agent(), 2, world.clock.now());
+  await using connector = await connectorOfAlpha(machine.world, machine);
+  deadLettersFrom(connector.connector.store.received, await machine.world.agent(), 2, machine.world.clock.now());
   const { code, stdout } = await machine.svc("--json", "status", "--agent", "alpha");
   const { agents } = JSON.parse(stdout);
   assertEquals(code, 1, "a connector without a link is unhealthy");
@@ -109,10 +104,9 @@ Deno.test("svc status shows services, person and agents, and exits with 1 for an
 
 Deno.test("svc status counts unread messages only when the agent reads them itself", async () => {
   for (const inbox of [true, false]) {
-    await using world = await World.open();
-    await using machine = await machineWithAlpha(world);
-    const beta = await pairAlpha(world, machine, "beta");
-    await using running = await connectorOfAlpha(world, machine, inbox ? { inbox } : { "hook-path": "/in" });
+    await using machine = await machineWithAlpha();
+    const beta = await pairAlpha(machine.world, machine, "beta");
+    await using running = await connectorOfAlpha(machine.world, machine, inbox ? { inbox } : { "hook-path": "/in" });
     const { did: agentDid, name, currentJti: aitJti } = beta.agent;
     const identity = { agentDid, ownerDid: beta.owner.did, issuer: REGISTRY_URL, aitJti, name };
     const frame = {
@@ -123,15 +117,14 @@ Deno.test("svc status counts unread messages only when the agent reads them itse
       ...proven(),
       payload: "{}",
     };
-    running.connector.store.received.take([frame], world.clock.now());
+    running.connector.store.received.take([frame], machine.world.clock.now());
     const { agents: [alpha] } = JSON.parse((await machine.svc("--json", "status")).stdout);
     assertEquals(alpha.unread, inbox ? 1 : null);
   }
 });
 
 Deno.test("svc status works without an API key, an agent, a proxy and a registry that answers", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.open(world);
+  await using machine = await Machine.open();
   const first = await machine.svc("status");
   assertEquals(first.code, 0);
   for (const part of ["not configured", "no API key is saved", "No agents"]) assertStringIncludes(first.stdout, part);
@@ -144,8 +137,7 @@ Deno.test("svc status works without an API key, an agent, a proxy and a registry
 });
 
 Deno.test("svc connector prints lines for curl, suggests a misspelt command, and names a connector that is down or another program", async () => {
-  await using world = await World.open();
-  await using machine = await machineWithAlpha(world);
+  await using machine = await machineWithAlpha();
   const { exit, message } = await machine.failure("connector", "strat");
   assertEquals(exit, 4);
   assertStringIncludes(message, "Did you mean svc connector start?");
@@ -155,7 +147,7 @@ Deno.test("svc connector prints lines for curl, suggests a misspelt command, and
     assertEquals([exit, code], [5, "CLI_CONNECTOR_DOWN"]);
     assertStringIncludes(message, "connector start alpha");
   }
-  await using connector = await connectorOfAlpha(world, machine);
+  await using connector = await connectorOfAlpha(machine.world, machine);
   const lines = (await machine.svc("connector")).stdout;
   for (const route of ["pair/start", "outbound"]) {
     const api = `${connector.connector.api?.url}/v1/${route}`;
@@ -176,17 +168,16 @@ Deno.test("svc connector prints lines for curl, suggests a misspelt command, and
 });
 
 Deno.test("svc dead-letters lists, replays and purges what the connector gave up on", async () => {
-  await using world = await World.open();
-  await using machine = await machineWithAlpha(world);
-  const beta = await pairAlpha(world, machine, "beta");
+  await using machine = await machineWithAlpha();
+  const beta = await pairAlpha(machine.world, machine, "beta");
   await machine.json("peers");
   for (const argv of [[], ["replay", "1"], ["purge", "--all"]]) {
     const { exit, code } = await machine.failure("dead-letters", ...argv);
     assertEquals([exit, code], [5, "CLI_CONNECTOR_DOWN"]);
   }
-  await using connector = await connectorOfAlpha(world, machine);
+  await using connector = await connectorOfAlpha(machine.world, machine);
   assertStringIncludes((await machine.svc("dead-letters")).stdout, "No dead letters.");
-  const ids = deadLettersFrom(connector.connector.store.received, beta, 4, world.clock.now());
+  const ids = deadLettersFrom(connector.connector.store.received, beta, 4, machine.world.clock.now());
   const listed = async (...options: string[]) => (await machine.json("dead-letters", ...options)).deadLetters;
   assertEquals((await listed()).map(({ id }: { id: number }) => id), ids.toReversed());
   const [newest] = await listed("--limit", "1");
@@ -205,4 +196,24 @@ Deno.test("svc dead-letters lists, replays and purges what the connector gave up
   for (const argv of [[], ["1", "--all"], ["0"], ["x"], ["1.5"], ["99999999999999999999"]]) {
     assertEquals((await machine.failure("dead-letters", "purge", ...argv)).exit, 2, argv.join(" "));
   }
+});
+
+Deno.test("an A2A address is listed until it is removed, and its token then opens nothing", async () => {
+  await using machine = await machineWithAlpha();
+  await pairAlpha(machine.world, machine, "beta");
+  assertEquals((await machine.failure("a2a", "add", "beta")).code, "CLI_USAGE");
+  await using _connector = await connectorOfAlpha(machine.world, machine);
+  const { url, token } = await machine.json("a2a", "add", "beta");
+  const { peers } = await machine.json("a2a", "list");
+  assertEquals(peers.map((peer: { alias: string; url: string }) => [peer.alias, peer.url]), [["beta", url]]);
+  const ask = async () => {
+    const response = await fetch(url, { method: "POST", headers: { Authorization: `Bearer ${token}` }, body: "{}" });
+    await response.body?.cancel();
+    return response.status;
+  };
+  assertEquals(await ask(), 200);
+  await machine.json("a2a", "remove", "beta");
+  assertEquals(await ask(), 401);
+  const again = await machine.failure("a2a", "remove", "beta");
+  assertEquals([again.exit, again.code], [4, "CONNECTOR_PEER_UNKNOWN"]);
 });

@@ -230,11 +230,10 @@ async function bothWays(
 ): Promise<void> {
   for (const runs of [true, false]) {
     await t.step(runs ? "with a connector" : "without one", async () => {
-      await using world = await World.open();
-      await using machine = await machineWithAlpha(world);
-      const beta = await pairAlpha(world, machine, "beta");
+      await using machine = await machineWithAlpha();
+      const beta = await pairAlpha(machine.world, machine, "beta");
       await using stack = new AsyncDisposableStack();
-      if (runs) stack.use(await connectorOfAlpha(world, machine));
+      if (runs) stack.use(await connectorOfAlpha(machine.world, machine));
       await body({ machine, beta });
     });
   }
@@ -270,15 +269,14 @@ Deno.test("svc peers rename, block, unblock and remove change the peer", async (
 });
 
 Deno.test("without a connector a peer that only the proxy knows gets its name and its alias, under the lock", async () => {
-  await using world = await World.open();
-  await using machine = await machineWithAlpha(world);
-  const gamma = await world.agent(undefined, "gamma");
+  await using machine = await machineWithAlpha();
+  const gamma = await machine.world.agent(undefined, "gamma");
   const { ticket } = await gamma.client.pairStart({ agentName: "gamma", humanName: "Gus" });
-  await (await clientOf(world, machine, "alpha")).pairConfirm(ticket, { agentName: "alpha", humanName: "Ada" });
+  await (await clientOf(machine.world, machine, "alpha")).pairConfirm(ticket, { agentName: "alpha", humanName: "Ada" });
   assertEquals((await machine.json("peers", "rename", "contact-gamma", "gus")).peer.alias, "contact-gus");
-  const folder = await new AgentStore(contextOf(world, machine)).open("alpha");
+  const folder = await new AgentStore(contextOf(machine.world, machine)).open("alpha");
   assertEquals(findPeer(readPeers(folder), "contact-gamma"), gamma.agent.did);
-  await using connector = await connectorOfAlpha(world, machine);
+  await using connector = await connectorOfAlpha(machine.world, machine);
   await until(() => connector.connector.peers.of(gamma.agent.did) !== null);
   assertEquals(await connector.connector.findPeer("contact-gus"), gamma.agent.did);
 });

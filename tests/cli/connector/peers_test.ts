@@ -47,10 +47,9 @@ const ofTickets = (names: readonly string[]) =>
   }, {});
 
 Deno.test("10,000 peers are written and read again with unique aliases, also when all have one name", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.ofPerson(world);
+  await using machine = await Machine.ofPerson();
   await machine.json("agent", "create", "alpha");
-  const folder = await new AgentStore(contextOf(world, machine)).open("alpha");
+  const folder = await new AgentStore(contextOf(machine.world, machine)).open("alpha");
   const merged = mergePeers({}, many(10_000, "same"));
   assertEquals([Object.keys(merged).length, merged["contact-same-10000"]?.did], [10_000, peer(9_999).agentDid]);
   await writePeers(folder, merged);
@@ -124,10 +123,9 @@ Deno.test("the alias of an ended pair leads to no agent, and stays for its messa
 });
 
 Deno.test("the aliases of 20,000 ended pairs fit into the file with 10,000 peers", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.ofPerson(world);
+  await using machine = await Machine.ofPerson();
   await machine.json("agent", "create", "alpha");
-  const folder = await new AgentStore(contextOf(world, machine)).open("alpha");
+  const folder = await new AgentStore(contextOf(machine.world, machine)).open("alpha");
   const long = (n: number) => ({
     ...peer(n),
     profile: { agentName: `${n} ${"😀".repeat(50)}`, humanName: "😀".repeat(64) },
@@ -230,10 +228,9 @@ Deno.test("a connector that has ended does not write the peers that it was readi
 });
 
 Deno.test("a relay that lists 20,000 peers leaves a file that can be written, and takes the room of no ticket", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.ofPerson(world);
+  await using machine = await Machine.ofPerson();
   await machine.json("agent", "create", "alpha");
-  const folder = await new AgentStore(contextOf(world, machine)).open("alpha");
+  const folder = await new AgentStore(contextOf(machine.world, machine)).open("alpha");
   const long = ({ agentDid, pairedAt, ...rest }: PeerList["peers"][number], of: string) => ({
     ...rest,
     pairedAt,

@@ -41,10 +41,9 @@ Deno.test("an agent for which nothing was chosen reads its messages, and a later
 });
 
 Deno.test("runtime settings are kept with --save only, and the status names their source", async () => {
-  await using world = await World.open();
-  await using machine = await machineWithAlpha(world);
+  await using machine = await machineWithAlpha();
   const statusOf = async (options: Partial<StartOptions> = {}) => {
-    await using running = await connectorOfAlpha(world, machine, options);
+    await using running = await connectorOfAlpha(machine.world, machine, options);
     const { url, platform, source } = running.connector.status().runtime;
     return [url, platform, source];
   };
@@ -88,8 +87,7 @@ Deno.test("each command that would hand unread messages to a runtime asks first"
 });
 
 Deno.test("without a name the only agent starts, and of several all if the person says so", async () => {
-  await using world = await World.open();
-  await using machine = await machineWithAlpha(world);
+  await using machine = await machineWithAlpha();
   await machine.json("agent", "create", "gamma");
   const { exit, message } = await machine.failure("connector", "start");
   assertEquals(exit, 2);

@@ -10,7 +10,6 @@ import {
   writePrivate,
 } from "../../../cli/files/private_files.ts";
 import { systemRandom } from "../../../shared/random.ts";
-import { World } from "../../support/world.ts";
 import { Machine } from "../cli_world.ts";
 
 async function folder(): Promise<AsyncDisposable & { path: string }> {
@@ -149,27 +148,25 @@ Deno.test("old leftovers of a killed process are removed, and no other files", a
 });
 
 Deno.test("tokens that are too large to read again are not saved, and the next refresh recovers", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.ofPerson(world);
+  await using machine = await Machine.ofPerson();
   await machine.json("agent", "create", "alpha");
-  world.clock.step(2_000);
+  machine.world.clock.step(2_000);
   const before = machine.read("agents/alpha/registry-auth.json");
   machine.fetch = async (input, init) => {
-    const response = await world.fetch(input, init);
+    const response = await machine.world.fetch(input, init);
     if (!String(input).endsWith("/refresh")) return response;
     const { agentAuth } = await response.json();
     return Response.json({ agentAuth: { ...agentAuth, tokenType: "Bearer", accessToken: "x".repeat(70_000) } });
   };
   const { code, message } = await machine.failure("agent", "auth", "refresh", "alpha");
   assertEquals([code, machine.read("agents/alpha/registry-auth.json") === before], ["CLI_SAVE_FAILED", true], message);
-  machine.fetch = world.fetch;
-  world.clock.step(2_000);
+  machine.fetch = machine.world.fetch;
+  machine.world.clock.step(2_000);
   assertEquals((await machine.json("agent", "auth", "refresh", "alpha")).how, "recovered");
 });
 
 Deno.test("an agents folder with write access for others is corrected before it is used", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.ofPerson(world);
+  await using machine = await Machine.ofPerson();
   await Deno.mkdir(machine.path("agents"));
   await Deno.chmod(machine.path("agents"), 0o777);
   await Deno.chmod(machine.dir, 0o777);
@@ -196,8 +193,7 @@ Deno.test("links in place of folders, locks and files of agents are refused, the
   for (const [place, argv] of places) {
     for (const isDangling of [false, true]) {
       await t.step(`${place}${isDangling ? " to nowhere" : ""}, ${argv.join(" ")}`, async () => {
-        await using world = await World.open();
-        await using machine = await Machine.ofPerson(world);
+        await using machine = await Machine.ofPerson();
         await using outside = await folder();
         await machine.json("agent", "create", "alpha");
         const target = `${outside.path}/target`;
@@ -218,8 +214,7 @@ Deno.test("links in place of folders, locks and files of agents are refused, the
 });
 
 Deno.test("the configuration directory itself may be a link that the person made", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.ofPerson(world);
+  await using machine = await Machine.ofPerson();
   await Deno.mkdir(machine.path("real"), { mode: 0o700 });
   await Deno.symlink(machine.path("real"), machine.path("link"));
   await machine.json("agent", "create", "alpha", "--config-dir", machine.path("link"));

@@ -25,8 +25,7 @@ async function plainMachine(world: World): Promise<Machine> {
 const profile = (machine: Machine, folder = "") => JSON.parse(machine.read(`${folder}profile.json`));
 
 Deno.test("--allow-insecure is needed once, and permits the addresses of that server alone", async (t) => {
-  await using world = await World.open();
-  await using admin = await bootstrapped(world);
+  await using admin = await bootstrapped();
   const { code } = (await admin.json("invite", "create")).invite;
   const makers: Record<string, string[][]> = {
     join: [["join", `${PLAIN}/join#${code}`]],
@@ -35,7 +34,7 @@ Deno.test("--allow-insecure is needed once, and permits the addresses of that se
   };
   for (const [name, lines] of Object.entries(makers)) {
     await t.step(name, async () => {
-      await using machine = await plainMachine(world);
+      await using machine = await plainMachine(admin.world);
       assertEquals((await machine.failure(...lines[0] ?? [])).code, "CLI_INSECURE_URL");
       for (const line of lines) assertEquals((await machine.svc(...line, "--allow-insecure")).code, 0);
       assertEquals(profile(machine).insecureOrigins, [PLAIN]);
@@ -76,8 +75,7 @@ Deno.test("--ca is needed once: a copy is trusted by each later command, and nam
 });
 
 Deno.test("a profile is a folder of its own, which option or variable choose and printed commands name", async () => {
-  await using world = await World.open();
-  await using machine = await bootstrapped(world);
+  await using machine = await bootstrapped();
   await machine.json("agent", "create", "alpha");
   const { joinLink } = await machine.json("invite", "create");
   const joined = await machine.svc("join", joinLink, "--display-name", "Work", "--agent", "beta", "--profile", "work");
@@ -131,8 +129,7 @@ Deno.test("a damaged profile is named and never overwritten", async (t) => {
 });
 
 Deno.test("texts are kept for the days that are set, and a lost authority can be given up", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.ofPerson(world);
+  await using machine = await Machine.ofPerson();
   for (const days of [0, 30, 365]) {
     assertEquals((await machine.svc("profile", "set", "historyDays", String(days))).code, 0);
     assertEquals((await machine.json("profile", "show")).historyDays, days);
@@ -147,8 +144,7 @@ Deno.test("texts are kept for the days that are set, and a lost authority can be
 });
 
 Deno.test("how a person is told of messages is set once, and a wrong word names the right ones", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.ofPerson(world);
+  await using machine = await Machine.ofPerson();
   assertEquals((await machine.json("profile", "show")).notify, NOTIFY[1]);
   for (const how of NOTIFY) {
     await machine.json("profile", "set", "notify", how);
@@ -161,12 +157,11 @@ Deno.test("how a person is told of messages is set once, and a wrong word names 
 });
 
 Deno.test("no command needs --ca or --allow-insecure after the one that saved them", async () => {
-  await using world = await World.open();
-  await using machine = await bootstrapped(world);
+  await using machine = await bootstrapped();
   Object.assign(machine.env, { HOME: machine.path("home"), PATH: "" });
   for (const name of ["alpha", "other"]) await machine.json("agent", "create", name);
   const { internalService: { id } } = await machine.json("admin", "service", "create", "extra");
-  await using plain = await plainMachine(world);
+  await using plain = await plainMachine(machine.world);
   let requests = 0;
   machine.fetch = ((input: RequestInfo | URL, init?: RequestInit) => {
     requests++;

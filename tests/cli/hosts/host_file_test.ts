@@ -3,17 +3,15 @@ import { assertEquals, assertRejects } from "@std/assert";
 import { CliError } from "../../../cli/errors.ts";
 import { readHostFile, replaceHostFile } from "../../../cli/hosts/host_file.ts";
 import type { Context } from "../../../cli/context.ts";
-import { World } from "../../support/world.ts";
 import { Machine } from "../cli_world.ts";
 import { contextOf } from "../connector/context.ts";
 
 async function withFile(run: (ctx: Context, path: string) => Promise<void>): Promise<void> {
-  await using world = await World.open();
-  await using machine = await Machine.open(world);
+  await using machine = await Machine.open();
   const folder = machine.path("host");
   await Deno.mkdir(folder, { mode: 0o755 });
   await Deno.writeTextFile(`${folder}/mcp.json`, "{}");
-  await run(contextOf(world, machine), `${folder}/mcp.json`);
+  await run(contextOf(machine.world, machine), `${folder}/mcp.json`);
 }
 
 async function codeOf(work: Promise<unknown>): Promise<string> {

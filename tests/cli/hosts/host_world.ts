@@ -72,8 +72,8 @@ export function entryOf(one: HostCase, text: string, name: string): Record<strin
 }
 
 /** A machine with the agent alpha; its configuration directory is the usual one. */
-export async function hostMachine(world: World, ...agents: string[]): Promise<Machine> {
-  const machine = await Machine.ofPerson(world);
+export async function hostMachine(given?: World, ...agents: string[]): Promise<Machine> {
+  const machine = await Machine.ofPerson(given);
   const home = machine.path("home");
   machine.env.HOME = home;
   machine.env.SVC_CONFIG_DIR = `${home}/.config/svc`;

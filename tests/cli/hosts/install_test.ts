@@ -27,8 +27,7 @@ function without(one: HostCase, text: string, name: string): unknown {
 
 /** On one machine, because each case has a file of its own. */
 async function forEachCase(t: Deno.TestContext, run: (one: HostCase, machine: Machine) => Promise<void>) {
-  await using world = await World.open();
-  await using machine = await hostMachine(world);
+  await using machine = await hostMachine();
   for (const one of CASES) await t.step(`${one.host} ${one.scope}`, () => run(one, machine));
 }
 
@@ -82,8 +81,7 @@ Deno.test("undo restores every byte of an unusual text", async (t) => {
   ];
   const cases = [...json.map(([name, text]) => ({ one: CURSOR, name, text }))]
     .concat(toml.map(([name, text]) => ({ one: CODEX, name, text })));
-  await using world = await World.open();
-  await using machine = await hostMachine(world);
+  await using machine = await hostMachine();
   for (const { one, name, text } of cases) {
     await t.step(`${one.format}: ${name}`, async () => {
       const path = await give(machine, one, text);
@@ -95,8 +93,7 @@ Deno.test("undo restores every byte of an unusual text", async (t) => {
 });
 
 Deno.test("undo keeps what another program has changed since", async () => {
-  await using world = await World.open();
-  await using machine = await hostMachine(world);
+  await using machine = await hostMachine();
   const path = await give(machine, CURSOR, '{\n  "model": "o9"\n}');
   await machine.json(...wordsOf(CURSOR));
   await Deno.writeTextFile(path, read(path).replace("o9", "o10"));
@@ -105,8 +102,7 @@ Deno.test("undo keeps what another program has changed since", async () => {
 });
 
 Deno.test("a read-only file stays as it is, and the command says so", async () => {
-  await using world = await World.open();
-  await using machine = await hostMachine(world);
+  await using machine = await hostMachine();
   const path = await give(machine, CURSOR, textOf(CURSOR), 0o440);
   for (const one of ["--read-only", "--print"]) {
     const before = [read(path), Deno.statSync(path).ino, modeOf(path)];
@@ -147,8 +143,7 @@ Deno.test("a project's links into the user's files are not followed", async (t) 
   ];
   for (const [name, one, more, prepare] of attacks) {
     await t.step(name, async () => {
-      await using world = await World.open();
-      await using machine = await hostMachine(world);
+      await using machine = await hostMachine();
       for (const file of ["own.json", "mcp.json", "settings.json"]) {
         await Deno.writeTextFile(machine.path(`home/${file}`), "{}");
       }
@@ -163,8 +158,7 @@ Deno.test("a project's links into the user's files are not followed", async (t) 
     });
   }
   await t.step("a link to the project itself is followed", async () => {
-    await using world = await World.open();
-    await using machine = await hostMachine(world);
+    await using machine = await hostMachine();
     await Deno.symlink(machine.path("project"), machine.path("link"));
     machine.cwd = machine.path("link");
     assertEquals((await machine.json(...wordsOf(cursor))).changed, true);
@@ -215,8 +209,7 @@ Deno.test("options of the tools, the name and the configuration directory become
 });
 
 Deno.test("other switches replace the entry, and two copies of the text before are kept", async () => {
-  await using world = await World.open();
-  await using machine = await hostMachine(world);
+  await using machine = await hostMachine();
   const path = await give(machine, CODEX, textOf(CODEX));
   for (const peers of ["a", "b", "c", "d"]) await machine.json(...wordsOf(CODEX), "--peers", peers);
   assertEquals((entryOf(CODEX, read(path), "svc-alpha")?.args as string[]).at(-1), "d");
@@ -231,8 +224,7 @@ Deno.test("other switches replace the entry, and two copies of the text before a
 Deno.test("an entry that svc did not write is neither replaced nor removed", async (t) => {
   for (const one of [CURSOR, CODEX]) {
     await t.step(one.host, async () => {
-      await using world = await World.open();
-      await using machine = await hostMachine(world);
+      await using machine = await hostMachine();
       const line = [...wordsOf(one), "--name", "docs"];
       const path = await give(machine, one, textOf(one));
       for (const more of [[], ["--undo"]]) {
@@ -245,8 +237,7 @@ Deno.test("an entry that svc did not write is neither replaced nor removed", asy
 });
 
 Deno.test("an entry that was changed by hand is not removed", async () => {
-  await using world = await World.open();
-  await using machine = await hostMachine(world);
+  await using machine = await hostMachine();
   const path = await give(machine, CURSOR, textOf(CURSOR));
   await machine.json(...wordsOf(CURSOR));
   const changed = read(path).replace('"alpha"', '"alpha", "--read-only"');
@@ -272,8 +263,7 @@ Deno.test("a text that cannot be changed safely is refused with what to paste", 
     [CODEX, "a = 1\na = 2\n"],
     [CODEX, `a = ${"[".repeat(101)}${"]".repeat(101)}\n`],
   ];
-  await using world = await World.open();
-  await using machine = await hostMachine(world);
+  await using machine = await hostMachine();
   for (const [one, text] of texts) {
     await t.step(text.slice(0, 30).trim(), async () => {
       const path = await give(machine, one, text);
@@ -307,8 +297,7 @@ Deno.test("a file of another kind, size, place or owner is refused", async (t) =
   ];
   for (const [name, code, prepare] of cases) {
     await t.step(name, async () => {
-      await using world = await World.open();
-      await using machine = await hostMachine(world);
+      await using machine = await hostMachine();
       await prepare(machine);
       const failed = await machine.failure(...wordsOf(CURSOR));
       assertEquals(failed.code, code, failed.message);
@@ -317,8 +306,7 @@ Deno.test("a file of another kind, size, place or owner is refused", async (t) =
 });
 
 Deno.test("a link is followed to the file of the user, and stays a link", async () => {
-  await using world = await World.open();
-  await using machine = await hostMachine(world);
+  await using machine = await hostMachine();
   const link = pathOf(machine, CURSOR);
   await Deno.mkdir(machine.path("home/dotfiles"));
   await Deno.writeTextFile(machine.path("home/dotfiles/cursor.json"), textOf(CURSOR));
@@ -350,8 +338,7 @@ Deno.test("ten agents that install into one file at the same time all have their
 });
 
 Deno.test("a runtime of the agent stays, and the command warns that the tools cannot read its messages", async () => {
-  await using world = await World.open();
-  await using machine = await hostMachine(world);
+  await using machine = await hostMachine();
   const runtime = "home/.config/svc/agents/alpha/runtime.json";
   await Deno.writeTextFile(machine.path(runtime), '{"platform":"nanobot"}', { mode: 0o600 });
   const { warnings, platform } = await machine.json(...wordsOf(CURSOR));
@@ -360,8 +347,7 @@ Deno.test("a runtime of the agent stays, and the command warns that the tools ca
 });
 
 Deno.test("the entry of a project warns when no folder of PATH has svc", async () => {
-  await using world = await World.open();
-  await using machine = await hostMachine(world);
+  await using machine = await hostMachine();
   const line = ["mcp", "install", "--for", "claude-code", "--scope", "project"];
   machine.env.PATH = machine.path("bin");
   assertStringIncludes((await machine.json(...line)).warnings.join(), "PATH has no command svc");
@@ -371,8 +357,7 @@ Deno.test("the entry of a project warns when no folder of PATH has svc", async (
 });
 
 Deno.test("a host, a scope or a switch that does not exist is a usage error", async () => {
-  await using world = await World.open();
-  await using machine = await hostMachine(world);
+  await using machine = await hostMachine();
   const bad = [
     ["--for", "emacs"],
     ["--for", "cursor", "--scope", "all"],

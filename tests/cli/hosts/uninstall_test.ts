@@ -68,8 +68,7 @@ Deno.test({
 });
 
 Deno.test("svc uninstall leaves an entry that was changed since, names it, and removes the others", async () => {
-  await using world = await World.open();
-  await using machine = await hostMachine(world);
+  await using machine = await hostMachine();
   const [claude, , cursor] = CASES;
   assert(claude && cursor);
   for (const { host } of [claude, cursor]) await machine.json("mcp", "install", "alpha", "--for", host);
@@ -84,8 +83,7 @@ Deno.test("svc uninstall leaves an entry that was changed since, names it, and r
 });
 
 Deno.test("svc uninstall covers every profile, and --purge deletes them after the names were typed", async () => {
-  await using world = await World.open();
-  await using machine = await hostMachine(world);
+  await using machine = await hostMachine();
   const folder = machine.env.SVC_CONFIG_DIR ?? "";
   await machine.json("agent", "create", "beta", "--profile", "work");
   await machine.json("mcp", "install", "beta", "--for", "cursor", "--profile", "work");

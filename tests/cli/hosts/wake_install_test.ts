@@ -28,8 +28,7 @@ const stopHooks = (text: string) =>
   (JSON.parse(text.replace(/\/\/.*$/gm, "").replace(/,(\s*[\]}])/g, "$1")) as Hooks).hooks.Stop;
 
 Deno.test("the hook is added next to other hooks once, and undo restores the file", async () => {
-  await using world = await World.open();
-  await using machine = await hostMachine(world);
+  await using machine = await hostMachine();
   machine.write(HOOKS, OTHERS);
   const result = await machine.json(...WAKE);
   assertEquals(result.hook, { path: machine.path(HOOKS), changed: true });
@@ -60,8 +59,7 @@ Deno.test("two agents have a hook each, and undo of one leaves the other", async
 });
 
 Deno.test("the command of the hook is quoted for a shell, and runs svc with its own folder", async () => {
-  await using world = await World.open();
-  await using machine = await hostMachine(world);
+  await using machine = await hostMachine();
   const folder = machine.path("it's a $HOME; folder");
   await Deno.rename(machine.path("home/.config/svc"), folder);
   machine.env.SVC_CONFIG_DIR = folder;
@@ -75,8 +73,7 @@ Deno.test("the command of the hook is quoted for a shell, and runs svc with its 
 });
 
 Deno.test("the hook of an older program is replaced", async () => {
-  await using world = await World.open();
-  await using machine = await hostMachine(world);
+  await using machine = await hostMachine();
   const old = {
     hooks: [{ type: "command", command: "/old/svc hook claude-code alpha", asyncRewake: true, timeout: 60 }],
   };
@@ -93,8 +90,7 @@ Deno.test("neither file is changed when one of them cannot be", async (t) => {
   ];
   for (const [what, text, mode, expected] of cases) {
     await t.step(what, async () => {
-      await using world = await World.open();
-      await using machine = await hostMachine(world);
+      await using machine = await hostMachine();
       machine.write(HOOKS, text);
       await Deno.chmod(machine.path(HOOKS), mode);
       const { code } = await machine.failure(...WAKE);
@@ -105,8 +101,7 @@ Deno.test("neither file is changed when one of them cannot be", async (t) => {
 });
 
 Deno.test("the hooks of a project are in its own file, and start svc from PATH", async () => {
-  await using world = await World.open();
-  await using machine = await hostMachine(world);
+  await using machine = await hostMachine();
   await machine.json(...WAKE, "--scope", "project");
   const [group] = stopHooks(machine.read("project/.claude/settings.json"));
   assertEquals(group?.hooks[0]?.command, "svc hook claude-code alpha");
@@ -125,8 +120,7 @@ Deno.test("each way to wake is the hook, the inbox of the entry, or both", async
   ];
   for (const [host, way, isInEntry, hook] of ways) {
     await t.step(`${host} ${way}`, async () => {
-      await using world = await World.open();
-      await using machine = await hostMachine(world);
+      await using machine = await hostMachine();
       const line = ["mcp", "install", "alpha", "--for", host];
       const { args } = await machine.json(...line, "--wake", way);
       assertEquals([args.at(-1) === "--wake-model", args.includes("-P=svc")], [isInEntry, host === "codex"]);
@@ -143,8 +137,7 @@ Deno.test("each way to wake is the hook, the inbox of the entry, or both", async
 });
 
 Deno.test("a host whose model cannot be woken says what to do instead", async () => {
-  await using world = await World.open();
-  await using machine = await hostMachine(world);
+  await using machine = await hostMachine();
   const { stderr } = await machine.svc("mcp", "install", "--for", "cursor", "--wake", "auto");
   assertStringIncludes(stderr, "Cursor documents no way to wake its model");
   assertStringIncludes(stderr, "wait_for_message");

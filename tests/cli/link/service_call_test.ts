@@ -14,8 +14,7 @@ const silence: typeof fetch = (_input, init) =>
 Deno.test("a redirect is not followed, and no secret goes to its target", async (t) => {
   for (const status of [301, 302, 303, 307, 308]) {
     await t.step(String(status), async () => {
-      await using world = await World.open();
-      await using machine = await Machine.ofPerson(world);
+      await using machine = await Machine.ofPerson();
       await machine.json("agent", "create", "alpha");
       const asked: string[] = [];
       machine.fetch = (input, init) => {
@@ -36,39 +35,36 @@ Deno.test("a redirect is not followed, and no secret goes to its target", async 
 });
 
 Deno.test("a command ends with exit code 5 after 30 s without an answer", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.ofPerson(world);
+  await using machine = await Machine.ofPerson();
   machine.fetch = silence;
   const waiting = machine.failure("api-key", "list");
   await flushTasks();
-  await world.clock.advance(29_999);
-  assert(world.clock.waiting > 0, "it still waits");
-  await world.clock.advance(1);
+  await machine.world.clock.advance(29_999);
+  assert(machine.world.clock.waiting > 0, "it still waits");
+  await machine.world.clock.advance(1);
   const { exit, message } = await waiting;
   assertEquals(exit, 5);
   assertStringIncludes(message, "within 30 s");
-  assertEquals(world.clock.waiting, 0);
+  assertEquals(machine.world.clock.waiting, 0);
 });
 
 Deno.test("a command ends after 10 s without a connection; a slow service with one gets 30 s", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.ofPerson(world);
+  await using machine = await Machine.ofPerson();
   machine.fetch = silence;
   machine.reach = () => Promise.resolve(false);
   const refused = machine.failure("api-key", "list");
   await flushTasks();
-  await world.clock.advance(10_000);
+  await machine.world.clock.advance(10_000);
   assertStringIncludes((await refused).message, "did not accept a connection within 10 s");
   machine.reach = () => Promise.resolve(true);
   const slow = machine.failure("api-key", "list");
   await flushTasks();
-  await world.clock.advance(30_000);
+  await machine.world.clock.advance(30_000);
   assertStringIncludes((await slow).message, "within 30 s");
 });
 
 Deno.test("an answer that is not from the registry is reported as such", async (t) => {
-  await using world = await World.open();
-  await using machine = await Machine.ofPerson(world);
+  await using machine = await Machine.ofPerson();
   const answers: [string, () => Response][] = [
     ["HTML", () => new Response("<html>", { headers: { "Content-Type": "text/html" } })],
     ["nothing", () => new Response("")],
@@ -86,8 +82,7 @@ Deno.test("an answer that is not from the registry is reported as such", async (
 });
 
 Deno.test("a refusal without an envelope still has a code and an exit code", async (t) => {
-  await using world = await World.open();
-  await using machine = await Machine.ofPerson(world);
+  await using machine = await Machine.ofPerson();
   for (const [status, exit] of [[400, 1], [401, 3], [403, 3], [404, 4], [429, 1], [500, 1], [503, 1]]) {
     await t.step(String(status), async () => {
       machine.fetch = () => Promise.resolve(new Response("Bad gateway", { status: status ?? 0 }));
@@ -98,8 +93,7 @@ Deno.test("a refusal without an envelope still has a code and an exit code", asy
 });
 
 Deno.test("a rate limit reports how long to wait", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.ofPerson(world);
+  await using machine = await Machine.ofPerson();
   await machine.json("agent", "create", "alpha");
   for (let i = 0; i < 20; i++) await machine.svc("agent", "auth", "refresh", "alpha");
   const { exit, code, message } = await machine.failure("agent", "auth", "refresh", "alpha");

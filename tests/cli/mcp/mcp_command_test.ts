@@ -3,14 +3,12 @@ import { assertEquals, assertStringIncludes } from "@std/assert";
 import { allCommands } from "../../../cli/commands/table.ts";
 import { parse } from "../../../cli/command_line/parse.ts";
 import { CONNECTOR_LIMITS } from "../../../cli/connector/limits.ts";
-import { World } from "../../support/world.ts";
 import { Machine } from "../cli_world.ts";
 
 const COMMANDS = await allCommands();
 
 Deno.test("an agent that is not on this machine, and an invalid list of peers are refused", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.ofPerson(world);
+  await using machine = await Machine.ofPerson();
   const log = console.log;
   const refusals: [string[], number, string][] = [
     [["alpha"], 4, "CLI_AGENT_UNKNOWN"],

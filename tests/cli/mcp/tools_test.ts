@@ -110,16 +110,16 @@ for (const era of ERAS) {
     );
     let isAnswered = false;
     const answered = (async () => {
-      await until(() => world.clock.now() - begun >= 90_000);
+      await until(() => world.clock.now() - begun >= 60_000);
       await world.message(b, a, { headers: { "X-Svc-In-Reply-To": "long-call" } });
       isAnswered = true;
     })();
-    const { structuredContent } = await alpha.passing(asking, 1_000);
+    const { structuredContent } = await alpha.passing(asking, 5_000);
     await answered;
     const data = structuredContent as { reply: { inReplyTo: string } | null };
     assertEquals([isAnswered, data.reply?.inReplyTo], [true, "long-call"]);
     assertEquals(progress, Array.from({ length: progress.length }, (_, i) => 5 * (i + 1)));
-    assert(progress.length >= 17, `${progress.length} notifications`);
+    assert(progress.length >= 11, `${progress.length} notifications`);
   });
 }
 
@@ -127,7 +127,7 @@ Deno.test("without a progress token a wait ends after 45 s and nothing is notifi
   await using world = await World.open();
   const { alpha } = await pairOfClients(world);
   const begun = world.clock.now();
-  const { data } = await alpha.passing(alpha.call("wait_for_message", { timeout_seconds: 600 }), 1_000);
+  const { data } = await alpha.passing(alpha.call("wait_for_message", { timeout_seconds: 600 }), 5_000);
   const seconds = (world.clock.now() - begun) / 1000;
   assertEquals(data.timedOut, true);
   assert(seconds >= 45 && seconds < 60, `${seconds}`);

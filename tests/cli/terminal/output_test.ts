@@ -278,18 +278,17 @@ Deno.test("no command prints a control character of a service's answer", async (
 });
 
 Deno.test("standard output is one JSON document or empty, and standard error one error or empty, with --json", async () => {
-  await using world = await World.open();
-  await using machine = await bootstrapped(world);
+  await using machine = await bootstrapped();
   // Until then the proxy is not ready, and svc status says so with its exit code.
-  await world.proxy.deps.crl.refresh();
+  await machine.world.proxy.deps.crl.refresh();
   const { invite } = await machine.json("invite", "create");
   const unused = (await machine.json("invite", "create")).invite;
   const key = await machine.json("api-key", "create", "--name", "x");
   const service = await machine.json("admin", "service", "create", "extra");
   await machine.json("agent", "create", "alpha");
-  await using second = await Machine.open(world);
+  await using second = await Machine.open(machine.world);
   const token = machine.read("agents/alpha/ait.jwt").trim();
-  world.clock.step(2_000);
+  machine.world.clock.step(2_000);
   const lines: [Machine, string[], number][] = [
     [machine, ["--version"], 0],
     [machine, ["--help"], 0],
@@ -363,10 +362,9 @@ Deno.test("standard output is one JSON document or empty, and standard error one
 });
 
 Deno.test("text output shows a secret only in commands that issue one", async () => {
-  await using world = await World.open();
-  await using machine = await bootstrapped(world);
+  await using machine = await bootstrapped();
   await machine.json("agent", "create", "alpha");
-  world.clock.step(2_000);
+  machine.world.clock.step(2_000);
   for (
     const argv of [
       ["config", "show"],
@@ -403,8 +401,7 @@ Deno.test("an error in text shows code, cause, fix, request and documentation", 
 });
 
 Deno.test("svc explain shows the condition and the fix of every code", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.open(world);
+  await using machine = await Machine.open();
   const tables = [ERRORS, CLI_ERRORS, LIBRARY_ERRORS].flatMap((table) => Object.entries(table));
   for (const [code, { when, fix }] of tables) {
     const { stdout } = await machine.svc("explain", code);
@@ -419,7 +416,6 @@ Deno.test("svc explain shows the condition and the fix of every code", async () 
 });
 
 Deno.test("--version prints the version and nothing else", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.open(world);
+  await using machine = await Machine.open();
   assertEquals(await machine.svc("--version"), { code: 0, stdout: "0.0.0-test\n", stderr: "" });
 });

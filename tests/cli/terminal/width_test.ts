@@ -66,8 +66,7 @@ async function runAtWidths(machine: Machine, argv: readonly string[], codes: rea
 }
 
 Deno.test("the help of every command keeps to the width of the terminal", async () => {
-  await using world = await World.open();
-  await using machine = await bootstrapped(world);
+  await using machine = await bootstrapped();
   machine.env.NO_COLOR = "1";
   for (const { path } of [{ path: [] }, { path: ["admin"] }, ...COMMANDS]) {
     await runAtWidths(machine, [...path, "--help"]);
@@ -75,8 +74,7 @@ Deno.test("the help of every command keeps to the width of the terminal", async 
 });
 
 Deno.test("every list and every record keeps to the width, also with long names", async () => {
-  await using world = await World.open();
-  await using machine = await bootstrapped(world);
+  await using machine = await bootstrapped();
   machine.env.NO_COLOR = "1";
   machine.env.HOME = machine.path("home");
   const words = ["alpha", LONG_WORD];
@@ -145,8 +143,7 @@ Deno.test("sent messages, the inbox and peers keep to the width", async () => {
 });
 
 Deno.test("every other command keeps to the width, also where it fails", async () => {
-  await using world = await World.open();
-  await using machine = await bootstrapped(world);
+  await using machine = await bootstrapped();
   Object.assign(machine.env, { NO_COLOR: "1", HOME: machine.path("home"), PATH: "" });
   await machine.json("agent", "create", LONG_WORD);
   await machine.json("agent", "create", "alpha");
@@ -167,8 +164,7 @@ Deno.test("each command was tried, but the script that a shell reads", () => {
 });
 
 Deno.test("a command accepts the end of an ID that a table shows, when one ID ends so", async () => {
-  await using world = await World.open();
-  await using machine = await bootstrapped(world);
+  await using machine = await bootstrapped();
   const { apiKey } = await machine.json("api-key", "create", "--name", "ci");
   const { invite } = await machine.json("invite", "create");
   const { internalService: { id } } = await machine.json("admin", "service", "create", "extra");

@@ -41,9 +41,8 @@ async function message(world: World, agent: TestAgent, parts: RequestParts = {})
 }
 
 Deno.test("svc verify shows eight passed checks and the subject of a valid token", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.open(world);
-  const { identity, agent } = await world.agent();
+  await using machine = await Machine.open();
+  const { identity, agent } = await machine.world.agent();
   const result = await verifyJson(machine, identity.ait);
   const names = "form header issuer key signature claims lifetime revocation".split(" ");
   assertEquals(result.checks.map(({ name }) => name), names);
@@ -55,10 +54,9 @@ Deno.test("svc verify shows eight passed checks and the subject of a valid token
 });
 
 Deno.test("svc verify fails at the failing check and skips the later ones", async (t) => {
-  await using world = await World.open();
-  await using machine = await Machine.open(world);
-  const owner = await world.person();
-  const { identity: { ait }, agent } = await world.agent(owner);
+  await using machine = await Machine.open();
+  const owner = await machine.world.person();
+  const { identity: { ait }, agent } = await machine.world.agent(owner);
   const [head = "", payload = "", signature = ""] = ait.split(".");
   const reheaded = (header: object) => `${btoa(JSON.stringify(header)).replace(/=+$/, "")}.${payload}.${signature}`;
   const { kid } = JSON.parse(atob(head)) as { kid: string };
@@ -90,7 +88,7 @@ Deno.test("svc verify fails at the failing check and skips the later ones", asyn
     assertEquals((await verifyJson(machine, ait, "--at", "2026-03-01T00:00:00Z")).valid, true);
   });
   await t.step("revoked", async () => {
-    await world.client.deleteAgent(owner.apiKey, agent.id);
+    await machine.world.client.deleteAgent(owner.apiKey, agent.id);
     const { checks } = await verifyJson(machine, ait);
     assertEquals(failing(checks), ["revocation"]);
     assertStringIncludes(checks.at(-1)?.detail ?? "", "agent_deleted");
@@ -98,8 +96,7 @@ Deno.test("svc verify fails at the failing check and skips the later ones", asyn
 });
 
 Deno.test("svc verify reports what the text is when it is not an AIT", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.open(world);
+  await using machine = await Machine.open();
   for (const token of ["svc_pat_abc", "svc_rft_abc", "svcpair1_abc"]) {
     const { exit, message } = await machine.failure("verify", token);
     assertEquals(exit, 2);
@@ -130,13 +127,12 @@ Deno.test("svc verify fetches the registry's keys, also shortly after a previous
 });
 
 Deno.test("svc verify works offline with the saved keys only when offline is chosen", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.open(world);
-  const { identity } = await world.agent();
+  await using machine = await Machine.open();
+  const { identity } = await machine.world.agent();
   assertEquals((await machine.failure("verify", identity.ait, "--offline")).exit, 5);
   await verifyJson(machine, identity.ait);
   const sent = machine.requests.length;
-  world.clock.step(86_400_000);
+  machine.world.clock.step(86_400_000);
   const { valid, checks } = await verifyJson(machine, identity.ait, "--offline");
   assertEquals([valid, skipping(checks), machine.requests.length], [true, ["revocation"], sent]);
   machine.fetch = () => Promise.reject(new TypeError("no network"));
@@ -147,10 +143,9 @@ Deno.test("svc verify works offline with the saved keys only when offline is cho
 });
 
 Deno.test("svc verify shows every check of a request and the canonical string that was signed", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.open(world);
-  const agent = await world.agent();
-  machine.write("request.http", await message(world, agent));
+  await using machine = await Machine.open();
+  const agent = await machine.world.agent();
+  machine.write("request.http", await message(machine.world, agent));
   const { valid, checks, canonical } = await verifyJson(machine, "--request", machine.path("request.http"));
   assertEquals([valid, skipping(checks)], [true, ["context", "trust, access token, rate limit"]]);
   const lines = canonical?.split("\n") ?? [];
@@ -161,10 +156,9 @@ Deno.test("svc verify shows every check of a request and the canonical string th
 });
 
 Deno.test("svc verify names the check of a request that fails", async (t) => {
-  await using world = await World.open();
-  await using machine = await Machine.open(world);
-  const agent = await world.agent();
-  const good = await message(world, agent);
+  await using machine = await Machine.open();
+  const agent = await machine.world.agent();
+  const good = await message(machine.world, agent);
   const without = (name: string) => good.replace(new RegExp(`^${name}:.*\r\n`, "im"), "");
   const withHeader = (name: string, value: string) => good.replace(new RegExp(`^(${name}): .*$`, "im"), `$1: ${value}`);
   const cases: [string, string, string[]][] = [
@@ -177,7 +171,7 @@ Deno.test("svc verify names the check of a request that fails", async (t) => {
     ["no proof", without(HEADERS.proof), ["proof"]],
     ["no nonce", without(HEADERS.nonce), ["proof", "nonce"]],
     ["a bad timestamp", withHeader(HEADERS.timestamp, "soon"), ["timestamp", "proof"]],
-    ["an old one", await message(world, agent, { timestamp: "1771631000" }), ["timestamp"]],
+    ["an old one", await message(machine.world, agent, { timestamp: "1771631000" }), ["timestamp"]],
   ];
   for (const [what, text, steps] of cases) {
     await t.step(what, async () => {
@@ -186,8 +180,8 @@ Deno.test("svc verify names the check of a request that fails", async (t) => {
     });
   }
   await t.step("an old request was valid at its time", async () => {
-    machine.write("request.http", await message(world, agent));
-    world.clock.step(3_600_000);
+    machine.write("request.http", await message(machine.world, agent));
+    machine.world.clock.step(3_600_000);
     const path = machine.path("request.http");
     assertEquals(failing((await verifyJson(machine, "--request", path)).checks), ["timestamp"]);
     assertEquals((await verifyJson(machine, "--request", path, "--at", "2026-02-21T00:01:00Z")).valid, true);
@@ -195,13 +189,12 @@ Deno.test("svc verify names the check of a request that fails", async (t) => {
 });
 
 Deno.test("svc verify compares the headers of a message with its signed context after the body hash", async (t) => {
-  await using world = await World.open();
-  await using machine = await Machine.open(world);
-  const agent = await world.agent();
+  await using machine = await Machine.open();
+  const agent = await machine.world.agent();
   const headers = { "Content-Type": "application/json", "x-request-id": "request-0001", [HEADERS.auto]: "1" };
   const target = await messageTarget(headers);
-  const good = await message(world, agent, { target, headers });
-  const again = await message(world, agent, { target: `${target}&${target.split("?")[1]}`, headers });
+  const good = await message(machine.world, agent, { target, headers });
+  const again = await message(machine.world, agent, { target: `${target}&${target.split("?")[1]}`, headers });
   const rows: [name: string, text: string, expected: string][] = [
     ["the signed headers", good, "passed"],
     ["a changed one", good.replace("request-0001", "request-0002"), "failed"],
@@ -221,11 +214,10 @@ Deno.test("svc verify compares the headers of a message with its signed context 
 });
 
 Deno.test("svc verify finds the wrong origin that a request was signed for", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.open(world);
-  const agent = await world.agent();
+  await using machine = await Machine.open();
+  const agent = await machine.world.agent();
   for (const origin of [`http://${new URL(PROXY_URL).host}`, REGISTRY_URL]) {
-    machine.write("request.http", await message(world, agent, { signed: { origin } }));
+    machine.write("request.http", await message(machine.world, agent, { signed: { origin } }));
     const { checks } = await verifyJson(machine, "--request", machine.path("request.http"));
     assertEquals(failing(checks), ["proof"]);
     const { detail } = checks.find(({ name }) => name === "proof")!;
@@ -239,21 +231,19 @@ Deno.test("svc verify finds the wrong origin that a request was signed for", asy
 });
 
 Deno.test("svc verify checks a refresh against the registry's origin and reads JSON and standard input", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.open(world);
-  const agent = await world.agent();
+  await using machine = await Machine.open();
+  const agent = await machine.world.agent();
   const body = '{"refreshToken":"x"}';
-  const request = await world.signed(agent, { base: REGISTRY_URL, target: "/v1/agents/auth/refresh", body });
+  const request = await machine.world.signed(agent, { base: REGISTRY_URL, target: "/v1/agents/auth/refresh", body });
   const { method, url, headers } = request;
   machine.stdin = JSON.stringify({ method, url, headers: Object.fromEntries(headers), body });
   assertEquals((await verifyJson(machine, "--request", "-")).valid, true);
 });
 
 Deno.test("svc verify ignores the line feed that editors add to a request file", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.open(world);
+  await using machine = await Machine.open();
   for (const ending of ["\n", "\r\n"]) {
-    machine.write("request.http", await message(world, await world.agent()) + ending);
+    machine.write("request.http", await message(machine.world, await machine.world.agent()) + ending);
     const { valid, checks } = await verifyJson(machine, "--request", machine.path("request.http"));
     assertEquals(valid, true);
     assertStringIncludes(checks.find(({ name }) => name === "body hash")!.detail, "without the file's last line feed");
@@ -261,8 +251,7 @@ Deno.test("svc verify ignores the line feed that editors add to a request file",
 });
 
 Deno.test("svc verify refuses text that is not a request", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.open(world);
+  await using machine = await Machine.open();
   for (
     const text of [
       "",

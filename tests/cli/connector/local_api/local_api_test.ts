@@ -81,8 +81,7 @@ Deno.test("unknown routes, wrong methods and bad bodies are refused in one form"
 });
 
 Deno.test("svc explain has an entry for every code that only a connector uses", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.open(world);
+  await using machine = await Machine.open();
   assertEquals(CONNECTOR_CODES.length, 17);
   for (const code of CONNECTOR_CODES) {
     const { when, fix, status, from } = await machine.json("explain", code);

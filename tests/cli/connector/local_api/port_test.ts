@@ -6,7 +6,7 @@ import { readA2aPeers } from "../../../../cli/connector/local_api/a2a_peers.ts";
 import { CliError } from "../../../../cli/errors.ts";
 import { firstPort, LOWEST_PORT, openPort, PORTS, readPort } from "../../../../cli/connector/local_api/port.ts";
 import { freePort } from "../../../support/process.ts";
-import { World } from "../../../support/world.ts";
+import type { World } from "../../../support/world.ts";
 import { Machine } from "../../cli_world.ts";
 import { contextOf } from "../context.ts";
 
@@ -20,9 +20,8 @@ async function twoAgents(world: World, machine: Machine) {
 }
 
 Deno.test("an agent keeps the port of its first start, and another agent does not get it meanwhile", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.ofPerson(world);
-  const { store, alpha, beta } = await twoAgents(world, machine);
+  await using machine = await Machine.ofPerson();
+  const { store, alpha, beta } = await twoAgents(machine.world, machine);
   const first = freePort();
   const chosen = await openPort(store, alpha, null, answer, { first });
   await chosen.listener.shutdown();
@@ -39,9 +38,8 @@ Deno.test("an agent keeps the port of its first start, and another agent does no
 });
 
 Deno.test("agents that start together for the first time get ports of their own", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.ofPerson(world);
-  const { store, alpha, beta } = await twoAgents(world, machine);
+  await using machine = await Machine.ofPerson();
+  const { store, alpha, beta } = await twoAgents(machine.world, machine);
   const first = freePort();
   const opened = await Promise.all([alpha, beta].map((folder) => openPort(store, folder, null, answer, { first })));
   const ports = opened.map(({ listener }) => listener.addr.port);
@@ -51,9 +49,8 @@ Deno.test("agents that start together for the first time get ports of their own"
 });
 
 Deno.test("a port in use by another program is skipped for one run; --port changes it permanently", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.ofPerson(world);
-  const { store, alpha } = await twoAgents(world, machine);
+  await using machine = await Machine.ofPerson();
+  const { store, alpha } = await twoAgents(machine.world, machine);
   const chosen = await openPort(store, alpha, null, answer, { first: freePort() });
   const { port } = chosen.listener.addr;
   const moved = await openPort(store, alpha, null, answer, { first: 1 });
@@ -82,9 +79,8 @@ Deno.test("the first port follows from user and configuration directory, over al
 });
 
 Deno.test("a port of a runtime that does not run is left free for it", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.ofPerson(world);
-  const { store, alpha } = await twoAgents(world, machine);
+  await using machine = await Machine.ofPerson();
+  const { store, alpha } = await twoAgents(machine.world, machine);
   const first = freePort();
   const { listener } = await openPort(store, alpha, null, answer, { first, reserved: [first] });
   assert(listener.addr.port > first);
@@ -92,13 +88,12 @@ Deno.test("a port of a runtime that does not run is left free for it", async () 
 });
 
 Deno.test("no A2A address is given out while another program has the agent's port", async (t) => {
-  await using world = await World.open();
-  await using machine = await Machine.ofPerson(world);
-  const { alpha: folder } = await twoAgents(world, machine);
+  await using machine = await Machine.ofPerson();
+  const { alpha: folder } = await twoAgents(machine.world, machine);
   await folder.write("port", "12000");
   const peer = { alias: "beta", did: "did:svc:registry.example.test:agent:01KHYQ5H00BBBBBBBBBBBBBBBB" };
   const add = (isTaken: boolean, movedFrom?: number | null) => {
-    const ctx = { ...contextOf(world, machine), reach: () => Promise.resolve(isTaken) };
+    const ctx = { ...contextOf(machine.world, machine), reach: () => Promise.resolve(isTaken) };
     const text = JSON.stringify({ api: { url: "http://127.0.0.1:12001", movedFrom } });
     const send = () => Promise.resolve({ status: 200, headers: new Headers(), text });
     const client = movedFrom === undefined ? null : { agentName: "alpha", send };
