@@ -144,17 +144,7 @@ const JUNK: (string | Uint8Array<ArrayBuffer>)[] = [
   Uint8Array.of(0x22, 0xed, 0xa0, 0x80, 0x22),
   "[".repeat(20_000),
 ];
-const WRONG = [
-  "null",
-  "[]",
-  "[{}]",
-  '"text"',
-  "1",
-  "true",
-  "{}",
-  '{"__proto__":{}}',
-  "[".repeat(9000) + "]".repeat(9000),
-];
+const WRONG = ["null", "[]", '"text"', "{}", '{"__proto__":{}}', "[".repeat(9000) + "]".repeat(9000)];
 
 Deno.test("each route with a body answers its own code when the body is not JSON or does not fit", async (t) => {
   const { w, a, b } = await cast();
@@ -162,7 +152,7 @@ Deno.test("each route with a body answers its own code when the body is not JSON
   for (const { route, method, target, invalid } of SIGNED) {
     if (method !== "POST" || !invalid) continue;
     await t.step(route, async () => {
-      const bodies = target === "/hooks/agent" ? JUNK : [...JUNK, ...WRONG];
+      const bodies = target === "/hooks/agent" ? JUNK : ["", "{", ...WRONG];
       for (const body of bodies) {
         await refused(await w.fetch(await w.signed(a, { target, body, recipient: b.agent.did })), invalid, 400);
       }
