@@ -34,6 +34,8 @@ export const REGEXES: readonly RegexRow[] = [
   meets(String.raw`/^[1-9]\d{0,15}$/`, "", "1", "x"),
   meets(String.raw`/^([1-9]\d{0,3})(min|h|d)$/`, "", "1", "x"),
   meets("/^[A-Za-z0-9_-]+$/", "", "x", " "),
+  meets(String.raw`/^[\n\r\x20-\x7e]*$/`, "", "x", "\t"),
+  meets(String.raw`/\[svc identity\]/i`, "", "[svc identity", "x"),
   meets("/^ */", "", " ", ""),
   meets("/^[a-z_]{1,64}$/", "", "a", " "),
   meets(String.raw`/^\d{1,9}[a-z]?$/`, "", "1", " "),
