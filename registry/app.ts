@@ -32,7 +32,7 @@ export async function createRegistry(externals: RegistryExternals, config: Regis
   );
   const console = config.console
     ? new Console(deps, {
-      send: externals.callProxy ?? fetch,
+      send: externals.callProxy,
       tokenFor: (humanDid) => newAdminToken(deps, humanDid, deps.newId()),
     })
     : null;

@@ -26,7 +26,7 @@ import type { SigningKeySet } from "./schema/records.ts";
 export interface RegistryExternals extends ServiceDeps {
   crlBytes?: number | undefined;
   /** Sends a request of the console to the proxy: `fetch`, or the `fetch` of the proxy in this process. */
-  callProxy?(request: Request): Promise<Response>;
+  callProxy(request: Request): Promise<Response>;
 }
 
 export type RegistryDeps = Awaited<ReturnType<typeof buildRegistry>>;

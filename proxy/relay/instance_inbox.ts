@@ -8,9 +8,10 @@ import type { Kv } from "../../shared/server/kv.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { StoredInstanceMessage } from "../schema/records.ts";
 import type { Clock } from "../../shared/clock.ts";
+import { joinedBytes } from "../../shared/protocol/base64url.ts";
 import type { NewId } from "../../shared/protocol/ids.ts";
 import type { Log } from "../../shared/server/log.ts";
-import { concatChunks, splitChunks } from "../../shared/server/store/chunks.ts";
+import { splitChunks } from "../../shared/server/store/chunks.ts";
 import { absent, type Update, type Write } from "../../shared/server/store/group_commit.ts";
 import { WatchedKey } from "../../shared/server/store/watched_key.ts";
 
@@ -159,7 +160,7 @@ export class InstanceInbox {
     if (bytes) return bytes;
     const keys = Array.from({ length: parts }, (_, i) => KEYS.inboxPart(this.instance, id, i));
     const entries = await Promise.all(keys.map((key) => this.#deps.kv.get<Uint8Array>(key)));
-    return concatChunks(entries.flatMap(({ value }) => value ?? []));
+    return joinedBytes(entries.flatMap(({ value }) => value ?? []));
   }
 }
 

@@ -12,9 +12,10 @@ import { payerOf } from "../federation/visitors.ts";
 import { joinMessage, splitMessage } from "./message_content.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import { type Clock, DAY_MS } from "../../shared/clock.ts";
+import { joinedBytes } from "../../shared/protocol/base64url.ts";
 import type { ReceiptStatus } from "../../shared/protocol/api/receipts.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
-import { concatChunks, splitChunks } from "../../shared/server/store/chunks.ts";
+import { splitChunks } from "../../shared/server/store/chunks.ts";
 import type { Metrics } from "../../shared/server/metrics/metrics.ts";
 import type { GroupCommit, Update, Write } from "../../shared/server/store/group_commit.ts";
 import { visitAll } from "../../shared/server/store/shared_count.ts";
@@ -180,7 +181,7 @@ export class Mailbox {
       if (value === null) return null;
       parts.push(value);
     }
-    return joinMessage(entry.message, concatChunks(parts));
+    return joinMessage(entry.message, joinedBytes(parts));
   }
 
   /**

@@ -47,8 +47,7 @@ export async function listAgents(deps: AgentDeps, { query, caller }: WithQuery<A
 }
 
 export async function getAgent(deps: AgentDeps, { params, caller }: WithId): Promise<Answer> {
-  const entry = await store.findOwnAgent(deps, caller.human, params.id);
-  return json({ agent: pick(Agent, entry.value) });
+  return json({ agent: pick(Agent, await store.findOwnAgent(deps, caller.human, params.id)) });
 }
 
 export async function reissueAgent(deps: AgentDeps, { params, caller }: WithId): Promise<Answer> {
@@ -57,15 +56,12 @@ export async function reissueAgent(deps: AgentDeps, { params, caller }: WithId):
 }
 
 export async function deleteAgent(deps: AgentDeps, { params, caller }: WithId): Promise<Answer> {
-  const { value: agent } = await store.findOwnAgent(deps, caller.human, params.id);
-  await store.deleteAgent(deps, caller, agent);
+  await store.deleteAgent(deps, caller, await store.findOwnAgent(deps, caller.human, params.id));
   return noContent();
 }
 
 export async function revokeAgentAuth(deps: AgentDeps, { params, caller }: WithId): Promise<Answer> {
-  const { value: agent } = await store.findOwnAgent(deps, caller.human, params.id);
-  const { human, requestId } = caller;
-  await revokeSession(deps, agent, { event: "session.revoked", actor: human.did, requestId });
+  await revokeSession(deps, caller, await store.findOwnAgent(deps, caller.human, params.id));
   return noContent();
 }
 

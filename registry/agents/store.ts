@@ -2,7 +2,6 @@
  * Agents in the store: registration, reissue, deletion. Each is one commit of agent, session, revocation and counts. A
  * request that loses a race gets an error.
  */
-import type { KvEntry } from "../../shared/server/kv.ts";
 import { audit } from "../audit/record.ts";
 import type { Asker } from "../callers.ts";
 import type { RegistryConfig } from "../config.ts";
@@ -17,6 +16,7 @@ import { issueSession, keptFor, revoked, type SessionDeps } from "../sessions/st
 import type { Signing } from "../signing_keys.ts";
 import { DAY_MS } from "../../shared/clock.ts";
 import { signAit } from "../../shared/protocol/signed/ait.ts";
+import type { RegisterBody } from "../../shared/protocol/api/agents.ts";
 import type { AgentAuth } from "../../shared/protocol/api/sessions.ts";
 import { toBase64Url, utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { formatDid } from "../../shared/protocol/did.ts";
@@ -60,10 +60,10 @@ export async function findOwnAgent(
   deps: Pick<AgentDeps, "kv">,
   owner: HumanRecord,
   id: string,
-): Promise<KvEntry<AgentRecord>> {
-  const entry = await deps.kv.get<AgentRecord>(KEYS.agent(id));
-  if (entry.value === null || entry.value.ownerId !== owner.id) throw new ServiceError("AGENT_NOT_FOUND");
-  return entry;
+): Promise<AgentRecord> {
+  const agent = await findAgent(deps, id);
+  if (agent?.ownerId !== owner.id) throw new ServiceError("AGENT_NOT_FOUND");
+  return agent;
 }
 
 export async function createChallenge(
@@ -90,13 +90,6 @@ export async function createChallenge(
   });
 }
 
-/** An agent with its new AIT. `agentAuth` is present when a new session was created. */
-export interface IssuedAgent {
-  agent: AgentRecord;
-  ait: string;
-  agentAuth?: AgentAuth;
-}
-
 /**
  * Registers an agent. One commit marks the challenge as used, stores agent and session, and raises the counts.
  *
@@ -106,8 +99,8 @@ export interface IssuedAgent {
 export async function registerAgent(
   deps: AgentDeps,
   by: Asker,
-  request: RegistrationRequest,
-): Promise<IssuedAgent & { agentAuth: AgentAuth }> {
+  request: RegisterBody,
+): Promise<{ agent: AgentRecord; ait: string; agentAuth: AgentAuth }> {
   const owner = by.human;
   const challenge = (await deps.reads.get<ChallengeRecord>(KEYS.challenge(request.challengeId))).value;
   if (challenge?.ownerId !== owner.id) throw new ServiceError("AGENT_REGISTRATION_CHALLENGE_NOT_FOUND");
@@ -166,9 +159,9 @@ export async function registerAgent(
  * @throws {ServiceError} `AGENT_NOT_FOUND`, `AGENT_REISSUE_INVALID_STATE` when the agent is revoked or another change came first,
  * `QUOTA_EXCEEDED`, `RATE_LIMIT_EXCEEDED`, `ACCOUNT_SUSPENDED`
  */
-export async function reissueAgent(deps: AgentDeps, by: Asker, id: string): Promise<IssuedAgent> {
+export async function reissueAgent(deps: AgentDeps, by: Asker, id: string) {
   const owner = by.human;
-  const { value: before } = await findOwnAgent(deps, owner, id);
+  const before = await findOwnAgent(deps, owner, id);
   if (before.status !== "active") throw new ServiceError("AGENT_REISSUE_INVALID_STATE");
   const issued = await withNewAit(deps, before);
   const newSession = issueSession(deps);
@@ -188,10 +181,10 @@ export async function reissueAgent(deps: AgentDeps, by: Asker, id: string): Prom
     await addRevocation(deps, draft, currentAit(before), "reissued", { key: quota.key, value: counted.quota });
     const agent: AgentRecord = { ...issued.agent, reissues: counted.ofAgent };
     draft.set(entry.key, agent);
-    const fresh = isLive(session.value, now) ? null : newSession;
-    if (fresh) draft.set(session.key, fresh.record, keptFor(deps, fresh.record));
+    const isNew = !isLive(session.value, now);
+    if (isNew) draft.set(session.key, newSession.record, keptFor(deps, newSession.record));
     audit(draft, deps, by, "agent.reissued", agent.did);
-    return { agent, ait: issued.ait, ...(fresh ? { agentAuth: fresh.agentAuth } : {}) };
+    return { agent, ait: issued.ait, ...isNew ? { agentAuth: newSession.agentAuth } : {} };
   });
   deps.metrics?.count("aits_issued_total");
   return reissued;
@@ -243,7 +236,7 @@ export async function pageOfAgents(
 ): Promise<Page<AgentRecord>> {
   const fitting = (agent: AgentRecord | null) => agent !== null && fits(agent) ? agent : null;
   const selector = belowCursor(ownerId === undefined ? KEYS.agents() : KEYS.agentsOf(ownerId), query.cursor);
-  return await readFilteredPage<AgentRecord, AgentRecord>(deps.kv, selector, query, async (entries) => {
+  return await readFilteredPage<AgentRecord>(deps.kv, selector, query, async (entries) => {
     if (ownerId === undefined) return entries.map(({ value }) => fitting(value));
     const ids = entries.map(({ key }) => String(key.at(-1)));
     const agents = await Promise.all(ids.map((id) => deps.reads.get<AgentRecord>(KEYS.agent(id))));
@@ -266,15 +259,11 @@ async function withNewAit(
   const issuedAtSeconds = unixSeconds(deps.clock.now());
   const jti = deps.newId();
   const ait = await signAit({
+    ...base,
     issuer: deps.config.registryUrl,
     agentDid: base.did,
-    ownerDid: base.ownerDid,
-    name: base.name,
-    framework: base.framework,
-    publicKey: base.publicKey,
     jti,
     issuedAtSeconds,
-    ttlDays: base.ttlDays,
   }, await deps.signing.current());
   const agent: AgentRecord = {
     ...base,
@@ -289,15 +278,6 @@ function currentAit({ currentJti: jti, did: agentDid, expiresAt }: AgentRecord):
   return { jti, agentDid, expiresAt: parseIso(expiresAt) ?? 0 };
 }
 
-interface RegistrationRequest {
-  name: string;
-  publicKey: string;
-  challengeId: string;
-  challengeSignature: string;
-  framework?: string | undefined;
-  ttlDays?: number | undefined;
-}
-
 /**
  * Checks a registration, in this order: replayed, expired, other key, wrong proof. The client has to do something else in
  * each case.
@@ -305,7 +285,7 @@ interface RegistrationRequest {
  * @throws {ServiceError} `AGENT_REGISTRATION_CHALLENGE_REPLAYED`, `…_CHALLENGE_EXPIRED`, `…_PROOF_MISMATCH`,
  * `…_PROOF_INVALID`
  */
-function checkRegistration(challenge: ChallengeRecord, request: RegistrationRequest, now: number): void {
+function checkRegistration(challenge: ChallengeRecord, request: RegisterBody, now: number): void {
   if (challenge.usedAt !== null) throw new ServiceError("AGENT_REGISTRATION_CHALLENGE_REPLAYED");
   if (now >= challenge.expiresAt) throw new ServiceError("AGENT_REGISTRATION_CHALLENGE_EXPIRED");
   if (challenge.publicKey !== request.publicKey) throw new ServiceError("AGENT_REGISTRATION_PROOF_MISMATCH");

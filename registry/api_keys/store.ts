@@ -78,16 +78,6 @@ export async function listApiKeys(
   return { items: keys.map(({ value }) => value).filter((value) => value !== null), nextCursor: page.nextCursor };
 }
 
-export async function listApiKeysOf(
-  { kv, reads }: Pick<ApiKeyDeps, "kv" | "reads">,
-  humanId: string,
-  limit: number,
-): Promise<ApiKeyRecord[]> {
-  const index = await Array.fromAsync(kv.list<string>({ prefix: KEYS.apiKeysOf(humanId) }, { reverse: true, limit }));
-  const keys = await Promise.all(index.map(({ value }) => reads.get<ApiKeyRecord>(KEYS.apiKey(value))));
-  return keys.flatMap(({ value }) => value === null ? [] : [value]);
-}
-
 /** Revokes one key of a human. Idempotent. @throws {ServiceError} `API_KEY_NOT_FOUND` */
 export async function revokeApiKey(deps: Omit<ApiKeyDeps, "config">, by: Asker, id: string): Promise<void> {
   const owner = by.human;

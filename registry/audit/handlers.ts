@@ -30,7 +30,7 @@ export async function readAudit(
 ): Promise<Page<AuditRecord>> {
   const range = { reverse: query.order === "desc", limit: query.limit };
   const fits = filterOf(query);
-  return await readFilteredPage<AuditRecord, AuditRecord>(
+  return await readFilteredPage<AuditRecord>(
     kv,
     selectorOf(query),
     range,

@@ -6,8 +6,9 @@ import type { AtomicOperation } from "../../shared/server/kv.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import { auditKeptMs } from "../schema/retention.ts";
 import type { Asker } from "../callers.ts";
-import type { AuditEvent, AuditRecord } from "../schema/records.ts";
+import type { AuditRecord } from "../schema/records.ts";
 import type { Clock } from "../../shared/clock.ts";
+import type { AuditEvent } from "../../shared/protocol/api/audit.ts";
 import type { NewId } from "../../shared/protocol/ids.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import type { Draft } from "../../shared/server/store/changes.ts";
@@ -16,8 +17,6 @@ interface AuditDeps {
   clock: Clock;
   newId: NewId;
 }
-
-export type AuditFacts = Omit<AuditRecord, "id" | "at">;
 
 /** @param detail the reason that the person gave */
 export function audit(
@@ -32,7 +31,11 @@ export function audit(
   draft.also((operation) => audited(operation, deps, facts));
 }
 
-export function audited(operation: AtomicOperation, deps: AuditDeps, facts: AuditFacts): AtomicOperation {
+export function audited(
+  operation: AtomicOperation,
+  deps: AuditDeps,
+  facts: Omit<AuditRecord, "id" | "at">,
+): AtomicOperation {
   // The time first, so the ID of an entry is never older than its time.
   const at = toIso(deps.clock.now());
   const record: AuditRecord = { id: deps.newId(), at, ...facts };

@@ -244,13 +244,12 @@ async function askRevoke(pages: ConsolePages, input: Input) {
 async function askEnd(pages: ConsolePages, input: Input) {
   const found = await agentOf(pages, input);
   if (found === null) return missing(pages, input);
-  const { human, requestId } = input.session;
-  const { id, did, name } = found.agent;
+  const { agent } = found;
   return await askOf(pages, input, found, {
-    title: markup`End the session of ${ui.name(name)}?`,
+    title: markup`End the session of ${ui.name(agent.name)}?`,
     text: "Its connector is disconnected and cannot come back until its owner issues a new identity for it.",
     label: "End session",
-  }, () => revokeSession(pages.deps, { id, did }, { event: "session.revoked", actor: human.did, requestId }));
+  }, () => revokeSession(pages.deps, input.session, agent));
 }
 
 async function askOf(

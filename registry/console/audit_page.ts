@@ -15,12 +15,18 @@ import {
 } from "./frame.ts";
 import { readAudit } from "../audit/handlers.ts";
 import { findByName } from "../people/store.ts";
-import type { AuditEvent, AuditRecord, HumanRecord } from "../schema/records.ts";
+import type { AuditRecord, HumanRecord } from "../schema/records.ts";
 import { markup, type Value } from "../../shared/page/html.ts";
 import type { PageResult } from "../../shared/page/page_app.ts";
 import * as ui from "../../shared/page/parts.ts";
 import { clockTime, dayHeading, dayOf, msOf } from "../../shared/page/times.ts";
-import { AUDIT_EVENTS, AuditEntry, type AuditQuery, isAuditFilter } from "../../shared/protocol/api/audit.ts";
+import {
+  AUDIT_EVENTS,
+  AuditEntry,
+  type AuditEvent,
+  type AuditQuery,
+  isAuditFilter,
+} from "../../shared/protocol/api/audit.ts";
 import { isUlid } from "../../shared/protocol/ids.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { parseIso, toIso } from "../../shared/protocol/time.ts";

@@ -32,13 +32,10 @@ export interface RelayDeps {
 }
 
 export class RelayView {
-  readonly #deps: RelayDeps;
   /** By session. */
   readonly #tokens = new BoundedMap<string, { token: string; until: number }>(TOKENS_MAX);
 
-  constructor(deps: RelayDeps) {
-    this.#deps = deps;
-  }
+  constructor(private readonly deps: RelayDeps) {}
 
   /** Reads a route below `/v1/admin/relay/`. @throws {RelayAway} */
   async get<S extends z.ZodType>(
@@ -47,7 +44,7 @@ export class RelayView {
     query: Readonly<Record<string, string>>,
     schema: S,
   ): Promise<z.output<S>> {
-    const { clock, proxyUrl, send } = this.#deps;
+    const { clock, proxyUrl, send } = this.deps;
     const abort = new AbortController();
     const request = new Request(`${proxyUrl}/v1/admin/relay/${name}?${new URLSearchParams(query)}`, {
       headers: { Authorization: `Bearer ${await this.#tokenOf(session)}` },
@@ -70,7 +67,7 @@ export class RelayView {
 
   async #read<S extends z.ZodType>(answer: Promise<Response>, schema: S): Promise<z.output<S>> {
     const response = await answer;
-    const body = await readBody(response, ANSWER_BYTES_MAX, this.#deps.clock);
+    const body = await readBody(response, ANSWER_BYTES_MAX, this.deps.clock);
     if (response.status !== 200) throw new RelayAway(`answered with status ${response.status}`);
     const parsed = schema.safeParse(parseJson(body)?.value);
     if (!parsed.success) throw new RelayAway("gave an answer of another form; is its version the same?");
@@ -78,10 +75,10 @@ export class RelayView {
   }
 
   async #tokenOf({ digest, human }: ConsoleSession): Promise<string> {
-    const now = this.#deps.clock.now();
+    const now = this.deps.clock.now();
     const known = this.#tokens.get(digest);
     if (known !== undefined && now < known.until) return known.token;
-    const { token, expiresAt } = await this.#deps.tokenFor(human.did);
+    const { token, expiresAt } = await this.deps.tokenFor(human.did);
     this.#tokens.set(digest, { token, until: (parseIso(expiresAt) ?? 0) - TOKEN_LEFT_MS });
     return token;
   }

@@ -12,12 +12,11 @@ import { makeSecret } from "../../shared/protocol/secrets.ts";
 import { parseIso, toIso } from "../../shared/protocol/time.ts";
 import { digest } from "../../shared/server/crypto.ts";
 import type { BatchedReads } from "../../shared/server/store/batched_reads.ts";
-import type { Changes, Draft } from "../../shared/server/store/changes.ts";
+import type { Draft } from "../../shared/server/store/changes.ts";
 import { type Page, type PageQuery, readPage } from "../../shared/server/store/pages.ts";
 
 export interface InviteDeps extends AccountDeps {
   reads: BatchedReads;
-  changes: Changes;
 }
 
 /** `redeemed` takes precedence over `expired`. */

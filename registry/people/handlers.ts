@@ -92,8 +92,7 @@ export async function deleteAgent(deps: AgentDeps, { params, caller }: WithId): 
 
 export async function revokeAgentAuth(deps: AgentDeps, { params, caller }: WithId): Promise<Answer> {
   const { agent } = await readAgent(deps, params.id);
-  const { human, requestId } = caller;
-  await revokeSession(deps, agent, { event: "session.revoked", actor: human.did, requestId });
+  await revokeSession(deps, caller, agent);
   return noContent();
 }
 

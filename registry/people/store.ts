@@ -2,7 +2,7 @@
  * What an admin reads about people. Every read has a bound, because an operator with many people would
  * otherwise stop the server by looking. Writes nothing.
  */
-import { listApiKeysOf } from "../api_keys/store.ts";
+import { listApiKeys } from "../api_keys/store.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { AgentRecord, ApiKeyRecord, HumanRecord } from "../schema/records.ts";
 import type { Clock } from "../../shared/clock.ts";
@@ -18,19 +18,12 @@ const API_KEYS_SHOWN_MAX = 100;
 /** With more, a list of people reads many ended keys of each. */
 const KEYS_LOOKED_AT = 20;
 
-export interface PersonDetails {
-  human: HumanRecord;
-  apiKeys: ApiKeyRecord[];
-  agents: { active: number; revoked: number };
-  lastUsedAt: string | null;
-}
-
 export async function listPeople(deps: ReadDeps, query: PeopleQuery): Promise<Page<HumanRecord>> {
   const begins = beginsWith(query.name);
   const fits = ({ status, role, displayName }: HumanRecord) =>
     (query.status === undefined || status === query.status) && (query.role === undefined || role === query.role) &&
     begins(displayName);
-  return await readFilteredPage<HumanRecord, HumanRecord>(
+  return await readFilteredPage<HumanRecord>(
     deps.kv,
     belowCursor(KEYS.humans(), query.cursor),
     query,
@@ -39,22 +32,21 @@ export async function listPeople(deps: ReadDeps, query: PeopleQuery): Promise<Pa
 }
 
 /** @throws {ServiceError} `PERSON_NOT_FOUND` */
-export async function readPerson(deps: ReadDeps, id: string): Promise<PersonDetails> {
+export async function readPerson(deps: ReadDeps, id: string) {
   const { value: human } = await deps.kv.get<HumanRecord>(KEYS.human(id));
   if (human === null) throw new ServiceError("PERSON_NOT_FOUND");
-  const [apiKeys, agents] = await Promise.all([
-    listApiKeysOf(deps, id, LIMITS.filteredPageReads),
+  const [{ items: apiKeys }, agents] = await Promise.all([
+    listApiKeys(deps, id, { limit: LIMITS.filteredPageReads }),
     countAgents(deps, id),
   ]);
-  const used = apiKeys.flatMap(({ lastUsedAt }) => lastUsedAt === null ? [] : [lastUsedAt]).sort();
   // Active keys first, so many revoked ones do not hide an active one.
   const shown = [...apiKeys.filter(isActive), ...apiKeys.filter((key) => !isActive(key))].slice(0, API_KEYS_SHOWN_MAX);
-  return { human, apiKeys: shown, agents, lastUsedAt: used.at(-1) ?? null };
+  return { human, apiKeys: shown, agents, lastUsedAt: lastUse(apiKeys) };
 }
 
 const isActive = ({ status }: ApiKeyRecord): boolean => status === "active";
 
-async function countAgents({ kv, reads }: ReadDeps, humanId: string): Promise<{ active: number; revoked: number }> {
+async function countAgents({ kv, reads }: ReadDeps, humanId: string) {
   const limit = LIMITS.filteredPageReads;
   const index = await Array.fromAsync(kv.list({ prefix: KEYS.agentsOf(humanId) }, { reverse: true, limit }));
   const agents = await Promise.all(index.map(({ key }) => reads.get<AgentRecord>(KEYS.agent(String(key.at(-1))))));
@@ -65,7 +57,10 @@ async function countAgents({ kv, reads }: ReadDeps, humanId: string): Promise<{ 
 
 /** Returns when one of a person's newest keys was last used; `null` before the first use. */
 export async function lastUseOf(deps: ReadDeps, id: string): Promise<string | null> {
-  const keys = await listApiKeysOf(deps, id, KEYS_LOOKED_AT);
+  return lastUse((await listApiKeys(deps, id, { limit: KEYS_LOOKED_AT })).items);
+}
+
+function lastUse(keys: readonly ApiKeyRecord[]): string | null {
   return keys.flatMap(({ lastUsedAt }) => lastUsedAt === null ? [] : [lastUsedAt]).sort().at(-1) ?? null;
 }
 

@@ -1,5 +1,5 @@
 /** Types of the stored records of the registry; kv_keys.ts lists their keys. */
-import { AUDIT_EVENTS, type AuditEvent } from "../../shared/protocol/api/audit.ts";
+import type { AuditEvent } from "../../shared/protocol/api/audit.ts";
 import type { ApiKey, Human } from "../../shared/protocol/api/accounts.ts";
 import type { Agent } from "../../shared/protocol/api/agents.ts";
 import type { InternalService } from "../../shared/protocol/api/services.ts";
@@ -159,5 +159,3 @@ export interface StoredKey {
 
 /** Number of records that end at each time (milliseconds since the Unix epoch), earliest first. */
 export type Expiring = readonly (readonly [until: number, count: number])[];
-
-export { AUDIT_EVENTS, type AuditEvent };

@@ -2,7 +2,6 @@
 import type {
   AgentRecord,
   ApiKeyRecord,
-  AuditEvent,
   AuditRecord,
   ChallengeRecord,
   InviteRecord,
@@ -11,9 +10,10 @@ import type {
   SessionRecord,
   SpentRefresh,
 } from "./records.ts";
+import type { AuditEvent } from "../../shared/protocol/api/audit.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { parseIso } from "../../shared/protocol/time.ts";
-import type { NonceRecord } from "../../shared/server/nonces.ts";
+import { nonceEnd } from "../../shared/server/nonces.ts";
 import type { StoredKinds } from "../../shared/server/store/transfer.ts";
 
 export const ENDED_KEPT_MS = LIMITS.endedKeptSeconds * 1000;
@@ -55,7 +55,7 @@ export const STORED: StoredKinds = {
   service: (value: ServiceRecord) => endedAt(value.deletedAt),
   service_name: "forever",
   audit: (value: AuditRecord) => (parseIso(value.at) ?? NaN) + auditKeptMs(value.event),
-  nonce: (value: NonceRecord) => value.expiresAt + LIMITS.nonceKeptSeconds * 1000,
+  nonce: nonceEnd,
   window: (_: unknown, now: number) => now + LIMITS.limitWindowMs * 2,
   commit_mark: "never",
   console: "never",

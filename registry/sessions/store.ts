@@ -10,8 +10,8 @@ import { toIso } from "../../shared/protocol/time.ts";
 import type { Changes } from "../../shared/server/store/changes.ts";
 import type { StoreDeps } from "../../shared/server/store/open_store.ts";
 import type { AgentRecord, HumanRecord, SessionRecord, SpentRefresh } from "../schema/records.ts";
-import { audited, type AuditFacts } from "../audit/record.ts";
-import type { ProvenAgent } from "../callers.ts";
+import { audit, audited } from "../audit/record.ts";
+import type { Asker, ProvenAgent } from "../callers.ts";
 import type { RegistryConfig } from "../config.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import { ENDED_KEPT_MS, sessionEnd } from "../schema/retention.ts";
@@ -22,17 +22,11 @@ export interface SessionDeps extends StoreDeps {
   changes: Changes;
 }
 
-/** A session that is not stored yet, with the tokens that are shown once. */
-export interface IssuedSession {
-  record: SessionRecord;
-  agentAuth: AgentAuth;
-}
-
-/** Creates new tokens. `before` is the session that they continue. */
+/** Creates a session that is not stored yet, and its tokens, which are shown once. `before` is the session that they continue. */
 export function issueSession(
   deps: Pick<SessionDeps, "clock" | "random" | "config">,
   before: Partial<SessionRecord> = {},
-): IssuedSession {
+): { record: SessionRecord; agentAuth: AgentAuth } {
   const now = deps.clock.now();
   const accessToken = makeSecret("access", deps.random.bytes);
   const refreshToken = makeSecret("refresh", deps.random.bytes);
@@ -85,30 +79,12 @@ export async function findSession(deps: Pick<StoreDeps, "kv">, agentId: string):
 export async function refreshSession(
   deps: SessionDeps,
   caller: ProvenAgent,
-  request: { refreshToken: string; recovery: boolean },
-  requestId: string,
-): Promise<AgentAuth> {
-  let result: RefreshResult | null = "refused";
-  try {
-    return await refreshOnce(deps, caller, request, requestId, (known) => result = known);
-  } catch (error) {
-    if (!(error instanceof ServiceError)) result = null;
-    throw error;
-  } finally {
-    if (result) deps.metrics?.count("sessions_refreshed_total", result);
-  }
-}
-
-type RefreshResult = "rotated" | "recovered" | "refused" | "reuse_detected";
-
-async function refreshOnce(
-  deps: SessionDeps,
-  caller: ProvenAgent,
   { refreshToken, recovery }: { refreshToken: string; recovery: boolean },
   requestId: string,
-  report: (result: RefreshResult) => void,
 ): Promise<AgentAuth> {
   const { agentId, agentDid, timestamp } = caller;
+  const count = (result: "rotated" | "recovered" | "refused" | "reuse_detected") =>
+    deps.metrics?.count("sessions_refreshed_total", result);
   const request: RefreshRequest = { digest: digest(refreshToken), recovery, timestamp };
   const [agent, entry, spent] = await deps.kv.getMany<[AgentRecord, SessionRecord, SpentRefresh]>([
     KEYS.agent(agentId),
@@ -119,13 +95,11 @@ async function refreshOnce(
   if ("refused" in decision) {
     const { refused } = decision;
     if (refused === "reused" && agent.value !== null) {
-      report("reuse_detected");
-      await revokeSession(deps, agent.value, { event: "session.reuse_detected", actor: agentDid, requestId });
+      await revokeSession(deps, { human: { did: agentDid }, requestId }, agent.value, "session.reuse_detected");
     }
-    if (refused !== "suspended") throw REFRESH_REFUSALS[refused]();
-    const { value: owner } = await deps.kv.get<HumanRecord>(KEYS.human(agent.value?.ownerId ?? ""));
-    const message = `${owner?.displayName ?? "Its owner"}'s account is suspended. Ask the administrator`;
-    throw new ServiceError("ACCOUNT_SUSPENDED", { message });
+    const error = refused === "suspended" ? await suspended(deps, agent.value) : REFRESH_REFUSALS[refused]();
+    count(refused === "reused" ? "reuse_detected" : "refused");
+    throw error;
   }
   const { done, session } = decision;
   const rotated = { previousDigest: session.refreshDigest, previousExpiresAt: session.refreshExpiresAt };
@@ -143,16 +117,24 @@ async function refreshOnce(
   }
   const event = done === "rotate" ? "session.refreshed" : "session.recovered";
   audited(operation, deps, { event, actor: agentDid, subject: agentDid, requestId });
-  if (!(await operation.commit()).ok) throw new ServiceError("AGENT_AUTH_REFRESH_CONFLICT");
-  report(done === "rotate" ? "rotated" : "recovered");
+  const { ok } = await operation.commit();
+  count(!ok ? "refused" : done === "rotate" ? "rotated" : "recovered");
+  if (!ok) throw REFRESH_REFUSALS.conflict();
   return next.agentAuth;
+}
+
+async function suspended({ kv }: Pick<StoreDeps, "kv">, agent: AgentRecord | null): Promise<ServiceError> {
+  const { value: owner } = await kv.get<HumanRecord>(KEYS.human(agent?.ownerId ?? ""));
+  const message = `${owner?.displayName ?? "Its owner"}'s account is suspended. Ask the administrator`;
+  return new ServiceError("ACCOUNT_SUSPENDED", { message });
 }
 
 /** Revokes the active or suspended session of an agent, if there is one. Idempotent. */
 export async function revokeSession(
   deps: Pick<SessionDeps, "clock" | "newId" | "changes">,
+  by: Asker<{ did: string }>,
   { id, did }: Pick<AgentRecord, "id" | "did">,
-  why: Pick<AuditFacts, "event" | "actor" | "requestId">,
+  event: "session.revoked" | "session.reuse_detected" = "session.revoked",
 ): Promise<void> {
   await deps.changes.run(async (draft) => {
     const entry = await draft.get<SessionRecord>(KEYS.session(id));
@@ -160,6 +142,6 @@ export async function revokeSession(
     const ended = revoked(deps, entry.value);
     draft.set(entry.key, ended, keptFor(deps, ended));
     draft.announce([did]);
-    draft.also((operation) => audited(operation, deps, { ...why, subject: did }));
+    audit(draft, deps, by, event, did);
   });
 }

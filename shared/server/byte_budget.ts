@@ -3,16 +3,11 @@
  * memory of the process. Does not wait, and does not know what the bytes are.
  */
 
-interface ByteBudgetLimits {
-  total: number;
-  perParty: number;
-}
-
 export class ByteBudget {
   readonly #byParty = new Map<string, number>();
   #used = 0;
 
-  constructor(private readonly limits: ByteBudgetLimits) {}
+  constructor(private readonly limits: { total: number; perParty: number }) {}
 
   get used(): number {
     return this.#used;

@@ -9,6 +9,7 @@ import { type Clock, sleep } from "../../clock.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 import { fraction, type Random } from "../../random.ts";
 import type { Metrics } from "../metrics/metrics.ts";
+import { idOf } from "./batch.ts";
 import { countedCommit } from "./counted_commit.ts";
 import type { BatchedReads } from "./batched_reads.ts";
 import { StoreBusy, withDeadline } from "./store_errors.ts";
@@ -220,9 +221,4 @@ class Attempt {
     this.#records.set(id, record);
     return record;
   }
-}
-
-/** A key as one text. The keys of a store that uses this queue must not differ only by a NUL. */
-function idOf(key: KvKey): string {
-  return key.join("\0");
 }

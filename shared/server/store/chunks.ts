@@ -8,14 +8,3 @@ export function splitChunks(bytes: Uint8Array): Uint8Array[] {
   for (let at = 0; at < bytes.length; at += CHUNK_BYTES) parts.push(bytes.slice(at, at + CHUNK_BYTES));
   return parts;
 }
-
-/** Returns the bytes of all chunks. */
-export function concatChunks(parts: readonly Uint8Array[]): Uint8Array {
-  const bytes = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
-  let at = 0;
-  for (const part of parts) {
-    bytes.set(part, at);
-    at += part.length;
-  }
-  return bytes;
-}

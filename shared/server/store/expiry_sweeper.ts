@@ -8,6 +8,7 @@ import type { Kv, KvEntry, KvKey } from "../kv.ts";
 import { type Clock, sleep } from "../../clock.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 import type { Log } from "../log.ts";
+import { keyBytes } from "./store_arguments.ts";
 
 /** With more, one step takes the time of the requests that read the store meanwhile. */
 const SWEEP_ROWS = 200;
@@ -126,9 +127,4 @@ export class ExpirySweeper {
     if (ok) this.#leasedUntil = lease.until;
     return ok;
   }
-}
-
-/** Returns the size of a key with ASCII texts, as in all swept families. */
-function keyBytes(key: KvKey): number {
-  return key.reduce<number>((sum, part) => sum + (typeof part === "string" ? part.length : 8) + 2, 0);
 }

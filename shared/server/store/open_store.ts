@@ -152,11 +152,7 @@ interface LockedFile {
  * is for the operator only, because two containers can both have PID 1.
  */
 class FileLock {
-  readonly #files: readonly LockedFile[];
-
-  private constructor(files: readonly LockedFile[]) {
-    this.#files = files;
-  }
+  private constructor(private readonly files: readonly LockedFile[]) {}
 
   /**
    * Locks a store file, which is created if it is missing, and writes the PID into a file beside it.
@@ -178,14 +174,14 @@ class FileLock {
 
   /** Returns true when the store, or what is locked in its place, is no longer the file at its path. */
   async isReplaced(): Promise<boolean> {
-    const watched = Deno.build.os === "linux" ? this.#files.slice(0, 1) : this.#files;
+    const watched = Deno.build.os === "linux" ? this.files.slice(0, 1) : this.files;
     const found = await Promise.all(watched.map(isAtItsPath));
     return found.includes(false);
   }
 
   /** Ends the lock. Close the store before: the system ends the locks of SQLite when this process closes the file. */
   close(): void {
-    for (const { file } of this.#files) file.close();
+    for (const { file } of this.files) file.close();
   }
 }
 

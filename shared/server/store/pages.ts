@@ -36,15 +36,15 @@ const READ_AT_ONCE = 100;
  * Reads a page of the records that `pick` returns for a list of entries; `null` stands for one that does not fit. It
  * reads at most 1,000 entries. A page that ends there may be short, and its cursor is the last entry that was read.
  */
-export async function readFilteredPage<V, T>(
+export async function readFilteredPage<T>(
   kv: Kv,
   selector: KvListSelector,
   { limit, reverse = true }: { limit: number; reverse?: boolean },
-  pick: (entries: readonly KvEntry<V>[]) => readonly (T | null)[] | Promise<readonly (T | null)[]>,
+  pick: (entries: readonly KvEntry<T>[]) => readonly (T | null)[] | Promise<readonly (T | null)[]>,
 ): Promise<Page<T>> {
   const most = LIMITS.filteredPageReads;
   const items: T[] = [];
-  let read = 0, last = "", lastItem = "", waiting: KvEntry<V>[] = [];
+  let read = 0, last = "", lastItem = "", waiting: KvEntry<T>[] = [];
   /** Adds what fits; returns true once there is one more than the page holds. */
   const add = async (): Promise<boolean> => {
     const entries = waiting;
@@ -57,7 +57,7 @@ export async function readFilteredPage<V, T>(
     }
     return false;
   };
-  for await (const entry of kv.list<V>(selector, { reverse, limit: most, batchSize: READ_AT_ONCE })) {
+  for await (const entry of kv.list<T>(selector, { reverse, limit: most, batchSize: READ_AT_ONCE })) {
     waiting.push(entry);
     last = String(entry.key.at(-1));
     read++;

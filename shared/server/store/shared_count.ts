@@ -15,21 +15,16 @@ const READ_TOGETHER = 500;
 export const COUNTED_MAX = 100_000;
 
 export class SharedCount<T> {
-  readonly #clock: Clock;
-  readonly #count: () => Promise<T>;
   #last: Promise<T> | null = null;
   #endedAt = 0;
   /** `null` while the count is under way. */
   #restMs: number | null = null;
 
-  constructor(clock: Clock, count: () => Promise<T>) {
-    this.#clock = clock;
-    this.#count = count;
-  }
+  constructor(private readonly clock: Clock, private readonly count: () => Promise<T>) {}
 
   /** Returns the newest count, or makes one. @throws the error of the count; then the next call counts again */
   current(): Promise<T> {
-    const now = this.#clock.now();
+    const now = this.clock.now();
     const isOver = this.#restMs !== null && Math.abs(now - this.#endedAt) >= this.#restMs;
     if (this.#last !== null && !isOver) return this.#last;
     this.#restMs = null;
@@ -38,8 +33,8 @@ export class SharedCount<T> {
 
   async #counted(beganAt: number): Promise<T> {
     try {
-      const found = await this.#count();
-      this.#endedAt = this.#clock.now();
+      const found = await this.count();
+      this.#endedAt = this.clock.now();
       this.#restMs = Math.max(FRESH_MS, (this.#endedAt - beganAt) * REST_TIMES);
       return found;
     } catch (error) {

@@ -21,14 +21,11 @@ interface StoreProbeDeps {
 }
 
 export class StoreProbe {
-  readonly #key: KvKey;
   /** Time and result of the newest probe write. */
   #wroteAt = -Infinity;
   #written: Promise<unknown> = Promise.resolve();
 
-  constructor(private readonly deps: StoreProbeDeps, key: KvKey) {
-    this.#key = key;
-  }
+  constructor(private readonly deps: StoreProbeDeps, private readonly key: KvKey) {}
 
   /** Returns true when the store works. Writes at most once in 5 s; between two writes the last result is used. */
   async works(): Promise<boolean> {
@@ -36,7 +33,7 @@ export class StoreProbe {
     if (commits.oldestWaitMs > HEALTHY_MS) return false;
     try {
       return await withDeadline(clock, HEALTHY_MS, async () => {
-        await kv.get(this.#key);
+        await kv.get(this.key);
         await this.#write();
         return true;
       });
@@ -50,6 +47,6 @@ export class StoreProbe {
     const now = clock.now();
     if (Math.abs(now - this.#wroteAt) < PROBE_MS) return this.#written;
     this.#wroteAt = now;
-    return this.#written = kv.set(this.#key, now, { expireIn: PROBE_KEPT_SECONDS * 1000 });
+    return this.#written = kv.set(this.key, now, { expireIn: PROBE_KEPT_SECONDS * 1000 });
   }
 }

@@ -12,9 +12,6 @@ const GIB = 2 ** 30;
 const WRITTEN_TIMES = 2;
 
 export class StoreReserve {
-  readonly #look: () => DiskSpace | null;
-  readonly #clock: Clock;
-  readonly #reserveBytes: number | null;
   #seen: DiskSpace | null = null;
   #seenAt = -Infinity;
   #written = 0;
@@ -23,27 +20,27 @@ export class StoreReserve {
    * @param look returns `null` for a store whose disk this process cannot see: then there is always room
    * @param reserveBytes bytes that stay free; `null` for the smaller of 1 GiB and a tenth of the disk
    */
-  constructor(look: () => DiskSpace | null, clock: Clock, reserveBytes: number | null) {
-    this.#look = look;
-    this.#clock = clock;
-    this.#reserveBytes = reserveBytes;
-  }
+  constructor(
+    private readonly look: () => DiskSpace | null,
+    private readonly clock: Clock,
+    private readonly reserveBytes: number | null,
+  ) {}
 
   /** Bytes of the disk that are free, and those that stay free; `null` for a store whose disk this process cannot see. */
   get space(): { freeBytes: number; reserveBytes: number } | null {
-    const seen = this.#look();
+    const seen = this.look();
     return seen && { freeBytes: seen.freeBytes, reserveBytes: this.#reserveOf(seen) };
   }
 
   #reserveOf({ totalBytes }: DiskSpace): number {
-    return this.#reserveBytes ?? Math.min(GIB, totalBytes / 10);
+    return this.reserveBytes ?? Math.min(GIB, totalBytes / 10);
   }
 
   /** Returns true when a message of this size leaves the reserve free, and counts it. */
   hasRoom(bytes: number): boolean {
-    const now = this.#clock.now();
+    const now = this.clock.now();
     if (Math.abs(now - this.#seenAt) >= LOOK_MS) {
-      this.#seen = this.#look();
+      this.#seen = this.look();
       this.#seenAt = now;
       this.#written = 0;
     }

@@ -26,17 +26,12 @@ interface WatchedKeyOptions {
 }
 
 export class WatchedKey {
-  readonly #deps: WatchedKeyDeps;
-  readonly #options: WatchedKeyOptions;
   #running: Promise<void> | null = null;
   #reader: ReadableStreamDefaultReader<unknown> | null = null;
   #cancelPoll = () => {};
   #stopped = false;
 
-  constructor(deps: WatchedKeyDeps, options: WatchedKeyOptions) {
-    this.#deps = deps;
-    this.#options = options;
-  }
+  constructor(private readonly deps: WatchedKeyDeps, private readonly options: WatchedKeyOptions) {}
 
   /** True after `stop()`. A handler that is still running must then have no more effects. */
   get isStopped(): boolean {
@@ -58,8 +53,8 @@ export class WatchedKey {
 
   /** Runs the handler, or joins the run in progress. Never rejects. */
   poll(): Promise<void> {
-    this.#running ??= this.#options.handler()
-      .catch((cause) => this.#deps.log("warn", this.#options.failureEvents.poll, { cause }))
+    this.#running ??= this.options.handler()
+      .catch((cause) => this.deps.log("warn", this.options.failureEvents.poll, { cause }))
       .finally(() => this.#running = null);
     return this.#running;
   }
@@ -74,7 +69,7 @@ export class WatchedKey {
   }
 
   #pollLater(): void {
-    this.#cancelPoll = this.#deps.clock.after(LOOK_MS, async () => {
+    this.#cancelPoll = this.deps.clock.after(LOOK_MS, async () => {
       await this.poll();
       if (this.#stopped) return;
       if (!this.#reader) void this.#watch();
@@ -83,7 +78,7 @@ export class WatchedKey {
   }
 
   async #watch(): Promise<void> {
-    const { kv, log } = this.#deps, { key, onValue, failureEvents } = this.#options;
+    const { kv, log } = this.deps, { key, onValue, failureEvents } = this.options;
     try {
       const reader = this.#reader = kv.watch([key]).getReader();
       for (let read = await reader.read(); !read.done; read = await reader.read()) {

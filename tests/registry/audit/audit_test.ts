@@ -5,7 +5,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { KEYS } from "../../../registry/schema/kv_keys.ts";
 import { ADM, parseShortToken } from "../../../shared/protocol/signed/short_token.ts";
-import { AUDIT_EVENTS } from "../../../registry/schema/records.ts";
+import { AUDIT_EVENTS } from "../../../shared/protocol/api/audit.ts";
 import type { AuditList } from "../../../shared/protocol/api/audit.ts";
 import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
 import { answered, openRegistry, refresh, refused, withTime } from "../../support/registry_world.ts";
