@@ -11,7 +11,7 @@ import { proxyHealth, proxyReady } from "./proxy/meta/handlers.ts";
 import { PROXY_DOCUMENT } from "./proxy/routes.ts";
 import { bootstrapOpen } from "./registry/accounts/store.ts";
 import { createRegistry, type Registry } from "./registry/app.ts";
-import { readRegistryConfig, type RegistryConfig } from "./registry/config.ts";
+import { readRegistryConfig } from "./registry/config.ts";
 import { registryHealth, registryReady } from "./registry/meta/handlers.ts";
 import { REGISTRY_DOCUMENT } from "./registry/routes.ts";
 import { settledWithin, sleep, systemClock, systemUptime } from "./shared/clock.ts";
@@ -41,7 +41,6 @@ import {
   acceptedOrigins,
   isNetworkStore,
   readServerConfig,
-  type ServerConfig,
   validateServerConfig,
 } from "./shared/server/server_config.ts";
 import { confirmCommits } from "./shared/server/confirmed_commits.ts";
@@ -77,12 +76,6 @@ interface OwnProcess {
   onStoreReplaced(): void;
 }
 
-interface Configuration {
-  server: ServerConfig;
-  registry: RegistryConfig;
-  proxy: ProxyConfig;
-}
-
 export { processEnviron, StartRefused } from "./shared/server/config_reader.ts";
 export { silentLog } from "./shared/server/log.ts";
 
@@ -96,7 +89,7 @@ const DEFAULT_REGISTRY_URL = "http://127.0.0.1:8787";
 const REMOTE_ONLY = "DENO_KV_REQUIRES_DISTRIBUTED_DATABASE";
 
 /** @throws {StartRefused} with every problem of the configuration */
-function readConfiguration(environ: Environ): Configuration {
+function readConfiguration(environ: Environ) {
   const reader = new ConfigReader(environ);
   const isOnDeploy = environ("DENO_DEPLOYMENT_ID") !== undefined;
   const server = readServerConfig(reader, { isOnDeploy });
@@ -122,7 +115,7 @@ function readConfiguration(environ: Environ): Configuration {
 
 /** Builds the services on a store. `port` is part of the default addresses and of the accepted origins. */
 async function compose(
-  { server, registry: registryConfig, proxy: proxyConfig }: Configuration,
+  { server, registry: registryConfig, proxy: proxyConfig }: ReturnType<typeof readConfiguration>,
   store: Store,
   port: number,
   { log, metrics, between }: { log: Log; metrics: Metrics; between: InstanceListener | null },

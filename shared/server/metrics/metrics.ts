@@ -3,7 +3,7 @@
  * set becomes `other`, so that no caller adds a series. Recording costs well under a microsecond.
  */
 import type { Clock } from "../../clock.ts";
-import { type MetricLabel, type MetricName, type MetricRow, METRICS } from "./metrics_table.ts";
+import { type MetricName, type MetricRow, METRICS } from "./metrics_table.ts";
 
 type Rows = typeof METRICS;
 type NamesOf<T extends MetricRow["type"]> = { [N in MetricName]: Rows[N]["type"] extends T ? N : never }[MetricName];
@@ -163,12 +163,9 @@ function firstValues(row: MetricRow): (readonly string[])[] {
   const [label, ...more] = row.labels;
   if (!label) return [[]];
   if (more.length > 0 || row.type === "histogram") return [];
-  const values = valuesOf(label);
+  const [, values] = label;
+  if (values === "routes") return [];
   return values.length > SHOWN_FROM_START ? [] : values.map((value) => [value]);
-}
-
-function valuesOf([, values]: MetricLabel): readonly string[] {
-  return values === "routes" ? [] : values;
 }
 
 /** Adds version, start time and memory of this process to the metrics. */

@@ -86,8 +86,6 @@ interface Try {
 
 /** Collects claims and commits them in batches. */
 export class GroupCommit {
-  readonly #kv: Kv;
-  readonly #maxChecks: number;
   readonly #queue: ClaimQueue<QueuedClaim>;
   /** Numbers of the commits that may begin now. */
   readonly #freeSlots: number[];
@@ -105,10 +103,8 @@ export class GroupCommit {
   /** Ends the timer for the oldest claim. */
   #cancelDeadline: Cancel | null = null;
 
-  constructor(kv: Kv, maxChecks: number, options: GroupCommitOptions = {}) {
+  constructor(private readonly kv: Kv, private readonly maxChecks: number, options: GroupCommitOptions = {}) {
     const { clock = systemClock, markKey, metrics, inFlight = 1, reliedMs = 0, writes = null } = options;
-    this.#kv = kv;
-    this.#maxChecks = maxChecks;
     this.#queue = new ClaimQueue(maxChecks);
     this.#freeSlots = Array.from({ length: inFlight }, (_, i) => i);
     this.#clock = clock;
@@ -346,7 +342,7 @@ export class GroupCommit {
     }
     if (unknown.size === 0) return entries;
     const ids = [...unknown.keys()], keys = [...unknown.values()];
-    (await readAll<unknown>(this.#kv, keys)).forEach((entry, i) => {
+    (await readAll<unknown>(this.kv, keys)).forEach((entry, i) => {
       const id = ids[i] ?? "";
       entries.set(id, untouched(id, entry));
     });
@@ -368,8 +364,8 @@ export class GroupCommit {
 
   /** Returns true when what is no longer held makes more checks than the queue has counted. */
   #isTooLarge(batch: readonly QueuedClaim[], entries: ReadonlyMap<string, BatchRecord>): boolean {
-    if (!this.#writes || batch.length === 1 || entries.size + batch.length <= this.#maxChecks) return false;
-    return entries.size + new Set(batch.flatMap(({ live }) => live?.record ?? [])).size > this.#maxChecks;
+    if (!this.#writes || batch.length === 1 || entries.size + batch.length <= this.maxChecks) return false;
+    return entries.size + new Set(batch.flatMap(({ live }) => live?.record ?? [])).size > this.maxChecks;
   }
 
   async #write(
@@ -379,7 +375,7 @@ export class GroupCommit {
   ): Promise<boolean> {
     let isChange = false;
     const began = this.#clock.now();
-    const operation = this.#kv.atomic();
+    const operation = this.kv.atomic();
     const concerned: BatchRecord[] = [];
     for (const entry of entries.values()) {
       const { key, change, also } = entry;

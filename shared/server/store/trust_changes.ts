@@ -41,13 +41,11 @@ export type OnTrustChange = (agentDids: string[], since: number) => void;
  * handled once.
  */
 export class TrustChanges {
-  readonly #kv: Kv;
   readonly #watched: WatchedKey;
   /** Versionstamp of the newest note that was read. */
   #cursor = "";
 
-  constructor(deps: { kv: Kv; clock: Clock; log: Log }, private readonly onChange: OnTrustChange) {
-    this.#kv = deps.kv;
+  constructor(private readonly deps: { kv: Kv; clock: Clock; log: Log }, private readonly onChange: OnTrustChange) {
     this.#watched = new WatchedKey(deps, {
       key: BELL,
       handler: () => this.#read(),
@@ -61,7 +59,7 @@ export class TrustChanges {
    * @throws {StoreUnavailable}
    */
   async start(): Promise<void> {
-    this.#cursor = (await this.#kv.get(BELL)).versionstamp ?? "";
+    this.#cursor = (await this.deps.kv.get(BELL)).versionstamp ?? "";
     this.#watched.start();
   }
 
@@ -80,7 +78,7 @@ export class TrustChanges {
     let since = Infinity;
     try {
       for await (
-        const { key, value } of this.#kv.list<Announcement>({ prefix: BELL, start: [...BELL, this.#cursor] })
+        const { key, value } of this.deps.kv.list<Announcement>({ prefix: BELL, start: [...BELL, this.#cursor] })
       ) {
         const id = String(key.at(-1));
         if (id === this.#cursor) continue;
