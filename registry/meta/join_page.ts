@@ -5,13 +5,14 @@
 import { openPage } from "../../shared/page/document.ts";
 import { markup } from "../../shared/page/html.ts";
 import { copy, note, plain } from "../../shared/page/parts.ts";
+import { isLoopbackHost } from "../../shared/server/http/listen_address.ts";
 import { placeOf } from "../../shared/server/http/pages.ts";
 import type { Answer } from "../../shared/server/http/route.ts";
 
 export function joinPage({ origins }: { origins: readonly string[] }): Answer {
   const place = placeOf({ origins });
   const url = new URL(origins[0] ?? "http://localhost");
-  const isPlain = url.protocol === "http:" && !["localhost", "127.0.0.1", "[::1]"].includes(url.hostname);
+  const isPlain = url.protocol === "http:" && !isLoopbackHost(url.hostname);
   const end = isPlain ? " --allow-insecure" : "";
   const body = plain(
     place,

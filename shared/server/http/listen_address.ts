@@ -11,9 +11,9 @@ export function addressText({ host, port }: ListenAddress): string {
   return `${host.includes(":") ? `[${host}]` : host}:${port}`;
 }
 
-/** Returns true for a host that other machines cannot reach. */
+/** Returns true for a host that other machines cannot reach. A URL writes an IPv6 address with brackets. */
 export function isLoopbackHost(host: string): boolean {
-  return host === "localhost" || host === "::1" || host.startsWith("127.");
+  return host === "localhost" || host === "::1" || host === "[::1]" || host.startsWith("127.");
 }
 
 /**

@@ -1,5 +1,7 @@
 /** The pages without a session: what they say, and the same strict headers on each of them. */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { consoleRefusal } from "../../../registry/console/console.ts";
+import { joinPage } from "../../../registry/meta/join_page.ts";
 import { REGISTRY_ROUTES } from "../../../registry/routes.ts";
 import { openRegistry } from "../../support/registry_world.ts";
 import { REGISTRY_URL } from "../../support/world.ts";
@@ -16,6 +18,20 @@ Deno.test("the join page says how to join, also without a script, and that an ad
       "also pairs your agent",
     ]
   ) assertStringIncludes(page.replaceAll("'", "&#39;"), text);
+});
+
+Deno.test("a server without TLS has a console and a plain join command only where other machines cannot reach it", () => {
+  const rows: [origin: string, isOpen: boolean][] = [
+    ["http://localhost:8787", true],
+    ["http://127.0.0.1:8787", true],
+    ["http://[::1]:8787", true],
+    ["http://10.0.0.5:8787", false],
+    ["https://svc.example", true],
+  ];
+  for (const [origin, isOpen] of rows) {
+    assertEquals(consoleRefusal({ registryUrl: origin, environment: "local" }) === null, isOpen, origin);
+    assertEquals(String(joinPage({ origins: [origin] }).body).includes("--allow-insecure"), !isOpen, origin);
+  }
 });
 
 Deno.test("a page without a session loads only the files of its origin, and asks for nothing", async (t) => {
