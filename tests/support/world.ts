@@ -338,9 +338,15 @@ export class World implements AsyncDisposable {
     return socket;
   }
 
-  /** Waits until the store has a record of every connection so far. */
+  /**
+   * Waits until the store has a record of every connection so far, and their mailboxes are read: before that a message that may
+   * wait is queued.
+   */
   async connected(): Promise<void> {
-    await Promise.all(this.#claims.splice(0));
+    const claims = this.#claims.splice(0);
+    if (claims.length === 0) return;
+    await Promise.all(claims);
+    await flushTasks();
   }
 
   /** Builds a signed request, with any part replaced. */

@@ -49,7 +49,7 @@ Deno.test("the two variables of the rate limit change its number and its window"
 });
 
 Deno.test("the agents of one owner share a limit, and another owner's have their own", async () => {
-  await using w = await openProxy({ proxy: { agentRequests: 12, ownerRequests: 20 } });
+  await using w = await openProxy({ proxy: { agentRequests: 40, ownerRequests: 20 } });
   const { a, b, socket } = await w.story();
   const sibling = await w.agent(a.owner);
   await w.pair(sibling, b);
