@@ -248,7 +248,7 @@ Deno.test("admin service and admin keys create, list without secrets, rotate and
   );
   const { kid, retiredKid } = await machine.json("admin", "keys", "rotate");
   assert(kid !== retiredKid);
-  await using nobody = await Machine.ofPerson(machine.world);
-  assertEquals((await nobody.failure("admin", "keys", "rotate")).code, "ADMIN_REQUIRED");
-  assertEquals((await nobody.failure("admin", "service", "list")).exit, 3);
+  await using member = await Machine.ofPerson(machine.world);
+  assertEquals((await member.failure("admin", "keys", "rotate")).code, "ADMIN_REQUIRED");
+  assertEquals((await member.failure("admin", "service", "list")).exit, 3);
 });
