@@ -1,4 +1,4 @@
-/** The operator's console in a browser: its story by clicks and by keyboard, its attacks, each page once. tests/soak/browser_console_test.ts has the rest. */
+/** The operator's console in a browser: its story by clicks, its attacks, each page once. tests/soak/browser_console_test.ts has the rest. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { REGISTRY_URL } from "../support/world.ts";
 import {
@@ -12,9 +12,6 @@ import {
 } from "./browser.ts";
 import { assertConsolePages } from "./console_pages.ts";
 import { ConsoleWorld } from "./console_world.ts";
-
-/** As far as the functions use it that run in a page. */
-declare const document: { activeElement: { textContent: string; tagName: string } };
 
 browserTest("an admin opens the console, suspends, restores, revokes and invites by clicks", async () => {
   await using w = await ConsoleWorld.open();
@@ -58,26 +55,6 @@ browserTest("an admin opens the console, suspends, restores, revokes and invites
   await page.goBack();
   await assertSays(page, "main", "svc admin open");
   assertEquals(problems, []);
-});
-
-browserTest("the console works by keyboard alone and without a script", async () => {
-  await using w = await ConsoleWorld.open();
-  const { beta } = await w.populate();
-  const { page, base } = await w.page({ javaScriptEnabled: false });
-  await page.goto(`${base}/agents/${beta.agent.id}`);
-  const press = async (text: string) => {
-    for (let i = 0; i < 60; i++) {
-      await page.keyboard.press("Tab");
-      if ((await page.locator(":focus").textContent())?.trim() === text) return await page.keyboard.press("Enter");
-    }
-    throw new Error(`No way to ${text} by Tab`);
-  };
-  await press("End session…");
-  await page.waitForURL(/\/end$/);
-  await press("End session");
-  await page.waitForURL(/[0-9A-Z]{26}$/);
-  await press("Log out");
-  await page.waitForSelector("text=This session is closed");
 });
 
 browserTest("each page of the console is accessible, fits a phone, is small and shows names as text", async () => {

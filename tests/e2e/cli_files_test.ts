@@ -6,6 +6,7 @@ import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { Place } from "../cli/place.ts";
 import { attemptHere, svcHere } from "../cli/connector/people.ts";
 import { ended, output, programs } from "../cli/program.ts";
+import { longTest } from "../support/trials.ts";
 import { machineTests } from "./harness.ts";
 
 const place = await Place.open();
@@ -13,6 +14,7 @@ Deno.test.afterAll(() => place[Symbol.asyncDispose]());
 
 for (const program of await programs()) {
   const test = machineTests(program, place);
+  const inLongRun = machineTests(program, place, longTest);
 
   test("files are private with any umask, and become private when rewritten", async (place, machine) => {
     const open = ["sh", "-c", 'umask 000; exec "$@"', "sh"];
@@ -33,7 +35,7 @@ for (const program of await programs()) {
     assert(await place.works(machine, "alpha"));
   });
 
-  test(
+  inLongRun(
     "secrets are created with O_EXCL and 0600 and fsynced before the rename, the folder after it",
     async (_, machine) => {
       const trace = `${machine.folder.path}/trace`;

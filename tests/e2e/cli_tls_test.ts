@@ -7,6 +7,7 @@ import { attempt, attemptHere, RunningConnector, svc, svcHere } from "../cli/con
 import { bundledProgram } from "../cli/program.ts";
 import { HAS_OPENSSL, PrivateAuthority, TlsFront } from "../support/private_authority.ts";
 import { bootstrap, ChildProcess, freePort, startServerHere, tempFolder, within } from "../support/process.ts";
+import { longTest } from "../support/trials.ts";
 
 const program = await bundledProgram();
 
@@ -62,7 +63,7 @@ Deno.test({
   },
 });
 
-Deno.test({
+longTest({
   name: "a refused certificate is reported with its reason by commands and by the connector",
   ignore: !HAS_OPENSSL,
   async fn() {

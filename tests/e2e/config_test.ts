@@ -6,6 +6,7 @@ import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { startServer } from "../../deploy.ts";
 import { StartRefused } from "../../shared/server/config_reader.ts";
 import { ChildProcess, freePort, refusedStart, tempFolder, within } from "../support/process.ts";
+import { longTest } from "../support/trials.ts";
 
 /** Wrong values by variable. Each start takes the next value of every variable; all must be named together. */
 const WRONG: Record<string, string[]> = {
@@ -136,7 +137,7 @@ Deno.test("a store without write permission is refused in plain words with exit 
   assert(stderr.includes("may not write there") && !/^\s+at /m.test(stderr), stderr);
 });
 
-Deno.test("each missing permission is one line with exit code 2", async (t) => {
+longTest("each missing permission is one line with exit code 2", async (t) => {
   await using folder = await tempFolder();
   const port = freePort();
   const files = ["read", "write"].map((kind) => `--allow-${kind}=${folder.path}`);

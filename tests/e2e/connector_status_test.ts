@@ -4,6 +4,7 @@ import { ROOT, within } from "../support/process.ts";
 import { World } from "../support/world.ts";
 import { Machine } from "../cli/cli_world.ts";
 import { holdConnectorLock } from "../cli/connector/held_lock.ts";
+import { longTest } from "../support/trials.ts";
 
 const CHUNK = new Uint8Array(256 * 1024).fill(0x20);
 const GIB = 1024 ** 3;
@@ -49,7 +50,7 @@ async function statusOf(machine: Machine, response: () => Response) {
   }
 }
 
-Deno.test("connector status ends and keeps its memory bounded when a local server sends 1 GiB", async () => {
+longTest("connector status ends and keeps its memory bounded when a local server sends 1 GiB", async () => {
   await using world = await World.open();
   await using machine = await Machine.ofPerson(world);
   await machine.json("agent", "create", "alpha");

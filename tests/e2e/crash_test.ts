@@ -35,7 +35,7 @@ import {
   type Place,
   Service,
 } from "../support/process.ts";
-import { trials } from "../support/trials.ts";
+import { longTest, trials } from "../support/trials.ts";
 
 /** Kills of each deployment. */
 const TRIALS = trials(1);
@@ -359,7 +359,8 @@ async function castOf(place: Place, apiKey: string): Promise<Cast> {
 
 for (const isApart of [false, true]) {
   const who = isApart ? "registry or proxy" : "the server";
-  Deno.test(`answered requests hold and no change is partial when ${who} is killed under load`, async () => {
+  const test = isApart ? longTest : Deno.test;
+  test(`answered requests hold and no change is partial when ${who} is killed under load`, async () => {
     await using service = await Service.open({ TRUSTED_PROXIES: "127.0.0.1", RELAY_ACK_TIMEOUT_MS: "2000" }, isApart);
     const { place, servers, apiKey } = service;
     const cast = await castOf(place, apiKey);

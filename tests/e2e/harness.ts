@@ -7,9 +7,9 @@ import { type AgentClient, ApiError } from "../support/agent_client.ts";
 import type { LiveAgent, Service } from "../support/process.ts";
 
 /** Returns a function that declares a test with a machine of its own, next to services that all tests share. */
-export function machineTests(program: Program, place: Place) {
+export function machineTests(program: Program, place: Place, test = Deno.test) {
   return (name: string, run: (place: Place, machine: Machine) => Promise<void>): void =>
-    Deno.test({
+    test({
       name: `${program.name}: ${name}`,
       // The services start before a test and end after it.
       sanitizeResources: false,

@@ -6,6 +6,7 @@ import { assert, assertEquals } from "@std/assert";
 import { RunningConnector } from "../cli/connector/people.ts";
 import { bundledProgram, type Program } from "../cli/program.ts";
 import { eventually, newId, Service } from "../support/process.ts";
+import { longTest } from "../support/trials.ts";
 import { pairedAgents } from "./harness.ts";
 
 const program = await bundledProgram();
@@ -91,7 +92,7 @@ Deno.test("the hook wakes once for each message, without a byte of it, and marks
   for (const name of files) assert(!Deno.readTextFileSync(`${hooks}/${name}`).includes(TEXT));
 });
 
-Deno.test("of eight hooks of a session that start at the same time one waits and wakes", async () => {
+longTest("of eight hooks of a session that start at the same time one waits and wakes", async () => {
   await using service = await Service.here();
   const { a, b } = await pairedAgents(service, service.home);
   await using _connector = await RunningConnector.start(service.home, "b", ["--inbox"], { program });

@@ -48,27 +48,30 @@ async function fillLog({ ask }: UnreadServer): Promise<void> {
   await Promise.all(Array.from({ length: AT_ONCE }, some));
 }
 
-Deno.test("a reader of standard error that stops does not stop the server, and later reads how many lines are missing", async () => {
-  await using folder = await tempFolder();
-  const metricsPort = freePort();
-  const server = await start(folder.path, metricsPort);
-  await using child = server.child;
-  await fillLog(server);
-  assertEquals(await server.ask("/nowhere"), 404);
-  const text = await (await fetch(`http://127.0.0.1:${metricsPort}/metrics`)).text();
-  const dropped = parseExposition(text).get("svc_log_lines_dropped_total")?.samples[0]?.value ?? 0;
-  assert(dropped > 0, "lines were dropped");
+longTest(
+  "a reader of standard error that stops does not stop the server, and later reads how many lines are missing",
+  async () => {
+    await using folder = await tempFolder();
+    const metricsPort = freePort();
+    const server = await start(folder.path, metricsPort);
+    await using child = server.child;
+    await fillLog(server);
+    assertEquals(await server.ask("/nowhere"), 404);
+    const text = await (await fetch(`http://127.0.0.1:${metricsPort}/metrics`)).text();
+    const dropped = parseExposition(text).get("svc_log_lines_dropped_total")?.samples[0]?.value ?? 0;
+    assert(dropped > 0, "lines were dropped");
 
-  const stderr = new ProcessOutput(child.stderr);
-  await within(10_000, "the number of dropped lines is logged", stderr.match(/"log_lines_dropped"/));
-  child.kill("SIGTERM");
-  assertEquals((await within(10_000, "the server ends", child.status)).code, 0);
-  await stderr.ended;
-  const lines = stderr.lines.map((line) => JSON.parse(line) as { event: string; lines?: number });
-  assertEquals(lines.flatMap((line) => line.event === "log_lines_dropped" ? line.lines : []), [dropped]);
-  const done = lines.filter(({ event }) => event === "request_done").length;
-  assert(done + dropped >= REQUESTS, `${done} written and ${dropped} dropped of ${REQUESTS}`);
-});
+    const stderr = new ProcessOutput(child.stderr);
+    await within(10_000, "the number of dropped lines is logged", stderr.match(/"log_lines_dropped"/));
+    child.kill("SIGTERM");
+    assertEquals((await within(10_000, "the server ends", child.status)).code, 0);
+    await stderr.ended;
+    const lines = stderr.lines.map((line) => JSON.parse(line) as { event: string; lines?: number });
+    assertEquals(lines.flatMap((line) => line.event === "log_lines_dropped" ? line.lines : []), [dropped]);
+    const done = lines.filter(({ event }) => event === "request_done").length;
+    assert(done + dropped >= REQUESTS, `${done} written and ${dropped} dropped of ${REQUESTS}`);
+  },
+);
 
 longTest("a server whose log is not read ends when it is asked to", async () => {
   await using folder = await tempFolder();

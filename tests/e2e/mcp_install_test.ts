@@ -7,6 +7,7 @@ import { allCommands } from "../../cli/commands/table.ts";
 import { Place } from "../cli/place.ts";
 import { bundledProgram, Machine, programs } from "../cli/program.ts";
 import { tempFolder } from "../support/process.ts";
+import { longTest } from "../support/trials.ts";
 import { FIRST_PART } from "../tools/compile.ts";
 import { BUNDLE_FLAGS } from "../tools/pack.ts";
 
@@ -80,7 +81,7 @@ async function release(lib: string, variable: string): Promise<void> {
   await Deno.writeTextFile(`${lib}/${FIRST_PART}`, `Deno.env.get("${variable}");${text}`);
 }
 
-Deno.test("entries and hooks that a release wrote start the next release, which reads one more variable", async (t) => {
+longTest("entries and hooks that a release wrote start the next release, which reads one more variable", async (t) => {
   await using place = await Place.open();
   await using folder = await tempFolder();
   const lib = `${folder.path}/lib`;

@@ -5,7 +5,7 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { Connector, type LiveAgent, messageTo, pair, PATIENT, Service, SOON_MS, within } from "../support/process.ts";
 import { BareConnector, codeOf, CONNECT, OPCODE, RawSocket, upgradeLines } from "../support/raw_http.ts";
-import { IS_LONG } from "../support/trials.ts";
+import { IS_LONG, longTest } from "../support/trials.ts";
 import { outcome } from "./harness.ts";
 
 /** Messages of each sender at once. A machine that other work slows down answers fewer of them before their deadlines. */
@@ -63,25 +63,28 @@ async function sendFragments({ socket }: BareConnector, bytes = 1_048_576): Prom
   }
 }
 
-Deno.test("a message without an end is ended with its connection, its owner waits, and no other agent notices", async () => {
-  await using service = await Service.open();
-  const { a, b } = await service.agents();
-  const stranger = await service.agent("stranger", await service.person());
-  const honest = await service.connect(b);
-  await using bare = await BareConnector.open(service.url, stranger);
-  let isOver = false;
-  const sending = sendFragments(bare).finally(() => isOver = true);
-  do assertEquals(await outcome(a.client.sendMessage(messageTo(b))), "202 true"); while (!isOver);
-  const sent = await within(SOON_MS, "the end of the connection", sending);
-  assert(sent >= 64, `ended after ${sent} MiB, before it was noticed`);
-  const again = await RawSocket.open(service.url, CONNECT, await upgradeLines(service.url, stranger));
-  assert(!(again instanceof RawSocket));
-  assertEquals([again.status, codeOf(again)], [429, "PROXY_RATE_LIMIT_EXCEEDED"]);
-  assert(Number(again.headers.get("retry-after")) > 30);
-  assertEquals(await outcome(a.client.sendMessage(messageTo(b))), "202 true");
-  assertMatch(service.server.stderr.text, /"memory_guard"/);
-  await honest.close();
-});
+longTest(
+  "a message without an end is ended with its connection, its owner waits, and no other agent notices",
+  async () => {
+    await using service = await Service.open();
+    const { a, b } = await service.agents();
+    const stranger = await service.agent("stranger", await service.person());
+    const honest = await service.connect(b);
+    await using bare = await BareConnector.open(service.url, stranger);
+    let isOver = false;
+    const sending = sendFragments(bare).finally(() => isOver = true);
+    do assertEquals(await outcome(a.client.sendMessage(messageTo(b))), "202 true"); while (!isOver);
+    const sent = await within(SOON_MS, "the end of the connection", sending);
+    assert(sent >= 64, `ended after ${sent} MiB, before it was noticed`);
+    const again = await RawSocket.open(service.url, CONNECT, await upgradeLines(service.url, stranger));
+    assert(!(again instanceof RawSocket));
+    assertEquals([again.status, codeOf(again)], [429, "PROXY_RATE_LIMIT_EXCEEDED"]);
+    assert(Number(again.headers.get("retry-after")) > 30);
+    assertEquals(await outcome(a.client.sendMessage(messageTo(b))), "202 true");
+    assertMatch(service.server.stderr.text, /"memory_guard"/);
+    await honest.close();
+  },
+);
 
 Deno.test("a peer that goes on after its connection was closed has it ended within seconds", async () => {
   await using service = await Service.open({ MEMORY_GUARD: String(2 ** 40) });

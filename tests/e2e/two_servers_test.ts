@@ -1,7 +1,7 @@
 /** The README's lines for two servers, typed at two loopback addresses; tests/soak has them on two machines, with TLS. */
 import { assert, assertStringIncludes } from "@std/assert";
 import { freePort, ROOT, tempFolder } from "../support/process.ts";
-import { IS_LONG } from "../support/trials.ts";
+import { IS_LONG, longTest } from "../support/trials.ts";
 import { svcHere } from "../cli/connector/people.ts";
 import { Person } from "./machine_person.ts";
 import type { Team } from "./server_team.ts";
@@ -28,7 +28,7 @@ Deno.test("the section of the README has at most ten lines of text, and its comm
   assertStringIncludes(SECTION, 'svc send beta@b.example --wait "Which port does the staging server use?"');
 });
 
-Deno.test("two servers of one machine: a ticket, questions and answers in both directions, and what waits", async () => {
+longTest("two servers of one machine: a ticket, questions and answers in both directions, and what waits", async () => {
   await using folder = await tempFolder();
   const here = (address: string) => ({ address, program: <P>(program: P) => program });
   const team = (name: string, agent: string, address: string): Team => {

@@ -66,3 +66,23 @@ browserTest("with 10,000 people, agents and events every page shows 50 rows and 
   assertEquals(await page.locator("tbody tr").count(), 50);
   assertEquals(problems, []);
 });
+
+browserTest("the console works by keyboard alone and without a script", async () => {
+  await using w = await ConsoleWorld.open();
+  const { beta } = await w.populate();
+  const { page, base } = await w.page({ javaScriptEnabled: false });
+  await page.goto(`${base}/agents/${beta.agent.id}`);
+  const press = async (text: string) => {
+    for (let i = 0; i < 60; i++) {
+      await page.keyboard.press("Tab");
+      if ((await page.locator(":focus").textContent())?.trim() === text) return await page.keyboard.press("Enter");
+    }
+    throw new Error(`No way to ${text} by Tab`);
+  };
+  await press("End session…");
+  await page.waitForURL(/\/end$/);
+  await press("End session");
+  await page.waitForURL(/[0-9A-Z]{26}$/);
+  await press("Log out");
+  await page.waitForSelector("text=This session is closed");
+});

@@ -1,6 +1,6 @@
 /**
  * The long run of tests/e2e/unseen_messages_test.ts (D-395): 200 kills, cancelled calls and closed hosts of `svc mcp`, and
- * 50 kills of each process while two agents write to each other. `-- --trials n` sets another number, four times that of the
+ * 20 kills of each process while two agents write to each other. `-- --trials n` sets another number, ten times that of the
  * kills of a process, and `-- --seed n` repeats moments.
  */
 import { killed, victims } from "../e2e/true_states.ts";
@@ -21,7 +21,7 @@ for (const isAttached of [false, true]) {
 
   for (const victim of victims(isAttached)) {
     Deno.test(`what is said of messages is true at each kill of ${victim}, ${where}`, async () => {
-      const kills = Array.from({ length: trials(200) / 4 }, () => victim);
+      const kills = Array.from({ length: trials(200) / 10 }, () => victim);
       console.log(JSON.stringify(await killed(kills, { seed, isAttached })));
     });
   }

@@ -7,8 +7,8 @@
 export interface Group {
   args: readonly string[];
   /**
-   * Folders whose test files share a few isolates. With one isolate for each file the gate needs a third more CPU, because
-   * each loads the same modules and warms the same code again.
+   * Folders whose test files share a few isolates. With one isolate for each file the gate needs a third more CPU, and with
+   * two for each folder a tenth, because each loads the same modules and warms the same code again.
    */
   folders?: readonly string[];
   /** Number of these isolates (default: one for each core of the gate). */
@@ -26,11 +26,6 @@ export interface Group {
 
 const USUAL = ["test", "--no-prompt", "--no-check", "--reporter=dot", "--parallel"];
 
-/** Without network and processes, so that a test that opens a socket by itself fails. */
-function sandboxed(line: number, ...folders: readonly string[]): Group {
-  return { args: [...USUAL, "--allow-read", "--allow-write"], folders, line };
-}
-
 function withProcesses(line: number, ...folders: readonly string[]): Group {
   return { args: [...USUAL, "-A"], folders, line };
 }
@@ -40,20 +35,24 @@ function onDenokv(...paths: readonly string[]): Group {
   return { args: [...USUAL, "-A", ...paths, "--", "--store", "denokv"] };
 }
 
+const WAITING = ["prometheus", "prometheus_faults", "day_two_network"].map((name) => `tests/soak/${name}_test.ts`);
+
 export const GROUPS: Readonly<Record<string, Group>> = {
   check: { args: ["task", "--quiet", "check"], line: 75 },
-  registry: sandboxed(42, "tests/registry"),
-  proxy: sandboxed(75, "tests/proxy"),
-  // The tests of the client open sockets: the group `cli` runs them.
-  shared: { ...sandboxed(22, "tests/shared"), except: "tests/shared/client" },
-  simulation: sandboxed(11, "tests/simulation"),
+  // Without network and processes, so that a test that opens a socket by itself fails. The tests of the client open sockets:
+  // the group `cli` runs them.
+  sandboxed: {
+    args: [...USUAL, "--allow-read", "--allow-write"],
+    folders: ["tests/registry", "tests/proxy", "tests/shared", "tests/simulation"],
+    except: "tests/shared/client",
+    line: 135,
+  },
   doc: { args: [...USUAL, "--doc", "--allow-read", "shared/protocol"] },
-  tools: withProcesses(10, "tests/tools"),
-  cli: withProcesses(145, "tests/cli", "tests/shared/client", "tests/bench"),
+  cli: withProcesses(150, "tests/cli", "tests/shared/client", "tests/bench", "tests/tools"),
   // These tests wait for processes more than they compute.
-  e2e: { ...withProcesses(200, "tests/e2e"), isolates: 4, jobs: 4 },
+  e2e: { ...withProcesses(175, "tests/e2e"), isolates: 4, jobs: 4 },
   // Pages in Chromium. Its own CPU seconds count too. One isolate starts it once for all of them.
-  browser: { ...withProcesses(62, "tests/browser"), isolates: 1 },
+  browser: { ...withProcesses(52, "tests/browser"), isolates: 1 },
   // The suites whose tests open a store, on denokv: --store denokv. With their long tests, because no other group has them.
   denokv: { args: [...onDenokv("tests/shared/server", "tests/registry", "tests/proxy").args, "--trials", "20"] },
   // The part of them that the gate runs.
@@ -65,9 +64,11 @@ export const GROUPS: Readonly<Record<string, Group>> = {
     ),
     line: 14,
   },
-  // Every file of the folder. One after the other: beside each other, their measurements of memory and time would count the
-  // load of their neighbours.
-  soak: { args: [...USUAL, "-A", "tests/soak"], jobs: 1 },
+  // One file after the other: beside each other, their measurements of memory and time would count the load of their
+  // neighbours.
+  soak: { args: [...USUAL, "-A", `--ignore=${WAITING}`, "tests/soak"], jobs: 1 },
+  // The files of the folder that measure nothing and wait for minutes, so they run at the same time.
+  soak_waits: { args: [...USUAL, "-A", ...WAITING], jobs: WAITING.length },
   // Kills at every point instead of one, and the compiled binary beside the bundle.
   e2e_long: { args: [...USUAL, "-A", "tests/e2e", "--", "--trials", "20"] },
   seeds: { args: [...USUAL, "--allow-read", "--allow-write", "tests/simulation", "--", "--seeds", "200"] },
@@ -76,12 +77,10 @@ export const GROUPS: Readonly<Record<string, Group>> = {
 /** Stages that run one after the other. The lanes of a stage run at the same time, the groups of a lane do not. */
 export type Plan = readonly (readonly (readonly string[])[])[];
 
-const PURE = ["registry", "proxy", "shared", "simulation", "doc", "tools"];
-
 export const PLANS: Readonly<Record<string, Plan>> = {
-  test: [[[...PURE, "cli"]]],
+  test: [[["sandboxed", "doc", "cli"]]],
   // The first three lanes need about the same CPU; the last one waits more than it computes, so no core waits for it.
-  ok: [[["check", "cli"], PURE, ["e2e"], ["denokv_gate", "browser"]]],
-  // The second lane computes while the tests of the first one wait for real minutes, because one lane takes over three hours.
-  soak: [[["soak"], ["denokv", "e2e_long", "seeds"]]],
+  ok: [[["check", "cli"], ["sandboxed", "doc"], ["e2e"], ["denokv_gate", "browser"]]],
+  // The second lane computes while the tests of the first one wait for real minutes, because one lane takes over two hours.
+  soak: [[["soak"], ["denokv", "e2e_long", "seeds", "soak_waits"]]],
 };
