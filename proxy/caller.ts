@@ -1,7 +1,7 @@
 /** The caller of an admitted request. */
 import type { FrameIdentity } from "../shared/protocol/frames.ts";
 import type { KvEntryMaybe } from "../shared/server/kv.ts";
-import type { Update } from "../shared/server/store/group_commit.ts";
+import type { Update } from "../shared/server/store/batch.ts";
 import type { Beginning } from "./message/sender.ts";
 import type { PairRecord, Presence } from "./schema/records.ts";
 

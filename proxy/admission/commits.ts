@@ -11,7 +11,7 @@ import { PreconditionFailed } from "./standing.ts";
 import { type ErrorCode, ServiceError } from "../../shared/protocol/errors.ts";
 import type { KvEntryMaybe } from "../../shared/server/kv.ts";
 import { type Decision, type WindowRecord, windowUpdate } from "../../shared/server/rate_limit.ts";
-import type { Update } from "../../shared/server/store/group_commit.ts";
+import type { Update } from "../../shared/server/store/batch.ts";
 import { busyText, StoreLate, StoreUnavailable } from "../../shared/server/store/store_errors.ts";
 
 type CommitResult<R> = { committed: true } | { committed: false; refused: R };

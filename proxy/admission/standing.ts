@@ -9,7 +9,7 @@ import type { VerificationKeys } from "../../shared/protocol/signed/jws.ts";
 import { hexDigest } from "../../shared/server/crypto.ts";
 import type { RequestContext, SignedHeaders } from "../../shared/server/http/route.ts";
 import { signedHeaders } from "../../shared/server/http/signed_request.ts";
-import type { Update } from "../../shared/server/store/group_commit.ts";
+import type { Update } from "../../shared/server/store/batch.ts";
 import type { AitCache, VerifiedAit } from "./ait_cache.ts";
 import type { CrlCache } from "./crl_cache.ts";
 import type { KeyCache } from "./key_cache.ts";

@@ -10,7 +10,7 @@
 import type { KvEntryMaybe, KvKey } from "../../shared/server/kv.ts";
 import type { HookAnswer } from "../../shared/protocol/api/relay.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
-import { absent, idOf, type RecordChange, type Update, type Write } from "../../shared/server/store/group_commit.ts";
+import { absent, idOf, type RecordChange, type Update, type Write } from "../../shared/server/store/batch.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import { deliveryEnd, packDelivery, unpackDelivery } from "../schema/delivery_record.ts";
 import type { DeliveryRecord } from "../schema/records.ts";

@@ -32,13 +32,7 @@ import { rejectedUntil } from "../../shared/server/nonces.ts";
 import { hexDigest } from "../../shared/server/crypto.ts";
 import { type Decision, Window, type WindowRule } from "../../shared/server/rate_limit.ts";
 import type { BatchedReads } from "../../shared/server/store/batched_reads.ts";
-import {
-  idOf,
-  type LiveChange,
-  type LiveRecord,
-  type Update,
-  type Write,
-} from "../../shared/server/store/group_commit.ts";
+import { idOf, type LiveChange, type LiveRecord, type Update, type Write } from "../../shared/server/store/batch.ts";
 import { StoreBusy, StoreUnavailable } from "../../shared/server/store/store_errors.ts";
 
 /** With more, one request may read the store for seconds; with less, a sender with a high limit is refused. */

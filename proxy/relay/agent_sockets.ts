@@ -16,7 +16,7 @@ import type { NewId } from "../../shared/protocol/ids.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import type { Metrics } from "../../shared/server/metrics/metrics.ts";
-import type { Update } from "../../shared/server/store/group_commit.ts";
+import type { Update } from "../../shared/server/store/batch.ts";
 import { TokenBucket } from "../../shared/server/token_bucket.ts";
 import type { OwnerBudgets } from "../owner_budgets.ts";
 

@@ -12,7 +12,7 @@ import { joinedBytes } from "../../shared/protocol/base64url.ts";
 import type { NewId } from "../../shared/protocol/ids.ts";
 import type { Log } from "../../shared/server/log.ts";
 import { splitChunks } from "../../shared/server/store/chunks.ts";
-import { absent, type Update, type Write } from "../../shared/server/store/group_commit.ts";
+import { absent, type Update, type Write } from "../../shared/server/store/batch.ts";
 import { WatchedKey } from "../../shared/server/store/watched_key.ts";
 
 /** Handles a note. Those with content come in the order in which they were written. */

@@ -17,7 +17,8 @@ import type { ReceiptStatus } from "../../shared/protocol/api/receipts.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { splitChunks } from "../../shared/server/store/chunks.ts";
 import type { Metrics } from "../../shared/server/metrics/metrics.ts";
-import type { GroupCommit, Update, Write } from "../../shared/server/store/group_commit.ts";
+import type { Update, Write } from "../../shared/server/store/batch.ts";
+import type { GroupCommit } from "../../shared/server/store/group_commit.ts";
 import { visitAll } from "../../shared/server/store/shared_count.ts";
 import type { StoreReserve } from "../../shared/server/store/store_reserve.ts";
 

@@ -10,7 +10,7 @@ import { BoundedMap } from "../../shared/bounded_map.ts";
 import type { Clock } from "../../shared/clock.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { Changes, Draft } from "../../shared/server/store/changes.ts";
-import { addWrite, type Update, type Write } from "../../shared/server/store/group_commit.ts";
+import { addWrite, type Update, type Write } from "../../shared/server/store/batch.ts";
 import type { InstanceLeases } from "./instance_leases.ts";
 
 /** Agents elsewhere whose presence is remembered. With fewer, their messages read it each time. */

@@ -8,7 +8,7 @@ import type { AccessTokenCheck } from "../../shared/server/store/access_check.ts
 import type { Clock } from "../../shared/clock.ts";
 import type { BatchedReads } from "../../shared/server/store/batched_reads.ts";
 import { readPrecondition, type RecordReader, requireUnchanged } from "../../shared/server/store/preconditions.ts";
-import type { Update } from "../../shared/server/store/group_commit.ts";
+import type { Update } from "../../shared/server/store/batch.ts";
 import { digest, equalDigests } from "../../shared/server/crypto.ts";
 import type { AgentRecord, SessionRecord } from "../schema/records.ts";
 import { KEYS } from "../schema/kv_keys.ts";

@@ -7,7 +7,7 @@ import type { KvKey } from "./kv.ts";
 import type { Clock } from "../clock.ts";
 import { LIMITS } from "../protocol/limits.ts";
 import { BoundedMap } from "../bounded_map.ts";
-import { absent, type Update } from "./store/group_commit.ts";
+import { absent, type Update } from "./store/batch.ts";
 
 export interface NonceRecord {
   /** Milliseconds since the Unix epoch. */

@@ -5,7 +5,8 @@
  */
 import type { Kv, KvEntryMaybe, KvKey } from "./kv.ts";
 import type { Clock } from "../clock.ts";
-import type { GroupCommit, Update } from "./store/group_commit.ts";
+import type { Update } from "./store/batch.ts";
+import type { GroupCommit } from "./store/group_commit.ts";
 
 /**
  * A larger limit counts in steps of its window, because with a time for each request its record would grow with the

@@ -45,12 +45,12 @@ export const GROUPS: Readonly<Record<string, Group>> = {
     args: [...USUAL, "--allow-read", "--allow-write"],
     folders: ["tests/registry", "tests/proxy", "tests/shared", "tests/simulation"],
     except: "tests/shared/client",
-    line: 135,
+    line: 125,
   },
   doc: { args: [...USUAL, "--doc", "--allow-read", "shared/protocol"] },
-  cli: withProcesses(150, "tests/cli", "tests/shared/client", "tests/bench", "tests/tools"),
+  cli: withProcesses(140, "tests/cli", "tests/shared/client", "tests/bench", "tests/tools"),
   // These tests wait for processes more than they compute.
-  e2e: { ...withProcesses(175, "tests/e2e"), isolates: 4, jobs: 4 },
+  e2e: { ...withProcesses(160, "tests/e2e"), isolates: 4, jobs: 4 },
   // Pages in Chromium. Its own CPU seconds count too. One isolate starts it once for all of them.
   browser: { ...withProcesses(52, "tests/browser"), isolates: 1 },
   // The suites whose tests open a store, on denokv: --store denokv. With their long tests, because no other group has them.

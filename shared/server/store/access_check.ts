@@ -2,7 +2,7 @@
  * The interface between registry and proxy for access tokens when they share process and store (D-63). Types only.
  */
 import type { RecordReader } from "./preconditions.ts";
-import type { Update } from "./group_commit.ts";
+import type { Update } from "./batch.ts";
 
 /** An access token with the agent and the AIT of its request. */
 export interface AccessTokenCheck {

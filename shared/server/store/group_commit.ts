@@ -53,9 +53,6 @@ export const CLAIM_WAIT_MS = 3_000;
 /** With more, a crash leaves more outcomes unwritten; with less, hardly a claim finds a commit to join. */
 export const JOINING_WAIT_MS = 20;
 
-export { absent, addWrite, idOf } from "./batch.ts";
-export type { ClaimResult, LiveChange, LiveRecord, RecordChange, Update, Write } from "./batch.ts";
-
 interface QueuedClaim extends Queued, BatchClaim {
   /** Commits that may have applied the claim: at most two. */
   doubts?: Mark[];

@@ -4,7 +4,8 @@
  * network it checks at most three records for each message: a precondition is read from the store at most 1 s before.
  */
 import type { KvEntryMaybe, KvKey } from "../kv.ts";
-import type { GroupCommit, Update } from "./group_commit.ts";
+import type { Update } from "./batch.ts";
+import type { GroupCommit } from "./group_commit.ts";
 import type { BatchedReads } from "./batched_reads.ts";
 
 export interface RecordReader {

@@ -15,7 +15,7 @@ import { parseDid } from "../../../shared/protocol/did.ts";
 import { ServiceError } from "../../../shared/protocol/errors.ts";
 import { type App, createApp } from "../../../shared/server/http/app.ts";
 import { type Answer, json, routeFor } from "../../../shared/server/http/route.ts";
-import type { Update } from "../../../shared/server/store/group_commit.ts";
+import type { Update } from "../../../shared/server/store/batch.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
 import { refused } from "../../support/registry_world.ts";
 import { until } from "../../support/until.ts";

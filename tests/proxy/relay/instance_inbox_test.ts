@@ -5,7 +5,8 @@
 import { assertEquals } from "@std/assert";
 import { InstanceInbox } from "../../../proxy/relay/instance_inbox.ts";
 import { ulidSource } from "../../../shared/protocol/ids.ts";
-import { addWrite, GroupCommit } from "../../../shared/server/store/group_commit.ts";
+import { addWrite } from "../../../shared/server/store/batch.ts";
+import { GroupCommit } from "../../../shared/server/store/group_commit.ts";
 import { flushTasks, ManualClock } from "../../support/manual_clock.ts";
 import { until } from "../../support/until.ts";
 import { seededRandom } from "../../support/seeded_random.ts";

@@ -4,12 +4,8 @@
  */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import fc from "fast-check";
-import {
-  CLAIM_WAIT_MS,
-  CLAIMS_WAITING_MAX,
-  GroupCommit,
-  type Update,
-} from "../../../shared/server/store/group_commit.ts";
+import type { Update } from "../../../shared/server/store/batch.ts";
+import { CLAIM_WAIT_MS, CLAIMS_WAITING_MAX, GroupCommit } from "../../../shared/server/store/group_commit.ts";
 import { STORE_AWAY_CALL_MS, STORE_CALL_MS, StoreUnavailable } from "../../../shared/server/store/store_errors.ts";
 import { HEALTHY_MS } from "../../../shared/server/store/store_probe.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";

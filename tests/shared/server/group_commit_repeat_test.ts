@@ -1,6 +1,7 @@
 /** A call that Deno repeats over a network: the first try took effect, and the repeat is answered as a conflict. */
 import { assertEquals } from "@std/assert";
-import { absent, GroupCommit, type Update } from "../../../shared/server/store/group_commit.ts";
+import { absent, type Update } from "../../../shared/server/store/batch.ts";
+import { GroupCommit } from "../../../shared/server/store/group_commit.ts";
 import { openTestKv } from "../../support/test_store.ts";
 
 type Committed = Promise<Deno.KvCommitResult | Deno.KvCommitError>;

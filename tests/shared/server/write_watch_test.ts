@@ -5,7 +5,8 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import fc from "fast-check";
 import { BatchedReads } from "../../../shared/server/store/batched_reads.ts";
-import { GroupCommit, type Update } from "../../../shared/server/store/group_commit.ts";
+import type { Update } from "../../../shared/server/store/batch.ts";
+import { GroupCommit } from "../../../shared/server/store/group_commit.ts";
 import { readPrecondition, requireUnchanged } from "../../../shared/server/store/preconditions.ts";
 import { isUnwritten, WriteWatch } from "../../../shared/server/write_watch.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";

@@ -5,12 +5,8 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import fc from "fast-check";
 import { LIMITS } from "../../../../shared/protocol/limits.ts";
-import {
-  GroupCommit,
-  JOINING_WAIT_MS,
-  type RecordChange,
-  type Update,
-} from "../../../../shared/server/store/group_commit.ts";
+import type { RecordChange, Update } from "../../../../shared/server/store/batch.ts";
+import { GroupCommit, JOINING_WAIT_MS } from "../../../../shared/server/store/group_commit.ts";
 import { COMMITS_IN_FLIGHT } from "../../../../shared/server/store/open_store.ts";
 import { StoreUnavailable } from "../../../../shared/server/store/store_errors.ts";
 import { FaultyKv } from "../../../support/faulty_kv.ts";

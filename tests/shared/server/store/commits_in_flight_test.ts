@@ -5,7 +5,8 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import fc from "fast-check";
 import { LIMITS } from "../../../../shared/protocol/limits.ts";
-import { GroupCommit, type RecordChange, type Update } from "../../../../shared/server/store/group_commit.ts";
+import type { RecordChange, Update } from "../../../../shared/server/store/batch.ts";
+import { GroupCommit } from "../../../../shared/server/store/group_commit.ts";
 import { COMMITS_IN_FLIGHT } from "../../../../shared/server/store/open_store.ts";
 import { STORE_CALL_MS, StoreUnavailable } from "../../../../shared/server/store/store_errors.ts";
 import { FaultyKv, type KvCall, overlaid, withRecordedWrites } from "../../../support/faulty_kv.ts";

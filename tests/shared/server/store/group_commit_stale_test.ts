@@ -5,7 +5,8 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import fc from "fast-check";
-import { GroupCommit, type Update } from "../../../../shared/server/store/group_commit.ts";
+import type { Update } from "../../../../shared/server/store/batch.ts";
+import { GroupCommit } from "../../../../shared/server/store/group_commit.ts";
 import { MAX_CHECKS, openTestKv } from "../../../support/test_store.ts";
 import { IS_LONG } from "../../../support/trials.ts";
 

@@ -5,7 +5,8 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import fc from "fast-check";
 import { LIMITS } from "../../../../shared/protocol/limits.ts";
-import { GroupCommit, type Update } from "../../../../shared/server/store/group_commit.ts";
+import type { Update } from "../../../../shared/server/store/batch.ts";
+import { GroupCommit } from "../../../../shared/server/store/group_commit.ts";
 import { StoreUnavailable, wrapStoreErrors } from "../../../../shared/server/store/store_errors.ts";
 import { MAX_CHECKS, openTestKv } from "../../../support/test_store.ts";
 
