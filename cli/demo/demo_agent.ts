@@ -31,7 +31,7 @@ export interface DemoAgent {
   identity: AgentIdentity;
 }
 
-/** Creates an agent of a person, whose configuration is in a folder of that person in `parent`. */
+/** Creates an agent of a person, with its configuration in that person's folder below `parent`. */
 export async function newDemoAgent(
   given: Context,
   { name: humanName, apiKey }: { name: string; apiKey: string },

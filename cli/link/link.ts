@@ -168,7 +168,7 @@ class OpenLink implements Link {
     const { clock } = this.deps, now = clock.now();
     const wait = Math.min(this.#lastHeard + QUIET_MS, this.#beat.sentAt + LIMITS.heartbeatIntervalMs) - now;
     if (wait <= 0) return this.check();
-    // A time ahead is of a clock that was set back.
+    // Without the bound, a clock that was set back would leave the link unchecked.
     this.#cancelWatch = clock.after(Math.min(wait, QUIET_MS), () => this.#watch());
   }
 

@@ -52,7 +52,7 @@ export class McpAgent {
   readonly answers: Answers;
   /** The thread of Codex that has called a tool; `null` for another program, and before the first call. */
   codexThread: string | null = null;
-  /** The highest ID that a read-only server has shown by waiting. */
+  /** The highest ID that a read-only server has shown; without it the next wait would return the same messages. */
   #shown = 0;
 
   constructor(readonly options: McpAgentOptions) {

@@ -181,7 +181,7 @@ export class Output {
     return this.#commandWords(words, isHere).join(" ");
   }
 
-  /** Adds those words to the commands in a sentence, because without them a command would use other files. */
+  /** Adds `hereWords` to the commands in a sentence, because without them a command would use other files. */
   withHere(text: string): string {
     if (this.hereWords.length === 0) return text;
     const words = this.hereWords.map(shellWord).join(" ");

@@ -26,7 +26,7 @@ import type { LocalDelivery } from "./local_delivery.ts";
 import { joinMessage, splitMessage } from "./message_content.ts";
 import type { Message } from "../schema/records.ts";
 
-/** Notes in a second that tell senders at other instances the outcomes of their messages. More would be commits for each receipt. */
+/** Notes in a second that tell senders at other instances the outcomes of their messages. Without the bound each receipt would cost a commit. */
 const NEWS_PER_SECOND = 100;
 /** Messages of other instances whose results are remembered: more than arrive in the time of a message. */
 const RESULTS_MAX = 20_000;

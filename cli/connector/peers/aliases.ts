@@ -21,7 +21,7 @@ export const RESERVED: ReadonlySet<string> = new Set(
   ["user", "system", "assistant", "human", "admin", "svc"].map(folded),
 );
 
-/** What a reader sees of an alias: capitals, l, I and 1, and O and 0 look alike, so a peer could pass for another one. */
+/** An alias as a reader sees it: without case, l and I as 1, and O as 0, because a peer could otherwise pass for another one. */
 export function folded(alias: string): string {
   return alias.toLowerCase().replaceAll(/[il]/g, "1").replaceAll("o", "0");
 }

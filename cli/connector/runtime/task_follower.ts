@@ -269,7 +269,7 @@ class RequestBudget {
     return oldest === undefined ? 0 : oldest + this.windowMs - now;
   }
 
-  /** Whether the window has room for as many requests again as were made. */
+  /** Whether at most half of the window is used. */
   isHalfFree(now: number): boolean {
     return this.wait(now) === 0 && this.#times.length <= this.most / 2;
   }

@@ -29,7 +29,7 @@ export interface Draft {
   /** Writes a record that the change has read. */
   set(key: KvKey, value: unknown, options?: { expireIn?: number }): void;
   delete(key: KvKey): void;
-  /** Adds writes that no other change reads; `checks` is the number of checks among them. */
+  /** Adds writes that no other change of the commit may read, because it would not see them; `checks`: how many checks they hold. */
   also(add: (operation: AtomicOperation) => unknown, options?: { checks?: number }): void;
   /** Announces a change of sessions or revocations of these agents, in one note with the other changes of the commit. */
   announce(agentDids: readonly string[]): void;
