@@ -1,6 +1,6 @@
 /**
- * A map with a bound: when it is full, a new key removes the oldest one. It never clears all entries, so one client
- * cannot make it forget every other.
+ * A map with a bound. When it is full, a new key removes only the oldest one, because clearing the map would make it
+ * forget every client at once.
  */
 export class BoundedMap<K, V> extends Map<K, V> {
   /** @param max most entries, at least 1 */

@@ -1,12 +1,10 @@
-/** The system clock, the only timers, and a day in milliseconds. Other code takes a `Clock` as a parameter, so that tests can move time. */
+/** The system clock and the only timers. Other code takes a `Clock` as a parameter, so that tests can move time. */
 
-/** Milliseconds of a day. */
 export const DAY_MS = 86_400_000;
 
 /** Stops a timer; does nothing once it has fired. */
 export type Cancel = () => void;
 
-/** Time as the services see it. */
 export interface Clock {
   /** Milliseconds since the Unix epoch. */
   now(): number;

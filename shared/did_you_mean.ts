@@ -1,5 +1,3 @@
-/** Finds the known word nearest to a mistyped one. */
-
 /** Returns the nearest known word, or `null` when more than about a third of the letters differ. */
 export function nearest(word: string, known: Iterable<string>): string | null {
   let best: string | null = null;

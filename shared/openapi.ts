@@ -112,6 +112,7 @@ function describe<Code extends string, Credential extends string>(
       ...parametersOf(params, "path"),
       ...parametersOf(query, "query"),
       ...form.credentials[credential].headers.map(headerParameter),
+      // The content of the body says `Content-Type`. As a parameter, a generated client would ask its caller for it.
       ...headers.filter(({ name }) => name !== "Content-Type").map(headerParameter),
       ...operation.response.isCacheable
         ? [{ name: "If-None-Match", in: "header", required: false, schema: { type: "string" } }]
@@ -123,9 +124,6 @@ function describe<Code extends string, Credential extends string>(
   };
 }
 
-/**
- * `Content-Type` is none, because the content of the body says it, and a generated client would ask its caller for it.
- */
 function headerParameter({ name, required, schema, what }: RouteHeader): Json {
   return { name, in: "header", required, description: what, schema: schemaOf(schema, "input") };
 }
@@ -227,7 +225,7 @@ function commonResponses<Code extends string>(
   }));
 }
 
-/** A body with an example, where a plain one is taken: a reader understands it sooner than the schema. */
+/** A body, with an example if the schema accepts it, because a reader understands it sooner than the schema. */
 function jsonContent(body: z.ZodType, io: "input" | "output"): Json {
   const schema = schemaOf(body, io), example = exampleOf(schema);
   return { "application/json": { schema, ...body.safeParse(example).success ? { example } : {} } };

@@ -1,7 +1,6 @@
-/** The only source of entropy. Other code takes a `Random` as a parameter. */
+/** The source of entropy. Other code takes a `Random` as a parameter, because no test could repeat its own draws. */
 import type { Bytes } from "./protocol/base64url.ts";
 
-/** A source of random bytes. */
 export interface Random {
   bytes(n: number): Bytes;
 }

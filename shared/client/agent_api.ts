@@ -25,9 +25,9 @@ export type MessageState =
 export interface SendOptions {
   /** 1 to 128 characters of visible ASCII without a comma. A reply has the conversation of its question by default. */
   conversationId?: string | undefined;
-  /** 8 to 128 characters of `A-Z a-z 0-9 . _ : -`; a repeated message with the same ID is delivered once. Default: a ULID. */
+  /** 8 to 128 of `A-Z a-z 0-9 . _ : -` (default: a ULID). A repeated message with the same ID is delivered once. */
   requestId?: string | undefined;
-  /** Send it only if the recipient is connected now (default false: the proxy keeps it). */
+  /** Send it only if the recipient is connected now (default false: connector or proxy keep it until then). */
   onlyOnline?: boolean | undefined;
 }
 
@@ -46,7 +46,7 @@ export interface Sent {
   problem: string | null;
 }
 
-/** The sender of a message. Decide by `agentDid` or `ownerDid`; the other members are what the sender calls itself. */
+/** The sender of a message. Decide by `agentDid` or `ownerDid`, because any agent can choose `name` and `humanName`. */
 export interface Sender {
   agentDid: string;
   ownerDid: string;
@@ -62,7 +62,7 @@ export interface IncomingMessage {
   id: number;
   requestId: string;
   from: Sender;
-  /** The sender signed it: with a key that no server chose, and sealed (`end-to-end`), or with one that registry and proxy named. */
+  /** `end-to-end`: sealed, and signed with a key that no server chose. `by-registry`: with a key that servers named. */
   verified: "end-to-end" | "by-registry";
   conversationId: string | null;
   /** Request ID of the message that this one answers. */

@@ -1,5 +1,5 @@
 /**
- * What `LocalAgent` does with its connector. Apart from that class, because the declarations of the package would otherwise name
+ * What `LocalAgent` does with its connector. Not in that class, because the declarations of the package would then name
  * modules that it does not contain.
  */
 import type { Clock } from "../clock.ts";
@@ -57,7 +57,7 @@ export async function askThrough(
     const isOver = state === "dead_lettered" || state === "refused";
     throw noReply(result, isOver ? problem ?? "the recipient gave up on it" : "none came in time");
   }
-  // Of two readers of a message only the one that changed it may act on it.
+  // Only the reader that marked the reply may return it, because another program would otherwise act on it too.
   if ((await orSvcError(readMessages(local, { ids: [reply.id] }))).length > 0) return messageOfLocal(reply);
   throw noReply(result, "another program took the reply");
 }

@@ -74,7 +74,7 @@ export async function agentNames(configDir: string): Promise<string[]> {
  */
 async function readPlain(path: string, maxBytes: number): Promise<string | null> {
   if (await isLink(path)) throw unsafe(path, "is a link");
-  // O_NONBLOCK, because opening a pipe must not wait for a writer. Windows has neither flag.
+  // Without O_NONBLOCK, opening a pipe would wait for a writer. Windows has neither flag.
   const flags = constants.O_RDONLY | (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0);
   let handle: FileHandle;
   try {

@@ -2,7 +2,7 @@
 
 const CODE = /^[A-Z0-9_]{1,64}$/;
 
-/** The code of a received envelope, `UNKNOWN_ERROR` for a value that cannot be a code, because it could hold escapes. */
+/** A received code, or `UNKNOWN_ERROR` for a value that cannot be a code, because it could hold terminal escapes. */
 export function receivedCode(code: unknown): string {
   return typeof code === "string" && CODE.test(code) ? code : "UNKNOWN_ERROR";
 }
@@ -34,7 +34,7 @@ export function wasRefused(error: unknown): error is ApiError {
     ![408, 409, 429].includes(error.status);
 }
 
-/** How the `fetch` of Deno names a failure before the request, and how sockets do. */
+/** How `fetch` of Deno and sockets name a failure before the request was sent. */
 const NO_CONNECTION = /client error \(Connect\)|connection refused|ECONNREFUSED|ENOTFOUND/i;
 
 /** How a socket and `fetch` say that nothing on the way to an address answers, or that its name cannot be looked up. */

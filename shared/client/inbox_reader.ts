@@ -66,7 +66,7 @@ export class InboxReader {
     this.#asked.add(requestId);
   }
 
-  /** Ends that. Replies that the `ask` did not take go to the handler. */
+  /** Ends what `expect` began. Replies that the `ask` did not take go to the handler. */
   release(requestId: string, taken: IncomingMessage | null): void {
     this.#asked.delete(requestId);
     for (const message of this.#leftToAsk.get(requestId) ?? []) if (message.id !== taken?.id) this.#lanes.add(message);
@@ -97,7 +97,7 @@ export class InboxReader {
         if (isConnected) this.events.emit("disconnected", "The connector does not answer");
         if (!isDown(error) || failures++ === 0) this.events.problem(error);
         isConnected = false;
-        // Its connector hands messages to a runtime, so only another start of it changes that.
+        // The connector hands messages to a runtime until it is restarted, so later attempts would fail too.
         if (error instanceof SvcError && error.code === "CONNECTOR_RUNTIME_PUSHES") return;
         await sleep(this.clock, retryWait(failures), this.#stop.signal);
       }
@@ -135,7 +135,6 @@ export class InboxReader {
           break;
         }
         await sleep(this.clock, Math.max(retryWait(tries - 1), askedMs), this.#stop.signal);
-        // It stays unread.
         if (this.#stop.signal.aborted) break;
       }
     }
@@ -162,8 +161,8 @@ async function replyIdOf({ from, requestId }: IncomingMessage): Promise<string> 
 }
 
 /**
- * Codes of refusals that a repetition does not change. `PROXY_HOOK_REQUEST_ID_REUSED`: the proxy has accepted an earlier
- * reply to the message.
+ * Codes of refusals that a repetition does not change. `PROXY_HOOK_REQUEST_ID_REUSED`: the proxy has accepted an
+ * earlier reply to the message.
  */
 const FINAL_CODES: ReadonlySet<string> = new Set([
   "CONNECTOR_LOOP_GUARD",
@@ -237,13 +236,13 @@ export class HandlerLanes {
   async #run(lane: string, handler: MessageHandler): Promise<void> {
     const messages = this.#lanes.get(lane) ?? [];
     const [message] = messages;
-    // The lane is busy before the handler runs, which may add messages.
+    // Waits one turn, because the lane must be marked busy before the handler runs, which may add messages to it.
     await Promise.resolve();
     if (message) await this.work(message, handler);
     messages.shift();
     this.#busy.delete(lane);
     this.#lanes.delete(lane);
-    // At the end, so that each lane gets its turn.
+    // Moves the lane to the end, so that a busy peer does not hold up the others.
     if (messages.length > 0) this.#lanes.set(lane, messages);
     this.#pump();
   }

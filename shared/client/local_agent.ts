@@ -112,8 +112,8 @@ export class LocalAgent implements AsyncDisposable {
   }
 
   /**
-   * Handles the messages that no `ask` waits for, at most four at once and one per conversation. There is one handler at a
-   * time.
+   * Handles the messages that no `ask` waits for, at most four at once and one per conversation. There is one handler
+   * at a time.
    *
    * @returns a function that ends it
    */

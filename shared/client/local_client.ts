@@ -55,11 +55,11 @@ export interface LocalDeps {
   fetch: typeof fetch;
   clock: Clock;
   /**
-   * The discovery file of the connector that runs; `null` while none does. Asked before each request: ports are fixed, so
-   * after the end of a connector another program could get its messages and its token.
+   * The discovery file of the connector that runs; `null` while none does. Asked before each request, because after the
+   * end of a connector another program can take its port, and would get its messages and its token.
    */
   find(): Promise<ConnectorFile | null>;
-  /** Whether a process of another user listens at the address of a connector, who would get the token. Absent: not checked. */
+  /** Whether another user's process listens at a connector's address and would get the token. Absent: not checked. */
   isOfOtherUser?(file: ConnectorFile): Promise<boolean>;
 }
 
@@ -75,8 +75,8 @@ export class LocalClient implements LocalCalls {
     if (await deps.isOfOtherUser?.(file)) {
       throw new LocalDown(agentName, `is not what listens at ${url}, but another user`);
     }
-    // Asked again last, because the look may take seconds, and a connector that ends meanwhile leaves its port to any
-    // program.
+    // Asked again, because the check of the user may take seconds, and a connector that ends meanwhile leaves its port
+    // to any program.
     if (deps.isOfOtherUser && (await deps.find())?.token !== token) throw new LocalDown(agentName, "has ended");
     const response = await exchange(deps, {
       method,
@@ -156,14 +156,14 @@ export interface SendResult {
   json: string;
 }
 
-/** Between two requests: a connector that is ending answers a waiting request at once. */
+/** Wait between two requests. With less, requests repeat fast, because a connector that is ending answers at once. */
 const PAUSE_MS = 250;
-/** Before a message is sent again. */
+/** Shortest wait before a message is sent again. */
 const AGAIN_MS = 1_000;
 
 /**
- * Sends a message. Resolves at its reply, at an end without one, or when the time is over. Sends it again while its state is
- * `unknown` or no connector answers; that is safe, because with one request ID it is delivered once.
+ * Sends a message. Resolves at its reply, at an end without one, or when the time is over. Sends it again while its
+ * state is `unknown` or no connector answers; that is safe, because with one request ID it is delivered once.
  *
  * @throws {ApiError} the refusal of the connector or of the proxy
  * @throws {LocalDown} when no connector answers in time

@@ -11,8 +11,9 @@ import { memberText } from "../protocol/json_text.ts";
 import * as z from "zod";
 
 /**
- * The member of a payload with the error of a reply: an agent that has no answer says why, and no program takes the
- * reason for an answer. It is in the payload and not in the frame, so what proves the payload proves the error too.
+ * The member of a payload with the error of a reply: an agent that has no answer says why, and without it a program
+ * would take the reason for an answer. It is in the payload and not in the frame, so what proves the payload proves the
+ * error too.
  */
 const MEMBER = "svcError";
 /** Characters of the message of an error; the whole text is the message of the payload. */
@@ -92,7 +93,7 @@ export const LocalMessage = z.object({
     alias: z.string().nullable(),
     humanName: z.string().nullable(),
   }),
-  /** The sender signed it: with a key that no server chose, and sealed (`end-to-end`), or with one that registry and proxy named. */
+  /** `end-to-end`: sealed, and signed with a key that no server chose. `by-registry`: with a key that servers named. */
   verified: z.enum(VERIFIED),
   conversationId: z.string().nullable(),
   inReplyTo: z.string().nullable(),
@@ -118,9 +119,9 @@ export const InboxPage = z.object({ messages: z.array(LocalMessage), more: z.boo
 export type InboxPage = z.infer<typeof InboxPage>;
 
 /**
- * Body of the request `POST /v1/inbox/read`. Without `lease` the messages are read. With it they are held for these seconds:
- * other calls neither list nor take them, and they are unread again when it ends, unless the holder marks them before. `0`
- * releases them. A repeat with the same `leaseId` is the same lease.
+ * Body of the request `POST /v1/inbox/read`. Without `lease` the messages are read. With it they are held for that
+ * number of seconds: other calls neither list nor take them, and they are unread again when it ends, unless the holder
+ * marks them before. `0` releases them. A repeat with the same `leaseId` is the same lease.
  */
 export const InboxRead = z.strictObject({
   ids: z.array(Id).min(1).max(READ_IDS_MAX),
@@ -128,7 +129,7 @@ export const InboxRead = z.strictObject({
   leaseId: RequestId.optional(),
 });
 
-/** Body of the response of `POST /v1/inbox/read`: the IDs that this call has changed, and with `lease` the ID of the lease. */
+/** Response of `POST /v1/inbox/read`: the IDs that this call has changed, and with `lease` the ID of the lease. */
 export const InboxReadResult = z.object({ read: z.array(Id), leaseId: RequestId.optional() });
 export type InboxReadResult = z.infer<typeof InboxReadResult>;
 
@@ -142,7 +143,7 @@ const Kept = {
   attempts: z.int(),
 };
 
-/** These members of a message that no connector keeps. */
+/** The members of `Kept` for a message that is not `kept`. */
 export const NOT_KEPT = { until: null, nextTryAt: null, attempts: 0 } as const;
 
 /** The problem of a message that its sender has cancelled. */
@@ -184,8 +185,8 @@ export const LogEntry = z.discriminatedUnion("kind", [
 export type LogEntry = z.infer<typeof LogEntry>;
 
 /**
- * Body of `GET /v1/log`: the newest first, with `after` the oldest. `next` is `before` or `after` of the next page; `null` when
- * there is none. A page of a search may have no message and a next page.
+ * Body of `GET /v1/log`: the newest first, with `after` the oldest. `next` is `before` or `after` of the next page;
+ * `null` when there is none. A page of a search may have no message and still have a next page.
  */
 export const LogPage = z.object({ messages: z.array(LogEntry), next: z.string().nullable() });
 export type LogPage = z.infer<typeof LogPage>;
@@ -203,7 +204,7 @@ export const OutboundResult = z.object({
   ...Kept,
   /** When the state has changed last. */
   stateAt: When,
-  /** IDs of the replies in the inbox, the first ones. */
+  /** IDs of the first replies in the inbox. */
   replies: z.array(Id),
   reply: LocalMessage.nullable(),
 });
@@ -264,8 +265,8 @@ export const LocalPeers = z.object({ peers: z.array(LocalPeer) });
 export const PairPeers = PeerList.pick({ peers: true });
 
 /**
- * Body of the request `POST /v1/outbound`. Exactly one of `payload`, `text` and `error`, or `text` with `error`; one of `to`
- * and `replyTo` at least.
+ * Body of the request `POST /v1/outbound`. Exactly one of `payload`, `text` and `error`, or `text` with `error`; at
+ * least one of `to` and `replyTo`.
  */
 export const OutboundRequest = z.strictObject({
   /** Alias or DID. */

@@ -1,7 +1,7 @@
 /**
- * Who listens at a port of this machine (D-397). Any user may take a port that is free, so a program that ended leaves its
- * address to others, and with it every token and message that is sent there. The system tells the owner of a listening
- * socket; the answer is as old as the look, so a port that changes hands between the look and the connection is not seen.
+ * Who listens at a port of this machine (D-397). Any user may take a port that is free, so when a program has ended,
+ * another user can take its address and get every token and message that is sent there. The system tells the owner of a
+ * listening socket; a port that changes hands between the look and the connection is not noticed.
  */
 import { isLoopback } from "./service_url.ts";
 

@@ -44,14 +44,14 @@ export function isPermanent(error: unknown): boolean {
 export const OPERATOR_RETRY_MS = 300_000;
 
 /**
- * Whether only the operator of the server can end this refusal, after which the same files work again: the owner's account is
- * suspended, or the server was started with a store that lacks the agent.
+ * Whether only the operator of the server can end this refusal, after which the same files work again: the owner's
+ * account is suspended, or the server was started with a store that lacks the agent.
  */
 export function needsOperator(error: unknown): boolean {
   return error instanceof ApiError && (error.code === "ACCOUNT_SUSPENDED" || error.code === "AGENT_NOT_FOUND");
 }
 
-/** Without `…_INVALID_AIT` and `…_INVALID_PROOF`: a proxy answers so until it has fetched new registry keys. */
+/** `…_INVALID_AIT` and `…_INVALID_PROOF` are not among them: a proxy also sends them until it has new registry keys. */
 const HOPELESS = new Set([
   "PROXY_AUTH_REVOKED",
   "AGENT_AUTH_REFRESH_REVOKED",

@@ -1,4 +1,3 @@
-/** The one error of the client library. */
 import { ApiError, LocalDown } from "./errors.ts";
 import { describeError } from "./refusals.ts";
 import type { IncomingMessage } from "./agent_api.ts";

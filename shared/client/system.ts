@@ -20,7 +20,7 @@ export interface ClientSystem {
   env(name: string): string | undefined;
   /** True when a process of this user has the ID. */
   isRunning(pid: number): boolean;
-  /** True when a process of another user listens at an address of this machine; false where the system does not tell. */
+  /** True when another user's process listens at an address of this machine; false if the system does not tell. */
   isOfOtherUser(url: string): Promise<boolean>;
 }
 
@@ -58,7 +58,7 @@ export function hostSystem(): ClientSystem {
   };
 }
 
-/** `undefined` where Deno does not permit it. */
+/** What `read` returns; `undefined` when Deno does not permit it. */
 function allowed<T>(read: () => T): T | undefined {
   try {
     return read();
@@ -76,10 +76,10 @@ export function leavesMachine(system: Pick<ClientSystem, "usesProxyVariables" | 
   return !spared.some((entry) => ["127.0.0.1", "127.0.0.0/8", "0.0.0.0/0"].includes(entry));
 }
 
-/** A program that hangs, or an address that does not answer, must not stop a call for longer. */
+/** With more, a program that hangs, or an address that does not answer, stops a call for longer. */
 const LOOK_MS = 2_000;
 
-/** In a Deno program without permissions they find nothing, which is what `null` says. */
+/** Without permissions each of them finds nothing: `null`, or false for `reach`. */
 export const listeningSockets: Pick<PortSystem, "read" | "run" | "reach"> = {
   read: (path) => readFile(path, "utf8").catch(() => null),
 

@@ -1,7 +1,6 @@
 /**
- * TLS errors with their fixes, and the roots that a WebSocket is tried with: the given authority first, then the
- * system's, because its option replaces the system's roots, and Deno cannot grant reading those by name. Nothing
- * turns verification off.
+ * TLS errors with their fixes, and the roots that a WebSocket is tried with: those of the given authority first, then
+ * the system's. Nothing turns verification off.
  */
 import { UnreachableError } from "./errors.ts";
 
@@ -54,14 +53,15 @@ function causesOf(error: unknown): string {
 }
 
 /**
- * The roots to try for a WebSocket, in order; `null`: the system's. The option `ca` of `npm:ws` replaces the system's roots,
- * and reading those as text needs a permission that Deno 2.9 cannot grant by name.
+ * The roots to try for a WebSocket, in order; `null`: the system's. They are tried one after the other, because the
+ * option `ca` of `npm:ws` replaces the system's roots, and Deno cannot grant by name the permission to read those as
+ * text.
  */
 export function rootsToTry(authority: { pem: string } | undefined): (string | null)[] {
   return authority === undefined ? [null] : [authority.pem, null];
 }
 
-/** Whether other roots may accept the certificate. Deno 2.7 reports a refused certificate as a lost connection. */
+/** Whether other roots may accept the certificate; also after a lost connection, because Deno 2.7 says that instead. */
 export function mayPassWithOtherRoots(error: unknown): boolean {
   return error instanceof UnreachableError &&
     (error.code === "CLI_UNREACHABLE" || REFUSALS[0]?.found.test(causesOf(error)) === true);

@@ -1,6 +1,7 @@
 /**
- * Plots as SVG: stacked bars for counts, lines for times and depths. All of their numbers are in a table below, because a
- * person may not see a shape, and a step that was not measured is a grey field, never 0.
+ * Plots as SVG: stacked bars for counts, lines for times and depths. All numbers are also in a table below, because
+ * some people cannot see a shape. A step that was not measured is a grey field, because 0 would look like a measured
+ * value.
  */
 import { toIso } from "../protocol/time.ts";
 import { type Html, markup } from "./html.ts";
@@ -13,18 +14,18 @@ export interface Plot {
   kind: "bars" | "lines";
   /** Ends of the steps, milliseconds since the Unix epoch, oldest first. */
   times: readonly number[];
-  /** At most four; one value for each step, `null` where nothing was measured. */
+  /** At most four of bars or two of lines, as page.css styles them. One value a step, `null` if not measured. */
   lines: readonly { name: string; values: readonly (number | null)[] }[];
   /** Values above it have no number of their own; they are drawn at the top, and the table says `overText`. */
   over?: { above: number; text: string };
 }
 
 const LEFT = 34, RIGHT = 394, TOP = 8, BOTTOM = 126;
-/** Steps of the axis within a power of ten. */
+/** The distance between lines of the grid is one of these numbers times a power of ten. */
 const STEPS = [1, 2, 2.5, 5, 10];
-/** With more lines, their numbers touch each other. */
+/** With more lines of the grid above 0, their numbers touch each other. */
 const LINES_MAX = 4;
-/** A field that is narrower has no room for its words. */
+/** A grey field that is narrower has no room for the words "no data". */
 const WORDS_WIDTH = 50;
 
 export function chart(plot: Plot): Html {
@@ -105,11 +106,11 @@ function paths({ lines }: Plot, { x, y, width }: Scale): Html[] {
       const middle = round(x(i) + width / 2), height = y(value);
       const isFirst = (values[i - 1] ?? null) === null, isLast = (values[i + 1] ?? null) === null;
       if (isFirst) start = middle;
-      // A point between two gaps would otherwise have no length.
+      // A point between two gaps is drawn as a short line, because a path of one point is invisible.
       path += isFirst && isLast ? `M${round(middle - 2)} ${height}h4` : `${isFirst ? "M" : "L"}${middle} ${height}`;
       area += `${isFirst ? `M${middle} ${BOTTOM}` : ""}L${middle} ${height}${isLast ? `V${BOTTOM}H${start}z` : ""}`;
     }
-    // Below several lines, areas would cover each other.
+    // Only a single line gets an area, because the areas below several lines would cover each other.
     return markup`${lines.length === 1 && markup`<path class="f1 a1" d="${area}"/>`}<path class="${`l${
       line + 1
     }`}" d="${path}"/>`;

@@ -1,4 +1,4 @@
-/** A whole page with its headers. Its policy names each file by its address and allows no string as markup. */
+/** A whole page with its headers. Its Content-Security-Policy lets no script turn a string into markup. */
 import { sha256 } from "../protocol/base64url.ts";
 import { type Html, markup, type Value } from "./html.ts";
 import { plain } from "./parts.ts";
@@ -6,26 +6,24 @@ import css from "./page.css" with { type: "text" };
 import icon from "./icon.svg" with { type: "text" };
 import script from "./page.js" with { type: "text" };
 
-/** An answer to a request for a page. */
 export interface PageAnswer {
   status: number;
   headers: Record<string, string>;
   body: string | null;
 }
 
-/** What a page shows. */
 export interface PageView {
   title: string;
   body: Html;
-  /** Seconds between two looks of the script, and a number of new messages, which a notification is about. */
+  /** `every`: seconds between two polls of the script. When `unread` grows on a hidden page, it shows `notice`. */
   live?: { every: number; unread?: number; notice?: string } | undefined;
-  /** Names a page of which nothing stays, as one without rows: the script loads it again when the name changes. */
+  /** Layout of the page, as `none` without rows. The script only merges parts, so it reloads when this changes. */
   kind?: string | undefined;
-  /** True when a person writes in it: without the script it is then not loaded again by itself. */
+  /** True when a person writes in it. Without the script it is then not reloaded, because that would lose the text. */
   hasField?: boolean | undefined;
 }
 
-/** Where a page with a session is; `null` for one without. */
+/** Where a page with a session is. */
 export interface PagePlace {
   origin: string;
   /** Path before the pages. */
@@ -77,7 +75,7 @@ export function pageHeaders(place: PagePlace | null): Record<string, string> {
       "require-trusted-types-for 'script'",
       "trusted-types 'none'",
     ].join("; "),
-    // With no-referrer a form would send `Origin: null`, so no own form would be known.
+    // With no-referrer a form would send `Origin: null`, so the forms of this site would be refused.
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Permissions-Policy": "camera=(), microphone=(), geolocation=()",

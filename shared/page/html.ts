@@ -1,9 +1,10 @@
 /**
- * Markup as a value. Only the tag `markup` makes it from text, and it escapes each value, so a text becomes markup by no
- * mistake. A value stands in text or in a quoted attribute; lint refuses other places, where escaping does not help.
+ * Markup as a value. Only `markup` and `typed` make it from text, and both escape the text, so that no mistake in a
+ * page lets a text act as markup. A value stands in text or in a quoted attribute; lint refuses other places, because
+ * escaping does not help there.
  */
 
-/** Markup. Its constructor is called in this file only, because it takes its text as it is. */
+/** Markup. Its constructor is called in this file only, because it does not escape its text. */
 export class Html {
   constructor(readonly text: string) {}
 }
@@ -24,7 +25,7 @@ export function markup(parts: TemplateStringsArray, ...values: readonly Value[])
   return new Html(text);
 }
 
-/** What a person typed, unchanged: in a field, a shown escape would be sent back as if it had been typed. */
+/** Text for a field. Invisible characters stay, because an escape like `\u{200B}` would be sent back as typed text. */
 export function typed(text: string): Html {
   return new Html(text.replace(/[&<>"']/g, entity));
 }

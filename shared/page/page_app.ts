@@ -1,8 +1,8 @@
 /**
- * Answers requests for pages from a table of rows: admission, session, opening, forms, and looks that ask for changes. The
- * console and the local page use it in place of their HTTP layers, because their APIs refuse what a browser sends. A code
- * that works once opens a session, because a password can be phished. A session is half in the path and half in a cookie,
- * because a cookie alone goes to every port of a host, and an address alone stays in the history.
+ * Answers requests for pages from a table of rows: admission, session, opening, forms, and polls for changes. The
+ * console and the local page use it in place of their HTTP layers, because their APIs refuse what a browser sends. A
+ * code that works once opens a session, because a password can be phished. A session is half in the path and half in a
+ * cookie, because a cookie alone goes to every port of a host, and an address alone stays in the history.
  */
 import { pathParams } from "./path_params.ts";
 import { sha256, toBase64Url } from "../protocol/base64url.ts";
@@ -11,7 +11,7 @@ import { documentOf, type PageAnswer, pageHeaders, type PageView, plainPage } fr
 import { type Html, markup } from "./html.ts";
 import { copy, hidden } from "./parts.ts";
 
-/** A request, as both sides have it. */
+/** A request, as the console and the local page both have it. */
 export interface PageRequest {
   method: string;
   /** Path without the query. */
@@ -29,14 +29,13 @@ export interface PageSessions<S> {
   /**
    * The session, as long as it may be used.
    *
-   * @param isUse whether a person has asked: what an open page asks for by itself keeps no session alive, because no person
-   * may be in front of it
+   * @param isUse false for a request that an open page makes by itself. It does not prolong the session, because a page
+   * that was left open would otherwise keep it alive without end
    */
   find(sessionDigest: string, isUse: boolean): Promise<S | null> | S | null;
   end(sessionDigest: string): Promise<void> | void;
 }
 
-/** What a page gets. */
 export interface PageInput<S> {
   session: S;
   /** Parts of the path that a row names with `:name`. */
@@ -110,7 +109,6 @@ export async function newCode(random: (bytes: number) => Uint8Array): Promise<{ 
   return { code, digest: await sha256(code) };
 }
 
-/** Answers requests for the pages of a site. */
 export function pageApp<C, S>(site: PageSite<C, S>): (request: PageRequest) => Promise<PageAnswer> {
   return async (request) => {
     const { method, path } = request;
@@ -153,7 +151,7 @@ export function pageApp<C, S>(site: PageSite<C, S>): (request: PageRequest) => P
   };
 }
 
-/** False for a look of the script, and for a page without the script that loads again, which is of no click. */
+/** False for a request without a click: a poll of the script, and the reload of a page without the script. */
 function isUse(headers: Headers): boolean {
   const isOfBrowser = headers.has("sec-fetch-mode");
   return !headers.has("if-none-match") && (!isOfBrowser || headers.get("sec-fetch-user") === "?1");
@@ -161,7 +159,7 @@ function isUse(headers: Headers): boolean {
 
 /** Why a request is refused before its session is looked at; `null` when it is not. */
 function refusalOf<C, S>(site: PageSite<C, S>, { method, path, headers }: PageRequest): string | null {
-  // A name of another site that resolves to this address sends its own name.
+  // Another site may let its name resolve to this address to read the answers, but then `Host` has its name.
   if (!site.hosts.includes(headers.get("host")?.toLowerCase() ?? "")) return "This address belongs to another name.";
   const isOpening = method === "GET" && path.startsWith(`${site.openRoot}/`);
   const from = headers.get("sec-fetch-site");

@@ -8,7 +8,7 @@ export type Mood = "ok" | "warn" | "bad" | "";
 const MARK =
   markup`<svg viewBox="0 0 26 26" aria-hidden="true"><path d="M3 6.5 13 1.5l10 5v7.2c0 5.3-4.3 9-10 10.8C7.3 22.7 3 19 3 13.7z" fill="currentColor" opacity=".16" /><path d="M3 6.5 13 1.5l10 5v7.2c0 5.3-4.3 9-10 10.8C7.3 22.7 3 19 3 13.7z" fill="none" stroke="currentColor" stroke-width="1.8" stroke-linejoin="round" /><path d="M7.5 13h4l3-3.5h4M11.5 13l3 3.5h4" fill="none" stroke="currentColor" stroke-width="1.8" stroke-linecap="round" stroke-linejoin="round" /></svg>`;
 
-/** A name that another person chose, set apart so that its direction does not spill over. */
+/** A name that another person chose, in `<bdi>`, because right-to-left letters would reorder the text beside it. */
 export function name(text: string): Html {
   return markup`<bdi>${text}</bdi>`;
 }
@@ -20,7 +20,6 @@ function mark(title: string, line: string): Html {
   return markup`${MARK}<span><b>${title}</b><span>${words}</span></span>`;
 }
 
-/** An entry of the navigation. */
 export interface NavEntry {
   path: string;
   text: string;
@@ -28,7 +27,6 @@ export interface NavEntry {
   count?: number;
 }
 
-/** A page with navigation. */
 export function shell(
   { title, line, home, nav, current, foot, main, mainClass, lost, over }: {
     title: string;
@@ -76,7 +74,6 @@ export function head(title: Value, line: Value = null, actions: Value = null): H
   }</div>${actions}</div>`;
 }
 
-/** A box with a heading. */
 export function card(title: Value, body: Value): Html {
   return markup`<section class="card"><h2>${title}</h2>${body}</section>`;
 }
@@ -117,7 +114,6 @@ export function problem(title: string, text: Value, code?: string): Html {
   });
 }
 
-/** A text field. */
 export interface Field {
   id: string;
   label: Value;
@@ -200,7 +196,7 @@ export function link(path: string, text: Value, look: "" | "quiet" | "bare" = ""
   return markup`<a class="${`btn ${look}`}" href="${path}">${text}</a>`;
 }
 
-/** What a page says that asks before what cannot be undone, or what is easily done by mistake. */
+/** A page that asks before an action that cannot be undone or is easily done by mistake. */
 export interface Question {
   title: Value;
   text: Value;
@@ -208,7 +204,7 @@ export interface Question {
   facts?: Value;
   /** What else the form sends. */
   fields?: Value;
-  /** What its button says, and what the other one does. */
+  /** Text of the button that does it; `no`: text of the link that goes back. */
   label: Value;
   no?: string;
   look?: "danger" | "";
@@ -231,7 +227,7 @@ export function filter(fields: readonly Html[], submit = "Filter"): Html {
   return markup`<form class="filter" method="get">${fields}<button class="btn quiet">${submit}</button></form>`;
 }
 
-/** A column: its heading; `number`: of numbers. */
+/** A column by its heading; with `number` it is a column of numbers. */
 export type Column = string | { number: string };
 
 /** A row of a table, or the heading of the rows after it. */
@@ -277,7 +273,7 @@ export function copy(id: string, text: Value, label = "Copy"): Html {
   return markup`<div class="copy"><code id="${id}">${text}</code><button type="button" class="btn quiet" data-copy="${id}" hidden>${label}</button></div>`;
 }
 
-/** A QR code on white, because cameras do not read an inverted one. */
+/** A QR code on white also in dark mode, because cameras do not read an inverted one. */
 export function qr(text: string, label: string): Html {
   const { data, size } = encode(text, { ecc: "M", border: 0 });
   let path = "";

@@ -13,7 +13,7 @@ export function msOf(time: Time): number {
   return typeof time === "number" ? time : Date.parse(time);
 }
 
-/** A time as `12:04`, `Sat`, `22 Nov` or `22 Nov 2025`, whichever is short and clear; the whole instant in its title. */
+/** A time as `12:04` today, `Sat` in the last six days, else `22 Nov` or `22 Nov 2025`; the instant is in its title. */
 export function when(time: Time, now: number): Html {
   const ms = msOf(time);
   return timeElement(ms, shortTime(ms, now));
@@ -43,12 +43,12 @@ export function dayHeading(ms: number, now: number): string {
   return `${inWords(ms, { weekday: "long" })} ${dayText(ms, now, "long")}`;
 }
 
-/** The number of a day, the same for each moment of it. */
+/** The days since the Unix epoch, UTC. */
 export function dayOf(ms: number): number {
   return Math.floor(ms / DAY_MS);
 }
 
-/** A duration in its two largest units at most: `8.3 s`, `44 min`, `6 days`. */
+/** A duration in one unit: `8.3 s`, `44 min`, `6 days`. */
 export function duration(ms: number): string {
   if (ms < 1000) return `${Math.max(0, Math.round(ms))} ms`;
   if (ms < 10_000) return `${(ms / 1000).toFixed(1)} s`;

@@ -1,4 +1,4 @@
-/** Why connectors refuse messages. Apart from frames.ts, which would load its parsers into the command that explains codes. */
+/** Why connectors refuse messages. Not in frames.ts, because the command that explains codes would load its parsers. */
 
 const AGAIN = "Send it again with a new signature.";
 const LATER = "Send it again later, or with Prefer: respond-async, which keeps it until it can be taken.";
@@ -44,5 +44,5 @@ export const ACK_REASONS = {
   store_failed: { when: "the recipient could not store the message", fix: LATER },
   failed: { when: "the recipient failed", fix: LATER },
 } as const;
-/** A reason of the table. Other connectors may send others. */
+/** A reason of the table. Connectors of other programs may send other reasons. */
 export type AckReason = keyof typeof ACK_REASONS;

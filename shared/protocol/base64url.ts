@@ -1,6 +1,6 @@
 /**
- * Strict base64url: RFC 4648 section 5 without padding. Each byte string has exactly one accepted text, because a nonce or
- * key that can be written in two ways would pass a check for "used before" the second time.
+ * Strict base64url: RFC 4648 section 5 without padding. Each byte string has exactly one accepted text, because a nonce
+ * or key that can be written in two ways would pass a check for "used before" the second time.
  */
 import { decodeBase64Url, encodeBase64Url } from "@std/encoding/base64url";
 import { givenHashes } from "./hashes.ts";

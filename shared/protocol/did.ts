@@ -21,7 +21,7 @@ const OCTET = /^(?:0|[1-9]\d{0,2})$/;
 export function isAuthority(text: string): boolean {
   if (text.length < 1 || text.length > MAX_AUTHORITY) return false;
   const labels = text.split(".");
-  // As in URLs, a host whose last label is a number must be an IPv4 address.
+  // A host that ends in a number must be a whole IPv4 address, because a URL would turn any other into an address.
   if (/^(?:\d+|0x[0-9a-f]*)$/.test(labels.at(-1) ?? "")) {
     return labels.length === 4 && labels.every((octet) => OCTET.test(octet) && Number(octet) <= 255);
   }

@@ -10,8 +10,7 @@ const ALGORITHM = "Ed25519";
 const PKCS8_PREFIX = [0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20];
 
 /**
- * Returns true for an accepted public key: 32 bytes, canonical, on the curve, not of small order. With a small-order key,
- * one constant signature would verify for every message.
+ * Returns true for an accepted public key: base64url of 32 bytes, canonical, on the curve, not of small order.
  */
 export function isPublicKey(value: unknown): value is string {
   if (typeof value !== "string" || value.length !== 43) return false;
@@ -47,7 +46,7 @@ export interface KeyPair {
 export async function keyPairFromSeed(seed: Uint8Array): Promise<KeyPair> {
   if (seed.length !== 32) throw new TypeError("Cannot make a key pair: the seed is not 32 bytes");
   const pkcs8 = new Uint8Array([...PKCS8_PREFIX, ...seed]);
-  // Extractable only to read the public key.
+  // This import is extractable, because the public key is read from it; the key that is returned is not.
   const jwk = await crypto.subtle.exportKey(
     "jwk",
     await crypto.subtle.importKey("pkcs8", pkcs8, ALGORITHM, true, ["sign"]),

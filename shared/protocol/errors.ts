@@ -1,6 +1,6 @@
 /**
  * The error table: every code with its HTTP status, condition and fix. Also the error class that carries a code,
- * and the envelope. No other file defines the status of an error.
+ * and the envelope. No other file defines the status of an error, because services and documents could then differ.
  */
 import { LIMITS } from "./limits.ts";
 
@@ -404,7 +404,7 @@ export interface ErrorDetails {
 }
 
 export interface ServiceErrorOptions {
-  /** Message (default: the table's `when`). Never contains a secret. */
+  /** Message (default: the table's `when`). It is sent to the caller, so it never contains a secret. */
   message?: string;
   details?: ErrorDetails;
   headers?: Record<string, string>;

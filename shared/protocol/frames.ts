@@ -10,8 +10,8 @@
  *     │ ── paired, revoked ───────▶ │   need no answer
  *
  * Text messages, one JSON object each: at most 1 MiB from a proxy, at most 8 KiB from a connector. Unknown members are
- * ignored; unknown types and malformed frames count as misuse. `payload` is the last member of `deliver`: the sender's
- * JSON text, inserted and extracted without parsing.
+ * ignored, so that a later version can add some; unknown types and malformed frames count as misuse. `payload` is the
+ * last member of `deliver`: the sender's JSON text, inserted and extracted without parsing, so its bytes stay the same.
  */
 import { utf8Bytes } from "./base64url.ts";
 import { isAgentDid, isHumanDid } from "./did.ts";
@@ -42,8 +42,8 @@ export function returnWindow(reason: string): number | null {
 }
 
 /**
- * Reasons of a connector that pass by themselves: it has no space now. A message that may wait is queued then, because its
- * sender would otherwise be told that it was refused.
+ * Reasons of a connector that pass by themselves: it has no space now. A message that may wait is then queued, because
+ * its sender would otherwise be told that it was refused.
  */
 export const TEMPORARY_REASONS: ReadonlySet<string> = new Set(["inbox_full", "store_failed"]);
 
@@ -76,7 +76,7 @@ const isIdentity = (value: unknown): value is FrameIdentity =>
   isUlid(value.aitJti) && isText(64)(value.name);
 const isAttempt = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 1;
 const isObject = (value: unknown): value is object => isRecord(value);
-/** Its form is that of the route that records it, so a connector shows what it does not know. */
+/** Any object: its members have the form of the route that records receipts, and are not checked here. */
 const isReceipt = (
   value: unknown,
 ): value is { requestId: string; recipientAgentDid: string; status: string; receivedAt: string } => isRecord(value);
@@ -124,7 +124,7 @@ export const FRAMES = {
   },
   heartbeat: { from: "both", members: {} },
   heartbeat_ack: { from: "both", members: { ackId: isUlid } },
-  /** The agent has a new peer; `proxy` is its home, absent for the one that sends the frame. */
+  /** The agent has a new peer. `proxy` is the peer's home proxy; absent when that is the sender of the frame. */
   paired: { from: "proxy", members: { peerAgentDid: isAgentDid, profile: isProfile, proxy: optional(isText(150)) } },
   /** The agent is no longer authorised. The socket then closes with 4401. */
   revoked: { from: "proxy", members: { reason: isText(256) } },

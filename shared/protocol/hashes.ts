@@ -1,7 +1,7 @@
 /**
- * Hashes that return at once, which a program may hand in. WebCrypto is there in every runtime, but it moves each call to
- * another thread and back, and a sealed message has 28 of them on its way, which take longer than all its other work. The
- * results are the same.
+ * Hashes that return at once, which a program may hand in. WebCrypto is there in every runtime, but it moves each call
+ * to another thread and back, and a sealed message has 28 such calls on its way, which take longer than all its other
+ * work. The results are the same.
  */
 export interface Hashes {
   /** Returns the base64url SHA-256. */

@@ -27,7 +27,7 @@ const INVISIBLE = /[\p{Cc}\p{Default_Ignorable_Code_Point}]/gu;
 const LINE_ENDS = /(\r\n|[\n\r\u000b\u000c\u0085\u2028\u2029])/;
 const PRINTABLE = /^[\n\r\x20-\x7e]*$/, MARKER_IN_ANY_CASE = /\[svc identity\]/i;
 const MARKER_FOLDED = foldLine(IDENTITY_MARKER);
-/** UTF-16 units. The marker has 14 characters, and normalisation removes no character that is kept here. */
+/** UTF-16 units. No longer line can fold to the marker of 14 characters, because normalisation removes no character. */
 const MAX_MARKER_UNITS = 128;
 
 /** Returns the value of a field for the block: one line, bounded, never blank. */
@@ -38,14 +38,14 @@ export function sanitizeField(value: string, maxCodePoints: number): string {
   return cut || "unknown";
 }
 
-/** Returns the block, an empty line and the text. Lines of the text that look like the block's first line are quoted. */
+/** Returns the block, an empty line and the text. Lines of the text that look like the block's first one are quoted. */
 export function withIdentityBlock(message: string, identity: SenderIdentity): string {
   return blockOf(identity).text + quoteMarkers(message);
 }
 
 /**
- * Returns a text without its identity block. Removes a block at the start only when it is the one of this sender, so that a
- * text which the sender wrote stays complete.
+ * Returns a text without its identity block. Removes a block at the start only when it is the one of this sender,
+ * because a similar text that the sender wrote would otherwise be lost.
  */
 export function withoutIdentityBlock(message: string, identity: SenderIdentity): string {
   const { text } = blockOf(identity);
@@ -108,7 +108,7 @@ export function injectIdentity(json: string, value: unknown, identity: SenderIde
 }
 
 function quoteMarkers(text: string): string {
-  // Of printable ASCII normalisation changes nothing, so that most messages need one pass.
+  // Normalisation does not change printable ASCII, so most messages need no split into lines.
   if (PRINTABLE.test(text) && !MARKER_IN_ANY_CASE.test(text)) return text;
   // A captured separator keeps every line end unchanged.
   return text.split(LINE_ENDS).map((part, i) => i % 2 === 0 && isMarker(part) ? `> ${part}` : part).join("");

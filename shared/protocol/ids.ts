@@ -8,7 +8,7 @@ import { encodeTime, monotonicFactory } from "ulid";
 const ULID = /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/;
 const REQUEST_ID = /^[A-Za-z0-9._:-]{8,128}$/;
 
-/** The same, for texts. */
+/** The form of a request ID in words. */
 export const REQUEST_ID_FORM = "8 to 128 of A-Z, a-z, 0-9, '.', '_', ':' and '-'";
 
 /** Returns true for 26 characters of upper-case Crockford base32 that fit 128 bits. */
@@ -43,6 +43,6 @@ export function ulidSource(now: () => number, bytes: (n: number) => Uint8Array):
     if (used === DRAWN) [drawn, used] = [bytes(DRAWN), 0];
     return (drawn[used++] ?? 0) / 256;
   });
-  // For 0 the library would read the system clock.
+  // At least 1, because for 0 the library reads the system clock.
   return () => next(Math.max(1, now()));
 }

@@ -40,7 +40,8 @@ export function memberText(json: string, name: string): string | undefined {
 }
 
 /**
- * Returns the texts of the elements of the outermost array, in order; none for another value. A number keeps its digits.
+ * Returns the texts of the elements of the outermost array, in order; none for another value. Numbers keep their
+ * digits.
  *
  * @param json a valid JSON text
  */
@@ -133,9 +134,10 @@ const MAX_PART = 65_536;
 const NAME_CHARS = 256;
 
 /**
- * Reads an object with one long array member from chunks of its text. `JSON.parse` is called for a few elements at a time,
- * so that no call takes long. Accepts what `JSON.parse` accepts, except duplicate or escaped names of outer
- * members, and an element or a remainder of more than 65,536 characters that is not in one chunk.
+ * Reads an object with one long array member from chunks of its text. `JSON.parse` is called for a few elements at a
+ * time, because one call for all would block the process. Accepts what `JSON.parse` accepts, except duplicate or
+ * escaped names of outer members, and an element or a remainder of more than 65,536 characters that is not in one
+ * chunk.
  */
 export class LongArrayReader {
   readonly #before: RegExp;

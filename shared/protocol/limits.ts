@@ -1,6 +1,6 @@
 /**
- * The numbers that a client, an operator or two files need, with their units. Another number is a constant of its only file,
- * because who reads that file would otherwise have to look here for the value.
+ * The numbers that a client, an operator or two files need, with their units. Any other number is a constant of the
+ * only file that uses it, because a reader of that file would otherwise have to look here for the value.
  */
 
 export type LimitRow = readonly [value: number, unit: Unit, what: string];

@@ -1,6 +1,7 @@
 /**
- * The proof that travels with a message (D-143): what a recipient needs to check the sender without trusting the proxy. The
- * way back to the signed body, the canonical string and the signed headers; which key is the sender's is decided elsewhere.
+ * The proof that travels with a message (D-143): what a recipient needs to check the sender without trusting the proxy.
+ * This file restores the signed body and checks signature and signed headers; which key is the sender's is decided
+ * elsewhere.
  */
 import * as z from "zod";
 import { type Bytes, joinedBytes, sha256, utf8Bytes } from "./base64url.ts";
@@ -44,7 +45,7 @@ export function readMessageProof(value: unknown): MessageProof | null {
   return edit === undefined ? rest : { ...rest, edit };
 }
 
-/** Returns the body that the sender signed; `null` when `edit` does not lie within the payload. A wrong one fails later. */
+/** Returns the body that the sender signed; `null` when `edit` exceeds the payload. A wrong edit fails at the proof. */
 export function sentBody(payload: string, edit: BodyEdit | undefined): Bytes | null {
   const bytes = utf8Bytes(payload);
   if (edit === undefined) return bytes;
@@ -80,7 +81,7 @@ export async function contextVerdict(
     const hash = contextOf(target);
     if (hash === null) return "unsigned";
     if (hash !== await sha256(contextText(context))) return "wrong";
-    // Read as the hash was made, because a name in another case would hash alike and hide its value here.
+    // Names are folded as for the hash, because a name in another case has the same hash and would be overlooked here.
     signed = boundHeaders(context);
   } catch (error) {
     if (error instanceof ContextError) return "wrong";

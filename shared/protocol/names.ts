@@ -1,6 +1,7 @@
 /**
- * Names that people choose: agents, display names, frameworks. Control and bidirectional characters are refused,
- * because they make one name look like another. The name of an agent is also a directory on its owner's machine.
+ * Names that people choose: agents, display names, frameworks. Control characters are refused, and in display names and
+ * reasons bidirectional ones, because they make one name look like another. The name of an agent is also a directory on
+ * its owner's machine.
  */
 import { LIMITS } from "./limits.ts";
 

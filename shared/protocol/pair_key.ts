@@ -1,6 +1,7 @@
 /**
- * The proof of a key while two agents pair (D-146): a MAC with the pair secret of the ticket, which no server sees. Role, DID and
- * names are under it, so a relay can neither reflect it, use it for another agent, nor change the name that becomes an alias.
+ * The proof of a key while two agents pair (D-146): a MAC with the pair secret of the ticket, which no server sees. It
+ * covers role, DID and names, because a relay could otherwise reflect it, use it for another agent, or change the name
+ * that becomes an alias.
  */
 import type { PairingProfile, PairKey } from "./api/pairing.ts";
 import { type Bytes, fromBase64Url, toBase64Url, utf8Bytes } from "./base64url.ts";

@@ -1,7 +1,7 @@
 /**
- * The bounds of a payload beside its bytes. Readers in other languages fail on what they refuse: a JSON reader that calls
- * itself ends at some depth, Python converts no number of more than 4,300 digits, so without these bounds any peer could
- * stop an agent with one message.
+ * The bounds of a payload in addition to its bytes. Readers in other languages fail beyond them: a recursive JSON
+ * reader ends at some depth, Python converts no number of more than 4,300 digits. So without these bounds any peer
+ * could stop an agent with one message.
  */
 import { stringEnd } from "./json_text.ts";
 import { LIMITS } from "./limits.ts";

@@ -1,6 +1,6 @@
 /**
- * Proof of possession (D-24): the canonical string, the request headers, signing and verification. Different requests have
- * different canonical strings.
+ * Proof of possession (D-24): the canonical string, the request headers, signing and verification. Different requests
+ * have different canonical strings.
  */
 import { type Bytes, sha256, utf8Bytes } from "./base64url.ts";
 import { sign, verify } from "./ed25519.ts";

@@ -1,6 +1,7 @@
 /**
- * A receipt that the recipient of a message signs with its own key (D-154), so that its sender need not believe the proxy.
- * It says "my runtime answered 2xx for this body" or "I gave it up", not that it was read. Keys are parameters.
+ * A receipt that the recipient of a message signs with its own key (D-154), so that its sender need not believe the
+ * proxy. It says "my runtime answered 2xx for this body" or "I gave it up", not that a person read it. Keys are
+ * parameters.
  */
 import * as z from "zod";
 import { ReceiptStatus } from "./api/receipts.ts";
@@ -57,8 +58,8 @@ export function parseReceipt(token: string): UnverifiedJws {
 }
 
 /**
- * Verifies the signature with the key that the receipt names, and returns the claims. The caller compares that key with the
- * one of the recipient.
+ * Verifies the signature with the key that the receipt names, and returns the claims. The caller must compare that key
+ * with the one of the recipient, because any key verifies its own receipt.
  *
  * @throws {TokenError} `signature` or `claims`
  */

@@ -1,7 +1,7 @@
 /**
  * Sealed payloads (D-151): a payload that only its recipient can read, as the body of a message. The key is the agent's
- * own Ed25519 key as X25519, so that the key which a ticket pins is also the one that opens, and no server names another. HPKE
- * draws its ephemeral key itself: the one entropy that is not handed in.
+ * own Ed25519 key as X25519, because a second key would be named by a server, while this one is pinned by a ticket.
+ * HPKE draws its ephemeral key itself: the one entropy that is not handed in.
  */
 import { etc, Point } from "@noble/ed25519";
 import {
@@ -27,14 +27,14 @@ const kdf: KDF = {
   },
   async Expand(key, info, length) {
     const given = givenHashes();
-    // This suite takes no more than one block.
+    // This suite needs one block; a longer output, which takes several, is left to the library.
     if (given === null || length > byLibrary.Nh) return await byLibrary.Expand(key, info, length);
     return given.hmacSha256(key, joinedBytes([info, FIRST_BLOCK])).slice(0, length);
   },
 };
 
 export const SEAL_SUITE: CipherSuite<CryptoKey> = new CipherSuite(
-  // The key exchange has its own in a member that the types do not name; without it, half of the calls change the thread.
+  // The KEM has its own KDF in a member that its type lacks; if it stays, half of the hashes still use another thread.
   () => Object.assign(KEM_DHKEM_X25519_HKDF_SHA256(), { kdf }),
   () => kdf,
   AEAD_AES_128_GCM,
@@ -152,7 +152,7 @@ export async function openPayload(body: string, key: OpeningKey, binding: SealBi
   try {
     plain = await SEAL_SUITE.Open(key, parts.enc, parts.ct, boundTo(binding));
   } catch {
-    // Its only input from outside is the body, so each failure means that it was not sealed like this.
+    // Only the body comes from outside, so each failure means that it was not sealed to this key and binding.
     return null;
   }
   if (plain.length < HEAD_BYTES) return null;

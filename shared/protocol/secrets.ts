@@ -1,4 +1,4 @@
-/** Bearer secrets (D-08): formats and generation. Only their SHA-256 is stored, and they are never logged. */
+/** Bearer secrets (D-08). Only their SHA-256 is stored and none is logged, or backups and logs would hold keys. */
 import { fromBase64Url, toBase64Url } from "./base64url.ts";
 
 export const SECRET_KINDS = {

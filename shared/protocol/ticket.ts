@@ -7,10 +7,10 @@ import { fromBase64Url, toBase64Url } from "./base64url.ts";
 export const TICKET_PREFIX = "svcpair1_";
 const SECRET_BYTES = 16;
 const MAX_LENGTH = 2048;
-/** From the first to the last character that is neither white space nor a backtick. */
+/** A pasted text from the first to the last character that is neither white space nor a backtick. */
 const TEXT = /[^\s`](?:.*[^\s`])?/s;
 
-/** People are shown the authority, because without this shape it could be a sentence that asks them to agree. */
+/** The shape of an authority. People are shown it, so any other text could be a sentence that asks them to agree. */
 const AUTHORITY = /^(?:\[[0-9a-f:.]+\]|[a-z0-9_-]+(?:\.[a-z0-9_-]+)*)(?::\d+)?$/;
 const LOOPBACK = /^(?:localhost|127(?:\.\d+){3}|\[::1\])(?::\d+)?$/;
 
@@ -78,12 +78,12 @@ function originOf(authority: string): string | null {
 /** The ticket of a paste, or what is wrong with it, for a person. */
 type PastedTicket = { ticket: Ticket } | { problem: string };
 
-/** No ticket is longer, so a longer reading costs work for nothing. */
+/** No ticket with a DNS name is longer, so a longer reading would cost work for nothing. */
 const READING_MAX = 330;
 /** With more, a text made of prefixes would cost a parse for each. */
 const STARTS_MAX = 50;
 
-/** Returns the ticket of the reader's own proxy in a text, else the only one, also where a mail has broken it into lines. */
+/** Returns the ticket of the reader's own proxy in a text, else the only ticket, also when a mail has broken it. */
 export function ticketInPaste(text: string, proxyUrl: string): PastedTicket {
   const lines = text.split(/[\r\n]+/).map((line) =>
     line.replace(/^[\s>]+/, "").split(/[\s`]+/).filter((word) => word !== "")
@@ -123,7 +123,7 @@ function startOf(word: string, next: string): number {
   return -1;
 }
 
-/** A word, without punctuation behind it too, and with the first words of the next lines while each ends its line. */
+/** A word, also without punctuation after it, continued by the next lines as long as each has one word. */
 function* readings(word: string, next: readonly (readonly string[])[]): Generator<string> {
   let text = word;
   for (const words of [[""], ...next]) {

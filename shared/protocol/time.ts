@@ -18,8 +18,8 @@ export function toIso(ms: EpochMs): string {
 }
 
 /**
- * Parses an RFC 3339 date-time with `Z` or an offset; `null` for any other text. The date must exist and be in the years
- * 2000 to 9999 in UTC. Decimals past the third are ignored.
+ * Parses an RFC 3339 date-time with `Z` or an offset; `null` for any other text. The date must exist and be in the
+ * years 2000 to 9999 in UTC. Decimals past the third are ignored.
  *
  * @returns milliseconds since the Unix epoch
  */

@@ -1,6 +1,6 @@
 /**
- * Reads configuration variables and reports all problems together. Only this file and the `config.ts` of each service
- * read the environment.
+ * Reads configuration variables and reports all problems together. A service reads its environment only through this
+ * file, because a variable that is read elsewhere would not be checked before the start.
  */
 
 /** Returns a variable; `undefined` when it is not set. */
@@ -9,8 +9,7 @@ export type Environ = (name: string) => string | undefined;
 /**
  * Reads the environment of the process. An empty value counts as not set.
  *
- * @throws {StartRefused} when this process may not read the variable, because it would count as unset and silently be a
- * default
+ * @throws {StartRefused} when this process may not read the variable, because the default would silently replace it
  */
 export const processEnviron: Environ = (name) => {
   try {

@@ -5,12 +5,15 @@
 import { createPublicKey, hash, type KeyObject, timingSafeEqual, verify as verifyHere } from "node:crypto";
 import { type Bytes, fromBase64Url, utf8Bytes } from "../protocol/base64url.ts";
 
-/** Returns the base64url SHA-256 of a text (as UTF-8) or of bytes. Secrets are stored as this digest, and texts of users are key parts as it, because a key part has a bound. */
+/**
+ * Returns the base64url SHA-256 of a text (as UTF-8) or of bytes. Secrets are stored as this digest. A text of a user
+ * is part of a key as this digest, because the store refuses a key that is too long.
+ */
 export function digest(data: string | Uint8Array): string {
   return hash("sha256", data, "base64url");
 }
 
-/** Returns the hexadecimal SHA-256 of a text (as UTF-8). Of all forms it leaves the least to the garbage collector: "binary" leaves 2.5 KB. */
+/** Returns the hexadecimal SHA-256 of a text (as UTF-8). Hex leaves the least garbage; "binary" would leave 2.5 KB. */
 export function hexDigest(text: string): string {
   return hash("sha256", text, "hex");
 }

@@ -1,6 +1,7 @@
 /**
- * The store as the services use it. Deno calls its key-value store a beta that may change, so its types have this one place:
- * another store that has this shape and passes the tests of the store can take its place, and a change of Deno's shows here.
+ * The store as the services use it. Deno calls its key-value store a beta that may change, so its types are named only
+ * here: a change of Deno shows in this file, and another store of this shape that passes the store's tests can replace
+ * it.
  */
 
 export type KvKey = Deno.KvKey;

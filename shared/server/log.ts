@@ -1,4 +1,4 @@
-/** The log: one JSON object per line, with secrets redacted. Accepted messages are not logged. */
+/** The log: one JSON object per line, with secrets redacted. Successes are logged only with `ACCESS_LOG=on`. */
 import type { Clock } from "../clock.ts";
 import { toIso } from "../protocol/time.ts";
 
@@ -26,7 +26,7 @@ export function jsonLog(clock: Clock, service: string, write: (line: string) => 
 /** With more, one client fills a disk with equal refusals; with less, the first lines of an error are missing. */
 const LINES_PER_SECOND = 20;
 const SECOND_MS = 1_000;
-/** The operator asked for each of these lines (`ACCESS_LOG`). */
+/** The event that has no limit, because the operator asked for each of its lines (`ACCESS_LOG`). */
 const UNLIMITED = "request_done";
 
 /** Lines of one event and code within a second. */
@@ -39,7 +39,7 @@ interface Alike {
 
 /** A log with at most 20 lines in a second for one event and code, and then a line with the number of the others. */
 export class LimitedLog {
-  /** By event and code, which come from tables. */
+  /** By event and code. Both come from tables, so no caller can fill the map. */
   readonly #alike = new Map<string, Alike>();
 
   constructor(private readonly all: Log, private readonly clock: Pick<Clock, "after">) {}

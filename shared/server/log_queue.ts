@@ -1,14 +1,14 @@
 /**
- * The lines of the log on their way to standard error. They are written in the background, because a write to a pipe that
- * is full waits for its reader, and with it the whole server. The queue has a bound: lines beyond it are dropped, counted,
- * and reported by one line as soon as lines fit again.
+ * The lines of the log on their way to standard error. They are written in the background, because a write to a full
+ * pipe waits for its reader, and the whole server would wait with it. The queue has a bound: lines beyond it are
+ * dropped, counted, and reported by one line as soon as lines fit again.
  */
 import { type Clock, settledWithin } from "../clock.ts";
 import { type Bytes, joinedBytes, utf8Bytes } from "../protocol/base64url.ts";
 
 /** With more, a server whose log is not read fills its memory with lines; with less, a burst of errors is lost. */
 const QUEUE_BYTES = 1_048_576;
-/** With more, one write to a slow reader holds many lines that a stop cannot wait for; with less, each costs a system call. */
+/** With more, a write to a slow reader outlasts the wait of a stop for it; with less, there are more system calls. */
 const WRITE_BYTES = 65_536;
 
 export class LogQueue {
@@ -50,7 +50,7 @@ export class LogQueue {
   }
 
   async #writeAll(): Promise<void> {
-    // Lines of one turn go out together.
+    // Waits one turn, so that the lines of this turn go out in one write.
     await Promise.resolve();
     while (this.#waiting.length > 0) {
       const lines = this.#take();

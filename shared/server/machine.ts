@@ -1,4 +1,4 @@
-/** What the machine has. Each answer is `null` when this process may not know it, or the system does not say it. */
+/** Memory and disk of the machine. An answer is `null` when this process may not ask, or the system does not tell. */
 import { statfsSync, statSync } from "node:fs";
 import process from "node:process";
 

@@ -1,7 +1,8 @@
 /**
  * Single-use nonces of signed requests (D-25). A nonce is reserved in memory while its request is checked. The claim of
  * the request stores it and detects earlier use, also on another instance. A nonce is stored only after its proof has
- * verified. The registry stores each one in a record of its own; the proxy in the record of its sender.
+ * verified, because a stranger could otherwise use up an agent's nonces. The registry stores each one in a record of
+ * its own; the proxy in the record of its sender.
  */
 import type { KvKey } from "./kv.ts";
 import type { Clock } from "../clock.ts";
@@ -26,8 +27,8 @@ export interface Reservation {
 }
 
 /**
- * Until when a nonce is refused, milliseconds since the Unix epoch: as long as its request is fresh, which for one that is dated
- * ahead is longer than from its first sight.
+ * Until when a nonce is refused, milliseconds since the Unix epoch. It counts from the later of timestamp and arrival,
+ * because a request that is dated ahead is still fresh five minutes after its arrival.
  *
  * @param timestamp Unix seconds, as in the request
  */
@@ -35,12 +36,12 @@ export function rejectedUntil(timestamp: number, now: number): number {
   return Math.max((timestamp + LIMITS.nonceGraceSeconds) * 1000, now + LIMITS.nonceKeptSeconds * 1000);
 }
 
-/** Returns true when the record still rejects a request. A clock that steps back does not make a replay valid again. */
+/** Returns true when the record still rejects a request; with its timestamp always, because a clock may step back. */
 export function isReplay(record: NonceRecord, timestamp: number, now: number): boolean {
   return now < record.expiresAt || record.timestamp === timestamp;
 }
 
-/** Returns when a record may be deleted, milliseconds since the Unix epoch: later than it rejects, for a clock that steps back. */
+/** When a record may be deleted, milliseconds since the Unix epoch: late, because a clock may step back until then. */
 export function nonceEnd({ expiresAt }: NonceRecord): number {
   return expiresAt + LIMITS.nonceKeptSeconds * 1000;
 }
@@ -80,7 +81,7 @@ export class Nonces {
   }
 }
 
-/** Returns the update that stores a nonce in a record of its own; refuses the claim with `"replay"` when it has been used. */
+/** Returns the update that stores a nonce in its own record; refuses the claim with `"replay"` when it was used. */
 export function nonceUpdate(key: KvKey, { record, now }: Reservation): Update<"replay"> {
   return {
     key,

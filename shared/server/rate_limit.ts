@@ -36,7 +36,7 @@ export interface Decision {
 }
 
 /**
- * The counted requests of one window, kept in memory so that a decision costs the same for a few of them and for thousands.
+ * The counted requests of one window, kept in memory so that a decision costs the same for few requests and for many.
  * With a limit over 1,000, requests within a sixtieth of the window share an entry; an entry counts until all of its
  * requests have left the window.
  */
@@ -97,7 +97,7 @@ export class Window {
     } else this.#push(now, 1);
   }
 
-  /** Entries in the future come from a clock that stepped back. They count as made now, so they end after one window. */
+  /** Entries in the future come from a clock that stepped back. They count as made now, else they would end late. */
   #mend(now: number): boolean {
     let ahead = 0;
     while (this.length > 0 && (this.#times.at(-1) ?? 0) > now) {
@@ -117,7 +117,7 @@ export class Window {
   }
 }
 
-/** With less, the entries are copied for every few requests. */
+/** Entries that have left the window before the arrays are cut; with less, they are copied for every few requests. */
 const COMPACTED_FROM = 64;
 
 function grainOf({ requests, windowMs }: WindowRule): number {
@@ -158,7 +158,7 @@ export function windowUpdate<R = never>(
   };
 }
 
-/** The text of each rule, because a rule decides about thousands of requests. */
+/** The header text of each rule, made once, because a rule decides about thousands of requests. */
 const POLICIES = new WeakMap<WindowRule, string>();
 
 function policyOf(rule: WindowRule): string {
@@ -169,7 +169,7 @@ function policyOf(rule: WindowRule): string {
   return policy;
 }
 
-/** Returns `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers), and `Retry-After` for a rejected request. */
+/** Returns `RateLimit`, `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers) and, when rejected, `Retry-After`. */
 export function rateLimitHeaders(rule: WindowRule, decision: Decision): Record<string, string> {
   const seconds = Math.max(1, Math.ceil(decision.resetMs / 1000));
   return {

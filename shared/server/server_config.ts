@@ -1,4 +1,4 @@
-/** The configuration that registry and proxy share: addresses, store and environment (docs/operations.md#configuration). */
+/** The configuration that registry and proxy share (docs/operations.md#configuration). */
 import type { Environment } from "../protocol/api/meta.ts";
 import { authorityOf } from "../protocol/did.ts";
 import { TrustedProxies } from "./http/client_ip.ts";
@@ -26,7 +26,7 @@ export function readServerConfig(reader: ConfigReader, { isOnDeploy }: { isOnDep
     service: reader.read("SVC_SERVICE", oneOf("all", "registry", "proxy"), "all"),
     environment: reader.read("ENVIRONMENT", oneOf("local", "dev", "production"), "local"),
     host: reader.read("HOST", hostName, "127.0.0.1"),
-    /** 0 selects a free one. */
+    /** 0 selects a free port. */
     port: reader.read("PORT", wholeNumber(0, 65_535), 8787),
     /** Public origin; `null` for the listening address. */
     registryUrl: reader.read<string | null>("REGISTRY_URL", origin, null),
@@ -65,7 +65,7 @@ function readInstanceListen(reader: ConfigReader, place: { isOnDeploy: boolean }
   return address;
 }
 
-/** What decides about a configuration beside its own variables. */
+/** What decides whether a configuration is valid, in addition to its own variables. */
 export interface Surroundings {
   signingKeysGiven: boolean;
   serviceCredentialGiven: boolean;
@@ -129,7 +129,7 @@ function versionNumber(version: string): number {
 
 /**
  * Returns the origins that a proof may name: the public origin, and in `local` the loopback origins with the
- * listening port. They never come from `Host`, or a hostile server could pass a request on to this one.
+ * listening port. They never come from `Host`, or a hostile server could pass a request that it got on to this one.
  */
 export function acceptedOrigins(environment: Environment, publicOrigin: string, port: number): readonly string[] {
   if (environment !== "local") return [publicOrigin];

@@ -19,9 +19,9 @@ interface Timer {
 const nothing = () => {};
 
 /**
- * A clock whose timers of a second or more fire at the end of their slot of 250 ms: up to one slot late, never early, in
- * the order of their times. Shorter timers, and the time, are those of the given clock. Pending timers keep the process
- * alive; once none is left, the wheel holds nothing.
+ * A clock whose timers of a second or more fire at the end of their slot of 250 ms: up to one slot late, never early,
+ * in the order of their times. Shorter timers, and the time, are those of the given clock. Pending timers keep the
+ * process alive; once none is left, the wheel holds nothing.
  */
 export class TimerWheel implements Clock {
   /** Pending timers by the number of their slot. No slot is empty. */
@@ -71,7 +71,7 @@ export class TimerWheel implements Clock {
 
   /** Fires the timers of every slot that has ended. */
   #wake(): void {
-    // Timers that are set meanwhile compare their slot with none.
+    // The timer of the runtime has fired. A timer that is set meanwhile must not rely on it, or it would never fire.
     this.#wakeSlot = Infinity;
     const last = Math.floor(this.uptime() / SLOT_MS);
     const ended = [...this.#slots.keys()].filter((slot) => slot <= last).sort((a, b) => a - b);
@@ -89,7 +89,7 @@ export class TimerWheel implements Clock {
       try {
         timer.fn();
       } catch (error) {
-        // As for a timer of the runtime, the error of one does not stop the others.
+        // An error is reported as for a timer of the runtime, because it would otherwise stop the other timers.
         reportError(error);
       }
     }

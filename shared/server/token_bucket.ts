@@ -18,7 +18,7 @@ export class TokenBucket {
     this.#left = perSecond * burstSeconds;
   }
 
-  /** Milliseconds until an amount of what was refused can be taken. */
+  /** Milliseconds from the last `take` until this amount can be taken. */
   waitMs(amount: number): number {
     return Math.max(0, (amount - this.#left) / this.perSecond * 1000);
   }

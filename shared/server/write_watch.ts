@@ -2,8 +2,8 @@
  * Which kinds of records this process writes. A record that a commit has checked needs no check in a later commit
  * while no record of its kind is written: no other process has the store open, so every write passes here. A write
  * counts from its call until the store has answered it, also after the deadline of the call. The kind of a record is
- * the first two parts of its key. After a second a record is checked again in any case: should another process write
- * to the file although it is locked, what that one ends would otherwise be accepted here until this process ends.
+ * the first two parts of its key. After a second a record is checked again in any case, because a process that writes
+ * to the file in spite of its lock could otherwise end a session that this process accepts until it stops.
  */
 import type { AtomicOperation, Kv, KvCommitError, KvCommitResult, KvKey } from "./kv.ts";
 
@@ -28,8 +28,8 @@ export class WriteWatch {
   readonly #kinds = new Map<string, Kind>();
 
   /**
-   * Wraps the calls of an open store that write, in place. Wrap them before their deadlines, because a late write may
-   * take effect.
+   * Wraps the writing calls of an open store, in place. Wrap them before deadlines are added, because a late call has
+   * ended for its caller while its write may still take effect.
    */
   constructor(kv: Kv) {
     const set = kv.set.bind(kv), remove = kv.delete.bind(kv), atomic = kv.atomic.bind(kv);

@@ -1,6 +1,6 @@
 /**
- * Request and response bodies of the admin's routes for people and agents (D-170). An admin stops an agent by
- * routes of its own and not by the owner's, because the audit log could not tell in which role a person acted.
+ * Request and response bodies of the admin's routes for people and agents (D-170). An admin stops an agent by other
+ * routes than its owner, because the audit log could otherwise not tell in which role a person acted.
  */
 import * as z from "zod";
 import { LIMITS } from "../limits.ts";

@@ -15,8 +15,7 @@ function text(check: (value: string) => boolean, message: string, pattern: Recor
   return z.string({ error: message }).refine(check, message).meta(pattern);
 }
 
-// The patterns below are for the API documents, because what a rule refuses, a client must be able to see there. The
-// rules decide.
+// The patterns below are for the API documents, so that a client sees there what a rule refuses. The rules decide.
 /** @internal */
 export const ULID_PATTERN = "[0-7][0-9A-HJKMNP-TV-Z]{25}";
 const LABEL_PATTERN = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?";
@@ -28,7 +27,7 @@ const DEVICE_PATTERN = "(?:[cC][oO][nN]|[pP][rR][nN]|[aA][uU][xX]|[nN][uU][lL]|[
 const CONTROL_PATTERN = "\\u0000-\\u001f\\u007f-\\u009f";
 const BIDI_PATTERN = "\\u202a-\\u202e\\u2066-\\u2069";
 
-/** Ports of other lengths are rare, and a default one is no part of an origin. */
+/** Ports of four or five digits only: others are rare, and a default port is no part of an origin. */
 const ORIGIN_PATTERN = `^https?://(?:127\\.0\\.0\\.1|(?:${LABEL_PATTERN}\\.)*[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?)` +
   "(?::(?:[1-9][0-9]{3}|[1-5][0-9]{4}))?$";
 
@@ -79,7 +78,7 @@ export const DisplayName = parsedText(
   `must be 1 to ${LIMITS.displayName} characters of text`,
   LIMITS.displayName,
 );
-/** Framework label, not trimmed; trim it with `parseFramework`. */
+/** Framework label, not trimmed, because the signed registration has it as sent; `parseFramework` trims it. */
 export const FrameworkAsSent = text(
   (value) => parseFramework(value) !== null,
   `must be 1 to ${LIMITS.framework} characters of text`,
@@ -100,8 +99,8 @@ export const PageLimit = z.string().regex(/^[1-9]\d{0,2}$/).meta({ pattern: "^(?
 const SHOWN_NAME = 40;
 
 /**
- * Returns the schema of an admin's query. It refuses a parameter that it does not name, because a filter with a wrong name
- * would otherwise show every record as if it matched.
+ * Returns the schema of an admin's query. It refuses a parameter that it does not name, because a filter with a wrong
+ * name would otherwise show every record as if it matched.
  *
  * @internal
  */
@@ -131,7 +130,7 @@ export const Origin = text(isOrigin, "must be an origin as https://proxy.example
   examples: ["https://proxy.example.test"],
 });
 
-/** The same, of another server. A server for trials takes http on loopback too. */
+/** The origin of a service of another server. A server for trials takes http on loopback too. */
 export const ForeignOrigin = text(isOrigin, "must be an origin as https://proxy.example", {
   maxLength: 150,
   pattern: `^https://(?:${LABEL_PATTERN}\\.)+[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?$`,

@@ -1,6 +1,6 @@
 /**
- * The frames of the relay's WebSocket as shapes, for the API documents. The services read frames by the checks of FRAMES, which
- * are faster than a schema, because two frames are read for each message. A test compares both.
+ * The frames of the relay's WebSocket as shapes, for the API documents. The services read frames by the checks of
+ * FRAMES, which are faster than a schema, because two frames are read for each message. A test compares both.
  */
 import * as z from "zod";
 import { AgentDid, HumanDid, IsoTime, RequestId, Ulid } from "./fields.ts";

@@ -25,8 +25,8 @@ export const ReceiptBody = z.object({
 });
 
 /**
- * A receipt; `receivedAt` is when the proxy recorded it. `signed` is what the recipient signed, and `ait` the identity token of
- * that request. The proxy's own receipt has neither.
+ * A receipt; `receivedAt` is when the proxy recorded it. `signed` is what the recipient signed, and `ait` the identity
+ * token of that request. The proxy's own receipt has neither.
  */
 export type Receipt = z.output<typeof Receipt>;
 export const Receipt = z.object({

@@ -42,8 +42,8 @@ export const ContentTypeHeader = z.string().max(LIMITS.contentTypeLength)
   .meta({ example: "application/json" });
 
 /**
- * Response of `POST /hooks/agent`; `reason` when the connector rejected the message; `queued` and `expiresAt` when it waits
- * for an offline recipient.
+ * Response of `POST /hooks/agent`. `reason` when the connector rejected the message; `queued` and `expiresAt` when it
+ * waits for an offline recipient.
  */
 export type HookAnswer = z.output<typeof HookAnswer>;
 export const HookAnswer = z.object({

@@ -11,12 +11,12 @@ export const AdminTokenAnswer = z.object({
   expiresAt: IsoTime,
   /** Origin of the proxy that accepts it. */
   audience: z.string(),
-  // No tuple, because readers of the API document take its schema for that of an earlier draft.
+  // No tuple, because programs that read the API document take its schema for one of an earlier JSON Schema draft.
   scope: z.array(z.literal("relay.read")).length(1),
 });
 
 const limit = PageLimit.default(LIMITS.adminListDefault);
-/** More agents than one page of a list has are never asked for. */
+/** As many as one page of a list has. */
 const AGENT_IDS_MAX = 100;
 const AgentIds = z.string().refine(
   (text) => text.length <= AGENT_IDS_MAX * 27 && text.split(",").every(isUlid),

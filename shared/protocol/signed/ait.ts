@@ -114,9 +114,10 @@ export function checkAitTimes(claims: Pick<AitClaims, "iat" | "nbf" | "exp">, no
 }
 
 /**
- * Returns the claims of an AIT without verifying its signature, for a key that is trusted for another reason.
+ * Returns the claims of an AIT without verifying its signature, for a caller that trusts the agent's key for another
+ * reason.
  *
- * @param issuer the only one that it may name
+ * @param issuer the only issuer that the AIT may name (default: any)
  * @throws {TokenError} `claims`, or `issuer`
  * @example
  * ```ts

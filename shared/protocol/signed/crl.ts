@@ -1,6 +1,6 @@
 /**
- * The revocation list of identity tokens, CRL (D-21): claims, signing, verification, and the order of two lists. Does not
- * store a list.
+ * The revocation list of identity tokens, CRL (D-21): claims, signing, verification, and the order of two lists. Stores
+ * no list.
  */
 import * as z from "zod";
 import { authorityOf, isAgentDid } from "../did.ts";
@@ -62,16 +62,16 @@ export function signCrl(grant: CrlGrant, key: SigningKey): Promise<string> {
 }
 
 const DOT = 0x2e;
-/** Characters of base64url per slice: several thousand entries. A multiple of four. */
+/** Characters of base64url per slice, some 600 entries. A multiple of four, so that each slice decodes by itself. */
 const SLICE = 131_072;
-/** Longest header. */
+/** Longest header, in characters. */
 const HEADER_CHARS = 1_024;
 /** Characters of a signature. */
 const SIGNATURE_CHARS = 86;
 
 /**
- * Verifies a list with the active keys of the registry and returns its claims. Retired keys do not sign lists. The payload
- * is read in slices, after the signature has been verified. Entries about agents of another authority are left
+ * Verifies a list with the active keys of the registry and returns its claims. Retired keys do not sign lists. The
+ * payload is read in slices, after the signature has been verified. Entries about agents of another authority are left
  * out, because a registry could otherwise end the agents of another one.
  *
  * @param token the compact JWS, as text or as its bytes

@@ -1,5 +1,5 @@
 /**
- * The JWS profile of identity tokens, revocation lists and admin tokens (D-20, D-21, D-172): compact, EdDSA, a header of exactly `alg`, `typ` and
+ * The JWS profile of everything that is signed as a token (D-20): compact, EdDSA, a header of exactly `alg`, `typ` and
  * `kid`. `jose` checks the signature.
  */
 import { CompactSign, compactVerify } from "jose";
@@ -36,7 +36,7 @@ export interface SigningKey {
   privateKey: CryptoKey;
 }
 
-/** A published key. Retired keys verify identity tokens but not revocation lists. */
+/** A published key. A retired one verifies no revocation list, because a thief of it could undo revocations. */
 export interface VerificationKey {
   /** Whether the key still signs. */
   status: "active" | "retired";
@@ -113,7 +113,7 @@ export const unixTime: z.ZodInt = z.int().min(0).max(253_402_300_799);
  */
 export function claimsIn<C>({ payloadJson }: UnverifiedJws, schema: z.ZodType<C>, what: string): C {
   const payload = parseObject(payloadJson, "claims");
-  // Two readers of a duplicate claim could use different values.
+  // A duplicate claim is refused, because two readers could use different values of it.
   if (hasDuplicateKeys(payloadJson)) throw new TokenError("claims", "The token has a duplicate claim");
   const { data, error } = schema.safeParse(payload);
   if (data !== undefined) return data;

@@ -1,8 +1,8 @@
 /**
- * Tokens that a registry signs for one service and five minutes, and that cannot be revoked. With an admin token, ADM (D-172), an
- * admin reads the relay state of a proxy. With a visit token, VIS (D-282), an agent shows a proxy of another registry that its
- * session at home stands; it is no secret, because without a proof of the agent for that proxy it is worth nothing. Keys,
- * addresses and time are parameters.
+ * Tokens that a registry signs for one service and five minutes, and that cannot be revoked. With an admin token, ADM
+ * (D-172), an admin reads the relay state of a proxy. With a visit token, VIS (D-282), an agent shows a proxy of
+ * another registry that its session at home is valid; it is no secret, because without a proof of the agent for that
+ * proxy it is worth nothing. Keys, addresses and time are parameters.
  */
 import * as z from "zod";
 import { authorityOf, isAgentDid, isHumanDid, parseDid } from "../did.ts";
@@ -24,11 +24,11 @@ import {
 /** With more, a bad token costs more to decode before it is refused. */
 export const SHORT_TOKEN_BYTES_MAX = 2_048;
 
-/** Claims of every kind, without others. */
+/** The claims that every kind has. */
 interface ShortTokenClaims {
   /** Origin of the registry that signed. */
   iss: string;
-  /** Of the same authority. */
+  /** DID of the same authority as `iss`. */
   sub: string;
   /** Origin of the service that may accept it. */
   aud: string;
@@ -107,8 +107,9 @@ export function parseShortToken({ typ }: Pick<ShortTokenKind<never>, "typ">, tok
 }
 
 /**
- * Verifies signature, claims and times with an active key: a retired one has signed nothing that is still valid. Returns the
- * claims; that `sub` and `aitJti` of a visit token are those of the identity token beside it is for the caller to compare.
+ * Verifies signature, claims and times with an active key, because a retired one has signed nothing that is still
+ * valid. Returns the claims. The caller compares `sub` and `aitJti` of a visit token with the identity token beside it,
+ * because a visit token of another agent would otherwise pass.
  *
  * @param authority the trusted issuer with its published keys, and the service that the token must name
  * @param nowSeconds Unix seconds

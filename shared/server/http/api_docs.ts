@@ -28,7 +28,7 @@ export function apiDocsOf(services: readonly DocumentPart[], version: string): A
   };
 }
 
-/** What the one answer of both services in one process has beside that of a service alone. */
+/** How `/health` differs when both services run in one process and give one answer. */
 const HEALTH_OF_BOTH: Partial<Operation> = {
   summary: "Whether registry and proxy can work",
   response: { status: 200, body: ServiceHealth, mayBeUnready: true },

@@ -14,7 +14,7 @@ interface Resource {
   paths: readonly string[];
 }
 
-/** The resources by the name in their address. The first with a path of a route has the route. */
+/** The resources by the name in their address. A route belongs to the first one whose `paths` has its beginning. */
 const RESOURCES: Readonly<Record<string, Resource>> = {
   messages: {
     title: "Messages",
@@ -154,7 +154,7 @@ function fieldRows(schema: Operation["body"], where: string): Row[] {
   return rows.length > 0 ? rows : [fieldRow("(whole)", where, true, typeText(json))];
 }
 
-/** Deeper members are part of the text of their parent, because a table of all of them would hide the first ones. */
+/** Levels of members below the first. Deeper ones are left out, because their rows would hide the first ones. */
 const DEPTH = 2;
 
 function memberRows(schema: Json, prefix: string, where: string, depth: number): Row[] {
@@ -193,7 +193,7 @@ function typeText(schema: Json): string {
   return `${type ?? "any JSON"}${entries}${bounds}${format ? `, ${format}` : formText(pattern)}`;
 }
 
-/** A pattern that is longer says nothing to a reader. */
+/** A longer pattern is not shown, because it says nothing to a reader. */
 const PATTERN_CHARACTERS = 50;
 
 function formText(pattern: unknown): string {
@@ -202,7 +202,7 @@ function formText(pattern: unknown): string {
   return pattern.length > PATTERN_CHARACTERS ? ", of the form in OpenAPI" : `, matches ${pattern}`;
 }
 
-/** The largest safe integer is a bound of JSON numbers, not of the member. */
+/** `undefined` for the largest safe integer, because that is the bound of every JSON number and not of this member. */
 function bound(value: unknown): unknown {
   return Math.abs(Number(value)) < Number.MAX_SAFE_INTEGER ? value : undefined;
 }

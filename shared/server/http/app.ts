@@ -1,7 +1,8 @@
 /**
  * Builds an app from a route table. Defines the request pipeline and is the only place that writes error responses,
- * because a failure without the envelope would make each client write a second parser. Limits per IP come before the
- * credential, so guesses are counted; records come last, because the status could otherwise tell whether one exists.
+ * because a failure without the envelope would make each client write a second parser. A limit per IP also counts wrong
+ * credentials, so that guesses are bounded; the handler reads records last, because the status could otherwise tell a
+ * stranger whether one exists.
  */
 import type { Kv } from "../kv.ts";
 import * as z from "zod";
@@ -32,7 +33,7 @@ import { type RateLimiter, rateLimitHeaders } from "../rate_limit.ts";
 import { busyText, StoreUnavailable } from "../store/store_errors.ts";
 import type { WriteWatch } from "../write_watch.ts";
 
-/** With more, one wrong input would be answered with a text many times its own length. */
+/** With more, one invalid input would be answered with a text many times its own length. */
 const PROBLEMS_REPORTED_MAX = 20;
 
 export interface AppDeps {
@@ -113,12 +114,12 @@ export function createApp<D extends AppDeps, Callers>(
   deps.metrics.read("body_room_bytes", () => bodies.total);
   const matches = (method: string, path: string) => hono.router.match(method, path)[0].length;
   const fixedRows = rows.filter(({ path }) => !path.includes(":"));
-  // The name of a fixed path is no ID, so the methods of a row with an ID in its place are not those of the path.
+  // `/v1/agents/challenge` also matches `/v1/agents/:id` but is no ID, so the methods of that row do not count for it.
   const ownMethods = new Map<string, string[]>();
   for (const { path, method } of fixedRows) ownMethods.set(path, [...ownMethods.get(path) ?? [], method]);
   const methodsOf = (path: string): readonly string[] =>
     ownMethods.get(path) ?? methods.filter((method) => matches(method, path) > 0);
-  // Where several rows match, the router decides.
+  // A fixed path that other rows match too is left to the router, because their order decides.
   const only = fixedRows.filter(({ method, path }) => matches(method, path) === 1);
   const fixed = new Map(only.map(({ method, path, answerTo }) => [`${method} ${path}`, answerTo]));
   const failed = (exchange: RequestContext, error: Error) =>
@@ -274,7 +275,7 @@ async function countRequest(deps: AppDeps, exchange: RequestContext, limit: Rout
   if (!decision.allowed) throw new ServiceError("RATE_LIMIT_EXCEEDED");
 }
 
-/** Counts a failure. Rejects also a request that passed the check before concurrent failures filled the window. */
+/** Counts a failure. Refuses the request also when others have filled the window since its check. */
 async function countFailure(deps: AppDeps, exchange: RequestContext, limit: RouteLimit): Promise<void> {
   const { counts: _, ...every } = limit;
   await countRequest(deps, exchange, every, exchange.ip);

@@ -9,7 +9,7 @@ import { ServiceError } from "../../protocol/errors.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 import type { BodyLease } from "./body_budget.ts";
 
-/** Each piece costs memory beside its bytes, so with more a body in tiny pieces would cost many times its budget. */
+/** Each piece costs memory beside its bytes, so with more, a body in tiny pieces would cost many times its budget. */
 export const BODY_PIECES_MAX = 1_024;
 /**
  * With less, a client that still sends sees its connection break and not the refusal; with more, it sends for nothing.
@@ -77,7 +77,7 @@ export async function readBody(
   if (room) room.abortRead = giveUp;
   try {
     const body = await result.promise;
-    // What is read at once was not counted while it arrived.
+    // A body that is read at once was not counted while it arrived.
     if (body.length > maxBytes) throw tooLarge(maxBytes);
     return body;
   } catch (error) {
@@ -108,8 +108,8 @@ function beginReading(source: BodySource, maxBytes: number, length: number | nul
 }
 
 /**
- * Reads the rest of a body after its response, up to 256 KiB. Ends the connection if more arrives or after 2 s. Otherwise
- * the platform reads a declared body of any length completely after the response.
+ * Reads the rest of a body after its response, up to 256 KiB. Ends the connection if more arrives or after 2 s.
+ * Otherwise the platform reads a declared body of any length completely after the response.
  */
 export async function leaveBody(request: Pick<Request, "body" | "bodyUsed">, clock: Clock): Promise<void> {
   const body = unreadBody(request);
@@ -138,8 +138,8 @@ function unreadBody(request: Pick<Request, "body" | "bodyUsed">): BodySource["bo
 }
 
 /**
- * Cancels a body after 2 s, so that the response can be sent first; nothing is read in this time. If a body is cancelled
- * before its response, the platform continues to read it.
+ * Cancels a body after 2 s, so that the response can be sent first; nothing is read in this time. If a body is
+ * cancelled before its response, the platform continues to read it.
  */
 function endLater(reader: Cancellable, clock: Clock, ended: () => void = () => {}): () => void {
   return clock.after(BODY_LEFT_MS, () => {

@@ -1,7 +1,7 @@
 /**
  * Budget for request bodies: bodies that are being read or handled hold a bounded number of bytes in total, and half of
  * that per address. A body that does not fit waits; the address that holds least is next. A body that arrives slowly
- * while others wait is aborted. Small bodies are exempt: their request heads cost as much.
+ * while others wait is aborted. Small bodies are exempt, because their request heads cost as much.
  */
 import type { Clock } from "../../clock.ts";
 import { ServiceError } from "../../protocol/errors.ts";
@@ -59,7 +59,7 @@ export class BodyBudget {
   }
 
   async #takeRoom(address: string, bytes: number): Promise<BodyLease> {
-    // A body that fits still waits behind those that came before it.
+    // While others wait, a body that fits waits too, because small ones would otherwise always overtake a large one.
     const granted = this.#queue.length === 0 ? this.#budget.take(address, bytes) : null;
     const release = granted ?? await this.#wait(address, bytes);
     const lease = new BodyLease(this.clock.now(), () => {

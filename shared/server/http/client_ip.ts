@@ -1,6 +1,6 @@
 /**
- * The client address of a request (D-49): the peer of the socket, or behind a trusted proxy the right-most hop that is not
- * a trusted proxy. Ignores headers from other peers.
+ * The client address of a request (D-49): the peer of the socket, or behind a trusted proxy the right-most hop that is
+ * not one. Headers of other peers are ignored, because a client could otherwise choose its own address.
  */
 import { BlockList, isIP } from "node:net";
 

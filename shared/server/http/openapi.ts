@@ -23,7 +23,7 @@ export type Operation = openapi.Operation<ErrorCode, Credential>;
 
 export type DocumentPart = openapi.DocumentPart<ErrorCode, Credential>;
 
-/** Returns the operations of a table; pages are none. */
+/** Returns the operations of a table, without its pages. */
 export function operationsOf<D, C>(routes: readonly Route<D>[], authenticators: Authenticators<D, C>): Operation[] {
   return routes.filter(({ isPage }) => !isPage).map((route) => {
     const authenticator = authenticators[route.auth as keyof C];

@@ -13,7 +13,6 @@ interface PageDeps {
   config: { version: string; environment: string; registryUrl: string };
 }
 
-/** Returns a row of a page. */
 export function pageRoute<D>(
   path: string,
   summary: string,

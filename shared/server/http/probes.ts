@@ -1,7 +1,7 @@
 /**
- * The routes that a supervisor or a load balancer asks; a restart does not repair a store, so they are two:
- * `/healthz` says that the process answers, without the store; `/readyz` says whether to send it requests. Also the
- * listener of its metrics.
+ * The routes that a supervisor and a load balancer ask: `/healthz` says that the process answers, `/readyz` whether to
+ * send it requests. `/healthz` does not ask the store, because a supervisor would then restart the process for a fault
+ * of the store, which a restart does not repair. Also the listener of the metrics.
  */
 import { Liveness, Readiness } from "../../protocol/api/meta.ts";
 import { type Answer, json, type Route } from "./route.ts";
@@ -17,7 +17,7 @@ export function livenessAnswer(): Answer {
   return json({ status: "ok" });
 }
 
-/** Returns the answer of `GET /readyz`: 200 when ready, else 503. A missing link makes messages slower, so it refuses none. */
+/** Returns the answer of `GET /readyz`: 200 when ready, else 503. A missing link only slows messages, so it is 200. */
 export function readinessAnswer(ready: boolean, linksMissing: readonly string[] = []): Answer {
   const missing = linksMissing.length > 0 ? { linksMissing: [...linksMissing] } : {};
   return json({ status: ready ? "ok" : "unavailable", ready, ...missing }, ready ? 200 : 503);
@@ -59,7 +59,7 @@ interface ListenerDeps {
 
 /**
  * Opens the second listener of a server: `/metrics`, `/healthz` and `/readyz`, and 404 for all else. It has no
- * authentication, and its answers name no agent, person or address. It never reads a request body.
+ * authentication, so its answers name no agent, person or address. It never reads a request body.
  *
  * @throws {StartRefused} when the address cannot be used
  */

@@ -38,7 +38,7 @@ export interface RequestContext {
   agentDid?: string;
   /** The caller says that it is an agent of another server's registry. */
   isVisit?: boolean;
-  /** Path of the row, once the request is routed; never the path of the request. */
+  /** Path of the row, once the request is routed. The path of the request is not used, because it may hold a secret. */
   route?: string;
   /** Number of the check that refused the request, 1 to 9; absent when none of them did. */
   check?: number;
@@ -59,7 +59,7 @@ export interface SignedHeaders {
 /** What a handler answers. It becomes one `Response` at the end of the pipeline. */
 export interface Answer {
   status: number;
-  /** Headers by name; one spelling of each name in the project. */
+  /** Headers by name. The project has one spelling of each name, because two would both be sent. */
   headers: Readonly<Record<string, string>>;
   /** The whole body; `null` for none. */
   body: string | Bytes | null;
@@ -67,7 +67,6 @@ export interface Answer {
   upgrade?: Response;
 }
 
-/** Parameters of a handler. */
 export interface Input<P, Q, B, C> {
   params: P;
   query: Q;
@@ -107,7 +106,6 @@ export interface RouteSpec<D, C, P, Q, B> {
   precondition?: { check(deps: D): void; errors: readonly ErrorCode[] };
   /** True for a page, which is for people and in no API document. */
   isPage?: true;
-  /** The success response. */
   response: RouteAnswer;
   /** Codes of the handler. The codes of authentication, limits and input are derived from the row. */
   errors?: readonly ErrorCode[];
@@ -130,7 +128,6 @@ export type Credential =
   | "agent_proof"
   | "agent_session";
 
-/** Authenticates the caller of a route. */
 export interface Authenticator<D, C> {
   /** Stage of the request pipeline. */
   stage: "before_limit" | "before_body" | "after_body" | "after_input";
@@ -140,7 +137,7 @@ export interface Authenticator<D, C> {
   errors: readonly ErrorCode[];
   /** Text about a limit that the authenticator counts, for the API documents. */
   limit?: string;
-  /** Rejects a request by its headers, before the body is read. A promise is a refusal that comes late. */
+  /** Rejects a request by its headers, before the body is read. A promise rejects the request after a wait. */
   precheck?(deps: D, exchange: RequestContext): Promise<never> | undefined;
   run(deps: D, exchange: RequestContext): Promise<C>;
   /** Returns true for a caller that is exempt from the per-IP limit. */
@@ -183,8 +180,8 @@ export function json<T>(body: T, status = 200, headers?: Record<string, string>)
 }
 
 /**
- * Copies the members of a record that a schema names, so that a secret which the schema lacks cannot leave. Checks no value. A
- * member that has another name or value in the record is added beside it: `pick(Invite, { ...record, status })`.
+ * Copies the members of a record that a schema names, so that a secret which the schema lacks cannot leave. Checks no
+ * value. A member with another name or value than in the record is added first: `pick(Invite, { ...record, status })`.
  */
 export function pick<S extends z.ZodObject>(schema: S, record: z.output<S>): z.output<S> {
   const members = Object.keys(schema.shape).filter((name) => record[name] !== undefined);

@@ -25,7 +25,7 @@ export function authorizationToken(headers: Headers, scheme: "Svc" | "Bearer"): 
   return /[\s,]/.test(token) ? "" : token;
 }
 
-/** Returns the headers of a signed request. They are read once, because each reading of one is a call of the platform. */
+/** Returns the headers of a signed request. They are read once, because each read is a call of the platform. */
 export function signedHeaders(exchange: RequestContext): SignedHeaders {
   return exchange.signed ??= readSigned(exchange.request.headers);
 }

@@ -32,7 +32,7 @@ const OTHER = "other";
 /** Largest number of values for which a counter shows each of its series from the start. */
 const SHOWN_FROM_START = 20;
 
-/** What has the same values of the labels so far. */
+/** A node in the tree of series: `next` by the value of the next label; `series` once no label is left. */
 interface Level {
   next: Map<string, Level>;
   series: Series | null;
@@ -88,7 +88,7 @@ export class Metrics {
     this.#seriesOf(this.#kept[name], values as readonly string[]).value = value;
   }
 
-  /** Adds what sets gauges that are not in memory; it is called before the metrics are read. */
+  /** Adds a function that sets gauges from outside of memory; it is called before the metrics are read. */
   beforeRead(measure: () => Promise<unknown>): void {
     this.#measures.push(measure);
   }
@@ -99,8 +99,8 @@ export class Metrics {
   }
 
   /**
-   * Reads a gauge or a counter without labels when the metrics are read. Several readers of one add up; it is absent while
-   * all return `null`.
+   * Reads a gauge or a counter without labels when the metrics are read. The values of several readers of one name are
+   * added; it is absent while all return `null`.
    */
   read(name: NamesOf<"gauge"> | "log_lines_dropped_total", get: () => number | null): void {
     this.#kept[name].readers.push(get);
@@ -157,7 +157,7 @@ function newSeries(row: MetricRow, values: readonly string[]): Series {
   return { values, value: 0, counts: Array.from({ length: row.buckets.length + 1 }, () => 0) };
 }
 
-/** Returns the labels of the series that exist before anything is counted, so that a rate over them is never missing. */
+/** Returns the labels of the series that exist before anything is counted, because a rate would else be missing. */
 function firstValues(row: MetricRow): (readonly string[])[] {
   if (row.type === "gauge") return [];
   const [label, ...more] = row.labels;
@@ -187,7 +187,7 @@ function sampleNames(name: string, { type }: MetricRow): string[] {
   return type === "histogram" ? [`${name}_bucket`, `${name}_sum`, `${name}_count`] : [name];
 }
 
-/** Returns the present samples of a metric, in the form of Prometheus: a histogram is a counter for each bucket, a sum and a count. */
+/** Returns the samples of a metric as in Prometheus: of a histogram a counter for each bucket, a sum and a count. */
 function samplesOf({ name, row, series }: Family): Sample[] {
   return series.flatMap(({ values, value, counts }) => {
     const labels = row.labels.map(([label], i): [string, string] => [label, values[i] ?? ""]);
@@ -202,8 +202,8 @@ function samplesOf({ name, row, series }: Family): Sample[] {
 }
 
 /**
- * Returns the present values of all metrics in the text format of Prometheus, version 0.0.4. It is short, and a library
- * would be one more dependency.
+ * Returns the present values of all metrics in the text format of Prometheus, version 0.0.4. No library does it,
+ * because it would be a dependency for a few lines.
  */
 export function expositionOf(metrics: Metrics): string {
   return metrics.families().map(familyText).join("");
@@ -242,7 +242,7 @@ function numberText(value: number): string {
  * histogram that is read at export, so a histogram is exported as its buckets, sum and count. The instruments read the
  * memory of `Metrics` when Deno exports, so nothing is counted twice.
  *
- * @returns what puts `http.route` on the span of the present request
+ * @returns a function that sets `http.route` on the span of the present request
  */
 export async function exportTelemetry(metrics: Metrics, version: string): Promise<(route: string) => void> {
   const { metrics: api, trace } = await import("@opentelemetry/api");

@@ -24,7 +24,7 @@ const SUCCESSES = [101, 200, 201, 202, 204, 304];
 const STATUSES = new Set([...SUCCESSES, ...Object.values(ERRORS).flatMap(({ status }) => status)]);
 const STATUS: MetricLabel = ["status", [...STATUSES].map(String)];
 const CHECK: MetricLabel = ["check", ["none", "1", "2", "3", "4", "5", "6", "7", "8", "9"]];
-/** Whether the caller is an agent of this server's registry or of another one; which one is no label, because others choose it. */
+/** Whether the caller's registry is this server's; its name is no label, because strangers could then add series. */
 const ORIGIN: MetricLabel = ["origin", ["local", "foreign"]];
 const FRAME: MetricLabel = ["type", Object.keys(FRAMES)];
 const DIRECTION: MetricLabel = ["direction", ["in", "out"]];

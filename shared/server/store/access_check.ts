@@ -12,8 +12,8 @@ export interface AccessTokenCheck {
 }
 
 /**
- * Checks an access token. Returns `null` for an invalid token, else the updates that make a claim depend on the token being
- * valid at its commit; each refuses with `refuse`.
+ * Checks an access token. Returns `null` for an invalid token, else the updates that make a claim depend on the token
+ * being valid at its commit; each refuses with `refuse`.
  */
 export type CheckAccessToken = <R>(
   claim: AccessTokenCheck,

@@ -1,5 +1,5 @@
 /**
- * Claims on records, and the records of one batch of them. Pure: reads and writes no store. group_commit.ts commits a batch.
+ * Claims on records, and the records of one batch of them. Pure: reads and writes no store; group_commit.ts commits.
  */
 import type { AtomicOperation, KvEntryMaybe, KvKey } from "../kv.ts";
 import type { Moment } from "../write_watch.ts";
@@ -19,7 +19,7 @@ export type RecordChange<R> =
   | "hold"
   | "keep";
 
-/** The update of one record. `next` gets the record or `null`, may be called more than once, and must be pure. */
+/** The update of one record. `next` gets the record or `null`. It must be pure, because each attempt calls it again. */
 export interface Update<R> {
   readonly key: KvKey;
   /** The key as `idOf` returns it, once it was needed. */
@@ -28,13 +28,13 @@ export interface Update<R> {
   /** The record as the caller has read it, which saves a read. If it is stale, the claim is evaluated again. */
   seen?: KvEntryMaybe<unknown>;
   /**
-   * For an update that never writes: the time before `seen` was read, milliseconds since the Unix epoch. Over a network
+   * For an update that never writes: a time before `seen` was read, milliseconds since the Unix epoch. Over a network
    * the commit does not check the record; it is read again when it is over 1 s old.
    */
   seenAt?: number;
   /**
-   * For an update that never writes and that many claims share: the record as a commit has checked it, and since when no
-   * record of its kind was written. While that is so, a commit neither looks for the record nor checks it.
+   * For an update that never writes and that many claims share: the record as a commit has checked it, and since when
+   * no record of its kind was written. While that is so, a commit neither looks for the record nor checks it.
    */
   held?: { value: unknown; at: Moment } | null;
   /** True for a record that is written once and not read again; it is not cached. */
@@ -61,12 +61,12 @@ export interface LiveRecord {
   committed(versionstamp: string): void;
 }
 
-/** What a claim does with a live record, which is loaded before. */
+/** What a claim does with a live record. The record is loaded before this runs. */
 export interface LiveChange<R> {
   readonly record: LiveRecord;
   /** Returns why the claim is refused, or `null`. Changes nothing that is stored. */
   judge?(): { refuse: R } | null;
-  /** Changes the record after all updates and changes of the claim were accepted. Without it the record is only read. */
+  /** Changes the record once all updates of the claim were accepted. Without it the record is only read. */
   take?(): readonly Write[];
 }
 
@@ -80,7 +80,7 @@ export interface BatchClaim {
   reject(error: unknown): void;
 }
 
-/** Stands for an absent record, which saves a read of a record that rarely exists. */
+/** A record that is assumed to be absent, which saves the read of one that rarely exists: the commit checks it. */
 export function absent(key: KvKey): KvEntryMaybe<never> {
   return { key, value: null, versionstamp: null };
 }
@@ -216,7 +216,7 @@ export function isRelied({ seenAt }: Update<unknown>, relies: boolean): boolean 
   return relies && seenAt !== undefined;
 }
 
-/** Returns a key as one text. No two keys of a table differ only by a NUL or by the type of a part. */
+/** Returns a key as one text. Keys that differ only by a NUL or the type of a part get one text; no table has such. */
 export function idOf(key: KvKey): string {
   return key.join("\0");
 }

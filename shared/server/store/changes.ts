@@ -1,8 +1,8 @@
 /**
- * The queue of changes that read records, decide and write (D-221). Many share a record: the head of the revocation list,
- * the quota of a human, or the number of pairs of an agent. Changes that take turns do not conflict, so none is refused
- * because others are busy. Changes that wait go into one commit; each takes effect whole or not at all. A change sees what the changes before it in the
- * same commit have written.
+ * The queue of changes that read records, decide and write (D-221). Many share a record: the head of the revocation
+ * list, the quota of a human, or the number of pairs of an agent. Changes that take turns do not conflict, so none is
+ * refused because others are busy. Changes that wait go into one commit; each takes effect whole or not at all, and
+ * sees what the changes before it in the same commit have written.
  */
 import type { AtomicOperation, Kv, KvEntryMaybe, KvKey } from "../kv.ts";
 import { type Clock, sleep } from "../../clock.ts";
@@ -29,9 +29,12 @@ export interface Draft {
   /** Writes a record that the change has read. */
   set(key: KvKey, value: unknown, options?: { expireIn?: number }): void;
   delete(key: KvKey): void;
-  /** Adds writes that no other change of the commit may read, because it would not see them; `checks`: how many checks they hold. */
+  /**
+   * Adds writes that no other change of the commit may read, because it would not see them. `checks`: the number of
+   * their checks.
+   */
   also(add: (operation: AtomicOperation) => unknown, options?: { checks?: number }): void;
-  /** Announces a change of sessions or revocations of these agents, in one note with the other changes of the commit. */
+  /** Announces a change of sessions or revocations of these agents, in one note for the whole commit. */
   announce(agentDids: readonly string[]): void;
 }
 

@@ -1,8 +1,8 @@
 /**
- * The claims of a group commit that wait or are in flight. Over a network each commit is a round trip, so several
- * are. It chooses the claims of the next commit: in order, and none on a record that a commit in flight or an earlier
- * waiting claim uses. So at most one commit in flight concerns a record, and the claims on one record keep their
- * order. Does not know what claims do.
+ * The claims of a group commit that wait or are in flight. Over a network each commit is a round trip, so several are
+ * in flight at a time. The queue chooses the claims of the next commit: in order, and none on a record that a commit in
+ * flight or an earlier waiting claim uses. So at most one commit in flight concerns a record, and the claims on one
+ * record keep their order. Does not know what claims do.
  */
 import { LIMITS } from "../../protocol/limits.ts";
 
@@ -10,7 +10,7 @@ import { LIMITS } from "../../protocol/limits.ts";
 export const PASSED_OVER_MAX = 500;
 
 export interface Queued {
-  /** True when the claim waits for a commit that another one begins, for up to 20 ms. */
+  /** True when the claim waits up to 20 ms for a commit that another claim begins. */
   mayWait?: boolean;
   /** The records that no other commit in flight may concern, by key. */
   ids: readonly string[];
@@ -63,8 +63,8 @@ export class ClaimQueue<C extends Queued> {
   }
 
   /**
-   * Time of the oldest claim that a request waits for and that waits for no record, only for a commit to end; `undefined`
-   * without such a claim.
+   * Time of the oldest claim that a request waits for and that waits for no record, only for a commit to end;
+   * `undefined` without such a claim.
    */
   get oldestUnblocked(): number | undefined {
     for (let i = this.#passed; i < this.#waiting.length; i++) {
@@ -114,8 +114,8 @@ export class ClaimQueue<C extends Queued> {
   }
 
   /**
-   * Returns the claims that were made until `since`, or after `now`, when the clock has stepped back; each claim once. Those
-   * that wait leave the queue; those in flight stay until their commit has ended.
+   * Returns the claims that were made until `since`, and those made after `now`, which show that the clock has stepped
+   * back; each claim once. Those that wait leave the queue; those in flight stay until their commit has ended.
    */
   takeOverdue(since: number, now: number): C[] {
     const over = this.#open().filter((claim) => claim.since <= since || claim.since > now);

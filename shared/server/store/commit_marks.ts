@@ -19,7 +19,6 @@ export const COMMIT_MARK = "commit_mark";
 /** With less, the mark of a commit in doubt could end before it is read, and the commit would count as failed. */
 export const MARK_KEPT_MS = 3_600_000;
 
-/** The marks of an instance. */
 export class CommitMarks {
   /** Number of the newest mark, and generation of its key. */
   #commits = 0;
@@ -32,7 +31,7 @@ export class CommitMarks {
     return this.key && { key: [...this.key, slot, this.#generation], number: ++this.#commits };
   }
 
-  /** Gives later marks other keys, because a commit before may still take effect, or its mark be read again. */
+  /** Gives later marks other keys, because a late commit would otherwise overwrite a mark that is still read. */
   newKeys(): void {
     this.#generation++;
   }

@@ -1,8 +1,7 @@
-/** Commits an operation and counts its result. */
 import type { AtomicOperation, KvCommitError, KvCommitResult } from "../kv.ts";
 import type { Metrics } from "../metrics/metrics.ts";
 
-/** Returns what the store answers. Without metrics nothing is counted. */
+/** Commits an operation, counts its result, and returns what the store answers. Without metrics nothing is counted. */
 export async function countedCommit(
   operation: AtomicOperation,
   metrics: Metrics | undefined,

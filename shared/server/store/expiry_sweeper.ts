@@ -1,8 +1,8 @@
 /**
  * Deletes ended records in small commits (D-217). About once a minute, Deno KV deletes all expired records in one
- * transaction that blocks commits. Families of many records therefore expire in the store later than they end. One
- * instance at a time reads each family in key order, without an index, so a restart or a crash loses nothing. Late
- * deletion changes no decision, because every reader compares the times in the record.
+ * transaction that blocks commits, so families of many records expire in the store later than they end. One instance at
+ * a time reads each family in key order, without an index, so a restart or a crash loses nothing. Late deletion changes
+ * no decision, because every reader compares the times in the record.
  */
 import type { Kv, KvEntry, KvKey } from "../kv.ts";
 import { type Clock, sleep } from "../../clock.ts";

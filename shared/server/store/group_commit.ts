@@ -14,7 +14,7 @@
  * - A claim is rejected with `StoreUnavailable` when the mark cannot be read or the second commit fails. It may still
  *   take effect. A later request has its own claim: the same nonce in another request is a replay.
  * - A claim ends after 10 s, wherever it is, because its sender gives up soon after. A commit that is late is not tried
- * again in halves, because each of them would be as late, and the claims behind them would wait for all.
+ *   again in halves, because each half would be as late, and the claims behind would wait for both.
  */
 import type { Kv, KvEntryMaybe, KvKey } from "../kv.ts";
 import { readAll } from "./batched_reads.ts";
@@ -48,7 +48,7 @@ import { StoreBusy, StoreLate, StoreUnavailable } from "./store_errors.ts";
 
 /** More could not be committed before their deadline, and would hold memory for nothing. */
 export const CLAIMS_WAITING_MAX = 10_000;
-/** Above this wait new claims are refused. With more, their callers would give up before their commit. */
+/** When the oldest claim waits longer, new ones are refused. With more, their callers give up before their commit. */
 export const CLAIM_WAIT_MS = 3_000;
 /** With more, a crash leaves more outcomes unwritten; with less, hardly a claim finds a commit to join. */
 export const JOINING_WAIT_MS = 20;
@@ -81,7 +81,6 @@ interface Try {
   maySplit: boolean;
 }
 
-/** Collects claims and commits them in batches. */
 export class GroupCommit {
   readonly #queue: ClaimQueue<QueuedClaim>;
   /** Numbers of the commits that may begin now. */
@@ -111,7 +110,7 @@ export class GroupCommit {
     this.#writes = writes;
   }
 
-  /** True when commits check each record that a claim depends on, so that a cached one may be used. */
+  /** True when no commit relies on a record by its age alone (`seenAt`), so that a cached record may be used. */
   get checksAll(): boolean {
     return this.#reliedMs === 0;
   }
@@ -124,7 +123,8 @@ export class GroupCommit {
 
   /**
    * Adds a claim. Resolves after its commit, or when a current record refuses it. A claim that `mayWait` joins the next
-   * commit, or begins one after 20 ms. It reads or changes at most one live record. Later claims see its change at once, reads of the store after its commit.
+   * commit, or begins one after 20 ms. It reads or changes at most one live record. Later claims see its change at
+   * once, reads of the store after its commit.
    *
    * @throws {StoreUnavailable} when the store fails, when conflicts do not end, when too many claims wait, when one waits
    * too long for a commit to begin, or after 10 s
@@ -161,8 +161,8 @@ export class GroupCommit {
   }
 
   /**
-   * Commits the claims that wait to join another commit, after `ms` milliseconds. One timer runs at a time: it is left running
-   * when a commit has taken its claims meanwhile, because that costs less than to cancel it for each commit.
+   * Commits the claims that wait to join another commit, after `ms` milliseconds. One timer runs at a time: it is left
+   * running when a commit has taken its claims meanwhile, because that costs less than to cancel it for each commit.
    */
   #commitLater(ms: number): void {
     if (this.#willJoin) return;
@@ -238,7 +238,7 @@ export class GroupCommit {
       const loading = loadAll(batch, isFresh);
       if (loading) await loading;
       if (batch.some(isInDoubt)) batch = await this.#undoubted(batch);
-      // What is held must be so when the commit begins.
+      // A held record must still be unwritten when the commit begins, because the commit does not check it.
       while (this.#isOutdated(batch, entries)) entries = await this.#entries(batch, isFresh);
       if (this.#isTooLarge(batch, entries)) return await this.#split(batch, now);
       [batch, fates] = applyAll(batch, entries, changed);
@@ -432,5 +432,5 @@ function loadAll(batch: readonly QueuedClaim[], isFresh: boolean): Promise<unkno
 }
 
 const REMEMBERED = 5_000;
-/** With more, a sender has given up before its answer; with less, a slow disk or link refuses what it would have taken. */
+/** With more, a sender has given up before its answer; with less, a slow disk or link refuses what it could take. */
 const WAIT_MS = LIMITS.commitWaitMs;

@@ -37,7 +37,7 @@ export interface Store {
    * over a network holds ten checks, which a message alone would use up.
    */
   reliedMs: number;
-  /** True unless the store is reached over the network: no other process has it open, and every earlier user has ended. */
+  /** True unless the store is reached over the network: no other process has it open, and all earlier ones ended. */
   isExclusive: boolean;
   /** The writes of a store that no other process has open; else `null`. */
   writes: WriteWatch | null;
@@ -179,7 +179,7 @@ class FileLock {
     return found.includes(false);
   }
 
-  /** Ends the lock. Close the store before: the system ends the locks of SQLite when this process closes the file. */
+  /** Ends the lock. Close the store before, because closing this file also ends SQLite's locks on the same file. */
   close(): void {
     for (const { file } of this.files) file.close();
   }
@@ -191,7 +191,7 @@ async function openPrivate(path: string): Promise<LockedFile> {
   return { path, file, identity: await file.stat() };
 }
 
-/** Returns the path without links, so that the PID is found from each name; the same path when it may not be resolved. */
+/** Returns the path without links, so that each name leads to the same PID file; unchanged if it cannot be resolved. */
 async function realPath(path: string): Promise<string> {
   try {
     return await Deno.realPath(path);
@@ -205,7 +205,7 @@ async function isAtItsPath({ path, identity }: LockedFile): Promise<boolean> {
     const { dev, ino } = await Deno.stat(path);
     return dev === identity.dev && ino === identity.ino;
   } catch (error) {
-    // A disk that fails to answer does not show that another file took the place.
+    // A disk that does not answer is no sign that another file has taken the place of this one.
     return !(error instanceof Deno.errors.NotFound);
   }
 }

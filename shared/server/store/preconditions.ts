@@ -41,7 +41,8 @@ export function readPrecondition<T>(
 }
 
 /**
- * Returns the update that requires an unchanged record, which many claims may share. It refuses with `refuse` when the record is no longer good.
+ * Returns the update that requires an unchanged record, which many claims may share. It refuses with `refuse` when the
+ * record is no longer good.
  *
  * @param seenAt a time before the record was read, milliseconds since the Unix epoch
  */

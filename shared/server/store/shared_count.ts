@@ -1,13 +1,13 @@
 /**
- * Counts over the store that admins and metrics ask for. All who ask share one count, and counting takes at most a
- * hundredth of the time, because a large store would otherwise be read all the time by people who only look.
+ * Counts over the store, for admins and metrics. All callers share one count, and counting takes at most a hundredth of
+ * the time, because a large store would otherwise be read all the time for people who only look.
  */
 import type { Kv, KvEntry, KvKey } from "../kv.ts";
 import { type Clock, yieldToEventLoop } from "../../clock.ts";
 
 /** With more, an overview is old; with less, each look of several admins counts again. */
 const FRESH_MS = 10_000;
-/** A count that took a second is the answer for 100 s. */
+/** A count that took a second is the answer for 100 s. With less, counting takes a larger part of the time. */
 const REST_TIMES = 100;
 /** With more, requests wait for the count; with less, it takes much longer. */
 const READ_TOGETHER = 500;

@@ -13,7 +13,7 @@ export const STORE_AWAY_CALL_MS = 1_000;
 /** With more, each request of an outage leaves a call behind, which holds memory until the store is back. */
 export const OPEN_CALLS_MAX = 1_000;
 
-/** A program that copies the running store locks it for moments. With more, a request waits longer than the copy takes. */
+/** A program that copies the running store locks it for moments. With more, a request waits longer than the copy. */
 const LOCKED_FOR_MS = 2_000;
 /** With less, the tries slow down the program that they wait for. */
 const LOCKED_LOOK_MS = 50;
@@ -46,9 +46,9 @@ export class StoreLate extends StoreUnavailable {}
  * Wraps the calls of a store in place. A failed call rejects with `StoreUnavailable`; a call with wrong arguments still
  * rejects with a `TypeError`. A call without a response is rejected with `StoreLate` after 10 s and may still take
  * effect later. Deno repeats a call for as long as the store is gone, so each call of a request would wait in turn:
- * until the store responds again, further calls are rejected after 1 s, or at once while 1,000 are open; after a late write
- * only further writes are, because a store may answer reads and no commit. A call that meets a locked file had no effect, so it
- * is tried again for two seconds.
+ * until the store responds again, further calls are rejected after 1 s, or at once while 1,000 are open. After a late
+ * write only further writes are, because a store may answer reads and no commit. A call that meets a locked file had no
+ * effect, so it is tried again for two seconds.
  */
 export function wrapStoreErrors(kv: Kv, clock: Clock = systemClock): void {
   const calls = new OpenCalls(clock);

@@ -1,11 +1,11 @@
 /**
- * Keeps a part of the store's disk free of queued messages. Without it the mailboxes of a few people fill the disk, and then
- * no request is accepted, because each request writes a nonce.
+ * Keeps a part of the store's disk free of queued messages. Without it the mailboxes of a few people fill the disk, and
+ * then no request is accepted, because each request writes a nonce.
  */
 import type { Clock } from "../../clock.ts";
 import type { DiskSpace } from "../machine.ts";
 
-/** A look is a call of the system. Between two, what was written is taken from the last one. */
+/** Time between two questions to the system for the free bytes; what is written meanwhile is subtracted. */
 const LOOK_MS = 1_000;
 const GIB = 2 ** 30;
 /** SQLite writes a record to its log, and from there to the file. */
@@ -26,7 +26,7 @@ export class StoreReserve {
     private readonly reserveBytes: number | null,
   ) {}
 
-  /** Bytes of the disk that are free, and those that stay free; `null` for a store whose disk this process cannot see. */
+  /** Bytes of the disk that are free, and those that stay free; `null` when this process cannot see the disk. */
   get space(): { freeBytes: number; reserveBytes: number } | null {
     const seen = this.look();
     return seen && { freeBytes: seen.freeBytes, reserveBytes: this.#reserveOf(seen) };

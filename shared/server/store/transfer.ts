@@ -39,7 +39,7 @@ export class TransferError extends Error {
   }
 }
 
-/** Yields the lines of an export without line ends: a head, one line per record, and a count that shows completeness. */
+/** Yields the lines of an export without line ends: a head, one line per record, and a count that shows it is whole. */
 export async function* exportLines(kv: Kv, tables: StoredTables, now: number): AsyncGenerator<string> {
   yield JSON.stringify({ svcStore: STORE_FORMAT, exportedAt: toIso(now) });
   let count = 0;
@@ -64,7 +64,7 @@ export async function* exportLines(kv: Kv, tables: StoredTables, now: number): A
 /**
  * Imports into a store without these records. Returns the number of records written.
  *
- * @throws {TransferError} at the first invalid line. Records before it stay, and the services refuse to start on the store
+ * @throws {TransferError} at the first invalid line. Records before it stay, and no service starts on the store
  */
 export async function importLines(
   kv: Kv,
@@ -112,7 +112,7 @@ export async function importLines(
   return count;
 }
 
-/** Writes per commit; their keys must fit 80 KiB. */
+/** Writes per commit. With more, their keys could exceed 80 KiB, and Deno KV would refuse the commit. */
 const BATCH = 200;
 
 function lineOf(key: KvKey, value: unknown): string {

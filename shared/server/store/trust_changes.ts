@@ -17,8 +17,8 @@ interface Announcement {
 }
 
 /**
- * Adds an announcement to a commit that changes sessions or revocations of these agents. Once for each commit, because a
- * second one would get the same key and replace the first.
+ * Adds an announcement to a commit that changes sessions or revocations of these agents. Once for each commit, because
+ * a second one would get the same key and replace the first.
  *
  * @param at the time of the change, milliseconds since the Unix epoch
  */

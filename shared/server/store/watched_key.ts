@@ -60,8 +60,8 @@ export class WatchedKey {
   }
 
   /**
-   * Runs the handler after a known change: a run in progress may already have read past it, so another one follows, which
-   * all that wait share.
+   * Runs the handler after a known change. A run in progress may already have read past the change, so another run
+   * follows, which all callers that wait share.
    */
   async onChange(): Promise<void> {
     await this.#running;
