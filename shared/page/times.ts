@@ -1,6 +1,6 @@
 /** Times and durations for people, in UTC, because a page of a server is read in several time zones. */
 import { toIso } from "../protocol/time.ts";
-import { type Html, markup, type Value } from "./html.ts";
+import { type Html, markup } from "./html.ts";
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
@@ -25,16 +25,20 @@ export function clockTime(time: Time): Html {
   return timeElement(ms, toIso(ms).slice(11, 19));
 }
 
-/** A time with seconds, and its day when that is not today. */
-export function exactly(time: Time, now: number): Value {
-  return dayOf(msOf(time)) === dayOf(now) ? clockTime(time) : markup`${moment(time, now)}, ${clockTime(time)}`;
+/** A time with seconds, and its day when that is not today: `11:52:10`, or `24 Nov, 11:52:10`. */
+export function exactly(time: Time, now: number): Html {
+  const ms = msOf(time);
+  return timeElement(ms, `${dayBefore(ms, now)}${toIso(ms).slice(11, 19)}`);
 }
 
 /** A moment whose day matters: `12:09 UTC`, or `24 Nov, 11:20 UTC`. */
 export function moment(time: Time, now: number): Html {
   const ms = msOf(time);
-  const isToday = dayOf(ms) === dayOf(now);
-  return timeElement(ms, `${isToday ? "" : `${dayText(ms, now)}, `}${toIso(ms).slice(11, 16)} UTC`);
+  return timeElement(ms, `${dayBefore(ms, now)}${toIso(ms).slice(11, 16)} UTC`);
+}
+
+function dayBefore(ms: number, now: number): string {
+  return dayOf(ms) === dayOf(now) ? "" : `${dayText(ms, now)}, `;
 }
 
 /** The heading of a day: `Today`, `Sunday 22 November`. */

@@ -2,7 +2,7 @@
 import { assert, assertEquals } from "@std/assert";
 import * as fc from "fast-check";
 import { markup, typed } from "../../../shared/page/html.ts";
-import { dayHeading, duration, when } from "../../../shared/page/times.ts";
+import { dayHeading, duration, exactly, when } from "../../../shared/page/times.ts";
 import { codePoints } from "../protocol/arbitraries.ts";
 
 Deno.test("a value is escaped in text and in a quoted attribute, also in lists and nested markup", () => {
@@ -40,6 +40,10 @@ Deno.test("times are short, and the whole instant is in the title", () => {
     ["12:04", "Sun", "15 Nov", "19 Oct 2025", "24 Nov"],
   );
   assert(when(now, now).text.startsWith('<time datetime="2026-11-23T12:04:00.000Z" title="2026-11-23T12:04:00.000Z">'));
+  assertEquals(
+    [now, now - 86_400_000].map((ms) => exactly(ms, now).text.replace(/<[^>]*>/g, "")),
+    ["12:04:00", "22 Nov, 12:04:00"],
+  );
   assertEquals([dayHeading(now, now), dayHeading(now - 86_400_000, now)], ["Today", "Sunday 22 November"]);
   assertEquals(
     [11, 8300, 44_000, 44 * 60_000, 14 * 3_600_000, 6 * 86_400_000].map(duration),

@@ -147,13 +147,13 @@ Deno.test("framework parsing returns the stated result for each label", async (t
   for (const [name, value, expected] of rows) await t.step(name, () => assertEquals(parseFramework(value), expected));
 });
 
-Deno.test("framework parsing returns a trimmed label of 1 to 32 code points without control characters", () => {
+Deno.test("framework parsing returns a trimmed label of 1 to 32 code points without control or bidirectional characters", () => {
   fc.assert(
     fc.property(anyText, (text) => {
       const label = parseFramework(text);
       if (label === null) return;
       assertEquals([label, parseFramework(label)], [text.trim(), label]);
-      assert([...label].length >= 1 && [...label].length <= 32 && !/\p{Cc}/u.test(label));
+      assert([...label].length >= 1 && [...label].length <= 32 && !/[\p{Cc}\u202a-\u202e\u2066-\u2069]/u.test(label));
     }),
     RUNS,
   );
