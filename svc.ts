@@ -1,6 +1,6 @@
 /**
- * The program `svc` with everything in it: the command, and the server and the work on its store, which it loads when
- * they are asked for, so that a command never parses the server. Only a file at the top level knows both sides.
+ * The program `svc`: the command, and the server and the work on its store, which are loaded only when they are asked
+ * for, because every command would otherwise parse the server. `cli/` itself imports nothing of the server.
  */
 import { CliError } from "./cli/errors.ts";
 import { main } from "./cli/main.ts";
@@ -33,7 +33,7 @@ export const programs: Programs = {
 
 /** The error of the command for a start that the server refuses. */
 function refused({ headline, problems }: { headline: string; problems: readonly string[] }): CliError {
-  // A refusal of one line says itself what to do.
+  // A headline without problems says what to do, so no other fix is added.
   return new CliError("CLI_SERVER_REFUSED", headline, problems.length === 0 ? { fix: "" } : { details: problems });
 }
 

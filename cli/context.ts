@@ -78,7 +78,7 @@ export interface System {
   authority?: Authority | undefined;
   /** Returns true when a server accepts connections at the URL. Absent where there is no network. */
   reach?: (url: string) => Promise<boolean>;
-  /** Returns true when a process of another user listens at an address of this machine. Absent as `reach` is. */
+  /** Returns true when a process of another user listens at an address of this machine. Absent where `reach` is. */
   isOfOtherUser?: (url: string) => Promise<boolean>;
   /** Shows a file in the browser of this person; returns false where there is none. Absent where no program may start. */
   openFile?: (path: string) => Promise<boolean>;

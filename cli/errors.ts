@@ -14,9 +14,7 @@ export const EXIT = {
   unauthorised: 3,
   notFound: 4,
   unreachable: 5,
-  /**
-   * The message was accepted, and no reply came in time. A code of its own, because sending it again would ask twice.
-   */
+  /** The message was accepted, but no reply came in time. A code of its own, because sending again would ask twice. */
   noReply: 6,
   interrupted: 130,
 } as const;

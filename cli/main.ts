@@ -20,7 +20,7 @@ import { Output } from "./terminal/output.ts";
 import { hasSwitch, type HereOptions, parse } from "./command_line/parse.ts";
 import project from "../deno.json" with { type: "json" };
 
-/** First words of commands that a damaged profile must not stop, because they trust no server of it, or explain and undo. */
+/** First words of commands that work with a damaged profile, because they use no server of it, or explain, or undo. */
 const NEEDS_NO_PROFILE: ReadonlySet<string | undefined> = new Set(
   ["serve", "store", "demo", "profile", "explain", "completions", "uninstall"],
 );
@@ -139,7 +139,7 @@ async function contextOf(
     here.ca === undefined ? "SVC_CA" : "--ca",
   );
   const base = () => resolve(here.configDir ?? defaultConfigDir(world));
-  // A folder that an option names is meant, also by programs that a shell with the variable has started.
+  // SVC_PROFILE does not count with --config-dir, because a host that names the folder may inherit the variable.
   const profile = () => here.profile ?? (here.configDir === undefined ? world.env("SVC_PROFILE") : undefined);
   const folder = () => profileFolder(base(), profile() ?? DEFAULT_PROFILE);
   const authority = given ?? savedOf(folder, needsProfile);
@@ -158,8 +158,8 @@ async function contextOf(
 }
 
 /**
- * The saved authorities. Read before the command runs, because in a request the reason would be that a service cannot
- * be reached.
+ * The saved authorities. Read before the command runs, because a damaged file that a request finds would be reported as
+ * a service that cannot be reached.
  */
 function savedOf(folder: () => string, isNeeded: boolean): Authority | undefined {
   try {

@@ -8,7 +8,7 @@ import { parseIso, toIso } from "../shared/protocol/time.ts";
 const NOTICE_FILE = "version-notice.json";
 const NOTICE_BYTES = 1_000;
 
-/** True when a version is higher than another one. A text that is no version is not. */
+/** Returns true when a version is higher than another one; false for a text that is no version. */
 export function isNewer(version: string, than: string): boolean {
   const [found, own] = [version, than].map((text) => /^(\d{1,6})\.(\d{1,6})\.(\d{1,6})(?![.\d])/.exec(text)?.slice(1));
   if (found === undefined || own === undefined) return false;
@@ -28,10 +28,10 @@ export async function tellNewerVersion(ctx: Context, { version, registryUrl }: S
     const path = join(ctx.configDir, NOTICE_FILE), now = ctx.clock.now();
     const told = parseIso(JSON.parse(readPrivate(path, NOTICE_BYTES) ?? "{}").toldAt ?? "");
     if (told !== null && now - told < DAY_MS && told <= now) return;
-    // Before it is shown, because where the file cannot be written, each command would show it.
+    // Written before the notice, because each command would print it if the file cannot be written.
     await writePrivate(ctx.random, path, `${JSON.stringify({ toldAt: toIso(now) })}\n`);
     ctx.out.note(`The server runs svc ${plain}, this is ${ctx.version}. How to update: ${registryUrl}/join`);
   } catch {
-    // Without the file the notice could not be held back for a day.
+    // No notice, because without the file every command would print it.
   }
 }

@@ -25,7 +25,7 @@ export function ownCommand(set: "connector" | "svc" = "connector", exec?: string
   // The bundle of the npm package has all its code, but the source loads libraries.
   const alone = main.endsWith(".js") ? ["--no-remote", "--no-npm"] : [];
   const config = join(dirname(main), "deno.json");
-  // The option takes the place of the set's own list, so it has that too.
+  // The option replaces the programs of the set, so it must name them too.
   const programs = exec === undefined ? [] : [`--allow-run=${[...programsOf(config, set), exec].join(",")}`];
   const flags = ["--quiet", "--no-prompt", ...alone, "--config", config, `-P=${set}`, ...programs];
   return [Deno.execPath(), "run", ...flags, main];

@@ -41,7 +41,7 @@ export function realSystem(version: string, programs: Programs | null = null): S
   };
 }
 
-/** Milliseconds for a program that only looks; one that hangs must not stop a hand-over. */
+/** Milliseconds for a program that only looks, because one that hangs would stop a hand-over. */
 const RUN_MS = 2_000;
 const PROXIES = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"] as const;
 
@@ -148,7 +148,7 @@ async function mayRun(program: string): Promise<boolean> {
 async function runNamed(program: string, env: Record<string, string>, signal: AbortSignal): Promise<number> {
   const quiet = { stdin: "null", stdout: "null", stderr: "null" } as const;
   const child = new Deno.Command(program, { ...quiet, env, clearEnv: true }).spawn();
-  // One that handles SIGTERM could run on, and every further message would wait for it.
+  // A program that handles SIGTERM could run on, and all later messages would wait for it.
   const end = () => child.kill("SIGKILL");
   signal.addEventListener("abort", end);
   const { code } = await child.status;

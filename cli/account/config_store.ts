@@ -1,6 +1,6 @@
 /**
  * Reads and writes `config.json`, which has exactly four keys. Precedence: option, environment, file, default. An
- * invalid file is reported and never overwritten.
+ * invalid file is reported and never overwritten, because it may hold the only copy of an API key.
  */
 import { join } from "node:path";
 import { requireDisplayName } from "./display_name.ts";
@@ -110,7 +110,8 @@ export async function updateConfig(ctx: Context, change: Config): Promise<void> 
 }
 
 /**
- * Checks that the file can be written, before a command spends what it could not get again.
+ * Checks that the file can be written. Called before a code or secret that works once is sent, because the API key that
+ * it yields could otherwise not be saved.
  *
  * @throws {CliError} `CLI_SAVE_FAILED`, and as `readConfig`
  */

@@ -3,7 +3,7 @@ import { CliError } from "../errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { parseDisplayName } from "../../shared/protocol/names.ts";
 
-/** Returns the trimmed name. @param what the option or key in messages @throws {CliError} `CLI_USAGE` */
+/** Returns the trimmed name. @param what names the option or key in the error @throws {CliError} `CLI_USAGE` */
 export function requireDisplayName(text: string, what: string): string {
   const name = parseDisplayName(text);
   if (name !== null) return name;

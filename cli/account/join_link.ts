@@ -1,7 +1,7 @@
 /**
  * The join link of an invite: `https://<registry origin>/join#<invite code>`, or with a pairing
- * `…#<invite code>.<first field>.<second field>`: the fields of a ticket of the registry's proxy. All of it is in the fragment,
- * which no client sends to a server. An error about a link never repeats it.
+ * `…#<invite code>.<first field>.<second field>`: the fields of a ticket of the registry's proxy. All of it is in the
+ * fragment, which no client sends to a server. An error never repeats a link, because it would show its secrets.
  */
 import { isLoopback, parseServiceUrl } from "../../shared/client/service_url.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
@@ -27,7 +27,7 @@ export function joinLink({ registryUrl, code, ticketFields }: JoinLink): string 
   return `${registryUrl}/join#${code}${ticketFields === null ? "" : `.${ticketFields}`}`;
 }
 
-/** Returns the fields of a ticket for a link, whose reader knows the proxy from the registry. */
+/** Returns the first two fields of a ticket. The third is not in a link, because the registry names the proxy. */
 export function fieldsOf({ ticket, authority }: Pick<Ticket, "ticket" | "authority">): string {
   return ticket.slice(TICKET_PREFIX.length, -authority.length - 1);
 }
@@ -43,7 +43,7 @@ export function joinWords(link: JoinLink): string[] {
 }
 
 /**
- * Returns the parts of a join link. White space is dropped: a mail breaks a long line.
+ * Returns the parts of a join link. White space is dropped, because a mail program may break a long line.
  *
  * @throws {CliError} `CLI_USAGE` with the reason
  */

@@ -12,11 +12,12 @@ import { CliError } from "../errors.ts";
 import { fieldsOf, joinLink, joinWords } from "./join_link.ts";
 import { connectAsPerson, type ConnectionOptions } from "./registry_access.ts";
 
-/** Its pairing part ends long before; a person who opens the mail the next morning still gets the account. */
+/** Default lifetime: a person who reads the mail the next morning gets the account, though the ticket has ended. */
 const INVITE_MS = DAY_MS;
 
 /**
- * Makes the invite. The ticket comes first, because one that stays unused ends by itself, and an invite would not.
+ * Makes the invite. The ticket is made first, because when the rest fails an unused ticket ends within minutes, but an
+ * invite would stay open for a day.
  *
  * @param calls the connector of the agent to pair with
  * @param expiresAt of the invite, ISO 8601; `null`: a day

@@ -1,6 +1,6 @@
 /**
  * Builds the clients of a command from options, environment and config.json. Rejects plain http to another machine unless
- * it is allowed.
+ * it is allowed, because the network could read the API key.
  */
 import { type Config, effectiveConfig } from "./config_store.ts";
 import type { Context } from "../context.ts";
@@ -53,7 +53,7 @@ export function connectAsAdmin(ctx: Context, options: ConnectionOptions): AdminC
 
 /**
  * Returns the client of the configured proxy's admin routes, or of the one that the registry names. The proxy gets a token
- * of the registry and never the API key, because it could use that everywhere (D-172).
+ * of the registry and never the API key, because its operator could administer the registry with that key (D-172).
  *
  * @throws {CliError} `API_KEY_MISSING`, `CLI_INSECURE_URL`
  */

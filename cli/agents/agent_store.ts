@@ -177,7 +177,7 @@ export class AgentStore {
     }, () => this.ctx.out.doing(`Waiting for another svc process that uses ${name}`));
   }
 
-  /** Windows cannot rename a folder that contains an open file. */
+  /** Releases the lock on Windows, which cannot rename a folder that contains an open file. */
   #letGo(held: HeldLock): void {
     if (this.ctx.os === "windows") held.release();
   }
@@ -203,7 +203,7 @@ export class AgentStore {
       try {
         names.set((await this.open(name)).identity().did, name);
       } catch (error) {
-        // Another agent's damaged file must not fail this command.
+        // Skipped, because a damaged file of one agent would otherwise fail commands about the others.
         if (!(error instanceof CliError)) throw error;
       }
     }

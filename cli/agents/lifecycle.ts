@@ -1,10 +1,10 @@
 /**
- * Ends and renews an agent, and refreshes the tokens of its session (D-83), one process at a time. A refresh survives a kill at
- * any moment: a marker is written, the request is sent, the new tokens are saved, the marker is removed; after a kill the next
- * one recovers (D-44). A deletion first revokes it permanently, then deletes its files, so that no active agent
- * loses its files. A new token leaves an intent marker, which shows the next run that an answer was lost: the registry
- * may have created a session with unknown tokens, so that run ends it first. After an interruption, running either
- * again completes it.
+ * Deletes and reissues an agent, and refreshes the tokens of its session (D-83), one process at a time. A refresh
+ * survives a kill at any moment: a marker is written, the request is sent, the new tokens are saved, the marker is
+ * removed; after a kill the next refresh recovers (D-44). A deletion revokes the agent before it deletes the files, so
+ * that no active agent loses its files. A reissue writes a marker first: a run that finds one knows that an answer was
+ * lost and that the registry may have created a session with unknown tokens, so it ends that session. After an
+ * interruption, running the deletion or the reissue again completes it.
  */
 import { type AgentFolder, type AgentReference, AgentStore } from "./agent_store.ts";
 import type { Context } from "../context.ts";
@@ -19,7 +19,7 @@ import { sleep } from "../../shared/clock.ts";
 import { CliError } from "../errors.ts";
 import type { AgentState, RegistryClient } from "../client/registry_client.ts";
 
-/** Returns what the agent was for its registry before. */
+/** Revokes an agent and deletes its files on this machine. Returns its state at the registry before. */
 export async function deleteAgent(
   ctx: Context,
   { registry, apiKey }: Owner,
@@ -33,7 +33,7 @@ export async function deleteAgent(
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
       if (error.code === "AGENT_REVOKE_INVALID_STATE") return "revoked";
-      // The agent of another person or registry gets the same code. Its key may be its only copy.
+      // The same code comes for an agent of another person or registry, whose only key may be here, so its files stay.
       const isOwn = error.code === "AGENT_NOT_FOUND" && registryUrl === registry.registryUrl;
       if (isOwn && await registry.stateOf(id) === "unknown") return "unknown";
       throw error;
@@ -74,9 +74,9 @@ export async function reissueAgent(ctx: Context, { registry, apiKey }: Owner, na
   });
 }
 
-/** Name of the marker file: a refresh with the token of this digest may have been sent. */
+/** The marker file. It holds the digest of a refresh token with which a refresh may have been sent. */
 const REFRESH_MARKER = "refresh.pending";
-/** A conflict ends with the current second. */
+/** Over a second, because a recovery that is dated in the second of the last refresh gets 409. */
 const AGAIN_AFTER_MS = 1_100;
 const TRIES = 4;
 
@@ -135,7 +135,7 @@ async function mark(folder: AgentFolder, refreshToken: string): Promise<boolean>
   return false;
 }
 
-/** What the owner of an agent does that its registry does not have any longer. */
+/** The fix for an agent that its registry no longer has. */
 function wayBack(name: string): string {
   return `Ask its administrator. To begin again: svc agent delete ${name}, then svc agent create ${name}, and pair it again`;
 }

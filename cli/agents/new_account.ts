@@ -1,6 +1,6 @@
 /**
  * A new account: the names of its person and of its first agent, from options or asked for on a terminal before anything is
- * sent, and its API key, which is saved after it was printed, so that it is not lost if saving fails.
+ * sent, and its API key. A command prints the key also when saving fails, because the registry never shows it again.
  */
 import { requireDisplayName } from "../account/display_name.ts";
 import { type Config, configPath, effectiveConfig, readConfig, updateConfig } from "../account/config_store.ts";
@@ -18,7 +18,7 @@ export const FIRST_NAME_OPTIONS = {
   agent: { value: "name", summary: "Create an agent with this name as well" },
 } as const;
 
-/** A person who mistypes is asked again; a program that answers at random must come to an end. */
+/** A person who mistypes is asked again; without a bound a program that answers at random would never end. */
 const TRIES = 3;
 
 /**
@@ -80,9 +80,9 @@ async function checkAgentName(ctx: Context, name: string): Promise<void> {
 }
 
 /**
- * Saves key, name and URLs in config.json.
+ * Saves key, name and URLs in config.json. Plain http and authorities that this command allowed stay allowed.
  *
- * @param knownProxyUrl without it the registry is asked. Plain http that was allowed stays allowed
+ * @param knownProxyUrl without it the registry is asked
  * @throws {CliError} `CLI_SAVE_FAILED`; its fix says how to save the key
  */
 export async function saveAccount(

@@ -184,7 +184,7 @@ function readIntent(folder: AgentFolder): Intent | "damaged" | null {
   }
 }
 
-/** Returns the key of an earlier run, or a new one. It is on disk before it is used. */
+/** Returns the key of an earlier run, or a new one. It is on disk before it is used: a kill could lose it otherwise. */
 async function ensureKeys(ctx: Context, folder: AgentFolder, wasSent: boolean): Promise<KeyPair> {
   const found = await folder.keysIfAny();
   if (found === null && wasSent) {
@@ -278,7 +278,7 @@ async function keysOf(ctx: Context, registry: RegistryClient): Promise<TrustedKe
   try {
     return await trustedKeys(ctx, registry);
   } catch (cause) {
-    // This error does not reject the registration. That has succeeded, and the next run resumes it.
+    // An ApiError would count as a refusal, and the key of an agent that is registered already would be discarded.
     if (cause instanceof ApiError) throw new UnreachableError(`No keys to verify with: ${cause.message}`, { cause });
     throw cause;
   }

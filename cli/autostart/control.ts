@@ -55,8 +55,8 @@ export async function serviceFile(
 }
 
 /**
- * Refuses a service that is installed for another configuration folder: agents of one name in two folders that are no profiles
- * share its name, so that one would end the connector of the other.
+ * Refuses a service that is installed for another configuration folder. In two folders that are no profiles, agents of
+ * one name share the name of their service, so that installing one would end the connector of the other.
  *
  * @throws {CliError} `CLI_USAGE`
  */
@@ -170,7 +170,7 @@ export function unitPath({ configHome }: Pick<Host, "configHome">, service: Serv
   return join(configHome, "systemd", "user", unitName(service));
 }
 
-/** The text of the unit. Exit codes that a restart would not change (usage error, not authorised, not found) end it. */
+/** The text of the unit. It is not restarted after exit codes that stay: usage error, not authorised, not found. */
 export function unitText({ agentName, command }: ServiceSpec): string {
   return [
     "# Written by svc connector service install; svc connector service uninstall removes it.",
@@ -180,7 +180,7 @@ export function unitText({ agentName, command }: ServiceSpec): string {
     "",
     "[Service]",
     "Type=exec",
-    // Deno would look for its own updates over the network.
+    // Without this Deno would look for its own updates over the network.
     "Environment=DENO_NO_UPDATE_CHECK=1",
     // The colon turns off variables in the command line, so that a $ stays a $.
     `ExecStart=:${command.map(quoted).join(" ")}`,
@@ -244,7 +244,7 @@ export function plistText({ command, logPath, ...service }: ServiceSpec): string
     "  <array>",
     ...command.map((word) => `    <string>${escaped(word)}</string>`),
     "  </array>",
-    // Deno would look for its own updates over the network.
+    // Without this Deno would look for its own updates over the network.
     "  <key>EnvironmentVariables</key>",
     "  <dict><key>DENO_NO_UPDATE_CHECK</key><string>1</string></dict>",
     "  <key>RunAtLoad</key><true/>",
@@ -276,11 +276,11 @@ export function escaped(text: string): string {
 export const SERVICE_SYSTEMS = ["launchd", "systemd"] as const;
 export type ServiceSystem = (typeof SERVICE_SYSTEMS)[number];
 
-/** The name of a service has both, because an agent alone would let one profile replace the service of another. */
+/** Agent and profile, because with the agent alone one profile would replace the service of another. */
 export interface ServiceName {
   /** `null`: all agents of the profile. */
   agentName: string | null;
-  /** `null`: the default one. */
+  /** `null`: the default profile. */
   profile: string | null;
 }
 

@@ -13,7 +13,7 @@ export class AdminClient {
   readonly counts = () => this.#call("GET", "counts", admin.AdminCounts);
   readonly people = (query: Query) => this.#call("GET", `people${searchOf(query)}`, admin.PeopleList);
   readonly person = (id: string) => this.#call("GET", personPath(id), admin.PersonAnswer);
-  /** Refuses a person's API keys and ends the sessions of its agents. */
+  /** Stops a person's API keys and agents until `restore`. */
   readonly suspend = (id: string, reason: string | undefined) =>
     this.#call("POST", `${personPath(id)}/suspend`, admin.SuspensionAnswer, { reason });
   readonly restore = (id: string, reason: string | undefined) =>

@@ -1,4 +1,4 @@
-/** Calls of the registry. To register takes two requests; lists are read page by page. */
+/** Calls of the registry. Registering an agent takes two of them; lists are read page by page. */
 import type { Context } from "../context.ts";
 import type * as z from "zod";
 import { type Query, searchOf } from "../../shared/client/http.ts";
@@ -25,7 +25,7 @@ export interface WantedAgent {
   ttlDays?: number | undefined;
 }
 
-/** What a registry says of an agent; `unknown`: it has none, for example after it was restored from an older backup. */
+/** State of an agent at a registry; `unknown`: it has none such, for example after a restore from an older backup. */
 export type AgentState = "active" | "revoked" | "unknown";
 
 export class RegistryClient {

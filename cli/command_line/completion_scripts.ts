@@ -16,13 +16,13 @@ interface Place {
 }
 
 /**
- * Prints the aliases in `peers.json`, which is written with one member per line. A peer that is gone or removed has no pair. Only
- * characters that a shell does not expand are printed.
+ * Prints the aliases in `peers.json`, which is written with one member per line. A peer that is gone or removed has no
+ * pair, so it is left out. So is an alias with characters that a shell expands, because completion would run them.
  */
 const ALIASES = `awk '/^  "/ { split($0, part, "\\""); alias = part[2] } /^    "(gone|removed)": true/ { alias = "" }` +
   ` /^  [}]/ && alias ~ /^[A-Za-z0-9._-]+$/ { print alias }'`;
 
-/** The beginning of each script, by which svc knows its own. */
+/** The beginning of each script, by which `svc uninstall` recognises it. */
 export const COMPLETION_START = "# Completion of svc, made by: svc completions";
 
 export const SHELLS = ["bash", "zsh", "fish"] as const;
@@ -133,7 +133,7 @@ complete -F _svc svc
 `;
 }
 
-/** The values of an option: those of the last command that has it, after the commands with other ones. */
+/** The case lines for the values of an option: one for each command whose values differ, then one for all others. */
 function bashValues(name: string, places: Place[]): string[] {
   const found = places.flatMap(({ path, options }) => {
     const complete = options.find((option) => option.name === name)?.spec.complete;

@@ -85,7 +85,7 @@ function exampleLines(examples: readonly (readonly [string, string])[]): string[
   return examples.flatMap(([run, purpose]) => [`  ${run}`, `      ${purpose}`]);
 }
 
-/** @param below the commands that begin with its words */
+/** @param below the commands whose paths begin with the path of `command` */
 function commandHelp(command: Command, below: readonly Command[]): string {
   const { args, options, details = [], examples, summary } = command;
   const hasSecret = [...Object.values(args), ...Object.values(options)].some(({ secret }) => secret);

@@ -37,10 +37,11 @@ export function parsePort(text: string | undefined, what: string): number | unde
 }
 
 /**
- * @param isWhole whether the text is an ID
- * @param known the IDs that the list command shows; asked only for the end of an ID
+ * Returns the text if it is an ID, else the one known ID that ends in it.
+ *
+ * @param known the IDs that the list command shows; called only for the end of an ID
  * @param what what the ID is, with an article: `an invite ID`
- * @throws {CliError} `CLI_USAGE` for another text, `CLI_AMBIGUOUS` when several end so
+ * @throws {CliError} `CLI_USAGE` for another text, `CLI_AMBIGUOUS` when several IDs end in it
  */
 export async function wholeId(
   text: string,

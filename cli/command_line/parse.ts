@@ -75,7 +75,7 @@ export function hasSwitch(argv: readonly string[], name: "json" | "wide"): boole
   return argv.slice(0, end === -1 ? argv.length : end).includes(`--${name}`);
 }
 
-/** Returns the options of all commands. A name has a value in every command that has it, or in none. */
+/** The options of all commands. Each takes a value in all or in none, because they are read before the command. */
 function allOptions(commands: readonly Command[]): Record<string, OptionSpec> {
   const version: OptionSpec = { summary: "Print the version" };
   return Object.assign({ version }, ...commands.map((command) => command.options), GLOBAL_OPTIONS);
@@ -179,7 +179,7 @@ function namedArgs(command: Command, words: readonly string[], commands: readonl
     const below = commands.filter(({ path }) => command.path.every((word, i) => path[i] === word))
       .flatMap(({ path }) => path.slice(length, length + 1));
     const hint = didYouMean(words[0] ?? "", below, ["svc", ...command.path, ""].join(" "));
-    // Beside a secret, any word may be the secret.
+    // If an argument is a secret, any word may be that secret, so the error must not show it.
     const what = specs.some(([, { secret }]) => secret) ? "There" : `"${words[specs.length]}"`;
     throw usage(command, `${what} is an extra argument.${hint}`);
   }

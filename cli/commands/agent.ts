@@ -27,7 +27,7 @@ const TTL_RANGE = `from ${LIMITS.aitTtlDaysMin} to ${LIMITS.aitTtlDaysMax}`;
 const STATUSES = ["active", "revoked"] as const;
 const HERE = { summary: "Agent name on this machine", complete: "agents" } as const;
 
-/** The state of a session. An answer with new tokens that was lost interrupts it. */
+/** Texts for the state of a session. It is interrupted when an answer with new tokens was lost. */
 const SESSION_IS = {
   active: () => "active",
   revoked: (name: string) => `REVOKED: run svc agent reissue ${name} to start a new one`,
@@ -323,10 +323,7 @@ async function statusOf(registry: RegistryClient, did: string): Promise<string> 
   }
 }
 
-/**
- * Returns the state of the session whose tokens are on this machine. An expired access token is not the end of a
- * session.
- */
+/** Returns the state of the session whose tokens are on this machine. */
 async function sessionOf(
   registry: RegistryClient,
   folder: AgentFolder,
@@ -339,7 +336,7 @@ async function sessionOf(
     return "active";
   } catch (error) {
     if (error instanceof ApiError && error.code === "AGENT_AUTH_VALIDATE_UNAUTHORIZED") return "revoked";
-    // The next command refreshes an expired access token.
+    // An expired access token does not end a session, because the next command refreshes it.
     if (error instanceof ApiError && error.code === "AGENT_AUTH_VALIDATE_EXPIRED") return "active";
     if (error instanceof ApiError || error instanceof UnreachableError) return "unknown";
     throw error;

@@ -68,7 +68,7 @@ export const COMMANDS = [
       const value = parseConfigValue(ctx, key, args.value);
       await updateConfig(ctx, { [key]: value });
       if (key === "registryUrl" || key === "proxyUrl") {
-        // The other one stays, because registry and proxy are set one after the other.
+        // Added to the saved origins, because the other URL would otherwise lose its permission.
         await saveTrust(ctx, [...readProfile(ctx).insecureOrigins, value]);
       }
       const shown = masked(key, value);

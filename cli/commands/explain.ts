@@ -12,7 +12,7 @@ interface LibraryErrorRow {
   fix: string;
 }
 
-/** The codes of the client library itself. Its other codes are those of services and command. */
+/** The codes of the client library itself. It also throws codes of the services and of the CLI. */
 export const LIBRARY_ERRORS = Object.freeze(
   {
     NO_REPLY: {

@@ -1,7 +1,7 @@
 /**
- * `svc hook claude-code`: waits until an agent has a new unread message, and wakes Claude Code. One process waits for a
- * session; a message is announced once in it, and remembered first: a lost wake-up leaves the message unread, a repeated
- * one costs a turn. Uses a running connector only, and marks nothing read.
+ * `svc hook claude-code`: waits until an agent has a new unread message, and wakes Claude Code. One process waits for
+ * each session. It records a message before it announces it, because a lost wake-up only leaves the message unread, but
+ * a repeated one costs the model a turn. Uses a running connector only, and marks nothing read.
  */
 import { join } from "node:path";
 import { call, get, type LocalCalls } from "../../shared/client/local_client.ts";
@@ -59,7 +59,7 @@ export const COMMANDS = [
         ctx.terminal.stderr(`${line}\n`);
         return WAKE;
       } catch {
-        // A text and an exit code of an error would reach the model at the end of every turn.
+        // Errors are silent, because their text and exit code would reach the model at the end of every turn.
         return EXIT.done;
       } finally {
         forget();
@@ -124,7 +124,7 @@ async function sessionOf(ctx: Context): Promise<string> {
   const reading = ctx.stdin(INPUT_BYTES_MAX);
   const input: { bytes?: Uint8Array } = {};
   await settledWithin(ctx.clock, reading.then((bytes) => void (input.bytes = bytes)), INPUT_MS);
-  // The input also has texts of the model, and may be cut in one of them.
+  // Not parsed as a whole, because the input also has texts of the model and may be cut inside one.
   const text = new TextDecoder().decode(input.bytes);
   const member = topLevelMembers(text).find(({ key }) => key === "session_id");
   const session: unknown = member && JSON.parse(text.slice(member.start, member.end));
@@ -184,7 +184,7 @@ class Waiter {
         messages.push(...page.messages);
         more = page.more && page.messages.length > 0;
       }
-      // A connector that is ending answers at once.
+      // A connector that is ending answers at once, so without a pause this would ask it again and again.
       if (messages.length === 0) await pause(LIMIT.waitPauseMs);
       return messages;
     } catch (error) {

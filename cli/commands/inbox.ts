@@ -1,4 +1,4 @@
-/** `svc inbox`: the messages that an agent has received. Exactly those are marked read that were printed, after that. */
+/** `svc inbox`: received messages. `--take` marks them read after printing, because a failed print would lose them. */
 import { sleep } from "../../shared/clock.ts";
 import { LocalMessage } from "../../shared/client/local_shapes.ts";
 import { callForText, get, type LocalCalls, readMessages } from "../../shared/client/local_client.ts";

@@ -111,7 +111,7 @@ const OVER: ReadonlySet<string> = new Set([
   "PROXY_PAIR_TICKET_ALREADY_CONFIRMED",
 ]);
 
-/** Pairs through the connector's own code, which proves and pins the keys. The account stands also when this fails. */
+/** Pairs through the connector, which proves and pins the keys. Does not throw, because the account exists already. */
 async function pairWith(
   ctx: Context,
   { identity: { name } }: CreatedAgent,
@@ -134,14 +134,14 @@ async function pairWith(
   }
 }
 
-/** A hostile link must not replace an account. @throws {CliError} `CLI_CONFIG_IN_USE` */
+/** Refuses while an account is saved, which a hostile link could replace. @throws {CliError} `CLI_CONFIG_IN_USE` */
 async function refuseSavedAccount(ctx: Context, registryUrl: string, pairs: boolean): Promise<void> {
   const saved = readConfig(ctx);
   if (saved?.apiKey === undefined) return;
   const isHere = saved.registryUrl === registryUrl;
   const [begun] = isHere ? (await new AgentStore(ctx).names()).pending : [];
   const pair = "the other person presses p; paste that ticket into svc connector start.";
-  // The invite is spent by then, so only the rest can be done again.
+  // A join that was cut off has used up its invite, so only the rest can be done again.
   const fix = begun !== undefined
     ? `A join was cut off here. Complete its agent with: svc agent create ${begun}. If its link also paired: ${pair}`
     : isHere && pairs
@@ -163,7 +163,7 @@ async function proxyOf(registry: RegistryClient): Promise<string> {
   throw new CliError("CLI_REGISTRY_MISMATCH", `The link names ${registry.registryUrl}, the registry there ${other}`);
 }
 
-/** Later commands would use these values in place of the saved ones. */
+/** Warns of variables that later commands would use in place of the saved values. */
 function warnOfVariables(ctx: Context, registryUrl: string): void {
   const own = ctx.env("SVC_REGISTRY_URL");
   if (own !== undefined && parseServiceUrl(own) !== registryUrl) {

@@ -16,7 +16,7 @@ import { memberOf } from "../messages/received.ts";
 import { painted } from "../terminal/escapes.ts";
 import { isConfirmed } from "./confirm.ts";
 
-/** Messages that are printed: their texts are in memory. */
+/** How many messages are printed by default and at most, because all their texts are in memory. */
 const PRINTED = 50, PRINTED_MAX = 1_000;
 
 export const COMMANDS = [

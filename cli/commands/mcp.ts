@@ -1,6 +1,7 @@
 /**
  * `svc mcp`: the agent as tools for a program that runs a model, on standard input and output. It answers before it has a
- * connector, because clients give up early, and loads the MCP library after the console writes to standard error.
+ * connector, because clients give up early. It redirects the console to standard error before it loads the MCP library,
+ * because other output would break the protocol.
  */
 import { settledWithin } from "../../shared/clock.ts";
 import { type AgentFolder, chosenAgent } from "../agents/agent_store.ts";
@@ -117,7 +118,7 @@ async function serveMcp(ctx: Context, agentName: string | undefined, options: Mc
   ended.abort();
 }
 
-/** Output of libraries must not come between the lines of the protocol. */
+/** Sends output of libraries to standard error, because between the lines of the protocol it would break them. */
 function consoleToStderr(): void {
   for (const method of ["log", "info", "debug"] as const) console[method] = console.error;
 }

@@ -51,7 +51,7 @@ export const COMMANDS = [
         wake,
         readOnly: options["read-only"],
         peers: options.peers,
-        // The queue of Codex is a program, which a connector may not start.
+        // To wake Codex, `svc mcp` starts its program, which the permissions `connector` do not allow.
         own: scope === "project" ? ["svc"] : ownCommand(host === "codex" && wake !== undefined ? "svc" : "connector"),
         project: resolve(ctx.cwd ?? "."),
       };

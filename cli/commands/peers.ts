@@ -138,8 +138,8 @@ type PeerChange = { kind: "rename"; alias: string; replaces: boolean } | {
 };
 
 /**
- * Changes a peer, and returns it as it is then: through the connector that runs, else under its lock, because only the
- * holder of that lock writes `peers.json`: of two writers one would lose the key of a peer (D-145).
+ * Changes a peer and returns its new state: through the connector that runs, else with the connector's lock, because of
+ * two writers of `peers.json` one would lose the key of a peer (D-145).
  *
  * @param named alias or DID
  * @throws {ApiError} `CONNECTOR_PEER_UNKNOWN`, `CONNECTOR_ALIAS_TAKEN`, or the refusal of the proxy
@@ -172,18 +172,18 @@ async function changeHere(
   if (peerIn(peers, named) === null || ended !== null) {
     using direct = await directProxy(ctx, folder);
     ctx.out.doing(`Calling ${direct.proxy.place.dialUrl}`);
-    // A peer that no connector of this agent has seen yet.
+    // The peer may be new, so that no connector of this agent has seen it yet.
     if (peerIn(peers, named) === null) peers = (await updatePeers(direct.proxy, folder)).known;
     const { agentDid } = peerIn(peers, named) ?? {};
     if (agentDid === undefined) throw peerUnknown(noPeer(named, peers));
-    // Refused before the pair has ended.
+    // Checks the change before the pair ends, because a refusal after that would come too late.
     changed(peers, agentDid, change);
     const { agentDid: peerAgentDid } = peerIn(peers, ended ?? "") ?? {};
     if (peerAgentDid !== undefined) {
       const request = { method: "POST", target: "/pair/remove", body: JSON.stringify({ peerAgentDid }) } as const;
       await direct.proxy.ask(request);
       const { proxy } = Object.values(peers).find(({ did }) => did === peerAgentDid) ?? {};
-      // The half at its server only lets this agent write there.
+      // A failure is a warning, because the half that stays at the other server only lets this agent write there.
       if (proxy !== undefined) {
         await direct.at(proxy).call(request).catch(() => ctx.out.warn(`${proxy} still has its half`));
       }

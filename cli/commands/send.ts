@@ -142,7 +142,7 @@ async function sendNow(ctx: Context, folder: AgentFolder, message: Message): Pro
     return await report(ctx, folder, message, await directly(ctx, folder, message));
   } catch (error) {
     if (!(error instanceof ConnectorLockedError)) throw error;
-    // One has just started.
+    // A connector has just started.
     return await sendWith(ctx, folder, message);
   }
 }
@@ -168,20 +168,20 @@ async function through(ctx: Context, connector: LocalCalls, message: Message): P
   return await sendAndWait(connector, ctx.clock, { members, payload, waitSeconds: waitSeconds ?? 0 });
 }
 
-/** Sends without a connector. @throws {ApiError} the refusal, also of the rules of this machine */
+/** Sends without a connector. @throws {ApiError} the refusal of the proxy, or of this machine (a blocked peer) */
 async function directly(
   ctx: Context,
   folder: AgentFolder,
   { to, payload, requestId, conversationId, onlyOnline }: Message,
 ): Promise<SendResult> {
-  // A command beside a connector that runs needs none of its modules.
+  // Loaded only here, because a command that uses a running connector needs none of these modules.
   const { sendDirectly } = await import("../messages/send_directly.ts");
   const origin = ctx.stdinIsTerminal ? "person" : "program";
   const message = { payload, requestId, conversationId, mayWait: !onlyOnline, origin } as const;
   try {
     return await sendDirectly(ctx, folder, { to: String(to), ...message });
   } catch (error) {
-    // Without a connector the aliases of this machine may be older than the list of the server.
+    // Without a connector an alias may still be on this machine after the server has ended the pair.
     if (!(error instanceof ApiError && error.code === "PROXY_AUTH_FORBIDDEN")) throw error;
     const { status, code } = error, { name } = folder;
     const ended = new ApiError(status, code, `The agents ${name} and ${to} are not paired`, error.requestId);
@@ -239,7 +239,7 @@ function keptNote({ problem, until }: OutboundResult, host = "the server"): stri
 function withRepeat(error: unknown, requestId: string): unknown {
   const fix = `Run the command again with --request-id ${requestId}: the message is delivered once.`;
   if (error instanceof UnreachableError) {
-    // Only without a connector, because one keeps the message.
+    // This error comes only without a connector, because a connector would keep the message.
     const later = `Nothing here would send it later. Start the connector, or repeat with --request-id ${requestId}.`;
     return new UnreachableError(error.message, { cause: error, code: error.code, fix: error.fix ?? later });
   }
@@ -260,7 +260,7 @@ interface Given {
   file?: string | undefined;
 }
 
-/** No larger text fits into a payload, which has at least as many bytes. */
+/** A text of this size does not fit into a payload, because its JSON has at least as many bytes. */
 const READ_BYTES = LIMITS.payloadBytes + 1;
 
 /**

@@ -107,7 +107,7 @@ async function requestIdOf(ctx: Context, folder: AgentFolder, text: string): Pro
   return await wholeId(text, { isWhole: isRequestId, known, what });
 }
 
-/** Ends a message that waits in the connector. Returns false, and says what it is now, when it does not wait there. */
+/** Ends a message that waits in the connector. When it does not wait there, prints its state and returns false. */
 async function cancelSent(
   ctx: Context,
   connector: LocalCalls,
@@ -130,8 +130,8 @@ async function cancelSent(
 }
 
 /**
- * The receipts of a message; `null`, with a warning, when the proxy does not give them; the list goes on, because the
- * rest is stored locally.
+ * Returns the receipts of a message; `null`, after a warning, when the proxy does not give them, because the rest is
+ * stored locally and can be shown anyway.
  */
 async function receiptsOf(
   ctx: Context,

@@ -28,7 +28,7 @@ export interface ServePlan {
   variables: Record<string, string>;
   /** Absolute path of the store, `:memory:`, or its URL. */
   store: string;
-  /** The public origin; `null` when the server is its own. */
+  /** The public origin; `null` when none is configured, so that clients use the address of the server. */
   publicUrl: string | null;
   /** The bootstrap secret that this start has made; `null` when one is configured, or none may be made. */
   madeSecret: string | null;
@@ -37,7 +37,7 @@ export interface ServePlan {
   warnings: string[];
 }
 
-/** Addresses of a front on this machine. */
+/** Addresses of a reverse proxy on this machine. */
 const FRONTS = "127.0.0.1,::1";
 
 /**
@@ -104,7 +104,7 @@ function refuseOther(name: string, configured: string | undefined, origin: strin
   });
 }
 
-/** One line for each thing that keeps other machines away, or lets them read. */
+/** A line for each probable mistake: others cannot reach the server, can read the traffic, or count as one client. */
 function warningsOf(value: ServerVariable): string[] {
   const warnings: string[] = [];
   const host = value("HOST") ?? "127.0.0.1";
@@ -164,7 +164,7 @@ function nextLines(out: Context["out"], { address, madeSecret, hasSecret }: Anno
   return ["", `Next, in another terminal, make yourself the admin${how}:`, "", ...out.commandLines(words), ""];
 }
 
-/** Returns the port, also when it is the usual one. */
+/** Returns the port, also 80, which `URL` leaves out. */
 function portOf(address: string): string {
   return address.slice(address.lastIndexOf(":") + 1);
 }
@@ -178,7 +178,7 @@ function reachable(address: string): string {
 /** Returns the path of the store in the data folder of the user. @throws {CliError} `CLI_USAGE` without a home directory */
 export function defaultStore(system: Pick<System, "env" | "os">): string {
   const folder = userFolder(system, "data");
-  // On macOS the configuration folder has the same parent.
+  // On macOS both folders are the same one, so the store gets a folder of its own in it.
   const isShared = folder !== undefined && folder === userFolder(system, "config");
   if (folder !== undefined) return join(folder, "svc", ...isShared ? ["server"] : [], "svc.kv");
   throw new CliError("CLI_USAGE", "No home directory is set", { fix: "Give --store <path>, or set KV_URL." });

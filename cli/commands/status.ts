@@ -86,9 +86,9 @@ interface AgentOverview {
   name: string;
   did: string | null;
   connector: "running" | "unhealthy" | "not running";
-  /** State of the link to the proxy; the last three are `null` without a connector. */
+  /** State of the link to the proxy. `link`, `unread` and `deadLetters` are `null` without a connector. */
   link: string | null;
-  /** Also `null` when messages go to a runtime: what waits for it is not unread. */
+  /** Also `null` when messages go to a runtime, because those that wait for it are not unread. */
   unread: number | null;
   deadLetters: number | null;
   problem: string | null;
@@ -116,7 +116,7 @@ async function overview(ctx: Context, options: ConnectionOptions & { agent?: str
   return { registry, proxy, person, agents };
 }
 
-/** Asks a service for its health. `url` is `null` when none is configured. A newer version is fetched from the registry. */
+/** Asks a service for its health. `url`: `null` when none is configured. The update notice names `registryUrl`. */
 export async function healthOf(ctx: Context, url: string | null, registryUrl = url) {
   if (url === null) return { url, problem: null };
   try {

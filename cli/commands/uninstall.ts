@@ -103,7 +103,7 @@ interface KeptAgent {
 /** Returns what every profile added. `unread`: agents whose records cannot be read, so what svc wrote for them is not known. */
 async function findEverywhere(ctx: Context) {
   const host = thisHost(ctx);
-  // Elsewhere svc installs no service.
+  // On other systems svc installs no service.
   const system = ctx.os === "darwin" || ctx.os === "linux" ? chooseSystem("auto", ctx.os) : null;
   const installed: Installed[] = [], kept: KeptAgent[] = [], unread: { agent: string; error: unknown }[] = [];
   for (const [profile, configDir] of profileFolders(ctx)) {
@@ -181,12 +181,12 @@ async function purge(ctx: Context, agents: readonly KeptAgent[]): Promise<string
   );
   if (typed?.trim() !== wanted) return null;
   const left: string[] = [];
-  // The default profile comes first in the list, but its folder holds the others.
+  // The default profile comes last, because its folder holds the others and is removed only when it is empty.
   for (const folder of [...profileFolders(ctx).values()].reverse()) left.push(...await removeOwn(folder));
   return left;
 }
 
-/** An identity without a key can be used by no person, and ended only by its owner or an admin. */
+/** Offers to revoke the agent, because without its key only its owner's account or an admin can end its identity. */
 async function offerRevocation({ ctx, name, shown }: KeptAgent): Promise<void> {
   ctx.out.finish();
   if (

@@ -38,7 +38,7 @@ const RETRY_MS = 50;
 export async function runDemo(ctx: Context, programs: Programs, tempDir: string | undefined): Promise<void> {
   const began = ctx.clock.now();
   const interrupted = Promise.withResolvers<never>();
-  // It counts in the steps only.
+  // Only the steps wait for it, so a rejection between two steps would otherwise end the process.
   interrupted.promise.catch(() => {});
   const story = new Story(ctx, interrupted.promise);
   await using stack = new AsyncDisposableStack();
@@ -53,7 +53,7 @@ export async function runDemo(ctx: Context, programs: Programs, tempDir: string 
     proves: "one program is the whole service; it needs no account, container or cloud",
     run: () => {
       const starting = programs.serve({ variables, purpose: "demo" });
-      // Also of a start that is interrupted.
+      // Registered before the server has started, because after an interruption it would start and stay.
       stack.defer(() => starting.then((server) => server.stop(), () => {}));
       return starting;
     },
@@ -213,7 +213,7 @@ async function runSteps(ctx: Context, story: Story, { bootstrapSecret, url, fold
     shows: ({ status, iss }) => [`receipt  ${status}, signed by ${iss}`],
   });
 
-  // The connector of the second act is another one.
+  // The second act runs a connector of its own.
   link.close();
 
   // Loads the MCP library, which the steps before do not need.
@@ -238,8 +238,8 @@ function post(target: string, body: unknown): ProxyRequest {
 }
 
 /**
- * Returns the refusal of a call by a revoked agent. The check of its session, or of its pair, which is removed with the
- * agent, may refuse it before the proxy has the new revocation list.
+ * Returns the refusal of a call by a revoked agent. Before the proxy has the new revocation list, the check of the
+ * session or of the pair, which is removed with the agent, may refuse the call, so it is tried again.
  *
  * @throws {Error} when the call succeeds, or fails in another way
  */
@@ -274,13 +274,13 @@ function makeDemoFolder(parent: string | undefined): string {
   }
 }
 
-/** Removes the folder. A failure is a warning: the result of the demo counts. */
+/** Removes the folder. A failure is only a warning, because it does not change the result of the demo. */
 async function removeDemoFolder({ clock, out }: Pick<Context, "clock" | "out">, path: string): Promise<void> {
   for (let tries = 1;; tries++) {
     try {
       return await Deno.remove(path, { recursive: true });
     } catch (error) {
-      // A database that closes removes its journal, which the removal of the folder then misses.
+      // A database that is closing removes its journal, and the removal of the folder fails if a file is gone already.
       if (tries < REMOVE_TRIES) await sleep(clock, REMOVE_AGAIN_MS);
       else return out.warn(`${path} could not be removed: ${reason(error)}`);
     }

@@ -1,4 +1,4 @@
-/** The two agents of the demo: created with files as `svc agent create` does, and called as their commands are. */
+/** The two agents of the demo. They get files as from `svc agent create`, and call the proxy as commands do. */
 import type * as z from "zod";
 import { join } from "node:path";
 import type { PairKey } from "../../shared/protocol/api/pairing.ts";
@@ -49,7 +49,7 @@ export async function newDemoAgent(
 
 /** A context with a configuration of its own, and without the environment of this user. */
 function contextIn(ctx: Context, configDir: string): Context {
-  // Member by member, because the configuration folder of this user must not be looked up.
+  // Copied member by member, because a spread would look up the configuration folder of this user.
   const { fetch, clock, random, terminal, stdin, stdinIsTerminal, interrupt, os, uid, pid, version, out } = ctx;
   const { onResponse } = ctx;
   return {

@@ -87,8 +87,8 @@ const ToolResult = z.object({
 });
 
 /**
- * A program that runs a model, as far as its tools go: calls the tools of an MCP server in this process by lines of
- * JSON-RPC, one after another. The server runs the agent's connector.
+ * Stands for a program that runs a model: calls the tools of an MCP server in this process by lines of JSON-RPC, one
+ * after another. The server runs the agent's connector.
  */
 class McpProgram implements AsyncDisposable {
   readonly name: string;
@@ -134,8 +134,7 @@ class McpProgram implements AsyncDisposable {
     return ToolList.parse(await this.#request("tools/list", {})).tools.map(({ name }) => name);
   }
 
-  /** Calls a tool. @throws {Error} with the text of a tool that fails */
-  /** Returns the result of a tool, as text for the model and as data. */
+  /** Calls a tool. Returns its result as text for the model and as data. @throws {Error} with the text of a failure */
   async call<S extends z.ZodType>(name: string, args: object, result: S) {
     const { content, structuredContent, isError } = ToolResult.parse(
       await this.#request("tools/call", { name, arguments: args }),

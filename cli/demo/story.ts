@@ -6,7 +6,7 @@ import type { Context } from "../context.ts";
 const SETTLE_MS = 5_000;
 
 export interface Step<T> {
-  /** What a reader learns from it. */
+  /** What a reader learns from the step. */
   proves: string;
   run: () => Promise<T>;
   shows: (result: T) => string[];
@@ -28,7 +28,7 @@ export class Story {
     try {
       const work = run();
       this.#work = work;
-      // The interruption first, so also a step that is over at once ends with it.
+      // The interruption is first, because otherwise a step whose work is done already would ignore it.
       result = await Promise.race([this.interrupted, work]);
     } catch (error) {
       out.note("");

@@ -34,9 +34,9 @@ export interface DoctorDeps {
   platform: Platform;
   runtimeAt(target: RuntimeTarget): Runtime;
   client: LocalCalls | null;
-  /** Asks the agent's registry for it; `null` when it does not answer. */
+  /** Asks the registry for the state of the agent; `null` when the registry does not answer. */
   registered: () => Promise<AgentState | null>;
-  /** Address of its local API; `null` without one. */
+  /** Address of the connector's local API; `null` without one. */
   clientUrl: string | null;
   now: number;
 }
@@ -51,7 +51,7 @@ export const BLOCKING_CHECKS: ReadonlySet<string> = new Set([
   "proxy",
 ]);
 
-/** Servers of peers elsewhere that are shown. */
+/** Most servers of peers that are shown. */
 const SERVERS_CHECKED = 10;
 
 const RUNNING = "the running connector";
@@ -105,7 +105,7 @@ function identityChecks({ folder, now }: DoctorDeps): DoctorCheck[] {
   }
 }
 
-/** A registry that does not answer has no check here: the link of the connector says so. */
+/** Returns no check when the registry does not answer, because the check of the connector's link says so. */
 async function registryCheck(name: string, { registered }: Pick<DoctorDeps, "registered">): Promise<DoctorCheck[]> {
   const found = await registered();
   if (found === null) return [];
@@ -265,13 +265,13 @@ function peerCheck(folder: AgentFolder, alias: string): DoctorCheck {
         `Run svc peers --agent ${folder.name} to see the peers; to pair, ${ticket}`,
       );
   } catch (error) {
-    // Without the file each peer would have to be paired again.
+    // The fix restores the folder, because without the file each peer would have to be paired again.
     const fix = error instanceof CliError && error.fix || `Restore the folder of ${folder.name} from a copy`;
     return check("peer", false, describeError(error), FILES, fix);
   }
 }
 
-/** The way back of an agent that was deleted, or made after the backup with which its registry goes on. */
+/** The fix for an agent that was deleted, or that its registry lost because an older backup was restored. */
 function againFrom(name: string): string {
   return `Make it again: svc agent delete ${name}, then svc agent create ${name}, and pair it by new tickets`;
 }
@@ -280,7 +280,7 @@ function newSession(name: string): string {
   return `svc agent auth revoke ${name}, then svc agent reissue ${name}`;
 }
 
-/** The way back from why a connector has no link; `null` when it comes back by itself, or no command is known. */
+/** The fix for why a connector has no link; `null` when the link comes back by itself, or no command is known. */
 function wayBack(name: string, problem: string | null): string | null {
   if (problem === null) return null;
   if (problem.startsWith(TAKEN_OVER)) {

@@ -4,7 +4,7 @@ import type { System } from "../context.ts";
 import { CliError } from "../errors.ts";
 import { close as takeRights, isOpen, type Owners, saveFailed } from "./private_files.ts";
 
-/** Returns `{config_dir}` when no option names one. @throws {CliError} `CLI_NO_CONFIG_DIR` */
+/** Returns the configuration directory for a command without `--config-dir`. @throws {CliError} `CLI_NO_CONFIG_DIR` */
 export function defaultConfigDir({ env, os }: Pick<System, "env" | "os">): string {
   const given = env("SVC_CONFIG_DIR");
   if (given !== undefined) return given;
@@ -27,7 +27,7 @@ export function userFolder({ env, os }: Pick<System, "env" | "os">, kind: "confi
 
 /**
  * Creates the configuration directory if needed, and makes it private to its owner. Its path is the user's choice and
- * may contain links; paths below it must not.
+ * may contain links; paths below it must not, because a link could lead secrets to another place.
  *
  * @returns the owners whose directories below it are trusted
  * @throws {CliError} `CLI_SAVE_FAILED`, `CLI_FILE_UNSAFE`

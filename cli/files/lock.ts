@@ -53,7 +53,7 @@ export async function withLock<T>(
     }
     if (!await isSameFile(path, file)) continue;
     await writePid(path, file, deps.pid);
-    // Closing the file releases the lock, so closing it again does nothing.
+    // Closing the file releases the lock; the second close, at the end of this block, does nothing.
     return await work({ release: () => file[Symbol.dispose]() });
   }
 }

@@ -1,6 +1,6 @@
 /**
- * Reads and writes files with secrets. They are private from the first byte, written completely or not at all, and
- * never reached through a link.
+ * Reads and writes files with secrets. Another user could read or redirect them, so they are private from the first
+ * byte and never reached through a link. A kill could leave half a file, so they are written completely or not at all.
  */
 import { dirname, join } from "node:path";
 import { toBase64Url, utf8Bytes } from "../../shared/protocol/base64url.ts";
@@ -12,7 +12,7 @@ import type { Context } from "../context.ts";
 const TEMPORARY = /^\.svc-[A-Za-z0-9_-]{16}\.tmp$/;
 const LEFTOVER_AFTER_MS = 600_000;
 const OTHERS_MAY_WRITE = 0o022;
-/** Each save of svc replaces its file once; with more, a program that replaces it without end holds up the command. */
+/** A save of svc replaces a file once; with more looks, a program that replaces it without end holds up the command. */
 const LOOKS_MAX = 5;
 
 /**
@@ -228,7 +228,7 @@ function isForbidden(error: unknown): boolean {
       error.message.startsWith("Requires ");
 }
 
-/** Returns at most so many bytes of a file that a person named, which may be a pipe. */
+/** Returns at most `maxBytes` of a file that a person named, which may be a pipe. */
 export async function readAtMost(path: string, maxBytes: number): Promise<Uint8Array<ArrayBuffer>> {
   using file = await Deno.open(path);
   const bytes = new Uint8Array(maxBytes);

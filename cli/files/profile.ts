@@ -1,6 +1,7 @@
 /**
  * Profiles: configuration folders side by side, each with a `profile.json` for settings of this machine, beside the
- * `config.json` that names the registry. What a person trusts is saved there once, so that no later command needs `--ca` or `--allow-insecure`.
+ * `config.json` that names the registry. What a person trusts is saved there once, so that no later command needs
+ * `--ca` or `--allow-insecure`.
  */
 import { basename, dirname, join } from "node:path";
 import { isLoopback, parseServiceUrl } from "../../shared/client/service_url.ts";
@@ -17,13 +18,13 @@ const PROFILE_FILE = "profile.json", CA_FILE = "ca.pem", PROFILES_FOLDER = "prof
 export const DEFAULT_PROFILE = "default";
 const NAME = /^[a-z0-9-]{1,32}$/;
 const MAX_BYTES = 64 * 1024;
-/** One byte over what `--ca` takes, so that a file that is too large is found to be so. */
+/** No less than `--ca` takes, because a saved file could otherwise not be read again. */
 const CA_MAX_BYTES = 1024 * 1024 + 1;
 const { historyDays: HISTORY_DAYS, historyDaysMax: HISTORY_DAYS_MAX } = LIMITS;
 /** How a person at a terminal is told of messages; the second is the default. */
 export const NOTIFY = ["off", "bell", "desktop"] as const;
 export type Notify = (typeof NOTIFY)[number];
-/** Registry and proxy, and those of an earlier server while a person moves. */
+/** Enough for registry and proxy, and for those of earlier servers while a person moves. */
 const ORIGINS_MAX = 8;
 const PROFILES_MAX = 1_000;
 
@@ -104,7 +105,7 @@ export async function saveInsecureOrigins(ctx: Context, origins: readonly string
   await updateProfile(ctx, { insecureOrigins });
 }
 
-/** Returns what a person gave for telling of messages. @param name of the option or setting @throws {CliError} `CLI_USAGE` */
+/** Returns the setting that a text names. @param name of the option or setting @throws {CliError} `CLI_USAGE` */
 export function parseNotify(text: string, name: string): Notify {
   const found = NOTIFY.find((known) => known === text);
   if (found !== undefined) return found;

@@ -11,7 +11,7 @@ import { type HostFile, readHostFile, refuseReadOnly, replaceHostFile } from "./
 import { BYTE_ORDER_MARK, isSame, NotEditableError, type Place, type TextEditor } from "./place.ts";
 import type { Record, Records } from "./records.ts";
 
-/** With less, a host that writes its file at the same time makes the command fail; with more, two programs race on. */
+/** With less, a host that writes its file once makes the command fail; with more, two programs race for longer. */
 const REPLACE_TRIES = 3;
 
 export interface Target {
@@ -118,7 +118,7 @@ export async function removeEntry(ctx: Context, records: Records, target: Target
  * alone cannot know whether the text had a line end at its end, or was empty.
  */
 function original(records: Records, record: Record | null, target: Target, present: string): string | null {
-  // Private files are read without it.
+  // Copies are private files, which are read without the mark.
   const mark = present.startsWith(BYTE_ORDER_MARK) ? BYTE_ORDER_MARK : "";
   for (const name of record?.copies ?? []) {
     const text = records.copyOf(name);

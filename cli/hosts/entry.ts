@@ -1,6 +1,4 @@
-/**
- * What svc writes into files of hosts: the entry that starts `svc mcp` for an agent, and the hook that wakes the host up.
- */
+/** What svc writes into files of hosts: the entry that starts `svc mcp`, and the hook that wakes the model. */
 import { isSame, type Place } from "./place.ts";
 import type { Wake } from "./table.ts";
 import { CliError } from "../errors.ts";
@@ -53,7 +51,7 @@ export function hasInbox(wake: Wake | undefined): boolean {
   return wake === "auto" || wake === "inbox";
 }
 
-/** The group of hooks that wakes Claude Code. With `auto` it leaves a session that has an inbox to the entry. */
+/** The hooks that wake Claude Code. With `auto` they do nothing in a session with an inbox, which the entry uses. */
 export function wakeHook({ own, agent, here }: OwnCommand, wake: Wake): Record<string, unknown> {
   const unless = wake === "auto" ? ["--unless-inbox"] : [];
   const command = [...own, "hook", "claude-code", agent, ...here, ...unless].map(shellWord).join(" ");
@@ -75,7 +73,7 @@ export function isOwnTool({ agent, here }: OwnCommand, entry: unknown): boolean 
   return at !== -1 && isSame(configDirOf(args.slice(at)), configDirOf(here));
 }
 
-/** The same for a group of hooks. */
+/** Whether a group of hooks is ours, by the rule of `isOwnTool`. */
 export function isOwnHook({ agent, here }: OwnCommand, group: unknown): boolean {
   const hooks = memberOf(group, "hooks");
   const command = Array.isArray(hooks) && hooks.length === 1 ? memberOf(hooks[0], "command") : null;

@@ -81,7 +81,7 @@ export async function replaceHostFile(
 }
 
 /**
- * Refuses a file that its user may not write, because to replace it needs only the right to write the folder.
+ * Refuses a read-only file, which would otherwise be replaced, because that needs only the right to write the folder.
  *
  * @throws {CliError} `CLI_FILE_UNSAFE`
  */
@@ -139,8 +139,7 @@ async function checkFolder(ctx: Context, folder: string): Promise<void> {
   const { mode, uid, gid } = await Deno.stat(folder);
   if (ctx.uid === null || mode === null) return;
   if (uid !== 0 && isOfOther(ctx, uid)) throw new CliError("CLI_FILE_UNSAFE", `${folder} belongs to another user`);
-  // A group with the number of the user has no other member, so pam_umask gives it the right to write for the same
-  // reason.
+  // A group with the number of the user has no other member, so pam_umask lets it write, and no other user can.
   const isPrivateGroup = gid === ctx.uid;
   if ((mode & OTHERS_MAY_WRITE) === 0 && (isPrivateGroup || (mode & GROUP_MAY_WRITE) === 0)) return;
   throw new CliError("CLI_FILE_UNSAFE", `Other users can write to ${folder}`, {

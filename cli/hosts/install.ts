@@ -61,7 +61,7 @@ export function planEntry(ctx: Context, folder: AgentFolder, wish: InstallWish) 
 }
 
 /**
- * Writes the entry, and the hook if it is asked for. Both are checked before one is written.
+ * Writes the entry, and the hook if it is asked for. Both are checked first, because only one may be written otherwise.
  *
  * @throws {CliError} `CLI_USAGE`, `CLI_FILE_INVALID`, `CLI_FILE_UNSAFE`, `CLI_SAVE_FAILED`, `CLI_BUSY`
  */

@@ -1,6 +1,6 @@
 /**
  * Writes and removes an entry in a JSON text. Comments, trailing commas, indentation and line ends of the rest stay.
- * Each result is read again: old and new text must have the same tokens except those of the entry.
+ * Each result is read again, and refused unless only tokens of the entry differ, because other settings would be lost.
  */
 import {
   type Container,
@@ -38,7 +38,7 @@ export const JSON_TEXT: TextEditor = {
       view.entry ? [replaced(body, view, view.entry, value)] : added(body, view, place, value),
     );
     const after = viewJson(written, place);
-    // The outermost thing that is new.
+    // The level of the outermost container, or of the entry, that is new.
     const at = view.entry === null ? view.containers.length - 1 : view.depth - 1;
     const isDone = after.entry !== null && isSameExcept(body, view.entry, written, wantedAt(after, at));
     if (!isDone) throw new NotEditableError("the entry cannot be added without changing something else");
@@ -112,7 +112,7 @@ function added(text: string, { containers }: JsonView, { path, isEntry }: Place,
   const marks = marksBetween(text, last.end, close);
   const comma = marks.find(({ kind }) => kind === "comma");
   if (isInline) return [{ start: last.end, end: last.end, text: `, ${item}` }];
-  // Comments behind the last item in its line are about that item.
+  // Comments behind the last item in its line are about that item, so the new item goes behind them.
   const lineEnd = marks.find(({ kind }) => kind === "line break")?.start ?? close;
   const isOfLine = (mark: Mark) => mark.start < lineEnd && !text.slice(mark.start, mark.end).includes("\n");
   const start = Math.max(last.end, ...marks.filter(isOfLine).map(({ end }) => end));
@@ -123,7 +123,7 @@ function added(text: string, { containers }: JsonView, { path, isEntry }: Place,
   ];
 }
 
-/** Into a container without items, which may have comments. */
+/** The edit that adds an item to a container without items, which may have comments. */
 function intoEmpty(text: string, { open, close }: Container, item: string, { newLine, outer, isInline }: Layout): Edit {
   const inner = text.slice(open, close);
   const isBlank = inner.trim() === "";
@@ -141,7 +141,7 @@ function removed(text: string, { open, close, first, last, wanted }: Container):
   let start = item.start;
   while (start > open && " \t".includes(text.charAt(start - 1))) start--;
   if (text.charAt(start - 1) === "\n") start -= text.charAt(start - 2) === "\r" ? 2 : 1;
-  // A comma behind the last item shows that the file uses trailing commas, so the one before it stays as such.
+  // A comma behind the last item shows that the file uses trailing commas, so the comma before it stays.
   const comma = commaAfter ?? commaBefore;
   let [from, to] = [start, item.end];
   const edits: Edit[] = [];
@@ -159,7 +159,7 @@ interface Layout {
   newLine: string;
   /** A line end with the indentation of the closing bracket. */
   outer: string;
-  /** What one level adds. */
+  /** The indentation that one level adds. */
   unit: string;
   isInline: boolean;
 }

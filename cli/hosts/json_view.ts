@@ -28,7 +28,7 @@ export interface Container {
   wanted: { item: Item; before: Item | null; after: Item | null } | null;
 }
 
-/** The containers that exist, from the outermost one; the entry is the wanted item of the last of all of them. */
+/** The containers that exist on the way to the entry, the outermost first. If all exist, the last may have it. */
 export interface JsonView {
   containers: Container[];
   /** How many containers there would be with an entry. */
@@ -40,7 +40,7 @@ export interface JsonView {
 /** Tokens of the scanner as numbers, because its enumeration is not a value. */
 const TOKEN = { comma: 5, lineComment: 12, blockComment: 13, lineBreak: 14, end: 17 } as const;
 
-/** A container that is being read; `level` is its depth on the way to the entry, `null` beside it. */
+/** A container that is being read; `level` is its depth on the way to the entry, `null` when it is not on that way. */
 interface Frame {
   level: number | null;
   isArray: boolean;
@@ -60,7 +60,7 @@ export function viewJson(text: string, { path, isEntry }: Place): JsonView {
   const isWanted = ({ level, isArray, name }: Frame) => level !== null && !isArray && name === path[level];
 
   const begin = (offset: number, isArray: boolean) => {
-    // The parser calls itself for each level, after this.
+    // Refused before the parser calls itself for the next level, because many levels would exhaust the stack.
     if (frames.length === CONNECTOR_LIMITS.hostFileDepth) {
       throw new NotEditableError(`it is nested deeper than ${CONNECTOR_LIMITS.hostFileDepth} levels`);
     }
@@ -146,8 +146,8 @@ export function marksBetween(text: string, from: number, to: number): Mark[] {
 }
 
 /**
- * Returns true when two texts have the same tokens in the same order, without those of the given items. Commas are
- * layout here: both texts have been found valid.
+ * Returns true when two texts have the same tokens in the same order, without those of the given items. Commas do not
+ * count, because both texts have been found valid.
  */
 export function isSameExcept(a: string, skippedInA: Item | null, b: string, skippedInB: Item | null): boolean {
   const [left, right] = [tokensOf(a, skippedInA), tokensOf(b, skippedInB)];

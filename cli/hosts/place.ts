@@ -14,7 +14,7 @@ export interface Place {
 export interface Found {
   /** The entry; `undefined` when there is none. */
   entry: unknown;
-  /** How many of the objects and arrays around the entry an entry would add. */
+  /** How many of the objects and arrays around the entry do not exist yet. */
   missing: number;
 }
 

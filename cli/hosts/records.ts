@@ -48,7 +48,7 @@ export class Records {
 
   /** A name for a copy of the text before a change. The record has it before the copy exists, so that none is forgotten. */
   nameOfCopy(host: string): string {
-    // No two copies have the same name, also not of one millisecond.
+    // Random too, because of two copies within one millisecond the second would replace the first.
     return `${host}-${this.ctx.clock.now()}-${this.ctx.random.bytes(4).toHex()}.txt`;
   }
 

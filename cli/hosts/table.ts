@@ -8,7 +8,7 @@ import { openClawConfigPath } from "../platforms/openclaw.ts";
 export const HOST_IDS = ["claude-code", "codex", "cursor", "gemini", "vscode", "openclaw"] as const;
 export type HostId = (typeof HOST_IDS)[number];
 
-/** When a person runs `svc mcp install`; the command beside it names one of the hosts. */
+/** The purpose that is printed with a suggested `svc mcp install`, whose words name only one of the hosts. */
 export const IN_A_CODING_AGENT = `to use it in a coding agent (${HOST_IDS.join(", ")})`;
 
 /**
@@ -45,7 +45,7 @@ export interface HostRow {
   /** Ways to wake its model, and members of an entry that uses its inbox. */
   wakes: readonly Wake[];
   inboxEntry?: Record<string, unknown>;
-  /** What a person does then. */
+  /** What a person does when the entry is written. */
   then: string;
 }
 
@@ -80,7 +80,7 @@ export const HOSTS: Readonly<Record<HostId, HostRow>> = Object.freeze({
       tool_timeout_sec: TOOL_MS / 1000,
     }),
     wakes: ["auto", "inbox"],
-    // Codex gives its servers no variable of its own that is not named, and its queue is in this folder.
+    // Codex gives its servers only variables that an entry names, and this one names the folder of its queue.
     inboxEntry: { env_vars: ["CODEX_HOME"] },
     then: "Restart Codex; it reads the file of a project only when it trusts the project.",
   },

@@ -29,7 +29,7 @@ export const TOML_TEXT: TextEditor = {
     const end = lineEndOf(text);
     const block = presentBlock(text, place, present);
     const start = text.indexOf(block);
-    // The empty line in front was written with the block.
+    // The empty line in front was written with the block, so it is removed too.
     const from = text.slice(0, start).endsWith(end + end) || text.slice(0, start) === end ? start - end.length : start;
     const after = start + block.length;
     const to = text.startsWith(end, after) ? after + end.length : after;

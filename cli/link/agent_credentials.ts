@@ -26,7 +26,7 @@ export type AgentCredentials = Pick<
 /** Credentials that also reach the servers of peers elsewhere. */
 export type VisitCredentials = AgentCredentials & Pick<StoredCredentials, "visit" | "endVisit">;
 
-/** A minute ahead of the end would do; 10 s more leave room for a slow response. */
+/** A minute before the token ends is enough; 10 s more leave room for a slow response. */
 const AHEAD_MS = 70_000;
 /** Least wait before a refresh, so that tokens with a shorter lifetime do not cause a loop. */
 const LEAST_MS = 5_000;
@@ -86,7 +86,7 @@ export class StoredCredentials {
   async current(): Promise<AgentIdentity> {
     const { clock } = this.deps;
     if (this.accessExpiresAt - clock.now() <= LEAST_MS) {
-      // The service decides whether the token has expired.
+      // Other failures are ignored, because the service decides whether the token has expired.
       await this.#refresh().catch((error) => {
         if (isPermanent(error)) throw error;
       });
@@ -118,7 +118,7 @@ export class StoredCredentials {
     } catch (cause) {
       this.#visits.delete(audience);
       if (isPermanent(cause)) throw cause;
-      // The message has not left, which a cause of this kind says.
+      // A cause of this kind tells the caller that the message has not left.
       const why = `Your server gives no token for ${new URL(audience).host}: ${describeError(cause)}`;
       throw new UnreachableError(why, { cause: new Error("connection refused", { cause }) });
     }
@@ -151,7 +151,7 @@ export class StoredCredentials {
     try {
       const { refreshToken } = this.session.auth;
       await this.#reload();
-      // Another process has just refreshed it.
+      // Another process may just have refreshed the session.
       const isNew = this.session.auth.refreshToken !== refreshToken &&
         this.accessExpiresAt - this.deps.clock.now() > AHEAD_MS;
       if (!isNew) await this.#refresh();
@@ -189,7 +189,7 @@ export class StoredCredentials {
   async #reload(): Promise<void> {
     const { store, isGone } = this.deps;
     this.session = await store.read().catch((error) => {
-      // The files of another agent would let it take that one's messages into a store that is deleted already.
+      // Ends, because files of a later agent of this name would bring its messages into a store that is deleted.
       if (isGone?.(error)) this.onEnd(error);
       throw error;
     });

@@ -82,7 +82,7 @@ export class RefusedError extends ApiError {
 const TARGET = "/v1/relay/connect";
 const MAX_REFUSAL_CHARS = 64 * 1024;
 const SILENT = `no answer within ${ANSWER_MS / 1000} s`;
-/** The text of the system for an address that does not even accept a connection. */
+/** The system's text for an address that accepts no connection. */
 const NO_WAY = "ETIMEDOUT";
 const HANDSHAKE_LATE = `did not answer within ${HANDSHAKE_MS / 1000} s`;
 
@@ -130,7 +130,7 @@ class OpenLink implements Link {
   #lastHeard: number;
   #cancelWatch = () => {};
   #beat = { id: "", sentAt: 0 };
-  /** A frame must come before the time of the watch is over. */
+  /** True from the sending of a heartbeat until any frame comes. */
   #isChecked = false;
 
   constructor(
@@ -230,9 +230,9 @@ class OpenLink implements Link {
 
 /**
  * Waits for the socket to open, or rejects with the reason why it did not. The link is created at once, because the
- * proxy's first frames follow the upgrade directly. The deadline is a timer of this file: the library's own acts on a
- * request that has already failed, which ends the process. Errors after the first one are ignored for the same
- * reason.
+ * proxy's first frames follow the upgrade directly. The deadline is a timer of this file, because that of the library
+ * acts on a request that has already failed, and the error ends the process. Errors after the first one are ignored
+ * for the same reason.
  */
 function opened(
   clock: Clock,

@@ -11,8 +11,8 @@ import { BoundedMap } from "../../shared/bounded_map.ts";
  */
 export const LOOP_MESSAGES = 32;
 /**
- * How long these count. A ring of models takes a minute or more for a turn, so with some minutes it would never reach the
- * bound; without an end a model could never again write to a peer that does not answer.
+ * How long a message counts. A ring of models takes a minute or more for a turn, so with some minutes it would never
+ * reach the bound; without an end a model could never again write to a peer that does not answer.
  */
 export const LOOP_WINDOW_MS = 60 * 60_000;
 /** Peers that are remembered, those with the latest message; without a bound a person with many peers fills the memory. */

@@ -1,7 +1,7 @@
 /**
- * The proxy at which each peer lives (D-287). A peer of another server is called there, with a visit token in place of the access
- * token, which no other server may see. Each proxy has a clock of its own, because one whose clock is wrong must not make the
- * others refuse.
+ * The proxy at which each peer lives (D-287). A peer of another server is called there, with a visit token in place of
+ * the access token, which is a secret of the home registry. Each proxy has a clock of its own here, because the wrong
+ * clock of one would otherwise make the others refuse.
  */
 import { BoundedMap } from "../../shared/bounded_map.ts";
 import { type ApiError, UnreachableError } from "../../shared/client/errors.ts";
@@ -103,14 +103,14 @@ export class PeerProxies {
  * or a model.
  */
 function inOwnWords({ status, code }: ApiError, host: string): string {
-  // The status alone is shown then.
+  // Without a code only the status is shown.
   if (code === null) return "";
   const when = isErrorCode(code) ? ERRORS[code].when : `status ${status}`;
   const message = status === 401 ? notAccepted(host) : `${host} refuses: ${when}`;
   return JSON.stringify({ error: { code, message } });
 }
 
-/** What a person is told when another server does not take this agent, because strangers shall not learn from it who has pairs there. */
+/** The text for a refusal with 401. It names two reasons, because a server hides from strangers who is paired there. */
 export function notAccepted(host: string): string {
   return `${host} does not accept this agent: the pair has ended there, or it takes no agents of other servers`;
 }

@@ -16,7 +16,7 @@ import type { AgentCredentials } from "./agent_credentials.ts";
 
 /** Longer than the proxy waits for an acknowledgement (10 s): with less, messages that arrive count as failed. */
 const CALL_MS = 30_000;
-/** After this time without an answer it is asked whether there is still a way to the proxy; a working one answers sooner. */
+/** After this time without an answer the link is checked, because a working proxy answers sooner. */
 const SLOW_MS = 3_000;
 /** With more, a wrong address could fill the memory; with less, a page of peers would not fit. */
 const ANSWER_BYTES_MAX = 4 * 1024 ** 2;
@@ -54,10 +54,10 @@ export interface CallerDeps {
   onSilence?: () => void;
 }
 
-/** What a request shows beside its proof: that the agent's session stands. */
+/** The token that a request shows beside its proof, because the agent's session must be valid. */
 interface AccessSource {
   current(agent: AgentIdentity): string | Promise<string>;
-  /** After a refusal. Returns true when the next one is another. */
+  /** Called after a refusal. Returns true when `current` gives another token from now on. */
   renew(): Promise<boolean>;
 }
 
@@ -98,7 +98,7 @@ export class ProxyCaller {
     }
   }
 
-  /** Ends the requests that wait for long, once there is a way to the proxy: theirs may be one that leads nowhere now. */
+  /** Ends requests that have waited for long, because their connections may be dead. Called when the link opens. */
   endSlow(): void {
     for (const request of this.#slow) request.abort();
   }

@@ -44,9 +44,9 @@ export const SETTLED_MS = 10_000;
 /** With more, one wrong header would keep an agent away for hours. */
 const RETRY_AFTER_MAX_MS = 60_000;
 
-/** A machine without a network tries soon for so long, because who sits at it waits; its tries reach no server. */
+/** For this long a machine without a network tries often, because a person may wait and its tries burden no server. */
 const WITHOUT_NETWORK_MS = 600_000;
-/** The shortest such wait, and how much longer it is at random. */
+/** The shortest wait without a network. A random part of up to as much is added. */
 const NETWORK_WAIT_MS = 1_000;
 
 /**
@@ -130,7 +130,7 @@ export class ReconnectingLink {
         const closed = await this.#hold();
         repaired = false;
         if (this.#stop.signal.aborted) break;
-        // Without the handshake, because one of 10 s and a link that ends at once must not count as a good connection.
+        // Without the handshake, because one of 10 s would make a link that ends at once count as a good connection.
         const lived = this.deps.clock.now() - this.#status.since;
         if (lived >= SETTLED_MS) this.#failures = 0;
         wait = this.#afterClose(closed);
@@ -214,8 +214,7 @@ export class ReconnectingLink {
     const within = code === CLOSE.shuttingDown ? returnWindow(reason) : null;
     this.#firstMaxMs = Math.min(within ?? RECONNECT_FIRST_MAX_MS, RETRY_AFTER_MAX_MS);
     if (within !== null) {
-      // A proxy that says when to come back has not failed, because each restart, counted as a failure, would double
-      // the wait.
+      // A proxy that says when to come back has not failed; otherwise each of its restarts would double the wait.
       this.#failures = 0;
       return this.#nextWait();
     }

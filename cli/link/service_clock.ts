@@ -5,8 +5,8 @@
 import type { Cancel, Clock } from "../../shared/clock.ts";
 
 /**
- * Of a machine that is further off the time is not corrected, because a relay could otherwise make it sign requests
- * dated far ahead.
+ * A time that is further off is not corrected, because a relay could otherwise make the machine sign requests dated far
+ * ahead.
  */
 const OFFSET_MAX_MS = 86_400_000;
 /** `Date` headers have a resolution of 1 s; a smaller offset is ignored. */

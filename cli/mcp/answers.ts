@@ -35,7 +35,7 @@ export class Answers {
     const answer = new LeasedAnswer(this.connector, this.newId(), (work) => this.#await(work));
     this.#open.set(request, answer);
     signal.addEventListener("abort", () => {
-      // A write under way says itself whether the answer has left.
+      // Not while it is being written, because only `write` knows whether the answer has left.
       if (this.#open.get(request) === answer) this.#close(request, answer, false);
     });
     return answer;
@@ -89,7 +89,7 @@ class LeasedAnswer implements Answer {
     const { connector, leaseId } = this;
     const held = await readMessages(connector, { ids: [...ids], leaseId, lease: LEASE_SECONDS });
     this.#ids.push(...held);
-    // Cancelled while the connector leased them.
+    // The call was cancelled while the connector leased the messages, so they are released.
     if (this.#isOver) this.#settle({ lease: 0 });
     return held;
   }

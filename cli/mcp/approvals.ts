@@ -1,6 +1,6 @@
 /**
  * Approvals of a person. Each question has a state that belongs to one tool and its arguments, counts once and for a
- * few minutes, and cannot be made outside of this process.
+ * few minutes, and cannot be made outside of this process, because a model could otherwise use it for another pairing.
  */
 import { createHmac, timingSafeEqual } from "node:crypto";
 import type { Clock } from "../../shared/clock.ts";
@@ -9,7 +9,7 @@ import type { Random } from "../../shared/random.ts";
 
 /** With more, a model could ask until the person says yes out of fatigue. */
 export const QUESTIONS_MAX = 3;
-/** With less, such questions begin again too soon. */
+/** With less, a model could soon ask as often again. */
 export const QUESTIONS_WINDOW_MS = 10 * 60_000;
 /** With more, an answer could concern a question that the person no longer sees. */
 export const APPROVAL_MS = 5 * 60_000;

@@ -49,9 +49,9 @@ export const WHOAMI: ToolRow = tool({
   },
 });
 
-/** The number of unread messages of the only peers, at most that of some pages. */
+/** The number of unread messages of the peers that the server may see, counted on at most `COUNTED_PAGES_MAX` pages. */
 async function unreadOf(mcp: McpAgent): Promise<number> {
-  // The messages go to the runtime, which this server does not limit.
+  // The messages go to the runtime, so none is unread here.
   if (mcp.options.isPush) return 0;
   let count = 0;
   for (let pages = 0, after = 0; pages < COUNTED_PAGES_MAX; pages++) {

@@ -17,7 +17,7 @@ import { Approvals } from "./approvals.ts";
 import { fitting, type ModelMessage, modelMessage, shownAlias } from "./model_message.ts";
 import { localError, ToolError } from "./tool_result.ts";
 
-/** With more, a tool whose call was cancelled takes messages that its model does not see. */
+/** With more, a cancelled call holds one of the connector's waiting calls for longer, so that others are refused. */
 export const CALL_SECONDS = 5;
 
 export interface McpAgentOptions {

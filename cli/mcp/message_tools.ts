@@ -54,7 +54,7 @@ export const SEND_MESSAGE: ToolRow = tool({
     const { clock, connector } = mcp.options;
     const payload = payloadOf(args);
     const to = mcp.peer(args.to);
-    // A message of a peer that this server may not see is not answered either.
+    // Throws for a message of a peer that this server may not see, because the answer would go to that peer.
     if (args.reply_to !== undefined && mcp.allowed() !== null) await mcp.message(args.reply_to);
     const requestId = args.request_id ?? mcp.newId();
     const sent = await sendAndWait(connector, clock, {
@@ -174,7 +174,7 @@ export const READ_INBOX: ToolRow = tool({
     const { isReadOnly } = mcp.options;
     for (let tries = 1;; tries++) {
       const read = await mcp.unread({ from, conversation, limit, newest: isReadOnly }, call);
-      // Another server has taken the whole page.
+      // Reads again when another server has taken the whole page.
       if (read.messages.length > 0 || !read.more || tries === READ_TRIES) return read;
     }
   },

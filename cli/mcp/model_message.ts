@@ -12,11 +12,11 @@ import * as z from "zod";
 
 /** With more, hosts cut or store the result, and the model does not see its end. */
 export const RESULT_CHARACTERS_MAX = 24_000;
-/** With more, one message takes the result from the others. */
+/** With more, one message leaves no room in a result for the others. */
 export const MESSAGE_CHARACTERS_MAX = 8_000;
-/** Control characters are escaped. With more, a text of them would take six times its length of the result. */
+/** A control character is escaped as six. With more, a text of them leaves no room in a result for the others. */
 const MESSAGE_JSON_CHARACTERS_MAX = 16_000;
-/** With more, data would take the result from the texts; such data is shown as JSON text, which is cut. */
+/** With more, data leaves no room in a result for the texts; such data is shown as JSON text, which is cut. */
 const DATA_CHARACTERS_MAX = 4_000;
 
 const Text = z.string();
@@ -57,7 +57,7 @@ export function modelMessage(received: Received, offset = 0): ModelMessage {
   const { message } = received;
   const { data, isLost } = dataOf(received);
   const isText = message.text !== null && !isLost;
-  // A model reads code points that no host shows, and its user, who decides about what it does, cannot see them.
+  // Hidden code points are escaped, because the model would read them, but its user, who decides, could not see them.
   const whole = isText ? withoutHidden(message.text ?? "") : oneLine(payloadOf(received));
   const text = partOf(whole, offset);
   return {
@@ -92,10 +92,7 @@ function payloadOf({ message, json }: Received): string {
 
 /** The last quote is optional, because a search that fails at the end of the text would begin again at each quote. */
 const STRINGS = /"(?:[^"\\]|\\.)*"?/g;
-/**
- * Half of a surrogate pair, here in a name, because a host whose JSON reader is strict would end its session at the
- * line.
- */
+/** Half of a surrogate pair in a name: a host whose JSON reader is strict would end its session at the line. */
 const HALF_PAIR = /\\ud[89a-f]/;
 /** Outside strings: numbers that JavaScript would round, or read as infinite. */
 const LONG_NUMBER = /\d{16}|[eE]\+?\d{3}/;

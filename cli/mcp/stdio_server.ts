@@ -57,7 +57,7 @@ export async function serveMcpAgent(mcp: McpAgent, serving: Serving): Promise<vo
   signal.removeEventListener("abort", stop);
 }
 
-/** A client takes a server for a channel only if it negotiates such a revision, so the other ones are not offered. */
+/** A client takes a server for a channel only with a revision up to 2025-11-25, so no later one is offered. */
 async function serveChannel(mcp: McpAgent, transport: Transport, { version, report }: Serving) {
   const server = mcpServer(mcp, { version, experimental: { [CHANNEL_CAPABILITY]: {} } });
   const ended = new AbortController();
@@ -149,7 +149,7 @@ function register(server: McpServer, mcp: McpAgent, row: ToolRow): void {
   });
 }
 
-/** The schema as `tools/list` shows it. The library would answer invalid arguments with a text of its own. */
+/** The schema for `tools/list`. It checks nothing, because the library would refuse with a text of its own. */
 function shownSchema(schema: z.ZodObject): StandardSchemaWithJSON {
   const standard = schema["~standard"];
   return { "~standard": { ...standard, validate: (value: unknown) => ({ value }) } };

@@ -13,17 +13,15 @@ const PROGRESS_MS = 5_000;
 
 type McpRequest = Pick<ServerContext["mcpReq"], "_meta" | "notify" | "signal">;
 
-/**
- * Seconds that a tool may wait in a call, because without notifications a longer wait would be cut off by the client.
- */
+/** Seconds that a tool may wait in a call, because without notifications a client cuts off a longer wait. */
 export function longestWait({ _meta }: McpRequest): number {
   return _meta?.progressToken === undefined ? WAIT_SECONDS : LONG_WAIT_SECONDS;
 }
 
 /**
  * Notifies every 5 s that a call with a progress token lives, so that a client which resets its time-out with each of
- * them waits longer than the 60 s after which most clients give up. Until it is disposed, because a notification behind
- * the answer would name a call that the client does not know.
+ * them waits longer than the 60 s after which most clients give up. Ends when it is disposed, because a notification
+ * behind the answer would name a call that the client no longer knows.
  */
 export function reportProgress(clock: Clock, { _meta, notify, signal }: McpRequest): Disposable {
   const ended = new AbortController();

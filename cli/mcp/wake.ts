@@ -1,6 +1,7 @@
 /**
- * Wakes the model with a line that says how many messages there are and from whom, never a text of them. It goes through
- * what the program has for it: Claude Code the inbox of its session, Codex the queue of its thread.
+ * Wakes the model with a line that says how many messages there are and from whom. It has no text of a message, because
+ * a peer could otherwise put text before a model that did not ask. It goes through the inbox of a session of Claude
+ * Code, or the queue of a thread of Codex.
  */
 import { sleep } from "../../shared/clock.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../connector/limits.ts";
@@ -43,7 +44,7 @@ export async function wakeModel(mcp: McpAgent, wayOf: () => Wake | null, signal:
     if (signal.aborted) return;
     if (left.length > 0) {
       wakeUps.push(clock.now());
-      // After a failure it is tried again; the wake-ups are counted before.
+      // A failure is tried again. It is counted too, because without a bound it would be tried without end.
       if (!await wake(announcement(identity.name, left.map(({ message }) => message)))) continue;
     }
     after = (left.at(-1) ?? found.at(-1))?.message.id ?? after;

@@ -1,4 +1,4 @@
-/** The line that tells a model of new messages, in a channel and in a hook: who wrote, and nothing of what. */
+/** The line that tells a model of new messages, in a channel and in a hook: who wrote, and no text of a message. */
 import { ALIAS_CHARACTERS_MAX } from "../connector/peers/aliases.ts";
 import { printable } from "../terminal/escapes.ts";
 import type { LocalMessage } from "../../shared/client/local_shapes.ts";
@@ -9,8 +9,8 @@ const NAMES_SHOWN_MAX = 5;
 const DID_END = 8;
 
 /**
- * `svc: 2 new messages for alpha from "beta", "gamma". …`; `messages` has at least one. An alias is quoted, because it
- * has no space but still could read as an order (`beta.Run-make-clean`) where it stood bare in the sentence.
+ * `svc: 2 new messages for alpha from "beta", "gamma". …`; `messages` has at least one. An alias is quoted, because an
+ * alias such as `beta.Run-make-clean` could otherwise read as an order.
  */
 export function announcement(agent: string, messages: readonly Pick<LocalMessage, "from">[]): string {
   const names = [...new Set(messages.map(({ from }) => nameOf(from)))];

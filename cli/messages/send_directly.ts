@@ -81,7 +81,7 @@ class MomentaryLock implements Disposable {
       return await work();
     } finally {
       this.held = await lockConnector(this.folder, null).catch((error) => {
-        // A connector has started. It has the row, and SQLite lets both write.
+        // A connector has started. It finds the row of the message, and SQLite lets both processes write.
         if (error instanceof ConnectorLockedError) return null;
         throw error;
       });

@@ -78,7 +78,7 @@ export const A2A: PushPlatform = {
   id: "a2a",
   name: "an A2A agent",
   defaults: { baseUrl: "http://127.0.0.1:18789", hookPath: HOOK_PATH },
-  // An agent may answer at the end of its run only, and a request that is made again could be a second run.
+  // Long, because an agent may answer only at the end of its run, and a repeated request could be a second run.
   timeoutMs: 120_000,
   needsToken: true,
   repliesByDefault: true,

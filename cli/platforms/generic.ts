@@ -12,7 +12,7 @@ export const GENERIC: PushPlatform = {
   defaults: { baseUrl: "http://127.0.0.1:18789", hookPath: "/hooks/agent" },
   timeoutMs: 10_000,
   needsToken: false,
-  // An internal service must not begin to leak its answers.
+  // Off, because the answers of an internal service would otherwise go to peers.
   repliesByDefault: false,
   health: null,
 

@@ -1,7 +1,7 @@
 /**
  * OpenClaw: its gateway accepts messages at `POST /hooks/agent`, with its own token and a string `message`. The request
- * could also choose agent, session, model and channel. Only `openclaw.json` may choose those, never a peer. A running
- * gateway applies changes to its hooks.
+ * has no member that chooses agent, session, model or channel, because a peer could otherwise choose them in place of
+ * `openclaw.json`. A running gateway applies changes to its hooks.
  */
 import { join } from "node:path";
 import { confidenceOf, type FileChange, type Machine, type PushPlatform, senderHeaders, textOf } from "./platform.ts";

@@ -76,9 +76,9 @@ export type TaskAnswer =
   | { kind: "working"; taskId: string }
   /** The runtime has no task with the given ID. */
   | { kind: "unknown_task" }
-  /** It will never accept the request. `isEnded`: the reason may be that the given task has ended. */
+  /** The runtime will never accept the request. `isEnded`: the reason may be that the given task has ended. */
   | { kind: "refused"; why: string; isEnded: boolean }
-  /** It may accept the request later. */
+  /** The runtime may accept the request later. */
   | { kind: "unclear"; why: string };
 
 export interface TaskProtocol {
@@ -129,7 +129,7 @@ export interface PushPlatform {
   request(message: RuntimeMessage, target: RuntimeTarget, nowSeconds: number): Promise<RuntimeRequest>;
   /**
    * The reply in an answer; `null` when it has none. Absent: the runtime does not reply in its answer. Off by default
-   * for a generic webhook, because an internal service must not begin to leak its answers.
+   * for a generic webhook, because the answers of an internal service would otherwise go to peers.
    */
   replyOf?(text: string): ReplyContent | null;
   /** Present: the answers are about tasks, which the connector follows; `replyOf` is absent then. */

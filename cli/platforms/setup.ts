@@ -1,6 +1,7 @@
 /**
  * Changes the files of a runtime, and undoes it. The content before the first change is kept until it is restored. A
- * file that another program has changed since is not restored. A file keeps its permissions.
+ * file that another program has changed since is not restored, because that change would be lost. A file keeps its
+ * permissions.
  */
 import { dirname } from "node:path";
 import { sha256 } from "../../shared/protocol/base64url.ts";
@@ -24,7 +25,7 @@ type Backup = z.infer<typeof Backup>;
 /** Largest backup file: the JSON of the largest settings file. */
 const MAX_BACKUP_BYTES = 4 * MAX_SETTINGS_BYTES;
 
-/** Writes a backup, then applies the changes. @throws {CliError} `CLI_FILE_INVALID` before anything is changed */
+/** Backs up and changes each file in turn. @throws {CliError} `CLI_FILE_INVALID` before it changes such a file */
 export async function applyChanges(ctx: Context, folder: PrivateFolder, changes: readonly FileChange[]): Promise<void> {
   const backup = readBackup(folder);
   for (const { path, text } of changes) {

@@ -78,7 +78,8 @@ export class KeyDecoder {
     const escape = text.indexOf("\x1b");
     const plain = escape === -1 ? text : text.slice(0, escape);
     const typed = [...plain].filter((character) => character >= " " && character !== "\x7f");
-    // A terminal without bracketed paste sends a pasted text like keys, but at once. So does a slow line with a number and its key.
+    // A terminal without bracketed paste sends a pasted text like keys, but at once. A number and its key, which a slow
+    // line may also send at once, stay keys.
     if (typed.length > 1 && !NUMBERED.test(plain)) {
       found.push({ kind: "paste", text: plain.length > this.maxPasteCharacters ? null : plain });
     } else {

@@ -1,7 +1,7 @@
 /**
  * The keyboard of a terminal: keys without Enter and without echo, and bracketed paste. The terminal gets its earlier
- * state back on every way out of the process but SIGKILL and SIGHUP, after which it is usually gone. A listener of
- * SIGHUP would take effect under nohup too. key_decoder.ts reads the bytes.
+ * state back on every way out of the process but SIGKILL and SIGHUP, after which it is usually gone. SIGHUP has no
+ * listener, because one would cancel the effect of nohup. key_decoder.ts reads the bytes.
  */
 
 export interface Keyboard {

@@ -34,7 +34,7 @@ export class LineEditor {
     this.insert(text);
   }
 
-  /** Handles a key. Returns the text when it is complete: Enter was pressed, and the line does not go on. */
+  /** Handles a key. Returns the text when it is complete: Enter was pressed, and no backslash is at its end. */
   press(key: string): string | null {
     const end = this.#text.length;
     switch (key) {
@@ -80,8 +80,7 @@ export class LineEditor {
     return null;
   }
 
-  /** The part of the line around the cursor that fits into `columns`; a line break is shown as `⏎`. */
-  /** What a terminal shows of the line, and the column of its cursor. */
+  /** Returns prompt and line around the cursor, cut to `columns`, and its column. A line break is shown as `⏎`. */
   draw(columns: number) {
     const cells = this.#text.map((character) => character === "\n" ? "⏎" : printable(character));
     const widthOf = (text: string) => [...text].reduce((sum, character) => sum + columnsOf(character), 0);

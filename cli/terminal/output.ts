@@ -1,6 +1,7 @@
 /**
- * The output of a command: the result on standard output, all other texts on standard error. With `--json` each stream
- * carries at most one JSON document. Every text passes through one function that escapes terminal control characters.
+ * The output of a command: the result on standard output, all other texts on standard error. With `--json` a stream has
+ * at most one JSON document, or one a line when a command follows or exports. Every text passes through one function
+ * that escapes control characters, because a text of a peer could otherwise forge what a terminal shows.
  */
 import type { Cancel, Clock } from "../../shared/clock.ts";
 import type { Described } from "../errors.ts";
@@ -122,7 +123,7 @@ export class Output {
     return this.#wide || !this.terminal.stdoutIsTerminal;
   }
 
-  /** A value beside a table: as `showsIds` says whole, or short. */
+  /** A value outside of a table: whole or short, as `showsIds` says. */
   shown(cell: Cell): string | null {
     if (cell === null || typeof cell === "string") return cell;
     return this.showsIds ? cell.whole : cell.short;

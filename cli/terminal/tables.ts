@@ -11,15 +11,15 @@ export interface Column<T> {
   head: string;
   /** Without room the column with the highest rank is left out first; 0, the default, stays as long as it can. */
   rank?: number;
-  /** Its cells are cut and not wrapped, unless there is no room for so many columns. */
+  /** Its cells are cut and not wrapped, at this width or, if the terminal has room, at a larger one. */
   cut?: number;
-  /** Only where the table has no width to keep. */
+  /** Shown only where the table has no width to keep. */
   isWide?: true;
   of(row: T): Cell;
 }
 
 const GAP = 2;
-/** Columns for words that fit into no line, so that a cell of them leaves room for the other cells. */
+/** Columns for a word that is wider than the terminal, so that its cell leaves room for the other cells. */
 const CUT_WORD = 12;
 
 /** @param width columns of the terminal; `null`: a pipe, or a person who wants everything */
@@ -57,7 +57,7 @@ export function tableLines<T>(columns: readonly Column<T>[], rows: readonly T[],
   });
 }
 
-/** The widths of columns: what each needs, and of the rest what the most important ones can use. */
+/** The widths of columns: each gets what it needs; the rest goes to the most important ones that can use it. */
 function grown(columns: readonly { rank: number; least: number; natural: number }[], rest: number): number[] {
   const widths = columns.map(({ least }) => least);
   const order = [...columns.keys()].sort((a, b) => (columns[a]?.rank ?? 0) - (columns[b]?.rank ?? 0));

@@ -1,6 +1,6 @@
 /**
- * Terminal width of a text in columns, truncation to a width, because a live line that wraps cannot be redrawn, and
- * wrapping. Pure.
+ * Counts the columns of a text on a terminal, wraps it, and cuts it, because a live line that wraps cannot be redrawn.
+ * Pure.
  */
 
 /**
@@ -81,7 +81,7 @@ export function textColumns(text: string): number {
   return used;
 }
 
-/** The code points of a text, and its colours as one unit each. Only svc writes colours: of other texts they are escaped. */
+/** The code points of a text, and each colour as one unit. Only svc writes colours, because others are escaped. */
 function unitsOf(text: string): Iterable<string> {
   // deno-lint-ignore no-control-regex
   return text.includes("\x1b") ? text.match(/\x1b\[\d+(?:;\d+)*m|./gsu) ?? [] : text;
@@ -108,7 +108,7 @@ export function wrapToColumns(text: string, columns: number): string[] {
   return [...lines, line];
 }
 
-/** Under a label that takes more of the line, its text begins on a line of its own. */
+/** Largest share of a line for a label. Under a longer label the text begins on a line of its own. */
 const LABEL_MAX = 0.5;
 const STEP = 4;
 /** What a person copies into another place. The terminal wraps it, and copies it as one line; a line feed would break it. */

@@ -9,7 +9,7 @@ export function durationText(ms: number): string {
   return "0 s";
 }
 
-/** The same, but up to two of a unit are in the smaller one, for what a person watches: `90 s`, `110 min`, `40 h`. */
+/** Returns a duration that a person watches, below two of a unit in the smaller unit: `90 s`, `110 min`, `40 h`. */
 export function formatDuration(ms: number): string {
   const seconds = Math.max(0, Math.round(ms / 1000));
   if (seconds < 120) return `${seconds} s`;
@@ -24,7 +24,7 @@ export function agoText(ms: number): string {
 
 const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 const DAYS = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
-/** Farther ahead than this, the day says more than the number of days. */
+/** From this time ahead on, a date says more than a number of days. */
 const AHEAD_MS = 60 * DAY_MS;
 
 /**

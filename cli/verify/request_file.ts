@@ -1,6 +1,4 @@
-/**
- * Parses a saved request: the text of an HTTP message, or JSON. Does not check it.
- */
+/** Parses a saved request: the text of an HTTP message, or JSON. Does not check it. */
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 
 export interface RequestFile {

@@ -64,7 +64,7 @@ function readCopy(path: string): Copy | null {
   }
 }
 
-/** Saves a text of the registry in `{config_dir}/keys/`. A failure changes nothing. */
+/** Saves a text of the registry in `{config_dir}/keys/`. A failure is ignored. */
 export async function keepCopy(ctx: Context, file: string, text: string): Promise<void> {
   const folder = join(ctx.configDir, "keys");
   try {

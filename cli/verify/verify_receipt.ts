@@ -67,7 +67,7 @@ async function ofRegistry(ctx: Context, connection: RegistryAccess): Promise<Tru
   return { trusted, nowSeconds, crl: await revocations(ctx, { ...connection, offline: false }, trusted) };
 }
 
-/** The keys of a kept document. Which registry they are of is the word of the one who kept it. */
+/** The keys of a saved document. Nothing in it proves which registry published it, so the person must know that. */
 async function ofFile({ ait }: ReceiptRow, document: unknown, path: string): Promise<TrustedInputs> {
   const keys = await readKeyDocument(document);
   if (keys === null) {
@@ -89,7 +89,7 @@ function issuerOf(ait: string): string {
   }
 }
 
-/** Evaluates a receipt. The identity token is judged as of the time of the receipt, because it may be older than its lifetime. */
+/** Evaluates a receipt. The token must be valid at the time of the receipt, because it may have expired since. */
 export async function evaluateReceipt(
   { signed, ait, salt }: ReceiptRow,
   payload: Uint8Array<ArrayBuffer> | null,

@@ -35,7 +35,7 @@ export const COMMANDS = [
       name: { value: "prefix", summary: "Only agents whose name begins with this, in any case" },
       owner: { value: "person", summary: "Only agents of this person, by name, ID or DID" },
       expiring: { value: "days", summary: "Only active agents whose identity token ends within this time, such as 7d" },
-      // Not `--offline`, which is a switch of `svc verify`: a name has a value in every command that has it, or in none.
+      // Not `--offline`, a switch of `svc verify`, because an option must take a value in all commands or in none.
       "offline-for": { value: "time", summary: "Only active agents that left longer ago than this, such as 1d" },
       online: { summary: "Show also which agents are connected, as the proxy reports it" },
     },
@@ -147,14 +147,14 @@ export const COMMANDS = [
 ];
 
 interface AgentChange {
-  /** `null`: it asks nothing. */
+  /** `null`: the command asks nothing. */
   question: ((names: string) => string) | null;
   change(admin: AdminClient, id: string): Promise<unknown>;
   result: Record<string, string>;
   done(name: string): string;
 }
 
-/** Asks once for all agents. One that fails ends the command, which has then said which ones are done. */
+/** Asks once for all agents. The first failure ends the command, after a warning that names those already changed. */
 async function changeAgents(
   ctx: Context,
   names: readonly string[],
@@ -195,7 +195,7 @@ async function connectionsByDid(ctx: Context, options: ConnectionOptions): Promi
   return new Map(pages.flatMap((page) => page.connections).map((one) => [one.agentDid, one]));
 }
 
-/** Returns how long ago an agent left, milliseconds; 0 while it is connected. Without an end, its start counts. */
+/** Milliseconds since an agent left; 0 while it is connected. Without `disconnectedAt`, `connectedAt` counts. */
 function offlineFor({ online, connectedAt, disconnectedAt }: AgentConnection, now: number): number {
   return online ? 0 : now - (parseIso(disconnectedAt ?? connectedAt) ?? now);
 }

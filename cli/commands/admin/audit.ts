@@ -93,7 +93,7 @@ interface AuditFilter {
 
 const EVERYTHING: AuditFilter = { event: undefined, actor: undefined, since: undefined };
 
-/** Returns true for an event of a list: unless events are chosen, a look at the relay is none, because it changes nothing. */
+/** Returns false for a look at the relay, which changes nothing, unless the filter chooses events. */
 function isListed({ event }: AuditEntry, filter: AuditFilter): boolean {
   return filter.event !== undefined || event !== "admin.token_issued";
 }
@@ -135,9 +135,9 @@ async function followAudit(
   signal: AbortSignal,
 ): Promise<void> {
   const follower = new Follower(ctx, filter);
-  // Without a filter, because the position must not depend on how rare the events are.
+  // Without a filter, because after a rare event the first query would read everything since then.
   for (const { at } of (await admin.audit({ limit: 1 })).events) follower.reach(at);
-  // What the overlap holds already is not new. Events that come during these requests are.
+  // Events that the overlap holds now are marked, so that only those that come later count as new.
   for await (const { events } of oldestFirst(admin, follower.query)) for (const entry of events) follower.mark(entry);
   for (const entry of (await newestEvents(admin, filter, count)).reverse()) {
     follower.mark(entry);
@@ -156,7 +156,7 @@ async function followAudit(
   }
 }
 
-/** Returns how long to wait after a failure that passes. @throws any other error */
+/** Returns the milliseconds to wait after a failure that may pass. @throws any other error */
 function pauseAfter(error: unknown): number {
   if (error instanceof ApiError && (error.status === 429 || error.status >= 500)) {
     return Math.max(LOOK_EVERY_MS, (error.retryAfter ?? 0) * 1000);

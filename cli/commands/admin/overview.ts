@@ -14,7 +14,7 @@ import { parseDid } from "../../../shared/protocol/did.ts";
 import { parseIso } from "../../../shared/protocol/time.ts";
 import { healthOf } from "../status.ts";
 
-/** Of the newest ones, with `--json`. */
+/** How many refusals the result has with `--json`, the newest ones. */
 const REFUSALS = 20;
 const WATCH_EVERY_MS = 5_000;
 
@@ -171,7 +171,7 @@ function refusedLines({ refused, overview }: RelayFacts, { out, clock }: Context
   return ["", ...out.table(columns, rows)];
 }
 
-/** Returns what the window of an agent allows, for a refusal by it (check 9). */
+/** Returns the limit of requests of an agent as text when that limit refused (check 9), else an empty text. */
 function limitText(check: number | null, { agentLimit: { requests, windowMs } }: RelayOverview): string {
   if (check !== 9) return "";
   return windowMs === 60_000 ? ` (${requests} a minute)` : ` (${requests} in ${durationText(windowMs)})`;

@@ -47,7 +47,7 @@ export async function readPages<P extends PageAnswer>(
   return await Array.fromAsync(pagesOf((next) => read({ limit: size, cursor: next }), cursor));
 }
 
-/** The words of a command line that have these options again. */
+/** Returns the words that give these options again on a command line. */
 export function optionWords(options: Record<string, string | undefined>): string[] {
   return Object.entries(options).flatMap(([name, value]) => value === undefined ? [] : [`--${name}`, value]);
 }
@@ -103,7 +103,7 @@ export async function agentIdOf(admin: AdminClient, text: string): Promise<strin
   return onlyOne(text, same.length > 1 && active.length > 0 ? active : same, near.map(({ name }) => name), shown);
 }
 
-/** Asks for names among which a mistyped one may be found: one page of those with its first letter. */
+/** The query for names that a mistyped one may mean: one page of those with its first letter. */
 const likeness = (text: string) => ({ name: [...text.trim()][0] ?? "", limit: PAGE_MAX });
 
 /** The records whose ID ends in the text, as tables show it; none for a text that is no end of an ID. */

@@ -138,7 +138,7 @@ function refusalTable(ctx: Context, refusals: readonly Refusal[]): string[] {
     { head: "CODE", of: ({ code }) => code },
     { head: "CHECK", rank: 3, of: ({ check }) => check === null ? null : String(check) },
     { head: "ROUTE", rank: 4, of: ({ method, route }) => route === null ? null : `${method} ${route}` },
-    // Whole, because the proxy finds a delivery by this and not by its end.
+    // Whole, because the proxy does not find a delivery by the end of its request ID.
     { head: "REQUEST", rank: 3, of: ({ requestId }) => requestId },
     { head: "AGENT", rank: 2, of: ({ agentDid }) => idCell(agentDid) },
   ], refusals);

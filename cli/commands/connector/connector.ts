@@ -89,7 +89,7 @@ export async function connectorOf(ctx: Context, agentName: string | undefined) {
   return { folder, client: await attach.connectorOf(ctx, folder) };
 }
 
-/** Returns folder, client and status of a connector. @throws {import("../../../shared/client/errors.ts").LocalDown} */
+/** Returns folder and client of a running connector. @throws {import("../../../shared/client/errors.ts").LocalDown} */
 export async function runningConnector(ctx: Context, agentName: string | undefined) {
   const { folder, client } = await connectorOf(ctx, agentName);
   if (client !== null) return { folder, client };

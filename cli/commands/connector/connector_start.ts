@@ -49,7 +49,7 @@ export const CONNECTOR_OPTIONS = {
   "allow-insecure": { summary: "Allow plain ws to another machine and a runtime on another machine" },
 } as const;
 
-/** The switch for the question before unread messages go to a runtime, shared with what changes a platform. */
+/** The switch for the question before unread messages go to a runtime, shared with commands that change a platform. */
 export const YES = { yes: { summary: "Hand unread messages to a runtime without a question" } } as const;
 
 /** Options of the view on a terminal, shared with `inbox --follow`. */

@@ -76,7 +76,7 @@ export const COMMANDS = [
         baseUrl: before.baseUrl ?? chosen.baseUrl ?? null,
         hookPath: before.hookPath ?? chosen.hookPath ?? null,
         webhookPort: port ?? before.webhookPort,
-        // The token may be in the environment for other agents.
+        // No token is saved for the inbox, because one in SVC_HOOK_TOKEN may be for other agents.
         webhookToken: chosen.platform === "inbox" ? null : options.token ?? before.webhookToken,
       };
       const target = files.runtimeTarget({ env: () => undefined, allowInsecure: true }, file);

@@ -169,7 +169,7 @@ export const COMMANDS = [
         sessionId: options["session-id"],
       });
       const result = await sending.catch((error) => {
-        // A refusal is the result of the test; what the person can do stands behind its code.
+        // A refusal is the result of the test, so it is printed and not thrown.
         if (!(error instanceof ApiError)) throw error;
         const { code, cause, fix } = describe(error);
         ctx.out.result({ agent: folder.name, peer, healthy: false, problem: code }, [
@@ -222,8 +222,8 @@ interface RelayProbe {
 }
 
 /**
- * Sends the message and waits for its receipt. `reason`: why it was not delivered, that of the recipient's connector, or
- * `queued`. `status`: that of the receipt; `null` when none came in time.
+ * Sends the message and waits for its receipt. `reason`: why it was not delivered: `queued`, `refused`, or the reason
+ * of the recipient's connector. `status`: that of the receipt; `null` when none came in time.
  *
  * @throws the refusal of the connector or the proxy
  */

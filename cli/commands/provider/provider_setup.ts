@@ -122,7 +122,7 @@ function nothingToSetUp(id: PlatformId): CliError {
   return new CliError("CLI_USAGE", `The platform ${id} has no runtime to set up`, { fix: `svc install --for ${id}` });
 }
 
-/** Writes the peers for a runtime. An ended pair is not one of them. */
+/** Writes the peers for a runtime, without those whose pair has ended. */
 async function copyPeers(folder: AgentFolder, path: string): Promise<void> {
   const text = JSON.stringify(presentPeers(readPeers(folder)), null, 2);
   try {

@@ -65,7 +65,8 @@ export async function placeOf(ctx: Context, agentName: string | undefined): Prom
 }
 
 /**
- * Asks for each agent that these settings apply to, and lets them count there. Called before they are saved.
+ * Asks about each agent to which new settings will apply, and removes the platform that svc itself had chosen for it.
+ * Called before the settings are saved.
  *
  * @throws {CliError} `CLI_PLATFORM_CHANGE`
  */
@@ -96,8 +97,8 @@ export async function warnOfOwnSettings(ctx: Context, { agents, settings }: Prov
 }
 
 /**
- * Returns the saved settings of a runtime and the client of its agent's connector. `folder` is `null` without an agent;
- * `runtime` is on the platform `inbox`.
+ * Returns the saved settings of a runtime and the client of its agent's connector. `folder` is `null` without an agent,
+ * `runtime` on the platform `inbox`.
  */
 export async function providerOf(ctx: Context, options: ProviderOptions, folder: AgentFolder | null) {
   const given = options["connector-base-url"] ?? options["connector-url"];
@@ -108,7 +109,7 @@ export async function providerOf(ctx: Context, options: ProviderOptions, folder:
   const wanted = options.for === undefined ? null : parsePlatform(options.for);
   const isSaved = saved !== null && (wanted === null || saved.platform === wanted);
   const file = isSaved ? saved : wanted === null ? null : files.emptyRuntimeFile(wanted);
-  // The local API token is sent to this machine only.
+  // An address of another machine is refused, because the local API token is sent there.
   const asked = given ?? file?.connectorBaseUrl ?? undefined;
   const url = asked === undefined ? undefined : parseRuntimeUrl(asked, "--connector-base-url");
   const client = folder && await connectorOf(ctx, folder, url);
