@@ -179,8 +179,8 @@ function readIntent(folder: AgentFolder): Intent | "damaged" | null {
   try {
     return folder.readJson(INTENT, Intent);
   } catch (error) {
-    if (error instanceof CliError && error.code !== "CLI_FILE_INVALID") throw error;
-    return "damaged";
+    if (error instanceof CliError && error.code === "CLI_FILE_INVALID") return "damaged";
+    throw error;
   }
 }
 
