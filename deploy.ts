@@ -68,9 +68,9 @@ export interface RunningServer {
   stop(): Promise<void>;
 }
 
-/** What a process has whose only work is the server. */
+/** What only a process has that does nothing else than serve. */
 interface OwnProcess {
-  /** The lines of its log on their way out. */
+  /** Lines of the log that are not written yet. */
   lines: LogQueue;
   /** The store is no longer the file at its path. What is written from now on is lost, so the process must end. */
   onStoreReplaced(): void;
@@ -154,7 +154,7 @@ async function compose(
       : { send: (request) => fetch(request) },
     upgrade: (request) => Deno.upgradeWebSocket(request, { idleTimeout: 45 }),
     dial: { fetch: (url, init) => fetch(url, { ...init, redirect: "error" }), open: (url) => new WebSocket(url) },
-    // A redirect would lead past the check of the address.
+    // `RegistryClient` follows no redirect, because that would lead past the check of the address.
     abroad: { send: (request) => fetch(request), lookup: (host) => lookup(host, { all: true }) },
     storeBytes: store.bytes,
     residentBytes: () => Deno.memoryUsage().rss,
@@ -168,7 +168,7 @@ async function compose(
   return { registry, proxy, guard };
 }
 
-/** Share of the memory above which sockets must show that they are honest. The rest is for what arrives meanwhile. */
+/** Share of the memory above which sockets must show that they are honest. With more, the next messages fill it. */
 const GUARDED_SHARE = 0.7;
 
 function guardMemory({ deps }: Proxy, { memoryGuardBytes }: ProxyConfig, log: Log): MemoryGuard {
@@ -240,7 +240,7 @@ export async function startServer(environ: Environ, log: Log, own: OwnProcess | 
   }
 }
 
-/** With more, a process whose file was replaced accepts messages for longer; with less, the disk is asked for nothing. */
+/** With more, a process whose file was replaced accepts messages longer; with less, the disk is asked more often. */
 const STORE_LOOK_MS = 2_000;
 
 /** Looks every 2 s whether the store is still the file at its path. Calls `onReplaced` once if it is not. */
@@ -264,7 +264,7 @@ function requireRegistry(registryUrl: string): void {
   );
 }
 
-/** Deadlines of requests. A shutdown, which has a time of its own, uses the system clock. */
+/** Clock for the deadlines of requests. A shutdown, which has a time of its own, uses the system clock. */
 const clock = new TimerWheel(systemClock, systemUptime);
 
 const newId = ulidSource(systemClock.now, systemRandom.bytes);
@@ -360,12 +360,12 @@ export async function runServer(environ: Environ): Promise<RunningServer> {
   );
   const all = jsonLog(systemClock, "svc", logsToConsole(environ) ? console.error : (line) => lines.add(line));
   const limited = new LimitedLog(all, systemClock), { log } = limited;
-  // A rejection that no code handles must not end the process and the requests of other callers.
+  // Without a listener, a rejection that no code handles ends the process and the requests of other callers.
   globalThis.addEventListener("unhandledrejection", (event) => {
     event.preventDefault();
     log("error", "unhandled_rejection", { cause: event.reason });
   });
-  // Without a listener, SIGXFSZ (file size limit) ends the process. The store reports the same failure.
+  // Without a listener, SIGXFSZ (file size limit) ends the process. It is ignored: the store reports the same failure.
   if (Deno.build.os !== "windows") Deno.addSignalListener("SIGXFSZ", () => {});
   await startNoPrograms();
   const written = async () => {

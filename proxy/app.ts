@@ -9,9 +9,9 @@ import { AUTHENTICATORS, PROXY_ROUTES } from "./routes.ts";
 
 /** With less, all agents of an instance that stops connect at once, and their requests wait for each other. */
 const RETURN_MS = 1_000;
-/** Without another instance the next process must start first: with less, the agents connect in vain. */
+/** The same while there is no other instance. With less, agents connect before the next process has started. */
 const RETURN_ALONE_MS = 5_000;
-/** About two connections a core and 8 ms: with less, they come faster than they can be admitted. */
+/** With less, agents come back faster than one store accepts connections, which is about 250 a second (D-392). */
 export const RETURN_PER_AGENT_MS = 4;
 
 /** A running proxy. */
@@ -40,13 +40,13 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
     const least = leases.hasOthers ? RETURN_MS : RETURN_ALONE_MS;
     return Math.max(least, connectedAgents.agents * RETURN_PER_AGENT_MS);
   };
-  // After the end of the lease other instances send no message here. The sockets stay open for the messages sent before.
+  // After the end of the lease other instances send no message here. Those sent before still need the open sockets.
   const leave = async () => {
     links.leave();
     await leases.stop();
     await inbox.stop();
     await Promise.all([forwarder.finish(), mailboxDelivery.finish()]);
-    // Another instance may have read the lease before its end, and committed after this read.
+    // Another instance may have read the lease before its end and committed after this read, so it is repeated.
     await inbox.catchUp();
     await forwarder.finish();
     await leases.leave();
@@ -67,7 +67,7 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
     },
     async leave() {
       await leases.beginLeaving();
-      // Messages that reach this instance meanwhile still find the agents where they return.
+      // Messages that reach this instance meanwhile are passed on to the instances where the agents connect again.
       await connectedAgents.closeInWaves({ withinMs: LIMITS.stopNoticeMs / 2, returnMs: returnMs() });
     },
     closeSockets: () => connectedAgents.closeAll(returnMs()),

@@ -31,7 +31,7 @@ export interface AdmittedAgent {
   admittedAt: number;
   /** The origin of the proxy that the request was signed for. */
   origin: string;
-  /** Records of a message to an agent, read during admission; otherwise `null`. With a standing the presence is not read. */
+  /** Records of a message to an agent, read by admission; otherwise `null`. With a standing, without the presence. */
   prefetched: { pair: Prefetched<PairRecord>; presence: Prefetched<Presence> | undefined } | null;
   admission: Admission;
   /** Lets the next connect of the owner begin. Idempotent; does nothing for other requests. */

@@ -31,7 +31,7 @@ export interface ProxyConfig extends ServiceAddresses {
   accessCacheMs: number;
   mailboxTtlSeconds: number;
   receiptKeptMs: number;
-  /** Bytes of queued messages to all agents of an owner, and again of those from them. */
+  /** Most bytes of queued messages to all agents of an owner, and the same number for messages from them. */
   mailboxOwnerBytes: number;
   /** Bytes of the store's disk that queued messages leave free; `null` for the smaller of 1 GiB and a tenth of it. */
   storeReserveBytes: number | null;

@@ -1,4 +1,4 @@
-/** Builds all dependencies of the proxy's handlers. Only `app.ts` and `routes.ts` import this file. */
+/** Builds the dependencies of the proxy. Only `app.ts` and `routes.ts` import it: a type so wide couples all files. */
 import type { Clock } from "../shared/clock.ts";
 import type { ErrorCode } from "../shared/protocol/errors.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
@@ -138,7 +138,7 @@ export function buildProxy(externals: ProxyExternals, config: ProxyConfig) {
   });
   const leases = new InstanceLeases({ kv, clock, random, newId, log, metrics });
   const { instance } = leases;
-  // In a queue of its own, a connect does not wait for a change of pairs that the store keeps waiting, nor the other way.
+  // Connects have a queue of their own, because connects and slow changes of pairs would otherwise delay each other.
   const presences = new Changes({ kv, reads, clock, random, maxChecks, metrics });
   const presence = new PresenceStore({ kv, changes: presences, clock, leases });
   const inbox = new InstanceInbox({ kv, clock, newId, log, instance });

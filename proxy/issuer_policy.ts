@@ -20,7 +20,7 @@ export const federationRules: Parse<FederationRules> = (text) => {
   if (words.length === 1 && words[0] === "off") return { mode: "off", hosts: [] };
   const named = isExcept ? words.slice(1) : words;
   const hosts = named.map((word) => isExcept && word.startsWith("-") ? word.slice(1) : isExcept ? "" : word);
-  // A word without a dot is no name of another server, but perhaps one that was meant to stand alone.
+  // A word without a dot names no other server: without this check `off` beside a host name would be read as a host.
   if (words.length === 0 || !hosts.every((host) => isAuthority(host) && (host.includes(".") || host === "localhost"))) {
     throw new TypeError("must be on, off, host names as a.example,b.example, or on,-c.example to leave one out");
   }

@@ -17,14 +17,14 @@ const FRAME_BYTES_PER_SECOND = 262_144;
 const CONNECT_WAIT_MS = 10_000;
 /**
  * Bytes of bodies a second, for each request of the owner in a minute: 2 MiB with the default. Large messages are read, parsed
- * and written to the disk of all; a hundred at once would stop every other request for a second.
+ * and written to the disk that all share; a hundred at once would stop every other request for a second.
  */
 const BODY_BYTES_PER_REQUEST = 1_748;
-/** Seconds of it that may come at once. Each large message takes up to 15 ms, so with more, others wait a quarter of a second. */
+/** Seconds of that budget that may come at once. A large message takes up to 15 ms; with more, others wait 0.25 s. */
 const BODY_BURST_SECONDS = 1;
 /** Connects take the store's time for two commits each, so four hundred at once would stop all other requests. */
 const CONNECTS = { atOnce: 8, waiting: 1_000, waitMs: 5_000 };
-/** Owners that are remembered. Beyond it the one that was quiet longest begins again. */
+/** Owners that are remembered. Beyond that, the counts of the owner that was quiet longest begin again. */
 const MAX_OWNERS = 10_000;
 
 /** What a caller is told whose body is refused. */
@@ -49,7 +49,7 @@ export class OwnerBudgets {
   /** @param requests of all agents of an owner in a minute */
   constructor(clock: Clock, requests: number = LIMITS.ownerRequests) {
     this.#clock = clock;
-    // The largest message must fit in any configuration.
+    // In a smaller budget the largest message would never fit.
     this.#bodyBytes = Math.max(LIMITS.hookBodyBytes, requests * BODY_BYTES_PER_REQUEST);
     this.#connects = new Turns(clock, CONNECTS);
   }
@@ -166,7 +166,7 @@ export class Turns {
     });
   }
 
-  /** The turn of the first that waits begins in place of this one. */
+  /** Ends a turn. The first job of the party that waits begins in its place. */
   #end(name: string, party: Party): void {
     const next = party.waiting.shift();
     if (next) return next();

@@ -1,6 +1,6 @@
 /**
- * Calls the registry with the service credential. Each call has a time limit and follows no redirect. Only a response in
- * the exact form of the protocol is accepted; every other response counts as "unavailable".
+ * Calls the registry with the service credential. Each call has a time limit, and follows no redirect, because
+ * that could take the credential to another server. A response without the exact form of the protocol is "unavailable".
  */
 import { Ownership } from "../shared/protocol/api/services.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
@@ -16,7 +16,7 @@ import type { ProxyConfig } from "./config.ts";
 export interface AnswerBounds {
   /** Milliseconds to an answer, or to the head of a revocation list. */
   callMs: number;
-  /** Milliseconds to the end of a revocation list; `null` while bytes of it come as a body of this service must. */
+  /** Milliseconds to the end of a revocation list; `null`: `callMs` to its head, then the time of every body. */
   listMs: number | null;
   /** Bytes of any answer but a revocation list. */
   bytes: number;
@@ -123,7 +123,7 @@ export class RegistryClient {
     return validation;
   }
 
-  /** Clears the cached validations. A revocation may have changed them. */
+  /** Clears the cached validations, because a revocation may have made them wrong. */
   forgetVerdicts(): void {
     this.#accepted.clear();
   }

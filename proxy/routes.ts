@@ -52,7 +52,6 @@ export const AUTHENTICATORS: Authenticators<ProxyDeps, ProxyCallers> = {
 
 const route = routeFor<ProxyDeps, ProxyCallers>();
 
-/** Counts per human. */
 const perAdmin: RouteLimit = {
   name: "admin",
   requests: LIMITS.adminRequests,
@@ -241,7 +240,6 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
     errors: ["PROXY_PAIR_OWNERSHIP_FORBIDDEN", "PROXY_PAIR_OWNERSHIP_UNAVAILABLE"],
     handler: trust.removePeer,
   }),
-  // Admins, by admin token
   route(
     "GET",
     "/v1/admin/relay/overview",

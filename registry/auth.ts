@@ -129,8 +129,8 @@ function apiKey(adminCode?: "ADMIN_REQUIRED" | "INVITE_CREATE_FORBIDDEN" | "INTE
 }
 
 /**
- * Admits any caller. A service that proves the scope is exempt from the limit per IP, because one proxy asks for each
- * message and would serve two a second.
+ * Admits any caller. A service that proves the scope is exempt from the limit per IP, because a proxy asks once for
+ * each message and could otherwise serve only two a second.
  */
 function optionalService(scope: ServiceScope): Authenticator<AuthDeps, ServiceCaller | null> {
   return {

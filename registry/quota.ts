@@ -123,7 +123,7 @@ export function countReissue(
   return { quota: { ...quota, reissues }, ofAgent: next };
 }
 
-/** Never refuses. */
+/** Never refuses, because a stolen agent must always be stoppable (D-210). */
 export function countDeletion(quota: QuotaRecord): QuotaRecord {
   return { ...quota, agents: Math.max(0, quota.agents - 1) };
 }
@@ -136,7 +136,7 @@ export function countRevocation(quota: QuotaRecord, keptUntilMs: number, now: nu
 /** @throws {ServiceError} `QUOTA_EXCEEDED` */
 export function countChallenge(quota: QuotaRecord, expiresAt: number, quotas: Quotas, now: number): QuotaRecord {
   refuseOver(liveCount(quota.challenges, now), quotas.challenges, "open challenges");
-  // At most 60 distinct ends bound the size of the record for any lifetime.
+  // Ends are rounded to at most 60 distinct ones, because each one takes space in the record.
   const grainMs = Math.max(1000, Math.ceil((expiresAt - now) / 60));
   return { ...quota, challenges: withOne(quota.challenges, { until: expiresAt, grainMs, now }) };
 }
@@ -149,7 +149,7 @@ export function countApiKey(quota: QuotaRecord, quotas: Quotas, now: number): Qu
   return { ...quota, apiKeys: quota.apiKeys + 1, keyCreations };
 }
 
-/** Never refuses. */
+/** Never refuses, because a stolen key must always be revocable. */
 export function countApiKeyRevoked(quota: QuotaRecord): QuotaRecord {
   return { ...quota, apiKeys: Math.max(0, quota.apiKeys - 1) };
 }

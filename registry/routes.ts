@@ -120,7 +120,7 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
   }),
   route("POST", "/v1/agents/auth/visit", "A token with which the agent may visit a proxy of another registry", {
     auth: "agent_proof",
-    // Only refused ones, because many agents may share an address; the handler counts the others per agent.
+    // Counts refused requests only, because many agents may share an address. The handler counts the others per agent.
     limit: {
       ...perIp("visit", LIMITS.refreshRequests),
       counts: ["AGENT_AUTH_REFRESH_UNAUTHORIZED", "AGENT_AUTH_VALIDATE_INVALID"],

@@ -1,7 +1,7 @@
 /**
  * The registry's signing keys, in the store or in the configuration. A stolen or old key is replaced without a
- * restart; each use reads the store, so that a rotation by another instance takes effect at once. Seeds never leave
- * this file.
+ * restart; each use reads the store, so that a rotation by another instance takes effect at once. No caller
+ * gets a seed, because its holder could sign as the registry.
  */
 import type { Kv } from "../shared/server/kv.ts";
 import { calculateJwkThumbprint } from "jose";

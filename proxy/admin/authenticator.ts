@@ -1,6 +1,6 @@
 /**
  * The authenticator of the proxy's admin routes (D-172). Verifies the admin token with the registry's published keys, also
- * when both services share a process. An API key is not a credential here.
+ * when both services share a process. It takes no API key, because the proxy's operator could use it at the registry.
  */
 import type { Clock } from "../../shared/clock.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";

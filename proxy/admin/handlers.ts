@@ -1,4 +1,4 @@
-/** HTTP handlers of what the proxy reports to an admin. Each one reads only: no payload, no ticket, no pair. */
+/** HTTP handlers of what the proxy reports to an admin. They write nothing, and read no payload, ticket or pair. */
 import type { Kv, KvEntry, KvKey } from "../../shared/server/kv.ts";
 import { readAll } from "../../shared/server/store/batched_reads.ts";
 import {
@@ -103,7 +103,7 @@ export async function queues(deps: RelayAdminDeps, { query }: Query<QueueQuery>)
     query,
     (entries) =>
       Promise.all(entries.map(async ({ key, value: { total, bySender } }) => {
-        // The state of an emptied mailbox stays for a while.
+        // The state of an emptied mailbox stays for a while, so it is left out here.
         const recipientAgentDid = String(key.at(-1));
         const [oldest] = total === 0 ? [] : await deps.mailbox.after(recipientAgentDid, 0, 1);
         if (oldest === undefined) return null;
@@ -145,7 +145,7 @@ async function pageByDid<V, T>(
   for (let read = 0;;) {
     // One more than needed, because it shows that another page follows.
     const size = Math.min(BATCH, LIMITS.filteredPageReads - read) + 1;
-    // A DID continues with no character below "\u0001".
+    // The list begins right after `last`, because no DID has a character below "\u0001".
     const selector = last === null ? { prefix } : { prefix, start: [...prefix, `${last}\u0001`] };
     const entries = await Array.fromAsync(kv.list<V>(selector, { limit: size, batchSize: size }));
     const found = await itemsOf(entries);
@@ -172,12 +172,12 @@ interface IssuersDeps {
   issuers: Issuers;
 }
 
-/** The registries whose agents have pairs here (D-280). */
+/** Lists the registries whose agents have pairs here (D-280). */
 export async function issuers({ kv, config, policy, issuers }: IssuersDeps): Promise<Answer> {
   const own = authorityOf(config.registryUrl) ?? "", found = new Map<string, IssuerView>();
   const known = new Map([...issuers.known].map(([issuer, one]) => [authorityOf(issuer), one]));
   let agents = 0;
-  // The agents of this server are between the two ranges, because keys are in order.
+  // Keys are in order, so the agents of this server are between the two ranges and are left out.
   for (const range of [KEYS.pairCountsBefore(own), KEYS.pairCountsBehind(own)]) {
     for await (const { key, value } of kv.list<PairCount>(range, { limit: AGENTS_MAX - agents + 1 })) {
       if (++agents > AGENTS_MAX) break;

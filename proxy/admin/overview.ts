@@ -21,7 +21,7 @@ export interface RelayCounts {
   at: number;
   agents: { online: number; offlineOver1d: number };
   queues: MailboxCounts;
-  /** False when there are more than were counted. */
+  /** False when the store has more records than were counted. */
   complete: boolean;
 }
 

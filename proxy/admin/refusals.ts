@@ -1,6 +1,6 @@
 /**
- * The newest refusals of this instance, in memory, because a refusal must cost nothing in the store: a bounded number
- * for each code, so that a flood of one code keeps the others. They end with the process.
+ * The newest refusals of this instance, in memory, because a flood of refusals would load the store. Each code
+ * has a bounded number, so that a flood of one code does not push out the others. They end with the process.
  */
 import type { Clock } from "../../shared/clock.ts";
 import type { ErrorCode } from "../../shared/protocol/errors.ts";
@@ -10,7 +10,7 @@ import { withoutSecrets } from "../../shared/server/log.ts";
 /** With more, a flood of refusals takes memory; with less, it hides the refusals before it. */
 export const REFUSALS_PER_CODE = 50;
 
-/** A refusal as it is kept. It holds nothing of the request's path, query, body or credential. */
+/** A refusal as it is kept. Path, query, body and credential of the request are left out: they may hold secrets. */
 export interface KeptRefusal {
   /** Rises with each refusal of this instance. */
   number: number;

@@ -37,7 +37,7 @@ interface Reading {
   queued: number;
   failed: number;
   refusals: Record<Group, number>;
-  /** By bucket; the last one has no bound. */
+  /** Acknowledgements in each bucket of their time; the last bucket has no upper bound. */
   acks: readonly number[];
 }
 
@@ -72,7 +72,7 @@ export class RelaySeries {
   /** Ends the present minute, and every 15 minutes the longer step. Never rejects. */
   async take(): Promise<void> {
     const { clock, metrics, counts } = this.#deps;
-    // A timer fires a little late, and a step that ends at its whole minute can be compared with that of another instance.
+    // A timer fires a little late, so without rounding the steps of two instances could not be compared.
     const at = Math.round(clock.now() / MINUTE_MS) * MINUTE_MS;
     const reading = readingOf(metrics);
     const steps = (["hour", "day"] as const).filter((span) => at % SPANS[span].stepMs === 0)
@@ -142,7 +142,7 @@ function changeOf(from: Reading, to: Reading): Omit<RelayPoint, "at" | "waiting"
   };
 }
 
-/** Why a request was refused, as far as an operator acts on it differently. */
+/** Returns the group of a refusal. An operator acts on each group in another way. */
 export function refusalGroup(code: string): Group {
   if (code.includes("RATE_LIMIT") || code === "QUOTA_EXCEEDED") return "rate";
   if (code === "PROXY_AUTH_FORBIDDEN" || code.startsWith("PROXY_PAIR_")) return "pair";

@@ -1,6 +1,6 @@
 /**
- * Admission. Runs the checks and commits the nonce and the rate-limit count, together with the route's own records,
- * once. The request pipeline calls it after the handler, on success and on error, so that no route can forget it.
+ * Admission. Runs the checks and commits the nonce and the rate-limit count once: of a message with its records or
+ * after its handler, also on an error; of other requests before their handler. So no route can forget it.
  */
 import {
   type AdmissionCheck,
@@ -57,7 +57,7 @@ export async function admit(
   if (visit && profile.trust) {
     await deps.visitors.follow(claims.sub, signedHeaders(exchange).recipient, visit);
   }
-  // Where the registry answers each request, nothing can be held.
+  // A registry that is asked over HTTP gives no records that a commit could check, so there is no standing.
   const pair = deps.readsAccess && !standing && !state.visitor ? await state.prefetched?.message?.pair : undefined;
   if (pair?.value) deps.standings.add(exchange, { ait, pair, preconditions: state.preconditions }, now);
   return {

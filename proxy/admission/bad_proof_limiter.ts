@@ -30,8 +30,8 @@ const MAX_KEPT = 10_000;
 const OWNER_FAILURES = 5 * BAD_PROOFS_MAX;
 
 /**
- * Refusals of a locked-out count that are answered at once. One program that meets the lock learns it quickly, but one that goes on
- * waits a second for each answer, because at once it would come back as fast as it is refused.
+ * Refusals of a locked-out count that are answered at once. A program that meets the lock learns it quickly, but one
+ * that goes on waits a second for each answer, because it would otherwise ask again as fast as it is refused.
  */
 const QUICK_REFUSALS = 20;
 const SLOW_REFUSAL_MS = 1_000;
@@ -111,7 +111,7 @@ export class BadProofLimiter {
     return restMs > 0 ? this.#refuse(count, message, restMs) : undefined;
   }
 
-  /** How long a count goes on, milliseconds. A clock that stepped back ends it. */
+  /** Returns how long a count goes on, milliseconds; 0 after a step back of the clock, which would make it longer. */
   #restMs({ since }: Count): number {
     const rest = since + BAD_PROOFS_WINDOW_MS - this.#clock.now();
     return rest > BAD_PROOFS_WINDOW_MS ? 0 : Math.max(0, rest);

@@ -101,7 +101,7 @@ export interface IssuerDocuments {
   keys: { current(): Promise<VerificationKeys> };
   crl: {
     isRevoked(jti: string): Promise<boolean>;
-    /** By the newest list that was seen, of any age; false without one. */
+    /** Returns whether the newest list that was seen, of any age, ends the agent or its token; false without a list. */
     wasRevoked(agentDid: string, jti: string): boolean;
   };
 }
@@ -142,7 +142,7 @@ export interface CheckDeps extends RecordReader {
 export interface AdmissionCheck {
   name: string;
   failsWith: readonly ErrorCode[];
-  /** True when a standing covers it. */
+  /** True when a standing covers the check, which is then left out. */
   isStanding?: true;
   run(deps: CheckDeps, state: AdmissionState): Promise<void> | void;
 }
@@ -225,7 +225,7 @@ export const CHECKS: readonly AdmissionCheck[] = [
       const { exchange, profile, ait, now, prefetched } = state;
       if (!profile.trust) return;
       const pair = await prefetched?.message?.pair;
-      // A pair with a deleted agent ends when the revocation list names the agent.
+      // A pair with a deleted agent ends when the revocation list names the agent, also before its record is removed.
       if (pair?.value && await deps.crl.isDeleted(signedHeaders(exchange).recipient)) {
         throw new ServiceError("PROXY_AUTH_FORBIDDEN");
       }
@@ -268,7 +268,7 @@ export const CHECKS: readonly AdmissionCheck[] = [
   },
 ];
 
-/** Reserves the nonce of a connect in the turn of its owner, because many agents that return at once wait for each other. */
+/** Reserves a connect's nonce in the turn of its owner: many agents that return at once would stop other requests. */
 async function inTurn(deps: CheckDeps, state: AdmissionState): Promise<void> {
   state.endTurn = await connectTurn(deps, requireSet(state.ait));
   await reserveNonce(deps, state);
@@ -416,7 +416,7 @@ async function checkAccess(
   accessToken: string,
   { claims }: VerifiedAit,
 ): Promise<readonly Update<PreconditionFailed>[] | null> {
-  // A repeated header arrives as one value with a comma. No token contains a comma.
+  // A repeated header arrives as one value with a comma, which no token contains.
   if (accessToken.includes(",")) return null;
   return await deps.access({ accessToken, agentDid: claims.sub, aitJti: claims.jti });
 }
@@ -439,7 +439,7 @@ export function windowRules(
   return { agent: ruleOf("agent"), receipts: ruleOf("receipts"), connect: ruleOf("connect") };
 }
 
-/** A message may have several receipts. */
+/** Returns how many times the limit a window has. A message may have several receipts. */
 function factorOf({ window }: Pick<AdmissionProfile, "window">): number {
   return window === "receipts" ? LIMITS.receiptRequestsFactor : 1;
 }

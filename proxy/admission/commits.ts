@@ -16,7 +16,7 @@ import { busyText, StoreLate, StoreUnavailable } from "../../shared/server/store
 
 type CommitResult<R> = { committed: true } | { committed: false; refused: R };
 
-/** What of a request a claim commits, beside the updates of its route. */
+/** The parts of a request that a claim commits beside the updates of its route. */
 interface Part {
   nonce: boolean;
   count: boolean;
@@ -62,7 +62,7 @@ export class RequestCommits implements Admission {
     });
   }
 
-  /** Uses up what a refused request uses up in any case. @throws {ServiceError} the refusal of a check */
+  /** Commits the nonce of a refused request; its count too unless a check refused. @throws {ServiceError} of a check */
   async #refused<R>(
     refused: R | PreconditionFailed | typeof WINDOW_FULL,
     isFirst: boolean,
@@ -72,7 +72,7 @@ export class RequestCommits implements Admission {
       if (isFirst) await this.useNonce();
       throw refused instanceof PreconditionFailed ? changedRecord(this.#deps, state, refused) : limitExceeded(state);
     }
-    // A refused request is counted nevertheless.
+    // Counted too, because requests whose own updates are refused would otherwise pass the rate limit without end.
     const isFull = isFirst && await this.#claim([], null, ALL) === WINDOW_FULL;
     if (isFull) throw limitExceeded(state);
     return { committed: false, refused };
@@ -84,8 +84,8 @@ export class RequestCommits implements Admission {
   }
 
   /**
-   * Commits updates with nonce, count and beginning. Those refuse first; a replay is detected nevertheless, because the nonce of
-   * a refused request is committed alone. Returns the refusal, or `null` after the commit.
+   * Commits updates with nonce, count and beginning. The updates refuse first; a replay is detected anyway, because the
+   * nonce of a refused request is committed alone. Returns the refusal, or `null` after the commit.
    *
    * @throws {ServiceError} `PROXY_AUTH_REPLAY`; with the nonce also `PROXY_AUTH_DEPENDENCY_UNAVAILABLE`
    * @throws {StoreUnavailable} without the nonce
@@ -121,7 +121,7 @@ export class RequestCommits implements Admission {
     }
     if (refused !== "replay") return refused;
     sender.release(use);
-    // The nonce may be from this request's own commit.
+    // The nonce may be from this request's own commit, whose result was not known.
     if (this.#doubt !== undefined) throw this.#doubt;
     state.exchange.check = 5;
     countCostly(this.#deps, state, "PROXY_AUTH_REPLAY");
@@ -131,7 +131,7 @@ export class RequestCommits implements Admission {
 
 const COMMITTED = { committed: true } as const;
 
-/** Returns the refusal of check 7 or 8, whose record changed after the check. Every check of the next message is made. */
+/** Returns the refusal of check 7 or 8, whose record changed since. Ends the standing: the next message is checked. */
 function changedRecord(
   { standings }: CheckDeps,
   { exchange, standing }: AdmissionState,

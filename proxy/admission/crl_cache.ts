@@ -31,7 +31,7 @@ interface Installed {
   etag: string | null;
 }
 
-/** Entries that are added to the maps before a yield to the event loop. */
+/** Entries that are added to the maps in one turn. With more, other requests wait for a long list. */
 const ENTRIES_AT_ONCE = 5_000;
 
 const NONE: ReadonlyMap<string, number> = new Map();
@@ -52,7 +52,7 @@ interface CrlCacheDeps {
   clock: Clock;
   random: Random;
   log: Log;
-  /** `null` for a list of another registry, whose calls are counted as such. */
+  /** `null` for a list of another registry, whose calls have a counter of their own. */
   metrics: Metrics | null;
   registry: RegistryClient;
   keys: KeyCache;
@@ -240,7 +240,7 @@ export class CrlCache {
       return await verifyCrl(crl, { issuer, keys: await keys.current() }, now, yieldIfLong);
     } catch (error) {
       if (!(error instanceof TokenError && error.reason === "unknown_kid")) throw error;
-      // The list may have a newer key. One search for it; then the list is invalid.
+      // The list may be signed with a newer key, which is searched for once.
       return await verifyCrl(crl, { issuer, keys: await keys.search() }, now, yieldIfLong);
     }
   }

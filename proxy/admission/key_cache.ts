@@ -12,10 +12,10 @@ import { type RegistryClient, RegistryUnavailable } from "../registry_client.ts"
  * With less, a short outage of the registry refuses each request; with more, a withdrawn key is accepted for longer.
  */
 const GRACE_MS = 900_000;
-/** With less, tokens with invented key IDs, or a registry that lets its keys not be kept, would make each request ask it. */
+/** With less, tokens with invented key IDs, or a registry that forbids caching, would make each request ask it. */
 const REFETCH_MS = 30_000;
 
-/** Time after a failure in which the registry is not called again, milliseconds. */
+/** Time after a failure in which the registry is not called. With less, requests wait for a registry that is down. */
 const RETRY_MS = LIMITS.crlRetryMs;
 
 export class KeyCache {
@@ -50,7 +50,7 @@ export class KeyCache {
   /** The keys while they need not be fetched; otherwise `null`. Each document has a new map. */
   get fresh(): VerificationKeys | null {
     const now = this.#clock.now();
-    // A clock that stepped back must not extend the lifetime of the keys.
+    // Without the lower bound, a clock that stepped back would keep keys for longer, also a withdrawn one.
     return now < this.#freshUntil && now > this.#freshUntil - this.#ttlMs - 1000 ? this.#keys : null;
   }
 

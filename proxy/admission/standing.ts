@@ -23,7 +23,7 @@ export class PreconditionFailed {
   constructor(readonly code: "PROXY_AUTH_FORBIDDEN" | "PROXY_AGENT_ACCESS_INVALID") {}
 }
 
-/** What holds for a sender and a recipient. */
+/** What earlier checks have proven for a sender and a recipient. */
 export interface Standing {
   /** Digests of the identity token and the access token, and the recipient. */
   name: string;
@@ -33,7 +33,7 @@ export interface Standing {
   preconditions: readonly Update<PreconditionFailed>[];
   keys: VerificationKeys | null;
   list: unknown;
-  /** From when to before when it holds, milliseconds since the Unix epoch. */
+  /** The standing holds from `since` on and before `until`, milliseconds since the Unix epoch. */
   since: number;
   until: number;
 }
@@ -42,7 +42,7 @@ interface StandingsDeps {
   aits: Pick<AitCache, "kept">;
   keys: Pick<KeyCache, "fresh">;
   crl: Pick<CrlCache, "usable">;
-  /** How long a standing holds over a network, milliseconds; 0: as long as what it rests on. */
+  /** Longest time that a standing holds with a store over a network, milliseconds; 0 when there is no such bound. */
   reliedMs: number;
 }
 

@@ -1,7 +1,7 @@
 /**
  * What other registries publish (D-282): their keys and revocation lists, read when one of their agents comes and never
  * for a local one. Each issuer has the caches that this server's own registry has, so the same rules hold: an older list is
- * refused, and without a usable one its agents are.
+ * refused, and without a usable list the issuer's agents are refused.
  */
 import { BlockList, isIP } from "node:net";
 import { BoundedMap } from "../../shared/bounded_map.ts";
@@ -46,14 +46,14 @@ interface IssuersDeps {
 const BOUNDS: AnswerBounds = { callMs: 3_000, listMs: 10_000, bytes: 65_536, listBytes: 8_388_608 };
 /** With more, a revocation at home takes longer to reach this server; with less, each message of a busy agent asks again. */
 const LIST_FRESH_MS = 60_000;
-/** Within this time an outage of an issuer stops nothing. */
+/** Age up to which a list is used. With less, a short outage of an issuer would stop its agents. */
 const LIST_USABLE_MS = 600_000;
 /** Wait after a failure, doubled with each one. With less, a registry that is down is asked with every message. */
 const PAUSE = { first: 5_000, most: 300_000 };
 const IDLE_MS = 3_600_000;
 const ISSUERS_MAX = 1_000;
 const AITS_PER_ISSUER = 1_000;
-/** Bytes of an entry of a list in memory, about. */
+/** Bytes that an entry of a list takes in memory, approximately. */
 const ENTRY_BYTES = 210;
 const LISTS_BYTES = 67_108_864;
 /** Calls that run at the same time: with more, hostile issuers that answer slowly hold connections and memory. */
@@ -64,9 +64,9 @@ const SEEN_MS = 7 * 86_400_000;
 /** Asks one issuer. A call counts until its body is read, because a body that comes slowly holds a connection as well. */
 class IssuerClient extends RegistryClient {
   #failures = 0;
-  /** Until then it is not asked again. */
+  /** The issuer is not asked again before this time, milliseconds since the Unix epoch. */
   pausedUntil = -Infinity;
-  /** Why it could not be asked the last time; `null` after an answer. */
+  /** Why the issuer could not be asked the last time; `null` after an answer. */
   problem: string | null = null;
 
   constructor(private readonly deps: IssuerDeps, issuer: string) {
@@ -85,7 +85,7 @@ class IssuerClient extends RegistryClient {
     const { clock, turns, metrics } = this.deps;
     if (clock.now() < this.pausedUntil) throw new RegistryUnavailable("The last call failed a short time ago");
     const end = await turns.take("all");
-    // Not its fault, because a pause would let the slow answers of others shut it out.
+    // No failure of this issuer: with a pause, slow answers of other issuers would shut it out.
     if (!end) throw new RegistryUnavailable("Too many registries are asked at once");
     try {
       const answer = await call();
@@ -193,7 +193,7 @@ export class Issuers {
       if (!deps.config.federationPrivate) await requirePublic(deps.lookup, new URL(request.url));
       return await deps.send(request);
     };
-    // With each list, because those of one minute alone could fill the memory.
+    // Called for each list, because the lists of one minute alone could fill the memory.
     const onList: IssuersDeps["onList"] = (...list) => {
       this.#letGo(deps.clock.now());
       deps.onList(...list);
@@ -221,7 +221,7 @@ export class Issuers {
     this.#lookedAt = now;
     let bytes = 0;
     for (const [issuer, { list, usedAt }] of [...this.#known].reverse()) {
-      // A hostile list may name one token of many agents, or one agent of many tokens.
+      // The larger number counts: a hostile list may name one token of many agents, or one agent of many tokens.
       bytes += Math.max(0, list.entries, list.deletedAgents.size) * ENTRY_BYTES;
       if (now - usedAt >= IDLE_MS || bytes > LISTS_BYTES) this.#known.delete(issuer);
     }
@@ -231,9 +231,9 @@ export class Issuers {
 /** Ranges that are not of the open internet. */
 const INSIDE_IPV4 = "0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 " +
   "192.168.0.0/16 198.18.0.0/15 224.0.0.0/4 240.0.0.0/4";
-/** With the tunnels of 6to4 and Teredo, behind which an IPv4 address of the inside can be, but no registry is. */
+/** Includes the tunnels 6to4 and Teredo: an IPv4 address of the inside can be behind one, but no registry is. */
 const INSIDE_IPV6 = "::/96 64:ff9b:1::/48 2001::/32 2002::/16 fc00::/7 fe80::/10 fec0::/10 ff00::/8";
-/** A translator calls the IPv4 address behind it. The list knows addresses behind ::ffff: itself. */
+/** Prefix of a translator, which calls the IPv4 address after it. `BlockList` itself reads those after `::ffff:`. */
 const NAT64 = "64:ff9b::";
 const INSIDE = insideAddresses();
 
@@ -252,8 +252,8 @@ function insideAddresses(): BlockList {
 }
 
 /**
- * Whether an address is inside a network. It is not called for a stranger, because that would open what a firewall
- * closes.
+ * Returns whether an address is inside a network. Such an address is not called for a stranger, because that would open
+ * what a firewall closes.
  */
 export function isInside(address: string): boolean {
   const [text = ""] = address.split("%"), version = isIP(text);
@@ -266,7 +266,7 @@ export function isInside(address: string): boolean {
  * @throws {RegistryUnavailable} when any of its addresses is inside a network, or it has none
  */
 async function requirePublic(lookup: Lookup, { protocol, hostname }: URL): Promise<void> {
-  // Loopback by its name, which only ENVIRONMENT=local accepts as an issuer.
+  // Such an issuer is loopback by its name; the policy accepts it with ENVIRONMENT=local only.
   if (protocol === "http:") return;
   const found = await lookup(hostname).catch(() => []);
   if (found.length === 0) throw new RegistryUnavailable("The name of the registry has no address");

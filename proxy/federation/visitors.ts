@@ -42,7 +42,7 @@ interface KeptVisit extends Visit {
   exp: number;
 }
 
-/** As for a bad signature, because an answer of its own would tell a stranger who is paired here. */
+/** Returns the refusal of a bad signature, because another one would tell a stranger who is paired here. */
 const refused = () => new TokenError("signature", "The signature does not verify");
 
 /**
@@ -79,7 +79,7 @@ export class Visitors implements VisitorChecks {
   }
 
   /**
-   * Returns with what the token of a visiting agent is checked.
+   * Returns the caches of the registry of a visiting agent, which check its token.
    *
    * @throws {TokenError} `signature` when the agent has no business here
    * @throws {StoreUnavailable}
@@ -116,8 +116,8 @@ export class Visitors implements VisitorChecks {
   }
 
   /**
-   * Returns whether a queued message of a visiting agent may be handed over. Its registry is not asked, because the
-   * policy and the newest list that was seen decide.
+   * Returns whether a queued message of a visiting agent may be handed over, by the policy and the newest list that was
+   * seen. Its registry is not asked, because a slow one would hold up the mailbox.
    */
   mayStillSend({ issuer, agentDid, aitJti }: { issuer: string; agentDid: string; aitJti: string }): boolean {
     const { policy, issuers } = this.#deps;
@@ -136,7 +136,7 @@ export class Visitors implements VisitorChecks {
     }
   }
 
-  /** Whether a confirmation brings a ticket that this agent may confirm, or has confirmed, and few other issuers were asked for it. */
+  /** Whether a request has a ticket that its agent may confirm or has confirmed, and few other issuers came with it. */
   async #hasTicket(exchange: RequestContext, issuer: string, agentDid: string): Promise<boolean> {
     const { kv, clock } = this.#deps;
     const body = parseJson(exchange.body)?.value as { ticket?: unknown } | null | undefined;

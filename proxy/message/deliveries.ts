@@ -31,10 +31,10 @@ import {
 } from "./delivery.ts";
 import type { Sender, Senders } from "./sender.ts";
 
-/** With less, a delivery whose outcome is on its way would get a record of its own. */
+/** With less, a delivery whose outcome is about to be stored would get a record without an outcome. */
 export const SETTLED_MS = 5_000;
 
-/** The new state of a message, in milliseconds since the Unix epoch, with the status of its receipt if that gave it. */
+/** The new state of a message, since when (milliseconds since the epoch), and the status of a receipt that set it. */
 export interface DeliveryOutcome {
   state: DeliveryState;
   at: number;
@@ -63,7 +63,7 @@ interface DeliveriesDeps {
 
 export class Deliveries {
   readonly #deps: DeliveriesDeps;
-  /** Deliveries in progress on this instance, with what ends the wait of others for one. */
+  /** Deliveries in progress on this instance, each with the promise of its end when another request waits for it. */
   readonly #underWay = new Map<string, PromiseWithResolvers<void> | null>();
   /** Deliveries of this instance in the records of their senders, without a stored outcome. */
   readonly #open = new BoundedMap<string, DeliveryRecord>(REMEMBERED);
@@ -105,7 +105,7 @@ export class Deliveries {
   async repeat(id: DeliveryId, bodySha256: string): Promise<DuplicateResult | null> {
     const now = this.#deps.clock.now();
     const sender = this.#deps.senders.of(id.sender);
-    // A claim sees a 202 that waits for its commit, but a read of the store does not.
+    // This is a claim, because a read of the store does not see a 202 that waits for its commit.
     const found = await this.#deps.commits.claim<DuplicateResult>([{
       key: keyOf(id),
       uncached: true,
@@ -152,7 +152,7 @@ export class Deliveries {
     return { update, live: { record: sender } };
   }
 
-  /** The outcome of an attempt of this instance is stored. */
+  /** Notes that the outcome of an attempt of this instance is stored, so its entry leaves the record of its sender. */
   settled(id: DeliveryId): void {
     this.#open.delete(nameOf(id));
   }
@@ -228,7 +228,7 @@ export class Deliveries {
   }
 }
 
-/** Most deliveries in progress. Those whose outcome could not be stored stay until the sweep gives them a record. */
+/** Deliveries without a stored outcome. With less, one in progress loses its 202, and a repeat of it arrives twice. */
 const REMEMBERED = 10_000;
 /** Deliveries in one claim: a commit over the network holds ten checks. */
 const SETTLED_TOGETHER = 8;
@@ -259,8 +259,8 @@ export function receiptUpdate(
 }
 
 /**
- * Returns the update that records when a queued message was handed over, or got its receipt. Such a message has a delivery
- * record if any.
+ * Returns the update that records when a queued message was handed over, or got its receipt. A queued message
+ * is never in the record of its sender, so that is not read.
  *
  * @param found called with that record, also again when the commit is repeated
  */

@@ -27,7 +27,7 @@ export interface DeliveryId {
   readonly sender: string;
   readonly recipient: string;
   readonly requestId: string;
-  /** The key of the delivery record, and that as one text, once they were needed: a message needs them several times. */
+  /** The key of the delivery record, and the key as text, kept from their first use, as a message needs them often. */
   key?: KvKey;
   name?: string;
 }
@@ -63,7 +63,7 @@ export function checkDuplicate(
   if (answer && now < answeredAt + LIMITS.sameAnswerSeconds * 1000) {
     return record.bodySha256 === bodySha256 ? { repeat: "same", answer } : { repeat: "other_body" };
   }
-  // An attempt of this instance that is not in memory ended with a crash.
+  // An attempt of this instance has ended: a repeat waits for one that is under way before it comes here.
   if (answer || !record.instance || record.instance === leases.instance) return null;
   // The start is a time of that instance's clock, because with another one its attempt could seem to be over.
   const isUnderWay = (leases.timeAt(record.instance) ?? now) < startedAt + attemptMs;
@@ -120,7 +120,7 @@ export class BeginningOfDelivery implements Beginning<DuplicateResult>, Update<D
     const id = this.#id, { instance } = this.#judging.leases, startedAt = this.startedAt;
     const others: BegunDelivery[] = [];
     for (const one of before) {
-      // One of this instance whose outcome is stored leaves the record.
+      // A delivery of this instance whose outcome is stored leaves the record.
       if (one.instance === instance && !this.#open.has(nameOf(one))) continue;
       if (!isSame(one, id)) {
         others.push(one);

@@ -42,7 +42,7 @@ export function readMessage(
   const { inReplyTo, isAuto } = parseReplyHeaders(headers);
   const context = signedContext(exchange);
   if (recipient === identity.agentDid || !pair) throw new ServiceError("PROXY_AUTH_FORBIDDEN");
-  // No mailbox of this server is one of a peer elsewhere, so the message would wait for a recipient that cannot come.
+  // A peer of another server has its mailbox there. Here the message would wait for an agent that never connects.
   if (pair.proxy !== undefined) {
     throw new ServiceError("PROXY_HOOK_RECIPIENT_INVALID", {
       message: `The recipient is an agent of another server: send the message to ${pair.proxy}`,
@@ -65,8 +65,8 @@ export function readMessage(
 }
 
 /**
- * Returns the reply headers, which the frame carries on every path. Checks their shape only: what they state is the sender's
- * word.
+ * Returns the reply headers, which the frame carries on every path. Checks their form only, because the recipient's
+ * connector checks whether they are true (D-112).
  */
 function parseReplyHeaders(headers: Headers): { inReplyTo: string | null; isAuto: boolean } {
   const inReplyTo = headers.get(HEADERS.inReplyTo), auto = headers.get(HEADERS.auto);
@@ -92,7 +92,7 @@ function signedContext({ request, target }: RequestContext): Record<string, stri
   throw new ServiceError("PROXY_HOOK_CONTEXT_INVALID");
 }
 
-/** Returns what the recipient needs to check the sender itself : the values of the request that admission verified. */
+/** Returns what the recipient needs to check the sender itself: the values of the request that admission verified. */
 function proofOf(
   exchange: RequestContext,
   origin: string,

@@ -3,9 +3,9 @@
  * request judges and changes them in memory, and its commit packs the record of its sender once, for all requests that
  * share the commit.
  *
- * What is in memory is at most ahead of the store. A nonce is reserved at check 5 and stored with the commit of its
+ * What is in memory may be ahead of the store. A nonce is reserved at check 5 and stored with the commit of its
  * request. After a commit that failed, was late or met another instance's record, the sender is dropped: what was not
- * known to be stored is forgotten, the record is read again, and each request is judged again. With less, a nonce whose
+ * known to be stored is forgotten, the record is read again, and each request is judged again. Otherwise a nonce whose
  * commit took effect unseen would be accepted twice.
  */
 import type { Kv, KvKey } from "../../shared/server/kv.ts";
@@ -46,7 +46,7 @@ const NONCES_KEPT_MAX = 1_000_000;
 const PRUNE_MS = 10_000;
 /** A request whose checks wait is judged by the time at which they began, so an ended nonce stays for longer than they take. */
 const ENDED_KEPT_MS = 15_000;
-/** A nonce rejects this much longer than a request with its timestamp is accepted. */
+/** A nonce is refused for this much longer than a request with its timestamp is accepted. */
 const CLOCK_GRACE_MS = (LIMITS.nonceGraceSeconds - LIMITS.timestampSkewSeconds) * 1000;
 /** The service deletes ended parts. The expiry in the store is later, for parts that the service missed. */
 const MARGIN_MS = LIMITS.sweepMarginSeconds * 1000;
@@ -63,7 +63,7 @@ interface SendersDeps {
 
 export class Senders {
   readonly #deps: SendersDeps;
-  /** By DID, the one that was added first is the first to be forgotten. */
+  /** Senders by DID. The one that was added first is forgotten first. */
   readonly #kept = new BoundedMap<string, Sender>(SENDERS_KEPT_MAX);
   #untilCount = 0;
 
@@ -92,7 +92,7 @@ export class Senders {
     return sender.isLoaded ? sender : sender.load().then(() => sender);
   }
 
-  /** Forgets the oldest senders while their nonces are too many. Requests in progress keep theirs; versions protect both. */
+  /** Forgets the oldest senders while they have too many nonces. One in use stays safe: commits check its version. */
   #forgetOldest(): void {
     this.#untilCount = REQUESTS_PER_COUNT;
     let total = 0;
@@ -123,7 +123,7 @@ export class Sender implements LiveRecord {
   readonly #ends = new Map<string, number>();
   /** Nonces of requests in progress that are not known to be stored. */
   readonly #reserved = new Set<NonceUse>();
-  /** Those of the commit in flight. */
+  /** Nonces of the commit in flight. */
   #taken: NonceUse[] = [];
   #since = 0;
   #sealed = 0;
@@ -164,7 +164,8 @@ export class Sender implements LiveRecord {
       const { value, versionstamp } = await reads.get(this.key);
       const now = clock.now();
       const { since, sealed, nonces, window, begun } = value === null ? newSender(now) : unpackSender(value);
-      // Another record of the sender has other numbers. After a step back of the clock, what had ended may count again.
+      // All parts are read when the record is another one, whose numbers differ, and when the clock went back, because
+      // nonces that had ended may count again.
       const isKnown = since === this.#since && now >= this.#asOf - CLOCK_GRACE_MS;
       const first = isKnown ? Math.floor(this.#upTo / LIMITS.senderPartNonces) : 0;
       const older = first < sealed ? await this.#readParts(first, sealed, now) : [];
@@ -248,12 +249,12 @@ export class Sender implements LiveRecord {
     use.generation = 0;
   }
 
-  /** Forgets nonces that have ended, now and then. */
+  /** Forgets nonces that have ended, at most every 10 s. */
   #prune(now: number): void {
     if (now < this.#asOf + PRUNE_MS) return;
     this.#asOf = now;
     for (const [name, end] of this.#ends) {
-      // One that is dated ahead keeps the later ones for five minutes more.
+      // The first that counts ends the loop, so a nonce that is dated ahead keeps later ones for five minutes more.
       if (now < end + ENDED_KEPT_MS) return;
       this.#ends.delete(name);
     }
@@ -293,7 +294,7 @@ export class Sender implements LiveRecord {
     if (this.#inFlight !== this.generation) return this.drop();
     for (const use of this.#taken) {
       this.#reserved.delete(use);
-      // A request that did not wait for a late commit has released its nonce.
+      // A request that did not wait for a late commit has released its nonce, so it is set again.
       this.#ends.set(use.name, use.expiresAt);
     }
     this.#taken = [];
@@ -322,13 +323,13 @@ export interface Beginning<R> {
   check: Update<R>;
   /** Returns the begun deliveries of the sender with this one, and what is written beside them, or refuses. */
   place(begun: readonly BegunDelivery[]): { begun: readonly BegunDelivery[]; also: readonly Write[] } | { refuse: R };
-  /** The claim was not committed. */
+  /** Called when the claim was not committed. */
   cancel(): void;
 }
 
 /** What a request changes in its sender's record: its nonce, its place in the window, and the delivery that it begins. */
 export class SenderChange<R> implements LiveChange<R | "replay" | typeof WINDOW_FULL> {
-  /** Of the window at the time of the commit, so that a slow request does not leave the window early. */
+  /** Decision of the window at the time of the commit, so that a slow request does not leave the window early. */
   decision: Decision | null = null;
   #placed: { begun: readonly BegunDelivery[]; also: readonly Write[] } | null = null;
 

@@ -47,7 +47,7 @@ class First {
 /**
  * Records a receipt. Returns the new receipt, or the first one of the same status.
  *
- * @param agentDid of the agent that says so
+ * @param agentDid of the agent that sends the receipt
  * @throws {ServiceError} `PROXY_RELAY_RECEIPT_FORBIDDEN` for a receipt of another agent, `PROXY_RELAY_RECEIPT_INVALID` when
  * several senders used the ID and none is named,
  * `PROXY_RECEIPT_DELIVERY_NOT_FOUND` when the delivery is unknown
@@ -57,7 +57,7 @@ export async function recordReceipt(
   agentDid: string,
   receipt: Pick<ReceiptRecord, "requestId" | "recipientAgentDid" | "status"> & {
     senderAgentDid?: string | undefined;
-    /** As its recipient signed it, with the identity token of the request. */
+    /** The receipt as its recipient signed it, with the identity token of the request. */
     proof?: Required<Pick<StoredReceipt, "signed" | "ait">> | undefined;
   },
 ): Promise<ReceiptRecord> {
@@ -80,7 +80,7 @@ export async function recordReceipt(
       return storedReceipt(stored, keptMs);
     },
   };
-  // The delivery is checked first, because a repeated receipt is also refused after the end of its delivery.
+  // The delivery is checked first, because a repeated receipt must be refused too after the end of its delivery.
   const record = deps.senders.of(sender);
   const updates = [receiptUpdate(id, record, now, (found) => delivery = found), first];
   const result = await deps.commits.claim<First | "unknown">(updates, { live: { record } });
@@ -150,7 +150,7 @@ async function outcomeOf(
     ...RECEIPT_STATUSES.map((status) => reads.get<StoredReceipt>(KEYS.receipt(recipient, requestId, sender, status))),
   ]);
   const record = unpackDelivery(stored.value, requestId);
-  // A dead letter can be replayed, so it can have both receipts, and the first status is the last word.
+  // A dead letter can be replayed and processed later, so with both receipts the first status of the list counts.
   for (const [i, status] of RECEIPT_STATUSES.entries()) {
     const at = receipts[i]?.value?.receivedAt;
     if (at !== undefined && now < at + config.receiptKeptMs && !isOfEarlier(at, record)) {

@@ -1,6 +1,6 @@
 /**
  * The relay sockets of one agent (D-67, D-70): sends frames and receives acks, over up to four sockets. Each delivery
- * gets a result, also when its socket is lost. Does not use a WebSocket directly, only the interface `SocketTransport`.
+ * gets a result, also when its socket is lost. It uses a WebSocket only as `SocketTransport`, so tests need no network.
  */
 import type { Message } from "../schema/records.ts";
 import type { Cancel, Clock } from "../../shared/clock.ts";
@@ -20,7 +20,7 @@ import type { Update } from "../../shared/server/store/batch.ts";
 import { TokenBucket } from "../../shared/server/token_bucket.ts";
 import type { OwnerBudgets } from "../owner_budgets.ts";
 
-/** With more, unasked acknowledgements would be a way around the limit of frames. */
+/** With more, a connector could send that many acknowledgements at once beside the limit of frames. */
 const HEARTBEATS_IN_FLIGHT = 8;
 /** With more, a faulty connector goes on for longer; with 1, a single fault ends the connection. */
 const MALFORMED_FRAMES_MAX = 3;
@@ -55,8 +55,8 @@ export type DeliveryResult = { acked: true; accepted: boolean; reason?: string }
 const NOT_ACKED: DeliveryResult = { acked: false };
 
 /**
- * Most bytes of a heartbeat, and of an acknowledgement that costs its owner nothing because the message has been counted. One
- * of the product takes 150; padding would use up the core that reads it.
+ * Most bytes of a heartbeat, and of an acknowledgement that costs its owner nothing because it was asked for. Honest
+ * ones have about 150; with more, padding would use up the core that reads it.
  */
 const SMALL_FRAME_BYTES = 512;
 /** Heartbeats of one socket in a second. The connector sends one every 30 s. */
@@ -124,8 +124,8 @@ export class RelaySocket {
   }
 
   /**
-   * Closes the socket with 4408 when nothing arrived for two heartbeats and for the limit of silence. With a rarer
-   * heartbeat a connector may have nothing to answer for longer than the limit.
+   * Closes the socket with 4408 when nothing arrived for two heartbeats and for the limit of silence. The limit alone
+   * would close honest sockets where heartbeats are rarer, because a connector has nothing to answer between them.
    *
    * @returns true when the socket was closed
    */
@@ -192,12 +192,12 @@ export class RelaySocket {
     const id = this.#deps.newId(), ts = toIso(waiting.sentAt);
     this.#inFlight.set(id, waiting);
     const isSent = this.send({ v: 1, type: "deliver", id, ts, attempt, ...waiting.message });
-    // A socket that closed because of this frame has told the message already.
+    // When this frame closed the socket, the message is no longer in flight and `lost()` was called.
     if (!isSent && this.#inFlight.delete(id)) queueMicrotask(() => waiting.lost());
     return id;
   }
 
-  /** A message no longer waits for the ack of a frame. */
+  /** Ends the wait of a message for the ack of a frame. A socket that leaves closes after the last one. */
   forget(id: string): void {
     this.#inFlight.delete(id);
     if (this.#farewell && this.#inFlight.size === 0) this.end(this.#farewell.code, this.#farewell.reason);
@@ -290,7 +290,7 @@ export class RelaySocket {
     return this.#endFlood("too many frames of one owner");
   }
 
-  /** Closes the socket. The owner's next connect waits, or it would be open again at once. */
+  /** Closes the socket. The owner's next connect waits, because the socket would otherwise be open again at once. */
   #endFlood(reason: string): true {
     this.#deps.owners.holdConnects(this.agent.ownerDid);
     this.end(CLOSE.misuse, reason);
@@ -328,7 +328,7 @@ class WaitingMessage {
     this.#send(this.#next());
   }
 
-  /** Its socket was lost: the message goes to the next one, unless the pair has ended. */
+  /** Handles the loss of its socket: sends the message to the next one, unless the pair has ended. */
   lost(): void {
     if (this.#isOver || !this.#next()) return this.end(NOT_ACKED);
     const send = (isAllowed: boolean) => this.#send(isAllowed ? this.#next() : undefined);
@@ -367,7 +367,7 @@ class WaitingMessage {
 /** The sockets of one agent, oldest first. */
 export class AgentSockets {
   readonly links: RelaySocket[] = [];
-  /** Refuses a message when another instance holds the agent's sockets. Its messages share it. */
+  /** Refuses a message when another instance holds the agent's sockets. All messages to the agent share this update. */
   heldHere: Update<"moved"> | null = null;
   readonly #clock: Clock;
 

@@ -1,6 +1,6 @@
 /**
- * `GET /v1/relay/connect`: upgrades an admitted request to a WebSocket and attaches it to its agent. The only file that
- * uses a WebSocket of an agent.
+ * `GET /v1/relay/connect`: upgrades an admitted request to a WebSocket and attaches it to its agent. No other file
+ * uses a WebSocket of an agent, so that the others are tested without a network.
  */
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { CLOSE } from "../../shared/protocol/frames.ts";
@@ -37,7 +37,7 @@ export async function relayConnect(
 ): Promise<Answer> {
   if (!caller) throw new ServiceError("PROXY_RELAY_AUTH_CONTEXT_MISSING");
   if (!opensWebSocket(exchange.request)) throw upgradeRequired();
-  // It would lose the socket within a second.
+  // An instance that stops closes all sockets, so the agent would lose this one within a second.
   if (deps.leases.isLeaving) throw new ServiceError("PROXY_RELAY_UNAVAILABLE", { headers: { "Retry-After": "1" } });
   const { agentDid, ownerDid, aitJti, aitExpiresAt, signedAt, admittedAt } = caller;
   const ready = deps.connectedAgents.opening(agentDid);
@@ -59,7 +59,7 @@ export async function relayConnect(
   return { status: 101, headers: {}, body: null, upgrade: upgraded.response };
 }
 
-/** Whether the query of the request asks for it. Another value is ignored, as other parameters are. */
+/** Returns true when the agent hides from peers whether it is connected. Other values and parameters are ignored. */
 function wantsToHide(target: string): boolean {
   return new URLSearchParams(target.split("?")[1]).get("hidden") === "1";
 }

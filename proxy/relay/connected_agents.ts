@@ -118,7 +118,7 @@ export class ConnectedAgents {
     return this.#sessions.get(agentDid);
   }
 
-  /** The upgrade failed. Reports the agent as gone unless it has another socket. */
+  /** Reports an agent whose upgrade failed as gone, unless it has another socket. */
   upgradeFailed(agentDid: string): void {
     if (!this.#sessions.has(agentDid)) this.onGone(agentDid);
   }
@@ -158,7 +158,7 @@ export class ConnectedAgents {
     link.end(CLOSE.notAuthorised, reason);
   }
 
-  /** Closes every socket, for a shutdown. `returnMs`: within which time the agents are to come back. */
+  /** Closes every socket, for a shutdown. The agents are asked to come back within `returnMs` milliseconds. */
   closeAll(returnMs: number): void {
     for (const link of [...this.#watches.keys()]) link.end(CLOSE.shuttingDown, shutdownReason(returnMs));
   }

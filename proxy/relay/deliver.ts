@@ -110,7 +110,7 @@ async function acceptMessage(deps: DeliverDeps, caller: AdmittedAgent, exchange:
   // Admission has verified that this is the digest of the body.
   const accepted: Accepted = { id, message, bodySha256: signedHeaders(exchange).bodySha256, queueFor };
   while (deliveries.isUnderWay(id)) {
-    // The duplicate's nonce and count are committed before it waits for the first delivery.
+    // The nonce of the duplicate is used up before it waits, because copies of it would otherwise wait beside it.
     await caller.admission.commitAlone();
     await deliveries.ended(id);
   }
@@ -132,7 +132,7 @@ async function acceptMessage(deps: DeliverDeps, caller: AdmittedAgent, exchange:
   }
 }
 
-/** Queues a message if it may be queued. Else it waits for a recipient whose instance stops: `null` when that is back. */
+/** Queues a message if it may be. Otherwise waits for a recipient whose instance stops; `null` when it is back. */
 async function withoutRecipient(
   deps: DeliverDeps,
   caller: AdmittedAgent,
@@ -202,7 +202,7 @@ async function send(
     if (isGone) dispatched = { result: "offline" };
   }
   if (dispatched.result !== "offline") return answer(deps, caller, id, dispatched);
-  // The attempt was recorded and did not reach the recipient, so it has ended.
+  // The attempt was recorded but did not reach the recipient. Without this a repeat would wait for its end.
   if (elsewhere) await deliveries.markFailed(id);
   return { offline: true, tried: elsewhere };
 }

@@ -30,7 +30,7 @@ export class InFlightBudget {
    * @throws {ServiceError} `PROXY_RELAY_UNAVAILABLE` when the messages of the owner, the sender, or all, are too large
    */
   take({ payer, agentDid }: { payer: string; agentDid: string }, bytes: number): () => void {
-    // A small message is accepted even when large ones use up the total.
+    // A small message ignores the total, because large messages of others would otherwise stop it.
     const ofOwner = this.#owners.take(payer, bytes, { ignoreTotal: bytes <= LIMITS.bodyFreeBytes });
     const ofSender = ofOwner && this.#senders.take(agentDid, bytes);
     if (ofSender) {

@@ -2,7 +2,7 @@
  * Notes between proxy instances on one store. A note is stored in the inbox of its receiver, and the same commit
  * changes the receiver's wake key, which the receiver watches. A note without content is also the value of the wake key, so
  * the receiver handles it before it reads its inbox, which saves a round trip. A note is handled before its deletion is
- * stored: that saves another one, and an instance that ends never reads its inbox again. Does not know what notes mean.
+ * stored, which saves another round trip; no note is handled twice, because a new process has a new ID and inbox.
  */
 import type { Kv } from "../../shared/server/kv.ts";
 import { KEYS } from "../schema/kv_keys.ts";
@@ -127,7 +127,7 @@ export class InstanceInbox {
       together = [];
     }
     await this.#handle(together);
-    // A handled note that is not in the store cannot come again. One that is written after the list began wakes this again.
+    // A handled note that is not in the store cannot come again, so its ID is forgotten. A later note wakes this again.
     for (const id of before) if (!present.has(id)) this.#handled.delete(id);
   }
 

@@ -21,7 +21,7 @@ import type { Metrics } from "../../shared/server/metrics/metrics.ts";
 export const LEASE_MS = 12_000;
 /** A third of the lease, so that two renewals in a row may fail. */
 export const RENEW_MS = 4_000;
-/** With more, notes would be written to an instance that has stopped: it says a second before that it will. */
+/** With more, notes could go to an instance that has stopped, because it announces its stop only a second before. */
 const RELIED_MS = 500;
 
 interface LeaseDeps {
@@ -48,11 +48,11 @@ interface Known {
 /** Looks without a change after which a lease has ended. */
 const LOOKS_TO_END = Math.ceil(LEASE_MS / RENEW_MS);
 /**
- * A lease that was written this long ago, by its own time, has ended when it is seen for the first time: it is of an instance
- * that was killed before this one began. With less, clocks that differ would hide a new instance until the next look.
+ * A lease that is seen for the first time and was written this long ago, by its own time, counts as ended: its instance
+ * was killed before this one began. With less, clocks that differ would hide a new instance until the next look.
  */
 const FORGOTTEN_MS = 60_000;
-/** Leases of one look, the newest first. More would be leases that ended within the day for which the store keeps them. */
+/** Leases that one look reads, newest first. Older ones have ended, because the store keeps a lease a day longer. */
 const LEASES_READ = 500;
 /** Difference of clocks above which there is a warning: the ends of proofs and tokens are then seconds apart. */
 const CLOCKS_DIFFER_MS = 2_000;
@@ -64,7 +64,7 @@ const ANNOUNCED_MS = 300;
  * arrive twice.
  */
 const ANSWER_MS = 500;
-/** The presence of an instance's agents ends with the record of its lease, a day after the lease. */
+/** How long the record of a lease is kept. With less, the presences of its agents are deleted before a day is over. */
 const KEPT_MS = LEASE_MS + LIMITS.presenceKeptSeconds * 1000;
 
 export class InstanceLeases {
@@ -102,7 +102,7 @@ export class InstanceLeases {
     return hasEnded(this.#state);
   }
 
-  /** Returns how long this instance still answers requests, milliseconds: no end before it leaves. */
+  /** Returns how long this instance still answers requests, milliseconds; `Infinity` before it leaves. */
   get restMs(): number {
     if (this.#leavingAt === undefined) return Infinity;
     return this.#leavingAt + LIMITS.drainMs - ANSWER_MS - this.#deps.clock.now();
@@ -198,8 +198,8 @@ export class InstanceLeases {
   }
 
   /**
-   * Returns the time on the clock of another instance, or earlier by a part of the time between its renewals; `null` when
-   * this instance knows no lease of it.
+   * Returns the time on the clock of another instance, or one that is earlier by at most the time between two renewals;
+   * `null` when this instance knows no lease of it.
    */
   timeAt(instance: string): number | null {
     if (instance === this.instance) return this.#deps.clock.now();
@@ -220,13 +220,13 @@ export class InstanceLeases {
       before.seenAt = Math.max(before.seenAt, began);
       return before;
     }
-    // It was written after the newest look began, and before now.
+    // The lease was written after the look before this one began, and before now, which bounds the other clock.
     let ahead = { least: lease.at - now, most: before ? lease.at - before.seenAt : Infinity };
     const both = before && {
       least: Math.max(ahead.least, before.ahead.least),
       most: Math.min(ahead.most, before.ahead.most),
     };
-    // Nothing in common: one of the clocks was set.
+    // When the old and the new bounds have nothing in common, one of the clocks was set and only the new ones count.
     if (both && both.least <= both.most) ahead = both;
     const unchanged = before || now - lease.at < FORGOTTEN_MS ? 0 : LOOKS_TO_END;
     const known = { lease, versionstamp, seenAt: began, unchanged, ahead };
@@ -279,7 +279,7 @@ export class InstanceLeases {
     }
   }
 
-  /** Renewals come after 3 to 5 s, at random: their ages at the looks then differ, which narrows the difference of clocks. */
+  /** Renews at random after 3 to 5 s: with a fixed time all looks would find the same ages and learn less of clocks. */
   #renewLater(): void {
     const { clock, random } = this.#deps;
     this.#cancelRenewal = clock.after(RENEW_MS * (0.75 + fraction(random) / 2), async () => {

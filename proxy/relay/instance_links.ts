@@ -24,12 +24,9 @@ const BEAT_MS = 4_000;
 const SILENT_MS = 3 * BEAT_MS;
 /** Unsent bytes above which messages go as notes. With more, one slow instance would fill the memory of the others. */
 const UNSENT_MAX = 8 * LIMITS.frameBytes;
-/** A message between instances is its frame and what its record holds of it. */
+/** Room for the frame of a message and what its record holds of it. A longer message goes as a note. */
 const MESSAGE_MAX = 2 * LIMITS.frameBytes;
-/**
- * How long a challenge may be answered, and how many of its kind are issued, because a flood of requests must not cost
- * memory.
- */
+/** How long a challenge may be answered. With more, answered challenges are kept in memory for longer. */
 const CHALLENGE_MS = 10_000;
 const URL_MAX = 1_000;
 const LINE_FEED = 0x0a;
@@ -46,7 +43,7 @@ interface LinksDeps {
   log: Log;
   metrics: Metrics;
   leases: InstanceLeases;
-  /** As for the sockets of agents. */
+  /** Returns a socket and the response that opens it. */
   upgrade: (request: Request) => { socket: WebSocket; response: Response };
   dial: Dial;
 }
@@ -89,7 +86,7 @@ export class InstanceLinks {
     return this.#open.size;
   }
 
-  /** Returns the instances with an address to which there is no link; none for an instance without an address. */
+  /** Returns the instances with an address to which there is no link; none when this instance has no address. */
   get missing(): string[] {
     if (!this.#deps.leases.link) return [];
     return this.#deps.leases.others().flatMap(({ instance }) => this.#open.has(instance) ? [] : [instance]);
@@ -118,7 +115,7 @@ export class InstanceLinks {
     }
   }
 
-  /** Answers a request to the port between instances. It reads no body, and opens a socket only after the proof. */
+  /** Answers a request to the port between instances: any program can call it, so no socket opens before the proof. */
   answer(request: Request): Response {
     const { link } = this.#deps.leases;
     if (!link || this.#hasStopped || request.method !== "GET" || request.url.length > URL_MAX) return refused(404);
@@ -156,7 +153,7 @@ export class InstanceLinks {
     for (const [instance, link] of this.#open) this.#end(instance, link);
   }
 
-  /** A challenge says itself until when it counts, so one that is never answered needs no memory. */
+  /** Returns a challenge. It has the end of its validity in it, so one that is never answered needs no memory. */
   #challenge(key: string): string {
     const { clock, random } = this.#deps;
     const text = `${clock.now() + CHALLENGE_MS}.${toBase64Url(random.bytes(16))}`;
@@ -231,7 +228,7 @@ export class InstanceLinks {
           const isProven = typeof data === "string" && equalDigests(data, proofOf(key, "accepts", about));
           if (!isProven) return reject(new Error("it does not know the key of its lease"));
           if (this.#hasStopped) return reject(new Error("this instance stops"));
-          // At once, because the next message may be one of its link.
+          // Called without a wait, because the next message may already be one of the link and would be lost.
           this.#use(instance, socket);
           resolve();
         };
@@ -242,7 +239,7 @@ export class InstanceLinks {
     }
   }
 
-  /** A link replaces an earlier one of the same instance, which has lost that one. */
+  /** Uses a link in place of an earlier one to the same instance, which no longer has its end of the earlier one. */
   #use(instance: string, socket: WebSocket): void {
     const { clock } = this.#deps;
     const before = this.#open.get(instance);

@@ -47,7 +47,7 @@ export class LocalDelivery {
   readonly #deps: LocalDeliveryDeps;
   /** Messages that may be queued and are on their way to sockets of this instance, by sender and recipient. */
   readonly #mayQueue = new Map<string, Set<MayQueue>>();
-  /** A message for the recipient waits in its mailbox. */
+  /** Called when a message was put into the mailbox of a recipient. */
   onQueued: (recipient: string) => void = () => {};
 
   constructor(deps: LocalDeliveryDeps) {
@@ -90,7 +90,7 @@ export class LocalDelivery {
   ): Promise<ForwardResult> {
     const { connectedAgents, mailboxDelivery } = this.#deps;
     const { fromAgentDid: sender, toAgentDid: recipient } = message;
-    // A machine that is gone would keep each of them until the end of its time, and this one would overtake them.
+    // A machine that is gone would hold each earlier message until its deadline, and this message would overtake them.
     if (connectedAgents.session(recipient)?.isSilent) { for (const one of earlier) one.giveUp(); }
     else if (!mailboxDelivery.inProgress(recipient, sender)) {
       const result = await Promise.race([this.#handOver(message, attempt), givenUp]);
@@ -148,7 +148,7 @@ export class LocalDelivery {
 
   /**
    * Returns where the recipient of an attempt is connected; "over" when the agents are not paired or the attempt has an
-   * outcome, because the records decide, not the time.
+   * outcome. The records decide, because by clocks that differ a message could arrive twice.
    */
   async look(message: Envelope, attempt: Attempt): Promise<"here" | "elsewhere" | "over"> {
     const id = idOf(message), { sender, recipient, requestId } = id;
@@ -166,8 +166,8 @@ export class LocalDelivery {
   }
 
   /**
-   * Queues a message while its pair lasts, and records its 202 in the same commit, because the instance that waits for
-   * it may have given up.
+   * Queues a message while its pair lasts, and records its 202 in the same commit: the instance that waits for it may
+   * have given up, and a repeat would otherwise be queued a second time.
    */
   async #queue(message: Message, recipientOwnerDid: string, attempt: Attempt): Promise<ForwardResult> {
     if (!(await this.#isStillAllowed(message, attempt))) return FAILED;

@@ -31,7 +31,7 @@ const RECORDS_BYTES = 2_048;
 /** Messages are kept this long after their expiry, so that the sweep can record their receipt. Milliseconds. */
 const GRACE_MS = DAY_MS;
 
-/** Returns the milliseconds to wait after a failed hand-over that others came before. */
+/** Returns the milliseconds to wait after a failed hand-over. `failures` is the number of failures before it. */
 export function retryWait(failures: number): number {
   return Math.min(LIMITS.mailboxRetryMs * 2 ** failures, LIMITS.mailboxRetryMaxMs);
 }
@@ -49,7 +49,7 @@ interface MailboxLimits {
   /** How long a message waits, milliseconds. */
   ttlMs: number;
   receiptKeptMs: number;
-  /** Bytes of queued messages to all agents of an owner, and again of those from them. */
+  /** Most bytes of queued messages to all agents of an owner, and the same number for messages from them. */
   ownerBytes: number;
   /** Origin of this server's registry. */
   registryUrl: string;
@@ -159,7 +159,7 @@ export class Mailbox {
   }
 
   /**
-   * Returns the messages of a recipient behind the one with a number, oldest first; behind 0 they are all.
+   * Returns the messages of a recipient with a higher number than `number`, oldest first; all of them with 0.
    *
    * @throws {StoreUnavailable}
    */

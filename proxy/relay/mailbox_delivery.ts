@@ -57,13 +57,13 @@ class Line {
     return this.hasMore || this.#isReading || this.senders.has(sender) ? this.#step.promise : undefined;
   }
 
-  /** Tells what waits that the line has changed. */
+  /** Resolves the promises of `holds()`, because the line has changed. */
   changed(): void {
     this.#step.resolve();
     this.#step = Promise.withResolvers();
   }
 
-  /** Ends a wait. */
+  /** Ends the present `sleep()` of the line, or the next one. */
   wake(): void {
     this.#wake.abort();
   }
@@ -207,21 +207,21 @@ export class MailboxDelivery {
       line.changed();
       if (wait > 0) await line.sleep(clock, wait);
     }
-    // At once, because a message that comes later begins a line of its own.
+    // No await stands before this, because a message that came meanwhile would join a line that no loop delivers.
     this.#lines.delete(recipient);
     line.changed();
   }
 
   /**
-   * Handles the oldest message of a sender. Returns the milliseconds to wait before the next attempt, also at the messages of
-   * others.
+   * Handles the oldest message of a sender. Returns the milliseconds to wait before the next attempt, also for the
+   * messages of other senders.
    */
   async #handOverOne(line: Line, entry: MailboxEntry, failures: number): Promise<number> {
     const { mailbox, connectedAgents, clock, ackTimeoutMs } = this.#deps;
     const isOver = clock.now() >= entry.expiresAt || !(await this.#isStillAllowed(entry));
     const message = isOver ? null : await mailbox.load(entry);
     if (!message) {
-      // Without a message it was removed, which makes this a no-op, or it is incomplete and would block its sender.
+      // It is over, or was removed, which makes this a no-op, or it is incomplete and would block its sender.
       await mailbox.deadLetter(entry);
       line.replace(entry, null);
       return 0;
@@ -229,8 +229,8 @@ export class MailboxDelivery {
     const session = connectedAgents.session(entry.message.toAgentDid);
     if (!session || this.#stopped.signal.aborted) return 0;
     const isStillAllowed = () => this.#isStillAllowed(entry);
-    // Its socket stays until the message is removed, because another instance, to which the agent moves, would
-    // otherwise send it again.
+    // The socket stays until the message is removed, because an instance to which the agent moves would otherwise send
+    // the message again.
     let removal: Promise<void> | undefined;
     const remove = (result: DeliveryResult) =>
       result.acked && result.accepted ? removal = this.#remove(entry) : undefined;
@@ -251,8 +251,8 @@ export class MailboxDelivery {
   }
 
   /**
-   * Removes an acknowledged message, as often as it takes, because one that stays after a failure of the store would be
-   * delivered again.
+   * Removes an acknowledged message and tries until it succeeds, because one that stays after a failure of the store
+   * would be delivered again.
    *
    * @throws {StoreUnavailable} when this instance stops
    */

@@ -1,6 +1,6 @@
 /**
  * Ends sockets that fill the memory with a message without an end. The runtime keeps the fragments of a message until the
- * last one, without a bound and without a word to this code. Such a socket cannot send a whole message in between, so when
+ * last one, without a bound, and this code sees none. Such a socket cannot send a whole message in between, so when
  * memory runs out, or grows fast, every socket is asked for a heartbeat: an honest connector answers, and the others are
  * closed.
  */

@@ -39,7 +39,7 @@ const NO_BYTES: Uint8Array = new Uint8Array();
 /** A message that waits for the result of another instance. */
 interface Away {
   instance: string;
-  /** It went over the link. */
+  /** The message went over the link and not as a note. */
   isOnLink: boolean;
   promise: Promise<ForwardResult>;
   resolve(dispatched: ForwardResult): void;
@@ -64,7 +64,7 @@ export class MessageForwarder {
   readonly #deps: DispatchDeps;
   /** Messages that wait for the result of another instance, by note ID. */
   readonly #away = new Map<string, Away>();
-  /** Messages of other instances: their results, and `null` before. One that was asked for in vain is never delivered. */
+  /** Results of messages of other instances; `null` while under way. A message that has an entry is not delivered. */
   readonly #results = new BoundedMap<string, ForwardResult | null>(RESULTS_MAX);
   /** Messages to other instances since the start, by their way. */
   readonly crossed = { link: 0, note: 0 };
@@ -103,7 +103,7 @@ export class MessageForwarder {
     const dispatched = async () => {
       const result = await this.#result(away, note, content, !takesLink);
       if (result.result !== "offline") return result;
-      // It may have moved within the second in which its presence was not read.
+      // The recipient may have moved within the second in which its presence was not read.
       presence.forget(message.toAgentDid);
       const next = await presence.findInstance(message.toAgentDid).catch(() => null);
       if (next === null || next === instance) return result;
@@ -128,7 +128,7 @@ export class MessageForwarder {
     const way = away.isOnLink ? "link" : "note";
     this.crossed[way]++;
     metrics.count("relay_crossings_total", way);
-    // Without a link, and when it was lost or filled up during the commit, nothing of the message has left.
+    // Without a link, and when it was lost or filled up during the commit, nothing has left, so a note is sent.
     if (!isWritten && !away.isOnLink) void this.#note(away.instance, note, content);
     const cancel = clock.after(until - startedAt + LIMITS.wayBackMs, () => away.resolve(FAILED));
     try {
@@ -150,7 +150,7 @@ export class MessageForwarder {
         const state = await leases.stateOf(instance).catch(() => "serving" as const);
         if (state === "stopped" && !ends.has(instance)) ends.set(instance, clock.now() + LIMITS.noteDrainMs);
         if (state !== "left" && clock.now() < (ends.get(instance) ?? Infinity)) continue;
-        // The instance writes its results before it leaves.
+        // The instance writes its results before it leaves, so they are read before its messages fail.
         await inbox.catchUp();
         for (const away of all) if (away.instance === instance) away.resolve(FAILED);
       }
@@ -159,8 +159,8 @@ export class MessageForwarder {
   }
 
   /**
-   * Asks an instance for the results of the messages that went over a lost link. It does not deliver one that it has not got by
-   * then: the message may still be on its way here, and its sender is told that it failed. Never rejects.
+   * Asks an instance for the results of the messages that went over a lost link. The instance never delivers a message
+   * that has not reached it by then, because the sender is told that the message failed. Never rejects.
    */
   async #askAfterLoss(instance: string): Promise<void> {
     const ids = [...this.#away].flatMap(([id, away]) => away.isOnLink && away.instance === instance ? [id] : []);
@@ -208,8 +208,8 @@ export class MessageForwarder {
   }
 
   /**
-   * Tells a sender the new state of a message. It may get lost, because the sender asks for what it missed: so beyond 100 a
-   * second the news for other instances are dropped. Never rejects.
+   * Tells a sender the new state of a message. Beyond 100 a second, news for other instances are dropped, because the
+   * sender asks later for what it missed. Never rejects.
    */
   async tellDelivery(
     { sender, recipient, requestId }: DeliveryId,
@@ -284,12 +284,12 @@ export class MessageForwarder {
    */
   async moved(agentDid: string): Promise<void> {
     const { presence, connectedAgents } = this.#deps;
-    // A socket that is about to open was claimed before the move.
+    // Also waits for a socket that is about to open, because it was claimed before the move.
     const isConnected = connectedAgents.session(agentDid) ?? await connectedAgents.opened(agentDid);
     const holder = isConnected && await presence.holderOf(agentDid).catch(() => null);
     if (!holder || holder === presence.instance) return;
     connectedAgents.replace(agentDid);
-    // The other instance does not know what this one has queued since the move.
+    // The other instance does not know what this one has queued since the move, so it is told to look.
     await this.startMailboxDelivery(agentDid);
   }
 

@@ -13,7 +13,7 @@ import type { Changes, Draft } from "../../shared/server/store/changes.ts";
 import { addWrite, type Update, type Write } from "../../shared/server/store/batch.ts";
 import type { InstanceLeases } from "./instance_leases.ts";
 
-/** Agents elsewhere whose presence is remembered. With fewer, their messages read it each time. */
+/** Agents elsewhere whose presence is remembered. With fewer, each message to the others reads it. */
 const ELSEWHERE_MAX = 20_000;
 /** With more, a message to an agent that has moved meanwhile takes its way over the wrong instance for longer. */
 const ELSEWHERE_MS = 1_000;
@@ -129,19 +129,19 @@ export class PresenceStore {
    */
   async release(agentDid: string, isHere: () => boolean): Promise<void> {
     const { kv, clock, leases } = this.#deps;
-    // Its agents are expected back elsewhere, so the presence says for whom to wait.
+    // The presence stays, because senders wait for the agents that an instance which stops has held (D-392).
     if (leases.isLeaving) return;
     for (let isDone = false; !isDone;) {
       const [entry, seen] = await kv.getMany<[Presence, Seen]>([KEYS.presence(agentDid), KEYS.seen(agentDid)]);
       if (entry.value?.instance !== this.instance || isHere()) return;
-      // The epoch must continue to rise, so the record stays, without an instance.
+      // The record stays without an instance, so that the epoch of the next presence is higher.
       const gone: Presence = { ...entry.value, instance: "", epoch: entry.value.epoch + 1 };
       const operation = kv.atomic().check(entry).set(entry.key, gone, { expireIn: PRESENCE_KEPT_MS });
       if (seen.value) {
         const left: Seen = { ...seen.value, disconnectedAt: clock.now() };
         operation.check(seen).set(seen.key, left, { expireIn: SEEN_KEPT_MS });
       }
-      // When the agent is deleted meanwhile, its record is removed and must not be written again.
+      // The record of an agent that was deleted meanwhile must not come back, because it would count as offline.
       isDone = (await operation.commit()).ok;
     }
   }
@@ -153,7 +153,7 @@ export class PresenceStore {
    * @throws {StoreUnavailable}
    */
   async findInstance(agentDid: string, seen = this.hint(agentDid)): Promise<string | null> {
-    // An absent record is never cached.
+    // An absent record is never cached, so the caller has just read it.
     if (seen?.value === null) return null;
     let found: KvEntryMaybe<Presence> | undefined = seen;
     if (!this.#otherIn(seen?.value)) found = await this.#deps.kv.get<Presence>(KEYS.presence(agentDid));

@@ -1,6 +1,6 @@
 /**
  * Waits for recipients whose instance stops (D-392): it has closed their sockets, and they connect elsewhere within seconds.
- * Without the wait each rolling restart would answer their senders that they are offline.
+ * Without the wait, each rolling restart would tell their senders that they are offline.
  */
 import { type Clock, sleep } from "../../shared/clock.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
@@ -60,7 +60,7 @@ export class RecipientReturn {
       await beforeWait();
       return await this.#wait(agentDid, holder);
     }
-    // It may have moved while this instance tried another one.
+    // The agent may have moved while this instance tried another one.
     if (holder === leases.instance) {
       return connectedAgents.session(agentDid) !== undefined || connectedAgents.isOpening(agentDid);
     }
@@ -69,7 +69,7 @@ export class RecipientReturn {
 
   async #wait(agentDid: string, left: string): Promise<boolean> {
     const { clock, leases } = this.#deps;
-    // An instance that stops keeps time for the delivery behind the wait.
+    // An instance that stops keeps time for the delivery after the wait, because the request would otherwise be cut.
     const waitMs = Math.max(0, Math.min(LIMITS.returnWaitMs, leases.restMs - DELIVERY_MS));
     return await new Promise((resolve) => {
       const expected = this.#expected.get(agentDid) ?? { left, waiting: new Set() };

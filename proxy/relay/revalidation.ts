@@ -23,7 +23,7 @@ interface RevalidationDeps {
 
 export class Revalidation {
   readonly #deps: RevalidationDeps;
-  /** Time of the announcement by socket, for the sockets of agents that are being checked after one. */
+  /** Sockets that are being checked after an announcement of a trust change, with the time of the announcement. */
   readonly #announced = new Map<RelaySocket, number>();
   #cancel = () => {};
   #stopped = false;

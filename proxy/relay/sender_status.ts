@@ -39,7 +39,7 @@ export class SenderStatus {
     const isActive = this.#registry.ownership(ownerDid, agentDid)
       .then(({ ownsAgent, agentStatus }) => ownsAgent && agentStatus === "active");
     const entry: Kept = { until: now + STATUS_KEPT_MS, isActive };
-    // A failure is not cached.
+    // A failure is not cached, because messages would otherwise wait for 30 s after the registry is back.
     isActive.catch(() => this.#kept.get(agentDid) === entry && this.#kept.delete(agentDid));
     this.#kept.delete(agentDid);
     const [oldest] = this.#kept.keys();

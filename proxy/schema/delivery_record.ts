@@ -23,9 +23,9 @@ const MOST_SOCKETS = 255;
 
 /** Returns the end of a record, milliseconds since the Unix epoch. */
 export function deliveryEnd({ startedAt, answer: response, answeredAt, receiptAt }: DeliveryRecord): number {
-  // Its sender may repeat the message for a day and gets the same response, even if the receipt was recorded before the response.
+  // For a day a repeated message gets the same response. A receipt can come before it, so the later time counts.
   if (receiptAt > 0) return Math.max(receiptAt, answeredAt) + AFTER_RECEIPT_SECONDS * 1000;
-  // A queued message may be delivered at the end of its lifetime. Its receipt must still be accepted.
+  // A queued message may be delivered at the end of its lifetime, and its receipt would be refused without the record.
   const from = response?.expiresAt ? parseIso(response.expiresAt) ?? answeredAt : response ? answeredAt : startedAt;
   return from + LIMITS.deliveryKeptSeconds * 1000;
 }
@@ -87,7 +87,7 @@ export function unpackDelivery(value: unknown, requestId: string): DeliveryRecor
   };
 }
 
-// Text in packed records, one byte for each character. Faster than the encoders of the runtime for short text.
+// Text in packed records has one byte for each character, because the runtime's encoders are slower for short text.
 /** Writes a text of characters up to U+00FF from an offset on. */
 export function writeAscii(bytes: Uint8Array, at: number, text: string): void {
   for (let i = 0; i < text.length; i++) bytes[at + i] = text.charCodeAt(i);
@@ -95,6 +95,6 @@ export function writeAscii(bytes: Uint8Array, at: number, text: string): void {
 
 /** Returns the text of the bytes from `start` to before `end`. */
 export function readAscii(bytes: Uint8Array, start: number, end: number): string {
-  // Joining characters one by one allocates about thirty times as much.
+  // This is one call, because joining characters one by one allocates about thirty times as much.
   return Reflect.apply(String.fromCharCode, null, bytes.subarray(start, end));
 }

@@ -1,6 +1,7 @@
 // deno-lint-ignore svc/prose -- the stored key family "bell" keeps its name
 /**
- * All keys of the proxy in the store. No other file builds one.
+ * All keys of the proxy in the store. No other file builds one, because its records would be missing in exports and in
+ * `ENDS`, and could fill the store.
  *
  * | key | value | written by | expiry |
  * |---|---|---|---|

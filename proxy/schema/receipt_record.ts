@@ -5,7 +5,7 @@ import type { ReceiptStatus } from "../../shared/protocol/api/receipts.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { DeliveryRecord } from "./records.ts";
 
-/** The value in the store. Without `signed` the proxy recorded it itself, or its recipient signs none. */
+/** The value in the store. Without `signed` the proxy recorded it itself, or its recipient did not sign it. */
 export interface StoredReceipt {
   /** Milliseconds since the Unix epoch. */
   receivedAt: number;
@@ -28,7 +28,7 @@ export function storedReceipt(value: StoredReceipt, keptMs: number): { value: St
   return { value, expireInMs: keptMs + LIMITS.sweepMarginSeconds * 1000 };
 }
 
-/** With less, clocks of two instances that differ would make a receipt older than its message. An ID is used again after a day. */
+/** With less, a receipt could look older than its message, because the clocks of two instances differ. */
 const CLOCKS_MS = 60_000;
 
 /** Whether a receipt is of a message before this one, because its request ID may be used again after a day. */

@@ -46,7 +46,7 @@ export interface OpenTicket {
 /** One direction of a pair: the peer of one agent. The time is milliseconds since the Unix epoch. */
 export interface PairRecord {
   peerProfile: PairingProfile;
-  /** What proves the peer's key to the agent. The proxy cannot check it. */
+  /** What proves the peer's key to the agent. The proxy cannot check it: only the connectors know the secret. */
   peerKey?: PairKey | undefined;
   pairedAt: number;
   /** ID of the ticket that created the pair. */
@@ -69,13 +69,13 @@ export interface MailboxEntry {
   message: Envelope;
   /** Number of chunks of its content. */
   parts: number;
-  /** What it counts in the budgets of both owners. */
+  /** Bytes that the message uses up in the budgets of both owners. */
   bytes: number;
   recipientOwnerDid: string;
   expiresAt: number;
   /** Number of refusals by the connector, each of which makes the next wait longer. */
   nacks: number;
-  /** Those of them that do not pass by themselves: too many make a dead letter. */
+  /** Refusals whose cause does not pass by itself: too many of them make the message a dead letter. */
   finalNacks: number;
   /** Earliest time of the next attempt. */
   notBefore: number;
@@ -119,7 +119,7 @@ export interface Seen {
   hidden?: true;
 }
 
-/** Record that an instance is alive while it changes, because the clocks of two instances may differ. */
+/** Shows that an instance is alive while the record changes; an end by the clock would be wrong where clocks differ. */
 export interface InstanceLease {
   /** When it was written, by the clock of its instance, milliseconds since the Unix epoch. */
   at: number;
@@ -129,11 +129,11 @@ export interface InstanceLease {
   state: "serving" | "leaving" | "stopped" | "left";
   /** When it began to leave, by the clock of its instance. Absent before, and after a kill. */
   leavingAt?: number;
-  /** Where other instances open a link to it; absent for one that has only notes. */
+  /** Where other instances open a link to it; absent for an instance that gets notes only. */
   link?: LinkAddress;
 }
 
-/** `host:port` of an instance, and what proves that a peer may read this store: 32 random bytes, base64url. */
+/** `host:port` of an instance, and 32 random bytes (base64url) that only instances on the same store can read. */
 export interface LinkAddress {
   at: string;
   key: string;
@@ -142,7 +142,7 @@ export interface LinkAddress {
 /** A message between instances. Bytes that do not fit the value are stored under keys of their own. */
 export interface StoredInstanceMessage {
   body: unknown;
-  /** Absent when they have keys of their own, and without any. */
+  /** Absent when the bytes have keys of their own, and when there are none. */
   bytes?: Uint8Array;
   parts: number;
 }
@@ -157,5 +157,5 @@ export interface CrlSeen {
 /** A message without the members that only its frame has. */
 export type Message = Omit<DeliverFrame, "v" | "id" | "ts" | "type" | "attempt" | "proof"> & { proof: MessageProof };
 
-/** What a record holds of a message. The rest may exceed a value of the store: message_content.ts writes it as bytes. */
+/** What a record holds of a message. The rest may exceed a value of the store, so message_content.ts makes it bytes. */
 export type Envelope = Omit<Message, "proof" | "payload">;

@@ -14,14 +14,14 @@ import type { StoredKinds } from "../../shared/server/store/transfer.ts";
 const MAILBOX_KEPT_MS = LIMITS.mailboxTtlMaxSeconds * 1000 + 2 * DAY_MS;
 
 /**
- * The end of each record after an import, by key family: the expiry in kv_keys.ts. Records about running instances are
- * never exported.
+ * The end of each record after an import, by key family: the expiry in kv_keys.ts. Records about running
+ * instances are never exported, because the instances do not move with the store.
  */
 export const STORED: StoredKinds = {
   sender: (value: unknown, now: number) => endOf(() => now + senderKeptMs(unpackSender(value), DAY_MS)),
   sender_part: (value: unknown) => endOf(() => partEnd(value)),
   window: (_: unknown, now: number) => now + DAY_MS,
-  // The request ID does not change when a record ends.
+  // A record ends at the same time with any request ID.
   delivery: (value: unknown) => endOf(() => deliveryEnd(unpackDelivery(value, "") as DeliveryRecord)),
   receipt: ({ receivedAt }: StoredReceipt) => receivedAt + LIMITS.receiptKeptSeconds * 1000,
   ticket: (value: TicketRecord) => value.expiresAt + LIMITS.ticketKeptSeconds * 1000,
@@ -68,7 +68,7 @@ export function sweptFamilies(
   return [
     {
       prefix: KEYS.allSenders(),
-      // Not deleted, because the record of a sender has its own expiry. Deliveries without an outcome leave it.
+      // Only begun deliveries without an outcome are moved out; the record of a sender has an expiry of its own.
       hasEnded: async ({ value }) => {
         await options.settle(value);
         return false;
@@ -91,7 +91,8 @@ export function sweptFamilies(
     },
     {
       prefix: KEYS.allPresences(),
-      // The store keeps a lease for a day after its end. A presence without an instance has its own expiry.
+      // A lease is kept for a day after its end, so a presence whose lease is gone has ended. A presence without an
+      // instance has an expiry of its own.
       hasEnded: async ({ value }) => {
         const { instance } = value as Presence;
         if (instance === "" || instance === options.instance) return false;

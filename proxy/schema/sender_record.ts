@@ -1,7 +1,7 @@
 /**
- * The packed record of a sender, one in place of one for each nonce, because a commit writes it once: its rate-limit
- * window "agent", its newest nonces and its deliveries that have begun and have no delivery record. Older nonces are
- * in sealed parts of 32. Pure: packing, unpacking and the rules of the values.
+ * The packed record of a sender: its rate-limit window "agent", its newest nonces, and its deliveries that have begun
+ * and have no delivery record. A commit writes it once; with a record for each nonce it would write many. Older nonces
+ * are in sealed parts of 32. Pure: packing, unpacking and the rules of the values.
  *
  *   record  version 1 · since 8 · sealed 4 · bytes of the nonces 2 and of the window 2, then both and the deliveries
  *   nonce   first bytes of its SHA-256 12 · signed second 4 · its end as milliseconds after second + 301 s 3
@@ -16,7 +16,6 @@ import type { WindowRecord } from "../../shared/server/rate_limit.ts";
 
 export interface BegunDelivery {
   requestId: string;
-  /** DID of the sender; its key has only the ULID. */
   sender: string;
   recipient: string;
   /** Milliseconds since the Unix epoch. */
@@ -66,7 +65,7 @@ const PART_BYTES = LIMITS.senderPartNonces * NONCE_BYTES;
 const GRACE_MS = LIMITS.nonceGraceSeconds * 1000;
 const MOST_EXTRA_MS = 0xff_ffff;
 
-/** Returns the record of a sender without one. */
+/** Returns the first record of a sender. */
 export function newSender(now: number): SenderRecord {
   return { since: now, sealed: 0, nonces: new Uint8Array(), window: [], begun: [] };
 }
@@ -185,7 +184,7 @@ export function packPart(nonces: Uint8Array): Uint8Array<ArrayBuffer> {
   return bytes;
 }
 
-/** Writes a nonce. `view` is of all bytes. */
+/** Writes a nonce. `view` is a view of all `bytes`. */
 export function putNonce(bytes: Uint8Array, view: DataView, at: number, nonce: StoredNonce): void {
   const extra = Math.min(Math.max(0, nonce.expiresAt - nonce.timestamp * 1000 - GRACE_MS), MOST_EXTRA_MS);
   writeAscii(bytes, at, nonce.name);
@@ -214,9 +213,9 @@ export function partEnd(value: unknown): number {
 
 /** Returns how long a record is kept after its last change, milliseconds. */
 export function senderKeptMs({ begun }: Pick<SenderRecord, "begun">, windowMs: number): number {
-  // A request may be dated ahead by the skew. Parts end before the record, so that a new one finds none that counts.
+  // A request may be dated ahead by the skew. With less, parts could outlive the record and count in a new one.
   const nonceMs = (LIMITS.timestampSkewSeconds + LIMITS.nonceGraceSeconds + LIMITS.nonceKeptSeconds) * 1000;
-  // The sweep moves begun deliveries out of the record, but no sweep may run for days.
+  // Days may pass without a sweep, and a record that ended before would take its begun deliveries with it.
   const begunMs = begun.length > 0 ? LIMITS.deliveryKeptSeconds * 1000 : 0;
   return Math.max(nonceMs, begunMs, 2 * windowMs);
 }

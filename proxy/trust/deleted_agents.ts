@@ -1,6 +1,6 @@
 /**
- * Removes the pairs of a deleted agent, and when it was connected, when a revocation list names the agent, because an
- * overview would otherwise count it among the agents that are offline. Every instance does this, in commits of a few
+ * Removes the pairs of an agent, and the record of its last connection, when a revocation list names it as deleted: it
+ * would otherwise use up quotas of its peers and count as offline. Every instance does this, in commits of a few
  * pairs, and skips pairs that another instance has removed. The store keeps the time up to which deletions are
  * processed, and a start repeats the hour before it, so that a crash loses no removal.
  */
@@ -21,11 +21,11 @@ interface PairRemovalDeps {
   log: Log;
   /** Times of deletion by agent DID in the newest revocation list, unix seconds. */
   crl: { readonly deletedAgents: ReadonlyMap<string, number> };
-  /** Checks that one commit of the store may hold. */
+  /** Most checks in one commit of the store. */
   maxChecks: number;
 }
 
-/** Most pairs in one commit. Its keys must fit 80 KiB, even with the longest DIDs. */
+/** Most pairs in one commit. With more, the keys could pass 80 KiB with long DIDs, and the store would refuse it. */
 const PAIRS_AT_ONCE = 25;
 /** Allowance for clock differences between registry instances and for the duration of a commit, seconds. */
 const OVERLAP_SECONDS = 3_600;
@@ -65,7 +65,7 @@ export class PairRemoval {
   /** Removes the pairs of deleted agents of another registry. Never rejects: the next list of it tries again. */
   async visitorsListed(authority: string, deleted: ReadonlyMap<string, number>): Promise<void> {
     try {
-      // By the agents that have pairs here, because a hostile registry may name any number of others.
+      // Looks through the agents that have pairs here, because a hostile registry may name any number of others.
       for await (const { key } of this.#deps.kv.list(KEYS.pairCountsOf(authority))) {
         if (this.#stopped.signal.aborted) return;
         if (deleted.has(String(key.at(-1)))) await this.#removeAll(String(key.at(-1)));
@@ -105,7 +105,7 @@ export class PairRemoval {
       await this.#removeAll(agentDid);
       if (deletedAt > now - OVERLAP_SECONDS) this.#recent.push(agentDid);
     }
-    // A registry clock that is ahead must not make a later start skip deletions.
+    // Without the present time as a bound, a registry clock that is ahead would make a later start skip deletions.
     const next = Math.min(newest, now);
     if (next > mark) await kv.set(KEYS.pairsEnded(), next);
     this.#done = deleted;
@@ -149,7 +149,7 @@ export class PairRemoval {
     const peers = pairs.map(({ key }) => String(key.at(-1)));
     for (let i = 0; i < peers.length; i += PEERS_PER_READ) {
       const keys = peers.slice(i, i + PEERS_PER_READ).map((peer) => [KEYS.pairCount(peer), KEYS.pair(agentDid, peer)]);
-      // Pair and count come from one read, because the count already excludes a pair that another instance removed.
+      // Pair and count come from one read: a pair that is removed between two would be subtracted a second time.
       const entries = await kv.getMany<unknown[]>(keys.flat());
       for (let k = 0; k < entries.length; k += 2) {
         const [count, pair] = entries.slice(k, k + 2) as [KvEntryMaybe<PairCount>, KvEntryMaybe<unknown>];

@@ -82,13 +82,13 @@ export async function pairConfirm(
   const { initiatorOwnerDid, initiatorAgentDid, initiatorProfile } = seen.ticket;
   const pair = await deps.kv.get<PairRecord>(KEYS.pair(initiatorAgentDid, caller.agentDid));
   checkConfirmation(deps.clock, seen.ticket, pair.value, caller.agentDid);
-  // Neither server could name the other's key to its agent, so only the connectors can: each by the ticket's pair secret.
+  // No server can vouch for the key of another server's agent, so the connectors prove keys with the ticket's secret.
   if (caller.visit && !(seen.ticket.initiatorKey && body.responderKey)) {
     throw new ServiceError("PROXY_PAIR_INVALID_BODY", {
       message: "Agents of two servers prove their keys when they pair",
     });
   }
-  // Before its turn, because these ask the registry, and all other changes would wait for its answers.
+  // Asked before the turn of this change, because all other changes would otherwise wait for the registry.
   await requireHome(deps, caller);
   const gone = "The agent that created the ticket is not active, or its session has ended";
   await requireOwnership(deps, initiatorOwnerDid, initiatorAgentDid, gone);
@@ -126,8 +126,8 @@ export async function pairConfirm(
 }
 
 /**
- * The second half of a pair with an agent of another server: lets that agent write to the caller. No server is asked,
- * because the caller is the one who says so.
+ * The second half of a pair with an agent of another server: lets that agent write to the caller. The other server
+ * is not asked, because only the caller has to agree.
  */
 export async function pairAccept(deps: TrustDeps, { body, caller }: Pairing<typeof PairAcceptBody>): Promise<Answer> {
   const { peerAgentDid, peerProxy, peerProfile, peerKey } = body, { environment, proxyUrl, pairQuota } = deps.config;

@@ -20,7 +20,7 @@ type LastSeen = Pick<PeerList["peers"][number], "online" | "lastSeenAt">;
 const MINUTE_MS = 60_000;
 
 export const NEVER_SEEN: LastSeen = { online: false, lastSeenAt: null };
-/** Of an agent that hides it, and of one that is connected to another server. */
+/** What is told of an agent that hides its connection, and of an agent of another server. */
 export const HIDDEN: LastSeen = { online: null, lastSeenAt: null };
 
 /**
@@ -41,7 +41,7 @@ export async function lastSeen({ kv, clock, leases }: LastSeenDeps, agentDids: r
     if (seen.hidden) return HIDDEN;
     const { instance, connectedAt, disconnectedAt } = seen;
     const online = disconnectedAt === null && alive.has(instance);
-    // Of an instance that was killed it is known only when the agent came to it.
+    // An instance that was killed has recorded when the agent connected, but not the end.
     const at = online ? clock.now() : disconnectedAt ?? connectedAt;
     return { online, lastSeenAt: toIso(Math.floor(at / MINUTE_MS) * MINUTE_MS) };
   });

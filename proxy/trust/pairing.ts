@@ -1,6 +1,6 @@
 /**
- * The rules of pairing: who may confirm a ticket, and who may use the pairing routes. Only participants learn
- * that a ticket exists, because a stranger could otherwise tell a used one from an invented one. The ticket and both
+ * The rules of pairing: who may confirm a ticket, and who may use the pairing routes. Only participants learn the
+ * status of a ticket, because a stranger could otherwise tell a used one from an invented one. The ticket and both
  * directions of the pair change in one commit, because half a pair would let messages flow in one direction.
  */
 import type { Clock } from "../../shared/clock.ts";
@@ -55,7 +55,7 @@ export function checkConfirmation(
 ): "confirm" | "confirmed_before" {
   if (confirmed) {
     if (confirmed.responderAgentDid !== responderDid) throw new ServiceError("PROXY_PAIR_TICKET_ALREADY_CONFIRMED");
-    // A later pair of the two has another ticket, and this one must not be answered as if it had made that pair.
+    // A later pair of the two has another ticket. Without this check the answer would say that this one had made it.
     if (pair?.ticketId !== id) throw new ServiceError("PROXY_PAIR_TICKET_NOT_FOUND");
     return "confirmed_before";
   }
@@ -89,7 +89,7 @@ export function checkStatus(
  * Checks at the registry that an agent may pair: its owner owns it, and the agent and its session are active, because an owner
  * who ends a session ends these rights with it.
  *
- * @param message for another agent than the caller
+ * @param message of the refusal, when the agent is not the caller
  * @throws {ServiceError} `PROXY_PAIR_OWNERSHIP_FORBIDDEN`, `PROXY_PAIR_OWNERSHIP_UNAVAILABLE`
  */
 export async function requireOwnership(

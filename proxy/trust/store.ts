@@ -15,7 +15,7 @@ import type { Changes, Draft } from "../../shared/server/store/changes.ts";
 
 export interface PairStoreDeps {
   kv: Kv;
-  /** The changes of tickets and pairs take turns: many agents confirm the tickets of one agent at once. */
+  /** Changes of tickets and pairs take turns, because agents that confirm an agent's tickets at once would conflict. */
   changes: Changes;
   clock: Clock;
 }
@@ -218,7 +218,7 @@ function writePair(
 }
 
 /**
- * Lets an agent of another server write to one of this server, on the word of the latter. Writes nothing when the
+ * Lets an agent of another server write to one of this server, which has asked for it. Writes nothing when the
  * same values are known.
  *
  * @throws {ServiceError} `QUOTA_EXCEEDED` as a confirmation

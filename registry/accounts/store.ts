@@ -72,8 +72,8 @@ export async function bootstrapAdmin(
 
 /**
  * Creates another API key for the first admin and restores its role and status. Returns `null` when there was no
- * bootstrap. It opens the store on the registry's host, and no route does the same, because a stolen admin key could
- * otherwise make another admin.
+ * bootstrap. Only `deno task store recover` on the registry's host calls it: with a route, a stolen admin key could
+ * make another admin.
  */
 export async function recoverAdmin(
   deps: StoreDeps & { maxChecks: number },

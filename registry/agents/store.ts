@@ -192,7 +192,7 @@ export async function reissueAgent(deps: AgentDeps, by: Asker, id: string) {
 
 /**
  * Revokes an agent permanently: adds its AIT to the revocation list and ends its session. It also succeeds when a
- * reissue or refresh commits first. No quota refuses it.
+ * reissue or refresh commits first. No quota refuses it, because a stolen agent must always be stoppable.
  *
  * @param by the owner, or an admin
  * @throws {ServiceError} `AGENT_NOT_FOUND`, `AGENT_REVOKE_INVALID_STATE`
@@ -244,7 +244,7 @@ export async function pageOfAgents(
   });
 }
 
-/** Returns what tells whether an agent has the status and the framework of a query; each that is absent fits all. */
+/** Returns a test for the status and the framework of a query; one that is absent fits all agents. */
 export function fitsQuery(
   { status, framework }: { status?: AgentRecord["status"] | undefined; framework?: string | undefined },
 ): (agent: AgentRecord) => boolean {

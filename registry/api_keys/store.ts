@@ -1,4 +1,4 @@
-/** API keys (PATs) in the store, by digest and by owner. The store never holds the token. */
+/** API keys (PATs) in the store, by digest and by owner. With the tokens, a backup would be a set of working keys. */
 import type { AtomicOperation, KvEntry, KvEntryMaybe } from "../../shared/server/kv.ts";
 import { audit } from "../audit/record.ts";
 import type { Asker } from "../callers.ts";

@@ -10,8 +10,8 @@ import { KEYS } from "../schema/kv_keys.ts";
 import type { AuditRecord } from "../schema/records.ts";
 
 /**
- * An ID never goes back when the clock does, because otherwise the page of a time would miss what was written after
- * that.
+ * How much later than its event an ID may be, because IDs do not go back when the clock does. With less, a page up to a
+ * time would miss such events.
  */
 const CLOCK_SLACK_MS = 3_600_000;
 

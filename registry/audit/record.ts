@@ -1,6 +1,6 @@
 /**
  * The audit log: event, actor, subject, time and request. An entry is part of the commit that it records, so that no
- * change can be missing, and never changes. It holds no secret and no digest of one.
+ * change can be missing, and never changes. It holds no secret and no digest of one, because each admin reads it.
  */
 import type { AtomicOperation } from "../../shared/server/kv.ts";
 import { KEYS } from "../schema/kv_keys.ts";
@@ -36,7 +36,7 @@ export function audited(
   deps: AuditDeps,
   facts: Omit<AuditRecord, "id" | "at">,
 ): AtomicOperation {
-  // The time first, so the ID of an entry is never older than its time.
+  // The time is taken first: an entry with an ID older than its time would be missing on pages since that time.
   const at = toIso(deps.clock.now());
   const record: AuditRecord = { id: deps.newId(), at, ...facts };
   return operation.set(KEYS.audit(record.id), record, { expireIn: auditKeptMs(facts.event) });

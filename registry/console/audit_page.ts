@@ -35,7 +35,7 @@ import { pick } from "../../shared/server/http/route.ts";
 /** With more, one download takes the time of other requests. */
 const FILE_ROWS = 10_000;
 const FILE_STEP = 100;
-/** What changes nothing, or changes all the time: hidden unless asked for. */
+/** Events that change nothing or occur all the time. They are hidden at first, because few changes would be visible. */
 const LOOKS: ReadonlySet<string> = new Set(["admin.token_issued", "console.opened", "session.refreshed"]);
 
 export const auditRows: readonly ConsoleRow[] = [
@@ -68,7 +68,7 @@ const WORDS: Readonly<Record<AuditEvent, string>> = {
   "console.opened": "Console opened",
 };
 
-/** What the page is asked for: the query of the store, what of it names no record, and what was typed. */
+/** Returns the filter as typed and as a query of the store, and what is wrong with it. */
 async function wantedOf({ deps }: ConsolePages, { query }: Input) {
   const text = (key: string) => (query.get(key) ?? "").trim().slice(0, LIMITS.auditFilter);
   const given = { event: text("event"), by: text("by"), about: text("about"), since: text("since") };
@@ -87,7 +87,7 @@ async function wantedOf({ deps }: ConsolePages, { query }: Input) {
   return { given, store, wrong, isWrong, hidden: given.event === "" ? LOOKS : new Set<string>() };
 }
 
-/** A DID, an ID, or the only person or agent with a name. */
+/** Returns the subject that a text names: a DID, an ID, or the only person or agent of that name. */
 async function recordNamed(
   deps: ConsolePages["deps"],
   text: string,

@@ -102,7 +102,7 @@ export class Console {
     if (why !== null) return sorry(why, 403);
     const url = new URL(request.url);
     const headers = new Headers(request.headers);
-    // Over HTTP/2 the name is in the request line.
+    // A request over HTTP/2 has no Host header, so the name is taken from its URL.
     if (!headers.has("host")) headers.set("host", url.host);
     const page: PageRequest = {
       method: request.method,
@@ -152,7 +152,7 @@ function sorry(why: string, status: number): PageAnswer {
   return plainPage("console", "The console", markup`<p class="soft">${why}</p>`, status);
 }
 
-/** The body; `null` when it has more bytes, or is not UTF-8. */
+/** Returns the body; `null` when it has more than `maxBytes`, does not arrive, or is not UTF-8. */
 async function textOf(request: Request, maxBytes: number, { clock }: ConsoleDeps): Promise<string | null> {
   try {
     return new TextDecoder("utf-8", { fatal: true }).decode(await readBody(request, maxBytes, clock));

@@ -131,7 +131,7 @@ export function shortId(text: string): string {
   return id.length <= 14 ? id : `${id.slice(0, 6)}…${id.slice(-4)}`;
 }
 
-/** The end of the page before, from the query of a list. */
+/** Returns where the previous page of a list ended, from the query. */
 export function cursorOf({ query }: Input): string | undefined {
   const cursor = query.get("cursor");
   return isUlid(cursor) ? cursor : undefined;
@@ -143,7 +143,7 @@ export function idIn(text: string, kind: "agent" | "human"): string | null {
   return isUlid(text) ? text : did?.kind === kind ? did.id : null;
 }
 
-/** When an identity ends, for one that is close or over as a tag. */
+/** Returns when an identity ends, as a tag when the end is near or past. */
 export function identityEnd({ status, expiresAt }: Pick<AgentRecord, "status" | "expiresAt">, now: number): Value {
   if (status === "revoked") return "–";
   const left = msOf(expiresAt) - now;
@@ -187,7 +187,7 @@ export async function relayStateOf(
   };
 }
 
-/** What the proxy says, or why it says nothing. */
+/** Returns what the proxy answers, or the error that says why it does not. */
 export async function orAway<T>(work: Promise<T>): Promise<T | RelayAway> {
   try {
     return await work;
@@ -206,7 +206,7 @@ export function awayNote({ deps }: ConsolePages, away: RelayAway): Html {
   );
 }
 
-/** Returns `null` in place of the error of a code. */
+/** Returns the result of the work, or `null` when it fails with this code. */
 export async function orNull<T>(code: ErrorCode, work: Promise<T>): Promise<T | null> {
   try {
     return await work;
@@ -216,7 +216,7 @@ export async function orNull<T>(code: ErrorCode, work: Promise<T>): Promise<T | 
   }
 }
 
-/** What went wrong with a form, with the way out. @throws what is no answer for a person */
+/** Returns what went wrong with a form, and how to fix it. @throws any error that is no `ServiceError` */
 export function failed(title: string, error: unknown): Html {
   if (!(error instanceof ServiceError)) throw error;
   return ui.problem(title, `${sentence(error.message)} ${ERRORS[error.code].fix}`, error.code);
@@ -238,7 +238,7 @@ interface Asked {
   act(): Promise<void>;
 }
 
-/** The two rows of what needs a second page: the one that asks, and what its button does. */
+/** Returns the two rows of an action that asks first: the page that asks, and what its button does. */
 export function confirmed(
   path: string,
   not: string,

@@ -13,7 +13,6 @@ export async function openConsole(
   deps: StoreDeps & { config: Pick<RegistryConfig, "console" | "registryUrl" | "environment"> },
   { caller }: Input<undefined, undefined, undefined, ApiKeyCaller>,
 ): Promise<Answer> {
-  // Only an admin learns whether there is a console.
   if (!deps.config.console) throw new ServiceError("CONSOLE_OFF");
   const message = consoleRefusal(deps.config);
   if (message !== null) throw new ServiceError("CONSOLE_OFF", { message });

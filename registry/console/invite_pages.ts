@@ -68,7 +68,7 @@ async function invitesPage(pages: ConsolePages, input: Input, error?: Html): Pro
   return framed(pages, input, { title: "Invites", current: "invites", main, hasField: true });
 }
 
-/** The link is shown by this answer only, because no address leads to it again. */
+/** Creates an invite. Only this answer shows its link, because the store has just the digest of the code. */
 async function create(pages: ConsolePages, input: Input): Promise<PageResult> {
   const { deps } = pages;
   const [days] = DAYS.find(([value]) => value === input.form.get("days")) ?? ["7"];

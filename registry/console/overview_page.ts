@@ -59,7 +59,7 @@ async function overviewPage(pages: ConsolePages, input: Input): Promise<PageResu
   const states = markup`<div id="states" data-live><div class="row" id="states-both">${
     isReady ? ui.tag("ok", "Registry ready") : ui.tag("bad", "Registry not ready")
   }${isAway ? ui.tag("bad", "Proxy does not answer") : ui.tag("ok", "Proxy ready")}</div></div>`;
-  // Seen from the day before, a moment has its day.
+  // `moment` leaves out the day when it is that of the second time, so it gets the day before.
   const line = markup`<span id="now" data-live><span id="now-line">${
     moment(now, now - DAY_MS)
   } · version ${pages.deps.config.version}${

@@ -26,7 +26,7 @@ const REASONS: Readonly<Record<string, { mood: ui.Mood; text: string; todo(agent
   PROXY_AUTH_FORBIDDEN: { mood: "", text: "Not paired", todo: () => "Nothing: the pair has ended, or never was." },
 };
 
-/** Of the overview: how often each agent was refused for a reason. */
+/** Returns how often each agent was refused for a reason, for the overview. */
 export function refusalTable(
   groups: readonly RefusalGroup[],
   base: string,
@@ -48,7 +48,7 @@ export function refusalTable(
   });
 }
 
-/** Of the page of an agent. */
+/** Returns the latest refusals of an agent, for its page. */
 export function latestRefusals(refusals: readonly Refusal[], agent: string, now: number): Html {
   if (refusals.length === 0) {
     return ui.section("Its latest refusals", markup`<p class="small soft">None since this instance started.</p>`);
@@ -65,7 +65,7 @@ export function latestRefusals(refusals: readonly Refusal[], agent: string, now:
   return ui.section("Its latest refusals", ui.table({ caption: "Latest refusals of this agent", columns, rows }));
 }
 
-/** Of the page of a delivery. */
+/** Returns one refusal, for the page of a delivery. */
 export function refusedCard(
   { at, code, check, method, route, agentDid }: Refusal,
   { agents, now }: { agents: ReadonlyMap<string, NamedAgent>; now: number },
@@ -91,7 +91,7 @@ export function refusedCard(
 function reasonCell(code: string): Html {
   const known = REASONS[code];
   const text = isErrorCode(code) ? sentence(ERRORS[code].when).slice(0, -1) : code;
-  // A long reason wraps, but a tag does not.
+  // A long reason is plain text, because a tag does not wrap.
   return markup`${
     known === undefined ? markup`<span>${text}</span>` : ui.tag(known.mood, known.text)
   }<small class="id">${code}</small>`;

@@ -13,13 +13,13 @@ import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { StoreDeps } from "../../shared/server/store/open_store.ts";
 
-/** Longer, and a code in a history stays useful to another reader. */
+/** With more, another reader of the browser's history has longer to use a code. */
 const CODE_MS = LIMITS.pageCodeMs;
 const SESSION_MS = 8 * 3_600_000;
 const IDLE_MS = 1_800_000;
 /** With less, each click would be a write. */
 const SEEN_EVERY_MS = 60_000;
-/** Of each person: with more, a program that opens none fills the store. */
+/** Most of each person. With more, a program that makes codes and opens none fills the store. */
 const CODES_MAX = 10, SESSIONS_MAX = 10;
 /** More records than all admins together have. */
 const READ_MAX = 1_000;

@@ -1,6 +1,6 @@
 /**
  * The page behind a join link. It is the same for every link, because the invite code is in the fragment, which no
- * browser sends; the script writes it into the command in place of ADDRESS, and asks for nothing.
+ * browser sends; the script writes it into the command in place of ADDRESS, and sends no request.
  */
 import { openPage } from "../../shared/page/document.ts";
 import { markup } from "../../shared/page/html.ts";

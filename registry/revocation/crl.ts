@@ -1,7 +1,7 @@
 /**
  * Publishes the revocation list. The list is built and signed once per change and served from memory. If it
- * cannot be built, the request fails; an older list is never served. Long lists are built in chunks that yield to other
- * requests.
+ * cannot be built, the request fails, because an older list would undo revocations. Long lists are
+ * built in chunks that yield to other requests.
  */
 import type { Kv } from "../../shared/server/kv.ts";
 import { type Bytes, utf8Bytes } from "../../shared/protocol/base64url.ts";
@@ -21,7 +21,7 @@ import { seqOf } from "./store.ts";
 
 /** With less, a flood of revocations signs a long list at each of them. */
 export const REBUILD_MS = 1_000;
-/** With more, building at each change costs more than the request; with less, short lists are late for nothing. */
+/** With more, building at each change costs more than the request; with less, short lists come late without need. */
 export const REBUILD_FREE_ENTRIES = 500;
 /** With more, the operator has too little time before registrations are refused. */
 const WARN_PERCENT = 50;
@@ -41,7 +41,7 @@ export interface PublishedCrl {
 /** With more, a build holds back other requests; with less, it takes longer. */
 const BATCH = 500;
 
-/** A build. Before it begins it includes every change so far; afterwards the changes up to `seq`. */
+/** A build of the list. One that has not begun will include every change so far; one that has, those up to `seq`. */
 interface Building {
   seq: number;
   kid: string;
@@ -151,7 +151,7 @@ export class CrlPublisher {
     const jti = this.deps.newId();
     const crl = await signCrl({ issuer: this.issuer, jti, issuedAtSeconds: issuedAt, seq, revocations }, key);
     await yieldIfLong();
-    // A JWS contains no character that JSON escapes.
+    // A JWS contains no character that JSON escapes, so the text is built without an escape.
     const body = utf8Bytes(`{"crl":"${crl}"}`);
     this.#entries = revocations.length;
     await this.#warn(body.length);

@@ -1,5 +1,5 @@
 /**
- * All keys of the registry in the store. No other file builds one.
+ * All keys of the registry in the store. No other file builds one, because exports would miss its records.
  *
  * | key | value | written by | expiry |
  * |---|---|---|---|

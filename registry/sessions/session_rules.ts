@@ -28,7 +28,7 @@ export type RefreshRefusal =
 
 /** What a refusal answers; that of a suspended owner needs the owner's name. */
 export const REFRESH_REFUSALS: Readonly<Record<Exclude<RefreshRefusal, "suspended">, () => ServiceError>> = {
-  // With the code of a wrong proof the owner would look for a mistake of this machine, and never make the agent again.
+  // With the code of a wrong proof the owner would search for a fault of the machine instead of registering again.
   no_agent: () =>
     new ServiceError("AGENT_NOT_FOUND", {
       message: "The registry has no such agent. It may have been restored from an older backup",
