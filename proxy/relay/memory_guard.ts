@@ -78,9 +78,9 @@ export class MemoryGuard {
     const askedAt = this.#askedAt = clock.now();
     for (const link of asked) link.heartbeat();
     for (let waits = 0; waits < MAX_WAITS; waits++) {
-      const began = clock.now();
-      await sleep(clock, waits === 0 ? ANSWER_MS : LATE_MS);
-      if (clock.now() - began < ANSWER_MS + LATE_MS) break;
+      const began = clock.now(), ms = waits === 0 ? ANSWER_MS : LATE_MS;
+      await sleep(clock, ms);
+      if (clock.now() - began < ms + LATE_MS) break;
     }
     this.#looks = [];
     const open = new Set(connectedAgents.links());
