@@ -49,7 +49,7 @@ import type { StartOptions } from "./start_options.ts";
 import { ApiError } from "../../shared/client/errors.ts";
 import type { RegistryClient } from "../client/registry_client.ts";
 
-// A connector hashes for each message; a command that ends at once does without the time to load these.
+// Set only here: a connector hashes for each message, but a short command would lose more time by loading these.
 useHashes({
   sha256: (data) => hash("sha256", data, "base64url"),
   hmacSha256: (key, data) => createHmac("sha256", key).update(data).digest(),
@@ -73,8 +73,8 @@ export interface RunningConnector {
   connector: Connector;
   folder: AgentFolder;
   /**
-   * Its local API without a socket: nothing has to be found out about the port first, and an answer through the tools takes a
-   * millisecond less.
+   * Its local API without a socket: a call does not have to check first who listens at the port, and an answer to a
+   * tool takes a millisecond less.
    */
   calls: LocalCalls;
   /** Resolves when everything is released: with `null` after `stop()`, else with the error. Never rejects. */
@@ -103,7 +103,7 @@ export async function startAgentConnector(
   const wantedPort = parsePort(options.port, "--port") ?? null;
   await using opened = new AsyncDisposableStack();
   opened.use(await lockConnector(folder, ctx.pid));
-  // From an ended connector. Another program may have its port by now, and must not get a token or a message.
+  // The files of an ended connector: another program may have its port by now, and would get a token or a message.
   await removeDiscoveryFiles(folder);
   await confirmChange(ctx, folder, target, options.save === true || options.yes === true);
   if (options.save || options.inbox) {
@@ -166,10 +166,10 @@ export async function startAgentConnector(
   let respond: ReturnType<typeof localApi> = () => Promise.resolve(new Response(null, { status: 503 }));
   const choice = { first: await firstPort(ctx), reserved: RUNTIME_PORTS };
   const { listener, movedFrom } = await openPort(store, folder, wantedPort, (request) => respond(request), choice);
-  // Calls that waited get their answers, but a request that takes longer must not delay the end.
+  // Calls that waited still get their answers, but without this bound one slow request would hold up the end.
   opened.defer(() => settledWithin(ctx.clock, listener.shutdown(), CONNECTOR_LIMITS.closeMs));
   const { port } = listener.addr;
-  // Another program has the port that a browser knows, so there is no page (D-119).
+  // After a move another program has the port that a browser knows, so there is no page (D-119).
   const hasPage = movedFrom === null;
   const openPage = async () => await (await pages()).open();
   const local = {
@@ -223,7 +223,7 @@ export async function startAgentConnector(
 /** Beginnings of the paths of the local API; another path may be a page. */
 const API_PATHS = ["/v1/", "/a2a/", "/openapi.json"];
 
-/** The file that opens the page holds a code, so it goes when that is used, over, or useless. */
+/** Removes the file that opens the page, when its code is used or over, or when the connector ends. */
 async function removePageFile(folder: AgentFolder): Promise<void> {
   // A file that cannot be removed holds a code that opens nothing.
   await folder.remove(PAGE_FILE).catch(() => {});

@@ -22,17 +22,17 @@ const ATTACH_MS = 20_000, ATTACH_RETRY_MS = 250;
 
 /** Attempts at one request, each with a connector that runs at that time. */
 const MAX_ATTEMPTS = 3;
-/** How long a request waits for a connector that is kept: programs that run a model give a call not much more. */
+/** How long a request waits for a connector that is kept. With more, a program that runs a model gives up the call. */
 const READY_MS = 10_000;
-/** Between two looks for a connector that is kept: for as long the agent is not reachable after its end. */
+/** Between two looks for a connector that is kept. With more, an agent whose connector ended is unreachable longer. */
 const LOOK_EVERY_MS = 5_000;
-/** The same after one could not start, because mostly a person has to change something first. */
+/** Between two looks after a failed start, because mostly a person has to change something first. */
 const RETRY_MS = 30_000;
 
 /**
- * An agent's connector, in this process or in another one. A request that finds none gets access again, and is repeated if
- * nothing was sent or if it is repeatable. Disposing it stops a connector that it runs; a request that needs a new one fails
- * afterwards.
+ * An agent's connector, in this process or in another one. A request that finds none looks for one or starts it, and is
+ * repeated if nothing was sent or if it is repeatable. Disposing it stops a connector that it runs; a request that
+ * needs a new one fails afterwards.
  */
 export interface Access extends LocalCalls, AsyncDisposable {
   readonly isHost: boolean;
@@ -49,8 +49,8 @@ export async function access(ctx: Context, folder: AgentFolder): Promise<Access>
 }
 
 /**
- * Access that finds or runs a connector while it lives, also without a request, so that the agent stays reachable. A request
- * fails with `CLI_CONNECTOR_DOWN` when no connector is there within 10 s.
+ * Access that finds or runs a connector until it is disposed, also without a request, so that the agent stays
+ * reachable. A request fails with `CLI_CONNECTOR_DOWN` when no connector is there within 10 s.
  */
 export function keptAccess(ctx: Context, folder: AgentFolder, options: StartOptions = {}): Access {
   const attached = new Attached(ctx, folder, options, true);
@@ -72,7 +72,7 @@ export async function connectorOf(ctx: Context, folder: AgentFolder, url?: strin
 }
 
 function clientOf(ctx: Context, folder: AgentFolder, find = () => runningFile(folder)): LocalClient {
-  // Looked up once for each connector, because the lock shows at each request that it, which has the port, still runs.
+  // Looked up once for each connector: the lock shows at each request that the connector still runs and has the port.
   let owner: { token: string; isOther: Promise<boolean> } | null = null;
   const isOfOtherUser = async ({ token, url }: ConnectorFile) => {
     if (owner?.token !== token) owner = { token, isOther: ctx.isOfOtherUser?.(url) ?? Promise.resolve(false) };
@@ -168,7 +168,7 @@ class Attached implements Access {
     const { ctx, folder } = this;
     const end = ctx.clock.now() + ATTACH_MS;
     while (true) {
-      // Also for a request that was in progress then, because a connector that it starts would outlive the command.
+      // Also for a request in progress, because a connector that starts after the dispose would outlive the command.
       if (this.#ended.signal.aborted) throw over(this.agentName);
       this.#throwFailure();
       const client = await isConnectorLocked(folder) ? await this.#answering() : await this.#start();
@@ -178,7 +178,7 @@ class Attached implements Access {
     }
   }
 
-  /** A connector that failed here would fail again, unless a person has changed something before the next look. */
+  /** Throws why the connector here ended: another one would fail too. Kept access tries again at its next look. */
   #throwFailure(): void {
     const failure = this.#failure;
     if (this.keeps) this.#failure = null;
@@ -197,7 +197,7 @@ class Attached implements Access {
   /** Starts the connector in this process; `null` when another process was faster. */
   async #start(): Promise<LocalCalls | null> {
     try {
-      // A command beside a connector that runs needs none of its modules.
+      // Loaded only here, because a command that uses a running connector needs none of these modules.
       const { startAgentConnector } = await import("./agent_connector.ts");
       const host = await startAgentConnector(this.ctx, this.folder.name, this.options, { emit: () => {} });
       this.#host = host;
@@ -222,7 +222,7 @@ class Attached implements Access {
   }
 
   async #stop(): Promise<void> {
-    // A connector that is starting must not outlive the command.
+    // A connector that is starting would otherwise outlive the command.
     await this.#client?.catch(() => {});
     await this.#host?.stop();
   }

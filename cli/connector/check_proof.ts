@@ -16,7 +16,7 @@ import { TokenError } from "../../shared/protocol/signed/jws.ts";
 import { isLoopback } from "../../shared/client/service_url.ts";
 import type { RegistryTrust } from "./registry_trust.ts";
 
-/** A mailbox keeps a message for 7 days at most, and a day is for wrong clocks. */
+/** With less than the 7 days of a mailbox and a day for wrong clocks, messages that waited there would be refused. */
 export const OLDEST_SECONDS = 691_200;
 const AHEAD_SECONDS = 86_400;
 
@@ -29,7 +29,7 @@ export interface Pin {
 
 export interface Recipient {
   did: string;
-  /** The proxy's origin that its peers sign. */
+  /** Origin of the agent's proxy, which its peers sign. */
   origin: string;
   openingKey: OpeningKey;
 }
@@ -39,7 +39,7 @@ export interface Known {
   /** `null` for a peer whose key is not known. */
   pin: Pin | null;
   trust: Pick<RegistryTrust, "claimsOf" | "isRevoked" | "proxyOrigin">;
-  /** By the machine's clock, Unix seconds. That of the proxy could make an old message new. */
+  /** By the machine's clock, Unix seconds, because with the proxy's time an old message could pass as new. */
   nowSeconds: number;
 }
 
@@ -51,9 +51,9 @@ export interface ProvenMessage extends Pick<DeliverFrame, "requestId" | "fromAge
   auto?: true;
   key: string;
   nonce: string;
-  /** Of the body as its sender sent it. */
+  /** Hash of the body as its sender sent it. */
   bodySha256: string;
-  /** Of a sealed one: of its salt and its payload. A plain one has none. */
+  /** Hash of salt and payload of a sealed message; absent for a plain one. */
   payloadSha256?: string;
   signedAt: number;
 }
@@ -77,7 +77,7 @@ export async function checkProof(frame: DeliverFrame, { agent, pin, trust, nowSe
   const body = sentBody(frame.payload, proof.edit);
   const publicKey = await importPublicKey(key);
   if (body === null || !await verifiesMessage(publicKey, proof, { body, recipient: agent.did })) return invalid;
-  // A connector that dials another address than its peers knows their proxy from the registry only.
+  // A connector that dials another address than its peers learns from the registry only which one they sign.
   const own = [agent.origin, trust.proxyOrigin ?? agent.origin];
   if (!own.some((origin) => isSameOrigin(proof.origin, origin))) return invalid;
   const context = await contextVerdict(proof, frame);
@@ -107,7 +107,7 @@ export async function checkProof(frame: DeliverFrame, { agent, pin, trust, nowSe
   const { payloadSha256 } = opened;
   const payload = shownPayload(opened.payload, identity, proof.edit !== undefined || payloadSha256 !== undefined);
   if (payload === null) return { refused: "payload_invalid" };
-  // Without a signed context the relay alone says them.
+  // Without a signed context only the relay says these values, which it could invent, so they are left out.
   const said = context === "unsigned" ? {} : {
     ...(conversationId === undefined ? {} : { conversationId }),
     ...(inReplyTo === undefined ? {} : { inReplyTo }),
@@ -129,8 +129,8 @@ function textOf(body: Uint8Array<ArrayBuffer>): string | null {
 
 /**
  * Returns the sender's payload, or why it is refused (D-152): of a ticket peer only a sealed one is taken, of a contact
- * only a plain one, so that no relay and no sender can choose the weaker form. What a contact had signed before its
- * ticket is still of a contact, because it waited in the mailbox, and would be lost.
+ * only a plain one, so that no relay and no sender can choose the weaker form. A plain one that a peer signed before
+ * its ticket is still taken, because it waited in the mailbox and would be lost.
  */
 async function openBody(
   text: string | null,
@@ -148,7 +148,7 @@ async function openBody(
   return { payload: opened.payload, payloadSha256: await payloadHash(opened) };
 }
 
-/** The payload for the runtime: the sender's, with a block of proven values if it is to have one. `null` when it is not within bounds. */
+/** The payload for the runtime, with a block of proven values if `hasBlock`; `null` when it is not within bounds. */
 function shownPayload(text: string, identity: FrameIdentity, hasBlock: boolean): string | null {
   try {
     if (payloadProblem(text) !== null) return null;

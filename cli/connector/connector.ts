@@ -50,7 +50,7 @@ export interface ConnectorDeps {
   onResponse?: ((headers: Headers) => void) | undefined;
   open: OpenLink;
   session: VisitCredentials;
-  /** Of the agent, which signs with its other half. */
+  /** Verifies what the agent signs. */
   publicKey: string;
   openingKey: OpeningKey;
   /** Opens the store, which its caller closes after the end of the connector. */
@@ -108,7 +108,7 @@ export class Connector {
   readonly #connection: ReconnectingLink;
   readonly #startedAt: number;
   readonly #stopped = new AbortController();
-  /** Rises with each change of the store and of the peers, so that a page knows whether it shows the present. */
+  /** Rises with each change of the store and of the peers, so that a page knows whether it is out of date. */
   version = 0;
   /** Address of the local API, once it is open. */
   api: Status["api"] = null;
@@ -165,10 +165,10 @@ export class Connector {
       ready: () => deps.trust.ready(),
       deliver: (frame) => this.#receiving.deliver(frame),
       paired: ({ peerAgentDid, profile }) => {
-        // Who reads the line may write at once, so the peer has its alias by then.
+        // The alias is made before the event, because a person who reads the line may write to it at once.
         void this.updatePeers().then(() => {
           const alias = this.peers.aliasOf(peerAgentDid);
-          // A person who reads the name alone could take an agent of another server for one of this.
+          // A person who reads the name alone could take an agent of another server for one of this server.
           const called = alias === null || alias === profile.agentName ? {} : { alias };
           emit("paired", { peer: peerAgentDid, ...profile, ...called });
           this.sending.heardOf(peerAgentDid);
@@ -176,7 +176,7 @@ export class Connector {
       },
       delivery: (frame) => {
         const { requestId, recipientAgentDid: toDid, state } = frame;
-        // Who waits for the reply asks for receipts by itself, after the time in which most replies come, which say more.
+        // A caller that waits for the reply asks for receipts itself after 1 s, because most replies come before that.
         if (state !== "processed" || !this.waits.isAsked({ toDid, requestId })) this.sending.told(frame);
       },
       connected: () => {
@@ -189,13 +189,13 @@ export class Connector {
     });
   }
 
-  /** Tells the parts what has changed on disk. They know nothing of each other. */
+  /** Tells the rooms what has changed on disk, because they do not call each other. */
   #changed(change: Change): void {
     this.version++;
     switch (change.kind) {
       case "arrived": {
         const { waiting } = change;
-        // The ack is sent before the hand-over, which may be slow.
+        // After the ack, which a slow hand-over would otherwise delay.
         if (waiting !== null) queueMicrotask(() => this.#runtime?.add([waiting]));
         break;
       }
@@ -244,7 +244,7 @@ export class Connector {
   }
   #shutting: Promise<void> | null = null;
 
-  /** Ends also when a part of it cannot be stopped: else its owner would wait without an end, and the agent could not start again. */
+  /** Ends also when a part cannot be stopped, or its owner would wait forever and the agent could not start again. */
   async #drain(why: unknown): Promise<void> {
     try {
       await this.#stopAll();
@@ -278,7 +278,7 @@ export class Connector {
     return held;
   }
 
-  /** Makes messages unread whose lease is over, also later, so that calls which wait for one get it. */
+  /** Makes messages unread when their lease is over, now and later, so that calls which wait for one get it. */
   #endLeases(): void {
     const { clock, emit } = this.deps;
     this.#cancelLeases();
@@ -304,8 +304,8 @@ export class Connector {
   #nextReading: Promise<void> | null = null;
 
   /**
-   * Reads them once. A failure is only reported, because the peers are needed for aliases only. Nothing is written after the
-   * end: the folder may be another connector's by then, or removed.
+   * Reads the peers once. A failure is only reported, because the known peers stay. Nothing is written after the end,
+   * because the folder may be another connector's by then, or removed.
    */
   async #readPeers(): Promise<void> {
     const { emit } = this.deps;
@@ -357,7 +357,7 @@ export class Connector {
   #cleanUp(): void {
     const { clock, emit } = this.deps;
     const now = clock.now();
-    // Also those of another server that did not answer, to which no link tells when it is back.
+    // Here too, because no link tells when another server, which did not answer, is back.
     if (this.linkState === "connected") void resumeConfirmations(this);
     for (const { fromDid: from, requestId } of orReport(emit, () => deleteExpired(this.store, now), [])) {
       emit("dead_letter", { from, requestId, why: NOT_READ });

@@ -18,13 +18,13 @@ export class ConnectorLockedError extends CliError {
   }
 }
 
-/** Tries while other processes only ask for the holder, or write for a moment: each has a millisecond or more. */
+/** Tries, each of a millisecond or more, while commands look at the lock or hold it. With fewer, a start would fail. */
 const MAX_TRIES = 1_000;
 
 /**
  * Takes the lock; disposing the result releases it.
  *
- * @param pid of the connector; `null`: of no connector, for a moment, for which others wait
+ * @param pid of the connector; `null`: of a command that holds the lock for a moment, while connectors wait
  * @throws {ConnectorLockedError} when another connector has it
  * @throws {CliError} `CLI_FILE_UNSAFE`, `CLI_SAVE_FAILED`
  */
@@ -33,7 +33,7 @@ export async function lockConnector(folder: AgentFolder, pid: number | null): Pr
   const file = await Deno.open(path, { read: true, write: true, create: true, mode: 0o600 }).catch((error) => {
     throw saveFailed(path, "written", error);
   });
-  // A file that stays open keeps its lock, so a failure below would leave an agent that no connector of this process runs.
+  // A file that stays open keeps its lock, so after a failure below the agent would be locked without a connector.
   using owned = new DisposableStack();
   owned.use(file);
   for (let tries = 1; !await file.tryLock(true); tries++) {
@@ -42,7 +42,7 @@ export async function lockConnector(folder: AgentFolder, pid: number | null): Pr
     await yieldToEventLoop();
   }
   try {
-    // At once: a process that finds the lock taken takes what is written for the holder.
+    // Synchronous, because a process that finds the lock taken could otherwise read the ID of an earlier holder.
     file.truncateSync(0);
     if (pid !== null) await file.write(utf8Bytes(`${pid}\n`));
   } catch (error) {

@@ -1,6 +1,6 @@
 /**
- * `--exec`: runs a program of the person when messages arrive. It learns numbers and names from its environment, never
- * a text of a peer, because that would be a word of a stranger in what a shell or a model reads.
+ * `--exec`: runs a program of the person when messages arrive. Its environment has numbers and names, never a text of
+ * a peer, because a shell or a model that reads it could follow what a stranger wrote.
  */
 import { isAbsolute } from "node:path";
 import { sleep } from "../../shared/clock.ts";
@@ -15,12 +15,12 @@ const WAIT_S = 25;
 const RETRY_MS = 2_000;
 /** A program that runs longer is ended, because further messages wait for its end. */
 const RUN_MS = 60_000;
-/** Variables of svc that the program gets as they are. */
+/** Variables of svc that the program gets unchanged. */
 const PASSED = ["PATH", "HOME", "LANG", "TMPDIR"] as const;
 
 /** @throws {CliError} `CLI_USAGE` for what is no program at an absolute path */
 export async function checkProgram(program: string): Promise<void> {
-  // Deno divides the programs that it may start at commas.
+  // Deno splits the list of programs that it may start at commas, so a path with a comma could not be permitted.
   const isPath = isAbsolute(program) && !program.includes(",");
   if (isPath && await Deno.stat(program).then(({ isFile }) => isFile, () => false)) return;
   throw new CliError("CLI_USAGE", `--exec needs the absolute path of a program, without a comma, not "${program}"`);
@@ -89,7 +89,7 @@ function variablesOf(
     ...Object.fromEntries(passed),
     SVC_CONFIG_DIR: ctx.configDir,
     SVC_AGENT: agent,
-    // An alias is of this machine and has few characters; a name is a text of the peer.
+    // Never the name, because it is a text that the peer chooses.
     SVC_PEER: from.alias ?? from.agentDid,
     SVC_MESSAGE_ID: String(id),
     SVC_REQUEST_ID: requestId,

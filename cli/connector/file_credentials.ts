@@ -46,7 +46,7 @@ export async function openFileCredentials(
   return { session, clock, registryOf };
 }
 
-/** The registry, whose answers tell a clock the time. */
+/** A client of the registry; its answers set the clock. */
 export function registryAt(ctx: Context, clock: ServiceClock, registryUrl: string): RegistryClient {
   const onResponse = (headers: Headers) => {
     ctx.onResponse?.(headers);
@@ -67,8 +67,8 @@ async function readFiles(folder: AgentFolder): Promise<StoredSession> {
 }
 
 /**
- * Calls to the proxy from a command, signed as the agent, when its connector does not run. Takes no connector lock; refreshes the
- * session as every other process does (D-83).
+ * Calls to the proxy from a command, signed as the agent, when its connector does not run. Takes no connector lock;
+ * refreshes the session as every other process does (D-83).
  *
  * @throws {CliError} `CLI_USAGE`, `CLI_INSECURE_URL`, `CLI_FILE_INVALID`
  */

@@ -18,7 +18,7 @@ const BUSY_MS = 30_000;
 const RESTART_FIRST_MS = 5_000, RESTART_MAX_MS = 5 * 60_000;
 /** After a permanent failure, unless the agent's files change before: a retry only repeats the refusal. */
 const PERMANENT_MS = 10 * 60_000;
-/** Concurrent starts: hundreds at the same moment would refresh their sessions at the same moment. */
+/** Concurrent starts. With more, hundreds of agents would refresh their sessions at the same moment. */
 const STARTS_AT_ONCE = 10;
 
 export type FleetMember = Pick<RunningConnector, "ended" | "stop">;
@@ -90,7 +90,7 @@ export class Fleet {
       if (!names.has(name)) stop.abort();
     }
     for (const name of names) {
-      // One that is still stopping is started at a later look.
+      // An agent that is still stopping is started at a later look.
       if (this.#agents.has(name)) continue;
       const stop = new AbortController();
       const agent: Agent = { name, state: "starting", connector: null, stop, failures: 0, ended: Promise.resolve() };
@@ -156,7 +156,7 @@ export class Fleet {
     if (this.deps.endsWithAgents && allFailed) this.#end.resolve(this.#firstFailure.error);
   }
 
-  /** Waits until a start may have another result than the one with these files. */
+  /** Waits until the agent's files have changed, because a start with the same files would fail again. */
   async #untilFilesChange({ name, stop: { signal } }: Agent, files: string, atMostMs: number): Promise<void> {
     const { clock, filesOf } = this.deps;
     const end = clock.now() + atMostMs;

@@ -1,7 +1,7 @@
 /** Messages of `provider relay-test`, which the connector answers itself, so that no agent and no runtime sees them. */
 import { BoundedMap } from "../../shared/bounded_map.ts";
 
-/** A longer payload is no probe, so a long one of a peer is not parsed for this. */
+/** A longer payload is no probe, so that the long payloads of peers are not parsed in vain. */
 const PROBE_CHARACTERS = 256;
 const MINUTE_MS = 60_000;
 /** With more, a peer could make this agent send receipts without end. */

@@ -49,7 +49,7 @@ export class Receiving {
   #lookingUp: Promise<void> | null = null;
   /** Messages that wait until the peers are read again. */
   #strangers = 0;
-  /** Refusals of a sender that no event has told. */
+  /** When the refusals of each sender were last reported, and how many it has had since. */
   readonly #untold = new Map<string, { since: number; count: number }>();
   readonly #probes = new ProbeCounts();
   refused = 0;
@@ -81,7 +81,7 @@ export class Receiving {
   /** @throws {Undecided} */
   async #judge(frame: DeliverFrame): Promise<ProofCheck> {
     const { pairing } = this.deps, from = frame.fromAgentDid;
-    // The peer of a ticket may write before this agent has read the answer that names its key.
+    // The peer of a ticket may write before this agent has read its key, and would be refused without this wait.
     if (this.#pinOf(from)?.how !== "ticket") await pairing.settled();
     if (!this.#isPeer(from)) await this.#lookUpFor();
     if (!this.#isPeer(from)) return { refused: "not_a_peer" };
@@ -118,13 +118,13 @@ export class Receiving {
     const { proven } = verdict, { fromAgentDid: from, requestId } = proven;
     const about = { from, requestId };
     const pin = this.#pinOf(from);
-    // The message before this one may have been the first of a contact.
+    // The message before this one may have been the first of a contact, which has pinned another key since the check.
     if (pin !== null && pin.key !== proven.key) return this.#refuse(frame, "key_mismatch", proven.key);
-    // The checks take a sealed message of a ticket peer only, and a plain one of a contact only, or from when it was one.
+    // The checks pass only a sealed message of a ticket peer, or a plain one that its sender signed as a contact.
     const verified = proven.payloadSha256 === undefined ? "by-registry" : "end-to-end";
     let taken: StoreResult | "probed";
     try {
-      // On disk before its message, or a kill between the two would let another key be the first.
+      // The pin is on disk before the message, or a kill between the two would let another key be the first.
       let hasRoom = true;
       if (pin === null) {
         await peers.change((known) => {
@@ -174,7 +174,7 @@ export class Receiving {
     return pinOf(this.deps.peers.of(did));
   }
 
-  /** Reads the peers once for all strangers that come meanwhile. */
+  /** Reads the peers once for all strangers that write meanwhile. */
   #lookUp(): Promise<void> {
     const { clock, readPeers } = this.deps;
     return this.#lookingUp ??= (async () => {
@@ -210,7 +210,7 @@ export class Receiving {
   #refuse({ fromAgentDid: from, requestId }: DeliverFrame, reason: AckReason, shown?: string): Ack {
     const { clock, emit, peers } = this.deps;
     this.refused++;
-    // An agent that is blocked must not be able to fill the log either.
+    // Without an event, or a blocked agent could fill the log.
     if (reason === "blocked") return { accepted: false, reason };
     const now = clock.now(), known = this.#untold.get(from);
     if (known !== undefined && now - known.since < REPORT_MS) known.count++;

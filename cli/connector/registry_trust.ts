@@ -39,7 +39,7 @@ const LIST_MAX_MS = 86_400_000;
 const CLOCK_MAX_MS = 86_400_000;
 /** With less, tokens of many peers are verified at every message. */
 const AITS_KEPT = 1_000;
-/** Seconds after a reissue in which a request with the token of before may have been signed. */
+/** Seconds after a reissue in which a request may still be signed with the old token. */
 const REISSUE_GRACE_SECONDS = 300;
 
 /** The keys of a registry, with the public origin of the proxy that it names. */
@@ -61,7 +61,7 @@ export interface TrustSource {
   offsetMs(): number | null;
 }
 
-/** A list with what is looked up in it. */
+/** A revocation list, indexed for look-ups. */
 interface KnownList {
   claims: Pick<CrlClaims, "seq" | "iat">;
   byJti: ReadonlyMap<string, Revocation>;
@@ -103,7 +103,7 @@ export class RegistryTrust {
    * the registry is another one or its keys cannot be had.
    *
    * @throws {TokenError} when the token is not genuine
-   * @throws {Undecided} when the keys cannot be had and no pin stands in
+   * @throws {Undecided} when the keys cannot be had and there is no pin
    */
   async claimsOf(token: string, isPinned: (key: string) => boolean): Promise<AitClaims> {
     const hash = await sha256(token);
@@ -129,7 +129,7 @@ export class RegistryTrust {
     }
   }
 
-  /** Whether the registry has revoked the sender before a request was signed. @throws {Undecided} without a list of a day */
+  /** Whether the sender is deleted, or signed with a token from before a reissue. @throws {Undecided} without a list */
   async isRevoked({ jti, sub, iss }: Pick<AitClaims, "jti" | "sub" | "iss">, signedAt: number): Promise<boolean> {
     if (iss !== this.source.issuer) return false;
     const list = await this.#currentList();
@@ -184,7 +184,7 @@ export class RegistryTrust {
       } else if (this.#list === NO_LIST || this.#list === null && typeof this.source.savedList() !== "string") {
         this.#list = NO_LIST;
         await this.source.saveList(this.clock.now());
-      } // A registry that has published a list and now has none cannot have lost its revocations.
+      } // A registry that has published a list always has one, so without it revocations are hidden.
       else throw new TokenError("claims", "The registry withholds its revocation list");
       this.#listAt = this.clock.now();
     } catch (error) {
@@ -226,7 +226,7 @@ export function registryTrust(
 ): RegistryTrust {
   // The connector owns the terminal, so the progress of a request is not printed.
   const quiet = { ...ctx, out: new Output(ctx.terminal, ctx.clock, { json: true, colour: false }) };
-  // Its own clock, because the one of requests also sees the time of the proxy.
+  // Its own clock, because the clock of other requests also takes the time of the proxy.
   const clock = new ServiceClock(ctx.clock);
   const registry = () => registryAt(ctx, clock, registryUrl);
   const file = `${encodeURIComponent(registryUrl)}.crl`;
@@ -244,7 +244,7 @@ export function registryTrust(
     savedList: () => {
       try {
         const saved = readPrivate(join(ctx.configDir, "keys", file), LIMITS.crlBytes);
-        // A signed list is no number.
+        // A number is the time at which the registry had no list; a signed list never reads as one.
         return saved === null || Number.isNaN(Number(saved)) ? saved : Number(saved);
       } catch {
         // A copy that cannot be read counts as missing, because the registry's list replaces it.

@@ -113,7 +113,7 @@ export async function installFleet(
   return await install(ctx, host, system, null, await agentFolders(ctx), command);
 }
 
-/** A service has no environment of a shell, and the options of one agent are not for all. @throws {CliError} `CLI_USAGE` */
+/** Refuses variables of a runtime: it would get the messages of all agents. @throws {CliError} `CLI_USAGE` */
 function refuseRuntimeOfEnvironment(ctx: Context): void {
   const name = RUNTIME_VARIABLES.find((name) => ctx.env(name) !== undefined);
   if (name === undefined) return;

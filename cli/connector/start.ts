@@ -50,7 +50,7 @@ export async function startConnectors(
       try {
         return connector.isOver ? null : connector.status();
       } catch {
-        // A store that cannot be read now must not end the view that would say so.
+        // A store that cannot be read now would otherwise end the view that reports it.
         return null;
       }
     };
@@ -149,8 +149,8 @@ async function identityFiles(store: AgentStore, name: string): Promise<string> {
 }
 
 /**
- * Reports unhandled rejections from now on, because the HTTP client of Deno causes one when a response breaks off, which would
- * end the connector. A thrown exception still ends it. Returns a function that stops it.
+ * Reports unhandled rejections from now on, because the HTTP client of Deno causes one when a response breaks off,
+ * which would end the connector. A thrown exception still ends it. Returns a function that stops the reports.
  */
 export function reportDefects(emit: EmitEvent): () => void {
   const report = (event: PromiseRejectionEvent) => {

@@ -16,7 +16,6 @@ export interface StartOptions extends TargetOptions, ScreenOptions {
 
 const RUNTIME_OPTIONS = ["runtime-base-url", "openclaw-base-url", "hook-path", "hook-token"] as const;
 
-/** Options that belong to the connector of one agent. */
 const OPTIONS_OF_ONE = [...RUNTIME_OPTIONS, "port"] as const satisfies readonly (keyof StartOptions)[];
 
 /** Returns true when an option chooses the platform, or the address or the token of the runtime. */
@@ -41,7 +40,7 @@ export function checkSave(options: StartOptions): void {
 export function refuseOptionsOfOne({ env }: Pick<Context, "env">, options: StartOptions): void {
   for (const name of OPTIONS_OF_ONE) {
     const value = options[name];
-    // A value of the environment is for every agent, so the parser gives that of the token as the option.
+    // A token of the environment also arrives as this option, but it is for every agent, so it is not refused.
     const isOfAll = name === "hook-token" && value === env("SVC_HOOK_TOKEN");
     if (value === undefined || isOfAll) continue;
     throw new CliError("CLI_USAGE", `--${name} is for the connector of one agent, not for several`);

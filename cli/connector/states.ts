@@ -18,7 +18,7 @@ export function refusalText(problem: string): string | null {
 /**
  * @param now milliseconds since the Unix epoch
  * @param peer the alias of the recipient
- * @param host of its server, when that is another one
+ * @param host of the recipient's server, when it is not the agent's own
  */
 export function stateText(message: Shown, now: number, peer = "the recipient", host: string | null = null): string {
   const text = stateAlone(message, now, peer, host);
@@ -44,7 +44,7 @@ function stateAlone(
       return seconds > 0 ? `${waits}, next try in ${seconds} s` : waits;
     }
     case "queued":
-      // A server that was restored from an older backup says nothing of it any longer, also not that it is given up.
+      // A server that was restored from an older backup has lost the message, so it never says that it gave up.
       return expiresAt !== null && Date.parse(expiresAt) <= now
         ? "unclear, it waited at the server"
         : "waits at the server";

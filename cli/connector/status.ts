@@ -33,7 +33,7 @@ export const Status = z.object({
   receiptsWaiting: z.number(),
   /** Messages that the loop guard has refused since the start. */
   loopGuards: z.number(),
-  /** Messages that were refused since the start because their proof, their sender or their payload was. */
+  /** Messages that were refused since the start because of their proof, their sender or their payload. */
   refused: z.number(),
   runtime: z.object({
     platform: z.enum(PLATFORM_IDS),
@@ -54,9 +54,9 @@ export const Status = z.object({
   servers: z.array(z.object({
     host: z.string(),
     peers: z.number(),
-    /** When it was called last; `null` before. */
+    /** When the server was called last; `null` before the first call. */
     calledAt: When.nullable(),
-    /** Why that failed; `null` after success. */
+    /** Why the last call failed; `null` after success. */
     problem: z.string().nullable(),
   })),
   /** Peers for which the registry has signed another key within seven days. */

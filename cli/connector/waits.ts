@@ -8,7 +8,7 @@ import type { ArrivingMessage } from "./store/received_messages.ts";
 import { type Change, keyOf, type SentKey } from "./store/received_rows.ts";
 import { BoundedMap } from "../../shared/bounded_map.ts";
 
-/** After the end of its wait a caller still gets a reply first: between two waits it is not gone. */
+/** How long a caller still gets a reply first after its wait. With less, a caller between two waits loses it. */
 const HELD_AFTER_WAIT_MS = 10_000;
 /** Ended waits that are remembered, the newest. */
 export const ENDED_WAITS = 1_000;
@@ -137,7 +137,7 @@ const KNOWN_TASKS = 1_000;
 
 /**
  * The tasks of local A2A clients whose result their clients wait for or have asked for (D-135): the reply to one ends it
- * and goes to the client only. In memory: after a restart a reply is kept a moment for a client that asks.
+ * and goes to the client only. In memory: after a restart a reply is kept for 30 s for a client that asks.
  */
 export class AskedTasks {
   /** When the receipts of a task were last requested, milliseconds since the Unix epoch. */

@@ -1,6 +1,6 @@
 /**
- * `a2a.json`: the peers that local A2A clients can reach (D-135), each with the hash of its token. A token is good for one
- * peer and for nothing else. The connector reads the file for each request, so a change needs no restart.
+ * `a2a.json`: the peers that local A2A clients can reach (D-135), each with the hash of its token. A token opens one
+ * peer and nothing else. The connector reads the file for each request, so a change needs no restart.
  */
 import { hash, timingSafeEqual } from "node:crypto";
 import * as z from "zod";
@@ -10,7 +10,7 @@ import type { Random } from "../../../shared/random.ts";
 import type { AgentFolder } from "../../agents/agent_store.ts";
 import { CliError } from "../../errors.ts";
 
-/** Peers with an A2A address: each request of a client reads the file. */
+/** Peers with an A2A address. With more, the file that each request of a client reads would be slow to read. */
 const MAX_PEERS = 100;
 
 const A2A_FILE = "a2a.json";
@@ -31,7 +31,7 @@ export function readA2aPeers(folder: AgentFolder): A2aPeer[] {
   return folder.readJson(A2A_FILE, A2aFile, { hint: "; remove it and add the peers again" })?.peers ?? [];
 }
 
-/** Writes the peers. Call it under the lock of the agent. @throws {CliError} `CLI_USAGE` when there are too many */
+/** Writes the peers. Without the agent's lock, a change of another command is lost. @throws {CliError} `CLI_USAGE` */
 export async function writeA2aPeers(folder: AgentFolder, peers: readonly A2aPeer[]): Promise<void> {
   if (peers.length > MAX_PEERS) {
     throw new CliError("CLI_USAGE", `There are ${MAX_PEERS} peers with an A2A address already: remove one`);

@@ -4,7 +4,7 @@ import type { AgentFolder } from "../../agents/agent_store.ts";
 import { shellWord } from "../../terminal/output.ts";
 import { CURL_FILE } from "./discovery_file.ts";
 
-/** The command with which a person lets a running connector pair: the one thing to paste, where no program can ask them. */
+/** The command that a person pastes to let a running connector pair, where no program can ask the person. */
 export function pairingCommand(
   folder: Pick<AgentFolder, "path">,
   url: string,

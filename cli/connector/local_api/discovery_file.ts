@@ -34,7 +34,7 @@ export async function withdraw(folder: AgentFolder, token: string): Promise<void
   if (readConnectorFile(folder)?.token === token) await removeDiscoveryFiles(folder);
 }
 
-/** Removes the discovery files. Only the holder of the lock may do this. */
+/** Removes the discovery files. Without the lock, this would hide a connector that runs. */
 export async function removeDiscoveryFiles(folder: AgentFolder): Promise<void> {
   await folder.remove(CONNECTOR_FILE);
   await folder.remove(CURL_FILE);

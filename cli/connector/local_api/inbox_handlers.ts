@@ -36,7 +36,7 @@ const MAX_ID = Number.MAX_SAFE_INTEGER;
 
 const Flag = (usual: boolean) =>
   z.preprocess((text) => ({ true: true, false: false })[String(text)] ?? text, z.boolean().default(usual));
-/** Aliases and DIDs have no comma. */
+/** Aliases and DIDs, separated by commas, which neither contains. */
 const Senders = z.string().min(1).max(LIMIT.sendersAtOnce * 257).transform((list) => list.split(","))
   .pipe(z.array(Peer).max(LIMIT.sendersAtOnce));
 
@@ -93,7 +93,7 @@ export function message({ connector, params }: LocalInput<z.output<typeof Messag
   return jsonText(messageJson(found, connector.peers));
 }
 
-/** Marks messages read, or holds them for a program that is going to show them, or releases such ones (D-395). */
+/** Marks messages read, or holds them for a program that is going to show them, or releases what it held (D-395). */
 export function read({ connector, body }: BodyInput<typeof InboxRead>): Response {
   const { ids, lease, leaseId } = body;
   if (lease === undefined) {
@@ -122,7 +122,7 @@ export async function didOf(connector: Connector, to: string): Promise<string> {
   return known(connector, to, await connector.findPeer(to));
 }
 
-/** The same, also for a peer whose pair has ended, because its messages can still be read. */
+/** The DID of a peer, also of one whose pair has ended, because its messages can still be read. */
 export async function didEver(connector: Connector, to: string): Promise<string> {
   return known(connector, to, findPeerEver(connector.peers.all, to) ?? await connector.findPeer(to));
 }
@@ -179,12 +179,12 @@ export function purge({ connector, body }: BodyInput<typeof DeadLetterIds>): Res
   return json({ purged: connector.store.received.purge(idsOf(body)) });
 }
 
-/** `null`: all of them. */
+/** The IDs of a body; `null`: all dead letters. */
 function idsOf(wanted: z.output<typeof DeadLetterIds>): number[] | null {
   return "ids" in wanted ? wanted.ids : null;
 }
 
-/** A place, as `next` of a page gives it. */
+/** A place in the log, as `next` of a page gives it. */
 const PlaceText = z.string().max(40).transform((text, { addIssue }): Place => {
   const [received = NaN, sent = NaN, ...rest] = text.split("-").map((part) => part === "" ? NaN : Number(part));
   if (!Number.isSafeInteger(received) || !Number.isSafeInteger(sent) || rest.length > 0) {
@@ -238,7 +238,7 @@ function hasText(search: string): (content: Content) => boolean {
   const wanted = search.toLowerCase();
   return (content) => {
     const raw = content.payload.toLowerCase();
-    // Without an escape, what is not in the JSON is not in the text either, so most messages are not parsed then.
+    // Without an escape, what is not in the JSON is not in the text either, so most messages need no parser.
     if (!raw.includes("\\") && !raw.includes(wanted)) return false;
     return (textOf(content) ?? raw).toLowerCase().includes(wanted);
   };

@@ -1,6 +1,6 @@
 /**
  * The connector's HTTP API on this machine (D-87): for the agent's runtime and its person. Safe from web pages (no
- * `Origin`, a loopback `Host`) and from other users (a token from a private file). Answers requests; listens elsewhere.
+ * `Origin`, a loopback `Host`) and from other users (a token from a private file). Answers requests; port.ts listens.
  */
 import { pathParams } from "../../../shared/page/path_params.ts";
 import { hash, timingSafeEqual } from "node:crypto";
@@ -61,7 +61,7 @@ export function ownCalls(options: LocalApiOptions): LocalCalls {
   return {
     agentName: name,
     async send({ method, target, body = "{}" }) {
-      // A view that waits for messages would get its answer at once and ask again without end, and leave no time for the stop.
+      // Each wait ends at once now, so a view that waits for messages would ask again all the time and delay the stop.
       if (connector.isStopping) throw new LocalDown(name, "does not run");
       const allowed = { method, url: new URL(target, origin), headers, read: () => body };
       const response = await answer(options, allowed).catch(refuse);
@@ -84,8 +84,8 @@ async function answer(options: LocalApiOptions, { method, url, headers, read }: 
 function refuseWebPages(headers: Headers, pathname: string, hosts: readonly string[]): void {
   // Against DNS rebinding, because a web page whose name resolves to 127.0.0.1 still sends its own name.
   if (!hosts.includes(headers.get("host")?.toLowerCase() ?? "")) throw new LocalError("CONNECTOR_HOST_FORBIDDEN");
-  // A browser sends Sec-Fetch-Site also where it sends no Origin: images, links, forms with GET, but programs send
-  // none.
+  // Also Sec-Fetch-Site, because a browser sends no Origin for images, links and forms with GET. Programs send
+  // neither.
   const isOfPage = headers.has("origin") ||
     /^\/(?:v1|a2a)\//.test(pathname) && (headers.get("sec-fetch-site") ?? "none") !== "none";
   if (isOfPage) throw new LocalError("CONNECTOR_ORIGIN_FORBIDDEN");
@@ -97,7 +97,7 @@ function checkToken(headers: Headers, token: string, agentName: string): void {
   throw new LocalError("CONNECTOR_UNAUTHORIZED", whose);
 }
 
-/** The peer in the path, when the caller has its token. @throws {LocalError} `CONNECTOR_UNAUTHORIZED`, also for no peer */
+/** The peer in the path, if its token was given. @throws {LocalError} `CONNECTOR_UNAUTHORIZED`, also for no peer */
 function peerOf(headers: Headers, params: unknown, peers: readonly A2aPeer[]): A2aPeer {
   const { alias } = params as { alias: string };
   const peer = peers.find((known) => known.alias === alias);

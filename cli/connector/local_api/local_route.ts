@@ -57,7 +57,7 @@ interface LocalRouteSpec<P, Q, B> {
   /** Strings of the query. Without a schema the query must be empty. */
   query?: Q;
   body?: B;
-  /** The schema in the API documents, where the proxy checks the body and here it must be an object only. */
+  /** The schema in the API documents, for a body that the proxy checks: here it must only be an object. */
   shownBody?: Schema;
   textBody?: Schema;
   bounds?: readonly string[];
@@ -98,7 +98,7 @@ const ALWAYS: readonly LocalCode[] = [
   "INTERNAL_ERROR",
 ];
 
-/** Returns every code of this connector that a route can send. A POST stores something. */
+/** Returns every code of this connector that a route can send. A POST stores something, so the disk can be full. */
 export function localErrorsOf({ method, caller, errors = [], invalidPath, passesOnErrors }: LocalRoute): LocalCode[] {
   const codes = new Set<LocalCode>([...ALWAYS, ...errors, ...invalidPath === undefined ? [] : [invalidPath]]);
   if (passesOnErrors) codes.add("CONNECTOR_PROXY_UNREACHABLE");
@@ -113,7 +113,7 @@ export function wholeNumber(minimum: number, maximum: number) {
   return z.preprocess(digits, z.int().min(minimum).max(maximum));
 }
 
-/** The same with a default, which the API documents show. */
+/** Schema of a whole number in a query with a default, which the API documents show. */
 export function wholeNumberOr(usual: number, minimum: number, maximum: number) {
   return z.preprocess(digits, z.int().min(minimum).max(maximum).default(usual));
 }
@@ -145,9 +145,9 @@ export function jsonText(text: string): Response {
 }
 
 /**
- * Returns a response whose JSON text comes later. `signal` is aborted when the caller goes before that: the body is then
- * cancelled. (`request.signal` of Deno is also aborted after each success, with a warning on the terminal.) A failure is
- * reported, and the body stays empty: the status has left already.
+ * Returns a response whose JSON text comes later. `signal` is aborted when the caller goes before that, which cancels
+ * the body. (`request.signal` is not used: Deno also aborts it after each success, with a warning on the terminal.) A
+ * failure is reported, and the body stays empty, because the status has left already.
  *
  * @param owned disposed when the work has ended
  */

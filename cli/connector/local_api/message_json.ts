@@ -1,6 +1,6 @@
 /**
  * Stored and sent messages as JSON texts of the local API. `payload` is the last member, byte for byte: numbers that
- * JavaScript would round keep their digits, and no depth of nesting is walked.
+ * JavaScript would round keep their digits, and nested values are not walked.
  */
 import {
   errorIn,
@@ -64,7 +64,7 @@ export function outboundJson(
   return withLast(head, "reply", reply === null ? "null" : messageJson(reply, names));
 }
 
-/** Characters of a text in a list: more do not fit a line. */
+/** Characters of a text in a list; more would not fit a line. */
 const LISTED_CHARACTERS = 200;
 
 /** A sent message for a list. `payload`: its content; `null` when it is blanked. */
@@ -108,8 +108,8 @@ function stateMembers(sent: SentMessage) {
 }
 
 /**
- * The member `message` of an object, without the identity block (`null`: it has none); `null` when it is not a string. A half of a surrogate pair
- * is replaced, because no UTF-8 has it: a Python program could not print the text, and a strict reader refuses the page.
+ * The member `message` of a payload without the block of `identity`; `null` when it is not a string. Half of a
+ * surrogate pair is replaced, because a Python program could not print it, and a strict reader would refuse the page.
  */
 export function textOf(
   { payload, identity }: { payload: string; identity: InboxMessage["identity"] | null },

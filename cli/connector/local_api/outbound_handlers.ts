@@ -142,7 +142,7 @@ function result(connector: Connector, sent: SentMessage, wait: WaitForEnd | null
 /** The message with its reply, or with a state after which none is expected; `null` while it is open. */
 function endOf(connector: Connector, sent: SentMessage): { present: SentMessage; reply: InboxMessage | null } | null {
   const { toDid, requestId } = sent;
-  // The row may have made room for others.
+  // The row may be deleted by now, to make room for others.
   const present = connector.store.sent.find(requestId, toDid) ?? sent;
   const reply = connector.store.received.replyTo(sent, connector.deps.clock.now());
   return reply !== null || ENDED.has(present.state) ? { present, reply } : null;
@@ -172,7 +172,7 @@ async function addressed(
   return { toDid, conversationId, inReplyTo: answered.requestId };
 }
 
-/** The payload as JSON text: numbers that JavaScript would round keep their digits. */
+/** The payload as JSON text; one of the body stays as it stands there, because a parser would round large numbers. */
 function payloadOf({ text, error }: OutboundRequest, body: string): string {
   if (error !== undefined) return JSON.stringify(errorPayload(text ?? error.message, error));
   if (text !== undefined) return JSON.stringify({ message: text });

@@ -94,7 +94,7 @@ export async function endPairAt(connector: Connector, did: string): Promise<Http
   return response;
 }
 
-/** Ends the other half of a pair as far as its server can be reached, because that half only lets this agent write. */
+/** Ends the peer's half of a pair. A failure is only reported, because that half only lets this agent write there. */
 async function endPairElsewhere({ proxies, deps: { emit } }: Connector, did: string): Promise<void> {
   const host = proxies.hostOf(did);
   if (host === null) return;
@@ -155,7 +155,7 @@ const Named = z.string().min(1).max(256);
 export const PeerRename = z.strictObject({
   peer: Named,
   alias: Named,
-  /** The peer is the new agent of the one with this alias, whose pair ends. */
+  /** The peer takes the place of the one with this alias, whose pair ends. */
   replaces: z.boolean().optional(),
 });
 
@@ -165,7 +165,7 @@ export async function listed({ connector }: LocalInput): Promise<Response> {
   const { peers, store: { database, sent }, proxy, options: { agent } } = connector;
   const read = await readAllPeers(proxy, agent.did);
   if ("refused" in read) return passed(read.refused);
-  // A peer that paired a moment ago has its alias when it is shown.
+  // A peer that paired a moment ago has no alias yet, and would be missing in the list.
   if (read.peers.some(({ agentDid }) => peers.of(agentDid) === null)) await connector.updatePeers();
   const conversations = new Conversations(database, sent);
   const listed = listedPeers(peers.all, read.peers, (did) => conversations.lastAt(did));
@@ -178,7 +178,7 @@ export async function renamed(
   if (replaces !== true) return await changed(connector, peer, (peers, did) => renamePeer(peers, did, alias));
   const place = (peers: Peers, did: string) => replacePeer(peers, did, alias);
   const named = await didOf(connector, peer), before = peerIn(connector.peers.all, alias);
-  // Refused before the pair has ended, which cannot be undone.
+  // Tried first, because a refusal after the pair has ended would come too late: the end cannot be undone.
   await withAliases(() => place(connector.peers.all, named));
   if (before !== null) {
     const response = await endPairAt(connector, before.agentDid);
@@ -209,7 +209,7 @@ async function changed(
 /** @throws {LocalError} `CONNECTOR_PEER_UNKNOWN` */
 async function didOf(connector: Connector, named: string): Promise<string> {
   const { peers } = connector;
-  // The list may have a peer that paired a moment ago.
+  // A peer that paired a moment ago is only in the list of the proxy.
   if (peerIn(peers.all, named) === null) await connector.updatePeers();
   const did = peerIn(peers.all, named)?.agentDid;
   if (did === undefined) throw new LocalError("CONNECTOR_PEER_UNKNOWN", noPeer(named, peers.all));

@@ -5,9 +5,9 @@ import type { AgentFolder, AgentStore } from "../../agents/agent_store.ts";
 import type { Context } from "../../context.ts";
 import { CliError } from "../../errors.ts";
 
-/** The first ports: they end below 32,768, because above it systems take ports for connections. */
+/** The range of first ports. It ends below 32,768, because systems use higher ports for outgoing connections. */
 export const LOWEST_PORT = 12_000, PORTS = 20_000;
-/** Free ports are searched from there, because a search of all would take seconds when another program holds them. */
+/** Ports that are tried. With more, a start would take seconds when another program holds them all. */
 const PORTS_TRIED = 1_000;
 
 const PORT_FILE = "port";
@@ -30,7 +30,7 @@ export async function firstPort({ uid, configDir }: Pick<Context, "uid" | "confi
  * the next free one is used for this run.
  *
  * @param wanted `--port`, which changes the port permanently
- * @param choice where an agent without a port looks for one; `reserved`: ports of other programs that may not run at this time
+ * @param choice where an agent without a port looks for one; `reserved`: ports of programs that may not run now
  * @returns `movedFrom`: the agent's own port, when another program has it; `null`: the listener has it
  * @throws {CliError} `CLI_BUSY` when none of a thousand ports is free
  */
@@ -70,7 +70,7 @@ async function portsOfOthers(store: AgentStore, name: string): Promise<Set<numbe
       const port = readPort(await store.open(other));
       if (port !== null) ports.add(port);
     } catch (error) {
-      // A damaged folder of another agent must not stop this one from starting.
+      // A damaged folder of another agent would otherwise stop this one from starting.
       if (!(error instanceof CliError)) throw error;
     }
   }

@@ -37,7 +37,7 @@ const VERIFIED_TEXTS: Readonly<Record<Verified, string>> = {
   "end-to-end": "proven end to end",
   "by-registry": "said by the server",
 };
-/** Of the header that names a conversation. */
+/** Characters of a conversation's name that its header allows. */
 const CONVERSATION_CHARACTERS = 128;
 
 export const conversationRows: readonly LocalRow[] = [
@@ -286,7 +286,7 @@ interface Draft {
 function draftOf({ form, params }: Input): Draft {
   return {
     to: params.alias ?? form.get("to") ?? "",
-    // A browser ends each line of a form with two signs.
+    // A browser ends each line of a form with CR LF, and the peer would get the CR.
     text: (form.get("text") ?? "").replaceAll("\r\n", "\n"),
     keeps: form.has("keep"),
     requestId: form.get("requestId") ?? "",

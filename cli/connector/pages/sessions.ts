@@ -5,9 +5,9 @@ import { BoundedMap } from "../../../shared/bounded_map.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import type { Random } from "../../../shared/random.ts";
 
-/** More at a time are only made by a program that does not open them. */
+/** Codes that are not used yet. Only a program that opens none of them would make more. */
 const CODES_MAX = 5;
-/** One for each browser of a person; the oldest makes room. */
+/** Sessions, one for each browser of a person; the oldest makes room. */
 const SESSIONS_MAX = 4;
 const SESSION_MS = 8 * 3_600_000;
 const IDLE_MS = 3_600_000;

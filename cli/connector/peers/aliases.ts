@@ -1,19 +1,19 @@
 /**
- * Aliases: what a person may give, and what a peer gets. Apart from peers.ts, which would load the parsers of schemas into each
- * command.
+ * Aliases: what a person may give, and what a peer gets. Apart from peers.ts, which would load the schema library into
+ * each command.
  */
 import { parseDid } from "../../../shared/protocol/did.ts";
 
-/** Of what a person gives, and of what a model is shown: a longer one could hold a sentence, and hides what follows it. */
+/** For aliases that a person gives or a model sees: a longer one could hold a sentence, and hides what follows it. */
 export const ALIAS_CHARACTERS_MAX = 32;
 
-/** What a person may give. */
+/** An alias that a person may give. */
 export const ALIAS = new RegExp(`^[A-Za-z0-9][A-Za-z0-9._-]{0,${ALIAS_CHARACTERS_MAX - 1}}$`);
 
-/** The same, for texts. */
+/** `ALIAS` in words. */
 export const ALIAS_FORM = `1 to ${ALIAS_CHARACTERS_MAX} of A-Z, a-z, 0-9, ., _ and -, with a letter or a digit first`;
 
-/** What the alias of a peer begins with that did not prove a ticket. */
+/** The alias of a peer that did not prove a ticket begins with this. */
 export const CONTACT = "contact-";
 
 /** Words that a reader could take for something else than a peer; they get the prefix `peer-`. */
@@ -21,12 +21,12 @@ export const RESERVED: ReadonlySet<string> = new Set(
   ["user", "system", "assistant", "human", "admin", "svc"].map(folded),
 );
 
-/** An alias as a reader sees it: without case, l and I as 1, and O as 0, because a peer could otherwise pass for another one. */
+/** An alias without case, l and I as 1, and O as 0, because a reader could otherwise take a peer for another one. */
 export function folded(alias: string): string {
   return alias.toLowerCase().replaceAll(/[il]/g, "1").replaceAll("o", "0");
 }
 
-/** What a reader sees of all names of a peer. */
+/** All names of a peer, folded. */
 export function foldedNames(
   [alias, { former = [] }]: readonly [string, { former?: readonly string[] | undefined }],
 ): string[] {
@@ -52,7 +52,7 @@ export function extended(alias: string, more: string): string {
  * A word as an alias, with a number when another peer has the word, or one that looks like it.
  *
  * @param taken the folded aliases of the others
- * @param prefix of a contact
+ * @param prefix `CONTACT` for a contact
  * @param numbers the number to try next for each folded word, so that many peers with one name stay linear
  */
 export function freeAlias(name: string, taken: ReadonlySet<string>, numbers: Map<string, number>, prefix = ""): string {

@@ -1,7 +1,7 @@
 /**
- * Confirms a ticket: at the proxy of the agent that made it, and for one of another server also at this agent's own, so that the
- * two may write to each other (D-280). Each step can be repeated, and is until all are done: after a lost answer, after a kill, and
- * while one of the two servers is away.
+ * Confirms a ticket: at the proxy of the agent that made it, and for a ticket of another server also at this agent's
+ * own proxy, so that the two may write to each other (D-280). All steps are repeated until they are done: after a lost
+ * answer, after a kill, and while one of the two servers is away.
  */
 import { PairConfirmAnswer, PairingProfile } from "../../../shared/protocol/api/pairing.ts";
 import { isTicketOf, parseTicket, type Ticket } from "../../../shared/protocol/ticket.ts";
@@ -34,7 +34,7 @@ export type Confirmed = HttpResponse | "key_mismatch";
 
 /**
  * @param members of the request: a profile, and what the caller adds
- * @throws {import("../../../shared/client/errors.ts").UnreachableError} when a server does not answer; it is tried again for a day
+ * @throws {UnreachableError} when a server does not answer; the confirmation is tried again for a day
  */
 export async function confirmTicket(
   connector: ConfirmingConnector,
@@ -50,10 +50,10 @@ export async function confirmTicket(
   return confirmed;
 }
 
-/** Goes on with the confirmations that an earlier run, or a server that did not answer, left open. Never rejects. */
+/** Continues the confirmations that an earlier run, or a server that did not answer, left open. Never rejects. */
 export async function resumeConfirmations(connector: ConfirmingConnector): Promise<void> {
   const { deps: { clock, emit }, store: { pairConfirmations: rows } } = connector;
-  // One that runs would otherwise be asked for twice, with two results for one person.
+  // A confirmation in progress would otherwise run twice, and one person would get two results.
   if (connector.pairing.isConfirming) return;
   try {
     for (const row of rows.all()) await resume(connector, row, clock.now() >= row.until);
@@ -69,7 +69,7 @@ async function resume(connector: ConfirmingConnector, row: PairConfirmation, isO
     if (ticket !== null && !isOver) {
       const confirm = () => confirmTicket(connector, ticket, { responderProfile: row.profile });
       const confirmed = await connector.pairing.confirming(confirm);
-      // A person who was told that it goes on would otherwise wait for a pair that never comes.
+      // Without the event, a person who was told that the confirmation goes on would wait for a pair that never comes.
       if (confirmed === "key_mismatch") emit("pair_failed", { why: "the agent of the ticket did not prove its key" });
       else if (apiErrorOf(confirmed) !== null) {
         emit(isPassing(confirmed) ? "pair_waits" : "pair_failed", { why: describeError(apiErrorOf(confirmed)) });
@@ -104,7 +104,7 @@ async function runSteps(
 ): Promise<Confirmed> {
   const { pairing, peers, options: { agent }, store: { pairConfirmations: rows } } = connector;
   const { pairSecret: secret, plain } = ticket, elsewhere = isElsewhere(connector, ticket);
-  // Neither of two servers can name the key of the other's agent.
+  // Without a secret nothing proves the key: neither of two servers can vouch for an agent of the other.
   if (elsewhere && secret === null) return "key_mismatch";
   const proxy = proxyOf(connector, ticket);
   const responderKey = secret === null ? undefined : await pairing.proof("responder", secret, members.responderProfile);
@@ -120,7 +120,7 @@ async function runSteps(
   const isOfTicket = (authorityIn(did) !== authorityIn(agent.did)) === elsewhere;
   const peer = { did, profile, proxy: elsewhere ? ticket.origin : undefined };
   if (!isOfTicket || !await pairing.pinInitiator(secret, peer, key)) {
-    // A peer from before keeps its pair, because a relay could otherwise end a good one with a false answer.
+    // An earlier peer keeps its pair, because a relay could otherwise end a good pair with a false answer.
     if (!wasPeer) await endPair(connector, proxy, did);
     return "key_mismatch";
   }

@@ -1,6 +1,6 @@
 /**
- * Proves this agent's key to a peer while they pair, and pins the peer's (D-146). The pair secret travels in the ticket only,
- * from person to person, so neither proxy nor registry chooses the key.
+ * Proves this agent's key to a peer while they pair, and pins the peer's key (D-146). The pair secret travels in the
+ * ticket only, from person to person, so neither proxy nor registry chooses the key.
  */
 import type { Clock } from "../../../shared/clock.ts";
 import { PairingProfile, type PairKey } from "../../../shared/protocol/api/pairing.ts";
@@ -60,7 +60,7 @@ export class Pairing {
     return await provePairKey(secret, { role, did: this.deps.did, profile: data }, cnf.jwk.x);
   }
 
-  /** Runs the confirmation of a ticket, for whose end the messages of unpinned agents wait. */
+  /** Runs the confirmation of a ticket. Until it ends, messages of unpinned agents wait. */
   async confirming<T>(confirm: () => Promise<T>): Promise<T> {
     const work = confirm(), ended = work.then(() => {}, () => {});
     this.#confirming.add(ended);
@@ -80,13 +80,13 @@ export class Pairing {
     await Promise.all(this.#confirming);
   }
 
-  /** Pins the initiator of a ticket that this agent has confirmed. Returns false when it did not prove the key that it has. */
+  /** Pins the initiator of a ticket that this agent has confirmed. Returns false when it did not prove its key. */
   async pinInitiator(secret: string, peer: PinnedPeer, key: PairKey | undefined): Promise<boolean> {
     if (key === undefined || !await provesPairKey(secret, { role: "initiator", ...peer }, key)) return false;
     return await this.#pin(peer, key);
   }
 
-  /** Pins the listed peers that prove their key with the secret of an open ticket, and uses that up. */
+  /** Pins the listed peers that prove their key with the secret of an open ticket, and deletes that secret. */
   async pinListed(listed: readonly Peer[]): Promise<void> {
     const { secrets, peers, clock } = this.deps;
     const all = listed.filter(({ agentDid: did, peerKey }) => {
@@ -94,7 +94,7 @@ export class Pairing {
       return peerKey !== undefined && (known?.how !== "ticket" || known.removed || known.gone);
     });
     if (all.length === 0) return;
-    // The newest, because who confirmed an open ticket paired a moment ago.
+    // The newest, because an agent that confirmed an open ticket paired a moment ago.
     const proving = all.sort((a, b) => a.pairedAt < b.pairedAt ? 1 : -1).slice(0, PROVING_MAX);
     for (const secret of secrets.open(clock.now())) {
       for (const { agentDid: did, profile, peerKey, proxy } of proving) {
@@ -107,8 +107,8 @@ export class Pairing {
   }
 
   /**
-   * Returns false for a peer of another key that a ticket has proven, because a person would otherwise believe that the
-   * new ticket counts.
+   * Pins a peer. Returns false when an earlier ticket proved another key of it, because a person would otherwise
+   * believe that the new ticket counts.
    */
   async #pin({ did, profile, proxy }: PinnedPeer, { publicKey }: PairKey): Promise<boolean> {
     const { peers, clock, emit } = this.deps;

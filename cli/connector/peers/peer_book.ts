@@ -25,7 +25,7 @@ export class PeerBook {
     return this.#peers;
   }
 
-  /** Also of a peer whose pair has ended; `null` for a stranger. */
+  /** The alias of a peer, also of one whose pair has ended; `null` for a stranger. */
   aliasOf(did: string): string | null {
     return this.#aliases.get(did) ?? null;
   }
@@ -35,7 +35,7 @@ export class PeerBook {
     return this.#peers[this.aliasOf(did) ?? ""] ?? null;
   }
 
-  /** Whether this agent has blocked it: nothing is sent to it, and nothing of it is taken. */
+  /** Whether this agent has blocked a peer: nothing is sent to it, and its messages are refused. */
   isBlocked(did: string): boolean {
     return this.of(did)?.blocked === true;
   }

@@ -3,7 +3,7 @@ import type { LocalPeer } from "../../../shared/client/local_shapes.ts";
 import { type Column, timeCell } from "../../terminal/tables.ts";
 import { durationText } from "../../terminal/times.ts";
 
-/** Of a message that is not end-to-end, and of its sender: a contact has proven no ticket, so nothing was sealed. */
+/** Says of a message, and of a contact, that nothing is sealed, because no ticket has proven the key of the peer. */
 export const READABLE = "readable by the server";
 
 export function peerColumns(now: number): Column<LocalPeer>[] {

@@ -24,8 +24,8 @@ export async function directPeers(ctx: Context, folder: AgentFolder): Promise<Lo
 }
 
 /**
- * Reads the peers from the proxy. Saves nothing: only the connector writes `peers.json`, because two writers could lose the key
- * of a peer.
+ * Reads the peers from the proxy. Saves nothing: only the holder of the connector lock writes `peers.json`, because two
+ * writers could lose the key of a peer.
  *
  * @throws {import("../../errors.ts").ApiError} when the proxy refuses
  */

@@ -18,9 +18,9 @@ import type { Peer } from "../../link/peer_pages.ts";
 import type { Pin } from "../check_proof.ts";
 import type { ChangedPeer } from "../../../shared/client/local_shapes.ts";
 
-/** Peers that a list can make known. With more, the file would be too large to be written, and no change of a peer could be kept. */
+/** Peers that a list can make known. With more, the file would be too large to write, and each change would be lost. */
 export const LISTED_PAIRS = 10_000;
-/** The newest ended pairs whose aliases are kept: with 10,000 peers beside them the file stays readable at each command. */
+/** The newest ended pairs whose aliases are kept. With more, the file would be too large to be read at each command. */
 const ENDED_PAIRS = 5_000;
 
 const PeersFile = z.record(
@@ -39,10 +39,10 @@ const PeersFile = z.record(
     how: z.enum(["ticket", "contact"]).optional(),
     /** When the key became known. */
     since: z.string().optional(),
-    /** When the registry's word for another key of it came last. */
+    /** When the registry was last seen to have signed another key for it. */
     otherKeyAt: z.string().optional(),
     /**
-     * This agent has ended the pair. Only a ticket begins it again, because a relay must not bring a removed peer back.
+     * This agent has ended the pair. Only a ticket begins it again, or a relay could bring the removed peer back.
      */
     removed: z.literal(true).optional(),
     /** This agent takes nothing of the peer and sends it nothing, and keeps the pair. */
@@ -50,7 +50,7 @@ const PeersFile = z.record(
     /** Origin of its home proxy, for a peer of another server. */
     proxy: z.string().max(150).refine(isOrigin).optional(),
     /**
-     * Aliases that it had before. They stay its own, because a person who types one must not write to another agent.
+     * Aliases that it had before. They stay its own, or a person who types one could write to another agent.
      */
     former: z.array(z.string()).optional(),
   }),
@@ -61,7 +61,7 @@ type PairedPeer = Pick<Peer, "agentDid" | "profile" | "pairedAt" | "proxy">;
 export type Peers = z.infer<typeof PeersFile>;
 type KnownPeer = Peers[string];
 
-/** The peers with a change to the one with a DID. */
+/** The peers, after a change to the one with this DID. */
 function withPeer(peers: Peers, did: string, change: (peer: KnownPeer) => KnownPeer): Peers {
   return Object.fromEntries(
     Object.entries(peers).map(([alias, peer]) => [alias, peer.did === did ? change(peer) : peer]),
@@ -77,7 +77,7 @@ export function aliasesOf(peers: Peers): Map<string, string> {
   return new Map(Object.entries(peers).map(([alias, { did }]) => [did, alias]));
 }
 
-/** DID → alias for texts. */
+/** DID → alias, for texts; none when `peers.json` is damaged. */
 export function shownAliases(folder: AgentFolder): Map<string, string> {
   return aliasesOf(peersIfAny(folder));
 }
@@ -121,7 +121,7 @@ export function mergePeers(known: Peers, { peers }: { peers: readonly PairedPeer
     if (alias !== undefined) add(alias, peer);
   }
   const numbers = new Map<string, number>();
-  // The names of contacts begin alike, because a relay could list an agent of its own under the name that a person expects.
+  // All contacts get the prefix, because a relay could list an agent of its own under a name that a person expects.
   const strangers = oldest.filter(({ agentDid }) => !aliasOf.has(agentDid));
   for (const peer of strangers.slice(0, Math.max(0, LISTED_PAIRS - (oldest.length - strangers.length)))) {
     add(freeAlias(wordOf(peer.profile.agentName, peer.agentDid, peer), taken, numbers, CONTACT), peer);
@@ -130,8 +130,8 @@ export function mergePeers(known: Peers, { peers }: { peers: readonly PairedPeer
 }
 
 /**
- * The peers with one whose ticket proved its key. A key that a ticket proved before stays; a contact's is replaced, and its alias
- * becomes that of a peer.
+ * The peers with one whose ticket proved its key. A key that a ticket proved before stays; that of a contact is
+ * replaced, and its alias loses the prefix.
  */
 export function pinTicket(
   peers: Peers,
@@ -146,7 +146,7 @@ export function pinTicket(
   if (before?.how === "ticket" && before.key !== key) return peers;
   const taken = new Set(Object.entries(others).flatMap(foldedNames));
   const isContact = known?.startsWith(CONTACT) ?? false;
-  // A name that the person has given to the contact goes before the one that the agent gives itself.
+  // A name that the person has given to the contact is used in place of the one that the agent gives itself.
   const wanted = isContact && before?.former !== undefined ? known?.slice(CONTACT.length) : undefined;
   const alias = known !== undefined && !isContact
     ? known
@@ -203,8 +203,8 @@ export function pinOf(peer: Pick<Peers[string], "key" | "how" | "since"> | null)
 }
 
 /**
- * The peers with the key of a contact, from its first proven message. A key over the bound makes room of a contact whose pair has
- * ended, the one that ended first. `null` without one: a key that is forgotten could be replaced by another.
+ * The peers with the key of a contact, from its first proven message. A key over the bound replaces the contact whose
+ * pair ended first; `null` without such a contact, because another key could take the place of one that is forgotten.
  */
 export function pinContact(peers: Peers, did: string, key: string, since: string): Peers | null {
   const pinned = Object.entries(peers).filter(([, peer]) => peer.key !== undefined && peer.did !== did);
@@ -218,12 +218,12 @@ export function pinContact(peers: Peers, did: string, key: string, since: string
 /** With more keys the file of the peers would become too large to be read at each command. */
 export const PINS = 10_000;
 
-/** The peers with one whose messages are refused, or are not any longer. */
+/** The peers, with one of them blocked or unblocked. */
 export function blockPeer(peers: Peers, did: string, isBlocked: boolean): Peers {
   return withPeer(peers, did, ({ blocked: _before, ...peer }) => isBlocked ? { ...peer, blocked: true } : peer);
 }
 
-/** Aliases that a peer may have had. With more, renaming again and again would fill the file, which must stay readable. */
+/** Former aliases of a peer. With more, renaming again and again would make the file too large to be read. */
 const FORMER_ALIASES = 8;
 
 export class AliasError extends Error {
@@ -231,8 +231,8 @@ export class AliasError extends Error {
 }
 
 /**
- * The peers with one that has another alias. Its old one stays its own. A contact keeps the prefix, or it would look like a peer
- * whose ticket proved its key.
+ * The peers with one that has another alias. The old alias stays its own. A contact keeps the prefix, or it would look
+ * like a peer whose ticket proved its key.
  *
  * @throws {AliasError}
  */
@@ -255,8 +255,8 @@ export function renamePeer(peers: Peers, did: string, wanted: string): Peers {
 }
 
 /**
- * The peers with one that takes the place of another: the new agent of a person whose machine is gone (D-145). It gets the names of
- * the other, which becomes removed and is called `<alias>-old`, so that its messages can still be read.
+ * The peers with one that takes the place of another: the new agent of a person whose machine is gone (D-145). It gets
+ * the names of the other, which is removed and called `<alias>-old`, so that its messages can still be read.
  *
  * @param wanted a name of the other
  * @throws {AliasError} also for a contact, because a relay could list one under any name
@@ -279,8 +279,8 @@ export function replacePeer(peers: Peers, did: string, wanted: string): Peers {
 }
 
 /**
- * The peer whose place a new one may take: it has the name that the new agent gives itself, and both are of a person with one name.
- * Both have proven tickets. `null` for none; only a person can say that it is so.
+ * The peer whose place a new one may take: it has the name that the new agent gives itself, their persons have the same
+ * name, and both have proven tickets. `null` for none. The person is asked, because an agent can give itself any name.
  */
 export function perhapsReplaced(peers: Peers, did: string): string | null {
   const present = aliasesOf(peers).get(did) ?? "", peer = peers[present];
@@ -294,8 +294,8 @@ function tooManyNames(alias: string): AliasError {
 }
 
 /**
- * Marks pairs as ended, in the order of their ends, and keeps the newest. What a ticket proved and what this agent
- * removed always stays, because a relay could otherwise make it forgotten with pairs that it invents.
+ * Marks pairs as ended, in the order of their ends, and keeps the newest. What a ticket proved, and what this agent
+ * removed or blocked, always stays, because a relay could otherwise push it out with pairs that it invents.
  */
 function endedPairs(pairs: readonly [string, KnownPeer][]): (readonly [string, KnownPeer])[] {
   const next = pairs.reduce((last, [, { endOrder = 0 }]) => Math.max(last, endOrder), 0) + 1;
@@ -304,7 +304,7 @@ function endedPairs(pairs: readonly [string, KnownPeer][]): (readonly [string, K
     .filter(([, { how, removed, blocked }], i) => i < ENDED_PAIRS || how === "ticket" || removed || blocked);
 }
 
-/** A tool reads the peers several times for one call, and the check of their file takes longer than its reading. */
+/** Kept, because a tool reads the peers several times for one call, and each check of their file takes long. */
 let lastRead: { text: string; peers: Peers } | null = null;
 
 /** @throws {CliError} `CLI_FILE_INVALID` */
@@ -337,14 +337,14 @@ export function presentPeers(peers: Peers): Peers {
   return Object.fromEntries(Object.entries(peers).filter(([, { gone, removed }]) => !gone && !removed));
 }
 
-/** The DID of a peer, from a DID or an alias; `null` when no peer has the alias, or not any longer. */
+/** The DID of a peer, from a DID or an alias; `null` when no present peer has the alias. */
 export function findPeer(peers: Peers, to: string): string | null {
   if (isAgentDid(to)) return to;
   const peer = peers[presentAlias(peers, to) ?? ""];
   return peer === undefined || peer.gone || peer.removed ? null : peer.did;
 }
 
-/** The same, also for an alias whose pair has ended, because its messages can still be read. */
+/** The DID of a peer, also for an alias whose pair has ended, because its messages can still be read. */
 export function findPeerEver(peers: Peers, to: string): string | null {
   return isAgentDid(to) ? to : peers[presentAlias(peers, to) ?? ""]?.did ?? null;
 }

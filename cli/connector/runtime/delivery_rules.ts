@@ -9,13 +9,13 @@ import { DAY_MS } from "../../../shared/clock.ts";
 
 /** Attempts at a message before it leaves its lane, so that one bad message does not hold up those behind it. */
 const QUICK_ATTEMPTS = 4;
-/** The wait after the first of these; doubles. Longer, and a runtime that was busy for a moment gets its messages late. */
+/** The wait after the first attempt; doubles. With more, a runtime that was busy for a moment gets messages late. */
 const QUICK_FIRST_MS = 300, QUICK_MAX_MS = 2_000;
-/** The longest wait after that: for as long a runtime that is back may stay without its messages. */
+/** The longest wait of later attempts. With more, a runtime that is back gets its messages later. */
 const SLOW_MAX_MS = 60_000;
-/** Refusals with 5xx and with another status before the message is dead: a refused message seldom becomes welcome. */
+/** Refusals with 5xx and with another status before the message is dead: more tries seldom help. */
 const SERVER_ERROR_ATTEMPTS = 10, CLIENT_ERROR_ATTEMPTS = 5;
-/** How long a message is tried while the answers are not about it: with less, a runtime that is down for a night loses it. */
+/** How long a message is tried while no answer is about it. With less, a runtime that is down for a night loses it. */
 const PATIENCE_MS = DAY_MS;
 
 /** `cut`: why `text` is not the whole body. */

@@ -98,7 +98,7 @@ export class Runtime {
     };
   }
 
-  /** Requests that begin while one looks share its look, which costs a process. */
+  /** Requests at the same time share one look, because each look starts a process. */
   async #isOfOtherUser(): Promise<boolean> {
     this.#look ??= this.deps.isOfOtherUser?.(this.target.baseUrl).finally(() => this.#look = undefined);
     return await this.#look ?? false;
@@ -106,7 +106,7 @@ export class Runtime {
   #look: Promise<boolean> | undefined;
 
   async #ask(request: Omit<HttpRequest, "onTooLarge">): Promise<RuntimeAnswer> {
-    // The message waits as it does while the runtime is down: that it is down is why another program could take its port.
+    // The message waits as if the runtime was down, because only then another program can have its port.
     if (await this.#isOfOtherUser()) return { kind: "unreachable", why: OF_OTHER_USER };
     try {
       const exchanged = await exchange(this.deps, { ...request, onTooLarge: "truncate" });

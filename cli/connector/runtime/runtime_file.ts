@@ -25,7 +25,7 @@ import { Database } from "../store/database.ts";
 
 export const RUNTIME_FILE = "runtime.json";
 
-/** Options that name an address of the runtime, and their variables. A token is none: it is set for every agent. */
+/** Options that name an address of the runtime, and their variables. A token is not one: it is for every agent. */
 const ADDRESSES = {
   "runtime-base-url": "SVC_RUNTIME_BASE_URL",
   "openclaw-base-url": "OPENCLAW_BASE_URL",
@@ -75,7 +75,7 @@ export function withTarget(
   if (target === null) return { ...emptyRuntimeFile("inbox"), strict };
   const { platform, baseUrl, hookPath, hookToken } = target;
   const kept = file ?? emptyRuntimeFile(platform);
-  // Host and port would override the address.
+  // A saved host or port would override the address.
   const saved = { ...kept, platform, baseUrl, webhookHost: null, webhookPort: null, hookPath, webhookToken: hookToken };
   return { ...saved, replies: wanted.replies ?? kept.replies, strict, chosen: undefined };
 }
@@ -161,7 +161,7 @@ function sourceOf(from: string, otherwise: RuntimeSource): RuntimeSource {
  * The platform of an agent: `inbox` by option, else the push platform that an address is for, else that of
  * `runtime.json`, else its framework if that is a platform, else `inbox`, because a default address belongs to the program
  * that happens to listen there. An address without a known platform is that of OpenClaw, whose address is the default;
- * another one is `generic`, so that a runtime does not get by accident what only another may safely have.
+ * with a base URL of its own it is `generic`, so that an unknown runtime is not taken for OpenClaw.
  */
 function platformOf(
   ctx: Pick<Context, "env">,
@@ -225,14 +225,14 @@ export async function confirmChange(
   if (!canAsk || !await ctx.confirm?.(`${what}. Continue?`)) throw new CliError("CLI_PLATFORM_CHANGE", what);
 }
 
-/** Remembers that nothing chose a platform, so the agent reads its messages until a choice is made. Returns true when this is new. */
+/** Saves `inbox` as a default that no person chose, so that a later choice counts. Returns true when this is new. */
 export async function rememberInbox(folder: AgentFolder): Promise<boolean> {
   if (folder.read(RUNTIME_FILE) !== null) return false;
   await folder.writeJson(RUNTIME_FILE, { ...emptyRuntimeFile("inbox"), chosen: "default" });
   return true;
 }
 
-/** Forgets that nothing chose a platform, because a choice for every agent was made and agreed to. */
+/** Removes the default of `rememberInbox`, because a choice for every agent was made and agreed to. */
 export async function forgetDefault(folder: AgentFolder): Promise<void> {
   if (readRuntimeFileIn(folder)?.chosen === "default") await folder.remove(RUNTIME_FILE);
 }

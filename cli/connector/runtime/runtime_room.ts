@@ -1,7 +1,7 @@
 /**
- * The side of the agent's runtime. Delivers messages to it, lane by lane (D-88): takes the next message, posts it, and stores the result
- * before the next message of the lane. Its health is checked every `PROBE_EVERY_MS` and seen in each hand-over. The rules are in
- * delivery_rules.ts, the storage in ../store.
+ * Delivers messages to the agent's runtime, lane by lane (D-88): takes the next message, posts it, and stores the
+ * result before the next message of the lane. Each hand-over, and a check at intervals, shows the runtime's health. The
+ * rules are in delivery_rules.ts, the storage in ../store.
  */
 import { type Cancel, type Clock, settledWithin } from "../../../shared/clock.ts";
 import { describeError } from "../../../shared/client/refusals.ts";
@@ -21,7 +21,7 @@ import { type AttemptMeaning, TaskFollower } from "./task_follower.ts";
 export const HANDOVERS_AT_ONCE = 16;
 /** Longest answer that may become a reply, because a message cannot hold more. */
 export const ANSWER_BYTES = 256 * 1024;
-/** Between two health checks: for as long `svc status` may say what is over. */
+/** Between two health checks. With more, `svc status` shows an old result for longer. */
 const PROBE_EVERY_MS = 30_000;
 
 interface Result {
@@ -31,7 +31,7 @@ interface Result {
   /** Time of the response, milliseconds since the Unix epoch. */
   at: number;
   ms: number;
-  /** What an accepted message changes beside its own row. */
+  /** What the answer means, with what else changes when the message is accepted. */
   outcome: AttemptMeaning;
 }
 
@@ -55,9 +55,9 @@ export class RuntimeRoom {
   #cancel: Cancel = () => {};
   #cancelCheck: Cancel = () => {};
   #isOut = false;
-  /** `null` when its answers do not go back. */
+  /** `null` when the answers of the runtime do not go back to the senders. */
   readonly #replies: RuntimeReplies | null;
-  /** Absent when the runtime answers with its result. */
+  /** Absent when the runtime answers with its result, not with a task. */
   readonly #tasks: TaskFollower | undefined;
   #health: Omit<RuntimeHealth, "reachable"> & { reachable: boolean | null; checkedAt: number | null } = {
     reachable: null,
@@ -129,7 +129,7 @@ export class RuntimeRoom {
     this.#cancel = this.deps.clock.after(Math.max(0, next - now), () => this.#pump());
   }
 
-  /** Milliseconds until the bounds of tasks allow another message; `null` until one ends. */
+  /** Milliseconds until the bounds of tasks allow another message; `null` until a task ends. */
   #waitForTasks(): number | null {
     const tasks = this.#tasks, wait = () => tasks === undefined ? 0 : tasks.handoverWait(this.#underWay.size);
     return orReport(this.deps.emit, wait, CONNECTOR_LIMITS.slowFirstMs);
@@ -226,7 +226,7 @@ export class RuntimeRoom {
     return true;
   }
 
-  /** Records whether the runtime is out; when it comes back, every waiting message is due. */
+  /** Records whether the runtime is out of order; when it works again, every waiting message is due. */
   #note(isOutage: boolean, reachable: boolean, why: string): void {
     this.#seen(reachable, isOutage ? why : null);
     if (this.#isOut && !isOutage) this.#lanes.wake(this.deps.clock.now());

@@ -24,7 +24,7 @@ export const TASK_REQUESTS = 24;
 const TASK_REQUEST_WINDOW_MS = 60_000;
 /** The wait after the early looks; doubles. Shorter waits use up the window that hand-overs need. */
 const POLL_FIRST_MS = 1_000;
-/** Concurrent looks: slow tasks would take every connection of the runtime. */
+/** Concurrent looks: with more, slow tasks would take every connection of the runtime. */
 const POLLS_AT_ONCE = 4;
 
 /** What the answer to a message means. */
@@ -36,7 +36,7 @@ export interface AttemptMeaning {
   also?: () => void;
 }
 
-/** The context of a message, and the task in it that asked for it. */
+/** The A2A context of a message, and the task whose question the message answers. */
 export interface TaskContext {
   contextId: string;
   asking: OpenTask | null;
@@ -85,7 +85,7 @@ export class TaskFollower {
     await Promise.all(this.#polling.values());
   }
 
-  /** Milliseconds until a message may be handed over; `null` while there are too many tasks. `underWay`: others meanwhile. */
+  /** Milliseconds until a hand-over; `null` while there are too many tasks. `underWay`: hand-overs in progress. */
   handoverWait(underWay: number): number | null {
     if (this.#rows.size + underWay >= LIMIT.openTasks) return null;
     return this.#budget.wait(this.deps.clock.now());
@@ -169,7 +169,7 @@ export class TaskFollower {
     }
   }
 
-  /** Requests the states that are due. Returns the milliseconds until others may be; `null` when an end wakes it. */
+  /** Requests the states that are due. Returns the milliseconds until others may be; `null`: no timer is needed. */
   #pollDue(): number | null {
     const now = this.deps.clock.now();
     for (const task of this.#rows.due(now)) {
@@ -184,7 +184,7 @@ export class TaskFollower {
         this.deps.emit("store_failed", { why: describeError(error) });
         return false;
       }).then(async (isStored) => {
-        // The row is unchanged, so without a pause it would be due at once.
+        // The row is unchanged, so without this pause it would be due at once, again and again.
         if (!isStored) await sleep(this.deps.clock, LIMIT.slowFirstMs, this.#stop.signal);
         this.#polling.delete(keyOf(task));
         this.wake();
@@ -290,7 +290,7 @@ const WITHOUT_RESULT: Readonly<Record<TaskCode, string>> = {
 const CUT_MARK = "\n[cut: the answer is longer]";
 
 /**
- * Returns the payload as JSON text, cut with a mark to what is sent.
+ * Returns the payload as JSON text; a text over the largest payload is cut, with a mark.
  *
  * @param code why there is no result; `null`: `text` is the result, or the question of the task
  * @returns `null` for a blank result

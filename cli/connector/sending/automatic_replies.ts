@@ -27,7 +27,7 @@ export function waitForThread({ clock, guard, sent }: Deps, { fromDid, requestId
 
 /**
  * The reply to a message whose automatic reply may not be sent for `waitMs`; `null` when the message is such a reply, or
- * answers one, because two agents that answer these would go on.
+ * answers one, because two agents that answer such replies would never end.
  */
 export async function busyReply(answered: Answered, waitMs: number): Promise<NewSentMessage | null> {
   const { fromDid: toDid, requestId: inReplyTo } = answered;

@@ -73,7 +73,7 @@ interface Loop {
   why: string;
   /** `null` when waiting does not help. */
   waitMs: number | null;
-  /** The message whose automatic reply it is: its sender gets a reply that says so. */
+  /** The message that was to be answered automatically: its sender gets a reply that says why it is not. */
   asker: Answered | null;
 }
 
@@ -106,7 +106,7 @@ export class MessageSender {
    * Sends a message. A repeated request ID is the same message (D-69).
    *
    * @throws {SendRefusedError} before anything is stored or sent
-   * @throws {import("../../../shared/client/errors.ts").UnreachableError} when the proxy does not answer; the state is `unknown` if it may have the message
+   * @throws {UnreachableError} when the proxy does not answer; the state is `unknown` if it may have the message
    */
   async send(message: MessageToSend): Promise<SentResult> {
     const { newId, store: { sent, received }, guard } = this.deps;
@@ -136,7 +136,7 @@ export class MessageSender {
     if (keep) return { ...await this.#sendOrKeep(row, request), sealed };
     try {
       const { response, outcome } = await request;
-      // The proxy refuses this request and may have accepted the first one.
+      // The proxy may have accepted the first request, although it refuses this repetition.
       const isUnknown = before === "unknown" && response.status >= 400 && outcome.state === "refused";
       if (outcome.state === "refused") guard.notSent(toDid, requestId);
       return { sent: this.#settle(row, isUnknown ? { ...outcome, state: "unknown" } : outcome), response, sealed };
@@ -199,7 +199,7 @@ export class MessageSender {
   ): Promise<{ response: HttpResponse; outcome: StateChange }> {
     const { toDid: to, requestId } = message;
     const { peers, proxies, emit, store: { sent } } = this.deps;
-    // A kept message or a reply may be older than the switch.
+    // Again, because a kept message or a reply may be older than the setting that refuses contacts.
     this.#refuseContact(to);
     const key = peers.sealTo(to);
     const seal = key === null ? null : (context: string) => this.#seal(message, payload, { key, context });

@@ -1,6 +1,6 @@
 /**
- * What leaves: messages, those that were kept, and receipts; and the questions how sent messages ended, which are
- * asked only while a caller of the local API waits or asks. One that fails is asked again at the next time.
+ * What leaves: messages, kept messages, receipts, and the questions how sent messages ended: for a caller of the local
+ * API, after news of the proxy, at each new link, and every 5 min for other servers. A failed one is asked again then.
  */
 import { type Cancel, sleep } from "../../../shared/clock.ts";
 import { doubled } from "../../../shared/client/backoff.ts";
@@ -30,11 +30,11 @@ const REPORT_MS = 60_000;
 /** States after which a receipt can say more. */
 const OPEN: ReadonlySet<string> = new Set(["queued", "delivered", "unknown", "dead_lettered"]);
 
-/** With less, an open message to another server would ask that server without end; with more, its outcome is shown later. */
+/** With less, one open message asks another server all the time; with more, its outcome is shown later. */
 const ABROAD_EVERY_MS = 300_000;
 /** With less, each look at the list costs the proxy a hundred reads. */
 export const REFRESH_MS = 10_000;
-/** Messages in one question, which the proxy bounds too, and questions at a time: older messages have ended long ago. */
+/** Messages in a question, which the proxy bounds too, and questions at a time: older messages have ended long ago. */
 const REFRESHED_TOGETHER = 100, REFRESH_REQUESTS = 10;
 
 export class Sending {
@@ -57,7 +57,7 @@ export class Sending {
     return result;
   }
 
-  /** The server of a peer works, so what waits for it is sent now. */
+  /** Sends what waits for the server of a peer, because that server works again. */
   heardOf(did: string): void {
     const host = this.deps.proxies.hostOf(did);
     if (host !== null) this.#loops.kept.reached(host);
@@ -100,7 +100,7 @@ export class Sending {
     await Promise.all([this.#loops.receipt.stop(ms), this.#loops.kept.stop(ms)]);
   }
 
-  /** Stores the state that the proxy tells of a message. That a ticket peer has processed one needs its signature (D-154). */
+  /** Stores the state that the proxy tells. `processed` of a ticket peer needs its receipt: a proxy may lie (D-154). */
   told({ requestId, recipientAgentDid: toDid, state }: DeliveriesAnswer["deliveries"][number]): void {
     const { clock, store: { sent }, emit } = this.deps;
     if (state === "processed" && this.#signs(toDid)) return this.#prove({ toDid, requestId });
@@ -130,7 +130,7 @@ export class Sending {
   readonly #toProve = new Map<string, SentKey>();
   #isProving = false;
 
-  /** Never rejects, because `ask` does not. News that come meanwhile are in the same loop. */
+  /** Never rejects, because `ask` does not. The loop also takes what is added meanwhile. */
   async #proveAll(): Promise<void> {
     this.#isProving = true;
     for (const [key, sent] of this.#toProve) {
@@ -142,7 +142,7 @@ export class Sending {
     this.#isProving = false;
   }
 
-  /** Checks receipts of one message against the message and the key of its recipient. Reports a wrong one, once a minute. */
+  /** Checks receipts of a message against the message and its recipient's key. Reports a wrong one, once a minute. */
   async checked(receipts: readonly Receipt[], { toDid, requestId }: SentKey): Promise<CheckedReceipt[]> {
     const { clock, did, peers, emit, store: { sent } } = this.deps;
     const known = { did, pin: pinOf(peers.of(toDid)), sent: sent.proofOf(requestId, toDid) };
@@ -180,7 +180,7 @@ export class Sending {
       const open = sent.open(before, REFRESHED_TOGETHER);
       if (open.length === 0) return;
       const byHost = Map.groupBy(open, ({ toDid }) => this.deps.proxies.hostOf(toDid));
-      // One server that does not answer must not hide what the others say.
+      // One server that does not answer would otherwise hide what the others say.
       const asked = [...byHost].map(async ([host, some]) => {
         await this.#askAbout(some).catch((error) => {
           if (host === null) throw error;
@@ -203,7 +203,7 @@ export class Sending {
     for (const news of DeliveriesAnswer.parse(answer).deliveries) this.told(news);
   }
 
-  /** Asks again later while messages to other servers are open: those tell nothing by themselves, because there is no link. */
+  /** Asks again later while messages to other servers are open, because no link to those servers brings news. */
   #followAbroad(isOpen: boolean): void {
     this.#cancelAbroad();
     this.#cancelAbroad = isOpen && !this.#isStopped
@@ -238,10 +238,10 @@ interface KnownOfReceipt {
   sent: SentProof | null;
 }
 
-/** After a day a request ID may name another message, and the proxy still lists the receipt of the first one. Nothing is wrong with it. */
+/** No fault: after a day a request ID may name a new message, and the proxy still lists the receipt of the old one. */
 const EARLIER = "it is of an earlier message";
 
-/** Returns the receipt with what it proves (D-154). `problem` says that a server between the two agents lies, or that its recipient does. */
+/** Returns the receipt with what it proves (D-154). With a `problem`, a server or the recipient has lied. */
 async function checkReceipt(receipt: Receipt, known: KnownOfReceipt): Promise<CheckedReceipt> {
   const { pin, sent } = known;
   const shown = { ...receipt, ...(sent?.salt === undefined ? {} : { salt: sent.salt }) };
@@ -287,7 +287,7 @@ async function problemOf(
 
 type Compared = [what: string, said: string | null | undefined, known: string | null | undefined];
 
-/** Says what is not as known; `null` for nothing. */
+/** Names the first value that differs from the message's; `null` when none does. */
 function firstOther(expected: readonly Compared[]): string | null {
   const [what] = expected.find(([, said, known]) => said !== known) ?? [];
   return what === undefined ? null : `its ${what} is not that of the message`;

@@ -89,7 +89,7 @@ abstract class SendingLoop<T> {
     this.#cancel = clock.after(wait, () => this.wake());
   }
 
-  /** When the next item is due; soon when the store cannot be read, because no caller of this run gets its error. */
+  /** When the next item is due; soon when the store cannot be read, because without a time no run would follow. */
   #nextAt(): number | null {
     const { clock, emit } = this.deps;
     return orReport(emit, () => this.queue.nextAt(), clock.now() + RETRY_FIRST_MS);
@@ -120,7 +120,7 @@ type ReceiptDeps = Pick<SendingDeps, "clock" | "emit" | "proxy" | "session" | "p
 
 /** Signs receipts and sends them to the proxy until it has them (D-72, D-154). */
 export class ReceiptSender extends SendingLoop<PendingReceipt> {
-  /** Receipts that the proxy has and that are still stored. */
+  /** Receipts that are not sent again but are still stored. */
   readonly #sent = new Set<number>();
 
   constructor(protected override readonly deps: ReceiptDeps) {
@@ -172,8 +172,8 @@ export class ReceiptSender extends SendingLoop<PendingReceipt> {
   }
 
   /**
-   * Removes a receipt that the proxy has; while the store cannot be written it is not sent again, because each attempt would
-   * be answered and forgotten.
+   * Removes a receipt that is not sent again. While the store cannot be written, `prepare` fails before anything is
+   * sent, because the proxy would otherwise get the same receipts at each run.
    */
   #remove(seq: number): void {
     this.#sent.add(seq);
@@ -202,7 +202,7 @@ export class KeptSender extends SendingLoop<SentMessage> {
     const host = this.deps.proxies.hostOf(kept.toDid);
     const pausedMs = host === null ? 0 : this.#pauses.begin(host, clock.now());
     if (pausedMs > 0) {
-      // Another message is the probe of this server, or its next one is not due.
+      // Another message is the probe of this server, or its next probe is not due.
       const { problem, mayHaveArrived } = kept;
       const nextAt = clock.now() + Math.min(pausedMs, RETRY_MAX_MS);
       sent.keep(kept, { problem: problem ?? "", mayHaveArrived, nextAt }, clock.now());
@@ -221,7 +221,7 @@ export class KeptSender extends SendingLoop<SentMessage> {
       // Another server holds up only what is for it.
       const serverMs = host !== null && isOfAll ? this.#pauses.failed(host, clock.now()) : 0;
       if (host !== null && !isOfAll) this.#pauses.reached(host);
-      // A later time would count as one of a clock that was set back, so the pause holds on until it is over.
+      // A later time would count as due, as if the clock was set back; the pause holds the message for the rest.
       const waitMs = Math.min(Math.max(tried.waitMs, serverMs), RETRY_MAX_MS);
       sent.keep(message, { problem, mayHaveArrived, nextAt: clock.now() + waitMs }, clock.now());
       emit(isReply(kept) ? "reply_failed" : "kept", { ...about, why: problem, nextInMs: waitMs });
@@ -234,7 +234,7 @@ export class KeptSender extends SendingLoop<SentMessage> {
     return 0;
   }
 
-  /** A server has answered, so what waits for it is sent now. */
+  /** Sends what waits for a server, because it has answered. */
   reached(host: string): void {
     if (this.#pauses.reached(host)) this.sendAllNow();
   }
@@ -248,7 +248,7 @@ export class KeptSender extends SendingLoop<SentMessage> {
   }
 }
 
-/** With more, a server that is back gets what waits for it later; with less, one that is gone is asked for a day without end. */
+/** With more, a server that is back gets its messages later; with less, one that is gone is asked all day. */
 const PAUSE_FIRST_MS = 1_000, PAUSE_MAX_MS = 900_000;
 /** With less, messages behind a probe look at its result again and again. */
 const PROBE_LOOK_MS = 5_000;
@@ -272,7 +272,7 @@ export class ServerPauses {
     return 0;
   }
 
-  /** The probe did not leave. */
+  /** Lets another message be the probe, because this one did not leave. */
   endProbe(host: string): void {
     const server = this.#servers.get(host);
     if (server) server.probing = false;
@@ -281,7 +281,7 @@ export class ServerPauses {
   /** Returns the milliseconds until the next try. */
   failed(host: string, now: number): number {
     const { failures, until } = this.#servers.get(host) ?? { failures: 0, until: 0 };
-    // Messages that left together failed once.
+    // Failures of messages that left together count as one.
     const count = now < until ? failures : failures + 1;
     const waitMs = now < until ? until - now : doubled(PAUSE_FIRST_MS, count - 1, PAUSE_MAX_MS);
     this.#servers.set(host, { failures: count, until: now + waitMs, probing: false });

@@ -1,12 +1,12 @@
 /**
- * Deletes at intervals what the connector keeps no longer, for example the texts of old messages. How long each is kept
- * stands beside its table.
+ * Deletes at intervals what the connector keeps no longer, for example the texts of old messages. The retention of each
+ * record stands beside its table.
  */
 import type { ExpiredMessage } from "./received_messages.ts";
 import type { ConnectorStore } from "./store.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 
-/** Between deletions of expired records. Longer, and a message that nothing reads stays unread beyond its seven days. */
+/** Between deletions of expired records. With more, a message that nothing reads stays unread beyond its seven days. */
 export const CLEANUP_EVERY_MS = 10 * 60_000;
 
 /**

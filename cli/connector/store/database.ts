@@ -32,8 +32,8 @@ export class Database implements Disposable {
   constructor(private readonly db: DatabaseSync, private readonly path = "connector.db") {}
 
   /**
-   * Opens the file, or creates it. A file that lost a part is refused here, because later, each message that needs the
-   * part would fail with an error of SQLite, and the connector would try each of them again.
+   * Opens the file, or creates it. A file that lost a part is refused here, because each message that needs the part
+   * would later fail with an error of SQLite, and the connector would try it again.
    *
    * @throws {CliError} `CLI_FILE_UNSAFE`, `CLI_FILE_INVALID`, `CLI_SAVE_FAILED`
    */
@@ -120,7 +120,7 @@ export class Database implements Disposable {
     });
   }
 
-  /** The same without waiting for the disk: for changes that may be lost with the power and are safe to repeat. */
+  /** `transaction` without waiting for the disk: a power failure may lose the change, so it must be safe to repeat. */
   transactionWithoutSync<T>(work: () => T): T {
     this.db.exec("PRAGMA synchronous = NORMAL");
     let result: T;
@@ -164,7 +164,7 @@ export class Database implements Disposable {
   }
 }
 
-/** Codes of SQLite: a part of the file is damaged, and it is not a database at all. */
+/** Codes of SQLite: a part of the file is damaged; the file is not a database at all. */
 const CORRUPT: readonly unknown[] = [11, 26];
 
 function isCorrupt(error: unknown): boolean {
@@ -176,8 +176,8 @@ function isFull(error: unknown): boolean {
 }
 
 /**
- * Whether the index of the log does not fit on the disk, which SQLite reports as a mere I/O error: a file that is called
- * damaged then would be moved away with its messages.
+ * Whether the index of the log does not fit on the disk. SQLite reports only an I/O error for that, and a person who is
+ * told that the file is damaged would move it away with its messages.
  */
 function hasNoRoom(path: string): boolean {
   const probe = `${path}-room`;
@@ -190,7 +190,7 @@ function hasNoRoom(path: string): boolean {
     try {
       Deno.removeSync(probe);
     } catch {
-      // It was never made.
+      // The file was never made.
     }
   }
 }

@@ -4,9 +4,9 @@ import type { PairingProfile } from "../../../shared/protocol/api/pairing.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import type { Database } from "./database.ts";
 
-/** A peer that confirmed in time may be listed this much later, when the connector was offline. */
+/** With less, a peer that confirmed in time while the connector was offline could not prove its key. */
 const KEPT_AFTER_MS = DAY_MS;
-/** As long as a proxy gives the same answer to the same confirmation. */
+/** How long a confirmation is repeated: as long as a proxy gives the same answer to the same one. */
 const KEPT_MS = DAY_MS;
 /** With more, a program that pastes tickets would fill the file. */
 const ROWS_MAX = 100;
@@ -15,7 +15,7 @@ const ROWS_MAX = 100;
 export class PairSecrets {
   constructor(private readonly db: Database) {}
 
-  /** Adds one; the oldest make room, since the proxy allows no more open tickets. `until`: expiry of the ticket. */
+  /** Adds a secret; deletes the oldest, since the proxy allows no more open tickets. `until`: expiry of the ticket. */
   add(secret: string, until: number): void {
     this.db.transaction(() => {
       this.db.run("INSERT INTO pair_secrets (secret, until) VALUES (?, ?)", secret, until + KEPT_AFTER_MS);
@@ -24,7 +24,7 @@ export class PairSecrets {
     });
   }
 
-  /** Those that still count. */
+  /** The secrets that have not expired. */
   open(now: number): string[] {
     return this.db.all<{ secret: string }>("SELECT secret FROM pair_secrets WHERE until > ?", now)
       .map(({ secret }) => secret);
@@ -56,7 +56,7 @@ export interface PairConfirmation {
 export class PairConfirmations {
   constructor(private readonly db: Database) {}
 
-  /** Adds one; the oldest make room. It is on disk when this returns. */
+  /** Adds a confirmation, which is on disk when this returns; deletes the oldest over the bound. */
   begin(ticket: string, profile: PairingProfile, now: number): void {
     this.db.transaction(() => {
       const sql = "INSERT OR IGNORE INTO pair_confirmations (ticket, profile, until) VALUES (?, ?, ?)";
@@ -66,7 +66,7 @@ export class PairConfirmations {
     });
   }
 
-  /** The peer's own server has the pair. */
+  /** Stores that the peer's own server has the pair. */
   halfDone(ticket: string, did: string): void {
     this.db.run("UPDATE pair_confirmations SET half = ? WHERE ticket = ?", did, ticket);
   }

@@ -26,7 +26,7 @@ export interface PendingReceipt {
 export class ReceiptRows {
   constructor(private readonly db: Database, private readonly onChange: OnChange, private readonly newId: NewId) {}
 
-  /** Adds a receipt. Call it in the transaction that ends the message. */
+  /** Adds a receipt. Outside the transaction that ends the message, a kill between the two would lose it. */
   add(
     { fromDid, requestId, status, at, about }: Pick<PendingReceipt, "fromDid" | "requestId" | "status" | "at"> & {
       about: Omit<PendingReceipt["about"], "jti">;
@@ -54,7 +54,7 @@ export class ReceiptRows {
     return this.db.number("SELECT count(*) FROM receipts") ?? 0;
   }
 
-  /** The proxy has it, or rejects it permanently. Sending it again is harmless, so this does not wait for the disk. */
+  /** Removes a receipt without waiting for the disk, because it is harmless to send a receipt again. */
   remove(seq: number): void {
     this.db.runWithoutSync("DELETE FROM receipts WHERE seq = ?", seq);
   }

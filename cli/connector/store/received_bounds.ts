@@ -64,7 +64,7 @@ export class ReceivedBounds {
     this.#kept = { messages: this.#kept.messages + messages, bytes: this.#kept.bytes + bytes };
   }
 
-  /** Has everything counted again, after a change that was not counted. */
+  /** Counts everything again at the next look, after a change that was not counted. */
   recount(): void {
     this.#kept = null;
   }
@@ -79,7 +79,7 @@ export class ReceivedBounds {
     return unread.messages < SENDER_MESSAGES && unread.bytes + bytes <= SENDER_BYTES;
   }
 
-  /** @returns the bytes that are free now; `null` when there is none */
+  /** @returns the bytes that are free now; `null` when no read message has content */
   #blankOldestRead(): number | null {
     const row = this.db.get<{ seq: number; bytes: number }>(
       `SELECT seq, bytes FROM messages WHERE ${READ} ORDER BY seq LIMIT 1`,

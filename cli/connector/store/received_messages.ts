@@ -34,9 +34,9 @@ import { isTaskId, type NewSentMessage, type SentMessages } from "./sent_message
 
 /** Ended messages that are remembered. With fewer, a repeated delivery is handed over twice under load. */
 export const SEEN_MESSAGES = 100_000;
-/** Then an unread message is dead and its sender learns so. A holiday fits in. */
+/** After this time an unread message is a dead letter and its sender is told. With less, a holiday is too long. */
 const UNREAD_KEPT_MS = 7 * DAY_MS;
-/** Its sender has had the receipt, so this is only the time to look at it or to replay it. */
+/** How long a person can look at a dead letter or replay it; its sender has had the receipt already. */
 export const DEAD_KEPT_MS = 30 * DAY_MS;
 /** Payload on a page and in a list of dead letters: a peer decides how large a payload is, and the answer is in memory. */
 export const LISTED_BYTES = 1024 ** 2, DEAD_LISTED_BYTES = 4 * 1024 ** 2;
@@ -81,7 +81,7 @@ export interface ReceivedOptions {
   onChange: OnChange;
 }
 
-/** A stored message, as far as a reply to it must know it. */
+/** What a reply must know of the message that it answers. */
 export type Answered = Pick<InboxMessage, "fromDid" | "requestId" | "conversationId" | "inReplyTo" | "auto">;
 
 export type ExpiredMessage = Pick<InboxMessage, "fromDid" | "requestId">;
@@ -90,12 +90,12 @@ export const NOT_READ = `not read within ${UNREAD_KEPT_MS / 86_400_000} days`;
 
 const LEASE_MS = LIMITS.leaseSeconds * 1000;
 
-/** Whether a lease that ends at a time holds now. One that ends later than any may comes from a clock that was set back. */
+/** Whether a lease holds now. One that ends later than any can comes from a clock that was set back, so it does not. */
 export function isLeased(until: number, now: number): boolean {
   return until > now && until <= now + LEASE_MS;
 }
 
-/** The same as a condition for those that no program holds, of the parameter `?1`: now. */
+/** The condition for messages without a lease that holds now; `?1` is the time. */
 const IS_FREE = `(leaseUntil <= ?1 OR leaseUntil > ?1 + ${LEASE_MS})`;
 /** The messages of a push platform that the agent may take: those that wait for a caller, not for the runtime. */
 const HELD = "aside = 1 AND attempts = 0 AND nextAt > ?1";
@@ -234,7 +234,7 @@ export class ReceivedMessages {
     return this.#first(`inReplyTo = ?2 AND fromDid = ?3 AND ${isReadable}`, now, requestId, toDid);
   }
 
-  /** IDs of the replies to a sent message that the agent may take or has taken, the first ones (D-112). */
+  /** IDs of the first replies to a sent message that wait or that the agent has taken (D-112). */
   repliesTo({ toDid, requestId }: SentKey): number[] {
     return this.db.all<{ seq: number }>(
       `SELECT seq FROM messages WHERE inReplyTo = ? AND fromDid = ? AND (readAt IS NOT NULL OR state = 'waiting')
@@ -243,19 +243,19 @@ export class ReceivedMessages {
     ).map(({ seq }) => seq);
   }
 
-  /** The first reply to a task of an A2A client; `null` without one (D-135). It is not taken with that. */
+  /** The first reply to a task of an A2A client; `null` without one (D-135). Does not take it. */
   taskReply({ toDid, requestId }: SentKey): InboxMessage | null {
     return this.#first(`inReplyTo = ? AND fromDid = ? AND ${TASK_REPLY}`, requestId, toDid);
   }
 
-  /** The same. A waiting one is taken with that, because the client gets it, and the runtime does not. */
+  /** The first reply to a task; `null` without one. Takes a waiting one: the client gets it, not the runtime. */
   takeReply(task: SentKey, now: number): InboxMessage | null {
     const reply = this.taskReply(task);
     if (reply !== null && reply.readAt === null) this.db.transaction(() => this.#markRead(reply.seq, now));
     return reply;
   }
 
-  /** The agent has taken a waiting message, unless another program holds it. Returns whether this call has changed it. */
+  /** Takes a waiting message, unless another program holds it. Returns whether this call has changed it. */
   #markRead(seq: number, now: number, leaseId: string | null = null, condition = "TRUE"): boolean {
     const row = this.db.get<EndedRow>(
       `UPDATE messages SET state = 'done', readAt = ?1, endedAt = ?1, leaseUntil = 0 WHERE seq = ?2
@@ -283,8 +283,8 @@ export class ReceivedMessages {
    * Records that the agent has taken unread messages, with their receipts, in one transaction. Returns the IDs that this
    * call has changed: of two callers one gets an ID.
    *
-   * @param leaseId the lease that holds them, if one does. Their reader has seen them already, so nothing waits for the disk: a
-   * power failure makes them unread again, as the end of the lease would
+   * @param leaseId the lease that holds them, if one does. Their reader has seen them, so this does not wait for the
+   * disk: a power failure makes them unread again, as the end of the lease would
    */
   markRead(ids: readonly number[], now: number, leaseId: string | null = null): number[] {
     const change = () => ids.filter((seq) => this.#markRead(seq, now, leaseId, this.#mayTake));
@@ -292,9 +292,9 @@ export class ReceivedMessages {
   }
 
   /**
-   * Leases unread messages to a program that is going to show them (D-395): no reader has seen them yet, but another program must
-   * not show them too. Returns the IDs that the lease holds now. The rows survive a kill of the connector; after a power failure
-   * they may be missing, and then the message is unread, which is what the end of its program makes it anyway.
+   * Leases unread messages to a program that is going to show them (D-395), because another program would otherwise
+   * show them too. Returns the IDs that the lease holds now. A lease survives a kill of the connector. A power failure
+   * may end it, and then its messages are unread, as after the end of its program.
    */
   lease(ids: readonly number[], { id, until }: { id: string; until: number }, now: number): number[] {
     const sql = `UPDATE messages SET mayRepeat = mayRepeat OR (leaseId IS NOT NULL AND leaseId <> ?2), leaseId = ?2,

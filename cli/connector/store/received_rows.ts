@@ -18,8 +18,8 @@ export interface InboxMessage {
   identity: FrameIdentity;
   conversationId: string | null;
   /**
-   * The conversation for a session of the runtime; `null`: the sender's own one. It is also `null` in a conversation that a
-   * message without one has opened, or the runtime would answer the next message in a session without the first one.
+   * The conversation, as the session of the runtime; `null`: one session for the sender. Also `null` in a conversation
+   * that a message without one opened, or the runtime would answer the next message in a session without the first.
    */
   session: string | null;
   /** Request ID of the message that this one answers, as the sender gave it. */
@@ -72,7 +72,7 @@ export interface DeadLetter {
   problem: string;
 }
 
-/** Whether this agent has answered in the conversation, or opened it, with a message that named none before. */
+/** Whether a message without a conversation opened this one: the peer's, which this agent answered, or this agent's. */
 const IS_OPENED = `EXISTS (
   SELECT 1 FROM sent WHERE sent.toDid = messages.fromDid AND sent.inReplyTo = messages.conversationId
     AND sent.conversationId = messages.conversationId
@@ -94,7 +94,7 @@ export const DEAD_COLUMNS =
   verified, endedAt, attempts, problem`;
 export const STORED_COLUMNS = "seq, fromDid, conversationId, inReplyTo";
 
-/** Condition of a message that can be the result of a task (D-135): not one that its runtime has got. */
+/** Condition of a message that can be the result of a task (D-135): not one that the runtime has accepted. */
 export const TASK_REPLY = "(messages.readAt IS NOT NULL OR messages.state <> 'done')";
 
 /** A lane for each sender and conversation: its messages are delivered in order. */
@@ -133,14 +133,14 @@ export interface SentKey {
   requestId: string;
 }
 
-/** The same as one text, for a map. */
+/** The key of a sent message as one text, for a map. */
 export function keyOf({ toDid, requestId }: SentKey): string {
   return `${toDid} ${requestId}`;
 }
 
 /** A change in the store, told after its commit. */
 export type Change =
-  /** A message is stored, or unread again. `waiting`: its place among the hand-overs; `null` when it has one already. */
+  /** A message is stored, or unread again. `waiting`: its place in the queue of the runtime; `null`: it has one. */
   | { kind: "arrived"; message: StoredMessage; waiting: QueuedMessage | null }
   | { kind: "taken" }
   | { kind: "sent"; message: SentKey }

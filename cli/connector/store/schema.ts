@@ -2,7 +2,7 @@
 import type { DatabaseSync } from "node:sqlite";
 import { CliError } from "../../errors.ts";
 
-/** The version that this program reads and writes, in `user_version`. Raised with each change of the tables. */
+/** The `user_version`. Raised with each change of the tables, or a program would use tables that it does not know. */
 export const SCHEMA_VERSION = 12;
 
 const TABLES = `

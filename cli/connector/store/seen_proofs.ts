@@ -1,15 +1,15 @@
 /**
- * The nonces of stored messages (D-143), so that a relay can hand over none twice: the rule on the request ID forgets after a
- * day, and the same proof would still verify. Call the methods in the transaction that stores the message.
+ * The nonces of stored messages (D-143), so that a relay can hand over no message twice: request IDs are forgotten
+ * after a day, and the proof would still verify. A nonce is added in its message's transaction: a kill would lose it.
  */
 import { unixSeconds } from "../../../shared/protocol/time.ts";
 import type { Database } from "./database.ts";
 
-/** A sender that floods shortens its own window only. */
+/** Nonces of each sender, because one bound for all would let a sender that floods shorten the memory of the others. */
 export const SEEN_PER_SENDER = 100_000;
 /** Longer than a message may be old and ahead, so that a forgotten nonce is refused by its time. */
 const KEPT_SECONDS = 778_500;
-/** A message on its way when the memory began. */
+/** With less, a message that was on its way when the memory began would be refused. */
 const GRACE_SECONDS = 300;
 
 /** A proof of a message. `signedAt`: Unix seconds. */
@@ -26,7 +26,7 @@ export class SeenProofs {
   constructor(private readonly db: Database) {}
 
   /**
-   * Sets from when on the nonces are known, when the file is new. Beside pins a new file has lost the memory of an older one.
+   * In a new file, sets from when on nonces are known. With pins an older file is lost, so older proofs are refused.
    *
    * @returns true when that memory is lost
    */
@@ -62,7 +62,7 @@ export class SeenProofs {
     this.#counts.set(fromDid, Math.min(count + 1, SEEN_PER_SENDER));
   }
 
-  /** Counts again what a transaction may have undone. */
+  /** Counts the nonces again, because a failed transaction or a deletion has changed them. */
   recount(): void {
     this.#counts.clear();
   }

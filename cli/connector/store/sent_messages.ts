@@ -47,17 +47,17 @@ export interface SentProof {
   /** Milliseconds. */
   sentAt: number;
   conversationId: string | null;
-  /** Of the request body; `null` before the first request. */
+  /** Hash of the request body; `null` before the first request. */
   bodySha256: string | null;
-  /** Of a sealed message: of its salt and its payload. */
+  /** Hash of salt and payload of a sealed message. */
   payloadSha256?: string;
   salt?: string;
 }
 
 /**
- * What left for a message (D-152): its hashes, against which a receipt is checked, and for a day the sealed body, because each seal of
- * a payload is another text and the proxy would refuse another text under the request ID. A plain message has the hash of its body
- * only: its payload is the body.
+ * What left for a message (D-152): its hashes, against which a receipt is checked, and for a day the sealed body,
+ * because each seal of a payload is another text, and the proxy would refuse another text under the request ID. A
+ * plain message has only the hash of its body, which is its payload.
  */
 export interface SentBody {
   /** base64url, as are the hashes. */
@@ -93,7 +93,7 @@ export function isTaskId(requestId: string | null): requestId is string {
   return requestId !== null && /^a-[A-Za-z0-9_-]{43}$/.test(requestId);
 }
 
-/** The states that may replace a state: what is known is not lost to the answer of a repeated request. */
+/** The states that may replace a state. Any other would let the answer of a repeated request hide what is known. */
 const NEXT: Readonly<Record<SentState, readonly SentState[]>> = {
   sending: ["kept", "queued", "delivered", "processed", "dead_lettered", "refused", "unknown"],
   kept: ["queued", "delivered", "processed", "dead_lettered", "refused", "unknown"],
@@ -118,9 +118,9 @@ const TASKS = `SELECT seq, conversationId, coalesce((
  ), stateAt) AS at
  FROM sent WHERE toDid = ? AND requestId >= 'a-' AND requestId < 'a.' AND length(requestId) = 45
  ORDER BY seq DESC LIMIT ${LISTED_TASKS}`;
-/** Finished rows first, then queued ones, the oldest of each first: the order in which rows make room. */
+/** Finished rows first, then queued ones, the oldest of each first: so rows are deleted or blanked. */
 const OLDEST_FINISHED = "ORDER BY state IN ('sending', 'kept'), state = 'queued', seq LIMIT ?";
-/** Rows that make room at a time, so that a full table is not searched for each message. */
+/** Rows that are deleted or blanked at a time, so that a full table is not searched for each message. */
 const ROOM_ROWS = 1_000;
 const FIRST_KEPT = "seq IN (SELECT min(seq) FROM sent WHERE state = 'kept' GROUP BY toDid)";
 const NO_BODY = "body = NULL, bodyBytes = 0";
@@ -138,7 +138,7 @@ export interface TaskCursor {
 }
 
 export class SentMessages {
-  /** Rows, and bytes of payload; `null` until they are counted again. A row that is rolled back counts until then. */
+  /** Rows, and bytes of payloads and bodies; `null`: count again. A row that is rolled back counts until then. */
   #kept: { rows: number; bytes: number } | null = null;
 
   constructor(private readonly db: Database, private readonly onChange: OnChange) {}
@@ -158,7 +158,7 @@ export class SentMessages {
     return this.db.transactionWithoutSync(() => this.add(message, now));
   }
 
-  /** The same, in a transaction of the caller. `problem`: why the message is `refused` and not sent. */
+  /** `begin` in a transaction of the caller. `problem`: why the message is `refused` and not sent. */
   add(message: NewSentMessage, now: number, problem: string | null = null): SentMessage {
     const { toDid, requestId, conversationId, inReplyTo, auto, origin, payload } = message;
     const isReply = origin === "runtime";
@@ -191,7 +191,7 @@ export class SentMessages {
     return stored;
   }
 
-  /** Replies of the runtime count, but are never refused: no caller would learn it. */
+  /** Refuses messages over the bounds. Replies of the runtime count, but are never refused: no caller would see it. */
   #checkOutbox(bytes: number): void {
     const open = this.#sums("bytes", "keep = 1 AND state IN ('kept', 'sending')");
     if (open.rows >= LIMIT.keptMessages || open.bytes + bytes > LIMIT.keptBytes) throw new OutboxFullError();
@@ -218,8 +218,8 @@ export class SentMessages {
   }
 
   /**
-   * Stores that the recipient has answered a message, so it has processed it. Call it in the transaction that stores
-   * the reply.
+   * Stores that the recipient has answered a message, so it has processed it. Outside the transaction that stores the
+   * reply, a kill would lose that.
    */
   markAnswered(requestId: string, toDid: string, now: number): void {
     const message = this.find(requestId, toDid);
@@ -233,7 +233,7 @@ export class SentMessages {
     const sql = "UPDATE sent SET state = ?, stateAt = ?, problem = ?, expiresAt = ? WHERE seq = ?";
     this.db.run(sql, state, now, problem, expiresAt, seq);
     this.db.afterCommit(() => this.onChange({ kind: "sent", message }));
-    // The row may have made room in the meantime.
+    // The row may be deleted by now, to make room for others.
     return { ...present ?? message, state, stateAt: now, problem, expiresAt };
   }
 
@@ -271,7 +271,7 @@ export class SentMessages {
     return message;
   }
 
-  /** Ends a message that the connector does not send again. One whose answer was lost is `unknown`, because it may have arrived. */
+  /** Ends a message that is not sent again: as `unknown` when an answer was lost, because it may have arrived. */
   giveUp(message: SentMessage, problem: string, now: number): SentMessage {
     return this.settle(message, { state: message.mayHaveArrived ? "unknown" : "refused", problem }, now, {
       isAnswered: true,
@@ -287,9 +287,9 @@ export class SentMessages {
   }
 
   /**
-   * When the agent sent an automatic message in the thread of a message to answer: the n-th from the end; `null` when there
-   * are fewer. A thread is what follows one automatic message by answers to answers, also with a new conversation in each
-   * turn.
+   * When the agent sent the n-th automatic message from the end in the thread of a message to answer; `null` when there
+   * are fewer. A thread is one automatic message and all that follows it as answers to answers, also in other
+   * conversations.
    */
   automaticInThread(peerDid: string, requestId: string, n: number): number | null {
     const inThread = `toDid = ?1 AND thread = ${threadOf("?1", "?2")}`;
@@ -321,8 +321,8 @@ export class SentMessages {
   }
 
   /**
-   * Stores what is going to leave for a message, and returns what is stored. Of two attempts at a time the first one stores, and
-   * both send its body. What the proxy may have already stays.
+   * Stores what is going to leave for a message, and returns what is stored. Of two attempts at a time both send the
+   * body of the first, because the proxy would refuse another one. What the proxy may have already stays.
    */
   leave(message: Pick<SentMessage, "seq">, body: SentBody): SentBody {
     return this.db.transactionWithoutSync(() => {
@@ -397,7 +397,7 @@ export class SentMessages {
     );
   }
 
-  /** The queue of kept messages. The next one to a peer waits for the one before it, so the oldest to each peer is due, at most 100. */
+  /** The queue of kept messages: the oldest to each peer, so that no newer one overtakes it, and at most 100. */
   readonly kept = {
     due: (now: number, latest: number): SentMessage[] =>
       this.db.all<SentRow>(
@@ -432,7 +432,7 @@ export class SentMessages {
       this.db.run("DELETE FROM sent WHERE stateAt < ?", now - Math.max(SENT_KEPT_MS, historyMs));
       const over = now - historyMs;
       this.db.run(`UPDATE sent SET payload = '' WHERE payload <> '' AND ${FINISHED} AND stateAt < ?`, over);
-      // The proxy takes the ID for a new message after a day.
+      // After a day the proxy takes the ID for a new message, so the same body is not needed again.
       this.db.run(`UPDATE sent SET ${NO_BODY} WHERE body IS NOT NULL AND sentAt < ?`, now - LIMIT.seenKeptMs);
     });
   }
@@ -444,7 +444,7 @@ export class SentMessages {
       Object.assign(kept, this.#count());
     }
     while (kept.bytes > 0 && kept.bytes + bytes > SENT_BYTES) {
-      // The row of a message whose request is under way needs its content, but the others are known without it.
+      // A message that is not sent yet needs its content; of the others the state is enough.
       const oldest = `SELECT seq FROM sent WHERE payload <> '' ${OLDEST_FINISHED}`;
       const blank =
         `UPDATE sent SET payload = '', ${NO_BODY} WHERE state NOT IN ('sending', 'kept') AND seq IN (${oldest})`;

@@ -17,7 +17,7 @@ export interface OpenTask {
   polls: number;
   /** When it began, or when it asked. */
   startedAt: number;
-  /** That of the message; `null` when it has none, or when the message is forgotten. */
+  /** The conversation of the message; `null` when it has none, or when the message is forgotten. */
   conversationId: string | null;
 }
 
@@ -29,7 +29,7 @@ const SELECT = `SELECT tasks.*, conversationId FROM tasks
 export class TaskRows {
   constructor(private readonly db: Database) {}
 
-  /** Stores a task, or its new state. Call it in the transaction that ends its message. */
+  /** Stores a task, or its new state. Outside the transaction that ends its message, a kill would lose the task. */
   put(task: Omit<OpenTask, "conversationId">): void {
     const { fromDid, requestId, taskId, contextId, state, nextAt, polls, startedAt } = task;
     this.db.run(
@@ -39,7 +39,7 @@ export class TaskRows {
     );
   }
 
-  /** Removes a task. Call it in the transaction that stores its reply. */
+  /** Removes a task. Outside the transaction that stores its reply, a kill would lose the reply. */
   remove({ fromDid, requestId }: TaskKey): void {
     this.db.run("DELETE FROM tasks WHERE fromDid = ? AND requestId = ?", fromDid, requestId);
   }
@@ -54,7 +54,7 @@ export class TaskRows {
     return this.db.number("SELECT count(*) FROM tasks WHERE state = 'working'") ?? 0;
   }
 
-  /** The tasks whose state is due, the longest due first. A time beyond the longest wait counts as due. */
+  /** The tasks whose state is due, the longest due first. A time beyond the longest wait is of a wrong clock: due. */
   due(now: number): OpenTask[] {
     const sql = `${SELECT} WHERE tasks.state = 'working' AND (tasks.nextAt <= ? OR tasks.nextAt > ?)
      ORDER BY tasks.nextAt LIMIT ?`;

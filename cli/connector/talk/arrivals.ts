@@ -90,8 +90,8 @@ export class Arrivals {
   }
 
   /**
-   * The message with this number: of this agent if it was shown, else of another one if only that one's was. Without a number
-   * the newest that was shown and is unread; `null` without one.
+   * The message with this number: one that was shown for this agent, else for one other agent only, else this agent's.
+   * Without a number the newest that was shown and is unread; `null` without one.
    */
   async find(agent: TalkAgent, number: number | null): Promise<ShownMessage | null> {
     const shown = [...this.#shown.values()];
@@ -174,7 +174,7 @@ class Flood {
     );
   }
 
-  /** The lines when the window is over, after which they do not change; empty before. */
+  /** The lines, once the window is over and they no longer change; empty before that. */
   take(now: number): string[] {
     if (this.#hidden.size === 0 || now - this.#began < WINDOW_MS) return [];
     const lines = this.lines();

@@ -18,15 +18,15 @@ const QUIET: ReadonlySet<EventName> = new Set([
   ...["task_ended", "receipt_sent", "sent", "queued", "not_taken", "not_sent", "pair_ticket", "runtime_up"] as const,
 ]);
 
-/** What waited at the server has arrived when nothing more comes for this time; a peer that goes on and on ends the count. */
+/** After 1 s without a message, all that waited at the server has arrived; the count ends after 30 s in any case. */
 const ARRIVED_MS = 1_000, COUNTED_MS = 30_000;
-/** With more names the line tells no longer who has written. */
+/** With more senders the line gives their number in place of their names. */
 const PEERS_NAMED = 3;
 
 export class CalmTexts {
   #lostAt: number | null = null;
   #wasOnline = false;
-  /** The link is back since then, and the messages that waited are counted by peer. */
+  /** Since when the link is back, and the messages that waited, counted by peer. */
   #back: { at: number; heardAt: number; from: Map<string, number> } | null = null;
 
   of(name: EventName, fields: EventFields, now: number): string | null {
@@ -49,7 +49,7 @@ export class CalmTexts {
     return `${EVENTS[name]}${about}${typeof why === "string" ? `: ${why}` : "."}`;
   }
 
-  /** A sentence that had to wait for more to come; `null` when there is none yet. */
+  /** The sentence about a link that is back, once the messages that waited have arrived; `null` before. */
   due(now: number): string | null {
     const back = this.#back;
     if (back === null || this.#lostAt === null) return null;

@@ -58,7 +58,7 @@ export class Log {
   lines(lines: readonly string[]): void {
     const edge = edgeOf(this.view.columns);
     this.view.show(lines.flatMap((line) => {
-      // A ticket must stay whole, because a terminal that wraps it copies it as one line.
+      // A ticket is not wrapped, because a person would copy the line breaks, but not those that the terminal makes.
       if (line.startsWith(TICKET_PREFIX)) return line;
       const [indent = ""] = /^ */.exec(line) ?? [];
       return wordWrap(line.slice(indent.length), edge - indent.length).map((part) => indent + part);
@@ -79,7 +79,7 @@ export class Log {
     return isKnown ? "" : ` of ${humanName}`;
   }
 
-  /** The person of this agent was named in another line. */
+  /** Notes that another line has named the person of this agent. */
   met(did: string): void {
     this.#named.add(did);
   }

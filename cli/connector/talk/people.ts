@@ -26,7 +26,7 @@ export interface PeopleDeps {
 
 export class People {
   /**
-   * The list that is on the screen. It is kept, because its numbers stay those of the same peers when another one
+   * The list that is on the screen. Without this copy its numbers would mean other peers as soon as another one
    * pairs.
    */
   #listed: { agent: string; peers: readonly LocalPeer[] } = { agent: "", peers: [] };
@@ -47,7 +47,7 @@ export class People {
     );
   }
 
-  /** The peer with this number in the list that was shown; says what to do, and returns `null`, without it. */
+  /** The peer with this number in the list that was shown. Without one, says what to do and returns `null`. */
   find(agent: TalkAgent, number: number | null): LocalPeer | null {
     const { agent: shown, peers } = this.#listed;
     const peer = shown === agent.name && number !== null ? peers[number - 1] : undefined;
@@ -55,7 +55,7 @@ export class People {
     return peer ?? null;
   }
 
-  /** Shows the newest messages with a peer; none of them is read by that. */
+  /** Shows the newest messages with a peer, and marks none of them read. */
   async history({ calls }: TalkAgent, { alias, did }: { alias: string; did: string }): Promise<void> {
     const { clock, log, view } = this.deps;
     const query = new URLSearchParams({ peer: did, limit: String(HISTORY) });

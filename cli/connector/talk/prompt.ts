@@ -5,7 +5,7 @@ import { printable } from "../../terminal/escapes.ts";
 import { cutToColumns } from "../../terminal/text_width.ts";
 import type { LiveLines } from "./view.ts";
 
-/** A question that was left open must not be answered by a key that is meant for something else. */
+/** With more, a question that was left open is answered by a key that is meant for something else. */
 const QUESTION_MS = 60_000;
 
 const ANSWERS = " [y/N] ";
@@ -54,14 +54,14 @@ export class Prompt {
     this.#cancel = this.deps.clock.after(QUESTION_MS, () => this.end(no));
   }
 
-  /** Ends what the keys were for. */
+  /** Ends the line or the question. */
   end(say: string | null): void {
     this.#mode = null;
     this.#cancel();
     this.deps.ended(say);
   }
 
-  /** The same, and a question counts as declined. */
+  /** Ends the line or the question; a question counts as declined. */
   discard(): void {
     this.end(this.#mode?.kind === "question" ? this.#mode.no : null);
   }

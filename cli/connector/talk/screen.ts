@@ -107,7 +107,7 @@ export function talkAgent(
         if (mayNotInvite(error)) return null;
         throw error;
       } finally {
-        // The progress of a call that has taken long would go on over the live line.
+        // The progress of a long call would otherwise be printed over the live line.
         ctx.out.finish();
       }
     },
@@ -146,7 +146,7 @@ export async function attachScreen(
       for (const { did, agentName, humanName } of Object.values(agent.peers())) {
         if (met.has(did)) continue;
         met.add(did);
-        // A ticket that was pasted here has said so itself.
+        // Pairing with a ticket that was pasted here is shown already.
         if (!screen.talk.hasTicket) continue;
         screen.view.event("paired", { agentName, humanName });
         screen.talk.paired(folder.name, did);

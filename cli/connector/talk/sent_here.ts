@@ -88,7 +88,7 @@ export class SentHere {
     return open;
   }
 
-  /** A line for a state that is not the good one. `lastSeenAt`: when the recipient was online. */
+  /** Tells the state of a message that has not arrived. `lastSeenAt`: when the recipient was last online. */
   #tellState({ agent, alias, seq, state }: Open, problem: string | null, lastSeenAt: string | null = null): void {
     const { log } = this.deps;
     const what = log.whose(agent) + (seq === null ? `The message to ${alias}` : `${seq} to ${alias}`);

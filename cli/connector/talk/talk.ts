@@ -233,7 +233,7 @@ export class Talk {
     const before = agent.perhapsReplaced(did), alias = aliasesOf(agent.peers()).get(did);
     if (before === null || alias === undefined) return;
     const later = `If it is the new ${before}: svc peers rename ${alias} ${before} --replaces`;
-    // A person who is writing must not answer with the next letter.
+    // The next letter of a person who is writing would answer the question.
     if (this.#prompt.isOpen) return this.#log.say(later);
     const replace = async () => {
       await call(agent.calls, ChangedPeer, post("/v1/peers/rename", { peer: did, alias: before, replaces: true }));
@@ -276,7 +276,7 @@ export class Talk {
   }
 
   #all(): TalkAgent[] {
-    // In the order of their names: they start in any, and the first one is what the keys are for.
+    // In the order of their names, because they start in any order, and the keys are for the first one.
     return [...this.#agents.values()].map(({ agent }) => agent).toSorted((a, b) => a.name < b.name ? -1 : 1);
   }
 
@@ -286,7 +286,7 @@ export class Talk {
 
   #pressed(key: string): void {
     const left = this.#deafUntil - this.#deps.clock.now();
-    // More is of a clock that was set back: all keys would be dropped until it has caught up.
+    // A longer time is of a clock that was set back, and all keys would be ignored until it is over.
     const isDeaf = left > 0 && left <= DEAF_MS;
     if (this.#prompt.press(key, isDeaf) || isDeaf) return;
     if (/^\d$/.test(key) && this.#digits.length < 9) {

@@ -45,7 +45,7 @@ export class Tickets {
       return;
     }
     const picture = await ticketPicture(open.text, view.columns ?? 80, view.rows ?? 24);
-    // A picture that is cut cannot be read, so it is as wide as it is.
+    // The picture is not wrapped, because one that is broken into lines cannot be read.
     if (typeof picture === "string") log.say(picture);
     else view.show(picture);
   }
@@ -66,7 +66,7 @@ export class Tickets {
     const origin = agent.status()?.proxy.origin;
     if (origin === undefined) return null;
     const { host } = new URL(origin);
-    // Another agent of this terminal may pair with it.
+    // Only for its own agent: another agent of this terminal may pair with the ticket.
     const own = this.#open?.agent === agent.name ? parseTicket(this.#open.text) : null;
     const found = ticketInPaste(text, origin);
     if ("problem" in found) log.say(found.problem);
@@ -106,7 +106,7 @@ const TEXT = [
   "They paste it into the terminal of their connector.",
 ];
 
-/** The lines of a ticket as a QR code with what to do beside it, or a sentence when the window is too small; `rows` and `columns` of the terminal. */
+/** The lines of a QR code with what to do beside it; a sentence when the terminal is too small for it. */
 async function ticketPicture(ticket: string, columns: number, rows: number): Promise<string[] | string> {
   const { renderUnicodeCompact } = await import("uqr");
   const code = String(renderUnicodeCompact(ticket, { border: 2, ecc: "L" })).split("\n");

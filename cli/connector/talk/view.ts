@@ -12,7 +12,7 @@ import type { EventName } from "../events.ts";
 import { sentenceLines } from "./log_text.ts";
 
 const REDRAW_MS = 1_000;
-/** A wrapped line cannot be redrawn, so wrapping is off (DECAWM) for a terminal that counts columns differently. */
+/** Wrapping is off (DECAWM), because a terminal may count columns differently, and a wrapped line cannot be redrawn. */
 const unwrapped = (line: string) => `\x1b[?7l${line}\x1b[?7h`;
 
 /** What is below the log: lines that change, the last one with the cursor. `cursor`: its column; `null`: the end. */

@@ -23,7 +23,7 @@ import { topLevelMembers } from "../../../../shared/protocol/json_text.ts";
 import { toIso } from "../../../../shared/protocol/time.ts";
 import { textOf } from "../message_json.ts";
 
-/** Seconds for which a client may keep the card. With more, one would go on using an address that has moved. */
+/** Seconds for which a client may keep the card. With more, a client uses an old address for longer. */
 const CARD_AGE_S = 60;
 
 /** Characters after which a page of tasks ends: 100 tasks with the longest replies would be 20 MB. */
@@ -77,8 +77,8 @@ async function answer(connector: Connector, peerDid: string, wanted: RpcCall): P
 }
 
 /**
- * A page of tasks. `status` selects from the tasks of the page, so such a page may have fewer of them; so may one whose
- * artifacts are long.
+ * A page of tasks. It may have fewer than `pageSize`, because `status` selects from the tasks of the page, and because
+ * long artifacts end it early.
  */
 function listJson(connector: Connector, peerDid: string, query: TaskQuery): string {
   const { store: { sent, received }, askedTasks, deps: { clock } } = connector;
@@ -155,7 +155,7 @@ async function deliver(
 ): Promise<void> {
   const { store: { sent }, sending, newId } = connector;
   const known = sent.find(requestId, toDid);
-  // The request of the others is under way, or its result is known. After these states it is safe to send again (D-69).
+  // After `unknown` and `refused` another try is safe, because it is the same message (D-69); else none is needed.
   if (known !== null && known.state !== "unknown" && known.state !== "refused") return;
   const conversationId = contextId ?? known?.conversationId ?? newId();
   try {
@@ -167,7 +167,7 @@ async function deliver(
     throw new RpcError("internal", seconds === null ? why : `${why}. Try again in ${seconds} s`, id);
   } catch (error) {
     if (error instanceof SendRefusedError) throw new RpcError("params", error.message, id);
-    // The row says why it is unknown whether the message has left.
+    // No error for the client: the row says why it is unknown whether the message has left.
     if (!(error instanceof UnreachableError)) throw error;
   }
 }
@@ -176,10 +176,10 @@ function taskOf({ store: { sent } }: Connector, peerDid: string, taskId: string)
   return isTaskId(taskId) ? sent.find(taskId, peerDid) : null;
 }
 
-/** The task as it is now. Takes the reply, if there is one: the client processes it. */
+/** The task as it is now. Takes the reply, if there is one, because the client gets it. */
 function present({ store: { sent, received }, deps: { clock } }: Connector, task: SentMessage) {
   const now = clock.now();
-  // The row may have made room for others.
+  // The row may be deleted by now, to make room for others.
   return viewOf(sent.find(task.requestId, task.toDid) ?? task, received.takeReply(task, now), now);
 }
 
@@ -231,7 +231,7 @@ function agentCard(
   };
 }
 
-/** Then a task without a reply has failed for its client, because it would wait without an end. */
+/** After this time a task without a reply fails for its client, which would otherwise wait forever. */
 export const A2A_TASK_MS = DAY_MS;
 
 const STATES: Readonly<Record<SentMessage["state"], TaskState>> = {
@@ -271,7 +271,7 @@ function viewOf(sent: SentMessage, reply: InboxMessage | null, now: number): Tas
   return { state: "TASK_STATE_FAILED", why: "The agent has not replied within 24 hours", reply };
 }
 
-/** The JSON text of a task. @param hasArtifacts false for a list that is asked for without them: the member is absent then */
+/** The JSON text of a task. @param hasArtifacts false: without this member, as the client of a list asked */
 function taskJson(sent: SentMessage, { state, why, reply }: TaskView, hasArtifacts = true): string {
   const contextId = sent.conversationId ?? sent.requestId;
   const message = why === null

@@ -1,6 +1,6 @@
 /**
  * Requests of local A2A clients (D-135): from the text of a body to a call, or to an error of JSON-RPC. Pure. Data of a
- * message is copied as text: numbers keep their digits, and no depth of nesting is walked.
+ * message is copied as text: numbers keep their digits, and nested values are not walked.
  */
 import * as z from "zod";
 import { utf8Bytes } from "../../../../shared/protocol/base64url.ts";
@@ -72,7 +72,7 @@ const SendParams = z.looseObject({
     taskPushNotificationConfig: z.unknown().optional(),
   }).nullish(),
 });
-/** Section 3.1.4; the parts of the page token are those of a `TaskCursor`. */
+/** Section 3.1.4 of A2A; the parts of the page token are those of a `TaskCursor`. */
 const ListParams = z.looseObject({
   contextId: optional(z.string().max(512)),
   status: z.preprocess(
