@@ -1,7 +1,7 @@
 /**
  * A single caller cannot slow the service down for others: one address sends the worst input of each kind while another
  * connection polls `/health`. A row fails when the slowest poll takes over 20 times the idle median and over 1 s, so
- * that the load of the machine alone does not decide. docs/security.md, "What one caller can cost", has the bounds.
+ * that the load of the machine alone does not decide. docs/security.md, "What one person can cost", has the bounds.
  */
 import { assert, assertEquals } from "@std/assert";
 import { HEADERS } from "../../shared/protocol/proof.ts";
