@@ -12,7 +12,7 @@ const VERSION = 1;
 const FLAGS = { answered: 1, delivered: 2, queued: 4, reason: 8, handedOver: 16 } as const;
 /** Length of a SHA-256 in base64url. It stays text, because decoding it for every message costs more than 11 bytes. */
 const SHA_CHARS = 43;
-/** Offset after version, flags, sockets and length of the instance (1 byte each) and four times (8 bytes each). */
+/** Offset after version, flags, sockets and length of the instance (1 byte each) and four timestamps (8 bytes each). */
 const SHA_AT = 4 + 4 * 8;
 const HEAD_BYTES = SHA_AT + SHA_CHARS;
 const TIME_BYTES = 8;

@@ -179,7 +179,7 @@ async function restore(pages: ConsolePages, input: Input): Promise<PageResult> {
   return { to: `people/${input.params.id}` };
 }
 
-/** @throws {ServiceError} `ADMIN_INVALID_BODY` for a reason that the log does not take */
+/** @throws {ServiceError} `ADMIN_INVALID_BODY` when `given` is not a valid reason for the audit log */
 async function change(
   { deps }: ConsolePages,
   { session, params }: Input,

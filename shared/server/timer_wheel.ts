@@ -1,5 +1,5 @@
 /**
- * The server's deadlines of a second or more, in one timer of the runtime. They end up to 250 ms late, never early. A
+ * The server's deadlines of a second or more, in one timer of the runtime. They fire up to 250 ms late, never early. A
  * request sets several of them and cancels nearly all: here that is one entry in a set, which is much cheaper than a
  * timer of the runtime.
  */
