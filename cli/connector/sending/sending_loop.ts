@@ -122,9 +122,15 @@ type ReceiptDeps = Pick<SendingDeps, "clock" | "emit" | "proxy" | "session" | "p
 export class ReceiptSender extends SendingLoop<PendingReceipt> {
   /** Receipts that are not sent again but are still stored. */
   readonly #sent = new Set<number>();
+  #hasReported = false;
 
   constructor(protected override readonly deps: ReceiptDeps) {
     super(deps, deps.store.receipts);
+  }
+
+  override sendAllNow(): void {
+    this.#hasReported = false;
+    super.sendAllNow();
   }
 
   protected override prepare(): void {
@@ -155,7 +161,9 @@ export class ReceiptSender extends SendingLoop<PendingReceipt> {
       const asked = error instanceof ApiError ? (error.retryAfter ?? 0) * 1000 : 0;
       const wait = retryWait(attempts, asked);
       receipts.postpone(seq, attempts, clock.now() + wait);
-      emit("receipt_failed", { ...about, why: describeError(error), nextInMs: wait });
+      // Once until the link is back, or each retry of each receipt would push messages off the terminal.
+      if (!this.#hasReported) emit("receipt_failed", { ...about, why: describeError(error), nextInMs: wait });
+      this.#hasReported = true;
       return wait;
     }
     this.#remove(seq);

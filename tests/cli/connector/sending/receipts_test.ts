@@ -4,13 +4,27 @@ import { ReceiptSender } from "../../../../cli/connector/sending/sending_loop.ts
 import { ApiError } from "../../../../shared/client/errors.ts";
 import { keyPairFromSeed } from "../../../../shared/protocol/ed25519.ts";
 import { ManualClock } from "../../../support/manual_clock.ts";
-import { until } from "../../../support/until.ts";
+import { until, untilLater } from "../../../support/until.ts";
 import { vectors } from "../../../support/vectors.ts";
 import { Disk } from "../store/disk.ts";
 
 const DID = "did:svc:localhost:agent:01KHYQ5H00AAAAAAAAAAAAAAAA";
 const { publicKey, privateKey } = await keyPairFromSeed(new Uint8Array(32).fill(1));
 const IDENTITY = { did: DID, ait: vectors("proof").ait, privateKey, accessToken: "" };
+const ABOUT = { nonce: "A".repeat(24), bodySha256: "A".repeat(43) };
+
+type Deps = ConstructorParameters<typeof ReceiptSender>[0];
+
+function senderOf({ ask, ...deps }: Pick<Deps, "clock" | "store" | "emit"> & Deps["proxy"]): ReceiptSender {
+  return new ReceiptSender({
+    ...deps,
+    session: { current: () => Promise.resolve(IDENTITY) },
+    publicKey,
+    proxy: { ask },
+    did: DID,
+    peers: { isBlocked: () => false },
+  });
+}
 
 Deno.test("a receipt leaves the outbox when the proxy rejects it permanently, and stays after any other error", async (t) => {
   const cases: [status: number, code: string, left: number][] = [
@@ -24,24 +38,33 @@ Deno.test("a receipt leaves the outbox when the proxy rejects it permanently, an
     await t.step(`${status} ${code}`, async () => {
       await using disk = await Disk.make();
       const { store, outbox } = disk.open();
-      const about = { nonce: "A".repeat(24), bodySha256: "A".repeat(43) };
-      outbox.add({ fromDid: DID, requestId: "request-1", status: "processed_by_svc", at: 0, about });
-      const clock = new ManualClock();
+      outbox.add({ fromDid: DID, requestId: "request-1", status: "processed_by_svc", at: 0, about: ABOUT });
       const events: string[] = [];
-      const sender = new ReceiptSender({
-        clock,
-        store,
-        session: { current: () => Promise.resolve(IDENTITY) },
-        publicKey,
-        proxy: { ask: () => Promise.reject(new ApiError(status, code, "refused", null)) },
-        did: DID,
-        peers: { isBlocked: () => false },
-        emit: (event) => void events.push(event),
-      });
+      const ask = () => Promise.reject(new ApiError(status, code, "refused", null));
+      const sender = senderOf({ clock: new ManualClock(), store, ask, emit: (event) => void events.push(event) });
       sender.wake();
       await until(() => events.length > 0);
       assertEquals([outbox.size, events], [left, [left === 0 ? "receipt_refused" : "receipt_failed"]]);
       await sender.stop(0);
     });
   }
+});
+
+Deno.test("receipts that cannot be sent are reported once, and again only after the link was back", async () => {
+  await using disk = await Disk.make();
+  const { store, outbox } = disk.open();
+  for (const n of [1, 2, 3]) {
+    outbox.add({ fromDid: DID, requestId: `request-${n}`, status: "processed_by_svc", at: 0, about: ABOUT });
+  }
+  const clock = new ManualClock(), events: string[] = [];
+  let tries = 0;
+  const ask = () => (tries++, Promise.reject(new ApiError(503, "PROXY_RELAY_UNAVAILABLE", "refused", null)));
+  const sender = senderOf({ clock, store, ask, emit: (event) => void events.push(event) });
+  sender.wake();
+  await untilLater(clock, () => tries >= 12);
+  assertEquals(events, ["receipt_failed"]);
+  sender.sendAllNow();
+  await untilLater(clock, () => tries >= 24);
+  assertEquals(events, ["receipt_failed", "receipt_failed"]);
+  await sender.stop(0);
 });
