@@ -1,17 +1,19 @@
 /** What the next keys are for, when they are not commands: a line that is being written, or an open question. */
 import type { Cancel, Clock } from "../../../shared/clock.ts";
 import { LineEditor } from "../../terminal/line_editor.ts";
-import { printable } from "../../terminal/escapes.ts";
-import { cutToColumns } from "../../terminal/text_width.ts";
+import { type Line, printable } from "../../terminal/escapes.ts";
+import { cutToColumns, textColumns } from "../../terminal/text_width.ts";
 import type { LiveLines } from "./view.ts";
 
 /** With more, a question that was left open is answered by a key that is meant for something else. */
 const QUESTION_MS = 60_000;
 
 const ANSWERS = " [y/N] ";
+const AGAIN = "  Press Enter again.";
 
 type Mode =
-  | { kind: "edit"; editor: LineEditor; names: readonly string[]; done(text: string): void }
+  /** `isHeld`: Enter was dropped, and no key came since. */
+  | { kind: "edit"; editor: LineEditor; names: readonly string[]; done(text: string): void; isHeld?: boolean }
   | { kind: "question"; text: string; yes(): unknown; no: string };
 
 export interface PromptDeps {
@@ -79,7 +81,8 @@ export class Prompt {
     const mode = this.#mode;
     if (mode === null) return false;
     if (mode.kind === "edit") {
-      if (!(isDeaf && key === "Enter")) this.#edit(mode, key);
+      mode.isHeld = isDeaf && key === "Enter";
+      if (!mode.isHeld) this.#edit(mode, key);
     } else if (!isDeaf) {
       const isYes = /^y$/i.test(key);
       this.end(isYes ? null : mode.no);
@@ -101,7 +104,7 @@ export class Prompt {
     if (text.trim() !== "") done(text);
   }
 
-  live(columns: number): { line: string; cursor: LiveLines["cursor"] } | null {
+  live(columns: number): { line: Line; cursor: LiveLines["cursor"] } | null {
     const mode = this.#mode;
     if (mode === null) return null;
     if (mode.kind === "question") {
@@ -109,8 +112,9 @@ export class Prompt {
       const question = cutToColumns(printable(mode.text), columns - ANSWERS.length);
       return { line: question + ANSWERS, cursor: null };
     }
-    const { text, cursor } = mode.editor.draw(columns);
-    return { line: text, cursor };
+    // Without the hint, a person believes that the text was sent.
+    const hint = mode.isHeld ? AGAIN : "", { text, cursor } = mode.editor.draw(columns - hint.length);
+    return { line: [["", text], ["yellow", cutToColumns(hint, columns - textColumns(text))]], cursor };
   }
 }
 

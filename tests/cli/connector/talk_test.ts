@@ -423,6 +423,13 @@ Deno.test("a paste is one message with its lines, Enter right after it is droppe
   await screen.paste("a\r\nb\nc", 0);
   await screen.press(ENTER);
   assertEquals(screen.requests("/v1/outbound"), []);
+  assertEquals(screen.live(), "to beta› a⏎b⏎c  Press Enter again.");
+  await screen.press("d", "\x7f");
+  assertEquals(screen.live(), "to beta› a⏎b⏎c");
+  await screen.paste("e".repeat(80), 0);
+  await screen.press(ENTER);
+  assert(screen.live().endsWith("e  Press Enter again.") && textColumns(screen.live()) < 80);
+  await screen.press(..."\x7f".repeat(80));
   await screen.clock.advance(500);
   await screen.press(ENTER);
   assertEquals(screen.requests("/v1/outbound").map(({ payload }) => payload), [{ message: "a\nb\nc" }]);
