@@ -47,12 +47,10 @@ export class People {
     );
   }
 
-  /** The peer with this number in the list that was shown. Without one, says what to do and returns `null`. */
+  /** The peer with this number in the list that was shown; `null` without one. */
   find(agent: TalkAgent, number: number | null): LocalPeer | null {
     const { agent: shown, peers } = this.#listed;
-    const peer = shown === agent.name && number !== null ? peers[number - 1] : undefined;
-    if (peer === undefined) this.deps.log.say("No peer has this number. l lists the peers with their numbers.");
-    return peer ?? null;
+    return shown === agent.name && number !== null ? peers[number - 1] ?? null : null;
   }
 
   /** Shows the newest messages with a peer, and marks none of them read. */

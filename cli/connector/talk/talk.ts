@@ -3,7 +3,7 @@
  * Works over the local API, so that it serves a connector of this process and one that runs elsewhere.
  */
 import { call, post } from "../../../shared/client/local_client.ts";
-import { ChangedPeer } from "../../../shared/client/local_shapes.ts";
+import { ChangedPeer, type LocalPeer } from "../../../shared/client/local_shapes.ts";
 import type { Cancel, Clock } from "../../../shared/clock.ts";
 import { isTicketOf, type Ticket, TICKET_PREFIX } from "../../../shared/protocol/ticket.ts";
 import { KeyDecoder } from "../../terminal/key_decoder.ts";
@@ -23,7 +23,10 @@ import type { Status } from "../status.ts";
 import { formatDuration } from "../../terminal/times.ts";
 
 const PASTE_CHARACTERS = 65_536;
-/** Keys that arrive so soon after a paste may belong to it. */
+/**
+ * Keys that arrive so soon after a paste may belong to it, and those after a refusal to a text for a prompt that did
+ * not open: as commands they would block, send or stop.
+ */
 const DEAF_MS = 500;
 /** The rest of an escape sequence or a paste arrives within this time, if it does at all. */
 const REST_MS = 1_000;
@@ -180,7 +183,7 @@ export class Talk {
     this.#cancelReset();
     for (const input of this.#decoder.push(bytes)) {
       if (input.kind === "paste") {
-        this.#deafUntil = clock.now() + DEAF_MS;
+        this.#ignoreKeys();
         this.#told(() => this.#pasted(input.text));
       } else this.#told(() => this.#pressed(input.key));
     }
@@ -288,7 +291,9 @@ export class Talk {
     const left = this.#deafUntil - this.#deps.clock.now();
     // A longer time is of a clock that was set back, and all keys would be ignored until it is over.
     const isDeaf = left > 0 && left <= DEAF_MS;
-    if (this.#prompt.press(key, isDeaf) || isDeaf) return;
+    if (this.#prompt.press(key, isDeaf)) return;
+    // A text that is typed is as long as its letters follow each other.
+    if (isDeaf) return this.#ignoreKeys();
     if (/^\d$/.test(key) && this.#digits.length < 9) {
       this.#digits += key;
       return;
@@ -300,6 +305,16 @@ export class Talk {
     if ("act" in found) return found.act();
     const agent = this.#agent();
     if (agent !== null) found.of(agent, number);
+  }
+
+  #ignoreKeys(): void {
+    this.#deafUntil = this.#deps.clock.now() + DEAF_MS;
+  }
+
+  /** Says why no prompt opens. */
+  #refuse(text: string): void {
+    this.#log.say(text);
+    this.#ignoreKeys();
   }
 
   #pasted(text: string | null): void {
@@ -349,16 +364,18 @@ export class Talk {
   #history(agent: TalkAgent, number: number | null): void {
     const show = (alias: string, did: string) => this.#run(() => this.#people.history(agent, { alias, did }));
     if (number === null) return this.#pick(agent, "history of› ", show);
+    this.#numbered(agent, number, ({ alias, agentDid }) => show(alias, agentDid));
+  }
+
+  #numbered(agent: TalkAgent, number: number | null, then: (peer: LocalPeer) => void): void {
     const peer = this.#people.find(agent, number);
-    if (peer !== null) show(peer.alias, peer.agentDid);
+    if (peer === null) this.#refuse("No peer has this number. l lists the peers with their numbers.");
+    else then(peer);
   }
 
   /** What a key does with the peer of a number in the list. */
   #listed(what: "rename" | "block" | "remove"): (agent: TalkAgent, number: number | null) => void {
-    return (agent, number) => {
-      const peer = this.#people.find(agent, number);
-      if (peer !== null) this.#run(() => this.#people[what](agent, peer));
-    };
+    return (agent, number) => this.#numbered(agent, number, (peer) => this.#run(() => this.#people[what](agent, peer)));
   }
 
   #sendTo(agent: TalkAgent): void {
@@ -374,10 +391,10 @@ export class Talk {
     const peers = agent.peers();
     const names = Object.keys(peers);
     const [only, second] = names;
-    if (only === undefined) return this.#log.say(NO_PEERS);
+    if (only === undefined) return this.#refuse(NO_PEERS);
     const chosen = (alias: string) => {
       const did = peers[alias]?.did;
-      if (did === undefined) return this.#log.say(`No peer is named ${alias}. l lists the peers.`);
+      if (did === undefined) return this.#refuse(`No peer is named ${alias}. l lists the peers.`);
       this.#lastPeer = alias;
       then(alias, did);
     };
@@ -388,7 +405,7 @@ export class Talk {
 
   async #reply(agent: TalkAgent, number: number | null): Promise<void> {
     const known = await this.#arrivals.find(agent, number);
-    if (known === null) return this.#log.say("No unread message is shown. 12r replies to message 12.");
+    if (known === null) return this.#refuse("No unread message is shown. 12r replies to message 12.");
     const { message: { id, from } } = known;
     const to = { alias: from.alias ?? from.name, did: from.agentDid, replyTo: id };
     this.#prompt.write(to.alias, async (text) => {

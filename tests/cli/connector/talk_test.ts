@@ -603,6 +603,14 @@ for (const columns of [80, 40]) {
     screen.add();
     await screen.press("1", "x");
     assertStringIncludes(screen.lines.at(-1)?.trim() ?? "", columns === 80 ? "No peer has this number." : "numbers.");
+    // The name that a person types next, with pauses between its letters: nothing of it acts as a key.
+    const count = screen.lines.length;
+    for (const key of ["b", "o", "q", "9", ENTER]) {
+      await screen.clock.advance(400);
+      await screen.press(key);
+    }
+    assertEquals([screen.lines.length - count, screen.stops, screen.live()], [0, 0, "alpha · online"]);
+    await screen.clock.advance(500);
     const lastSeenAt = new Date(screen.clock.now() - 3 * 3_600_000).toISOString();
     screen.listed = [
       listedPeer("beta", DID),
