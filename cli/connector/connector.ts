@@ -143,7 +143,7 @@ export class Connector {
     const proxies = this.proxies = new PeerProxies(elsewhere, proxy, (did) => peers.of(did)?.proxy);
     const { publicKey } = deps;
     const sends = { clock, random, store, proxy, proxies, session, publicKey, peers, guard, newId, did, strict, emit };
-    this.sending = new Sending(sends);
+    this.sending = new Sending(sends, () => void this.updatePeers());
     const hasPins = Object.values(peers.all).some(({ key }) => key !== undefined);
     if (store.proofs.begin(hasPins, clock.now())) emit("memory_lost");
     this.pairing = new Pairing({ clock, random, session, secrets: store.pairSecrets, peers, did, emit });
@@ -309,6 +309,8 @@ export class Connector {
    */
   async #readPeers(): Promise<void> {
     const { emit } = this.deps;
+    // Before the request, because its answer may lack a peer that pairs meanwhile.
+    const had = Object.values(presentPeers(this.peers.all));
     try {
       const read = await readAllPeers(this.proxy, this.options.agent.did);
       if ("refused" in read) throw apiErrorOf(read.refused);
@@ -321,6 +323,12 @@ export class Connector {
       const fresh = read.peers.filter(({ agentDid: did }) => !before.has(did) && isContact(did));
       for (const { agentDid, profile } of fresh.slice(0, CONTACTS_TOLD)) {
         emit("contact_listed", { from: agentDid, ...profile });
+      }
+      const present = aliasesOf(presentPeers(this.peers.all));
+      const halves = new Set(this.store.pairConfirmations.all().map(({ half }) => half));
+      const ended = had.filter(({ did }) => !present.has(did) && !this.peers.of(did)?.removed && !halves.has(did));
+      for (const { did: from, agentName, humanName } of ended.slice(0, CONTACTS_TOLD)) {
+        emit("pair_ended", { from, agentName, humanName });
       }
       const unknown = read.peers.filter(({ agentDid }) => this.peers.of(agentDid) === null).length;
       if (unknown > 0) {

@@ -55,6 +55,7 @@ export const EVENTS = {
   reply_refused: "A reply was rejected permanently",
   loop_guard: "Message not sent: the loop guard stopped it",
   paired: "Paired",
+  pair_ended: "The pair with a peer has ended",
   revoked: "The agent is no longer authorised",
   pair_ticket: "Pairing started",
   pair_waits: "A pairing is not finished; it is tried again",

@@ -127,6 +127,7 @@ Deno.test({
     assertStringIncludes(await says("svc send bob hi"), 'No peer has the alias "bob"');
     await ask("and now?");
     await bob.shown(/Not sent to alpha: The two agents are not a confirmed pair\. To pair:$/);
+    await bob.shown(/The pair with alpha of .* has ended\.$/);
     await bob.quit();
     await bob.shown(/^Next, to go on; messages wait meanwhile: svc connector start beta$/);
   },

@@ -165,8 +165,10 @@ export async function listed({ connector }: LocalInput): Promise<Response> {
   const { peers, store: { database, sent }, proxy, options: { agent } } = connector;
   const read = await readAllPeers(proxy, agent.did);
   if ("refused" in read) return passed(read.refused);
-  // A peer that paired a moment ago has no alias yet, and would be missing in the list.
-  if (read.peers.some(({ agentDid }) => peers.of(agentDid) === null)) await connector.updatePeers();
+  const present = new Set(read.peers.map(({ agentDid }) => agentDid));
+  const hasEnded = Object.values(peers.all).some(({ did, gone }) => !gone && !present.has(did));
+  // A peer that paired a moment ago has no alias yet, and would be missing in the list. Nothing else tells of an end.
+  if (hasEnded || read.peers.some(({ agentDid }) => peers.of(agentDid) === null)) await connector.updatePeers();
   const conversations = new Conversations(database, sent);
   const listed = listedPeers(peers.all, read.peers, (did) => conversations.lastAt(did));
   return json({ peers: listed } satisfies z.output<typeof LocalPeers>);

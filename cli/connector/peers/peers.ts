@@ -337,6 +337,10 @@ export function presentPeers(peers: Peers): Peers {
   return Object.fromEntries(Object.entries(peers).filter(([, { gone, removed }]) => !gone && !removed));
 }
 
+export function endedPeers(peers: Peers): Peers {
+  return Object.fromEntries(Object.entries(peers).filter(([, { gone, removed }]) => gone || removed));
+}
+
 /** The DID of a peer, from a DID or an alias; `null` when no present peer has the alias. */
 export function findPeer(peers: Peers, to: string): string | null {
   if (isAgentDid(to)) return to;

@@ -43,7 +43,7 @@ export class Sending {
   readonly #asking = new Map<string, Promise<void>>();
   readonly #loops: { receipt: ReceiptSender; kept: KeptSender };
 
-  constructor(private readonly deps: SendingDeps) {
+  constructor(private readonly deps: SendingDeps, private readonly readPeers: () => void) {
     this.#sender = new MessageSender(deps);
     this.#loops = { receipt: new ReceiptSender(deps), kept: new KeptSender(deps, this.#sender) };
   }
@@ -51,6 +51,9 @@ export class Sending {
   /** Sends a message. A repeated request ID is the same message (D-69). @throws as `MessageSender.send` */
   async send(message: MessageToSend): Promise<SentResult> {
     const result = await this.#sender.send(message), host = this.deps.proxies.hostOf(message.toDid);
+    const status = result.response?.status ?? 0, isUnpaired = status === 403 || host !== null && status === 401;
+    // The list tells whether the pair has ended, because no frame does.
+    if (isUnpaired && this.deps.peers.of(message.toDid)?.gone === undefined) this.readPeers();
     if (host === null || result.response === null) return result;
     this.#followAbroad(true);
     if (result.response.status < 300) this.#loops.kept.reached(host);

@@ -43,6 +43,8 @@ export class CalmTexts {
         return this.#lost(now);
       case "paired":
         return `Paired with ${agentName} of ${humanName}.${alias === undefined ? "" : ` It is called ${alias} here.`}`;
+      case "pair_ended":
+        return `The pair with ${peer} of ${humanName} has ended.`;
     }
     if (QUIET.has(name)) return null;
     const about = typeof peer === "string" ? ` (${peer})` : "";

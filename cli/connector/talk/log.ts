@@ -18,7 +18,7 @@ export interface LoggedMessage {
   isOwn?: boolean;
 }
 
-const PAIRING = "To pair: p, or paste a ticket of the other person.";
+export const PAIRING = "To pair: p, or paste a ticket of the other person.";
 /** What a person at this terminal can do; the fix of the code names commands. */
 const KEYS: Readonly<Record<string, string>> = {
   CONNECTOR_PEER_BLOCKED: "To end that: l, then the number of the peer and b.",

@@ -15,7 +15,10 @@ import type { ConsoleView } from "./view.ts";
 
 const HISTORY = 10;
 
-export const NO_PEERS = "No peers yet. p makes a ticket for another person; paste one that you were given.";
+export function noPeers(agent: TalkAgent): string {
+  const none = Object.keys(agent.ended()).length === 0 ? "No peers yet" : "No peers: all pairs have ended";
+  return `${none}. p makes a ticket for another person; paste one that you were given.`;
+}
 
 export interface PeopleDeps {
   clock: Clock;
@@ -37,7 +40,7 @@ export class People {
     const { clock, log, view } = this.deps;
     const { peers } = await call(agent.calls, LocalPeers, get("/v1/peers"));
     this.#listed = { agent: agent.name, peers };
-    if (peers.length === 0) return log.say(NO_PEERS);
+    if (peers.length === 0) return log.say(noPeers(agent));
     const numbers = new Map(peers.map((peer, i) => [peer, String(i + 1)]));
     const columns: Column<LocalPeer>[] = [{ head: "#", of: (peer) => numbers.get(peer) ?? "" }];
     log.lines(tableLines([...columns, ...peerColumns(clock.now())], peers, edgeOf(view.columns)));

@@ -13,7 +13,7 @@ import { parseNotify, readProfile } from "../../files/profile.ts";
 import type { Keyboard } from "../../terminal/keyboard.ts";
 import { onStop } from "../../terminal/interrupt.ts";
 import { runForMessages } from "../exec.ts";
-import { perhapsReplaced, presentPeers, readPeers } from "../peers/peers.ts";
+import { endedPeers, perhapsReplaced, presentPeers, readPeers } from "../peers/peers.ts";
 import { type Status, statusOf } from "../status.ts";
 import { Notifier } from "./notifier.ts";
 import { Talk } from "./talk.ts";
@@ -96,6 +96,7 @@ export function talkAgent(
     humanName: effectiveConfig(ctx).humanName ?? "someone",
     calls,
     peers: () => presentPeers(readPeers(folder)),
+    ended: () => endedPeers(readPeers(folder)),
     perhapsReplaced: (did) => perhapsReplaced(readPeers(folder), did),
     status,
     invite: async () => {
@@ -143,6 +144,9 @@ export async function attachScreen(
       wasOnline = isOnline;
       await sleep(ctx.clock, STATUS_EVERY_MS, end.signal);
       status = await statusOf(calls);
+      for (const [peer, { did, humanName, removed }] of Object.entries(agent.ended())) {
+        if (met.delete(did) && !removed) screen.view.event("pair_ended", { peer, humanName });
+      }
       for (const { did, agentName, humanName } of Object.values(agent.peers())) {
         if (met.has(did)) continue;
         met.add(did);

@@ -11,9 +11,9 @@ import { type Line, printable, type Style } from "../../terminal/escapes.ts";
 import { cutToColumns, wordWrap } from "../../terminal/text_width.ts";
 import { aliasesOf } from "../peers/peers.ts";
 import { Arrivals } from "./arrivals.ts";
-import { Log } from "./log.ts";
+import { Log, PAIRING } from "./log.ts";
 import { edgeOf } from "./log_text.ts";
-import { NO_PEERS, People } from "./people.ts";
+import { noPeers, People } from "./people.ts";
 import { Prompt } from "./prompt.ts";
 import { SentHere } from "./sent_here.ts";
 import { type TalkAgent, unreadOf } from "./talk_agent.ts";
@@ -391,10 +391,13 @@ export class Talk {
     const peers = agent.peers();
     const names = Object.keys(peers);
     const [only, second] = names;
-    if (only === undefined) return this.#refuse(NO_PEERS);
+    if (only === undefined) return this.#refuse(noPeers(agent));
     const chosen = (alias: string) => {
       const did = peers[alias]?.did;
-      if (did === undefined) return this.#refuse(`No peer is named ${alias}. l lists the peers.`);
+      if (did === undefined) {
+        const hasEnded = Object.hasOwn(agent.ended(), alias);
+        return this.#refuse(hasEnded ? endedText(alias) : `No peer is named ${alias}. l lists the peers.`);
+      }
       this.#lastPeer = alias;
       then(alias, did);
     };
@@ -408,6 +411,7 @@ export class Talk {
     if (known === null) return this.#refuse("No unread message is shown. 12r replies to message 12.");
     const { message: { id, from } } = known;
     const to = { alias: from.alias ?? from.name, did: from.agentDid, replyTo: id };
+    if (aliasesOf(known.agent.ended()).has(to.did)) return this.#refuse(endedText(to.alias));
     this.#prompt.write(to.alias, async (text) => {
       if (await this.#sent.send(known.agent, to, text)) this.#arrivals.answered(known);
     });
@@ -429,6 +433,10 @@ export class Talk {
     };
     void done();
   }
+}
+
+function endedText(alias: string): string {
+  return `The pair with ${alias} has ended. ${PAIRING}`;
 }
 
 /** @param digits the number that a person has begun to type */

@@ -9,6 +9,8 @@ export interface TalkAgent {
   humanName: string;
   calls: LocalCalls;
   peers(): Peers;
+  /** The peers whose pairs have ended. */
+  ended(): Peers;
   /** The alias of the peer whose place a new one may take; `null` for none. */
   perhapsReplaced(did: string): string | null;
   status(): Status | null;

@@ -63,12 +63,14 @@ Deno.test("a calm log tells what needs attention; all events and JSON tell the r
     view.event("received", known);
     view.event("dead_letter", known);
     view.event("paired", { peer: did, agentName: "beta", humanName: "Bob" });
+    view.event("pair_ended", { ...known, agentName: "b", humanName: "Bob" });
     view.stop();
     return screen.text;
   };
   const calm = shown(true, false);
   assert(!calm.includes("Message received") && calm.includes("Message moved to the dead-letter list (beta): w"), calm);
   assert(calm.includes("  Paired with beta of Bob.") && !calm.includes("did:"), calm);
+  assert(calm.includes("  The pair with beta of Bob has ended."), calm);
   assert(shown(true, true).includes("  A message of beta arrived."));
   const quiet = EVENT_NAMES.map((name) => quietText(name, { ...known, ms: 1_995, status: "processed_by_svc" }));
   assert(

@@ -41,6 +41,7 @@ class Screen {
   readonly lines: string[] = [];
   readonly asked: Asked[] = [];
   peers: Peers = BETA;
+  ended: Peers = {};
   replaced: string | null = null;
   stops = 0;
   unread = 0;
@@ -89,6 +90,7 @@ class Screen {
       name,
       humanName: "Ada",
       peers: () => this.peers,
+      ended: () => this.ended,
       perhapsReplaced: () => this.replaced,
       status: () => this.status(name),
       openPage: () => Promise.resolve([PAGE]),
@@ -639,6 +641,28 @@ for (const columns of [80, 40]) {
     assertEquals(screen.requests("/v1/peers/unblock"), [{ peer: DID }]);
   });
 }
+
+Deno.test("s, l, r and h say that a pair has ended, and open no prompt for it", async () => {
+  await using screen = new Screen(120);
+  screen.add();
+  await screen.arrive({ id: 11, text: "one" });
+  const said = async (...keys: string[]) => {
+    await screen.press(...keys);
+    await screen.clock.advance(500);
+    return [screen.lines.slice(-2).map((line) => line.trim()).join(" ").replace(/.*\d\d:\d\d +/, ""), screen.live()];
+  };
+  const end = "p makes a ticket for another person; paste one that you were given.";
+  screen.peers = {};
+  for (const key of ["s", "l", "h"]) assertEquals(await said(key), [`No peers yet. ${end}`, "alpha · online"]);
+  screen.ended = BETA;
+  for (const key of ["s", "l", "h"]) {
+    assertEquals(await said(key), [`No peers: all pairs have ended. ${end}`, "alpha · online"]);
+  }
+  const ended = "The pair with beta has ended. To pair: p, or paste a ticket of the other person.";
+  assertEquals(await said("r"), [ended, "alpha · online"]);
+  screen.peers = Object.fromEntries(["c", "d"].map((name) => [name, { did: OTHER, agentName: name, humanName: "C" }]));
+  for (const key of ["s", "h"]) assertEquals(await said(key, ..."beta", ENTER), [ended, "alpha · online"]);
+});
 
 Deno.test("h shows what was written with a peer, oldest first, behind the gutter, and reads nothing", async () => {
   await using screen = new Screen(60);

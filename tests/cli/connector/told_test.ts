@@ -44,3 +44,28 @@ Deno.test("a sender that was offline meanwhile asks after its connect, and at mo
   await asker(again)("/v1/sent");
   assertEquals(requests.length, 2);
 });
+
+Deno.test("an agent learns once that a peer has ended the pair: of the next list, or of a message that is refused", async () => {
+  const ways = [
+    (bench: Bench) => asker(bench)("/v1/peers"),
+    (bench: Bench, to: string) => asker(bench)("/v1/outbound", post({ to, text: "Hi" })),
+  ];
+  for (const way of ways) {
+    await using world = await World.open();
+    const { a, b, bench } = await story(world, INBOX);
+    const other = await world.agent();
+    await world.pair(other, b);
+    await bench.connector.updatePeers();
+    await using peer = await Bench.open(world, a, INBOX);
+    await asker(peer)("/v1/pair/remove", post({ peerAgentDid: b.agent.did }));
+    assertEquals(peer.eventsOf("pair_ended"), [], "who ends it knows");
+    for (let n = 0; n < 2; n++) await way(bench, a.agent.did);
+    await until(() => bench.eventsOf("pair_ended").length > 0);
+    await asker(bench)("/v1/pair/remove", post({ peerAgentDid: other.agent.did }));
+    const { name: agentName } = a.agent;
+    assertEquals(bench.eventsOf("pair_ended").map(({ from, agentName }) => [from, agentName]), [[
+      a.agent.did,
+      agentName,
+    ]]);
+  }
+});
