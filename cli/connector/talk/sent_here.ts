@@ -34,7 +34,7 @@ interface Open {
 
 export class SentHere {
   readonly #open = new Map<string, Open>();
-  /** Request IDs of own messages that were answered, so no line needs to say that they were read. */
+  /** Request IDs of own messages that were answered, so no line needs to say that they have arrived or were read. */
   readonly #answered = new Set<string>();
   #cancel: Cancel = () => {};
 
@@ -117,7 +117,10 @@ export class SentHere {
 
   /** Tells what has become of the messages that were sent here. */
   async #look(): Promise<void> {
-    const read = new Map<string, number[]>();
+    const said = new Map<string, number[]>();
+    const say = (what: string, { seq, requestId }: Open) => {
+      if (seq !== null && !this.#answered.has(requestId)) said.set(what, [...said.get(what) ?? [], seq]);
+    };
     for (const agent of new Set([...this.#open.values()].map((open) => open.agent))) {
       const page = await call(agent.calls, SentPage, get("/v1/sent?limit=100")).catch(() => null);
       for (const { requestId, state, problem } of page?.messages ?? []) {
@@ -126,15 +129,15 @@ export class SentHere {
         open.state = state;
         if (state === "processed") {
           this.#open.delete(requestId);
-          const isAnswered = this.#answered.has(requestId) || open.seq === null;
-          if (!isAnswered) read.set(open.alias, [...read.get(open.alias) ?? [], open.seq ?? 0]);
-        } else if (state === "dead_lettered" || state === "refused") {
+          say(`${open.alias} has read`, open);
+        } else if (state === "delivered") say(`${open.alias} has received`, open);
+        else if (state === "dead_lettered" || state === "refused") {
           this.#open.delete(requestId);
           this.#tellState(open, problem);
         }
       }
     }
-    for (const [alias, numbers] of read) this.deps.log.say(`${alias} has read ${numbers.join(", ")}.`, "dim");
+    for (const [what, numbers] of said) this.deps.log.say(`${what} ${numbers.join(", ")}.`, "dim");
     if (this.#open.size > 0) this.#lookLater();
   }
 }

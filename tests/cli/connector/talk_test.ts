@@ -525,6 +525,9 @@ Deno.test("the state of a sent message is a line unless it is the good one, and 
   await screen.type("x");
   await screen.press(ENTER);
   assertEquals(screen.lines.at(-1)?.slice(7), "9 to beta waits at the server: beta is offline.");
+  Object.assign(screen.sent[0] ?? {}, { state: "delivered" });
+  await screen.clock.advance(2_000);
+  assertEquals(screen.lines.at(-1)?.slice(7), "beta has received 9.");
   Object.assign(screen.sent[0] ?? {}, { state: "processed" });
   await screen.clock.advance(2_000);
   assertEquals(screen.lines.at(-1)?.slice(7), "beta has read 9.");
