@@ -38,7 +38,7 @@ async function written(path: string): Promise<string> {
   });
 }
 
-/** Time after a paste in which keys are dropped. A longer wait does no harm. */
+/** Time after a paste or a refusal in which keys are dropped. A longer wait does no harm. */
 const afterPaste = () => new Promise((resolve) => setTimeout(resolve, 600));
 
 Deno.test({
@@ -133,10 +133,23 @@ Deno.test({
       await shown(other, /^\d\d:\d\d {2}The link is lost\. Messages wait\.$/);
       await service.restartHere();
       await shown(other, /^\d\d:\d\d {2}Online again after \d+ s\.$/);
-      await other.press("q");
-      await shown(alpha, /^alpha · online/);
       await beta.press("Space");
       await shown(beta, /^beta · online$/);
+      await beta.press("l");
+      await shown(beta, /^1 +alpha .*[^–]$/);
+      await beta.press("1");
+      await beta.press("x");
+      await shown(beta, /^End the pair with alpha of .*\[y\/N\]/);
+      await beta.press("y");
+      await shown(beta, /^\d\d:\d\d {2}The pair with alpha of .* has ended\.$/);
+      await alpha.press("l");
+      for (const terminal of [alpha, other]) await shown(terminal, /^\d\d:\d\d {2}The pair with beta of /);
+      await shown(alpha, /^\d\d:\d\d {2}No peers: all pairs have ended\./);
+      await alpha.press("r");
+      await shown(alpha, /^\d\d:\d\d {2}The pair with beta has ended\. To pair: p/);
+      await afterPaste();
+      await other.press("q");
+      await shown(alpha, /^alpha · online/);
     });
 
     await t.step("q ends both", async () => {
