@@ -240,8 +240,10 @@ function withRepeat(error: unknown, requestId: string): unknown {
   const fix = `Run the command again with --request-id ${requestId}: the message is delivered once.`;
   if (error instanceof UnreachableError) {
     // This error comes only without a connector, because a connector would keep the message.
-    const later = `Nothing here would send it later. Start the connector, or repeat with --request-id ${requestId}.`;
-    return new UnreachableError(error.message, { cause: error, code: error.code, fix: error.fix ?? later });
+    const repeat = error.mayHaveArrived
+      ? `It may have arrived, and is not kept here. ${fix}`
+      : `Nothing was sent, and it is not kept: when the server answers, repeat with --request-id ${requestId}.`;
+    return new UnreachableError(error.message, { cause: error, code: error.code, fix: error.fix ?? repeat });
   }
   if (error instanceof ApiError && error.code === "CONNECTOR_PROXY_UNREACHABLE") error.fix = fix;
   if (error instanceof LocalDown && error.wasSent) {

@@ -1,4 +1,5 @@
 /** `svc sent`: the messages that an agent has sent, or one with its receipts and its reply. */
+import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { isRequestId, REQUEST_ID_FORM } from "../../shared/protocol/ids.ts";
 import { ApiError } from "../../shared/client/errors.ts";
 import {
@@ -26,10 +27,11 @@ import { CONNECTOR_LIMITS } from "../connector/limits.ts";
 import { AGENT_OPTION, command, REGISTRY_OPTIONS } from "../command_line/command.ts";
 import { searchOf } from "../../shared/client/http.ts";
 import { CliError, describe, EXIT } from "../errors.ts";
+import { printable } from "../terminal/escapes.ts";
 import { fields } from "../terminal/output.ts";
 import { type Column, idCell, timeCell } from "../terminal/tables.ts";
 import { memberOf, messageLines } from "../messages/received.ts";
-import { stateText } from "../connector/states.ts";
+import { NOT_SENT, stateText } from "../connector/states.ts";
 
 const { pageMessages: LISTED, pageMessagesMax: MAX_LISTED } = CONNECTOR_LIMITS;
 
@@ -61,6 +63,7 @@ export const COMMANDS = [
       if (options.cancel) return await cancelSent(ctx, connector, id, options.to) ? EXIT.done : EXIT.failed;
       const sent = await sentMessage(connector, { requestId: id, to: options.to });
       show(ctx, folder, sent, await receiptsOf(ctx, connector, sent.result));
+      if (!ctx.out.json) await showRepeat(ctx, folder, connector, sent.result);
     },
   }),
 ];
@@ -177,6 +180,26 @@ function show(
       ),
     ],
   ]);
+}
+
+/** Says how to send a message again that was not sent, or of which it is not known whether it arrived. */
+async function showRepeat(
+  { out }: Context,
+  folder: AgentFolder,
+  connector: LocalCalls,
+  { requestId, to, state, problem }: OutboundResult,
+): Promise<void> {
+  if (state !== "unknown" && !problem?.startsWith(NOT_SENT)) return;
+  const { messages } = await call(connector, SentPage, get("/v1/sent", { limit: MAX_LISTED, to }));
+  const { text, bytes, auto, inReplyTo, conversationId } = messages.find((sent) => sent.requestId === requestId) ?? {};
+  // The server refuses another content under the ID, so a line that a shell would read as another text is none.
+  const isWhole = text != null && utf8Bytes(JSON.stringify({ message: text })).length === bytes;
+  if (!isWhole || printable(text) !== text || text.startsWith("-") || auto || inReplyTo !== null) {
+    return out.note(`To send it again, repeat its command with --request-id ${requestId}.`);
+  }
+  const words = ["send", shownAliases(folder).get(to) ?? to, text, "--request-id", requestId, "--agent", folder.name];
+  if (conversationId != null) words.push("--conversation", conversationId);
+  out.next(words, { when: "to send it again" });
 }
 
 function receiptText({ status, receivedAt, verified, problem }: CheckedReceipt): string {

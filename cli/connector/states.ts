@@ -2,6 +2,9 @@
 import type { CheckedReceipt, OutboundResult } from "../../shared/client/local_shapes.ts";
 import { ERRORS, isErrorCode } from "../../shared/protocol/errors.ts";
 
+/** How the problem of a message begins that never left this machine: as `refused`, a person would ask who refused it. */
+export const NOT_SENT = "not sent";
+
 /** Why a message has not arrived, for the person who sent it to `peer`. */
 export function problemText(problem: string, peer: string): string {
   return problem === "blocked" ? `${peer} does not accept your messages` : problem;
@@ -55,7 +58,7 @@ function stateAlone(
     case "dead_lettered":
       return `not delivered${why}`;
     case "refused":
-      return `refused${why}`;
+      return problem?.startsWith(NOT_SENT) ? problem : `refused${why}`;
     case "unknown":
       return "unclear";
   }

@@ -34,6 +34,18 @@ export function wasRefused(error: unknown): error is ApiError {
     ![408, 409, 429].includes(error.status);
 }
 
+/**
+ * Messages and codes of an error and its causes, one per line. `fetch` says only `fetch failed`, so without the causes a
+ * refused connection would count as a lost answer.
+ */
+export function causesOf(error: unknown): string {
+  const lines: string[] = [];
+  for (let at = error, n = 0; at instanceof Error && n < 5; at = at.cause, n++) {
+    lines.push("code" in at ? `${at.code}: ${at.message}` : at.message);
+  }
+  return lines.join("\n");
+}
+
 /** How `fetch` of Deno and sockets name a failure before the request was sent. */
 const NO_CONNECTION = /client error \(Connect\)|connection refused|ECONNREFUSED|ENOTFOUND/i;
 
@@ -57,8 +69,9 @@ export class UnreachableError extends Error {
     { cause, fix, code = "CLI_UNREACHABLE" }: { cause?: unknown; fix?: string; code?: UnreachableError["code"] } = {},
   ) {
     super(message, { cause });
-    this.mayHaveArrived = !(cause instanceof Error && NO_CONNECTION.test(cause.message));
-    this.hasNoNetwork = cause instanceof Error && NO_NETWORK.test(cause.message);
+    const why = causesOf(cause);
+    this.mayHaveArrived = !NO_CONNECTION.test(why);
+    this.hasNoNetwork = NO_NETWORK.test(why);
     this.fix = fix;
     this.code = code;
   }

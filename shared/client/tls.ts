@@ -2,7 +2,7 @@
  * TLS errors with their fixes, and the roots that a WebSocket is tried with: those of the given authority first, then
  * the system's. Nothing turns verification off.
  */
-import { UnreachableError } from "./errors.ts";
+import { causesOf, UnreachableError } from "./errors.ts";
 
 /** Error texts of `fetch` and error codes of `npm:ws`, with one description per cause. */
 const REFUSALS: readonly { found: RegExp; is: string; fix: string }[] = [
@@ -41,15 +41,6 @@ export function unreachable(origin: string, otherwise: string, cause: unknown): 
     return new UnreachableError(`${origin} does not speak TLS; if it speaks plain HTTP, use http`, { cause });
   }
   return new UnreachableError(`${origin} ${otherwise}`, { cause });
-}
-
-/** Messages and codes of an error and its causes, one per line. */
-function causesOf(error: unknown): string {
-  const lines: string[] = [];
-  for (let at = error, n = 0; at instanceof Error && n < 5; at = at.cause, n++) {
-    lines.push("code" in at ? `${at.code}: ${at.message}` : at.message);
-  }
-  return lines.join("\n");
 }
 
 /**

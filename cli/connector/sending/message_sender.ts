@@ -16,6 +16,7 @@ import { payloadProblem } from "../../../shared/protocol/payload_bounds.ts";
 import { payloadHash, SALT_BYTES, sealPayload } from "../../../shared/protocol/sealed_body.ts";
 import type { Random } from "../../../shared/random.ts";
 import { LOCAL_ERRORS, type LocalCode } from "../../local_errors.ts";
+import { NOT_SENT } from "../states.ts";
 import { type EmitEvent, orReport } from "../events.ts";
 import { CONNECTOR_LIMITS } from "../limits.ts";
 import type { PeerBook } from "../peers/peer_book.ts";
@@ -142,7 +143,11 @@ export class MessageSender {
       return { sent: this.#settle(row, isUnknown ? { ...outcome, state: "unknown" } : outcome), response, sealed };
     } catch (error) {
       const isCertain = before !== "unknown" && error instanceof UnreachableError && !error.mayHaveArrived;
-      this.#settle(row, { state: isCertain ? "refused" : "unknown", problem: describeError(error) });
+      const why = describeError(error);
+      this.#settle(
+        row,
+        isCertain ? { state: "refused", problem: `${NOT_SENT}: ${why}` } : { state: "unknown", problem: why },
+      );
       throw error;
     }
   }

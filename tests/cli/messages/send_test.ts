@@ -77,11 +77,11 @@ Deno.test("svc sent lists what was sent without a connector, with the state that
         { text, state }: { text: string; state: string },
       ) => [text, state]);
     await machine.svc("send", "beta", "it arrives");
-    machine.fetch = () =>
-      Promise.reject(new TypeError("client error (Connect): tcp connect error: Connection refused"));
+    const cause = new Error("client error (Connect): tcp connect error: Connection refused");
+    machine.fetch = () => Promise.reject(new TypeError("fetch failed", { cause }));
     const refused = await machine.svc("send", "beta", "without a network");
     assertEquals(refused.code, 5);
-    assertStringIncludes(refused.stderr, "Nothing here would send it later.");
+    assertStringIncludes(refused.stderr, "Nothing was sent, and it is not kept: when the server answers, repeat with");
     machine.fetch = async (input, init) => {
       await (await world.fetch(input, init)).body?.cancel();
       throw new TypeError("connection reset");
@@ -102,6 +102,34 @@ Deno.test("svc sent lists what was sent without a connector, with the state that
     await until(async () => (await states())[2][1] === "delivered");
     assertStringIncludes((await machine.svc("sent")).stdout, "it arrives");
     assertEquals(socket.delivered.filter(({ fromAgentDid }) => fromAgentDid !== beta.agent.did).length, 3);
+  }));
+
+Deno.test("svc sent says that a message was not sent, or is unclear, and prints the line that sends it again", () =>
+  withBeta(async ({ world, machine, beta, socket }) => {
+    const shown = async (text: string, ...more: string[]) => {
+      await machine.svc("send", "beta", text, ...more);
+      machine.fetch = world.fetch;
+      const [{ requestId }] = (await machine.json("sent")).messages;
+      const { stdout, stderr } = await machine.svc("sent", requestId);
+      return { requestId, state: /state +(.*)/.exec(stdout)?.[1], next: stderr };
+    };
+    const cause = new Error("client error (Connect): tcp connect error: Connection refused");
+    const refuse = () => machine.fetch = () => Promise.reject(new TypeError("fetch failed", { cause }));
+    refuse();
+    const one = await shown("it's late", "--conversation", "c-1");
+    assertEquals(one.state, "not sent: https://proxy.example.test cannot be reached");
+    const again = ["--request-id", one.requestId, "--agent", "alpha", "--conversation", "c-1"];
+    assertEquals(one.next, `Next, to send it again: svc send beta 'it'\\''s late' ${again.join(" ")}\n`);
+    assertEquals((await machine.svc("send", "beta", "it's late", ...again)).code, 0);
+    assertEquals(textOf(socket.delivered[0]), "it's late");
+    refuse();
+    const two = await shown("two\nlines");
+    assertEquals(two.next, `To send it again, repeat its command with --request-id ${two.requestId}.\n`);
+    machine.fetch = () => Promise.reject(new TypeError("connection reset"));
+    const three = await shown("no answer");
+    assertEquals(three.state, "unclear");
+    assertStringIncludes(three.next, `svc send beta 'no answer' --request-id ${three.requestId}`);
+    assertEquals((await machine.svc("sent", one.requestId, "--to", beta.agent.did)).stderr, "");
   }));
 
 Deno.test("svc send waits for another command that writes, and a connector may start while a request is under way", () =>
@@ -293,7 +321,7 @@ Deno.test("svc send names the request ID when the answer is lost, and the same I
     };
     const { exit, code, message } = await machine.failure("send", beta.agent.did, "x");
     assertEquals([exit, code], [5, "CLI_UNREACHABLE"]);
-    const [, requestId = ""] = /--request-id (\S+)\./.exec(message) ?? [];
+    const [, requestId = ""] = /--request-id (\S+):/.exec(message) ?? [];
     machine.fetch = world.fetch;
     const again = await machine.json("send", beta.agent.did, "x", "--request-id", requestId);
     assertEquals([again.state, socket.delivered.length], ["delivered", 1]);

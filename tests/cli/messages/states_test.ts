@@ -16,3 +16,14 @@ Deno.test("a message that was answered says so beside its state", () => {
   const message = { state: "processed", problem: null, nextTryAt: null, expiresAt: null } as const;
   assertEquals([[], [3]].map((replies) => stateText({ ...message, replies }, 0)), ["read", "read, answered"]);
 });
+
+Deno.test("a message that was refused names why, and one that never left says that it was not sent", () => {
+  const texts = ["blocked", "not sent: https://proxy.example cannot be reached", "not sent within 24 h"].map((
+    problem,
+  ) => stateText({ state: "refused", problem, nextTryAt: null, expiresAt: null }, 0, "beta"));
+  assertEquals(texts, [
+    "refused: beta does not accept your messages",
+    "not sent: https://proxy.example cannot be reached",
+    "not sent within 24 h",
+  ]);
+});

@@ -5,6 +5,7 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import {
   apiErrorOf,
+  asUnreachable,
   errorEnvelope,
   exchange,
   ExchangeError,
@@ -14,7 +15,7 @@ import {
 import { callService } from "../../../cli/link/service_call.ts";
 import { LocalClient } from "../../../shared/client/local_client.ts";
 import { viewOf } from "../../../cli/connector/talk/view.ts";
-import { ApiError, LocalDown, receivedCode } from "../../../shared/client/errors.ts";
+import { ApiError, LocalDown, receivedCode, type UnreachableError } from "../../../shared/client/errors.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
 import { seededRandom } from "../../support/seeded_random.ts";
 
@@ -190,4 +191,19 @@ Deno.test("an event in JSON holds no character that steers a terminal, and means
   // deno-lint-ignore no-control-regex
   assert(!/[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]/.test(printed), printed);
   assertEquals(JSON.parse(printed).why, why);
+});
+
+Deno.test("a refused connection certainly brought nothing to the service, and one that breaks may have", async () => {
+  using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  const url = `http://127.0.0.1:${listener.addr.port}/`;
+  const mayHaveArrived = async () => {
+    const request = { ...REQUEST, method: "POST", url, body: "x" } as const;
+    const failed = await assertRejects(() => exchange({ fetch, clock: new ManualClock() }, request), ExchangeError);
+    return (asUnreachable(url, failed) as UnreachableError).mayHaveArrived;
+  };
+  const broken = mayHaveArrived();
+  (await listener.accept()).close();
+  assertEquals(await broken, true);
+  listener.close();
+  assertEquals(await mayHaveArrived(), false);
 });
