@@ -2,7 +2,9 @@
 import type { AgentFolder } from "../agents/agent_store.ts";
 import type { LocalCalls } from "../../shared/client/local_client.ts";
 import { findPeer, findPeerEver, readPeers } from "../connector/peers/peers.ts";
+import { ApiError } from "../../shared/client/errors.ts";
 import { describeError, TAKEN_OVER } from "../../shared/client/refusals.ts";
+import { isErrorCode } from "../../shared/protocol/errors.ts";
 import { OF_OTHER_USER, type Runtime } from "../connector/runtime/runtime.ts";
 import type { RuntimeFile } from "../connector/runtime/runtime_file.ts";
 import { type Status, statusOf } from "../connector/status.ts";
@@ -34,8 +36,8 @@ export interface DoctorDeps {
   platform: Platform;
   runtimeAt(target: RuntimeTarget): Runtime;
   client: LocalCalls | null;
-  /** Asks the registry for the state of the agent; `null` when the registry does not answer. */
-  registered: () => Promise<AgentState | null>;
+  /** Asks the registry for the state of the agent. @throws when it does not answer */
+  registered: () => Promise<AgentState>;
   /** Address of the connector's local API; `null` without one. */
   clientUrl: string | null;
   now: number;
@@ -56,6 +58,7 @@ const SERVERS_CHECKED = 10;
 
 const RUNNING = "the running connector";
 const FILES = "the agent's files";
+const HERE = "a request from here";
 
 /** Runs every check, also after one fails. Queries a running connector first. */
 export async function runChecks(
@@ -105,12 +108,26 @@ function identityChecks({ folder, now }: DoctorDeps): DoctorCheck[] {
   }
 }
 
-/** Returns no check when the registry does not answer, because the check of the connector's link says so. */
+/**
+ * Returns no check when it could not be made: the files of the agent are damaged, which its own check says, or it has
+ * so many neighbours here that the limit of the registry would make each of them look ill.
+ */
 async function registryCheck(name: string, { registered }: Pick<DoctorDeps, "registered">): Promise<DoctorCheck[]> {
-  const found = await registered();
-  if (found === null) return [];
-  const seen = { active: "it has the agent", revoked: "the agent was deleted", unknown: NO_AGENT }[found];
-  return [check("registry", found === "active", seen, "a request from here", againFrom(name))];
+  try {
+    const found = await registered();
+    const seen = { active: "it has the agent", revoked: "the agent was deleted", unknown: NO_AGENT }[found];
+    return [check("registry", found === "active", seen, HERE, againFrom(name))];
+  } catch (error) {
+    if (error instanceof CliError || error instanceof ApiError && error.status === 429) return [];
+    const seen = describeError(error);
+    return [check("registry", false, seen, HERE, remedy(seen))];
+  }
+}
+
+/** What to do about a server with this problem: its code says more where it answers, else it may have to be started. */
+function remedy(problem: string | null): string {
+  const [code = ""] = problem?.split(":", 1) ?? [];
+  return isErrorCode(code) ? `svc explain ${code} describes it` : "Check that the server runs, or ask its operator";
 }
 
 const NO_AGENT = "it has no such agent; perhaps it was restored from an older backup";
@@ -152,7 +169,7 @@ async function reachableCheck(runtime: Runtime): Promise<DoctorCheck> {
     ? `Messages wait, and go nowhere. Give ${runtime.platform.name} a port that no other user has, and ${own}`
     : `Start ${runtime.platform.name}, or ${own}`;
   const seen = reachable ? `answers at ${runtime.target.baseUrl}` : problem ?? "silent";
-  return check("runtime", reachable, seen, "a request from here", fix);
+  return check("runtime", reachable, seen, HERE, fix);
 }
 
 async function hookChecks(
@@ -195,7 +212,7 @@ function connectorChecks(
       `${connection.state} for ${since}${connection.problem === null ? "" : `: ${connection.problem}`}`,
       RUNNING,
       wayBack(folder.name, connection.problem) ??
-        "svc explain describes a code; svc connector status shows the next attempt",
+        `${remedy(connection.problem)}; svc connector status ${folder.name} shows the next attempt`,
     ),
     ...isPull ? [] : [handOverCheck(runtime)],
     check("inbox", inbox.waiting < 1_000, `${inbox.waiting} ${isPull ? "unread" : "waiting"}`, RUNNING, inboxFix),
@@ -212,7 +229,7 @@ function connectorChecks(
         problem === null,
         problem ?? "answered, or not called yet",
         RUNNING,
-        "Messages for it wait here for a day and are tried again. Ask its operator, or svc explain describes a code",
+        `Messages for it wait here for a day and are tried again. ${remedy(problem)}`,
       )
     ),
     check(

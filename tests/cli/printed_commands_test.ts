@@ -100,6 +100,7 @@ const ELSEWHERE: Readonly<Record<string, readonly [file: string, typed: string]>
   "connector start <>": ["tests/e2e/connector_keys_test.ts", '"connector", "start", "alpha"'],
   "connector start <> --port <>": ["tests/e2e/connector_ports_test.ts", '"--port"'],
   "connector status": ["tests/e2e/connector_status_test.ts", '"connector", "status"'],
+  "connector status <>": ["tests/cli/terminal/width_test.ts", '"connector", "status", "alpha"'],
   "dead-letters replay": ["tests/cli/next_line_test.ts", "[replay = []]"],
   "inbox --follow --agent <>": ["tests/e2e/connector_keys_test.ts", '"inbox", "--follow", "--agent", "alpha"'],
   "invite create --pair": ["tests/e2e/join_pair_test.ts", '"invite", "create", "--pair"'],

@@ -127,17 +127,10 @@ export async function providerOf(ctx: Context, options: ProviderOptions, folder:
   const platform = PLATFORMS[target?.platform ?? "inbox"];
   const source = isSaved ? join(savedIn, files.RUNTIME_FILE) : wanted === null ? "the default" : "--for";
   const clientUrl = url ?? (folder && readConnectorFile(folder)?.url) ?? null;
-  const registered = () => folder === null ? Promise.resolve(null) : registeredAs(ctx, folder);
-  return { folder, file, source, client, clientUrl, machine, stateDir, platform, runtime, runtimeAt, registered };
-}
-
-/** What the registry of an agent says of it; `null` when it does not answer, or the files are damaged. */
-async function registeredAs(ctx: Context, folder: AgentFolder): Promise<AgentState | null> {
-  try {
+  const registered = async (): Promise<AgentState> => {
+    if (folder === null) return "unknown";
     const { did, registryUrl } = folder.identity();
-    const { registry } = connect(ctx, {}, registryUrl);
-    return await registry.stateOf(did);
-  } catch {
-    return null;
-  }
+    return await connect(ctx, {}, registryUrl).registry.stateOf(did);
+  };
+  return { folder, file, source, client, clientUrl, machine, stateDir, platform, runtime, runtimeAt, registered };
 }

@@ -9,7 +9,7 @@ import { KEYS } from "../../../registry/schema/kv_keys.ts";
 import { MAX_SETTINGS_BYTES } from "../../../cli/platforms/platform.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
-import { World } from "../../support/world.ts";
+import { REGISTRY_URL, World } from "../../support/world.ts";
 import { Machine } from "../cli_world.ts";
 
 const OPENCLAW = "home/.openclaw/openclaw.json";
@@ -352,7 +352,11 @@ Deno.test("doctor names the way back of an agent that is gone, of a copy, and of
       ],
       ["PROXY_AUTH_REVOKED: The identity token is revoked", "svc agent reissue alpha"],
       ["ACCOUNT_SUSPENDED: Bob's account is suspended", "Ask the administrator"],
-      ["https://proxy.example cannot be reached", "svc explain"],
+      [
+        "https://proxy.example cannot be reached",
+        "Check that the server runs, or ask its operator; svc connector status alpha",
+      ],
+      ["SERVICE_UNAVAILABLE: Busy", "svc explain SERVICE_UNAVAILABLE describes it; svc connector status alpha"],
     ] as const
   ) {
     await t.step(problem, async () => {
@@ -373,8 +377,11 @@ Deno.test("doctor names the way back of an agent that is gone, of a copy, and of
   await t.step("an agent that the registry lost, or deleted, or does not show", async () => {
     const { fetch } = machine;
     machine.fetch = () => Promise.reject(new TypeError("no network"));
-    assertEquals((await doctor(machine)).registry, undefined);
+    const away = (await doctor(machine)).registry;
+    assertEquals([away?.ok, away?.seen], [false, `${REGISTRY_URL} cannot be reached`]);
+    assertStringIncludes(away?.fix ?? "", "Check that the server runs");
     machine.fetch = fetch;
+    world.clock.step(60_000);
     assertEquals((await doctor(machine)).registry?.ok, true);
     await world.kv.delete(KEYS.agent(id));
     const { registry } = await doctor(machine);
