@@ -10,6 +10,7 @@ import { type AgentFolder, AgentStore } from "../agents/agent_store.ts";
 import { exchange, ExchangeError } from "../../shared/client/http.ts";
 import { connectorOf } from "../connector/attach.ts";
 import { presentPeers, readPeers } from "../connector/peers/peers.ts";
+import { countUnread, readRuntimeFileIn } from "../connector/runtime/runtime_file.ts";
 import { describeError } from "../../shared/client/refusals.ts";
 import { isConnectorHealthy, statusOf } from "../connector/status.ts";
 import type { Context } from "../context.ts";
@@ -86,9 +87,9 @@ interface AgentOverview {
   name: string;
   did: string | null;
   connector: "running" | "unhealthy" | "not running";
-  /** State of the link to the proxy. `link`, `unread` and `deadLetters` are `null` without a connector. */
+  /** State of the link to the proxy. `link` and `deadLetters` are `null` without a connector. */
   link: string | null;
-  /** Also `null` when messages go to a runtime, because those that wait for it are not unread. */
+  /** `null` when messages go to a runtime, because those that wait for it are not unread. */
   unread: number | null;
   deadLetters: number | null;
   problem: string | null;
@@ -167,7 +168,10 @@ async function agentOf(ctx: Context, store: AgentStore, name: string): Promise<A
   try {
     const client = await connectorOf(ctx, folder);
     const hasPeers = Object.keys(presentPeers(readPeers(folder))).length > 0;
-    if (client === null) return { ...stopped, did, hasPeers, problem: null };
+    if (client === null) {
+      const unread = readRuntimeFileIn(folder)?.platform === "inbox" ? await countUnread(folder) : null;
+      return { ...stopped, did, hasPeers, unread, problem: null };
+    }
     const status = await statusOf(client);
     const { connection, inbox, deadLetters, runtime } = status;
     return {

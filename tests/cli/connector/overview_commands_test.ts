@@ -118,8 +118,10 @@ Deno.test("svc status counts unread messages only when the agent reads them itse
       payload: "{}",
     };
     running.connector.store.received.take([frame], machine.world.clock.now());
-    const { agents: [alpha] } = JSON.parse((await machine.svc("--json", "status")).stdout);
-    assertEquals(alpha.unread, inbox ? 1 : null);
+    const unread = async () => JSON.parse((await machine.svc("--json", "status")).stdout).agents[0].unread;
+    assertEquals(await unread(), inbox ? 1 : null);
+    await running.stop();
+    assertEquals(await unread(), inbox ? 1 : null);
   }
 });
 
