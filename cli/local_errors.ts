@@ -96,8 +96,7 @@ export const LOCAL_ERRORS = Object.freeze(
     CONNECTOR_PROXY_UNREACHABLE: {
       status: 502,
       when: "The proxy cannot be reached",
-      fix:
-        "Check its name, and try again later. svc connector status shows the link to the own server and its next attempt.",
+      fix: "Check its address and that it runs. svc connector status shows the link to the own server.",
     },
     CONNECTOR_DISK_FULL: {
       status: 507,

@@ -4,7 +4,7 @@ import { AGENT_OPTION, command, REGISTRY_OPTIONS } from "../command_line/command
 import { ALIAS, ALIAS_FORM } from "../connector/peers/aliases.ts";
 import { peerColumns } from "../connector/peers/peer_columns.ts";
 import type { Context } from "../context.ts";
-import { CliError, EXIT } from "../errors.ts";
+import { CliError, describe, EXIT } from "../errors.ts";
 import { connectorOf } from "./connector/connector.ts";
 import { connectorPeers, directPeers, updatePeers } from "../connector/peers/peer_list.ts";
 import {
@@ -14,12 +14,14 @@ import {
   peerIn,
   type Peers,
   peerUnknown,
+  presentPeers,
   readPeers,
   removePeer,
   renamePeer,
   replacePeer,
   writePeers,
 } from "../connector/peers/peers.ts";
+import type { Column } from "../terminal/tables.ts";
 import { isConfirmed } from "./confirm.ts";
 import { ApiError } from "../../shared/client/errors.ts";
 import { call, type LocalCalls, post } from "../../shared/client/local_client.ts";
@@ -40,7 +42,9 @@ export const COMMANDS = [
     examples: { "svc peers": "Show with whom the agent can exchange messages" },
     async run(ctx, { options }) {
       const { folder, client } = await connectorOf(ctx, options.agent);
-      const peers = client === null ? await directPeers(ctx, folder) : await connectorPeers(client);
+      const listing = client === null ? directPeers(ctx, folder) : connectorPeers(client);
+      const peers = await listing.catch((error) => showKnown(ctx, folder, error));
+      if (peers === null) return EXIT.unreachable;
       ctx.out.result(
         { agent: folder.name, peers },
         peers.length === 0 ? "No peers." : ctx.out.table(peerColumns(ctx.clock.now()), peers),
@@ -122,6 +126,26 @@ export const COMMANDS = [
     },
   }),
 ];
+
+/**
+ * Shows the peers that this machine knows, because their names need no server.
+ *
+ * @throws the error of the list, unless a server cannot be reached and there are peers to show
+ */
+function showKnown(ctx: Context, folder: AgentFolder, error: unknown): null {
+  const { code, cause, fix, exit } = describe(error);
+  const known = exit === EXIT.unreachable ? presentPeers(readPeers(folder)) : {};
+  const peers = Object.keys(known).map((alias) => peerIn(known, alias) as ChangedPeer);
+  if (peers.length === 0) throw error;
+  ctx.out.warn(`Only the peers that are known here are shown: ${code}: ${cause}. ${fix}`);
+  const columns: Column<ChangedPeer>[] = [
+    { head: "PEER", of: ({ alias }) => alias },
+    { head: "AGENT OF", of: ({ humanName }) => humanName },
+    { head: "DID", isWide: true, of: ({ agentDid }) => agentDid },
+  ];
+  ctx.out.result({ agent: folder.name, peers }, ctx.out.table(columns, peers));
+  return null;
+}
 
 async function changedPeer(
   ctx: Context,

@@ -1,7 +1,7 @@
 /** `svc peers`, `svc status` and `svc dead-letters`, with and without a running connector. */
 import { proven } from "./store/disk.ts";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { REGISTRY_URL } from "../../support/world.ts";
+import { PROXY_URL, REGISTRY_URL } from "../../support/world.ts";
 import { Machine } from "../cli_world.ts";
 import { connectorOfAlpha, deadLettersFrom, HOSTILE, machineWithAlpha, pairAlpha } from "./local_machine.ts";
 
@@ -39,6 +39,28 @@ Deno.test("svc peers lists the same peers with and without a connector, and keep
     "PAIRED",
     "DID",
   ]);
+});
+
+Deno.test("svc peers shows the names that this machine knows while the server cannot be reached, and fails", async () => {
+  await using machine = await machineWithAlpha();
+  const { fetch } = machine;
+  const away: typeof fetch = (input, init) =>
+    String(input).startsWith("http://127.0.0.1") ? fetch(input, init) : Promise.reject(new TypeError("no network"));
+  machine.fetch = away;
+  assertEquals((await machine.failure("peers")).code, "CLI_UNREACHABLE");
+  machine.fetch = fetch;
+  const { agent } = await pairAlpha(machine.world, machine, "beta");
+  await machine.json("peers");
+  const known = [{ alias: "beta", agentDid: agent.did, agentName: "beta", humanName: "Bob", blocked: false }];
+  for (const connected of [false, true]) {
+    await using _running = connected ? await connectorOfAlpha(machine.world, machine) : null;
+    machine.fetch = away;
+    const { code, stdout } = await machine.svc("--json", "peers");
+    const { peers, warnings } = JSON.parse(stdout);
+    assertEquals([code, peers], [5, known]);
+    assertStringIncludes(warnings[0], `UNREACHABLE: ${PROXY_URL} cannot be reached`);
+    machine.fetch = fetch;
+  }
 });
 
 Deno.test("svc peers without a connector refreshes an expired session and sends no API key", async () => {
