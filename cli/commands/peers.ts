@@ -51,8 +51,14 @@ export const COMMANDS = [
       );
       const [first] = peers;
       if (first !== undefined) ctx.out.next(["send", first.alias, "Hello", "--agent", folder.name]);
-      if (client === null) ctx.out.next(["connector", "start", folder.name], { when: "to pair and to receive" });
-      else if (first === undefined) ctx.out.next(["connector", folder.name], { when: "to see how a program pairs" });
+      if (client === null) {
+        const when = first === undefined ? "then press p to pair with another agent" : "to pair and to receive";
+        ctx.out.next(["connector", "start", folder.name], { when });
+      } else if (first === undefined && ctx.stdinIsTerminal) {
+        ctx.out.note(`To pair with another agent, press p where the connector of ${folder.name} runs.`);
+      } else if (first === undefined) {
+        ctx.out.next(["connector", folder.name], { when: "to see how a program pairs" });
+      }
     },
   }),
   command({

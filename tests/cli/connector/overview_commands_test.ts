@@ -63,6 +63,18 @@ Deno.test("svc peers shows the names that this machine knows while the server ca
   }
 });
 
+Deno.test("svc peers without peers tells a person of the key that pairs, and a program of its commands", async () => {
+  await using machine = await machineWithAlpha();
+  const next = async (stdin: string | null) => {
+    machine.stdin = stdin;
+    return (await machine.svc("peers")).stderr;
+  };
+  assertEquals(await next(null), "Next, then press p to pair with another agent: svc connector start alpha\n");
+  await using _connector = await connectorOfAlpha(machine.world, machine);
+  assertEquals(await next(null), "To pair with another agent, press p where the connector of alpha runs.\n");
+  assertEquals(await next(""), "Next, to see how a program pairs: svc connector alpha\n");
+});
+
 Deno.test("svc peers without a connector refreshes an expired session and sends no API key", async () => {
   await using machine = await machineWithAlpha();
   await pairAlpha(machine.world, machine, "beta");
