@@ -97,7 +97,7 @@ async function listSent(
 }
 
 /** With fewer columns a text tells nothing. */
-const TEXT_COLUMNS = 16;
+const TEXT_COLUMNS = 10;
 
 /** The request ID in an argument; the end of one is looked for in the list of sent messages. @throws as `wholeId` */
 async function requestIdOf(ctx: Context, folder: AgentFolder, text: string): Promise<string> {

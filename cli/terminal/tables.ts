@@ -19,6 +19,10 @@ export interface Column<T> {
 }
 
 const GAP = 2;
+/** A cell up to this width, such as an age or a state, stays on one line, because in two it reads like two cells. */
+const SHORT = 20;
+/** The rank from which on a column is left out before a short cell is wrapped. */
+const MINOR = 2;
 /** Columns for a word that is wider than the terminal, so that its cell leaves room for the other cells. */
 const CUT_WORD = 12;
 
@@ -36,15 +40,23 @@ export function tableLines<T>(columns: readonly Column<T>[], rows: readonly T[],
     const least = cut === undefined
       ? Math.max(...words.map((word) => word > width ? CUT_WORD : word))
       : Math.min(cut, natural);
-    return { cells, rank, least, natural, isCut: cut !== undefined };
+    const brief = cells.slice(1).map(textColumns).filter((columns) => columns <= SHORT);
+    const unbroken = cut === undefined ? Math.max(least, ...brief) : least;
+    return { cells, rank, least, unbroken, natural, isCut: cut !== undefined };
   });
-  const needed = () => shown.reduce((sum, { least }) => sum + least + GAP, -GAP);
-  while (shown.length > 1 && needed() > width) {
-    const last = Math.max(...shown.map(({ rank }) => rank));
-    const out = shown.findLastIndex(({ rank }) => rank === last);
-    shown = shown.filter((_, i) => i !== out);
-  }
-  const widths = grown(shown, width - needed());
+  const needed = (by: "least" | "unbroken") => shown.reduce((sum, column) => sum + column[by] + GAP, -GAP);
+  const leaveOut = (by: "least" | "unbroken", minRank: number) => {
+    while (shown.length > 1 && needed(by) > width) {
+      const last = Math.max(...shown.map(({ rank }) => rank));
+      if (last < minRank) return;
+      const out = shown.findLastIndex(({ rank }) => rank === last);
+      shown = shown.filter((_, i) => i !== out);
+    }
+  };
+  leaveOut("unbroken", MINOR);
+  leaveOut("least", 0);
+  const by = needed("unbroken") <= width ? "unbroken" : "least";
+  const widths = grown(shown.map((column) => ({ ...column, least: column[by] })), width - needed(by));
   return [...rows.keys(), rows.length].flatMap((n) => {
     const cells = shown.map(({ cells: { [n]: cell = "" }, isCut }, i) =>
       isCut ? [cutToColumns(cell, widths[i] ?? 1)] : wordWrap(cell, widths[i] ?? 1)

@@ -211,6 +211,35 @@ Deno.test("a table leaves out what matters least, and wraps cells at words", () 
   );
 });
 
+Deno.test("ages and states stay on one line beside a long name, and the text that is cut gives way", () => {
+  const table = (name: string, state: string, width: number, ...others: string[]) =>
+    tableLines(
+      [
+        { head: "SENT", rank: 2, of: () => "1 min ago" },
+        { head: "TO", of: () => name },
+        { head: "STATE", rank: 1, of: (row) => row },
+        { head: "TEXT", rank: 3, cut: 10, of: () => "Which ports?" },
+      ],
+      [state, ...others],
+      width,
+    );
+  const long = "a".repeat(32);
+  assertEquals(table(long, "arrived", 64)[1], `1 min ago  ${long}  arrived  Which por…`);
+  assertEquals(table(long, "waits at the server", 64)[1], `1 min ago  ${long}  waits at the server`);
+  assertEquals(table(long, "waits at the server", 60)[1], `${long}  waits at the server`);
+  assertEquals(table(long, "waits at the server", 50).slice(1), [`${long}  waits at the`, `${" ".repeat(34)}server`]);
+  assertEquals(table(long, "waits at the server", 60, "unclear, it waited at the server").slice(1), [
+    `${long}  waits at the server`,
+    `${long}  unclear, it waited at the`,
+    `${" ".repeat(34)}server`,
+  ]);
+  assertEquals(table("beta", "not sent: the server cannot be reached", 45).slice(1), [
+    "1 min ago  beta  not sent: the     Which por…",
+    "                 server cannot be",
+    "                 reached",
+  ]);
+});
+
 Deno.test("a line of svc keeps its text behind the label, and what is copied stays whole", () => {
   assertEquals(layOut("  label  one two three", 18), ["  label  one two", "         three"]);
   assertEquals(layOut("  a long label that is wide  value", 24), ["  a long label that is", "  wide", "      value"]);
