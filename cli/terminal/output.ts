@@ -50,6 +50,8 @@ export class Output {
   #shown = false;
   /** Coloured texts that this object created. All other control characters are escaped. */
   readonly #painted = new Set<string>();
+  /** Lines of commands, which stay as they are, because a break inside quotes would be part of the word. */
+  readonly #whole = new Set<string>();
 
   constructor(
     private readonly terminal: Terminal,
@@ -146,7 +148,8 @@ export class Output {
   /** The lines with control characters escaped, in the width of the terminal. A table with `--wide` keeps its own. */
   #laidOut(lines: readonly string[], columns: number | null): string[] {
     const room = this.#wide ? null : this.#room(columns);
-    return lines.map((line) => this.#clean(line)).flatMap((line) => room === null ? line : layOut(line, room));
+    return lines.map((line) => this.#clean(line))
+      .flatMap((line) => room === null || this.#whole.has(line) ? line : layOut(line, room));
   }
 
   /** Prints a note to standard error; nothing with `--json`. */
@@ -191,7 +194,14 @@ export class Output {
 
   /** Returns a command of svc as indented lines that work when they are pasted, also in a narrow terminal. */
   commandLines(words: readonly string[]): string[] {
-    return continued(this.#commandWords(words, true).map(printable), this.#room(this.columns) ?? Infinity);
+    return this.shellLines(this.#commandWords(words, true));
+  }
+
+  /** The same for any command. @param words quoted for a shell */
+  shellLines(words: readonly string[]): string[] {
+    const lines = continued(words.map(printable), this.#room(this.columns) ?? Infinity);
+    for (const line of lines) this.#whole.add(line);
+    return lines;
   }
 
   #commandWords(words: readonly string[], isHere: boolean): string[] {

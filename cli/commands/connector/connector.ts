@@ -32,12 +32,10 @@ export const COMMANDS = [
       await statusOf(client);
       const { url = "", port } = readConnectorFile(folder) ?? {};
       const lines = curlLines(folder, url);
-      ctx.out.result({
-        agent: folder.name,
-        url,
-        port,
-        lines: lines.filter((line) => line.startsWith(" ")).map((line) => line.trim()),
-      }, lines);
+      ctx.out.result({ agent: folder.name, url, port, lines: lines.map(([, words]) => words.join(" ")) }, [
+        ...lines.flatMap(([what, words]) => [what, ...ctx.out.shellLines(words)]),
+        "People use svc peers, svc send, svc inbox and svc reply for messages.",
+      ]);
     },
   }),
   command({

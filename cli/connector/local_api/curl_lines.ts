@@ -11,30 +11,26 @@ export function pairingCommand(
   action: "start" | "confirm",
   body: Record<string, unknown>,
 ): string {
-  return `${curlCommand(folder)} ${url}/v1/pair/${action} -d ${shellWord(JSON.stringify(body))}`;
+  return curlWords(folder, `${url}/v1/pair/${action}`, JSON.stringify(body)).join(" ");
 }
 
-function curlCommand({ path }: Pick<AgentFolder, "path">): string {
-  return `curl -K ${shellWord(join(path, CURL_FILE))}`;
+function curlWords({ path }: Pick<AgentFolder, "path">, address: string, body?: string): string[] {
+  return ["curl", "-K", join(path, CURL_FILE), address, ...body === undefined ? [] : ["-d", body]].map(shellWord);
 }
 
-export function curlLines(folder: Pick<AgentFolder, "path">, url: string): string[] {
-  const curl = curlCommand(folder);
-  return [
-    "Start a pairing; pass the ticket on to the other person:",
-    `  ${curl} ${url}/v1/pair/start -d '{}'`,
-    "Confirm a ticket that you were given:",
-    `  ${curl} ${url}/v1/pair/confirm -d '{"ticket":"svcpair1_…"}'`,
-    "Has it been confirmed?",
-    `  ${curl} ${url}/v1/pair/status -d '{"ticket":"svcpair1_…"}'`,
-    "Who are the peers?",
-    `  ${curl} ${url}/v1/pair/peers`,
-    "End the trust between the two:",
-    `  ${curl} ${url}/v1/pair/remove -d '{"to":"<alias or DID>"}'`,
-    "Send a message to a peer:",
-    `  ${curl} ${url}/v1/outbound -d '{"to":"<alias or DID>","payload":{"message":"Hello"}}'`,
-    "Get its delivery receipts:",
-    `  ${curl} '${url}/v1/receipts?to=<alias or DID>&requestId=<requestId of the answer>'`,
-    "People use svc peers, svc send, svc inbox and svc reply for messages.",
+/** What a program may want, each with the words of a command for a shell. */
+export function curlLines(
+  folder: Pick<AgentFolder, "path">,
+  url: string,
+): (readonly [what: string, words: readonly string[]])[] {
+  const rows: readonly (readonly [what: string, path: string, body?: string])[] = [
+    ["Start a pairing; pass the ticket on to the other person:", "pair/start", "{}"],
+    ["Confirm a ticket that you were given:", "pair/confirm", '{"ticket":"svcpair1_…"}'],
+    ["Has it been confirmed?", "pair/status", '{"ticket":"svcpair1_…"}'],
+    ["Who are the peers?", "pair/peers"],
+    ["End the trust between the two:", "pair/remove", '{"to":"<alias or DID>"}'],
+    ["Send a message to a peer:", "outbound", '{"to":"<alias or DID>","payload":{"message":"Hello"}}'],
+    ["Get its delivery receipts:", "receipts?to=<alias or DID>&requestId=<requestId of the answer>"],
   ];
+  return rows.map(([what, path, body]) => [what, curlWords(folder, `${url}/v1/${path}`, body)]);
 }

@@ -189,6 +189,17 @@ Deno.test("svc connector prints lines for curl, suggests a misspelt command, and
     const api = `${connector.connector.api?.url}/v1/${route}`;
     assertStringIncludes(lines, `curl -K ${machine.path("agents/alpha/connector.curl")} ${api} -d '`);
   }
+  const words = async (script: string) => {
+    const stub = `curl() { printf '%s\n' curl "$@"; }\n${script}`;
+    return new TextDecoder().decode((await new Deno.Command("sh", { args: ["-c", stub] }).output()).stdout);
+  };
+  const { lines: whole } = await machine.json("connector");
+  for (const columns of [80, 40]) {
+    Object.assign(machine, { isTerminal: true, columns });
+    const shown = (await machine.svc("connector")).stdout.split("\n").filter((line) => line.startsWith(" "));
+    assertEquals(await words(shown.join("\n")), await words(whole.join("\n")), `in ${columns} columns`);
+  }
+  Object.assign(machine, { isTerminal: false, columns: null });
   const reached = machine.fetch;
   for (const body of ["<html>", "{}", "", "[]"]) {
     machine.fetch = (input, init) =>
