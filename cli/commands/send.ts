@@ -22,7 +22,7 @@ import type { Context } from "../context.ts";
 import { CliError, EXIT } from "../errors.ts";
 import { contentLines, memberOf } from "../messages/received.ts";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
-import { readAtMost, reason } from "../files/private_files.ts";
+import { readAtMost } from "../files/private_files.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { problemText, refusalText } from "../connector/states.ts";
 import { idCell } from "../terminal/tables.ts";
@@ -284,7 +284,7 @@ async function textOf(ctx: Context, { text, file }: Given): Promise<string> {
   if (text !== undefined && file !== undefined) throw new CliError("CLI_USAGE", "Give either a text or --file");
   const isPiped = text === undefined && file === undefined && !ctx.stdinIsTerminal;
   const found = file !== undefined
-    ? decoded(await fileBytes(file), file)
+    ? decoded(await readAtMost(file, READ_BYTES), file)
     : text === "-" || isPiped
     ? decoded(await ctx.stdin(READ_BYTES), "Standard input")
     : text;
@@ -312,14 +312,6 @@ function decoded(bytes: Uint8Array, what: string): string {
     return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
   } catch {
     throw new CliError("CLI_USAGE", `${what} is not UTF-8 text`);
-  }
-}
-
-async function fileBytes(path: string): Promise<Uint8Array> {
-  try {
-    return await readAtMost(path, READ_BYTES);
-  } catch (error) {
-    throw new CliError("CLI_USAGE", `${path} cannot be read: ${reason(error)}`, { cause: error });
   }
 }
 

@@ -28,8 +28,8 @@ export async function readAuthority(
 }
 
 async function readText(path: string, what: string): Promise<string> {
-  const bytes = await readAtMost(path, AUTHORITY_BYTES + 1).catch((cause) => {
-    throw new CliError("CLI_USAGE", `${what}: ${path} cannot be read`, { cause });
+  const bytes = await readAtMost(path, AUTHORITY_BYTES + 1).catch((cause: CliError) => {
+    throw new CliError("CLI_USAGE", `${what}: ${cause.message}`, { cause, fix: cause.fix });
   });
   if (bytes.length > AUTHORITY_BYTES) throw new CliError("CLI_USAGE", `${what}: ${path} is larger than 1 MiB`);
   return new TextDecoder().decode(bytes);

@@ -228,15 +228,20 @@ function isForbidden(error: unknown): boolean {
       error.message.startsWith("Requires ");
 }
 
-/** Returns at most `maxBytes` of a file that a person named, which may be a pipe. */
+/** Returns at most `maxBytes` of a file that a person named, which may be a pipe. @throws {CliError} `CLI_USAGE` */
 export async function readAtMost(path: string, maxBytes: number): Promise<Uint8Array<ArrayBuffer>> {
-  using file = await Deno.open(path);
   const bytes = new Uint8Array(maxBytes);
   let length = 0;
-  while (length < maxBytes) {
-    const read = await file.read(bytes.subarray(length));
-    if (read === null) break;
-    length += read;
+  try {
+    using file = await Deno.open(path);
+    while (length < maxBytes) {
+      const read = await file.read(bytes.subarray(length));
+      if (read === null) break;
+      length += read;
+    }
+  } catch (cause) {
+    const fix = "Check the path, and that you may read the file.";
+    throw new CliError("CLI_USAGE", `${path} cannot be read: ${reason(cause)}`, { cause, fix });
   }
   return bytes.slice(0, length);
 }

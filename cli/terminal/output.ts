@@ -304,8 +304,8 @@ export function shellWord(word: string): string {
 
 /** Returns a text as one sentence: a capital at its start and a full stop at its end. */
 export function sentence(text: string): string {
-  // A name, a URL or a path at the start stays unchanged.
-  const isWord = /^[a-z]+[ ,.:;]/.test(text) && !/^(?:svc|https?:)/.test(text);
+  // Only words with which a text of svc begins, because a file, a command or an alias with a capital is another one.
+  const isWord = /^(?:an?|another|no|not|several|the|there|this|too|unread) /.test(text);
   const first = isWord ? text.charAt(0).toUpperCase() + text.slice(1) : text;
   return /[.!?…]$/.test(first) ? first : `${first}.`;
 }

@@ -97,12 +97,7 @@ function source({ issuer, fetchedAt, stale }: TrustedKeys): VerificationReport["
 
 /** @param path `-` for standard input @throws {CliError} `CLI_USAGE` when it cannot be read or is larger */
 export async function readGiven(ctx: Context, path: string, maxBytes: number): Promise<Uint8Array<ArrayBuffer>> {
-  let bytes: Uint8Array<ArrayBuffer>;
-  try {
-    bytes = path === "-" ? await ctx.stdin(maxBytes + 1) : await readAtMost(path, maxBytes + 1);
-  } catch {
-    throw new CliError("CLI_USAGE", `${path} cannot be read`);
-  }
+  const bytes = path === "-" ? await ctx.stdin(maxBytes + 1) : await readAtMost(path, maxBytes + 1);
   if (bytes.length > maxBytes) throw new CliError("CLI_USAGE", `${path} is over ${maxBytes} bytes`);
   return bytes;
 }

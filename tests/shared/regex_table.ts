@@ -145,8 +145,7 @@ export const REGEXES: readonly RegexRow[] = [
 
   meets("/[.]$/", "", ".", "x"),
 
-  meets("/^[a-z]+[ ,.:;]/", "", "a", "!"),
-  meets("/^(?:svc|https?:)/", "", "http", ""),
+  meets("/^(?:an?|another|no|not|several|the|there|this|too|unread) /", "", "no ", "!"),
   meets("/[.!?…]$/", "", ".", "x"),
 
   meets("/^--?/", "", "-", ""),

@@ -117,7 +117,16 @@ Deno.test("a slow command shows progress and clears it, also when it fails", asy
 Deno.test("an error is a sentence; a name or an address at its beginning stays unchanged", () => {
   const { out, seen } = screen(false);
   const fields = { code: "CLI_USAGE", fix: "", exit: 2, requestId: null };
-  for (const cause of ["no server answers", "http://127.0.0.1:1 is gone", "registryUrl is empty", "/a/b is a link"]) {
+  for (
+    const cause of [
+      "no server answers",
+      "http://127.0.0.1:1 is gone",
+      "registryUrl is empty",
+      "/a/b is a link",
+      "file.json is over 1 byte",
+      "beta is a contact",
+    ]
+  ) {
     out.error({ ...fields, cause });
   }
   const causes = seen.stderr.split("\n").filter((line) => line.startsWith("error")).map((line) => line.slice(18));
@@ -126,6 +135,8 @@ Deno.test("an error is a sentence; a name or an address at its beginning stays u
     "http://127.0.0.1:1 is gone.",
     "registryUrl is empty.",
     "/a/b is a link.",
+    "file.json is over 1 byte.",
+    "beta is a contact.",
   ]);
 });
 

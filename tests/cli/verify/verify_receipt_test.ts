@@ -193,6 +193,11 @@ Deno.test("a file that is no signed receipt is a usage error that says what to g
   const { code, stderr } = await other.machine.svc("receipt", "verify", one, "--key-document", one);
   assertEquals(code, 2);
   assertStringIncludes(stderr, "not a key document");
+  const missing = await other.machine.svc("receipt", "verify", "nofile.json");
+  assertStringIncludes(
+    missing.stderr,
+    "CLI_USAGE: nofile.json cannot be read: No such file or directory.\n  Check the path",
+  );
   const big = other.write("payload.json", "x".repeat(1024 * 1024 + 1));
   assertEquals((await other.machine.svc("receipt", "verify", one, "--key-document", keys, "--payload", big)).code, 2);
 });
