@@ -6,7 +6,7 @@ import { peerColumns } from "../connector/peers/peer_columns.ts";
 import type { Context } from "../context.ts";
 import { CliError, describe, EXIT } from "../errors.ts";
 import { connectorOf } from "./connector/connector.ts";
-import { connectorPeers, directPeers, updatePeers } from "../connector/peers/peer_list.ts";
+import { connectorPeers, directPeers, peerOf, updatePeers } from "../connector/peers/peer_list.ts";
 import {
   AliasError,
   blockPeer,
@@ -121,7 +121,10 @@ export const COMMANDS = [
     async run(ctx, { args: { peer }, options }) {
       const { folder, client } = await connectorOf(ctx, options.agent);
       const known = peerIn(readPeers(folder), peer);
-      const whom = known === null ? peer : `${known.alias} of ${known.humanName}`;
+      // Looked up before the question, because a person would else agree to the end of a pair that does not exist.
+      const whom = known === null
+        ? (await peerOf(ctx, { folder, client }, peer)).alias
+        : `${known.alias} of ${known.humanName}`;
       const question = `End the pair with ${whom}? Neither can write to the other.`;
       if (!await isConfirmed(ctx, options.yes, question)) return EXIT.failed;
       const removed = await changePeer(ctx, { folder, client }, peer, { kind: "remove" });

@@ -260,6 +260,9 @@ Deno.test("svc peers rename, block, unblock and remove change the peer", async (
     assertEquals([exit, code], [2, "CLI_USAGE"]);
     machine.answers = false;
     assertEquals((await machine.svc("peers", "remove", "bob")).code, 1);
+    const misspelt = await machine.svc("peers", "remove", "bbo");
+    assertEquals([misspelt.code, misspelt.stdout], [4, ""]);
+    assertStringIncludes(misspelt.stderr, "Did you mean bob?");
     machine.answers = true;
     assertEquals((await machine.svc("peers", "remove", "bob")).stdout, "The pair with bob of Bob has ended.\n");
     assertEquals((await machine.json("peers")).peers, []);
