@@ -2,7 +2,7 @@
 import { AGENT_ARG, command } from "../../command_line/command.ts";
 import type { Context } from "../../context.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
-import { didYouMean } from "../../../shared/did_you_mean.ts";
+import { nearest } from "../../../shared/did_you_mean.ts";
 import { CliError, EXIT } from "../../errors.ts";
 import { fields } from "../../terminal/output.ts";
 import { isConnectorHealthy, statusFields, statusOf } from "../../connector/status.ts";
@@ -74,11 +74,24 @@ export const COMMANDS = [
   }),
 ];
 
-/** Adds the command that a word resembles to the error about an unknown agent: `svc connector strat`. */
+/** The words that people try behind `svc connector`, with the commands that they mean. */
+const MEANT: Readonly<Record<string, string>> = {
+  start: "start",
+  status: "status",
+  open: "open",
+  service: "service",
+  install: "service install",
+  uninstall: "service uninstall",
+  logs: "service logs",
+};
+
+/** Puts the command that a word resembles before the error about an unknown agent: `svc connector strat`. */
 function orCommand(error: unknown, word: string | undefined): unknown {
   if (!(error instanceof CliError) || error.code !== "CLI_AGENT_UNKNOWN" || word === undefined) return error;
-  const hint = didYouMean(word, ["start", "status", "open", "service"], "svc connector ");
-  return hint === "" ? error : new CliError(error.code, error.message + hint);
+  const near = nearest(word, Object.keys(MEANT));
+  if (near === null) return error;
+  const fix = "Run svc agent list to see your agents.";
+  return new CliError(error.code, `Did you mean svc connector ${MEANT[near]}? ${error.message}`, { fix });
 }
 
 /** Returns an agent's folder and the client of its connector, `null` when none runs. */

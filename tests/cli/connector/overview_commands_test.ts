@@ -174,9 +174,12 @@ Deno.test("svc status works without an API key, an agent, a proxy and a registry
 
 Deno.test("svc connector prints lines for curl, suggests a misspelt command, and names a connector that is down or another program", async () => {
   await using machine = await machineWithAlpha();
-  const { exit, message } = await machine.failure("connector", "strat");
-  assertEquals(exit, 4);
-  assertStringIncludes(message, "Did you mean svc connector start?");
+  for (const [word, meant] of [["strat", "start"], ["logs", "service logs"]] as const) {
+    const { exit, message } = await machine.failure("connector", word);
+    assertEquals(exit, 4);
+    const hint = `Did you mean svc connector ${meant}? There is no agent ${word} on this machine.`;
+    assertEquals(message, `${hint} Run svc agent list to see your agents.`);
+  }
 
   for (const line of [["connector"], ["connector", "status"], ["provider", "relay-test"]]) {
     const { exit, code, message } = await machine.failure(...line);
