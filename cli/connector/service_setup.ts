@@ -16,6 +16,7 @@ import {
   logCommand,
   logPathOf,
   requireOwnService,
+  serviceFile,
   uninstallService,
 } from "../autostart/control.ts";
 import { ensureConfigDir } from "../files/config_dir.ts";
@@ -129,8 +130,10 @@ export async function uninstallConnector(ctx: Context, host: Host, agentName: st
   return { system, removed: await uninstallService(host, system, service) };
 }
 
+/** Returns the service manager and the command that shows the log: `null` when no service is installed. */
 export async function connectorLogs(
   ctx: Context,
+  host: Host,
   agentName: string | null,
   platform: string,
   lines: number,
@@ -138,7 +141,10 @@ export async function connectorLogs(
 ) {
   const folder = agentName === null ? null : await new AgentStore(ctx).open(agentName);
   const logPath = logPathOf(folder?.path ?? ctx.configDir);
-  return logCommand(chooseSystem(platform, ctx.os), serviceName(ctx, agentName), logPath, lines, follow);
+  const system = chooseSystem(platform, ctx.os), service = serviceName(ctx, agentName);
+  await requireOwnService(host, system, service, ctx.configDir);
+  const isThere = await serviceFile(host, system, service, ctx.configDir) !== null;
+  return { system, log: isThere ? logCommand(system, service, logPath, lines, follow) : null };
 }
 
 function serviceName(ctx: Context, agentName: string | null) {

@@ -74,12 +74,6 @@ Deno.test("a service installs, runs, shows its logs and uninstalls, each of them
     });
   }
 
-  await t.step("without journalctl the logs are reported as unavailable", async () => {
-    const line = ["connector", "service", "logs", "beta", "--platform", "systemd"];
-    const { code, error } = await attempt(dir, line, without, program);
-    assertEquals([code, error?.code], [1, "CLI_SERVICE_FAILED"]);
-  });
-
   try {
     await t.step("install ends when the connector is connected; another install restarts it", async () => {
       const first = await svc(dir, install, within, program);
@@ -97,6 +91,12 @@ Deno.test("a service installs, runs, shows its logs and uninstalls, each of them
       const saved = JSON.parse(await Deno.readTextFile(`${dir}/agents/beta/runtime.json`));
       assertEquals(saved.webhookToken, env.SVC_HOOK_TOKEN);
       assertEquals((await svc(dir, ["connector", "status"], {}, program)).pid, second.pid);
+    });
+
+    await t.step("without journalctl the logs are reported as unavailable", async () => {
+      const line = ["connector", "service", "logs", "beta", "--platform", "systemd"];
+      const { code, error } = await attempt(dir, line, without, program);
+      assertEquals([code, error?.code], [1, "CLI_SERVICE_FAILED"]);
     });
 
     await t.step("the program of --exec runs when a message arrives for the service", async () => {

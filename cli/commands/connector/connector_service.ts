@@ -76,9 +76,8 @@ export const COMMANDS = [
     async run(ctx, { args: { agentName: given }, options: { platform, all } }) {
       const agentName = await serviceAgent(ctx, given, all, "Remove the service of");
       const { system, removed } = await uninstallConnector(ctx, thisHost(ctx), agentName, platform);
-      const what = removed ? "is removed" : "does not exist";
-      const whose = agentName ?? "all agents";
-      ctx.out.result({ agent: agentName, system, removed }, `The ${system} service of ${whose} ${what}.`);
+      const text = `${serviceOf(agentName, system)} ${removed ? "is removed" : "does not exist"}.`;
+      ctx.out.result({ agent: agentName, system, removed }, text);
     },
   }),
   command({
@@ -95,7 +94,9 @@ export const COMMANDS = [
     async run(ctx, { args: { agentName: given }, options: { platform = "auto", lines = "100", follow, all } }) {
       const agentName = await serviceAgent(ctx, given, all, "Show the log of");
       if (!/^[1-9]\d{0,5}$/.test(lines)) throw new CliError("CLI_USAGE", `--lines must be a number, not "${lines}"`);
-      const { program, args } = await connectorLogs(ctx, agentName, platform, Number(lines), follow);
+      const { system, log } = await connectorLogs(ctx, thisHost(ctx), agentName, platform, Number(lines), follow);
+      if (log === null) return ctx.out.result({ lines: [] }, `${serviceOf(agentName, system)} does not exist.`);
+      const { program, args } = log;
       const stdout = ctx.out.json ? "piped" : "inherit";
       let child: Deno.ChildProcess;
       try {
@@ -113,6 +114,10 @@ export const COMMANDS = [
     },
   }),
 ];
+
+function serviceOf(agentName: string | null, system: string): string {
+  return `The ${system} service of ${agentName ?? "all agents"}`;
+}
 
 /** The agent of the service; `null` for all. @throws {CliError} as `chosenAgents` */
 async function serviceAgent(

@@ -217,6 +217,14 @@ Deno.test("svc connector prints lines for curl, suggests a misspelt command, and
   }
 });
 
+Deno.test("svc connector service logs says that no service is installed, as uninstall does", async () => {
+  await using machine = await machineWithAlpha();
+  machine.env.HOME = machine.path("home");
+  const said = await machine.svc("connector", "service", "logs", "alpha", "--platform", "systemd");
+  assertEquals(said, { code: 0, stdout: "The systemd service of alpha does not exist.\n", stderr: "" });
+  assertEquals(await machine.svc("connector", "service", "uninstall", "alpha", "--platform", "systemd"), said);
+});
+
 Deno.test("svc dead-letters lists, replays and purges what the connector gave up on", async () => {
   await using machine = await machineWithAlpha();
   const beta = await pairAlpha(machine.world, machine, "beta");
