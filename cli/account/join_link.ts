@@ -52,6 +52,12 @@ export function parseJoinLink(given: string): JoinLink {
   const text = given.split(/\s+/).join("");
   if (text.length > MAX_LENGTH) throw refused(`it has more than ${MAX_LENGTH} characters`);
   const [, scheme, authority = "", path, query, fragment] = PARTS.exec(text) ?? [];
+  if (text.startsWith(TICKET_PREFIX)) {
+    throw refused("it is a pairing ticket", "To pair: run svc connector start <name>, then paste the ticket there.");
+  }
+  if (text.startsWith("svc_inv_")) {
+    throw refused("it is an invite code alone", `Give the whole link, which has the form ${FORM}.`);
+  }
   if (scheme === undefined) throw refused("it is not an http or https address");
   if (authority.includes("@")) throw refused("it has a user name");
   const registryUrl = parseServiceUrl(`${scheme}://${authority}`);
@@ -72,8 +78,6 @@ export function parseJoinLink(given: string): JoinLink {
   return { registryUrl, code, ticketFields };
 }
 
-function refused(why: string): CliError {
-  return new CliError("CLI_USAGE", `The join link cannot be used: ${why}`, {
-    fix: `A join link has the form ${FORM}.`,
-  });
+function refused(why: string, fix = `A join link has the form ${FORM}.`): CliError {
+  return new CliError("CLI_USAGE", `The join link cannot be used: ${why}`, { fix });
 }

@@ -80,6 +80,9 @@ Deno.test("join takes the link from standard input or from the environment", asy
   const missing = await none.failure("join");
   assertEquals([missing.exit, missing.code], [2, "CLI_USAGE"]);
   assertStringIncludes(missing.message, "SVC_JOIN_LINK");
+  const other = async (given: string) => (await none.failure("join", given)).message;
+  assertStringIncludes(await other("svcpair1_a.b.c"), "To pair: run svc connector start <name>, then paste");
+  assertStringIncludes(await other("svc_inv_x.a.b"), "it is an invite code alone. Give the whole link");
 });
 
 Deno.test("join leaves the invite unused and the folder unchanged when it refuses the link", async (t) => {
