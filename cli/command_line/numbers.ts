@@ -41,11 +41,19 @@ export function parsePort(text: string | undefined, what: string): number | unde
  *
  * @param known the IDs that the list command shows; called only for the end of an ID
  * @param what what the ID is, with an article: `an invite ID`
+ * @param named what has the ID: `invite`
+ * @param list the command that lists the IDs: `svc invite list`
  * @throws {CliError} `CLI_USAGE` for another text, `CLI_AMBIGUOUS` when several IDs end in it
  */
 export async function wholeId(
   text: string,
-  { isWhole, known, what }: { isWhole(text: string): boolean; known(): Promise<readonly string[]>; what: string },
+  { isWhole, known, what, named, list }: {
+    isWhole(text: string): boolean;
+    known(): Promise<readonly string[]>;
+    what: string;
+    named: string;
+    list: string;
+  },
 ): Promise<string> {
   if (isWhole(text)) return text;
   const end = idEnd(text);
@@ -53,5 +61,6 @@ export async function wholeId(
   const [first, second] = fitting;
   if (first !== undefined && second === undefined) return first;
   if (first !== undefined) throw new CliError("CLI_AMBIGUOUS", `Several IDs end in ${end}: ${fitting.join(", ")}`);
-  throw new CliError("CLI_USAGE", `"${text}" is not ${what}, and no listed ID ends in it`);
+  const problem = end === null ? `"${text}" is not ${what} or the end of one` : `No ${named} ends in ${end}`;
+  throw new CliError("CLI_USAGE", problem, { fix: `Run ${list} to see them, or give a whole ID.` });
 }

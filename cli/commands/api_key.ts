@@ -59,6 +59,8 @@ export const COMMANDS = [
         isWhole: isUlid,
         known: async () => (await registry.apiKeys(apiKey)).apiKeys.map(({ id }) => id),
         what: "a key ID",
+        named: "API key",
+        list: "svc api-key list",
       });
       await registry.revokeApiKey(apiKey, id);
       ctx.out.result({ id, status: "revoked" }, `The API key ${id} is revoked.`);

@@ -101,6 +101,8 @@ export const COMMANDS = [
         isWhole: isUlid,
         known: async () => (await registry.invites(apiKey)).invites.map(({ id }) => id),
         what: "an invite ID",
+        named: "invite",
+        list: "svc invite list",
       });
       await registry.deleteInvite(apiKey, id);
       ctx.out.result({ id, status: "revoked" }, `The invite ${id} is revoked.`);

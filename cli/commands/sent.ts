@@ -107,7 +107,7 @@ async function requestIdOf(ctx: Context, folder: AgentFolder, text: string): Pro
     return messages.map(({ requestId }) => requestId);
   };
   const what = `a request ID, which has ${REQUEST_ID_FORM}`;
-  return await wholeId(text, { isWhole: isRequestId, known, what });
+  return await wholeId(text, { isWhole: isRequestId, known, what, named: "sent message", list: "svc sent" });
 }
 
 /** Ends a message that waits in the connector. When it does not wait there, prints its state and returns false. */

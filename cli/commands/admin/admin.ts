@@ -202,7 +202,8 @@ export const COMMANDS = [
 /** The ID of a service in an argument; a text that is neither an ID nor the end of one is left to the registry. */
 async function serviceId(registry: RegistryClient, apiKey: string, text: string): Promise<string> {
   const known = async () => (await registry.services(apiKey)).internalServices.map(({ id }) => id);
-  return await wholeId(text, { isWhole: (text) => idEnd(text) === null, known, what: "a service ID" });
+  const named = { what: "a service ID", named: "service", list: "svc admin service list" };
+  return await wholeId(text, { isWhole: (text) => idEnd(text) === null, known, ...named });
 }
 
 function showIssued(ctx: Context, { internalService }: IssuedServiceAnswer, headline: string): void {

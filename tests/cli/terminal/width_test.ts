@@ -172,8 +172,11 @@ Deno.test("a command accepts the end of an ID that a table shows, when one ID en
   assertEquals((await machine.json("api-key", "revoke", short(apiKey.id))).id, apiKey.id);
   assertEquals((await machine.json("invite", "revoke", invite.id.slice(-6))).id, invite.id);
   assertEquals((await machine.json("admin", "service", "revoke", short(id))).id, id);
-  assertEquals((await machine.failure("invite", "revoke", "ZZZZZZ")).code, "CLI_USAGE");
-  assertEquals((await machine.failure("invite", "revoke", "nonsense")).code, "CLI_USAGE");
+  const next = "Run svc invite list to see them, or give a whole ID.";
+  const { exit, message } = await machine.failure("invite", "revoke", "ZZZZZZ");
+  assertEquals([exit, message], [2, `No invite ends in ZZZZZZ. ${next}`]);
+  const nonsense = await machine.failure("invite", "revoke", "nonsense");
+  assertEquals(nonsense.message, `"nonsense" is not an invite ID or the end of one. ${next}`);
   const { human } = await machine.json("whoami");
   assertEquals((await machine.json("admin", "people", "show", short(human.id))).person.id, human.id);
 });
