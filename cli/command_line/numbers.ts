@@ -23,9 +23,20 @@ export function parseDuration(text: string, what: string): number {
  * @throws {CliError} `CLI_USAGE`
  */
 export function parseCount(text: string, what: string, max: number): number {
-  const count = /^[1-9]\d{0,15}$/.test(text) ? Number(text) : NaN;
+  const count = integerIn(text);
   if (count <= max) return count;
   throw new CliError("CLI_USAGE", `${what} must be an integer from 1 to ${max}, not "${text}"`);
+}
+
+/** Returns the number of a message of the inbox. @throws {CliError} `CLI_USAGE` with the fix */
+export function parseMessageNumber(text: string, fix: string): number {
+  const number = integerIn(text);
+  if (number <= Number.MAX_SAFE_INTEGER) return number;
+  throw new CliError("CLI_USAGE", `"${text}" is not the number of a message`, { fix });
+}
+
+function integerIn(text: string): number {
+  return /^[1-9]\d{0,15}$/.test(text) ? Number(text) : NaN;
 }
 
 /** @throws {CliError} `CLI_USAGE` */

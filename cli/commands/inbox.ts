@@ -4,7 +4,7 @@ import { LocalMessage } from "../../shared/client/local_shapes.ts";
 import { callForText, get, type LocalCalls, readMessages } from "../../shared/client/local_client.ts";
 import { chosenAgent } from "../agents/agent_store.ts";
 import { AGENT_OPTION, command, REGISTRY_OPTIONS } from "../command_line/command.ts";
-import { parseCount } from "../command_line/numbers.ts";
+import { parseCount, parseMessageNumber } from "../command_line/numbers.ts";
 import { access, connectorOf } from "../connector/attach.ts";
 import { programOf, runForMessages } from "../connector/exec.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../connector/limits.ts";
@@ -54,7 +54,7 @@ export const COMMANDS = [
       }
       if (read && (follow || take)) throw new CliError("CLI_USAGE", "--read lists messages that are read already");
       if (options.exec !== undefined && !follow) throw new CliError("CLI_USAGE", "--exec is for --follow");
-      const number = id === undefined ? null : parseCount(id, "<id>", Number.MAX_SAFE_INTEGER);
+      const number = id === undefined ? null : parseMessageNumber(id, "svc inbox shows the numbers.");
       const query = { ...options, limit: parseCount(options.limit ?? `${LISTED}`, "--limit", MAX_LISTED) };
       const folder = await chosenAgent(ctx, options.agent);
       if (number !== null) {

@@ -27,7 +27,7 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import { problemText, refusalText } from "../connector/states.ts";
 import { idCell } from "../terminal/tables.ts";
 import { AGENT_OPTION, command, type Input, REGISTRY_OPTIONS } from "../command_line/command.ts";
-import { parseCount } from "../command_line/numbers.ts";
+import { parseCount, parseMessageNumber } from "../command_line/numbers.ts";
 
 /** Default and longest wait for a reply, in seconds. */
 const TIMEOUT = 60, MAX_TIMEOUT = 3_600;
@@ -77,7 +77,8 @@ export const COMMANDS = [
     options: CONTENT,
     examples: { 'svc reply 17 "All tests pass"': "Answer message 17" },
     async run(ctx, { args: { id, text }, options }) {
-      const replyTo = parseCount(id, "<id>", Number.MAX_SAFE_INTEGER);
+      const example = ctx.out.commandLine(["reply", "17", text ?? id]);
+      const replyTo = parseMessageNumber(id, `The number comes first, as svc inbox shows it: ${example}`);
       return await sendMessage(ctx, { replyTo }, text, { ...options, conversation: undefined, "only-online": false });
     },
   }),

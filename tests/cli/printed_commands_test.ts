@@ -112,6 +112,7 @@ const ELSEWHERE: Readonly<Record<string, readonly [file: string, typed: string]>
   "mcp --wake-model": ["tests/cli/hosts/wake_install_test.ts", '"--wake-model"'],
   "peers rename <> <> --replaces": ["tests/e2e/rollback_test.ts", '"gamma-2", "gamma", "--replaces"'],
   "peers rename <> <> --replaces --agent <>": ["tests/e2e/rollback_test.ts", '"--replaces", "--agent", "alpha"'],
+  "reply": ["tests/cli/messages/list_inbox_test.ts", '"reply", `${id}`'],
   "serve": ["tests/e2e/serve_test.ts", "svc (admin bootstrap .*)"],
   "serve --console": ["tests/e2e/serve_test.ts", '"--console"'],
   "uninstall --purge": ["tests/cli/hosts/uninstall_test.ts", '"uninstall", "--purge"'],

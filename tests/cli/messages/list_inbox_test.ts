@@ -378,6 +378,9 @@ Deno.test("svc reply answers a message in its conversation, and marks it read", 
     assertEquals([await unread(machine), await unread(machine, "--read")], [[], [id]]);
     const unknown = await machine.failure("reply", "999", "x");
     assertEquals([unknown.exit, unknown.code], [4, "CONNECTOR_MESSAGE_UNKNOWN"]);
+    const { message } = await machine.failure("reply", "hi back");
+    const first = "The number comes first, as svc inbox shows it: svc reply 17 'hi back'.";
+    assertEquals(message, `"hi back" is not the number of a message. ${first}`);
     for (const wrong of ["0", "x", "1.5"]) assertEquals((await machine.failure("reply", wrong, "x")).exit, 2);
 
     socket.behaviour = "nack";
