@@ -5,6 +5,7 @@ import { type EnvironmentName, type Programs, type System, withLoopback } from "
 import { Interrupt } from "./terminal/interrupt.ts";
 import { systemKeyboard } from "./terminal/keyboard.ts";
 import type { Terminal } from "./terminal/output.ts";
+import { layOut } from "./terminal/text_width.ts";
 import { systemClock } from "../shared/clock.ts";
 import { systemRandom } from "../shared/random.ts";
 
@@ -116,7 +117,8 @@ async function confirmOnTerminal(question: string, isYes = false): Promise<boole
 
 /** Returns what a person types up to Enter; `null` at the end of the input. The terminal hands over one line at a time. */
 async function lineOnTerminal(question: string): Promise<string | null> {
-  write(Deno.stderr, question);
+  const room = (sizeOf("columns") ?? Infinity) - 1;
+  write(Deno.stderr, `${layOut(question.trimEnd(), room).join("\n")} `);
   const buffer = new Uint8Array(1_000);
   const length = await Deno.stdin.read(buffer);
   return length === null ? null : new TextDecoder().decode(buffer.subarray(0, length));

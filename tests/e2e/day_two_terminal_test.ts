@@ -123,6 +123,13 @@ Deno.test({
     assertMatch(await says("svc peers"), /bob +A|bob +B/);
     assertStringIncludes(await says("svc inbox"), "No unread messages.");
 
+    await using narrow = await Typist.open(program, { dir, columns: 44, env: { SVC_AGENT: "alpha" } });
+    await narrow.type("clear; svc peers remove bob");
+    await narrow.shown(/\[y\/N\]/);
+    const question = (await narrow.terminal.lines()).join(" ");
+    assertMatch(question, /End the pair with bob of .*\? Neither can write to the other\. \[y\/N\]$/);
+    await narrow.press("n", "Enter");
+    await narrow.ready();
     assertStringIncludes(await says("svc peers remove bob --yes"), "has ended");
     assertStringIncludes(await says("svc send bob hi"), 'No peer has the alias "bob"');
     await ask("and now?");
