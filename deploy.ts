@@ -445,7 +445,9 @@ function newDevSecret(): string {
   }
 }
 
-const NOT_EMPTY = "This server has an administrator. To try with an empty one: KV_URL=.data/other.kv";
+// In lines that fit 80 columns, because the server has no function that wraps them, and a terminal breaks words.
+const NOT_EMPTY = "This server has an administrator. To try with an empty one:\n  KV_URL=.data/other.kv deno task dev";
+const README = "`svc` is as in the README, which says how to define it\nin this folder without installing anything.";
 
 /** @param made the bootstrap secret that this start has made; `null` for a configured one, which is not printed */
 async function sayWhatIsNext({ address, bootstrapOpen }: RunningServer, made: string | null): Promise<void> {
@@ -458,7 +460,7 @@ async function sayWhatIsNext({ address, bootstrapOpen }: RunningServer, made: st
   console.log(`\nNext, in another terminal, make yourself the admin${how}:\n`);
   const secret = made ?? "-";
   console.log(`  svc admin bootstrap --bootstrap-secret ${secret}${registry}\n`);
-  console.log("`svc` is as in the README: it says how to define it in this folder without installing anything.");
+  console.log(README);
 }
 
 if (import.meta.main) await main(Deno.args);

@@ -32,7 +32,7 @@ Deno.test("the output of --dev has address, pid and next command, and the secret
   const options = { folder: folder.path, args: ["--dev"], env: { PORT: String(freePort()), BOOTSTRAP_SECRET: "" } };
   await t.step("before the first admin: the printed command creates one", async () => {
     await using server = await startServer(options);
-    await within(20_000, "the next command", server.stdout.match(/ {2}svc admin .*\n/));
+    await within(20_000, "the last line", server.stdout.match(/installing anything\.\n/));
     const output = server.stdout.text;
     assertStringIncludes(output, `pid ${server.pid}`);
     const next = / {2}svc (admin bootstrap --bootstrap-secret (\S+) --registry-url (\S+))$/m;
@@ -40,6 +40,8 @@ Deno.test("the output of --dev has address, pid and next command, and the secret
     assertEquals(url, server.address);
     assert(secret.length >= 32 && !secret.startsWith("-"), output);
     assertStringIncludes(output, `bootstrap secret: ${secret}`);
+    const wide = output.split("\n").filter((text) => text.length > 79 && text !== `  svc ${line}`);
+    assertEquals(wide, [], "a terminal of 80 columns breaks no word");
     const svc = ["run", "-A", "--quiet", `${ROOT}/cli/main.ts`, ...line.split(" ")];
     await using cli = new ChildProcess(svc, { SVC_CONFIG_DIR: `${folder.path}/config` });
     assertEquals((await within(10_000, "the command ends", cli.status)).code, 0, cli.printed);
@@ -52,7 +54,7 @@ Deno.test("the output of --dev has address, pid and next command, and the secret
     assertEquals((await server.end()).code, 0);
     assertStringIncludes(
       server.stdout.text,
-      "This server has an administrator. To try with an empty one: KV_URL=.data/other.kv",
+      "This server has an administrator. To try with an empty one:\n  KV_URL=.data/other.kv deno task dev\n",
     );
     assert(!/secret|svc admin/.test(server.stdout.text), server.stdout.text);
   });

@@ -63,7 +63,10 @@ Deno.test("serve listens, answers, refuses a second one by its pid and ends with
     const { port } = new URL(address);
     const { code, stderr } = await ended(["serve", "--store", ":memory:", "--port", port]);
     assertEquals(code, 2);
-    assertMatch(stderr, new RegExp(`PORT: 127\\.0\\.0\\.1:${port} is in use`));
+    assertMatch(
+      stderr,
+      new RegExp(`PORT: 127\\.0\\.0\\.1:${port} is in use; stop what listens there, or set another PORT`),
+    );
   });
   await t.step("SIGTERM ends it with 0", async () => {
     assertEquals((await child.end("SIGTERM")).code, 0, child.printed);

@@ -29,7 +29,7 @@ export function refusedAddress(
   const at = addressText(address);
   const { host } = address;
   if (error instanceof Deno.errors.AddrInUse) {
-    const other = `stop the program that listens there, or set ${names.port} to another port`;
+    const other = `stop what listens there, or set another ${names.port}`;
     return new ConfigError([`${names.port}: ${at} is in use; ${other}`]);
   }
   if (error instanceof Deno.errors.AddrNotAvailable) {
