@@ -172,8 +172,7 @@ export class InstanceLinks {
   }
 
   /**
-   * Of two instances with addresses the one with the smaller ID opens the link, because each two would otherwise have
-   * two.
+   * Opens the links that are missing. Of two instances with addresses only the one with the smaller ID opens it, because they would otherwise have two links.
    */
   #look(): void {
     const { leases } = this.#deps, others = leases.others();

@@ -1,6 +1,6 @@
 /**
  * Handlers of pairs and peers. Those of pairing and of receipts pass a request on to the proxy (D-87), which checks the
- * bodies. Aliases and blocks are changed here, because the connector is the only writer of peers.json (D-145).
+ * bodies. Aliases and blocks are changed here, because a second writer of peers.json could undo the connector's changes (D-145).
  */
 import * as z from "zod";
 import { AgentDid } from "../../../shared/protocol/api/fields.ts";

@@ -237,7 +237,7 @@ export async function forgetDefault(folder: AgentFolder): Promise<void> {
   if (readRuntimeFileIn(folder)?.chosen === "default") await folder.remove(RUNTIME_FILE);
 }
 
-/** The unread messages on disk, also without a connector. @throws as `Database.open` */
+/** Returns how many unread messages are on disk; no connector needs to run. @throws as `Database.open` */
 export async function countUnread(folder: AgentFolder): Promise<number> {
   const path = join(folder.path, "connector.db");
   if (await kindOf(path) === "none") return 0;
