@@ -24,17 +24,13 @@ const AUTHORITY_PATTERN = `(?:(?:${OCTET_PATTERN}\\.){3}${OCTET_PATTERN}` +
   `|(?:${LABEL_PATTERN}\\.)*(?!(?:[0-9]+|0x[0-9a-f]*):)${LABEL_PATTERN})`;
 /** Windows keeps these names for devices. */
 const DEVICE_PATTERN = "(?:[cC][oO][nN]|[pP][rR][nN]|[aA][uU][xX]|[nN][uU][lL]|[cC][oO][mM][0-9]|[lL][pP][tT][0-9])";
-const CONTROL_PATTERN = "\\u0000-\\u001f\\u007f-\\u009f";
-const BIDI_PATTERN = "\\u202a-\\u202e\\u2066-\\u2069";
+const CONTROL_OR_BIDI = "\\u0000-\\u001f\\u007f-\\u009f\\u202a-\\u202e\\u2066-\\u2069";
+/** A text with at least one character that is not white space. */
+const TEXT_PATTERN = `^[^${CONTROL_OR_BIDI}]*[^${CONTROL_OR_BIDI}\\s\\ufeff][^${CONTROL_OR_BIDI}]*$`;
 
 /** Ports of four or five digits only: others are rare, and a default port is no part of an origin. */
 const ORIGIN_PATTERN = `^https?://(?:127\\.0\\.0\\.1|(?:${LABEL_PATTERN}\\.)*[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?)` +
   "(?::(?:[1-9][0-9]{3}|[1-5][0-9]{4}))?$";
-
-/** Returns the pattern of a text with at least one character that is not white space, and none of `banned`. */
-function textPattern(banned: string): string {
-  return `^[^${banned}]*[^${banned}\\s\\ufeff][^${banned}]*$`;
-}
 
 /** Schema of a text that a rule trims or refuses. */
 export function parsedText(parse: (value: string) => string | null, message: string, maxLength: number) {
@@ -42,7 +38,7 @@ export function parsedText(parse: (value: string) => string | null, message: str
     const parsed = parse(value);
     if (parsed === null) ctx.addIssue({ code: "custom", message });
     return parsed ?? "";
-  }).meta({ minLength: 1, maxLength, pattern: textPattern(CONTROL_PATTERN + BIDI_PATTERN), examples: ["alpha"] });
+  }).meta({ minLength: 1, maxLength, pattern: TEXT_PATTERN, examples: ["alpha"] });
 }
 
 export const Ulid = text(isUlid, "must be a ULID", {
@@ -82,7 +78,7 @@ export const DisplayName = parsedText(
 export const FrameworkAsSent = text(
   (value) => parseFramework(value) !== null,
   `must be 1 to ${LIMITS.framework} characters of text`,
-  { minLength: 1, maxLength: LIMITS.framework, pattern: textPattern(CONTROL_PATTERN) },
+  { minLength: 1, maxLength: LIMITS.framework, pattern: TEXT_PATTERN },
 );
 export type IdPath = z.output<typeof IdPath>;
 export const IdPath = z.object({ id: Ulid });
