@@ -7,6 +7,7 @@ import { attempt, svc } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
 import { ApiError } from "../../shared/client/errors.ts";
 import { ChildProcess, eventually, Service, within } from "../support/process.ts";
+import { longTest } from "../support/trials.ts";
 import { pairedAgents } from "./harness.ts";
 
 const program = await bundledProgram();
@@ -31,7 +32,7 @@ function start(dir: string, ...args: string[]): ChildProcess {
   return new ChildProcess([...program.args, ...args, "--config-dir", dir, "--json"], {}, program.command);
 }
 
-Deno.test("three commands share one connector; when its process is killed, the others work again", async (t) => {
+longTest("three commands share one connector; when its process is killed, the others work again", async (t) => {
   await using service = await Service.here();
   const dir = service.home;
   const { a, b } = await pairedAgents(service, dir);

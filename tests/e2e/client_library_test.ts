@@ -116,7 +116,7 @@ longTest("programs work again within 30 s after a restart of the proxy", async (
   for (const child of programs) assertEquals((await child.status).code, 0, child.printed);
 });
 
-Deno.test("a question of LocalAgent gets its reply when its connector is killed and started again", async () => {
+longTest("a question of LocalAgent gets its reply when its connector is killed and started again", async () => {
   await using place = await Place.open({}, true);
   await using folder = await tempFolder();
   const dir = folder.path;
