@@ -24,9 +24,7 @@ export interface Group {
   jobs?: number;
 }
 
-/** Helper threads of the garbage collector would take the core of the other isolates, for 6 % more CPU in all. */
-const ONE_THREAD = "--v8-flags=--single-threaded-gc";
-const USUAL = ["test", "--no-prompt", "--no-check", "--reporter=dot", "--parallel", ONE_THREAD];
+const USUAL = ["test", "--no-prompt", "--no-check", "--reporter=dot", "--parallel"];
 
 function withProcesses(line: number, ...folders: readonly string[]): Group {
   return { args: [...USUAL, "-A"], folders, line };
