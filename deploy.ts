@@ -446,7 +446,8 @@ function newDevSecret(): string {
 }
 
 // In lines that fit 80 columns, because the server has no function that wraps them, and a terminal breaks words.
-const NOT_EMPTY = "This server has an administrator. To try with an empty one:\n  KV_URL=.data/other.kv deno task dev";
+const NOT_EMPTY = "This server has an administrator. To try with an empty one:\n" +
+  `  KV_URL=.data/other.kv npx -y deno@${Deno.version.deno} task dev`;
 const README = "`svc` is as in the README, which says how to define it\nin this folder without installing anything.";
 
 /** @param made the bootstrap secret that this start has made; `null` for a configured one, which is not printed */

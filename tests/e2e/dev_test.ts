@@ -54,7 +54,7 @@ Deno.test("the output of --dev has address, pid and next command, and the secret
     assertEquals((await server.end()).code, 0);
     assertStringIncludes(
       server.stdout.text,
-      "This server has an administrator. To try with an empty one:\n  KV_URL=.data/other.kv deno task dev\n",
+      `This server has an administrator. To try with an empty one:\n  KV_URL=.data/other.kv npx -y deno@${Deno.version.deno} task dev\n`,
     );
     assert(!/secret|svc admin/.test(server.stdout.text), server.stdout.text);
   });

@@ -172,7 +172,10 @@ async function addressed(
   return { toDid, conversationId, inReplyTo: answered.requestId };
 }
 
-/** The payload as JSON text; one of the body stays as it stands there, because a parser would round large numbers. */
+/**
+ * Returns the payload as JSON text. A payload in the body is copied unchanged, because parsing it would round
+ * large numbers.
+ */
 function payloadOf({ text, error }: OutboundRequest, body: string): string {
   if (error !== undefined) return JSON.stringify(errorPayload(text ?? error.message, error));
   if (text !== undefined) return JSON.stringify({ message: text });

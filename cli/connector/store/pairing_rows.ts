@@ -15,7 +15,10 @@ const ROWS_MAX = 100;
 export class PairSecrets {
   constructor(private readonly db: Database) {}
 
-  /** Adds a secret; deletes the oldest, since the proxy allows no more open tickets. `until`: expiry of the ticket. */
+  /**
+   * Adds the secret of a ticket that expires at `until`. Keeps the newest secrets, one for each ticket that the proxy lets
+   * an agent have open, because secrets of other tickets open nothing.
+   */
   add(secret: string, until: number): void {
     this.db.transaction(() => {
       this.db.run("INSERT INTO pair_secrets (secret, until) VALUES (?, ?)", secret, until + KEPT_AFTER_MS);

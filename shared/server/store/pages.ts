@@ -61,7 +61,7 @@ export async function readFilteredPage<T>(
     waiting.push(entry);
     last = String(entry.key.at(-1));
     read++;
-    // The first step reads the page and one more, because without a filter no more is needed.
+    // Without a filter the first limit + 1 entries fill a page and show whether another one follows.
     if (waiting.length < (read <= limit + 1 ? limit + 1 : READ_AT_ONCE)) continue;
     if (await add()) return { items, nextCursor: lastItem };
   }
