@@ -21,7 +21,7 @@ export const LOCAL_ERRORS = Object.freeze(
     CONNECTOR_ORIGIN_FORBIDDEN: {
       status: 403,
       when: "Requests of web pages are rejected: those with Origin, or with a Sec-Fetch-Site other than none",
-      fix: "Call it from a program, not from a web page.",
+      fix: "Call the local API from a program, because any page could otherwise send as the agent.",
     },
     CONNECTOR_UNAUTHORIZED: {
       status: 401,
@@ -80,7 +80,7 @@ export const LOCAL_ERRORS = Object.freeze(
     CONNECTOR_BUSY: {
       status: 429,
       when: "Too many calls are waiting already",
-      fix: "Call again without wait, or when another call has ended.",
+      fix: "Call again without the parameter wait, or when another call has ended.",
     },
     CONNECTOR_OUTBOX_FULL: {
       status: 507,

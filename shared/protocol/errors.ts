@@ -21,8 +21,8 @@ const ERROR_TABLE = {
   ],
   INVITE_CREATE_FORBIDDEN: [
     403,
-    "the caller is not an admin, so it cannot create invites",
-    "Use the API key of an admin, or ask an admin for an invite.",
+    "the caller is not an admin",
+    "Use the API key of an admin, or ask an admin.",
   ],
   INVITE_REDEEM_INVALID: [
     400,
@@ -34,7 +34,7 @@ const ERROR_TABLE = {
   INVITE_REDEEM_ALREADY_USED: [
     409,
     "the invite code has already been redeemed",
-    "Ask for a new invite; each can be redeemed once.",
+    "Ask for a new invite.",
   ],
   INVITE_NOT_FOUND: [404, "the invite does not exist", "List the invites to get their IDs."],
   CONSOLE_OFF: [404, "the console is off", "Start the server with svc serve --console, or CONSOLE=on."],
@@ -81,8 +81,8 @@ const ERROR_TABLE = {
   ],
   ADMIN_SUSPEND_FORBIDDEN: [
     409,
-    "an admin cannot be suspended",
-    "Revoke the admin's API keys, or its agents, instead.",
+    "the person is an admin",
+    "Revoke the admin's API keys or agents instead.",
   ],
   PERSON_NOT_FOUND: [404, "the person does not exist", "List the people to get their IDs."],
   ACCOUNT_SUSPENDED: [
@@ -120,7 +120,7 @@ const ERROR_TABLE = {
   AGENT_REGISTRATION_CHALLENGE_REPLAYED: [
     400,
     "the challenge has already been used",
-    "Request a new challenge; each can be used once.",
+    "Request a new challenge.",
   ],
   AGENT_REGISTRATION_INVALID: [
     400,
@@ -171,7 +171,7 @@ const ERROR_TABLE = {
   AGENT_AUTH_REFRESH_INVALID: [
     [400, 401],
     "the refresh request is invalid, or the token is not this agent's current refresh token",
-    "Use the newest refresh token; after a lost response, set recovery.",
+    "Use the newest refresh token; after a lost response, send recovery: true.",
   ],
   AGENT_AUTH_REFRESH_UNAUTHORIZED: [
     401,
@@ -198,8 +198,12 @@ const ERROR_TABLE = {
   ],
   API_KEY_NOT_FOUND: [404, "no such API key, or the caller does not own it", "List your keys to get their IDs."],
   API_KEY_MISSING: [401, "the request has no API key", "Send Authorization: Bearer with your API key."],
-  API_KEY_INVALID: [401, "the API key does not exist", "Check the key; it was shown only at its creation."],
-  API_KEY_REVOKED: [401, "the API key is revoked", "Use an active key, or create a new one with it."],
+  API_KEY_INVALID: [
+    401,
+    "the API key does not exist",
+    "Check the key, or use another one.",
+  ],
+  API_KEY_REVOKED: [401, "the API key is revoked", "Use an active key, which can also create another one."],
   INTERNAL_SERVICE_INVALID: [
     400,
     "the body of the internal service is invalid",
@@ -221,11 +225,11 @@ const ERROR_TABLE = {
     "the service credential is missing or wrong",
     "Set REGISTRY_INTERNAL_SERVICE_ID and REGISTRY_INTERNAL_SERVICE_SECRET.",
   ],
-  RATE_LIMIT_EXCEEDED: [429, "too many requests", "Wait for the number of seconds in Retry-After."],
+  RATE_LIMIT_EXCEEDED: [429, "too many requests", "Wait for the seconds in Retry-After."],
   CRL_NOT_FOUND: [
     404,
     "no token has ever been revoked",
-    "Treat the response as an empty list until the first signed list.",
+    "Treat this as an empty list, unless you have seen a list, because a 404 can be forged.",
   ],
   CRL_BUILD_FAILED: [500, "the revocation list could not be built", "Check the registry's log."],
   // Proxy: authentication
@@ -256,11 +260,11 @@ const ERROR_TABLE = {
     "Sign the method, origin, path, timestamp, nonce, body hash, recipient and AIT exactly as sent.",
   ],
   PROXY_AUTH_INVALID_NONCE: [401, "the nonce is missing or malformed", "Send 16 to 128 characters of base64url."],
-  PROXY_AUTH_REPLAY: [401, "the nonce has already been used", "Sign every request with a new nonce."],
+  PROXY_AUTH_REPLAY: [401, "the nonce has already been used", "Sign again with a new nonce."],
   PROXY_AUTH_REVOKED: [
     401,
     "the AIT is revoked",
-    "The owner runs svc agent reissue <name>, then starts its connector again. A deleted agent stays deleted: create a new one.",
+    "The owner runs svc agent reissue <name>, then starts the agent's connector again. For a deleted agent create a new one.",
   ],
   PROXY_AUTH_FORBIDDEN: [403, "the two agents are not a confirmed pair", "Pair the two agents first."],
   PROXY_AGENT_ACCESS_REQUIRED: [401, "X-Svc-Agent-Access is missing", "Send the session's access token."],
@@ -269,18 +273,18 @@ const ERROR_TABLE = {
   PROXY_RATE_LIMIT_EXCEEDED: [
     429,
     "the agent, or all agents of its owner together, have exceeded a rate limit",
-    "Wait for the number of seconds in Retry-After. The message of the answer says which limit it is.",
+    "Wait for the seconds in Retry-After. The message says which limit it is.",
   ],
   // Proxy: what an admin sees
   PROXY_ADMIN_TOKEN_INVALID: [
     401,
     "the admin token is missing, expired, for another proxy, or not signed by the registry",
-    "Get a new token from the registry with POST /v1/admin/tokens; an API key does not work here.",
+    "Get a new token from the registry with POST /v1/admin/tokens.",
   ],
   PROXY_ADMIN_INVALID_QUERY: [
     400,
     "the query of the admin route is invalid",
-    "Send only the parameters of the route, each once and in its form.",
+    "Check the parameters. An unknown one is refused, because a filter with a wrong name would show every record.",
   ],
   // Proxy: hooks and relay
   PROXY_HOOK_UNSUPPORTED_MEDIA_TYPE: [
@@ -291,7 +295,7 @@ const ERROR_TABLE = {
   PROXY_HOOK_INVALID_JSON: [
     400,
     "the body is not valid JSON, nests too deep or has too long a number",
-    "Send UTF-8 JSON with at most 64 levels, 300 characters in a number and one member message at its top level.",
+    "Send UTF-8 JSON with one member message. Over 64 levels or 300 characters in a number are refused, because readers fail on them.",
   ],
   PROXY_HOOK_RECIPIENT_REQUIRED: [400, "the recipient header is missing", "Send X-Svc-Recipient-Agent-Did."],
   PROXY_HOOK_RECIPIENT_INVALID: [400, "the recipient header is not the DID of an agent", "Send the DID of one agent."],
@@ -308,20 +312,24 @@ const ERROR_TABLE = {
   PROXY_HOOK_CONTEXT_INVALID: [
     400,
     "the headers of the message are not those of its signed context",
-    "Sign the headers that are sent. A server in front of the proxy must not change x-request-id or content-type.",
+    "Sign the headers that are sent. A server in front of the proxy that changes x-request-id or content-type also causes this.",
   ],
   PROXY_HOOK_REQUEST_ID_REUSED: [
     409,
     "the request ID was accepted with another body",
-    "Use a new x-request-id for a new message.",
+    "Use a new x-request-id, because the old one names the first message.",
   ],
   PROXY_RELAY_UNAVAILABLE: [503, "the relay cannot accept the message now", "Try again in a moment."],
   PROXY_RELAY_DELIVERY_FAILED: [
     502,
     "the recipient's connector did not acknowledge the message",
-    "Send the message again with the same x-request-id.",
+    "Send it again with the same x-request-id, because it may have arrived.",
   ],
-  PROXY_RELAY_CONNECTOR_OFFLINE: [502, "the recipient is offline", "Try later, or send Prefer: respond-async."],
+  PROXY_RELAY_CONNECTOR_OFFLINE: [
+    502,
+    "the recipient is offline",
+    "Try later, or send Prefer: respond-async, so that the proxy keeps the message.",
+  ],
   PROXY_RELAY_UPGRADE_REQUIRED: [426, "the request is not a WebSocket upgrade", "Connect with a WebSocket client."],
   PROXY_RELAY_AUTH_CONTEXT_MISSING: [
     500,
@@ -331,7 +339,7 @@ const ERROR_TABLE = {
   PROXY_RELAY_MAILBOX_FULL: [
     507,
     "the recipient's mailbox is full, or the space of its owner, of the sender's owner, or of the server's disk",
-    "Try again after recipients have been online. The message of the answer says what is full.",
+    "Try again after recipients have been online. The message says what is full.",
   ],
   PROXY_RELAY_RECEIPT_FORBIDDEN: [
     403,
@@ -377,7 +385,7 @@ const ERROR_TABLE = {
   INTERNAL_ERROR: [500, "an unexpected error occurred", "Try again, or search the service's log for the request ID."],
   SERVICE_UNAVAILABLE: [
     503,
-    "the store is unreachable, or too many others change the same records",
+    "the store is unreachable, or too many other requests change the same records",
     "Try again in a moment.",
   ],
 } as const satisfies Record<string, readonly [ErrorRow["status"], when: string, fix: string]>;

@@ -66,7 +66,7 @@ async function errors(): Promise<string> {
   if (grouped !== codes) throw new Error(`Found ${grouped} of ${codes} codes under the group comments of errors.ts`);
   const sections = groups.filter(({ rows }) => rows.length > 0)
     .map(({ title, rows }) => `## ${title}\n\n${rows.join("")}`);
-  return `# Errors\n\nThe error codes that a program can get: status, when it is sent and what to do. Act on the code and the status; messages may change. \`svc explain <code>\` says the same, also of an error of the command itself, which prints its fix.\n\n${
+  return `# Errors\n\nThe error codes that a program can get: status, when it is sent and what to do. Act on the code and the status, because messages may change. \`svc explain <code>\` says the same, also of an error of the command itself.\n\n${
     [...sections, connectorErrors(), libraryErrors()].join("\n")
   }`;
 }
