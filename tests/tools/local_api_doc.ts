@@ -12,18 +12,18 @@ import { PairingProfile, PairKey } from "../../shared/protocol/api/pairing.ts";
 
 const HEAD = `# Local API
 
-The routes, shapes and codes of a running connector, for programs that use it. The connector serves the same as OpenAPI
-3.1 at \`/openapi.json\`. [security.md](security.md) says who can call it.
+The routes, shapes and codes of a running connector, for programs that use it; also as OpenAPI 3.1 at \`/openapi.json\`.
 
-- Address and token are in \`connector.json\` in the agent's folder. Read the file before each connection, because the
-  token is new at each start.
-- Each request has \`Authorization: Bearer <token>\` and a loopback \`Host\`, and no \`Origin\`, because a page of another
-  site could otherwise call it. Under \`/v1/\` and \`/a2a/\` it has no \`Sec-Fetch-Site\`, or \`none\`.
-- Bodies are JSON. Unknown members and unknown query parameters are refused, except members of A2A requests.
-- Under \`/a2a/<alias>\` an A2A 1.0 client reaches one peer, with the token that \`svc a2a add\` printed and no other.
-  Errors of the call are errors of JSON-RPC with status 200. A reply goes to the client when its call waits or it has
-  asked for the task; else, after 30 s, to the runtime too.
-- An error is \`{"error":{"code","message"}}\`; [errors.md](errors.md) says which status a code has and what to do.
+- Address and token are in \`connector.json\` in the agent's folder. Read the file before each connection, because each
+  start makes a new token, and another program may have the old port.
+- Each request has \`Authorization: Bearer <token>\`. A \`Host\` that is not loopback, an \`Origin\`, and under \`/v1/\` and
+  \`/a2a/\` a \`Sec-Fetch-Site\` other than \`none\` are refused, because a page of another site could otherwise call it.
+- Bodies are JSON. Unknown members and query parameters are refused, except in A2A requests, because a misspelt one would
+  do nothing.
+- Under \`/a2a/<alias>\` an A2A 1.0 client reaches one peer, with the token that \`svc a2a add\` printed. Errors of the
+  call are JSON-RPC errors with status 200. A reply goes to a client whose call waits or that has asked for the task;
+  otherwise it goes to the runtime too after 30 s, because it would be lost.
+- An error is \`{"error":{"code","message"}}\`; [errors.md](errors.md) explains each code.
 - A \`Time\` is a string in ISO 8601.
 `;
 
@@ -60,7 +60,7 @@ export function localApiDoc(): string {
   return [
     HEAD,
     every,
-    `These shapes occur in several routes:\n\n${shapes.join("\n")}\n`,
+    `Shapes of several routes:\n\n${shapes.join("\n")}\n`,
     ...LOCAL_ROUTES.map((route) => sectionOf(route, new Set<LocalCode>([...common, "CONNECTOR_UNAUTHORIZED"]))),
   ].join("\n");
 }

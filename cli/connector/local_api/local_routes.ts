@@ -39,7 +39,7 @@ export const LOCAL_ROUTES: readonly LocalRoute[] = [
     response: { status: 200, body: Status },
     handler: ({ connector }) => json(connector.status()),
   }),
-  route("GET /v1/inbox", "Messages of the agent, oldest first; with wait: at the first one", {
+  route("GET /v1/inbox", "Messages of the agent, oldest first; with wait: as soon as there is one", {
     query: inbox.InboxQuery,
     bounds: PAGE_BOUNDS,
     response: { status: 200, body: shapes.InboxPage },
@@ -54,8 +54,8 @@ export const LOCAL_ROUTES: readonly LocalRoute[] = [
   }),
   route(
     "POST /v1/inbox/read",
-    "Take messages. With lease: hold them for these seconds, hidden from other calls, to show them first; take them with " +
-      "leaseId then, or release them with lease 0. Act only on those whose ID is in the response",
+    "Take messages. Act only on those whose ID is in the response, because another program may have the others. With lease: " +
+      "hold them for these seconds, hidden from other calls; then take them with leaseId, or release them with lease 0",
     { body: shapes.InboxRead, response: { status: 200, body: shapes.InboxReadResult }, handler: inbox.read },
   ),
   route("GET /v1/sent", "Sent messages without their payloads, newest first", {
@@ -79,8 +79,8 @@ export const LOCAL_ROUTES: readonly LocalRoute[] = [
   }),
   route(
     "POST /v1/outbound",
-    "Send a message to a peer; with wait: answer at its reply, or with its state when the time is over. With keep: one that " +
-      "the proxy does not take now is answered with the state kept",
+    "Send a message to a peer. With wait: answer with its reply, or with its state when the time is over. With keep: a " +
+      "message that the proxy does not take now waits in the connector",
     {
       query: outbound.OutboundQuery,
       body: outbound.Outbound,
@@ -115,7 +115,7 @@ export const LOCAL_ROUTES: readonly LocalRoute[] = [
   ),
   route(
     "POST /v1/outbound/:requestId/cancel",
-    "End a message that waits in the connector; another one keeps its state",
+    "End a message that waits in the connector; any other keeps its state",
     {
       params: outbound.SentId,
       query: outbound.CancelQuery,
@@ -166,7 +166,7 @@ export const LOCAL_ROUTES: readonly LocalRoute[] = [
   }),
   route(
     "POST /v1/peers/rename",
-    "Give a peer another alias, or with replaces the place of another peer; the old one goes on leading to it",
+    "Give a peer another alias, or with replaces the place of another peer; the old alias still leads to it",
     {
       body: pairing.PeerRename,
       response: { status: 200, body: shapes.ChangedPeer },
@@ -214,7 +214,7 @@ export const LOCAL_ROUTES: readonly LocalRoute[] = [
     errors: ["CONNECTOR_BUSY", "CONNECTOR_OFF_PORT"],
     handler: openPage,
   }),
-  route("GET /a2a/:alias/.well-known/agent-card.json", "The A2A agent card of a peer that was added with svc a2a add", {
+  route("GET /a2a/:alias/.well-known/agent-card.json", "The A2A agent card of a peer added with svc a2a add", {
     caller: "anyone",
     params: Alias,
     response: { status: 200, body: AgentCard },
