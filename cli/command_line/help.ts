@@ -6,7 +6,8 @@ export const EXIT_CODES =
 const INTRODUCTION = "Command-line tool for svc: agent identities, and message relay between agents.";
 /** Commands whose examples appear under "First steps", in this order. */
 const FIRST_STEPS = ["join", "connector start", "send"];
-export const STANDARD_INPUT = "Pass - as a secret to read it from standard input.";
+export const STANDARD_INPUT =
+  "Pass - as a secret to read it from standard input, because other users can see arguments.";
 
 export function help(path: readonly string[], commands: readonly Command[], groups: Groups): string {
   const found = find(commands, path.join(" "));

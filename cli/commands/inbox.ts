@@ -34,7 +34,7 @@ export const COMMANDS = [
       conversation: { value: "id", summary: "Only messages of this conversation" },
       limit: { value: "count", summary: `Most messages to list, 1 to ${MAX_LISTED} (default ${LISTED})` },
       read: { summary: "List read messages, whose content is kept as long as svc log says" },
-      follow: { summary: "Wait for more messages until Ctrl-C; on a terminal the view of the connector that runs" },
+      follow: { summary: "Wait for more messages until Ctrl-C; on a terminal with the view of a running connector" },
       take: { summary: "Mark the printed messages read" },
       ...VIEW_OPTIONS,
       ...EXEC_OPTION,

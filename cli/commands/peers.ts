@@ -70,7 +70,7 @@ export const COMMANDS = [
       "new agent gets the names of the old one, and the pair with the old one ends.",
     ],
     args: { ...PEER, alias: { summary: `New alias: ${ALIAS_FORM}` } },
-    options: { ...OPTIONS, replaces: { summary: "The peer is the new agent of the one that has the alias now" } },
+    options: { ...OPTIONS, replaces: { summary: "The peer takes the place of the one that has the alias now" } },
     examples: {
       "svc peers rename beta bob": "Call the peer beta bob from now on",
       "svc peers rename beta-2 beta --replaces": "Write to the new agent of beta from now on",

@@ -75,7 +75,7 @@ export const COMMANDS = [
       setting: { summary: "ca, insecure, historyDays or notify", complete: SETTINGS },
       value: {
         summary:
-          `A file with authorities (PEM); addresses, in place of the saved ones; ${NONE} ends these two; days, 0 to 365; ${
+          `ca: a PEM file, or ${NONE}; insecure: addresses that replace the saved ones, or ${NONE}; historyDays: 0 to 365; notify: ${
             profiles.NOTIFY.join(", ")
           }`,
         repeat: true,

@@ -75,7 +75,7 @@ export const COMMANDS = [
     options: {
       "temp-dir": {
         value: "path",
-        summary: "Folder for these files, created if absent (default: that of the system for temporary files)",
+        summary: "Folder for demo files, created if absent (default: that of the system for temporary files)",
         complete: "files",
       },
     },
@@ -102,7 +102,7 @@ export const COMMANDS = [
   }),
   command({
     path: ["store", "export"],
-    summary: "Write every record as JSON lines; holds the signing key: keep it private",
+    summary: "Write every record as JSON lines; keep them private, because they hold the signing key",
     options: {
       ...STORE_OPTION,
       out: {

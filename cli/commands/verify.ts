@@ -70,8 +70,7 @@ export const COMMANDS = [
       payload: { value: "file", summary: "The payload that was sent, to compare it", complete: "files" },
       "key-document": {
         value: "file",
-        summary:
-          "Saved key document of the registry; makes no request. Retired keys are published as long as an AIT may live",
+        summary: "Saved key document of the registry, used in place of a request",
         complete: "files",
       },
     },

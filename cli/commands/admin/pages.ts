@@ -19,7 +19,7 @@ export const PAGE_OPTIONS = {
     value: "count",
     summary: `Records per page, 1 to ${PAGE_MAX} (default ${LIMITS.adminListDefault}; ${PAGE_MAX} with --all)`,
   },
-  cursor: { value: "cursor", summary: "Begin behind this record: nextCursor of the page before" },
+  cursor: { value: "cursor", summary: "Begin after this record: nextCursor of the previous page" },
   all: { summary: "List every page" },
 } as const;
 
