@@ -99,8 +99,9 @@ function errorLine(code: string, numbers: readonly number[], when: string, fix: 
 function limits(): string {
   return [
     "# Limits\n",
-    "Every number that a client or an operator needs, with its unit. [operations.md](operations.md#configuration) has those",
-    "that an operator may set, with their defaults.\n",
+    "Every number that a client or an operator meets; [operations.md](operations.md#configuration) has those that an operator",
+    "may set. What is larger is refused, because one caller could otherwise use up what all share; what is older is deleted,",
+    "because the store would otherwise grow without bound.\n",
     "## The network and its clients\n",
     limitList(LIMIT_TABLE),
     "## The connector\n",
