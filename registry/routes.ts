@@ -224,7 +224,7 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
   route(
     "POST",
     "/v1/admin/bootstrap",
-    "Create the first admin, its API key and the proxy's service credential; works once",
+    "Create the first admin, its API key and the proxy's service credential; once, so the secret makes no second admin",
     {
       auth: "bootstrap_secret",
       precondition: accounts.bootstrapEnabled,
@@ -276,12 +276,17 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
     response: { status: 200, body: servicesApi.ServiceList },
     handler: services.listServices,
   }),
-  route("POST", "/v1/admin/internal-services/:id/rotate", "Create a new secret; the old one works for one more hour", {
-    ...byServiceAdmin,
-    ...ofService,
-    response: { status: 200, body: servicesApi.IssuedServiceAnswer },
-    handler: services.rotateService,
-  }),
+  route(
+    "POST",
+    "/v1/admin/internal-services/:id/rotate",
+    "Create a new secret; the old one works for one more hour, so that the proxy can be restarted",
+    {
+      ...byServiceAdmin,
+      ...ofService,
+      response: { status: 200, body: servicesApi.IssuedServiceAnswer },
+      handler: services.rotateService,
+    },
+  ),
   route("DELETE", "/v1/admin/internal-services/:id", "Revoke an internal service", {
     ...byServiceAdmin,
     ...ofService,
@@ -294,17 +299,27 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
     errors: ["SIGNING_KEYS_CONFIGURED", "SIGNING_KEYS_TOO_MANY"],
     handler: meta.rotateKeys,
   }),
-  route("POST", "/v1/admin/tokens", "A token with which an admin reads the relay state of the proxy for five minutes", {
-    ...byAdmin,
-    response: { status: 201, body: AdminTokenAnswer },
-    handler: issueAdminToken,
-  }),
-  route("POST", "/v1/admin/console-codes", "An address that opens the console once, within a minute", {
-    ...byAdmin,
-    response: { status: 201, body: adminApi.ConsoleCode },
-    errors: ["CONSOLE_OFF", "QUOTA_EXCEEDED"],
-    handler: openConsole,
-  }),
+  route(
+    "POST",
+    "/v1/admin/tokens",
+    "A token with which an admin reads the relay state of the proxy for five minutes, because it cannot be revoked",
+    {
+      ...byAdmin,
+      response: { status: 201, body: AdminTokenAnswer },
+      handler: issueAdminToken,
+    },
+  ),
+  route(
+    "POST",
+    "/v1/admin/console-codes",
+    "An address that opens the console once, within a minute, because the browser's history keeps it",
+    {
+      ...byAdmin,
+      response: { status: 201, body: adminApi.ConsoleCode },
+      errors: ["CONSOLE_OFF", "QUOTA_EXCEEDED"],
+      handler: openConsole,
+    },
+  ),
   route("GET", "/v1/admin/audit", "Audit events with filters, newest or oldest first", {
     ...byAdmin,
     query: auditApi.AuditQuery,
@@ -312,11 +327,16 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
     response: { status: 200, body: auditApi.AuditList },
     handler: listAudit,
   }),
-  route("GET", "/v1/admin/counts", "How many people and agents there are, counted at most once in 10 s", {
-    ...byAdmin,
-    response: { status: 200, body: adminApi.AdminCounts },
-    handler: people.counts,
-  }),
+  route(
+    "GET",
+    "/v1/admin/counts",
+    "How many people and agents there are, counted at most once in 10 s, because a count reads much of the store",
+    {
+      ...byAdmin,
+      response: { status: 200, body: adminApi.AdminCounts },
+      handler: people.counts,
+    },
+  ),
   route("GET", "/v1/admin/people", "All people, newest first", {
     ...byAdmin,
     query: adminApi.PeopleQuery,
@@ -333,7 +353,7 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
   route(
     "POST",
     "/v1/admin/people/:id/suspend",
-    "Refuse a person's API keys and end the sessions of its agents, until it is restored",
+    "Refuse a person's API keys and end the sessions of its agents, until a restore",
     {
       ...byAdmin,
       ...ofPerson,

@@ -140,9 +140,7 @@ export function admission(profile: keyof typeof PROFILES): Authenticator<CheckDe
 function limitText(window: AdmissionProfile["window"]): string {
   const requests = LIMITS.agentRequests * (window === "receipts" ? LIMITS.receiptRequestsFactor : 1);
   const times = requests / LIMITS.agentRequests;
-  return `${requests} in ${LIMITS.agentWindowMs / 1000} s per agent and ${
-    LIMITS.ownerRequests * times
-  } in a minute per owner ` +
+  return `${requests} in ${LIMITS.agentWindowMs / 1000} s per agent, ${LIMITS.ownerRequests * times} per owner ` +
     `by default (window "${window}")`;
 }
 

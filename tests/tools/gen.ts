@@ -120,21 +120,25 @@ function limitList(limits: Readonly<Record<string, LimitRow>>): string {
   }).join("");
 }
 
-/** The limit of every route of a person, which is the same for all of them. */
-const PERSON_LIMIT = /^\d+ in \d+ s per person.*/;
+/** The limits that are the same for every route of a person, and of an admin at the proxy. */
+const SHARED_LIMIT = /^\d+ in \d+ s per (?:person|admin)/;
 /** The limit of every body that names no other one. */
 const USUAL_BODY = `body of ${LIMITS.bodyBytes.toLocaleString("en-US")} bytes`;
 
 function routes(): string {
   const common = COMMON_ERRORS.map((code) => `\`${code}\``).join(", ");
-  const person = REGISTRY_ROUTES.flatMap((route) => limitsOf(route, {})).find((text) => PERSON_LIMIT.test(text));
+  const person = REGISTRY_ROUTES.flatMap((route) => limitsOf(route, {})).find((text) => SHARED_LIMIT.test(text));
+  const admin = PROXY_ROUTES.flatMap((route) => limitsOf(route, {})).find((text) => SHARED_LIMIT.test(text));
   return [
     "# Routes\n",
     "Every route of the registry and the proxy: who may call it, how often, and what it answers.\n",
-    `A success is 200 unless its line names another status. Each route can also answer ${common}.`,
-    "One with a limit can answer `RATE_LIMIT_EXCEEDED`, and a caller adds the codes and the limit of its credential, listed",
-    `below the routes of the service. Each route with an API key counts ${person}.`,
-    `A body has at most ${LIMITS.bodyBytes.toLocaleString("en-US")} bytes, unless its route names another limit.`,
+    `Success is 200, unless the line of a route names another status. Each route can also answer ${common}, and a route`,
+    "with a limit `RATE_LIMIT_EXCEEDED`. The codes and the limit of each kind of caller stand below the routes of its service.",
+    `All routes with an API key together take ${person}, because more keys would otherwise give`,
+    `more requests. All routes with an admin token take ${admin}, because looks take time from messages.`,
+    `A body has at most ${
+      LIMITS.bodyBytes.toLocaleString("en-US")
+    } bytes, unless its route names another limit, because larger ones would fill the memory.`,
     "[errors.md](errors.md) says what a code means.\n",
     ...routeLists("Registry", REGISTRY_ROUTES, REGISTRY_AUTHENTICATORS),
     ...routeLists("Proxy", PROXY_ROUTES, PROXY_AUTHENTICATORS),
@@ -151,7 +155,7 @@ function routeLists<D, C>(title: string, routes: readonly Route<D>[], authentica
     const authenticator = authenticators[route.auth as keyof C];
     const added = new Set<string>([...authenticator.errors, ...COMMON_ERRORS, "RATE_LIMIT_EXCEEDED"]);
     const limits = limitsOf(route, {}).filter((text) => text !== USUAL_BODY);
-    const bounds = limits.filter((text) => !PERSON_LIMIT.test(text));
+    const bounds = limits.filter((text) => !SHARED_LIMIT.test(text));
     const errors = codes(errorsOf(route, authenticator).filter((code) => !added.has(code)));
     const about = [...route.auth === "none" ? [] : [`\`${route.auth}\``], ...bounds].join("; ");
     const { status } = route.response;
@@ -168,10 +172,10 @@ function routeLists<D, C>(title: string, routes: readonly Route<D>[], authentica
       codesOf(other).length > 1 && codesOf(other).every((code) => errors.includes(code))
     ).sort((a, b) => codesOf(b).length - codesOf(a).length);
     const own = errors.filter((code) => base === undefined || !codesOf(base).includes(code));
-    const text = [...base === undefined ? [] : [`those of \`${base}\``], ...own.length === 0 ? [] : [codes(own)]];
+    const text = [...base === undefined ? [] : [`codes of \`${base}\``], ...own.length === 0 ? [] : [codes(own)]];
     return `- \`${auth}\`${limit === undefined ? "" : ` (${limit})`}: ${text.join(", ")}`;
   });
-  return [`## ${title}\n`, ...rows, "\nWhat a caller adds:\n", ...callers, ""];
+  return [`## ${title}\n`, ...rows, "\nCodes that a caller adds:\n", ...callers, ""];
 }
 
 /** Escapes characters of HTML and of Markdown outside of code spans, and joins lines. */

@@ -40,7 +40,7 @@ export function probeRoutes<D>(
     {
       ...row,
       path: "/readyz",
-      summary: "Whether the service accepts requests: `ready` of its health, and false while it stops",
+      summary: "Whether the service accepts requests: `ready` of its health, false while it stops",
       response: { status: 200, body: Readiness, mayBeUnready: true },
       handler: async (deps) => readinessAnswer(await isReady(deps), linksMissing(deps)),
     },
