@@ -10,7 +10,7 @@ import { MAX_CHECKS } from "../support/test_store.ts";
 import type { TestAgent, World } from "../support/world.ts";
 import { get, openProxy, post, PROFILE } from "./proxy_world.ts";
 
-const MESSAGES = 5;
+const MESSAGES = 3;
 /** A commit gets 10 s; what is tried after it gets 1 s, because the store has not answered. */
 const ANSWERED_S = 15;
 const UNAVAILABLE = "503 PROXY_AUTH_DEPENDENCY_UNAVAILABLE";

@@ -1,11 +1,11 @@
 /**
- * The seeds of a test run: `-- --seeds n` (default 20), or the one of `-- --seed n` with its log printed. A failure
+ * The seeds of a test run: `-- --seeds n` (default 12), or the one of `-- --seed n` with its log printed. A failure
  * shows the violated invariant, the last lines of the log, and the command that repeats it.
  */
 import { lineOf } from "./events.ts";
 import { Simulation, violations } from "./simulation.ts";
 
-const USUAL_SEEDS = 20;
+const USUAL_SEEDS = 12;
 const LINES = 30;
 
 /** A number that follows a flag. */

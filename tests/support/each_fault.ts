@@ -37,8 +37,8 @@ export const TOO_LARGE: Failure = {
   answers: [/^500 INTERNAL_ERROR$/, /^503 /],
 };
 
-/** The gate lets every second call fail, the last one among them; the long run each. */
-const STEP = IS_LONG ? 1 : 2;
+/** The gate lets every fourth call fail, the last one among them; the long run each. */
+const STEP = IS_LONG ? 1 : 4;
 
 /** Runs a request once for each failure and each of its store calls, with that call failing. */
 export async function failEach(trial: Trial, ...failures: Failure[]): Promise<void> {
