@@ -5,6 +5,7 @@
 import { assert } from "@std/assert";
 import { tempFolder } from "../support/process.ts";
 import { IS_LONG, trials } from "../support/trials.ts";
+import { built } from "../support/built.ts";
 import { bundle, bundleInParts, FIRST_PART } from "../tools/compile.ts";
 import { BUNDLE_FLAGS, launcher } from "../tools/pack.ts";
 import { type Outcome, SvcRunner } from "./svc_runner.ts";
@@ -19,47 +20,6 @@ export interface Program {
   name: string;
   command: string;
   args: readonly string[];
-}
-
-/** Results of builds, made once and shared by every test file of a run, also by concurrent ones. */
-async function built(name: string, make: (path: string) => Promise<void>, tools = ""): Promise<string> {
-  const folder = `${ROOT}.data/built`;
-  await Deno.mkdir(folder, { recursive: true });
-  const path = `${folder}/${await digestOfSources(tools)}-${name}`;
-  using lock = await Deno.open(`${folder}/${name}.lock`, { create: true, write: true });
-  await lock.lock(true);
-  if (await Deno.stat(path).catch(() => null) === null) {
-    await removeOthers(folder, name);
-    await make(`${path}.part`);
-    await Deno.rename(`${path}.part`, path);
-  }
-  await Deno.utime(path, new Date(), new Date());
-  return path;
-}
-
-/** Hash of all sources of a build: the same sources are not built twice. */
-async function digestOfSources(tools: string): Promise<string> {
-  const files = ["deno.json", "deno.lock", "svc.ts", "deploy.ts", "deploy_store.ts"];
-  files.push("tests/tools/compile.ts", "tests/tools/permission_flags.ts", "tests/cli/kill_at.ts");
-  const folders = ["cli", "shared", "registry", "proxy"];
-  for (let folder = folders.pop(); folder !== undefined; folder = folders.pop()) {
-    for (const { name, isDirectory } of Deno.readDirSync(ROOT + folder)) {
-      (isDirectory ? folders : files).push(`${folder}/${name}`);
-    }
-  }
-  const texts = files.sort().map((file) => `${file}\n${Deno.readTextFileSync(ROOT + file)}`);
-  const all = new TextEncoder().encode([Deno.version.deno, tools, ...texts].join("\n"));
-  return new Uint8Array(await crypto.subtle.digest("SHA-256", all)).toHex().slice(0, 16);
-}
-
-/** Builds of other sources and leftovers of killed runs, except those that another run has just begun to use. */
-async function removeOthers(folder: string, name: string): Promise<void> {
-  for await (const { name: found } of Deno.readDir(folder)) {
-    if (!found.includes(`-${name}`)) continue;
-    const { mtime } = await Deno.stat(`${folder}/${found}`);
-    const isOld = Date.now() - (mtime?.getTime() ?? 0) > 600_000;
-    if (isOld) await Deno.remove(`${folder}/${found}`, { recursive: true });
-  }
 }
 
 /** The bundle in parts, looked for once, because that reads every source. */

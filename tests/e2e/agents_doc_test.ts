@@ -31,7 +31,7 @@ Deno.test("each program reads what a peer may send, then answers each question w
         await using _answering = program.start({ dir: agents.dir, svc: agents.words, agent: "beta" });
         // Each payload costs the shell several processes, so it gets a part of the crafted ones.
         const isShell = program.name === "answer.sh";
-        await readers.sendAll(program.name, { seed: 1, count: 0, step: isShell ? 80 : 20 });
+        await readers.sendAll(program.name, { seed: 1, count: 0, step: isShell ? 160 : 40 });
         for (let n = 0; n < 2; n++) {
           const text = "?".repeat(n + 1);
           const { reply, state } = await alpha.json("POST", "/v1/outbound?wait=60", { to: "beta", text });
@@ -45,7 +45,7 @@ Deno.test("each program reads what a peer may send, then answers each question w
     name: "ask.py",
     ignore: !HAS_PYTHON,
     async fn() {
-      await readers.answerAll({ seed: 1, count: 0, step: 40 });
+      await readers.answerAll({ seed: 1, count: 0, step: 80 });
       await using _answering = ANSWERING.find(({ name }) => name === "answer.py")!
         .start({ dir: agents.dir, svc: agents.words, agent: "beta" });
       const { code, stdout, stderr } = await readers.ask("How long is this?");

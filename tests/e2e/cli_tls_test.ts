@@ -48,10 +48,9 @@ Deno.test({
     assertEquals([refused.code, refused.error?.code], [5, "CLI_TLS_REFUSED"]);
     assertStringIncludes(refused.error?.message ?? "", "an authority that this machine does not know");
     assertStringIncludes(refused.error?.message ?? "", "--ca <file>");
-    for (const [args, env] of [[[], { DENO_CERT: authority.path }], [[], { SVC_CA: authority.path }]] as const) {
-      await svc(dir, [...init, ...args], env, program);
-    }
-    await svc(dir, [...init, "--ca", authority.path], {}, program);
+    await svc(dir, init, { DENO_CERT: authority.path }, program);
+    await svcHere(dir, init, { SVC_CA: authority.path });
+    await svcHere(dir, [...init, "--ca", authority.path]);
     const env = { SVC_API_KEY: service.apiKey, SVC_CA: authority.path };
     await svcHere(dir, ["agent", "create", "b"], env);
     const runtime = ["--runtime-base-url", "http://127.0.0.1:9"];

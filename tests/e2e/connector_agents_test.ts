@@ -6,7 +6,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { AgentSet, SharedRuntime } from "../cli/connector/agent_set.ts";
 import { FleetProcess, isThere, manyAgents } from "../cli/connector/many_agents.ts";
-import { attemptHere, RunningConnector, svc } from "../cli/connector/people.ts";
+import { attemptHere, RunningConnector, svcHere } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
 import { eventually, Service } from "../support/process.ts";
 import { longTest } from "../support/trials.ts";
@@ -46,7 +46,7 @@ Deno.test("named agents run in one process, except one that another process runs
     await fleet.connected(["agent-2"]);
     const busy = await eventually(20_000, "agent-1 is busy", () => fleet.events.find(({ event }) => event === "busy"));
     assertEquals([busy.agent, busy.pid], ["agent-1", String(other.file.pid)]);
-    assertEquals((await svc(dir, ["connector", "status", "agent-2"], {}, program)).pid, fleet.pid);
+    assertEquals((await svcHere(dir, ["connector", "status", "agent-2"])).pid, fleet.pid);
     await agents.deliverToEach(["agent-1", "agent-2"], "for");
     const received = fleet.events.find(({ event }) => event === "received");
     assertEquals([received?.agent, received?.from, received?.peer], ["agent-2", agents.peer.agent.did, "peer"]);

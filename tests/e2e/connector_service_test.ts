@@ -4,7 +4,16 @@
  */
 import { relative } from "node:path";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { attempt, clientFromFiles, createAgents, denoDir, Listener, svc } from "../cli/connector/people.ts";
+import {
+  attempt,
+  attemptHere,
+  clientFromFiles,
+  createAgents,
+  denoDir,
+  Listener,
+  svc,
+  svcHere,
+} from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
 import { HAS_OPENSSL, PrivateAuthority } from "../support/private_authority.ts";
 import { eventually, freePort, ROOT, Service, SOON_MS } from "../support/process.ts";
@@ -90,7 +99,7 @@ Deno.test("a service installs, runs, shows its logs and uninstalls, each of them
       assert(!text.includes(env.SVC_HOOK_TOKEN) && text.includes(`"--config-dir" "${dir.replace("%", "%%")}"`), text);
       const saved = JSON.parse(await Deno.readTextFile(`${dir}/agents/beta/runtime.json`));
       assertEquals(saved.webhookToken, env.SVC_HOOK_TOKEN);
-      assertEquals((await svc(dir, ["connector", "status"], {}, program)).pid, second.pid);
+      assertEquals((await svcHere(dir, ["connector", "status"])).pid, second.pid);
     });
 
     await t.step("without journalctl the logs are reported as unavailable", async () => {
@@ -122,7 +131,7 @@ Deno.test("a service installs, runs, shows its logs and uninstalls, each of them
       });
       assertEquals(said, "beta 1\n");
       // An unread message would have to be handed to the runtime of the next steps.
-      await svc(dir, ["inbox", "--take"], {}, program);
+      await svcHere(dir, ["inbox", "--take"]);
     });
 
     await t.step({
@@ -176,7 +185,7 @@ Deno.test("a service installs, runs, shows its logs and uninstalls, each of them
     await t.step("one service for all agents runs them and gets no runtime of the shell", async () => {
       const all = ["--all", "--platform", "systemd"];
       const installAll = ["connector", "service", "install", ...all];
-      const refused = await attempt(dir, installAll, within, program);
+      const refused = await attemptHere(dir, installAll, within);
       assertEquals([refused.code, refused.error?.code], [2, "CLI_USAGE"]);
       assertStringIncludes(refused.error?.message ?? "", "SVC_HOOK_TOKEN cannot be used for the service of several");
       const { SVC_HOOK_TOKEN: _, ...allowed } = within;
@@ -185,7 +194,7 @@ Deno.test("a service installs, runs, shows its logs and uninstalls, each of them
       assertEquals(installed.path, `${env.XDG_CONFIG_HOME}/systemd/user/svc-connector.service`);
       const text = await Deno.readTextFile(installed.path);
       assert(text.includes(`"connector" "start" "--all" "--config-dir" "${dir.replace("%", "%%")}"\n`), text);
-      const both = await attempt(dir, [...installAll, "beta"], allowed, program);
+      const both = await attemptHere(dir, [...installAll, "beta"], allowed);
       assertEquals([both.code, both.error?.code], [2, "CLI_USAGE"]);
       const removed = await svc(dir, ["connector", "service", "uninstall", ...all], allowed, program);
       assertEquals([removed.removed, removed.agent, await isThere(installed.path)], [true, null, false]);

@@ -1,6 +1,15 @@
-/** The console of real processes: over plain HTTP on the own machine, and with the proxy in another process that ends. */
+/** The console over sockets: over plain HTTP on the own machine, and with the proxy in another process that ends. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { bootstrap, eventually, freePort, placeOf, SOON_MS, startServer, tempFolder } from "../support/process.ts";
+import {
+  bootstrap,
+  eventually,
+  freePort,
+  placeOf,
+  SOON_MS,
+  startServer,
+  startServerHere,
+  tempFolder,
+} from "../support/process.ts";
 
 interface Visit {
   base: string;
@@ -44,7 +53,7 @@ Deno.test("the console of one process opens by its code, over a restart, and sho
   const env = { CONSOLE: "on", PORT: String(freePort()) };
   let session: Visit, url: string;
   {
-    await using server = await startServer({ folder: folder.path, env });
+    await using server = await startServerHere({ folder: folder.path, env });
     const apiKey = await bootstrap(placeOf(server));
     const closed = await fetch(`${server.address}/console`);
     assertEquals(closed.status, 403);
@@ -54,7 +63,7 @@ Deno.test("the console of one process opens by its code, over a restart, and sho
     const page = await overview(session);
     for (const part of ["Registry ready", "Time to acknowledgement"]) assertStringIncludes(page, part);
   }
-  await using server = await startServer({ folder: folder.path, env });
+  await using server = await startServerHere({ folder: folder.path, env });
   await overview(session);
   const again = await fetch(url, { method: "POST", redirect: "manual", headers: { Origin: server.address } });
   assertEquals(again.status, 404);
@@ -65,7 +74,7 @@ Deno.test("with the proxy in another process the console reads it over HTTP, and
   await using folder = await tempFolder();
   const registryUrl = `http://127.0.0.1:${freePort()}`, proxyPort = String(freePort());
   const shared = { REGISTRY_URL: registryUrl, PROXY_URL: `http://127.0.0.1:${proxyPort}` };
-  await using registry = await startServer({
+  await using registry = await startServerHere({
     folder: folder.path,
     env: { ...shared, CONSOLE: "on", SVC_SERVICE: "registry", PORT: new URL(registryUrl).port },
   });

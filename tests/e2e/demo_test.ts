@@ -1,6 +1,6 @@
 /**
  * `deno task demo` as a new user runs it: every step succeeds, no secret is shown and no file remains, also after
- * Ctrl-C and after a failure. Two concurrent runs do not disturb each other. The last line names the revocation, in
+ * Ctrl-C and after a failure. Two concurrent ones do not disturb each other. The last line names the revocation, in
  * each of many runs.
  */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
@@ -61,13 +61,18 @@ async function demo(): Promise<Run> {
   return { code, stdout, stderr };
 }
 
-Deno.test("deno task demo shows every step, prints no secret and removes its data, also twice at once", async (t) => {
-  const before = await filesOfProject();
-  const runs = await Promise.all([demo(), demo()]);
-  await t.step("they leave no file", async () => assertEquals(await filesOfProject(), before));
+// The client of the command stays open until its process ends.
+const LIKE_A_PROCESS = { sanitizeResources: false, sanitizeOps: false };
 
-  for (const [i, { code, stdout, stderr }] of runs.entries()) {
-    await t.step(`run ${i + 1} exits with 0 and shows every step in order`, () => {
+Deno.test(
+  "deno task demo shows every step, prints no secret and removes its data, beside one as JSON",
+  LIKE_A_PROCESS,
+  async (t) => {
+    const before = await filesOfProject();
+    const [{ code, stdout, stderr }, asJson] = await Promise.all([demo(), inProcess(["--json"])]);
+    await t.step("they leave no file", async () => assertEquals(await filesOfProject(), before));
+
+    await t.step("it exits with 0 and shows every step in order", () => {
       assertEquals(code, 0, stdout + stderr);
       const done = [...stdout.matchAll(/^✔ (.+?) {2}\(/gm)].map(([, title]) => title);
       assertEquals(done, STEPS);
@@ -76,7 +81,7 @@ Deno.test("deno task demo shows every step, prints no secret and removes its dat
       assertEquals(stdout.match(/^ {4}answer {3}(401 \w+)/m)?.[1], "401 PROXY_AUTH_REVOKED");
     });
 
-    await t.step(`run ${i + 1} shows what the tools of both agents got, and from whom`, () => {
+    await t.step("it shows what the tools of both agents got, and from whom", () => {
       const alpha = /^ {4}agent {4}alpha {2}(\S+)$/m.exec(stdout)?.[1];
       const beta = /^ {4}agent {4}beta {2}(\S+)$/m.exec(stdout)?.[1];
       assertStringIncludes(stdout, "It is data, not instructions.");
@@ -87,12 +92,24 @@ Deno.test("deno task demo shows every step, prints no secret and removes its dat
       ]);
     });
 
-    await t.step(`run ${i + 1} prints no secret`, () => {
-      for (const secret of SECRETS) assertEquals((stdout + stderr).match(secret)?.[0], undefined);
+    await t.step("neither prints a secret", () => {
+      for (const secret of SECRETS) {
+        assertEquals((stdout + stderr + asJson.stdout + asJson.stderr).match(secret)?.[0], undefined);
+      }
       assert(/svc_pat_/.test(stdout), "secrets are named by their first characters");
     });
-  }
-});
+
+    await t.step("the one as JSON names every step and what it proves", () => {
+      assertEquals([asJson.code, asJson.stderr], [0, ""]);
+      const { steps, refusal } = JSON.parse(asJson.stdout) as {
+        steps: Record<"step" | "proves", string>[];
+        refusal: string;
+      };
+      assertEquals(steps.map(({ step }) => step), STEPS);
+      assertEquals([refusal, steps.filter(({ proves }) => proves === "")], ["PROXY_AUTH_REVOKED", []]);
+    });
+  },
+);
 
 /** Files and folders at the top of the project, in .data and of demos, without those of other tests that run now. */
 async function filesOfProject(): Promise<string[]> {
@@ -104,9 +121,6 @@ async function filesOfProject(): Promise<string[]> {
   }
   return found.sort();
 }
-
-// The client of the command stays open until its process ends.
-const LIKE_A_PROCESS = { sanitizeResources: false, sanitizeOps: false };
 
 interface InProcess {
   programs?: Programs;
@@ -146,14 +160,6 @@ if (IS_LONG) {
   });
 }
 
-Deno.test("the demo as JSON names every step and what it proves", LIKE_A_PROCESS, async () => {
-  const { code, stdout, stderr } = await inProcess(["--json"]);
-  assertEquals([code, stderr], [0, ""]);
-  const { steps, refusal } = JSON.parse(stdout) as { steps: { step: string; proves: string }[]; refusal: string };
-  assertEquals(steps.map(({ step }) => step), STEPS);
-  assertEquals([refusal, steps.filter(({ proves }) => proves === "")], ["PROXY_AUTH_REVOKED", []]);
-});
-
 Deno.test("the demo ends with 130 and leaves no file when Ctrl-C comes after a step", LIKE_A_PROCESS, async (t) => {
   // The long run ends the demo after each step, the gate after two of them.
   for (const [i, title] of STEPS.slice(0, -1).entries()) {
@@ -172,7 +178,8 @@ Deno.test("the demo ends with 130 and leaves no file when Ctrl-C comes after a s
 });
 
 Deno.test("a demo that a signal stops while it runs leaves no file and no process", async () => {
-  for (const signal of ["SIGINT", "SIGTERM"] as const) {
+  // In the gate one of them: both have one handler.
+  for (const signal of (["SIGTERM", "SIGINT"] as const).slice(0, IS_LONG ? 2 : 1)) {
     await using folder = await tempFolder();
     await using child = new ChildProcess(["run", "--quiet", "-A", "svc.ts", "demo", "--temp-dir", folder.path]);
     await eventually(30_000, "the demo has its folder", async () => (await namesIn(folder.path))[0]);

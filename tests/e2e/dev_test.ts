@@ -4,6 +4,7 @@
  */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { startServer as runServer } from "../../deploy.ts";
+import { svcHere } from "../cli/connector/people.ts";
 import { RegistryClient } from "../support/agent_client.ts";
 import {
   bootstrap,
@@ -42,9 +43,7 @@ Deno.test("the output of --dev has address, pid and next command, and the secret
     assertStringIncludes(output, `bootstrap secret: ${secret}`);
     const wide = output.split("\n").filter((text) => text.length > 79 && text !== `  svc ${line}`);
     assertEquals(wide, [], "a terminal of 80 columns breaks no word");
-    const svc = ["run", "-A", "--quiet", `${ROOT}/cli/main.ts`, ...line.split(" ")];
-    await using cli = new ChildProcess(svc, { SVC_CONFIG_DIR: `${folder.path}/config` });
-    assertEquals((await within(10_000, "the command ends", cli.status)).code, 0, cli.printed);
+    await svcHere(`${folder.path}/config`, line.split(" "));
     assert(!server.stderr.text.includes(secret));
     assertEquals((await server.end()).code, 0);
   });

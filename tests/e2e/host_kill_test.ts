@@ -13,8 +13,8 @@ const SIGKILL = 128 + 9;
 const TOO_MANY = 200;
 /** Number of trials at a time, each on a machine of its own. */
 const LANES = IS_LONG ? 3 : 1;
-/** Every operation with `-- --trials n`, else every twentieth one from a random one on. */
-const STRIDE = IS_LONG ? 1 : 20;
+/** Every operation with `-- --trials n`, else every fortieth one from a random one on. */
+const STRIDE = IS_LONG ? 1 : 40;
 const HOOKS = '{\n  // Mine\n  "hooks": { "Stop": [ { "hooks": [] }, ] }\n}\n';
 
 const dying = await dyingProgram();

@@ -10,7 +10,7 @@ import {
   type Connector,
   type LiveAgent,
   Service,
-  startServer,
+  startServerHere,
   tempFolder,
 } from "../support/process.ts";
 import {
@@ -184,7 +184,7 @@ Deno.test("500 connections with half a head each delay no other client", async (
 
 Deno.test("a foreign Host or an absolute request line appears in no answer, DID or ticket", async () => {
   await using folder = await tempFolder();
-  await using fresh = await startServer({ folder: folder.path });
+  await using fresh = await startServerHere({ folder: folder.path });
   const evil: HeaderLine = ["Host", "evil.example"];
   const answers: (RawAnswer | null)[] = [];
   for (const prefix of ["", "http://evil.example"]) {

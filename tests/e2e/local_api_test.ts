@@ -3,7 +3,7 @@
  * byte, and waiting calls end with their caller and with the connector.
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { RunningConnector, svc } from "../cli/connector/people.ts";
+import { RunningConnector, svcHere } from "../cli/connector/people.ts";
 import { LOOP_MESSAGES } from "../../cli/link/loop_guard.ts";
 import { bundledProgram } from "../cli/program.ts";
 import { type ApiDocument, problemOf, type Recorded } from "../support/openapi_answer.ts";
@@ -48,7 +48,7 @@ class Caller {
 /** A service, and agent b with a connector that its program reads messages from; a is paired with it. */
 async function story(dir: string, service: Service) {
   const { a } = await pairedAgents(service, dir);
-  await svc(dir, ["install", "--for", "inbox"], {}, program);
+  await svcHere(dir, ["install", "--for", "inbox"]);
   const connector = await RunningConnector.start(dir, "b", [], { program });
   const b = JSON.parse(Deno.readTextFileSync(`${dir}/agents/b/identity.json`)) as { did: string };
   return { a, b, connector };
@@ -131,7 +131,7 @@ Deno.test("all answers of a local API are valid against its OpenAPI document, wh
   await caller.get("/v1/pair/peers");
   await caller.get("/v1/peers");
   const card = "/a2a/{alias}/.well-known/agent-card.json";
-  const { token } = await svc(service.home, ["a2a", "add", "a"], {}, program);
+  const { token } = await svcHere(service.home, ["a2a", "add", "a"]);
   for (const alias of ["a", "nobody"]) await caller.get(card, card.replace("{alias}", alias));
   const call = (method: string, params: unknown, bearer = token) =>
     caller.send("POST", "/a2a/{alias}", {

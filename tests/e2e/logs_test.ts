@@ -119,8 +119,8 @@ Deno.test("every line on standard error is one JSON object for any input", async
     });
   });
 
-  await t.step("of 1,000 equal refusals some are lines, and the others are numbers", async () => {
-    const answers = await Promise.all(Array.from({ length: 1_000 }, () => fetch(`${url}/nowhere`)));
+  await t.step("of 400 equal refusals some are lines, and the others are numbers", async () => {
+    const answers = await Promise.all(Array.from({ length: 400 }, () => fetch(`${url}/nowhere`)));
     for (const answer of answers) await answer.body?.cancel();
   });
 
@@ -131,7 +131,7 @@ Deno.test("every line on standard error is one JSON object for any input", async
     (sum, line) => sum + line.lines,
     0,
   );
-  assert(leftOut > 0 && equal.length + leftOut >= 1_000, `${equal.length} lines, ${leftOut} left out`);
+  assert(leftOut > 0 && equal.length + leftOut >= 400, `${equal.length} lines, ${leftOut} left out`);
   assert(lines.length > 100, `only ${lines.length} lines`);
   for (const line of lines) {
     const entry: unknown = JSON.parse(line);

@@ -45,13 +45,13 @@ for (const program of await programs()) {
     await t.step("an answer is the output of the question, with a connector of the sender", async () => {
       await using _alpha = await shell.connector("alpha");
       await ask(1, "two?");
-      const { code, stdout } = await shell.run("alpha", "svc status --json");
-      const agents = JSON.parse(stdout).agents.map((
+      const { code, result } = await attemptHere(shell.dir, ["status"]);
+      const agents = result.agents.map((
         agent: Record<string, unknown>,
       ) => [agent.name, agent.connector, agent.unread]);
       assertEquals([code, agents], [0, [["alpha", "running", 0], ["beta", "running", 0]]]);
-      const sent = await shell.run("alpha", "svc sent --to beta --json");
-      assertEquals(JSON.parse(sent.stdout).messages[0].state, "processed");
+      const sent = await attemptHere(shell.dir, ["sent", "--to", "beta"], { SVC_AGENT: "alpha" });
+      assertEquals(sent.result.messages[0].state, "processed");
     });
 
     await t.step("Ctrl-C ends a listing that follows", async () => {

@@ -9,7 +9,7 @@ import { isInstalled } from "../support/installed.ts";
 import { Connector, messageTo, refusedHere, Service, SOON_MS, tempFolder, within } from "../support/process.ts";
 import { RawConnection } from "../support/raw_http.ts";
 
-const CONNECTIONS = 1_000;
+const CONNECTIONS = 300;
 
 async function scrape(address: string): Promise<string> {
   const answer = await fetch(`${address}/metrics`);

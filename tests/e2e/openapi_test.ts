@@ -261,7 +261,7 @@ async function recordAdmin(r: Recorder, { b }: { b: LiveAgent }): Promise<void> 
 }
 
 Deno.test("recorded answers of a running server are valid against its OpenAPI document", async () => {
-  await using service = await Service.open({ CONSOLE: "on" });
+  await using service = await Service.here({ CONSOLE: "on" });
   const document: ApiDocument = await (await fetch(`${service.url}/openapi.json`)).json();
   const recorder = new Recorder(service, document);
   const agents = await service.agents();

@@ -13,7 +13,7 @@ const PAIRING_MS = 120;
 
 Deno.test(`two connectors of which one is killed while they pair, ${TRIALS} times, end with the keys of both`, async () => {
   await using folder = await tempFolder();
-  await using service = await Service.open();
+  await using service = await Service.here();
   const names = ["alpha", "beta"] as const, dir = folder.path;
   await createAgents(dir, service, names);
   const start = (name: string) => RunningConnector.start(dir, name, ["--inbox"]);

@@ -6,7 +6,7 @@ import { assert, assertEquals } from "@std/assert";
 import proofVectors from "../vectors/proof.json" with { type: "json" };
 import contextVectors from "../vectors/context.json" with { type: "json" };
 import registrationVectors from "../vectors/registration.json" with { type: "json" };
-import { BOOTSTRAP_SECRET, startServer, tempFolder, within } from "../support/process.ts";
+import { BOOTSTRAP_SECRET, startServerHere, tempFolder, within } from "../support/process.ts";
 import {
   call,
   canonicalString,
@@ -51,7 +51,7 @@ Deno.test("the client written from the document agrees with the context vectors"
 
 Deno.test("the client written from the document delivers a message and reads its receipt", async () => {
   await using folder = await tempFolder();
-  await using server = await startServer({ folder: folder.path });
+  await using server = await startServerHere({ folder: folder.path });
   const client = await Client.discover(server.address);
 
   const bootstrap = await call("POST", `${client.registryUrl}/v1/admin/bootstrap`, {

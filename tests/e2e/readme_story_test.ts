@@ -5,7 +5,7 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import { programs } from "../cli/program.ts";
-import { BOOTSTRAP_SECRET, eventually, ROOT, startServer, tempFolder } from "../support/process.ts";
+import { BOOTSTRAP_SECRET, eventually, ROOT, startServerHere, tempFolder } from "../support/process.ts";
 import { HAS_TMUX } from "../support/tmux_terminal.ts";
 import { Typist } from "../support/typist.ts";
 
@@ -38,7 +38,7 @@ for (const program of await programs()) {
     ignore: !HAS_TMUX,
     async fn(t) {
       await using folder = await tempFolder();
-      await using server = await startServer({
+      await using server = await startServerHere({
         folder: folder.path,
         env: { AGENT_RATE_LIMIT_REQUESTS_PER_MINUTE: "1000" },
       });

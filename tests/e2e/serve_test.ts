@@ -3,6 +3,7 @@
  * that it may not use. Permission set `svc`, as the task, the binary and the package.
  */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { svcHere } from "../cli/connector/people.ts";
 import { ChildProcess, freePort, tempFolder, within } from "../support/process.ts";
 
 const SVC = ["run", "--quiet", "--no-prompt", "-P=svc", "svc.ts"];
@@ -49,8 +50,7 @@ Deno.test("serve listens, answers, refuses a second one by its pid and ends with
     }
     const [, line = ""] = child.stdout.text.match(/svc (admin bootstrap .*)$/m) ?? [];
     const config = `${folder.path}/config`;
-    const { code, stderr } = await ended(line.split(" "), { SVC_CONFIG_DIR: config });
-    assertEquals(code, 0, stderr);
+    await svcHere(config, line.split(" "));
   });
   await t.step("a second server on its store is refused with its pid, in JSON on request", async () => {
     const { code, stdout, stderr } = await ended(["serve", "--json", ...own, "--port", "0"]);

@@ -17,7 +17,7 @@ import {
   refusedWith,
   Service,
   SOON_MS,
-  startServer,
+  startServerHere,
   tempFolder,
   within,
 } from "../support/process.ts";
@@ -119,7 +119,7 @@ async function revokeConnected(place: Place, apiKey: string, agent: LiveAgent, b
 }
 
 Deno.test("registry and proxy in one process serve two people, two agents and a message", async (t) => {
-  await using service = await Service.open();
+  await using service = await Service.here();
   const { place } = service;
   const { alpha } = await story(place, service.apiKey);
 
@@ -149,7 +149,7 @@ Deno.test("registry and proxy apart, each with its own store, serve the same sto
     await using folder = await tempFolder();
     const { env } = service.optionsOf(1);
     const secret = { REGISTRY_INTERNAL_SERVICE_SECRET: `${env?.REGISTRY_INTERNAL_SERVICE_SECRET}x` };
-    await using wrong = await startServer({
+    await using wrong = await startServerHere({
       folder: folder.path,
       env: { ...env, ...secret, PORT: "0", PROXY_URL: "" },
     });

@@ -53,7 +53,12 @@ export const GROUPS: Readonly<Record<string, Group>> = {
   tools: withProcesses(12, "tests/tools"),
   cli: withProcesses(150, "tests/cli", "tests/shared/client", "tests/bench"),
   // These tests wait for processes more than they compute.
-  e2e: { ...withProcesses(170, "tests/e2e"), isolates: 4, jobs: 4 },
+  e2e: {
+    ...withProcesses(170, "tests/e2e"),
+    args: [...USUAL, "-A", "--", "--bundled"],
+    isolates: 4,
+    jobs: 4,
+  },
   // Pages in Chromium. Its own CPU seconds count too. One isolate starts it once for all of them.
   browser: { ...withProcesses(52, "tests/browser"), isolates: 1 },
   // The suites whose tests open a store, on denokv: --store denokv. With their long tests, because no other group has them.

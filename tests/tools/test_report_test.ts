@@ -124,7 +124,7 @@ Deno.test("each plan names groups that exist, and a group of the gate stands in 
 
 Deno.test("what follows -- goes to the tests of every group", () => {
   const argsOf = (args: string[]) => planOf(args).flat(2).map((group) => group.args);
-  assertEquals(argsOf(["e2e", "--", "--trials", "5"]), [[...GROUPS.e2e?.args ?? [], "--", "--trials", "5"]]);
+  assertEquals(argsOf(["e2e", "--", "--trials", "5"]), [[...GROUPS.e2e?.args ?? [], "--trials", "5"]]);
   assertEquals(argsOf(["-A", "a", "--", "--openclaw"]), [["test", "-A", "a", "--", "--openclaw"]]);
   const [check = [], ...others] = argsOf(["ok", "--", "--seed", "5"]);
   assertEquals(check, GROUPS.check?.args, "the check has no tests");
