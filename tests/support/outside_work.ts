@@ -38,5 +38,6 @@ Deno.Kv.prototype.list = function <T>(this: Deno.Kv, ...args: Parameters<typeof 
 countCalls(Deno.Kv.prototype, ["get", "getMany", "set", "delete"]);
 countCalls(Deno.AtomicOperation.prototype, ["commit"]);
 countCalls(SubtleCrypto.prototype, ["sign", "verify", "digest", "importKey", "exportKey", "generateKey"]);
+countCalls(SubtleCrypto.prototype, ["deriveBits", "deriveKey", "encrypt", "decrypt"]);
 countCalls(Deno, ["open", "readTextFile", "readFile", "writeTextFile", "stat", "lstat", "rename", "remove", "mkdir"]);
 countCalls(Deno.FsFile.prototype, ["read", "write", "sync", "stat", "tryLock"]);

@@ -107,7 +107,7 @@ Deno.test("a question waits as long as a refusal asks, if that is within its tim
   connector.tamper = () => ++calls === 1 ? refusal(429, "RATE_LIMIT_EXCEEDED", 20) : null;
   const asked = ask(connector);
   reply(connector);
-  await until(() => connector.clock.pending().includes("clock.ts"));
+  await until(() => connector.clock.pending().includes("+20000 ms"));
   await connector.clock.advance(19_000);
   assertEquals([calls, asked.reply], [1, null]);
   await passing(connector.clock, 60, isDone(asked));
