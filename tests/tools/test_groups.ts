@@ -20,6 +20,12 @@ export interface Group {
    * cores.
    */
   line?: number;
+  /**
+   * The temporary files are in memory, where the system has a folder for that: on a disk, each commit of a test's database
+   * costs ten times the CPU. For tests in the process of the run only: Deno refuses that folder to a program that does not
+   * have every permission, so a server that a test starts could not keep its store there.
+   */
+  filesInMemory?: boolean;
   /** Number of test files that run at the same time (default: one for each core). */
   jobs?: number;
 }
@@ -51,7 +57,7 @@ export const GROUPS: Readonly<Record<string, Group>> = {
   // Apart from the group `cli`: a process that starts holds the locks of the other isolates for a moment, and a command with
   // a clock that stands still would wait for one without end.
   tools: withProcesses(12, "tests/tools"),
-  cli: withProcesses(150, "tests/cli", "tests/shared/client", "tests/bench"),
+  cli: { ...withProcesses(120, "tests/cli", "tests/shared/client", "tests/bench"), filesInMemory: true },
   // These tests wait for processes more than they compute.
   e2e: {
     ...withProcesses(170, "tests/e2e"),

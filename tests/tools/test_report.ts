@@ -11,6 +11,7 @@
  */
 import { findDenokv } from "../support/denokv.ts";
 import { Databases } from "./denokv_databases.ts";
+import { memoryFolder } from "./memory_folder.ts";
 import { type Group, GROUPS, type Plan, PLANS } from "./test_groups.ts";
 
 /** Number of tests of a group that are named as its slowest: enough to see what to look at first. */
@@ -200,7 +201,8 @@ async function writeIsolates(to: string, { folders = [], except, isolates = ISOL
 /** Runs a group in a shell, because Deno does not tell the CPU time of a child and its children. */
 async function run(group: Named, env: Record<string, string> = {}): Promise<Run> {
   const { name, args, jobs } = group;
-  const folder = await Deno.makeTempDir({ prefix: "test_report_" });
+  const memory = group.filesInMemory ? await memoryFolder("svc_") : null;
+  const folder = memory ?? await Deno.makeTempDir({ prefix: "test_report_" });
   const [first = "", ...rest] = args;
   rest.splice(rest.includes("--") ? rest.indexOf("--") : rest.length, 0, ...await writeIsolates(folder, group));
   const words = first === "test" ? [first, `--junit-path=${folder}/junit.xml`, ...rest] : args;
@@ -209,13 +211,19 @@ async function run(group: Named, env: Record<string, string> = {}): Promise<Run>
   const { code, stdout, stderr } = await new Deno.Command("sh", {
     args: ["-c", script, `${folder}/times`, Deno.execPath(), ...words],
     stdin: "null",
-    env: { ...jobs === undefined ? {} : { DENO_JOBS: String(jobs) }, ...env, NO_COLOR: "1" },
+    env: {
+      ...jobs === undefined ? {} : { DENO_JOBS: String(jobs) },
+      ...memory === null ? {} : { TMPDIR: memory },
+      ...env,
+      NO_COLOR: "1",
+    },
   }).output();
   const seconds = (performance.now() - started) / 1000;
   const [xml, times] = await Promise.all(["junit.xml", "times"].map(async (file) => {
     return await Deno.readTextFile(`${folder}/${file}`).catch(() => "");
   }));
-  await Deno.remove(folder, { recursive: true });
+  // A process that a failed test has left may write at the same time: the report is more than the rest of its folder.
+  await Deno.remove(folder, { recursive: true }).catch(() => {});
   const lines = [stdout, stderr].flatMap((bytes) => withoutDots(new TextDecoder().decode(bytes)));
   const result = resultOf(name, code, xml ?? "", lines);
   return {
