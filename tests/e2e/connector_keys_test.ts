@@ -21,15 +21,6 @@ function shellLine(args: readonly string[]): string {
   return `NO_COLOR=1 LANG=C.UTF-8 ${[program.command, ...program.args, ...args].map(shellWord).join(" ")}`;
 }
 
-/** Waits for a line of the screen. */
-async function shown(terminal: TmuxTerminal, pattern: RegExp): Promise<string> {
-  return await eventually(
-    60_000,
-    `the terminal shows ${pattern}`,
-    async () => (await terminal.lines()).find((line) => pattern.test(line)),
-  );
-}
-
 /** Waits for a file with content. */
 async function written(path: string): Promise<string> {
   return await eventually(60_000, `${path} is written`, async () => {
@@ -52,19 +43,19 @@ Deno.test({
     await using alpha = await TmuxTerminal.run(COLUMNS, start(here, "alpha"));
     await using beta = await TmuxTerminal.run(COLUMNS, start(there, "beta"));
     for (const terminal of [alpha, beta]) {
-      await shown(terminal, /^s send {2}r reply {2}p pair/);
-      await shown(terminal, / · online$/);
+      await terminal.shown(/^s send {2}r reply {2}p pair/);
+      await terminal.shown(/ · online$/);
     }
 
     let ticket = "";
     await t.step("another key than y leaves the ticket unconfirmed", async () => {
       await alpha.press("p");
-      ticket = (await shown(alpha, /^svcpair1_/)).trim();
+      ticket = (await alpha.shown(/^svcpair1_/)).trim();
       await beta.paste(ticket);
-      assertStringIncludes(await shown(beta, /^Pair with an agent of /), `${new URL(service.url).host}? [y/N]`);
+      assertStringIncludes(await beta.shown(/^Pair with an agent of /), `${new URL(service.url).host}? [y/N]`);
       await afterPaste();
       await beta.press("n");
-      await shown(beta, /Not paired\./);
+      await beta.shown(/Not paired\./);
       const file = JSON.parse(await Deno.readTextFile(`${here}/agents/alpha/connector.json`));
       const response = await fetch(`${file.url}/v1/pair/status`, {
         method: "POST",
@@ -76,42 +67,42 @@ Deno.test({
 
     await t.step("y pairs, and both sides say with whom", async () => {
       await beta.paste(ticket);
-      await shown(beta, /^Pair with an agent of /);
+      await beta.shown(/^Pair with an agent of /);
       await afterPaste();
       await beta.press("y");
-      await shown(beta, /Paired with alpha of /);
-      await shown(alpha, /Paired with beta of /);
+      await beta.shown(/Paired with alpha of /);
+      await alpha.shown(/Paired with beta of /);
       await beta.press("l");
-      await shown(beta, /^1 +alpha +.* online/);
+      await beta.shown(/^1 +alpha +.* online/);
     });
 
     await t.step("a message is shown by the alias of its sender, and r answers it", async () => {
       await alpha.press("s");
-      await shown(alpha, /^to beta›/);
+      await alpha.shown(/^to beta›/);
       await alpha.paste("a question\nof two lines");
-      await shown(alpha, /^to beta› a question⏎of two lines/);
+      await alpha.shown(/^to beta› a question⏎of two lines/);
       await afterPaste();
       await alpha.press("Enter");
-      await shown(alpha, /^\d\d:\d\d {2}You to beta +1$/);
-      await shown(beta, /^\d\d:\d\d {2}alpha (?:of .* )?asks +1$/);
-      await shown(beta, /^ {5}│ of two lines$/);
-      await shown(beta, /^beta · online · 1 unread \(space: all read\)/);
+      await alpha.shown(/^\d\d:\d\d {2}You to beta +1$/);
+      await beta.shown(/^\d\d:\d\d {2}alpha (?:of .* )?asks +1$/);
+      await beta.shown(/^ {5}│ of two lines$/);
+      await beta.shown(/^beta · online · 1 unread \(space: all read\)/);
       await beta.press("r");
-      await shown(beta, /^to alpha›/);
+      await beta.shown(/^to alpha›/);
       await beta.write("to alpha›", "no");
       await beta.press("Enter");
-      await shown(alpha, /^\d\d:\d\d {2}beta (?:of .* )?replies +1$/);
-      await shown(beta, /^beta · online$/);
+      await alpha.shown(/^\d\d:\d\d {2}beta (?:of .* )?replies +1$/);
+      await beta.shown(/^beta · online$/);
     });
 
     await t.step("Ctrl-C and Esc discard a line first", async () => {
       for (const key of ["C-c", "Escape"]) {
         await beta.press("s");
-        await shown(beta, /^to alpha›/);
+        await beta.shown(/^to alpha›/);
         await beta.press("x");
-        await shown(beta, /^to alpha› x/);
+        await beta.shown(/^to alpha› x/);
         await beta.press(key);
-        await shown(beta, /^beta · online$/);
+        await beta.shown(/^beta · online$/);
       }
     });
 
@@ -120,36 +111,36 @@ Deno.test({
       await assertRejects(() => svc(here, ["connector", "start", "alpha"], {}, program), Error, talk);
       const args = ["inbox", "--follow", "--agent", "alpha", "--config-dir", here];
       await using other = await TmuxTerminal.run(40, shellLine(args));
-      await shown(other, /^alpha · online/);
+      await other.shown(/^alpha · online/);
       await other.press("s");
-      await shown(other, /^to beta›/);
+      await other.shown(/^to beta›/);
       await other.write("to beta›", "hi");
       await other.press("Enter");
-      await shown(other, /^\d\d:\d\d {2}You to beta +\d+$/);
-      await shown(beta, /^ {5}│ hi$/);
+      await other.shown(/^\d\d:\d\d {2}You to beta +\d+$/);
+      await beta.shown(/^ {5}│ hi$/);
       await other.press("p");
-      await shown(other, /^svcpair1_/);
+      await other.shown(/^svcpair1_/);
       await service.stopHere();
-      await shown(other, /^\d\d:\d\d {2}The link is lost\. Messages wait\.$/);
+      await other.shown(/^\d\d:\d\d {2}The link is lost\. Messages wait\.$/);
       await service.restartHere();
-      await shown(other, /^\d\d:\d\d {2}Online again after \d+ s\.$/);
+      await other.shown(/^\d\d:\d\d {2}Online again after \d+ s\.$/);
       await beta.press("Space");
-      await shown(beta, /^beta · online$/);
+      await beta.shown(/^beta · online$/);
       await beta.press("l");
-      await shown(beta, /^1 +alpha .*[^–]$/);
+      await beta.shown(/^1 +alpha .*[^–]$/);
       await beta.press("1");
       await beta.press("x");
-      await shown(beta, /^End the pair with alpha of .*\[y\/N\]/);
+      await beta.shown(/^End the pair with alpha of .*\[y\/N\]/);
       await beta.press("y");
-      await shown(beta, /^\d\d:\d\d {2}The pair with alpha of .* has ended\.$/);
+      await beta.shown(/^\d\d:\d\d {2}The pair with alpha of .* has ended\.$/);
       await alpha.press("l");
-      for (const terminal of [alpha, other]) await shown(terminal, /^\d\d:\d\d {2}The pair with beta of /);
-      await shown(alpha, /^\d\d:\d\d {2}No peers: all pairs have ended\./);
+      for (const terminal of [alpha, other]) await terminal.shown(/^\d\d:\d\d {2}The pair with beta of /);
+      await alpha.shown(/^\d\d:\d\d {2}No peers: all pairs have ended\./);
       await alpha.press("r");
-      await shown(alpha, /^\d\d:\d\d {2}The pair with beta has ended\. To pair: p/);
+      await alpha.shown(/^\d\d:\d\d {2}The pair with beta has ended\. To pair: p/);
       await afterPaste();
       await other.press("q");
-      await shown(alpha, /^alpha · online/);
+      await alpha.shown(/^alpha · online/);
     });
 
     await t.step("q ends both", async () => {
@@ -173,15 +164,15 @@ Deno.test({
     await createAgents(service.home, service, ["alpha"]);
     await using shell = await TmuxTerminal.run(COLUMNS, "bash --norc --noprofile -i");
     await shell.press(`${start(service.home, "alpha")} &`, "Enter");
-    await shown(shell, /alpha · online$/);
+    await shell.shown(/alpha · online$/);
     // The shell reads the key.
     await shell.press("echo $((20 + 2))q", "Enter");
-    await shown(shell, /^22q/);
+    await shell.shown(/^22q/);
     assertEquals((await svc(service.home, ["connector", "status"], {}, program)).connection.state, "connected");
     await shell.press("jobs", "Enter");
-    await shown(shell, /^\[1\]\S* +Running/);
+    await shell.shown(/^\[1\]\S* +Running/);
     await shell.press("kill %1; wait", "Enter");
-    await shown(shell, /^\[1\]\S* +Done/);
+    await shell.shown(/^\[1\]\S* +Done/);
   },
 });
 
@@ -211,7 +202,7 @@ Deno.test({
           `head -n 1 > ${file("pasted")}`,
         ];
         await using terminal = await TmuxTerminal.run(COLUMNS, script.join("; "));
-        await shown(terminal, /alpha · online$/);
+        await terminal.shown(/alpha · online$/);
         await end(terminal);
         assertEquals(await written(`${dir}/${n}-code`), "0");
         const before = await written(`${dir}/${n}-before`);

@@ -1,6 +1,6 @@
 /** Answers of nanobot's API, a stub, as replies: kill -9 of the connector around the answer. More with `-- --trials n`. */
 import { assertEquals } from "@std/assert";
-import { Listener, RunningConnector, svc } from "../cli/connector/people.ts";
+import { Listener, RunningConnector, svcHere } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
 import { trials } from "../support/trials.ts";
 import { eventually, newId, Service } from "../support/process.ts";
@@ -32,7 +32,7 @@ Deno.test("a connector that is killed around the runtime's answers sends exactly
   };
   const { a, b } = await pairedAgents(service, service.home);
   const far = await service.connect(a);
-  await svc(service.home, ["install", "--for", "nanobot"], {}, program);
+  await svcHere(service.home, ["install", "--for", "nanobot"]);
   const start = () => RunningConnector.start(service.home, "b", ["--runtime-base-url", runtime.url], { program });
   let connector = await start();
   const asked: string[] = [];

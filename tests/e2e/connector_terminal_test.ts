@@ -32,8 +32,7 @@ Deno.test({
       await using terminal = await TmuxTerminal.run(columns, `NO_COLOR=1 LANG=C.UTF-8 ${command}`);
       const drawn = new Set<string>();
       // Different states of the line were drawn in the same place.
-      await eventually(30_000, "the line is drawn again", async () => {
-        const lines = await terminal.lines();
+      await terminal.seen("the line is drawn again", (lines) => {
         const live = lines.filter((line) => LIVE.test(line));
         assert(live.length <= 1, live.join("\n"));
         for (const line of live) {

@@ -3,7 +3,7 @@
  * a genuine message that gets through. Rows about days run next to a clock of their own in proof_test.ts of the connector.
  */
 import { assert, assertEquals } from "@std/assert";
-import { svc } from "../cli/connector/people.ts";
+import { svcHere } from "../cli/connector/people.ts";
 import { type AttackName, FRAME_ATTACKS, STRANGER } from "../support/hostile_proxy.ts";
 import { eventually } from "../support/process.ts";
 import { IS_LONG } from "../support/trials.ts";
@@ -123,28 +123,26 @@ Deno.test("what a relay that lies makes of pairings, messages, receipts, lists a
         });
         return requestId;
       };
-      await signed();
+      let requestId = await signed();
       for (const name of ["receipt_stripped", "receipt_forged", "receipt_status", "receipt_of_another"] as const) {
         await t.step(name, async () => {
-          const requestId = await signed();
           await all.relay.arm(name);
           const [receipt] = await receiptsOf(requestId);
           await all.relay.made(name);
           assertEquals([receipt.verified, typeof receipt.problem], ["by-proxy", "string"]);
-          await signed();
+          requestId = await signed();
         });
       }
       await t.step("a receipt verifies on another machine, with the payload and without a network", async () => {
-        const requestId = await signed();
         const dir = `${all.ada}-elsewhere`,
           write = (name: string, text: string) => Deno.writeTextFile(`${dir}/${name}`, text);
         await Deno.mkdir(dir, { mode: 0o700 });
-        await write("receipt.json", JSON.stringify(await svc(all.ada, ["sent", requestId, "--to", "beta"])));
+        await write("receipt.json", JSON.stringify(await svcHere(all.ada, ["sent", requestId, "--to", "beta"])));
         await write("keys.json", await (await fetch(`${all.service.url}/.well-known/svc-keys.json`)).text());
         await write("payload.json", JSON.stringify({ message: textOf(requestId) }));
         const files = ["receipt.json", "--payload", "payload.json", "--key-document", "keys.json"];
         const words = files.map((word) => word.endsWith(".json") ? `${dir}/${word}` : word);
-        const { valid, receipt, checks } = await svc(dir, ["receipt", "verify", ...words]);
+        const { valid, receipt, checks } = await svcHere(dir, ["receipt", "verify", ...words]);
         assertEquals([valid, receipt.requestId, receipt.status], [true, requestId, "processed_by_svc"]);
         const { result, detail } = checks.find(({ name }: { name: string }) => name === "payload");
         assertEquals([result, detail], ["passed", "what was sealed, with the salt"]);

@@ -86,27 +86,21 @@ Deno.test({
     await administrator(service, ada);
     const words = [program.command, ...program.args];
     const line = (...args: string[]) => `NO_COLOR=1 LANG=C.UTF-8 ${[...words, ...args].map(shellWord).join(" ")}`;
-    const shown = (terminal: TmuxTerminal, pattern: RegExp) =>
-      eventually(
-        60_000,
-        `the terminal shows ${pattern}`,
-        async () => (await terminal.lines()).find((one) => pattern.test(one)),
-      );
     await using alpha = await TmuxTerminal.run(160, line("connector", "start", "alpha", "--config-dir", ada));
-    await shown(alpha, / · online$/);
+    await alpha.shown(/ · online$/);
     await alpha.press("i");
-    const command = await shown(alpha, /^svc join '.*' --start/);
+    const command = await alpha.shown(/^svc join '.*' --start/);
     const [, link = ""] = /'([^']+)'/.exec(command) ?? [];
     const joining = line("join", link, "--config-dir", bob, "--display-name", "Bob", "--agent", "beta", "--start");
     await using beta = await TmuxTerminal.run(160, joining);
-    assertStringIncludes(await shown(beta, /Paired with alpha of Ada\./), "Paired");
-    await shown(alpha, /Paired with beta of Bob\./);
-    await shown(beta, /^beta · online$/);
+    assertStringIncludes(await beta.shown(/Paired with alpha of Ada\./), "Paired");
+    await alpha.shown(/Paired with beta of Bob\./);
+    await beta.shown(/^beta · online$/);
     await beta.press("s");
-    await shown(beta, /^to alpha›/);
+    await beta.shown(/^to alpha›/);
     await beta.write("to alpha›", "hi");
     await beta.press("Enter");
-    await shown(alpha, /beta (?:of Bob )?asks/);
+    await alpha.shown(/beta (?:of Bob )?asks/);
     for (const terminal of [alpha, beta]) await terminal.press("q");
   },
 });

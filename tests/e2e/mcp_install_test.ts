@@ -4,6 +4,7 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import { allCommands } from "../../cli/commands/table.ts";
+import { svcHere } from "../cli/connector/people.ts";
 import { Place } from "../cli/place.ts";
 import { bundledProgram, Machine, programs } from "../cli/program.ts";
 import { tempFolder } from "../support/process.ts";
@@ -60,7 +61,7 @@ Deno.test({
       await t.step(program.name, async () => {
         await using machine = await Machine.open(program, place);
         machine.env.HOME = machine.folder.path;
-        await machine.json("agent", "create", `alpha-${program.name}`);
+        await svcHere(machine.dir, ["agent", "create", `alpha-${program.name}`], machine.env);
         await Deno.mkdir(`${machine.folder.path}/.cursor`);
         const { path } = await machine.json("mcp", "install", "--for", "cursor");
         const { mcpServers } = JSON.parse(Deno.readTextFileSync(path));

@@ -5,7 +5,7 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import { programs } from "../cli/program.ts";
-import { BOOTSTRAP_SECRET, eventually, ROOT, startServerHere, tempFolder } from "../support/process.ts";
+import { BOOTSTRAP_SECRET, ROOT, startServerHere, tempFolder } from "../support/process.ts";
 import { HAS_TMUX } from "../support/tmux_terminal.ts";
 import { Typist } from "../support/typist.ts";
 
@@ -59,8 +59,8 @@ for (const program of await programs()) {
         await next(adas, "svc connector start");
         await adas.shown(/ · online$/);
         await adas.press("i");
-        const link = await eventually(60_000, "the link is shown", async () => {
-          const text = (await adas.terminal.lines()).map((line) => line.trim()).join("");
+        const link = await adas.terminal.seen("the link is shown", (lines) => {
+          const text = lines.map((line) => line.trim()).join("");
           return /'(https?:[^']*#svc_inv_[^']*)'/.exec(text)?.[1];
         });
         await next(bobs, "svc join", { link });

@@ -9,7 +9,7 @@ import { bundledProgram } from "../cli/program.ts";
 import { RegistryClient } from "../support/agent_client.ts";
 import { deps, eventually, newAgent, refusedWith, Service, within } from "../support/process.ts";
 
-const AGENTS = 12;
+const AGENTS = 4;
 
 Deno.test("the agents of a suspended person end at once, and their files work again after the restore", async () => {
   const program = await bundledProgram();

@@ -42,13 +42,14 @@ export async function eventually<T>(
   ms: number,
   what: string,
   probe: () => Promise<T | undefined> | T | undefined,
+  pauseMs = 25,
 ): Promise<T> {
   const end = Date.now() + ms;
   while (true) {
     const found = await probe();
     if (found !== undefined) return found;
     if (Date.now() > end) throw new Error(`Not within ${ms} ms: ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 25));
+    await new Promise((resolve) => setTimeout(resolve, pauseMs));
   }
 }
 

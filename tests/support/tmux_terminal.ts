@@ -6,6 +6,11 @@ import { eventually } from "./process.ts";
 export const HAS_TMUX = await output("tmux", ["-V"]).then(({ code }) => code === 0, () => false);
 if (!HAS_TMUX) console.log("Terminals are NOT checked here: tmux is not installed");
 
+/** Only a test that hangs reaches this time. */
+const SHOWN_MS = 60_000;
+/** Each look at a screen starts a process: at the pace of other waits they would take as much CPU as the programs shown. */
+const PAUSE_MS = 100;
+
 export class TmuxTerminal implements AsyncDisposable {
   readonly #socket = `svc-${crypto.randomUUID()}`;
 
@@ -20,6 +25,22 @@ export class TmuxTerminal implements AsyncDisposable {
   /** The lines of the screen that are not empty. */
   async lines(): Promise<string[]> {
     return (await this.#tmux("capture-pane", "-p")).split("\n").filter((line) => line.trim() !== "");
+  }
+
+  /**
+   * Waits until `find` finds something on the screen, and fails with the screen: without it a failure cannot be understood.
+   */
+  async seen<T>(what: string, find: (lines: string[]) => T | undefined): Promise<T> {
+    let lines: string[] = [];
+    const found = eventually(SHOWN_MS, what, async () => find(lines = await this.lines()), PAUSE_MS);
+    return await found.catch((error) => {
+      throw new Error(`${error.message}\n${lines.join("\n")}`);
+    });
+  }
+
+  /** Waits for a line of the screen. */
+  shown(pattern: RegExp): Promise<string> {
+    return this.seen(`the terminal shows ${pattern}`, (lines) => lines.find((line) => pattern.test(line)));
   }
 
   /** Everything that was printed, with what has left the screen; a line that the terminal itself has wrapped is one. */
@@ -50,8 +71,7 @@ export class TmuxTerminal implements AsyncDisposable {
     for (let length = 1; length <= text.length; length++) {
       await this.press(text.charAt(length - 1));
       const line = `${prompt} ${text.slice(0, length)}`;
-      const isShown = async () => (await this.lines()).some((one) => one.startsWith(line)) || undefined;
-      await eventually(60_000, `the terminal shows ${line}`, isShown);
+      await this.seen(`the terminal shows ${line}`, (lines) => lines.some((one) => one.startsWith(line)) || undefined);
     }
   }
 

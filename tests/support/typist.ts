@@ -1,11 +1,8 @@
 /** A person at a terminal of 80 columns and 24 rows, whose shell has `svc` as the README defines it. */
 import { shellWord } from "../../cli/terminal/output.ts";
 import type { Program } from "../cli/program.ts";
-import { eventually } from "./process.ts";
 import { TmuxTerminal } from "./tmux_terminal.ts";
 
-/** Only a test that hangs reaches this time. */
-const SHOWN_MS = 60_000;
 /** Time after a paste in which keys are dropped. A longer wait does no harm. */
 const AFTER_PASTE_MS = 600;
 
@@ -57,28 +54,19 @@ export class Typist implements AsyncDisposable {
     const before = (await this.terminal.lines()).at(-1);
     await this.terminal.paste(text);
     // A busy machine reads the paste late, and the time in which keys are dropped begins with that.
-    await this.#seen("the terminal has read the paste", (lines) => lines.at(-1) !== before || undefined);
+    await this.terminal.seen("the terminal has read the paste", (lines) => lines.at(-1) !== before || undefined);
     await new Promise((resolve) => setTimeout(resolve, AFTER_PASTE_MS));
     await this.press("Enter");
   }
 
   /** Waits for a line of the screen. */
   shown(pattern: RegExp): Promise<string> {
-    return this.#seen(`the terminal shows ${pattern}`, (lines) => lines.find((line) => pattern.test(line)));
+    return this.terminal.shown(pattern);
   }
 
   /** Waits until the shell reads what is typed: a connector that is stopping still reads it. */
   async ready(): Promise<void> {
-    await this.#seen("the shell is ready", (lines) => lines.at(-1)?.match(/^ready\s*$/) ?? undefined);
-  }
-
-  /** Waits until `find` finds something on the screen, and fails with the screen: without it a failure cannot be understood. */
-  async #seen<T>(what: string, find: (lines: string[]) => T | undefined): Promise<T> {
-    let lines: string[] = [];
-    const found = eventually(SHOWN_MS, what, async () => find(lines = await this.terminal.lines()));
-    return await found.catch((error) => {
-      throw new Error(`${error.message}\n${lines.join("\n")}`);
-    });
+    await this.terminal.seen("the shell is ready", (lines) => lines.at(-1)?.match(/^ready\s*$/) ?? undefined);
   }
 
   /** Ends the view with its key. */
