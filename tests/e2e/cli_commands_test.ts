@@ -153,7 +153,7 @@ for (const program of await programs()) {
     assertEquals(await interrupted(), "Interrupted.\n");
     assertEquals(JSON.parse(await interrupted("--json")).error.code, "CLI_INTERRUPTED");
     place.tamper = null;
-    assertEquals((await machine.json("agent", "create", "alpha")).resumed, true);
+    assertEquals((await svcHere(machine.dir, ["agent", "create", "alpha"], machine.env)).resumed, true);
   });
 
   test("Ctrl-C makes a connector finish its work, and a second one ends it at once", async (place, machine) => {

@@ -89,21 +89,22 @@ for (const program of await programs()) {
       machine.env.SVC_CONFIG_DIR = `${disk}/svc`;
       const before = machine.read("agents/alpha/registry-auth.json");
       await fill(disk);
-      const early = await machine.failure("agent", "auth", "refresh", "alpha");
-      assertEquals([early.exit, early.code], [1, "CLI_SAVE_FAILED"]);
+      const refresh = () => attemptHere(machine.dir, ["agent", "auth", "refresh", "alpha"], machine.env);
+      const early = await refresh();
+      assertEquals([early.code, early.error?.code], [1, "CLI_SAVE_FAILED"]);
       await Deno.remove(`${disk}/filling`);
       place.tamper = async (_, forward) => {
         const response = await forward();
         await fill(disk);
         return response;
       };
-      const late = await machine.failure("agent", "auth", "refresh", "alpha");
-      assertEquals([late.exit, late.code], [1, "CLI_SAVE_FAILED"]);
-      assertStringIncludes(late.message, "run svc agent auth refresh alpha to recover them");
+      const late = await refresh();
+      assertEquals([late.code, late.error?.code], [1, "CLI_SAVE_FAILED"]);
+      assertStringIncludes(late.error?.message ?? "", "agent auth refresh alpha to recover them");
       assertEquals(machine.read("agents/alpha/registry-auth.json"), before, "the old file is intact");
       place.tamper = null;
       await Deno.remove(`${disk}/filling`);
-      assertEquals((await machine.json("agent", "auth", "refresh", "alpha")).how, "recovered");
+      assertEquals((await refresh()).result.how, "recovered");
       assert(await place.works(machine, "alpha"));
     } finally {
       await output("umount", [disk]);

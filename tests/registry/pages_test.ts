@@ -71,9 +71,15 @@ Deno.test("the client reads all pages of API keys and internal services", async 
   for (let i = 0; i < 101; i++) {
     if (i === 60) await w.clock.advance(DAY_MS);
     await w.client.createApiKey(apiKey);
-    await w.client.createService(apiKey, `relay-${i}`, ["crl.read"]);
   }
   assertEquals((await w.client.apiKeys(apiKey)).apiKeys.length, 102);
+  // Copies of one record, because the creation of a hundred services shows nothing more.
+  const { internalService } = await w.client.createService(apiKey, "relay", ["crl.read"]);
+  const { value } = await w.kv.get<object>(KEYS.service(internalService.id));
+  for (let i = 0; i < 100; i++) {
+    const id = w.newId();
+    await w.kv.set(KEYS.service(id), { ...value, id });
+  }
   assertEquals((await w.client.services(apiKey)).internalServices.length, 102);
 });
 

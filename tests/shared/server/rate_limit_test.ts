@@ -17,6 +17,7 @@ import {
 import { ManualClock } from "../../support/manual_clock.ts";
 import { seededRandom } from "../../support/seeded_random.ts";
 import { MAX_CHECKS, openTestKv } from "../../support/test_store.ts";
+import { IS_LONG } from "../../support/trials.ts";
 
 const TWO: WindowRule = { name: "two", requests: 2, windowMs: 1000 };
 const NOW = 1_000_000;
@@ -106,12 +107,13 @@ Deno.test("the window decision allows a caller after exactly the stated wait, no
 });
 
 Deno.test("a limit over 1,000 is never exceeded and refuses at most a sixtieth of the window too long", () => {
-  for (const requests of [1001, 3000]) {
+  // In the gate the first of them, which is past the bound of 1,000.
+  for (const requests of IS_LONG ? [1001, 3000] : [1001]) {
     const rule = { name: "grained", requests, windowMs: 60_000 };
     const grain = rule.windowMs / 60;
     const model = new Model(rule);
     let refused = 0, longest = 0;
-    for (const now of arrivals(12_000, rule.windowMs / requests / 2, requests)) {
+    for (const now of arrivals(IS_LONG ? 12_000 : 6_000, rule.windowMs / requests / 2, requests)) {
       const { allowed } = model.ask(now);
       longest = Math.max(longest, model.record.length);
       if (allowed) continue;
