@@ -3,7 +3,7 @@
  * API, from web pages and other machines; and its traffic, from a network where others can read.
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { attempt, Listener, RunningConnector } from "../cli/connector/people.ts";
+import { attemptHere, Listener, RunningConnector } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
 import { eventually, Service } from "../support/process.ts";
 import { pairedAgents } from "./harness.ts";
@@ -52,13 +52,11 @@ Deno.test("the hook token goes to the configured origin only and appears in no o
     return receipts[0]?.status === "processed_by_svc" || undefined;
   });
   const results = [
-    await attempt(service.home, ["connector", "status"], env, program),
-    await attempt(service.home, ["provider", "doctor"], env, program),
-    await attempt(
+    await attemptHere(service.home, ["connector", "status"], env),
+    await attemptHere(service.home, ["provider", "doctor"], env),
+    await attemptHere(
       service.home,
       ["connector", "start", "b", "--runtime-base-url", runtimeUrl, "--hook-token", `${HOOK_TOKEN} x`],
-      {},
-      program,
     ),
   ];
   assertEquals(results.map(({ code }) => code), [0, 0, 2]);

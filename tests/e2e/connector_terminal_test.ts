@@ -3,7 +3,7 @@ import { assert } from "@std/assert";
 import { shellWord } from "../../cli/terminal/output.ts";
 import { createAgents } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
-import { eventually, Service } from "../support/process.ts";
+import { Service } from "../support/process.ts";
 import { HAS_TMUX, TmuxTerminal } from "../support/tmux_terminal.ts";
 
 const LIVE = /^b · (?:connecting|online|offline)/;
