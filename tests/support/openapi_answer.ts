@@ -1,5 +1,5 @@
 /** Checks a recorded answer against an OpenAPI document. */
-import { Ajv2020 } from "ajv";
+import { Ajv2020 } from "ajv/dist/2020.js";
 
 /** One for all, because it compiles each schema, and that of schemas, once. */
 const ajv = new Ajv2020({ strict: false, validateFormats: false });

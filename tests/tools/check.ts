@@ -1,15 +1,14 @@
 /**
- * The checks of `deno task check` that follow format, lint and types. They run at the same time, and each one runs although
+ * The checks of `deno task check` that follow format and lint. They run at the same time, and each one runs although
  * another fails, so that one run shows every fault.
  *
  *   deno run -A tests/tools/check.ts
  */
 const CHECKS: readonly (readonly string[])[] = [
+  ["run", "-A", "tests/tools/types.ts"],
   ["run", "--no-prompt", "--allow-read=.", "tests/tools/check_deps.ts"],
   ["run", "--no-prompt", "--allow-read=.", "tests/tools/check_prose.ts"],
   ["run", "--no-prompt", "--allow-read=.", "tests/tools/gen.ts", "--check"],
-  // The script of the pages, with the types of a browser.
-  ["check", "--config=shared/page/deno_browser.json", "shared/page/page.js"],
   // A test, because only `deno test` has the parser that finds the comments.
   ["test", "--no-check", "--reporter=dot", "--allow-read", "tests/tools/citations_test.ts", "tests/tools/docs_test.ts"],
 ];

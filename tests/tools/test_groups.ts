@@ -44,7 +44,7 @@ function onDenokv(...paths: readonly string[]): Group {
 const WAITING = ["prometheus", "prometheus_faults", "day_two_network"].map((name) => `tests/soak/${name}_test.ts`);
 
 export const GROUPS: Readonly<Record<string, Group>> = {
-  check: { args: ["task", "--quiet", "check"], line: 82 },
+  check: { args: ["task", "--quiet", "check"], line: 55 },
   // Without network and processes, so that a test that opens a socket by itself fails. The tests of the client open sockets:
   // the group `cli` runs them.
   sandboxed: {

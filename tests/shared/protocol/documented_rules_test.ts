@@ -3,7 +3,7 @@
  * one sends a client into refusals that it could not foresee.
  */
 import { assertEquals } from "@std/assert";
-import { Ajv2020 } from "ajv";
+import { Ajv2020 } from "ajv/dist/2020.js";
 import type * as z from "zod";
 import { RegisterBody } from "../../../shared/protocol/api/agents.ts";
 import { AuditQuery } from "../../../shared/protocol/api/audit.ts";

@@ -1,7 +1,7 @@
 /** The API documents that the services serve are valid and complete, and the page is safe to open. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { Validator } from "@seriousme/openapi-schema-validator";
-import { Ajv2020 } from "ajv";
+import { Ajv2020 } from "ajv/dist/2020.js";
 import { PROXY_DOCUMENT } from "../../../../proxy/routes.ts";
 import { REGISTRY_DOCUMENT } from "../../../../registry/routes.ts";
 import { exampleOf, schemaOf } from "../../../../shared/openapi.ts";
