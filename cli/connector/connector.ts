@@ -290,9 +290,9 @@ export class Connector {
 
   /**
    * Reads the peers again. Calls that come while one list is read share the next one, so that a hundred pairings at once
-   * cost two lists and not a hundred.
+   * cost two lists and not a hundred. Resolves to whether the list was read.
    */
-  updatePeers(): Promise<void> {
+  updatePeers(): Promise<boolean> {
     if (this.#reading === null) return this.#reading = this.#readPeers().finally(() => this.#reading = null);
     // The list that is read now may lack the change that this call is about.
     return this.#nextReading ??= this.#reading.then(() => {
@@ -300,21 +300,21 @@ export class Connector {
       return this.updatePeers();
     });
   }
-  #reading: Promise<void> | null = null;
-  #nextReading: Promise<void> | null = null;
+  #reading: Promise<boolean> | null = null;
+  #nextReading: Promise<boolean> | null = null;
 
   /**
    * Reads the peers once. A failure is only reported, because the known peers stay. Nothing is written after the end,
    * because the folder may be another connector's by then, or removed.
    */
-  async #readPeers(): Promise<void> {
+  async #readPeers(): Promise<boolean> {
     const { emit } = this.deps;
     // Before the request, because its answer may lack a peer that pairs meanwhile.
     const had = Object.values(presentPeers(this.peers.all));
     try {
       const read = await readAllPeers(this.proxy, this.options.agent.did);
       if ("refused" in read) throw apiErrorOf(read.refused);
-      if (this.isOver) return;
+      if (this.isOver) return false;
       await this.pairing.pinListed(read.peers);
       const before = aliasesOf(this.peers.all);
       await this.peers.change((known) => this.isOver ? known : mergePeers(known, read));
@@ -335,8 +335,10 @@ export class Connector {
         const why = `${unknown} of ${read.peers.length} are left out, because there is room for ${LISTED_PAIRS}`;
         emit("peers_failed", { why });
       }
+      return true;
     } catch (error) {
       if (!this.#stopped.signal.aborted) emit("peers_failed", { why: describeError(error) });
+      return false;
     }
   }
 

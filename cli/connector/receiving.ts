@@ -35,8 +35,8 @@ export interface ReceivingDeps {
   guard: LoopGuard;
   strict: boolean;
   pairing: Pick<Pairing, "settled">;
-  /** Reads the peers from the proxy. Never rejects. */
-  readPeers(): Promise<void>;
+  /** Reads the peers from the proxy. Resolves to whether they were read; never rejects. */
+  readPeers(): Promise<boolean>;
   /** Closes the link until messages can be decided, because a refused one would be lost after five attempts. */
   onUndecided(why: string): void;
 }
@@ -46,7 +46,7 @@ export class Receiving {
   readonly #turns = new Map<string, Promise<unknown>>();
   #arrivals: (PromiseWithResolvers<StoreResult> & { message: TakenMessage })[] = [];
   #lookedUpAt = -Infinity;
-  #lookingUp: Promise<void> | null = null;
+  #lookingUp: Promise<boolean> | null = null;
   /** Messages that wait until the peers are read again. */
   #strangers = 0;
   /** When the refusals of each sender were last reported, and how many it has had since. */
@@ -83,8 +83,9 @@ export class Receiving {
     const { pairing } = this.deps, from = frame.fromAgentDid;
     // The peer of a ticket may write before this agent has read its key, and would be refused without this wait.
     if (this.#pinOf(from)?.how !== "ticket") await pairing.settled();
-    if (!this.#isPeer(from)) await this.#lookUpFor();
-    if (!this.#isPeer(from)) return { refused: "not_a_peer" };
+    const isUnread = !this.#isPeer(from) && !(await this.#lookUpFor());
+    // The sender of a list that was not read may be a peer, who would pair again for nothing.
+    if (!this.#isPeer(from)) return { refused: isUnread ? "failed" : "not_a_peer" };
     if (this.deps.peers.isBlocked(from)) return { refused: "blocked" };
     const verdict = await this.#check(frame);
     if (!("refused" in verdict) || verdict.refused !== "peer_unconfirmed") return verdict;
@@ -102,11 +103,11 @@ export class Receiving {
     return strict && isPlain ? { refused: "seal_required" } : verdict;
   }
 
-  /** Reads the peers again for a message, unless too many wait for that already. */
-  async #lookUpFor(): Promise<void> {
-    if (this.#strangers >= STRANGERS_WAITING) return;
+  /** Reads the peers again for a message, unless too many wait for that already. Returns whether they were read. */
+  async #lookUpFor(): Promise<boolean> {
+    if (this.#strangers >= STRANGERS_WAITING) return false;
     this.#strangers++;
-    await this.#lookUp().finally(() => this.#strangers--);
+    return await this.#lookUp().finally(() => this.#strangers--);
   }
 
   async #take(frame: DeliverFrame, judging: Promise<ProofCheck>, before: Promise<unknown> | undefined): Promise<Ack> {
@@ -175,13 +176,13 @@ export class Receiving {
   }
 
   /** Reads the peers once for all strangers that write meanwhile. */
-  #lookUp(): Promise<void> {
+  #lookUp(): Promise<boolean> {
     const { clock, readPeers } = this.deps;
     return this.#lookingUp ??= (async () => {
       const wait = this.#lookedUpAt + LOOK_UP_MS - clock.now();
       if (wait > 0) await sleep(clock, wait);
       this.#lookedUpAt = clock.now();
-      await readPeers();
+      return await readPeers();
     })().finally(() => this.#lookingUp = null);
   }
 

@@ -26,7 +26,7 @@ interface ConfirmingConnector {
   proxy: ProxyCaller;
   proxies: PeerProxies;
   readonly isOver: boolean;
-  updatePeers(): Promise<void>;
+  updatePeers(): Promise<unknown>;
 }
 
 /** The result of a confirmation: the proxy's answer, or that the agent of the ticket did not prove its key. */

@@ -83,6 +83,24 @@ Deno.test("a message that a relay changed is refused, stored nowhere, and a genu
   assertEquals(bench.eventsOf("proof_refused").length, 2);
 });
 
+Deno.test("a sender is not called a stranger while the peers cannot be read, because it would pair again for nothing", async () => {
+  await using world = await World.open();
+  let isDown = false;
+  const fetch: typeof world.fetch = async (input, init) => {
+    const isList = new URL(new Request(input).url).pathname.endsWith("/pair/peers");
+    return isDown && isList ? new Response(null, { status: 503 }) : await world.fetch(input, init);
+  };
+  const { bench, answer } = await attacked(world, { fetch });
+  const unknown = (frame: DeliverFrame) => ({ ...frame, fromAgentDid: STRANGER });
+  const answers: string[] = [];
+  for (isDown of [true, false]) {
+    const known = answers.length;
+    void answer(unknown).then((reason) => answers.push(reason));
+    await passing(world, 60, () => answers.length > known);
+  }
+  assertEquals([answers, bench.handedOver], [["failed", "not_a_peer"], []]);
+});
+
 Deno.test("a relay's word on the sender changes nothing that a runtime reads", async () => {
   await using world = await World.open();
   const { a, bench, answer } = await attacked(world);
