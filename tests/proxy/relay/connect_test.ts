@@ -403,6 +403,8 @@ Deno.test("peers are told whether an agent is connected, and to the minute when 
   await upgrading.open(stranger);
   const socket = await upgrading.open(b);
   assertEquals(await listed(), [[did, true, minute()]]);
+  // A claim of the test world that ends later would take the agent back.
+  await w.connected();
   socket.onclose?.();
   // A list would count against the rate limit, which a busy machine would reach.
   await until(async () => await w.proxy.deps.presence.holderOf(did) === null);
@@ -424,6 +426,8 @@ Deno.test("of an agent that hides it, peers learn nothing, also after its end an
   // Beside a socket that is open already.
   const hidden = await upgrading.open(b, HIDDEN);
   assertEquals(await listed(), [null, true]);
+  // A claim of the test world that ends later would take the agent back.
+  await w.connected();
   for (const socket of [open, hidden]) socket.onclose?.();
   await until(async () => await w.proxy.deps.presence.holderOf(b.agent.did) === null);
   assertEquals(await listed(), [null, true]);
