@@ -46,7 +46,7 @@ export interface AdmissionProfile {
   access: boolean;
   /** Check 9: the rate-limit window that counts the request. */
   window: "agent" | "receipts" | "connect";
-  /** The records of such rare requests are not cached. */
+  /** The records of these rare requests are not cached, because they would push out those of messages. */
   uncached?: true;
   /** Agents of other registries may make the request. */
   visits?: true;
@@ -295,12 +295,19 @@ function reserveNonce(deps: CheckDeps, state: AdmissionState): Promise<void> | v
   return sender.then(reserve);
 }
 
+/** Returns the refusal of check 9 for a request that the agent's own window has no room for. */
+export function windowFull({ rule }: AdmissionState): ServiceError {
+  const { name, requests, windowMs } = requireSet(rule);
+  const message = `The agent has reached its limit "${name}": ${requests} requests in ${windowMs / 1000} s`;
+  return new ServiceError("PROXY_RATE_LIMIT_EXCEEDED", { message });
+}
+
 /** @throws {ServiceError} `PROXY_RATE_LIMIT_EXCEEDED` */
 function judgeRate(deps: CheckDeps, state: AdmissionState, decision: Decision): void {
   state.decision = decision;
   if (decision.allowed) return takeOfOwner(deps, state);
   recordDecision(state, decision);
-  throw new ServiceError("PROXY_RATE_LIMIT_EXCEEDED");
+  throw windowFull(state);
 }
 
 /**
@@ -439,7 +446,7 @@ export function windowRules(
   return { agent: ruleOf("agent"), receipts: ruleOf("receipts"), connect: ruleOf("connect") };
 }
 
-/** Returns how many times the limit a window has. A message may have several receipts. */
+/** Returns how many times the limit a window has: receipts more, because a message may have several. */
 function factorOf({ window }: Pick<AdmissionProfile, "window">): number {
   return window === "receipts" ? LIMITS.receiptRequestsFactor : 1;
 }

@@ -3,7 +3,7 @@
  * on. Without one commit for all of them, a crash between two would let a replay through, or lose a message that was counted.
  */
 import type { Admission } from "../caller.ts";
-import { type AdmissionState, type CheckDeps, recordDecision, requireSet } from "./checks.ts";
+import { type AdmissionState, type CheckDeps, recordDecision, requireSet, windowFull } from "./checks.ts";
 import { RegistryUnavailable } from "../registry_client.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import { type Beginning, REFUSE_FULL, SenderChange, WINDOW_FULL } from "../message/sender.ts";
@@ -143,9 +143,9 @@ function changedRecord(
 }
 
 /** Returns the refusal of check 9, for a window that filled after the check. */
-function limitExceeded({ exchange }: AdmissionState): ServiceError {
-  exchange.check = 9;
-  return new ServiceError("PROXY_RATE_LIMIT_EXCEEDED");
+function limitExceeded(state: AdmissionState): ServiceError {
+  state.exchange.check = 9;
+  return windowFull(state);
 }
 
 /** Returns the update of the window of a route that has one of its own, beside the one in the sender's record. */

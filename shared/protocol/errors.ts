@@ -272,8 +272,8 @@ const ERROR_TABLE = {
   PROXY_AUTH_DEPENDENCY_UNAVAILABLE: [503, "the registry or the store is unreachable", "Try again in a moment."],
   PROXY_RATE_LIMIT_EXCEEDED: [
     429,
-    "the agent, or all agents of its owner together, have exceeded a rate limit",
-    "Wait for the seconds in Retry-After. The message says which limit it is.",
+    "the agent, or all agents of its owner together, have reached a limit of requests, bytes, open tickets or refusals",
+    "Wait for the seconds in Retry-After. The message names the limit.",
   ],
   // Proxy: what an admin sees
   PROXY_ADMIN_TOKEN_INVALID: [

@@ -40,7 +40,8 @@ Deno.test("the two variables of the rate limit change its number and its window"
   }
   const refused = await w.message(a, b);
   assertEquals(refused.headers.get("ratelimit"), '"agent";r=0;t=3');
-  assertEquals([refused.headers.get("retry-after"), await outcome(refused)], ["3", LIMITED]);
+  assertEquals([refused.headers.get("retry-after"), await outcome(refused.clone())], ["3", LIMITED]);
+  assertEquals((await refused.json()).error.message, 'The agent has reached its limit "agent": 5 requests in 3 s');
   assertEquals(await outcome(await w.message(b, a)), "202", "another agent has a limit of its own");
   await w.clock.stepWhenIdle(2_999);
   assertEquals(await outcome(await w.message(a, b)), LIMITED);
