@@ -27,8 +27,10 @@ import {
 import { type DocumentForm, openApiDocument } from "../../../shared/openapi.ts";
 import { LOCAL_ERRORS, type LocalCode } from "../../local_errors.ts";
 
-const WAIT_BOUND = `${CONNECTOR_LIMITS.waitingCalls} calls that wait at the same time`;
-const PAGE_BOUNDS = ["1 MiB of payloads on a page, but one message at least", WAIT_BOUND];
+const MEMORY = "because more would fill the memory";
+const WAIT_BOUND = `${CONNECTOR_LIMITS.waitingCalls} calls wait at the same time, ${MEMORY}`;
+const PAGE_BOUND = "1 MiB of payloads, but at least one message, is on a page";
+const PAYLOAD_BOUND = `${LIMITS.payloadBytes} bytes of payload, because a sealed message cannot hold more`;
 
 const Alias = z.strictObject({ alias: z.string().min(1).max(256) });
 
@@ -41,7 +43,7 @@ export const LOCAL_ROUTES: readonly LocalRoute[] = [
   }),
   route("GET /v1/inbox", "Messages of the agent, oldest first; with wait: as soon as there is one", {
     query: inbox.InboxQuery,
-    bounds: PAGE_BOUNDS,
+    bounds: [`${PAGE_BOUND}, and ${WAIT_BOUND}`],
     response: { status: 200, body: shapes.InboxPage },
     errors: ["CONNECTOR_RUNTIME_PUSHES", "CONNECTOR_PEER_UNKNOWN", "CONNECTOR_BUSY"],
     handler: inbox.inbox,
@@ -66,7 +68,10 @@ export const LOCAL_ROUTES: readonly LocalRoute[] = [
   }),
   route("GET /v1/log", "What the agent and its peers have written, newest first; with after: oldest first", {
     query: inbox.LogQuery,
-    bounds: ["1 MiB of payloads on a page, but one message at least", "a search looks through 100,000 messages"],
+    bounds: [
+      `${PAGE_BOUND}, ${MEMORY}`,
+      "100,000 messages are searched, because a longer search could outlast the caller's deadline",
+    ],
     response: { status: 200, body: shapes.LogPage },
     errors: ["CONNECTOR_PEER_UNKNOWN"],
     handler: inbox.log,
@@ -84,7 +89,7 @@ export const LOCAL_ROUTES: readonly LocalRoute[] = [
     {
       query: outbound.OutboundQuery,
       body: outbound.Outbound,
-      bounds: [`${LIMITS.payloadBytes} bytes of payload`, WAIT_BOUND],
+      bounds: [PAYLOAD_BOUND, WAIT_BOUND],
       response: { status: 202, body: HookAnswer, headers: ["x-request-id", "X-Svc-Sealed"] },
       otherResponses: [{ status: 200, body: shapes.OutboundResult, headers: ["X-Svc-Sealed"] }],
       errors: [
@@ -194,7 +199,7 @@ export const LOCAL_ROUTES: readonly LocalRoute[] = [
   }),
   route("GET /v1/dead-letter", "Messages that the connector gave up on, newest first", {
     query: inbox.DeadLettersQuery,
-    bounds: ["4 MiB of payloads in a response, but one message at least"],
+    bounds: [`4 MiB of payloads, but at least one message, are in a response, ${MEMORY}`],
     response: { status: 200, body: inbox.DeadLetters },
     handler: inbox.deadLetters,
   }),
@@ -209,7 +214,7 @@ export const LOCAL_ROUTES: readonly LocalRoute[] = [
     handler: inbox.purge,
   }),
   route("POST /v1/page-codes", "Make an address that opens the connector's web page once, within a minute", {
-    bounds: ["5 addresses that are not opened yet"],
+    bounds: ["5 addresses wait to be opened, because only a program that opens none would make more"],
     response: { status: 201, body: shapes.PageCode },
     errors: ["CONNECTOR_BUSY", "CONNECTOR_OFF_PORT"],
     handler: openPage,
@@ -230,10 +235,10 @@ export const LOCAL_ROUTES: readonly LocalRoute[] = [
       params: Alias,
       textBody: Rpc.extend({ method: z.string(), params: z.unknown().optional() }),
       bounds: [
-        `${LIMITS.payloadBytes} bytes of payload`,
-        `${CONNECTOR_LIMITS.a2aBlockingCalls} calls that wait for the end of their task, each for ${
+        PAYLOAD_BOUND,
+        `${CONNECTOR_LIMITS.a2aBlockingCalls} calls wait for the end of their task, each for ${
           CONNECTOR_LIMITS.a2aBlockMs / 1000
-        } s; others return at once`,
+        } s, and others return at once, ${MEMORY}`,
       ],
       response: {
         status: 200,
