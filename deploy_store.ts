@@ -21,7 +21,7 @@ import { exportLines, importLines, type StoredTables, TransferError } from "./sh
 const USAGE =
   `deno task store inspect              number and size of the records of each kind; humans with most revocations
 deno task store recover              create a new API key for the first admin when all are lost
-deno task store export > file        write every record as JSON lines; holds the signing key: keep it private
+deno task store export > file        write every record as JSON lines; keep them private, because they hold the signing key
 deno task store export --out <file>  the same, to a new file that only its owner can read
 deno task store import < file        read an export into an empty store
 

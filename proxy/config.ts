@@ -46,7 +46,7 @@ export interface ProxyConfig extends ServiceAddresses {
   federationPrivate: boolean;
 }
 
-/** Most bytes of a variable: a petabyte. */
+/** Most bytes of a variable: a petabyte. With more, sums of bytes would no longer be exact numbers. */
 const MAX_BYTES = 2 ** 50;
 
 /** Returns the proxy's configuration. The reader collects all problems. */

@@ -11,7 +11,7 @@ import { TokenBucket } from "../shared/server/token_bucket.ts";
 
 /** Frames of connectors over all sockets of an owner. With ten times as many, one person holds a core with heartbeats. */
 const FRAMES_PER_SECOND = 200;
-/** Bytes of frames over all sockets of an owner. A frame of 8 KiB takes up to 0.3 ms to read. */
+/** Bytes of frames over all sockets of an owner. With more, one person's frames, up to 0.3 ms for 8 KiB, hold the core. */
 const FRAME_BYTES_PER_SECOND = 262_144;
 /** Wait of an owner after a socket that sent too much. With less, closing a socket slows no sender down. */
 const CONNECT_WAIT_MS = 10_000;
@@ -20,11 +20,11 @@ const CONNECT_WAIT_MS = 10_000;
  * and written to the disk that all share; a hundred at once would stop every other request for a second.
  */
 const BODY_BYTES_PER_REQUEST = 1_748;
-/** Seconds of that budget that may come at once. A large message takes up to 15 ms; with more, others wait 0.25 s. */
+/** Seconds of the body budget that may come at once: 8 large messages of up to 15 ms. With 2, other requests wait 0.25 s. */
 const BODY_BURST_SECONDS = 1;
-/** Connects take the store's time for two commits each, so four hundred at once would stop all other requests. */
+/** Turns of an owner's connects. Each connect takes two commits, so four hundred at once would stop all other requests. */
 const CONNECTS = { atOnce: 8, waiting: 1_000, waitMs: 5_000 };
-/** Owners that are remembered. Beyond that, the counts of the owner that was quiet longest begin again. */
+/** Owners that are remembered; the counts of the one quiet longest begin again. With more, owners of the past take memory. */
 const MAX_OWNERS = 10_000;
 
 /** What a caller is told whose body is refused. */

@@ -32,7 +32,7 @@ interface SigningDeps {
   random: Random;
 }
 
-/** Longest lifetime of an AIT that a retired key signed. */
+/** How long a retired key is published: the longest lifetime of an AIT. With less, valid AITs would no longer verify. */
 const RETIRED_KEPT_MS = LIMITS.aitTtlDaysMax * DAY_MS;
 
 export class Signing {

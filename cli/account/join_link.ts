@@ -17,7 +17,7 @@ export interface JoinLink {
 }
 
 const FORM = "https://<registry>/join#svc_inv_…";
-/** Longest origin, `/join#` and code together; a host name has at most 253 characters. */
+/** With less, a link with the longest host name (253 characters) is refused; with more, any pasted text is parsed. */
 const MAX_LENGTH = 512;
 /** Scheme, authority, path, query and fragment. */
 const PARTS = /^(https?):\/\/([^/?#\\\s]+)([^?#]*)(\?[^#]*)?(?:#(.*))?$/is;

@@ -203,7 +203,7 @@ export class AgentStore {
       try {
         names.set((await this.open(name)).identity().did, name);
       } catch (error) {
-        // Skipped, because a damaged file of one agent would otherwise fail commands about the others.
+        // Skipped, because a damaged file of one agent would otherwise make commands about the others fail.
         if (!(error instanceof CliError)) throw error;
       }
     }

@@ -46,9 +46,9 @@ const Intent = z.object({
 });
 type Intent = z.infer<typeof Intent>;
 
-/** Maximum pages to search for an agent of an earlier run: 10,000 agents. */
+/** Pages of 100 agents that are searched for an agent of an earlier run. With fewer, it could be registered twice. */
 const MAX_PAGES = 100;
-/** Allowed difference between the clocks of registry instances. */
+/** How far apart the clocks of registry instances may be. With less, the search could end before it reaches the agent. */
 const CLOCKS_APART_MS = 10_000;
 
 /** Creates an agent, or resumes its creation. @throws {CliError} `CLI_AGENT_EXISTS` before anything is sent */
@@ -60,7 +60,7 @@ export async function createAgent(ctx: Context, owner: Owner, wanted: WantedAgen
       try {
         identity = await register(ctx, owner, wanted, folder);
       } catch (error) {
-        // Nothing was registered, or the result is unusable. Free the name.
+        // Frees the name, because nothing was registered or the result is unusable.
         const isUseless = error instanceof CliError && error.code === "CLI_TOKEN_REFUSED";
         if (isUseless || (isNew && isRefusal(error))) await store.discard(folder, held);
         throw error;
@@ -72,7 +72,7 @@ export async function createAgent(ctx: Context, owner: Owner, wanted: WantedAgen
   });
 }
 
-/** Returns the identity when all files of the folder are complete, else `null`. `identity.json` is written last. */
+/** Returns the identity when all files of the folder are complete, else `null`. */
 async function completeIdentity(folder: AgentFolder): Promise<Identity | null> {
   try {
     const identity = folder.identity();
@@ -107,7 +107,7 @@ async function register(ctx: Context, owner: Owner, wanted: WantedAgent, folder:
   return identity;
 }
 
-/** Verifies the issued token. If it is invalid, the agent is deleted, since only this machine has its key. */
+/** Verifies the issued token. The agent of an invalid token is deleted, because no other machine has its key. */
 async function verifyOrDelete(ctx: Context, owner: Owner, { agent, ait }: Issued, publicKey: string): Promise<void> {
   const { registry, apiKey } = owner;
   try {
@@ -184,7 +184,7 @@ function readIntent(folder: AgentFolder): Intent | "damaged" | null {
   }
 }
 
-/** Returns the key of an earlier run, or a new one. It is on disk before it is used: a kill could lose it otherwise. */
+/** Returns the key of an earlier run, or a new key. It is on disk before its first use, because a kill could otherwise lose it. */
 async function ensureKeys(ctx: Context, folder: AgentFolder, wasSent: boolean): Promise<KeyPair> {
   const found = await folder.keysIfAny();
   if (found === null && wasSent) {

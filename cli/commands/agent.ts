@@ -21,7 +21,7 @@ import { ApiError, UnreachableError } from "../../shared/client/errors.ts";
 import { trustedKeys } from "../verify/trusted_keys.ts";
 import { evaluateToken } from "../verify/evaluate.ts";
 
-/** Maximum pages of one listing: 10,000 agents. */
+/** Pages of 100 agents in one listing, because a faulty registry could otherwise send pages without end. */
 const MAX_PAGES = 100;
 const TTL_RANGE = `from ${LIMITS.aitTtlDaysMin} to ${LIMITS.aitTtlDaysMax}`;
 const STATUSES = ["active", "revoked"] as const;

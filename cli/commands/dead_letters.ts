@@ -10,9 +10,9 @@ import { call, get, post } from "../../shared/client/local_client.ts";
 import { DeadLetters, Purged, Replayed } from "../connector/local_api/inbox_handlers.ts";
 import { shownAliases } from "../connector/peers/peers.ts";
 
-/** Most dead letters of one listing, as the local API allows. */
+/** Most dead letters of one listing. With more, the local API refuses the request. */
 const MAX_LISTED = 1_000;
-/** Most IDs of one request of the local API. */
+/** Most IDs of one request. With more, the local API refuses the whole request. */
 const MAX_IDS = 10_000;
 
 const IDS = {

@@ -161,7 +161,7 @@ async function agentOf(ctx: Context, store: AgentStore, name: string): Promise<A
     folder = await store.open(name);
     ({ did } = folder.identity());
   } catch (error) {
-    // A damaged agent must not hide the others.
+    // Shown as a problem of this agent, because its damaged file would otherwise hide the other agents.
     if (!(error instanceof CliError)) throw error;
     return { ...stopped, problem: error.message };
   }

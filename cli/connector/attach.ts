@@ -17,16 +17,16 @@ import { readConnectorFile } from "./local_api/discovery_file.ts";
 import type { StartOptions } from "./start_options.ts";
 import { statusOf } from "./status.ts";
 
-/** How long a command waits for a connector that holds the lock, and how often it looks: a start takes seconds. */
+/** How long a command waits for a connector that holds the lock, and how often it looks. With less, it fails during a start. */
 const ATTACH_MS = 20_000, ATTACH_RETRY_MS = 250;
 
-/** Attempts at one request, each with a connector that runs at that time. */
+/** Attempts at one request. With 1, a connector that ends meanwhile fails the command; with more, a faulty one holds it up. */
 const MAX_ATTEMPTS = 3;
 /** How long a request waits for a connector that is kept. With more, a program that runs a model gives up the call. */
 const READY_MS = 10_000;
 /** Between two looks for a connector that is kept. With more, an agent whose connector ended is unreachable longer. */
 const LOOK_EVERY_MS = 5_000;
-/** Between two looks after a failed start, because mostly a person has to change something first. */
+/** Between two looks after a failed start. With less, a start that only a person can repair is repeated for nothing. */
 const RETRY_MS = 30_000;
 
 /**
@@ -216,7 +216,7 @@ class Attached implements Access {
     this.#ended.abort();
     const stopped = this.#stop();
     const { drainMs, closeMs } = CONNECTOR_LIMITS;
-    // A program that a host stops must end in time, also while its connector is starting.
+    // Bounded for a program that a host stops, because the host would otherwise kill it before the connector has stopped.
     if (this.keeps) await settledWithin(this.ctx.clock, stopped, drainMs + 2 * closeMs);
     else await stopped;
   }

@@ -244,7 +244,7 @@ export class Connector {
   }
   #shutting: Promise<void> | null = null;
 
-  /** Ends also when a part cannot be stopped, or its owner would wait forever and the agent could not start again. */
+  /** Ends also when a part cannot be stopped, because the connector could otherwise never start again for this agent. */
   async #drain(why: unknown): Promise<void> {
     try {
       await this.#stopAll();

@@ -125,7 +125,7 @@ export class Receiving {
     const verified = proven.payloadSha256 === undefined ? "by-registry" : "end-to-end";
     let taken: StoreResult | "probed";
     try {
-      // The pin is on disk before the message, or a kill between the two would let another key be the first.
+      // The pin is on disk before the message, because a kill between the two could otherwise let another key be the first.
       let hasRoom = true;
       if (pin === null) {
         await peers.change((known) => {
@@ -159,7 +159,7 @@ export class Receiving {
     }
   }
 
-  /** Answers a probe with its receipt. A peer that sends too many gets none for the rest of the minute. */
+  /** Answers a probe with its receipt. Beyond a bound a peer gets none for the rest of the minute, because each costs a write. */
   #answer(probe: ProvenMessage): StoreResult | "probed" {
     const { clock, store } = this.deps;
     const now = clock.now();
@@ -207,11 +207,11 @@ export class Receiving {
     }
   }
 
-  /** Counts a refusal, and reports those of a sender at most once a minute. */
+  /** Counts a refusal, and reports those of a sender at most once a minute, because a sender could otherwise fill the log. */
   #refuse({ fromAgentDid: from, requestId }: DeliverFrame, reason: AckReason, shown?: string): Ack {
     const { clock, emit, peers } = this.deps;
     this.refused++;
-    // Without an event, or a blocked agent could fill the log.
+    // A refusal of a blocked agent emits no event, because that agent could otherwise fill the log.
     if (reason === "blocked") return { accepted: false, reason };
     const now = clock.now(), known = this.#untold.get(from);
     if (known !== undefined && now - known.since < REPORT_MS) known.count++;

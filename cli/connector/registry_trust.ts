@@ -39,7 +39,7 @@ const LIST_MAX_MS = 86_400_000;
 const CLOCK_MAX_MS = 86_400_000;
 /** With less, tokens of many peers are verified at every message. */
 const AITS_KEPT = 1_000;
-/** Seconds after a reissue in which a request may still be signed with the old token. */
+/** Seconds after a reissue in which the old token may sign. With less, messages on their way at the reissue are refused. */
 const REISSUE_GRACE_SECONDS = 300;
 
 /** The keys of a registry, with the public origin of the proxy that it names. */
@@ -155,7 +155,7 @@ export class RegistryTrust {
       const keys = await this.source.keys();
       this.#keys = { ...keys, issuer: this.source.issuer };
       this.#keysAt = this.clock.now();
-      // A key that is published no longer must not vouch for a token that it signed.
+      // Tokens are verified again, because one that a withdrawn key signed would otherwise still count.
       this.#aits.clear();
     } catch (error) {
       this.#problem = describeError(error);

@@ -132,7 +132,7 @@ export class Waits {
   }
 }
 
-/** At most this many tasks are remembered, the newest, because a client may ask for any number. */
+/** Tasks that are remembered, the newest, because a client may ask for any number, which would fill the memory. */
 const KNOWN_TASKS = 1_000;
 
 /**

@@ -27,7 +27,7 @@ import { Story } from "./story.ts";
 import { resolve } from "node:path";
 import { reason } from "../files/private_files.ts";
 
-/** Longest wait until the proxy knows of a revocation, milliseconds; the session ends at once. */
+/** Longest wait until the proxy knows of a revocation, milliseconds. With less, the demo fails on a busy machine. */
 const REVOCATION_MS = 2_000;
 const RETRY_MS = 50;
 

@@ -2,7 +2,7 @@
 import { settledWithin } from "../../shared/clock.ts";
 import type { Context } from "../context.ts";
 
-/** Longest wait for the work of an interrupted step, milliseconds. */
+/** Longest wait for the work of an interrupted step, milliseconds. With more, Ctrl-C seems to do nothing. */
 const SETTLE_MS = 5_000;
 
 export interface Step<T> {

@@ -53,7 +53,7 @@ export const BLOCKING_CHECKS: ReadonlySet<string> = new Set([
   "proxy",
 ]);
 
-/** Most servers of peers that are shown. */
+/** Servers of peers that are shown. With more, the lines of the other checks leave the terminal. */
 const SERVERS_CHECKED = 10;
 
 const RUNNING = "the running connector";

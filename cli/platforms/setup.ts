@@ -22,7 +22,7 @@ const Backup = z.array(z.object({
 }));
 type Backup = z.infer<typeof Backup>;
 
-/** Largest backup file: the JSON of the largest settings file. */
+/** Largest backup file. With less, a large settings file would have no backup to restore. */
 const MAX_BACKUP_BYTES = 4 * MAX_SETTINGS_BYTES;
 
 /** Backs up and changes each file in turn. @throws {CliError} `CLI_FILE_INVALID` before it changes such a file */

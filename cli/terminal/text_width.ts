@@ -108,7 +108,7 @@ export function wrapToColumns(text: string, columns: number): string[] {
   return [...lines, line];
 }
 
-/** Largest share of a line for a label. Under a longer label the text begins on a line of its own. */
+/** Largest share of a line for a label. The text of a longer one begins below, because it would get too narrow a column. */
 const LABEL_MAX = 0.5;
 const STEP = 4;
 /** What a person copies into another place. The terminal wraps it, and copies it as one line; a line feed would break it. */

@@ -32,7 +32,7 @@ import { timelinesOf } from "./timeline.ts";
 import type { Issuers } from "../federation/issuers.ts";
 import type { IssuerPolicy } from "../issuer_policy.ts";
 
-/** Most records of a list that are read together. */
+/** Most records of a list that are read together. With more, one question of an admin keeps the store from messages. */
 const BATCH = 100;
 
 interface RelayAdminDeps {

@@ -128,7 +128,7 @@ function eventsOf({ delivery, receipts }: Found): Event[] {
   return [...events, ...ends.sort((a, b) => a.at - b.at)];
 }
 
-/** Returns the event of a message that still waits in the mailbox. Its time is now. */
+/** Returns one event, at the present time, for a message that still waits in the mailbox; an empty list for any other. */
 async function waitingEvent(
   { clock }: TimelineDeps,
   { delivery, receipts, sender, recipient }: Found,

@@ -1,6 +1,7 @@
 /**
- * Caches the registry's public keys. At most one fetch runs at a time. When the registry fails, the keys stay usable
- * for a grace period, because a short outage must not stop messages. An invalid document never replaces a valid one.
+ * Caches the registry's public keys. At most one fetch runs at a time, because every waiting request would otherwise ask the
+ * registry. When the registry fails, the keys stay usable for a grace period, because a short outage would otherwise stop all
+ * messages. An invalid document never replaces a valid one, because every token would then be refused.
  */
 import type { Clock } from "../../shared/clock.ts";
 import type { VerificationKeys } from "../../shared/protocol/signed/jws.ts";
@@ -47,10 +48,10 @@ export class KeyCache {
     return this.#keys ? Math.max(0, this.#clock.now() - this.#loadedAt) / 1000 : -1;
   }
 
-  /** The keys while they need not be fetched; otherwise `null`. Each document has a new map. */
+  /** The keys until they must be fetched; then `null`. Each document has a new map, because callers compare with `===`. */
   get fresh(): VerificationKeys | null {
     const now = this.#clock.now();
-    // Without the lower bound, a clock that stepped back would keep keys for longer, also a withdrawn one.
+    // Without the lower bound, a clock that stepped back would keep the keys for longer, also a withdrawn key.
     return now < this.#freshUntil && now > this.#freshUntil - this.#ttlMs - 1000 ? this.#keys : null;
   }
 
@@ -72,7 +73,8 @@ export class KeyCache {
   }
 
   /**
-   * Returns the keys after a search for an unknown `kid`. Calls the registry at most once in 30 s.
+   * Returns the keys after a search for an unknown `kid`. Calls the registry at most once in 30 s, because tokens with
+   * invented key IDs could otherwise make a call each.
    *
    * @throws {RegistryUnavailable} when the call fails, or failed in the last 30 s
    */

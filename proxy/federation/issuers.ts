@@ -44,7 +44,10 @@ interface IssuersDeps {
 }
 
 const BOUNDS: AnswerBounds = { callMs: 3_000, listMs: 10_000, bytes: 65_536, listBytes: 8_388_608 };
-/** With more, a revocation at home takes longer to reach this server; with less, each message of a busy agent asks again. */
+/**
+ * How long a list is used before the issuer is asked for a newer one. With more, a revocation by the issuer takes longer to
+ * reach this server; with less, a busy agent makes this server fetch the list more often.
+ */
 const LIST_FRESH_MS = 60_000;
 /** Age up to which a list is used. With less, a short outage of an issuer would stop its agents. */
 const LIST_USABLE_MS = 600_000;

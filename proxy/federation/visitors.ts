@@ -46,8 +46,8 @@ interface KeptVisit extends Visit {
 const refused = () => new TokenError("signature", "The signature does not verify");
 
 /**
- * Returns whose budgets a sender uses: its owner's, and for all agents of another registry together the registry's, because it
- * could invent an owner for each of its agents.
+ * Returns whose budgets a sender uses: those of its owner. All agents of another registry share the budgets of that registry,
+ * because the registry could otherwise invent an owner for each agent and get new budgets with each one.
  */
 export function payerOf({ issuer, ownerDid }: { issuer: string; ownerDid: string }, home: string): string {
   return issuer === home ? ownerDid : issuer;

@@ -261,7 +261,7 @@ function mailboxFull(refusal: MailboxRefusal): ServiceError {
   return new ServiceError("PROXY_RELAY_MAILBOX_FULL", { message: MAILBOX_FULL[refusal] });
 }
 
-/** Queues the message in the recipient's mailbox. The same commit records the 202, or a repeat would queue it twice. */
+/** Queues the message in the recipient's mailbox. The same commit records the 202, because a repeat would queue the message twice. */
 async function queue(
   deps: DeliverDeps,
   caller: AdmittedAgent,

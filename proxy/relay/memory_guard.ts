@@ -10,7 +10,7 @@ import { CLOSE } from "../../shared/protocol/frames.ts";
 import type { OwnerBudgets } from "../owner_budgets.ts";
 import type { ConnectedAgents } from "./connected_agents.ts";
 
-/** Time between looks. At 100 MB a second an attacker gains 25 MB between two. */
+/** Time between looks. With more, an attacker who sends 100 MB a second gains over 25 MB between two. */
 const LOOK_MS = 250;
 /** Growth within a second at which sockets are asked. Less is reached by honest load, more leaves a small machine no time. */
 const GROWTH_BYTES = 67_108_864;
@@ -18,7 +18,7 @@ const GROWTH_BYTES = 67_108_864;
 const ANSWER_MS = 2_000;
 /** A timer that fires this late shows that the server was busy: answers may have arrived that it has not read. */
 const LATE_MS = 200;
-/** Most times that a late server waits for answers again. */
+/** Waits for answers of a server that is late. With more, a server that stays busy closes no socket before its memory is full. */
 const MAX_WAITS = 3;
 /** Wait of an owner whose socket was closed. With less, the memory is full again before the next look. */
 const CONNECT_WAIT_MS = 60_000;

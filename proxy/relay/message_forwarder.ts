@@ -1,7 +1,7 @@
 /**
  * Passes a message to the instance that holds its recipient's sockets, and its result back
  * (ARCHITECTURE.md#many-instances). Another instance gets the message over the link to it, or as a note without one, and
- * never both ways, because it would be delivered twice. Also sends the other notes between instances.
+ * never both ways, because the message would be delivered twice. Also sends the other notes between instances.
  */
 import { type Clock, sleep } from "../../shared/clock.ts";
 import type { PairingProfile } from "../../shared/protocol/api/pairing.ts";
@@ -26,9 +26,9 @@ import type { LocalDelivery } from "./local_delivery.ts";
 import { joinMessage, splitMessage } from "./message_content.ts";
 import type { Message } from "../schema/records.ts";
 
-/** Notes in a second that tell senders at other instances the outcomes of their messages. Without the bound each receipt would cost a commit. */
+/** Notes in a second that tell senders at other instances the results of their messages. With more, each receipt costs a commit. */
 const NEWS_PER_SECOND = 100;
-/** Messages of other instances whose results are remembered: more than arrive in the time of a message. */
+/** Messages of other instances whose results are remembered. With fewer, one that arrives again could be delivered twice. */
 const RESULTS_MAX = 20_000;
 /** IDs of one note that asks for results. With more it would not fit a value of the store. */
 const ASKED_MAX = 1_000;
@@ -150,7 +150,7 @@ export class MessageForwarder {
         const state = await leases.stateOf(instance).catch(() => "serving" as const);
         if (state === "stopped" && !ends.has(instance)) ends.set(instance, clock.now() + LIMITS.noteDrainMs);
         if (state !== "left" && clock.now() < (ends.get(instance) ?? Infinity)) continue;
-        // The instance writes its results before it leaves, so they are read before its messages fail.
+        // The results that it wrote are read first, because a delivered message would otherwise be reported as failed.
         await inbox.catchUp();
         for (const away of all) if (away.instance === instance) away.resolve(FAILED);
       }

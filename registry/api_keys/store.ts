@@ -1,4 +1,7 @@
-/** API keys (PATs) in the store, by digest and by owner. With the tokens, a backup would be a set of working keys. */
+/**
+ * API keys (PATs) in the store, found by digest and by owner. The store holds only a digest of each key, because the
+ * holder of a backup could otherwise use every key in it.
+ */
 import type { AtomicOperation, KvEntry, KvEntryMaybe } from "../../shared/server/kv.ts";
 import { audit } from "../audit/record.ts";
 import type { Asker } from "../callers.ts";
@@ -104,8 +107,8 @@ export async function findApiKey(deps: Pick<StoreDeps, "kv">, token: string): Pr
 }
 
 /**
- * Records the use of a key or a service, at most once a minute. A lost race needs no retry, because the other change
- * counts.
+ * Records the use of a key or a service, at most once a minute, because each request would otherwise cost a write. A lost
+ * race needs no retry, because the other change counts.
  */
 export async function touch<T extends { lastUsedAt: string | null }>(
   deps: Pick<StoreDeps, "kv" | "clock">,

@@ -24,7 +24,7 @@ import {
 } from "../../shared/protocol/api/relay_admin.ts";
 import { isRequestId, REQUEST_ID_FORM } from "../../shared/protocol/ids.ts";
 
-/** Largest request ID. */
+/** Largest request ID. With less, messages with a long one are not found; with more, the page repeats any text. */
 const ID_LENGTH = 128;
 const UNTIL = "until ";
 

@@ -14,7 +14,7 @@ export interface RefreshRequest {
   timestamp: number;
 }
 
-/** Why a refresh is refused; `suspended`: the owner is; `superseded`: the agent has a newer AIT. */
+/** Why a refresh is refused. `suspended`: the owner is suspended; `superseded`: the agent has a newer AIT. */
 export type RefreshRefusal =
   | "no_agent"
   | "other_agent"
@@ -26,7 +26,7 @@ export type RefreshRefusal =
   | "expired"
   | "conflict";
 
-/** What a refusal answers; that of a suspended owner needs the owner's name. */
+/** The error for each refusal of a refresh. `suspended` is not here, because its message names the owner, whom store.ts reads. */
 export const REFRESH_REFUSALS: Readonly<Record<Exclude<RefreshRefusal, "suspended">, () => ServiceError>> = {
   // With the code of a wrong proof the owner would search for a fault of the machine instead of registering again.
   no_agent: () =>
@@ -93,7 +93,7 @@ export function evaluateRefresh(
 ): RefreshDecision {
   if (agent === null) return { refused: "no_agent" };
   if (agent.did !== agentDid) return { refused: "other_agent" };
-  // The connector of a suspended person waits for the restore, because to reissue would be refused too.
+  // The connector of a suspended person waits for the restore, because a reissue would be refused too.
   if (agent.status === "active" && session?.suspended) return { refused: "suspended" };
   if (agent.status === "revoked" || session === null || session.status === "revoked") return { refused: "revoked" };
   if (agent.currentJti !== aitJti) return { refused: "superseded" };

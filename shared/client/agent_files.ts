@@ -23,7 +23,7 @@ export const PAGE_FILE = "open.html";
 
 export const PEERS_FILE = "peers.json";
 
-/** Maximum size of `peers.json` in bytes: 10,000 peers with the longest names fit. */
+/** Maximum size of `peers.json` in bytes. With less, 10,000 peers with the longest names would not fit. */
 export const PEERS_FILE_BYTES = 16 * 1024 * 1024;
 
 /** The content of `identity.json`. */

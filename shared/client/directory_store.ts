@@ -10,7 +10,7 @@ import { CONNECTOR_FILE, ConnectorFile, PEERS_FILE, PEERS_FILE_BYTES } from "./a
 import { SvcError } from "./svc_error.ts";
 import type { ClientSystem } from "./system.ts";
 
-/** Maximum size of the discovery file in bytes. */
+/** Maximum size of the discovery file in bytes, because a damaged one could otherwise fill the memory. */
 const MAX_BYTES = 64 * 1024;
 const OTHERS_MAY_WRITE = 0o022;
 

@@ -59,7 +59,7 @@ export class UnreachableError extends Error {
   /** Replaces the fix of the table. */
   readonly fix: string | undefined;
   readonly code: "CLI_UNREACHABLE" | "CLI_TLS_REFUSED";
-  /** False when there was no connection, so that the service certainly did not get the request. */
+  /** False when there was no connection, because the service can then not have got the request. */
   readonly mayHaveArrived: boolean;
   /** Whether this machine seems to have no network: nothing on the way has answered. */
   readonly hasNoNetwork: boolean;

@@ -160,12 +160,12 @@ export class LocalAgent implements AsyncDisposable {
     },
   };
 
-  /** @returns a function that ends it */
+  /** Calls the handler for each event of this kind. @returns a function that removes the handler */
   on(event: AgentEventName, handler: (event: AgentEvent) => void): () => void {
     return this.#events.add(event, handler);
   }
 
-  /** Stops receiving, gives handlers that run 4 s to end, and releases everything. Idempotent. */
+  /** Stops receiving, gives running handlers 4 s to end, and releases everything. Idempotent. */
   close(): Promise<void> {
     this.#closing ??= this.#close();
     return this.#closing;

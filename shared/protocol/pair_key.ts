@@ -20,7 +20,7 @@ export async function provePairKey(pairSecret: string, side: PairSide, publicKey
   return { publicKey, mac: toBase64Url(new Uint8Array(mac)) };
 }
 
-/** Returns true when the side knows the pair secret and has this key. */
+/** Returns true when the side knows the pair secret and named this key. */
 export async function provesPairKey(pairSecret: string, side: PairSide, { publicKey, mac }: PairKey): Promise<boolean> {
   const bytes = fromBase64Url(mac);
   if (bytes === null || !isPublicKey(publicKey)) return false;

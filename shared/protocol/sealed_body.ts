@@ -91,7 +91,10 @@ export async function openingKey({ seed, publicKey }: Pick<KeyPair, "seed" | "pu
   return { privateKey, publicKey: await SEAL_SUITE.DeserializePublicKey(x25519PublicKey(publicKey)) };
 }
 
-/** Returns the bytes of a plaintext with its padding: Padmé, so that a length tells little and costs at most 12 %. */
+/**
+ * Returns the bytes of a plaintext with its padding, so that a length tells little: 256 for a short one; above that the scheme
+ * Padmé, which adds at most 12 %.
+ */
 export function paddedLength(bytes: number): number {
   if (bytes <= LEAST_BYTES) return LEAST_BYTES;
   const e = Math.floor(Math.log2(bytes)), s = Math.floor(Math.log2(e)) + 1, step = 2 ** (e - s);

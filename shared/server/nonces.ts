@@ -46,7 +46,7 @@ export function nonceEnd({ expiresAt }: NonceRecord): number {
   return expiresAt + LIMITS.nonceKeptSeconds * 1000;
 }
 
-/** Most cached used nonces; a replay of a cached nonce needs no commit. */
+/** Most cached used nonces. With fewer, more replays cost the store a commit; with more, they take memory. */
 const REMEMBERED = 20_000;
 
 export class Nonces {

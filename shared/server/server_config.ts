@@ -128,8 +128,8 @@ function versionNumber(version: string): number {
 }
 
 /**
- * Returns the origins that a proof may name: the public origin, and in `local` the loopback origins with the
- * listening port. They never come from `Host`, or a hostile server could pass a request that it got on to this one.
+ * Returns the origins that a proof may name: the public origin, and in `local` the loopback origins with the listening
+ * port. The header `Host` adds none, because a hostile server could then pass a request that it got on to this server.
  */
 export function acceptedOrigins(environment: Environment, publicOrigin: string, port: number): readonly string[] {
   if (environment !== "local") return [publicOrigin];

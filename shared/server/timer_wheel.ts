@@ -71,7 +71,7 @@ export class TimerWheel implements Clock {
 
   /** Fires the timers of every slot that has ended. */
   #wake(): void {
-    // The timer of the runtime has fired. A timer that is set meanwhile must not rely on it, or it would never fire.
+    // The timer of the runtime has fired. A timer that is set meanwhile needs another one, because it would otherwise never fire.
     this.#wakeSlot = Infinity;
     const last = Math.floor(this.uptime() / SLOT_MS);
     const ended = [...this.#slots.keys()].filter((slot) => slot <= last).sort((a, b) => a - b);

@@ -27,9 +27,12 @@ import {
 
 const CONVERSATIONS = 50;
 const MESSAGES = 30;
-/** Longer texts have a page of their own, so that one page has a bound. */
+/** Longer texts have a page of their own, because a page of many long texts would load slowly. */
 const TEXT_CHARACTERS = 1_500;
-/** A text of the largest payload, with each of its bytes escaped. */
+/**
+ * Three characters for each byte of the largest payload, because a browser may escape each byte, and 24 KiB for the other
+ * fields. With less, the page could not send the longest text.
+ */
 const FORM_BYTES = 614_400;
 const QUOTE_CHARACTERS = 80, LABEL_CHARACTERS = 60;
 /** How the key is known that signed a message. */

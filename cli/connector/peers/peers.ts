@@ -42,7 +42,7 @@ const PeersFile = z.record(
     /** When the registry was last seen to have signed another key for it. */
     otherKeyAt: z.string().optional(),
     /**
-     * This agent has ended the pair. Only a ticket begins it again, or a relay could bring the removed peer back.
+     * This agent has ended the pair. Only a ticket begins it again, because a relay could otherwise bring the removed peer back.
      */
     removed: z.literal(true).optional(),
     /** This agent takes nothing of the peer and sends it nothing, and keeps the pair. */
@@ -50,7 +50,7 @@ const PeersFile = z.record(
     /** Origin of its home proxy, for a peer of another server. */
     proxy: z.string().max(150).refine(isOrigin).optional(),
     /**
-     * Aliases that it had before. They stay its own, or a person who types one could write to another agent.
+     * Aliases that the peer had before. They stay its own, because a person who types one could otherwise reach another agent.
      */
     former: z.array(z.string()).optional(),
   }),
@@ -231,8 +231,8 @@ export class AliasError extends Error {
 }
 
 /**
- * The peers with one that has another alias. The old alias stays its own. A contact keeps the prefix, or it would look
- * like a peer whose ticket proved its key.
+ * Returns the peers after one of them has got another alias. Its old alias stays its own. A contact keeps the prefix, because
+ * it would otherwise look like a peer whose ticket proved its key.
  *
  * @throws {AliasError}
  */

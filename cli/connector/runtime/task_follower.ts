@@ -62,7 +62,7 @@ const NEVER: RuntimeResult = { attempts: 1, isOutage: false, retryAfterMs: 0 };
 
 /**
  * Waits before the first looks at a task, milliseconds: without them the answer of a runtime that needs 50 ms takes
- * a second. They are left out while half of the requests of a minute are used, or the next hand-over would wait for them.
+ * a second. They are left out while half of the requests of a minute are used, because they would delay the next hand-over.
  */
 const EARLY_LOOKS_MS = [50, 250];
 

@@ -46,7 +46,7 @@ export async function busyReply(answered: Answered, waitMs: number): Promise<New
   };
 }
 
-/** The conversation of a reply. A message without one opens its own, or the answers to two questions could not be told apart. */
+/** The conversation of a reply. A message without one opens its own, because answers to two questions would otherwise mix. */
 export function conversationOf({ conversationId, requestId }: Pick<Answered, "conversationId" | "requestId">): string {
   return conversationId ?? requestId;
 }

@@ -161,7 +161,7 @@ export class ReceiptSender extends SendingLoop<PendingReceipt> {
       const asked = error instanceof ApiError ? (error.retryAfter ?? 0) * 1000 : 0;
       const wait = retryWait(attempts, asked);
       receipts.postpone(seq, attempts, clock.now() + wait);
-      // Once until the link is back, or each retry of each receipt would push messages off the terminal.
+      // Once until the link is back, because each retry of each receipt would otherwise push messages off the terminal.
       if (!this.#hasReported) emit("receipt_failed", { ...about, why: describeError(error), nextInMs: wait });
       this.#hasReported = true;
       return wait;

@@ -40,7 +40,7 @@ const UNREAD_KEPT_MS = 7 * DAY_MS;
 export const DEAD_KEPT_MS = 30 * DAY_MS;
 /** Payload on a page and in a list of dead letters: a peer decides how large a payload is, and the answer is in memory. */
 export const LISTED_BYTES = 1024 ** 2, DEAD_LISTED_BYTES = 4 * 1024 ** 2;
-/** At most this many replies to one message are listed, because a peer may send any number. */
+/** Replies to one message that are listed, because a peer may send any number, which would fill the answer. */
 const REPLIES_LISTED = 100;
 
 export type StoreResult = "stored" | "known" | "full" | "replayed" | "proof_too_old";

@@ -19,7 +19,7 @@ export interface InboxMessage {
   conversationId: string | null;
   /**
    * The conversation, as the session of the runtime; `null`: one session for the sender. Also `null` in a conversation
-   * that a message without one opened, or the runtime would answer the next message in a session without the first.
+   * that a message without one opened, because the session of its second message would otherwise lack the first.
    */
   session: string | null;
   /** Request ID of the message that this one answers, as the sender gave it. */

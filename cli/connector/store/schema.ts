@@ -2,7 +2,7 @@
 import type { DatabaseSync } from "node:sqlite";
 import { CliError } from "../../errors.ts";
 
-/** The `user_version`. Raised with each change of the tables, or a program would use tables that it does not know. */
+/** The `user_version`. Raised with each change of the tables, because a program could not use unknown tables. */
 export const SCHEMA_VERSION = 12;
 
 const TABLES = `

@@ -10,7 +10,7 @@ import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
 import type { Database } from "./database.ts";
 import { type OnChange, TASK_REPLY } from "./received_rows.ts";
 
-/** After its last change: with less than the proxy keeps a receipt, a late receipt finds no message. */
+/** How long a row is kept after its last change. With less than the proxy keeps a receipt, a late receipt finds no message. */
 const SENT_KEPT_MS = 8 * DAY_MS;
 /** Rows and content are bounded, because an agent in a loop would fill the disk. */
 export const SENT_MESSAGES = 100_000, SENT_BYTES = 256 * 1024 ** 2;
@@ -145,8 +145,8 @@ export class SentMessages {
 
   /**
    * Stores a message before its request leaves, in state `sending`. One that may be kept is `kept` at once behind others to
-   * its recipient, or it would overtake them. A message that is sent again keeps a state that shows that the proxy has it,
-   * or that it waits here. After 24 h its request ID names a new message (D-69).
+   * its recipient, because it would otherwise overtake them. A message that is sent again keeps a state that shows that the
+   * proxy has it, or that it waits here. After 24 h its request ID names a new message (D-69).
    *
    * The row survives a kill. It does not wait for the disk, because the recipient would wait for that too; `settle` with
    * `isAnswered` puts it there before the caller knows of the message. A power failure before that loses a row that no
@@ -278,7 +278,7 @@ export class SentMessages {
     });
   }
 
-  /** The message with this request ID: to one recipient, or the newest; `null` when there is none. */
+  /** Returns the message with this request ID to this recipient, or else the newest to any; `null` when there is none. */
   find(requestId: string, toDid?: string): SentMessage | null {
     const one = toDid === undefined ? "" : "AND toDid = ?";
     const sql = `SELECT ${COLUMNS} FROM sent WHERE requestId = ? ${one} ORDER BY seq DESC LIMIT 1`;

@@ -90,8 +90,9 @@ export class Arrivals {
   }
 
   /**
-   * The message with this number: one that was shown for this agent, else for one other agent only, else this agent's.
-   * Without a number the newest that was shown and is unread; `null` without one.
+   * Returns the message with this number: the one that was shown for this agent, else the one that was shown for another agent
+   * if only one agent has it, else this agent's. Without a number: the newest message that was shown and is unread; `null` if
+   * there is none.
    */
   async find(agent: TalkAgent, number: number | null): Promise<ShownMessage | null> {
     const shown = [...this.#shown.values()];
@@ -105,7 +106,7 @@ export class Arrivals {
     this.#shown.delete(`${agent.name} ${message.id}`);
   }
 
-  /** Shows the newest unread messages, or the one with this number whole. */
+  /** Shows the newest unread messages. With a number: the message with this number, read or unread, with its whole text. */
   async unread(agent: TalkAgent, number: number | null): Promise<void> {
     const { log } = this.deps;
     if (number !== null) {
@@ -142,10 +143,7 @@ export function didWhat(
   return verified === "end-to-end" ? did : `${did} (${READABLE})`;
 }
 
-/**
- * At most this many messages are shown at once, because a peer that writes a thousand must not push the others off the
- * screen.
- */
+/** Bounds how many messages are shown at once, because a peer that writes a thousand would push the others off the screen. */
 class Flood {
   #began = -Infinity;
   #shown = new Map<string, number>();
@@ -174,7 +172,7 @@ class Flood {
     );
   }
 
-  /** The lines, once the window is over and they no longer change; empty before that. */
+  /** Returns the lines once the window is over, because the lines change before that; empty until then. */
   take(now: number): string[] {
     if (this.#hidden.size === 0 || now - this.#began < WINDOW_MS) return [];
     const lines = this.lines();

@@ -103,11 +103,11 @@ export const PeerList = z.object({
     profile: PairingProfile,
     pairedAt: IsoTime,
     peerKey: PairKey.optional(),
-    /** Whether the peer is connected; `null` for one that hides it. */
+    /** Whether the peer is connected; `null` if it hides this, or on another server. */
     online: z.boolean().nullable(),
-    /** When it was connected last, to the minute; `null` for one that never was, or hides it. */
+    /** When the peer was last connected, to the minute; `null` if never, if it hides this, or on another server. */
     lastSeenAt: IsoTime.nullable(),
-    /** Origin of the peer's home proxy, to which messages for it go; absent for the answering one. */
+    /** Origin of the peer's home proxy, to which messages for the peer go; absent when the answering proxy is its home. */
     proxy: Origin.optional(),
   })),
   pagination: z.object({ limit: z.int(), nextCursor: AgentDid.nullable() }),

@@ -7,7 +7,7 @@ import * as z from "zod";
 import { importPublicKey, isPublicKey } from "../ed25519.ts";
 import type { VerificationKey, VerificationKeys } from "./jws.ts";
 
-/** Most keys of a document; more than rotations within the lifetime of a token. */
+/** Most keys of a document. With fewer, one with the keys of all valid tokens could be refused; with more, reading takes long. */
 export const MAX_KEYS = 1024;
 
 /** One published key. A private member makes the whole document invalid. */

@@ -224,7 +224,7 @@ async function handleRequest<D extends AppDeps>(
       }
       const params = route.params && parseInput(route.params, rawParams, route.invalidPath);
       const length = declaredBytes(exchange.request);
-      // Requests of this process to itself are small and must not wait for uploads of clients.
+      // Requests of this process to itself take no room, because they are small and would otherwise wait for uploads of clients.
       const expected = exchange.peer.from === "process" ? 0 : length ?? maxBytes;
       let room = bodies.take(exchange.ip, expected);
       if (room instanceof Promise) room = await room;

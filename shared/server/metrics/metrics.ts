@@ -1,6 +1,6 @@
 /**
  * The metrics of a process in memory: counters, gauges and histograms of the table. A label value outside its closed
- * set becomes `other`, so that no caller adds a series. Recording costs well under a microsecond.
+ * set becomes `other`, because callers could otherwise add series without end. Recording costs well under a microsecond.
  */
 import type { Clock } from "../../clock.ts";
 import { type MetricName, type MetricRow, METRICS } from "./metrics_table.ts";
@@ -29,7 +29,7 @@ export const PREFIX = "svc_";
 export const EXPOSITION_TYPE = "text/plain; version=0.0.4; charset=utf-8";
 
 const OTHER = "other";
-/** Largest number of values for which a counter shows each of its series from the start. */
+/** Up to this many values, a counter shows each series from the start. With more, each answer has hundreds of zeros. */
 const SHOWN_FROM_START = 20;
 
 /** A node in the tree of series: `next` by the value of the next label; `series` once no label is left. */
@@ -99,8 +99,8 @@ export class Metrics {
   }
 
   /**
-   * Reads a gauge or a counter without labels when the metrics are read. The values of several readers of one name are
-   * added; it is absent while all return `null`.
+   * Registers `get`, which is called whenever the metrics are read, for a gauge or for the counter without labels. The
+   * values of all readers of one name are added; the metric is absent while all of them return `null`.
    */
   read(name: NamesOf<"gauge"> | "log_lines_dropped_total", get: () => number | null): void {
     this.#kept[name].readers.push(get);

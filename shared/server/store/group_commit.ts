@@ -172,13 +172,13 @@ export class GroupCommit {
       const since = this.#queue.waitingSince;
       if (since === undefined) return;
       const rest = since + JOINING_WAIT_MS - this.#clock.now();
-      // A clock that stepped back must not prolong the wait.
+      // After a step back of the clock they are committed now, because they would otherwise wait as long as the step.
       if (rest > 0 && rest <= JOINING_WAIT_MS) this.#commitLater(rest);
       else this.#commitAll();
     });
   }
 
-  /** Rejects the claims that have waited 10 s, and waits for the next one. */
+  /** Rejects the claims that have waited 10 s, because their callers have given up by then, and waits for the next one. */
   #endOverdue(): void {
     const now = this.#clock.now();
     for (const claim of this.#queue.takeOverdue(now - WAIT_MS, now)) {

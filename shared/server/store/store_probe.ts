@@ -1,6 +1,6 @@
 /**
  * The store part of a health check: the store can be read and written, and no claim waits over 5 s for its commit
- * (D-216). A check takes at most 5 s, also when the store does not respond.
+ * (D-216). A check takes at most 5 s, because a store that does not respond would otherwise leave it without an answer.
  */
 import type { Kv, KvKey } from "../kv.ts";
 import type { Clock } from "../../clock.ts";
@@ -27,7 +27,10 @@ export class StoreProbe {
 
   constructor(private readonly deps: StoreProbeDeps, private readonly key: KvKey) {}
 
-  /** Returns true when the store works. Writes at most once in 5 s; between two writes the last result is used. */
+  /**
+   * Returns true when the store works. Writes at most once in 5 s and uses the last result in between, because health checks of
+   * many clients would otherwise write all the time.
+   */
   async works(): Promise<boolean> {
     const { kv, clock, commits } = this.deps;
     if (commits.oldestWaitMs > HEALTHY_MS) return false;

@@ -1,6 +1,6 @@
 /**
  * Runs a handler when one key of the store changes: by a watch, and by a poll every 2 s in case the watch missed a
- * change. Runs never overlap. Does not know what the key means.
+ * change. Runs never overlap, because two runs would handle one change twice. Does not know what the key means.
  */
 import type { Kv, KvKey } from "../kv.ts";
 import type { Clock } from "../../clock.ts";
@@ -19,7 +19,7 @@ interface WatchedKeyOptions {
   key: KvKey;
   /** Reads what has changed. An error is logged, and the next run reads the same again. */
   handler: () => Promise<void>;
-  /** Gets each value that the watch reports, at once. */
+  /** Gets each value as soon as the watch reports the value. */
   onValue?: (value: unknown) => void;
   /** Names of the log events for a failed run and a failed watch. */
   failureEvents: { poll: string; watch: string };
@@ -33,7 +33,7 @@ export class WatchedKey {
 
   constructor(private readonly deps: WatchedKeyDeps, private readonly options: WatchedKeyOptions) {}
 
-  /** True after `stop()`. A handler that is still running must then have no more effects. */
+  /** True after `stop()`. A handler that still runs then has no more effects, because what it acts on has stopped too. */
   get isStopped(): boolean {
     return this.#stopped;
   }
