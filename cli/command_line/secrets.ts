@@ -7,7 +7,7 @@ import type { System } from "../context.ts";
 import { CliError } from "../errors.ts";
 import type { Output } from "../terminal/output.ts";
 
-/** Far longer than any secret. */
+/** Far longer than any secret. With more, a wrong file on standard input would fill the memory. */
 const MAX_SECRET_BYTES = 64 * 1024;
 
 /** @throws {CliError} `CLI_USAGE` when a required secret is missing, or two would come from standard input */

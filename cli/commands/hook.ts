@@ -79,7 +79,7 @@ const PAGES_MAX = 50;
 /** With less, a session that is continued later would announce its messages again; with more, the files pile up. */
 export const SESSION_KEPT_MS = 30 * DAY_MS;
 
-/** Characters of the digest that names the files of a session. */
+/** Characters of the digest that names the files of a session. With fewer, two sessions could share their files. */
 const NAME_LENGTH = 16;
 
 const Session = z.object({

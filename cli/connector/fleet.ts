@@ -10,9 +10,9 @@ import type { EventName } from "./events.ts";
 import { doubled } from "../../shared/client/backoff.ts";
 import { describeError, isPermanent } from "../../shared/client/refusals.ts";
 
-/** Between two searches for new agents, and for changed files of failed ones. */
+/** Between two searches for new agents, and for changed files of failed ones. With more, a new agent is unreachable for longer. */
 const LOOK_MS = 10_000;
-/** Before a connector is started again that another process runs. */
+/** Wait while another process runs the agent's connector. With more, the agent is unreachable longer after that process ends. */
 const BUSY_MS = 30_000;
 /** Before a failed connector is started again; doubles. One that has run for the longest wait begins with the shortest. */
 const RESTART_FIRST_MS = 5_000, RESTART_MAX_MS = 5 * 60_000;

@@ -8,7 +8,7 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { Field } from "../terminal/output.ts";
 import { PLATFORM_IDS, RUNTIME_SOURCES, type RuntimeSource } from "../platforms/platform.ts";
 
-/** How late a heartbeat may be before it counts as overdue. */
+/** How late a heartbeat may be before it counts as overdue. With less, a slow line would look like a lost link. */
 const HEARTBEAT_GRACE_MS = 10_000;
 
 const When = z.string();

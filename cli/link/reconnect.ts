@@ -35,7 +35,7 @@ export const RECONNECT_FIRST_MAX_MS = 5_000;
 const RECONNECT_START_MS = 2_000;
 /** With more, and the 20 % at random, agents are away for over half a minute after the proxy is back. */
 const RECONNECT_MAX_MS = 28_000;
-/** The share by which a wait between connections varies at random. */
+/** The share by which a wait between connections varies at random. With less, all agents of a server return at the same moment. */
 const JITTER = 0.2;
 /** With less, two connectors of one agent replace each other without an end. */
 const REPLACED_MS = 30_000;

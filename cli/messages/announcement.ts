@@ -5,7 +5,7 @@ import type { LocalMessage } from "../../shared/client/local_shapes.ts";
 
 /** With more, many senders fill the context of the model with their names. */
 const NAMES_SHOWN_MAX = 5;
-/** Characters at the end of a DID by which agents differ. */
+/** Characters at the end of a DID by which agents differ. With fewer, two agents could look the same. */
 const DID_END = 8;
 
 /**

@@ -51,7 +51,7 @@ const Card = z.object({
   supportedInterfaces: z.array(z.looseObject({ protocolBinding: z.string(), protocolVersion: z.string() })),
 });
 
-/** Characters of a runtime's error text that are shown. */
+/** Characters of a runtime's error text that are shown. With more, a long one pushes other lines off the terminal. */
 const MAX_WHY = 200;
 
 const TASKS: TaskProtocol = {

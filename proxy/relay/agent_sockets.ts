@@ -59,7 +59,7 @@ const NOT_ACKED: DeliveryResult = { acked: false };
  * ones have about 150; with more, padding would use up the core that reads it.
  */
 const SMALL_FRAME_BYTES = 512;
-/** Heartbeats of one socket in a second. The connector sends one every 30 s. */
+/** Heartbeats of one socket in a second. The connector sends one every 30 s; with more, a program has the proxy answer all the time. */
 const HEARTBEATS_PER_SECOND = 1;
 /** With less, a connector that is busy loses its socket; with more, messages wait for a machine that is gone. */
 const PROBE_MS = 10_000;

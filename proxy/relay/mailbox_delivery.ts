@@ -22,7 +22,7 @@ import type { SenderStatus } from "./sender_status.ts";
 /** With more, an expired message waits longer for its dead letter; with less, idle mailboxes are read more often. */
 export const SWEEP_MS = 30_000;
 
-/** Expired messages that are dead-lettered at the same time. */
+/** Expired messages that are dead-lettered at the same time. With more, they take the store from new messages. */
 const SWEPT_TOGETHER = 20;
 
 interface DrainDeps {

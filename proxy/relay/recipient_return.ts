@@ -31,7 +31,7 @@ interface Expected {
 
 /** Time that an instance that itself stops keeps for a delivery after the wait. With less, the request would be cut. */
 const DELIVERY_MS = 700;
-/** Time between looks for all expected agents. Each look costs a read call for ten of them. */
+/** Time between looks for all expected agents. With more, their messages wait longer; with less, the read calls load the store. */
 const LOOK_MS = 200;
 
 export class RecipientReturn {

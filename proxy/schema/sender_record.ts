@@ -57,7 +57,7 @@ export class MalformedRecord extends Error {
 const VERSION = 1;
 const HEAD_BYTES = 17;
 export const NONCE_BYTES = 19;
-/** Bytes of the hash that identify a nonce among those of its sender. */
+/** Bytes of the hash that identify a nonce among those of its sender. With fewer, a new nonce could be refused as a used one. */
 const NAME_BYTES = 12;
 const TIME_BYTES = 8;
 const ENTRY_BYTES = 8;

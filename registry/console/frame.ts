@@ -25,7 +25,7 @@ import { DAY_MS } from "../../shared/clock.ts";
 import type { SharedCount } from "../../shared/server/store/shared_count.ts";
 import type { CrlPublisher } from "../revocation/crl.ts";
 
-/** Rows of a page of a list. */
+/** Rows of a page of a list. With more, a page takes longer to read from the store and to show. */
 export const PAGE_ROWS = 50;
 
 export type ConsoleDeps = AgentDeps & InviteDeps & ReadDeps & {
@@ -45,7 +45,7 @@ export interface ConsolePages {
 export type Input = PageInput<ConsoleSession>;
 export type ConsoleRow = PageRow<ConsolePages, ConsoleSession>;
 
-/** How often the script of a page asks again. */
+/** How often the script of a page asks again. With more, a page is out of date for longer; with less, each open page costs more. */
 export const EVERY_SECONDS = 10;
 /** An identity that ends sooner is marked. */
 const ENDING_MS = 7 * DAY_MS;

@@ -19,7 +19,7 @@ import { TokenError } from "../../../shared/protocol/signed/jws.ts";
 import type { Pin } from "../check_proof.ts";
 import type { SentProof } from "../store/sent_messages.ts";
 
-/** The wait before the receipts of a message are asked for again; doubles. */
+/** The wait before the receipts of a message are asked for again; doubles. With less, a slow recipient costs many requests. */
 const LOOKUP_FIRST_MS = 1_000;
 
 /** As many as a proxy lists. With more, an answer full of signatures would hold up the messages. */

@@ -10,7 +10,7 @@ import { type InboxMessage, MESSAGE_COLUMNS, type MessageRow, toMessage } from "
 import type { SentMessage, SentMessages } from "./sent_messages.ts";
 
 const SEARCHED = 100_000;
-/** Rows in memory at a time, and between two pauses. */
+/** Rows in memory at a time, and between two pauses. With more, a search holds up other calls. */
 const BATCH = 500;
 
 export type Written =

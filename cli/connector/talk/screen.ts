@@ -20,7 +20,7 @@ import { Talk } from "./talk.ts";
 import type { TalkAgent } from "./talk_agent.ts";
 import { type ConsoleView, viewOf } from "./view.ts";
 
-/** Between two looks at the status of a connector that runs elsewhere. */
+/** Between two looks at the status of a connector that runs elsewhere. With more, the screen shows an old one for longer. */
 const STATUS_EVERY_MS = 1_000;
 
 export interface ScreenOptions {
