@@ -7,7 +7,7 @@ import type { Connector } from "../connector.ts";
 import { orReport } from "../events.ts";
 import type { Change, InboxMessage } from "../store/received_rows.ts";
 import { type MessageToSend, SendRefusedError, type SentResult } from "../sending/message_sender.ts";
-import type { SentMessage } from "../store/sent_messages.ts";
+import { isTaskId, type SentMessage } from "../store/sent_messages.ts";
 import type { WaitingCall } from "../waits.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
 import { beginWait, didEver, didOf } from "./inbox_handlers.ts";
@@ -26,7 +26,7 @@ import * as z from "zod";
 const WAIT_MAX_S = LIMIT.waitMaxMs / 1000;
 
 export const Outbound = OutboundRequest.superRefine((body, { addIssue }) => {
-  const { to, replyTo, inReplyTo, text, error, payload, keep, prefer } = body;
+  const { to, replyTo, inReplyTo, requestId = null, text, error, payload, keep, prefer } = body;
   const problem = (path: string, message: string) => addIssue({ code: "custom", path: [path], message });
   if (to === undefined && replyTo === undefined) problem("to", "is missing; it or replyTo is needed");
   const own = text ?? error;
@@ -36,6 +36,8 @@ export const Outbound = OutboundRequest.superRefine((body, { addIssue }) => {
   }
   if (keep && prefer === undefined) problem("keep", "needs prefer");
   if (error !== undefined && (replyTo ?? inReplyTo) === undefined) problem("error", "needs replyTo or inReplyTo");
+  // Its reply would be kept for an A2A client that never asked.
+  if (isTaskId(requestId)) problem("requestId", "has the form of an A2A task; choose another one");
 });
 
 /** Query of `POST /v1/outbound`. With `wait`, also 0, the response says how the message ended. */

@@ -170,6 +170,10 @@ Deno.test("a reply can say why there is no answer, and only a reply can", async 
   await t.step("refused", async () => {
     const cases = [
       [{ to, error }, "error needs replyTo or inReplyTo"],
+      [
+        { to, text: "Hello", requestId: `a-${"x".repeat(43)}` },
+        "requestId has the form of an A2A task; choose another one",
+      ],
       [{ to, inReplyTo: QUESTION, payload: {}, error }, "error must be without payload"],
       [{ to, inReplyTo: QUESTION, error: { code: "not a code", message: "" } }, "error.code must be"],
     ] as const;
