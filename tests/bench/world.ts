@@ -3,6 +3,7 @@
  * the service only over its public interfaces; a store may be filled before its server starts.
  */
 import { AMPLE_QUOTA_VARIABLES, ROOT, within } from "../support/process.ts";
+import { serverV8Flags } from "../tools/permission_flags.ts";
 import { Child, pause } from "./child.ts";
 import { post } from "./fleet.ts";
 import { AGENTS_PER_KEY, type AnswerLine, type JobName, type Jobs } from "./jobs.ts";
@@ -113,7 +114,10 @@ export class World implements AsyncDisposable {
 
   /** Starts a file of the bench with access to loopback, and waits until it listens. */
   async bare(file: string, args: readonly string[]): Promise<Server> {
-    return await this.#listening(["--allow-net=127.0.0.1", `${ROOT}/tests/bench/${file}`, ...args], {});
+    return await this.#listening(
+      [...serverV8Flags(), "--allow-net=127.0.0.1", `${ROOT}/tests/bench/${file}`, ...args],
+      {},
+    );
   }
 
   /** Starts registry and proxy in one process, or one of them, depending on `env`. */
@@ -132,6 +136,7 @@ export class World implements AsyncDisposable {
     const folder = store.slice(0, store.lastIndexOf("/"));
     const args = [
       ...this.profiling,
+      ...serverV8Flags(JSON.parse(Deno.readTextFileSync(`${root}/deno.json`))),
       "--allow-net=127.0.0.1,localhost,[::1]",
       "--allow-env",
       `--allow-read=${folder}`,

@@ -8,7 +8,7 @@
  * The runtime stub is downloaded by `deno compile`; DENORT_BIN names an existing one.
  */
 import project from "../../deno.json" with { type: "json" };
-import { bundleConfig, permissionFlags } from "./permission_flags.ts";
+import { bundleConfig, permissionFlags, serverV8Flags } from "./permission_flags.ts";
 
 const ROOT = decodeURIComponent(new URL("../../", import.meta.url).pathname).replace(/^\/(?=[A-Za-z]:)/, "");
 
@@ -133,7 +133,7 @@ async function withoutSlowModules(file: string): Promise<void> {
 async function compile(bundled: string, output: string, target?: string): Promise<void> {
   const to = target === undefined ? [] : ["--target", target];
   const how = ["--quiet", "--no-check", "--no-config", "--no-code-cache", "--cached-only"];
-  const args = ["compile", ...how, "--unstable-kv", ...permissionFlags("svc"), ...to];
+  const args = ["compile", ...how, "--unstable-kv", ...serverV8Flags(), ...permissionFlags("svc"), ...to];
   const { success, text } = await deno([...args, "-o", output, bundled]);
   if (success) return;
   if (/invalid value .* for '--target/.test(text)) throw new NotBuilt(`Deno ${Deno.version.deno} knows no such target`);

@@ -10,6 +10,7 @@ import { GLOBAL_OPTIONS } from "../../cli/command_line/command.ts";
 import { bundleInParts, FIRST_PART } from "./compile.ts";
 import { writeClientPackage } from "./pack_client.ts";
 import { writeProtocolPackage } from "./pack_protocol.ts";
+import { serverV8Flags } from "./permission_flags.ts";
 
 const ROOT = decodeURIComponent(new URL("../../", import.meta.url).pathname).replace(/^\/(?=[A-Za-z]:)/, "");
 
@@ -50,7 +51,7 @@ const words = process.argv.slice(2);
 const first = words.find((word, i) => !word.startsWith("-") && !${JSON.stringify(VALUED)}.includes(words[i - 1]));
 const lib = join(__dirname, "lib");
 const isServer = ${JSON.stringify(SERVER_COMMANDS)}.includes(first);
-const set = isServer ? ["-P=serve", "--unstable-kv"] : ["-P=svc"];
+const set = isServer ? ${JSON.stringify(["-P=serve", "--unstable-kv", ...serverV8Flags()])} : ["-P=svc"];
 // The program of --exec, beside those of the permission set, which the option replaces.
 const at = words.findIndex((word) => /^--exec(=|$)/.test(word));
 const exec = at < 0 ? undefined : words[at].split("=").slice(1).join("=") || words[at + 1];

@@ -1,4 +1,7 @@
-/** The permission sets of deno.json for programs that run without it: flags for the binary, a deno.json for the package. */
+/**
+ * What deno.json says about starting svc, for programs that run without it: the permission sets as flags for the binary and
+ * as a deno.json for the package, and the flags of V8 that `task start` gives the server.
+ */
 import project from "../../deno.json" with { type: "json" };
 
 type Permission = boolean | readonly string[];
@@ -10,6 +13,14 @@ export function permissionFlags(set: keyof typeof project.permissions): string[]
     value === true ? `--allow-${kind}` : `--allow-${kind}=${(value as readonly string[]).join(",")}`
   );
   return ["--no-prompt", ...flags];
+}
+
+/**
+ * The flags of V8 for a server. Without them V8 drops optimised code when a server has had few messages for 16 s, and the
+ * next thousands of messages cost a third more CPU (docs/performance.md).
+ */
+export function serverV8Flags({ tasks }: { tasks: { start: { command: string } } } = project): string[] {
+  return tasks.start.command.match(/--v8-flags=\S+/g) ?? [];
 }
 
 /**
