@@ -72,6 +72,7 @@ Deno.test("each program task names its permission set and prints no warning abou
   }
 });
 
-Deno.test("no line of deno.json is longer than 120 characters", () => {
-  assertEquals(text.split("\n").filter((line) => line.length > 120), []);
+Deno.test("no line of deno.json but a command, which JSON cannot break, is longer than 120 characters", () => {
+  const isLong = (line: string) => line.length > 120 && !line.trimStart().startsWith('"command": ');
+  assertEquals(text.split("\n").filter(isLong), []);
 });

@@ -51,16 +51,16 @@ export const GROUPS: Readonly<Record<string, Group>> = {
     args: [...USUAL, "--allow-read", "--allow-write"],
     folders: ["tests/registry", "tests/proxy", "tests/shared", "tests/simulation"],
     except: "tests/shared/client",
-    line: 140,
+    line: 125,
   },
   doc: { args: [...USUAL, "--doc", "--allow-read", "shared/protocol"] },
   // Apart from the group `cli`: a process that starts holds the locks of the other isolates for a moment, and a command with
   // a clock that stands still would wait for one without end.
   tools: withProcesses(12, "tests/tools"),
-  cli: { ...withProcesses(120, "tests/cli", "tests/shared/client", "tests/bench"), filesInMemory: true },
+  cli: { ...withProcesses(140, "tests/cli", "tests/shared/client", "tests/bench"), filesInMemory: true },
   // These tests wait for processes more than they compute.
   e2e: {
-    ...withProcesses(170, "tests/e2e"),
+    ...withProcesses(145, "tests/e2e"),
     args: [...USUAL, "-A", "--", "--bundled"],
     isolates: 4,
     jobs: 4,
