@@ -21,7 +21,8 @@ function counted<A extends unknown[], R>(call: (...args: A) => Promise<R>) {
   };
 }
 
-function countCalls(target: object, names: readonly string[]): void {
+/** Counts the calls of methods. For code that reads files through `node:fs`, whose functions cannot be replaced. */
+export function countCalls(target: object, names: readonly string[]): void {
   const methods = target as Record<string, (...args: unknown[]) => Promise<unknown>>;
   for (const name of names) {
     const method = methods[name];

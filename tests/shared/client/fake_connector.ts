@@ -4,7 +4,10 @@ import { localClient } from "../../../shared/client/connector_calls.ts";
 import type { LocalClient } from "../../../shared/client/local_client.ts";
 import { type LocalMessage, NOT_KEPT, type OutboundResult } from "../../../shared/client/local_shapes.ts";
 import type { ManualClock } from "../../support/manual_clock.ts";
+import { countCalls } from "../../support/outside_work.ts";
 import { didOf, OWNER, systemOf, tempFolder } from "./library_bench.ts";
+
+countCalls(AgentDirectory.prototype, ["connectorFile", "aliases"]);
 
 interface Call {
   method: string;
