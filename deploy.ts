@@ -168,7 +168,7 @@ async function compose(
   return { registry, proxy, guard };
 }
 
-/** Share of the memory above which sockets must show that they are honest. With more, the next messages fill it. */
+/** Share of the memory above which each socket is asked for a heartbeat. With more, it is full before the answers. */
 const GUARDED_SHARE = 0.7;
 
 function guardMemory({ deps }: Proxy, { memoryGuardBytes }: ProxyConfig, log: Log): MemoryGuard {

@@ -7,7 +7,10 @@ interface LocalErrorRow {
   status: number;
   /** The condition, also the message unless the place that throws knows more. */
   when: string;
-  /** For `svc explain` and the documents; no answer holds it. */
+  /**
+   * What to do. Commands, MCP tools, `svc explain` and the documents show it. A response of the local API does not hold
+   * it.
+   */
   fix: string;
 }
 

@@ -128,7 +128,10 @@ export function countDeletion(quota: QuotaRecord): QuotaRecord {
   return { ...quota, agents: Math.max(0, quota.agents - 1) };
 }
 
-/** @param keptUntilMs when the entry leaves the list, milliseconds since the Unix epoch; never refuses */
+/**
+ * Never refuses, because the deletion of a stolen agent also adds an entry.
+ * @param keptUntilMs when the entry leaves the list, milliseconds since the Unix epoch
+ */
 export function countRevocation(quota: QuotaRecord, keptUntilMs: number, now: number): QuotaRecord {
   return { ...quota, revocations: withOne(quota.revocations, { until: keptUntilMs, grainMs: DAY_MS, now }) };
 }

@@ -1,7 +1,7 @@
 /**
- * The connector: the process beside an agent's runtime. Connects its rooms, starts and stops them. A room changes the store,
- * and the store tells what has changed, so no room calls another one. On the platform `inbox` there is no runtime: the local
- * API reads and sends messages.
+ * The connector: the process beside an agent's runtime. Connects its parts, starts and stops them. A part changes the
+ * store, and the store tells what has changed, so no part calls another part. On the platform `inbox` there is no
+ * runtime: the local API reads and sends messages.
  *
  *   proxy ── link ──▶ store (disk, then ack) ──▶ runtime
  *     ▲                  │         ▲
@@ -189,7 +189,7 @@ export class Connector {
     });
   }
 
-  /** Tells the rooms what has changed on disk, because they do not call each other. */
+  /** Tells the parts what has changed on disk, because they do not call each other. */
   #changed(change: Change): void {
     this.version++;
     switch (change.kind) {

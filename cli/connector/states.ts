@@ -2,7 +2,10 @@
 import type { CheckedReceipt, OutboundResult } from "../../shared/client/local_shapes.ts";
 import { ERRORS, isErrorCode } from "../../shared/protocol/errors.ts";
 
-/** How the problem of a message begins that never left this machine: as `refused`, a person would ask who refused it. */
+/**
+ * First words of the problem of a message that never left this machine. If `refused` were shown, a person would ask who
+ * refused it.
+ */
 export const NOT_SENT = "not sent";
 
 /** Why a message has not arrived, for the person who sent it to `peer`. */

@@ -24,9 +24,9 @@ const Record = z.object({
   place: z.array(z.string()),
   /** Entries that the file may have: the newest one, and after an interrupted change the one before. */
   written: z.array(z.unknown()),
-  /** How many of the objects around the entry svc made. */
+  /** Number of objects around the entry that svc has created. */
   made: z.int().min(0),
-  /** Whether svc made the file. */
+  /** Whether svc has created the file. */
   isNew: z.boolean(),
   /** Names of the copies of the text before, oldest first. */
   copies: z.array(z.string().regex(/^[a-z0-9.-]{1,80}$/)),

@@ -28,9 +28,9 @@ import { mayPassWithOtherRoots, rootsToTry, unreachable } from "../../shared/cli
 
 /** With less, a busy proxy admits agents that have given up; with more, a dead address is noticed later. */
 export const HANDSHAKE_MS = 10_000;
-/** As the proxy does. With less, a busy proxy loses its links; with more, a person reads `online` without a network. */
+/** Wait for a frame after a heartbeat. With less, a busy proxy loses links; with more, a dead link seems to work. */
 const ANSWER_MS = 10_000;
-/** Between two heartbeats of the proxy. With less, an idle link has more frames; with more, its end is noticed later. */
+/** Silence before a heartbeat. With less, idle links carry more frames; with more, their end is noticed later. */
 const QUIET_MS = LIMITS.heartbeatIntervalMs / 2 + 1_000;
 
 /** The acknowledgement of a message: accepted, or the reason why not. */

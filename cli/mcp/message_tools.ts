@@ -17,7 +17,10 @@ const TEXT_CHARACTERS_MAX = 100_000;
 const READ_MESSAGES_DEFAULT = 10;
 /** With more, the result would be cut at its characters anyway. */
 const READ_MESSAGES_MAX = 20;
-/** With more, a model waits while other MCP servers take every message; with less, it sees none that are there. */
+/**
+ * Reads of a page until a free message is found. With more, a model waits longer when other MCP servers take every
+ * message; with less, it is told that there is none although some are free.
+ */
 const READ_TRIES = 5;
 
 const Text = z.string();

@@ -1,6 +1,7 @@
 /**
  * The relay sockets of one agent (D-67, D-70): sends frames and receives acks, over up to four sockets. Each delivery
- * gets a result, also when its socket is lost. It uses a WebSocket only as `SocketTransport`, so tests need no network.
+ * gets a result, also when its socket is lost. It sees a WebSocket only as `SocketTransport`, so its tests need no
+ * network.
  */
 import type { Message } from "../schema/records.ts";
 import type { Cancel, Clock } from "../../shared/clock.ts";
@@ -20,19 +21,19 @@ import type { Update } from "../../shared/server/store/batch.ts";
 import { TokenBucket } from "../../shared/server/token_bucket.ts";
 import type { OwnerBudgets } from "../owner_budgets.ts";
 
-/** With more, a connector could send that many acknowledgements at once beside the limit of frames. */
+/** With more, a connector could send as many acknowledgements at once without a count against its limit of frames. */
 const HEARTBEATS_IN_FLIGHT = 8;
 /** With more, a faulty connector goes on for longer; with 1, a single fault ends the connection. */
 const MALFORMED_FRAMES_MAX = 3;
 /** With more, one slow reader takes the memory of others; with less, a few large messages end its socket. */
 export const UNSENT_BYTES_MAX = 8_388_608;
-/** With less, each large message counts as slow, and all sockets are added up for it. */
+/** With less, each large message would cost a sum over the unsent bytes of all sockets. */
 const UNSENT_NOTED_BYTES = 65_536;
 
 /** The members of a WebSocket that a relay socket uses. */
 export interface SocketTransport {
   send(text: string): void;
-  /** Asks the peer to end the connection, and ends it when the peer has not within seconds. */
+  /** Asks the peer to end the connection, and drops it after 2 s, because unsent bytes would stay in memory. */
   close(code: number, reason: string): void;
   /** Ends the connection at once. */
   drop(): void;
@@ -56,14 +57,14 @@ const NOT_ACKED: DeliveryResult = { acked: false };
 
 /**
  * Most bytes of a heartbeat, and of an acknowledgement that costs its owner nothing because it was asked for. Honest
- * ones have about 150; with more, padding would use up the core that reads it.
+ * frames of these kinds have about 150 bytes; with more, padding would use up the core that reads it.
  */
 const SMALL_FRAME_BYTES = 512;
-/** Heartbeats of one socket in a second. The connector sends one every 30 s; with more, a program has the proxy answer all the time. */
+/** The connector sends a heartbeat every 30 s. With more, a program could have the proxy answer all the time. */
 const HEARTBEATS_PER_SECOND = 1;
 /** With less, a connector that is busy loses its socket; with more, messages wait for a machine that is gone. */
 const PROBE_MS = 10_000;
-/** With less, a message for a busy connector is queued in vain; with more, one that follows a lost one waits for longer. */
+/** With less, messages for a busy connector are queued in vain; with more, a message behind a lost one waits longer. */
 const SILENT_MS = 1_000;
 
 const FRAME_TOO_LARGE = `frame over ${LIMITS.connectorFrameBytes / 1024} KiB`;
@@ -135,7 +136,9 @@ export class RelaySocket {
     return isSilent;
   }
 
-  /** True while a delivery waits for its ack and nothing has arrived since it was sent, so the peer may be gone. */
+  /**
+   * True during a probe, and when an ack is over 1 s late and nothing has arrived since, because the peer may be gone.
+   */
   get isSilent(): boolean {
     const [oldest] = this.#inFlight.values();
     const isLate = oldest !== undefined && this.#deps.clock.now() - oldest.sentAt >= SILENT_MS;
@@ -143,8 +146,8 @@ export class RelaySocket {
   }
 
   /**
-   * Sends a heartbeat after an ack that did not come, and closes the socket with 4408 when nothing arrives within 10 s. Without
-   * it a machine that is gone would count as online until the limit of silence.
+   * Sends a heartbeat after a missing ack, and closes the socket with 4408 when nothing arrives within 10 s, because a
+   * machine that is gone would otherwise count as online until the limit of silence.
    */
   probe(): void {
     if (!this.#open || this.#cancelProbe !== null) return;
@@ -177,7 +180,6 @@ export class RelaySocket {
     }
   }
 
-  /** Sends a heartbeat. */
   heartbeat(): void {
     const id = this.#deps.newId();
     this.#heartbeats.add(id);
@@ -197,7 +199,7 @@ export class RelaySocket {
     return id;
   }
 
-  /** Ends the wait of a message for the ack of a frame. A socket that leaves closes after the last one. */
+  /** Ends the wait of a message for the ack of a frame. A leaving socket closes after its last wait. */
   forget(id: string): void {
     this.#inFlight.delete(id);
     if (this.#farewell && this.#inFlight.size === 0) this.end(this.#farewell.code, this.#farewell.reason);
@@ -207,7 +209,7 @@ export class RelaySocket {
   receive(text: string): void {
     if (!this.#open) return;
     const now = this.#heard();
-    // The size is checked before parsing, because the worst JSON of this size takes about 0.3 ms.
+    // The size is checked before parsing, because even within the limit the worst JSON takes about 0.3 ms.
     if (isOversize(text, "connector")) return this.end(CLOSE.tooLarge, FRAME_TOO_LARGE);
     try {
       const frame = decodeFrame(text, "connector");
@@ -239,14 +241,14 @@ export class RelaySocket {
     if (++this.#malformed >= MALFORMED_FRAMES_MAX) this.end(CLOSE.misuse, "malformed frames");
   }
 
-  /** Closes the socket. Removes it from its agent and ends its deliveries at once. Idempotent. */
+  /** Closes the socket and removes it from its agent. Its deliveries go over the next socket, or end. Idempotent. */
   end(code: number, reason: string): void {
     if (!this.#open) return;
     this.#leave(String(code));
     this.#connection.close(code, reason);
   }
 
-  /** Ends the connection at once, because a peer that is sending would otherwise go on. Idempotent. */
+  /** Ends the connection at once, because a peer that is sending would otherwise go on sending. Idempotent. */
   drop(code: number, reason: string): void {
     this.end(code, reason);
     this.#connection.drop();
@@ -263,7 +265,7 @@ export class RelaySocket {
     if (this.#inFlight.size === 0) this.end(code, reason);
   }
 
-  /** Handles a closed connection: removes the socket and ends its deliveries. Idempotent. */
+  /** Handles a closed connection: what `end()` does without a close. Idempotent. */
   lost(): void {
     if (this.#open) this.#leave("other");
   }
@@ -283,7 +285,7 @@ export class RelaySocket {
     this.#deps.metrics.add("relay_frame_bytes_total", length, type, direction);
   }
 
-  /** Counts a frame. Closes the socket, and returns true, when it or its owner has sent too many. */
+  /** Counts a frame. Returns true, and closes the socket, when the socket or its owner has sent too many. */
   #floods(now: number, bytes: number): boolean {
     if (!this.#frames.take(1, now)) return this.#endFlood("too many frames");
     if (this.#deps.owners.takeFrame(this.agent.ownerDid, bytes)) return false;
@@ -328,7 +330,7 @@ class WaitingMessage {
     this.#send(this.#next());
   }
 
-  /** Handles the loss of its socket: sends the message to the next one, unless the pair has ended. */
+  /** Handles the loss of its socket: sends the message over the next one if that is still allowed. */
   lost(): void {
     if (this.#isOver || !this.#next()) return this.end(NOT_ACKED);
     const send = (isAllowed: boolean) => this.#send(isAllowed ? this.#next() : undefined);
@@ -392,7 +394,7 @@ export class AgentSockets {
    * @param timeoutMs milliseconds for all attempts together
    * @param isStillAllowed is called before each attempt but the first, because the pair may have ended
    * @param triedBefore attempts of this message before this call
-   * @param after is called with the result; a socket that leaves stays open until what it returns has ended
+   * @param after is called with the result; a leaving socket stays open until the returned promise has settled
    */
   deliver(
     message: Message,

@@ -19,7 +19,7 @@ export type UpgradeWebSocket = (request: Request) => { socket: WebSocket; respon
 
 /** The version of the WebSocket protocol. */
 const VERSION = "13";
-/** Time for a peer to end a connection that is closing. With more, peers that do not read keep unsent bytes in memory. */
+/** With more, peers that do not end a closing connection keep unsent bytes in memory for longer. */
 const CLOSING_MS = 2_000;
 
 interface ConnectDeps {
@@ -77,7 +77,9 @@ function upgradeRequired(cause?: unknown): ServiceError {
   });
 }
 
-/** Attaches the socket when it opens, and forwards its messages and its end. `ready` is called when it is open or failed. */
+/**
+ * Attaches the socket once it opens, and forwards its messages and end. Calls `ready` when it is open or has failed.
+ */
 function bind(
   socket: WebSocket,
   { clock, connectedAgents, revalidation }: ConnectDeps,

@@ -28,7 +28,7 @@ export class ConnectedAgents {
   readonly #metrics: Metrics;
   readonly #owners: OwnerBudgets;
   readonly #sessions = new Map<string, AgentSockets>();
-  /** Agents of whose sockets some are about to open. Each promise resolves when one has opened or failed. */
+  /** Sockets that are about to open, by agent. Each promise resolves when its socket has opened or failed. */
   readonly #opening = new Map<string, Set<Promise<void>>>();
   /** Open sockets, each with the cancel function of its timer. */
   readonly #watches = new Map<RelaySocket, Cancel>();
@@ -76,7 +76,7 @@ export class ConnectedAgents {
     return this.#sessions.get(agentDid);
   }
 
-  /** Adds a socket and returns it. The fifth socket of an agent closes its oldest. */
+  /** Adds a socket and returns it. One over the limit of its agent closes the oldest. */
   attach(agent: ConnectedAgent, connection: SocketTransport): RelaySocket {
     const { agentDid } = agent;
     const session = this.#sessions.get(agentDid) ?? new AgentSockets(this.#clock);
@@ -95,7 +95,7 @@ export class ConnectedAgents {
     return link;
   }
 
-  /** Notes that a socket of an agent is about to open. Returns the function that ends the note, which is idempotent. */
+  /** Notes that a socket of an agent is about to open. Returns the function that ends this state. It is idempotent. */
   opening(agentDid: string): () => void {
     const { promise, resolve } = Promise.withResolvers<void>();
     const all = this.#opening.get(agentDid) ?? new Set();
@@ -111,7 +111,7 @@ export class ConnectedAgents {
     return this.#opening.has(agentDid);
   }
 
-  /** Returns the sockets of an agent once one has opened that is about to; at once when none is. */
+  /** Returns the sockets of an agent. When one is about to open, waits for it first, at most `OPENING_MS`. */
   async opened(agentDid: string): Promise<AgentSockets | undefined> {
     const opening = this.#opening.get(agentDid);
     if (opening) await settledWithin(this.#clock, Promise.race(opening), OPENING_MS);
@@ -164,8 +164,8 @@ export class ConnectedAgents {
   }
 
   /**
-   * Closes every socket after its last delivery, in equal parts over `withinMs` milliseconds, because agents that come
-   * back at once would otherwise all meet the other instances in the same moment.
+   * Closes every socket after its last delivery, in equal parts over `withinMs` milliseconds, because all agents would
+   * otherwise connect to the other instances at the same moment.
    */
   async closeInWaves({ withinMs, returnMs }: { withinMs: number; returnMs: number }): Promise<void> {
     for (let waves = WAVES; waves > 0; waves--) {
@@ -203,7 +203,7 @@ export class ConnectedAgents {
     this.#detach(link);
   }
 
-  /** Removes a socket from its agent, which is gone with its last one. */
+  /** Removes a socket from its agent, and reports the agent as gone after its last one. */
   #detach(link: RelaySocket): void {
     const { agentDid } = link.agent, session = this.#sessions.get(agentDid);
     const at = session?.links.indexOf(link) ?? -1;

@@ -110,7 +110,7 @@ async function acceptMessage(deps: DeliverDeps, caller: AdmittedAgent, exchange:
   // Admission has verified that this is the digest of the body.
   const accepted: Accepted = { id, message, bodySha256: signedHeaders(exchange).bodySha256, queueFor };
   while (deliveries.isUnderWay(id)) {
-    // The nonce of the duplicate is used up before it waits, because copies of it would otherwise wait beside it.
+    // The nonce of the duplicate is used up before the wait, because copies of the request would otherwise wait too.
     await caller.admission.commitAlone();
     await deliveries.ended(id);
   }
@@ -132,7 +132,7 @@ async function acceptMessage(deps: DeliverDeps, caller: AdmittedAgent, exchange:
   }
 }
 
-/** Queues a message if it may be. Otherwise waits for a recipient whose instance stops; `null` when it is back. */
+/** Queues a message that may wait; otherwise waits for a recipient whose instance stops, `null` when it is back. */
 async function withoutRecipient(
   deps: DeliverDeps,
   caller: AdmittedAgent,
@@ -146,13 +146,13 @@ async function withoutRecipient(
   if (repeat?.repeat === "under_way") await caller.admission.commitAlone();
   if (repeat) return answerRepeat(deps, caller, repeat);
   const isLate = clock.now() - began >= LIMITS.returnWaitMs;
-  // The nonce is used up before a wait, so that copies of the request do not wait beside it.
+  // The nonce is used up before the wait, because copies of the request would otherwise wait too.
   const isBack = !isLate && await returns.isBack(id.recipient, tried, () => caller.admission.commitAlone());
   if (isBack) return null;
   throw new ServiceError("PROXY_RELAY_CONNECTOR_OFFLINE");
 }
 
-/** The recipient has no socket at this instance, nor at the other one that was tried, if any. */
+/** The recipient has no socket at this instance, nor at the instance `tried` unless that is `null`. */
 interface Offline {
   offline: true;
   tried: string | null;
@@ -196,13 +196,13 @@ async function send(
       return answerRepeat(deps, caller, commit.refused);
     }
     dispatched = await sent.dispatched();
-    // An instance that has stopped without a result leaves its agents offline. A message that may wait is queued in any case.
+    // A stopped instance without a result leaves its agents offline. A message that may wait is queued in any case.
     const isGone = dispatched.result === "failed" &&
       (queueFor !== null || !(await leases.isAlive(elsewhere)));
     if (isGone) dispatched = { result: "offline" };
   }
   if (dispatched.result !== "offline") return answer(deps, caller, id, dispatched);
-  // The attempt was recorded but did not reach the recipient. Without this a repeat would wait for its end.
+  // The recorded attempt did not reach the recipient. Without a recorded failure, a repeat would wait for its end.
   if (elsewhere) await deliveries.markFailed(id);
   return { offline: true, tried: elsewhere };
 }
@@ -261,7 +261,7 @@ function mailboxFull(refusal: MailboxRefusal): ServiceError {
   return new ServiceError("PROXY_RELAY_MAILBOX_FULL", { message: MAILBOX_FULL[refusal] });
 }
 
-/** Queues the message in the recipient's mailbox. The same commit records the 202, because a repeat would queue the message twice. */
+/** Queues the message. The same commit records the 202, because a repeat would otherwise be queued as another one. */
 async function queue(
   deps: DeliverDeps,
   caller: AdmittedAgent,

@@ -1,7 +1,8 @@
 /**
- * Bounds the bytes of messages that wait for their result, in total, of one owner, and of one sender, regardless of how slow
- * their recipients are. A message over a bound is refused. The owner has a bound of its own, because a person with twenty
- * senders would otherwise hold all of the total and the messages of other people would be refused.
+ * Bounds the bytes of messages that wait for their result, in total, of one owner, and of one sender, regardless of how
+ * slow their recipients are. A message over a bound is refused, except a small one over the total. The owner has a
+ * bound of its own, because a person with twenty senders would otherwise hold all of the total and the messages of
+ * other people would be refused.
  */
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";

@@ -1,8 +1,9 @@
 /**
  * Notes between proxy instances on one store. A note is stored in the inbox of its receiver, and the same commit
- * changes the receiver's wake key, which the receiver watches. A note without content is also the value of the wake key, so
- * the receiver handles it before it reads its inbox, which saves a round trip. A note is handled before its deletion is
- * stored, which saves another round trip; no note is handled twice, because a new process has a new ID and inbox.
+ * changes the receiver's wake key, which the receiver watches. A note without content is also the value of the wake
+ * key, so the receiver handles such a note before the read of its inbox, which saves a round trip. A note is handled
+ * before its deletion is stored, which saves another round trip; no note is handled twice, because a new process has a
+ * new ID and inbox.
  */
 import type { Kv } from "../../shared/server/kv.ts";
 import { KEYS } from "../schema/kv_keys.ts";
@@ -28,9 +29,9 @@ interface InboxDeps {
 }
 
 const NOTE_KEPT_MS = 60_000;
-/** Notes read together and deleted in one commit, which may hold 1,000 deletions; a note has at most 13 parts. */
+/** Notes that one commit deletes. With their at most 13 parts these are 700 deletions, and a commit holds 1,000. */
 const NOTES_AT_ONCE = 50;
-/** Bytes that a note holds itself, which saves the read of its parts. A value has room for 64 KiB, of which the body needs some. */
+/** Bytes that a note holds itself, without parts that are read. With more, they and its body would exceed 64 KiB. */
 const INLINE_MAX = 56 * 1024;
 const NO_BYTES: Uint8Array = new Uint8Array();
 
@@ -105,14 +106,14 @@ export class InstanceInbox {
     return noteWrites(instance, this.#deps.newId(), body, NO_BYTES);
   }
 
-  /** Handles a note, unless it was handled: it may be in the wake key and in the inbox. */
+  /** Handles a note, once, because a note may be in both the wake key and the inbox. */
   #handleOne(id: string, body: unknown, bytes = NO_BYTES): void {
     if (this.#handled.has(id)) return;
     this.#handled.add(id);
     this.onNote(body, bytes);
   }
 
-  /** Reads the notes. The next ones are read while these are handled and deleted. */
+  /** Reads the notes. The next ones are read while these are deleted. */
   async #read(): Promise<void> {
     const before = [...this.#handled], present = new Set<string>();
     const inbox = this.#deps.kv.list<StoredInstanceMessage>({ prefix: KEYS.inbox(this.instance) }, {
@@ -127,7 +128,7 @@ export class InstanceInbox {
       together = [];
     }
     await this.#handle(together);
-    // A handled note that is not in the store cannot come again, so its ID is forgotten. A later note wakes this again.
+    // An ID whose note has left the store cannot come again, and the set would grow without end if it stayed.
     for (const id of before) if (!present.has(id)) this.#handled.delete(id);
   }
 
@@ -141,7 +142,7 @@ export class InstanceInbox {
     this.#removal = this.#remove(notes.filter(({ id }) => !this.#leaving.has(id)), this.#removal);
   }
 
-  /** Deletes notes. Those of a deletion that fails are deleted after the next read. */
+  /** Deletes notes. When that fails, they are deleted after the next read. */
   async #remove(notes: readonly StoredNote[], before: Promise<void>): Promise<void> {
     const operation = this.#deps.kv.atomic();
     for (const { id, parts } of notes) {
@@ -167,7 +168,7 @@ export class InstanceInbox {
 type StoredNote = StoredInstanceMessage & { id: string };
 type SetWrite = Exclude<Write, { delete: true }>;
 
-/** The value of a wake key: the newest note, without a body when that has content. */
+/** The value of a wake key: the newest note, without its body when the note has content. */
 interface Rung {
   id: string;
   body?: unknown;

@@ -1,8 +1,8 @@
 /**
- * Which instances are alive (D-390). Each instance renews a lease three times as often as it would end, so that two
- * renewals in a row may fail; another one counts it as alive while it sees the lease change, because a comparison of
- * their clocks would refuse the agents of an instance whose clock is behind. What a lease says about the clock of its
- * instance is used only to warn, and to compute the age of what that instance wrote.
+ * Which instances are alive (D-390). Each instance renews its lease after a third of the time in which it would end, so
+ * that two renewals in a row may fail. Another instance counts it as alive while it sees the lease change, because a
+ * comparison of their clocks would refuse the agents of an instance whose clock is behind. The time in a lease serves
+ * for a warning and for the age of what its instance wrote.
  */
 import type { Kv, KvEntry } from "../../shared/server/kv.ts";
 import { KEYS } from "../schema/kv_keys.ts";
@@ -21,7 +21,7 @@ import type { Metrics } from "../../shared/server/metrics/metrics.ts";
 export const LEASE_MS = 12_000;
 /** A third of the lease, so that two renewals in a row may fail. */
 export const RENEW_MS = 4_000;
-/** With more, notes could go to an instance that has stopped, because it announces its stop only a second before. */
+/** With more, notes could go to a stopped instance, because each one announces its stop only a second before. */
 const RELIED_MS = 500;
 
 interface LeaseDeps {
@@ -41,7 +41,7 @@ interface Known {
   seenAt: number;
   /** Looks in a row that found it unchanged. */
   unchanged: number;
-  /** How far the clock of its instance is ahead of this one: at least and at most. */
+  /** How far the clock of its instance is ahead of the clock of this one: at least and at most. */
   ahead: { least: number; most: number };
 }
 
@@ -52,16 +52,16 @@ const LOOKS_TO_END = Math.ceil(LEASE_MS / RENEW_MS);
  * was killed before this one began. With less, clocks that differ would hide a new instance until the next look.
  */
 const FORGOTTEN_MS = 60_000;
-/** Leases that one look reads, newest first. Older ones have ended, because the store keeps a lease a day longer. */
+/** Leases that one look reads, newest first. The other ones are of instances that ended within the last day. */
 const LEASES_READ = 500;
 /** Difference of clocks above which there is a warning: the ends of proofs and tokens are then seconds apart. */
 const CLOCKS_DIFFER_MS = 2_000;
 const CLOCK_WARNING_MS = 60_000;
-/** Longest wait for the announcement. With more, a slow store would take the time in which the sockets close. */
+/** Longest wait for the announcement of a stop. With more, a slow store would take the time of the last deliveries. */
 const ANNOUNCED_MS = 300;
 /**
- * Time that an instance that stops keeps for its last answers, because a request that is cut is repeated, and may
- * arrive twice.
+ * Time that a stopping instance keeps for its last answers, because a request that is cut is repeated, and its message
+ * may arrive twice.
  */
 const ANSWER_MS = 500;
 /** How long the record of a lease is kept. With less, the presences of its agents are deleted before a day is over. */
@@ -74,7 +74,7 @@ export class InstanceLeases {
   link: LinkAddress | null = null;
   /** Called after each look at the leases of the others. */
   onLooked: () => void = () => {};
-  /** Returns true while another instance would say over its link that it leaves. */
+  /** Returns true while there is a link to an instance, over which it would say that it leaves. */
   isLinked: (instance: string) => boolean = () => false;
   readonly #deps: LeaseDeps;
   readonly #known = new Map<string, Known>();
@@ -166,7 +166,7 @@ export class InstanceLeases {
 
   /**
    * Returns true when a message can be sent to another instance. It reads no lease that was seen to serve within half a
-   * second, or whose instance has a link, because a read for each message would be a round trip.
+   * second, or whose instance has a link, because a read for each message would cost a round trip.
    *
    * @throws {StoreUnavailable}
    */
@@ -178,7 +178,7 @@ export class InstanceLeases {
   }
 
   /**
-   * Returns how long ago an instance, also this one, began to leave, milliseconds; `null` when it has not, or was killed.
+   * Returns how long ago an instance, also this one, began to leave, milliseconds; `null` when it has not.
    *
    * @throws {StoreUnavailable}
    */
@@ -198,8 +198,8 @@ export class InstanceLeases {
   }
 
   /**
-   * Returns the time on the clock of another instance, or one that is earlier by at most the time between two renewals;
-   * `null` when this instance knows no lease of it.
+   * Returns the time on the clock of another instance, or a time that is earlier by at most the time between two
+   * renewals; `null` when this instance knows no lease of it.
    */
   timeAt(instance: string): number | null {
     if (instance === this.instance) return this.#deps.clock.now();
@@ -226,7 +226,7 @@ export class InstanceLeases {
       least: Math.max(ahead.least, before.ahead.least),
       most: Math.min(ahead.most, before.ahead.most),
     };
-    // When the old and the new bounds have nothing in common, one of the clocks was set and only the new ones count.
+    // When the old and the new bounds have nothing in common, one of the clocks was set, so only the new bounds count.
     if (both && both.least <= both.most) ahead = both;
     const unchanged = before || now - lease.at < FORGOTTEN_MS ? 0 : LOOKS_TO_END;
     const known = { lease, versionstamp, seenAt: began, unchanged, ahead };
@@ -260,7 +260,7 @@ export class InstanceLeases {
     });
   }
 
-  /** Returns the instance with a lease whose clock surely differs most from this one, if one does by more than 2 s. */
+  /** Returns the running instance whose clock surely differs most from this one's, by over 2 s; otherwise `null`. */
   #mostDifferent(): { instance: string; ms: number } | null {
     let found: { instance: string; ms: number } | null = null;
     for (const [instance, known] of this.#known) {
@@ -305,9 +305,7 @@ export class InstanceLeases {
     await this.#write().catch(() => {});
   }
 
-  /**
-   * Writes come one after the other, because a renewal on its way would otherwise be able to undo the end of the lease.
-   */
+  /** Writes come one after the other, because a renewal on its way could otherwise undo the end of the lease. */
   #write(): Promise<void> {
     const writing = this.#written.then(async () => {
       const leaving = this.#leavingAt === undefined ? {} : { leavingAt: this.#leavingAt };
@@ -326,7 +324,7 @@ export class InstanceLeases {
   }
 }
 
-/** Returns by how much a clock is surely ahead, milliseconds; 0 when it may be right. */
+/** Returns by how much a clock is surely ahead, milliseconds, negative when it is behind; 0 when it may be right. */
 function differenceOf(known: Known | null): number {
   return known ? Math.max(known.ahead.least, Math.min(known.ahead.most, 0)) : 0;
 }

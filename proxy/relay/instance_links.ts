@@ -1,8 +1,9 @@
 /**
  * The straight way between instances (D-370): one WebSocket for each two of them, which carries what notes carry. The
- * store decides and a link only carries, so a link that is missing, lost or full costs time and no message: the caller
- * then writes a note. Both sides prove that they know the key in the lease of the accepting one, because any program
- * that reaches the port could otherwise read and send messages. Does not know what the messages mean.
+ * store decides and a link only carries: when a link is missing or full, the caller writes a note. After the loss of a
+ * link, a note asks for the results; a message that has not arrived fails or is queued. Both sides prove that they know
+ * the key in the lease of the accepting one, because any program that reaches the port could otherwise read and send
+ * messages.
  */
 import { createHmac } from "node:crypto";
 import { toBase64Url } from "../../shared/protocol/base64url.ts";
@@ -16,15 +17,15 @@ import type { Metrics } from "../../shared/server/metrics/metrics.ts";
 import type { LinkAddress } from "../schema/records.ts";
 import type { InstanceLeases } from "./instance_leases.ts";
 
-/** Longest time to open a link. With more, messages go as notes for longer than they must. */
+/** Longest time to open a link. With more, messages take the slower notes while an address does not answer. */
 const OPEN_MS = 2_000;
-/** With more, messages of a machine that is gone wait in vain for longer; each beat is a few bytes. */
+/** With more, messages to a machine that is gone wait in vain for longer; with less, idle links carry more beats. */
 const BEAT_MS = 4_000;
-/** Silence after which a link is lost. With less, one that is busy for some seconds would lose it. */
+/** Silence after which a link is lost. With less, an instance that is busy for some seconds would lose its links. */
 const SILENT_MS = 3 * BEAT_MS;
 /** Unsent bytes above which messages go as notes. With more, one slow instance would fill the memory of the others. */
 const UNSENT_MAX = 8 * LIMITS.frameBytes;
-/** Room for the frame of a message and what its record holds of it. A longer message goes as a note. */
+/** Room for the frame of a message and its proof. A longer message goes as a note. */
 const MESSAGE_MAX = 2 * LIMITS.frameBytes;
 /** How long a challenge may be answered. With more, answered challenges are kept in memory for longer. */
 const CHALLENGE_MS = 10_000;
@@ -51,7 +52,7 @@ interface LinksDeps {
 interface Link {
   socket: WebSocket;
   heardAt: number;
-  /** The other instance stops: it still answers, and nothing else is sent to it. */
+  /** The other instance stops, so no further message is passed to it; it still sends results. */
   isLeaving: boolean;
   cancelBeat: Cancel;
 }
@@ -69,7 +70,7 @@ export class InstanceLinks {
   readonly #opening = new Set<string>();
   /** Instances whose links could not be opened, so that each is logged once. */
   readonly #failed = new Set<string>();
-  /** Answered challenges, by the time of their end: an answer counts once. */
+  /** Answered challenges with their ends. Each counts once, because a copied answer could otherwise open a link. */
   readonly #used = new Map<string, number>();
   #hasStopped = false;
 
@@ -92,7 +93,7 @@ export class InstanceLinks {
     return this.#deps.leases.others().flatMap(({ instance }) => this.#open.has(instance) ? [] : [instance]);
   }
 
-  /** Returns true while messages to an instance can take a link: it is open, its queue has room, and its instance stays. */
+  /** Returns true while messages to an instance can take a link: it is open, has room, and its instance stays. */
   has(instance: string): boolean {
     const link = this.#open.get(instance);
     return link !== undefined && !link.isLeaving && hasRoom(link);
@@ -153,14 +154,14 @@ export class InstanceLinks {
     for (const [instance, link] of this.#open) this.#end(instance, link);
   }
 
-  /** Returns a challenge. It has the end of its validity in it, so one that is never answered needs no memory. */
+  /** Returns a challenge. The end of its validity is in it, so that an unanswered challenge needs no memory. */
   #challenge(key: string): string {
     const { clock, random } = this.#deps;
     const text = `${clock.now() + CHALLENGE_MS}.${toBase64Url(random.bytes(16))}`;
     return `${text}.${proofOf(key, "asks", [text])}`;
   }
 
-  /** Returns true once for a challenge of this instance. */
+  /** Returns true once for a challenge of this instance that has not ended. */
   #isFresh(key: string, challenge: string): boolean {
     const now = this.#deps.clock.now(), at = challenge.lastIndexOf(".");
     const text = challenge.slice(0, Math.max(0, at)), until = Number(text.split(".")[0]);
@@ -172,7 +173,8 @@ export class InstanceLinks {
   }
 
   /**
-   * Opens the links that are missing. Of two instances with addresses only the one with the smaller ID opens it, because they would otherwise have two links.
+   * Opens the links that are missing. Of two instances with addresses only the one with the smaller ID opens it,
+   * because they would otherwise have two links.
    */
   #look(): void {
     const { leases } = this.#deps, others = leases.others();
@@ -238,7 +240,7 @@ export class InstanceLinks {
     }
   }
 
-  /** Uses a link in place of an earlier one to the same instance, which no longer has its end of the earlier one. */
+  /** Uses a new link to an instance. Ends an earlier one, because the other instance no longer has that link. */
   #use(instance: string, socket: WebSocket): void {
     const { clock } = this.#deps;
     const before = this.#open.get(instance);

@@ -1,6 +1,7 @@
 /**
- * Delivers a message to the sockets of its recipient on this instance, whichever instance received it: in the order of its
- * sender, only while its attempt counts, and into the mailbox if it may wait there.
+ * Delivers a message to the sockets of its recipient on this instance, regardless of which instance received it: in the
+ * order of its sender, and while its attempt counts, because a message that its sender repeats would otherwise arrive
+ * twice. What may be queued and does not arrive goes into the mailbox.
  */
 import { type Clock, sleep } from "../../shared/clock.ts";
 import type { Kv } from "../../shared/server/kv.ts";
@@ -56,7 +57,7 @@ export class LocalDelivery {
 
   /**
    * Delivers to the recipient's sockets on this instance, after the queued messages of its sender and while the attempt
-   * counts. With `queueFor`, the owner of the recipient, it queues what does not arrive.
+   * counts. With `queueFor`, the owner of the recipient, a message that does not arrive is queued.
    *
    * @throws {StoreUnavailable}
    */
@@ -137,7 +138,7 @@ export class LocalDelivery {
     });
   }
 
-  /** Returns how long an attempt still counts, milliseconds; its whole time while the clock of its instance is not known. */
+  /** Returns how long an attempt counts, milliseconds; its whole time while its instance's clock is not known. */
   restOf({ instance, startedAt, until }: Attempt): number {
     return until - (this.#deps.leases.timeAt(instance) ?? startedAt);
   }
@@ -148,7 +149,7 @@ export class LocalDelivery {
 
   /**
    * Returns where the recipient of an attempt is connected; "over" when the agents are not paired or the attempt has an
-   * outcome. The records decide, because by clocks that differ a message could arrive twice.
+   * outcome. The records decide and no clock, because clocks differ and a message could then arrive twice.
    */
   async look(message: Envelope, attempt: Attempt): Promise<"here" | "elsewhere" | "over"> {
     const id = idOf(message), { sender, recipient, requestId } = id;
@@ -166,8 +167,8 @@ export class LocalDelivery {
   }
 
   /**
-   * Queues a message while its pair lasts, and records its 202 in the same commit: the instance that waits for it may
-   * have given up, and a repeat would otherwise be queued a second time.
+   * Queues a message while its pair lasts, and records its 202 in the same commit: the instance that waits for the
+   * result may have given up, and a repeat would otherwise be queued a second time.
    */
   async #queue(message: Message, recipientOwnerDid: string, attempt: Attempt): Promise<ForwardResult> {
     if (!(await this.#isStillAllowed(message, attempt))) return FAILED;

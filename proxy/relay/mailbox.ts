@@ -25,7 +25,7 @@ import type { StoreReserve } from "../../shared/server/store/store_reserve.ts";
 /** Why a message is not queued. */
 export type MailboxRefusal = "mailbox_full" | "recipient_full" | "sender_full" | "disk_full";
 
-/** What a queued message takes in the store beside its content. Without it, empty messages would cost their owner nothing. */
+/** What a queued message takes beside its content. Without it, empty messages would cost their owner nothing. */
 const RECORDS_BYTES = 2_048;
 
 /** Messages are kept this long after their expiry, so that the sweep can record their receipt. Milliseconds. */
@@ -230,7 +230,7 @@ export class Mailbox {
   /**
    * Records a refusal by the connector. Returns the changed entry.
    *
-   * @param isTemporary it passes by itself, and does not count among those that make a dead letter
+   * @param isTemporary true for a refusal that passes by itself, which does not count towards a dead letter
    * @throws {StoreUnavailable}
    */
   async noteNack(entry: MailboxEntry, isTemporary: boolean): Promise<MailboxEntry> {

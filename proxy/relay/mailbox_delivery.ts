@@ -1,8 +1,8 @@
 /**
  * Delivers mailboxes (D-68): the messages of each connected recipient one at a time, with trust and revocation checked
- * again. Those of one sender stay in order and senders take turns, because a message that its recipient has no space for
- * would otherwise hold up the messages of all others. A sweep dead-letters expired messages. A message stays queued while
- * the store or the registry fails.
+ * again. Messages of one sender stay in order. Senders take turns, because a message that its recipient has no space
+ * for would otherwise hold up the messages of all others. A sweep dead-letters expired messages. A message stays queued
+ * while the store or the registry fails.
  */
 import type { Kv } from "../../shared/server/kv.ts";
 import { type Clock, sleep } from "../../shared/clock.ts";
@@ -22,7 +22,7 @@ import type { SenderStatus } from "./sender_status.ts";
 /** With more, an expired message waits longer for its dead letter; with less, idle mailboxes are read more often. */
 export const SWEEP_MS = 30_000;
 
-/** Expired messages that are dead-lettered at the same time. With more, they take the store from new messages. */
+/** Expired messages that are dead-lettered at the same time. With more, new messages wait for the store. */
 const SWEPT_TOGETHER = 20;
 
 interface DrainDeps {
@@ -46,7 +46,7 @@ class Line {
   readonly senders = new Map<string, MailboxEntry[]>();
   /** Number of the newest message that was read. */
   #read = 0;
-  /** A message may have come since the last read began. */
+  /** True when a message may have come since the last read began. */
   hasMore = true;
   #isReading = false;
   #wake = new AbortController();
@@ -123,8 +123,8 @@ export class MailboxDelivery {
   }
 
   /**
-   * Returns a promise for the next change of a mailbox that may hold a message of a sender, or `undefined`. A later message of
-   * that sender waits for its end, or queues too.
+   * Returns a promise for the next change of a mailbox that may hold a message of a sender, or `undefined`. A later
+   * message of that sender waits for that change, or is queued too.
    */
   inProgress(recipient: string, sender: string): Promise<void> | undefined {
     return this.#lines.get(recipient)?.holds(sender);
@@ -162,7 +162,7 @@ export class MailboxDelivery {
     for (const line of this.#lines.values()) line.wake();
   }
 
-  /** Waits until the acknowledged messages are removed: a message that stays is delivered again. Never rejects. */
+  /** Waits for the removal of acknowledged messages, because those that stay are delivered again. Never rejects. */
   async finish(): Promise<void> {
     await Promise.allSettled(this.#removals);
   }
@@ -221,7 +221,7 @@ export class MailboxDelivery {
     const isOver = clock.now() >= entry.expiresAt || !(await this.#isStillAllowed(entry));
     const message = isOver ? null : await mailbox.load(entry);
     if (!message) {
-      // It is over, or was removed, which makes this a no-op, or it is incomplete and would block its sender.
+      // The message is over, or was removed and this has no effect, or it is incomplete and would block its sender.
       await mailbox.deadLetter(entry);
       line.replace(entry, null);
       return 0;

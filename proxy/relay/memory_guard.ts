@@ -1,8 +1,8 @@
 /**
- * Ends sockets that fill the memory with a message without an end. The runtime keeps the fragments of a message until the
- * last one, without a bound, and this code sees none. Such a socket cannot send a whole message in between, so when
- * memory runs out, or grows fast, every socket is asked for a heartbeat: an honest connector answers, and the others are
- * closed.
+ * Ends sockets that fill the memory with a message without an end. The runtime keeps the fragments of a message until
+ * the last one, without a bound, and this code sees none. Such a socket cannot send a whole message in between, so when
+ * memory runs out, or grows fast, every socket is asked for a heartbeat: an honest connector answers, and the others
+ * are closed.
  */
 import { type Cancel, type Clock, sleep } from "../../shared/clock.ts";
 import type { Log } from "../../shared/server/log.ts";
@@ -12,13 +12,13 @@ import type { ConnectedAgents } from "./connected_agents.ts";
 
 /** Time between looks. With more, an attacker who sends 100 MB a second gains over 25 MB between two. */
 const LOOK_MS = 250;
-/** Growth within a second at which sockets are asked. Less is reached by honest load, more leaves a small machine no time. */
+/** Growth in a second that asks the sockets. With less, honest load does; with more, a small machine has no time. */
 const GROWTH_BYTES = 67_108_864;
 /** Time for an answer. With less, a connector behind a slow line would be closed. */
 const ANSWER_MS = 2_000;
 /** A timer that fires this late shows that the server was busy: answers may have arrived that it has not read. */
 const LATE_MS = 200;
-/** Waits for answers of a server that is late. With more, a server that stays busy closes no socket before its memory is full. */
+/** With more, a server that stays busy closes no socket before its memory is full. */
 const MAX_WAITS = 3;
 /** Wait of an owner whose socket was closed. With less, the memory is full again before the next look. */
 const CONNECT_WAIT_MS = 60_000;

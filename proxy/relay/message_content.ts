@@ -1,7 +1,7 @@
 /**
- * Proof and payload of a message as bytes, for records that hold them in chunks, because an AIT together with the text that an
- * identity block has replaced (`BodyEdit`) may exceed one value of the store. A line of JSON is followed by that text, then the
- * payload.
+ * Proof and payload of a message as bytes, for records that hold them in chunks, because an AIT together with the text
+ * that an identity block has replaced (`BodyEdit`) may exceed one value of the store. A line of JSON is followed by
+ * that text, then the payload.
  */
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import type { MessageProof } from "../../shared/protocol/message_proof.ts";
@@ -9,7 +9,9 @@ import type { Envelope, Message } from "../schema/records.ts";
 
 const LINE_FEED = 0x0a;
 
-/** The first line: the text of `edit` follows unescaped, because escapes could double it beyond one commit. */
+/**
+ * The first line. The text of `edit` follows unescaped, because escapes could double it beyond the size of a commit.
+ */
 type Head = Omit<MessageProof, "edit"> & { edit?: [offset: number, length: number, textBytes: number] };
 
 /** Returns the part of a message that is kept in a record, and its content. */

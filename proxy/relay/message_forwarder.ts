@@ -1,7 +1,7 @@
 /**
  * Passes a message to the instance that holds its recipient's sockets, and its result back
- * (ARCHITECTURE.md#many-instances). Another instance gets the message over the link to it, or as a note without one, and
- * never both ways, because the message would be delivered twice. Also sends the other notes between instances.
+ * (ARCHITECTURE.md#many-instances). The message goes over the link to that instance or, without a link, as a note, and
+ * never both ways, because it would be delivered twice. Also sends the other notes between instances.
  */
 import { type Clock, sleep } from "../../shared/clock.ts";
 import type { PairingProfile } from "../../shared/protocol/api/pairing.ts";
@@ -26,11 +26,11 @@ import type { LocalDelivery } from "./local_delivery.ts";
 import { joinMessage, splitMessage } from "./message_content.ts";
 import type { Message } from "../schema/records.ts";
 
-/** Notes in a second that tell senders at other instances the results of their messages. With more, each receipt costs a commit. */
+/** Notes in a second to senders at other instances about their messages. With more, each receipt costs a commit. */
 const NEWS_PER_SECOND = 100;
-/** Messages of other instances whose results are remembered. With fewer, one that arrives again could be delivered twice. */
+/** With fewer remembered results, a message of another instance that arrives again could be delivered twice. */
 const RESULTS_MAX = 20_000;
-/** IDs of one note that asks for results. With more it would not fit a value of the store. */
+/** IDs of one note that asks for results. With more, the note would not fit into a value of the store. */
 const ASKED_MAX = 1_000;
 /** With more, a sender learns later that the instance of its recipient has ended. */
 const LEASE_LOOK_MS = 1_000;
@@ -64,12 +64,12 @@ export class MessageForwarder {
   readonly #deps: DispatchDeps;
   /** Messages that wait for the result of another instance, by note ID. */
   readonly #away = new Map<string, Away>();
-  /** Results of messages of other instances; `null` while under way. A message that has an entry is not delivered. */
+  /** Results of messages of other instances, `null` while under way. A message in this map is not delivered again. */
   readonly #results = new BoundedMap<string, ForwardResult | null>(RESULTS_MAX);
   /** Messages to other instances since the start, by their way. */
   readonly crossed = { link: 0, note: 0 };
   readonly #news = new TokenBucket(NEWS_PER_SECOND, 1);
-  /** Messages of other instances whose result is not written. */
+  /** Messages of other instances whose results are not sent yet. */
   readonly #underWay = new Set<Promise<void>>();
   #isWatching = false;
 
@@ -85,8 +85,9 @@ export class MessageForwarder {
   }
 
   /**
-   * Returns the updates that send a message to another instance; none when it takes the link. After their commit the caller
-   * calls `dispatched` to send it and wait for the result, or `cancel` when they were not committed.
+   * Returns the updates that send a message to another instance as a note; none when the message takes the link. After
+   * the commit the caller calls `dispatched` to send a message without a note and to wait for its result; without a
+   * commit, `cancel`.
    */
   forwardTo(
     instance: string,
@@ -128,7 +129,7 @@ export class MessageForwarder {
     const way = away.isOnLink ? "link" : "note";
     this.crossed[way]++;
     metrics.count("relay_crossings_total", way);
-    // Without a link, and when it was lost or filled up during the commit, nothing has left, so a note is sent.
+    // When no link takes the message, nothing of it has left, so it goes as a note.
     if (!isWritten && !away.isOnLink) void this.#note(away.instance, note, content);
     const cancel = clock.after(until - startedAt + LIMITS.wayBackMs, () => away.resolve(FAILED));
     try {
@@ -139,7 +140,7 @@ export class MessageForwarder {
     }
   }
 
-  /** Fails the messages to instances that stop without their results: one look a second serves all of them. Never rejects. */
+  /** Fails messages to instances that stop without results. One look a second serves all messages. Never rejects. */
   async #watchStops(): Promise<void> {
     const { clock, leases, inbox } = this.#deps;
     const ends = new Map<string, number>();
@@ -169,7 +170,7 @@ export class MessageForwarder {
     }
   }
 
-  /** Sends a note over the link, or through the store without one. Never rejects: what waits for its effect has a deadline. */
+  /** Sends a note over the link or the store. Never rejects, because what waits for the note has a deadline. */
   async #send(instance: string, note: Note): Promise<void> {
     if (!this.#deps.links.send(instance, note)) await this.#note(instance, note);
   }
@@ -279,8 +280,8 @@ export class MessageForwarder {
   }
 
   /**
-   * Closes the sockets of an agent that has moved to another instance, unless it is back here: the note of the move,
-   * or the commit that met it, may be older. Never rejects.
+   * Closes the sockets of an agent that has moved to another instance, unless it is back here: the note of the move, or
+   * the commit that was refused for it, may be older than the return. Never rejects.
    */
   async moved(agentDid: string): Promise<void> {
     const { presence, connectedAgents } = this.#deps;
@@ -293,7 +294,7 @@ export class MessageForwarder {
     await this.startMailboxDelivery(agentDid);
   }
 
-  /** Answers an instance that has lost its link. The result of a message that is still under way follows by itself. */
+  /** Answers an instance that has lost its link to this one. The result of a message under way follows by itself. */
   #tellResult(instance: string, id: string): void {
     const known = this.#results.get(id);
     if (known === null) return;
@@ -313,7 +314,7 @@ export class MessageForwarder {
       const where = here.restOf(attempt) > 0 ? await here.look(message, attempt) : "over";
       if (where === "here") dispatched = await here.deliver(joinMessage(message, content), attempt, queueFor);
       if (where === "elsewhere") {
-        // Its sender knew an older presence.
+        // The other instance knew an older presence.
         dispatched = OFFLINE;
         void this.moved(message.toAgentDid);
       }

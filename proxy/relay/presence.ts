@@ -1,7 +1,7 @@
 /**
  * Presence: which instance holds an agent's sockets. The presence of an agent names an instance, whose lease
- * (instance_leases.ts) shows whether it is alive, and an epoch that rises with every move. Notes between instances are in
- * instance_inbox.ts.
+ * (instance_leases.ts) shows whether it is alive, and an epoch that rises with every move. Notes between instances are
+ * in instance_inbox.ts.
  */
 import type { Kv, KvEntryMaybe } from "../../shared/server/kv.ts";
 import { KEYS } from "../schema/kv_keys.ts";
@@ -13,9 +13,9 @@ import type { Changes, Draft } from "../../shared/server/store/changes.ts";
 import { addWrite, type Update, type Write } from "../../shared/server/store/batch.ts";
 import type { InstanceLeases } from "./instance_leases.ts";
 
-/** Agents elsewhere whose presence is remembered. With fewer, each message to the others reads it. */
+/** Agents elsewhere whose presence is remembered. With fewer, a message to a forgotten agent reads the store. */
 const ELSEWHERE_MAX = 20_000;
-/** With more, a message to an agent that has moved meanwhile takes its way over the wrong instance for longer. */
+/** With more, messages to an agent that has moved go to the wrong instance first for longer. */
 const ELSEWHERE_MS = 1_000;
 /** With more, a request that waited for the store takes an agent back that has moved meanwhile. */
 export const CONNECT_LATE_MS = 1_000;
@@ -42,8 +42,8 @@ export interface ConnectRequest {
 }
 
 /**
- * The agent has connected to another instance while this request waited for the store; its client has given up, so it
- * must not take the agent back.
+ * The agent has connected to another instance while this request waited for the store. Its client has given up, so the
+ * agent would be moved to where it has no socket.
  */
 export class OvertakenError extends Error {
   override name = "OvertakenError";
@@ -53,7 +53,7 @@ export class PresenceStore {
   /** ID of this instance. */
   readonly instance: string;
   readonly #deps: PresenceDeps;
-  /** Presences that name another instance, with the time of their use. */
+  /** Presences that name another instance, with the time when each was found. */
   readonly #elsewhere = new BoundedMap<string, { seen: KvEntryMaybe<Presence>; at: number }>(ELSEWHERE_MAX);
 
   constructor(deps: PresenceDeps) {
@@ -62,8 +62,8 @@ export class PresenceStore {
   }
 
   /**
-   * Moves an agent's presence to this instance. Returns the instance that held it before, or `null`. No change when it
-   * is here already and `isHere()`.
+   * Moves an agent's presence to this instance. Returns the instance that held it before, or `null`. Changes nothing
+   * when the presence is here with the same `isHidden`, and `isHere()`.
    *
    * @param onMove writes that are part of the same commit when the presence moves away from another instance
    * @param request the request that connects; without it the claim is never late
@@ -129,7 +129,7 @@ export class PresenceStore {
    */
   async release(agentDid: string, isHere: () => boolean): Promise<void> {
     const { kv, clock, leases } = this.#deps;
-    // The presence stays, because senders wait for the agents that an instance which stops has held (D-392).
+    // The presence stays, because senders wait for the agents of a stopping instance (D-392).
     if (leases.isLeaving) return;
     for (let isDone = false; !isDone;) {
       const [entry, seen] = await kv.getMany<[Presence, Seen]>([KEYS.presence(agentDid), KEYS.seen(agentDid)]);
@@ -164,8 +164,8 @@ export class PresenceStore {
   }
 
   /**
-   * Returns the presence of an agent at another instance, if it was used within a second. It may be old, but the
-   * instance that it names compares it before it delivers.
+   * Returns the presence of an agent at another instance, if it was found within the last second. It may be old, but
+   * the named instance reads the presence before it delivers.
    */
   hint(agentDid: string): KvEntryMaybe<Presence> | undefined {
     const found = this.#elsewhere.get(agentDid);
@@ -200,7 +200,7 @@ export class PresenceStore {
     return presence?.instance && presence.instance !== this.instance ? presence.instance : null;
   }
 
-  /** Returns the update that refuses claims, which may share it, when another instance holds the agent's sockets. */
+  /** Returns an update that refuses its claim when another instance holds the agent's sockets. Claims may share it. */
   requireHeldHere(agentDid: string, seen?: KvEntryMaybe<Presence>): Update<"moved"> {
     return {
       key: KEYS.presence(agentDid),

@@ -1,6 +1,6 @@
 /**
- * Waits for recipients whose instance stops (D-392): it has closed their sockets, and they connect elsewhere within seconds.
- * Without the wait, each rolling restart would tell their senders that they are offline.
+ * Waits for recipients whose instance stops (D-392): it has closed their sockets, and they connect elsewhere within
+ * seconds. Without the wait, each rolling restart would tell their senders that they are offline.
  */
 import { type Clock, sleep } from "../../shared/clock.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
@@ -29,9 +29,9 @@ interface Expected {
   waiting: Set<() => void>;
 }
 
-/** Time that an instance that itself stops keeps for a delivery after the wait. With less, the request would be cut. */
+/** Time that a stopping instance keeps for a delivery after the wait. With less, the request would be cut. */
 const DELIVERY_MS = 700;
-/** Time between looks for all expected agents. With more, their messages wait longer; with less, the read calls load the store. */
+/** With more, messages to expected agents wait longer; with less, the looks load the store. */
 const LOOK_MS = 200;
 
 export class RecipientReturn {
@@ -44,8 +44,8 @@ export class RecipientReturn {
   }
 
   /**
-   * Returns true when an agent without a socket here is connected somewhere by now, or within 5 s. Returns false at once when
-   * no instance that holds it has begun to stop less than 10 s ago.
+   * Returns true when an agent without a socket here is connected somewhere by now, or within 5 s. Waits only when the
+   * instance of its presence began to stop less than 10 s ago, because other agents may never return.
    *
    * @param tried another instance where it has no socket either
    * @param beforeWait is called before the wait, if there is one
@@ -69,7 +69,6 @@ export class RecipientReturn {
 
   async #wait(agentDid: string, left: string): Promise<boolean> {
     const { clock, leases } = this.#deps;
-    // An instance that stops keeps time for the delivery after the wait, because the request would otherwise be cut.
     const waitMs = Math.max(0, Math.min(LIMITS.returnWaitMs, leases.restMs - DELIVERY_MS));
     return await new Promise((resolve) => {
       const expected = this.#expected.get(agentDid) ?? { left, waiting: new Set() };

@@ -1,7 +1,7 @@
 /**
  * Checks connected agents again (D-64): after a trust change, after a new CRL, and every few minutes. It uses the CRL
  * and the registry's status of agent and session, not the access token of the upgrade, which expires. While the
- * registry is unreachable a socket stays open: admission checks each of its messages anyway.
+ * registry is unreachable a socket stays open, because admission checks each message anyway.
  */
 import type { Clock } from "../../shared/clock.ts";
 import type { Log } from "../../shared/server/log.ts";

@@ -29,7 +29,10 @@ import { StoreUnavailable } from "../../shared/server/store/store_errors.ts";
 
 const ROOT = "/console", OPEN = "/console/open";
 const COMMAND = "svc admin open";
-/** A person's clicks and the looks of its open pages stay far below; a program does not. */
+/**
+ * Most requests of one person. With more, a program with a person's session could keep the store busy; with less,
+ * clicks and the refreshes of open pages would be refused.
+ */
 const REQUESTS = { name: "console", requests: 600, windowMs: LIMITS.limitWindowMs };
 /** A live page is rendered again after this time, also when its version is the same. */
 const LOOK_MS = 10_000;

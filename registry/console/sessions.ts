@@ -100,7 +100,10 @@ function isLive({ kind, createdAt, seenAt }: ConsoleRecord, wanted: ConsoleRecor
   return kind === "code" ? now < createdAt + CODE_MS : now < createdAt + SESSION_MS && now < seenAt + IDLE_MS;
 }
 
-/** The person, while it is an admin and the API key with which it opened the console is active. */
+/**
+ * Returns the person of a console record; `null` unless the account is active and an admin and the API key that opened
+ * the console is active, because a revoked key would otherwise keep its console.
+ */
 async function adminOf({ kv }: Pick<StoreDeps, "kv">, { humanId, keyId }: ConsoleRecord): Promise<HumanRecord | null> {
   const [human, keyDigest] = await kv.getMany<[HumanRecord, string]>([
     KEYS.human(humanId),

@@ -142,7 +142,7 @@ const NAME_CHARS = 256;
 export class LongArrayReader {
   readonly #before: RegExp;
   #state: "before" | "array" | "after" = "before";
-  /** Text outside the array, with an empty array. */
+  /** The text so far without the elements of the array, so that it has an empty array. */
   #outside = "";
   /** Text of the array after the last complete element. */
   #pending = "";

@@ -1,4 +1,7 @@
-/** `svc connector` and `svc connector status`. connector_start.ts runs a connector, connector_service.ts installs it. */
+/**
+ * `svc connector`, `svc connector status` and `svc connector open`. connector_start.ts runs a connector,
+ * connector_service.ts installs it.
+ */
 import { AGENT_ARG, command } from "../../command_line/command.ts";
 import type { Context } from "../../context.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";

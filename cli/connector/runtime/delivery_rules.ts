@@ -150,7 +150,10 @@ export class Lanes {
     if (this.#lanes.size + this.#aside.size === 0) this.#turns.clear();
   }
 
-  /** Makes every waiting message due, after the runtime has come back. */
+  /**
+   * Makes the waiting messages due, after the runtime has come back, except those that are held for a caller, because
+   * the runtime would otherwise get the caller's answer.
+   */
   wake(now: number): void {
     for (const message of [...[...this.#lanes.values()].flat(), ...this.#aside.values()]) {
       if (!this.#taken.has(message.seq) && !message.isHeld) message.nextAt = Math.min(message.nextAt, now);

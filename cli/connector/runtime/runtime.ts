@@ -155,7 +155,10 @@ export function parseHookPath(text: string, what: string): string {
   throw new CliError("CLI_USAGE", `${what} is not a path such as /hooks/agent: "${text}"`);
 }
 
-/** Checks the hook token and never prints it. @throws {CliError} `CLI_USAGE` when it does not fit into a header */
+/**
+ * Checks the hook token, which its error does not quote, because logs keep errors and a holder of it can send as svc.
+ * @throws {CliError} `CLI_USAGE` when the token does not fit into a header
+ */
 export function parseHookToken(text: string, what: string): string {
   if (/^[\x21-\x7e]{1,1024}$/.test(text)) return text;
   throw new CliError("CLI_USAGE", `${what} must be one word of visible ASCII characters`);

@@ -28,7 +28,7 @@ export type RegistryHealth = z.output<typeof RegistryHealth>;
 export const RegistryHealth = z.object({
   ...health,
   checks: z.object({ kv: z.boolean(), signingKey: z.boolean() }),
-  /** Size of the revocation list as a share of what verifiers read, 0 to 1, two decimals. */
+  /** Size of the revocation list as a share of the largest list that verifiers accept, 0 to 1, two decimals. */
   crlFill: z.number().min(0).max(1),
 });
 

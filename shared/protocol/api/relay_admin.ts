@@ -16,7 +16,7 @@ export const AdminTokenAnswer = z.object({
 });
 
 const limit = PageLimit.default(LIMITS.adminListDefault);
-/** As many as one page of a list has. */
+/** With less, the connections of one page of agents would take more than one request. */
 const AGENT_IDS_MAX = 100;
 const AgentIds = z.string().refine(
   (text) => text.length <= AGENT_IDS_MAX * 27 && text.split(",").every(isUlid),
@@ -29,7 +29,7 @@ export const ConnectionQuery = adminQuery({
   /** Only agents that are connected, or only agents that are not. */
   online: z.enum(["true", "false"]).transform((text) => text === "true").optional(),
   limit,
-  /** Only these agents: at most 100 IDs, separated by commas. */
+  /** Only these agents: 1 to 100 IDs, separated by commas. */
   agents: AgentIds.optional(),
   cursor: AgentDid.optional(),
 });
