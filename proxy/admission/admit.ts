@@ -1,6 +1,6 @@
 /**
  * Admission. Runs the checks and commits the nonce and the rate-limit count once: of a message with its records or
- * after its handler, also on an error; of other requests before their handler. So no route can forget it.
+ * after its handler, also on an error; of other requests before their handler. So no route can forget the commit.
  */
 import {
   type AdmissionCheck,
@@ -19,7 +19,7 @@ import type { Authenticator, RequestContext } from "../../shared/server/http/rou
 import { signedHeaders } from "../../shared/server/http/signed_request.ts";
 
 /**
- * Returns the agent of a request that passes the nine checks. A request that fails after check 5 still uses up its nonce.
+ * Returns the agent of a request that passes the nine checks. One that fails after check 5 still uses up its nonce.
  *
  * @throws {ServiceError} with a code of the first check that fails
  */
@@ -83,7 +83,7 @@ export async function admit(
  * without its count one recorded request could keep the server verifying it on many connections.
  */
 function isCostlyRefusal({ use, ait, payer }: AdmissionState, { code }: ServiceError): boolean {
-  // A visiting agent that has no business here cost reads of the store, and perhaps a signature check.
+  // A visiting agent that may not call here cost reads of the store, and perhaps a signature check.
   const isStranger = ait === undefined && payer !== undefined;
   return isStranger || code === "PROXY_AUTH_INVALID_PROOF" || code === "PROXY_AUTH_REPLAY" || use !== undefined;
 }

@@ -1,6 +1,7 @@
 /**
- * Caches identity tokens with a verified signature (D-20), so that one token costs one signature check. An entry is used
- * only while the key document has the same key. Check 2 of admission checks the times at every use.
+ * Caches identity tokens with a verified signature (D-20), so that one token costs one signature check. An entry counts
+ * while the key document has the same key, because the tokens of a withdrawn key would otherwise pass. Check 2 of
+ * admission checks the times at every use.
  */
 import type { KeyObject } from "node:crypto";
 import type { FrameIdentity } from "../../shared/protocol/frames.ts";
@@ -20,7 +21,7 @@ export interface VerifiedAit {
   sha256: string;
   /** The agent's public key, which verifies proofs. */
   publicKey: KeyObject;
-  /** What messages say of the agent: one object for all of them, so that its block and its copies are made once. */
+  /** What messages say of the agent: one object for all messages, so that the identity block is made once. */
   identity: FrameIdentity;
 }
 

@@ -1,9 +1,9 @@
 /**
- * Rejects a client whose requests are refused again and again, before its body is read. It counts per address and
- * token together, so that an attacker who knows a token can lock out neither its agent nor other agents at the same address.
+ * Rejects a client whose requests are refused again and again, before its body is read. It counts per address and token
+ * together, so that an attacker who knows a token can lock out neither its agent nor other agents at the same address.
  * It also counts per owner, because a person with a hundred agents would have a hundred counts: over all addresses for
- * requests that the owner's agents did sign, and per address for others, which a stranger may have made.
- * The counts are bounded and in memory. They only reduce load.
+ * requests that the owner's agents did sign, and per address for the others, which a stranger may have made. The counts
+ * are bounded and in memory. They only reduce load.
  */
 import { type Clock, sleep } from "../../shared/clock.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
@@ -24,8 +24,8 @@ const BAD_PROOFS_WINDOW_MS = 10_000;
 
 const MAX_KEPT = 10_000;
 /**
- * Refused requests of an owner in the window: those of five agents. With more, a hundred agents keep a core busy; with less, one
- * program that asks too often would stop the owner's other agents.
+ * Refused requests of an owner in the window: those of five agents. With more, a hundred agents keep a core busy; with
+ * less, one program that asks too often would stop the owner's other agents.
  */
 const OWNER_FAILURES = 5 * BAD_PROOFS_MAX;
 
@@ -35,7 +35,7 @@ const OWNER_FAILURES = 5 * BAD_PROOFS_MAX;
  */
 const QUICK_REFUSALS = 20;
 const SLOW_REFUSAL_MS = 1_000;
-/** Refusals of a count that wait at the same time. More are answered at once, because each one that waits holds a connection. */
+/** Refusals that wait at the same time. More are answered at once, because each one that waits holds a connection. */
 const MAX_WAITING = 256;
 
 /** Authorization scheme of the token: an AIT, or an admin token. */
@@ -70,10 +70,10 @@ export class BadProofLimiter {
   }
 
   /**
-   * Checks the counts of a request. The promise is one of a refusal that comes late.
+   * Checks the counts of a request. Returns a promise for a refusal that comes late.
    *
-   * @throws {ServiceError} `PROXY_RATE_LIMIT_EXCEEDED` for a token with too many refused requests from this address, or whose
-   * owner has too many, or sends another large body
+   * @throws {ServiceError} `PROXY_RATE_LIMIT_EXCEEDED` for a token with too many refused requests from this address, or
+   * whose owner has too many, or sends another large body
    */
   rejectIfOver(exchange: RequestContext, scheme: Scheme = "Svc"): Promise<never> | undefined {
     if (this.#counts.size === 0) return;
@@ -88,8 +88,8 @@ export class BadProofLimiter {
   }
 
   /**
-   * Refuses a large body unread when the owner was refused several times and has no bytes left. Reading it, hashing it and
-   * writing its nonce would take more from others than the refusal saves.
+   * Refuses a large body unread when the owner was refused several times and has no bytes left, because the read and
+   * hash of the body and the write of its nonce would take time from other callers.
    */
   #rejectBody(exchange: RequestContext, ownerDid: string): Promise<never> | undefined {
     const bytes = declaredBytes(exchange.request) ?? 0, count = this.#counts.get(ownerDid);

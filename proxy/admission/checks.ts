@@ -1,6 +1,7 @@
 /**
- * The nine checks of a request in their fixed order (D-60). Each row lists its error codes. The first check that
- * fails decides the response. Before check 5 only the bad-proof limiter records a failure.
+ * The nine checks of a request in their fixed order (D-60). Each row lists its error codes. The first check that fails
+ * decides the response. Before check 5 only the bad-proof limiter records a failure, because any stranger can cause
+ * one.
  */
 import type { Kv } from "../../shared/server/kv.ts";
 import type { Clock } from "../../shared/clock.ts";
@@ -85,7 +86,7 @@ const PAIR_LOST = new PreconditionFailed("PROXY_AUTH_FORBIDDEN");
 /** The access token is no longer valid. */
 export const ACCESS_TOKEN_ENDED = new PreconditionFailed("PROXY_AGENT_ACCESS_INVALID");
 
-/** Records that later checks and the delivery need. They are read together at check 5 and awaited where they are used. */
+/** Records for later checks and the delivery, read together at check 5 and awaited where they are used. */
 export interface PrefetchedRecords {
   /** The window of a route that has a window of its own; otherwise `null`. */
   window: Prefetched<WindowRecord> | null;
@@ -276,9 +277,9 @@ async function inTurn(deps: CheckDeps, state: AdmissionState): Promise<void> {
 
 /**
  * Reserves the nonce in the memory of its sender, and begins to read what later checks need. A sender that is not in
- * memory is read together with that. For one that is, the nonce is reserved first, because replays on many connections
- * would otherwise fill the queue of the store with reads that no request waits for, and every other caller would stand
- * behind them.
+ * memory is read together with those records. For a sender in memory, the nonce is reserved first, because replays on
+ * many connections would otherwise fill the queue of the store with reads that no request waits for, and every other
+ * caller would stand behind them.
  *
  * @throws {ServiceError} `PROXY_AUTH_REPLAY`
  */
@@ -342,8 +343,8 @@ async function connectTurn({ owners }: CheckDeps, { claims }: VerifiedAit): Prom
 }
 
 /**
- * Counts a request that the agent's own window allows for the owner. One that it refuses is not counted, because an agent that
- * repeats without end would otherwise use up what the owner's other agents have.
+ * Counts a request that the agent's own window allows for the owner. A request that the window refuses is not counted,
+ * because an agent that repeats without end would otherwise use up what the owner's other agents have.
  *
  * @throws {ServiceError} `PROXY_RATE_LIMIT_EXCEEDED`
  */
@@ -382,7 +383,7 @@ export function requireSet<T>(value: T | undefined): T {
   return value;
 }
 
-/** Resolves when every read of a request has ended, so that a refusal leaves none behind for others to wait for. */
+/** Resolves when every read of a request has ended, because reads of a refused request would hold up others. */
 export async function readsEnded({ window, message, access }: PrefetchedRecords): Promise<void> {
   await Promise.allSettled([window, message?.pair, message?.presence, access]);
 }
@@ -446,7 +447,7 @@ export function windowRules(
   return { agent: ruleOf("agent"), receipts: ruleOf("receipts"), connect: ruleOf("connect") };
 }
 
-/** Returns how many times the limit a window has: receipts more, because a message may have several. */
+/** Returns the factor of a window's limit: higher for receipts, because a message may have several. */
 function factorOf({ window }: Pick<AdmissionProfile, "window">): number {
   return window === "receipts" ? LIMITS.receiptRequestsFactor : 1;
 }

@@ -1,6 +1,7 @@
 /**
- * The commit of a request: nonce, count, and what its route writes, on condition that nothing has changed that a check relied
- * on. Without one commit for all of them, a crash between two would let a replay through, or lose a message that was counted.
+ * The commit of a request: nonce, count, and what its route writes, on condition that nothing has changed that a check
+ * relied on. Without one commit for all of them, a crash between two would let a replay through, or lose a message that
+ * was counted.
  */
 import type { Admission } from "../caller.ts";
 import { type AdmissionState, type CheckDeps, recordDecision, requireSet, windowFull } from "./checks.ts";
@@ -31,7 +32,7 @@ export class RequestCommits implements Admission {
   readonly #deps: CheckDeps;
   readonly #state: AdmissionState;
   #isCommitted = false;
-  /** The error of a commit of the nonce, which may have taken effect. */
+  /** The error of a commit that may have stored the nonce. */
   #doubt: unknown;
 
   constructor(deps: CheckDeps, state: AdmissionState) {
@@ -45,7 +46,8 @@ export class RequestCommits implements Admission {
 
   commitAlone(): Promise<unknown> | void {
     if (this.#isCommitted) return;
-    // A late commit may still take effect. Another would be as late, and its client would give up before the answer.
+    // A late commit may still take effect. Another one would be as late, and the client would give up before its
+    // answer.
     return this.#isLate ? Promise.reject(this.#doubt) : this.commitWith([]);
   }
 
@@ -62,7 +64,7 @@ export class RequestCommits implements Admission {
     });
   }
 
-  /** Commits the nonce of a refused request; its count too unless a check refused. @throws {ServiceError} of a check */
+  /** Commits the nonce of a refused request, and its count unless a check refused. @throws {ServiceError} of a check */
   async #refused<R>(
     refused: R | PreconditionFailed | typeof WINDOW_FULL,
     isFirst: boolean,
@@ -148,7 +150,7 @@ function limitExceeded(state: AdmissionState): ServiceError {
   return windowFull(state);
 }
 
-/** Returns the update of the window of a route that has one of its own, beside the one in the sender's record. */
+/** Returns the update of a window that is not in the sender's record. */
 function ownWindow<R>(
   { clock }: CheckDeps,
   state: AdmissionState,

@@ -112,8 +112,8 @@ export class CrlCache {
   }
 
   /**
-   * Returns whether messages that an agent sent with this AIT must no longer be delivered. An AIT that was only replaced
-   * by a newer one does not count as revoked.
+   * Returns whether messages that an agent sent with this AIT must no longer be delivered. An AIT that was only
+   * replaced by a newer one does not count as revoked.
    *
    * @throws {RegistryUnavailable} when there is no usable list
    */

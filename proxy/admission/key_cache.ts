@@ -1,7 +1,8 @@
 /**
- * Caches the registry's public keys. At most one fetch runs at a time, because every waiting request would otherwise ask the
- * registry. When the registry fails, the keys stay usable for a grace period, because a short outage would otherwise stop all
- * messages. An invalid document never replaces a valid one, because every token would then be refused.
+ * Caches the registry's public keys. At most one fetch runs at a time, because every waiting request would otherwise
+ * ask the registry. When the registry fails, the keys stay usable for a grace period, because a short outage would
+ * otherwise stop all messages. An invalid document never replaces a valid one, because every token would then be
+ * refused.
  */
 import type { Clock } from "../../shared/clock.ts";
 import type { VerificationKeys } from "../../shared/protocol/signed/jws.ts";
@@ -48,7 +49,9 @@ export class KeyCache {
     return this.#keys ? Math.max(0, this.#clock.now() - this.#loadedAt) / 1000 : -1;
   }
 
-  /** The keys until they must be fetched; then `null`. Each document has a new map, because callers compare with `===`. */
+  /**
+   * The keys until they must be fetched, then `null`. Each document has a new map, so that callers compare by `===`.
+   */
   get fresh(): VerificationKeys | null {
     const now = this.#clock.now();
     // Without the lower bound, a clock that stepped back would keep the keys for longer, also a withdrawn key.

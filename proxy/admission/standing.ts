@@ -1,7 +1,8 @@
 /**
- * What admission proved for a sender, its access token and a recipient. While it holds, a message needs no signature check of
- * its identity token and no reads: only its timestamp, proof, nonce and rate limit are checked. Pair, agent and session are
- * preconditions of each commit as without it (D-101), so a message after the end of one of them is refused there.
+ * What admission proved for a sender, its access token and a recipient. While it holds, a message needs no signature
+ * check of its identity token and no reads: only its timestamp, proof, nonce and rate limit are checked. Pair, agent
+ * and session are preconditions of each commit as without a standing (D-101), so a message after the end of one of the
+ * three is refused there.
  */
 import type { KvEntryMaybe } from "../../shared/server/kv.ts";
 import { BoundedMap } from "../../shared/bounded_map.ts";
@@ -15,7 +16,7 @@ import type { CrlCache } from "./crl_cache.ts";
 import type { KeyCache } from "./key_cache.ts";
 import type { PairRecord } from "../schema/records.ts";
 
-/** With more, standings of the past take memory; with less, a sender of many recipients is checked each time. */
+/** With more, standings of the past take memory; with less, a sender to many recipients is checked each time. */
 const STANDINGS_MAX = 20_000;
 
 /** A record that admission depends on changed before the request committed. */

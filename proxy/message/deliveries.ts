@@ -1,7 +1,7 @@
 /**
- * The deliveries of this instance, and what changes one beside its own message: a receipt, the mailbox, the end of an
- * instance. A duplicate that arrives during the first delivery waits for it. The sweep gives delivery records to those
- * whose instance has ended without an outcome, so that they are kept like any other.
+ * The deliveries of this instance, and what changes a delivery apart from its message: a receipt, the mailbox, the end
+ * of an instance. A duplicate that arrives during the first delivery waits for it. The sweep gives delivery records to
+ * deliveries whose instance has ended without an outcome, so that they are kept like any other.
  */
 import type { ReceiptStatus } from "../../shared/protocol/api/receipts.ts";
 import type { HookAnswer } from "../../shared/protocol/api/relay.ts";
@@ -41,7 +41,7 @@ export interface DeliveryOutcome {
   status?: ReceiptStatus;
 }
 
-/** One attempt to deliver a message: the instance that began it, and what its record says. Times are of its clock. */
+/** One attempt to deliver a message: the instance that began it, and its record. Times are by that instance's clock. */
 export interface Attempt {
   instance: string;
   /** Milliseconds since the Unix epoch, as `until`. */
@@ -77,7 +77,7 @@ export class Deliveries {
     return this.#underWay.has(nameOf(id));
   }
 
-  /** Begins a delivery of which none is under way here. Its end is `leave`. */
+  /** Begins a delivery; none with this ID may be under way here. `leave` ends it. */
   enter(id: DeliveryId): void {
     this.#underWay.set(nameOf(id), null);
   }
@@ -118,7 +118,7 @@ export class Deliveries {
     return found.taken ? null : found.refused;
   }
 
-  /** Returns the parts of a claim that begin an attempt, with its 202 if it has one. An earlier 202 refuses it. */
+  /** Returns the parts of a claim that begin an attempt, with the 202 of a queued message. An earlier 202 refuses. */
   begin(
     id: DeliveryId,
     bodySha256: string,
@@ -162,7 +162,7 @@ export class Deliveries {
     return this.#end(id, null);
   }
 
-  /** Records that the attempt of an instance that has stopped ended without a 202. Never rejects: a failure is logged. */
+  /** Records that the attempt of a stopped instance ended without a 202. Never rejects: a failure is logged. */
   async markLost(id: DeliveryId, instance: string): Promise<void> {
     const hasEnded = (one: BegunDelivery) => one.instance === instance;
     await this.#settle(id.sender, [id], hasEnded, instance).catch((cause) => this.#lost(id, cause));
@@ -228,14 +228,14 @@ export class Deliveries {
   }
 }
 
-/** Deliveries without a stored outcome. With less, one in progress loses its 202, and a repeat of it arrives twice. */
+/** Deliveries without a stored outcome. With fewer, one in progress loses its 202, and its repeat arrives twice. */
 const REMEMBERED = 10_000;
-/** Deliveries in one claim: a commit over the network holds ten checks. */
+/** Deliveries in one claim, because a commit over the network holds ten checks. */
 const SETTLED_TOGETHER = 8;
 
 /**
- * Returns the update that records the time of a delivery's first receipt, which shortens its lifetime. Without a record
- * of the delivery it refuses with `"unknown"`.
+ * Returns the update that records the time of a delivery's first receipt, which shortens the lifetime of its record.
+ * Without a record the update refuses with `"unknown"`.
  *
  * @param found called with the delivery, also again when the commit is repeated
  */
@@ -249,7 +249,7 @@ export function receiptUpdate(
     key: keyOf(id),
     uncached: true,
     next: (current) => {
-      // A delivery leaves the record of its sender only when it has a record of its own, whose absence the commit checks.
+      // A delivery leaves its sender's record only for a record of its own, whose absence the commit checks.
       const record = unpackDelivery(current, id.requestId) ?? begunIn(sender.begun, id);
       if (!record || now >= deliveryEnd(record)) return { refuse: "unknown" };
       found(record);
@@ -259,10 +259,10 @@ export function receiptUpdate(
 }
 
 /**
- * Returns the update that records when a queued message was handed over, or got its receipt. A queued message
- * is never in the record of its sender, so that is not read.
+ * Returns the update that records when a queued message was handed over, or got its receipt. A queued message is never
+ * in the record of its sender, so the record of the sender is not read.
  *
- * @param found called with that record, also again when the commit is repeated
+ * @param found called with the delivery, also again when the commit is repeated
  */
 export function queuedUpdate(
   id: DeliveryId,

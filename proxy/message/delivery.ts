@@ -1,11 +1,11 @@
 /**
- * One delivery on the path of its message: its beginning, which a repeat of the message joins or is refused by, and its end.
- * Deliveries (D-69, D-72) say which message was sent with which request ID, and its response. The same message within a day of
- * its 202 gets the same response.
+ * One delivery: its beginning, at which a repeat of the message joins it or is refused, and its end. Deliveries (D-69,
+ * D-72) say which message was sent with which request ID, and its response. The same message within a day of its 202
+ * gets the same response.
  *
- * A delivery that begins is put into the record of its sender; the commit checks that it has no delivery record. Its end is
- * written as a delivery record. So a delivery record, if there is one, decides, and otherwise the record of the sender. A
- * delivery without room there begins with a delivery record.
+ * A delivery that begins is put into the record of its sender; the commit checks that it has no delivery record. Its
+ * end is written as a delivery record. So a delivery record, if there is one, decides, and otherwise the record of the
+ * sender. When the record of the sender has no room, a delivery begins with a delivery record.
  */
 import type { KvEntryMaybe, KvKey } from "../../shared/server/kv.ts";
 import type { HookAnswer } from "../../shared/protocol/api/relay.ts";
@@ -27,7 +27,7 @@ export interface DeliveryId {
   readonly sender: string;
   readonly recipient: string;
   readonly requestId: string;
-  /** The key of the delivery record, and the key as text, kept from their first use, as a message needs them often. */
+  /** The key of the delivery record, also as text; kept from their first use, because a message needs them often. */
   key?: KvKey;
   name?: string;
 }
@@ -63,9 +63,9 @@ export function checkDuplicate(
   if (answer && now < answeredAt + LIMITS.sameAnswerSeconds * 1000) {
     return record.bodySha256 === bodySha256 ? { repeat: "same", answer } : { repeat: "other_body" };
   }
-  // An attempt of this instance has ended: a repeat waits for one that is under way before it comes here.
+  // An attempt of this instance has ended, because a repeat waits before this check for an attempt under way.
   if (answer || !record.instance || record.instance === leases.instance) return null;
-  // The start is a time of that instance's clock, because with another one its attempt could seem to be over.
+  // The start is a time of that instance's clock; by another clock its attempt could seem to be over.
   const isUnderWay = (leases.timeAt(record.instance) ?? now) < startedAt + attemptMs;
   return isUnderWay ? { repeat: "under_way", instance: record.instance } : null;
 }

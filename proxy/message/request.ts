@@ -1,4 +1,4 @@
-/** Reads a message from its admitted request: what its recipient gets, and what the proxy refuses before anything is stored. */
+/** Reads a message from its admitted request, and refuses an invalid one before anything is stored. */
 import { ConversationId } from "../../shared/protocol/api/relay.ts";
 import { isAgentDid } from "../../shared/protocol/did.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
@@ -77,8 +77,8 @@ function parseReplyHeaders(headers: Headers): { inReplyTo: string | null; isAuto
 }
 
 /**
- * Returns the headers of the signed context, none for a message without one. Refuses a message whose headers differ from
- * it, because a party between sender and proxy has then changed them.
+ * Returns the headers of the signed context, none for a message without one. Refuses a message whose headers differ
+ * from it, because a party between sender and proxy has then changed them.
  */
 function signedContext({ request, target }: RequestContext): Record<string, string> {
   try {
@@ -128,7 +128,7 @@ export function prefersAsync(prefer: string | null): boolean {
   return namesOf(prefer).includes("respond-async");
 }
 
-/** Returns the lower-case names of the preferences, in one linear pass: the text outside quoted strings before `,`, `;` or `=`. */
+/** Returns the lower-case names of the preferences: the text outside quoted strings before `,`, `;` or `=`. */
 function namesOf(prefer: string): string[] {
   const names: string[] = [];
   let name = "", isName = true, isQuoted = false;

@@ -44,7 +44,7 @@ const SENDERS_KEPT_MAX = 10_000;
 const NONCES_KEPT_MAX = 1_000_000;
 /** With less, each request looks through the nonces of its sender; with more, ended ones take memory. */
 const PRUNE_MS = 10_000;
-/** A request whose checks wait is judged by the time at which they began, so an ended nonce stays for longer than they take. */
+/** Requests are judged by the time at which their checks began, so an ended nonce stays for longer than checks take. */
 const ENDED_KEPT_MS = 15_000;
 /** A nonce is refused for this much longer than a request with its timestamp is accepted. */
 const CLOCK_GRACE_MS = (LIMITS.nonceGraceSeconds - LIMITS.timestampSkewSeconds) * 1000;
@@ -92,7 +92,9 @@ export class Senders {
     return sender.isLoaded ? sender : sender.load().then(() => sender);
   }
 
-  /** Forgets the oldest senders while they have too many nonces. One in use stays safe: commits check its version. */
+  /**
+   * Forgets the oldest senders while there are too many nonces. One in use is safe, because commits check its version.
+   */
   #forgetOldest(): void {
     this.#untilCount = REQUESTS_PER_COUNT;
     let total = 0;
@@ -107,7 +109,6 @@ export class Senders {
 
 const REQUESTS_PER_COUNT = 1_000;
 
-/** One sender. */
 export class Sender implements LiveRecord {
   readonly key: KvKey;
   readonly id: string;
@@ -173,9 +174,8 @@ export class Sender implements LiveRecord {
         this.#ends.clear();
         this.#asOf = now;
       }
-      // A nonce that was reserved before this reading is known only if the store has it. One that was reserved while
-      // the record was being read is among them, because its request would otherwise find its own reservation, and be
-      // refused as a replay.
+      // A nonce that was reserved before or during this reading is known only if the store has it, because its request
+      // would otherwise find its own reservation, and be refused as a replay.
       for (const use of this.#reserved) if (use.generation === this.generation) this.#ends.delete(use.name);
       for (const { name, expiresAt } of older) this.#ends.set(name, expiresAt);
       for (const { name, expiresAt } of noncesIn(nonces)) this.#ends.set(name, expiresAt);
@@ -191,7 +191,7 @@ export class Sender implements LiveRecord {
       this.generation++;
       this.isLoaded = true;
     } finally {
-      // In the same turn as `isLoaded`, because a drop in a later one would otherwise wait for this reading, and find
+      // In the same turn as `isLoaded`, because a drop in a later turn would otherwise wait for this reading, and find
       // nothing loaded.
       this.#loading = null;
     }
@@ -205,7 +205,7 @@ export class Sender implements LiveRecord {
     for await (const { value } of this.#deps.kv.list(selector, options)) {
       // Nonces of older parts were used earlier, so they end at most this much later.
       if (partEnd(value) + LIMITS.timestampSkewSeconds * 2000 <= now) break;
-      // Their nonces are read below, because a million of them take most of a second of a request that is refused.
+      // The nonces are read after this count, because a million of them take most of a second before the refusal.
       if (parts.push(unpackPart(value)) < PARTS_READ_MAX) continue;
       throw new StoreUnavailable(new Error("A sender has too many sealed parts"));
     }
@@ -226,8 +226,8 @@ export class Sender implements LiveRecord {
   }
 
   /**
-   * Reserves a nonce for a request whose checks began at `now`, milliseconds since the Unix epoch. Returns `null` when it was
-   * used before, or another request has reserved it.
+   * Reserves a nonce for a request whose checks began at `now`, milliseconds since the Unix epoch. Returns `null` when
+   * it was used before, or another request has reserved it.
    */
   reserve(nonce: string, timestamp: number, now: number): NonceUse | null {
     this.#prune(now);
@@ -328,13 +328,13 @@ export interface Beginning<R> {
   cancel(): void;
 }
 
-/** What a request changes in its sender's record: its nonce, its place in the window, and the delivery that it begins. */
+/** What a request changes in its sender's record: its nonce, its place in the window, and the begun delivery. */
 export class SenderChange<R> implements LiveChange<R | "replay" | typeof WINDOW_FULL> {
   /** Decision of the window at the time of the commit, so that a slow request does not leave the window early. */
   decision: Decision | null = null;
   #placed: { begun: readonly BegunDelivery[]; also: readonly Write[] } | null = null;
 
-  /** @param rule of the window that counts the request; `null` when the sender's own does not */
+  /** @param rule of the sender's window; `null` when the request is not counted, or is counted in another window */
   constructor(
     readonly record: Sender,
     readonly clock: Clock,
