@@ -19,7 +19,7 @@ export type RecordChange<R> =
   | "hold"
   | "keep";
 
-/** The update of one record. `next` gets the record or `null`. It must be pure, because each attempt calls it again. */
+/** The update of one record. `next` gets the record or `null`. Each attempt calls it again, so it must be pure. */
 export interface Update<R> {
   readonly key: KvKey;
   /** The key as `idOf` returns it, once it was needed. */
@@ -80,7 +80,7 @@ export interface BatchClaim {
   reject(error: unknown): void;
 }
 
-/** A record that is assumed to be absent, which saves the read of one that rarely exists: the commit checks it. */
+/** Returns a record as absent without a read, because it rarely exists. The commit checks that. */
 export function absent(key: KvKey): KvEntryMaybe<never> {
   return { key, value: null, versionstamp: null };
 }
@@ -216,7 +216,7 @@ export function isRelied({ seenAt }: Update<unknown>, relies: boolean): boolean 
   return relies && seenAt !== undefined;
 }
 
-/** Returns a key as one text. Keys that differ only by a NUL or the type of a part get one text; no table has such. */
+/** Returns a key as one text. Keys that differ only by a NUL or the type of a part get one text; no table has them. */
 export function idOf(key: KvKey): string {
   return key.join("\0");
 }

@@ -1,8 +1,8 @@
 /**
- * The queue of changes that read records, decide and write (D-221). Many share a record: the head of the revocation
- * list, the quota of a human, or the number of pairs of an agent. Changes that take turns do not conflict, so none is
- * refused because others are busy. Changes that wait go into one commit; each takes effect whole or not at all, and
- * sees what the changes before it in the same commit have written.
+ * The queue of changes that read records, decide and write (D-221). Many changes share a record: the head of the
+ * revocation list, the quota of a human, or the number of pairs of an agent. Changes that take turns do not conflict,
+ * so none is refused because others are busy. Changes that wait go into one commit; each takes effect whole or not at
+ * all, and sees what the changes before it in the same commit have written.
  */
 import type { AtomicOperation, Kv, KvEntryMaybe, KvKey } from "../kv.ts";
 import { type Clock, sleep } from "../../clock.ts";
@@ -30,8 +30,8 @@ export interface Draft {
   set(key: KvKey, value: unknown, options?: { expireIn?: number }): void;
   delete(key: KvKey): void;
   /**
-   * Adds writes that no other change of the commit may read, because it would not see them. `checks`: the number of
-   * their checks.
+   * Adds writes that no other change of the commit may read, because that change would not see them. `checks`: the
+   * number of checks that they add.
    */
   also(add: (operation: AtomicOperation) => unknown, options?: { checks?: number }): void;
   /** Announces a change of sessions or revocations of these agents, in one note for the whole commit. */
@@ -72,8 +72,8 @@ export class Changes {
   constructor(private readonly deps: ChangesDeps) {}
 
   /**
-   * Runs a change and commits it, together with others. The change may run more than once; it must write through the
-   * draft only, and reads all records before it writes one.
+   * Runs a change and commits it, together with others. The change may run more than once, so it must write through the
+   * draft only. It reads all records first, because it does not see what it writes.
    *
    * @param keys records that the change will read. They are read at once for all changes of a commit, because over a
    * network each change would otherwise wait a round trip for the read of the one before it

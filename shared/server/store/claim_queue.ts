@@ -18,7 +18,7 @@ export interface Queued {
   bytes: number;
   /** Time of the claim, milliseconds since the Unix epoch. */
   since: number;
-  /** It has waited too long and has its result, also if a commit in flight holds it. */
+  /** The claim has waited too long and has its result, also while a commit in flight holds it. */
   isOver?: true;
 }
 
@@ -26,7 +26,7 @@ export class ClaimQueue<C extends Queued> {
   #waiting: C[] = [];
   /** The commits in flight, each with its records. */
   readonly #inFlight = new Map<readonly C[], ReadonlySet<string>>();
-  /** The first waiting claims, as many as the last `take` passed over. */
+  /** Number of claims at the front of `#waiting` that the last `take` passed over. */
   #passed = 0;
   #allDue = false;
 
@@ -47,7 +47,7 @@ export class ClaimQueue<C extends Queued> {
     return oldest === Infinity ? undefined : oldest;
   }
 
-  /** True while a commit must begin: a claim waits that begins one, or all that wait must be committed. */
+  /** True while a claim waits that begins a commit, or all waiting claims must be committed. */
   get isDue(): boolean {
     return this.#allDue || this.#waiting.some(({ mayWait }) => !mayWait);
   }

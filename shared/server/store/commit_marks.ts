@@ -1,9 +1,10 @@
 /**
  * Marks of group commits. A commit whose call fails or is late may have taken effect, or may still do so (D-216). Each
  * commit therefore also writes a mark: a record of its slot in this instance, with the number of the commit. The mark
- * takes effect with the commit, so it shows exactly whether the commit did. The records cannot, because a replay writes
- * the same values. A slot has one commit in flight. After an error, and for the halves of a batch, marks are written at
- * another key, so a late commit cannot overwrite a newer mark, nor one half the mark that the other half reads.
+ * takes effect with the commit, so it shows exactly whether the commit did. The changed records cannot show it, because
+ * a replay writes the same values. A slot has one commit in flight. After an error, and for the halves of a batch,
+ * marks are written at another key, so a late commit cannot overwrite a newer mark, nor one half the mark that the
+ * other half reads.
  */
 import type { Kv, KvKey } from "../kv.ts";
 
@@ -36,7 +37,7 @@ export class CommitMarks {
     this.#generation++;
   }
 
-  /** Returns the marks of these whose commits have taken effect. @throws {StoreUnavailable} */
+  /** Returns those marks whose commits have taken effect. @throws {StoreUnavailable} */
   async found(marks: readonly Mark[]): Promise<Set<Mark>> {
     const entries = await this.kv.getMany<unknown[]>(marks.map(({ key }) => key));
     return new Set(marks.filter(({ number }, i) => entries[i]?.value === number));

@@ -1,15 +1,16 @@
 /**
  * Combines many small claims into one atomic commit. Claims that arrive during a commit form the next batch; a claim
  * that no request waits for may wait for a commit of others. A claim is a list of pure record updates. It is applied
- * completely or rejected, and receives its own result. The only writer of nonces, rate-limit windows and delivery
- * records. Over a network several commits are in flight, on different records: to the store they are like commits of
- * several instances. There a commit does not check the records that a claim only depends on, if they were read at most
- * 1 s before. In a store that no other process has open, a commit does not check again a record that an earlier one has
- * checked, while no record of its kind is written, for at most a second.
+ * completely or rejected, and receives its own result. All nonces, rate-limit windows and delivery records are written
+ * here, because another writer would not see the claims that wait. Over a network several commits are in flight, on
+ * different records: to the store they are like commits of several instances. There a commit does not check the records
+ * that a claim only depends on, if they were read at most 1 s before. In a store that no other process has open, a
+ * commit does not check again a record that an earlier one has checked, while no record of its kind is written, for at
+ * most a second.
  *
  * A commit whose call fails or is late may have taken effect, or may still do so (D-216).
  * - After an error its mark is read. When it has the commit's number, the claims of that commit have taken effect.
- * - When it has not, the batch is halved once, read again and committed again. The mark is read after the records, so a
+ * - Otherwise the batch is halved once, read again and committed again. The mark is read after the records, so a
  *   commit that takes effect late is either found by its mark or changes a record that the new commit checks.
  * - A claim is rejected with `StoreUnavailable` when the mark cannot be read or the second commit fails. It may still
  *   take effect. A later request has its own claim: the same nonce in another request is a replay.
@@ -94,7 +95,7 @@ export class GroupCommit {
   readonly #known = new BoundedMap<string, CachedRecord>(REMEMBERED);
   #willCommit = false;
   #willJoin = false;
-  /** Resolves when no claim waits or is in flight, once something waits for that. */
+  /** Resolves when no claim waits or is in flight; `null` until `flush` waits for that. */
   #idle: PromiseWithResolvers<void> | null = null;
   /** Ends the timer for the oldest claim. */
   #cancelDeadline: Cancel | null = null;
@@ -126,8 +127,8 @@ export class GroupCommit {
    * commit, or begins one after 20 ms. It reads or changes at most one live record. Later claims see its change at
    * once, reads of the store after its commit.
    *
-   * @throws {StoreUnavailable} when the store fails, when conflicts do not end, when too many claims wait, when one waits
-   * too long for a commit to begin, or after 10 s
+   * @throws {StoreUnavailable} when the store fails, when conflicts do not end, when too many claims wait, when one
+   * waits too long for a commit to begin, or after 10 s
    */
   claim<R>(
     updates: readonly Update<R>[],
@@ -172,13 +173,16 @@ export class GroupCommit {
       const since = this.#queue.waitingSince;
       if (since === undefined) return;
       const rest = since + JOINING_WAIT_MS - this.#clock.now();
-      // After a step back of the clock they are committed now, because they would otherwise wait as long as the step.
+      // After a step back of the clock the claims are committed now, because they would otherwise wait as long as the
+      // step.
       if (rest > 0 && rest <= JOINING_WAIT_MS) this.#commitLater(rest);
       else this.#commitAll();
     });
   }
 
-  /** Rejects the claims that have waited 10 s, because their callers have given up by then, and waits for the next one. */
+  /**
+   * Rejects claims that have waited 10 s, because their callers have given up, and sets the timer for the next claim.
+   */
   #endOverdue(): void {
     const now = this.#clock.now();
     for (const claim of this.#queue.takeOverdue(now - WAIT_MS, now)) {
@@ -189,7 +193,7 @@ export class GroupCommit {
     this.#cancelDeadline = oldest === undefined ? null : this.#clock.after(Math.max(1, rest), () => this.#endOverdue());
   }
 
-  /** Commits the claims that may wait now. Resolves when no claim is without its result. */
+  /** Commits also the claims that may wait. Resolves when no claim is without its result. */
   async flush(): Promise<void> {
     this.#commitAll();
     if (this.#queue.size > 0) await (this.#idle ??= Promise.withResolvers()).promise;
@@ -205,7 +209,7 @@ export class GroupCommit {
     this.#fillSlots();
   }
 
-  /** Begins commits until every slot is in use, every waiting claim must wait for one in flight, or none is due. */
+  /** Begins commits until every slot is in use, every waiting claim waits for a commit in flight, or none is due. */
   #fillSlots(): void {
     while (this.#freeSlots.length > 0 && this.#queue.isDue) {
       const batch = this.#queue.take();
@@ -359,7 +363,7 @@ export class GroupCommit {
     return false;
   }
 
-  /** Returns true when what is no longer held makes more checks than the queue has counted. */
+  /** Returns true when records that are no longer held make more checks than one commit may have. */
   #isTooLarge(batch: readonly QueuedClaim[], entries: ReadonlyMap<string, BatchRecord>): boolean {
     if (!this.#writes || batch.length === 1 || entries.size + batch.length <= this.maxChecks) return false;
     return entries.size + new Set(batch.flatMap(({ live }) => live?.record ?? [])).size > this.maxChecks;
@@ -432,5 +436,5 @@ function loadAll(batch: readonly QueuedClaim[], isFresh: boolean): Promise<unkno
 }
 
 const REMEMBERED = 5_000;
-/** With more, a sender has given up before its answer; with less, a slow disk or link refuses what it could take. */
+/** With more, a sender has given up before its answer; with less, claims on a slow disk are refused in vain. */
 const WAIT_MS = LIMITS.commitWaitMs;

@@ -19,9 +19,9 @@ export class StoreRefused extends StartRefused {
   override name = "StoreRefused";
 }
 
-/** With less, each round trip limits the rate of messages; with more, the service behind KV Connect answers later. */
+/** With fewer, round trips limit the rate of messages; with more, the service behind KV Connect answers later. */
 export const COMMITS_IN_FLIGHT = 16;
-/** With more, a revocation takes effect that much later; with 0, ten checks limit each commit. */
+/** With more, a revocation takes effect later; with 0, a message alone uses up the ten checks of a commit. */
 export const RELIED_MS = 1_000;
 
 export interface Store {
@@ -37,7 +37,7 @@ export interface Store {
    * over a network holds ten checks, which a message alone would use up.
    */
   reliedMs: number;
-  /** True unless the store is reached over the network: no other process has it open, and all earlier ones ended. */
+  /** True unless the store is reached over the network: no other process has it open, and earlier ones have ended. */
   isExclusive: boolean;
   /** The writes of a store that no other process has open; else `null`. */
   writes: WriteWatch | null;

@@ -33,8 +33,9 @@ export async function readPage<T>(
 const READ_AT_ONCE = 100;
 
 /**
- * Reads a page of the records that `pick` returns for a list of entries; `null` stands for one that does not fit. It
- * reads at most 1,000 entries. A page that ends there may be short, and its cursor is the last entry that was read.
+ * Reads a page of the records that `pick` returns for a list of entries; `null` stands for an entry that does not fit.
+ * Reads at most 1,000 entries, because a search for rare entries would otherwise read the whole list. A page that ends
+ * there may be short, and its cursor is the last entry that was read.
  */
 export async function readFilteredPage<T>(
   kv: Kv,

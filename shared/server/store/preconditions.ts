@@ -1,7 +1,7 @@
 /**
  * Preconditions of a claim (D-101): records that must be unchanged when the claim commits. A cached record may be used
- * to accept. A record that would cause a refusal is read from the store first. The commit makes the final check. Over a
- * network it checks at most three records for each message: a precondition is read from the store at most 1 s before.
+ * to accept. A record that would cause a refusal is read from the store first. The commit makes the final check, except
+ * over a network, where it holds only ten checks: there a precondition is read from the store at most 1 s before.
  */
 import type { KvEntryMaybe, KvKey } from "../kv.ts";
 import type { Update } from "./batch.ts";
@@ -41,7 +41,7 @@ export function readPrecondition<T>(
 }
 
 /**
- * Returns the update that requires an unchanged record, which many claims may share. It refuses with `refuse` when the
+ * Returns the update that requires an unchanged record. Many claims may share it. It refuses with `refuse` when the
  * record is no longer good.
  *
  * @param seenAt a time before the record was read, milliseconds since the Unix epoch

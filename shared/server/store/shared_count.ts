@@ -11,7 +11,7 @@ const FRESH_MS = 10_000;
 const REST_TIMES = 100;
 /** With more, requests wait for the count; with less, it takes much longer. */
 const READ_TOGETHER = 500;
-/** With more, one count takes seconds and its answer is minutes old; the answer then says that there are more. */
+/** With more, one count takes seconds and its answer is minutes old. A count that stops here says so. */
 export const COUNTED_MAX = 100_000;
 
 export class SharedCount<T> {

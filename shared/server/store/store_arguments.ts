@@ -20,7 +20,7 @@ export interface Mutation {
   expireIn?: number | undefined;
 }
 
-/** Returns true when the store refuses the key: empty, over 2 KiB, or with a part of another type. */
+/** Returns true when the store refuses the key: empty, over 2 KiB, or with a part of a type that keys cannot have. */
 export function isWrongKey(key: KvKey): boolean {
   return !Array.isArray(key) || key.length === 0 || !(keyBytes(key) <= KEY_BYTES_MAX);
 }

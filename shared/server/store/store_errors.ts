@@ -34,12 +34,12 @@ export class StoreBusy extends StoreUnavailable {
   }
 }
 
-/** Returns the message for a caller where the store can be reached, so that a busy record is not called unreachable. */
+/** Returns the message for a busy store, because its caller would otherwise be told that it cannot be reached. */
 export function busyText(error: unknown): { message?: string } {
   return error instanceof StoreBusy ? { message: error.message } : {};
 }
 
-/** The store did not answer in time. What it was asked may still take effect, so it must not be tried again at once. */
+/** The store did not answer in time. The call may still take effect, so it must not be tried again at once. */
 export class StoreLate extends StoreUnavailable {}
 
 /**
@@ -47,8 +47,8 @@ export class StoreLate extends StoreUnavailable {}
  * rejects with a `TypeError`. A call without a response is rejected with `StoreLate` after 10 s and may still take
  * effect later. Deno repeats a call for as long as the store is gone, so each call of a request would wait in turn:
  * until the store responds again, further calls are rejected after 1 s, or at once while 1,000 are open. After a late
- * write only further writes are, because a store may answer reads and no commit. A call that meets a locked file had no
- * effect, so it is tried again for two seconds.
+ * write only further writes are rejected so, because a store may answer reads and no commit. A call that meets a locked
+ * file had no effect, so it is tried again for two seconds.
  */
 export function wrapStoreErrors(kv: Kv, clock: Clock = systemClock): void {
   const calls = new OpenCalls(clock);

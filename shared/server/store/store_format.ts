@@ -1,7 +1,7 @@
 /**
- * The format of the store: a number in the store, so that a program never uses records that it does not read. No
- * conversion exists, because nothing was released; a change of what a record holds raises the number. It is read
- * together with the records that a start needs.
+ * The format of the store: a number in the store, so that a program never uses records of another form. No conversion
+ * exists, because nothing was released; a change of what a record holds raises the number. The number is read together
+ * with the records that a start needs.
  */
 import type { Kv, KvEntryMaybe, KvKey } from "../kv.ts";
 import { LIMITS } from "../../protocol/limits.ts";
@@ -18,7 +18,7 @@ const HALF = "half imported";
 /**
  * Returns records that a start needs, read in one call with the format. An empty store gets the format.
  *
- * @param keys at most nine
+ * @param keys at most nine, because one call reads ten
  * @throws {StoreRefused} when the store has another format, records without a format, or an incomplete import
  * @throws {StoreUnavailable} when the format cannot be written
  */

@@ -28,8 +28,8 @@ export class StoreProbe {
   constructor(private readonly deps: StoreProbeDeps, private readonly key: KvKey) {}
 
   /**
-   * Returns true when the store works. Writes at most once in 5 s and uses the last result in between, because health checks of
-   * many clients would otherwise write all the time.
+   * Returns true when the store works. Writes at most once in 5 s and uses the last result in between, because health
+   * checks of many clients would otherwise write all the time.
    */
   async works(): Promise<boolean> {
     const { kv, clock, commits } = this.deps;

@@ -33,7 +33,7 @@ export class WatchedKey {
 
   constructor(private readonly deps: WatchedKeyDeps, private readonly options: WatchedKeyOptions) {}
 
-  /** True after `stop()`. A handler that still runs then has no more effects, because what it acts on has stopped too. */
+  /** True after `stop()`: a handler that still runs has no more effect, because what it acts on has stopped too. */
   get isStopped(): boolean {
     return this.#stopped;
   }
