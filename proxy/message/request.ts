@@ -6,7 +6,7 @@ import type { FrameIdentity } from "../../shared/protocol/frames.ts";
 import { type BodyEdit, injectIdentity as insertIdentity } from "../../shared/protocol/identity_block.ts";
 import { isRequestId } from "../../shared/protocol/ids.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
-import { boundHeaders, ContextError, contextOf, contextText } from "../../shared/protocol/message_context.ts";
+import { boundHeaders, ContextError, contextOf, textOfBound } from "../../shared/protocol/message_context.ts";
 import type { MessageProof } from "../../shared/protocol/message_proof.ts";
 import { payloadProblem } from "../../shared/protocol/payload_bounds.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
@@ -84,7 +84,8 @@ function signedContext({ request, target }: RequestContext): Record<string, stri
   try {
     const signed = contextOf(target);
     if (signed === null) return {};
-    if (signed === digest(contextText(request.headers))) return Object.fromEntries(boundHeaders(request.headers));
+    const bound = boundHeaders(request.headers);
+    if (signed === digest(textOfBound(bound))) return Object.fromEntries(bound);
   } catch (cause) {
     if (!(cause instanceof ContextError)) throw cause;
     throw new ServiceError("PROXY_HOOK_CONTEXT_INVALID", { message: cause.message });

@@ -48,7 +48,11 @@ function isBound(name: string): boolean {
  * visible ASCII, or there are too many lines or bytes
  */
 export function contextText(headers: MessageHeaders): string {
-  const bound = boundHeaders(headers);
+  return textOfBound(boundHeaders(headers));
+}
+
+/** Returns the same lines for what `boundHeaders` has returned. @throws {ContextError} as `contextText` */
+export function textOfBound(bound: ReadonlyMap<string, string>): string {
   if (!bound.has(CONTENT_TYPE)) throw new ContextError(`The header ${CONTENT_TYPE} is missing`);
   if (!isRequestId(bound.get(REQUEST_ID))) throw new ContextError(`The header ${REQUEST_ID} is missing or malformed`);
   // Sorted by name, because sorted lines would put `x-svc-a-b` before `x-svc-a`.
