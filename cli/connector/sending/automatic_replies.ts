@@ -1,6 +1,6 @@
 /**
- * Which automatic replies may be sent (D-113), and the reply that an asker gets in place of one that may not, because
- * with silence it would wait until its time is over, and try again.
+ * Which automatic replies may be sent (D-113), and the reply that an asker gets in place of a refused one, because an
+ * asker without an answer would wait until its time is over, and try again.
  */
 import { LOOP_MESSAGES, type LoopGuard } from "../../link/loop_guard.ts";
 import { BUSY, errorPayload } from "../../../shared/client/local_shapes.ts";
@@ -26,8 +26,8 @@ export function waitForThread({ clock, guard, sent }: Deps, { fromDid, requestId
 }
 
 /**
- * The reply to a message whose automatic reply may not be sent for `waitMs`; `null` when the message is such a reply, or
- * answers one, because two agents that answer such replies would never end.
+ * The reply to a message whose automatic reply may not be sent for `waitMs`; `null` when the message is such a reply,
+ * or answers one, because two agents that answer such replies would never end.
  */
 export async function busyReply(answered: Answered, waitMs: number): Promise<NewSentMessage | null> {
   const { fromDid: toDid, requestId: inReplyTo } = answered;
@@ -46,7 +46,7 @@ export async function busyReply(answered: Answered, waitMs: number): Promise<New
   };
 }
 
-/** The conversation of a reply. A message without one opens its own, because answers to two questions would otherwise mix. */
+/** The conversation of a reply. A message without one opens a new one, because answers to two questions would mix. */
 export function conversationOf({ conversationId, requestId }: Pick<Answered, "conversationId" | "requestId">): string {
   return conversationId ?? requestId;
 }

@@ -1,6 +1,6 @@
 /**
- * The only place of the connector that sends a message: a row on disk before the request leaves, the loop guard
- * (D-113), the signed request (D-140), and the state that the response shows.
+ * Each message of the connector leaves here, because one that left elsewhere would have no row on disk after a kill,
+ * and no loop guard (D-113). Signs the request (D-140), and stores the state that the response shows.
  */
 import type { Clock } from "../../../shared/clock.ts";
 import { messageRequest, type OutgoingMessage, stateOf } from "../../link/message_request.ts";
@@ -196,7 +196,7 @@ export class MessageSender {
     return { sent: kept, response: null };
   }
 
-  /** Sends a stored message. The caller stores the outcome. @throws {UnreachableError} when the proxy does not answer */
+  /** Sends a message whose outcome the caller stores. @throws {UnreachableError} when the proxy does not answer */
   async request(
     message: SentMessage,
     payload: string,
@@ -204,7 +204,7 @@ export class MessageSender {
   ): Promise<{ response: HttpResponse; outcome: StateChange }> {
     const { toDid: to, requestId } = message;
     const { peers, proxies, emit, store: { sent } } = this.deps;
-    // Again, because a kept message or a reply may be older than the setting that refuses contacts.
+    // Checked again, because a kept message or a reply may be older than the setting that refuses contacts.
     this.#refuseContact(to);
     const key = peers.sealTo(to);
     const seal = key === null ? null : (context: string) => this.#seal(message, payload, { key, context });
@@ -220,9 +220,9 @@ export class MessageSender {
   }
 
   /**
-   * Returns the sealed body, for a repeated attempt the same one, because each seal is another text, and the proxy
-   * would refuse another text under the ID (D-152). Another payload under the ID gets its own body, and the proxy
-   * decides.
+   * Returns the sealed body. A repeated attempt gets the same one, because each seal is another text, which the proxy
+   * would refuse under the same ID (D-152). Another payload under the ID gets its own body, which the proxy accepts or
+   * refuses.
    */
   async #seal(
     message: SentMessage,
@@ -297,7 +297,7 @@ function eventOf(status: number, state: StateChange["state"]): "sent" | "queued"
   return state === "queued" ? "queued" : "sent";
 }
 
-/** Statuses that end a message, because another attempt would get the same. */
+/** Statuses that end a message, because another attempt would get the same status. */
 const FINAL: ReadonlySet<number> = new Set([400, 401, 403, 409, 413]);
 /** Statuses that concern every message. The others concern the recipient, so messages to other peers go on. */
 const OF_ALL: ReadonlySet<number> = new Set([401, 429, 503]);
@@ -330,8 +330,8 @@ export async function attempt(
 }
 
 /**
- * Adds how many messages the server takes, for the person who reads why a message waits. Only numbers of the answer are shown,
- * because a server of others could write anything else into a line of svc.
+ * Adds how many messages the server takes, for the person who reads why a message waits. Only numbers of the answer are
+ * shown, because a server of others could write anything else into a line of svc.
  */
 function withLimit(code: string | null, headers: Headers): string | null {
   const found = /^"(\w{1,20})";q=(\d{1,9});w=(\d{1,6})$/.exec(headers.get("RateLimit-Policy") ?? "");

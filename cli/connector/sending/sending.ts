@@ -1,6 +1,7 @@
 /**
- * What leaves: messages, kept messages, receipts, and the questions how sent messages ended: for a caller of the local
- * API, after news of the proxy, at each new link, and every 5 min for other servers. A failed one is asked again then.
+ * Sends messages, kept messages and receipts, and asks how sent messages ended: for a caller of the local API, after
+ * news of the proxy, at each new link, and every 5 min for other servers. A failed question is asked again at the next
+ * of these times.
  */
 import { type Cancel, sleep } from "../../../shared/clock.ts";
 import { doubled } from "../../../shared/client/backoff.ts";
@@ -19,7 +20,7 @@ import { TokenError } from "../../../shared/protocol/signed/jws.ts";
 import type { Pin } from "../check_proof.ts";
 import type { SentProof } from "../store/sent_messages.ts";
 
-/** The wait before the receipts of a message are asked for again; doubles. With less, a slow recipient costs many requests. */
+/** First wait before receipts are asked for again; doubles. With less, a slow recipient costs many requests. */
 const LOOKUP_FIRST_MS = 1_000;
 
 /** As many as a proxy lists. With more, an answer full of signatures would hold up the messages. */
@@ -34,7 +35,7 @@ const OPEN: ReadonlySet<string> = new Set(["queued", "delivered", "unknown", "de
 const ABROAD_EVERY_MS = 300_000;
 /** With less, each look at the list costs the proxy a hundred reads. */
 export const REFRESH_MS = 10_000;
-/** Messages in a question, which the proxy bounds too, and questions at a time: older messages have ended long ago. */
+/** Messages of a question, as many as the proxy takes, and questions in a row: older messages have ended long ago. */
 const REFRESHED_TOGETHER = 100, REFRESH_REQUESTS = 10;
 
 export class Sending {
@@ -103,7 +104,10 @@ export class Sending {
     await Promise.all([this.#loops.receipt.stop(ms), this.#loops.kept.stop(ms)]);
   }
 
-  /** Stores the state that the proxy tells. `processed` of a ticket peer needs its receipt: a proxy may lie (D-154). */
+  /**
+   * Stores the state that the proxy tells. A ticket peer's `processed` needs a receipt, because a proxy may lie
+   * (D-154).
+   */
   told({ requestId, recipientAgentDid: toDid, state }: DeliveriesAnswer["deliveries"][number]): void {
     const { clock, store: { sent }, emit } = this.deps;
     if (state === "processed" && this.#signs(toDid)) return this.#prove({ toDid, requestId });
@@ -163,7 +167,7 @@ export class Sending {
 
   /**
    * Asks for the outcomes of the messages whose state can still change, the newest first, at most once in 10 s; calls
-   * meanwhile share the answer. Never rejects, because one that fails is asked again.
+   * meanwhile share the answer. Never rejects, because the next call after a failure asks again.
    */
   refresh(): Promise<void> {
     const { clock } = this.deps;

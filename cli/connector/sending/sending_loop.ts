@@ -1,6 +1,6 @@
 /**
- * Sends stored items to the proxy until it has them: receipts and kept messages. The loop decides when and how many at a
- * time; its two subclasses send and store.
+ * Sends stored items to the proxy until it has them: receipts and kept messages. The loop decides when and how many at
+ * a time; its two subclasses send and store.
  */
 import { type Cancel, settledWithin } from "../../../shared/clock.ts";
 import { doubled, RETRY_FIRST_MS, RETRY_MAX_MS, retryWait } from "../../../shared/client/backoff.ts";
@@ -191,8 +191,9 @@ export class ReceiptSender extends SendingLoop<PendingReceipt> {
 }
 
 /**
- * Sends the kept messages until the proxy has them: for each peer the oldest first (D-305). A message ends when the proxy
- * refuses it permanently, or after 24 h.
+ * Sends the kept messages until the proxy has them: for each peer the oldest first (D-305). A message ends when the
+ * proxy refuses it permanently, or after 24 h, because the proxy then forgets its request ID and a later copy could
+ * arrive twice.
  */
 export class KeptSender extends SendingLoop<SentMessage> {
   readonly #pauses = new ServerPauses();
@@ -218,7 +219,7 @@ export class KeptSender extends SendingLoop<SentMessage> {
     }
     const message = sent.tryAgain(kept, clock.now());
     if (message === null) {
-      // It was cancelled, so another one is the probe.
+      // The message was cancelled, so another message may be the probe.
       if (host !== null) this.#pauses.endProbe(host);
       return 0;
     }
@@ -226,7 +227,7 @@ export class KeptSender extends SendingLoop<SentMessage> {
     const about = { to: kept.toDid, requestId: kept.requestId };
     if (tried.later) {
       const { problem, mayHaveArrived, isOfAll } = tried;
-      // Another server holds up only what is for it.
+      // A failure of another server holds up only the messages to it.
       const serverMs = host !== null && isOfAll ? this.#pauses.failed(host, clock.now()) : 0;
       if (host !== null && !isOfAll) this.#pauses.reached(host);
       // A later time would count as due, as if the clock was set back; the pause holds the message for the rest.

@@ -10,8 +10,9 @@ import { LIMITS } from "../../../shared/protocol/limits.ts";
 export const CLEANUP_EVERY_MS = 10 * 60_000;
 
 /**
- * How long a receipt is tried: as long as the proxy accepts it. For a queued message these 8 days start at the end of its
- * mailbox lifetime, so a connector that does not reach the proxy for 8 days may drop a receipt that it would still accept.
+ * How long a receipt is tried: as long as the proxy accepts it. For a queued message these 8 days start at the end of
+ * its mailbox lifetime, so a connector that does not reach the proxy for 8 days may drop a receipt that the proxy would
+ * still accept.
  */
 const RECEIPT_KEPT_MS = LIMITS.deliveryKeptSeconds * 1000;
 

@@ -21,7 +21,7 @@ export type Entry =
   }
   | { kind: "sent"; at: number; message: SentMessage; payload: string | null };
 
-/** Where the page before one begins: the lowest number of each direction that was shown. */
+/** The place before a shown page: the lowest number of each direction on it. */
 export interface Before {
   received: number;
   sent: number;

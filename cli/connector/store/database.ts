@@ -1,6 +1,6 @@
 /**
- * `connector.db`: the connector's SQLite database (D-88). The file is private before SQLite opens it, and a transaction is
- * on disk when it returns. schema.ts defines the tables, and the files beside it the meaning of rows.
+ * `connector.db`: the connector's SQLite database (D-88). The file is private before SQLite opens it, and a transaction
+ * is on disk when it returns. schema.ts defines the tables, and the files beside it the meaning of rows.
  */
 import { DatabaseSync, type StatementSync } from "node:sqlite";
 import { CliError } from "../../errors.ts";
@@ -205,7 +205,7 @@ function damaged(path: string, why: string): CliError {
 
 /**
  * Refuses a journal without its database, because after a kill the newest messages are in the journal alone, and SQLite
- * would delete it when it makes a new database.
+ * would delete the journal with a new database.
  */
 function refuseRest(path: string): void {
   if (sizeOf(path) !== null || (sizeOf(`${path}-wal`) ?? 0) === 0) return;

@@ -17,7 +17,7 @@ export type Written =
   | { kind: "received"; message: InboxMessage }
   | { kind: "sent"; message: SentMessage; payload: string };
 
-/** A place in the history: the number of the message of each direction that was shown last. */
+/** A place in the history: the number of the last shown message of each direction. */
 export interface Place {
   received: number;
   sent: number;

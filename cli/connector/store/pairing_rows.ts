@@ -6,18 +6,18 @@ import type { Database } from "./database.ts";
 
 /** With less, a peer that confirmed in time while the connector was offline could not prove its key. */
 const KEPT_AFTER_MS = DAY_MS;
-/** How long a confirmation is repeated: as long as a proxy gives the same answer to the same one. */
+/** How long a confirmation is repeated: as long as a proxy gives the same answer to a repeated confirmation. */
 const KEPT_MS = DAY_MS;
 /** With more, a program that pastes tickets would fill the file. */
 const ROWS_MAX = 100;
 
-/** The pair secrets of this agent's open tickets (D-146). One is deleted when a peer has proven its key with it. */
+/** The pair secrets of this agent's open tickets (D-146). Each is deleted when a peer has proven its key with it. */
 export class PairSecrets {
   constructor(private readonly db: Database) {}
 
   /**
-   * Adds the secret of a ticket that expires at `until`. Keeps the newest secrets, one for each ticket that the proxy lets
-   * an agent have open, because secrets of other tickets open nothing.
+   * Adds the secret of a ticket that expires at `until`. Keeps the newest secrets, one for each ticket that the proxy
+   * lets an agent have open, because secrets of other tickets open nothing.
    */
   add(secret: string, until: number): void {
     this.db.transaction(() => {

@@ -1,6 +1,6 @@
 /**
- * Receipts that are not sent yet (D-72, D-88). Each is stored in the transaction that ends its message and kept until the
- * proxy has it. Signs and sends nothing.
+ * Receipts that are not sent yet (D-72, D-88). Each is stored in the transaction that ends its message and kept until
+ * the proxy has it. Signs and sends nothing.
  */
 import type { ReceiptStatus } from "../../../shared/protocol/api/receipts.ts";
 import type { NewId } from "../../../shared/protocol/ids.ts";

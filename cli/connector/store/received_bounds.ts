@@ -45,8 +45,8 @@ export class ReceivedBounds {
   }
 
   /**
-   * Makes room for a message of a sender: blanks read messages, then deletes dead letters, the oldest first. Returns false
-   * when the message does not fit.
+   * Makes room for a message of a sender: blanks read messages, then deletes dead letters, the oldest first. Returns
+   * false when the message does not fit.
    */
   makeRoom(fromDid: string, bytes: number): boolean {
     if (!this.#senderHasRoom(fromDid, bytes)) return false;

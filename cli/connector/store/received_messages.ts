@@ -1,7 +1,7 @@
 /**
- * The stored messages (D-88): on disk before they are acknowledged, remembered for 24 h after they ended, and kept as dead
- * letters when they could not be delivered. On a pull platform a message is unread until the agent takes it (D-116). A
- * message and its receipt change in one transaction.
+ * The stored messages (D-88): on disk before they are acknowledged, remembered for 24 h after they ended, and kept as
+ * dead letters when they could not be delivered. On a pull platform a message is unread until the agent takes it
+ * (D-116). A message and its receipt change in one transaction, because a kill between two would lose the receipt.
  */
 import type { ProvenMessage } from "../check_proof.ts";
 import { utf8Bytes } from "../../../shared/protocol/base64url.ts";
@@ -34,11 +34,11 @@ import { isTaskId, type NewSentMessage, type SentMessages } from "./sent_message
 
 /** Ended messages that are remembered. With fewer, a repeated delivery is handed over twice under load. */
 export const SEEN_MESSAGES = 100_000;
-/** After this time an unread message is a dead letter and its sender is told. With less, a holiday is too long. */
+/** After this time an unread message is a dead letter, and its sender is told. With less, a holiday ends messages. */
 const UNREAD_KEPT_MS = 7 * DAY_MS;
 /** How long a person can look at a dead letter or replay it; its sender has had the receipt already. */
 export const DEAD_KEPT_MS = 30 * DAY_MS;
-/** Payload on a page and in a list of dead letters: a peer decides how large a payload is, and the answer is in memory. */
+/** Most payload of a page, and of a list of dead letters. With more, large payloads of a peer fill the memory. */
 export const LISTED_BYTES = 1024 ** 2, DEAD_LISTED_BYTES = 4 * 1024 ** 2;
 /** Replies to one message that are listed, because a peer may send any number, which would fill the answer. */
 const REPLIES_LISTED = 100;
@@ -90,7 +90,7 @@ export const NOT_READ = `not read within ${UNREAD_KEPT_MS / 86_400_000} days`;
 
 const LEASE_MS = LIMITS.leaseSeconds * 1000;
 
-/** Whether a lease holds now. One that ends later than any can comes from a clock that was set back, so it does not. */
+/** Whether a lease holds now. An end beyond the longest lease is from a clock that was set back, and does not count. */
 export function isLeased(until: number, now: number): boolean {
   return until > now && until <= now + LEASE_MS;
 }
@@ -147,7 +147,7 @@ export class ReceivedMessages {
       // After 24 h the same ID is a new message (D-69).
       const isOver = known.endedAt !== null && now - known.endedAt >= LIMIT.seenKeptMs;
       if (!isOver) {
-        // Kept although the sender repeats itself, because its new nonce must not work once the message is forgotten.
+        // The new nonce of a repetition is kept too, because it would otherwise work once the message is forgotten.
         this.tables.proofs.add(proof);
         return "known";
       }
@@ -280,8 +280,8 @@ export class ReceivedMessages {
   }
 
   /**
-   * Records that the agent has taken unread messages, with their receipts, in one transaction. Returns the IDs that this
-   * call has changed: of two callers one gets an ID.
+   * Records that the agent has taken unread messages, with their receipts, in one transaction. Returns the IDs that
+   * this call has changed: of two callers one gets an ID.
    *
    * @param leaseId the lease that holds them, if one does. Their reader has seen them, so this does not wait for the
    * disk: a power failure makes them unread again, as the end of the lease would
@@ -315,8 +315,8 @@ export class ReceivedMessages {
   }
 
   /**
-   * Ends the leases whose time is over, because a program that is killed releases nothing: whether their messages were shown is
-   * not known. Returns when the next one ends; `null` without one.
+   * Ends the leases whose time is over, because a program that is killed releases nothing: whether their messages were
+   * shown is not known. Returns when the next one ends; `null` without one.
    */
   endLeases(now: number): number | null {
     const nextEnd = "SELECT min(leaseUntil) FROM messages WHERE leaseUntil > 0 AND state = 'waiting'";
@@ -355,8 +355,8 @@ export class ReceivedMessages {
   }
 
   /**
-   * Stores that the runtime accepted the message. Deletes its content, adds its receipt, and the runtime's reply to it. The
-   * reply to a task of an A2A client stays readable.
+   * Stores that the runtime accepted the message. Deletes its content, adds its receipt, and the runtime's reply to it.
+   * The reply to a task of an A2A client stays readable.
    *
    * @param reply `problem`: why it is not sent
    * @param also further changes in the same transaction

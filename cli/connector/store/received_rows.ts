@@ -24,7 +24,7 @@ export interface InboxMessage {
   session: string | null;
   /** Request ID of the message that this one answers, as the sender gave it. */
   inReplyTo: string | null;
-  /** True when the agent has sent that message to the sender of this one (D-112). */
+  /** True when the message that `inReplyTo` names went from this agent to this sender (D-112). */
   isReply: boolean;
   /** True when a program sent it without a decision of a person or a model. */
   auto: boolean;
@@ -54,7 +54,7 @@ export interface QueuedMessage {
   nextAt: number;
   /** Out of its lane: it does not block other messages and does not wait for them. */
   aside: boolean;
-  /** Until `nextAt` it is for a caller that waits for it, also after an outage of the runtime. */
+  /** Until `nextAt` the message is for a caller that waits for it, also after an outage of the runtime. */
   isHeld?: boolean;
 }
 
@@ -72,7 +72,7 @@ export interface DeadLetter {
   problem: string;
 }
 
-/** Whether a message without a conversation opened this one: the peer's, which this agent answered, or this agent's. */
+/** Whether a message without a conversation opened this one's: one that this agent answered, or one of this agent. */
 const IS_OPENED = `EXISTS (
   SELECT 1 FROM sent WHERE sent.toDid = messages.fromDid AND sent.inReplyTo = messages.conversationId
     AND sent.conversationId = messages.conversationId

@@ -1,6 +1,7 @@
 /**
  * The nonces of stored messages (D-143), so that a relay can hand over no message twice: request IDs are forgotten
- * after a day, and the proof would still verify. A nonce is added in its message's transaction: a kill would lose it.
+ * after a day, and the proof would still verify. A nonce is added in its message's transaction, because a kill between
+ * two would lose it.
  */
 import { unixSeconds } from "../../../shared/protocol/time.ts";
 import type { Database } from "./database.ts";
@@ -9,7 +10,7 @@ import type { Database } from "./database.ts";
 export const SEEN_PER_SENDER = 100_000;
 /** Longer than a message may be old and ahead, so that a forgotten nonce is refused by its time. */
 const KEPT_SECONDS = 778_500;
-/** With less, a message that was on its way when the memory began would be refused. */
+/** With less, messages that were signed up to 300 s before the memory began would be refused. */
 const GRACE_SECONDS = 300;
 
 /** A proof of a message. `signedAt`: Unix seconds. */
@@ -26,9 +27,10 @@ export class SeenProofs {
   constructor(private readonly db: Database) {}
 
   /**
-   * In a new file, sets from when on nonces are known. With pins an older file is lost, so older proofs are refused.
+   * Records in a new file from when on nonces are known. An agent with pins has lost an older file, so proofs that are
+   * older than 300 s are refused, because their nonces may have been in that file.
    *
-   * @returns true when that memory is lost
+   * @returns true when an older file is lost
    */
   begin(hasPins: boolean, now: number): boolean {
     if (this.db.get("SELECT 1 FROM memory") !== null) return false;

@@ -10,7 +10,7 @@ import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
 import type { Database } from "./database.ts";
 import { type OnChange, TASK_REPLY } from "./received_rows.ts";
 
-/** How long a row is kept after its last change. With less than the proxy keeps a receipt, a late receipt finds no message. */
+/** With less than the time for which the proxy keeps a receipt, a late receipt finds no message. */
 const SENT_KEPT_MS = 8 * DAY_MS;
 /** Rows and content are bounded, because an agent in a loop would fill the disk. */
 export const SENT_MESSAGES = 100_000, SENT_BYTES = 256 * 1024 ** 2;
@@ -35,7 +35,7 @@ export interface SentMessage {
   problem: string | null;
   /** When the proxy deletes a queued message; `null` when it is not queued. */
   expiresAt: number | null;
-  /** Whether the answer of an attempt was lost, so that the recipient may have it. */
+  /** Whether the answer of an attempt was lost, so that the recipient may have the message. */
   mayHaveArrived: boolean;
   /** Attempts to send it again. */
   attempts: number;
@@ -88,7 +88,7 @@ export class OutboxFullError extends Error {
 
 export type StateChange = Pick<SentMessage, "state"> & Partial<Pick<SentMessage, "problem" | "expiresAt">>;
 
-/** Request IDs of tasks: `a-` and a SHA-256 as base64url, which no other sender of this agent makes. */
+/** Request IDs of tasks: `a-` and a SHA-256 as base64url, a form that no other request ID of this agent has. */
 export function isTaskId(requestId: string | null): requestId is string {
   return requestId !== null && /^a-[A-Za-z0-9_-]{43}$/.test(requestId);
 }
@@ -109,8 +109,8 @@ const NEXT: Readonly<Record<SentState, readonly SentState[]>> = {
 const COLUMNS = `seq, toDid, requestId, conversationId, inReplyTo, auto, origin, bytes, sentAt, state, stateAt,
  problem, expiresAt, mayHaveArrived, attempts, nextAt`;
 /**
- * The newest tasks of local A2A clients for a peer, each with the time of its state: that of its reply, if there is one. The
- * bounds of the request ID are those of their index.
+ * The newest tasks of local A2A clients for a peer, each with the time of its state: that of its reply, if there is
+ * one. The bounds of the request ID are those of their index.
  */
 const TASKS = `SELECT seq, conversationId, coalesce((
    SELECT receivedAt FROM messages WHERE messages.inReplyTo = sent.requestId AND messages.fromDid = sent.toDid
@@ -118,14 +118,14 @@ const TASKS = `SELECT seq, conversationId, coalesce((
  ), stateAt) AS at
  FROM sent WHERE toDid = ? AND requestId >= 'a-' AND requestId < 'a.' AND length(requestId) = 45
  ORDER BY seq DESC LIMIT ${LISTED_TASKS}`;
-/** Finished rows first, then queued ones, the oldest of each first: so rows are deleted or blanked. */
+/** Order in which rows are deleted or blanked: finished, then queued, then other ones; of each the oldest first. */
 const OLDEST_FINISHED = "ORDER BY state IN ('sending', 'kept'), state = 'queued', seq LIMIT ?";
 /** Rows that are deleted or blanked at a time, so that a full table is not searched for each message. */
 const ROOM_ROWS = 1_000;
 const FIRST_KEPT = "seq IN (SELECT min(seq) FROM sent WHERE state = 'kept' GROUP BY toDid)";
 const NO_BODY = "body = NULL, bodyBytes = 0";
 const FINISHED = "state NOT IN ('sending', 'kept', 'queued')";
-/** The thread of the automatic message that a stored message answers; NULL without one. The parameters are of the message. */
+/** The thread of the automatic message that a stored message answers, or NULL. Both parameters name the stored one. */
 const threadOf = (fromDid: string, requestId: string) =>
   `(SELECT before.thread FROM messages JOIN sent AS before
     ON before.toDid = messages.fromDid AND before.requestId = messages.inReplyTo
@@ -138,19 +138,21 @@ export interface TaskCursor {
 }
 
 export class SentMessages {
-  /** Rows, and bytes of payloads and bodies; `null`: count again. A row that is rolled back counts until then. */
+  /**
+   * Rows, and bytes of payloads and bodies; `null`: not counted. A row that is rolled back is in it until a recount.
+   */
   #kept: { rows: number; bytes: number } | null = null;
 
   constructor(private readonly db: Database, private readonly onChange: OnChange) {}
 
   /**
-   * Stores a message before its request leaves, in state `sending`. One that may be kept is `kept` at once behind others to
-   * its recipient, because it would otherwise overtake them. A message that is sent again keeps a state that shows that the
-   * proxy has it, or that it waits here. After 24 h its request ID names a new message (D-69).
+   * Stores a message before its request leaves, in state `sending`. One that may be kept is `kept` at once behind
+   * others to its recipient, because it would otherwise overtake them. A message that is sent again keeps a state that
+   * shows that the proxy has it, or that it waits here. After 24 h its request ID names a new message (D-69).
    *
-   * The row survives a kill. It does not wait for the disk, because the recipient would wait for that too; `settle` with
-   * `isAnswered` puts it there before the caller knows of the message. A power failure before that loses a row that no
-   * caller has heard of.
+   * The row survives a kill. It does not wait for the disk, because the recipient would wait for that too; `settle`
+   * with `isAnswered` puts the row on the disk before the caller knows of the message. A power failure before that
+   * loses a row that no caller has heard of.
    *
    * @throws {OutboxFullError}
    */
@@ -191,7 +193,7 @@ export class SentMessages {
     return stored;
   }
 
-  /** Refuses messages over the bounds. Replies of the runtime count, but are never refused: no caller would see it. */
+  /** Refuses messages over the bounds. Replies of the runtime only count, because no caller would see a refusal. */
   #checkOutbox(bytes: number): void {
     const open = this.#sums("bytes", "keep = 1 AND state IN ('kept', 'sending')");
     if (open.rows >= LIMIT.keptMessages || open.bytes + bytes > LIMIT.keptBytes) throw new OutboxFullError();
@@ -219,7 +221,7 @@ export class SentMessages {
 
   /**
    * Stores that the recipient has answered a message, so it has processed it. Outside the transaction that stores the
-   * reply, a kill would lose that.
+   * reply, a kill would lose this state.
    */
   markAnswered(requestId: string, toDid: string, now: number): void {
     const message = this.find(requestId, toDid);
@@ -278,7 +280,7 @@ export class SentMessages {
     });
   }
 
-  /** Returns the message with this request ID to this recipient, or else the newest to any; `null` when there is none. */
+  /** Returns the message with this request ID to this recipient, or else the newest to any; `null` without one. */
   find(requestId: string, toDid?: string): SentMessage | null {
     const one = toDid === undefined ? "" : "AND toDid = ?";
     const sql = `SELECT ${COLUMNS} FROM sent WHERE requestId = ? ${one} ORDER BY seq DESC LIMIT 1`;
@@ -322,7 +324,8 @@ export class SentMessages {
 
   /**
    * Stores what is going to leave for a message, and returns what is stored. Of two attempts at a time both send the
-   * body of the first, because the proxy would refuse another one. What the proxy may have already stays.
+   * body of the first, because the proxy would refuse another one. A body that the proxy may already have is not
+   * replaced.
    */
   leave(message: Pick<SentMessage, "seq">, body: SentBody): SentBody {
     return this.db.transactionWithoutSync(() => {
@@ -358,8 +361,8 @@ export class SentMessages {
   }
 
   /**
-   * Tasks of local A2A clients for a peer, the newest state first, and how many there are in all pages. `cursor` of a
-   * task is for the next page. Of very many tasks the oldest are left out.
+   * Tasks of local A2A clients for a peer, the newest state first, and how many there are in all pages. The last
+   * `cursor` begins the next page. Of over 1,000 tasks the oldest are left out.
    */
   tasks(
     toDid: string,
@@ -386,8 +389,8 @@ export class SentMessages {
   }
 
   /**
-   * Marks the messages whose request an earlier run did not complete as `unknown`, or as `kept` when the connector sends them
-   * again by itself. Returns the number marked.
+   * Marks the messages whose request an earlier run did not complete as `unknown`, or as `kept` when the connector
+   * sends them again by itself. Returns the number marked.
    */
   markInterrupted(now: number): number {
     return this.db.run(

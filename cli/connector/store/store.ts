@@ -1,7 +1,7 @@
 /**
  * What the connector keeps in `connector.db`: received messages, sent messages, receipts and tasks. A message and its
- * receipt change in one transaction, and a change is told after its commit, so that no part acts on what a failed commit
- * undoes.
+ * receipt change in one transaction, and a change is told after its commit, so that no part acts on what a failed
+ * commit undoes.
  */
 import { DAY_MS } from "../../../shared/clock.ts";
 import type { NewId } from "../../../shared/protocol/ids.ts";

@@ -54,7 +54,10 @@ export class TaskRows {
     return this.db.number("SELECT count(*) FROM tasks WHERE state = 'working'") ?? 0;
   }
 
-  /** The tasks whose state is due, the longest due first. A time beyond the longest wait is of a wrong clock: due. */
+  /**
+   * The tasks whose state is due, the longest due first. A time beyond the longest wait is of a wrong clock, so it is
+   * due.
+   */
   due(now: number): OpenTask[] {
     const sql = `${SELECT} WHERE tasks.state = 'working' AND (tasks.nextAt <= ? OR tasks.nextAt > ?)
      ORDER BY tasks.nextAt LIMIT ?`;

@@ -1,12 +1,11 @@
 /**
  * Combines many small claims into one atomic commit. Claims that arrive during a commit form the next batch; a claim
  * that no request waits for may wait for a commit of others. A claim is a list of pure record updates. It is applied
- * completely or rejected, and receives its own result. All nonces, rate-limit windows and delivery records are written
- * here, because another writer would not see the claims that wait. Over a network several commits are in flight, on
- * different records: to the store they are like commits of several instances. There a commit does not check the records
- * that a claim only depends on, if they were read at most 1 s before. In a store that no other process has open, a
- * commit does not check again a record that an earlier one has checked, while no record of its kind is written, for at
- * most a second.
+ * completely or rejected, and receives its own result. Nonces, rate-limit windows and delivery records are written only
+ * here: another writer would miss waiting claims. Over a network several commits are in flight, on different records:
+ * to the store they are like commits of several instances. There a commit does not check the records that a claim only
+ * depends on, if they were read at most 1 s before. In a store that no other process has open, a commit does not check
+ * again a record that an earlier one has checked, while no record of its kind is written, for at most a second.
  *
  * A commit whose call fails or is late may have taken effect, or may still do so (D-216).
  * - After an error its mark is read. When it has the commit's number, the claims of that commit have taken effect.
