@@ -68,7 +68,7 @@ export interface RunningServer {
   stop(): Promise<void>;
 }
 
-/** What only a process has that does nothing else than serve. */
+/** What a process has that only serves. */
 interface OwnProcess {
   /** Lines of the log that are not written yet. */
   lines: LogQueue;
@@ -184,7 +184,7 @@ function guardMemory({ deps }: Proxy, { memoryGuardBytes }: ProxyConfig, log: Lo
 /**
  * Starts the services that the environment selects.
  *
- * @param own what a process has that does nothing else
+ * @param own what a process has that only serves
  * @throws {StartRefused} with every problem of the configuration; when the address cannot be used, another process uses
  * the store, or the store has another format
  */
@@ -320,9 +320,9 @@ function listenForInstances(at: ListenAddress): InstanceListener {
 }
 
 /**
- * Refuses new requests, waits up to 3.5 s for acks in flight, closes sockets with 1001 and ends within 5 s.
- * With other instances it first serves requests for a second while it is not ready, because load balancers learn that
- * late, and closes its sockets in parts.
+ * Refuses new requests, waits up to 3.5 s for acks in flight, closes sockets with 1001 and ends within 5 s. With other
+ * instances it closes its sockets in parts, after it has served requests for a second while it is not ready, because
+ * load balancers learn that late.
  */
 async function stop(
   entry: Entry,

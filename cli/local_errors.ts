@@ -5,7 +5,7 @@
 
 interface LocalErrorRow {
   status: number;
-  /** The condition, also the message unless the place that throws knows more. */
+  /** The condition. It is also the message, unless the code that throws gives a more exact one. */
   when: string;
   /**
    * What to do. Commands, MCP tools, `svc explain` and the documents show it. A response of the local API does not hold

@@ -163,7 +163,7 @@ export function countInvite(quota: QuotaRecord, expiresAt: number | null, now: n
   return { ...quota, invites: withOne(quota.invites, { until: expiresAt ?? NEVER, grainMs: HOUR_MS, now }) };
 }
 
-/** Counts an invite that was redeemed or deleted. Never refuses. */
+/** Counts an invite that was redeemed or deleted. Never refuses, because the invite only frees its place. */
 export function countInviteClosed(quota: QuotaRecord, expiresAt: number | null): QuotaRecord {
   return { ...quota, invites: withoutOne(quota.invites, expiresAt ?? NEVER) };
 }

@@ -195,7 +195,7 @@ export class Connector {
     switch (change.kind) {
       case "arrived": {
         const { waiting } = change;
-        // After the ack, which a slow hand-over would otherwise delay.
+        // The hand-over begins after the ack, because a slow hand-over would otherwise delay the ack.
         if (waiting !== null) queueMicrotask(() => this.#runtime?.add([waiting]));
         break;
       }
@@ -233,7 +233,7 @@ export class Connector {
     return this.#shutting !== null;
   }
 
-  /** True once nothing of it runs. Its database closes next, so it no longer has a status. */
+  /** True once no part of the connector runs. Its database closes next, so it no longer has a status. */
   get isOver(): boolean {
     return this.#stopped.signal.aborted;
   }
@@ -309,7 +309,7 @@ export class Connector {
    */
   async #readPeers(): Promise<boolean> {
     const { emit } = this.deps;
-    // Before the request, because its answer may lack a peer that pairs meanwhile.
+    // Read before the request, because the answer may lack a peer that pairs meanwhile.
     const had = Object.values(presentPeers(this.peers.all));
     try {
       const read = await readAllPeers(this.proxy, this.options.agent.did);
@@ -367,7 +367,7 @@ export class Connector {
   #cleanUp(): void {
     const { clock, emit } = this.deps;
     const now = clock.now();
-    // Here too, because no link tells when another server, which did not answer, is back.
+    // Tried here too, because no link tells when another server that did not answer is back.
     if (this.linkState === "connected") void resumeConfirmations(this);
     for (const { fromDid: from, requestId } of orReport(emit, () => deleteExpired(this.store, now), [])) {
       emit("dead_letter", { from, requestId, why: NOT_READ });

@@ -10,7 +10,7 @@ import type { Context } from "../context.ts";
 import { ensureConfigDir } from "../files/config_dir.ts";
 import { ensureDirectory, isDirectory, writePrivate } from "../files/private_files.ts";
 
-/** The first and the newest: with more, secrets of the host's file stay in old copies. */
+/** Copies that are kept: the first and the newest. With more, secrets of the host's file stay in old copies. */
 const COPIES_MAX = 2;
 /** With more, a damaged record costs memory before it is refused. */
 const RECORD_BYTES_MAX = 1024 ** 2;
@@ -46,7 +46,10 @@ export class Records {
     await this.#write([...this.#others(record), record]);
   }
 
-  /** A name for a copy of the text before a change. The record has it before the copy exists, so that none is forgotten. */
+  /**
+   * A name for a copy of the text before a change. The record has the name before the copy exists, so that no copy is
+   * forgotten.
+   */
   nameOfCopy(host: string): string {
     // Random too, because of two copies within one millisecond the second would replace the first.
     return `${host}-${this.ctx.clock.now()}-${this.ctx.random.bytes(4).toHex()}.txt`;

@@ -163,7 +163,7 @@ class OpenLink implements Link {
     this.#cancelWatch = clock.after(ANSWER_MS, () => this.#isChecked ? this.#endSilent() : this.#watch());
   }
 
-  /** Checks the link after some silence, and as often as the proxy does. */
+  /** Checks the link after some silence, and at least as often as the proxy sends heartbeats. */
   #watch(): void {
     const { clock } = this.deps, now = clock.now();
     const wait = Math.min(this.#lastHeard + QUIET_MS, this.#beat.sentAt + LIMITS.heartbeatIntervalMs) - now;

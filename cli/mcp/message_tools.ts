@@ -90,7 +90,7 @@ export const SEND_MESSAGE: ToolRow = tool({
   },
 });
 
-/** The reply, held by this answer; else what to do. */
+/** The reply, held for the model, and what to do next; no reply when another program has read it. */
 async function replyOf(
   { result: { reply }, json }: SendResult,
   { signal, answer }: ToolCall,

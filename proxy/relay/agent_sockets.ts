@@ -136,9 +136,7 @@ export class RelaySocket {
     return isSilent;
   }
 
-  /**
-   * True during a probe, and when an ack is over 1 s late and nothing has arrived since, because the peer may be gone.
-   */
+  /** True during a probe, and when an ack has not come for 1 s and nothing else has: the peer may then be gone. */
   get isSilent(): boolean {
     const [oldest] = this.#inFlight.values();
     const isLate = oldest !== undefined && this.#deps.clock.now() - oldest.sentAt >= SILENT_MS;

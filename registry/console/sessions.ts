@@ -19,7 +19,7 @@ const SESSION_MS = 8 * 3_600_000;
 const IDLE_MS = 1_800_000;
 /** With less, each click would be a write. */
 const SEEN_EVERY_MS = 60_000;
-/** Most of each person. With more, a program that makes codes and opens none fills the store. */
+/** Most codes, and sessions, of each person. With more, a program that makes codes and opens none fills the store. */
 const CODES_MAX = 10, SESSIONS_MAX = 10;
 /** More records than all admins together have. */
 const READ_MAX = 1_000;
@@ -50,7 +50,7 @@ export async function createConsoleCode(
   return { code, expiresAt: now + CODE_MS };
 }
 
-/** Uses a code up and begins the session in one commit, so that of two who have the code one gets in. */
+/** Uses a code up and begins the session in one commit, so that of two callers with the code only one gets in. */
 export async function takeConsoleCode(
   deps: StoreDeps,
   codeDigest: string,
@@ -85,7 +85,7 @@ export async function findConsoleSession(
   if (human === null) return null;
   if (isUse && Math.abs(now - entry.value.seenAt) >= SEEN_EVERY_MS) {
     const expireIn = Math.max(1, entry.value.createdAt + SESSION_MS - now);
-    // A lost race needs no retry, because the other request was at the same time, or the session has ended.
+    // A lost race needs no retry, because another request has just stored its time, or the session has ended.
     await deps.kv.atomic().check(entry).set(entry.key, { ...entry.value, seenAt: now }, { expireIn }).commit();
   }
   return { human, digest, requestId };

@@ -13,7 +13,7 @@ const QUICK_ATTEMPTS = 4;
 const QUICK_FIRST_MS = 300, QUICK_MAX_MS = 2_000;
 /** The longest wait of later attempts. With more, a runtime that is back gets its messages later. */
 const SLOW_MAX_MS = 60_000;
-/** Refusals with 5xx and with another status before the message is dead: more tries seldom help. */
+/** Refusals before a message is dead: with 5xx, and with another status. With more, its sender learns that late. */
 const SERVER_ERROR_ATTEMPTS = 10, CLIENT_ERROR_ATTEMPTS = 5;
 /** How long a message is tried while no answer is about it. With less, a runtime that is down for a night loses it. */
 const PATIENCE_MS = DAY_MS;

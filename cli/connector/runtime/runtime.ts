@@ -14,7 +14,7 @@ import type { RuntimeAnswer } from "./delivery_rules.ts";
 import { idempotencyKey, type InboxMessage } from "../store/received_rows.ts";
 import { CONNECTOR_LIMITS } from "../limits.ts";
 
-/** Time-outs of a look at a task and of a health check: longer, and a stuck runtime is noticed late. */
+/** With longer time-outs of a look at a task and of a health check, a stuck runtime is noticed late. */
 const TASK_POLL_TIMEOUT_MS = 10_000, PROBE_TIMEOUT_MS = 5_000;
 
 interface RuntimeDeps {
@@ -156,7 +156,7 @@ export function parseHookPath(text: string, what: string): string {
 }
 
 /**
- * Checks the hook token, which its error does not quote, because logs keep errors and a holder of it can send as svc.
+ * Checks the hook token. The error does not quote it, because a reader of a log could otherwise send as svc.
  * @throws {CliError} `CLI_USAGE` when the token does not fit into a header
  */
 export function parseHookToken(text: string, what: string): string {

@@ -1,7 +1,6 @@
 /**
  * Sends messages, kept messages and receipts, and asks how sent messages ended: for a caller of the local API, after
- * news of the proxy, at each new link, and every 5 min for other servers. A failed question is asked again at the next
- * of these times.
+ * news of the proxy, at each new link, and every 5 min for other servers. A failed question is asked again then.
  */
 import { type Cancel, sleep } from "../../../shared/clock.ts";
 import { doubled } from "../../../shared/client/backoff.ts";

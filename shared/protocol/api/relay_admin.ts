@@ -29,7 +29,7 @@ export const ConnectionQuery = adminQuery({
   /** Only agents that are connected, or only agents that are not. */
   online: z.enum(["true", "false"]).transform((text) => text === "true").optional(),
   limit,
-  /** Only these agents: 1 to 100 IDs, separated by commas. */
+  /** Only these agents: their IDs, separated by commas. */
   agents: AgentIds.optional(),
   cursor: AgentDid.optional(),
 });
@@ -58,7 +58,7 @@ export const ConnectionList = z.object({
 export type QueueQuery = z.output<typeof QueueQuery>;
 export const QueueQuery = adminQuery({
   limit,
-  /** Only the queues of these agents: at most 100 IDs, separated by commas. */
+  /** Only the queues of these agents: their IDs, separated by commas. */
   agents: AgentIds.optional(),
   cursor: AgentDid.optional(),
 });
@@ -93,7 +93,7 @@ export const IssuerView = z.object({
   /** Seconds; `null` while the answering instance has none. */
   keysAgeSeconds: z.number().nullable(),
   listAgeSeconds: z.number().nullable(),
-  /** Why it could not be asked the last time; `null` after an answer. */
+  /** Why the registry could not be asked the last time; `null` after an answer. */
   problem: z.string().nullable(),
 });
 
@@ -156,7 +156,7 @@ export const Refusal = z.object({
   code: z.string(),
   /** Number of the check that refused, 1 to 9; `null` when none of them did. */
   check: z.int().nullable(),
-  /** `other` for an unusual one. */
+  /** `other` for an unusual method. */
   method: z.string(),
   /** Path of the route, never of the request; `null` without a route. */
   route: z.string().nullable(),
@@ -181,14 +181,14 @@ export type RefusalList = z.output<typeof RefusalList>;
 export const RefusalList = z.object({
   refusals: z.array(Refusal),
   instance: Ulid,
-  /** Time from which its refusals are kept. */
+  /** Time from which the instance keeps refusals. */
   since: IsoTime,
   /** With `group=agent`: the most frequent ones first. */
   groups: z.object({
     /** Time from which they are counted. */
     since: IsoTime,
     byAgent: z.array(RefusalGroup),
-    /** Refusals of further codes and agents: at most 1,000 of them are told apart in an hour. */
+    /** Refusals of further codes and agents, because at most 1,000 are told apart in an hour. */
     others: z.int(),
   }).optional(),
 });
