@@ -3,7 +3,7 @@
  * together, so that an attacker who knows a token can lock out neither its agent nor other agents at the same address.
  * It also counts per owner, because a person with a hundred agents would have a hundred counts: over all addresses for
  * requests that the owner's agents did sign, and per address for the others, which a stranger may have made. The counts
- * are bounded and in memory. They only reduce load.
+ * are bounded and in memory, because they only reduce load.
  */
 import { type Clock, sleep } from "../../shared/clock.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";

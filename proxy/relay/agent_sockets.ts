@@ -1,7 +1,6 @@
 /**
  * The relay sockets of one agent (D-67, D-70): sends frames and receives acks, over up to four sockets. Each delivery
- * gets a result, also when its socket is lost. It sees a WebSocket only as `SocketTransport`, so its tests need no
- * network.
+ * gets a result, also when its socket is lost. A WebSocket is only a `SocketTransport` here, so tests need no network.
  */
 import type { Message } from "../schema/records.ts";
 import type { Cancel, Clock } from "../../shared/clock.ts";

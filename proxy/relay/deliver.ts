@@ -132,7 +132,7 @@ async function acceptMessage(deps: DeliverDeps, caller: AdmittedAgent, exchange:
   }
 }
 
-/** Queues a message that may wait; otherwise waits for a recipient whose instance stops, `null` when it is back. */
+/** Queues a message that may wait, or waits for a recipient whose instance stops: `null` when that agent is back. */
 async function withoutRecipient(
   deps: DeliverDeps,
   caller: AdmittedAgent,

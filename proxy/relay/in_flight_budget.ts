@@ -26,7 +26,7 @@ export class InFlightBudget {
   }
 
   /**
-   * Counts a message. Returns the function that ends the count, which is idempotent.
+   * Counts a message. Returns an idempotent function that ends the count.
    *
    * @throws {ServiceError} `PROXY_RELAY_UNAVAILABLE` when the messages of the owner, the sender, or all, are too large
    */

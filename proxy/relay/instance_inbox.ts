@@ -16,7 +16,7 @@ import { splitChunks } from "../../shared/server/store/chunks.ts";
 import { absent, type Update, type Write } from "../../shared/server/store/batch.ts";
 import { WatchedKey } from "../../shared/server/store/watched_key.ts";
 
-/** Handles a note. Those with content come in the order in which they were written. */
+/** Handles a note. Notes with content come in the order in which they were written. */
 export type Receive = (body: unknown, bytes: Uint8Array) => void;
 
 interface InboxDeps {
@@ -128,7 +128,7 @@ export class InstanceInbox {
       together = [];
     }
     await this.#handle(together);
-    // An ID whose note has left the store cannot come again, and the set would grow without end if it stayed.
+    // An ID whose note has left the store cannot come again, and the set would grow without end if such IDs stayed.
     for (const id of before) if (!present.has(id)) this.#handled.delete(id);
   }
 

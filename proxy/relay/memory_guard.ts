@@ -12,7 +12,9 @@ import type { ConnectedAgents } from "./connected_agents.ts";
 
 /** Time between looks. With more, an attacker who sends 100 MB a second gains over 25 MB between two. */
 const LOOK_MS = 250;
-/** Growth in a second that asks the sockets. With less, honest load does; with more, a small machine has no time. */
+/**
+ * Growth in a second at which sockets are asked. With less, honest load does it; with more, a small machine fills up.
+ */
 const GROWTH_BYTES = 67_108_864;
 /** Time for an answer. With less, a connector behind a slow line would be closed. */
 const ANSWER_MS = 2_000;
@@ -20,7 +22,7 @@ const ANSWER_MS = 2_000;
 const LATE_MS = 200;
 /** With more, a server that stays busy closes no socket before its memory is full. */
 const MAX_WAITS = 3;
-/** Wait of an owner whose socket was closed. With less, the memory is full again before the next look. */
+/** Wait before the owner of a closed socket may connect. With less, the memory is full again before the next look. */
 const CONNECT_WAIT_MS = 60_000;
 /**
  * Time between two rounds while the memory only stays above the bound, because each round is a frame to every socket.

@@ -151,7 +151,8 @@ export class MessageForwarder {
         const state = await leases.stateOf(instance).catch(() => "serving" as const);
         if (state === "stopped" && !ends.has(instance)) ends.set(instance, clock.now() + LIMITS.noteDrainMs);
         if (state !== "left" && clock.now() < (ends.get(instance) ?? Infinity)) continue;
-        // The results that it wrote are read first, because a delivered message would otherwise be reported as failed.
+        // The results that the instance wrote are read first, because a delivered message would otherwise be reported
+        // as failed.
         await inbox.catchUp();
         for (const away of all) if (away.instance === instance) away.resolve(FAILED);
       }
@@ -285,7 +286,7 @@ export class MessageForwarder {
    */
   async moved(agentDid: string): Promise<void> {
     const { presence, connectedAgents } = this.#deps;
-    // Also waits for a socket that is about to open, because it was claimed before the move.
+    // Also waits for a socket that is about to open, because its presence was claimed before the move.
     const isConnected = connectedAgents.session(agentDid) ?? await connectedAgents.opened(agentDid);
     const holder = isConnected && await presence.holderOf(agentDid).catch(() => null);
     if (!holder || holder === presence.instance) return;

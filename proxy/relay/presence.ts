@@ -141,7 +141,7 @@ export class PresenceStore {
         const left: Seen = { ...seen.value, disconnectedAt: clock.now() };
         operation.check(seen).set(seen.key, left, { expireIn: SEEN_KEPT_MS });
       }
-      // The record of an agent that was deleted meanwhile must not come back, because it would count as offline.
+      // The record of an agent that was deleted meanwhile must not come back, because the agent would count as offline.
       isDone = (await operation.commit()).ok;
     }
   }

@@ -45,7 +45,7 @@ export class Revalidation {
     this.#cancel();
   }
 
-  /** Checks a socket that was just attached: trust may have changed since its request was admitted. */
+  /** Checks a socket that was just attached, because trust may have changed since its request was admitted. */
   async attached(link: RelaySocket): Promise<void> {
     await this.#check(link);
   }
