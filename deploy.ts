@@ -1,6 +1,6 @@
 /**
- * The composition root: environment → configuration → store, clock, entropy → apps → one server. It builds, starts, drains
- * and stops both services, and holds none of their rules.
+ * The composition root: environment → configuration → store, clock, entropy → apps → one server. It builds, starts,
+ * drains and stops both services, and holds none of their rules.
  */
 import { lookup } from "node:dns/promises";
 import config from "./deno.json" with { type: "json" };
@@ -393,8 +393,8 @@ export async function runServer(environ: Environ): Promise<RunningServer> {
 const LOG_END_MS = 250;
 
 /**
- * Returns true when the lines go through Deno's console, which waits for the reader of standard error. OpenTelemetry and
- * Deno Deploy get the log from there, and Deploy always reads it.
+ * Returns true when the lines go through Deno's console, which waits for the reader of standard error. OpenTelemetry
+ * and Deno Deploy get the log from there, and Deploy always reads it.
  */
 function logsToConsole(environ: Environ): boolean {
   return environ("OTEL_DENO") === "true" || environ("DENO_DEPLOYMENT_ID") !== undefined;

@@ -244,7 +244,7 @@ export class Connector {
   }
   #shutting: Promise<void> | null = null;
 
-  /** Ends also when a part cannot be stopped, because the connector could otherwise never start again for this agent. */
+  /** Ends also when a part cannot be stopped, because the agent could otherwise have no connector again. */
   async #drain(why: unknown): Promise<void> {
     try {
       await this.#stopAll();
@@ -289,8 +289,8 @@ export class Connector {
   }
 
   /**
-   * Reads the peers again. Calls that come while one list is read share the next one, so that a hundred pairings at once
-   * cost two lists and not a hundred. Resolves to whether the list was read.
+   * Reads the peers again. Calls that come while one list is read share the next one, so that a hundred pairings at
+   * once cost two lists and not a hundred. Resolves to whether the list was read.
    */
   updatePeers(): Promise<boolean> {
     if (this.#reading === null) return this.#reading = this.#readPeers().finally(() => this.#reading = null);
@@ -343,8 +343,9 @@ export class Connector {
   }
 
   /**
-   * The DID of a peer, from a DID or an alias. Reads the peers again when the alias is unknown, and for an unknown DID while a
-   * ticket is open: its agent may have used the ticket a moment ago, and refuses a message that is not sealed to it.
+   * The DID of a peer, from a DID or an alias. Reads the peers again when the alias is unknown, and for an unknown DID
+   * while a ticket is open: its agent may have used the ticket a moment ago, and refuses a message that is not sealed
+   * to it.
    */
   async findPeer(to: string): Promise<string | null> {
     if (isAgentDid(to)) {

@@ -67,7 +67,7 @@ function stateAlone(
   }
 }
 
-/** The state that receipts show; `null` for none. A dead letter can be replayed, so a message can have both receipts. */
+/** The state that receipts show, or `null`. A dead letter can be replayed, so a message can have both receipts. */
 export function shownState(
   receipts: readonly Pick<CheckedReceipt, "status" | "verified">[],
   isSigning: boolean,

@@ -1,6 +1,6 @@
 /**
- * The operator's console: pages for a person who is an admin, beside the route table. Its pages call the functions of the
- * admin's routes, so that there is no second set of rules.
+ * The operator's console: pages for a person who is an admin, beside the route table. Its pages call the functions of
+ * the admin's routes, so that there is no second set of rules.
  */
 import { agentRows } from "./agent_pages.ts";
 import { auditRows } from "./audit_page.ts";

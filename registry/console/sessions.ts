@@ -1,7 +1,7 @@
 /**
- * The codes and sessions of the console in the store, by digest: a session lives on when the registry restarts, and neither
- * part of it can be read back. Each request reads the API key and the person, so that a revoked key, a suspended person or
- * a lost role ends the session at once.
+ * The codes and sessions of the console in the store, by digest: a session lives on when the registry restarts, and
+ * neither part of it can be read back. Each request reads the API key and the person, so that a revoked key, a
+ * suspended person or a lost role ends the session at once.
  */
 import type { KvEntry } from "../../shared/server/kv.ts";
 import { audited } from "../audit/record.ts";

@@ -128,7 +128,10 @@ export function hasDuplicateKeys(json: string): boolean {
   return false;
 }
 
-/** Longest text of one element, and of everything outside the array. With more, one `JSON.parse` of it blocks the process. */
+/**
+ * Longest text of one element, and of everything outside the array. With more, one `JSON.parse` of it blocks the
+ * process.
+ */
 const MAX_PART = 65_536;
 /** Characters in front of the array that are searched for its name. With more, each bracket costs a longer search. */
 const NAME_CHARS = 256;

@@ -42,7 +42,7 @@ export class Runtime {
   }
 
   /**
-   * Sends a message to the runtime. Only status and headers of the answer are read, and with `maxBytes` the body of a 2xx.
+   * Sends a message to the runtime. Reads only status and headers of the answer, and with `maxBytes` a 2xx body.
    *
    * @param taskId ID of the task that asked for the message (D-134)
    */

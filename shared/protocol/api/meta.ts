@@ -53,7 +53,10 @@ export const Liveness = z.object({ status: z.literal("ok") });
 export const Readiness = z.object({
   status: health.status,
   ready: health.ready,
-  /** Instances to which this one has no link. Messages to them go through the store. Absent if there is no such instance. */
+  /**
+   * Instances to which this one has no link. Messages to them go through the store. Absent if there is no such
+   * instance.
+   */
   linksMissing: z.array(z.string()).optional(),
 });
 

@@ -3,7 +3,7 @@
  * that no request waits for may wait for a commit of others. A claim is a list of pure record updates. It is applied
  * completely or rejected, and receives its own result. Nonces, rate-limit windows and delivery records are written only
  * here: another writer would miss waiting claims. Over a network several commits are in flight, on different records:
- * to the store they are like commits of several instances. There a commit does not check the records that a claim only
+ * to the store they are like commits of several instances. Such a commit does not check the records that a claim only
  * depends on, if they were read at most 1 s before. In a store that no other process has open, a commit does not check
  * again a record that an earlier one has checked, while no record of its kind is written, for at most a second.
  *
