@@ -253,7 +253,7 @@ function withRepeat(error: unknown, requestId: string): unknown {
   return error;
 }
 
-/** What a person gave; one of the three at most. */
+/** What a person gave. Two of the three are refused, because it would be unclear which one to send. */
 interface Given {
   /** The text; `-` reads standard input. */
   text?: string | undefined;

@@ -53,7 +53,7 @@ export async function runDemo(ctx: Context, programs: Programs, tempDir: string 
     proves: "one program is the whole service; it needs no account, container or cloud",
     run: () => {
       const starting = programs.serve({ variables, purpose: "demo" });
-      // Registered before the server has started, because after an interruption it would start and stay.
+      // The stop is registered while the server still starts, because after an interruption it would otherwise go on running.
       stack.defer(() => starting.then((server) => server.stop(), () => {}));
       return starting;
     },

@@ -107,7 +107,11 @@ export class StoredCredentials {
     return this.session.identity.accessToken !== accessToken;
   }
 
-  /** A token for the proxy of another server, in memory only. @throws {UnreachableError} when the registry gives none */
+  /**
+   * Returns a token for the proxy of another server, kept in memory until shortly before it ends.
+   *
+   * @throws {ApiError} when a retry cannot help; {UnreachableError} for any other failure
+   */
   async visit(audience: string): Promise<string> {
     const kept = await this.#visits.get(audience)?.catch(() => null);
     if (kept && Date.parse(kept.expiresAt) - this.deps.clock.now() > VISIT_AHEAD_MS) return kept.token;

@@ -92,7 +92,7 @@ export interface PrefetchedRecords {
   window: Prefetched<WindowRecord> | null;
   /** Records of a message to an agent; otherwise `null`. */
   message: AdmittedAgent["prefetched"];
-  /** Result of `CheckDeps.access()`, when it only reads records and the request has a token; otherwise `null`. */
+  /** The result of `CheckDeps.access()` once that has begun to read records; `null` when nothing has begun. */
   access: ReturnType<CheckDeps["access"]> | null;
 }
 

@@ -196,13 +196,14 @@ async function send(
       return answerRepeat(deps, caller, commit.refused);
     }
     dispatched = await sent.dispatched();
-    // A stopped instance without a result leaves its agents offline. A message that may wait is queued in any case.
+    // The agents of an instance that stopped before it gave a result are offline. A message that may wait is queued also
+    // while that instance is alive, because it would otherwise be refused.
     const isGone = dispatched.result === "failed" &&
       (queueFor !== null || !(await leases.isAlive(elsewhere)));
     if (isGone) dispatched = { result: "offline" };
   }
   if (dispatched.result !== "offline") return answer(deps, caller, id, dispatched);
-  // The recorded attempt did not reach the recipient. Without a recorded failure, a repeat would wait for its end.
+  // Its failure is recorded, because a repeat of the message would otherwise wait until the time of this attempt is over.
   if (elsewhere) await deliveries.markFailed(id);
   return { offline: true, tried: elsewhere };
 }

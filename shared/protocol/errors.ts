@@ -367,7 +367,11 @@ const ERROR_TABLE = {
   PROXY_PAIR_TICKET_NOT_FOUND: [404, "the ticket does not exist", "Check the ticket, or start a new pairing."],
   PROXY_PAIR_TICKET_EXPIRED: [410, "the ticket has expired", "Start a new pairing."],
   PROXY_PAIR_TICKET_ALREADY_CONFIRMED: [409, "another agent has confirmed the ticket", "Start a new pairing."],
-  PROXY_PAIR_RESPONDER_FORBIDDEN: [403, "the ticket is for another agent", "Ask for a ticket for your agent."],
+  PROXY_PAIR_RESPONDER_FORBIDDEN: [
+    403,
+    "the ticket is for another agent, or this server takes no agents of that registry",
+    "Ask for a ticket for your agent, or the operator about FEDERATION.",
+  ],
   PROXY_PAIR_INVALID_BODY: [
     400,
     "the body of the pairing request is invalid",

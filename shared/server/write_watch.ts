@@ -24,7 +24,7 @@ export interface Moment {
 }
 
 export class WriteWatch {
-  /** By kind; the key tables bound their number. */
+  /** The kinds that were written or asked about, by name. The key tables have a fixed number of kinds. */
   readonly #kinds = new Map<string, Kind>();
 
   /**

@@ -1,6 +1,6 @@
 /**
- * Requests to the agent runtime, only to the configured origin. The content of a message cannot change the address. The
- * meaning of a response is in delivery_rules.ts.
+ * Requests to the agent runtime. They go only to the configured origin, because a peer could otherwise
+ * make this machine call any address. The meaning of a response is in delivery_rules.ts.
  */
 import type { Clock } from "../../../shared/clock.ts";
 import { unixSeconds } from "../../../shared/protocol/time.ts";

@@ -158,10 +158,10 @@ function sourceOf(from: string, otherwise: RuntimeSource): RuntimeSource {
 }
 
 /**
- * The platform of an agent: `inbox` by option, else the push platform that an address is for, else that of
- * `runtime.json`, else its framework if that is a platform, else `inbox`, because a default address belongs to the program
- * that happens to listen there. An address without a known platform is that of OpenClaw, whose address is the default;
- * with a base URL of its own it is `generic`, so that an unknown runtime is not taken for OpenClaw.
+ * Chooses the platform of an agent. `--inbox` comes first, then the platform of `runtime.json`, or without that file the
+ * agent's framework if it is a platform. If this gives no push platform, an address that was given chooses one: `generic`
+ * for a base URL, so that an unknown runtime is not taken for OpenClaw; else OpenClaw. Without an address it is `inbox`,
+ * because a default address belongs to the program that happens to listen there.
  */
 function platformOf(
   ctx: Pick<Context, "env">,

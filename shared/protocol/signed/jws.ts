@@ -106,7 +106,8 @@ export async function verifyJws(jws: UnverifiedJws, key: CryptoKey): Promise<voi
 export const unixTime: z.ZodInt = z.int().min(0).max(253_402_300_799);
 
 /**
- * Returns the claims of a token by the schema of a closed set.
+ * Returns the claims of a token, checked with a schema that refuses unknown members, because two readers that know different
+ * claims would disagree about one token.
  *
  * @param what names the token in the message of an error
  * @throws {TokenError} `claims`

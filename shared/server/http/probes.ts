@@ -59,7 +59,8 @@ interface ListenerDeps {
 
 /**
  * Opens the second listener of a server: `/metrics`, `/healthz` and `/readyz`, and 404 for all else. It has no
- * authentication, so its answers name no agent, person or address. It never reads a request body.
+ * authentication, so its answers name no agent, person or address. It reads no
+ * request body, because a slow one would keep its connection busy.
  *
  * @throws {StartRefused} when the address cannot be used
  */
