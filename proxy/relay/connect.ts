@@ -64,8 +64,10 @@ function wantsToHide(target: string): boolean {
   return new URLSearchParams(target.split("?")[1]).get("hidden") === "1";
 }
 
-/** Checks what Deno does not check of an upgrade: the method and the version (RFC 6455 section 4.2.1). A missing
- * version counts as 13. */
+/**
+ * Checks what Deno does not check of an upgrade: the method and the version (RFC 6455 section 4.2.1). A missing version
+ * counts as 13.
+ */
 function opensWebSocket({ method, headers }: Request): boolean {
   return method === "GET" && headers.get("upgrade")?.toLowerCase() === "websocket" &&
     (headers.get("sec-websocket-version") ?? VERSION) === VERSION;
