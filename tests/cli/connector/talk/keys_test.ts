@@ -1,0 +1,313 @@
+/** The keys of `connector start`: what a person types and pastes. */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { CliError } from "../../../../cli/errors.ts";
+import { textColumns } from "../../../../cli/terminal/text_width.ts";
+import { formatTicket, withPairSecret } from "../../../../shared/protocol/ticket.ts";
+import { flushTasks } from "../../../support/manual_clock.ts";
+import { BETA, DID, ENTER, ESCAPE, listedPeer, OTHER, PAGE, Screen, SERVER } from "./screen.ts";
+
+Deno.test("the head of several agents names their person and server, and no agent", async () => {
+  await using screen = new Screen(80, undefined, 3);
+  for (const name of ["alpha", "beta", "gamma"]) screen.add(name);
+  assertEquals(screen.lines, ["3 agents of Ada · svc.example.com", screen.lines[1], ""]);
+});
+
+Deno.test("q works when the clock was set back after a paste, and when the line below the log could not be drawn", async () => {
+  await using screen = new Screen();
+  screen.add();
+  await screen.paste("a text");
+  screen.clock.step(-3_600_000);
+  screen.isBroken = true;
+  await screen.press("?");
+  screen.isBroken = false;
+  assertStringIncludes(screen.lines.join("\n"), "the store is locked");
+  await screen.press("q");
+  assertEquals(screen.stops, 1);
+});
+
+Deno.test("the ticket of an agent pairs with another one of the same terminal, and not with itself", async () => {
+  await using screen = new Screen(80, undefined, 2);
+  for (const name of ["alpha", "beta"]) screen.add(name);
+  const ticket = formatTicket(SERVER, new Uint8Array(16));
+  screen.talk.showTicket("alpha", ticket, new Date(screen.clock.now() + 300_000).toISOString());
+  await screen.paste(ticket);
+  assertEquals(screen.lines.at(-1)?.slice(7), "This is your own ticket. Give it to the other person.");
+  await screen.press("a");
+  await screen.type("beta");
+  await screen.press(ENTER);
+  await screen.paste(ticket);
+  assertEquals(screen.live(), "Pair with an agent of svc.example.com? [y/N] ");
+});
+
+Deno.test("r replies to the newest message, a number names another one, and space reads what was shown", async () => {
+  await using screen = new Screen();
+  screen.add();
+  await screen.arrive({ id: 11, text: "one" });
+  await screen.arrive({ id: 12, text: "two" });
+  assertStringIncludes(screen.lines.join("\n"), "beta of Bob asks");
+  await screen.press("r");
+  await screen.type("8443");
+  assertEquals(screen.live(), "to beta› 8443");
+  await screen.press(ENTER, "1", "1", "r");
+  await screen.type("no");
+  await screen.press(ENTER);
+  assertEquals(screen.requests("/v1/outbound").map(({ replyTo, payload }) => [replyTo, payload]), [
+    [12, { message: "8443" }],
+    [11, { message: "no" }],
+  ]);
+  await screen.arrive({ id: 13, text: "three" });
+  await screen.arrive({ id: 14, text: "four" });
+  await screen.press(" ");
+  assertEquals(screen.requests("/v1/inbox/read"), [{ ids: [13, 14] }]);
+});
+
+Deno.test("a key that fails says why, and the next keys work; o shows the page's address whole", async () => {
+  await using screen = new Screen();
+  screen.add();
+  Object.defineProperty(screen, "peers", {
+    get() {
+      throw new CliError("CLI_FILE_INVALID", "peers.json is damaged");
+    },
+  });
+  await screen.press("s", "h", "o");
+  assertEquals(screen.lines.slice(3).filter((line) => line.includes("peers.json is damaged")).length, 2);
+  assertEquals(screen.lines.at(-1), PAGE);
+});
+
+Deno.test("the line is edited with the usual keys, and only Enter sends it", async () => {
+  await using screen = new Screen();
+  screen.add();
+  await screen.press("s");
+  await screen.type("hallo world");
+  await screen.press("\x1b[D", "\x7f", "\x01", "x", "\x05", "!", "\x17");
+  assertEquals(screen.live(), "to beta› xhallo ");
+  await screen.press("\x15");
+  await screen.type("first\\");
+  await screen.press(ENTER);
+  await screen.type("second");
+  assertEquals([screen.live(), screen.requests("/v1/outbound")], ["to beta› first⏎second", []]);
+  await screen.press(ENTER);
+  assertEquals(screen.requests("/v1/outbound").map(({ payload }) => payload), [{ message: "first\nsecond" }]);
+  await screen.press("s", "\x1b[A");
+  assertEquals(screen.live(), "to beta› first⏎second");
+  await screen.press(ESCAPE);
+  assertEquals([screen.talk.discard(), screen.requests("/v1/outbound").length], [false, 1]);
+  await screen.press("s", "x");
+  assertEquals([screen.talk.discard(), screen.talk.discard()], [true, false]);
+  // A narrow terminal shows the part around the cursor.
+  await screen.press("s");
+  await screen.type("界".repeat(60));
+  assert(textColumns(screen.live()) < 80);
+});
+
+Deno.test("a paste is one message with its lines, Enter right after it is dropped, and a ticket in it is not sent", async () => {
+  await using screen = new Screen();
+  screen.add();
+  await screen.press("s");
+  await screen.paste("a\r\nb\nc", 0);
+  await screen.press(ENTER);
+  assertEquals(screen.requests("/v1/outbound"), []);
+  assertEquals(screen.live(), "to beta› a⏎b⏎c  Press Enter again.");
+  await screen.press("d", "\x7f");
+  assertEquals(screen.live(), "to beta› a⏎b⏎c");
+  await screen.paste("e".repeat(80), 0);
+  await screen.press(ENTER);
+  assert(screen.live().endsWith("e  Press Enter again.") && textColumns(screen.live()) < 80);
+  await screen.press(..."\x7f".repeat(80));
+  await screen.clock.advance(500);
+  await screen.press(ENTER);
+  assertEquals(screen.requests("/v1/outbound").map(({ payload }) => payload), [{ message: "a\nb\nc" }]);
+  await screen.press("s");
+  await screen.paste(`my ticket: ${formatTicket(SERVER, new Uint8Array(16))}`);
+  assertEquals(screen.live(), "This is a pairing ticket, a secret. Pair with it instead? [y/N] ");
+  await screen.press("n");
+  assertEquals([screen.requests("/v1/pair"), screen.requests("/v1/outbound").length], [[], 1]);
+});
+
+Deno.test("a pasted ticket pairs after y, and nothing else does", async () => {
+  await using screen = new Screen();
+  screen.add();
+  const ticket = formatTicket(SERVER, new Uint8Array(16));
+  for (const answer of ["n", "q", " ", ENTER]) {
+    await screen.paste(ticket);
+    await screen.press(answer);
+  }
+  await screen.paste(ticket);
+  await screen.clock.advance(60_000);
+  await screen.paste(`${ticket}`, 0);
+  await screen.press("y");
+  assertEquals([screen.requests("/v1/pair"), screen.stops], [[], 0]);
+  await screen.clock.advance(500);
+  assertEquals(screen.live(), "Pair with an agent of svc.example.com? [y/N] ");
+  await screen.press("y");
+  assertEquals(screen.requests("/v1/pair"), [{ ticket }]);
+  const last = async (text: string) => {
+    await screen.paste(text);
+    return screen.lines.at(-1)?.slice(7);
+  };
+  assertEquals(await last("hello"), "No pairing ticket in the pasted text.");
+  assertEquals(await last(ticket.slice(0, 33)), "This ticket was cut off: copy it whole.");
+  const other = formatTicket("https://b.example", new Uint8Array(16));
+  assertEquals(await last(other), "for another one.");
+  assertStringIncludes(screen.lines.at(-2) ?? "", "This ticket is from another server, b.example, and proves no key.");
+  const proving = withPairSecret(other, "A".repeat(22));
+  await screen.paste(proving);
+  assertEquals(screen.live(), "This ticket is from another server: b.example. Pair? [y/N] ");
+  await screen.press("n");
+  assertEquals(screen.requests("/v1/pair"), [{ ticket }]);
+  screen.talk.showTicket("alpha", ticket, new Date(screen.clock.now() + 300_000).toISOString());
+  assertEquals(await last(ticket), "This is your own ticket. Give it to the other person.");
+});
+
+Deno.test("a new agent with the name of a peer takes its place when the person says so, and only then", async () => {
+  await using screen = new Screen();
+  screen.add();
+  screen.talk.paired("alpha", OTHER);
+  assertEquals([screen.live().includes("[y/N]"), screen.requests("/v1/peers")], [false, []]);
+  screen.peers = { ...BETA, "beta-2": { did: OTHER, agentName: "beta", humanName: "Bob" } };
+  screen.replaced = "beta";
+  const later = "If it is the new beta: svc peers rename beta-2 beta --replaces";
+  screen.talk.paired("alpha", OTHER);
+  assertEquals(screen.live(), "Is beta-2 the new agent of beta? The old one is then removed. [y/N] ");
+  await screen.press("n");
+  assertEquals([screen.lines.at(-1)?.slice(7), screen.requests("/v1/peers")], [later, []]);
+  await screen.press("s");
+  screen.talk.paired("alpha", OTHER);
+  assertEquals([screen.live().includes("[y/N]"), screen.lines.at(-1)?.slice(7)], [false, later]);
+  screen.talk.discard();
+  screen.talk.paired("alpha", OTHER);
+  await screen.press("y");
+  assertEquals(screen.requests("/v1/peers/rename"), [{ peer: OTHER, alias: "beta", replaces: true }]);
+  assertEquals(screen.lines.at(-1)?.slice(7), "beta is the new agent now. The pair with the old one has ended.");
+});
+
+Deno.test("a ticket is one line of 80 columns, and p again shows it as a code if there is room", async () => {
+  for (const [columns, fits] of [[80, true], [60, false]] as const) {
+    await using screen = new Screen(columns);
+    screen.add();
+    const ticket = formatTicket(SERVER, new Uint8Array(16)).replace(".-.", ".BwcHBwcHBwcHBwcHBwcHBw.");
+    screen.lines.length = 0;
+    screen.talk.showTicket("alpha", ticket, new Date(screen.clock.now() + 300_000).toISOString());
+    assertEquals(screen.lines.slice(-3), ["", ticket, ""]);
+    assertEquals(ticket.length, 70 + "svc.example.com".length - 15);
+    await screen.press("p");
+    await new Promise((resolve) => setTimeout(resolve, 0));
+    await flushTasks();
+    const drawn = screen.lines.filter((line) => /[█▀▄]/.test(line));
+    assertEquals(drawn.length > 0, fits);
+    assert(drawn.length + 4 <= 24 && drawn.every((line) => line.length < columns));
+  }
+});
+
+for (const columns of [80, 40]) {
+  Deno.test(`l lists the peers in ${columns} columns, and a number before n, b or x acts on one of them`, async () => {
+    await using screen = new Screen(columns);
+    screen.add();
+    await screen.press("1", "x");
+    assertStringIncludes(screen.lines.at(-1)?.trim() ?? "", columns === 80 ? "No peer has this number." : "numbers.");
+    // The name that a person types next, with pauses between its letters: nothing of it acts as a key.
+    const count = screen.lines.length;
+    for (const key of ["b", "o", "q", "9", ENTER]) {
+      await screen.clock.advance(400);
+      await screen.press(key);
+    }
+    assertEquals([screen.lines.length - count, screen.stops, screen.live()], [0, 0, "alpha · online"]);
+    await screen.clock.advance(500);
+    const lastSeenAt = new Date(screen.clock.now() - 3 * 3_600_000).toISOString();
+    screen.listed = [
+      listedPeer("beta", DID),
+      listedPeer("a-peer-with-a-name-that-is-long", OTHER, { online: false, lastSeenAt }),
+    ];
+    screen.lines.length = 0;
+    await screen.press("l", "?");
+    assert(screen.lines.every((line) => textColumns(line) < columns), screen.lines.join("\n"));
+    assertStringIncludes(screen.lines.join("\n"), "beta");
+    await screen.press("2", "n");
+    assertStringIncludes(screen.live(), "new name of a-peer");
+    await screen.type("ci");
+    await screen.press(ENTER, "2", "b", "b", "2", "x", "n");
+    assertEquals(screen.requests("/v1/pair/remove"), []);
+    // The number stays that of the peer that the list has shown.
+    screen.listed.reverse();
+    await screen.press("2", "x", "y");
+    assertEquals(
+      ["rename", "block"].map((what) => screen.requests(`/v1/peers/${what}`)),
+      [[{ peer: OTHER, alias: "ci" }], [{ peer: OTHER }]],
+    );
+    assertEquals(screen.requests("/v1/pair/remove"), [{ peerAgentDid: OTHER }]);
+    assertStringIncludes(screen.lines.join("\n"), "The sound for new messages is");
+    screen.listed = [listedPeer("beta", DID, { blocked: true })];
+    await screen.press("l", "1", "b");
+    assertEquals(screen.requests("/v1/peers/unblock"), [{ peer: DID }]);
+  });
+}
+
+Deno.test("s, l, r and h say that a pair has ended, and open no prompt for it", async () => {
+  await using screen = new Screen(120);
+  screen.add();
+  await screen.arrive({ id: 11, text: "one" });
+  const said = async (...keys: string[]) => {
+    await screen.press(...keys);
+    await screen.clock.advance(500);
+    return [screen.lines.slice(-2).map((line) => line.trim()).join(" ").replace(/.*\d\d:\d\d +/, ""), screen.live()];
+  };
+  const end = "p makes a ticket for another person; paste one that you were given.";
+  screen.peers = {};
+  for (const key of ["s", "l", "h"]) assertEquals(await said(key), [`No peers yet. ${end}`, "alpha · online"]);
+  screen.ended = BETA;
+  for (const key of ["s", "l", "h"]) {
+    assertEquals(await said(key), [`No peers: all pairs have ended. ${end}`, "alpha · online"]);
+  }
+  const ended = "The pair with beta has ended. To pair: p, or paste a ticket of the other person.";
+  assertEquals(await said("r"), [ended, "alpha · online"]);
+  screen.peers = Object.fromEntries(["c", "d"].map((name) => [name, { did: OTHER, agentName: name, humanName: "C" }]));
+  for (const key of ["s", "h"]) assertEquals(await said(key, ..."beta", ENTER), [ended, "alpha · online"]);
+});
+
+Deno.test("several agents share the terminal: each line names its agent, and a chooses for whom the keys are", async () => {
+  await using screen = new Screen();
+  screen.add("alpha");
+  screen.add("gamma");
+  screen.unread = 1;
+  assertEquals(screen.live(), "2 agents · 2 unread (space: all read)");
+  await screen.arrive({ id: 3, text: "hi" }, "gamma");
+  assertStringIncludes(screen.lines.join("\n"), "gamma · beta of Bob asks");
+  await screen.press("a");
+  assertEquals(screen.lines.at(-1)?.slice(7), "The agents are alpha, gamma. The keys are for alpha.");
+  await screen.press("g", "\t", ENTER);
+  assertEquals(screen.lines.at(-1)?.slice(7), "The keys are for gamma now.");
+});
+
+Deno.test("messages of two agents with the same number are read, shown and answered each for its own agent", async () => {
+  await using screen = new Screen();
+  screen.add("alpha");
+  screen.add("gamma");
+  await screen.arrive({ id: 3, text: "for alpha" }, "alpha");
+  await screen.arrive({ id: 3, text: "for gamma" }, "gamma");
+  await screen.arrive({ id: 4, text: "only for gamma" }, "gamma");
+  const answered = () => screen.asked.filter(({ target }) => target.startsWith("/v1/outbound")).at(-1);
+  await screen.press("4", "r");
+  await screen.press("o", "k", ENTER);
+  assertEquals([answered()?.agent, answered()?.body.replyTo], ["gamma", 4]);
+  assertStringIncludes(screen.lines.join("\n"), "gamma · You to beta");
+  await screen.press("a", "g", "\t", ENTER);
+  await screen.press("3", "r");
+  await screen.press("o", "k", ENTER);
+  assertEquals([answered()?.agent, answered()?.body.replyTo], ["gamma", 3]);
+  await screen.press(" ");
+  const read = screen.asked.filter(({ target }) => target === "/v1/inbox/read");
+  assertEquals(read.map(({ agent, body }) => [agent, body.ids]), [["alpha", [3]]]);
+});
+
+Deno.test("what svc says of a ticket and of a link is wrapped at words where a window is narrow", async () => {
+  await using screen = new Screen(40);
+  screen.add();
+  screen.talk.showTicket("alpha", "svcpair1_x", new Date(screen.clock.now() + 300_000).toISOString());
+  await screen.press("i");
+  const text = screen.lines.map((line) => line.trim()).join(" ");
+  assertStringIncludes(text, "It is a secret. They paste it into the terminal of their connector.");
+  assertStringIncludes(text, "It is a secret, like a password. It makes an account and pairs with you.");
+  await screen.paste(formatTicket(SERVER, new Uint8Array(16)));
+  const question = screen.live();
+  assert(question.startsWith("Pair with an agent of ") && question.endsWith(" [y/N] ") && textColumns(question) < 40);
+});

@@ -1,0 +1,262 @@
+/** The log of `connector start`: what a person sees. */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { gutterLines, sentenceLines } from "../../../../cli/connector/talk/log_text.ts";
+import { CalmTexts } from "../../../../cli/connector/talk/event_texts.ts";
+import { painted } from "../../../../cli/terminal/escapes.ts";
+import { textColumns } from "../../../../cli/terminal/text_width.ts";
+import { NOT_KEPT } from "../../../../shared/client/local_shapes.ts";
+import { formatTicket } from "../../../../shared/protocol/ticket.ts";
+import { codePointsUpTo } from "../../../shared/protocol/arbitraries.ts";
+import { flushTasks } from "../../../support/manual_clock.ts";
+import fc from "fast-check";
+import { DID, ENTER, listedPeer, OTHER, Screen, SERVER } from "./screen.ts";
+
+const MOCKUPS: Record<number, string[]> = {
+  80: [
+    "alpha of Ada · svc.example.com",
+    "s send  r reply  p pair  i invite  l peers  h history  ? all keys  q stop",
+    "",
+    "07:57  Paired with beta of Bob.",
+    "07:58  You to beta                                                          9",
+    "     │ Which port does the staging server use?",
+    "07:58  beta replies                                                        12",
+    "     │ 8443. It moves to 9443 on Friday; the firewall rule for it is already",
+    "     │ open.",
+    "08:20  The link is lost. Messages wait.",
+    "08:20  Online again after 40 s. 2 messages of beta arrived meanwhile.",
+    "alpha · online · 1 unread (space: all read)",
+  ],
+  40: [
+    "alpha of Ada · svc.example.com",
+    "? shows the keys",
+    "",
+    "07:57  Paired with beta of Bob.",
+    "07:58  You to beta                    9",
+    " │ Which port does the staging server",
+    " │ use?",
+    "07:58  beta replies                  12",
+    " │ 8443. It moves to 9443 on Friday;",
+    " │ the firewall rule for it is already",
+    " │ open.",
+    "08:20  The link is lost. Messages wait.",
+    "08:20  Online again after 40 s. 2",
+    "       messages of beta arrived",
+    "       meanwhile.",
+    "alpha · online · 1 unread",
+  ],
+};
+
+for (const columns of [80, 40]) {
+  Deno.test(`the log of a day in ${columns} columns`, async () => {
+    await using screen = new Screen(columns);
+    const texts = new CalmTexts();
+    const event = (...[name, fields]: [Parameters<CalmTexts["of"]>[0], Parameters<CalmTexts["of"]>[1]]) => {
+      const text = texts.of(name, fields, screen.clock.now());
+      if (text !== null) screen.print(sentenceLines(screen.clock.now(), text, columns));
+    };
+    screen.add();
+    event("connected", {});
+    await screen.paste(formatTicket(SERVER, new Uint8Array(16)));
+    await screen.press("y");
+    await screen.clock.advance(60_000);
+    await screen.press("s");
+    await screen.type("Which port does the staging server use?");
+    await screen.press(ENTER);
+    const text = "8443. It moves to 9443 on Friday; the firewall rule for it is already open.";
+    await screen.arrive({ id: 12, text, isReply: true, inReplyTo: "request-9" });
+    screen.unread = 1;
+    await screen.clock.advance(22 * 60_000);
+    event("disconnected", { code: 1006 });
+    event("unreachable", { why: "http://x" });
+    await screen.clock.advance(40_000);
+    event("connected", {});
+    event("received", { peer: "beta" });
+    event("received", { peer: "beta" });
+    assertEquals(texts.due(screen.clock.now()), null);
+    await screen.clock.advance(1_000);
+    screen.print(sentenceLines(screen.clock.now(), texts.due(screen.clock.now()) ?? "", columns));
+    assertEquals([...screen.lines, screen.live()], MOCKUPS[columns]);
+  });
+}
+
+Deno.test("after an outage the log says who has written meanwhile, once what waited is there", () => {
+  const cases: [string[], string][] = [
+    [[], ""],
+    [["beta"], " 1 message of beta arrived meanwhile."],
+    [["beta", "gamma", "beta"], " 3 messages of beta and gamma arrived meanwhile."],
+    [["a", "b", "c"], " 3 messages of a, b and c arrived meanwhile."],
+    [["a", "b", "c", "d"], " 4 messages of 4 peers arrived meanwhile."],
+  ];
+  for (const [from, expected] of cases) {
+    const texts = new CalmTexts();
+    texts.of("connected", {}, 0);
+    assertEquals(texts.due(60_000), null, "the first link is no news");
+    texts.of("received", { peer: "beta" }, 60_000);
+    assertEquals(texts.of("disconnected", {}, 100_000), "The link is lost. Messages wait.");
+    texts.of("connected", {}, 120_000);
+    // A link that ends at once again was not there.
+    assertEquals(texts.of("disconnected", {}, 120_500), null);
+    texts.of("connected", {}, 140_000);
+    for (const [i, peer] of from.entries()) texts.of("received", { peer }, 140_000 + i * 900);
+    const last = 140_000 + Math.max(0, from.length - 1) * 900;
+    assertEquals(texts.due(last + 999), null);
+    assertEquals(texts.due(last + 1_000), `Online again after 40 s.${expected}`);
+    assertEquals(texts.due(last + 2_000), null);
+  }
+});
+
+Deno.test("the state of a sent message is a line unless it is the good one, and what was read is told once", async () => {
+  await using screen = new Screen();
+  screen.add();
+  screen.sentState = "queued";
+  await screen.press("s");
+  await screen.type("x");
+  await screen.press(ENTER);
+  assertEquals(screen.lines.at(-1)?.slice(7), "9 to beta waits at the server: beta is offline.");
+  Object.assign(screen.sent[0] ?? {}, { state: "delivered" });
+  await screen.clock.advance(2_000);
+  assertEquals(screen.lines.at(-1)?.slice(7), "beta has received 9.");
+  Object.assign(screen.sent[0] ?? {}, { state: "processed" });
+  await screen.clock.advance(2_000);
+  assertEquals(screen.lines.at(-1)?.slice(7), "beta has read 9.");
+  for (
+    const [lastSeenAt, since] of [[new Date(2026, 1, 21, 7, 40), "07:40"], [
+      new Date(2026, 1, 20, 18, 5),
+      "20 Feb 18:05",
+    ]]
+  ) {
+    screen.listed = [{ ...listedPeer("beta", DID), online: false, lastSeenAt }];
+    await screen.press("s");
+    await screen.type("y");
+    await screen.press(ENTER);
+    await flushTasks();
+    assertStringIncludes(
+      screen.lines.slice(-2).join(" "),
+      `to beta waits at the server: beta is offline since ${since}.`,
+    );
+  }
+  screen.sent.length = 0;
+  const count = screen.lines.length;
+  await screen.clock.advance(10_000);
+  assertEquals(screen.lines.length, count);
+});
+
+Deno.test("a message that the server does not take now says why in words, and when it is tried again", async () => {
+  await using screen = new Screen();
+  screen.add();
+  screen.sentState = "kept";
+  screen.problem = "PROXY_RATE_LIMIT_EXCEEDED";
+  await screen.press("s", "x", ENTER);
+  const text = "Not sent yet: more messages than the server takes in a minute. Next try in 12 s.";
+  assertEquals(screen.lines.slice(-2).map((line) => line.trim()).join(" ").slice(7), text);
+  screen.problem = "PROXY_RATE_LIMIT_EXCEEDED: more than 60 messages a minute";
+  await screen.press("s", "x", ENTER);
+  assertEquals(
+    screen.lines.at(-1)?.slice(7),
+    "Not sent yet: more than 60 messages a minute. Next try in 12 s.",
+  );
+  screen.problem = "http://127.0.0.1:1 cannot be reached";
+  await screen.press("s", "x", ENTER);
+  assertStringIncludes(screen.lines.slice(-2).join(" "), "waits here: http://127.0.0.1:1 cannot be reached.");
+});
+
+Deno.test("a flood of one peer is counted in place, and another peer is still seen", async () => {
+  await using screen = new Screen();
+  screen.add();
+  const before = screen.lines.length;
+  for (let id = 1; id <= 200; id++) await screen.arrive({ id, text: "x" });
+  assertEquals(screen.lines.length - before, 10);
+  assertStringIncludes(screen.live(), "beta: 195 more messages; u shows them");
+  const from = {
+    agentDid: OTHER,
+    ownerDid: "did:svc:registry.example:human:x",
+    name: "gamma",
+    alias: "gamma",
+    humanName: "Eve",
+  };
+  await screen.arrive({ id: 1_001, text: "hello", from });
+  assertStringIncludes(screen.lines.at(-1) ?? "", "hello");
+  await screen.clock.advance(10_000);
+  await screen.arrive({ id: 1_002, text: "later" });
+  assertStringIncludes(screen.lines.join("\n"), "beta: 195 more messages; u shows them");
+  assertStringIncludes(screen.lines.at(-1) ?? "", "later");
+});
+
+Deno.test("h shows what was written with a peer, oldest first, behind the gutter, and reads nothing", async () => {
+  await using screen = new Screen(60);
+  screen.add();
+  const at = new Date(screen.clock.now()).toISOString();
+  const from = {
+    agentDid: DID,
+    ownerDid: "did:svc:registry.example:human:x",
+    name: "b",
+    alias: "beta",
+    humanName: "Bob",
+  };
+  const both = { conversationId: null, inReplyTo: null, auto: false };
+  screen.written = [
+    {
+      ...{ kind: "received", id: 12, requestId: "request-b", from, verified: "end-to-end", isReply: true, ...both },
+      ...{ receivedAt: at, readAt: null, mayBeRepeat: false, text: "8443\n\x1b[2J", error: null, payload: null },
+    },
+    {
+      ...{
+        kind: "sent",
+        text: "Which port?",
+        seq: 9,
+        requestId: "request-9",
+        to: { agentDid: DID, alias: "beta" },
+        ...both,
+      },
+      ...{ origin: "person", bytes: 1, sentAt: at, state: "processed", stateAt: at, problem: null, expiresAt: null },
+      ...{ ...NOT_KEPT, payload: null },
+    },
+  ];
+  screen.lines.length = 0;
+  await screen.press("h");
+  assertEquals(screen.lines.map((line) => line.replaceAll(/  +/g, " ")), [
+    "07:57 You to beta 9",
+    " │ Which port?",
+    "07:57 beta of Bob replies 12",
+    " │ 8443",
+    " │ \\u001b[2J",
+  ]);
+  assertEquals(screen.requests("/v1/inbox/read"), []);
+  screen.written = [];
+  await screen.press("h");
+  assertStringIncludes(screen.lines.at(-1) ?? "", "No messages with beta.");
+});
+
+Deno.test("no text of a peer leaves its gutter or the width, at any width", () => {
+  const odd = fc.constantFrom(
+    "\x1b[2J",
+    "\x1b]0;t\x07",
+    "\u202e",
+    "\u200b",
+    "界",
+    "e\u0301",
+    "\t",
+    "\n",
+    "\r",
+    " ",
+    "│",
+    "a",
+    "👩‍👩‍👧",
+  );
+  const text = fc.oneof(
+    codePointsUpTo(400),
+    fc.array(odd, { maxLength: 300 }).map((parts) => parts.join("")),
+  );
+  fc.assert(
+    fc.property(text, fc.constantFrom(80, 60, 40), (text, columns) => {
+      const lines = gutterLines(text.toWellFormed(), { columns, number: 12 }).map((line) => painted(line, false));
+      assert(lines.length <= 13);
+      for (const line of lines) {
+        assert(line.startsWith(columns < 60 ? " │ " : "     │ "), JSON.stringify(line));
+        assert(textColumns(line) < columns, JSON.stringify(line));
+      }
+    }),
+    { seed: 1, numRuns: 500 },
+  );
+  assert(gutterLines("x".repeat(1_000_000), { columns: 80, number: 12 }).length <= 16);
+});
