@@ -16,6 +16,9 @@ import page from "../../shared/page/deno_browser.json" with { type: "json" };
 const ROOT_URL = new URL("../../", import.meta.url).href;
 const ROOT = decodeURIComponent(new URL(ROOT_URL).pathname).replace(/^\/(?=[A-Za-z]:)/, "");
 const OUT = `${ROOT}.cache/types`;
+const COMPILER = "npm:typescript@7.0.2";
+/** A lock of its own, because Deno downloads all that is in deno.lock, also for people who only start the program. */
+const LOCKED = ["--no-config", `--lock=${ROOT}tests/tools/types.lock`, "--frozen"];
 
 /** The part of `deno info --json` in use. */
 type Target = { specifier?: string; error?: string; span: { start: { line: number } } };
@@ -102,8 +105,7 @@ async function writeTypesOfNode(): Promise<void> {
 
 await Deno.remove(OUT, { recursive: true }).catch(() => {});
 const files = await Array.fromAsync(sources());
-const imports = ["typescript", ...files.map((file) => `../../${file}`)];
-await write("all.ts", imports.map((name) => `import "${name}";`).join("\n"));
+await write("all.ts", files.map((file) => `import "../../${file}";`).join("\n"));
 const graph: Graph = JSON.parse(await deno("info", "--json", `${OUT}/all.ts`));
 
 // Files that are imported by a name, and modules that have no types of their own: a name with `npm:`, a text.
@@ -131,8 +133,6 @@ await write("node_modules/@types/deno/index.d.ts", await deno("types"));
 await writeTypesOfNode();
 // One folder for each name, so this fails when the project comes to need two versions of a package.
 for (const { name, localPath } of Object.values(graph.npmPackages)) {
-  // The compiler for another system is not downloaded.
-  if (!await Deno.stat(localPath).catch(() => null)) continue;
   await Deno.mkdir(dirname(`${OUT}/node_modules/${name}`), { recursive: true });
   await Deno.symlink(localPath, `${OUT}/node_modules/${name}`, { type: "junction" });
 }
@@ -152,8 +152,11 @@ const PROGRAMS: [name: string, options: Partial<typeof OPTIONS>, files: string[]
   ["declarations", { ...project.compilerOptions, skipLibCheck: false }, files.filter((file) => file.endsWith(".d.ts"))],
   ["page", page.compilerOptions, ["shared/page/page.js"]],
 ];
-const folder = `${OUT}/node_modules/@typescript/typescript-${process.platform}-${process.arch}/lib`;
-const compiler = `${folder}/${Deno.build.os === "windows" ? "tsc.exe" : "tsc"}`;
+const { npmPackages }: Graph = JSON.parse(await deno("info", "--json", ...LOCKED, COMPILER));
+const ofSystem = `@typescript/typescript-${process.platform}-${process.arch}`;
+const folder = Object.values(npmPackages).find(({ name }) => name === ofSystem)?.localPath;
+if (folder === undefined) throw new Error(`${COMPILER} has no compiler for ${process.platform} ${process.arch}`);
+const compiler = `${folder}/lib/${Deno.build.os === "windows" ? "tsc.exe" : "tsc"}`;
 await Promise.all(PROGRAMS.map(async ([name, options, files]) => {
   // With it, the next run checks only what changed. It is beside the folder, because each run removes that.
   const kept = { incremental: true, tsBuildInfoFile: `../types_${name}.tsbuildinfo` };
