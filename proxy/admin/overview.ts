@@ -80,7 +80,7 @@ async function countAgents(
 ): Promise<RelayCounts["agents"] & { areAll: boolean }> {
   const holders = new Map<string, string>();
   const areHeld = await visitAll<Presence>(kv, KEYS.allPresences(), ({ key, value: { instance } }) => {
-    if (instance !== "") holders.set(String(key.at(-1)), instance);
+    holders.set(String(key.at(-1)), instance);
   });
   const instances = [...new Set(holders.values())];
   const alive = new Set<string>();

@@ -1,7 +1,6 @@
 /**
  * Presence: which instance holds an agent's sockets. The presence of an agent names an instance, whose lease
- * (instance_leases.ts) shows whether it is alive, and an epoch that rises with every move. Notes between instances are
- * in instance_inbox.ts.
+ * (instance_leases.ts) shows whether it is alive. Notes between instances are in instance_inbox.ts.
  */
 import type { Kv, KvEntryMaybe } from "../../shared/server/kv.ts";
 import { KEYS } from "../schema/kv_keys.ts";
@@ -20,7 +19,6 @@ const ELSEWHERE_MS = 1_000;
 /** With more, a request that waited for the store takes an agent back that has moved meanwhile. */
 export const CONNECT_LATE_MS = 1_000;
 
-const PRESENCE_KEPT_MS = LIMITS.presenceKeptSeconds * 1000;
 const SEEN_KEPT_MS = LIMITS.seenKeptSeconds * 1000;
 
 interface PresenceDeps {
@@ -87,7 +85,7 @@ export class PresenceStore {
       if (request && this.#isOvertaken(request, previous)) {
         throw new OvertakenError("The agent has connected elsewhere");
       }
-      this.#take(draft, agentDid, previous, { signedAt: request?.signedAt, isHidden });
+      this.#take(draft, agentDid, { signedAt: request?.signedAt, isHidden });
       const holder = this.#otherIn(previous);
       if (!previous || !holder) return null;
       for (const write of onMove(previous)) draft.also((operation) => addWrite(operation, write.key, write));
@@ -105,12 +103,11 @@ export class PresenceStore {
   #take(
     draft: Draft,
     agentDid: string,
-    previous: Presence | null,
     { signedAt, isHidden }: { signedAt: number | undefined; isHidden: boolean },
   ): void {
     const since = signedAt === undefined ? {} : { signedAt };
     const hidden = isHidden ? { hidden: true as const } : {};
-    const presence: Presence = { instance: this.instance, epoch: (previous?.epoch ?? 0) + 1, ...since, ...hidden };
+    const presence: Presence = { instance: this.instance, ...since, ...hidden };
     const seen: Seen = {
       instance: this.instance,
       connectedAt: this.#deps.clock.now(),
@@ -134,9 +131,7 @@ export class PresenceStore {
     for (let isDone = false; !isDone;) {
       const [entry, seen] = await kv.getMany<[Presence, Seen]>([KEYS.presence(agentDid), KEYS.seen(agentDid)]);
       if (entry.value?.instance !== this.instance || isHere()) return;
-      // The record stays without an instance, so that the epoch of the next presence is higher.
-      const gone: Presence = { ...entry.value, instance: "", epoch: entry.value.epoch + 1 };
-      const operation = kv.atomic().check(entry).set(entry.key, gone, { expireIn: PRESENCE_KEPT_MS });
+      const operation = kv.atomic().check(entry).delete(entry.key);
       if (seen.value) {
         const left: Seen = { ...seen.value, disconnectedAt: clock.now() };
         operation.check(seen).set(seen.key, left, { expireIn: SEEN_KEPT_MS });

@@ -103,7 +103,7 @@ export class RecipientReturn {
   async #isBack(agentDid: string, left: string): Promise<boolean> {
     const { connectedAgents, reads } = this.#deps;
     if (connectedAgents.session(agentDid)) return true;
-    const holder = (await reads.get<Presence>(KEYS.presence(agentDid))).value?.instance;
-    return holder !== undefined && holder !== "" && holder !== left;
+    const { value } = await reads.get<Presence>(KEYS.presence(agentDid));
+    return value !== null && value.instance !== left;
   }
 }

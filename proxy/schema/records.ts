@@ -96,12 +96,11 @@ export interface MailboxState {
 }
 
 /**
- * The instance that holds an agent's sockets. `epoch` rises when presence moves. `signedAt`, unix seconds, is when the
- * agent signed the connect request that moved it here.
+ * The instance that holds an agent's sockets. `signedAt`, unix seconds, is when the agent signed the connect request
+ * that moved it here.
  */
 export interface Presence {
   instance: string;
-  epoch: number;
   signedAt?: number;
   /** The agent's peers are not told whether it is connected. */
   hidden?: true;

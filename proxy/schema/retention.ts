@@ -91,11 +91,10 @@ export function sweptFamilies(
     },
     {
       prefix: KEYS.allPresences(),
-      // A lease is kept for a day after its end, so a presence whose lease is gone has ended. A presence without an
-      // instance has an expiry of its own.
+      // A lease is kept for a day after its end, so a presence whose lease is gone has ended.
       hasEnded: async ({ value }) => {
         const { instance } = value as Presence;
-        if (instance === "" || instance === options.instance) return false;
+        if (instance === options.instance) return false;
         return (await kv.get(KEYS.instance(instance))).value === null;
       },
     },

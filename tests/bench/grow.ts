@@ -38,7 +38,6 @@ function agent(): Record[] {
       createdAt: at,
     }],
     [PROXY.pair(did, peer), { pairedAt: at }],
-    [PROXY.presence(did), { instance: "", epoch: 1 }],
   ];
 }
 

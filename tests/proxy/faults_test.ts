@@ -76,6 +76,8 @@ const STEPS: readonly Step[] = [{
   name: "a connect, up to the socket",
   wanted: "426 PROXY_RELAY_UPGRADE_REQUIRED",
   record: "presence",
+  // It stays when the store fails after the refusal.
+  beside: ["presence"],
   async prepare(w) {
     const a = await w.agent();
     const upgrade: UpgradeWebSocket = () => {

@@ -90,13 +90,17 @@ Deno.test("the record of a connection is part of the commits of presence and is 
   w.kv.atomic = () => {
     const operation = atomic();
     const families: string[] = [];
-    const set = operation.set.bind(operation), commit = operation.commit.bind(operation);
-    operation.set = (key, value, options) => {
+    const { set, delete: remove, commit } = operation;
+    operation.set = (key, ...rest) => {
       families.push(String(key[1]));
-      return set(key, value, options);
+      return set.call(operation, key, ...rest);
+    };
+    operation.delete = (key) => {
+      families.push(`no ${String(key[1])}`);
+      return remove.call(operation, key);
     };
     operation.commit = async () => {
-      const result = await commit();
+      const result = await commit.call(operation);
       if (result.ok && families.length > 0) commits.push(families);
       return result;
     };
@@ -109,7 +113,7 @@ Deno.test("the record of a connection is part of the commits of presence and is 
   socket.link.end(1000, "over");
   await until(() => commits.length === 2);
   w.kv.atomic = atomic;
-  assertEquals(commits[1], ["presence", "seen"]);
+  assertEquals(commits[1], ["no presence", "seen"]);
   assertEquals(LIMITS.seenKeptSeconds, 90 * 86_400);
 });
 
@@ -125,7 +129,7 @@ Deno.test("all pages of the connections name each agent once, also when few fit 
     }
     await operation.commit();
   }
-  for (const i of [1_149, 1_299]) await w.kv.set(KEYS.presence(didOf(i)), { instance, epoch: 1 });
+  for (const i of [1_149, 1_299]) await w.kv.set(KEYS.presence(didOf(i)), { instance });
   const token = await tokenOf(w);
   const pagesOf = async (query: string) => {
     const found: string[] = [];

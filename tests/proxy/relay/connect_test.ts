@@ -285,7 +285,7 @@ Deno.test("a failed upgrade leaves no record of the agent at this instance", asy
   const { presence } = w.proxy.deps;
   const holder = async () => (await w.kv.get<{ instance: string }>(KEYS.presence(a.agent.did))).value?.instance;
   const gone = async () => {
-    await until(async () => await holder() === "");
+    await until(async () => await holder() === undefined);
   };
   await t.step("the client leaves before the socket opens", async () => {
     assertEquals((await upgrading.connect(a)).status, 200);

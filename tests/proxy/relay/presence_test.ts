@@ -1,4 +1,4 @@
-/** Shows how an agent's presence moves between instances: one commit with its writes, and a rising epoch. */
+/** Shows how an agent's presence moves between instances: one commit with its writes. */
 import { assertEquals, assertRejects } from "@std/assert";
 import { InstanceLeases } from "../../../proxy/relay/instance_leases.ts";
 import { CONNECT_LATE_MS, OvertakenError, PresenceStore } from "../../../proxy/relay/presence.ts";
@@ -34,13 +34,13 @@ Deno.test("PresenceStore.claim() commits the writes of a move together with the 
   assertEquals(await a.claim(AGENT, isAway, noWrites), null);
   let moves = 0;
   const left = await b.claim(AGENT, isAway, (previous) => {
-    assertEquals(previous, { instance: a.instance, epoch: 1 });
+    assertEquals(previous, { instance: a.instance });
     moves++;
-    return [{ key: [...NOTE, moves], value: previous.epoch, expireInMs: 1_000 }];
+    return [{ key: [...NOTE, moves], value: previous.instance, expireInMs: 1_000 }];
   });
   const [presence, note] = await kv.getMany([KEYS.presence(AGENT), [...NOTE, 1]]);
-  assertEquals([left, moves, presence.value], [a.instance, 1, { instance: b.instance, epoch: 2 }]);
-  assertEquals([note.value, note.versionstamp], [1, presence.versionstamp]);
+  assertEquals([left, moves, presence.value], [a.instance, 1, { instance: b.instance }]);
+  assertEquals([note.value, note.versionstamp], [a.instance, presence.versionstamp]);
 });
 
 Deno.test("PresenceStore.claim() drops the writes of a try that meets another change", async () => {
@@ -55,7 +55,7 @@ Deno.test("PresenceStore.claim() drops the writes of a try that meets another ch
     const commit = operation.commit.bind(operation);
     operation.commit = async () => {
       // Another instance moves the presence between the read and the commit.
-      if (isFirst) await kv.set(KEYS.presence(AGENT), { instance: c.instance, epoch: 2 });
+      if (isFirst) await kv.set(KEYS.presence(AGENT), { instance: c.instance });
       isFirst = false;
       return await commit();
     };
@@ -92,6 +92,7 @@ Deno.test("PresenceStore.claim() refuses a late request whose agent signed a new
       assertEquals(await b.holderOf(AGENT) === b.instance, taken);
       // A presence that no instance holds is free for every request.
       await a.release(AGENT, isAway);
+      assertEquals((await kv.get(KEYS.presence(AGENT))).value, taken ? { instance: b.instance, signedAt } : null);
       assertEquals(await claimed(), null);
     });
   }
