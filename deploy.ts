@@ -215,7 +215,8 @@ export async function startServer(environ: Environ, log: Log, own: OwnProcess | 
     const { registry, proxy, guard } = await compose(configuration, store, port, { log, metrics, between });
     entry.open(servedBy(registry, proxy));
     if (!isLoopbackHost(host)) {
-      const message = "the server speaks plain HTTP; put a reverse proxy with TLS in front of it";
+      const message = "whoever reaches this address can use the server and read its plain HTTP; " +
+        "put a reverse proxy with TLS in front of it, or leave HOST out to listen on this machine only";
       log("warn", "plain_http", { host, port, message });
     }
     return {
@@ -455,7 +456,10 @@ async function sayWhatIsNext({ address, bootstrapOpen }: RunningServer, made: st
   console.log(`registry and proxy, pid ${Deno.pid}; stop with Ctrl-C`);
   if (!(await bootstrapOpen())) return console.log(NOT_EMPTY);
   if (made !== null) console.log(`bootstrap secret: ${made}`);
-  const registry = address === DEFAULT_REGISTRY_URL ? "" : ` --registry-url ${address}`;
+  const { hostname, port, origin } = new URL(address);
+  const url = ["0.0.0.0", "[::]"].includes(hostname) ? `http://127.0.0.1:${port}` : origin;
+  const insecure = isLoopbackHost(new URL(url).hostname) ? "" : " --allow-insecure";
+  const registry = url === DEFAULT_REGISTRY_URL ? "" : ` --registry-url ${url}${insecure}`;
   // A configured secret is not printed, because the command reads it from the terminal.
   const how = made === null ? " (type your BOOTSTRAP_SECRET, Enter, Ctrl-D)" : "";
   console.log(`\nNext, in another terminal, make yourself the admin${how}:\n`);

@@ -73,12 +73,15 @@ Deno.test("the output of --dev has address, pid and next command, and the secret
 });
 
 Deno.test("the next command can be pasted when the secret comes from the environment, and does not repeat it", async () => {
-  await using folder = await tempFolder();
-  await using server = await startServer({ folder: folder.path, args: ["--dev"] });
-  await within(20_000, "the next command", server.stdout.match(/ {2}svc admin .*\n/));
-  const [, line = ""] = server.stdout.text.match(/ {2}svc (.*)$/m) ?? [];
-  assertEquals(line, `admin bootstrap --bootstrap-secret - --registry-url ${server.address}`);
-  assert(!server.stdout.text.includes(BOOTSTRAP_SECRET));
+  for (const HOST of ["127.0.0.1", "0.0.0.0"]) {
+    await using folder = await tempFolder();
+    await using server = await startServer({ folder: folder.path, args: ["--dev"], env: { HOST } });
+    await within(20_000, "the next command", server.stdout.match(/ {2}svc admin .*\n/));
+    const [, line = ""] = server.stdout.text.match(/ {2}svc (.*)$/m) ?? [];
+    const { port } = new URL(server.address);
+    assertEquals(line, `admin bootstrap --bootstrap-secret - --registry-url http://127.0.0.1:${port}`);
+    assert(!server.stdout.text.includes(BOOTSTRAP_SECRET));
+  }
 });
 
 Deno.test("an address that this machine cannot listen on is refused in one plain line", async () => {
@@ -91,11 +94,16 @@ Deno.test("an address that this machine cannot listen on is refused in one plain
 
 Deno.test("a server on an address other than loopback warns once that it uses plain http", async () => {
   for (const [HOST, count] of [["0.0.0.0", 1], ["127.0.0.1", 0]] as const) {
-    const events: string[] = [];
+    const warnings: unknown[] = [];
     const variables: Record<string, string> = { KV_URL: ":memory:", PORT: String(freePort()), HOST };
-    const { stop } = await runServer((name) => variables[name], (_level, event) => void events.push(event));
+    const { stop } = await runServer((name) => variables[name], (_level, event, fields) => {
+      if (event === "plain_http") warnings.push(fields?.message);
+    });
     await stop();
-    assertEquals(events.filter((event) => event === "plain_http").length, count);
+    assertEquals(warnings.length, count);
+    for (const said of warnings) {
+      assertMatch(String(said), /whoever reaches .* leave HOST out to listen on this machine/);
+    }
   }
 });
 

@@ -110,7 +110,7 @@ const IS_BUNDLED = Deno.args.includes("--bundled");
 async function spawnServer(options: ServerOptions): Promise<ServerProcess> {
   const { folder, entry = IS_BUNDLED ? await bundledDeploy() : ["deploy.ts"], args = [] } = options;
   const permissions = [
-    "--allow-net=127.0.0.1,127.0.0.2,localhost,[::1]",
+    "--allow-net=127.0.0.1,127.0.0.2,0.0.0.0,localhost,[::1]",
     "--allow-env",
     "--allow-sys=statfs,systemMemoryInfo",
   ]
