@@ -4,17 +4,17 @@
  */
 import { CliError } from "./cli/errors.ts";
 import { main } from "./cli/main.ts";
-import type { Programs } from "./cli/context.ts";
+import type { Programs, ServeOptions } from "./cli/context.ts";
 
 export const programs: Programs = {
-  async serve({ variables, purpose }) {
+  async serve({ variables, purpose, optionOf }) {
     const { processEnviron, runServer, silentLog, startServer, StartRefused } = await import("./deploy.ts");
     try {
       return purpose === "demo"
         ? await startServer((name) => variables[name], silentLog)
         : await runServer((name) => variables[name] ?? processEnviron(name));
     } catch (error) {
-      throw error instanceof StartRefused ? refused(error) : error;
+      throw error instanceof StartRefused ? refused(error, optionOf) : error;
     }
   },
   async environment() {
@@ -31,10 +31,16 @@ export const programs: Programs = {
   },
 };
 
-/** The error of the command for a start that the server refuses. */
-function refused({ headline, problems }: { headline: string; problems: readonly string[] }): CliError {
+/** The error of the command for a start that the server refuses, with options in place of the variables that they set. */
+function refused(
+  { headline, problems }: { headline: string; problems: readonly string[] },
+  optionOf: ServeOptions["optionOf"] = {},
+): CliError {
+  const named = (text: string) =>
+    Object.entries(optionOf).reduce((line, [variable, option]) => line.replaceAll(variable, option), text);
+  const details = [...new Set(problems.map(named))];
   // A headline without problems says what to do, so no other fix is added.
-  return new CliError("CLI_SERVER_REFUSED", headline, problems.length === 0 ? { fix: "" } : { details: problems });
+  return new CliError("CLI_SERVER_REFUSED", named(headline), details.length === 0 ? { fix: "" } : { details });
 }
 
 if (import.meta.main) await main(programs);

@@ -152,6 +152,8 @@ export interface ServeOptions {
    * `demo`: a server beside the command. It reads no environment and logs nothing.
    */
   purpose: "service" | "demo";
+  /** The option that sets each variable. A refusal names it, because a person looks for what they gave. */
+  optionOf?: Readonly<Record<string, string>>;
 }
 
 export interface RunningProgram {

@@ -26,6 +26,8 @@ export type ServeInput =
 
 export interface ServePlan {
   variables: Record<string, string>;
+  /** The option that sets each variable. */
+  optionOf: Record<string, string>;
   /** Absolute path of the store, `:memory:`, or its URL. */
   store: string;
   /** The public origin; `null` when none is configured, so that clients use the address of the server. */
@@ -72,9 +74,13 @@ export function servePlan(
   const madeSecret = isLocal && !hasSecret ? toBase64Url(system.random.bytes(24)) : null;
   if (madeSecret !== null) variables.BOOTSTRAP_SECRET = madeSecret;
   const store = value("KV_URL") ?? "";
+  const optionOf = Object.fromEntries(Object.entries(VARIABLE_OF).map(([option, name]) => [name, `--${option}`]));
+  // The two services of other processes may have two origins, which one option cannot set.
+  if ((value("SVC_SERVICE") ?? "all") === "all") optionOf.REGISTRY_URL = optionOf.PROXY_URL = "--public-url";
   const isPath = store !== ":memory:" && !/^https?:/.test(store);
   return {
     variables,
+    optionOf,
     store: isPath ? resolve(store) : store,
     publicUrl: value(value("SVC_SERVICE") === "proxy" ? "PROXY_URL" : "REGISTRY_URL") ?? null,
     madeSecret,

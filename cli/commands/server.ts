@@ -53,7 +53,8 @@ export const COMMANDS = [
     async run(ctx, { options }) {
       const programs = programsOf(ctx);
       const plan = servePlan(ctx, options, await programs.environment());
-      const server = await programs.serve({ variables: plan.variables, purpose: "service" });
+      const { variables, optionOf } = plan;
+      const server = await programs.serve({ variables, optionOf, purpose: "service" });
       const stopped = Promise.withResolvers<void>();
       onStop(ctx, () => stopped.resolve());
       try {

@@ -65,8 +65,19 @@ Deno.test("serve listens, answers, refuses a second one by its pid and ends with
     assertEquals(code, 2);
     assertMatch(
       stderr,
-      new RegExp(`PORT: 127\\.0\\.0\\.1:${port} is in use; stop what listens there, or set another PORT`),
+      new RegExp(`--port: 127\\.0\\.0\\.1:${port} is in use; stop what listens there, or set another --port`),
     );
+  });
+  await t.step("a wrong configuration is refused by options, and by variables that no option sets", async () => {
+    const wrong = ["--service", "x", "--metrics", "x", "--environment", "production", "--store", ":memory:"];
+    const { stderr } = await ended(["serve", ...wrong], { QUOTA_AGENTS: "x" });
+    for (const name of ["--service", "--metrics", "QUOTA_AGENTS", "REGISTRY_URL"]) {
+      assertStringIncludes(stderr, `  ${name}: `);
+    }
+    const together = await ended(["serve", ...wrong.slice(4)]);
+    const line = "  --public-url: must be an https origin when --environment is production\n";
+    assertEquals(together.stderr.split(line).length, 2, together.stderr);
+    assert(!/[A-Z]_URL/.test(together.stderr), together.stderr);
   });
   await t.step("SIGTERM ends it with 0", async () => {
     assertEquals((await child.end("SIGTERM")).code, 0, child.printed);
@@ -89,7 +100,7 @@ Deno.test("a server that may not listen on an address says so in one sentence wi
   const HOST = "0.0.0.0";
   const env = { HOST, PORT: String(freePort()), KV_URL: ":memory:" };
   const expected = new RegExp(
-    `HOST: this process may not listen on 0\\.0\\.0\\.0:${env.PORT}\\. ` +
+    `(?:HOST|--host): this process may not listen on 0\\.0\\.0\\.0:${env.PORT}\\. ` +
       `Use svc serve or deno task start, or add --allow-net=0\\.0\\.0\\.0:${env.PORT}`,
   );
   const narrow = (set: string) => ["run", "--quiet", "--no-prompt", `-P=${set}`, "--allow-net=127.0.0.1"];
