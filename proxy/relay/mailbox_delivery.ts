@@ -174,15 +174,13 @@ export class MailboxDelivery {
    */
   async sweep(): Promise<void> {
     const { mailbox } = this.#deps;
-    let together: Promise<void>[] = [];
+    const together: MailboxEntry[] = [];
+    // Claims made together share commits. One made during the next read could fail before anything waits for it.
+    const deadLetter = () => Promise.all(together.splice(0).map((entry) => mailbox.deadLetter(entry)));
     for await (const entry of mailbox.expired()) {
-      // Claims made together share commits.
-      together.push(mailbox.deadLetter(entry));
-      if (together.length < SWEPT_TOGETHER) continue;
-      await Promise.all(together);
-      together = [];
+      if (together.push(entry) === SWEPT_TOGETHER) await deadLetter();
     }
-    await Promise.all(together);
+    await deadLetter();
   }
 
   /** Delivers a mailbox until it is empty or the recipient has gone. Never rejects. */

@@ -2,10 +2,11 @@
  * The mailbox for offline agents (D-68): messages are kept in order, within limits, and end delivered or with a
  * receipt.
  */
-import { assert, assertEquals, fail } from "@std/assert";
+import { assert, assertEquals, assertRejects, fail } from "@std/assert";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
 import type { MailboxState } from "../../../proxy/schema/records.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
+import { StoreUnavailable } from "../../../shared/server/store/store_errors.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { until } from "../../support/until.ts";
@@ -402,6 +403,23 @@ Deno.test("20 expired messages of one recipient all end with a receipt in one sw
   await w.proxy.deps.mailboxDelivery.sweep();
   assertEquals([await keysBelow(w, "receipt"), await keysBelow(w, "mailbox")], [20, 0]);
   assertEquals((await w.kv.get<{ total: number }>(KEYS.mailboxState(b.agent.did))).value?.total, 0);
+});
+
+Deno.test("a sweep whose store fails while it reads further messages is refused, and leaves no failure to the process", async () => {
+  using store = await FaultyKv.open();
+  await using w = await World.open({ kv: store.kv });
+  const { a, b } = await pairOf(w);
+  for (const text of ["one", "two"]) await queued(w, a, b, text);
+  w.clock.step(DAY_MS);
+  let read = 0;
+  store.faults.fails = ({ method }) => method === "commit";
+  store.faults.before = async ({ method, keys }) => {
+    if (method === "get" && keys[0]?.[1] === "mailbox" && ++read === 2) await rest();
+  };
+  await assertRejects(() => w.proxy.deps.mailboxDelivery.sweep(), StoreUnavailable);
+  store.faults = {};
+  await w.proxy.deps.mailboxDelivery.sweep();
+  assertEquals([await keysBelow(w, "receipt"), await keysBelow(w, "mailbox")], [2, 0]);
 });
 
 Deno.test("a message of a sender whose AIT was only reissued is delivered", async () => {
