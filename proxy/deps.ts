@@ -47,7 +47,7 @@ import { MessageForwarder } from "./relay/message_forwarder.ts";
 import { MailboxDelivery } from "./relay/mailbox_delivery.ts";
 import { InFlightBudget } from "./relay/in_flight_budget.ts";
 import { ConnectedAgents } from "./relay/connected_agents.ts";
-import { Mailbox } from "./relay/mailbox.ts";
+import { Mailbox, retryWait } from "./relay/mailbox.ts";
 import { Revalidation } from "./relay/revalidation.ts";
 import { SenderStatus } from "./relay/sender_status.ts";
 import { PairRemoval } from "./trust/deleted_agents.ts";
@@ -189,10 +189,15 @@ export function buildProxy(externals: ProxyExternals, config: ProxyConfig) {
   connectedAgents.onAttached = (agentDid) => {
     mailboxDelivery.deliverTo(agentDid);
   };
-  connectedAgents.onGone = (agentDid) => {
+  const release = (agentDid: string, failures: number) => {
     const isHere = () => connectedAgents.session(agentDid) !== undefined || connectedAgents.isOpening(agentDid);
-    void presence.release(agentDid, isHere).catch((cause) => log("warn", "presence_failed", { agentDid, cause }));
+    presence.release(agentDid, isHere).catch((cause) => {
+      log("warn", "presence_failed", { agentDid, cause });
+      // Without another try, its peers would see the agent online until this instance ends.
+      clock.after(retryWait(failures), () => release(agentDid, failures + 1));
+    });
   };
+  connectedAgents.onGone = (agentDid) => release(agentDid, 0);
   crl.onInstalled = () => {
     void revalidation.onCrlInstalled();
     void pairRemoval.listed();

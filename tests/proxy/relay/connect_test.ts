@@ -252,6 +252,25 @@ Deno.test("a connect whose presence cannot be written is 503 and opens no socket
   assertEquals((await new Upgrading(w).connect(a)).status, 200);
 });
 
+Deno.test("an agent that leaves while the store fails is offline to its peers once the store is back", async () => {
+  using store = await FaultyKv.open();
+  await using w = await openProxy({ kv: store.kv });
+  const { a, b, socket } = await w.story();
+  const isOnline = async () =>
+    (await answered<PeerList>(await get(w, a, "/pair/peers"))).peers.map(({ online }) => online);
+  assertEquals(await isOnline(), [true]);
+  let failed = 0;
+  const gone = KEYS.presence(b.agent.did).join();
+  store.faults.fails = ({ keys }) => keys.some((key) => key.join() === gone) && ++failed > 0;
+  socket.link.lost();
+  await until(() => failed === 1);
+  await w.clock.advance(1_000);
+  await until(() => failed === 2);
+  store.faults = {};
+  await w.clock.advance(2_000);
+  await until(async () => (await isOnline())[0] === false);
+});
+
 Deno.test("a connect that waited for the store does not end a newer socket at another instance", async () => {
   using faulty = await FaultyKv.open();
   await using w1 = await openProxy({ kv: faulty.kv, seed: 1 });
