@@ -120,6 +120,9 @@ export class PairRemoval {
         for (const agentDid of agentDids) await this.#removeAll(agentDid);
       } catch (cause) {
         this.#deps.log("warn", "pair_removal_failed", { cause });
+        // No later list has these agents as new ones, so their pairs would stay.
+        this.#recent.push(...agentDids);
+        if (!this.#stopped.signal.aborted) this.#checkAgainLater();
       }
     });
     this.#second.add(cancel);

@@ -154,14 +154,18 @@ Deno.test("the removal resumes when the store failed or the instance crashed", a
   assertEquals(calls.filter((call) => call.method === "list").length, 1);
 });
 
-Deno.test("a pair that is confirmed during the deletion is removed a minute later", async () => {
-  using kv = await openTestKv();
-  const one = instance({ kv });
+Deno.test("a pair that is confirmed during the deletion is removed a minute later, or once the store is back", async () => {
+  using store = await FaultyKv.open();
+  const { kv } = store, one = instance({ kv });
   const now = Math.floor(one.clock.now() / 1000);
   await one.list([GONE, now]);
   await makePairs(kv, GONE, 1, 1);
   await one.list([GONE, now]);
   assertEquals(await pairsLeft(kv), 2);
+  store.faults.fails = ({ method }) => method === "commit";
+  await one.clock.advance(60_000);
+  await until(() => one.events.includes("pair_removal_failed"));
+  store.faults = {};
   await one.clock.advance(60_000);
   await until(async () => await pairsLeft(kv) === 0);
   assertEquals(await pairsLeft(kv), 0);
