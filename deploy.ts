@@ -215,7 +215,7 @@ export async function startServer(environ: Environ, log: Log, own: OwnProcess | 
     const { registry, proxy, guard } = await compose(configuration, store, port, { log, metrics, between });
     entry.open(servedBy(registry, proxy));
     if (!isLoopbackHost(host)) {
-      const message = "whoever reaches this address can use the server and read its plain HTTP; " +
+      const message = "anyone who reaches this address can use the server and read its plain HTTP; " +
         "put a reverse proxy with TLS in front of it, or leave HOST out to listen on this machine only";
       log("warn", "plain_http", { host, port, message });
     }

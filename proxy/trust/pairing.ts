@@ -1,7 +1,7 @@
 /**
  * The rules of pairing: who may confirm a ticket, and who may use the pairing routes. Only participants learn the
- * status of a ticket, because it would name both agents to whoever has seen the text. The ticket and both directions of the
- * pair change in one commit, because half a pair would let messages flow in one direction.
+ * status of a ticket, because it would name both agents to any agent that has seen the text. The ticket and both
+ * directions of the pair change in one commit, because half a pair would let messages flow in one direction.
  */
 import type { Clock } from "../../shared/clock.ts";
 import type { Kv } from "../../shared/server/kv.ts";

@@ -102,7 +102,7 @@ Deno.test("a server on an address other than loopback warns once that it uses pl
     await stop();
     assertEquals(warnings.length, count);
     for (const said of warnings) {
-      assertMatch(String(said), /whoever reaches .* leave HOST out to listen on this machine/);
+      assertMatch(String(said), /anyone who reaches .* leave HOST out to listen on this machine/);
     }
   }
 });

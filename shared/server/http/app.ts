@@ -320,8 +320,8 @@ export function earlyRefusal(
 
 function errorAnswer(deps: AppDeps, exchange: RequestContext, error: unknown, scheme: "Bearer" | "Svc"): Answer {
   const known = asServiceError(error);
-  // The other service in this process handles and logs its own rejected calls. A registry without a list is as it should
-  // be, but each connector that starts would be logged as refused.
+  // The other service in this process handles and logs its own rejected calls. A registry without a revocation is no
+  // fault, but the log would show each connector that starts as refused.
   const isRoutine = exchange.peer.from === "process" && known.status < 500 || known.code === "CRL_NOT_FOUND";
   if (!isRoutine) {
     const check = exchange.check === undefined ? "none" : String(exchange.check);
