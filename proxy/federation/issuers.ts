@@ -266,12 +266,15 @@ export function isInside(address: string): boolean {
 /**
  * Resolves the host of an address before it is called.
  *
- * @throws {RegistryUnavailable} when any of its addresses is inside a network, or it has none
+ * @throws {RegistryUnavailable} when any of its addresses is inside a network, it has none, or this process may not ask
  */
 async function requirePublic(lookup: Lookup, { protocol, hostname }: URL): Promise<void> {
   // Such an issuer is loopback by its name; the policy accepts it with ENVIRONMENT=local only.
   if (protocol === "http:") return;
-  const found = await lookup(hostname).catch(() => []);
+  const found = await lookup(hostname).catch(({ code }) => {
+    if (code !== "EPERM") return [];
+    throw new RegistryUnavailable(`This process may not call it: leave --allow-net out, or add ${hostname} to it`);
+  });
   if (found.length === 0) throw new RegistryUnavailable("The name of the registry has no address");
   if (found.some(({ address }) => isInside(address))) {
     throw new RegistryUnavailable("The name of the registry has an address inside a network");

@@ -73,7 +73,14 @@ Deno.test("route, denokv and the instances have one address", async () => {
     ` replace local ${host} dev lo table local proto kernel scope host src ${host} quickack 1`,
   );
   assertStringIncludes(instances ?? "", `KV_URL=http://${address}\n`);
-  assertStringIncludes(instances ?? "", `,${address} deploy.ts\n`);
+});
+
+Deno.test("a unit may ask the registries of other servers, because FEDERATION is on by default", async () => {
+  for (const name of ["svc.service", "instances.conf"]) {
+    const text = await Deno.readTextFile(new URL(`docs/examples/${name}`, ROOT));
+    const start = text.replaceAll("\\\n", "").split("\n").findLast((line) => line.startsWith("ExecStart="));
+    assert(start?.includes(" -P=server ") && !start.includes("--allow-net"), start);
+  }
 });
 
 const denokv = await findDenokv();

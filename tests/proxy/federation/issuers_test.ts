@@ -1,5 +1,5 @@
 /** Shows what is asked of another registry and how much of it is read (D-282). */
-import { assert, assertEquals, assertRejects } from "@std/assert";
+import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { isInside, Issuers } from "../../../proxy/federation/issuers.ts";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
 import { ServiceError } from "../../../shared/protocol/errors.ts";
@@ -54,6 +54,19 @@ Deno.test("a registry with any address inside a network is not called, unless th
   using allowed = await open(true);
   allowed.b.addresses = [{ address: "10.0.0.7", family: 4 }];
   assertEquals((await allowed.issuers.of(B).keys.current()).size, 1);
+});
+
+Deno.test("a name that this process may not look up is a problem of its permissions, not of the other registry", async () => {
+  using t = await open();
+  t.b.abroad.lookup = () => Promise.reject(Object.assign(new Error("getaddrinfo EPERM b.example"), { code: "EPERM" }));
+  const issuers = new Issuers({
+    ...{ kv: t.kv, clock: t.clock, random: seededRandom(1), log: () => {}, metrics: t.metrics, ...t.b.abroad },
+    config: { registryKeysTtlMs: 300_000, federationPrivate: false },
+    onList: () => {},
+  });
+  await assertRejects(() => issuers.of(B).keys.current(), ServiceError);
+  const { problem = "" } = issuers.known.get(B) ?? {};
+  assertStringIncludes(problem ?? "", "leave --allow-net out, or add b.example to it");
 });
 
 Deno.test("after a failure an issuer is asked for less often, down to once in 5 min", async () => {
