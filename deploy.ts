@@ -191,6 +191,7 @@ function guardMemory({ deps }: Proxy, { memoryGuardBytes }: ProxyConfig, log: Lo
 export async function startServer(environ: Environ, log: Log, own: OwnProcess | null = null): Promise<RunningServer> {
   const configuration = readConfiguration(environ);
   const { host, port: wanted, kvUrl, metricsListen, instanceListen, service, registryUrl } = configuration.server;
+  const { trustedProxies, accessLog } = configuration.server;
   if (service === "proxy" && registryUrl !== null) requireRegistry(registryUrl);
   const store = await openStore(kvUrl, clock);
   if (!store.isExclusive) confirmCommits(store.kv, newId());
@@ -203,7 +204,7 @@ export async function startServer(environ: Environ, log: Log, own: OwnProcess | 
   }
   metrics.read("store_bytes", store.bytes);
   metrics.read("store_free_bytes", () => store.diskSpace()?.freeBytes ?? null);
-  const entry = new Entry({ clock, newId, log, metrics });
+  const entry = new Entry({ clock, newId, log, metrics, trustedProxies, accessLog });
   metrics.beforeRead(async () => metrics.set("ready", await entry.isReady() ? 1 : 0));
   const http = listen(host, wanted, entry, store);
   const { port } = http.addr;

@@ -179,7 +179,11 @@ export function requestIdOf(request: Request, newId: NewId): string {
 
 const NO_BODY = new Uint8Array();
 
-export function requestContextOf(deps: AppDeps, request: Request, peer: Peer): RequestContext {
+export function requestContextOf(
+  deps: Pick<AppDeps, "newId" | "trustedProxies">,
+  request: Request,
+  peer: Peer,
+): RequestContext {
   return {
     request,
     requestId: requestIdOf(request, deps.newId),

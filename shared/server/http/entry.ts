@@ -2,14 +2,22 @@
  * Receives the requests of a process and passes each to its service. It waits until the services are ready, counts
  * requests in progress, refuses requests while the process stops, and answers for the process itself.
  */
-import { type App, type AppDeps, earlyRefusal, requestIdOf, routedPath } from "./app.ts";
+import {
+  type App,
+  type AppDeps,
+  earlyRefusal,
+  recordResponse,
+  requestContextOf,
+  requestIdOf,
+  routedPath,
+} from "./app.ts";
 import { leaveBody } from "./body.ts";
 import type { Peer } from "./client_ip.ts";
 import { livenessAnswer, readinessAnswer } from "./probes.ts";
 import { toResponse } from "./response.ts";
 import type { Answer } from "./route.ts";
 
-type EntryDeps = Pick<AppDeps, "clock" | "newId" | "log" | "metrics">;
+type EntryDeps = Pick<AppDeps, "clock" | "newId" | "log" | "metrics" | "trustedProxies" | "accessLog">;
 
 /** The services of a process, at least one of them. */
 export interface Served {
@@ -66,7 +74,7 @@ export class Entry {
 
   async answer(request: Request, peer: Peer): Promise<Response> {
     const { newId, log, clock } = this.deps;
-    const own = this.#isLeaving ? await this.#ownResponse(request, routedPath(request), null) : null;
+    const own = this.#isLeaving ? await this.#ownResponse(request, peer, routedPath(request), null) : null;
     if (own) return own;
     if (this.#draining) {
       const code = this.#served?.proxy ? "PROXY_RELAY_UNAVAILABLE" : "SERVICE_UNAVAILABLE";
@@ -87,24 +95,31 @@ export class Entry {
   async #dispatch(request: Request, peer: Peer, { registry, proxy, health }: Served): Promise<Response> {
     if (!registry || !proxy) return await (registry ?? proxy as App).fetch(request, peer);
     const path = routedPath(request);
-    const own = await this.#ownResponse(request, path, health);
+    const own = await this.#ownResponse(request, peer, path, health);
     if (own) return own;
     const service = this.#serviceOf.get(path) ?? ownerOf(path, registry, proxy);
     return await service.fetch(request, peer, path);
   }
 
   /** Answers `/healthz` and `/readyz`, also while the process stops, and `/health` for both services. */
-  async #ownResponse(request: Request, path: string, health: Served["health"]): Promise<Response | null> {
-    const { method } = request;
+  async #ownResponse(
+    request: Request,
+    peer: Peer,
+    path: string,
+    health: Served["health"],
+  ): Promise<Response | null> {
+    const { method } = request, { deps } = this;
     if (method !== "GET" && method !== "HEAD") return null;
+    const began = deps.clock.now();
     let answer: Answer | undefined;
     if (path === "/healthz") answer = livenessAnswer();
     else if (path === "/readyz") answer = readinessAnswer(await this.isReady(), this.#served?.linksMissing?.());
     else if (path === "/health") answer = await health?.();
     if (!answer) return null;
-    const { metrics, newId } = this.deps;
-    metrics.count("http_requests_total", path, method, String(answer.status));
-    const headers = { ...answer.headers, "x-request-id": requestIdOf(request, newId) };
+    const exchange = requestContextOf(deps, request, peer);
+    exchange.route = path;
+    recordResponse(deps, exchange, answer.status, deps.clock.now() - began);
+    const headers = { ...answer.headers, "x-request-id": exchange.requestId };
     return toResponse(answer, { headers, isHead: method === "HEAD" });
   }
 }

@@ -1,6 +1,7 @@
 /** Shows how the entry of a process answers while the process serves, leaves and drains. */
 import { assertEquals } from "@std/assert";
 import type { App } from "../../../../shared/server/http/app.ts";
+import { TrustedProxies } from "../../../../shared/server/http/client_ip.ts";
 import { Entry, type Served } from "../../../../shared/server/http/entry.ts";
 import { Metrics } from "../../../../shared/server/metrics/metrics.ts";
 import { ManualClock } from "../../../support/manual_clock.ts";
@@ -22,7 +23,8 @@ Deno.test("a process that leaves is not ready and serves requests, and one that 
   ];
   for (const [name, served] of kinds) {
     await t.step(name, async () => {
-      const entry = new Entry({ clock: new ManualClock(), newId: () => "id", log: () => {}, metrics: new Metrics() });
+      const deps = { clock: new ManualClock(), newId: () => "id", log: () => {}, metrics: new Metrics() };
+      const entry = new Entry({ ...deps, trustedProxies: new TrustedProxies([]) });
       entry.open(served);
       const statusOf = async (path: string) => {
         const answer = await entry.answer(new Request(`http://svc.test${path}`), { from: "process" });

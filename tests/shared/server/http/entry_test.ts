@@ -34,7 +34,7 @@ function setUp(t: TestApp, registryTable: Table, proxyTable: Table): { entry: En
   const appOf = (service: string, table: Table) =>
     createApp(table.map(({ method, path }) => row(service, method, path)), AUTHENTICATORS, t.deps);
   const registry = appOf("registry", registryTable), proxy = appOf("proxy", proxyTable);
-  const entry = new Entry({ clock, newId: t.deps.newId, log: t.deps.log, metrics });
+  const entry = new Entry({ ...t.deps, clock, metrics });
   entry.open({ registry, proxy, isReady: () => Promise.resolve(true), health: null });
   return { entry, registry, proxy };
 }
@@ -102,8 +102,22 @@ Deno.test("where several rows have a path, the first one of the first service an
 
 Deno.test("a request waits until the services are open", async () => {
   using t = await TestApp.open();
-  const entry = new Entry({ clock: new ManualClock(), newId: t.deps.newId, log: t.deps.log, metrics: new Metrics() });
+  const entry = new Entry({ ...t.deps, clock: new ManualClock(), metrics: new Metrics() });
   const answer = entry.answer(new Request("http://localhost/open"), PEER);
   entry.open({ registry: null, proxy: t.app, isReady: () => Promise.resolve(true), health: null });
   assertEquals(await shown(await answer), [200, { ok: true }, null]);
+});
+
+Deno.test("the access log has the answers of the process itself too", async () => {
+  using t = await TestApp.open(false, true);
+  const { entry } = setUp(t, [{ method: "GET", path: "/a" }], []);
+  for (const path of ["/a", "/healthz", "/readyz"]) await entry.answer(new Request(`http://localhost${path}`), PEER);
+  entry.leave();
+  await entry.answer(new Request("http://localhost/readyz"), PEER);
+  const done = t.log.filter(({ event }) => event === "request_done");
+  assertEquals(done.map(({ fields }) => [fields.route, fields.status, fields.ip]), [
+    ["/a", 200, "192.0.2.1"],
+    ["/healthz", 200, "192.0.2.1"],
+    ["/readyz", 200, "192.0.2.1"],
+  ]);
 });
