@@ -211,7 +211,14 @@ export async function startServer(environ: Environ, log: Log, own: OwnProcess | 
   let scraped: Listener | null = null;
   let between: InstanceListener | null = null;
   try {
-    if (metricsListen) scraped = serveMetrics(metricsListen, { clock, metrics, log, isReady: () => entry.isReady() });
+    if (metricsListen) {
+      scraped = serveMetrics(metricsListen, {
+        clock,
+        metrics,
+        log,
+        readiness: () => entry.readiness(),
+      });
+    }
     if (instanceListen && service !== "registry") between = listenForInstances(instanceListen);
     const { registry, proxy, guard } = await compose(configuration, store, port, { log, metrics, between });
     entry.open(servedBy(registry, proxy));

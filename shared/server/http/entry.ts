@@ -72,6 +72,11 @@ export class Entry {
     return !this.#isLeaving && this.#served !== null && await this.#served.isReady();
   }
 
+  /** Returns the answer of `/readyz`, which the listener of the metrics gives too. */
+  async readiness(): Promise<Answer> {
+    return readinessAnswer(await this.isReady(), this.#served?.linksMissing?.());
+  }
+
   async answer(request: Request, peer: Peer): Promise<Response> {
     const { newId, log, clock } = this.deps;
     const own = this.#isLeaving ? await this.#ownResponse(request, peer, routedPath(request), null) : null;
@@ -113,7 +118,7 @@ export class Entry {
     const began = deps.clock.now();
     let answer: Answer | undefined;
     if (path === "/healthz") answer = livenessAnswer();
-    else if (path === "/readyz") answer = readinessAnswer(await this.isReady(), this.#served?.linksMissing?.());
+    else if (path === "/readyz") answer = await this.readiness();
     else if (path === "/health") answer = await health?.();
     if (!answer) return null;
     const exchange = requestContextOf(deps, request, peer);

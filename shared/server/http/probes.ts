@@ -54,7 +54,8 @@ interface ListenerDeps {
   clock: Clock;
   metrics: Metrics;
   log: Log;
-  isReady(): Promise<boolean>;
+  /** Returns the answer of `/readyz`. */
+  readiness(): Promise<Answer>;
 }
 
 /**
@@ -81,7 +82,10 @@ async function answer(request: Request, deps: Omit<ListenerDeps, "log">): Promis
   return request.method === "HEAD" ? new Response(null, response) : response;
 }
 
-async function pathAnswer(request: Request, { clock, metrics, isReady }: Omit<ListenerDeps, "log">): Promise<Response> {
+async function pathAnswer(
+  request: Request,
+  { clock, metrics, readiness }: Omit<ListenerDeps, "log">,
+): Promise<Response> {
   const path = routedPath(request);
   const known = path === "/metrics" || path === "/healthz" || path === "/readyz";
   if (!known) return new Response("not found\n", { status: 404 });
@@ -89,7 +93,7 @@ async function pathAnswer(request: Request, { clock, metrics, isReady }: Omit<Li
     return new Response("use GET\n", { status: 405, headers: { Allow: "GET, HEAD" } });
   }
   if (path === "/healthz") return toResponse(livenessAnswer());
-  if (path === "/readyz") return toResponse(readinessAnswer(await isReady()));
+  if (path === "/readyz") return toResponse(await readiness());
   await settledWithin(clock, metrics.measure(), MEASURE_MS);
   return new Response(expositionOf(metrics), { headers: { "Content-Type": EXPOSITION_TYPE } });
 }

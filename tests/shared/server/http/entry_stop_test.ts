@@ -40,3 +40,13 @@ Deno.test("a process that leaves is not ready and serves requests, and one that 
     });
   }
 });
+
+Deno.test("readiness names missing links, and is the same at the listener of the metrics", async () => {
+  const deps = { clock: new ManualClock(), newId: () => "id", log: () => {}, metrics: new Metrics() };
+  const entry = new Entry({ ...deps, trustedProxies: new TrustedProxies([]) });
+  entry.open({ registry: app, proxy: app, isReady, health, linksMissing: () => ["another"] });
+  const answer = await entry.answer(new Request("http://svc.test/readyz"), { from: "process" });
+  const { status, body } = await entry.readiness();
+  assertEquals([answer.status, await answer.text()], [status, body]);
+  assertEquals(JSON.parse(String(body)).linksMissing, ["another"]);
+});
