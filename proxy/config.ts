@@ -4,6 +4,7 @@ import { LIMITS } from "../shared/protocol/limits.ts";
 import { type ConfigReader, oneOf, wholeNumber } from "../shared/server/config_reader.ts";
 import type { ServiceAddresses } from "../shared/server/server_config.ts";
 import { type FederationRules, federationRules } from "./issuer_policy.ts";
+import { RECEIPT_KEPT_SECONDS_MAX } from "./schema/retention.ts";
 
 /** More than a process handles in a minute, so a larger value would be no limit. */
 const REQUESTS_MAX = 1_000_000;
@@ -11,8 +12,6 @@ const REQUESTS_MAX = 1_000_000;
 const ACCESS_CACHE_MAX_MS = 5_000;
 /** With less, a sender that polls each hour would miss receipts. */
 const RECEIPT_KEPT_SECONDS_MIN = 3_600;
-/** With more, receipts would outlive what else is known of their messages, and fill the store. */
-const RECEIPT_KEPT_SECONDS_MAX = 2_592_000;
 
 /** Configuration of the proxy. Names with `Ms` are milliseconds. */
 export interface ProxyConfig extends ServiceAddresses {

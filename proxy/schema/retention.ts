@@ -14,6 +14,12 @@ import type { StoredKinds } from "../../shared/server/store/transfer.ts";
 const MAILBOX_KEPT_MS = LIMITS.mailboxTtlMaxSeconds * 1000 + 2 * DAY_MS;
 
 /**
+ * Most of RECEIPT_RETENTION_SECONDS. With more, receipts would outlive what else is known of their messages, and fill the
+ * store. An import keeps receipts for as long, because it does not know what the server is configured for.
+ */
+export const RECEIPT_KEPT_SECONDS_MAX = 2_592_000;
+
+/**
  * The end of each record after an import, by key family: the expiry in kv_keys.ts. Records about running
  * instances are never exported, because the instances do not move with the store.
  */
@@ -23,7 +29,7 @@ export const STORED: StoredKinds = {
   window: (_: unknown, now: number) => now + DAY_MS,
   // A record ends at the same time with any request ID.
   delivery: (value: unknown) => endOf(() => deliveryEnd(unpackDelivery(value, "") as DeliveryRecord)),
-  receipt: ({ receivedAt }: StoredReceipt) => receivedAt + LIMITS.receiptKeptSeconds * 1000,
+  receipt: ({ receivedAt }: StoredReceipt) => receivedAt + RECEIPT_KEPT_SECONDS_MAX * 1000,
   ticket: (value: TicketRecord) => value.expiresAt + LIMITS.ticketKeptSeconds * 1000,
   open_tickets: (_: unknown, now: number) => now + LIMITS.ticketTtlMaxSeconds * 1000,
   pair: "forever",

@@ -52,6 +52,19 @@ Deno.test("an export that is imported into an empty store has the same records",
   target.close();
 });
 
+Deno.test("an import keeps receipts that the longest RECEIPT_RETENTION_SECONDS still keeps", async () => {
+  const kv = await openTestKv(), now = 1_771_632_060_000, key = ["proxy", "receipt", "r", "b", "a", "processed_by_svc"];
+  const receivedAt = now - 29 * 86_400_000;
+  const lines = [
+    JSON.stringify({ svcStore: 3, exportedAt: "2026-02-21T00:01:00.000Z" }),
+    JSON.stringify({ key, json: { receivedAt } }),
+    JSON.stringify({ records: 1 }),
+  ];
+  await importLines(kv, TABLES, linesOf(lines), now);
+  assertEquals((await kv.get(key)).value, { receivedAt });
+  kv.close();
+});
+
 Deno.test("an incomplete or malformed export is refused with its line, and the store does not start", async (t) => {
   const head = JSON.stringify({ svcStore: 3, exportedAt: "2026-02-21T00:01:00.000Z" });
   const record = JSON.stringify({ key: ["registry", "issuer"], json: "https://registry.example.test" });
