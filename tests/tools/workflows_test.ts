@@ -26,6 +26,7 @@ interface Job {
   needs?: string | string[];
   permissions?: Record<string, string>;
   "timeout-minutes"?: number;
+  "continue-on-error"?: boolean;
   environment?: string;
   strategy?: { matrix: { include: { runner: string; file: string }[] } };
   steps: Step[];
@@ -54,7 +55,9 @@ function workflowFaults(text: string): string[] {
     for (const step of job.steps) {
       if (step.uses !== undefined) uses++;
       if (step.run?.includes("${{")) faults.push(`an expression in a command: ${step.run}`);
-      if (/deno@(?!2\.9\.6\b)/.test(step.run ?? "")) faults.push(`another Deno: ${step.run}`);
+      if (!job["continue-on-error"] && /deno@(?!2\.9\.6\b)/.test(step.run ?? "")) {
+        faults.push(`another Deno: ${step.run}`);
+      }
       if (!step.uses?.startsWith("actions/checkout@")) continue;
       if (step.with?.["persist-credentials"] !== false) faults.push(`${name} keeps the token on disk`);
       if (runsTests && step.with?.["fetch-depth"] !== 0) faults.push(`${name} runs the tests without the history`);
@@ -133,6 +136,7 @@ Deno.test("the release checks every file before it attests, and attests before i
   assertEquals(needs, [
     ["build", undefined],
     ["soak", undefined],
+    ["next", undefined],
     ["smoke", ["build", "soak"]],
     ["attest", "smoke"],
     ["npm", "attest"],
@@ -143,6 +147,7 @@ Deno.test("the release checks every file before it attests, and attests before i
   assertEquals(rights, [
     ["build", { contents: "read" }],
     ["soak", { contents: "read" }],
+    ["next", { contents: "read" }],
     ["smoke", {}],
     ["attest", { "id-token": "write", attestations: "write" }],
     ["npm", { "id-token": "write" }],
@@ -153,6 +158,14 @@ Deno.test("the release checks every file before it attests, and attests before i
   const { TARGETS } = await import("./compile.ts");
   const smoked = jobs.smoke?.strategy?.matrix.include.map(({ file }) => file);
   assertEquals(smoked, TARGETS.map(({ file }) => file));
+});
+
+Deno.test("the gate also runs on the newest Deno, and only this job may fail, because its store is a beta", async () => {
+  const { jobs } = await release();
+  const mayFail = Object.entries(jobs).filter(([, job]) => job["continue-on-error"]);
+  assertEquals(mayFail.map(([name, { steps }]) => [name, steps.at(-1)?.run]), [
+    ["next", "npx -y deno@latest task ok"],
+  ]);
 });
 
 Deno.test("the release refuses a tag of another version and writes its address into the installer", async () => {
