@@ -2,6 +2,7 @@
  * Caches for 30 s whether the sender of a queued message is still an active agent. The registry is the source. The CRL
  * is not enough, because an entry leaves it when the AIT has expired.
  */
+import { BoundedMap } from "../../shared/bounded_map.ts";
 import type { Clock } from "../../shared/clock.ts";
 import type { RegistryClient } from "../registry_client.ts";
 
@@ -19,8 +20,8 @@ interface Kept {
 export class SenderStatus {
   readonly #registry: Pick<RegistryClient, "ownership">;
   readonly #clock: Clock;
-  /** By agent DID, oldest first. */
-  readonly #kept = new Map<string, Kept>();
+  /** By agent DID. */
+  readonly #kept = new BoundedMap<string, Kept>(STATUSES_MAX);
 
   constructor(registry: Pick<RegistryClient, "ownership">, clock: Clock) {
     this.#registry = registry;
@@ -41,9 +42,6 @@ export class SenderStatus {
     const entry: Kept = { until: now + STATUS_KEPT_MS, isActive };
     // A failure is not cached, because messages would otherwise wait for 30 s after the registry is back.
     isActive.catch(() => this.#kept.get(agentDid) === entry && this.#kept.delete(agentDid));
-    this.#kept.delete(agentDid);
-    const [oldest] = this.#kept.keys();
-    if (oldest !== undefined && this.#kept.size >= STATUSES_MAX) this.#kept.delete(oldest);
     this.#kept.set(agentDid, entry);
     return isActive;
   }
