@@ -7,8 +7,12 @@ export interface DiskSpace {
   totalBytes: number;
 }
 
-export function memoryBytes(): number | null {
-  return orNull(() => Math.min(process.constrainedMemory(), Deno.systemMemoryInfo().total));
+export function memoryBytes(
+  limit = () => process.constrainedMemory(),
+  total = () => Deno.systemMemoryInfo().total,
+): number | null {
+  // 0 says that there is no limit. Taken for one, it would let the memory guard ask, and close, sockets all the time.
+  return orNull(() => Math.min(limit() || Infinity, total()));
 }
 
 export function diskSpace(folder: string): DiskSpace | null {
