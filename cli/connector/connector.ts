@@ -139,7 +139,8 @@ export class Connector {
     const guard = this.#guard, { did } = options.agent;
     const peers = this.peers = new PeerBook(deps.peers);
     const { proxy, newId } = this, { strict = false } = options;
-    const elsewhere = { fetch, onResponse, machine: clock, random, session, emit, check: deps.checkOrigin };
+    const onAnswer = (host: string) => this.sending.answeredBy(host);
+    const elsewhere = { fetch, onResponse, machine: clock, random, session, emit, check: deps.checkOrigin, onAnswer };
     const proxies = this.proxies = new PeerProxies(elsewhere, proxy, (did) => peers.of(did)?.proxy);
     const { publicKey } = deps;
     const sends = { clock, random, store, proxy, proxies, session, publicKey, peers, guard, newId, did, strict, emit };
@@ -163,7 +164,11 @@ export class Connector {
     this.#runtime = runtime && new RuntimeRoom({ clock, store, runtime, guard, emit });
     this.#connection = new ReconnectingLink({ clock, random, serviceClock, session, open, emit }, {
       ready: () => deps.trust.ready(),
-      deliver: (frame) => this.#receiving.deliver(frame),
+      deliver: async (frame) => {
+        const ack = await this.#receiving.deliver(frame);
+        if (ack.accepted) this.sending.heardFrom(frame.fromAgentDid);
+        return ack;
+      },
       paired: ({ peerAgentDid, profile }) => {
         // The alias is made before the event, because a person who reads the line may write to it at once.
         void this.updatePeers().then(() => {

@@ -22,6 +22,8 @@ interface PeerProxiesDeps extends Omit<CallerDeps, "clock" | "session"> {
   machine: Clock;
   /** Throws for an origin that must not be called, as plain http to another machine. */
   check(origin: string): void;
+  /** Called when another server has answered with success. */
+  onAnswer?: (host: string) => void;
 }
 
 export interface LastCall {
@@ -34,15 +36,18 @@ export interface LastCall {
 /** Another server. Remembers how its last call ended. */
 class NotedCaller extends ProxyCaller {
   last: LastCall | null = null;
+  onAnswer: (host: string) => void = () => {};
 
   override async call(request: ProxyRequest): Promise<HttpResponse> {
     const note = (problem: string | null) => {
       this.last = { at: this.deps.clock.now(), problem };
     };
     try {
-      const response = await super.call(request), error = apiErrorOf(response);
+      const response = await super.call(request), error = apiErrorOf(response), { host } = new URL(this.place.origin);
       note(error && (error.code ?? `status ${error.status}`));
-      return error === null ? response : { ...response, text: inOwnWords(error, new URL(this.place.origin).host) };
+      if (error !== null) return { ...response, text: inOwnWords(error, host) };
+      this.onAnswer(host);
+      return response;
     } catch (error) {
       note(describeError(error));
       throw error;
@@ -81,7 +86,7 @@ export class PeerProxies {
   at(origin: string): ProxyCaller {
     const known = this.#abroad.get(origin);
     if (known) return known;
-    const { machine, check, ...deps } = this.deps;
+    const { machine, check, onAnswer, ...deps } = this.deps;
     try {
       if (!isOrigin(origin)) throw new TypeError(`${origin} is not the origin of a server`);
       check(origin);
@@ -93,6 +98,7 @@ export class PeerProxies {
     const access = { current: () => session.visit(origin), renew: () => Promise.resolve(session.endVisit(origin)) };
     const place = { dialUrl: origin, origin };
     const caller = new NotedCaller({ ...deps, clock: new ServiceClock(machine) }, place, access);
+    if (onAnswer !== undefined) caller.onAnswer = onAnswer;
     this.#abroad.set(origin, caller);
     return caller;
   }

@@ -54,9 +54,6 @@ export class Sending {
     const status = result.response?.status ?? 0, isUnpaired = status === 403 || host !== null && status === 401;
     // The list tells whether the pair has ended, because no frame does.
     if (isUnpaired && this.deps.peers.of(message.toDid)?.gone === undefined) this.readPeers();
-    if (host === null || result.response === null) return result;
-    this.#followAbroad(true);
-    if (result.response.status < 300) this.#loops.kept.reached(host);
     return result;
   }
 
@@ -64,6 +61,18 @@ export class Sending {
   heardOf(did: string): void {
     const host = this.deps.proxies.hostOf(did);
     if (host !== null) this.#loops.kept.reached(host);
+  }
+
+  /** Tries the server of a peer that has written, because it probably works again. */
+  heardFrom(did: string): void {
+    const host = this.deps.proxies.hostOf(did);
+    if (host !== null) this.#loops.kept.tryNow(host);
+  }
+
+  /** Sends what waits for another server that has answered, and asks it later how messages ended. */
+  answeredBy(host: string): void {
+    this.#loops.kept.reached(host);
+    this.#followAbroad();
   }
 
   wake(kind: "receipt" | "kept"): void {
@@ -99,7 +108,7 @@ export class Sending {
 
   async stop(ms: number): Promise<void> {
     this.#isStopped = true;
-    this.#cancelAbroad();
+    this.#cancelAbroad?.();
     await Promise.all([this.#loops.receipt.stop(ms), this.#loops.kept.stop(ms)]);
   }
 
@@ -186,6 +195,7 @@ export class Sending {
       const open = sent.open(before, REFRESHED_TOGETHER);
       if (open.length === 0) return;
       const byHost = Map.groupBy(open, ({ toDid }) => this.deps.proxies.hostOf(toDid));
+      if ([...byHost.keys()].some((host) => host !== null)) this.#followAbroad();
       // One server that does not answer would otherwise hide what the others say.
       const asked = [...byHost].map(async ([host, some]) => {
         await this.#askAbout(some).catch((error) => {
@@ -193,7 +203,6 @@ export class Sending {
         });
       });
       await Promise.all(asked);
-      this.#followAbroad([...byHost.keys()].some((host) => host !== null));
       before = open.at(-1)?.seq ?? 0;
     }
   }
@@ -209,14 +218,20 @@ export class Sending {
     for (const news of DeliveriesAnswer.parse(answer).deliveries) this.told(news);
   }
 
-  /** Asks again later while messages to other servers are open, because no link to those servers brings news. */
-  #followAbroad(isOpen: boolean): void {
-    this.#cancelAbroad();
-    this.#cancelAbroad = isOpen && !this.#isStopped
-      ? this.deps.clock.after(ABROAD_EVERY_MS, () => void this.refresh())
-      : () => {};
+  /**
+   * Asks again later while messages to other servers are open, because no link to those servers brings news. A time that is
+   * set already stays, because an agent that goes on sending would otherwise never ask.
+   */
+  #followAbroad(): void {
+    if (this.#isStopped || this.#cancelAbroad !== null) return;
+    this.#cancelAbroad = this.deps.clock.after(ABROAD_EVERY_MS, () => {
+      this.#cancelAbroad = null;
+      // An answer of a moment ago may lack a message, and no later time would be set.
+      this.#refreshedAt = -Infinity;
+      void this.refresh();
+    });
   }
-  #cancelAbroad: Cancel = () => {};
+  #cancelAbroad: Cancel | null = null;
   #isStopped = false;
 
   async #ask(key: SentKey): Promise<void> {

@@ -248,6 +248,11 @@ export class KeptSender extends SendingLoop<SentMessage> {
     if (this.#pauses.reached(host)) this.sendAllNow();
   }
 
+  /** Ends the wait for the next try of a server. */
+  tryNow(host: string): void {
+    if (this.#pauses.end(host, this.deps.clock.now())) this.sendAllNow();
+  }
+
   #giveUp(message: SentMessage, problem: string): number {
     const { clock, store: { sent }, emit } = this.deps;
     sent.giveUp(message, problem, clock.now());
@@ -285,6 +290,14 @@ export class ServerPauses {
   endProbe(host: string): void {
     const server = this.#servers.get(host);
     if (server) server.probing = false;
+  }
+
+  /** Ends the wait for the next try, not the count of failures. Returns true when there was a wait. */
+  end(host: string, now: number): boolean {
+    const server = this.#servers.get(host);
+    if (server === undefined || server.probing) return false;
+    server.until = now;
+    return true;
   }
 
   /** Returns the milliseconds until the next try. */
