@@ -18,7 +18,7 @@ browserTest("two people pair, write, read and answer in the browser", async () =
   await bob.page.click("nav >> text=Pair");
   await bob.page.fill("#ticket", "not a ticket");
   await bob.page.click("text=Continue");
-  await assertSays(bob.page, "[role=alert]", "This is not a ticket.");
+  await assertSays(bob.page, "[role=alert]", "No pairing ticket in the pasted text.");
   await bob.page.fill("#ticket", `\n ${ticket.slice(0, 40)}\n${ticket.slice(40)} `);
   await bob.page.click("text=Continue");
   await bob.page.click("main button");

@@ -5,7 +5,7 @@ import type { PageResult } from "../../../shared/page/page_app.ts";
 import * as ui from "../../../shared/page/parts.ts";
 import { duration, moment } from "../../../shared/page/times.ts";
 import { PairConfirmAnswer, PairStartAnswer, PairStatusAnswer } from "../../../shared/protocol/api/pairing.ts";
-import { isTicketOf, parseTicket } from "../../../shared/protocol/ticket.ts";
+import { isTicketOf, parseTicket, ticketInPaste } from "../../../shared/protocol/ticket.ts";
 import { failed, framed, type Input, type LocalRow, nameOf, type Pages, peerPath } from "./frame.ts";
 
 /** A ticket, with room for what a mail adds around it. */
@@ -97,12 +97,12 @@ async function checkTicket(pages: Pages, input: Input): Promise<PageResult> {
   const { base, csrf } = input;
   const { agent, proxy } = pages.connector.options;
   const pasted = (input.form.get("ticket") ?? "").slice(0, PASTED_MAX);
-  const parsed = parseTicket(pasted.replace(/\s+/g, ""));
+  const found = ticketInPaste(pasted, proxy.origin);
+  // A mail may also put spaces into it, where a line of a terminal has none.
+  const parsed = "ticket" in found ? found.ticket : parseTicket(pasted.replace(/\s+/g, ""));
   const again = (title: string, text: string) =>
     pairPage(pages, input, { text: pasted, problem: ui.problem(title, text) });
-  if (parsed === null) {
-    return await again("This is not a ticket.", "A ticket begins with svcpair1_. Copy the whole of it.");
-  }
+  if (parsed === null) return await again("Not paired.", "problem" in found ? found.problem : "");
   if (pages.tickets.some(({ ticket }) => ticket === parsed.ticket)) {
     return await again("This is your own ticket.", "Give it to the other person; they use it.");
   }

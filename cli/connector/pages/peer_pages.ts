@@ -8,7 +8,7 @@ import * as ui from "../../../shared/page/parts.ts";
 import { moment } from "../../../shared/page/times.ts";
 import { ALIAS_CHARACTERS_MAX } from "../peers/aliases.ts";
 import { presenceText } from "../peers/peer_columns.ts";
-import { presentPeers } from "../peers/peers.ts";
+import { perhapsReplaced, presentPeers } from "../peers/peers.ts";
 import { failed, framed, type Input, type LocalRow, PAGE_ROWS, type Pages, peerPath, threadPath } from "./frame.ts";
 
 export const peerRows: readonly LocalRow[] = [
@@ -19,6 +19,8 @@ export const peerRows: readonly LocalRow[] = [
   { method: "POST", path: "peers/:alias/unblock", render: (pages, input) => block(pages, input, "unblock") },
   { method: "GET", path: "peers/:alias/remove", render: (pages, input) => removePage(pages, input) },
   { method: "POST", path: "peers/:alias/remove", render: remove },
+  { method: "GET", path: "peers/:alias/replace", render: (pages, input) => replacePage(pages, input) },
+  { method: "POST", path: "peers/:alias/replace", render: replace },
 ];
 
 /** Whether a ticket proved the key of a peer, for a person. */
@@ -108,12 +110,14 @@ async function peerPage(
   const actions = markup`<div class="row">${write}${
     ui.button({ text, action: `${path}/${change}`, csrf, look: "quiet" })
   }${ui.link(`${path}/remove`, "End the pair…", "quiet")}</div>`;
-  const isNew = query.has("new");
+  const isNew = query.has("new"), before = isNew ? replacedBy(pages, alias) : null;
+  const asked = before !== null &&
+    ui.note("", markup`Is this the new agent of ${ui.name(before)}? ${ui.link(`${path}/replace`, "Yes…", "bare")}`);
   const main = markup`${
     isNew
       ? ui.head(markup`Paired with ${ui.name(alias)}`, "Both agents can write to each other from now on.")
       : ui.head(ui.name(alias))
-  }<div class="stack form">${ui.card("The other agent", facts)}${
+  }<div class="stack form">${asked}${ui.card("The other agent", facts)}${
     !gone && markup`${actions}${ui.card("Name", nameForm)}`
   }</div>`;
   return framed(pages, input, { title: alias, current: isNew ? "pair" : "peers", main, hasField: !gone });
@@ -157,4 +161,33 @@ function removePage(pages: Pages, input: Input, error?: Html): PageResult {
 async function remove(pages: Pages, input: Input): Promise<PageResult> {
   const error = apiErrorOf(await pages.calls.send(post("/v1/pair/remove", { to: input.params.alias ?? "" })));
   return error === null ? { to: "peers" } : removePage(pages, input, failed("The pair has not ended.", error));
+}
+
+/** The peer whose place a new one may take (D-145); `null` for none. */
+function replacedBy({ connector: { peers } }: Pages, alias: string): string | null {
+  return perhapsReplaced(peers.all, peers.all[alias]?.did ?? "");
+}
+
+function replacePage(pages: Pages, input: Input, error?: Html): PageResult {
+  const alias = input.params.alias ?? "", before = replacedBy(pages, alias);
+  if (before === null) return { to: peerPath(alias) };
+  const path = `${input.base}/${peerPath(alias)}`;
+  const main = ui.confirmation({
+    title: markup`Is ${ui.name(alias)} the new agent of ${ui.name(before)}?`,
+    text: markup`It is called ${ui.name(before)} from now on, and the pair with the old agent ends.`,
+    label: "Yes, replace it",
+    no: "No",
+  }, { action: `${path}/replace`, csrf: input.csrf, back: path, error });
+  return framed(pages, input, { title: alias, current: "peers", main, hasField: true });
+}
+
+async function replace(pages: Pages, input: Input): Promise<PageResult> {
+  const peer = input.params.alias ?? "", alias = replacedBy(pages, peer);
+  if (alias === null) return { to: peerPath(peer) };
+  try {
+    await call(pages.calls, ChangedPeer, post("/v1/peers/rename", { peer, alias, replaces: true }));
+    return { to: peerPath(alias) };
+  } catch (error) {
+    return replacePage(pages, input, failed("Nothing has changed.", error));
+  }
 }

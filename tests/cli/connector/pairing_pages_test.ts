@@ -1,0 +1,89 @@
+/** The pages about pairing of a connector in the test's process: what a paste may be, and the agent that replaces another. */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { ownCalls } from "../../../cli/connector/local_api/local_api.ts";
+import { LocalPages } from "../../../cli/connector/pages/local_pages.ts";
+import { until } from "../../support/until.ts";
+import { World } from "../../support/world.ts";
+import { Bench } from "./bench.ts";
+import { asker, post } from "./local_api/local_caller.ts";
+
+const HOST = "127.0.0.1:4321", ORIGIN = `http://${HOST}`;
+
+/** A browser in which the page of a connector is open. */
+async function browser({ connector }: Bench) {
+  const calls = ownCalls({ connector, token: "t", port: 4321, a2aPeers: () => [] });
+  const pages = new LocalPages({ connector, calls, port: 4321, onCodeOver: () => {} });
+  const ask = async (url: string, headers: Record<string, string>, body?: string) => {
+    const method = body === undefined ? "GET" : "POST";
+    const request = new Request(url, {
+      method,
+      headers: { Host: HOST, Origin: ORIGIN, ...headers },
+      body: body ?? null,
+    });
+    const answer = await pages.answer(request);
+    assert(answer !== null, url);
+    return answer;
+  };
+  const opened = await ask((await pages.open())?.url ?? "", {}, "");
+  const Cookie = opened.headers.get("set-cookie")?.split(";")[0] ?? "";
+  const base = opened.headers.get("location")?.replace(/\/inbox$/, "") ?? "";
+  const get = async (path: string) => await (await ask(`${ORIGIN}${base}/${path}`, { Cookie })).text();
+  const [, csrf = ""] = /name="csrf" value="([^"]+)"/.exec(await get("pair")) ?? [];
+  const form = { Cookie, "Content-Type": "application/x-www-form-urlencoded" };
+  return {
+    get,
+    submit: async (path: string, fields: Record<string, string> = {}) => {
+      const answer = await ask(`${ORIGIN}${base}/${path}`, form, String(new URLSearchParams({ csrf, ...fields })));
+      return answer.headers.get("location")?.slice(base.length + 1) ?? await answer.text();
+    },
+  };
+}
+
+async function bench(world: World, name: string, owner?: Parameters<World["agent"]>[0]) {
+  const agent = await world.agent(owner, name);
+  return { agent, bench: await Bench.open(world, agent, { platform: "inbox" }) };
+}
+
+Deno.test("a ticket is read from the mail around it, also broken into lines", async () => {
+  await using world = await World.open();
+  const [one, other] = [await bench(world, "alpha"), await bench(world, "beta")];
+  const { ticket } = (await asker(one.bench)("/v1/pair/start", post({}))).body;
+  const page = await browser(other.bench);
+  const whole = `name="ticket" value="${ticket}"`;
+  const pastes = [
+    ticket,
+    ` \n${ticket.slice(0, 40)}\n${ticket.slice(40)} `,
+    `${ticket.slice(0, 40)} ${ticket.slice(40)}`,
+    `Hi Bob,\n\nhere is my ticket: ${ticket}.\n\nAnn`,
+    `> ${ticket.slice(0, 40)}\r\n> ${ticket.slice(40)}`,
+  ];
+  for (const paste of pastes) assertStringIncludes(await page.submit("pair/check", { ticket: paste }), whole, paste);
+  for (
+    const [paste, why] of [
+      ["not a ticket", "No pairing ticket in the pasted text."],
+      [ticket.slice(0, 40), "This ticket was cut off: copy it whole."],
+    ] as const
+  ) assertStringIncludes(await page.submit("pair/check", { ticket: paste }), why);
+});
+
+Deno.test("the page asks whether a new peer is the new agent of one that was there", async () => {
+  await using world = await World.open();
+  const [one, old] = [await bench(world, "alpha"), await bench(world, "beta")];
+  const pair = async (other: Bench) => {
+    const { ticket } = (await asker(one.bench)("/v1/pair/start", post({}))).body;
+    assertEquals((await asker(other)("/v1/pair/confirm", post({ ticket }))).status, 201);
+  };
+  await pair(old.bench);
+  await until(() => "beta" in one.bench.connector.peers.all);
+  const page = await browser(one.bench);
+  assert(!(await page.get("peers/beta?new")).includes("replace"));
+  assertEquals(await page.submit("peers/beta/replace"), "peers/beta");
+  const fresh = await bench(world, "beta", old.agent.owner);
+  await pair(fresh.bench);
+  await until(() => "beta-2" in one.bench.connector.peers.all);
+  assertStringIncludes(await page.get("peers/beta-2?new"), "/peers/beta-2/replace");
+  assertStringIncludes(await page.get("peers/beta-2/replace"), "new agent of");
+  assertEquals(await page.submit("peers/beta-2/replace"), "peers/beta");
+  const { beta, "beta-old": before } = one.bench.connector.peers.all;
+  assertEquals([beta?.did, before?.removed], [fresh.agent.agent.did, true]);
+});
