@@ -10,7 +10,8 @@ import { toIso } from "../../shared/protocol/time.ts";
 import type { Context } from "../context.ts";
 import { ensureConfigDir } from "../files/config_dir.ts";
 import { CliError } from "../errors.ts";
-import { UnreachableError } from "../../shared/client/errors.ts";
+import { ApiError, UnreachableError } from "../../shared/client/errors.ts";
+import { describeError } from "../../shared/client/refusals.ts";
 import { ensureDirectory, readPrivate, writePrivate } from "../files/private_files.ts";
 import type { RegistryClient } from "../client/registry_client.ts";
 
@@ -50,9 +51,15 @@ export async function trustedKeys(
     await keepCopy(ctx, file, `${JSON.stringify(fresh, null, 2)}\n`);
     return await usable(fresh, null);
   } catch (error) {
-    if (copy === null || !(error instanceof UnreachableError)) throw error;
-    return await usable(copy, error.message);
+    if (copy === null || !isAway(error)) throw error;
+    return await usable(copy, describeError(error));
   }
+}
+
+/** Whether the registry has not answered: also where a front answers for it, or it has no turn for this caller. */
+function isAway(error: unknown): boolean {
+  return error instanceof UnreachableError ||
+    error instanceof ApiError && (error.status === 429 || error.status >= 500);
 }
 
 function readCopy(path: string): Copy | null {
