@@ -213,19 +213,27 @@ export class Receiving {
     this.refused++;
     // A refusal of a blocked agent emits no event, because that agent could otherwise fill the log.
     if (reason === "blocked") return { accepted: false, reason };
-    const now = clock.now(), known = this.#untold.get(from);
-    if (known !== undefined && now - known.since < REPORT_MS) known.count++;
-    else {
-      if (this.#untold.size >= SENDERS_REPORTED) this.#untold.clear();
-      this.#untold.set(from, { since: now, count: 0 });
-      emit("proof_refused", { from, requestId, reason, before: known?.count ?? 0 });
-      if (shown !== undefined) {
-        emit("peer_key_changed", { from, key: this.#pinOf(from)?.key ?? null, shown });
-        peers.change((all) => noteOtherKey(all, from, toIso(now)))
-          .catch((error) => emit("store_failed", { from, why: describeError(error) }));
-      }
+    const before = this.#untoldOf(from);
+    if (before !== null) emit("proof_refused", { from, requestId, reason, before });
+    // Counted apart, because another refused message of the same minute would otherwise hide the other key.
+    if (shown !== undefined && this.#untoldOf(`key of ${from}`) !== null) {
+      emit("peer_key_changed", { from, key: this.#pinOf(from)?.key ?? null, shown });
+      peers.change((all) => noteOtherKey(all, from, toIso(clock.now())))
+        .catch((error) => emit("store_failed", { from, why: describeError(error) }));
     }
     return { accepted: false, reason };
+  }
+
+  /** How many were not told since the last report about `what`; `null` within a minute of that report. */
+  #untoldOf(what: string): number | null {
+    const now = this.deps.clock.now(), known = this.#untold.get(what);
+    if (known !== undefined && now - known.since < REPORT_MS) {
+      known.count++;
+      return null;
+    }
+    if (this.#untold.size >= SENDERS_REPORTED) this.#untold.clear();
+    this.#untold.set(what, { since: now, count: 0 });
+    return known?.count ?? 0;
   }
 }
 

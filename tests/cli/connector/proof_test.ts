@@ -354,6 +354,9 @@ Deno.test("the first message of a contact pins its key, and a second key of the 
   const [[alias = "", peer] = []] = Object.entries(bench.connector.peers.all);
   assert(peer);
   await bench.connector.peers.change(() => ({ [alias]: { ...peer, key: stranger.keys.publicKey } }));
+  // Another refused message of the same minute does not hide the other key.
+  assertEquals(await answer(({ proof: _gone, ...frame }) => frame as DeliverFrame), "proof_invalid");
+  assertEquals(await answer((frame) => frame), "key_mismatch");
   assertEquals(await answer((frame) => frame), "key_mismatch");
   await bench.connector.peers.settled();
   // Until the peer is removed, or seven days have passed: also after a restart, because it is on disk.
