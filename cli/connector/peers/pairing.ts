@@ -89,9 +89,11 @@ export class Pairing {
   /** Pins the listed peers that prove their key with the secret of an open ticket, and deletes that secret. */
   async pinListed(listed: readonly Peer[]): Promise<void> {
     const { secrets, peers, clock } = this.deps;
-    const all = listed.filter(({ agentDid: did, peerKey }) => {
+    const all = listed.filter(({ agentDid: did, peerKey, profile }) => {
       const known = peers.of(did);
-      return peerKey !== undefined && (known?.how !== "ticket" || known.removed || known.gone);
+      const isSame = known?.how === "ticket" && !known.removed && !known.gone &&
+        known.agentName === profile.agentName && known.humanName === profile.humanName;
+      return peerKey !== undefined && !isSame;
     });
     if (all.length === 0) return;
     // The newest, because an agent that confirmed an open ticket paired a moment ago.

@@ -113,7 +113,9 @@ export function mergePeers(known: Peers, { peers }: { peers: readonly PairedPeer
   const add = (alias: string, { agentDid: did, profile, proxy }: PairedPeer) => {
     const { gone: _gone, endOrder: _endOrder, proxy: _proxy, ...kept } = known[alias] ?? {};
     for (const name of foldedNames([alias, kept])) taken.add(name);
-    merged.push([alias, { ...kept, did, ...profile, ...proxy !== undefined && { proxy } }]);
+    // The names of a ticket peer are those that its proof covers, because the proxy could show another person's.
+    const { agentName, humanName } = known[alias]?.how === "ticket" ? known[alias] : profile;
+    merged.push([alias, { ...kept, did, agentName, humanName, ...proxy !== undefined && { proxy } }]);
   };
   const oldest = [...peers].sort((a, b) => a.pairedAt < b.pairedAt ? -1 : 1);
   for (const peer of oldest) {

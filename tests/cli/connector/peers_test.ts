@@ -71,6 +71,13 @@ Deno.test("a name that a reader could take for a person or a program becomes an 
   assertEquals(Object.keys(merged).sort(), [...prefixed, "peer-svc-2", "systems"].sort());
 });
 
+Deno.test("a list of the proxy does not change the names that a ticket proved", () => {
+  const known = ofTickets(["beta"]), merged = mergePeers(known, { peers: [peer(0, "admin"), peer(1)] });
+  assertEquals(merged.beta, known.beta);
+  const [contact = ""] = Object.keys(merged).filter((alias) => alias.startsWith("contact-"));
+  assertEquals(mergePeers(merged, { peers: [peer(0), peer(1, "new")] })[contact]?.agentName, "new");
+});
+
 Deno.test("names that look alike get aliases that do not", () => {
   const names = ["beta", "Beta", "BETA", "paul", "pauI", "pau1", "PAUL", "bob", "b0b", "admin", "adm1n", "beta-2"];
   const merged = ofTickets(names);
