@@ -12,7 +12,7 @@ import type { Context } from "../context.ts";
 import { CARD_PATH } from "../platforms/a2a_protocol.ts";
 import { thisMachine } from "../platforms/local_machine.ts";
 import { withA2aPeer } from "../platforms/openclaw.ts";
-import { applyChanges } from "../platforms/setup.ts";
+import { applyChange } from "../platforms/setup.ts";
 import { call, get, type LocalCalls } from "../../shared/client/local_client.ts";
 import { peerUnknown } from "../connector/peers/peers.ts";
 import { Status } from "../connector/status.ts";
@@ -137,7 +137,7 @@ export async function addPeer(
     const peer = { url, token: inboundToken, outboundToken: token };
     const change = isForOpenClaw ? await withA2aPeer(thisMachine(ctx), stateDir, alias, peer) : null;
     await writeA2aPeers(folder, [...others, added]);
-    if (change !== null) await applyChanges(ctx, folder, [change]);
+    if (change !== null) await applyChange(ctx, folder, change);
     const target = change && `a2a:${change.name}`;
     return { url, card: url + CARD_PATH, token, changed: change && change.path, target };
   });

@@ -136,14 +136,14 @@ export const A2A: PushPlatform = {
     const known = memberOf(settings, ...at);
     const hookToken = target.hookToken ?? (typeof known === "string" && known !== "" ? known : makeToken());
     const steps = [`For Hermes, add these lines to its .env: A2A_PORT=9900 and A2A_PEER_TOKENS=${PEER}:${hookToken}`];
-    if (path === null || text === null || hookPath !== HOOK_PATH) return { changes: [], steps, hookToken, hookPath };
+    if (path === null || text === null || hookPath !== HOOK_PATH) return { change: null, steps, hookToken, hookPath };
     let wanted = settings;
     if (memberOf(settings, "channels", "a2a", "enabled") !== true) {
       wanted = withMember(wanted, ["channels", "a2a", "enabled"], true);
     }
     if (known !== hookToken) wanted = withMember(wanted, at, hookToken);
-    const changes = wanted === settings ? [] : [{ path, text: `${JSON.stringify(wanted, null, 2)}\n` }];
-    return { changes, steps, hookToken, hookPath };
+    const change = wanted === settings ? null : { path, text: `${JSON.stringify(wanted, null, 2)}\n` };
+    return { change, steps, hookToken, hookPath };
   },
 };
 

@@ -33,5 +33,5 @@ export const GENERIC: PushPlatform = {
   detect: () => Promise.resolve({ confidence: "none", reasons: [], configPath: null }),
 
   plan: (_machine, { target: { hookToken, hookPath } }) =>
-    Promise.resolve({ changes: [], steps: [], hookToken, hookPath }),
+    Promise.resolve({ change: null, steps: [], hookToken, hookPath }),
 };

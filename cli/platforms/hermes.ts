@@ -78,7 +78,7 @@ export const HERMES: PushPlatform = {
     const { hookPath } = target;
     if (folder === null) {
       return {
-        changes: [],
+        change: null,
         steps: ["Give the state directory of Hermes with --platform-state-dir"],
         hookToken: null,
         hookPath,
@@ -97,7 +97,7 @@ export const HERMES: PushPlatform = {
     const routes = await machine.read(join(folder, "webhook_subscriptions.json"));
     const hasRoute = memberOf(tryParse(routes), route) !== undefined;
     return {
-      changes: isSet ? [] : [{ path, text: withEnvValues(text, wanted) }],
+      change: isSet ? null : { path, text: withEnvValues(text, wanted) },
       steps: [
         ...(isSet ? [] : ["Restart Hermes: it reads its .env at start"]),
         ...(hasRoute ? [] : [

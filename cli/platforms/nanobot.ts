@@ -51,6 +51,6 @@ export const NANOBOT: PushPlatform = {
 
   plan(_machine, { target: { hookToken, hookPath } }) {
     // Its API needs no settings.
-    return Promise.resolve({ changes: [], steps: ["Run its API: nanobot serve"], hookToken, hookPath });
+    return Promise.resolve({ change: null, steps: ["Run its API: nanobot serve"], hookToken, hookPath });
   },
 };

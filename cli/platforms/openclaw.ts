@@ -58,7 +58,7 @@ export const OPENCLAW: PushPlatform = {
   async plan(machine, { target, stateDir, makeToken }) {
     const path = openClawConfigPath(machine, stateDir);
     if (path === null) {
-      return { changes: [], steps: ["Give the state directory of OpenClaw with --platform-state-dir"], ...none };
+      return { change: null, steps: ["Give the state directory of OpenClaw with --platform-state-dir"], ...none };
     }
     const settings = parseSettings(await machine.read(path), path);
     const known = memberOf(settings, "hooks", "token");
@@ -70,8 +70,8 @@ export const OPENCLAW: PushPlatform = {
     if (memberOf(settings, "hooks", "path") !== hooks && (hooks !== "/hooks" || memberOf(settings, "hooks", "path"))) {
       wanted = withMember(wanted, ["hooks", "path"], hooks);
     }
-    const changes = wanted === settings ? [] : [{ path, text: `${JSON.stringify(wanted, null, 2)}\n` }];
-    return { changes, steps: [], hookToken, hookPath: target.hookPath };
+    const change = wanted === settings ? null : { path, text: `${JSON.stringify(wanted, null, 2)}\n` };
+    return { change, steps: [], hookToken, hookPath: target.hookPath };
   },
 };
 

@@ -99,7 +99,8 @@ export interface FileChange {
 
 /** The plan of a set-up, printed before it is applied. */
 export interface SetupPlan {
-  changes: FileChange[];
+  /** `null`: the file has what it needs, or there is none. */
+  change: FileChange | null;
   steps: string[];
   /** The token that the runtime will require; `null` for none. */
   hookToken: string | null;

@@ -25,41 +25,43 @@ type Backup = z.infer<typeof Backup>;
 /** Largest backup file. With less, a large settings file would have no backup to restore. */
 const MAX_BACKUP_BYTES = 4 * MAX_SETTINGS_BYTES;
 
-/** Backs up and changes each file in turn. @throws {CliError} `CLI_FILE_INVALID` before it changes such a file */
-export async function applyChanges(ctx: Context, folder: PrivateFolder, changes: readonly FileChange[]): Promise<void> {
+/** Backs up and changes a file. @throws {CliError} `CLI_FILE_INVALID` before it changes such a file */
+export async function applyChange(ctx: Context, folder: PrivateFolder, { path, text }: FileChange): Promise<void> {
   const backup = readBackup(folder);
-  for (const { path, text } of changes) {
-    if (await kindOf(dirname(path)) !== "directory") {
-      throw new CliError("CLI_FILE_INVALID", `${dirname(path)} is not there: is the runtime installed for this user?`, {
-        fix: "Start the runtime once, so that it makes its folder, then run the command again.",
-      });
-    }
-    const current = await currentOf(path);
-    const written = await sha256(text);
-    const known = backup.find((entry) => entry.path === path);
-    if (known && known.written === await sha256(current?.text ?? "")) known.written = written;
-    else if (known) Object.assign(known, { before: current?.text ?? null, written });
-    else backup.push({ path, before: current?.text ?? null, written });
-    await folder.writeJson(BACKUP_FILE, backup, MAX_BACKUP_BYTES);
-    await writePrivate(ctx.random, path, text, current?.mode);
+  if (await kindOf(dirname(path)) !== "directory") {
+    throw new CliError("CLI_FILE_INVALID", `${dirname(path)} is not there: is the runtime installed for this user?`, {
+      fix: "Start the runtime once, so that it makes its folder, then run the command again.",
+    });
   }
+  const current = await currentOf(path);
+  const written = await sha256(text);
+  const known = backup.find((entry) => entry.path === path);
+  if (known && known.written === await sha256(current?.text ?? "")) known.written = written;
+  else if (known) Object.assign(known, { before: current?.text ?? null, written });
+  else backup.push({ path, before: current?.text ?? null, written });
+  await folder.writeJson(BACKUP_FILE, backup, MAX_BACKUP_BYTES);
+  await writePrivate(ctx.random, path, text, current?.mode);
 }
 
 /** Restores the files and returns their paths. @throws {CliError} `CLI_FILE_INVALID` when one was changed since */
 export async function undoChanges(ctx: Context, folder: PrivateFolder): Promise<string[]> {
   const backup = readBackup(folder);
   const modes = new Map<string, number | null>();
-  for (const { path, written } of backup) {
-    const current = await currentOf(path).catch(() => null);
-    if (current === null || await sha256(current.text) !== written) {
+  for (const { path, before, written } of backup) {
+    const current = await currentOf(path).catch(() => undefined);
+    // As after an undo that failed at another file, which could otherwise never be repeated.
+    if (current !== undefined && (current?.text ?? null) === before) continue;
+    if (!current || await sha256(current.text) !== written) {
       throw new CliError(
         "CLI_FILE_INVALID",
         `${path} has been changed since; its previous content is in ${folder.path}/${BACKUP_FILE}`,
+        { fix: "" },
       );
     }
     modes.set(path, current.mode);
   }
   for (const { path, before } of backup) {
+    if (!modes.has(path)) continue;
     if (before === null) await removeFile(path);
     else await writePrivate(ctx.random, path, before, modes.get(path));
   }

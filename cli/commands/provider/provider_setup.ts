@@ -17,7 +17,7 @@ import {
   WHICH_AGENT,
 } from "./provider_world.ts";
 import { presentPeers, readPeers } from "../../connector/peers/peers.ts";
-import { applyChanges, hasBackup, undoChanges } from "../../platforms/setup.ts";
+import { applyChange, hasBackup, undoChanges } from "../../platforms/setup.ts";
 import { makeToken } from "../../connector/local_api/discovery_file.ts";
 import { emptyRuntimeFile, RUNTIME_FILE, runtimeTarget } from "../../connector/runtime/runtime_file.ts";
 import { connectorOf } from "../connector/connector.ts";
@@ -95,13 +95,13 @@ export const COMMANDS = [
       });
       await ensureConfigDir(ctx);
       await agreeToChange(ctx, place, target, options.yes);
-      await applyChanges(ctx, settings, plan.changes);
+      if (plan.change !== null) await applyChange(ctx, settings, plan.change);
       const saved = { ...wanted, hookPath: plan.hookPath, webhookToken: plan.hookToken };
       await settings.writeJson(RUNTIME_FILE, saved);
       await warnOfOwnSettings(ctx, place);
       const peersPath = options["relay-transform-peers-path"];
       if (peersPath !== undefined) await copyPeers((await connectorOf(ctx, options["agent-name"])).folder, peersPath);
-      const changed = plan.changes.map(({ path }) => path);
+      const changed = plan.change === null ? [] : [plan.change.path];
       const url = target.baseUrl + plan.hookPath;
       ctx.out.result({ agent, platform: id, url, changed, steps: plan.steps }, [
         ctx.out.bold(`${platform.name} accepts messages for ${agent ?? "every agent on this machine"} at ${url}.`),

@@ -54,7 +54,7 @@ Deno.test("an agent is healthy when its card has a JSON-RPC interface of A2A 1.x
 
 Deno.test("set-up turns the A2A channel of a found OpenClaw on, and prints the lines for Hermes", async () => {
   const before = { gateway: { port: 1 }, channels: { other: {}, a2a: { peers: { hermes: { token: "h" } } } } };
-  const { changes: [change], steps, hookToken } = await plan(before);
+  const { change, steps, hookToken } = await plan(before);
   assertEquals([change?.path, hookToken], [PATH, "made"]);
   const peers = { hermes: { token: "h" }, svc: { token: "made" } };
   assertEquals(JSON.parse(change?.text ?? ""), {
@@ -62,9 +62,9 @@ Deno.test("set-up turns the A2A channel of a found OpenClaw on, and prints the l
     channels: { other: {}, a2a: { peers, enabled: true } },
   });
   assert(steps[0]?.includes("A2A_PEER_TOKENS=svc:made"), steps[0]);
-  assertEquals((await plan(JSON.parse(change?.text ?? ""))).changes, []);
+  assertEquals((await plan(JSON.parse(change?.text ?? ""))).change, null);
   for (const [settings, at] of [[null, target()], [before, target("/")]] as const) {
-    assertEquals((await plan(settings, at)).changes, []);
+    assertEquals((await plan(settings, at)).change, null);
   }
   await assertRejects(() => plan("// comment"), CliError, "not a plain JSON object");
 });

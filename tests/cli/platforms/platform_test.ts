@@ -224,15 +224,15 @@ Deno.test("set-up of openclaw enables its hooks, keeps all other settings, and d
   const files: Record<string, string> = { [path]: '{"gateway":{"port":18789},"agents":[1,2],"hooks":{"x":1}}' };
   const wish = { target: target("openclaw", null), stateDir: null, makeToken: () => "made" };
   const plan = await PLATFORMS.openclaw.plan(machine(files), wish);
-  assertEquals([plan.hookToken, plan.changes.map((change) => change.path)], ["made", [path]]);
-  const written = plan.changes[0]?.text ?? "";
+  assertEquals([plan.hookToken, plan.change?.path], ["made", path]);
+  const written = plan.change?.text ?? "";
   assertEquals(JSON.parse(written), {
     gateway: { port: 18789 },
     agents: [1, 2],
     hooks: { x: 1, enabled: true, token: "made" },
   });
   files[path] = written;
-  assertEquals((await PLATFORMS.openclaw.plan(machine(files), wish)).changes, []);
+  assertEquals((await PLATFORMS.openclaw.plan(machine(files), wish)).change, null);
   files[path] = "{ // comments\n}";
   await assertRejects(() => PLATFORMS.openclaw.plan(machine(files), wish), CliError, "by hand");
 });
@@ -241,12 +241,12 @@ Deno.test("set-up of hermes writes its .env, keeps every other line, and names t
   const files: Record<string, string> = { "/home/me/.hermes/.env": "# mine\nA=1\nWEBHOOK_PORT=9\n" };
   const wish = { target: target("hermes", null), stateDir: null, makeToken: () => "made" };
   const plan = await PLATFORMS.hermes.plan(machine(files), wish);
-  assertEquals(plan.changes[0]?.text, "# mine\nA=1\nWEBHOOK_PORT=8644\nWEBHOOK_ENABLED=true\nWEBHOOK_SECRET=made\n");
+  assertEquals(plan.change?.text, "# mine\nA=1\nWEBHOOK_PORT=8644\nWEBHOOK_ENABLED=true\nWEBHOOK_SECRET=made\n");
   assertEquals(plan.steps.length, 2);
-  files["/home/me/.hermes/.env"] = plan.changes[0]?.text ?? "";
+  files["/home/me/.hermes/.env"] = plan.change?.text ?? "";
   files["/home/me/.hermes/webhook_subscriptions.json"] = '{"svc":{}}';
   const again = await PLATFORMS.hermes.plan(machine(files), wish);
-  assertEquals([again.changes, again.steps, again.hookToken], [[], [], "made"]);
+  assertEquals([again.change, again.steps, again.hookToken], [null, [], "made"]);
 });
 
 Deno.test("settings that would block messages are found in the runtime's files, also in another folder", async () => {

@@ -259,6 +259,24 @@ Deno.test("provider setup changes a settings file of several MiB, keeps its perm
   assertEquals(await mode(), 0o644);
 });
 
+Deno.test("an undo that failed at the second file restores that file at the next try", async () => {
+  await using world = await World.open();
+  await using machine = await machineOf(world);
+  const env = "home/.hermes/.env", kept = machine.path("home/kept");
+  await Deno.mkdir(machine.path("home/.hermes"));
+  machine.write(OPENCLAW, "{}");
+  machine.write(env, "A=1\n");
+  for (const name of ["openclaw", "hermes"]) await machine.json("provider", "setup", "--for", name);
+  await Deno.rename(machine.path(env), kept);
+  await Deno.symlink(kept, machine.path(env));
+  const undo = ["provider", "setup", "--for", "hermes", "--undo"];
+  assertEquals((await machine.failure(...undo)).code, "CLI_FILE_UNSAFE");
+  assertEquals(machine.read(OPENCLAW), "{}");
+  await Deno.rename(kept, machine.path(env));
+  await machine.json(...undo);
+  assertEquals([machine.read(OPENCLAW), machine.read(env)], ["{}", "A=1\n"]);
+});
+
 Deno.test("provider setup leaves a settings file unchanged when it is too large or not text", async (t) => {
   const files: [string, Uint8Array, string][] = [
     ["too large", new Uint8Array(MAX_SETTINGS_BYTES + 1).fill(0x20), "is over 16 MiB: change it by hand"],
