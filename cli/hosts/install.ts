@@ -76,7 +76,7 @@ export async function installEntry(ctx: Context, folder: AgentFolder, wish: Inst
       await checkEntry(ctx, records, one);
     }
     const entry = await addEntry(ctx, records, target);
-    const isHookNew = hook !== null && await addEntry(ctx, records, hook);
+    const isHookNew = hook !== null && await second(entry && target, addEntry(ctx, records, hook));
     return resultOf(plan, { entry, hook: isHookNew, messages: await chooseInbox(ctx, folder) });
   });
 }
@@ -92,9 +92,20 @@ export async function removeInstalled(ctx: Context, folder: AgentFolder, wish: I
   const records = new Records(ctx, folder);
   return await locked(ctx, async () => {
     const entry = await removeEntry(ctx, records, plan.target);
-    const hook = plan.hook !== null && await removeEntry(ctx, records, plan.hook);
+    const hook = plan.hook !== null && await second(entry && plan.target, removeEntry(ctx, records, plan.hook));
     return resultOf(plan, { entry, hook, messages: messagesOf(ctx, folder) });
   });
+}
+
+/** The result for the second file; its error names the first one if that is changed, which nobody would look for. */
+async function second(changed: Target | false, work: Promise<boolean>): Promise<boolean> {
+  try {
+    return await work;
+  } catch (error) {
+    if (!changed || !(error instanceof CliError)) throw error;
+    const { code, message, fix, details } = error;
+    throw new CliError(code, `${changed.path} is changed already. ${message}`, { cause: error, fix, details });
+  }
 }
 
 /** The entries that svc wrote for an agent into any file of a host. @throws {CliError} `CLI_FILE_INVALID` */

@@ -100,6 +100,25 @@ Deno.test("neither file is changed when one of them cannot be", async (t) => {
   }
 });
 
+Deno.test("when only the hook cannot be written or removed, the error names the file that is changed", async () => {
+  await using machine = await hostMachine();
+  const { random } = machine.world, { bytes } = random;
+  const entry = machine.path("home/.claude.json"), hooks = machine.path(HOOKS);
+  const changesAllTheTime = async (text: string, ...line: string[]) => {
+    random.bytes = (n) => {
+      machine.write(HOOKS, text += "\n");
+      return bytes(n);
+    };
+    const { code, message } = await machine.failure(...line);
+    random.bytes = bytes;
+    assertEquals(code, "CLI_BUSY");
+    assert(message.startsWith(`${entry} is changed already. ${hooks} changes all the time`), message);
+  };
+  await changesAllTheTime("{}", ...WAKE);
+  await machine.json(...WAKE);
+  await changesAllTheTime(machine.read(HOOKS), "mcp", "install", "alpha", "--for", "claude-code", "--undo");
+});
+
 Deno.test("the hooks of a project are in its own file, and start svc from PATH", async () => {
   await using machine = await hostMachine();
   await machine.json(...WAKE, "--scope", "project");
