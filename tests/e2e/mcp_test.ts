@@ -3,7 +3,7 @@
  * with a folder each; an agent asks with a tool, and the answer of the other one is the result of that call.
  */
 import { knowEachOther } from "../support/known_peer.ts";
-import { assert, assertEquals } from "@std/assert";
+import { assert, assertEquals, assertNotEquals, assertRejects } from "@std/assert";
 import { Client } from "@modelcontextprotocol/client";
 import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
 import { type Era, negotiationOf } from "../cli/mcp/mcp_client.ts";
@@ -169,7 +169,15 @@ Deno.test("an agent asks with a tool, and the answer of the other person's agent
   await t.step("a second server uses the connector of the first, and goes on when that is killed", async () => {
     await using second = await McpServerProcess.open(people.other, "beta", "2025");
     await second.call("whoami");
+    const { port } = JSON.parse(await Deno.readTextFile(`${people.other}/agents/beta/connector.json`));
     await beta.kill();
+    // So the next connector has another address, and the file of the killed one still names this one.
+    using _other = Deno.listen({ hostname: "127.0.0.1", port });
+    const byHand = await assertRejects(() => second.call("pair_start"));
+    const [, shown] = /127\.0\.0\.1:(\d+)\/v1\/pair\/start/.exec(String(byHand)) ?? [];
+    const now = JSON.parse(await Deno.readTextFile(`${people.other}/agents/beta/connector.json`));
+    assertNotEquals(shown, String(port));
+    assertEquals(shown, String(now.port));
     await ask(alpha, second, "And now?");
     assertEquals((await second.call("read_inbox", { unread_only: false })).messages.length, 2);
   });
