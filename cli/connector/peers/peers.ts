@@ -1,6 +1,6 @@
 /**
- * The agent's peers by alias, in `peers.json`, from the proxy's list. An alias stays with its DID permanently: after
- * the end of a pair it never leads to another agent, because a person who types it would write to a stranger.
+ * The agent's peers by alias, in `peers.json`, from the proxy's list. An alias stays with its DID, also after a new name
+ * and after the end of the pair, because a person who types it would write to a stranger. Only `endedPairs` ends it.
  */
 import * as z from "zod";
 import { PEERS_FILE, PEERS_FILE_BYTES } from "../../../shared/client/agent_files.ts";

@@ -133,6 +133,21 @@ Deno.test("a peer has at most eight other names, which stay its own", () => {
   assertEquals(findPeer(renamePeer(peers, didOf(0), "beta"), "nameh"), didOf(0));
 });
 
+Deno.test("the names of a contact end when 5,000 pairs have ended after its own, and those of a ticket never", () => {
+  const crowd = Array.from({ length: 5_001 }, (_, n) => ({
+    agentDid: didOf(n + 1),
+    profile: { agentName: `n${n}`, humanName: "" },
+    pairedAt: AT,
+  }));
+  const of = (peers: Peers) => {
+    const named = renamePeer(peers, didOf(0), "bob"), gone = mergePeers(named, { peers: [] });
+    const later = mergePeers(mergePeers(gone, { peers: crowd }), { peers: [] });
+    return ["beta", "bob", "contact-beta", "contact-bob"].map((alias) => findPeerEver(later, alias));
+  };
+  assertEquals(of(ofTickets("beta")), [didOf(0), didOf(0), null, null]);
+  assertEquals(of(contacts("beta")), [null, null, null, null]);
+});
+
 Deno.test("a block stays through lists, tickets and more ended pairs than are kept", () => {
   const blocked = blockPeer(ofTickets("beta"), didOf(0), true);
   assertEquals(pinTicket(removePeer(blocked, didOf(0)), { did: didOf(0), agentName: "b", humanName: "" }, KEY, AT), {
