@@ -56,6 +56,8 @@ export interface SentResult {
   response: HttpResponse | null;
 }
 
+export const UNCONFIRMED = "The peer did not prove a ticket, and contacts are refused";
+
 /** The connector refuses to send a message. Nothing was sent. */
 export class SendRefusedError extends Error {
   override name = "SendRefusedError";
@@ -122,7 +124,7 @@ export class MessageSender {
     }
     const problem = payloadProblem(payload);
     if (problem !== null) throw new SendRefusedError("CONNECTOR_INVALID_BODY", problem);
-    this.#refuseContact(toDid);
+    if (this.refuses(toDid)) throw new SendRefusedError("CONNECTOR_PEER_UNCONFIRMED", UNCONFIRMED);
     const answered = inReplyTo === null ? null : received.question(toDid, inReplyTo);
     const conversationId = message.conversationId ?? (answered && conversationOf(answered));
     const { requestId = newId() } = message;
@@ -152,15 +154,9 @@ export class MessageSender {
     }
   }
 
-  /** @throws {SendRefusedError} `CONNECTOR_PEER_UNCONFIRMED` */
-  #refuseContact(toDid: string): void {
-    const { strict, peers } = this.deps;
-    if (strict && peers.sealTo(toDid) === null) {
-      throw new SendRefusedError(
-        "CONNECTOR_PEER_UNCONFIRMED",
-        "The peer did not prove a ticket, and contacts are refused",
-      );
-    }
+  /** Whether contacts are refused, and the peer is one. */
+  refuses(toDid: string): boolean {
+    return this.deps.strict && this.deps.peers.sealTo(toDid) === null;
   }
 
   /** @throws {SendRefusedError} `CONNECTOR_OUTBOX_FULL` */
@@ -204,8 +200,6 @@ export class MessageSender {
   ): Promise<{ response: HttpResponse; outcome: StateChange }> {
     const { toDid: to, requestId } = message;
     const { peers, proxies, emit, store: { sent } } = this.deps;
-    // Checked again, because a kept message or a reply may be older than the setting that refuses contacts.
-    this.#refuseContact(to);
     const key = peers.sealTo(to);
     const seal = key === null ? null : (context: string) => this.#seal(message, payload, { key, context });
     const request = await messageRequest({ ...message, to, payload, mayWait }, seal);

@@ -10,7 +10,7 @@ import { describeError, isReceiptRefused } from "../../../shared/client/refusals
 import { signReceipt } from "../../../shared/protocol/receipt_token.ts";
 import { toIso, unixSeconds } from "../../../shared/protocol/time.ts";
 import { orReport } from "../events.ts";
-import { attempt, type MessageSender, type SendingDeps } from "./message_sender.ts";
+import { attempt, type MessageSender, type SendingDeps, UNCONFIRMED } from "./message_sender.ts";
 import type { PendingReceipt } from "../store/receipt_rows.ts";
 import { keptUntil, type SentMessage } from "../store/sent_messages.ts";
 
@@ -49,7 +49,8 @@ abstract class SendingLoop<T> {
       this.#again = true;
       return;
     }
-    this.#sending = this.#sendDue().catch((error) => {
+    // Later, because a change that a run stores at once wakes the loop, which would begin a second run.
+    this.#sending = Promise.resolve().then(() => this.#sendDue()).catch((error) => {
       this.deps.emit("store_failed", { why: describeError(error) });
       return RETRY_FIRST_MS;
     }).then((leastWait) => {
@@ -84,8 +85,8 @@ abstract class SendingLoop<T> {
     this.#again = false;
     const { clock } = this.deps;
     const next = this.#nextAt();
-    if (next === null) return;
-    const wait = Math.min(Math.max(next - clock.now(), leastWait), RETRY_MAX_MS);
+    if (next === null && leastWait === 0) return;
+    const wait = Math.min(Math.max((next ?? 0) - clock.now(), leastWait), RETRY_MAX_MS);
     this.#cancel = clock.after(wait, () => this.wake());
   }
 
@@ -104,8 +105,10 @@ abstract class SendingLoop<T> {
       const due = this.queue.due(now, now + RETRY_MAX_MS);
       if (due.length === 0) return 0;
       for (let i = 0; i < due.length && !this.#stopped; i += SENT_AT_ONCE) {
-        const waits = await Promise.all(due.slice(i, i + SENT_AT_ONCE).map((item) => this.send(item)));
-        const wait = Math.max(...waits);
+        const sends = due.slice(i, i + SENT_AT_ONCE).map((item) => this.send(item));
+        // The next run would otherwise begin beside these requests, and a newer message could overtake an older one.
+        await Promise.allSettled(sends);
+        const wait = Math.max(...await Promise.all(sends));
         if (wait > 0) return wait;
       }
     }
@@ -197,14 +200,28 @@ export class ReceiptSender extends SendingLoop<PendingReceipt> {
  */
 export class KeptSender extends SendingLoop<SentMessage> {
   readonly #pauses = new ServerPauses();
+  /** Results that could not be stored. Until they are, nothing is sent, because each run could add another one. */
+  readonly #unstored = new Set<() => void>();
 
   constructor(protected override readonly deps: SendingDeps, private readonly sender: MessageSender) {
     super(deps, deps.store.sent.kept);
   }
 
+  protected override prepare(): void {
+    for (const result of this.#unstored) this.#store(result);
+  }
+
+  #store(result: () => void): void {
+    this.#unstored.add(result);
+    result();
+    this.#unstored.delete(result);
+  }
+
   protected override async send(kept: SentMessage): Promise<number> {
     const { clock, store: { sent }, peers, emit } = this.deps;
     if (peers.isBlocked(kept.toDid)) return this.#giveUp(kept, "you have blocked this peer");
+    // It may be older than the setting.
+    if (this.sender.refuses(kept.toDid)) return this.#giveUp(kept, UNCONFIRMED);
     const payload = sent.payloadOf(kept);
     if (payload === null) return this.#giveUp(kept, "its content is gone");
     if (clock.now() >= keptUntil(kept)) return this.#giveUp(kept, "not sent within 24 h");
@@ -217,12 +234,14 @@ export class KeptSender extends SendingLoop<SentMessage> {
       sent.keep(kept, { problem: problem ?? "", mayHaveArrived, nextAt }, clock.now());
       return 0;
     }
-    const message = sent.tryAgain(kept, clock.now());
-    if (message === null) {
-      // The message was cancelled, so another message may be the probe.
-      if (host !== null) this.#pauses.endProbe(host);
-      return 0;
+    let message: SentMessage | null = null;
+    try {
+      message = sent.tryAgain(kept, clock.now());
+    } finally {
+      // It was cancelled or cannot be stored, so another message may be the probe.
+      if (message === null && host !== null) this.#pauses.endProbe(host);
     }
+    if (message === null) return 0;
     const tried = await attempt(this.sender.request(message, payload, { mayWait: true }), kept.attempts);
     const about = { to: kept.toDid, requestId: kept.requestId };
     if (tried.later) {
@@ -232,14 +251,15 @@ export class KeptSender extends SendingLoop<SentMessage> {
       if (host !== null && !isOfAll) this.#pauses.reached(host);
       // A later time would count as due, as if the clock was set back; the pause holds the message for the rest.
       const waitMs = Math.min(Math.max(tried.waitMs, serverMs), RETRY_MAX_MS);
-      sent.keep(message, { problem, mayHaveArrived, nextAt: clock.now() + waitMs }, clock.now());
+      const now = clock.now();
+      this.#store(() => sent.keep(message, { problem, mayHaveArrived, nextAt: now + waitMs }, now));
       emit(isReply(kept) ? "reply_failed" : "kept", { ...about, why: problem, nextInMs: waitMs });
       return isOfAll && host === null ? waitMs : 0;
     }
     if (host !== null) this.reached(host);
     const { outcome, response: { status } } = tried;
     if (status >= 300) return this.#giveUp(message, outcome.problem ?? `status ${status}`);
-    sent.settle(message, outcome, clock.now());
+    this.#store(() => sent.settle(message, outcome, clock.now()));
     return 0;
   }
 
@@ -255,7 +275,7 @@ export class KeptSender extends SendingLoop<SentMessage> {
 
   #giveUp(message: SentMessage, problem: string): number {
     const { clock, store: { sent }, emit } = this.deps;
-    sent.giveUp(message, problem, clock.now());
+    this.#store(() => sent.giveUp(message, problem, clock.now()));
     const about = { to: message.toDid, requestId: message.requestId, why: problem };
     emit(isReply(message) ? "reply_refused" : "kept_ended", about);
     return 0;

@@ -3,16 +3,17 @@ import { assert, assertEquals } from "@std/assert";
 import { CONNECTOR_LIMITS } from "../../../cli/connector/limits.ts";
 import { until } from "../../support/until.ts";
 import { type TestAgent, World } from "../../support/world.ts";
-import { Bench, passing, story } from "./bench.ts";
+import { Bench, type BenchOptions, passing, story } from "./bench.ts";
 import { down, gate, refusal } from "./gate.ts";
+import { FailingDisk } from "./failing_disk.ts";
 import { asker, post } from "./local_api/local_caller.ts";
 
 const INBOX = { platform: "inbox" } as const;
 
 /** Agent b, whose messages to a the proxy does not take while the gate has an answer. */
-async function keeper(world: World) {
+async function keeper(world: World, options: BenchOptions = {}) {
   const proxy = gate(world);
-  const { a, b, bench } = await story(world, { ...INBOX, fetch: proxy.fetch });
+  const { a, b, bench } = await story(world, { ...INBOX, fetch: proxy.fetch, ...options });
   const socket = world.connect(a);
   await world.connected();
   return { a, b, bench, socket, proxy };
@@ -121,6 +122,42 @@ Deno.test("a message that was not sent for a day is refused, or unclear if an an
     bench.connector.store.sent.list({ limit: 10 }).messages.map(({ state, problem }) => [state, problem]);
   await passing(world, 5, () => states().every(([state]) => state !== "kept"));
   assertEquals(states(), [["unknown", "not sent within 24 h"], ["refused", "not sent within 24 h"]]);
+});
+
+Deno.test("a kept message whose attempt could not be stored goes on when the disk has room, and is not sent meanwhile", async (t) => {
+  for (const kept of [["n1"], ["n1", "n2"]]) {
+    await t.step(`${kept.length} kept`, async () => {
+      await using world = await World.open();
+      const disk = new FailingDisk();
+      const { a, bench, socket, proxy } = await keeper(world, { database: disk.open });
+      proxy.answer = down;
+      for (const text of kept) await send(bench, a, text);
+      proxy.answer = () => {
+        disk.isFull = true;
+        return down();
+      };
+      await passing(world, 5, () => disk.isFull);
+      const before = proxy.requests.length;
+      await world.clock.advance(20_000);
+      assertEquals(proxy.requests.length, before);
+      proxy.answer = null;
+      disk.isFull = false;
+      await passing(world, 20, () => socket.delivered.length === kept.length);
+      assertEquals(texts(socket), kept);
+    });
+  }
+});
+
+Deno.test("a kept message to a contact is refused once contacts are, and holds up no other", async () => {
+  await using world = await World.open();
+  const { a, b, bench, proxy } = await keeper(world);
+  proxy.answer = down;
+  await send(bench, a, "to-a-contact");
+  bench.kill();
+  await using again = await Bench.open(world, b, { ...INBOX, folder: bench.folder, fetch: proxy.fetch, strict: true });
+  const sent = () => again.connector.store.sent.find("request-to-a-contact");
+  await passing(world, 5, () => sent()?.state !== "kept");
+  assertEquals([sent()?.state, again.eventsOf("kept")], ["refused", []]);
 });
 
 Deno.test("at 1,000 kept messages the next is refused with 507, and nothing is stored", async () => {

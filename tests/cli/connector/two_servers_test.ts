@@ -9,7 +9,8 @@ import { answered } from "../../support/registry_world.ts";
 import { flushTasks, ManualClock } from "../../support/manual_clock.ts";
 import { type TestAgent, World } from "../../support/world.ts";
 import { until } from "../../support/until.ts";
-import { Bench } from "./bench.ts";
+import { Bench, type BenchOptions } from "./bench.ts";
+import { FailingDisk } from "./failing_disk.ts";
 
 interface Side {
   world: World;
@@ -18,7 +19,13 @@ interface Side {
 }
 
 /** A server with an agent and its connector. */
-async function side(host: string, name: string, clock: ManualClock, seed: number): Promise<Side> {
+async function side(
+  host: string,
+  name: string,
+  clock: ManualClock,
+  seed: number,
+  options: BenchOptions = {},
+): Promise<Side> {
   const at = { registryUrl: `https://${host}`, proxyUrl: `https://relay.${host}` };
   const world = await World.open({
     clock,
@@ -29,7 +36,7 @@ async function side(host: string, name: string, clock: ManualClock, seed: number
     proxy: { agentRequests: 10_000 },
   });
   const agent = await world.agent(undefined, name);
-  const bench = await Bench.open(world, agent, { platform: "inbox" });
+  const bench = await Bench.open(world, agent, { platform: "inbox", ...options });
   bench.session.onVisit = async (audience) => {
     const body = JSON.stringify({ audience }), base = at.registryUrl;
     const target = "/v1/agents/auth/visit";
@@ -42,9 +49,11 @@ async function side(host: string, name: string, clock: ManualClock, seed: number
 class TwoServers implements AsyncDisposable {
   private constructor(readonly clock: ManualClock, readonly a: Side, readonly b: Side) {}
 
-  static async open(): Promise<TwoServers> {
+  /** @param options of the connector of beta */
+  static async open(options: BenchOptions = {}): Promise<TwoServers> {
     const clock = new ManualClock();
-    const a = await side("a.example", "alpha", clock, 1), b = await side("b.example", "beta", clock, 2);
+    const a = await side("a.example", "alpha", clock, 1);
+    const b = await side("b.example", "beta", clock, 2, options);
     a.world.others.push(b.world);
     b.world.others.push(a.world);
     return new TwoServers(clock, a, b);
@@ -165,6 +174,23 @@ Deno.test("while the other server is away, messages wait with one probe at a tim
     texts(a.bench).map((text: string) => /m\d/.exec(text)?.[0]),
     Array.from({ length: 10 }, (_, i) => `m${i}`),
   );
+});
+
+Deno.test("a message for another server goes on after its probe could not be stored", async () => {
+  const disk = new FailingDisk();
+  await using two = await TwoServers.open({ database: disk.open });
+  const { a, b, clock } = two;
+  await two.pair();
+  const reach = a.world.proxy.fetch;
+  a.world.proxy.fetch = () => Promise.reject(new TypeError("client error (Connect)"));
+  await send(b.bench, "alpha@a.example", "m", { prefer: "respond-async", keep: true });
+  await clock.advance(1_000);
+  disk.isFull = true;
+  await clock.advance(10_000);
+  disk.isFull = false;
+  a.world.proxy.fetch = reach;
+  await clock.advance(60_000);
+  await until(() => texts(a.bench).length === 1);
 });
 
 Deno.test("the sender learns that a queued message was handed over and read, without a link to that server", async () => {
