@@ -35,7 +35,7 @@ export const CONNECTOR_OPTIONS = {
   "hook-token": { value: "token", summary: "Token that the runtime requires", env: "SVC_HOOK_TOKEN", secret: true },
   replies: {
     value: "when",
-    summary: "Send the runtime's answers back to the peers: auto, on or off (default auto: on for nanobot)",
+    summary: "Send the runtime's answers back to peers: auto (default; on for nanobot and a2a), on or off",
     complete: ["auto", "on", "off"],
   },
   inbox: { summary: "Without a runtime, saved for later starts: the agent reads its messages (default)" },

@@ -6,6 +6,7 @@ import { withIdentityBlock } from "../../../shared/protocol/identity_block.ts";
 import { LOOP_MESSAGES } from "../../../cli/link/loop_guard.ts";
 import type { DeliverFrame } from "../../../shared/protocol/frames.ts";
 import type { ReplyContent } from "../../../cli/platforms/platform.ts";
+import { CONNECTOR_OPTIONS } from "../../../cli/commands/connector/connector_start.ts";
 import { PLATFORMS } from "../../../cli/platforms/table.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
@@ -105,6 +106,13 @@ Deno.test("each platform finds the reply in its answer, and none in any other te
     true,
     false,
   ]]);
+});
+
+Deno.test("the help of --replies names the platforms whose answers are replies unless told otherwise", () => {
+  const { summary } = CONNECTOR_OPTIONS.replies;
+  const named = Object.keys(PLATFORMS).filter((id) => summary.split(/\W/).includes(id));
+  const replying = Object.entries(PLATFORMS).filter(([, row]) => "repliesByDefault" in row && row.repliesByDefault);
+  assertEquals(named, replying.map(([id]) => id));
 });
 
 Deno.test("no reply is sent for a blank answer, for an automatic message, or while replies are off", async (t) => {
