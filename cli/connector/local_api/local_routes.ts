@@ -161,6 +161,7 @@ export const LOCAL_ROUTES: readonly LocalRoute[] = [
     body: Members,
     shownBody: pairing.PairRemove,
     response: { status: 204 },
+    errors: ["CONNECTOR_PEER_UNKNOWN"],
     passesOnErrors: true,
     handler: pairing.pairRemove,
   }),
@@ -194,6 +195,7 @@ export const LOCAL_ROUTES: readonly LocalRoute[] = [
   route("GET /v1/receipts", "Receipts of a sent message, each with whether its recipient has signed it", {
     query: pairing.ReceiptsQuery,
     response: { status: 200, body: shapes.CheckedReceipts },
+    errors: ["CONNECTOR_PEER_UNKNOWN"],
     passesOnErrors: true,
     handler: pairing.receipts,
   }),

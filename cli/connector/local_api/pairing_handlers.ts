@@ -35,6 +35,7 @@ import {
 import type { LocalPeers } from "../../../shared/client/local_shapes.ts";
 import { Conversations } from "../store/conversations.ts";
 import { listedPeers } from "../peers/peer_list.ts";
+import { didEver } from "./inbox_handlers.ts";
 
 /** Body of `POST /v1/pair/start`; the profile is the agent's own when it is absent. */
 export const PairStart = PairStartBody.omit({ initiatorKey: true }).partial({ initiatorProfile: true }).extend({
@@ -119,7 +120,7 @@ export async function pairPeers({ connector }: LocalInput): Promise<Response> {
 
 export async function pairRemove({ connector, body }: BodyInput<typeof Members>): Promise<Response> {
   const { to, ...rest } = body;
-  const named = typeof to === "string" ? await connector.findPeer(to) : null;
+  const named = typeof to === "string" ? await didEver(connector, to) : null;
   const wanted = named === null ? rest : { ...rest, peerAgentDid: named };
   const response = await connector.proxy.post("/pair/remove", wanted);
   if (apiErrorOf(response) !== null) return passed(response);
@@ -134,8 +135,7 @@ export async function pairRemove({ connector, body }: BodyInput<typeof Members>)
 
 export async function receipts({ connector, query }: QueryInput<typeof ReceiptsQuery>): Promise<Response> {
   const { requestId = "", to, recipientAgentDid } = query;
-  const recipient = to === undefined ? recipientAgentDid : await connector.findPeer(to);
-  const toDid = recipient ?? to ?? "";
+  const toDid = to === undefined ? recipientAgentDid ?? "" : await didEver(connector, to);
   const wanted = new URLSearchParams({ requestId, recipientAgentDid: toDid });
   const target = `/v1/relay/delivery-receipts?${wanted}`;
   const proxy = connector.proxies.of(toDid), response = await proxy.call({ method: "GET", target });

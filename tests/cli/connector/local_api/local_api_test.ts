@@ -68,7 +68,9 @@ Deno.test("unknown routes, wrong methods and bad bodies are refused in one form"
     ["/v1/dead-letter/purge", post({}), 400, "CONNECTOR_INVALID_BODY"],
     ["/v1/dead-letter/replay", post({ ids: ["1"] }), 400, "CONNECTOR_INVALID_BODY"],
     ["/v1/pair/confirm", post({ ticket: "svcpair1_x" }), 404, "PROXY_PAIR_TICKET_NOT_FOUND"],
+    ["/v1/pair/remove", post({ to: "nobody" }), 404, "CONNECTOR_PEER_UNKNOWN"],
     ["/v1/receipts", {}, 400, "PROXY_RELAY_RECEIPT_INVALID_QUERY"],
+    ["/v1/receipts?to=nobody&requestId=x", {}, 404, "CONNECTOR_PEER_UNKNOWN"],
   ];
   for (const [path, asked, status, code] of cases) {
     await t.step(`${asked.method ?? "GET"} ${path} ${code}`, async () => {
@@ -176,6 +178,8 @@ Deno.test("two people pair through the API, and the ticket is in its answer but 
   const sent = await askOne("/v1/outbound", post({ to: b.agent.name, text: "x" }));
   assertEquals([sent.status, sent.body.error.code], [404, "CONNECTOR_PEER_UNKNOWN"]);
   assertEquals((await askOne(`/v1/sent?to=${b.agent.name}`)).body, { messages: [], more: false });
+  assertEquals((await askOne(`/v1/receipts?to=${b.agent.name}&requestId=request-1`)).body, { receipts: [] });
+  assertEquals((await askOne("/v1/pair/remove", post({ to: b.agent.name }))).status, 204);
 });
 
 Deno.test("dead letters are listed, replayed and purged", async () => {
