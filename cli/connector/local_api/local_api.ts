@@ -4,7 +4,7 @@
  */
 import { pathParams } from "../../../shared/page/path_params.ts";
 import { hash, timingSafeEqual } from "node:crypto";
-import type * as z from "zod";
+import * as z from "zod";
 import { LocalDown, UnreachableError } from "../../../shared/client/errors.ts";
 import type { LocalCalls } from "../../../shared/client/local_client.ts";
 import { describeError } from "../../../shared/client/refusals.ts";
@@ -145,7 +145,7 @@ async function textOf(request: Request, { textBody }: LocalRoute): Promise<strin
   return text.trim() === "" ? "{}" : text;
 }
 
-function bodyOf({ body }: LocalRoute, text: string): unknown {
+function bodyOf({ body, shownBody }: LocalRoute, text: string): unknown {
   if (body === undefined) return undefined;
   let value: unknown;
   try {
@@ -153,7 +153,13 @@ function bodyOf({ body }: LocalRoute, text: string): unknown {
   } catch {
     throw new LocalError("CONNECTOR_INVALID_BODY", "The body is not JSON");
   }
+  if (shownBody !== undefined) parse(namesOf(shownBody), value, "body");
   return parse(body, value, "body");
+}
+
+/** Checks the names of the members alone. The proxy checks the members, but a misspelt one would do nothing there. */
+function namesOf({ shape }: z.ZodObject): z.ZodType {
+  return z.strictObject(Object.fromEntries(Object.keys(shape).map((name) => [name, z.unknown().optional()])));
 }
 
 function parse(schema: z.ZodType, value: unknown, what: "body" | "query"): unknown {

@@ -57,8 +57,8 @@ interface LocalRouteSpec<P, Q, B> {
   /** Strings of the query. Without a schema the query must be empty. */
   query?: Q;
   body?: B;
-  /** The schema in the API documents, for a body that the proxy checks: here it must only be an object. */
-  shownBody?: Schema;
+  /** The schema in the API documents, for a body that the proxy checks: here it must only have no other members. */
+  shownBody?: z.ZodObject;
   textBody?: Schema;
   bounds?: readonly string[];
   invalidPath?: LocalCode;
