@@ -149,15 +149,20 @@ class Flood {
   #shown = new Map<string, number>();
   #hidden = new Map<string, number>();
 
+  /** A window that begins later is of a clock that was set back, and would hide messages until it is over. */
+  #isOver(now: number): boolean {
+    return Math.abs(now - this.#began) >= WINDOW_MS;
+  }
+
   /** Whether this message of a peer is shown; else it is counted. */
   isShown(peer: string, now: number): boolean {
-    if (now - this.#began >= WINDOW_MS && this.#hidden.size === 0) {
+    if (this.#isOver(now) && this.#hidden.size === 0) {
       this.#began = now;
       this.#shown.clear();
     }
     const all = [...this.#shown.values()].reduce((sum, count) => sum + count, 0);
     const own = this.#shown.get(peer) ?? 0;
-    if (own < OF_ONE_PEER && all < OF_ALL && now - this.#began < WINDOW_MS) {
+    if (own < OF_ONE_PEER && all < OF_ALL && !this.#isOver(now)) {
       this.#shown.set(peer, own + 1);
       return true;
     }
@@ -174,7 +179,7 @@ class Flood {
 
   /** Returns the lines once the window is over, because the lines change before that; empty until then. */
   take(now: number): string[] {
-    if (this.#hidden.size === 0 || now - this.#began < WINDOW_MS) return [];
+    if (this.#hidden.size === 0 || !this.#isOver(now)) return [];
     const lines = this.lines();
     this.#hidden.clear();
     return lines;

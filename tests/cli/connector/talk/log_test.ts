@@ -182,6 +182,15 @@ Deno.test("a flood of one peer is counted in place, and another peer is still se
   assertStringIncludes(screen.lines.at(-1) ?? "", "later");
 });
 
+Deno.test("after the clock was set back messages are shown again", async () => {
+  await using screen = new Screen();
+  screen.add();
+  for (let id = 1; id <= 6; id++) await screen.arrive({ id, text: "x" });
+  screen.clock.step(-3_600_000);
+  await screen.arrive({ id: 7, text: "later" });
+  assertStringIncludes(screen.lines.at(-1) ?? "", "later");
+});
+
 Deno.test("h shows what was written with a peer, oldest first, behind the gutter, and reads nothing", async () => {
   await using screen = new Screen(60);
   screen.add();

@@ -14,17 +14,20 @@ Deno.test("a person is told of messages once in 30 s, without their text, and th
     notifier.arrived("alpha", 2);
     clock.step(30_000);
     notifier.arrived("alpha", 3);
+    clock.step(-60_000);
+    notifier.arrived("alpha", 4);
     notifier.title("alpha · 3 unread");
     notifier.title("alpha");
     notifier.close();
     return written;
   };
   const title = ["\x1b[22;0t\x1b]2;alpha · 3 unread\x07", "\x1b]2;alpha\x07", "\x1b[23;0t"];
-  assertEquals(told(NOTIFY[1]), ["\x07", "\x07", ...title]);
+  assertEquals(told(NOTIFY[1]), ["\x07", "\x07", "\x07", ...title]);
   assertEquals(told("off"), []);
-  assertEquals(told("desktop").slice(0, 2), [
+  assertEquals(told("desktop").slice(0, 3), [
     "\x1b]9;svc: 1 unread message for alpha\x07",
     "\x1b]9;svc: 3 unread messages for alpha\x07",
+    "\x1b]9;svc: 4 unread messages for alpha\x07",
   ]);
   assertEquals(told("desktop", "foot-extra")[0], "\x1b]777;notify;svc;1 unread message for alpha\x07");
   assertThrows(() => parseNotify("loud", "--notify"), CliError, NOTIFY.join(", "));
