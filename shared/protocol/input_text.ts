@@ -46,10 +46,19 @@ function expectationOf(issue: z.core.$ZodRawIssue): string | undefined {
     case "invalid_union":
       return "one of the forms in the documentation";
     case "unrecognized_keys":
-      return "without members that the documentation does not name";
+      return unknownMember(issue.keys);
     default:
       return undefined;
   }
+}
+
+/** What cannot be a secret, which a person may have put in the place of a name. */
+const PLAIN_NAME = /^[A-Za-z]{1,32}$/;
+
+function unknownMember([name = ""]: readonly string[]): string {
+  return PLAIN_NAME.test(name)
+    ? `without "${name}", which the documentation does not name`
+    : "without members that the documentation does not name";
 }
 
 /** Returns one problem as a sentence: `to is missing; expected text`. */

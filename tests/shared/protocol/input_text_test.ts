@@ -18,6 +18,7 @@ Deno.test("an input text names the expected value of each kind of schema", () =>
     [z.literal(1), 2, "must be 1"],
     [z.array(z.string()).max(1), ["a", "b"], "must have at most 1 entries"],
     [z.object({}), "x", "must be an object"],
+    [z.strictObject({}), { ttlSecond: 1 }, 'must be without "ttlSecond", which the documentation does not name'],
     [z.strictObject({}), { svc_pat_hidden: 1 }, "must be without members that the documentation does not name"],
     [z.string({ error: "must be a word" }), 1, "must be a word"],
   ];
