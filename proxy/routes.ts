@@ -275,8 +275,9 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
     {
       auth: "admin_token",
       limit: perAdmin,
+      query: relayAdminApi.IssuerQuery,
+      invalid: "PROXY_ADMIN_INVALID_QUERY",
       response: { status: 200, body: relayAdminApi.IssuerList },
-      errors: [],
       handler: issuers,
     },
   ),

@@ -49,13 +49,12 @@ const ROWS: readonly Row[] = [
   { route: "GET /", signed: false, invalid: null },
   { route: "GET /healthz", signed: false, invalid: null },
   { route: "GET /readyz", signed: false, invalid: null },
-  ...["connections", "queues", "deliveries", "refusals", "series"].map((name): Row => ({
+  ...["connections", "queues", "issuers", "deliveries", "refusals", "series"].map((name): Row => ({
     route: `GET /v1/admin/relay/${name}`,
     signed: false,
     admin: true,
     invalid: "PROXY_ADMIN_INVALID_QUERY",
   })),
-  { route: "GET /v1/admin/relay/issuers", signed: false, admin: true, invalid: null },
   { route: "GET /v1/admin/relay/overview", signed: false, admin: true, invalid: null },
 ];
 

@@ -101,12 +101,13 @@ const SHOWN_NAME = 40;
  * @internal
  */
 export function adminQuery<S extends z.core.$ZodLooseShape>(shape: S): z.ZodObject<S, z.core.$strict> {
-  const known = Object.keys(shape).join(", ");
+  const names = Object.keys(shape);
+  const known = names.length === 0 ? "no parameter" : `only ${names.join(", ")}`;
   return z.strictObject(shape, {
     error: (issue) => {
       if (issue.code !== "unrecognized_keys") return undefined;
       const [name = ""] = issue.keys;
-      return `may name only ${known}, and not ${JSON.stringify(name.slice(0, SHOWN_NAME))}`;
+      return `may name ${known}, and not ${JSON.stringify(name.slice(0, SHOWN_NAME))}`;
     },
   });
 }

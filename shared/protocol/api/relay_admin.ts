@@ -105,6 +105,9 @@ export const IssuerList = z.object({
   areAll: z.boolean(),
 });
 
+export type IssuerQuery = z.output<typeof IssuerQuery>;
+export const IssuerQuery = adminQuery({});
+
 export type DeliveryQuery = z.output<typeof DeliveryQuery>;
 export const DeliveryQuery = adminQuery({ requestId: RequestId });
 

@@ -201,6 +201,9 @@ Deno.test("a list is refused when its query does not fit", async () => {
     assertEquals(error.code, "PROXY_ADMIN_INVALID_QUERY", list);
     assertMatch(error.message, /may name only .*(limit|requestId).*, and not "state"/);
   }
+  const { error } = await (await look(w, "issuers?state=online", token)).json();
+  assertEquals(error.code, "PROXY_ADMIN_INVALID_QUERY");
+  assertMatch(error.message, /may name no parameter, and not "state"/);
   for (const query of ["online=yes", "online=1", "online=true&online=false"]) {
     await refused(await look(w, `connections?${query}`, token), "PROXY_ADMIN_INVALID_QUERY");
   }
