@@ -10,7 +10,7 @@ import { type AgentFolder, AgentStore } from "../agents/agent_store.ts";
 import { exchange, ExchangeError } from "../../shared/client/http.ts";
 import { connectorOf } from "../connector/attach.ts";
 import { presentPeers, readPeers } from "../connector/peers/peers.ts";
-import { countUnread, readRuntimeFileIn } from "../connector/runtime/runtime_file.ts";
+import { countUnread, hasReader } from "../connector/runtime/runtime_file.ts";
 import { describeError } from "../../shared/client/refusals.ts";
 import { isConnectorHealthy, statusOf } from "../connector/status.ts";
 import type { Context } from "../context.ts";
@@ -169,7 +169,7 @@ async function agentOf(ctx: Context, store: AgentStore, name: string): Promise<A
     const client = await connectorOf(ctx, folder);
     const hasPeers = Object.keys(presentPeers(readPeers(folder))).length > 0;
     if (client === null) {
-      const unread = readRuntimeFileIn(folder)?.platform === "inbox" ? await countUnread(folder) : null;
+      const unread = hasReader(folder) ? await countUnread(folder) : null;
       return { ...stopped, did, hasPeers, unread, problem: null };
     }
     const status = await statusOf(client);

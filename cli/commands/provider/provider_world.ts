@@ -79,9 +79,11 @@ export async function agreeToChange(
   if (target === null) return;
   const store = new AgentStore(ctx);
   const folders = await Promise.all(agents.map((name) => store.open(name)));
-  const changed = folders.filter((folder) =>
-    folder.path === settings.path || settings.path === ctx.configDir && readRuntimeFileIn(folder)?.chosen === "default"
-  );
+  const changed = folders.filter((folder) => {
+    const own = readRuntimeFileIn(folder);
+    return folder.path === settings.path ||
+      settings.path === ctx.configDir && (own === null || own.chosen === "default");
+  });
   for (const folder of changed) await confirmChange(ctx, folder, target, isAgreed);
   for (const folder of changed) await forgetDefault(folder);
 }

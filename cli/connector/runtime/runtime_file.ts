@@ -214,7 +214,7 @@ export async function confirmChange(
   target: Pick<RuntimeTarget, "platform"> | null,
   isAgreed: boolean,
 ): Promise<void> {
-  if (target === null || isAgreed || readRuntimeFileIn(folder)?.platform !== "inbox") return;
+  if (target === null || isAgreed || !hasReader(folder)) return;
   const unread = await countUnread(folder);
   if (unread === 0) return;
   const what = `${unread} unread ${unread === 1 ? "message" : "messages"} of ${folder.name} ${
@@ -223,6 +223,11 @@ export async function confirmChange(
   const canAsk = ctx.confirm !== null && !ctx.out.json;
   if (canAsk) ctx.out.finish();
   if (!canAsk || !await ctx.confirm?.(`${what}. Continue?`)) throw new CliError("CLI_PLATFORM_CHANGE", what);
+}
+
+/** Whether the messages on disk were kept for a reader: by the agent's own settings, else by those for every agent. */
+export function hasReader(folder: AgentFolder): boolean {
+  return (readRuntimeFileIn(folder) ?? readRuntimeFileIn(folder.shared))?.platform === "inbox";
 }
 
 /** Saves `inbox` as a default that no person chose, so that a later choice counts. Returns true when this is new. */

@@ -16,9 +16,10 @@ async function platformOf(world: World, machine: Machine, options: Partial<Start
   return running.connector.status().runtime.platform;
 }
 
-/** A machine whose agent was started without a choice, and has an unread message. */
-async function withUnread(world: World): Promise<Machine> {
+/** A machine whose agent was started, and has an unread message. `chosen`: the command that chose its platform before. */
+async function withUnread(world: World, ...chosen: string[]): Promise<Machine> {
   const machine = await machineWithAlpha(world);
+  if (chosen.length > 0) await machine.json(...chosen);
   const { agent: { did, name, currentJti: aitJti }, owner } = await pairAlpha(world, machine, "beta");
   await using running = await connectorOfAlpha(world, machine);
   const identity = { agentDid: did, ownerDid: owner.did, issuer: REGISTRY_URL, aitJti, name };
@@ -83,6 +84,20 @@ Deno.test("each command that would hand unread messages to a runtime asks first"
   machine.answers = true;
   assertEquals((await machine.svc("install", "--for", "generic")).code, 0);
   // A service restarts without a person, so the answer was for every later start.
+  assertEquals(await platformOf(world, machine), "generic");
+});
+
+Deno.test("also an inbox that was chosen for every agent is left only after a question", async () => {
+  await using world = await World.open();
+  await using machine = await withUnread(world, "install", "--for", "inbox");
+  assert(!(OWN in machine.tree()), "the choice is that of every agent");
+  const { agents: [alpha] } = await machine.json("status") as { agents: { unread: number | null }[] };
+  assertEquals(alpha?.unread, 1);
+  const address = { "runtime-base-url": "http://127.0.0.1:9" };
+  await assertRejects(() => platformOf(world, machine, address), CliError, CHANGE);
+  assertStringIncludes((await machine.failure("install", "--for", "generic")).message, CHANGE);
+  assertEquals(await platformOf(world, machine), "inbox", "a refused choice is not saved");
+  await machine.json("install", "--for", "generic", "--yes");
   assertEquals(await platformOf(world, machine), "generic");
 });
 
