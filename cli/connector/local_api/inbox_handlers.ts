@@ -40,13 +40,17 @@ const Flag = (usual: boolean) =>
 const Senders = z.string().min(1).max(LIMIT.sendersAtOnce * 257).transform((list) => list.split(","))
   .pipe(z.array(Peer).max(LIMIT.sendersAtOnce));
 
-/** Query of `GET /v1/inbox`; `from` is one or more aliases or DIDs, separated by commas. */
+/**
+ * Query of `GET /v1/inbox`; `from` is one or more aliases or DIDs, separated by commas. `held`: also what a program holds,
+ * for a caller that only shows messages (D-395).
+ */
 export const InboxQuery = z.strictObject({
   unread: Flag(true),
   from: Senders.optional(),
   conversation: z.string().min(1).max(128).optional(),
   after: wholeNumberOr(0, 0, MAX_ID),
   newest: Flag(false),
+  held: Flag(false),
   limit: wholeNumberOr(LIMIT.pageMessages, 1, LIMIT.pageMessagesMax),
   wait: wholeNumberOr(0, 0, LIMIT.waitMaxMs / 1000),
 });
@@ -62,10 +66,10 @@ export const SentQuery = z.strictObject({
 
 export async function inbox({ connector, query }: QueryInput<typeof InboxQuery>): Promise<Response> {
   if (connector.store.received.delivery === "push") throw new LocalError("CONNECTOR_RUNTIME_PUSHES");
-  const { unread, conversation: conversationId, after, newest, limit, wait } = query;
+  const { unread, conversation: conversationId, after, newest, held, limit, wait } = query;
   const fromDids = query.from && await Promise.all(query.from.map((peer) => didEver(connector, peer)));
   const look = () => {
-    const freeAt = connector.deps.clock.now();
+    const freeAt = held ? undefined : connector.deps.clock.now();
     const page = connector.store.received.list({ unread, fromDids, conversationId, after, newest, limit, freeAt });
     return page.messages.length === 0 ? null : page;
   };

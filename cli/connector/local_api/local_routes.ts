@@ -60,7 +60,7 @@ export const LOCAL_ROUTES: readonly LocalRoute[] = [
       "hold them for these seconds, hidden from other calls; then take them with leaseId, or release them with lease 0",
     { body: shapes.InboxRead, response: { status: 200, body: shapes.InboxReadResult }, handler: inbox.read },
   ),
-  route("GET /v1/sent", "Sent messages without their payloads, newest first", {
+  route("GET /v1/sent", "Sent messages, newest first", {
     query: inbox.SentQuery,
     response: { status: 200, body: shapes.SentPage },
     errors: ["CONNECTOR_PEER_UNKNOWN"],
@@ -84,7 +84,7 @@ export const LOCAL_ROUTES: readonly LocalRoute[] = [
   }),
   route(
     "POST /v1/outbound",
-    "Send a message to a peer. With wait: answer with its reply, or with its state when the time is over. With keep: a " +
+    "Send a message to a peer. With wait: answer with its reply, or its state when the time is over. With keep: a " +
       "message that the proxy does not take now waits in the connector",
     {
       query: outbound.OutboundQuery,

@@ -4,6 +4,7 @@ import { LocalDown } from "../../../shared/client/errors.ts";
 import { call, get, readMessages } from "../../../shared/client/local_client.ts";
 import { InboxPage, type LocalMessage } from "../../../shared/client/local_shapes.ts";
 import { describe } from "../../errors.ts";
+import { CONNECTOR_LIMITS } from "../limits.ts";
 import { READABLE } from "../peers/peer_columns.ts";
 import type { Log } from "./log.ts";
 import { messageOf, type TalkAgent } from "./talk_agent.ts";
@@ -15,6 +16,8 @@ const OF_ALL = 20;
 const WAIT_S = 25;
 const RETRY_MS = 2_000;
 const UNREAD_PAGE = 5;
+/** With more, the local API would refuse the page. */
+const PAGED_MAX = CONNECTOR_LIMITS.pageMessagesMax;
 const REMEMBERED = 1_000;
 
 export interface ShownMessage {
@@ -34,6 +37,8 @@ export class Arrivals {
   readonly #flood = new Flood();
   /** Unread messages that were shown, by agent and number: each agent counts its own. */
   readonly #shown = new Map<string, ShownMessage>();
+  /** How many of an agent's unread messages were paged, and the newest of them; another newest one begins anew. */
+  #paged = { agent: "", newest: 0, count: 0 };
 
   constructor(private readonly deps: ArrivalsDeps) {}
 
@@ -44,7 +49,7 @@ export class Arrivals {
       try {
         const query: string = after === null ? `newest=true&limit=${UNREAD_PAGE}` : `after=${after}&wait=${WAIT_S}`;
         const page: InboxPage = await call(agent.calls, InboxPage, {
-          ...get(`/v1/inbox?${query}`),
+          ...get(`/v1/inbox?held=true&${query}`),
           waitSeconds: after === null ? 0 : WAIT_S,
         });
         if (signal.aborted) return;
@@ -106,7 +111,10 @@ export class Arrivals {
     this.#shown.delete(`${agent.name} ${message.id}`);
   }
 
-  /** Shows the newest unread messages. With a number: the message with this number, read or unread, with its whole text. */
+  /**
+   * Shows the newest unread messages, and at each further call older ones. With a number: the message with this number,
+   * read or unread, with its whole text.
+   */
   async unread(agent: TalkAgent, number: number | null): Promise<void> {
     const { log } = this.deps;
     if (number !== null) {
@@ -114,14 +122,22 @@ export class Arrivals {
       if (found !== null) this.#show(found.agent, await messageOf(found.agent, number), true);
       return;
     }
-    const page = await call(agent.calls, InboxPage, get(`/v1/inbox?unread=true&newest=true&limit=${UNREAD_PAGE}`));
+    this.#flood.clear();
+    const count = this.#paged.agent === agent.name ? this.#paged.count : 0;
+    const limit = Math.min(count + UNREAD_PAGE, PAGED_MAX);
+    const page = await call(agent.calls, InboxPage, get(`/v1/inbox?held=true&newest=true&limit=${limit}`));
     if (page.messages.length === 0) return log.say("No unread messages.");
     this.#showPage(agent, page);
   }
 
   #showPage(agent: TalkAgent, { messages, more }: InboxPage): void {
-    for (const message of messages) this.#show(agent, message, false);
-    if (more) this.deps.log.say("There are older ones: svc inbox lists them.");
+    const newest = messages.at(-1)?.id ?? 0, { agent: before, newest: known, count } = this.#paged;
+    const goesOn = before === agent.name && known === newest && count < messages.length;
+    const end = messages.length - (goesOn ? count : 0), start = Math.max(0, end - UNREAD_PAGE);
+    this.#paged = { agent: agent.name, newest, count: messages.length - start };
+    for (const message of messages.slice(start, end)) this.#show(agent, message, false);
+    if (!more && start === 0) return;
+    this.deps.log.say(`There are older ones: ${this.#paged.count < PAGED_MAX ? "u shows" : "svc inbox lists"} them.`);
   }
 
   /** Marks read what was shown, and nothing else. */
@@ -170,6 +186,11 @@ class Flood {
     return false;
   }
 
+  /** Forgets what is hidden, because the person looks at the unread messages now. */
+  clear(): void {
+    this.#hidden.clear();
+  }
+
   /** A line for each peer with messages that are not shown. */
   lines(): string[] {
     return [...this.#hidden].slice(0, OF_ONE_PEER).map(([peer, count]) =>
@@ -181,7 +202,7 @@ class Flood {
   take(now: number): string[] {
     if (this.#hidden.size === 0 || !this.#isOver(now)) return [];
     const lines = this.lines();
-    this.#hidden.clear();
+    this.clear();
     return lines;
   }
 }

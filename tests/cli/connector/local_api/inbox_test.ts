@@ -103,6 +103,8 @@ Deno.test("a leased message is hidden, and wakes a waiting call when it is given
   assertEquals((await ask("/v1/inbox/read", post({ ids: [1, 2] }))).body, { read: [] });
   const { leaseId, read } = (await ask("/v1/inbox/read", post({ ids: [1], lease: 5 }))).body;
   assertEquals([typeof leaseId, read], ["string", []]);
+  const shown = (await ask("/v1/inbox?held=true")).body.messages as { id: number }[];
+  assertEquals(shown.map(({ id }) => id), [1, 2], "a caller that only shows messages gets those too");
   const first = ids("/v1/inbox?wait=60");
   await flushTasks();
   assertEquals((await ask("/v1/inbox/read", post({ ids: [2], lease: 0, leaseId: "lease-one" }))).body.read, [2]);

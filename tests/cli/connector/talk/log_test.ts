@@ -191,6 +191,35 @@ Deno.test("after the clock was set back messages are shown again", async () => {
   assertStringIncludes(screen.lines.at(-1) ?? "", "later");
 });
 
+Deno.test("u shows unread messages, the newest first, then older ones, also those that a program holds", async () => {
+  await using screen = new Screen();
+  const wave = (from: number, to: number) =>
+    Array.from({ length: to - from + 1 }, (_, i) => screen.message({ id: from + i, text: `no ${from + i}.` }));
+  screen.inbox = wave(1, 12);
+  screen.add();
+  await flushTasks();
+  const shown = async (...keys: string[]) => {
+    const before = screen.lines.length;
+    await screen.press(...keys);
+    return [...screen.lines.slice(before).join("\n").matchAll(/no (\d+)\./g)].map(([, id]) => Number(id));
+  };
+  assertStringIncludes(screen.lines.at(-1) ?? "", "There are older ones: u shows them.");
+  assertEquals(await shown("u"), [3, 4, 5, 6, 7]);
+  assertEquals(await shown("u"), [1, 2]);
+  assert(!screen.lines.at(-1)?.includes("older"));
+  assertEquals(await shown("u"), [8, 9, 10, 11, 12]);
+  for (let id = 13; id <= 20; id++) await screen.arrive({ id, text: "x" });
+  assertStringIncludes(screen.live(), "beta: 3 more messages; u shows them");
+  screen.inbox = wave(1, 20);
+  assertEquals(await shown("u"), [16, 17, 18, 19, 20]);
+  assert(!screen.live().includes("more messages"), screen.live());
+  assert(
+    screen.asked.filter(({ target }) => target.startsWith("/v1/inbox?")).every(({ target }) =>
+      target.includes("held=true")
+    ),
+  );
+});
+
 Deno.test("h shows what was written with a peer, oldest first, behind the gutter, and reads nothing", async () => {
   await using screen = new Screen(60);
   screen.add();

@@ -41,6 +41,8 @@ export class Screen {
   readonly sent: Record<string, unknown>[] = [];
   /** Rows of `GET /v1/peers`. */
   listed: Record<string, unknown>[] = [];
+  /** Unread messages, oldest first. */
+  inbox: unknown[] = [];
   /** Rows of `GET /v1/log`. */
   written: Record<string, unknown>[] = [];
   readonly #arriving = new Map<string, (messages: unknown[]) => void>();
@@ -105,8 +107,11 @@ export class Screen {
   }
 
   #answer(name: string, target: string, body: Record<string, unknown>): unknown {
-    if (target.startsWith("/v1/inbox?newest")) return { messages: [], more: false };
-    if (target.startsWith("/v1/inbox?after")) {
+    if (target.includes("newest=true")) {
+      const limit = Number(new URL(target, SERVER).searchParams.get("limit"));
+      return { messages: this.inbox.slice(-limit), more: this.inbox.length > limit };
+    }
+    if (target.startsWith("/v1/inbox?")) {
       return new Promise((resolve) => this.#arriving.set(name, (messages) => resolve({ messages, more: false })));
     }
     if (target === "/v1/peers") return { peers: this.listed };
@@ -158,6 +163,12 @@ export class Screen {
   /** A message of a peer arrives. */
   async arrive(fields: Record<string, unknown>, agent = "alpha"): Promise<void> {
     await flushTasks();
+    this.#arriving.get(agent)?.([this.message(fields)]);
+    await flushTasks();
+  }
+
+  /** A message of beta. */
+  message(fields: Record<string, unknown>): Record<string, unknown> {
     const receivedAt = new Date(this.clock.now()).toISOString();
     const from = {
       agentDid: DID,
@@ -183,8 +194,7 @@ export class Screen {
       error: null,
       payload: null,
     };
-    this.#arriving.get(agent)?.([{ ...message, ...fields }]);
-    await flushTasks();
+    return { ...message, ...fields };
   }
 
   /** Presses keys one by one. */
