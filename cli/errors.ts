@@ -53,7 +53,7 @@ export const CLI_ERRORS = Object.freeze(
     CLI_CONFIG_IN_USE: {
       exit: EXIT.failed,
       when: "config.json holds the API key of an account",
-      fix: "Add --profile <name> for another account, or --replace to give this one up.",
+      fix: "Add --profile <profile> for another account, or --replace to give this one up.",
     },
     CLI_REGISTRY_MISMATCH: {
       exit: EXIT.failed,

@@ -70,7 +70,7 @@ export async function requireOwnService(
   if (!await exists(path) || await serviceFile(host, system, service, configDir) !== null) return;
   throw new CliError("CLI_USAGE", `${path} is the service of another configuration folder`, {
     fix:
-      "Give each account a profile (svc --profile <name>), whose services have names of their own, or delete that file.",
+      "Give each account a profile (svc --profile <profile>), whose services have names of their own, or delete that file.",
   });
 }
 

@@ -96,7 +96,7 @@ export const COMMANDS = [
 /** Without an agent there is nothing to pair or to start; nothing was sent yet, so the link still works. */
 function needsAgent(pairs: boolean): CliError {
   const what = pairs ? "The link also pairs an agent of yours" : "--start runs the connector of an agent";
-  const fix = pairs ? "Add --agent <name>, or --no-pair to leave that out." : "Add --agent <name>.";
+  const fix = pairs ? "Add --agent <new>, or --no-pair to leave that out." : "Add --agent <new>.";
   return new CliError("CLI_USAGE", `${what}, and none is named`, { fix });
 }
 

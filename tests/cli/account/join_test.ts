@@ -268,6 +268,9 @@ Deno.test("after a join that was cut off at its agent, join names the command th
   assertStringIncludes(again.message, "svc agent create beta.");
   await machine.json("agent", "create", "beta");
   assertEquals((await machine.json("agent", "list")).agents.length, 1);
+  // The name of the agent that is there would name a profile after it, or be refused.
+  assertStringIncludes((await machine.failure("join", link)).message, "Add --profile <profile> for another account");
+  assertStringIncludes((await machine.failure("join", link, "--replace", "--start")).message, "Add --agent <new>.");
   const pairing = await machine.failure("join", `${link}.AAECAwQFBgcICQoLDA0ODw.-`, "--agent", "beta");
   assertStringIncludes(pairing.message, "the other person presses p");
 });

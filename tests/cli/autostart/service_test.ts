@@ -165,7 +165,7 @@ Deno.test("a service of another configuration folder is neither replaced nor rem
       for (const other of ["/home/bob/.config/svc", own.slice(0, -1), `${own}/x`]) {
         const refused = await assertRejects(() => requireOwnService(host, system, ALPHA, other), CliError);
         assertEquals(refused.code, "CLI_USAGE");
-        assertStringIncludes(refused.fix ?? "", "svc --profile <name>");
+        assertStringIncludes(refused.fix ?? "", "svc --profile <profile>");
       }
     });
   }
