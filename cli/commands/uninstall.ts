@@ -1,6 +1,7 @@
 /**
- * `svc uninstall`: removes what svc added to this machine outside of its own folder: services, entries in files of hosts,
- * and completions. Each one is removed by its own undo, so what another program or another folder of svc made stays.
+ * `svc uninstall`: removes what svc added to this machine outside of its own folder: services, settings of runtimes,
+ * entries in files of hosts, and completions. Each one is removed by its own undo, so what another program or another
+ * folder of svc made stays.
  */
 import { join } from "node:path";
 import { describeError } from "../../shared/client/refusals.ts";
@@ -13,15 +14,16 @@ import { COMPLETION_START } from "../command_line/completion_scripts.ts";
 import { connectorOf } from "../connector/attach.ts";
 import type { Context } from "../context.ts";
 import { CliError, describe, EXIT } from "../errors.ts";
-import { reason } from "../files/private_files.ts";
+import { PrivateFolder, reason } from "../files/private_files.ts";
 import { DEFAULT_PROFILE, profileFolders, profileOf } from "../files/profile.ts";
 import { recordedEntries } from "../hosts/install.ts";
+import { changedFiles, undoChanges } from "../platforms/setup.ts";
 import { isConfirmed } from "./confirm.ts";
 
 export const COMMANDS = [
   command({
     path: ["uninstall"],
-    summary: "Remove the services, host entries and completions that svc wrote",
+    summary: "Remove what svc wrote: services, settings, host entries, completions",
     details: [
       "It lists them, asks once, and removes each by its own undo: what was changed since by another program stays. Safe to",
       "run again, and over all profiles. The folder with the keys of your agents stays, because they cannot be made again;",
@@ -56,16 +58,10 @@ export const COMMANDS = [
       }
       if (installed.length > 0) { for (const line of lines) ctx.out.note(line); }
       if (installed.length > 0 && !await isConfirmed(ctx, options.yes, "Remove all of this?")) return EXIT.failed;
-      const removed: typeof listed = [], failed: typeof listed = [];
-      for (const { remove, ...one } of installed) {
-        try {
-          if (await remove()) removed.push(one);
-        } catch (error) {
-          if (!(error instanceof CliError)) throw error;
-          failed.push(one);
-          ctx.out.warn(`${one.path} is not changed: ${error.message}`);
-        }
-      }
+      const removed: typeof listed = [];
+      // Twice, because a file may hold an entry and settings, which are undone in the other order than they were written.
+      const failed = await removeAll(await removeAll(installed, removed), removed);
+      for (const { path, error } of failed) ctx.out.warn(`${path} is not changed: ${error?.message}`);
       const isWhole = failed.length + unread.length === 0;
       // The records in the folder say how to undo a change, so they stay as long as one is not undone.
       const left = isWhole && deletes ? await purge(ctx, keptAgents) : null;
@@ -74,7 +70,8 @@ export const COMMANDS = [
         : left.length === 0
         ? [`Deleted: ${ctx.baseDir}.`]
         : ["Deleted, but for:", ...left];
-      ctx.out.result({ removed, failed, agents, folder: ctx.baseDir }, [
+      const notRemoved = failed.map(({ kind, path, what }) => ({ kind, path, what }));
+      ctx.out.result({ removed, failed: notRemoved, agents, folder: ctx.baseDir }, [
         ...installed.length === 0 ? lines : [`Removed: ${removed.length} of ${installed.length}.`],
         ...ends,
         `To remove the program itself: ${programRemoval()}`,
@@ -85,11 +82,31 @@ export const COMMANDS = [
 ];
 
 interface Installed {
-  kind: "service" | "entry" | "completion";
+  kind: "service" | "settings" | "entry" | "completion";
   path: string;
   what: string;
   /** Returns false when it is gone already. */
   remove(): Promise<boolean>;
+  /** Why it could not be removed. */
+  error?: CliError;
+}
+
+/** Removes these, adds them to `removed`, and returns those that could not be removed. */
+async function removeAll(
+  installed: readonly Installed[],
+  removed: Pick<Installed, "kind" | "path" | "what">[],
+): Promise<Installed[]> {
+  const failed: Installed[] = [];
+  for (const one of installed) {
+    const { kind, path, what } = one;
+    try {
+      if (await one.remove()) removed.push({ kind, path, what });
+    } catch (error) {
+      if (!(error instanceof CliError)) throw error;
+      failed.push({ ...one, error });
+    }
+  }
+  return failed;
 }
 
 /** An agent whose keys stay, with the context of its profile. */
@@ -118,13 +135,19 @@ async function findEverywhere(ctx: Context) {
       const remove = () => uninstallService(host, system, service);
       if (path !== null) installed.push({ kind: "service", path, what: agentName ?? "all agents", remove });
     }
-    for (const agent of agents) {
+    for (const agent of [null, ...agents]) {
       try {
-        for (const { path, place: what, remove } of recordedEntries(here, await store.open(agent))) {
+        const own = agent === null ? null : await store.open(agent), folder = own ?? new PrivateFolder(here, configDir);
+        const settings = changedFiles(folder).join(", ");
+        const undo = async () => (await undoChanges(here, folder)).length > 0;
+        if (settings !== "") {
+          installed.push({ kind: "settings", path: settings, what: agent ?? "all agents", remove: undo });
+        }
+        for (const { path, place: what, remove } of own === null ? [] : recordedEntries(here, own)) {
           installed.push({ kind: "entry", path, what, remove });
         }
       } catch (error) {
-        unread.push({ agent, error });
+        unread.push({ agent: agent ?? "all agents", error });
       }
     }
   }

@@ -54,7 +54,8 @@ export async function undoChanges(ctx: Context, folder: PrivateFolder): Promise<
     if (!current || await sha256(current.text) !== written) {
       throw new CliError(
         "CLI_FILE_INVALID",
-        `${path} has been changed since; its previous content is in ${folder.path}/${BACKUP_FILE}`,
+        `${path} has been changed since. Undo svc's part by hand, then delete ${folder.path}/${BACKUP_FILE}, which holds ` +
+          "the content before",
         { fix: "" },
       );
     }
@@ -67,6 +68,11 @@ export async function undoChanges(ctx: Context, folder: PrivateFolder): Promise<
   }
   if (hasBackup(folder)) await folder.remove(BACKUP_FILE);
   return backup.map(({ path }) => path);
+}
+
+/** The files that `undoChanges` would restore. @throws {CliError} `CLI_FILE_INVALID` */
+export function changedFiles(folder: PrivateFolder): string[] {
+  return readBackup(folder).map(({ path }) => path);
 }
 
 /** True when there is something to undo. */

@@ -67,6 +67,33 @@ Deno.test({
   },
 });
 
+Deno.test("svc uninstall restores the settings of a runtime, and keeps the backup of one that was changed since", async () => {
+  await using machine = await hostMachine();
+  const paths: [own: string, shared: string] = [
+    machine.path("state/openclaw.json"),
+    machine.path("home/.openclaw/openclaw.json"),
+  ];
+  for (const path of paths) {
+    await Deno.mkdir(path.replace(/\/[^/]*$/, ""), { recursive: true });
+    await Deno.writeTextFile(path, "{}");
+  }
+  const setUp = ["provider", "setup", "--for", "openclaw"];
+  await machine.json(...setUp);
+  await machine.json("mcp", "install", "alpha", "--for", "openclaw");
+  await machine.json(...setUp, "--agent-name", "alpha", "--platform-state-dir", machine.path("state"));
+  const { installed } = await machine.json("uninstall", "--print");
+  assertEquals(installed.map(({ kind, path, what }: Record<string, string>) => [kind, path, what]), [
+    ["settings", paths[1], "all agents"],
+    ["settings", paths[0], "alpha"],
+    ["entry", paths[1], "mcp.servers.svc-alpha"],
+  ]);
+  await Deno.writeTextFile(paths[0], "{ }");
+  const { code, stdout, stderr } = await machine.svc("uninstall", "--yes");
+  assertEquals([code, await Deno.readTextFile(paths[1])], [1, "{}"]);
+  assertStringIncludes(stdout, "Removed: 2 of 3.");
+  assertStringIncludes(stderr, "setup-backup.json");
+});
+
 Deno.test("svc uninstall leaves an entry that was changed since, names it, and removes the others", async () => {
   await using machine = await hostMachine();
   const [claude, , cursor] = CASES;
