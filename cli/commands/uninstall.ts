@@ -47,6 +47,7 @@ export const COMMANDS = [
         { head: "FILE", rank: 1, of: ({ path }) => path },
         { head: "NAME", of: ({ what }) => what },
       ], listed);
+      const inZsh = await zshNote(thisHost(ctx));
       const kept = [
         agents.length === 0
           ? `Kept: ${ctx.baseDir}.`
@@ -54,7 +55,7 @@ export const COMMANDS = [
         `To delete it too: ${ctx.out.commandLine(["uninstall", "--purge"])}`,
       ];
       if (options.print) {
-        return ctx.out.result({ installed: listed, agents, folder: ctx.baseDir }, [...lines, "", ...kept]);
+        return ctx.out.result({ installed: listed, agents, folder: ctx.baseDir }, [...lines, "", ...kept, ...inZsh]);
       }
       if (installed.length > 0) { for (const line of lines) ctx.out.note(line); }
       if (installed.length > 0 && !await isConfirmed(ctx, options.yes, "Remove all of this?")) return EXIT.failed;
@@ -74,6 +75,7 @@ export const COMMANDS = [
       ctx.out.result({ removed, failed: notRemoved, agents, folder: ctx.baseDir }, [
         ...installed.length === 0 ? lines : [`Removed: ${removed.length} of ${installed.length}.`],
         ...ends,
+        ...inZsh,
         `To remove the program itself: ${programRemoval()}`,
       ]);
       return isWhole && (!deletes || left?.length === 0) ? EXIT.done : EXIT.failed;
@@ -165,6 +167,12 @@ function completionFiles({ home, configHome }: Host): string[] {
     join(home, ".local", "share", "bash-completion", "completions", "svc"),
     join(configHome, "fish", "completions", "svc.fish"),
   ];
+}
+
+/** For zsh svc prints lines for a file of the person, from which only the person can take them. */
+async function zshNote({ home }: Host): Promise<string[]> {
+  const path = join(home, ".zshrc"), text = await Deno.readTextFile(path).catch(() => "");
+  return text.includes(COMPLETION_START) ? [`The completion in ${path} stays: delete it there.`] : [];
 }
 
 function programRemoval(): string {

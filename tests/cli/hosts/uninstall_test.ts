@@ -23,6 +23,7 @@ Deno.test({
     const completion = `${home}/.local/share/bash-completion/completions/svc`;
     await Deno.mkdir(completion.replace(/\/[^/]*$/, ""), { recursive: true });
     await Deno.writeTextFile(completion, (await machine.svc("completions", "bash")).stdout);
+    await Deno.writeTextFile(`${home}/.zshrc`, `alias ll=ls\n${(await machine.svc("completions", "zsh")).stdout}`);
     await Deno.mkdir(`${configHome}/systemd/user`, { recursive: true });
     const unit = (agentName: string | null, folder: string) =>
       Deno.writeTextFile(
@@ -52,6 +53,7 @@ Deno.test({
     assertEquals(done.code, 0, done.stderr);
     assertStringIncludes(done.stdout, "Removed: 7 of 7.");
     assertStringIncludes(done.stdout, "with the keys of alpha, beta. They cannot be made again.");
+    assertStringIncludes(done.stdout, `The completion in ${home}/.zshrc stays: delete it there.`);
     for (const [path, text] of before) assertEquals(await Deno.readTextFile(path), text, path);
     const isThere = (path: string) => Deno.stat(path).then(() => true, () => false);
     assertEquals(await Promise.all([completion, pathOf(machine, cursor)].map(isThere)), [false, false]);
