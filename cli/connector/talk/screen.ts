@@ -147,12 +147,12 @@ export async function attachScreen(
       for (const [peer, { did, humanName, removed }] of Object.entries(agent.ended())) {
         if (met.delete(did) && !removed) screen.view.event("pair_ended", { peer, humanName });
       }
-      for (const { did, agentName, humanName } of Object.values(agent.peers())) {
-        if (met.has(did)) continue;
+      for (const [alias, { did, agentName, humanName }] of Object.entries(agent.peers())) {
+        const isShown = met.has(did) || screen.talk.isOfPaste(did);
+        if (isShown === null) continue;
         met.add(did);
-        // Pairing with a ticket that was pasted here is shown already.
-        if (!screen.talk.hasTicket) continue;
-        screen.view.event("paired", { agentName, humanName });
+        if (isShown) continue;
+        screen.view.event("paired", { agentName, humanName, ...alias === agentName ? {} : { alias } });
         screen.talk.paired(folder.name, did);
       }
     }

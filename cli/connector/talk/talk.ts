@@ -219,10 +219,12 @@ export class Talk {
     return { lines: [...counts, liveLine(this.#all(), columns, this.#digits)], cursor: null };
   }
 
-  /** Whether another agent may pair with a ticket that was shown here. */
-  get hasTicket(): boolean {
-    return this.#tickets.isOpen;
+  /** Whether a new pair comes from a paste here, so that its line is shown already; `null` while that is not known. */
+  isOfPaste(did: string): boolean | null {
+    return this.#confirming > 0 ? null : this.#pastedFrom.delete(did);
   }
+  readonly #pastedFrom = new Set<string>();
+  #confirming = 0;
 
   paired(name: string, did: string): void {
     this.#tickets.used();
@@ -336,8 +338,11 @@ export class Talk {
   }
 
   async #confirm(agent: TalkAgent, ticket: Ticket): Promise<void> {
-    const did = await this.#tickets.confirm(agent, ticket);
-    if (did !== null) this.#askReplaced(agent, did);
+    this.#confirming++;
+    const did = await this.#tickets.confirm(agent, ticket).finally(() => this.#confirming--);
+    if (did === null) return;
+    this.#pastedFrom.add(did);
+    this.#askReplaced(agent, did);
   }
 
   #toggleSound(): void {

@@ -16,10 +16,6 @@ export class Tickets {
 
   constructor(private readonly deps: { clock: Clock; log: Log; view: ConsoleView }) {}
 
-  get isOpen(): boolean {
-    return this.#open !== null;
-  }
-
   /** A ticket was confirmed, so the one that was shown is used up. */
   used(): void {
     this.#open = null;
