@@ -97,7 +97,7 @@ export async function removeInstalled(ctx: Context, folder: AgentFolder, wish: I
   });
 }
 
-/** The result for the second file; its error names the first one if that is changed, which nobody would look for. */
+/** The result for the second file. Its error names the first one if that is changed, or the change would go unnoticed. */
 async function second(changed: Target | false, work: Promise<boolean>): Promise<boolean> {
   try {
     return await work;

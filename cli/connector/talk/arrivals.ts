@@ -37,7 +37,7 @@ export class Arrivals {
   readonly #flood = new Flood();
   /** Unread messages that were shown, by agent and number: each agent counts its own. */
   readonly #shown = new Map<string, ShownMessage>();
-  /** How many of an agent's unread messages were paged, and the newest of them; another newest one begins anew. */
+  /** How many of an agent's unread messages were paged, and the newest of them: after a newer one paging begins again. */
   #paged = { agent: "", newest: 0, count: 0 };
 
   constructor(private readonly deps: ArrivalsDeps) {}
