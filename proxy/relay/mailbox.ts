@@ -11,7 +11,7 @@ import type { DeliveryId } from "../message/delivery.ts";
 import { payerOf } from "../federation/visitors.ts";
 import { joinMessage, splitMessage } from "./message_content.ts";
 import { KEYS } from "../schema/kv_keys.ts";
-import { type Clock, DAY_MS } from "../../shared/clock.ts";
+import type { Clock } from "../../shared/clock.ts";
 import { joinedBytes } from "../../shared/protocol/base64url.ts";
 import type { ReceiptStatus } from "../../shared/protocol/api/receipts.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
@@ -28,8 +28,11 @@ export type MailboxRefusal = "mailbox_full" | "recipient_full" | "sender_full" |
 /** What a queued message takes beside its content. Without it, empty messages would cost their owner nothing. */
 const RECORDS_BYTES = 2_048;
 
-/** Messages are kept this long after their expiry, so that the sweep can record their receipt. Milliseconds. */
-const GRACE_MS = DAY_MS;
+/**
+ * Records are kept this long after the expiry of a message, as its delivery is: days may pass without a sweep, and the
+ * message would otherwise end without a receipt and still count as waiting. Milliseconds.
+ */
+const GRACE_MS = LIMITS.deliveryKeptSeconds * 1000;
 
 /** Returns the milliseconds to wait after a failed hand-over. `failures` is the number of failures before it. */
 export function retryWait(failures: number): number {
@@ -125,7 +128,7 @@ export class Mailbox {
           total: state.total + 1,
           bySender: { ...state.bySender, [sender]: ofSender + 1 },
         };
-        return { value, expireInMs: expireInMs * 2, also };
+        return { value, expireInMs, also };
       },
     }, ...owners];
   }
@@ -140,7 +143,7 @@ export class Mailbox {
     },
   ): Update<MailboxRefusal>[] {
     const senderOwnerDid = payerOf(message.identity, this.#limits.registryUrl),
-      expireInMs = (this.#limits.ttlMs + GRACE_MS) * 2;
+      expireInMs = this.#limits.ttlMs + GRACE_MS;
     return [...new Set([recipientOwnerDid, senderOwnerDid])].map((ownerDid) => ({
       key: KEYS.mailboxBytes(ownerDid),
       next: (current) => {
@@ -299,7 +302,7 @@ export class Mailbox {
   #removal(entry: MailboxEntry): Update<"gone" | MailboxRefusal>[] {
     const { number, parts, expiresAt } = entry;
     const { toAgentDid: recipient, fromAgentDid: sender } = entry.message;
-    const expireInMs = (this.#limits.ttlMs + GRACE_MS) * 2;
+    const expireInMs = this.#limits.ttlMs + GRACE_MS;
     const also: Write[] = [
       { key: KEYS.mailboxExpiry(expiresAt, recipient, number), delete: true },
       ...Array.from(

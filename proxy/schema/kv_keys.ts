@@ -15,10 +15,10 @@
  * | pair, agent, peer | PairRecord | pairing | none: removed with either agent; at most a quota |
  * | pair_count, agent | PairCount | pairing | none: removed with the last pair |
  * | pairs_ended | unix seconds | pair removal | none: one record |
- * | mailbox, recipient, number | MailboxEntry | mailbox, through group commit | its expiry + 1 day |
+ * | mailbox, recipient, number | MailboxEntry | mailbox, through group commit | its expiry + 8 days |
  * | mailbox_part, recipient, number, part | bytes of a payload | mailbox, through group commit | the same |
- * | mailbox_state, recipient | MailboxState | mailbox, through group commit | twice a message's |
- * | mailbox_bytes, owner | MailboxBytes | mailbox, through group commit | twice a message's |
+ * | mailbox_state, recipient | MailboxState | mailbox, through group commit | that of the newest message |
+ * | mailbox_bytes, owner | MailboxBytes | mailbox, through group commit | the same |
  * | mailbox_expiry, time, recipient, number | true | mailbox, through group commit | the same |
  * | presence, agent | Presence | presence | a day after its instance's lease, swept |
  * | seen, agent | Seen | presence, in the same commits | 90 days after it was written; removed with the agent |
@@ -134,8 +134,8 @@ export const ENDS: Readonly<Record<string, FamilyEnd>> = {
   pairs_ended: { rule: "one record" },
   mailbox: { quota: "500 messages per recipient; deleted at the end of the mailbox lifetime" },
   mailbox_part: { rule: "deleted with its message" },
-  mailbox_state: { expiry: "two mailbox lifetimes and two days after its last change" },
-  mailbox_bytes: { expiry: "two mailbox lifetimes and two days after its last change" },
+  mailbox_state: { expiry: "a mailbox lifetime and 8 days after its last change" },
+  mailbox_bytes: { expiry: "a mailbox lifetime and 8 days after its last change" },
   mailbox_expiry: { rule: "deleted with its message" },
   presence: { expiry: "24 h after the lease of its instance ended" },
   seen: { expiry: "90 days after the agent last connected or disconnected; removed with the agent" },

@@ -10,8 +10,9 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { SweptFamily } from "../../shared/server/store/expiry_sweeper.ts";
 import type { StoredKinds } from "../../shared/server/store/transfer.ts";
 
+const DELIVERY_KEPT_MS = LIMITS.deliveryKeptSeconds * 1000;
 /** With less, a record of a mailbox could end before the longest message in it. */
-const MAILBOX_KEPT_MS = LIMITS.mailboxTtlMaxSeconds * 1000 + 2 * DAY_MS;
+const MAILBOX_KEPT_MS = LIMITS.mailboxTtlMaxSeconds * 1000 + DELIVERY_KEPT_MS;
 
 /**
  * Most of RECEIPT_RETENTION_SECONDS. With more, receipts would outlive what else is known of their messages, and fill the
@@ -35,7 +36,7 @@ export const STORED: StoredKinds = {
   pair: "forever",
   pair_count: "forever",
   pairs_ended: "forever",
-  mailbox: (value: MailboxEntry) => value.expiresAt + DAY_MS,
+  mailbox: (value: MailboxEntry) => value.expiresAt + DELIVERY_KEPT_MS,
   mailbox_part: (_: unknown, now: number) => now + MAILBOX_KEPT_MS,
   mailbox_state: (_: unknown, now: number) => now + MAILBOX_KEPT_MS,
   mailbox_bytes: (_: unknown, now: number) => now + MAILBOX_KEPT_MS,

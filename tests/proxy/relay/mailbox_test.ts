@@ -405,6 +405,26 @@ Deno.test("20 expired messages of one recipient all end with a receipt in one sw
   assertEquals((await w.kv.get<{ total: number }>(KEYS.mailboxState(b.agent.did))).value?.total, 0);
 });
 
+Deno.test("the records of a mailbox outlive 8 days without a server, and its counts end with its messages", async () => {
+  const ends = new Map<string, number>();
+  using store = await FaultyKv.open();
+  await using w = await World.open({ kv: store.kv });
+  const { a, b } = await pairOf(w);
+  const { atomic } = store.kv;
+  store.kv.atomic = () => {
+    const operation = atomic.call(store.kv), { set } = operation;
+    operation.set = (key, value, options) => {
+      if (String(key[1]).startsWith("mailbox")) ends.set(String(key[1]), options?.expireIn ?? Infinity);
+      return set.call(operation, key, value, options);
+    };
+    return operation;
+  };
+  await queued(w, a, b, "one");
+  const nineDays = 9 * DAY_MS;
+  const kinds = ["mailbox", "mailbox_bytes", "mailbox_expiry", "mailbox_part", "mailbox_state"];
+  assertEquals([...ends].sort(), kinds.map((kind) => [kind, nineDays]));
+});
+
 Deno.test("a sweep whose store fails while it reads further messages is refused, and leaves no failure to the process", async () => {
   using store = await FaultyKv.open();
   await using w = await World.open({ kv: store.kv });
