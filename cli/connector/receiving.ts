@@ -115,6 +115,8 @@ export class Receiving {
     judging.catch(() => {});
     await before;
     const verdict = await judging;
+    // Its store is closed, and the peers may be another connector's by now.
+    if (this.#isStopped) return { accepted: false, reason: "store_failed" };
     if ("refused" in verdict) return this.#refuse(frame, verdict.refused, verdict.shown);
     const { proven } = verdict, { fromAgentDid: from, requestId } = proven;
     const about = { from, requestId };
@@ -180,14 +182,14 @@ export class Receiving {
     const { clock, readPeers } = this.deps;
     return this.#lookingUp ??= (async () => {
       const wait = this.#lookedUpAt + LOOK_UP_MS - clock.now();
-      if (wait > 0) await sleep(clock, wait);
+      // A longer one comes from a clock that was set back.
+      if (wait > 0) await sleep(clock, Math.min(wait, LOOK_UP_MS));
       this.#lookedUpAt = clock.now();
       return await readPeers();
     })().finally(() => this.#lookingUp = null);
   }
 
   #store(message: ProvenMessage & Pick<TakenMessage, "verified">): Promise<StoreResult> {
-    if (this.#isStopped) throw new Error("the connector has stopped");
     const arrival = { message, ...Promise.withResolvers<StoreResult>() };
     this.#arrivals.push(arrival);
     // Messages of one turn of the event loop share a transaction.

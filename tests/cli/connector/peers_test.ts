@@ -14,6 +14,7 @@ import {
 } from "../../../cli/connector/peers/peers.ts";
 import { CONNECTOR_LIMITS } from "../../../cli/connector/limits.ts";
 import { CliError } from "../../../cli/errors.ts";
+import type { DeliverFrame } from "../../../shared/protocol/frames.ts";
 import type { PeerList } from "../../../shared/protocol/api/pairing.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
@@ -232,6 +233,23 @@ Deno.test("a connector that has ended does not write the peers that it was readi
   released.resolve();
   await update;
   assertEquals([writes, bench.eventsOf("peers_failed")], [0, []]);
+});
+
+Deno.test("a connector that has ended pins no key of a message that it still had", async () => {
+  await using world = await World.open();
+  const held = Promise.withResolvers<DeliverFrame>();
+  const { a, b, bench } = await story(world, {
+    tamper: (frame) => {
+      held.resolve(frame);
+      return new Promise(() => {});
+    },
+  });
+  void world.message(a, b);
+  const frame = await held.promise;
+  let writes = 0;
+  bench.connector.deps.peers.write = () => Promise.resolve(void writes++);
+  await bench.connector.stop();
+  assertEquals([await bench.redeliver(frame), writes], [{ accepted: false, reason: "store_failed" }, 0]);
 });
 
 Deno.test("a relay that lists more than 10,000 peers leaves a file that can be written, and takes the room of no ticket", async () => {
