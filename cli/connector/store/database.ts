@@ -5,6 +5,7 @@
 import { DatabaseSync, type StatementSync } from "node:sqlite";
 import { CliError } from "../../errors.ts";
 import { reason, saveFailed } from "../../files/private_files.ts";
+import { shellWord } from "../../terminal/output.ts";
 import { ensureTables, missingTables } from "./schema.ts";
 
 /** Pages in memory; few, because one process may have the databases of hundreds of agents open. */
@@ -199,7 +200,7 @@ function damaged(path: string, why: string): CliError {
   return new CliError("CLI_FILE_INVALID", `${path} is damaged: ${why}`, {
     fix:
       `Move it away, with the files beside it that begin with its name; the connector then starts with an empty one. ` +
-      `Messages in it are not delivered: sqlite3 ${path} .recover may show them.`,
+      `Messages in it are not delivered: sqlite3 ${shellWord(path)} .recover may show them.`,
   });
 }
 

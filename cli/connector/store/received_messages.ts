@@ -380,11 +380,12 @@ export class ReceivedMessages {
     if (!isTaskId(inReplyTo)) this.#bounds.add(-1, -utf8Bytes(payload).length);
   }
 
+  /** Makes a message a dead letter, with its receipt, unless a client has taken it meanwhile. */
   moveToDeadLetters({ seq, tries }: InboxMessage, why: string, now: number): void {
     this.db.transaction(() => {
       const ended = this.db.get<EndedRow>(
         `UPDATE messages SET state = 'dead', endedAt = ?, attempts = ?, problem = ? WHERE seq = ?
-         RETURNING ${ENDED_COLUMNS}`,
+         AND state = 'waiting' RETURNING ${ENDED_COLUMNS}`,
         ...[now, tries.attempts + 1, why, seq],
       );
       this.#addReceipt(ended, "dead_lettered", now);

@@ -15,8 +15,8 @@ const PAGE = 4_096;
 const CORRUPT = 11, NOT_A_DATABASE = 26;
 
 /** A closed database with many rows, in a folder of its own. */
-async function written(): Promise<{ path: string } & AsyncDisposable> {
-  const folder = await Deno.makeTempDir({ prefix: "svc_damaged_" });
+async function written(prefix = "svc_damaged_"): Promise<{ path: string } & AsyncDisposable> {
+  const folder = await Deno.makeTempDir({ prefix });
   const path = `${folder}/connector.db`;
   using db = ConnectorStore.open(path, OPTIONS);
   const inbox = db.received;
@@ -43,10 +43,12 @@ Deno.test("a file that lost a part is refused at the start, and nothing in it ch
       assertEquals(Deno.readFileSync(disk.path), damaged);
     });
   }
-  await t.step("the end of the file", async () => {
-    await using disk = await written();
+  await t.step("the end of the file, and its folder has a blank", async () => {
+    await using disk = await written("svc damaged ");
     Deno.truncateSync(disk.path, 30 * PAGE);
-    assertEquals(assertThrows(() => Database.open(disk.path), CliError).code, "CLI_FILE_INVALID");
+    const { code, fix } = assertThrows(() => Database.open(disk.path), CliError);
+    assertEquals(code, "CLI_FILE_INVALID");
+    assertStringIncludes(fix ?? "", `sqlite3 '${disk.path}' .recover`);
   });
 });
 

@@ -1,4 +1,5 @@
 /** Leases of unread messages (D-395): who may list and take them meanwhile, and how they end. */
+import type { InboxMessage } from "../../../../cli/connector/store/received_rows.ts";
 import { assertEquals } from "@std/assert";
 import type { ReceivedMessages } from "../../../../cli/connector/store/received_messages.ts";
 import { LIMITS } from "../../../../shared/protocol/limits.ts";
@@ -59,12 +60,16 @@ Deno.test("a lease survives a restart of the connector, and holds no longer than
   assertEquals([inbox.endLeases(-3_600_000), listed(inbox, -3_600_000)], [null, [1, 2, 3]]);
 });
 
-Deno.test("a message for a task of an A2A client stays with the program that holds it", async () => {
+Deno.test("a message for a task of an A2A client stays with the program that holds it, then with the client", async () => {
   await using disk = await Disk.make();
-  const { inbox } = disk.open("pull");
+  const { inbox, outbox } = disk.open("pull");
   store(inbox, "request-1", { inReplyTo: "question-1" });
   inbox.lease([1], lease("a", 500), 0);
   const task = { toDid: inbox.one(1)?.fromDid ?? "", requestId: "question-1" };
   assertEquals([inbox.takeReply(task, 100)?.seq, inbox.one(1)?.readAt], [1, null]);
+  const waiting = inbox.read(1) as InboxMessage;
   assertEquals([inbox.takeReply(task, 500)?.seq, inbox.one(1)?.readAt], [1, 500]);
+  // The runtime had it at the same time, and refuses it.
+  inbox.moveToDeadLetters(waiting, "status 400", 600);
+  assertEquals([inbox.deadLetters(1), outbox.due(600, 600).map(({ status }) => status)], [[], ["processed_by_svc"]]);
 });
