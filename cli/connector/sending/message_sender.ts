@@ -10,6 +10,7 @@ import type { Origin } from "../../../shared/client/local_shapes.ts";
 import { notAccepted, type PeerProxies } from "../../link/peer_proxies.ts";
 import { describeError, remedyOf } from "../../../shared/client/refusals.ts";
 import { fromBase64Url, sha256, toBase64Url, utf8Bytes } from "../../../shared/protocol/base64url.ts";
+import { ERRORS } from "../../../shared/protocol/errors.ts";
 import type { NewId } from "../../../shared/protocol/ids.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { payloadProblem } from "../../../shared/protocol/payload_bounds.ts";
@@ -55,6 +56,10 @@ export interface SentResult {
   sealed: boolean;
   response: HttpResponse | null;
 }
+
+const REUSED = JSON.stringify({
+  error: { code: "PROXY_HOOK_REQUEST_ID_REUSED", message: ERRORS.PROXY_HOOK_REQUEST_ID_REUSED.when },
+});
 
 export const UNCONFIRMED = "The peer did not prove a ticket, and contacts are refused";
 
@@ -134,7 +139,11 @@ export class MessageSender {
     if (loop !== null) throw await this.#refused(toDid, loop);
     const row = this.#begin({ toDid, requestId, conversationId, inReplyTo, auto, origin, payload, keep });
     const sealed = this.deps.peers.sealTo(toDid) !== null;
-    if (row.state === "kept") return { sent: row, response: null, sealed };
+    if (row.state === "kept") {
+      // As the proxy does, because the caller would otherwise believe that this text waits.
+      const isOther = before === "kept" && sent.payloadOf(row) !== payload;
+      return { sent: row, response: isOther ? { status: 409, headers: new Headers(), text: REUSED } : null, sealed };
+    }
     const request = this.request(row, payload, { mayWait });
     if (keep) return { ...await this.#sendOrKeep(row, request), sealed };
     try {

@@ -177,6 +177,19 @@ Deno.test("at 1,000 kept messages the next is refused with 507, and nothing is s
   assertEquals(bench.connector.store.sent.find("request-one-more"), null);
 });
 
+Deno.test("another text under the request ID of a kept message is refused, and the same text is kept once", async () => {
+  await using world = await World.open();
+  const { a, bench, socket, proxy } = await keeper(world);
+  proxy.answer = down;
+  const requestId = "request-1";
+  for (let n = 0; n < 2; n++) assertEquals((await send(bench, a, "first", { requestId })).body.state, "kept");
+  const { status, body } = await send(bench, a, "second", { requestId });
+  assertEquals([status, body.error?.code], [409, "PROXY_HOOK_REQUEST_ID_REUSED"]);
+  proxy.answer = null;
+  await passing(world, 10, () => socket.delivered.length === 1);
+  assertEquals(texts(socket), ["first"]);
+});
+
 Deno.test("a kept message can be cancelled, and another one keeps its state", async () => {
   await using world = await World.open();
   const { a, bench, socket, proxy } = await keeper(world);
