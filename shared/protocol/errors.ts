@@ -116,7 +116,7 @@ const ERROR_TABLE = {
     "the challenge does not exist, or another owner requested it",
     "Request a new challenge with the same API key.",
   ],
-  AGENT_REGISTRATION_CHALLENGE_EXPIRED: [400, "the challenge is older than five minutes", "Request a new challenge."],
+  AGENT_REGISTRATION_CHALLENGE_EXPIRED: [400, "the lifetime of the challenge is over", "Request a new challenge."],
   AGENT_REGISTRATION_CHALLENGE_REPLAYED: [
     400,
     "the challenge has already been used",

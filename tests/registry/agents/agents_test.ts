@@ -97,6 +97,18 @@ Deno.test("a challenge is refused when the public key is not a usable Ed25519 ke
   }
 });
 
+Deno.test("the refusal of an expired challenge names no lifetime, because a setting changes it", async () => {
+  await using w = await openRegistry({ registry: { challengeTtlSeconds: 60 } });
+  const owner = await w.person(), keys = await keyPair(w);
+  const body = await registration(await challenge(w, owner, keys.publicKey), keys);
+  await w.clock.advance(60_000);
+  const { error } = await (await register(w, owner, body)).json();
+  assertEquals([error.code, error.message], [
+    "AGENT_REGISTRATION_CHALLENGE_EXPIRED",
+    "The lifetime of the challenge is over",
+  ]);
+});
+
 Deno.test("registration checks a challenge in the order found, replayed, expired, key mismatch, proof; a failure uses nothing up", async () => {
   await using w = await openRegistry();
   const owner = await w.person();
