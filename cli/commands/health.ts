@@ -1,5 +1,6 @@
 /** `svc health`: whether a server is ready, for a container or a script. */
 import { asUnreachable, exchange } from "../../shared/client/http.ts";
+import { UnreachableError } from "../../shared/client/errors.ts";
 import { parseServiceUrl } from "../../shared/client/service_url.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { command } from "../command_line/command.ts";
@@ -25,7 +26,11 @@ export const COMMANDS = [
         maxBytes: 0,
         onTooLarge: "truncate",
       }).catch((error) => {
-        throw asUnreachable(url, error);
+        const problem = asUnreachable(url, error);
+        if (!(problem instanceof UnreachableError) || problem.code !== "CLI_UNREACHABLE") throw problem;
+        // The fix of the code names the configuration, which is not used here.
+        const { message, cause, code, fix = "Check --url and that the server is running." } = problem;
+        throw new CliError(code, message, { cause, fix });
       });
       const ready = status === 200;
       ctx.out.result({ url, ready }, ready ? `${url} is ready.` : `${url} is NOT ready.`);

@@ -83,6 +83,9 @@ Deno.test("health exits with 0 when the server is ready, 1 when it is not and 5 
   assertEquals(asked[0], "http://127.0.0.1:8787/readyz");
   const { stdout } = await svc(["health", "--json", "--url", "http://x.example/"], answers({ "/readyz": 200 }));
   assertEquals(JSON.parse(stdout), { url: "http://x.example", ready: true });
-  assertEquals((await svc(["health", "--url", "http://127.0.0.1:1"])).code, 5);
+  const away = await svc(["health", "--url", "http://127.0.0.1:1"]);
+  assertEquals(away.code, 5);
+  // It asks the server of --url, whatever the configuration says.
+  assertStringIncludes(away.stderr, "Check --url");
   assertEquals((await svc(["health", "--url", "http://127.0.0.1:1/path"])).code, 2);
 });
