@@ -33,7 +33,7 @@ export const ACK_REASONS = {
     fix: "Send it again. If that happens again, pair again, with a new ticket.",
   },
   peer_unconfirmed: {
-    when: "the message is sealed, and the recipient has not confirmed a ticket with its sender",
+    when: "no ticket of the two is confirmed, and the message is sealed or the recipient takes no contacts",
     fix: "Pair again, with a new ticket.",
   },
   payload_invalid: {

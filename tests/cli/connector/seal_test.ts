@@ -1,6 +1,7 @@
 /** Sealed payloads between connectors that a ticket paired (D-151, D-152), next to both services and a relay that reads. */
 import { deleteExpired } from "../../../cli/connector/store/cleanup.ts";
-import { assert, assertEquals, assertNotEquals } from "@std/assert";
+import { assert, assertEquals, assertNotEquals, assertStringIncludes } from "@std/assert";
+import { ACK_REASONS } from "../../../shared/protocol/ack_reasons.ts";
 import type { DeliverFrame } from "../../../shared/protocol/frames.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { contextText, messageTarget } from "../../../shared/protocol/message_context.ts";
@@ -272,6 +273,7 @@ Deno.test("a strict connector refuses contacts in both directions, and takes and
   // The peers are read once more before the refusal, at most every 3 s.
   while (reason === null) await world.clock.advance(500);
   assertEquals([reason, unread(beta)], ["peer_unconfirmed", []]);
+  assertStringIncludes(ACK_REASONS.peer_unconfirmed.when, "takes no contacts");
   const before = passed.length;
   for (const to of ["contact-gamma", contact.agent.did]) {
     const { status, body } = await sender("/v1/outbound", post({ to, text: SECRET }));
