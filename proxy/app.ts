@@ -2,6 +2,7 @@
 import { settledWithin } from "../shared/clock.ts";
 import { toBase64Url } from "../shared/protocol/base64url.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
+import { isForeignOrigin } from "../shared/protocol/origins.ts";
 import { type App, createApp } from "../shared/server/http/app.ts";
 import type { ProxyConfig } from "./config.ts";
 import { buildProxy, type ProxyDeps, type ProxyExternals } from "./deps.ts";
@@ -56,6 +57,13 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
     ...createApp(PROXY_ROUTES, AUTHENTICATORS, deps),
     deps,
     async start({ isSole = false, address } = {}) {
+      const { registryUrl, environment, federation } = config;
+      // Otherwise only a person of another server would learn it, when a ticket of this server is refused there.
+      if (federation.mode !== "off" && !isForeignOrigin(registryUrl, environment)) {
+        const message =
+          "agents of other servers cannot pair with agents here: that needs https and a name without port";
+        deps.log("warn", "not_federated", { registryUrl, message });
+      }
       if (address !== undefined) leases.link = { at: address, key: toBase64Url(random.bytes(32)) };
       crl.start();
       mailboxDelivery.start();

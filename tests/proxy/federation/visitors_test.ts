@@ -332,3 +332,18 @@ Deno.test("an admin sees which registries have agents with pairs here, and why o
   await flushTasks();
   assertEquals((await issuers())[0]?.problem, "Status 500");
 });
+
+Deno.test("a server whose registry's address no other server accepts says so in its log", async () => {
+  const off = { proxy: { federation: { mode: "off", hosts: [] } } } as const;
+  const rows: [registryUrl: string, options: WorldOptions, lines: number][] = [
+    ["https://registry.example.test", {}, 0],
+    ["https://registry.example.test:8443", {}, 1],
+    ["http://192.168.1.20:8787", {}, 1],
+    ["http://192.168.1.20:8787", off, 0],
+  ];
+  for (const [registryUrl, options, lines] of rows) {
+    await using w = await openProxy({ ...options, at: { registryUrl, proxyUrl: PROXY_URL } });
+    await w.proxy.start();
+    assertEquals(w.log.filter(({ event }) => event === "not_federated").length, lines, registryUrl);
+  }
+});
