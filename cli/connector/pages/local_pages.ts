@@ -12,7 +12,7 @@ import type { Connector } from "../connector.ts";
 import { boundedText } from "../local_api/local_route.ts";
 import { conversationRows } from "./conversation_pages.ts";
 import { deadLetterRows } from "./dead_letter_pages.ts";
-import type { LocalRow, Pages } from "./frame.ts";
+import { failed, type LocalRow, type Pages } from "./frame.ts";
 import { pairingRows } from "./pairing_pages.ts";
 import { peerRows } from "./peer_pages.ts";
 import { LocalSessions } from "./sessions.ts";
@@ -86,6 +86,7 @@ export class LocalPages {
     const text = (maxBytes: number) => boundedText(request, maxBytes).catch(() => null);
     const answer = isPage
       ? this.#answer({ method, path: pathname, query: searchParams, headers, text })
+        .catch((error) => sorry(pathname, error))
       : Promise.resolve(this.#openAnswer(pathname, headers));
     return answer.then(({ status, headers, body }) => new Response(body, { status, headers }));
   }
@@ -99,4 +100,11 @@ export class LocalPages {
     const how = markup`<p class="soft">Only the person who started it opens its page:</p>${copy("command", COMMAND)}`;
     return plainPage("connector", "This is a connector of svc", how, 200);
   }
+}
+
+/** Says what failed where no page does, as on a full disk: the browser would show a bare error, and no way back. */
+function sorry(path: string, error: unknown): PageAnswer {
+  const first = path.split("/").slice(0, 3).concat("inbox").join("/");
+  const way = markup`${failed("Not done.", error)}<p><a href="${first}">Go to the first page</a></p>`;
+  return plainPage("connector", "Something went wrong", way, 500);
 }

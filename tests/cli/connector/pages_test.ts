@@ -1,7 +1,8 @@
-/** The pages about pairing of a connector in the test's process: what a paste may be, and the agent that replaces another. */
+/** Pages of a connector in the test's process: what a pasted ticket may be, the agent that replaces another, a full disk. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { ownCalls } from "../../../cli/connector/local_api/local_api.ts";
 import { LocalPages } from "../../../cli/connector/pages/local_pages.ts";
+import type { LocalCalls } from "../../../shared/client/local_client.ts";
 import { until } from "../../support/until.ts";
 import { World } from "../../support/world.ts";
 import { Bench } from "./bench.ts";
@@ -10,8 +11,8 @@ import { asker, post } from "./local_api/local_caller.ts";
 const HOST = "127.0.0.1:4321", ORIGIN = `http://${HOST}`;
 
 /** A browser in which the page of a connector is open. */
-async function browser({ connector }: Bench) {
-  const calls = ownCalls({ connector, token: "t", port: 4321, a2aPeers: () => [] });
+async function browser({ connector }: Bench, change: (calls: LocalCalls) => LocalCalls = (calls) => calls) {
+  const calls = change(ownCalls({ connector, token: "t", port: 4321, a2aPeers: () => [] }));
   const pages = new LocalPages({ connector, calls, port: 4321, onCodeOver: () => {} });
   const ask = async (url: string, headers: Record<string, string>, body?: string) => {
     const method = body === undefined ? "GET" : "POST";
@@ -86,4 +87,16 @@ Deno.test("the page asks whether a new peer is the new agent of one that was the
   assertEquals(await page.submit("peers/beta-2/replace"), "peers/beta");
   const { beta, "beta-old": before } = one.bench.connector.peers.all;
   assertEquals([beta?.did, before?.removed], [fresh.agent.agent.did, true]);
+});
+
+Deno.test("a form that fails says why and what to do", async () => {
+  await using world = await World.open();
+  const { bench: one } = await bench(world, "alpha");
+  const error = { code: "CONNECTOR_DISK_FULL", message: "The disk is full" };
+  const answer = { status: 507, headers: new Headers(), text: JSON.stringify({ error }) };
+  const page = await browser(one, (calls) => ({ ...calls, send: () => Promise.resolve(answer) }));
+  const shown = await page.submit("inbox/beta/read", { ids: "1" });
+  for (const text of ["The disk is full", "CONNECTOR_DISK_FULL", "Go to the first page"]) {
+    assertStringIncludes(shown, text);
+  }
 });
