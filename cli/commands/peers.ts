@@ -216,9 +216,11 @@ async function changeHere(
       const request = { method: "POST", target: "/pair/remove", body: JSON.stringify({ peerAgentDid }) } as const;
       await direct.proxy.ask(request);
       const { proxy } = Object.values(peers).find(({ did }) => did === peerAgentDid) ?? {};
-      // A failure is a warning, because the half that stays at the other server only lets this agent write there.
       if (proxy !== undefined) {
-        await direct.at(proxy).call(request).catch(() => ctx.out.warn(`${proxy} still has its half`));
+        const removed = await direct.at(proxy).call(request).catch(() => null);
+        const isLeft = removed === null || apiErrorOf(removed) !== null && removed.status !== 401;
+        // A failure is a warning, because the half that stays at the other server only lets this agent write there.
+        if (isLeft) ctx.out.warn(`${proxy} still has its half`);
       }
     }
   }

@@ -16,6 +16,7 @@ import {
   removePeer,
   renamePeer,
   replacePeer,
+  writePeers,
 } from "../../../cli/connector/peers/peers.ts";
 import { AgentStore } from "../../../cli/agents/agent_store.ts";
 import type { DeliverFrame } from "../../../shared/protocol/frames.ts";
@@ -29,6 +30,8 @@ import { asker, post } from "./local_api/local_caller.ts";
 
 const didOf = (n: number) => `did:svc:localhost:agent:01KHYQ5H00${String(n).padStart(16, "0")}`;
 const KEY = "A".repeat(43);
+/** A point of the curve, as `peers.json` needs it. */
+const VALID_KEY = "_3hFEQL6ZT81S56lHq00M5bXvbFwlLMZ7l2Jb94CuyA";
 const AT = "2026-02-21T00:00:00.000Z";
 
 /** Peers whose tickets proved their keys, one for each name. */
@@ -297,4 +300,20 @@ Deno.test("without a connector a peer that only the proxy knows gets its name an
   await using connector = await connectorOfAlpha(machine.world, machine);
   await until(() => connector.connector.peers.of(gamma.agent.did) !== null);
   assertEquals(await connector.connector.findPeer("contact-gus"), gamma.agent.did);
+});
+
+Deno.test("without a connector the end of a pair names a server that refuses to end its half", async () => {
+  for (const [status, isLeft] of [[503, true], [401, false], [204, false]] as const) {
+    await using machine = await machineWithAlpha();
+    const { fetch } = machine;
+    machine.fetch = ((input: string, init?: RequestInit) =>
+      new URL(input).host === "b.example"
+        ? Promise.resolve(new Response(null, { status }))
+        : fetch(input, init)) as typeof globalThis.fetch;
+    const folder = await new AgentStore(contextOf(machine.world, machine)).open("alpha");
+    const beta = { did: didOf(0).replace("localhost", "b.example"), agentName: "beta", humanName: "Bob" };
+    await writePeers(folder, pinTicket({}, { ...beta, proxy: "https://b.example" }, VALID_KEY, AT));
+    const { code, stderr } = await machine.svc("peers", "remove", "beta@b.example", "--yes");
+    assertEquals([code, stderr.includes("https://b.example still has its half")], [0, isLeft], `${status} ${stderr}`);
+  }
 });
