@@ -227,9 +227,10 @@ export class Talk {
   #confirming = 0;
 
   paired(name: string, did: string): void {
-    this.#tickets.used();
-    this.#log.met(did);
     const known = this.#agents.get(name);
+    const peer = Object.values(known?.agent.peers() ?? {}).find((one) => one.did === did);
+    this.#tickets.paired(peer?.how === "ticket");
+    this.#log.met(did);
     if (known !== undefined) this.#told(() => this.#askReplaced(known.agent, did));
   }
 

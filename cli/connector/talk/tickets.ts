@@ -16,9 +16,12 @@ export class Tickets {
 
   constructor(private readonly deps: { clock: Clock; log: Log; view: ConsoleView }) {}
 
-  /** A ticket was confirmed, so the one that was shown is used up. */
-  used(): void {
-    this.#open = null;
+  /**
+   * A new peer: with its proof the ticket that was shown is used up. A peer without one uses up only a ticket that proves
+   * nothing, because the proxy can list any agent while the ticket is on its way.
+   */
+  paired(hasProof: boolean): void {
+    if (hasProof || parseTicket(this.#open?.text ?? "")?.pairSecret === null) this.#open = null;
   }
 
   /** Shows a ticket, whichever program asked for it. `whose` names its agent where there are several. */

@@ -1,5 +1,6 @@
 /** The keys of `connector start`: what a person types and pastes. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import type { Peers } from "../../../../cli/connector/peers/peers.ts";
 import { CliError } from "../../../../cli/errors.ts";
 import { textColumns } from "../../../../cli/terminal/text_width.ts";
 import { formatTicket, withPairSecret } from "../../../../shared/protocol/ticket.ts";
@@ -179,6 +180,26 @@ Deno.test("a new agent with the name of a peer takes its place when the person s
   await screen.press("y");
   assertEquals(screen.requests("/v1/peers/rename"), [{ peer: OTHER, alias: "beta", replaces: true }]);
   assertEquals(screen.lines.at(-1)?.slice(7), "beta is the new agent now. The pair with the old one has ended.");
+});
+
+Deno.test("a ticket waits on after an agent that did not prove it, because a relay can list any agent", async () => {
+  await using screen = new Screen();
+  screen.add();
+  const until = new Date(screen.clock.now() + 300_000).toISOString();
+  const plain = formatTicket(SERVER, new Uint8Array(16)), proving = withPairSecret(plain, "A".repeat(22));
+  const gamma = { did: OTHER, agentName: "gamma", humanName: "Gus" };
+  const waits = async (ticket: string, peers: Peers) => {
+    screen.talk.showTicket("alpha", ticket, until);
+    screen.peers = peers;
+    screen.talk.paired("alpha", OTHER);
+    await screen.paste(ticket);
+    const isOwn = screen.live() === "alpha · online";
+    if (!isOwn) await screen.press("n");
+    return isOwn;
+  };
+  assertEquals(await waits(proving, { ...BETA, "contact-gamma": gamma }), true);
+  assertEquals(await waits(proving, { ...BETA, gamma: { ...gamma, how: "ticket" } }), false);
+  assertEquals(await waits(plain, { ...BETA, "contact-gamma": gamma }), false);
 });
 
 Deno.test("a ticket is one line of 80 columns, and p again shows it as a code if there is room", async () => {
