@@ -27,6 +27,7 @@ import { proxyAddress } from "./proxy_address.ts";
 import {
   confirmChange,
   emptyRuntimeFile,
+  parseReplies,
   RUNTIME_FILE,
   runtimeSettings,
   runtimeTarget,
@@ -110,7 +111,12 @@ export async function installFleet(
   await requireOwnService(host, system, serviceName(ctx, null), ctx.configDir);
   proxyAddress(ctx, options["proxy-ws-url"]);
   await ensureConfigDir(ctx);
-  const command = [...own, "connector", "start", "--all", ...commonArguments(ctx, options)];
+  const command = [
+    ...[...own, "connector", "start", "--all"],
+    ...commonArguments(ctx, options),
+    ...valued([["replies", parseReplies(options.replies)]]),
+    ...options.inbox ? ["--inbox"] : [],
+  ];
   return await install(ctx, host, system, null, await agentFolders(ctx), command);
 }
 

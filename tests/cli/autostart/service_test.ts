@@ -13,7 +13,11 @@ import {
   unitPath,
   unitText,
 } from "../../../cli/autostart/control.ts";
+import { installFleet } from "../../../cli/connector/service_setup.ts";
 import { CliError } from "../../../cli/errors.ts";
+import { World } from "../../support/world.ts";
+import { Machine } from "../cli_world.ts";
+import { contextOf } from "../connector/context.ts";
 
 const NASTY = ["/opt/with space/svc", "--config-dir", `/home/a b/$HOME/%h;"q"/'s'\\x\`id\`\n&<>`, "$(touch /tmp/x)"];
 const ALPHA = { agentName: "alpha", profile: null };
@@ -154,6 +158,20 @@ Deno.test("the service of all agents has a name without an agent, beside the ser
     names.systemd,
   ]);
 });
+
+Deno.test("the service of all agents starts with the options that are for each of them", () =>
+  withHost(async (host) => {
+    await using world = await World.open();
+    await using machine = await Machine.open(world);
+    const install = async (options: Parameters<typeof installFleet>[3]) => {
+      const context = contextOf(world, machine);
+      return await Deno.readTextFile((await installFleet(context, host, ["/svc"], options)).path);
+    };
+    const options = { platform: "systemd", "proxy-ws-url": "ws://127.0.0.1:1", strict: true, inbox: true };
+    assertStringIncludes(await install({ ...options, replies: "off" }), '"--strict" "--replies" "off" "--inbox"');
+    assert(!(await install(options)).includes("--replies"));
+    await assertRejects(() => install({ ...options, replies: "never" }), CliError, "--replies is one of");
+  }));
 
 Deno.test("a service of another configuration folder is neither replaced nor removed, and names a way on", async () => {
   for (const system of ["systemd", "launchd"] as const) {
