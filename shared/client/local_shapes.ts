@@ -143,9 +143,6 @@ const Kept = {
   attempts: z.int(),
 };
 
-/** The members of `Kept` for a message that is not `kept`. */
-export const NOT_KEPT = { until: null, nextTryAt: null, attempts: 0 } as const;
-
 /** The problem of a message that its sender has cancelled. */
 export const CANCELLED = "cancelled";
 

@@ -1,7 +1,7 @@
 /** `svc inbox`, `svc reply`, `svc send` and `svc sent` with a running connector. */
 import type { StartOptions } from "../../../cli/connector/start_options.ts";
 import { proven } from "../connector/store/disk.ts";
-import { NOT_KEPT } from "../../../shared/client/local_shapes.ts";
+import { NOT_KEPT } from "../../support/not_kept.ts";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import type { RunningConnector } from "../../../cli/connector/agent_connector.ts";
 import { didWhat } from "../../../cli/connector/talk/arrivals.ts";

@@ -1,6 +1,6 @@
 /** `svc send` without a running connector, and where it takes the content of a message from. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { NOT_KEPT } from "../../../shared/client/local_shapes.ts";
+import { NOT_KEPT } from "../../support/not_kept.ts";
 import type { DeliverFrame } from "../../../shared/protocol/frames.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { contextText } from "../../../shared/protocol/message_context.ts";

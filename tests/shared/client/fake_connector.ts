@@ -2,7 +2,8 @@
 import { AgentDirectory } from "../../../shared/client/directory_store.ts";
 import { localClient } from "../../../shared/client/connector_calls.ts";
 import type { LocalClient } from "../../../shared/client/local_client.ts";
-import { type LocalMessage, NOT_KEPT, type OutboundResult } from "../../../shared/client/local_shapes.ts";
+import type { LocalMessage, OutboundResult } from "../../../shared/client/local_shapes.ts";
+import { NOT_KEPT } from "../../support/not_kept.ts";
 import type { ManualClock } from "../../support/manual_clock.ts";
 import { countCalls } from "../../support/outside_work.ts";
 import { didOf, OWNER, systemOf, tempFolder } from "./library_bench.ts";

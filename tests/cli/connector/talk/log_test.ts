@@ -4,7 +4,7 @@ import { gutterLines, sentenceLines } from "../../../../cli/connector/talk/log_t
 import { CalmTexts } from "../../../../cli/connector/talk/event_texts.ts";
 import { painted } from "../../../../cli/terminal/escapes.ts";
 import { textColumns } from "../../../../cli/terminal/text_width.ts";
-import { NOT_KEPT } from "../../../../shared/client/local_shapes.ts";
+import { NOT_KEPT } from "../../../support/not_kept.ts";
 import { formatTicket } from "../../../../shared/protocol/ticket.ts";
 import { codePointsUpTo } from "../../../shared/protocol/arbitraries.ts";
 import { flushTasks } from "../../../support/manual_clock.ts";

@@ -5,7 +5,7 @@ import type { Status } from "../../../../cli/connector/status.ts";
 import { Talk } from "../../../../cli/connector/talk/talk.ts";
 import type { TalkAgent } from "../../../../cli/connector/talk/talk_agent.ts";
 import { type Line, painted } from "../../../../cli/terminal/escapes.ts";
-import { NOT_KEPT } from "../../../../shared/client/local_shapes.ts";
+import { NOT_KEPT } from "../../../support/not_kept.ts";
 import { flushTasks, ManualClock } from "../../../support/manual_clock.ts";
 
 export const SERVER = "https://svc.example.com";
