@@ -85,7 +85,7 @@ Deno.test("health exits with 0 when the server is ready, 1 when it is not and 5 
   assertEquals(JSON.parse(stdout), { url: "http://x.example", ready: true });
   const away = await svc(["health", "--url", "http://127.0.0.1:1"]);
   assertEquals(away.code, 5);
-  // It asks the server of --url, whatever the configuration says.
+  // It asks the server of --url, also when the configuration names another.
   assertStringIncludes(away.stderr, "Check --url");
   assertEquals((await svc(["health", "--url", "http://127.0.0.1:1/path"])).code, 2);
 });
