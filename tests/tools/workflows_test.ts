@@ -40,6 +40,8 @@ interface Workflow {
 const read = (path: string) => Deno.readTextFile(new URL(path, ROOT));
 const lint = await createLinter();
 
+const isTestRun = ({ run = "" }: Step) => /\.ci\/run|task (?:ok|soak)/.test(run);
+
 /** Faults of a workflow; empty when it follows every rule. */
 function workflowFaults(text: string): string[] {
   const faults: string[] = [];
@@ -51,13 +53,14 @@ function workflowFaults(text: string): string[] {
   for (const [name, job] of Object.entries(workflow.jobs)) {
     if (job.permissions === undefined) faults.push(`${name} states no permissions`);
     if (job["timeout-minutes"] === undefined) faults.push(`${name} has no deadline`);
-    const runsTests = job.steps.some(({ run = "" }) => /\.ci\/run|task (?:ok|soak)/.test(run));
+    const runsTests = job.steps.some(isTestRun);
     for (const step of job.steps) {
       if (step.uses !== undefined) uses++;
       if (step.run?.includes("${{")) faults.push(`an expression in a command: ${step.run}`);
       if (!job["continue-on-error"] && /deno@(?!2\.9\.6\b)/.test(step.run ?? "")) {
         faults.push(`another Deno: ${step.run}`);
       }
+      if (isTestRun(step) && step.env?.SVC_REQUIRE_BROWSER !== "1") faults.push(`${name} may skip the tests of pages`);
       if (!step.uses?.startsWith("actions/checkout@")) continue;
       if (step.with?.["persist-credentials"] !== false) faults.push(`${name} keeps the token on disk`);
       if (runsTests && step.with?.["fetch-depth"] !== 0) faults.push(`${name} runs the tests without the history`);
@@ -120,6 +123,7 @@ Deno.test("a workflow that breaks a rule is refused", async () => {
     ["persist-credentials: false", "persist-credentials: true", "keeps the token"],
     ["fetch-depth: 0", "fetch-depth: 1", "without the history"],
     ["    timeout-minutes: 90\n", "", "build has no deadline"],
+    ['SVC_REQUIRE_BROWSER: "1"', 'SVC_REQUIRE_BROWSER: ""', "build may skip the tests of pages"],
   ];
   for (const [from, to, fault] of changes) {
     assert(text.includes(from), from);
