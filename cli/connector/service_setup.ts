@@ -5,6 +5,7 @@
  */
 import { sleep } from "../../shared/clock.ts";
 import { type AgentFolder, AgentStore } from "../agents/agent_store.ts";
+import { readConfig } from "../account/config_store.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 import type { PushPlatformId } from "../platforms/platform.ts";
@@ -56,8 +57,7 @@ export async function installConnector(
   const system = chooseSystem(options.platform ?? "auto", ctx.os);
   const identity = folder.identity();
   await requireOwnService(host, system, serviceName(ctx, agentName), ctx.configDir);
-  // Fails here, before a service is installed that could not start.
-  proxyAddress(ctx, options["proxy-ws-url"]);
+  requireProxy(ctx, options);
   const settings = runtimeSettings(folder);
   const target = runtimeTarget(ctx, settings?.file ?? null, identity.framework, options, settings?.source);
   await confirmChange(ctx, folder, target, options.yes === true);
@@ -109,7 +109,7 @@ export async function installFleet(
   refuseOptionsOfOne(ctx, options);
   const system = chooseSystem(options.platform ?? "auto", ctx.os);
   await requireOwnService(host, system, serviceName(ctx, null), ctx.configDir);
-  proxyAddress(ctx, options["proxy-ws-url"]);
+  requireProxy(ctx, options);
   await ensureConfigDir(ctx);
   const command = [
     ...[...own, "connector", "start", "--all"],
@@ -126,6 +126,20 @@ function refuseRuntimeOfEnvironment(ctx: Context): void {
   if (name === undefined) return;
   throw new CliError("CLI_USAGE", `${name} cannot be used for the service of several agents`, {
     fix: "Unset it, and set the runtime of each agent with svc provider setup, or of all with svc install.",
+  });
+}
+
+/**
+ * Refuses a service that could not start, and one that would call another proxy than this command, because it does not
+ * have the variables of this command.
+ *
+ * @throws {CliError} `CLI_USAGE`, `CLI_INSECURE_URL`
+ */
+function requireProxy(ctx: Context, options: StartOptions): void {
+  const { origin } = proxyAddress(ctx, options["proxy-ws-url"]);
+  if (ctx.env("SVC_PROXY_URL") === undefined || readConfig(ctx)?.proxyUrl === origin) return;
+  throw new CliError("CLI_USAGE", "SVC_PROXY_URL cannot be used for a service", {
+    fix: `svc config set proxyUrl ${origin}`,
   });
 }
 

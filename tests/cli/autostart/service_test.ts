@@ -18,6 +18,8 @@ import { CliError } from "../../../cli/errors.ts";
 import { World } from "../../support/world.ts";
 import { Machine } from "../cli_world.ts";
 import { contextOf } from "../connector/context.ts";
+import type { Context } from "../../../cli/context.ts";
+import { systemClock } from "../../../shared/clock.ts";
 
 const NASTY = ["/opt/with space/svc", "--config-dir", `/home/a b/$HOME/%h;"q"/'s'\\x\`id\`\n&<>`, "$(touch /tmp/x)"];
 const ALPHA = { agentName: "alpha", profile: null };
@@ -188,6 +190,31 @@ Deno.test("a service of another configuration folder is neither replaced nor rem
     });
   }
 });
+
+Deno.test("a proxy that only SVC_PROXY_URL names is refused, because the service would call the saved one", () =>
+  withHost(async (host) => {
+    const configDir = `${host.home}/svc`, url = "https://proxy.example";
+    const env = (name: string) => name === "SVC_PROXY_URL" ? `${url}/` : undefined;
+    const ctx = {
+      configDir,
+      baseDir: configDir,
+      env,
+      os: "linux",
+      uid: null,
+      clock: systemClock,
+    } as unknown as Context;
+    const install = () => installFleet(ctx, host, ["/opt/svc"], {});
+    const save = (proxyUrl: string) => Deno.writeTextFile(`${configDir}/config.json`, JSON.stringify({ proxyUrl }));
+    await Deno.mkdir(configDir);
+    for (const saved of [null, "https://other.example"]) {
+      if (saved !== null) await save(saved);
+      const { code, fix } = await assertRejects(install, CliError);
+      assertEquals([code, fix], ["CLI_USAGE", `svc config set proxyUrl ${url}`]);
+      assertEquals(host.ran, []);
+    }
+    await save(url);
+    assertStringIncludes(await Deno.readTextFile((await install()).path), '"connector" "start" "--all"');
+  }));
 
 Deno.test("the same name in two profiles is two services, and no name of an agent is that of another's", async () => {
   for (const system of ["systemd", "launchd"] as const) {
