@@ -324,7 +324,7 @@ export class Talk {
     const prompt = this.#prompt, { editor } = prompt;
     const isTicket = text?.includes(TICKET_PREFIX) === true;
     if (editor !== null && text !== null && !isTicket) return editor.insert(text);
-    const isWriting = editor !== null && text !== null;
+    const isWriting = editor !== null;
     if (prompt.isOpen && !isWriting) prompt.discard();
     if (text === null) return this.#log.say("The pasted text is too long.");
     const agent = this.#agent();

@@ -123,6 +123,11 @@ Deno.test("a paste is one message with its lines, Enter right after it is droppe
   assertEquals(screen.live(), "This is a pairing ticket, a secret. Pair with it instead? [y/N] ");
   await screen.press("n");
   assertEquals([screen.requests("/v1/pair"), screen.requests("/v1/outbound").length], [[], 1]);
+  await screen.press("s");
+  await screen.type("kept");
+  await screen.paste("e".repeat(65_537));
+  assertEquals(screen.live(), "to beta› kept");
+  assertStringIncludes(screen.lines.at(-1) ?? "", "The pasted text is too long.");
 });
 
 Deno.test("a pasted ticket pairs after y, and nothing else does", async () => {
