@@ -11,6 +11,7 @@ import { ServiceError } from "../../shared/protocol/errors.ts";
 import { makeSecret } from "../../shared/protocol/secrets.ts";
 import { parseIso, toIso } from "../../shared/protocol/time.ts";
 import { digest } from "../../shared/server/crypto.ts";
+import { invalidInput } from "../../shared/server/http/app.ts";
 import type { BatchedReads } from "../../shared/server/store/batched_reads.ts";
 import type { Draft } from "../../shared/server/store/changes.ts";
 import { type Page, type PageQuery, readPage } from "../../shared/server/store/pages.ts";
@@ -30,9 +31,8 @@ function checkedExpiry(wanted: string | null, now: number): string | null {
   if (wanted === null) return null;
   const expiresMs = parseIso(wanted) ?? 0;
   if (expiresMs > now) return toIso(expiresMs);
-  throw new ServiceError("INVITE_CREATE_INVALID", {
-    details: { fieldErrors: { expiresAt: ["must be in the future"] }, formErrors: [] },
-  });
+  const fieldErrors = { expiresAt: ["expiresAt must be in the future"] };
+  throw invalidInput("INVITE_CREATE_INVALID", { fieldErrors, formErrors: [] });
 }
 
 /** @throws {ServiceError} `INVITE_CREATE_INVALID`, `QUOTA_EXCEEDED` */

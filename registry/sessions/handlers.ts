@@ -14,6 +14,7 @@ import { HEADERS } from "../../shared/protocol/proof.ts";
 import { isForeignOrigin } from "../../shared/protocol/origins.ts";
 import { signShortToken, VIS } from "../../shared/protocol/signed/short_token.ts";
 import { toIso, unixSeconds } from "../../shared/protocol/time.ts";
+import { invalidInput } from "../../shared/server/http/app.ts";
 import { type Answer, type Input, json, noContent, type RequestContext } from "../../shared/server/http/route.ts";
 import { type RateLimiter, rateLimitHeaders } from "../../shared/server/rate_limit.ts";
 import type { BatchedReads } from "../../shared/server/store/batched_reads.ts";
@@ -84,9 +85,8 @@ async function requireAccess(
 ): Promise<void> {
   const token = exchange.request.headers.get(HEADERS.access);
   if (!token) {
-    throw new ServiceError("AGENT_AUTH_VALIDATE_INVALID", {
-      details: { fieldErrors: { [HEADERS.access]: ["must be present"] }, formErrors: [] },
-    });
+    const fieldErrors = { [HEADERS.access]: [`${HEADERS.access} is missing`] };
+    throw invalidInput("AGENT_AUTH_VALIDATE_INVALID", { fieldErrors, formErrors: [] });
   }
   const result = await checkAccessToken(deps, { ...agent, accessToken: token });
   if (result === "wrong") throw new ServiceError("AGENT_AUTH_VALIDATE_UNAUTHORIZED");

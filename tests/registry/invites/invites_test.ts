@@ -54,6 +54,14 @@ Deno.test("only an admin creates invites, without an end or with one in the futu
   }
 });
 
+Deno.test("a refused expiry in the past is named, also in production, where details are not sent", async () => {
+  await using w = await openRegistry({ registry: { environment: "production" } });
+  const { apiKey } = await w.admin();
+  const answer = await w.ask("POST", "/v1/invites", { apiKey, body: { expiresAt: inMs(w, -1000) } });
+  const message = "The body of the invite is invalid: expiresAt must be in the future";
+  assertEquals(await answer.json(), { error: { code: "INVITE_CREATE_INVALID", message } });
+});
+
 Deno.test("an expiry is accepted only as RFC 3339 of an existing day, and is returned in UTC", async (t) => {
   await using w = await openRegistry();
   const { apiKey } = await w.admin();
