@@ -71,9 +71,13 @@ async function ticketState(
   if (answer?.responderAgentDid !== undefined) {
     const alias = nameOf(connector, answer.responderAgentDid);
     const { agentName = alias, humanName = "" } = answer.responderProfile ?? {};
-    return markup`<div id="ticket-used">${ui.tag("ok", "Used")}<p class="small soft">${ui.name(agentName)} of ${
-      ui.name(humanName)
-    } is paired now. <a href="${`${base}/${peerPath(alias)}?new`}">Look at it</a></p></div>`;
+    // The proxy alone says so, and could have made the agent up. One that is not listed yet may still prove the ticket.
+    const peer = connector.peers.of(answer.responderAgentDid), isProven = peer === null || peer.how === "ticket";
+    return markup`<div id="ticket-used">${ui.tag(isProven ? "ok" : "warn", "Used")}<p class="small soft">${
+      ui.name(agentName)
+    } of ${ui.name(humanName)} is paired now${!isProven && ", but did not prove your ticket"}. <a href="${`${base}/${
+      peerPath(alias)
+    }?new`}">Look at it</a></p></div>`;
   }
   return markup`<div id="ticket-waits">${
     ui.tag("warn", "Waiting for the other person")

@@ -89,6 +89,21 @@ Deno.test("the page asks whether a new peer is the new agent of one that was the
   assertEquals([beta?.did, before?.removed], [fresh.agent.agent.did, true]);
 });
 
+Deno.test("the page says of a ticket's agent when it did not prove the ticket", async () => {
+  await using world = await World.open();
+  const one = await bench(world, "alpha"), page = await browser(one.bench);
+  for (const isProving of [true, false]) {
+    await page.submit("pair");
+    const [, ticket = ""] = /id="own-ticket">([^<]+)</.exec(await page.get("pair")) ?? [];
+    const name = isProving ? "beta" : "gamma";
+    if (isProving) await asker((await bench(world, name)).bench)("/v1/pair/confirm", post({ ticket }));
+    // A program without a connector, or a relay that took the proof away.
+    else await (await world.agent(undefined, name)).client.pairConfirm(ticket, { agentName: name, humanName: "Gus" });
+    await until(() => Object.values(one.bench.connector.peers.all).some(({ agentName }) => agentName === name));
+    assertEquals((await page.get("pair")).includes("did not prove"), !isProving);
+  }
+});
+
 Deno.test("a form that fails says why and what to do", async () => {
   await using world = await World.open();
   const { bench: one } = await bench(world, "alpha");
