@@ -17,7 +17,7 @@ import { apiErrorOf } from "../../shared/client/http.ts";
 import { type OpenLink, ReconnectingLink } from "../link/reconnect.ts";
 import { AskedTasks, Waits } from "./waits.ts";
 import { RuntimeRoom } from "./runtime/runtime_room.ts";
-import { type EmitEvent, orReport } from "./events.ts";
+import { type EmitEvent, orReport, pairedFields } from "./events.ts";
 import { CLEANUP_EVERY_MS, deleteExpired } from "./store/cleanup.ts";
 import { NOT_READ } from "./store/received_messages.ts";
 import type { Change } from "./store/received_rows.ts";
@@ -172,10 +172,7 @@ export class Connector {
       paired: ({ peerAgentDid, profile }) => {
         // The alias is made before the event, because a person who reads the line may write to it at once.
         void this.updatePeers().then(() => {
-          const alias = this.peers.aliasOf(peerAgentDid);
-          // A person who reads the name alone could take an agent of another server for one of this server.
-          const called = alias === null || alias === profile.agentName ? {} : { alias };
-          emit("paired", { peer: peerAgentDid, ...profile, ...called });
+          emit("paired", { peer: peerAgentDid, ...pairedFields(this.peers.aliasOf(peerAgentDid), profile) });
           this.sending.heardOf(peerAgentDid);
         });
       },

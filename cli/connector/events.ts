@@ -88,3 +88,8 @@ export function withAlias(
   const alias = typeof did === "string" ? aliases.get(did) : undefined;
   return alias === undefined ? fields : { ...fields, peer: alias };
 }
+
+/** What is told of a new peer: its alias too where that differs, because an agent can give itself the name of another. */
+export function pairedFields(alias: string | null, { agentName, humanName }: { agentName: string; humanName: string }) {
+  return { agentName, humanName, ...alias === null || alias === agentName ? {} : { alias } };
+}

@@ -12,6 +12,7 @@ import { openPage } from "../../files/open_page.ts";
 import { parseNotify, readProfile } from "../../files/profile.ts";
 import type { Keyboard } from "../../terminal/keyboard.ts";
 import { onStop } from "../../terminal/interrupt.ts";
+import { pairedFields } from "../events.ts";
 import { runForMessages } from "../exec.ts";
 import { endedPeers, perhapsReplaced, presentPeers, readPeers } from "../peers/peers.ts";
 import { type Status, statusOf } from "../status.ts";
@@ -147,12 +148,12 @@ export async function attachScreen(
       for (const [peer, { did, humanName, removed }] of Object.entries(agent.ended())) {
         if (met.delete(did) && !removed) screen.view.event("pair_ended", { peer, humanName });
       }
-      for (const [alias, { did, agentName, humanName }] of Object.entries(agent.peers())) {
-        const isShown = met.has(did) || screen.talk.isOfPaste(did);
+      for (const [alias, peer] of Object.entries(agent.peers())) {
+        const { did } = peer, isShown = met.has(did) || screen.talk.isOfPaste(did);
         if (isShown === null) continue;
         met.add(did);
         if (isShown) continue;
-        screen.view.event("paired", { agentName, humanName, ...alias === agentName ? {} : { alias } });
+        screen.view.event("paired", pairedFields(alias, peer));
         screen.talk.paired(folder.name, did);
       }
     }

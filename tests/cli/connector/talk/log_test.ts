@@ -1,6 +1,7 @@
 /** The log of `connector start`: what a person sees. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { gutterLines, sentenceLines } from "../../../../cli/connector/talk/log_text.ts";
+import { pairedFields } from "../../../../cli/connector/events.ts";
 import { CalmTexts } from "../../../../cli/connector/talk/event_texts.ts";
 import { painted } from "../../../../cli/terminal/escapes.ts";
 import { textColumns } from "../../../../cli/terminal/text_width.ts";
@@ -102,6 +103,15 @@ Deno.test("after an outage the log says who has written meanwhile, once what wai
     assertEquals(texts.due(last + 999), null);
     assertEquals(texts.due(last + 1_000), `Online again after 40 s.${expected}`);
     assertEquals(texts.due(last + 2_000), null);
+  }
+});
+
+Deno.test("a new peer is named by its alias where that is not the name that it gives itself", () => {
+  const names = { agentName: "beta", humanName: "Bob" };
+  const line = (alias: string) => new CalmTexts().of("paired", pairedFields(alias, names), 0);
+  assertEquals(line("beta"), "Paired with beta of Bob.");
+  for (const alias of ["contact-beta", "beta@b.example"]) {
+    assertEquals(line(alias), `Paired with beta of Bob. It is called ${alias} here.`);
   }
 });
 
