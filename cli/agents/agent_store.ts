@@ -298,5 +298,7 @@ function onlyOne(agents: readonly string[], ctx: Context): string {
     });
   }
   if (second === undefined) return first;
-  throw new CliError("CLI_USAGE", `There are several agents on this machine. Name one of ${agents.join(", ")}`);
+  throw new CliError("CLI_USAGE", `There are several agents on this machine. Name one of ${agents.join(", ")}`, {
+    fix: `Name it as --help shows, or set SVC_AGENT=${first}.`,
+  });
 }

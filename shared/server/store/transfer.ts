@@ -76,21 +76,21 @@ export async function importLines(
     const found = await kv.list({ prefix: [service] }, { limit: 1 }).next();
     if (!found.done) throw new TransferError(0, `the store holds records of the ${service} already; use an empty one`);
   }
+  const rest = lines[Symbol.asyncIterator](), head = await rest.next();
+  if (head.done) throw new TransferError(0, "the export is empty");
+  checkHead(parseLine(head.value, 1));
+  // Not earlier, because after a wrong file the store would have to be removed.
   await importBegins(kv);
-  let number = 0, count = 0, bytes = 0, isWhole = false, pending = kv.atomic(), writes = 0;
+  let number = 1, count = 0, bytes = 0, isWhole = false, pending = kv.atomic(), writes = 0;
   const flush = async () => {
     if (writes > 0) await pending.commit();
     pending = kv.atomic();
     writes = bytes = 0;
   };
-  for await (const text of lines) {
+  for await (const text of { [Symbol.asyncIterator]: () => rest }) {
     number++;
     if (isWhole) throw new TransferError(number, "the export continues after its last line");
     const value = parseLine(text, number);
-    if (number === 1) {
-      checkHead(value);
-      continue;
-    }
     if ("records" in value) {
       if (value.records !== count) {
         throw new TransferError(number, `${value.records} records were exported, ${count} are here`);
@@ -106,7 +106,7 @@ export async function importLines(
     bytes += text.length;
     if (writes >= BATCH || bytes >= LIMITS.commitBytes) await flush();
   }
-  if (!isWhole) throw new TransferError(number, number === 0 ? "the export is empty" : "the export is incomplete");
+  if (!isWhole) throw new TransferError(number, "the export is incomplete");
   await flush();
   await importEnded(kv);
   return count;

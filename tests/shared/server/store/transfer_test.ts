@@ -107,8 +107,10 @@ Deno.test("an incomplete or malformed export is refused with its line, and the s
         TransferError,
       );
       assertStringIncludes(error.message, message);
-      const start = await assertRejects(() => readWithFormatCheck({ kv, place: "of the test" }, []), StoreRefused);
-      assertStringIncludes(start.message, "import again");
+      const start = readWithFormatCheck({ kv, place: "of the test" }, []);
+      // A file that is no export changes nothing, so the right one can be imported then.
+      if (lines[0] !== head) await start;
+      else assertStringIncludes((await assertRejects(() => start, StoreRefused)).message, "import again");
       kv.close();
     });
   }
