@@ -185,7 +185,7 @@ interface PairLimits {
 /**
  * Writes both directions of a pair and both counts. The first side is the one whose record is `pair`.
  *
- * @throws {ServiceError} `QUOTA_EXCEEDED` when the pair is new and one of the agents has reached its quota
+ * @throws {ServiceError} `QUOTA_EXCEEDED` when the pair is new and one of the agents of this server has reached its quota
  */
 function writePair(
   draft: Draft,
@@ -195,9 +195,10 @@ function writePair(
   { now, pairQuota }: PairLimits,
 ): void {
   const newPairs = pair.value === null ? 1 : 0;
-  for (const [agentDid, count] of [[one.agentDid, counts[0]], [other.agentDid, counts[1]]] as const) {
+  for (const [{ agentDid, proxy }, count] of [[one, counts[0]], [other, counts[1]]] as const) {
     const pairs = pairsOf(count);
-    if (newPairs > 0 && pairs >= pairQuota) {
+    // An agent of another server is not asked, so people here could use up its quota and keep it from every pair.
+    if (newPairs > 0 && proxy === undefined && pairs >= pairQuota) {
       throw new ServiceError("QUOTA_EXCEEDED", {
         message: `The agent ${agentDid} has ${pairs} pairs, at most ${pairQuota} are allowed`,
       });

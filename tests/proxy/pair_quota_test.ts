@@ -62,6 +62,19 @@ Deno.test("a confirmation is refused when either agent has its quota of pairs", 
   assertEquals(await outcome(await confirm(w, d, ticket)), "201");
 });
 
+Deno.test("pairs that others make with an agent of another server use up their own quotas, and not its quota", async () => {
+  const { w, a, b, c } = await cast(2);
+  await using _ = w;
+  const peerKey = { publicKey: "A".repeat(43), mac: "A".repeat(43) };
+  const far = [1, 2, 3].map(() => `did:svc:b.example:agent:${w.newId()}`);
+  const accept = async (agent: TestAgent, peerAgentDid?: string) => {
+    const body = { peerAgentDid, peerProxy: "https://b.example", peerProfile: PROFILE, peerKey };
+    return await outcome(await post(w, agent, "/pair/accept", body));
+  };
+  for (const agent of [a, b, c]) assertEquals(await accept(agent, far[0]), "201");
+  assertEquals([await accept(a, far[1]), await accept(a, far[2])], ["201", FULL]);
+});
+
 Deno.test("one pair is made when many confirm at once and one place is left", async () => {
   await using w = await openProxy({ proxy: { pairQuota: 1 } });
   const a = await w.agent();
