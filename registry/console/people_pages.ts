@@ -19,7 +19,7 @@ import {
 } from "./frame.ts";
 import { RelayAway } from "./relay.ts";
 import { listAllAgents } from "../people/all_agents.ts";
-import { lastUseOf, listPeople, readPerson } from "../people/store.ts";
+import { lastUseOf, listPeople, nearestPerson, readPerson } from "../people/store.ts";
 import { quotasOf } from "../quota.ts";
 import type { HumanRecord } from "../schema/records.ts";
 import { type Html, markup } from "../../shared/page/html.ts";
@@ -77,10 +77,18 @@ async function peoplePage(pages: ConsolePages, input: Input): Promise<PageResult
       ui.choice("status", "Status", [["", "All"], ["active", "Active"], ["suspended", "Suspended"]], status ?? ""),
     ]),
     rows.length === 0 && older === null
-      ? ui.empty("No such person", "No name begins like this.", ui.link(`${base}/people`, "Show all", "quiet"))
+      ? await nothingFound(pages, base, q)
       : [ui.table({ caption: "People", columns, rows }), ui.pager(`${PAGE_ROWS} on a page`, older)],
   ];
   return framed(pages, input, { title: "People", current: "people", main, hasField: true });
+}
+
+async function nothingFound({ deps }: ConsolePages, base: string, q: string): Promise<Html> {
+  const like = q === "" ? null : await nearestPerson(deps, q);
+  const suggestion = like !== null &&
+    markup` Did you mean <a href="${`${base}/people?q=${encodeURIComponent(like)}`}">${ui.name(like)}</a>?`;
+  const all = ui.link(`${base}/people`, "Show all", "quiet");
+  return ui.empty("No such person", markup`No name begins like this.${suggestion}`, all);
 }
 
 function statusTag({ status }: Pick<HumanRecord, "status">): Html {

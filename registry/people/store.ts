@@ -6,6 +6,7 @@ import { listApiKeys } from "../api_keys/store.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { AgentRecord, ApiKeyRecord, HumanRecord } from "../schema/records.ts";
 import type { Clock } from "../../shared/clock.ts";
+import { nearest } from "../../shared/did_you_mean.ts";
 import type { PeopleQuery } from "../../shared/protocol/api/admin.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
@@ -29,6 +30,13 @@ export async function listPeople(deps: ReadDeps, query: PeopleQuery): Promise<Pa
     query,
     (entries) => entries.map(({ value }) => fits(value) ? value : null),
   );
+}
+
+/** Returns the name that is most like `name` among the newest 1,000 people; `null` when none is like it. */
+export async function nearestPerson({ kv }: ReadDeps, name: string): Promise<string | null> {
+  const options = { reverse: true, limit: LIMITS.filteredPageReads };
+  const people = await Array.fromAsync(kv.list<HumanRecord>({ prefix: KEYS.humans() }, options));
+  return nearest(name, people.map(({ value }) => value.displayName));
 }
 
 /** @throws {ServiceError} `PERSON_NOT_FOUND` */

@@ -254,6 +254,14 @@ Deno.test("a name, an ID, a DID and a typing mistake find an agent; filters and 
   assertEquals((await look(w, own, "agents/nonsense")).status, 404);
 });
 
+Deno.test("a typing mistake in the name of a person names the nearest one", async () => {
+  await using w = await open();
+  await w.person("Barbara");
+  const own = await visit(w);
+  assertMatch((await look(w, own, "people?q=Barabra")).text, /Did you mean <a[^>]*><bdi>Barbara/);
+  assert(!(await look(w, own, "people?q=nobody-like-that")).text.includes("Did you mean"));
+});
+
 Deno.test("a proxy that is away, slow or strange leaves every page, which says so", async () => {
   await using w = await open();
   const { a } = await w.story();
