@@ -27,7 +27,7 @@ function deadPage(pages: Pages, input: Input): PageResult {
     return framed(pages, input, { title: "Dead letters", current: "dead", main, kind: "none" });
   }
   const now = connector.deps.clock.now();
-  const { platform } = connector.status().runtime;
+  const { runtime: { platform }, deadLetters: count } = connector.status();
   const isPull = platform === "inbox";
   const cards = letters.map((letter) => {
     const { id, fromAgentDid, payload, receivedAt, endedAt, attempts, problem } = letter;
@@ -48,7 +48,10 @@ function deadPage(pages: Pages, input: Input): PageResult {
     : `Refused by ${PLATFORMS[platform].name}, or not taken in time`;
   const main = markup`${
     ui.head("Dead letters", `${reader}. Their senders know.`, ui.link(`${base}/dead/delete`, "Delete all…", "quiet"))
-  }<div class="stack" id="dead" data-live>${cards}</div>`;
+  }<div class="stack" id="dead" data-live>${cards}${
+    count > letters.length &&
+    markup`<div id="dead-more">${ui.pager(`The newest ${letters.length} of ${count}`, null)}</div>`
+  }</div>`;
   return framed(pages, input, { title: "Dead letters", current: "dead", main, kind: "rows" });
 }
 

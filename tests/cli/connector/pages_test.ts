@@ -1,6 +1,7 @@
 /** Pages of a connector in the test's process: what a pasted ticket may be, the agent that replaces another, a full disk. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { ownCalls } from "../../../cli/connector/local_api/local_api.ts";
+import { deleteExpired } from "../../../cli/connector/store/cleanup.ts";
 import { LocalPages } from "../../../cli/connector/pages/local_pages.ts";
 import type { LocalCalls } from "../../../shared/client/local_client.ts";
 import { until } from "../../support/until.ts";
@@ -114,4 +115,17 @@ Deno.test("a form that fails says why and what to do", async () => {
   for (const text of ["The disk is full", "CONNECTOR_DISK_FULL", "Go to the first page"]) {
     assertStringIncludes(shown, text);
   }
+});
+
+Deno.test("the page of dead letters says when it does not show all that it would delete", async () => {
+  await using world = await World.open();
+  const { agent, bench: one } = await bench(world, "alpha"), sender = await world.agent(undefined, "beta");
+  await world.pair(sender, agent);
+  for (let i = 0; i < 51; i++) assertEquals((await (await world.message(sender, agent)).json()).delivered, true);
+  world.clock.step(8 * 86_400_000);
+  deleteExpired(one.connector.store, world.clock.now());
+  const fresh = await browser(one);
+  assertStringIncludes(await fresh.get("dead"), "The newest 50 of 51");
+  one.connector.store.received.purge([1]);
+  assert(!(await fresh.get("dead")).includes("The newest"));
 });
