@@ -30,7 +30,7 @@ async function queuesPage(pages: ConsolePages, input: Input): Promise<PageResult
   const found = await orAway(queuesOf(pages, input));
   const isAway = found instanceof RelayAway;
   const main = [
-    ui.head("Queues", "Messages that wait at the proxy, the longest queue first."),
+    ui.head("Queues", "Messages that wait at the proxy, the longest queue of a page first."),
     isAway ? awayNote(pages, found) : found ??
       ui.empty("No message waits", "A message waits here while its recipient is not connected."),
   ];
