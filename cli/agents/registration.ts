@@ -15,7 +15,7 @@ import { type AgentFolder, AgentStore } from "./agent_store.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 import { ApiError, UnreachableError, wasRefused } from "../../shared/client/errors.ts";
-import { pagesOf, type RegistryClient, type WantedAgent } from "../client/registry_client.ts";
+import { PAGES_MAX, pagesOf, type RegistryClient, type WantedAgent } from "../client/registry_client.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
 import { type TrustedKeys, trustedKeys } from "../verify/trusted_keys.ts";
 import { evaluateToken } from "../verify/evaluate.ts";
@@ -46,8 +46,6 @@ const Intent = z.object({
 });
 type Intent = z.infer<typeof Intent>;
 
-/** Pages of 100 agents that are searched for an agent of an earlier run. With fewer, it could be registered twice. */
-const MAX_PAGES = 100;
 /** How far apart the clocks of registry instances may be. With less, the search could end before it reaches the agent. */
 const CLOCKS_APART_MS = 10_000;
 
@@ -223,9 +221,8 @@ async function findByKey(
   name: string,
   sinceMs: number,
 ): Promise<Agent | null> {
-  let pages = 0;
   const read = (cursor?: string) => registry.agents(apiKey, { status: "active", limit: LIMITS.agentListMax, cursor });
-  for await (const { agents } of pagesOf(read)) {
+  for await (const { agents } of pagesOf(read, undefined, PAGES_MAX)) {
     for (const { id, name: found } of agents) {
       // Sorted newest first, so all following agents are older.
       if (decodeTime(id) < sinceMs) return null;
@@ -233,7 +230,6 @@ async function findByKey(
       const agent = await registry.agent(apiKey, id);
       if (agent.publicKey === publicKey) return agent;
     }
-    if (++pages === MAX_PAGES) break;
   }
   return null;
 }

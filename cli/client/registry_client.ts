@@ -169,9 +169,9 @@ export class RegistryClient {
     apiKey: string,
     response: S,
   ) {
-    return pagesOf((cursor) =>
-      this.#call("GET", path + searchOf({ cursor }), apiKey, response) as Promise<z.output<S>>
-    );
+    const read = (cursor?: string) =>
+      this.#call("GET", path + searchOf({ cursor }), apiKey, response) as Promise<z.output<S>>;
+    return pagesOf(read, undefined, PAGES_MAX);
   }
 
   #call<S extends z.ZodType | null>(
@@ -187,18 +187,23 @@ export class RegistryClient {
   }
 }
 
-/** Reads the pages of a list one by one, until there is no cursor or a cursor repeats. */
+/** Pages of a list that is read whole. With more, a registry that always has another page would hold a command permanently. */
+export const PAGES_MAX = 100;
+
+/** Reads at most `most` pages of a list one by one, until there is no cursor or a cursor repeats. */
 export async function* pagesOf<P extends { pagination: { nextCursor: string | null } }>(
   read: (cursor: string | undefined) => Promise<P>,
   cursor?: string,
+  most = Infinity,
 ): AsyncGenerator<P, void> {
   const seen = new Set<string>();
+  let pages = 0;
   do {
     if (cursor !== undefined) seen.add(cursor);
     const page = await read(cursor);
     yield page;
     cursor = page.pagination.nextCursor ?? undefined;
-  } while (cursor !== undefined && !seen.has(cursor));
+  } while (cursor !== undefined && !seen.has(cursor) && ++pages < most);
 }
 
 const SERVICES = "/v1/admin/internal-services";

@@ -7,7 +7,7 @@ import { parseCount } from "../command_line/numbers.ts";
 import { connect, connectAsPerson } from "../account/registry_access.ts";
 import { CliError, EXIT } from "../errors.ts";
 import { IN_A_CODING_AGENT } from "../hosts/table.ts";
-import { type AgentState, pagesOf, type RegistryClient } from "../client/registry_client.ts";
+import { type AgentState, PAGES_MAX, pagesOf, type RegistryClient } from "../client/registry_client.ts";
 import { fields } from "../terminal/output.ts";
 import { idCell, timeCell } from "../terminal/tables.ts";
 import { type AgentFolder, AgentStore, findAgent, requireAgentName } from "../agents/agent_store.ts";
@@ -21,8 +21,6 @@ import { ApiError, UnreachableError } from "../../shared/client/errors.ts";
 import { trustedKeys } from "../verify/trusted_keys.ts";
 import { evaluateToken } from "../verify/evaluate.ts";
 
-/** Pages of 100 agents in one listing, because a faulty registry could otherwise send pages without end. */
-const MAX_PAGES = 100;
 const TTL_RANGE = `from ${LIMITS.aitTtlDaysMin} to ${LIMITS.aitTtlDaysMax}`;
 const STATUSES = ["active", "revoked"] as const;
 const HERE = { summary: "Agent name on this machine", complete: "agents" } as const;
@@ -97,7 +95,7 @@ export const COMMANDS = [
       const pages: AgentList[] = [];
       if (limit === undefined && cursor === undefined) {
         const read = (cursor?: string) => registry.agents(apiKey, { ...query, limit: LIMITS.agentListMax, cursor });
-        for await (const page of pagesOf(read)) if (pages.push(page) === MAX_PAGES) break;
+        pages.push(...await Array.fromAsync(pagesOf(read, undefined, PAGES_MAX)));
       } else pages.push(await registry.agents(apiKey, query));
       const agents = pages.flatMap((page) => page.agents), pagination = pages.at(-1)?.pagination;
       const store = new AgentStore(ctx);

@@ -108,7 +108,7 @@ export class RegistryTrust {
   async claimsOf(token: string, isPinned: (key: string) => boolean): Promise<AitClaims> {
     const hash = await sha256(token);
     const known = this.#aits.get(hash);
-    if (known !== undefined && this.clock.now() - this.#keysAt < FRESH_MS) return known;
+    if (known !== undefined && !this.#isPast(this.#keysAt, FRESH_MS)) return known;
     const jws = parseAit(token);
     const unsigned = readAitClaims(jws);
     if (unsigned.iss !== this.source.issuer) {
@@ -138,10 +138,14 @@ export class RegistryTrust {
       entry?.reason === "reissued" && signedAt > entry.revokedAt + REISSUE_GRACE_SECONDS;
   }
 
+  /** Also for a time ahead, which a clock that was set back leaves: what was read then would count until that time. */
+  #isPast(at: number, ms: number): boolean {
+    return Math.abs(this.clock.now() - at) >= ms;
+  }
+
   async #currentKeys(maxAgeMs = FRESH_MS): Promise<AitAuthority> {
-    const now = this.clock.now();
-    if (now - this.#keysAt >= maxAgeMs && now - this.#keysTriedAt >= KEYS_AGAIN_MS) {
-      this.#keysTriedAt = now;
+    if (this.#isPast(this.#keysAt, maxAgeMs) && this.#isPast(this.#keysTriedAt, KEYS_AGAIN_MS)) {
+      this.#keysTriedAt = this.clock.now();
       this.#readingKeys = this.#readKeys().finally(() => this.#readingKeys = null);
     }
     await this.#readingKeys;
@@ -163,8 +167,7 @@ export class RegistryTrust {
   }
 
   async #currentList(): Promise<KnownList> {
-    const now = this.clock.now();
-    if (now - this.#listAt >= FRESH_MS && now - this.#listTriedAt >= LIST_AGAIN_MS) {
+    if (this.#isPast(this.#listAt, FRESH_MS) && this.#isPast(this.#listTriedAt, LIST_AGAIN_MS)) {
       this.#readingList = this.#readList().finally(() => this.#readingList = null);
     }
     await this.#readingList;

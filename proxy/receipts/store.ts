@@ -174,6 +174,7 @@ async function onlySender(deps: ReceiptDeps, recipientAgentDid: string, requestI
   for await (const { key, value } of deps.kv.list({ prefix: KEYS.deliveries(recipientAgentDid, requestId) })) {
     const record = unpackDelivery(value, requestId);
     if (record && now < deliveryEnd(record)) senders.add(String(key.at(-1)));
+    if (senders.size > 1) break;
   }
   // A delivery that has begun is in the record of its sender, which is one of the recipient's peers.
   if (senders.size === 0) {

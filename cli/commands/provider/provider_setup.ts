@@ -60,7 +60,9 @@ export const COMMANDS = [
     async run(ctx, { options }) {
       const id = parsePlatform(options.for);
       const place = await placeOf(ctx, options["agent-name"]);
-      const { settings } = place;
+      const { settings } = place, peersPath = options["relay-transform-peers-path"];
+      // Before anything is written, because without a name it may be refused.
+      const peersFrom = peersPath === undefined ? null : (await connectorOf(ctx, options["agent-name"])).folder;
       const named = options["agent-name"] === undefined ? null : place.folder;
       const { file, machine, platform } = await providerOf(ctx, options, named);
       const agent = named?.name ?? null;
@@ -99,8 +101,7 @@ export const COMMANDS = [
       const saved = { ...wanted, hookPath: plan.hookPath, webhookToken: plan.hookToken };
       await settings.writeJson(RUNTIME_FILE, saved);
       await warnOfOwnSettings(ctx, place);
-      const peersPath = options["relay-transform-peers-path"];
-      if (peersPath !== undefined) await copyPeers((await connectorOf(ctx, options["agent-name"])).folder, peersPath);
+      if (peersPath !== undefined && peersFrom !== null) await copyPeers(peersFrom, peersPath);
       const changed = plan.change === null ? [] : [plan.change.path];
       const url = target.baseUrl + plan.hookPath;
       ctx.out.result({ agent, platform: id, url, changed, steps: plan.steps }, [

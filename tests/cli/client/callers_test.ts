@@ -1,5 +1,6 @@
 /** What each caller of the HTTP exchange makes of a response, or of none. */
 import { assertEquals } from "@std/assert";
+import { PAGES_MAX, pagesOf } from "../../../cli/client/registry_client.ts";
 import { callService } from "../../../cli/link/service_call.ts";
 import { Runtime } from "../../../cli/connector/runtime/runtime.ts";
 import type { InboxMessage } from "../../../cli/connector/store/received_rows.ts";
@@ -142,4 +143,11 @@ Deno.test("each caller of the HTTP exchange gives its own error code for each ki
       });
     }
   }
+});
+
+Deno.test("a list without an end is read up to a bound, so that a command ends", async () => {
+  let next = 0;
+  const read = () => Promise.resolve({ pagination: { nextCursor: String(++next) } });
+  const pages = await Array.fromAsync(pagesOf(read, undefined, PAGES_MAX));
+  assertEquals([pages.length, next], [PAGES_MAX, PAGES_MAX]);
 });

@@ -445,6 +445,19 @@ Deno.test("a connector that starts while the registry answers 429 believes for a
   await assertRejects(() => ready(refused), Undecided, "the revocation list is unknown");
 });
 
+Deno.test("after the clock was set back the revocation list is read again, and not only when the old time is reached", async () => {
+  await using world = await World.open();
+  const source = trustSource(world);
+  let reads = 0;
+  const trust = trustOf(world, { ...source, list: () => (reads++, source.list()) });
+  const after = async (ms: number) => {
+    world.clock.step(ms);
+    await trust.ready();
+    return reads;
+  };
+  assertEquals([await after(0), await after(1_000), await after(-3_600_000), await after(1_000)], [1, 1, 2, 2]);
+});
+
 Deno.test("a message is taken that was signed for the connector's proxy, by the address that it dials or that the registry names", async () => {
   await using world = await World.open();
   const dialed = "https://another-name.example";
