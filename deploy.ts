@@ -15,6 +15,7 @@ import { readRegistryConfig } from "./registry/config.ts";
 import { registryHealth, registryReady } from "./registry/meta/handlers.ts";
 import { REGISTRY_DOCUMENT } from "./registry/routes.ts";
 import { settledWithin, sleep, systemClock, systemUptime } from "./shared/clock.ts";
+import { type Listening, listenOn } from "./shared/listening.ts";
 import type { ServiceHealth } from "./shared/protocol/api/meta.ts";
 import { toBase64Url } from "./shared/protocol/base64url.ts";
 import { ulidSource } from "./shared/protocol/ids.ts";
@@ -206,7 +207,7 @@ export async function startServer(environ: Environ, log: Log, own: OwnProcess | 
   metrics.read("store_free_bytes", () => store.diskSpace()?.freeBytes ?? null);
   const entry = new Entry({ clock, newId, log, metrics, trustedProxies, accessLog });
   metrics.beforeRead(async () => metrics.set("ready", await entry.isReady() ? 1 : 0));
-  const http = listen(host, wanted, entry, store);
+  const http = listen({ host, port: wanted }, entry, { log, store });
   const { port } = http.addr;
   let scraped: Listener | null = null;
   let between: InstanceListener | null = null;
@@ -300,14 +301,14 @@ async function healthOfBoth(registry: Registry, proxy: Proxy): Promise<Answer> {
   return json(body, ready ? 200 : 503);
 }
 
-function peerOf({ remoteAddr }: Deno.ServeHandlerInfo): Peer {
-  return { from: "socket", address: "hostname" in remoteAddr ? remoteAddr.hostname : null };
+function peerOf(info: Deno.ServeHandlerInfo<Deno.NetAddr>): Peer {
+  return { from: "socket", address: info.remoteAddr.hostname, info };
 }
 
-function listen(host: string, port: number, entry: Entry, store: Store): Deno.HttpServer<Deno.NetAddr> {
+function listen({ host, port }: ListenAddress, entry: Entry, { log, store }: { log: Log; store: Store }): Listening {
   try {
-    return Deno.serve(
-      { hostname: host, port, onListen: () => {} },
+    return listenOn(
+      { hostname: host, port, onFailed: (cause) => log("error", "listener_failed", { cause }) },
       (request, info) => entry.answer(request, peerOf(info)),
     );
   } catch (error) {
@@ -335,7 +336,7 @@ function listenForInstances(at: ListenAddress): InstanceListener {
  */
 async function stop(
   entry: Entry,
-  http: Deno.HttpServer,
+  http: Listening,
   registry: Registry | null,
   proxy: Proxy | null,
   store: Store,

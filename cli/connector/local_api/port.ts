@@ -1,5 +1,6 @@
 /** The port of an agent's local API: chosen once, kept, and never that of another agent. */
 import { resolve } from "node:path";
+import { type Listening, listenOn } from "../../../shared/listening.ts";
 import { fromBase64Url, sha256 } from "../../../shared/protocol/base64url.ts";
 import type { AgentFolder, AgentStore } from "../../agents/agent_store.ts";
 import type { Context } from "../../context.ts";
@@ -11,8 +12,6 @@ export const LOWEST_PORT = 12_000, PORTS = 20_000;
 const PORTS_TRIED = 1_000;
 
 const PORT_FILE = "port";
-
-export type Listener = Deno.HttpServer<Deno.NetAddr>;
 
 /**
  * The first port that an agent without one tries. All agents of a user and configuration directory begin at the same
@@ -40,10 +39,10 @@ export async function openPort(
   wanted: number | null,
   response: (request: Request) => Promise<Response>,
   { first, reserved = [] }: { first: number; reserved?: readonly number[] },
-): Promise<{ listener: Listener; movedFrom: number | null }> {
+): Promise<{ listener: Listening; movedFrom: number | null }> {
   const own = wanted ?? readPort(folder);
   // The files of the others are read only when they matter, because one process may start hundreds of agents.
-  const listener = (own === null ? null : listenOn(own, response)) ??
+  const listener = (own === null ? null : listenIfFree(own, response)) ??
     listenFrom(own ?? first, new Set([...await portsOfOthers(store, folder.name), ...reserved]), response);
   const { port } = listener.addr, kept = own ?? port;
   try {
@@ -82,10 +81,10 @@ function listenFrom(
   first: number,
   taken: ReadonlySet<number>,
   response: (request: Request) => Promise<Response>,
-): Listener {
+): Listening {
   const last = Math.min(65_535, first + taken.size + PORTS_TRIED - 1);
   for (let port = first; port <= last; port++) {
-    const listener = taken.has(port) ? null : listenOn(port, response);
+    const listener = taken.has(port) ? null : listenIfFree(port, response);
     if (listener !== null) return listener;
   }
   throw new CliError("CLI_BUSY", `No port from ${first} to ${last} is free`, {
@@ -93,9 +92,9 @@ function listenFrom(
   });
 }
 
-function listenOn(port: number, response: (request: Request) => Promise<Response>): Listener | null {
+function listenIfFree(port: number, response: (request: Request) => Promise<Response>): Listening | null {
   try {
-    return Deno.serve({ hostname: "127.0.0.1", port, onListen: () => {} }, response);
+    return listenOn({ hostname: "127.0.0.1", port }, response);
   } catch (error) {
     if (error instanceof Deno.errors.AddrInUse) return null;
     throw error;

@@ -17,7 +17,7 @@ import type { ApiDocs } from "./api_docs.ts";
 import { declaredBytes, parseJson, readBody, refuseByLength } from "./body.ts";
 import { BodyBudget } from "./body_budget.ts";
 import { clientBucket, type Peer, type TrustedProxies } from "./client_ip.ts";
-import { toResponse } from "./response.ts";
+import { toResponse, UnsentResponses } from "./response.ts";
 import {
   type Answer,
   type Authenticator,
@@ -92,14 +92,14 @@ export function createApp<D extends AppDeps, Callers>(
   deps: D,
 ): App {
   const hono = new Hono<Env>();
-  const bodies = new BodyBudget(deps.clock);
+  const bodies = new BodyBudget(deps.clock), unsent = new UnsentResponses();
   const methods = [...new Set(routes.map((route) => route.method))];
   const rows = routes.map((route) => {
     const authenticator = (authenticators as Record<string, Authenticator<D, unknown>>)[route.auth];
     if (!authenticator) throw new Error(`Route ${route.path} names the unknown authenticator ${route.auth}`);
     const answerTo: AnswerTo = (exchange, params) => {
       exchange.route = route.path;
-      return handleRequest(route, authenticator, deps, bodies, exchange, params)
+      return handleRequest(route, authenticator, deps, { bodies, unsent }, exchange, params)
         .catch((error) => errorAnswer(deps, exchange, error, authenticator.scheme));
     };
     return { method: route.method, path: route.path, answerTo };
@@ -199,7 +199,7 @@ async function handleRequest<D extends AppDeps>(
   route: Route<D>,
   authenticator: Authenticator<D, unknown>,
   deps: D,
-  bodies: BodyBudget,
+  { bodies, unsent }: { bodies: BodyBudget; unsent: UnsentResponses },
   exchange: RequestContext,
   rawParams: Record<string, string>,
 ): Promise<Answer> {
@@ -242,7 +242,12 @@ async function handleRequest<D extends AppDeps>(
       if (stage === "after_input") {
         await judge(deps, exchange, route, authenticator, caller = await authenticator.run(deps, exchange));
       }
-      return await route.handler(deps, { params, query, body, caller, exchange });
+      const answer = await route.handler(deps, { params, query, body, caller, exchange });
+      if (unsent.admits(answer, exchange)) return answer;
+      throw new ServiceError("SERVICE_UNAVAILABLE", {
+        message: "Read the responses to your earlier requests first",
+        headers: { "Retry-After": "1" },
+      });
     } finally {
       if (caller !== undefined) await authenticator.conclude?.(deps, caller);
     }

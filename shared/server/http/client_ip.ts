@@ -5,7 +5,13 @@
 import { BlockList, isIP } from "node:net";
 
 /** Origin of a request: the peer address of a socket, or this process. */
-export type Peer = { from: "socket"; address: string | null } | { from: "process" };
+export type Peer = { from: "socket"; address: string | null; info?: Sending } | { from: "process" };
+
+/** Asked for only when needed, because the runtime makes the promise then. */
+interface Sending {
+  /** Settles when the response has been sent, or its client has gone. */
+  readonly completed: Promise<void>;
+}
 
 const UNKNOWN = "unknown";
 

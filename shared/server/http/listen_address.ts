@@ -1,4 +1,5 @@
 /** Addresses that a server listens on, and why it may not use one, as one plain line with what to do. */
+import { listenOn } from "../../listening.ts";
 import { ConfigError, StartRefused } from "../config_reader.ts";
 
 export interface ListenAddress {
@@ -64,14 +65,13 @@ export function listenAt(
 ): Listener {
   const end = new AbortController();
   try {
-    const options = { hostname: at.host, port: at.port, signal: end.signal, onListen: () => {} };
-    const server = Deno.serve(options, answer);
+    const server = listenOn({ hostname: at.host, port: at.port, signal: end.signal }, answer);
     return {
       address: addressText({ ...at, port: server.addr.port }),
       // Closes the connections too, because a client that does not read must not delay the end of the process.
       async stop() {
         end.abort();
-        await server.finished;
+        await server.shutdown();
       },
     };
   } catch (error) {

@@ -1,12 +1,18 @@
 /** Makes the one `Response` of an answer, and the answer to a conditional request. */
+import { ByteBudget } from "../byte_budget.ts";
 import { type Bytes, utf8Bytes } from "../../protocol/base64url.ts";
-import type { Answer } from "./route.ts";
+import type { Answer, RequestContext } from "./route.ts";
 
 /**
  * A large body is sent in chunks of this size, because one copy of the whole body for each request would use too much
  * memory.
  */
-const PIECE_BYTES = 262_144;
+const PIECE_BYTES = 32_768;
+/**
+ * Large responses that wait for their clients, each with up to three chunks: with more, clients that read nothing, 200 to a
+ * connection of HTTP/2, take the memory of the process.
+ */
+const UNSENT_MAX = { total: 1_024, perParty: 64 };
 
 /**
  * Returns the response of an answer.
@@ -16,11 +22,28 @@ const PIECE_BYTES = 262_144;
  */
 export function toResponse({ status, headers: own, body }: Answer, { headers = own, isHead = false } = {}): Response {
   if (isHead && body !== null) {
-    const { length } = typeof body === "string" ? utf8Bytes(body) : body;
-    return new Response(null, { status, headers: { ...headers, "Content-Length": String(length) } });
+    return new Response(null, { status, headers: { ...headers, "Content-Length": String(bytesOf(body).length) } });
   }
-  const isLarge = body !== null && typeof body !== "string" && body.length > PIECE_BYTES;
-  return new Response(isLarge ? inPieces(body) : body, { status, headers });
+  return new Response(isLarge(body) ? inPieces(bytesOf(body)) : body, { status, headers });
+}
+
+function isLarge(body: Answer["body"]): body is string | Bytes {
+  return body !== null && body.length > PIECE_BYTES;
+}
+
+const bytesOf = (body: string | Bytes) => typeof body === "string" ? utf8Bytes(body) : body;
+
+/** Bounds the large responses that clients have not read yet, per address and in total. */
+export class UnsentResponses {
+  readonly #budget = new ByteBudget(UNSENT_MAX);
+
+  /** Returns false when a response to this client must be refused. */
+  admits({ body }: Answer, { peer, ip }: Pick<RequestContext, "peer" | "ip">): boolean {
+    if (!isLarge(body) || peer.from === "process" || !peer.info) return true;
+    const release = this.#budget.take(ip, 1);
+    if (release) peer.info.completed.then(release, release);
+    return release !== null;
+  }
 }
 
 function inPieces(body: Bytes): ReadableStream<Bytes> {

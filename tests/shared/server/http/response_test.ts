@@ -1,8 +1,9 @@
 /** Shows when a client that has the current answer gets 304 (RFC 9110), and with which headers. */
 import { assertEquals } from "@std/assert";
 import { utf8Bytes } from "../../../../shared/protocol/base64url.ts";
+import type { Answer } from "../../../../shared/server/http/route.ts";
 import { conditionalAnswer } from "../../../../shared/server/http/response.ts";
-import { toResponse } from "../../../../shared/server/http/response.ts";
+import { toResponse, UnsentResponses } from "../../../../shared/server/http/response.ts";
 
 function ask(ifNoneMatch?: string): Response {
   const headers = new Headers(ifNoneMatch === undefined ? {} : { "If-None-Match": ifNoneMatch });
@@ -37,7 +38,7 @@ Deno.test("a conditional response is the body once, and 304 for a client that ha
 });
 
 Deno.test("a conditional response sends a large body completely, with its length", async () => {
-  for (const length of [262_143, 262_144, 262_145, 524_288, 1_000_000]) {
+  for (const length of [32_767, 32_768, 32_769, 65_536, 1_000_000]) {
     const body = crypto.getRandomValues(new Uint8Array(65_536));
     const large = new Uint8Array(length).map((_, i) => body[i % body.length] ?? 0);
     const request = new Request("https://r.example/v1/crl");
@@ -45,4 +46,21 @@ Deno.test("a conditional response sends a large body completely, with its length
     assertEquals(answer.headers.get("content-length"), String(length));
     assertEquals(new Uint8Array(await answer.arrayBuffer()), large);
   }
+});
+
+Deno.test("a client that leaves 64 large responses unread gets no other until one has gone; others and small ones do", async () => {
+  const unsent = new UnsentResponses(), sent: PromiseWithResolvers<void>[] = [];
+  const large = { status: 200, headers: {}, body: "x".repeat(32_769) }, small = { ...large, body: "x" };
+  const admits = (answer: Answer, ip = "192.0.2.1") => {
+    const sending = Promise.withResolvers<void>();
+    sent.push(sending);
+    return unsent.admits(answer, { ip, peer: { from: "socket", address: ip, info: { completed: sending.promise } } });
+  };
+  assertEquals(Array.from({ length: 65 }, () => admits(large)), [...Array(64).fill(true), false]);
+  assertEquals([admits(small), admits(large, "192.0.2.2")], [true, true]);
+  assertEquals(unsent.admits(large, { ip: "192.0.2.1", peer: { from: "process" } }), true);
+  sent[0]?.resolve();
+  sent[1]?.reject(new Error("the client has gone"));
+  await Promise.allSettled([sent[0]?.promise, sent[1]?.promise]);
+  assertEquals([admits(large), admits(large), admits(large)], [true, true, false]);
 });
