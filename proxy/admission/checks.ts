@@ -350,21 +350,38 @@ async function connectTurn({ owners }: CheckDeps, { claims }: VerifiedAit): Prom
  */
 function takeOfOwner({ owners, config }: CheckDeps, { exchange, payer, profile }: AdmissionState): void {
   const ownerDid = requireSet(payer);
-  const refuse = (ms: number, message: string, policy: Record<string, string> = {}): never => {
-    const headers = { "Retry-After": String(Math.max(1, Math.ceil(ms / 1000))), ...policy };
-    throw new ServiceError("PROXY_RATE_LIMIT_EXCEEDED", { message, headers });
-  };
   const waitMs = profile.window === "connect" ? owners.connectWaitMs(ownerDid) : 0;
   if (waitMs > 0) refuse(waitMs, "A socket of your account sent too much, so its agents must wait before they connect");
+  takeRequests({ owners, config }, ownerDid, profile, 1);
+  const bodyWaitMs = owners.takeBody(ownerDid, exchange.body.length);
+  if (bodyWaitMs > 0) refuse(bodyWaitMs, BODY_REFUSAL);
+}
+
+/**
+ * Counts requests of an owner's agents, or one that costs as much as some.
+ *
+ * @throws {ServiceError} `PROXY_RATE_LIMIT_EXCEEDED`
+ */
+export function takeRequests(
+  { owners, config }: Pick<CheckDeps, "owners" | "config">,
+  ownerDid: string,
+  profile: AdmissionProfile,
+  count: number,
+): void {
   const requests = config.ownerRequests * factorOf(profile);
-  const { allowed, resetMs } = owners.takeRequest(ownerDid, { name: profile.window, requests, windowMs: MINUTE_MS });
-  if (!allowed) {
+  const rule = { name: profile.window, requests, windowMs: MINUTE_MS };
+  for (let i = 0; i < count; i++) {
+    const { allowed, resetMs } = owners.takeRequest(ownerDid, rule);
+    if (allowed) continue;
     refuse(resetMs, `The agents of your account together have sent ${requests} requests in a minute`, {
       "RateLimit-Policy": `"owner";q=${requests};w=${MINUTE_MS / 1000}`,
     });
   }
-  const bodyWaitMs = owners.takeBody(ownerDid, exchange.body.length);
-  if (bodyWaitMs > 0) refuse(bodyWaitMs, BODY_REFUSAL);
+}
+
+function refuse(ms: number, message: string, policy: Record<string, string> = {}): never {
+  const headers = { "Retry-After": String(Math.max(1, Math.ceil(ms / 1000))), ...policy };
+  throw new ServiceError("PROXY_RATE_LIMIT_EXCEEDED", { message, headers });
 }
 
 /** Stores the decision of the rate-limit window and sets its response headers. */

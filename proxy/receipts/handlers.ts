@@ -11,6 +11,8 @@ import {
 import { toIso } from "../../shared/protocol/time.ts";
 import { type Answer, type Input, json, pick } from "../../shared/server/http/route.ts";
 import { signedHeaders } from "../../shared/server/http/signed_request.ts";
+import { PROFILES } from "../admission/admit.ts";
+import { type CheckDeps, takeRequests } from "../admission/checks.ts";
 import type { AdmittedAgent } from "../caller.ts";
 import type { ReceiptRecord } from "../schema/receipt_record.ts";
 import { listReceipts, outcomesOf, type ReceiptDeps, recordReceipt } from "./store.ts";
@@ -33,10 +35,14 @@ export async function queryReceipts(
   return json(response);
 }
 
+/** Messages whose reading costs as much as a request. With more, one owner's questions of a hundred hold a core. */
+const MESSAGES_PER_REQUEST = 2;
+
 export async function queryDeliveries(
-  deps: ReceiptDeps,
+  deps: ReceiptDeps & Pick<CheckDeps, "owners" | "config">,
   { body, caller }: Input<undefined, undefined, z.output<typeof DeliveriesBody>, AdmittedAgent>,
 ): Promise<Answer> {
+  takeRequests(deps, caller.payer, PROFILES.query, Math.floor(body.messages.length / MESSAGES_PER_REQUEST));
   const found = await outcomesOf(deps, caller.agentDid, body.messages);
   const deliveries = found.map(({ outcome: { state, at }, ...about }) => ({ ...about, state, at: toIso(at) }));
   return json({ deliveries } satisfies DeliveriesAnswer);

@@ -106,3 +106,12 @@ Deno.test("receipts cost the same commits whether their sender is told or not", 
   };
   assertEquals(await commitsOf(true), await commitsOf(false));
 });
+
+Deno.test("a question about a hundred messages counts as half as many requests of its owner", async () => {
+  await using w = await World.open({ proxy: { ownerRequests: 20 } });
+  const { a, b } = await pair(w);
+  const many = Array.from({ length: 100 }, (_, i) => ({ requestId: `request-${i}`, recipientAgentDid: b.agent.did }));
+  const statuses: number[] = [];
+  for (let i = 0; i < 4; i++) statuses.push((await ask(w, a, many)).status);
+  assertEquals(statuses, [200, 200, 200, 429]);
+});
