@@ -12,12 +12,17 @@ export interface Clock {
   after(ms: number, fn: () => void): Cancel;
 }
 
+/** Longest wait of the platform's timers; one that is longer would fire at once. */
+const TIMER_MAX_MS = 2 ** 31 - 1;
+
 /** The machine's clock. A pending timer keeps the process alive until it fires or is cancelled. */
 export const systemClock: Clock = {
   now: () => Date.now(),
   after(ms, fn) {
-    const timer = setTimeout(fn, ms);
-    return () => clearTimeout(timer);
+    const left = ms - TIMER_MAX_MS;
+    let cancel: Cancel = () => clearTimeout(timer);
+    const timer = setTimeout(() => left > 0 ? cancel = systemClock.after(left, fn) : fn(), Math.min(ms, TIMER_MAX_MS));
+    return () => cancel();
   },
 };
 
