@@ -108,7 +108,7 @@ export class RegistryTrust {
   async claimsOf(token: string, isPinned: (key: string) => boolean): Promise<AitClaims> {
     const hash = await sha256(token);
     const known = this.#aits.get(hash);
-    if (known !== undefined && !this.#isPast(this.#keysAt, FRESH_MS)) return known;
+    if (known !== undefined && this.#isWithin(FRESH_MS, this.#keysAt)) return known;
     const jws = parseAit(token);
     const unsigned = readAitClaims(jws);
     if (unsigned.iss !== this.source.issuer) {
@@ -138,13 +138,14 @@ export class RegistryTrust {
       entry?.reason === "reissued" && signedAt > entry.revokedAt + REISSUE_GRACE_SECONDS;
   }
 
-  /** Also for a time ahead, which a clock that was set back leaves: what was read then would count until that time. */
-  #isPast(at: number, ms: number): boolean {
-    return Math.abs(this.clock.now() - at) >= ms;
+  /** Whether a time is less than `ms` ago. A later one comes from a clock that was set back, and would count for days. */
+  #isWithin(ms: number, at: number): boolean {
+    const ago = this.clock.now() - at;
+    return ago >= 0 && ago < ms;
   }
 
   async #currentKeys(maxAgeMs = FRESH_MS): Promise<AitAuthority> {
-    if (this.#isPast(this.#keysAt, maxAgeMs) && this.#isPast(this.#keysTriedAt, KEYS_AGAIN_MS)) {
+    if (!this.#isWithin(maxAgeMs, this.#keysAt) && !this.#isWithin(KEYS_AGAIN_MS, this.#keysTriedAt)) {
       this.#keysTriedAt = this.clock.now();
       this.#readingKeys = this.#readKeys().finally(() => this.#readingKeys = null);
     }
@@ -167,7 +168,7 @@ export class RegistryTrust {
   }
 
   async #currentList(): Promise<KnownList> {
-    if (this.#isPast(this.#listAt, FRESH_MS) && this.#isPast(this.#listTriedAt, LIST_AGAIN_MS)) {
+    if (!this.#isWithin(FRESH_MS, this.#listAt) && !this.#isWithin(LIST_AGAIN_MS, this.#listTriedAt)) {
       this.#readingList = this.#readList().finally(() => this.#readingList = null);
     }
     await this.#readingList;

@@ -9,7 +9,7 @@ import { SEEN_PER_SENDER } from "../../../cli/connector/store/seen_proofs.ts";
 import type { DeliverFrame } from "../../../shared/protocol/frames.ts";
 import type { MessageProof } from "../../../shared/protocol/message_proof.ts";
 import { importPublicKey, type KeyPair, keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
-import { type AitGrant, signAit } from "../../../shared/protocol/signed/ait.ts";
+import { type AitGrant, parseAit, readAitClaims, signAit } from "../../../shared/protocol/signed/ait.ts";
 import { toIso, unixSeconds } from "../../../shared/protocol/time.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { until } from "../../support/until.ts";
@@ -476,4 +476,25 @@ Deno.test("a machine whose clock is two days off opens no link", async () => {
   const trust = trustOf(world, { offsetMs: () => 2 * DAY * 1000 });
   const error = await trust.ready().catch((error: unknown) => error);
   assert(error instanceof Undecided && error.message.includes("48 h"), String(error));
+});
+
+Deno.test("once a clock that was two days ahead is set right, the link opens, and a revocation is seen", async () => {
+  await using world = await World.open();
+  const { a } = await story(world);
+  const { keys } = trustSource(world);
+  let aheadMs = 2 * DAY * 1000, offsetMs = 0;
+  const trust = trustOf(world, {
+    keys: () => {
+      offsetMs = -aheadMs;
+      return keys();
+    },
+    offsetMs: () => offsetMs,
+  });
+  await assertRejects(() => trust.ready(), Undecided, "48 h");
+  world.clock.step(-aheadMs);
+  aheadMs = 0;
+  await world.client.deleteAgent(a.owner.apiKey, a.agent.id);
+  await trust.ready();
+  const claims = readAitClaims(parseAit(a.identity.ait));
+  assertEquals(await trust.isRevoked(claims, unixSeconds(world.clock.now())), true);
 });
