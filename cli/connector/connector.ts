@@ -27,7 +27,15 @@ import { Sending } from "./sending/sending.ts";
 import type { ProxyPlace } from "../link/link.ts";
 import { readAllPeers } from "../link/peer_pages.ts";
 import { PeerBook, type PeerFile } from "./peers/peer_book.ts";
-import { aliasesOf, findPeer, LISTED_PAIRS, mergePeers, peersWithOtherKey, presentPeers } from "./peers/peers.ts";
+import {
+  aliasesOf,
+  findPeer,
+  LISTED_PAIRS,
+  mergePeers,
+  type Peers,
+  peersWithOtherKey,
+  presentPeers,
+} from "./peers/peers.ts";
 import { Pairing } from "./peers/pairing.ts";
 import { Receiving } from "./receiving.ts";
 import type { RegistryTrust } from "./registry_trust.ts";
@@ -137,7 +145,12 @@ export class Connector {
       onDamaged: (error) => this.fail(error),
     });
     const guard = this.#guard, { did } = options.agent;
-    const peers = this.peers = new PeerBook(deps.peers);
+    const write = async (all: Peers) => {
+      // Also of a request that is answered later: the folder may be another connector's by then, or removed.
+      if (this.isOver) throw new Error("The connector has ended");
+      await deps.peers.write(all);
+    };
+    const peers = this.peers = new PeerBook({ ...deps.peers, write });
     const { proxy, newId } = this, { strict = false } = options;
     const onAnswer = (host: string) => this.sending.answeredBy(host);
     const elsewhere = { fetch, onResponse, machine: clock, random, session, emit, check: deps.checkOrigin, onAnswer };
@@ -305,10 +318,7 @@ export class Connector {
   #reading: Promise<boolean> | null = null;
   #nextReading: Promise<boolean> | null = null;
 
-  /**
-   * Reads the peers once. A failure is only reported, because the known peers stay. Nothing is written after the end,
-   * because the folder may be another connector's by then, or removed.
-   */
+  /** Reads the peers once. A failure is only reported, because the known peers stay. */
   async #readPeers(): Promise<boolean> {
     const { emit } = this.deps;
     // Read before the request, because the answer may lack a peer that pairs meanwhile.
@@ -316,10 +326,9 @@ export class Connector {
     try {
       const read = await readAllPeers(this.proxy, this.options.agent.did);
       if ("refused" in read) throw apiErrorOf(read.refused);
-      if (this.isOver) return false;
       await this.pairing.pinListed(read.peers);
       const before = aliasesOf(this.peers.all);
-      await this.peers.change((known) => this.isOver ? known : mergePeers(known, read));
+      await this.peers.change((known) => mergePeers(known, read));
       this.version++;
       const isContact = (did: string) => this.peers.of(did) !== null && this.peers.of(did)?.how !== "ticket";
       const fresh = read.peers.filter(({ agentDid: did }) => !before.has(did) && isContact(did));

@@ -12,6 +12,7 @@ import { flushTasks } from "../../support/manual_clock.ts";
 import { PROXY_URL } from "../../support/world.ts";
 import { until } from "../../support/until.ts";
 import { HANDOVERS_AT_ONCE } from "../../../cli/connector/runtime/runtime_room.ts";
+import { asker, post } from "./local_api/local_caller.ts";
 
 const MANY = { proxy: { agentRequests: 100_000 } };
 const body = (text: string) => JSON.stringify({ message: text });
@@ -441,4 +442,25 @@ Deno.test("a connector ends also when its events cannot be written any longer", 
   void bench.connector.stop();
   const why = await bench.ended;
   assertEquals([why instanceof Error && why.message, bench.connector.isOver], ["Input/output error", true]);
+});
+
+Deno.test("a request that ends after its connector changes no peers, because the folder is another connector's by then", async () => {
+  await using world = await World.open();
+  const asked = Promise.withResolvers<void>(), gate = Promise.withResolvers<void>();
+  const { a, bench } = await story(world, {
+    fetch: async (input, init) => {
+      const response = await world.fetch(input, init);
+      if (new URL(String(input)).pathname !== "/pair/remove") return response;
+      asked.resolve();
+      await gate.promise;
+      return response;
+    },
+  });
+  const removed = asker(bench)("/v1/pair/remove", post({ to: a.agent.did }));
+  await asked.promise;
+  await bench.stop();
+  const ofAnother = bench.peers = {};
+  gate.resolve();
+  await removed;
+  assertEquals(bench.peers === ofAnother, true);
 });
