@@ -122,7 +122,7 @@ export class Connector {
   api: Status["api"] = null;
   #cancelCleanup: Cancel = () => {};
   #cancelLeases: Cancel = () => {};
-  #end: ((why: unknown) => void) | null = null;
+  readonly #end = Promise.withResolvers<unknown>();
 
   constructor(readonly deps: ConnectorDeps, readonly options: ConnectorOptions) {
     const { clock, random, serviceClock, session, open, emit, runtime, fetch, onResponse } = deps;
@@ -223,15 +223,15 @@ export class Connector {
 
   /** Starts everything. Resolves when the connector has ended: `null` after `stop()`, else with the error. */
   run(): Promise<unknown> {
-    const { promise, resolve } = Promise.withResolvers<unknown>();
-    this.#end = resolve;
+    // It may have failed before, in a call of its API, and parts that start now would never be stopped.
+    if (this.isStopping) return this.#end.promise;
     this.#recover();
     this.#runtime?.start();
     this.sending.wake("receipt");
     this.sending.wake("kept");
     this.#cleanUp();
     void this.#connection.run().then((why) => why !== null && this.fail(why));
-    return promise;
+    return this.#end.promise;
   }
 
   fail(why: unknown): void {
@@ -267,7 +267,7 @@ export class Connector {
       why ??= error;
     } finally {
       this.#stopped.abort();
-      this.#end?.(why);
+      this.#end.resolve(why);
     }
   }
 

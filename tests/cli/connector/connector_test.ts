@@ -1,5 +1,6 @@
 /** The connector as a whole, next to both services in one process (D-88). Decisions: D-68. */
 import { proven } from "./store/disk.ts";
+import { Connector } from "../../../cli/connector/connector.ts";
 import { assert, assertEquals } from "@std/assert";
 import { RECONNECT_FIRST_MAX_MS } from "../../../cli/link/reconnect.ts";
 import { CLOSE } from "../../../shared/protocol/frames.ts";
@@ -463,4 +464,14 @@ Deno.test("a request that ends after its connector changes no peers, because the
   gate.resolve();
   await removed;
   assertEquals(bench.peers === ofAnother, true);
+});
+
+Deno.test("a connector that failed before it ran ends with the error, because it would otherwise keep the agent's lock", async () => {
+  await using world = await World.open();
+  const { bench } = await story(world);
+  const damaged = new Error("connector.db is damaged");
+  const second = new Connector(bench.connector.deps, bench.connector.options);
+  second.fail(damaged);
+  await until(() => second.isOver);
+  assertEquals(await Promise.race([second.run(), flushTasks().then(() => "it runs")]), damaged);
 });
