@@ -37,6 +37,8 @@ export class InboxReader {
   readonly #asked = new Set<string>();
   /** Replies to these, by the request ID that they answer. */
   readonly #leftToAsk = new Map<string, IncomingMessage[]>();
+  /** Replies that an `ask` took while a page is read, which may show them as unread; `null` between two pages. */
+  #taken: Set<number> | null = null;
   /** Number of the newest message that was read from the inbox. */
   #after = 0;
   #running: Promise<void> | null = null;
@@ -69,6 +71,7 @@ export class InboxReader {
   /** Ends what `expect` began. Replies that the `ask` did not take go to the handler. */
   release(requestId: string, taken: IncomingMessage | null): void {
     this.#asked.delete(requestId);
+    if (taken !== null) this.#taken?.add(taken.id);
     for (const message of this.#leftToAsk.get(requestId) ?? []) if (message.id !== taken?.id) this.#lanes.add(message);
     this.#leftToAsk.delete(requestId);
   }
@@ -108,14 +111,22 @@ export class InboxReader {
     const limit = MESSAGES_HELD_MAX - this.#lanes.size;
     const query = get("/v1/inbox", { unread: true, after: this.#after, limit, wait: waitSeconds });
     const request = { ...query, waitSeconds, signal: this.#stop.signal };
-    for (const stored of (await call(this.local, InboxPage, request)).messages) {
-      this.#after = Math.max(this.#after, stored.id);
-      const message = messageOfLocal(stored);
-      const { isReply, inReplyTo } = message;
-      if (isReply && inReplyTo !== null && this.#asked.has(inReplyTo)) {
-        this.#leftToAsk.set(inReplyTo, [...this.#leftToAsk.get(inReplyTo) ?? [], message]);
-      } else this.#lanes.add(message);
+    const taken = this.#taken = new Set<number>();
+    try {
+      for (const stored of (await call(this.local, InboxPage, request)).messages) {
+        this.#after = Math.max(this.#after, stored.id);
+        if (!taken.has(stored.id)) this.#add(messageOfLocal(stored));
+      }
+    } finally {
+      this.#taken = null;
     }
+  }
+
+  #add(message: IncomingMessage): void {
+    const { isReply, inReplyTo } = message;
+    if (isReply && inReplyTo !== null && this.#asked.has(inReplyTo)) {
+      this.#leftToAsk.set(inReplyTo, [...this.#leftToAsk.get(inReplyTo) ?? [], message]);
+    } else this.#lanes.add(message);
   }
 
   /** Handles one message: handler, reply, mark. Tries again what failed. */

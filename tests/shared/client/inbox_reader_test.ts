@@ -202,6 +202,29 @@ Deno.test("a reply that an ask waits for is left to it, and goes to the handler 
   }
 });
 
+Deno.test("a page that was read before a question took its reply does not give the reply to the handler", async () => {
+  await using b = await bench();
+  const { seen, handler } = recording();
+  b.reader.expect("question-1");
+  const reply = b.connector.receive("answer-01", { isReply: true, inReplyTo: "question-1" });
+  const asked = Promise.withResolvers<void>(), gate = Promise.withResolvers<void>();
+  b.connector.tamper = ({ path }) => {
+    if (path !== "/v1/inbox") return null;
+    b.connector.tamper = () => null;
+    const page = Response.json({ messages: [reply], more: false });
+    asked.resolve();
+    return gate.promise.then(() => page);
+  };
+  b.reader.handler = handler;
+  await asked.promise;
+  await readMessages(b.connector.local, { ids: [reply.id] });
+  b.reader.release("question-1", reply as unknown as IncomingMessage);
+  gate.resolve();
+  b.connector.receive("request-2");
+  await until(() => b.connector.unread.length === 0);
+  assertEquals(seen, ["request-2"]);
+});
+
 Deno.test("stop() ends the wait at once, and messages that failed stay unread", async () => {
   const b = await bench();
   b.connector.receive("request-1");
