@@ -86,7 +86,8 @@ export const listeningSockets: Pick<PortSystem, "read" | "run" | "reach"> = {
   run(command, args) {
     return new Promise((resolve) => {
       try {
-        execFile(command, args, { timeout: LOOK_MS }, (error, stdout) => {
+        // With the usual 1 MiB, another user could end the look with some thousand sockets at the port.
+        execFile(command, args, { timeout: LOOK_MS, maxBuffer: Infinity }, (error, stdout) => {
           resolve(error === null || typeof error.code === "number" ? stdout : null);
         });
       } catch {

@@ -108,3 +108,12 @@ Deno.test({
     assertEquals(await listeningSockets.reach(`http://127.0.0.1:${port}`), true);
   },
 });
+
+Deno.test({
+  name: "a look is not blind when another user has thousands of sockets at the port",
+  ignore: Deno.build.os !== "linux",
+  fn: async () => {
+    const text = await listeningSockets.run("head", ["-c", "2000000", "/dev/zero"]);
+    assertEquals(text?.length, 2_000_000);
+  },
+});
