@@ -8,8 +8,8 @@ import { answerOf, type ProxyCaller } from "./proxy_caller.ts";
 
 export type Peer = PeerList["peers"][number];
 
-/** At most 100,000 peers, so that a faulty proxy cannot cause an endless loop. */
-const MAX_PAGES = 200;
+/** At most 100,000 peers, also in longer pages, so that a faulty proxy causes no endless loop and fills no memory. */
+const MAX_PAGES = 200, MAX_PEERS = MAX_PAGES * LIMITS.peerListMax;
 
 /**
  * All peers of the agent `own`. Those of its own authority live at this proxy and the others elsewhere, regardless of what the proxy
@@ -23,7 +23,7 @@ export async function readAllPeers(
 ): Promise<{ peers: Peer[] } | { refused: HttpResponse }> {
   const peers: Peer[] = [];
   let cursor: string | null = null;
-  for (let pages = 0; pages < MAX_PAGES; pages++) {
+  for (let pages = 0; pages < MAX_PAGES && peers.length < MAX_PEERS; pages++) {
     const query: string = cursor === null ? "" : `&cursor=${encodeURIComponent(cursor)}`;
     const response = await proxy.call({ method: "GET", target: `/pair/peers?limit=${LIMITS.peerListMax}${query}` });
     if (apiErrorOf(response) !== null) return { refused: response };

@@ -57,8 +57,10 @@ Deno.test("the connector returns the refusal of any page, and fails on an answer
   }
 });
 
-Deno.test("the connector stops reading pages when they have no end", async () => {
-  const { proxy, targets } = proxyOf([page(0, 1, peerOf(0).agentDid)]);
-  await assertRejects(() => readAllPeers(proxy, OWN), UnreachableError);
-  assertEquals(targets.length, 200);
+Deno.test("the connector stops reading pages when they have no end, and long ones after 100,000 peers", async () => {
+  for (const [perPage, pages] of [[1, 200], [500, 200], [10_000, 10]] as const) {
+    const { proxy, targets } = proxyOf([page(0, perPage, peerOf(0).agentDid)]);
+    await assertRejects(() => readAllPeers(proxy, OWN), UnreachableError);
+    assertEquals(targets.length, pages);
+  }
 });
