@@ -61,3 +61,14 @@ export function settledWithin(clock: Pick<Clock, "after">, promise: Promise<unkn
     promise.then(finish, finish);
   });
 }
+
+/** Returns how much of `ms` is left. A clock that is set back by hours does not make a wait hours longer. */
+export function timeLeft(clock: Pick<Clock, "now">, ms: number): () => number {
+  let left = ms, seen = clock.now();
+  return () => {
+    const now = clock.now();
+    left -= Math.max(0, now - seen);
+    seen = now;
+    return Math.max(0, left);
+  };
+}

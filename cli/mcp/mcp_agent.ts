@@ -2,7 +2,7 @@
  * What the tools of one MCP server share (D-128): the agent, its connector, which peers it may see, and which messages
  * its answers hold. A message is leased before it is returned, so of two servers one gets it.
  */
-import { type Clock, sleep } from "../../shared/clock.ts";
+import { type Clock, sleep, timeLeft } from "../../shared/clock.ts";
 import type { Identity } from "../../shared/client/agent_files.ts";
 import { callForText, get, type LocalCalls } from "../../shared/client/local_client.ts";
 import { LocalMessage } from "../../shared/client/local_shapes.ts";
@@ -149,9 +149,9 @@ export class McpAgent {
   ): Promise<ModelMessage[]> {
     const { signal } = call;
     const { clock, isReadOnly } = this.options;
-    const end = clock.now() + seconds * 1000;
-    for (let left = seconds; left > 0 && !signal.aborted; left = Math.ceil((end - clock.now()) / 1000)) {
-      const wait = Math.min(left, CALL_SECONDS);
+    const left = timeLeft(clock, seconds * 1000);
+    while (left() > 0 && !signal.aborted) {
+      const wait = Math.min(Math.ceil(left() / 1000), CALL_SECONDS);
       const after = isReadOnly ? this.#shown : 0;
       const { messages } = await this.unread({ ...wanted, after, wait }, call);
       if (messages.length > 0) {

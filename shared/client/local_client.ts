@@ -3,7 +3,7 @@
  * are `ApiError` and `LocalDown`; the command and the package each say in their own words what to do about them.
  */
 import type * as z from "zod";
-import { type Clock, sleep } from "../clock.ts";
+import { type Clock, sleep, timeLeft } from "../clock.ts";
 import type { ConnectorFile } from "./agent_files.ts";
 import { ApiError, LocalDown } from "./errors.ts";
 import { apiErrorOf, exchange, type HttpResponse, type Query, searchOf } from "./http.ts";
@@ -171,23 +171,23 @@ const AGAIN_MS = 1_000;
 export async function sendAndWait(calls: LocalCalls, clock: Clock, message: WaitedMessage): Promise<SendResult> {
   const { members, payload, waitSeconds, callSeconds = LIMITS.localWaitSeconds, signal } = message;
   const body = `${JSON.stringify(members).slice(0, -1)},"payload":${payload}}`;
-  const end = clock.now() + waitSeconds * 1000;
+  const left = timeLeft(clock, waitSeconds * 1000);
   for (let sent: SendResult | null = null;;) {
-    const wait = Math.max(0, Math.min(callSeconds, Math.ceil((end - clock.now()) / 1000)));
+    const wait = Math.min(callSeconds, Math.ceil(left() / 1000));
     let pauseMs = PAUSE_MS;
     try {
       sent = sent === null || sent.result.state === "unknown"
         ? await resultOf(calls, { method: "POST", target: `/v1/outbound?wait=${wait}`, body, waitSeconds: wait })
         : await sentMessage(calls, sent.result, wait);
-      if (isOver(sent.result) || clock.now() >= end || signal?.aborted) return sent;
+      if (isOver(sent.result) || left() === 0 || signal?.aborted) return sent;
       if (sent.result.state === "unknown") pauseMs = AGAIN_MS;
     } catch (error) {
       const asked = message.obeysRetryAfter && error instanceof ApiError ? error.retryAfter : null;
       pauseMs = Math.max(AGAIN_MS, (asked ?? 0) * 1000);
       const isPassing = error instanceof LocalDown || asked !== null;
-      if (!isPassing || clock.now() + pauseMs >= end || signal?.aborted) throw error;
+      if (!isPassing || pauseMs >= left() || signal?.aborted) throw error;
     }
-    await sleep(clock, Math.max(0, Math.min(pauseMs, end - clock.now())), signal);
+    await sleep(clock, Math.min(pauseMs, left()), signal);
   }
 }
 

@@ -1,6 +1,7 @@
 /** The tools of `svc mcp` (D-128) with the real client, in both kinds of protocol revisions. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { DATA_LINE, INSTRUCTIONS } from "../../../cli/mcp/model_texts.ts";
+import { flushTasks } from "../../support/manual_clock.ts";
 import { until } from "../../support/until.ts";
 import { type TestAgent, World } from "../../support/world.ts";
 import { Bench } from "../connector/bench.ts";
@@ -353,6 +354,14 @@ Deno.test("a wait for a message ends at its time, and with the call that is canc
   const { timedOut, messages } = await beta.passing(beta.data("wait_for_message", { timeout_seconds: 7 }));
   assertEquals([timedOut, messages], [true, []]);
   assert(world.clock.now() - began >= 7_000);
+
+  const late = beta.data("wait_for_message", { timeout_seconds: 7 });
+  await flushTasks();
+  world.clock.step(-3_600_000);
+  const since = world.clock.now();
+  assertEquals((await beta.passing(late, 1_000)).timedOut, true);
+  assert(world.clock.now() - since < 60_000, "after the clock was set back it waits for as much longer");
+  world.clock.step(3_600_000);
 
   const cancel = new AbortController();
   const waiting = beta.client.callTool({ name: "wait_for_message", arguments: {} }, { signal: cancel.signal });

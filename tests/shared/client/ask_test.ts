@@ -51,6 +51,14 @@ Deno.test("a question ends without a reply at its time, after a dead letter, and
     await passing(connector.clock, 10, isDone(asked));
     assertEquals([asked.code, connector.clock.now() - began >= 2_500], ["NO_REPLY", true]);
   });
+  await t.step("at its time, though the clock was set back by a day", async () => {
+    await using connector = await FakeConnector.open();
+    const asked = ask(connector, 60_000);
+    await until(() => connector.sent.length === 1);
+    connector.clock.step(-86_400_000);
+    await passing(connector.clock, 120, isDone(asked));
+    assertEquals(asked.code, "NO_REPLY");
+  });
   for (const state of ["dead_lettered", "refused"] as const) {
     await t.step(state, async () => {
       await using connector = await FakeConnector.open();
