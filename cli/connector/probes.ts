@@ -23,7 +23,9 @@ export class ProbeCounts {
   /** Counts a probe of a peer. Returns false when it gets no receipt, because there were too many. */
   mayAnswer(from: string, now: number): boolean {
     const known = this.#counts.get(from);
-    const current = known === undefined || now - known.since >= MINUTE_MS ? { since: now, count: 0 } : known;
+    // A time that is much later comes from a clock that was set back, and would end the answers until then.
+    const isOver = known === undefined || Math.abs(now - known.since) >= MINUTE_MS;
+    const current = isOver ? { since: now, count: 0 } : known;
     current.count++;
     this.#counts.set(from, current);
     return current.count <= PROBES_A_MINUTE;

@@ -229,7 +229,8 @@ export class Receiving {
   /** How many were not told since the last report about `what`; `null` within a minute of that report. */
   #untoldOf(what: string): number | null {
     const now = this.deps.clock.now(), known = this.#untold.get(what);
-    if (known !== undefined && now - known.since < REPORT_MS) {
+    // A much later time comes from a clock that was set back, and would silence the reports until then.
+    if (known !== undefined && Math.abs(now - known.since) < REPORT_MS) {
       known.count++;
       return null;
     }

@@ -101,16 +101,18 @@ Deno.test("a sender is not called a stranger while the peers cannot be read, bec
   assertEquals([answers, bench.handedOver], [["failed", "not_a_peer"], []]);
 });
 
-Deno.test("after the clock was set back by an hour, a stranger's message is answered within seconds", async () => {
+Deno.test("after the clock was set back by an hour, a stranger's message is answered within seconds, and its refusal is told", async () => {
   await using world = await World.open();
   const { bench, frames, answer } = await attacked(world);
   await answer((frame) => frame);
   const unknown = { ...frames[0] as DeliverFrame, fromAgentDid: STRANGER };
   assertEquals((await bench.redeliver(unknown)).reason, "not_a_peer");
+  assertEquals(bench.eventsOf("proof_refused").length, 1);
   world.clock.step(-3_600_000);
   let isAnswered = false;
   void bench.redeliver(unknown).then(() => isAnswered = true);
   await passing(world, 5, () => isAnswered);
+  assertEquals(bench.eventsOf("proof_refused").length, 2);
 });
 
 Deno.test("a relay's word on the sender changes nothing that a runtime reads", async () => {
