@@ -144,6 +144,8 @@ export class Connector {
       onChange: (change) => this.#changed(change),
       onDamaged: (error) => this.fail(error),
     });
+    // Before the API is open, because a message that a program sends before `run` would otherwise be sent twice.
+    orReport(emit, () => store.recover(clock.now()), undefined);
     const guard = this.#guard, { did } = options.agent;
     const write = async (all: Peers) => {
       // Also of a request that is answered later: the folder may be another connector's by then, or removed.
@@ -225,7 +227,7 @@ export class Connector {
   run(): Promise<unknown> {
     // It may have failed before, in a call of its API, and parts that start now would never be stopped.
     if (this.isStopping) return this.#end.promise;
-    this.#recover();
+    this.#endLeases();
     this.#runtime?.start();
     this.sending.wake("receipt");
     this.sending.wake("kept");
@@ -367,13 +369,6 @@ export class Connector {
     if (known !== null) return known;
     await this.updatePeers();
     return findPeer(this.peers.all, to);
-  }
-
-  /** Ends what an earlier run left open: requests under way, and messages for callers that waited. */
-  #recover(): void {
-    const { clock, emit } = this.deps;
-    orReport(emit, () => this.store.recover(clock.now()), undefined);
-    this.#endLeases();
   }
 
   #cleanUp(): void {

@@ -475,3 +475,34 @@ Deno.test("a connector that failed before it ran ends with the error, because it
   await until(() => second.isOver);
   assertEquals(await Promise.race([second.run(), flushTasks().then(() => "it runs")]), damaged);
 });
+
+Deno.test("a message that a program sends before the connector runs is sent once", async () => {
+  await using world = await World.open();
+  const asked = Promise.withResolvers<void>(), gate = Promise.withResolvers<void>();
+  let requests = 0;
+  const { a, bench } = await story(world, {
+    fetch: async (input, init) => {
+      if (new URL(String(input)).pathname !== "/hooks/agent") return await world.fetch(input, init);
+      requests++;
+      asked.resolve();
+      await gate.promise;
+      return await world.fetch(input, init);
+    },
+  });
+  await bench.connector.stop();
+  const second = new Connector(bench.connector.deps, bench.connector.options);
+  const message = {
+    toDid: a.agent.did,
+    requestId: "request-1",
+    payload: '{"message":"?"}',
+    origin: "program",
+  } as const;
+  const sending = second.sending.send({ ...message, mayWait: true, keep: true });
+  await asked.promise;
+  void second.run();
+  await flushTasks();
+  assertEquals([second.store.sent.find("request-1")?.state, requests], ["sending", 1]);
+  gate.resolve();
+  assertEquals((await sending).sent.state, "queued");
+  await second.stop();
+});
