@@ -2,7 +2,7 @@
  * Access to an agent's connector (D-119): a command uses the connector that runs, or runs one itself until it ends. The
  * connector lock decides, so no token and no message goes to a port whose connector has ended.
  */
-import { settledWithin, sleep } from "../../shared/clock.ts";
+import { settledWithin, sleep, timeLeft } from "../../shared/clock.ts";
 import type { ConnectorFile } from "../../shared/client/agent_files.ts";
 import { LocalDown } from "../../shared/client/errors.ts";
 import type { HttpResponse } from "../../shared/client/http.ts";
@@ -166,14 +166,14 @@ class Attached implements Access {
 
   async #connect(): Promise<LocalCalls> {
     const { ctx, folder } = this;
-    const end = ctx.clock.now() + ATTACH_MS;
+    const left = timeLeft(ctx.clock, ATTACH_MS);
     while (true) {
       // Also for a request in progress, because a connector that starts after the dispose would outlive the command.
       if (this.#ended.signal.aborted) throw over(this.agentName);
       this.#throwFailure();
       const client = await isConnectorLocked(folder) ? await this.#answering() : await this.#start();
       if (client !== null) return client;
-      if (ctx.clock.now() >= end) throw silent(folder);
+      if (left() === 0) throw silent(folder);
       await sleep(ctx.clock, ATTACH_RETRY_MS);
     }
   }

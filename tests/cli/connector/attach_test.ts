@@ -201,6 +201,14 @@ Deno.test("access fails with CLI_CONNECTOR_DOWN when the holder of the lock does
   // The clock also moves while files are read, so only the least time is certain.
   assert(world.clock.now() - began >= 20_000);
   assertEquals(agents.sent, []);
+
+  const late = agents.access();
+  late.catch(() => {});
+  await flushTasks();
+  world.clock.step(-86_400_000);
+  const since = world.clock.now();
+  await assertRejects(() => agents.settled(late), CliError);
+  assert(world.clock.now() - since < 60_000, "after the clock was set back it waits for as much longer");
 });
 
 Deno.test("a connector starts while many processes ask whether one runs", async () => {
