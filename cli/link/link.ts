@@ -33,6 +33,9 @@ const ANSWER_MS = 10_000;
 /** Silence before a heartbeat. With less, idle links carry more frames; with more, their end is noticed later. */
 const QUIET_MS = LIMITS.heartbeatIntervalMs / 2 + 1_000;
 
+/** Text of messages that are being checked. With more, a proxy could fill the memory while a registry does not answer. */
+const TAKING_CHARACTERS = 64 * 1024 ** 2;
+
 /** The acknowledgement of a message: accepted, or the reason why not. */
 export interface Ack {
   accepted: boolean;
@@ -132,6 +135,8 @@ class OpenLink implements Link {
   #beat = { id: "", sentAt: 0 };
   /** True from the sending of a heartbeat until any frame comes. */
   #isChecked = false;
+  /** Characters of the messages whose acknowledgement has not been sent. */
+  #taking = 0;
 
   constructor(
     private readonly deps: LinkDeps,
@@ -180,7 +185,7 @@ class OpenLink implements Link {
       const frame = decodeFrame(text, "proxy");
       switch (frame.type) {
         case "deliver":
-          void this.#take(frame);
+          void this.#take(frame, text.length);
           break;
         case "heartbeat":
           this.#send({ ...this.#head(), type: "heartbeat_ack", ackId: frame.id });
@@ -204,9 +209,15 @@ class OpenLink implements Link {
     }
   }
 
-  async #take(frame: DeliverFrame): Promise<void> {
-    // A message that cannot be processed is not accepted, so the proxy sends it again.
-    const ack = await this.events.deliver(frame).catch(() => ({ accepted: false, reason: "failed" }));
+  async #take(frame: DeliverFrame, length: number): Promise<void> {
+    // For this reason the proxy keeps the message, and does not count the refusal.
+    let ack: Ack = { accepted: false, reason: "store_failed" };
+    if (this.#taking + length <= TAKING_CHARACTERS) {
+      this.#taking += length;
+      // A message that cannot be processed is not accepted, so the proxy sends it again.
+      ack = await this.events.deliver(frame).catch(() => ({ accepted: false, reason: "failed" }));
+      this.#taking -= length;
+    }
     this.#send({ ...this.#head(), type: "deliver_ack", ackId: frame.id, ...ack });
   }
 

@@ -9,10 +9,11 @@ import { ulidSource } from "../../../shared/protocol/ids.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
 import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
 import { UnreachableError } from "../../../shared/client/errors.ts";
-import { openLink, RefusedError } from "../../../cli/link/link.ts";
+import { type Ack, type LinkEvents, openLink, RefusedError } from "../../../cli/link/link.ts";
 import { flushTasks, ManualClock } from "../../support/manual_clock.ts";
 import { seededRandom } from "../../support/seeded_random.ts";
 import { until } from "../../support/until.ts";
+import FRAMES from "../../vectors/frames.json" with { type: "json" };
 
 async function agent() {
   const { privateKey } = await keyPairFromSeed(new Uint8Array(32).fill(7));
@@ -24,15 +25,23 @@ async function agent() {
   };
 }
 
-/** A link to a proxy that answers heartbeats while `answers` is true. */
-async function openAtProxy(answers = true) {
+/** A link to a proxy that answers heartbeats while `answers` is true. `deliver`: what takes its messages. */
+async function openAtProxy(answers = true, deliver: LinkEvents["deliver"] = () => Promise.resolve({ accepted: true })) {
   const clock = new ManualClock(), { bytes } = seededRandom(1);
-  const state = { answers, beats: 0, answered: 0, ends: [] as [number, string][], server: null as WebSocket | null };
+  const state = {
+    answers,
+    beats: 0,
+    answered: 0,
+    acks: [] as Ack[],
+    ends: [] as [number, string][],
+    server: null as WebSocket | null,
+  };
   const proxy = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen: () => {} }, (request) => {
     const { socket, response } = Deno.upgradeWebSocket(request, { idleTimeout: 0 });
     state.server = socket;
     socket.onmessage = ({ data }) => {
-      const { id, type } = JSON.parse(data);
+      const { id, type, accepted, reason } = JSON.parse(data);
+      if (type === "deliver_ack") state.acks.push({ accepted, reason });
       if (type === "heartbeat") state.beats++;
       if (type === "heartbeat" && state.answers) {
         socket.send(JSON.stringify({ v: 1, type: "heartbeat_ack", id, ts: toIso(clock.now()), ackId: id }));
@@ -46,7 +55,7 @@ async function openAtProxy(answers = true) {
     `http://127.0.0.1:${proxy.addr.port}`,
     await agent(),
     {
-      deliver: () => Promise.resolve({ accepted: true }),
+      deliver,
       heartbeat: () => void state.answered++,
       closed: (code, reason) => void state.ends.push([code, reason]),
     },
@@ -87,6 +96,25 @@ Deno.test("a pulled cable is known 26 s later, and 10 s after a request that did
     await clock.advance(1);
     assertEquals([proxy.ends, proxy.beats], [[SILENT], 6]);
   }
+});
+
+Deno.test("messages that are being checked take at most 64 MiB, and those above are refused until others have ended", async () => {
+  const gate = Promise.withResolvers<Ack>();
+  let taken = 0;
+  await using proxy = await openAtProxy(true, () => {
+    taken++;
+    return gate.promise;
+  });
+  const message = FRAMES.valid[0]?.text ?? "";
+  const text = JSON.stringify({ ...JSON.parse(message), payload: { message: "x".repeat(1_000_000) } });
+  for (let n = 0; n < 70; n++) proxy.server?.send(text);
+  await until(() => taken + proxy.acks.length === 70);
+  assertEquals([taken, proxy.acks.length, proxy.acks[0]], [67, 3, { accepted: false, reason: "store_failed" }]);
+  gate.resolve({ accepted: true });
+  await until(() => proxy.acks.length === 70);
+  proxy.server?.send(text);
+  await until(() => proxy.acks.length === 71);
+  assertEquals(proxy.acks.filter(({ accepted }) => accepted).length, 68);
 });
 
 Deno.test("a refused upgrade and an address without a listener are reported differently", async () => {
