@@ -244,7 +244,8 @@ export async function startServer(environ: Environ, log: Log, own: OwnProcess | 
     stopped.abort();
     await scraped?.stop();
     await between?.stop();
-    await http.shutdown();
+    entry.giveUp();
+    await settledWithin(systemClock, http.shutdown(), CLOSE_MS);
     store.close();
     throw error;
   }

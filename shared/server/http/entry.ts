@@ -32,7 +32,8 @@ export interface Served {
 }
 
 export class Entry {
-  readonly #opened = Promise.withResolvers<Served>();
+  /** `null`: the services did not start. */
+  readonly #opened = Promise.withResolvers<Served | null>();
   /** The service of each fixed path, when both run. */
   readonly #serviceOf = new Map<string, App>();
   #served: Served | null = null;
@@ -67,6 +68,12 @@ export class Entry {
     this.#isLeaving = this.#draining = true;
   }
 
+  /** Refuses also the requests that wait for the services, because they would otherwise keep a failed start open. */
+  giveUp(): void {
+    this.drain();
+    this.#opened.resolve(null);
+  }
+
   /** Returns true when each service of this process accepts requests. */
   async isReady(): Promise<boolean> {
     return !this.#isLeaving && this.#served !== null && await this.#served.isReady();
@@ -81,13 +88,11 @@ export class Entry {
     const { newId, log, clock } = this.deps;
     const own = this.#isLeaving ? await this.#ownResponse(request, peer, routedPath(request), null) : null;
     if (own) return own;
-    if (this.#draining) {
-      const code = this.#served?.proxy ? "PROXY_RELAY_UNAVAILABLE" : "SERVICE_UNAVAILABLE";
-      return earlyRefusal(requestIdOf(request, newId), code);
-    }
+    if (this.#draining) return this.#refusal(request);
     this.underWay++;
     try {
-      return await this.#dispatch(request, peer, await this.#opened.promise);
+      const served = await this.#opened.promise;
+      return served ? await this.#dispatch(request, peer, served) : this.#refusal(request);
     } catch (cause) {
       log("error", "request_failed", { cause });
       return earlyRefusal(requestIdOf(request, newId), "INTERNAL_ERROR");
@@ -95,6 +100,11 @@ export class Entry {
       this.underWay--;
       void leaveBody(request, clock);
     }
+  }
+
+  #refusal(request: Request): Response {
+    const code = this.#served?.proxy ? "PROXY_RELAY_UNAVAILABLE" : "SERVICE_UNAVAILABLE";
+    return earlyRefusal(requestIdOf(request, this.deps.newId), code);
   }
 
   async #dispatch(request: Request, peer: Peer, { registry, proxy, health }: Served): Promise<Response> {

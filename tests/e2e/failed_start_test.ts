@@ -1,0 +1,36 @@
+/** A server whose start fails ends, also while a client waits for its answer. */
+import { assertEquals, assertRejects } from "@std/assert";
+import { startServer } from "../../deploy.ts";
+import { StoreUnavailable } from "../../shared/server/store/store_errors.ts";
+import { freePort, within } from "../support/process.ts";
+
+const TOKEN = "DENO_KV_ACCESS_TOKEN";
+
+Deno.test("a start that the store fails ends although a request waits, which gets 503", async () => {
+  const before = Deno.env.get(TOKEN), port = String(freePort());
+  let asked: Promise<Response> | null = null;
+  /** A store over the network that can be found and refuses each call, the first one once a request waits. */
+  const store = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, async ({ url }) => {
+    if (new URL(url).pathname === "/") {
+      const endpoints = [{ url: new URL("/v2", url).href, consistency: "strong" }];
+      const expiresAt = "2100-01-01T00:00:00Z";
+      return Response.json({ version: 2, databaseId: crypto.randomUUID(), endpoints, token: "t", expiresAt });
+    }
+    asked ??= fetch(`http://127.0.0.1:${port}/v1/metadata`);
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    return new Response(null, { status: 403 });
+  });
+  Deno.env.set(TOKEN, "token");
+  try {
+    const variables: Record<string, string> = { KV_URL: `http://127.0.0.1:${store.addr.port}`, PORT: port };
+    const started = startServer((name) => variables[name], () => {});
+    await assertRejects(() => within(10_000, "the start", started), StoreUnavailable);
+    const answer = await (asked as Promise<Response> | null);
+    await answer?.body?.cancel();
+    assertEquals(answer?.status, 503);
+  } finally {
+    if (before === undefined) Deno.env.delete(TOKEN);
+    else Deno.env.set(TOKEN, before);
+    await store.shutdown();
+  }
+});
