@@ -82,6 +82,15 @@ Deno.test("after a failure an issuer is asked for less often, down to once in 5 
   assertEquals(times, [0, 10, 20, 40, 80, 160, 320, 620, 920, 1220]);
 });
 
+Deno.test("after a step back of the clock an issuer that failed before is asked", async () => {
+  using t = await open();
+  t.b.answer = () => new Response("no", { status: 500 });
+  await assertRejects(() => t.issuers.of(B).keys.current(), ServiceError);
+  t.b.answer = () => null;
+  t.clock.step(-3_600_000);
+  assertEquals((await t.issuers.of(B).keys.current()).size, 1);
+});
+
 Deno.test("keys over 64 KiB, a list over 8 MiB, a redirect and rubbish are refused", async () => {
   const big = (bytes: number) => new Response(new Uint8Array(bytes).fill(32));
   const keys: Record<string, () => Response> = {
