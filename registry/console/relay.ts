@@ -57,7 +57,11 @@ export class RelayView {
       abort.abort();
     });
     try {
-      return await Promise.race([this.#read(send(request), schema), late.promise]);
+      const response = await Promise.race([send(request), late.promise]);
+      // A token whose key was rotated, or that is dated ahead of a clock which stepped back, would be refused until it
+      // ends.
+      if (response.status === 401) this.#tokens.delete(session.digest);
+      return await Promise.race([this.#read(response, schema), late.promise]);
     } catch (cause) {
       throw cause instanceof RelayAway ? cause : new RelayAway("cannot be reached", { cause });
     } finally {
@@ -65,8 +69,7 @@ export class RelayView {
     }
   }
 
-  async #read<S extends z.ZodType>(answer: Promise<Response>, schema: S): Promise<z.output<S>> {
-    const response = await answer;
+  async #read<S extends z.ZodType>(response: Response, schema: S): Promise<z.output<S>> {
     const body = await readBody(response, ANSWER_BYTES_MAX, this.deps.clock);
     if (response.status !== 200) throw new RelayAway(`answered with status ${response.status}`);
     const parsed = schema.safeParse(parseJson(body)?.value);

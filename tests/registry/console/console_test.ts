@@ -298,6 +298,17 @@ Deno.test("a proxy that is away, slow or strange leaves every page, which says s
   }
 });
 
+Deno.test("after a rotation of the signing key the console gets a new token for the proxy", async () => {
+  await using w = await open();
+  const own = await visit(w);
+  assertStringIncludes((await look(w, own, "overview")).text, "Proxy ready");
+  await answered(await w.ask("POST", "/v1/admin/keys/rotate", { apiKey: (await w.admin()).apiKey }));
+  w.clock.step(MINUTE_MS);
+  w.proxy.deps.keys.forget();
+  await look(w, own, "overview");
+  assertStringIncludes((await look(w, own, "overview")).text, "Proxy ready");
+});
+
 Deno.test("600 requests a minute of a person are answered", async () => {
   await using w = await open();
   const own = await visit(w);
