@@ -118,7 +118,7 @@ async function withRelay(pages: ConsolePages, input: Input, seen: Seen): Promise
     ...longest.map(({ recipientAgentDid }) => recipientAgentDid),
   ]);
   const ids = longest.flatMap(({ recipientAgentDid }) => parseDid(recipientAgentDid)?.id ?? []);
-  const state = await relayStateOf(pages, input, ids);
+  const state = await orAway(relayStateOf(pages, input, ids));
   const isYoung = now - msOf(series.since) < (span === "hour" ? DAY_MS / 24 : DAY_MS);
   const link = (to: Span, text: string) =>
     to === span ? markup`<b>${text}</b>` : markup`<a href="${`?span=${to}`}">${text}</a>`;
@@ -144,7 +144,7 @@ async function withRelay(pages: ConsolePages, input: Input, seen: Seen): Promise
       isCut ? "Longest queues of the first 100" : "Longest queues",
       longest.length === 0
         ? ui.note("ok", "No message waits.")
-        : queueTable("longest", longest, { base, names, state, now }),
+        : queueTable("longest", longest, { base, names, state: state instanceof RelayAway ? null : state, now }),
       allQueues,
     ),
   ];

@@ -65,7 +65,7 @@ export function queueTable(
   { base, names, state, now }: {
     base: string;
     names: ReadonlyMap<string, NamedAgent>;
-    state: RelayState;
+    state: RelayState | null;
     now: number;
   },
 ): Html {

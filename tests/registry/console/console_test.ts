@@ -298,6 +298,24 @@ Deno.test("a proxy that is away, slow or strange leaves every page, which says s
   }
 });
 
+Deno.test("a proxy that goes away while the overview is made leaves the page", async () => {
+  await using w = await open();
+  const { agent } = await w.agent(), own = await visit(w), ask = w.callProxy;
+  const oldestExpiresAt = new Date(w.clock.now() + MINUTE_MS).toISOString();
+  const queues = [{ recipientAgentDid: agent.did, messages: 3, senders: 1, oldestExpiresAt }];
+  w.callProxy = (request) => {
+    const { pathname, searchParams } = new URL(request.url);
+    if (searchParams.has("agents")) return Promise.reject(new TypeError("connection refused"));
+    const isQueues = pathname.endsWith("/queues");
+    return isQueues
+      ? Promise.resolve(Response.json({ queues, pagination: { limit: 100, nextCursor: null } }))
+      : ask(request);
+  };
+  const { status, text } = await look(w, own, "overview");
+  assertEquals(status, 200);
+  assertStringIncludes(text, agent.name);
+});
+
 Deno.test("after a rotation of the signing key the console gets a new token for the proxy", async () => {
   await using w = await open();
   const own = await visit(w);
