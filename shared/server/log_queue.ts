@@ -36,7 +36,7 @@ export class LogQueue {
     if (this.#bytes + bytes.length > QUEUE_BYTES) return this.#drop(1);
     this.#bytes += bytes.length;
     this.#waiting.push(bytes);
-    this.#writing ??= this.#writeAll().finally(() => this.#writing = null);
+    this.#writing ??= this.#writeAll();
   }
 
   /** Resolves when every line is written, at the latest after `ms` milliseconds. */
@@ -71,6 +71,8 @@ export class LogQueue {
         this.report(unreported);
       }
     }
+    // Not after the end, because a line that is added in between would wait for the next one.
+    this.#writing = null;
   }
 
   /** Removes the next lines of one write, at least one. */

@@ -61,6 +61,17 @@ Deno.test("lines arrive whole and in their order, also when each write takes onl
   }
 });
 
+Deno.test("a line that is added as a write ends is written without another one", async () => {
+  for (let turns = 0; turns < 20; turns++) {
+    const pipe = new Pipe(), queue = queueTo(pipe);
+    queue.add("first");
+    for (let i = 0; i < turns; i++) await Promise.resolve();
+    queue.add("second");
+    await flushTasks();
+    assertEquals(pipe.lines, ["first", "second"], `after ${turns} turns`);
+  }
+});
+
 Deno.test("a queue whose reader stops keeps 1 MiB, drops the other lines, and reports their number when it is read again", async () => {
   const pipe = new Pipe(false);
   const queue = queueTo(pipe);
