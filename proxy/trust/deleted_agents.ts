@@ -58,7 +58,7 @@ export class PairRemoval {
   /** Handles a new list. Resolves when the pairs of all its deleted agents are removed. */
   listed(): Promise<void> {
     this.#isDue = true;
-    this.#running ??= this.#run().finally(() => this.#running = null);
+    this.#running ??= this.#run();
     return this.#running;
   }
 
@@ -88,6 +88,8 @@ export class PairRemoval {
         await sleep(this.#deps.clock, wait, this.#stopped.signal);
       }
     }
+    // Not after the end, because a list that comes in between would be left to the next one.
+    this.#running = null;
   }
 
   async #workOff(deleted: ReadonlyMap<string, number>): Promise<void> {

@@ -90,6 +90,18 @@ Deno.test("a send to a deleted agent is refused while its pair is still stored",
   assertEquals(await outcome(await w.message(a, b)), "403 PROXY_AUTH_FORBIDDEN");
 });
 
+Deno.test("a list that is installed as the work on another one ends is worked off", async () => {
+  for (let turns = 0; turns < 10; turns++) {
+    using kv = await openTestKv();
+    await makePairs(kv, GONE, 1, 2);
+    const { list } = instance({ kv });
+    void list();
+    for (let i = 0; i < turns; i++) await Promise.resolve();
+    await list([GONE, DELETED_AT]);
+    assertEquals(await pairsLeft(kv), 0, `after ${turns} turns`);
+  }
+});
+
 Deno.test("many pairs are removed in commits of at most 25 pairs and as many checks as the store allows", async (t) => {
   for (const [maxChecks, atMost] of [[100, 25], [10, 10]] as const) {
     if (maxChecks > MAX_CHECKS) continue;
