@@ -342,15 +342,15 @@ async function stop(
   proxy: Proxy | null,
   store: Store,
 ): Promise<void> {
-  const began = systemClock.now();
-  const left = () => LIMITS.shutdownMs - (systemClock.now() - began);
+  const began = systemUptime();
+  const left = () => LIMITS.shutdownMs - (systemUptime() - began);
   entry.leave();
   if (!store.isExclusive) {
     void proxy?.leave();
     await sleep(systemClock, LIMITS.stopNoticeMs);
   }
   entry.drain();
-  while (entry.underWay > 0 && systemClock.now() - began < LIMITS.drainMs) await sleep(systemClock, 20);
+  while (entry.underWay > 0 && systemUptime() - began < LIMITS.drainMs) await sleep(systemClock, 20);
   registry?.stop();
   await proxy?.stop(left() - CLOSE_MS);
   proxy?.closeSockets();

@@ -4,7 +4,19 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import { CLOSE } from "../../shared/protocol/frames.ts";
-import { Connector, type LiveAgent, messageTo, pair, PATIENT, Service, SOON_MS, within } from "../support/process.ts";
+import {
+  Connector,
+  freePort,
+  type LiveAgent,
+  messageTo,
+  pair,
+  PATIENT,
+  Service,
+  SOON_MS,
+  startServerHere,
+  tempFolder,
+  within,
+} from "../support/process.ts";
 import { codeOf, RawConnection, rawRequest, usualLines } from "../support/raw_http.ts";
 import { outcome } from "./harness.ts";
 
@@ -121,4 +133,26 @@ Deno.test("a second signal does not shorten the first shutdown", async () => {
   assertEquals(await sending, "502 PROXY_RELAY_DELIVERY_FAILED");
   assertEquals((await connector.closed).code, CLOSE.shuttingDown);
   assertEquals((await within(SOON_MS, "the end of the process", service.server.status)).code, 0);
+});
+
+Deno.test("a step of the clock during the shutdown does not cut off a request in flight", async () => {
+  await using folder = await tempFolder();
+  const server = await startServerHere({ folder: folder.path, env: { PORT: String(freePort()) } });
+  await using client = await RawConnection.open(server.address);
+  const body = '{"code":"svc_inv_unknown","displayName":"Ada","apiKeyName":"laptop"}';
+  const lines = [...usualLines(server.address), ["Content-Length", String(body.length)] as const];
+  await client.send(rawRequest("POST", "/v1/invites/redeem", lines, body.slice(0, 9)));
+  // The server has the request once it has answered a later one.
+  await (await fetch(`${server.address}/health`)).body?.cancel();
+  const stopped = server[Symbol.asyncDispose]();
+  const { now } = Date;
+  Date.now = () => now() + 3_600_000;
+  try {
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    await client.send(body.slice(9));
+    assertEquals((await client.answer())?.status, 400);
+  } finally {
+    Date.now = now;
+    await stopped;
+  }
 });
