@@ -144,8 +144,13 @@ async function exportStore(store: Store, { out }: Options): Promise<void> {
   const target = out === undefined ? Deno.stdout : await createPrivate(out);
   const encoder = new TextEncoder();
   for await (const line of exportLines(store.kv, TABLES, systemClock.now())) {
-    for (let rest = encoder.encode(`${line}\n`); rest.length > 0;) {
-      rest = rest.subarray(await target.write(rest));
+    try {
+      for (let rest = encoder.encode(`${line}\n`); rest.length > 0;) {
+        rest = rest.subarray(await target.write(rest));
+      }
+    } catch (error) {
+      const why = error instanceof Error ? error.message : error;
+      throw new WorkFailed(`Cannot export: ${why}. What was written is incomplete: remove it, then export again.`);
     }
   }
 }

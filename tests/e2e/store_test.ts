@@ -4,7 +4,7 @@
  */
 import { assert, assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
 import { AgentClient, RegistryClient } from "../support/agent_client.ts";
-import { runStore, StartRefused } from "../../deploy_store.ts";
+import { runStore, StartRefused, WorkFailed } from "../../deploy_store.ts";
 import { openStore, StoreRefused } from "../../shared/server/store/open_store.ts";
 import { TABLES } from "../support/store_story.ts";
 import {
@@ -181,6 +181,20 @@ Deno.test("store export --out writes a new file with mode 0600 and never replace
   const again = await store(kvUrl, ["export", "--out", file]);
   assertEquals([again.code, again.err], [2, `Cannot export: ${file} exists already\n`]);
   assertEquals(await Deno.readTextFile(file), text);
+});
+
+Deno.test("an export that a full disk ends says what to do with what was written", async () => {
+  await using folder = await tempFolder();
+  const kvUrl = `${folder.path}/svc.kv`;
+  await (await startServerHere({ folder: folder.path, env: { PORT: String(freePort()) } }))[Symbol.asyncDispose]();
+  const { write } = Deno.stdout;
+  Deno.stdout.write = () => Promise.reject(new Error("No space left on device"));
+  try {
+    const message = "No space left on device. What was written is incomplete";
+    await assertRejects(() => runStore(["export", "--store", kvUrl]), WorkFailed, message);
+  } finally {
+    Deno.stdout.write = write;
+  }
 });
 
 Deno.test("a store is refused when another process holds it under the same pid, as two containers may", async () => {
