@@ -60,9 +60,9 @@ async function agentsPage(pages: ConsolePages, input: Input): Promise<PageResult
     q: text("q"),
     status: text("status", "active"),
     online: text("online"),
-    cursor: text("cursor"),
+    cursor: query.get("cursor") ?? "",
   };
-  const id = idIn(wanted.q, "agent");
+  const id = idIn(input, "agent");
   if (id !== null) return { to: `agents/${id}` };
   const [counts, found] = await Promise.all([deps.counts.current(), orAway(pageOf(pages, input, wanted))]);
   const { items, nextCursor } = found instanceof RelayAway ? { items: [], nextCursor: null } : found;
@@ -108,7 +108,7 @@ async function pageOf(
     const own = isUlid(cursor) ? cursor : undefined;
     return await listAllAgents(deps, { name: q || undefined, status: only, limit: PAGE_ROWS, cursor: own });
   }
-  const query = { online, limit: String(PAGE_ROWS), ...cursor === "" ? {} : { cursor } };
+  const query = { online, limit: String(PAGE_ROWS), ...parseDid(cursor)?.kind === "agent" ? { cursor } : {} };
   const { connections, pagination } = await relay.get(session, "connections", query, ConnectionList);
   const ids = connections.flatMap(({ agentDid }) => parseDid(agentDid)?.id ?? []);
   const begins = beginsWith(q);

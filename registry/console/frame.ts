@@ -137,9 +137,12 @@ export function cursorOf({ query }: Input): string | undefined {
   return isUlid(cursor) ? cursor : undefined;
 }
 
-/** The ID that a person gave in place of a name, also within a DID; `null` for a name. */
-export function idIn(text: string, kind: "agent" | "human"): string | null {
-  const did = parseDid(text);
+/**
+ * The ID that a person gave in place of a name, also within a DID; `null` for a name. The text is not cut as names are,
+ * because a DID may be longer.
+ */
+export function idIn({ query }: Input, kind: "agent" | "human"): string | null {
+  const text = (query.get("q") ?? "").trim(), did = parseDid(text);
   return isUlid(text) ? text : did?.kind === kind ? did.id : null;
 }
 

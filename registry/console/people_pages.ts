@@ -42,7 +42,7 @@ const STATUSES = ["active", "suspended"] as const;
 async function peoplePage(pages: ConsolePages, input: Input): Promise<PageResult> {
   const { deps } = pages, { query, base } = input;
   const q = (query.get("q") ?? "").trim().slice(0, LIMITS.displayName);
-  const id = idIn(q, "human");
+  const id = idIn(input, "human");
   if (id !== null) return { to: `people/${id}` };
   const status = STATUSES.find((one) => one === query.get("status"));
   const wanted = { name: q || undefined, status, limit: PAGE_ROWS, cursor: cursorOf(input) };

@@ -262,6 +262,23 @@ Deno.test("a typing mistake in the name of a person names the nearest one", asyn
   assert(!(await look(w, own, "people?q=nobody-like-that")).text.includes("Did you mean"));
 });
 
+Deno.test("DIDs of a registry with a long name are found, and turn pages", async () => {
+  await using w = await open();
+  const own = await visit(w), long = "registry.of-a-rather-large-organisation.example.test", id = w.newId();
+  for (const [page, kind] of [["agents", "agent"], ["people", "human"]] as const) {
+    const path = `${own.base}/${page}?q=did:svc:${long}:${kind}:${id}`;
+    const answer = await request(w, path, { headers: { Cookie: own.cookie } });
+    assertEquals([answer.status, answer.headers.get("location")], [303, `${own.base}/${page}/${id}`]);
+  }
+  const cursor = `did:svc:${long}:agent:${id}`, asked: (string | null)[] = [], { callProxy } = w;
+  w.callProxy = (call) => {
+    asked.push(new URL(call.url).searchParams.get("cursor"));
+    return callProxy(call);
+  };
+  await look(w, own, `agents?online=true&cursor=${cursor}`);
+  assertEquals(asked, [cursor]);
+});
+
 Deno.test("a proxy that is away, slow or strange leaves every page, which says so", async () => {
   await using w = await open();
   const { a } = await w.story();
