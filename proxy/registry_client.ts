@@ -114,7 +114,9 @@ export class RegistryClient {
    */
   validate(claim: AccessTokenCheck): Promise<boolean> {
     const key = `${claim.agentDid} ${claim.aitJti} ${claim.accessToken}`;
-    if ((this.#accepted.get(key) ?? 0) > this.#clock.now()) return Promise.resolve(true);
+    const restMs = (this.#accepted.get(key) ?? 0) - this.#clock.now();
+    // After a step back of the clock an ended session would be accepted for as long as the step.
+    if (restMs > 0 && restMs <= this.#config.accessCacheMs) return Promise.resolve(true);
     let validation = this.#validating.get(key);
     if (!validation) {
       validation = this.#validate(claim, key).finally(() => this.#validating.delete(key));

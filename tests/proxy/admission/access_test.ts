@@ -257,6 +257,9 @@ Deno.test("a positive validation is cached for AGENT_ACCESS_CACHE_MS when set; a
   assertEquals(validations.asked.length, 2);
   for (let i = 0; i < 3; i++) assertEquals(await outcome(await w.message(withAccess(a, "junk"), b)), INVALID);
   assertEquals(validations.asked.length, 5);
+  await w.clock.stepWhenIdle(-30_000);
+  assertEquals(await outcome(await w.message(a, b)), "202");
+  assertEquals(validations.asked.length, 6, "after a step back of the clock");
 });
 
 Deno.test("pairing continues while validation is down", async () => {
