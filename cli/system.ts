@@ -6,7 +6,7 @@ import { Interrupt } from "./terminal/interrupt.ts";
 import { systemKeyboard } from "./terminal/keyboard.ts";
 import type { Terminal } from "./terminal/output.ts";
 import { layOut } from "./terminal/text_width.ts";
-import { systemClock } from "../shared/clock.ts";
+import { settledWithin, systemClock } from "../shared/clock.ts";
 import { systemRandom } from "../shared/random.ts";
 
 /** The system of this machine. Sets `NO_PROXY` when a proxy is configured. */
@@ -131,15 +131,18 @@ function read(path: string): Promise<string | null> {
 /** What a program prints; `null` when it cannot run, or takes longer than `RUN_MS`. */
 async function run(command: string, args: string[]): Promise<string | null> {
   const late = new AbortController();
-  const cancel = systemClock.after(RUN_MS, () => late.abort());
+  let printed: string | null = null;
   try {
     const options = { args, stdin: "null", stdout: "piped", stderr: "null", signal: late.signal } as const;
-    const { stdout } = await new Deno.Command(command, options).output();
-    return late.signal.aborted ? null : new TextDecoder().decode(stdout);
+    const reading = new Deno.Command(command, options).output()
+      .then(({ stdout }) => printed = new TextDecoder().decode(stdout));
+    // Not the end of the output, because a program that it has started keeps that open for as long as it runs.
+    await settledWithin(systemClock, reading, RUN_MS);
+    return printed;
   } catch {
     return null;
   } finally {
-    cancel();
+    late.abort();
   }
 }
 
@@ -161,10 +164,17 @@ async function runNamed(program: string, env: Record<string, string>, signal: Ab
 /** Programs that show a file in the browser, by system. */
 const OPENERS: Partial<Record<typeof Deno.build.os, string>> = { darwin: "open", windows: "explorer.exe" };
 
-async function openFile(path: string, display: string | undefined): Promise<boolean> {
+function openFile(path: string, display: string | undefined): Promise<boolean> {
   const opener = OPENERS[Deno.build.os] ?? (display === undefined ? null : "xdg-open");
-  // explorer.exe ends with 1 after a success, so only a program that could not run counts as a failure.
-  return opener !== null && await run(opener, [path]) !== null;
+  if (opener === null) return Promise.resolve(false);
+  try {
+    const quiet = { stdin: "null", stdout: "null", stderr: "null" } as const;
+    // Not waited for, because xdg-open may run as long as the browser, and explorer.exe ends with 1 after a success.
+    new Deno.Command(opener, { args: [path], ...quiet }).spawn().unref();
+    return Promise.resolve(true);
+  } catch {
+    return Promise.resolve(false);
+  }
 }
 
 async function writeSocket(path: string, text: string): Promise<void> {

@@ -1,0 +1,38 @@
+/** The system of this machine: a program that svc starts holds up no command. */
+import { assert, assertEquals } from "@std/assert";
+import { realSystem } from "../../cli/system.ts";
+
+const SECONDS = 6;
+
+/** Stand-ins for `xdg-open`, which is a shell script: the browser outlives it, or it waits for the browser. */
+const OPENERS = {
+  "the opener leaves its browser behind": `sleep ${SECONDS} &`,
+  "the opener waits for its browser": `sleep ${SECONDS}; :`,
+};
+
+for (const [what, script] of Object.entries(OPENERS)) {
+  Deno.test({
+    name: `a page counts as opened while its browser runs: ${what}`,
+    ignore: Deno.build.os !== "linux",
+    // The stand-in outlives the test, as a browser outlives the command.
+    sanitizeOps: false,
+    sanitizeResources: false,
+    async fn() {
+      const folder = await Deno.makeTempDir({ prefix: "svc_opener_" });
+      const before = { PATH: Deno.env.get("PATH") ?? "", DISPLAY: Deno.env.get("DISPLAY") };
+      try {
+        await Deno.writeTextFile(`${folder}/xdg-open`, `#!/bin/sh\n${script}\n`, { mode: 0o755 });
+        Deno.env.set("PATH", `${folder}:${before.PATH}`);
+        Deno.env.set("DISPLAY", ":0");
+        const began = performance.now();
+        assertEquals(await realSystem("0").openFile?.(`${folder}/page.html`), true);
+        assert(performance.now() - began < (SECONDS - 2) * 1000, "the command waits for the browser");
+      } finally {
+        Deno.env.set("PATH", before.PATH);
+        if (before.DISPLAY === undefined) Deno.env.delete("DISPLAY");
+        else Deno.env.set("DISPLAY", before.DISPLAY);
+        await Deno.remove(folder, { recursive: true });
+      }
+    },
+  });
+}
