@@ -1,5 +1,4 @@
 /** The machine of this process, for detection and set-up. Starts programs only to read their version. */
-import { sleep } from "../../shared/clock.ts";
 import { exchange } from "../../shared/client/http.ts";
 import type { Context, EnvironmentName } from "../context.ts";
 import { type Machine, MAX_SETTINGS_BYTES } from "./platform.ts";
@@ -31,14 +30,17 @@ export function thisMachine(ctx: Context): Machine {
       } catch {
         return null;
       }
-      const done = new AbortController();
-      const late = sleep(ctx.clock, RUN_MS, done.signal).then(() => {
-        if (!done.signal.aborted) child.kill("SIGKILL");
+      let isRunning = true;
+      const ended = child.status.finally(() => isRunning = false);
+      const reader = child.stdout.getReader();
+      const cancel = ctx.clock.after(RUN_MS, () => {
+        if (isRunning) child.kill("SIGKILL");
+        // The output too, because a program that the child has started keeps it open.
+        void reader.cancel();
       });
-      const stdout = await firstText(child.stdout);
-      const { success } = await child.status;
-      done.abort();
-      await late;
+      const stdout = await firstText(reader);
+      const { success } = await ended;
+      cancel();
       return success ? stdout : null;
     },
     async read(path) {
@@ -54,13 +56,15 @@ export function thisMachine(ctx: Context): Machine {
 }
 
 /** The first `MAX_BYTES` of a stream as text; the rest is cancelled. */
-async function firstText(stream: ReadableStream<Uint8Array> | null): Promise<string> {
+async function firstText(reader: ReadableStreamDefaultReader<Uint8Array>): Promise<string> {
   const decoder = new TextDecoder();
   let text = "", left = MAX_BYTES;
-  for await (const chunk of stream ?? []) {
+  while (left > 0) {
+    const { value: chunk, done } = await reader.read();
+    if (done) return text;
     text += decoder.decode(chunk.subarray(0, left), { stream: true });
     left -= Math.min(left, chunk.length);
-    if (left === 0) break;
   }
+  await reader.cancel();
   return text;
 }

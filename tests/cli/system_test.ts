@@ -1,6 +1,9 @@
 /** The system of this machine: a program that svc starts holds up no command. */
 import { assert, assertEquals } from "@std/assert";
+import type { Context } from "../../cli/context.ts";
+import { thisMachine } from "../../cli/platforms/local_machine.ts";
 import { realSystem } from "../../cli/system.ts";
+import { systemClock } from "../../shared/clock.ts";
 
 const SECONDS = 6;
 
@@ -36,3 +39,18 @@ for (const [what, script] of Object.entries(OPENERS)) {
     },
   });
 }
+
+Deno.test({
+  name: "a program that leaves another one behind is waited for no longer than any other",
+  ignore: Deno.build.os === "windows",
+  sanitizeResources: false,
+  async fn() {
+    const fast = { ...systemClock, after: (ms: number, fn: () => void) => systemClock.after(ms / 20, fn) };
+    const machine = thisMachine({ clock: fast, env: () => undefined } as unknown as Context);
+    const began = performance.now();
+    assertEquals(await machine.run("sh", ["-c", `sleep ${SECONDS} & echo one 1.0`]), "one 1.0\n");
+    assertEquals(await machine.run("sh", ["-c", "echo two 2.0; sleep 60; :"]), null);
+    assertEquals(await machine.run("sh", ["-c", "echo three 3.0"]), "three 3.0\n");
+    assert(performance.now() - began < (SECONDS - 2) * 1000, "the look waits for a program that it did not start");
+  },
+});
