@@ -3,7 +3,8 @@
  * because other programs of the machine can read it. Install and removal are idempotent. The caller checks whether
  * the connector in the service answers.
  */
-import { dirname, join } from "node:path";
+import { basename, dirname, join } from "node:path";
+import { isAgentName } from "../../shared/protocol/names.ts";
 import { CliError } from "../errors.ts";
 import { removeFile, saveFailed } from "../files/private_files.ts";
 import type { Context } from "../context.ts";
@@ -38,6 +39,19 @@ export async function installService(host: Host, system: ServiceSystem, spec: Se
     if (!wasThere) await uninstallService(host, system, spec);
     throw error;
   }
+}
+
+/** The agents that a file of a service names, also those whose own files are gone. */
+export async function agentsWithService(
+  host: Host,
+  system: ServiceSystem,
+  profile: ServiceName["profile"],
+): Promise<string[]> {
+  const form = pathOf(host, system, { agentName: "*", profile });
+  const [before = "", after = ""] = basename(form).split("*");
+  const names = await Array.fromAsync(Deno.readDir(dirname(form)), ({ name }) => name).catch(() => []);
+  return names.filter((name) => name.startsWith(before) && name.endsWith(after))
+    .map((name) => name.slice(before.length, -after.length)).filter(isAgentName);
 }
 
 /** The file of a service that is installed for a configuration folder; `null` without one. */

@@ -8,16 +8,24 @@ import { describeError } from "../../shared/client/refusals.ts";
 import { connectAsPerson } from "../account/registry_access.ts";
 import { AgentStore, findAgent } from "../agents/agent_store.ts";
 import { deleteAgent } from "../agents/lifecycle.ts";
-import { chooseSystem, type Host, serviceFile, thisHost, uninstallService } from "../autostart/control.ts";
+import {
+  agentsWithService,
+  chooseSystem,
+  type Host,
+  serviceFile,
+  thisHost,
+  uninstallService,
+} from "../autostart/control.ts";
 import { command } from "../command_line/command.ts";
 import { COMPLETION_START } from "../command_line/completion_scripts.ts";
 import { connectorOf } from "../connector/attach.ts";
 import type { Context } from "../context.ts";
 import { CliError, describe, EXIT } from "../errors.ts";
-import { PrivateFolder, reason } from "../files/private_files.ts";
+import { PrivateFolder, reason, removeFile } from "../files/private_files.ts";
 import { DEFAULT_PROFILE, profileFolders, profileOf } from "../files/profile.ts";
 import { recordedEntries } from "../hosts/install.ts";
 import { changedFiles, undoChanges } from "../platforms/setup.ts";
+import { shellWord } from "../terminal/output.ts";
 import { isConfirmed } from "./confirm.ts";
 
 export const COMMANDS = [
@@ -130,9 +138,11 @@ async function findEverywhere(ctx: Context) {
     const { agents } = await store.names();
     const shown = (name: string) => profile === DEFAULT_PROFILE ? name : `${profile}/${name}`;
     kept.push(...agents.map((name) => ({ ctx: here, name, shown: shown(name) })));
-    for (const agentName of [...agents, null]) {
+    const inProfile = profileOf(here);
+    const named = system === null ? [] : await agentsWithService(host, system, inProfile);
+    for (const agentName of [...new Set([...agents, ...named]), null]) {
       if (system === null) break;
-      const service = { agentName, profile: profileOf(here) };
+      const service = { agentName, profile: inProfile };
       const path = await serviceFile(host, system, service, configDir);
       const remove = () => uninstallService(host, system, service);
       if (path !== null) installed.push({ kind: "service", path, what: agentName ?? "all agents", remove });
@@ -155,7 +165,7 @@ async function findEverywhere(ctx: Context) {
   }
   for (const path of completionFiles(host)) {
     const text = await Deno.readTextFile(path).catch(() => "");
-    const remove = () => Deno.remove(path).then(() => true, () => false);
+    const remove = () => removeFile(path).then(() => true);
     if (text.startsWith(COMPLETION_START)) installed.push({ kind: "completion", path, what: "svc", remove });
   }
   return { installed, kept, unread };
@@ -176,7 +186,7 @@ async function zshNote({ home }: Host): Promise<string[]> {
 }
 
 function programRemoval(): string {
-  if (Deno.build.standalone) return `rm ${Deno.execPath()}`;
+  if (Deno.build.standalone) return `rm ${shellWord(Deno.execPath())}`;
   return Deno.mainModule.endsWith(".js") ? "npm uninstall --global @svc/svc" : "remove the project's folder";
 }
 

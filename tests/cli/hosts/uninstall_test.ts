@@ -142,3 +142,53 @@ Deno.test("svc uninstall covers every profile, and --purge deletes them after th
   const done = await machine.svc("uninstall", "--purge");
   assertEquals([done.code, await Deno.stat(folder).then(() => true, () => false)], [0, false], done.stderr);
 });
+
+Deno.test({
+  name: "svc uninstall finds the service of an agent whose files are gone, in its own profile",
+  ignore: Deno.build.os !== "linux",
+  async fn() {
+    await using machine = await hostMachine();
+    const configHome = `${machine.path("home")}/.config`, folder = machine.env.SVC_CONFIG_DIR ?? "";
+    await Deno.mkdir(`${configHome}/systemd/user`, { recursive: true });
+    await machine.json("agent", "create", "beta", "--profile", "work");
+    const services = [{ agentName: "gone", profile: null, configDir: folder }, {
+      agentName: "gone",
+      profile: "work",
+      configDir: `${folder}/profiles/work`,
+    }, { agentName: "far", profile: null, configDir: "/another/folder" }];
+    const pathOfUnit = (service: { agentName: string; profile: string | null }) => unitPath({ configHome }, service);
+    for (const { configDir, ...service } of services) {
+      const command = ["svc", "connector", "start", service.agentName, "--config-dir", configDir];
+      await Deno.writeTextFile(pathOfUnit(service), unitText({ ...service, command, logPath: "" }));
+    }
+    const [own, ofWork, far] = services.map(pathOfUnit);
+    const { installed } = await machine.json("uninstall", "--print");
+    assertEquals(installed.map(({ path }: { path: string }) => path), [own, ofWork]);
+    assertEquals((await machine.svc("uninstall", "--yes")).code, 0);
+    assertEquals(await Array.fromAsync(Deno.readDir(`${configHome}/systemd/user`), ({ name }) => name), [
+      far?.split("/").at(-1),
+    ]);
+  },
+});
+
+Deno.test({
+  name: "svc uninstall names a completion that it cannot remove",
+  ignore: Deno.build.os !== "linux",
+  async fn() {
+    await using machine = await hostMachine();
+    const path = `${machine.path("home")}/.config/fish/completions/svc.fish`;
+    await Deno.mkdir(path.replace(/\/[^/]*$/, ""), { recursive: true });
+    await Deno.writeTextFile(path, (await machine.svc("completions", "fish")).stdout);
+    const remove = Deno.remove;
+    Deno.remove = (given, options) =>
+      given === path ? Promise.reject(new Deno.errors.PermissionDenied("denied")) : remove(given, options);
+    try {
+      const { code, stdout, stderr } = await machine.svc("uninstall", "--yes");
+      assertEquals(code, 1);
+      assertStringIncludes(stdout, "Removed: 0 of 1.");
+      assertStringIncludes(stderr, path);
+    } finally {
+      Deno.remove = remove;
+    }
+  },
+});
