@@ -9,6 +9,7 @@ import { tryParse } from "../../shared/protocol/json_text.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { Authority, Context } from "../context.ts";
 import { CliError } from "../errors.ts";
+import { shellWord } from "../terminal/output.ts";
 import { ensureConfigDir } from "./config_dir.ts";
 import { withLock } from "./lock.ts";
 import { readPrivate, removeFile, writePrivate } from "./private_files.ts";
@@ -171,7 +172,7 @@ function members(folder: Folder): Record<string, unknown> {
 function damaged({ configDir }: Folder): CliError {
   const path = join(configDir, PROFILE_FILE);
   return new CliError("CLI_FILE_INVALID", `${path} is damaged`, {
-    fix: `Delete it, and set again what it held with svc profile set: rm '${path}'`,
+    fix: `Delete it, and set again what it held with svc profile set: rm ${shellWord(path)}`,
   });
 }
 

@@ -128,6 +128,18 @@ Deno.test("a damaged profile is named and never overwritten", async (t) => {
   }
 });
 
+Deno.test("the command that removes a damaged profile works when it is pasted, in any folder", async () => {
+  await using machine = await Machine.open();
+  machine.env.SVC_CONFIG_DIR = machine.path("Ada's $HOME");
+  machine.write("note", "of the person");
+  await Deno.mkdir(machine.env.SVC_CONFIG_DIR);
+  machine.write("Ada's $HOME/profile.json", "[]");
+  const { message } = await machine.failure("whoami");
+  const command = /svc profile set: (rm .*)\.$/.exec(message)?.[1] ?? "";
+  const { code } = await new Deno.Command("sh", { args: ["-c", command] }).output();
+  assertEquals([code, Object.keys(machine.tree())], [0, ["Ada's $HOME/", "note"]]);
+});
+
 Deno.test("texts are kept for the days that are set, and a lost authority can be given up", async () => {
   await using machine = await Machine.ofPerson();
   for (const days of [0, 30, 365]) {
