@@ -33,7 +33,9 @@ export const COMMANDS = [
         throw orCommand(error, agentName);
       });
       await statusOf(client);
-      const { url = "", port } = readConnectorFile(folder) ?? {};
+      const file = readConnectorFile(folder);
+      if (file === null) throw new LocalDown(folder.name, "has ended");
+      const { url, port } = file;
       const lines = curlLines(folder, url);
       ctx.out.result({ agent: folder.name, url, port, lines: lines.map(([, words]) => words.join(" ")) }, [
         ...lines.flatMap(([what, words]) => [what, ...ctx.out.shellLines(words)]),

@@ -217,6 +217,22 @@ Deno.test("svc connector prints lines for curl, suggests a misspelt command, and
   }
 });
 
+Deno.test("svc connector prints no address of a connector that ends meanwhile", async () => {
+  await using machine = await machineWithAlpha();
+  await using _connector = await connectorOfAlpha(machine.world, machine);
+  const path = machine.path("agents/alpha/connector.json"), text = await Deno.readTextFile(path);
+  const reached = machine.fetch;
+  machine.fetch = async (input, init) => {
+    const answer = await reached(input, init);
+    if (String(input).endsWith("/v1/status")) await Deno.remove(path);
+    return answer;
+  };
+  const { exit, code, message } = await machine.failure("connector");
+  assertEquals([exit, code], [5, "CLI_CONNECTOR_DOWN"]);
+  assertStringIncludes(message, "The connector of alpha has ended. svc connector start alpha");
+  await Deno.writeTextFile(path, text, { mode: 0o600 });
+});
+
 Deno.test("svc connector service logs says that no service is installed, as uninstall does", async () => {
   await using machine = await machineWithAlpha();
   machine.env.HOME = machine.path("home");
