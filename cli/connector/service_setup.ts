@@ -70,7 +70,7 @@ export async function installConnector(
     ...[...own, "connector", "start", agentName],
     ...commonArguments(ctx, options),
     ...valued([["port", options.port]]),
-    ...target === null ? options.inbox ? ["--inbox"] : [] : runtimeArguments(ctx, options, target.platform),
+    ...target === null ? readerArguments(options) : runtimeArguments(ctx, options, target.platform),
   ]);
   return { ...service, status: installed?.status as Status };
 }
@@ -114,8 +114,7 @@ export async function installFleet(
   const command = [
     ...[...own, "connector", "start", "--all"],
     ...commonArguments(ctx, options),
-    ...valued([["replies", parseReplies(options.replies)]]),
-    ...options.inbox ? ["--inbox"] : [],
+    ...readerArguments(options),
   ];
   return await install(ctx, host, system, null, await agentFolders(ctx), command);
 }
@@ -194,6 +193,11 @@ function commonArguments(ctx: Context, options: StartOptions): string[] {
     ...isHidden ? ["--hidden"] : [],
     ...ctx.allowInsecure ? ["--allow-insecure"] : [],
   ];
+}
+
+/** The options about messages where the command line names no runtime: a later `svc install` may choose one. */
+function readerArguments({ replies, inbox }: StartOptions): string[] {
+  return [...valued([["replies", parseReplies(replies)]]), ...inbox ? ["--inbox"] : []];
 }
 
 function runtimeArguments(ctx: Context, options: StartOptions, platform: PushPlatformId): string[] {

@@ -13,13 +13,14 @@ import {
   unitPath,
   unitText,
 } from "../../../cli/autostart/control.ts";
-import { installFleet } from "../../../cli/connector/service_setup.ts";
+import { installConnector, installFleet } from "../../../cli/connector/service_setup.ts";
 import { CliError } from "../../../cli/errors.ts";
 import { World } from "../../support/world.ts";
 import { Machine } from "../cli_world.ts";
 import { contextOf } from "../connector/context.ts";
 import type { Context } from "../../../cli/context.ts";
 import { systemClock } from "../../../shared/clock.ts";
+import { machineWithAlpha } from "../connector/local_machine.ts";
 
 const NASTY = ["/opt/with space/svc", "--config-dir", `/home/a b/$HOME/%h;"q"/'s'\\x\`id\`\n&<>`, "$(touch /tmp/x)"];
 const ALPHA = { agentName: "alpha", profile: null };
@@ -173,6 +174,26 @@ Deno.test("the service of all agents starts with the options that are for each o
     assertStringIncludes(await install({ ...options, replies: "off" }), '"--strict" "--replies" "off" "--inbox"');
     assert(!(await install(options)).includes("--replies"));
     await assertRejects(() => install({ ...options, replies: "never" }), CliError, "--replies is one of");
+  }));
+
+Deno.test("the service of an agent that reads its messages keeps --replies, and refuses a wrong value", () =>
+  withHost(async (host) => {
+    await using machine = await machineWithAlpha();
+    let now = machine.world.clock.now();
+    // No connector starts in this test, so the time to wait for it passes at once.
+    const clock = { now: () => now += 1_000, after: (_ms: number, fn: () => void) => (queueMicrotask(fn), () => {}) };
+    const install = async (replies: string) => {
+      const env = (name: keyof typeof machine.env) => machine.env[name];
+      const context = { ...contextOf(machine.world, machine), clock, env };
+      await assertRejects(
+        () => installConnector(context, host, ["/svc"], "alpha", { platform: "systemd", inbox: true, replies }),
+        CliError,
+        replies === "on" ? "its connector did not start" : "--replies is one of",
+      );
+    };
+    await install("on");
+    assertStringIncludes(await Deno.readTextFile(unitPath(host, ALPHA)), '"--replies" "on" "--inbox"');
+    await install("never");
   }));
 
 Deno.test("a service of another configuration folder is neither replaced nor removed, and names a way on", async () => {
