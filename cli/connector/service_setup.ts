@@ -33,13 +33,11 @@ import {
   runtimeSettings,
   runtimeTarget,
 } from "./runtime/runtime_file.ts";
-import { refuseOptionsOfOne, type StartOptions } from "./start_options.ts";
+import { refuseOptionsOfOne, runtimeOfOne, type StartOptions } from "./start_options.ts";
 import { type Status, statusOf } from "./status.ts";
 
 const UP_MS = 20_000;
 const LOOK_EVERY_MS = 250;
-
-const RUNTIME_VARIABLES = ["SVC_RUNTIME_BASE_URL", "OPENCLAW_BASE_URL", "SVC_HOOK_PATH", "SVC_HOOK_TOKEN"] as const;
 
 export interface FleetServiceResult extends Installed {
   /** Each agent with the status that its connector reports; `null` without an answer. */
@@ -105,8 +103,9 @@ export async function installFleet(
   own: readonly string[],
   options: StartOptions & { platform?: string | undefined },
 ): Promise<FleetServiceResult> {
-  refuseRuntimeOfEnvironment(ctx);
   refuseOptionsOfOne(ctx, options);
+  // The service does not have the environment of this command, so it would run without the token.
+  if (ctx.env("SVC_HOOK_TOKEN") !== undefined) throw runtimeOfOne("SVC_HOOK_TOKEN", "the service of several agents");
   const system = chooseSystem(options.platform ?? "auto", ctx.os);
   await requireOwnService(host, system, serviceName(ctx, null), ctx.configDir);
   requireProxy(ctx, options);
@@ -117,15 +116,6 @@ export async function installFleet(
     ...readerArguments(options),
   ];
   return await install(ctx, host, system, null, await agentFolders(ctx), command);
-}
-
-/** Refuses variables of a runtime: it would get the messages of all agents. @throws {CliError} `CLI_USAGE` */
-function refuseRuntimeOfEnvironment(ctx: Context): void {
-  const name = RUNTIME_VARIABLES.find((name) => ctx.env(name) !== undefined);
-  if (name === undefined) return;
-  throw new CliError("CLI_USAGE", `${name} cannot be used for the service of several agents`, {
-    fix: "Unset it, and set the runtime of each agent with svc provider setup, or of all with svc install.",
-  });
 }
 
 /**

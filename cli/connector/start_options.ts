@@ -33,8 +33,11 @@ export function checkSave(options: StartOptions): void {
   );
 }
 
+/** Variables of an address. A token is for every agent. */
+const VARIABLES_OF_ONE = ["SVC_RUNTIME_BASE_URL", "OPENCLAW_BASE_URL", "SVC_HOOK_PATH"] as const;
+
 /**
- * Refuses the options of one agent where there are several, because one runtime would get the messages of all.
+ * Refuses options and variables of one agent where there are several, because one runtime would get the messages of all.
  * @throws {CliError} `CLI_USAGE`
  */
 export function refuseOptionsOfOne({ env }: Pick<Context, "env">, options: StartOptions): void {
@@ -45,4 +48,12 @@ export function refuseOptionsOfOne({ env }: Pick<Context, "env">, options: Start
     if (value === undefined || isOfAll) continue;
     throw new CliError("CLI_USAGE", `--${name} is for the connector of one agent, not for several`);
   }
+  const variable = VARIABLES_OF_ONE.find((name) => env(name) !== undefined);
+  if (variable !== undefined) throw runtimeOfOne(variable, "several agents");
+}
+
+export function runtimeOfOne(variable: string, what: string): CliError {
+  return new CliError("CLI_USAGE", `${variable} cannot be used for ${what}`, {
+    fix: "Unset it, and set the runtime of each agent with svc provider setup, or of all with svc install.",
+  });
 }

@@ -1,5 +1,5 @@
 /** `connector start` in one process: how a wrong clock is corrected before there is a link, and when keys are read. */
-import { assertEquals, assertRejects } from "@std/assert";
+import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { startConnectors } from "../../../cli/connector/start.ts";
 import { CliError } from "../../../cli/errors.ts";
 import { LocalDown } from "../../../shared/client/errors.ts";
@@ -97,4 +97,18 @@ Deno.test("a connector that stops takes no more calls of its own view, whose wai
   void alpha.stop();
   await assertRejects(wait, LocalDown, "does not run");
   assertEquals((await waiting).status, 200);
+});
+
+Deno.test("a runtime of the environment is refused for several agents, because it would get the messages of all", async () => {
+  await using machine = await machineWithAlpha();
+  await machine.json("agent", "create", "beta");
+  for (const name of ["SVC_RUNTIME_BASE_URL", "OPENCLAW_BASE_URL", "SVC_HOOK_PATH"] as const) {
+    machine.env[name] = name === "SVC_HOOK_PATH" ? "/in" : "http://127.0.0.1:9";
+    for (const which of [["--all"], ["alpha", "beta"]]) {
+      const { exit, message } = await machine.failure("connector", "start", ...which);
+      assertEquals(exit, 2);
+      assertStringIncludes(message, `${name} cannot be used for several agents. Unset it`);
+    }
+    delete machine.env[name];
+  }
 });
