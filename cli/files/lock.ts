@@ -38,8 +38,9 @@ export async function withLock<T>(
   waiting: () => void = () => {},
   waitMs = WAIT_MS,
 ): Promise<T> {
-  const began = deps.clock.now();
   let announced = false;
+  // Counted and not read from the clock, because one that is set back would lengthen the wait.
+  let waited = 0;
   for (let opens = 1;; opens++) {
     const path = await place();
     if (opens > MAX_OPENS) throw new CliError("CLI_BUSY", `${path} keeps being replaced`);
@@ -48,8 +49,9 @@ export async function withLock<T>(
     while (!(await file.tryLock(true))) {
       if (!announced) waiting();
       announced = true;
-      if (deps.clock.now() - began >= waitMs) throw new CliError("CLI_BUSY", `${holder(path)} does not finish`);
+      if (waited >= waitMs) throw new CliError("CLI_BUSY", `${holder(path)} does not finish`);
       await sleep(deps.clock, LOOK_EVERY_MS);
+      waited += LOOK_EVERY_MS;
     }
     if (!await isSameFile(path, file)) continue;
     await writePid(path, file, deps.pid);

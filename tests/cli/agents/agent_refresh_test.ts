@@ -1,12 +1,12 @@
 /** agent auth refresh: one at a time, and no session is lost at any interruption (D-83, D-44). Decisions: D-24. */
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { CliError } from "../../../cli/errors.ts";
+import { withLock } from "../../../cli/files/lock.ts";
 import { fromBase64Url, sha256 } from "../../../shared/protocol/base64url.ts";
 import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
-import { flushTasks } from "../../support/manual_clock.ts";
 import { REGISTRY_URL, World } from "../../support/world.ts";
 import { AUTH, authOf, lose, MARKER, whileTimePasses, withAlpha, works } from "../alpha.ts";
 import { Machine } from "../cli_world.ts";
-import type { Outcome } from "../svc_runner.ts";
 
 Deno.test("agent auth refresh replaces both tokens and leaves no marker", async () => {
   await using world = await World.open();
@@ -265,12 +265,31 @@ Deno.test("a lock of a living process is waited for, and named when it stays", a
   await using machine = await withAlpha(world);
   const lock = await Deno.open(machine.path("agents/alpha/agent.lock"), { read: true, write: true, create: true });
   await lock.lock(true);
-  const waiting: Promise<Outcome> = machine.svc("--json", "agent", "auth", "refresh", "alpha");
-  await flushTasks();
-  world.clock.step(121_000);
-  const { code, stderr } = await whileTimePasses(world, waiting);
+  const after = world.clock.after.bind(world.clock);
+  // The waits between two looks at the lock pass at once, because 2,400 of them would take seconds.
+  world.clock.after = (ms, fn) => ms === 50 ? (queueMicrotask(fn), () => {}) : after(ms, fn);
+  const { code, stderr } = await machine.svc("--json", "agent", "auth", "refresh", "alpha");
   lock.close();
   assertEquals(code, 1);
   assertEquals(JSON.parse(stderr).error.code, "CLI_BUSY");
   assertStringIncludes(stderr, String(Deno.pid));
+});
+
+Deno.test("a clock that is set back does not lengthen the wait for a lock", async () => {
+  const path = await Deno.makeTempFile({ prefix: "svc_lock_" });
+  using lock = await Deno.open(path, { read: true, write: true });
+  await lock.lock(true);
+  let looks = 0;
+  // Each wait passes at once, and the clock goes back by an hour in between.
+  const clock = {
+    now: () => 0 - 3_600_000 * looks,
+    after: (_ms: number, fn: () => void) => {
+      if (++looks > 10_000) throw new Error("the wait has no end");
+      queueMicrotask(fn);
+      return () => {};
+    },
+  };
+  const work = () => withLock({ clock, pid: 1 }, () => path, () => Promise.resolve(), () => {}, 1_000);
+  assertEquals((await assertRejects(work, CliError)).code, "CLI_BUSY");
+  await Deno.remove(path);
 });
