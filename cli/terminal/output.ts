@@ -189,7 +189,7 @@ export class Output {
   withHere(text: string): string {
     if (this.hereWords.length === 0) return text;
     const words = this.hereWords.map(shellWord).join(" ");
-    return text.replaceAll(new RegExp(`\\bsvc (?=(?:${this.groups.join("|")})\\b)`, "g"), `svc ${words} `);
+    return text.replaceAll(new RegExp(`\\bsvc (?=(?:${this.groups.join("|")})\\b)`, "g"), () => `svc ${words} `);
   }
 
   /** Returns a command of svc as indented lines that work when they are pasted, also in a narrow terminal. */

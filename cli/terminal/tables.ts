@@ -36,12 +36,12 @@ export function tableLines<T>(columns: readonly Column<T>[], rows: readonly T[],
   let shown = columns.filter(({ isWide }) => !isWide).map(({ head, rank = 0, cut, of }) => {
     const cells = [head, ...rows.map((row) => short(of(row)))];
     const words = cells.flatMap((cell) => cell.split(" ")).map(textColumns);
-    const natural = Math.max(...cells.map(textColumns));
+    const natural = most(cells.map(textColumns));
     const least = cut === undefined
-      ? Math.max(...words.map((word) => word > width ? CUT_WORD : word))
+      ? most(words.map((word) => word > width ? CUT_WORD : word))
       : Math.min(cut, natural);
     const brief = cells.slice(1).map(textColumns).filter((columns) => columns <= SHORT);
-    const unbroken = cut === undefined ? Math.max(least, ...brief) : least;
+    const unbroken = cut === undefined ? Math.max(least, most(brief)) : least;
     return { cells, rank, least, unbroken, natural, isCut: cut !== undefined };
   });
   const needed = (by: "least" | "unbroken") => shown.reduce((sum, column) => sum + column[by] + GAP, -GAP);
@@ -82,6 +82,11 @@ function grown(columns: readonly { rank: number; least: number; natural: number 
   return widths;
 }
 
+/** The largest of many numbers, which are too many arguments for `Math.max` when a registry has 200,000 agents. */
+function most(numbers: readonly number[]): number {
+  return numbers.reduce((largest, number) => Math.max(largest, number), 0);
+}
+
 function padded(text: string, columns: number): string {
   return text + " ".repeat(Math.max(0, columns - textColumns(text)));
 }
@@ -107,6 +112,6 @@ export function idEnd(text: string): string | null {
 
 export function table(head: readonly string[], rows: readonly (readonly (string | null)[])[]): string[] {
   const cells = [head, ...rows.map((row) => row.map((cell) => cell === null ? "–" : printable(cell)))];
-  const widths = head.map((_, i) => Math.max(...cells.map((row) => textColumns(row[i] ?? ""))));
+  const widths = head.map((_, i) => most(cells.map((row) => textColumns(row[i] ?? ""))));
   return cells.map((row) => row.map((cell, i) => padded(cell, widths[i] ?? 0)).join(" ".repeat(GAP)).trimEnd());
 }

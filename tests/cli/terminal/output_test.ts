@@ -5,8 +5,8 @@ import { CLI_ERRORS, fixOf } from "../../../cli/errors.ts";
 import { allCommands } from "../../../cli/commands/table.ts";
 import { ERRORS } from "../../../shared/protocol/errors.ts";
 import { linesOf, printable } from "../../../cli/terminal/escapes.ts";
-import { fields, Output } from "../../../cli/terminal/output.ts";
-import { table } from "../../../cli/terminal/tables.ts";
+import { fields, Output, shellWord } from "../../../cli/terminal/output.ts";
+import { table, tableLines } from "../../../cli/terminal/tables.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
 import { World } from "../../support/world.ts";
 import { bootstrapped, Machine } from "../cli_world.ts";
@@ -429,4 +429,18 @@ Deno.test("svc explain shows the condition and the fix of every code", async () 
 Deno.test("--version prints the version and nothing else", async () => {
   await using machine = await Machine.open();
   assertEquals(await machine.svc("--version"), { code: 0, stdout: "0.0.0-test\n", stderr: "" });
+});
+
+Deno.test("a command in a text names the files of this command, also with a $ in their path", () => {
+  const { out } = screen(false);
+  out.groups = ["inbox"];
+  out.hereWords = ["--config-dir", "/data/$$/a $'"];
+  assertEquals(out.withHere("Run svc inbox."), `Run svc ${out.hereWords.map(shellWord).join(" ")} inbox.`);
+});
+
+Deno.test("a table of every agent of a large registry is printed", () => {
+  const rows = Array.from({ length: 200_000 }, (_, i) => [`a${i}`]);
+  assertEquals(table(["NAME"], rows).length, rows.length + 1);
+  const columns = [{ head: "NAME", of: ([name = ""]: string[]) => name }];
+  assertEquals(tableLines(columns, rows, 80).length, rows.length + 1);
 });
