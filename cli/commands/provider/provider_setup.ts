@@ -90,13 +90,13 @@ export const COMMANDS = [
       };
       const target = runtimeTarget({ env: () => undefined, allowInsecure: true }, wanted);
       if (target === null) throw nothingToSetUp(id);
-      const plan = await platform.plan(machine, {
-        target,
-        stateDir: wanted.stateDir,
-        makeToken: () => makeToken(ctx.random),
-      });
-      await ensureConfigDir(ctx);
+      const planned = () =>
+        platform.plan(machine, { target, stateDir: wanted.stateDir, makeToken: () => makeToken(ctx.random) });
+      await planned();
       await agreeToChange(ctx, place, target, options.yes);
+      // Planned again, because what the runtime wrote into its settings while the person was asked would be lost.
+      const plan = await planned();
+      await ensureConfigDir(ctx);
       if (plan.change !== null) await applyChange(ctx, settings, plan.change);
       const saved = { ...wanted, hookPath: plan.hookPath, webhookToken: plan.hookToken };
       await settings.writeJson(RUNTIME_FILE, saved);

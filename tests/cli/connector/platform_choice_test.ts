@@ -87,6 +87,26 @@ Deno.test("each command that would hand unread messages to a runtime asks first"
   assertEquals(await platformOf(world, machine), "generic");
 });
 
+Deno.test("what a runtime writes into its settings while a person is asked stays", async () => {
+  await using world = await World.open();
+  await using machine = await withUnread(world);
+  machine.env.HOME = machine.path("home");
+  const path = machine.path("home/.openclaw/openclaw.json");
+  await Deno.mkdir(machine.path("home/.openclaw"), { recursive: true });
+  await Deno.writeTextFile(path, "{}");
+  const answer = {
+    then(resolve: (isYes: boolean) => void) {
+      Deno.writeTextFileSync(path, '{"model":"new"}');
+      resolve(true);
+    },
+  };
+  machine.answers = answer as unknown as boolean;
+  const { code, stderr } = await machine.svc("provider", "setup", "--for", "openclaw");
+  assertEquals(code, 0, stderr);
+  const { model, hooks } = JSON.parse(await Deno.readTextFile(path));
+  assertEquals([model, hooks.enabled], ["new", true]);
+});
+
 Deno.test("also an inbox that was chosen for every agent is left only after a question", async () => {
   await using world = await World.open();
   await using machine = await withUnread(world, "install", "--for", "inbox");
