@@ -151,6 +151,8 @@ async function mayRun(program: string): Promise<boolean> {
 }
 
 async function runNamed(program: string, env: Record<string, string>, signal: AbortSignal): Promise<number> {
+  // A signal that has aborted already calls no listener, so the program would run without an end.
+  signal.throwIfAborted();
   const quiet = { stdin: "null", stdout: "null", stderr: "null" } as const;
   const child = new Deno.Command(program, { ...quiet, env, clearEnv: true }).spawn();
   // A program that handles SIGTERM could run on, and all later messages would wait for it.

@@ -1,5 +1,5 @@
 /** The system of this machine: a program that svc starts holds up no command. */
-import { assert, assertEquals } from "@std/assert";
+import { assert, assertEquals, assertRejects } from "@std/assert";
 import type { Context } from "../../cli/context.ts";
 import { thisMachine } from "../../cli/platforms/local_machine.ts";
 import { realSystem } from "../../cli/system.ts";
@@ -52,5 +52,19 @@ Deno.test({
     assertEquals(await machine.run("sh", ["-c", "echo two 2.0; sleep 60; :"]), null);
     assertEquals(await machine.run("sh", ["-c", "echo three 3.0"]), "three 3.0\n");
     assert(performance.now() - began < (SECONDS - 2) * 1000, "the look waits for a program that it did not start");
+  },
+});
+
+Deno.test({
+  name: "a program of --exec does not start when the connector has ended already",
+  ignore: Deno.build.os === "windows",
+  async fn() {
+    const folder = await Deno.makeTempDir({ prefix: "svc_exec_" });
+    const program = `${folder}/program`;
+    await Deno.writeTextFile(program, `#!/bin/sh\necho started >"${folder}/started"\n`, { mode: 0o755 });
+    const run = realSystem("0").exec?.run(program, {}, AbortSignal.abort());
+    await assertRejects(() => run ?? Promise.resolve(0), DOMException);
+    assertEquals(await Array.fromAsync(Deno.readDir(folder), ({ name }) => name), ["program"]);
+    await Deno.remove(folder, { recursive: true });
   },
 });
