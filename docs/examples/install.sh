@@ -89,7 +89,7 @@ install_svc() {
   repository='<owner>/<name>'
   case $url in https://github.com/*/releases) repository=${url#https://github.com/} ;; esac
   echo 'The file and its checksum come from the same place. A stronger check, with the tool gh:'
-  echo "  gh attestation verify $folder/svc --repo ${repository%/releases}"
+  echo "  gh attestation verify '$folder/svc' --repo ${repository%/releases}"
 }
 
 (install_svc)

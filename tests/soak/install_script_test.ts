@@ -116,6 +116,16 @@ async function* list(folder: string): AsyncGenerator<Deno.DirEntry> {
   if (await Deno.stat(folder).catch(() => null)) yield* Deno.readDir(folder);
 }
 
+Deno.test("the check that the installer prints works when it is pasted, also for a folder with a space", async () => {
+  await using release = await Release.open();
+  const folder = `${release.folder.path}/its own bin`;
+  const { code, stdout } = await release.run("dash", { SVC_INSTALL_DIR: folder });
+  assertEquals(code, 0);
+  const [, words = ""] = /^ {2}gh (attestation verify .*) --repo/m.exec(stdout) ?? [];
+  const said = await new Deno.Command("sh", { args: ["-c", `printf '%s\\n' ${words}`] }).output();
+  assertEquals(new TextDecoder().decode(said.stdout), `attestation\nverify\n${folder}/svc\n`);
+});
+
 Deno.test("the installer installs a file that runs, with every tool that can download and compare", async () => {
   await using release = await Release.open();
   const runs = [["dash", "curl", "sha256sum"], ["bash", "curl", "sha256sum"], ["dash", "wget", "shasum"]];
@@ -126,7 +136,7 @@ Deno.test("the installer installs a file that runs, with every tool that can dow
     assertStringIncludes(stdout, `Installed ${release.installed}/svc\n`);
     assertStringIncludes(stdout, `Add ${release.installed} to PATH.`);
     assertStringIncludes(stdout, "come from the same place");
-    assertStringIncludes(stdout, `gh attestation verify ${release.installed}/svc --repo <owner>/<name>`);
+    assertStringIncludes(stdout, `gh attestation verify '${release.installed}/svc' --repo <owner>/<name>`);
     const program = await new Deno.Command(`${release.installed}/svc`).output();
     assertEquals(new TextDecoder().decode(program.stdout), "svc of the release\n");
     assertEquals((Deno.statSync(`${release.installed}/svc`).mode ?? 0) & 0o777, 0o755);
