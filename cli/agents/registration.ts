@@ -265,6 +265,8 @@ async function verifyIssuedToken(
     ? "it is for another key"
     : null;
   if (problem === null) return;
+  // The saved keys may lack the newest one, and a refused token would cost an agent that is registered its key.
+  if (trusted.stale !== null) throw new UnreachableError(`The saved keys do not verify the token: ${trusted.stale}`);
   throw new CliError("CLI_TOKEN_REFUSED", `The issued identity token does not verify: ${problem}`, {
     fix: "Check this machine's clock and the registry's address, then run the command again. Nothing was saved.",
   });

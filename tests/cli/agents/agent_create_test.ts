@@ -193,6 +193,26 @@ Deno.test("agent create continues when the registry's keys could not be fetched"
   }
 });
 
+Deno.test("agent create keeps an agent whose token the saved keys, older than the registry's, cannot verify", async () => {
+  await using machine = await Machine.ofAdmin();
+  await machine.json("agent", "create", "alpha");
+  await machine.json("admin", "keys", "rotate");
+  machine.world.clock.step(3_600_000);
+  const deleted: string[] = [];
+  machine.fetch = (input, init) => {
+    if (init?.method === "DELETE") deleted.push(String(input));
+    return String(input).endsWith("/.well-known/svc-keys.json")
+      ? Promise.reject(new TypeError("connection reset"))
+      : machine.world.fetch(input, init);
+  };
+  const { exit, code } = await machine.failure("agent", "create", "beta");
+  assertEquals([exit, code, deleted], [5, "CLI_UNREACHABLE", []]);
+  const seed = machine.read("agents/.beta.pending/secret.key");
+  machine.fetch = machine.world.fetch;
+  assertEquals((await machine.json("agent", "create", "beta")).resumed, true);
+  assertEquals([machine.read("agents/beta/secret.key"), (await registered(machine)).length], [seed, 2]);
+});
+
 Deno.test("agent create leaves the name free when the registry refuses the registration", async () => {
   await using world = await World.open();
   await using machine = await Machine.open(world, { env: { SVC_API_KEY: "svc_pat_wrong" } });
