@@ -108,12 +108,30 @@ export const COMMANDS = [
         });
       }
       if (!ctx.out.json) return (await child.status).success ? EXIT.done : EXIT.failed;
+      if (follow) return await printEach(ctx, child);
       const { success, stdout: printed } = await child.output();
       ctx.out.result({ lines: new TextDecoder().decode(printed).split("\n").filter((line) => line !== "") }, "");
       return success ? EXIT.done : EXIT.failed;
     },
   }),
 ];
+
+/** Prints each line when it comes, because a log that is followed has no end. Returns the exit code. */
+async function printEach(ctx: Context, child: Deno.ChildProcess): Promise<number> {
+  let rest = "";
+  for await (const text of child.stdout.pipeThrough(new TextDecoderStream())) {
+    const lines = (rest + text).split("\n");
+    rest = lines.pop() ?? "";
+    if (lines.every((line) => ctx.out.jsonLine(JSON.stringify({ line })))) continue;
+    try {
+      child.kill();
+    } catch {
+      // It has ended already.
+    }
+    return EXIT.done;
+  }
+  return (await child.status).success ? EXIT.done : EXIT.failed;
+}
 
 function serviceOf(agentName: string | null, system: string): string {
   return `The ${system} service of ${agentName ?? "all agents"}`;

@@ -1,6 +1,7 @@
 /** `svc peers`, `svc status` and `svc dead-letters`, with and without a running connector. */
 import { proven } from "./store/disk.ts";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { unitPath } from "../../../cli/autostart/control.ts";
 import { PROXY_URL, REGISTRY_URL } from "../../support/world.ts";
 import { Machine } from "../cli_world.ts";
 import { connectorOfAlpha, deadLettersFrom, HOSTILE, machineWithAlpha, pairAlpha } from "./local_machine.ts";
@@ -239,6 +240,31 @@ Deno.test("svc connector service logs says that no service is installed, as unin
   const said = await machine.svc("connector", "service", "logs", "alpha", "--platform", "systemd");
   assertEquals(said, { code: 0, stdout: "The systemd service of alpha does not exist.\n", stderr: "" });
   assertEquals(await machine.svc("connector", "service", "uninstall", "alpha", "--platform", "systemd"), said);
+});
+
+Deno.test({
+  name: "svc connector service logs --follow --json prints each line when it comes",
+  ignore: Deno.build.os !== "linux",
+  async fn() {
+    await using machine = await machineWithAlpha();
+    machine.env.HOME = machine.path("home");
+    const path = unitPath({ configHome: machine.path("home/.config") }, { agentName: "alpha", profile: null });
+    await Deno.mkdir(path.replace(/\/[^/]*$/, ""), { recursive: true });
+    await Deno.writeTextFile(path, `--config-dir "${machine.dir}"`);
+    const script = "#!/bin/sh\nprintf '%s\\n%s' one tw; sleep 0.2; echo o; sleep 0.2; echo three; exec sleep 5\n";
+    await Deno.writeTextFile(machine.path("journalctl"), script, { mode: 0o755 });
+    const before = Deno.env.get("PATH") ?? "";
+    Deno.env.set("PATH", `${machine.dir}:${before}`);
+    try {
+      // Its reader ends after the second line, as that of a pipe to head -2.
+      machine.readsCharacters = 30;
+      const logs = ["connector", "service", "logs", "alpha", "--platform", "systemd", "--follow", "--json"];
+      const { code, stdout } = await machine.svc(...logs);
+      assertEquals([code, stdout], [0, '{"line":"one"}\n{"line":"two"}\n']);
+    } finally {
+      Deno.env.set("PATH", before);
+    }
+  },
 });
 
 Deno.test("svc dead-letters lists, replays and purges what the connector gave up on", async () => {
