@@ -85,10 +85,12 @@ async function install(
   const before = new Map(folders.map((folder) => [folder, readConnectorFile(folder)?.token]));
   const logPath = logPathOf((agentName === null ? null : folders[0])?.path ?? ctx.configDir);
   const installed = await installService(host, system, { ...serviceName(ctx, agentName), command, logPath });
-  const end = ctx.clock.now() + UP_MS;
+  // A timer and not a time of the clock, because one that is set back would lengthen the wait.
+  let isLate = false;
+  const cancel = ctx.clock.after(UP_MS, () => isLate = true);
   const agents = await Promise.all(folders.map(async (folder) => {
-    return { agent: folder.name, status: await newStatus(ctx, folder, before.get(folder), end) };
-  }));
+    return { agent: folder.name, status: await newStatus(ctx, folder, before.get(folder), () => isLate) };
+  })).finally(cancel);
   if (folders.length > 0 && agents.every(({ status }) => status === null)) {
     throw new CliError("CLI_SERVICE_FAILED", "The service is installed, but its connector did not start", {
       fix: `svc connector service logs ${agentName ?? "--all"} shows why.`,
@@ -215,10 +217,10 @@ async function newStatus(
   ctx: Context,
   folder: AgentFolder,
   before: string | undefined,
-  end: number,
+  isLate: () => boolean,
 ): Promise<Status | null> {
   let status: Status | null = null;
-  while (ctx.clock.now() < end && (status === null || status.connection.state === "connecting")) {
+  while (!isLate() && (status === null || status.connection.state === "connecting")) {
     const client = await connectorOf(ctx, folder);
     const isNew = client !== null && readConnectorFile(folder)?.token !== before;
     if (isNew) status = await statusOf(client).catch(() => null);

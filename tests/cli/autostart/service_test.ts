@@ -176,12 +176,21 @@ Deno.test("the service of all agents starts with the options that are for each o
     await assertRejects(() => install({ ...options, replies: "never" }), CliError, "--replies is one of");
   }));
 
-Deno.test("the service of an agent that reads its messages keeps --replies, and refuses a wrong value", () =>
+Deno.test("the service of an agent that reads its messages keeps --replies, and is waited for 20 s by any clock", () =>
   withHost(async (host) => {
     await using machine = await machineWithAlpha();
-    let now = machine.world.clock.now();
-    // No connector starts in this test, so the time to wait for it passes at once.
-    const clock = { now: () => now += 1_000, after: (_ms: number, fn: () => void) => (queueMicrotask(fn), () => {}) };
+    let looks = 0, late = () => {};
+    // No connector starts in this test, so each wait for it passes at once, and the clock goes back meanwhile.
+    const clock = {
+      now: () => 0 - 3_600_000 * looks,
+      after(ms: number, fn: () => void) {
+        if (looks > 1_000) throw new Error("the wait has no end");
+        if (ms === 20_000) late = fn;
+        else queueMicrotask(fn);
+        if (++looks === 80) late();
+        return () => {};
+      },
+    };
     const install = async (replies: string) => {
       const env = (name: keyof typeof machine.env) => machine.env[name];
       const context = { ...contextOf(machine.world, machine), clock, env };
