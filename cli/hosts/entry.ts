@@ -78,9 +78,12 @@ export function isOwnHook({ agent, here }: OwnCommand, group: unknown): boolean 
   const hooks = memberOf(group, "hooks");
   const command = Array.isArray(hooks) && hooks.length === 1 ? memberOf(hooks[0], "command") : null;
   if (typeof command !== "string") return false;
-  const start = command.indexOf(` hook claude-code ${shellWord(agent)}`);
-  const rest = start === -1 ? [] : command.slice(start).trimStart().split(" ").slice(2);
-  return rest[0] === shellWord(agent) && isSame(configDirOf(rest), configDirOf(here.map(shellWord)));
+  // With a space at its end each word is whole, also one that has spaces in its quotes.
+  const [, rest] = `${command} `.split(` hook claude-code ${shellWord(agent)} `), folder = configDirOf(here);
+  if (rest === undefined) return false;
+  const named = ` ${rest}`;
+  if (typeof folder !== "string") return !named.includes(" --config-dir ");
+  return named.includes(` --config-dir ${shellWord(folder)} `);
 }
 
 /** The value of `--config-dir` in a list of words; `null` without one. */

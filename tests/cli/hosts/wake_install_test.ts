@@ -2,6 +2,7 @@
  * `svc mcp install --wake`: the hook of Claude Code, next to other hooks, its removal, and the entries that use the
  * inbox of a host.
  */
+import { isOwnHook, wakeHook } from "../../../cli/hosts/entry.ts";
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { World } from "../../support/world.ts";
 import { hostMachine } from "./host_world.ts";
@@ -162,4 +163,24 @@ Deno.test("a host whose model cannot be woken says what to do instead", async ()
   assertStringIncludes(stderr, "wait_for_message");
   const codex = await machine.svc("mcp", "install", "--for", "codex", "--wake", "hook");
   assertStringIncludes(codex.stderr, "Use --wake auto.");
+});
+
+Deno.test("the hook of an earlier svc is recognised by agent and folder, also by a folder with a space", () => {
+  const here = (...folder: string[]) => ({ own: ["/new/svc"], agent: "alpha", here: folder });
+  const spaced = ["--config-dir", "/Library/Application Support/svc/profiles/work"];
+  const hooks: [string[], string[], boolean][] = [
+    [spaced, spaced, true],
+    [[...spaced, "--ca", "/a b.pem"], spaced, true],
+    [spaced, [], false],
+    [[], spaced, false],
+    [[], [], true],
+    [["--config-dir", "/Library/Application Support/svc"], spaced, false],
+    [["--config-dir", "/it's"], ["--config-dir", "/it's"], true],
+    [["--config-dir", "/a"], ["--config-dir", "/ab"], false],
+  ];
+  for (const [written, folder, isOwn] of hooks) {
+    const hook = wakeHook({ ...here(...written), own: ["/old/svc", "--quiet"] }, "auto");
+    assertEquals(isOwnHook(here(...folder), hook), isOwn, `${written} for ${folder}`);
+    assertEquals(isOwnHook({ ...here(...folder), agent: "alph" }, hook), false);
+  }
 });
