@@ -212,7 +212,7 @@ export class RelaySocket {
       const frame = decodeFrame(text, "connector");
       this.#count(frame.type, "in", text.length);
       const isAwaited = frame.type === "heartbeat_ack" && this.#heartbeats.delete(frame.ackId) ||
-        frame.type === "deliver_ack" && this.#inFlight.has(frame.ackId);
+        frame.type === "deliver_ack" && this.#inFlight.get(frame.ackId)?.isOver === false;
       if (!(isAwaited && text.length <= SMALL_FRAME_BYTES) && this.#floods(now, text.length)) return;
       if (frame.type === "deliver_ack") {
         const waiting = this.#inFlight.get(frame.ackId);
@@ -305,7 +305,8 @@ class WaitingMessage {
   readonly #cancel: Cancel;
   #link: RelaySocket | undefined;
   #frameId = "";
-  #isOver = false;
+  /** True once it has its result; it may still be in flight, while it is removed from the mailbox. */
+  isOver = false;
 
   constructor(
     readonly message: Message,
@@ -329,7 +330,7 @@ class WaitingMessage {
 
   /** Handles the loss of its socket: sends the message over the next one if that is still allowed. */
   lost(): void {
-    if (this.#isOver || !this.#next()) return this.end(NOT_ACKED);
+    if (this.isOver || !this.#next()) return this.end(NOT_ACKED);
     const send = (isAllowed: boolean) => this.#send(isAllowed ? this.#next() : undefined);
     this.options.isStillAllowed().then(send).catch((error) => {
       this.reject(error);
@@ -338,8 +339,8 @@ class WaitingMessage {
   }
 
   end(result: DeliveryResult): void {
-    if (this.#isOver) return;
-    this.#isOver = true;
+    if (this.isOver) return;
+    this.isOver = true;
     this.#cancel();
     const forget = () => this.#link?.forget(this.#frameId);
     const rest = this.options.after?.(result);
@@ -353,7 +354,7 @@ class WaitingMessage {
   }
 
   #send(link: RelaySocket | undefined): void {
-    if (this.#isOver) return;
+    if (this.isOver) return;
     if (!link) return this.end(NOT_ACKED);
     this.#tried.push(link);
     const { clock, triedBefore } = this.options;

@@ -231,3 +231,20 @@ Deno.test("every message ends under random socket events, as delivered exactly w
     { numRuns: 40, seed: 1 },
   );
 });
+
+Deno.test("an acknowledgement counts against the limit of frames from its second copy on, also during a removal", () => {
+  const relay = new Relay();
+  const far = relay.connect();
+  const removal = Promise.withResolvers<void>();
+  void relay.connectedAgents.session(A.agentDid)?.deliver(
+    messageTo(A, B),
+    TIMEOUT_MS,
+    undefined,
+    0,
+    () => removal.promise,
+  );
+  const { id } = only(far.of("deliver"));
+  for (let i = 0; i < 1_000; i++) ack(far, id);
+  assertEquals(far.closed, { code: 1008, reason: "too many frames" });
+  removal.resolve();
+});
