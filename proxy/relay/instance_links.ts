@@ -134,6 +134,8 @@ export class InstanceLinks {
       const { socket, response } = this.#deps.upgrade(request);
       socket.binaryType = "arraybuffer";
       socket.onopen = () => {
+        // This instance may have stopped since its answer, and the timer of the link would never end.
+        if (this.#hasStopped) return socket.close();
         socket.send(proofOf(link.key, "accepts", about));
         this.#use(from, socket);
       };

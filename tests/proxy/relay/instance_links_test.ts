@@ -1,6 +1,7 @@
 /** The links between instances: messages over them, what happens when one is lost, and who may open one (D-370). */
 import { assert, assertEquals } from "@std/assert";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
+import { RENEW_MS } from "../../../proxy/relay/instance_leases.ts";
 import type { InstanceLease } from "../../../proxy/schema/records.ts";
 import { expositionOf } from "../../../shared/server/metrics/metrics.ts";
 import { wrapStoreErrors } from "../../../shared/server/store/store_errors.ts";
@@ -190,4 +191,24 @@ Deno.test("without the key of the lease no socket opens, and a proof counts once
     assertEquals(ask(`/link?${"a".repeat(2_000)}`), 404);
     assertEquals(ask("/challenge", { method: "POST", body: "x" }), 404);
     assertEquals(ask("/hooks/agent"), 404);
+  }));
+
+Deno.test("a link does not open at an instance that has stopped since its answer", () =>
+  linked(async (w1, w2, _a, _b, network) => {
+    const [from, to] = w1.proxy.deps.leases.instance < w2.proxy.deps.leases.instance ? [w1, w2] : [w2, w1];
+    network.cut();
+    await until(() => linksOf(from).size === 0 && linksOf(to).size === 0);
+    const { answer } = linksOf(to);
+    let answered = 0;
+    linksOf(to).answer = (request) => {
+      const response = answer.call(linksOf(to), request);
+      if (request.url.includes("/link?")) {
+        answered++;
+        linksOf(to).stop();
+      }
+      return response;
+    };
+    await from.clock.advance(RENEW_MS);
+    await flushTasks();
+    assertEquals([answered, linksOf(from).size, linksOf(to).size], [1, 0, 0]);
   }));
