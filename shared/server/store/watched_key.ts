@@ -19,7 +19,10 @@ interface WatchedKeyOptions {
   key: KvKey;
   /** Reads what has changed. An error is logged, and the next run reads the same again. */
   handler: () => Promise<void>;
-  /** Gets each value as soon as the watch reports the value. */
+  /**
+   * Gets each value as soon as the watch reports the value, but not the first one of a watch, because a watch that
+   * begins again reports a value that was handled before.
+   */
   onValue?: (value: unknown) => void;
   /** Names of the log events for a failed run and a failed watch. */
   failureEvents: { poll: string; watch: string };
@@ -81,9 +84,11 @@ export class WatchedKey {
     const { kv, log } = this.deps, { key, onValue, failureEvents } = this.options;
     try {
       const reader = this.#reader = kv.watch([key]).getReader();
+      let isFirst = true;
       for (let read = await reader.read(); !read.done; read = await reader.read()) {
         const [changed] = read.value;
-        if (changed?.versionstamp) onValue?.(changed.value);
+        if (changed?.versionstamp && !isFirst) onValue?.(changed.value);
+        isFirst = false;
         void this.onChange();
       }
     } catch (cause) {

@@ -159,3 +159,35 @@ Deno.test("a note without content is handled from the wake key, before the inbox
   assertEquals(received, ["result", "content"]);
   assertEquals(await Array.fromAsync(kv.list({ prefix: ["proxy", "inbox"] })), []);
 });
+
+Deno.test("a note is handled once when a watch begins again after its deletion", async () => {
+  using kv = await openTestKv();
+  const clock = new ManualClock();
+  const make = (seed: number) => {
+    const newId = ulidSource(() => clock.now(), seededRandom(seed).bytes);
+    return new InstanceInbox({ kv, clock, newId, log: () => {}, instance: newId() });
+  };
+  const a = make(1), b = make(2), received: unknown[] = [];
+  b.onNote = (body) => received.push(body);
+  const { watch } = kv, watches: ReadableStreamDefaultReader<unknown>[] = [];
+  kv.watch = ((...args: Parameters<typeof watch>) => {
+    const stream = watch.apply(kv, args), { getReader } = stream;
+    stream.getReader = (() => {
+      const reader = getReader.call(stream) as ReadableStreamDefaultReader<unknown>;
+      watches.push(reader);
+      return reader;
+    }) as typeof getReader;
+    return stream;
+  }) as typeof watch;
+  b.start();
+  await send(kv, a, b, "paired");
+  await until(() => received.length > 0);
+  for (let i = 0; i < 3; i++) await b.poll();
+  await watches[0]?.cancel();
+  await clock.advance(2_000);
+  await until(() => watches.length > 1);
+  await clock.advance(2_000);
+  for (let i = 0; i < 50; i++) await flushTasks();
+  await b.stop();
+  assertEquals(received, ["paired"]);
+});
