@@ -21,6 +21,11 @@ export type UpgradeWebSocket = (request: Request) => { socket: WebSocket; respon
 const VERSION = "13";
 /** With more, peers that do not end a closing connection keep unsent bytes in memory for longer. */
 const CLOSING_MS = 2_000;
+/**
+ * Longest time until a socket opens. Deno reports no event for a client that left before the upgrade, so without it the
+ * agent would count as connected from then on. With less, a slow client has to connect again.
+ */
+export const OPENS_MS = 5_000;
 
 interface ConnectDeps {
   forwarder: MessageForwarder;
@@ -91,7 +96,16 @@ function bind(
 ): void {
   let link: RelaySocket | undefined;
   let cancelDrop: Cancel = () => {};
+  const failed = () => {
+    ready();
+    connectedAgents.upgradeFailed(agent.agentDid);
+  };
+  const cancelWait = clock.after(OPENS_MS, () => {
+    socket.onopen = () => socket.close();
+    failed();
+  });
   socket.onopen = () => {
+    cancelWait();
     link = connectedAgents.attach(agent, {
       send: (text) => socket.send(text),
       close(code, reason) {
@@ -111,10 +125,10 @@ function bind(
     else link?.misuse(data instanceof Blob ? data.size : data.byteLength);
   };
   socket.onclose = () => {
-    ready();
+    cancelWait();
     cancelDrop();
     if (link) link.lost();
-    else connectedAgents.upgradeFailed(agent.agentDid);
+    else failed();
   };
   socket.onerror = () => link?.end(CLOSE.misuse, "socket error");
 }

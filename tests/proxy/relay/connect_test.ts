@@ -7,7 +7,7 @@ import { assert, assertEquals } from "@std/assert";
 import type { ProxyDeps } from "../../../proxy/deps.ts";
 import { CONNECT_LATE_MS } from "../../../proxy/relay/presence.ts";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
-import { relayConnect, type UpgradeWebSocket } from "../../../proxy/relay/connect.ts";
+import { OPENS_MS, relayConnect, type UpgradeWebSocket } from "../../../proxy/relay/connect.ts";
 import { AUTHENTICATORS, type ProxyCallers } from "../../../proxy/routes.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
@@ -312,6 +312,18 @@ Deno.test("a failed upgrade leaves no record of the agent at this instance", asy
     upgrading.sockets.at(-1)?.onerror?.();
     upgrading.sockets.at(-1)?.onclose?.();
     await gone();
+  });
+  await t.step("the client left before the upgrade, of which Deno reports nothing", async () => {
+    assertEquals((await upgrading.connect(a)).status, 200);
+    const socket = upgrading.sockets.at(-1);
+    await w.clock.advance(OPENS_MS - 1);
+    assertEquals(w.proxy.deps.connectedAgents.isOpening(a.agent.did), true);
+    await w.clock.advance(1);
+    assertEquals(w.proxy.deps.connectedAgents.isOpening(a.agent.did), false);
+    await gone();
+    // A socket that opens after all is closed, because its presence has ended.
+    socket?.onopen?.();
+    assertEquals([socket?.closed.length, w.proxy.deps.connectedAgents.size], [1, 0]);
   });
   await t.step("the runtime refuses the upgrade", async () => {
     upgrading.deps.upgrade = () => {
