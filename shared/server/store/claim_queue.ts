@@ -118,7 +118,7 @@ export class ClaimQueue<C extends Queued> {
    * back; each claim once. Those that wait leave the queue; those in flight stay until their commit has ended.
    */
   takeOverdue(since: number, now: number): C[] {
-    const over = this.#open().filter((claim) => claim.since <= since || claim.since > now);
+    const over = this.open().filter((claim) => claim.since <= since || claim.since > now);
     for (const claim of over) claim.isOver = true;
     this.#passed -= this.#waiting.slice(0, this.#passed).filter(({ isOver }) => isOver).length;
     this.#waiting = this.#waiting.filter(({ isOver }) => !isOver);
@@ -128,11 +128,12 @@ export class ClaimQueue<C extends Queued> {
 
   /** Time of the oldest claim without a result; `undefined` without one. */
   get oldestOpen(): number | undefined {
-    const oldest = this.#open().reduce((time, { since }) => Math.min(time, since), Infinity);
+    const oldest = this.open().reduce((time, { since }) => Math.min(time, since), Infinity);
     return oldest === Infinity ? undefined : oldest;
   }
 
-  #open(): C[] {
+  /** Returns the claims without a result. */
+  open(): C[] {
     return [...this.#inFlight.keys(), this.#waiting].flat().filter(({ isOver }) => !isOver);
   }
 

@@ -58,6 +58,7 @@ interface QueuedClaim extends Queued, BatchClaim {
   doubts?: Mark[];
   /** The commit that was answered as a conflict: over a network its first try may have applied the claim. */
   conflict?: Mark;
+  promise: Promise<unknown>;
   resolve(fate: ClaimResult<unknown>): void;
 }
 
@@ -94,8 +95,6 @@ export class GroupCommit {
   readonly #known = new BoundedMap<string, CachedRecord>(REMEMBERED);
   #willCommit = false;
   #willJoin = false;
-  /** Resolves when no claim waits or is in flight; `null` until `flush` waits for that. */
-  #idle: PromiseWithResolvers<void> | null = null;
   /** Ends the timer for the oldest claim. */
   #cancelDeadline: Cancel | null = null;
 
@@ -138,26 +137,26 @@ export class GroupCommit {
     if (this.#queue.size >= CLAIMS_WAITING_MAX || now - (this.#queue.oldestUnblocked ?? now) > CLAIM_WAIT_MS) {
       return Promise.reject(new StoreBusy(new Error("Too many claims wait, or one for too long")));
     }
-    return new Promise<ClaimResult<R>>((resolve, reject) => {
-      const relies = !this.checksAll, ids: string[] = live ? [live.record.id] : [];
-      let bytes = 0;
-      for (let i = 0; i < updates.length; i++) {
-        const update = updates[i] as Update<R>;
-        bytes += update.bytes ?? 0;
-        const isShared = update.held !== undefined && this.#writes !== null;
-        if (!isShared && !isRelied(update, relies)) ids.push(recordId(update));
-      }
-      const settle = resolve as QueuedClaim["resolve"];
-      this.#queue.add({ updates, live, relies, ids, bytes, since: now, mayWait, resolve: settle, reject });
-      this.#cancelDeadline ??= this.#clock.after(WAIT_MS, () => this.#endOverdue());
-      if (mayWait) return this.#commitLater(JOINING_WAIT_MS);
-      if (this.#willCommit || this.#freeSlots.length === 0) return;
-      this.#willCommit = true;
-      queueMicrotask(() => {
-        this.#willCommit = false;
-        this.#fillSlots();
-      });
+    const { promise, resolve, reject } = Promise.withResolvers<ClaimResult<R>>();
+    const relies = !this.checksAll, ids: string[] = live ? [live.record.id] : [];
+    let bytes = 0;
+    for (let i = 0; i < updates.length; i++) {
+      const update = updates[i] as Update<R>;
+      bytes += update.bytes ?? 0;
+      const isShared = update.held !== undefined && this.#writes !== null;
+      if (!isShared && !isRelied(update, relies)) ids.push(recordId(update));
+    }
+    const settle = resolve as QueuedClaim["resolve"];
+    this.#queue.add({ updates, live, relies, ids, bytes, since: now, mayWait, promise, resolve: settle, reject });
+    this.#cancelDeadline ??= this.#clock.after(WAIT_MS, () => this.#endOverdue());
+    if (mayWait) this.#commitLater(JOINING_WAIT_MS);
+    if (mayWait || this.#willCommit || this.#freeSlots.length === 0) return promise;
+    this.#willCommit = true;
+    queueMicrotask(() => {
+      this.#willCommit = false;
+      this.#fillSlots();
     });
+    return promise;
   }
 
   /**
@@ -192,10 +191,14 @@ export class GroupCommit {
     this.#cancelDeadline = oldest === undefined ? null : this.#clock.after(Math.max(1, rest), () => this.#endOverdue());
   }
 
-  /** Commits also the claims that may wait. Resolves when no claim is without its result. */
+  /**
+   * Commits also the claims that may wait. Resolves when each claim made before has its result. It waits for no later
+   * ones, because under load there is always another one, and its caller would get no answer.
+   */
   async flush(): Promise<void> {
+    const before = this.#queue.open().map(({ promise }) => promise);
     this.#commitAll();
-    if (this.#queue.size > 0) await (this.#idle ??= Promise.withResolvers()).promise;
+    await Promise.allSettled(before);
   }
 
   /** Returns the record after the last commit of this instance. A claim that uses a stale record is evaluated again. */
@@ -225,8 +228,6 @@ export class GroupCommit {
     if (this.#queue.size > 0) return;
     this.#cancelDeadline?.();
     this.#cancelDeadline = null;
-    this.#idle?.resolve();
-    this.#idle = null;
   }
 
   async #commit(whole: readonly QueuedClaim[], now: Try): Promise<void> {

@@ -139,6 +139,19 @@ Deno.test("a flush waits for a commit in flight, and resolves when the store fai
   await refused;
 });
 
+Deno.test("a flush waits for no claim that is made after it", async () => {
+  using t = await setUp();
+  let isOver = false;
+  const busy = Array.from({ length: 8 }, async (_, n) => {
+    for (let i = 0; !isOver && i < 200; i++) await t.commits.claim([append(`${n} ${i}`, i)]);
+    return isOver;
+  });
+  await t.commits.claim([append("first", 1)]);
+  await t.commits.flush();
+  isOver = true;
+  assertEquals(await Promise.all(busy), Array(8).fill(true));
+});
+
 Deno.test("a claim that may wait is refused by its record like any other", async () => {
   using t = await setUp();
   await t.commits.claim([append("a", 1, 1)]);
