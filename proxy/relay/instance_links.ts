@@ -237,6 +237,8 @@ export class InstanceLinks {
         };
       });
     } catch (cause) {
+      // A late answer would otherwise open a link on a socket that closes, and end a newer one.
+      socket.onmessage = null;
       socket.close();
       throw cause;
     }

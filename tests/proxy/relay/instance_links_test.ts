@@ -193,6 +193,32 @@ Deno.test("without the key of the lease no socket opens, and a proof counts once
     assertEquals(ask("/hooks/agent"), 404);
   }));
 
+Deno.test("an answer that comes after the time to open a link opens none", () =>
+  linked(async (w1, w2, _a, _b, network) => {
+    const from = w1.proxy.deps.leases.instance < w2.proxy.deps.leases.instance ? w1 : w2;
+    network.isMute = true;
+    network.cut();
+    const { open } = network, sockets: WebSocket[] = [];
+    const sent: unknown[] = [];
+    Object.assign(network, {
+      open: (url: string) => {
+        const socket = open(url), other = (socket as unknown as { other: { send(data: unknown): void } }).other;
+        const { send } = other;
+        other.send = (data) => {
+          sent.push(data);
+          send.call(other, data);
+        };
+        socket.close = () => {};
+        sockets.push(socket);
+        return socket;
+      },
+    });
+    await from.clock.advance(RENEW_MS);
+    await from.clock.advance(2_000);
+    for (const socket of sockets) socket.onmessage?.(new MessageEvent("message", { data: sent[0] }));
+    assertEquals([sockets.length > 0, linksOf(from).size], [true, 0]);
+  }));
+
 Deno.test("a link does not open at an instance that has stopped since its answer", () =>
   linked(async (w1, w2, _a, _b, network) => {
     const [from, to] = w1.proxy.deps.leases.instance < w2.proxy.deps.leases.instance ? [w1, w2] : [w2, w1];
