@@ -125,7 +125,7 @@ export class LocalDelivery {
     // The pair may have ended during a wait.
     if (line === "late" || hasWaited && !(await this.#isStillAllowed(message, attempt))) return FAILED;
     if (!session) return OFFLINE;
-    return await this.#deliverTo(session, message, attempt, deadline - clock.now());
+    return await this.#deliverTo(session, message, attempt, Math.min(timeoutMs, deadline - clock.now()));
   }
 
   /** @param restMs how long the attempt still counts */
@@ -138,9 +138,12 @@ export class LocalDelivery {
     });
   }
 
-  /** Returns how long an attempt counts, milliseconds; its whole time while its instance's clock is not known. */
+  /**
+   * Returns how long an attempt counts, milliseconds; its whole time while its instance's clock is not known, and after
+   * a step back of the clock, because its sender would otherwise wait as long as the step.
+   */
   restOf({ instance, startedAt, until }: Attempt): number {
-    return until - (this.#deps.leases.timeAt(instance) ?? startedAt);
+    return until - Math.max(startedAt, this.#deps.leases.timeAt(instance) ?? startedAt);
   }
 
   async #isStillAllowed(message: Envelope, attempt: Attempt): Promise<boolean> {

@@ -77,6 +77,24 @@ Deno.test("a message that waits until its time limit overtakes none, also when t
   assert(socket.delivered.every(({ requestId }) => requestId !== "request-late"));
 });
 
+Deno.test("a message gets its answer within twice its time limit when the clock is set back while it waits", async () => {
+  await using w = await openProxy();
+  const [a, b] = [await w.agent(), await w.agent()];
+  await w.pair(a, b);
+  await w.message(a, b, { headers: { Prefer: "respond-async" } });
+  const socket = w.connect(b, "silent");
+  await until(() => socket.delivered.length === 1);
+  let code: string | undefined;
+  void w.message(a, b).then(codeOf).then((text) => code = text);
+  for (let i = 0; i < 5; i++) await flushTasks();
+  w.clock.step(-3_600_000);
+  socket.ack(socket.delivered[0]?.id ?? "");
+  await until(() => socket.delivered.length === 2);
+  await w.clock.advance(10_000);
+  for (let i = 0; i < 5; i++) await flushTasks();
+  assertEquals(code, "PROXY_RELAY_DELIVERY_FAILED");
+});
+
 Deno.test("a message that another instance reads after the end of the pair is not delivered", () =>
   two(async (w1, w2, a, b) => {
     const socket = w2.connect(b);
