@@ -15,6 +15,8 @@ const FRAMES_PER_SECOND = 200;
 const FRAME_BYTES_PER_SECOND = 262_144;
 /** Wait of an owner after a socket that sent too much. With less, closing a socket slows no sender down. */
 const CONNECT_WAIT_MS = 10_000;
+/** Wait of an owner whose socket filled the memory. With less, the memory is full again before the next look. */
+export const CONNECT_WAIT_MAX_MS = 60_000;
 /**
  * Bytes of bodies a second, for each request of the owner in a minute: 2 MiB with the default. Large messages are read, parsed
  * and written to the disk that all share; a hundred at once would stop every other request for a second.
@@ -91,12 +93,16 @@ export class OwnerBudgets {
   /** Lets no agent of the owner open a socket for a time, in milliseconds. */
   holdConnects(ownerDid: string, ms = CONNECT_WAIT_MS): void {
     const use = this.#useOf(ownerDid);
-    use.connectAt = Math.max(use.connectAt, this.#clock.now() + ms);
+    use.connectAt = this.#clock.now() + Math.max(ms, this.connectWaitMs(ownerDid));
   }
 
-  /** Returns how long the owner's agents have to wait before they open a socket, milliseconds. */
+  /**
+   * Returns how long the owner's agents have to wait before they open a socket, milliseconds; 0 after a step back of the
+   * clock, which would make the wait longer.
+   */
   connectWaitMs(ownerDid: string): number {
-    return Math.max(0, (this.#uses.get(ownerDid)?.connectAt ?? 0) - this.#clock.now());
+    const rest = (this.#uses.get(ownerDid)?.connectAt ?? 0) - this.#clock.now();
+    return rest > CONNECT_WAIT_MAX_MS ? 0 : Math.max(0, rest);
   }
 
   #useOf(ownerDid: string): Use {

@@ -7,7 +7,7 @@
 import { type Cancel, type Clock, sleep } from "../../shared/clock.ts";
 import type { Log } from "../../shared/server/log.ts";
 import { CLOSE } from "../../shared/protocol/frames.ts";
-import type { OwnerBudgets } from "../owner_budgets.ts";
+import { CONNECT_WAIT_MAX_MS, type OwnerBudgets } from "../owner_budgets.ts";
 import type { ConnectedAgents } from "./connected_agents.ts";
 
 /** Time between looks. With more, an attacker who sends 100 MB a second gains over 25 MB between two. */
@@ -22,8 +22,6 @@ const ANSWER_MS = 2_000;
 const LATE_MS = 200;
 /** With more, a server that stays busy closes no socket before its memory is full. */
 const MAX_WAITS = 3;
-/** Wait before the owner of a closed socket may connect. With less, the memory is full again before the next look. */
-const CONNECT_WAIT_MS = 60_000;
 /**
  * Time between two rounds while the memory only stays above the bound, because each round is a frame to every socket.
  */
@@ -70,7 +68,8 @@ export class MemoryGuard {
     const before = Math.min(...this.#looks, bytes);
     this.#looks = [...this.#looks, bytes].slice(-1000 / LOOK_MS);
     if (bytes - before >= GROWTH_BYTES) return true;
-    return bytes > this.#boundBytes && this.#deps.clock.now() - this.#askedAt >= REST_MS;
+    // Without the absolute value, a clock that stepped back would stop the rounds for as long as the step.
+    return bytes > this.#boundBytes && Math.abs(this.#deps.clock.now() - this.#askedAt) >= REST_MS;
   }
 
   /** Asks every socket for a heartbeat, and ends those that sent nothing since. */
@@ -90,7 +89,7 @@ export class MemoryGuard {
     if (silent.length === 0) return;
     const ownerDids = [...new Set(silent.map(({ agent }) => agent.ownerDid))];
     for (const link of silent) link.drop(CLOSE.silent, "no heartbeat while memory ran out");
-    for (const ownerDid of ownerDids) owners.holdConnects(ownerDid, CONNECT_WAIT_MS);
+    for (const ownerDid of ownerDids) owners.holdConnects(ownerDid, CONNECT_WAIT_MAX_MS);
     log("warn", "memory_guard", { bytes, sockets: silent.length, ownerDids: ownerDids.slice(0, 20) });
   }
 }

@@ -98,6 +98,22 @@ Deno.test("above the bound sockets are asked every 30 s, and slow growth below i
   assertEquals([asked(), honest.closed], [3, null]);
 });
 
+Deno.test("a clock that steps back stops neither the rounds nor, for longer than they last, the owners that wait", async () => {
+  using guarded = new Guarded();
+  const { clock, owners } = guarded;
+  guarded.connect("A");
+  guarded.heldBytes = BOUND + MIB;
+  await clock.advance(250 + 3_000);
+  const { ownerDid } = agentOf("A"), other = guarded.connect("B");
+  assertEquals(owners.connectWaitMs(ownerDid) > 50_000, true);
+  clock.step(-3_600_000);
+  assertEquals(owners.connectWaitMs(ownerDid), 0);
+  owners.holdConnects(ownerDid);
+  assertEquals(owners.connectWaitMs(ownerDid), 10_000);
+  await clock.advance(1_000);
+  assertEquals(other.of("heartbeat").length, 1);
+});
+
 Deno.test("a socket that opened while others were asked is not judged", async () => {
   using guarded = new Guarded();
   await guarded.clock.advance(1_000);
