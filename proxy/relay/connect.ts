@@ -50,6 +50,8 @@ export async function relayConnect(
     await deps.forwarder.claim(agentDid, { signedAt, admittedAt, isHidden: wantsToHide(exchange.target) });
   } catch (cause) {
     ready();
+    // The claim may have taken effect, and the agent would count as connected without a socket.
+    deps.connectedAgents.upgradeFailed(agentDid);
     throw new ServiceError("PROXY_RELAY_UNAVAILABLE", { cause, headers: { "Retry-After": "1" } });
   }
   let upgraded: ReturnType<UpgradeWebSocket>;

@@ -252,6 +252,21 @@ Deno.test("a connect whose presence cannot be written is 503 and opens no socket
   assertEquals((await new Upgrading(w).connect(a)).status, 200);
 });
 
+Deno.test("a connect whose answer of the store is lost leaves no presence of an agent that is not connected", async () => {
+  using store = await FaultyKv.open();
+  await using w = await openProxy({ kv: store.kv });
+  const a = await w.agent();
+  const upgrading = new Upgrading(w);
+  const presence = KEYS.presence(a.agent.did);
+  let lost = 0;
+  store.faults.loses = ({ keys }) => keys.some((key) => key.join() === presence.join()) && ++lost > 0;
+  await refused(await upgrading.connect(a), "PROXY_RELAY_UNAVAILABLE");
+  store.faults = {};
+  assertEquals([lost > 0, upgrading.sockets.length], [true, 0]);
+  await w.clock.advance(1_000);
+  await until(async () => (await store.kv.get(presence)).value === null);
+});
+
 Deno.test("an agent that leaves while the store fails is offline to its peers once the store is back", async () => {
   using store = await FaultyKv.open();
   await using w = await openProxy({ kv: store.kv });
