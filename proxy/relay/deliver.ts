@@ -170,7 +170,7 @@ async function send(
   const { startedAt } = begin;
   const until = startedAt + Math.min(config.ackTimeoutMs, leases.restMs);
   const attempt = { instance: leases.instance, startedAt, until, bodySha256 };
-  let dispatched: ForwardResult = { result: "offline" };
+  let dispatched: ForwardResult = { result: "offline" }, hasBegun = false;
   let seen = isFirst ? caller.prefetched?.presence : undefined;
   if (seen instanceof Promise) seen = await seen;
   const session = connectedAgents.session(id.recipient) ?? await connectedAgents.opened(id.recipient);
@@ -179,6 +179,7 @@ async function send(
     seen = undefined;
     const commit = await caller.admission.commitWith<DuplicateResult | "moved">([heldHere], begin);
     if (commit.committed) {
+      hasBegun = true;
       dispatched = await here.deliver(message, attempt, queueFor);
     } else if (commit.refused !== "moved") return answerRepeat(deps, caller, commit.refused);
     else await forwarder.moved(id.recipient);
@@ -204,7 +205,7 @@ async function send(
   }
   if (dispatched.result !== "offline") return answer(deps, caller, id, dispatched);
   // Its failure is recorded, because a repeat of the message would otherwise wait until the time of this attempt is over.
-  if (elsewhere) await deliveries.markFailed(id);
+  if (elsewhere || hasBegun) await deliveries.markFailed(id);
   return { offline: true, tried: elsewhere };
 }
 

@@ -113,6 +113,23 @@ Deno.test("a message that another instance reads after the end of the pair is no
     assertEquals(socket.delivered, []);
   }));
 
+Deno.test("a repeat at another instance does not wait for a message whose recipient left during its commit", () =>
+  two(async (w1, w2, a, b) => {
+    const socket = w1.connect(b);
+    await w1.proxy.deps.forwarder.claim(b.agent.did);
+    const { here } = w1.proxy.deps, deliver = here.deliver.bind(here);
+    here.deliver = (...message) => {
+      socket.link.lost();
+      return deliver(...message);
+    };
+    const headers = { "x-request-id": "request-0001" };
+    assertEquals(await codeOf(await w1.message(a, b, { headers })), "PROXY_RELAY_CONNECTOR_OFFLINE");
+    let code: string | undefined;
+    void w2.message(a, b, { headers }).then(codeOf).then((text) => code = text);
+    await until(() => code !== undefined);
+    assertEquals([code, socket.delivered], ["PROXY_RELAY_CONNECTOR_OFFLINE", []]);
+  }));
+
 Deno.test("messages queued for an instance that seemed dead are delivered by that instance at once", () =>
   two(async (w1, w2, a, b) => {
     const socket = w2.connect(b);
