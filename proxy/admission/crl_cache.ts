@@ -168,7 +168,8 @@ export class CrlCache {
   get usable(): Installed | null {
     const now = this.#deps.clock.now();
     const list = this.#installed;
-    if (!list || now - this.#confirmedAt > this.#options.maxAgeMs) return null;
+    // Without the absolute value, a clock that stepped back would keep an old list usable for as long as the step.
+    if (!list || Math.abs(now - this.#confirmedAt) > this.#options.maxAgeMs) return null;
     return list.exp === null || unixSeconds(now) < list.exp ? list : null;
   }
 

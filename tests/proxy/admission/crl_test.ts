@@ -237,6 +237,22 @@ Deno.test("a list is used CRL_MAX_AGE_MS after its last confirmation, also by 30
   }
 });
 
+Deno.test("a step back of the clock beyond CRL_MAX_AGE_MS ends the use of a list until it is confirmed", async () => {
+  const { w, a, lists } = await cast({ crlMaxAgeMs: 100_000 });
+  await using _ = w;
+  w.clock.step(200_000);
+  lists.publish(await lists.signed());
+  assertEquals(await ask(w, a), "200");
+  lists.answer = () => new Response(null, { status: 500 });
+  await lists.refresh();
+  assertEquals(await ask(w, a), "200");
+  w.clock.step(-100_001);
+  assertEquals(await ask(w, a), UNAVAILABLE);
+  lists.publish(await lists.signed({ seq: 2 }));
+  await lists.refresh();
+  assertEquals(await ask(w, a), "200");
+});
+
 Deno.test("a list is not used after its exp, even when 304 confirms it", async () => {
   const { w, a, lists } = await cast();
   await using _ = w;
