@@ -79,6 +79,8 @@ export class RegistryClient {
   readonly #validating = new Map<string, Promise<boolean>>();
   /** End of each cached validation, milliseconds since the Unix epoch. Empty unless the cache is configured. */
   readonly #accepted = new BoundedMap<string, number>(10_000);
+  /** Number of `forgetVerdicts` calls. */
+  #generation = 0;
 
   constructor(send: Send, clock: Clock, config: RegistryAddress, bounds = OWN_BOUNDS) {
     this.#bounds = bounds;
@@ -115,7 +117,7 @@ export class RegistryClient {
   validate(claim: AccessTokenCheck): Promise<boolean> {
     const key = `${claim.agentDid} ${claim.aitJti} ${claim.accessToken}`;
     const restMs = (this.#accepted.get(key) ?? 0) - this.#clock.now();
-    // After a step back of the clock an ended session would be accepted for as long as the step.
+    // More is left after a step back of the clock, which would keep an ended session for as long as the step.
     if (restMs > 0 && restMs <= this.#config.accessCacheMs) return Promise.resolve(true);
     let validation = this.#validating.get(key);
     if (!validation) {
@@ -125,9 +127,11 @@ export class RegistryClient {
     return validation;
   }
 
-  /** Clears the cached validations, because a revocation may have made them wrong. */
+  /** Drops the cached and the running validations, because a revocation may have made them wrong. */
   forgetVerdicts(): void {
+    this.#generation++;
     this.#accepted.clear();
+    this.#validating.clear();
   }
 
   /**
@@ -145,12 +149,14 @@ export class RegistryClient {
   }
 
   async #validate({ accessToken, agentDid, aitJti }: AccessTokenCheck, key: string): Promise<boolean> {
-    const headers = { ...this.#credential(), [HEADERS.access]: accessToken };
+    const headers = { ...this.#credential(), [HEADERS.access]: accessToken }, generation = this.#generation;
     const { status, value } = await this.#call("POST", "/v1/agents/auth/validate", headers, {
       body: { agentDid, aitJti },
     });
     if (status === 204) {
-      if (this.#config.accessCacheMs > 0) this.#accepted.set(key, this.#clock.now() + this.#config.accessCacheMs);
+      if (this.#config.accessCacheMs > 0 && generation === this.#generation) {
+        this.#accepted.set(key, this.#clock.now() + this.#config.accessCacheMs);
+      }
       return true;
     }
     const code = (value as { error?: { code?: unknown } } | undefined)?.error?.code;

@@ -262,6 +262,26 @@ Deno.test("a positive validation is cached for AGENT_ACCESS_CACHE_MS when set; a
   assertEquals(validations.asked.length, 6, "after a step back of the clock");
 });
 
+Deno.test("a validation from before a trust change, or from before a step back of the clock, admits no later message", async () => {
+  const { w, a, b, validations } = await cast({ proxy: { accessCacheMs: 5_000 } });
+  await using _ = w;
+  const { promise, resolve } = Promise.withResolvers<void>();
+  validations.answer = () => promise.then(() => new Response(null, { status: 204 }));
+  const before = w.message(a, b);
+  await until(() => validations.asked.length === 1);
+  w.proxy.deps.registry.forgetVerdicts();
+  validations.answer = error("AGENT_AUTH_VALIDATE_UNAUTHORIZED", 401);
+  assertEquals(await outcome(await w.message(a, b)), INVALID);
+  resolve();
+  assertEquals(await outcome(await before), "202");
+  assertEquals(await outcome(await w.message(a, b)), INVALID);
+  validations.answer = () => Promise.resolve(new Response(null, { status: 204 }));
+  assertEquals(await outcome(await w.message(a, b)), "202");
+  validations.answer = error("AGENT_AUTH_VALIDATE_UNAUTHORIZED", 401);
+  w.clock.step(-1_000);
+  assertEquals(await outcome(await w.message(a, b)), INVALID);
+});
+
 Deno.test("pairing continues while validation is down", async () => {
   const { w, a, validations } = await cast();
   await using _ = w;
