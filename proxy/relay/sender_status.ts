@@ -36,7 +36,8 @@ export class SenderStatus {
   isActive({ agentDid, ownerDid }: { agentDid: string; ownerDid: string }): Promise<boolean> {
     const now = this.#clock.now();
     const kept = this.#kept.get(agentDid);
-    if (kept && now < kept.until) return kept.isActive;
+    // More is left after a step back of the clock, which would keep a suspended sender active for as long as the step.
+    if (kept && now < kept.until && now >= kept.until - STATUS_KEPT_MS) return kept.isActive;
     const isActive = this.#registry.ownership(ownerDid, agentDid)
       .then(({ ownsAgent, agentStatus }) => ownsAgent && agentStatus === "active");
     const entry: Kept = { until: now + STATUS_KEPT_MS, isActive };
