@@ -288,7 +288,14 @@ export class MessageForwarder {
     const { presence, connectedAgents } = this.#deps;
     // Also waits for a socket that is about to open, because its presence was claimed before the move.
     const isConnected = connectedAgents.session(agentDid) ?? await connectedAgents.opened(agentDid);
-    const holder = isConnected && await presence.holderOf(agentDid).catch(() => null);
+    if (!isConnected) return;
+    const newest = () => connectedAgents.links(agentDid).at(-1);
+    let before: ReturnType<typeof newest>, holder: string | null;
+    // An agent that returns during the read would lose its new socket.
+    do {
+      before = newest();
+      holder = await presence.holderOf(agentDid).catch(() => null);
+    } while (before !== newest());
     if (!holder || holder === presence.instance) return;
     connectedAgents.replace(agentDid);
     // The other instance does not know what this one has queued since the move, so it is told to look.

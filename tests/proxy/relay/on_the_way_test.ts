@@ -130,6 +130,22 @@ Deno.test("a repeat at another instance does not wait for a message whose recipi
     assertEquals([code, socket.delivered], ["PROXY_RELAY_CONNECTOR_OFFLINE", []]);
   }));
 
+Deno.test("an agent that returns while its presence is read keeps its new socket", async () => {
+  await using w = await openProxy();
+  const b = await w.agent();
+  const { forwarder, presence } = w.proxy.deps, { holderOf } = presence, away = w.newId();
+  w.connect(b);
+  let returned: ReturnType<World["connect"]> | undefined;
+  presence.holderOf = async (agentDid) => {
+    if (returned) return await holderOf.call(presence, agentDid);
+    await forwarder.claim(b.agent.did);
+    returned = w.connect(b);
+    return away;
+  };
+  await forwarder.moved(b.agent.did);
+  assertEquals(returned?.closed, null);
+});
+
 Deno.test("messages queued for an instance that seemed dead are delivered by that instance at once", () =>
   two(async (w1, w2, a, b) => {
     const socket = w2.connect(b);
