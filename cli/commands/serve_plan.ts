@@ -158,12 +158,14 @@ export function announce(ctx: Pick<Context, "out" | "pid">, server: Announcement
   for (const warning of warnings) out.warn(warning);
 }
 
-function nextLines(out: Context["out"], { address, madeSecret, hasSecret }: Announcement): string[] {
+function nextLines(out: Context["out"], { address, madeSecret, hasSecret, publicUrl }: Announcement): string[] {
   if (madeSecret === null && !hasSecret) {
     return ["", "There is no admin yet. To create one, set BOOTSTRAP_SECRET and start again."];
   }
   const url = reachable(address);
-  const insecure = isLoopback(url) ? [] : ["--allow-insecure"];
+  // The command saves the public address too, which later commands would otherwise refuse.
+  const isPrivate = [url, publicUrl ?? url].every((one) => one.startsWith("https:") || isLoopback(one));
+  const insecure = isPrivate ? [] : ["--allow-insecure"];
   // A secret may begin with a dash, so it follows an equals sign. A configured one is not printed.
   const words = ["admin", "bootstrap", `--bootstrap-secret=${madeSecret ?? "-"}`, "--registry-url", url, ...insecure];
   const how = madeSecret === null ? " (type your BOOTSTRAP_SECRET, Enter, Ctrl-D)" : "";

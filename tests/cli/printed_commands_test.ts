@@ -92,6 +92,7 @@ const ELSEWHERE: Readonly<Record<string, readonly [file: string, typed: string]>
   "admin open": ["tests/cli/commands/admin_open_test.ts", '"admin", "open"'],
   "admin people restore": ["tests/cli/next_line_test.ts", "[restore = []]"],
   "admin service rotate": ["tests/cli/next_line_test.ts", "[create = [], invite = [], rotate = []]"],
+  "config set": ["tests/cli/account/config_test.ts", '"config", "set", "proxyUrl", "https://p.example"'],
   "config set apiKey -": ["tests/cli/account/account_test.ts", '"config", "set", "apiKey", "-"'],
   "connector service install": ["tests/e2e/connector_service_test.ts", '"connector", "service", "install"'],
   "connector service logs <>": ["tests/e2e/connector_service_test.ts", '"connector", "service", "logs", "beta"'],

@@ -19,7 +19,10 @@ async function checked(files: Record<string, string>): Promise<{ success: boolea
       await Deno.mkdir(`${folder}/${path}`, { recursive: true });
     }
     for (
-      const path of ["deno.lock", "shared/protocol/deno.json", "shared/page/deno_browser.json", "tests/tools/types.ts"]
+      const path of [
+        ...["deno.lock", "shared/protocol/deno.json", "shared/page/deno_browser.json"],
+        ...["tests/tools/types.lock", "tests/tools/types.ts"],
+      ]
     ) {
       await Deno.copyFile(new URL(path, ROOT), `${folder}/${path}`);
     }

@@ -191,11 +191,12 @@ Deno.test("the service of an agent that reads its messages keeps --replies, and 
         return () => {};
       },
     };
+    const options = { platform: "systemd", inbox: true, "proxy-ws-url": "ws://127.0.0.1:1" };
     const install = async (replies: string) => {
-      const env = (name: keyof typeof machine.env) => machine.env[name];
+      const env = (name: keyof typeof machine.env) => name === "SVC_PROXY_URL" ? undefined : machine.env[name];
       const context = { ...contextOf(machine.world, machine), clock, env };
       await assertRejects(
-        () => installConnector(context, host, ["/svc"], "alpha", { platform: "systemd", inbox: true, replies }),
+        () => installConnector(context, host, ["/svc"], "alpha", { ...options, replies }),
         CliError,
         replies === "on" ? "its connector did not start" : "--replies is one of",
       );

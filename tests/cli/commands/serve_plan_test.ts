@@ -188,6 +188,10 @@ Deno.test("the command of the announcement reaches the server where it listens",
     const { stdout } = printed(plan({}), { address });
     assert(stdout.includes(words), stdout);
   }
+  const plain = printed(plan({ host: "0.0.0.0", "public-url": "http://192.0.2.1:8787" }), {
+    address: "http://0.0.0.0:8787",
+  });
+  assert(plain.stdout.includes("--registry-url http://127.0.0.1:8787 --allow-insecure\n"), plain.stdout);
 });
 
 Deno.test("the announcement holds no secret that was configured, and none when there is an admin", () => {

@@ -58,8 +58,9 @@ Deno.test("the connector returns the refusal of any page, and fails on an answer
 });
 
 Deno.test("the connector stops reading pages when they have no end, and long ones after 100,000 peers", async () => {
-  for (const [perPage, pages] of [[1, 200], [500, 200], [10_000, 10]] as const) {
-    const { proxy, targets } = proxyOf([page(0, perPage, peerOf(0).agentDid)]);
+  for (const [perPage, pages] of [[1, 200], [10_000, 10]] as const) {
+    const text = JSON.stringify(page(0, perPage, peerOf(0).agentDid)());
+    const { proxy, targets } = proxyOf([() => text]);
     await assertRejects(() => readAllPeers(proxy, OWN), UnreachableError);
     assertEquals(targets.length, pages);
   }
