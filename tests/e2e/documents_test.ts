@@ -42,7 +42,10 @@ async function copy(folder: string) {
   await Deno.mkdir(programs);
   const program = (name: string, text: string) =>
     Deno.writeTextFile(`${programs}/${name}`, `#!/bin/sh\n${text}\n`, { mode: 0o755 });
-  await program("npx", `[ "$1 $2" = "-y deno@2.9.6" ] || exit 9\nshift 2\nexec ${deno} "$@"`);
+  // The option of the README, which spares a wait without a network, changes nothing else.
+  const npx =
+    'if [ "$2" = --prefer-offline ]; then shift 2; set -- -y "$@"; fi\n[ "$1 $2" = "-y deno@2.9.6" ] || exit 9';
+  await program("npx", `${npx}\nshift 2\nexec ${deno} "$@"`);
   const svc = await bundledProgram();
   await program("svc", `exec ${[svc.command, ...svc.args].join(" ")} "$@"`);
   const env = {

@@ -38,7 +38,8 @@ async function person(folder: string, env: Record<string, string> = {}) {
   const home = `${folder}/home`, programs = `${folder}/programs`;
   for (const path of [home, programs]) await Deno.mkdir(path, { recursive: true });
   const npx = (await output("sh", ["-c", "command -v npx"])).stdout.trim();
-  const text = `#!/bin/sh\n[ "$1 $2" = "-y deno@2.9.6" ] || exec ${npx} "$@"\nshift 2\nexec "$TEST_DENO" "$@"\n`;
+  const text =
+    `#!/bin/sh\nif [ "$2" = --prefer-offline ]; then shift 2; set -- -y "$@"; fi\n[ "$1 $2" = "-y deno@2.9.6" ] || exec ${npx} "$@"\nshift 2\nexec "$TEST_DENO" "$@"\n`;
   await Deno.writeTextFile(`${programs}/npx`, text, { mode: 0o755 });
   const cache = (await output("npm", ["config", "get", "cache"])).stdout.trim();
   const variables = {

@@ -27,7 +27,7 @@ const BLOCKS: Readonly<Record<string, readonly Row[]>> = {
   "README.md": [
     ["npx -y deno@2.9.6 task demo\n", DEMO],
     ["npx -y deno@2.9.6 task ok\n", "is the gate, which runs this test"],
-    ["svc() { npx -y deno@2.9.6 task --quiet cli", COMMANDS],
+    ["svc() { npx -y --prefer-offline deno@2.9.6 task --quiet cli", COMMANDS],
     ["npx -y deno@2.9.6 task pack\n", "the block of operations.md is run, which only adds --ignore-scripts"],
     ["npx -y deno@2.9.6 task dev\n", COMMANDS],
     ["KV_URL=.data/story.kv ", COMMANDS],
