@@ -19,11 +19,16 @@ import { sleep } from "../../shared/clock.ts";
 import { CliError } from "../errors.ts";
 import type { AgentState, RegistryClient } from "../client/registry_client.ts";
 
-/** Revokes an agent and deletes its files on this machine. Returns its state at the registry before. */
+/**
+ * Revokes an agent and deletes its files on this machine. Returns its state at the registry before.
+ *
+ * @param beforeFiles called once the agent is revoked, while its files are there
+ */
 export async function deleteAgent(
   ctx: Context,
   { registry, apiKey }: Owner,
   { id, localName }: AgentReference,
+  beforeFiles: (folder: AgentFolder) => Promise<void> = () => Promise.resolve(),
 ): Promise<AgentState> {
   const store = new AgentStore(ctx);
   const revoke = async (registryUrl?: string): Promise<AgentState> => {
@@ -43,6 +48,7 @@ export async function deleteAgent(
   return await store.lock(localName, async (held) => {
     const folder = await store.open(localName);
     const before = await revoke(folder.identity().registryUrl);
+    await beforeFiles(folder);
     await store.discard(folder, held);
     return before;
   });

@@ -18,6 +18,7 @@ import { TokenError } from "../../shared/protocol/signed/jws.ts";
 import { toIso, unixSeconds } from "../../shared/protocol/time.ts";
 import type { Context } from "../context.ts";
 import { ApiError, UnreachableError } from "../../shared/client/errors.ts";
+import { removeOfAgent } from "./uninstall.ts";
 import { trustedKeys } from "../verify/trusted_keys.ts";
 import { evaluateToken } from "../verify/evaluate.ts";
 
@@ -174,13 +175,16 @@ export const COMMANDS = [
         }
       }
       ctx.out.doing(`Revoking ${agent}`);
-      const before = await deleteAgent(ctx, { registry, apiKey }, found);
+      const changed: string[] = [];
+      const before = await deleteAgent(ctx, { registry, apiKey }, found, async (folder) => {
+        changed.push(...await removeOfAgent(ctx, folder));
+      });
       const { id, localName } = found;
       const files = localName === null ? "" : " Its local files are deleted.";
-      ctx.out.result(
-        { id, localName, status: before === "unknown" ? before : "revoked" },
+      ctx.out.result({ id, localName, status: before === "unknown" ? before : "revoked" }, [
         `${DELETED[before].replace("%", agent)}${files}`,
-      );
+        ...changed.map((path) => `What svc wrote for it is removed from ${path}.`),
+      ]);
     },
   }),
   command({

@@ -6,7 +6,7 @@
 import { join } from "node:path";
 import { describeError } from "../../shared/client/refusals.ts";
 import { connectAsPerson } from "../account/registry_access.ts";
-import { AgentStore, findAgent } from "../agents/agent_store.ts";
+import { type AgentFolder, AgentStore, findAgent } from "../agents/agent_store.ts";
 import { deleteAgent } from "../agents/lifecycle.ts";
 import {
   agentsWithService,
@@ -49,7 +49,7 @@ export const COMMANDS = [
       const deletes = options.purge && !options.print;
       if (deletes) await checkPurge(ctx, keptAgents);
       for (const { agent, error } of unread) ctx.out.warn(`What svc wrote for ${agent}: ${describeError(error)}`);
-      const listed = installed.map(({ kind, path, what }) => ({ kind, path, what }));
+      const listed = installed.map(shown);
       const lines = listed.length === 0 ? ["There is nothing to remove."] : ctx.out.table([
         { head: "WHAT", of: ({ kind }) => kind },
         { head: "FILE", rank: 1, of: ({ path }) => path },
@@ -67,7 +67,7 @@ export const COMMANDS = [
       }
       if (installed.length > 0) { for (const line of lines) ctx.out.note(line); }
       if (installed.length > 0 && !await isConfirmed(ctx, options.yes, "Remove all of this?")) return EXIT.failed;
-      const removed: typeof listed = [];
+      const removed: Installed[] = [];
       // Twice, because a file may hold an entry and settings, which are undone in the other order than they were written.
       const failed = await removeAll(await removeAll(installed, removed), removed);
       for (const { path, error } of failed) ctx.out.warn(`${path} is not changed: ${error?.message}`);
@@ -79,8 +79,7 @@ export const COMMANDS = [
         : left.length === 0
         ? [`Deleted: ${ctx.baseDir}.`]
         : ["Deleted, but for:", ...left];
-      const notRemoved = failed.map(({ kind, path, what }) => ({ kind, path, what }));
-      ctx.out.result({ removed, failed: notRemoved, agents, folder: ctx.baseDir }, [
+      ctx.out.result({ removed: removed.map(shown), failed: failed.map(shown), agents, folder: ctx.baseDir }, [
         ...installed.length === 0 ? lines : [`Removed: ${removed.length} of ${installed.length}.`],
         ...ends,
         ...inZsh,
@@ -101,16 +100,19 @@ interface Installed {
   error?: CliError;
 }
 
+function shown({ kind, path, what }: Installed) {
+  return { kind, path, what };
+}
+
 /** Removes these, adds them to `removed`, and returns those that could not be removed. */
 async function removeAll(
   installed: readonly Installed[],
-  removed: Pick<Installed, "kind" | "path" | "what">[],
+  removed: Installed[],
 ): Promise<Installed[]> {
   const failed: Installed[] = [];
   for (const one of installed) {
-    const { kind, path, what } = one;
     try {
-      if (await one.remove()) removed.push({ kind, path, what });
+      if (await one.remove()) removed.push(one);
     } catch (error) {
       if (!(error instanceof CliError)) throw error;
       failed.push({ ...one, error });
@@ -127,37 +129,70 @@ interface KeptAgent {
   shown: string;
 }
 
+/** What svc wrote for one agent outside of its folder. @throws {CliError} when its records cannot be read */
+function writtenFor(ctx: Context, agent: AgentFolder): Installed[] {
+  const settings = settingsOf(ctx, agent, agent.name);
+  const entries = recordedEntries(ctx, agent).map(({ path, place: what, remove }): Installed => {
+    return { kind: "entry", path, what, remove };
+  });
+  return [...settings, ...entries];
+}
+
+function settingsOf(ctx: Context, folder: PrivateFolder, what: string): Installed[] {
+  const path = changedFiles(folder).join(", ");
+  const remove = async () => (await undoChanges(ctx, folder)).length > 0;
+  return path === "" ? [] : [{ kind: "settings", path, what, remove }];
+}
+
+async function servicesOf(ctx: Context, host: Host, agents: readonly (string | null)[]): Promise<Installed[]> {
+  // On other systems svc installs no service.
+  if (ctx.os !== "darwin" && ctx.os !== "linux") return [];
+  const system = chooseSystem("auto", ctx.os), profile = profileOf(ctx), installed: Installed[] = [];
+  for (const agentName of new Set([...agents, ...await agentsWithService(host, system, profile)])) {
+    const service = { agentName, profile }, path = await serviceFile(host, system, service, ctx.configDir);
+    const remove = () => uninstallService(host, system, service);
+    if (path !== null) installed.push({ kind: "service", path, what: agentName ?? "all agents", remove });
+  }
+  return installed;
+}
+
+/**
+ * Removes what svc wrote for an agent outside of its folder, before that folder goes with the records of how to undo it:
+ * a host would otherwise start a program that fails, and a service would start again and again. Returns the changed files.
+ */
+export async function removeOfAgent(ctx: Context, agent: AgentFolder): Promise<string[]> {
+  const removed: Installed[] = [];
+  try {
+    // Without a home there is no service.
+    const services = ctx.env("HOME") === undefined ? [] : await servicesOf(ctx, thisHost(ctx), [agent.name]);
+    const installed = [...services.filter(({ what }) => what === agent.name), ...writtenFor(ctx, agent)];
+    const failed = await removeAll(await removeAll(installed, removed), removed);
+    for (const { path, error } of failed) ctx.out.warn(`${path} is not changed: ${error?.message}`);
+  } catch (error) {
+    // The agent is revoked already, so its keys go in any case.
+    if (!(error instanceof CliError)) throw error;
+    ctx.out.warn(`What svc wrote into files of others may be there still: ${error.message}`);
+  }
+  return removed.map(({ path }) => path);
+}
+
 /** Returns what every profile added. `unread`: agents whose records cannot be read, so what svc wrote for them is not known. */
 async function findEverywhere(ctx: Context) {
   const host = thisHost(ctx);
-  // On other systems svc installs no service.
-  const system = ctx.os === "darwin" || ctx.os === "linux" ? chooseSystem("auto", ctx.os) : null;
   const installed: Installed[] = [], kept: KeptAgent[] = [], unread: { agent: string; error: unknown }[] = [];
   for (const [profile, configDir] of profileFolders(ctx)) {
     const here = { ...ctx, configDir }, store = new AgentStore(here);
     const { agents } = await store.names();
     const shown = (name: string) => profile === DEFAULT_PROFILE ? name : `${profile}/${name}`;
     kept.push(...agents.map((name) => ({ ctx: here, name, shown: shown(name) })));
-    const inProfile = profileOf(here);
-    const named = system === null ? [] : await agentsWithService(host, system, inProfile);
-    for (const agentName of [...new Set([...agents, ...named]), null]) {
-      if (system === null) break;
-      const service = { agentName, profile: inProfile };
-      const path = await serviceFile(host, system, service, configDir);
-      const remove = () => uninstallService(host, system, service);
-      if (path !== null) installed.push({ kind: "service", path, what: agentName ?? "all agents", remove });
-    }
+    installed.push(...await servicesOf(here, host, [...agents, null]));
     for (const agent of [null, ...agents]) {
       try {
-        const own = agent === null ? null : await store.open(agent), folder = own ?? new PrivateFolder(here, configDir);
-        const settings = changedFiles(folder).join(", ");
-        const undo = async () => (await undoChanges(here, folder)).length > 0;
-        if (settings !== "") {
-          installed.push({ kind: "settings", path: settings, what: agent ?? "all agents", remove: undo });
-        }
-        for (const { path, place: what, remove } of own === null ? [] : recordedEntries(here, own)) {
-          installed.push({ kind: "entry", path, what, remove });
-        }
+        installed.push(
+          ...agent === null
+            ? settingsOf(here, new PrivateFolder(here, configDir), "all agents")
+            : writtenFor(here, await store.open(agent)),
+        );
       } catch (error) {
         unread.push({ agent: agent ?? "all agents", error });
       }

@@ -192,3 +192,29 @@ Deno.test({
     }
   },
 });
+
+Deno.test({
+  name:
+    "svc agent delete also removes what svc wrote for that agent into files of others, and nothing of another agent",
+  ignore: Deno.build.os !== "linux",
+  async fn() {
+    await using world = await World.open();
+    await using machine = await hostMachine(world, "beta");
+    const [claude] = CASES.filter(({ host, scope }) => host === "claude-code" && scope === "user");
+    assert(claude);
+    const path = await give(machine, claude, textOf(claude));
+    for (const agent of ["alpha", "beta"]) await machine.json("mcp", "install", agent, "--for", "claude-code");
+    const configHome = `${machine.path("home")}/.config`, service = { agentName: "alpha", profile: null };
+    const command = ["svc", "connector", "start", "--config-dir", machine.env.SVC_CONFIG_DIR ?? ""];
+    await Deno.mkdir(`${configHome}/systemd/user`, { recursive: true });
+    await Deno.writeTextFile(unitPath({ configHome }, service), unitText({ ...service, command, logPath: "" }));
+    const { code, stdout, stderr } = await machine.svc("agent", "delete", "alpha", "--yes");
+    assertEquals(code, 0, stderr);
+    for (const changed of [unitPath({ configHome }, service), path]) {
+      assertStringIncludes(stdout, `What svc wrote for it is removed from ${changed}.`);
+    }
+    const text = await Deno.readTextFile(path);
+    assert(!text.includes("svc-alpha") && text.includes("svc-beta"), text);
+    assertEquals((await machine.json("uninstall", "--print")).installed.length, 1);
+  },
+});
