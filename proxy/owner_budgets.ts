@@ -61,13 +61,17 @@ export class OwnerBudgets {
     return this.#connects.take(ownerDid);
   }
 
-  /** Counts a request of one of the owner's agents unless the window of the owner is full. */
-  takeRequest(ownerDid: string, rule: WindowRule): Decision {
+  /**
+   * Counts a request of one of the owner's agents, or one that costs as much as `count`, unless the window of the owner
+   * has no room for all of it: a refused one that is repeated would otherwise keep the window full.
+   */
+  takeRequest(ownerDid: string, rule: WindowRule, count = 1): Decision {
     const use = this.#useOf(ownerDid), now = this.#clock.now();
     const window = use.windows.get(rule.name) ?? new Window();
     use.windows.set(rule.name, window);
     const decision = window.peek(rule, now);
-    if (decision.allowed) window.add(rule, now);
+    if (decision.remaining + 1 < count) return { ...decision, allowed: false };
+    if (decision.allowed) { for (let i = 0; i < count; i++) window.add(rule, now); }
     return decision;
   }
 

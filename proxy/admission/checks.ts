@@ -358,7 +358,7 @@ function takeOfOwner({ owners, config }: CheckDeps, { exchange, payer, profile }
 }
 
 /**
- * Counts requests of an owner's agents, or one that costs as much as some.
+ * Counts a request of an owner's agents, or one that costs as much as `count`.
  *
  * @throws {ServiceError} `PROXY_RATE_LIMIT_EXCEEDED`
  */
@@ -370,13 +370,11 @@ export function takeRequests(
 ): void {
   const requests = config.ownerRequests * factorOf(profile);
   const rule = { name: profile.window, requests, windowMs: MINUTE_MS };
-  for (let i = 0; i < count; i++) {
-    const { allowed, resetMs } = owners.takeRequest(ownerDid, rule);
-    if (allowed) continue;
-    refuse(resetMs, `The agents of your account together have sent ${requests} requests in a minute`, {
-      "RateLimit-Policy": `"owner";q=${requests};w=${MINUTE_MS / 1000}`,
-    });
-  }
+  const { allowed, resetMs } = owners.takeRequest(ownerDid, rule, count);
+  if (allowed) return;
+  refuse(resetMs, `The agents of your account together have sent ${requests} requests in a minute`, {
+    "RateLimit-Policy": `"owner";q=${requests};w=${MINUTE_MS / 1000}`,
+  });
 }
 
 function refuse(ms: number, message: string, policy: Record<string, string> = {}): never {

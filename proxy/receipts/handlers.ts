@@ -42,7 +42,8 @@ export async function queryDeliveries(
   deps: ReceiptDeps & Pick<CheckDeps, "owners" | "config">,
   { body, caller }: Input<undefined, undefined, z.output<typeof DeliveriesBody>, AdmittedAgent>,
 ): Promise<Answer> {
-  takeRequests(deps, caller.payer, PROFILES.query, Math.floor(body.messages.length / MESSAGES_PER_REQUEST));
+  const cost = Math.floor(body.messages.length / MESSAGES_PER_REQUEST);
+  if (cost > 0) takeRequests(deps, caller.payer, PROFILES.query, cost);
   const found = await outcomesOf(deps, caller.agentDid, body.messages);
   const deliveries = found.map(({ outcome: { state, at }, ...about }) => ({ ...about, state, at: toIso(at) }));
   return json({ deliveries } satisfies DeliveriesAnswer);

@@ -114,4 +114,6 @@ Deno.test("a question about a hundred messages counts as half as many requests o
   const statuses: number[] = [];
   for (let i = 0; i < 4; i++) statuses.push((await ask(w, a, many)).status);
   assertEquals(statuses, [200, 200, 200, 429]);
+  // A refused question uses up nothing that a smaller one, or a receipt, needs.
+  assertEquals((await ask(w, a, many.slice(0, 40))).status, 200);
 });
