@@ -94,7 +94,8 @@ class Line {
     for (const [first] of this.senders.values()) {
       if (first === undefined) continue;
       const rest = Math.min(first.notBefore, first.expiresAt) - now;
-      if (rest <= 0) return first;
+      // After a step back of the clock the message would wait for as long as the step.
+      if (rest <= 0 || first.notBefore - now > LIMITS.mailboxRetryMaxMs) return first;
       wait = Math.min(wait, rest);
     }
     return wait;

@@ -89,6 +89,18 @@ Deno.test("a message that may wait is queued when the recipient has no space, an
   assertEquals((await Array.fromAsync(w.kv.list({ prefix: ["proxy", "mailbox"] }))).length, 0);
 });
 
+Deno.test("a message that waits for its next try does not wait as long as a step back of the clock", async () => {
+  await using w = await World.open();
+  const { a, b } = await agents(w);
+  const socket = w.connect(b, "full");
+  assertEquals((await send(w, a, b, "one")).body.queued, true);
+  await pass(w, 10_000);
+  socket.behaviour = "ack";
+  w.clock.step(-3_600_000);
+  await pass(w, 60_000, 5_000);
+  await until(async () => (await Array.fromAsync(w.kv.list({ prefix: ["proxy", "mailbox"] }))).length === 0);
+});
+
 Deno.test("a message that may not wait is refused as before", async () => {
   await using w = await World.open();
   const { a, b } = await agents(w);
