@@ -56,7 +56,8 @@ export class RecipientReturn {
     const holder = await presence.holderOf(agentDid);
     if (holder === null) return false;
     const since = await leases.leavingSince(holder);
-    if (since !== null && since < RETURN_EXPECTED_MS) {
+    // Without the absolute value, each message would wait for as long as a clock that stepped back is behind.
+    if (since !== null && Math.abs(since) < RETURN_EXPECTED_MS) {
       await beforeWait();
       return await this.#wait(agentDid, holder);
     }

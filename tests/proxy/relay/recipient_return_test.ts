@@ -96,6 +96,19 @@ Deno.test("a message waits for 5 s and then says that the recipient is offline",
     assert(passed >= 4_900 && passed <= 5_100, `${passed} ms`);
   }));
 
+Deno.test("a message to an agent of an instance that stopped long ago does not wait after a step back of the clock", () =>
+  twoOf(async (w1, w2, a, b) => {
+    await w1.clock.advance(60_000);
+    await connected(w2, b);
+    await leave(w2);
+    await w2.proxy.stop();
+    await w1.clock.advance(RETURN_EXPECTED_MS + RENEW_MS);
+    w1.clock.step(-60_000);
+    const sending = new Sending(w1, a, b);
+    const passed = await sending.passed(10_000);
+    assertEquals([await sending.outcome(), passed], ["PROXY_RELAY_CONNECTOR_OFFLINE", 0]);
+  }));
+
 Deno.test("at an instance that stops a message is answered before the instance ends", () =>
   twoOf(async (_w1, w2, a, b) => {
     await connected(w2, b);
