@@ -51,8 +51,9 @@ export function listenOn(
       try {
         server = open(addr.port);
         return;
-      } catch {
-        // Another program may have the port for a moment.
+      } catch (cause) {
+        // Another program may have the port for a moment, or keep it, and the service would be away unseen.
+        onFailed(cause);
       }
     }
   }
