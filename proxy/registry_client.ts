@@ -119,11 +119,13 @@ export class RegistryClient {
     const restMs = (this.#accepted.get(key) ?? 0) - this.#clock.now();
     // More is left after a step back of the clock, which would keep an ended session for as long as the step.
     if (restMs > 0 && restMs <= this.#config.accessCacheMs) return Promise.resolve(true);
-    let validation = this.#validating.get(key);
-    if (!validation) {
-      validation = this.#validate(claim, key).finally(() => this.#validating.delete(key));
-      this.#validating.set(key, validation);
-    }
+    const running = this.#validating.get(key);
+    if (running) return running;
+    const validation = this.#validate(claim, key).finally(() => {
+      // After `forgetVerdicts` a later one may have taken its place.
+      if (this.#validating.get(key) === validation) this.#validating.delete(key);
+    });
+    this.#validating.set(key, validation);
     return validation;
   }
 

@@ -282,6 +282,27 @@ Deno.test("a validation from before a trust change, or from before a step back o
   assertEquals(await outcome(await w.message(a, b)), INVALID);
 });
 
+Deno.test("a validation from before a trust change that ends does not end the sharing of a later one", async () => {
+  const { w, a, b, validations } = await cast();
+  await using _ = w;
+  const ends = [Promise.withResolvers<void>(), Promise.withResolvers<void>()] as const;
+  const answerAt = (end: Promise<void>) => () => end.then(() => new Response(null, { status: 204 }));
+  validations.answer = answerAt(ends[0].promise);
+  const before = w.message(a, b);
+  await until(() => validations.asked.length === 1);
+  w.proxy.deps.registry.forgetVerdicts();
+  validations.answer = answerAt(ends[1].promise);
+  const later = [w.message(a, b)];
+  await until(() => validations.asked.length === 2);
+  ends[0].resolve();
+  assertEquals(await outcome(await before), "202");
+  later.push(w.message(a, b));
+  for (let i = 0; i < 20; i++) await flushTasks();
+  ends[1].resolve();
+  for (const response of later) assertEquals(await outcome(await response), "202");
+  assertEquals(validations.asked.length, 2);
+});
+
 Deno.test("pairing continues while validation is down", async () => {
   const { w, a, validations } = await cast();
   await using _ = w;
