@@ -31,7 +31,7 @@ export function listenOn(
     hostname,
     ...signal && { signal },
     onListen: () => {},
-    // Deno cannot read the address of a request whose Host is no name. It would print a stack trace for each.
+    // A handler that reads the URL of a request whose Host is no name fails, and Deno would print a stack trace for each.
     onError: () => new Response(null, { status: 400 }),
   };
   let isEnded = false, server = open(port);

@@ -6,7 +6,8 @@ import { eventually, SOON_MS, within } from "../support/process.ts";
 const PROGRAM = `
 import { listenOn } from ${JSON.stringify(import.meta.resolve("../../shared/listening.ts"))};
 const onFailed = () => console.log("failed");
-const { addr } = listenOn({ hostname: "127.0.0.1", port: 0, onFailed }, () => new Response("served"));
+const answer = (request) => new Response("served " + new URL(request.url).pathname);
+const { addr } = listenOn({ hostname: "127.0.0.1", port: 0, onFailed }, answer);
 console.log("port " + addr.port);
 `;
 
@@ -31,11 +32,11 @@ Deno.test({
     }
     for (const connection of silent) connection.close();
     const answer = async () => await (await fetch(`http://127.0.0.1:${port}/`)).text();
-    assertEquals(await eventually(SOON_MS, "an answer", () => answer().catch(() => undefined)), "served");
-    // A Host that is no name is answered in the same way as any other bad request, and printed nowhere.
+    assertEquals(await eventually(SOON_MS, "an answer", () => answer().catch(() => undefined)), "served /");
+    // A request whose URL cannot be read is refused, and printed nowhere.
     const raw = await Deno.connect({ hostname: "127.0.0.1", port: Number(port) });
     await raw.write(new TextEncoder().encode("GET / HTTP/1.1\r\nHost: a b\r\nConnection: close\r\n\r\n"));
-    assert((await new Response(raw.readable).text()).startsWith("HTTP/1.1 "));
+    assert((await new Response(raw.readable).text()).startsWith("HTTP/1.1 400 "));
     assertEquals(child.stderr.text, "");
   },
 });
