@@ -286,6 +286,8 @@ export class KeptSender extends SendingLoop<SentMessage> {
 const PAUSE_FIRST_MS = 1_000, PAUSE_MAX_MS = 900_000;
 /** With less, messages behind a probe look at its result again and again. */
 const PROBE_LOOK_MS = 5_000;
+/** With less, a peer that writes on while its server refuses would cause a try for each of its messages. */
+const EARLY_MS = 5_000;
 const SERVERS_MAX = 1_000;
 
 /**
@@ -293,7 +295,10 @@ const SERVERS_MAX = 1_000;
  * for a server.
  */
 export class ServerPauses {
-  readonly #servers = new BoundedMap<string, { failures: number; until: number; probing: boolean }>(SERVERS_MAX);
+  readonly #servers = new BoundedMap<
+    string,
+    { failures: number; failedAt: number; until: number; probing: boolean; isEnded: boolean }
+  >(SERVERS_MAX);
 
   /** Returns 0 when a message may be sent, else the milliseconds to wait. */
   begin(host: string, now: number): number {
@@ -312,11 +317,16 @@ export class ServerPauses {
     if (server) server.probing = false;
   }
 
-  /** Ends the wait for the next try, not the count of failures. Returns true when there was a wait. */
+  /**
+   * Ends the wait for the next try 5 s after the last one, not the count of failures. Returns true when there was a wait
+   * that nothing had ended yet.
+   */
   end(host: string, now: number): boolean {
     const server = this.#servers.get(host);
-    if (server === undefined || server.probing) return false;
-    server.until = now;
+    if (server === undefined || server.probing || server.isEnded) return false;
+    server.isEnded = true;
+    // At most 5 s from now, also when the clock was set back.
+    server.until = Math.min(Math.max(now, server.failedAt + EARLY_MS), now + EARLY_MS);
     return true;
   }
 
@@ -326,7 +336,7 @@ export class ServerPauses {
     // Failures of messages that left together count as one.
     const count = now < until ? failures : failures + 1;
     const waitMs = now < until ? until - now : doubled(PAUSE_FIRST_MS, count - 1, PAUSE_MAX_MS);
-    this.#servers.set(host, { failures: count, until: now + waitMs, probing: false });
+    this.#servers.set(host, { failures: count, failedAt: now, until: now + waitMs, probing: false, isEnded: false });
     return waitMs;
   }
 
