@@ -36,8 +36,10 @@ function refused(
   { headline, problems }: { headline: string; problems: readonly string[] },
   optionOf: ServeOptions["optionOf"] = {},
 ): CliError {
+  // Whole words only, because a path can hold the name of a variable, as /srv/EXPORT does.
+  const options = new Map(Object.entries(optionOf));
   const named = (text: string) =>
-    Object.entries(optionOf).reduce((line, [variable, option]) => line.replaceAll(variable, option), text);
+    text.replaceAll(/(?<![\w/.-])[A-Z_]+(?![\w/-])/g, (word) => options.get(word) ?? word);
   const details = [...new Set(problems.map(named))];
   // A headline without problems says what to do, so no other fix is added.
   return new CliError("CLI_SERVER_REFUSED", named(headline), details.length === 0 ? { fix: "" } : { details });

@@ -78,6 +78,10 @@ Deno.test("serve listens, answers, refuses a second one by its pid and ends with
     const line = "  --public-url: must be an https origin when --environment is production\n";
     assertEquals(together.stderr.split(line).length, 2, together.stderr);
     assert(!/[A-Z]_URL/.test(together.stderr), together.stderr);
+    const file = `${folder.path}/EXPORT_HOST`;
+    await Deno.writeTextFile(file, "");
+    const { stderr: ofPath } = await ended(["serve", "--store", `${file}/PORT`]);
+    assertStringIncludes(ofPath, `${file}/PORT`);
   });
   await t.step("SIGTERM ends it with 0", async () => {
     assertEquals((await child.end("SIGTERM")).code, 0, child.printed);
