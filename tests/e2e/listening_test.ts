@@ -3,7 +3,9 @@ import { assert, assertEquals } from "@std/assert";
 import { ChildProcess } from "../support/child_process.ts";
 import { eventually, SOON_MS, within } from "../support/process.ts";
 
+/** Listens to a signal, as every program of svc does: Deno panics when it makes its first listener without a free file. */
 const PROGRAM = `
+Deno.addSignalListener("SIGINT", () => {});
 import { listenOn } from ${JSON.stringify(import.meta.resolve("../../shared/listening.ts"))};
 const onFailed = () => console.log("failed");
 const answer = (request) => new Response("served " + new URL(request.url).pathname);
