@@ -228,10 +228,12 @@ export class Talk {
 
   paired(name: string, did: string): void {
     const known = this.#agents.get(name);
-    const peer = Object.values(known?.agent.peers() ?? {}).find((one) => one.did === did);
-    this.#tickets.paired(peer?.how === "ticket");
     this.#log.met(did);
-    if (known !== undefined) this.#told(() => this.#askReplaced(known.agent, did));
+    this.#told(() => {
+      const peer = Object.values(known?.agent.peers() ?? {}).find((one) => one.did === did);
+      this.#tickets.paired(peer?.how === "ticket");
+      if (known !== undefined) this.#askReplaced(known.agent, did);
+    });
   }
 
   /** Asks whether a new peer is the new agent of one that was there, whose machine may be gone (D-145). */

@@ -207,6 +207,17 @@ Deno.test("a ticket waits on after an agent that did not prove it, because a rel
   assertEquals(await waits(plain, { ...BETA, "contact-gamma": gamma }), false);
 });
 
+Deno.test("a new peer whose file cannot be read is told of, and ends nothing of the connector that tells it", async () => {
+  await using screen = new Screen();
+  screen.add();
+  const damaged = () => {
+    throw new CliError("CLI_FILE_INVALID", "peers.json is damaged");
+  };
+  Object.defineProperty(screen, "peers", { get: damaged });
+  screen.talk.paired("alpha", OTHER);
+  assertStringIncludes(screen.lines.join("\n"), "peers.json is damaged");
+});
+
 Deno.test("a ticket is one line of 80 columns, and p again shows it as a code if there is room", async () => {
   for (const [columns, fits] of [[80, true], [60, false]] as const) {
     await using screen = new Screen(columns);
