@@ -54,6 +54,7 @@ export class Sending {
     const status = result.response?.status ?? 0, isUnpaired = status === 403 || host !== null && status === 401;
     // The list tells whether the pair has ended, because no frame does.
     if (isUnpaired && this.deps.peers.of(message.toDid)?.gone === undefined) this.readPeers();
+    if (host !== null && status > 0 && status < 300) this.#loops.kept.reached(host);
     return result;
   }
 
@@ -69,9 +70,9 @@ export class Sending {
     if (host !== null) this.#loops.kept.tryNow(host);
   }
 
-  /** Sends what waits for another server that has answered, and asks it later how messages ended. */
+  /** Tries another server that has answered, because it may take messages again, and asks it later how they ended. */
   answeredBy(host: string): void {
-    this.#loops.kept.reached(host);
+    this.#loops.kept.tryNow(host);
     this.#followAbroad();
   }
 

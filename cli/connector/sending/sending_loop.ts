@@ -286,7 +286,7 @@ export class KeptSender extends SendingLoop<SentMessage> {
 const PAUSE_FIRST_MS = 1_000, PAUSE_MAX_MS = 900_000;
 /** With less, messages behind a probe look at its result again and again. */
 const PROBE_LOOK_MS = 5_000;
-/** With less, a peer that writes on while its server refuses would cause a try for each of its messages. */
+/** With less, a server that takes no messages would be tried for each of its answers, and of its agents' messages. */
 const EARLY_MS = 5_000;
 const SERVERS_MAX = 1_000;
 
