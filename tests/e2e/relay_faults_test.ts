@@ -13,7 +13,7 @@ const EACH = IS_LONG ? 50 : 10;
 const ALL = 10 * EACH;
 
 Deno.test(`of ${ALL} concurrent messages of 10 senders each 202 is one ack, and each arrives once`, async () => {
-  await using service = await Service.here(PATIENT);
+  await using service = await Service.open(PATIENT);
   const recipients = await Promise.all(Array.from({ length: 5 }, (_, i) => service.agent(`recipient-${i}`)));
   const senders = await Promise.all(Array.from({ length: 10 }, (_, i) => service.agent(`sender-${i}`)));
   // Each sender has two of the recipients as peers.
