@@ -65,26 +65,30 @@ export class Conversations {
       ...[did, received, limit + 1],
     );
     const mine = this.sent.list({ toDid: did, before: sent, limit: limit + 1 }).messages;
-    const all: Entry[] = [
-      ...rows.map((row): Entry => ({
-        kind: "received",
-        at: row.receivedAt,
-        message: toMessage(row),
-        isUnread: row.state === "waiting",
-        isHeld: isLeased(row.leaseUntil, now),
-      })),
-      ...mine.map((message): Entry => ({
-        kind: "sent",
-        at: message.sentAt,
-        message,
-        payload: this.sent.payloadOf(message),
-      })),
-    ];
-    all.sort((a, b) => b.at - a.at || b.message.seq - a.message.seq);
-    const entries = all.slice(0, limit).reverse();
+    const theirs = rows.map((row): Entry => ({
+      kind: "received",
+      at: row.receivedAt,
+      message: toMessage(row),
+      isUnread: row.state === "waiting",
+      isHeld: isLeased(row.leaseUntil, now),
+    }));
+    const own = mine.map((message): Entry => ({
+      kind: "sent",
+      at: message.sentAt,
+      message,
+      payload: this.sent.payloadOf(message),
+    }));
+    const isMore = theirs.length + own.length > limit;
+    const entries: Entry[] = [];
+    // Each direction keeps its order, because a page would otherwise skip what came after the clock was set back.
+    while (entries.length < limit && theirs.length + own.length > 0) {
+      const [a, b] = [theirs[0], own[0]];
+      const isTheirs = b === undefined || a !== undefined && a.at > b.at;
+      entries.unshift(...(isTheirs ? theirs : own).splice(0, 1));
+    }
     const lowest = (kind: Entry["kind"], none: number) =>
       entries.filter((entry) => entry.kind === kind).reduce((low, { message }) => Math.min(low, message.seq), none);
     const older = { received: lowest("received", received), sent: lowest("sent", sent) };
-    return { entries, older: all.length > limit ? older : null };
+    return { entries, older: isMore ? older : null };
   }
 }
