@@ -16,7 +16,11 @@ const REASONS: Readonly<Record<string, { mood: ui.Mood; text: string; todo(agent
   PROXY_AUTH_INVALID_AIT: {
     mood: "bad",
     text: "Identity not valid",
-    todo: (agent) => markup`The owner runs <code>svc agent reissue ${agent}</code>.`,
+    // A command without the name could not be pasted.
+    todo: (agent) =>
+      agent === ""
+        ? ERRORS.PROXY_AUTH_INVALID_AIT.fix
+        : markup`The owner runs <code>svc agent reissue ${agent}</code>.`,
   },
   PROXY_AUTH_REVOKED: {
     mood: "bad",
@@ -70,7 +74,7 @@ export function refusedCard(
   { at, code, check, method, route, agentDid }: Refusal,
   { agents, now }: { agents: ReadonlyMap<string, NamedAgent>; now: number },
 ): Html {
-  const agent = agentDid === null ? "" : agents.get(agentDid)?.name ?? agentDid;
+  const name = agents.get(agentDid ?? "")?.name ?? "", agent = name || (agentDid ?? "");
   const steps = ui.timeline([
     {
       mood: "",
@@ -80,7 +84,7 @@ export function refusedCard(
     {
       mood: "bad",
       title: isErrorCode(code) ? sentence(ERRORS[code].when) : code,
-      text: markup`${todoOf(code, agent)} <span class="id">${code}</span>`,
+      text: markup`${todoOf(code, name)} <span class="id">${code}</span>`,
     },
   ]);
   return markup`<section class="card form"><div class="row spread"><h2>Refused</h2>${

@@ -1,0 +1,29 @@
+/** What the console says to do about a refusal. */
+import { assert, assertEquals } from "@std/assert";
+import { refusalTable, refusedCard } from "../../../registry/console/refusals.ts";
+
+const DID = "did:svc:registry.example:agent:01KHYQ5H00AAAAAAAAAAAAAAAA";
+const code = "PROXY_AUTH_INVALID_AIT", at = "2026-11-20T08:00:00.000Z";
+const known = new Map([[DID, { id: "01KHYQ5H00AAAAAAAAAAAAAAAA", name: "alpha", ownerName: "Ada" }]]);
+
+Deno.test("a command to run names its agent; without a name there is none, because it could not be pasted", () => {
+  const commandIn = (html: string) => /<code>([^<]*)<\/code>/.exec(html)?.[1];
+  const cases = [[DID, known, "svc agent reissue alpha"], [DID, new Map(), undefined], [
+    null,
+    known,
+    undefined,
+  ]] as const;
+  for (const [agentDid, agents, command] of cases) {
+    const group = { code, check: 1, agentDid, count: 1, lastAt: at };
+    const refusal = { at, requestId: "r", code, check: 1, method: "POST", route: "/hooks/agent", agentDid };
+    for (
+      const { text } of [
+        refusalTable([group], "/console/x", agents),
+        refusedCard(refusal, { agents, now: Date.parse(at) }),
+      ]
+    ) {
+      assertEquals(commandIn(text), command);
+      assert(command !== undefined || text.includes("Ask the owner to reissue the AIT"));
+    }
+  }
+});
