@@ -97,7 +97,9 @@ export async function endConsoleSession({ kv }: Pick<StoreDeps, "kv">, digest: s
 
 function isLive({ kind, createdAt, seenAt }: ConsoleRecord, wanted: ConsoleRecord["kind"], now: number): boolean {
   if (kind !== wanted) return false;
-  return kind === "code" ? now < createdAt + CODE_MS : now < createdAt + SESSION_MS && now < seenAt + IDLE_MS;
+  // A later time comes from a clock that was set back, and what began then would last longer.
+  const isWithin = (since: number, ms: number) => Math.abs(now - since) < ms;
+  return kind === "code" ? isWithin(createdAt, CODE_MS) : isWithin(createdAt, SESSION_MS) && isWithin(seenAt, IDLE_MS);
 }
 
 /**

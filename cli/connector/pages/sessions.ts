@@ -48,7 +48,8 @@ export class LocalSessions implements PageSessions<true> {
     const session = this.#sessions.get(digest);
     if (session === undefined) return null;
     const now = this.clock.now();
-    if (now - session.createdAt >= SESSION_MS || now - session.seenAt >= IDLE_MS) {
+    // A later time comes from a clock that was set back, and the session would last longer.
+    if (Math.abs(now - session.createdAt) >= SESSION_MS || Math.abs(now - session.seenAt) >= IDLE_MS) {
       this.#sessions.delete(digest);
       return null;
     }

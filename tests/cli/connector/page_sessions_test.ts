@@ -22,3 +22,12 @@ Deno.test("a session lasts 8 h, 60 min without a click, and an open page is no c
   clock.step(STEP_MS);
   assertEquals(sessions.find("used", true), null);
 });
+
+Deno.test("a clock that is set back does not make a session longer", async () => {
+  const clock = new ManualClock();
+  const sessions = new LocalSessions(clock, seededRandom(), () => {});
+  const made = await sessions.open();
+  assertEquals(sessions.take(await sha256(made?.code ?? ""), "left"), true);
+  clock.step(-24 * 3_600_000);
+  assertEquals(sessions.find("left", true), null);
+});

@@ -113,6 +113,14 @@ Deno.test("a session lasts 8 h, 30 min without a click, and a look of the script
   assertStringIncludes((await look(w, used, "limits")).text, "This session is over");
 });
 
+Deno.test("a clock that is set back makes neither a session nor a code longer", async () => {
+  await using w = await open();
+  const left = await visit(w), url = await codeOf(w);
+  w.clock.step(-24 * 60 * MINUTE_MS);
+  assertEquals((await look(w, left, "limits")).status, 403);
+  assertEquals(await take(w, url), null);
+});
+
 Deno.test("a revoked key, a suspended person, a lost role and logging out end a session at once", async () => {
   await using w = await open();
   const { id } = await w.admin();
