@@ -130,7 +130,7 @@ export class Talk {
     const log = this.#log = new Log(clock, view, () => this.#agents.size > 1);
     this.#prompt = new Prompt({
       clock,
-      run: (action) => this.#run(action),
+      run: (action) => this.#runAgreed(action),
       ended: (say) => {
         if (say !== null) log.say(say);
         view.redraw();
@@ -416,6 +416,8 @@ export class Talk {
 
   async #reply(agent: TalkAgent, number: number | null): Promise<void> {
     const known = await this.#arrivals.find(agent, number);
+    // The rest of what a person has begun to write meanwhile would go to another peer.
+    if (this.#prompt.isOpen) return;
     if (known === null) return this.#refuse("No unread message is shown. 12r replies to message 12.");
     const { message: { id, from } } = known;
     const to = { alias: from.alias ?? from.name, did: from.agentDid, replyTo: id };
@@ -437,10 +439,19 @@ export class Talk {
       } finally {
         this.#isBusy = false;
         this.#deps.view.redraw();
+        const next = this.#agreed.shift();
+        if (next !== undefined) this.#run(next);
       }
     };
     void done();
   }
+
+  /** Runs what a prompt has decided, after the action under way, because the person would believe that it was done. */
+  #runAgreed(action: () => unknown): void {
+    if (this.#isBusy) this.#agreed.push(action);
+    else this.#run(action);
+  }
+  readonly #agreed: (() => unknown)[] = [];
 }
 
 function endedText(alias: string): string {

@@ -165,6 +165,34 @@ Deno.test("a pasted ticket pairs after y, and nothing else does", async () => {
   assertEquals(await last(ticket), "This is your own ticket. Give it to the other person.");
 });
 
+Deno.test("what a person agrees to during an action is done after it", async () => {
+  await using screen = new Screen();
+  screen.add();
+  const ticket = formatTicket(SERVER, new Uint8Array(16)), listed = Promise.withResolvers<void>();
+  screen.slow.set("/v1/peers", listed.promise);
+  await screen.press("l");
+  await screen.paste(ticket);
+  await screen.press("y");
+  listed.resolve();
+  await flushTasks();
+  assertEquals(screen.requests("/v1/pair"), [{ ticket }]);
+});
+
+Deno.test("a message that is read late for a reply takes no line from a person who writes another one", async () => {
+  await using screen = new Screen();
+  screen.add();
+  const read = Promise.withResolvers<void>();
+  screen.slow.set("/v1/inbox/12", read.promise);
+  await screen.press("1", "2", "r", "s");
+  await screen.type("half");
+  read.resolve();
+  await flushTasks();
+  await screen.type(" a line");
+  await screen.press(ENTER);
+  const sent = screen.requests("/v1/outbound").map(({ to, replyTo, payload }) => [to, replyTo, payload]);
+  assertEquals(sent, [[DID, undefined, { message: "half a line" }]]);
+});
+
 Deno.test("a new agent with the name of a peer takes its place when the person says so, and only then", async () => {
   await using screen = new Screen();
   screen.add();

@@ -45,6 +45,8 @@ export class Screen {
   inbox: unknown[] = [];
   /** Rows of `GET /v1/log`. */
   written: Record<string, unknown>[] = [];
+  /** Calls that wait for a test, by target. */
+  readonly slow = new Map<string, Promise<void>>();
   readonly #arriving = new Map<string, (messages: unknown[]) => void>();
   readonly talk: Talk;
   #seq = 8;
@@ -91,6 +93,7 @@ export class Screen {
         agentName: name,
         send: async ({ method, target, body }) => {
           this.asked.push({ agent: name, method, target, body: body === undefined ? {} : JSON.parse(body) });
+          await this.slow.get(target);
           const answer = await this.#answer(name, target, body === undefined ? {} : JSON.parse(body));
           return { status: 200, headers: new Headers(), text: JSON.stringify(answer) };
         },
@@ -122,6 +125,7 @@ export class Screen {
     if (target === "/v1/pair/remove") return { removed: true };
     if (target.startsWith("/v1/log")) return { messages: this.written, next: null };
     if (target === "/v1/inbox/read") return { read: body.ids };
+    if (target.startsWith("/v1/inbox/")) return this.message({ id: Number(target.split("/").at(-1)), text: "old" });
     if (target.startsWith("/v1/sent")) return { messages: this.sent, more: false };
     if (target === "/v1/pair/confirm") {
       const profile = { agentName: "beta", humanName: "Bob" };
