@@ -4,6 +4,10 @@
  */
 import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
 import type { Cell, Database } from "./database.ts";
+import { DAY_MS } from "../../../shared/clock.ts";
+
+/** How long a task is kept that works. With less, one has no reply after the connector was off for longer. */
+const WORKING_KEPT_MS = 30 * DAY_MS;
 
 /** A task; times are milliseconds since the Unix epoch. */
 export interface OpenTask {
@@ -75,8 +79,14 @@ export class TaskRows {
     return this.db.get<OpenTask>(sql, contextId, now - LIMIT.taskPatienceMs);
   }
 
-  /** Deletes tasks that are not followed any longer: questions without an answer, and tasks of another platform. */
+  /**
+   * Deletes tasks that are not followed any longer: questions without an answer, and tasks of another platform. Others
+   * stay until they have their reply, also when the connector was off meanwhile.
+   */
   forget(now: number): void {
-    this.db.runWithoutSync("DELETE FROM tasks WHERE startedAt < ?", now - LIMIT.seenKeptMs);
+    this.db.runWithoutSync(
+      "DELETE FROM tasks WHERE startedAt < iif(state = 'asks', ?, ?)",
+      ...[now - LIMIT.seenKeptMs, now - WORKING_KEPT_MS],
+    );
   }
 }

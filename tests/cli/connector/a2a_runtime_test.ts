@@ -220,6 +220,25 @@ Deno.test("a task that the restarted agent does not know is lost, and so is one 
   });
 });
 
+Deno.test("each task that worked when the connector was off for two days has a reply", async () => {
+  await using world = await World.open(MANY);
+  const { agent, end } = working();
+  const options = { ...withAgent(agent), folder: await Deno.makeTempDir({ prefix: "svc_a2a_" }) };
+  const { a, b, bench } = await story(world, options);
+  const startedAt = world.clock.now();
+  for (let i = 1; i <= 6; i++) {
+    const task = { fromDid: a.agent.did, requestId: `request-${i}`, taskId: `task-${i}`, contextId: "c" };
+    bench.connector.store.tasks.put({ ...task, state: "working", nextAt: startedAt + 60_000, polls: 3, startedAt });
+  }
+  bench.kill();
+  world.clock.step(48 * 3_600_000);
+  await using next = await Bench.open(world, b, options);
+  await passing(world, 60, () => next.eventsOf("task_ended").length === 6);
+  assertEquals(new Set(next.eventsOf("task_ended").map(({ state }) => state)), new Set(["TASK_LOST"]));
+  assertEquals(next.connector.store.sent.list({ limit: 10 }).messages.length, 6);
+  end();
+});
+
 Deno.test("the next message of the conversation within an hour answers the question of a task", async () => {
   const agent = new A2aAgent((call) =>
     call.continues
