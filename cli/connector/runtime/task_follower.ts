@@ -175,12 +175,11 @@ export class TaskFollower {
     for (const task of this.#rows.due(now)) {
       if (this.#polling.has(keyOf(task))) continue;
       if (this.#polling.size >= POLLS_AT_ONCE) return null;
-      const isOver = now - task.startedAt >= LIMIT.taskPatienceMs;
-      // Hand-overs come first, unless they wait for the end of a task.
-      const wait = isOver ? 0 : this.deps.hasHandover() ? POLL_FIRST_MS : this.#budget.wait(now);
+      // Hand-overs come first, unless they wait for the end of a task, or its time is over.
+      const wait = !isOver(task, now) && this.deps.hasHandover() ? POLL_FIRST_MS : this.#budget.wait(now);
       if (wait > 0) return wait;
-      if (!isOver) this.#budget.take(now);
-      const work = (isOver ? this.#end(task, LOST_LATE, "TASK_LOST") : this.#poll(task)).catch((error) => {
+      this.#budget.take(now);
+      const work = this.#poll(task).catch((error) => {
         this.deps.emit("store_failed", { why: describeError(error) });
         return false;
       }).then(async (isStored) => {
@@ -212,6 +211,8 @@ export class TaskFollower {
       case "asks":
         return await this.#end(task, answer.text, null, { ...task, state: "asks", startedAt: clock.now() });
       default: {
+        // Only after a look, because the task may have ended while this machine slept.
+        if (isOver(task, clock.now())) return await this.#end(task, LOST_LATE, "TASK_LOST");
         const polls = task.polls + 1;
         this.#rows.postpone(task, polls, clock.now() + lookWait(polls));
         return true;
@@ -249,6 +250,10 @@ const TOO_LARGE = `The agent's answer is over ${LIMIT.taskAnswerBytes / 1024} Ki
 function lookWait(looks: number): number {
   const later = looks - EARLY_LOOKS_MS.length;
   return EARLY_LOOKS_MS[looks] ?? doubled(POLL_FIRST_MS, later, LIMIT.taskPollMaxMs);
+}
+
+function isOver({ startedAt }: OpenTask, now: number): boolean {
+  return now - startedAt >= LIMIT.taskPatienceMs;
 }
 
 function keyOf({ fromDid, requestId }: OpenTask): string {

@@ -220,6 +220,19 @@ Deno.test("a task that the restarted agent does not know is lost, and so is one 
   });
 });
 
+Deno.test("a task that ended while this machine slept for two hours has its result as the reply", async () => {
+  const { agent, open, end } = working();
+  await using talk = await conversation(agent);
+  await talk.send("request-1");
+  await until(() => talk.bench.eventsOf("receipt_sent").length === 1);
+  await passing(talk.world, 30, () => agent.methods.filter((method) => method === "GetTask").length > 3);
+  open[0]?.say(TaskState.TASK_STATE_COMPLETED, "done");
+  end();
+  talk.world.clock.step(2 * LIMIT.taskPatienceMs);
+  await passing(talk.world, 60, () => talk.bench.eventsOf("task_ended").length === 1);
+  assertEquals(talk.bench.eventsOf("task_ended").map(({ state }) => state), ["completed"]);
+});
+
 Deno.test("each task that worked when the connector was off for two days has a reply", async () => {
   await using world = await World.open(MANY);
   const { agent, end } = working();
