@@ -200,7 +200,7 @@ export class Talk {
 
   /**
    * Says why an action failed, because an exception that reached the reader of the keyboard would end it, and with it
-   * all keys.
+   * all keys, and one that reached the connector would end its work on a new pair.
    */
   #told(action: () => void): void {
     try {
@@ -227,9 +227,9 @@ export class Talk {
   #confirming = 0;
 
   paired(name: string, did: string): void {
-    const known = this.#agents.get(name);
     this.#log.met(did);
     this.#told(() => {
+      const known = this.#agents.get(name);
       const peer = Object.values(known?.agent.peers() ?? {}).find((one) => one.did === did);
       this.#tickets.paired(peer?.how === "ticket");
       if (known !== undefined) this.#askReplaced(known.agent, did);

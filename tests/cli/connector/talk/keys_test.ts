@@ -62,7 +62,7 @@ Deno.test("r replies to the newest message, a number names another one, and spac
   assertEquals(screen.requests("/v1/inbox/read"), [{ ids: [13, 14] }]);
 });
 
-Deno.test("a key that fails says why, and the next keys work; o shows the page's address whole", async () => {
+Deno.test("a key or a new pair that fails says why, and the next keys work; o shows the page's address whole", async () => {
   await using screen = new Screen();
   screen.add();
   Object.defineProperty(screen, "peers", {
@@ -70,8 +70,9 @@ Deno.test("a key that fails says why, and the next keys work; o shows the page's
       throw new CliError("CLI_FILE_INVALID", "peers.json is damaged");
     },
   });
+  screen.talk.paired("alpha", OTHER);
   await screen.press("s", "h", "o");
-  assertEquals(screen.lines.slice(3).filter((line) => line.includes("peers.json is damaged")).length, 2);
+  assertEquals(screen.lines.slice(3).filter((line) => line.includes("peers.json is damaged")).length, 3);
   assertEquals(screen.lines.at(-1), PAGE);
 });
 
