@@ -10,6 +10,8 @@ export class LineEditor {
   /** Earlier lines, oldest first, and the place among them. */
   readonly #past: string[];
   #place: number;
+  /** What was written before a look at earlier lines. */
+  #unsent = "";
 
   /** @param past the lines of earlier editors, oldest first; a sent line is added */
   constructor(readonly prompt: string, past: string[] = [], text = "") {
@@ -110,8 +112,9 @@ export class LineEditor {
   }
 
   #recall(step: number): void {
+    if (this.#place === this.#past.length) this.#unsent = this.text;
     this.#place = Math.min(this.#past.length, Math.max(0, this.#place + step));
-    this.set(this.#past[this.#place] ?? "");
+    this.set(this.#past[this.#place] ?? this.#unsent);
   }
 
   #remember(): string {

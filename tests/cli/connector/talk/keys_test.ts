@@ -102,6 +102,20 @@ Deno.test("the line is edited with the usual keys, and only Enter sends it", asy
   assert(textColumns(screen.live()) < 80);
 });
 
+Deno.test("a line that is not sent is there again after a look at earlier ones", async () => {
+  await using screen = new Screen();
+  screen.add();
+  const UP = "\x1b[A", DOWN = "\x1b[B";
+  await screen.press("s");
+  await screen.type("first");
+  await screen.press(ENTER, "s");
+  await screen.type("half");
+  await screen.press(UP);
+  assertEquals(screen.live(), "to beta› first");
+  await screen.press(DOWN, DOWN);
+  assertEquals(screen.live(), "to beta› half");
+});
+
 Deno.test("a paste is one message with its lines, Enter right after it is dropped, and a ticket in it is not sent", async () => {
   await using screen = new Screen();
   screen.add();
