@@ -71,14 +71,17 @@ function deletePage(pages: Pages, input: Input): PageResult {
     title: isOne ? "Delete this dead letter?" : `Delete all ${count} dead letters?`,
     text:
       "The content is deleted permanently. Its sender is told that the message was not delivered, and can send it again.",
-    fields: id !== undefined && ui.hidden({ id }),
+    fields: ui.hidden(id === undefined ? { count } : { id }),
     label: isOne ? "Delete" : `Delete all ${count}`,
   }, { action: `${base}/dead/delete`, csrf, back: `${base}/dead` });
   return framed(pages, input, { title: "Dead letters", current: "dead", main, hasField: true });
 }
 
-async function purge(pages: Pages, { form }: Input): Promise<PageResult> {
-  const id = numberIn(form.get("id"));
+async function purge(pages: Pages, input: Input): Promise<PageResult> {
+  const { form } = input, id = numberIn(form.get("id"));
+  const isOther = numberIn(form.get("count")) !== pages.connector.status().deadLetters;
+  // One that came after the question would be deleted unseen.
+  if (id === undefined && isOther) return deletePage(pages, input);
   await call(pages.calls, Purged, post("/v1/dead-letter/purge", id === undefined ? { all: true } : { ids: [id] }));
   return { to: "dead" };
 }

@@ -117,7 +117,7 @@ Deno.test("a form that fails says why and what to do", async () => {
   }
 });
 
-Deno.test("the page of dead letters says when it does not show all that it would delete", async () => {
+Deno.test("the page of dead letters says when it does not show all, and deletes as many as it has asked about", async () => {
   await using world = await World.open();
   const { agent, bench: one } = await bench(world, "alpha"), sender = await world.agent(undefined, "beta");
   await world.pair(sender, agent);
@@ -128,4 +128,8 @@ Deno.test("the page of dead letters says when it does not show all that it would
   assertStringIncludes(await fresh.get("dead"), "The newest 50 of 51");
   one.connector.store.received.purge([1]);
   assert(!(await fresh.get("dead")).includes("The newest"));
+  // One more came after the question was shown.
+  assertStringIncludes(await fresh.submit("dead/delete", { count: "49" }), "Delete all 50 dead letters?");
+  assertEquals(one.connector.status().deadLetters, 50);
+  assertEquals([await fresh.submit("dead/delete", { count: "50" }), one.connector.status().deadLetters], ["dead", 0]);
 });
