@@ -5,8 +5,10 @@ import { InboxReadResult, OutboundResult, type Verified } from "../../../shared/
 import { type Html, markup, type Value } from "../../../shared/page/html.ts";
 import type { PageResult } from "../../../shared/page/page_app.ts";
 import * as ui from "../../../shared/page/parts.ts";
+import { sha256 } from "../../../shared/protocol/base64url.ts";
 import { dayHeading, dayOf, when } from "../../../shared/page/times.ts";
 import { type Before, Conversations, type Entry } from "../store/conversations.ts";
+import type { Connector } from "../connector.ts";
 import { findPeerEver, presentPeers } from "../peers/peers.ts";
 import { textOf } from "../local_api/message_json.ts";
 import { PLATFORMS } from "../../platforms/table.ts";
@@ -64,7 +66,7 @@ interface Thread {
   entries: readonly Entry[];
   older: Before | null;
   /** What the person typed, with what went wrong. */
-  again: { text: string; keeps: boolean; problem: Html } | null;
+  again: Draft & { problem: Html } | null;
   /** The message that the next one answers; `null`: none. */
   answering: Entry & { kind: "received" } | null;
 }
@@ -254,10 +256,10 @@ function prettyJson(payload: string): string {
 }
 
 /** The form under a thread. Each form has its request ID, so that a second click is the same message. */
-function writing({ connector }: Pages, { base, csrf, form }: Input, { alias, answering, again }: Thread): Html {
+function writing({ connector }: Pages, { base, csrf }: Input, { alias, answering, again }: Thread): Html {
   const label = answering === null ? `Write to ${alias}` : `Answer to “${cut(lastText(answering), LABEL_CHARACTERS)}”`;
   const fields = {
-    requestId: form.get("requestId") ?? connector.newId(),
+    ...sameDraft(connector, again),
     ...answering === null ? {} : { replyTo: answering.message.seq },
   };
   return markup`<form class="write" id="write" method="post" action="${`${base}/${threadPath(alias)}`}">${csrf}${
@@ -284,18 +286,25 @@ interface Draft {
   requestId: string;
   replyTo: number | null;
   conversationId: string;
+  digest: string;
 }
 
-function draftOf({ form, params }: Input): Draft {
-  return {
-    to: params.alias ?? form.get("to") ?? "",
-    // A browser ends each line of a form with CR LF, and the peer would get the CR.
-    text: (form.get("text") ?? "").replaceAll("\r\n", "\n"),
-    keeps: form.has("keep"),
-    requestId: form.get("requestId") ?? "",
-    replyTo: form.has("replyTo") ? Number(form.get("replyTo")) : null,
-    conversationId: form.get("conversation") ?? "",
-  };
+async function draftOf({ connector }: Pages, { form, params }: Input): Promise<Draft> {
+  const to = params.alias ?? form.get("to") ?? "";
+  // A browser ends each line of a form with CR LF, and the peer would get the CR.
+  const text = (form.get("text") ?? "").replaceAll("\r\n", "\n");
+  const replyTo = form.has("replyTo") ? Number(form.get("replyTo")) : null;
+  const conversationId = form.get("conversation") ?? "";
+  const digest = await sha256(JSON.stringify([to, replyTo, conversationId, text]));
+  // A message that was changed after a try is another one: under the same ID, a peer that has the first would drop it.
+  const isChanged = form.has("digest") && form.get("digest") !== digest;
+  const requestId = isChanged ? connector.newId() : form.get("requestId") ?? "";
+  return { to, text, keeps: form.has("keep"), requestId, replyTo, conversationId, digest };
+}
+
+/** The fields by which the next try of a draft is the same message. */
+function sameDraft(connector: Connector, again: Draft | null): Record<string, string> {
+  return again === null ? { requestId: connector.newId() } : { requestId: again.requestId, digest: again.digest };
 }
 
 /** Sends a message; returns what went wrong, or `null`. */
@@ -323,7 +332,7 @@ async function send(pages: Pages, draft: Draft): Promise<Html | null> {
 }
 
 async function sendInThread(pages: Pages, input: Input): Promise<PageResult> {
-  const draft = draftOf(input);
+  const draft = await draftOf(pages, input);
   const problem = await send(pages, draft);
   if (problem === null) return { to: threadPath(draft.to) };
   const thread = openThread(pages, input);
@@ -343,7 +352,7 @@ function newMessage(pages: Pages, input: Input, again: Draft & { problem: Value 
     maxLength: CONVERSATION_CHARACTERS,
   });
   const form = markup`<form method="post" action="${`${base}/send`}" class="card stack tight form">${csrf}${
-    ui.hidden({ requestId: again?.requestId ?? pages.connector.newId() })
+    ui.hidden(sameDraft(pages.connector, again))
   }${again?.problem}${ui.choice("to", "To", options, again?.to ?? query.get("to") ?? "")}${
     ui.field({ id: "text", label: "Message", value: again?.text ?? "", rows: 6 })
   }${conversation}${keepBox("the peer", again?.keeps ?? true)}<div class="row"><button class="btn">Send</button>${
@@ -357,7 +366,7 @@ function newMessage(pages: Pages, input: Input, again: Draft & { problem: Value 
 }
 
 async function sendNew(pages: Pages, input: Input): Promise<PageResult> {
-  const draft = draftOf(input);
+  const draft = await draftOf(pages, input);
   const problem = await send(pages, draft);
   return problem === null ? { to: threadPath(draft.to) } : newMessage(pages, input, { ...draft, problem });
 }

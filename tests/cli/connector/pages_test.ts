@@ -105,6 +105,34 @@ Deno.test("the page says of a ticket's agent when it did not prove the ticket", 
   }
 });
 
+Deno.test("a text that is changed after its answer was lost is another message, and the same text is the same one", async () => {
+  await using world = await World.open();
+  const [one, other] = [await bench(world, "alpha"), await bench(world, "beta")];
+  const { ticket } = (await asker(one.bench)("/v1/pair/start", post({}))).body;
+  await asker(other.bench)("/v1/pair/confirm", post({ ticket }));
+  await until(() => "beta" in one.bench.connector.peers.all);
+  const ids: string[] = [];
+  const lost = (calls: LocalCalls): LocalCalls => ({
+    ...calls,
+    send: (request) => {
+      ids.push(JSON.parse(request.body ?? "{}").requestId);
+      return Promise.reject(new Error("the answer was lost"));
+    },
+  });
+  const page = await browser(one.bench, lost);
+  for (const [path, to] of [["inbox/beta", {}], ["send", { to: "beta" }]] as const) {
+    let html = await page.get("send");
+    for (const text of ["first", "first", "changed", "changed"]) {
+      const hidden = [...html.matchAll(/type="hidden" name="(\w+)" value="([^"]*)"/g)]
+        .map(([, name = "", value = ""]) => [name, value]);
+      html = await page.submit(path, { ...to, ...Object.fromEntries(hidden), text });
+    }
+    const [first, same, changed, again] = ids.splice(0);
+    assertEquals([same, again], [first, changed]);
+    assert(changed !== first, path);
+  }
+});
+
 Deno.test("a form that fails says why and what to do", async () => {
   await using world = await World.open();
   const { bench: one } = await bench(world, "alpha");
