@@ -59,7 +59,7 @@ export class Arrivals {
       } catch (error) {
         // A connector that starts again has the messages, and a runtime that gets them needs no reader.
         if (!(error instanceof LocalDown) && describe(error).code === "CONNECTOR_RUNTIME_PUSHES") return;
-        await sleep(this.deps.clock, RETRY_MS);
+        await sleep(this.deps.clock, RETRY_MS, signal);
       }
     }
   }

@@ -37,10 +37,12 @@ export class SentHere {
   /** Request IDs of own messages that were answered, so no line needs to say that they have arrived or were read. */
   readonly #answered = new Set<string>();
   #cancel: Cancel = () => {};
+  #isClosed = false;
 
   constructor(private readonly deps: SentHereDeps) {}
 
   close(): void {
+    this.#isClosed = true;
     this.#cancel();
   }
 
@@ -112,6 +114,7 @@ export class SentHere {
 
   #lookLater(): void {
     this.#cancel();
+    if (this.#isClosed) return;
     this.#cancel = this.deps.clock.after(STATES_EVERY_MS, () => void this.#look());
   }
 

@@ -76,6 +76,28 @@ Deno.test("a key or a new pair that fails says why, and the next keys work; o sh
   assertEquals(screen.lines.at(-1), PAGE);
 });
 
+Deno.test("a terminal that is closed leaves no timer, also when its connector answers late or not at all", async () => {
+  const down = new Screen(), late = new Screen();
+  Object.defineProperty(down, "inbox", {
+    get() {
+      throw new Error("down");
+    },
+  });
+  down.add();
+  const answered = Promise.withResolvers<void>();
+  late.slow.set("/v1/sent?limit=100", answered.promise);
+  late.sentState = "queued";
+  late.add();
+  await late.press("s", "x", ENTER);
+  await late.clock.advance(2_000);
+  assertEquals([down.clock.waiting, late.asked.at(-1)?.target], [1, "/v1/sent?limit=100"]);
+  for (const screen of [down, late]) screen.talk.close();
+  answered.resolve();
+  await flushTasks();
+  assertEquals([down.clock.waiting, late.clock.waiting], [0, 0]);
+  await late.arrive({});
+});
+
 Deno.test("the line is edited with the usual keys, and only Enter sends it", async () => {
   await using screen = new Screen();
   screen.add();
