@@ -164,7 +164,13 @@ export async function startAgentConnector(
   });
   const token = makeToken(ctx.random);
   let respond: ReturnType<typeof localApi> = () => Promise.resolve(new Response(null, { status: 503 }));
-  const choice = { first: await firstPort(ctx), reserved: RUNTIME_PORTS };
+  let hasFailed = false;
+  // Told once, because a process without a free file tries to listen twice a second.
+  const onFailed = (cause: unknown) => {
+    if (!hasFailed) emit("defect", { why: `The local API is away: ${describeError(cause)}` });
+    hasFailed = true;
+  };
+  const choice = { first: await firstPort(ctx), reserved: RUNTIME_PORTS, onFailed };
   const { listener, movedFrom } = await openPort(store, folder, wantedPort, (request) => respond(request), choice);
   // Calls that waited still get their answers, but without this bound one slow request would hold up the end.
   opened.defer(() => settledWithin(ctx.clock, listener.shutdown(), CONNECTOR_LIMITS.closeMs));

@@ -29,7 +29,8 @@ export async function firstPort({ uid, configDir }: Pick<Context, "uid" | "confi
  * the next free one is used for this run.
  *
  * @param wanted `--port`, which changes the port permanently
- * @param choice where an agent without a port looks for one; `reserved`: ports of programs that may not run now
+ * @param choice where an agent without a port looks for one; `reserved`: ports of programs that may not run now;
+ * `onFailed` gets the reason when the listener fails later
  * @returns `movedFrom`: the agent's own port, when another program has it; `null`: the listener has it
  * @throws {CliError} `CLI_BUSY` when none of a thousand ports is free
  */
@@ -38,12 +39,17 @@ export async function openPort(
   folder: AgentFolder,
   wanted: number | null,
   response: (request: Request) => Promise<Response>,
-  { first, reserved = [] }: { first: number; reserved?: readonly number[] },
+  { first, reserved = [], onFailed }: {
+    first: number;
+    reserved?: readonly number[];
+    onFailed?: (cause: unknown) => void;
+  },
 ): Promise<{ listener: Listening; movedFrom: number | null }> {
   const own = wanted ?? readPort(folder);
   // The files of the others are read only when they matter, because one process may start hundreds of agents.
-  const listener = (own === null ? null : listenIfFree(own, response)) ??
-    listenFrom(own ?? first, new Set([...await portsOfOthers(store, folder.name), ...reserved]), response);
+  const listen = (port: number) => listenIfFree(port, onFailed, response);
+  const listener = (own === null ? null : listen(own)) ??
+    listenFrom(own ?? first, new Set([...await portsOfOthers(store, folder.name), ...reserved]), listen);
   const { port } = listener.addr, kept = own ?? port;
   try {
     if (kept !== readPort(folder)) await folder.write(PORT_FILE, String(kept));
@@ -80,11 +86,11 @@ async function portsOfOthers(store: AgentStore, name: string): Promise<Set<numbe
 function listenFrom(
   first: number,
   taken: ReadonlySet<number>,
-  response: (request: Request) => Promise<Response>,
+  listen: (port: number) => Listening | null,
 ): Listening {
   const last = Math.min(65_535, first + taken.size + PORTS_TRIED - 1);
   for (let port = first; port <= last; port++) {
-    const listener = taken.has(port) ? null : listenIfFree(port, response);
+    const listener = taken.has(port) ? null : listen(port);
     if (listener !== null) return listener;
   }
   throw new CliError("CLI_BUSY", `No port from ${first} to ${last} is free`, {
@@ -92,9 +98,13 @@ function listenFrom(
   });
 }
 
-function listenIfFree(port: number, response: (request: Request) => Promise<Response>): Listening | null {
+function listenIfFree(
+  port: number,
+  onFailed: ((cause: unknown) => void) | undefined,
+  response: (request: Request) => Promise<Response>,
+): Listening | null {
   try {
-    return listenOn({ hostname: "127.0.0.1", port }, response);
+    return listenOn({ hostname: "127.0.0.1", port, ...onFailed && { onFailed } }, response);
   } catch (error) {
     if (error instanceof Deno.errors.AddrInUse) return null;
     throw error;
