@@ -126,9 +126,13 @@ Deno.test("what a relay that lies makes of pairings, messages, receipts, lists a
       let requestId = await signed();
       for (const name of ["receipt_stripped", "receipt_forged", "receipt_status", "receipt_of_another"] as const) {
         await t.step(name, async () => {
-          await all.relay.arm(name);
-          const [receipt] = await receiptsOf(requestId);
-          await all.relay.made(name);
+          // The connector reads receipts of its own accord too, and may get the changed one in place of this call.
+          const receipt = await eventually(60_000, "the changed receipt is the answer", async () => {
+            await all.relay.arm(name);
+            const [receipt] = await receiptsOf(requestId);
+            await all.relay.made(name);
+            return receipt.verified === "signed" ? undefined : receipt;
+          });
           assertEquals([receipt.verified, typeof receipt.problem], ["by-proxy", "string"]);
           requestId = await signed();
         });

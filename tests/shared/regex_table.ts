@@ -207,6 +207,7 @@ export const REGEXES: readonly RegexRow[] = [
   meets(String.raw`/^(?:con|prn|aux|nul|com[0-9]|lpt[0-9]|conin\$|conout\$)(?:\.|$)/i`, "", "con", ""),
   meets(String.raw`/[\u0000-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/`, "", "x", "\u202a"),
 
+  meets(String.raw`/(?<![\w/.-])[A-Z_]+(?![\w/-])/g`, "", "A", "/"),
   meets("/^[A-Za-z0-9_-]{16,128}$/", "", "x", " "),
   meets("/^ws(s?):/i", "w", "s", ""),
 
