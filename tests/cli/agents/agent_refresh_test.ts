@@ -143,6 +143,12 @@ Deno.test("a refused recovery keeps the marker of the refresh before it", async 
 Deno.test("one of many concurrent refreshes sends a request, and the others use its result", async () => {
   await using world = await World.open();
   await using machine = await withAlpha(world);
+  const { fetch } = machine;
+  // A command that begins after the answer refreshes again, so the answer waits until the others have read their files.
+  machine.fetch = async (input, init) => {
+    for (let i = 0; i < 100; i++) await Deno.stat(machine.dir);
+    return await fetch(input, init);
+  };
   for (let round = 0; round < 3; round++) {
     const sent = machine.requests.length;
     const all = Promise.all(Array.from({ length: 5 }, () => machine.json("agent", "auth", "refresh", "alpha")));
